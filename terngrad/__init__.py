@@ -1,0 +1,47 @@
+"""TernGrad on TensorFlow 2: gradients of -1, 0 and +1.
+
+Everything a user of the library needs, by name. Names are imported when they
+are first used, so that importing the package is quick and prints nothing.
+"""
+
+import importlib
+
+from terngrad.version import __version__
+
+_HOMES = {
+  'CODECS': 'terngrad.codec.registry',
+  'Codec': 'terngrad.codec.contract',
+  'EvalConfig': 'terngrad.training.config',
+  'GradientCodec': 'terngrad.codec.gradients',
+  'Towers': 'terngrad.exchange.towers',
+  'TrainConfig': 'terngrad.training.config',
+  'VariableSpec': 'terngrad.codec.policy',
+  'base3': 'terngrad.codec.packing',
+  'chain': 'terngrad.codec.contract',
+  'clip_by_stddev': 'terngrad.codec.clipping',
+  'decode': 'terngrad.codec.contract',
+  'evaluate': 'terngrad.training.evaluation',
+  'float16_words': 'terngrad.codec.float_words',
+  'float32_words': 'terngrad.codec.float_words',
+  'gradient_codec': 'terngrad.codec.gradients',
+  'parse_codec': ('terngrad.codec.registry', 'parse'),
+  'policy': ('terngrad.codec.policy', 'policy'),
+  'ternarize': 'terngrad.codec.ternary',
+  'train': 'terngrad.training.loop',
+  'two_bit': 'terngrad.codec.packing',
+  'worker_key': 'terngrad.codec.gradients',
+}
+
+__all__ = ['__version__', *sorted(_HOMES)]
+
+
+def __getattr__(name):
+  if name not in _HOMES:
+    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+  home = _HOMES[name]
+  module, attribute = home if isinstance(home, tuple) else (home, name)
+  return getattr(importlib.import_module(module), attribute)
+
+
+def __dir__():
+  return __all__

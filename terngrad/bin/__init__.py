@@ -1,0 +1,1 @@
+"""The programs. Nothing imports them."""

@@ -1,0 +1,1 @@
+"""Gradient codes: pure functions on tensors, with declared properties."""

@@ -1,0 +1,188 @@
+"""The codecs of all variables of a model at work together.
+
+Variables that a policy gives the same codec form a bucket. A worker's payload
+is the concatenation of its buckets' payloads and its probe the vector of its
+variables' probes, so that an exchange moves two flat tensors whatever the
+model is.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from terngrad.codec import random_bits
+
+
+class Bucket(NamedTuple):
+  """The variables that one codec codes together.
+
+  Attributes:
+    codec: `contract.Codec`.
+    indices: tuple of int, the variables' places in the model.
+    shapes: tuple of their shapes.
+    num_elements: of all of them.
+    num_words: of their payload.
+  """
+
+  codec: tuple
+  indices: tuple
+  shapes: tuple
+  num_elements: int
+  num_words: int
+
+
+class GradientCodec(NamedTuple):
+  """Codes all gradients of a model; made by `gradient_codec`.
+
+  Attributes:
+    buckets: tuple of `Bucket`; every variable is in one.
+  """
+
+  buckets: tuple
+
+  @property
+  def num_variables(self):
+    """Variables of the whole model."""
+    return sum(len(bucket.indices) for bucket in self.buckets)
+
+  @property
+  def num_elements(self):
+    """Gradient elements of the whole model."""
+    return sum(bucket.num_elements for bucket in self.buckets)
+
+  @property
+  def num_words(self):
+    """Words of a worker's payload."""
+    return sum(bucket.num_words for bucket in self.buckets)
+
+  def bits(self, num_workers):
+    """Bits that one worker sends a step, probes included."""
+    return sum(
+      bucket.codec.bits(bucket.num_elements, num_workers, len(bucket.indices))
+      for bucket in self.buckets
+    )
+
+  def split(self, flat):
+    """The gradients in `flat`, float32 [num_elements], in the variables' order.
+
+    The inverse of concatenating the flattened gradients in that order.
+    """
+    shapes = {}
+    for bucket in self.buckets:
+      shapes.update(zip(bucket.indices, bucket.shapes, strict=True))
+    ordered = [shapes[i] for i in range(len(shapes))]
+    sizes = [tf.TensorShape(shape).num_elements() for shape in ordered]
+    return [
+      tf.reshape(part, shape)
+      for part, shape in zip(tf.split(flat, sizes), ordered, strict=True)
+    ]
+
+  def probe(self, gradients):
+    """What this worker's gradients ask the workers to agree on.
+
+    Args:
+      gradients: list of float32, in the order and shapes of the variables.
+
+    Returns:
+      float32 [variables]; an entry is not finite where a gradient is not.
+    """
+    probes = [
+      bucket.codec.probe(_pick(gradients, bucket)) for bucket in self.buckets
+    ]
+    return tf.gather(tf.concat(probes, axis=0), self._places())
+
+  def encode(self, gradients, own, shared, key):
+    """This worker's payload.
+
+    Args:
+      gradients: list of float32, in the order and shapes of the variables.
+      own: float32 [variables], this worker's probe.
+      shared: float32 [variables], the agreed probe.
+      key: uint32 [2], from `worker_key`.
+
+    Returns:
+      int32 [num_words].
+    """
+    payloads = [
+      bucket.codec.encode(
+        _pick(gradients, bucket),
+        tf.gather(own, bucket.indices),
+        tf.gather(shared, bucket.indices),
+        random_bits.fold_in(key, tf.constant(place)),
+      )
+      for place, bucket in enumerate(self.buckets)
+    ]
+    return tf.concat(payloads, axis=0)
+
+  def decode_mean(self, words, shared):
+    """The average gradient of the workers.
+
+    Args:
+      words: int32 [workers, num_words], in the order of the workers.
+      shared: float32 [variables], the agreed probe.
+
+    Returns:
+      List of float32, in the order and shapes of the variables.
+    """
+    parts = tf.split(words, [b.num_words for b in self.buckets], axis=1)
+    means = []
+    for bucket, part in zip(self.buckets, parts, strict=True):
+      agreed = tf.gather(shared, bucket.indices)
+      sums = bucket.codec.decode_sum(part, agreed, bucket.shapes)
+      means += [total / words.shape[0] for total in sums]
+    return [means[place] for place in self._places()]
+
+  def _places(self):
+    """For each variable its place in the concatenation of the buckets."""
+    order = [i for bucket in self.buckets for i in bucket.indices]
+    return [order.index(i) for i in range(len(order))]
+
+
+def gradient_codec(specs, codecs):
+  """Sorts variables into buckets by their codec.
+
+  Args:
+    specs: the `policy.VariableSpec`s, in the order of the gradients.
+    codecs: the `contract.Codec` of each, from `policy.policy`.
+
+  Returns:
+    A `GradientCodec`.
+  """
+  buckets = []
+  for codec in dict.fromkeys(codecs):
+    indices = tuple(i for i, c in enumerate(codecs) if c is codec)
+    size = sum(specs[i].num_elements for i in indices)
+    buckets.append(
+      Bucket(
+        codec=codec,
+        indices=indices,
+        shapes=tuple(tuple(specs[i].shape) for i in indices),
+        num_elements=size,
+        num_words=codec.num_words(size),
+      )
+    )
+  return GradientCodec(tuple(buckets))
+
+
+def _pick(gradients, bucket):
+  return [gradients[i] for i in bucket.indices]
+
+
+def agree(probes):
+  """The agreed probe of float32 [workers, variables]: the largest."""
+  return tf.reduce_max(probes, axis=0)
+
+
+def worker_key(seed, step, worker):
+  """The key of one worker's codes in one step.
+
+  Args:
+    seed: int64 [] or integer, of the run.
+    step: int64 [], steps taken before this one.
+    worker: int32 or int64 [].
+
+  Returns:
+    uint32 [2].
+  """
+  key = random_bits.fold_in(random_bits.seed_key(seed), step)
+  return random_bits.fold_in(key, worker)

@@ -1,0 +1,105 @@
+"""Codecs by name, as `--codec NAME[:option=value,...]` spells them."""
+
+import difflib
+import inspect
+
+from terngrad.codec import clipping
+from terngrad.codec import contract
+from terngrad.codec import float_words
+from terngrad.codec import packing as packings
+from terngrad.codec import ternary as ternaries
+
+
+def identity():
+  """The plain float32 gradient, 32 bits an element."""
+  return contract.chain(float_words.float32_words())
+
+
+def fp16():
+  """The gradient in half precision, 16 bits an element."""
+  return contract.chain(float_words.float16_words())
+
+
+def ternary(clip_factor=2.5, scaler_rule='max_clipped', packing='base3'):
+  """TernGrad.
+
+  Args:
+    clip_factor: in standard deviations of each gradient; 0 does not clip.
+    scaler_rule: see `ternary.ternarize`.
+    packing: 'base3' (1.6 bits an element) or 'two_bit' (2 bits).
+
+  Returns:
+    A `contract.Codec`.
+
+  Raises:
+    ValueError: an option is out of its range.
+  """
+  clip = clipping.clip_by_stddev(clip_factor)
+  if packing not in packings.PACKINGS:
+    raise ValueError(
+      f'packing: expected one of {", ".join(sorted(packings.PACKINGS))}, '
+      f'received {packing!r}.'
+    )
+  pack = packings.PACKINGS[packing]()
+  if scaler_rule == 'stddev':
+    return contract.chain(ternaries.ternarize('stddev', clip_factor), pack)
+  quantizer = ternaries.ternarize(scaler_rule)
+  if clip_factor == 0:
+    return contract.chain(quantizer, pack)
+  return contract.chain(clip, quantizer, pack)
+
+
+CODECS = {'fp16': fp16, 'identity': identity, 'ternary': ternary}
+
+
+def parse(text):
+  """The codec that a command line names.
+
+  >>> parse('ternary:clip_factor=2.5,packing=two_bit').name
+  'clip_by_stddev(2.5) > ternarize > two_bit'
+
+  Args:
+    text: 'NAME' or 'NAME:option=value,option=value'.
+
+  Returns:
+    A `contract.Codec`.
+
+  Raises:
+    ValueError: unknown name or option, or a bad value; the message lists what
+      there is.
+  """
+  name, _, rest = text.partition(':')
+  if name not in CODECS:
+    raise ValueError(
+      f'codec: expected one of {", ".join(sorted(CODECS))}, received '
+      f'{name!r}.{_suggestion(name, CODECS)}'
+    )
+  build = CODECS[name]
+  known = inspect.signature(build).parameters
+  options = {}
+  for item in filter(None, rest.split(',')):
+    option, equals, value = item.partition('=')
+    if option not in known or not equals:
+      raise ValueError(
+        f'codec {name}: expected option=value with an option of '
+        f'{", ".join(known) or "none (it has no options)"}, received '
+        f'{item!r}.{_suggestion(option, known)}'
+      )
+    options[option] = _convert(name, option, value, known[option].default)
+  return build(**options)
+
+
+def _convert(codec, option, value, default):
+  """`value` in the type of the option's default."""
+  try:
+    return type(default)(value)
+  except ValueError as error:
+    raise ValueError(
+      f'codec {codec}: expected a {type(default).__name__} for {option}, '
+      f'received {value!r}.'
+    ) from error
+
+
+def _suggestion(word, known):
+  close = difflib.get_close_matches(word, known, n=1)
+  return f' Did you mean {close[0]!r}?' if close else ''

@@ -1,0 +1,91 @@
+"""The statistics of a gradient that codes are scaled by, in one pass."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+# The elements of a large gradient are first added in a tree of planes, which
+# XLA vectorises and shards well, and then in order. The shape of all this, and
+# so every bit of the sums, depends on the size alone and not on the number of
+# threads. A small gradient is added in order: a tree costs more to compile.
+_PLANES = 16
+_LARGE = 65536
+
+# Below this ratio of variance to mean square a gradient counts as constant:
+# the difference of two sums of float64 products is then mostly rounding.
+_CONSTANT = 2.0**-32
+
+
+class Statistics(NamedTuple):
+  """Of one gradient.
+
+  Attributes:
+    stddev: float32 [], population standard deviation about the mean.
+    max_abs: float32 [], largest magnitude; NaN if an element is not finite.
+  """
+
+  stddev: tf.Tensor
+  max_abs: tf.Tensor
+
+
+def statistics(gradient):
+  """Standard deviation and largest magnitude.
+
+  Sums run in float64 and are rounded to float32 once. A gradient of one
+  element, or of equal elements, has a standard deviation of exactly 0, and so
+  has an empty one.
+
+  Args:
+    gradient: float32, any static shape.
+
+  Returns:
+    `Statistics`. Elements that are NaN or infinite make both values NaN.
+  """
+  flat = tf.reshape(gradient, [-1])
+  size = flat.shape.num_elements()
+  if size == 0:
+    return Statistics(tf.constant(0.0), tf.constant(0.0))
+  total = _reduce(flat, _wide, tf.add, tf.reduce_sum)
+  squares = _reduce(flat, _wide_square, tf.add, tf.reduce_sum)
+  largest = _reduce(flat, tf.abs, tf.maximum, tf.reduce_max)
+  mean = total / size
+  mean_square = squares / size
+  variance = mean_square - mean * mean
+  variance = tf.where(variance > _CONSTANT * mean_square, variance, 0.0)
+  stddev = tf.cast(tf.sqrt(variance), tf.float32)
+  # A float32 squared is finite in float64, and so is any sum of such.
+  finite = tf.math.is_finite(squares)
+  nan = tf.constant(float('nan'))
+  return Statistics(
+    stddev=tf.where(finite, stddev, nan),
+    max_abs=tf.where(finite, largest, nan),
+  )
+
+
+def _wide(values):
+  return tf.cast(values, tf.float64)
+
+
+def _wide_square(values):
+  return tf.square(_wide(values))
+
+
+def _reduce(flat, transform, combine, finish):
+  """Combines `transform` of all elements in an order that the size fixes."""
+  size = flat.shape.num_elements()
+  if size < _LARGE:
+    return finish(transform(flat))
+  width = size // _PLANES
+  planes = [
+    transform(flat[place * width : (place + 1) * width])
+    for place in range(_PLANES)
+  ]
+  while len(planes) > 1:
+    planes = [
+      combine(a, b) for a, b in zip(planes[::2], planes[1::2], strict=True)
+    ]
+  head = finish(planes[0])
+  tail = flat[_PLANES * width :]
+  if tail.shape.num_elements() == 0:
+    return head
+  return combine(head, finish(transform(tail)))

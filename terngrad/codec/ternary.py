@@ -1,0 +1,128 @@
+"""TernGrad's quantizer: gradients of -1, 0 and +1 times a shared scaler."""
+
+import tensorflow as tf
+
+from terngrad.codec import contract
+from terngrad.codec import random_bits
+
+# Probabilities have 23 bits: half-integers below 2**23 are exact in float32.
+_RESOLUTION = 2.0**23
+
+# A scaler below this counts as 0: its inverse would overflow, and a gradient
+# of 8e-31 moves no float32 weight.
+MIN_SCALER = 2.0**-100
+
+SCALER_RULES = ('max_clipped', 'stddev')
+
+_TRAITS = contract.Traits(
+  unbiased=True, lossless=False, additive=True, randomness='private'
+)
+
+
+def ternarize(scaler_rule='max_clipped', clip_factor=0.0):
+  """Rounds each element at random to -1, 0 or +1 times the scaler.
+
+  Args:
+    scaler_rule: 'max_clipped', the paper's: the largest magnitude of the
+      clipped gradient. 'stddev', the 2017 code's: `clip_factor` standard
+      deviations even where no element reaches that far, and no clipping but
+      at the shared scaler; the largest magnitude where that is 0.
+    clip_factor: only for 'stddev'; in standard deviations, >= 0.
+
+  Returns:
+    A `contract.Quantizer`.
+
+  Raises:
+    ValueError: unknown rule, or a clip factor for 'max_clipped'.
+
+  References:
+    Wen et al., TernGrad, equations 1 to 4, https://arxiv.org/abs/1705.07878.
+  """
+  if scaler_rule not in SCALER_RULES:
+    raise ValueError(
+      f'scaler_rule: expected one of {", ".join(SCALER_RULES)}, received '
+      f'{scaler_rule!r}.'
+    )
+  if scaler_rule == 'max_clipped' and clip_factor:
+    raise ValueError(
+      'With max_clipped a stage of its own clips: expected clip_factor 0, '
+      f'received {clip_factor}. Put clip_by_stddev({clip_factor:g}) before '
+      'ternarize().'
+    )
+
+  def scaler(stats):
+    if scaler_rule == 'max_clipped':
+      return stats.max_abs
+    wanted = clip_factor * stats.stddev
+    # The comparison is false for NaN; the largest magnitude is then NaN too.
+    return tf.where(wanted > 0.0, wanted, stats.max_abs)
+
+  name = 'ternarize'
+  if scaler_rule == 'stddev':
+    name = f'ternarize(stddev, {clip_factor:g})'
+  return contract.Quantizer(
+    name=name,
+    scaler=scaler,
+    scale=scale,
+    quantize=quantize,
+    dequantize=dequantize,
+    levels=1,
+    traits=_TRAITS,
+    clips=scaler_rule == 'stddev',
+  )
+
+
+def scale(values, scaler):
+  """Values in units of 2**-23 scalers: signed probabilities, 23 bits.
+
+  Args:
+    values: float32, any shape.
+    scaler: float32 [], in the gradient's units; below 2**-100 it counts as 0
+      and gives zeros.
+
+  Returns:
+    float32, shape of `values`.
+  """
+  return values * tf.where(scaler >= MIN_SCALER, _RESOLUTION / scaler, 0.0)
+
+
+def quantize(scaled, positions, key):
+  """Rounds each element at random to -1, 0 or +1, without bias.
+
+  P(code != 0) = |value| / scaler to the nearest 2**-23, so that
+  scaler * E[code] = value. The probability of |value| >= scaler is exactly 1
+  and that of 0 exactly 0.
+
+  Args:
+    scaled: float32 [w], from `scale`; magnitudes above the scaler saturate.
+    positions: uint32 [w], index of each value in its bucket.
+    key: uint32 [2]. The same key gives the same codes on every device.
+
+  Returns:
+    int32 [w], values in {-1, 0, 1}.
+
+  References:
+    Wen et al., TernGrad, equation 2, https://arxiv.org/abs/1705.07878.
+  """
+  bits = random_bits.element_bits(key, positions)
+  draw = tf.bitcast(
+    tf.bitwise.right_shift(bits, tf.constant(9, tf.uint32)), tf.int32
+  )
+  # `scale` rounds twice, the inverse and the product, both monotonely: a value
+  # of the scaler's magnitude comes out at _RESOLUTION - 0.5 or above, which is
+  # the largest draw.
+  fires = tf.cast(draw, tf.float32) + 0.5 <= tf.abs(scaled)
+  return tf.where(fires, tf.where(scaled < 0.0, -1, 1), 0)
+
+
+def dequantize(codes, scaler):
+  """Codes, or sums of codes of several workers, times the scaler.
+
+  Args:
+    codes: int32, any shape, magnitudes below 2**24.
+    scaler: float32 [].
+
+  Returns:
+    float32, shape of `codes`.
+  """
+  return tf.cast(codes, tf.float32) * scaler

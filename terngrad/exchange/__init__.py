@@ -1,0 +1,1 @@
+"""Exchanges: move payloads between workers and nothing else."""

@@ -1,0 +1,1 @@
+"""What the programs share: flag tables, command lines and exit codes."""

@@ -1,0 +1,72 @@
+"""The shared main of the programs: command line in, exit code out.
+
+Exit codes: 0 done; 1 training had to stop; 2 it could not begin, nothing was
+written; 128 + n stopped by signal n, after a checkpoint.
+"""
+
+import datetime
+import sys
+
+from absl import logging
+
+from slim import errors as data_errors
+from terngrad.program import flags
+from terngrad.training import config as configs
+from terngrad.training import errors
+from terngrad.training import evaluation
+from terngrad.training import loop
+
+DONE, FAILED, REFUSED, SIGNALLED = 0, 1, 2, 128
+
+
+def run_training(usage, defaults):
+  """Trains as the command line says; returns the exit code."""
+  return _run(configs.TrainConfig, usage, defaults, _train)
+
+
+def run_evaluation(usage, defaults):
+  """Evaluates as the command line says; returns the exit code."""
+  return _run(configs.EvalConfig, usage, defaults, _evaluate)
+
+
+def _train(config):
+  outcome = loop.train(config, say, show_progress=sys.stderr.isatty())
+  if outcome.stopped_by is not None:
+    say(
+      f'{datetime.datetime.now()}: stopped by signal {outcome.stopped_by} '
+      f'after step {outcome.step}; the same command continues'
+    )
+    return SIGNALLED + outcome.stopped_by
+  return DONE
+
+
+def _evaluate(config):
+  evaluation.evaluate(config, say)
+  return DONE
+
+
+def say(line):
+  """Prints a line at once, so that a log can be followed."""
+  sys.stdout.write(f'{line}\n')
+  sys.stdout.flush()
+
+
+def _run(config_class, usage, defaults, act):
+  arguments = sys.argv[1:]
+  if any(word in ('--help', '-help', '-h', '--helpfull') for word in arguments):
+    say(flags.help_text(config_class, defaults, usage))
+    return DONE
+  logging.use_absl_handler()
+  try:
+    return act(flags.parse(config_class, defaults, arguments))
+  except (flags.UsageError, errors.ConfigError, data_errors.DataError) as error:
+    return _complain(error, REFUSED)
+  except errors.TrainingError as error:
+    return _complain(error, FAILED)
+  except KeyboardInterrupt:
+    return SIGNALLED + 2
+
+
+def _complain(error, code):
+  sys.stderr.write(f'error: {error}\n')
+  return code

@@ -1,0 +1,1 @@
+"""Training: replicas, one step, one loop, checkpoints and evaluation."""

@@ -1,0 +1,202 @@
+"""Puts a run together from its configuration; writes nothing."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import keras
+import tensorflow as tf
+
+from slim.datasets import factory as datasets
+from slim.nets import factory as nets
+from terngrad.codec import gradients
+from terngrad.codec import policy
+from terngrad.codec import registry
+from terngrad.exchange import towers as exchange
+from terngrad.training import checkpoints
+from terngrad.training import devices
+from terngrad.training import nodes
+from terngrad.training import optimizers
+from terngrad.training import replicas
+from terngrad.training import step as steps
+
+
+class Run(NamedTuple):
+  """All that the training loop needs.
+
+  Attributes:
+    batches: takes a step, returns an iterator of (images [workers, b, ...],
+      labels [workers, b]) from that step on.
+    num_examples: examples in an epoch.
+    replicas: tuple of `replicas.Replica`.
+    names: of a replica's variables.
+    parameters: names of the parameters, the first of `names`.
+    logits: names of all variables of the logits layer.
+    codec: `gradients.GradientCodec` of the coded steps.
+    coded_step: the traced step, see `step.make_train_step`.
+    float_step: the same with float32 gradients.
+    layout: `checkpoints.Layout`.
+    towers: `exchange.towers.Towers`.
+  """
+
+  batches: Callable
+  num_examples: int
+  replicas: tuple
+  names: list
+  parameters: list
+  logits: frozenset
+  codec: gradients.GradientCodec
+  coded_step: Callable
+  float_step: Callable
+  layout: checkpoints.Layout
+  towers: exchange.Towers
+
+
+def assemble(config):
+  """Builds model, replicas, codec and step.
+
+  Args:
+    config: a valid `config.TrainConfig`.
+
+  Returns:
+    A `Run`.
+
+  Raises:
+    errors.ConfigError, slim.errors.DataError: something is not there.
+  """
+  # First of all: the CPU can be split only before TensorFlow is used.
+  places = devices.tower_devices(config.num_gpus)
+  open_batches, num_examples, num_classes, channels = _data(config)
+  towers = exchange.Towers(places, config.num_workers)
+  # Keras takes an int32 seed; the codes take all 64 bits.
+  keras.utils.set_random_seed(config.seed % 2**31)
+  with tf.device(places[0]):
+    model = nets.build(
+      config.net,
+      num_classes=num_classes,
+      image_size=config.image_size,
+      channels=channels,
+      weight_decay=config.weight_decay,
+      dropout_keep_prob=config.dropout_keep_prob,
+      seed=config.seed % 2**31,
+    )
+  optimizer = optimizers.OPTIMIZERS[config.optimizer](config.momentum)
+  copies = replicas.create(model, optimizer, places)
+  plan = replicas.layout(model)
+  node_pass = nodes.model_pass(model, plan)
+  codec, float_codec = _codecs(config, plan)
+
+  def make(chosen):
+    return steps.make_train_step(
+      node_pass, chosen, towers, copies, optimizer, config.seed
+    )
+
+  names = replicas.variable_names(plan, copies[0])
+  stored = (
+    list(range(len(places)))
+    if config.save_tower < 0
+    else [towers.place_of(config.save_tower)]
+  )
+  return Run(
+    batches=open_batches,
+    num_examples=num_examples,
+    replicas=copies,
+    names=names,
+    parameters=names[: len(copies[0].trainable)],
+    logits=frozenset(name for name in names if is_logits(name)),
+    codec=codec,
+    coded_step=make(codec),
+    float_step=make(float_codec),
+    layout=checkpoints.Layout(
+      net=config.net,
+      num_classes=num_classes,
+      optimizer=config.optimizer,
+      num_devices=len(places),
+      num_workers=config.num_workers,
+      places=stored,
+      max_steps=config.max_steps,
+    ),
+    towers=towers,
+  )
+
+
+def is_logits(name):
+  """True for variables of the final classifier, the layer named 'logits'."""
+  return name.split('/')[0] == 'logits'
+
+
+def _codecs(config, plan):
+  """The codec of coded steps and that of float32 steps."""
+  specs = [
+    policy.VariableSpec(name, tuple(variable.shape), is_logits(name))
+    for name, variable in zip(plan.names, plan.trainable, strict=False)
+  ]
+  plain = registry.identity()
+  rules = [(policy.smaller_than(config.size_to_binarize), plain)]
+  if not config.quantize_logits:
+    rules.append((policy.is_logits, plain))
+  rules.append((policy.always, config.gradient_code()))
+  return (
+    gradients.gradient_codec(specs, policy.policy(rules, specs)),
+    gradients.gradient_codec(specs, [plain] * len(specs)),
+  )
+
+
+def _data(config):
+  """(batches, examples in an epoch, classes, channels); see `Run`."""
+  dataset = datasets.DATASETS.get(config.dataset_name)
+  if config.benchmark_mode:
+    net = nets.NETS[config.net]
+    classes = dataset.num_classes if dataset else 1000
+    channels = dataset.channels if dataset else net.default_channels
+    return (
+      lambda step: _constant_batches(config, classes, channels),
+      1281167,
+      classes,
+      channels,
+    )
+
+  def load(step):
+    stream, count = datasets.load(
+      config.dataset_name,
+      config.data_dir,
+      config.subset,
+      image_size=config.image_size,
+      batch_size=config.batch_size,
+      training=True,
+      seed=config.seed,
+      start=step * config.batch_size,
+      shuffle_buffer=1024 * config.input_queue_memory_factor,
+    )
+    return stream.map(lambda *batch: _split(config, *batch)), count
+
+  # Opens once, so that missing files are found before anything is written.
+  _, num_examples = load(0)
+  return (
+    lambda step: iter(load(step)[0]),
+    num_examples,
+    dataset.num_classes,
+    dataset.channels,
+  )
+
+
+def _constant_batches(config, classes, channels):
+  """Images of 0.5 and random labels, the same batch for ever."""
+  size = config.image_size
+  batch = _split(
+    config,
+    tf.fill([config.batch_size, size, size, channels], 0.5),
+    tf.random.stateless_uniform(
+      [config.batch_size], [config.seed % 2**31, 0], 0, classes, tf.int32
+    ),
+  )
+  return iter(lambda: batch, None)
+
+
+def _split(config, images, labels):
+  """Deals a batch to the workers in equal, consecutive parts."""
+  share = config.batch_size // config.num_workers
+  parts = [config.num_workers, share]
+  return (
+    tf.reshape(images, [*parts, *images.shape[1:]]),
+    tf.reshape(labels, parts),
+  )

@@ -1,0 +1,205 @@
+"""Checkpoints: all that a run needs to continue to the same bits.
+
+A checkpoint `model.ckpt-<step>` holds the steps taken, a layout (JSON: the
+net, the optimizer, which devices are stored) and, as `tower_<place>`, the
+variables of one device or of all. Replicas are equal to the bit, so that one
+is enough to continue. TensorFlow writes the files under other names and
+renames them, and replaces the list of checkpoints last: a run that is killed
+at any moment leaves the last complete one in place.
+"""
+
+import json
+import os
+from typing import NamedTuple
+
+import tensorflow as tf
+from absl import logging
+
+from terngrad.training import errors
+from terngrad.training import replicas as replica_lib
+
+NAME = 'model.ckpt'
+_KEEP = 5
+_VALUE = '/.ATTRIBUTES/VARIABLE_VALUE'
+
+
+class Layout(NamedTuple):
+  """What a checkpoint holds.
+
+  Attributes:
+    net: name of the net.
+    num_classes: logits of the net.
+    optimizer: name of the optimizer.
+    num_devices: devices of the run.
+    num_workers: nodes of the run.
+    places: list of int, the devices whose variables are stored.
+    max_steps: the last step of the run.
+  """
+
+  net: str
+  num_classes: int
+  optimizer: str
+  num_devices: int
+  num_workers: int
+  places: list
+  max_steps: int
+
+
+class Writer:
+  """Writes the checkpoints of one run and keeps the newest five."""
+
+  def __init__(self, directory, layout, replicas, names):
+    """Opens a folder that exists.
+
+    Args:
+      directory: path.
+      layout: `Layout`.
+      replicas: tuple of `replicas.Replica`.
+      names: of a replica's variables.
+    """
+    self._replicas = replicas
+    self._names = names
+    self._step = tf.Variable(0, dtype=tf.int64, trainable=False)
+    towers = {
+      f'tower_{place}': dict(
+        zip(names, replicas[place].variables(), strict=True)
+      )
+      for place in layout.places
+    }
+    self._manager = tf.train.CheckpointManager(
+      tf.train.Checkpoint(
+        step=self._step,
+        layout=tf.Variable(json.dumps(layout._asdict()), trainable=False),
+        **towers,
+      ),
+      directory,
+      max_to_keep=_KEEP,
+      checkpoint_name=NAME,
+    )
+
+  def save(self, step):
+    """Proves that the replicas are equal and writes a checkpoint.
+
+    Args:
+      step: steps taken.
+
+    Returns:
+      The path's prefix.
+
+    Raises:
+      errors.TrainingError: replicas differ, or the disk does not take it.
+    """
+    replica_lib.check_equal(self._replicas, self._names)
+    self._step.assign(step)
+    try:
+      return self._manager.save(checkpoint_number=step)
+    except (OSError, tf.errors.OpError) as error:
+      raise errors.TrainingError(
+        f'Checkpoint: expected to write step {step} to '
+        f'{self._manager.directory}, received: {error}. Free some space or '
+        'mend the folder and run the same command again; the last checkpoint '
+        f'is {self._manager.latest_checkpoint}.'
+      ) from error
+
+
+def newest(directory):
+  """The newest checkpoint in a folder that can be read.
+
+  Args:
+    directory: path; need not exist.
+
+  Returns:
+    A path prefix, or None where there is no checkpoint.
+  """
+  state = tf.train.get_checkpoint_state(directory)
+  paths = list(state.all_model_checkpoint_paths) if state else []
+  for path in reversed(paths):
+    try:
+      tf.train.load_checkpoint(path).get_tensor('step' + _VALUE)
+      return path
+    except (ValueError, tf.errors.OpError) as error:
+      logging.warning('Checkpoint %s cannot be read: %s', path, error)
+  return None
+
+
+def find(path):
+  """The checkpoint that a person names: a prefix, or the newest of a folder.
+
+  Raises:
+    errors.CheckpointError: there is none.
+  """
+  if os.path.isdir(path):
+    found = newest(path)
+  else:
+    found = path if tf.io.gfile.glob(path + '.index') else None
+  if found is None:
+    raise errors.CheckpointError(
+      f'{path}: expected a checkpoint prefix (.../{NAME}-1000) or a folder '
+      'with checkpoints, received neither. Check the path.'
+    )
+  return found
+
+
+def step_of(path):
+  """Steps taken before a checkpoint was written."""
+  return int(tf.train.load_checkpoint(path).get_tensor('step' + _VALUE))
+
+
+def read_layout(path):
+  """The `Layout` of a checkpoint.
+
+  Raises:
+    errors.CheckpointError: it is not one of this package's.
+  """
+  try:
+    text = tf.train.load_checkpoint(path).get_tensor('layout' + _VALUE)
+    return Layout(**json.loads(text))
+  except (TypeError, ValueError, tf.errors.OpError) as error:
+    raise errors.CheckpointError(
+      f'{path}: expected a checkpoint of this package, received one without a '
+      f'layout that can be read ({error}). Choose another, or train again.'
+    ) from error
+
+
+def restore(path, place, variables):
+  """Reads the variables of one device.
+
+  Args:
+    path: checkpoint prefix.
+    place: index of the device; it must be stored.
+    variables: dict of name in the checkpoint to variable.
+
+  Raises:
+    errors.CheckpointError: a name is missing or has another shape.
+  """
+  reader = tf.train.load_checkpoint(path)
+  shapes = reader.get_variable_to_shape_map()
+  for name, variable in variables.items():
+    # Checkpoint keys write a slash inside a name as '.S'.
+    key = f'tower_{place}/' + name.replace('.', '..').replace('/', '.S')
+    received = shapes.get(key + _VALUE)
+    if received != variable.shape.as_list():
+      raise errors.CheckpointError(
+        f'{path}: expected {name} of shape {variable.shape.as_list()}, '
+        f'received {received or "none"}. It is of another net, image size or '
+        'optimizer: give the flags it was trained with, or another folder.'
+      )
+    variable.assign(reader.get_tensor(key + _VALUE))
+
+
+def check_layout(path, layout, expected):
+  """Raises `errors.CheckpointError` where `expected` fields differ.
+
+  Args:
+    path: of the checkpoint, for the message.
+    layout: its `Layout`.
+    expected: dict of field name to value.
+  """
+  for field, value in expected.items():
+    received = getattr(layout, field)
+    if received != value:
+      raise errors.CheckpointError(
+        f'{path}: expected a checkpoint with {field} {value}, received one '
+        f'with {received}. Give the flags it was trained with, or another '
+        'folder.'
+      )

@@ -1,0 +1,243 @@
+"""Evaluation: scores the checkpoints of a run, every example once."""
+
+import contextlib
+import os
+import time
+from datetime import datetime
+from typing import NamedTuple
+
+import keras
+import tensorflow as tf
+
+from slim.datasets import factory as datasets
+from slim.datasets import records as data_records
+from slim.nets import factory as nets
+from terngrad.training import checkpoints
+from terngrad.training import devices
+from terngrad.training import errors
+from terngrad.training import records
+from terngrad.training import replicas
+
+_REPORT_EVERY = 100  # batches
+
+
+class Score(NamedTuple):
+  """Of one checkpoint.
+
+  Attributes:
+    step: steps taken before it was written.
+    precision: share of examples whose label has the largest logit.
+    recall: share whose label is among the five largest logits.
+    num_examples: examples scored.
+  """
+
+  step: int
+  precision: float
+  recall: float
+  num_examples: int
+
+
+def evaluate(config, report, wait=time.sleep):
+  """Scores the newest checkpoint, once or each time there is a newer one.
+
+  Polling ends after the checkpoint of the run's last step.
+
+  Args:
+    config: `config.EvalConfig`.
+    report: called with each line for the person who watches.
+    wait: called with the seconds until the next look.
+
+  Returns:
+    The last `Score`.
+
+  Raises:
+    errors.ConfigError, slim.errors.DataError: it cannot begin.
+    errors.CheckpointError: there is no checkpoint and --run_once is set, or it
+      is of another net, or does not hold the tower.
+  """
+  config.validate()
+  scorer = _Scorer(config)
+  score = None
+  while True:
+    path = checkpoints.newest(config.checkpoint_dir)
+    if path is None:
+      if config.run_once:
+        checkpoints.find(config.checkpoint_dir)
+      report(f'{datetime.now()}: no checkpoint in {config.checkpoint_dir} yet')
+    elif score and checkpoints.step_of(path) == score.step:
+      report(f'{datetime.now()}: step {score.step} is already evaluated')
+    else:
+      try:
+        score = scorer.score(path, report)
+      except tf.errors.NotFoundError:
+        # The trainer keeps five checkpoints: this one went while it was read.
+        report(f'{datetime.now()}: {path} is gone, looking for a newer one')
+        continue
+      if config.run_once or score.step >= scorer.max_steps:
+        return score
+    wait(config.eval_interval_secs)
+
+
+class _Scorer:
+  """The model, the data and the records of an evaluation."""
+
+  def __init__(self, config):
+    self._config = config
+    self._dataset = datasets.DATASETS[config.dataset_name]
+    self._batches, self._total = datasets.load(
+      config.dataset_name,
+      config.data_dir,
+      config.subset,
+      image_size=config.image_size,
+      batch_size=config.batch_size,
+      training=False,
+    )
+    self._total = min(self._total, config.num_examples)
+    self._device = devices.evaluation_device(config.device)
+    with tf.device(self._device):
+      self._model = nets.build(
+        config.net,
+        num_classes=self._dataset.num_classes,
+        image_size=config.image_size,
+        channels=self._dataset.channels,
+        weight_decay=config.weight_decay,
+        dropout_keep_prob=config.dropout_keep_prob,
+        seed=config.seed % 2**31,
+      )
+    self._predict = tf.function(self._hits, reduce_retracing=True)
+    _open_folder(config.eval_dir)
+    self.max_steps = config.max_steps
+
+  def score(self, path, report):
+    """The `Score` of a checkpoint; writes its records."""
+    config = self._config
+    layout = checkpoints.read_layout(path)
+    self.max_steps = min(config.max_steps, layout.max_steps)
+    self._restore(path, layout)
+    step = checkpoints.step_of(path)
+    report(f'{datetime.now()}: loaded {path} at step {step}')
+    precision, recall = self._count(report)
+    score = Score(
+      step, precision / self._total, recall / self._total, self._total
+    )
+    report(
+      f'{datetime.now()}: precision @ 1 = {score.precision:.4f} '
+      f'recall @ 5 = {score.recall:.4f} [{score.num_examples} examples]'
+    )
+    self._record(score)
+    return score
+
+  def _restore(self, path, layout):
+    checkpoints.check_layout(
+      path,
+      layout,
+      {'net': self._config.net, 'num_classes': self._dataset.num_classes},
+    )
+    place = _place(self._config.tower, path, layout)
+    plan = replicas.layout(self._model)
+    named = zip(plan.names, (*plan.trainable, *plan.statistics), strict=True)
+    averaged = self._config.restore_avg_var
+    checkpoints.restore(
+      path,
+      place,
+      {
+        replicas.average_name(name) if averaged else name: variable.value
+        for name, variable in named
+      },
+    )
+
+  def _count(self, report):
+    """(examples right at 1, right at 5)."""
+    batch_size = self._config.batch_size
+    count = -(-self._total // batch_size)
+    report(f'{datetime.now()}: starting evaluation on {self._config.subset}')
+    first = fifth = tf.constant(0, tf.int64)
+    since = time.perf_counter()
+    try:
+      for number, batch in enumerate(self._batches.take(count), start=1):
+        # The last batch is cut where fewer examples than there are are asked.
+        left = self._total - (number - 1) * batch_size
+        right, near = self._predict(*(part[:left] for part in batch))
+        first, fifth = first + right, fifth + near
+        if number % _REPORT_EVERY == 0:
+          now = time.perf_counter()
+          per_batch = (now - since) / _REPORT_EVERY
+          since = now
+          report(
+            f'{datetime.now()}: [{number} batches out of {count}] '
+            f'({batch_size / per_batch:.1f} examples/sec; '
+            f'{per_batch:.3f} sec/batch)'
+          )
+    except tf.errors.OpError as error:
+      paths = data_records.find(self._config.data_dir, self._config.subset)
+      raise data_records.explain(error, paths) from error
+    return int(first), int(fifth)
+
+  def _hits(self, images, labels):
+    """(int64 [] labels that lead, int64 [] labels among the first five)."""
+    with tf.device(self._device):
+      logits = self._model(images, training=False)
+      five = min(5, logits.shape[-1])
+      return tuple(
+        tf.math.count_nonzero(tf.math.in_top_k(labels, logits, k))
+        for k in (1, five)
+      )
+
+  def _record(self, score):
+    """Writes accuracies, and histograms of weights and activations."""
+    recorder = records.Recorder(self._config.eval_dir)
+    with contextlib.closing(recorder):
+      recorder.scalars(
+        score.step,
+        {
+          'precision_at_1': score.precision,
+          'recall_at_5': score.recall,
+          'num_examples': score.num_examples,
+        },
+        {'precision_at_1': 'Accuracy @ 1', 'recall_at_5': 'Accuracy @ 5'},
+      )
+      recorder.histograms(
+        score.step, {v.path: v.value for v in self._model.trainable_variables}
+      )
+      images, _ = next(iter(self._batches))
+      layers = [layer for layer in self._model.layers if layer.weights]
+      outputs = keras.Model(
+        self._model.inputs, [layer.output for layer in layers]
+      )(images, training=False)
+      for layer, output in zip(layers, tf.nest.flatten(outputs), strict=True):
+        recorder.histograms(score.step, {f'{layer.name}/activations': output})
+        zeros = float(tf.math.zero_fraction(output))
+        recorder.event(score.step, f'{layer.name}/sparsity', zeros)
+
+
+def _place(tower, path, layout):
+  """The stored device that holds the node's parameters.
+
+  Raises:
+    errors.CheckpointError: it was not stored.
+  """
+  if tower < 0:
+    return layout.places[0]
+  place = tower % layout.num_devices
+  if tower < layout.num_workers and place in layout.places:
+    return place
+  stored = [
+    node
+    for node in range(layout.num_workers)
+    if node % layout.num_devices in layout.places
+  ]
+  raise errors.CheckpointError(
+    f'tower: expected a node whose device {path} holds, one of {stored}, '
+    f'received {tower}. Leave --tower out to read what is there, or train with '
+    '--save_tower=-1.'
+  )
+
+
+def _open_folder(path):
+  try:
+    os.makedirs(path, exist_ok=True)
+  except OSError as error:
+    raise errors.ConfigError(
+      f'eval_dir: expected a folder that can be written, received {path} '
+      f'({error.strerror}). Choose another --eval_dir.'
+    ) from error

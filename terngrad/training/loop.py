@@ -1,0 +1,226 @@
+"""The training loop: steps, records, checkpoints, signals."""
+
+import contextlib
+import os
+import pathlib
+import re
+import signal
+import threading
+from datetime import datetime
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tqdm
+
+from slim.datasets import records as data_records
+from terngrad.training import assembly
+from terngrad.training import checkpoints
+from terngrad.training import errors
+from terngrad.training import meter
+from terngrad.training import records
+from terngrad.training import resume
+from terngrad.training import schedules
+
+_LOG_EVERY = 10
+_OWN_FILES = re.compile(
+  r'checkpoint|events\.out\.tfevents\..*|metrics\.jsonl|model\.ckpt-\d+\..*'
+)
+
+
+class Outcome(NamedTuple):
+  """How a run ended.
+
+  Attributes:
+    step: steps taken, all runs of the folder together.
+    stopped_by: the signal's number, or None where max_steps were reached.
+  """
+
+  step: int
+  stopped_by: int | None
+
+
+def train(config, report, show_progress=False):
+  """Trains until max_steps or a signal; continues what stands in train_dir.
+
+  Args:
+    config: `config.TrainConfig`.
+    report: called with each line for the person who watches.
+    show_progress: True draws a progress bar on the terminal.
+
+  Returns:
+    An `Outcome`.
+
+  Raises:
+    errors.ConfigError, slim.errors.DataError: it cannot begin; nothing was
+      written.
+    errors.TrainingError: it had to stop; the last checkpoint is good.
+  """
+  config.validate()
+  if config.log_device_placement:
+    tf.debugging.set_log_device_placement(True)
+  run = assembly.assemble(config)
+  first = 0 if config.overwrite else resume.continue_run(config, run, report)
+  if first == 0:
+    first = resume.start_from_pretrained(config, run, report)
+  _open_folder(config)
+  writer = checkpoints.Writer(
+    config.train_dir, run.layout, run.replicas, run.names
+  )
+  recorder = records.Recorder(config.train_dir, step=first)
+  with contextlib.closing(recorder), _signals() as stop:
+    try:
+      step = _run_steps(
+        config, run, first, stop, writer, recorder, report, show_progress
+      )
+    except tf.errors.OpError as error:
+      paths = data_records.find(config.data_dir, config.subset)
+      raise data_records.explain(error, paths) from error
+  return Outcome(step, stop.signal if step < config.max_steps else None)
+
+
+def _run_steps(
+  config, run, first, stop, writer, recorder, report, show_progress
+):
+  """Runs the steps from `first` on; returns the steps taken."""
+  gauge = meter.Meter(config.batch_size, recorder.last)
+  bar = tqdm.tqdm(
+    total=config.max_steps,
+    initial=first,
+    unit='step',
+    disable=not show_progress,
+  )
+  say = bar.write if show_progress else report
+  step = first
+  saved = first if first else None
+  with bar:
+    batches = run.batches(first) if first < config.max_steps else None
+    while step < config.max_steps and not stop.signal:
+      result, rate = _one_step(config, run, step, *next(batches))
+      step += 1
+      gauge.add(result)
+      bar.update()
+      at_checkpoint = step % config.save_iter == 0
+      if step % _LOG_EVERY == 0 or step == config.max_steps or at_checkpoint:
+        values = gauge.values(run.codec.num_elements, rate)
+        recorder.scalars(step, values, meter.TAGS)
+        say(meter.log_line(step, values))
+      if at_checkpoint:
+        _observe(run, recorder, step, result)
+        writer.save(step)
+        saved = step
+    if saved != step:
+      path = writer.save(step)
+      say(f'{datetime.now()}: saved {path}')
+  return step
+
+
+def _one_step(config, run, step, images, labels):
+  """Takes one step and looks at its losses; (StepResult, learning rate)."""
+  floats = schedules.uses_float_gradients(
+    config.floating_grad_epoch, step, config.batch_size, run.num_examples
+  )
+  take = run.float_step if floats else run.coded_step
+  rate = schedules.learning_rate(config, step, run.num_examples)
+  result = take(
+    images,
+    labels,
+    tf.constant(step, tf.int64),
+    tf.constant(rate, tf.float32),
+    tf.constant(schedules.averaging_decay(step), tf.float32),
+  )
+  _check_finite(run, step, result)
+  return result, rate
+
+
+def _check_finite(run, step, result):
+  """Raises where a loss or a gradient is not finite, and says where."""
+  entropy = result.entropy.numpy()
+  probes = result.probes.numpy()
+  if np.isfinite(entropy).all() and np.isfinite(probes).all():
+    return
+  bad = np.argwhere(~np.isfinite(probes))
+  where = [f'loss of worker {i}' for i in np.flatnonzero(~np.isfinite(entropy))]
+  where += [
+    f'gradient of {run.parameters[variable]} on worker {worker}'
+    for worker, variable in bad
+  ]
+  raise errors.TrainingError(
+    f'Step {step + 1}: expected finite numbers, received NaN or infinity in '
+    f'the {", ".join(where[:4])}{" and more" if len(where) > 4 else ""}. '
+    'Lower --initial_learning_rate or clip with --clip_factor; the last '
+    'checkpoint is from before this step and the same command continues from '
+    'it.'
+  )
+
+
+def _observe(run, recorder, step, result):
+  """Histograms of the variables and of the codes that each tower sent."""
+  histograms, sparsity = {}, {}
+  coded = result.words.shape[1] == run.codec.num_words
+  for place, replica in enumerate(run.replicas):
+    pairs = zip(run.parameters, replica.trainable, strict=True)
+    histograms.update({f'tower_{place}/{name}': v for name, v in pairs})
+    if not coded:
+      continue
+    # A device's first node stands for the device.
+    sent = run.codec.decode_mean(result.words[place : place + 1], result.shared)
+    for name, gradient in zip(run.parameters, sent, strict=True):
+      tag = f'tower_{place}/{name}/binary'
+      histograms[f'{tag}/gradients'] = gradient
+      sparsity[f'{tag}/sparsity'] = float(tf.math.zero_fraction(gradient))
+  recorder.histograms(step, histograms)
+  if sparsity:
+    recorder.scalars(step, sparsity)
+  recorder.flush()
+
+
+def _open_folder(config):
+  """Makes train_dir; with --overwrite deletes what an earlier run wrote."""
+  folder = pathlib.Path(config.train_dir)
+  try:
+    folder.mkdir(parents=True, exist_ok=True)
+    probe = folder / f'.writable.{os.getpid()}'
+    probe.touch()
+    probe.unlink()
+  except OSError as error:
+    raise errors.ConfigError(
+      f'train_dir: expected a folder that can be written, received '
+      f'{config.train_dir} ({error.strerror}). Choose another --train_dir or '
+      'mend its permissions.'
+    ) from error
+  if config.overwrite:
+    for path in folder.iterdir():
+      if path.is_file() and _OWN_FILES.fullmatch(path.name):
+        path.unlink()
+
+
+class _Stop:
+  """Remembers the first signal that asked to stop."""
+
+  def __init__(self):
+    self.signal = None
+
+
+@contextlib.contextmanager
+def _signals():
+  """Turns SIGTERM and SIGINT into a stop after the step; a second one kills."""
+  stop = _Stop()
+  if threading.current_thread() is not threading.main_thread():
+    yield stop
+    return
+
+  def handle(number, frame):
+    del frame
+    stop.signal = number
+    signal.signal(number, previous[number])
+
+  previous = {
+    number: signal.signal(number, handle)
+    for number in (signal.SIGTERM, signal.SIGINT)
+  }
+  try:
+    yield stop
+  finally:
+    for number, handler in previous.items():
+      signal.signal(number, handler)

@@ -1,0 +1,90 @@
+"""What the loop measures between two records."""
+
+import time
+from datetime import datetime
+
+import tensorflow as tf
+
+_SMOOTHING = 0.9
+
+
+class Meter:
+  """Losses, rates and times between two records."""
+
+  def __init__(self, batch_size, last):
+    """Starts the clock.
+
+    Args:
+      batch_size: examples a step.
+      last: the last record of the run that continues, or {}.
+    """
+    self._batch_size = batch_size
+    self._before = last.get('seconds') or 0.0
+    self._smoothed = {
+      name: last[f'{name}_smoothed']
+      for name in _LOSSES
+      if last.get(f'{name}_smoothed') is not None
+    }
+    self._start = self._since = time.perf_counter()
+    self._steps = 0
+    self._result = None
+    self._losses = {}
+
+  def add(self, result):
+    """Takes in the `step.StepResult` of a step."""
+    self._steps += 1
+    self._result = result
+    entropy = float(result.entropy.numpy().mean())
+    regularization = float(result.regularization)
+    self._losses = {
+      'entropy_loss': entropy,
+      'reg_loss': regularization,
+      'total_loss': entropy + regularization,
+    }
+    for name, value in self._losses.items():
+      before = self._smoothed.get(name, value)
+      self._smoothed[name] = _SMOOTHING * before + (1 - _SMOOTHING) * value
+
+  def values(self, num_elements, learning_rate):
+    """What to record now: a dict of name to number.
+
+    Losses are of the last step, means over the workers; rates are means since
+    the last record; 'seconds' counts all runs of the folder.
+    """
+    now = time.perf_counter()
+    per_step = (now - self._since) / self._steps
+    sent = [self._result.words, self._result.probes]
+    workers = self._result.entropy.shape[0]
+    # Counted from the tensors that the workers sent, 4 bytes a number.
+    bits = 32 * sum(int(tf.size(part)) for part in sent) / workers
+    self._since, self._steps = now, 0
+    return {
+      **self._losses,
+      **{f'{name}_smoothed': v for name, v in self._smoothed.items()},
+      'learning_rate': learning_rate,
+      'examples_per_sec': self._batch_size / per_step,
+      'sec_per_batch': per_step,
+      'bits_per_element': bits / num_elements,
+      'seconds': self._before + now - self._start,
+    }
+
+
+_LOSSES = ('entropy_loss', 'reg_loss', 'total_loss')
+# The 2017 tags: raw losses carry a suffix.
+TAGS = {
+  **{name: f'{name}_raw' for name in _LOSSES},
+  **{f'{name}_smoothed': name for name in _LOSSES},
+}
+
+
+def log_line(step, values):
+  """The 2017 line of a step, with the bits that were sent."""
+  return (
+    f'{datetime.now()}: step {step}, '
+    f'entropy_loss = {values["entropy_loss"]:.2f}, '
+    f'reg_loss = {values["reg_loss"]:.2f}, '
+    f'total_loss = {values["total_loss"]:.2f} '
+    f'({values["examples_per_sec"]:.1f} examples/sec; '
+    f'{values["sec_per_batch"]:.3f} sec/batch; '
+    f'{values["bits_per_element"]:.2f} bits/element)'
+  )

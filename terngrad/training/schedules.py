@@ -1,0 +1,67 @@
+"""Learning rates and averaging rates as functions of the step.
+
+Everything here is plain Python on plain numbers: the results are given to the
+traced step, which so never has to be traced again.
+"""
+
+import math
+
+DECAY_TYPES = ('fixed', 'exponential', 'polynomial')
+
+
+def learning_rate(config, step, num_examples):
+  """The learning rate of a step, by the 2017 code's formulas.
+
+  Adam has a fixed learning rate whatever the decay type.
+
+  Args:
+    config: needs optimizer, learning_rate_decay_type, initial_learning_rate,
+      num_epochs_per_decay, learning_rate_decay_factor, batch_size, max_steps.
+    step: steps taken before this one.
+    num_examples: examples in an epoch.
+
+  Returns:
+    float; the polynomial schedule falls as the square root and reaches 0 at
+    max_steps.
+  """
+  initial = config.initial_learning_rate
+  if config.optimizer == 'adam' or config.learning_rate_decay_type == 'fixed':
+    return initial
+  if config.learning_rate_decay_type == 'polynomial':
+    return initial * math.sqrt(max(0.0, 1.0 - step / config.max_steps))
+  steps_per_decay = int(
+    num_examples / config.batch_size * config.num_epochs_per_decay
+  )
+  drops = step // max(1, steps_per_decay)
+  return initial * config.learning_rate_decay_factor**drops
+
+
+def averaging_decay(step):
+  """How much of the moving average of the parameters stays at a step.
+
+  Args:
+    step: steps taken before this one.
+
+  Returns:
+    min(0.9999, (1 + step) / (10 + step)).
+  """
+  return min(0.9999, (1 + step) / (10 + step))
+
+
+def uses_float_gradients(floating_grad_epoch, step, batch_size, num_examples):
+  """True in the last epoch of every cycle of `floating_grad_epoch` epochs.
+
+  Args:
+    floating_grad_epoch: length of the cycle in epochs; 0 never uses floats and
+      1 always does.
+    step: steps taken before this one.
+    batch_size: examples a step.
+    num_examples: examples in an epoch.
+
+  Returns:
+    bool.
+  """
+  if floating_grad_epoch == 0:
+    return False
+  epoch = step * batch_size // num_examples
+  return epoch % floating_grad_epoch == floating_grad_epoch - 1
