@@ -1,0 +1,1 @@
+"""Data sets, preprocessing, nets and their converters."""

@@ -1,0 +1,1 @@
+"""Data sets: converters into TFRecord files and readers of them."""

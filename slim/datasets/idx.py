@@ -1,0 +1,101 @@
+"""Reads the idx files that MNIST and its variants are published as.
+
+An idx file is a magic number (two zero bytes, 8 for unsigned bytes, the number
+of dimensions), each dimension as a big-endian uint32, and the bytes. Files come
+from the network, so nothing in them is believed before it is checked.
+"""
+
+import gzip
+import hashlib
+import pathlib
+import struct
+import zlib
+from typing import NamedTuple
+
+import numpy as np
+
+from slim import errors
+
+# The largest published variant (EMNIST by class) has 814,255 items.
+MAX_ITEMS = 1_000_000
+
+_GZIP_MAGIC = b'\x1f\x8b'
+_UNSIGNED_BYTE = 8
+
+
+class IdxFile(NamedTuple):
+  """A file's content.
+
+  Attributes:
+    values: uint8 [N] + item_shape.
+    sha256: of the uncompressed file, in lower-case hexadecimal digits.
+  """
+
+  values: np.ndarray
+  sha256: str
+
+
+def read(path: pathlib.Path, item_shape: tuple[int, ...]) -> IdxFile:
+  """Reads an idx file of unsigned bytes, gzip-compressed or not.
+
+  Args:
+    path: the file.
+    item_shape: what the file's shape must be after its first dimension: (28,
+      28) for MNIST's images, () for its labels.
+
+  Returns:
+    The values and the hash. No more memory is taken than MAX_ITEMS items need,
+    whatever the file claims.
+
+  Raises:
+    slim.errors.DataError: unreadable, not an idx file, another shape, more than
+      MAX_ITEMS items, or fewer or more bytes than the header announces.
+  """
+  try:
+    with open(path, 'rb') as file:
+      compressed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+    with gzip.open(path, 'rb') if compressed else open(path, 'rb') as file:
+      header = file.read(4 * (2 + len(item_shape)))
+      count = _check_header(path, header, item_shape)
+      expected = count * int(np.prod(item_shape, dtype=np.int64))
+      content = file.read(expected + 1)  # one more, to see that it ends there
+  except (OSError, EOFError, zlib.error) as error:
+    raise _refusal(path, 'a whole, readable file', f'"{error}"') from error
+  if len(content) != expected:
+    received = 'more' if len(content) > expected else f'{len(content)}'
+    raise _refusal(path, f'{expected} bytes after the header', received)
+  digest = hashlib.sha256(header)
+  digest.update(content)
+  values = np.frombuffer(content, np.uint8).reshape(count, *item_shape)
+  return IdxFile(values, digest.hexdigest())
+
+
+def _check_header(
+  path: pathlib.Path, header: bytes, item_shape: tuple[int, ...]
+) -> int:
+  """Returns the number of items the header announces."""
+  dimensions = 1 + len(item_shape)
+  if len(header) != 4 * (1 + dimensions):
+    raise _refusal(
+      path, f'a header of {4 * (1 + dimensions)} bytes', f'{len(header)}'
+    )
+  magic, count, *shape = struct.unpack(f'>{1 + dimensions}I', header)
+  expected_magic = _UNSIGNED_BYTE << 8 | dimensions
+  if magic != expected_magic:
+    raise _refusal(
+      path, f'the magic number 0x{expected_magic:08x}', f'0x{magic:08x}'
+    )
+  if tuple(shape) != item_shape:
+    raise _refusal(path, f'items of shape {item_shape}', f'{tuple(shape)}')
+  if not 1 <= count <= MAX_ITEMS:
+    raise _refusal(path, f'1 to {MAX_ITEMS} items', f'{count}')
+  return count
+
+
+def _refusal(
+  path: pathlib.Path, expected: str, received: str
+) -> errors.DataError:
+  return errors.DataError(
+    f'{path}: expected {expected}; received {received}. Download the file '
+    'again.'
+  )

@@ -1,0 +1,233 @@
+"""TFRecord files: how many records they hold, and where they are damaged.
+
+A record is a little-endian uint64 payload length, the masked CRC-32C of those
+eight bytes, the payload, and the masked CRC-32C of the payload. `scan` reads
+only the lengths, so it is quick enough to run before every start; `verify`
+reads everything.
+"""
+
+import concurrent.futures
+import functools
+import io
+import os
+import pathlib
+import struct
+from collections import abc
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from slim import errors
+
+_HEADER = struct.Struct('<QI')  # payload length, masked CRC of the length
+_FOOTER_BYTES = 4  # masked CRC of the payload
+_CRC32C_POLYNOMIAL = 0x82F63B78  # reflected Castagnoli polynomial
+_CRC_MASK_DELTA = 0xA282EAD8
+# Two reads of this size fetch a header and skip a large payload; a larger
+# buffer would read photographs that the scan has no use for.
+_SCAN_BUFFER_BYTES = 8192
+_SCAN_THREADS = 16
+
+PathLike = str | os.PathLike
+
+
+class RecordFile(NamedTuple):
+  """A file whose framing was found whole.
+
+  Attributes:
+    path: of the file.
+    count: records in it, >= 1.
+  """
+
+  path: str
+  count: int
+
+
+def find(data_dir: PathLike, split: str) -> list[str]:
+  """Lists the files `<data_dir>/<split>-*` in the order of their names.
+
+  Args:
+    data_dir: the folder.
+    split: 'train', 'test', 'validation'.
+
+  Returns:
+    Paths, sorted; empty where nothing matches or there is no such folder.
+  """
+  folder = pathlib.Path(data_dir)
+  if not folder.is_dir():
+    return []
+  return sorted(
+    str(path)
+    for path in folder.iterdir()
+    if path.name.startswith(f'{split}-') and path.is_file()
+  )
+
+
+def scan_all(paths: abc.Sequence[PathLike]) -> tuple[RecordFile, ...]:
+  """Scans the framing of several files; see `scan`.
+
+  Args:
+    paths: the files.
+
+  Returns:
+    A RecordFile for each, in the same order.
+
+  Raises:
+    slim.errors.DataError: as `scan`, for the first damaged file.
+  """
+  with concurrent.futures.ThreadPoolExecutor(_SCAN_THREADS) as pool:
+    counts = list(pool.map(scan, paths))
+  return tuple(
+    RecordFile(os.fspath(path), count)
+    for path, count in zip(paths, counts, strict=True)
+  )
+
+
+def scan(path: PathLike) -> int:
+  """Counts the records of a file by their lengths, without the payloads.
+
+  Finds a file that was cut short within a record or whose lengths were damaged.
+  It cannot find a cut between two records, which leaves a whole, shorter file;
+  nor a damaged payload, for which see `verify`.
+
+  Args:
+    path: a TFRecord file without compression.
+
+  Returns:
+    The number of records, >= 1.
+
+  Raises:
+    slim.errors.DataError: the file is damaged, empty or unreadable; names the
+      file and the record, counted from 0.
+  """
+  try:
+    with open(path, 'rb', buffering=_SCAN_BUFFER_BYTES) as file:
+      return _scan_stream(path, file)
+  except OSError as error:
+    raise errors.DataError(
+      f'{path}: expected a readable TFRecord file; received "{error}". Check '
+      'the path and its permissions.'
+    ) from error
+
+
+def verify(path: PathLike) -> int:
+  """Reads a whole file, checks every payload, and counts the records.
+
+  Args:
+    path: a TFRecord file without compression.
+
+  Returns:
+    The number of records, >= 1.
+
+  Raises:
+    slim.errors.DataError: as `scan`, and also for a damaged payload.
+  """
+  expected = scan(path)
+  number = 0
+  try:
+    for _ in tf.data.TFRecordDataset(os.fspath(path)):
+      number += 1
+  except tf.errors.DataLossError as error:
+    raise _damaged(
+      path, number, 'a payload that fits its CRC', 'one that does not'
+    ) from error
+  if number != expected:
+    raise _damaged(path, number, f'{expected} records', f'{number}')
+  return number
+
+
+def explain(
+  error: Exception, paths: abc.Sequence[PathLike]
+) -> errors.DataError:
+  """Turns an error from reading records into one that says what to do.
+
+  Reads all the files, to find the damaged record: for use after a failure.
+
+  Args:
+    error: what iterating over the records raised, such as
+      tf.errors.DataLossError.
+    paths: the files that were being read.
+
+  Returns:
+    The error to raise from `error`; names file and record where a file is
+    damaged, and repeats the message of `error` where none is.
+  """
+  for path in paths:
+    try:
+      verify(path)
+    except errors.DataError as found:
+      return found
+  message = getattr(error, 'message', None) or str(error)
+  return errors.DataError(
+    f'Reading {", ".join(map(str, paths))}: expected examples of this data '
+    f'set; every record is whole, but reading failed with "{message}". Check '
+    'that the folder is of this data set, or convert that again with '
+    '--overwrite.'
+  )
+
+
+def _scan_stream(path: PathLike, file: io.BufferedReader) -> int:
+  """Counts the records of an open file, which is read from its start."""
+  size = os.fstat(file.fileno()).st_size
+  if not size:
+    raise _damaged(path, 0, 'at least one record', 'an empty file')
+  position = number = 0
+  while position < size:
+    header = file.read(_HEADER.size)
+    if len(header) < _HEADER.size:
+      raise _damaged(
+        path, number, f'a header of {_HEADER.size} bytes', f'{len(header)}'
+      )
+    length, crc = _HEADER.unpack(header)
+    if crc != _masked_crc32c(header[:8]):
+      raise _damaged(
+        path, number, 'a length that fits its CRC', 'one that does not'
+      )
+    end = position + _HEADER.size + length + _FOOTER_BYTES
+    if end > size:
+      raise _damaged(
+        path,
+        number,
+        f'{end - position} bytes',
+        f'{size - position}: the file was cut short',
+      )
+    file.seek(end)
+    position = end
+    number += 1
+  return number
+
+
+def _damaged(
+  path: PathLike, number: int, expected: str, received: str
+) -> errors.DataError:
+  remedy = 'Convert the data set again.'
+  if not number:
+    remedy += ' If this is no TFRecord file, move it to another folder.'
+  return errors.DataError(
+    f'{path}: record {number} (counted from 0) is damaged: expected '
+    f'{expected}; received {received}. {remedy}'
+  )
+
+
+def _crc32c_table() -> tuple[int, ...]:
+  table = []
+  for value in range(256):
+    for _ in range(8):
+      value = (value >> 1) ^ (_CRC32C_POLYNOMIAL if value & 1 else 0)
+    table.append(value)
+  return tuple(table)
+
+
+_CRC32C_TABLE = _crc32c_table()
+
+
+# Lengths repeat: the 60,000 of MNIST's training set take a few hundred values.
+@functools.lru_cache(maxsize=65536)
+def _masked_crc32c(data: bytes) -> int:
+  """CRC-32C of `data`, rotated and shifted as TFRecord stores it."""
+  crc = 0xFFFFFFFF
+  for byte in data:
+    crc = _CRC32C_TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+  crc ^= 0xFFFFFFFF
+  rotated = (crc >> 15) | (crc << 17) & 0xFFFFFFFF
+  return (rotated + _CRC_MASK_DELTA) & 0xFFFFFFFF

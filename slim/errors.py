@@ -1,0 +1,40 @@
+"""Errors meant for the person at the keyboard.
+
+Every message says what was expected, what was received, and what to do.
+"""
+
+import difflib
+from collections import abc
+from typing import Any
+
+
+class DataError(ValueError):
+  """Data, or a request for data, cannot be used as it is."""
+
+
+class UnknownNameError(DataError):
+  """A name that is in no table of what can be chosen."""
+
+
+def lookup(table: abc.Mapping[str, Any], name: str, kind: str) -> Any:
+  """Chooses by name from an explicit table.
+
+  Args:
+    table: what can be chosen, by name.
+    name: the wanted entry.
+    kind: what the entries are, for the message: 'net', 'data set'.
+
+  Returns:
+    table[name].
+
+  Raises:
+    UnknownNameError: no such entry; names those that exist and the nearest.
+  """
+  if name in table:
+    return table[name]
+  known = ', '.join(sorted(table))
+  near = difflib.get_close_matches(str(name), table, n=1)
+  hint = f'did you mean {near[0]!r}?' if near else 'use one of these names.'
+  raise UnknownNameError(
+    f'Unknown {kind}: expected one of {known}; received {name!r}; {hint}'
+  )

@@ -1,0 +1,1 @@
+"""Networks, built by name with `slim.nets.factory`."""

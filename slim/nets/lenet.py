@@ -1,0 +1,80 @@
+"""LeNet for MNIST: two convolutions and two fully connected layers.
+
+The 2017 TernGrad code's net. It departs from Caffe's LeNet, which it cites:
+convolutions are padded (SAME) and followed by a relu.
+
+References:
+  LeCun et al., Gradient-Based Learning Applied to Document Recognition,
+  Proceedings of the IEEE 86 (11), 1998.
+"""
+
+import keras
+
+
+def build(
+  num_classes: int,
+  image_size: int = 28,
+  channels: int = 1,
+  weight_decay: float = 0.0005,
+  dropout_keep_prob: float = 0.5,
+  seed: int = 1,
+) -> keras.Model:
+  """Builds LeNet; 1,256,080 parameters at 10 classes and 28x28x1.
+
+  Args:
+    num_classes: number of logits, >= 1.
+    image_size: height and width of the input in pixels, >= 1.
+    channels: channels of the input, >= 1.
+    weight_decay: adds weight_decay * sum(w**2) / 2 to the losses for every
+      kernel w, never for biases; 0 adds nothing.
+    dropout_keep_prob: not used, this net has no dropout; every net takes it.
+    seed: kernels are drawn with seed + 1, + 2, + 3 and + 5. Equal seeds give
+      equal weights.
+
+  Returns:
+    A model from float32 [B, image_size, image_size, channels] to logits,
+    float32 [B, num_classes] under any precision policy.
+  """
+  del dropout_keep_prob
+
+  def kernel(stddev: float, offset: int) -> dict:
+    # A regularizer is stateless, so one a layer costs nothing.
+    return {
+      'kernel_initializer': keras.initializers.TruncatedNormal(
+        stddev=stddev, seed=seed + offset
+      ),
+      'kernel_regularizer': (
+        keras.regularizers.L2(weight_decay / 2) if weight_decay else None
+      ),
+    }
+
+  def convolution(filters: int, name: str, offset: int) -> keras.layers.Layer:
+    return keras.layers.Conv2D(
+      filters,
+      5,
+      padding='same',
+      activation='relu',
+      name=name,
+      **kernel(0.05, offset),
+    )
+
+  def pool(name: str) -> keras.layers.Layer:
+    return keras.layers.MaxPooling2D(2, padding='same', name=name)
+
+  return keras.Sequential(
+    [
+      keras.Input((image_size, image_size, channels), name='images'),
+      convolution(20, 'conv1', 1),
+      pool('pool1'),
+      convolution(50, 'conv2', 2),
+      pool('pool2'),
+      keras.layers.Flatten(name='flatten'),
+      keras.layers.Dense(
+        500, activation='relu', name='fc3', **kernel(0.048, 3)
+      ),
+      keras.layers.Dense(
+        num_classes, name='logits', dtype='float32', **kernel(0.0767, 5)
+      ),
+    ],
+    name='lenet',
+  )

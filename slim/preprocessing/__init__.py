@@ -1,0 +1,1 @@
+"""From decoded images to what a net is fed."""

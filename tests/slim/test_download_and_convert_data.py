@@ -1,0 +1,103 @@
+"""The program, started as its users start it."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from tests.slim import mnist_files
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MODULE = ['-m', 'slim.download_and_convert_data']
+
+
+def start(arguments, folder, path=str(ROOT)):
+  environment = {
+    key: value for key, value in os.environ.items() if key != 'PYTHONPATH'
+  }
+  return subprocess.run(
+    [sys.executable, *map(str, arguments)],
+    cwd=folder,
+    env=environment | ({'PYTHONPATH': path} if path else {}),
+    stdin=subprocess.DEVNULL,
+    capture_output=True,
+    text=True,
+    timeout=120,
+    check=False,
+  )
+
+
+def last_line(result):
+  """Returns the program's only line; TensorFlow's may stand before it."""
+  *others, last = result.stderr.splitlines()
+  assert last.startswith('download_and_convert_data: ')
+  assert not [line for line in others if 'Traceback' in line or 'slim' in line]
+  return last
+
+
+def conversion(tmp_path):
+  mnist_files.write_idx(tmp_path / 'idx')
+  return [
+    '--dataset_name=mnist',
+    f'--dataset_dir={tmp_path / "mnist"}',
+    f'--source_dir={tmp_path / "idx"}',
+    '--noverify_checksums',
+  ]
+
+
+def test_converts_then_keeps_and_says_so(tmp_path):
+  arguments = [*MODULE, *conversion(tmp_path)]
+  first = start(arguments, tmp_path)
+  assert first.returncode == 0, first.stderr
+  assert first.stdout == (
+    f'Wrote {tmp_path}/mnist: 23 train, 11 test; source: idx files in '
+    f'{tmp_path}/idx.\n'
+  )
+  second = start(arguments, tmp_path)
+  assert second.returncode == 0, second.stderr
+  assert second.stdout.startswith(
+    f'Kept the complete files in {tmp_path}/mnist: 23 train, 11 test.'
+  )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  ('folder', 'program'),
+  [
+    (ROOT, 'slim/download_and_convert_data.py'),
+    (ROOT / 'slim', 'download_and_convert_data.py'),
+  ],
+)
+def test_starts_by_its_path_without_being_installed(tmp_path, folder, program):
+  # No PYTHONPATH: the program finds the packages beside itself.
+  result = start([program, *conversion(tmp_path)], folder, path=None)
+  assert result.returncode == 0, result.stderr
+  assert '23 train, 11 test' in result.stdout
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'message'),
+  [
+    (['--dataset_name=mnits', '--dataset_dir=x'], "did you mean 'mnist'"),
+    (['--dataset_name=mnist'], '--dataset_dir: expected a value'),
+    (
+      ['--dataset_name=mnist', '--dataset_dir=x', 'y'],
+      'only flags; received y',
+    ),
+  ],
+)
+def test_bad_arguments_exit_with_2(tmp_path, arguments, message):
+  result = start([*MODULE, *arguments], tmp_path)
+  assert (result.returncode, result.stdout) == (2, '')
+  assert message in last_line(result)
+  assert list(tmp_path.iterdir()) == []
+
+
+def test_unusable_data_exits_with_1_and_one_line(tmp_path):
+  arguments = conversion(tmp_path)[:-1]  # checksums are verified
+  result = start([*MODULE, *arguments], tmp_path)
+  assert (result.returncode, result.stdout) == (1, '')
+  assert 'expected sha256' in last_line(result)
+  assert not (tmp_path / 'mnist').exists()
