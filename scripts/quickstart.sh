@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# From nothing to a comparison of float32 and ternary gradients, on any machine.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
+
+usage() {
+  cat <<'USAGE'
+usage: scripts/quickstart.sh [--help]
+
+Installs the project (scripts/setup.sh), converts MNIST, trains LeNet with
+float32 and with ternary gradients, evaluates both and prints them side by side.
+Started again it goes on from what is there.
+
+environment:
+  QUICKSTART_DIR    where everything goes (default: quickstart)
+  STEPS             optimizer updates of each training (default: 1000)
+  MNIST_SOURCE_DIR  a folder with MNIST's four .gz files; without it they are
+                    downloaded
+USAGE
+}
+
+for argument in "$@"; do
+  case "$argument" in
+    --help | -h) usage && exit 0 ;;
+    *) bad_argument "$argument" ;;
+  esac
+done
+
+steps=${STEPS:-1000}
+[[ $steps =~ ^[1-9][0-9]*$ ]] || fail 'cannot train for so many steps' \
+  'STEPS: a whole number, 1 or more' "STEPS=$steps" 'set it to one, or unset it'
+
+folder=${QUICKSTART_DIR:-quickstart}
+mkdir -p -- "$folder"
+# Complete, so that it cannot be taken for an option.
+folder=$(cd -- "$folder" && pwd -P)
+experiment=$root/experiments/lenet
+started=$SECONDS
+
+"$root/scripts/setup.sh"
+python=$root/.venv/bin/python
+# TensorFlow's runtime prints a dozen lines about the CPU and absent GPUs each
+# time it is imported. 2 keeps its errors.
+export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-2}
+
+title() {
+  printf '\n=== %s (at %d s)\n' "$1" $((SECONDS - started))
+}
+
+# train NAME FLAG...
+train() {
+  local name=$1
+  shift
+  title "training with $name gradients: $steps steps"
+  "$python" -m terngrad.bin.mnist_train \
+    "--flagfile=$experiment/base.flags" "$@" "--max_steps=$steps" \
+    "--data_dir=$folder/mnist" "--train_dir=$folder/$name/train"
+  title "evaluating $name"
+  "$python" -m terngrad.bin.mnist_eval \
+    "--flagfile=$experiment/eval.flags" --run_once "--max_steps=$steps" \
+    "--data_dir=$folder/mnist" "--checkpoint_dir=$folder/$name/train" \
+    "--eval_dir=$folder/$name/eval"
+}
+
+title 'converting MNIST'
+"$python" -m slim.download_and_convert_data --dataset_name=mnist \
+  "--dataset_dir=$folder/mnist" \
+  ${MNIST_SOURCE_DIR:+"--source_dir=$MNIST_SOURCE_DIR"}
+
+train float32
+train ternary "--flagfile=$experiment/terngrad.flags"
+
+title 'comparison'
+"$python" -m terngrad.bin.compare_runs \
+  "--runs=float32=$folder/float32,ternary=$folder/ternary" "--output=$folder"
+printf '\n%d s in all; everything is in %s\n' $((SECONDS - started)) "$folder"

@@ -1,0 +1,193 @@
+#!/usr/bin/env bash
+# Trains LeNet on MNIST and evaluates it side by side, until both are done.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
+
+usage() {
+  cat <<'USAGE'
+usage: [VARIABLE=value ...] scripts/run_multi_gpus_lenet.sh [--dry_run] [--help]
+
+Trains LeNet on MNIST and evaluates its checkpoints side by side. Returns when
+both are done, with the trainer's status, or the evaluator's if the trainer's is
+0. Interrupted or terminated, it stops both.
+
+  --dry_run  print the two commands, and start and make nothing
+
+Folders, from the environment:
+  ROOT_WORKSPACE  where results go; must exist
+                  (default: ~/dataset/results/mnist)
+  DATA_DIR        the converted MNIST (default: ~/dataset/mnist-data)
+  RUN_DATE        ends the folders' names (default: now). That of an earlier
+                  run continues it.
+  PYTHON          an interpreter with terngrad (default: that of
+                  scripts/setup.sh)
+  TRAIN_FLAGFILE  flags of the trainer after experiments/lenet/base.flags, such
+                  as experiments/lenet/terngrad.flags (default: none)
+
+Flags, from the environment; defaults are in experiments/lenet/base.flags,
+TRAIN_FLAGFILE and experiments/lenet/eval.flags:
+  both        NET IMAGE_SIZE
+  trainer     NUM_GPUS NUM_NODES OPTIMIZER MOMENTUM BASE_LR LR_DECAY_TYPE
+              WEIGHT_DECAY GRAD_BITS CLIP_FACTOR QUANTIZE_LOGITS
+              SIZE_TO_BINARIZE FLOATING_GRAD_EPOCH TRAIN_BATCH_SIZE MAX_STEPS
+              SAVE_ITER SEED
+  evaluator   VAL_BATCH_SIZE VAL_TOWER EVAL_INTERVAL_SECS EVAL_DEVICE
+              RESTORE_AVG_VAR
+CUDA_VISIBLE_DEVICES chooses the GPUs, as for every CUDA program.
+USAGE
+}
+
+# variable=flag. What is not set in the environment is left to the flag files.
+both=(NET=net IMAGE_SIZE=image_size)
+trainer_only=(
+  NUM_GPUS=num_gpus NUM_NODES=num_nodes OPTIMIZER=optimizer MOMENTUM=momentum
+  BASE_LR=initial_learning_rate LR_DECAY_TYPE=learning_rate_decay_type
+  WEIGHT_DECAY=weight_decay GRAD_BITS=grad_bits CLIP_FACTOR=clip_factor
+  QUANTIZE_LOGITS=quantize_logits SIZE_TO_BINARIZE=size_to_binarize
+  FLOATING_GRAD_EPOCH=floating_grad_epoch TRAIN_BATCH_SIZE=batch_size
+  MAX_STEPS=max_steps SAVE_ITER=save_iter SEED=seed
+)
+evaluator_only=(
+  VAL_BATCH_SIZE=batch_size VAL_TOWER=tower
+  EVAL_INTERVAL_SECS=eval_interval_secs EVAL_DEVICE=device
+  RESTORE_AVG_VAR=restore_avg_var
+)
+# What the folders' names are made of, in order.
+named=(
+  net image_size optimizer grad_bits initial_learning_rate clip_factor
+  floating_grad_epoch weight_decay momentum size_to_binarize batch_size num_nodes
+)
+
+dry_run=false
+for argument in "$@"; do
+  case "$argument" in
+    --dry_run) dry_run=true ;;
+    --help | -h) usage && exit 0 ;;
+    *) bad_argument "$argument" ;;
+  esac
+done
+
+dataset=mnist
+workspace=${ROOT_WORKSPACE:-$HOME/dataset/results/$dataset}
+data_dir=${DATA_DIR:-$HOME/dataset/$dataset-data}
+python=${PYTHON:-$root/.venv/bin/python}
+experiment=$root/experiments/lenet
+train_files=("$experiment/base.flags" ${TRAIN_FLAGFILE:+"$TRAIN_FLAGFILE"})
+
+[[ -d $workspace ]] || fail 'no place for results' \
+  'ROOT_WORKSPACE: a folder that exists' "$workspace" \
+  'make it (mkdir -p), or set ROOT_WORKSPACE to another'
+command -v -- "$python" >/dev/null || fail 'no interpreter' \
+  'an interpreter with terngrad' "$python" \
+  'run scripts/setup.sh, or set PYTHON to one'
+for file in "${train_files[@]}"; do
+  [[ -r $file ]] || fail 'no flag file' 'a file of flags' "$file" \
+    'set TRAIN_FLAGFILE to one, or unset it'
+done
+
+# overrides VARIABLE=flag...
+# Prints --flag=value for each variable that is set, each ended by a zero byte.
+overrides() {
+  local pair variable
+  for pair in "$@"; do
+    variable=${pair%%=*}
+    [[ -z ${!variable+set} ]] ||
+      printf -- '--%s=%s\0' "${pair#*=}" "${!variable}"
+  done
+}
+
+# As absl has it, the last one of the same name holds.
+train_flags=()
+for file in "${train_files[@]}"; do train_flags+=("--flagfile=$file"); done
+mapfile -d '' -O "${#train_flags[@]}" -t train_flags \
+  < <(overrides "${both[@]}" "${trainer_only[@]}")
+eval_flags=("--flagfile=$experiment/eval.flags")
+mapfile -d '' -O 1 -t eval_flags \
+  < <(overrides "${both[@]}" "${evaluator_only[@]}")
+
+# value_of FLAG: what the trainer will see.
+value_of() {
+  {
+    cat -- "${train_files[@]}"
+    printf '%s\n' "${train_flags[@]}"
+  } | sed -n "s/^ *--$1=//p" | tail -n 1
+}
+
+name=$dataset
+for flag in "${named[@]}"; do name+=_$(value_of "$flag"); done
+name+=_${RUN_DATE:-$(LC_ALL=C date)}
+name=${name// /_}
+name=${name//:/-}
+[[ $name != */* && $name != *$'\n'* ]] || fail 'cannot name the folders' \
+  "flags without '/' and line ends" "$name" 'change the variable that has one'
+
+# The evaluator stops by itself when it has scored the trainer's last step.
+eval_flags+=("--max_steps=$(value_of max_steps)")
+train_dir=$workspace/${dataset}_training_data/$name
+eval_dir=$workspace/${dataset}_eval_data/$name
+info_dir=$workspace/${dataset}_info
+trainer=(
+  "$python" -m "terngrad.bin.${dataset}_train" "${train_flags[@]}"
+  "--data_dir=$data_dir" "--train_dir=$train_dir"
+)
+evaluator=(
+  "$python" -m "terngrad.bin.${dataset}_eval" "${eval_flags[@]}"
+  "--data_dir=$data_dir" "--checkpoint_dir=$train_dir" "--eval_dir=$eval_dir"
+)
+
+if $dry_run; then
+  for command in evaluator trainer; do
+    declare -n words=$command
+    printf '%q ' "${words[@]}"
+    printf '\n'
+  done
+  exit 0
+fi
+
+# stop SIGNAL: signals the children that run, and returns when they have ended.
+# shellcheck disable=SC2317  # The traps call it.
+stop() {
+  local pid
+  for pid in $(jobs -pr); do kill "-$1" "$pid" 2>/dev/null || true; done
+  # A trap ends `wait` early, hence the loop.
+  while [[ -n $(jobs -pr) ]]; do wait || true; done
+}
+
+# interrupted SIGNAL STATUS
+# shellcheck disable=SC2317  # The traps call it.
+interrupted() {
+  trap - EXIT
+  # A second signal is for children that do not heed TERM.
+  trap 'stop KILL' INT TERM HUP
+  printf '%s: %s; stopping trainer and evaluator\n' "${0##*/}" "$1" >&2
+  stop TERM
+  exit "$2"
+}
+
+trap 'stop TERM' EXIT
+trap 'interrupted SIGINT 130' INT
+trap 'interrupted SIGTERM 143' TERM
+trap 'interrupted SIGHUP 129' HUP
+
+mkdir -p -- "$train_dir" "$eval_dir" "$info_dir"
+"${evaluator[@]}" >"$info_dir/eval_${name}_info.txt" 2>&1 &
+evaluator_pid=$!
+"${trainer[@]}" >"$info_dir/training_${name}_info.txt" 2>&1 &
+trainer_pid=$!
+printf 'trainer %s, evaluator %s; their output is in\n  %s\n  %s\n' \
+  "$trainer_pid" "$evaluator_pid" "$info_dir/training_${name}_info.txt" \
+  "$info_dir/eval_${name}_info.txt"
+
+status=0
+wait "$trainer_pid" || status=$?
+if ((status)); then
+  # There will be no last checkpoint, so the evaluator would wait for ever.
+  printf '%s: the trainer failed with status %s; stopping the evaluator\n' \
+    "${0##*/}" "$status" >&2
+  exit "$status"
+fi
+wait "$evaluator_pid" || status=$?
+((status == 0)) ||
+  printf '%s: the evaluator failed with status %s\n' "${0##*/}" "$status" >&2
+exit "$status"

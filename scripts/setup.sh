@@ -1,0 +1,156 @@
+#!/usr/bin/env bash
+# Makes .venv in the project's root and installs the project into it.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
+
+usage() {
+  cat <<'USAGE'
+usage: scripts/setup.sh [--gpu] [--help]
+
+Makes .venv in the project's root and installs the project into it, editable,
+with what its tests need. Does nothing, silently, when that is up to date.
+
+  --gpu   install TensorFlow's CUDA libraries too (kept on later calls)
+
+environment:
+  PYTHON  the interpreter to use; without it the newest fitting one of
+          python3.13, python3.12, ... and python3 on the PATH
+USAGE
+}
+
+gpu=false
+for argument in "$@"; do
+  case "$argument" in
+    --gpu) gpu=true ;;
+    --help | -h) usage && exit 0 ;;
+    *) bad_argument "$argument" ;;
+  esac
+done
+
+venv=$root/.venv
+stamp=$venv/terngrad-setup-stamp
+gpu_mark=$venv/terngrad-gpu
+# Written when the bare environment is whole; holds the folder it was made for.
+made_for=$venv/terngrad-made-for
+
+# The bounds on Python's minor version are stated once, in setup.py.
+bounds=$(sed -n "s/^ *python_requires='>=3\.\([0-9]*\),<3\.\([0-9]*\)',$/\1 \2/p" \
+  "$root/setup.py")
+[[ $bounds =~ ^[0-9]+\ [0-9]+$ ]] || fail 'cannot tell the Python versions' \
+  "a line python_requires='>=3.x,<3.y' in setup.py" 'none' 'restore setup.py'
+lowest=${bounds% *}
+highest=$((${bounds#* } - 1))
+
+# Prints x.y.z; fails when the interpreter is missing or broken.
+version_of() {
+  "$1" -I -S -c 'import sys; print(*sys.version_info[:3], sep=".")' 2>/dev/null
+}
+
+in_bounds() {
+  [[ $1 =~ ^3\.([0-9]+)\. ]] &&
+    ((BASH_REMATCH[1] >= lowest && BASH_REMATCH[1] <= highest))
+}
+
+has_venv() {
+  "$1" -I -c 'import ensurepip, venv' 2>/dev/null
+}
+
+# What the installation depends on: the two files, the extras, the interpreter,
+# and the folder, since a virtual environment cannot be moved.
+key() {
+  local version
+  version=$(version_of "$venv/bin/python") || return 1
+  {
+    cat -- "$root/setup.py" "$root/pyproject.toml"
+    printf '%s\n' "$root" "$version" "$gpu"
+  } | sha256sum | cut -d ' ' -f 1
+}
+
+up_to_date() {
+  local now version
+  [[ -f $stamp ]] && now=$(key) && [[ $(<"$stamp") == "$now" ]] || return 1
+  # Without PYTHON any interpreter will do; with it, that version is wanted.
+  [[ -z ${PYTHON:-} ]] && return 0
+  version=$(version_of "$PYTHON") || return 1
+  [[ $version == "$(version_of "$venv/bin/python")" ]]
+}
+
+# Sets `python` and `python_version`, or explains and exits.
+choose_python() {
+  local name version without_venv='' seen=''
+  local wanted="Python 3.$lowest to 3.$highest"
+  if [[ -n ${PYTHON:-} ]]; then
+    version=$(version_of "$PYTHON") || fail 'PYTHON does not run' "$wanted" \
+      "PYTHON=$PYTHON" 'set PYTHON to an interpreter, or unset it'
+    in_bounds "$version" || fail 'PYTHON has the wrong version' "$wanted" \
+      "PYTHON=$PYTHON, which is Python $version" \
+      "set PYTHON to an interpreter of 3.$lowest to 3.$highest, or unset it"
+    has_venv "$PYTHON" || fail 'PYTHON cannot make virtual environments' \
+      'the modules venv and ensurepip' "PYTHON=$PYTHON without them" \
+      "install them (Debian, Ubuntu: apt-get install python3-venv)"
+    python=$PYTHON python_version=$version
+    return
+  fi
+  for name in $(seq -f 'python3.%.0f' "$highest" -1 "$lowest") python3; do
+    version=$(version_of "$name") || continue
+    seen+="$name is $version; "
+    in_bounds "$version" || continue
+    if has_venv "$name"; then
+      python=$name python_version=$version
+      return
+    fi
+    without_venv=$name
+  done
+  [[ -z $without_venv ]] || fail 'no Python that makes virtual environments' \
+    "$wanted with the modules venv and ensurepip" "$without_venv without them" \
+    "install them (Debian, Ubuntu: apt-get install $without_venv-venv)"
+  fail 'no Python that fits' "$wanted on the PATH" "${seen:-none}" \
+    "install one, or set PYTHON to one (PYTHON=/path/to/python3.$highest)"
+}
+
+install() {
+  local current=none extras=dev pip build_system
+  build_system=$(sed -n 's/^requires = \["\(.*\)"\]$/\1/p' "$root/pyproject.toml")
+  # From here until the last line nothing is up to date, so that an interrupted
+  # run is done again.
+  rm -f -- "$stamp"
+  # One that was half made, or moved here from elsewhere (its programs name the
+  # old folder), is made again.
+  if [[ -f $made_for && $(<"$made_for") == "$root" ]]; then
+    current=$(version_of "$venv/bin/python") || current=none
+  fi
+  if [[ -n ${PYTHON:-} ]] || ! in_bounds "$current"; then
+    choose_python
+    if [[ $current != "$python_version" ]]; then
+      printf 'setup.sh: making %s with Python %s\n' "$venv" "$python_version" >&2
+      "$python" -m venv --clear -- "$venv"
+      printf '%s\n' "$root" >"$made_for"
+    fi
+  fi
+  if $gpu; then
+    extras=dev,gpu
+    : >"$gpu_mark"
+  fi
+  printf 'setup.sh: installing into %s (a minute or so the first time)\n' \
+    "$venv" >&2
+  # setuptools comes first and pip builds with it, rather than with one of its
+  # own that it would fetch every time: then a repeated run needs no network.
+  # -qq: errors only.
+  pip=("$venv/bin/python" -m pip --disable-pip-version-check install -qq)
+  "${pip[@]}" "$build_system"
+  (cd -- "$root" && "${pip[@]}" --no-build-isolation --editable ".[$extras]")
+  key >"$stamp.new"
+  mv -f -- "$stamp.new" "$stamp"
+}
+
+[[ -e $gpu_mark ]] && gpu=true
+up_to_date && exit 0
+# Two at once: the second waits, and then finds the work done. The lock is on
+# the root folder itself, so that no file is left behind.
+if command -v flock >/dev/null; then
+  exec 9<"$root"
+  flock 9
+  up_to_date && exit 0
+fi
+install

@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# The gate: what a change has to pass. CONTRIBUTING.md says what is in it.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
+
+usage() {
+  cat <<'USAGE'
+usage: scripts/test.sh [--all] [--help] [argument of pytest ...]
+
+Installs the project (scripts/setup.sh), then checks imports, lint, format,
+doctests and tests. Runs every section, and exits with the status of the first
+one that failed.
+
+  --all   also the tests marked slow and cluster, and gpu where there is one
+
+Other arguments go to pytest's last section: scripts/test.sh -x tests/codec
+USAGE
+}
+
+marks='not slow and not cluster and not gpu'
+arguments=()
+has_path=false
+for argument in "$@"; do
+  case "$argument" in
+    --all)
+      marks=''
+      nvidia-smi -L >/dev/null 2>&1 || marks='not gpu'
+      ;;
+    --help | -h) usage && exit 0 ;;
+    *)
+      # pytest runs in another folder, so paths (and path::test) are completed.
+      if [[ $argument != -* && -e ${argument%%::*} ]]; then
+        has_path=true
+        [[ $argument == /* ]] || argument=$PWD/$argument
+      fi
+      arguments+=("$argument")
+      ;;
+  esac
+done
+$has_path || arguments+=("$root/tests")
+
+started=$SECONDS
+"$root/scripts/setup.sh"
+bin=$root/.venv/bin
+
+# TensorFlow's runtime prints a dozen lines about the CPU and absent GPUs when
+# it is imported, which would bury ours. 2 keeps its errors.
+export TF_CPP_MIN_LOG_LEVEL=2
+
+# From a folder of its own, so that what is imported is what was installed.
+folder=$(mktemp -d)
+trap 'rm -rf -- "$folder"' EXIT
+cd -- "$folder"
+
+status=0
+failed=()
+# section NAME COMMAND...
+section() {
+  local name=$1 code=0 before=$SECONDS
+  shift
+  printf '\n=== %s\n' "$name"
+  "$@" || code=$?
+  printf -- '--- %s: %s, %d s\n' "$name" \
+    "$( ((code)) && echo "FAILED ($code)" || echo ok)" $((SECONDS - before))
+  if ((code)); then
+    failed+=("$name")
+    ((status)) || status=$code
+  fi
+}
+
+# shellcheck disable=SC2317  # `section` calls it.
+pytest() {
+  "$bin/python" -m pytest -c "$root/pyproject.toml" --rootdir "$root" -q "$@"
+}
+
+# shellcheck disable=SC2317  # `section` calls it.
+doctests() {
+  local package packages=() code=0
+  for package in terngrad/{codec,exchange,training,program} \
+    slim/{nets,datasets,preprocessing}; do
+    [[ ! -d $root/$package ]] || packages+=("$root/$package")
+  done
+  pytest --doctest-modules "${packages[@]}" || code=$?
+  # 5 is pytest's "no tests collected": examples are welcome, not required.
+  ((code == 5)) || return "$code"
+}
+
+structure=("$root/tests/test_imports.py" "$root/tests/test_layers.py")
+section 'imports' pytest "${structure[@]}"
+section 'ruff check' "$bin/ruff" check --quiet "$root"
+section 'ruff format' "$bin/ruff" format --check --quiet "$root"
+section 'doctests' doctests
+# --ignore: they have run.
+$has_path || arguments+=("${structure[@]/#/--ignore=}")
+section "tests${marks:+ ($marks)}" pytest -m "$marks" "${arguments[@]}"
+
+printf '\n=== %d s in all; ' $((SECONDS - started))
+if ((status)); then
+  (IFS=, && printf 'FAILED: %s\n' "${failed[*]}")
+else
+  printf 'everything passed\n'
+fi
+exit "$status"

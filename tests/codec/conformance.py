@@ -1,0 +1,617 @@
+"""What every codec must keep, as one abstract test class.
+
+A codec's test module derives a class from `CodecConformance`, or from
+`TernaryConformance` for codes of -1, 0 and +1 times a scaler, and answers its
+few questions. Nothing here knows how a codec works: gradients go in, NumPy
+arrays come out.
+"""
+
+import abc
+import functools
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from terngrad.codec import contract
+from terngrad.codec import gradients
+from terngrad.codec import random_bits
+from tests.codec import bounds
+
+# From 65536 elements on the statistics add in a tree; here 27 are left over.
+MODE_SIZE = 65536 + 27
+NUM_DRAWS = 8192
+# NumPy shares no stream with the codecs.
+RNG_SEED = 20170522
+
+NOT_FINITE = (np.nan, np.inf, -np.inf)
+
+
+def rng():
+  return np.random.default_rng(RNG_SEED)
+
+
+def bucket_key(seed=1, step=2, worker=3, bucket=4):
+  """The key of one bucket's codes, as a training step derives it."""
+  key = gradients.worker_key(seed, step, worker)
+  return random_bits.fold_in(key, tf.constant(bucket))
+
+
+# A codec takes buckets of variables; most tests need one variable.
+
+
+def probe(codec, gradient):
+  """The probe of one gradient, float32 []."""
+  return codec.probe([tf.constant(gradient, tf.float32)])[0]
+
+
+def encode(codec, gradient, key=None, own=None, shared=None):
+  """The payload of a gradient and the shared value that it is relative to."""
+  gradient = tf.constant(gradient, tf.float32)
+  own = codec.probe([gradient]) if own is None else vector(own)
+  shared = own if shared is None else vector(shared)
+  key = bucket_key() if key is None else key
+  return codec.encode([gradient], own, shared, key), shared[0]
+
+
+def decode_sum(codec, words, shared, shape):
+  """What int32 [n, w] payloads of one variable sum to, as NumPy."""
+  (total,) = codec.decode_sum(words, vector(shared), [shape])
+  return total.numpy()
+
+
+def decode(codec, words, shared, shape):
+  """The gradient that one payload stands for, as NumPy."""
+  return decode_sum(codec, words[tf.newaxis], shared, shape)
+
+
+def there_and_back(codec, gradient, **options):
+  """The NumPy gradient that a NumPy gradient arrives as."""
+  words, shared = encode(codec, gradient, **options)
+  return decode(codec, words, shared, np.shape(gradient))
+
+
+def vector(value):
+  return tf.reshape(tf.constant(value, tf.float32), [1])
+
+
+def bits_of(values):
+  """float32 values as integers: equal to the bit, NaN and -0.0 included."""
+  return np.asarray(values, np.float32).view(np.int32)
+
+
+class Sample(NamedTuple):
+  """Many draws of one gradient.
+
+  Attributes:
+    mean: float64 [n], of the decoded elements over the draws.
+    mean_square: float64 [n], likewise of their squares.
+    totals: float64 [draws], the sum of each draw's decoded magnitudes.
+  """
+
+  mean: np.ndarray
+  mean_square: np.ndarray
+  totals: np.ndarray
+
+
+def sampler(codec, size, draws=NUM_DRAWS):
+  """A function of (gradient, own, shared), NumPy, that returns a `Sample`."""
+
+  # Compiled, because thousands of eager draws take minutes; a conformance test
+  # holds eager and compiled codecs equal to the bit.
+  @tf.function(jit_compile=True)
+  def run(gradient, own, shared):
+    def body(i, total, squares, totals):
+      key = random_bits.fold_in(bucket_key(), i)
+      words = codec.encode([gradient], own, shared, key)
+      (decoded,) = codec.decode_sum(words[tf.newaxis], shared, [(size,)])
+      decoded = tf.cast(decoded, tf.float64)
+      return (
+        i + 1,
+        total + decoded,
+        squares + tf.square(decoded),
+        totals.write(i, tf.reduce_sum(tf.abs(decoded))),
+      )
+
+    zeros = tf.zeros([size], tf.float64)
+    totals = tf.TensorArray(tf.float64, size=draws, element_shape=[])
+    _, total, squares, totals = tf.while_loop(
+      lambda i, *_: i < draws,
+      body,
+      (tf.constant(0), zeros, zeros, totals),
+      maximum_iterations=draws,
+    )
+    return total / draws, squares / draws, totals.stack()
+
+  def sample(gradient, own, shared):
+    results = run(tf.constant(gradient), vector(own), vector(shared))
+    return Sample(*(result.numpy() for result in results))
+
+  return sample
+
+
+# The law of unbiased ternary codes: each element is scaler * sign(mean) with
+# probability |mean| / scaler, else 0, independently of all others. Each check
+# takes a `Sample`, the float64 [n] that decoded values should average to, and
+# the scaler.
+
+# Codecs promise probabilities to 2**-24; two roundings of float32 besides.
+_GRAIN = 2.0**-22
+
+
+def check_law(drawn, mean, scaler):
+  """Fails unless the draws are unbiased, as narrow as can be, independent."""
+  for check in (check_mean, check_variance, check_independence):
+    check(drawn, mean, scaler)
+
+
+def check_mean(drawn, mean, scaler):
+  """Fails if an element, or all elements together, have another mean."""
+  draws = drawn.totals.size
+  comparisons = mean.size + 1
+  variance = _fires_variance(mean, scaler)
+  error = (drawn.mean - mean) * np.sign(mean) / scaler
+  error = np.where(mean == 0, drawn.mean / scaler, error)
+  limit = bounds.bernstein(draws * variance, 1.0, comparisons) / draws + _GRAIN
+  worst = np.max(np.abs(error) / limit)
+  assert worst <= 1, f'an element is biased: {worst:.2f} times the bound'
+  # A bias that no element shows alone.
+  limit = bounds.bernstein(draws * variance.sum(), 1.0, comparisons) / draws
+  worst = abs(error.sum()) / (limit + mean.size * _GRAIN)
+  assert worst <= 1, f'the whole is biased: {worst:.2f} times the bound'
+
+
+def check_variance(drawn, mean, scaler):
+  """Fails if an element's variance is not scaler * |mean| - mean**2."""
+  draws = drawn.totals.size
+  # That is: if the mean square is not scaler * |mean|.
+  error = drawn.mean_square / scaler**2 - np.abs(mean) / scaler
+  variance = _fires_variance(mean, scaler)
+  limit = bounds.bernstein(draws * variance, 1.0, mean.size) / draws + _GRAIN
+  worst = np.max(np.abs(error) / limit)
+  assert worst <= 1, f'a variance is wrong: {worst:.2f} times the bound'
+
+
+def check_independence(drawn, mean, scaler):
+  """Fails if elements draw alike, which spreads the totals of the draws."""
+  error = (drawn.totals - np.abs(mean).sum()) / scaler
+  spread = np.sum(error**2) / _fires_variance(mean, scaler).sum()
+  low, high = bounds.chi_square(drawn.totals.size, 1)
+  assert low <= spread <= high, (
+    f'elements are not independent: chi-square {spread:.0f}, '
+    f'expected {low:.0f} to {high:.0f}'
+  )
+
+
+def _fires_variance(mean, scaler):
+  p = np.abs(mean) / scaler
+  return p * (1 - p)
+
+
+@functools.cache
+def modes_of(conformance):
+  """{mode: function of (gradient, own, shared, key, payloads)} of a class."""
+  codec = conformance().make()
+
+  def work(gradient, own, shared, key, payloads):
+    return (
+      codec.probe([gradient]),
+      codec.encode([gradient], own, shared, key),
+      codec.decode_sum(payloads, shared, [(MODE_SIZE,)])[0],
+    )
+
+  return {
+    'eager': work,
+    'graph': tf.function(work),
+    'xla': tf.function(work, jit_compile=True),
+  }
+
+
+class CodecConformance(abc.ABC):
+  """Properties of all codecs. Subclasses say which codec and what is exact."""
+
+  # Elements in a word: the borders at which lengths are tried.
+  per_word = 1
+
+  @abc.abstractmethod
+  def make(self):
+    """A new instance of the codec."""
+
+  @abc.abstractmethod
+  def representable(self, size):
+    """(float32 [size], own and shared value) that must come back exactly."""
+
+  def mean(self, gradient, own, shared):
+    """float64: what decoded payloads must average to, if it is unbiased."""
+    del own, shared
+    return gradient.astype(np.float64)
+
+  # Shapes, sizes and the wire.
+
+  @pytest.mark.parametrize(
+    'shape',
+    [(), (0,), (0, 3), (1,), (1, 1), (7,), (2, 3), (3, 1, 4, 2)],
+    ids=str,
+  )
+  def test_shape_and_dtype_are_kept(self, shape):
+    codec = self.make()
+    gradient = tf.constant(rng().normal(size=shape), tf.float32)
+    own = codec.probe([gradient])
+    words = codec.encode([gradient], own, own, bucket_key())
+    (decoded,) = codec.decode_sum(words[tf.newaxis], own, [shape])
+    assert (own.dtype, own.shape) == (tf.float32, (1,))
+    size = gradient.shape.num_elements()
+    assert (words.dtype, words.shape) == (tf.int32, (codec.num_words(size),))
+    assert (decoded.dtype, decoded.shape) == (tf.float32, shape)
+
+  def test_representable_values_come_back_to_the_bit_at_every_length(self):
+    codec = self.make()
+    borders = [
+      words * self.per_word + more for words in (7, 64) for more in (-1, 0, 1)
+    ]
+    wrong = []
+    for size in [*range(71), *borders, 100_007]:
+      gradient, scale = self.representable(size)
+      decoded = there_and_back(codec, gradient, own=scale)
+      if not np.array_equal(bits_of(decoded), bits_of(gradient)):
+        wrong.append(size)
+    assert wrong == []
+
+  def test_words_are_as_few_as_fit(self):
+    codec = self.make()
+    # ceil(size / per_word), by counting.
+    words = [codec.num_words(size) for size in range(3 * self.per_word + 1)]
+    assert words == [0] + [n for n in (1, 2, 3) for _ in range(self.per_word)]
+
+  @pytest.mark.parametrize('size', [0, 1, 41, 1000])
+  def test_bits_are_what_is_sent(self, size):
+    codec = self.make()
+    words, own = encode(codec, rng().normal(size=size))
+    sent = 8 * (words.numpy().nbytes + own.numpy().nbytes)
+    for num_workers in (1, 2, 100):
+      assert codec.bits(size, num_workers) == sent
+
+  def test_payload_decodes_from_numpy_values_alone(self):
+    gradient = rng().normal(size=(23, 3))
+    words, shared = encode(self.make(), gradient)
+    decoded = decode(
+      self.make(), words.numpy().copy(), shared.numpy(), gradient.shape
+    )
+    expected = there_and_back(self.make(), gradient)
+    np.testing.assert_array_equal(bits_of(decoded), bits_of(expected))
+
+  def test_input_of_any_shape_is_its_flat_input(self):
+    codec = self.make()
+    gradient = rng().normal(size=(5, 4, 3))
+    shaped, _ = encode(codec, gradient)
+    flat, _ = encode(codec, gradient.reshape(-1))
+    np.testing.assert_array_equal(shaped, flat)
+
+  # Randomness.
+
+  def test_same_key_gives_same_words(self):
+    gradient = rng().normal(size=1000)
+    first, _ = encode(self.make(), gradient, key=bucket_key())
+    second, _ = encode(self.make(), gradient, key=bucket_key())
+    np.testing.assert_array_equal(first, second)
+
+  @pytest.mark.parametrize(
+    'other',
+    [{'seed': 9}, {'step': 9}, {'worker': 9}, {'bucket': 9}],
+    ids=lambda other: next(iter(other)),
+  )
+  def test_other_key_gives_other_words_if_and_only_if_private(self, other):
+    codec = self.make()
+    gradient = rng().normal(size=1000)
+    first, _ = encode(codec, gradient)
+    second, _ = encode(codec, gradient, key=bucket_key(**other))
+    differ = not np.array_equal(first, second)
+    assert differ == (codec.traits.randomness == 'private')
+
+  # Special values.
+
+  @pytest.mark.parametrize('size', [1, 2, 70, 5000])
+  def test_zeros_give_zeros(self, size):
+    decoded = there_and_back(self.make(), np.zeros(size))
+    assert not decoded.any()
+
+  @pytest.mark.parametrize('value', [0.1, -1 / 3, 3.0, 1.1e-3])
+  @pytest.mark.parametrize('size', [1, 2, 7, 1000, 10**6])
+  def test_constant_gradient_still_learns(self, size, value):
+    decoded = there_and_back(self.make(), np.full(size, value, np.float32))
+    # 11 bits: the coarsest of the codecs rounds to half precision.
+    np.testing.assert_allclose(decoded, value, rtol=2.0**-11)
+
+  @pytest.mark.parametrize('value', NOT_FINITE, ids=str)
+  @pytest.mark.parametrize('size', [1, 2, 33, 65535, 65536, 65543])
+  def test_element_that_is_not_finite_shows_in_probe(self, size, value):
+    codec = self.make()
+    tail = size - size % 16  # where the statistics' planes end
+    for index in {
+      0,
+      size // 2,
+      max(tail - 1, 0),
+      min(tail, size - 1),
+      size - 1,
+    }:
+      gradient = np.linspace(-1, 1, size, dtype=np.float32)
+      gradient[index] = value
+      assert not np.isfinite(probe(codec, gradient)), index
+
+  @pytest.mark.parametrize('mode', ['eager', 'graph', 'xla'])
+  def test_probe_of_finite_elements_alone_is_finite(self, mode):
+    gradient, *rest = self.mode_arguments()
+    for value in (0.0, 1e-45, 3e38, -3.4e38, *NOT_FINITE):
+      spoilt = gradient.copy()
+      spoilt[-1] = value
+      own, _, _ = modes_of(type(self))[mode](tf.constant(spoilt), *rest)
+      assert np.isfinite(own) == np.isfinite(value), value
+
+  def test_huge_gradient_stays_finite(self):
+    gradient = np.array([3e38, -3e38, 3.4e38, 0.0] * 20, np.float32)
+    assert np.isfinite(probe(self.make(), gradient))
+    assert np.isfinite(there_and_back(self.make(), gradient)).all()
+
+  def test_subnormal_gradient_stays_as_small(self):
+    gradient = np.array([1e-40, -1e-45, 1e-38, 0.0] * 20, np.float32)
+    decoded = there_and_back(self.make(), gradient)
+    assert np.max(np.abs(decoded)) <= np.max(np.abs(gradient))
+
+  # Modes.
+
+  def mode_arguments(self):
+    codec = self.make()
+    gradient = rng().standard_t(3, size=MODE_SIZE).astype(np.float32)
+    own = codec.probe([tf.constant(gradient)])
+    shared = 1.25 * own
+    payloads = tf.stack(
+      [
+        codec.encode([tf.constant(gradient)], own, shared, bucket_key(worker=w))
+        for w in range(3)
+      ]
+    )
+    return gradient, own, shared, bucket_key(), payloads
+
+  @pytest.mark.parametrize('mode', ['graph', 'xla'])
+  def test_mode_agrees_with_eager_to_the_bit(self, mode):
+    gradient, *rest = self.mode_arguments()
+    for scale in (1.0, 1e-3, 7e5):
+      values = tf.constant(gradient * np.float32(scale))
+      names = ('probe', 'words', 'decoded sum')
+      expected = modes_of(type(self))['eager'](values, *rest)
+      actual = modes_of(type(self))[mode](values, *rest)
+      for name, a, b in zip(names, actual, expected, strict=True):
+        a, b = (x.numpy().view(np.int32) for x in (a, b))
+        np.testing.assert_array_equal(a, b, err_msg=name)
+
+  # Sums over workers.
+
+  def payloads(self, num_workers, size):
+    """(words [num_workers, w], shared, float32 [num_workers, size])."""
+    codec = self.make()
+    values = rng().normal(size=(num_workers, size)).astype(np.float32)
+    # Far apart, so that the order of a float sum shows.
+    values *= np.float32(4.0) ** rng().integers(-4, 5, size=(num_workers, 1))
+    owns = [probe(codec, v).numpy() for v in values]
+    shared = max(owns)
+    words = [
+      encode(codec, v, bucket_key(worker=w), owns[w], shared)[0].numpy()
+      for w, v in enumerate(values)
+    ]
+    decoded = [decode(codec, w, shared, (size,)) for w in words]
+    return np.stack(words), shared, np.stack(decoded)
+
+  @pytest.mark.parametrize('num_workers', [1, 2, 3, 8, 33])
+  def test_sum_of_payloads_is_sum_of_gradients_in_order(self, num_workers):
+    size = 203
+    words, shared, decoded = self.payloads(num_workers, size)
+    total = decode_sum(self.make(), words, shared, (size,))
+    if self.make().traits.additive:
+      # Codes add as integers: as exact as float64, rounded once.
+      expected = decoded.astype(np.float64).sum(axis=0).astype(np.float32)
+    else:
+      expected = np.zeros(size, np.float32)
+      for one in decoded:
+        expected = expected + one
+    np.testing.assert_array_equal(total, expected)
+
+  def test_order_of_workers_matters_not_if_additive(self):
+    size = 203
+    words, shared, _ = self.payloads(9, size)
+    codec = self.make()
+    total = decode_sum(codec, words, shared, (size,))
+    for _ in range(5):
+      shuffled = rng().permutation(words)
+      again = decode_sum(codec, shuffled, shared, (size,))
+      if codec.traits.additive:
+        np.testing.assert_array_equal(again, total)
+      else:
+        np.testing.assert_allclose(again, total, rtol=1e-3, atol=1e-2)
+
+  # Buckets of several variables.
+
+  def bucket(self):
+    """Variables of many shapes and scales: one scalar, one empty, one zero."""
+    shapes = ((5, 4), (), (0, 3), (33,), (2, 3, 7))
+    return [
+      tf.constant(rng().normal(size=shape) * scale, tf.float32)
+      for shape, scale in zip(shapes, (1, 1e3, 1, 0, 1e-3), strict=True)
+    ]
+
+  def test_bucket_sends_one_dense_payload_and_a_probe_a_variable(self):
+    codec, variables = self.make(), self.bucket()
+    own = codec.probe(variables)
+    words = codec.encode(variables, own, own, bucket_key())
+    size = 20 + 1 + 0 + 33 + 42
+    assert (own.dtype, own.shape) == (tf.float32, (5,))
+    assert (words.dtype, words.shape) == (tf.int32, (codec.num_words(size),))
+    assert codec.bits(size, 2, 5) == 32 * (words.shape[0] + 5)
+
+  def test_probe_of_a_variable_is_its_own_in_any_bucket(self):
+    codec, variables = self.make(), self.bucket()
+    together = codec.probe(variables)
+    np.testing.assert_array_equal(
+      together, [probe(codec, variable) for variable in variables]
+    )
+
+  def test_variables_of_a_bucket_come_back_in_shape_and_scale(self):
+    codec, variables = self.make(), self.bucket()
+    own = codec.probe(variables)
+    words = codec.encode(variables, own, own, bucket_key())
+    decoded = codec.decode_sum(
+      words[tf.newaxis], own, [v.shape for v in variables]
+    )
+    assert len(decoded) == len(variables)
+    for sent, arrived, scaler in zip(variables, decoded, own, strict=True):
+      assert (arrived.dtype, arrived.shape) == (tf.float32, sent.shape)
+      assert np.all(arrived * sent >= 0)
+      np.testing.assert_array_less(np.abs(arrived), 1.001 * scaler + 1e-30)
+      # A scalar is its own scaler; what rounds least keeps 11 bits.
+      if sent.shape == () or codec.traits.randomness == 'none':
+        np.testing.assert_allclose(arrived, sent, rtol=2.0**-11, atol=2**-24)
+
+  def test_bucket_is_its_concatenation_where_scalers_are_equal(self):
+    codec = self.make()
+    values = rng().normal(size=93).astype(np.float32)
+    parts = [tf.constant(values[:50]), tf.constant(values[50:])]
+    own = tf.fill([2], np.abs(values).max())
+    words = codec.encode(parts, own, own, bucket_key())
+    whole, _ = encode(codec, values, own=own[0])
+    np.testing.assert_array_equal(words, whole)
+
+  # Honest traits.
+
+  def test_lossless_if_and_only_if_every_bit_comes_back(self):
+    codec = self.make()
+    patterns = rng().integers(0, 2**32, size=4000, dtype=np.uint32)
+    gradient = patterns.view(np.float32)
+    gradient = gradient[np.isfinite(gradient)]
+    decoded = there_and_back(codec, gradient)
+    same = np.array_equal(bits_of(decoded), bits_of(gradient))
+    assert same == codec.traits.lossless
+    if codec.traits.randomness == 'none':
+      # What always errs in the same way is biased.
+      assert same == codec.traits.unbiased
+
+  def test_traits_are_known_values(self):
+    traits = self.make().traits
+    assert traits.randomness in ('none', 'private', 'shared')
+    if traits.lossless:
+      assert traits.unbiased
+      assert traits.randomness == 'none'
+
+
+class TernaryConformance(CodecConformance):
+  """Properties of codes of -1, 0 and +1 times a scaler."""
+
+  @abc.abstractmethod
+  def wish(self, gradient):
+    """float64: the scaler that one worker asks for, by the paper's formula."""
+
+  def limit(self, own, shared):
+    """The magnitude that nothing decodes beyond on average."""
+    del shared
+    return own
+
+  def mean(self, gradient, own, shared):
+    limit = self.limit(own, shared)
+    return np.clip(gradient.astype(np.float64), -limit, limit)
+
+  def representable(self, size):
+    # Not a power of two, so that a product with it may round.
+    scaler = np.float32(0.1)
+    codes = rng().integers(-1, 2, size=size).astype(np.float32)
+    return codes * scaler, scaler
+
+  def gradient(self):
+    """float32 [257]: zeros, many small values, and some beyond 2.5 sigma."""
+    values = rng().standard_t(4, size=257)
+    values[:5] = [0.0, 8.0, -8.0, 1e-6, 5.0]
+    return values.astype(np.float32)
+
+  def test_traits_are_those_of_terngrad(self):
+    assert self.make().traits == contract.Traits(
+      unbiased=True, lossless=False, additive=True, randomness='private'
+    )
+
+  def test_probe_is_the_scaler_of_the_formula(self):
+    codec = self.make()
+    for scale in (1e-20, 1.0, 1e20):
+      gradient = self.gradient() * np.float32(scale)
+      expected = self.wish(gradient.astype(np.float64))
+      # Two roundings to float32.
+      np.testing.assert_allclose(
+        probe(codec, gradient), expected, rtol=2.0**-23
+      )
+
+  def test_decoded_values_are_zero_or_the_scaler(self):
+    codec = self.make()
+    gradient = self.gradient()
+    words, shared = encode(codec, gradient)
+    decoded = decode(codec, words, shared, gradient.shape)
+    scaler = shared.numpy()
+    assert set(np.unique(decoded)) == {-scaler, 0.0, scaler}
+    assert np.all(decoded * gradient >= 0)
+
+  # The mean when this worker's scaler is the largest, and when it is not.
+  @pytest.mark.statistical
+  def test_draws_are_unbiased_independent_and_of_least_variance(self):
+    codec = self.make()
+    gradient = self.gradient()
+    own = probe(codec, gradient).numpy()
+    sample = sampler(codec, gradient.size)
+    for shared in (own, np.float32(3) * own):
+      drawn = sample(gradient, own, shared)
+      check_law(drawn, self.mean(gradient, own, shared), float(shared))
+
+  def streams(self, keys, size):
+    """bool [keys, size]: what fires when everything fires half the time."""
+    codec = self.make()
+    halves = np.full(size, 0.5, np.float32)
+    return np.stack(
+      [there_and_back(codec, halves, key=k, own=1.0) != 0 for k in keys]
+    )
+
+  @pytest.mark.statistical
+  def test_streams_of_other_keys_and_elements_are_independent(self):
+    size = 2**16
+    others = [{'seed': 2}, {'step': 3}, {'worker': 4}, {'bucket': 5}]
+    # A number must not stand for the same in two places of the key.
+    swapped = [{'step': 3, 'worker': 2}, {'worker': 4, 'bucket': 3}]
+    keys = [bucket_key(**change) for change in ({}, *others, *swapped)]
+    fires = self.streams(keys, size)
+    lags = (0, 1, 2, self.per_word, size // self.per_word)
+    pairs = [
+      (a, b, lag)
+      for a in range(len(keys))
+      for b in range(a, len(keys))
+      for lag in lags
+      if a != b or lag
+    ]
+    for a, b, lag in pairs:
+      agree = np.count_nonzero(fires[a, lag:] == fires[b, : size - lag])
+      expected = (size - lag) / 2
+      limit = bounds.bernstein(expected / 2, 0.5, len(pairs))
+      assert abs(agree - expected) <= limit, (a, b, lag)
+
+  def test_element_of_scaler_magnitude_always_fires_and_zero_never(self):
+    codec = self.make()
+    for scaler in (1.0, 0.1, 1 / 3, 3e38, 2.0**-100, 1.7e-30):
+      scaler = np.float32(scaler)
+      gradient = np.tile([scaler, -scaler, np.float32(0)], 20_000)
+      for seed in range(10):
+        key = bucket_key(seed=seed)
+        decoded = there_and_back(codec, gradient, key=key, own=scaler)
+        np.testing.assert_array_equal(decoded, gradient)
+
+  @pytest.mark.parametrize('exponent', [-101, -120, -149])
+  def test_scaler_below_two_to_minus_100_gives_zeros(self, exponent):
+    gradient = np.full(50, 2.0**exponent, np.float32)
+    assert not there_and_back(self.make(), gradient).any()
+
+  def test_scaler_of_another_worker_may_be_far_larger(self):
+    # P(fire) = 2**-60: never, and nothing breaks.
+    gradient = np.full(1000, 2.0**-40, np.float32)
+    decoded = there_and_back(self.make(), gradient, shared=2.0**20)
+    assert not decoded.any()

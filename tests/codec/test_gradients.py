@@ -1,0 +1,271 @@
+"""The codecs of a model's variables together."""
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from terngrad.codec import gradients
+from terngrad.codec import policy
+from terngrad.codec import random_bits
+from terngrad.codec import registry
+from tests.codec import conformance
+
+# One is a scalar, two are alike, one is empty.
+SHAPES = ((5, 4, 3), (7,), (), (60,), (60,), (0, 3))
+TERNARY = registry.ternary()
+IDENTITY = registry.identity()
+TWO_BIT = registry.ternary(packing='two_bit')
+# Buckets: 60 + 1 + 0 elements, 7, and 60 + 60.
+MIXED = (TERNARY, IDENTITY, TERNARY, TWO_BIT, TWO_BIT, TERNARY)
+# 61 elements at 20 a word, 7 at 1, 120 at 16.
+WORDS = (4, 7, 8)
+
+
+def model(codecs=MIXED, shapes=SHAPES):
+  specs = [
+    policy.VariableSpec(f'v{i}', shape) for i, shape in enumerate(shapes)
+  ]
+  return gradients.gradient_codec(specs, codecs)
+
+
+def all_of(codec):
+  return model([codec] * len(SHAPES))
+
+
+def some_gradients(seed=0):
+  rng = np.random.default_rng(seed)
+  values = [rng.normal(size=s).astype(np.float32) for s in SHAPES]
+  values[4] = values[3]
+  return [tf.constant(v) for v in values]
+
+
+def send(code, values, key=None, shared=None):
+  own = code.probe(values)
+  shared = own if shared is None else shared
+  key = gradients.worker_key(0, 0, 0) if key is None else key
+  return code.encode(values, own, shared, key), shared
+
+
+# Buckets.
+
+
+def test_variables_of_one_codec_form_a_bucket_in_order_of_first_use():
+  buckets = model().buckets
+  assert [b.indices for b in buckets] == [(0, 2, 5), (1,), (3, 4)]
+  assert [b.codec for b in buckets] == [TERNARY, IDENTITY, TWO_BIT]
+  assert [b.num_elements for b in buckets] == [61, 7, 120]
+  assert [b.num_words for b in buckets] == list(WORDS)
+  assert buckets[0].shapes == ((5, 4, 3), (), (0, 3))
+
+
+def test_every_variable_is_in_a_bucket_even_if_its_codec_is_a_copy():
+  # A copy of a NamedTuple is equal to it and is not it.
+  code = model([TERNARY, TERNARY._replace()], [(3,), (4,)])
+  assert (code.num_variables, code.num_elements) == (2, 7)
+
+
+def test_counts_are_sums_over_variables():
+  code = model()
+  assert code.num_variables == len(SHAPES)
+  assert code.num_elements == 60 + 7 + 1 + 60 + 60
+  assert code.num_words == sum(WORDS)
+  assert code.bits(8) == 32 * (sum(WORDS) + len(SHAPES))
+
+
+def test_bits_are_what_is_sent():
+  words, probe = send(model(), some_gradients())
+  sent = 8 * (words.numpy().nbytes + probe.numpy().nbytes)
+  assert model().bits(3) == sent
+
+
+def test_split_undoes_concatenation_in_order_of_the_variables():
+  values = some_gradients()
+  flat = tf.concat([tf.reshape(v, [-1]) for v in values], axis=0)
+  for part, value in zip(model().split(flat), values, strict=True):
+    assert part.shape == value.shape
+    np.testing.assert_array_equal(part, value)
+
+
+# Probe, encode, decode.
+
+
+def test_probe_is_in_order_of_the_variables():
+  values = some_gradients()
+  probe = model().probe(values)
+  assert (probe.dtype, probe.shape) == (tf.float32, (len(SHAPES),))
+  for codec, value, actual in zip(MIXED, values, probe, strict=True):
+    np.testing.assert_array_equal(actual, conformance.probe(codec, value))
+
+
+@pytest.mark.parametrize('variable', [0, 1, 2, 3, 4])
+@pytest.mark.parametrize('value', conformance.NOT_FINITE, ids=str)
+def test_probe_shows_which_variable_is_not_finite(variable, value):
+  values = some_gradients()
+  values[variable] = tf.fill(SHAPES[variable], tf.constant(value, tf.float32))
+  finite = np.isfinite(model().probe(values))
+  np.testing.assert_array_equal(finite, np.arange(len(SHAPES)) != variable)
+
+
+def test_mean_is_in_order_and_shape_of_the_variables():
+  values = some_gradients()
+  code = model()
+  words, shared = send(code, values)
+  assert (words.dtype, words.shape) == (tf.int32, (sum(WORDS),))
+  mean = code.decode_mean(words[tf.newaxis], shared)
+  assert len(mean) == len(values)
+  for actual, value, scaler in zip(mean, values, shared, strict=True):
+    assert (actual.dtype, actual.shape) == (tf.float32, value.shape)
+    # Codes agree with their own variable in sign, and not with another's.
+    assert np.all(actual * value >= 0)
+    assert np.all(np.abs(actual) <= scaler)
+  np.testing.assert_array_equal(mean[1], values[1])
+  np.testing.assert_array_equal(mean[2], values[2])
+
+
+def test_payload_is_the_buckets_payloads_in_order():
+  values = some_gradients()
+  words, shared = send(model(), values)
+  # The identity's bucket stands between the ternary ones.
+  part = words[WORDS[0] : WORDS[0] + WORDS[1]]
+  decoded = conformance.decode(IDENTITY, part, shared[1], SHAPES[1])
+  np.testing.assert_array_equal(decoded, values[1])
+  zeros = [values[0] * 0, *values[1:]]
+  changed, _ = send(model(), zeros, shared=shared)
+  differ = np.flatnonzero(changed != words)
+  assert 0 < differ.size
+  assert differ.max() < WORDS[0]
+
+
+def test_alike_variables_draw_unlike():
+  values = some_gradients()
+  # In one bucket they have other positions, in two they have other keys.
+  for codecs in (MIXED, (*MIXED[:4], registry.ternary(), MIXED[5])):
+    code = model(codecs)
+    words, shared = send(code, values)
+    mean = code.decode_mean(words[tf.newaxis], shared)
+    assert np.any(mean[3] != mean[4])
+
+
+def test_bucket_draws_by_its_place_and_not_by_its_neighbours():
+  # The same variables in the second bucket of two models.
+  values = some_gradients()
+  parts = []
+  for first in (IDENTITY, registry.fp16()):
+    code = model((first, first, first, TWO_BIT, TWO_BIT, first))
+    words, _ = send(code, values)
+    parts.append(words[-WORDS[2] :])
+  np.testing.assert_array_equal(*parts)
+
+
+def test_worker_keeps_its_own_limit_and_decodes_by_the_shared_scaler():
+  values = some_gradients()
+  code = model()
+  own = code.probe(values)
+  words, _ = send(code, values, shared=2 * own)
+  mean = code.decode_mean(words[tf.newaxis], 2 * own)
+  np.testing.assert_array_equal(mean[1], values[1])
+  largest = np.max(np.abs(mean[0]))
+  np.testing.assert_array_equal(largest, 2 * own[0].numpy())
+
+
+def test_one_worker_is_the_identity_if_lossless():
+  code = all_of(IDENTITY)
+  values = some_gradients()
+  words, shared = send(code, values)
+  mean = code.decode_mean(words[tf.newaxis], shared)
+  for actual, expected in zip(mean, values, strict=True):
+    assert actual.shape == expected.shape
+    np.testing.assert_array_equal(actual, expected)
+
+
+@pytest.mark.parametrize('num_workers', [2, 3, 7])
+def test_mean_is_added_in_order_of_the_workers_and_divided_once(num_workers):
+  code = all_of(IDENTITY)
+  workers = [some_gradients(seed) for seed in range(num_workers)]
+  words = tf.stack([send(code, values)[0] for values in workers])
+  mean = code.decode_mean(words, tf.zeros(len(SHAPES)))
+  for i, actual in enumerate(mean):
+    total = np.zeros(SHAPES[i], np.float32)
+    for values in workers:
+      total = total + values[i].numpy()
+    np.testing.assert_array_equal(actual, total / np.float32(num_workers))
+
+
+def test_mean_of_codes_counts_the_workers_that_fired():
+  # Element 0: two of three send +S and one -S, S / 3. Element 1: two of three
+  # send +S and one zero, 2 S / 3.
+  code = model([registry.ternary(0)], [(2,)])
+  workers = [[3.0, 3.0], [3.0, 0.0], [-3.0, 3.0]]
+  shared = tf.constant([3.0])
+  words = tf.stack([send(code, [tf.constant(w)])[0] for w in workers])
+  (mean,) = code.decode_mean(words, shared)
+  np.testing.assert_array_equal(mean, [1.0, 2.0])
+
+
+def test_every_mode_is_equal_to_the_bit():
+  code = model()
+  values = some_gradients()
+  key = gradients.worker_key(1, 2, 3)
+
+  def step(values, key):
+    own = code.probe(values)
+    words = code.encode(values, own, own, key)
+    return words, code.decode_mean(tf.stack([words] * 3), own)
+
+  expected = tf.nest.flatten(step(values, key))
+  for compiled in (False, True):
+    work = tf.function(step, jit_compile=compiled)
+    actual = tf.nest.flatten(work(values, key))
+    for a, b in zip(actual, expected, strict=True):
+      np.testing.assert_array_equal(a, b)
+
+
+# What the workers agree on.
+
+
+def test_agreed_probe_is_the_largest_of_each_variable():
+  probes = tf.constant([[1.0, 5.0, 0.0], [4.0, 2.0, 0.0]])
+  np.testing.assert_array_equal(gradients.agree(probes), [4.0, 5.0, 0.0])
+
+
+@pytest.mark.parametrize('compiled', [False, True], ids=['graph', 'xla'])
+@pytest.mark.parametrize('num_workers', [1, 2, 3, 16, 40])
+def test_agreed_probe_is_not_finite_if_one_workers_is_not(
+  num_workers, compiled
+):
+  agree = tf.function(gradients.agree, jit_compile=compiled)
+  for worker in range(num_workers):
+    probes = np.ones((num_workers, 5), np.float32)
+    probes[worker, 1] = np.nan
+    probes[worker, 3] = np.inf
+    finite = np.isfinite(agree(tf.constant(probes)))
+    np.testing.assert_array_equal(finite, [True, False, True, False, True])
+
+
+def test_worker_key_differs_in_seed_step_and_worker():
+  numbers = [0, 1, 2, 2**31 - 1]
+  keys = {
+    tuple(gradients.worker_key(*numbers_).numpy())
+    for numbers_ in itertools.product(numbers, repeat=3)
+  }
+  assert len(keys) == 4**3
+
+
+def test_worker_key_takes_int64_tensors_and_int32_tensors_alike():
+  expected = gradients.worker_key(1, 2, 3)
+  for dtype in (tf.int32, tf.int64):
+    key = gradients.worker_key(*(tf.constant(n, dtype) for n in (1, 2, 3)))
+    assert (key.dtype, key.shape) == (tf.uint32, (2,))
+    np.testing.assert_array_equal(key, expected)
+
+
+def test_keys_of_step_worker_and_bucket_are_all_different():
+  # Folded one after another: worker 1's first bucket shares nothing with
+  # worker 0's second.
+  keys = [
+    random_bits.fold_in(gradients.worker_key(0, s, w), tf.constant(v)).numpy()
+    for s, w, v in itertools.product(range(3), repeat=3)
+  ]
+  assert len({tuple(k) for k in keys}) == 27

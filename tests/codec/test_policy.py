@@ -1,0 +1,65 @@
+"""Which variable gets which codec."""
+
+import pytest
+
+from terngrad.codec import policy
+
+SPECS = (
+  policy.VariableSpec('conv1/kernel', (5, 5, 1, 32)),
+  policy.VariableSpec('conv1/bias', (32,)),
+  policy.VariableSpec('logits/kernel', (512, 10), is_logits=True),
+  policy.VariableSpec('logits/bias', (10,), is_logits=True),
+  policy.VariableSpec('step', ()),
+)
+
+
+@pytest.mark.parametrize(
+  ('rules', 'expected'),
+  [
+    ([(policy.always, 'a')], 'aaaaa'),
+    ([(policy.is_logits, 'l'), (policy.always, 'a')], 'aalla'),
+    ([(policy.smaller_than(33), 's'), (policy.always, 'a')], 'asass'),
+    ([(policy.smaller_than(32), 's'), (policy.always, 'a')], 'aaass'),
+    (
+      [
+        (policy.smaller_than(33), 's'),
+        (policy.is_logits, 'l'),
+        (policy.always, 'a'),
+      ],
+      'aslss',
+    ),
+    (
+      [
+        (policy.is_logits, 'l'),
+        (policy.smaller_than(33), 's'),
+        (policy.always, 'a'),
+      ],
+      'aslls',
+    ),
+    ([(policy.always, 'a'), (policy.is_logits, 'l')], 'aaaaa'),
+    ([(lambda spec: spec.name == 'step', 'x'), (policy.always, 'a')], 'aaaax'),
+  ],
+)
+def test_first_rule_that_holds_decides(rules, expected):
+  assert policy.policy(rules, SPECS) == tuple(expected)
+
+
+def test_no_variables_no_codecs():
+  assert policy.policy([], ()) == ()
+
+
+@pytest.mark.parametrize('rules', [[], [(policy.is_logits, 'l')]])
+def test_variable_without_rule_is_an_error_that_names_it(rules):
+  with pytest.raises(
+    ValueError,
+    match=r'none for conv1/kernel \(5, 5, 1, 32\)\. End the rules with '
+    r'\(always, codec\)',
+  ):
+    policy.policy(rules, SPECS)
+
+
+@pytest.mark.parametrize(
+  ('shape', 'size'), [((), 1), ((0,), 0), ((7,), 7), ((2, 3, 5), 30)]
+)
+def test_number_of_elements_is_the_product_of_the_shape(shape, size):
+  assert policy.VariableSpec('v', shape).num_elements == size

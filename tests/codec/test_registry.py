@@ -1,0 +1,100 @@
+"""Codecs by name."""
+
+import hypothesis
+import pytest
+from hypothesis import strategies
+
+from terngrad.codec import contract
+from terngrad.codec import registry
+from tests.codec import bounds
+
+
+@pytest.mark.parametrize(
+  ('text', 'name'),
+  [
+    ('identity', 'float32_words'),
+    ('fp16', 'float16_words'),
+    ('ternary', 'clip_by_stddev(2.5) > ternarize > base3'),
+    ('ternary:', 'clip_by_stddev(2.5) > ternarize > base3'),
+    ('ternary:clip_factor=0', 'ternarize > base3'),
+    ('ternary:clip_factor=0.0,packing=two_bit', 'ternarize > two_bit'),
+    ('ternary:packing=base3', 'clip_by_stddev(2.5) > ternarize > base3'),
+    (
+      'ternary:scaler_rule=max_clipped,clip_factor=3',
+      'clip_by_stddev(3) > ternarize > base3',
+    ),
+    (
+      'ternary:clip_factor=2.25,scaler_rule=stddev,packing=two_bit',
+      'ternarize(stddev, 2.25) > two_bit',
+    ),
+  ],
+)
+def test_text_names_a_codec(text, name):
+  assert registry.parse(text).name == name
+
+
+@pytest.mark.parametrize(
+  ('text', 'message'),
+  [
+    (
+      'ternery',
+      r"expected one of fp16, identity, ternary, received 'ternery'\. "
+      r"Did you mean 'ternary'\?$",
+    ),
+    ('', r"received ''\.$"),
+    ('Ternary', r"received 'Ternary'\. Did you mean 'ternary'\?"),
+    ('zzz:clip_factor=1', r"received 'zzz'\.$"),
+    (
+      'ternary:clip_facter=1',
+      r'option of clip_factor, scaler_rule, packing, received '
+      r"'clip_facter=1'\. Did you mean 'clip_factor'\?$",
+    ),
+    ('ternary:zzz=1', r"received 'zzz=1'\.$"),
+    ('ternary:clip_factor', r"option=value .* received 'clip_factor'"),
+    (
+      'identity:clip_factor=1',
+      r"none \(it has no options\), received 'clip_factor=1'",
+    ),
+    (
+      'ternary:clip_factor=wide',
+      r"codec ternary: expected a float for clip_factor, received 'wide'",
+    ),
+    ('ternary:clip_factor=', r"expected a float for clip_factor, received ''"),
+    ('ternary:clip_factor=-1', r'>= 0, received -1\.0\. Use 2\.5'),
+    ('ternary:clip_factor=nan', r'>= 0, received nan'),
+    ('ternary:clip_factor=inf', r'>= 0, received inf'),
+    ('ternary:clip_factor=-1,scaler_rule=stddev', r'>= 0, received -1\.0'),
+    (
+      'ternary:packing=base4',
+      r"packing: expected one of base3, two_bit, received 'base4'",
+    ),
+    (
+      'ternary:scaler_rule=mean',
+      r"expected one of max_clipped, stddev, received 'mean'",
+    ),
+  ],
+)
+def test_text_that_names_none_is_an_error_that_says_why(text, message):
+  with pytest.raises(ValueError, match=message):
+    registry.parse(text)
+
+
+@pytest.mark.parametrize('name', registry.CODECS)
+def test_every_codec_needs_no_options(name):
+  assert isinstance(registry.parse(name), contract.Codec)
+
+
+def test_listing_is_sorted():
+  assert list(registry.CODECS) == sorted(registry.CODECS)
+
+
+@bounds.few_examples
+@hypothesis.given(
+  strategies.text(max_size=20)
+  | strategies.text('=,.:-0129einaft', max_size=20).map('ternary:{}'.format)
+)
+def test_any_text_gives_a_codec_or_a_value_error(text):
+  try:
+    assert isinstance(registry.parse(text), contract.Codec)
+  except ValueError as error:
+    assert 'expected' in str(error)

@@ -1,0 +1,93 @@
+"""A copy of the scripts in a folder of their own, and stand-ins for Python."""
+
+import os
+import pathlib
+import select
+import shutil
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+# seconds; far more than anything here takes
+TIMEOUT = 60
+
+
+class Project:
+  """A project's scripts without its packages, in a folder with a space.
+
+  Attributes:
+    root: the folder.
+    fifo: a named pipe, to hear from the stand-ins and to hold them up.
+  """
+
+  def __init__(self, folder):
+    self.root = folder / 'a project'
+    shutil.copytree(ROOT / 'scripts', self.root / 'scripts')
+    shutil.copytree(
+      ROOT / 'experiments' / 'lenet', self.root / 'experiments' / 'lenet'
+    )
+    for name in ('setup.py', 'pyproject.toml'):
+      shutil.copy(ROOT / name, self.root)
+    self.fifo = folder / 'fifo'
+    os.mkfifo(self.fifo)
+    # Open at both ends, so that no script waits for the other end.
+    self.pipe = os.fdopen(os.open(self.fifo, os.O_RDWR), 'r+b', buffering=0)
+    self._log = folder / 'calls'
+    self._folder = folder
+
+  def program(self, path, body):
+    """Writes an executable bash script that may use `record` and $fifo."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+      '#!/usr/bin/env bash\n'
+      f"log='{self._log}' fifo='{self.fifo}'\n"
+      # One write for a whole call, so that two callers cannot mix.
+      'record() { printf "%s\\n" "$(printf "%s\\x1f" "$@")" >>"$log"; }\n'
+      f'{body}\n'
+    )
+    path.chmod(0o755)
+    return path
+
+  def heard(self):
+    """Returns the next line that a stand-in wrote to $fifo."""
+    ready, _, _ = select.select([self.pipe], [], [], TIMEOUT)
+    assert ready, f'nothing was written to {self.fifo} for {TIMEOUT} s'
+    return self.pipe.readline().decode().strip()
+
+  def calls(self):
+    """Returns the arguments of every recorded call."""
+    if not self._log.exists():
+      return []
+    lines = self._log.read_text().splitlines()
+    return [line.split('\x1f')[:-1] for line in lines]
+
+  def start(self, script, *arguments, **variables):
+    """Starts a script with these environment variables beside the usual."""
+    environment = {
+      'HOME': str(self._folder),
+      'PATH': os.environ['PATH'],
+      'LC_ALL': 'C',
+    }
+    return subprocess.Popen(
+      [str(self.root / 'scripts' / script), *arguments],
+      cwd=self._folder,
+      env=environment | {name: str(v) for name, v in variables.items()},
+      stdin=subprocess.DEVNULL,
+      stdout=subprocess.PIPE,
+      stderr=subprocess.PIPE,
+      text=True,
+    )
+
+  def run(self, script, *arguments, **variables):
+    """Returns (status, standard output, standard error) of a whole run."""
+    process = self.start(script, *arguments, **variables)
+    out, err = process.communicate(timeout=TIMEOUT)
+    return process.returncode, out, err
+
+
+@pytest.fixture
+def project(tmp_path):
+  project = Project(tmp_path)
+  yield project
+  project.pipe.close()

@@ -1,0 +1,71 @@
+"""Every module parses, imports without a warning, and says nothing."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PACKAGES = ('terngrad', 'slim')
+SOURCES = [
+  path
+  for folder in (*PACKAGES, 'experiments', 'tests')
+  for path in sorted((ROOT / folder).rglob('*.py'))
+]
+MODULES = [
+  '.'.join(path.relative_to(ROOT).with_suffix('').parts).removesuffix(
+    '.__init__'
+  )
+  for path in SOURCES
+  if path.relative_to(ROOT).parts[0] in PACKAGES
+]
+
+# Reports all modules that fail, not only the first. Each gets an empty set of
+# flags, since two programs may define the same one.
+IMPORT_ALL = """
+import importlib, sys, traceback
+from absl import flags
+import tensorflow
+known = set(flags.FLAGS)
+for name in sys.argv[1:]:
+  try:
+    importlib.import_module(name)
+  except BaseException:
+    sys.stdout.write(f'{name}:\\n{traceback.format_exc()}\\n')
+  for flag in set(flags.FLAGS) - known:
+    delattr(flags.FLAGS, flag)
+"""
+
+
+def run_python(tmp_path, *arguments):
+  # 3: TensorFlow's runtime logs when it is imported, and that is not ours.
+  environment = os.environ | {'TF_CPP_MIN_LOG_LEVEL': '3'}
+  return subprocess.run(
+    [sys.executable, *arguments],
+    capture_output=True,
+    check=False,
+    cwd=tmp_path,
+    env=environment,
+    text=True,
+    timeout=300,
+  )
+
+
+@pytest.mark.parametrize('path', SOURCES, ids=lambda p: str(p.name))
+def test_source_compiles(path):
+  # compile() keeps the result in memory: a gate leaves no files behind.
+  compile(path.read_text(encoding='utf-8'), str(path), 'exec')
+
+
+def test_every_module_imports_without_warnings(tmp_path):
+  assert MODULES
+  result = run_python(tmp_path, '-W', 'error', '-c', IMPORT_ALL, *MODULES)
+  assert result.returncode == 0, result.stderr
+  assert result.stdout == ''
+
+
+def test_import_of_terngrad_prints_nothing(tmp_path):
+  result = run_python(tmp_path, '-c', 'import terngrad')
+  assert (result.returncode, result.stdout, result.stderr) == (0, '', '')

@@ -1,0 +1,163 @@
+"""Who may import whom, and where flags may be, read from the sources.
+
+codec <- exchange <- training <- program <- bin: a layer imports itself and what
+stands left of it. slim's packages know nothing of terngrad, and only training
+and what stands right of it use them. Nothing imports a program.
+"""
+
+import ast
+import pathlib
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+# terngrad.native holds kernels that only the codec calls.
+LAYERS = ('native', 'codec', 'exchange', 'training', 'program', 'bin')
+FIRST_LAYER_WITH_SLIM = LAYERS.index('training')
+
+
+def all_modules():
+  """Returns {dotted name: source} of everything that is not a test."""
+  return {
+    '.'.join(path.relative_to(ROOT).with_suffix('').parts): path.read_text(
+      encoding='utf-8'
+    )
+    for folder in ('terngrad', 'slim', 'experiments')
+    for path in sorted((ROOT / folder).rglob('*.py'))
+  }
+
+
+MODULES = all_modules()
+
+
+def is_program(name, source):
+  """Whether `name` is meant to be started, not imported."""
+  parts = name.split('.')
+  if parts[-1] == '__init__':
+    return False
+  if parts[:2] == ['terngrad', 'bin'] or parts[0] == 'experiments':
+    return True
+  # slim keeps its programs at its top, beside what its packages share.
+  return len(parts) == 2 and parts[0] == 'slim' and '__main__' in source
+
+
+def imports(source):
+  """Yields (dotted name, level of relative import) of all that is imported.
+
+  `from a import b` yields a.b: whether b is a module or a name in one, a.b
+  starts with the module that is imported.
+  """
+  for node in ast.walk(ast.parse(source)):
+    if isinstance(node, ast.Import):
+      for alias in node.names:
+        yield alias.name, 0
+    elif isinstance(node, ast.ImportFrom):
+      for alias in node.names:
+        yield f'{node.module or ""}.{alias.name}', node.level
+
+
+def within(name, module):
+  return name == module or name.startswith(f'{module}.')
+
+
+def layer_of(name):
+  """Returns the index in LAYERS, or None for what is in no layer."""
+  parts = name.split('.')
+  if parts[0] != 'terngrad' or len(parts) < 2 or parts[1] not in LAYERS:
+    return None
+  return LAYERS.index(parts[1])
+
+
+def may_import_slim(name):
+  if name.split('.')[0] in ('slim', 'experiments'):
+    return True
+  layer = layer_of(name)
+  return layer is not None and layer >= FIRST_LAYER_WITH_SLIM
+
+
+def may_use_flags(name):
+  parts = name.split('.')
+  if parts[0] == 'terngrad':
+    return len(parts) > 2 and parts[1] in ('program', 'bin')
+  return parts[0] == 'experiments' or len(parts) == 2
+
+
+def violations(name, source, programs):
+  """Returns what is wrong with one module's imports, as sentences."""
+  found = []
+  own_layer = layer_of(name)
+  for target, level in imports(source):
+    if level:
+      found.append(f'{name} imports {target} relatively')
+    layer = layer_of(target)
+    if own_layer is not None and layer is not None and layer > own_layer:
+      found.append(f'{name} imports {target}, a layer above')
+    if own_layer is not None and target == 'terngrad':
+      found.append(f'{name} imports terngrad, which imports it')
+    is_slim_package = name.startswith('slim.') and name.count('.') > 1
+    if is_slim_package and within(target, 'terngrad'):
+      found.append(f'{name} imports {target}, but slim knows no terngrad')
+    if within(target, 'slim') and not may_import_slim(name):
+      found.append(f'{name} imports {target}, which is for training and above')
+    if any(within(target, p) and p != name for p in programs):
+      found.append(f'{name} imports {target}, a program')
+    if within(target, 'absl.flags') and not may_use_flags(name):
+      found.append(f'{name} imports absl.flags, which is for programs')
+  return found
+
+
+PROGRAMS = [
+  name for name, source in MODULES.items() if is_program(name, source)
+]
+
+
+@pytest.mark.parametrize('name', MODULES)
+def test_module_keeps_to_its_layer(name):
+  assert violations(name, MODULES[name], PROGRAMS) == []
+
+
+def test_every_package_of_terngrad_has_a_layer():
+  packages = {p.parent.name for p in (ROOT / 'terngrad').glob('*/__init__.py')}
+  assert packages <= set(LAYERS)
+
+
+@pytest.mark.parametrize(
+  ('name', 'source'),
+  [
+    ('terngrad.codec.a', 'import terngrad.exchange.b'),
+    ('terngrad.codec.a', 'from terngrad import training'),
+    ('terngrad.exchange.a', 'def f():\n  from terngrad.training import b'),
+    ('terngrad.training.a', 'from terngrad.program import b'),
+    ('terngrad.training.a', 'from . import b'),
+    ('terngrad.training.a', 'import terngrad'),
+    ('terngrad.program.a', 'from terngrad.bin import mnist_train'),
+    ('terngrad.bin.other', 'from terngrad.bin import mnist_train'),
+    ('terngrad.codec.a', 'from slim.nets import lenet'),
+    ('terngrad.exchange.a', 'import slim'),
+    ('slim.nets.a', 'from terngrad import codec'),
+    ('slim.nets.a', 'import terngrad'),
+    ('slim.nets.a', 'from absl import flags'),
+    ('terngrad.training.a', 'from absl.flags import DEFINE_string'),
+    ('terngrad.codec.a', 'import absl.flags as f'),
+  ],
+)
+def test_breach_is_found(name, source):
+  assert violations(name, source, ['terngrad.bin.mnist_train'])
+
+
+@pytest.mark.parametrize(
+  ('name', 'source'),
+  [
+    ('terngrad.codec.a', 'from terngrad.codec import b'),
+    ('terngrad.exchange.a', 'from terngrad.codec import b'),
+    ('terngrad.training.a', 'from slim.nets import lenet'),
+    ('terngrad.bin.mnist_train', 'from terngrad.program import b'),
+    ('terngrad.bin.mnist_train', 'from absl import flags'),
+    ('terngrad.__init__', 'from terngrad.codec import a'),
+    ('slim.datasets.a', 'from slim.datasets import b'),
+    ('slim.download_and_convert_data', 'from absl import flags'),
+    ('experiments.sweep', 'from slim.nets import lenet'),
+  ],
+)
+def test_proper_import_passes(name, source):
+  assert violations(name, source, ['terngrad.bin.mnist_train']) == []
