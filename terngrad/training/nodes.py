@@ -108,13 +108,12 @@ class Kernels(NamedTuple):
   """The compiled parts of a node's work.
 
   Attributes:
-    collect: takes (gradients, L2 gradients or None each), returns (float32
-      [elements], probe float32 [variables]).
+    probe: takes float32 [elements], returns float32 [variables].
     encode: takes (float32 [elements], own, shared, seed, step, worker), returns
       int32 [words].
   """
 
-  collect: Callable
+  probe: Callable
   encode: Callable
 
 
@@ -122,19 +121,15 @@ def kernels(codec):
   """Compiles the node's side of a `codec.gradients.GradientCodec`."""
 
   @tf.function(jit_compile=True)
-  def collect(results, decay):
-    results = [
-      g if d is None else g + d for g, d in zip(results, decay, strict=True)
-    ]
-    flat = tf.concat([tf.reshape(g, [-1]) for g in results], axis=0)
-    return flat, codec.probe(results)
+  def probe(flat):
+    return codec.probe(codec.split(flat))
 
   @tf.function(jit_compile=True)
   def encode(flat, own, shared, seed, step, worker):
     key = gradients.worker_key(seed, step, worker)
     return codec.encode(codec.split(flat), own, shared, key)
 
-  return Kernels(collect, encode)
+  return Kernels(probe, encode)
 
 
 def run(node_pass, kernel, replica, workers, batch, seed_and_step):
@@ -162,14 +157,26 @@ def run(node_pass, kernel, replica, workers, batch, seed_and_step):
       results, entropy, moments = node_pass.gradients(
         parameters, statistics, images[worker], labels[worker], key
       )
-      flat, probe = kernel.collect(results, decay)
-      return [flat, probe, entropy, *moments]
+      flat = _flatten(results, decay)
+      return [flat, kernel.probe(flat), entropy, *moments]
 
     size = sum(parameter.shape.num_elements() for parameter in parameters)
     shapes = [[size], [len(parameters)], [], *(s.shape for s in statistics)]
     flats, *rest = _for_each(replica.device, workers, tf.float32, shapes, body)
     probes, entropy, *moments = [array.stack() for array in rest]
     return DeviceRound(flats, probes, entropy, decay_loss, moments)
+
+
+def _flatten(results, decay):
+  """Gradients with their L2 terms as one vector.
+
+  Not compiled: XLA makes one loop of the sums and the concatenation that
+  branches at every element, ten times slower than these kernels.
+  """
+  results = [
+    g if d is None else g + d for g, d in zip(results, decay, strict=True)
+  ]
+  return tf.concat([tf.reshape(g, [-1]) for g in results], axis=0)
 
 
 def encode(kernel, device_round, shared, replica, workers, seed_and_step):
