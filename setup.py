@@ -16,14 +16,17 @@ INSTALL_REQUIRES = [
   'mlxtend>=0.23',
   'numpy>=1.26',
   'pandas>=2.1',
+  # Not used by name: with an older one the tensorflow-metadata that comes with
+  # tensorflow-datasets refuses to be imported. TensorFlow 2.19 needs an older.
+  'protobuf>=6.31.1',
   'tensorboard>=2.18',
-  'tensorflow>=2.18,<2.22',
+  'tensorflow>=2.20,<2.22',
   'tensorflow-datasets>=4.9.6',
   'tqdm>=4.66',
 ]
 
 EXTRAS_REQUIRE = {
-  'gpu': ['tensorflow[and-cuda]>=2.18,<2.22'],
+  'gpu': ['tensorflow[and-cuda]>=2.20,<2.22'],
   'dev': [
     'hypothesis>=6.100',
     'pytest>=8.2,<10',

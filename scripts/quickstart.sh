@@ -40,9 +40,18 @@ started=$SECONDS
 
 "$root/scripts/setup.sh"
 python=$root/.venv/bin/python
-# TensorFlow's runtime prints a dozen lines about the CPU and absent GPUs each
-# time it is imported. 2 keeps its errors.
-export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-2}
+# run MODULE ARGUMENT...
+# Leaves out what TensorFlow's runtime says about the CPU and absent GPUs each
+# time it is imported. (No setting does: it speaks before it reads any.) Errors
+# and the programs' own words stay.
+run() {
+  local status=0
+  "$python" -m "$@" 2> >(grep -Ev --line-buffered \
+    '^(I[0-9]{4} |WARNING: All log messages before absl|To enable the foll)' \
+    >&2) || status=$?
+  wait $! || true  # until the last line is out
+  return "$status"
+}
 
 title() {
   printf '\n=== %s (at %d s)\n' "$1" $((SECONDS - started))
@@ -53,18 +62,18 @@ train() {
   local name=$1
   shift
   title "training with $name gradients: $steps steps"
-  "$python" -m terngrad.bin.mnist_train \
+  run terngrad.bin.mnist_train \
     "--flagfile=$experiment/base.flags" "$@" "--max_steps=$steps" \
     "--data_dir=$folder/mnist" "--train_dir=$folder/$name/train"
   title "evaluating $name"
-  "$python" -m terngrad.bin.mnist_eval \
+  run terngrad.bin.mnist_eval \
     "--flagfile=$experiment/eval.flags" --run_once "--max_steps=$steps" \
     "--data_dir=$folder/mnist" "--checkpoint_dir=$folder/$name/train" \
     "--eval_dir=$folder/$name/eval"
 }
 
 title 'converting MNIST'
-"$python" -m slim.download_and_convert_data --dataset_name=mnist \
+run slim.download_and_convert_data --dataset_name=mnist \
   "--dataset_dir=$folder/mnist" \
   ${MNIST_SOURCE_DIR:+"--source_dir=$MNIST_SOURCE_DIR"}
 
@@ -72,6 +81,6 @@ train float32
 train ternary "--flagfile=$experiment/terngrad.flags"
 
 title 'comparison'
-"$python" -m terngrad.bin.compare_runs \
+run terngrad.bin.compare_runs \
   "--runs=float32=$folder/float32,ternary=$folder/ternary" "--output=$folder"
 printf '\n%d s in all; everything is in %s\n' $((SECONDS - started)) "$folder"

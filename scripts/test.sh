@@ -44,8 +44,8 @@ started=$SECONDS
 "$root/scripts/setup.sh"
 bin=$root/.venv/bin
 
-# TensorFlow's runtime prints a dozen lines about the CPU and absent GPUs when
-# it is imported, which would bury ours. 2 keeps its errors.
+# TensorFlow's runtime would add its remarks about the CPU and the devices to the
+# output of every test that fails. 2 keeps its errors.
 export TF_CPP_MIN_LOG_LEVEL=2
 
 # From a folder of its own, so that what is imported is what was installed.

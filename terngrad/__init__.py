@@ -19,7 +19,6 @@ _HOMES = {
   'base3': 'terngrad.codec.packing',
   'chain': 'terngrad.codec.contract',
   'clip_by_stddev': 'terngrad.codec.clipping',
-  'decode': 'terngrad.codec.contract',
   'evaluate': 'terngrad.training.evaluation',
   'float16_words': 'terngrad.codec.float_words',
   'float32_words': 'terngrad.codec.float_words',

@@ -74,8 +74,8 @@ class Quantizer(NamedTuple):
     name: for messages and labels.
     scaler: takes the statistics of the clipped gradient, returns float32 [],
       this worker's wish for the scaler; the workers agree on the largest.
-    scale: takes (values float32 [n], scaler), returns float32 [n], the values
-      in the units that `quantize` takes.
+    factor: takes scalers float32 [v], returns float32 [v]: values times this
+      are in the units that `quantize` takes.
     quantize: takes (scaled values float32 [w], positions uint32 [w], key),
       returns int32 [w] codes.
     dequantize: takes (int32 codes or sums of them, scaler), returns float32.
@@ -86,7 +86,7 @@ class Quantizer(NamedTuple):
 
   name: str
   scaler: Callable
-  scale: Callable
+  factor: Callable
   quantize: Callable
   dequantize: Callable
   levels: int
@@ -124,22 +124,39 @@ class Codec(NamedTuple):
       returns float32 [v], what the workers must agree on before they encode,
       by the largest: for TernGrad the scalers. An entry is not finite when an
       element of its gradient is not.
-    encode: takes (gradients, own, shared, key) with `own` this worker's probe,
-      `shared` the agreed one and `key` uint32 [2] from `random_bits.fold_in`;
-      returns the payload, int32 [w].
-    decode_sum: takes (words int32 [n, w], shared, shapes), the payloads of n
-      workers and the v shapes; returns a list of v float32, the sums of the n
-      gradients that they stand for, added in the order of the workers.
+    encode_flat: `encode` for gradients that are concatenated already: takes
+      (flat float32 [n], sizes, own, shared, key), sizes a list of v int.
+    decode_sum: takes (parts, shared, shapes), the payloads of n workers and
+      the v shapes; returns a list of v float32, the sums of the n gradients
+      that they stand for, added in the order of the workers. `parts` is a list
+      of m int32 [n / m, w]: worker r's payload is row r // m of part r % m, as
+      they come from m devices; the first parts may have one row more.
     num_words: takes the number of elements in the bucket, returns w.
     traits: see `Traits`.
   """
 
   name: str
   probe: Callable
-  encode: Callable
+  encode_flat: Callable
   decode_sum: Callable
   num_words: Callable
   traits: Traits
+
+  def encode(self, gradients, own, shared, key):
+    """This worker's payload for a bucket.
+
+    Args:
+      gradients: list of v float32 of any static shapes.
+      own: float32 [v], this worker's probe.
+      shared: float32 [v], the agreed probe.
+      key: uint32 [2], from `random_bits.fold_in`.
+
+    Returns:
+      int32 [w].
+    """
+    parts = [tf.reshape(gradient, [-1]) for gradient in gradients]
+    sizes = [part.shape.num_elements() for part in parts]
+    return self.encode_flat(tf.concat(parts, 0), sizes, own, shared, key)
 
   def bits(self, num_elements, num_workers, num_variables=1):
     """Bits that one worker sends for a bucket, its probe included."""
@@ -166,6 +183,9 @@ def chain(*stages):
   packing = stages[-1]
 
   def probe(gradients):
+    if not (clips or quantizer):
+      # Nothing to agree on, but an element that is not finite must show.
+      return tf.stack([statistics.norm(gradient) for gradient in gradients])
     wishes = []
     for gradient in gradients:
       stats = statistics.statistics(gradient)
@@ -175,50 +195,48 @@ def chain(*stages):
       wishes.append(quantizer.scaler(stats) if quantizer else stats.max_abs)
     return tf.stack(wishes)
 
-  def prepare(gradient, own, shared):
-    values = tf.reshape(gradient, [-1])
-    if clips:
-      # The probe of a chain that clips is the largest clipped magnitude, so
-      # that clipping at it is clipping at the limits.
-      values = tf.clip_by_value(values, -own, own)
-    return quantizer.scale(values, shared) if quantizer else values
-
-  def encode(gradients, own, shared, key):
-    flat = tf.concat(
-      [prepare(g, own[i], shared[i]) for i, g in enumerate(gradients)], axis=0
-    )
-    width = num_words(flat.shape.num_elements())
+  def encode_flat(flat, sizes, own, shared, key):
+    width = num_words(sum(sizes))
+    factors = quantizer.factor(shared) if quantizer else None
     planes = []
     for place in range(packing.elements_per_word):
       plane = _plane(flat, place, width)
+      if clips:
+        # The probe of a chain that clips is the largest clipped magnitude, so
+        # that clipping at it is clipping at the limits.
+        limit = _spread(own, sizes, place, width)
+        plane = tf.clip_by_value(plane, -limit, limit)
       if quantizer:
         start = place * width
         positions = tf.bitcast(tf.range(start, start + width), tf.uint32)
-        plane = quantizer.quantize(plane, positions, key)
+        scaled = plane * _spread(factors, sizes, place, width)
+        plane = quantizer.quantize(scaled, positions, key)
       planes.append(plane)
     return packing.pack(planes)
 
-  def decode_sum(words, shared, shapes):
+  def decode_sum(parts, shared, shapes):
     sizes = [tf.TensorShape(shape).num_elements() for shape in shapes]
-    parts = tf.split(_sum_planes(packing, words)[: sum(sizes)], sizes)
+    sums = tf.split(_sum_planes(packing, parts)[: sum(sizes)], sizes)
     if quantizer:
-      parts = [
-        quantizer.dequantize(part, shared[i]) for i, part in enumerate(parts)
+      sums = [
+        quantizer.dequantize(total, shared[i]) for i, total in enumerate(sums)
       ]
     return [
-      tf.reshape(part, shape) for part, shape in zip(parts, shapes, strict=True)
+      tf.reshape(total, shape)
+      for total, shape in zip(sums, shapes, strict=True)
     ]
 
   def num_words(num_elements):
     return -(-num_elements // packing.elements_per_word)
 
+  traits = quantizer.traits if quantizer else packing.traits
   return Codec(
     name=' > '.join(stage.name for stage in stages),
     probe=probe,
-    encode=encode,
+    encode_flat=encode_flat,
     decode_sum=decode_sum,
     num_words=num_words,
-    traits=quantizer.traits if quantizer else packing.traits,
+    traits=traits._replace(lossless=False) if clips else traits,
   )
 
 
@@ -257,28 +275,37 @@ def _lesser(largest, limit):
   return tf.where(largest > limit, limit, largest)
 
 
-def _sum_planes(packing, words):
-  """Sums what payloads unpack to; words [n, w] to [elements_per_word * w].
+def _sum_planes(packing, parts):
+  """Sums what payloads unpack to, as one vector of `packing`'s places.
 
-  One payload is unpacked at a time and added in place, so that the memory does
-  not grow with the workers and floats are added in their order.
+  Payloads are unpacked one at a time and added in place in the order of the
+  workers, so that memory does not grow with them and floats have one order.
+
+  Args:
+    packing: `Packing`.
+    parts: list of int32 [n, w], see `Codec.decode_sum`.
+
+  Returns:
+    Of the packing's dtype, [elements_per_word * w].
   """
-  sums = packing.unpack(words[0])
-  _, sums = tf.while_loop(
-    lambda worker, _: worker < words.shape[0],
-    lambda worker, sums: (
-      worker + 1,
-      [
-        total + plane
-        for total, plane in zip(
-          sums, packing.unpack(words[worker]), strict=True
-        )
-      ],
-    ),
-    (tf.constant(1), sums),
-    parallel_iterations=1,
-  )
-  return tf.concat(sums, axis=0)
+
+  def add(sums, row, some):
+    for part in some:
+      planes = packing.unpack(part[row])
+      sums = [a + b for a, b in zip(sums, planes, strict=True)]
+    return sums
+
+  counts = [part.shape[0] for part in parts]
+  sums = add(packing.unpack(parts[0][0]), 0, parts[1:])
+  if min(counts) > 1:
+    _, sums = tf.while_loop(
+      lambda row, _: row < min(counts),
+      lambda row, sums: (row + 1, add(sums, row, parts)),
+      (tf.constant(1), sums),
+      parallel_iterations=1,
+    )
+  longer = [part for part in parts if part.shape[0] > min(counts)]
+  return tf.concat(add(sums, min(counts), longer), axis=0)
 
 
 def _plane(flat, place, width):
@@ -289,3 +316,32 @@ def _plane(flat, place, width):
   plane = flat[start:stop]
   missing = width - (stop - start)
   return tf.pad(plane, [[0, missing]]) if missing else plane
+
+
+def _spread(values, sizes, place, width):
+  """Each variable's value for the elements of a plane.
+
+  Args:
+    values: float32 [v].
+    sizes: list of v int, the elements of each variable.
+    place: of the plane.
+    width: elements of a plane.
+
+  Returns:
+    float32 [] where the plane lies in one variable, as most do in a net whose
+    elements are in a few large ones; else float32 [width].
+  """
+  pieces = []
+  start, stop = place * width, min((place + 1) * width, sum(sizes))
+  end = 0
+  for i, size in enumerate(sizes):
+    begin, end = end, end + size
+    count = min(stop, end) - max(start, begin)
+    if count > 0:
+      pieces.append([i, count])
+  if not pieces:
+    return tf.constant(0.0)
+  if len(pieces) == 1:
+    return values[pieces[0][0]]
+  pieces[-1][1] += width - (stop - start)
+  return tf.concat([tf.fill([n], values[i]) for i, n in pieces], axis=0)

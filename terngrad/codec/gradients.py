@@ -62,20 +62,10 @@ class GradientCodec(NamedTuple):
       for bucket in self.buckets
     )
 
-  def split(self, flat):
-    """The gradients in `flat`, float32 [num_elements], in the variables' order.
-
-    The inverse of concatenating the flattened gradients in that order.
-    """
-    shapes = {}
-    for bucket in self.buckets:
-      shapes.update(zip(bucket.indices, bucket.shapes, strict=True))
-    ordered = [shapes[i] for i in range(len(shapes))]
-    sizes = [tf.TensorShape(shape).num_elements() for shape in ordered]
-    return [
-      tf.reshape(part, shape)
-      for part, shape in zip(tf.split(flat, sizes), ordered, strict=True)
-    ]
+  def flatten(self, gradients):
+    """All gradients as float32 [num_elements], bucket after bucket."""
+    order = [i for bucket in self.buckets for i in bucket.indices]
+    return tf.concat([tf.reshape(gradients[i], [-1]) for i in order], axis=0)
 
   def probe(self, gradients):
     """What this worker's gradients ask the workers to agree on.
@@ -91,11 +81,11 @@ class GradientCodec(NamedTuple):
     ]
     return tf.gather(tf.concat(probes, axis=0), self._places())
 
-  def encode(self, gradients, own, shared, key):
+  def encode(self, flat, own, shared, key):
     """This worker's payload.
 
     Args:
-      gradients: list of float32, in the order and shapes of the variables.
+      flat: float32 [num_elements], from `flatten`.
       own: float32 [variables], this worker's probe.
       shared: float32 [variables], the agreed probe.
       key: uint32 [2], from `worker_key`.
@@ -103,33 +93,44 @@ class GradientCodec(NamedTuple):
     Returns:
       int32 [num_words].
     """
+    parts = tf.split(flat, [bucket.num_elements for bucket in self.buckets])
     payloads = [
-      bucket.codec.encode(
-        _pick(gradients, bucket),
+      bucket.codec.encode_flat(
+        part,
+        [tf.TensorShape(shape).num_elements() for shape in bucket.shapes],
         tf.gather(own, bucket.indices),
         tf.gather(shared, bucket.indices),
         random_bits.fold_in(key, tf.constant(place)),
       )
-      for place, bucket in enumerate(self.buckets)
+      for place, (bucket, part) in enumerate(
+        zip(self.buckets, parts, strict=True)
+      )
     ]
     return tf.concat(payloads, axis=0)
 
-  def decode_mean(self, words, shared):
+  def decode_mean(self, parts, shared):
     """The average gradient of the workers.
 
     Args:
-      words: int32 [workers, num_words], in the order of the workers.
+      parts: list of int32 [n, num_words], the payloads as they come from the
+        devices; see `contract.Codec.decode_sum`.
       shared: float32 [variables], the agreed probe.
 
     Returns:
       List of float32, in the order and shapes of the variables.
     """
-    parts = tf.split(words, [b.num_words for b in self.buckets], axis=1)
+    num_workers = sum(part.shape[0] for part in parts)
+    sizes = [bucket.num_words for bucket in self.buckets]
+    columns = zip(
+      *(tf.split(part, sizes, axis=1) for part in parts), strict=True
+    )
     means = []
-    for bucket, part in zip(self.buckets, parts, strict=True):
+    for bucket, payloads in zip(self.buckets, columns, strict=True):
       agreed = tf.gather(shared, bucket.indices)
-      sums = bucket.codec.decode_sum(part, agreed, bucket.shapes)
-      means += [total / words.shape[0] for total in sums]
+      sums = bucket.codec.decode_sum(list(payloads), agreed, bucket.shapes)
+      # Graphs and XLA turn a division by a constant into this product, which
+      # may differ in the last bit; so that eager code agrees, all multiply.
+      means += [total * (1.0 / num_workers) for total in sums]
     return [means[place] for place in self._places()]
 
   def _places(self):
@@ -150,7 +151,7 @@ def gradient_codec(specs, codecs):
   """
   buckets = []
   for codec in dict.fromkeys(codecs):
-    indices = tuple(i for i, c in enumerate(codecs) if c is codec)
+    indices = tuple(i for i, c in enumerate(codecs) if c == codec)
     size = sum(specs[i].num_elements for i in indices)
     buckets.append(
       Bucket(
@@ -169,8 +170,12 @@ def _pick(gradients, bucket):
 
 
 def agree(probes):
-  """The agreed probe of float32 [workers, variables]: the largest."""
-  return tf.reduce_max(probes, axis=0)
+  """The agreed probe of float32 [workers, variables]: the largest.
+
+  It is not finite where a worker's is not: XLA's own maximum passes over NaN.
+  """
+  finite = tf.reduce_all(tf.math.is_finite(probes), axis=0)
+  return tf.where(finite, tf.reduce_max(probes, axis=0), float('nan'))
 
 
 def worker_key(seed, step, worker):

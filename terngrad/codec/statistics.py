@@ -62,6 +62,22 @@ def statistics(gradient):
   )
 
 
+def norm(gradient):
+  """The Euclidean norm: the cheapest number that tells of every element.
+
+  Args:
+    gradient: float32, any static shape.
+
+  Returns:
+    float32 [], at most the largest float32; NaN if an element is not finite.
+  """
+  flat = tf.reshape(gradient, [-1])
+  squares = _reduce(flat, _wide_square, tf.add, tf.reduce_sum)
+  root = tf.minimum(tf.sqrt(squares), tf.float32.max)
+  finite = tf.math.is_finite(squares)
+  return tf.where(finite, tf.cast(root, tf.float32), float('nan'))
+
+
 def _wide(values):
   return tf.cast(values, tf.float64)
 

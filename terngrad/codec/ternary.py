@@ -53,9 +53,11 @@ def ternarize(scaler_rule='max_clipped', clip_factor=0.0):
   def scaler(stats):
     if scaler_rule == 'max_clipped':
       return stats.max_abs
-    wanted = clip_factor * stats.stddev
-    # The comparison is false for NaN; the largest magnitude is then NaN too.
-    return tf.where(wanted > 0.0, wanted, stats.max_abs)
+    # Bounded, since only an element that is not finite may make it infinite.
+    wanted = tf.minimum(clip_factor * stats.stddev, tf.float32.max)
+    # NaN, or a bound in its place, must not hide that max_abs is NaN.
+    usable = (wanted > 0.0) & tf.math.is_finite(stats.max_abs)
+    return tf.where(usable, wanted, stats.max_abs)
 
   name = 'ternarize'
   if scaler_rule == 'stddev':
@@ -63,7 +65,7 @@ def ternarize(scaler_rule='max_clipped', clip_factor=0.0):
   return contract.Quantizer(
     name=name,
     scaler=scaler,
-    scale=scale,
+    factor=factor,
     quantize=quantize,
     dequantize=dequantize,
     levels=1,
@@ -72,18 +74,17 @@ def ternarize(scaler_rule='max_clipped', clip_factor=0.0):
   )
 
 
-def scale(values, scaler):
-  """Values in units of 2**-23 scalers: signed probabilities, 23 bits.
+def factor(scaler):
+  """What turns values into signed probabilities in units of 2**-23.
 
   Args:
-    values: float32, any shape.
-    scaler: float32 [], in the gradient's units; below 2**-100 it counts as 0
-      and gives zeros.
+    scaler: float32, any shape, in the gradient's units; below 2**-100 it counts
+      as 0.
 
   Returns:
-    float32, shape of `values`.
+    float32, shape of `scaler`: 2**23 / scaler, or 0.
   """
-  return values * tf.where(scaler >= MIN_SCALER, _RESOLUTION / scaler, 0.0)
+  return tf.where(scaler >= MIN_SCALER, _RESOLUTION / scaler, 0.0)
 
 
 def quantize(scaled, positions, key):
@@ -94,7 +95,8 @@ def quantize(scaled, positions, key):
   and that of 0 exactly 0.
 
   Args:
-    scaled: float32 [w], from `scale`; magnitudes above the scaler saturate.
+    scaled: float32 [w], values times `factor`; magnitudes above the scaler
+      saturate.
     positions: uint32 [w], index of each value in its bucket.
     key: uint32 [2]. The same key gives the same codes on every device.
 
@@ -108,9 +110,9 @@ def quantize(scaled, positions, key):
   draw = tf.bitcast(
     tf.bitwise.right_shift(bits, tf.constant(9, tf.uint32)), tf.int32
   )
-  # `scale` rounds twice, the inverse and the product, both monotonely: a value
-  # of the scaler's magnitude comes out at _RESOLUTION - 0.5 or above, which is
-  # the largest draw.
+  # The factor and the product are rounded, both monotonely: a value of the
+  # scaler's magnitude comes out at _RESOLUTION - 0.5 or above, which is the
+  # largest draw.
   fires = tf.cast(draw, tf.float32) + 0.5 <= tf.abs(scaled)
   return tf.where(fires, tf.where(scaled < 0.0, -1, 1), 0)
 

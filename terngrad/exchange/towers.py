@@ -2,7 +2,7 @@
 
 Worker r lives on device r mod M. What the workers of a device have to send is
 stacked in the order of that device's workers; every device receives what all
-workers sent, in the order of the workers, and decodes it by itself. So all
+workers sent and decodes it by itself, in the order of the workers. So all
 devices compute the same average from the same words, and N workers on one
 device do exactly what N workers on N devices do.
 """
@@ -43,34 +43,35 @@ def share(towers, probes):
     probes: for each device float32 [its workers, variables].
 
   Returns:
-    For each device the pair (shared float32 [variables], all probes float32
-    [workers, variables]).
+    For each device float32 [variables].
   """
-  everywhere = gather(towers, probes)
   shared = []
-  for device, gathered in zip(towers.devices, everywhere, strict=True):
+  for device, parts in zip(towers.devices, send(towers, probes), strict=True):
     with tf.device(device):
-      shared.append((gradients.agree(gathered), gathered))
+      shared.append(gradients.agree(tf.concat(parts, axis=0)))
   return shared
 
 
-def gather(towers, parts):
-  """Sends what every worker has to every device.
+def send(towers, parts):
+  """Round 2: sends what every worker has to every device.
 
   Args:
     towers: `Towers`.
     parts: for each device a tensor [its workers, ...] on that device.
 
   Returns:
-    For each device a tensor [workers, ...] on it, in the order of the workers.
+    For each device the list of `parts`, on that device. They stay apart:
+    putting them in the order of the workers would copy them once more.
   """
-  orders = [
-    list(towers.workers_of(place)) for place in range(len(towers.devices))
-  ]
-  gathered = []
+  received = []
   for device in towers.devices:
     with tf.device(device):
-      gathered.append(
-        tf.dynamic_stitch(orders, parts) if len(parts) > 1 else parts[0]
-      )
-  return gathered
+      received.append([tf.identity(part) for part in parts])
+  return received
+
+
+def in_order(parts):
+  """One tensor [workers, ...] in the order of the workers, from `parts`."""
+  total = sum(part.shape[0] for part in parts)
+  orders = [list(range(i, total, len(parts))) for i in range(len(parts))]
+  return tf.dynamic_stitch(orders, parts)

@@ -6,7 +6,6 @@ Flags exist only here and in the programs. Old command lines keep working:
 
 import dataclasses
 import difflib
-import re
 
 from absl import flags
 
@@ -87,7 +86,10 @@ def parse(config_class, defaults, arguments):
   except flags.UnrecognizedFlagError as error:
     raise UsageError(_unknown(error.flagname, values)) from error
   except flags.Error as error:
-    raise UsageError(f'{error} See --help.') from error
+    raise UsageError(
+      f'Flags: expected values of their types, received: {error}. --help says '
+      'the type of each.'
+    ) from error
   if len(rest) > 1:
     raise UsageError(_stray(rest[1], values))
   fields = dataclasses.fields(config_class)
@@ -117,11 +119,17 @@ def join_booleans(words, booleans):
     if word == '--':
       return [*joined, word, *rest]
     is_boolean = word.startswith('-') and word.lstrip('-') in booleans
+    is_negated = word.lstrip('-').removeprefix('no') in booleans
     value = rest[0].lower() if is_boolean and rest else ''
     if value in (*_TRUE, *_FALSE):
       rest.pop(0)
       word = f'{word}={"true" if value in _TRUE else "false"}'
-    elif word.startswith('-') and '=' not in word and not is_boolean and rest:
+    elif (
+      word.startswith('-')
+      and '=' not in word
+      and not (is_boolean or is_negated)
+      and rest
+    ):
       # A flag that takes a value: the value is not a flag, whatever it says.
       joined.append(word)
       word = rest.pop(0)
@@ -173,8 +181,11 @@ def _read_flagfiles(values, arguments):
 
 
 def _unknown(name, values):
-  name = re.sub('^no', '', name) if name not in values else name
-  close = difflib.get_close_matches(name, list(values), n=1)
+  names = list(values)
+  # 'nofoo' may be meant as the opposite of a boolean flag.
+  close = difflib.get_close_matches(
+    name, names, n=1
+  ) or difflib.get_close_matches(name.removeprefix('no'), names, n=1)
   hint = f'Did you mean --{close[0]}?' if close else 'See --help.'
   return f'--{name}: expected a flag of this program, received none. {hint}'
 

@@ -34,6 +34,8 @@ class Run(NamedTuple):
     codec: `gradients.GradientCodec` of the coded steps.
     coded_step: the traced step, see `step.make_train_step`.
     float_step: the same with float32 gradients.
+    regularization: returns the sum of the L2 terms of the present parameters,
+      float32 [].
     layout: `checkpoints.Layout`.
     towers: `exchange.towers.Towers`.
   """
@@ -47,6 +49,7 @@ class Run(NamedTuple):
   codec: gradients.GradientCodec
   coded_step: Callable
   float_step: Callable
+  regularization: Callable
   layout: checkpoints.Layout
   towers: exchange.Towers
 
@@ -106,6 +109,11 @@ def assemble(config):
     codec=codec,
     coded_step=make(codec),
     float_step=make(float_codec),
+    regularization=tf.function(
+      lambda: node_pass.regularization(
+        [tf.convert_to_tensor(v) for v in copies[0].trainable]
+      )
+    ),
     layout=checkpoints.Layout(
       net=config.net,
       num_classes=num_classes,

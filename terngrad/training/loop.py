@@ -102,7 +102,9 @@ def _run_steps(
       bar.update()
       at_checkpoint = step % config.save_iter == 0
       if step % _LOG_EVERY == 0 or step == config.max_steps or at_checkpoint:
-        values = gauge.values(run.codec.num_elements, rate)
+        values = gauge.values(
+          run.codec.num_elements, rate, float(run.regularization())
+        )
         recorder.scalars(step, values, meter.TAGS)
         say(meter.log_line(step, values))
       if at_checkpoint:
@@ -157,14 +159,14 @@ def _check_finite(run, step, result):
 def _observe(run, recorder, step, result):
   """Histograms of the variables and of the codes that each tower sent."""
   histograms, sparsity = {}, {}
-  coded = result.words.shape[1] == run.codec.num_words
+  coded = result.words[0].shape[1] == run.codec.num_words
   for place, replica in enumerate(run.replicas):
     pairs = zip(run.parameters, replica.trainable, strict=True)
     histograms.update({f'tower_{place}/{name}': v for name, v in pairs})
     if not coded:
       continue
     # A device's first node stands for the device.
-    sent = run.codec.decode_mean(result.words[place : place + 1], result.shared)
+    sent = run.codec.decode_mean([result.words[place][:1]], result.shared)
     for name, gradient in zip(run.parameters, sent, strict=True):
       tag = f'tower_{place}/{name}/binary'
       histograms[f'{tag}/gradients'] = gradient

@@ -20,47 +20,46 @@ class Meter:
     """
     self._batch_size = batch_size
     self._before = last.get('seconds') or 0.0
-    self._smoothed = {
-      name: last[f'{name}_smoothed']
-      for name in _LOSSES
-      if last.get(f'{name}_smoothed') is not None
-    }
+    self._smoothed = last.get('entropy_loss_smoothed')
     self._start = self._since = time.perf_counter()
     self._steps = 0
     self._result = None
-    self._losses = {}
+    self._entropy = 0.0
 
   def add(self, result):
     """Takes in the `step.StepResult` of a step."""
     self._steps += 1
     self._result = result
-    entropy = float(result.entropy.numpy().mean())
-    regularization = float(result.regularization)
-    self._losses = {
-      'entropy_loss': entropy,
-      'reg_loss': regularization,
-      'total_loss': entropy + regularization,
-    }
-    for name, value in self._losses.items():
-      before = self._smoothed.get(name, value)
-      self._smoothed[name] = _SMOOTHING * before + (1 - _SMOOTHING) * value
+    self._entropy = float(result.entropy.numpy().mean())
+    if self._smoothed is None:
+      self._smoothed = self._entropy
+    self._smoothed += (1 - _SMOOTHING) * (self._entropy - self._smoothed)
 
-  def values(self, num_elements, learning_rate):
+  def values(self, num_elements, learning_rate, regularization):
     """What to record now: a dict of name to number.
 
-    Losses are of the last step, means over the workers; rates are means since
-    the last record; 'seconds' counts all runs of the folder.
+    Args:
+      num_elements: of a gradient, for the bits an element.
+      learning_rate: of the last step.
+      regularization: the L2 terms of the parameters after the last step.
+
+    Returns:
+      The entropy loss is the last step's, mean over the workers; rates are
+      means since the last record; 'seconds' counts all runs of the folder.
     """
     now = time.perf_counter()
     per_step = (now - self._since) / self._steps
-    sent = [self._result.words, self._result.probes]
+    sent = [*self._result.words, self._result.probes]
     workers = self._result.entropy.shape[0]
     # Counted from the tensors that the workers sent, 4 bytes a number.
     bits = 32 * sum(int(tf.size(part)) for part in sent) / workers
     self._since, self._steps = now, 0
     return {
-      **self._losses,
-      **{f'{name}_smoothed': v for name, v in self._smoothed.items()},
+      'entropy_loss': self._entropy,
+      'reg_loss': regularization,
+      'total_loss': self._entropy + regularization,
+      'entropy_loss_smoothed': self._smoothed,
+      'total_loss_smoothed': self._smoothed + regularization,
       'learning_rate': learning_rate,
       'examples_per_sec': self._batch_size / per_step,
       'sec_per_batch': per_step,
@@ -69,11 +68,12 @@ class Meter:
     }
 
 
-_LOSSES = ('entropy_loss', 'reg_loss', 'total_loss')
 # The 2017 tags: raw losses carry a suffix.
 TAGS = {
-  **{name: f'{name}_raw' for name in _LOSSES},
-  **{f'{name}_smoothed': name for name in _LOSSES},
+  'entropy_loss': 'entropy_loss_raw',
+  'total_loss': 'total_loss_raw',
+  'entropy_loss_smoothed': 'entropy_loss',
+  'total_loss_smoothed': 'total_loss',
 }
 
 

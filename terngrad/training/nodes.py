@@ -15,17 +15,20 @@ from terngrad.codec import random_bits
 
 
 class Pass(NamedTuple):
-  """A forward and backward pass as a pure function.
+  """A model's loss as pure functions.
 
   Attributes:
     gradients: takes (parameters, statistics, images, labels, key), lists of
       tensors, a node's batch and its uint32 [2] key; returns (list of
       gradients, entropy loss float32 [], list of new statistics).
-    regularization: takes (parameters), returns (loss float32 [], list of
-      gradients or None where a parameter has none).
+    decay: takes the parameters, returns the gradients of their L2 terms, None
+      where a parameter has none.
+    regularization: takes the parameters, returns the sum of their L2 terms,
+      float32 [].
   """
 
   gradients: Callable
+  decay: Callable
   regularization: Callable
 
 
@@ -33,18 +36,17 @@ class DeviceRound(NamedTuple):
   """What the nodes of one device computed, one entry a node.
 
   Attributes:
-    gradients: TensorArray of float32 [elements], all variables of a node, its
-      L2 terms included: the one thing that a further node costs.
+    gradients: TensorArray (or `_Single`) of float32 [elements], all variables
+      of a node, its L2 terms included: the one thing that a further node
+      costs.
     probes: float32 [nodes, variables].
     entropy: float32 [nodes], mean over a node's examples.
-    regularization: float32 [], the same for all nodes.
     statistics: list of float32 [nodes, ...].
   """
 
   gradients: tf.TensorArray
   probes: tf.Tensor
   entropy: tf.Tensor
-  regularization: tf.Tensor
   statistics: list
 
 
@@ -79,15 +81,20 @@ def model_pass(model, plan):
     return result, entropy, new
 
   def regularization(parameters):
+    terms = [
+      variable.regularizer(parameter)
+      for variable, parameter in zip(plan.trainable, parameters, strict=True)
+      if variable.regularizer is not None
+    ]
+    return tf.add_n([tf.constant(0.0), *terms])
+
+  def decay(parameters):
     with tf.GradientTape(watch_accessed_variables=False) as tape:
       tape.watch(parameters)
-      loss = tf.constant(0.0)
-      for variable, parameter in zip(plan.trainable, parameters, strict=True):
-        if variable.regularizer is not None:
-          loss += variable.regularizer(parameter)
-    return loss, tape.gradient(loss, parameters)
+      loss = regularization(parameters)
+    return tape.gradient(loss, parameters)
 
-  return Pass(run, regularization)
+  return Pass(run, decay, regularization)
 
 
 def _with_seeds(plan, statistics, key):
@@ -108,28 +115,35 @@ class Kernels(NamedTuple):
   """The compiled parts of a node's work.
 
   Attributes:
-    probe: takes float32 [elements], returns float32 [variables].
+    finish: takes (gradients, parameters), returns (the gradients with those of
+      the L2 terms, their probe float32 [variables]).
+    flatten: takes the gradients, returns float32 [elements].
     encode: takes (float32 [elements], own, shared, seed, step, worker), returns
       int32 [words].
   """
 
-  probe: Callable
+  finish: Callable
+  flatten: Callable
   encode: Callable
 
 
-def kernels(codec):
-  """Compiles the node's side of a `codec.gradients.GradientCodec`."""
+def kernels(node_pass, codec):
+  """Compiles a node's side of a `codec.gradients.GradientCodec`."""
 
   @tf.function(jit_compile=True)
-  def probe(flat):
-    return codec.probe(codec.split(flat))
+  def finish(results, parameters):
+    results = [
+      g if d is None else g + d
+      for g, d in zip(results, node_pass.decay(parameters), strict=True)
+    ]
+    return results, codec.probe(results)
 
   @tf.function(jit_compile=True)
   def encode(flat, own, shared, seed, step, worker):
     key = gradients.worker_key(seed, step, worker)
-    return codec.encode(codec.split(flat), own, shared, key)
+    return codec.encode(flat, own, shared, key)
 
-  return Kernels(probe, encode)
+  return Kernels(finish, codec.flatten, encode)
 
 
 def run(node_pass, kernel, replica, workers, batch, seed_and_step):
@@ -150,33 +164,21 @@ def run(node_pass, kernel, replica, workers, batch, seed_and_step):
   with tf.device(replica.device):
     parameters = [tf.convert_to_tensor(v) for v in replica.trainable]
     statistics = [tf.convert_to_tensor(v) for v in replica.statistics]
-    decay_loss, decay = node_pass.regularization(parameters)
 
     def body(worker):
       key = gradients.worker_key(*seed_and_step, worker)
       results, entropy, moments = node_pass.gradients(
         parameters, statistics, images[worker], labels[worker], key
       )
-      flat = _flatten(results, decay)
-      return [flat, kernel.probe(flat), entropy, *moments]
+      results, probe = kernel.finish(results, parameters)
+      # Not in the compiled part: XLA's concatenation is five times slower.
+      return [kernel.flatten(results), probe, entropy, *moments]
 
     size = sum(parameter.shape.num_elements() for parameter in parameters)
     shapes = [[size], [len(parameters)], [], *(s.shape for s in statistics)]
     flats, *rest = _for_each(replica.device, workers, tf.float32, shapes, body)
     probes, entropy, *moments = [array.stack() for array in rest]
-    return DeviceRound(flats, probes, entropy, decay_loss, moments)
-
-
-def _flatten(results, decay):
-  """Gradients with their L2 terms as one vector.
-
-  Not compiled: XLA makes one loop of the sums and the concatenation that
-  branches at every element, ten times slower than these kernels.
-  """
-  results = [
-    g if d is None else g + d for g, d in zip(results, decay, strict=True)
-  ]
-  return tf.concat([tf.reshape(g, [-1]) for g in results], axis=0)
+    return DeviceRound(flats, probes, entropy, moments)
 
 
 def encode(kernel, device_round, shared, replica, workers, seed_and_step):
@@ -213,6 +215,10 @@ def encode(kernel, device_round, shared, replica, workers, seed_and_step):
 
 def _for_each(device, workers, dtype, shapes, body):
   """TensorArrays of what `body(worker)` returns, one worker after the other."""
+  if len(workers) == 1:
+    # Without the loop nothing has to be stacked, that is copied.
+    with tf.device(device):
+      return [_Single(value) for value in body(tf.constant(workers.start))]
   arrays = [
     tf.TensorArray(dtype, size=len(workers), element_shape=shape)
     for shape in shapes
@@ -233,3 +239,18 @@ def _for_each(device, workers, dtype, shapes, body):
     parallel_iterations=1,
   )
   return arrays
+
+
+class _Single(NamedTuple):
+  """What stands for a TensorArray of one element."""
+
+  value: tf.Tensor
+
+  def read(self, index):
+    """The element."""
+    del index
+    return self.value
+
+  def stack(self):
+    """The element with a leading axis; no copy."""
+    return tf.expand_dims(self.value, 0)

@@ -13,17 +13,15 @@ class StepResult(NamedTuple):
 
   Attributes:
     entropy: float32 [workers], mean loss of each worker's examples.
-    regularization: float32 [], the sum of the L2 terms.
     probes: float32 [workers, variables]; not finite where a gradient was not.
     shared: float32 [variables], the agreed probe.
-    words: int32 [workers, words], what the workers sent.
+    words: for each device int32 [its workers, words], what they sent.
   """
 
   entropy: tf.Tensor
-  regularization: tf.Tensor
   probes: tf.Tensor
   shared: tf.Tensor
-  words: tf.Tensor
+  words: list
 
 
 def make_train_step(node_pass, codec, towers, replicas, optimizer, seed):
@@ -42,8 +40,9 @@ def make_train_step(node_pass, codec, towers, replicas, optimizer, seed):
     step int64 [], learning_rate float32 [], averaging_decay float32 []) that
     updates the replicas and returns a `StepResult`.
   """
-  kernel = nodes.kernels(codec)
+  kernel = nodes.kernels(node_pass, codec)
   decode = tf.function(codec.decode_mean, jit_compile=True)
+  updates = [_make_update(replica, optimizer) for replica in replicas]
 
   @tf.function(reduce_retracing=True)
   def train_step(images, labels, step, learning_rate, averaging_decay):
@@ -59,57 +58,61 @@ def make_train_step(node_pass, codec, towers, replicas, optimizer, seed):
     shared = exchange.share(towers, [r.probes for r in rounds])
     payloads = [
       nodes.encode(kernel, r, agreed, *where, seed_and_step)
-      for r, (agreed, _), where in zip(rounds, shared, places, strict=True)
+      for r, agreed, where in zip(rounds, shared, places, strict=True)
     ]
-    words = exchange.gather(towers, payloads)
-    statistics = _mean_statistics(towers, rounds)
+    words = exchange.send(towers, payloads)
+    statistics = _mean_statistics(towers, [r.statistics for r in rounds])
     for place, replica in enumerate(replicas):
       with tf.device(replica.device):
-        averages = decode(words[place], shared[place][0])
-        _apply(optimizer, replica, averages, learning_rate, step)
-        for variable, value in zip(
-          replica.statistics, statistics[place], strict=True
-        ):
-          variable.assign(value)
-        _average(replica, averaging_decay)
+        means = decode(words[place], shared[place])
+        numbers = step, learning_rate, averaging_decay
+        updates[place](means, statistics[place], numbers)
     return StepResult(
-      entropy=exchange.gather(towers, [r.entropy for r in rounds])[0],
-      regularization=rounds[0].regularization,
-      probes=shared[0][1],
-      shared=shared[0][0],
-      words=words[0],
+      entropy=exchange.in_order([r.entropy for r in rounds]),
+      probes=exchange.in_order([r.probes for r in rounds]),
+      shared=shared[0],
+      words=payloads,
     )
 
   return train_step
 
 
-def _mean_statistics(towers, rounds):
-  """For each device the list of moving statistics, averaged over workers.
+def _mean_statistics(towers, statistics):
+  """For each device the moving statistics, averaged over the workers.
 
   Every device averages in the order of the workers, so that replicas stay
   equal to the bit in these too.
   """
-  per_device = [[] for _ in towers.devices]
-  for parts in zip(*(r.statistics for r in rounds), strict=True):
-    gathered = exchange.gather(towers, list(parts))
-    for place, device in enumerate(towers.devices):
-      with tf.device(device):
-        per_device[place].append(tf.reduce_mean(gathered[place], axis=0))
-  return per_device
+  means = [[] for _ in towers.devices]
+  for parts in zip(*statistics, strict=True):
+    for place, received in enumerate(exchange.send(towers, list(parts))):
+      with tf.device(towers.devices[place]):
+        in_order = exchange.in_order(received)
+        means[place].append(tf.reduce_mean(in_order, axis=0))
+  return means
 
 
-def _apply(optimizer, replica, averages, learning_rate, step):
-  for variable, slots, gradient in zip(
-    replica.trainable, replica.slots, averages, strict=True
-  ):
-    optimizer.apply(variable, slots, gradient, learning_rate, step)
+def _make_update(replica, optimizer):
+  """The compiled end of a step on one device.
 
+  One program, so that an element of a parameter, its slots and its average
+  pass through the cores once; and not one with the decoding, which depends on
+  the layout of the workers: the compiler would choose by it which product and
+  sum to round together, and layouts would differ in the last bit.
+  """
 
-def _average(replica, decay):
-  """Moves the averages towards the values after the update."""
-  values = (*replica.trainable, *replica.statistics)
-  for average, value in zip(replica.averages, values, strict=True):
-    # average -= (1 - decay) * (average - value), in one pass and in place.
-    tf.raw_ops.ResourceApplyGradientDescent(
-      var=average.handle, alpha=1.0 - decay, delta=average - value
-    )
+  @tf.function(jit_compile=True)
+  def update(means, statistics, numbers):
+    step, learning_rate, averaging_decay = numbers
+    for variable, slots, mean in zip(
+      replica.trainable, replica.slots, means, strict=True
+    ):
+      optimizer.apply(variable, slots, mean, learning_rate, step)
+    for variable, value in zip(replica.statistics, statistics, strict=True):
+      variable.assign(value)
+    values = (*replica.trainable, *replica.statistics)
+    for average, value in zip(replica.averages, values, strict=True):
+      kept = averaging_decay * average
+      average.assign(kept + (1.0 - averaging_decay) * value)
+
+  return update

@@ -19,9 +19,11 @@ from terngrad.codec import gradients
 from terngrad.codec import random_bits
 from tests.codec import bounds
 
-# From 65536 elements on the statistics add in a tree; here 27 are left over.
-MODE_SIZE = 65536 + 27
-NUM_DRAWS = 8192
+# No multiple of anything. That larger gradients, whose statistics add in a
+# tree, agree too is for the test of statistics: this compiles in half the time.
+MODE_SIZE = 1063
+# Draws of as many elements: 2 million in all.
+NUM_DRAWS, NUM_DRAWN = 2048, 1025
 # NumPy shares no stream with the codecs.
 RNG_SEED = 20170522
 
@@ -55,15 +57,19 @@ def encode(codec, gradient, key=None, own=None, shared=None):
   return codec.encode([gradient], own, shared, key), shared[0]
 
 
-def decode_sum(codec, words, shared, shape):
-  """What int32 [n, w] payloads of one variable sum to, as NumPy."""
-  (total,) = codec.decode_sum(words, vector(shared), [shape])
+def decode_sum(codec, words, shared, shape, num_parts=1):
+  """What int32 [n, w] payloads of one variable sum to, as NumPy.
+
+  The payloads come from `num_parts` devices, to which the workers are dealt.
+  """
+  parts = [tf.constant(words[i::num_parts]) for i in range(num_parts)]
+  (total,) = codec.decode_sum(parts, vector(shared), [shape])
   return total.numpy()
 
 
 def decode(codec, words, shared, shape):
   """The gradient that one payload stands for, as NumPy."""
-  return decode_sum(codec, words[tf.newaxis], shared, shape)
+  return decode_sum(codec, np.array(words)[np.newaxis], shared, shape)
 
 
 def there_and_back(codec, gradient, **options):
@@ -105,7 +111,7 @@ def sampler(codec, size, draws=NUM_DRAWS):
     def body(i, total, squares, totals):
       key = random_bits.fold_in(bucket_key(), i)
       words = codec.encode([gradient], own, shared, key)
-      (decoded,) = codec.decode_sum(words[tf.newaxis], shared, [(size,)])
+      (decoded,) = codec.decode_sum([words[tf.newaxis]], shared, [(size,)])
       decoded = tf.cast(decoded, tf.float64)
       return (
         i + 1,
@@ -198,7 +204,7 @@ def modes_of(conformance):
     return (
       codec.probe([gradient]),
       codec.encode([gradient], own, shared, key),
-      codec.decode_sum(payloads, shared, [(MODE_SIZE,)])[0],
+      codec.decode_sum([payloads], shared, [(MODE_SIZE,)])[0],
     )
 
   return {
@@ -213,6 +219,7 @@ class CodecConformance(abc.ABC):
 
   # Elements in a word: the borders at which lengths are tried.
   per_word = 1
+  lengths = range(71)
 
   @abc.abstractmethod
   def make(self):
@@ -239,7 +246,7 @@ class CodecConformance(abc.ABC):
     gradient = tf.constant(rng().normal(size=shape), tf.float32)
     own = codec.probe([gradient])
     words = codec.encode([gradient], own, own, bucket_key())
-    (decoded,) = codec.decode_sum(words[tf.newaxis], own, [shape])
+    (decoded,) = codec.decode_sum([words[tf.newaxis]], own, [shape])
     assert (own.dtype, own.shape) == (tf.float32, (1,))
     size = gradient.shape.num_elements()
     assert (words.dtype, words.shape) == (tf.int32, (codec.num_words(size),))
@@ -251,7 +258,7 @@ class CodecConformance(abc.ABC):
       words * self.per_word + more for words in (7, 64) for more in (-1, 0, 1)
     ]
     wrong = []
-    for size in [*range(71), *borders, 100_007]:
+    for size in [*self.lengths, *borders, 100_007]:
       gradient, scale = self.representable(size)
       decoded = there_and_back(codec, gradient, own=scale)
       if not np.array_equal(bits_of(decoded), bits_of(gradient)):
@@ -316,7 +323,7 @@ class CodecConformance(abc.ABC):
     decoded = there_and_back(self.make(), np.zeros(size))
     assert not decoded.any()
 
-  @pytest.mark.parametrize('value', [0.1, -1 / 3, 3.0, 1.1e-3])
+  @pytest.mark.parametrize('value', [0.1, -1 / 3])
   @pytest.mark.parametrize('size', [1, 2, 7, 1000, 10**6])
   def test_constant_gradient_still_learns(self, size, value):
     decoded = there_and_back(self.make(), np.full(size, value, np.float32))
@@ -402,11 +409,16 @@ class CodecConformance(abc.ABC):
     decoded = [decode(codec, w, shared, (size,)) for w in words]
     return np.stack(words), shared, np.stack(decoded)
 
-  @pytest.mark.parametrize('num_workers', [1, 2, 3, 8, 33])
-  def test_sum_of_payloads_is_sum_of_gradients_in_order(self, num_workers):
+  @pytest.mark.parametrize(
+    ('num_workers', 'num_parts'),
+    [(1, 1), (3, 1), (9, 1), (2, 2), (7, 2), (7, 3), (8, 3)],
+  )
+  def test_sum_of_payloads_is_sum_of_gradients_in_order(
+    self, num_workers, num_parts
+  ):
     size = 203
     words, shared, decoded = self.payloads(num_workers, size)
-    total = decode_sum(self.make(), words, shared, (size,))
+    total = decode_sum(self.make(), words, shared, (size,), num_parts)
     if self.make().traits.additive:
       # Codes add as integers: as exact as float64, rounded once.
       expected = decoded.astype(np.float64).sum(axis=0).astype(np.float32)
@@ -460,7 +472,7 @@ class CodecConformance(abc.ABC):
     own = codec.probe(variables)
     words = codec.encode(variables, own, own, bucket_key())
     decoded = codec.decode_sum(
-      words[tf.newaxis], own, [v.shape for v in variables]
+      [words[tf.newaxis]], own, [v.shape for v in variables]
     )
     assert len(decoded) == len(variables)
     for sent, arrived, scaler in zip(variables, decoded, own, strict=True):
@@ -479,6 +491,23 @@ class CodecConformance(abc.ABC):
     words = codec.encode(parts, own, own, bucket_key())
     whole, _ = encode(codec, values, own=own[0])
     np.testing.assert_array_equal(words, whole)
+
+  @pytest.mark.parametrize('sizes', [(1,) * 45, (3, 50, 1, 39), (0, 93, 0)])
+  def test_every_element_is_coded_by_its_own_variables_numbers(self, sizes):
+    codec = self.make()
+    # Variable i holds -2**i, 0 or 2**i, so that codes are exact, and another's
+    # scaler or limit would show. Half precision ends at 2**15.
+    scales = (2.0 ** (np.arange(len(sizes)) % 15)).astype(np.float32)
+    variables = [
+      tf.constant(rng().integers(-1, 2, size=n) * scale, tf.float32)
+      for n, scale in zip(sizes, scales, strict=True)
+    ]
+    words = codec.encode(variables, scales, scales, bucket_key())
+    decoded = codec.decode_sum(
+      [words[tf.newaxis]], scales, [v.shape for v in variables]
+    )
+    for arrived, sent in zip(decoded, variables, strict=True):
+      np.testing.assert_array_equal(arrived, sent)
 
   # Honest traits.
 
@@ -525,9 +554,9 @@ class TernaryConformance(CodecConformance):
     return codes * scaler, scaler
 
   def gradient(self):
-    """float32 [257]: zeros, many small values, and some beyond 2.5 sigma."""
-    values = rng().standard_t(4, size=257)
-    values[:5] = [0.0, 8.0, -8.0, 1e-6, 5.0]
+    """float32 [1025]: zero, tiny, even, and some beyond 2.5 sigma."""
+    values = rng().uniform(-3, 3, size=NUM_DRAWN)
+    values[:6] = [0.0, 6.0, -6.0, 1e-6, 5.0, -4.9]
     return values.astype(np.float32)
 
   def test_traits_are_those_of_terngrad(self):
@@ -599,8 +628,8 @@ class TernaryConformance(CodecConformance):
     codec = self.make()
     for scaler in (1.0, 0.1, 1 / 3, 3e38, 2.0**-100, 1.7e-30):
       scaler = np.float32(scaler)
-      gradient = np.tile([scaler, -scaler, np.float32(0)], 20_000)
-      for seed in range(10):
+      gradient = np.tile([scaler, -scaler, np.float32(0)], 5_000)
+      for seed in range(4):
         key = bucket_key(seed=seed)
         decoded = there_and_back(codec, gradient, key=key, own=scaler)
         np.testing.assert_array_equal(decoded, gradient)

@@ -104,9 +104,7 @@ def test_stages_get_planes_in_order_with_positions_and_shared_scaler():
     return tf.cast(scaled, tf.int32)
 
   codec = contract.chain(
-    TERNARIZE._replace(
-      scale=lambda values, scaler: values * scaler, quantize=quantize
-    ),
+    TERNARIZE._replace(factor=tf.identity, quantize=quantize),
     BASE3._replace(
       elements_per_word=2, pack=lambda planes: planes[0] + 100 * planes[1]
     ),
@@ -128,6 +126,6 @@ def test_sum_is_dequantized_by_each_variables_scaler_and_takes_its_shape():
   variables = [tf.constant([[1.0, -1.0], [0.0, 1.0]]), tf.constant(1.0)]
   words = codec.encode(variables, tf.ones(2), tf.ones(2), KEY)
   three = tf.stack([words] * 3)
-  decoded = codec.decode_sum(three, tf.constant([0.5, 10.0]), [(2, 2), ()])
+  decoded = codec.decode_sum([three], tf.constant([0.5, 10.0]), [(2, 2), ()])
   np.testing.assert_array_equal(decoded[0], [[1.5, -1.5], [0, 1.5]])
   np.testing.assert_array_equal(decoded[1], 30)

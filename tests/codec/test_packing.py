@@ -24,19 +24,14 @@ class TestBase3(conformance.TernaryConformance):
     return registry.ternary()
 
   def wish(self, gradient):
-    return np.abs(
-      np.clip(gradient, *(np.std(gradient) * [[-2.5], [2.5]]))
-    ).max()
+    return min(np.abs(gradient).max(), 2.5 * gradient.std())
 
 
-class TestTwoBit(conformance.TernaryConformance):
+class TestTwoBit(TestBase3):
   per_word = 16
 
   def make(self):
     return registry.ternary(packing='two_bit')
-
-  def wish(self, gradient):
-    return min(np.abs(gradient).max(), 2.5 * gradient.std())
 
 
 def signed(word):

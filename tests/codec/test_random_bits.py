@@ -226,8 +226,8 @@ def test_streams_whose_first_rounds_meet_are_not_correlated():
   rng = np.random.default_rng(1)
   pairs = rng.integers(2**32, size=(8, 3), dtype=np.uint32)
   for i, (first, one, other) in enumerate(pairs):
-    a = draw(tf.constant([first, one], tf.uint32))
-    b = draw(tf.constant([first - np.uint32(12345), other]), start=12345)
+    a = draw(key_of(first, one))
+    b = draw(key_of((int(first) - 12345) % 2**32, other), start=12345)
     limit = correlation_limit(NUM_ELEMENTS, len(pairs))
     assert abs(correlation(a, b)) <= limit, i
 

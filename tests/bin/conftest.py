@@ -1,0 +1,60 @@
+"""One small data set, one whole run and one warm process for all tests."""
+
+import pathlib
+from typing import NamedTuple
+
+import pytest
+import tensorflow as tf
+
+from slim.datasets import convert_mnist
+from slim.datasets import mnist_source
+from tests.bin import programs
+from tests.slim import mnist_files
+
+pytest.register_assert_rewrite('tests.bin.programs')
+
+# Before anything here uses TensorFlow, which cannot be split afterwards: tests
+# of other folders need several devices in this process.
+_CPU = tf.config.list_physical_devices('CPU')[0]
+if not tf.config.get_logical_device_configuration(_CPU):
+  tf.config.set_logical_device_configuration(
+    _CPU, [tf.config.LogicalDeviceConfiguration()] * 4
+  )
+
+TRAIN_EXAMPLES, TEST_EXAMPLES = 90, 37
+
+
+class WholeRun(NamedTuple):
+  """A run that nothing disturbed."""
+
+  train_dir: pathlib.Path
+  finished: programs.Finished
+
+
+@pytest.fixture(scope='session')
+def data_dir(tmp_path_factory):
+  """90 training and 37 test examples: neither is a multiple of a batch."""
+  folder = tmp_path_factory.mktemp('data')
+  mnist_files.write_idx(folder / 'idx', TRAIN_EXAMPLES, TEST_EXAMPLES)
+  convert_mnist.convert(
+    str(folder / 'mnist'),
+    source='idx',
+    request=mnist_source.Request(str(folder / 'idx'), verify_checksums=False),
+  )
+  return folder / 'mnist'
+
+
+@pytest.fixture(scope='session')
+def worker(tmp_path_factory):
+  """A process that runs programs one after the other; see programs.Worker."""
+  with programs.Worker(tmp_path_factory.mktemp('worker')) as process:
+    yield process
+
+
+@pytest.fixture(scope='session')
+def whole_run(data_dir, tmp_path_factory):
+  """`python -m terngrad.bin.mnist_train` from its start to its end."""
+  train_dir = tmp_path_factory.mktemp('whole') / 'train'
+  arguments = programs.whole_run_arguments(data_dir, train_dir)
+  with programs.Program('mnist_train', arguments) as program:
+    return WholeRun(train_dir, program.wait())

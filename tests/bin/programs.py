@@ -1,0 +1,245 @@
+"""Runs the programs, in processes of their own, and reads what they write."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+from typing import NamedTuple
+
+import tensorflow as tf
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+# Seconds that a program may take; some fifty times what it takes alone.
+_LIMIT = 300
+_QUIET = {'TF_CPP_MIN_LOG_LEVEL': '2', 'PYTHONPATH': str(_ROOT)}
+
+
+class Finished(NamedTuple):
+  """What a program left: its exit code and what it printed."""
+
+  code: int
+  out: str
+  err: str
+
+
+class Program:
+  """`python -m terngrad.bin.NAME`, whose lines can be read as they come."""
+
+  def __init__(self, name, arguments):
+    # A file and not a pipe, so that it cannot fill up while nobody reads.
+    self._err = tempfile.TemporaryFile('w+')
+    self._process = subprocess.Popen(
+      [sys.executable, '-m', f'terngrad.bin.{name}', *map(str, arguments)],
+      stdin=subprocess.DEVNULL,
+      stdout=subprocess.PIPE,
+      stderr=self._err,
+      text=True,
+      env=os.environ | _QUIET,
+    )
+    self._out = []
+    # Instead of waiting with a limit in each place that reads.
+    self._timer = threading.Timer(_LIMIT, self._process.kill)
+    self._timer.start()
+
+  def __enter__(self):
+    return self
+
+  def __exit__(self, *error):
+    del error
+    self._process.kill()
+    self._process.wait()
+    self._timer.cancel()
+    self._timer.join()
+    self._process.stdout.close()
+    self._err.close()
+
+  def read_until(self, pattern):
+    """Reads lines until one matches; returns it."""
+    for line in self._process.stdout:
+      self._out.append(line)
+      if re.search(pattern, line):
+        return line
+    raise AssertionError(f'{pattern} was not printed by {self.wait()}')
+
+  def send(self, number):
+    """Sends a signal."""
+    self._process.send_signal(number)
+
+  def wait(self):
+    """Reads all lines and waits for the end."""
+    self._out += self._process.stdout
+    code = self._process.wait()
+    self._err.seek(0)
+    return Finished(code, ''.join(self._out), self._err.read())
+
+
+class Worker:
+  """A process that runs programs one after the other.
+
+  TensorFlow is started once and not once a program, which is what most of the
+  seconds of a short run go to.
+  """
+
+  def __init__(self, folder):
+    self._log = open(folder / 'stderr', 'w+')  # closed by __exit__
+    self._process = subprocess.Popen(
+      [sys.executable, str(_ROOT / 'tests' / 'bin' / 'run_programs.py')],
+      stdin=subprocess.PIPE,
+      stdout=subprocess.PIPE,
+      stderr=self._log,
+      text=True,
+      cwd=folder,
+      env=os.environ | _QUIET,
+    )
+
+  def __enter__(self):
+    return self
+
+  def __exit__(self, *error):
+    del error
+    self._process.stdin.close()
+    self._process.wait(timeout=_LIMIT)
+    self._process.stdout.close()
+    self._log.close()
+
+  def run(self, name, arguments):
+    """Runs a program as from a shell.
+
+    Args:
+      name: of a module in terngrad.bin.
+      arguments: its words.
+
+    Returns:
+      A `Finished`; what escapes as an exception, as Python would show it, is
+      in `err`, with code 1.
+    """
+    request = {'name': name, 'arguments': [str(word) for word in arguments]}
+    timer = threading.Timer(_LIMIT, self._process.kill)
+    timer.start()
+    try:
+      self._process.stdin.write(json.dumps(request) + '\n')
+      self._process.stdin.flush()
+      reply = self._process.stdout.readline()
+    finally:
+      timer.cancel()
+      timer.join()
+    if not reply:
+      self._log.seek(0)
+      raise AssertionError(f'{request} ended the process: {self._log.read()}')
+    return Finished(**json.loads(reply))
+
+
+def as_flags(**values):
+  """Words of a command line."""
+  return [f'--{name}={value}' for name, value in values.items()]
+
+
+def whole_run_arguments(data_dir, train_dir):
+  """Ternary gradients, dropout, two devices of two nodes; 120 steps.
+
+  So many that a run that is told to stop after a tenth of them is far from
+  its end, however late the reader hears of it; 21 epochs of 90 examples.
+  """
+  return as_flags(
+    data_dir=data_dir,
+    train_dir=train_dir,
+    num_gpus=2,
+    num_nodes=4,
+    batch_size=16,
+    grad_bits=1,
+    clip_factor=2.5,
+    quantize_logits=True,
+    learning_rate_decay_type='polynomial',
+    max_steps=120,
+    save_iter=15,
+  )
+
+
+def short_run_arguments(data_dir, train_dir, **changes):
+  """float32 gradients on two devices of one node each; 4 steps."""
+  values = {
+    'data_dir': data_dir,
+    'train_dir': train_dir,
+    'num_gpus': 2,
+    'batch_size': 4,
+    'max_steps': 4,
+    'save_iter': 2,
+  }
+  return as_flags(**(values | changes))
+
+
+def checkpoint_steps(folder):
+  """Steps of the checkpoints in a folder, ascending."""
+  names = [path.name for path in pathlib.Path(folder).glob('*.index')]
+  found = [re.fullmatch(r'model\.ckpt-(\d+)\.index', name) for name in names]
+  assert all(found), names
+  return sorted(int(match[1]) for match in found)
+
+
+def tensors(prefix):
+  """All that a checkpoint says of the run: name to (shape, bytes)."""
+  reader = tf.train.load_checkpoint(str(prefix))
+  values = {
+    # How often this process has saved is no part of the run.
+    name: reader.get_tensor(name)
+    for name in reader.get_variable_to_shape_map()
+    if not name.startswith(('_CHECKPOINTABLE', 'save_counter'))
+  }
+  return {
+    name: (value.shape, value.tobytes())
+    if hasattr(value, 'tobytes')
+    else ((), value)
+    for name, value in values.items()
+  }
+
+
+def variable(prefix, place, name):
+  """A variable of a stored device, 'conv1/kernel'."""
+  key = f'tower_{place}/{name.replace("/", ".S")}/.ATTRIBUTES/VARIABLE_VALUE'
+  return tf.train.load_checkpoint(str(prefix)).get_tensor(key)
+
+
+def contents(folder):
+  """{relative path: bytes} of all files below a folder."""
+  folder = pathlib.Path(folder)
+  return {
+    str(path.relative_to(folder)): path.read_bytes()
+    for path in folder.rglob('*')
+    if path.is_file()
+  }
+
+
+def metrics(folder):
+  """The lines of metrics.jsonl, every one of which must be JSON."""
+  text = (pathlib.Path(folder) / 'metrics.jsonl').read_text()
+  assert text.endswith('\n')
+  return [json.loads(line) for line in text.splitlines()]
+
+
+class Event(NamedTuple):
+  """One value in TensorBoard's files."""
+
+  step: int
+  tag: str
+  kind: str  # 'scalars' or 'histograms'
+  value: object  # float, or [buckets, (left, right, count)]
+
+
+def events(folder):
+  """All values in a folder's event files, oldest file first."""
+  paths = sorted(pathlib.Path(folder).glob('events.out.tfevents.*'))
+  return [
+    Event(
+      event.step,
+      value.tag,
+      value.metadata.plugin_data.plugin_name,
+      tf.make_ndarray(value.tensor),
+    )
+    for path in paths
+    for event in tf.compat.v1.train.summary_iterator(str(path))
+    for value in event.summary.value
+  ]

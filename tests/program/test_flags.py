@@ -1,0 +1,393 @@
+"""Command lines: what is read, what is refused, and what --help says."""
+
+import dataclasses
+import os
+import re
+import tempfile
+
+import pytest
+
+from terngrad.bin import mnist_eval
+from terngrad.bin import mnist_train
+from terngrad.program import flags
+from terngrad.training import config as configs
+
+TRAIN = configs.TrainConfig
+EVAL = configs.EvalConfig
+PROGRAMS = {
+  'mnist_train': (TRAIN, mnist_train),
+  'mnist_eval': (EVAL, mnist_eval),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Small:
+  """A configuration with one flag of each type, and two booleans."""
+
+  b: bool = configs.option(False, 'A boolean.', 'run')
+  c: bool = configs.option(True, 'Another.', 'run')
+  count: int = configs.option(3, 'A number.', 'data')
+  ratio: float = configs.option(0.5, 'A share.', 'rate')
+  name: str = configs.option('x', 'A word.', 'data')
+  subset: str = configs.option('train', 'A word that a boolean is not.', 'data')
+
+
+def parse(*arguments):
+  return flags.parse(Small, {}, arguments)
+
+
+def refusal(*arguments):
+  with pytest.raises(flags.UsageError) as caught:
+    parse(*arguments)
+  return str(caught.value)
+
+
+@pytest.mark.parametrize('dashes', ['-', '--'])
+@pytest.mark.parametrize(
+  'word', ['True', 'true', 'TRUE', 'tRuE', 't', 'T', '1']
+)
+def test_boolean_followed_by_a_true_word_is_true(dashes, word):
+  assert parse(f'{dashes}b', word) == Small(b=True)
+
+
+@pytest.mark.parametrize('dashes', ['-', '--'])
+@pytest.mark.parametrize(
+  'word', ['False', 'false', 'FALSE', 'faLse', 'f', 'F', '0']
+)
+def test_boolean_followed_by_a_false_word_is_false(dashes, word):
+  assert parse(f'{dashes}c', word) == Small(c=False)
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'expected'),
+  [
+    ([], Small()),
+    (['--b'], Small(b=True)),
+    (['--noc'], Small(c=False)),
+    (['--nob'], Small()),
+    (['--b=True', '--c=false'], Small(b=True, c=False)),
+    (['--b', '--c', 'False'], Small(b=True, c=False)),
+    (['--b', 'False', '--b'], Small(b=True)),
+    (['--noc', '--b', 'True'], Small(b=True, c=False)),
+    (['--noc', '--name', 'y'], Small(c=False, name='y')),
+    (['--count', '7', '--b', 't'], Small(count=7, b=True)),
+    (['--count', '-7', '--ratio', '-0.5'], Small(count=-7, ratio=-0.5)),
+    (['--ratio', '2'], Small(ratio=2.0)),
+    (['--ratio=1e-3'], Small(ratio=0.001)),
+  ],
+)
+def test_flags_take_these_values(arguments, expected):
+  assert parse(*arguments) == expected
+
+
+@pytest.mark.parametrize('word', ['True', 'False', '1', 't', 'b', '--b', '-c'])
+def test_value_of_a_flag_that_takes_one_is_left_alone(word):
+  """`--subset True` names a subset; `--subset --b` one called '--b'."""
+  assert parse('--subset', word, '--b', 'True') == Small(subset=word, b=True)
+
+
+def test_words_after_two_dashes_are_no_flags():
+  words = ['--b', '--', '--c', 'False']
+  assert flags.join_booleans(words, {'b', 'c'}) == words
+  # And as this program takes no words, they are refused.
+  assert "'--c'" in refusal(*words)
+
+
+def test_two_dashes_with_nothing_after_them_are_harmless():
+  assert parse('--b', '--') == Small(b=True)
+
+
+@pytest.mark.parametrize('word', ['yes', 'maybe', 'truth', '2', 'Tru', ''])
+def test_other_words_after_a_boolean_are_stray(word):
+  assert re.search(
+    f'Expected flags only, received the word {word!r}', refusal('--b', word)
+  )
+
+
+@pytest.mark.parametrize(
+  ('argument', 'message'),
+  [
+    ('--coutn=3', r'^--coutn: expected a flag.*Did you mean --count\?$'),
+    ('--rato=3', r'^--rato: .*Did you mean --ratio\?$'),
+    ('--zzz', r'^--zzz: .*See --help\.$'),
+    # Not taken for a negated flag 'rmal' or 'des'.
+    ('--normal', r'^--normal: '),
+    ('--nosubst', r'^--nosubst: .*Did you mean --subset\?$'),
+  ],
+)
+def test_unknown_flag_is_refused_with_a_suggestion(argument, message):
+  assert re.search(message, refusal(argument))
+
+
+def test_unknown_flag_is_refused_after_good_ones():
+  assert '--nmae' in refusal('--b', '--count', '3', '--nmae', 'y')
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'message'),
+  [
+    (['word'], "the word 'word'"),
+    (['--b', 'True', 'name'], r"the word 'name'\. Did you mean --name\?"),
+    (['--count', '1', '2'], "the word '2'"),
+    (['count=3'], r"the word 'count=3'\. Did you mean --count\?"),
+  ],
+)
+def test_stray_word_is_refused(arguments, message):
+  assert re.search(
+    f'Expected flags only, received {message}', refusal(*arguments)
+  )
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'received'),
+  [
+    (['--count=three'], '--count=three'),
+    (['--count', '1.5'], '--count=1.5'),
+    (['--count='], '--count='),
+    (['--ratio=half'], '--ratio=half'),
+    (['--b=maybe'], '--b=maybe'),
+    (['--name'], 'name'),
+  ],
+)
+def test_value_of_a_wrong_type_is_refused(arguments, received):
+  message = refusal(*arguments)
+  assert 'expected' in message
+  assert received in message
+  assert '--help' in message
+
+
+class TestFlagfile:
+  @pytest.fixture
+  def file(self, tmp_path):
+    path = tmp_path / 'some.flags'
+    path.write_text(
+      '# a comment\n'
+      '// another\n'
+      '\n'
+      '--count=11\n'
+      '  --name=from the file  \n'
+      '--b\n'
+      '--c\n'
+      'False\n'
+    )
+    return str(path)
+
+  expected = Small(count=11, name='from the file', b=True, c=False)
+
+  def test_is_read_after_an_equals_sign(self, file):
+    assert parse(f'--flagfile={file}') == self.expected
+
+  def test_is_read_as_a_word_of_its_own(self, file):
+    assert parse('--flagfile', file) == self.expected
+
+  def test_a_later_flag_wins(self, file):
+    read = parse(f'--flagfile={file}', '--count=12')
+    assert read == dataclasses.replace(self.expected, count=12)
+    read = parse('--count', '12', f'--flagfile={file}')
+    assert read == self.expected
+
+  def test_several_are_read_in_order(self, file, tmp_path):
+    second = tmp_path / 'second.flags'
+    second.write_text('--count=13\n')
+    read = parse('--b', 'False', f'--flagfile={file}', f'--flagfile={second}')
+    assert read == dataclasses.replace(self.expected, count=13)
+
+  def test_may_name_another(self, file, tmp_path):
+    outer = tmp_path / 'outer.flags'
+    outer.write_text(f'--ratio=0.25\n--flagfile={file}\n')
+    read = parse(f'--flagfile={outer}')
+    assert read == dataclasses.replace(self.expected, ratio=0.25)
+
+  @pytest.mark.parametrize('form', ['--flagfile={}', '--flagfile {}'])
+  def test_that_is_missing_is_named(self, form, tmp_path):
+    path = str(tmp_path / 'absent.flags')
+    message = refusal(*form.format(path).split())
+    assert re.search('^flagfile: expected a file .* received', message)
+    assert path in message
+    assert 'Check the path' in message
+
+  def test_without_a_name_is_refused(self):
+    assert 'flagfile' in refusal('--flagfile')
+
+  def test_with_an_unknown_flag_is_refused(self, tmp_path):
+    path = tmp_path / 'bad.flags'
+    path.write_text('--coutn=3\n')
+    assert 'Did you mean --count?' in refusal(f'--flagfile={path}')
+
+
+def test_default_of_no_field_is_a_mistake_of_the_program():
+  with pytest.raises(ValueError, match='Small has no field cuont'):
+    flags.define(Small, {'cuont': 3})
+
+
+def test_help_groups_flags_in_a_fixed_order():
+  text = flags.help_text(Small, {'count': 9}, 'usage line')
+  assert text.startswith('usage line\n')
+  headings = re.findall(r'^(\S.*):$', text, re.MULTILINE)
+  assert headings == ['Data', 'Run', 'Optimizer and learning rate']
+  assert "  --name (str, 'x')\n      A word.\n" in text
+  assert '  --b (bool, False)\n      A boolean.\n' in text
+  assert '  --ratio (float, 0.5)\n      A share.\n' in text
+  # What this program changes is said.
+  assert '  --count (int, 9; 3 in general)\n      A number.\n' in text
+  assert '--flagfile' in text
+
+
+@pytest.mark.parametrize('program', PROGRAMS)
+def test_help_lists_every_flag_of_a_program(program):
+  config_class, module = PROGRAMS[program]
+  text = flags.help_text(config_class, module.DEFAULTS, module.USAGE)
+  section = None
+  seen = {}
+  for line in text.splitlines():
+    if re.fullmatch(r'\S.*:', line):
+      section = line[:-1]
+    elif match := re.fullmatch(r'  --(\w+) \((\w+), (.*)\)', line):
+      assert match[1] not in seen, 'listed once'
+      seen[match[1]] = (section, match[2], match[3])
+  titles = {
+    'data': 'Data',
+    'model': 'Model',
+    'run': 'Run',
+    'devices': 'Devices and nodes',
+    'rate': 'Optimizer and learning rate',
+    'codes': 'Gradient codes',
+  }
+  expected = {}
+  for field in dataclasses.fields(config_class):
+    own = module.DEFAULTS.get(field.name, field.default)
+    changed = own != field.default
+    expected[field.name] = (
+      titles[field.metadata['group']],
+      type(field.default).__name__,
+      f'{own!r}; {field.default!r} in general' if changed else f'{own!r}',
+    )
+  assert seen == expected
+  for field in dataclasses.fields(config_class):
+    assert f'\n      {field.metadata["help"]}\n' in f'{text}\n'
+
+
+TMP = tempfile.gettempdir()
+# Sections 1.1 to 1.3 of the reference: name, type and default of each flag.
+SHARED_2017 = {
+  'max_steps': 370000,
+  'net': 'alexnet',
+  'size_to_binarize': 1,
+  'batch_size': 32,
+  'image_size': 224,
+  'num_preprocess_threads': 4,
+  'num_readers': 4,
+  'input_queue_memory_factor': 16,
+  'dataset_name': 'imagenet',
+  'seed': 1,
+  'weight_decay': 0.0005,
+  'dropout_keep_prob': 0.5,
+  'data_dir': os.path.join(TMP, 'mydata'),
+}
+TRAIN_2017 = SHARED_2017 | {
+  'train_dir': os.path.join(TMP, 'dataset_train'),
+  'subset': 'train',
+  'num_gpus': 1,
+  'num_nodes': -1,
+  'log_device_placement': False,
+  'fine_tune': False,
+  'pretrained_model_checkpoint_path': '',
+  'optimizer': 'momentum',
+  'initial_learning_rate': 0.01,
+  'num_epochs_per_decay': 20.0,
+  'learning_rate_decay_factor': 0.1,
+  'momentum': 0.9,
+  'learning_rate_decay_type': 'exponential',
+  'grad_bits': 32,
+  'clip_factor': 0.0,
+  'floating_grad_epoch': 0,
+  'save_tower': -1,
+  'use_encoding': False,
+  'quantize_logits': False,
+  'save_iter': 5000,
+  'benchmark_mode': False,
+}
+EVAL_2017 = SHARED_2017 | {
+  'eval_dir': os.path.join(TMP, 'dataset_eval'),
+  'checkpoint_dir': os.path.join(TMP, 'dataset_train'),
+  'eval_interval_secs': 3600,
+  'run_once': False,
+  'num_examples': 50000,
+  'subset': 'validation',
+  'device': '/gpu:0',
+  'tower': -1,
+  'restore_avg_var': True,
+}
+# What a program changes, because its data set is MNIST.
+MNIST = {
+  'dataset_name': 'mnist',
+  'image_size': 28,
+  'max_steps': 10000,
+  'net': 'lenet',
+}
+OVERRIDES = {
+  'mnist_train': MNIST,
+  'mnist_eval': MNIST | {'num_examples': 10000, 'subset': 'test'},
+}
+FLAGS_2017 = {'mnist_train': TRAIN_2017, 'mnist_eval': EVAL_2017}
+
+
+@pytest.mark.parametrize(
+  ('config_class', 'name', 'default'),
+  [(TRAIN, *item) for item in TRAIN_2017.items()]
+  + [(EVAL, *item) for item in EVAL_2017.items()],
+)
+def test_flag_of_2017_has_the_same_type_and_default(
+  config_class, name, default
+):
+  fields = {field.name: field for field in dataclasses.fields(config_class)}
+  received = fields[name].default
+  assert (type(received), received) == (type(default), default)
+
+
+@pytest.mark.parametrize('program', PROGRAMS)
+def test_program_changes_only_the_defaults_of_its_data_set(program):
+  config_class, module = PROGRAMS[program]
+  config = flags.parse(config_class, module.DEFAULTS, [])
+  received = {name: getattr(config, name) for name in FLAGS_2017[program]}
+  assert received == FLAGS_2017[program] | OVERRIDES[program]
+
+
+@pytest.mark.parametrize('program', PROGRAMS)
+def test_defaults_of_a_program_are_valid(program):
+  config_class, module = PROGRAMS[program]
+  flags.parse(config_class, module.DEFAULTS, []).validate()
+
+
+@pytest.mark.parametrize('program', PROGRAMS)
+def test_every_flag_reaches_its_field(program):
+  """Also guards against two flags that share a field."""
+  config_class, module = PROGRAMS[program]
+  other = {bool: lambda v: not v, str: lambda v: v + 'x'}
+  expected = {
+    field.name: other.get(type(field.default), lambda v: v + 1)(field.default)
+    for field in dataclasses.fields(config_class)
+  }
+  arguments = [f'--{name}={value}' for name, value in expected.items()]
+  config = flags.parse(config_class, module.DEFAULTS, arguments)
+  assert dataclasses.asdict(config) == expected
+
+
+def test_command_lines_of_the_2017_scripts_are_read():
+  """Section 5 of the reference: booleans as two words."""
+  config = flags.parse(
+    TRAIN,
+    mnist_train.DEFAULTS,
+    [
+      *('--optimizer', 'momentum', '--initial_learning_rate', '0.01'),
+      *('--learning_rate_decay_type', 'polynomial', '--max_steps', '10000'),
+      *('--net', 'lenet', '--image_size', '28', '--num_gpus', '2'),
+      *('--num_nodes', '2', '--batch_size', '64', '--grad_bits', '1'),
+      *('--clip_factor', '2.5', '--use_encoding', 'True'),
+      *('--quantize_logits', 'True', '--benchmark_mode', 'False'),
+      *('--weight_decay', '0.0005', '--seed', '123', '--subset', 'train'),
+    ],
+  )
+  assert config.use_encoding and config.quantize_logits
+  assert not config.benchmark_mode
+  assert (config.num_gpus, config.clip_factor) == (2, 2.5)

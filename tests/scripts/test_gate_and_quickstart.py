@@ -1,0 +1,132 @@
+"""scripts/test.sh and scripts/quickstart.sh, with stand-ins for what they run."""
+
+import pytest
+
+
+@pytest.fixture
+def tools(project):
+  """Returns a function that puts stand-ins in place of setup.sh and .venv."""
+
+  def make(python='true', ruff='true'):
+    project.program(project.root / 'scripts' / 'setup.sh', 'record setup')
+    folder = project.root / '.venv' / 'bin'
+    project.program(folder / 'python', f'record "$@"; {python}')
+    project.program(folder / 'ruff', f'record ruff "$@"; {ruff}')
+
+  return make
+
+
+def modules(project):
+  """Returns the modules that were run with -m, in order."""
+  return [call[1] for call in project.calls() if call[0] == '-m']
+
+
+def last_pytest(project):
+  return [call for call in project.calls() if call[:2] == ['-m', 'pytest']][-1]
+
+
+def test_gate_runs_every_section_in_order(project, tools):
+  tools()
+  status, out, _ = project.run('test.sh')
+  assert status == 0
+  assert out.endswith('everything passed\n')
+  calls = [call[:2] for call in project.calls()]
+  pytest_call = ['-m', 'pytest']
+  assert calls == [
+    ['setup'],
+    pytest_call,
+    ['ruff', 'check'],
+    ['ruff', 'format'],
+    pytest_call,
+    pytest_call,
+  ]
+
+
+def test_gate_exits_with_first_failure_and_runs_the_rest(project, tools):
+  tools(python='exit 4', ruff='exit 3')
+  status, out, _ = project.run('test.sh')
+  assert status == 4
+  assert 'FAILED: imports,ruff check,ruff format,doctests,tests' in out
+  assert len(project.calls()) == 6
+
+
+def test_gate_without_doctests_passes(project, tools):
+  tools(python='case "$*" in *--doctest-modules*) exit 5 ;; esac')
+  assert project.run('test.sh')[0] == 0
+
+
+def test_gate_leaves_out_marked_tests_unless_told(project, tools):
+  tools()
+  project.run('test.sh')
+  call = last_pytest(project)
+  marks = 'not slow and not cluster and not gpu'
+  assert call[call.index('-m', 1) + 1] == marks
+  project.run('test.sh', '--all')
+  assert marks not in last_pytest(project)
+  assert '--all' not in last_pytest(project)
+
+
+def test_gate_hands_arguments_to_pytest_with_whole_paths(
+  project, tools, tmp_path
+):
+  tools()
+  (tmp_path / 'test_a.py').touch()
+  project.run('test.sh', '-k', 'a or b', 'test_a.py::test_b')
+  call = last_pytest(project)
+  assert call[-3:] == ['-k', 'a or b', f'{tmp_path}/test_a.py::test_b']
+  assert f'{project.root}/tests' not in call
+
+
+def test_quickstart_trains_and_evaluates_both_then_compares(
+  project, tools, tmp_path
+):
+  tools()
+  status, _, err = project.run('quickstart.sh', QUICKSTART_DIR='a "b"', STEPS=7)
+  assert (status, err) == (0, '')
+  assert modules(project) == [
+    'slim.download_and_convert_data',
+    'terngrad.bin.mnist_train',
+    'terngrad.bin.mnist_eval',
+    'terngrad.bin.mnist_train',
+    'terngrad.bin.mnist_eval',
+    'terngrad.bin.compare_runs',
+  ]
+  folder = tmp_path / 'a "b"'
+  _, convert, float32, _, ternary, _, compare = project.calls()
+  assert f'--dataset_dir={folder}/mnist' in convert
+  assert not any(word.startswith('--source_dir') for word in convert)
+  assert f'--train_dir={folder}/float32/train' in float32
+  assert '--max_steps=7' in float32
+  lenet = project.root / 'experiments' / 'lenet'
+  assert set(ternary) - set(float32) == {
+    f'--flagfile={lenet}/terngrad.flags',
+    f'--train_dir={folder}/ternary/train',
+  }
+  assert f'--runs=float32={folder}/float32,ternary={folder}/ternary' in compare
+
+
+def test_quickstart_takes_data_from_a_folder(project, tools):
+  tools()
+  project.run('quickstart.sh', MNIST_SOURCE_DIR='/my data')
+  assert '--source_dir=/my data' in project.calls()[1]
+
+
+def test_quickstart_stops_at_first_failure(project, tools):
+  tools(python='case $2 in *_train) exit 6 ;; esac')
+  assert project.run('quickstart.sh')[0] == 6
+  assert modules(project)[-1] == 'terngrad.bin.mnist_train'
+
+
+def test_quickstart_leaves_out_remarks_and_keeps_errors(project, tools):
+  tools(python='echo "I0000 00:00 a.cc:1] remark" >&2; echo "error: x" >&2')
+  _, _, err = project.run('quickstart.sh')
+  assert err == 'error: x\n' * 6
+
+
+@pytest.mark.parametrize('steps', ['0', '-1', '1.5', 'many', '$(touch x)'])
+def test_quickstart_refuses_bad_steps(project, tools, steps):
+  tools()
+  status, _, err = project.run('quickstart.sh', STEPS=steps)
+  assert status == 2
+  assert f'received: STEPS={steps}' in err
+  assert project.calls() == []

@@ -1,0 +1,129 @@
+"""Small trainings: nets, batches and runs of a few steps, in this process."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from terngrad.codec import gradients
+from terngrad.codec import policy
+from terngrad.codec import registry
+from terngrad.exchange import towers as exchange
+from terngrad.training import nodes
+from terngrad.training import optimizers
+from terngrad.training import replicas
+from terngrad.training import step as steps
+
+SIZE = 8
+
+
+def dense_net(seed=3):
+  """Two dense layers with L2."""
+  return _classifier(
+    seed,
+    lambda init: [
+      keras.layers.Flatten(),
+      keras.layers.Dense(
+        12,
+        activation='relu',
+        kernel_initializer=init(1),
+        kernel_regularizer=keras.regularizers.L2(0.01),
+        name='fc',
+      ),
+    ],
+  )
+
+
+def conv_net(seed=3, dropout=0.0):
+  """Convolution, batch normalisation and, if asked for, dropout."""
+  return _classifier(
+    seed,
+    lambda init: [
+      keras.layers.Conv2D(6, 3, kernel_initializer=init(1), name='conv'),
+      keras.layers.BatchNormalization(name='bn'),
+      keras.layers.ReLU(),
+      *([keras.layers.Dropout(dropout, seed=9)] if dropout else []),
+      keras.layers.Flatten(),
+    ],
+  )
+
+
+def _classifier(seed, layers):
+  def init(offset):
+    return keras.initializers.GlorotUniform(seed=seed + offset)
+
+  return keras.Sequential(
+    [
+      keras.Input((SIZE, SIZE, 1)),
+      *layers(init),
+      keras.layers.Dense(5, kernel_initializer=init(9), name='logits'),
+    ],
+    name='small',
+  )
+
+
+class Training:
+  """A net in training on logical CPU devices."""
+
+  def __init__(
+    self,
+    build,
+    *,
+    devices,
+    workers,
+    codec='ternary',
+    optimizer=None,
+    batch=8,
+    seed=11,
+  ):
+    self.model = build()
+    self.plan = replicas.layout(self.model)
+    self.optimizer = optimizer or optimizers.momentum(0.9)
+    names = tuple(f'/CPU:{i}' for i in range(devices))
+    self.towers = exchange.Towers(names, workers)
+    self.replicas = replicas.create(self.model, self.optimizer, names)
+    specs = [
+      policy.VariableSpec(name, tuple(variable.shape))
+      for name, variable in zip(
+        self.plan.names, self.plan.trainable, strict=False
+      )
+    ]
+    self.codec = gradients.gradient_codec(
+      specs, [registry.parse(codec)] * len(specs)
+    )
+    self.node_pass = nodes.model_pass(self.model, self.plan)
+    self.step = steps.make_train_step(
+      self.node_pass,
+      self.codec,
+      self.towers,
+      self.replicas,
+      self.optimizer,
+      seed,
+    )
+    self.shape = [workers, batch // workers]
+
+  def run(self, count, first=0, rate=0.05):
+    """Takes steps; returns the last result."""
+    for number in range(first, first + count):
+      images, labels = batch_of(number, self.shape)
+      result = self.step(
+        images,
+        labels,
+        tf.constant(number, tf.int64),
+        tf.constant(rate),
+        tf.constant(0.5),
+      )
+    return result
+
+  def values(self, place=0):
+    """All variables of a replica, as one array of bits."""
+    parts = [v.numpy().ravel() for v in self.replicas[place].variables()]
+    return np.concatenate(parts).view(np.uint32)
+
+
+def batch_of(number, shape):
+  """The batch of a step, the same examples however it is dealt."""
+  size = int(np.prod(shape))
+  images = tf.random.stateless_normal([size, SIZE, SIZE, 1], [number, 5])
+  labels = tf.random.stateless_uniform([size], [number, 6], 0, 5, tf.int32)
+  images = tf.reshape(images, [*shape, SIZE, SIZE, 1])
+  return images, tf.reshape(labels, shape)

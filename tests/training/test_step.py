@@ -1,0 +1,242 @@
+import functools
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from terngrad.codec import gradients
+from terngrad.training import errors
+from terngrad.training import optimizers
+from terngrad.training import replicas
+from tests.training import small
+
+CODECS = ('identity', 'fp16', 'ternary', 'ternary:scaler_rule=stddev')
+dropout_net = functools.partial(small.conv_net, dropout=0.4)
+
+
+def trained(build, devices, workers, count=3, **options):
+  training = small.Training(build, devices=devices, workers=workers, **options)
+  training.run(count)
+  return training
+
+
+@pytest.mark.parametrize('codec', CODECS)
+@pytest.mark.parametrize('build', [small.conv_net, dropout_net])
+def test_nodes_on_one_device_equal_towers_to_the_bit(build, codec):
+  reference = trained(build, 1, 4, codec=codec).values()
+  for devices in (2, 3, 4):
+    other = trained(build, devices, 4, codec=codec)
+    np.testing.assert_array_equal(other.values(), reference)
+
+
+@pytest.mark.parametrize('codec', CODECS)
+def test_replicas_stay_equal_to_the_bit(codec):
+  training = trained(dropout_net, 3, 5, codec=codec, batch=10, count=4)
+  for place in (1, 2):
+    np.testing.assert_array_equal(training.values(place), training.values())
+  replicas.check_equal(
+    training.replicas,
+    replicas.variable_names(training.plan, training.replicas[0]),
+  )
+
+
+def test_another_seed_gives_other_codes_and_the_same_seed_the_same():
+  one, same, other = (
+    trained(small.dense_net, 1, 2, seed=seed).values() for seed in (1, 1, 2)
+  )
+  np.testing.assert_array_equal(one, same)
+  assert (one != other).any()
+
+
+def test_a_differing_replica_is_named():
+  training = trained(small.dense_net, 2, 2)
+  training.replicas[1].slots[0]['momentum'][0, 0].assign(77.0)
+  with pytest.raises(errors.TrainingError, match=r'fc/kernel/momentum.*CPU:1'):
+    replicas.check_equal(
+      training.replicas,
+      replicas.variable_names(training.plan, training.replicas[0]),
+    )
+
+
+def plain_sgd(build, count, rate, batch):
+  """Keras on the whole batch, without any code of ours."""
+  model = build()
+  model.compile(
+    keras.optimizers.SGD(rate),
+    keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+  )
+  for number in range(count):
+    images, labels = small.batch_of(number, [batch])
+    model.train_on_batch(images, labels)
+  return [variable.numpy() for variable in model.trainable_variables]
+
+
+@pytest.mark.parametrize(('devices', 'workers'), [(1, 1), (2, 2), (2, 8)])
+def test_float32_towers_equal_plain_sgd_on_the_whole_batch(devices, workers):
+  count, rate = 3, 0.05
+  expected = plain_sgd(small.dense_net, count, rate, 8)
+  training = trained(
+    small.dense_net,
+    devices,
+    workers,
+    codec='identity',
+    optimizer=optimizers.gradient_descent(),
+  )
+  for name, variable, value in zip(
+    training.plan.names, training.replicas[0].trainable, expected, strict=False
+  ):
+    # A gradient element is a sum of at most 8 * 64 products, added in another
+    # order: each sum of m float32 terms is good to m * 2**-24 of the sum of
+    # magnitudes, here below 4 for every element; three steps of rate 0.05,
+    # doubled since both sides round.
+    bound = 2 * count * rate * 512 * 2.0**-24 * 4
+    np.testing.assert_allclose(
+      variable.numpy(), value, rtol=2.0**-20, atol=bound, err_msg=name
+    )
+
+
+def test_l2_terms_are_in_the_gradient():
+  # With no data gradient (rate of change only by L2) a kernel shrinks by
+  # rate * weight decay a step: L2(0.01) is 0.02 * w.
+  training = small.Training(
+    small.dense_net,
+    devices=1,
+    workers=1,
+    codec='identity',
+    optimizer=optimizers.gradient_descent(),
+  )
+  kernel = training.replicas[0].trainable[0]
+  before = kernel.numpy()
+  zeros = tf.zeros([1, 8, small.SIZE, small.SIZE, 1])
+  training.step(
+    zeros,
+    tf.zeros([1, 8], tf.int32),
+    tf.constant(0, tf.int64),
+    tf.constant(0.5),
+    tf.constant(0.5),
+  )
+  # Images of zeros give the first kernel a data gradient of exactly zero.
+  np.testing.assert_allclose(kernel.numpy(), before * 0.99, rtol=1e-6)
+
+
+def test_the_optimizer_runs_once_a_step_whatever_the_number_of_nodes():
+  # B3: Adam's powers advanced once a tower. With equal examples on all nodes
+  # any number of them takes the very step of one.
+  results = []
+  for workers in (1, 2, 4):
+    training = small.Training(
+      small.dense_net,
+      devices=1,
+      workers=workers,
+      codec='identity',
+      optimizer=optimizers.adam(),
+    )
+    images, labels = small.batch_of(0, [1, 2])
+    for number in range(3):
+      training.step(
+        tf.repeat(images, workers, axis=0),
+        tf.repeat(labels, workers, axis=0),
+        tf.constant(number, tf.int64),
+        tf.constant(0.01),
+        tf.constant(0.5),
+      )
+    results.append(training.values())
+  np.testing.assert_array_equal(results[0], results[1])
+  np.testing.assert_array_equal(results[0], results[2])
+
+
+@pytest.mark.parametrize('devices', [1, 2])
+def test_the_graph_does_not_grow_with_the_nodes(devices):
+  def operations(workers):
+    training = small.Training(
+      small.conv_net, devices=devices, workers=workers, batch=64
+    )
+    concrete = training.step.get_concrete_function(
+      *small.batch_of(0, training.shape),
+      tf.constant(0, tf.int64),
+      tf.constant(0.1),
+      tf.constant(0.5),
+    )
+    graph = concrete.graph.as_graph_def()
+    return sum(len(f.node_def) for f in graph.library.function) + len(
+      graph.node
+    )
+
+  assert operations(64) == operations(4)
+
+
+def test_batch_norm_moves_once_a_step_by_the_mean_over_the_workers():
+  training = small.Training(small.conv_net, devices=2, workers=4)
+  names = training.plan.names[len(training.plan.trainable) :]
+  place = names.index('bn/moving_mean')
+  images, _ = small.batch_of(0, training.shape)
+  kernel, bias = (v.numpy() for v in training.replicas[0].trainable[:2])
+  moments = [
+    tf.reduce_mean(tf.nn.conv2d(part, kernel, 1, 'VALID') + bias, [0, 1, 2])
+    for part in images
+  ]
+  training.run(1)
+  # Keras's default momentum is 0.99 and the mean starts at 0.
+  np.testing.assert_allclose(
+    training.replicas[1].statistics[place].numpy(),
+    0.01 * np.mean(moments, axis=0),
+    rtol=1e-4,
+    atol=1e-7,
+  )
+
+
+def test_dropout_depends_on_step_and_worker():
+  training = small.Training(dropout_net, devices=1, workers=2)
+  parameters = [tf.convert_to_tensor(v) for v in training.replicas[0].trainable]
+  statistics = [
+    tf.convert_to_tensor(v) for v in training.replicas[0].statistics
+  ]
+  images, labels = small.batch_of(0, [4])
+
+  def gradient(step, worker):
+    key = gradients.worker_key(1, tf.constant(step, tf.int64), worker)
+    result, _, _ = training.node_pass.gradients(
+      parameters, statistics, images, labels, key
+    )
+    return result[-2].numpy()
+
+  np.testing.assert_array_equal(gradient(0, 0), gradient(0, 0))
+  assert (gradient(0, 0) != gradient(0, 1)).any()
+  assert (gradient(0, 0) != gradient(1, 0)).any()
+
+
+def test_averages_follow_the_values_after_the_update():
+  # B6: the 2017 code left the order open.
+  training = small.Training(small.dense_net, devices=1, workers=1)
+  replica = training.replicas[0]
+  before = replica.averages[0].numpy()
+  training.run(1)
+  expected = 0.5 * before + 0.5 * replica.trainable[0].numpy()
+  np.testing.assert_allclose(replica.averages[0].numpy(), expected, rtol=1e-6)
+
+
+def test_words_that_moved_are_what_bits_says():
+  training = small.Training(small.dense_net, devices=2, workers=4)
+  result = training.run(1)
+  words = sum(int(tf.size(part)) for part in result.words)
+  sent = 32 * (words + int(tf.size(result.probes))) / 4
+  assert sent == training.codec.bits(4)
+
+
+def test_a_gradient_that_is_not_finite_shows_in_its_probe():
+  training = small.Training(small.dense_net, devices=2, workers=4)
+  images, labels = small.batch_of(0, training.shape)
+  spoilt = tf.tensor_scatter_nd_update(
+    images, [[2, 0, 0, 0, 0]], [float('nan')]
+  )
+  result = training.step(
+    spoilt,
+    labels,
+    tf.constant(0, tf.int64),
+    tf.constant(0.1),
+    tf.constant(0.5),
+  )
+  finite = np.isfinite(result.probes.numpy())
+  assert finite[[0, 1, 3]].all()
+  assert not finite[2].all()
