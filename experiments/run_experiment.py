@@ -96,7 +96,9 @@ def _run(folder, run, work):
     'seconds': last['seconds'],
     'ended': datetime.datetime.now().isoformat(timespec='seconds'),
     'commit': _commit(),
-    'command': ' '.join(train[1:]),
+    'flags': ' '.join(
+      [f'{run["variant"]}.flags', f'--seed={run["seed"]}', *EXTRA.value]
+    ),
   }
   temporary = work / f'{_RESULT}.tmp'
   temporary.write_text(json.dumps(result), encoding='utf-8')

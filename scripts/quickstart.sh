@@ -45,10 +45,12 @@ python=$root/.venv/bin/python
 # time it is imported. (No setting does: it speaks before it reads any.) Errors
 # and the programs' own words stay.
 run() {
-  local status=0
-  "$python" -m "$@" 2> >(grep -Ev --line-buffered \
+  local status=0 filter
+  exec {filter}> >(grep -Ev --line-buffered \
     '^(I[0-9]{4} |WARNING: All log messages before absl|To enable the foll)' \
-    >&2) || status=$?
+    >&2)
+  "$python" -m "$@" 2>&"$filter" || status=$?
+  exec {filter}>&-
   wait $! || true  # until the last line is out
   return "$status"
 }

@@ -41,6 +41,11 @@ class GradientCodec(NamedTuple):
   buckets: tuple
 
   @property
+  def lossless(self):
+    """True where payloads are the gradients' own bits."""
+    return all(bucket.codec.traits.lossless for bucket in self.buckets)
+
+  @property
   def num_variables(self):
     """Variables of the whole model."""
     return sum(len(bucket.indices) for bucket in self.buckets)

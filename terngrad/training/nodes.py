@@ -138,7 +138,8 @@ def kernels(node_pass, codec):
     ]
     return results, codec.probe(results)
 
-  @tf.function(jit_compile=True)
+  # Plain floats are sent as they are, and compiled code would copy them.
+  @tf.function(jit_compile=not codec.lossless)
   def encode(flat, own, shared, seed, step, worker):
     key = gradients.worker_key(seed, step, worker)
     return codec.encode(flat, own, shared, key)

@@ -33,7 +33,7 @@ class Recorder:
     _replace(self._path, ''.join(_line(record) for record in lines))
     self.last = lines[-1] if lines else {}
     self._file = open(self._path, 'a', encoding='utf-8')  # closed by close()
-    self._events = tf.summary.create_file_writer(directory)
+    self._events = tf.summary.create_file_writer(os.fspath(directory))
 
   def scalars(self, step, values, tags=None):
     """Writes numbers of one step.

@@ -492,19 +492,27 @@ class CodecConformance(abc.ABC):
     whole, _ = encode(codec, values, own=own[0])
     np.testing.assert_array_equal(words, whole)
 
-  @pytest.mark.parametrize('sizes', [(1,) * 45, (3, 50, 1, 39), (0, 93, 0)])
-  def test_every_element_is_coded_by_its_own_variables_numbers(self, sizes):
+  # Many variables in a plane, few, and one; with and without padding.
+  @pytest.mark.parametrize(
+    'sizes', [(1,) * 44, (1,) * 45, (3, 50, 1, 39), (0, 93, 0), (40, 200, 17)]
+  )
+  @pytest.mark.parametrize('growth', [2.0**5, 2.0**-5])
+  def test_every_element_is_coded_by_its_own_variables_numbers(
+    self, sizes, growth
+  ):
     codec = self.make()
-    # Variable i holds -2**i, 0 or 2**i, so that codes are exact, and another's
-    # scaler or limit would show. Half precision ends at 2**15.
-    scales = (2.0 ** (np.arange(len(sizes)) % 15)).astype(np.float32)
+    # +-scaler, which is exact. By a larger scaler it would rarely fire, and by
+    # a smaller one it would be clipped or decode to too little.
+    scales = (growth ** (np.arange(len(sizes)) % 3)).astype(np.float32)
     variables = [
-      tf.constant(rng().integers(-1, 2, size=n) * scale, tf.float32)
+      tf.constant(rng().choice([-1, 1], size=n) * scale, tf.float32)
       for n, scale in zip(sizes, scales, strict=True)
     ]
-    words = codec.encode(variables, scales, scales, bucket_key())
+    words = codec.encode(
+      variables, tf.constant(scales), tf.constant(scales), bucket_key()
+    )
     decoded = codec.decode_sum(
-      [words[tf.newaxis]], scales, [v.shape for v in variables]
+      [words[tf.newaxis]], tf.constant(scales), [v.shape for v in variables]
     )
     for arrived, sent in zip(decoded, variables, strict=True):
       np.testing.assert_array_equal(arrived, sent)

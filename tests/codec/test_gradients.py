@@ -166,14 +166,19 @@ def test_bucket_draws_by_its_place_and_not_by_its_neighbours():
 
 
 def test_worker_keeps_its_own_limit_and_decodes_by_the_shared_scaler():
-  values = some_gradients()
-  code = model()
-  own = code.probe(values)
-  words, _ = send(code, values, shared=2 * own)
-  mean = code.decode_mean([words[tf.newaxis]], 2 * own)
-  np.testing.assert_array_equal(mean[1], values[1])
-  largest = np.max(np.abs(mean[0]))
-  np.testing.assert_array_equal(largest, 2 * own[0].numpy())
+  # One of 100 elements is 8: sigma is 0.8, the limit 2. Another worker asks
+  # for 8, so that it fires a quarter of the time, and always if not clipped.
+  code = model([TERNARY], [(100,)])
+  values = [tf.constant([8.0] + [0.0] * 99)]
+  shared = tf.constant([8.0])
+  arrived = []
+  for worker in range(40):
+    key = gradients.worker_key(0, 0, worker)
+    words, _ = send(code, values, key, shared)
+    (mean,) = code.decode_mean([words[tf.newaxis]], shared)
+    arrived.append(mean[0].numpy())
+  assert set(arrived) == {0.0, 8.0}
+  assert sum(arrived) < 8.0 * 20
 
 
 def test_one_worker_is_the_identity_if_lossless():

@@ -1,4 +1,4 @@
-"""scripts/test.sh and scripts/quickstart.sh, with stand-ins for what they run."""
+"""scripts/test.sh and quickstart.sh, with stand-ins for what they run."""
 
 import pytest
 

@@ -1,0 +1,76 @@
+import pytest
+
+from terngrad.training import config as configs
+from terngrad.training import errors
+
+
+def config(**options):
+  return configs.TrainConfig(net='lenet', **options)
+
+
+@pytest.mark.parametrize(
+  ('options', 'expected'),
+  [
+    ({}, 'float32_words'),
+    ({'grad_bits': 1}, 'ternarize > base3'),
+    (
+      {'grad_bits': 1, 'clip_factor': 2.5},
+      'clip_by_stddev(2.5) > ternarize > base3',
+    ),
+    (
+      {'grad_bits': 1, 'clip_factor': 2.5, 'scaler_rule': 'stddev'},
+      'ternarize(stddev, 2.5) > base3',
+    ),
+    ({'grad_bits': 1, 'packing': 'two_bit'}, 'ternarize > two_bit'),
+    ({'codec': 'fp16'}, 'float16_words'),
+    ({'codec': 'ternary'}, 'clip_by_stddev(2.5) > ternarize > base3'),
+    (
+      {'codec': 'ternary:clip_factor=3', 'packing': 'two_bit'},
+      'clip_by_stddev(3) > ternarize > two_bit',
+    ),
+    (
+      {'codec': 'ternary', 'grad_bits': 1, 'clip_factor': 2.0},
+      'clip_by_stddev(2) > ternarize > base3',
+    ),
+  ],
+)
+def test_flags_choose_the_code(options, expected):
+  assert config(**options).gradient_code().name == expected
+
+
+@pytest.mark.parametrize(
+  ('options', 'message'),
+  [
+    ({'grad_bits': 4}, 'row-wise quantizer'),
+    ({'grad_bits': 3}, r'expected 1 \(ternary\) or 32'),
+    ({'codec': 'ternery'}, "Did you mean 'ternary'"),
+    ({'codec': 'fp16', 'grad_bits': 1}, 'by one of the two'),
+    ({'codec': 'fp16', 'packing': 'two_bit'}, 'packing: expected it to agree'),
+    (
+      {'codec': 'ternary:clip_factor=3', 'clip_factor': 2.5},
+      'clip_factor: expected it to agree',
+    ),
+    ({'clip_factor': -1.0}, 'clip_factor: expected a number >= 0'),
+    ({'clip_factor': float('nan')}, 'clip_factor: expected'),
+    ({'optimizer': 'adamw'}, "Did you mean 'adam'"),
+    ({'learning_rate_decay_type': 'cosine'}, 'exponential, fixed, polynomial'),
+    ({'num_gpus': 0}, 'num_gpus: expected a number >= 1'),
+    ({'batch_size': 30, 'num_nodes': 4}, 'multiple of the 4 nodes.*=32'),
+    ({'num_nodes': 2, 'save_tower': 2}, 'node from 0 to 1'),
+    ({'dropout_keep_prob': 1.5}, 'from 0 to 1'),
+    ({'max_steps': 0}, 'max_steps: expected a number >= 1'),
+  ],
+)
+def test_what_cannot_be_done_is_refused(options, message):
+  with pytest.raises(errors.ConfigError, match=message):
+    config(**options).validate()
+
+
+def test_an_unknown_net_is_refused_with_the_known_ones():
+  with pytest.raises(errors.ConfigError, match="Did you mean 'lenet'"):
+    configs.TrainConfig(net='lennet').validate()
+
+
+@pytest.mark.parametrize(('nodes', 'expected'), [(-1, 3), (0, 3), (7, 7)])
+def test_nodes_are_the_devices_unless_set(nodes, expected):
+  assert config(num_gpus=3, num_nodes=nodes).num_workers == expected
