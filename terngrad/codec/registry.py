@@ -85,6 +85,10 @@ def parse(text):
         f'{", ".join(known) or "none (it has no options)"}, received '
         f'{item!r}.{_suggestion(option, known)}'
       )
+    if option in options:
+      raise ValueError(
+        f'codec {name}: expected every option once, received {option} twice.'
+      )
     options[option] = _convert(name, option, value, known[option].default)
   return build(**options)
 

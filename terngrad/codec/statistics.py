@@ -5,9 +5,10 @@ from typing import NamedTuple
 import tensorflow as tf
 
 # The elements of a large gradient are first added in a tree of planes, which
-# XLA vectorises and shards well, and then in order. The shape of all this, and
-# so every bit of the sums, depends on the size alone and not on the number of
-# threads. A small gradient is added in order: a tree costs more to compile.
+# XLA vectorises and shards well, and then in order. Compiled, every bit of the
+# sums depends on the size alone and not on the number of threads; in graph and
+# eager code the last float64 bit may, which the rounding to float32 hides. A
+# small gradient is added in order: a tree costs more to compile.
 _PLANES = 16
 _LARGE = 65536
 

@@ -33,7 +33,8 @@ def ternarize(scaler_rule='max_clipped', clip_factor=0.0):
     A `contract.Quantizer`.
 
   Raises:
-    ValueError: unknown rule, or a clip factor for 'max_clipped'.
+    ValueError: unknown rule, a clip factor for 'max_clipped', or one that is
+      negative or not finite.
 
   References:
     Wen et al., TernGrad, equations 1 to 4, https://arxiv.org/abs/1705.07878.
@@ -42,6 +43,11 @@ def ternarize(scaler_rule='max_clipped', clip_factor=0.0):
     raise ValueError(
       f'scaler_rule: expected one of {", ".join(SCALER_RULES)}, received '
       f'{scaler_rule!r}.'
+    )
+  if not 0.0 <= clip_factor < float('inf'):
+    raise ValueError(
+      'clip_factor is in standard deviations: expected a finite number >= 0, '
+      f'received {clip_factor}.'
     )
   if scaler_rule == 'max_clipped' and clip_factor:
     raise ValueError(

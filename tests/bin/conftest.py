@@ -4,22 +4,11 @@ import pathlib
 from typing import NamedTuple
 
 import pytest
-import tensorflow as tf
 
 from slim.datasets import convert_mnist
 from slim.datasets import mnist_source
 from tests.bin import programs
 from tests.slim import mnist_files
-
-pytest.register_assert_rewrite('tests.bin.programs')
-
-# Before anything here uses TensorFlow, which cannot be split afterwards: tests
-# of other folders need several devices in this process.
-_CPU = tf.config.list_physical_devices('CPU')[0]
-if not tf.config.get_logical_device_configuration(_CPU):
-  tf.config.set_logical_device_configuration(
-    _CPU, [tf.config.LogicalDeviceConfiguration()] * 4
-  )
 
 TRAIN_EXAMPLES, TEST_EXAMPLES = 90, 37
 

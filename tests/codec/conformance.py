@@ -411,7 +411,7 @@ class CodecConformance(abc.ABC):
 
   @pytest.mark.parametrize(
     ('num_workers', 'num_parts'),
-    [(1, 1), (3, 1), (9, 1), (2, 2), (7, 2), (7, 3), (8, 3)],
+    [(1, 1), (5, 1), (2, 2), (4, 3), (8, 3)],
   )
   def test_sum_of_payloads_is_sum_of_gradients_in_order(
     self, num_workers, num_parts
@@ -430,7 +430,7 @@ class CodecConformance(abc.ABC):
 
   def test_order_of_workers_matters_not_if_additive(self):
     size = 203
-    words, shared, _ = self.payloads(9, size)
+    words, shared, _ = self.payloads(5, size)
     codec = self.make()
     total = decode_sum(codec, words, shared, (size,))
     for _ in range(5):
@@ -634,10 +634,10 @@ class TernaryConformance(CodecConformance):
 
   def test_element_of_scaler_magnitude_always_fires_and_zero_never(self):
     codec = self.make()
-    for scaler in (1.0, 0.1, 1 / 3, 3e38, 2.0**-100, 1.7e-30):
+    for scaler in (0.1, 3e38, 2.0**-100):
       scaler = np.float32(scaler)
       gradient = np.tile([scaler, -scaler, np.float32(0)], 5_000)
-      for seed in range(4):
+      for seed in range(3):
         key = bucket_key(seed=seed)
         decoded = there_and_back(codec, gradient, key=key, own=scaler)
         np.testing.assert_array_equal(decoded, gradient)

@@ -172,13 +172,13 @@ def test_worker_keeps_its_own_limit_and_decodes_by_the_shared_scaler():
   values = [tf.constant([8.0] + [0.0] * 99)]
   shared = tf.constant([8.0])
   arrived = []
-  for worker in range(40):
+  for worker in range(20):
     key = gradients.worker_key(0, 0, worker)
     words, _ = send(code, values, key, shared)
     (mean,) = code.decode_mean([words[tf.newaxis]], shared)
     arrived.append(mean[0].numpy())
   assert set(arrived) == {0.0, 8.0}
-  assert sum(arrived) < 8.0 * 20
+  assert sum(arrived) < 8.0 * 15
 
 
 def test_one_worker_is_the_identity_if_lossless():
@@ -230,8 +230,9 @@ def test_mean_of_codes_counts_the_workers_that_fired():
 
 
 def test_every_mode_is_equal_to_the_bit():
-  code = model()
-  values = some_gradients()
+  # Two buckets of the mixed model, the identity's between ternary variables.
+  code = model(MIXED[:3], SHAPES[:3])
+  values = some_gradients()[:3]
   key = gradients.worker_key(1, 2, 3)
 
   def step(values, key):

@@ -98,3 +98,8 @@ def test_any_text_gives_a_codec_or_a_value_error(text):
     assert isinstance(registry.parse(text), contract.Codec)
   except ValueError as error:
     assert 'expected' in str(error)
+
+
+def test_an_option_that_stands_twice_is_refused():
+  with pytest.raises(ValueError, match='received clip_factor twice'):
+    registry.parse('ternary:clip_factor=2,clip_factor=3')
