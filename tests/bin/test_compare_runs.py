@@ -1,0 +1,65 @@
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+from terngrad.training import records
+
+
+def run(*arguments):
+  return subprocess.run(
+    [sys.executable, '-m', 'terngrad.bin.compare_runs', *arguments],
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+
+
+def fill(folder, accuracy):
+  for name in ('train', 'eval'):
+    (folder / name).mkdir(parents=True)
+  recorder = records.Recorder(folder / 'train')
+  for step in (10, 20):
+    recorder.scalars(
+      step,
+      {
+        'total_loss': 1.0 / step,
+        'entropy_loss_smoothed': 1.0 / step,
+        'seconds': 2.0 * step,
+        'bits_per_element': 1.6,
+      },
+    )
+  recorder.close()
+  if accuracy is not None:
+    recorder = records.Recorder(folder / 'eval')
+    recorder.scalars(20, {'precision_at_1': accuracy})
+    recorder.close()
+
+
+def test_table_and_plot_show_every_run(tmp_path):
+  fill(tmp_path / 'a', 0.9871)
+  fill(tmp_path / 'b', None)
+  done = run(
+    f'--runs=float32={tmp_path / "a"},ternary={tmp_path / "b"}',
+    f'--output={tmp_path / "out"}',
+  )
+  assert done.returncode == 0, done.stderr
+  for word in ('float32', 'ternary', '98.71%', 'not evaluated', '40.0', '1.6'):
+    assert word in done.stdout
+  table = pd.read_csv(tmp_path / 'out' / 'comparison.csv')
+  assert list(table['steps']) == [20, 20]
+  plot = tmp_path / 'out' / 'comparison.png'
+  assert plot.read_bytes().startswith(b'\x89PNG')
+  assert str(plot) in done.stdout
+
+
+@pytest.mark.parametrize(
+  ('runs', 'message'),
+  [('nonsense', 'expected NAME=FOLDER'), ('a=/none', 'expected a metrics')],
+)
+def test_what_cannot_be_compared_is_refused(runs, message, tmp_path):
+  done = run(f'--runs={runs}', f'--output={tmp_path / "out"}')
+  assert done.returncode != 0
+  assert message in ' '.join((done.stdout + done.stderr).split())
+  assert not (tmp_path / 'out').exists()
