@@ -78,7 +78,7 @@ class Writer:
     )
 
   def save(self, step):
-    """Proves that the replicas are equal and writes a checkpoint.
+    """Proves that the replicas are equal and finite; writes a checkpoint.
 
     Args:
       step: steps taken.
@@ -87,9 +87,11 @@ class Writer:
       The path's prefix.
 
     Raises:
-      errors.TrainingError: replicas differ, or the disk does not take it.
+      errors.TrainingError: replicas differ or are not finite, or the disk does
+        not take it.
     """
     replica_lib.check_equal(self._replicas, self._names)
+    replica_lib.check_finite(self._replicas[0], self._names)
     self._step.assign(step)
     try:
       return self._manager.save(checkpoint_number=step)

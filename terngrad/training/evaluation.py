@@ -83,7 +83,6 @@ class _Scorer:
 
   def __init__(self, config):
     self._config = config
-    self._dataset = datasets.DATASETS[config.dataset_name]
     self._batches, self._total = datasets.load(
       config.dataset_name,
       config.data_dir,
@@ -92,6 +91,7 @@ class _Scorer:
       batch_size=config.batch_size,
       training=False,
     )
+    self._dataset = datasets.DATASETS[config.dataset_name]
     self._total = min(self._total, config.num_examples)
     self._device = devices.evaluation_device(config.device)
     with tf.device(self._device):
@@ -105,7 +105,6 @@ class _Scorer:
         seed=config.seed % 2**31,
       )
     self._predict = tf.function(self._hits, reduce_retracing=True)
-    _open_folder(config.eval_dir)
     self.max_steps = config.max_steps
 
   def score(self, path, report):
@@ -114,6 +113,7 @@ class _Scorer:
     layout = checkpoints.read_layout(path)
     self.max_steps = min(config.max_steps, layout.max_steps)
     self._restore(path, layout)
+    _open_folder(config.eval_dir)
     step = checkpoints.step_of(path)
     report(f'{datetime.now()}: loaded {path} at step {step}')
     precision, recall = self._count(report)
@@ -196,9 +196,9 @@ class _Scorer:
         },
         {'precision_at_1': 'Accuracy @ 1', 'recall_at_5': 'Accuracy @ 5'},
       )
-      recorder.histograms(
-        score.step, {v.path: v.value for v in self._model.trainable_variables}
-      )
+      plan = replicas.layout(self._model)
+      named = zip(plan.names, plan.trainable, strict=False)
+      recorder.histograms(score.step, {name: v.value for name, v in named})
       images, _ = next(iter(self._batches))
       layers = [layer for layer in self._model.layers if layer.weights]
       outputs = keras.Model(

@@ -75,7 +75,9 @@ def train(config, report, show_progress=False):
       )
     except tf.errors.OpError as error:
       paths = data_records.find(config.data_dir, config.subset)
-      raise data_records.explain(error, paths) from error
+      # Not as a DataError, which says that nothing was written.
+      explained = str(data_records.explain(error, paths))
+      raise errors.TrainingError(explained) from error
   return Outcome(step, stop.signal if step < config.max_steps else None)
 
 

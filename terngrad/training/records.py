@@ -31,7 +31,8 @@ class Recorder:
       if step is None or record['step'] <= step
     ]
     _replace(self._path, ''.join(_line(record) for record in lines))
-    self.last = lines[-1] if lines else {}
+    # A step may have several lines.
+    self.last = {k: v for record in lines for k, v in record.items()}
     self._file = open(self._path, 'a', encoding='utf-8')  # closed by close()
     self._events = tf.summary.create_file_writer(os.fspath(directory))
 

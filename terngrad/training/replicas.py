@@ -151,6 +151,25 @@ def check_equal(replicas, names):
         )
 
 
+def check_finite(replica, names):
+  """Proves that a replica holds neither NaN nor infinity.
+
+  Args:
+    replica: `Replica`.
+    names: of its variables, in the order of `Replica.variables()`.
+
+  Raises:
+    errors.TrainingError: one does; names the variable.
+  """
+  for name, variable in zip(names, replica.variables(), strict=True):
+    if not np.isfinite(variable.numpy()).all():
+      raise errors.TrainingError(
+        f'Parameters: expected finite numbers, received NaN or infinity in '
+        f'{name}. Lower --initial_learning_rate; the last checkpoint is from '
+        'before this and the same command continues from it.'
+      )
+
+
 def _bits(variable):
   return variable.numpy().view(np.uint32)
 
