@@ -47,3 +47,14 @@ def whole_run(data_dir, tmp_path_factory):
   arguments = programs.whole_run_arguments(data_dir, train_dir)
   with programs.Program('mnist_train', arguments) as program:
     return WholeRun(train_dir, program.wait())
+
+
+@pytest.fixture(scope='session')
+def one_tower(worker, data_dir, tmp_path_factory):
+  """train_dir of a run of `one_tower_arguments`. Copy it before changes."""
+  folder = tmp_path_factory.mktemp('one') / 'train'
+  finished = worker.run(
+    'mnist_train', programs.one_tower_arguments(data_dir, folder)
+  )
+  assert finished.code == 0, finished.err
+  return folder

@@ -172,6 +172,12 @@ def short_run_arguments(data_dir, train_dir, **changes):
   return as_flags(**(values | changes))
 
 
+def one_tower_arguments(data_dir, train_dir, **changes):
+  """Four nodes on two devices, of which device 1 is stored; 2 steps."""
+  values = {'num_nodes': 4, 'save_tower': 1, 'max_steps': 2}
+  return short_run_arguments(data_dir, train_dir, **(values | changes))
+
+
 def checkpoint_steps(folder):
   """Steps of the checkpoints in a folder, ascending."""
   names = [path.name for path in pathlib.Path(folder).glob('*.index')]

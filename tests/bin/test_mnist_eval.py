@@ -201,20 +201,6 @@ def test_tower_reads_the_device_of_that_node(
   )
 
 
-@pytest.fixture(scope='session')
-def one_tower(worker, data_dir, tmp_path_factory):
-  """A run of four nodes on two devices that stores device 1 only."""
-  folder = tmp_path_factory.mktemp('one') / 'train'
-  finished = worker.run(
-    'mnist_train',
-    programs.short_run_arguments(
-      data_dir, folder, num_nodes=4, save_tower=1, max_steps=2
-    ),
-  )
-  assert finished.code == 0, finished.err
-  return folder
-
-
 def test_without_a_tower_it_reads_the_one_that_is_there(
   one_tower, evaluate, tmp_path
 ):
