@@ -114,12 +114,15 @@ def _write_results(folder, runs):
     if (work / _RESULT).exists():
       found.append(json.loads((work / _RESULT).read_text(encoding='utf-8')))
   if found:
-    pd.DataFrame(found).to_csv(folder / 'results.csv', index=False)
+    # Runs that were changed on the command line are not the experiment's.
+    home = pathlib.Path(WORK_DIR.value) if EXTRA.value else folder
+    pd.DataFrame(found).to_csv(home / 'results.csv', index=False)
 
 
 def _commit():
   head = subprocess.run(
-    ['git', 'rev-parse', '--short', 'HEAD'],
+    ['git', 'describe', '--always', '--dirty', '--exclude=*'],
+    cwd=pathlib.Path(__file__).parent,
     capture_output=True,
     text=True,
     check=False,

@@ -171,9 +171,9 @@ trap 'interrupted SIGTERM 143' TERM
 trap 'interrupted SIGHUP 129' HUP
 
 mkdir -p -- "$train_dir" "$eval_dir" "$info_dir"
-"${evaluator[@]}" >"$info_dir/eval_${name}_info.txt" 2>&1 &
+"${evaluator[@]}" >>"$info_dir/eval_${name}_info.txt" 2>&1 &
 evaluator_pid=$!
-"${trainer[@]}" >"$info_dir/training_${name}_info.txt" 2>&1 &
+"${trainer[@]}" >>"$info_dir/training_${name}_info.txt" 2>&1 &
 trainer_pid=$!
 printf 'trainer %s, evaluator %s; their output is in\n  %s\n  %s\n' \
   "$trainer_pid" "$evaluator_pid" "$info_dir/training_${name}_info.txt" \

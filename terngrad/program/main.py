@@ -35,6 +35,7 @@ def _train(config):
     say(
       f'{datetime.datetime.now()}: stopped by signal {outcome.stopped_by} '
       f'after step {outcome.step}; the same command continues'
+      f'{" if --overwrite is left out" if config.overwrite else ""}'
     )
     return SIGNALLED + outcome.stopped_by
   return DONE

@@ -37,7 +37,6 @@ class Run(NamedTuple):
     regularization: returns the sum of the L2 terms of the present parameters,
       float32 [].
     layout: `checkpoints.Layout`.
-    towers: `exchange.towers.Towers`.
   """
 
   batches: Callable
@@ -51,7 +50,6 @@ class Run(NamedTuple):
   float_step: Callable
   regularization: Callable
   layout: checkpoints.Layout
-  towers: exchange.Towers
 
 
 def assemble(config):
@@ -67,7 +65,8 @@ def assemble(config):
     errors.ConfigError, slim.errors.DataError: something is not there.
   """
   # First of all: the CPU can be split only before TensorFlow is used.
-  places = devices.tower_devices(config.num_gpus)
+  # No more devices than nodes: each has a node.
+  places = devices.tower_devices(min(config.num_gpus, config.num_workers))
   open_batches, num_examples, num_classes, channels = _data(config)
   towers = exchange.Towers(places, config.num_workers)
   # Keras takes an int32 seed; the codes take all 64 bits.
@@ -123,7 +122,6 @@ def assemble(config):
       places=stored,
       max_steps=config.max_steps,
     ),
-    towers=towers,
   )
 
 

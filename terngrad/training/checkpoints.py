@@ -10,6 +10,7 @@ at any moment leaves the last complete one in place.
 
 import json
 import os
+import pathlib
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -114,14 +115,47 @@ def newest(directory):
     A path prefix, or None where there is no checkpoint.
   """
   state = tf.train.get_checkpoint_state(directory)
-  paths = list(state.all_model_checkpoint_paths) if state else []
+  paths = state.all_model_checkpoint_paths if state else _unlisted(directory)
   for path in reversed(paths):
     try:
-      tf.train.load_checkpoint(path).get_tensor('step' + _VALUE)
-      return path
-    except (ValueError, tf.errors.OpError) as error:
+      reader = tf.train.load_checkpoint(path)
+      # Every tensor: a file that was cut is readable up to the cut.
+      for name in reader.get_variable_to_shape_map():
+        reader.get_tensor(name)
+      if reader.has_tensor('step' + _VALUE):
+        return path
+      logging.warning('Checkpoint %s is not of this package', path)
+    except (IndexError, ValueError, tf.errors.OpError) as error:
       logging.warning('Checkpoint %s cannot be read: %s', path, error)
   return None
+
+
+def _unlisted(directory):
+  """Prefixes by step, where a run was killed before its first was listed."""
+  steps = []
+  for path in pathlib.Path(directory).glob(f'{NAME}-*.index'):
+    number = path.stem.removeprefix(f'{NAME}-')
+    if number.isdecimal():
+      steps.append(int(number))
+  return [os.path.join(directory, f'{NAME}-{step}') for step in sorted(steps)]
+
+
+def check_empty(directory):
+  """Raises `errors.CheckpointError` where checkpoints stand in a folder.
+
+  For a folder without one that can be read: a run must not begin in the place
+  of another that only needs mending.
+  """
+  folder = pathlib.Path(directory)
+  found = sorted(folder.glob('*.index')) if folder.is_dir() else []
+  state = tf.train.get_checkpoint_state(directory)
+  if found or (state and state.all_model_checkpoint_paths):
+    raise errors.CheckpointError(
+      f'{directory}: expected no checkpoints or one that can be read, received '
+      f'{found[0].name if found else "a list of lost ones"}, which is damaged '
+      'or of another program. Mend it, choose another --train_dir, or give '
+      '--overwrite.'
+    )
 
 
 def find(path):
@@ -133,7 +167,7 @@ def find(path):
   if os.path.isdir(path):
     found = newest(path)
   else:
-    found = path if tf.io.gfile.glob(path + '.index') else None
+    found = path if os.path.exists(path + '.index') else None
   if found is None:
     raise errors.CheckpointError(
       f'{path}: expected a checkpoint prefix (.../{NAME}-1000) or a folder '

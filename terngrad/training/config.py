@@ -81,6 +81,11 @@ class ModelConfig:
     _at_least('size_to_binarize', self.size_to_binarize, 0)
     _at_least('weight_decay', self.weight_decay, 0)
     _range('dropout_keep_prob', self.dropout_keep_prob, 0, 1)
+    if self.dropout_keep_prob == 0:
+      raise errors.ConfigError(
+        'dropout_keep_prob: expected a share above 0, received 0, which keeps '
+        'nothing. Use 1 for no dropout.'
+      )
     _range('seed', self.seed, -(2**63), 2**63 - 1)
 
 
@@ -152,7 +157,8 @@ class TrainConfig(ModelConfig):
   clip_factor: float = option(
     0.0,
     'Clip gradients at this many standard deviations, 2.5 in the paper; 0 does '
-    'not clip.',
+    'not clip. --codec=ternary clips at 2.5 where neither this nor its own '
+    'option is set; --codec=ternary:clip_factor=0 does not.',
     'codes',
   )
   scaler_rule: str = option(
@@ -194,7 +200,9 @@ class TrainConfig(ModelConfig):
     _at_least('floating_grad_epoch', self.floating_grad_epoch, 0)
     _at_least('initial_learning_rate', self.initial_learning_rate, 0)
     _at_least('num_epochs_per_decay', self.num_epochs_per_decay, 0)
+    _at_least('learning_rate_decay_factor', self.learning_rate_decay_factor, 0)
     _range('momentum', self.momentum, 0, 1)
+    self._check_pretrained()
     _at_least('save_tower', self.save_tower, -1)
     if self.save_tower >= self.num_workers:
       raise errors.ConfigError(
@@ -209,6 +217,22 @@ class TrainConfig(ModelConfig):
         f'{below + self.num_workers}, or another --num_nodes.'
       )
     self.gradient_code()
+
+  def _check_pretrained(self):
+    path = self.pretrained_model_checkpoint_path
+    if self.fine_tune and not path:
+      raise errors.ConfigError(
+        'fine_tune: expected --pretrained_model_checkpoint_path beside it, '
+        'received none. Name the checkpoint to start from.'
+      )
+    folder = os.path.realpath(self.train_dir)
+    inside = os.path.realpath(path).startswith(folder + os.sep)
+    if self.overwrite and path and (inside or os.path.realpath(path) == folder):
+      raise errors.ConfigError(
+        'overwrite: expected --pretrained_model_checkpoint_path outside of '
+        f'--train_dir, received {path}, which would be deleted. Choose another '
+        '--train_dir.'
+      )
 
   def gradient_code(self) -> contract.Codec:
     """The codec for gradients that no policy leaves in float32.
@@ -234,6 +258,7 @@ class TrainConfig(ModelConfig):
         f'codec: expected --grad_bits to be left out beside --codec={name}, '
         f'received {self.grad_bits}. Choose the code by one of the two.'
       )
+    registry.parse(self.codec)  # what it says must be right by itself
     given = dict(
       item.partition('=')[::2] for item in filter(None, rest.split(','))
     )
@@ -242,7 +267,7 @@ class TrainConfig(ModelConfig):
       value = getattr(self, flag)
       if value == defaults[flag]:
         continue
-      if name != 'ternary' or given.get(flag, str(value)) != str(value):
+      if name != 'ternary' or type(value)(given.get(flag, value)) != value:
         raise errors.ConfigError(
           f'{flag}: expected it to agree with --codec={self.codec}, received '
           f'{value}. Say it once, as --codec=ternary:{flag}={value}.'
@@ -309,6 +334,12 @@ class EvalConfig(ModelConfig):
     _at_least('eval_interval_secs', self.eval_interval_secs, 0)
     _at_least('num_examples', self.num_examples, 1)
     _at_least('tower', self.tower, -1)
+    if os.path.realpath(self.eval_dir) == os.path.realpath(self.checkpoint_dir):
+      raise errors.ConfigError(
+        'eval_dir: expected another folder than --checkpoint_dir, received '
+        f'{self.eval_dir} for both; the records would mix. Choose another '
+        '--eval_dir.'
+      )
 
 
 def _choice(name, value, known):

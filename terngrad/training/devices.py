@@ -21,10 +21,8 @@ def tower_devices(count):
   Raises:
     errors.ConfigError: TensorFlow already runs with fewer logical devices.
   """
-  gpus = tf.config.list_physical_devices('GPU')
+  gpus = grow_memory()
   if gpus:
-    for gpu in gpus:
-      _quietly(tf.config.experimental.set_memory_growth, gpu, True)
     if len(gpus) < count:
       logging.warning(
         'Expected %d GPUs, found %d: several towers share one.',
@@ -47,6 +45,20 @@ def tower_devices(count):
       f'{count} logical CPU devices before the first operation.'
     )
   return tuple(f'/CPU:{i}' for i in range(count))
+
+
+def grow_memory():
+  """Lets GPUs give memory as it is needed, so that programs can share them.
+
+  Must run before anything else uses TensorFlow.
+
+  Returns:
+    The physical GPUs.
+  """
+  gpus = tf.config.list_physical_devices('GPU')
+  for gpu in gpus:
+    _quietly(tf.config.experimental.set_memory_growth, gpu, True)
+  return gpus
 
 
 def evaluation_device(name):

@@ -60,20 +60,23 @@ def evaluate(config, report, wait=time.sleep):
   score = None
   while True:
     path = checkpoints.newest(config.checkpoint_dir)
+    if path is None and config.run_once:
+      path = checkpoints.find(config.checkpoint_dir)
     if path is None:
-      if config.run_once:
-        checkpoints.find(config.checkpoint_dir)
       report(f'{datetime.now()}: no checkpoint in {config.checkpoint_dir} yet')
-    elif score and checkpoints.step_of(path) == score.step:
-      report(f'{datetime.now()}: step {score.step} is already evaluated')
     else:
       try:
-        score = scorer.score(path, report)
-      except tf.errors.NotFoundError:
+        if score and checkpoints.step_of(path) == score.step:
+          report(f'{datetime.now()}: step {score.step} is already evaluated')
+        else:
+          score = scorer.score(path, report)
+      except (errors.CheckpointError, tf.errors.OpError):
+        if checkpoints.newest(config.checkpoint_dir) == path:
+          raise
         # The trainer keeps five checkpoints: this one went while it was read.
         report(f'{datetime.now()}: {path} is gone, looking for a newer one')
         continue
-      if config.run_once or score.step >= scorer.max_steps:
+      if score and (config.run_once or score.step >= scorer.max_steps):
         return score
     wait(config.eval_interval_secs)
 
@@ -83,6 +86,7 @@ class _Scorer:
 
   def __init__(self, config):
     self._config = config
+    devices.grow_memory()
     self._batches, self._total = datasets.load(
       config.dataset_name,
       config.data_dir,

@@ -61,6 +61,7 @@ def train(config, report, show_progress=False):
     tf.debugging.set_log_device_placement(True)
   run = assembly.assemble(config)
   first = 0 if config.overwrite else resume.continue_run(config, run, report)
+  saved = first or None
   if first == 0:
     first = resume.start_from_pretrained(config, run, report)
   _open_folder(config)
@@ -71,20 +72,33 @@ def train(config, report, show_progress=False):
   with contextlib.closing(recorder), _signals() as stop:
     try:
       step = _run_steps(
-        config, run, first, stop, writer, recorder, report, show_progress
+        config,
+        run,
+        (first, saved),
+        stop,
+        writer,
+        recorder,
+        report,
+        show_progress,
       )
     except tf.errors.OpError as error:
-      paths = data_records.find(config.data_dir, config.subset)
-      # Not as a DataError, which says that nothing was written.
-      explained = str(data_records.explain(error, paths))
-      raise errors.TrainingError(explained) from error
+      raise errors.TrainingError(
+        f'A step: expected to compute, received: {error.message} Where memory '
+        'is short, use a smaller --batch_size or more --num_nodes; the last '
+        'checkpoint is good.'
+      ) from error
   return Outcome(step, stop.signal if step < config.max_steps else None)
 
 
 def _run_steps(
-  config, run, first, stop, writer, recorder, report, show_progress
+  config, run, begin, stop, writer, recorder, report, show_progress
 ):
-  """Runs the steps from `first` on; returns the steps taken."""
+  """Runs the steps that are left; returns the steps taken.
+
+  `begin` is the pair (steps taken before, step of the checkpoint that stands in
+  train_dir or None).
+  """
+  first, saved = begin
   gauge = meter.Meter(config.batch_size, recorder.last)
   bar = tqdm.tqdm(
     total=config.max_steps,
@@ -94,11 +108,10 @@ def _run_steps(
   )
   say = bar.write if show_progress else report
   step = first
-  saved = first if first else None
   with bar:
     batches = run.batches(first) if first < config.max_steps else None
     while step < config.max_steps and not stop.signal:
-      result, rate = _one_step(config, run, step, *next(batches))
+      result, rate = _one_step(config, run, step, *_next(config, batches))
       step += 1
       gauge.add(result)
       bar.update()
@@ -117,6 +130,17 @@ def _run_steps(
       path = writer.save(step)
       say(f'{datetime.now()}: saved {path}')
   return step
+
+
+def _next(config, batches):
+  """The next batch; damage found in the data is explained."""
+  try:
+    return next(batches)
+  except tf.errors.OpError as error:
+    paths = data_records.find(config.data_dir, config.subset)
+    # Not as a DataError, which says that nothing was written.
+    explained = str(data_records.explain(error, paths))
+    raise errors.TrainingError(explained) from error
 
 
 def _one_step(config, run, step, images, labels):
@@ -161,7 +185,9 @@ def _check_finite(run, step, result):
 def _observe(run, recorder, step, result):
   """Histograms of the variables and of the codes that each tower sent."""
   histograms, sparsity = {}, {}
-  coded = result.words[0].shape[1] == run.codec.num_words
+  coded = (
+    result.words[0].shape[1] == run.codec.num_words and not run.codec.lossless
+  )
   for place, replica in enumerate(run.replicas):
     pairs = zip(run.parameters, replica.trainable, strict=True)
     histograms.update({f'tower_{place}/{name}': v for name, v in pairs})

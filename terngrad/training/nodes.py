@@ -100,7 +100,7 @@ def model_pass(model, plan):
 def _with_seeds(plan, statistics, key):
   """The model's non-trainable values, with a dropout seed a layer from `key`.
 
-  Layers fold in negative numbers; the codes of variables fold in their index.
+  Layers fold in negative numbers; the codes fold in the place of a bucket.
   """
   rest = iter(statistics)
   return [

@@ -10,6 +10,7 @@ def continue_run(config, run, report):
   """Restores the newest checkpoint of train_dir; returns its step, or 0."""
   path = checkpoints.newest(config.train_dir)
   if path is None:
+    checkpoints.check_empty(config.train_dir)
     return 0
   layout = checkpoints.read_layout(path)
   expected = run.layout._asdict()
@@ -20,7 +21,7 @@ def continue_run(config, run, report):
   report(f'{datetime.now()}: restored {path}, continuing after step {step}')
   changed = [
     field
-    for field in ('num_devices', 'num_workers', 'max_steps')
+    for field in ('num_workers', 'max_steps')
     if getattr(layout, field) != expected[field]
   ]
   for field in changed:

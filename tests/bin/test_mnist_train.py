@@ -277,7 +277,7 @@ class TestStopped:
     step = programs.checkpoint_steps(train_dir)[-1]
     assert 10 <= step < STEPS
     assert f'stopped by signal 15 after step {step}; ' in stopped.out
-    assert 'the same command continues' in stopped.out
+    assert re.search('the same command.* continues', stopped.out)
     before = losses(train_dir)
     finished = train(worker, arguments)
     self.check_continues(finished, step, train_dir, whole_run)
@@ -313,6 +313,20 @@ class TestStopped:
     restored = re.search(r'continuing after step (\d+)$', finished.out, re.M)
     assert earliest <= (int(restored[1]) if restored else 0)
     assert_same_run(train_dir, whole_run)
+
+  def test_killed_before_its_first_checkpoint_was_listed_it_continues(
+    self, one_tower, worker, data_dir, tmp_path
+  ):
+    """A checkpoint is complete a moment before `checkpoint` names it."""
+    folder = tmp_path / 'train'
+    shutil.copytree(one_tower, folder)
+    (folder / 'checkpoint').unlink()
+    finished = train(
+      worker, programs.one_tower_arguments(data_dir, folder, max_steps=4)
+    )
+    assert finished.code == 0, finished.err
+    assert 'continuing after step 2' in finished.out
+    assert programs.checkpoint_steps(folder) == [2, 4]
 
   @pytest.mark.slow
   def test_sigint_saves_too_and_a_fresh_process_continues(

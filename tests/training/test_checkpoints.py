@@ -54,6 +54,24 @@ def test_a_checkpoint_that_cannot_be_read_gives_way_to_the_one_before(tmp_path):
   assert checkpoints.newest(str(tmp_path)).endswith('model.ckpt-1')
 
 
+def test_a_checkpoint_whose_data_was_cut_gives_way_too(tmp_path):
+  _, _, writer = opened(tmp_path)
+  writer.save(1)
+  writer.save(2)
+  data = tmp_path / 'model.ckpt-2.data-00000-of-00001'
+  data.write_bytes(data.read_bytes()[:-100])
+  assert checkpoints.newest(str(tmp_path)).endswith('model.ckpt-1')
+
+
+def test_a_folder_of_damaged_or_foreign_checkpoints_is_not_empty(tmp_path):
+  checkpoints.check_empty(str(tmp_path / 'none'))
+  checkpoints.check_empty(str(tmp_path))
+  tf.train.Checkpoint(a=tf.Variable(1.0)).save(str(tmp_path / 'other'))
+  assert checkpoints.newest(str(tmp_path)) is None
+  with pytest.raises(errors.CheckpointError, match='or give --overwrite'):
+    checkpoints.check_empty(str(tmp_path))
+
+
 def test_replicas_that_differ_are_not_saved(tmp_path):
   training, _, writer = opened(tmp_path)
   training.replicas[1].trainable[0].assign_add(

@@ -29,6 +29,10 @@ def config(**options):
       'clip_by_stddev(3) > ternarize > two_bit',
     ),
     (
+      {'codec': 'ternary:clip_factor=2', 'clip_factor': 2.0},
+      'clip_by_stddev(2) > ternarize > base3',
+    ),
+    (
       {'codec': 'ternary', 'grad_bits': 1, 'clip_factor': 2.0},
       'clip_by_stddev(2) > ternarize > base3',
     ),
@@ -58,6 +62,17 @@ def test_flags_choose_the_code(options, expected):
     ({'batch_size': 30, 'num_nodes': 4}, 'multiple of the 4 nodes.*=32'),
     ({'num_nodes': 2, 'save_tower': 2}, 'node from 0 to 1'),
     ({'dropout_keep_prob': 1.5}, 'from 0 to 1'),
+    ({'fine_tune': True}, 'fine_tune: expected --pretrained'),
+    (
+      {
+        'overwrite': True,
+        'train_dir': '/t',
+        'pretrained_model_checkpoint_path': '/t/model.ckpt-1',
+      },
+      'which would be deleted',
+    ),
+    ({'dropout_keep_prob': 0.0}, 'keeps nothing'),
+    ({'codec': 'ternary:clip_factor=1,clip_factor=2'}, 'twice'),
     ({'max_steps': 0}, 'max_steps: expected a number >= 1'),
   ],
 )
@@ -74,3 +89,10 @@ def test_an_unknown_net_is_refused_with_the_known_ones():
 @pytest.mark.parametrize(('nodes', 'expected'), [(-1, 3), (0, 3), (7, 7)])
 def test_nodes_are_the_devices_unless_set(nodes, expected):
   assert config(num_gpus=3, num_nodes=nodes).num_workers == expected
+
+
+def test_records_of_training_and_evaluation_do_not_mix():
+  with pytest.raises(errors.ConfigError, match='the records would mix'):
+    configs.EvalConfig(
+      net='lenet', eval_dir='/a/b', checkpoint_dir='/a/./b'
+    ).validate()
