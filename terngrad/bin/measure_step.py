@@ -25,6 +25,7 @@ from absl import flags
 from slim.nets import factory as nets
 from terngrad.training import assembly
 from terngrad.training import config as configs
+from terngrad.training import errors
 
 NET = flags.DEFINE_string('net', 'lenet', 'Network.')
 IMAGE_SIZE = flags.DEFINE_integer('image_size', 28, 'Height and width.')
@@ -43,9 +44,18 @@ _WARM_UP = 3
 
 
 def main(arguments):
-  """Measures and prints."""
+  """Measures and prints; returns the exit code."""
   if len(arguments) > 1:
     raise app.UsageError(f'Expected flags only, received {arguments[1]!r}.')
+  try:
+    _compare()
+  except errors.ConfigError as error:
+    sys.stderr.write(f'error: {error}\n')
+    return 2
+  return 0
+
+
+def _compare():
   devices = NUM_GPUS.value
   kinds = {
     # Towers first: they split the CPU, which TensorFlow allows only once.
@@ -77,19 +87,19 @@ def main(arguments):
 
 def _tower_step(codec, num_nodes):
   """A function without arguments that takes one step and waits for it."""
-  run = assembly.assemble(
-    configs.TrainConfig(
-      dataset_name=DATASET_NAME.value,
-      net=NET.value,
-      image_size=IMAGE_SIZE.value,
-      batch_size=BATCH_SIZE.value,
-      num_gpus=NUM_GPUS.value,
-      num_nodes=num_nodes,
-      codec=codec,
-      quantize_logits=True,
-      benchmark_mode=True,
-    )
+  config = configs.TrainConfig(
+    dataset_name=DATASET_NAME.value,
+    net=NET.value,
+    image_size=IMAGE_SIZE.value,
+    batch_size=BATCH_SIZE.value,
+    num_gpus=NUM_GPUS.value,
+    num_nodes=num_nodes,
+    codec=codec,
+    quantize_logits=True,
+    benchmark_mode=True,
   )
+  config.validate()
+  run = assembly.assemble(config)
   images, labels = next(run.batches(0))
   counter = itertools.count()
 
@@ -162,7 +172,7 @@ def _ratios(times, base):
 
 def _print_cost_of_a_node(times):
   """What one more node adds, from the fewest nodes to the most."""
-  counts = sorted(int(nodes) for nodes in NODES.value)
+  counts = sorted({int(nodes) for nodes in NODES.value})
   if len(counts) < 2:
     return
   few, many = (

@@ -25,6 +25,13 @@ class Finished(NamedTuple):
   out: str
   err: str
 
+  @property
+  def error(self):
+    """The one line of `err` that is not TensorFlow's."""
+    lines = self.err.splitlines()
+    (line,) = (line for line in lines if line.startswith('error: '))
+    return line
+
 
 class Program:
   """`python -m terngrad.bin.NAME`, whose lines can be read as they come."""
