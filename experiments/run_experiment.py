@@ -46,10 +46,11 @@ def main(arguments):
   with open(folder / 'runs.csv', encoding='utf-8') as file:
     runs = list(csv.DictReader(file))
   failed = []
+  commit = _commit()  # Before results.csv changes the folder.
   for run in tqdm.tqdm(runs, unit='run'):
     name = f'{run["variant"]}_seed{run["seed"]}'
     work = pathlib.Path(WORK_DIR.value) / name
-    if not (work / _RESULT).exists() and not _run(folder, run, work):
+    if not (work / _RESULT).exists() and not _run(folder, run, work, commit):
       failed.append(name)
     _write_results(folder, runs)
   for name in failed:
@@ -57,7 +58,7 @@ def main(arguments):
   return 1 if failed else 0
 
 
-def _run(folder, run, work):
+def _run(folder, run, work, commit):
   """Trains and evaluates one run; True where both went well."""
   work.mkdir(parents=True, exist_ok=True)
   train = [
@@ -95,7 +96,7 @@ def _run(folder, run, work):
     'loss': last['total_loss_smoothed'],
     'seconds': last['seconds'],
     'ended': datetime.datetime.now().isoformat(timespec='seconds'),
-    'commit': _commit(),
+    'commit': commit,
     'flags': ' '.join(
       [f'{run["variant"]}.flags', f'--seed={run["seed"]}', *EXTRA.value]
     ),
