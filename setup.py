@@ -1,9 +1,18 @@
 """Packaging of terngrad and slim: metadata, dependencies and programs."""
 
 import ast
+import concurrent.futures
+import json
+import os
 import pathlib
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
 
 import setuptools
+from setuptools.command import build_ext
 
 ROOT = pathlib.Path(__file__).resolve().parent
 
@@ -61,6 +70,125 @@ def read_version() -> str:
   )
 
 
+# The native kernels: each source with the flags of its own. x86-64 gets them
+# for three instruction sets and chooses when it runs; other processors get what
+# the compiler makes for all of their kind.
+KERNEL_SOURCES = pathlib.Path('terngrad', 'native', 'src')
+X86 = platform.machine().lower() in ('x86_64', 'amd64')
+# Changes no bit but in kernels.cc: the only sums of products elsewhere are of
+# squares that float64 holds exactly.
+FUSED = ['-ffp-contract=fast']
+KERNEL_FLAGS = {
+  'kernels.cc': ['-ffp-contract=off'],
+  'kernels_generic.cc': FUSED,
+}
+if X86:
+  KERNEL_FLAGS |= {
+    'kernels_avx2.cc': [*FUSED, '-mavx2', '-mfma'],
+    'kernels_avx512.cc': [
+      *FUSED,
+      '-march=skylake-avx512',
+      '-mprefer-vector-width=512',
+    ],
+  }
+
+
+class BuildKernels(build_ext.build_ext):
+  """Compiles the kernels, where there are a compiler and TensorFlow's headers.
+
+  Where there are not, the installation goes on without them: the package then
+  does the same work by TensorFlow operations.
+  """
+
+  def build_extension(self, ext):
+    """Compiles and links into the place where setuptools expects `ext`."""
+    try:
+      compiler, tensorflow = _compiler(), _tensorflow()
+      objects = self._compile(compiler, tensorflow)
+      self._link(compiler, tensorflow, objects, ext)
+    except _CannotBuildError as error:
+      self.warn(
+        f'The native kernels are not built: {error} The package works without '
+        'them, slower.'
+      )
+
+  def _compile(self, compiler, tensorflow):
+    out = pathlib.Path(self.build_temp)
+    out.mkdir(parents=True, exist_ok=True)
+    common = ['-std=c++17', '-O3', '-fPIC', '-fvisibility=hidden', '-Wno-psabi']
+    common += ['-DTERNGRAD_X86'] if X86 else []
+    commands = {
+      out / f'{name}.o': [*compiler, *common, *flags]
+      for name, flags in KERNEL_FLAGS.items()
+    }
+    commands[out / 'ops.cc.o'] = [
+      *[*compiler, *common, '-Wno-deprecated-declarations'],
+      f'-DTERNGRAD_TF_VERSION="{tensorflow["version"]}"',
+      *tensorflow['compile'],
+    ]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+      runs = [
+        pool.submit(
+          _run, [*command, '-c', str(KERNEL_SOURCES / to.stem), '-o', str(to)]
+        )
+        for to, command in commands.items()
+      ]
+    for run in runs:
+      run.result()
+    return [str(path) for path in commands]
+
+  def _link(self, compiler, tensorflow, objects, ext):
+    path = pathlib.Path(self.get_ext_fullpath(ext.name))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f'{path.name}.tmp')
+    _run(
+      [*compiler, '-shared', *objects, '-o', str(temporary)]
+      + tensorflow['link']
+    )
+    temporary.replace(path)
+
+
+class _CannotBuildError(Exception):
+  """The kernels cannot be built here; the message says why."""
+
+
+def _compiler():
+  """The command of the C++ compiler."""
+  if os.environ.get('CXX'):
+    return shlex.split(os.environ['CXX'])
+  for name in ('c++', 'g++', 'clang++'):
+    if shutil.which(name):
+      return [name]
+  raise _CannotBuildError(
+    'expected a C++ compiler as CXX, c++, g++ or clang++, found none.'
+  )
+
+
+def _tensorflow():
+  """Version, compile and link flags of the TensorFlow that is installed."""
+  program = (
+    'import json, tensorflow as tf; print(json.dumps({"version": '
+    'tf.__version__, "compile": tf.sysconfig.get_compile_flags(), '
+    '"link": tf.sysconfig.get_link_flags()}))'
+  )
+  return json.loads(_run([sys.executable, '-c', program]).splitlines()[-1])
+
+
+def _run(command):
+  """The standard output of a command; _CannotBuildError where it fails."""
+  try:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+  except OSError as error:
+    raise _CannotBuildError(f'{command[0]} does not run: {error}.') from error
+  if done.returncode:
+    lines = done.stderr.strip().splitlines() or ['no message']
+    wrong = next((line for line in lines if 'error' in line.lower()), lines[-1])
+    raise _CannotBuildError(
+      f'{command[0]} failed with {done.returncode}: {wrong}'
+    )
+  return done.stdout
+
+
 setuptools.setup(
   name='terngrad',
   version=read_version(),
@@ -74,6 +202,18 @@ setuptools.setup(
   packages=setuptools.find_packages(
     include=['terngrad', 'terngrad.*', 'slim', 'slim.*']
   ),
+  ext_modules=[
+    setuptools.Extension(
+      'terngrad.native._kernels',
+      [str(KERNEL_SOURCES / name) for name in (*KERNEL_FLAGS, 'ops.cc')],
+      depends=[
+        str(KERNEL_SOURCES / n)
+        for n in ('kernels.h', 'kernels_impl.h', 'spread.h')
+      ],
+      optional=True,
+    )
+  ],
+  cmdclass={'build_ext': BuildKernels},
   install_requires=INSTALL_REQUIRES,
   extras_require=EXTRAS_REQUIRE,
   entry_points={

@@ -56,13 +56,14 @@ has_venv() {
   "$1" -I -c 'import ensurepip, venv' 2>/dev/null
 }
 
-# What the installation depends on: the two files, the extras, the interpreter,
-# and the folder, since a virtual environment cannot be moved.
+# What the installation depends on: the two files, the kernels' sources, the
+# extras, the interpreter, and the folder, since a virtual environment cannot be
+# moved.
 key() {
   local version
   version=$(version_of "$venv/bin/python") || return 1
   {
-    cat -- "$root/setup.py" "$root/pyproject.toml"
+    cat -- "$root/setup.py" "$root/pyproject.toml" "$root"/terngrad/native/src/*
     printf '%s\n' "$root" "$version" "$gpu"
   } | sha256sum | cut -d ' ' -f 1
 }
@@ -110,8 +111,9 @@ choose_python() {
 }
 
 install() {
-  local current=none extras=dev pip build_system
-  build_system=$(sed -n 's/^requires = \["\(.*\)"\]$/\1/p' "$root/pyproject.toml")
+  local current=none extras=dev pip build_system=()
+  mapfile -t build_system < <(sed -n 's/^requires = //p' "$root/pyproject.toml" |
+    grep -o '"[^"]*"' | tr -d '"')
   # From here until the last line nothing is up to date, so that an interrupted
   # run is done again.
   rm -f -- "$stamp"
@@ -134,13 +136,16 @@ install() {
   fi
   printf 'setup.sh: installing into %s (a minute or so the first time)\n' \
     "$venv" >&2
-  # setuptools comes first and pip builds with it, rather than with one of its
-  # own that it would fetch every time: then a repeated run needs no network.
+  # What the build needs comes first and pip builds with it, rather than with a
+  # copy that it would fetch every time: then a repeated run needs no network.
   # The pip that comes with Python 3.10 and 3.11 was seen to search for 18 minutes
   # for what one of 2025 resolves in half a minute. -qq: errors only.
   pip=("$venv/bin/python" -m pip --disable-pip-version-check install -qq)
-  "${pip[@]}" 'pip>=25' "$build_system"
+  "${pip[@]}" 'pip>=25' "${build_system[@]}"
   (cd -- "$root" && "${pip[@]}" --no-build-isolation --editable ".[$extras]")
+  compgen -G "$root/terngrad/native/_kernels.*.so" >/dev/null ||
+    printf 'setup.sh: the native kernels are not built (pip install -v says why); %s\n' \
+      'training works without them, slower' >&2
   key >"$stamp.new"
   mv -f -- "$stamp.new" "$stamp"
 }

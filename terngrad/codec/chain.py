@@ -45,16 +45,12 @@ def chain(*stages):
     if not (clips or quantizer):
       # Nothing to agree on, but an element that is not finite must show.
       return tf.stack([statistics.norm(gradient) for gradient in gradients])
-    wishes = []
-    for gradient in gradients:
-      stats = statistics.statistics(gradient)
-      for clip in clips:
-        limit = clip.limit(stats)
-        stats = stats._replace(max_abs=_lesser(stats.max_abs, limit))
-      wishes.append(quantizer.scaler(stats) if quantizer else stats.max_abs)
-    return tf.stack(wishes)
+    return tf.stack(
+      [wish(stages, statistics.statistics(gradient)) for gradient in gradients]
+    )
 
-  def encode_flat(flat, sizes, own, shared, key):
+  def encode_pieces(pieces, sizes, own, shared, key):
+    flat = pieces[0] if len(pieces) == 1 else tf.concat(pieces, axis=0)
     width = num_words(sum(sizes))
     factors = quantizer.factor(shared) if quantizer else None
     planes = []
@@ -73,13 +69,15 @@ def chain(*stages):
       planes.append(plane)
     return packing.pack(planes)
 
-  def decode_sum(parts, shared, shapes):
+  def decode_sum(parts, shared, shapes, scale=1.0):
     sizes = [tf.TensorShape(shape).num_elements() for shape in shapes]
     sums = tf.split(_sum_planes(packing, parts)[: sum(sizes)], sizes)
     if quantizer:
       sums = [
         quantizer.dequantize(total, shared[i]) for i, total in enumerate(sums)
       ]
+    if scale != 1.0:  # Even a product with 1 would flush subnormals.
+      sums = [total * scale for total in sums]
     return [
       tf.reshape(total, shape)
       for total, shape in zip(sums, shapes, strict=True)
@@ -92,11 +90,31 @@ def chain(*stages):
   return contract.Codec(
     name=' > '.join(stage.name for stage in stages),
     probe=probe,
-    encode_flat=encode_flat,
+    encode_pieces=encode_pieces,
     decode_sum=decode_sum,
     num_words=num_words,
     traits=traits._replace(lossless=False) if clips else traits,
+    stages=stages,
   )
+
+
+def wish(stages, stats):
+  """What a worker asks for in the probe, from the statistics of a gradient.
+
+  Args:
+    stages: of a chain with clips or a quantizer.
+    stats: `statistics.Statistics`, of one variable or of several as vectors.
+
+  Returns:
+    float32, shape of the statistics.
+  """
+  for stage in stages:
+    if isinstance(stage, contract.Clip):
+      limit = stage.limit(stats)
+      stats = stats._replace(max_abs=_lesser(stats.max_abs, limit))
+    if isinstance(stage, contract.Quantizer):
+      return stage.scaler(stats)
+  return stats.max_abs
 
 
 def _check(stages):

@@ -110,23 +110,31 @@ class Codec(NamedTuple):
       returns float32 [v], what the workers must agree on before they encode,
       by the largest: for TernGrad the scalers. An entry is not finite when an
       element of its gradient is not.
-    encode_flat: `encode` for gradients that are concatenated already: takes
-      (flat float32 [n], sizes, own, shared, key), sizes a list of v int.
-    decode_sum: takes (parts, shared, shapes), the payloads of n workers and
-      the v shapes; returns a list of v float32, the sums of the n gradients
-      that they stand for, added in the order of the workers. `parts` is a list
-      of m int32 [n / m, w]: worker r's payload is row r // m of part r % m, as
-      they come from m devices; the first parts may have one row more.
+    encode_pieces: `encode` for flat gradients: takes (pieces, sizes, own,
+      shared, key), where sizes is a list of v int and pieces a list of float32,
+      the v gradients, or of one tensor, their concatenation.
+    decode_sum: takes (parts, shared, shapes, scale=1.0), the payloads of n
+      workers and the v shapes; returns a list of v float32, the sums of the n
+      gradients that they stand for, added in the order of the workers, times
+      scale. `parts` is a list of m int32 [n / m, w]: worker r's payload is row
+      r // m of part r % m, as they come from m devices; the first parts may
+      have one row more.
     num_words: takes the number of elements in the bucket, returns w.
     traits: see `Traits`.
+    stages: what it is a chain of.
+    compiled: True where the functions are TensorFlow operations that want to
+      be compiled by XLA, False where they must not be or gain nothing; see
+      `accelerated`.
   """
 
   name: str
   probe: Callable
-  encode_flat: Callable
+  encode_pieces: Callable
   decode_sum: Callable
   num_words: Callable
   traits: Traits
+  stages: tuple
+  compiled: bool = True
 
   def encode(self, gradients, own, shared, key):
     """This worker's payload for a bucket.
@@ -140,9 +148,9 @@ class Codec(NamedTuple):
     Returns:
       int32 [w].
     """
-    parts = [tf.reshape(gradient, [-1]) for gradient in gradients]
-    sizes = [part.shape.num_elements() for part in parts]
-    return self.encode_flat(tf.concat(parts, 0), sizes, own, shared, key)
+    pieces = [tf.reshape(gradient, [-1]) for gradient in gradients]
+    sizes = [piece.shape.num_elements() for piece in pieces]
+    return self.encode_pieces(pieces, sizes, own, shared, key)
 
   def bits(self, num_elements, num_workers, num_variables=1):
     """Bits that one worker sends for a bucket, its probe included."""

@@ -46,6 +46,11 @@ class GradientCodec(NamedTuple):
     return all(bucket.codec.traits.lossless for bucket in self.buckets)
 
   @property
+  def compiled(self):
+    """True where the codecs want to be compiled; see `contract.Codec`."""
+    return all(bucket.codec.compiled for bucket in self.buckets)
+
+  @property
   def num_variables(self):
     """Variables of the whole model."""
     return sum(len(bucket.indices) for bucket in self.buckets)
@@ -86,32 +91,40 @@ class GradientCodec(NamedTuple):
     ]
     return tf.gather(tf.concat(probes, axis=0), self._places())
 
-  def encode(self, flat, own, shared, key):
+  def keys(self, key):
+    """The keys of the buckets of one worker, uint32 [buckets, 2].
+
+    Args:
+      key: uint32 [2], from `worker_key`.
+    """
+    return random_bits.fold_in(key, tf.range(len(self.buckets)))
+
+  def encode(self, gradients, own, shared, keys):
     """This worker's payload.
 
     Args:
-      flat: float32 [num_elements], from `flatten`.
+      gradients: list of float32, in the order and shapes of the variables, or
+        what `flatten` makes of it, float32 [num_elements].
       own: float32 [variables], this worker's probe.
       shared: float32 [variables], the agreed probe.
-      key: uint32 [2], from `worker_key`.
+      keys: uint32 [buckets, 2], from `keys`.
 
     Returns:
       int32 [num_words].
     """
-    parts = tf.split(flat, [bucket.num_elements for bucket in self.buckets])
     payloads = [
-      bucket.codec.encode_flat(
-        part,
+      bucket.codec.encode_pieces(
+        pieces,
         [tf.TensorShape(shape).num_elements() for shape in bucket.shapes],
         tf.gather(own, bucket.indices),
         tf.gather(shared, bucket.indices),
-        random_bits.fold_in(key, tf.constant(place)),
+        keys[place],
       )
-      for place, (bucket, part) in enumerate(
-        zip(self.buckets, parts, strict=True)
+      for place, (bucket, pieces) in enumerate(
+        zip(self.buckets, self._pieces(gradients), strict=True)
       )
     ]
-    return tf.concat(payloads, axis=0)
+    return _join(payloads, axis=0)
 
   def decode_mean(self, parts, shared):
     """The average gradient of the workers.
@@ -126,17 +139,26 @@ class GradientCodec(NamedTuple):
     """
     num_workers = sum(part.shape[0] for part in parts)
     sizes = [bucket.num_words for bucket in self.buckets]
-    columns = zip(
-      *(tf.split(part, sizes, axis=1) for part in parts), strict=True
-    )
+    columns = zip(*(_split(part, sizes, axis=1) for part in parts), strict=True)
     means = []
     for bucket, payloads in zip(self.buckets, columns, strict=True):
       agreed = tf.gather(shared, bucket.indices)
-      sums = bucket.codec.decode_sum(list(payloads), agreed, bucket.shapes)
       # Graphs and XLA turn a division by a constant into this product, which
       # may differ in the last bit; so that eager code agrees, all multiply.
-      means += [total * (1.0 / num_workers) for total in sums]
+      means += bucket.codec.decode_sum(
+        list(payloads), agreed, bucket.shapes, 1.0 / num_workers
+      )
     return [means[place] for place in self._places()]
+
+  def _pieces(self, gradients):
+    """For each bucket what its codec's `encode_pieces` takes."""
+    if isinstance(gradients, list):
+      return [
+        [tf.reshape(gradient, [-1]) for gradient in _pick(gradients, bucket)]
+        for bucket in self.buckets
+      ]
+    sizes = [bucket.num_elements for bucket in self.buckets]
+    return [[part] for part in _split(gradients, sizes, axis=0)]
 
   def _places(self):
     """For each variable its place in the concatenation of the buckets."""
@@ -168,6 +190,16 @@ def gradient_codec(specs, codecs):
       )
     )
   return GradientCodec(tuple(buckets))
+
+
+def _join(parts, axis):
+  """The concatenation; one part is not copied."""
+  return parts[0] if len(parts) == 1 else tf.concat(parts, axis)
+
+
+def _split(tensor, sizes, axis):
+  """The parts of a tensor; one part is not copied."""
+  return [tensor] if len(sizes) == 1 else tf.split(tensor, sizes, axis)
 
 
 def _pick(gradients, bucket):

@@ -8,6 +8,8 @@ import tensorflow as tf
 
 from slim.datasets import factory as datasets
 from slim.nets import factory as nets
+from terngrad import native
+from terngrad.codec import accelerated
 from terngrad.codec import gradients
 from terngrad.codec import policy
 from terngrad.codec import registry
@@ -85,7 +87,7 @@ def assemble(config):
   copies = replicas.create(model, optimizer, places)
   plan = replicas.layout(model)
   node_pass = nodes.model_pass(model, plan)
-  codec, float_codec = _codecs(config, plan)
+  codec, float_codec = _codecs(config, plan, places)
 
   def make(chosen):
     return steps.make_train_step(
@@ -130,7 +132,7 @@ def is_logits(name):
   return name.split('/')[0] == 'logits'
 
 
-def _codecs(config, plan):
+def _codecs(config, plan, places):
   """The codec of coded steps and that of float32 steps."""
   specs = [
     policy.VariableSpec(name, tuple(variable.shape), is_logits(name))
@@ -141,8 +143,11 @@ def _codecs(config, plan):
   if not config.quantize_logits:
     rules.append((policy.is_logits, plain))
   rules.append((policy.always, config.gradient_code()))
+  codecs = policy.policy(rules, specs)
+  if all(place.startswith('/CPU') for place in places) and native.available():
+    codecs = accelerated.accelerate(codecs)
   return (
-    gradients.gradient_codec(specs, policy.policy(rules, specs)),
+    gradients.gradient_codec(specs, codecs),
     gradients.gradient_codec(specs, [plain] * len(specs)),
   )
 

@@ -36,9 +36,9 @@ class DeviceRound(NamedTuple):
   """What the nodes of one device computed, one entry a node.
 
   Attributes:
-    gradients: TensorArray (or `_Single`) of float32 [elements], all variables
-      of a node, its L2 terms included: the one thing that a further node
-      costs.
+    gradients: TensorArray of float32 [elements], all variables of a node, its
+      L2 terms included: the one thing that a further node costs. A `_Single`
+      of that, or of a list of the variables', where there is one node.
     probes: float32 [nodes, variables].
     entropy: float32 [nodes], mean over a node's examples.
     statistics: list of float32 [nodes, ...].
@@ -118,19 +118,23 @@ class Kernels(NamedTuple):
     finish: takes (gradients, parameters), returns (the gradients with those of
       the L2 terms, their probe float32 [variables]).
     flatten: takes the gradients, returns float32 [elements].
-    encode: takes (float32 [elements], own, shared, seed, step, worker), returns
-      int32 [words].
+    encode: takes (the gradients, flat or not, own, shared, seed, step, worker),
+      returns int32 [words].
+    wants_flat: True where `encode` is faster for flat gradients.
   """
 
   finish: Callable
   flatten: Callable
   encode: Callable
+  wants_flat: bool
 
 
 def kernels(node_pass, codec):
   """Compiles a node's side of a `codec.gradients.GradientCodec`."""
 
-  @tf.function(jit_compile=True)
+  def compiled(function):
+    return tf.function(function, jit_compile=True)
+
   def finish(results, parameters):
     results = [
       g if d is None else g + d
@@ -138,13 +142,25 @@ def kernels(node_pass, codec):
     ]
     return results, codec.probe(results)
 
-  # Plain floats are sent as they are, and compiled code would copy them.
-  @tf.function(jit_compile=not codec.lossless)
-  def encode(flat, own, shared, seed, step, worker):
-    key = gradients.worker_key(seed, step, worker)
-    return codec.encode(flat, own, shared, key)
+  def derive(seed, step, worker):
+    return codec.keys(gradients.worker_key(seed, step, worker))
 
-  return Kernels(finish, codec.flatten, encode)
+  if not codec.compiled:
+    # Some hundred operations on a few numbers: compiled, they cost nothing.
+    derive = compiled(derive)
+
+  def encode(values, own, shared, *numbers):
+    return codec.encode(values, own, shared, derive(*numbers))
+
+  if not codec.compiled:
+    return Kernels(finish, codec.flatten, encode, wants_flat=False)
+  return Kernels(
+    finish=compiled(finish),
+    flatten=codec.flatten,
+    # Plain floats are sent as they are, and compiled code would copy them.
+    encode=encode if codec.lossless else compiled(encode),
+    wants_flat=True,
+  )
 
 
 def run(node_pass, kernel, replica, workers, batch, seed_and_step):
@@ -173,7 +189,9 @@ def run(node_pass, kernel, replica, workers, batch, seed_and_step):
       )
       results, probe = kernel.finish(results, parameters)
       # Not in the compiled part: XLA's concatenation is five times slower.
-      return [kernel.flatten(results), probe, entropy, *moments]
+      if len(workers) > 1 or kernel.wants_flat:
+        results = kernel.flatten(results)
+      return [results, probe, entropy, *moments]
 
     size = sum(parameter.shape.num_elements() for parameter in parameters)
     shapes = [[size], [len(parameters)], [], *(s.shape for s in statistics)]

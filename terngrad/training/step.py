@@ -41,7 +41,7 @@ def make_train_step(node_pass, codec, towers, replicas, optimizer, seed):
     updates the replicas and returns a `StepResult`.
   """
   kernel = nodes.kernels(node_pass, codec)
-  decode = tf.function(codec.decode_mean, jit_compile=True)
+  decode = tf.function(codec.decode_mean, jit_compile=codec.compiled)
   updates = [_make_update(replica, optimizer) for replica in replicas]
 
   @tf.function(reduce_retracing=True)

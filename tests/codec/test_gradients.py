@@ -45,7 +45,7 @@ def send(code, values, key=None, shared=None):
   own = code.probe(values)
   shared = own if shared is None else shared
   key = gradients.worker_key(0, 0, 0) if key is None else key
-  return code.encode(code.flatten(values), own, shared, key), shared
+  return code.encode(code.flatten(values), own, shared, code.keys(key)), shared
 
 
 # Buckets.
@@ -237,7 +237,7 @@ def test_every_mode_is_equal_to_the_bit():
 
   def step(values, key):
     own = code.probe(values)
-    words = code.encode(code.flatten(values), own, own, key)
+    words = code.encode(code.flatten(values), own, own, code.keys(key))
     return words, code.decode_mean([tf.stack([words] * 3)], own)
 
   expected = tf.nest.flatten(step(values, key))

@@ -1,0 +1,102 @@
+// The hot loops of the codecs on CPUs: statistics, ternarize and pack, unpack
+// and scale. No TensorFlow here, so that they can be tested alone.
+//
+// They give the same bits as the TensorFlow twin in terngrad/codec: see there
+// for the mathematics (ternary.py), the layout of planes (contract.py), the
+// digits (packing.py) and the random bits (random_bits.py).
+//
+// A bucket is a list of variables, which need not be adjacent in memory. Work is
+// cut into ranges that callers may spread over threads in any way: every range
+// writes bytes of its own and no result depends on the cut.
+
+#ifndef TERNGRAD_NATIVE_KERNELS_H_
+#define TERNGRAD_NATIVE_KERNELS_H_
+
+#include <cstdint>
+
+namespace terngrad {
+
+// Elements of one block of the statistics. Part of the definition of their last
+// bit, hence the same on every machine.
+constexpr int64_t kStatisticsBlock = 16384;
+
+// Words that are worked on at a time: planes of so many floats stay in the
+// nearest cache.
+constexpr int64_t kBlockWords = 512;
+
+// Most places of a word: 20 trits.
+constexpr int kMaxPlaces = 20;
+
+// Most payloads that one decode adds: their digits are summed in 16 bits.
+constexpr int64_t kMaxPayloads = 16384;
+
+// What one pass over a block finds.
+struct Partial {
+  double sum;
+  double squares;
+  float max_abs;  // Not meaningful where `squares` is not finite.
+};
+
+// A variable of a bucket that is read.
+struct Source {
+  const float* data;
+  int64_t size;
+  float limit;   // Magnitudes above are clipped; infinity clips nothing.
+  float factor;  // 2^23 / scaler, or 0.
+};
+
+// A variable of a bucket that is written.
+struct Target {
+  float* data;
+  int64_t size;
+  float scaler;
+};
+
+// Digits of a word: `places` digits of base `radix`, 3 or 4, digit = code + 1.
+struct Digits {
+  int radix;
+  int places;
+};
+
+struct Key {
+  uint32_t first;
+  uint32_t second;
+};
+
+// One set of kernels; the machine's best is `Best()`.
+struct Kernels {
+  const char* name;
+
+  // Statistics of `size` elements, at most kStatisticsBlock.
+  Partial (*statistics)(const float* data, int64_t size);
+
+  // Writes words[begin, end) of the payload of a bucket of `num_words` words.
+  void (*encode)(const Source* sources, int64_t num_sources, Digits digits,
+                 Key key, int64_t num_words, int64_t begin, int64_t end,
+                 int32_t* words);
+
+  // For the elements that words [begin, end) hold, writes
+  // (sum over payloads of code * scaler) * scale. Words are any bits: a digit
+  // above 2 is what arithmetic makes of it, never an access out of bounds.
+  void (*decode_sum)(const int32_t* const* payloads, int64_t num_payloads,
+                     Digits digits, float scale, int64_t num_words,
+                     int64_t begin, int64_t end, const Target* targets,
+                     int64_t num_targets);
+};
+
+// The kernels for the instruction set called `name`, "avx512", "avx2" or
+// "generic"; nullptr where they were not built or this machine has it not.
+const Kernels* Find(const char* name);
+
+// The fastest that this machine runs.
+const Kernels* Best();
+
+// Adds up the blocks of a variable, in their order, and finishes the
+// statistics; see terngrad/codec/statistics.py. Both outputs are NaN where an
+// element is not finite, and 0 where there is none.
+void FinishStatistics(const Partial* partials, int64_t num_partials,
+                      int64_t size, float* stddev, float* max_abs);
+
+}  // namespace terngrad
+
+#endif  // TERNGRAD_NATIVE_KERNELS_H_

@@ -1,0 +1,323 @@
+// The TensorFlow operations around the kernels: they check, allocate and spread
+// the work over TensorFlow's own threads. terngrad/native/ops.py has their
+// documentation.
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "kernels.h"
+#include "spread.h"
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+// Read from the file before it is loaded: a library that was built against
+// another version must not be.
+extern "C" __attribute__((used, visibility("default")))
+const char terngrad_built_for[] =
+    "terngrad-native-built-for-tensorflow-" TERNGRAD_TF_VERSION ";";
+
+namespace terngrad {
+namespace {
+
+using tensorflow::OpInputList;
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::OpOutputList;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+using tensorflow::shape_inference::InferenceContext;
+
+template <typename... Pieces>
+absl::Status InvalidArgument(const Pieces&... pieces) {
+  return absl::InvalidArgumentError(absl::StrCat(pieces...));
+}
+
+// Spreads [0, total) over TensorFlow's threads; an item is `elements` elements
+// of work.
+void SpreadOver(OpKernelContext* context, int64_t total, int64_t elements,
+                const std::function<void(int64_t, int64_t)>& work) {
+  const auto& threads = *context->device()->tensorflow_cpu_worker_threads();
+  // Waking a thread costs about as much as so many elements. Several ranges a
+  // thread, since threads start late and are taken away.
+  constexpr int64_t kLeastElements = 32768;
+  constexpr int64_t kRanges = 16;
+  const int64_t size = std::max(total / (kRanges * threads.num_threads),
+                                kLeastElements / elements + 1);
+  Spread(total, size, threads.num_threads,
+         [&](std::function<void()> closure) {
+           threads.workers->Schedule(std::move(closure));
+         },
+         work);
+}
+
+absl::Status ReadDigits(OpKernelConstruction* context, Digits* digits) {
+  TF_RETURN_IF_ERROR(context->GetAttr("radix", &digits->radix));
+  if (digits->radix != 3 && digits->radix != 4) {
+    return InvalidArgument("radix: expected 3 or 4, received ",
+                           digits->radix);
+  }
+  digits->places = digits->radix == 3 ? 20 : 16;
+  return absl::OkStatus();
+}
+
+int64_t NumWords(int64_t num_elements, const Digits& digits) {
+  return (num_elements + digits.places - 1) / digits.places;
+}
+
+class Statistics : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* context) override {
+    OpInputList gradients;
+    OP_REQUIRES_OK(context, context->input_list("gradients", &gradients));
+    const int64_t count = gradients.size();
+    // Block b belongs to the variable i with first[i] <= b < first[i + 1].
+    std::vector<int64_t> first(count + 1, 0);
+    for (int64_t i = 0; i < count; ++i) {
+      first[i + 1] = first[i] + (gradients[i].NumElements() +
+                                 kStatisticsBlock - 1) / kStatisticsBlock;
+    }
+    std::vector<const float*> data(count);
+    for (int64_t i = 0; i < count; ++i) {
+      data[i] = gradients[i].flat<float>().data();
+    }
+    std::vector<Partial> partials(first[count]);
+    const Kernels* const kernels = Best();
+    SpreadOver(context, first[count], kStatisticsBlock,
+           [&](int64_t begin, int64_t end) {
+             int64_t i = std::upper_bound(first.begin(), first.end(), begin) -
+                         first.begin() - 1;
+             for (int64_t block = begin; block < end; ++block) {
+               while (block >= first[i + 1]) ++i;
+               const int64_t from = (block - first[i]) * kStatisticsBlock;
+               partials[block] = kernels->statistics(
+                   data[i] + from,
+                   std::min(kStatisticsBlock,
+                            gradients[i].NumElements() - from));
+             }
+           });
+    Tensor* stddev = nullptr;
+    Tensor* max_abs = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(
+                                0, TensorShape({count}), &stddev));
+    OP_REQUIRES_OK(context, context->allocate_output(
+                                1, TensorShape({count}), &max_abs));
+    for (int64_t i = 0; i < count; ++i) {
+      FinishStatistics(partials.data() + first[i], first[i + 1] - first[i],
+                       gradients[i].NumElements(), &stddev->vec<float>()(i),
+                       &max_abs->vec<float>()(i));
+    }
+  }
+};
+
+class Encode : public OpKernel {
+ public:
+  explicit Encode(OpKernelConstruction* context) : OpKernel(context) {
+    OP_REQUIRES_OK(context, ReadDigits(context, &digits_));
+    OP_REQUIRES_OK(context, context->GetAttr("sizes", &sizes_));
+    for (const int64_t size : sizes_) {
+      OP_REQUIRES(context, size >= 0,
+                  InvalidArgument("sizes: expected >= 0, received ", size));
+      total_ += size;
+    }
+  }
+
+  void Compute(OpKernelContext* context) override {
+    OpInputList gradients;
+    OP_REQUIRES_OK(context, context->input_list("gradients", &gradients));
+    const Tensor& limits = context->input(gradients.size());
+    const Tensor& factors = context->input(gradients.size() + 1);
+    const Tensor& key = context->input(gradients.size() + 2);
+    const int64_t count = sizes_.size();
+    OP_REQUIRES(context, limits.NumElements() == count &&
+                             factors.NumElements() == count,
+                InvalidArgument("limits and factors: expected ", count,
+                                " of each, received ", limits.NumElements(),
+                                " and ", factors.NumElements()));
+    OP_REQUIRES(context, key.NumElements() == 2,
+                InvalidArgument("key: expected 2 numbers, received ",
+                                key.NumElements()));
+    std::vector<Source> sources(count);
+    if (gradients.size() == 1) {
+      OP_REQUIRES(context, gradients[0].NumElements() == total_,
+                  InvalidArgument("gradients: expected ", total_,
+                                  " elements in all, received ",
+                                  gradients[0].NumElements()));
+    } else {
+      OP_REQUIRES(context, gradients.size() == count,
+                  InvalidArgument("gradients: expected ", count,
+                                  " tensors, received ", gradients.size()));
+    }
+    const float* next = gradients[0].flat<float>().data();
+    for (int64_t i = 0; i < count; ++i) {
+      if (gradients.size() > 1) {
+        OP_REQUIRES(context, gradients[i].NumElements() == sizes_[i],
+                    InvalidArgument("gradient ", i, ": expected ", sizes_[i],
+                                    " elements, received ",
+                                    gradients[i].NumElements()));
+        next = gradients[i].flat<float>().data();
+      }
+      sources[i] = {next, sizes_[i], limits.flat<float>()(i),
+                    factors.flat<float>()(i)};
+      next += sizes_[i];
+    }
+    const int64_t num_words = NumWords(total_, digits_);
+    Tensor* words = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(
+                                0, TensorShape({num_words}), &words));
+    int32_t* const out = words->flat<int32_t>().data();
+    const Key keys = {key.flat<uint32_t>()(0), key.flat<uint32_t>()(1)};
+    const Kernels* const kernels = Best();
+    SpreadOver(context, num_words, digits_.places,
+           [&](int64_t begin, int64_t end) {
+             kernels->encode(sources.data(), count, digits_, keys, num_words,
+                             begin, end, out);
+           });
+  }
+
+ private:
+  Digits digits_;
+  std::vector<int64_t> sizes_;
+  int64_t total_ = 0;
+};
+
+class DecodeSum : public OpKernel {
+ public:
+  explicit DecodeSum(OpKernelConstruction* context) : OpKernel(context) {
+    OP_REQUIRES_OK(context, ReadDigits(context, &digits_));
+    OP_REQUIRES_OK(context, context->GetAttr("shapes", &shapes_));
+    OP_REQUIRES_OK(context, context->GetAttr("scale", &scale_));
+    for (const TensorShape& shape : shapes_) total_ += shape.num_elements();
+  }
+
+  void Compute(OpKernelContext* context) override {
+    OpInputList parts;
+    OP_REQUIRES_OK(context, context->input_list("parts", &parts));
+    const Tensor& scalers = context->input(parts.size());
+    const int64_t count = shapes_.size();
+    OP_REQUIRES(context, scalers.NumElements() == count,
+                InvalidArgument("scalers: expected ", count, ", received ",
+                                scalers.NumElements()));
+    const int64_t num_words = NumWords(total_, digits_);
+    std::vector<const int32_t*> payloads;
+    for (int64_t row = 0, more = 1; more; ++row) {
+      more = 0;
+      for (const Tensor& part : parts) {
+        OP_REQUIRES(context, part.dims() == 2 && part.dim_size(1) == num_words,
+                    InvalidArgument("parts: expected shapes [n, ", num_words,
+                                    "], received ",
+                                    part.shape().DebugString()));
+        if (row < part.dim_size(0)) {
+          payloads.push_back(part.flat<int32_t>().data() + row * num_words);
+          more = 1;
+        }
+      }
+    }
+    const int64_t num_payloads = payloads.size();
+    OP_REQUIRES(context, num_payloads >= 1 && num_payloads <= kMaxPayloads,
+                InvalidArgument("parts: expected 1 to ", kMaxPayloads,
+                                " payloads, received ", num_payloads));
+    OpOutputList sums;
+    OP_REQUIRES_OK(context, context->output_list("sums", &sums));
+    std::vector<Target> targets(count);
+    for (int64_t i = 0; i < count; ++i) {
+      Tensor* sum = nullptr;
+      OP_REQUIRES_OK(context, sums.allocate(i, shapes_[i], &sum));
+      targets[i] = {sum->flat<float>().data(), sum->NumElements(),
+                    scalers.flat<float>()(i)};
+    }
+    const Kernels* const kernels = Best();
+    SpreadOver(context, num_words, digits_.places * num_payloads,
+           [&](int64_t begin, int64_t end) {
+             kernels->decode_sum(payloads.data(), num_payloads, digits_,
+                                 scale_, num_words, begin, end,
+                                 targets.data(), count);
+           });
+  }
+
+ private:
+  Digits digits_;
+  std::vector<TensorShape> shapes_;
+  float scale_;
+  int64_t total_ = 0;
+};
+
+absl::Status StatisticsShape(InferenceContext* context) {
+  int32_t count;
+  TF_RETURN_IF_ERROR(context->GetAttr("N", &count));
+  context->set_output(0, context->Vector(count));
+  context->set_output(1, context->Vector(count));
+  return absl::OkStatus();
+}
+
+absl::Status EncodeShape(InferenceContext* context) {
+  std::vector<int64_t> sizes;
+  int32_t radix;
+  TF_RETURN_IF_ERROR(context->GetAttr("sizes", &sizes));
+  TF_RETURN_IF_ERROR(context->GetAttr("radix", &radix));
+  int64_t total = 0;
+  for (const int64_t size : sizes) total += size;
+  const Digits digits = {radix, radix == 3 ? 20 : 16};
+  context->set_output(0, context->Vector(NumWords(total, digits)));
+  return absl::OkStatus();
+}
+
+absl::Status DecodeSumShape(InferenceContext* context) {
+  std::vector<tensorflow::PartialTensorShape> shapes;
+  TF_RETURN_IF_ERROR(context->GetAttr("shapes", &shapes));
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    tensorflow::shape_inference::ShapeHandle shape;
+    TF_RETURN_IF_ERROR(
+        context->MakeShapeFromPartialTensorShape(shapes[i], &shape));
+    context->set_output(i, shape);
+  }
+  return absl::OkStatus();
+}
+
+REGISTER_OP("TerngradStatistics")
+    .Input("gradients: N * float")
+    .Output("stddev: float")
+    .Output("max_abs: float")
+    .Attr("N: int >= 1")
+    .SetShapeFn(StatisticsShape);
+
+REGISTER_OP("TerngradEncode")
+    .Input("gradients: N * float")
+    .Input("limits: float")
+    .Input("factors: float")
+    .Input("key: uint32")
+    .Output("words: int32")
+    .Attr("N: int >= 1")
+    .Attr("sizes: list(int) >= 1")
+    .Attr("radix: int")
+    .SetShapeFn(EncodeShape);
+
+REGISTER_OP("TerngradDecodeSum")
+    .Input("parts: M * int32")
+    .Input("scalers: float")
+    .Output("sums: V * float")
+    .Attr("M: int >= 1")
+    .Attr("V: int >= 1")
+    .Attr("shapes: list(shape) >= 1")
+    .Attr("scale: float")
+    .Attr("radix: int")
+    .SetShapeFn(DecodeSumShape);
+
+REGISTER_KERNEL_BUILDER(
+    Name("TerngradStatistics").Device(tensorflow::DEVICE_CPU), Statistics);
+REGISTER_KERNEL_BUILDER(
+    Name("TerngradEncode").Device(tensorflow::DEVICE_CPU), Encode);
+REGISTER_KERNEL_BUILDER(
+    Name("TerngradDecodeSum").Device(tensorflow::DEVICE_CPU), DecodeSum);
+
+}  // namespace
+}  // namespace terngrad

@@ -1,0 +1,199 @@
+// Every set of kernels against every other, on buckets of random variables, with
+// the work spread over threads at random. Memory is allocated to the byte, so
+// that a sanitizer sees an access beyond it.
+//
+//   kernels_test SEED TRIALS
+
+#include <cinttypes>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "kernels.h"
+#include "spread.h"
+
+namespace {
+
+using terngrad::Digits;
+using terngrad::Kernels;
+
+// Unlike a vector's, the memory ends where the elements do.
+template <typename T>
+using Array = std::unique_ptr<T[]>;
+
+std::mt19937_64 random_source;
+
+int64_t Draw(int64_t from, int64_t to) {
+  return std::uniform_int_distribution<int64_t>(from, to)(random_source);
+}
+
+float AnyFloat() {
+  switch (Draw(0, 9)) {
+    case 0: {
+      const uint32_t bits = static_cast<uint32_t>(random_source());
+      float value;
+      std::memcpy(&value, &bits, sizeof(value));
+      return value;
+    }
+    case 1:
+      return 0.0f;
+    case 2:
+      return std::numeric_limits<float>::quiet_NaN();
+    case 3:
+      return Draw(0, 1) ? 2.5f : -2.5f;
+    default:
+      return std::normal_distribution<float>()(random_source);
+  }
+}
+
+// Runs `work` on threads that start late and in any order.
+void OnThreads(int64_t total,
+               const std::function<void(int64_t, int64_t)>& work) {
+  std::vector<std::thread> threads;
+  terngrad::Spread(
+      total, Draw(1, total / 3 + 1), 4,
+      [&](std::function<void()> closure) {
+        threads.emplace_back(std::move(closure));
+      },
+      work);
+  for (std::thread& thread : threads) thread.join();
+}
+
+struct Result {
+  std::vector<int32_t> words;
+  std::vector<float> floats;
+};
+
+struct Problem {
+  Digits digits;
+  terngrad::Key key;
+  std::vector<Array<float>> data;
+  std::vector<terngrad::Source> sources;
+  std::vector<float> scalers;
+  std::vector<Array<int32_t>> noise;  // Payloads of any bits.
+  int64_t num_words = 0;
+};
+
+Problem MakeProblem() {
+  Problem problem;
+  problem.digits = Draw(0, 1) ? Digits{3, 20} : Digits{4, 16};
+  problem.key = {static_cast<uint32_t>(random_source()),
+                 static_cast<uint32_t>(random_source())};
+  int64_t total = 0;
+  const int64_t count = Draw(1, 5);
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t most[] = {3, 70, 700, 40000};
+    const int64_t size = Draw(0, most[Draw(0, 3)]);
+    Array<float> data(new float[size]);
+    for (int64_t k = 0; k < size; ++k) data[k] = AnyFloat();
+    const float scaler = std::abs(AnyFloat());
+    problem.sources.push_back({data.get(), size, std::abs(AnyFloat()),
+                               8388608.0f / scaler});
+    problem.scalers.push_back(scaler);
+    problem.data.push_back(std::move(data));
+    total += size;
+  }
+  const int64_t places = problem.digits.places;
+  problem.num_words = (total + places - 1) / places;
+  for (int64_t r = Draw(0, 9); r > 0; --r) {
+    Array<int32_t> words(new int32_t[problem.num_words]);
+    // Words that an encoder could have written: below 3^20.
+    for (int64_t k = 0; k < problem.num_words; ++k) {
+      words[k] = static_cast<int32_t>(
+          static_cast<uint32_t>(Draw(0, 3486784400)));
+    }
+    problem.noise.push_back(std::move(words));
+  }
+  return problem;
+}
+
+Result Run(const Kernels& kernels, const Problem& problem) {
+  Result result;
+  const int64_t count = problem.sources.size();
+  for (int64_t i = 0; i < count; ++i) {
+    const terngrad::Source& source = problem.sources[i];
+    const int64_t block = terngrad::kStatisticsBlock;
+    std::vector<terngrad::Partial> partials((source.size + block - 1) / block);
+    OnThreads(partials.size(), [&](int64_t begin, int64_t end) {
+      for (int64_t b = begin; b < end; ++b) {
+        partials[b] = kernels.statistics(
+            source.data + b * block, std::min(block, source.size - b * block));
+      }
+    });
+    float stddev, max_abs;
+    terngrad::FinishStatistics(partials.data(), partials.size(), source.size,
+                               &stddev, &max_abs);
+    result.floats.push_back(stddev);
+    result.floats.push_back(max_abs);
+  }
+  const int64_t num_words = problem.num_words;
+  Array<int32_t> words(new int32_t[num_words]);
+  OnThreads(num_words, [&](int64_t begin, int64_t end) {
+    kernels.encode(problem.sources.data(), count, problem.digits, problem.key,
+                   num_words, begin, end, words.get());
+  });
+  result.words.assign(words.get(), words.get() + num_words);
+  std::vector<const int32_t*> payloads = {words.get()};
+  for (const auto& noise : problem.noise) payloads.push_back(noise.get());
+  std::vector<Array<float>> sums;
+  std::vector<terngrad::Target> targets;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t size = problem.sources[i].size;
+    sums.emplace_back(new float[size]);
+    targets.push_back({sums.back().get(), size, problem.scalers[i]});
+  }
+  OnThreads(num_words, [&](int64_t begin, int64_t end) {
+    kernels.decode_sum(payloads.data(), payloads.size(), problem.digits,
+                       1.0f / payloads.size(), num_words, begin, end,
+                       targets.data(), count);
+  });
+  for (const auto& target : targets) {
+    result.floats.insert(result.floats.end(), target.data,
+                         target.data + target.size);
+  }
+  return result;
+}
+
+// Equal to the bit; any NaN is like any other.
+bool Same(const Result& a, const Result& b) {
+  if (a.words != b.words || a.floats.size() != b.floats.size()) return false;
+  for (size_t i = 0; i < a.floats.size(); ++i) {
+    if (std::isnan(a.floats[i]) && std::isnan(b.floats[i])) continue;
+    if (std::memcmp(&a.floats[i], &b.floats[i], sizeof(float))) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) return 2;
+  random_source.seed(std::strtoull(argv[1], nullptr, 10));
+  const int64_t trials = std::strtoll(argv[2], nullptr, 10);
+  std::vector<const Kernels*> sets;
+  for (const char* name : {"generic", "avx2", "avx512"}) {
+    if (const Kernels* kernels = terngrad::Find(name)) {
+      sets.push_back(kernels);
+      std::printf("%s\n", kernels->name);
+    }
+  }
+  for (int64_t trial = 0; trial < trials; ++trial) {
+    const Problem problem = MakeProblem();
+    const Result expected = Run(*sets[0], problem);
+    for (const Kernels* kernels : sets) {
+      if (!Same(Run(*kernels, problem), expected)) {
+        std::printf("trial %" PRId64 ": %s differs from %s\n", trial,
+                    kernels->name, sets[0]->name);
+        return 1;
+      }
+    }
+  }
+  std::printf("%" PRId64 " trials\n", trials);
+  return 0;
+}

@@ -1,0 +1,277 @@
+"""The native kernels and their twin in TensorFlow give the same bits."""
+
+import os
+import subprocess
+import sys
+
+import hypothesis
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import strategies
+
+from terngrad import native
+from terngrad.codec import accelerated
+from terngrad.codec import random_bits
+from terngrad.codec import registry
+from terngrad.native import ops
+
+pytestmark = pytest.mark.skipif(
+  not native.available(), reason='the native kernels are not built here'
+)
+
+CODECS = (
+  'ternary',
+  'ternary:packing=two_bit',
+  'ternary:scaler_rule=stddev',
+  'ternary:clip_factor=0',
+)
+# Each kernel cuts its work at its own borders: words of 16 and 20 places,
+# vectors of 4, 8 and 16, sums of 32, blocks of 512 words and 16384 elements.
+BORDERS = (0, 1, 15, 16, 17, 19, 20, 21, 31, 32, 33, 320, 511, 512, 513)
+SPECIAL = np.array(
+  [0.0, -0.0, 1e-45, -1e-40, 1e-38, 1.0, -1.0, 3e38, -3.4e38]
+  + [np.inf, -np.inf, np.nan, 2.5, -2.5, 0.5, 2.0**-24],
+  np.float32,
+)
+
+
+def keys(seed):
+  return random_bits.fold_in(random_bits.seed_key(seed), tf.constant(1))
+
+
+def gradients_of(sizes, seed=0):
+  rng = np.random.default_rng(seed)
+  return [
+    tf.constant(rng.standard_t(3, size=size) * 10.0 ** (i % 5 - 2), tf.float32)
+    for i, size in enumerate(sizes)
+  ]
+
+
+def assert_twins(text, gradients, own, shared, seed=0, num_workers=3):
+  """Fails unless words and sums agree to the bit."""
+  twin = registry.parse(text)
+  codec = accelerated.on_kernels(twin)
+  assert codec is not twin
+  words = []
+  for worker in range(num_workers):
+    expected = twin.encode(gradients, own, shared, keys(seed + worker))
+    actual = codec.encode(gradients, own, shared, keys(seed + worker))
+    np.testing.assert_array_equal(actual, expected)
+    words.append(expected)
+  parts = [tf.stack(words[0::2]), tf.stack(words[1::2])]
+  shapes = [gradient.shape for gradient in gradients]
+  for scale in (1.0, 1.0 / num_workers):
+    expected = twin.decode_sum(parts, shared, shapes, scale)
+    actual = codec.decode_sum(parts, shared, shapes, scale)
+    for a, b in zip(actual, expected, strict=True):
+      assert a.shape == b.shape
+      np.testing.assert_array_equal(bits(a), bits(b))
+
+
+def bits(values):
+  return np.asarray(values, np.float32).view(np.int32)
+
+
+@pytest.mark.parametrize('text', CODECS)
+@pytest.mark.parametrize('size', [*BORDERS, 16383, 16384, 40_001, 163_841])
+def test_words_and_floats_are_the_twins_at_every_border(text, size):
+  gradients = gradients_of([size], seed=size)
+  own = registry.parse(text).probe(gradients)
+  assert_twins(text, gradients, own, 1.25 * own, seed=size)
+
+
+@pytest.mark.parametrize('text', CODECS[:2])
+@pytest.mark.parametrize(
+  'sizes', [(1,) * 50, BORDERS, (0, 7, 0), (100_003, 5, 40_000, 1)], ids=str
+)
+def test_variables_of_a_bucket_are_the_twins(text, sizes):
+  gradients = gradients_of(sizes)
+  own = registry.parse(text).probe(gradients)
+  assert_twins(text, gradients, own, 1.25 * own)
+
+
+@hypothesis.given(data=strategies.data())
+@hypothesis.settings(max_examples=60, deadline=None)
+def test_words_and_floats_are_the_twins_for_any_values(data):
+  # Any bits at all as gradients, limits and scalers, NaN and infinity included.
+  sizes = data.draw(strategies.lists(strategies.integers(0, 90), max_size=4))
+  sizes = [*sizes, data.draw(strategies.integers(1, 700))]
+  seed = data.draw(strategies.integers(0, 2**63 - 1))
+  rng = np.random.default_rng(seed)
+  gradients = []
+  for size in sizes:
+    values = rng.integers(0, 2**32, size=size, dtype=np.uint32)
+    values = values.view(np.float32).copy()
+    chosen = rng.random(size) < 0.5
+    values[chosen] = rng.choice(SPECIAL, size=chosen.sum())
+    gradients.append(tf.constant(values))
+  scalers = tf.constant(rng.choice(np.abs(SPECIAL), size=len(sizes)))
+  own = tf.constant(rng.choice(np.abs(SPECIAL), size=len(sizes)))
+  text = data.draw(strategies.sampled_from(CODECS))
+  assert_encodes_as_the_twin(text, gradients, own, scalers, seed)
+
+
+def assert_encodes_as_the_twin(text, gradients, own, shared, seed):
+  twin = registry.parse(text)
+  codec = accelerated.on_kernels(twin)
+  expected = twin.encode(gradients, own, shared, keys(seed % 2**31))
+  actual = codec.encode(gradients, own, shared, keys(seed % 2**31))
+  np.testing.assert_array_equal(actual, expected)
+
+
+@pytest.mark.parametrize('num_workers', [1, 2, 8, 200])
+def test_sums_of_many_workers_are_the_twins(num_workers):
+  gradients = gradients_of([5003, 20])
+  own = registry.parse('ternary').probe(gradients)
+  assert_twins('ternary', gradients, own, own, num_workers=num_workers + 1)
+
+
+def test_flat_and_listed_gradients_give_the_same_words():
+  codec = accelerated.on_kernels(registry.parse('ternary'))
+  sizes = (70, 0, 1001)
+  gradients = gradients_of(sizes)
+  own = codec.probe(gradients)
+  listed = codec.encode_pieces(gradients, sizes, own, own, keys(1))
+  flat = tf.concat(gradients, axis=0)
+  np.testing.assert_array_equal(
+    codec.encode_pieces([flat], sizes, own, own, keys(1)), listed
+  )
+
+
+# Statistics.
+
+
+@pytest.mark.parametrize('size', [*BORDERS, 16384, 16385, 100_003, 1_000_003])
+def test_statistics_agree_with_float64_to_a_millionth(size):
+  (gradient,) = gradients_of([size], seed=size)
+  stddev, max_abs = ops.statistics([gradient])
+  values = gradient.numpy().astype(np.float64)
+  expected = values.std() if size else 0.0
+  np.testing.assert_allclose(stddev, [expected], rtol=1e-6)
+  np.testing.assert_array_equal(max_abs, [np.abs(values).max(initial=0.0)])
+
+
+@pytest.mark.parametrize('value', [np.nan, np.inf, -np.inf], ids=str)
+def test_statistics_are_not_finite_where_one_element_is_not(value):
+  for size in (1, 33, 16384, 50_001):
+    for index in {0, size // 2, size - 1}:
+      values = np.ones(size, np.float32)
+      values[index] = value
+      good = tf.ones([size])
+      stddev, max_abs = ops.statistics([good, tf.constant(values), good])
+      for result in (stddev, max_abs):
+        np.testing.assert_array_equal(
+          np.isfinite(result), [True, False, True], err_msg=f'{size}, {index}'
+        )
+
+
+@pytest.mark.parametrize('value', [0.1, -1 / 3, 1e30])
+def test_statistics_of_a_constant_have_no_deviation(value):
+  stddev, max_abs = ops.statistics([tf.fill([10**6], np.float32(value))])
+  assert stddev[0] == 0.0
+  assert max_abs[0] == abs(np.float32(value))
+
+
+# Threads and switches, in processes of their own.
+
+_DIGEST = """
+import hashlib, os, sys
+import numpy as np
+import tensorflow as tf
+tf.config.threading.set_intra_op_parallelism_threads(int(sys.argv[1]))
+from terngrad import native
+from terngrad.codec import accelerated, random_bits, registry
+codec = registry.parse('ternary')
+if native.available():
+  codec = accelerated.on_kernels(codec)
+rng = np.random.default_rng(0)
+sizes = (1_000_003, 17, 300_000)
+gradients = [tf.constant(rng.normal(size=n), tf.float32) for n in sizes]
+own = codec.probe(gradients)
+key = random_bits.seed_key(3)
+words = codec.encode(gradients, own, own, key)
+decoded = codec.decode_sum(
+  [tf.stack([words] * 3)], own, [(n,) for n in sizes], 1 / 3
+)
+digest = hashlib.sha256()
+for tensor in (words, *decoded):
+  digest.update(tensor.numpy().tobytes())
+print(native.available(), digest.hexdigest(), own.numpy().tobytes().hex())
+"""
+
+
+def digest_of(threads, **environment):
+  done = subprocess.run(
+    [sys.executable, '-c', _DIGEST, str(threads)],
+    env={**os.environ, **environment},
+    capture_output=True,
+    text=True,
+    check=True,
+    timeout=300,
+  )
+  available, digest, own = done.stdout.split()
+  return available == 'True', digest, own
+
+
+def test_no_bit_depends_on_the_number_of_threads_or_the_switch():
+  one = digest_of(1)
+  assert one[0]
+  assert digest_of(2) == one
+  assert digest_of(7) == one
+  off, digest, own = digest_of(2, TERNGRAD_NATIVE='0')
+  assert not off
+  # The probes of these gradients agree to the last bit, and so does the rest.
+  assert (digest, own) == one[1:]
+
+
+def test_a_switch_that_is_neither_on_nor_off_is_refused():
+  with pytest.raises(subprocess.CalledProcessError) as failure:
+    digest_of(1, TERNGRAD_NATIVE='yes')
+  assert "TERNGRAD_NATIVE: expected 0 or 1, received 'yes'" in (
+    failure.value.stderr
+  )
+
+
+# Refusals.
+
+
+def test_arguments_that_do_not_fit_are_refused():
+  flat = tf.zeros([10])
+  one = tf.ones([1])
+  key = tf.constant([1, 2], tf.uint32)
+  cases = {
+    'expected 9 elements in all, received 10': lambda: ops.encode(
+      [flat], [9], one, one, key, 3
+    ),
+    'expected 2 tensors, received 3': lambda: ops.encode(
+      [flat] * 3, [10, 20], tf.ones([2]), tf.ones([2]), key, 3
+    ),
+    'gradient 1: expected 11 elements, received 10': lambda: ops.encode(
+      [flat] * 2, [10, 11], tf.ones([2]), tf.ones([2]), key, 3
+    ),
+    'expected 1 of each, received 2 and 1': lambda: ops.encode(
+      [flat], [10], tf.ones([2]), one, key, 3
+    ),
+    'key: expected 2 numbers, received 3': lambda: ops.encode(
+      [flat], [10], one, one, tf.zeros([3], tf.uint32), 3
+    ),
+    'radix: expected 3 or 4, received 5': lambda: ops.encode(
+      [flat], [10], one, one, key, 5
+    ),
+    'sizes: expected >= 0, received -1': lambda: ops.encode(
+      [flat], [-1], one, one, key, 3
+    ),
+    r'expected shapes \[n, 1\], received \[1,2\]': lambda: ops.decode_sum(
+      [tf.zeros([1, 2], tf.int32)], one, [(10,)], 1.0, 3
+    ),
+    'scalers: expected 1, received 2': lambda: ops.decode_sum(
+      [tf.zeros([1, 1], tf.int32)], tf.ones([2]), [(10,)], 1.0, 3
+    ),
+    'expected 1 to 16384 payloads, received 0': lambda: ops.decode_sum(
+      [tf.zeros([0, 1], tf.int32)], one, [(10,)], 1.0, 3
+    ),
+  }
+  for message, call in cases.items():
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+      call()

@@ -1,0 +1,83 @@
+"""The kernels in C++ alone: each instruction set, threads and sanitizers."""
+
+import concurrent.futures
+import os
+import pathlib
+import platform
+import shutil
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SOURCES = ROOT / 'terngrad' / 'native' / 'src'
+COMPILER = next(filter(shutil.which, ('g++', 'c++', 'clang++')), None)
+X86 = platform.machine() in ('x86_64', 'AMD64')
+FLAGS = {
+  'kernels.cc': ['-ffp-contract=off'],
+  'kernels_generic.cc': [],
+  'kernels_avx2.cc': ['-mavx2', '-mfma'],
+  'kernels_avx512.cc': ['-march=skylake-avx512', '-mprefer-vector-width=512'],
+}
+
+pytestmark = pytest.mark.skipif(
+  COMPILER is None, reason='there is no C++ compiler'
+)
+
+
+def build(folder, *options):
+  """Compiles the test with the kernels; returns the program."""
+  common = [COMPILER, '-std=c++17', '-g', '-Wall', '-Wextra', '-Werror']
+  common += ['-Wno-psabi', '-Wno-maybe-uninitialized', f'-I{SOURCES}']
+  common += [*options, *(['-DTERNGRAD_X86'] if X86 else [])]
+  sources = {SOURCES / name: flags for name, flags in FLAGS.items()}
+  if not X86:
+    sources = {p: f for p, f in sources.items() if 'avx' not in p.name}
+  sources[pathlib.Path(__file__).with_name('kernels_test.cc')] = []
+  objects = [folder / f'{source.name}.o' for source in sources]
+
+  def compile_one(source, flags, to):
+    subprocess.run(
+      [*common, *flags, '-c', source, '-o', to], check=True, timeout=600
+    )
+
+  with concurrent.futures.ThreadPoolExecutor(2) as pool:
+    list(pool.map(compile_one, sources, sources.values(), objects))
+  program = folder / 'kernels_test'
+  subprocess.run(
+    [COMPILER, *options, *objects, '-o', program, '-lpthread'],
+    check=True,
+    timeout=600,
+  )
+  return program
+
+
+def run(program, seed, trials):
+  return subprocess.run(
+    [program, str(seed), str(trials)],
+    capture_output=True,
+    text=True,
+    check=False,
+    timeout=900,
+    env={**os.environ, 'UBSAN_OPTIONS': 'halt_on_error=1'},
+  )
+
+
+def test_all_instruction_sets_give_the_same_bits_on_any_threads(tmp_path):
+  done = run(build(tmp_path, '-O2'), 1, 300)
+  assert done.returncode == 0, done.stdout + done.stderr
+  assert done.stdout.splitlines()[0] == 'generic'
+  assert done.stdout.splitlines()[-1] == '300 trials'
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  'sanitizer', ['address,undefined', 'thread'], ids=['memory', 'threads']
+)
+def test_sanitizer_finds_nothing(tmp_path, sanitizer):
+  program = build(
+    tmp_path, '-O1', f'-fsanitize={sanitizer}', '-fno-sanitize-recover=all'
+  )
+  done = run(program, 2, 150)
+  assert done.returncode == 0, done.stdout + done.stderr
+  assert done.stderr == ''
