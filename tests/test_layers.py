@@ -12,7 +12,15 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 # terngrad.native holds kernels that only the codec calls.
-LAYERS = ('native', 'codec', 'exchange', 'training', 'program', 'bin')
+LAYERS = (
+  'native',
+  'codec',
+  'exchange',
+  'training',
+  'measure',
+  'program',
+  'bin',
+)
 FIRST_LAYER_WITH_SLIM = LAYERS.index('training')
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import keras
 
 from slim import errors
+from slim.nets import cifar10_alexnet
 from slim.nets import lenet
 
 
@@ -29,6 +30,9 @@ class Net(NamedTuple):
 
 
 NETS: dict[str, Net] = {
+  'cifar10_alexnet': Net(
+    cifar10_alexnet.build, default_image_size=24, default_channels=3
+  ),
   'lenet': Net(lenet.build, default_image_size=28, default_channels=1),
 }
 

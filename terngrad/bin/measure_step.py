@@ -13,16 +13,15 @@ import itertools
 import os
 import statistics
 import sys
-import time
 
 import keras
 import pandas as pd
 import tensorflow as tf
-import tqdm
 from absl import app
 from absl import flags
 
 from slim.nets import factory as nets
+from terngrad.measure import timing
 from terngrad.training import assembly
 from terngrad.training import config as configs
 from terngrad.training import errors
@@ -39,8 +38,6 @@ NODES = flags.DEFINE_list(
 ROUNDS = flags.DEFINE_integer('rounds', 15, 'Rounds to take the median of.')
 STEPS = flags.DEFINE_integer('steps', 10, 'Steps of each kind a round.')
 OUTPUT = flags.DEFINE_string('output', '', 'Folder for measure_step.csv.')
-
-_WARM_UP = 3
 
 
 def main(arguments):
@@ -66,12 +63,17 @@ def _compare():
     },
     'plain Keras': _keras_step(),
   }
-  times = _measure(kinds)
+  times = timing.in_turns(
+    {kind: (_repeat(step), STEPS.value) for kind, step in kinds.items()},
+    ROUNDS.value,
+  )
   table = pd.DataFrame(
     {
       'milliseconds': {k: 1e3 * statistics.median(v) for k, v in times.items()},
-      'to float32 towers': _ratios(times, 'float32 towers'),
-      'to plain Keras': _ratios(times, 'plain Keras'),
+      **{
+        f'to {base}': {kind: timing.ratio(times, kind, base) for kind in times}
+        for base in ('float32 towers', 'plain Keras')
+      },
     }
   ).round(3)
   print(
@@ -145,29 +147,12 @@ def _keras_step():
   return step
 
 
-def _measure(kinds):
-  """For each kind its seconds a step, one number a round."""
-  for step in kinds.values():
-    for _ in range(_WARM_UP):
+def _repeat(step):
+  def steps():
+    for _ in range(STEPS.value):
       step()
-  times = {kind: [] for kind in kinds}
-  for _ in tqdm.trange(ROUNDS.value, unit='round', disable=None):
-    for kind, step in kinds.items():
-      start = time.perf_counter()
-      for _ in range(STEPS.value):
-        step()
-      times[kind].append((time.perf_counter() - start) / STEPS.value)
-  return times
 
-
-def _ratios(times, base):
-  """For each kind the median over the rounds of its ratio to `base`."""
-  return {
-    kind: statistics.median(
-      a / b for a, b in zip(values, times[base], strict=True)
-    )
-    for kind, values in times.items()
-  }
+  return steps
 
 
 def _print_cost_of_a_node(times):

@@ -51,6 +51,16 @@ def ternary(clip_factor=2.5, scaler_rule='max_clipped', packing='base3'):
 
 CODECS = {'fp16': fp16, 'identity': identity, 'ternary': ternary}
 
+# One spelling of every kind of code, for benches that measure them all.
+KINDS = (
+  'identity',
+  'fp16',
+  'ternary',
+  'ternary:packing=two_bit',
+  'ternary:scaler_rule=stddev',
+  'ternary:clip_factor=0',
+)
+
 
 def parse(text):
   """The codec that a command line names.

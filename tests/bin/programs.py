@@ -84,6 +84,12 @@ class Program:
     return Finished(code, ''.join(self._out), self._err.read())
 
 
+def run(name, *arguments):
+  """Runs a program to its end in a process of its own; a `Finished`."""
+  with Program(name, arguments) as program:
+    return program.wait()
+
+
 class Worker:
   """A process that runs programs one after the other.
 

@@ -1,19 +1,8 @@
-import subprocess
-import sys
-
 import pandas as pd
 import pytest
 
 from terngrad.training import records
-
-
-def run(*arguments):
-  return subprocess.run(
-    [sys.executable, '-m', 'terngrad.bin.compare_runs', *arguments],
-    capture_output=True,
-    text=True,
-    check=False,
-  )
+from tests.bin import programs
 
 
 def fill(folder, accuracy):
@@ -40,18 +29,19 @@ def fill(folder, accuracy):
 def test_table_and_plot_show_every_run(tmp_path):
   fill(tmp_path / 'a', 0.9871)
   fill(tmp_path / 'b', None)
-  done = run(
+  done = programs.run(
+    'compare_runs',
     f'--runs=float32={tmp_path / "a"},ternary={tmp_path / "b"}',
     f'--output={tmp_path / "out"}',
   )
-  assert done.returncode == 0, done.stderr
+  assert done.code == 0, done.err
   for word in ('float32', 'ternary', '98.71%', 'not evaluated', '40.0', '1.6'):
-    assert word in done.stdout
+    assert word in done.out
   table = pd.read_csv(tmp_path / 'out' / 'comparison.csv')
   assert list(table['steps']) == [20, 20]
   plot = tmp_path / 'out' / 'comparison.png'
   assert plot.read_bytes().startswith(b'\x89PNG')
-  assert str(plot) in done.stdout
+  assert str(plot) in done.out
 
 
 @pytest.mark.parametrize(
@@ -59,7 +49,9 @@ def test_table_and_plot_show_every_run(tmp_path):
   [('nonsense', 'expected NAME=FOLDER'), ('a=/none', 'expected a metrics')],
 )
 def test_what_cannot_be_compared_is_refused(runs, message, tmp_path):
-  done = run(f'--runs={runs}', f'--output={tmp_path / "out"}')
-  assert done.returncode != 0
-  assert message in ' '.join((done.stdout + done.stderr).split())
+  done = programs.run(
+    'compare_runs', f'--runs={runs}', f'--output={tmp_path / "out"}'
+  )
+  assert done.code != 0
+  assert message in ' '.join((done.out + done.err).split())
   assert not (tmp_path / 'out').exists()

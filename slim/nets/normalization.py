@@ -1,0 +1,42 @@
+"""Local response normalization, which Keras does not have."""
+
+import keras
+import tensorflow as tf
+
+
+@keras.saving.register_keras_serializable(package='slim')
+class LocalResponseNormalization(keras.layers.Layer):
+  """Divides by (bias + alpha * sum of squares over near channels) ** beta.
+
+  Takes and returns float32 [B, height, width, channels].
+
+  Args:
+    depth_radius: channels on each side that count.
+    bias: added to the sum, > 0.
+    alpha: factor of the sum; over the window's 2 * depth_radius + 1 channels
+      where a paper gives the factor of their mean.
+    beta: exponent.
+    **options: of `keras.layers.Layer`.
+
+  References:
+    Krizhevsky et al., ImageNet Classification with Deep Convolutional Neural
+    Networks, NIPS 2012, section 3.3.
+  """
+
+  def __init__(self, depth_radius, bias, alpha, beta, **options):
+    """Keeps the numbers."""
+    super().__init__(**options)
+    self.numbers = {
+      'depth_radius': depth_radius,
+      'bias': bias,
+      'alpha': alpha,
+      'beta': beta,
+    }
+
+  def call(self, images):
+    """Normalizes."""
+    return tf.nn.local_response_normalization(images, **self.numbers)
+
+  def get_config(self):
+    """The arguments that make this layer again."""
+    return {**super().get_config(), **self.numbers}

@@ -1,0 +1,1 @@
+"""What the benches share: timing in turns, measurements of codecs, rivals."""

@@ -1,0 +1,141 @@
+"""What a codec costs and what it is worth: jobs to time, and its quality."""
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from terngrad.codec import contract
+from terngrad.codec import random_bits
+from terngrad.measure import timing
+
+WORKERS = 8
+
+
+class Quality(NamedTuple):
+  """How well a codec keeps gradients.
+
+  Attributes:
+    bits_by_formula: bits an element that a worker sends, probes included, as
+      the codec says.
+    bits_by_length: the same, from the payload itself.
+    entropy: bits an element of the codes that were drawn; NaN where a codec
+      has none.
+    error: squared error of a decoded gradient over the gradient's own square.
+    bias: z-score of the mean error towards zero, over all elements; near
+      0 +- 1 if unbiased. NaN where nothing is random.
+  """
+
+  bits_by_formula: float
+  bits_by_length: float
+  entropy: float
+  error: float
+  bias: float
+
+
+def jobs(codec, gradients, times):
+  """The work of a codec on gradients, to be timed.
+
+  Args:
+    codec: a `contract.Codec`.
+    gradients: list of float32.
+    times: int, how often each job does its work.
+
+  Returns:
+    Dict of 'probe', 'encode' (with its probe), 'decode' and 'decode_sum' (of 8
+    workers) to functions without arguments.
+  """
+  shapes = [gradient.shape for gradient in gradients]
+
+  def wrap(function):
+    return (
+      tf.function(function, jit_compile=True) if codec.compiled else function
+    )
+
+  probe = wrap(codec.probe)
+  encode = wrap(codec.encode)
+  decode = wrap(
+    lambda words, own: codec.decode_sum([words], own, shapes, 1.0 / WORKERS)
+  )
+  key = random_bits.seed_key(1)
+
+  def probe_and_encode(i, *gradients):
+    own = probe(list(gradients))
+    return [encode(list(gradients), own, own, key + tf.cast(i, tf.uint32))]
+
+  own = probe(gradients)
+  words = encode(gradients, own, own, key)[tf.newaxis]
+  several = tf.tile(words, [WORKERS, 1])
+  run = {
+    'probe': timing.repeated(lambda i, *g: [probe(list(g))], times),
+    'encode': timing.repeated(probe_and_encode, times),
+    'decode': timing.repeated(lambda i, w, own: decode(w, own), times),
+  }
+  run['decode_sum'] = run['decode']
+  arguments = {
+    'probe': gradients,
+    'encode': gradients,
+    'decode': (words, own),
+    'decode_sum': (several, own),
+  }
+  return {
+    name: lambda f=function, a=arguments[name]: f(*a)
+    for name, function in run.items()
+  }
+
+
+def quality(codec, gradients, draws):
+  """Measures a codec's `Quality`.
+
+  Args:
+    codec: a `contract.Codec`.
+    gradients: list of float32.
+    draws: int >= 2, payloads of the same gradients.
+
+  Returns:
+    `Quality`.
+  """
+  shapes = [gradient.shape for gradient in gradients]
+
+  @tf.function(jit_compile=codec.compiled)
+  def send(key):
+    own = codec.probe(gradients)
+    words = codec.encode(gradients, own, own, key)
+    return own, words, codec.decode_sum([words[tf.newaxis]], own, shapes)
+
+  size = sum(shape.num_elements() for shape in shapes)
+  flat = np.concatenate([np.ravel(g) for g in gradients]).astype(np.float64)
+  total, squares, error = np.zeros(size), np.zeros(size), 0.0
+  for draw in range(draws):
+    key = random_bits.fold_in(random_bits.seed_key(2), tf.constant(draw))
+    own, words, decoded = send(key)
+    values = np.concatenate([np.ravel(d) for d in decoded])
+    total += values
+    squares += np.square(values, dtype=np.float64)
+    error += np.sum(np.square(values - flat)) / np.sum(np.square(flat)) / draws
+  limits = np.repeat(own, [shape.num_elements() for shape in shapes])
+  quantizer = _quantizer(codec)
+  aim = np.clip(flat, -limits, limits) if quantizer else flat
+  variance = (squares / draws - np.square(total / draws)) / (draws - 1)
+  excess = np.sum(np.sign(aim) * (total / draws - aim))
+  spread = np.sqrt(np.sum(np.maximum(variance, 0.0)))
+  return Quality(
+    bits_by_formula=codec.bits(size, WORKERS, len(gradients)) / size,
+    bits_by_length=32 * (words.shape[0] + len(gradients)) / size,
+    entropy=_entropy(values, limits) if quantizer else float('nan'),
+    error=error,
+    bias=excess / spread if quantizer else float('nan'),
+  )
+
+
+def _quantizer(codec):
+  kind = contract.Quantizer
+  return next((s for s in codec.stages if isinstance(s, kind)), None)
+
+
+def _entropy(values, scalers):
+  """Bits an element of the codes that `values` are multiples of scalers by."""
+  codes = np.rint(values / np.where(scalers > 0, scalers, 1)).astype(np.int64)
+  _, counts = np.unique(codes, return_counts=True)
+  shares = counts / counts.sum()
+  return float(-np.sum(shares * np.log2(shares)))

@@ -1,0 +1,81 @@
+"""The measurements of codecs find what is known, and what is spoilt."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from terngrad import native
+from terngrad.codec import accelerated
+from terngrad.codec import registry
+from terngrad.measure import codecs as measures
+from terngrad.measure import rivals
+
+SIZES = (3000, 7)
+
+
+def gaussian():
+  rng = np.random.default_rng(0)
+  return [tf.constant(rng.normal(size=n), tf.float32) for n in SIZES]
+
+
+def test_quality_of_plain_floats_is_perfect():
+  quality = measures.quality(registry.parse('identity'), gaussian(), 2)
+  assert quality.error == 0.0
+  assert quality.bits_by_formula == quality.bits_by_length
+  assert np.isnan(quality.entropy) and np.isnan(quality.bias)
+
+
+@pytest.mark.statistical
+def test_quality_of_ternary_codes_is_that_of_the_formulas():
+  gradients = gaussian()
+  codec = registry.parse('ternary:clip_factor=0')
+  quality = measures.quality(codec, gradients, 64)
+  values = [g.numpy().astype(np.float64) for g in gradients]
+  # Each element's variance is s |g| - g**2.
+  variance = sum(np.sum(np.abs(g).max() * np.abs(g) - g**2) for g in values)
+  energy = sum(np.sum(g**2) for g in values)
+  np.testing.assert_allclose(quality.error, variance / energy, rtol=0.05)
+  density = sum(np.sum(np.abs(g) / np.abs(g).max()) for g in values) / 3007
+  # One draw of 3007 elements: a few hundredths of a bit.
+  expected = -density * np.log2(density / 2) - (1 - density) * np.log2(
+    1 - density
+  )
+  np.testing.assert_allclose(quality.entropy, expected, rtol=0.05)
+  assert abs(quality.bias) < 5
+
+
+def test_a_biased_codec_shows_in_its_score():
+  codec = registry.parse('ternary')
+  shrunk = codec._replace(
+    decode_sum=lambda parts, own, shapes, scale=1.0: codec.decode_sum(
+      parts, own, shapes, 0.9 * scale
+    )
+  )
+  assert measures.quality(shrunk, gaussian(), 32).bias < -5
+
+
+@pytest.mark.parametrize('fast', [False, True], ids=['twin', 'native'])
+def test_jobs_run(fast):
+  codec = registry.parse('ternary')
+  if fast:
+    if not native.available():
+      pytest.skip('the native kernels are not built here')
+    codec = accelerated.on_kernels(codec)
+  jobs = measures.jobs(codec, gaussian(), 2)
+  assert list(jobs) == ['probe', 'encode', 'decode', 'decode_sum']
+  for job in jobs.values():
+    assert np.isfinite(job())
+
+
+def test_rivals_run_and_numpy_sends_what_it_decodes():
+  (gradient, _) = gaussian()
+  found = {rival.name: rival for rival in rivals.rivals(gradient, 1)}
+  assert list(found) == ['numpy', 'naive TensorFlow', 'int8, as GRACE']
+  for rival in found.values():
+    for job in rival.jobs.values():
+      job()
+  decoded = found['numpy'].jobs['decode']()
+  scaler = 2.5 * gradient.numpy().std()
+  levels = np.unique(np.round(decoded / scaler, 5))
+  np.testing.assert_array_equal(levels, [-1, 0, 1])
+  assert np.all(decoded * gradient.numpy() >= 0)
