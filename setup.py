@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -182,7 +183,9 @@ def _run(command):
     raise _CannotBuildError(f'{command[0]} does not run: {error}.') from error
   if done.returncode:
     lines = done.stderr.strip().splitlines() or ['no message']
-    wrong = next((line for line in lines if 'error' in line.lower()), lines[-1])
+    wrong = next(
+      (line for line in lines if re.search('[Ee]rror: ', line)), lines[-1]
+    )
     raise _CannotBuildError(
       f'{command[0]} failed with {done.returncode}: {wrong}'
     )

@@ -1,7 +1,10 @@
 """What is installed is what is in the tree."""
 
 import ast
+import importlib.machinery
+import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +15,7 @@ import setuptools
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PACKAGES = ('terngrad', 'slim')
+COMPILER = any(map(shutil.which, ('c++', 'g++', 'clang++')))
 
 
 def test_every_folder_of_modules_is_a_package():
@@ -48,23 +52,126 @@ def test_programs_of_setup_py_exist():
     assert function in names, entry
 
 
-@pytest.mark.slow
-def test_wheel_holds_every_module(tmp_path):
-  # A copy, because setuptools leaves build/ beside setup.py.
-  tree = tmp_path / 'tree'
-  ignore = shutil.ignore_patterns('.*', '__pycache__', 'quickstart', 'build')
+def copy_of_tree(folder):
+  """A copy, because setuptools leaves its work beside setup.py."""
+  tree = folder / 'tree'
+  ignore = shutil.ignore_patterns(
+    '.*', '__pycache__', 'quickstart', 'build', '_kernels.*'
+  )
   shutil.copytree(ROOT, tree, ignore=ignore)
+  return tree
+
+
+@pytest.mark.slow
+def test_wheel_holds_every_module_and_kernels_that_work(tmp_path):
+  tree = copy_of_tree(tmp_path)
+  pip = [sys.executable, '-m', 'pip']
   subprocess.run(
-    [sys.executable, '-m', 'pip', 'wheel', '-qq', '--no-deps']
-    + ['--no-build-isolation', '--wheel-dir', str(tmp_path), str(tree)],
+    [*pip, 'wheel', '-qq', '--no-deps', '--no-build-isolation']
+    + ['--wheel-dir', str(tmp_path), str(tree)],
     check=True,
     timeout=300,
   )
   (wheel,) = tmp_path.glob('*.whl')
+  names = zipfile.ZipFile(wheel).namelist()
   expected = {
     path.relative_to(ROOT).as_posix()
     for package in PACKAGES
     for path in (ROOT / package).rglob('*.py')
   }
-  held = {n for n in zipfile.ZipFile(wheel).namelist() if n.endswith('.py')}
-  assert held == expected
+  assert {name for name in names if name.endswith('.py')} == expected
+  if not COMPILER:
+    pytest.skip('there is no C++ compiler for the kernels')
+  assert any(name.startswith('terngrad/native/_kernels.') for name in names)
+  there = tmp_path / 'there'
+  subprocess.run(
+    [*pip, 'install', '-qq', '--no-deps', '--no-index']
+    + ['--target', str(there), str(wheel)],
+    check=True,
+    timeout=300,
+  )
+  program = (
+    'from terngrad import native; print(native.__file__, native.available())'
+  )
+  done = run([sys.executable, '-c', program], there, PYTHONPATH=str(there))
+  path, available = done.stdout.split()
+  assert path.startswith(str(there))
+  assert available == 'True'
+
+
+def run(command, folder, **environment):
+  return subprocess.run(
+    command,
+    cwd=folder,
+    env={**os.environ, **environment},
+    capture_output=True,
+    text=True,
+    check=True,
+    timeout=300,
+  )
+
+
+def no_tensorflow(folder):
+  (folder / 'tensorflow.py').write_text('raise ImportError("not installed")\n')
+  return {'PYTHONPATH': str(folder)}
+
+
+def broken_compiler(folder):
+  path = folder / 'c++'
+  path.write_text('#!/bin/sh\necho "error: out of order" >&2\nexit 3\n')
+  path.chmod(0o755)
+  return {'CXX': str(path)}
+
+
+@pytest.mark.parametrize(
+  ('lacking', 'said'),
+  [
+    (lambda _: {'PATH': '', 'CXX': ''}, 'expected a C++ compiler'),
+    (lambda _: {'CXX': '/none/c++'}, '/none/c++ does not run'),
+    (broken_compiler, 'failed with 3: error: out of order'),
+    (no_tensorflow, 'ImportError: not installed'),
+  ],
+  ids=['no compiler', 'wrong path', 'broken compiler', 'no TensorFlow'],
+)
+def test_without_what_kernels_need_the_build_says_so_and_goes_on(
+  lacking, said, tmp_path
+):
+  tree = copy_of_tree(tmp_path)
+  build = [sys.executable, 'setup.py', 'build_ext', '--inplace']
+  done = run(build, tree, **lacking(tmp_path))
+  assert 'The native kernels are not built' in done.stderr
+  assert said in done.stderr
+  assert not list((tree / 'terngrad' / 'native').glob('_kernels*'))
+
+
+def test_without_kernels_the_package_works_and_says_why(tmp_path):
+  tree = copy_of_tree(tmp_path)
+  program = (
+    'from absl import logging; logging.set_verbosity(logging.INFO)\n'
+    'from terngrad import native; print(native.available())\n'
+    'print(native.available())\n'
+  )
+  done = run([sys.executable, '-c', program], tree, PYTHONPATH=str(tree))
+  assert done.stdout.split() == ['False', 'False']
+  assert done.stderr.count('they were not built') == 1
+
+
+def test_kernels_of_another_tensorflow_are_not_loaded(tmp_path):
+  tree = copy_of_tree(tmp_path)
+  suffix = importlib.machinery.EXTENSION_SUFFIXES[0]
+  library = tree / 'terngrad' / 'native' / f'_kernels{suffix}'
+  library.write_bytes(b'terngrad-native-built-for-tensorflow-1.4.0;')
+  program = (
+    'from absl import logging; logging.set_verbosity(logging.INFO)\n'
+    'from terngrad import native; print(native.available())\n'
+  )
+  done = run([sys.executable, '-c', program], tree, PYTHONPATH=str(tree))
+  assert done.stdout.split() == ['False']
+  assert 'was built for another version' in done.stderr
+
+
+def test_build_and_package_want_the_same_tensorflow():
+  text = (ROOT / 'pyproject.toml').read_text(encoding='utf-8')
+  (built_for,) = re.findall(r'^requires = .*"(tensorflow[^"]*)"', text, re.M)
+  setup = (ROOT / 'setup.py').read_text(encoding='utf-8')
+  assert f"  '{built_for}',\n" in setup
