@@ -3,8 +3,8 @@
 import difflib
 import inspect
 
+from terngrad.codec import chain
 from terngrad.codec import clipping
-from terngrad.codec import contract
 from terngrad.codec import float_words
 from terngrad.codec import packing as packings
 from terngrad.codec import ternary as ternaries
@@ -12,12 +12,12 @@ from terngrad.codec import ternary as ternaries
 
 def identity():
   """The plain float32 gradient, 32 bits an element."""
-  return contract.chain(float_words.float32_words())
+  return chain.chain(float_words.float32_words())
 
 
 def fp16():
   """The gradient in half precision, 16 bits an element."""
-  return contract.chain(float_words.float16_words())
+  return chain.chain(float_words.float16_words())
 
 
 def ternary(clip_factor=2.5, scaler_rule='max_clipped', packing='base3'):
@@ -42,11 +42,11 @@ def ternary(clip_factor=2.5, scaler_rule='max_clipped', packing='base3'):
     )
   pack = packings.PACKINGS[packing]()
   if scaler_rule == 'stddev':
-    return contract.chain(ternaries.ternarize('stddev', clip_factor), pack)
+    return chain.chain(ternaries.ternarize('stddev', clip_factor), pack)
   quantizer = ternaries.ternarize(scaler_rule)
   if clip_factor == 0:
-    return contract.chain(quantizer, pack)
-  return contract.chain(clip, quantizer, pack)
+    return chain.chain(quantizer, pack)
+  return chain.chain(clip, quantizer, pack)
 
 
 CODECS = {'fp16': fp16, 'identity': identity, 'ternary': ternary}

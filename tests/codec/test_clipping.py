@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from terngrad.codec import chain
 from terngrad.codec import clipping
-from terngrad.codec import contract
 from terngrad.codec import float_words
 from terngrad.codec import statistics
 from tests.codec import conformance
@@ -14,7 +14,7 @@ from tests.codec import conformance
 def clipped(gradient, *clip_factors):
   """What a chain that only clips delivers."""
   clips = [clipping.clip_by_stddev(c) for c in clip_factors]
-  codec = contract.chain(*clips, float_words.float32_words())
+  codec = chain.chain(*clips, float_words.float32_words())
   return conformance.there_and_back(codec, np.asarray(gradient, np.float32))
 
 
@@ -53,9 +53,7 @@ def test_of_two_clips_the_tighter_holds():
 
 def test_input_is_untouched():
   gradient = tf.Variable(TEN)
-  codec = contract.chain(
-    clipping.clip_by_stddev(1), float_words.float32_words()
-  )
+  codec = chain.chain(clipping.clip_by_stddev(1), float_words.float32_words())
   own = codec.probe([gradient])
   codec.encode([gradient], own, own, conformance.bucket_key())
   np.testing.assert_array_equal(gradient, TEN)

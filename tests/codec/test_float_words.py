@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import strategies
 
-from terngrad.codec import contract
+from terngrad.codec import chain
 from terngrad.codec import float_words
 from terngrad.codec import registry
 from tests.codec import bounds
@@ -132,7 +132,7 @@ def test_clipped_floats_are_not_lossless():
   # One outlier among ten: sigma = 0.3, so that 1.0 becomes 0.6 at c = 2.
   gradient = np.eye(1, 10).ravel()
   clip = registry.clipping.clip_by_stddev(2.0)
-  codec = contract.chain(clip, float_words.float32_words())
+  codec = chain.chain(clip, float_words.float32_words())
   decoded = conformance.there_and_back(codec, gradient)
   np.testing.assert_allclose(decoded, 0.6 * gradient, rtol=2.0**-22)
   assert not codec.traits.lossless

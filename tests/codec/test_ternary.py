@@ -6,8 +6,8 @@ import pytest
 import tensorflow as tf
 from hypothesis import strategies
 
+from terngrad.codec import chain
 from terngrad.codec import clipping
-from terngrad.codec import contract
 from terngrad.codec import packing
 from terngrad.codec import random_bits
 from terngrad.codec import registry
@@ -74,10 +74,10 @@ def test_outlier_is_clipped_by_its_worker_or_by_the_scaler_alone(
   gradient[0] = 11.0
   gradient = scaled_to(gradient, stddev=2.0, largest=11.0)
   if rule == 'stddev':
-    codec = contract.chain(ternary.ternarize(rule, 2.5), PLAIN)
+    codec = chain.chain(ternary.ternarize(rule, 2.5), PLAIN)
   else:
     clip = clipping.clip_by_stddev(2.5)
-    codec = contract.chain(clip, ternary.ternarize(rule), PLAIN)
+    codec = chain.chain(clip, ternary.ternarize(rule), PLAIN)
   own = conformance.probe(codec, gradient).numpy()
   np.testing.assert_allclose(own, 5.0, rtol=1e-5)
   sample = conformance.sampler(codec, gradient.size)
@@ -102,7 +102,7 @@ def scaled_to(gradient, stddev, largest):
 
 def spoilt(change):
   """The unclipped codec with its quantizer changed."""
-  return contract.chain(change(ternary.ternarize()), PLAIN)
+  return chain.chain(change(ternary.ternarize()), PLAIN)
 
 
 def scaled_threshold(factor):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from terngrad.codec import chain
 from terngrad.codec import clipping
-from terngrad.codec import contract
 from terngrad.codec import float_words
 from terngrad.codec import packing
 from terngrad.codec import ternary
@@ -31,7 +31,7 @@ FLOATS = float_words.float32_words()
   ids=lambda value: value if isinstance(value, str) else '',
 )
 def test_name_lists_the_stages(stages, name):
-  assert contract.chain(*stages).name == name
+  assert chain.chain(*stages).name == name
 
 
 @pytest.mark.parametrize(
@@ -81,16 +81,16 @@ def test_name_lists_the_stages(stages, name):
 )
 def test_stages_that_do_not_fit_are_an_error(stages, message):
   with pytest.raises(ValueError, match=message):
-    contract.chain(*stages)
+    chain.chain(*stages)
 
 
 def test_packing_with_more_levels_than_codes_fits():
-  contract.chain(TERNARIZE, BASE3._replace(levels=2))
+  chain.chain(TERNARIZE, BASE3._replace(levels=2))
 
 
 def test_traits_are_those_of_quantizer_else_of_packing():
-  assert contract.chain(TERNARIZE, BASE3).traits == TERNARIZE.traits
-  assert contract.chain(FLOATS).traits == FLOATS.traits
+  assert chain.chain(TERNARIZE, BASE3).traits == TERNARIZE.traits
+  assert chain.chain(FLOATS).traits == FLOATS.traits
 
 
 def test_stages_get_planes_in_order_with_positions_and_shared_scaler():
@@ -103,7 +103,7 @@ def test_stages_get_planes_in_order_with_positions_and_shared_scaler():
     assert key is KEY
     return tf.cast(scaled, tf.int32)
 
-  codec = contract.chain(
+  codec = chain.chain(
     TERNARIZE._replace(factor=tf.identity, quantize=quantize),
     BASE3._replace(
       elements_per_word=2, pack=lambda planes: planes[0] + 100 * planes[1]
@@ -122,7 +122,7 @@ KEY = conformance.bucket_key()
 
 
 def test_sum_is_dequantized_by_each_variables_scaler_and_takes_its_shape():
-  codec = contract.chain(TERNARIZE, BASE3)
+  codec = chain.chain(TERNARIZE, BASE3)
   variables = [tf.constant([[1.0, -1.0], [0.0, 1.0]]), tf.constant(1.0)]
   words = codec.encode(variables, tf.ones(2), tf.ones(2), KEY)
   three = tf.stack([words] * 3)
