@@ -18,6 +18,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from terngrad.codec import validation
+
 FLOAT, CODES, WORDS = 'float', 'codes', 'words'
 
 
@@ -82,14 +84,19 @@ class Quantizer(NamedTuple):
 
 
 class Packing(NamedTuple):
-  """CODES or FLOAT to WORDS: several elements in a word.
+  """CODES or FLOAT to WORDS of a fixed number: k elements in each word.
 
   Attributes:
     name: for messages and labels.
     elements_per_word: k.
-    pack: takes a list of k planes [w], returns int32 [w].
-    unpack: takes int32 [w], returns the list of k planes [w].
+    pack: takes a list of k planes [w], returns their w words as int32, which
+      are twice as many numbers where a word has 64 bits.
+    unpack: the inverse of `pack`, also of a sum of words.
     levels: the largest code that fits; None for packings of floats.
+    word_bits: 32, or 64: two int32 side by side, the low half first.
+    max_workers: of how many workers words may be added as integers that wrap
+      around, so that `unpack` gives the sum of codes, -1 for each worker but
+      the first; None where sums of words mean nothing.
   """
 
   name: str
@@ -99,6 +106,92 @@ class Packing(NamedTuple):
   domain: tuple
   levels: int | None = None
   traits: Traits | None = None
+  word_bits: int = 32
+  max_workers: int | None = None
+
+  def width(self, num_elements):
+    """Elements of a plane."""
+    return -(-num_elements // self.elements_per_word)
+
+  def num_words(self, num_elements):
+    """int32 numbers in a payload."""
+    return self.width(num_elements) * self.word_bits // 32
+
+  def expected_words(self, num_elements):
+    """int32 numbers that are sent: all."""
+    return self.num_words(num_elements)
+
+  def sent_words(self, words):
+    """int32 [...]: for each payload of int32 [..., w] how many are sent."""
+    return tf.fill(tf.shape(words)[:-1], words.shape[-1])
+
+  def lanes(self, words):
+    """int32 [..., w] as numbers of `word_bits`; see `Codec.lanes`."""
+    if self.word_bits == 32:
+      return words
+    pairs = tf.concat([tf.shape(words)[:-1], [words.shape[-1] // 2, 2]], axis=0)
+    return tf.bitcast(tf.reshape(words, pairs), tf.int64)
+
+  def planes(self, words, num_elements):
+    """`unpack`, for payloads of any kind."""
+    del num_elements
+    return self.unpack(words)
+
+
+class VariablePacking(NamedTuple):
+  """CODES to WORDS of a number that depends on the codes.
+
+  Compiled code and loops want one shape. So a payload has `capacity` words for
+  every gradient of a size, its first word tells how many are used, and those
+  after them are zero and need not be sent.
+
+  Attributes:
+    name: for messages and labels.
+    pack: takes a list of one int32 [n], all codes; returns int32 [capacity].
+    unpack: takes (int32 [capacity], n), returns int32 [n]. Words that `pack`
+      did not make give some codes, read nothing else and end.
+    capacity: takes n, returns the largest number of words; ValueError where n
+      is more than the first word can tell.
+    used: takes the first word of payloads, int32 [...]; returns int32 [...],
+      how many words are used.
+    expected: takes n, returns the mean number of used words, float, for codes
+      of the density that the packing was made for.
+    check: takes (NumPy uint32 [capacity], n); ValueError for what `pack` does
+      not make.
+    levels: the largest code that fits.
+  """
+
+  name: str
+  pack: Callable
+  unpack: Callable
+  capacity: Callable
+  used: Callable
+  expected: Callable
+  check: Callable
+  levels: int = 1
+  domain: tuple = (CODES, WORDS)
+  elements_per_word: int = 1
+  max_workers: int | None = None
+
+  def width(self, num_elements):
+    """Elements of the one plane: all."""
+    return num_elements
+
+  def num_words(self, num_elements):
+    """int32 numbers in a payload, used or not."""
+    return self.capacity(num_elements)
+
+  def expected_words(self, num_elements):
+    """int32 numbers that are sent, on average."""
+    return self.expected(num_elements)
+
+  def sent_words(self, words):
+    """int32 [...]: for each payload of int32 [..., w] how many are sent."""
+    return self.used(words[..., 0])
+
+  def planes(self, words, num_elements):
+    """`unpack`, for payloads of any kind."""
+    return [self.unpack(words, num_elements)]
 
 
 class Codec(NamedTuple):
@@ -117,8 +210,13 @@ class Codec(NamedTuple):
       that they stand for, added in the order of the workers. `parts` is a list
       of m int32 [n / m, w]: worker r's payload is row r // m of part r % m, as
       they come from m devices; the first parts may have one row more.
-    num_words: takes the number of elements in the bucket, returns w.
+    num_words: takes the number of elements in the bucket, returns w, the
+      words of a payload; `sent_words` tells how many of them must be sent.
     traits: see `Traits`.
+    packing: the last stage, `Packing` or `VariablePacking`.
+    decode_total: where payloads add, else None: takes (total, n, shared,
+      shapes), the sum of the `lanes` of n workers' payloads, as an all-reduce
+      makes it, and returns what `decode_sum` of the payloads would.
   """
 
   name: str
@@ -127,6 +225,8 @@ class Codec(NamedTuple):
   decode_sum: Callable
   num_words: Callable
   traits: Traits
+  packing: Packing | VariablePacking
+  decode_total: Callable | None = None
 
   def encode(self, gradients, own, shared, key):
     """This worker's payload for a bucket.
@@ -145,6 +245,61 @@ class Codec(NamedTuple):
     return self.encode_flat(tf.concat(parts, 0), sizes, own, shared, key)
 
   def bits(self, num_elements, num_workers, num_variables=1):
-    """Bits that one worker sends for a bucket, its probe included."""
+    """Bits that one worker sends for a bucket, its probe included.
+
+    Where the length varies this is the mean for the density of codes that the
+    packing was made for: of Gaussian gradients.
+    """
     del num_workers  # the codes that exist so far cost the same for any number
-    return 32 * (self.num_words(num_elements) + num_variables)
+    words = self.packing.expected_words(num_elements)
+    return 32 * (words + num_variables)
+
+  def sent_words(self, words):
+    """How many words of payloads must be sent; the rest are zero.
+
+    Args:
+      words: int32 [..., w], payloads.
+
+    Returns:
+      int32 [...].
+    """
+    return self.packing.sent_words(words)
+
+  def lanes(self, words):
+    """Payloads as the numbers that workers may add.
+
+    Args:
+      words: int32 [..., w], payloads.
+
+    Returns:
+      int32 [..., w], or int64 [..., w / 2] where the packing's words have 64
+      bits: sums wrap around and need no wider type.
+
+    Raises:
+      ValueError: payloads of this codec do not add.
+    """
+    if self.decode_total is None:
+      raise ValueError(
+        f'lanes: expected a codec whose payloads add, received {self.name}. '
+        'Use packing=radix, or gather the payloads and call decode_sum.'
+      )
+    return self.packing.lanes(words)
+
+  def validate(self, words, num_elements):
+    """Checks a payload that came from a file or a socket.
+
+    `decode_sum` is safe for any words, but gives some gradient for those that
+    no encoder made.
+
+    Args:
+      words: anything that NumPy takes for int32 [w]; zeros that were not sent
+        may be missing at its end.
+      num_elements: of the bucket.
+
+    Returns:
+      NumPy int32 [num_words], for `decode_sum`.
+
+    Raises:
+      ValueError: `encode` makes no such payload; says what was expected.
+    """
+    return validation.validate(self.packing, words, num_elements)
