@@ -18,9 +18,11 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from terngrad.codec import validation
-
 FLOAT, CODES, WORDS = 'float', 'codes', 'words'
+
+# Where a payload's length varies, positions of bits must fit in int32 whatever
+# the payload claims.
+MAX_VARIABLE_ELEMENTS = 2**28
 
 
 class Traits(NamedTuple):
@@ -147,21 +149,22 @@ class VariablePacking(NamedTuple):
 
   Attributes:
     name: for messages and labels.
-    pack: takes a list of one int32 [n], all codes; returns int32 [capacity].
-    unpack: takes (int32 [capacity], n), returns int32 [n]. Words that `pack`
-      did not make give some codes, read nothing else and end.
-    capacity: takes n, returns the largest number of words; ValueError where n
-      is more than the first word can tell.
+    elements_per_word: k, the number of planes.
+    pack: takes a list of k planes [w], returns int32 [capacity].
+    unpack: takes (int32 [capacity], w), returns the list of k planes [w]. Words
+      that `pack` did not make give some codes, read nothing else and end.
+    capacity: takes w, returns the largest number of words.
     used: takes the first word of payloads, int32 [...]; returns int32 [...],
       how many words are used.
     expected: takes n, returns the mean number of used words, float, for codes
       of the density that the packing was made for.
-    check: takes (NumPy uint32 [capacity], n); ValueError for what `pack` does
-      not make.
+    check: takes (NumPy int32 [capacity], w), raises ValueError for what `pack`
+      cannot have made, as far as decoding and packing again does not tell.
     levels: the largest code that fits.
   """
 
   name: str
+  elements_per_word: int
   pack: Callable
   unpack: Callable
   capacity: Callable
@@ -170,16 +173,20 @@ class VariablePacking(NamedTuple):
   check: Callable
   levels: int = 1
   domain: tuple = (CODES, WORDS)
-  elements_per_word: int = 1
   max_workers: int | None = None
 
   def width(self, num_elements):
-    """Elements of the one plane: all."""
-    return num_elements
+    """Elements of a plane."""
+    return -(-num_elements // self.elements_per_word)
 
   def num_words(self, num_elements):
     """int32 numbers in a payload, used or not."""
-    return self.capacity(num_elements)
+    if num_elements > MAX_VARIABLE_ELEMENTS:
+      raise ValueError(
+        f'{self.name}: expected a bucket of at most {MAX_VARIABLE_ELEMENTS} '
+        f'elements, received {num_elements}. Use packing=base3.'
+      )
+    return self.capacity(self.width(num_elements))
 
   def expected_words(self, num_elements):
     """int32 numbers that are sent, on average."""
@@ -191,7 +198,7 @@ class VariablePacking(NamedTuple):
 
   def planes(self, words, num_elements):
     """`unpack`, for payloads of any kind."""
-    return [self.unpack(words, num_elements)]
+    return self.unpack(words, self.width(num_elements))
 
 
 class Codec(NamedTuple):
@@ -284,22 +291,3 @@ class Codec(NamedTuple):
         'Use packing=radix, or gather the payloads and call decode_sum.'
       )
     return self.packing.lanes(words)
-
-  def validate(self, words, num_elements):
-    """Checks a payload that came from a file or a socket.
-
-    `decode_sum` is safe for any words, but gives some gradient for those that
-    no encoder made.
-
-    Args:
-      words: anything that NumPy takes for int32 [w]; zeros that were not sent
-        may be missing at its end.
-      num_elements: of the bucket.
-
-    Returns:
-      NumPy int32 [num_words], for `decode_sum`.
-
-    Raises:
-      ValueError: `encode` makes no such payload; says what was expected.
-    """
-    return validation.validate(self.packing, words, num_elements)

@@ -3,8 +3,9 @@
 Payload of n codes, s = ceil(n / 5) symbols, b = ceil(s / 512) blocks:
 
   word 0     bits 0 to 23: how many words are used; bits 24 to 31: q, the table
-             in `huffman_tables`, or 0 for a payload that goes on with the
-             ceil(n / 20) words of `packing.base3`
+             in `huffman_tables`, or 0 for a payload that goes on with
+             r = ceil(s / 4) words: word i is the sum of the symbols p * r + i
+             times 243**p, 1.6 bits an element as in base3
   then       ceil(b / 4) words: byte i, from the lowest byte of the first word,
              is the number of words of block i
   then       block after block, each from a new word on: the code words of its
@@ -15,20 +16,19 @@ plus 1. Elements past the end are 0. The encoder takes the table of the codes
 at hand: one that were made for the mean of all gradients would not suit each.
 """
 
-import numpy as np
 import tensorflow as tf
 
-from terngrad.codec import bitmap
 from terngrad.codec import contract
 from terngrad.codec import huffman_tables
-from terngrad.codec import packing
-from terngrad.codec import validation
 
 BLOCK = 512
 _TRITS = huffman_tables.TRITS
 _LONGEST = huffman_tables.LONGEST
 _STEPS = huffman_tables.STEPS
-_RAW = packing.base3()
+# Symbols in a word without a code: 243**4 < 2**32.
+_RAW = 4
+# The symbol of five zeros.
+_ZEROS = 121
 
 
 def huffman243(density=0.3175):
@@ -43,6 +43,7 @@ def huffman243(density=0.3175):
   """
   return contract.VariablePacking(
     name='huffman243',
+    elements_per_word=_TRITS,
     pack=_pack,
     unpack=_unpack,
     capacity=_capacity,
@@ -52,68 +53,82 @@ def huffman243(density=0.3175):
   )
 
 
-def _capacity(num_elements):
-  bitmap.check_size('huffman243', num_elements)
-  return 1 + _RAW.num_words(num_elements)
+def _capacity(width):
+  return 1 - (-width // _RAW)
 
 
 def _expected(num_elements, density):
+  width = -(-num_elements // _TRITS)
   step = min(max(round(_STEPS * density), 1), _STEPS - 1)
   bits = huffman_tables.mean_length(density, step)
-  blocks = _blocks(num_elements)
   # The last word of a block is half full on average.
-  stream = -(-num_elements // _TRITS) * bits / 32 + blocks * 31 / 64
-  return min(_start(blocks) + stream, _capacity(num_elements))
+  stream = width * bits / 32 + _blocks(width) * 31 / 64
+  return min(_start(width) + stream, _capacity(width))
 
 
-def _blocks(num_elements):
-  return -(-num_elements // (_TRITS * BLOCK))
+def _blocks(width):
+  return -(-width // BLOCK)
 
 
-def _start(blocks):
-  """Words before the first block."""
-  return 1 + -(-blocks // 4)
+def _start(width):
+  """Words before the first block of `width` symbols."""
+  return 1 - (-_blocks(width) // 4)
 
 
 def _pack(planes):
-  (codes,) = planes
-  size = codes.shape[0]
-  if not size:
+  width = planes[0].shape[0]
+  if not width:
     return tf.constant([1])
-  raw_words = _RAW.num_words(size)
-  nonzero = tf.math.count_nonzero(codes)
+  # Digits are code + 1.
+  symbols = sum((plane + 1) * 3**place for place, plane in enumerate(planes))
+  words, used = _stream(symbols, _best_step(planes))
+  return tf.where(used <= _capacity(width), words, _raw(symbols))
+
+
+def _best_step(planes):
+  """q, int32 []: the nearest to 64 times the density of the codes."""
+  size = len(planes) * planes[0].shape[0]
+  nonzero = tf.add_n([tf.math.count_nonzero(plane) for plane in planes])
   step = (2 * _STEPS * nonzero + size) // (2 * size)
-  step = tf.cast(tf.clip_by_value(step, 1, _STEPS - 1), tf.int32)
-  words, used = _stream(codes, step)
-  raw = _RAW.pack(_planes(codes, _RAW.elements_per_word, raw_words))
-  raw = tf.concat([[1 + raw_words], raw], axis=0)
-  return tf.where(used <= raw_words, words, raw)
+  return tf.cast(tf.clip_by_value(step, 1, _STEPS - 1), tf.int32)
 
 
-def _stream(codes, step):
+def _raw(symbols):
+  """The payload without a code, int32 [capacity]."""
+  words = _capacity(symbols.shape[0]) - 1
+  missing = _RAW * words - symbols.shape[0]
+  padded = tf.pad(symbols, [[0, missing]], constant_values=_ZEROS)
+  places = tf.unstack(tf.reshape(padded, [_RAW, words]))
+  # Wraps around as uint32 would.
+  body = sum(symbol * 243**p for p, symbol in enumerate(places))
+  return tf.concat([[1 + words], body], axis=0)
+
+
+def _stream(symbols, step):
   """The payload by table `step`, and how many words it would need.
 
   Args:
-    codes: int32 [n].
+    symbols: int32 [s].
     step: int32 [], q.
 
   Returns:
     (int32 [capacity], of use where that is enough; int32 []).
   """
-  size = codes.shape[0]
-  capacity, blocks = _capacity(size), _blocks(size)
-  symbols = _symbols(codes)
+  width = symbols.shape[0]
+  capacity = _capacity(width)
   lengths, values = _code_words(symbols, step)
   end = tf.cumsum(lengths, axis=1)
   block_words = (end[:, -1] + 31) // 32
-  first = _start(blocks) + tf.cumsum(block_words, exclusive=True)
+  first = _start(width) + tf.cumsum(block_words, exclusive=True)
   start = 32 * first[:, tf.newaxis] + end - lengths
   # A code word of at most 12 bits touches two words.
   place = start % 32
   left, right = 32 - place - lengths, place + lengths - 32
   value = tf.bitcast(values, tf.uint32)
   inside = tf.where(
-    left >= 0, _left(value, tf.maximum(left, 0)), _right(value, right)
+    left >= 0,
+    _left(value, tf.maximum(left, 0)),
+    _right(value, tf.maximum(right, 0)),
   )
   outside = tf.where(right > 0, _left(value, 32 - tf.maximum(right, 1)), 0)
   index = tf.reshape(start // 32, [-1])
@@ -129,19 +144,13 @@ def _stream(codes, step):
   return stream + tf.pad(head, [[0, capacity - head.shape[0]]]), used
 
 
-def _symbols(codes):
-  """int32 [s] of int32 [n] codes."""
-  width = -(-codes.shape[0] // _TRITS)
-  planes = _planes(codes, _TRITS, width)
-  return sum((plane + 1) * 3**place for place, plane in enumerate(planes))
-
-
 def _code_words(symbols, step):
   """Lengths and values of code words, int32 [blocks, 512], zeros at the end."""
   all_tables = huffman_tables.tables()
-  # One gather for both.
-  both = tf.constant(all_tables.values * 16 + all_tables.lengths)
-  found = tf.gather(both[step], symbols)
+  # One gather for both. Not [step]: to compile that, XLA evaluates step's whole
+  # history on zeros, in minutes.
+  both = tf.gather(all_tables.values * 16 + all_tables.lengths, step)
+  found = tf.gather(both, symbols)
   missing = -symbols.shape[0] % BLOCK
   found = tf.reshape(tf.pad(found, [[0, missing]]), [-1, BLOCK])
   return found % 16, found // 16
@@ -154,27 +163,34 @@ def _table(block_words):
   return tf.reduce_sum(tf.bitwise.left_shift(quads, [0, 8, 16, 24]), axis=1)
 
 
-def _block_words(words, blocks):
+def _block_words(words, width):
   """The inverse of `_table`, of a payload's int32 words."""
-  quads = tf.bitcast(words[1 : _start(blocks), tf.newaxis], tf.uint32)
+  quads = tf.bitcast(words[1 : _start(width), tf.newaxis], tf.uint32)
   quads = tf.bitwise.right_shift(quads, tf.constant([0, 8, 16, 24], tf.uint32))
   quads = tf.bitwise.bitwise_and(tf.bitcast(quads, tf.int32), 255)
-  return tf.reshape(quads, [-1])[:blocks]
+  return tf.reshape(quads, [-1])[: _blocks(width)]
 
 
-def _unpack(words, num_elements):
-  if not num_elements:
-    return tf.zeros([0], tf.int32)
+def _unpack(words, width):
+  if not width:
+    return [tf.zeros([0], tf.int32)] * _TRITS
   step = _step(words[0])
+  symbols = tf.cond(
+    # Other steps than those of the tables decode to something.
+    (step > 0) & (step < _STEPS),
+    lambda: _decode(words, step, width),
+    lambda: _from_raw(words, width),
+  )
+  return [symbols // 3**place % 3 - 1 for place in range(_TRITS)]
 
-  def raw():
-    return tf.concat(_RAW.unpack(words[1:]), axis=0)[:num_elements]
 
-  def coded():
-    return _decode(words, step, num_elements)
-
-  # Other steps than those of the tables decode to something.
-  return tf.cond((step > 0) & (step < _STEPS), coded, raw)
+def _from_raw(words, width):
+  body = tf.bitcast(words[1:], tf.uint32)
+  places = [
+    body // tf.constant(243**place, tf.uint32) % tf.constant(243, tf.uint32)
+    for place in range(_RAW)
+  ]
+  return tf.bitcast(tf.concat(places, axis=0), tf.int32)[:width]
 
 
 def _step(first):
@@ -182,13 +198,11 @@ def _step(first):
   return tf.bitwise.bitwise_and(tf.bitwise.right_shift(first, 24), 255)
 
 
-def _decode(words, step, num_elements):
-  """int32 [n] codes: all blocks side by side, a symbol at a time."""
-  blocks = _blocks(num_elements)
-  width = -(-num_elements // _TRITS)
+def _decode(words, step, width):
+  """int32 [s] symbols: all blocks side by side, a symbol at a time."""
+  block_words = _block_words(words, width)
+  first = _start(width) + tf.cumsum(block_words, exclusive=True)
   rounds = min(BLOCK, width)
-  block_words = _block_words(words, blocks)
-  first = _start(blocks) + tf.cumsum(block_words, exclusive=True)
   lookup = _lookup(step)
   unsigned = tf.bitcast(words, tf.uint32)
   last = words.shape[0] - 1
@@ -204,21 +218,19 @@ def _decode(words, step, num_elements):
     found = tf.gather(lookup, tf.bitcast(_right(window, 20), tf.int32))
     return i + 1, place + found % 16, symbols.write(i, found // 16)
 
-  array = tf.TensorArray(tf.int32, size=rounds, element_shape=[blocks])
+  array = tf.TensorArray(tf.int32, size=rounds, element_shape=first.shape)
   _, _, array = tf.while_loop(
     lambda i, *_: i < rounds,
     decode,
     (tf.constant(0), 32 * first, array),
     maximum_iterations=rounds,
   )
-  symbols = tf.reshape(tf.transpose(array.stack()), [-1])[:width]
-  planes = [symbols // 3**place % 3 - 1 for place in range(_TRITS)]
-  return tf.concat(planes, axis=0)[:num_elements]
+  return tf.reshape(tf.transpose(array.stack()), [-1])[:width]
 
 
 def _lookup(step):
   """int32 [4096]: 16 symbol + length of the code word that a number begins."""
-  row = [tf.constant(field)[step] for field in huffman_tables.tables()]
+  row = [tf.gather(field, step) for field in huffman_tables.tables()]
   _, _, ends, bases, symbols = row
   window = tf.range(2**_LONGEST)
   longer = tf.cast(window[:, tf.newaxis] >= ends, tf.int32)
@@ -227,39 +239,22 @@ def _lookup(step):
   return 16 * tf.gather(symbols, place + tf.gather(bases, length - 1)) + length
 
 
-def _check(words, num_elements):
-  signed = words.view(np.int32)
-  step, used = int(words[0] >> 24), int(words[0] & 0xFFFFFF)
-  blocks = _blocks(num_elements)
+def _check(words, width):
+  step, used = int(_step(words[0])), int(words[0]) & 0xFFFFFF
   if step >= _STEPS:
     raise ValueError(
       f'huffman243: expected a table from 0 to {_STEPS - 1} in the first word, '
       f'received {step}. The payload was damaged or made by another codec.'
     )
-  if not step:
-    validation.check_length(
-      'huffman243', words[:used], num_elements, words.size
-    )
-    validation.check_codes(_RAW, signed[1:], num_elements)
-    return
-  lengths = _block_words(tf.constant(signed), blocks).numpy()
-  wanted = _start(blocks) + int(lengths.sum())
+  wanted, why = _capacity(width), 'without a code'
+  if step:
+    wanted = _start(width) + int(tf.reduce_sum(_block_words(words, width)))
+    why = f'by the lengths of its {_blocks(width)} blocks'
   if wanted != used:
     raise ValueError(
-      f'huffman243: expected {wanted} words by the lengths of its {blocks} '
-      f'blocks, received a first word that says {used}. The payload was '
-      'damaged: send it again.'
+      f'huffman243: expected {wanted} words {why}, received a first word that '
+      f'says {used}. The payload was damaged: send it again.'
     )
-  codes = _unpack(tf.constant(signed), num_elements)
-  # Also a code word that ends outside of its block, and blocks out of order.
-  again, _ = _stream(codes, tf.constant(step))
-  validation.check_same('huffman243', signed, again.numpy())
-
-
-def _planes(codes, places, width):
-  """`codes` with zeros at the end, as a list of int32 [width]."""
-  padded = tf.pad(codes, [[0, places * width - codes.shape[0]]])
-  return tf.unstack(tf.reshape(padded, [places, width]))
 
 
 def _left(words, shifts):

@@ -6,18 +6,28 @@ Training pays nothing for it: this is for words from files and sockets, eagerly.
 import numpy as np
 import tensorflow as tf
 
+from terngrad.codec import contract
 
-def validate(packing, words, num_elements):
-  """See `contract.Codec.validate`.
+
+def validate(codec, words, num_elements):
+  """Checks a payload that came from a file or a socket.
+
+  `decode_sum` is safe for any words, but gives some gradient for those that no
+  encoder made.
 
   Args:
-    packing: `contract.Packing` or `contract.VariablePacking`.
-    words: anything that NumPy takes for int32 [w].
+    codec: `contract.Codec`.
+    words: anything that NumPy takes for int32 [w]; zeros that were not sent
+      may be missing at its end.
     num_elements: of the bucket.
 
   Returns:
-    NumPy int32 [packing.num_words(num_elements)].
+    NumPy int32 [codec.num_words(num_elements)], for `decode_sum`.
+
+  Raises:
+    ValueError: `encode` makes no such payload; says what was expected.
   """
+  packing = codec.packing
   words = np.asarray(words)
   if words.dtype not in (np.int32, np.uint32) or words.ndim != 1:
     raise ValueError(
@@ -26,34 +36,22 @@ def validate(packing, words, num_elements):
     )
   words = words.view(np.int32)
   capacity = packing.num_words(num_elements)
-  if hasattr(packing, 'check'):
+  if isinstance(packing, contract.VariablePacking):
     words = _restore(packing, words, num_elements, capacity)
-    packing.check(words.view(np.uint32), num_elements)
-    return words
-  check_length(packing.name, words, num_elements, capacity)
+    packing.check(words, packing.width(num_elements))
+  elif words.size != capacity:
+    raise ValueError(
+      f'{packing.name}: expected {capacity} words for {num_elements} elements, '
+      f'received {words.size}. The payload is torn, or of another bucket.'
+    )
   if packing.levels is not None:
-    check_codes(packing, words, num_elements)
+    _check_codes(packing, words, num_elements)
   return words
 
 
-def check_length(name, words, num_elements, expected):
-  """Raises ValueError unless there are `expected` words."""
-  if words.size != expected:
-    raise ValueError(
-      f'{name}: expected {expected} words for {num_elements} elements, '
-      f'received {words.size}. The payload is torn, or of another bucket.'
-    )
-
-
-def check_codes(packing, words, num_elements):
-  """Raises ValueError unless int32 `words` are what packs to them.
-
-  Args:
-    packing: `contract.Packing` of codes.
-    words: NumPy int32 [w].
-    num_elements: of the bucket.
-  """
-  planes = packing.unpack(tf.constant(words))
+def _check_codes(packing, words, num_elements):
+  """Raises ValueError unless `words` are what their codes pack to."""
+  planes = packing.planes(tf.constant(words), num_elements)
   codes = tf.concat(planes, axis=0).numpy()
   wrong = np.flatnonzero(np.abs(codes) > packing.levels)
   if wrong.size:
@@ -64,26 +62,16 @@ def check_codes(packing, words, num_elements):
     )
   if codes[num_elements:].any():
     raise ValueError(
-      f'{packing.name}: expected code zero past the last of {num_elements} '
+      f'{packing.name}: expected code 0 past the last of {num_elements} '
       f'elements, received another. {_SPOILT}'
     )
-  check_same(packing.name, words, packing.pack(planes).numpy())
-
-
-def check_same(name, words, again):
-  """Raises ValueError unless words are equal to what their codes pack to.
-
-  Args:
-    name: of the packing.
-    words: NumPy int32 [w], received.
-    again: NumPy int32 [w], what they decode to, encoded again.
-  """
+  again = packing.pack(planes).numpy()
   differ = np.flatnonzero(words != again)
   if differ.size:
     at = differ[0]
     raise ValueError(
-      f'{name}: expected word {at} to be {_hex(again[at])}, as its codes pack '
-      f'to, received {_hex(words[at])}. {_SPOILT}'
+      f'{packing.name}: expected word {at} to be {_hex(again[at])}, as its '
+      f'codes pack to, received {_hex(words[at])}. {_SPOILT}'
     )
 
 
