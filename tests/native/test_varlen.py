@@ -93,7 +93,7 @@ def test_every_table_is_that_of_the_twin(library):
 @bounds.few_examples
 @hypothesis.given(data=strategies.data())
 def test_damaged_payloads_are_judged_as_the_twin_judges(library, name, data):
-  size = data.draw(strategies.sampled_from([5, 64, 700, 2700]))
+  size = data.draw(strategies.sampled_from([5, 64, 700]))
   density = data.draw(strategies.sampled_from(DENSITIES))
   _, words, used = library.encode(name, codes_of(size, density))
   words = words[: data.draw(strategies.sampled_from([used, words.size]))]
