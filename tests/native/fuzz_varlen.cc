@@ -1,4 +1,4 @@
-// What a fuzzer feeds to terngrad/native/src/varlen.cc, in libFuzzer's form:
+// What a fuzzer feeds to the functions of varlen.h, in libFuzzer's form:
 // aborts where a property does not hold. Memory errors are the sanitizers'.
 //
 // Byte 0: bit 0 chooses the packing, bits 1 and 2 what is done with the rest:

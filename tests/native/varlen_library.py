@@ -1,4 +1,4 @@
-"""Compiles terngrad/native/src/varlen.cc and calls it through ctypes."""
+"""Compiles the packings of variable length and calls them through ctypes."""
 
 import ctypes
 import pathlib
@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SOURCE = ROOT / 'terngrad' / 'native' / 'src' / 'varlen.cc'
+SOURCE = ROOT / 'terngrad' / 'native' / 'src'
+SOURCES = (SOURCE / 'varlen.cc', SOURCE / 'huffman243.cc')
 HERE = pathlib.Path(__file__).resolve().parent
 
 SANITIZERS = ('-fsanitize=address,undefined', '-fno-sanitize-recover=all')
@@ -35,7 +36,7 @@ def compile_to(output, sources, *flags):
   if compiler is None:
     pytest.skip('no C++ compiler (g++ or c++) is installed')
   command = [compiler, '-std=c++17', '-Wall', '-Wextra', '-Werror', *flags]
-  command += [f'-I{SOURCE.parent}', '-o', str(output), *map(str, sources)]
+  command += [f'-I{SOURCE}', '-o', str(output), *map(str, sources)]
   done = subprocess.run(command, capture_output=True, text=True, check=False)
   assert done.returncode == 0, done.stderr
   return output
@@ -46,7 +47,7 @@ class Library:
 
   def __init__(self, folder):
     path = folder / 'varlen.so'
-    compile_to(path, [SOURCE], '-O2', '-fPIC', '-shared')
+    compile_to(path, SOURCES, '-O2', '-fPIC', '-shared')
     self._library = ctypes.CDLL(str(path))
     self._library.terngrad_varlen_message.restype = ctypes.c_char_p
 
@@ -95,7 +96,7 @@ def fuzzer(folder):
   flags = ('-O1', '-g', *SANITIZERS)
   objects = []
   for source, traced in (
-    (SOURCE, True),
+    *((source, True) for source in SOURCES),
     (HERE / 'fuzz_varlen.cc', True),
     (HERE / 'coverage_driver.cc', False),
   ):

@@ -2,8 +2,8 @@
 // huffman243. Their layouts are described in terngrad/codec/bitmap.py and
 // huffman.py, whose words these functions make and take to the bit.
 //
-// Nothing here allocates much, throws, keeps state or needs TensorFlow; every
-// function may run on any number of threads. Decoders trust nothing: for any
+// Nothing here allocates, throws, keeps state or needs TensorFlow; a function
+// takes 100 kB of the stack and may run on any number of threads. Decoders trust nothing: for any
 // words they read and write only what they are given, end, and return kOk only
 // for the words that the encoder makes of the codes that they return.
 #ifndef TERNGRAD_NATIVE_VARLEN_H_
