@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import strategies
 
+from terngrad.codec import huffman_tables
 from terngrad.codec import registry
 from terngrad.codec import validation
 from tests.codec import bounds
@@ -83,10 +84,16 @@ def test_words_and_codes_are_those_of_the_twin_to_the_bit(library, name):
 
 def test_every_table_is_that_of_the_twin(library):
   # 63 densities, one table each.
+  expected = huffman_tables.tables().lengths
   for step in range(1, 64):
+    status, lengths = library.lengths(step)
+    assert status == varlen_library.OK
+    np.testing.assert_array_equal(lengths, expected[step])
     codes = codes_of(1000, step / 64)
     _, words, _ = library.encode('huffman243', codes)
     np.testing.assert_array_equal(words, twin_encode('huffman243', codes))
+  for step in (-1, 0, 64):
+    assert library.lengths(step)[0] == varlen_library.HEADER
 
 
 @NAMES

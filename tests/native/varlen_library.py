@@ -87,6 +87,12 @@ class Library:
     )
     return status, codes
 
+  def lengths(self, step):
+    """(status, uint8 [243]) of a table of huffman243."""
+    lengths = np.zeros(243, np.uint8)
+    function = self._function('huffman243', 'lengths')
+    return function(ctypes.c_int(step), _pointer(lengths)), lengths
+
   def _function(self, name, verb):
     return getattr(self._library, f'terngrad_{name}_{verb}')
 

@@ -249,3 +249,9 @@ int terngrad_huffman243_decode(const uint32_t* words, size_t num_words,
   return step == 0 ? DecodeRaw(words, used, width, codes, count)
                    : DecodeCoded(words, used, width, step, codes, count);
 }
+
+int terngrad_huffman243_lengths(int step, uint8_t* lengths) {
+  if (step < 1 || step >= kSteps) return kTerngradHeader;
+  terngrad::MakeLengths(step, lengths);
+  return kTerngradOk;
+}

@@ -49,6 +49,10 @@ int terngrad_bitmap_sign_decode(const uint32_t* words, size_t num_words,
 int terngrad_huffman243_decode(const uint32_t* words, size_t num_words,
                                int8_t* codes, size_t count);
 
+// Bits of the code words of the 243 symbols in table `step`, 1 to 63, of
+// huffman243; kTerngradHeader for another step.
+int terngrad_huffman243_lengths(int step, uint8_t* lengths);
+
 }  // extern "C"
 
 #endif  // TERNGRAD_NATIVE_VARLEN_H_
