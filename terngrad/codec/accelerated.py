@@ -8,8 +8,8 @@ from terngrad.codec import statistics
 from terngrad.codec import ternary
 from terngrad.native import ops
 
-# The base in which the kernels know how to write digits, of each packing.
-_RADICES = {'base3': 3, 'two_bit': 4}
+# The digits that there are kernels to decode.
+_DECODED = ((3, 20), (4, 16))
 
 
 def accelerate(codecs):
@@ -38,6 +38,10 @@ def accelerate(codecs):
 def on_kernels(codec):
   """The codec with kernels for its functions; itself where it has none.
 
+  Every ternary code is probed by a kernel. Those of 32-bit digits are encoded
+  by one, and base3 and two_bit decoded too; the other functions compile
+  themselves.
+
   Args:
     codec: a `contract.Codec`.
 
@@ -46,47 +50,57 @@ def on_kernels(codec):
   """
   *before, packing = codec.stages
   quantizer = before[-1] if before else None
-  if (
+  if not (
     isinstance(quantizer, contract.Quantizer)
     and quantizer.quantize is ternary.quantize
-    and packing.name in _RADICES
   ):
-    return _with_kernels(codec, quantizer, _RADICES[packing.name])
+    return codec
+  clips = any(isinstance(stage, contract.Clip) for stage in before)
+  digits = getattr(packing, 'digits', None)
+  codec = _self_compiled(codec)._replace(probe=_probe(codec))
+  if digits:
+    codec = codec._replace(encode_pieces=_encode(quantizer, clips, digits))
+  if digits in _DECODED:
+    codec = codec._replace(decode_sum=_decode_sum(digits))
   return codec
 
 
-def _self_compiled(codec):
-  encode = codec.encode_pieces
-  if not codec.traits.lossless:
-    # Plain floats are moved as they are; compiled code would copy them.
-    encode = tf.function(encode, jit_compile=True)
-  return codec._replace(
-    probe=tf.function(codec.probe, jit_compile=True),
-    encode_pieces=encode,
-    decode_sum=tf.function(codec.decode_sum, jit_compile=True),
-    compiled=False,
-  )
-
-
-def _with_kernels(codec, quantizer, radix):
-  """`codec`, a chain of clips, the ternary quantizer and a packing."""
-  clips = any(isinstance(stage, contract.Clip) for stage in codec.stages)
-
+def _probe(codec):
   def probe(gradients):
     stats = statistics.Statistics(*ops.statistics(gradients))
     return chain.wish(codec.stages, stats)
 
+  return probe
+
+
+def _encode(quantizer, clips, digits):
   def encode_pieces(pieces, sizes, own, shared, key):
     limits = own if clips else tf.fill([len(sizes)], float('inf'))
     factors = quantizer.factor(shared)
-    return ops.encode(pieces, sizes, limits, factors, key, radix)
+    return ops.encode(pieces, sizes, limits, factors, key, digits)
 
+  return encode_pieces
+
+
+def _decode_sum(digits):
   def decode_sum(parts, shared, shapes, scale=1.0):
-    return ops.decode_sum(parts, shared, shapes, scale, radix)
+    return ops.decode_sum(parts, shared, shapes, scale, digits)
 
+  return decode_sum
+
+
+def _self_compiled(codec):
+  """The codec with functions that XLA compiles one by one."""
+
+  def compiled(function):
+    return function and tf.function(function, jit_compile=True)
+
+  encode = codec.encode_pieces
   return codec._replace(
-    probe=probe,
-    encode_pieces=encode_pieces,
-    decode_sum=decode_sum,
+    probe=compiled(codec.probe),
+    # Plain floats are moved as they are; compiled code would copy them.
+    encode_pieces=encode if codec.traits.lossless else compiled(encode),
+    decode_sum=compiled(codec.decode_sum),
+    decode_total=compiled(codec.decode_total),
     compiled=False,
   )

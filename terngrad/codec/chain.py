@@ -51,7 +51,7 @@ def chain(*stages):
 
   def encode_pieces(pieces, sizes, own, shared, key):
     flat = pieces[0] if len(pieces) == 1 else tf.concat(pieces, axis=0)
-    width = num_words(sum(sizes))
+    width = packing.width(sum(sizes))
     factors = quantizer.factor(shared) if quantizer else None
     planes = []
     for place in range(packing.elements_per_word):
@@ -69,32 +69,17 @@ def chain(*stages):
       planes.append(plane)
     return packing.pack(planes)
 
-  def decode_sum(parts, shared, shapes, scale=1.0):
-    sizes = [tf.TensorShape(shape).num_elements() for shape in shapes]
-    sums = tf.split(_sum_planes(packing, parts)[: sum(sizes)], sizes)
-    if quantizer:
-      sums = [
-        quantizer.dequantize(total, shared[i]) for i, total in enumerate(sums)
-      ]
-    if scale != 1.0:  # Even a product with 1 would flush subnormals.
-      sums = [total * scale for total in sums]
-    return [
-      tf.reshape(total, shape)
-      for total, shape in zip(sums, shapes, strict=True)
-    ]
-
-  def num_words(num_elements):
-    return -(-num_elements // packing.elements_per_word)
-
   traits = quantizer.traits if quantizer else packing.traits
+  decode_sum, decode_total = _decoders(quantizer, packing)
   return contract.Codec(
     name=' > '.join(stage.name for stage in stages),
     probe=probe,
     encode_pieces=encode_pieces,
     decode_sum=decode_sum,
-    num_words=num_words,
+    num_words=packing.num_words,
     traits=traits._replace(lossless=False) if clips else traits,
     stages=stages,
+    decode_total=decode_total,
   )
 
 
@@ -115,6 +100,48 @@ def wish(stages, stats):
     if isinstance(stage, contract.Quantizer):
       return stage.scaler(stats)
   return stats.max_abs
+
+
+def _decoders(quantizer, packing):
+  """`decode_sum` and `decode_total` of `contract.Codec`."""
+
+  def decode_sum(parts, shared, shapes, scale=1.0):
+    if packing.max_workers is None:
+      size = sum(tf.TensorShape(shape).num_elements() for shape in shapes)
+      return split(_sum_planes(packing, parts, size), shared, shapes, scale)
+    # Words add: one sum is unpacked instead of every payload.
+    totals = [tf.reduce_sum(packing.lanes(part), axis=0) for part in parts]
+    workers = sum(part.shape[0] for part in parts)
+    return decode_total(tf.add_n(totals), workers, shared, shapes, scale)
+
+  def decode_total(total, num_workers, shared, shapes, scale=1.0):
+    if num_workers > packing.max_workers:
+      raise ValueError(
+        f'{packing.name}: expected the payloads of at most '
+        f'{packing.max_workers} workers, received {num_workers}. Make the '
+        f'codec with workers={num_workers}.'
+      )
+    words = tf.reshape(tf.bitcast(total, tf.int32), [-1])
+    codes = tf.concat(packing.unpack(words), axis=0)
+    # Every worker's digit is its code + 1; unpacking takes one 1 away.
+    return split(codes - (num_workers - 1), shared, shapes, scale)
+
+  def split(sums, shared, shapes, scale):
+    sizes = [tf.TensorShape(shape).num_elements() for shape in shapes]
+    sums = tf.split(sums[: sum(sizes)], sizes)
+    if quantizer:
+      sums = [
+        quantizer.dequantize(total, shared[i]) for i, total in enumerate(sums)
+      ]
+    if scale != 1.0:  # Even a product with 1 would flush subnormals.
+      sums = [total * scale for total in sums]
+    return [
+      tf.reshape(total, shape)
+      for total, shape in zip(sums, shapes, strict=True)
+    ]
+
+  summable = packing.max_workers is not None
+  return decode_sum, decode_total if summable else None
 
 
 def _check(stages):
@@ -156,28 +183,29 @@ def _lesser(largest, limit):
   return tf.where(largest > limit, limit, largest)
 
 
-def _sum_planes(packing, parts):
+def _sum_planes(packing, parts, num_elements):
   """Sums what payloads unpack to, as one vector of `packing`'s places.
 
   Payloads are unpacked one at a time and added in place in the order of the
   workers, so that memory does not grow with them and floats have one order.
 
   Args:
-    packing: `Packing`.
-    parts: list of int32 [n, w], see `Codec.decode_sum`.
+    packing: `contract.Packing` or `contract.VariablePacking`.
+    parts: list of int32 [n, w], see `contract.Codec.decode_sum`.
+    num_elements: of the bucket.
 
   Returns:
-    Of the packing's dtype, [elements_per_word * w].
+    Of the packing's dtype, [num_elements] and the places past the end.
   """
 
   def add(sums, row, some):
     for part in some:
-      planes = packing.unpack(part[row])
+      planes = packing.planes(part[row], num_elements)
       sums = [a + b for a, b in zip(sums, planes, strict=True)]
     return sums
 
   counts = [part.shape[0] for part in parts]
-  sums = add(packing.unpack(parts[0][0]), 0, parts[1:])
+  sums = add(packing.planes(parts[0][0], num_elements), 0, parts[1:])
   if min(counts) > 1:
     _, sums = tf.while_loop(
       lambda row, _: row < min(counts),

@@ -21,7 +21,7 @@ class Bucket(NamedTuple):
     indices: tuple of int, the variables' places in the model.
     shapes: tuple of their shapes.
     num_elements: of all of them.
-    num_words: of their payload.
+    num_words: of their payload, sent or not.
   """
 
   codec: tuple
@@ -62,14 +62,35 @@ class GradientCodec(NamedTuple):
 
   @property
   def num_words(self):
-    """Words of a worker's payload."""
+    """Words of a worker's payload, sent or not."""
     return sum(bucket.num_words for bucket in self.buckets)
 
   def bits(self, num_workers):
-    """Bits that one worker sends a step, probes included."""
+    """Bits that one worker sends a step, probes included.
+
+    The mean for Gaussian gradients where a codec's length varies.
+    """
     return sum(
       bucket.codec.bits(bucket.num_elements, num_workers, len(bucket.indices))
       for bucket in self.buckets
+    )
+
+  def sent_words(self, payloads):
+    """How many words of payloads must be sent; the others are zero.
+
+    Args:
+      payloads: int32 [n, num_words].
+
+    Returns:
+      int32 [n].
+    """
+    sizes = [bucket.num_words for bucket in self.buckets]
+    parts = tf.split(payloads, sizes, axis=1)
+    return tf.add_n(
+      [
+        bucket.codec.sent_words(part)
+        for bucket, part in zip(self.buckets, parts, strict=True)
+      ]
     )
 
   def flatten(self, gradients):

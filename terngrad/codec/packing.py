@@ -1,8 +1,9 @@
-"""Fixed-length packings of ternary codes into 32-bit words.
+"""Fixed-length packings of ternary codes into words.
 
 Element `p * w + j` of a gradient of `w` words stands at place `p` of word `j`
 (see `contract`). Words are int32 because TensorFlow's collectives carry no
-narrower integers; digits are taken on the uint32 view, since 3**20 > 2**31.
+narrower integers; digits are taken on the uint32 view, since 3**20 > 2**31,
+or, where words have 64 bits, on the uint64 view of two neighbours.
 """
 
 import tensorflow as tf
@@ -44,6 +45,7 @@ def two_bit():
     unpack=unpack,
     domain=(contract.CODES, contract.WORDS),
     levels=1,
+    digits=(4, 16),
   )
 
 
@@ -53,36 +55,81 @@ def base3():
   Returns:
     A `contract.Packing` of codes in {-1, 0, 1}.
   """
-  three = 3
+  return _positional('base3', 3, 32)
+
+
+def radix(num_workers, word_bits=32):
+  """Digits with room for the sum of all workers' codes.
+
+  Place p weighs (2 N + 1)**p and a worker's digit is code + 1, so that plain
+  integer sums of the words of up to N workers have the digits sum + workers
+  and never carry: any all-reduce of integers adds the gradients. For N = 8 a
+  code costs 32 / 7 = 4.57 or 64 / 15 = 4.27 bits; the sum alone holds
+  log2(17) = 4.09.
+
+  Args:
+    num_workers: N, the most workers that are added, >= 1.
+    word_bits: 32, or 64 for all-reduces that take no int32, as those of GPUs.
+
+  Returns:
+    A `contract.Packing` of codes in {-1, 0, 1}.
+
+  Raises:
+    ValueError: an argument is out of its range.
+  """
+  if not 1 <= num_workers < 2**15:
+    raise ValueError(
+      'radix: expected a number of workers from 1 to 32767, received '
+      f'{num_workers}. Say how many are added, as in packing=radix,workers=8.'
+    )
+  if word_bits not in (32, 64):
+    raise ValueError(
+      f'radix: expected word_bits 32 or 64, received {word_bits}. Use 64 where '
+      'an all-reduce takes no int32.'
+    )
+  name = f'radix({num_workers}{", 64" if word_bits == 64 else ""})'
+  packing = _positional(name, 2 * num_workers + 1, word_bits)
+  return packing._replace(max_workers=num_workers)
+
+
+def _positional(name, base, word_bits):
+  """As many digits of `base` as fit in a word; digit = code + 1."""
+  dtype = tf.uint32 if word_bits == 32 else tf.uint64
+  places = 1
+  while base ** (places + 1) <= 2**word_bits:
+    places += 1
 
   def pack(planes):
-    word = _digit(planes[-1])
-    for plane in reversed(planes[:-1]):
-      word = word * tf.constant(three, tf.uint32) + _digit(plane)
-    return tf.bitcast(word, tf.int32)
+    digits = [tf.cast(_digit(plane), dtype) for plane in planes]
+    word = digits[-1]
+    for digit in reversed(digits[:-1]):
+      word = word * tf.constant(base, dtype) + digit
+    return tf.reshape(tf.bitcast(word, tf.int32), [-1])
 
   def unpack(words):
-    word = tf.bitcast(words, tf.uint32)
+    if word_bits == 64:
+      words = tf.reshape(words, [-1, 2])
+    word = tf.bitcast(words, dtype)
     codes = []
-    for place in range(20):
+    for place in range(places):
       # Each place divides the word itself: XLA then computes the places side
       # by side instead of keeping a chain of quotients.
-      quotient = word // tf.constant(three**place, tf.uint32)
-      above = quotient // tf.constant(three, tf.uint32)
-      codes.append(_code(quotient - above * tf.constant(three, tf.uint32)))
+      quotient = word // tf.constant(base**place, dtype)
+      above = quotient // tf.constant(base, dtype)
+      digit = quotient - above * tf.constant(base, dtype)
+      codes.append(_code(tf.cast(digit, tf.uint32)))
     return codes
 
   return contract.Packing(
-    name='base3',
-    elements_per_word=20,
+    name=name,
+    elements_per_word=places,
     pack=pack,
     unpack=unpack,
     domain=(contract.CODES, contract.WORDS),
     levels=1,
+    word_bits=word_bits,
+    digits=(base, places) if word_bits == 32 else None,
   )
-
-
-PACKINGS = {'base3': base3, 'two_bit': two_bit}
 
 
 def _digit(codes):

@@ -3,9 +3,11 @@
 import difflib
 import inspect
 
+from terngrad.codec import bitmap
 from terngrad.codec import chain
 from terngrad.codec import clipping
 from terngrad.codec import float_words
+from terngrad.codec import huffman
 from terngrad.codec import packing as packings
 from terngrad.codec import ternary as ternaries
 
@@ -20,13 +22,24 @@ def fp16():
   return chain.chain(float_words.float16_words())
 
 
-def ternary(clip_factor=2.5, scaler_rule='max_clipped', packing='base3'):
+def ternary(
+  clip_factor=2.5,
+  scaler_rule='max_clipped',
+  packing='base3',
+  workers=0,
+  word_bits=32,
+):
   """TernGrad.
 
   Args:
     clip_factor: in standard deviations of each gradient; 0 does not clip.
     scaler_rule: see `ternary.ternarize`.
-    packing: 'base3' (1.6 bits an element) or 'two_bit' (2 bits).
+    packing: 'base3' (1.6 bits an element), 'two_bit' (2 bits), 'radix' (for
+      all-reduces of integers; 4.6 bits for 8 workers), or of variable length
+      'bitmap_sign' and 'huffman243' (1.32 and 1.23 bits for Gaussian gradients
+      clipped at 2.5).
+    workers: for 'radix' alone, and needed there: how many are added at most.
+    word_bits: for 'radix' alone: 32, or 64 for 4.3 bits with 8 workers.
 
   Returns:
     A `contract.Codec`.
@@ -35,18 +48,35 @@ def ternary(clip_factor=2.5, scaler_rule='max_clipped', packing='base3'):
     ValueError: an option is out of its range.
   """
   clip = clipping.clip_by_stddev(clip_factor)
-  if packing not in packings.PACKINGS:
-    raise ValueError(
-      f'packing: expected one of {", ".join(sorted(packings.PACKINGS))}, '
-      f'received {packing!r}.'
-    )
-  pack = packings.PACKINGS[packing]()
+  pack = _packing(packing, clip_factor, workers, word_bits)
   if scaler_rule == 'stddev':
     return chain.chain(ternaries.ternarize('stddev', clip_factor), pack)
   quantizer = ternaries.ternarize(scaler_rule)
   if clip_factor == 0:
     return chain.chain(quantizer, pack)
   return chain.chain(clip, quantizer, pack)
+
+
+def _packing(name, clip_factor, workers, word_bits):
+  density = ternaries.gaussian_density(clip_factor)
+  makers = {
+    'base3': packings.base3,
+    'bitmap_sign': lambda: bitmap.bitmap_sign(density),
+    'huffman243': lambda: huffman.huffman243(density),
+    'radix': lambda: packings.radix(workers, word_bits),
+    'two_bit': packings.two_bit,
+  }
+  if name not in makers:
+    raise ValueError(
+      f'packing: expected one of {", ".join(makers)}, received {name!r}.'
+    )
+  if name != 'radix' and (workers, word_bits) != (0, 32):
+    raise ValueError(
+      'workers and word_bits are of packing=radix: expected neither beside '
+      f'packing={name}, received workers={workers}, word_bits={word_bits}. '
+      'Leave them out.'
+    )
+  return makers[name]()
 
 
 CODECS = {'fp16': fp16, 'identity': identity, 'ternary': ternary}
@@ -56,9 +86,13 @@ KINDS = (
   'identity',
   'fp16',
   'ternary',
-  'ternary:packing=two_bit',
   'ternary:scaler_rule=stddev',
   'ternary:clip_factor=0',
+  'ternary:packing=two_bit',
+  'ternary:packing=radix,workers=8',
+  'ternary:packing=radix,workers=8,word_bits=64',
+  'ternary:packing=bitmap_sign',
+  'ternary:packing=huffman243',
 )
 
 

@@ -25,7 +25,7 @@ def statistics(gradients):
   return result.stddev, result.max_abs
 
 
-def encode(pieces, sizes, limits, factors, key, radix):
+def encode(pieces, sizes, limits, factors, key, digits):
   """Clips, scales, ternarizes and packs in one pass.
 
   Args:
@@ -34,7 +34,8 @@ def encode(pieces, sizes, limits, factors, key, radix):
     limits: float32 [v], the largest magnitude; infinity clips nothing.
     factors: float32 [v], see `codec.ternary.factor`.
     key: uint32 [2].
-    radix: 3 for the packing base3, 4 for two_bit.
+    digits: pair of int, the base of a word's digits, >= 3, and their number;
+      (3, 20) for the packing base3, (4, 16) for two_bit.
 
   Returns:
     int32 [words].
@@ -45,11 +46,12 @@ def encode(pieces, sizes, limits, factors, key, radix):
     factors=factors,
     key=key,
     sizes=sizes,
-    radix=radix,
+    radix=digits[0],
+    places=digits[1],
   )
 
 
-def decode_sum(parts, scalers, shapes, scale, radix):
+def decode_sum(parts, scalers, shapes, scale, digits):
   """Unpacks payloads, adds their codes and scales the sums, in one pass.
 
   Args:
@@ -57,7 +59,7 @@ def decode_sum(parts, scalers, shapes, scale, radix):
     scalers: float32 [v].
     shapes: list of v static shapes.
     scale: Python float, multiplies after the scaler.
-    radix: as in `encode`.
+    digits: (3, 20) or (4, 16).
 
   Returns:
     List of v float32 of `shapes`.
@@ -68,5 +70,6 @@ def decode_sum(parts, scalers, shapes, scale, radix):
     V=len(shapes),
     shapes=shapes,
     scale=scale,
-    radix=radix,
+    radix=digits[0],
+    places=digits[1],
   )

@@ -148,7 +148,8 @@ class TrainConfig(ModelConfig):
   codec: str = option(
     '',
     'Gradient code, NAME[:option=value,...], of '
-    f'{", ".join(sorted(registry.CODECS))}; empty: by --grad_bits.',
+    f'{", ".join(sorted(registry.CODECS))}; empty: by --grad_bits. For an '
+    'all-reduce of integers ternary:packing=radix,workers=N.',
     'codes',
   )
   grad_bits: int = option(
@@ -168,7 +169,10 @@ class TrainConfig(ModelConfig):
     'codes',
   )
   packing: str = option(
-    'base3', 'base3, 1.6 bits an element; two_bit, 2 bits.', 'codes'
+    'base3',
+    'base3, 1.6 bits an element; two_bit, 2; bitmap_sign and huffman243, about '
+    '1.3 and 1.2, by the gradients. For radix see --codec.',
+    'codes',
   )
   quantize_logits: bool = option(
     False, 'Code the gradients of the logits layer too.', 'codes'
@@ -241,11 +245,19 @@ class TrainConfig(ModelConfig):
       errors.ConfigError: the flags name none, or contradict each other.
     """
     try:
-      return registry.parse(self._codec_text())
+      codec = registry.parse(self._codec_text())
     except errors.ConfigError:
       raise
     except ValueError as error:
       raise errors.ConfigError(str(error)) from error
+    limit = codec.packing.max_workers
+    if limit is not None and limit < self.num_workers:
+      raise errors.ConfigError(
+        f'codec: expected a code for the {self.num_workers} nodes, received '
+        f'--codec={self.codec}, which adds {limit} at most. Say '
+        f'workers={self.num_workers} in it.'
+      )
+    return codec
 
   def _codec_text(self):
     if not self.codec:

@@ -3,8 +3,6 @@
 import time
 from datetime import datetime
 
-import tensorflow as tf
-
 _SMOOTHING = 0.9
 
 
@@ -44,15 +42,14 @@ class Meter:
       regularization: the L2 terms of the parameters after the last step.
 
     Returns:
-      The entropy loss is the last step's, mean over the workers; rates are
-      means since the last record; 'seconds' counts all runs of the folder.
+      Entropy loss and bits are the last step's, mean over the workers; rates
+      are means since the last record; 'seconds' counts all runs of the folder.
     """
     now = time.perf_counter()
     per_step = (now - self._since) / self._steps
-    sent = [*self._result.words, self._result.probes]
-    workers = self._result.entropy.shape[0]
-    # Counted from the tensors that the workers sent, 4 bytes a number.
-    bits = 32 * sum(int(tf.size(part)) for part in sent) / workers
+    # What a worker sent on average: words and probes, 4 bytes a number.
+    words = float(self._result.sent.numpy().mean())
+    bits = 32 * (words + self._result.probes.shape[1])
     self._since, self._steps = now, 0
     return {
       'entropy_loss': self._entropy,

@@ -15,13 +15,15 @@ class StepResult(NamedTuple):
     entropy: float32 [workers], mean loss of each worker's examples.
     probes: float32 [workers, variables]; not finite where a gradient was not.
     shared: float32 [variables], the agreed probe.
-    words: for each device int32 [its workers, words], what they sent.
+    words: for each device int32 [its workers, words], their payloads.
+    sent: int32 [workers], how many words of its payload each worker sent.
   """
 
   entropy: tf.Tensor
   probes: tf.Tensor
   shared: tf.Tensor
   words: list
+  sent: tf.Tensor
 
 
 def make_train_step(node_pass, codec, towers, replicas, optimizer, seed):
@@ -72,6 +74,7 @@ def make_train_step(node_pass, codec, towers, replicas, optimizer, seed):
       probes=exchange.in_order([r.probes for r in rounds]),
       shared=shared[0],
       words=payloads,
+      sent=exchange.in_order([codec.sent_words(p) for p in payloads]),
     )
 
   return train_step

@@ -219,6 +219,8 @@ class CodecConformance(abc.ABC):
 
   # Elements in a word: the borders at which lengths are tried.
   per_word = 1
+  # int32 numbers in a word.
+  numbers_per_word = 1
   lengths = range(71)
 
   @abc.abstractmethod
@@ -269,7 +271,9 @@ class CodecConformance(abc.ABC):
     codec = self.make()
     # ceil(size / per_word), by counting.
     words = [codec.num_words(size) for size in range(3 * self.per_word + 1)]
-    assert words == [0] + [n for n in (1, 2, 3) for _ in range(self.per_word)]
+    assert words == [0] + [
+      n * self.numbers_per_word for n in (1, 2, 3) for _ in range(self.per_word)
+    ]
 
   @pytest.mark.parametrize('size', [0, 1, 41, 1000])
   def test_bits_are_what_is_sent(self, size):

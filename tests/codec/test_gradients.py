@@ -80,6 +80,26 @@ def test_bits_are_what_is_sent():
   assert model().bits(3) == sent
 
 
+def test_sent_words_are_the_used_ones_of_every_bucket():
+  huffman = registry.ternary(packing='huffman243')
+  code = model([huffman, huffman, TERNARY], [(4000,), (3,), (50,)])
+  sparse, rest = np.zeros(4000), [tf.ones([3]), tf.ones([50])]
+  sparse[7] = 1
+  payloads = tf.stack(
+    [
+      send(code, [tf.constant(values, tf.float32), *rest])[0]
+      for values in (sparse, np.random.default_rng(1).normal(size=4000))
+    ]
+  )
+  sent = code.sent_words(payloads)
+  # 801 symbols in two blocks, of which few need more than one bit.
+  words = payloads[:, 0].numpy() & 0xFFFFFF
+  assert (sent.dtype, sent.shape) == (tf.int32, (2,))
+  np.testing.assert_array_equal(sent, words + 3)
+  assert sent[0] < 40 < sent[1] < code.num_words
+  assert not payloads[0, words[0] : -3].numpy().any()
+
+
 def test_flatten_concatenates_bucket_after_bucket():
   sizes = [60, 7, 1, 60, 60, 0]
   values = [tf.fill(s, float(i)) for i, s in enumerate(SHAPES)]

@@ -27,6 +27,16 @@ from tests.codec import bounds
       'ternary:clip_factor=2.25,scaler_rule=stddev,packing=two_bit',
       'ternarize(stddev, 2.25) > two_bit',
     ),
+    ('ternary:packing=radix,workers=8,clip_factor=0', 'ternarize > radix(8)'),
+    (
+      'ternary:word_bits=64,workers=3,packing=radix,clip_factor=0',
+      'ternarize > radix(3, 64)',
+    ),
+    (
+      'ternary:packing=bitmap_sign',
+      'clip_by_stddev(2.5) > ternarize > bitmap_sign',
+    ),
+    ('ternary:clip_factor=0,packing=huffman243', 'ternarize > huffman243'),
   ],
 )
 def test_text_names_a_codec(text, name):
@@ -46,7 +56,7 @@ def test_text_names_a_codec(text, name):
     ('zzz:clip_factor=1', r"received 'zzz'\.$"),
     (
       'ternary:clip_facter=1',
-      r'option of clip_factor, scaler_rule, packing, received '
+      r'of clip_factor, scaler_rule, packing, workers, word_bits, received '
       r"'clip_facter=1'\. Did you mean 'clip_factor'\?$",
     ),
     ('ternary:zzz=1', r"received 'zzz=1'\.$"),
@@ -66,8 +76,20 @@ def test_text_names_a_codec(text, name):
     ('ternary:clip_factor=-1,scaler_rule=stddev', r'>= 0, received -1\.0'),
     (
       'ternary:packing=base4',
-      r"packing: expected one of base3, two_bit, received 'base4'",
+      'packing: expected one of base3, bitmap_sign, huffman243, radix, '
+      "two_bit, received 'base4'",
     ),
+    (
+      'ternary:packing=radix',
+      r'from 1 to 32767, received 0\. Say .*packing=radix,workers=8',
+    ),
+    ('ternary:packing=radix,workers=2.5', 'expected a int for workers, rec'),
+    ('ternary:packing=radix,workers=2,word_bits=8', '32 or 64, received 8'),
+    (
+      'ternary:workers=4',
+      'neither beside packing=base3, received workers=4, word_bits=32. Leave',
+    ),
+    ('ternary:packing=huffman243,word_bits=64', 'received workers=0, word_b'),
     (
       'ternary:scaler_rule=mean',
       r"expected one of max_clipped, stddev, received 'mean'",

@@ -25,6 +25,13 @@ CODECS = (
   'ternary:packing=two_bit',
   'ternary:scaler_rule=stddev',
   'ternary:clip_factor=0',
+  'ternary:packing=radix,workers=200',
+)
+# These have kernels for their probe alone.
+PROBED = (
+  'ternary:packing=radix,workers=201,word_bits=64',
+  'ternary:packing=bitmap_sign',
+  'ternary:packing=huffman243',
 )
 # Each kernel cuts its work at its own borders: words of 16 and 20 places,
 # vectors of 4, 8 and 16, sums of 32, blocks of 512 words and 16384 elements.
@@ -91,6 +98,18 @@ def test_variables_of_a_bucket_are_the_twins(text, sizes):
   assert_twins(text, gradients, own, 1.25 * own)
 
 
+@pytest.mark.parametrize('text', PROBED)
+def test_codes_without_kernels_of_their_own_are_the_twins(text):
+  gradients = gradients_of((1003, 20))
+  own = registry.parse(text).probe(gradients)
+  np.testing.assert_allclose(
+    accelerated.on_kernels(registry.parse(text)).probe(gradients),
+    own,
+    rtol=1e-6,
+  )
+  assert_twins(text, gradients, own, 1.25 * own)
+
+
 @hypothesis.given(data=strategies.data())
 @hypothesis.settings(max_examples=60, deadline=None)
 def test_words_and_floats_are_the_twins_for_any_values(data):
@@ -120,7 +139,7 @@ def assert_encodes_as_the_twin(text, gradients, own, shared, seed):
   np.testing.assert_array_equal(actual, expected)
 
 
-@pytest.mark.parametrize('num_workers', [1, 2, 8, 200])
+@pytest.mark.parametrize('num_workers', [1, 2, 8, 60])
 def test_sums_of_many_workers_are_the_twins(num_workers):
   gradients = gradients_of([5003, 20])
   own = registry.parse('ternary').probe(gradients)
@@ -242,34 +261,40 @@ def test_arguments_that_do_not_fit_are_refused():
   key = tf.constant([1, 2], tf.uint32)
   cases = {
     'expected 9 elements in all, received 10': lambda: ops.encode(
-      [flat], [9], one, one, key, 3
+      [flat], [9], one, one, key, (3, 20)
     ),
     'expected 2 tensors, received 3': lambda: ops.encode(
-      [flat] * 3, [10, 20], tf.ones([2]), tf.ones([2]), key, 3
+      [flat] * 3, [10, 20], tf.ones([2]), tf.ones([2]), key, (3, 20)
     ),
     'gradient 1: expected 11 elements, received 10': lambda: ops.encode(
-      [flat] * 2, [10, 11], tf.ones([2]), tf.ones([2]), key, 3
+      [flat] * 2, [10, 11], tf.ones([2]), tf.ones([2]), key, (3, 20)
     ),
     'expected 1 of each, received 2 and 1': lambda: ops.encode(
-      [flat], [10], tf.ones([2]), one, key, 3
+      [flat], [10], tf.ones([2]), one, key, (3, 20)
     ),
     'key: expected 2 numbers, received 3': lambda: ops.encode(
-      [flat], [10], one, one, tf.zeros([3], tf.uint32), 3
+      [flat], [10], one, one, tf.zeros([3], tf.uint32), (3, 20)
     ),
-    'radix: expected 3 or 4, received 5': lambda: ops.encode(
-      [flat], [10], one, one, key, 5
+    'received radix 2 and places 20': lambda: ops.encode(
+      [flat], [10], one, one, key, (2, 20)
+    ),
+    'received radix 3 and places 21': lambda: ops.encode(
+      [flat], [10], one, one, key, (3, 21)
+    ),
+    'received radix 5 and places 10': lambda: ops.decode_sum(
+      [tf.zeros([1, 1], tf.int32)], one, [(10,)], 1.0, (5, 10)
     ),
     'sizes: expected >= 0, received -1': lambda: ops.encode(
-      [flat], [-1], one, one, key, 3
+      [flat], [-1], one, one, key, (3, 20)
     ),
     r'expected shapes \[n, 1\], received \[1,2\]': lambda: ops.decode_sum(
-      [tf.zeros([1, 2], tf.int32)], one, [(10,)], 1.0, 3
+      [tf.zeros([1, 2], tf.int32)], one, [(10,)], 1.0, (3, 20)
     ),
     'scalers: expected 1, received 2': lambda: ops.decode_sum(
-      [tf.zeros([1, 1], tf.int32)], tf.ones([2]), [(10,)], 1.0, 3
+      [tf.zeros([1, 1], tf.int32)], tf.ones([2]), [(10,)], 1.0, (3, 20)
     ),
     'expected 1 to 16384 payloads, received 0': lambda: ops.decode_sum(
-      [tf.zeros([0, 1], tf.int32)], one, [(10,)], 1.0, 3
+      [tf.zeros([0, 1], tf.int32)], one, [(10,)], 1.0, (3, 20)
     ),
   }
   for message, call in cases.items():

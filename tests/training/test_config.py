@@ -36,6 +36,11 @@ def config(**options):
       {'codec': 'ternary', 'grad_bits': 1, 'clip_factor': 2.0},
       'clip_by_stddev(2) > ternarize > base3',
     ),
+    ({'grad_bits': 1, 'packing': 'huffman243'}, 'ternarize > huffman243'),
+    (
+      {'codec': 'ternary:packing=radix,workers=4', 'num_nodes': 4},
+      'clip_by_stddev(2.5) > ternarize > radix(4)',
+    ),
   ],
 )
 def test_flags_choose_the_code(options, expected):
@@ -54,6 +59,11 @@ def test_flags_choose_the_code(options, expected):
       {'codec': 'ternary:clip_factor=3', 'clip_factor': 2.5},
       'clip_factor: expected it to agree',
     ),
+    (
+      {'codec': 'ternary:packing=radix,workers=4', 'num_nodes': 8},
+      'a code for the 8 nodes, received .* adds 4 at most.* workers=8',
+    ),
+    ({'grad_bits': 1, 'packing': 'radix'}, 'packing=radix,workers=8'),
     ({'clip_factor': -1.0}, 'clip_factor: expected a number >= 0'),
     ({'clip_factor': float('nan')}, 'clip_factor: expected'),
     ({'optimizer': 'adamw'}, "Did you mean 'adam'"),

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from terngrad.codec import gradients
 from terngrad.training import errors
+from terngrad.training import meter
 from terngrad.training import optimizers
 from terngrad.training import replicas
 from tests.training import small
@@ -226,8 +227,26 @@ def test_words_that_moved_are_what_bits_says():
   training = small.Training(small.dense_net, devices=2, workers=4)
   result = training.run(1)
   words = sum(int(tf.size(part)) for part in result.words)
+  assert words == int(tf.reduce_sum(result.sent))
   sent = 32 * (words + int(tf.size(result.probes))) / 4
   assert sent == training.codec.bits(4)
+
+
+def test_bits_that_are_logged_are_the_mean_of_what_each_worker_sent():
+  training = small.Training(
+    small.dense_net, devices=2, workers=4, codec='ternary:packing=huffman243'
+  )
+  gauge = meter.Meter(batch_size=8, last={})
+  result = training.run(1)
+  gauge.add(result)
+  # Device 0 has the workers 0 and 2; the first word tells what is used.
+  words = [result.words[i % 2][i // 2].numpy() for i in range(4)]
+  used = [int(w[0]) & 0xFFFFFF for w in words]
+  np.testing.assert_array_equal(result.sent, used)
+  assert all(0 < n < w.size for n, w in zip(used, words, strict=True))
+  logged = gauge.values(training.codec.num_elements, 0.1, 0.0)
+  bits = 32 * (sum(used) / 4 + 4)  # four variables, a scaler each
+  assert logged['bits_per_element'] == bits / training.codec.num_elements
 
 
 def test_a_gradient_that_is_not_finite_shows_in_its_probe():

@@ -52,7 +52,8 @@ struct Target {
   float scaler;
 };
 
-// Digits of a word: `places` digits of base `radix`, 3 or 4, digit = code + 1.
+// Digits of a word: `places` digits of base `radix` >= 3, digit = code + 1. They
+// fit in 32 bits.
 struct Digits {
   int radix;
   int places;
@@ -76,8 +77,9 @@ struct Kernels {
                  int32_t* words);
 
   // For the elements that words [begin, end) hold, writes
-  // (sum over payloads of code * scaler) * scale. Words are any bits: a digit
-  // above 2 is what arithmetic makes of it, never an access out of bounds.
+  // (sum over payloads of code * scaler) * scale. For 20 digits of base 3 and 16
+  // of base 4. Words are any bits: a digit above 2 is what arithmetic makes of
+  // it, never an access out of bounds.
   void (*decode_sum)(const int32_t* const* payloads, int64_t num_payloads,
                      Digits digits, float scale, int64_t num_words,
                      int64_t begin, int64_t end, const Target* targets,

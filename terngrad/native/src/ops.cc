@@ -60,11 +60,18 @@ void SpreadOver(OpKernelContext* context, int64_t total, int64_t elements,
 
 absl::Status ReadDigits(OpKernelConstruction* context, Digits* digits) {
   TF_RETURN_IF_ERROR(context->GetAttr("radix", &digits->radix));
-  if (digits->radix != 3 && digits->radix != 4) {
-    return InvalidArgument("radix: expected 3 or 4, received ",
-                           digits->radix);
+  TF_RETURN_IF_ERROR(context->GetAttr("places", &digits->places));
+  uint64_t largest = 1;
+  bool fits = digits->radix >= 3 && digits->places >= 1;
+  for (int place = 0; fits && place < digits->places; ++place) {
+    largest *= static_cast<uint64_t>(digits->radix);
+    fits = largest <= uint64_t{1} << 32;
   }
-  digits->places = digits->radix == 3 ? 20 : 16;
+  if (!fits) {
+    return InvalidArgument("expected places >= 1 of a radix >= 3 that fit in ",
+                           "32 bits, received radix ", digits->radix,
+                           " and places ", digits->places);
+  }
   return absl::OkStatus();
 }
 
@@ -194,6 +201,12 @@ class DecodeSum : public OpKernel {
  public:
   explicit DecodeSum(OpKernelConstruction* context) : OpKernel(context) {
     OP_REQUIRES_OK(context, ReadDigits(context, &digits_));
+    OP_REQUIRES(context,
+                (digits_.radix == 3 && digits_.places == 20) ||
+                    (digits_.radix == 4 && digits_.places == 16),
+                InvalidArgument("expected radix 3 with 20 places or 4 with 16, "
+                                "received radix ", digits_.radix,
+                                " and places ", digits_.places));
     OP_REQUIRES_OK(context, context->GetAttr("shapes", &shapes_));
     OP_REQUIRES_OK(context, context->GetAttr("scale", &scale_));
     for (const TensorShape& shape : shapes_) total_ += shape.num_elements();
@@ -261,13 +274,12 @@ absl::Status StatisticsShape(InferenceContext* context) {
 
 absl::Status EncodeShape(InferenceContext* context) {
   std::vector<int64_t> sizes;
-  int32_t radix;
+  int32_t places;
   TF_RETURN_IF_ERROR(context->GetAttr("sizes", &sizes));
-  TF_RETURN_IF_ERROR(context->GetAttr("radix", &radix));
+  TF_RETURN_IF_ERROR(context->GetAttr("places", &places));
   int64_t total = 0;
   for (const int64_t size : sizes) total += size;
-  const Digits digits = {radix, radix == 3 ? 20 : 16};
-  context->set_output(0, context->Vector(NumWords(total, digits)));
+  context->set_output(0, context->Vector(NumWords(total, {0, places})));
   return absl::OkStatus();
 }
 
@@ -299,6 +311,7 @@ REGISTER_OP("TerngradEncode")
     .Attr("N: int >= 1")
     .Attr("sizes: list(int) >= 1")
     .Attr("radix: int")
+    .Attr("places: int >= 1")
     .SetShapeFn(EncodeShape);
 
 REGISTER_OP("TerngradDecodeSum")
@@ -310,6 +323,7 @@ REGISTER_OP("TerngradDecodeSum")
     .Attr("shapes: list(shape) >= 1")
     .Attr("scale: float")
     .Attr("radix: int")
+    .Attr("places: int >= 1")
     .SetShapeFn(DecodeSumShape);
 
 REGISTER_KERNEL_BUILDER(
