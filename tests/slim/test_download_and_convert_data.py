@@ -84,7 +84,7 @@ def test_starts_by_its_path_without_being_installed(tmp_path, folder, program):
     (['--dataset_name=mnist'], '--dataset_dir: expected a value'),
     (
       ['--dataset_name=mnist', '--dataset_dir=x', 'y'],
-      'only flags; received y',
+      "flags only, received the word 'y'",
     ),
   ],
 )
