@@ -40,7 +40,12 @@ def option(default: Any, text: str) -> Any:
   )
 
 
-def run(usage: str, config_class: type, act: abc.Callable[[Any], None]) -> int:
+def run(
+  usage: str,
+  config_class: type,
+  act: abc.Callable[[Any], None],
+  first: str = '',
+) -> int:
   """Reads the command line and does what it asks for.
 
   Args:
@@ -49,6 +54,7 @@ def run(usage: str, config_class: type, act: abc.Callable[[Any], None]) -> int:
     config_class: dataclass of `option`s.
     act: gets such a configuration. Raises `flags.UsageError` for flags that
       contradict each other.
+    first: the flag that a first word without its name is the value of.
 
   Returns:
     The exit code.
@@ -58,6 +64,8 @@ def run(usage: str, config_class: type, act: abc.Callable[[Any], None]) -> int:
   if any(word in _HELP for word in arguments):
     say(flags.help_text(config_class, {}, usage))
     return DONE
+  if first and arguments and not arguments[0].startswith('-'):
+    arguments[0] = f'--{first}={arguments[0]}'
   logging.use_absl_handler()
   logging.set_verbosity(logging.INFO)
   try:

@@ -156,28 +156,6 @@ def files(
         raise _refusal(path, f'more than {limit} bytes when unpacked')
 
 
-def unpacked(path: pathlib.Path, copy: pathlib.Path) -> pathlib.Path:
-  """Returns a plain tar: `path` itself, or a copy without its compression.
-
-  Args:
-    path: of a tar, compressed with gzip or not.
-    copy: file to write where one is needed.
-
-  Raises:
-    slim.errors.DataError: the compressed file is damaged.
-    OSError: the copy cannot be written.
-  """
-  with refusing_damage(path), open(path, 'rb') as file:
-    if not _is_gzip(file):
-      return path
-  copy.parent.mkdir(parents=True, exist_ok=True)
-  with open(copy, 'wb') as target:
-    source = gzip.open(path, 'rb')
-    while piece := _next_piece(path, source):
-      target.write(piece)
-  return copy
-
-
 @contextlib.contextmanager
 def refusing_damage(path: os.PathLike | str) -> abc.Iterator[None]:
   """Turns what reading a damaged archive raises into a DataError."""
@@ -192,11 +170,6 @@ def _is_gzip(file: BinaryIO) -> bool:
   is_gzip = file.read(2) == b'\x1f\x8b'
   file.seek(0)
   return is_gzip
-
-
-def _next_piece(path, source):
-  with refusing_damage(path):
-    return source.read(_COPY_TOGETHER)
 
 
 def _index(path: str, file: BinaryIO) -> list[Member]:

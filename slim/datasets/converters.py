@@ -13,12 +13,14 @@ from slim import errors
 from slim.datasets import arrays
 from slim.datasets import cifar10_source
 from slim.datasets import convert_arrays
+from slim.datasets import convert_flowers
+from slim.datasets import downloads
 from slim.datasets import fashion_mnist_source
 from slim.datasets import mnist_source
 from slim.datasets import shards
 
 # Shards of the training split, where it is not that of the others.
-TRAIN_SHARDS = {}
+TRAIN_SHARDS = {convert_flowers.NAME: 5}
 
 _Sources = dict[str, abc.Callable[[arrays.Request], arrays.Source]]
 
@@ -78,6 +80,31 @@ def convert_arrays_of(name: str, order: Order) -> shards.Report:
   )
 
 
+def convert_flowers_of(order: Order) -> shards.Report:
+  """Converts the flower photos.
+
+  Args:
+    order: what to do.
+
+  Returns:
+    What was done.
+
+  Raises:
+    slim.errors.DataError: as `slim.datasets.convert_flowers.convert`.
+  """
+  errors.lookup({'auto': 0}, order.source, 'source of flowers')
+  source_dir = order.request.source_dir
+  return convert_flowers.convert(
+    pathlib.Path(order.dataset_dir),
+    pathlib.Path(source_dir) if source_dir else None,
+    order.validation_images,
+    order.layout,
+    order.options,
+    downloads.Client(verify=order.request.verify_checksums),
+  )
+
+
 CONVERTERS: dict[str, abc.Callable[[Order], shards.Report]] = {
-  name: functools.partial(convert_arrays_of, name) for name in ARRAYS
+  **{name: functools.partial(convert_arrays_of, name) for name in ARRAYS},
+  convert_flowers.NAME: convert_flowers_of,
 }

@@ -87,7 +87,7 @@ def identity(splits: abc.Iterable[abc.Iterable[Item]]) -> str:
     for file, label in items:
       if file.path not in times:
         times[file.path] = os.stat(file.path).st_mtime_ns
-      described = (*file, label, times[file.path])
+      described = (*file[:4], label, times[file.path])
       digest.update(f'{described}\n'.encode(errors='surrogateescape'))
   return digest.hexdigest()
 
@@ -105,7 +105,7 @@ def read(
     What `make` returns, or why it cannot be had.
   """
   name = item.file.path
-  if item.file.offset:
+  if not name.endswith(item.file.name):
     name = f'{name}, {item.file.name}'
   try:
     return make(item.file.read())
