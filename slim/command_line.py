@@ -66,13 +66,52 @@ def run(
     return DONE
   if first and arguments and not arguments[0].startswith('-'):
     arguments[0] = f'--{first}={arguments[0]}'
-  logging.use_absl_handler()
-  logging.set_verbosity(logging.INFO)
-  try:
+
+  def parse_and_act():
     config = flags.parse(config_class, {}, arguments)
     # Images are encoded on the CPU; a training on the GPU may need its memory.
     tf.config.set_visible_devices([], 'GPU')
     act(config)
+
+  return _exit_code(name, parse_and_act)
+
+
+def run_words(
+  usage: str, act: abc.Callable[..., None], fewest: int, most: int
+) -> int:
+  """As `run`, for a program whose arguments are words without names.
+
+  Args:
+    usage: as for `run`.
+    act: gets the words.
+    fewest: number of words.
+    most: number of words.
+
+  Returns:
+    The exit code.
+  """
+  words = sys.argv[1:]
+  if any(word in _HELP for word in words):
+    say(usage.rstrip())
+    return DONE
+
+  def check_and_act():
+    flag = next((word for word in words if word.startswith('-')), None)
+    if flag or not fewest <= len(words) <= most:
+      raise flags.UsageError(
+        f'Expected {fewest} to {most} words; received '
+        f'{f"the flag {flag}" if flag else len(words)}. See --help.'
+      )
+    act(*words)
+
+  return _exit_code(usage.partition(':')[0], check_and_act)
+
+
+def _exit_code(name: str, act: abc.Callable[[], None]) -> int:
+  logging.use_absl_handler()
+  logging.set_verbosity(logging.INFO)
+  try:
+    act()
   except (flags.UsageError, errors.UnknownNameError) as error:
     return complain(name, error, REFUSED)
   except errors.DataError as error:
