@@ -12,9 +12,10 @@ from slim.datasets import features
 from slim.datasets import manifest
 from slim.datasets import shards
 
+# Of PNG; zlib's fastest: half the time of its default for 3 % more bytes.
+COMPRESSION = 1
+
 _ENCODE_TOGETHER = 500  # images
-# zlib's fastest: half the time of its default for 3 % more bytes.
-_COMPRESSION = 1
 
 
 class Layout(NamedTuple):
@@ -150,7 +151,7 @@ def _encoder(facts: arrays.Facts) -> abc.Callable[[_Rows], list[bytes]]:
 
   def encode(rows):
     images, labels = rows.stacked(facts.shape)
-    pngs = tf.io.encode_png(images, compression=_COMPRESSION).numpy()
+    pngs = tf.io.encode_png(images, compression=COMPRESSION).numpy()
     return [
       templates[label].serialize(png)
       for png, label in zip(pngs, labels.tolist(), strict=True)

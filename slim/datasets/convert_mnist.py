@@ -10,6 +10,7 @@ from slim.datasets import shards
 
 _NO_REQUEST = mnist_source.Request()
 _ONE_FILE = convert_arrays.Layout()
+_DEFAULTS = shards.Options()
 
 
 def convert(
@@ -19,6 +20,7 @@ def convert(
   request: mnist_source.Request = _NO_REQUEST,
   layout: convert_arrays.Layout = _ONE_FILE,
   overwrite: bool = False,
+  options: shards.Options = _DEFAULTS,
 ) -> shards.Report:
   """Writes MNIST: see `slim.datasets.convert_arrays.convert`.
 
@@ -28,6 +30,7 @@ def convert(
     request: passed on to the source.
     layout: how to cut the examples into files.
     overwrite: write even if complete files are there.
+    options: how to write otherwise.
 
   Returns:
     What was done.
@@ -44,5 +47,5 @@ def convert(
     mnist_source.FACTS,
     functools.partial(fetch, request),
     layout,
-    shards.Options(overwrite=overwrite),
+    options._replace(overwrite=overwrite),
   )

@@ -90,8 +90,10 @@ def sha256(path: os.PathLike) -> str:
 
 def features_of(path: os.PathLike) -> dict[str, str]:
   """Returns kind by key of the features of a file's first example."""
-  (first,) = tf.data.TFRecordDataset(os.fspath(path)).take(1)
-  features = tf.train.Example.FromString(first.numpy()).features.feature
+  with open(path, 'rb') as file:  # a stream would take a tenth of a second
+    length = int.from_bytes(file.read(8), 'little')
+    file.seek(4, os.SEEK_CUR)  # the checksum of the length
+    features = tf.train.Example.FromString(file.read(length)).features.feature
   return {key: features[key].WhichOneof('kind') for key in sorted(features)}
 
 

@@ -1,3 +1,4 @@
+import fcntl
 import json
 import os
 import pathlib
@@ -325,8 +326,17 @@ def test_two_runs_started_together_end_with_one_whole_set(tmp_path):
   assert not (tmp_path / staging.FOLDER).exists()
 
 
-def test_a_lock_of_a_removed_place_is_void(tmp_path):
-  with staging.locked(tmp_path) as place:
-    staging.remove(place)
-    with staging.locked(tmp_path) as other:
-      assert other.is_dir()
+def test_a_lock_on_a_file_that_its_holder_removed_is_void(
+  tmp_path, monkeypatch
+):
+  lock = fcntl.flock
+
+  def remove_first(descriptor, operation):
+    monkeypatch.undo()
+    staging.remove(tmp_path / staging.FOLDER)
+    lock(descriptor, operation)
+
+  monkeypatch.setattr(fcntl, 'flock', remove_first)
+  with staging.locked(tmp_path):
+    with pytest.raises(errors.DataError, match=f'process {os.getpid()} is at'):
+      shards.write(tmp_path, plan())
