@@ -15,6 +15,7 @@ from slim import command_line
 from slim.datasets import downloads
 from slim.datasets import imagenet
 from slim.datasets import imagenet_download
+from slim.datasets import labeled_images
 from slim.datasets import shards
 from terngrad.program import flags
 
@@ -28,7 +29,7 @@ ILSVRC2012_bbox_train_v2.tar.gz, imagenet_lsvrc_2015_synsets.txt,
 imagenet_2012_validation_synset_labels.txt and, where it is there,
 imagenet_metadata.txt. With --download what is missing is fetched first, with
 the credentials in IMAGENET_USERNAME and IMAGENET_ACCESS_KEY, or those that it
-asks for. The tars are read in place and not unpacked. RAW_PIXEL and
+asks for. The tars are read in place, and unpacked only with --unpack. RAW_PIXEL and
 RESIZE_DIMEN in the environment stand for the flags of these names.
 """
 
@@ -52,6 +53,9 @@ class Config:
   )
   verify_checksums: bool = command_line.option(
     True, 'Refuse other tars than the published ones.'
+  )
+  unpack: bool = command_line.option(
+    False, 'Also write the images as files, D/raw-data/<split>/<synset>/.'
   )
   raw_pixel: bool = command_line.option(
     False, 'Store pixels in RGB instead of JPEGs.'
@@ -115,6 +119,9 @@ def main(config: Config) -> None:
       imagenet_download.validation_labels(folder, synsets),
     ),
   }
+  if config.unpack:
+    for split, items in splits.items():
+      labeled_images.unpack(items, ['', *synsets], folder / 'raw-data' / split)
   names = {
     'train': shards.file_names('train', config.train_shards),
     'validation': shards.file_names('validation', config.validation_shards),

@@ -7,6 +7,9 @@ import random
 from collections import abc
 from typing import NamedTuple
 
+import tqdm
+
+from slim import errors
 from slim.datasets import archives
 from slim.datasets import features
 from slim.datasets import images
@@ -90,6 +93,40 @@ def identity(splits: abc.Iterable[abc.Iterable[Item]]) -> str:
       described = (*file[:4], label, times[file.path])
       digest.update(f'{described}\n'.encode(errors='surrogateescape'))
   return digest.hexdigest()
+
+
+def unpack(
+  items: abc.Iterable[Item],
+  class_names: abc.Sequence[str],
+  folder: pathlib.Path,
+) -> None:
+  """Writes the images as files, into a folder for each class.
+
+  Files that are there with their size are kept.
+
+  Args:
+    items: what to write.
+    class_names: names of the folders, from label 0.
+    folder: made if it does not exist.
+
+  Raises:
+    slim.errors.DataError: the folder cannot be written or has no space.
+  """
+  try:
+    for item in tqdm.tqdm(
+      items, desc=folder.name, unit=' images', disable=None
+    ):
+      name = pathlib.PurePosixPath(item.file.name).name
+      path = folder / class_names[item.label] / name
+      if path.is_file() and path.stat().st_size == item.file.size:
+        continue
+      path.parent.mkdir(parents=True, exist_ok=True)
+      path.write_bytes(item.file.read())
+  except OSError as error:
+    raise errors.DataError(
+      f'{folder}: expected a folder that can be written and has space; '
+      f'received "{error}". Free some and run this again: it continues.'
+    ) from error
 
 
 def read(

@@ -203,9 +203,10 @@ class _ShardFile:
     note = Note(shard, tuple(map(str, self.unreadable)))
     staging.sync(self._path)
     self._path.replace(self._place / self._name)
-    staging.write_file(
-      _note_path(self._place, self._name),
+    # A note that is lost with the power costs no more than this shard.
+    _note_path(self._place, self._name).write_text(
       json.dumps({'shard': shard._asdict(), 'skipped': note.skipped}),
+      encoding='utf-8',
     )
     return note
 

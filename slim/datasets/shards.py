@@ -118,6 +118,11 @@ def write(
       (names them all); or a split has fewer items than shards.
   """
   options = options or Options()
+  if options.num_threads < 0:
+    raise errors.DataError(
+      f'--num_threads: expected at least 0; received {options.num_threads}. 0 '
+      'takes one a core.'
+    )
   for split in plan.splits:
     _check_size(plan, split)
   try:

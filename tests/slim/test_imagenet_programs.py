@@ -205,6 +205,27 @@ def test_raw_pixels_are_stored_row_by_row(tmp_path, monkeypatch):
     assert len(only(example, 'image/encoded')) == 16 * 16 * 3
 
 
+def test_images_are_unpacked_on_demand(tmp_path):
+  folder = imagenet_made.write(tmp_path)
+  preprocess(folder, verify_checksums=False, unpack=True)
+  raw = folder / 'raw-data'
+  expected = {
+    f'train/{name}': content
+    for name, content in imagenet_made.training_images().items()
+  }
+  for (name, content), synset in zip(
+    imagenet_made.validation_images().items(),
+    imagenet_made.VALIDATION,
+    strict=True,
+  ):
+    expected[f'validation/{synset}/{name}'] = content
+  found = {
+    path.relative_to(raw).as_posix(): path.read_bytes()
+    for path in raw.rglob('*.JPEG')
+  }
+  assert found == expected
+
+
 def test_resizing_without_raw_pixels_is_refused(tmp_path):
   folder = imagenet_made.write(tmp_path)
   with pytest.raises(errors.DataError, match='received 64 without it'):

@@ -201,6 +201,11 @@ def test_more_shards_than_examples_are_refused(tmp_path):
   assert not (tmp_path / 'new').exists()
 
 
+def test_a_negative_number_of_threads_is_refused(tmp_path):
+  with pytest.raises(errors.DataError, match='at least 0; received -1'):
+    shards.write(tmp_path, plan(), shards.Options(num_threads=-1))
+
+
 def test_unreadable_items_are_all_named_and_nothing_is_published(tmp_path):
   with pytest.raises(errors.DataError) as caught:
     shards.write(tmp_path, plan(unreadable=(3, 17)))
