@@ -29,8 +29,8 @@ ILSVRC2012_bbox_train_v2.tar.gz, imagenet_lsvrc_2015_synsets.txt,
 imagenet_2012_validation_synset_labels.txt and, where it is there,
 imagenet_metadata.txt. With --download what is missing is fetched first, with
 the credentials in IMAGENET_USERNAME and IMAGENET_ACCESS_KEY, or those that it
-asks for. The tars are read in place, and unpacked only with --unpack. RAW_PIXEL and
-RESIZE_DIMEN in the environment stand for the flags of these names.
+asks for. The tars are read in place, and unpacked only with --unpack. RAW_PIXEL
+and RESIZE_DIMEN in the environment stand for the flags of these names.
 """
 
 _TRUE = ('true', 't', '1')
