@@ -1,7 +1,9 @@
 import fcntl
+import io
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -98,6 +100,17 @@ def test_every_item_is_written_once_in_order(tmp_path, threads):
   names = {path.name for path in tmp_path.iterdir()}
   expected = {*train_files(tmp_path), 'test-00000-of-00001'}
   assert names == expected | {'labels.txt', 'shards.json'}
+
+
+def test_a_terminal_sees_a_bar_with_images_a_second(tmp_path, monkeypatch):
+  class Terminal(io.StringIO):
+    def isatty(self):
+      return True
+
+  monkeypatch.setattr(sys, 'stderr', Terminal())
+  shards.write(tmp_path, plan())
+  last = sys.stderr.getvalue().rpartition('\r')[2]
+  assert '24/24' in last and re.search(r'[\d.]+ images/s', last)
 
 
 def test_a_remainder_is_spread_over_the_shards(tmp_path):
