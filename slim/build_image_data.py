@@ -13,7 +13,7 @@ if __package__ in (None, ''):
 from slim import command_line
 from slim.datasets import image_folders
 from slim.datasets import labeled_images
-from slim.datasets import shards
+from slim.datasets import sharding
 
 USAGE = """\
 build_image_data: writes folders of images as shards of TFRecord files.
@@ -101,7 +101,7 @@ def main(config: Config) -> None:
     'images',
     [image_folders.BACKGROUND, *names],
     splits,
-    {s: shards.file_names(s, number) for s, (_, number) in folders.items()},
+    {s: sharding.file_names(s, number) for s, (_, number) in folders.items()},
     str(train),
   )
   command_line.build(config, plan)

@@ -14,7 +14,7 @@ from slim import command_line
 from slim.datasets import imagenet
 from slim.datasets import imagenet_boxes
 from slim.datasets import imagenet_lists
-from slim.datasets import shards
+from slim.datasets import sharding
 
 USAGE = """\
 build_imagenet_data: writes ImageNet as shards of TFRecord files.
@@ -119,8 +119,8 @@ def main(config: Config) -> None:
       validation, synsets, labels
     )
   names = {
-    'train': shards.file_names('train', config.train_shards),
-    'validation': shards.file_names('validation', config.validation_shards),
+    'train': sharding.file_names('train', config.train_shards),
+    'validation': sharding.file_names('validation', config.validation_shards),
   }
   pixels = imagenet.Pixels(config.raw_pixel, config.resize_dimen)
   command_line.build(

@@ -19,8 +19,8 @@ import tensorflow as tf
 from absl import logging
 
 from slim import errors
-from slim.datasets import manifest
-from slim.datasets import shards
+from slim.datasets import shard_manifest
+from slim.datasets import sharding
 from terngrad.program import flags
 
 DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
@@ -146,7 +146,7 @@ def complain(name: str, error: Any, code: int) -> int:
   return code
 
 
-def report(folder: str, done: shards.Report) -> None:
+def report(folder: str, done: sharding.Report) -> None:
   """Says what a conversion did.
 
   Args:
@@ -175,12 +175,12 @@ def verify(folder: str) -> None:
   Raises:
     slim.errors.DataError: it is not.
   """
-  found = manifest.verify(folder)
+  found = shard_manifest.verify(folder)
   counts = ', '.join(f'{n} {split}' for split, n in found.counts.items())
   say(f'Verified {folder}: {counts}, in {len(found.names)} shards.')
 
 
-def build(config: Any, plan: shards.Plan) -> None:
+def build(config: Any, plan: sharding.Plan) -> None:
   """Writes what is planned, and says so as the builders of 2017 did.
 
   Args:
@@ -188,13 +188,13 @@ def build(config: Any, plan: shards.Plan) -> None:
     plan: what to write.
 
   Raises:
-    slim.errors.DataError: as `slim.datasets.shards.write`.
+    slim.errors.DataError: as `slim.datasets.sharding.write`.
   """
-  options = shards.Options(
+  options = sharding.Options(
     config.num_threads, config.skip_corrupt, config.overwrite
   )
   folder = config.output_directory
-  done = shards.write(pathlib.Path(folder), plan, options)
+  done = sharding.write(pathlib.Path(folder), plan, options)
   report(folder, done)
   total = sum(done.counts.values())
   say(f'Finished writing all {total} images in data set.')

@@ -14,8 +14,8 @@ from slim import errors
 from slim.datasets import arrays
 from slim.datasets import convert_arrays
 from slim.datasets import converters
-from slim.datasets import manifest
-from slim.datasets import shards
+from slim.datasets import shard_manifest
+from slim.datasets import sharding
 
 USAGE = """\
 download_and_convert_data: writes a data set as TFRecord files.
@@ -74,7 +74,7 @@ class Config:
   verify: bool = command_line.option(
     False,
     'Write nothing: read every record in dataset_dir and check it against '
-    f'{manifest.FILE}.',
+    f'{shard_manifest.FILE}.',
   )
 
 
@@ -105,7 +105,7 @@ def main(config: Config) -> None:
       source=config.source,
       request=arrays.Request(config.source_dir, config.verify_checksums),
       layout=convert_arrays.Layout(config.shard, train_shards),
-      options=shards.Options(
+      options=sharding.Options(
         config.num_threads, config.skip_corrupt, config.overwrite
       ),
       validation_images=config.validation_images,

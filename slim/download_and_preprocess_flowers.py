@@ -12,7 +12,7 @@ if __package__ in (None, ''):
 from slim import command_line
 from slim.datasets import convert_flowers
 from slim.datasets import downloads
-from slim.datasets import shards
+from slim.datasets import sharding
 
 USAGE = """\
 download_and_preprocess_flowers: writes the flower photos as shards.
@@ -79,8 +79,8 @@ def main(config: Config) -> None:
   items = convert_flowers.find(source, 1, config.verify_checksums)
   splits = convert_flowers.hold_out_of_each(items, config.validation_images)
   names = {
-    'train': shards.file_names('train', config.train_shards),
-    'validation': shards.file_names('validation', config.validation_shards),
+    'train': sharding.file_names('train', config.train_shards),
+    'validation': sharding.file_names('validation', config.validation_shards),
   }
   command_line.build(config, convert_flowers.plan(source, splits, names, 1))
 

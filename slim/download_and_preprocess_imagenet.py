@@ -16,7 +16,7 @@ from slim.datasets import downloads
 from slim.datasets import imagenet
 from slim.datasets import imagenet_download
 from slim.datasets import labeled_images
-from slim.datasets import shards
+from slim.datasets import sharding
 from terngrad.program import flags
 
 USAGE = """\
@@ -123,8 +123,8 @@ def main(config: Config) -> None:
     for split, items in splits.items():
       labeled_images.unpack(items, ['', *synsets], folder / 'raw-data' / split)
   names = {
-    'train': shards.file_names('train', config.train_shards),
-    'validation': shards.file_names('validation', config.validation_shards),
+    'train': sharding.file_names('train', config.train_shards),
+    'validation': sharding.file_names('validation', config.validation_shards),
   }
   plan = imagenet.plan(splits, names, classes, pixels, str(folder))
   command_line.build(dataclasses.replace(config, output_directory=output), plan)

@@ -27,7 +27,7 @@ from slim.datasets import features
 from slim.datasets import image_folders
 from slim.datasets import labeled_images
 from slim.datasets import mnist_source
-from slim.datasets import shards
+from slim.datasets import sharding
 from terngrad.program import flags
 
 # After command_line, which sets what TensorFlow logs.
@@ -113,10 +113,10 @@ def _image_pairs(
       'images',
       [image_folders.BACKGROUND, *names],
       {'train': labeled_images.shuffled(items)},
-      {'train': shards.file_names('train', 2)},
+      {'train': sharding.file_names('train', 2)},
       str(source),
     )
-    shards.write(folder, plan, shards.Options(threads))
+    sharding.write(folder, plan, sharding.Options(threads))
 
   def read_and_decode(item):
     content = pathlib.Path(item.file.path).read_bytes()
@@ -148,7 +148,7 @@ def _mnist_pairs(
       str(folder),
       source='idx',
       request=request,
-      options=shards.Options(num_threads=threads),
+      options=sharding.Options(num_threads=threads),
     )
 
   def records(split):

@@ -9,8 +9,8 @@ import tensorflow as tf
 from slim import errors
 from slim.datasets import arrays
 from slim.datasets import features
-from slim.datasets import manifest
-from slim.datasets import shards
+from slim.datasets import shard_manifest
+from slim.datasets import sharding
 
 # Of PNG; zlib's fastest: half the time of its default for 3 % more bytes.
 COMPRESSION = 1
@@ -45,14 +45,14 @@ def split_names(
     return {split: (f'{split}-{name}.tfrecord',) for split in splits}
   numbers = [layout.train_shards] + [1] * (len(splits) - 1)
   return {
-    split: shards.file_names(split, number)
+    split: sharding.file_names(split, number)
     for split, number in zip(splits, numbers, strict=True)
   }
 
 
 def kept(
   folder: pathlib.Path, names: dict[str, tuple[str, ...]]
-) -> shards.Report | None:
+) -> sharding.Report | None:
   """Reports on complete files of an earlier conversion; None if there are none.
 
   Args:
@@ -60,8 +60,8 @@ def kept(
     names: as `split_names`.
   """
   flat = [name for some in names.values() for name in some]
-  found = manifest.intact(folder, flat)
-  return found and shards.Report(False, found.counts, '', found.skipped)
+  found = shard_manifest.intact(folder, flat)
+  return found and sharding.Report(False, found.counts, '', found.skipped)
 
 
 def check_apart(folder: pathlib.Path, source_dir: str | None) -> None:
@@ -83,8 +83,8 @@ def convert(
   facts: arrays.Facts,
   fetch: abc.Callable[[], arrays.Source],
   layout: Layout,
-  options: shards.Options,
-) -> shards.Report:
+  options: sharding.Options,
+) -> sharding.Report:
   """Writes the shards of a data set, labels.txt and shards.json.
 
   Complete files of an earlier conversion with the same names are kept, whatever
@@ -101,18 +101,18 @@ def convert(
     What was done.
 
   Raises:
-    slim.errors.DataError: the source cannot be had, or as `shards.write`.
+    slim.errors.DataError: the source cannot be had, or as `sharding.write`.
   """
   names = split_names(facts.name, facts.splits, layout)
   done = None if options.overwrite else kept(folder, names)
   if done:
     return done
   source = fetch()
-  plan = shards.Plan(
+  plan = sharding.Plan(
     dataset=facts.name,
     class_names=facts.class_names,
     splits=tuple(
-      shards.Split(split, names[split], _Rows(source.splits[split]))
+      sharding.Split(split, names[split], _Rows(source.splits[split]))
       for split in facts.splits
     ),
     encode=_encoder(facts),
@@ -120,7 +120,7 @@ def convert(
     identity=arrays.identity(source),
     together=_ENCODE_TOGETHER,
   )
-  return shards.write(folder, plan, options)
+  return sharding.write(folder, plan, options)
 
 
 class _Rows:

@@ -15,7 +15,7 @@ from slim.datasets import convert_arrays
 from slim.datasets import downloads
 from slim.datasets import image_folders
 from slim.datasets import labeled_images
-from slim.datasets import shards
+from slim.datasets import sharding
 
 NAME = 'flowers'
 CLASS_NAMES = ('daisy', 'dandelion', 'roses', 'sunflowers', 'tulips')
@@ -141,7 +141,7 @@ def plan(
   splits: dict[str, list[labeled_images.Item]],
   file_names: dict[str, tuple[str, ...]],
   first_label: int,
-) -> shards.Plan:
+) -> sharding.Plan:
   """Plans the shards: see `slim.datasets.labeled_images.plan`."""
   names = [image_folders.BACKGROUND] * first_label + list(CLASS_NAMES)
   return labeled_images.plan(NAME, names, splits, file_names, str(source))
@@ -152,9 +152,9 @@ def convert(
   source: pathlib.Path | None,
   validation_images: int,
   layout: convert_arrays.Layout,
-  options: shards.Options,
+  options: sharding.Options,
   client: downloads.Client,
-) -> shards.Report:
+) -> sharding.Report:
   """Writes the photos as slim does: labels from 0, splits at random.
 
   Args:
@@ -169,13 +169,13 @@ def convert(
     What was done.
 
   Raises:
-    slim.errors.DataError: the source cannot be had, or as `shards.write`.
+    slim.errors.DataError: the source cannot be had, or as `sharding.write`.
   """
   if source is None:
     source = downloads.fetch(ARCHIVE, folder, client)
   splits = hold_out(find(source, 0, client.verify), validation_images)
   names = convert_arrays.split_names(NAME, tuple(splits), layout)
-  return shards.write(folder, plan(source, splits, names, 0), options)
+  return sharding.write(folder, plan(source, splits, names, 0), options)
 
 
 def _within(

@@ -6,11 +6,11 @@ import pathlib
 from slim import errors
 from slim.datasets import convert_arrays
 from slim.datasets import mnist_source
-from slim.datasets import shards
+from slim.datasets import sharding
 
 _NO_REQUEST = mnist_source.Request()
 _ONE_FILE = convert_arrays.Layout()
-_DEFAULTS = shards.Options()
+_DEFAULTS = sharding.Options()
 
 
 def convert(
@@ -20,8 +20,8 @@ def convert(
   request: mnist_source.Request = _NO_REQUEST,
   layout: convert_arrays.Layout = _ONE_FILE,
   overwrite: bool = False,
-  options: shards.Options = _DEFAULTS,
-) -> shards.Report:
+  options: sharding.Options = _DEFAULTS,
+) -> sharding.Report:
   """Writes MNIST: see `slim.datasets.convert_arrays.convert`.
 
   Args:

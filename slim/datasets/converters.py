@@ -17,7 +17,7 @@ from slim.datasets import convert_flowers
 from slim.datasets import downloads
 from slim.datasets import fashion_mnist_source
 from slim.datasets import mnist_source
-from slim.datasets import shards
+from slim.datasets import sharding
 
 # Shards of the training split, where it is not that of the others.
 TRAIN_SHARDS = {convert_flowers.NAME: 5}
@@ -50,11 +50,11 @@ class Order(NamedTuple):
   source: str
   request: arrays.Request
   layout: convert_arrays.Layout
-  options: shards.Options
+  options: sharding.Options
   validation_images: int
 
 
-def convert_arrays_of(name: str, order: Order) -> shards.Report:
+def convert_arrays_of(name: str, order: Order) -> sharding.Report:
   """Converts a set of small images.
 
   Args:
@@ -80,7 +80,7 @@ def convert_arrays_of(name: str, order: Order) -> shards.Report:
   )
 
 
-def convert_flowers_of(order: Order) -> shards.Report:
+def convert_flowers_of(order: Order) -> sharding.Report:
   """Converts the flower photos.
 
   Args:
@@ -104,7 +104,7 @@ def convert_flowers_of(order: Order) -> shards.Report:
   )
 
 
-CONVERTERS: dict[str, abc.Callable[[Order], shards.Report]] = {
+CONVERTERS: dict[str, abc.Callable[[Order], sharding.Report]] = {
   **{name: functools.partial(convert_arrays_of, name) for name in ARRAYS},
   convert_flowers.NAME: convert_flowers_of,
 }

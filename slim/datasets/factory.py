@@ -11,10 +11,10 @@ import tensorflow as tf
 
 from slim import errors
 from slim.datasets import examples
-from slim.datasets import manifest
 from slim.datasets import mnist
 from slim.datasets import order
 from slim.datasets import records
+from slim.datasets import shard_manifest
 from slim.preprocessing import factory as preprocessing
 
 
@@ -72,7 +72,7 @@ def files(
   """
   dataset = errors.lookup(DATASETS, name, 'data set')
   errors.lookup(dict.fromkeys(dataset.splits), split, f'split of {name}')
-  manifest.check_finished(data_dir)
+  shard_manifest.check_finished(data_dir)
   paths = records.find(data_dir, split)
   if not paths:
     raise errors.DataError(

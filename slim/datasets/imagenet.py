@@ -18,7 +18,7 @@ from slim.datasets import imagenet_boxes
 from slim.datasets import images
 from slim.datasets import labeled_images
 from slim.datasets import shard_writer
-from slim.datasets import shards
+from slim.datasets import sharding
 
 NAME = 'imagenet'
 SPLITS = ('train', 'validation')
@@ -149,7 +149,7 @@ def plan(
   classes: Classes,
   pixels: Pixels,
   source: str,
-) -> shards.Plan:
+) -> sharding.Plan:
   """Plans the shards.
 
   Args:
@@ -160,7 +160,7 @@ def plan(
     source: where they come from, for people.
 
   Returns:
-    What `slim.datasets.shards.write` takes.
+    What `slim.datasets.sharding.write` takes.
 
   Raises:
     slim.errors.DataError: `pixels` contradicts itself.
@@ -180,11 +180,11 @@ def plan(
     return (_encode(item, texts, classes, pixels) for item in items)
 
   known = hashlib.sha256(repr((classes, pixels)).encode()).hexdigest()
-  return shards.Plan(
+  return sharding.Plan(
     dataset=NAME,
     class_names=(image_folders.BACKGROUND, *texts),
     splits=tuple(
-      shards.Split(split, file_names[split], items)
+      sharding.Split(split, file_names[split], items)
       for split, items in ordered.items()
     ),
     encode=encode,

@@ -14,7 +14,7 @@ from slim.datasets import archives
 from slim.datasets import features
 from slim.datasets import images
 from slim.datasets import shard_writer
-from slim.datasets import shards
+from slim.datasets import sharding
 
 _SHUFFLE_SEED = 12345
 
@@ -44,7 +44,7 @@ def plan(
   splits: abc.Mapping[str, abc.Sequence[Item]],
   file_names: abc.Mapping[str, tuple[str, ...]],
   source: str,
-) -> shards.Plan:
+) -> sharding.Plan:
   """Plans to write JPEG, upright, with the keys of build_image_data.
 
   Args:
@@ -55,17 +55,17 @@ def plan(
     source: where they come from, for people.
 
   Returns:
-    What `slim.datasets.shards.write` takes.
+    What `slim.datasets.sharding.write` takes.
   """
 
   def encode(items):
     return (_encode(item, class_names[item.label]) for item in items)
 
-  return shards.Plan(
+  return sharding.Plan(
     dataset=dataset,
     class_names=tuple(class_names),
     splits=tuple(
-      shards.Split(split, file_names[split], items)
+      sharding.Split(split, file_names[split], items)
       for split, items in splits.items()
     ),
     encode=encode,

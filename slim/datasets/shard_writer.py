@@ -18,7 +18,7 @@ import tensorflow as tf
 import tqdm
 
 from slim import errors
-from slim.datasets import manifest
+from slim.datasets import shard_manifest
 from slim.datasets import staging
 
 _FRAMING_BYTES = 16  # of a record: its length, and two checksums
@@ -61,7 +61,7 @@ class Note(NamedTuple):
     skipped: what was left out as unreadable, 'name: reason'.
   """
 
-  shard: manifest.Shard
+  shard: shard_manifest.Shard
   skipped: tuple[str, ...]
 
 
@@ -100,11 +100,13 @@ def finished(
   for name in names:
     try:
       content = json.loads(_note_path(place, name).read_text(encoding='utf-8'))
-      note = Note(manifest.Shard(**content['shard']), tuple(content['skipped']))
+      note = Note(
+        shard_manifest.Shard(**content['shard']), tuple(content['skipped'])
+      )
     except (OSError, ValueError, KeyError, TypeError):
       continue
     if any(
-      manifest.has_content(there, note.shard) for there in (place, folder)
+      shard_manifest.has_content(there, note.shard) for there in (place, folder)
     ):
       found[name] = note
   return found
@@ -154,7 +156,7 @@ def write(
     pool.shutdown(cancel_futures=True)
     for left in place.glob('*.part'):
       left.unlink()
-  return {note.shard.name: note for note in notes}, unreadable
+  return {note.shard.file: note for note in notes}, unreadable
 
 
 class _ShardFile:
@@ -197,8 +199,8 @@ class _ShardFile:
     size = self._path.stat().st_size
     if size != self._bytes:
       raise OSError(f'{size} of {self._bytes} bytes of {self._name} written')
-    shard = manifest.Shard(
-      self._name, self._examples, size, manifest.sha256(self._path)
+    shard = shard_manifest.Shard(
+      self._name, self._examples, size, shard_manifest.sha256(self._path)
     )
     note = Note(shard, tuple(map(str, self.unreadable)))
     staging.sync(self._path)

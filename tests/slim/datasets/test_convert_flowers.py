@@ -9,7 +9,7 @@ from slim.datasets import archives
 from slim.datasets import convert_arrays
 from slim.datasets import convert_flowers
 from slim.datasets import downloads
-from slim.datasets import shards
+from slim.datasets import sharding
 from tests.slim import archives_made
 from tests.slim import file_server
 from tests.slim import image_files
@@ -49,7 +49,7 @@ def convert(tmp_path, source, number=7, layout=None):
     source,
     number,
     layout or convert_arrays.Layout(),
-    shards.Options(),
+    sharding.Options(),
     ANY,
   )
 

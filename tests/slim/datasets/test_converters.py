@@ -16,8 +16,8 @@ from slim.datasets import arrays
 from slim.datasets import convert_arrays
 from slim.datasets import converters
 from slim.datasets import fashion_mnist_source
-from slim.datasets import manifest
-from slim.datasets import shards
+from slim.datasets import shard_manifest
+from slim.datasets import sharding
 from tests.slim import archives_made
 from tests.slim import mnist_files
 from tests.slim import plain_records
@@ -37,7 +37,7 @@ def convert(name, folder, source_dir, *, verify=False, train_shards=0, **order):
   order = {
     'source': 'auto',
     'layout': convert_arrays.Layout(bool(train_shards), train_shards),
-    'options': shards.Options(),
+    'options': sharding.Options(),
     'validation_images': 0,
     **order,
   }
@@ -126,7 +126,7 @@ def test_another_layout_does_not_join_the_first_one(tmp_path):
   convert('mnist', tmp_path / 'out', tmp_path / 'idx')
   with pytest.raises(errors.DataError, match='received test-mnist.tfrecord'):
     convert('mnist', tmp_path / 'out', tmp_path / 'idx', train_shards=2)
-  overwrite = shards.Options(overwrite=True)
+  overwrite = sharding.Options(overwrite=True)
   convert(
     'mnist',
     tmp_path / 'out',
@@ -185,7 +185,7 @@ def test_real_cifar10_is_converted_without_a_loss(tmp_path):
   out = tmp_path / 'out'
   report = convert('cifar10', out, tmp_path, train_shards=1000)
   assert report.counts == {'train': 50_000, 'test': 10_000}
-  assert manifest.verify(out).counts == report.counts
+  assert shard_manifest.verify(out).counts == report.counts
   train = [batches[f'data_batch_{i}'] for i in range(1, 6)]
   images, labels = (np.concatenate(part) for part in zip(*train, strict=True))
   check(out, 'train', images, labels, archives_made.CIFAR_CLASSES)

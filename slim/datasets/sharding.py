@@ -16,7 +16,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from slim import errors
-from slim.datasets import manifest
+from slim.datasets import shard_manifest
 from slim.datasets import shard_writer
 from slim.datasets import staging
 
@@ -43,7 +43,7 @@ class Plan(NamedTuple):
 
   Attributes:
     dataset: its name.
-    class_names: see `slim.datasets.manifest.Manifest`.
+    class_names: see `slim.datasets.shard_manifest.Manifest`.
     splits: at least one.
     encode: see `slim.datasets.shard_writer.Encoder`.
     source: where the examples come from, for people.
@@ -162,10 +162,10 @@ def _fingerprint(plan: Plan) -> str:
 
 def _kept(
   folder: pathlib.Path, plan: Plan, options: Options
-) -> manifest.Manifest | None:
+) -> shard_manifest.Manifest | None:
   """Returns a whole conversion of this plan; refuses one of another."""
   names = [name for split in plan.splits for name in split.file_names]
-  found = None if options.overwrite else manifest.intact(folder, names)
+  found = None if options.overwrite else shard_manifest.intact(folder, names)
   if found and found.fingerprint == _fingerprint(plan):
     return found
   if found:
@@ -185,7 +185,7 @@ def _kept(
 def _listed(folder: pathlib.Path) -> list[str]:
   """Names of the shards of an earlier conversion."""
   try:
-    found = manifest.read(folder)
+    found = shard_manifest.read(folder)
   except errors.DataError:
     return []
   return found.names if found else []
@@ -195,7 +195,7 @@ def _other(folder: pathlib.Path, received: str) -> errors.DataError:
   return errors.DataError(
     f'{folder}: expected an empty folder, or one with this same conversion; '
     f'received {received}. Choose another folder, move those files away, or '
-    f'give --overwrite, which replaces what {manifest.FILE} lists.'
+    f'give --overwrite, which replaces what {shard_manifest.FILE} lists.'
   )
 
 
@@ -249,10 +249,10 @@ def _jobs(plan: Plan) -> list[shard_writer.Job]:
 def _manifest(plan, notes, place, folder):
   first = plan.splits[0].file_names[0]
   there = place if (place / first).is_file() else folder
-  return manifest.Manifest(
+  return shard_manifest.Manifest(
     dataset=plan.dataset,
     class_names=tuple(plan.class_names),
-    features=manifest.features_of(there / first),
+    features=shard_manifest.features_of(there / first),
     splits={
       split.name: tuple(notes[name].shard for name in split.file_names)
       for split in plan.splits
@@ -264,22 +264,22 @@ def _manifest(plan, notes, place, folder):
 
 
 def _publish(
-  folder: pathlib.Path, place: pathlib.Path, found: manifest.Manifest
+  folder: pathlib.Path, place: pathlib.Path, found: shard_manifest.Manifest
 ) -> None:
   """Moves the shards into the folder; two conversions never meet there.
 
   shards.json goes first and comes last: without it and with the place there,
-  `slim.datasets.manifest.check_finished` refuses the folder.
+  `slim.datasets.shard_manifest.check_finished` refuses the folder.
   """
   waiting = [name for name in found.names if (place / name).is_file()]
   moved = set(found.names).difference(waiting)
   old = {*_listed(folder), *found.names} - moved
-  (folder / manifest.FILE).unlink(missing_ok=True)
-  for name in [manifest.LABELS_FILE, *old]:
+  (folder / shard_manifest.FILE).unlink(missing_ok=True)
+  for name in [shard_manifest.LABELS_FILE, *old]:
     (folder / name).unlink(missing_ok=True)
   for name in waiting:
     (place / name).rename(folder / name)
   staging.sync(folder)
-  manifest.write(folder, found)
+  shard_manifest.write(folder, found)
   staging.sync(folder)
   staging.remove(place)

@@ -13,9 +13,9 @@ import pytest
 from slim import errors
 from slim.datasets import factory
 from slim.datasets import features
-from slim.datasets import manifest
+from slim.datasets import shard_manifest
 from slim.datasets import shard_writer
-from slim.datasets import shards
+from slim.datasets import sharding
 from slim.datasets import staging
 from tests.slim import plain_records
 from tests.slim import small_disk
@@ -26,14 +26,14 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 # says so, after saying that it does.
 CONVERTS = """
 import pathlib, sys, threading
-from tests.slim.datasets import test_shards
+from tests.slim.datasets import test_sharding
 def stall(item):
   if item == 13 and sys.argv[2:]:
     print('stalled', flush=True)
     threading.Event().wait()
-plan = test_shards.plan(before=stall)
-from slim.datasets import shards
-shards.write(pathlib.Path(sys.argv[1]), plan, shards.Options(num_threads=1))
+plan = test_sharding.plan(before=stall)
+from slim.datasets import sharding
+sharding.write(pathlib.Path(sys.argv[1]), plan, sharding.Options(num_threads=1))
 """
 
 
@@ -56,12 +56,14 @@ def plan(*, items=20, number=5, before=None, unreadable=(), identity='a'):
       else:
         yield payload(item)
 
-  return shards.Plan(
+  return sharding.Plan(
     dataset='things',
     class_names=('a', 'b', 'c'),
     splits=(
-      shards.Split('train', shards.file_names('train', number), range(items)),
-      shards.Split('test', ('test-00000-of-00001',), range(100, 104)),
+      sharding.Split(
+        'train', sharding.file_names('train', number), range(items)
+      ),
+      sharding.Split('test', ('test-00000-of-00001',), range(100, 104)),
     ),
     encode=encode,
     source='a test',
@@ -93,7 +95,9 @@ def train_files(folder):
 
 @pytest.mark.parametrize('threads', [1, 4])
 def test_every_item_is_written_once_in_order(tmp_path, threads):
-  report = shards.write(tmp_path, plan(), shards.Options(num_threads=threads))
+  report = sharding.write(
+    tmp_path, plan(), sharding.Options(num_threads=threads)
+  )
   assert report.written and report.counts == {'train': 20, 'test': 4}
   assert items_of(tmp_path) == list(range(20))
   assert train_files(tmp_path) == [f'train-0000{i}-of-00005' for i in range(5)]
@@ -108,13 +112,13 @@ def test_a_terminal_sees_a_bar_with_images_a_second(tmp_path, monkeypatch):
       return True
 
   monkeypatch.setattr(sys, 'stderr', Terminal())
-  shards.write(tmp_path, plan())
+  sharding.write(tmp_path, plan())
   last = sys.stderr.getvalue().rpartition('\r')[2]
   assert '24/24' in last and re.search(r'[\d.]+ images/s', last)
 
 
 def test_a_remainder_is_spread_over_the_shards(tmp_path):
-  shards.write(tmp_path, plan(items=22, number=4))
+  sharding.write(tmp_path, plan(items=22, number=4))
   counts = [
     len(plain_records.examples([tmp_path / name]))
     for name in train_files(tmp_path)
@@ -123,46 +127,46 @@ def test_a_remainder_is_spread_over_the_shards(tmp_path):
 
 
 def test_the_manifest_says_what_there_is(tmp_path):
-  shards.write(tmp_path, plan())
+  sharding.write(tmp_path, plan())
   content = json.loads((tmp_path / 'shards.json').read_text())
-  assert content['class_names'] == ['a', 'b', 'c']
+  assert content['labels'] == {'0': 'a', '1': 'b', '2': 'c'}
   assert content['num_classes'] == 3
   assert content['features'] == {
     'image/class/label': 'int64_list',
     'image/encoded': 'bytes_list',
   }
   train = content['splits']['train']
-  assert train['examples'] == 20
+  assert train['num_examples'] == 20
   for shard in train['shards']:
-    path = tmp_path / shard['name']
+    path = tmp_path / shard['file']
     digest = subprocess.check_output(['sha256sum', str(path)], text=True)
     assert shard['sha256'] == digest.split()[0]
-    assert (shard['bytes'], shard['examples']) == (path.stat().st_size, 4)
+    assert (shard['size'], shard['num_examples']) == (path.stat().st_size, 4)
   assert (tmp_path / 'labels.txt').read_text() == '0:a\n1:b\n2:c\n'
-  assert manifest.verify(tmp_path).counts == {'train': 20, 'test': 4}
+  assert shard_manifest.verify(tmp_path).counts == {'train': 20, 'test': 4}
 
 
 def test_verify_finds_a_changed_record(tmp_path):
-  shards.write(tmp_path, plan())
+  sharding.write(tmp_path, plan())
   path = tmp_path / 'train-00002-of-00005'
   content = bytearray(path.read_bytes())
   content[40] ^= 1
   path.write_bytes(content)
   with pytest.raises(errors.DataError, match='train-00002-of-00005: record 0'):
-    manifest.verify(tmp_path)
+    shard_manifest.verify(tmp_path)
 
 
 def test_verify_finds_a_whole_record_that_is_another(tmp_path):
-  shards.write(tmp_path, plan())
+  sharding.write(tmp_path, plan())
   first, second = (tmp_path / f'train-0000{i}-of-00005' for i in range(2))
   first.write_bytes(second.read_bytes())
   with pytest.raises(errors.DataError, match='expected sha256 .* as shards'):
-    manifest.verify(tmp_path)
+    shard_manifest.verify(tmp_path)
 
 
 def test_verify_without_a_manifest_says_so(tmp_path):
   with pytest.raises(errors.DataError, match='expected shards.json; received'):
-    manifest.verify(tmp_path)
+    shard_manifest.verify(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -171,32 +175,32 @@ def test_verify_without_a_manifest_says_so(tmp_path):
 def test_a_broken_manifest_is_refused(tmp_path, content):
   (tmp_path / 'shards.json').write_text(content)
   with pytest.raises(errors.DataError, match='expected a manifest of shards'):
-    manifest.read(tmp_path)
+    shard_manifest.read(tmp_path)
 
 
 def test_a_manifest_cannot_name_files_elsewhere(tmp_path):
-  shards.write(tmp_path, plan())
+  sharding.write(tmp_path, plan())
   path = tmp_path / 'shards.json'
   path.write_text(path.read_text().replace('train-00000', '../train-00000'))
   with pytest.raises(errors.DataError, match='is not the name of a file'):
-    manifest.read(tmp_path)
+    shard_manifest.read(tmp_path)
 
 
 def test_the_same_conversion_is_kept_and_another_refused(tmp_path):
-  shards.write(tmp_path, plan())
+  sharding.write(tmp_path, plan())
   before = [path.stat().st_mtime_ns for path in sorted(tmp_path.iterdir())]
-  assert not shards.write(tmp_path, plan()).written
+  assert not sharding.write(tmp_path, plan()).written
   with pytest.raises(errors.DataError, match='source or options were others'):
-    shards.write(tmp_path, plan(identity='b'))
+    sharding.write(tmp_path, plan(identity='b'))
   with pytest.raises(errors.DataError, match='received train-00000-of-00005'):
-    shards.write(tmp_path, plan(number=4))
+    sharding.write(tmp_path, plan(number=4))
   after = [path.stat().st_mtime_ns for path in sorted(tmp_path.iterdir())]
   assert before == after
 
 
 def test_overwrite_removes_the_shards_of_the_other_conversion(tmp_path):
-  shards.write(tmp_path, plan())
-  shards.write(tmp_path, plan(number=2), shards.Options(overwrite=True))
+  sharding.write(tmp_path, plan())
+  sharding.write(tmp_path, plan(number=2), sharding.Options(overwrite=True))
   assert train_files(tmp_path) == [f'train-0000{i}-of-00002' for i in range(2)]
   assert items_of(tmp_path) == list(range(20))
 
@@ -204,24 +208,24 @@ def test_overwrite_removes_the_shards_of_the_other_conversion(tmp_path):
 def test_files_of_other_tools_are_never_removed(tmp_path):
   (tmp_path / 'train-mine').write_text('precious')
   with pytest.raises(errors.DataError, match='received train-mine'):
-    shards.write(tmp_path, plan(), shards.Options(overwrite=True))
+    sharding.write(tmp_path, plan(), sharding.Options(overwrite=True))
   assert (tmp_path / 'train-mine').read_text() == 'precious'
 
 
 def test_more_shards_than_examples_are_refused(tmp_path):
   with pytest.raises(errors.DataError, match='expected 1 to 3 shards'):
-    shards.write(tmp_path / 'new', plan(items=3))
+    sharding.write(tmp_path / 'new', plan(items=3))
   assert not (tmp_path / 'new').exists()
 
 
 def test_a_negative_number_of_threads_is_refused(tmp_path):
   with pytest.raises(errors.DataError, match='at least 0; received -1'):
-    shards.write(tmp_path, plan(), shards.Options(num_threads=-1))
+    sharding.write(tmp_path, plan(), sharding.Options(num_threads=-1))
 
 
 def test_unreadable_items_are_all_named_and_nothing_is_published(tmp_path):
   with pytest.raises(errors.DataError) as caught:
-    shards.write(tmp_path, plan(unreadable=(3, 17)))
+    sharding.write(tmp_path, plan(unreadable=(3, 17)))
   assert 'received 2 that are not:\n  file 3: it is bad\n  file 17: ' in str(
     caught.value
   )
@@ -233,28 +237,28 @@ def test_unreadable_items_are_all_named_and_nothing_is_published(tmp_path):
 
 def test_unreadable_items_are_left_out_where_that_is_asked_for(tmp_path):
   with pytest.raises(errors.DataError):
-    shards.write(tmp_path, plan(unreadable=(3, 17)))
+    sharding.write(tmp_path, plan(unreadable=(3, 17)))
   seen = []
-  report = shards.write(
+  report = sharding.write(
     tmp_path,
     plan(unreadable=(3, 17), before=seen.append),
-    shards.Options(skip_unreadable=True),
+    sharding.Options(skip_unreadable=True),
   )
   # Only the shards that lacked one are written now.
   assert sorted(seen) == [0, 1, 2, 3, 16, 17, 18, 19]
   assert report.skipped == ('file 3: it is bad', 'file 17: it is bad')
   assert report.counts == {'train': 18, 'test': 4}
   assert items_of(tmp_path) == [i for i in range(20) if i not in (3, 17)]
-  kept = shards.write(tmp_path, plan(unreadable=(3, 17)))
+  kept = sharding.write(tmp_path, plan(unreadable=(3, 17)))
   assert (kept.written, kept.skipped) == (False, report.skipped)
 
 
 def test_a_shard_without_a_readable_item_is_refused(tmp_path):
   with pytest.raises(errors.DataError, match='expected at least one readable'):
-    shards.write(
+    sharding.write(
       tmp_path,
       plan(unreadable=range(4)),
-      shards.Options(skip_unreadable=True),
+      sharding.Options(skip_unreadable=True),
     )
 
 
@@ -264,28 +268,28 @@ def test_an_encoder_s_failure_leaves_only_finished_shards(tmp_path):
       raise RuntimeError('a bug')
 
   with pytest.raises(RuntimeError, match='a bug'):
-    shards.write(tmp_path, plan(before=fail), shards.Options(num_threads=1))
+    sharding.write(tmp_path, plan(before=fail), sharding.Options(num_threads=1))
   assert not list(tmp_path.glob('**/*.part'))
   seen = []
-  shards.write(tmp_path, plan(before=seen.append))
+  sharding.write(tmp_path, plan(before=seen.append))
   assert 13 in seen and 0 not in seen
   assert items_of(tmp_path) == list(range(20))
 
 
 def test_another_plan_starts_from_nothing(tmp_path):
   with pytest.raises(errors.DataError):
-    shards.write(tmp_path, plan(unreadable=(3,)))
+    sharding.write(tmp_path, plan(unreadable=(3,)))
   seen = []
-  shards.write(tmp_path, plan(identity='b', before=seen.append))
+  sharding.write(tmp_path, plan(identity='b', before=seen.append))
   assert len(seen) == 24
 
 
 def test_a_damaged_unfinished_shard_is_written_again(tmp_path):
   with pytest.raises(errors.DataError):
-    shards.write(tmp_path, plan(unreadable=(3,)))
+    sharding.write(tmp_path, plan(unreadable=(3,)))
   path = tmp_path / staging.FOLDER / 'train-00001-of-00005'
   path.write_bytes(path.read_bytes()[:-1])
-  shards.write(tmp_path, plan())
+  sharding.write(tmp_path, plan())
   assert items_of(tmp_path) == list(range(20))
 
 
@@ -294,7 +298,7 @@ def test_a_full_disk_is_named_and_leaves_nothing_to_train_on(tmp_path):
     folder = disk / 'data'
     big = plan(items=2000, number=8)
     with pytest.raises(errors.DataError, match='has space; received .*space'):
-      shards.write(folder, big, shards.Options(num_threads=2))
+      sharding.write(folder, big, sharding.Options(num_threads=2))
     assert train_files(folder) == []
     assert not list(folder.glob('**/*.part'))
     with pytest.raises(errors.DataError):
@@ -307,10 +311,10 @@ def test_after_a_full_disk_the_rest_is_written(tmp_path):
     folder = disk / 'data'
     big = plan(items=600, number=8)
     with pytest.raises(errors.DataError, match='has space'):
-      shards.write(folder, big, shards.Options(num_threads=1))
+      sharding.write(folder, big, sharding.Options(num_threads=1))
     (disk / 'ballast').unlink()
     seen = []
-    shards.write(folder, plan(items=600, number=8, before=seen.append))
+    sharding.write(folder, plan(items=600, number=8, before=seen.append))
     assert 0 not in seen
     assert items_of(folder) == list(range(600))
 
@@ -319,7 +323,7 @@ def test_a_killed_run_is_continued_and_nobody_reads_half_of_it(tmp_path):
   child = start(tmp_path, 'stall')
   assert child.stdout.readline() == 'stalled\n'
   with pytest.raises(errors.DataError, match=f'process {child.pid} is at work'):
-    shards.write(tmp_path, plan())  # two processes, one folder
+    sharding.write(tmp_path, plan())  # two processes, one folder
   child.send_signal(signal.SIGKILL)
   assert child.wait(timeout=60) == -signal.SIGKILL
   child.stdout.close()
@@ -327,7 +331,7 @@ def test_a_killed_run_is_continued_and_nobody_reads_half_of_it(tmp_path):
   with pytest.raises(errors.DataError, match='expected a finished conversion'):
     factory.files('mnist', tmp_path, 'train')
   seen = []
-  report = shards.write(tmp_path, plan(before=seen.append))
+  report = sharding.write(tmp_path, plan(before=seen.append))
   assert report.counts == {'train': 20, 'test': 4}
   assert 0 not in seen and 13 in seen
   assert items_of(tmp_path) == list(range(20))
@@ -340,7 +344,7 @@ def test_two_runs_started_together_end_with_one_whole_set(tmp_path):
   for child in children:
     child.stdout.close()
   assert 0 in codes
-  assert manifest.verify(tmp_path).counts == {'train': 20, 'test': 4}
+  assert shard_manifest.verify(tmp_path).counts == {'train': 20, 'test': 4}
   assert not (tmp_path / staging.FOLDER).exists()
 
 
@@ -357,4 +361,4 @@ def test_a_lock_on_a_file_that_its_holder_removed_is_void(
   monkeypatch.setattr(fcntl, 'flock', remove_first)
   with staging.locked(tmp_path):
     with pytest.raises(errors.DataError, match=f'process {os.getpid()} is at'):
-      shards.write(tmp_path, plan())
+      sharding.write(tmp_path, plan())

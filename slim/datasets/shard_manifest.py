@@ -1,7 +1,7 @@
 """shards.json: what a folder of shards holds, so that nobody has to count.
 
-It is written last. A folder that has one is whole; a folder without one was
-filled by other tools, or by a conversion that did not come to its end.
+It is written last: a folder that has one is whole. A folder without one was
+filled by other tools, or by a conversion that did not end.
 """
 
 import hashlib
@@ -30,15 +30,15 @@ class Shard(NamedTuple):
   """A file of records.
 
   Attributes:
-    name: of the file, in the folder of the manifest.
-    examples: records in it.
-    bytes: its size.
+    file: its name, in the folder of the manifest.
+    num_examples: records in it.
+    size: in bytes.
     sha256: of the file, in lower-case hexadecimal digits.
   """
 
-  name: str
-  examples: int
-  bytes: int
+  file: str
+  num_examples: int
+  size: int
   sha256: str
 
 
@@ -68,13 +68,13 @@ class Manifest(NamedTuple):
   @property
   def names(self) -> list[str]:
     """Names of all shards."""
-    return [shard.name for part in self.splits.values() for shard in part]
+    return [shard.file for part in self.splits.values() for shard in part]
 
   @property
   def counts(self) -> dict[str, int]:
     """Number of examples by split."""
     return {
-      split: sum(shard.examples for shard in part)
+      split: sum(shard.num_examples for shard in part)
       for split, part in self.splits.items()
     }
 
@@ -113,15 +113,18 @@ def write(folder: pathlib.Path, manifest: Manifest) -> None:
   staging.write_file(folder / LABELS_FILE, labels)
   splits = {
     split: {
-      'examples': manifest.counts[split],
+      'num_examples': manifest.counts[split],
       'shards': [shard._asdict() for shard in part],
     }
     for split, part in manifest.splits.items()
   }
+  known = manifest._asdict()
+  class_names = known.pop('class_names')
   content = {
     'format': _FORMAT,
-    **manifest._asdict(),
-    'num_classes': len(manifest.class_names),
+    **known,
+    'labels': dict(enumerate(class_names)),
+    'num_classes': len(class_names),
     'splits': splits,
   }
   staging.write_file(folder / FILE, json.dumps(content, indent=1) + '\n')
@@ -177,10 +180,10 @@ def intact(folder: pathlib.Path, names: abc.Sequence[str]) -> Manifest | None:
 
 def has_content(folder: pathlib.Path, shard: Shard) -> bool:
   """Whether the shard's file is there with its size and checksum."""
-  path = folder / shard.name
+  path = folder / shard.file
   return (
     path.is_file()
-    and path.stat().st_size == shard.bytes
+    and path.stat().st_size == shard.size
     and sha256(path) == shard.sha256
   )
 
@@ -225,20 +228,19 @@ def verify(folder: os.PathLike | str) -> Manifest:
       'this folder, and let it finish.'
     )
   total = sum(found.counts.values())
-  with tqdm.tqdm(
-    total=total, desc='verify', unit=' images', disable=None
-  ) as progress:
+  bar = {'desc': 'verify', 'unit': ' images', 'disable': None}
+  with tqdm.tqdm(total=total, **bar) as progress:
     for part in found.splits.values():
       for shard in part:
-        _verify_shard(folder / shard.name, shard, found)
-        progress.update(shard.examples)
+        _verify_shard(folder / shard.file, shard, found)
+        progress.update(shard.num_examples)
   return found
 
 
 def _verify_shard(path: pathlib.Path, shard: Shard, found: Manifest) -> None:
   count = records.verify(path)
-  if count != shard.examples:
-    raise _damaged(path, f'{shard.examples} examples', f'{count}')
+  if count != shard.num_examples:
+    raise _damaged(path, f'{shard.num_examples} examples', f'{count}')
   digest = sha256(path)
   if digest != shard.sha256:
     raise _damaged(path, f'sha256 {shard.sha256}', digest)
@@ -266,13 +268,16 @@ def _parse(content: dict) -> Manifest:
   for split, part in content['splits'].items():
     splits[split] = tuple(Shard(**shard) for shard in part['shards'])
     for shard in splits[split]:
-      if pathlib.PurePath(shard.name).name != shard.name:
-        raise ValueError(f'{shard.name!r} is not the name of a file')
-  known = {name: content[name] for name in Manifest._fields}
+      if pathlib.PurePath(shard.file).name != shard.file:
+        raise ValueError(f'{shard.file!r} is not the name of a file')
+  labels = content['labels']
+  known = {
+    name: content[name] for name in Manifest._fields if name != 'class_names'
+  }
   return Manifest(
     **{
       **known,
-      'class_names': tuple(content['class_names']),
+      'class_names': tuple(labels[str(i)] for i in range(len(labels))),
       'skipped': tuple(content['skipped']),
       'splits': splits,
     }
