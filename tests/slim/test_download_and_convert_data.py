@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.slim import archives_made
 from tests.slim import mnist_files
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -77,6 +78,27 @@ def test_starts_by_its_path_without_being_installed(tmp_path, folder, program):
   assert '23 train, 11 test' in result.stdout
 
 
+@pytest.mark.slow
+def test_the_command_line_of_2017_shards_cifar10(tmp_path):
+  (tmp_path / 'cifar-10-binary.tar.gz').write_bytes(
+    archives_made.cifar_binary(archives_made.cifar())
+  )
+  words = ['download_and_convert_data.py', '--dataset_name', 'cifar10']
+  words += ['--dataset_dir', tmp_path / 'D', '--source_dir', tmp_path]
+  words += ['--verify_checksums', 'False', '--train_shards', '5']
+  result = start([*words, '--shard', 'True'], ROOT / 'slim', path=None)
+  assert result.returncode == 0, result.stderr
+  assert result.stdout.startswith(f'Wrote {tmp_path}/D: 20 train, 4 test')
+  names = {path.name for path in (tmp_path / 'D').glob('t*-of-*')}
+  assert names == {
+    *(f'train-0000{i}-of-00005' for i in range(5)),
+    'test-00000-of-00001',
+  }
+  verify = [*words[:5], '--verify']
+  result = start(verify, ROOT / 'slim', path=None)
+  assert result.stdout.startswith(f'Verified {tmp_path}/D: 20 train, 4 test')
+
+
 @pytest.mark.parametrize(
   ('arguments', 'message'),
   [
@@ -84,7 +106,7 @@ def test_starts_by_its_path_without_being_installed(tmp_path, folder, program):
     (['--dataset_name=mnist'], '--dataset_dir: expected a value'),
     (
       ['--dataset_name=mnist', '--dataset_dir=x', 'y'],
-      'only flags; received y',
+      "flags only, received the word 'y'",
     ),
   ],
 )

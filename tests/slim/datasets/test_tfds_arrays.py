@@ -3,7 +3,7 @@ import types
 
 import numpy as np
 
-from slim.datasets import mnist_tfds
+from slim.datasets import tfds_arrays
 
 
 def test_what_tfds_delivers_is_saved_in_the_source_s_shapes(
@@ -28,10 +28,10 @@ def test_what_tfds_delivers_is_saved_in_the_source_s_shapes(
     as_numpy=lambda columns: columns,
   )
   monkeypatch.setitem(sys.modules, 'tensorflow_datasets', fake)
-  mnist_tfds.fetch(tmp_path)
+  tfds_arrays.fetch('mnist', tmp_path)
   for split, count in (('train', 6), ('test', 2)):
     images = np.load(tmp_path / f'{split}-images.npy')
     labels = np.load(tmp_path / f'{split}-labels.npy')
-    assert (images.dtype, images.shape) == (np.uint8, (count, 28, 28))
+    assert (images.dtype, images.shape) == (np.uint8, (count, 28, 28, 1))
     assert labels.dtype == np.uint8
     np.testing.assert_array_equal(labels, range(count))

@@ -1,0 +1,94 @@
+"""Makes a small ImageNet in the layout of its site."""
+
+from tests.slim import archives_made
+from tests.slim import image_files
+
+SYNSETS = ('n01440764', 'n01443537', 'n02105855')
+NAMES = ('tench, Tinca tinca', 'goldfish', 'Shetland sheepdog')
+# Of validation images 1, 2, ...
+VALIDATION = ('n02105855', 'n01440764', 'n01440764', 'n01443537')
+
+
+def annotation(
+  name, box=(40, 30, 360, 270), label=None, size=(400, 300), more=''
+):
+  xmin, ymin, xmax, ymax = box
+  label = label or name.partition('_')[0]
+  return (
+    f'<annotation><filename>{name}</filename><size><width>{size[0]}</width>'
+    f'<height>{size[1]}</height><depth>3</depth></size><object><name>{label}'
+    f'</name><bndbox><xmin>{xmin}</xmin><ymin>{ymin}</ymin><xmax>{xmax}</xmax>'
+    f'<ymax>{ymax}</ymax></bndbox></object>{more}</annotation>'
+  ).encode()
+
+
+def training_images():
+  """Returns {synset/file: content}, with a CMYK file and a PNG among them."""
+  found = {}
+  for i, synset in enumerate(SYNSETS):
+    for number in range(4):
+      seed = 10 * i + number
+      found[f'{synset}/{synset}_{number}.JPEG'] = image_files.jpeg(seed)
+  cmyk = image_files.picture(seed=5).convert('CMYK')
+  found[f'{SYNSETS[0]}/{SYNSETS[0]}_7.JPEG'] = image_files.saved(cmyk, 'JPEG')
+  png = image_files.saved(image_files.picture(seed=6), 'PNG')
+  found[f'{SYNSETS[2]}/{SYNSETS[2]}_2933.JPEG'] = png
+  return found
+
+
+def validation_images():
+  """Returns {file: content}."""
+  return {
+    f'ILSVRC2012_val_{number:08d}.JPEG': image_files.jpeg(20 + number)
+    for number in range(1, len(VALIDATION) + 1)
+  }
+
+
+def train_tar(images, synsets=SYNSETS):
+  """A tar of one tar a synset."""
+  inner = {
+    synset: archives_made.tar(
+      archives_made.member(name.partition('/')[2], content)
+      for name, content in images.items()
+      if name.startswith(synset)
+    )
+    for synset in synsets
+  }
+  return archives_made.tar(
+    archives_made.member(f'{synset}.tar', content)
+    for synset, content in inner.items()
+  )
+
+
+def files():
+  """Returns {name: content} of all that the site and its lists have."""
+  boxes = archives_made.tar(
+    [
+      archives_made.member(f'{s}/{s}_0.xml', annotation(f'{s}_0'))
+      for s in SYNSETS
+    ],
+    'w:gz',
+  )
+  metadata = '\n'.join(map('\t'.join, zip(SYNSETS, NAMES, strict=True)))
+  return {
+    'ILSVRC2012_img_train.tar': train_tar(training_images()),
+    'ILSVRC2012_img_val.tar': archives_made.tar(
+      archives_made.member(name, content)
+      for name, content in validation_images().items()
+    ),
+    'ILSVRC2012_bbox_train_v2.tar.gz': boxes,
+    'imagenet_lsvrc_2015_synsets.txt': '\n'.join(SYNSETS).encode(),
+    'imagenet_2012_validation_synset_labels.txt': '\n'.join(
+      VALIDATION
+    ).encode(),
+    'imagenet_metadata.txt': metadata.encode(),
+  }
+
+
+def write(folder, names=None):
+  """Writes those files; returns the folder."""
+  folder.mkdir(parents=True, exist_ok=True)
+  for name, content in files().items():
+    if names is None or name in names:
+      (folder / name).write_bytes(content)
+  return folder
