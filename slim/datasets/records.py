@@ -32,15 +32,17 @@ PathLike = str | os.PathLike
 
 
 class RecordFile(NamedTuple):
-  """A file whose framing was found whole.
+  """A file whose framing was found whole, or a part of one.
 
   Attributes:
     path: of the file.
-    count: records in it, >= 1.
+    count: records to read.
+    first: number of the first record to read, from 0.
   """
 
   path: str
   count: int
+  first: int = 0
 
 
 def find(data_dir: PathLike, split: str) -> list[str]:
@@ -51,7 +53,8 @@ def find(data_dir: PathLike, split: str) -> list[str]:
     split: 'train', 'test', 'validation'.
 
   Returns:
-    Paths, sorted; empty where nothing matches or there is no such folder.
+    Paths, sorted; empty where nothing matches or there is no such folder. Links
+    to nothing are among them, so that reading says that they lead nowhere.
   """
   folder = pathlib.Path(data_dir)
   if not folder.is_dir():
@@ -59,7 +62,8 @@ def find(data_dir: PathLike, split: str) -> list[str]:
   return sorted(
     str(path)
     for path in folder.iterdir()
-    if path.name.startswith(f'{split}-') and path.is_file()
+    if path.name.startswith(f'{split}-')
+    and (path.is_file() or (path.is_symlink() and not path.exists()))
   )
 
 

@@ -7,20 +7,22 @@ import tensorflow as tf
 from slim import errors
 from slim.datasets import factory
 from slim.datasets import records
+from slim.preprocessing import contract
 from tests.slim import record_files
 
 
 def training(data, **options):
   options = {'image_size': 28, 'batch_size': 4, 'seed': 5} | options
-  stream, _ = factory.load(
-    'mnist', data.folder, 'train', training=True, **options
-  )
+  delivery = factory.Delivery(training=True, **options)
+  stream, _ = factory.load('mnist', data.folder, 'train', delivery)
   return stream.as_numpy_iterator()
 
 
 def evaluation(data, split='test', **options):
   options = {'image_size': 28, 'batch_size': 4} | options
-  return factory.load('mnist', data.folder, split, training=False, **options)
+  delivery = factory.Delivery(training=False, **options)
+  stream, info = factory.load('mnist', data.folder, split, delivery)
+  return stream, info.count
 
 
 def scaled(images):
@@ -127,7 +129,9 @@ def test_preprocessing_gets_seed_and_position_of_each_example(
     return tf.cast(seeds, tf.float32)
 
   monkeypatch.setitem(
-    factory.preprocessing.PREPROCESSINGS, 'mnist', seeds_as_images
+    factory.preprocessing.PREPROCESSINGS,
+    'mnist',
+    contract.Batched(seeds_as_images, seeds_as_images),
   )
   batches = training(small_mnist, seed=77, start=20)
   for first in (20, 24):
@@ -136,6 +140,7 @@ def test_preprocessing_gets_seed_and_position_of_each_example(
 
 
 def test_empty_folder_is_refused_with_the_command_that_fills_it(tmp_path):
+  delivery = factory.Delivery(image_size=28, batch_size=1, training=True)
   for folder in (tmp_path, tmp_path / 'none'):
     with pytest.raises(
       errors.DataError,
@@ -143,14 +148,15 @@ def test_empty_folder_is_refused_with_the_command_that_fills_it(tmp_path):
       'python -m slim.download_and_convert_data --dataset_name mnist '
       f'--dataset_dir {folder}$',
     ):
-      factory.files('mnist', folder, 'train')
+      factory.load('mnist', folder, 'train', delivery)
 
 
 def test_unknown_names_are_refused(small_mnist):
+  delivery = factory.Delivery(image_size=28, batch_size=1, training=True)
   with pytest.raises(errors.UnknownNameError, match="did you mean 'mnist'"):
-    factory.files('mnits', small_mnist.folder, 'train')
+    factory.load('mnits', small_mnist.folder, 'train', delivery)
   with pytest.raises(errors.UnknownNameError, match="did you mean 'train'"):
-    factory.files('mnist', small_mnist.folder, 'trian')
+    factory.load('mnist', small_mnist.folder, 'trian', delivery)
 
 
 @pytest.mark.parametrize(
@@ -187,9 +193,8 @@ def test_damaged_payload_surfaces_and_is_explained(small_mnist):
 def test_label_of_another_data_set_is_refused(tmp_path):
   png = tf.io.encode_png(np.zeros([28, 28, 1], np.uint8)).numpy()
   record_files.write(tmp_path / 'test-x', [record_files.example(png, 10)])
-  stream, _ = factory.load(
-    'mnist', tmp_path, 'test', image_size=28, batch_size=1, training=False
-  )
+  delivery = factory.Delivery(image_size=28, batch_size=1, training=False)
+  stream, _ = factory.load('mnist', tmp_path, 'test', delivery)
   with pytest.raises(
     tf.errors.InvalidArgumentError, match=r'expected labels in \[0, 10\)'
   ):
