@@ -37,7 +37,8 @@ class Delivery:
     seed: of the order and of augmentation, any int64.
     start: position of the first example, >= 0; 0 for evaluation.
     shuffle_buffer: examples shuffled together where records are read, >= 1, and
-      a bound on memory: two times as many serialized examples are held.
+      a bound on memory: at most three times as many serialized examples are
+      held. Sources that are read by number hold none.
     net: what the images are for; chooses the preprocessing.
     preprocessing: a key of the table of preprocessings; '' for the one that
       data set and net have.

@@ -51,7 +51,8 @@ def shuffled(
     seed: any int64.
     start: position of the first element, >= 0. Files before it are not opened;
       in its own file only the lengths of the records before it are read.
-    window: records shuffled together, >= 1. Up to two windows are in memory.
+    window: records shuffled together, >= 1. In memory are two windows, and a
+      third while one is permuted.
 
   Returns:
     Elements (position int64 [], serialized string []), without end.

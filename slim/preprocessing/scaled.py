@@ -110,7 +110,9 @@ def _source_size(scaling, photograph):
 
 
 def _normalised(scaling, pixels):
-  return (pixels - tf.constant(scaling.mean)) / scaling.std, tf.zeros([0])
+  return (
+    pixels - tf.constant(scaling.mean, tf.float32)
+  ) / scaling.std, tf.zeros([0])
 
 
 def _check(image_size, side):
