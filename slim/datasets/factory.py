@@ -10,6 +10,7 @@ import tensorflow as tf
 from slim import errors
 from slim.datasets import catalog
 from slim.datasets import examples
+from slim.datasets import image_db
 from slim.datasets import image_folder
 from slim.datasets import order
 from slim.datasets import shards
@@ -22,6 +23,7 @@ DATASETS = catalog.DATASETS
 
 # Sources that are read by number, by `catalog.Dataset.storage`.
 _SOURCES: dict[str, abc.Callable[..., sources.Source]] = {
+  'database': image_db.open_split,
   'folder': image_folder.open_split,
 }
 

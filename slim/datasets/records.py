@@ -150,7 +150,8 @@ def explain(
   Args:
     error: what iterating over the records raised, such as
       tf.errors.DataLossError.
-    paths: the files that were being read.
+    paths: the files that were being read; none for other sources, whose
+      messages say where they stand.
 
   Returns:
     The error to raise from `error`; names file and record where a file is
@@ -162,6 +163,11 @@ def explain(
     except errors.DataError as found:
       return found
   message = getattr(error, 'message', None) or str(error)
+  if not paths:
+    return errors.DataError(
+      'Reading the data: expected examples of this data set; received '
+      f'"{message}". Repair or remove what is damaged.'
+    )
   return errors.DataError(
     f'Reading {", ".join(map(str, paths))}: expected examples of this data '
     f'set; every record is whole, but reading failed with "{message}". Check '
