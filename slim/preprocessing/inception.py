@@ -81,10 +81,6 @@ def _resize_by(thread, pixels, image_size):
   )
 
 
-def _recolour(images, changes):
-  return (colours.distort(images / 255.0, changes) - 0.5) * 2.0
-
-
 def _evaluate(photograph, seed, image_size):
   """Resizes the central part to [-1, +1]."""
   del seed
@@ -97,7 +93,7 @@ def _evaluate(photograph, seed, image_size):
 
 def _preprocessing(is_fast):
   return contract.Single(
-    contract.Stages(functools.partial(_train, is_fast), _recolour),
+    contract.Stages(functools.partial(_train, is_fast), colours.distort),
     contract.Stages(_evaluate),
   )
 

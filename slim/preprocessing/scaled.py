@@ -15,6 +15,7 @@ from slim.preprocessing import contract
 from slim.preprocessing import draws
 from slim.preprocessing import photographs
 
+_CHANNELS = 3
 # Of ImageNet's training images, in [0, 255]: red, green, blue.
 _IMAGENET_MEAN = (123.68, 116.78, 103.94)
 
@@ -85,7 +86,8 @@ def _train(scaling, photograph, seed, image_size):
   pixels = photograph.crop(tf.concat([corner, extent], 0))
   if scaling.mirrors:
     pixels = photographs.flip(pixels, mirror < 0.5)
-  return _normalised(scaling, photographs.resize(pixels, image_size))
+  resized = photographs.resize(pixels, image_size)
+  return _normalised(scaling, resized, image_size)
 
 
 def _evaluate(scaling, photograph, seed, image_size):
@@ -97,8 +99,7 @@ def _evaluate(scaling, photograph, seed, image_size):
   resized = tf.image.resize(photograph.whole(), size)
   y, x = tf.unstack((size - image_size) // 2)
   square = resized[y : y + image_size, x : x + image_size]
-  square = tf.ensure_shape(square, [image_size, image_size, None])
-  return _normalised(scaling, square)
+  return _normalised(scaling, square, image_size)
 
 
 def _source_size(scaling, photograph):
@@ -109,10 +110,18 @@ def _source_size(scaling, photograph):
   return tf.repeat(tf.reduce_min(size), 2)
 
 
-def _normalised(scaling, pixels):
-  return (
-    pixels - tf.constant(scaling.mean, tf.float32)
-  ) / scaling.std, tf.zeros([0])
+def _normalised(scaling, pixels, image_size):
+  """(pixels less their mean, over their deviation; no numbers)."""
+  # Row by row: TensorFlow is slow at spreading three numbers over an image.
+  mean = tf.tile(
+    tf.broadcast_to(tf.constant(scaling.mean, tf.float32), [_CHANNELS]),
+    [image_size],
+  )
+  rows = tf.reshape(pixels, [image_size, image_size * _CHANNELS]) - mean
+  if scaling.std != 1:
+    rows /= scaling.std
+  square = [image_size, image_size, _CHANNELS]
+  return tf.reshape(rows, square), tf.zeros([0])
 
 
 def _check(image_size, side):
