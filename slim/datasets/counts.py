@@ -99,6 +99,8 @@ def _keep(path: pathlib.Path, entries: dict[str, Any]) -> None:
     descriptor, name = tempfile.mkstemp(prefix=f'{path.name}-', dir=path.parent)
     try:
       with os.fdopen(descriptor, 'w', encoding='utf-8') as file:
+        # For all who read the data; mkstemp's files are for their owner.
+        os.fchmod(descriptor, 0o644)
         file.write(content)
       os.replace(name, path)
     except OSError:

@@ -9,6 +9,7 @@ from slim.datasets import factory
 from slim.datasets import records
 from slim.preprocessing import contract
 from tests.slim import record_files
+from tests.slim import shard_files
 
 
 def training(data, **options):
@@ -197,5 +198,46 @@ def test_label_of_another_data_set_is_refused(tmp_path):
   stream, _ = factory.load('mnist', tmp_path, 'test', delivery)
   with pytest.raises(
     tf.errors.InvalidArgumentError, match=r'expected labels in \[0, 10\)'
+  ):
+    list(stream)
+
+
+@pytest.mark.parametrize(
+  ('name', 'stored', 'size'),
+  [('fashion_mnist', (28, 28, 1), 28), ('cifar10', (32, 32, 3), 24)],
+)
+def test_small_sets_of_2017_are_read(tmp_path, name, stored, size):
+  images = np.random.default_rng(0).integers(0, 256, [3, *stored], np.uint8)
+  payloads = [
+    record_files.example(tf.io.encode_png(image).numpy(), 9 - i)
+    for i, image in enumerate(images)
+  ]
+  record_files.write(tmp_path / f'train-{name}.tfrecord', payloads)
+  (tmp_path / 'labels.txt').write_text(
+    ''.join(f'{i}:class {i}\n' for i in range(10))
+  )
+  delivery = factory.Delivery(image_size=size, batch_size=2, training=True)
+  stream, split = factory.load(name, tmp_path, 'train', delivery)
+  assert (split.num_examples, split.num_classes) == (3, 10)
+  assert split.labels[9] == 'class 9'
+  batches = list(itertools.islice(stream.as_numpy_iterator(), 3))
+  assert {images.shape for images, _ in batches} == {(2, size, size, stored[2])}
+  labels = np.concatenate([labels for _, labels in batches]).reshape(2, 3)
+  np.testing.assert_array_equal(np.sort(labels), [[7, 8, 9]] * 2)
+
+
+def test_shards_json_bounds_the_labels_of_a_small_set(tmp_path):
+  png = tf.io.encode_png(np.zeros([28, 28, 1], np.uint8)).numpy()
+  shard_files.write(
+    tmp_path,
+    'mnist',
+    {'test': [[record_files.example(png, 4)]]},
+    num_classes=4,
+  )
+  delivery = factory.Delivery(image_size=28, batch_size=1, training=False)
+  stream, split = factory.load('mnist', tmp_path, 'test', delivery)
+  assert split.num_classes == 4
+  with pytest.raises(
+    tf.errors.InvalidArgumentError, match=r'expected labels in \[0, 4\)'
   ):
     list(stream)

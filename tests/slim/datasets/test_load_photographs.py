@@ -1,8 +1,11 @@
 """Photographs by `factory.load`: shards, folders of 2017, image folders."""
 
 import itertools
+import os
+import pathlib
 import subprocess
 import sys
+import tarfile
 
 import numpy as np
 import pytest
@@ -222,6 +225,26 @@ def test_folder_without_images_is_refused(tmp_path):
   (tmp_path / 'train' / 'rose').mkdir(parents=True)
   with pytest.raises(errors.DataError, match='expected images in the folders'):
     load(tmp_path, 0, 'image_folder')
+
+
+@pytest.mark.skipif(
+  'TERNGRAD_TEST_DATA' not in os.environ,
+  reason='TERNGRAD_TEST_DATA names no folder of real data',
+)
+def test_real_flower_photographs_are_read(tmp_path):
+  source = pathlib.Path(os.environ['TERNGRAD_TEST_DATA'])
+  with tarfile.open(source / 'flower_photos_small.tar') as tar:
+    tar.extractall(tmp_path, filter='data')
+  (folder,) = tmp_path.iterdir()
+  folder.rename(tmp_path / 'train')
+  for training in (True, False):
+    batches, split = load(
+      tmp_path, 25, 'image_folder', training=training, batch_size=8
+    )
+    assert split.labels[2] == 'roses'
+    assert split.count == 200
+    labels = np.concatenate([labels for _, labels in batches])
+    np.testing.assert_array_equal(np.bincount(labels), [40] * 5)
 
 
 # The largest resident memory, in kB, of reading some batches. (That of
