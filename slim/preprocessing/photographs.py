@@ -89,14 +89,16 @@ def of_encoded(
   def other_pixels():
     return tf.io.decode_image(encoded, channels, expand_animations=False)
 
+  def undecoded():
+    nothing = tf.zeros([0, 0, channels], tf.uint8)
+    return nothing, tf.io.extract_jpeg_shape(encoded)[:2]
+
   def decoded():
-    return tf.cond(is_raw, raw_pixels, other_pixels)
+    pixels = tf.cond(is_raw, raw_pixels, other_pixels)
+    return pixels, tf.shape(pixels)[:2]
 
-  def nothing():
-    return tf.zeros([0, 0, channels], tf.uint8)
-
-  # What stands here is decoded once, however often it is cut.
-  pixels = tf.cond(is_jpeg, nothing, decoded)
+  # What is decoded here is decoded once, however often it is cut.
+  pixels, true_size = tf.cond(is_jpeg, undecoded, decoded)
 
   def crop(window):
     result = tf.cond(
@@ -106,11 +108,6 @@ def of_encoded(
     )
     return tf.ensure_shape(result, [None, None, channels])
 
-  true_size = tf.cond(
-    is_jpeg,
-    lambda: tf.io.extract_jpeg_shape(encoded)[:2],
-    lambda: tf.shape(pixels)[:2],
-  )
   return Photograph(true_size, boxes, crop)
 
 
