@@ -36,9 +36,19 @@ INSTALL_REQUIRES = [
   'tqdm>=4.66',
 ]
 
+# Image databases of Caffe2.
+DATABASES = [
+  'lmdb>=1.4',
+  # 1.5.1, the newest, comes compiled up to Python 3.12; for later ones it needs
+  # a compiler and LevelDB's headers, so there its users install it by name.
+  'plyvel>=1.5.1; python_version < "3.13"',
+]
+
 EXTRAS_REQUIRE = {
+  'databases': DATABASES,
   'gpu': ['tensorflow[and-cuda]>=2.20,<2.22'],
   'dev': [
+    *DATABASES,
     'hypothesis>=6.100',
     'pytest>=8.2,<10',
     'pytest-xdist>=3.6',
@@ -60,6 +70,7 @@ PROGRAMS = {
   'download_and_preprocess_imagenet': (
     'slim.download_and_preprocess_imagenet:run'
   ),
+  'make_image_db': 'slim.make_image_db:run',
   'mnist_eval': 'terngrad.bin.mnist_eval:run',
   'mnist_train': 'terngrad.bin.mnist_train:run',
   'preprocess_imagenet_validation_data': (

@@ -23,8 +23,7 @@ def in_file_order(files: abc.Sequence[records.RecordFile]) -> tf.data.Dataset:
   Returns:
     Elements (position int64 [], serialized string []); positions from 0.
   """
-  paths = tf.constant([file.path for file in files])
-  return tf.data.TFRecordDataset(paths).enumerate()
+  return _read(*_columns(files)).enumerate()
 
 
 def shuffled(
@@ -43,12 +42,17 @@ def shuffled(
   smaller one mixes records only within it, so files should not be sorted by
   label.
 
+  Files are read from front to back, as disks and networks like it, and no index
+  of where records begin is needed; what is in memory is bounded by the window
+  and not by the files.
+
   Args:
-    files: at least one.
+    files: at least one record in all.
     seed: any int64.
-    start: position of the first element, >= 0. Skipping to it reads only the
-      lengths of the records before.
-    window: records shuffled together, >= 1. Up to two windows are in memory.
+    start: position of the first element, >= 0. Files before it are not opened;
+      in its own file only the lengths of the records before it are read.
+    window: records shuffled together, >= 1. In memory are two windows, and a
+      third while one is permuted.
 
   Returns:
     Elements (position int64 [], serialized string []), without end.
@@ -56,13 +60,14 @@ def shuffled(
   total = sum(file.count for file in files)
   first_epoch, offset = divmod(start, total)
   first_window, within = divmod(offset, window)
-  paths = tf.constant([file.path for file in files])
+  paths, firsts, counts = _columns(files)
 
   def epoch_stream(epoch):
     is_first = tf.cast(tf.equal(epoch, first_epoch), tf.int64)
     file_order = _permutation(len(files), seed, epoch, _FILES)
-    stream = tf.data.TFRecordDataset(tf.gather(paths, file_order))
-    stream = stream.skip(is_first * first_window * window).batch(window)
+    columns = (tf.gather(part, file_order) for part in (paths, firsts, counts))
+    skipped = is_first * first_window * window
+    stream = _read(*_without_first(skipped, *columns)).batch(window)
     stream = stream.enumerate(is_first * first_window).prefetch(1)
 
     def permute(number, serialized):
@@ -73,6 +78,125 @@ def shuffled(
 
   epochs = tf.data.Dataset.counter(first_epoch, dtype=tf.int64)
   return epochs.flat_map(epoch_stream).enumerate(start)
+
+
+def shuffled_indices(count: int, *, seed: int, start: int) -> tf.data.Dataset:
+  """Streams the numbers of examples for ever, each epoch in another order.
+
+  For sources that are read by number. Position p is number p % count of epoch
+  p // count, and an epoch's order, any of all, depends on (seed, epoch) alone.
+
+  Args:
+    count: how many examples there are, >= 1. An epoch's order is in memory:
+      16 bytes an example.
+    seed: any int64.
+    start: position of the first element, >= 0.
+
+  Returns:
+    Elements (position int64 [], index int64 [] in [0, count)), without end.
+  """
+  first_epoch, offset = divmod(start, count)
+
+  def epoch_stream(epoch):
+    order = tf.cast(_permutation(count, seed, epoch, _FILES), tf.int64)
+    skipped = tf.where(tf.equal(epoch, first_epoch), offset, 0)
+    return tf.data.Dataset.from_tensor_slices(order[skipped:])
+
+  epochs = tf.data.Dataset.counter(first_epoch, dtype=tf.int64)
+  return epochs.flat_map(epoch_stream).enumerate(start)
+
+
+def part_of(count: int, worker: int, num_workers: int) -> tuple[int, int]:
+  """Deals examples to workers: consecutive, whole, and without overlap.
+
+  Args:
+    count: examples in all, >= num_workers.
+    worker: in [0, num_workers).
+    num_workers: >= 1.
+
+  Returns:
+    (first example, first of the next worker). Shares differ by at most one.
+
+  Raises:
+    ValueError: a number is out of its range.
+  """
+  if not 0 <= worker < num_workers:
+    raise ValueError(
+      f'worker: expected a number in [0, {num_workers}); received {worker}.'
+    )
+  if count < num_workers:
+    raise ValueError(
+      f'num_workers: expected at most {count}, one for each example; received '
+      f'{num_workers}.'
+    )
+  return (
+    worker * count // num_workers,
+    (worker + 1) * count // num_workers,
+  )
+
+
+def part_of_files(
+  files: abc.Sequence[records.RecordFile], worker: int, num_workers: int
+) -> tuple[records.RecordFile, ...]:
+  """A worker's records: whole files, but perhaps for the first and the last.
+
+  Args:
+    files: in the same order for every worker.
+    worker: in [0, num_workers).
+    num_workers: from 1 to the number of records.
+
+  Returns:
+    At least one; `first` and `count` say which records of a file.
+
+  Raises:
+    ValueError: a number is out of its range.
+  """
+  begin, end = part_of(sum(f.count for f in files), worker, num_workers)
+  parts, before = [], 0
+  for file in files:
+    low = max(begin - before, 0)
+    high = min(end - before, file.count)
+    if low < high:
+      parts.append(file._replace(first=file.first + low, count=high - low))
+    before += file.count
+  return tuple(parts)
+
+
+def _columns(
+  files: abc.Sequence[records.RecordFile],
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+  """(paths string [n], first records int64 [n], counts int64 [n])."""
+  return (
+    tf.constant([file.path for file in files]),
+    tf.constant([file.first for file in files], tf.int64),
+    tf.constant([file.count for file in files], tf.int64),
+  )
+
+
+def _without_first(
+  skipped: tf.Tensor, paths: tf.Tensor, firsts: tf.Tensor, counts: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+  """The columns without the first `skipped` records of all."""
+  before = tf.cumsum(counts, exclusive=True)
+  dropped = tf.clip_by_value(skipped - before, 0, counts)
+  left = dropped < counts
+  return (
+    tf.boolean_mask(paths, left),
+    tf.boolean_mask(firsts + dropped, left),
+    tf.boolean_mask(counts - dropped, left),
+  )
+
+
+def _read(
+  paths: tf.Tensor, firsts: tf.Tensor, counts: tf.Tensor
+) -> tf.data.Dataset:
+  """Streams serialized examples, file after file."""
+
+  def of_file(path, first, count):
+    return tf.data.TFRecordDataset(path).skip(first).take(count)
+
+  columns = tf.data.Dataset.from_tensor_slices((paths, firsts, counts))
+  return columns.flat_map(of_file)
 
 
 def _permutation(

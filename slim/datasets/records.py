@@ -32,15 +32,17 @@ PathLike = str | os.PathLike
 
 
 class RecordFile(NamedTuple):
-  """A file whose framing was found whole.
+  """A file whose framing was found whole, or a part of one.
 
   Attributes:
     path: of the file.
-    count: records in it, >= 1.
+    count: records to read.
+    first: number of the first record to read, from 0.
   """
 
   path: str
   count: int
+  first: int = 0
 
 
 def find(data_dir: PathLike, split: str) -> list[str]:
@@ -51,7 +53,8 @@ def find(data_dir: PathLike, split: str) -> list[str]:
     split: 'train', 'test', 'validation'.
 
   Returns:
-    Paths, sorted; empty where nothing matches or there is no such folder.
+    Paths, sorted; empty where nothing matches or there is no such folder. Links
+    to nothing are among them, so that reading says that they lead nowhere.
   """
   folder = pathlib.Path(data_dir)
   if not folder.is_dir():
@@ -59,7 +62,8 @@ def find(data_dir: PathLike, split: str) -> list[str]:
   return sorted(
     str(path)
     for path in folder.iterdir()
-    if path.name.startswith(f'{split}-') and path.is_file()
+    if path.name.startswith(f'{split}-')
+    and (path.is_file() or (path.is_symlink() and not path.exists()))
   )
 
 
@@ -146,7 +150,8 @@ def explain(
   Args:
     error: what iterating over the records raised, such as
       tf.errors.DataLossError.
-    paths: the files that were being read.
+    paths: the files that were being read; none for other sources, whose
+      messages say where they stand.
 
   Returns:
     The error to raise from `error`; names file and record where a file is
@@ -158,6 +163,11 @@ def explain(
     except errors.DataError as found:
       return found
   message = getattr(error, 'message', None) or str(error)
+  if not paths:
+    return errors.DataError(
+      'Reading the data: expected examples of this data set; received '
+      f'"{message}". Repair or remove what is damaged.'
+    )
   return errors.DataError(
     f'Reading {", ".join(map(str, paths))}: expected examples of this data '
     f'set; every record is whole, but reading failed with "{message}". Check '

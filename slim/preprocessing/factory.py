@@ -1,33 +1,63 @@
-"""Preprocessing by data set.
+"""Preprocessings by name.
 
-To add one: a module with a `preprocess` like `slim.preprocessing.mnist`'s, one
-entry in `PREPROCESSINGS`.
+To add one: a module with a `contract.Batched` or a `contract.Single`, one entry
+in `PREPROCESSINGS`.
 """
 
-from collections import abc
-
-import tensorflow as tf
-
 from slim import errors
+from slim.preprocessing import cifar
+from slim.preprocessing import contract
+from slim.preprocessing import inception
 from slim.preprocessing import mnist
+from slim.preprocessing import scaled
 
-Preprocess = abc.Callable[[tf.Tensor, tf.Tensor, int], tf.Tensor]
+Preprocessing = contract.Batched | contract.Single
 
-PREPROCESSINGS: dict[str, Preprocess] = {
-  'mnist': mnist.preprocess,
+PREPROCESSINGS: dict[str, Preprocessing] = {
+  'alexnet': scaled.ALEXNET,
+  'caffe2': scaled.CAFFE2,
+  'cifar10': cifar.CIFAR10,
+  'cifarnet': cifar.CIFARNET,
+  'inception': inception.INCEPTION,
+  'inception_fast': inception.INCEPTION_FAST,
+  'lenet': mnist.LENET,
+  'mnist': mnist.MNIST,
+  'vgg': scaled.VGG,
+}
+
+# Data sets whose preprocessing is the same for every net.
+_BY_DATASET = {
+  'mnist': 'mnist',
+  'fashion_mnist': 'mnist',
+  'cifar10': 'cifar10',
+  'image_db': 'caffe2',
 }
 
 
-def get(name: str) -> Preprocess:
-  """Returns the preprocessing of the data set `name`.
-
-  It is a pure function: (images uint8 [B, H, W, C], seeds int64 [B, 2],
-  image_size in pixels) to float32 [B, image_size, image_size, C].
+def get(name: str) -> Preprocessing:
+  """Returns a preprocessing.
 
   Args:
     name: a key of `PREPROCESSINGS`.
 
   Raises:
-    slim.errors.UnknownNameError: no such data set.
+    slim.errors.UnknownNameError: there is none of this name.
   """
   return errors.lookup(PREPROCESSINGS, name, 'preprocessing')
+
+
+def name_for(dataset: str, net: str) -> str:
+  """Chooses by data set and net, as the trainer of 2017 did.
+
+  Args:
+    dataset: name of a data set.
+    net: name of a net.
+
+  Returns:
+    A key of `PREPROCESSINGS`.
+  """
+  if dataset in _BY_DATASET:
+    return _BY_DATASET[dataset]
+  if net == 'alexnet':
+    return 'alexnet'
+  return 'vgg' if net.startswith('vgg') else 'inception'

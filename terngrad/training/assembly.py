@@ -157,7 +157,7 @@ def _data(config):
   dataset = datasets.DATASETS.get(config.dataset_name)
   if config.benchmark_mode:
     net = nets.NETS[config.net]
-    classes = dataset.num_classes if dataset else 1000
+    classes = (dataset and dataset.num_classes) or 1000
     channels = dataset.channels if dataset else net.default_channels
     return (
       lambda step: _constant_batches(config, classes, channels),
@@ -167,26 +167,29 @@ def _data(config):
     )
 
   def load(step):
-    stream, count = datasets.load(
+    stream, split = datasets.load(
       config.dataset_name,
       config.data_dir,
       config.subset,
-      image_size=config.image_size,
-      batch_size=config.batch_size,
-      training=True,
-      seed=config.seed,
-      start=step * config.batch_size,
-      shuffle_buffer=1024 * config.input_queue_memory_factor,
+      datasets.Delivery(
+        image_size=config.image_size,
+        batch_size=config.batch_size,
+        training=True,
+        seed=config.seed,
+        start=step * config.batch_size,
+        shuffle_buffer=1024 * config.input_queue_memory_factor,
+        net=config.net,
+      ),
     )
-    return stream.map(lambda *batch: _split(config, *batch)), count
+    return stream.map(lambda *batch: _split(config, *batch)), split
 
   # Opens once, so that missing files are found before anything is written.
-  _, num_examples = load(0)
+  _, split = load(0)
   return (
     lambda step: iter(load(step)[0]),
-    num_examples,
-    dataset.num_classes,
-    dataset.channels,
+    split.num_examples,
+    split.num_classes,
+    split.channels,
   )
 
 

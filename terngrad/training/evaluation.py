@@ -87,23 +87,25 @@ class _Scorer:
   def __init__(self, config):
     self._config = config
     devices.grow_memory()
-    self._batches, self._total = datasets.load(
+    self._batches, self._split = datasets.load(
       config.dataset_name,
       config.data_dir,
       config.subset,
-      image_size=config.image_size,
-      batch_size=config.batch_size,
-      training=False,
+      datasets.Delivery(
+        image_size=config.image_size,
+        batch_size=config.batch_size,
+        training=False,
+        net=config.net,
+      ),
     )
-    self._dataset = datasets.DATASETS[config.dataset_name]
-    self._total = min(self._total, config.num_examples)
+    self._total = min(self._split.count, config.num_examples)
     self._device = devices.evaluation_device(config.device)
     with tf.device(self._device):
       self._model = nets.build(
         config.net,
-        num_classes=self._dataset.num_classes,
+        num_classes=self._split.num_classes,
         image_size=config.image_size,
-        channels=self._dataset.channels,
+        channels=self._split.channels,
         weight_decay=config.weight_decay,
         dropout_keep_prob=config.dropout_keep_prob,
         seed=config.seed % 2**31,
@@ -135,7 +137,7 @@ class _Scorer:
     checkpoints.check_layout(
       path,
       layout,
-      {'net': self._config.net, 'num_classes': self._dataset.num_classes},
+      {'net': self._config.net, 'num_classes': self._split.num_classes},
     )
     place = _place(self._config.tower, path, layout)
     plan = replicas.layout(self._model)

@@ -9,10 +9,12 @@ import pytest
 import tensorflow as tf
 
 from slim import errors
+from slim.datasets import catalog
 from slim.datasets import convert_mnist
 from slim.datasets import factory
 from slim.datasets import mnist_source
 from slim.datasets import records
+from slim.datasets import shards
 from slim.datasets import staging
 from tests.slim import mnist_files
 
@@ -121,9 +123,7 @@ def test_more_images_than_are_encoded_together_are_all_written(tmp_path):
     'mnist',
     tmp_path / 'mnist',
     'train',
-    image_size=28,
-    batch_size=2001,
-    training=False,
+    factory.Delivery(image_size=28, batch_size=2001, training=False),
   )
   _, labels = next(iter(stream))
   np.testing.assert_array_equal(labels, splits['train'].labels)
@@ -228,7 +228,7 @@ def test_a_killed_conversion_leaves_nothing_that_a_reader_takes_by_mistake(
   assert remaining & NAMES == left
   for split in ('train', 'test'):
     with pytest.raises(errors.DataError, match='expected a finished'):
-      factory.files('mnist', small_mnist.folder, split)
+      shards.find(catalog.DATASETS['mnist'], small_mnist.folder, split)
   assert convert(tmp_path).written  # the next one does not keep half of it
   assert convert(tmp_path).counts == {'train': 23, 'test': 11}
 
@@ -241,9 +241,8 @@ def test_the_whole_of_mnist_is_converted_and_read(tmp_path):
   request = mnist_source.Request(str(pathlib.Path(folder) / 'mnist'))
   report = convert_mnist.convert(str(tmp_path), source='idx', request=request)
   assert report.counts == {'train': 60_000, 'test': 10_000}
-  stream, count = factory.load(
-    'mnist', tmp_path, 'test', image_size=28, batch_size=300, training=False
-  )
+  delivery = factory.Delivery(image_size=28, batch_size=300, training=False)
+  stream, split = factory.load('mnist', tmp_path, 'test', delivery)
   labels = np.concatenate([labels for _, labels in stream.as_numpy_iterator()])
-  assert len(labels) == count == 10_000
+  assert len(labels) == split.count == 10_000
   assert labels[:10].tolist() == [7, 2, 1, 0, 4, 1, 4, 9, 5, 9]

@@ -3,6 +3,7 @@ import pytest
 import tensorflow as tf
 
 from slim.datasets import examples
+from tests.slim import photograph_files
 from tests.slim import record_files
 
 IMAGES = np.random.default_rng(0).integers(0, 256, [5, 4, 6, 1], np.uint8)
@@ -61,3 +62,36 @@ def test_what_is_no_png_is_refused(png):
 def test_what_is_no_example_of_an_image_is_refused(serialized):
   with pytest.raises(tf.errors.InvalidArgumentError):
     decode([serialized])
+
+
+def test_every_key_of_a_photograph_is_read():
+  serialized = photograph_files.example_2017(
+    b'some jpeg',
+    7,
+    (20, 30),
+    boxes=[(0.125, 0.25, 0.5, 0.75), (0.0, 0.0, 1.0, 0.5)],
+  )
+  stored = examples.parse(serialized)
+  assert stored.encoded == b'some jpeg'
+  assert stored.image_format == b'JPEG'
+  assert stored.label == 7
+  np.testing.assert_array_equal(stored.size, [20, 30])
+  # ymin, xmin, ymax, xmax
+  np.testing.assert_array_equal(
+    stored.boxes, [[0.25, 0.125, 0.75, 0.5], [0, 0, 0.5, 1]]
+  )
+
+
+def test_photograph_needs_image_and_label_only():
+  stored = examples.parse(record_files.example(b'some png', 3))
+  assert (stored.encoded, stored.image_format) == (b'some png', b'')
+  np.testing.assert_array_equal(stored.size, [-1, -1])
+  assert stored.boxes.shape == (0, 4)
+
+
+@pytest.mark.parametrize(
+  'serialized', [b'no example', tf.train.Example().SerializeToString()]
+)
+def test_what_is_no_example_of_a_photograph_is_refused(serialized):
+  with pytest.raises(tf.errors.InvalidArgumentError):
+    examples.parse(serialized)

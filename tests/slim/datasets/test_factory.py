@@ -7,20 +7,23 @@ import tensorflow as tf
 from slim import errors
 from slim.datasets import factory
 from slim.datasets import records
+from slim.preprocessing import contract
 from tests.slim import record_files
+from tests.slim import shard_files
 
 
 def training(data, **options):
   options = {'image_size': 28, 'batch_size': 4, 'seed': 5} | options
-  stream, _ = factory.load(
-    'mnist', data.folder, 'train', training=True, **options
-  )
+  delivery = factory.Delivery(training=True, **options)
+  stream, _ = factory.load('mnist', data.folder, 'train', delivery)
   return stream.as_numpy_iterator()
 
 
 def evaluation(data, split='test', **options):
   options = {'image_size': 28, 'batch_size': 4} | options
-  return factory.load('mnist', data.folder, split, training=False, **options)
+  delivery = factory.Delivery(training=False, **options)
+  stream, info = factory.load('mnist', data.folder, split, delivery)
+  return stream, info.count
 
 
 def scaled(images):
@@ -127,7 +130,9 @@ def test_preprocessing_gets_seed_and_position_of_each_example(
     return tf.cast(seeds, tf.float32)
 
   monkeypatch.setitem(
-    factory.preprocessing.PREPROCESSINGS, 'mnist', seeds_as_images
+    factory.preprocessing.PREPROCESSINGS,
+    'mnist',
+    contract.Batched(seeds_as_images, seeds_as_images),
   )
   batches = training(small_mnist, seed=77, start=20)
   for first in (20, 24):
@@ -136,6 +141,7 @@ def test_preprocessing_gets_seed_and_position_of_each_example(
 
 
 def test_empty_folder_is_refused_with_the_command_that_fills_it(tmp_path):
+  delivery = factory.Delivery(image_size=28, batch_size=1, training=True)
   for folder in (tmp_path, tmp_path / 'none'):
     with pytest.raises(
       errors.DataError,
@@ -143,14 +149,15 @@ def test_empty_folder_is_refused_with_the_command_that_fills_it(tmp_path):
       'python -m slim.download_and_convert_data --dataset_name mnist '
       f'--dataset_dir {folder}$',
     ):
-      factory.files('mnist', folder, 'train')
+      factory.load('mnist', folder, 'train', delivery)
 
 
 def test_unknown_names_are_refused(small_mnist):
+  delivery = factory.Delivery(image_size=28, batch_size=1, training=True)
   with pytest.raises(errors.UnknownNameError, match="did you mean 'mnist'"):
-    factory.files('mnits', small_mnist.folder, 'train')
+    factory.load('mnits', small_mnist.folder, 'train', delivery)
   with pytest.raises(errors.UnknownNameError, match="did you mean 'train'"):
-    factory.files('mnist', small_mnist.folder, 'trian')
+    factory.load('mnist', small_mnist.folder, 'trian', delivery)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +173,7 @@ def test_cut_file_is_refused_before_the_first_batch(small_mnist):
   path = small_mnist.folder / 'train-mnist.tfrecord'
   path.write_bytes(path.read_bytes()[:-5])
   with pytest.raises(
-    errors.DataError, match='train-mnist.tfrecord: record 22 '
+    errors.DataError, match='train-mnist.tfrecord: expected the .* bytes that'
   ):
     training(small_mnist)
 
@@ -187,10 +194,50 @@ def test_damaged_payload_surfaces_and_is_explained(small_mnist):
 def test_label_of_another_data_set_is_refused(tmp_path):
   png = tf.io.encode_png(np.zeros([28, 28, 1], np.uint8)).numpy()
   record_files.write(tmp_path / 'test-x', [record_files.example(png, 10)])
-  stream, _ = factory.load(
-    'mnist', tmp_path, 'test', image_size=28, batch_size=1, training=False
-  )
+  delivery = factory.Delivery(image_size=28, batch_size=1, training=False)
+  stream, _ = factory.load('mnist', tmp_path, 'test', delivery)
   with pytest.raises(
     tf.errors.InvalidArgumentError, match=r'expected labels in \[0, 10\)'
+  ):
+    list(stream)
+
+
+@pytest.mark.parametrize(
+  ('name', 'stored', 'size'),
+  [('fashion_mnist', (28, 28, 1), 28), ('cifar10', (32, 32, 3), 24)],
+)
+def test_small_sets_of_2017_are_read(tmp_path, name, stored, size):
+  images = np.random.default_rng(0).integers(0, 256, [3, *stored], np.uint8)
+  payloads = [
+    record_files.example(tf.io.encode_png(image).numpy(), 9 - i)
+    for i, image in enumerate(images)
+  ]
+  record_files.write(tmp_path / f'train-{name}.tfrecord', payloads)
+  (tmp_path / 'labels.txt').write_text(
+    ''.join(f'{i}:class {i}\n' for i in range(10))
+  )
+  delivery = factory.Delivery(image_size=size, batch_size=2, training=True)
+  stream, split = factory.load(name, tmp_path, 'train', delivery)
+  assert (split.num_examples, split.num_classes) == (3, 10)
+  assert split.labels[9] == 'class 9'
+  batches = list(itertools.islice(stream.as_numpy_iterator(), 3))
+  assert {images.shape for images, _ in batches} == {(2, size, size, stored[2])}
+  labels = np.concatenate([labels for _, labels in batches]).reshape(2, 3)
+  np.testing.assert_array_equal(np.sort(labels), [[7, 8, 9]] * 2)
+
+
+def test_shards_json_bounds_the_labels_of_a_small_set(tmp_path):
+  png = tf.io.encode_png(np.zeros([28, 28, 1], np.uint8)).numpy()
+  shard_files.write(
+    tmp_path,
+    'mnist',
+    {'test': [[record_files.example(png, 4)]]},
+    num_classes=4,
+  )
+  delivery = factory.Delivery(image_size=28, batch_size=1, training=False)
+  stream, split = factory.load('mnist', tmp_path, 'test', delivery)
+  assert split.num_classes == 4
+  with pytest.raises(
+    tf.errors.InvalidArgumentError, match=r'expected labels in \[0, 4\)'
   ):
     list(stream)

@@ -110,3 +110,75 @@ def test_the_order_is_pinned(files):
     2-5 2-8 1-3 1-0 1-1 1-2 1-4
   """.split()
   assert [v.decode() for _, v in take(files, TOTAL, seed=1)] == expected
+
+
+@pytest.mark.parametrize('num_workers', [1, 2, 3, 5, TOTAL])
+def test_parts_of_workers_are_the_set_without_overlap(files, num_workers):
+  parts = [
+    [
+      value
+      for _, value in order.in_file_order(
+        order.part_of_files(files, worker, num_workers)
+      ).as_numpy_iterator()
+    ]
+    for worker in range(num_workers)
+  ]
+  assert sum(parts, []) == NAMES
+  sizes = [len(part) for part in parts]
+  assert max(sizes) - min(sizes) <= 1
+
+
+def test_a_worker_s_epochs_are_permutations_of_its_part(files):
+  # 7 records of the first file, 5 of the second, 9 of the third.
+  part = order.part_of_files(files, 1, 3)
+  assert [(file.first, file.count) for file in part] == [(0, 5), (0, 2)]
+  values = [value for _, value in take(part, 3 * 7, window=3)]
+  for i in (0, 7, 14):
+    assert sorted(values[i : i + 7]) == NAMES[7:14]
+  rest = take(part, 16, window=3, start=5)
+  assert [value for _, value in rest] == values[5:]
+
+
+def test_files_before_the_start_are_not_opened(files, tmp_path):
+  opened = order.shuffled(files, seed=3, start=0, window=1).take(TOTAL)
+  first = next(value for _, value in opened.as_numpy_iterator())
+  number = int(first[:1])
+  start = COUNTS[number]
+  expected = take(files, TOTAL - start, start=start, window=1)
+  (tmp_path / f'train-{number}').unlink()
+  assert take(files, TOTAL - start, start=start, window=1) == expected
+
+
+@pytest.mark.parametrize(
+  ('worker', 'num_workers', 'message'),
+  [
+    (3, 3, r'worker: expected a number in \[0, 3\); received 3'),
+    (-1, 3, 'worker: expected'),
+    (0, TOTAL + 1, f'num_workers: expected at most {TOTAL}.*received 22'),
+  ],
+)
+def test_parts_that_cannot_be_are_refused(files, worker, num_workers, message):
+  with pytest.raises(ValueError, match=message):
+    order.part_of_files(files, worker, num_workers)
+
+
+def indices(count, length, *, seed=3, start=0):
+  stream = order.shuffled_indices(count, seed=seed, start=start)
+  return [
+    tuple(map(int, pair)) for pair in stream.take(length).as_numpy_iterator()
+  ]
+
+
+def test_indices_of_every_epoch_are_a_permutation_of_its_own():
+  values = [index for _, index in indices(13, 4 * 13)]
+  orders = [tuple(values[i : i + 13]) for i in range(0, 52, 13)]
+  assert all(sorted(one) == list(range(13)) for one in orders)
+  assert len(set(orders)) == 4
+  assert values != [index for _, index in indices(13, 4 * 13, seed=4)]
+
+
+def test_indices_from_a_position_are_the_rest_of_those_from_zero():
+  whole = indices(13, 30)
+  assert [position for position, _ in whole] == list(range(30))
+  for start in (1, 12, 13, 14, 27):
+    assert indices(13, 30 - start, start=start) == whole[start:]

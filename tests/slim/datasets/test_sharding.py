@@ -11,11 +11,12 @@ import sys
 import pytest
 
 from slim import errors
-from slim.datasets import factory
+from slim.datasets import catalog
 from slim.datasets import features
 from slim.datasets import shard_manifest
 from slim.datasets import shard_writer
 from slim.datasets import sharding
+from slim.datasets import shards
 from slim.datasets import staging
 from tests.slim import plain_records
 from tests.slim import small_disk
@@ -232,7 +233,7 @@ def test_unreadable_items_are_all_named_and_nothing_is_published(tmp_path):
   assert '--skip_corrupt' in str(caught.value)
   assert [path.name for path in tmp_path.iterdir()] == [staging.FOLDER]
   with pytest.raises(errors.DataError, match='expected a finished conversion'):
-    factory.files('mnist', tmp_path, 'train')
+    shards.find(catalog.DATASETS['mnist'], tmp_path, 'train')
 
 
 def test_unreadable_items_are_left_out_where_that_is_asked_for(tmp_path):
@@ -302,7 +303,7 @@ def test_a_full_disk_is_named_and_leaves_nothing_to_train_on(tmp_path):
     assert train_files(folder) == []
     assert not list(folder.glob('**/*.part'))
     with pytest.raises(errors.DataError):
-      factory.files('mnist', folder, 'train')
+      shards.find(catalog.DATASETS['mnist'], folder, 'train')
 
 
 def test_after_a_full_disk_the_rest_is_written(tmp_path):
@@ -329,7 +330,7 @@ def test_a_killed_run_is_continued_and_nobody_reads_half_of_it(tmp_path):
   child.stdout.close()
   assert train_files(tmp_path) == []
   with pytest.raises(errors.DataError, match='expected a finished conversion'):
-    factory.files('mnist', tmp_path, 'train')
+    shards.find(catalog.DATASETS['mnist'], tmp_path, 'train')
   seen = []
   report = sharding.write(tmp_path, plan(before=seen.append))
   assert report.counts == {'train': 20, 'test': 4}

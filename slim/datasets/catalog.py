@@ -1,0 +1,58 @@
+"""What each data set is: the facts that its folder does not say.
+
+To add one: one entry in `DATASETS`.
+"""
+
+from typing import NamedTuple
+
+from slim.datasets import mnist
+
+
+class Dataset(NamedTuple):
+  """What can be read.
+
+  Attributes:
+    name: the key in `DATASETS`.
+    splits: what can be loaded, the one to train on first; empty where a folder
+      may have any.
+    channels: of the images.
+    image_size: height and width of all images in pixels; None where they are
+      photographs of any size.
+    num_classes: labels are below it, for folders that do not say their own
+      number; None where only the folder can.
+    has_background: label 0 is kept for the background, as in 2017.
+    storage: 'records', TFRecord files <split>-*; 'folder', image files
+      <split>/<class>/*; 'database', a Caffe2 database <split>.
+  """
+
+  name: str
+  splits: tuple[str, ...]
+  channels: int = 3
+  image_size: int | None = None
+  num_classes: int | None = None
+  has_background: bool = False
+  storage: str = 'records'
+
+  @property
+  def first_label(self) -> int:
+    """Label of the first class that is not the background."""
+    return int(self.has_background)
+
+
+_TEST = ('train', 'test')
+_VALIDATION = ('train', 'validation')
+
+DATASETS: dict[str, Dataset] = {
+  dataset.name: dataset
+  for dataset in (
+    Dataset(mnist.NAME, mnist.SPLITS, mnist.CHANNELS, mnist.IMAGE_SIZE, 10),
+    Dataset('fashion_mnist', _TEST, 1, 28, 10),
+    Dataset('cifar10', _TEST, 3, 32, 10),
+    Dataset('flowers', _VALIDATION, num_classes=6, has_background=True),
+    Dataset('imagenet', _VALIDATION, num_classes=1001, has_background=True),
+    # What build_image_data makes of a user's own images.
+    Dataset('images', (), has_background=True),
+    Dataset('image_folder', (), storage='folder'),
+    Dataset('image_db', (), storage='database'),
+  )
+}

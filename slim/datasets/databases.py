@@ -1,0 +1,215 @@
+"""LMDB and LevelDB databases, opened once a process and read by key number."""
+
+import importlib
+import os
+import pathlib
+import threading
+import types
+import weakref
+from collections import abc
+
+import numpy as np
+
+from slim import errors
+
+# Packages by kind of database: what `import` and `pip install` call them.
+_PACKAGES = {'lmdb': 'lmdb', 'leveldb': 'plyvel'}
+
+
+class Database:
+  """A database that stays open as long as somebody holds it.
+
+  Attributes:
+    path: of its folder or file.
+    count: of its keys.
+  """
+
+  def __init__(
+    self,
+    path: pathlib.Path,
+    keys: abc.Iterable[bytes],
+    get: abc.Callable[[bytes], bytes | None],
+    close: abc.Callable[[], None],
+  ):
+    """Reads all keys; `get` returns None for a key that is not there."""
+    self.path = path
+    self._get = get
+    weakref.finalize(self, close)
+    # One string, and where keys end: a million objects would take 100 MB.
+    joined, lengths = bytearray(), []
+    for key in keys:
+      joined += key
+      lengths.append(len(key))
+    self._keys = bytes(joined)
+    self._ends = np.cumsum(lengths, dtype=np.int64)
+    self.count = len(lengths)
+
+  def read(self, number: int) -> bytes:
+    """The value of a key, counted from 0 in the order of the keys.
+
+    Raises:
+      slim.errors.DataError: the key is gone, or its value cannot be read.
+    """
+    begin = int(self._ends[number - 1]) if number else 0
+    key = self._keys[begin : int(self._ends[number])]
+    try:
+      value = self._get(key)
+    except Exception as error:
+      raise _unreadable(self.path, f'"{error}" at the key {key!r}') from error
+    if value is None:
+      raise errors.DataError(
+        f'{self.path}: expected the key {key!r}, which was there when the '
+        'database was opened; received none. Do not change a database that '
+        'is being read.'
+      )
+    return value
+
+
+_lock = threading.Lock()
+_opened: weakref.WeakValueDictionary[str, Database] = (
+  weakref.WeakValueDictionary()
+)
+
+
+def open_database(path: str | os.PathLike) -> Database:
+  """Opens a database, or gives the one that this process has open.
+
+  Neither kind can be opened twice by a process; LevelDB not even by two.
+
+  Args:
+    path: an LMDB (a folder with data.mdb, or a file) or a LevelDB (a folder
+      with CURRENT).
+
+  Returns:
+    The database; at least one key.
+
+  Raises:
+    slim.errors.DataError: there is none, its package is missing, it is damaged,
+      cut short, empty, or locked by another process.
+  """
+  place = os.path.realpath(path)
+  kind = _kind(pathlib.Path(place))
+  with _lock:
+    database = _opened.get(place)
+    if database is None:
+      database = _OPENERS[kind](pathlib.Path(place))
+      if not database.count:
+        raise errors.DataError(
+          f'{path}: expected at least one key; received an empty database. '
+          'Make it again.'
+        )
+      _opened[place] = database
+    return database
+
+
+def package(kind: str) -> types.ModuleType:
+  """Imports the package for a kind of database.
+
+  Args:
+    kind: 'lmdb' or 'leveldb'.
+
+  Raises:
+    slim.errors.DataError: there is no such kind, or it is not installed.
+  """
+  name = errors.lookup(_PACKAGES, kind, 'kind of database')
+  try:
+    return importlib.import_module(name)
+  except ImportError as error:
+    raise errors.DataError(
+      f'{kind}: expected the package {name}; received "{error}". Install it '
+      f'with: pip install {name}, or with the project: pip install '
+      "'terngrad[databases]'."
+    ) from error
+
+
+def _kind(path: pathlib.Path) -> str:
+  if path.is_file() or (path / 'data.mdb').is_file():
+    return 'lmdb'
+  if (path / 'CURRENT').is_file():
+    return 'leveldb'
+  raise errors.DataError(
+    f'{path}: expected an LMDB (data.mdb) or a LevelDB (CURRENT); received '
+    f'{"another folder" if path.is_dir() else "nothing"}. Make one with: '
+    'python -m slim.make_image_db, or choose another --data_dir.'
+  )
+
+
+def _open_lmdb(path: pathlib.Path) -> Database:
+  lmdb = package('lmdb')
+  file = path if path.is_file() else path / 'data.mdb'
+  try:
+    # Nobody writes, so no lock is needed, and read-only disks will do.
+    environment = lmdb.open(
+      str(path),
+      subdir=path.is_dir(),
+      readonly=True,
+      lock=False,
+      readahead=False,
+    )
+  except lmdb.Error as error:
+    raise _unreadable(path, f'"{error}"') from error
+  # Reading behind the end of the file would end the process (SIGBUS).
+  pages = environment.info()['last_pgno'] + 1
+  expected = pages * environment.stat()['psize']
+  size = file.stat().st_size
+  if size < expected:
+    environment.close()
+    raise _unreadable(path, f'{size} of {expected} bytes: it was cut short')
+
+  def keys():
+    with environment.begin() as transaction:
+      yield from transaction.cursor().iternext(values=False)
+
+  def get(key):
+    with environment.begin() as transaction:
+      return transaction.get(key)
+
+  try:
+    return Database(path, keys(), get, environment.close)
+  except lmdb.Error as error:
+    raise _unreadable(path, f'"{error}"') from error
+
+
+def _open_leveldb(path: pathlib.Path) -> Database:
+  plyvel = package('leveldb')
+  try:
+    database = plyvel.DB(
+      str(path), create_if_missing=False, paranoid_checks=True
+    )
+  except plyvel.IOError as error:
+    if 'lock' in str(error):
+      raise errors.DataError(
+        f'{path}: expected a LevelDB that no other process has open; received '
+        f'"{error}". Give each process a copy of the folder, or make an LMDB, '
+        'which many can read: python -m slim.make_image_db --db_type lmdb.'
+      ) from error
+    raise _unreadable(path, f'"{error}"') from error
+  except plyvel.Error as error:
+    raise _unreadable(path, f'"{error}"') from error
+
+  def keys():
+    # The plain iterator ends without a word where the last table is damaged.
+    with database.raw_iterator(verify_checksums=True) as iterator:
+      iterator.seek_to_first()
+      while iterator.valid():
+        yield iterator.key()
+        iterator.next()
+
+  def get(key):
+    return database.get(key, verify_checksums=True)
+
+  try:
+    return Database(path, keys(), get, database.close)
+  except plyvel.Error as error:
+    database.close()
+    raise _unreadable(path, f'"{error}"') from error
+
+
+_OPENERS = {'lmdb': _open_lmdb, 'leveldb': _open_leveldb}
+
+
+def _unreadable(path: pathlib.Path, received: str) -> errors.DataError:
+  return errors.DataError(
+    f'{path}: expected a whole database; received {received}. Copy or make it '
+    'again.'
+  )

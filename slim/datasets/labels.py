@@ -1,0 +1,61 @@
+"""Reads `labels.txt`, in either of the two formats of 2017."""
+
+import os
+import pathlib
+import re
+
+from slim import errors
+
+FILE_NAME = 'labels.txt'
+
+_MAX_BYTES = 2**24
+_NUMBERED = re.compile(r'([0-9]{1,9}):(.*)')
+
+
+def read(
+  data_dir: str | os.PathLike, *, first_label: int
+) -> dict[int, str] | None:
+  """Reads `<data_dir>/labels.txt`.
+
+  Lines are `<label>:<name>`, as slim's converters write them, or all are names,
+  as the flowers script and build_image_data have them.
+
+  Args:
+    data_dir: folder of a data set.
+    first_label: label of the first line where lines are names: 1 where label 0
+      is the background.
+
+  Returns:
+    Name by label, at least one; None where there is no such file.
+
+  Raises:
+    slim.errors.DataError: it cannot be read, or is in neither format.
+  """
+  path = pathlib.Path(data_dir) / FILE_NAME
+  try:
+    with open(path, encoding='utf-8') as file:
+      content = file.read(_MAX_BYTES + 1)
+  except FileNotFoundError:
+    return None
+  except (OSError, UnicodeDecodeError) as error:
+    raise _refused(path, f'"{error}"') from error
+  lines = [line.strip() for line in content.splitlines() if line.strip()]
+  if not lines or len(content) > _MAX_BYTES:
+    raise _refused(path, 'no line' if not lines else 'a file of another kind')
+  found = [_NUMBERED.fullmatch(line) for line in lines]
+  if not any(found):
+    return dict(enumerate(lines, first_label))
+  labels = {}
+  for line, match in zip(lines, found, strict=True):
+    if not match or int(match[1]) in labels:
+      raise _refused(path, f'the line {line[:60]!r} after numbered ones')
+    labels[int(match[1])] = match[2]
+  return labels
+
+
+def _refused(path: pathlib.Path, received: str) -> errors.DataError:
+  return errors.DataError(
+    f'{path}: expected a line <label>:<name>, or a name, for each class; '
+    f'received {received}. Write it again, or remove it and say the number of '
+    'classes.'
+  )

@@ -1,0 +1,208 @@
+"""Reads `shards.json`, in which a converter says what it has written.
+
+The file is not trusted: it comes with a data set, from wherever that comes.
+"""
+
+import json
+import os
+import pathlib
+import re
+from typing import Any
+from typing import NamedTuple
+
+from slim import errors
+
+FILE_NAME = 'shards.json'
+
+_FORMAT = 1
+_MAX_BYTES = 2**26  # far above ImageNet's, of about 200 KB
+_MAX_COUNT = 2**53  # what JSON's numbers carry exactly everywhere
+_MAX_LABEL = 2**31 - 1
+_SHA256 = re.compile('[0-9a-f]{64}')
+
+
+class Shard(NamedTuple):
+  """One file of a split.
+
+  Attributes:
+    file: its name, without a folder.
+    num_examples: records in it.
+    size: of the file, in bytes.
+    sha256: of the file, 64 hexadecimal digits.
+  """
+
+  file: str
+  num_examples: int
+  size: int
+  sha256: str
+
+
+class Split(NamedTuple):
+  """What the converter wrote of a split.
+
+  Attributes:
+    num_examples: in all shards, >= 1.
+    shards: in the order of writing.
+  """
+
+  num_examples: int
+  shards: tuple[Shard, ...]
+
+
+class Manifest(NamedTuple):
+  """What a folder of shards holds.
+
+  Attributes:
+    dataset: name of the data set.
+    num_classes: as the converter counts them, >= 1.
+    labels: name by label, or None.
+    splits: by name.
+  """
+
+  dataset: str
+  num_classes: int
+  labels: dict[int, str] | None
+  splits: dict[str, Split]
+
+  @property
+  def label_range(self) -> int:
+    """Number of logits that every label needs: labels are below it."""
+    return max(self.num_classes, *(label + 1 for label in self.labels or [0]))
+
+
+def read(data_dir: str | os.PathLike) -> Manifest | None:
+  """Reads `<data_dir>/shards.json`; keys that it does not know are passed over.
+
+  Args:
+    data_dir: folder that a converter has filled.
+
+  Returns:
+    The manifest; None where there is no such file.
+
+  Raises:
+    slim.errors.DataError: it cannot be read, or says what cannot be; names the
+      place within the file.
+  """
+  path = pathlib.Path(data_dir) / FILE_NAME
+  try:
+    with open(path, 'rb') as file:
+      content = file.read(_MAX_BYTES + 1)
+  except FileNotFoundError:
+    if path.is_symlink():
+      raise _refused(path, '', 'a file', 'a link to nothing') from None
+    return None
+  except OSError as error:
+    raise _refused(path, '', 'a readable file', error.strerror) from error
+  if len(content) > _MAX_BYTES:
+    raise _refused(path, '', f'at most {_MAX_BYTES} bytes', 'more')
+  try:
+    # Recursion: thousands of opening brackets.
+    tree = json.loads(content)
+  except (ValueError, RecursionError) as error:
+    raise _refused(path, '', 'JSON', f'"{error}"') from error
+  return _manifest(_Node(path, '', tree))
+
+
+class _Node(NamedTuple):
+  """A value within the file, and where it stands."""
+
+  path: pathlib.Path
+  where: str
+  value: Any
+
+  def get(self, key: str) -> '_Node':
+    where = f'{self.where}.{key}' if self.where else key
+    table = self.table()
+    if key not in table:
+      raise _refused(self.path, where, 'a value', 'none')
+    return _Node(self.path, where, table[key])
+
+  def table(self) -> dict[str, Any]:
+    return self._typed(dict, 'an object')
+
+  def items(self) -> list['_Node']:
+    values = self._typed(list, 'a list')
+    return [
+      _Node(self.path, f'{self.where}[{i}]', v) for i, v in enumerate(values)
+    ]
+
+  def text(self) -> str:
+    return self._typed(str, 'a string')
+
+  def whole(self, lowest: int, highest: int = _MAX_COUNT) -> int:
+    expected = f'a whole number from {lowest} to {highest}'
+    # bool is a subclass of int.
+    if type(self.value) is not int or not lowest <= self.value <= highest:
+      raise self.refused(expected)
+    return self.value
+
+  def _typed(self, kind: type, expected: str) -> Any:
+    if not isinstance(self.value, kind):
+      raise self.refused(expected)
+    return self.value
+
+  def refused(self, expected: str) -> errors.DataError:
+    received = repr(self.value)
+    if len(received) > 60:
+      received = f'{received[:60]}...'
+    return _refused(self.path, self.where, expected, received)
+
+
+def _manifest(node: _Node) -> Manifest:
+  node.get('format').whole(_FORMAT, _FORMAT)
+  splits = node.get('splits')
+  return Manifest(
+    dataset=node.get('dataset').text(),
+    num_classes=node.get('num_classes').whole(1, _MAX_LABEL),
+    labels=_labels(node.get('labels')),
+    splits={name: _split(splits.get(name)) for name in splits.table()},
+  )
+
+
+def _labels(node: _Node) -> dict[int, str] | None:
+  if node.value is None:
+    return None
+  labels = {}
+  for key in node.table():
+    # int() would also take signs, spaces and other alphabets' digits.
+    if not re.fullmatch('0|[1-9][0-9]{0,9}', key) or int(key) >= _MAX_LABEL:
+      raise _refused(
+        node.path, node.where, f'labels from 0 to {_MAX_LABEL - 1}', repr(key)
+      )
+    labels[int(key)] = node.get(key).text()
+  return labels
+
+
+def _split(node: _Node) -> Split:
+  shards = tuple(_shard(item) for item in node.get('shards').items())
+  total = node.get('num_examples')
+  if len({shard.file for shard in shards}) != len(shards):
+    raise node.get('shards').refused('every file once')
+  if total.whole(1) != sum(shard.num_examples for shard in shards):
+    raise total.refused("the sum of its shards' num_examples")
+  return Split(total.value, shards)
+
+
+def _shard(node: _Node) -> Shard:
+  name = node.get('file')
+  if name.text() in ('', '.', '..') or re.search(r'[/\\\0]', name.value):
+    raise name.refused('the name of a file in this folder')
+  digest = node.get('sha256')
+  if not _SHA256.fullmatch(digest.text()):
+    raise digest.refused('64 hexadecimal digits')
+  return Shard(
+    file=name.value,
+    num_examples=node.get('num_examples').whole(0),
+    size=node.get('size').whole(0),
+    sha256=digest.value,
+  )
+
+
+def _refused(
+  path: pathlib.Path, where: str, expected: str, received: str | None
+) -> errors.DataError:
+  return errors.DataError(
+    f'{path}: expected {expected}{f" at {where}" if where else ""}; received '
+    f'{received}. Convert the data set again, or remove the file to have the '
+    'examples counted.'
+  )

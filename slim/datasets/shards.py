@@ -1,0 +1,190 @@
+"""Finds the shards of a split, and the constants of their data set."""
+
+import os
+import pathlib
+import re
+from typing import NamedTuple
+
+from slim import errors
+from slim.datasets import catalog
+from slim.datasets import counts
+from slim.datasets import labels
+from slim.datasets import manifest
+from slim.datasets import records
+from slim.datasets import shard_manifest
+
+# What scripts/split_dataset.sh makes.
+_WORKER_FOLDER = re.compile(r'worker_[0-9]+_of_[0-9]+')
+
+
+class Shards(NamedTuple):
+  """The files of a split and what is known of them.
+
+  Attributes:
+    files: those in the folder, sorted by name; `order.part_of_files` deals them
+      to workers.
+    num_examples: in the whole set. A worker's folder holds fewer.
+    num_classes: number of logits: labels are below it.
+    labels: name by label, or None where the folder names none.
+  """
+
+  files: tuple[records.RecordFile, ...]
+  num_examples: int
+  num_classes: int
+  labels: dict[int, str] | None
+
+
+def find(
+  dataset: catalog.Dataset,
+  data_dir: str | os.PathLike,
+  split: str,
+  num_classes: int | None = None,
+) -> Shards:
+  """Finds the files `<data_dir>/<split>-*` and counts what is in them.
+
+  Constants are `shards.json`'s. Where there is none, as in folders of 2017, the
+  records are counted once, and classes are the argument's, else those of
+  labels.txt, else those known of the data set.
+
+  Args:
+    dataset: of which the folder is.
+    data_dir: the folder the converter wrote into, or a worker's of it.
+    split: the prefix of the files.
+    num_classes: what the caller wants it to be, or None.
+
+  Returns:
+    At least one file.
+
+  Raises:
+    slim.errors.DataError: a conversion into the folder did not come to its
+      end, no files, or not those that shards.json lists, or a
+      damaged one, or nobody knows the number of classes, or the caller and
+      shards.json disagree on it.
+  """
+  shard_manifest.check_finished(data_dir)
+  paths = records.find(data_dir, split)
+  if not paths:
+    raise errors.DataError(
+      f'{os.fspath(data_dir)}: expected files {split}-*; received none. Fill '
+      'the folder with: python -m slim.download_and_convert_data '
+      f'--dataset_name {dataset.name} --dataset_dir {os.fspath(data_dir)}'
+    )
+  listed = manifest.read(data_dir)
+  if listed:
+    return _listed(listed, dataset, data_dir, split, paths, num_classes)
+  files = counts.count(paths)
+  names = labels.read(data_dir, first_label=dataset.first_label)
+  return Shards(
+    files=files,
+    num_examples=_whole_count(data_dir, split, files),
+    num_classes=_num_classes(dataset, data_dir, names, num_classes),
+    labels=names,
+  )
+
+
+def _listed(
+  listed: manifest.Manifest,
+  dataset: catalog.Dataset,
+  data_dir: str | os.PathLike,
+  split: str,
+  paths: list[str],
+  num_classes: int | None,
+) -> Shards:
+  """The shards as shards.json has them; sizes must be the listed ones."""
+  folder = os.fspath(data_dir)
+  if listed.dataset != dataset.name and dataset.name != 'images':
+    raise errors.DataError(
+      f'{folder}: expected the data set {dataset.name}; received '
+      f'{listed.dataset}, as its shards.json says. Choose another --data_dir '
+      'or --dataset_name.'
+    )
+  if split not in listed.splits:
+    raise errors.DataError(
+      f'{folder}: expected the split {split}; received a shards.json with '
+      f'{", ".join(sorted(listed.splits)) or "none"}. Choose one of these, or '
+      'convert the data set again.'
+    )
+  shards = {shard.file: shard for shard in listed.splits[split].shards}
+  found = {os.path.basename(path): path for path in paths}
+  absent = set(shards) - set(found)
+  # A converter that was stopped is not to be mistaken for a small data set.
+  if absent and not _is_workers(data_dir):
+    raise errors.DataError(
+      f'{folder}: expected the {len(shards)} shards of shards.json; received '
+      f'{len(shards) - len(absent)}, without {min(absent)}. Convert the data '
+      'set again.'
+    )
+  classes = listed.label_range
+  if num_classes not in (None, classes):
+    raise errors.DataError(
+      f'num_classes: expected {classes}, as {folder}/shards.json says; '
+      f'received {num_classes}. Leave it out.'
+    )
+  return Shards(
+    files=tuple(_checked(p, shards.get(name)) for name, p in found.items()),
+    num_examples=listed.splits[split].num_examples,
+    num_classes=classes,
+    labels=listed.labels,
+  )
+
+
+def _checked(path: str, shard: manifest.Shard | None) -> records.RecordFile:
+  """The file with its listed count, if it is the listed file by its size."""
+  if shard is None:
+    raise errors.DataError(
+      f'{path}: expected a file that shards.json lists; received another. Move '
+      'it to another folder, or convert the data set again.'
+    )
+  try:
+    size = os.stat(path).st_size
+  except OSError as error:
+    raise errors.DataError(
+      f'{path}: expected a readable TFRecord file; received "{error}". Check '
+      'the path and its permissions.'
+    ) from error
+  if size != shard.size:
+    raise errors.DataError(
+      f'{path}: expected the {shard.size} bytes that shards.json lists; '
+      f'received {size}: the file was cut short, or replaced. Convert the data '
+      'set again.'
+    )
+  return records.RecordFile(path, shard.num_examples)
+
+
+def _num_classes(
+  dataset: catalog.Dataset,
+  data_dir: str | os.PathLike,
+  names: dict[int, str] | None,
+  asked: int | None,
+) -> int:
+  if asked is not None:
+    return asked
+  if names:
+    return max(names) + 1
+  if dataset.num_classes:
+    return dataset.num_classes
+  raise errors.DataError(
+    f'{os.fspath(data_dir)}: expected {manifest.FILE_NAME} or '
+    f'{labels.FILE_NAME} with the classes; received neither. Write a '
+    f'{labels.FILE_NAME}, one name a line, or say num_classes.'
+  )
+
+
+def _whole_count(
+  data_dir: str | os.PathLike,
+  split: str,
+  files: tuple[records.RecordFile, ...],
+) -> int:
+  """Examples of the whole set, of which the folder may be a worker's part."""
+  own = sum(file.count for file in files)
+  if not _is_workers(data_dir):
+    return own
+  wholes = {pathlib.Path(file.path).resolve().parent for file in files}
+  if len(wholes) != 1:
+    return own
+  return sum(f.count for f in counts.count(records.find(wholes.pop(), split)))
+
+
+def _is_workers(data_dir: str | os.PathLike) -> bool:
+  name = pathlib.Path(os.path.abspath(data_dir)).name
+  return bool(_WORKER_FOLDER.fullmatch(name))

@@ -1,0 +1,184 @@
+"""The records of Caffe2's image databases: image and label as TensorProtos.
+
+The messages are described here as far as images need them, and made at run
+time; numbers of fields and types are those of Caffe2's `caffe2.proto`,
+https://github.com/facebookarchive/caffe2. Fields that are not described are
+passed over.
+"""
+
+import math
+from typing import Any
+from typing import NamedTuple
+
+import numpy as np
+from google.protobuf import descriptor_pb2
+from google.protobuf import descriptor_pool
+from google.protobuf import message
+from google.protobuf import message_factory
+
+from slim import errors
+
+RAW = b'RAW'
+
+# TensorProto.DataType
+_INT32, _BYTE, _STRING, _INT64 = 2, 3, 4, 10
+
+_Field = descriptor_pb2.FieldDescriptorProto
+# Name, number, type and whether it is packed of the repeated fields.
+_REPEATED = (
+  ('dims', 1, _Field.TYPE_INT64, False),
+  ('int32_data', 4, _Field.TYPE_INT32, True),
+  ('string_data', 6, _Field.TYPE_BYTES, False),
+  ('int64_data', 10, _Field.TYPE_INT64, True),
+)
+# Name, number and type of the others. (data_type is an enumeration, which
+# stands in a message as int32 does.)
+_OPTIONAL = (
+  ('data_type', 2, _Field.TYPE_INT32),
+  ('byte_data', 5, _Field.TYPE_BYTES),
+)
+
+
+class Image(NamedTuple):
+  """A record.
+
+  Attributes:
+    encoded: the file's content, or pixels.
+    image_format: b'RAW' for pixels, RGB, uint8 [height, width, 3]; else b''.
+    size: height and width in pixels; (-1, -1) for files.
+    label: the class.
+  """
+
+  encoded: bytes
+  image_format: bytes
+  size: tuple[int, int]
+  label: int
+
+
+def encode(image: Image) -> bytes:
+  """Serializes an image as Caffe2's make_image_db does.
+
+  Args:
+    image: pixels are written in the order blue, green, red, as OpenCV has them.
+
+  Returns:
+    A serialized TensorProtos.
+  """
+  protos = _TENSOR_PROTOS()
+  data = protos.protos.add()
+  if image.image_format == RAW:
+    data.data_type = _BYTE
+    data.dims.extend([*image.size, 3])
+    data.byte_data = _swapped(image.encoded)
+  else:
+    data.data_type = _STRING
+    data.dims.append(1)
+    data.string_data.append(image.encoded)
+  label = protos.protos.add()
+  label.data_type = _INT32
+  label.dims.append(1)
+  label.int32_data.append(image.label)
+  # One order of the fields, so that equal images give equal databases.
+  return protos.SerializeToString(deterministic=True)
+
+
+def decode(serialized: bytes) -> Image:
+  """Reads a record.
+
+  Args:
+    serialized: a TensorProtos; what follows image and label is passed over.
+
+  Returns:
+    The image; pixels of one channel become three.
+
+  Raises:
+    slim.errors.DataError: it is something else.
+  """
+  protos = _TENSOR_PROTOS()
+  try:
+    protos.ParseFromString(serialized)
+  except message.DecodeError as error:
+    raise _refused('serialized TensorProtos', f'"{error}"') from error
+  if len(protos.protos) < 2:
+    raise _refused('an image and a label', f'{len(protos.protos)} tensors')
+  data, label = protos.protos[0], protos.protos[1]
+  return Image(*_content(data), _label(label))
+
+
+def _content(data: Any) -> tuple[bytes, bytes, tuple[int, int]]:
+  """(encoded, format, size) of the tensor of the image."""
+  if data.data_type == _STRING:
+    if len(data.string_data) != 1:
+      raise _refused('one file', f'{len(data.string_data)}')
+    return data.string_data[0], b'', (-1, -1)
+  if data.data_type != _BYTE:
+    raise _refused(
+      f'an image of type {_STRING} (a file) or {_BYTE} (pixels)',
+      f'type {data.data_type}',
+    )
+  dims = tuple(data.dims)
+  if (
+    len(dims) not in (2, 3) or min(dims) < 1 or dims[2:] not in ((), (1,), (3,))
+  ):
+    raise _refused('pixels [height, width] or [.., .., 1 or 3]', f'{dims}')
+  if math.prod(dims) != len(data.byte_data):
+    raise _refused(f'pixels {dims}', f'{len(data.byte_data)} bytes')
+  if dims[2:] == (3,):
+    return _swapped(data.byte_data), RAW, dims[:2]
+  grey = np.frombuffer(data.byte_data, np.uint8)
+  return np.repeat(grey, 3).tobytes(), RAW, dims[:2]
+
+
+def _label(tensor: Any) -> int:
+  values = [*tensor.int32_data, *tensor.int64_data]
+  if tensor.data_type not in (_INT32, _INT64) or len(values) != 1:
+    raise _refused(
+      f'one label of type {_INT32} or {_INT64}',
+      f'{len(values)} of type {tensor.data_type}',
+    )
+  return values[0]
+
+
+def _swapped(pixels: bytes) -> bytes:
+  """Red, green, blue from blue, green, red, or the other way round."""
+  return np.frombuffer(pixels, np.uint8).reshape(-1, 3)[:, ::-1].tobytes()
+
+
+def _refused(expected: str, received: str) -> errors.DataError:
+  return errors.DataError(
+    f'Record: expected {expected}; received {received}. Make the database '
+    "again, with Caffe2's make_image_db or python -m slim.make_image_db."
+  )
+
+
+def _message_class() -> type[message.Message]:
+  file = descriptor_pb2.FileDescriptorProto(
+    name='terngrad_image_db.proto', package='caffe2', syntax='proto2'
+  )
+  tensor = file.message_type.add(name='TensorProto')
+  for name, number, kind, is_packed in _REPEATED:
+    field = tensor.field.add(
+      name=name, number=number, type=kind, label=_Field.LABEL_REPEATED
+    )
+    if is_packed:
+      field.options.packed = True
+  for name, number, kind in _OPTIONAL:
+    tensor.field.add(
+      name=name, number=number, type=kind, label=_Field.LABEL_OPTIONAL
+    )
+  file.message_type.add(name='TensorProtos').field.add(
+    name='protos',
+    number=1,
+    type=_Field.TYPE_MESSAGE,
+    type_name='.caffe2.TensorProto',
+    label=_Field.LABEL_REPEATED,
+  )
+  # A pool of its own: where Caffe2 is installed the default one has the names.
+  pool = descriptor_pool.DescriptorPool()
+  pool.Add(file)
+  return message_factory.GetMessageClass(
+    pool.FindMessageTypeByName('caffe2.TensorProtos')
+  )
+
+
+_TENSOR_PROTOS = _message_class()

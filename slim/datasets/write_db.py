@@ -1,0 +1,190 @@
+"""Writes image databases as Caffe2's make_image_db does."""
+
+import contextlib
+import os
+import pathlib
+import shutil
+import tempfile
+from collections import abc
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tqdm
+
+from slim import errors
+from slim.datasets import catalog
+from slim.datasets import databases
+from slim.datasets import examples
+from slim.datasets import image_folder
+from slim.datasets import order
+from slim.datasets import shards
+from slim.datasets import tensor_protos
+
+KINDS = ('lmdb', 'leveldb')
+
+_COMMIT_TOGETHER = 1000  # records
+# A bound that no disk reaches; the file is as large as what is in it.
+_LMDB_MAP_BYTES = 2**40
+
+
+class Images(NamedTuple):
+  """What is to be written.
+
+  Attributes:
+    count: of the images.
+    labels: name by label, or None.
+    stream: `examples.Stored`, `count` of them.
+  """
+
+  count: int
+  labels: dict[int, str] | None
+  stream: tf.data.Dataset
+
+
+def images_of(
+  dataset: catalog.Dataset, data_dir: str | os.PathLike, split: str
+) -> Images:
+  """Opens a split to copy its images as they are stored.
+
+  Args:
+    dataset: of which the folder is, of TFRecord files or of images.
+    data_dir: the folder.
+    split: prefix of the files, or name of the folder.
+
+  Returns:
+    Images in the order of the files.
+
+  Raises:
+    slim.errors.DataError: they cannot be read.
+  """
+  if dataset.storage == 'folder':
+    source = image_folder.open_split(data_dir, split, None)
+    stream = tf.data.Dataset.range(source.count).map(source.read)
+    return Images(source.count, source.labels, stream)
+  found = shards.find(dataset, data_dir, split)
+  stream = order.in_file_order(found.files).map(
+    lambda position, serialized: examples.parse(serialized)
+  )
+  return Images(sum(f.count for f in found.files), found.labels, stream)
+
+
+def write(
+  images: Images,
+  path: str | os.PathLike,
+  *,
+  kind: str = 'lmdb',
+  shuffle_seed: int | None = None,
+) -> int:
+  """Writes a database, whole or not at all.
+
+  It is made in a hidden folder beside `path` and renamed when it is complete.
+
+  Args:
+    images: what to write.
+    path: of the database, a folder; must not exist.
+    kind: 'lmdb' or 'leveldb'.
+    shuffle_seed: of the order of the keys, for readers that follow them as
+      Caffe2 does; None for the order of the images.
+
+  Returns:
+    The number of images.
+
+  Raises:
+    slim.errors.DataError: `path` exists or cannot be written, the package is
+      missing, or an image cannot be read.
+  """
+  target = pathlib.Path(path)
+  writer = errors.lookup(_WRITERS, kind, 'kind of database')
+  package = databases.package(kind)
+  if os.path.lexists(target):
+    raise errors.DataError(
+      f'{target}: expected a name that is free; received one that is taken. '
+      'Remove it, or choose another --output_db.'
+    )
+  try:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    staging = tempfile.mkdtemp(prefix='.making-', dir=target.parent)
+    try:
+      made = pathlib.Path(staging) / 'db'
+      _fill(writer(package, made), images, shuffle_seed)
+      made.rename(target)
+    finally:
+      shutil.rmtree(staging)
+  except tf.errors.OpError as error:
+    raise errors.DataError(
+      f'Reading the images: expected whole files; received "{error.message}". '
+      'Convert or copy them again.'
+    ) from error
+  # plyvel's input and output errors are OSErrors, LMDB's a class of its own.
+  except (OSError, package.Error) as error:
+    raise errors.DataError(
+      f'{target}: expected a folder that can be written and has space; '
+      f'received "{error}". Free some, or choose another --output_db.'
+    ) from error
+  return images.count
+
+
+def _fill(opened, images: Images, shuffle_seed: int | None) -> None:
+  numbers = np.arange(images.count)
+  if shuffle_seed is not None:
+    np.random.default_rng(shuffle_seed).shuffle(numbers)
+  with (
+    opened as put_all,
+    # None: a bar only where standard error is a terminal.
+    tqdm.tqdm(total=images.count, unit=' images', disable=None) as progress,
+  ):
+    batch = []
+    for number, stored in zip(
+      numbers, images.stream.as_numpy_iterator(), strict=True
+    ):
+      batch.append((b'%08d' % number, _record(stored)))
+      if len(batch) == _COMMIT_TOGETHER:
+        put_all(batch)
+        batch = []
+      progress.update()
+    put_all(batch)
+
+
+def _record(stored: examples.Stored) -> bytes:
+  # Of pixels the format is part of the image; of files their content says it.
+  is_raw = stored.image_format == tensor_protos.RAW
+  return tensor_protos.encode(
+    tensor_protos.Image(
+      encoded=stored.encoded,
+      image_format=tensor_protos.RAW if is_raw else b'',
+      size=tuple(map(int, stored.size)),
+      label=int(stored.label),
+    )
+  )
+
+
+@contextlib.contextmanager
+def _lmdb(package, path: pathlib.Path) -> abc.Iterator[abc.Callable]:
+  # No lock: nobody else knows the folder yet.
+  environment = package.open(str(path), map_size=_LMDB_MAP_BYTES, lock=False)
+  with contextlib.closing(environment):
+
+    def put_all(batch):
+      with environment.begin(write=True) as transaction:
+        for key, value in batch:
+          transaction.put(key, value)
+
+    yield put_all
+    environment.sync(True)
+
+
+@contextlib.contextmanager
+def _leveldb(package, path: pathlib.Path) -> abc.Iterator[abc.Callable]:
+  database = package.DB(str(path), create_if_missing=True)
+  with contextlib.closing(database):
+
+    def put_all(batch):
+      with database.write_batch(sync=True) as together:
+        for key, value in batch:
+          together.put(key, value)
+
+    yield put_all
+
+
+_WRITERS = {'lmdb': _lmdb, 'leveldb': _leveldb}

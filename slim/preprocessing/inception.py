@@ -1,0 +1,103 @@
+"""Inception's preprocessing: a random part, resized and recoloured.
+
+Szegedy et al., Going Deeper with Convolutions, https://arxiv.org/abs/1409.4842,
+as the code of 2017 had it. There the way of resizing and the order of the
+colour changes were those of the thread; here they are drawn. Resizing has
+centres at half pixels (2017: corners).
+"""
+
+import functools
+
+import tensorflow as tf
+
+from slim.preprocessing import colours
+from slim.preprocessing import contract
+from slim.preprocessing import draws
+from slim.preprocessing import photographs
+
+_MIN_OBJECT_COVERED = 0.1  # share of one of the boxes
+_ASPECT_RATIOS = (0.75, 1.33)  # width / height
+_AREAS = (0.05, 1.0)  # shares of the image
+_ATTEMPTS = 100
+_CENTRE = 0.875  # share of height and width that evaluation sees
+_METHODS = ('bilinear', 'nearest', 'bicubic', 'area')
+_BRIGHTNESS = 32 / 255
+_SATURATION = (0.5, 1.5)
+_HUE = 0.2  # turns
+_CONTRAST = (0.5, 1.5)
+
+
+def _train(is_fast, photograph, seed, image_size):
+  """Cuts, resizes and mirrors; the numbers are `colours.distort`'s changes."""
+  pixels = photograph.crop(_window(photograph, seed))
+  number = draws.uniform(seed, 6)
+  # One draw for both, as a thread's number was.
+  thread = draws.index(number[0], len(_METHODS))
+  pixels = photographs.flip(pixels, number[1] < 0.5)
+  if is_fast:
+    resized = photographs.resize(pixels, image_size)
+  else:
+    resized = _resize_by(thread, pixels, image_size)
+  contrast = draws.between(number[5], *_CONTRAST)
+  contrast_comes_first = tf.equal(thread % 2, 1)
+  changes = tf.stack(
+    [
+      draws.between(number[2], -_BRIGHTNESS, _BRIGHTNESS),
+      tf.where(contrast_comes_first, contrast, 1.0),
+      draws.between(number[3], *_SATURATION),
+      draws.between(number[4], -_HUE, _HUE),
+      tf.where(contrast_comes_first, 1.0, contrast),
+    ]
+  )
+  if is_fast:
+    changes *= tf.constant([1.0, 0.0, 1.0, 0.0, 0.0])
+    changes += tf.constant([0.0, 1.0, 0.0, 0.0, 1.0])
+  return resized, changes
+
+
+def _window(photograph, seed):
+  """A random part that holds a share of some object: y, x, height, width."""
+  begin, extent, _ = tf.image.stateless_sample_distorted_bounding_box(
+    tf.concat([photograph.size, [3]], 0),
+    photograph.boxes[None],
+    # The generator's other numbers of this seed are used elsewhere.
+    tf.random.experimental.stateless_fold_in(seed, 1),
+    min_object_covered=_MIN_OBJECT_COVERED,
+    aspect_ratio_range=_ASPECT_RATIOS,
+    area_range=_AREAS,
+    max_attempts=_ATTEMPTS,
+    use_image_if_no_bounding_boxes=True,
+  )
+  return tf.concat([begin[:2], extent[:2]], 0)
+
+
+def _resize_by(thread, pixels, image_size):
+  def by(method):
+    resized = tf.image.resize(pixels, [image_size, image_size], method)
+    return tf.cast(resized, tf.float32)
+
+  return tf.switch_case(
+    thread, [functools.partial(by, method) for method in _METHODS]
+  )
+
+
+def _evaluate(photograph, seed, image_size):
+  """Resizes the central part to [-1, +1]."""
+  del seed
+  size = tf.cast(photograph.size, tf.float32)
+  corner = tf.cast((size - size * _CENTRE) / 2.0, tf.int32)
+  window = tf.concat([corner, photograph.size - 2 * corner], 0)
+  resized = photographs.resize(photograph.crop(window), image_size)
+  return (resized / 255.0 - 0.5) * 2.0, tf.zeros([0])
+
+
+def _preprocessing(is_fast):
+  return contract.Single(
+    contract.Stages(functools.partial(_train, is_fast), colours.distort),
+    contract.Stages(_evaluate),
+  )
+
+
+INCEPTION = _preprocessing(is_fast=False)
+# slim's quick mode: bilinear only, and neither hue nor contrast.
+INCEPTION_FAST = _preprocessing(is_fast=True)

@@ -1,0 +1,129 @@
+"""Photographs of any size, of which only the wanted part is decoded."""
+
+from collections import abc
+from typing import NamedTuple
+
+import tensorflow as tf
+
+RAW = b'RAW'
+
+_JPEG = b'\xff\xd8\xff'
+
+
+class Photograph(NamedTuple):
+  """An image that is cut before it is decoded, where its format allows that.
+
+  Attributes:
+    size: int32 [2], height and width in pixels.
+    boxes: float32 [n, 4], the objects in it, n >= 0: ymin, xmin, ymax, xmax as
+      shares of height and width.
+    crop: takes a window, int32 [4]: y, x, height, width in pixels, within the
+      image; returns uint8 [height, width, C].
+  """
+
+  size: tf.Tensor
+  boxes: tf.Tensor
+  crop: abc.Callable[[tf.Tensor], tf.Tensor]
+
+  def whole(self) -> tf.Tensor:
+    """All pixels, uint8 [H, W, C]."""
+    return self.crop(tf.concat([[0, 0], self.size], 0))
+
+
+def of_pixels(pixels: tf.Tensor, boxes: tf.Tensor | None = None) -> Photograph:
+  """Makes a photograph of pixels.
+
+  Args:
+    pixels: uint8 [H, W, C].
+    boxes: float32 [n, 4], or None for none.
+
+  Returns:
+    The photograph.
+  """
+  pixels = tf.convert_to_tensor(pixels)
+
+  def crop(window):
+    size = tf.concat([window[2:], [-1]], 0)
+    return tf.slice(pixels, tf.concat([window[:2], [0]], 0), size)
+
+  if boxes is None:
+    boxes = tf.zeros([0, 4])
+  return Photograph(tf.shape(pixels)[:2], boxes, crop)
+
+
+def of_encoded(
+  encoded: tf.Tensor,
+  *,
+  image_format: tf.Tensor,
+  size: tf.Tensor,
+  boxes: tf.Tensor,
+  channels: int = 3,
+) -> Photograph:
+  """Makes a photograph of a file's content.
+
+  JPEG, PNG, GIF (its first frame) and BMP are told apart by content; only RAW
+  is told by its name, since it has no mark.
+
+  Args:
+    encoded: string [].
+    image_format: string [], b'RAW' for uint8 [H, W, channels], row by row.
+    size: int32 [2], height and width; used for RAW only.
+    boxes: float32 [n, 4].
+    channels: of the result, 1 or 3.
+
+  Returns:
+    The photograph. JPEG is decoded at each `crop`, other formats once.
+
+  Raises:
+    tf.errors.InvalidArgumentError: while running; an unknown or damaged format.
+  """
+  is_raw = tf.equal(image_format, RAW)
+  is_jpeg = tf.logical_and(
+    tf.logical_not(is_raw), tf.equal(tf.strings.substr(encoded, 0, 3), _JPEG)
+  )
+
+  def raw_pixels():
+    shape = tf.concat([size, [channels]], 0)
+    return tf.reshape(tf.io.decode_raw(encoded, tf.uint8), shape)
+
+  def other_pixels():
+    return tf.io.decode_image(encoded, channels, expand_animations=False)
+
+  def undecoded():
+    nothing = tf.zeros([0, 0, channels], tf.uint8)
+    return nothing, tf.io.extract_jpeg_shape(encoded)[:2]
+
+  def decoded():
+    pixels = tf.cond(is_raw, raw_pixels, other_pixels)
+    return pixels, tf.shape(pixels)[:2]
+
+  # What is decoded here is decoded once, however often it is cut.
+  pixels, true_size = tf.cond(is_jpeg, undecoded, decoded)
+
+  def crop(window):
+    result = tf.cond(
+      is_jpeg,
+      lambda: tf.io.decode_and_crop_jpeg(encoded, window, channels),
+      lambda: of_pixels(pixels).crop(window),
+    )
+    return tf.ensure_shape(result, [None, None, channels])
+
+  return Photograph(true_size, boxes, crop)
+
+
+def resize(pixels: tf.Tensor, image_size: int) -> tf.Tensor:
+  """Resizes bilinearly, without smoothing, whatever the shape was.
+
+  Args:
+    pixels: uint8 or float32 [H, W, C].
+    image_size: height and width of the result in pixels.
+
+  Returns:
+    float32 [image_size, image_size, C], in the units of `pixels`.
+  """
+  return tf.image.resize(pixels, [image_size, image_size])
+
+
+def flip(pixels: tf.Tensor, is_flipped: tf.Tensor) -> tf.Tensor:
+  """Mirrors left and right where `is_flipped`, bool []."""
+  return tf.cond(is_flipped, lambda: tf.reverse(pixels, [1]), lambda: pixels)

@@ -1,0 +1,137 @@
+"""Scale, cut a square, perhaps mirror, normalise: AlexNet's, VGG's, Caffe2's.
+
+In training only the pixels of the square are decoded and resized, so that its
+place is a whole number of stored pixels; the code of 2017 resized the whole
+image and cut then, at a whole number of resized pixels. Evaluation does as
+2017 did. Resizing is bilinear with centres at half pixels (2017: corners).
+"""
+
+import functools
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from slim.preprocessing import contract
+from slim.preprocessing import draws
+from slim.preprocessing import photographs
+
+_CHANNELS = 3
+# Of ImageNet's training images, in [0, 255]: red, green, blue.
+_IMAGENET_MEAN = (123.68, 116.78, 103.94)
+
+
+class Scaling(NamedTuple):
+  """How a photograph becomes a square.
+
+  Attributes:
+    sides: smallest and largest length that the shorter side is scaled to, in
+      pixels; training draws one of them, evaluation uses `side`.
+    side: what evaluation scales the shorter side to.
+    keeps_aspect: False: both sides are scaled to the same length.
+    mirrors: whether training mirrors half of the images.
+    mean: taken from the channels, in [0, 255].
+    std: what they are divided by.
+  """
+
+  sides: tuple[int, int]
+  side: int
+  keeps_aspect: bool = True
+  mirrors: bool = True
+  mean: tuple[float, ...] = _IMAGENET_MEAN
+  std: float = 1.0
+
+
+def preprocessing(scaling: Scaling) -> contract.Single:
+  """Makes the preprocessing that scales like this."""
+  return contract.Single(
+    contract.Stages(functools.partial(_train, scaling)),
+    contract.Stages(functools.partial(_evaluate, scaling)),
+  )
+
+
+def image_input(
+  *,
+  mean: float = 128.0,
+  std: float = 128.0,
+  scale: int = 256,
+  mirror: bool = True,
+) -> contract.Single:
+  """Makes Caffe2's image input; the crop is the image size that is asked for.
+
+  Args:
+    mean: of all channels, in [0, 255].
+    std: standard deviation, > 0, in the same units.
+    scale: what the shorter side is scaled to, in pixels.
+    mirror: whether training mirrors half of the images.
+
+  Returns:
+    Its preprocessing: random crops in training, the centre in evaluation.
+  """
+  return preprocessing(
+    Scaling((scale, scale), scale, mirrors=mirror, mean=(mean,), std=std)
+  )
+
+
+def _train(scaling, photograph, seed, image_size):
+  y, x, side, mirror = tf.unstack(draws.uniform(seed, 4))
+  low, high = scaling.sides
+  _check(image_size, low)
+  length = low + draws.index(side, high - low + 1)
+  # How many stored pixels a pixel of the result stands for.
+  step = _source_size(scaling, photograph) / tf.cast(length, tf.float32)
+  extent = tf.cast(tf.round(image_size * step), tf.int32)
+  extent = tf.clip_by_value(extent, 1, photograph.size)
+  free = photograph.size - extent + 1
+  corner = draws.index(tf.stack([y, x]), free)
+  pixels = photograph.crop(tf.concat([corner, extent], 0))
+  if scaling.mirrors:
+    pixels = photographs.flip(pixels, mirror < 0.5)
+  resized = photographs.resize(pixels, image_size)
+  return _normalised(scaling, resized, image_size)
+
+
+def _evaluate(scaling, photograph, seed, image_size):
+  del seed
+  _check(image_size, scaling.side)
+  step = _source_size(scaling, photograph) / float(scaling.side)
+  size = tf.cast(tf.cast(photograph.size, tf.float32) / step, tf.int32)
+  size = tf.maximum(size, image_size)
+  resized = tf.image.resize(photograph.whole(), size)
+  y, x = tf.unstack((size - image_size) // 2)
+  square = resized[y : y + image_size, x : x + image_size]
+  return _normalised(scaling, square, image_size)
+
+
+def _source_size(scaling, photograph):
+  """What is scaled to `side`: float32 [2] of height and width."""
+  size = tf.cast(photograph.size, tf.float32)
+  if not scaling.keeps_aspect:
+    return size
+  return tf.repeat(tf.reduce_min(size), 2)
+
+
+def _normalised(scaling, pixels, image_size):
+  """(pixels less their mean, over their deviation; no numbers)."""
+  # Row by row: TensorFlow is slow at spreading three numbers over an image.
+  mean = tf.tile(
+    tf.broadcast_to(tf.constant(scaling.mean, tf.float32), [_CHANNELS]),
+    [image_size],
+  )
+  rows = tf.reshape(pixels, [image_size, image_size * _CHANNELS]) - mean
+  if scaling.std != 1:
+    rows /= scaling.std
+  square = [image_size, image_size, _CHANNELS]
+  return tf.reshape(rows, square), tf.zeros([0])
+
+
+def _check(image_size, side):
+  if image_size > side:
+    raise ValueError(
+      f'image_size: expected at most {side}, what the shorter side is scaled '
+      f'to; received {image_size}.'
+    )
+
+
+ALEXNET = preprocessing(Scaling((256, 256), 256, keeps_aspect=False))
+VGG = preprocessing(Scaling((256, 512), 256))
+CAFFE2 = image_input()

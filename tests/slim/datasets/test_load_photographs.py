@@ -1,0 +1,292 @@
+"""Photographs by `factory.load`: shards, folders of 2017, image folders."""
+
+import itertools
+import os
+import pathlib
+import subprocess
+import sys
+import tarfile
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from slim import errors
+from slim.datasets import factory
+from tests.slim import photograph_files
+from tests.slim import record_files
+from tests.slim import shard_files
+
+SIZES = [(40, 50), (33, 61), (64, 48), (50, 50), (45, 90), (72, 38), (41, 41)]
+BOX = (0.25, 0.25, 0.75, 0.75)
+
+
+def pixels(number):
+  return photograph_files.pixels(*SIZES[number], seed=number)
+
+
+def example(number, label=None):
+  """JPEG, PNG in disguise and RAW in turns; with and without boxes."""
+  image = pixels(number)
+  encoded, image_format = [
+    (photograph_files.jpeg(image), b'JPEG'),
+    (tf.io.encode_png(image).numpy(), b'JPEG'),
+    (image.tobytes(), b'RAW'),
+  ][number % 3]
+  return photograph_files.example_2017(
+    encoded,
+    1 + number % 3 if label is None else label,
+    SIZES[number],
+    image_format=image_format,
+    boxes=[BOX] * (number % 2),
+  )
+
+
+@pytest.fixture
+def shards_of_2017(tmp_path):
+  """Seven photographs in three files, without shards.json."""
+  for number, members in enumerate(([0, 1, 2], [3], [4, 5, 6])):
+    record_files.write(
+      tmp_path / f'train-{number:05d}-of-00003', [example(m) for m in members]
+    )
+  return tmp_path
+
+
+def delivery(**options):
+  options = {'image_size': 16, 'batch_size': 2, 'training': True} | options
+  return factory.Delivery(**options)
+
+
+def load(folder, count, name='imagenet', **options):
+  """`count` batches, and the split."""
+  stream, split = factory.load(name, folder, 'train', delivery(**options))
+  return list(itertools.islice(stream.as_numpy_iterator(), count)), split
+
+
+def assert_same(left, right):
+  for one, other in zip(left, right, strict=True):
+    np.testing.assert_array_equal(one[0], other[0])
+    np.testing.assert_array_equal(one[1], other[1])
+
+
+def test_records_of_2017_are_read(shards_of_2017):
+  batches, split = load(shards_of_2017, 9, training=False)
+  assert (split.num_examples, split.count) == (7, 7)
+  assert (split.num_classes, split.channels) == (1001, 3)
+  assert [len(labels) for _, labels in batches] == [2, 2, 2, 1]
+  labels = np.concatenate([labels for _, labels in batches])
+  np.testing.assert_array_equal(labels, [1, 2, 3, 1, 2, 3, 1])
+  images = np.concatenate([images for images, _ in batches])
+  for number, (image, (height, width)) in enumerate(
+    zip(images, SIZES, strict=True)
+  ):
+    y, x = int(height * 0.125 / 2), int(width * 0.125 / 2)
+    stored = pixels(number)
+    if number % 3 == 0:
+      stored = tf.io.decode_jpeg(photograph_files.jpeg(stored)).numpy()
+    part = stored[y : height - y, x : width - x]
+    expected = tf.image.resize(part, [16, 16]) / 127.5 - 1
+    np.testing.assert_allclose(image, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize('net', ['googlenet', 'alexnet', 'vgg_16'])
+def test_training_from_batch_k_equals_the_stream_after_k_batches(
+  shards_of_2017, net
+):
+  whole, _ = load(shards_of_2017, 8, net=net)
+  for k in (1, 4):
+    rest, _ = load(shards_of_2017, 8 - k, net=net, start=2 * k)
+    assert_same(rest, whole[k:])
+
+
+def test_every_visit_of_a_photograph_looks_different(shards_of_2017):
+  batches, _ = load(shards_of_2017, 7)
+  images = np.concatenate([images for images, _ in batches])
+  assert len({image.tobytes() for image in images}) == 14
+
+
+def test_threads_do_not_change_the_images(shards_of_2017):
+  one, _ = load(shards_of_2017, 7, threads=1)
+  four, _ = load(shards_of_2017, 7, threads=4)
+  assert_same(one, four)
+
+
+def test_workers_share_the_photographs_without_overlap(shards_of_2017):
+  found = []
+  for worker in range(3):
+    batches, split = load(
+      shards_of_2017,
+      9,
+      training=False,
+      worker=worker,
+      num_workers=3,
+      batch_size=1,
+    )
+    assert split.num_examples == 7
+    assert split.count == len(batches)
+    found += [images for images, _ in batches]
+  whole, _ = load(shards_of_2017, 7, training=False, batch_size=1)
+  np.testing.assert_array_equal(found, [images for images, _ in whole])
+
+
+def test_workers_augment_differently(tmp_path):
+  record_files.write(tmp_path / 'train-0', [example(0)] * 2)
+  images = [
+    load(tmp_path, 1, batch_size=1, worker=w, num_workers=2)[0][0][0]
+    for w in (0, 1)
+  ]
+  assert np.any(images[0] != images[1])
+
+
+def test_any_preprocessing_can_be_asked_for(shards_of_2017):
+  for name in factory.preprocessing.PREPROCESSINGS:
+    batches, _ = load(shards_of_2017, 1, preprocessing=name)
+    assert batches[0][0].shape == (2, 16, 16, 3)
+    assert batches[0][0].dtype == np.float32
+  with pytest.raises(errors.UnknownNameError, match="did you mean 'vgg'"):
+    load(shards_of_2017, 1, preprocessing='vvg')
+
+
+def test_label_beyond_the_classes_is_refused(tmp_path):
+  shard_files.write(
+    tmp_path, 'imagenet', {'train': [[example(0, label=3)]]}, num_classes=3
+  )
+  with pytest.raises(
+    tf.errors.InvalidArgumentError, match=r'expected labels in \[0, 3\)'
+  ):
+    load(tmp_path, 1)
+
+
+def image_folder(folder, classes=('rose', 'daisy')):
+  for number in range(7):
+    path = folder / 'train' / classes[number % 2]
+    path.mkdir(parents=True, exist_ok=True)
+    image = pixels(number)
+    content = (
+      photograph_files.jpeg(image)
+      if number < 4
+      else tf.io.encode_png(image).numpy()
+    )
+    (path / f'a photo {number}.jpg').write_bytes(content)
+  (folder / 'train' / '.hidden').mkdir()
+  return folder
+
+
+def test_a_user_s_own_folder_is_read_where_it_lies(tmp_path):
+  batches, split = load(
+    image_folder(tmp_path), 9, 'image_folder', training=False
+  )
+  assert split.labels == {0: 'daisy', 1: 'rose'}
+  assert (split.num_examples, split.num_classes) == (7, 2)
+  labels = np.concatenate([labels for _, labels in batches])
+  np.testing.assert_array_equal(labels, [0, 0, 0, 1, 1, 1, 1])
+
+
+def test_a_folder_s_epochs_are_permutations_and_resume(tmp_path):
+  image_folder(tmp_path)
+  # lenet's is not random, so that images can be told apart.
+  options = {'name': 'image_folder', 'preprocessing': 'lenet', 'batch_size': 1}
+  whole, _ = load(tmp_path, 21, **options)
+  names = [images.tobytes() for images, _ in whole]
+  epochs = [tuple(names[i : i + 7]) for i in (0, 7, 14)]
+  assert len({frozenset(epoch) for epoch in epochs}) == 1
+  assert len(set(epochs[0])) == 7
+  assert len(set(epochs)) == 3
+  rest, _ = load(tmp_path, 12, start=9, **options)
+  assert_same(rest, whole[9:])
+
+
+def test_a_folder_s_workers_do_not_overlap(tmp_path):
+  image_folder(tmp_path)
+  options = {'name': 'image_folder', 'preprocessing': 'lenet', 'batch_size': 1}
+  parts = []
+  for worker in range(2):
+    _, split = load(tmp_path, 0, worker=worker, num_workers=2, **options)
+    batches, _ = load(
+      tmp_path, split.count, worker=worker, num_workers=2, **options
+    )
+    parts += [images.tobytes() for images, _ in batches]
+  assert len(parts) == len(set(parts)) == 7
+
+
+def test_labels_txt_orders_the_classes_of_a_folder(tmp_path):
+  image_folder(tmp_path)
+  (tmp_path / 'labels.txt').write_text('tulip\nrose\ndaisy\n')
+  _, split = load(tmp_path, 0, 'image_folder')
+  assert (split.num_classes, split.labels[2]) == (3, 'daisy')
+  (tmp_path / 'labels.txt').write_text('rose\n')
+  with pytest.raises(errors.DataError, match='daisy: expected a class that'):
+    load(tmp_path, 0, 'image_folder')
+
+
+def test_folder_without_images_is_refused(tmp_path):
+  with pytest.raises(errors.DataError, match='a folder of images for each'):
+    load(tmp_path, 0, 'image_folder')
+  (tmp_path / 'train' / 'rose').mkdir(parents=True)
+  with pytest.raises(errors.DataError, match='expected images in the folders'):
+    load(tmp_path, 0, 'image_folder')
+
+
+@pytest.mark.skipif(
+  'TERNGRAD_TEST_DATA' not in os.environ,
+  reason='TERNGRAD_TEST_DATA names no folder of real data',
+)
+def test_real_flower_photographs_are_read(tmp_path):
+  source = pathlib.Path(os.environ['TERNGRAD_TEST_DATA'])
+  with tarfile.open(source / 'flower_photos_small.tar') as tar:
+    tar.extractall(tmp_path, filter='data')
+  (folder,) = tmp_path.iterdir()
+  folder.rename(tmp_path / 'train')
+  for training in (True, False):
+    batches, split = load(
+      tmp_path, 25, 'image_folder', training=training, batch_size=8
+    )
+    assert split.labels[2] == 'roses'
+    assert split.count == 200
+    labels = np.concatenate([labels for _, labels in batches])
+    np.testing.assert_array_equal(np.bincount(labels), [40] * 5)
+
+
+# The largest resident memory, in kB, of reading some batches. (That of
+# getrusage begins with the parent's.)
+MEASURE = """
+import itertools, pathlib, re, sys
+from slim.datasets import factory
+stream, _ = factory.load('imagenet', sys.argv[1], 'train', factory.Delivery(
+    image_size=8, batch_size=8, training=True, threads=1,
+    shuffle_buffer=int(sys.argv[2])))
+iterator = stream.as_numpy_iterator()
+for _ in itertools.islice(iterator, int(sys.argv[3])):
+  pass
+status = pathlib.Path('/proc/self/status').read_text()
+sys.stdout.write(re.search(r'VmHWM:\\s+(\\d+) kB', status)[1])
+"""
+
+
+@pytest.mark.slow
+def test_peak_memory_follows_the_shuffle_buffer(tmp_path):
+  size, count = 100_000, 2000
+  payload = photograph_files.jpeg(pixels(0)) + bytes(size)
+  for shard in range(20):
+    record_files.write(
+      tmp_path / f'train-{shard:05d}-of-00020',
+      [photograph_files.example_2017(payload, 1, SIZES[0])] * (count // 20),
+    )
+
+  def peak(buffer):
+    # Two windows and a bit, so that both are in memory.
+    batches = str(5 * 1000 // 2 // 8)
+    result = subprocess.run(
+      [sys.executable, '-c', MEASURE, str(tmp_path), str(buffer), batches],
+      capture_output=True,
+      text=True,
+      timeout=300,
+      check=True,
+    )
+    return int(result.stdout) * 1024
+
+  small, middle, large = peak(10), peak(500), peak(1000)
+  # Two windows, and while one is permuted its copy; the half is for what the
+  # allocator keeps.
+  for low, high, records in ((small, middle, 490), (middle, large, 500)):
+    assert 1.0 * records * size < high - low < 3.5 * records * size

@@ -1,0 +1,132 @@
+import pytest
+
+from slim import errors
+from slim.datasets import catalog
+from slim.datasets import shards
+from tests.slim import record_files
+from tests.slim import shard_files
+
+IMAGES = catalog.DATASETS['images']
+FLOWERS = catalog.DATASETS['flowers']
+MNIST = catalog.DATASETS['mnist']
+SPLITS = {'train': [[b'a', b'b'], [b'c'], [b'd', b'e', b'f']]}
+
+
+@pytest.fixture
+def flowers(tmp_path):
+  shard_files.write(tmp_path, 'flowers', SPLITS, num_classes=3)
+  return tmp_path
+
+
+def part(folder, name, files):
+  """A folder of links, as scripts/split_dataset.sh makes one."""
+  worker = folder / name
+  worker.mkdir()
+  for file in files:
+    (worker / file).symlink_to(folder / file)
+  return worker
+
+
+def test_constants_are_those_of_shards_json(flowers):
+  found = shards.find(FLOWERS, flowers, 'train')
+  assert [file.count for file in found.files] == [2, 1, 3]
+  assert (found.num_examples, found.num_classes) == (6, 3)
+
+
+def test_shards_json_spares_the_counting(flowers, monkeypatch):
+  monkeypatch.setattr(shards.counts, 'count', None)
+  shards.find(FLOWERS, flowers, 'train')
+
+
+def test_worker_s_folder_keeps_the_counts_of_the_whole_set(flowers):
+  names = ['train-00001-of-00003', 'shards.json']
+  worker = part(flowers, 'worker_1_of_3', names)
+  found = shards.find(FLOWERS, worker, 'train')
+  assert [file.count for file in found.files] == [1]
+  assert found.num_examples == 6
+
+
+def test_worker_s_folder_of_2017_keeps_the_counts_of_the_whole_set(tmp_path):
+  for number in (1, 2, 3):
+    record_files.write(tmp_path / f'train-{number}', [b'x'] * number)
+  worker = part(tmp_path, 'worker_1_of_3', ['train-2'])
+  found = shards.find(FLOWERS, worker, 'train')
+  assert [file.count for file in found.files] == [2]
+  assert found.num_examples == 6
+
+
+def test_other_folder_of_links_is_a_set_of_its_own(tmp_path):
+  for number in (1, 2, 3):
+    record_files.write(tmp_path / f'train-{number}', [b'x'] * number)
+  subset = part(tmp_path, 'subset', ['train-2'])
+  assert shards.find(FLOWERS, subset, 'train').num_examples == 2
+
+
+def test_classes_of_2017_are_labels_txt_s_or_the_data_set_s(tmp_path):
+  record_files.write(tmp_path / 'train-0', [b'x'])
+  assert shards.find(MNIST, tmp_path, 'train').num_classes == 10
+  assert shards.find(FLOWERS, tmp_path, 'train').num_classes == 6
+  (tmp_path / 'labels.txt').write_text('daisy\nrose\n')
+  found = shards.find(FLOWERS, tmp_path, 'train')
+  assert (found.num_classes, found.labels) == (3, {1: 'daisy', 2: 'rose'})
+  assert shards.find(FLOWERS, tmp_path, 'train', 7).num_classes == 7
+
+
+def test_unknown_number_of_classes_is_refused(tmp_path):
+  record_files.write(tmp_path / 'train-0', [b'x'])
+  with pytest.raises(errors.DataError, match='or say num_classes'):
+    shards.find(IMAGES, tmp_path, 'train')
+  assert shards.find(IMAGES, tmp_path, 'train', 9).num_classes == 9
+
+
+def test_classes_that_contradict_shards_json_are_refused(flowers):
+  assert shards.find(FLOWERS, flowers, 'train', 3).num_classes == 3
+  with pytest.raises(errors.DataError, match='expected 3, as .* received 6'):
+    shards.find(FLOWERS, flowers, 'train', 6)
+
+
+def test_absent_shard_is_refused(flowers):
+  (flowers / 'train-00001-of-00003').unlink()
+  with pytest.raises(
+    errors.DataError, match='received 2, without train-00001-of-00003'
+  ):
+    shards.find(FLOWERS, flowers, 'train')
+
+
+def test_cut_shard_is_refused(flowers):
+  path = flowers / 'train-00001-of-00003'
+  path.write_bytes(path.read_bytes()[:-1])
+  with pytest.raises(
+    errors.DataError, match='expected the 17 bytes.*cut short'
+  ):
+    shards.find(FLOWERS, flowers, 'train')
+
+
+def test_file_that_is_not_listed_is_refused(flowers):
+  record_files.write(flowers / 'train-extra', [b'x'])
+  with pytest.raises(errors.DataError, match='train-extra: expected a file'):
+    shards.find(FLOWERS, flowers, 'train')
+
+
+def test_link_to_nothing_is_refused(flowers):
+  worker = part(
+    flowers, 'worker_0_of_3', ['train-00000-of-00003', 'shards.json']
+  )
+  (flowers / 'train-00000-of-00003').unlink()
+  with pytest.raises(errors.DataError, match='No such file'):
+    shards.find(FLOWERS, worker, 'train')
+
+
+def test_split_that_was_not_converted_is_refused(flowers):
+  record_files.write(flowers / 'validation-0', [b'x'])
+  with pytest.raises(errors.DataError, match='a shards.json with train'):
+    shards.find(FLOWERS, flowers, 'validation')
+
+
+def test_folder_of_another_data_set_is_refused(flowers):
+  with pytest.raises(
+    errors.DataError, match='expected the data set mnist; rec'
+  ):
+    shards.find(MNIST, flowers, 'train')
+  # But any set of shards can be read as images.
+  assert shards.find(IMAGES, flowers, 'train').num_examples == 6

@@ -1,0 +1,59 @@
+"""The program, started as its users start it."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def start(folder, *arguments):
+  return subprocess.run(
+    [sys.executable, '-m', 'slim.measure_pipeline', *map(str, arguments)],
+    cwd=folder,
+    env=os.environ | {'PYTHONPATH': str(ROOT)},
+    stdin=subprocess.DEVNULL,
+    capture_output=True,
+    text=True,
+    timeout=300,
+    check=False,
+  )
+
+
+@pytest.mark.slow
+def test_prints_the_ratio_of_each_net_to_bare_decoding(tmp_path):
+  result = start(
+    tmp_path, '--images=8', '--batch_size=2', '--batches=2', '--rounds=1'
+  )
+  assert result.returncode == 0, result.stderr
+  heading, bare, *nets = result.stdout.splitlines()
+  assert re.match(
+    r'500x375 JPEGs of \d+ kB to 224 pixels, \d+ threads', heading
+  )
+  assert re.fullmatch(r'bare: \d+ images/s', bare)
+  assert [line.split(':')[0] for line in nets] == [
+    'alexnet',
+    'googlenet',
+    'vgg_16',
+  ]
+  for line in nets:
+    assert re.search(r': \d+ images/s, ratio to bare \d+\.\d\d \(', line)
+  assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  ('arguments', 'code', 'message'),
+  [
+    (['x'], 2, 'only flags; received x'),
+    (['--source_dir=.'], 1, 'expected JPEG files; received none'),
+  ],
+)
+def test_bad_arguments_are_refused(tmp_path, arguments, code, message):
+  result = start(tmp_path, *arguments)
+  assert (result.returncode, result.stdout) == (code, '')
+  assert message in result.stderr.splitlines()[-1]
