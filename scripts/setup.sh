@@ -63,6 +63,7 @@ key() {
   local version
   version=$(version_of "$venv/bin/python") || return 1
   {
+    shopt -s nullglob
     cat -- "$root/setup.py" "$root/pyproject.toml" "$root"/terngrad/native/src/*
     printf '%s\n' "$root" "$version" "$gpu"
   } | sha256sum | cut -d ' ' -f 1
@@ -111,9 +112,12 @@ choose_python() {
 }
 
 install() {
-  local current=none extras=dev pip build_system=()
-  mapfile -t build_system < <(sed -n 's/^requires = //p' "$root/pyproject.toml" |
-    grep -o '"[^"]*"' | tr -d '"')
+  local current=none extras=dev pip requires build_system=()
+  requires=$(sed -n 's/^requires = //p' "$root/pyproject.toml")
+  while [[ $requires =~ \"([^\"]*)\"(.*) ]]; do
+    build_system+=("${BASH_REMATCH[1]}")
+    requires=${BASH_REMATCH[2]}
+  done
   # From here until the last line nothing is up to date, so that an interrupted
   # run is done again.
   rm -f -- "$stamp"
@@ -143,7 +147,8 @@ install() {
   pip=("$venv/bin/python" -m pip --disable-pip-version-check install -qq)
   "${pip[@]}" 'pip>=25' "${build_system[@]}"
   (cd -- "$root" && "${pip[@]}" --no-build-isolation --editable ".[$extras]")
-  compgen -G "$root/terngrad/native/_kernels.*.so" >/dev/null ||
+  [[ ! -d $root/terngrad/native ]] ||
+    compgen -G "$root/terngrad/native/_kernels.*.so" >/dev/null ||
     printf 'setup.sh: the native kernels are not built (pip install -v says why); %s\n' \
       'training works without them, slower' >&2
   key >"$stamp.new"

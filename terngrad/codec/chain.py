@@ -53,6 +53,7 @@ def chain(*stages):
     flat = pieces[0] if len(pieces) == 1 else tf.concat(pieces, axis=0)
     width = packing.width(sum(sizes))
     factors = quantizer.factor(shared) if quantizer else None
+    positions = tf.bitcast(tf.range(width), tf.uint32)
     planes = []
     for place in range(packing.elements_per_word):
       plane = _plane(flat, place, width)
@@ -62,10 +63,11 @@ def chain(*stages):
         limit = _spread(own, sizes, place, width)
         plane = tf.clip_by_value(plane, -limit, limit)
       if quantizer:
-        start = place * width
-        positions = tf.bitcast(tf.range(start, start + width), tf.uint32)
         scaled = plane * _spread(factors, sizes, place, width)
-        plane = quantizer.quantize(scaled, positions, key)
+        # Counting from the plane's start: the sum of a range and a constant
+        # would be a constant as large as the plane.
+        start = tf.constant([place * width, 0], tf.uint32)
+        plane = quantizer.quantize(scaled, positions, key + start)
       planes.append(plane)
     return packing.pack(planes)
 

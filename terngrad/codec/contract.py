@@ -67,7 +67,8 @@ class Quantizer(NamedTuple):
     factor: takes scalers float32 [v], returns float32 [v]: values times this
       are in the units that `quantize` takes.
     quantize: takes (scaled values float32 [w], positions uint32 [w], key),
-      returns int32 [w] codes.
+      returns int32 [w] codes. Positions count from the start of a plane, which
+      is added to the key's first word.
     dequantize: takes (int32 codes or sums of them, scaler), returns float32.
     levels: the codes are -levels to +levels.
     clips: True where the scaler itself bounds the elements, so that a clip

@@ -2,8 +2,6 @@
 
 import contextlib
 import os
-import pathlib
-import re
 import signal
 import threading
 from datetime import datetime
@@ -17,15 +15,13 @@ from slim.datasets import records as data_records
 from terngrad.training import assembly
 from terngrad.training import checkpoints
 from terngrad.training import errors
+from terngrad.training import folder
 from terngrad.training import meter
 from terngrad.training import records
 from terngrad.training import resume
 from terngrad.training import schedules
 
 _LOG_EVERY = 10
-_OWN_FILES = re.compile(
-  r'checkpoint|events\.out\.tfevents\..*|metrics\.jsonl|model\.ckpt-\d+\..*'
-)
 
 
 class Outcome(NamedTuple):
@@ -59,33 +55,43 @@ def train(config, report, show_progress=False):
   config.validate()
   if config.log_device_placement:
     tf.debugging.set_log_device_placement(True)
-  run = assembly.assemble(config)
-  first = 0 if config.overwrite else resume.continue_run(config, run, report)
-  saved = first or None
-  if first == 0:
-    first = resume.start_from_pretrained(config, run, report)
-  _open_folder(config)
+  with contextlib.ExitStack() as alone:
+    there = os.path.isdir(config.train_dir)
+    if there:
+      alone.enter_context(folder.alone_in(config.train_dir))
+    run = assembly.assemble(config)
+    first = 0 if config.overwrite else resume.continue_run(config, run, report)
+    saved = first or None
+    if first == 0:
+      first = resume.start_from_pretrained(config, run, report)
+    folder.make(config.train_dir, config.overwrite)
+    if not there:
+      alone.enter_context(folder.alone_in(config.train_dir))
+    return _continue(config, run, (first, saved), report, show_progress)
+
+
+def _continue(config, run, begin, report, show_progress):
+  """Trains on from `begin`; see `_run_steps`."""
   writer = checkpoints.Writer(
     config.train_dir, run.layout, run.replicas, run.names
   )
-  recorder = records.Recorder(config.train_dir, step=first)
+  recorder = records.Recorder(config.train_dir, step=begin[0])
   with contextlib.closing(recorder), _signals() as stop:
     try:
       step = _run_steps(
-        config,
-        run,
-        (first, saved),
-        stop,
-        writer,
-        recorder,
-        report,
-        show_progress,
+        config, run, begin, stop, writer, recorder, report, show_progress
       )
     except tf.errors.OpError as error:
       raise errors.TrainingError(
         f'A step: expected to compute, received: {error.message} Where memory '
         'is short, use a smaller --batch_size or more --num_nodes; the last '
         'checkpoint is good.'
+      ) from error
+    except OSError as error:
+      raise errors.TrainingError(
+        f'{config.train_dir}: expected to be written, received: '
+        f'{error.strerror}. Make room; the same command continues from the '
+        'last checkpoint.'
       ) from error
   return Outcome(step, stop.signal if step < config.max_steps else None)
 
@@ -203,26 +209,6 @@ def _observe(run, recorder, step, result):
   if sparsity:
     recorder.scalars(step, sparsity)
   recorder.flush()
-
-
-def _open_folder(config):
-  """Makes train_dir; with --overwrite deletes what an earlier run wrote."""
-  folder = pathlib.Path(config.train_dir)
-  try:
-    folder.mkdir(parents=True, exist_ok=True)
-    probe = folder / f'.writable.{os.getpid()}'
-    probe.touch()
-    probe.unlink()
-  except OSError as error:
-    raise errors.ConfigError(
-      f'train_dir: expected a folder that can be written, received '
-      f'{config.train_dir} ({error.strerror}). Choose another --train_dir or '
-      'mend its permissions.'
-    ) from error
-  if config.overwrite:
-    for path in folder.iterdir():
-      if path.is_file() and _OWN_FILES.fullmatch(path.name):
-        path.unlink()
 
 
 class _Stop:
