@@ -4,6 +4,7 @@
 //
 //   kernels_test SEED TRIALS
 
+#include <atomic>
 #include <cinttypes>
 #include <cmath>
 #include <cstdio>
@@ -52,17 +53,43 @@ float AnyFloat() {
   }
 }
 
-// Runs `work` on threads that start late and in any order.
+// Runs `work` on threads; all of it must be done when `Spread` returns.
 void OnThreads(int64_t total,
                const std::function<void(int64_t, int64_t)>& work) {
   std::vector<std::thread> threads;
+  std::atomic<int64_t> done{0};
   terngrad::Spread(
       total, Draw(1, total / 3 + 1), 4,
       [&](std::function<void()> closure) {
         threads.emplace_back(std::move(closure));
       },
-      work);
+      [&](int64_t begin, int64_t end) {
+        work(begin, end);
+        done += end - begin;
+      });
+  const int64_t done_then = done;
   for (std::thread& thread : threads) thread.join();
+  if (done_then != total || done != total) {
+    std::printf("%" PRId64 " of %" PRId64 " were done\n", done_then, total);
+    std::exit(1);
+  }
+}
+
+// The 23 bits that decide on an element, as terngrad/codec/random_bits.py has
+// them.
+uint32_t DrawOf(terngrad::Key key, uint32_t position) {
+  uint32_t bits = position + key.first;
+  bits = (bits ^ (bits >> 16)) * 0x7feb352dU + key.second;
+  bits = (bits ^ (bits >> 15)) * 0x846ca68bU;
+  return (bits ^ (bits >> 16)) >> 9;
+}
+
+// A value that fires, or does not, by the last bit: with a factor of 1.
+float EdgeOf(uint32_t draw) {
+  const float edge = static_cast<float>(draw) + 0.5f;
+  const float to = Draw(0, 1) ? 0.0f : 1e9f;
+  const float value = Draw(0, 1) ? edge : std::nextafter(edge, to);
+  return Draw(0, 1) ? value : -value;
 }
 
 struct Result {
@@ -91,10 +118,13 @@ Problem MakeProblem() {
     const int64_t most[] = {3, 70, 700, 40000};
     const int64_t size = Draw(0, most[Draw(0, 3)]);
     Array<float> data(new float[size]);
-    for (int64_t k = 0; k < size; ++k) data[k] = AnyFloat();
-    const float scaler = std::abs(AnyFloat());
-    problem.sources.push_back({data.get(), size, std::abs(AnyFloat()),
-                               8388608.0f / scaler});
+    const bool edges = Draw(0, 1);
+    for (int64_t k = 0; k < size; ++k) {
+      data[k] = edges ? EdgeOf(DrawOf(problem.key, total + k)) : AnyFloat();
+    }
+    const float scaler = edges ? 8388608.0f : std::abs(AnyFloat());
+    const float limit = edges ? 1e9f : std::abs(AnyFloat());
+    problem.sources.push_back({data.get(), size, limit, 8388608.0f / scaler});
     problem.scalers.push_back(scaler);
     problem.data.push_back(std::move(data));
     total += size;

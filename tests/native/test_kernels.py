@@ -139,6 +139,22 @@ def assert_encodes_as_the_twin(text, gradients, own, shared, seed):
   np.testing.assert_array_equal(actual, expected)
 
 
+def test_an_element_fires_from_its_draw_on_and_not_an_ulp_before():
+  # With a scaler of 2**23 values are in the units of the draws.
+  size = 5000
+  positions = tf.range(size, dtype=tf.int32)
+  drawn = random_bits.element_bits(keys(1), tf.bitcast(positions, tf.uint32))
+  edges = (drawn.numpy() >> 9).astype(np.float32) + np.float32(0.5)
+  before = np.nextafter(edges, np.float32(0))
+  codec = accelerated.on_kernels(registry.parse('ternary:clip_factor=0'))
+  scaler = tf.constant([2.0**23])
+  for values, fires in ((edges, True), (-edges, True), (before, False)):
+    words = codec.encode([tf.constant(values)], scaler, scaler, keys(1))
+    (decoded,) = codec.decode_sum([words[tf.newaxis]], scaler, [(size,)])
+    expected = np.sign(values) * fires * np.float32(2.0**23)
+    np.testing.assert_array_equal(decoded, expected)
+
+
 @pytest.mark.parametrize('num_workers', [1, 2, 8, 60])
 def test_sums_of_many_workers_are_the_twins(num_workers):
   gradients = gradients_of([5003, 20])
