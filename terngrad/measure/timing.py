@@ -24,6 +24,9 @@ def in_turns(jobs, rounds, warm_up=1):
   seconds = {name: [] for name in jobs}
   for turn in tqdm.trange(warm_up + rounds, unit='round', disable=None):
     for name, (job, times) in jobs.items():
+      # Once for nothing: threads of the job before may still be spinning, and
+      # its data are in the caches.
+      job()
       start = time.perf_counter()
       job()
       if turn >= warm_up:
