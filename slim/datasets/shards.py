@@ -143,6 +143,7 @@ def _checked(path: str, shard: manifest.Shard | None) -> records.RecordFile:
       'the path and its permissions.'
     ) from error
   if size != shard.size:
+    records.scan(path)  # names the record in which a file was cut
     raise errors.DataError(
       f'{path}: expected the {shard.size} bytes that shards.json lists; '
       f'received {size}: the file was cut short, or replaced. Convert the data '

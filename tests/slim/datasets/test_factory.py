@@ -173,7 +173,7 @@ def test_cut_file_is_refused_before_the_first_batch(small_mnist):
   path = small_mnist.folder / 'train-mnist.tfrecord'
   path.write_bytes(path.read_bytes()[:-5])
   with pytest.raises(
-    errors.DataError, match='train-mnist.tfrecord: expected the .* bytes that'
+    errors.DataError, match='train-mnist.tfrecord: record 22 '
   ):
     training(small_mnist)
 
