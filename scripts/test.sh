@@ -93,7 +93,10 @@ section 'ruff format' "$bin/ruff" format --check --quiet "$root"
 section 'doctests' doctests
 # --ignore: they have run.
 $has_path || arguments+=("${structure[@]/#/--ignore=}")
-section "tests${marks:+ ($marks)}" pytest -m "$marks" "${arguments[@]}"
+# Two at a time: most wait for a process or run on one core. A file's tests stay
+# together, with what they share.
+section "tests${marks:+ ($marks)}" pytest -n 2 --dist loadfile -m "$marks" \
+  "${arguments[@]}"
 
 printf '\n=== %d s in all; ' $((SECONDS - started))
 if ((status)); then

@@ -4,6 +4,7 @@ import os
 import pathlib
 import select
 import shutil
+import signal
 import subprocess
 
 import pytest
@@ -11,6 +12,11 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # seconds; far more than anything here takes
 TIMEOUT = 60
+
+
+def _heed_signals():
+  for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_DFL)
 
 
 class Project:
@@ -77,6 +83,9 @@ class Project:
       stdout=subprocess.PIPE,
       stderr=subprocess.PIPE,
       text=True,
+      # What is ignored here (by nohup, or in a job in the background) would be
+      # ignored by the script too, which could not change that.
+      preexec_fn=_heed_signals,
     )
 
   def run(self, script, *arguments, **variables):

@@ -96,9 +96,7 @@ def test_absent_shard_is_refused(flowers):
 def test_cut_shard_is_refused(flowers):
   path = flowers / 'train-00001-of-00003'
   path.write_bytes(path.read_bytes()[:-1])
-  with pytest.raises(
-    errors.DataError, match='record 0 .*cut short'
-  ):
+  with pytest.raises(errors.DataError, match='record 0 .*cut short'):
     shards.find(FLOWERS, flowers, 'train')
 
 
