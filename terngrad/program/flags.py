@@ -15,6 +15,7 @@ _FALSE = ('false', 'f', '0')
 # Headings of `--help`, in this order.
 _GROUPS = {
   'data': 'Data',
+  'shards': 'Shards and how they are written',
   'model': 'Model',
   'run': 'Run',
   'devices': 'Devices and nodes',
