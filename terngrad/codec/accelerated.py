@@ -52,7 +52,7 @@ def on_kernels(codec):
   quantizer = before[-1] if before else None
   if not (
     isinstance(quantizer, contract.Quantizer)
-    and quantizer.quantize is ternary.quantize
+    and quantizer.quantize in (ternary.quantize, ternary.quantize_in_strata)
   ):
     return codec
   clips = any(isinstance(stage, contract.Clip) for stage in before)
@@ -77,6 +77,10 @@ def _encode(quantizer, clips, digits):
   def encode_pieces(pieces, sizes, own, shared, key):
     limits = own if clips else tf.fill([len(sizes)], float('inf'))
     factors = quantizer.factor(shared)
+    if not quantizer.strata:
+      key = key[:2]
+    elif key.shape[0] == 2:
+      key = tf.concat([key, [0]], axis=0)
     return ops.encode(pieces, sizes, limits, factors, key, digits)
 
   return encode_pieces

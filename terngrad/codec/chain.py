@@ -66,7 +66,8 @@ def chain(*stages):
         scaled = plane * _spread(factors, sizes, place, width)
         # Counting from the plane's start: the sum of a range and a constant
         # would be a constant as large as the plane.
-        start = tf.constant([place * width, 0], tf.uint32)
+        start = [place * width] + [0] * (key.shape[0] - 1)
+        start = tf.constant(start, tf.uint32)
         plane = quantizer.quantize(scaled, positions, key + start)
       planes.append(plane)
     return packing.pack(planes)

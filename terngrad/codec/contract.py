@@ -34,7 +34,8 @@ class Traits(NamedTuple):
     lossless: decoding gives the gradient back to the bit.
     additive: codes are integers on one shared scale, so that a sum of codes
       decodes to the sum of the gradients.
-    randomness: 'none', 'private' (each worker draws its own bits) or 'shared'.
+    randomness: 'none', 'private' (each worker draws its own bits) or 'shared'
+      (all derive theirs from the same, so that their errors offset each other).
   """
 
   unbiased: bool
@@ -73,6 +74,8 @@ class Quantizer(NamedTuple):
     levels: the codes are -levels to +levels.
     clips: True where the scaler itself bounds the elements, so that a clip
       stage before it would be a second, different bound.
+    strata: the number of workers whose draws are spread evenly, or 0. Keys then
+      have a third number, see `gradients.GradientCodec.keys`.
   """
 
   name: str
@@ -83,6 +86,7 @@ class Quantizer(NamedTuple):
   levels: int
   traits: Traits
   clips: bool = False
+  strata: int = 0
   domain: tuple = (FLOAT, CODES)
 
 
@@ -250,6 +254,12 @@ class Codec(NamedTuple):
     """The last stage, `Packing` or `VariablePacking`."""
     return self.stages[-1]
 
+  @property
+  def quantizer(self):
+    """The `Quantizer` among the stages, or None."""
+    kind = Quantizer
+    return next((s for s in self.stages if isinstance(s, kind)), None)
+
   def encode(self, gradients, own, shared, key):
     """This worker's payload for a bucket.
 
@@ -257,7 +267,8 @@ class Codec(NamedTuple):
       gradients: list of v float32 of any static shapes.
       own: float32 [v], this worker's probe.
       shared: float32 [v], the agreed probe.
-      key: uint32 [2], from `random_bits.fold_in`.
+      key: uint32 [2], from `random_bits.fold_in`; or uint32 [3], see
+        `gradients.GradientCodec.keys`.
 
     Returns:
       int32 [w].

@@ -12,6 +12,11 @@ import tensorflow as tf
 
 from terngrad.codec import random_bits
 
+# What stands for the worker where all draw the same: the number of none.
+_EVERYBODY = -(2**31)
+# Folded into a bucket's key: the order of the workers' strata.
+_ORDER = 1
+
 
 class Bucket(NamedTuple):
   """The variables that one codec codes together.
@@ -112,13 +117,29 @@ class GradientCodec(NamedTuple):
     ]
     return tf.gather(tf.concat(probes, axis=0), self._places())
 
-  def keys(self, key):
-    """The keys of the buckets of one worker, uint32 [buckets, 2].
+  def keys(self, seed, step, worker):
+    """The keys of the buckets of one worker.
 
     Args:
-      key: uint32 [2], from `worker_key`.
+      seed: int64 [] or integer, of the run.
+      step: int64 [], steps taken before this one.
+      worker: int32 or int64 [].
+
+    Returns:
+      uint32 [buckets, 3]: two numbers, which are the worker's own or, for
+      codecs with strata, equal for all workers; and the worker's stratum, or 0.
     """
-    return random_bits.fold_in(key, tf.range(len(self.buckets)))
+    rows = []
+    for place, bucket in enumerate(self.buckets):
+      strata = bucket.codec.quantizer and bucket.codec.quantizer.strata
+      owner = _EVERYBODY if strata else worker
+      key = random_bits.fold_in(worker_key(seed, step, owner), place)
+      stratum = tf.constant(0, tf.uint32)
+      if strata:
+        order = random_bits.fold_in(key, _ORDER)
+        stratum = random_bits.stratum(order, worker, strata)
+      rows.append(tf.concat([key, [stratum]], axis=0))
+    return tf.stack(rows)
 
   def encode(self, gradients, own, shared, keys):
     """This worker's payload.
@@ -128,7 +149,7 @@ class GradientCodec(NamedTuple):
         what `flatten` makes of it, float32 [num_elements].
       own: float32 [variables], this worker's probe.
       shared: float32 [variables], the agreed probe.
-      keys: uint32 [buckets, 2], from `keys`.
+      keys: uint32 [buckets, 3], from `keys`.
 
     Returns:
       int32 [num_words].

@@ -26,6 +26,7 @@ def ternary(
   clip_factor=2.5,
   scaler_rule='max_clipped',
   packing='base3',
+  dither='private',
   workers=0,
   word_bits=32,
 ):
@@ -38,7 +39,9 @@ def ternary(
       all-reduces of integers; 4.6 bits for 8 workers), or of variable length
       'bitmap_sign' and 'huffman243' (1.32 and 1.23 bits for Gaussian gradients
       clipped at 2.5).
-    workers: for 'radix' alone, and needed there: how many are added at most.
+    dither: see `ternary.ternarize`.
+    workers: how many there are; for 'radix' and for stratified dither, which
+      need it.
     word_bits: for 'radix' alone: 32, or 64 for 4.3 bits with 8 workers.
 
   Returns:
@@ -49,10 +52,11 @@ def ternary(
   """
   clip = clipping.clip_by_stddev(clip_factor)
   pack = _packing(packing, clip_factor, workers, word_bits)
-  if scaler_rule == 'stddev':
-    return chain.chain(ternaries.ternarize('stddev', clip_factor), pack)
-  quantizer = ternaries.ternarize(scaler_rule)
-  if clip_factor == 0:
+  by_stddev = scaler_rule == 'stddev'
+  quantizer = ternaries.ternarize(
+    scaler_rule, clip_factor if by_stddev else 0.0, dither, workers
+  )
+  if clip_factor == 0 or by_stddev:
     return chain.chain(quantizer, pack)
   return chain.chain(clip, quantizer, pack)
 
@@ -70,11 +74,10 @@ def _packing(name, clip_factor, workers, word_bits):
     raise ValueError(
       f'packing: expected one of {", ".join(makers)}, received {name!r}.'
     )
-  if name != 'radix' and (workers, word_bits) != (0, 32):
+  if name != 'radix' and word_bits != 32:
     raise ValueError(
-      'workers and word_bits are of packing=radix: expected neither beside '
-      f'packing={name}, received workers={workers}, word_bits={word_bits}. '
-      'Leave them out.'
+      'word_bits is of packing=radix: expected none beside '
+      f'packing={name}, received word_bits={word_bits}. Leave it out.'
     )
   return makers[name]()
 
@@ -88,6 +91,7 @@ KINDS = (
   'ternary',
   'ternary:scaler_rule=stddev',
   'ternary:clip_factor=0',
+  'ternary:dither=stratified,workers=8',
   'ternary:packing=two_bit',
   'ternary:packing=radix,workers=8',
   'ternary:packing=radix,workers=8,word_bits=64',
@@ -96,7 +100,7 @@ KINDS = (
 )
 
 
-def parse(text):
+def parse(text, workers=0):
   """The codec that a command line names.
 
   >>> parse('ternary:clip_factor=2.5,packing=two_bit').name
@@ -104,6 +108,7 @@ def parse(text):
 
   Args:
     text: 'NAME' or 'NAME:option=value,option=value'.
+    workers: how many there are, where the text does not say.
 
   Returns:
     A `contract.Codec`.
@@ -134,6 +139,8 @@ def parse(text):
         f'codec {name}: expected every option once, received {option} twice.'
       )
     options[option] = _convert(name, option, value, known[option].default)
+  if 'workers' in known:
+    options.setdefault('workers', workers)
   return build(**options)
 
 

@@ -5,7 +5,6 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from terngrad.codec import contract
 from terngrad.codec import random_bits
 from terngrad.measure import timing
 
@@ -114,7 +113,7 @@ def quality(codec, gradients, draws):
     squares += np.square(values, dtype=np.float64)
     error += np.sum(np.square(values - flat)) / np.sum(np.square(flat)) / draws
   limits = np.repeat(own, [shape.num_elements() for shape in shapes])
-  quantizer = _quantizer(codec)
+  quantizer = codec.quantizer
   aim = np.clip(flat, -limits, limits) if quantizer else flat
   variance = (squares / draws - np.square(total / draws)) / (draws - 1)
   excess = np.sum(np.sign(aim) * (total / draws - aim))
@@ -126,11 +125,6 @@ def quality(codec, gradients, draws):
     error=error,
     bias=excess / spread if quantizer else float('nan'),
   )
-
-
-def _quantizer(codec):
-  kind = contract.Quantizer
-  return next((s for s in codec.stages if isinstance(s, kind)), None)
 
 
 def _entropy(values, scalers):

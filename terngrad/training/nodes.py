@@ -143,7 +143,7 @@ def kernels(node_pass, codec):
     return results, codec.probe(results)
 
   def derive(seed, step, worker):
-    return codec.keys(gradients.worker_key(seed, step, worker))
+    return codec.keys(seed, step, worker)
 
   if not codec.compiled:
     # Some hundred operations on a few numbers: compiled, they cost nothing.

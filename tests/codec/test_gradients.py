@@ -41,11 +41,11 @@ def some_gradients(seed=0):
   return [tf.constant(v) for v in values]
 
 
-def send(code, values, key=None, shared=None):
+def send(code, values, worker=0, shared=None):
   own = code.probe(values)
   shared = own if shared is None else shared
-  key = gradients.worker_key(0, 0, 0) if key is None else key
-  return code.encode(code.flatten(values), own, shared, code.keys(key)), shared
+  keys = code.keys(0, 0, worker)
+  return code.encode(code.flatten(values), own, shared, keys), shared
 
 
 # Buckets.
@@ -193,8 +193,7 @@ def test_worker_keeps_its_own_limit_and_decodes_by_the_shared_scaler():
   shared = tf.constant([8.0])
   arrived = []
   for worker in range(20):
-    key = gradients.worker_key(0, 0, worker)
-    words, _ = send(code, values, key, shared)
+    words, _ = send(code, values, worker, shared)
     (mean,) = code.decode_mean([words[tf.newaxis]], shared)
     arrived.append(mean[0].numpy())
   assert set(arrived) == {0.0, 8.0}
@@ -253,17 +252,17 @@ def test_every_mode_is_equal_to_the_bit():
   # Two buckets of the mixed model, the identity's between ternary variables.
   code = model(MIXED[:3], SHAPES[:3])
   values = some_gradients()[:3]
-  key = gradients.worker_key(1, 2, 3)
+  worker = tf.constant(3)
 
-  def step(values, key):
+  def step(values, worker):
     own = code.probe(values)
-    words = code.encode(code.flatten(values), own, own, code.keys(key))
+    words = code.encode(code.flatten(values), own, own, code.keys(1, 2, worker))
     return words, code.decode_mean([tf.stack([words] * 3)], own)
 
-  expected = tf.nest.flatten(step(values, key))
+  expected = tf.nest.flatten(step(values, worker))
   for compiled in (False, True):
     work = tf.function(step, jit_compile=compiled)
-    actual = tf.nest.flatten(work(values, key))
+    actual = tf.nest.flatten(work(values, worker))
     for a, b in zip(actual, expected, strict=True):
       np.testing.assert_array_equal(a, b)
 
@@ -305,6 +304,14 @@ def test_worker_key_takes_int64_tensors_and_int32_tensors_alike():
     key = gradients.worker_key(*(tf.constant(n, dtype) for n in (1, 2, 3)))
     assert (key.dtype, key.shape) == (tf.uint32, (2,))
     np.testing.assert_array_equal(key, expected)
+
+
+def test_key_of_a_bucket_is_its_place_folded_into_the_workers_key():
+  keys = model().keys(5, tf.constant(6, tf.int64), tf.constant(7))
+  assert keys.shape == (len(WORDS), 3)
+  for place, key in enumerate(keys.numpy()):
+    own = random_bits.fold_in(gradients.worker_key(5, 6, 7), place)
+    np.testing.assert_array_equal(key, [*own.numpy(), 0])
 
 
 def test_keys_of_step_worker_and_bucket_are_all_different():
