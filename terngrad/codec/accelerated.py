@@ -49,11 +49,9 @@ def on_kernels(codec):
     A `contract.Codec`.
   """
   *before, packing = codec.stages
-  quantizer = before[-1] if before else None
-  if not (
-    isinstance(quantizer, contract.Quantizer)
-    and quantizer.quantize in (ternary.quantize, ternary.quantize_in_strata)
-  ):
+  quantizer = codec.quantizer
+  kinds = (ternary.quantize, ternary.quantize_in_strata)
+  if not quantizer or quantizer.quantize not in kinds or codec.group_size:
     return codec
   clips = any(isinstance(stage, contract.Clip) for stage in before)
   digits = getattr(packing, 'digits', None)

@@ -9,6 +9,7 @@ or, where words have 64 bits, on the uint64 view of two neighbours.
 import tensorflow as tf
 
 from terngrad.codec import contract
+from terngrad.codec import wire
 
 
 def two_bit():
@@ -17,7 +18,7 @@ def two_bit():
   The digits of the 2017 code's encoder, in words instead of bytes.
 
   Returns:
-    A `contract.Packing` of codes in {-1, 0, 1}.
+    A `wire.Packing` of codes in {-1, 0, 1}.
   """
 
   def pack(planes):
@@ -38,7 +39,7 @@ def two_bit():
     )
     return [_code(tf.bitwise.bitwise_and(digit, mask)) for digit in digits]
 
-  return contract.Packing(
+  return wire.Packing(
     name='two_bit',
     elements_per_word=16,
     pack=pack,
@@ -53,7 +54,7 @@ def base3():
   """20 codes a word, 1.6 bits each: place p weighs 3**p, digit = code + 1.
 
   Returns:
-    A `contract.Packing` of codes in {-1, 0, 1}.
+    A `wire.Packing` of codes in {-1, 0, 1}.
   """
   return _positional('base3', 3, 32)
 
@@ -72,7 +73,7 @@ def radix(num_workers, word_bits=32):
     word_bits: 32, or 64 for all-reduces that take no int32, as those of GPUs.
 
   Returns:
-    A `contract.Packing` of codes in {-1, 0, 1}.
+    A `wire.Packing` of codes in {-1, 0, 1}.
 
   Raises:
     ValueError: an argument is out of its range.
@@ -120,7 +121,7 @@ def _positional(name, base, word_bits):
       codes.append(_code(tf.cast(digit, tf.uint32)))
     return codes
 
-  return contract.Packing(
+  return wire.Packing(
     name=name,
     elements_per_word=places,
     pack=pack,

@@ -6,6 +6,7 @@ import inspect
 from terngrad.codec import bitmap
 from terngrad.codec import chain
 from terngrad.codec import clipping
+from terngrad.codec import eden
 from terngrad.codec import float_words
 from terngrad.codec import huffman
 from terngrad.codec import packing as packings
@@ -29,6 +30,8 @@ def ternary(
   dither='private',
   workers=0,
   word_bits=32,
+  group_size=0,
+  sharing='probe',
 ):
   """TernGrad.
 
@@ -43,6 +46,12 @@ def ternary(
     workers: how many there are; for 'radix' and for stratified dither, which
       need it.
     word_bits: for 'radix' alone: 32, or 64 for 4.3 bits with 8 workers.
+    group_size: elements that have a scaler of their own; 0 for one a variable.
+      A scaler costs 32 bits.
+    sharing: 'probe': workers wait for the shared scaler and then encode.
+      'thin': they encode at once by their own and drop codes at random when
+      they know the shared one. The law is the same; payloads of N virtual
+      nodes wait in memory instead of N gradients.
 
   Returns:
     A `contract.Codec`.
@@ -50,15 +59,23 @@ def ternary(
   Raises:
     ValueError: an option is out of its range.
   """
+  if sharing not in ('probe', 'thin'):
+    raise ValueError(
+      f'sharing: expected one of probe, thin, received {sharing!r}.'
+    )
   clip = clipping.clip_by_stddev(clip_factor)
   pack = _packing(packing, clip_factor, workers, word_bits)
   by_stddev = scaler_rule == 'stddev'
   quantizer = ternaries.ternarize(
     scaler_rule, clip_factor if by_stddev else 0.0, dither, workers
   )
-  if clip_factor == 0 or by_stddev:
-    return chain.chain(quantizer, pack)
-  return chain.chain(clip, quantizer, pack)
+  stages = [quantizer, pack]
+  if clip_factor and not by_stddev:
+    stages = [clip, *stages]
+  codec = chain.chain(*stages, group_size=group_size)
+  if sharing == 'probe':
+    return codec
+  return codec._replace(name=f'{codec.name}, thinned', thins=True)
 
 
 def _packing(name, clip_factor, workers, word_bits):
@@ -82,7 +99,12 @@ def _packing(name, clip_factor, workers, word_bits):
   return makers[name]()
 
 
-CODECS = {'fp16': fp16, 'identity': identity, 'ternary': ternary}
+CODECS = {
+  'eden3': eden.eden3,
+  'fp16': fp16,
+  'identity': identity,
+  'ternary': ternary,
+}
 
 # One spelling of every kind of code, for benches that measure them all.
 KINDS = (
@@ -92,11 +114,15 @@ KINDS = (
   'ternary:scaler_rule=stddev',
   'ternary:clip_factor=0',
   'ternary:dither=stratified,workers=8',
+  'ternary:clip_factor=0,group_size=64',
+  'ternary:group_size=512',
+  'ternary:sharing=thin',
   'ternary:packing=two_bit',
   'ternary:packing=radix,workers=8',
   'ternary:packing=radix,workers=8,word_bits=64',
   'ternary:packing=bitmap_sign',
   'ternary:packing=huffman243',
+  'eden3',
 )
 
 

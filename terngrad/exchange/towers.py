@@ -40,10 +40,10 @@ def share(towers, probes):
 
   Args:
     towers: `Towers`.
-    probes: for each device float32 [its workers, variables].
+    probes: for each device float32 [its workers, probes].
 
   Returns:
-    For each device float32 [variables].
+    For each device float32 [probes].
   """
   shared = []
   for device, parts in zip(towers.devices, send(towers, probes), strict=True):

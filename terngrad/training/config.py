@@ -245,7 +245,7 @@ class TrainConfig(ModelConfig):
       errors.ConfigError: the flags name none, or contradict each other.
     """
     try:
-      codec = registry.parse(self._codec_text())
+      codec = registry.parse(self._codec_text(), self.num_workers)
     except errors.ConfigError:
       raise
     except ValueError as error:

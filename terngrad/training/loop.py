@@ -174,10 +174,13 @@ def _check_finite(run, step, result):
   if np.isfinite(entropy).all() and np.isfinite(probes).all():
     return
   bad = np.argwhere(~np.isfinite(probes))
+  variables = np.arange(len(run.parameters))
+  if probes.shape[1] == run.codec.num_probes:  # else a float32 step's
+    variables = run.codec.probed_variables()
   where = [f'loss of worker {i}' for i in np.flatnonzero(~np.isfinite(entropy))]
   where += [
-    f'gradient of {run.parameters[variable]} on worker {worker}'
-    for worker, variable in bad
+    f'gradient of {run.parameters[variables[probe]]} on worker {worker}'
+    for worker, probe in bad
   ]
   raise errors.TrainingError(
     f'Step {step + 1}: expected finite numbers, received NaN or infinity in '

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from terngrad.codec import gradients
+from terngrad.codec import bucket_keys
 from terngrad.codec import random_bits
 
 
@@ -36,15 +36,15 @@ class DeviceRound(NamedTuple):
   """What the nodes of one device computed, one entry a node.
 
   Attributes:
-    gradients: TensorArray of float32 [elements], all variables of a node, its
-      L2 terms included: the one thing that a further node costs. A `_Single`
-      of that, or of a list of the variables', where there is one node.
-    probes: float32 [nodes, variables].
+    kept: TensorArray of what `Kernels.keep` makes of a node's gradients: the
+      one thing that a further node costs. A `_Single` of that where there is
+      one node.
+    probes: float32 [nodes, probes], see `GradientCodec.probe`.
     entropy: float32 [nodes], mean over a node's examples.
     statistics: list of float32 [nodes, ...].
   """
 
-  gradients: tf.TensorArray
+  kept: tf.TensorArray
   probes: tf.Tensor
   entropy: tf.Tensor
   statistics: list
@@ -116,17 +116,22 @@ class Kernels(NamedTuple):
 
   Attributes:
     finish: takes (gradients, parameters), returns (the gradients with those of
-      the L2 terms, their probe float32 [variables]).
-    flatten: takes the gradients, returns float32 [elements].
-    encode: takes (the gradients, flat or not, own, shared, seed, step, worker),
-      returns int32 [words].
-    wants_flat: True where `encode` is faster for flat gradients.
+      the L2 terms, their probe float32 [probes]).
+    keep: takes (gradients, own, seed, step, worker, stacked), returns what
+      waits until the shared probe is known: the gradients as float32
+      [elements], or, where they are not stacked, as they are, if `encode` takes
+      them as fast; int32 [words] where the codec thins.
+    kept: (dtype, shape) of what is stacked.
+    num_probes: of a worker.
+    encode: takes (what was kept, own, shared, seed, step, worker), returns
+      int32 [words].
   """
 
   finish: Callable
-  flatten: Callable
+  keep: Callable
+  kept: tuple
+  num_probes: int
   encode: Callable
-  wants_flat: bool
 
 
 def kernels(node_pass, codec):
@@ -152,14 +157,28 @@ def kernels(node_pass, codec):
   def encode(values, own, shared, *numbers):
     return codec.encode(values, own, shared, derive(*numbers))
 
-  if not codec.compiled:
-    return Kernels(finish, codec.flatten, encode, wants_flat=False)
-  return Kernels(
-    finish=compiled(finish),
-    flatten=codec.flatten,
+  def thin(words, own, shared, *numbers):
+    return codec.thin(words, own, shared, derive(*numbers))
+
+  if codec.compiled:
+    finish, thin = compiled(finish), compiled(thin)
     # Plain floats are sent as they are, and compiled code would copy them.
-    encode=encode if codec.lossless else compiled(encode),
-    wants_flat=True,
+    encode = encode if codec.lossless else compiled(encode)
+
+  def keep(values, own, *numbers_and_stacked):
+    *numbers, stacked = numbers_and_stacked
+    # Not in the compiled part: XLA's concatenation is five times slower.
+    if codec.compiled or (stacked and not codec.thins):
+      values = codec.flatten(values)
+    return encode(values, own, own, *numbers) if codec.thins else values
+
+  floats = tf.float32, [codec.num_elements]
+  return Kernels(
+    finish=finish,
+    keep=keep,
+    kept=(tf.int32, [codec.num_words]) if codec.thins else floats,
+    num_probes=codec.num_probes,
+    encode=thin if codec.thins else encode,
   )
 
 
@@ -183,21 +202,21 @@ def run(node_pass, kernel, replica, workers, batch, seed_and_step):
     statistics = [tf.convert_to_tensor(v) for v in replica.statistics]
 
     def body(worker):
-      key = gradients.worker_key(*seed_and_step, worker)
+      key = bucket_keys.worker_key(*seed_and_step, worker)
       results, entropy, moments = node_pass.gradients(
         parameters, statistics, images[worker], labels[worker], key
       )
       results, probe = kernel.finish(results, parameters)
-      # Not in the compiled part: XLA's concatenation is five times slower.
-      if len(workers) > 1 or kernel.wants_flat:
-        results = kernel.flatten(results)
-      return [results, probe, entropy, *moments]
+      kept = kernel.keep(
+        results, probe, *seed_and_step, worker, len(workers) > 1
+      )
+      return [kept, probe, entropy, *moments]
 
-    size = sum(parameter.shape.num_elements() for parameter in parameters)
-    shapes = [[size], [len(parameters)], [], *(s.shape for s in statistics)]
-    flats, *rest = _for_each(replica.device, workers, tf.float32, shapes, body)
+    shapes = [[kernel.num_probes], [], *(s.shape for s in statistics)]
+    specs = [kernel.kept, *((tf.float32, shape) for shape in shapes)]
+    kept, *rest = _for_each(replica.device, workers, specs, body)
     probes, entropy, *moments = [array.stack() for array in rest]
-    return DeviceRound(flats, probes, entropy, moments)
+    return DeviceRound(kept, probes, entropy, moments)
 
 
 def encode(kernel, device_round, shared, replica, workers, seed_and_step):
@@ -206,7 +225,7 @@ def encode(kernel, device_round, shared, replica, workers, seed_and_step):
   Args:
     kernel: `Kernels`.
     device_round: what `run` returned.
-    shared: float32 [variables], the agreed probe.
+    shared: float32 [probes], the agreed probe.
     replica: `replicas.Replica` of the device.
     workers: range of the workers that live there.
     seed_and_step: pair of int64 [].
@@ -219,7 +238,7 @@ def encode(kernel, device_round, shared, replica, workers, seed_and_step):
     node = (worker - workers.start) // workers.step
     return [
       kernel.encode(
-        device_round.gradients.read(node),
+        device_round.kept.read(node),
         device_round.probes[node],
         shared,
         *seed_and_step,
@@ -228,11 +247,12 @@ def encode(kernel, device_round, shared, replica, workers, seed_and_step):
     ]
 
   with tf.device(replica.device):
-    (payloads,) = _for_each(replica.device, workers, tf.int32, [None], body)
+    specs = [(tf.int32, None)]
+    (payloads,) = _for_each(replica.device, workers, specs, body)
     return payloads.stack()
 
 
-def _for_each(device, workers, dtype, shapes, body):
+def _for_each(device, workers, specs, body):
   """TensorArrays of what `body(worker)` returns, one worker after the other."""
   if len(workers) == 1:
     # Without the loop nothing has to be stacked, that is copied.
@@ -240,7 +260,7 @@ def _for_each(device, workers, dtype, shapes, body):
       return [_Single(value) for value in body(tf.constant(workers.start))]
   arrays = [
     tf.TensorArray(dtype, size=len(workers), element_shape=shape)
-    for shape in shapes
+    for dtype, shape in specs
   ]
 
   def iterate(node, arrays):

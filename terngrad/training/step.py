@@ -13,8 +13,8 @@ class StepResult(NamedTuple):
 
   Attributes:
     entropy: float32 [workers], mean loss of each worker's examples.
-    probes: float32 [workers, variables]; not finite where a gradient was not.
-    shared: float32 [variables], the agreed probe.
+    probes: float32 [workers, probes]; not finite where a gradient was not.
+    shared: float32 [probes], the agreed probe.
     words: for each device int32 [its workers, words], their payloads.
     sent: int32 [workers], how many words of its payload each worker sent.
   """

@@ -5,14 +5,22 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from terngrad.codec import gradients
+from terngrad.codec import bucket_keys
 from terngrad.training import errors
 from terngrad.training import meter
 from terngrad.training import optimizers
 from terngrad.training import replicas
 from tests.training import small
 
-CODECS = ('identity', 'fp16', 'ternary', 'ternary:scaler_rule=stddev')
+CODECS = (
+  'identity',
+  'fp16',
+  'eden3',
+  'ternary',
+  'ternary:scaler_rule=stddev',
+  'ternary:sharing=thin',
+  'ternary:dither=stratified,workers=4,group_size=64',
+)
 dropout_net = functools.partial(small.conv_net, dropout=0.4)
 
 
@@ -202,7 +210,7 @@ def test_dropout_depends_on_step_and_worker():
   images, labels = small.batch_of(0, [4])
 
   def gradient(step, worker):
-    key = gradients.worker_key(1, tf.constant(step, tf.int64), worker)
+    key = bucket_keys.worker_key(1, tf.constant(step, tf.int64), worker)
     result, _, _ = training.node_pass.gradients(
       parameters, statistics, images, labels, key
     )
