@@ -15,7 +15,7 @@ def outline(build, **options):
       return build(**options)
   finally:
     # Else the next such scope's end would draw these variables' values.
-    keras.utils.clear_session()
+    keras.utils.clear_session(free_memory=False)
 
 
 def named(name, num_classes=7, **options):

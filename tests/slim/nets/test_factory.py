@@ -39,7 +39,7 @@ WITHOUT_LOGITS = {
   'inception_resnet_v2': 55_873_736 - 1_537_000,
 }
 
-_QUICK = ('alexnet', 'cifar', 'lenet', 'overfeat', 'vgg')
+_QUICK = ('alexnet', 'cifarnet', 'overfeat', 'slim_lenet', 'vgg')
 _DEEP = ('_101', '_152', '_200', 'inception_v4', 'inception_resnet_v2')
 
 
