@@ -54,3 +54,8 @@ def kernels(model):
   layers = [x for x in model.layers if hasattr(x, 'kernel')]
   layers.sort(key=lambda layer: layer.kernel_initializer.seed)
   return {layer.name: tuple(layer.kernel.shape) for layer in layers}
+
+
+def names(model):
+  """The names of its layers."""
+  return [layer.name for layer in model.layers]
