@@ -101,7 +101,9 @@ def assemble(config):
     nodes.model_pass(
       model,
       plan,
-      losses.Loss(config.label_smoothing, config.aux_loss_weight),
+      losses.of_net(
+        nets.NETS[config.net], config.label_smoothing, config.aux_loss_weight
+      ),
       decoupled=config.decoupled_weight_decay,
     ),
     config.gradient_accumulation_steps,
