@@ -18,6 +18,7 @@ from terngrad.training import errors
 from terngrad.training import folder
 from terngrad.training import loss_scaling
 from terngrad.training import meter
+from terngrad.training import pretrained
 from terngrad.training import records
 from terngrad.training import resume
 from terngrad.training import schedules
@@ -64,7 +65,7 @@ def train(config, report, show_progress=False):
     first = 0 if config.overwrite else resume.continue_run(config, run, report)
     saved = first or None
     if first == 0:
-      first = resume.start_from_pretrained(config, run, report)
+      first = pretrained.start(config, run, report)
     folder.make(config.train_dir, config.overwrite)
     if not there:
       alone.enter_context(folder.alone_in(config.train_dir))
