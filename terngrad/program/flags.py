@@ -18,6 +18,7 @@ _GROUPS = {
   'shards': 'Shards and how they are written',
   'model': 'Model',
   'run': 'Run',
+  'start': 'Pretrained values',
   'devices': 'Devices and nodes',
   'rate': 'Optimizer and learning rate',
   'codes': 'Gradient codes',

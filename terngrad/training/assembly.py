@@ -14,11 +14,16 @@ from terngrad.codec import gradients
 from terngrad.codec import policy
 from terngrad.codec import registry
 from terngrad.exchange import towers as exchange
+from terngrad.training import accumulation
 from terngrad.training import checkpoints
 from terngrad.training import devices
+from terngrad.training import loss_scaling
+from terngrad.training import losses
 from terngrad.training import nodes
 from terngrad.training import optimizers
+from terngrad.training import precision
 from terngrad.training import replicas
+from terngrad.training import scopes
 from terngrad.training import step as steps
 
 
@@ -32,7 +37,8 @@ class Run(NamedTuple):
     replicas: tuple of `replicas.Replica`.
     names: of a replica's variables.
     parameters: names of the parameters, the first of `names`.
-    logits: names of all variables of the logits layer.
+    logits: names of all variables of the classifiers, auxiliary ones too.
+    order: names of the net's variables, layer by layer.
     codec: `gradients.GradientCodec` of the coded steps.
     coded_step: the traced step, see `step.make_train_step`.
     float_step: the same with float32 gradients.
@@ -47,6 +53,7 @@ class Run(NamedTuple):
   names: list
   parameters: list
   logits: frozenset
+  order: tuple
   codec: gradients.GradientCodec
   coded_step: Callable
   float_step: Callable
@@ -73,7 +80,7 @@ def assemble(config):
   towers = exchange.Towers(places, config.num_workers)
   # Keras takes an int32 seed; the codes take all 64 bits.
   keras.utils.set_random_seed(config.seed % 2**31)
-  with tf.device(places[0]):
+  with tf.device(places[0]), precision.of_layers(config.dtype):
     model = nets.build(
       config.net,
       num_classes=num_classes,
@@ -84,9 +91,26 @@ def assemble(config):
       seed=config.seed % 2**31,
     )
   optimizer = optimizers.OPTIMIZERS[config.optimizer](config.momentum)
-  copies = replicas.create(model, optimizer, places)
-  plan = replicas.layout(model)
-  node_pass = nodes.model_pass(model, plan)
+  optimizer = optimizer._replace(clip_norm=config.clip_gradient_norm)
+  plan = _layout(config, model)
+  copies = replicas.create(
+    plan,
+    optimizer,
+    places,
+    scaling=loss_scaling.START if config.dtype == 'float16' else (),
+    own_statistics=config.bn_statistics == 'per_device',
+  )
+  node_pass = accumulation.accumulated(
+    nodes.model_pass(
+      model,
+      plan,
+      losses.of_net(
+        nets.NETS[config.net], config.label_smoothing, config.aux_loss_weight
+      ),
+      decoupled=config.decoupled_weight_decay,
+    ),
+    config.gradient_accumulation_steps,
+  )
   codec, float_codec = _codecs(config, plan, places)
 
   def make(chosen):
@@ -106,7 +130,10 @@ def assemble(config):
     replicas=copies,
     names=names,
     parameters=names[: len(copies[0].trainable)],
-    logits=frozenset(name for name in names if is_logits(name)),
+    logits=frozenset(
+      name for name in names if is_logits(name, ('logits', 'aux_logits'))
+    ),
+    order=plan.order,
     codec=codec,
     coded_step=make(codec),
     float_step=make(float_codec),
@@ -123,13 +150,31 @@ def assemble(config):
       num_workers=config.num_workers,
       places=stored,
       max_steps=config.max_steps,
+      batch_size=config.batch_size,
+      seed=config.seed,
+      dataset_name=config.dataset_name,
+      subset=config.subset,
+      codec=config.gradient_code().name,
+      dtype=config.dtype,
+      bn_statistics=config.bn_statistics,
+      trainable_scopes=config.trainable_scopes,
     ),
   )
 
 
-def is_logits(name):
+def is_logits(name, layers=('logits',)):
   """True for variables of the final classifier, the layer named 'logits'."""
-  return name.split('/')[0] == 'logits'
+  return name.split('/')[0] in layers
+
+
+def _layout(config, model):
+  """The model's variables, those outside --trainable_scopes frozen."""
+  plan = replicas.layout(model)
+  names = plan.names[: len(plan.trainable)]
+  trained = scopes.members(
+    'trainable_scopes', config.trainable_scopes, config.net, names
+  )
+  return replicas.layout(model, trained.__contains__) if trained else plan
 
 
 def _codecs(config, plan, places):

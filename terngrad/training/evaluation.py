@@ -182,7 +182,7 @@ class _Scorer:
   def _hits(self, images, labels):
     """(int64 [] labels that lead, int64 [] labels among the first five)."""
     with tf.device(self._device):
-      logits = self._model(images, training=False)
+      logits = nets.logits_of(self._model(images, training=False))
       five = min(5, logits.shape[-1])
       return tuple(
         tf.math.count_nonzero(tf.math.in_top_k(labels, logits, k))
