@@ -63,6 +63,8 @@ EXTRAS_REQUIRE = {
 PROGRAMS = {
   'build_image_data': 'slim.build_image_data:run',
   'build_imagenet_data': 'slim.build_imagenet_data:run',
+  'cifar10_eval': 'terngrad.bin.cifar10_eval:run',
+  'cifar10_train': 'terngrad.bin.cifar10_train:run',
   'download_and_convert_data': 'slim.download_and_convert_data:run',
   'download_and_preprocess_flowers': (
     'slim.download_and_preprocess_flowers:run'
