@@ -72,6 +72,14 @@ PROGRAMS = {
   'download_and_preprocess_imagenet': (
     'slim.download_and_preprocess_imagenet:run'
   ),
+  'fashion_mnist_eval': 'terngrad.bin.fashion_mnist_eval:run',
+  'fashion_mnist_train': 'terngrad.bin.fashion_mnist_train:run',
+  'flowers_eval': 'terngrad.bin.flowers_eval:run',
+  'flowers_train': 'terngrad.bin.flowers_train:run',
+  'image_eval': 'terngrad.bin.image_eval:run',
+  'image_train': 'terngrad.bin.image_train:run',
+  'imagenet_eval': 'terngrad.bin.imagenet_eval:run',
+  'imagenet_train': 'terngrad.bin.imagenet_train:run',
   'make_image_db': 'slim.make_image_db:run',
   'mnist_eval': 'terngrad.bin.mnist_eval:run',
   'mnist_train': 'terngrad.bin.mnist_train:run',

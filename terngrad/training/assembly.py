@@ -17,7 +17,6 @@ from terngrad.exchange import towers as exchange
 from terngrad.training import checkpoints
 from terngrad.training import devices
 from terngrad.training import nodes
-from terngrad.training import optimizers
 from terngrad.training import replicas
 from terngrad.training import step as steps
 
@@ -83,7 +82,7 @@ def assemble(config):
       dropout_keep_prob=config.dropout_keep_prob,
       seed=config.seed % 2**31,
     )
-  optimizer = optimizers.OPTIMIZERS[config.optimizer](config.momentum)
+  optimizer = config.update_rule()
   copies = replicas.create(model, optimizer, places)
   plan = replicas.layout(model)
   node_pass = nodes.model_pass(model, plan)
@@ -118,7 +117,7 @@ def assemble(config):
     layout=checkpoints.Layout(
       net=config.net,
       num_classes=num_classes,
-      optimizer=config.optimizer,
+      optimizer=config.optimizer_name,
       num_devices=len(places),
       num_workers=config.num_workers,
       places=stored,
@@ -179,6 +178,8 @@ def _data(config):
         start=step * config.batch_size,
         shuffle_buffer=1024 * config.input_queue_memory_factor,
         net=config.net,
+        preprocessing=config.preprocessing,
+        labels_offset=config.labels_offset,
       ),
     )
     return stream.map(lambda *batch: _split(config, *batch)), split

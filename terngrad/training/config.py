@@ -42,6 +42,12 @@ class ModelConfig:
     32, 'Examples a step, split evenly over the nodes.', 'data'
   )
   image_size: int = option(224, 'Height and width of the input.', 'data')
+  preprocessing: str = option(
+    '', 'Name of the preprocessing; empty: that of data set and net.', 'data'
+  )
+  labels_offset: int = option(
+    0, 'Subtract from the labels: 1 leaves the background out.', 'data'
+  )
   num_preprocess_threads: int = option(
     4, 'Accepted; TensorFlow tunes its own threads.', 'data'
   )
@@ -78,6 +84,7 @@ class ModelConfig:
       'max_steps',
     ):
       _at_least(name, getattr(self, name), 1)
+    _at_least('labels_offset', self.labels_offset, 0)
     _at_least('size_to_binarize', self.size_to_binarize, 0)
     _at_least('weight_decay', self.weight_decay, 0)
     _range('dropout_keep_prob', self.dropout_keep_prob, 0, 1)
@@ -133,10 +140,24 @@ class TrainConfig(ModelConfig):
     'Leave the logits of the pretrained checkpoint out and start at step 0.',
     'run',
   )
-  optimizer: str = option('momentum', 'gd, momentum, adam or rmsprop.', 'rate')
+  optimizer: str = option(
+    'momentum',
+    f'NAME[:option=value,...], of {", ".join(sorted(optimizers.OPTIMIZERS))}.',
+    'rate',
+  )
   initial_learning_rate: float = option(0.01, 'Learning rate.', 'rate')
   learning_rate_decay_type: str = option(
-    'exponential', 'fixed, exponential or polynomial; adam is fixed.', 'rate'
+    'exponential',
+    'fixed, exponential, polynomial (a square root, to 0 at --max_steps) or '
+    'linear (to --end_learning_rate after --num_epochs_per_decay); adam is '
+    'fixed without --decay_adam.',
+    'rate',
+  )
+  decay_adam: bool = option(
+    False, 'Let the learning rate of adam decay as well.', 'rate'
+  )
+  end_learning_rate: float = option(
+    0.0, 'Last rate of the linear decay.', 'rate'
   )
   num_epochs_per_decay: float = option(
     20.0, 'Epochs between two drops of the exponential decay.', 'rate'
@@ -145,6 +166,9 @@ class TrainConfig(ModelConfig):
     0.1, 'Factor of a drop of the exponential decay.', 'rate'
   )
   momentum: float = option(0.9, 'Of momentum and rmsprop.', 'rate')
+  moving_average_decay: float = option(
+    0.9999, 'Of the averages of the parameters, at most.', 'rate'
+  )
   codec: str = option(
     '',
     'Gradient code, NAME[:option=value,...], of '
@@ -188,6 +212,22 @@ class TrainConfig(ModelConfig):
   )
 
   @property
+  def optimizer_name(self):
+    """The optimizer without its options."""
+    return self.optimizer.partition(':')[0]
+
+  def update_rule(self) -> optimizers.Optimizer:
+    """The optimizer that --optimizer describes.
+
+    Raises:
+      errors.ConfigError: it describes none.
+    """
+    try:
+      return optimizers.parse(self.optimizer, self.momentum)
+    except ValueError as error:
+      raise errors.ConfigError(str(error)) from error
+
+  @property
   def num_workers(self):
     """Nodes that compute gradients: virtual ones, or one a device."""
     return self.num_nodes if self.num_nodes > 0 else self.num_gpus
@@ -195,7 +235,8 @@ class TrainConfig(ModelConfig):
   def validate(self):
     """Raises `errors.ConfigError` for the first field out of its range."""
     super().validate()
-    _choice('optimizer', self.optimizer, optimizers.OPTIMIZERS)
+    _choice('optimizer', self.optimizer_name, optimizers.OPTIMIZERS)
+    self.update_rule()
     decay = 'learning_rate_decay_type'
     _choice(decay, self.learning_rate_decay_type, schedules.DECAY_TYPES)
     _at_least('num_gpus', self.num_gpus, 1)
@@ -205,7 +246,9 @@ class TrainConfig(ModelConfig):
     _at_least('initial_learning_rate', self.initial_learning_rate, 0)
     _at_least('num_epochs_per_decay', self.num_epochs_per_decay, 0)
     _at_least('learning_rate_decay_factor', self.learning_rate_decay_factor, 0)
+    _at_least('end_learning_rate', self.end_learning_rate, 0)
     _range('momentum', self.momentum, 0, 1)
+    _range('moving_average_decay', self.moving_average_decay, 0, 1)
     self._check_pretrained()
     _at_least('save_tower', self.save_tower, -1)
     if self.save_tower >= self.num_workers:

@@ -96,6 +96,8 @@ class _Scorer:
         batch_size=config.batch_size,
         training=False,
         net=config.net,
+        preprocessing=config.preprocessing,
+        labels_offset=config.labels_offset,
       ),
     )
     self._total = min(self._split.count, config.num_examples)

@@ -161,7 +161,9 @@ def _one_step(config, run, step, images, labels):
     labels,
     tf.constant(step, tf.int64),
     tf.constant(rate, tf.float32),
-    tf.constant(schedules.averaging_decay(step), tf.float32),
+    tf.constant(
+      schedules.averaging_decay(step, config.moving_average_decay), tf.float32
+    ),
   )
   _check_finite(run, step, result)
   return result, rate
