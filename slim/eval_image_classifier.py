@@ -79,6 +79,9 @@ class Flags(slim_names.without(configs.EvalConfig, _REPLACED)):
     4, 'Accepted; TensorFlow tunes its own threads.', 'data'
   )
   model_name: str = option('inception_v3', 'Net to score.', 'model')
+  dropout_keep_prob: float = option(
+    0.0, 'Accepted; nothing is dropped.', 'model'
+  )
   moving_average_decay: float = option(
     0.0, 'Above 0: read the averages of the parameters.', 'model'
   )
@@ -100,7 +103,6 @@ def to_config(values: Flags) -> configs.EvalConfig:
       '--dataset_dir: expected the folder of the data set, received none. Fill '
       'one with download_and_convert_data.'
     )
-  net = slim_names.net_of(values.model_name)
   eval_dir = values.eval_dir
   if os.path.realpath(eval_dir) == os.path.realpath(values.checkpoint_path):
     eval_dir = os.path.join(eval_dir, 'eval')
@@ -108,11 +110,7 @@ def to_config(values: Flags) -> configs.EvalConfig:
     values,
     configs.EvalConfig,
     _NAMES,
-    net=net,
-    image_size=slim_names.image_size_of(net, values.eval_image_size),
-    preprocessing=slim_names.preprocessing_of(
-      values.model_name, values.preprocessing_name
-    ),
+    **slim_names.fields_of_net(values, values.eval_image_size),
     eval_dir=eval_dir,
     num_examples=values.max_num_batches * values.batch_size or _ALL,
     max_steps=_ALL,

@@ -21,9 +21,9 @@ from terngrad.training import config as configs
 USAGE = """\
 train_image_classifier: trains a net of TF-Slim on any data set.
 
-  cd slim; python train_image_classifier.py --train_dir=T --dataset_name=cifar10 \\
-      --dataset_split_name=train --dataset_dir=D --model_name=cifarnet \\
-      --num_clones=2 --grad_bits=1 --clip_factor=2.5
+  cd slim; python train_image_classifier.py --train_dir=T --dataset_dir=D \\
+      --dataset_name=cifar10 --model_name=cifarnet --num_clones=2 \\
+      --grad_bits=1 --clip_factor=2.5
 
 --batch_size is that of a clone; every clone is a device with a node of its own.
 --grad_bits=1 sends gradients as codes of -1, 0 and +1. The same command
@@ -73,6 +73,9 @@ class Flags(slim_names.without(configs.TrainConfig, _REPLACED)):
   )
   model_name: str = option('inception_v3', 'Net to train.', 'model')
   weight_decay: float = option(0.00004, 'L2 coefficient.', 'model')
+  dropout_keep_prob: float = option(
+    0.0, "Share of units that dropout keeps; 0: the net's own.", 'model'
+  )
   max_number_of_steps: int = option(
     0, 'Steps to train; 0: until it is stopped.', 'run'
   )
@@ -184,17 +187,12 @@ def to_config(values: Flags) -> configs.TrainConfig:
   name, options = _OPTIMIZERS[values.optimizer]
   said = ','.join(f'{k}={getattr(values, v)}' for k, v in options.items())
   decay = values.learning_rate_decay_type
-  net = slim_names.net_of(values.model_name)
   nodes = values.num_nodes if values.num_nodes > 0 else values.num_clones
   return slim_names.renamed(
     values,
     configs.TrainConfig,
     _NAMES,
-    net=net,
-    image_size=slim_names.image_size_of(net, values.train_image_size),
-    preprocessing=slim_names.preprocessing_of(
-      values.model_name, values.preprocessing_name
-    ),
+    **slim_names.fields_of_net(values, values.train_image_size),
     batch_size=values.batch_size * values.num_clones,
     num_gpus=values.num_clones,
     num_nodes=nodes,

@@ -6,6 +6,7 @@ as the gradient codes, they have under its own name.
 
 import dataclasses
 
+from slim import errors
 from slim.nets import factory as nets
 from slim.preprocessing import factory as preprocessing
 from terngrad.program import flags
@@ -34,17 +35,14 @@ def without(config_class, names):
   kept = [f for f in dataclasses.fields(config_class) if f.name not in names]
   return dataclasses.make_dataclass(
     f'{config_class.__name__}Without',
-    [
-      (
-        f.name,
-        f.type,
-        dataclasses.field(default=f.default, metadata=f.metadata),
-      )
-      for f in kept
-    ],
+    [(f.name, f.type, _same(f)) for f in kept],
     frozen=True,
     kw_only=True,
   )
+
+
+def _same(field):
+  return dataclasses.field(default=field.default, metadata=field.metadata)
 
 
 def renamed(values, config_class, names, **changes):
@@ -89,36 +87,47 @@ def net_of(model_name):
 
   Where the 2017 trainers have another one of the name, TF-Slim's is called
   slim_<name> in the table of nets.
-  """
-  own = f'slim_{model_name}'
-  return own if own in nets.NETS else model_name
 
+  Args:
+    model_name: TF-Slim's name.
 
-def image_size_of(net, image_size):
-  """`image_size`, or the net's own where that is 0."""
-  if image_size or net not in nets.NETS:
-    return image_size or 1
-  return nets.NETS[net].default_image_size
-
-
-def preprocessing_of(model_name, preprocessing_name):
-  """`preprocessing_name`, or what TF-Slim has for the model where that is ''.
+  Returns:
+    (name in the table of nets, its `slim.nets.factory.Net`).
 
   Raises:
-    flags.UsageError: it has none.
+    slim.errors.UnknownNameError: there is none.
   """
-  if preprocessing_name:
-    return preprocessing_name
-  if model_name in preprocessing.PREPROCESSINGS:
-    return model_name
-  for prefix, name in _BY_MODEL.items():
-    if model_name.startswith(prefix):
-      return name
-  raise flags.UsageError(
-    f'--preprocessing_name: expected a name, because there is none for '
-    f'--model_name={model_name}; received none. Use one of '
-    f'{", ".join(sorted(preprocessing.PREPROCESSINGS))}.'
-  )
+  own = f'slim_{model_name}'
+  name = own if own in nets.NETS else model_name
+  return name, errors.lookup(nets.NETS, name, 'net')
 
 
-_BY_MODEL = {'inception': 'inception', 'resnet': 'vgg', 'vgg': 'vgg'}
+def fields_of_net(values, image_size):
+  """Fields of a configuration whose defaults are the net's own.
+
+  Args:
+    values: dataclass of flags.
+    image_size: in pixels, or 0 for the net's own.
+
+  Returns:
+    dict of field name to value.
+
+  Raises:
+    slim.errors.UnknownNameError: there is no such net.
+    flags.UsageError: the net has no preprocessing of its own, and there is no
+      flag for it.
+  """
+  name, net = net_of(values.model_name)
+  chosen = values.preprocessing_name or net.preprocessing
+  if not chosen:
+    raise flags.UsageError(
+      f'--preprocessing_name: expected a name, because there is none for '
+      f'--model_name={values.model_name}; received none. Use one of '
+      f'{", ".join(sorted(preprocessing.PREPROCESSINGS))}.'
+    )
+  return {
+    'net': name,
+    'image_size': image_size or net.default_image_size,
+    'preprocessing': chosen,
+    'dropout_keep_prob': values.dropout_keep_prob or net.dropout_keep_prob,
+  }

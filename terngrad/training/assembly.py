@@ -14,9 +14,13 @@ from terngrad.codec import gradients
 from terngrad.codec import policy
 from terngrad.codec import registry
 from terngrad.exchange import towers as exchange
+from terngrad.training import accumulation
 from terngrad.training import checkpoints
 from terngrad.training import devices
+from terngrad.training import loss_scaling
+from terngrad.training import losses
 from terngrad.training import nodes
+from terngrad.training import precision
 from terngrad.training import replicas
 from terngrad.training import step as steps
 
@@ -72,7 +76,7 @@ def assemble(config):
   towers = exchange.Towers(places, config.num_workers)
   # Keras takes an int32 seed; the codes take all 64 bits.
   keras.utils.set_random_seed(config.seed % 2**31)
-  with tf.device(places[0]):
+  with tf.device(places[0]), precision.of_layers(config.dtype):
     model = nets.build(
       config.net,
       num_classes=num_classes,
@@ -83,9 +87,24 @@ def assemble(config):
       seed=config.seed % 2**31,
     )
   optimizer = config.update_rule()
-  copies = replicas.create(model, optimizer, places)
+  optimizer = optimizer._replace(clip_norm=config.clip_gradient_norm)
   plan = replicas.layout(model)
-  node_pass = nodes.model_pass(model, plan)
+  copies = replicas.create(
+    plan,
+    optimizer,
+    places,
+    scaling=loss_scaling.START if config.dtype == 'float16' else (),
+    own_statistics=config.bn_statistics == 'per_device',
+  )
+  node_pass = accumulation.accumulated(
+    nodes.model_pass(
+      model,
+      plan,
+      losses.Loss(config.label_smoothing, config.aux_loss_weight),
+      decoupled=config.decoupled_weight_decay,
+    ),
+    config.gradient_accumulation_steps,
+  )
   codec, float_codec = _codecs(config, plan, places)
 
   def make(chosen):

@@ -12,24 +12,33 @@ import tensorflow as tf
 
 from terngrad.codec import gradients
 from terngrad.codec import random_bits
+from terngrad.training import losses
 
 
 class Pass(NamedTuple):
   """A model's loss as pure functions.
 
   Attributes:
-    gradients: takes (parameters, statistics, images, labels, key), lists of
-      tensors, a node's batch and its uint32 [2] key; returns (list of
-      gradients, entropy loss float32 [], list of new statistics).
-    decay: takes the parameters, returns the gradients of their L2 terms, None
-      where a parameter has none.
+    gradients: takes (parameters, held, images, labels, key, scale), lists of
+      tensors, a node's batch, its uint32 [2] key and the float32 [] that the
+      loss is multiplied with before it is differentiated and its gradients
+      are divided by, None or left out for 1; returns (list of gradients,
+      entropy loss float32 [], list of new statistics). `held` are the moving
+      statistics and then the frozen parameters.
+    decay: takes the parameters, returns the gradients of those of their L2
+      terms that belong in the compressed gradient, None where a parameter has
+      none.
+    shrink: the same for those that the update applies by itself.
     regularization: takes the parameters, returns the sum of their L2 terms,
       float32 [].
+    num_statistics: how many of `held` are moving statistics.
   """
 
   gradients: Callable
   decay: Callable
+  shrink: Callable
   regularization: Callable
+  num_statistics: int
 
 
 class DeviceRound(NamedTuple):
@@ -50,35 +59,40 @@ class DeviceRound(NamedTuple):
   statistics: list
 
 
-def model_pass(model, plan):
+def model_pass(model, plan, loss=losses.Loss(), decoupled=False):
   """The pass of a Keras classifier, by `model.stateless_call`.
 
   Args:
-    model: maps images to logits [b, classes].
+    model: maps images to logits [b, classes], or to a list of them and the
+      logits of auxiliary heads.
     plan: its `replicas.Layout`.
+    loss: `losses.Loss`.
+    decoupled: True leaves the L2 terms out of the compressed gradient, for the
+      update to apply.
 
   Returns:
-    A `Pass`. The entropy loss is the mean softmax cross entropy; L2 terms are
-    those of the variables' own regularizers.
+    A `Pass`. L2 terms are those of the variables' own regularizers.
   """
 
-  def run(parameters, statistics, images, labels, key):
-    state = _with_seeds(plan, statistics, key)
+  def run(parameters, held, images, labels, key, scale=None):
+    state = _with_seeds(plan, held, key)
     with tf.GradientTape(watch_accessed_variables=False) as tape:
       tape.watch(parameters)
-      logits, state = model.stateless_call(
+      outputs, state = model.stateless_call(
         parameters, state, images, training=True
       )
-      losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-      entropy = tf.reduce_mean(losses)
+      entropy = losses.entropy(loss, outputs, labels)
+      target = entropy if scale is None else entropy * scale
     # A parameter that the loss does not reach has a gradient of zeros.
     result = tape.gradient(
-      entropy,
+      target,
       parameters,
       unconnected_gradients=tf.UnconnectedGradients.ZERO,
     )
-    new = [s for i, s in enumerate(state) if i not in plan.seeds]
-    return result, entropy, new
+    if scale is not None:
+      result = [gradient / scale for gradient in result]
+    places = dict(zip(plan.places, state, strict=True))
+    return result, entropy, [places[i] for i in range(len(plan.statistics))]
 
   def regularization(parameters):
     terms = [
@@ -94,20 +108,28 @@ def model_pass(model, plan):
       loss = regularization(parameters)
     return tape.gradient(loss, parameters)
 
-  return Pass(run, decay, regularization)
+  def nothing(parameters):
+    return [None] * len(parameters)
+
+  return Pass(
+    gradients=run,
+    decay=nothing if decoupled else decay,
+    shrink=decay if decoupled else nothing,
+    regularization=regularization,
+    num_statistics=len(plan.statistics),
+  )
 
 
-def _with_seeds(plan, statistics, key):
+def _with_seeds(plan, held, key):
   """The model's non-trainable values, with a dropout seed a layer from `key`.
 
   Layers fold in negative numbers; the codes fold in the place of a bucket.
   """
-  rest = iter(statistics)
   return [
     random_bits.fold_in(key, tf.constant(-1 - i))
-    if i in plan.seeds
-    else next(rest)
-    for i in range(plan.non_trainable)
+    if place is None
+    else held[place]
+    for i, place in enumerate(plan.places)
   ]
 
 
@@ -181,11 +203,15 @@ def run(node_pass, kernel, replica, workers, batch, seed_and_step):
   with tf.device(replica.device):
     parameters = [tf.convert_to_tensor(v) for v in replica.trainable]
     statistics = [tf.convert_to_tensor(v) for v in replica.statistics]
+    held = [*statistics, *(tf.convert_to_tensor(v) for v in replica.frozen)]
+    scale = (
+      tf.convert_to_tensor(replica.scaling[0]) if replica.scaling else None
+    )
 
     def body(worker):
       key = gradients.worker_key(*seed_and_step, worker)
       results, entropy, moments = node_pass.gradients(
-        parameters, statistics, images[worker], labels[worker], key
+        parameters, held, images[worker], labels[worker], key, scale
       )
       results, probe = kernel.finish(results, parameters)
       # Not in the compiled part: XLA's concatenation is five times slower.

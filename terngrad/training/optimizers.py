@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from terngrad.codec import statistics
+
 
 class Optimizer(NamedTuple):
   """An update rule.
@@ -21,10 +23,33 @@ class Optimizer(NamedTuple):
     apply: takes (variable, slots, gradient, learning_rate, step), with `slots`
       a dict of variables, `learning_rate` float32 [] and `step` int64 [], the
       steps taken before this one; updates variable and slots in place.
+    clip_norm: gradients are scaled down together to this norm before; 0 for
+      any norm.
   """
 
   slots: dict
   apply: Callable
+  clip_norm: float = 0.0
+
+
+def clip_by_global_norm(gradients, clip_norm):
+  """Scales gradients down where their norm, over all together, is larger.
+
+  Sums run in float64: a float32 sum of squares loses its last terms in nets of
+  millions of parameters.
+
+  Args:
+    gradients: list of float32.
+    clip_norm: > 0.
+
+  Returns:
+    List of float32; NaN where an element was not finite.
+  """
+  norms = tf.stack([statistics.norm(gradient) for gradient in gradients])
+  squares = tf.square(tf.cast(norms, tf.float64))
+  total = tf.cast(tf.sqrt(tf.reduce_sum(squares)), tf.float32)
+  factor = clip_norm / tf.maximum(total, clip_norm)
+  return [gradient * factor for gradient in gradients]
 
 
 def gradient_descent():

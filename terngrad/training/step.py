@@ -5,7 +5,9 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from terngrad.exchange import towers as exchange
+from terngrad.training import loss_scaling
 from terngrad.training import nodes
+from terngrad.training import optimizers
 
 
 class StepResult(NamedTuple):
@@ -44,7 +46,9 @@ def make_train_step(node_pass, codec, towers, replicas, optimizer, seed):
   """
   kernel = nodes.kernels(node_pass, codec)
   decode = tf.function(codec.decode_mean, jit_compile=codec.compiled)
-  updates = [_make_update(replica, optimizer) for replica in replicas]
+  updates = [
+    _make_update(replica, optimizer, node_pass.shrink) for replica in replicas
+  ]
 
   @tf.function(reduce_retracing=True)
   def train_step(images, labels, step, learning_rate, averaging_decay):
@@ -63,7 +67,9 @@ def make_train_step(node_pass, codec, towers, replicas, optimizer, seed):
       for r, agreed, where in zip(rounds, shared, places, strict=True)
     ]
     words = exchange.send(towers, payloads)
-    statistics = _mean_statistics(towers, [r.statistics for r in rounds])
+    statistics = _mean_statistics(
+      towers, [r.statistics for r in rounds], replicas[0].own_statistics
+    )
     for place, replica in enumerate(replicas):
       with tf.device(replica.device):
         means = decode(words[place], shared[place])
@@ -80,12 +86,14 @@ def make_train_step(node_pass, codec, towers, replicas, optimizer, seed):
   return train_step
 
 
-def _mean_statistics(towers, statistics):
+def _mean_statistics(towers, statistics, own):
   """For each device the moving statistics, averaged over the workers.
 
   Every device averages in the order of the workers, so that replicas stay
-  equal to the bit in these too.
+  equal to the bit in these too. Where `own`, only over those who live there.
   """
+  if own:
+    return [[tf.reduce_mean(s, axis=0) for s in parts] for parts in statistics]
   means = [[] for _ in towers.devices]
   for parts in zip(*statistics, strict=True):
     for place, received in enumerate(exchange.send(towers, list(parts))):
@@ -95,18 +103,38 @@ def _mean_statistics(towers, statistics):
   return means
 
 
-def _make_update(replica, optimizer):
+def _make_update(replica, optimizer, shrink):
   """The compiled end of a step on one device.
 
   One program, so that an element of a parameter, its slots and its average
   pass through the cores once; and not one with the decoding, which depends on
   the layout of the workers: the compiler would choose by it which product and
   sum to round together, and layouts would differ in the last bit.
+
+  `shrink` gives the decoupled decay, see `nodes.Pass`: its terms, times the
+  learning rate, are taken off the parameters as they were before the step, and
+  pass neither through the clip nor through the optimizer.
   """
 
   @tf.function(jit_compile=True)
   def update(means, statistics, numbers):
+    if not replica.scaling:
+      apply(means, statistics, numbers)
+      return
+    finite = loss_scaling.all_finite(means)
+    tf.cond(finite, lambda: apply(means, statistics, numbers), lambda: None)
+    loss_scaling.follow(replica.scaling, finite)
+
+  def apply(means, statistics, numbers):
     step, learning_rate, averaging_decay = numbers
+    if optimizer.clip_norm:
+      means = optimizers.clip_by_global_norm(means, optimizer.clip_norm)
+    parameters = [tf.convert_to_tensor(v) for v in replica.trainable]
+    for variable, decay in zip(
+      replica.trainable, shrink(parameters), strict=True
+    ):
+      if decay is not None:
+        variable.assign_sub(learning_rate * decay)
     for variable, slots, mean in zip(
       replica.trainable, replica.slots, means, strict=True
     ):
@@ -114,7 +142,8 @@ def _make_update(replica, optimizer):
     for variable, value in zip(replica.statistics, statistics, strict=True):
       variable.assign(value)
     values = (*replica.trainable, *replica.statistics)
-    for average, value in zip(replica.averages, values, strict=True):
+    # The averages of the frozen, which come last, stay what they are.
+    for average, value in zip(replica.averages, values, strict=False):
       kept = averaging_decay * average
       average.assign(kept + (1.0 - averaging_decay) * value)
 

@@ -28,3 +28,14 @@ def test_weight_decay_and_seed_arrive():
 def test_unknown_net_is_refused_by_name():
   with pytest.raises(errors.UnknownNameError, match="did you mean 'lenet'"):
     factory.build('LeNet', num_classes=10)
+
+
+def test_weight_decay_is_the_net_s_own_when_none_is_given():
+  model = factory.build('cifar10_alexnet', num_classes=3)
+  own = model.get_layer('fc3').kernel.regularizer.l2
+  assert float(own) == pytest.approx(0.004 / 2)
+
+
+def test_logits_are_the_first_of_two_outputs_and_the_only_one_of_one():
+  assert factory.logits_of(['logits', 'auxiliary']) == 'logits'
+  assert factory.logits_of('logits') == 'logits'
