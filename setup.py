@@ -72,6 +72,7 @@ PROGRAMS = {
   'download_and_preprocess_imagenet': (
     'slim.download_and_preprocess_imagenet:run'
   ),
+  'eval_image_classifier': 'slim.eval_image_classifier:run',
   'fashion_mnist_eval': 'terngrad.bin.fashion_mnist_eval:run',
   'fashion_mnist_train': 'terngrad.bin.fashion_mnist_train:run',
   'flowers_eval': 'terngrad.bin.flowers_eval:run',
@@ -87,6 +88,7 @@ PROGRAMS = {
     'slim.preprocess_imagenet_validation_data:run'
   ),
   'process_bounding_boxes': 'slim.process_bounding_boxes:run',
+  'train_image_classifier': 'slim.train_image_classifier:run',
 }
 
 

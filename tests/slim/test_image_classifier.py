@@ -84,7 +84,8 @@ def received(config, expected):
     ),
     # A batch is that of a clone.
     (
-      '--num_clones 2 --batch_size 32 --clone_on_cpu True --train_image_size 20',
+      '--num_clones 2 --batch_size 32 --clone_on_cpu True '
+      '--train_image_size 20',
       {'num_workers': 2, 'num_gpus': 2, 'batch_size': 64, 'image_size': 20},
     ),
     ('--num_clones=2 --num_nodes=4', {'num_workers': 4, 'batch_size': 64}),
@@ -211,12 +212,10 @@ def run_arguments(mnist, tmp_path):
   train = [
     *(*both, f'--train_dir={tmp_path / "model"}', '--num_clones', '2'),
     *('--batch_size=4', '--max_number_of_steps=2', '--optimizer=sgd'),
-    *('--grad_bits', '1', '--clone_on_cpu', 'True'),
+    *('--grad_bits', '1'),
   ]
-  folders = [
-    f'--{n}={tmp_path / "model"}' for n in ('checkpoint_path', 'eval_dir')
-  ]
-  return train, [*both, *folders]
+  model = tmp_path / 'model'
+  return train, [*both, f'--checkpoint_path={model}', f'--eval_dir={model}']
 
 
 def test_trains_and_scores(mnist, tmp_path, capsys):
@@ -236,7 +235,8 @@ def test_both_start_in_their_own_folder(mnist, tmp_path):
     ('train', 'eval'), run_arguments(mnist, tmp_path), strict=True
   ):
     done = subprocess.run(
-      [sys.executable, f'{program}_image_classifier.py', *arguments],
+      [sys.executable, f'{program}_image_classifier.py', *arguments]
+      + ['--clone_on_cpu', 'True'] * (program == 'train'),
       cwd=ROOT / 'slim',
       capture_output=True,
       text=True,
