@@ -76,6 +76,9 @@ class Flags(slim_names.without(configs.TrainConfig, _REPLACED)):
   dropout_keep_prob: float = option(
     0.0, "Share of units that dropout keeps; 0: the net's own.", 'model'
   )
+  label_smoothing: float = option(
+    0.0, 'Share of each label that is spread over all classes.', 'model'
+  )
   max_number_of_steps: int = option(
     0, 'Steps to train; 0: until it is stopped.', 'run'
   )

@@ -6,7 +6,6 @@ as the gradient codes, they have under its own name.
 
 import dataclasses
 
-from slim import errors
 from slim.nets import factory as nets
 from slim.preprocessing import factory as preprocessing
 from terngrad.program import flags
@@ -82,26 +81,6 @@ def refuse_distributed(values):
       )
 
 
-def net_of(model_name):
-  """The net that TF-Slim calls so.
-
-  Where the 2017 trainers have another one of the name, TF-Slim's is called
-  slim_<name> in the table of nets.
-
-  Args:
-    model_name: TF-Slim's name.
-
-  Returns:
-    (name in the table of nets, its `slim.nets.factory.Net`).
-
-  Raises:
-    slim.errors.UnknownNameError: there is none.
-  """
-  own = f'slim_{model_name}'
-  name = own if own in nets.NETS else model_name
-  return name, errors.lookup(nets.NETS, name, 'net')
-
-
 def fields_of_net(values, image_size):
   """Fields of a configuration whose defaults are the net's own.
 
@@ -117,7 +96,8 @@ def fields_of_net(values, image_size):
     flags.UsageError: the net has no preprocessing of its own, and there is no
       flag for it.
   """
-  name, net = net_of(values.model_name)
+  name = nets.of_slim(values.model_name)
+  net = nets.NETS[name]
   chosen = values.preprocessing_name or net.preprocessing
   if not chosen:
     raise flags.UsageError(

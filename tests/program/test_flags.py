@@ -7,7 +7,6 @@ import tempfile
 
 import pytest
 
-from slim.nets import factory as nets
 from terngrad.bin import cifar10_eval
 from terngrad.bin import cifar10_train
 from terngrad.bin import fashion_mnist_eval
@@ -407,10 +406,7 @@ def test_program_changes_only_the_defaults_of_its_data_set(program):
 @pytest.mark.parametrize('program', PROGRAMS)
 def test_defaults_of_a_program_are_valid(program):
   config_class, module = PROGRAMS[program]
-  config = flags.parse(config_class, module.DEFAULTS, [])
-  if config.net not in nets.NETS:
-    pytest.skip(f'there is no {config.net} yet')
-  config.validate()
+  flags.parse(config_class, module.DEFAULTS, []).validate()
 
 
 @pytest.mark.parametrize('program', PROGRAMS)

@@ -12,9 +12,7 @@ from slim import eval_image_classifier
 from slim import train_image_classifier
 from slim.datasets import convert_mnist
 from slim.datasets import mnist_source
-from slim.nets import factory as nets
 from terngrad.program import flags
-from terngrad.program import slim_names
 from tests.slim import mnist_files
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -32,7 +30,7 @@ def eval_config(line):
   return eval_image_classifier.to_config(values)
 
 
-LENET = '--model_name=lenet --preprocessing_name=lenet '
+LENET = '--model_name=lenet '
 
 
 def received(config, expected):
@@ -185,15 +183,27 @@ def test_what_cannot_be_followed_is_refused(line, message):
 
 
 def test_net_without_preprocessing_asks_for_one():
-  net = next(name for name, net in nets.NETS.items() if not net.preprocessing)
   with pytest.raises(flags.UsageError, match='preprocessing_name: .*cifarnet'):
-    train_config(f'--model_name={net}')
+    train_config('--model_name=overfeat')
 
 
-def test_tf_slims_own_net_is_taken_where_there_are_two(monkeypatch):
-  monkeypatch.setitem(nets.NETS, 'slim_lenet', nets.NETS['lenet'])
-  assert slim_names.net_of('lenet')[0] == 'slim_lenet'
-  assert slim_names.net_of('cifar10_alexnet')[0] == 'cifar10_alexnet'
+@pytest.mark.parametrize(
+  ('line', 'expected'),
+  [
+    (
+      '--model_name=lenet',
+      {'net': 'slim_lenet', 'preprocessing': 'lenet', 'image_size': 28},
+    ),
+    ('', {'net': 'slim_inception_v3', 'image_size': 299}),
+    (
+      '--model_name=resnet_v1_50 --dropout_keep_prob=0.3',
+      {'preprocessing': 'vgg', 'dropout_keep_prob': 0.3},
+    ),
+  ],
+)
+def test_net_is_tf_slims_with_its_own_size_and_preprocessing(line, expected):
+  config = train_config(line)
+  assert received(config, expected) == expected
 
 
 @pytest.fixture
