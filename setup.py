@@ -84,6 +84,7 @@ PROGRAMS = {
   'make_image_db': 'slim.make_image_db:run',
   'mnist_eval': 'terngrad.bin.mnist_eval:run',
   'mnist_train': 'terngrad.bin.mnist_train:run',
+  'predict_image': 'terngrad.bin.predict_image:run',
   'preprocess_imagenet_validation_data': (
     'slim.preprocess_imagenet_validation_data:run'
   ),

@@ -115,9 +115,7 @@ class _Scorer:
     config = self._config
     layout = checkpoints.read_layout(path)
     self.max_steps = min(config.max_steps, layout.max_steps)
-    trained.restore(
-      self._model, config, path, layout, self._split.num_classes
-    )
+    trained.restore(self._model, config, path, layout, self._split.num_classes)
     _open_folder(config.eval_dir)
     step = checkpoints.step_of(path)
     report(f'{datetime.now()}: loaded {path} at step {step}')

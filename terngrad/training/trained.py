@@ -1,11 +1,62 @@
 """Models with the parameters of a checkpoint."""
 
+import dataclasses
+from typing import NamedTuple
+
+import keras
 import tensorflow as tf
 
+from slim import errors as data_errors
 from slim.nets import factory as nets
 from terngrad.training import checkpoints
+from terngrad.training import devices
 from terngrad.training import errors
 from terngrad.training import replicas
+
+
+class Trained(NamedTuple):
+  """A model that is ready to be used.
+
+  Attributes:
+    model: keras.Model.
+    config: `config.EvalConfig` with the net and the image size it was built of.
+    layout: `checkpoints.Layout` of the checkpoint.
+    step: steps taken before it was written.
+  """
+
+  model: keras.Model
+  config: object
+  layout: checkpoints.Layout
+  step: int
+
+
+def load(config, channels):
+  """Builds and restores the net of a checkpoint.
+
+  Args:
+    config: `config.EvalConfig`; its net is taken from the checkpoint, and its
+      image_size from the net where it is 0.
+    channels: of the images.
+
+  Returns:
+    A `Trained`.
+
+  Raises:
+    errors.CheckpointError: there is no such checkpoint, or it does not fit.
+    slim.errors.UnknownNameError: it is of a net that is not known here.
+  """
+  path = checkpoints.find(config.checkpoint_dir)
+  layout = checkpoints.read_layout(path)
+  net = data_errors.lookup(nets.NETS, layout.net, 'net')
+  config = dataclasses.replace(
+    config,
+    net=layout.net,
+    image_size=config.image_size or net.default_image_size,
+  )
+  with tf.device(devices.evaluation_device(config.device)):
+    model = build(config, layout.num_classes, channels)
+  restore(model, config, path, layout, layout.num_classes)
+  return Trained(model, config, layout, checkpoints.step_of(path))
 
 
 def build(config, num_classes, channels):
