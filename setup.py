@@ -89,6 +89,7 @@ PROGRAMS = {
     'slim.preprocess_imagenet_validation_data:run'
   ),
   'process_bounding_boxes': 'slim.process_bounding_boxes:run',
+  'run_page': 'terngrad.bin.run_page:run',
   'serialize_tensorboard': 'terngrad.bin.serialize_tensorboard:run',
   'train_image_classifier': 'slim.train_image_classifier:run',
 }

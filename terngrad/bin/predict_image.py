@@ -22,7 +22,7 @@ predict_image: says what a trained net sees in image files.
   predict_image --checkpoint_dir=T --dataset_name=flowers --data_dir=D \\
       --images=a.jpg,b.png
 
-The net is that of the checkpoint. The data set says how images are prepared, and
+The net is that of the checkpoint. The data set says how images are prepared;
 labels.txt in --data_dir says how the classes are called.
 """
 
