@@ -8,7 +8,8 @@ import tensorflow as tf
 class LocalResponseNormalization(keras.layers.Layer):
   """Divides by (bias + alpha * sum of squares over near channels) ** beta.
 
-  Takes and returns float32 [B, height, width, channels].
+  Takes and returns [B, height, width, channels], float32 or, under a mixed
+  precision policy, of 16 bits.
 
   Args:
     depth_radius: channels on each side that count.
@@ -34,8 +35,11 @@ class LocalResponseNormalization(keras.layers.Layer):
     }
 
   def call(self, images):
-    """Normalizes."""
-    return tf.nn.local_response_normalization(images, **self.numbers)
+    """Normalizes, in float32: not every device has kernels for 16 bits."""
+    normalized = tf.nn.local_response_normalization(
+      tf.cast(images, tf.float32), **self.numbers
+    )
+    return tf.cast(normalized, images.dtype)
 
   def get_config(self):
     """The arguments that make this layer again."""

@@ -17,6 +17,7 @@ _GROUPS = {
   'data': 'Data',
   'model': 'Model',
   'run': 'Run',
+  'start': 'Pretrained values',
   'devices': 'Devices and nodes',
   'rate': 'Optimizer and learning rate',
   'codes': 'Gradient codes',

@@ -22,6 +22,7 @@ from terngrad.training import losses
 from terngrad.training import nodes
 from terngrad.training import precision
 from terngrad.training import replicas
+from terngrad.training import scopes
 from terngrad.training import step as steps
 
 
@@ -35,7 +36,8 @@ class Run(NamedTuple):
     replicas: tuple of `replicas.Replica`.
     names: of a replica's variables.
     parameters: names of the parameters, the first of `names`.
-    logits: names of all variables of the logits layer.
+    logits: names of all variables of the classifiers, auxiliary ones too.
+    order: names of the net's variables, layer by layer.
     codec: `gradients.GradientCodec` of the coded steps.
     coded_step: the traced step, see `step.make_train_step`.
     float_step: the same with float32 gradients.
@@ -50,6 +52,7 @@ class Run(NamedTuple):
   names: list
   parameters: list
   logits: frozenset
+  order: tuple
   codec: gradients.GradientCodec
   coded_step: Callable
   float_step: Callable
@@ -88,7 +91,7 @@ def assemble(config):
     )
   optimizer = config.update_rule()
   optimizer = optimizer._replace(clip_norm=config.clip_gradient_norm)
-  plan = replicas.layout(model)
+  plan = _layout(config, model)
   copies = replicas.create(
     plan,
     optimizer,
@@ -100,7 +103,9 @@ def assemble(config):
     nodes.model_pass(
       model,
       plan,
-      losses.Loss(config.label_smoothing, config.aux_loss_weight),
+      losses.of_net(
+        nets.NETS[config.net], config.label_smoothing, config.aux_loss_weight
+      ),
       decoupled=config.decoupled_weight_decay,
     ),
     config.gradient_accumulation_steps,
@@ -124,7 +129,10 @@ def assemble(config):
     replicas=copies,
     names=names,
     parameters=names[: len(copies[0].trainable)],
-    logits=frozenset(name for name in names if is_logits(name)),
+    logits=frozenset(
+      name for name in names if is_logits(name, ('logits', 'aux_logits'))
+    ),
+    order=plan.order,
     codec=codec,
     coded_step=make(codec),
     float_step=make(float_codec),
@@ -141,13 +149,31 @@ def assemble(config):
       num_workers=config.num_workers,
       places=stored,
       max_steps=config.max_steps,
+      batch_size=config.batch_size,
+      seed=config.seed,
+      dataset_name=config.dataset_name,
+      subset=config.subset,
+      codec=config.gradient_code().name,
+      dtype=config.dtype,
+      bn_statistics=config.bn_statistics,
+      trainable_scopes=config.trainable_scopes,
     ),
   )
 
 
-def is_logits(name):
+def is_logits(name, layers=('logits',)):
   """True for variables of the final classifier, the layer named 'logits'."""
-  return name.split('/')[0] == 'logits'
+  return name.split('/')[0] in layers
+
+
+def _layout(config, model):
+  """The model's variables, those outside --trainable_scopes frozen."""
+  plan = replicas.layout(model)
+  names = plan.names[: len(plan.trainable)]
+  trained = scopes.members(
+    'trainable_scopes', config.trainable_scopes, config.net, names
+  )
+  return replicas.layout(model, trained.__contains__) if trained else plan
 
 
 def _codecs(config, plan, places):

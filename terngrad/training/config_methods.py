@@ -15,14 +15,15 @@ class MethodConfig(codes.CodeConfig):
   """What is minimized, in which precision, and how an update is bounded."""
 
   label_smoothing: float = base.option(
-    0.0,
-    'Share of each label that is spread evenly over all classes; 0.1 for '
-    'inception_v3.',
+    -1.0,
+    'Share of each label that is spread evenly over all classes; -1 for the '
+    "net's own, 0.1 for inception_v3.",
     'model',
   )
   aux_loss_weight: float = base.option(
-    0.4,
-    'Factor of the loss of auxiliary logits, where the net has them.',
+    -1.0,
+    'Factor of the loss of auxiliary logits, where the net has them; -1 for '
+    "the net's own, 0.4.",
     'model',
   )
   dtype: str = base.option(
@@ -60,8 +61,10 @@ class MethodConfig(codes.CodeConfig):
   def validate(self):
     """Raises `errors.ConfigError` for the first field out of its range."""
     super().validate()
-    base.in_range('label_smoothing', self.label_smoothing, 0, 1)
-    base.at_least('aux_loss_weight', self.aux_loss_weight, 0)
+    if self.label_smoothing != -1:
+      base.in_range('label_smoothing', self.label_smoothing, 0, 1)
+    if self.aux_loss_weight != -1:
+      base.at_least('aux_loss_weight', self.aux_loss_weight, 0)
     base.choice('dtype', self.dtype, DTYPES)
     base.at_least('clip_gradient_norm', self.clip_gradient_norm, 0)
     base.at_least(

@@ -16,7 +16,9 @@ from terngrad.training import assembly
 from terngrad.training import checkpoints
 from terngrad.training import errors
 from terngrad.training import folder
+from terngrad.training import loss_scaling
 from terngrad.training import meter
+from terngrad.training import pretrained
 from terngrad.training import records
 from terngrad.training import resume
 from terngrad.training import schedules
@@ -63,7 +65,7 @@ def train(config, report, show_progress=False):
     first = 0 if config.overwrite else resume.continue_run(config, run, report)
     saved = first or None
     if first == 0:
-      first = resume.start_from_pretrained(config, run, report)
+      first = pretrained.start(config, run, report)
     folder.make(config.train_dir, config.overwrite)
     if not there:
       alone.enter_context(folder.alone_in(config.train_dir))
@@ -125,7 +127,7 @@ def _run_steps(
       if step % _LOG_EVERY == 0 or step == config.max_steps or at_checkpoint:
         values = gauge.values(
           run.codec.num_elements, rate, float(run.regularization())
-        )
+        ) | loss_scaling.scalars(run.replicas[0].scaling)
         recorder.scalars(step, values, meter.TAGS)
         say(meter.log_line(step, values))
       if at_checkpoint:
@@ -165,7 +167,8 @@ def _one_step(config, run, step, images, labels):
       schedules.averaging_decay(step, config.moving_average_decay), tf.float32
     ),
   )
-  _check_finite(run, step, result)
+  if not loss_scaling.can_fall(run.replicas[0].scaling):
+    _check_finite(run, step, result)
   return result, rate
 
 

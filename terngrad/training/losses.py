@@ -20,19 +20,27 @@ class Loss(NamedTuple):
   """
 
   label_smoothing: float = 0.0
-  aux_weight: float = 0.4
+  aux_weight: float = 0.0
 
 
-def heads(outputs):
-  """What a net returns as a list: the logits, then those of auxiliary heads.
+PLAIN = Loss()
+
+
+def of_net(net, label_smoothing=-1.0, aux_weight=-1.0):
+  """The loss of a net, with its own numbers where these are -1.
 
   Args:
-    outputs: logits, or a list or tuple of (logits, auxiliary logits, ...).
+    net: `slim.nets.factory.Net`.
+    label_smoothing: see `Loss`.
+    aux_weight: see `Loss`.
 
   Returns:
-    List of tensors [b, classes].
+    A `Loss`.
   """
-  return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
+  return Loss(
+    net.label_smoothing if label_smoothing == -1 else label_smoothing,
+    net.auxiliary_weight if aux_weight == -1 else aux_weight,
+  )
 
 
 def entropy(loss, outputs, labels):
@@ -40,13 +48,14 @@ def entropy(loss, outputs, labels):
 
   Args:
     loss: `Loss`.
-    outputs: of a net; see `heads`.
+    outputs: logits [b, classes], or the list of them and those of auxiliary
+      heads.
     labels: int32 [b].
 
   Returns:
     float32 [].
   """
-  main, *others = heads(outputs)
+  main, *others = outputs if isinstance(outputs, list) else [outputs]
   total = _mean_entropy(main, labels, loss.label_smoothing)
   for other in others:
     total += loss.aux_weight * _mean_entropy(

@@ -59,7 +59,7 @@ class DeviceRound(NamedTuple):
   statistics: list
 
 
-def model_pass(model, plan, loss=losses.Loss(), decoupled=False):
+def model_pass(model, plan, loss=losses.PLAIN, decoupled=False):
   """The pass of a Keras classifier, by `model.stateless_call`.
 
   Args:

@@ -65,6 +65,7 @@ class Layout(NamedTuple):
     trainable: Keras variables, the parameters.
     statistics: Keras variables, float32 moving statistics.
     frozen: Keras variables, the parameters that are not trained.
+    order: all names, layer by layer, as the model has them.
     places: for each of `model.non_trainable_variables` its place in the
       statistics and then the frozen; None for a seed of dropout.
   """
@@ -73,6 +74,7 @@ class Layout(NamedTuple):
   trainable: tuple
   statistics: tuple
   frozen: tuple
+  order: tuple
   places: tuple
 
 
@@ -109,6 +111,11 @@ def layout(model, trained=lambda name: True):
     trainable=trainable,
     statistics=tuple(statistics),
     frozen=tuple(frozen),
+    order=tuple(
+      name(v)
+      for v in model.weights
+      if v.path in places or v.path in {t.path for t in trainable}
+    ),
     places=tuple(places.get(v.path) for v in model.non_trainable_variables),
   )
 

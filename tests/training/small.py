@@ -76,7 +76,7 @@ class Training:
     optimizer=None,
     batch=8,
     seed=11,
-    loss=losses.Loss(),
+    loss=losses.PLAIN,
     decoupled=False,
     parts=1,
     scaling=(),

@@ -129,3 +129,19 @@ def test_compiled_and_plain_steps_agree(name):
 
   compiled()
   np.testing.assert_allclose(variable.numpy(), other.numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize(('limit', 'factor'), [(6.5, 0.5), (13, 1), (99, 1)])
+def test_gradients_are_scaled_down_together_to_the_norm(limit, factor):
+  # 3, 4 and 12: the norm over both variables is 13.
+  given = [tf.constant([3.0, 4.0]), tf.constant([[12.0]])]
+  received = optimizers.clip_by_global_norm(given, limit)
+  for before, after in zip(given, received, strict=True):
+    np.testing.assert_allclose(after, before * factor, rtol=1e-6)
+
+
+def test_the_norm_of_millions_of_elements_loses_none():
+  # In order in float32 the sum of ones stops at 2**24.
+  size = 2**24 + 2**20
+  (received,) = optimizers.clip_by_global_norm([tf.ones([size])], 1.0)
+  np.testing.assert_allclose(received[0], size**-0.5, rtol=1e-6)
