@@ -43,7 +43,13 @@ _NAMES = {
   'train_image_size': 'image_size',
 }
 # These are said otherwise by the flags of TF-Slim.
-_REPLACED = (*_NAMES.values(), 'decay_adam', 'fine_tune', 'num_gpus')
+_REPLACED = (
+  *_NAMES.values(),
+  'decay_adam',
+  'fine_tune',
+  'num_gpus',
+  'restart_step',
+)
 
 _FOREVER = 2**31 - 1  # steps
 
@@ -202,6 +208,8 @@ def to_config(values: Flags) -> configs.TrainConfig:
     max_steps=values.max_number_of_steps or _FOREVER,
     optimizer=f'{name}:{said}',
     decay_adam=True,
+    # TF-Slim restored variables of the model alone.
+    restart_step=bool(values.checkpoint_path or values.pretrained_weights),
     # TF-Slim's polynomial is of power 1 and ends elsewhere than at the end.
     learning_rate_decay_type={'polynomial': 'linear'}.get(decay, decay),
     moving_average_decay=values.moving_average_decay or 0.9999,

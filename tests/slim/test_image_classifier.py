@@ -80,6 +80,23 @@ def received(config, expected):
         'grad_bits': 32,
       },
     ),
+    # The recipes that fine-tune on flowers: the last layer, then all.
+    (
+      """--checkpoint_path=/c/inception_v3.ckpt --max_number_of_steps=1000
+      --checkpoint_exclude_scopes=InceptionV3/Logits,InceptionV3/AuxLogits
+      --trainable_scopes=InceptionV3/Logits,InceptionV3/AuxLogits
+      --learning_rate=0.01 --learning_rate_decay_type=fixed
+      --optimizer=rmsprop --ignore_missing_vars False""",
+      {
+        'pretrained_model_checkpoint_path': '/c/inception_v3.ckpt',
+        'trainable_scopes': 'InceptionV3/Logits,InceptionV3/AuxLogits',
+        'checkpoint_exclude_scopes': (
+          'InceptionV3/Logits,InceptionV3/AuxLogits'
+        ),
+        'restart_step': True,
+        'fine_tune': False,
+      },
+    ),
     # A batch is that of a clone.
     (
       '--num_clones 2 --batch_size 32 --clone_on_cpu True '
