@@ -44,6 +44,8 @@ class Delivery:
     net: what the images are for; chooses the preprocessing.
     preprocessing: a key of the table of preprocessings; '' for the one that
       data set and net have.
+    labels_offset: subtracted from the labels, and from the number of classes;
+      no example may have a smaller label.
     worker: which part to deliver, in [0, num_workers).
     num_workers: number of parts. They are consecutive examples and do not
       overlap.
@@ -58,6 +60,7 @@ class Delivery:
   shuffle_buffer: int = 16384
   net: str = ''
   preprocessing: str = ''
+  labels_offset: int = 0
   worker: int = 0
   num_workers: int = 1
   threads: int = 0
@@ -79,6 +82,7 @@ _LOWEST = {
   'batch_size': 1,
   'shuffle_buffer': 1,
   'start': 0,
+  'labels_offset': 0,
   'num_workers': 1,
   'threads': 0,
 }
@@ -160,7 +164,38 @@ def load(
     if isinstance(chosen, contract.Batched):
       chosen = contract.single(chosen)
     batches = _photographs(stream, read, info, delivery, chosen)
+  if delivery.labels_offset:
+    info, batches = _shifted(info, batches, delivery.labels_offset)
   return batches.prefetch(tf.data.AUTOTUNE), info
+
+
+def _shifted(
+  info: Split, batches: tf.data.Dataset, offset: int
+) -> tuple[Split, tf.data.Dataset]:
+  """The same examples without the first `offset` labels."""
+  if offset >= info.num_classes:
+    raise errors.DataError(
+      f'labels_offset: expected less than the {info.num_classes} classes; '
+      f'received {offset}. Choose a smaller one.'
+    )
+
+  def shift(images, labels):
+    message = (
+      f'labels_offset: expected no label below {offset}; received one. Is '
+      'label 0 a class here, and not the background?'
+    )
+    with tf.control_dependencies(
+      [tf.debugging.assert_greater_equal(labels, offset, message)]
+    ):
+      return images, labels - offset
+
+  names = info.labels and {
+    label - offset: name
+    for label, name in info.labels.items()
+    if label >= offset
+  }
+  shown = info._replace(num_classes=info.num_classes - offset, labels=names)
+  return shown, batches.map(shift)
 
 
 def _of_records(

@@ -21,15 +21,16 @@ DONE, FAILED, REFUSED, SIGNALLED = 0, 1, 2, 128
 
 def run_training(usage, defaults):
   """Trains as the command line says; returns the exit code."""
-  return _run(configs.TrainConfig, usage, defaults, _train)
+  return run(configs.TrainConfig, usage, defaults, train)
 
 
 def run_evaluation(usage, defaults):
   """Evaluates as the command line says; returns the exit code."""
-  return _run(configs.EvalConfig, usage, defaults, _evaluate)
+  return run(configs.EvalConfig, usage, defaults, evaluate)
 
 
-def _train(config):
+def train(config):
+  """Trains as a `config.TrainConfig` says; returns the exit code."""
   outcome = loop.train(config, say, show_progress=sys.stderr.isatty())
   if outcome.stopped_by is not None:
     say(
@@ -41,7 +42,8 @@ def _train(config):
   return DONE
 
 
-def _evaluate(config):
+def evaluate(config):
+  """Evaluates as a `config.EvalConfig` says; returns the exit code."""
   evaluation.evaluate(config, say)
   return DONE
 
@@ -52,7 +54,19 @@ def say(line):
   sys.stdout.flush()
 
 
-def _run(config_class, usage, defaults, act):
+def run(config_class, usage, defaults, act):
+  """Reads the command line and acts on it, with one line for an error.
+
+  Args:
+    config_class: dataclass of `config.option`s.
+    usage: the first lines of --help.
+    defaults: dict of field name to this program's own default.
+    act: takes such a configuration, returns the exit code. Raises
+      `flags.UsageError` for flags that contradict each other.
+
+  Returns:
+    The exit code.
+  """
   arguments = sys.argv[1:]
   if any(word in ('--help', '-help', '-h', '--helpfull') for word in arguments):
     say(flags.help_text(config_class, defaults, usage))

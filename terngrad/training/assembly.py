@@ -20,7 +20,6 @@ from terngrad.training import devices
 from terngrad.training import loss_scaling
 from terngrad.training import losses
 from terngrad.training import nodes
-from terngrad.training import optimizers
 from terngrad.training import precision
 from terngrad.training import replicas
 from terngrad.training import scopes
@@ -90,7 +89,7 @@ def assemble(config):
       dropout_keep_prob=config.dropout_keep_prob,
       seed=config.seed % 2**31,
     )
-  optimizer = optimizers.OPTIMIZERS[config.optimizer](config.momentum)
+  optimizer = config.update_rule()
   optimizer = optimizer._replace(clip_norm=config.clip_gradient_norm)
   plan = _layout(config, model)
   copies = replicas.create(
@@ -145,7 +144,7 @@ def assemble(config):
     layout=checkpoints.Layout(
       net=config.net,
       num_classes=num_classes,
-      optimizer=config.optimizer,
+      optimizer=config.optimizer_name,
       num_devices=len(places),
       num_workers=config.num_workers,
       places=stored,
@@ -224,6 +223,8 @@ def _data(config):
         start=step * config.batch_size,
         shuffle_buffer=1024 * config.input_queue_memory_factor,
         net=config.net,
+        preprocessing=config.preprocessing,
+        labels_offset=config.labels_offset,
       ),
     )
     return stream.map(lambda *batch: _split(config, *batch)), split

@@ -57,11 +57,23 @@ class TrainConfig(pretrained.PretrainedConfig):
     'devices',
   )
   optimizer: str = base.option(
-    'momentum', 'gd, momentum, adam or rmsprop.', 'rate'
+    'momentum',
+    f'NAME[:option=value,...], of {", ".join(sorted(optimizers.OPTIMIZERS))}.',
+    'rate',
   )
   initial_learning_rate: float = base.option(0.01, 'Learning rate.', 'rate')
   learning_rate_decay_type: str = base.option(
-    'exponential', 'fixed, exponential or polynomial; adam is fixed.', 'rate'
+    'exponential',
+    'fixed, exponential, polynomial (a square root, to 0 at --max_steps) or '
+    'linear (to --end_learning_rate after --num_epochs_per_decay); adam is '
+    'fixed without --decay_adam.',
+    'rate',
+  )
+  decay_adam: bool = base.option(
+    False, 'Let the learning rate of adam decay as well.', 'rate'
+  )
+  end_learning_rate: float = base.option(
+    0.0, 'Where the linear decay ends.', 'rate'
   )
   num_epochs_per_decay: float = base.option(
     20.0, 'Epochs between two drops of the exponential decay.', 'rate'
@@ -70,6 +82,25 @@ class TrainConfig(pretrained.PretrainedConfig):
     0.1, 'Factor of a drop of the exponential decay.', 'rate'
   )
   momentum: float = base.option(0.9, 'Of momentum and rmsprop.', 'rate')
+  moving_average_decay: float = base.option(
+    0.9999, 'Of the averages of the parameters, at most.', 'rate'
+  )
+
+  @property
+  def optimizer_name(self):
+    """The optimizer without its options."""
+    return self.optimizer.partition(':')[0]
+
+  def update_rule(self) -> optimizers.Optimizer:
+    """The optimizer that --optimizer describes.
+
+    Raises:
+      errors.ConfigError: it describes none.
+    """
+    try:
+      return optimizers.parse(self.optimizer, self.momentum)
+    except ValueError as error:
+      raise errors.ConfigError(str(error)) from error
 
   @property
   def num_workers(self):
@@ -79,7 +110,8 @@ class TrainConfig(pretrained.PretrainedConfig):
   def validate(self):
     """Raises `errors.ConfigError` for the first field out of its range."""
     super().validate()
-    base.choice('optimizer', self.optimizer, optimizers.OPTIMIZERS)
+    base.choice('optimizer', self.optimizer_name, optimizers.OPTIMIZERS)
+    self.update_rule()
     decay = 'learning_rate_decay_type'
     base.choice(decay, self.learning_rate_decay_type, schedules.DECAY_TYPES)
     base.at_least('num_gpus', self.num_gpus, 1)
@@ -91,7 +123,9 @@ class TrainConfig(pretrained.PretrainedConfig):
     base.at_least(
       'learning_rate_decay_factor', self.learning_rate_decay_factor, 0
     )
+    base.at_least('end_learning_rate', self.end_learning_rate, 0)
     base.in_range('momentum', self.momentum, 0, 1)
+    base.in_range('moving_average_decay', self.moving_average_decay, 0, 1)
     base.at_least('save_tower', self.save_tower, -1)
     if self.save_tower >= self.num_workers:
       raise errors.ConfigError(

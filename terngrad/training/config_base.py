@@ -33,6 +33,12 @@ class ModelConfig:
     32, 'Examples a step, split evenly over the nodes.', 'data'
   )
   image_size: int = option(224, 'Height and width of the input.', 'data')
+  preprocessing: str = option(
+    '', 'Name of the preprocessing; empty: that of data set and net.', 'data'
+  )
+  labels_offset: int = option(
+    0, 'Subtract from the labels: 1 leaves the background out.', 'data'
+  )
   num_preprocess_threads: int = option(
     4, 'Accepted; TensorFlow tunes its own threads.', 'data'
   )
@@ -69,6 +75,7 @@ class ModelConfig:
       'max_steps',
     ):
       at_least(name, getattr(self, name), 1)
+    at_least('labels_offset', self.labels_offset, 0)
     at_least('size_to_binarize', self.size_to_binarize, 0)
     at_least('weight_decay', self.weight_decay, 0)
     in_range('dropout_keep_prob', self.dropout_keep_prob, 0, 1)

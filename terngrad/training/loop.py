@@ -163,7 +163,9 @@ def _one_step(config, run, step, images, labels):
     labels,
     tf.constant(step, tf.int64),
     tf.constant(rate, tf.float32),
-    tf.constant(schedules.averaging_decay(step), tf.float32),
+    tf.constant(
+      schedules.averaging_decay(step, config.moving_average_decay), tf.float32
+    ),
   )
   if not loss_scaling.can_fall(run.replicas[0].scaling):
     _check_finite(run, step, result)

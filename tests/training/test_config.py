@@ -67,7 +67,10 @@ def test_flags_choose_the_code(options, expected):
     ({'clip_factor': -1.0}, 'clip_factor: expected a number >= 0'),
     ({'clip_factor': float('nan')}, 'clip_factor: expected'),
     ({'optimizer': 'adamw'}, "Did you mean 'adam'"),
-    ({'learning_rate_decay_type': 'cosine'}, 'exponential, fixed, polynomial'),
+    (
+      {'learning_rate_decay_type': 'cosine'},
+      'exponential, fixed, linear, polynomial',
+    ),
     ({'num_gpus': 0}, 'num_gpus: expected a number >= 1'),
     ({'batch_size': 30, 'num_nodes': 4}, 'multiple of the 4 nodes.*=32'),
     ({'num_nodes': 2, 'save_tower': 2}, 'node from 0 to 1'),
