@@ -142,7 +142,7 @@ def _decoders(quantizer, packing, group_size):
         f'codec with workers={num_workers}.'
       )
     words = tf.reshape(tf.bitcast(total, tf.int32), [-1])
-    codes = tf.concat(packing.unpack(words), axis=0)
+    codes = planes.join(packing.unpack(words))
     # Every worker's digit is its code + 1; unpacking takes one 1 away.
     sums = codes - (num_workers - 1)
     return gradients_of(quantizer, sums, shared, shapes, scale, group_size)

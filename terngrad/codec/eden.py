@@ -196,7 +196,7 @@ def _decode(words, num_elements):
   key, scales, codes = tf.split(
     words, [_KEY_WORDS, blocks, words.shape[0] - _KEY_WORDS - blocks]
   )
-  codes = tf.concat(CODES.unpack(codes), axis=0)[: blocks * block]
+  codes = planes.join(CODES.unpack(codes))[: blocks * block]
   levels = tf.cast(tf.reshape(codes, [blocks, block]), tf.float32)
   levels *= tf.bitcast(scales, tf.float32)[:, tf.newaxis] / block
   flat = tf.reshape(_hadamard(levels), [-1])

@@ -27,7 +27,10 @@ def sum_planes(packing, parts, num_elements):
   def add(sums, row, some):
     for part in some:
       planes = packing.planes(part[row], num_elements)
-      sums = [a + b for a, b in zip(sums, planes, strict=True)]
+      if isinstance(sums, list):
+        sums = [a + b for a, b in zip(sums, planes, strict=True)]
+      else:
+        sums += planes
     return sums
 
   counts = [part.shape[0] for part in parts]
@@ -40,7 +43,14 @@ def sum_planes(packing, parts, num_elements):
       parallel_iterations=1,
     )
   longer = [part for part in parts if part.shape[0] > min(counts)]
-  return tf.concat(add(sums, min(counts), longer), axis=0)
+  return join(add(sums, min(counts), longer))
+
+
+def join(planes):
+  """The elements of planes, a list of [w] or one tensor [k, w], as [k * w]."""
+  if isinstance(planes, list):
+    return tf.concat(planes, axis=0)
+  return tf.reshape(planes, [-1])
 
 
 def plane(flat, place, width):

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from terngrad.codec import eden
+from terngrad.codec import planes
 from terngrad.codec import wire
 
 
@@ -54,8 +55,8 @@ def validate(codec, words, num_elements):
 
 def _check_codes(packing, words, num_elements):
   """Raises ValueError unless `words` are what their codes pack to."""
-  planes = packing.planes(tf.constant(words), num_elements)
-  codes = tf.concat(planes, axis=0).numpy()
+  found = packing.planes(tf.constant(words), num_elements)
+  codes = planes.join(found).numpy()
   wrong = np.flatnonzero(np.abs(codes) > packing.levels)
   if wrong.size:
     raise ValueError(
@@ -68,7 +69,7 @@ def _check_codes(packing, words, num_elements):
       f'{packing.name}: expected code 0 past the last of {num_elements} '
       f'elements, received another. {_SPOILT}'
     )
-  again = packing.pack(planes).numpy()
+  again = packing.pack(list(found)).numpy()
   differ = np.flatnonzero(words != again)
   if differ.size:
     at = differ[0]

@@ -20,7 +20,8 @@ class Packing(NamedTuple):
     elements_per_word: k.
     pack: takes a list of k planes [w], returns their w words as int32, which
       are twice as many numbers where a word has 64 bits.
-    unpack: the inverse of `pack`, also of a sum of words.
+    unpack: the inverse of `pack`, also of a sum of words: takes int32 words,
+      returns the k planes, as a list of [w] or as one tensor [k, w].
     levels: the largest code that fits; None for packings of floats.
     word_bits: 32, or 64: two int32 side by side, the low half first.
     digits: (base, k) where a word is k digits of a base, digit = code + 1, the
