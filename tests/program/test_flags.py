@@ -249,6 +249,7 @@ def test_help_lists_every_flag_of_a_program(program):
     'data': 'Data',
     'model': 'Model',
     'run': 'Run',
+    'start': 'Pretrained values',
     'devices': 'Devices and nodes',
     'rate': 'Optimizer and learning rate',
     'codes': 'Gradient codes',
