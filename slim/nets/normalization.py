@@ -8,8 +8,9 @@ import tensorflow as tf
 class LocalResponseNormalization(keras.layers.Layer):
   """Divides by (bias + alpha * sum of squares over near channels) ** beta.
 
-  Takes and returns [B, height, width, channels], float32 or, under a mixed
-  precision policy, of 16 bits.
+  Takes and returns [B, height, width, channels] of the layer's dtype; computes
+  in float32, since TensorFlow has no kernel of bfloat16 for CPUs and squares
+  overflow float16.
 
   Args:
     depth_radius: channels on each side that count.
@@ -35,7 +36,7 @@ class LocalResponseNormalization(keras.layers.Layer):
     }
 
   def call(self, images):
-    """Normalizes, in float32: not every device has kernels for 16 bits."""
+    """Normalizes."""
     normalized = tf.nn.local_response_normalization(
       tf.cast(images, tf.float32), **self.numbers
     )

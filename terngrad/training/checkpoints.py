@@ -270,7 +270,11 @@ def check_layout(path, layout, expected):
     received = getattr(layout, field)
     if received != value:
       raise errors.CheckpointError(
-        f'{path}: expected a checkpoint with {field} {value}, received one '
-        f'with {received}. Give the flags it was trained with, or another '
-        'folder.'
+        f'{path}: expected a checkpoint with {field} {_shown(value)}, received '
+        f'one with {_shown(received)}. Give the flags it was trained with, or '
+        'another folder.'
       )
+
+
+def _shown(value):
+  return "''" if value == '' else value

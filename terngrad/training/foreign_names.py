@@ -9,17 +9,30 @@ is a net's own.
 
 import re
 
+from terngrad.training import inception_v3_names
 from terngrad.training import replicas
 
-_LEAVES = {'weights': 'kernel', 'biases': 'bias'}
+_LEAVES = {
+  'weights': 'kernel',
+  'biases': 'bias',
+  'depthwise_weights': 'depthwise_kernel',
+  'pointwise_weights': 'pointwise_kernel',
+}
 _NORMALIZED = ('beta', 'gamma', 'moving_mean', 'moving_variance')
 _AVERAGE = 'ExponentialMovingAverage'
 # Scopes that our names do without.
 _DROPPED = ('bottleneck_v1', 'bottleneck_v2')
 
+_INCEPTION_V1 = {
+  'mixed_5b_branch_2_conv2d_0a_3x3': 'mixed_5b_branch_2_conv2d_0b_3x3'
+}
 # A net's own scope where it is not the net's name, and layers called otherwise.
 _NETS = {
   'cifar10_alexnet': ('CifarNet', {}),
+  'googlenet': ('InceptionV1', _INCEPTION_V1),
+  'inception_v1': (None, _INCEPTION_V1),
+  'inception_v3': (None, inception_v3_names.OLD | inception_v3_names.SLIM),
+  'slim_inception_v3': (None, inception_v3_names.SLIM),
   'inception_v4': (None, {'aux_conv2d_2a': 'aux_conv2d_2a_5x5'}),
   'slim_lenet': ('LeNet', {'fc4': 'logits'}),
 }

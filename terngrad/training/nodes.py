@@ -223,14 +223,12 @@ def run(node_pass, kernel, replica, workers, batch, seed_and_step):
     parameters = [tf.convert_to_tensor(v) for v in replica.trainable]
     statistics = [tf.convert_to_tensor(v) for v in replica.statistics]
     held = [*statistics, *(tf.convert_to_tensor(v) for v in replica.frozen)]
-    scale = (
-      tf.convert_to_tensor(replica.scaling[0]) if replica.scaling else None
-    )
+    scale = [tf.convert_to_tensor(v) for v in replica.scaling[:1]]
 
     def body(worker):
       key = bucket_keys.worker_key(*seed_and_step, worker)
       results, entropy, moments = node_pass.gradients(
-        parameters, held, images[worker], labels[worker], key, scale
+        parameters, held, images[worker], labels[worker], key, *scale
       )
       results, probe = kernel.finish(results, parameters)
       kept = kernel.keep(

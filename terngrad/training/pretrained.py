@@ -81,7 +81,7 @@ def _left_out(config, run, net):
 
 def _check(config, source, found):
   """Raises where something is missing that may not be."""
-  if found.values and (config.ignore_missing_vars or not found.missing):
+  if not found.missing or (config.ignore_missing_vars and found.values):
     return
   holds = ', '.join([*source.shapes, *source.strange][:5]) or 'nothing'
   raise errors.CheckpointError(

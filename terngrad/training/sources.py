@@ -49,7 +49,8 @@ def of_checkpoint(path, net):
       f'{path}: expected a checkpoint that can be read, received: {error}. It '
       'is damaged or something else; take another.'
     ) from error
-  if checkpoints.is_own(reader):
+  own = checkpoints.is_own(reader)
+  if own:
     place = checkpoints.read_layout(path).places[0]
     names = {key: checkpoints.name_of(key, place) for key in shapes}
     step = checkpoints.step_of(path)
@@ -62,7 +63,8 @@ def of_checkpoint(path, net):
     path=path,
     shapes={name: list(shapes[key]) for name, key in known.items()},
     read=lambda name: reader.get_tensor(known[name]),
-    strange=sorted(key for key, name in names.items() if not name),
+    # Of our own only other devices' values, and what is no value.
+    strange=sorted(k for k, name in names.items() if not (name or own)),
     step=step,
   )
 

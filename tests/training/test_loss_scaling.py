@@ -1,8 +1,16 @@
+import types
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from terngrad.training import checkpoints
+from terngrad.training import config as configs
+from terngrad.training import errors
+from terngrad.training import loop
 from terngrad.training import loss_scaling
+from terngrad.training import meter
+from terngrad.training import records
 from tests.training import small
 
 
@@ -83,3 +91,39 @@ def test_a_scaled_loss_gives_the_gradients_of_the_loss():
   plain.run(2)
   scaled.run(2)
   np.testing.assert_array_equal(scaled.values()[:-2], plain.values())
+
+
+def test_a_run_that_overflows_at_every_scale_stops(tmp_path):
+  # After one step with this rate no loss is finite.
+  config = configs.TrainConfig(
+    net='lenet',
+    dataset_name='mnist',
+    image_size=8,
+    batch_size=4,
+    benchmark_mode=True,
+    dtype='float16',
+    initial_learning_rate=1e20,
+    max_steps=100,
+    save_iter=10,
+    train_dir=str(tmp_path),
+  )
+  # From 2**15 to 1 in the steps 2 to 16.
+  with pytest.raises(errors.TrainingError, match='^Step 16: expected finite'):
+    loop.train(config, lambda line: None)
+  scales = [r['loss_scale'] for r in records.read(tmp_path) if 'loss' in str(r)]
+  assert scales == [2.0**6]
+  assert checkpoints.newest(str(tmp_path)).endswith('-10')
+
+
+def test_the_smoothed_loss_outlives_a_step_that_overflowed():
+  gauge = meter.Meter(batch_size=1, last={'entropy_loss_smoothed': 2.0})
+  for loss in (float('inf'), float('nan'), 1.0):
+    gauge.add(
+      types.SimpleNamespace(
+        entropy=tf.constant([loss]),
+        sent=tf.constant([1]),
+        probes=tf.zeros([1, 1]),
+      )
+    )
+  values = gauge.values(num_elements=1, learning_rate=0.1, regularization=0.0)
+  assert values['entropy_loss_smoothed'] == pytest.approx(1.9)

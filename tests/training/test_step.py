@@ -409,3 +409,35 @@ def test_frozen_parameters_are_neither_sent_nor_changed(devices):
   assert_replicas_equal(training)
   # What normalises moves on, as in TF-Slim.
   assert float(tf.reduce_sum(tf.abs(replica.statistics[0]))) > 0
+
+
+def two_headed_net(seed=3):
+  """An auxiliary head beside the logits."""
+  images = keras.Input((small.SIZE, small.SIZE, 1))
+  x = keras.layers.Flatten()(images)
+
+  def head(name):
+    start = keras.initializers.GlorotUniform(seed=seed)
+    return keras.layers.Dense(5, kernel_initializer=start, name=name)(x)
+
+  return keras.Model(images, [head('logits'), head('aux_logits')])
+
+
+def test_an_auxiliary_head_learns_with_its_weight():
+  # Both heads begin equal, so that their gradients differ by the weight alone.
+  before, after, training = one_update(
+    two_headed_net,
+    rate=0.5,
+    optimizer=optimizers.gradient_descent(),
+    loss=losses.Loss(aux_weight=0.25),
+  )
+  names = list(training.plan.names)
+  main, aux = (
+    after[place] - before[place]
+    for place in (
+      names.index('logits/kernel'),
+      names.index('aux_logits/kernel'),
+    )
+  )
+  assert np.abs(main).max() > 0.01
+  np.testing.assert_allclose(aux, 0.25 * main, rtol=1e-3, atol=1e-6)
