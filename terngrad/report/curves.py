@@ -1,12 +1,14 @@
 """Curves of a run, from its records, as SVG."""
 
 import io
+import statistics
 from typing import NamedTuple
 
 import matplotlib as mpl
 from matplotlib import figure
 
 _SPARSITY = '/binary/sparsity'
+_MOST_CURVES = 12
 
 
 class Curve(NamedTuple):
@@ -99,7 +101,7 @@ def svg(plot):
   axes.set_xlabel('step')
   axes.grid(alpha=0.3)
   if len(plot.curves) > 1:
-    axes.legend(fontsize='small')
+    axes.legend(fontsize='x-small', loc='center left', bbox_to_anchor=(1, 0.5))
   page.tight_layout()
   # Names of parts are random without the salt.
   with mpl.rc_context({'svg.hashsalt': plot.title}):
@@ -118,13 +120,31 @@ def _curve(records, field, name, factor=1):
 
 
 def _sparsities(records):
-  """A curve for each variable of the first device that was coded."""
+  """Of the variables of the first device that was coded.
+
+  A curve for each; three for all of them, where that would be too many to tell
+  apart.
+  """
   fields = dict.fromkeys(
     field for r in records for field in r if field.endswith(_SPARSITY)
   )
   towers = [field.partition('/')[0] for field in fields]
-  return [
+  found = [
     _curve(records, field, field.removesuffix(_SPARSITY).partition('/')[2], 100)
     for field, tower in zip(fields, towers, strict=True)
     if tower == towers[0]
+  ]
+  if len(found) <= _MOST_CURVES:
+    return found
+  by_step = {}
+  for curve in found:
+    for step, value in curve.points:
+      by_step.setdefault(step, []).append(value)
+  return [
+    Curve(name, [(step, act(values)) for step, values in by_step.items()])
+    for name, act in (
+      (f'greatest of {len(found)} variables', max),
+      ('mean', statistics.fmean),
+      ('least', min),
+    )
   ]

@@ -109,7 +109,18 @@ WRITERS = {
 }
 
 
-@pytest.mark.parametrize('case', CASES, ids=lambda case: case.programs)
+@pytest.mark.parametrize(
+  'case',
+  [
+    pytest.param(
+      case,
+      # Its files are MNIST's, which have tests enough in the fast gate.
+      marks=[pytest.mark.slow] * (case.programs == 'fashion_mnist'),
+      id=case.programs,
+    )
+    for case in CASES
+  ],
+)
 def test_trains_and_scores_with_the_defaults_of_its_data_set(
   case, worker, tmp_path
 ):

@@ -60,6 +60,23 @@ def test_every_curve_that_has_numbers_is_drawn():
   ]
 
 
+def test_many_variables_become_three_curves():
+  records = [
+    {
+      'step': step,
+      **{f'tower_0/{n}/binary/sparsity': n / 20 for n in range(20)},
+    }
+    for step in (5, 10)
+  ]
+  (plot,) = curves.plots(records, [])
+  received = {curve.name: curve.points for curve in plot.curves}
+  assert received == {
+    'greatest of 20 variables': [(5, 95.0), (10, 95.0)],
+    'mean': [(5, 47.5), (10, 47.5)],
+    'least': [(5, 0.0), (10, 0.0)],
+  }
+
+
 def test_plots_are_svg_and_the_same_each_time():
   for plot in curves.plots(TRAINED, SCORED):
     drawn = curves.svg(plot)

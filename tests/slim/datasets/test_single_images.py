@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from PIL import Image
 
 from slim import errors
 from slim.datasets import factory
@@ -28,14 +29,16 @@ def test_file_is_seen_as_evaluation_sees_it_in_its_data_set(net, tmp_path):
 
 
 def test_file_is_brought_to_the_size_and_colours_of_small_images(tmp_path):
+  pixels = np.zeros([56, 84, 3], np.uint8)
+  pixels[:, :21] = 255  # a quarter at the left, which a crop would lose
   (tmp_path / 'a.png').write_bytes(
-    image_files.saved(image_files.picture(56, 84), 'PNG')
+    image_files.saved(Image.fromarray(pixels), 'PNG')
   )
   target = single_images.Target('mnist', 'lenet', 28)
   image = single_images.load(tmp_path / 'a.png', target).numpy()
   assert (image.shape, image.dtype) == ((28, 28, 1), np.float32)
-  assert image[0, 0, 0] < image[-1, -1, 0]
-  assert np.abs(image).max() <= 1
+  np.testing.assert_allclose(image[:, :6], 1, atol=1e-6)
+  np.testing.assert_allclose(image[:, 8:], -1, atol=1e-6)
 
 
 @pytest.mark.parametrize(
