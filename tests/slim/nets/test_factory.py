@@ -187,7 +187,11 @@ BATCH_NORM = {
   'slim_inception_v3': INCEPTION,
   'vgg_a': (0.999, 0.001, False),
   'vgg_16': (0.999, 0.001, False),
-  **{name: (0.997, 1e-5, True) for name in factory.NETS if 'resnet_v' in name},
+  **{
+    name: (0.997, 1e-5, True)
+    for name in factory.NETS
+    if name.startswith('resnet')
+  },
 }
 
 
