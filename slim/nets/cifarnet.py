@@ -42,18 +42,12 @@ def build(
   make = layers.Layers(
     layers.Style(layers.truncated_normal(0.05), weight_decay=0.0), seed
   )
-
-  def normalize(x, name):
-    return normalization.LocalResponseNormalization(
-      depth_radius=4, bias=1.0, alpha=0.001 / 9, beta=0.75, name=name
-    )(x)
-
   images = keras.Input((image_size, image_size, channels), name='images')
   x = make.conv(images, 'conv1', 64, 5)
   x = layers.max_pool(x, 'pool1', 2, 2, 'valid')
-  x = normalize(x, 'norm1')
+  x = _normalize(x, 'norm1')
   x = make.conv(x, 'conv2', 64, 5)
-  x = normalize(x, 'norm2')
+  x = _normalize(x, 'norm2')
   x = layers.max_pool(x, 'pool2', 2, 2, 'valid')
   x = keras.layers.Flatten(name='flatten')(x)
   hidden = {
@@ -68,3 +62,9 @@ def build(
     x, num_classes, initializer=layers.truncated_normal(1 / 192)
   )
   return keras.Model(images, logits, name='cifarnet')
+
+
+def _normalize(x, name):
+  return normalization.LocalResponseNormalization(
+    depth_radius=4, bias=1.0, alpha=0.001 / 9, beta=0.75, name=name
+  )(x)

@@ -209,7 +209,7 @@ def build(
     slim.errors.DataError: the images are too small for it.
   """
   net = errors.lookup(NETS, name, 'net')
-  image_size = image_size or net.default_image_size
+  image_size = _given(image_size, net.default_image_size)
   if image_size < net.least_image_size:
     raise errors.DataError(
       f'{name}: expected images of at least {net.least_image_size} pixels, '
@@ -219,11 +219,15 @@ def build(
   return net.build(
     num_classes=num_classes,
     image_size=image_size,
-    channels=channels or net.default_channels,
-    weight_decay=net.weight_decay if weight_decay is None else weight_decay,
-    dropout_keep_prob=dropout_keep_prob or net.dropout_keep_prob,
+    channels=_given(channels, net.default_channels),
+    weight_decay=_given(weight_decay, net.weight_decay),
+    dropout_keep_prob=_given(dropout_keep_prob, net.dropout_keep_prob),
     seed=seed,
   )
+
+
+def _given(value, own):
+  return own if value is None else value
 
 
 def logits_of(outputs: Any) -> Any:

@@ -63,23 +63,7 @@ def build(
     layers.Style(layers.variance_scaling, weight_decay, BATCH_NORM), seed + 2
   )
   images = keras.Input((image_size, image_size, channels), name='images')
-  x = keras.layers.SeparableConv2D(
-    64,
-    7,
-    strides=2,
-    padding='same',
-    depth_multiplier=8,
-    activation='relu',
-    depthwise_initializer=layers.truncated_normal(1.0)(seed + 1),
-    pointwise_initializer=layers.truncated_normal(1.0)(seed + 2),
-    name='conv2d_1a_7x7',
-  )(images)
-  x = layers.max_pool(x, 'maxpool_2a_3x3', 3, 2)
-  x = make.conv(
-    x, 'conv2d_2b_1x1', 64, 1, initializer=layers.truncated_normal(0.1)
-  )
-  x = make.conv(x, 'conv2d_2c_3x3', 192, 3)
-  x = layers.max_pool(x, 'maxpool_3a_3x3', 3, 2)
+  x = _stem(make, images, seed)
   for name, (first, second, third, pool, last) in BLOCKS.items():
     if name in REDUCTIONS:
       before, short, long = REDUCTIONS[name]
@@ -94,6 +78,27 @@ def build(
     x = inception.mixed(make, x, name, branches)
   logits = inception.head(make, x, num_classes, dropout_keep_prob)
   return keras.Model(images, logits, name='inception_v2')
+
+
+def _stem(make, x, seed):
+  """From 224x224 to 28x28 pixels."""
+  x = keras.layers.SeparableConv2D(
+    64,
+    7,
+    strides=2,
+    padding='same',
+    depth_multiplier=8,
+    activation='relu',
+    depthwise_initializer=layers.truncated_normal(1.0)(seed + 1),
+    pointwise_initializer=layers.truncated_normal(1.0)(seed + 2),
+    name='conv2d_1a_7x7',
+  )(x)
+  x = layers.max_pool(x, 'maxpool_2a_3x3', 3, 2)
+  x = make.conv(
+    x, 'conv2d_2b_1x1', 64, 1, initializer=layers.truncated_normal(0.1)
+  )
+  x = make.conv(x, 'conv2d_2c_3x3', 192, 3)
+  return layers.max_pool(x, 'maxpool_3a_3x3', 3, 2)
 
 
 def _branch(filters, strides=1):

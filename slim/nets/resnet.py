@@ -11,6 +11,7 @@ References:
 """
 
 import functools
+from typing import NamedTuple
 
 import keras
 
@@ -64,19 +65,15 @@ def build(
   make = layers.Layers(
     layers.Style(layers.variance_scaling, weight_decay, BATCH_NORM), seed
   )
-  unit = {1: _unit_v1, 2: _unit_v2}[version]
+  apply = {1: _unit_v1, 2: _unit_v2}[version]
   images = keras.Input((image_size, image_size, channels), name='images')
   # The first unit of v2 normalizes what it is given.
   x = make.conv_same(
     images, 'conv1', 64, 7, 2, **(_PLAIN if version == 2 else {})
   )
   x = layers.max_pool(x, 'pool1', 3, 2)
-  for block, units in enumerate(UNITS[depth], start=1):
-    width = 32 * 2**block
-    for i in range(1, units + 1):
-      halves = i == units and block < len(UNITS[depth])
-      name = f'block{block}_unit_{i}'
-      x = unit(make, x, name, width, 2 if halves else 1)
+  for unit in _units(depth):
+    x = apply(make, x, unit)
   if version == 2:
     x = make.normalize(x, 'postnorm')
   x = keras.layers.GlobalAveragePooling2D(name='pool5')(x)
@@ -89,9 +86,26 @@ def builder(version: int, depth: int):
   return functools.partial(build, version, depth)
 
 
-def _unit_v1(make, x, name, width, strides):
+class _Unit(NamedTuple):
+  """One residual unit: its name, its bottleneck's channels, its strides."""
+
+  name: str
+  width: int
+  strides: int
+
+
+def _units(depth):
+  """All units in order."""
+  for block, units in enumerate(UNITS[depth], start=1):
+    for i in range(1, units + 1):
+      halves = i == units and block < len(UNITS[depth])
+      yield _Unit(f'block{block}_unit_{i}', 32 * 2**block, 2 if halves else 1)
+
+
+def _unit_v1(make, x, unit):
   """The relu of shortcut + convolutions, each normalized."""
-  shortcut = _shortcut(make, x, x, name, width, strides, {'activation': None})
+  name, width, strides = unit
+  shortcut = _shortcut(make, x, x, unit, {'activation': None})
   x = make.conv(x, f'{name}_conv1', width, 1)
   x = make.conv_same(x, f'{name}_conv2', width, 3, strides)
   x = make.conv(x, f'{name}_conv3', 4 * width, 1, activation=None)
@@ -99,19 +113,24 @@ def _unit_v1(make, x, name, width, strides):
   return keras.layers.Activation('relu', name=f'{name}_act')(x)
 
 
-def _unit_v2(make, x, name, width, strides):
+def _unit_v2(make, x, unit):
   """The shortcut + convolutions of the normalized input."""
+  name, width, strides = unit
   before = make.normalize(x, f'{name}_preact')
-  shortcut = _shortcut(make, x, before, name, width, strides, _PLAIN)
+  shortcut = _shortcut(make, x, before, unit, _PLAIN)
   x = make.conv(before, f'{name}_conv1', width, 1)
   x = make.conv_same(x, f'{name}_conv2', width, 3, strides)
   x = make.conv(x, f'{name}_conv3', 4 * width, 1, **_PLAIN)
   return keras.layers.Add(name=f'{name}_sum')([shortcut, x])
 
 
-def _shortcut(make, x, before, name, width, strides, changes):
+def _shortcut(make, x, before, unit, changes):
   """`x`, or a convolution of `before` where the unit widens it."""
-  name = f'{name}_shortcut'
-  if x.shape[-1] == 4 * width:
+  name, channels, strides = (
+    f'{unit.name}_shortcut',
+    4 * unit.width,
+    unit.strides,
+  )
+  if x.shape[-1] == channels:
     return x if strides == 1 else layers.max_pool(x, name, 1, strides)
-  return make.conv(before, name, 4 * width, 1, strides=strides, **changes)
+  return make.conv(before, name, channels, 1, strides=strides, **changes)

@@ -53,8 +53,8 @@ def test_alexnet_begins_as_in_2017():
   }
 
 
-def test_alexnet_s_convolutions_are_normalized_though_the_paper_s_are_not():
-  # The oddity B23 of 2017: its figures are not those of plain AlexNet.
+def test_b23_alexnet_s_convolutions_are_normalized_though_the_paper_s_are_not():
+  # Its figures are not those of plain AlexNet.
   model = outlines.outline(alexnet.build, num_classes=7)
   betas = [v for v in model.trainable_variables if v.path.endswith('beta')]
   assert outlines.size(betas) == 1376

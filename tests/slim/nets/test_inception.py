@@ -91,8 +91,8 @@ def test_googlenet_begins_with_a_deviation_of_a_hundredth_but_its_logits():
   assert isinstance(logits, keras.initializers.HeNormal)
 
 
-def test_googlenet_s_seeds_make_replicas_equal():
-  # The bug B2 of 2017: kernels without a seed, so replicas began apart.
+def test_b2_googlenet_s_seeds_make_replicas_equal():
+  # In 2017 kernels were drawn without a seed, so that replicas began apart.
   first, second = (
     inception_v1.build(3, image_size=32, seed=5) for _ in range(2)
   )
