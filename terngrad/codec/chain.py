@@ -72,7 +72,7 @@ def chain(*stages):
     return packing.pack(planes)
 
   traits = quantizer.traits if quantizer else packing.traits
-  decode_sum, decode_total = _decoders(quantizer, packing)
+  decode_sum, decode_total, decode_codes = _decoders(quantizer, packing)
   return contract.Codec(
     name=' > '.join(stage.name for stage in stages),
     probe=probe,
@@ -82,6 +82,7 @@ def chain(*stages):
     traits=traits._replace(lossless=False) if clips else traits,
     stages=stages,
     decode_total=decode_total,
+    decode_codes=decode_codes,
   )
 
 
@@ -105,7 +106,7 @@ def wish(stages, stats):
 
 
 def _decoders(quantizer, packing):
-  """`decode_sum` and `decode_total` of `contract.Codec`."""
+  """`decode_sum`, `decode_total`, `decode_codes` of `contract.Codec`."""
 
   def decode_sum(parts, shared, shapes, scale=1.0):
     if packing.max_workers is None:
@@ -143,7 +144,12 @@ def _decoders(quantizer, packing):
     ]
 
   summable = packing.max_workers is not None
-  return decode_sum, decode_total if summable else None
+  additive = quantizer is not None and quantizer.traits.additive
+  return (
+    decode_sum,
+    decode_total if summable else None,
+    split if additive else None,
+  )
 
 
 def _check(stages):

@@ -169,7 +169,11 @@ class GradientCodec(NamedTuple):
       means += bucket.codec.decode_sum(
         list(payloads), agreed, bucket.shapes, 1.0 / num_workers
       )
-    return [means[place] for place in self._places()]
+    return self.in_model_order(means)
+
+  def in_model_order(self, values):
+    """A list in the order of the buckets in that of the model's variables."""
+    return [values[place] for place in self._places()]
 
   def _pieces(self, gradients):
     """For each bucket what its codec's `encode_pieces` takes."""
