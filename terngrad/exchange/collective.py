@@ -19,6 +19,8 @@ class Collective:
     devices: tuple of names of this process's devices, one replica on each.
     num_workers: of all processes.
     first: the first worker of this process.
+    own: how many it has.
+    group: `group.Group`.
   """
 
   def __init__(self, group, devices, num_workers, way='auto'):
@@ -33,13 +35,13 @@ class Collective:
     self.devices = devices
     self.num_workers = num_workers
     self.group = group
-    self._own = num_workers // group.size
-    self.first = group.rank * self._own
+    self.own = num_workers // group.size
+    self.first = group.rank * self.own
     self._way = way
 
   def workers_of(self, place):
     """The workers on `devices[place]`, as a range."""
-    return range(self.first + place, self.first + self._own, len(self.devices))
+    return range(self.first + place, self.first + self.own, len(self.devices))
 
   def place_of(self, worker):
     """The index in `devices` of a worker of this process."""

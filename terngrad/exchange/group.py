@@ -30,9 +30,6 @@ class Group:
     self._timeout = float(timeout)
     self._keys = itertools.count(1)
     self._strategy = _join(cluster, timeout) if self.size > 1 else None
-    # One trace a shape, and so one key.
-    self._gather_once = tf.function(self.gather)
-    self._reduce_once = tf.function(self.all_reduce)
 
   def gather(self, tensor):
     """All-gather: the tensors of all processes, one below the other.
@@ -95,7 +92,7 @@ class Group:
 
   def gather_now(self, array):
     """`gather` outside of traced code; returns a NumPy array."""
-    return self._gather_once(tf.convert_to_tensor(array)).numpy()
+    return self.gather(tf.convert_to_tensor(array)).numpy()
 
   def from_chief(self, value):
     """The chief's value, to the bit, outside of traced code.
@@ -109,7 +106,7 @@ class Group:
     bits = tf.bitcast(value, tf.int32)
     # Sums of bits and zeros as integers: no float is rounded or normalised.
     bits = bits if self.rank == 0 else tf.zeros_like(bits)
-    return tf.bitcast(self._reduce_once(bits), value.dtype)
+    return tf.bitcast(self.all_reduce(bits), value.dtype)
 
   def _where(self):
     return {

@@ -37,6 +37,16 @@ class Towers(NamedTuple):
     """The first worker of this process."""
     return 0
 
+  @property
+  def own(self):
+    """How many workers this process has."""
+    return self.num_workers
+
+  @property
+  def group(self):
+    """The group of processes: there is none."""
+    return None
+
   def share(self, rows):
     """Round 1: tells every worker's row of numbers to all.
 

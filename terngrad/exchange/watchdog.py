@@ -6,6 +6,7 @@ end of the wait is the end of the process.
 
 import contextlib
 import os
+import re
 import socket
 import sys
 import threading
@@ -13,6 +14,7 @@ import threading
 from terngrad.exchange import cluster as clusters
 
 _PING_SECONDS = 2.0
+_TASK = re.compile(r'/job:(ps|worker)(?:/replica:0)?/task:([0-9]{1,6})')
 
 
 @contextlib.contextmanager
@@ -41,21 +43,41 @@ def limit(cluster, seconds, what, end=None):
 
 def complaint(cluster, seconds, what):
   """What to say when `what` took longer than `seconds`; asks every task."""
-  silent = [
+  return f'{what}: {explain(cluster, f"it took more than {seconds:g} s")}'
+
+
+def explain(cluster, reason):
+  """What to say when tasks are lost; asks every one for a sign of life.
+
+  Args:
+    cluster: `cluster.Cluster`.
+    reason: what TensorFlow said; tasks that it names are named.
+
+  Returns:
+    str.
+  """
+  mine = cluster.job, cluster.index
+  named = {
+    (job, int(index))
+    for job, index in _TASK.findall(reason)
+    if int(index) < len(cluster.jobs.get(job, ()))
+  }
+  lost = [
     f'{job} {index} ({address})'
     for job, addresses in cluster.jobs.items()
     for index, address in enumerate(addresses)
-    if (job, index) != (cluster.job, cluster.index) and not answers(address)
+    if (job, index) != mine and ((job, index) in named or not answers(address))
   ]
   who = (
-    f'no answer from {", ".join(silent)}'
-    if silent
+    f'no answer from {", ".join(lost)}'
+    if lost
     else 'an answer from every task, so that one of them is slow'
   )
+  first = reason.strip().splitlines()[0][:300] if reason.strip() else ''
   return (
-    f'{what}: expected to take at most {seconds:g} s, received {who}. Look at '
-    'the log of that task, then start all tasks again by the same commands; '
-    'the last checkpoint is good.'
+    f'expected every task to take part, received {who} ({first}). Look at the '
+    'log of that task, then start all tasks again by the same commands; the '
+    'last checkpoint is good.'
   )
 
 

@@ -18,6 +18,7 @@ _GROUPS = {
   'model': 'Model',
   'run': 'Run',
   'devices': 'Devices and nodes',
+  'cluster': 'Several processes',
   'rate': 'Optimizer and learning rate',
   'codes': 'Gradient codes',
 }

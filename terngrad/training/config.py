@@ -13,6 +13,7 @@ import tempfile
 from slim.nets import factory as nets
 from terngrad.codec import contract
 from terngrad.codec import registry
+from terngrad.training import cluster_config
 from terngrad.training import errors
 from terngrad.training import optimizers
 from terngrad.training import schedules
@@ -90,8 +91,8 @@ class ModelConfig:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainConfig(ModelConfig):
-  """A training run on the devices of one machine."""
+class TrainConfig(cluster_config.ClusterConfig, ModelConfig):
+  """A training run, on the devices of one machine or of a cluster."""
 
   train_dir: str = option(
     os.path.join(_TEMPORARY, 'dataset_train'),
@@ -190,7 +191,14 @@ class TrainConfig(ModelConfig):
   @property
   def num_workers(self):
     """Nodes that compute gradients: virtual ones, or one a device."""
-    return self.num_nodes if self.num_nodes > 0 else self.num_gpus
+    if self.num_nodes > 0:
+      return self.num_nodes
+    return self.num_gpus * self.num_processes
+
+  @property
+  def num_processes(self):
+    """Processes that share the nodes."""
+    return len(self.tasks.jobs['worker']) if self.tasks else 1
 
   def validate(self):
     """Raises `errors.ConfigError` for the first field out of its range."""
@@ -212,6 +220,12 @@ class TrainConfig(ModelConfig):
       raise errors.ConfigError(
         f'save_tower: expected -1 or a node from 0 to {self.num_workers - 1}, '
         f'received {self.save_tower}. Ask for fewer, or set --num_nodes.'
+      )
+    if self.num_workers % self.num_processes:
+      raise errors.ConfigError(
+        f'num_nodes: expected a multiple of the {self.num_processes} processes '
+        f'of --worker_hosts, received {self.num_workers}. Leave it out, or '
+        'give every process as many nodes.'
       )
     if self.batch_size % self.num_workers:
       below = self.batch_size - self.batch_size % self.num_workers

@@ -7,7 +7,7 @@ import tensorflow as tf
 from terngrad.codec import gradients
 from terngrad.codec import policy
 from terngrad.codec import registry
-from terngrad.exchange import towers as exchange
+from terngrad.exchange import towers
 from terngrad.training import nodes
 from terngrad.training import optimizers
 from terngrad.training import replicas
@@ -74,12 +74,13 @@ class Training:
     optimizer=None,
     batch=8,
     seed=11,
+    exchange=None,
   ):
     self.model = build()
     self.plan = replicas.layout(self.model)
     self.optimizer = optimizer or optimizers.momentum(0.9)
     names = tuple(f'/CPU:{i}' for i in range(devices))
-    self.towers = exchange.Towers(names, workers)
+    self.exchange = exchange or towers.Towers(names, workers)
     self.replicas = replicas.create(self.model, self.optimizer, names)
     specs = [
       policy.VariableSpec(name, tuple(variable.shape))
@@ -94,7 +95,7 @@ class Training:
     self.step = steps.make_train_step(
       self.node_pass,
       self.codec,
-      self.towers,
+      self.exchange,
       self.replicas,
       self.optimizer,
       seed,
@@ -105,9 +106,10 @@ class Training:
     """Takes steps; returns the last result."""
     for number in range(first, first + count):
       images, labels = batch_of(number, self.shape)
+      own = slice(self.exchange.first, self.exchange.first + self.exchange.own)
       result = self.step(
-        images,
-        labels,
+        images[own],
+        labels[own],
         tf.constant(number, tf.int64),
         tf.constant(rate),
         tf.constant(0.5),
