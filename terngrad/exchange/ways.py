@@ -32,9 +32,7 @@ def plan(codec, group, num_workers, way=AUTO):
     to be compiled, takes that list and the agreed probe and returns the average
     gradients.
   """
-  chosen = [
-    choose(b.codec, num_workers, group.size, way) for b in codec.buckets
-  ]
+  chosen = choices(codec, num_workers, group.size, way)
   if all(name == 'gather' for name in chosen):
     # One collective, and kernels that decode all buckets' words.
     return (
@@ -62,45 +60,51 @@ def plan(codec, group, num_workers, way=AUTO):
   return move, decode
 
 
-def choose(codec, num_workers, num_processes, way=AUTO):
-  """The way of one bucket.
+def choices(codec, num_workers, num_processes, way=AUTO):
+  """The way of each bucket.
 
   Args:
-    codec: `contract.Codec`.
+    codec: `codec.gradients.GradientCodec`.
     num_workers: of all processes.
     num_processes: P.
     way: see `plan`.
 
   Returns:
-    One of `WAYS`.
+    List of names of `WAYS`.
   """
-  costs = bits(codec, num_workers, num_processes)
-  if way != AUTO:
-    return way if way in costs else 'gather'
-  return min(costs, key=costs.get)
+  chosen = []
+  for bucket in codec.buckets:
+    costs = sent_words(bucket, num_workers, num_processes)
+    cheapest = min(costs, key=costs.get)
+    chosen.append(
+      cheapest if way == AUTO else way if way in costs else 'gather'
+    )
+  return chosen
 
 
-def bits(codec, num_workers, num_processes):
-  """What a process receives for an element, by each way that is open.
+def sent_words(bucket, num_workers, num_processes):
+  """What a process sends for a bucket, and receives, by each way.
 
   Args:
-    codec: `contract.Codec`.
+    bucket: `codec.gradients.Bucket`.
     num_workers: of all processes.
     num_processes: P.
 
   Returns:
-    dict of a name of `WAYS` to float, bits an element; 'gather' comes first.
+    dict of a name of `WAYS`, those that are open to the codec, 'gather' first,
+    to float, words of 32 bits.
   """
-  packing = codec.packing
-  each = 32.0 * packing.num_words(2**20) / 2**20
-  own = num_workers / num_processes
-  others = (num_processes - 1) / num_processes
-  costs = {'gather': (num_workers - own) * each}
-  if codec.decode_total is not None:
-    costs['reduce'] = 2 * others * each
-  if _has_slices(codec):
-    back = packings.sums(num_workers)
-    costs['two_shot'] = others * (own * each + 32 / back.elements_per_word)
+  own = num_workers // num_processes
+  others = num_processes - 1
+  costs = {'gather': others * own * bucket.num_words}
+  if bucket.codec.decode_total is not None:
+    # A ring adds 1/P of the words at a time, and passes the sums on.
+    costs['reduce'] = 2 * others / num_processes * bucket.num_words
+  if _has_slices(bucket.codec):
+    width = _slice_width(bucket.num_words, num_processes)
+    places = bucket.codec.packing.elements_per_word
+    back = packings.sums(num_workers).num_words(places * width)
+    costs['two_shot'] = others * (own * width + back)
   return costs
 
 

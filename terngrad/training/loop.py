@@ -78,6 +78,12 @@ def train(config, report, show_progress=False):
     return _continue(config, run, begin, report, show_progress)
 
 
+def _within(config, what):
+  """Ends a wait for other tasks; see `together.within`."""
+  seconds = config.step_timeout + together.GRACE_SECONDS
+  return together.within(config.tasks, seconds, what)
+
+
 def _silence(line):
   del line
 
@@ -100,7 +106,7 @@ def _continue(config, run, begin, report, show_progress):
     stop = stack.enter_context(_signals(run.exchange))
     try:
       step = _run_steps(config, run, begin, stop, keeper, report, show_progress)
-      with together.within(config.tasks, config.step_timeout, 'End'):
+      with _within(config, 'End'):
         together.end(run.exchange, step)
     except tf.errors.OpError as error:
       raise errors.TrainingError(
@@ -173,7 +179,7 @@ def _run_steps(config, run, begin, stop, keeper, report, show_progress):
 
 def _save(config, run, keeper, step):
   """Proves that all replicas are equal; writes a checkpoint, its path."""
-  with together.within(config.tasks, config.step_timeout, f'Step {step}'):
+  with _within(config, f'Step {step}'):
     together.check_equal(run.exchange, run.replicas[0], run.names)
   return keeper.writer.save(step) if keeper else None
 
@@ -197,7 +203,7 @@ def _one_step(config, run, step, batches, stop):
   take = run.float_step if floats else run.coded_step
   rate = schedules.learning_rate(config, step, run.num_examples)
   images, labels = _next(config, batches)
-  with together.within(config.tasks, config.step_timeout, f'Step {step + 1}'):
+  with _within(config, f'Step {step + 1}'):
     result = take(
       images,
       labels,

@@ -162,7 +162,9 @@ def _make_update(replica, optimizer):
     for variable, value in zip(replica.statistics, statistics, strict=True):
       variable.assign(value)
     values = (*replica.trainable, *replica.statistics)
-    for average, value in zip(replica.averages, values, strict=True):
+    # Benches may do without averages; who has one has all.
+    every = bool(replica.averages)
+    for average, value in zip(replica.averages, values, strict=every):
       kept = averaging_decay * average
       average.assign(kept + (1.0 - averaging_decay) * value)
 
