@@ -13,6 +13,7 @@ import tqdm
 
 from slim.datasets import records as data_records
 from terngrad.exchange import cluster as clusters
+from terngrad.exchange import watchdog
 from terngrad.training import assembly
 from terngrad.training import checkpoints
 from terngrad.training import errors
@@ -67,7 +68,9 @@ def train(config, report, show_progress=False):
     there = writes and os.path.isdir(config.train_dir)
     if there:
       alone.enter_context(folder.alone_in(config.train_dir))
-    with together.within(config.tasks, config.start_timeout, 'Start'):
+    with together.within(
+      config.tasks, config.start_timeout, 'Start', watchdog.limit_start
+    ):
       run = assembly.assemble(config)
       begin = _begin(config, run, report) if writes else (0, -1)
       begin = together.begin(run.exchange, run.replicas, begin)

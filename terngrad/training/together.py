@@ -156,27 +156,23 @@ def end(exchange, step):
 
 
 @contextlib.contextmanager
-def within(cluster, seconds, what):
-  """Lets a block take so long at most and explains how it failed.
+def within(cluster, seconds, what, limit=watchdog.limit):
+  """Ends the process where a task is lost or late, and says which.
 
   Args:
     cluster: `cluster.Cluster` or None, which does nothing.
-    seconds: float.
+    seconds: float, that the block may take.
     what: the block's name, for the message.
-
-  Raises:
-    errors.TrainingError: a task is lost, or took too long.
+    limit: of `watchdog`.
   """
   if cluster is None:
     yield
     return
   try:
-    with watchdog.limit(cluster, seconds, what):
+    with limit(cluster, seconds, what):
       yield
   except _LOST as error:
-    raise errors.TrainingError(
-      f'{what}: {watchdog.explain(cluster, error.message)}'
-    ) from error
+    watchdog.end(f'{what}: {watchdog.explain(cluster, error.message)}')
 
 
 # What TensorFlow's runtime raises where a task is gone or late.
