@@ -50,6 +50,8 @@ class Delivery:
     num_workers: number of parts. They are consecutive examples and do not
       overlap.
     threads: images decoded at a time; 0 for one a CPU core.
+    rows: (begin, end) of every batch to deliver; None for all of them. The
+      other examples are read and not decoded.
   """
 
   image_size: int
@@ -64,6 +66,7 @@ class Delivery:
   worker: int = 0
   num_workers: int = 1
   threads: int = 0
+  rows: tuple[int, int] | None = None
 
   def check(self) -> None:
     """Raises ValueError for the first number that is out of its range."""
@@ -74,6 +77,14 @@ class Delivery:
     if self.start and not self.training:
       raise ValueError(
         f'start: expected 0 for evaluation; received {self.start}.'
+      )
+    if self.rows is None:
+      return
+    begin, end = self.rows
+    if not (self.training and 0 <= begin < end <= self.batch_size):
+      raise ValueError(
+        'rows: expected (begin, end) within a training batch of '
+        f'{self.batch_size}; received {self.rows}.'
       )
 
 
@@ -158,6 +169,8 @@ def load(
     source = _SOURCES[dataset.storage](data_dir, split, num_classes)
     info, stream = _of_source(source, dataset, delivery)
     read = source.read
+  if delivery.rows is not None:
+    stream, delivery = _only_rows(stream, delivery)
   if dataset.image_size and isinstance(chosen, contract.Batched):
     batches = _small(stream, dataset, info, delivery, chosen)
   else:
@@ -244,6 +257,22 @@ def _of_source(
     end - begin, seed=delivery.seed, start=delivery.start
   )
   return info, stream.map(lambda position, index: (position, begin + index))
+
+
+def _only_rows(
+  stream: tf.data.Dataset, delivery: Delivery
+) -> tuple[tf.data.Dataset, Delivery]:
+  """Leaves the other rows of each batch out; batches become so small."""
+  begin, end = delivery.rows
+
+  def wanted(position, _):
+    row = (position - delivery.start) % delivery.batch_size
+    return (row >= begin) & (row < end)
+
+  return (
+    stream.filter(wanted),
+    dataclasses.replace(delivery, batch_size=end - begin, rows=None),
+  )
 
 
 def _seeds(positions: tf.Tensor, delivery: Delivery) -> tf.Tensor:

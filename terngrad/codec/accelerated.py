@@ -104,5 +104,6 @@ def _self_compiled(codec):
     encode_pieces=encode if codec.traits.lossless else compiled(encode),
     decode_sum=compiled(codec.decode_sum),
     decode_total=compiled(codec.decode_total),
+    decode_codes=compiled(codec.decode_codes),
     compiled=False,
   )

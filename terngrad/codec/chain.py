@@ -87,7 +87,9 @@ def chain(*stages, group_size=0):
     return packing.pack(codes)
 
   traits = quantizer.traits if quantizer else packing.traits
-  decode_sum, decode_total = _decoders(quantizer, packing, group_size)
+  decode_sum, decode_total, decode_codes = _decoders(
+    quantizer, packing, group_size
+  )
   return contract.Codec(
     name=' > '.join(stage.name for stage in stages)
     + (f' in groups of {group_size}' if group_size else ''),
@@ -98,6 +100,7 @@ def chain(*stages, group_size=0):
     traits=traits._replace(lossless=False) if clips else traits,
     stages=stages,
     decode_total=decode_total,
+    decode_codes=decode_codes,
     group_size=group_size,
   )
 
@@ -122,7 +125,7 @@ def wish(stages, stats):
 
 
 def _decoders(quantizer, packing, group_size):
-  """`decode_sum` and `decode_total` of `contract.Codec`."""
+  """`decode_sum`, `decode_total`, `decode_codes` of `contract.Codec`."""
 
   def decode_sum(parts, shared, shapes, scale=1.0):
     if packing.max_workers is None:
@@ -147,8 +150,16 @@ def _decoders(quantizer, packing, group_size):
     sums = codes - (num_workers - 1)
     return gradients_of(quantizer, sums, shared, shapes, scale, group_size)
 
+  def decode_codes(sums, shared, shapes, scale=1.0):
+    return gradients_of(quantizer, sums, shared, shapes, scale, group_size)
+
   summable = packing.max_workers is not None
-  return decode_sum, decode_total if summable else None
+  additive = quantizer is not None and quantizer.traits.additive
+  return (
+    decode_sum,
+    decode_total if summable else None,
+    decode_codes if additive else None,
+  )
 
 
 def gradients_of(quantizer, sums, shared, shapes, scale, group_size=0):

@@ -111,6 +111,9 @@ class Codec(NamedTuple):
     decode_total: where payloads add, else None: takes (total, n, shared,
       shapes, scale=1.0), the sum of the `lanes` of n workers' payloads, as an
       all-reduce makes it, and returns what `decode_sum` of the payloads would.
+    decode_codes: where codes add, else None: takes (sums, shared, shapes,
+      scale=1.0), the sums of the workers' codes, int32 [elements or more], and
+      returns what `decode_sum` of their payloads would.
     compiled: True where the functions are TensorFlow operations that want to
       be compiled by XLA, False where they must not be or gain nothing; see
       `accelerated`.
@@ -127,6 +130,7 @@ class Codec(NamedTuple):
   traits: Traits
   stages: tuple
   decode_total: Callable | None = None
+  decode_codes: Callable | None = None
   compiled: bool = True
   group_size: int = 0
   thins: bool = False

@@ -129,7 +129,7 @@ class GradientCodec(NamedTuple):
     probes = [
       bucket.codec.probe(_pick(gradients, bucket)) for bucket in self.buckets
     ]
-    places = np.argsort(np.concatenate(self._probes_of_buckets()))
+    places = np.argsort(np.concatenate(self.probes_of_buckets()))
     return tf.gather(tf.concat(probes, axis=0), places)
 
   def probed_variables(self):
@@ -143,7 +143,7 @@ class GradientCodec(NamedTuple):
       counts[list(bucket.indices)] = bucket.num_probes
     return counts
 
-  def _probes_of_buckets(self):
+  def probes_of_buckets(self):
     """For each bucket where its numbers stand in the probe, as int arrays."""
     counts = self._probe_counts()
     ends = np.cumsum(counts)
@@ -173,7 +173,7 @@ class GradientCodec(NamedTuple):
       int32 [num_words].
     """
     pieces = self._pieces(gradients)
-    numbers = self._probes_of_buckets()
+    numbers = self.probes_of_buckets()
     payloads = [
       bucket.codec.encode_pieces(
         pieces[place],
@@ -200,7 +200,7 @@ class GradientCodec(NamedTuple):
     """
     sizes = [bucket.num_words for bucket in self.buckets]
     parts = _split(words, sizes, axis=0)
-    numbers = self._probes_of_buckets()
+    numbers = self.probes_of_buckets()
     payloads = [
       bucket.codec.thin(
         parts[place],
@@ -228,7 +228,7 @@ class GradientCodec(NamedTuple):
     sizes = [bucket.num_words for bucket in self.buckets]
     columns = zip(*(_split(part, sizes, axis=1) for part in parts), strict=True)
     means = []
-    numbers = self._probes_of_buckets()
+    numbers = self.probes_of_buckets()
     for place, (bucket, payloads) in enumerate(
       zip(self.buckets, columns, strict=True)
     ):
@@ -238,7 +238,11 @@ class GradientCodec(NamedTuple):
       means += bucket.codec.decode_sum(
         list(payloads), agreed, bucket.shapes, 1.0 / num_workers
       )
-    return [means[place] for place in self._places()]
+    return self.in_model_order(means)
+
+  def in_model_order(self, values):
+    """A list in the order of the buckets in that of the model's variables."""
+    return [values[place] for place in self._places()]
 
   def _pieces(self, gradients):
     """For each bucket what its codec's `encode_pieces` takes."""

@@ -90,6 +90,36 @@ def radix(num_workers, word_bits=32):
   return packing._replace(max_workers=num_workers)
 
 
+def sums(num_workers):
+  """Sums of the ternary codes of up to N workers: digits of base 2 N + 1.
+
+  What `radix` words add up to, but made from the sums themselves.
+
+  Args:
+    num_workers: N, see `radix`.
+
+  Returns:
+    A `wire.Packing` of integers in [-N, N].
+  """
+  adding = radix(num_workers)
+  # A digit of `radix` is code + 1, and 1 for each of the others.
+  others = num_workers - 1
+
+  def pack(planes):
+    return adding.pack([plane + others for plane in planes])
+
+  def unpack(words):
+    return [plane - others for plane in adding.unpack(words)]
+
+  return adding._replace(
+    name=f'sums({num_workers})',
+    pack=pack,
+    unpack=unpack,
+    levels=num_workers,
+    max_workers=None,
+  )
+
+
 def _positional(name, base, word_bits):
   """As many digits of `base` as fit in a word; digit = code + 1."""
   dtype = tf.uint32 if word_bits == 32 else tf.uint64

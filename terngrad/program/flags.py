@@ -20,6 +20,7 @@ _GROUPS = {
   'run': 'Run',
   'start': 'Pretrained values',
   'devices': 'Devices and nodes',
+  'cluster': 'Several processes',
   'rate': 'Optimizer and learning rate',
   'codes': 'Gradient codes',
 }

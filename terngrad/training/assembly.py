@@ -13,10 +13,8 @@ from terngrad.codec import accelerated
 from terngrad.codec import gradients
 from terngrad.codec import policy
 from terngrad.codec import registry
-from terngrad.exchange import towers as exchange
 from terngrad.training import accumulation
 from terngrad.training import checkpoints
-from terngrad.training import devices
 from terngrad.training import loss_scaling
 from terngrad.training import losses
 from terngrad.training import nodes
@@ -24,6 +22,7 @@ from terngrad.training import precision
 from terngrad.training import replicas
 from terngrad.training import scopes
 from terngrad.training import step as steps
+from terngrad.training import together
 
 
 class Run(NamedTuple):
@@ -44,6 +43,7 @@ class Run(NamedTuple):
     regularization: returns the sum of the L2 terms of the present parameters,
       float32 [].
     layout: `checkpoints.Layout`.
+    exchange: `exchange.towers.Towers` or `exchange.collective.Collective`.
   """
 
   batches: Callable
@@ -58,6 +58,7 @@ class Run(NamedTuple):
   float_step: Callable
   regularization: Callable
   layout: checkpoints.Layout
+  exchange: object
 
 
 def assemble(config):
@@ -74,9 +75,9 @@ def assemble(config):
   """
   # First of all: the CPU can be split only before TensorFlow is used.
   # No more devices than nodes: each has a node.
-  places = devices.tower_devices(min(config.num_gpus, config.num_workers))
-  open_batches, num_examples, num_classes, channels = _data(config)
-  towers = exchange.Towers(places, config.num_workers)
+  exchange = together.join(config)
+  places = exchange.devices
+  open_batches, num_examples, num_classes, channels = _data(config, exchange)
   # Keras takes an int32 seed; the codes take all 64 bits.
   keras.utils.set_random_seed(config.seed % 2**31)
   with tf.device(places[0]), precision.of_layers(config.dtype):
@@ -111,17 +112,26 @@ def assemble(config):
     config.gradient_accumulation_steps,
   )
   codec, float_codec = _codecs(config, plan, places)
+  together.check_same(
+    config,
+    exchange,
+    codecs=[bucket.codec.name for bucket in codec.buckets],
+    variables=len(plan.names),
+    elements=codec.num_elements,
+    num_examples=num_examples,
+    num_classes=num_classes,
+  )
 
   def make(chosen):
     return steps.make_train_step(
-      node_pass, chosen, towers, copies, optimizer, config.seed
+      node_pass, chosen, exchange, copies, optimizer, config.seed
     )
 
   names = replicas.variable_names(plan, copies[0])
   stored = (
     list(range(len(places)))
     if config.save_tower < 0
-    else [towers.place_of(config.save_tower)]
+    else [exchange.place_of(config.save_tower)]
   )
   return Run(
     batches=open_batches,
@@ -158,6 +168,7 @@ def assemble(config):
       bn_statistics=config.bn_statistics,
       trainable_scopes=config.trainable_scopes,
     ),
+    exchange=exchange,
   )
 
 
@@ -196,7 +207,7 @@ def _codecs(config, plan, places):
   )
 
 
-def _data(config):
+def _data(config, exchange):
   """(batches, examples in an epoch, classes, channels); see `Run`."""
   dataset = datasets.DATASETS.get(config.dataset_name)
   if config.benchmark_mode:
@@ -204,11 +215,14 @@ def _data(config):
     classes = (dataset and dataset.num_classes) or 1000
     channels = dataset.channels if dataset else net.default_channels
     return (
-      lambda step: _constant_batches(config, classes, channels),
+      lambda step: _constant_batches(config, exchange, classes, channels),
       1281167,
       classes,
       channels,
     )
+
+  share = config.batch_size // config.num_workers
+  rows = (share * exchange.first, share * (exchange.first + exchange.own))
 
   def load(step):
     stream, split = datasets.load(
@@ -225,9 +239,10 @@ def _data(config):
         net=config.net,
         preprocessing=config.preprocessing,
         labels_offset=config.labels_offset,
+        rows=None if exchange.group is None else rows,
       ),
     )
-    return stream.map(lambda *batch: _split(config, *batch)), split
+    return stream.map(lambda *batch: _split(exchange.own, share, *batch)), split
 
   # Opens once, so that missing files are found before anything is written.
   _, split = load(0)
@@ -239,24 +254,25 @@ def _data(config):
   )
 
 
-def _constant_batches(config, classes, channels):
+def _constant_batches(config, exchange, classes, channels):
   """Images of 0.5 and random labels, the same batch for ever."""
   size = config.image_size
-  batch = _split(
-    config,
+  images, labels = _split(
+    config.num_workers,
+    config.batch_size // config.num_workers,
     tf.fill([config.batch_size, size, size, channels], 0.5),
     tf.random.stateless_uniform(
       [config.batch_size], [config.seed % 2**31, 0], 0, classes, tf.int32
     ),
   )
+  own = slice(exchange.first, exchange.first + exchange.own)
+  batch = images[own], labels[own]
   return iter(lambda: batch, None)
 
 
-def _split(config, images, labels):
-  """Deals a batch to the workers in equal, consecutive parts."""
-  share = config.batch_size // config.num_workers
-  parts = [config.num_workers, share]
+def _split(workers, share, images, labels):
+  """Deals examples to workers in equal, consecutive parts."""
   return (
-    tf.reshape(images, [*parts, *images.shape[1:]]),
-    tf.reshape(labels, parts),
+    tf.reshape(images, [workers, share, *images.shape[1:]]),
+    tf.reshape(labels, [workers, share]),
   )

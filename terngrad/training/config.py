@@ -10,6 +10,7 @@ are about in `config_base`, `config_codes`, `config_methods` and
 import dataclasses
 import os
 
+from terngrad.training import cluster_config
 from terngrad.training import config_base as base
 from terngrad.training import config_evaluation
 from terngrad.training import config_pretrained as pretrained
@@ -23,8 +24,8 @@ option = base.option
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainConfig(pretrained.PretrainedConfig):
-  """A training run on the devices of one machine."""
+class TrainConfig(cluster_config.ClusterConfig, pretrained.PretrainedConfig):
+  """A training run, on the devices of one machine or of a cluster."""
 
   train_dir: str = base.option(
     os.path.join(base.TEMPORARY, 'dataset_train'),
@@ -105,7 +106,14 @@ class TrainConfig(pretrained.PretrainedConfig):
   @property
   def num_workers(self):
     """Nodes that compute gradients: virtual ones, or one a device."""
-    return self.num_nodes if self.num_nodes > 0 else self.num_gpus
+    if self.num_nodes > 0:
+      return self.num_nodes
+    return self.num_gpus * self.num_processes
+
+  @property
+  def num_processes(self):
+    """Processes that share the nodes."""
+    return len(self.tasks.jobs['worker']) if self.tasks else 1
 
   def validate(self):
     """Raises `errors.ConfigError` for the first field out of its range."""
@@ -131,6 +139,12 @@ class TrainConfig(pretrained.PretrainedConfig):
       raise errors.ConfigError(
         f'save_tower: expected -1 or a node from 0 to {self.num_workers - 1}, '
         f'received {self.save_tower}. Ask for fewer, or set --num_nodes.'
+      )
+    if self.num_workers % self.num_processes:
+      raise errors.ConfigError(
+        f'num_nodes: expected a multiple of the {self.num_processes} processes '
+        f'of --worker_hosts, received {self.num_workers}. Leave it out, or '
+        'give every process as many nodes.'
       )
     self._check_batch()
     self.gradient_code()

@@ -41,6 +41,20 @@ class Pass(NamedTuple):
   num_statistics: int
 
 
+class Batch(NamedTuple):
+  """The examples of a step that are this process's.
+
+  Attributes:
+    images: [workers of this process, b, ...].
+    labels: int32 [workers of this process, b].
+    first: the worker that the first row is of.
+  """
+
+  images: tf.Tensor
+  labels: tf.Tensor
+  first: int
+
+
 class DeviceRound(NamedTuple):
   """What the nodes of one device computed, one entry a node.
 
@@ -212,13 +226,12 @@ def run(node_pass, kernel, replica, workers, batch, seed_and_step):
     kernel: `Kernels`.
     replica: `replicas.Replica` of the device.
     workers: range of the workers that live there.
-    batch: pair (images [all workers, b, ...], labels [all workers, b]).
+    batch: `Batch`.
     seed_and_step: pair of int64 [].
 
   Returns:
     A `DeviceRound`.
   """
-  images, labels = batch
   with tf.device(replica.device):
     parameters = [tf.convert_to_tensor(v) for v in replica.trainable]
     statistics = [tf.convert_to_tensor(v) for v in replica.statistics]
@@ -227,8 +240,9 @@ def run(node_pass, kernel, replica, workers, batch, seed_and_step):
 
     def body(worker):
       key = bucket_keys.worker_key(*seed_and_step, worker)
+      row = worker - batch.first
       results, entropy, moments = node_pass.gradients(
-        parameters, held, images[worker], labels[worker], key, *scale
+        parameters, held, batch.images[row], batch.labels[row], key, *scale
       )
       results, probe = kernel.finish(results, parameters)
       kept = kernel.keep(

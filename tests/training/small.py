@@ -7,7 +7,7 @@ import tensorflow as tf
 from terngrad.codec import gradients
 from terngrad.codec import policy
 from terngrad.codec import registry
-from terngrad.exchange import towers as exchange
+from terngrad.exchange import towers
 from terngrad.training import accumulation
 from terngrad.training import losses
 from terngrad.training import nodes
@@ -82,12 +82,13 @@ class Training:
     scaling=(),
     own_statistics=False,
     trained=lambda name: True,
+    exchange=None,
   ):
     self.model = build()
     self.plan = replicas.layout(self.model, trained)
     self.optimizer = optimizer or optimizers.momentum(0.9)
     names = tuple(f'/CPU:{i}' for i in range(devices))
-    self.towers = exchange.Towers(names, workers)
+    self.exchange = exchange or towers.Towers(names, workers)
     self.replicas = replicas.create(
       self.plan, self.optimizer, names, scaling, own_statistics
     )
@@ -106,7 +107,7 @@ class Training:
     self.step = steps.make_train_step(
       self.node_pass,
       self.codec,
-      self.towers,
+      self.exchange,
       self.replicas,
       self.optimizer,
       seed,
@@ -116,7 +117,9 @@ class Training:
   def run(self, count, first=0, rate=0.05):
     """Takes steps; returns the last result."""
     for number in range(first, first + count):
-      result = self.take(number, *batch_of(number, self.shape), rate)
+      images, labels = batch_of(number, self.shape)
+      own = slice(self.exchange.first, self.exchange.first + self.exchange.own)
+      result = self.take(number, images[own], labels[own], rate)
     return result
 
   def take(self, number, images, labels, rate=0.05):
