@@ -250,6 +250,7 @@ def test_help_lists_every_flag_of_a_program(program):
     'model': 'Model',
     'run': 'Run',
     'devices': 'Devices and nodes',
+    'cluster': 'Several processes',
     'rate': 'Optimizer and learning rate',
     'codes': 'Gradient codes',
   }
