@@ -271,6 +271,7 @@ def test_help_lists_every_flag_of_a_program(program):
     'run': 'Run',
     'start': 'Pretrained values',
     'devices': 'Devices and nodes',
+    'cluster': 'Several processes',
     'rate': 'Optimizer and learning rate',
     'codes': 'Gradient codes',
   }
