@@ -148,6 +148,7 @@ def test_b9_logged_loss_is_the_mean_over_the_nodes():
       shared=tf.zeros([3]),
       words=[],
       sent=tf.constant([4, 4]),
+      stop=tf.constant(0.0),
     )
   )
   values = gauge.values(10, 0.1, 0.5)

@@ -487,11 +487,14 @@ BAD = {
     _flags(net='lenett'), 'one of .*lenet', "'lenett'", "Did you mean 'lenet'"
   ),
   'unknown optimizer': Bad(
-    _flags(optimizer='sdg'), 'adam, gd, momentum, rmsprop', "'sdg'", 'Use|Did'
+    _flags(optimizer='sdg'),
+    'adadelta, adagrad, adam, ftrl, gd, momentum, rmsprop',
+    "'sdg'",
+    'Use|Did',
   ),
   'unknown decay': Bad(
     _flags(learning_rate_decay_type='polinomial'),
-    'exponential, fixed, polynomial',
+    'exponential, fixed, linear, polynomial',
     "'polinomial'",
     "Did you mean 'polynomial'",
   ),

@@ -60,8 +60,12 @@ def train_tar(images, synsets=SYNSETS):
   )
 
 
+@functools.cache
 def files():
-  """Returns {name: content} of all that the site and its lists have."""
+  """Returns {name: content} of all that the site and its lists have.
+
+  Always the same: gzip writes the time into its archives.
+  """
   boxes = archives_made.tar(
     [
       archives_made.member(f'{s}/{s}_0.xml', annotation(f'{s}_0'))
