@@ -1,5 +1,7 @@
 """Makes a small ImageNet in the layout of its site."""
 
+import functools
+
 from tests.slim import archives_made
 from tests.slim import image_files
 
