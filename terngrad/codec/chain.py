@@ -110,7 +110,8 @@ def _decoders(quantizer, packing):
   def decode_sum(parts, shared, shapes, scale=1.0):
     if packing.max_workers is None:
       size = sum(tf.TensorShape(shape).num_elements() for shape in shapes)
-      return split(_sum_planes(packing, parts, size), shared, shapes, scale)
+      sums = sum_planes(packing, parts, size)
+      return gradients_of(quantizer, sums, shared, shapes, scale)
     # Words add: one sum is unpacked instead of every payload.
     totals = [tf.reduce_sum(packing.lanes(part), axis=0) for part in parts]
     workers = sum(part.shape[0] for part in parts)
@@ -126,24 +127,37 @@ def _decoders(quantizer, packing):
     words = tf.reshape(tf.bitcast(total, tf.int32), [-1])
     codes = tf.concat(packing.unpack(words), axis=0)
     # Every worker's digit is its code + 1; unpacking takes one 1 away.
-    return split(codes - (num_workers - 1), shared, shapes, scale)
-
-  def split(sums, shared, shapes, scale):
-    sizes = [tf.TensorShape(shape).num_elements() for shape in shapes]
-    sums = tf.split(sums[: sum(sizes)], sizes)
-    if quantizer:
-      sums = [
-        quantizer.dequantize(total, shared[i]) for i, total in enumerate(sums)
-      ]
-    if scale != 1.0:  # Even a product with 1 would flush subnormals.
-      sums = [total * scale for total in sums]
-    return [
-      tf.reshape(total, shape)
-      for total, shape in zip(sums, shapes, strict=True)
-    ]
+    sums = codes - (num_workers - 1)
+    return gradients_of(quantizer, sums, shared, shapes, scale)
 
   summable = packing.max_workers is not None
   return decode_sum, decode_total if summable else None
+
+
+def gradients_of(quantizer, sums, shared, shapes, scale):
+  """The gradients that sums of codes, or of floats, stand for.
+
+  Args:
+    quantizer: `contract.Quantizer`, or None where `sums` are floats.
+    sums: int32 or float32 [places], those past the last element included.
+    shared: float32 [v], the agreed probe.
+    shapes: the v shapes.
+    scale: float; the gradients are multiplied by it.
+
+  Returns:
+    List of v float32.
+  """
+  sizes = [tf.TensorShape(shape).num_elements() for shape in shapes]
+  sums = tf.split(sums[: sum(sizes)], sizes)
+  if quantizer:
+    sums = [
+      quantizer.dequantize(total, shared[i]) for i, total in enumerate(sums)
+    ]
+  if scale != 1.0:  # Even a product with 1 would flush subnormals.
+    sums = [total * scale for total in sums]
+  return [
+    tf.reshape(total, shape) for total, shape in zip(sums, shapes, strict=True)
+  ]
 
 
 def _check(stages):
@@ -185,7 +199,7 @@ def _lesser(largest, limit):
   return tf.where(largest > limit, limit, largest)
 
 
-def _sum_planes(packing, parts, num_elements):
+def sum_planes(packing, parts, num_elements):
   """Sums what payloads unpack to, as one vector of `packing`'s places.
 
   Payloads are unpacked one at a time and added in place in the order of the
