@@ -1,0 +1,214 @@
+"""Who is in the cluster: jobs, addresses, and which task this process is.
+
+Pure functions from what a person or a scheduler wrote. All of it is hostile
+until it was read: an address is a host and a port and nothing else.
+"""
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+_HOST = re.compile(r'[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})')
+_MAX_TASKS = 4096
+JOBS = ('ps', 'worker')
+
+
+class ClusterError(ValueError):
+  """A cluster that cannot be, or that this process has no place in."""
+
+
+class Cluster(NamedTuple):
+  """The tasks of a run.
+
+  Attributes:
+    jobs: dict of 'ps' and 'worker' to a tuple of 'host:port', at least one; a
+      job without tasks is left out.
+    job: of this process.
+    index: of this process in its job.
+  """
+
+  jobs: Mapping
+  job: str
+  index: int
+
+  @property
+  def address(self):
+    """Of this process, 'host:port'."""
+    return self.jobs[self.job][self.index]
+
+  @property
+  def is_chief(self):
+    """Whether this process is worker 0, who writes what a run leaves."""
+    return (self.job, self.index) == ('worker', 0)
+
+
+def make(jobs, job, index):
+  """Checks a cluster.
+
+  Args:
+    jobs: dict of job to a sequence of 'host:port'.
+    job: of this process, 'ps' or 'worker'.
+    index: of this process in its job.
+
+  Returns:
+    A `Cluster`.
+
+  Raises:
+    ClusterError: an address or the task cannot be.
+  """
+  found = {}
+  for name in jobs:
+    if name not in JOBS:
+      raise ClusterError(
+        f'Cluster: expected the jobs {" and ".join(JOBS)}, received '
+        f'{shown(name)}. Rename it or leave it out.'
+      )
+  for name in JOBS:
+    addresses = tuple(parse_address(a, name) for a in jobs.get(name, ()))
+    if addresses:
+      found[name] = addresses
+  everyone = [address for some in found.values() for address in some]
+  if len(everyone) > _MAX_TASKS:
+    raise ClusterError(
+      f'Cluster: expected at most {_MAX_TASKS} tasks, received '
+      f'{len(everyone)}. List fewer hosts.'
+    )
+  for address in everyone:
+    if everyone.count(address) > 1:
+      raise ClusterError(
+        f'Cluster: expected every address once, received {address} '
+        f'{everyone.count(address)} times. Give each task its own port.'
+      )
+  if not isinstance(job, str) or job not in found:
+    raise ClusterError(
+      f'Cluster: expected this task in one of the jobs '
+      f'{", ".join(found) or "(there are none)"}, received the job '
+      f'{shown(job)}. Set --job_name, or list the hosts of that job.'
+    )
+  if type(index) is not int or not 0 <= index < len(found[job]):
+    raise ClusterError(
+      f'Cluster: expected a {job} task from 0 to {len(found[job]) - 1}, '
+      f'received {shown(index)}. Set --task_id to the place of this host in '
+      'the list.'
+    )
+  return Cluster(found, job, index)
+
+
+def parse_address(text, where='address'):
+  """Checks 'host:port', '192.0.2.1:2222' or '[2001:db8::1]:2222'.
+
+  >>> parse_address('host-1.example:2222')
+  'host-1.example:2222'
+
+  Args:
+    text: to check.
+    where: whose it is, for the message.
+
+  Returns:
+    The text.
+
+  Raises:
+    ClusterError: it is none.
+  """
+  host, colon, port = (
+    text.rpartition(':') if isinstance(text, str) else [''] * 3
+  )
+  good = colon and re.fullmatch('[1-9][0-9]{0,4}', port) and int(port) < 2**16
+  if not (good and _ishost_of(host)):
+    raise ClusterError(
+      f'{where}: expected host:port with a port from 1 to 65535, received '
+      f'{shown(text)}. Write host.example:2222, or [2001:db8::1]:2222 for '
+      'IPv6.'
+    )
+  return text
+
+
+def from_flags(ps_hosts, worker_hosts, job_name, task_id):
+  """The cluster of a command line.
+
+  Args:
+    ps_hosts: 'host:port,host:port', or '' for no parameter server.
+    worker_hosts: the same for workers.
+    job_name: 'ps' or 'worker'.
+    task_id: int.
+
+  Returns:
+    A `Cluster`.
+
+  Raises:
+    ClusterError: see `make`.
+  """
+  lists = {'ps': ps_hosts, 'worker': worker_hosts}
+  jobs = {name: hosts.split(',') for name, hosts in lists.items() if hosts}
+  return make(jobs, job_name, task_id)
+
+
+def check_network(cluster, allow_insecure_network):
+  """Refuses networks that nobody has vouched for.
+
+  TensorFlow's gRPC has no authentication and no encryption, and its server
+  listens on all interfaces, whatever address it is given: whoever reaches its
+  port can run operations in the process.
+
+  Args:
+    cluster: `Cluster`.
+    allow_insecure_network: True where a person says that nobody else can reach
+      these hosts.
+
+  Returns:
+    str, one line of warning to show.
+
+  Raises:
+    ClusterError: an address is not this machine's own and nobody has vouched.
+  """
+  everyone = [a for addresses in cluster.jobs.values() for a in addresses]
+  outside = [a for a in everyone if not is_loopback(a)]
+  if not outside:
+    return (
+      'warning: TensorFlow has no authentication and its server listens on all '
+      f'interfaces: port {cluster.address.rpartition(":")[2]} of this machine '
+      'is open to whoever can reach it'
+    )
+  if not allow_insecure_network:
+    raise ClusterError(
+      f'allow_insecure_network: expected addresses of this machine only '
+      f'(localhost, 127.0.0.1, [::1]), received {outside[0]}. TensorFlow has '
+      'no authentication: whoever reaches a port can run code there. Use a '
+      'private network behind a firewall, and say so by '
+      '--allow_insecure_network.'
+    )
+  return (
+    f'warning: {len(outside)} of {len(everyone)} tasks are on a network that '
+    '--allow_insecure_network vouches for: nothing there is authenticated or '
+    'encrypted'
+  )
+
+
+def is_loopback(address):
+  """Whether 'host:port' can only mean this machine; asks no name server."""
+  host = host_of(address).strip('[]')
+  try:
+    return ipaddress.ip_address(host).is_loopback
+  except ValueError:
+    return host == 'localhost'
+
+
+def host_of(address):
+  """The host of 'host:port'."""
+  return address.rpartition(':')[0]
+
+
+def _ishost_of(text):
+  if text.startswith('[') and text.endswith(']'):
+    try:
+      return ipaddress.ip_address(text[1:-1]).version == 6
+    except ValueError:
+      return False
+  return _HOST.fullmatch(text) is not None
+
+
+def shown(value):
+  """A value for a message: on one line, without control codes, not long."""
+  text = ascii(value)
+  return text if len(text) <= 200 else f'{text[:200]}...'

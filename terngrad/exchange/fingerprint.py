@@ -1,0 +1,108 @@
+"""What the tasks of a run must have in common, compared before it begins."""
+
+import json
+import os
+import platform
+
+import tensorflow as tf
+
+from terngrad import native
+from terngrad import version
+
+_MAX_FIELDS = 64
+
+
+class MismatchError(ValueError):
+  """Two tasks that cannot work on one run."""
+
+
+def fingerprint(**choices):
+  """The fields that tasks compare.
+
+  Replicas stay equal to the bit only where all tasks decode and update by the
+  same code, and a run equals that of another layout only with equal threads
+  and equal kernels.
+
+  Args:
+    **choices: what the run adds, name to a value with a short str: net, codec,
+      number of variables and of elements, seed, ...
+
+  Returns:
+    dict of name to str, in the order of comparison.
+  """
+  threads = tf.config.threading.get_intra_op_parallelism_threads()
+  fields = {
+    'terngrad': version.__version__,
+    'tensorflow': tf.__version__,
+    'machine': platform.machine(),
+    'kernels': native.available(),
+    'threads': threads or len(os.sched_getaffinity(0)),
+    'onednn': os.environ.get('TF_ENABLE_ONEDNN_OPTS', 'default'),
+    'xla_flags': os.environ.get('XLA_FLAGS', ''),
+    **choices,
+  }
+  return {name: str(value) for name, value in fields.items()}
+
+
+def check_equal(expected, received, task):
+  """Compares two fingerprints.
+
+  Args:
+    expected: `fingerprint` of the chief.
+    received: that of another task.
+    task: its name, for the message.
+
+  Raises:
+    MismatchError: they differ; names the first field that does.
+  """
+  for name in dict.fromkeys([*expected, *received]):
+    here, there = (f.get(name, 'nothing') for f in (expected, received))
+    if here != there:
+      raise MismatchError(
+        f'Fingerprint: expected {name} to be {here[:200]!r} on every task, as '
+        f'on the chief, received {there[:200]!r} on {task}. Install the same '
+        'versions and give every task the same flags and environment.'
+      )
+
+
+def to_bytes(fields, size):
+  """A fingerprint as bytes of a fixed number, for collectives.
+
+  Args:
+    fields: from `fingerprint`.
+    size: int, bytes.
+
+  Returns:
+    bytes [size].
+
+  Raises:
+    ValueError: it does not fit.
+  """
+  data = json.dumps(fields).encode()
+  if len(data) > size:
+    raise ValueError(
+      f'Fingerprint: expected at most {size} bytes, received {len(data)}. Put '
+      'a digest of long values in it.'
+    )
+  return data.ljust(size)
+
+
+def from_bytes(data, task):
+  """The inverse of `to_bytes`, for bytes that another task sent.
+
+  Raises:
+    MismatchError: they are none.
+  """
+  try:
+    fields = json.loads(data)
+    good = isinstance(fields, dict) and len(fields) <= _MAX_FIELDS
+    good = good and all(isinstance(value, str) for value in fields.values())
+  except (RecursionError, ValueError):
+    good = False
+  if not good:
+    raise MismatchError(
+      f'Fingerprint: expected named texts from {task}, received '
+      f'{bytes(data[:40])!r}. Another program answers there: check the '
+      'addresses.'
+    )
+  return fields
