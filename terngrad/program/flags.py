@@ -18,6 +18,7 @@ _GROUPS = {
   'model': 'Model',
   'run': 'Run',
   'devices': 'Devices and nodes',
+  'cluster': 'Tasks of the cluster',
   'rate': 'Optimizer and learning rate',
   'codes': 'Gradient codes',
 }

@@ -5,6 +5,7 @@ written; 128 + n stopped by signal n, after a checkpoint.
 """
 
 import datetime
+import os
 import sys
 
 from absl import logging
@@ -15,6 +16,10 @@ from terngrad.training import config as configs
 from terngrad.training import errors
 from terngrad.training import evaluation
 from terngrad.training import loop
+from terngrad.training import server_config
+from terngrad.training import server_run
+from terngrad.training import server_tasks
+from terngrad.training import signals
 
 DONE, FAILED, REFUSED, SIGNALLED = 0, 1, 2, 128
 
@@ -24,6 +29,16 @@ def run_training(usage, defaults):
   return _run(configs.TrainConfig, usage, defaults, _train)
 
 
+def run_distributed_training(usage, defaults):
+  """Is one task of a run with parameter servers; does not return.
+
+  The process ends without Python's own end, because TensorFlow's servers and
+  calls that wait for other tasks cannot be stopped.
+  """
+  code = _run(server_config.ServerConfig, usage, defaults, _serve_or_train)
+  _end_process(code)
+
+
 def run_evaluation(usage, defaults):
   """Evaluates as the command line says; returns the exit code."""
   return _run(configs.EvalConfig, usage, defaults, _evaluate)
@@ -31,6 +46,11 @@ def run_evaluation(usage, defaults):
 
 def _train(config):
   outcome = loop.train(config, say, show_progress=sys.stderr.isatty())
+  return _report_end(config, outcome)
+
+
+def _report_end(config, outcome):
+  """Says how training ended; returns the exit code."""
   if outcome.stopped_by is not None:
     say(
       f'{datetime.datetime.now()}: stopped by signal {outcome.stopped_by} '
@@ -39,6 +59,39 @@ def _train(config):
     )
     return SIGNALLED + outcome.stopped_by
   return DONE
+
+
+def _serve_or_train(config):
+  config.validate()
+  cluster = config.cluster()
+  for line in server_config.banner(config, cluster):
+    say(line)
+  if not cluster.is_chief:
+    with signals.stopping() as stop:
+      stopped_by = server_tasks.serve(
+        config, cluster, say, stopped=lambda: stop.signal
+      )
+    return SIGNALLED + stopped_by if stopped_by else DONE
+  try:
+    outcome = server_run.train(
+      config, cluster, say, _give_up, show_progress=sys.stderr.isatty()
+    )
+  except server_run.TaskLostError as error:
+    say(f'{datetime.datetime.now()}: {error}; beginning anew')
+    # The run itself must stay, whatever the command says.
+    arguments = [*sys.orig_argv[1:], '--overwrite=false']
+    os.execv(sys.executable, [sys.executable, *arguments])
+  return _report_end(config, outcome)
+
+
+def _give_up(message):
+  _end_process(_complain(message, FAILED))
+
+
+def _end_process(code):
+  sys.stdout.flush()
+  sys.stderr.flush()
+  os._exit(code)
 
 
 def _evaluate(config):

@@ -16,10 +16,53 @@ from terngrad.codec import registry
 from terngrad.exchange import towers as exchange
 from terngrad.training import checkpoints
 from terngrad.training import devices
+from terngrad.training import meter
 from terngrad.training import nodes
 from terngrad.training import optimizers
 from terngrad.training import replicas
 from terngrad.training import step as steps
+
+
+class Habits(NamedTuple):
+  """What a loop does besides its steps.
+
+  Attributes:
+    log_every: steps between two lines.
+    line: takes (step, values), returns the line; see `meter.log_line`.
+    save_secs: seconds between checkpoints, beside those of save_iter.
+    observe_secs: seconds between histograms, beside those of save_iter.
+    on_step: called after every step.
+    before_save: called before every checkpoint; raises where replicas differ
+      that the loop does not see.
+  """
+
+  log_every: int = 10
+  line: Callable = meter.log_line
+  save_secs: float = float('inf')
+  observe_secs: float = float('inf')
+  on_step: Callable = lambda: None
+  before_save: Callable = lambda: None
+
+
+class Surroundings(NamedTuple):
+  """Where a run takes place.
+
+  Attributes:
+    places: device names, one a replica.
+    towers: `exchange.Towers` of all workers.
+    data: what `open_data` returns.
+    make_step: takes (node_pass, codec, replicas, optimizer), returns a traced
+      step; see `step.make_train_step`.
+    own: the places whose replicas the loop saves and looks at.
+    habits: `Habits`.
+  """
+
+  places: tuple
+  towers: exchange.Towers
+  data: tuple
+  make_step: Callable
+  own: range
+  habits: Habits = Habits()
 
 
 class Run(NamedTuple):
@@ -39,6 +82,7 @@ class Run(NamedTuple):
     regularization: returns the sum of the L2 terms of the present parameters,
       float32 [].
     layout: `checkpoints.Layout`.
+    habits: `Habits`.
   """
 
   batches: Callable
@@ -52,13 +96,32 @@ class Run(NamedTuple):
   float_step: Callable
   regularization: Callable
   layout: checkpoints.Layout
+  habits: Habits = Habits()
 
 
-def assemble(config):
+def on_this_machine(config):
+  """The `Surroundings` of towers."""
+  # First of all: the CPU can be split only before TensorFlow is used.
+  # No more devices than nodes: each has a node.
+  places = devices.tower_devices(min(config.num_gpus, config.num_workers))
+  towers = exchange.Towers(places, config.num_workers)
+
+  def make_step(node_pass, codec, copies, optimizer):
+    return steps.make_train_step(
+      node_pass, codec, towers, copies, optimizer, config.seed
+    )
+
+  return Surroundings(
+    places, towers, open_data(config), make_step, range(len(places))
+  )
+
+
+def assemble(config, surround=on_this_machine):
   """Builds model, replicas, codec and step.
 
   Args:
     config: a valid `config.TrainConfig`.
+    surround: takes it, returns `Surroundings`.
 
   Returns:
     A `Run`.
@@ -66,11 +129,9 @@ def assemble(config):
   Raises:
     errors.ConfigError, slim.errors.DataError: something is not there.
   """
-  # First of all: the CPU can be split only before TensorFlow is used.
-  # No more devices than nodes: each has a node.
-  places = devices.tower_devices(min(config.num_gpus, config.num_workers))
-  open_batches, num_examples, num_classes, channels = _data(config)
-  towers = exchange.Towers(places, config.num_workers)
+  around = surround(config)
+  places = around.places
+  open_batches, num_examples, num_classes, channels = around.data
   # Keras takes an int32 seed; the codes take all 64 bits.
   keras.utils.set_random_seed(config.seed % 2**31)
   with tf.device(places[0]):
@@ -90,20 +151,18 @@ def assemble(config):
   codec, float_codec = _codecs(config, plan, places)
 
   def make(chosen):
-    return steps.make_train_step(
-      node_pass, chosen, towers, copies, optimizer, config.seed
-    )
+    return around.make_step(node_pass, chosen, copies, optimizer)
 
   names = replicas.variable_names(plan, copies[0])
   stored = (
-    list(range(len(places)))
+    list(range(len(around.own)))
     if config.save_tower < 0
-    else [towers.place_of(config.save_tower)]
+    else [around.towers.place_of(config.save_tower)]
   )
   return Run(
     batches=open_batches,
     num_examples=num_examples,
-    replicas=copies,
+    replicas=tuple(copies[place] for place in around.own),
     names=names,
     parameters=names[: len(copies[0].trainable)],
     logits=frozenset(name for name in names if is_logits(name)),
@@ -119,11 +178,12 @@ def assemble(config):
       net=config.net,
       num_classes=num_classes,
       optimizer=config.optimizer,
-      num_devices=len(places),
+      num_devices=len(around.own),
       num_workers=config.num_workers,
       places=stored,
       max_steps=config.max_steps,
     ),
+    habits=around.habits,
   )
 
 
@@ -144,7 +204,8 @@ def _codecs(config, plan, places):
     rules.append((policy.is_logits, plain))
   rules.append((policy.always, config.gradient_code()))
   codecs = policy.policy(rules, specs)
-  if all(place.startswith('/CPU') for place in places) and native.available():
+  kinds = {tf.DeviceSpec.from_string(place).device_type for place in places}
+  if kinds == {'CPU'} and native.available():
     codecs = accelerated.accelerate(codecs)
   return (
     gradients.gradient_codec(specs, codecs),
@@ -152,8 +213,13 @@ def _codecs(config, plan, places):
   )
 
 
-def _data(config):
-  """(batches, examples in an epoch, classes, channels); see `Run`."""
+def open_data(config, part=(0, 1)):
+  """(batches, examples in an epoch, classes, channels); see `Run`.
+
+  Args:
+    config: a valid `config.TrainConfig`.
+    part: (worker, num_workers), which part of the examples to read.
+  """
   dataset = datasets.DATASETS.get(config.dataset_name)
   if config.benchmark_mode:
     net = nets.NETS[config.net]
@@ -179,6 +245,8 @@ def _data(config):
         start=step * config.batch_size,
         shuffle_buffer=1024 * config.input_queue_memory_factor,
         net=config.net,
+        worker=part[0],
+        num_workers=part[1],
       ),
     )
     return stream.map(lambda *batch: _split(config, *batch)), split

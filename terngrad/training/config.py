@@ -77,9 +77,9 @@ class ModelConfig:
       'input_queue_memory_factor',
       'max_steps',
     ):
-      _at_least(name, getattr(self, name), 1)
-    _at_least('size_to_binarize', self.size_to_binarize, 0)
-    _at_least('weight_decay', self.weight_decay, 0)
+      at_least(name, getattr(self, name), 1)
+    at_least('size_to_binarize', self.size_to_binarize, 0)
+    at_least('weight_decay', self.weight_decay, 0)
     _range('dropout_keep_prob', self.dropout_keep_prob, 0, 1)
     if self.dropout_keep_prob == 0:
       raise errors.ConfigError(
@@ -198,16 +198,16 @@ class TrainConfig(ModelConfig):
     _choice('optimizer', self.optimizer, optimizers.OPTIMIZERS)
     decay = 'learning_rate_decay_type'
     _choice(decay, self.learning_rate_decay_type, schedules.DECAY_TYPES)
-    _at_least('num_gpus', self.num_gpus, 1)
-    _at_least('save_iter', self.save_iter, 1)
-    _at_least('clip_factor', self.clip_factor, 0)
-    _at_least('floating_grad_epoch', self.floating_grad_epoch, 0)
-    _at_least('initial_learning_rate', self.initial_learning_rate, 0)
-    _at_least('num_epochs_per_decay', self.num_epochs_per_decay, 0)
-    _at_least('learning_rate_decay_factor', self.learning_rate_decay_factor, 0)
+    at_least('num_gpus', self.num_gpus, 1)
+    at_least('save_iter', self.save_iter, 1)
+    at_least('clip_factor', self.clip_factor, 0)
+    at_least('floating_grad_epoch', self.floating_grad_epoch, 0)
+    at_least('initial_learning_rate', self.initial_learning_rate, 0)
+    at_least('num_epochs_per_decay', self.num_epochs_per_decay, 0)
+    at_least('learning_rate_decay_factor', self.learning_rate_decay_factor, 0)
     _range('momentum', self.momentum, 0, 1)
     self._check_pretrained()
-    _at_least('save_tower', self.save_tower, -1)
+    at_least('save_tower', self.save_tower, -1)
     if self.save_tower >= self.num_workers:
       raise errors.ConfigError(
         f'save_tower: expected -1 or a node from 0 to {self.num_workers - 1}, '
@@ -343,9 +343,9 @@ class EvalConfig(ModelConfig):
   def validate(self):
     """Raises `errors.ConfigError` for the first field out of its range."""
     super().validate()
-    _at_least('eval_interval_secs', self.eval_interval_secs, 0)
-    _at_least('num_examples', self.num_examples, 1)
-    _at_least('tower', self.tower, -1)
+    at_least('eval_interval_secs', self.eval_interval_secs, 0)
+    at_least('num_examples', self.num_examples, 1)
+    at_least('tower', self.tower, -1)
     if os.path.realpath(self.eval_dir) == os.path.realpath(self.checkpoint_dir):
       raise errors.ConfigError(
         'eval_dir: expected another folder than --checkpoint_dir, received '
@@ -365,7 +365,8 @@ def _choice(name, value, known):
   )
 
 
-def _at_least(name, value, lowest):
+def at_least(name, value, lowest):
+  """Raises `errors.ConfigError` unless lowest <= value < infinity."""
   # Written so that NaN fails.
   if not lowest <= value < float('inf'):
     raise errors.ConfigError(

@@ -2,8 +2,7 @@
 
 import contextlib
 import os
-import signal
-import threading
+import time
 from datetime import datetime
 from typing import NamedTuple
 
@@ -20,8 +19,7 @@ from terngrad.training import meter
 from terngrad.training import records
 from terngrad.training import resume
 from terngrad.training import schedules
-
-_LOG_EVERY = 10
+from terngrad.training import signals
 
 
 class Outcome(NamedTuple):
@@ -53,13 +51,32 @@ def train(config, report, show_progress=False):
     errors.TrainingError: it had to stop; the last checkpoint is good.
   """
   config.validate()
+  return run_assembled(config, assembly.assemble, report, show_progress)
+
+
+def run_assembled(config, assemble, report, show_progress=False):
+  """`train` for a configuration that is valid.
+
+  Args:
+    config: `config.TrainConfig`, its numbers those of all workers together.
+    assemble: takes it, returns an `assembly.Run`.
+    report: see `train`.
+    show_progress: see `train`.
+
+  Returns:
+    An `Outcome`.
+
+  Raises:
+    errors.ConfigError, slim.errors.DataError, errors.TrainingError: see
+      `train`.
+  """
   if config.log_device_placement:
     tf.debugging.set_log_device_placement(True)
   with contextlib.ExitStack() as alone:
     there = os.path.isdir(config.train_dir)
     if there:
       alone.enter_context(folder.alone_in(config.train_dir))
-    run = assembly.assemble(config)
+    run = assemble(config)
     first = 0 if config.overwrite else resume.continue_run(config, run, report)
     saved = first or None
     if first == 0:
@@ -76,7 +93,7 @@ def _continue(config, run, begin, report, show_progress):
     config.train_dir, run.layout, run.replicas, run.names
   )
   recorder = records.Recorder(config.train_dir, step=begin[0])
-  with contextlib.closing(recorder), _signals() as stop:
+  with contextlib.closing(recorder), signals.stopping() as stop:
     try:
       step = _run_steps(
         config, run, begin, stop, writer, recorder, report, show_progress
@@ -113,7 +130,8 @@ def _run_steps(
     disable=not show_progress,
   )
   say = bar.write if show_progress else report
-  step = first
+  step, habits = first, run.habits
+  saving, observing = _Every(habits.save_secs), _Every(habits.observe_secs)
   with bar:
     batches = run.batches(first) if first < config.max_steps else None
     while step < config.max_steps and not stop.signal:
@@ -121,21 +139,45 @@ def _run_steps(
       step += 1
       gauge.add(result)
       bar.update()
-      at_checkpoint = step % config.save_iter == 0
-      if step % _LOG_EVERY == 0 or step == config.max_steps or at_checkpoint:
+      habits.on_step()
+      at_checkpoint = step % config.save_iter == 0 or saving.due()
+      if (
+        step % habits.log_every == 0
+        or step == config.max_steps
+        or at_checkpoint
+      ):
         values = gauge.values(
           run.codec.num_elements, rate, float(run.regularization())
         )
         recorder.scalars(step, values, meter.TAGS)
-        say(meter.log_line(step, values))
-      if at_checkpoint:
+        say(habits.line(step, values))
+      if at_checkpoint or observing.due():
         _observe(run, recorder, step, result)
+      if at_checkpoint:
+        habits.before_save()
         writer.save(step)
         saved = step
     if saved != step:
+      habits.before_save()
       path = writer.save(step)
       say(f'{datetime.now()}: saved {path}')
   return step
+
+
+class _Every:
+  """A clock that says when some seconds have passed since it last did."""
+
+  def __init__(self, seconds):
+    self._seconds = seconds
+    self._last = time.monotonic()
+
+  def due(self):
+    """True once every so many seconds."""
+    now = time.monotonic()
+    if now - self._last < self._seconds:
+      return False
+    self._last = now
+    return True
 
 
 def _next(config, batches):
@@ -209,34 +251,3 @@ def _observe(run, recorder, step, result):
   if sparsity:
     recorder.scalars(step, sparsity)
   recorder.flush()
-
-
-class _Stop:
-  """Remembers the first signal that asked to stop."""
-
-  def __init__(self):
-    self.signal = None
-
-
-@contextlib.contextmanager
-def _signals():
-  """Turns SIGTERM and SIGINT into a stop after the step; a second one kills."""
-  stop = _Stop()
-  if threading.current_thread() is not threading.main_thread():
-    yield stop
-    return
-
-  def handle(number, frame):
-    del frame
-    stop.signal = number
-    signal.signal(number, previous[number])
-
-  previous = {
-    number: signal.signal(number, handle)
-    for number in (signal.SIGTERM, signal.SIGINT)
-  }
-  try:
-    yield stop
-  finally:
-    for number, handler in previous.items():
-      signal.signal(number, handler)

@@ -44,7 +44,7 @@ def make_train_step(node_pass, codec, towers, replicas, optimizer, seed):
   """
   kernel = nodes.kernels(node_pass, codec)
   decode = tf.function(codec.decode_mean, jit_compile=codec.compiled)
-  updates = [_make_update(replica, optimizer) for replica in replicas]
+  updates = [make_update(replica, optimizer) for replica in replicas]
 
   @tf.function(reduce_retracing=True)
   def train_step(images, labels, step, learning_rate, averaging_decay):
@@ -95,7 +95,7 @@ def _mean_statistics(towers, statistics):
   return means
 
 
-def _make_update(replica, optimizer):
+def make_update(replica, optimizer):
   """The compiled end of a step on one device.
 
   One program, so that an element of a parameter, its slots and its average
