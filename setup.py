@@ -71,6 +71,10 @@ PROGRAMS = {
     'slim.download_and_preprocess_imagenet:run'
   ),
   'make_image_db': 'slim.make_image_db:run',
+  'cifar10_distributed_train': 'terngrad.bin.cifar10_distributed_train:run',
+  'flowers_distributed_train': 'terngrad.bin.flowers_distributed_train:run',
+  'imagenet_distributed_train': 'terngrad.bin.imagenet_distributed_train:run',
+  'mnist_distributed_train': 'terngrad.bin.mnist_distributed_train:run',
   'mnist_eval': 'terngrad.bin.mnist_eval:run',
   'mnist_train': 'terngrad.bin.mnist_train:run',
   'preprocess_imagenet_validation_data': (

@@ -4,13 +4,12 @@ Every ps and every worker but the chief, worker 0, is a `tf.distribute.Server`.
 What the chief has to know of a task stands in a variable there, and what it
 has to do goes through a queue there, both found by their names: TensorFlow
 1's own way between sessions. Every call has a time-out. The variable and the
-queue belong to the server, so they go with its process.
+queue belong to the server, so they go with its process. The other end of all
+this is `exchange.service`.
 """
 
 import json
 import os
-import queue
-import threading
 import uuid
 from typing import NamedTuple
 
@@ -20,6 +19,8 @@ _STATE = 'terngrad_state'
 _ORDERS = 'terngrad_orders'
 # Seconds for a short call to a task that is well; a stopped one takes them all.
 CALL_TIMEOUT = 10
+# Steps taken and the loss of the last, in a task's queue of steps taken.
+PROGRESS = [tf.int64, tf.float32]
 
 
 class Task(NamedTuple):
@@ -79,8 +80,8 @@ def answers(task, timeout=CALL_TIMEOUT):
   A process that was stopped accepts connections but does not answer.
   """
   try:
-    with tf.Graph().as_default(), _session(task, timeout) as session:
-      session.list_devices()
+    with tf.Graph().as_default(), session(task, timeout) as opened:
+      opened.list_devices()
     return True
   except tf.errors.OpError:
     return False
@@ -94,9 +95,9 @@ def state_of(task, timeout=CALL_TIMEOUT):
   """
   try:
     with tf.Graph().as_default(), tf.device(task.device()):
-      variable = _state_variable(tf.constant(''))
-      with _session(task, timeout) as session:
-        text = session.run(variable.read_value())
+      variable = state_variable(tf.constant(''))
+      with session(task, timeout) as opened:
+        text = opened.run(variable.read_value())
     state = State(**json.loads(text))
     if all(isinstance(value, str) for value in state.fingerprint.values()):
       return state
@@ -106,7 +107,7 @@ def state_of(task, timeout=CALL_TIMEOUT):
 
 
 def order(task, timeout=CALL_TIMEOUT, **what):
-  """Tells a task what to do; see `Service.next_order`.
+  """Tells a task what to do; see `service.Service.next_order`.
 
   Args:
     task: `Task`.
@@ -118,123 +119,11 @@ def order(task, timeout=CALL_TIMEOUT, **what):
   """
   try:
     with tf.Graph().as_default(), tf.device(task.device()):
-      enqueue = _orders_queue().enqueue([json.dumps(what)])
-      with _session(task, timeout) as session:
-        session.run(enqueue)
+      enqueue = orders_queue().enqueue([json.dumps(what)])
+      with session(task, timeout) as opened:
+        opened.run(enqueue)
   except tf.errors.OpError as error:
     raise LostError(f'{task} takes no orders: {error}') from error
-
-
-class Service:
-  """The server of this process.
-
-  It cannot be stopped: TensorFlow's server has no end but the process's.
-  """
-
-  def __init__(self, task, cluster, fingerprint, device_count=None):
-    """Starts it.
-
-    Args:
-      task: `Task`, this process.
-      cluster: `cluster.Cluster`.
-      fingerprint: dict of str to str.
-      device_count: dict of kind of device to number; {'GPU': 0} for none.
-
-    Raises:
-      LostError: the port is taken.
-    """
-    self.task = task
-    self._state = State(uuid.uuid4().hex, fingerprint)
-    config = tf.compat.v1.ConfigProto(
-      device_count=device_count or {},
-      # Only itself: it must answer while others are not there yet.
-      device_filters=[f'/job:{task.job}/task:{task.index}'],
-      intra_op_parallelism_threads=(
-        tf.config.threading.get_intra_op_parallelism_threads()
-      ),
-    )
-    config.gpu_options.allow_growth = True
-    try:
-      self._server = tf.distribute.Server(
-        tf.train.ClusterSpec(cluster.jobs),
-        job_name=task.job,
-        task_index=task.index,
-        config=config,
-      )
-    except tf.errors.OpError as error:
-      raise LostError(
-        f'{task}: expected to listen on its port, received: {error.message} '
-        'Stop what uses the port, or name another in the list of hosts.'
-      ) from error
-    self._graph = tf.Graph()
-    with self._graph.as_default(), tf.device(task.device()):
-      self._text = tf.compat.v1.placeholder(tf.string, [])
-      variable = _state_variable(self._text)
-      self._assign = variable.initializer
-      self._dequeue = _orders_queue().dequeue()
-      self._session = tf.compat.v1.Session(self._server.target, config=config)
-    self._orders = queue.Queue()
-    threading.Thread(target=self._take_orders, daemon=True).start()
-    self._publish()
-
-  def fail(self, trouble):
-    """Lets the chief know why this task cannot go on."""
-    self._state = self._state._replace(trouble=trouble)
-    self._publish()
-
-  def next_order(self, timeout):
-    """The next order of the chief, a dict; None after `timeout` seconds."""
-    try:
-      return self._orders.get(timeout=timeout)
-    except queue.Empty:
-      return None
-
-  def feed(self, tag, batches, stop):
-    """Puts batches into this task's queue `tag` until it is to stop.
-
-    Args:
-      tag: name of the queue.
-      batches: iterator of lists of tensors.
-      stop: `threading.Event`; set it and call `close`.
-    """
-    first = [part.numpy() for part in next(batches)]
-    with self._graph.as_default(), tf.device(self.task.device()):
-      holders = [
-        tf.compat.v1.placeholder(part.dtype, part.shape) for part in first
-      ]
-      handle = batch_queue(tag, [h.dtype for h in holders])
-      enqueue = tf.raw_ops.QueueEnqueueV2(handle=handle, components=holders)
-    self._put(enqueue, holders, first)
-    for batch in batches:
-      if stop.is_set():
-        return
-      self._put(enqueue, holders, [part.numpy() for part in batch])
-
-  def close(self, tag, dtypes):
-    """Closes this task's queue `tag`, so that nobody waits for it."""
-    with self._graph.as_default(), tf.device(self.task.device()):
-      close = tf.raw_ops.QueueCloseV2(
-        handle=batch_queue(tag, dtypes), cancel_pending_enqueues=True
-      )
-    self._session.run(close)
-
-  def _put(self, enqueue, holders, values):
-    self._session.run(enqueue, dict(zip(holders, values, strict=True)))
-
-  def _publish(self):
-    text = json.dumps(self._state._asdict())
-    self._session.run(self._assign, {self._text: text})
-
-  def _take_orders(self):
-    while True:
-      try:
-        value = json.loads(self._session.run(self._dequeue))
-      except ValueError:
-        continue
-      except tf.errors.OpError:
-        return  # the session ended
-      if isinstance(value, dict):
-        self._orders.put(value)
 
 
 def batch_queue(tag, dtypes):
@@ -244,6 +133,16 @@ def batch_queue(tag, dtypes):
   """
   return tf.raw_ops.FIFOQueueV2(
     component_types=list(dtypes), capacity=2, shared_name=f'batches_{tag}'
+  )
+
+
+def progress_queue(tag):
+  """The handle of a task's queue of steps taken, as `batch_queue`.
+
+  It is read at once; where it is not, a thousand steps pass before one waits.
+  """
+  return tf.raw_ops.FIFOQueueV2(
+    component_types=PROGRESS, capacity=1000, shared_name=f'progress_{tag}'
   )
 
 
@@ -277,7 +176,16 @@ def connect(cluster):
     raise LostError(f'Expected to join the cluster: {error}') from error
 
 
-def _session(task, timeout):
+def session(task, timeout):
+  """A session with the server of a task and with no other.
+
+  Args:
+    task: `Task`.
+    timeout: seconds that a call may take.
+
+  Returns:
+    A `tf.compat.v1.Session` on the default graph.
+  """
   config = tf.compat.v1.ConfigProto(
     device_filters=[f'/job:{task.job}/task:{task.index}'],
     operation_timeout_in_ms=int(timeout * 1000),
@@ -285,12 +193,14 @@ def _session(task, timeout):
   return tf.compat.v1.Session(f'grpc://{task.address}', config=config)
 
 
-def _state_variable(initial):
+def state_variable(initial):
+  """Where a task says its `State`, as JSON; on the device that is current."""
   # Unlike the shape of a queue's elements, a variable's need not agree.
   return tf.compat.v1.Variable(
     initial, name=_STATE, use_resource=True, trainable=False, collections=[]
   )
 
 
-def _orders_queue():
+def orders_queue():
+  """Where a task takes its orders; on the device that is current."""
   return tf.queue.FIFOQueue(16, tf.string, shapes=[[]], shared_name=_ORDERS)

@@ -30,7 +30,6 @@ from terngrad.training import server_tasks
 from terngrad.training import watchdog
 
 _DTYPES = (tf.float32, tf.int32)
-_LOG_EVERY = 30
 
 
 class TaskLostError(errors.TrainingError):
@@ -132,7 +131,7 @@ def _surround(cluster, config, data, dog, whole):
     make_step=make_step,
     own=range(0, len(places), layout.num_processes),
     habits=assembly.Habits(
-      log_every=_LOG_EVERY,
+      log_every=server_tasks.LOG_EVERY,
       line=functools.partial(_line, layout.num_processes),
       save_secs=config.save_interval_secs,
       observe_secs=config.save_summaries_secs,
@@ -172,10 +171,12 @@ def _open_feeds(cluster, config, channels, step):
     tasks.order(task, do='feed', tag=tag, step=step)
     with tf.device(task.device()):
       handle = tasks.batch_queue(tag, _DTYPES)
+      progress = tasks.progress_queue(tag)
     feeds.append(
       server_step.Feed(
         task.device(),
         handle,
+        progress,
         _DTYPES,
         server_data.shapes_of(config, channels),
       )
@@ -192,7 +193,7 @@ def _wait_for(config, others, report):
     for task in absent:
       # A short time each, so that one absent task hides no other.
       try:
-        states[task] = tasks.state_of(task, timeout=1)
+        states[task] = tasks.state_of(task, timeout=3)
       except tasks.LostError:
         if not said:
           report(f'{datetime.now()}: waiting for {task}')
@@ -249,12 +250,14 @@ def _end(others, why):
 
 
 def _line(num_processes, step, values):
-  """The 2017 line of a worker, for its own examples."""
+  """The chief's lines: its own examples' rates, the mean loss of all."""
   return (
     f'global_step/sec: {1 / values["sec_per_batch"]:.2f}\n'
-    f'Worker 0: {datetime.now()}: step {step}, loss = '
-    f'{values["total_loss"]:.2f}'
-    f'({values["examples_per_sec"] / num_processes:.1f} examples/sec; '
-    f'{values["sec_per_batch"]:.3f}  sec/batch; '
-    f'{values["bits_per_element"]:.2f} bits/element)'
+    + server_tasks.worker_line(
+      0,
+      f'step {step}, loss = {values["total_loss"]:.2f}',
+      values['examples_per_sec'] / num_processes,
+      values['sec_per_batch'],
+      f'; {values["bits_per_element"]:.2f} bits/element',
+    )
   )

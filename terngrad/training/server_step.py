@@ -16,13 +16,15 @@ class Feed(NamedTuple):
 
   Attributes:
     device: full name of its first CPU.
-    handle: resource of its queue.
+    handle: resource of its queue of batches.
+    progress: resource of its queue of steps taken, see `exchange.tasks`.
     dtypes: of images and labels.
     shapes: of images [nodes, b, ...] and labels [nodes, b].
   """
 
   device: str
   handle: tf.Tensor
+  progress: tf.Tensor
   dtypes: tuple
   shapes: tuple
 
@@ -35,6 +37,19 @@ class Feed(NamedTuple):
     for part, shape in zip(parts, self.shapes, strict=True):
       part.set_shape(shape)
     return tuple(parts)
+
+  def tell(self, step, losses):
+    """Lets the process say what its examples' loss was.
+
+    Args:
+      step: int64 [], steps taken before this one.
+      losses: list of float32 [nodes], of its places.
+    """
+    with tf.device(self.device):
+      loss = tf.reduce_mean(tf.concat(losses, axis=0))
+      tf.raw_ops.QueueEnqueueV2(
+        handle=self.progress, components=[step + 1, loss]
+      )
 
 
 def make_train_step(node_pass, codec, layout, replicas, optimizer, seed):
@@ -87,6 +102,9 @@ def make_train_step(node_pass, codec, layout, replicas, optimizer, seed):
         updates[place](
           means[place], own, (step, learning_rate, averaging_decay)
         )
+    for process, feed in enumerate(feeds, start=1):
+      own = rounds[process :: layout.num_processes]
+      feed.tell(step, [r.entropy for r in own])
     sent = []
     for replica, payload in zip(replicas, payloads, strict=True):
       with tf.device(replica.device):

@@ -14,6 +14,7 @@ import tensorflow as tf
 from slim import errors as data_errors
 from slim.datasets import records as data_records
 from terngrad.exchange import fingerprint
+from terngrad.exchange import service as services
 from terngrad.exchange import tasks
 from terngrad.training import errors
 from terngrad.training import server_data
@@ -21,6 +22,16 @@ from terngrad.training import server_data
 # Seconds between two looks whether the chief is still there.
 _LOOK_EVERY = 5.0
 _DTYPES = (tf.float32, tf.int32)
+# Steps between two lines of a worker.
+LOG_EVERY = 30
+
+
+def worker_line(worker, what, examples_per_sec, sec_per_batch, more=''):
+  """The 2017 line of a worker."""
+  return (
+    f'Worker {worker}: {datetime.now()}: {what}({examples_per_sec:.1f} '
+    f'examples/sec; {sec_per_batch:.3f}  sec/batch{more})'
+  )
 
 
 def own_fingerprint(config, job):
@@ -72,14 +83,14 @@ def serve(config, cluster, report, stopped=lambda: None):
     batches, *_ = server_data.open_part(config, cluster)
   counts = {'GPU': 0} if task.job == 'ps' else {'CPU': config.num_gpus}
   try:
-    service = tasks.Service(
+    service = services.Service(
       task, cluster, own_fingerprint(config, task.job), counts
     )
   except tasks.LostError as error:
     raise errors.ConfigError(str(error)) from error
   report(f'{datetime.now()}: {task} serves')
   chief = tasks.all_tasks(cluster, 'worker')[0]
-  feeder = _Feeder(service, config, batches)
+  feeder = _Feeder(service, config, batches, report)
   # The chief itself waits for the others before it is there.
   patience = 2 * config.start_timeout
   seen = time.monotonic()
@@ -119,7 +130,8 @@ def _outlive(chief, service):
 class _Feeder:
   """Reads batches in a thread, for one process of the chief at a time."""
 
-  def __init__(self, service, config, batches):
+  def __init__(self, service, config, batches, report):
+    self._report = report
     self._service = service
     self._config = config
     self._batches = batches
@@ -133,9 +145,10 @@ class _Feeder:
       self._stop.set()
       self._service.close(self._tag, _DTYPES)
     self._stop, self._tag = threading.Event(), tag
-    threading.Thread(
-      target=self._run, args=(tag, step, self._stop), daemon=True
-    ).start()
+    for target in (self._run, self._tell):
+      threading.Thread(
+        target=target, args=(tag, step, self._stop), daemon=True
+      ).start()
 
   def _run(self, tag, step, stop):
     trouble = ''
@@ -150,3 +163,22 @@ class _Feeder:
     if trouble and not stop.is_set():
       self._service.fail(trouble)
       self._service.close(tag, _DTYPES)
+
+  def _tell(self, tag, step, stop):
+    """Says what steps were taken, until the queue is closed."""
+    del stop
+    since, before = time.monotonic(), step
+    for step, loss in self._service.progress(tag):
+      if step % LOG_EVERY:
+        continue
+      now = time.monotonic()
+      seconds = (now - since) / (step - before)
+      since, before = now, step
+      self._report(
+        worker_line(
+          self._service.task.index,
+          f'step {step}, entropy_loss = {loss:.2f}',
+          self._config.batch_size / seconds,
+          seconds,
+        )
+      )

@@ -80,7 +80,7 @@ def free_ports(count):
     return [each.getsockname()[1] for each in sockets]
 
 
-def towers(data_dir, train_dir, num_workers, *, seed=1, steps=STEPS):
+def towers(data_dir, train_dir, num_processes, *, nodes=1, steps=STEPS):
   """The run of `arguments`, as towers on two devices of this process."""
   config = server_config.ServerConfig(
     dataset_name='mnist',
@@ -92,32 +92,38 @@ def towers(data_dir, train_dir, num_workers, *, seed=1, steps=STEPS):
     max_steps=steps,
     grad_bits=1,
     clip_factor=2.5,
-    seed=seed,
     num_gpus=2,
-    num_nodes=1,
+    num_nodes=nodes,
   )
 
   def surround(whole):
     around = assembly.on_this_machine(whole)
     parts = [
-      assembly.open_data(config, (part, num_workers))
-      for part in range(num_workers)
+      assembly.open_data(config, (part, num_processes))
+      for part in range(num_processes)
     ]
 
     def batches(step):
       for rows in zip(*(part[0](step) for part in parts), strict=True):
-        yield [tf.concat(row, axis=0) for row in zip(*rows, strict=True)]
+        # Process p has the workers p, p + P, p + 2 P...
+        yield [_dealt(row) for row in zip(*rows, strict=True)]
 
     return around._replace(data=(batches, *around.data[1:]))
 
   loop.run_assembled(
-    config.whole(num_workers),
+    config.whole(num_processes),
     functools.partial(assembly.assemble, surround=surround),
     lambda line: None,
   )
 
 
-def arguments(data_dir, train_dir, *, seed=1, steps=STEPS):
+def _dealt(parts):
+  """Tensors [nodes, ...] of all processes, in the order of the workers."""
+  stacked = tf.stack(parts, axis=1)
+  return tf.reshape(stacked, [-1, *stacked.shape[2:]])
+
+
+def arguments(data_dir, train_dir, *, steps=STEPS):
   """Of a run that equals `towers`."""
   return [
     f'--data_dir={data_dir}',
@@ -126,7 +132,6 @@ def arguments(data_dir, train_dir, *, seed=1, steps=STEPS):
     f'--max_steps={steps}',
     '--grad_bits=1',
     '--clip_factor=2.5',
-    f'--seed={seed}',
     '--start_timeout=120',
   ]
 

@@ -21,25 +21,34 @@ def assert_equal_bits(one, other, step=clusters.STEPS):
     )
 
 
-@pytest.mark.parametrize(('num_ps', 'num_workers'), [(1, 2), (2, 4)])
+@pytest.mark.parametrize(
+  ('num_ps', 'num_processes', 'nodes'), [(1, 2, 1), (2, 4, 1), (1, 2, 2)]
+)
 def test_servers_and_towers_end_at_the_same_bits(
-  num_ps, num_workers, data_dir, tmp_path
+  num_ps, num_processes, nodes, data_dir, tmp_path
 ):
-  arguments = clusters.arguments(data_dir, tmp_path / 'servers')
-  with clusters.Cluster(num_ps, num_workers, arguments) as cluster:
+  arguments = [
+    *clusters.arguments(data_dir, tmp_path / 'servers'),
+    f'--num_gpus={nodes}',
+  ]
+  with clusters.Cluster(num_ps, num_processes, arguments) as cluster:
     cluster.start_all()
-    clusters.towers(data_dir, tmp_path / 'towers', num_workers)
+    clusters.towers(data_dir, tmp_path / 'towers', num_processes, nodes=nodes)
     finished = cluster.wait()
   assert {f.code for f in finished.values()} == {0}, finished
   assert_equal_bits(tmp_path / 'towers', tmp_path / 'servers')
   lines = finished['worker', 0].out
   assert re.search(r'PS hosts are: .*localhost', lines)
-  assert f'total_num_replicas={num_workers}' in lines
+  assert f'total_num_replicas={num_processes}' in lines
   assert re.search(r'global_step/sec: [\d.]+', lines)
   assert re.search(
     r'Worker 0: .*: step 30, loss = [\d.]+\([\d.]+ examples/sec; [\d.]+  '
     r'sec/batch; ',
     lines,
+  )
+  assert re.search(
+    r'Worker 1: .*: step 30, entropy_loss = [\d.]+\([\d.]+ examples/sec; ',
+    finished['worker', 1].out,
   )
 
 
@@ -100,7 +109,7 @@ def test_a_stopped_worker_is_named_and_the_chief_ends(data_dir, tmp_path):
 
 
 def test_a_worker_that_never_comes_is_named(data_dir, tmp_path):
-  arguments = [*clusters.arguments(data_dir, tmp_path), '--start_timeout=1']
+  arguments = [*clusters.arguments(data_dir, tmp_path), '--start_timeout=10']
   with clusters.Cluster(1, 2, arguments) as cluster:
     cluster.start('ps', 0)
     cluster.tasks['ps', 0].read_until('serves')
