@@ -78,6 +78,9 @@ def train(config, cluster, report, give_up, show_progress=False):
     if isinstance(error, errors.TrainingError) and not trouble:
       raise
     raise errors.TrainingError(trouble or str(error)) from error
+  except BaseException as error:
+    _end(others, f'it failed: {error!r}')
+    raise
   # Before the others end, TensorFlow lets them forget what it had there.
   gc.collect()
   _end(others, '')

@@ -92,32 +92,41 @@ def make_train_step(node_pass, codec, layout, replicas, optimizer, seed):
       for r, probe, where in zip(rounds, agreed, places, strict=True)
     ]
     means = exchange.average(layout, totals, payloads, shared, agreed)
-    statistics = [
-      exchange.mean(layout, list(parts))
-      for parts in zip(*(r.statistics for r in rounds), strict=True)
-    ]
+    statistics = _mean_statistics(layout, rounds)
     for place, replica in enumerate(replicas):
       with tf.device(replica.device):
-        own = [parts[place] for parts in statistics]
-        updates[place](
-          means[place], own, (step, learning_rate, averaging_decay)
-        )
+        numbers = step, learning_rate, averaging_decay
+        updates[place](means[place], statistics[place], numbers)
     for process, feed in enumerate(feeds, start=1):
       own = rounds[process :: layout.num_processes]
       feed.tell(step, [r.entropy for r in own])
-    sent = []
-    for replica, payload in zip(replicas, payloads, strict=True):
-      with tf.device(replica.device):
-        sent.append(codec.sent_words(payload))
     return steps.StepResult(
       entropy=towers_lib.in_order([r.entropy for r in rounds]),
       probes=towers_lib.in_order([r.probes for r in rounds]),
       shared=agreed[0],
       words=payloads[:: layout.num_processes],
-      sent=towers_lib.in_order(sent),
+      sent=_sent(codec, layout, payloads),
     )
 
   return train_step
+
+
+def _mean_statistics(layout, rounds):
+  """For each place the moving statistics, averaged over the workers."""
+  means = [
+    exchange.mean(layout, list(parts))
+    for parts in zip(*(r.statistics for r in rounds), strict=True)
+  ]
+  return [[mean[place] for mean in means] for place in range(len(rounds))]
+
+
+def _sent(codec, layout, payloads):
+  """int32 [workers], counted where the payloads are."""
+  sent = []
+  for device, payload in zip(layout.towers.devices, payloads, strict=True):
+    with tf.device(device):
+      sent.append(codec.sent_words(payload))
+  return towers_lib.in_order(sent)
 
 
 class _Own(NamedTuple):

@@ -16,6 +16,7 @@ from slim.datasets import records as data_records
 from terngrad.exchange import fingerprint
 from terngrad.exchange import service as services
 from terngrad.exchange import tasks
+from terngrad.training import devices
 from terngrad.training import errors
 from terngrad.training import server_data
 
@@ -78,35 +79,28 @@ def serve(config, cluster, report, stopped=lambda: None):
     errors.TrainingError: the run failed, or its chief is gone.
   """
   task = tasks.all_tasks(cluster, cluster.job)[cluster.index]
+  chief = tasks.all_tasks(cluster, 'worker')[0]
+  # What this process computes by itself is reading; its server has the GPUs.
+  devices.hide_gpus()
   batches = None
   if task.job == 'worker':
     batches, *_ = server_data.open_part(config, cluster)
-  counts = {'GPU': 0} if task.job == 'ps' else {'CPU': config.num_gpus}
-  try:
-    service = services.Service(
-      task, cluster, own_fingerprint(config, task.job), counts
-    )
-  except tasks.LostError as error:
-    raise errors.ConfigError(str(error)) from error
+  service = _start(config, cluster, task)
   report(f'{datetime.now()}: {task} serves')
-  chief = tasks.all_tasks(cluster, 'worker')[0]
   feeder = _Feeder(service, config, batches, report)
   # The chief itself waits for the others before it is there.
   patience = 2 * config.start_timeout
   seen = time.monotonic()
   while not stopped():
-    order = service.next_order(min(_LOOK_EVERY, patience / 2))
-    if order is None:
-      if tasks.answers(chief):
-        seen = time.monotonic()
-      elif time.monotonic() - seen > patience:
-        raise errors.TrainingError(
-          f'{task}: expected the chief, {chief}, to come or come back within '
-          f'{patience} seconds, received no answer. Start it, and this task '
-          'again.'
-        )
-      continue
-    seen = time.monotonic()
+    order = service.next_order(min(_LOOK_EVERY, patience / 2)) or {}
+    if order or tasks.answers(chief):
+      seen = time.monotonic()
+    elif time.monotonic() - seen > patience:
+      raise errors.TrainingError(
+        f'{task}: expected the chief, {chief}, to come or come back within '
+        f'{patience} seconds, received no answer. Start it, and this task '
+        'again.'
+      )
     if order.get('do') == 'end':
       _outlive(chief, service)
       if order.get('why'):
@@ -117,6 +111,16 @@ def serve(config, cluster, report, stopped=lambda: None):
       feeder.begin(str(order['tag']), int(order['step']))
       report(f'{datetime.now()}: {task} reads from step {order["step"]} on')
   return stopped()
+
+
+def _start(config, cluster, task):
+  """Starts this process's server."""
+  counts = {'GPU': 0} if task.job == 'ps' else {'CPU': config.num_gpus}
+  fields = own_fingerprint(config, task.job)
+  try:
+    return services.Service(task, cluster, fields, counts)
+  except tasks.LostError as error:
+    raise errors.ConfigError(str(error)) from error
 
 
 def _outlive(chief, service):
