@@ -63,6 +63,8 @@ EXTRAS_REQUIRE = {
 PROGRAMS = {
   'build_image_data': 'slim.build_image_data:run',
   'build_imagenet_data': 'slim.build_imagenet_data:run',
+  'cifar10_eval': 'terngrad.bin.cifar10_eval:run',
+  'cifar10_train': 'terngrad.bin.cifar10_train:run',
   'download_and_convert_data': 'slim.download_and_convert_data:run',
   'download_and_preprocess_flowers': (
     'slim.download_and_preprocess_flowers:run'
@@ -70,6 +72,15 @@ PROGRAMS = {
   'download_and_preprocess_imagenet': (
     'slim.download_and_preprocess_imagenet:run'
   ),
+  'eval_image_classifier': 'slim.eval_image_classifier:run',
+  'fashion_mnist_eval': 'terngrad.bin.fashion_mnist_eval:run',
+  'fashion_mnist_train': 'terngrad.bin.fashion_mnist_train:run',
+  'flowers_eval': 'terngrad.bin.flowers_eval:run',
+  'flowers_train': 'terngrad.bin.flowers_train:run',
+  'image_eval': 'terngrad.bin.image_eval:run',
+  'image_train': 'terngrad.bin.image_train:run',
+  'imagenet_eval': 'terngrad.bin.imagenet_eval:run',
+  'imagenet_train': 'terngrad.bin.imagenet_train:run',
   'make_image_db': 'slim.make_image_db:run',
   'cifar10_distributed_train': 'terngrad.bin.cifar10_distributed_train:run',
   'flowers_distributed_train': 'terngrad.bin.flowers_distributed_train:run',
@@ -77,10 +88,14 @@ PROGRAMS = {
   'mnist_distributed_train': 'terngrad.bin.mnist_distributed_train:run',
   'mnist_eval': 'terngrad.bin.mnist_eval:run',
   'mnist_train': 'terngrad.bin.mnist_train:run',
+  'predict_image': 'terngrad.bin.predict_image:run',
   'preprocess_imagenet_validation_data': (
     'slim.preprocess_imagenet_validation_data:run'
   ),
   'process_bounding_boxes': 'slim.process_bounding_boxes:run',
+  'run_page': 'terngrad.bin.run_page:run',
+  'serialize_tensorboard': 'terngrad.bin.serialize_tensorboard:run',
+  'train_image_classifier': 'slim.train_image_classifier:run',
 }
 
 

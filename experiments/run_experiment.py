@@ -4,7 +4,8 @@ r"""Runs the experiment of a folder: every variant and seed, then the table.
       --program=mnist --data_dir=D --work_dir=W
 
 The folder holds base.flags, one <variant>.flags a variant with what differs,
-and runs.csv with the columns variant and seed. Each run trains and evaluates
+runs.csv with the columns variant and seed and, where the evaluator's defaults
+are not enough, eval.flags. Each run trains and evaluates
 in W/<variant>_seed<seed>. The command can be stopped at any time and given
 again: finished runs are kept and a broken one continues. After every run
 <folder>/results.csv is written anew, with the command's commit.
@@ -79,7 +80,7 @@ def _run(folder, run, work, commit):
     f'--data_dir={DATA_DIR.value}',
     f'--checkpoint_dir={work / "train"}',
     f'--eval_dir={work / "eval"}',
-    '--batch_size=100',
+    *_evaluation_flags(folder),
     '--run_once',
   ]
   with open(work / 'log.txt', 'a', encoding='utf-8') as log:
@@ -105,6 +106,11 @@ def _run(folder, run, work, commit):
   temporary.write_text(json.dumps(result), encoding='utf-8')
   temporary.rename(work / _RESULT)
   return True
+
+
+def _evaluation_flags(folder):
+  file = folder / 'eval.flags'
+  return [f'--flagfile={file}'] if file.exists() else ['--batch_size=100']
 
 
 def _write_results(folder, runs):

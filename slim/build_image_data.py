@@ -13,7 +13,6 @@ if __package__ in (None, ''):
 from slim import command_line
 from slim.datasets import image_folders
 from slim.datasets import labeled_images
-from slim.datasets import sharding
 
 USAGE = """\
 build_image_data: writes folders of images as shards of TFRecord files.
@@ -31,7 +30,7 @@ _TEMPORARY = tempfile.gettempdir()
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(command_line.TwoSplits):
   """The flags."""
 
   train_directory: str = command_line.option(
@@ -43,26 +42,10 @@ class Config:
   output_directory: str = command_line.option(
     _TEMPORARY, 'Folder to write into.'
   )
-  train_shards: int = command_line.option(2, 'Files of the training split.')
-  validation_shards: int = command_line.option(
-    2, 'Files of the validation split.'
-  )
-  num_threads: int = command_line.option(
-    0, 'Threads that check and encode; 0: one a core.'
-  )
   labels_file: str = command_line.option(
     '',
     'File with the name of a class on each line; without it, the names of the '
     'folders in train_directory, sorted.',
-  )
-  skip_corrupt: bool = command_line.option(
-    False, 'Leave unreadable files out instead of failing.'
-  )
-  overwrite: bool = command_line.option(
-    False, 'Replace the shards of another conversion.'
-  )
-  verify: bool = command_line.option(
-    False, 'Write nothing: read every record and check it.'
   )
 
 
@@ -86,22 +69,19 @@ def main(config: Config) -> None:
     names = image_folders.read_labels(pathlib.Path(config.labels_file))
   else:
     names = image_folders.class_folders(train)
-  folders = {'train': (train, config.train_shards)}
+  folders = {'train': train}
   if config.validation_directory:
     # 2017 wrote validation first; the order in shards.json is of no meaning.
-    folders['validation'] = (
-      pathlib.Path(config.validation_directory),
-      config.validation_shards,
-    )
+    folders['validation'] = pathlib.Path(config.validation_directory)
   splits = {
     split: labeled_images.shuffled(image_folders.find(folder, names, 1))
-    for split, (folder, _) in folders.items()
+    for split, folder in folders.items()
   }
   plan = labeled_images.plan(
     'images',
     [image_folders.BACKGROUND, *names],
     splits,
-    {s: sharding.file_names(s, number) for s, (_, number) in folders.items()},
+    config.names,
     str(train),
   )
   command_line.build(config, plan)

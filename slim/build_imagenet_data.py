@@ -14,7 +14,6 @@ from slim import command_line
 from slim.datasets import imagenet
 from slim.datasets import imagenet_boxes
 from slim.datasets import imagenet_lists
-from slim.datasets import sharding
 
 USAGE = """\
 build_imagenet_data: writes ImageNet as shards of TFRecord files.
@@ -32,7 +31,7 @@ _TEMPORARY = tempfile.gettempdir()
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(command_line.TwoSplits):
   """The flags."""
 
   train_directory: str = command_line.option(
@@ -50,12 +49,11 @@ class Config:
   resize_dimen: int = command_line.option(
     0, 'With raw_pixel: resize to this height and width; 0 keeps them.'
   )
-  train_shards: int = command_line.option(1024, 'Files of the training split.')
-  validation_shards: int = command_line.option(
-    128, 'Files of the validation split.'
+  train_shards: int = command_line.option(
+    1024, 'Files of the training split.', 'shards'
   )
-  num_threads: int = command_line.option(
-    0, 'Threads that check and encode; 0: one a core.'
+  validation_shards: int = command_line.option(
+    128, 'Files of the validation split.', 'shards'
   )
   labels_file: str = command_line.option(
     'imagenet_lsvrc_2015_synsets.txt',
@@ -71,15 +69,6 @@ class Config:
   )
   validation_labels_file: str = command_line.option(
     '', 'File with the synset of each image of a tar of validation images.'
-  )
-  skip_corrupt: bool = command_line.option(
-    False, 'Leave unreadable files out instead of failing.'
-  )
-  overwrite: bool = command_line.option(
-    False, 'Replace the shards of another conversion.'
-  )
-  verify: bool = command_line.option(
-    False, 'Write nothing: read every record and check it.'
   )
 
 
@@ -118,13 +107,9 @@ def main(config: Config) -> None:
     splits['validation'] = imagenet.validation_items(
       validation, synsets, labels
     )
-  names = {
-    'train': sharding.file_names('train', config.train_shards),
-    'validation': sharding.file_names('validation', config.validation_shards),
-  }
   pixels = imagenet.Pixels(config.raw_pixel, config.resize_dimen)
   command_line.build(
-    config, imagenet.plan(splits, names, classes, pixels, str(train))
+    config, imagenet.plan(splits, config.names, classes, pixels, str(train))
   )
 
 

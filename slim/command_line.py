@@ -28,16 +28,56 @@ DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 _HELP = ('--help', '-help', '-h', '--helpfull')
 
 
-def option(default: Any, text: str) -> Any:
+def option(default: Any, text: str, group: str = 'data') -> Any:
   """A field of a configuration, which becomes a flag.
 
   Args:
     default: a bool, int, float or str, which gives the flag its type.
     text: what --help says of it.
+    group: of the flag, see `terngrad.program.flags`.
   """
   return dataclasses.field(
-    default=default, metadata={'help': text, 'group': 'data'}
+    default=default, metadata={'help': text, 'group': group}
   )
+
+
+@dataclasses.dataclass(frozen=True)
+class Writing:
+  """The flags of every program that writes shards."""
+
+  num_threads: int = option(
+    0, 'Threads that check and encode; 0: one a core.', 'shards'
+  )
+  skip_corrupt: bool = option(
+    False, 'Leave unreadable images out instead of failing.', 'shards'
+  )
+  overwrite: bool = option(
+    False, 'Replace the shards of another conversion.', 'shards'
+  )
+  verify: bool = option(
+    False, 'Write nothing: read every record and check it.', 'shards'
+  )
+
+  @property
+  def options(self) -> sharding.Options:
+    """How to write."""
+    return sharding.Options(self.num_threads, self.skip_corrupt, self.overwrite)
+
+
+@dataclasses.dataclass(frozen=True)
+class TwoSplits(Writing):
+  """The flags of a program that writes two splits."""
+
+  train_shards: int = option(2, 'Files of the training split.', 'shards')
+  validation_shards: int = option(2, 'Files of the validation split.', 'shards')
+
+  @property
+  def names(self) -> dict[str, tuple[str, ...]]:
+    """File names by split."""
+    return {
+      'train': sharding.file_names('train', self.train_shards),
+      'validation': sharding.file_names('validation', self.validation_shards),
+    }
 
 
 def run(
@@ -184,17 +224,14 @@ def build(config: Any, plan: sharding.Plan) -> None:
   """Writes what is planned, and says so as the builders of 2017 did.
 
   Args:
-    config: has output_directory, num_threads, skip_corrupt and overwrite.
+    config: a `Writing` with output_directory.
     plan: what to write.
 
   Raises:
     slim.errors.DataError: as `slim.datasets.sharding.write`.
   """
-  options = sharding.Options(
-    config.num_threads, config.skip_corrupt, config.overwrite
-  )
   folder = config.output_directory
-  done = sharding.write(pathlib.Path(folder), plan, options)
+  done = sharding.write(pathlib.Path(folder), plan, config.options)
   report(folder, done)
   total = sum(done.counts.values())
   say(f'Finished writing all {total} images in data set.')

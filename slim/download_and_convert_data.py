@@ -14,8 +14,6 @@ from slim import errors
 from slim.datasets import arrays
 from slim.datasets import convert_arrays
 from slim.datasets import converters
-from slim.datasets import shard_manifest
-from slim.datasets import sharding
 
 USAGE = """\
 download_and_convert_data: writes a data set as TFRecord files.
@@ -28,7 +26,7 @@ A conversion that was stopped is continued by the same command.
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(command_line.Writing):
   """The flags."""
 
   dataset_name: str = command_line.option(
@@ -62,20 +60,6 @@ class Config:
   validation_images: int = command_line.option(
     350, 'flowers: images to hold out, chosen at random, always the same.'
   )
-  num_threads: int = command_line.option(
-    0, 'Threads that encode; 0: one a core.'
-  )
-  skip_corrupt: bool = command_line.option(
-    False, 'flowers: leave unreadable images out instead of failing.'
-  )
-  overwrite: bool = command_line.option(
-    False, 'Write even if complete files are there.'
-  )
-  verify: bool = command_line.option(
-    False,
-    'Write nothing: read every record in dataset_dir and check it against '
-    f'{shard_manifest.FILE}.',
-  )
 
 
 def main(config: Config) -> None:
@@ -105,9 +89,7 @@ def main(config: Config) -> None:
       source=config.source,
       request=arrays.Request(config.source_dir, config.verify_checksums),
       layout=convert_arrays.Layout(config.shard, train_shards),
-      options=sharding.Options(
-        config.num_threads, config.skip_corrupt, config.overwrite
-      ),
+      options=config.options,
       validation_images=config.validation_images,
     )
   )

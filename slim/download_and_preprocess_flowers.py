@@ -12,7 +12,6 @@ if __package__ in (None, ''):
 from slim import command_line
 from slim.datasets import convert_flowers
 from slim.datasets import downloads
-from slim.datasets import sharding
 
 USAGE = """\
 download_and_preprocess_flowers: writes the flower photos as shards.
@@ -26,7 +25,7 @@ D. Labels are 1 to 5; 0 is the background.
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(command_line.TwoSplits):
   """The flags."""
 
   output_directory: str = command_line.option('', 'Folder D.')
@@ -36,24 +35,8 @@ class Config:
   validation_images: int = command_line.option(
     500, 'Images to hold out, as many of each class; always the same ones.'
   )
-  train_shards: int = command_line.option(2, 'Files of the training split.')
-  validation_shards: int = command_line.option(
-    2, 'Files of the validation split.'
-  )
-  num_threads: int = command_line.option(
-    0, 'Threads that check and encode; 0: one a core.'
-  )
   verify_checksums: bool = command_line.option(
     True, 'Refuse another archive than the published one.'
-  )
-  skip_corrupt: bool = command_line.option(
-    False, 'Leave unreadable files out instead of failing.'
-  )
-  overwrite: bool = command_line.option(
-    False, 'Replace the shards of another conversion.'
-  )
-  verify: bool = command_line.option(
-    False, 'Write nothing: read every record and check it.'
   )
 
 
@@ -78,11 +61,9 @@ def main(config: Config) -> None:
     source = downloads.fetch(convert_flowers.ARCHIVE, folder, client)
   items = convert_flowers.find(source, 1, config.verify_checksums)
   splits = convert_flowers.hold_out_of_each(items, config.validation_images)
-  names = {
-    'train': sharding.file_names('train', config.train_shards),
-    'validation': sharding.file_names('validation', config.validation_shards),
-  }
-  command_line.build(config, convert_flowers.plan(source, splits, names, 1))
+  command_line.build(
+    config, convert_flowers.plan(source, splits, config.names, 1)
+  )
 
 
 def run() -> int:

@@ -16,7 +16,6 @@ from slim.datasets import downloads
 from slim.datasets import imagenet
 from slim.datasets import imagenet_download
 from slim.datasets import labeled_images
-from slim.datasets import sharding
 from terngrad.program import flags
 
 USAGE = """\
@@ -37,7 +36,7 @@ _TRUE = ('true', 't', '1')
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(command_line.TwoSplits):
   """The flags."""
 
   data_dir: str = command_line.option('', 'Folder D.')
@@ -63,21 +62,11 @@ class Config:
   resize_dimen: int = command_line.option(
     0, 'With raw_pixel: resize to this height and width; 0 keeps them.'
   )
-  train_shards: int = command_line.option(1024, 'Files of the training split.')
+  train_shards: int = command_line.option(
+    1024, 'Files of the training split.', 'shards'
+  )
   validation_shards: int = command_line.option(
-    128, 'Files of the validation split.'
-  )
-  num_threads: int = command_line.option(
-    0, 'Threads that check and encode; 0: one a core.'
-  )
-  skip_corrupt: bool = command_line.option(
-    False, 'Leave unreadable files out instead of failing.'
-  )
-  overwrite: bool = command_line.option(
-    False, 'Replace the shards of another conversion.'
-  )
-  verify: bool = command_line.option(
-    False, 'Write nothing: read every record and check it.'
+    128, 'Files of the validation split.', 'shards'
   )
 
 
@@ -122,11 +111,7 @@ def main(config: Config) -> None:
   if config.unpack:
     for split, items in splits.items():
       labeled_images.unpack(items, ['', *synsets], folder / 'raw-data' / split)
-  names = {
-    'train': sharding.file_names('train', config.train_shards),
-    'validation': sharding.file_names('validation', config.validation_shards),
-  }
-  plan = imagenet.plan(splits, names, classes, pixels, str(folder))
+  plan = imagenet.plan(splits, config.names, classes, pixels, str(folder))
   command_line.build(dataclasses.replace(config, output_directory=output), plan)
 
 

@@ -18,6 +18,7 @@ LAYERS = (
   'exchange',
   'training',
   'measure',
+  'report',
   'program',
   'bin',
 )

@@ -44,10 +44,14 @@ class Delivery:
     net: what the images are for; chooses the preprocessing.
     preprocessing: a key of the table of preprocessings; '' for the one that
       data set and net have.
+    labels_offset: subtracted from the labels, and from the number of classes;
+      no example may have a smaller label.
     worker: which part to deliver, in [0, num_workers).
     num_workers: number of parts. They are consecutive examples and do not
       overlap.
     threads: images decoded at a time; 0 for one a CPU core.
+    rows: (begin, end) of every batch to deliver; None for all of them. The
+      other examples are read and not decoded.
   """
 
   image_size: int
@@ -58,9 +62,11 @@ class Delivery:
   shuffle_buffer: int = 16384
   net: str = ''
   preprocessing: str = ''
+  labels_offset: int = 0
   worker: int = 0
   num_workers: int = 1
   threads: int = 0
+  rows: tuple[int, int] | None = None
 
   def check(self) -> None:
     """Raises ValueError for the first number that is out of its range."""
@@ -72,6 +78,14 @@ class Delivery:
       raise ValueError(
         f'start: expected 0 for evaluation; received {self.start}.'
       )
+    if self.rows is None:
+      return
+    begin, end = self.rows
+    if not (self.training and 0 <= begin < end <= self.batch_size):
+      raise ValueError(
+        'rows: expected (begin, end) within a training batch of '
+        f'{self.batch_size}; received {self.rows}.'
+      )
 
 
 _LOWEST = {
@@ -79,6 +93,7 @@ _LOWEST = {
   'batch_size': 1,
   'shuffle_buffer': 1,
   'start': 0,
+  'labels_offset': 0,
   'num_workers': 1,
   'threads': 0,
 }
@@ -154,13 +169,46 @@ def load(
     source = _SOURCES[dataset.storage](data_dir, split, num_classes)
     info, stream = _of_source(source, dataset, delivery)
     read = source.read
+  if delivery.rows is not None:
+    stream, delivery = _only_rows(stream, delivery)
   if dataset.image_size and isinstance(chosen, contract.Batched):
     batches = _small(stream, dataset, info, delivery, chosen)
   else:
     if isinstance(chosen, contract.Batched):
       chosen = contract.single(chosen)
     batches = _photographs(stream, read, info, delivery, chosen)
+  if delivery.labels_offset:
+    info, batches = _shifted(info, batches, delivery.labels_offset)
   return batches.prefetch(tf.data.AUTOTUNE), info
+
+
+def _shifted(
+  info: Split, batches: tf.data.Dataset, offset: int
+) -> tuple[Split, tf.data.Dataset]:
+  """The same examples without the first `offset` labels."""
+  if offset >= info.num_classes:
+    raise errors.DataError(
+      f'labels_offset: expected less than the {info.num_classes} classes; '
+      f'received {offset}. Choose a smaller one.'
+    )
+
+  def shift(images, labels):
+    message = (
+      f'labels_offset: expected no label below {offset}; received one. Is '
+      'label 0 a class here, and not the background?'
+    )
+    with tf.control_dependencies(
+      [tf.debugging.assert_greater_equal(labels, offset, message)]
+    ):
+      return images, labels - offset
+
+  names = info.labels and {
+    label - offset: name
+    for label, name in info.labels.items()
+    if label >= offset
+  }
+  shown = info._replace(num_classes=info.num_classes - offset, labels=names)
+  return shown, batches.map(shift)
 
 
 def _of_records(
@@ -209,6 +257,22 @@ def _of_source(
     end - begin, seed=delivery.seed, start=delivery.start
   )
   return info, stream.map(lambda position, index: (position, begin + index))
+
+
+def _only_rows(
+  stream: tf.data.Dataset, delivery: Delivery
+) -> tuple[tf.data.Dataset, Delivery]:
+  """Leaves the other rows of each batch out; batches become so small."""
+  begin, end = delivery.rows
+
+  def wanted(position, _):
+    row = (position - delivery.start) % delivery.batch_size
+    return (row >= begin) & (row < end)
+
+  return (
+    stream.filter(wanted),
+    dataclasses.replace(delivery, batch_size=end - begin, rows=None),
+  )
 
 
 def _seeds(positions: tf.Tensor, delivery: Delivery) -> tf.Tensor:

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import types
 from typing import Any
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from slim import errors
 
 FILE_NAME = 'shards.json'
 
-_FORMAT = 1
+FORMAT = 1
 _MAX_BYTES = 2**26  # far above ImageNet's, of about 200 KB
 _MAX_COUNT = 2**53  # what JSON's numbers carry exactly everywhere
 _MAX_LABEL = 2**31 - 1
@@ -53,16 +54,37 @@ class Manifest(NamedTuple):
   """What a folder of shards holds.
 
   Attributes:
-    dataset: name of the data set.
+    dataset: its name, 'cifar10'.
     num_classes: as the converter counts them, >= 1.
-    labels: name by label, or None.
-    splits: by name.
+    labels: name by label, or None. Where label 0 is no class of its own, its
+      name is 'background'.
+    splits: by name, each in the order of its examples.
+    features: of every example: kind ('bytes_list', 'float_list' or
+      'int64_list') by key; empty where the converter does not say.
+    source: where the examples came from, for people.
+    fingerprint: equal for equal examples in equal order and shards; '' where
+      the converter has none.
+    skipped: files that were left out because they are unreadable.
   """
 
   dataset: str
   num_classes: int
   labels: dict[int, str] | None
   splits: dict[str, Split]
+  features: dict[str, str] = types.MappingProxyType({})
+  source: str = ''
+  fingerprint: str = ''
+  skipped: tuple[str, ...] = ()
+
+  @property
+  def names(self) -> list[str]:
+    """Names of all shards."""
+    return [s.file for split in self.splits.values() for s in split.shards]
+
+  @property
+  def counts(self) -> dict[str, int]:
+    """Number of examples by split."""
+    return {name: split.num_examples for name, split in self.splits.items()}
 
   @property
   def label_range(self) -> int:
@@ -117,6 +139,11 @@ class _Node(NamedTuple):
       raise _refused(self.path, where, 'a value', 'none')
     return _Node(self.path, where, table[key])
 
+  def find(self, key: str, default: Any) -> '_Node':
+    if key in self.table():
+      return self.get(key)
+    return _Node(self.path, key, default)
+
   def table(self) -> dict[str, Any]:
     return self._typed(dict, 'an object')
 
@@ -149,14 +176,22 @@ class _Node(NamedTuple):
 
 
 def _manifest(node: _Node) -> Manifest:
-  node.get('format').whole(_FORMAT, _FORMAT)
+  node.get('format').whole(FORMAT, FORMAT)
   splits = node.get('splits')
   return Manifest(
     dataset=node.get('dataset').text(),
     num_classes=node.get('num_classes').whole(1, _MAX_LABEL),
     labels=_labels(node.get('labels')),
     splits={name: _split(splits.get(name)) for name in splits.table()},
+    features=_texts(node.find('features', {})),
+    source=node.find('source', '').text(),
+    fingerprint=node.find('fingerprint', '').text(),
+    skipped=tuple(item.text() for item in node.find('skipped', []).items()),
   )
+
+
+def _texts(node: _Node) -> dict[str, str]:
+  return {key: node.get(key).text() for key in node.table()}
 
 
 def _labels(node: _Node) -> dict[int, str] | None:

@@ -18,6 +18,7 @@ import tensorflow as tf
 import tqdm
 
 from slim import errors
+from slim.datasets import manifest
 from slim.datasets import shard_manifest
 from slim.datasets import staging
 
@@ -61,7 +62,7 @@ class Note(NamedTuple):
     skipped: what was left out as unreadable, 'name: reason'.
   """
 
-  shard: shard_manifest.Shard
+  shard: manifest.Shard
   skipped: tuple[str, ...]
 
 
@@ -100,9 +101,7 @@ def finished(
   for name in names:
     try:
       content = json.loads(_note_path(place, name).read_text(encoding='utf-8'))
-      note = Note(
-        shard_manifest.Shard(**content['shard']), tuple(content['skipped'])
-      )
+      note = Note(manifest.Shard(**content['shard']), tuple(content['skipped']))
     except (OSError, ValueError, KeyError, TypeError):
       continue
     if any(
@@ -199,7 +198,7 @@ class _ShardFile:
     size = self._path.stat().st_size
     if size != self._bytes:
       raise OSError(f'{size} of {self._bytes} bytes of {self._name} written')
-    shard = shard_manifest.Shard(
+    shard = manifest.Shard(
       self._name, self._examples, size, shard_manifest.sha256(self._path)
     )
     note = Note(shard, tuple(map(str, self.unreadable)))

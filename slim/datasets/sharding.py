@@ -16,6 +16,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from slim import errors
+from slim.datasets import manifest
 from slim.datasets import shard_manifest
 from slim.datasets import shard_writer
 from slim.datasets import staging
@@ -43,7 +44,7 @@ class Plan(NamedTuple):
 
   Attributes:
     dataset: its name.
-    class_names: see `slim.datasets.shard_manifest.Manifest`.
+    class_names: of labels 0, 1, ...; see `slim.datasets.manifest.Manifest`.
     splits: at least one.
     encode: see `slim.datasets.shard_writer.Encoder`.
     source: where the examples come from, for people.
@@ -162,7 +163,7 @@ def _fingerprint(plan: Plan) -> str:
 
 def _kept(
   folder: pathlib.Path, plan: Plan, options: Options
-) -> shard_manifest.Manifest | None:
+) -> manifest.Manifest | None:
   """Returns a whole conversion of this plan; refuses one of another."""
   names = [name for split in plan.splits for name in split.file_names]
   found = None if options.overwrite else shard_manifest.intact(folder, names)
@@ -185,7 +186,7 @@ def _kept(
 def _listed(folder: pathlib.Path) -> list[str]:
   """Names of the shards of an earlier conversion."""
   try:
-    found = shard_manifest.read(folder)
+    found = manifest.read(folder)
   except errors.DataError:
     return []
   return found.names if found else []
@@ -195,7 +196,7 @@ def _other(folder: pathlib.Path, received: str) -> errors.DataError:
   return errors.DataError(
     f'{folder}: expected an empty folder, or one with this same conversion; '
     f'received {received}. Choose another folder, move those files away, or '
-    f'give --overwrite, which replaces what {shard_manifest.FILE} lists.'
+    f'give --overwrite, which replaces what {manifest.FILE_NAME} lists.'
   )
 
 
@@ -249,14 +250,17 @@ def _jobs(plan: Plan) -> list[shard_writer.Job]:
 def _manifest(plan, notes, place, folder):
   first = plan.splits[0].file_names[0]
   there = place if (place / first).is_file() else folder
-  return shard_manifest.Manifest(
+  splits = {}
+  for split in plan.splits:
+    shards = tuple(notes[name].shard for name in split.file_names)
+    total = sum(shard.num_examples for shard in shards)
+    splits[split.name] = manifest.Split(total, shards)
+  return manifest.Manifest(
     dataset=plan.dataset,
-    class_names=tuple(plan.class_names),
+    num_classes=len(plan.class_names),
+    labels=dict(enumerate(plan.class_names)),
+    splits=splits,
     features=shard_manifest.features_of(there / first),
-    splits={
-      split.name: tuple(notes[name].shard for name in split.file_names)
-      for split in plan.splits
-    },
     source=plan.source,
     fingerprint=_fingerprint(plan),
     skipped=tuple(line for note in notes.values() for line in note.skipped),
@@ -264,7 +268,7 @@ def _manifest(plan, notes, place, folder):
 
 
 def _publish(
-  folder: pathlib.Path, place: pathlib.Path, found: shard_manifest.Manifest
+  folder: pathlib.Path, place: pathlib.Path, found: manifest.Manifest
 ) -> None:
   """Moves the shards into the folder; two conversions never meet there.
 
@@ -274,7 +278,7 @@ def _publish(
   waiting = [name for name in found.names if (place / name).is_file()]
   moved = set(found.names).difference(waiting)
   old = {*_listed(folder), *found.names} - moved
-  (folder / shard_manifest.FILE).unlink(missing_ok=True)
+  (folder / manifest.FILE_NAME).unlink(missing_ok=True)
   for name in [shard_manifest.LABELS_FILE, *old]:
     (folder / name).unlink(missing_ok=True)
   for name in waiting:

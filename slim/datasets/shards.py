@@ -34,6 +34,21 @@ class Shards(NamedTuple):
   labels: dict[int, str] | None
 
 
+# What fills the folder, where it is not the converter of small images.
+_PROGRAMS = {
+  'flowers': 'download_and_preprocess_flowers ',
+  'imagenet': 'download_and_preprocess_imagenet ',
+  'images': 'build_image_data --train_directory T --output_directory ',
+}
+
+
+def _filled_by(name: str) -> str:
+  """The program and its words, up to the folder."""
+  return _PROGRAMS.get(
+    name, f'download_and_convert_data --dataset_name {name} --dataset_dir '
+  )
+
+
 def find(
   dataset: catalog.Dataset,
   data_dir: str | os.PathLike,
@@ -66,8 +81,8 @@ def find(
   if not paths:
     raise errors.DataError(
       f'{os.fspath(data_dir)}: expected files {split}-*; received none. Fill '
-      'the folder with: python -m slim.download_and_convert_data '
-      f'--dataset_name {dataset.name} --dataset_dir {os.fspath(data_dir)}'
+      f'the folder with: python -m slim.{_filled_by(dataset.name)}'
+      f'{os.fspath(data_dir)}'
     )
   listed = manifest.read(data_dir)
   if listed:

@@ -1,40 +1,180 @@
 """Nets by name.
 
+A plain name is the net that the 2017 trainers built of that name; where the
+TF-Slim library's net of the same name is another one, that has the prefix
+`slim_`. `of_slim` takes a name of that library.
+
 To add a net: one module with a `build` like `slim.nets.lenet.build`, one entry
 in `NETS`.
 """
 
 from collections import abc
+from typing import Any
 from typing import NamedTuple
 
 import keras
 
 from slim import errors
+from slim.nets import alexnet
+from slim.nets import alexnet_v2
 from slim.nets import cifar10_alexnet
+from slim.nets import cifarnet
+from slim.nets import inception_resnet_v2
+from slim.nets import inception_v1
+from slim.nets import inception_v2
+from slim.nets import inception_v3
+from slim.nets import inception_v4
 from slim.nets import lenet
+from slim.nets import overfeat
+from slim.nets import resnet
+from slim.nets import vgg
 
 
 class Net(NamedTuple):
-  """What can be built.
+  """What can be built, and what its authors trained it with.
 
   Attributes:
     build: (num_classes, image_size, channels, weight_decay, dropout_keep_prob,
-      seed), all by name, to a keras.Model that returns logits.
+      seed), all by name, to a keras.Model that returns logits; where
+      `auxiliary_weight` > 0 the list [logits, auxiliary logits], in training
+      and out of it: see `logits_of`.
     default_image_size: height and width in pixels the net was designed for.
     default_channels: channels of the images it was designed for.
+    weight_decay: factor of sum(w**2) / 2.
+    dropout_keep_prob: share of the units that dropout keeps, in (0, 1].
+    auxiliary_weight: factor of the auxiliary logits' loss; 0 for a net without.
+    label_smoothing: share of the label that is spread over all classes.
+    preprocessing: the name in `slim.preprocessing.factory` that TF-Slim's
+      trainer chose for the net; '' where it chose none.
+    least_image_size: the smallest images that reach the net's last layers, in
+      pixels.
   """
 
   build: abc.Callable[..., keras.Model]
   default_image_size: int
-  default_channels: int
+  default_channels: int = 3
+  weight_decay: float = 0.0005
+  dropout_keep_prob: float = 0.5
+  auxiliary_weight: float = 0.0
+  label_smoothing: float = 0.0
+  preprocessing: str = ''
+  least_image_size: int = 1
+
+
+def _inception(build, image_size=299, **others):
+  """A net of TF-Slim's Inception family."""
+  return Net(
+    build,
+    image_size,
+    weight_decay=0.00004,
+    dropout_keep_prob=0.8,
+    preprocessing='inception',
+    **others,
+  )
+
+
+def _slim_vgg(name):
+  return Net(
+    vgg.slim_builder(name), 224, preprocessing='vgg', least_image_size=32
+  )
+
+
+def _resnet(version, depth):
+  # TF-Slim named no preprocessing for its deepest.
+  return Net(
+    resnet.builder(version, depth),
+    224,
+    weight_decay=0.0001,
+    preprocessing='' if depth == 200 else 'vgg',
+  )
 
 
 NETS: dict[str, Net] = {
-  'cifar10_alexnet': Net(
-    cifar10_alexnet.build, default_image_size=24, default_channels=3
+  # The 2017 trainers'.
+  'alexnet': Net(alexnet.build, 224, least_image_size=57),
+  'alexnet_v2': Net(alexnet_v2.build, 224, least_image_size=67),
+  'cifar10_alexnet': Net(cifar10_alexnet.build, 24, weight_decay=0.004),
+  'googlenet': Net(
+    inception_v1.build, 224, weight_decay=0.00004, dropout_keep_prob=0.8
   ),
-  'lenet': Net(lenet.build, default_image_size=28, default_channels=1),
+  'inception_v3': Net(
+    inception_v3.build,
+    299,
+    weight_decay=0.00004,
+    dropout_keep_prob=0.8,
+    auxiliary_weight=0.4,
+    label_smoothing=0.1,
+    least_image_size=107,
+  ),
+  'lenet': Net(lenet.build, 28, default_channels=1),
+  'vgg_16': Net(vgg.builder('vgg_16'), 224, least_image_size=32),
+  'vgg_a': Net(vgg.builder('vgg_a'), 224, least_image_size=32),
+  # TF-Slim's.
+  'cifarnet': Net(
+    cifarnet.build,
+    32,
+    weight_decay=0.004,
+    preprocessing='cifarnet',
+    least_image_size=4,
+  ),
+  'inception_resnet_v2': _inception(
+    inception_resnet_v2.build, auxiliary_weight=0.4, least_image_size=107
+  ),
+  'inception_v1': _inception(inception_v1.build, 224),
+  'inception_v2': _inception(inception_v2.build, 224),
+  'inception_v4': _inception(
+    inception_v4.build, auxiliary_weight=0.4, least_image_size=107
+  ),
+  'overfeat': Net(overfeat.build, 231, least_image_size=71),
+  **{
+    f'resnet_v{version}_{depth}': _resnet(version, depth)
+    for version in (1, 2)
+    for depth in resnet.UNITS
+  },
+  'slim_alexnet_v2': Net(alexnet_v2.build, 224, least_image_size=67),
+  'slim_inception_v3': _inception(
+    inception_v3.build_slim, auxiliary_weight=0.4, least_image_size=107
+  ),
+  'slim_lenet': Net(
+    lenet.build_slim,
+    28,
+    default_channels=1,
+    weight_decay=0.0,
+    preprocessing='lenet',
+    least_image_size=4,
+  ),
+  'slim_vgg_16': _slim_vgg('vgg_16'),
+  'slim_vgg_a': _slim_vgg('vgg_a'),
+  'vgg_19': _slim_vgg('vgg_19'),
 }
+
+_OF_2017_ONLY = (
+  'alexnet',
+  'alexnet_v2',
+  'cifar10_alexnet',
+  'googlenet',
+  'inception_v3',
+  'lenet',
+  'vgg_16',
+  'vgg_a',
+)
+
+# TF-Slim's names of nets, `--model_name`, to ours.
+SLIM_NAMES: dict[str, str] = {
+  name.removeprefix('slim_'): name for name in NETS if name not in _OF_2017_ONLY
+}
+
+
+def of_slim(model_name: str) -> str:
+  """The key of `NETS` of a net of TF-Slim.
+
+  Args:
+    model_name: its name there, a key of `SLIM_NAMES`.
+
+  Raises:
+    slim.errors.UnknownNameError: TF-Slim has no such net.
+  """
+  return errors.lookup(SLIM_NAMES, model_name, 'net of TF-Slim')
 
 
 def build(
@@ -43,8 +183,8 @@ def build(
   num_classes: int,
   image_size: int | None = None,
   channels: int | None = None,
-  weight_decay: float = 0.0005,
-  dropout_keep_prob: float = 0.5,
+  weight_decay: float | None = None,
+  dropout_keep_prob: float | None = None,
   seed: int = 1,
 ) -> keras.Model:
   """Builds a net by name.
@@ -54,23 +194,42 @@ def build(
     num_classes: number of logits, >= 1.
     image_size: height and width of the input in pixels; None for the net's own.
     channels: channels of the input; None for the net's own.
-    weight_decay: factor of sum(w**2) / 2 over kernels in the model's losses.
-    dropout_keep_prob: share of the units that dropout keeps, in (0, 1].
+    weight_decay: factor of sum(w**2) / 2 over kernels in the model's losses;
+      None for the net's own.
+    dropout_keep_prob: share of the units that dropout keeps, in (0, 1]; None
+      for the net's own.
     seed: of all initial weights and, where the net has it, of dropout.
 
   Returns:
     A model from float32 [B, image_size, image_size, channels] to logits,
-    float32 [B, num_classes].
+    float32 [B, num_classes], or to a list of two of them; see `Net.build`.
 
   Raises:
     slim.errors.UnknownNameError: no such net.
+    slim.errors.DataError: the images are too small for it.
   """
   net = errors.lookup(NETS, name, 'net')
+  image_size = _given(image_size, net.default_image_size)
+  if image_size < net.least_image_size:
+    raise errors.DataError(
+      f'{name}: expected images of at least {net.least_image_size} pixels, '
+      f'received {image_size}; give a larger image size, it was designed for '
+      f'{net.default_image_size}.'
+    )
   return net.build(
     num_classes=num_classes,
-    image_size=image_size or net.default_image_size,
-    channels=channels or net.default_channels,
-    weight_decay=weight_decay,
-    dropout_keep_prob=dropout_keep_prob,
+    image_size=image_size,
+    channels=_given(channels, net.default_channels),
+    weight_decay=_given(weight_decay, net.weight_decay),
+    dropout_keep_prob=_given(dropout_keep_prob, net.dropout_keep_prob),
     seed=seed,
   )
+
+
+def _given(value, own):
+  return own if value is None else value
+
+
+def logits_of(outputs: Any) -> Any:
+  """The logits among what a net returned, with or without auxiliary ones."""
+  return outputs[0] if isinstance(outputs, list) else outputs

@@ -1,6 +1,7 @@
 """LeNet for MNIST: two convolutions and two fully connected layers.
 
-The 2017 TernGrad code's net. It departs from Caffe's LeNet, which it cites:
+Two nets: `build`, of the 2017 trainers, and `build_slim`, TF-Slim's, which is
+wider and has a dropout. Both depart from Caffe's LeNet, which the first cites:
 convolutions are padded (SAME) and followed by a relu.
 
 References:
@@ -9,6 +10,8 @@ References:
 """
 
 import keras
+
+from slim.nets import layers
 
 
 def build(
@@ -78,3 +81,38 @@ def build(
     ],
     name='lenet',
   )
+
+
+def build_slim(
+  num_classes: int,
+  image_size: int = 28,
+  channels: int = 1,
+  weight_decay: float = 0.0,
+  dropout_keep_prob: float = 0.5,
+  seed: int = 1,
+) -> keras.Model:
+  """Builds TF-Slim's LeNet; 3,274,634 parameters at 10 classes and 28x28x1.
+
+  Args:
+    num_classes: number of logits, >= 1.
+    image_size: height and width of the input in pixels, >= 4.
+    channels: channels of the input, >= 1.
+    weight_decay: as `build`'s.
+    dropout_keep_prob: share of the units of fc3 that dropout keeps, in (0, 1].
+    seed: kernels are drawn with seed + 1 to seed + 4 in the order of the
+      layers.
+
+  Returns:
+    A model as `build`'s.
+  """
+  style = layers.Style(layers.truncated_normal(0.1), weight_decay)
+  make = layers.Layers(style, seed)
+  images = keras.Input((image_size, image_size, channels), name='images')
+  x = make.conv(images, 'conv1', 32, 5)
+  x = layers.max_pool(x, 'pool1', 2, 2, 'valid')
+  x = make.conv(x, 'conv2', 64, 5)
+  x = layers.max_pool(x, 'pool2', 2, 2, 'valid')
+  x = keras.layers.Flatten(name='flatten')(x)
+  x = make.dense(x, 'fc3', 1024)
+  x = make.dropout(x, 'dropout3', dropout_keep_prob)
+  return keras.Model(images, make.logits(x, num_classes), name='slim_lenet')

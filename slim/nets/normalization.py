@@ -8,7 +8,9 @@ import tensorflow as tf
 class LocalResponseNormalization(keras.layers.Layer):
   """Divides by (bias + alpha * sum of squares over near channels) ** beta.
 
-  Takes and returns float32 [B, height, width, channels].
+  Takes and returns [B, height, width, channels] of the layer's dtype; computes
+  in float32, since TensorFlow has no kernel of bfloat16 for CPUs and squares
+  overflow float16.
 
   Args:
     depth_radius: channels on each side that count.
@@ -35,7 +37,10 @@ class LocalResponseNormalization(keras.layers.Layer):
 
   def call(self, images):
     """Normalizes."""
-    return tf.nn.local_response_normalization(images, **self.numbers)
+    normalized = tf.nn.local_response_normalization(
+      tf.cast(images, tf.float32), **self.numbers
+    )
+    return tf.cast(normalized, images.dtype)
 
   def get_config(self):
     """The arguments that make this layer again."""

@@ -60,4 +60,4 @@ def name_for(dataset: str, net: str) -> str:
     return _BY_DATASET[dataset]
   if net == 'alexnet':
     return 'alexnet'
-  return 'vgg' if net.startswith('vgg') else 'inception'
+  return 'vgg' if net.startswith(('vgg', 'slim_vgg')) else 'inception'

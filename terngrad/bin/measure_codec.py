@@ -42,7 +42,9 @@ SIZES = flags.DEFINE_list(
   'Elements of single gradients.',
 )
 NETS = flags.DEFINE_list(
-  'nets', sorted(nets.NETS), 'Nets whose lists of variables are measured.'
+  'nets',
+  ['cifar10_alexnet', 'lenet'],
+  'Nets whose lists of variables are measured.',
 )
 ROUNDS = flags.DEFINE_integer('rounds', 11, 'Rounds to take the median of.')
 COMPARE = flags.DEFINE_bool(

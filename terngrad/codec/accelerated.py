@@ -49,11 +49,9 @@ def on_kernels(codec):
     A `contract.Codec`.
   """
   *before, packing = codec.stages
-  quantizer = before[-1] if before else None
-  if not (
-    isinstance(quantizer, contract.Quantizer)
-    and quantizer.quantize is ternary.quantize
-  ):
+  quantizer = codec.quantizer
+  kinds = (ternary.quantize, ternary.quantize_in_strata)
+  if not quantizer or quantizer.quantize not in kinds or codec.group_size:
     return codec
   clips = any(isinstance(stage, contract.Clip) for stage in before)
   digits = getattr(packing, 'digits', None)
@@ -77,6 +75,10 @@ def _encode(quantizer, clips, digits):
   def encode_pieces(pieces, sizes, own, shared, key):
     limits = own if clips else tf.fill([len(sizes)], float('inf'))
     factors = quantizer.factor(shared)
+    if not quantizer.strata:
+      key = key[:2]
+    elif key.shape[0] == 2:
+      key = tf.concat([key, [0]], axis=0)
     return ops.encode(pieces, sizes, limits, factors, key, digits)
 
   return encode_pieces
@@ -102,5 +104,6 @@ def _self_compiled(codec):
     encode_pieces=encode if codec.traits.lossless else compiled(encode),
     decode_sum=compiled(codec.decode_sum),
     decode_total=compiled(codec.decode_total),
+    decode_codes=compiled(codec.decode_codes),
     compiled=False,
   )

@@ -12,7 +12,7 @@ Payload of n codes, w = ceil(n / 32):
 import numpy as np
 import tensorflow as tf
 
-from terngrad.codec import contract
+from terngrad.codec import wire
 
 _PLACES = 32
 
@@ -25,7 +25,7 @@ def bitmap_sign(density=0.3175):
       `bits` foretells; that of Gaussian gradients clipped at 2.5 sigma.
 
   Returns:
-    A `contract.VariablePacking` of codes in {-1, 0, 1}.
+    A `wire.VariablePacking` of codes in {-1, 0, 1}.
   """
 
   def expected(num_elements):
@@ -33,7 +33,7 @@ def bitmap_sign(density=0.3175):
     signs = num_elements * density / 32 + 31 / 64 if num_elements else 0
     return 1 - (-num_elements // _PLACES) + signs
 
-  return contract.VariablePacking(
+  return wire.VariablePacking(
     name='bitmap_sign',
     elements_per_word=_PLACES,
     pack=_pack,

@@ -8,33 +8,32 @@ A codec is a chain of stages in the order in which data flows through them:
 `chain(float32_words())` is the plain gradient. Clips and scalers are each
 variable's own; a bucket is quantized and packed as one vector, so that the
 compiled code does not grow with the number of variables.
-
-Layout: the elements of a bucket are dealt to words in planes. With `k`
-elements in a word and `w` words, plane `p` holds the elements `p * w` to
-`(p + 1) * w - 1` and fills place `p` of every word, so that packing is
-elementwise work on whole planes. The places past the end hold the code zero.
 """
 
 import tensorflow as tf
 
 from terngrad.codec import contract
+from terngrad.codec import planes
 from terngrad.codec import statistics
 
 
-def chain(*stages):
+def chain(*stages, group_size=0):
   """Makes a codec of stages, listed in the order of the data.
 
   Args:
     *stages: any number of `Clip`, at most one `Quantizer`, then one `Packing`
       that takes what comes before it.
+    group_size: elements that have a clip and a scaler of their own, consecutive
+      ones of a variable; 0 for one of each for the whole variable.
 
   Returns:
     A `Codec`.
 
   Raises:
-    ValueError: the stages do not fit together; the message names the two.
+    ValueError: the stages do not fit together, the message names the two; or
+      there are groups, but no quantizer.
   """
-  _check(stages)
+  _check(stages, group_size)
   clips = [stage for stage in stages if isinstance(stage, contract.Clip)]
   quantizer = next(
     (s for s in stages if isinstance(s, contract.Quantizer)), None
@@ -45,6 +44,9 @@ def chain(*stages):
     if not (clips or quantizer):
       # Nothing to agree on, but an element that is not finite must show.
       return tf.stack([statistics.norm(gradient) for gradient in gradients])
+    if group_size:
+      groups = [statistics.of_groups(g, group_size) for g in gradients]
+      return tf.concat([wish(stages, stats) for stats in groups], axis=0)
     return tf.stack(
       [wish(stages, statistics.statistics(gradient)) for gradient in gradients]
     )
@@ -53,28 +55,44 @@ def chain(*stages):
     flat = pieces[0] if len(pieces) == 1 else tf.concat(pieces, axis=0)
     width = packing.width(sum(sizes))
     factors = quantizer.factor(shared) if quantizer else None
-    positions = tf.bitcast(tf.range(width), tf.uint32)
-    planes = []
-    for place in range(packing.elements_per_word):
-      plane = _plane(flat, place, width)
+
+    def prepare(values, spread):
       if clips:
         # The probe of a chain that clips is the largest clipped magnitude, so
         # that clipping at it is clipping at the limits.
-        limit = _spread(own, sizes, place, width)
-        plane = tf.clip_by_value(plane, -limit, limit)
+        limit = spread(own)
+        values = tf.clip_by_value(values, -limit, limit)
+      return values * spread(factors) if quantizer else values
+
+    if group_size:
+      flat = prepare(
+        flat, lambda numbers: planes.spread_groups(numbers, sizes, group_size)
+      )
+    positions = tf.bitcast(tf.range(width), tf.uint32)
+    codes = []
+    for place in range(packing.elements_per_word):
+      plane = planes.plane(flat, place, width)
+      if not group_size:
+        plane = prepare(
+          plane,
+          lambda numbers, p=place: planes.spread(numbers, sizes, p, width),
+        )
       if quantizer:
-        scaled = plane * _spread(factors, sizes, place, width)
         # Counting from the plane's start: the sum of a range and a constant
         # would be a constant as large as the plane.
-        start = tf.constant([place * width, 0], tf.uint32)
-        plane = quantizer.quantize(scaled, positions, key + start)
-      planes.append(plane)
-    return packing.pack(planes)
+        start = [place * width] + [0] * (key.shape[0] - 1)
+        start = tf.constant(start, tf.uint32)
+        plane = quantizer.quantize(plane, positions, key + start)
+      codes.append(plane)
+    return packing.pack(codes)
 
   traits = quantizer.traits if quantizer else packing.traits
-  decode_sum, decode_total = _decoders(quantizer, packing)
+  decode_sum, decode_total, decode_codes = _decoders(
+    quantizer, packing, group_size
+  )
   return contract.Codec(
-    name=' > '.join(stage.name for stage in stages),
+    name=' > '.join(stage.name for stage in stages)
+    + (f' in groups of {group_size}' if group_size else ''),
     probe=probe,
     encode_pieces=encode_pieces,
     decode_sum=decode_sum,
@@ -82,6 +100,8 @@ def chain(*stages):
     traits=traits._replace(lossless=False) if clips else traits,
     stages=stages,
     decode_total=decode_total,
+    decode_codes=decode_codes,
+    group_size=group_size,
   )
 
 
@@ -104,14 +124,14 @@ def wish(stages, stats):
   return stats.max_abs
 
 
-def _decoders(quantizer, packing):
-  """`decode_sum` and `decode_total` of `contract.Codec`."""
+def _decoders(quantizer, packing, group_size):
+  """`decode_sum`, `decode_total`, `decode_codes` of `contract.Codec`."""
 
   def decode_sum(parts, shared, shapes, scale=1.0):
     if packing.max_workers is None:
       size = sum(tf.TensorShape(shape).num_elements() for shape in shapes)
-      sums = sum_planes(packing, parts, size)
-      return gradients_of(quantizer, sums, shared, shapes, scale)
+      sums = planes.sum_planes(packing, parts, size)
+      return gradients_of(quantizer, sums, shared, shapes, scale, group_size)
     # Words add: one sum is unpacked instead of every payload.
     totals = [tf.reduce_sum(packing.lanes(part), axis=0) for part in parts]
     workers = sum(part.shape[0] for part in parts)
@@ -125,31 +145,44 @@ def _decoders(quantizer, packing):
         f'codec with workers={num_workers}.'
       )
     words = tf.reshape(tf.bitcast(total, tf.int32), [-1])
-    codes = tf.concat(packing.unpack(words), axis=0)
+    codes = planes.join(packing.unpack(words))
     # Every worker's digit is its code + 1; unpacking takes one 1 away.
     sums = codes - (num_workers - 1)
-    return gradients_of(quantizer, sums, shared, shapes, scale)
+    return gradients_of(quantizer, sums, shared, shapes, scale, group_size)
+
+  def decode_codes(sums, shared, shapes, scale=1.0):
+    return gradients_of(quantizer, sums, shared, shapes, scale, group_size)
 
   summable = packing.max_workers is not None
-  return decode_sum, decode_total if summable else None
+  additive = quantizer is not None and quantizer.traits.additive
+  return (
+    decode_sum,
+    decode_total if summable else None,
+    decode_codes if additive else None,
+  )
 
 
-def gradients_of(quantizer, sums, shared, shapes, scale):
+def gradients_of(quantizer, sums, shared, shapes, scale, group_size=0):
   """The gradients that sums of codes, or of floats, stand for.
 
   Args:
     quantizer: `contract.Quantizer`, or None where `sums` are floats.
     sums: int32 or float32 [places], those past the last element included.
-    shared: float32 [v], the agreed probe.
+    shared: float32 [p], the agreed probe.
     shapes: the v shapes.
     scale: float; the gradients are multiplied by it.
+    group_size: see `contract.Codec`.
 
   Returns:
     List of v float32.
   """
   sizes = [tf.TensorShape(shape).num_elements() for shape in shapes]
-  sums = tf.split(sums[: sum(sizes)], sizes)
-  if quantizer:
+  sums = sums[: sum(sizes)]
+  if group_size:
+    scalers = planes.spread_groups(shared, sizes, group_size)
+    sums = quantizer.dequantize(sums, scalers)
+  sums = tf.split(sums, sizes)
+  if quantizer and not group_size:
     sums = [
       quantizer.dequantize(total, shared[i]) for i, total in enumerate(sums)
     ]
@@ -160,8 +193,14 @@ def gradients_of(quantizer, sums, shared, shapes, scale):
   ]
 
 
-def _check(stages):
+def _check(stages, group_size):
   """Raises ValueError where `stages` make no codec."""
+  quantizes = any(isinstance(stage, contract.Quantizer) for stage in stages)
+  if group_size < 0 or (group_size and not quantizes):
+    raise ValueError(
+      'group_size: expected the elements of a scaler beside a quantizer, or 0, '
+      f'received {group_size}. Use 64 to 4096 with ternarize().'
+    )
   domain = contract.FLOAT
   for before, stage in zip((None, *stages), stages, strict=False):
     takes, gives = stage.domain
@@ -197,76 +236,3 @@ def _check(stages):
 def _lesser(largest, limit):
   """The lesser of the two; keeps a `largest` that is not a number."""
   return tf.where(largest > limit, limit, largest)
-
-
-def sum_planes(packing, parts, num_elements):
-  """Sums what payloads unpack to, as one vector of `packing`'s places.
-
-  Payloads are unpacked one at a time and added in place in the order of the
-  workers, so that memory does not grow with them and floats have one order.
-
-  Args:
-    packing: `contract.Packing` or `contract.VariablePacking`.
-    parts: list of int32 [n, w], see `contract.Codec.decode_sum`.
-    num_elements: of the bucket.
-
-  Returns:
-    Of the packing's dtype, [num_elements] and the places past the end.
-  """
-
-  def add(sums, row, some):
-    for part in some:
-      planes = packing.planes(part[row], num_elements)
-      sums = [a + b for a, b in zip(sums, planes, strict=True)]
-    return sums
-
-  counts = [part.shape[0] for part in parts]
-  sums = add(packing.planes(parts[0][0], num_elements), 0, parts[1:])
-  if min(counts) > 1:
-    _, sums = tf.while_loop(
-      lambda row, _: row < min(counts),
-      lambda row, sums: (row + 1, add(sums, row, parts)),
-      (tf.constant(1), sums),
-      parallel_iterations=1,
-    )
-  longer = [part for part in parts if part.shape[0] > min(counts)]
-  return tf.concat(add(sums, min(counts), longer), axis=0)
-
-
-def _plane(flat, place, width):
-  """Elements `place * width` onwards, float32 [width], zeros past the end."""
-  size = flat.shape.num_elements()
-  start = min(place * width, size)
-  stop = min(start + width, size)
-  plane = flat[start:stop]
-  missing = width - (stop - start)
-  return tf.pad(plane, [[0, missing]]) if missing else plane
-
-
-def _spread(values, sizes, place, width):
-  """Each variable's value for the elements of a plane.
-
-  Args:
-    values: float32 [v].
-    sizes: list of v int, the elements of each variable.
-    place: of the plane.
-    width: elements of a plane.
-
-  Returns:
-    float32 [] where the plane lies in one variable, as most do in a net whose
-    elements are in a few large ones; else float32 [width].
-  """
-  pieces = []
-  start, stop = place * width, min((place + 1) * width, sum(sizes))
-  end = 0
-  for i, size in enumerate(sizes):
-    begin, end = end, end + size
-    count = min(stop, end) - max(start, begin)
-    if count > 0:
-      pieces.append([i, count])
-  if not pieces:
-    return tf.constant(0.0)
-  if len(pieces) == 1:
-    return values[pieces[0][0]]
-  pieces[-1][1] += width - (stop - start)
-  return tf.concat([tf.fill([n], values[i]) for i, n in pieces], axis=0)

@@ -20,10 +20,6 @@ import tensorflow as tf
 
 FLOAT, CODES, WORDS = 'float', 'codes', 'words'
 
-# Where a payload's length varies, positions of bits must fit in int32 whatever
-# the payload claims.
-MAX_VARIABLE_ELEMENTS = 2**28
-
 
 class Traits(NamedTuple):
   """Properties that an exchange may rely on; the conformance tests hold them.
@@ -34,7 +30,8 @@ class Traits(NamedTuple):
     lossless: decoding gives the gradient back to the bit.
     additive: codes are integers on one shared scale, so that a sum of codes
       decodes to the sum of the gradients.
-    randomness: 'none', 'private' (each worker draws its own bits) or 'shared'.
+    randomness: 'none', 'private' (each worker draws its own bits) or 'shared'
+      (all derive theirs from the same, so that their errors offset each other).
   """
 
   unbiased: bool
@@ -73,6 +70,8 @@ class Quantizer(NamedTuple):
     levels: the codes are -levels to +levels.
     clips: True where the scaler itself bounds the elements, so that a clip
       stage before it would be a second, different bound.
+    strata: the number of workers whose draws are spread evenly, or 0. Keys then
+      have a third number, see `gradients.GradientCodec.keys`.
   """
 
   name: str
@@ -83,126 +82,8 @@ class Quantizer(NamedTuple):
   levels: int
   traits: Traits
   clips: bool = False
+  strata: int = 0
   domain: tuple = (FLOAT, CODES)
-
-
-class Packing(NamedTuple):
-  """CODES or FLOAT to WORDS of a fixed number: k elements in each word.
-
-  Attributes:
-    name: for messages and labels.
-    elements_per_word: k.
-    pack: takes a list of k planes [w], returns their w words as int32, which
-      are twice as many numbers where a word has 64 bits.
-    unpack: the inverse of `pack`, also of a sum of words.
-    levels: the largest code that fits; None for packings of floats.
-    word_bits: 32, or 64: two int32 side by side, the low half first.
-    digits: (base, k) where a word is k digits of a base, digit = code + 1, the
-      first the lowest; None for other words.
-    max_workers: of how many workers words may be added as integers that wrap
-      around, so that `unpack` gives the sum of codes, -1 for each worker but
-      the first; None where sums of words mean nothing.
-  """
-
-  name: str
-  elements_per_word: int
-  pack: Callable
-  unpack: Callable
-  domain: tuple
-  levels: int | None = None
-  traits: Traits | None = None
-  word_bits: int = 32
-  digits: tuple | None = None
-  max_workers: int | None = None
-
-  def width(self, num_elements):
-    """Elements of a plane."""
-    return -(-num_elements // self.elements_per_word)
-
-  def num_words(self, num_elements):
-    """int32 numbers in a payload."""
-    return self.width(num_elements) * self.word_bits // 32
-
-  def expected_words(self, num_elements):
-    """int32 numbers that are sent: all."""
-    return self.num_words(num_elements)
-
-  def sent_words(self, words):
-    """int32 [...]: for each payload of int32 [..., w] how many are sent."""
-    return tf.fill(tf.shape(words)[:-1], words.shape[-1])
-
-  def lanes(self, words):
-    """int32 [..., w] as numbers of `word_bits`; see `Codec.lanes`."""
-    if self.word_bits == 32:
-      return words
-    pairs = tf.concat([tf.shape(words)[:-1], [words.shape[-1] // 2, 2]], axis=0)
-    return tf.bitcast(tf.reshape(words, pairs), tf.int64)
-
-  def planes(self, words, num_elements):
-    """`unpack`, for payloads of any kind."""
-    del num_elements
-    return self.unpack(words)
-
-
-class VariablePacking(NamedTuple):
-  """CODES to WORDS of a number that depends on the codes.
-
-  Compiled code and loops want one shape. So a payload has `capacity` words for
-  every gradient of a size, its first word tells how many are used, and those
-  after them are zero and need not be sent.
-
-  Attributes:
-    name: for messages and labels.
-    elements_per_word: k, the number of planes.
-    pack: takes a list of k planes [w], returns int32 [capacity].
-    unpack: takes (int32 [capacity], w), returns the list of k planes [w]. Words
-      that `pack` did not make give some codes, read nothing else and end.
-    capacity: takes w, returns the largest number of words.
-    used: takes the first word of payloads, int32 [...]; returns int32 [...],
-      how many words are used.
-    expected: takes n, returns the mean number of used words, float, for codes
-      of the density that the packing was made for.
-    check: takes (NumPy int32 [capacity], w), raises ValueError for what `pack`
-      cannot have made, as far as decoding and packing again does not tell.
-    levels: the largest code that fits.
-  """
-
-  name: str
-  elements_per_word: int
-  pack: Callable
-  unpack: Callable
-  capacity: Callable
-  used: Callable
-  expected: Callable
-  check: Callable
-  levels: int = 1
-  domain: tuple = (CODES, WORDS)
-  max_workers: int | None = None
-
-  def width(self, num_elements):
-    """Elements of a plane."""
-    return -(-num_elements // self.elements_per_word)
-
-  def num_words(self, num_elements):
-    """int32 numbers in a payload, used or not."""
-    if num_elements > MAX_VARIABLE_ELEMENTS:
-      raise ValueError(
-        f'{self.name}: expected a bucket of at most {MAX_VARIABLE_ELEMENTS} '
-        f'elements, received {num_elements}. Use packing=base3.'
-      )
-    return self.capacity(self.width(num_elements))
-
-  def expected_words(self, num_elements):
-    """int32 numbers that are sent, on average."""
-    return self.expected(num_elements)
-
-  def sent_words(self, words):
-    """int32 [...]: for each payload of int32 [..., w] how many are sent."""
-    return self.used(words[..., 0])
-
-  def planes(self, words, num_elements):
-    """`unpack`, for payloads of any kind."""
-    return self.unpack(words, self.width(num_elements))
 
 
 class Codec(NamedTuple):
@@ -211,9 +92,9 @@ class Codec(NamedTuple):
   Attributes:
     name: the stages, for labels: 'clip_by_stddev(2.5) > ternarize > base3'.
     probe: takes the gradients, a list of v float32 of any static shapes;
-      returns float32 [v], what the workers must agree on before they encode,
-      by the largest: for TernGrad the scalers. An entry is not finite when an
-      element of its gradient is not.
+      returns float32 [p], what the workers must agree on before they encode,
+      by the largest: for TernGrad the scalers, `num_probes` of a variable. An
+      entry is not finite when an element that it is of is not.
     encode_pieces: `encode` for flat gradients: takes (pieces, sizes, own,
       shared, key), where sizes is a list of v int and pieces a list of float32,
       the v gradients, or of one tensor, their concatenation.
@@ -230,9 +111,15 @@ class Codec(NamedTuple):
     decode_total: where payloads add, else None: takes (total, n, shared,
       shapes, scale=1.0), the sum of the `lanes` of n workers' payloads, as an
       all-reduce makes it, and returns what `decode_sum` of the payloads would.
+    decode_codes: where codes add, else None: takes (sums, shared, shapes,
+      scale=1.0), the sums of the workers' codes, int32 [elements or more], and
+      returns what `decode_sum` of their payloads would.
     compiled: True where the functions are TensorFlow operations that want to
       be compiled by XLA, False where they must not be or gain nothing; see
       `accelerated`.
+    group_size: elements of a variable that share a scaler; 0 for all of it.
+    thins: True where workers encode at once, by their own probe, and `thin`
+      when the shared one is known, instead of keeping gradients until then.
   """
 
   name: str
@@ -243,21 +130,37 @@ class Codec(NamedTuple):
   traits: Traits
   stages: tuple
   decode_total: Callable | None = None
+  decode_codes: Callable | None = None
   compiled: bool = True
+  group_size: int = 0
+  thins: bool = False
 
   @property
   def packing(self):
     """The last stage, `Packing` or `VariablePacking`."""
     return self.stages[-1]
 
+  @property
+  def quantizer(self):
+    """The `Quantizer` among the stages, or None."""
+    kind = Quantizer
+    return next((s for s in self.stages if isinstance(s, kind)), None)
+
+  def num_probes(self, num_elements):
+    """How many of the probe's numbers are of a variable; at least 1."""
+    if not self.group_size:
+      return 1
+    return max(1, -(-num_elements // self.group_size))
+
   def encode(self, gradients, own, shared, key):
     """This worker's payload for a bucket.
 
     Args:
       gradients: list of v float32 of any static shapes.
-      own: float32 [v], this worker's probe.
-      shared: float32 [v], the agreed probe.
-      key: uint32 [2], from `random_bits.fold_in`.
+      own: float32 [p], this worker's probe.
+      shared: float32 [p], the agreed probe.
+      key: uint32 [2], from `random_bits.fold_in`; or uint32 [3], see
+        `gradients.GradientCodec.keys`.
 
     Returns:
       int32 [w].
@@ -266,7 +169,30 @@ class Codec(NamedTuple):
     sizes = [piece.shape.num_elements() for piece in pieces]
     return self.encode_pieces(pieces, sizes, own, shared, key)
 
-  def bits(self, num_elements, num_workers, num_variables=1):
+  def thin(self, words, own, shared, shapes, key):
+    """A payload of the shared scaler from one of the worker's own.
+
+    A code of the own scaler s is kept with probability s / S, S the shared one.
+    What was not 0 with probability |g| / s then is not with |g| / S: the law of
+    encoding by S. An element and the decoded one have the same sign, so that
+    this is encoding again what was decoded.
+
+    Args:
+      words: int32 [w], encoded with `own` as the shared probe.
+      own: float32 [p], this worker's probe.
+      shared: float32 [p], the agreed probe, nowhere below `own`.
+      shapes: of the v variables.
+      key: as for `encode`, another one.
+
+    Returns:
+      int32 [w]. Codes without scalers stay as they are.
+    """
+    if self.quantizer is None:
+      return words
+    decoded = self.decode_sum([words[tf.newaxis]], own, shapes)
+    return self.encode(decoded, own, shared, key)
+
+  def bits(self, num_elements, num_workers, num_probes=1):
     """Bits that one worker sends for a bucket, its probe included.
 
     Where the length varies this is the mean for the density of codes that the
@@ -274,7 +200,7 @@ class Codec(NamedTuple):
     """
     del num_workers  # the codes that exist so far cost the same for any number
     words = self.packing.expected_words(num_elements)
-    return 32 * (words + num_variables)
+    return 32 * (words + num_probes)
 
   def sent_words(self, words):
     """How many words of payloads must be sent; the rest are zero.

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from terngrad.codec import contract
+from terngrad.codec import wire
 
 _MAX_FLOAT16 = 65504.0
 
@@ -11,7 +12,7 @@ def float32_words():
   """One float32 a word, to the bit.
 
   Returns:
-    A `contract.Packing` of floats.
+    A `wire.Packing` of floats.
   """
 
   def pack(planes):
@@ -20,7 +21,7 @@ def float32_words():
   def unpack(words):
     return [tf.bitcast(words, tf.float32)]
 
-  return contract.Packing(
+  return wire.Packing(
     name='float32_words',
     elements_per_word=1,
     pack=pack,
@@ -39,7 +40,7 @@ def float16_words():
   sum over workers runs in float32.
 
   Returns:
-    A `contract.Packing` of floats.
+    A `wire.Packing` of floats.
   """
 
   def pack(planes):
@@ -55,7 +56,7 @@ def float16_words():
     low = tf.bitwise.bitwise_and(word, tf.constant(0xFFFF, tf.uint32))
     return [_from_half_bits(low), _from_half_bits(high)]
 
-  return contract.Packing(
+  return wire.Packing(
     name='float16_words',
     elements_per_word=2,
     pack=pack,

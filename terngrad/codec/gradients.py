@@ -8,9 +8,10 @@ model is.
 
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
-from terngrad.codec import random_bits
+from terngrad.codec import bucket_keys
 
 
 class Bucket(NamedTuple):
@@ -20,6 +21,7 @@ class Bucket(NamedTuple):
     codec: `contract.Codec`.
     indices: tuple of int, the variables' places in the model.
     shapes: tuple of their shapes.
+    num_probes: tuple, how many numbers of the probe are of each.
     num_elements: of all of them.
     num_words: of their payload, sent or not.
   """
@@ -27,6 +29,7 @@ class Bucket(NamedTuple):
   codec: tuple
   indices: tuple
   shapes: tuple
+  num_probes: tuple
   num_elements: int
   num_words: int
 
@@ -61,6 +64,19 @@ class GradientCodec(NamedTuple):
     return sum(bucket.num_elements for bucket in self.buckets)
 
   @property
+  def num_probes(self):
+    """Numbers that the workers agree on."""
+    return sum(sum(bucket.num_probes) for bucket in self.buckets)
+
+  @property
+  def thins(self):
+    """True where `thin` makes payloads, see `contract.Codec`."""
+    codecs = [bucket.codec for bucket in self.buckets]
+    return any(codec.thins for codec in codecs) and all(
+      codec.thins or codec.quantizer is None for codec in codecs
+    )
+
+  @property
   def num_words(self):
     """Words of a worker's payload, sent or not."""
     return sum(bucket.num_words for bucket in self.buckets)
@@ -71,7 +87,9 @@ class GradientCodec(NamedTuple):
     The mean for Gaussian gradients where a codec's length varies.
     """
     return sum(
-      bucket.codec.bits(bucket.num_elements, num_workers, len(bucket.indices))
+      bucket.codec.bits(
+        bucket.num_elements, num_workers, sum(bucket.num_probes)
+      )
       for bucket in self.buckets
     )
 
@@ -105,20 +123,41 @@ class GradientCodec(NamedTuple):
       gradients: list of float32, in the order and shapes of the variables.
 
     Returns:
-      float32 [variables]; an entry is not finite where a gradient is not.
+      float32 [num_probes], in the order of the variables; an entry is not
+      finite where a gradient is not.
     """
     probes = [
       bucket.codec.probe(_pick(gradients, bucket)) for bucket in self.buckets
     ]
-    return tf.gather(tf.concat(probes, axis=0), self._places())
+    places = np.argsort(np.concatenate(self.probes_of_buckets()))
+    return tf.gather(tf.concat(probes, axis=0), places)
 
-  def keys(self, key):
-    """The keys of the buckets of one worker, uint32 [buckets, 2].
+  def probed_variables(self):
+    """For each number of the probe the variable that it is of."""
+    return np.repeat(np.arange(self.num_variables), self._probe_counts())
 
-    Args:
-      key: uint32 [2], from `worker_key`.
-    """
-    return random_bits.fold_in(key, tf.range(len(self.buckets)))
+  def _probe_counts(self):
+    """For each variable how many numbers of the probe are of it."""
+    counts = np.zeros(self.num_variables, int)
+    for bucket in self.buckets:
+      counts[list(bucket.indices)] = bucket.num_probes
+    return counts
+
+  def probes_of_buckets(self):
+    """For each bucket where its numbers stand in the probe, as int arrays."""
+    counts = self._probe_counts()
+    ends = np.cumsum(counts)
+    return [
+      np.concatenate(
+        [np.arange(ends[i] - counts[i], ends[i]) for i in b.indices]
+      )
+      for b in self.buckets
+    ]
+
+  def keys(self, seed, step, worker):
+    """The keys of the buckets of one worker; see `bucket_keys.of_buckets`."""
+    codecs = [bucket.codec for bucket in self.buckets]
+    return bucket_keys.of_buckets(codecs, seed, step, worker)
 
   def encode(self, gradients, own, shared, keys):
     """This worker's payload.
@@ -126,24 +165,51 @@ class GradientCodec(NamedTuple):
     Args:
       gradients: list of float32, in the order and shapes of the variables, or
         what `flatten` makes of it, float32 [num_elements].
-      own: float32 [variables], this worker's probe.
-      shared: float32 [variables], the agreed probe.
-      keys: uint32 [buckets, 2], from `keys`.
+      own: float32 [num_probes], this worker's probe.
+      shared: float32 [num_probes], the agreed probe.
+      keys: uint32 [buckets, 3], from `keys`.
 
     Returns:
       int32 [num_words].
     """
+    pieces = self._pieces(gradients)
+    numbers = self.probes_of_buckets()
     payloads = [
       bucket.codec.encode_pieces(
-        pieces,
+        pieces[place],
         [tf.TensorShape(shape).num_elements() for shape in bucket.shapes],
-        tf.gather(own, bucket.indices),
-        tf.gather(shared, bucket.indices),
+        tf.gather(own, numbers[place]),
+        tf.gather(shared, numbers[place]),
         keys[place],
       )
-      for place, (bucket, pieces) in enumerate(
-        zip(self.buckets, self._pieces(gradients), strict=True)
+      for place, bucket in enumerate(self.buckets)
+    ]
+    return _join(payloads, axis=0)
+
+  def thin(self, words, own, shared, keys):
+    """The payload of the agreed probe, from one made with the own probe.
+
+    Args:
+      words: int32 [num_words], from `encode` with `own` as `shared`.
+      own: float32 [num_probes], this worker's probe.
+      shared: float32 [num_probes], the agreed probe.
+      keys: uint32 [buckets, 3], those that the words were made with.
+
+    Returns:
+      int32 [num_words]; see `contract.Codec.thin`.
+    """
+    sizes = [bucket.num_words for bucket in self.buckets]
+    parts = _split(words, sizes, axis=0)
+    numbers = self.probes_of_buckets()
+    payloads = [
+      bucket.codec.thin(
+        parts[place],
+        tf.gather(own, numbers[place]),
+        tf.gather(shared, numbers[place]),
+        bucket.shapes,
+        bucket_keys.for_thinning(keys[place]),
       )
+      for place, bucket in enumerate(self.buckets)
     ]
     return _join(payloads, axis=0)
 
@@ -153,7 +219,7 @@ class GradientCodec(NamedTuple):
     Args:
       parts: list of int32 [n, num_words], the payloads as they come from the
         devices; see `contract.Codec.decode_sum`.
-      shared: float32 [variables], the agreed probe.
+      shared: float32 [num_probes], the agreed probe.
 
     Returns:
       List of float32, in the order and shapes of the variables.
@@ -162,14 +228,21 @@ class GradientCodec(NamedTuple):
     sizes = [bucket.num_words for bucket in self.buckets]
     columns = zip(*(_split(part, sizes, axis=1) for part in parts), strict=True)
     means = []
-    for bucket, payloads in zip(self.buckets, columns, strict=True):
-      agreed = tf.gather(shared, bucket.indices)
+    numbers = self.probes_of_buckets()
+    for place, (bucket, payloads) in enumerate(
+      zip(self.buckets, columns, strict=True)
+    ):
+      agreed = tf.gather(shared, numbers[place])
       # Graphs and XLA turn a division by a constant into this product, which
       # may differ in the last bit; so that eager code agrees, all multiply.
       means += bucket.codec.decode_sum(
         list(payloads), agreed, bucket.shapes, 1.0 / num_workers
       )
-    return [means[place] for place in self._places()]
+    return self.in_model_order(means)
+
+  def in_model_order(self, values):
+    """A list in the order of the buckets in that of the model's variables."""
+    return [values[place] for place in self._places()]
 
   def _pieces(self, gradients):
     """For each bucket what its codec's `encode_pieces` takes."""
@@ -200,12 +273,14 @@ def gradient_codec(specs, codecs):
   buckets = []
   for codec in dict.fromkeys(codecs):
     indices = tuple(i for i, c in enumerate(codecs) if c == codec)
-    size = sum(specs[i].num_elements for i in indices)
+    sizes = [specs[i].num_elements for i in indices]
+    size = sum(sizes)
     buckets.append(
       Bucket(
         codec=codec,
         indices=indices,
         shapes=tuple(tuple(specs[i].shape) for i in indices),
+        num_probes=tuple(codec.num_probes(size) for size in sizes),
         num_elements=size,
         num_words=codec.num_words(size),
       )
@@ -228,24 +303,9 @@ def _pick(gradients, bucket):
 
 
 def agree(probes):
-  """The agreed probe of float32 [workers, variables]: the largest.
+  """The agreed probe of float32 [workers, num_probes]: the largest.
 
   It is not finite where a worker's is not: XLA's own maximum passes over NaN.
   """
   finite = tf.reduce_all(tf.math.is_finite(probes), axis=0)
   return tf.where(finite, tf.reduce_max(probes, axis=0), float('nan'))
-
-
-def worker_key(seed, step, worker):
-  """The key of one worker's codes in one step.
-
-  Args:
-    seed: int64 [] or integer, of the run.
-    step: int64 [], steps taken before this one.
-    worker: int32 or int64 [].
-
-  Returns:
-    uint32 [2].
-  """
-  key = random_bits.fold_in(random_bits.seed_key(seed), step)
-  return random_bits.fold_in(key, worker)

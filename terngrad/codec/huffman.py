@@ -18,8 +18,8 @@ at hand: one that were made for the mean of all gradients would not suit each.
 
 import tensorflow as tf
 
-from terngrad.codec import contract
 from terngrad.codec import huffman_tables
+from terngrad.codec import wire
 
 BLOCK = 512
 _TRITS = huffman_tables.TRITS
@@ -39,9 +39,9 @@ def huffman243(density=0.3175):
       `bits` foretells; that of Gaussian gradients clipped at 2.5 sigma.
 
   Returns:
-    A `contract.VariablePacking` of codes in {-1, 0, 1}.
+    A `wire.VariablePacking` of codes in {-1, 0, 1}.
   """
-  return contract.VariablePacking(
+  return wire.VariablePacking(
     name='huffman243',
     elements_per_word=_TRITS,
     pack=_pack,

@@ -6,9 +6,11 @@ narrower integers; digits are taken on the uint32 view, since 3**20 > 2**31,
 or, where words have 64 bits, on the uint64 view of two neighbours.
 """
 
+import numpy as np
 import tensorflow as tf
 
 from terngrad.codec import contract
+from terngrad.codec import wire
 
 
 def two_bit():
@@ -17,7 +19,7 @@ def two_bit():
   The digits of the 2017 code's encoder, in words instead of bytes.
 
   Returns:
-    A `contract.Packing` of codes in {-1, 0, 1}.
+    A `wire.Packing` of codes in {-1, 0, 1}.
   """
 
   def pack(planes):
@@ -30,15 +32,11 @@ def two_bit():
     return tf.bitcast(word, tf.int32)
 
   def unpack(words):
-    word = tf.bitcast(words, tf.uint32)
-    mask = tf.constant(3, tf.uint32)
-    digits = (
-      tf.bitwise.right_shift(word, tf.constant(2 * place, tf.uint32))
-      for place in range(16)
-    )
-    return [_code(tf.bitwise.bitwise_and(digit, mask)) for digit in digits]
+    shifts = tf.constant(np.arange(0, 32, 2)[:, np.newaxis], tf.uint32)
+    digits = tf.bitwise.right_shift(tf.bitcast(words, tf.uint32), shifts)
+    return _code(tf.bitwise.bitwise_and(digits, tf.constant(3, tf.uint32)))
 
-  return contract.Packing(
+  return wire.Packing(
     name='two_bit',
     elements_per_word=16,
     pack=pack,
@@ -53,9 +51,9 @@ def base3():
   """20 codes a word, 1.6 bits each: place p weighs 3**p, digit = code + 1.
 
   Returns:
-    A `contract.Packing` of codes in {-1, 0, 1}.
+    A `wire.Packing` of codes in {-1, 0, 1}.
   """
-  return _positional('base3', 3, 32)
+  return _positional('base3', 3, 32)._replace(unpack=_unpack_trits)
 
 
 def radix(num_workers, word_bits=32):
@@ -72,7 +70,7 @@ def radix(num_workers, word_bits=32):
     word_bits: 32, or 64 for all-reduces that take no int32, as those of GPUs.
 
   Returns:
-    A `contract.Packing` of codes in {-1, 0, 1}.
+    A `wire.Packing` of codes in {-1, 0, 1}.
 
   Raises:
     ValueError: an argument is out of its range.
@@ -90,6 +88,36 @@ def radix(num_workers, word_bits=32):
   name = f'radix({num_workers}{", 64" if word_bits == 64 else ""})'
   packing = _positional(name, 2 * num_workers + 1, word_bits)
   return packing._replace(max_workers=num_workers)
+
+
+def sums(num_workers):
+  """Sums of the ternary codes of up to N workers: digits of base 2 N + 1.
+
+  What `radix` words add up to, but made from the sums themselves.
+
+  Args:
+    num_workers: N, see `radix`.
+
+  Returns:
+    A `wire.Packing` of integers in [-N, N].
+  """
+  adding = radix(num_workers)
+  # A digit of `radix` is code + 1, and 1 for each of the others.
+  others = num_workers - 1
+
+  def pack(planes):
+    return adding.pack([plane + others for plane in planes])
+
+  def unpack(words):
+    return [plane - others for plane in adding.unpack(words)]
+
+  return adding._replace(
+    name=f'sums({num_workers})',
+    pack=pack,
+    unpack=unpack,
+    levels=num_workers,
+    max_workers=None,
+  )
 
 
 def _positional(name, base, word_bits):
@@ -120,7 +148,7 @@ def _positional(name, base, word_bits):
       codes.append(_code(tf.cast(digit, tf.uint32)))
     return codes
 
-  return contract.Packing(
+  return wire.Packing(
     name=name,
     elements_per_word=places,
     pack=pack,
@@ -130,6 +158,30 @@ def _positional(name, base, word_bits):
     word_bits=word_bits,
     digits=(base, places) if word_bits == 32 else None,
   )
+
+
+def _unpack_trits(words):
+  """The planes of `base3`, int32 [20, w].
+
+  All places by the same arithmetic with a row of constants, so that XLA makes
+  one loop of it that writes each code once. Ten trits are a number below 2**17,
+  of any word; a float32 holds it and, half of one added, divides it by a power
+  of 3 with an error far below what would change the quotient.
+  """
+  word = tf.bitcast(words, tf.uint32)
+  high = word // tf.constant(3**10, tf.uint32)
+  low = word - high * tf.constant(3**10, tf.uint32)
+  place = np.arange(20)[:, np.newaxis]
+  trits = tf.where(place < 10, low, high)
+  inverse = np.float32(1 / 3.0 ** (place % 10))
+  quotient = tf.floor((_float(trits) + 0.5) * inverse)
+  above = tf.floor((quotient + 0.5) * np.float32(1 / 3))
+  return tf.cast(quotient - 3.0 * above, tf.int32) - 1
+
+
+def _float(numbers):
+  """uint32 below 2**24 as float32."""
+  return tf.cast(tf.bitcast(numbers, tf.int32), tf.float32)
 
 
 def _digit(codes):

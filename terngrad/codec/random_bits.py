@@ -65,6 +65,31 @@ def element_bits(key, positions):
   return _xor_shift(bits, 16)
 
 
+def stratum(key, worker, num_workers):
+  """A worker's share of [0, 2**32), in a random order of the workers.
+
+  Args:
+    key: uint32 [2], the same for all workers.
+    worker: int32 or int64 [], in [0, num_workers).
+    num_workers: integer >= 1.
+
+  Returns:
+    uint32 [], the start of the share: a permutation of 0, 1 / num_workers, ...
+    times 2**32, rounded down.
+  """
+  order = tf.cast(element_bits(key, _counting(num_workers)), tf.int64)
+  index = tf.range(num_workers, dtype=tf.int64)
+  worker = tf.cast(worker, tf.int64)
+  mine = tf.gather(order, worker)
+  before = (order < mine) | ((order == mine) & (index < worker))
+  rank = tf.reduce_sum(tf.cast(before, tf.int64))
+  return tf.cast(rank * 2**32 // num_workers, tf.uint32)
+
+
+def _counting(count):
+  return tf.bitcast(tf.range(count), tf.uint32)
+
+
 def _threefry(key, counter):
   """Threefry-2x32 with 20 rounds; pairs of uint32 tensors in and out."""
   parity = tf.bitwise.bitwise_xor(

@@ -6,6 +6,7 @@ import inspect
 from terngrad.codec import bitmap
 from terngrad.codec import chain
 from terngrad.codec import clipping
+from terngrad.codec import eden
 from terngrad.codec import float_words
 from terngrad.codec import huffman
 from terngrad.codec import packing as packings
@@ -26,8 +27,11 @@ def ternary(
   clip_factor=2.5,
   scaler_rule='max_clipped',
   packing='base3',
+  dither='private',
   workers=0,
   word_bits=32,
+  group_size=0,
+  sharing='probe',
 ):
   """TernGrad.
 
@@ -38,8 +42,16 @@ def ternary(
       all-reduces of integers; 4.6 bits for 8 workers), or of variable length
       'bitmap_sign' and 'huffman243' (1.32 and 1.23 bits for Gaussian gradients
       clipped at 2.5).
-    workers: for 'radix' alone, and needed there: how many are added at most.
+    dither: see `ternary.ternarize`.
+    workers: how many there are; for 'radix' and for stratified dither, which
+      need it.
     word_bits: for 'radix' alone: 32, or 64 for 4.3 bits with 8 workers.
+    group_size: elements that have a scaler of their own; 0 for one a variable.
+      A scaler costs 32 bits.
+    sharing: 'probe': workers wait for the shared scaler and then encode.
+      'thin': they encode at once by their own and drop codes at random when
+      they know the shared one. The law is the same; payloads of N virtual
+      nodes wait in memory instead of N gradients.
 
   Returns:
     A `contract.Codec`.
@@ -47,14 +59,23 @@ def ternary(
   Raises:
     ValueError: an option is out of its range.
   """
+  if sharing not in ('probe', 'thin'):
+    raise ValueError(
+      f'sharing: expected one of probe, thin, received {sharing!r}.'
+    )
   clip = clipping.clip_by_stddev(clip_factor)
   pack = _packing(packing, clip_factor, workers, word_bits)
-  if scaler_rule == 'stddev':
-    return chain.chain(ternaries.ternarize('stddev', clip_factor), pack)
-  quantizer = ternaries.ternarize(scaler_rule)
-  if clip_factor == 0:
-    return chain.chain(quantizer, pack)
-  return chain.chain(clip, quantizer, pack)
+  by_stddev = scaler_rule == 'stddev'
+  quantizer = ternaries.ternarize(
+    scaler_rule, clip_factor if by_stddev else 0.0, dither, workers
+  )
+  stages = [quantizer, pack]
+  if clip_factor and not by_stddev:
+    stages = [clip, *stages]
+  codec = chain.chain(*stages, group_size=group_size)
+  if sharing == 'probe':
+    return codec
+  return codec._replace(name=f'{codec.name}, thinned', thins=True)
 
 
 def _packing(name, clip_factor, workers, word_bits):
@@ -70,16 +91,20 @@ def _packing(name, clip_factor, workers, word_bits):
     raise ValueError(
       f'packing: expected one of {", ".join(makers)}, received {name!r}.'
     )
-  if name != 'radix' and (workers, word_bits) != (0, 32):
+  if name != 'radix' and word_bits != 32:
     raise ValueError(
-      'workers and word_bits are of packing=radix: expected neither beside '
-      f'packing={name}, received workers={workers}, word_bits={word_bits}. '
-      'Leave them out.'
+      'word_bits is of packing=radix: expected none beside '
+      f'packing={name}, received word_bits={word_bits}. Leave it out.'
     )
   return makers[name]()
 
 
-CODECS = {'fp16': fp16, 'identity': identity, 'ternary': ternary}
+CODECS = {
+  'eden3': eden.eden3,
+  'fp16': fp16,
+  'identity': identity,
+  'ternary': ternary,
+}
 
 # One spelling of every kind of code, for benches that measure them all.
 KINDS = (
@@ -88,15 +113,20 @@ KINDS = (
   'ternary',
   'ternary:scaler_rule=stddev',
   'ternary:clip_factor=0',
+  'ternary:dither=stratified,workers=8',
+  'ternary:clip_factor=0,group_size=64',
+  'ternary:group_size=512',
+  'ternary:sharing=thin',
   'ternary:packing=two_bit',
   'ternary:packing=radix,workers=8',
   'ternary:packing=radix,workers=8,word_bits=64',
   'ternary:packing=bitmap_sign',
   'ternary:packing=huffman243',
+  'eden3',
 )
 
 
-def parse(text):
+def parse(text, workers=0):
   """The codec that a command line names.
 
   >>> parse('ternary:clip_factor=2.5,packing=two_bit').name
@@ -104,6 +134,7 @@ def parse(text):
 
   Args:
     text: 'NAME' or 'NAME:option=value,option=value'.
+    workers: how many there are, where the text does not say.
 
   Returns:
     A `contract.Codec`.
@@ -134,6 +165,8 @@ def parse(text):
         f'codec {name}: expected every option once, received {option} twice.'
       )
     options[option] = _convert(name, option, value, known[option].default)
+  if 'workers' in known:
+    options.setdefault('workers', workers)
   return build(**options)
 
 

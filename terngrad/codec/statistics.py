@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 # The elements of a large gradient are first added in a tree of planes, which
@@ -49,6 +50,10 @@ def statistics(gradient):
   total = _reduce(flat, _wide, tf.add, tf.reduce_sum)
   squares = _reduce(flat, _wide_square, tf.add, tf.reduce_sum)
   largest = _reduce(flat, tf.abs, tf.maximum, tf.reduce_max)
+  return _finish(total, squares, largest, size)
+
+
+def _finish(total, squares, largest, size):
   mean = total / size
   mean_square = squares / size
   variance = mean_square - mean * mean
@@ -60,6 +65,30 @@ def statistics(gradient):
   return Statistics(
     stddev=tf.where(finite, stddev, nan),
     max_abs=tf.where(finite, largest, nan),
+  )
+
+
+def of_groups(gradient, group_size):
+  """Statistics of every group of consecutive elements.
+
+  Args:
+    gradient: float32, any static shape.
+    group_size: elements of a group, >= 1; the last may have fewer.
+
+  Returns:
+    `Statistics` of float32 [groups], at least one; see `statistics`.
+  """
+  flat = tf.reshape(gradient, [-1])
+  size = flat.shape.num_elements()
+  groups = max(1, -(-size // group_size))
+  rows = tf.pad(flat, [[0, groups * group_size - size]])
+  rows = tf.reshape(rows, [groups, group_size])
+  counts = np.full(groups, group_size, np.float64)
+  counts[-1] = max(1, size - (groups - 1) * group_size)
+  total = tf.reduce_sum(_wide(rows), axis=1)
+  squares = tf.reduce_sum(_wide_square(rows), axis=1)
+  return _finish(
+    total, squares, tf.reduce_max(tf.abs(rows), axis=1), tf.constant(counts)
   )
 
 

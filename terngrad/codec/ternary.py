@@ -15,6 +15,7 @@ _RESOLUTION = 2.0**23
 MIN_SCALER = 2.0**-100
 
 SCALER_RULES = ('max_clipped', 'stddev')
+DITHERS = ('private', 'stratified')
 
 # In standard deviations: about the largest of a million normal numbers.
 _UNCLIPPED = 4.9
@@ -24,7 +25,9 @@ _TRAITS = contract.Traits(
 )
 
 
-def ternarize(scaler_rule='max_clipped', clip_factor=0.0):
+def ternarize(
+  scaler_rule='max_clipped', clip_factor=0.0, dither='private', workers=0
+):
   """Rounds each element at random to -1, 0 or +1 times the scaler.
 
   Args:
@@ -33,17 +36,37 @@ def ternarize(scaler_rule='max_clipped', clip_factor=0.0):
       deviations even where no element reaches that far, and no clipping but
       at the shared scaler; the largest magnitude where that is 0.
     clip_factor: only for 'stddev'; in standard deviations, >= 0.
+    dither: how the draws of different workers relate. 'private': not at all.
+      'stratified': for each element they are spread evenly over [0, 1), so that
+      the errors of the workers' codes offset each other in the mean; every
+      worker's own law stays the same.
+    workers: for 'stratified', how many there are.
 
   Returns:
     A `contract.Quantizer`.
 
   Raises:
-    ValueError: unknown rule, a clip factor for 'max_clipped', or one that is
-      negative or not finite.
+    ValueError: unknown rule or dither, a clip factor for 'max_clipped', or one
+      that is negative or not finite, or no number of workers where it is
+      needed.
 
   References:
     Wen et al., TernGrad, equations 1 to 4, https://arxiv.org/abs/1705.07878.
+    Suresh et al., Correlated Quantization for Distributed Mean Estimation and
+    Optimization, ICML 2022, https://arxiv.org/abs/2203.04925, for errors that
+    offset each other; here the draws are one systematic sample, shifted.
   """
+  if dither not in DITHERS:
+    raise ValueError(
+      f'dither: expected one of {", ".join(DITHERS)}, received {dither!r}.'
+    )
+  stratified = dither == 'stratified'
+  if stratified and not 1 <= workers < 2**15:
+    raise ValueError(
+      'dither=stratified: expected a number of workers from 1 to 32767, '
+      f'received {workers}. Say how many there are, as in '
+      'dither=stratified,workers=8.'
+    )
   if scaler_rule not in SCALER_RULES:
     raise ValueError(
       f'scaler_rule: expected one of {", ".join(SCALER_RULES)}, received '
@@ -73,15 +96,18 @@ def ternarize(scaler_rule='max_clipped', clip_factor=0.0):
   name = 'ternarize'
   if scaler_rule == 'stddev':
     name = f'ternarize(stddev, {clip_factor:g})'
+  if stratified:
+    name = f'{name}[{workers} strata]'
   return contract.Quantizer(
     name=name,
     scaler=scaler,
     factor=factor,
-    quantize=quantize,
+    quantize=quantize_in_strata if stratified else quantize,
     dequantize=dequantize,
     levels=1,
-    traits=_TRAITS,
+    traits=_TRAITS._replace(randomness='shared') if stratified else _TRAITS,
     clips=scaler_rule == 'stddev',
+    strata=workers if stratified else 0,
   )
 
 
@@ -117,7 +143,34 @@ def quantize(scaled, positions, key):
   References:
     Wen et al., TernGrad, equation 2, https://arxiv.org/abs/1705.07878.
   """
+  return _round(scaled, random_bits.element_bits(key, positions))
+
+
+def quantize_in_strata(scaled, positions, key):
+  """As `quantize`, with draws that are spread evenly over the workers.
+
+  An element's draws are one draw for all workers plus each one's stratum. A
+  positive value is rounded by the draw's complement, so that codes do not fall
+  as the draw grows, for values of either sign: draws that avoid each other then
+  make errors that offset each other.
+
+  Args:
+    scaled: float32 [w], as for `quantize`.
+    positions: uint32 [w], as for `quantize`.
+    key: uint32 [3]: two numbers that are equal for all workers, and the
+      worker's `random_bits.stratum`; without the third that is 0.
+
+  Returns:
+    int32 [w], values in {-1, 0, 1}.
+  """
   bits = random_bits.element_bits(key, positions)
+  if key.shape[0] == 3:
+    bits += key[2]
+  return _round(scaled, tf.where(scaled < 0.0, bits, tf.bitwise.invert(bits)))
+
+
+def _round(scaled, bits):
+  """Codes of magnitude 1 where a draw, the bits' upper 23, is low enough."""
   draw = tf.bitcast(
     tf.bitwise.right_shift(bits, tf.constant(9, tf.uint32)), tf.int32
   )

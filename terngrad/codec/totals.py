@@ -1,8 +1,8 @@
 """Sums of payloads, as parameter servers make them and workers read them.
 
 A server adds what the workers pushed and packs the sum again: codes of N
-workers have 2 N + 1 levels and travel as `packing.radix(N)` does, 32 / 13 bits
-an element for N = 2; sums of floats travel as float32. What a worker decodes is
+workers have 2 N + 1 levels and travel as `packing.sums(N)`, 32 / 13 bits an
+element for N = 2; sums of floats travel as float32. What a worker decodes is
 equal to the bit to `GradientCodec.decode_mean` of all payloads.
 
 Servers share a payload by words. A packing of fixed length can be cut at any
@@ -12,12 +12,14 @@ another kind goes to one server whole.
 
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from terngrad.codec import chain
-from terngrad.codec import contract
 from terngrad.codec import gradients
 from terngrad.codec import packing as packings
+from terngrad.codec import planes
+from terngrad.codec import wire
 
 
 class Piece(NamedTuple):
@@ -26,6 +28,7 @@ class Piece(NamedTuple):
   Attributes:
     bucket: `gradients.Bucket`.
     place: of the bucket in its `GradientCodec`.
+    probes: where the bucket's numbers stand in the probe.
     start: first word, counted in the bucket.
     stop: word after the last.
     num_planes: rows of the sum; 1 where the server decodes.
@@ -35,6 +38,7 @@ class Piece(NamedTuple):
 
   bucket: gradients.Bucket
   place: int
+  probes: np.ndarray
   start: int
   stop: int
   num_planes: int
@@ -68,7 +72,7 @@ class Totals:
 
   def bits(self):
     """Bits that a worker pulls a step, the agreed probe included."""
-    return 32 * (sum(self.num_words) + self._codec.num_variables)
+    return 32 * (sum(self.num_words) + self._codec.num_probes)
 
   def add(self, server, parts, shared):
     """The packed sum of a server's range.
@@ -77,7 +81,7 @@ class Totals:
       server: its number.
       parts: list of int32 [n, words of its range]; see
         `contract.Codec.decode_sum`.
-      shared: float32 [variables], the agreed probe.
+      shared: float32 [probes], the agreed probe.
 
     Returns:
       int32 [num_words[server]].
@@ -97,7 +101,7 @@ class Totals:
 
     Args:
       sums: for each server with a range int32 [num_words], from `add`.
-      shared: float32 [variables], the agreed probe.
+      shared: float32 [probes], the agreed probe.
 
     Returns:
       List of float32, in the order and shapes of the variables.
@@ -108,23 +112,21 @@ class Totals:
       for piece, part in zip(pieces, parts, strict=True):
         rows[piece.place].append(_unpack(piece, part, self._num_workers))
     means = []
-    for bucket, parts in zip(self._codec.buckets, rows, strict=True):
+    numbers = self._codec.probes_of_buckets()
+    for bucket, places, parts in zip(
+      self._codec.buckets, numbers, rows, strict=True
+    ):
       flat = parts[0] if len(parts) == 1 else tf.concat(parts, axis=1)
-      agreed = tf.gather(shared, bucket.indices)
+      agreed = tf.gather(shared, places)
       scale = 1.0 / self._num_workers if _cuttable(bucket.codec) else 1.0
       means += _gradients(bucket, tf.reshape(flat, [-1]), agreed, scale)
-    order = [i for bucket in self._codec.buckets for i in bucket.indices]
-    return [means[order.index(i)] for i in range(len(order))]
+    return self._codec.in_model_order(means)
 
 
 def _cuttable(codec):
   """Whether sums of unpacked codes, or floats, say all without the probe."""
-  return _quantizer(codec) is None or codec.traits.additive
-
-
-def _quantizer(codec):
-  stages = (s for s in codec.stages if isinstance(s, contract.Quantizer))
-  return next(stages, None)
+  floats = codec.quantizer is None and isinstance(codec.packing, wire.Packing)
+  return floats or codec.traits.additive
 
 
 def _ranges(codec, num_servers):
@@ -138,7 +140,7 @@ def _ranges(codec, num_servers):
     ideal = server * end // num_servers
     for bucket, start, stop in borders:
       if start < ideal < stop:
-        fixed = isinstance(bucket.codec.packing, contract.Packing)
+        fixed = isinstance(bucket.codec.packing, wire.Packing)
         if fixed and _cuttable(bucket.codec):
           words = bucket.codec.packing.word_bits // 32
           ideal = start + (ideal - start) // words * words
@@ -151,36 +153,38 @@ def _ranges(codec, num_servers):
 def _pieces(codec, num_workers, begin, end):
   """The pieces of a range, in the order of the payload."""
   found, offset = [], 0
+  numbers = codec.probes_of_buckets()
   for place, bucket in enumerate(codec.buckets):
     start = max(begin, offset) - offset
     stop = min(end, offset + bucket.num_words) - offset
     offset += bucket.num_words
     if start < stop:
-      found.append(_piece(bucket, place, start, stop, num_workers))
+      sizes = _sizes(bucket, stop - start, num_workers)
+      found.append(Piece(bucket, place, numbers[place], start, stop, *sizes))
   return found
 
 
-def _piece(bucket, place, start, stop, num_workers):
+def _sizes(bucket, count, num_workers):
+  """(num_planes, width, num_words) of a `Piece` of `count` words."""
   codec = bucket.codec
   packing = codec.packing
   if not _cuttable(codec):
     size = bucket.num_elements
-    return Piece(bucket, place, start, stop, 1, size, size)
-  if isinstance(packing, contract.Packing):
-    width = (stop - start) * 32 // packing.word_bits
+    return 1, size, size
+  if isinstance(packing, wire.Packing):
+    width = count * 32 // packing.word_bits
   else:
     width = packing.width(bucket.num_elements)
   num_planes = packing.elements_per_word
   size = num_planes * width
-  quantizer = _quantizer(codec)
-  if quantizer:
-    size = _sums(quantizer, num_workers).num_words(size)
-  return Piece(bucket, place, start, stop, num_planes, width, size)
+  if codec.quantizer:
+    size = _sums(codec.quantizer, num_workers).num_words(size)
+  return num_planes, width, size
 
 
 def _sums(quantizer, num_workers):
-  """The packing of sums of codes; its digits are sum + workers * levels."""
-  return packings.radix(num_workers * quantizer.levels)
+  """The packing of sums of codes."""
+  return packings.sums(num_workers * quantizer.levels)
 
 
 def _small(quantizer, num_workers):
@@ -193,16 +197,16 @@ def _add(piece, parts, shared, num_workers):
   bucket = piece.bucket
   if not _cuttable(bucket.codec):
     means = bucket.codec.decode_sum(
-      parts, tf.gather(shared, bucket.indices), bucket.shapes, 1.0 / num_workers
+      parts, tf.gather(shared, piece.probes), bucket.shapes, 1.0 / num_workers
     )
     flat = tf.concat([tf.reshape(mean, [-1]) for mean in means], axis=0)
     return tf.bitcast(flat, tf.int32)
-  packing, quantizer = bucket.codec.packing, _quantizer(bucket.codec)
+  packing, quantizer = bucket.codec.packing, bucket.codec.quantizer
   size = piece.num_planes * piece.width
 
   @_compiled
   def add(parts):
-    sums = chain.sum_planes(packing, parts, size)
+    sums = planes.sum_planes(packing, parts, size)
     return tf.cast(sums, _small(quantizer, num_workers)) if quantizer else sums
 
   sums = add(parts)
@@ -214,8 +218,7 @@ def _add(piece, parts, shared, num_workers):
 
   @_compiled
   def pack(sums):
-    # A digit is its code + 1 there, and sum + workers * levels here.
-    codes = tf.cast(sums, tf.int32) + (num_workers * quantizer.levels - 1)
+    codes = tf.cast(sums, tf.int32)
     rows = tf.reshape(codes, [target.elements_per_word, -1])
     return target.pack(tf.unstack(rows))
 
@@ -224,7 +227,7 @@ def _add(piece, parts, shared, num_workers):
 
 def _unpack(piece, words, num_workers):
   """The sum of a piece, [num_planes, width] of int8, int32 or float32."""
-  quantizer = _quantizer(piece.bucket.codec)
+  quantizer = piece.bucket.codec.quantizer
   shape = [piece.num_planes, piece.width]
   if not (quantizer and _cuttable(piece.bucket.codec)):
     return tf.reshape(tf.bitcast(words, tf.float32), shape)
@@ -232,25 +235,27 @@ def _unpack(piece, words, num_workers):
 
   @_compiled
   def unpack(words):
-    lowest = num_workers * quantizer.levels - 1
     small = _small(quantizer, num_workers)
-    return [tf.cast(c - lowest, small) for c in target.unpack(words)]
+    return [tf.cast(plane, small) for plane in target.unpack(words)]
 
   # Joined outside of compiled code, which branches at every element of it.
-  sums = tf.concat(unpack(words), axis=0)
+  sums = planes.join(unpack(words))
   return tf.reshape(sums[: shape[0] * shape[1]], shape)
 
 
 def _gradients(bucket, sums, agreed, scale):
   """The average gradients of a bucket from the sums of its elements."""
-  quantizer = _quantizer(bucket.codec)
-  quantizer = quantizer if _cuttable(bucket.codec) else None
+  codec = bucket.codec
+  quantizer = codec.quantizer if _cuttable(codec) else None
+  group_size = codec.group_size if quantizer else 0
 
   @_compiled
   def decode(sums, agreed):
     if quantizer:
       sums = tf.cast(sums, tf.int32)
-    return chain.gradients_of(quantizer, sums, agreed, bucket.shapes, scale)
+    return chain.gradients_of(
+      quantizer, sums, agreed, bucket.shapes, scale, group_size
+    )
 
   return decode(sums, agreed)
 

@@ -6,7 +6,9 @@ Training pays nothing for it: this is for words from files and sockets, eagerly.
 import numpy as np
 import tensorflow as tf
 
-from terngrad.codec import contract
+from terngrad.codec import eden
+from terngrad.codec import planes
+from terngrad.codec import wire
 
 
 def validate(codec, words, num_elements):
@@ -36,7 +38,7 @@ def validate(codec, words, num_elements):
     )
   words = words.view(np.int32)
   capacity = packing.num_words(num_elements)
-  if isinstance(packing, contract.VariablePacking):
+  if isinstance(packing, wire.VariablePacking):
     words = _restore(packing, words, num_elements, capacity)
     packing.check(words, packing.width(num_elements))
   elif words.size != capacity:
@@ -44,15 +46,17 @@ def validate(codec, words, num_elements):
       f'{packing.name}: expected {capacity} words for {num_elements} elements, '
       f'received {words.size}. The payload is torn, or of another bucket.'
     )
-  if packing.levels is not None:
+  if isinstance(packing, eden.EdenWords):
+    _check_codes(*packing.check(words, num_elements))
+  elif packing.levels is not None:
     _check_codes(packing, words, num_elements)
   return words
 
 
 def _check_codes(packing, words, num_elements):
   """Raises ValueError unless `words` are what their codes pack to."""
-  planes = packing.planes(tf.constant(words), num_elements)
-  codes = tf.concat(planes, axis=0).numpy()
+  found = packing.planes(tf.constant(words), num_elements)
+  codes = planes.join(found).numpy()
   wrong = np.flatnonzero(np.abs(codes) > packing.levels)
   if wrong.size:
     raise ValueError(
@@ -65,7 +69,7 @@ def _check_codes(packing, words, num_elements):
       f'{packing.name}: expected code 0 past the last of {num_elements} '
       f'elements, received another. {_SPOILT}'
     )
-  again = packing.pack(planes).numpy()
+  again = packing.pack(list(found)).numpy()
   differ = np.flatnonzero(words != again)
   if differ.size:
     at = differ[0]

@@ -38,10 +38,10 @@ def share(layout, probes):
 
   Args:
     layout: `Layout`.
-    probes: for each place float32 [its workers, variables].
+    probes: for each place float32 [its workers, probes].
 
   Returns:
-    (shared, agreed): float32 [variables] on the first server, and for each
+    (shared, agreed): float32 [probes] on the first server, and for each
     place the same there.
   """
   with tf.device(layout.servers[0]):
@@ -56,7 +56,7 @@ def average(layout, totals, payloads, shared, agreed):
     layout: `Layout`.
     totals: `codec.totals.Totals` of the codec.
     payloads: for each place int32 [its workers, words].
-    shared: float32 [variables], the agreed probe, on the first server.
+    shared: float32 [probes], the agreed probe, on the first server.
     agreed: for each place the same there.
 
   Returns:

@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from terngrad.codec import gradients
-
 
 class Towers(NamedTuple):
   """Where the workers live.
@@ -34,26 +32,62 @@ class Towers(NamedTuple):
     """The index in `devices` of a worker's device."""
     return worker % len(self.devices)
 
+  @property
+  def first(self):
+    """The first worker of this process."""
+    return 0
 
-def share(towers, probes):
-  """Round 1: agrees on the probes.
+  @property
+  def own(self):
+    """How many workers this process has."""
+    return self.num_workers
 
-  Args:
-    towers: `Towers`.
-    probes: for each device float32 [its workers, variables].
+  @property
+  def group(self):
+    """The group of processes: there is none."""
+    return None
 
-  Returns:
-    For each device float32 [variables].
-  """
-  shared = []
-  for device, parts in zip(towers.devices, send(towers, probes), strict=True):
-    with tf.device(device):
-      shared.append(gradients.agree(tf.concat(parts, axis=0)))
-  return shared
+  def share(self, rows):
+    """Round 1: tells every worker's row of numbers to all.
+
+    Args:
+      rows: for each device float32 [its workers, n].
+
+    Returns:
+      For each device float32 [workers, n], in the order of the workers.
+    """
+    shared = []
+    for device, parts in zip(self.devices, send(self, rows), strict=True):
+      with tf.device(device):
+        shared.append(in_order(parts))
+    return shared
+
+  def averaging(self, codec):
+    """Round 2: makes the function that moves payloads and decodes them.
+
+    Args:
+      codec: `codec.gradients.GradientCodec`.
+
+    Returns:
+      A function of (for each device int32 [its workers, words], for each device
+      the agreed probe float32 [probes]) that returns for each device the
+      list of average gradients.
+    """
+    decode = tf.function(codec.decode_mean, jit_compile=codec.compiled)
+
+    def average(payloads, shared):
+      words = send(self, payloads)
+      means = []
+      for place, device in enumerate(self.devices):
+        with tf.device(device):
+          means.append(decode(words[place], shared[place]))
+      return means
+
+    return average
 
 
 def send(towers, parts):
-  """Round 2: sends what every worker has to every device.
+  """Sends what every worker has to every device.
 
   Args:
     towers: `Towers`.
@@ -72,6 +106,8 @@ def send(towers, parts):
 
 def in_order(parts):
   """One tensor [workers, ...] in the order of the workers, from `parts`."""
+  if len(parts) == 1:
+    return parts[0]
   total = sum(part.shape[0] for part in parts)
   orders = [list(range(i, total, len(parts))) for i in range(len(parts))]
   return tf.dynamic_stitch(orders, parts)

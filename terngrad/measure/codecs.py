@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from terngrad.codec import contract
+from terngrad.codec import planes
 from terngrad.codec import random_bits
 from terngrad.measure import timing
 
@@ -113,24 +113,26 @@ def quality(codec, gradients, draws):
     total += values
     squares += np.square(values, dtype=np.float64)
     error += np.sum(np.square(values - flat)) / np.sum(np.square(flat)) / draws
-  limits = np.repeat(own, [shape.num_elements() for shape in shapes])
-  quantizer = _quantizer(codec)
+  limits = _limits(codec, own, [shape.num_elements() for shape in shapes])
+  quantizer = codec.quantizer
   aim = np.clip(flat, -limits, limits) if quantizer else flat
   variance = (squares / draws - np.square(total / draws)) / (draws - 1)
   excess = np.sum(np.sign(aim) * (total / draws - aim))
   spread = np.sqrt(np.sum(np.maximum(variance, 0.0)))
   return Quality(
-    bits_by_formula=codec.bits(size, WORKERS, len(gradients)) / size,
-    bits_by_length=32 * (words.shape[0] + len(gradients)) / size,
+    bits_by_formula=codec.bits(size, WORKERS, own.shape[0]) / size,
+    bits_by_length=32 * (words.shape[0] + own.shape[0]) / size,
     entropy=_entropy(values, limits) if quantizer else float('nan'),
     error=error,
     bias=excess / spread if quantizer else float('nan'),
   )
 
 
-def _quantizer(codec):
-  kind = contract.Quantizer
-  return next((s for s in codec.stages if isinstance(s, kind)), None)
+def _limits(codec, own, sizes):
+  """Each element's own scaler."""
+  if not codec.group_size:
+    return np.repeat(own, sizes)
+  return planes.spread_groups(own, sizes, codec.group_size).numpy()
 
 
 def _entropy(values, scalers):

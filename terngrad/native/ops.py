@@ -33,7 +33,8 @@ def encode(pieces, sizes, limits, factors, key, digits):
     sizes: list of v int, their elements.
     limits: float32 [v], the largest magnitude; infinity clips nothing.
     factors: float32 [v], see `codec.ternary.factor`.
-    key: uint32 [2].
+    key: uint32 [2] for `codec.ternary.quantize`'s codes, uint32 [3] for those
+      of `quantize_in_strata`.
     digits: pair of int, the base of a word's digits, >= 3, and their number;
       (3, 20) for the packing base3, (4, 16) for two_bit.
 

@@ -26,7 +26,7 @@ DONE, FAILED, REFUSED, SIGNALLED = 0, 1, 2, 128
 
 def run_training(usage, defaults):
   """Trains as the command line says; returns the exit code."""
-  return _run(configs.TrainConfig, usage, defaults, _train)
+  return run(configs.TrainConfig, usage, defaults, train)
 
 
 def run_distributed_training(usage, defaults):
@@ -35,17 +35,42 @@ def run_distributed_training(usage, defaults):
   The process ends without Python's own end, because TensorFlow's servers and
   calls that wait for other tasks cannot be stopped.
   """
-  code = _run(server_config.ServerConfig, usage, defaults, _serve_or_train)
-  _end_process(code)
+  code = run(server_config.ServerConfig, usage, defaults, serve_or_train)
+  sys.stdout.flush()
+  sys.stderr.flush()
+  os._exit(code)
 
 
 def run_evaluation(usage, defaults):
   """Evaluates as the command line says; returns the exit code."""
-  return _run(configs.EvalConfig, usage, defaults, _evaluate)
+  return run(configs.EvalConfig, usage, defaults, evaluate)
 
 
-def _train(config):
+def train(config):
+  """Trains as a `config.TrainConfig` says; returns the exit code."""
   outcome = loop.train(config, say, show_progress=sys.stderr.isatty())
+  return _report_end(config, outcome)
+
+
+def serve_or_train(config):
+  """Is a task of a `server_config.ServerConfig`; returns the exit code.
+
+  A chief that lost another task does not return: it begins anew.
+  """
+  config.validate()
+  for line in server_config.banner(config):
+    say(line)
+  if not config.tasks.is_chief:
+    with signals.stopping() as stop:
+      stopped_by = server_tasks.serve(config, say, lambda: stop.signal)
+    return SIGNALLED + stopped_by if stopped_by else DONE
+  try:
+    outcome = server_run.train(config, say, show_progress=sys.stderr.isatty())
+  except server_run.TaskLostError as error:
+    say(f'{datetime.datetime.now()}: {error}; beginning anew')
+    # The run itself must stay, whatever the command says.
+    arguments = [*sys.orig_argv[1:], '--overwrite=false']
+    os.execv(sys.executable, [sys.executable, *arguments])
   return _report_end(config, outcome)
 
 
@@ -61,40 +86,8 @@ def _report_end(config, outcome):
   return DONE
 
 
-def _serve_or_train(config):
-  config.validate()
-  cluster = config.cluster()
-  for line in server_config.banner(config, cluster):
-    say(line)
-  if not cluster.is_chief:
-    with signals.stopping() as stop:
-      stopped_by = server_tasks.serve(
-        config, cluster, say, stopped=lambda: stop.signal
-      )
-    return SIGNALLED + stopped_by if stopped_by else DONE
-  try:
-    outcome = server_run.train(
-      config, cluster, say, _give_up, show_progress=sys.stderr.isatty()
-    )
-  except server_run.TaskLostError as error:
-    say(f'{datetime.datetime.now()}: {error}; beginning anew')
-    # The run itself must stay, whatever the command says.
-    arguments = [*sys.orig_argv[1:], '--overwrite=false']
-    os.execv(sys.executable, [sys.executable, *arguments])
-  return _report_end(config, outcome)
-
-
-def _give_up(message):
-  _end_process(_complain(message, FAILED))
-
-
-def _end_process(code):
-  sys.stdout.flush()
-  sys.stderr.flush()
-  os._exit(code)
-
-
-def _evaluate(config):
+def evaluate(config):
+  """Evaluates as a `config.EvalConfig` says; returns the exit code."""
   evaluation.evaluate(config, say)
   return DONE
 
@@ -105,7 +98,19 @@ def say(line):
   sys.stdout.flush()
 
 
-def _run(config_class, usage, defaults, act):
+def run(config_class, usage, defaults, act):
+  """Reads the command line and acts on it, with one line for an error.
+
+  Args:
+    config_class: dataclass of `config.option`s.
+    usage: the first lines of --help.
+    defaults: dict of field name to this program's own default.
+    act: takes such a configuration, returns the exit code. Raises
+      `flags.UsageError` for flags that contradict each other.
+
+  Returns:
+    The exit code.
+  """
   arguments = sys.argv[1:]
   if any(word in ('--help', '-help', '-h', '--helpfull') for word in arguments):
     say(flags.help_text(config_class, defaults, usage))

@@ -6,63 +6,21 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from slim.datasets import factory as datasets
 from slim.nets import factory as nets
 from terngrad import native
 from terngrad.codec import accelerated
 from terngrad.codec import gradients
 from terngrad.codec import policy
 from terngrad.codec import registry
-from terngrad.exchange import towers as exchange
+from terngrad.training import accumulation
 from terngrad.training import checkpoints
-from terngrad.training import devices
-from terngrad.training import meter
+from terngrad.training import loss_scaling
+from terngrad.training import losses
 from terngrad.training import nodes
-from terngrad.training import optimizers
+from terngrad.training import precision
 from terngrad.training import replicas
-from terngrad.training import step as steps
-
-
-class Habits(NamedTuple):
-  """What a loop does besides its steps.
-
-  Attributes:
-    log_every: steps between two lines.
-    line: takes (step, values), returns the line; see `meter.log_line`.
-    save_secs: seconds between checkpoints, beside those of save_iter.
-    observe_secs: seconds between histograms, beside those of save_iter.
-    on_step: called after every step.
-    before_save: called before every checkpoint; raises where replicas differ
-      that the loop does not see.
-  """
-
-  log_every: int = 10
-  line: Callable = meter.log_line
-  save_secs: float = float('inf')
-  observe_secs: float = float('inf')
-  on_step: Callable = lambda: None
-  before_save: Callable = lambda: None
-
-
-class Surroundings(NamedTuple):
-  """Where a run takes place.
-
-  Attributes:
-    places: device names, one a replica.
-    towers: `exchange.Towers` of all workers.
-    data: what `open_data` returns.
-    make_step: takes (node_pass, codec, replicas, optimizer), returns a traced
-      step; see `step.make_train_step`.
-    own: the places whose replicas the loop saves and looks at.
-    habits: `Habits`.
-  """
-
-  places: tuple
-  towers: exchange.Towers
-  data: tuple
-  make_step: Callable
-  own: range
-  habits: Habits = Habits()
+from terngrad.training import scopes
+from terngrad.training import surroundings
 
 
 class Run(NamedTuple):
@@ -75,14 +33,16 @@ class Run(NamedTuple):
     replicas: tuple of `replicas.Replica`.
     names: of a replica's variables.
     parameters: names of the parameters, the first of `names`.
-    logits: names of all variables of the logits layer.
+    logits: names of all variables of the classifiers, auxiliary ones too.
+    order: names of the net's variables, layer by layer.
     codec: `gradients.GradientCodec` of the coded steps.
     coded_step: the traced step, see `step.make_train_step`.
     float_step: the same with float32 gradients.
     regularization: returns the sum of the L2 terms of the present parameters,
       float32 [].
     layout: `checkpoints.Layout`.
-    habits: `Habits`.
+    exchange: `exchange.towers.Towers` or `exchange.collective.Collective`.
+    habits: `surroundings.Habits`.
   """
 
   batches: Callable
@@ -91,37 +51,22 @@ class Run(NamedTuple):
   names: list
   parameters: list
   logits: frozenset
+  order: tuple
   codec: gradients.GradientCodec
   coded_step: Callable
   float_step: Callable
   regularization: Callable
   layout: checkpoints.Layout
-  habits: Habits = Habits()
+  exchange: object
+  habits: surroundings.Habits
 
 
-def on_this_machine(config):
-  """The `Surroundings` of towers."""
-  # First of all: the CPU can be split only before TensorFlow is used.
-  # No more devices than nodes: each has a node.
-  places = devices.tower_devices(min(config.num_gpus, config.num_workers))
-  towers = exchange.Towers(places, config.num_workers)
-
-  def make_step(node_pass, codec, copies, optimizer):
-    return steps.make_train_step(
-      node_pass, codec, towers, copies, optimizer, config.seed
-    )
-
-  return Surroundings(
-    places, towers, open_data(config), make_step, range(len(places))
-  )
-
-
-def assemble(config, surround=on_this_machine):
+def assemble(config, surround=surroundings.of_this_process):
   """Builds model, replicas, codec and step.
 
   Args:
     config: a valid `config.TrainConfig`.
-    surround: takes it, returns `Surroundings`.
+    surround: takes it, returns `surroundings.Surroundings`.
 
   Returns:
     A `Run`.
@@ -130,25 +75,48 @@ def assemble(config, surround=on_this_machine):
     errors.ConfigError, slim.errors.DataError: something is not there.
   """
   around = surround(config)
-  places = around.places
-  open_batches, num_examples, num_classes, channels = around.data
+  places = around.exchange.devices
   # Keras takes an int32 seed; the codes take all 64 bits.
   keras.utils.set_random_seed(config.seed % 2**31)
-  with tf.device(places[0]):
+  with tf.device(places[0]), precision.of_layers(config.dtype):
     model = nets.build(
       config.net,
-      num_classes=num_classes,
+      num_classes=around.data.num_classes,
       image_size=config.image_size,
-      channels=channels,
+      channels=around.data.channels,
       weight_decay=config.weight_decay,
       dropout_keep_prob=config.dropout_keep_prob,
       seed=config.seed % 2**31,
     )
-  optimizer = optimizers.OPTIMIZERS[config.optimizer](config.momentum)
-  copies = replicas.create(model, optimizer, places)
-  plan = replicas.layout(model)
-  node_pass = nodes.model_pass(model, plan)
+  optimizer = config.update_rule()
+  optimizer = optimizer._replace(clip_norm=config.clip_gradient_norm)
+  plan = _layout(config, model)
+  copies = replicas.create(
+    plan,
+    optimizer,
+    places,
+    scaling=loss_scaling.START if config.dtype == 'float16' else (),
+    own_statistics=config.bn_statistics == 'per_device',
+  )
+  node_pass = accumulation.accumulated(
+    nodes.model_pass(
+      model,
+      plan,
+      losses.of_net(
+        nets.NETS[config.net], config.label_smoothing, config.aux_loss_weight
+      ),
+      decoupled=config.decoupled_weight_decay,
+    ),
+    config.gradient_accumulation_steps,
+  )
   codec, float_codec = _codecs(config, plan, places)
+  around.check_same(
+    codecs=[bucket.codec.name for bucket in codec.buckets],
+    variables=len(plan.names),
+    elements=codec.num_elements,
+    num_examples=around.data.num_examples,
+    num_classes=around.data.num_classes,
+  )
 
   def make(chosen):
     return around.make_step(node_pass, chosen, copies, optimizer)
@@ -157,15 +125,18 @@ def assemble(config, surround=on_this_machine):
   stored = (
     list(range(len(around.own)))
     if config.save_tower < 0
-    else [around.towers.place_of(config.save_tower)]
+    else [around.exchange.place_of(config.save_tower)]
   )
   return Run(
-    batches=open_batches,
-    num_examples=num_examples,
+    batches=around.data.batches,
+    num_examples=around.data.num_examples,
     replicas=tuple(copies[place] for place in around.own),
     names=names,
     parameters=names[: len(copies[0].trainable)],
-    logits=frozenset(name for name in names if is_logits(name)),
+    logits=frozenset(
+      name for name in names if is_logits(name, ('logits', 'aux_logits'))
+    ),
+    order=plan.order,
     codec=codec,
     coded_step=make(codec),
     float_step=make(float_codec),
@@ -176,20 +147,39 @@ def assemble(config, surround=on_this_machine):
     ),
     layout=checkpoints.Layout(
       net=config.net,
-      num_classes=num_classes,
-      optimizer=config.optimizer,
+      num_classes=around.data.num_classes,
+      optimizer=config.optimizer_name,
       num_devices=len(around.own),
       num_workers=config.num_workers,
       places=stored,
       max_steps=config.max_steps,
+      batch_size=config.batch_size,
+      seed=config.seed,
+      dataset_name=config.dataset_name,
+      subset=config.subset,
+      codec=config.gradient_code().name,
+      dtype=config.dtype,
+      bn_statistics=config.bn_statistics,
+      trainable_scopes=config.trainable_scopes,
     ),
+    exchange=around.exchange,
     habits=around.habits,
   )
 
 
-def is_logits(name):
+def is_logits(name, layers=('logits',)):
   """True for variables of the final classifier, the layer named 'logits'."""
-  return name.split('/')[0] == 'logits'
+  return name.split('/')[0] in layers
+
+
+def _layout(config, model):
+  """The model's variables, those outside --trainable_scopes frozen."""
+  plan = replicas.layout(model)
+  names = plan.names[: len(plan.trainable)]
+  trained = scopes.members(
+    'trainable_scopes', config.trainable_scopes, config.net, names
+  )
+  return replicas.layout(model, trained.__contains__) if trained else plan
 
 
 def _codecs(config, plan, places):
@@ -210,75 +200,4 @@ def _codecs(config, plan, places):
   return (
     gradients.gradient_codec(specs, codecs),
     gradients.gradient_codec(specs, [plain] * len(specs)),
-  )
-
-
-def open_data(config, part=(0, 1)):
-  """(batches, examples in an epoch, classes, channels); see `Run`.
-
-  Args:
-    config: a valid `config.TrainConfig`.
-    part: (worker, num_workers), which part of the examples to read.
-  """
-  dataset = datasets.DATASETS.get(config.dataset_name)
-  if config.benchmark_mode:
-    net = nets.NETS[config.net]
-    classes = (dataset and dataset.num_classes) or 1000
-    channels = dataset.channels if dataset else net.default_channels
-    return (
-      lambda step: _constant_batches(config, classes, channels),
-      1281167,
-      classes,
-      channels,
-    )
-
-  def load(step):
-    stream, split = datasets.load(
-      config.dataset_name,
-      config.data_dir,
-      config.subset,
-      datasets.Delivery(
-        image_size=config.image_size,
-        batch_size=config.batch_size,
-        training=True,
-        seed=config.seed,
-        start=step * config.batch_size,
-        shuffle_buffer=1024 * config.input_queue_memory_factor,
-        net=config.net,
-        worker=part[0],
-        num_workers=part[1],
-      ),
-    )
-    return stream.map(lambda *batch: _split(config, *batch)), split
-
-  # Opens once, so that missing files are found before anything is written.
-  _, split = load(0)
-  return (
-    lambda step: iter(load(step)[0]),
-    split.num_examples,
-    split.num_classes,
-    split.channels,
-  )
-
-
-def _constant_batches(config, classes, channels):
-  """Images of 0.5 and random labels, the same batch for ever."""
-  size = config.image_size
-  batch = _split(
-    config,
-    tf.fill([config.batch_size, size, size, channels], 0.5),
-    tf.random.stateless_uniform(
-      [config.batch_size], [config.seed % 2**31, 0], 0, classes, tf.int32
-    ),
-  )
-  return iter(lambda: batch, None)
-
-
-def _split(config, images, labels):
-  """Deals a batch to the workers in equal, consecutive parts."""
-  share = config.batch_size // config.num_workers
-  parts = [config.num_workers, share]
-  return (
-    tf.reshape(images, [*parts, *images.shape[1:]]),
-    tf.reshape(labels, parts),
   )

@@ -11,6 +11,7 @@ at any moment leaves the last complete one in place.
 import json
 import os
 import pathlib
+import re
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -35,6 +36,16 @@ class Layout(NamedTuple):
     num_workers: nodes of the run.
     places: list of int, the devices whose variables are stored.
     max_steps: the last step of the run.
+    batch_size: examples a step.
+    seed: of the run.
+    dataset_name: of the data set.
+    subset: of it.
+    codec: name of the gradient code.
+    dtype: of the layers' computations.
+    bn_statistics: 'averaged' or 'per_device'.
+    trainable_scopes: what was trained; '' for all.
+
+  Fields with a default are not in checkpoints that are older than they.
   """
 
   net: str
@@ -44,6 +55,14 @@ class Layout(NamedTuple):
   num_workers: int
   places: list
   max_steps: int
+  batch_size: int | None = None
+  seed: int | None = None
+  dataset_name: str | None = None
+  subset: str | None = None
+  codec: str | None = None
+  dtype: str = 'float32'
+  bn_statistics: str = 'averaged'
+  trainable_scopes: str = ''
 
 
 class Writer:
@@ -92,7 +111,9 @@ class Writer:
         not take it.
     """
     replica_lib.check_equal(self._replicas, self._names)
-    replica_lib.check_finite(self._replicas[0], self._names)
+    own = self._replicas[0].own_statistics
+    for replica in self._replicas[: None if own else 1]:
+      replica_lib.check_finite(replica, self._names)
     self._step.assign(step)
     try:
       return self._manager.save(checkpoint_number=step)
@@ -197,6 +218,20 @@ def read_layout(path):
     ) from error
 
 
+def is_own(reader):
+  """Whether a checkpoint is of this package."""
+  return reader.has_tensor('layout' + _VALUE)
+
+
+def name_of(key, place):
+  """The name of a variable of one device; '' for other keys of a checkpoint."""
+  start = f'tower_{place}/'
+  if not (key.startswith(start) and key.endswith(_VALUE)):
+    return ''
+  inner = key.removeprefix(start).removesuffix(_VALUE)
+  return re.sub(r'\.(.)', lambda m: '/' if m[1] == 'S' else m[1], inner)
+
+
 def restore(path, place, variables):
   """Reads the variables of one device.
 
@@ -235,7 +270,11 @@ def check_layout(path, layout, expected):
     received = getattr(layout, field)
     if received != value:
       raise errors.CheckpointError(
-        f'{path}: expected a checkpoint with {field} {value}, received one '
-        f'with {received}. Give the flags it was trained with, or another '
-        'folder.'
+        f'{path}: expected a checkpoint with {field} {_shown(value)}, received '
+        f'one with {_shown(received)}. Give the flags it was trained with, or '
+        'another folder.'
       )
+
+
+def _shown(value):
+  return "''" if value == '' else value

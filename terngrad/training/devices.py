@@ -21,7 +21,7 @@ def tower_devices(count):
   Raises:
     errors.ConfigError: TensorFlow already runs with fewer logical devices.
   """
-  gpus = grow_memory()
+  gpus = configure(count)
   if gpus:
     if len(gpus) < count:
       logging.warning(
@@ -30,13 +30,6 @@ def tower_devices(count):
         len(gpus),
       )
     return tuple(f'/GPU:{i % len(gpus)}' for i in range(count))
-  cpu = tf.config.list_physical_devices('CPU')[0]
-  if len(tf.config.get_logical_device_configuration(cpu) or [0]) < count:
-    _quietly(
-      tf.config.set_logical_device_configuration,
-      cpu,
-      [tf.config.LogicalDeviceConfiguration()] * count,
-    )
   found = len(tf.config.list_logical_devices('CPU'))
   if found < count:
     raise errors.ConfigError(
@@ -45,6 +38,28 @@ def tower_devices(count):
       f'{count} logical CPU devices before the first operation.'
     )
   return tuple(f'/CPU:{i}' for i in range(count))
+
+
+def configure(count):
+  """Prepares `count` devices without making TensorFlow start.
+
+  Args:
+    count: >= 1.
+
+  Returns:
+    The physical GPUs.
+  """
+  gpus = grow_memory()
+  cpu = tf.config.list_physical_devices('CPU')[0]
+  if not gpus and (
+    len(tf.config.get_logical_device_configuration(cpu) or [0]) < count
+  ):
+    _quietly(
+      tf.config.set_logical_device_configuration,
+      cpu,
+      [tf.config.LogicalDeviceConfiguration()] * count,
+    )
+  return gpus
 
 
 def grow_memory():

@@ -17,6 +17,7 @@ from terngrad.training import devices
 from terngrad.training import errors
 from terngrad.training import records
 from terngrad.training import replicas
+from terngrad.training import trained
 
 _REPORT_EVERY = 100  # batches
 
@@ -96,19 +97,15 @@ class _Scorer:
         batch_size=config.batch_size,
         training=False,
         net=config.net,
+        preprocessing=config.preprocessing,
+        labels_offset=config.labels_offset,
       ),
     )
     self._total = min(self._split.count, config.num_examples)
     self._device = devices.evaluation_device(config.device)
     with tf.device(self._device):
-      self._model = nets.build(
-        config.net,
-        num_classes=self._split.num_classes,
-        image_size=config.image_size,
-        channels=self._split.channels,
-        weight_decay=config.weight_decay,
-        dropout_keep_prob=config.dropout_keep_prob,
-        seed=config.seed % 2**31,
+      self._model = trained.build(
+        config, self._split.num_classes, self._split.channels
       )
     self._predict = tf.function(self._hits, reduce_retracing=True)
     self.max_steps = config.max_steps
@@ -118,7 +115,7 @@ class _Scorer:
     config = self._config
     layout = checkpoints.read_layout(path)
     self.max_steps = min(config.max_steps, layout.max_steps)
-    self._restore(path, layout)
+    trained.restore(self._model, config, path, layout, self._split.num_classes)
     _open_folder(config.eval_dir)
     step = checkpoints.step_of(path)
     report(f'{datetime.now()}: loaded {path} at step {step}')
@@ -132,25 +129,6 @@ class _Scorer:
     )
     self._record(score)
     return score
-
-  def _restore(self, path, layout):
-    checkpoints.check_layout(
-      path,
-      layout,
-      {'net': self._config.net, 'num_classes': self._split.num_classes},
-    )
-    place = _place(self._config.tower, path, layout)
-    plan = replicas.layout(self._model)
-    named = zip(plan.names, (*plan.trainable, *plan.statistics), strict=True)
-    averaged = self._config.restore_avg_var
-    checkpoints.restore(
-      path,
-      place,
-      {
-        replicas.average_name(name) if averaged else name: variable.value
-        for name, variable in named
-      },
-    )
 
   def _count(self, report):
     """(examples right at 1, right at 5)."""
@@ -182,7 +160,7 @@ class _Scorer:
   def _hits(self, images, labels):
     """(int64 [] labels that lead, int64 [] labels among the first five)."""
     with tf.device(self._device):
-      logits = self._model(images, training=False)
+      logits = nets.logits_of(self._model(images, training=False))
       five = min(5, logits.shape[-1])
       return tuple(
         tf.math.count_nonzero(tf.math.in_top_k(labels, logits, k))
@@ -214,29 +192,6 @@ class _Scorer:
         recorder.histograms(score.step, {f'{layer.name}/activations': output})
         zeros = float(tf.math.zero_fraction(output))
         recorder.event(score.step, f'{layer.name}/sparsity', zeros)
-
-
-def _place(tower, path, layout):
-  """The stored device that holds the node's parameters.
-
-  Raises:
-    errors.CheckpointError: it was not stored.
-  """
-  if tower < 0:
-    return layout.places[0]
-  place = tower % layout.num_devices
-  if tower < layout.num_workers and place in layout.places:
-    return place
-  stored = [
-    node
-    for node in range(layout.num_workers)
-    if node % layout.num_devices in layout.places
-  ]
-  raise errors.CheckpointError(
-    f'tower: expected a node whose device {path} holds, one of {stored}, '
-    f'received {tower}. Leave --tower out to read what is there, or train with '
-    '--save_tower=-1.'
-  )
 
 
 def _open_folder(path):

@@ -1,8 +1,8 @@
-"""The training loop: steps, records, checkpoints, signals."""
+"""The training loop: steps, and when to log, to save and to stop."""
 
 import contextlib
 import os
-import time
+from collections.abc import Callable
 from datetime import datetime
 from typing import NamedTuple
 
@@ -11,15 +11,18 @@ import tensorflow as tf
 import tqdm
 
 from slim.datasets import records as data_records
+from terngrad.exchange import cluster as clusters
+from terngrad.exchange import watchdog
 from terngrad.training import assembly
-from terngrad.training import checkpoints
 from terngrad.training import errors
 from terngrad.training import folder
-from terngrad.training import meter
-from terngrad.training import records
+from terngrad.training import keeping
+from terngrad.training import loss_scaling
+from terngrad.training import pretrained
 from terngrad.training import resume
 from terngrad.training import schedules
 from terngrad.training import signals
+from terngrad.training import together
 
 
 class Outcome(NamedTuple):
@@ -51,10 +54,18 @@ def train(config, report, show_progress=False):
     errors.TrainingError: it had to stop; the last checkpoint is good.
   """
   config.validate()
-  return run_assembled(config, assembly.assemble, report, show_progress)
+  if config.tasks:
+    report(clusters.check_network(config.tasks, config.allow_insecure_network))
+  # Of several processes the first alone keeps files and talks.
+  if not config.keeps_files:
+    report, show_progress = _silence, False
+  start = together.within(
+    config.tasks, config.start_timeout, 'Start', watchdog.limit_start
+  )
+  return run_assembled(config, assembly.assemble, report, show_progress, start)
 
 
-def run_assembled(config, assemble, report, show_progress=False):
+def run_assembled(config, assemble, report, show_progress, start):
   """`train` for a configuration that is valid.
 
   Args:
@@ -62,6 +73,7 @@ def run_assembled(config, assemble, report, show_progress=False):
     assemble: takes it, returns an `assembly.Run`.
     report: see `train`.
     show_progress: see `train`.
+    start: context manager for what comes before the first step.
 
   Returns:
     An `Outcome`.
@@ -72,32 +84,51 @@ def run_assembled(config, assemble, report, show_progress=False):
   """
   if config.log_device_placement:
     tf.debugging.set_log_device_placement(True)
+  writes = config.keeps_files
   with contextlib.ExitStack() as alone:
-    there = os.path.isdir(config.train_dir)
+    there = writes and os.path.isdir(config.train_dir)
     if there:
       alone.enter_context(folder.alone_in(config.train_dir))
-    run = assemble(config)
-    first = 0 if config.overwrite else resume.continue_run(config, run, report)
-    saved = first or None
-    if first == 0:
-      first = resume.start_from_pretrained(config, run, report)
-    folder.make(config.train_dir, config.overwrite)
-    if not there:
-      alone.enter_context(folder.alone_in(config.train_dir))
-    return _continue(config, run, (first, saved), report, show_progress)
+    with start:
+      run = assemble(config)
+      begin = _begin(config, run, report) if writes else (0, -1)
+      begin = together.begin(run.exchange, run.replicas, begin)
+    if writes:
+      folder.make(config.train_dir, config.overwrite)
+      if not there:
+        alone.enter_context(folder.alone_in(config.train_dir))
+    return _continue(config, run, begin, report, show_progress)
+
+
+def _silence(line):
+  del line
+
+
+def _begin(config, run, report):
+  """Restores; (steps taken before, step of train_dir's checkpoint or -1)."""
+  first = 0 if config.overwrite else resume.continue_run(config, run, report)
+  saved = first or -1
+  if first == 0:
+    first = pretrained.start(config, run, report)
+  return first, saved
 
 
 def _continue(config, run, begin, report, show_progress):
   """Trains on from `begin`; see `_run_steps`."""
-  writer = checkpoints.Writer(
-    config.train_dir, run.layout, run.replicas, run.names
-  )
-  recorder = records.Recorder(config.train_dir, step=begin[0])
-  with contextlib.closing(recorder), signals.stopping() as stop:
+  keeper = keeping.Keeper(config, run, begin[0]) if config.keeps_files else None
+  with contextlib.ExitStack() as stack:
+    if keeper:
+      stack.enter_context(contextlib.closing(keeper))
+    stop = stack.enter_context(
+      signals.stopping(alone=run.exchange.group is None)
+    )
+    screen = stack.enter_context(
+      _screen(config, begin[0], report, show_progress)
+    )
     try:
-      step = _run_steps(
-        config, run, begin, stop, writer, recorder, report, show_progress
-      )
+      step = _run_steps(config, run, begin, stop, keeper, screen)
+      with run.habits.within('End'):
+        together.end(run.exchange, step)
     except tf.errors.OpError as error:
       raise errors.TrainingError(
         f'A step: expected to compute, received: {error.message} Where memory '
@@ -110,74 +141,69 @@ def _continue(config, run, begin, report, show_progress):
         f'{error.strerror}. Make room; the same command continues from the '
         'last checkpoint.'
       ) from error
-  return Outcome(step, stop.signal if step < config.max_steps else None)
+  return Outcome(step, stop.agreed if step < config.max_steps else None)
 
 
-def _run_steps(
-  config, run, begin, stop, writer, recorder, report, show_progress
-):
+class _Screen(NamedTuple):
+  """What the person who watches sees.
+
+  Attributes:
+    say: takes a line.
+    tick: called after every step.
+  """
+
+  say: Callable
+  tick: Callable
+
+
+@contextlib.contextmanager
+def _screen(config, step, report, show_progress):
+  """A `_Screen`, with a progress bar if asked for."""
+  with tqdm.tqdm(
+    total=config.max_steps,
+    initial=step,
+    unit='step',
+    disable=not show_progress,
+  ) as bar:
+    yield _Screen(bar.write if show_progress else report, bar.update)
+
+
+def _run_steps(config, run, begin, stop, keeper, screen):
   """Runs the steps that are left; returns the steps taken.
 
   `begin` is the pair (steps taken before, step of the checkpoint that stands in
-  train_dir or None).
+  train_dir or -1); `keeper` is None in processes that keep no files.
   """
-  first, saved = begin
-  gauge = meter.Meter(config.batch_size, recorder.last)
-  bar = tqdm.tqdm(
-    total=config.max_steps,
-    initial=first,
-    unit='step',
-    disable=not show_progress,
-  )
-  say = bar.write if show_progress else report
-  step, habits = first, run.habits
-  saving, observing = _Every(habits.save_secs), _Every(habits.observe_secs)
-  with bar:
-    batches = run.batches(first) if first < config.max_steps else None
-    while step < config.max_steps and not stop.signal:
-      result, rate = _one_step(config, run, step, *_next(config, batches))
-      step += 1
-      gauge.add(result)
-      bar.update()
-      habits.on_step()
-      at_checkpoint = step % config.save_iter == 0 or saving.due()
-      if (
-        step % habits.log_every == 0
-        or step == config.max_steps
-        or at_checkpoint
-      ):
-        values = gauge.values(
-          run.codec.num_elements, rate, float(run.regularization())
-        )
-        recorder.scalars(step, values, meter.TAGS)
-        say(habits.line(step, values))
-      if at_checkpoint or observing.due():
-        _observe(run, recorder, step, result)
-      if at_checkpoint:
-        habits.before_save()
-        writer.save(step)
-        saved = step
-    if saved != step:
-      habits.before_save()
-      path = writer.save(step)
-      say(f'{datetime.now()}: saved {path}')
+  step, saved = begin
+  saving = keeping.Every(run.habits.save_secs)
+  batches = run.batches(step) if step < config.max_steps else None
+  while step < config.max_steps and not stop.agreed:
+    result, rate = _one_step(config, run, step, batches, stop)
+    step += 1
+    stop.agree(result)
+    screen.tick()
+    at_checkpoint = step % config.save_iter == 0 or saving.due()
+    if keeper:
+      keeper.add(result)
+      logs = step % run.habits.log_every == 0 or step == config.max_steps
+      if logs or at_checkpoint:
+        screen.say(keeper.log(step, rate))
+      keeper.observe(step, result, at_checkpoint)
+    if at_checkpoint:
+      _save(run, keeper, step)
+      saved = step
+  if saved != step:
+    path = _save(run, keeper, step)
+    screen.say(f'{datetime.now()}: saved {path}')
   return step
 
 
-class _Every:
-  """A clock that says when some seconds have passed since it last did."""
-
-  def __init__(self, seconds):
-    self._seconds = seconds
-    self._last = time.monotonic()
-
-  def due(self):
-    """True once every so many seconds."""
-    now = time.monotonic()
-    if now - self._last < self._seconds:
-      return False
-    self._last = now
-    return True
+def _save(run, keeper, step):
+  """Proves that all replicas are equal; writes a checkpoint, its path."""
+  with run.habits.within(f'Step {step}'):
+    run.habits.before_save()
+    together.check_equal(run.exchange, run.replicas[0], run.names)
+  return keeper.save(step) if keeper else None
 
 
 def _next(config, batches):
@@ -191,21 +217,28 @@ def _next(config, batches):
     raise errors.TrainingError(explained) from error
 
 
-def _one_step(config, run, step, images, labels):
+def _one_step(config, run, step, batches, stop):
   """Takes one step and looks at its losses; (StepResult, learning rate)."""
   floats = schedules.uses_float_gradients(
     config.floating_grad_epoch, step, config.batch_size, run.num_examples
   )
   take = run.float_step if floats else run.coded_step
   rate = schedules.learning_rate(config, step, run.num_examples)
-  result = take(
-    images,
-    labels,
-    tf.constant(step, tf.int64),
-    tf.constant(rate, tf.float32),
-    tf.constant(schedules.averaging_decay(step), tf.float32),
-  )
-  _check_finite(run, step, result)
+  decay = schedules.averaging_decay(step, config.moving_average_decay)
+  images, labels = _next(config, batches)
+  with run.habits.within(f'Step {step + 1}'):
+    result = take(
+      images,
+      labels,
+      tf.constant(step, tf.int64),
+      tf.constant(rate, tf.float32),
+      tf.constant(decay, tf.float32),
+      tf.constant(float(stop.signal or 0)),
+    )
+    # The step may still be under way until a number of it is looked at.
+    result.entropy.numpy()
+  if not loss_scaling.can_fall(run.replicas[0].scaling):
+    _check_finite(run, step, result)
   return result, rate
 
 
@@ -216,10 +249,13 @@ def _check_finite(run, step, result):
   if np.isfinite(entropy).all() and np.isfinite(probes).all():
     return
   bad = np.argwhere(~np.isfinite(probes))
+  variables = np.arange(len(run.parameters))
+  if probes.shape[1] == run.codec.num_probes:  # else a float32 step's
+    variables = run.codec.probed_variables()
   where = [f'loss of worker {i}' for i in np.flatnonzero(~np.isfinite(entropy))]
   where += [
-    f'gradient of {run.parameters[variable]} on worker {worker}'
-    for worker, variable in bad
+    f'gradient of {run.parameters[variables[probe]]} on worker {worker}'
+    for worker, probe in bad
   ]
   raise errors.TrainingError(
     f'Step {step + 1}: expected finite numbers, received NaN or infinity in '
@@ -228,26 +264,3 @@ def _check_finite(run, step, result):
     'checkpoint is from before this step and the same command continues from '
     'it.'
   )
-
-
-def _observe(run, recorder, step, result):
-  """Histograms of the variables and of the codes that each tower sent."""
-  histograms, sparsity = {}, {}
-  coded = (
-    result.words[0].shape[1] == run.codec.num_words and not run.codec.lossless
-  )
-  for place, replica in enumerate(run.replicas):
-    pairs = zip(run.parameters, replica.trainable, strict=True)
-    histograms.update({f'tower_{place}/{name}': v for name, v in pairs})
-    if not coded:
-      continue
-    # A device's first node stands for the device.
-    sent = run.codec.decode_mean([result.words[place][:1]], result.shared)
-    for name, gradient in zip(run.parameters, sent, strict=True):
-      tag = f'tower_{place}/{name}/binary'
-      histograms[f'{tag}/gradients'] = gradient
-      sparsity[f'{tag}/sparsity'] = float(tf.math.zero_fraction(gradient))
-  recorder.histograms(step, histograms)
-  if sparsity:
-    recorder.scalars(step, sparsity)
-  recorder.flush()

@@ -1,5 +1,6 @@
 """What the loop measures between two records."""
 
+import math
 import time
 from datetime import datetime
 
@@ -31,7 +32,8 @@ class Meter:
     self._entropy = float(result.entropy.numpy().mean())
     if self._smoothed is None:
       self._smoothed = self._entropy
-    self._smoothed += (1 - _SMOOTHING) * (self._entropy - self._smoothed)
+    if math.isfinite(self._entropy):  # not where a scaled loss overflows
+      self._smoothed += (1 - _SMOOTHING) * (self._entropy - self._smoothed)
 
   def values(self, num_elements, learning_rate, regularization):
     """What to record now: a dict of name to number.

@@ -10,75 +10,103 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from terngrad.codec import gradients
+from terngrad.codec import bucket_keys
 from terngrad.codec import random_bits
+from terngrad.training import losses
 
 
 class Pass(NamedTuple):
   """A model's loss as pure functions.
 
   Attributes:
-    gradients: takes (parameters, statistics, images, labels, key), lists of
-      tensors, a node's batch and its uint32 [2] key; returns (list of
-      gradients, entropy loss float32 [], list of new statistics).
-    decay: takes the parameters, returns the gradients of their L2 terms, None
-      where a parameter has none.
+    gradients: takes (parameters, held, images, labels, key, scale), lists of
+      tensors, a node's batch, its uint32 [2] key and the float32 [] that the
+      loss is multiplied with before it is differentiated and its gradients
+      are divided by, None or left out for 1; returns (list of gradients,
+      entropy loss float32 [], list of new statistics). `held` are the moving
+      statistics and then the frozen parameters.
+    decay: takes the parameters, returns the gradients of those of their L2
+      terms that belong in the compressed gradient, None where a parameter has
+      none.
+    shrink: the same for those that the update applies by itself.
     regularization: takes the parameters, returns the sum of their L2 terms,
       float32 [].
+    num_statistics: how many of `held` are moving statistics.
   """
 
   gradients: Callable
   decay: Callable
+  shrink: Callable
   regularization: Callable
+  num_statistics: int
+
+
+class Batch(NamedTuple):
+  """The examples of a step that are this process's.
+
+  Attributes:
+    images: [workers of this process, b, ...].
+    labels: int32 [workers of this process, b].
+    first: the worker that the first row is of.
+  """
+
+  images: tf.Tensor
+  labels: tf.Tensor
+  first: int
 
 
 class DeviceRound(NamedTuple):
   """What the nodes of one device computed, one entry a node.
 
   Attributes:
-    gradients: TensorArray of float32 [elements], all variables of a node, its
-      L2 terms included: the one thing that a further node costs. A `_Single`
-      of that, or of a list of the variables', where there is one node.
-    probes: float32 [nodes, variables].
+    kept: TensorArray of what `Kernels.keep` makes of a node's gradients: the
+      one thing that a further node costs. A `_Single` of that where there is
+      one node.
+    probes: float32 [nodes, probes], see `GradientCodec.probe`.
     entropy: float32 [nodes], mean over a node's examples.
     statistics: list of float32 [nodes, ...].
   """
 
-  gradients: tf.TensorArray
+  kept: tf.TensorArray
   probes: tf.Tensor
   entropy: tf.Tensor
   statistics: list
 
 
-def model_pass(model, plan):
+def model_pass(model, plan, loss=losses.PLAIN, decoupled=False):
   """The pass of a Keras classifier, by `model.stateless_call`.
 
   Args:
-    model: maps images to logits [b, classes].
+    model: maps images to logits [b, classes], or to a list of them and the
+      logits of auxiliary heads.
     plan: its `replicas.Layout`.
+    loss: `losses.Loss`.
+    decoupled: True leaves the L2 terms out of the compressed gradient, for the
+      update to apply.
 
   Returns:
-    A `Pass`. The entropy loss is the mean softmax cross entropy; L2 terms are
-    those of the variables' own regularizers.
+    A `Pass`. L2 terms are those of the variables' own regularizers.
   """
 
-  def run(parameters, statistics, images, labels, key):
-    state = _with_seeds(plan, statistics, key)
+  def run(parameters, held, images, labels, key, scale=None):
+    state = _with_seeds(plan, held, key)
     with tf.GradientTape(watch_accessed_variables=False) as tape:
       tape.watch(parameters)
-      logits, state = model.stateless_call(
+      outputs, state = model.stateless_call(
         parameters, state, images, training=True
       )
-      losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-      entropy = tf.reduce_mean(losses)
+      entropy = losses.entropy(loss, outputs, labels)
+      target = entropy if scale is None else entropy * scale
     # A parameter that the loss does not reach has a gradient of zeros.
     result = tape.gradient(
-      entropy,
+      target,
       parameters,
       unconnected_gradients=tf.UnconnectedGradients.ZERO,
     )
-    new = [s for i, s in enumerate(state) if i not in plan.seeds]
-    return result, entropy, new
+    if scale is not None:
+      result = [gradient / scale for gradient in result]
+    places = dict(zip(plan.places, state, strict=True))
+    return result, entropy, [places[i] for i in range(len(plan.statistics))]
 
   def regularization(parameters):
     terms = [
@@ -94,20 +122,28 @@ def model_pass(model, plan):
       loss = regularization(parameters)
     return tape.gradient(loss, parameters)
 
-  return Pass(run, decay, regularization)
+  def nothing(parameters):
+    return [None] * len(parameters)
+
+  return Pass(
+    gradients=run,
+    decay=nothing if decoupled else decay,
+    shrink=decay if decoupled else nothing,
+    regularization=regularization,
+    num_statistics=len(plan.statistics),
+  )
 
 
-def _with_seeds(plan, statistics, key):
+def _with_seeds(plan, held, key):
   """The model's non-trainable values, with a dropout seed a layer from `key`.
 
   Layers fold in negative numbers; the codes fold in the place of a bucket.
   """
-  rest = iter(statistics)
   return [
     random_bits.fold_in(key, tf.constant(-1 - i))
-    if i in plan.seeds
-    else next(rest)
-    for i in range(plan.non_trainable)
+    if place is None
+    else held[place]
+    for i, place in enumerate(plan.places)
   ]
 
 
@@ -116,17 +152,22 @@ class Kernels(NamedTuple):
 
   Attributes:
     finish: takes (gradients, parameters), returns (the gradients with those of
-      the L2 terms, their probe float32 [variables]).
-    flatten: takes the gradients, returns float32 [elements].
-    encode: takes (the gradients, flat or not, own, shared, seed, step, worker),
-      returns int32 [words].
-    wants_flat: True where `encode` is faster for flat gradients.
+      the L2 terms, their probe float32 [probes]).
+    keep: takes (gradients, own, seed, step, worker, stacked), returns what
+      waits until the shared probe is known: the gradients as float32
+      [elements], or, where they are not stacked, as they are, if `encode` takes
+      them as fast; int32 [words] where the codec thins.
+    kept: (dtype, shape) of what is stacked.
+    num_probes: of a worker.
+    encode: takes (what was kept, own, shared, seed, step, worker), returns
+      int32 [words].
   """
 
   finish: Callable
-  flatten: Callable
+  keep: Callable
+  kept: tuple
+  num_probes: int
   encode: Callable
-  wants_flat: bool
 
 
 def kernels(node_pass, codec):
@@ -143,7 +184,7 @@ def kernels(node_pass, codec):
     return results, codec.probe(results)
 
   def derive(seed, step, worker):
-    return codec.keys(gradients.worker_key(seed, step, worker))
+    return codec.keys(seed, step, worker)
 
   if not codec.compiled:
     # Some hundred operations on a few numbers: compiled, they cost nothing.
@@ -152,14 +193,28 @@ def kernels(node_pass, codec):
   def encode(values, own, shared, *numbers):
     return codec.encode(values, own, shared, derive(*numbers))
 
-  if not codec.compiled:
-    return Kernels(finish, codec.flatten, encode, wants_flat=False)
-  return Kernels(
-    finish=compiled(finish),
-    flatten=codec.flatten,
+  def thin(words, own, shared, *numbers):
+    return codec.thin(words, own, shared, derive(*numbers))
+
+  if codec.compiled:
+    finish, thin = compiled(finish), compiled(thin)
     # Plain floats are sent as they are, and compiled code would copy them.
-    encode=encode if codec.lossless else compiled(encode),
-    wants_flat=True,
+    encode = encode if codec.lossless else compiled(encode)
+
+  def keep(values, own, *numbers_and_stacked):
+    *numbers, stacked = numbers_and_stacked
+    # Not in the compiled part: XLA's concatenation is five times slower.
+    if codec.compiled or (stacked and not codec.thins):
+      values = codec.flatten(values)
+    return encode(values, own, own, *numbers) if codec.thins else values
+
+  floats = tf.float32, [codec.num_elements]
+  return Kernels(
+    finish=finish,
+    keep=keep,
+    kept=(tf.int32, [codec.num_words]) if codec.thins else floats,
+    num_probes=codec.num_probes,
+    encode=thin if codec.thins else encode,
   )
 
 
@@ -171,33 +226,35 @@ def run(node_pass, kernel, replica, workers, batch, seed_and_step):
     kernel: `Kernels`.
     replica: `replicas.Replica` of the device.
     workers: range of the workers that live there.
-    batch: pair (images [all workers, b, ...], labels [all workers, b]).
+    batch: `Batch`.
     seed_and_step: pair of int64 [].
 
   Returns:
     A `DeviceRound`.
   """
-  images, labels = batch
   with tf.device(replica.device):
     parameters = [tf.convert_to_tensor(v) for v in replica.trainable]
     statistics = [tf.convert_to_tensor(v) for v in replica.statistics]
+    held = [*statistics, *(tf.convert_to_tensor(v) for v in replica.frozen)]
+    scale = [tf.convert_to_tensor(v) for v in replica.scaling[:1]]
 
     def body(worker):
-      key = gradients.worker_key(*seed_and_step, worker)
+      key = bucket_keys.worker_key(*seed_and_step, worker)
+      row = worker - batch.first
       results, entropy, moments = node_pass.gradients(
-        parameters, statistics, images[worker], labels[worker], key
+        parameters, held, batch.images[row], batch.labels[row], key, *scale
       )
       results, probe = kernel.finish(results, parameters)
-      # Not in the compiled part: XLA's concatenation is five times slower.
-      if len(workers) > 1 or kernel.wants_flat:
-        results = kernel.flatten(results)
-      return [results, probe, entropy, *moments]
+      kept = kernel.keep(
+        results, probe, *seed_and_step, worker, len(workers) > 1
+      )
+      return [kept, probe, entropy, *moments]
 
-    size = sum(parameter.shape.num_elements() for parameter in parameters)
-    shapes = [[size], [len(parameters)], [], *(s.shape for s in statistics)]
-    flats, *rest = _for_each(replica.device, workers, tf.float32, shapes, body)
+    shapes = [[kernel.num_probes], [], *(s.shape for s in statistics)]
+    specs = [kernel.kept, *((tf.float32, shape) for shape in shapes)]
+    kept, *rest = _for_each(replica.device, workers, specs, body)
     probes, entropy, *moments = [array.stack() for array in rest]
-    return DeviceRound(flats, probes, entropy, moments)
+    return DeviceRound(kept, probes, entropy, moments)
 
 
 def encode(kernel, device_round, shared, replica, workers, seed_and_step):
@@ -206,7 +263,7 @@ def encode(kernel, device_round, shared, replica, workers, seed_and_step):
   Args:
     kernel: `Kernels`.
     device_round: what `run` returned.
-    shared: float32 [variables], the agreed probe.
+    shared: float32 [probes], the agreed probe.
     replica: `replicas.Replica` of the device.
     workers: range of the workers that live there.
     seed_and_step: pair of int64 [].
@@ -219,7 +276,7 @@ def encode(kernel, device_round, shared, replica, workers, seed_and_step):
     node = (worker - workers.start) // workers.step
     return [
       kernel.encode(
-        device_round.gradients.read(node),
+        device_round.kept.read(node),
         device_round.probes[node],
         shared,
         *seed_and_step,
@@ -228,11 +285,12 @@ def encode(kernel, device_round, shared, replica, workers, seed_and_step):
     ]
 
   with tf.device(replica.device):
-    (payloads,) = _for_each(replica.device, workers, tf.int32, [None], body)
+    specs = [(tf.int32, None)]
+    (payloads,) = _for_each(replica.device, workers, specs, body)
     return payloads.stack()
 
 
-def _for_each(device, workers, dtype, shapes, body):
+def _for_each(device, workers, specs, body):
   """TensorArrays of what `body(worker)` returns, one worker after the other."""
   if len(workers) == 1:
     # Without the loop nothing has to be stacked, that is copied.
@@ -240,7 +298,7 @@ def _for_each(device, workers, dtype, shapes, body):
       return [_Single(value) for value in body(tf.constant(workers.start))]
   arrays = [
     tf.TensorArray(dtype, size=len(workers), element_shape=shape)
-    for shape in shapes
+    for dtype, shape in specs
   ]
 
   def iterate(node, arrays):

@@ -5,10 +5,14 @@ differ: their momentum holds the learning rate inside the velocity, and their
 RMSProp starts its mean square at 0 and not at 1.
 """
 
+import difflib
+import inspect
 from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
+
+from terngrad.codec import statistics
 
 
 class Optimizer(NamedTuple):
@@ -19,10 +23,33 @@ class Optimizer(NamedTuple):
     apply: takes (variable, slots, gradient, learning_rate, step), with `slots`
       a dict of variables, `learning_rate` float32 [] and `step` int64 [], the
       steps taken before this one; updates variable and slots in place.
+    clip_norm: gradients are scaled down together to this norm before; 0 for
+      any norm.
   """
 
   slots: dict
   apply: Callable
+  clip_norm: float = 0.0
+
+
+def clip_by_global_norm(gradients, clip_norm):
+  """Scales gradients down where their norm, over all together, is larger.
+
+  Sums run in float64: a float32 sum of squares loses its last terms in nets of
+  millions of parameters.
+
+  Args:
+    gradients: list of float32.
+    clip_norm: > 0.
+
+  Returns:
+    List of float32; NaN where an element was not finite.
+  """
+  norms = tf.stack([statistics.norm(gradient) for gradient in gradients])
+  squares = tf.square(tf.cast(norms, tf.float64))
+  total = tf.cast(tf.sqrt(tf.reduce_sum(squares)), tf.float32)
+  factor = clip_norm / tf.maximum(total, clip_norm)
+  return [gradient * factor for gradient in gradients]
 
 
 def gradient_descent():
@@ -37,11 +64,11 @@ def gradient_descent():
   return Optimizer({}, apply)
 
 
-def momentum(factor):
-  """Momentum, not Nesterov's: v = factor * v + g; w -= rate * v.
+def momentum(momentum=0.9):
+  """Momentum, not Nesterov's: v = momentum * v + g; w -= rate * v.
 
   Args:
-    factor: in [0, 1).
+    momentum: in [0, 1).
 
   Returns:
     An `Optimizer`.
@@ -54,7 +81,7 @@ def momentum(factor):
       accum=slots['momentum'].handle,
       lr=learning_rate,
       grad=gradient,
-      momentum=factor,
+      momentum=momentum,
     )
 
   return Optimizer({'momentum': 0.0}, apply)
@@ -94,14 +121,14 @@ def adam(beta1=0.9, beta2=0.999, epsilon=1e-8):
   return Optimizer({'first_moment': 0.0, 'second_moment': 0.0}, apply)
 
 
-def rmsprop(momentum_factor, decay=0.9, epsilon=1.0):
+def rmsprop(momentum=0.9, decay=0.9, epsilon=1.0):
   """RMSProp with momentum; the mean square starts at 1.
 
   s = decay * s + (1 - decay) * g**2; v = momentum * v + rate * g / sqrt(s +
   epsilon); w -= v.
 
   Args:
-    momentum_factor: in [0, 1).
+    momentum: in [0, 1).
     decay: of the mean square.
     epsilon: inside the root.
 
@@ -117,7 +144,7 @@ def rmsprop(momentum_factor, decay=0.9, epsilon=1.0):
       mom=slots['momentum'].handle,
       lr=learning_rate,
       rho=decay,
-      momentum=momentum_factor,
+      momentum=momentum,
       epsilon=epsilon,
       grad=gradient,
     )
@@ -125,10 +152,143 @@ def rmsprop(momentum_factor, decay=0.9, epsilon=1.0):
   return Optimizer({'mean_square': 1.0, 'momentum': 0.0}, apply)
 
 
-# By the name that --optimizer takes; each is given the --momentum flag.
+def adadelta(rho=0.95, epsilon=1.0):
+  """Adadelta.
+
+  Args:
+    rho: decay of both means.
+    epsilon: added to both means.
+
+  Returns:
+    An `Optimizer`.
+
+  References:
+    Zeiler, ADADELTA, https://arxiv.org/abs/1212.5701, algorithm 1.
+  """
+
+  def apply(variable, slots, gradient, learning_rate, step):
+    del step
+    tf.raw_ops.ResourceApplyAdadelta(
+      var=variable.handle,
+      accum=slots['mean_square'].handle,
+      accum_update=slots['mean_square_update'].handle,
+      lr=learning_rate,
+      rho=rho,
+      epsilon=epsilon,
+      grad=gradient,
+    )
+
+  return Optimizer({'mean_square': 0.0, 'mean_square_update': 0.0}, apply)
+
+
+def adagrad(initial=0.1):
+  """Adagrad: s += g**2; w -= rate * g / sqrt(s).
+
+  Args:
+    initial: what s starts from, > 0.
+
+  Returns:
+    An `Optimizer`.
+  """
+
+  def apply(variable, slots, gradient, learning_rate, step):
+    del step
+    tf.raw_ops.ResourceApplyAdagrad(
+      var=variable.handle,
+      accum=slots['square_sum'].handle,
+      lr=learning_rate,
+      grad=gradient,
+    )
+
+  return Optimizer({'square_sum': initial}, apply)
+
+
+def ftrl(power=-0.5, initial=0.1, l1=0.0, l2=0.0):
+  """FTRL-Proximal.
+
+  Args:
+    power: of the accumulator in the learning rate, <= 0.
+    initial: what the accumulator starts from, >= 0.
+    l1: strength of the L1 term, >= 0.
+    l2: strength of the L2 term, >= 0.
+
+  Returns:
+    An `Optimizer`.
+
+  References:
+    McMahan et al., Ad Click Prediction, KDD 2013, algorithm 1.
+  """
+
+  def apply(variable, slots, gradient, learning_rate, step):
+    del step
+    tf.raw_ops.ResourceApplyFtrl(
+      var=variable.handle,
+      accum=slots['square_sum'].handle,
+      linear=slots['linear'].handle,
+      grad=gradient,
+      lr=learning_rate,
+      l1=l1,
+      l2=l2,
+      lr_power=power,
+    )
+
+  return Optimizer({'square_sum': initial, 'linear': 0.0}, apply)
+
+
+# By the name that --optimizer takes.
 OPTIMIZERS = {
-  'adam': lambda momentum_flag: adam(),
-  'gd': lambda momentum_flag: gradient_descent(),
+  'adadelta': adadelta,
+  'adagrad': adagrad,
+  'adam': adam,
+  'ftrl': ftrl,
+  'gd': gradient_descent,
   'momentum': momentum,
   'rmsprop': rmsprop,
 }
+
+
+def parse(text, momentum_flag):
+  """The optimizer that a command line describes.
+
+  >>> sorted(parse('rmsprop:decay=0.9,epsilon=0.1', 0.9).slots)
+  ['mean_square', 'momentum']
+
+  Args:
+    text: 'NAME' or 'NAME:option=value,option=value', with a key of
+      `OPTIMIZERS` and arguments of its function.
+    momentum_flag: `momentum`, where the optimizer has one and the text does not
+      say it.
+
+  Returns:
+    An `Optimizer`.
+
+  Raises:
+    ValueError: unknown name or option, or a value that is no number; says what
+      there is.
+  """
+  name, _, rest = text.partition(':')
+  if name not in OPTIMIZERS:
+    raise ValueError(
+      f'optimizer: expected one of {", ".join(sorted(OPTIMIZERS))}, received '
+      f'{name!r}.{_suggestion(name, OPTIMIZERS)}'
+    )
+  known = inspect.signature(OPTIMIZERS[name]).parameters
+  options = {'momentum': momentum_flag} if 'momentum' in known else {}
+  for item in filter(None, rest.split(',')):
+    option, _, value = item.partition('=')
+    try:
+      if option not in known:
+        raise ValueError
+      options[option] = float(value)
+    except ValueError:
+      raise ValueError(
+        f'optimizer {name}: expected option=number with an option of '
+        f'{", ".join(known) or "none (it has no options)"}, received '
+        f'{item!r}.{_suggestion(option, known)}'
+      ) from None
+  return OPTIMIZERS[name](**options)
+
+
+def _suggestion(word, known):
+  close = difflib.get_close_matches(word, known, n=1)
+  return f' Did you mean {close[0]!r}?' if close else ''

@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from terngrad.training import errors
+from terngrad.training import loss_scaling
 
 
 class Replica(NamedTuple):
@@ -17,8 +18,12 @@ class Replica(NamedTuple):
     statistics: tuple of float32 variables, the model's own moving statistics
       (batch normalisation's).
     slots: tuple of dict of slot name to variable, one dict a parameter.
-    averages: tuple of variables, the moving averages of the parameters and
-      then of the statistics, as evaluation reads them.
+    averages: tuple of variables, the moving averages of the parameters, then
+      of the statistics and then of the frozen, as evaluation reads them.
+    frozen: tuple of float32 variables, the parameters that are not trained.
+    scaling: variables of the loss scale, see `loss_scaling`; () without one.
+    own_statistics: True where the statistics, and their averages, are this
+      device's own and not those of all replicas.
   """
 
   device: str
@@ -26,96 +31,142 @@ class Replica(NamedTuple):
   statistics: tuple
   slots: tuple
   averages: tuple
+  frozen: tuple = ()
+  scaling: tuple = ()
+  own_statistics: bool = False
 
   def variables(self):
     """All variables, in a fixed order."""
     slots = [variable for slot in self.slots for variable in slot.values()]
-    return [*self.trainable, *self.statistics, *slots, *self.averages]
+    return [
+      *self.trainable,
+      *self.statistics,
+      *self.frozen,
+      *slots,
+      *self.averages,
+      *self.scaling,
+    ]
+
+  def own(self):
+    """For each of `variables()` whether other replicas need not have it."""
+    if not self.own_statistics:
+      return [False] * len(self.variables())
+    first = len(self.trainable)
+    averages = self.averages[first : first + len(self.statistics)]
+    own = {id(variable) for variable in (*self.statistics, *averages)}
+    return [id(variable) in own for variable in self.variables()]
 
 
 class Layout(NamedTuple):
   """A model's variables by what training does with them.
 
   Attributes:
-    names: of the parameters and then of the statistics, 'conv1/kernel'.
+    names: of the parameters, the statistics and the frozen, 'conv1/kernel'.
     trainable: Keras variables, the parameters.
     statistics: Keras variables, float32 moving statistics.
-    seeds: indices in `model.non_trainable_variables` of dropout's seeds.
-    non_trainable: how many variables `model.non_trainable_variables` has.
+    frozen: Keras variables, the parameters that are not trained.
+    order: all names, layer by layer, as the model has them.
+    places: for each of `model.non_trainable_variables` its place in the
+      statistics and then the frozen; None for a seed of dropout.
   """
 
   names: tuple
   trainable: tuple
   statistics: tuple
-  seeds: tuple
-  non_trainable: int
+  frozen: tuple
+  order: tuple
+  places: tuple
 
 
-def layout(model):
-  """Sorts a Keras model's variables; see `Layout`."""
-  others = model.non_trainable_variables
-  seeds = tuple(
-    i for i, v in enumerate(others) if v.path.endswith('seed_generator_state')
-  )
-  trainable = tuple(model.trainable_variables)
-  statistics = tuple(v for i, v in enumerate(others) if i not in seeds)
-  return Layout(
+def layout(model, trained=lambda name: True):
+  """Sorts a Keras model's variables; see `Layout`.
+
+  Args:
+    model: a built `keras.Model`.
+    trained: takes the name of a parameter, False freezes it: the variable is
+      no longer trainable.
+
+  Returns:
+    A `Layout`.
+  """
+
+  def name(variable):
     # Without the model's own name, which is no part of the net.
-    names=tuple(
-      v.path.removeprefix(f'{model.name}/') for v in (*trainable, *statistics)
-    ),
+    return variable.path.removeprefix(f'{model.name}/')
+
+  frozen = [v for v in model.trainable_variables if not trained(name(v))]
+  for variable in frozen:
+    variable.trainable = False
+  paths = {v.path for v in frozen}
+  trainable = tuple(model.trainable_variables)
+  others = [
+    v
+    for v in model.non_trainable_variables
+    if not v.path.endswith('seed_generator_state')
+  ]
+  statistics = [v for v in others if v.path not in paths]
+  places = {v.path: i for i, v in enumerate([*statistics, *frozen])}
+  return Layout(
+    names=tuple(name(v) for v in (*trainable, *statistics, *frozen)),
     trainable=trainable,
-    statistics=statistics,
-    seeds=seeds,
-    non_trainable=len(others),
+    statistics=tuple(statistics),
+    frozen=tuple(frozen),
+    order=tuple(
+      name(v)
+      for v in model.weights
+      if v.path in places or v.path in {t.path for t in trainable}
+    ),
+    places=tuple(places.get(v.path) for v in model.non_trainable_variables),
   )
 
 
-def create(model, optimizer, devices):
+def create(plan, optimizer, devices, scaling=(), own_statistics=False):
   """One replica a device, all equal to the model's present values.
 
   The first replica uses the model's own variables, so that a machine with one
   device holds the parameters once.
 
   Args:
-    model: a built `keras.Model`.
+    plan: `Layout` of the model.
     optimizer: `optimizers.Optimizer`.
     devices: names, one a replica.
+    scaling: values that the variables of the loss scale start from.
+    own_statistics: True where each device keeps its own statistics.
 
   Returns:
     A tuple of `Replica`.
   """
-  plan = layout(model)
-  first = _replica(
-    devices[0],
-    tuple(variable.value for variable in plan.trainable),
-    tuple(variable.value for variable in plan.statistics),
-    optimizer,
-  )
-  others = []
-  for device in devices[1:]:
+  kinds = (plan.trainable, plan.statistics, plan.frozen)
+  first = [tuple(v.value for v in kind) for kind in kinds]
+  made = []
+  for device in devices:
     with tf.device(device):
-      trainable = tuple(tf.Variable(v) for v in first.trainable)
-      statistics = tuple(
-        tf.Variable(v, trainable=False) for v in first.statistics
+      kinds = first if not made else [_copies(kind) for kind in first]
+      trainable, statistics, frozen = kinds
+      slots = tuple(
+        {
+          name: tf.Variable(tf.fill(v.shape, start), trainable=False)
+          for name, start in optimizer.slots.items()
+        }
+        for v in trainable
       )
-    others.append(_replica(device, trainable, statistics, optimizer))
-  return (first, *others)
+      made.append(
+        Replica(
+          device=device,
+          trainable=trainable,
+          statistics=statistics,
+          slots=slots,
+          averages=_copies((*trainable, *statistics, *frozen)),
+          frozen=frozen,
+          scaling=_copies(scaling),
+          own_statistics=own_statistics,
+        )
+      )
+  return tuple(made)
 
 
-def _replica(device, trainable, statistics, optimizer):
-  with tf.device(device):
-    slots = tuple(
-      {
-        name: tf.Variable(tf.fill(v.shape, start), trainable=False)
-        for name, start in optimizer.slots.items()
-      }
-      for v in trainable
-    )
-    averages = tuple(
-      tf.Variable(v, trainable=False) for v in (*trainable, *statistics)
-    )
-  return Replica(device, trainable, statistics, slots, averages)
+def _copies(values):
+  return tuple(tf.Variable(value, trainable=False) for value in values)
 
 
 def copy(source, target):
@@ -125,7 +176,7 @@ def copy(source, target):
 
 
 def check_equal(replicas, names):
-  """Proves that all replicas are equal to the bit.
+  """Proves that all replicas are equal to the bit, but for what is their own.
 
   Args:
     replicas: of one training.
@@ -137,11 +188,12 @@ def check_equal(replicas, names):
   """
   first = replicas[0]
   reference = [_bits(variable) for variable in first.variables()]
+  own = first.own()
   for other in replicas[1:]:
-    triples = zip(names, reference, other.variables(), strict=True)
-    for name, expected, variable in triples:
+    rows = zip(names, reference, other.variables(), own, strict=True)
+    for name, expected, variable, is_own in rows:
       received = _bits(variable)
-      if not np.array_equal(expected, received):
+      if not is_own and not np.array_equal(expected, received):
         count = np.count_nonzero(expected != received)
         raise errors.TrainingError(
           f'Replicas: expected {name} on {other.device} to equal that on '
@@ -181,7 +233,9 @@ def variable_names(plan, replica):
     for name, named in zip(plan.names, replica.slots, strict=False)
     for slot in named
   ]
-  return [*plan.names, *slots, *(average_name(name) for name in plan.names)]
+  averages = [average_name(name) for name in plan.names]
+  scaling = loss_scaling.NAMES[: len(replica.scaling)]
+  return [*plan.names, *slots, *averages, *scaling]
 
 
 def average_name(name):

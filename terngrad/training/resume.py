@@ -1,70 +1,72 @@
-"""Where a run starts from: its own last checkpoint, or another run's."""
+"""Continuing a run from its own last checkpoint."""
 
 from datetime import datetime
 
 from terngrad.training import checkpoints
+from terngrad.training import loss_scaling
 from terngrad.training import replicas
+
+# What a run must keep: its variables, and which examples come at which step.
+_KEPT = (
+  'net',
+  'num_classes',
+  'optimizer',
+  'trainable_scopes',
+  'batch_size',
+  'seed',
+  'dataset_name',
+  'subset',
+  'bn_statistics',
+)
+# What may change between two parts of a run, which then ends at other bits.
+_TOLD = ('num_workers', 'max_steps', 'codec', 'dtype')
 
 
 def continue_run(config, run, report):
-  """Restores the newest checkpoint of train_dir; returns its step, or 0."""
+  """Restores the newest checkpoint of train_dir; returns its step, or 0.
+
+  Raises:
+    errors.CheckpointError: it is of a run with other variables or other
+      examples, or damaged.
+  """
   path = checkpoints.newest(config.train_dir)
   if path is None:
     checkpoints.check_empty(config.train_dir)
     return 0
   layout = checkpoints.read_layout(path)
   expected = run.layout._asdict()
-  fields = ('net', 'num_classes', 'optimizer')
-  checkpoints.check_layout(path, layout, {k: expected[k] for k in fields})
-  _load(run, path, layout, run.names)
+  own = layout.bn_statistics == 'per_device'
+  kept = (*_KEPT, 'num_devices') if own else _KEPT
+  # None: not in a checkpoint that is older than the field.
+  known = [name for name in kept if getattr(layout, name) is not None]
+  checkpoints.check_layout(path, layout, {n: expected[n] for n in known})
+  _load(run, path, layout)
   step = checkpoints.step_of(path)
   report(f'{datetime.now()}: restored {path}, continuing after step {step}')
-  changed = [
-    field
-    for field in ('num_workers', 'max_steps')
-    if getattr(layout, field) != expected[field]
-  ]
-  for field in changed:
-    report(
-      f'{field} was {getattr(layout, field)} before and is now '
-      f'{expected[field]}: the run does not end at the same bits'
-    )
+  for field in _TOLD:
+    before = getattr(layout, field)
+    if before not in (None, expected[field]):
+      report(
+        f'{field} was {before} before and is now {expected[field]}: the run '
+        'does not end at the same bits'
+      )
   return step
 
 
-def start_from_pretrained(config, run, report):
-  """Restores what --pretrained_model_checkpoint_path names; its step, or 0."""
-  if not config.pretrained_model_checkpoint_path:
-    return 0
-  path = checkpoints.find(config.pretrained_model_checkpoint_path)
-  layout = checkpoints.read_layout(path)
-  if not config.fine_tune:
-    _load(run, path, layout, run.names)
-    report(f'{datetime.now()}: restored all of {path}')
-    return checkpoints.step_of(path)
-  count = len(run.parameters) + len(run.replicas[0].statistics)
-  names = [name for name in run.names[:count] if name not in run.logits]
-  _load(run, path, layout, names)
-  # Averages start from the restored values, as they do from fresh ones.
+def _load(run, path, layout):
+  """Restores all replicas from one, and what is a replica's own from itself."""
+  # A loss scale begins anew where there was none.
+  left_out = () if layout.dtype == 'float16' else loss_scaling.NAMES
   first = run.replicas[0]
-  values = (*first.trainable, *first.statistics)
-  for average, value in zip(first.averages, values, strict=True):
-    average.assign(value)
-  for other in run.replicas[1:]:
+  shared = _named(run, first, lambda name: name not in left_out)
+  checkpoints.restore(path, layout.places[0], shared)
+  own = {n for n, mine in zip(run.names, first.own(), strict=True) if mine}
+  for place, other in enumerate(run.replicas[1:], start=1):
     replicas.copy(first, other)
-  report(
-    f'{datetime.now()}: restored {len(names)} variables of {path}; left out: '
-    f'{", ".join(sorted(set(run.names[:count]) - set(names)))}'
-  )
-  return 0
+    checkpoints.restore(path, place, _named(run, other, own.__contains__))
 
 
-def _load(run, path, layout, names):
-  """Restores `names` into all replicas from one that is stored."""
-  first = run.replicas[0]
-  variables = dict(zip(run.names, first.variables(), strict=True))
-  checkpoints.restore(
-    path, layout.places[0], {name: variables[name] for name in names}
-  )
-  for other in run.replicas[1:]:
-    replicas.copy(first, other)
+def _named(run, replica, chosen):
+  """{name: variable} of a replica, of the chosen names."""
+  pairs = zip(run.names, replica.variables(), strict=True)
+  return {name: variable for name, variable in pairs if chosen(name)}

@@ -6,17 +6,17 @@ traced step, which so never has to be traced again.
 
 import math
 
-DECAY_TYPES = ('fixed', 'exponential', 'polynomial')
+DECAY_TYPES = ('fixed', 'exponential', 'polynomial', 'linear')
 
 
 def learning_rate(config, step, num_examples):
   """The learning rate of a step, by the 2017 code's formulas.
 
-  Adam has a fixed learning rate whatever the decay type.
+  Adam has a fixed learning rate whatever the decay type, unless it is to decay
+  as in TF-Slim's trainer, whose polynomial decay is `linear` here.
 
   Args:
-    config: needs optimizer, learning_rate_decay_type, initial_learning_rate,
-      num_epochs_per_decay, learning_rate_decay_factor, batch_size, max_steps.
+    config: a `config.TrainConfig`.
     step: steps taken before this one.
     num_examples: examples in an epoch.
 
@@ -25,27 +25,36 @@ def learning_rate(config, step, num_examples):
     max_steps.
   """
   initial = config.initial_learning_rate
-  if config.optimizer == 'adam' or config.learning_rate_decay_type == 'fixed':
+  decay_type = config.learning_rate_decay_type
+  optimizer = config.optimizer.partition(':')[0]
+  if optimizer == 'adam' and not config.decay_adam:
     return initial
-  if config.learning_rate_decay_type == 'polynomial':
+  if decay_type == 'fixed':
+    return initial
+  if decay_type == 'polynomial':
     return initial * math.sqrt(max(0.0, 1.0 - step / config.max_steps))
   steps_per_decay = int(
     num_examples / config.batch_size * config.num_epochs_per_decay
   )
-  drops = step // max(1, steps_per_decay)
+  steps_per_decay = max(1, steps_per_decay)
+  if decay_type == 'linear':
+    end = config.end_learning_rate
+    return end + (initial - end) * max(0.0, 1.0 - step / steps_per_decay)
+  drops = step // steps_per_decay
   return initial * config.learning_rate_decay_factor**drops
 
 
-def averaging_decay(step):
+def averaging_decay(step, limit=0.9999):
   """How much of the moving average of the parameters stays at a step.
 
   Args:
     step: steps taken before this one.
+    limit: what the decay grows to.
 
   Returns:
-    min(0.9999, (1 + step) / (10 + step)).
+    min(limit, (1 + step) / (10 + step)).
   """
-  return min(0.9999, (1 + step) / (10 + step))
+  return min(limit, (1 + step) / (10 + step))
 
 
 def uses_float_gradients(floating_grad_epoch, step, batch_size, num_examples):

@@ -1,14 +1,21 @@
 """What a run with parameter servers is: the flags of its tasks."""
 
 import dataclasses
+import functools
 import os
-import tempfile
 
 from terngrad.exchange import cluster as clusters
 from terngrad.training import config as configs
+from terngrad.training import config_base as base
 from terngrad.training import errors
 
-option = configs.option
+option = base.option
+SERVERS = 'servers'
+
+
+def _fixed(value):
+  """A field that no caller, and no flag, can set."""
+  return dataclasses.field(default=value, init=False)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -20,7 +27,7 @@ class ServerConfig(configs.TrainConfig):
   """
 
   train_dir: str = option(
-    os.path.join(tempfile.gettempdir(), 'dataset_distributed_train'),
+    os.path.join(base.TEMPORARY, 'dataset_distributed_train'),
     "Folder for the chief's checkpoints and records; a run that stands there "
     'continues.',
     'run',
@@ -28,33 +35,11 @@ class ServerConfig(configs.TrainConfig):
   batch_size: int = option(
     32, 'Examples a step of each worker process, split over its nodes.', 'data'
   )
-  job_name: str = option('', 'ps or worker.', 'cluster')
-  task_id: int = option(
-    0,
-    'Place of this process in its list of hosts; worker 0 is chief.',
-    'cluster',
-  )
-  ps_hosts: str = option(
-    '', 'Parameter servers, host:port,host:port.', 'cluster'
-  )
-  worker_hosts: str = option('', 'Workers, host:port,host:port.', 'cluster')
-  allow_insecure_network: bool = option(
-    False,
-    'Tasks may be on other machines: nobody else can reach their ports. '
-    "TensorFlow's servers ask nobody who they are.",
-    'cluster',
-  )
+  exchange: str = _fixed(SERVERS)
+  collective: str = _fixed('')
+  job_name: str = option('', 'ps or worker: what this process is.', 'cluster')
   num_replicas_to_aggregate: int = option(
     -1, 'Workers whose gradients a step waits for; -1: all.', 'cluster'
-  )
-  start_timeout: int = option(
-    300, 'Seconds to wait for the other tasks to come.', 'cluster'
-  )
-  step_timeout: int = option(
-    300,
-    'Seconds that a step may take, before the tasks that do not answer are '
-    'named and the chief ends. The first may take as long again.',
-    'cluster',
   )
   save_interval_secs: int = option(
     600, 'Seconds between checkpoints, beside those of --save_iter.', 'run'
@@ -63,27 +48,37 @@ class ServerConfig(configs.TrainConfig):
     180, 'Seconds between histograms, beside those of --save_iter.', 'run'
   )
 
-  def cluster(self):
-    """The `exchange.cluster.Cluster` of the flags.
+  @functools.cached_property
+  def tasks(self):
+    """`exchange.cluster.Cluster` of the run.
 
     Raises:
       errors.ConfigError: there is none, or not with this task in it.
     """
     for name in ('ps_hosts', 'worker_hosts'):
-      if not getattr(self, name):
+      if self.cluster == 'flags' and not getattr(self, name):
         raise errors.ConfigError(
           f'{name}: expected host:port,host:port, received nothing. Give every '
           'task the same two lists.'
         )
-    try:
-      return clusters.from_flags(
-        self.ps_hosts, self.worker_hosts, self.job_name, self.task_id
-      )
-    except clusters.ClusterError as error:
-      raise errors.ConfigError(str(error)) from error
+    cluster = self._checked_cluster()
+    for job in clusters.JOBS:
+      if job not in cluster.jobs:
+        raise errors.ConfigError(
+          f'cluster: expected a {job} task at least, received none from '
+          f'--cluster={self.cluster[:200]}. Use --cluster=flags with '
+          '--ps_hosts and --worker_hosts, tf_config, or a file that lists both.'
+        )
+    return cluster
 
-  def whole(self, num_processes):
+  @property
+  def num_processes(self):
+    """Processes that share the nodes of one task: itself."""
+    return 1
+
+  def whole(self):
     """The same run with the numbers of all its processes together."""
+    num_processes = len(self.tasks.jobs['worker'])
     return dataclasses.replace(
       self,
       batch_size=self.batch_size * num_processes,
@@ -93,19 +88,9 @@ class ServerConfig(configs.TrainConfig):
   def validate(self):
     """Raises `errors.ConfigError` for the first field out of its range."""
     super().validate()
-    cluster = self.cluster()
-    num_workers = len(cluster.jobs['worker'])
-    try:
-      clusters.check_network(cluster, self.allow_insecure_network)
-    except clusters.ClusterError as error:
-      raise errors.ConfigError(str(error)) from error
-    for name in (
-      'start_timeout',
-      'step_timeout',
-      'save_interval_secs',
-      'save_summaries_secs',
-    ):
-      configs.at_least(name, getattr(self, name), 1)
+    num_workers = len(self.tasks.jobs['worker'])
+    for name in ('save_interval_secs', 'save_summaries_secs'):
+      base.at_least(name, getattr(self, name), 1)
     if self.num_replicas_to_aggregate not in (-1, num_workers):
       raise errors.ConfigError(
         f'num_replicas_to_aggregate: expected -1 or all {num_workers} workers, '
@@ -116,11 +101,24 @@ class ServerConfig(configs.TrainConfig):
         f'save_tower: expected -1 or 0, received {self.save_tower}. The chief '
         'stores its own parameters, which equal all others.'
       )
-    self.whole(num_workers).gradient_code()
+    if self.bn_statistics != 'averaged':
+      raise errors.ConfigError(
+        'bn_statistics: expected averaged with parameter servers, received '
+        f"{self.bn_statistics}: other processes' statistics would be in no "
+        'checkpoint. Leave it out.'
+      )
+    if self.dtype == 'float16':
+      raise errors.ConfigError(
+        'dtype: expected float32 or bfloat16 with parameter servers, received '
+        'float16, whose scale of the loss is not shared between processes. '
+        'Use --dtype=bfloat16.'
+      )
+    self.whole().gradient_code()
 
 
-def banner(config, cluster):
+def banner(config):
   """The first lines of a task's log: warning, hosts and who it is."""
+  cluster = config.tasks
   jobs = cluster.jobs
   num_workers = len(jobs['worker'])
   yield clusters.check_network(cluster, config.allow_insecure_network)

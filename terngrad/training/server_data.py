@@ -1,26 +1,25 @@
 """What a worker process reads of the data, and its shapes."""
 
 from slim.datasets import shards
-from terngrad.training import assembly
+from terngrad.training import batches
 
 
-def open_part(config, cluster):
-  """The examples of this worker process; see `assembly.open_data`.
+def open_part(config):
+  """The examples of this worker process; see `batches.open_data`.
 
   Workers of one folder read disjoint parts of it; a folder that
   `split_dataset.sh` made is a part already and is read whole.
 
   Args:
     config: `server_config.ServerConfig` of this process.
-    cluster: `exchange.cluster.Cluster` of this process.
 
   Returns:
-    (batches, examples in an epoch, classes, channels).
+    A `batches.Data`.
   """
-  part = cluster.index, len(cluster.jobs['worker'])
+  part = config.tasks.index, len(config.tasks.jobs['worker'])
   if shards.is_workers(config.data_dir):
     part = 0, 1
-  return assembly.open_data(config, part)
+  return batches.open_data(config, part=part)
 
 
 def shapes_of(config, channels):

@@ -8,6 +8,7 @@ failure everything begins anew from there, the chief's own process included.
 
 import functools
 import gc
+import itertools
 import time
 from datetime import datetime
 
@@ -18,6 +19,7 @@ from terngrad.exchange import fingerprint
 from terngrad.exchange import server as exchange
 from terngrad.exchange import tasks
 from terngrad.exchange import towers as tower_lib
+from terngrad.exchange import watchdog
 from terngrad.training import assembly
 from terngrad.training import devices
 from terngrad.training import digests
@@ -27,7 +29,7 @@ from terngrad.training import replicas
 from terngrad.training import server_data
 from terngrad.training import server_step
 from terngrad.training import server_tasks
-from terngrad.training import watchdog
+from terngrad.training import surroundings
 
 _DTYPES = (tf.float32, tf.int32)
 
@@ -36,15 +38,12 @@ class TaskLostError(errors.TrainingError):
   """A task was lost; the run can continue from its last checkpoint."""
 
 
-def train(config, cluster, report, give_up, show_progress=False):
+def train(config, report, show_progress=False):
   """Trains as the chief; see `loop.train`.
 
   Args:
-    config: a valid `server_config.ServerConfig`.
-    cluster: `exchange.cluster.Cluster`; this process is its chief.
+    config: a valid `server_config.ServerConfig`; this process is the chief.
     report: called with each line for the person who watches.
-    give_up: called, from another thread, with a message where a step does not
-      end; not expected to return.
     show_progress: True draws a progress bar on the terminal.
 
   Returns:
@@ -55,20 +54,27 @@ def train(config, cluster, report, give_up, show_progress=False):
     errors.ConfigError, slim.errors.DataError, errors.TrainingError: see
       `loop.train`; the other tasks were told to end.
   """
+  cluster = config.tasks
   others = tasks.servers_of(cluster)
   # First of all: the CPU can be split only before TensorFlow is used.
   devices.tower_devices(config.num_gpus)
   states = {}
   try:
-    data = server_data.open_part(config, cluster)
+    data = server_data.open_part(config)
     states.update(_wait_for(config, others, report))
     _compare(config, others, states)
     # Functions of before the others must not be taken back from them.
     gc.collect()
     tasks.connect(cluster)
-    with watchdog.Watchdog(others, config.step_timeout, give_up) as dog:
-      dog.expect(times=2)
-      outcome = _train(config, cluster, data, dog, report, show_progress)
+    outcome = loop.run_assembled(
+      config.whole(),
+      functools.partial(
+        assembly.assemble, surround=functools.partial(_surround, config, data)
+      ),
+      report,
+      show_progress,
+      start=watchdog.limit(cluster, 2 * config.step_timeout, 'Start'),
+    )
   except (errors.ConfigError, data_errors.DataError) as error:
     _end(others, str(error))
     raise
@@ -87,31 +93,27 @@ def train(config, cluster, report, give_up, show_progress=False):
   return outcome
 
 
-def _train(config, cluster, data, dog, report, show_progress):
-  num_processes = len(cluster.jobs['worker'])
-  surround = functools.partial(_surround, cluster, config, data, dog)
-  return loop.run_assembled(
-    config.whole(num_processes),
-    functools.partial(assembly.assemble, surround=surround),
-    report,
-    show_progress,
+def _surround(config, data, whole):
+  """The `surroundings.Surroundings` of a cluster; see `train`."""
+  cluster = config.tasks
+  layout = _layout(cluster, config, whole)
+  feeds, copies, checks = [], [], []
+  # What comes first is compiled meanwhile.
+  limits = itertools.chain(
+    [2 * config.step_timeout] * 2, itertools.repeat(config.step_timeout)
   )
 
-
-def _surround(cluster, config, data, dog, whole):
-  """The `assembly.Surroundings` of a cluster; see `train`."""
-  layout = _layout(cluster, config, whole)
-  open_batches, num_examples, num_classes, channels = data
-  feeds, copies, checks = [], [], []
+  def within(what):
+    return watchdog.limit(cluster, next(limits), what)
 
   def begin(step):
     """Lets all workers start from the chief's parameters and this step."""
-    for other in copies[1:]:
-      replicas.copy(copies[0], other)
-    checks[:] = [digests.make_check(copies)]
-    feeds[:] = _open_feeds(cluster, config, channels, step)
-    dog.expect(times=2)
-    return open_batches(step)
+    with within('Begin'):
+      for other in copies[1:]:
+        replicas.copy(copies[0], other)
+      checks[:] = [digests.make_check(copies)]
+      feeds[:] = _open_feeds(config, data.channels, step)
+    return data.batches(step)
 
   def make_step(node_pass, codec, made, optimizer):
     copies[:] = made
@@ -126,19 +128,19 @@ def _surround(cluster, config, data, dog, whole):
 
     return train_step
 
-  places = layout.towers.devices
-  return assembly.Surroundings(
-    places=places,
-    towers=layout.towers,
-    data=(begin, num_examples, num_classes, channels),
+  return surroundings.Surroundings(
+    exchange=layout.towers,
+    data=data._replace(batches=begin),
     make_step=make_step,
-    own=range(0, len(places), layout.num_processes),
-    habits=assembly.Habits(
+    own=range(0, len(layout.towers.devices), layout.num_processes),
+    # The tasks were compared before they were connected.
+    check_same=lambda **built: None,
+    habits=surroundings.Habits(
+      within=within,
       log_every=server_tasks.LOG_EVERY,
       line=functools.partial(_line, layout.num_processes),
       save_secs=config.save_interval_secs,
       observe_secs=config.save_summaries_secs,
-      on_step=dog.expect,
       before_save=lambda: [check() for check in checks],
     ),
   )
@@ -166,10 +168,10 @@ def _layout(cluster, config, whole):
   )
 
 
-def _open_feeds(cluster, config, channels, step):
+def _open_feeds(config, channels, step):
   """Lets all other workers read from a step on; their `server_step.Feed`s."""
   feeds = []
-  for task in tasks.all_tasks(cluster, 'worker')[1:]:
+  for task in tasks.all_tasks(config.tasks, 'worker')[1:]:
     tag = tasks.new_tag()
     tasks.order(task, do='feed', tag=tag, step=step)
     with tf.device(task.device()):
@@ -205,7 +207,7 @@ def _wait_for(config, others, report):
     if absent and time.monotonic() > end:
       raise errors.ConfigError(
         f'Cluster: expected all tasks within --start_timeout='
-        f'{config.start_timeout} seconds, received no answer from '
+        f'{config.start_timeout:g} seconds, received no answer from '
         f'{", ".join(map(str, absent))}. Start it with --job_name='
         f'{absent[0].job} --task_id={absent[0].index}, and look into its log.'
       )

@@ -66,20 +66,25 @@ def make_train_step(node_pass, codec, layout, replicas, optimizer, seed):
   Returns:
     A function of (images [nodes, b, ...], labels [nodes, b], the chief's;
     feeds, list of `Feed`, one for each other process; step int64 [],
-    learning_rate float32 [], averaging_decay float32 []) that updates all
-    replicas and returns a `step.StepResult` on the chief, whose `words` are
-    those of the chief's places alone.
+    learning_rate float32 [], averaging_decay float32 [], stop float32 []) that
+    updates all replicas and returns a `step.StepResult` on the chief, whose
+    `words` are those of the chief's places alone.
   """
   towers = layout.towers
   kernel = nodes.kernels(node_pass, codec)
   totals = totals_lib.Totals(codec, towers.num_workers, len(layout.servers))
-  updates = [steps.make_update(replica, optimizer) for replica in replicas]
+  updates = [
+    steps.make_update(replica, optimizer, node_pass.shrink)
+    for replica in replicas
+  ]
   places = [
     (replica, towers.workers_of(place))
     for place, replica in enumerate(replicas)
   ]
 
-  def train_step(images, labels, feeds, step, learning_rate, averaging_decay):
+  def train_step(images, labels, feeds, *numbers_and_stop):
+    *numbers, stop = numbers_and_stop
+    step = numbers[0]
     seed_and_step = tf.constant(seed, tf.int64), step
     batches = [(images, labels), *(feed.next() for feed in feeds)]
     rounds = []
@@ -95,7 +100,6 @@ def make_train_step(node_pass, codec, layout, replicas, optimizer, seed):
     statistics = _mean_statistics(layout, rounds)
     for place, replica in enumerate(replicas):
       with tf.device(replica.device):
-        numbers = step, learning_rate, averaging_decay
         updates[place](means[place], statistics[place], numbers)
     for process, feed in enumerate(feeds, start=1):
       own = rounds[process :: layout.num_processes]
@@ -106,6 +110,8 @@ def make_train_step(node_pass, codec, layout, replicas, optimizer, seed):
       shared=agreed[0],
       words=payloads[:: layout.num_processes],
       sent=_sent(codec, layout, payloads),
+      # The chief decides alone.
+      stop=tf.convert_to_tensor(stop),
     )
 
   return train_step
@@ -143,4 +149,5 @@ class _Own(NamedTuple):
 def _batch_of(layout, place, batches):
   """What `nodes.run` takes: images and labels by worker."""
   count = layout.num_processes
-  return tuple(_Own(part, count) for part in batches[layout.process_of(place)])
+  parts = [_Own(part, count) for part in batches[layout.process_of(place)]]
+  return nodes.Batch(*parts, first=0)

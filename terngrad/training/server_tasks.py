@@ -25,6 +25,12 @@ _LOOK_EVERY = 5.0
 _DTYPES = (tf.float32, tf.int32)
 # Steps between two lines of a worker.
 LOG_EVERY = 30
+# What the chief builds for a worker, and what decides which examples it reads.
+_SHARED = (
+  *('net', 'num_gpus', 'num_workers', 'benchmark_mode', 'batch_size', 'seed'),
+  *('dataset_name', 'subset', 'image_size', 'preprocessing', 'labels_offset'),
+  *('input_queue_memory_factor',),
+)
 
 
 def worker_line(worker, what, examples_per_sec, sec_per_batch, more=''):
@@ -45,27 +51,15 @@ def own_fingerprint(config, job):
     return {name: fields[name] for name in ('terngrad', 'tensorflow')}
   return fingerprint.fingerprint(
     codec=config.gradient_code().name,
-    **{
-      name: getattr(config, name)
-      for name in (
-        'net',
-        'dataset_name',
-        'batch_size',
-        'image_size',
-        'num_gpus',
-        'num_workers',
-        'seed',
-      )
-    },
+    **{name: getattr(config, name) for name in _SHARED},
   )
 
 
-def serve(config, cluster, report, stopped=lambda: None):
+def serve(config, report, stopped=lambda: None):
   """Serves until the chief says that the run has ended.
 
   Args:
-    config: `server_config.ServerConfig` of this process.
-    cluster: `exchange.cluster.Cluster` of this process, which is not chief.
+    config: `server_config.ServerConfig` of this process, which is not chief.
     report: called with each line for the person who watches.
     stopped: returns the number of a signal that asks this process to end, or
       None.
@@ -78,13 +72,14 @@ def serve(config, cluster, report, stopped=lambda: None):
     slim.errors.DataError: a worker's data is not there.
     errors.TrainingError: the run failed, or its chief is gone.
   """
+  cluster = config.tasks
   task = tasks.all_tasks(cluster, cluster.job)[cluster.index]
   chief = tasks.all_tasks(cluster, 'worker')[0]
   # What this process computes by itself is reading; its server has the GPUs.
   devices.hide_gpus()
   batches = None
   if task.job == 'worker':
-    batches, *_ = server_data.open_part(config, cluster)
+    batches = server_data.open_part(config).batches
   service = _start(config, cluster, task)
   report(f'{datetime.now()}: {task} serves')
   feeder = _Feeder(service, config, batches, report)

@@ -6,17 +6,41 @@ import threading
 
 
 class Stop:
-  """Remembers the first signal that asked to stop."""
+  """Remembers the first signal that asked to stop.
 
-  def __init__(self):
-    """No signal has come yet."""
+  Several equal processes stop after the same step: that before which one of
+  them had been asked.
+  """
+
+  def __init__(self, alone=True):
+    """No signal has come yet.
+
+    Args:
+      alone: False where other processes have to agree, see `agree`.
+    """
     self.signal = None
+    self._alone = alone
+    self._told = 0
+
+  def agree(self, result):
+    """Takes in what the `step.StepResult` of a step tells of the others."""
+    if not self._alone:
+      self._told = int(result.stop)
+
+  @property
+  def agreed(self):
+    """The signal to stop at now, or None."""
+    return self.signal if self._alone else self._told or None
 
 
 @contextlib.contextmanager
-def stopping():
-  """Turns SIGTERM and SIGINT into a stop after the step; a second one kills."""
-  stop = Stop()
+def stopping(alone=True):
+  """Turns SIGTERM and SIGINT into a stop after the step; a second one kills.
+
+  Args:
+    alone: see `Stop`.
+  """
+  stop = Stop(alone)
   if threading.current_thread() is not threading.main_thread():
     yield stop
     return

@@ -4,8 +4,11 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from terngrad.exchange import towers as exchange
+from terngrad.codec import gradients
+from terngrad.exchange import towers
+from terngrad.training import loss_scaling
 from terngrad.training import nodes
+from terngrad.training import optimizers
 
 
 class StepResult(NamedTuple):
@@ -13,10 +16,13 @@ class StepResult(NamedTuple):
 
   Attributes:
     entropy: float32 [workers], mean loss of each worker's examples.
-    probes: float32 [workers, variables]; not finite where a gradient was not.
-    shared: float32 [variables], the agreed probe.
+    probes: float32 [workers, probes]; not finite where a gradient was not.
+    shared: float32 [probes], the agreed probe.
     words: for each device int32 [its workers, words], their payloads.
-    sent: int32 [workers], how many words of its payload each worker sent.
+    sent: int32 [workers of this process], how many words of its payload each
+      worker sent.
+    stop: float32 [], the largest wish to stop of all processes; see
+      `make_train_step`.
   """
 
   entropy: tf.Tensor
@@ -24,89 +30,162 @@ class StepResult(NamedTuple):
   shared: tf.Tensor
   words: list
   sent: tf.Tensor
+  stop: tf.Tensor
 
 
-def make_train_step(node_pass, codec, towers, replicas, optimizer, seed):
+def make_train_step(node_pass, codec, exchange, replicas, optimizer, seed):
   """Builds the traced step.
 
   Args:
     node_pass: `nodes.Pass`.
     codec: `codec.gradients.GradientCodec`.
-    towers: `exchange.towers.Towers`.
-    replicas: tuple of `replicas.Replica`, one a device of `towers`.
+    exchange: `exchange.towers.Towers` or `exchange.collective.Collective`.
+    replicas: tuple of `replicas.Replica`, one a device of `exchange`.
     optimizer: `optimizers.Optimizer`, applied once a step to each replica.
     seed: integer, of the run.
 
   Returns:
-    A `tf.function` of (images [workers, b, ...], labels int32 [workers, b],
-    step int64 [], learning_rate float32 [], averaging_decay float32 []) that
-    updates the replicas and returns a `StepResult`.
+    A `tf.function` of (images [workers of this process, b, ...], labels int32
+    [the same, b], step int64 [], learning_rate float32 [], averaging_decay
+    float32 [], stop float32 [] or 0.0: the signal that asks this process to
+    stop) that updates the replicas and returns a `StepResult`.
   """
   kernel = nodes.kernels(node_pass, codec)
-  decode = tf.function(codec.decode_mean, jit_compile=codec.compiled)
-  updates = [make_update(replica, optimizer) for replica in replicas]
+  average = exchange.averaging(codec)
+  updates = [
+    make_update(replica, optimizer, node_pass.shrink) for replica in replicas
+  ]
 
   @tf.function(reduce_retracing=True)
-  def train_step(images, labels, step, learning_rate, averaging_decay):
+  def train_step(
+    images, labels, step, learning_rate, averaging_decay, stop=0.0
+  ):
     seed_and_step = tf.constant(seed, tf.int64), step
+    batch = nodes.Batch(images, labels, exchange.first)
     places = [
-      (replica, towers.workers_of(place))
+      (replica, exchange.workers_of(place))
       for place, replica in enumerate(replicas)
     ]
     rounds = [
-      nodes.run(node_pass, kernel, *where, (images, labels), seed_and_step)
+      nodes.run(node_pass, kernel, *where, batch, seed_and_step)
       for where in places
     ]
-    shared = exchange.share(towers, [r.probes for r in rounds])
+    told = _tell(exchange, rounds, stop, replicas[0].own_statistics)
+    shared = []
+    for replica, known in zip(replicas, told, strict=True):
+      with tf.device(replica.device):
+        shared.append(gradients.agree(known.probes))
     payloads = [
       nodes.encode(kernel, r, agreed, *where, seed_and_step)
       for r, agreed, where in zip(rounds, shared, places, strict=True)
     ]
-    words = exchange.send(towers, payloads)
-    statistics = _mean_statistics(towers, [r.statistics for r in rounds])
+    averages = average(payloads, shared)
     for place, replica in enumerate(replicas):
       with tf.device(replica.device):
-        means = decode(words[place], shared[place])
         numbers = step, learning_rate, averaging_decay
-        updates[place](means, statistics[place], numbers)
+        updates[place](averages[place], told[place].statistics, numbers)
     return StepResult(
-      entropy=exchange.in_order([r.entropy for r in rounds]),
-      probes=exchange.in_order([r.probes for r in rounds]),
+      entropy=told[0].entropy,
+      probes=told[0].probes,
       shared=shared[0],
       words=payloads,
-      sent=exchange.in_order([codec.sent_words(p) for p in payloads]),
+      sent=towers.in_order([codec.sent_words(p) for p in payloads]),
+      stop=told[0].stop,
     )
 
   return train_step
 
 
-def _mean_statistics(towers, statistics):
-  """For each device the moving statistics, averaged over the workers.
+class _Told(NamedTuple):
+  """What a device knows of all workers after round 1.
 
-  Every device averages in the order of the workers, so that replicas stay
-  equal to the bit in these too.
+  Attributes:
+    probes: float32 [workers, probes].
+    entropy: float32 [workers].
+    stop: float32 [], the largest.
+    statistics: list of float32, the means over the workers. Every device
+      averages in their order, so that replicas stay equal to the bit; or over
+      those who live there, where replicas keep statistics of their own.
   """
-  means = [[] for _ in towers.devices]
-  for parts in zip(*statistics, strict=True):
-    for place, received in enumerate(exchange.send(towers, list(parts))):
-      with tf.device(towers.devices[place]):
-        in_order = exchange.in_order(received)
-        means[place].append(tf.reduce_mean(in_order, axis=0))
-  return means
+
+  probes: tf.Tensor
+  entropy: tf.Tensor
+  stop: tf.Tensor
+  statistics: list
 
 
-def make_update(replica, optimizer):
+def _tell(exchange, rounds, stop, own_statistics):
+  """Round 1: all small numbers of a worker travel as one row."""
+  moving = [] if own_statistics else rounds[0].statistics
+  rows = []
+  for place, (device, result) in enumerate(
+    zip(exchange.devices, rounds, strict=True)
+  ):
+    count = len(exchange.workers_of(place))
+    with tf.device(device):
+      columns = [result.probes, result.entropy, tf.fill([count], stop)]
+      if not own_statistics:
+        columns += result.statistics
+      rows.append(tf.concat([tf.reshape(c, [count, -1]) for c in columns], 1))
+  num_probes = rounds[0].probes.shape[1]
+  shapes = [value.shape[1:] for value in moving]
+  sizes = [num_probes, 1, 1, *(shape.num_elements() for shape in shapes)]
+  told = []
+  for device, everyone, result in zip(
+    exchange.devices, exchange.share(rows), rounds, strict=True
+  ):
+    with tf.device(device):
+      probes, entropy, stops, *moments = tf.split(everyone, sizes, axis=1)
+      told.append(
+        _Told(
+          probes=probes,
+          entropy=tf.squeeze(entropy, axis=1),
+          stop=tf.reduce_max(stops),
+          statistics=[
+            tf.reduce_mean(values, axis=0) for values in result.statistics
+          ]
+          if own_statistics
+          else [
+            tf.reshape(tf.reduce_mean(values, axis=0), shape)
+            for values, shape in zip(moments, shapes, strict=True)
+          ],
+        )
+      )
+  return told
+
+
+def make_update(replica, optimizer, shrink):
   """The compiled end of a step on one device.
 
   One program, so that an element of a parameter, its slots and its average
   pass through the cores once; and not one with the decoding, which depends on
   the layout of the workers: the compiler would choose by it which product and
   sum to round together, and layouts would differ in the last bit.
+
+  `shrink` gives the decoupled decay, see `nodes.Pass`: its terms, times the
+  learning rate, are taken off the parameters as they were before the step, and
+  pass neither through the clip nor through the optimizer.
   """
 
   @tf.function(jit_compile=True)
   def update(means, statistics, numbers):
+    if not replica.scaling:
+      apply(means, statistics, numbers)
+      return
+    finite = loss_scaling.all_finite(means)
+    tf.cond(finite, lambda: apply(means, statistics, numbers), lambda: None)
+    loss_scaling.follow(replica.scaling, finite)
+
+  def apply(means, statistics, numbers):
     step, learning_rate, averaging_decay = numbers
+    if optimizer.clip_norm:
+      means = optimizers.clip_by_global_norm(means, optimizer.clip_norm)
+    parameters = [tf.convert_to_tensor(v) for v in replica.trainable]
+    for variable, decay in zip(
+      replica.trainable, shrink(parameters), strict=True
+    ):
+      if decay is not None:
+        variable.assign_sub(learning_rate * decay)
     for variable, slots, mean in zip(
       replica.trainable, replica.slots, means, strict=True
     ):
@@ -114,7 +193,9 @@ def make_update(replica, optimizer):
     for variable, value in zip(replica.statistics, statistics, strict=True):
       variable.assign(value)
     values = (*replica.trainable, *replica.statistics)
-    for average, value in zip(replica.averages, values, strict=True):
+    # The averages of the frozen, which come last, stay what they are; benches
+    # may do without averages.
+    for average, value in zip(replica.averages, values, strict=False):
       kept = averaging_decay * average
       average.assign(kept + (1.0 - averaging_decay) * value)
 

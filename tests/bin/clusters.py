@@ -1,6 +1,7 @@
 """Clusters of real processes: one ps or worker task each, on this machine."""
 
 import contextlib
+import dataclasses
 import functools
 import signal
 import socket
@@ -8,8 +9,10 @@ import socket
 import tensorflow as tf
 
 from terngrad.training import assembly
+from terngrad.training import batches
+from terngrad.training import config as configs
 from terngrad.training import loop
-from terngrad.training import server_config
+from terngrad.training import surroundings
 from tests.bin import programs
 
 STEPS = 50
@@ -82,7 +85,7 @@ def free_ports(count):
 
 def towers(data_dir, train_dir, num_processes, *, nodes=1, steps=STEPS):
   """The run of `arguments`, as towers on two devices of this process."""
-  config = server_config.ServerConfig(
+  config = configs.TrainConfig(
     dataset_name='mnist',
     data_dir=str(data_dir),
     train_dir=str(train_dir),
@@ -97,23 +100,27 @@ def towers(data_dir, train_dir, num_processes, *, nodes=1, steps=STEPS):
   )
 
   def surround(whole):
-    around = assembly.on_this_machine(whole)
+    around = surroundings.of_this_process(whole)
     parts = [
-      assembly.open_data(config, (part, num_processes))
+      batches.open_data(config, part=(part, num_processes))
       for part in range(num_processes)
     ]
 
-    def batches(step):
-      for rows in zip(*(part[0](step) for part in parts), strict=True):
+    def dealt(step):
+      for rows in zip(*(part.batches(step) for part in parts), strict=True):
         # Process p has the workers p, p + P, p + 2 P...
         yield [_dealt(row) for row in zip(*rows, strict=True)]
 
-    return around._replace(data=(batches, *around.data[1:]))
+    return around._replace(data=around.data._replace(batches=dealt))
 
   loop.run_assembled(
-    config.whole(num_processes),
+    dataclasses.replace(
+      config, batch_size=4 * num_processes, num_nodes=nodes * num_processes
+    ),
     functools.partial(assembly.assemble, surround=surround),
     lambda line: None,
+    show_progress=False,
+    start=contextlib.nullcontext(),
   )
 
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from terngrad.codec import bucket_keys
 from terngrad.codec import contract
-from terngrad.codec import gradients
 from terngrad.codec import random_bits
 from tests.codec import bounds
 
@@ -36,7 +36,7 @@ def rng():
 
 def bucket_key(seed=1, step=2, worker=3, bucket=4):
   """The key of one bucket's codes, as a training step derives it."""
-  key = gradients.worker_key(seed, step, worker)
+  key = bucket_keys.worker_key(seed, step, worker)
   return random_bits.fold_in(key, tf.constant(bucket))
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from terngrad.codec import bucket_keys
 from terngrad.codec import gradients
 from terngrad.codec import policy
 from terngrad.codec import random_bits
@@ -41,11 +42,11 @@ def some_gradients(seed=0):
   return [tf.constant(v) for v in values]
 
 
-def send(code, values, key=None, shared=None):
+def send(code, values, worker=0, shared=None):
   own = code.probe(values)
   shared = own if shared is None else shared
-  key = gradients.worker_key(0, 0, 0) if key is None else key
-  return code.encode(code.flatten(values), own, shared, code.keys(key)), shared
+  keys = code.keys(0, 0, worker)
+  return code.encode(code.flatten(values), own, shared, keys), shared
 
 
 # Buckets.
@@ -193,8 +194,7 @@ def test_worker_keeps_its_own_limit_and_decodes_by_the_shared_scaler():
   shared = tf.constant([8.0])
   arrived = []
   for worker in range(20):
-    key = gradients.worker_key(0, 0, worker)
-    words, _ = send(code, values, key, shared)
+    words, _ = send(code, values, worker, shared)
     (mean,) = code.decode_mean([words[tf.newaxis]], shared)
     arrived.append(mean[0].numpy())
   assert set(arrived) == {0.0, 8.0}
@@ -253,17 +253,17 @@ def test_every_mode_is_equal_to_the_bit():
   # Two buckets of the mixed model, the identity's between ternary variables.
   code = model(MIXED[:3], SHAPES[:3])
   values = some_gradients()[:3]
-  key = gradients.worker_key(1, 2, 3)
+  worker = tf.constant(3)
 
-  def step(values, key):
+  def step(values, worker):
     own = code.probe(values)
-    words = code.encode(code.flatten(values), own, own, code.keys(key))
+    words = code.encode(code.flatten(values), own, own, code.keys(1, 2, worker))
     return words, code.decode_mean([tf.stack([words] * 3)], own)
 
-  expected = tf.nest.flatten(step(values, key))
+  expected = tf.nest.flatten(step(values, worker))
   for compiled in (False, True):
     work = tf.function(step, jit_compile=compiled)
-    actual = tf.nest.flatten(work(values, key))
+    actual = tf.nest.flatten(work(values, worker))
     for a, b in zip(actual, expected, strict=True):
       np.testing.assert_array_equal(a, b)
 
@@ -293,25 +293,33 @@ def test_agreed_probe_is_not_finite_if_one_workers_is_not(
 def test_worker_key_differs_in_seed_step_and_worker():
   numbers = [0, 1, 2, 2**31 - 1]
   keys = {
-    tuple(gradients.worker_key(*numbers_).numpy())
+    tuple(bucket_keys.worker_key(*numbers_).numpy())
     for numbers_ in itertools.product(numbers, repeat=3)
   }
   assert len(keys) == 4**3
 
 
 def test_worker_key_takes_int64_tensors_and_int32_tensors_alike():
-  expected = gradients.worker_key(1, 2, 3)
+  expected = bucket_keys.worker_key(1, 2, 3)
   for dtype in (tf.int32, tf.int64):
-    key = gradients.worker_key(*(tf.constant(n, dtype) for n in (1, 2, 3)))
+    key = bucket_keys.worker_key(*(tf.constant(n, dtype) for n in (1, 2, 3)))
     assert (key.dtype, key.shape) == (tf.uint32, (2,))
     np.testing.assert_array_equal(key, expected)
+
+
+def test_key_of_a_bucket_is_its_place_folded_into_the_workers_key():
+  keys = model().keys(5, tf.constant(6, tf.int64), tf.constant(7))
+  assert keys.shape == (len(WORDS), 3)
+  for place, key in enumerate(keys.numpy()):
+    own = random_bits.fold_in(bucket_keys.worker_key(5, 6, 7), place)
+    np.testing.assert_array_equal(key, [*own.numpy(), 0])
 
 
 def test_keys_of_step_worker_and_bucket_are_all_different():
   # Folded one after another: worker 1's first bucket shares nothing with
   # worker 0's second.
   keys = [
-    random_bits.fold_in(gradients.worker_key(0, s, w), tf.constant(v)).numpy()
+    random_bits.fold_in(bucket_keys.worker_key(0, s, w), tf.constant(v)).numpy()
     for s, w, v in itertools.product(range(3), repeat=3)
   ]
   assert len({tuple(k) for k in keys}) == 27

@@ -48,7 +48,7 @@ def test_text_names_a_codec(text, name):
   [
     (
       'ternery',
-      r"expected one of fp16, identity, ternary, received 'ternery'\. "
+      r"expected one of eden3, fp16, identity, ternary, received 'ternery'\. "
       r"Did you mean 'ternary'\?$",
     ),
     ('', r"received ''\.$"),
@@ -56,7 +56,8 @@ def test_text_names_a_codec(text, name):
     ('zzz:clip_factor=1', r"received 'zzz'\.$"),
     (
       'ternary:clip_facter=1',
-      r'of clip_factor, scaler_rule, packing, workers, word_bits, received '
+      r'of clip_factor, scaler_rule, packing, dither, workers, word_bits, '
+      r'group_size, sharing, received '
       r"'clip_facter=1'\. Did you mean 'clip_factor'\?$",
     ),
     ('ternary:zzz=1', r"received 'zzz=1'\.$"),
@@ -86,10 +87,9 @@ def test_text_names_a_codec(text, name):
     ('ternary:packing=radix,workers=2.5', 'expected a int for workers, rec'),
     ('ternary:packing=radix,workers=2,word_bits=8', '32 or 64, received 8'),
     (
-      'ternary:workers=4',
-      'neither beside packing=base3, received workers=4, word_bits=32. Leave',
+      'ternary:packing=huffman243,word_bits=64',
+      'huffman243, received word_bits=64',
     ),
-    ('ternary:packing=huffman243,word_bits=64', 'received workers=0, word_b'),
     (
       'ternary:scaler_rule=mean',
       r"expected one of max_clipped, stddev, received 'mean'",

@@ -3,12 +3,11 @@ import pytest
 import tensorflow as tf
 
 from terngrad.codec import accelerated
-from terngrad.codec import contract
 from terngrad.codec import gradients
 from terngrad.codec import policy
-from terngrad.codec import random_bits
 from terngrad.codec import registry
 from terngrad.codec import totals
+from terngrad.codec import wire
 
 SHAPES = [(3, 7), (401,), (5,), (64, 3)]
 CODES = (
@@ -18,8 +17,10 @@ CODES = (
   'ternary:packing=radix,workers=5,word_bits=64',
   'ternary:packing=bitmap_sign',
   'ternary:packing=huffman243',
+  'ternary:group_size=50',
   'identity',
   'fp16',
+  'eden3',
 )
 
 
@@ -49,7 +50,7 @@ def pushed(codec, num_workers):
   probes = tf.stack([codec.probe(g) for g in found])
   shared = gradients.agree(probes)
   keys = [
-    codec.keys(random_bits.fold_in(random_bits.seed_key(1), tf.constant(w)))
+    codec.keys(1, tf.constant(0, tf.int64), tf.constant(w))
     for w in range(num_workers)
   ]
   payloads = [
@@ -151,6 +152,6 @@ def test_servers_share_the_words_evenly():
 
 def test_a_payload_of_variable_length_is_not_cut():
   codec = codec_of('ternary:packing=bitmap_sign', plain=())
-  assert isinstance(codec.buckets[0].codec.packing, contract.VariablePacking)
+  assert isinstance(codec.buckets[0].codec.packing, wire.VariablePacking)
   sizes = [b - a for a, b in totals.Totals(codec, 2, 3).ranges]
   assert sorted(sizes) == [0, 0, codec.num_words]

@@ -75,21 +75,29 @@ void OnThreads(int64_t total,
   }
 }
 
-// The 23 bits that decide on an element, as terngrad/codec/random_bits.py has
-// them.
-uint32_t DrawOf(terngrad::Key key, uint32_t position) {
+// The random bits of an element, as terngrad/codec/random_bits.py has them; the
+// upper 23 decide.
+uint32_t BitsOf(terngrad::Key key, uint32_t position) {
   uint32_t bits = position + key.first;
   bits = (bits ^ (bits >> 16)) * 0x7feb352dU + key.second;
   bits = (bits ^ (bits >> 15)) * 0x846ca68bU;
-  return (bits ^ (bits >> 16)) >> 9;
+  return bits ^ (bits >> 16);
+}
+
+// The draw of a value of this sign, where draws are in strata.
+uint32_t InStratum(uint32_t bits, terngrad::Key key, bool negative) {
+  bits += key.stratum;
+  return negative ? bits : ~bits;
 }
 
 // A value that fires, or does not, by the last bit: with a factor of 1.
-float EdgeOf(uint32_t draw) {
-  const float edge = static_cast<float>(draw) + 0.5f;
+float EdgeOf(uint32_t bits, terngrad::Key key) {
+  const bool negative = Draw(0, 1);
+  if (key.stratified) bits = InStratum(bits, key, negative);
+  const float edge = static_cast<float>(bits >> 9) + 0.5f;
   const float to = Draw(0, 1) ? 0.0f : 1e9f;
   const float value = Draw(0, 1) ? edge : std::nextafter(edge, to);
-  return Draw(0, 1) ? value : -value;
+  return negative ? -value : value;
 }
 
 struct Result {
@@ -111,6 +119,7 @@ Problem MakeProblem() {
   Problem problem;
   problem.digits = Draw(0, 1) ? Digits{3, 20} : Digits{4, 16};
   problem.key = {static_cast<uint32_t>(random_source()),
+                 static_cast<uint32_t>(random_source()), Draw(0, 1) == 1,
                  static_cast<uint32_t>(random_source())};
   int64_t total = 0;
   const int64_t count = Draw(1, 5);
@@ -120,7 +129,8 @@ Problem MakeProblem() {
     Array<float> data(new float[size]);
     const bool edges = Draw(0, 1);
     for (int64_t k = 0; k < size; ++k) {
-      data[k] = edges ? EdgeOf(DrawOf(problem.key, total + k)) : AnyFloat();
+      data[k] = edges ? EdgeOf(BitsOf(problem.key, total + k), problem.key)
+                      : AnyFloat();
     }
     const float scaler = edges ? 8388608.0f : std::abs(AnyFloat());
     const float limit = edges ? 1e9f : std::abs(AnyFloat());

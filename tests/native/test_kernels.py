@@ -26,6 +26,7 @@ CODECS = (
   'ternary:scaler_rule=stddev',
   'ternary:clip_factor=0',
   'ternary:packing=radix,workers=200',
+  'ternary:dither=stratified,workers=3',
 )
 # These have kernels for their probe alone.
 PROBED = (
@@ -44,7 +45,9 @@ SPECIAL = np.array(
 
 
 def keys(seed):
-  return random_bits.fold_in(random_bits.seed_key(seed), tf.constant(1))
+  key = random_bits.fold_in(random_bits.seed_key(seed), tf.constant(1))
+  # The third, a stratum, counts only for codecs with strata.
+  return tf.concat([key, [tf.cast(seed * 40503 % 2**32, tf.uint32)]], axis=0)
 
 
 def gradients_of(sizes, seed=0):
@@ -288,8 +291,8 @@ def test_arguments_that_do_not_fit_are_refused():
     'expected 1 of each, received 2 and 1': lambda: ops.encode(
       [flat], [10], tf.ones([2]), one, key, (3, 20)
     ),
-    'key: expected 2 numbers, received 3': lambda: ops.encode(
-      [flat], [10], one, one, tf.zeros([3], tf.uint32), (3, 20)
+    'key: expected 2 or 3 numbers, received 4': lambda: ops.encode(
+      [flat], [10], one, one, tf.zeros([4], tf.uint32), (3, 20)
     ),
     'received radix 2 and places 20': lambda: ops.encode(
       [flat], [10], one, one, key, (2, 20)

@@ -7,6 +7,16 @@ import tempfile
 
 import pytest
 
+from terngrad.bin import cifar10_eval
+from terngrad.bin import cifar10_train
+from terngrad.bin import fashion_mnist_eval
+from terngrad.bin import fashion_mnist_train
+from terngrad.bin import flowers_eval
+from terngrad.bin import flowers_train
+from terngrad.bin import image_eval
+from terngrad.bin import image_train
+from terngrad.bin import imagenet_eval
+from terngrad.bin import imagenet_train
 from terngrad.bin import mnist_eval
 from terngrad.bin import mnist_train
 from terngrad.program import flags
@@ -15,6 +25,16 @@ from terngrad.training import config as configs
 TRAIN = configs.TrainConfig
 EVAL = configs.EvalConfig
 PROGRAMS = {
+  'cifar10_train': (TRAIN, cifar10_train),
+  'cifar10_eval': (EVAL, cifar10_eval),
+  'fashion_mnist_train': (TRAIN, fashion_mnist_train),
+  'fashion_mnist_eval': (EVAL, fashion_mnist_eval),
+  'flowers_train': (TRAIN, flowers_train),
+  'flowers_eval': (EVAL, flowers_eval),
+  'image_train': (TRAIN, image_train),
+  'image_eval': (EVAL, image_eval),
+  'imagenet_train': (TRAIN, imagenet_train),
+  'imagenet_eval': (EVAL, imagenet_eval),
   'mnist_train': (TRAIN, mnist_train),
   'mnist_eval': (EVAL, mnist_eval),
 }
@@ -249,7 +269,9 @@ def test_help_lists_every_flag_of_a_program(program):
     'data': 'Data',
     'model': 'Model',
     'run': 'Run',
+    'start': 'Pretrained values',
     'devices': 'Devices and nodes',
+    'cluster': 'Several processes',
     'rate': 'Optimizer and learning rate',
     'codes': 'Gradient codes',
   }
@@ -318,18 +340,48 @@ EVAL_2017 = SHARED_2017 | {
   'tower': -1,
   'restore_avg_var': True,
 }
-# What a program changes, because its data set is MNIST.
+# What a program changes, because of its data set.
 MNIST = {
   'dataset_name': 'mnist',
   'image_size': 28,
   'max_steps': 10000,
   'net': 'lenet',
 }
-OVERRIDES = {
-  'mnist_train': MNIST,
-  'mnist_eval': MNIST | {'num_examples': 10000, 'subset': 'test'},
+FASHION_MNIST = MNIST | {'dataset_name': 'fashion_mnist'}
+# As run_multi_gpus_cifar10.sh of 2017 passed them.
+CIFAR10 = {
+  'dataset_name': 'cifar10',
+  'image_size': 24,
+  'max_steps': 300000,
+  'net': 'cifar10_alexnet',
+  'weight_decay': 0.004,
 }
-FLAGS_2017 = {'mnist_train': TRAIN_2017, 'mnist_eval': EVAL_2017}
+FLOWERS = {
+  'dataset_name': 'flowers',
+  'image_size': 299,
+  'net': 'inception_v3',
+}
+TEST_SPLIT = {'num_examples': 10000, 'subset': 'test'}
+OVERRIDES = {
+  'cifar10_train': CIFAR10
+  | {'batch_size': 128, 'optimizer': 'adam', 'initial_learning_rate': 0.0002},
+  'cifar10_eval': CIFAR10 | TEST_SPLIT | {'batch_size': 50},
+  'fashion_mnist_train': FASHION_MNIST,
+  'fashion_mnist_eval': FASHION_MNIST | TEST_SPLIT,
+  'flowers_train': FLOWERS,
+  # B12: the number of examples is the program's default, and a flag changes it.
+  'flowers_eval': FLOWERS | {'num_examples': 500},
+  'image_train': {'dataset_name': 'images'},
+  'image_eval': {'dataset_name': 'images'},
+  'imagenet_train': {},
+  'imagenet_eval': {},
+  'mnist_train': MNIST,
+  'mnist_eval': MNIST | TEST_SPLIT,
+}
+FLAGS_2017 = {
+  name: TRAIN_2017 if name.endswith('_train') else EVAL_2017
+  for name in PROGRAMS
+}
 
 
 @pytest.mark.parametrize(
@@ -371,23 +423,3 @@ def test_every_flag_reaches_its_field(program):
   arguments = [f'--{name}={value}' for name, value in expected.items()]
   config = flags.parse(config_class, module.DEFAULTS, arguments)
   assert dataclasses.asdict(config) == expected
-
-
-def test_command_lines_of_the_2017_scripts_are_read():
-  """Section 5 of the reference: booleans as two words."""
-  config = flags.parse(
-    TRAIN,
-    mnist_train.DEFAULTS,
-    [
-      *('--optimizer', 'momentum', '--initial_learning_rate', '0.01'),
-      *('--learning_rate_decay_type', 'polynomial', '--max_steps', '10000'),
-      *('--net', 'lenet', '--image_size', '28', '--num_gpus', '2'),
-      *('--num_nodes', '2', '--batch_size', '64', '--grad_bits', '1'),
-      *('--clip_factor', '2.5', '--use_encoding', 'True'),
-      *('--quantize_logits', 'True', '--benchmark_mode', 'False'),
-      *('--weight_decay', '0.0005', '--seed', '123', '--subset', 'train'),
-    ],
-  )
-  assert config.use_encoding and config.quantize_logits
-  assert not config.benchmark_mode
-  assert (config.num_gpus, config.clip_factor) == (2, 2.5)

@@ -30,9 +30,7 @@ class Project:
   def __init__(self, folder):
     self.root = folder / 'a project'
     shutil.copytree(ROOT / 'scripts', self.root / 'scripts')
-    shutil.copytree(
-      ROOT / 'experiments' / 'lenet', self.root / 'experiments' / 'lenet'
-    )
+    shutil.copytree(ROOT / 'experiments', self.root / 'experiments')
     for name in ('setup.py', 'pyproject.toml'):
       shutil.copy(ROOT / name, self.root)
     self.fifo = folder / 'fifo'

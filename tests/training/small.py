@@ -7,7 +7,9 @@ import tensorflow as tf
 from terngrad.codec import gradients
 from terngrad.codec import policy
 from terngrad.codec import registry
-from terngrad.exchange import towers as exchange
+from terngrad.exchange import towers
+from terngrad.training import accumulation
+from terngrad.training import losses
 from terngrad.training import nodes
 from terngrad.training import optimizers
 from terngrad.training import replicas
@@ -74,13 +76,22 @@ class Training:
     optimizer=None,
     batch=8,
     seed=11,
+    loss=losses.PLAIN,
+    decoupled=False,
+    parts=1,
+    scaling=(),
+    own_statistics=False,
+    trained=lambda name: True,
+    exchange=None,
   ):
     self.model = build()
-    self.plan = replicas.layout(self.model)
+    self.plan = replicas.layout(self.model, trained)
     self.optimizer = optimizer or optimizers.momentum(0.9)
     names = tuple(f'/CPU:{i}' for i in range(devices))
-    self.towers = exchange.Towers(names, workers)
-    self.replicas = replicas.create(self.model, self.optimizer, names)
+    self.exchange = exchange or towers.Towers(names, workers)
+    self.replicas = replicas.create(
+      self.plan, self.optimizer, names, scaling, own_statistics
+    )
     specs = [
       policy.VariableSpec(name, tuple(variable.shape))
       for name, variable in zip(
@@ -90,11 +101,13 @@ class Training:
     self.codec = gradients.gradient_codec(
       specs, [registry.parse(codec)] * len(specs)
     )
-    self.node_pass = nodes.model_pass(self.model, self.plan)
+    self.node_pass = accumulation.accumulated(
+      nodes.model_pass(self.model, self.plan, loss, decoupled), parts
+    )
     self.step = steps.make_train_step(
       self.node_pass,
       self.codec,
-      self.towers,
+      self.exchange,
       self.replicas,
       self.optimizer,
       seed,
@@ -105,14 +118,19 @@ class Training:
     """Takes steps; returns the last result."""
     for number in range(first, first + count):
       images, labels = batch_of(number, self.shape)
-      result = self.step(
-        images,
-        labels,
-        tf.constant(number, tf.int64),
-        tf.constant(rate),
-        tf.constant(0.5),
-      )
+      own = slice(self.exchange.first, self.exchange.first + self.exchange.own)
+      result = self.take(number, images[own], labels[own], rate)
     return result
+
+  def take(self, number, images, labels, rate=0.05):
+    """Takes one step; returns its result."""
+    return self.step(
+      images,
+      labels,
+      tf.constant(number, tf.int64),
+      tf.constant(rate),
+      tf.constant(0.5),
+    )
 
   def values(self, place=0):
     """All variables of a replica, as one array of bits."""

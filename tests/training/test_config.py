@@ -67,7 +67,10 @@ def test_flags_choose_the_code(options, expected):
     ({'clip_factor': -1.0}, 'clip_factor: expected a number >= 0'),
     ({'clip_factor': float('nan')}, 'clip_factor: expected'),
     ({'optimizer': 'adamw'}, "Did you mean 'adam'"),
-    ({'learning_rate_decay_type': 'cosine'}, 'exponential, fixed, polynomial'),
+    (
+      {'learning_rate_decay_type': 'cosine'},
+      'exponential, fixed, linear, polynomial',
+    ),
     ({'num_gpus': 0}, 'num_gpus: expected a number >= 1'),
     ({'batch_size': 30, 'num_nodes': 4}, 'multiple of the 4 nodes.*=32'),
     ({'num_nodes': 2, 'save_tower': 2}, 'node from 0 to 1'),
@@ -84,6 +87,30 @@ def test_flags_choose_the_code(options, expected):
     ({'dropout_keep_prob': 0.0}, 'keeps nothing'),
     ({'codec': 'ternary:clip_factor=1,clip_factor=2'}, 'twice'),
     ({'max_steps': 0}, 'max_steps: expected a number >= 1'),
+    ({'label_smoothing': 1.5}, 'label_smoothing: expected a number from 0'),
+    ({'aux_loss_weight': -0.5}, 'aux_loss_weight: expected a number >= 0'),
+    ({'clip_gradient_norm': float('inf')}, 'clip_gradient_norm: expected'),
+    ({'dtype': 'bfloat'}, "Did you mean 'bfloat16'"),
+    (
+      {'bn_statistics': 'synchronized'},
+      'averaged or per_device, received synchronized.*one after the other',
+    ),
+    (
+      {'bn_statistics': 'per_device', 'num_gpus': 2, 'save_tower': 0},
+      "save_tower: expected -1 beside .*other devices' statistics",
+    ),
+    (
+      {'gradient_accumulation_steps': 3, 'num_nodes': 2, 'batch_size': 32},
+      'multiple of the 2 nodes times 3 accumulation steps.*batch_size=36',
+    ),
+    ({'gradient_accumulation_steps': 0}, 'expected a number >= 1'),
+    (
+      {
+        'pretrained_weights': '/p/net.weights.h5',
+        'pretrained_model_checkpoint_path': '/p/model.ckpt',
+      },
+      'pretrained_weights: expected it without',
+    ),
   ],
 )
 def test_what_cannot_be_done_is_refused(options, message):

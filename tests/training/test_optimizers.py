@@ -67,9 +67,50 @@ def test_rmsprop_starts_its_mean_square_at_one():
   np.testing.assert_allclose(first[0], 1 - 0.1 / 2**0.5, rtol=1e-6)
 
 
+def test_adagrad_divides_by_the_root_of_the_sum_of_squares():
+  first = steps_of(optimizers.adagrad(initial=3.0))[0]
+  np.testing.assert_allclose(first, [0.95, 1 + 0.2 / 7**0.5], rtol=1e-6)
+
+
+def test_adadelta_scales_by_the_updates_before():
+  # s = 0.5 * 1**2; the update is sqrt(0 + 0.5) / sqrt(s + 0.5) * 1.
+  first = steps_of(optimizers.adadelta(rho=0.5, epsilon=0.5))[0]
+  np.testing.assert_allclose(first[0], 1 - 0.1 * 0.5**0.5, rtol=1e-6)
+
+
+def test_ftrl_with_a_strong_l1_term_empties_small_weights():
+  assert steps_of(optimizers.ftrl())[2].all()
+  np.testing.assert_array_equal(steps_of(optimizers.ftrl(l1=1e3))[2], [0, 0])
+
+
+def test_options_of_a_command_line_reach_the_optimizer():
+  first = steps_of(optimizers.parse('rmsprop:decay=0.5,epsilon=3', 0.9))[0]
+  # s = 0.5 * 1 + 0.5 * 1 = 1.
+  np.testing.assert_allclose(first[0], 1 - 0.1 / 2, rtol=1e-6)
+  said, flag = (
+    steps_of(optimizers.parse(text, 0.5))[2]
+    for text in ('momentum:momentum=0.5', 'momentum')
+  )
+  np.testing.assert_array_equal(said, flag)
+
+
+@pytest.mark.parametrize(
+  ('text', 'message'),
+  [
+    ('momentun', "received 'momentun'. Did you mean 'momentum'"),
+    ('adam:beta=1', "received 'beta=1'. Did you mean 'beta"),
+    ('adam:beta1=x', "option=number .* received 'beta1=x'"),
+    ('gd:rate=1', 'it has no options'),
+  ],
+)
+def test_what_describes_no_optimizer_is_refused(text, message):
+  with pytest.raises(ValueError, match=message):
+    optimizers.parse(text, 0.9)
+
+
 @pytest.mark.parametrize('name', sorted(optimizers.OPTIMIZERS))
 def test_compiled_and_plain_steps_agree(name):
-  optimizer = optimizers.OPTIMIZERS[name](0.9)
+  optimizer = optimizers.parse(name, 0.9)
   variable, other = tf.Variable([1.0, 1.0]), tf.Variable([1.0, 1.0])
   slots, twins = (
     {n: tf.Variable(tf.fill([2], s)) for n, s in optimizer.slots.items()}
@@ -88,3 +129,19 @@ def test_compiled_and_plain_steps_agree(name):
 
   compiled()
   np.testing.assert_allclose(variable.numpy(), other.numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize(('limit', 'factor'), [(6.5, 0.5), (13, 1), (99, 1)])
+def test_gradients_are_scaled_down_together_to_the_norm(limit, factor):
+  # 3, 4 and 12: the norm over both variables is 13.
+  given = [tf.constant([3.0, 4.0]), tf.constant([[12.0]])]
+  received = optimizers.clip_by_global_norm(given, limit)
+  for before, after in zip(given, received, strict=True):
+    np.testing.assert_allclose(after, before * factor, rtol=1e-6)
+
+
+def test_the_norm_of_millions_of_elements_loses_none():
+  # In order in float32 the sum of ones stops at 2**24.
+  size = 2**24 + 2**20
+  (received,) = optimizers.clip_by_global_norm([tf.ones([size])], 1.0)
+  np.testing.assert_allclose(received[0], size**-0.5, rtol=1e-6)

@@ -8,6 +8,8 @@ from terngrad.training import schedules
 def config(**options):
   defaults = {
     'optimizer': 'momentum',
+    'decay_adam': False,
+    'end_learning_rate': 0.0,
     'learning_rate_decay_type': 'exponential',
     'initial_learning_rate': 0.1,
     'num_epochs_per_decay': 20.0,
@@ -42,6 +44,26 @@ def test_adam_keeps_its_rate_whatever_the_decay(kind):
   assert schedules.learning_rate(there, 10**9, 100) == 0.1
 
 
+def test_adam_decays_where_it_is_asked_to():
+  there = config(optimizer='adam:epsilon=1.0', decay_adam=True)
+  assert schedules.learning_rate(there, 10**9, 100) < 0.1
+
+
+@pytest.mark.parametrize(
+  ('step', 'expected'), [(0, 0.1), (10, 0.06), (20, 0.02), (30, 0.02)]
+)
+def test_linear_decay_ends_at_its_end_after_its_epochs(step, expected):
+  # 10 steps an epoch.
+  there = config(
+    learning_rate_decay_type='linear',
+    end_learning_rate=0.02,
+    num_epochs_per_decay=2.0,
+    batch_size=10,
+  )
+  received = schedules.learning_rate(there, step, 100)
+  assert received == pytest.approx(expected)
+
+
 def test_step_counts_beyond_float32_still_move_the_schedule():
   # B5: a float32 step stopped at 2**24.
   there = config(
@@ -63,6 +85,7 @@ def test_an_epoch_shorter_than_a_batch_still_decays():
 )
 def test_averaging_decay_grows_to_its_limit(step, expected):
   assert schedules.averaging_decay(step) == pytest.approx(expected)
+  assert schedules.averaging_decay(step, 0.2) == min(expected, 0.2)
 
 
 @pytest.mark.parametrize(

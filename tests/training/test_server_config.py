@@ -66,17 +66,41 @@ def test_a_sum_of_words_needs_room_for_the_nodes_of_all_workers():
   assert 'workers=4' in refused(codec=codec, grad_bits=1, num_nodes=2)
 
 
-@pytest.mark.parametrize(
-  'name',
-  ['start_timeout', 'step_timeout', 'save_interval_secs'],
-)
+@pytest.mark.parametrize('name', ['save_interval_secs', 'save_summaries_secs'])
 def test_no_time_at_all_is_refused(name):
   assert f'--{name}=1 or more' in refused(**{name: 0})
 
 
+@pytest.mark.parametrize('name', ['start_timeout', 'step_timeout'])
+def test_no_time_for_others_is_refused(name):
+  assert f'{name}: expected seconds from 1' in refused(**{name: 0})
+
+
+def test_what_a_process_keeps_to_itself_is_refused():
+  message = refused(bn_statistics='per_device')
+  assert message.startswith('bn_statistics: expected averaged')
+  assert '--dtype=bfloat16' in refused(dtype='float16')
+
+
+def test_a_cluster_without_servers_is_refused(tmp_path):
+  hosts = tmp_path / 'hosts'
+  hosts.write_text('localhost:2223\n')
+  assert 'expected a ps task at least' in refused(cluster=str(hosts))
+  hosts.write_text('localhost:2223\nps localhost:2222\n')
+  make(cluster=str(hosts)).validate()
+
+
+def test_the_exchange_is_no_flag():
+  config = server_config.ServerConfig
+  assert 'exchange' not in flags.define(config)
+  assert '--collective' not in flags.help_text(config, {}, 'usage')
+  with pytest.raises(flags.UsageError, match='exchange'):
+    flags.parse(config, {}, ['--exchange=towers'])
+
+
 def test_batches_and_nodes_of_the_whole_run_are_those_of_all_processes():
-  whole = make(batch_size=8, num_nodes=2).whole(3)
-  assert (whole.batch_size, whole.num_workers) == (24, 6)
+  whole = make(batch_size=8, num_nodes=2).whole()
+  assert (whole.batch_size, whole.num_workers) == (16, 4)
 
 
 def test_words_of_2017_are_read_as_they_stand():
@@ -123,7 +147,7 @@ def test_defaults_are_those_of_2017():
 
 def test_the_first_lines_name_hosts_target_and_replicas():
   config = make()
-  lines = list(server_config.banner(config, config.cluster()))
+  lines = list(server_config.banner(config))
   assert lines[0].startswith('warning: TensorFlow has no authentication')
   assert lines[1:] == [
     "PS hosts are: ['localhost:2222']",

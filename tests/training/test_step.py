@@ -5,14 +5,24 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from terngrad.codec import gradients
+from terngrad.codec import bucket_keys
 from terngrad.training import errors
+from terngrad.training import loss_scaling
+from terngrad.training import losses
 from terngrad.training import meter
 from terngrad.training import optimizers
 from terngrad.training import replicas
 from tests.training import small
 
-CODECS = ('identity', 'fp16', 'ternary', 'ternary:scaler_rule=stddev')
+CODECS = (
+  'identity',
+  'fp16',
+  'eden3',
+  'ternary',
+  'ternary:scaler_rule=stddev',
+  'ternary:sharing=thin',
+  'ternary:dither=stratified,workers=4,group_size=64',
+)
 dropout_net = functools.partial(small.conv_net, dropout=0.4)
 
 
@@ -202,7 +212,7 @@ def test_dropout_depends_on_step_and_worker():
   images, labels = small.batch_of(0, [4])
 
   def gradient(step, worker):
-    key = gradients.worker_key(1, tf.constant(step, tf.int64), worker)
+    key = bucket_keys.worker_key(1, tf.constant(step, tf.int64), worker)
     result, _, _ = training.node_pass.gradients(
       parameters, statistics, images, labels, key
     )
@@ -265,3 +275,169 @@ def test_a_gradient_that_is_not_finite_shows_in_its_probe():
   finite = np.isfinite(result.probes.numpy())
   assert finite[[0, 1, 3]].all()
   assert not finite[2].all()
+
+
+def one_update(build, count=1, rate=0.5, **options):
+  """(parameters before, parameters after, training) of float32 steps."""
+  training = small.Training(
+    build, devices=1, workers=2, codec='identity', **options
+  )
+  before = [v.numpy() for v in training.replicas[0].trainable]
+  training.run(count, rate=rate)
+  after = [v.numpy() for v in training.replicas[0].trainable]
+  return before, after, training
+
+
+def test_an_update_is_at_most_the_norm_times_the_rate():
+  descent = optimizers.gradient_descent()
+  _, plain, _ = one_update(small.dense_net, optimizer=descent)
+  before, after, _ = one_update(
+    small.dense_net, optimizer=descent._replace(clip_norm=0.01)
+  )
+  moved = [a - b for a, b in zip(after, before, strict=True)]
+  free = [a - b for a, b in zip(plain, before, strict=True)]
+  norm, free_norm = (
+    np.sqrt(sum(np.sum(np.square(part)) for part in parts))
+    for parts in (moved, free)
+  )
+  np.testing.assert_allclose(norm, 0.5 * 0.01, rtol=1e-4)
+  for part, whole in zip(moved, free, strict=True):
+    np.testing.assert_allclose(
+      part, whole * (norm / free_norm), rtol=1e-3, atol=1e-7
+    )
+
+
+def test_decoupled_decay_is_the_l2_terms_of_plain_descent():
+  # w - rate * (g + d) both ways, rounded in another order.
+  descent = optimizers.gradient_descent()
+  _, coupled, _ = one_update(small.dense_net, optimizer=descent)
+  _, decoupled, _ = one_update(
+    small.dense_net, optimizer=descent, decoupled=True
+  )
+  for first, second in zip(coupled, decoupled, strict=True):
+    np.testing.assert_allclose(first, second, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize('name', ['momentum', 'adam', 'rmsprop'])
+def test_decoupled_decay_does_not_pass_through_the_optimizer(name):
+  # With no data gradient only the decay moves a kernel: by rate * 0.02 * w,
+  # whatever the optimizer, and its slots stay what they were.
+  training = small.Training(
+    small.dense_net,
+    devices=1,
+    workers=1,
+    codec='identity',
+    optimizer=optimizers.OPTIMIZERS[name](0.9),
+    decoupled=True,
+  )
+  replica = training.replicas[0]
+  before = replica.trainable[0].numpy()
+  slots = {k: v.numpy() for k, v in replica.slots[0].items()}
+  zeros = tf.zeros([1, 8, small.SIZE, small.SIZE, 1])
+  for number in range(2):
+    training.take(number, zeros, tf.zeros([1, 8], tf.int32), rate=0.5)
+  np.testing.assert_allclose(
+    replica.trainable[0].numpy(), before * 0.99**2, rtol=1e-6
+  )
+  slots.pop('mean_square', None)  # falls towards 0 without a gradient
+  for slot, value in slots.items():
+    np.testing.assert_array_equal(replica.slots[0][slot].numpy(), value)
+
+
+def test_all_options_together_keep_layouts_equal_to_the_bit():
+  options = {
+    'optimizer': optimizers.adam()._replace(clip_norm=0.05),
+    'loss': losses.Loss(label_smoothing=0.1),
+    'decoupled': True,
+    'parts': 2,
+    'scaling': loss_scaling.START,
+    'codec': 'ternary',
+  }
+  reference = trained(dropout_net, 1, 4, count=2, **options)
+  towers = trained(dropout_net, 2, 4, count=2, **options)
+  np.testing.assert_array_equal(towers.values(), reference.values())
+  assert_replicas_equal(towers)
+
+
+def test_devices_that_keep_their_own_statistics_differ_in_nothing_else():
+  training = trained(
+    small.conv_net, 2, 4, count=1, codec='identity', own_statistics=True
+  )
+  averaged = trained(small.conv_net, 2, 4, count=1, codec='identity')
+  names = replicas.variable_names(training.plan, training.replicas[0])
+  differing = {
+    name
+    for name, one, two in zip(
+      names, *(r.variables() for r in training.replicas), strict=True
+    )
+    if (one.numpy() != two.numpy()).any()
+  }
+  assert differing == {
+    'bn/moving_mean',
+    'bn/moving_variance',
+    'bn/moving_mean/average',
+    'bn/moving_variance/average',
+  }
+  replicas.check_equal(training.replicas, names)
+  # The mean over the devices is what all would have had.
+  mean = np.mean([r.statistics[0].numpy() for r in training.replicas], axis=0)
+  np.testing.assert_allclose(
+    mean, averaged.replicas[0].statistics[0].numpy(), rtol=1e-5, atol=1e-7
+  )
+
+
+@pytest.mark.parametrize('devices', [1, 2])
+def test_frozen_parameters_are_neither_sent_nor_changed(devices):
+  training = small.Training(
+    small.conv_net,
+    devices=devices,
+    workers=2,
+    codec='identity',
+    trained=lambda name: name.startswith('logits/'),
+  )
+  frozen = ('conv/kernel', 'conv/bias', 'bn/gamma', 'bn/beta')
+  replica = training.replicas[-1]
+  assert tuple(training.plan.names[-4:]) == frozen
+  before = [v.numpy() for v in replica.frozen]
+  first = replica.trainable[0].numpy()
+  training.run(2)
+  for variable, value in zip(replica.frozen, before, strict=True):
+    np.testing.assert_array_equal(variable.numpy(), value)
+  assert (replica.trainable[0].numpy() != first).any()
+  # 6 * 6 * 6 inputs and a bias for each of 5 classes.
+  assert training.codec.num_elements == 5 * (6 * 6 * 6 + 1)
+  assert_replicas_equal(training)
+  # What normalises moves on, as in TF-Slim.
+  assert float(tf.reduce_sum(tf.abs(replica.statistics[0]))) > 0
+
+
+def two_headed_net(seed=3):
+  """An auxiliary head beside the logits."""
+  images = keras.Input((small.SIZE, small.SIZE, 1))
+  x = keras.layers.Flatten()(images)
+
+  def head(name):
+    start = keras.initializers.GlorotUniform(seed=seed)
+    return keras.layers.Dense(5, kernel_initializer=start, name=name)(x)
+
+  return keras.Model(images, [head('logits'), head('aux_logits')])
+
+
+def test_an_auxiliary_head_learns_with_its_weight():
+  # Both heads begin equal, so that their gradients differ by the weight alone.
+  before, after, training = one_update(
+    two_headed_net,
+    rate=0.5,
+    optimizer=optimizers.gradient_descent(),
+    loss=losses.Loss(aux_weight=0.25),
+  )
+  names = list(training.plan.names)
+  main, aux = (
+    after[place] - before[place]
+    for place in (
+      names.index('logits/kernel'),
+      names.index('aux_logits/kernel'),
+    )
+  )
+  assert np.abs(main).max() > 0.01
+  np.testing.assert_allclose(aux, 0.25 * main, rtol=1e-3, atol=1e-6)

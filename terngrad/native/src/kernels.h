@@ -62,6 +62,10 @@ struct Digits {
 struct Key {
   uint32_t first;
   uint32_t second;
+  // Draws are in strata: `stratum` is added to each, and where the value is not
+  // negative its complement counts.
+  bool stratified;
+  uint32_t stratum;
 };
 
 // One set of kernels; the machine's best is `Best()`.

@@ -162,10 +162,16 @@ TERNGRAD_INLINE Words AlmostRandom(Words counter, Words second) {
 }
 
 // Adds code * power to a vector of words; the codes are ternary.quantize's, by
-// magnitude and sign.
+// magnitude and sign, or quantize_in_strata's.
+template <bool kStratified>
 TERNGRAD_INLINE Words AddCodes(Words words, Floats values, Floats limit,
-                               Floats factor, Words random, Words power) {
+                               Floats factor, Words random, Words stratum,
+                               Words power) {
   const Ints bits = Bits<Ints>(values);
+  if (kStratified) {
+    random = (random ^ (random >> 16)) + stratum;
+    random ^= ~Bits<Words>(bits >> 31);
+  }
   // A NaN stays, and then does not fire.
   const Floats magnitude = Min(limit, Bits<Floats>(bits & 0x7fffffff));
   const Floats scaled = magnitude * factor;
@@ -173,7 +179,8 @@ TERNGRAD_INLINE Words AddCodes(Words words, Floats values, Floats limit,
   // draw + 0.5 <= scaled, as 1 + draw / 2^23 <= 1 + scaled / 2^23 - 2^-24. The
   // left side is exact; the right one is rounded down, to the same grid.
   const __m512 draw = Bits<__m512>(
-      ((random >> 9) ^ (random >> 25)) | 0x3f800000U);
+      (kStratified ? random >> 9 : (random >> 9) ^ (random >> 25)) |
+      0x3f800000U);
   const __m512 bound = _mm512_fmadd_round_ps(
       Bits<__m512>(scaled), _mm512_set1_ps(0x1p-23f),
       _mm512_set1_ps(1.0f - 0x1p-24f),
@@ -187,7 +194,8 @@ TERNGRAD_INLINE Words AddCodes(Words words, Floats values, Floats limit,
                                Bits<__m512i>(power + power));
   return Bits<Words>(sums);
 #else
-  const Ints draw = Bits<Ints>((random ^ (random >> 16)) >> 9);
+  const Ints draw = Bits<Ints>(
+      (kStratified ? random : random ^ (random >> 16)) >> 9);
   const Ints fires = __builtin_convertvector(draw, Floats) + 0.5f <= scaled;
   const Words sign = Bits<Words>(bits >> 31);
   return words + (((power ^ sign) - sign) & Bits<Words>(fires));
@@ -195,8 +203,9 @@ TERNGRAD_INLINE Words AddCodes(Words words, Floats values, Floats limit,
 }
 
 // Adds codes of source.data[offset, offset + size) times `power` to `words`.
+template <bool kStratified>
 TERNGRAD_INLINE void Push(const Source& source, int64_t offset, int64_t size,
-                          uint32_t counter, uint32_t second, uint32_t power,
+                          uint32_t counter, Key key, uint32_t power,
                           uint32_t* words) {
   static_assert(kLanes <= 16, "as many numbers as lanes");
   constexpr uint32_t kNumbers[] = {0, 1, 2,  3,  4,  5,  6,  7,
@@ -206,7 +215,8 @@ TERNGRAD_INLINE void Push(const Source& source, int64_t offset, int64_t size,
   // A limit that is not a number lets nothing fire, here as in the twin.
   const bool valid = source.limit == source.limit;
   const Floats factor = Floats{} + (valid ? source.factor : 0.0f);
-  const Words seconds = Words{} + second;
+  const Words seconds = Words{} + key.second;
+  const Words stratum = Words{} + key.stratum;
   const Words powers = Words{} + power;
   Words counters = Load<Words>(kNumbers) + counter;
   int64_t i = 0;
@@ -214,8 +224,9 @@ TERNGRAD_INLINE void Push(const Source& source, int64_t offset, int64_t size,
     // What this place needs for the next block of words.
     __builtin_prefetch(data + i + kBlockWords);
     Store(words + i,
-          AddCodes(Load<Words>(words + i), Load<Floats>(data + i), limit,
-                   factor, AlmostRandom(counters, seconds), powers));
+          AddCodes<kStratified>(Load<Words>(words + i), Load<Floats>(data + i),
+                                limit, factor, AlmostRandom(counters, seconds),
+                                stratum, powers));
     counters += kLanes;
   }
   if (i < size) {
@@ -224,14 +235,17 @@ TERNGRAD_INLINE void Push(const Source& source, int64_t offset, int64_t size,
     Words word = {};
     std::memcpy(&values, data + i, bytes);
     std::memcpy(&word, words + i, bytes);
-    word = AddCodes(word, values, limit, factor,
-                    AlmostRandom(counters, seconds), powers);
+    word = AddCodes<kStratified>(word, values, limit, factor,
+                                 AlmostRandom(counters, seconds), stratum,
+                                 powers);
     std::memcpy(words + i, &word, bytes);
   }
 }
 
-void Encode(const Source* sources, int64_t num_sources, Digits digits, Key key,
-            int64_t num_words, int64_t begin, int64_t end, int32_t* out) {
+template <bool kStratified>
+void EncodeRange(const Source* sources, int64_t num_sources, Digits digits,
+                 Key key, int64_t num_words, int64_t begin, int64_t end,
+                 int32_t* out) {
   Cursor cursors[kMaxPlaces];
   for (int64_t block = begin; block < end; block += kBlockWords) {
     const int64_t count = std::min(kBlockWords, end - block);
@@ -244,8 +258,9 @@ void Encode(const Source* sources, int64_t num_sources, Digits digits, Key key,
       cursors[place].Walk(
           sources, num_sources, position, count,
           [&](const Source& source, int64_t offset, int64_t at, int64_t size) {
-            Push(source, offset, size, counter + static_cast<uint32_t>(at),
-                 key.second, power, words + at);
+            Push<kStratified>(source, offset, size,
+                              counter + static_cast<uint32_t>(at), key, power,
+                              words + at);
           });
       ones += power;
       power *= static_cast<uint32_t>(digits.radix);
@@ -254,6 +269,12 @@ void Encode(const Source* sources, int64_t num_sources, Digits digits, Key key,
     for (int64_t i = 0; i < count; ++i) words[i] += ones;
     std::memcpy(out + block, words, sizeof(int32_t) * count);
   }
+}
+
+void Encode(const Source* sources, int64_t num_sources, Digits digits, Key key,
+            int64_t num_words, int64_t begin, int64_t end, int32_t* out) {
+  const auto encode = key.stratified ? EncodeRange<true> : EncodeRange<false>;
+  encode(sources, num_sources, digits, key, num_words, begin, end, out);
 }
 
 // --- decode

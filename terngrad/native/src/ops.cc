@@ -150,8 +150,9 @@ class Encode : public OpKernel {
                 InvalidArgument("limits and factors: expected ", count,
                                 " of each, received ", limits.NumElements(),
                                 " and ", factors.NumElements()));
-    OP_REQUIRES(context, key.NumElements() == 2,
-                InvalidArgument("key: expected 2 numbers, received ",
+    const bool stratified = key.NumElements() == 3;
+    OP_REQUIRES(context, stratified || key.NumElements() == 2,
+                InvalidArgument("key: expected 2 or 3 numbers, received ",
                                 key.NumElements()));
     std::vector<Source> sources(count);
     if (gradients.size() == 1) {
@@ -182,7 +183,8 @@ class Encode : public OpKernel {
     OP_REQUIRES_OK(context, context->allocate_output(
                                 0, TensorShape({num_words}), &words));
     int32_t* const out = words->flat<int32_t>().data();
-    const Key keys = {key.flat<uint32_t>()(0), key.flat<uint32_t>()(1)};
+    const Key keys = {key.flat<uint32_t>()(0), key.flat<uint32_t>()(1),
+                      stratified, stratified ? key.flat<uint32_t>()(2) : 0};
     const Kernels* const kernels = Best();
     SpreadOver(context, num_words, digits_.places,
            [&](int64_t begin, int64_t end) {

@@ -140,16 +140,26 @@ def test_preprocessing_gets_seed_and_position_of_each_example(
     np.testing.assert_array_equal(next(batches)[0], expected)
 
 
-def test_empty_folder_is_refused_with_the_command_that_fills_it(tmp_path):
+@pytest.mark.parametrize(
+  ('name', 'command'),
+  [
+    ('mnist', 'download_and_convert_data --dataset_name mnist --dataset_dir'),
+    ('flowers', 'download_and_preprocess_flowers'),
+    ('imagenet', 'download_and_preprocess_imagenet'),
+    ('images', 'build_image_data --train_directory T --output_directory'),
+  ],
+)
+def test_empty_folder_is_refused_with_the_command_that_fills_it(
+  name, command, tmp_path
+):
   delivery = factory.Delivery(image_size=28, batch_size=1, training=True)
   for folder in (tmp_path, tmp_path / 'none'):
     with pytest.raises(
       errors.DataError,
       match='expected files train-.*received none.*'
-      'python -m slim.download_and_convert_data --dataset_name mnist '
-      f'--dataset_dir {folder}$',
+      f'python -m slim.{command} {folder}$',
     ):
-      factory.load('mnist', folder, 'train', delivery)
+      factory.load(name, folder, 'train', delivery)
 
 
 def test_unknown_names_are_refused(small_mnist):

@@ -292,3 +292,26 @@ def test_peak_memory_follows_the_shuffle_buffer(tmp_path):
   # allocator keeps.
   for low, high, records in ((small, middle, 490), (middle, large, 500)):
     assert 1.0 * records * size < high - low < 3.5 * records * size
+
+
+def test_labels_offset_of_one_leaves_the_background_out(shards_of_2017):
+  batches, split = load(
+    shards_of_2017, 9, training=False, batch_size=7, labels_offset=1
+  )
+  assert split.num_classes == 1000
+  np.testing.assert_array_equal(batches[0][1], [0, 1, 2, 0, 1, 2, 0])
+
+
+@pytest.mark.parametrize(
+  ('offset', 'error', 'message'),
+  [
+    (2, tf.errors.InvalidArgumentError, 'expected no label below 2'),
+    (1001, errors.DataError, 'expected less than the 1001 classes'),
+    (-1, ValueError, 'labels_offset: expected >= 0'),
+  ],
+)
+def test_labels_offset_that_does_not_fit_is_refused(
+  shards_of_2017, offset, error, message
+):
+  with pytest.raises(error, match=message):
+    load(shards_of_2017, 9, training=False, labels_offset=offset)

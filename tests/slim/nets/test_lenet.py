@@ -103,3 +103,35 @@ def test_weight_decay_is_half_the_sum_of_squares_of_kernels_only():
 
 def test_weight_decay_zero_adds_no_losses():
   assert lenet.build(10, weight_decay=0).losses == []
+
+
+def test_tf_slim_s_is_wider_and_has_a_dropout():
+  model = lenet.build_slim(10)
+  assert model.count_params() == 3_274_634
+  assert [layer.name for layer in model.layers[1:]] == (
+    ['conv1', 'pool1', 'conv2', 'pool2', 'flatten', 'fc3', 'dropout3']
+    + ['logits']
+  )
+  shapes = {
+    layer.name: tuple(layer.kernel.shape)
+    for layer in model.layers
+    if hasattr(layer, 'kernel')
+  }
+  assert shapes == {
+    'conv1': (5, 5, 1, 32),
+    'conv2': (5, 5, 32, 64),
+    'fc3': (7 * 7 * 64, 1024),
+    'logits': (1024, 10),
+  }
+  for name in shapes:
+    assert model.get_layer(name).kernel_initializer.stddev == 0.1
+
+
+def test_tf_slim_s_weights_are_equal_for_equal_seeds_only():
+  first, same, other = (lenet.build_slim(10, seed=s) for s in (3, 3, 4))
+  for one, two in zip(first.weights, same.weights, strict=True):
+    np.testing.assert_array_equal(one, two)
+  assert np.any(
+    first.get_layer('fc3').kernel.numpy()
+    != other.get_layer('fc3').kernel.numpy()
+  )

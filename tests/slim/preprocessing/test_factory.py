@@ -21,6 +21,7 @@ def test_every_data_set_has_a_preprocessing_for_every_net():
     # As in 2017, only the exact name.
     ('imagenet', 'alexnet_v2', 'inception'),
     ('imagenet', 'vgg_16', 'vgg'),
+    ('imagenet', 'slim_vgg_16', 'vgg'),
     ('imagenet', 'googlenet', 'inception'),
     ('flowers', 'inception_v3', 'inception'),
     ('image_db', 'resnet_50', 'caffe2'),

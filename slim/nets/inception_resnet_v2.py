@@ -1,0 +1,126 @@
+"""Inception-ResNet v2: Inception blocks whose output is added to their input.
+
+TF-Slim's net, with the auxiliary classifier of Inception v3, which the paper
+does not have. As there, biases decay like kernels.
+
+References:
+  Szegedy et al., Inception-v4, Inception-ResNet and the Impact of Residual
+  Connections on Learning, https://arxiv.org/abs/1602.07261.
+"""
+
+import keras
+
+from slim.nets import inception
+from slim.nets import layers
+
+BATCH_NORM = layers.BatchNorm(decay=0.9997, epsilon=0.001)
+
+_CONV = inception.Conv
+
+_FIRST = [
+  [_CONV(96)],
+  [_CONV(48), _CONV(64, 5)],
+  [_CONV(64), _CONV(96, 3), _CONV(96, 3)],
+  [inception.AVG, _CONV(64)],
+]
+
+_BLOCK_35 = [
+  [_CONV(32)],
+  [_CONV(32), _CONV(32, 3)],
+  [_CONV(32), _CONV(48, 3), _CONV(64, 3)],
+]
+
+_REDUCTION_35 = [
+  [_CONV(384, 3, 2)],
+  [_CONV(256), _CONV(256, 3), _CONV(384, 3, 2)],
+  [inception.HALVE],
+]
+
+_BLOCK_17 = [
+  [_CONV(192)],
+  [_CONV(128), _CONV(160, (1, 7)), _CONV(192, (7, 1))],
+]
+
+_REDUCTION_17 = [
+  [_CONV(256), _CONV(384, 3, 2)],
+  [_CONV(256), _CONV(288, 3, 2)],
+  [_CONV(256), _CONV(288, 3), _CONV(320, 3, 2)],
+  [inception.HALVE],
+]
+
+_BLOCK_8 = [
+  [_CONV(192)],
+  [_CONV(192), _CONV(224, (1, 3)), _CONV(256, (3, 1))],
+]
+
+
+def build(
+  num_classes: int,
+  image_size: int = 299,
+  channels: int = 3,
+  weight_decay: float = 0.00004,
+  dropout_keep_prob: float = 0.8,
+  seed: int = 1,
+) -> keras.Model:
+  """Builds Inception-ResNet v2.
+
+  Args:
+    num_classes: number of logits, >= 1.
+    image_size: height and width of the input in pixels, >= 107.
+    channels: channels of the input, >= 1.
+    weight_decay: adds weight_decay * sum(w**2) / 2 to the losses for every
+      kernel and every bias w, never for beta; 0 adds nothing.
+    dropout_keep_prob: share of the features that dropout keeps, in (0, 1].
+    seed: kernels are drawn with seed + 1, + 2, ... in the order of the layers.
+
+  Returns:
+    A model from float32 [B, image_size, image_size, channels] to a list of
+    logits and auxiliary logits, both float32 [B, num_classes] under any
+    precision policy.
+  """
+  style = layers.Style(layers.xavier, weight_decay, BATCH_NORM, bias_decay=True)
+  make = layers.Layers(style, seed)
+  images = keras.Input((image_size, image_size, channels), name='images')
+  x = _stem(make, images)
+  x = inception.mixed(make, x, 'mixed_5b', _FIRST)
+  for i in range(1, 11):
+    x = _residual(make, x, f'block35_{i}', _BLOCK_35, 0.17)
+  x = inception.mixed(make, x, 'mixed_6a', _REDUCTION_35, 'valid')
+  for i in range(1, 21):
+    x = _residual(make, x, f'block17_{i}', _BLOCK_17, 0.10)
+  auxiliary = inception.auxiliary_head(make, x, num_classes)
+  x = inception.mixed(make, x, 'mixed_7a', _REDUCTION_17, 'valid')
+  for i in range(1, 10):
+    x = _residual(make, x, f'block8_{i}', _BLOCK_8, 0.20)
+  x = _residual(make, x, 'block8_10', _BLOCK_8)
+  x = make.conv(x, 'conv2d_7b_1x1', 1536, 1)
+  logits = inception.head(make, x, num_classes, dropout_keep_prob)
+  return keras.Model(images, [logits, auxiliary], name='inception_resnet_v2')
+
+
+def _stem(make, x):
+  """From 299x299 to 35x35 pixels."""
+  x = make.conv(x, 'conv2d_1a_3x3', 32, 3, strides=2, padding='valid')
+  x = make.conv(x, 'conv2d_2a_3x3', 32, 3, padding='valid')
+  x = make.conv(x, 'conv2d_2b_3x3', 64, 3)
+  x = layers.max_pool(x, 'maxpool_3a_3x3', 3, 2, 'valid')
+  x = make.conv(x, 'conv2d_3b_1x1', 80, 1, padding='valid')
+  x = make.conv(x, 'conv2d_4a_3x3', 192, 3, padding='valid')
+  return layers.max_pool(x, 'maxpool_5a_3x3', 3, 2, 'valid')
+
+
+def _residual(make, x, name, branches, scale=None):
+  """The relu of x + scale * block(x); without a scale the plain sum."""
+  up = make.conv(
+    inception.mixed(make, x, name, branches),
+    f'{name}_conv2d_1x1',
+    x.shape[-1],
+    1,
+    batch_norm=None,
+    activation=None,
+  )
+  if scale is None:
+    return keras.layers.Add(name=f'{name}_sum')([x, up])
+  up = keras.layers.Rescaling(scale, name=f'{name}_scaled')(up)
+  x = keras.layers.Add(name=f'{name}_sum')([x, up])
+  return keras.layers.Activation('relu', name=f'{name}_act')(x)

@@ -1,0 +1,91 @@
+"""GoogLeNet, or Inception v1, with batch normalization.
+
+TF-Slim's net, which the 2017 trainers call googlenet. It departs from the
+paper: convolutions are normalized; the second branch of 5x5 pixels has 3x3;
+there are neither auxiliary classifiers nor local response normalization.
+Unlike both, every kernel has its own seed, so that replicas begin equal.
+
+References:
+  Szegedy et al., Going Deeper with Convolutions,
+  https://arxiv.org/abs/1409.4842.
+"""
+
+import keras
+
+from slim.nets import inception
+from slim.nets import layers
+
+BATCH_NORM = layers.BatchNorm(decay=0.9997, epsilon=0.001)
+
+# Of each block: filters of the branch of 1x1, of that of 1x1 -> 3x3, of the
+# second such, of the pooled one.
+BLOCKS = {
+  'mixed_3b': (64, (96, 128), (16, 32), 32),
+  'mixed_3c': (128, (128, 192), (32, 96), 64),
+  'mixed_4b': (192, (96, 208), (16, 48), 64),
+  'mixed_4c': (160, (112, 224), (24, 64), 64),
+  'mixed_4d': (128, (128, 256), (24, 64), 64),
+  'mixed_4e': (112, (144, 288), (32, 64), 64),
+  'mixed_4f': (256, (160, 320), (32, 128), 128),
+  'mixed_5b': (256, (160, 320), (32, 128), 128),
+  'mixed_5c': (384, (192, 384), (48, 128), 128),
+}
+
+# The poolings before blocks: their name and size; strides are 2.
+POOLS = {
+  'mixed_3b': ('maxpool_3a_3x3', 3),
+  'mixed_4b': ('maxpool_4a_3x3', 3),
+  'mixed_5b': ('maxpool_5a_2x2', 2),
+}
+
+
+def build(
+  num_classes: int,
+  image_size: int = 224,
+  channels: int = 3,
+  weight_decay: float = 0.00004,
+  dropout_keep_prob: float = 0.8,
+  seed: int = 1,
+) -> keras.Model:
+  """Builds GoogLeNet; 6,618,649 trainable parameters at 1001 classes.
+
+  Args:
+    num_classes: number of logits, >= 1.
+    image_size: height and width of the input in pixels, >= 1.
+    channels: channels of the input, >= 1.
+    weight_decay: adds weight_decay * sum(w**2) / 2 to the losses for every
+      kernel w, never for biases and beta; 0 adds nothing.
+    dropout_keep_prob: share of the features that dropout keeps, in (0, 1].
+    seed: kernels are drawn with seed + 1, + 2, ... in the order of the layers.
+
+  Returns:
+    A model from float32 [B, image_size, image_size, channels] to logits,
+    float32 [B, num_classes] under any precision policy.
+  """
+  make = layers.Layers(
+    layers.Style(layers.truncated_normal(0.01), weight_decay, BATCH_NORM), seed
+  )
+  images = keras.Input((image_size, image_size, channels), name='images')
+  x = make.conv(images, 'conv2d_1a_7x7', 64, 7, strides=2)
+  x = layers.max_pool(x, 'maxpool_2a_3x3', 3, 2)
+  x = make.conv(x, 'conv2d_2b_1x1', 64, 1)
+  x = make.conv(x, 'conv2d_2c_3x3', 192, 3)
+  for name, (first, second, third, last) in BLOCKS.items():
+    if name in POOLS:
+      x = layers.max_pool(x, *POOLS[name], 2)
+    conv = inception.Conv
+    branches = [
+      [conv(first)],
+      [conv(second[0]), conv(second[1], 3)],
+      [conv(third[0]), conv(third[1], 3)],
+      [inception.MAX, conv(last)],
+    ]
+    x = inception.mixed(make, x, name, branches)
+  logits = inception.head(
+    make,
+    x,
+    num_classes,
+    dropout_keep_prob,
+    initializer=layers.variance_scaling,
+  )
+  return keras.Model(images, logits, name='inception_v1')

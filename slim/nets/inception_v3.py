@@ -1,0 +1,164 @@
+"""Inception v3, with its auxiliary classifier.
+
+Two nets of the same layers that begin differently: `build`, of the 2017
+trainers, draws kernels from a truncated normal of 0.1 (logits 0.01);
+`build_slim`, TF-Slim's, scales the variance with the fan in. The first drew all
+layers with the same seed; here each has its own, so that branches of equal
+shape differ.
+
+References:
+  Szegedy et al., Rethinking the Inception Architecture for Computer Vision,
+  https://arxiv.org/abs/1512.00567.
+"""
+
+import keras
+
+from slim.nets import inception
+from slim.nets import layers
+
+BATCH_NORM = layers.BatchNorm(decay=0.9997, epsilon=0.001)
+
+_CONV = inception.Conv
+
+
+def build(
+  num_classes: int,
+  image_size: int = 299,
+  channels: int = 3,
+  weight_decay: float = 0.00004,
+  dropout_keep_prob: float = 0.8,
+  seed: int = 1,
+) -> keras.Model:
+  """Builds the net of the 2017 trainers.
+
+  27,145,970 trainable parameters at 1001 classes and 299 pixels, 3,326,569 of
+  them the auxiliary classifier's.
+
+  Args:
+    num_classes: number of logits, >= 1.
+    image_size: height and width of the input in pixels, >= 107.
+    channels: channels of the input, >= 1.
+    weight_decay: adds weight_decay * sum(w**2) / 2 to the losses for every
+      kernel w, never for biases and beta; 0 adds nothing.
+    dropout_keep_prob: share of the features that dropout keeps, in (0, 1].
+    seed: kernels are drawn with seed + 1, + 2, ... in the order of the layers.
+
+  Returns:
+    A model from float32 [B, image_size, image_size, channels] to a list of
+    logits and auxiliary logits, both float32 [B, num_classes] under any
+    precision policy.
+  """
+  return _build(
+    layers.truncated_normal(0.1),
+    layers.truncated_normal(0.01),
+    num_classes,
+    (image_size, channels),
+    (weight_decay, dropout_keep_prob, seed),
+  )
+
+
+def build_slim(
+  num_classes: int,
+  image_size: int = 299,
+  channels: int = 3,
+  weight_decay: float = 0.00004,
+  dropout_keep_prob: float = 0.8,
+  seed: int = 1,
+) -> keras.Model:
+  """Builds TF-Slim's net; arguments and result are those of `build`."""
+  return _build(
+    layers.variance_scaling,
+    layers.variance_scaling,
+    num_classes,
+    (image_size, channels),
+    (weight_decay, dropout_keep_prob, seed),
+  )
+
+
+def _build(initializer, logits_initializer, num_classes, shape, training):
+  """`shape` is (image size, channels), `training` (decay, keep, seed)."""
+  image_size, channels = shape
+  weight_decay, keep, seed = training
+  make = layers.Layers(
+    layers.Style(initializer, weight_decay, BATCH_NORM), seed
+  )
+  images = keras.Input((image_size, image_size, channels), name='images')
+  x = _stem(make, images)
+  for name, pooled in {'5b': 32, '5c': 64, '5d': 64}.items():
+    x = inception.mixed(make, x, f'mixed_{name}', _block_35(pooled))
+  x = inception.mixed(make, x, 'mixed_6a', _REDUCTION_35, 'valid')
+  for name, width in {'6b': 128, '6c': 160, '6d': 160, '6e': 192}.items():
+    x = inception.mixed(make, x, f'mixed_{name}', _block_17(width))
+  auxiliary = inception.auxiliary_head(
+    make,
+    x,
+    num_classes,
+    conv=layers.truncated_normal(0.01),
+    logits=layers.truncated_normal(0.001),
+  )
+  x = inception.mixed(make, x, 'mixed_7a', _REDUCTION_17, 'valid')
+  for name in ('mixed_7b', 'mixed_7c'):
+    x = inception.mixed(make, x, name, _BLOCK_8)
+  logits = inception.head(
+    make, x, num_classes, keep, initializer=logits_initializer
+  )
+  return keras.Model(images, [logits, auxiliary], name='inception_v3')
+
+
+def _stem(make, x):
+  """From 299x299 to 35x35 pixels."""
+  x = make.conv(x, 'conv2d_1a_3x3', 32, 3, strides=2, padding='valid')
+  x = make.conv(x, 'conv2d_2a_3x3', 32, 3, padding='valid')
+  x = make.conv(x, 'conv2d_2b_3x3', 64, 3)
+  x = layers.max_pool(x, 'maxpool_3a_3x3', 3, 2, 'valid')
+  x = make.conv(x, 'conv2d_3b_1x1', 80, 1, padding='valid')
+  x = make.conv(x, 'conv2d_4a_3x3', 192, 3, padding='valid')
+  return layers.max_pool(x, 'maxpool_5a_3x3', 3, 2, 'valid')
+
+
+def _block_35(pooled):
+  return [
+    [_CONV(64)],
+    [_CONV(48), _CONV(64, 5)],
+    [_CONV(64), _CONV(96, 3), _CONV(96, 3)],
+    [inception.AVG, _CONV(pooled)],
+  ]
+
+
+_REDUCTION_35 = [
+  [_CONV(384, 3, 2)],
+  [_CONV(64), _CONV(96, 3), _CONV(96, 3, 2)],
+  [inception.HALVE],
+]
+
+
+def _block_17(width):
+  row, column = (1, 7), (7, 1)
+  return [
+    [_CONV(192)],
+    [_CONV(width), _CONV(width, row), _CONV(192, column)],
+    [
+      _CONV(width),
+      _CONV(width, column),
+      _CONV(width, row),
+      _CONV(width, column),
+      _CONV(192, row),
+    ],
+    [inception.AVG, _CONV(192)],
+  ]
+
+
+_REDUCTION_17 = [
+  [_CONV(192), _CONV(320, 3, 2)],
+  [_CONV(192), _CONV(192, (1, 7)), _CONV(192, (7, 1)), _CONV(192, 3, 2)],
+  [inception.HALVE],
+]
+
+_SIDES = (_CONV(384, (1, 3)), _CONV(384, (3, 1)))
+
+_BLOCK_8 = [
+  [_CONV(320)],
+  [_CONV(384), _SIDES],
+  [_CONV(448), _CONV(384, 3), _SIDES],
+  [inception.AVG, _CONV(192)],
+]

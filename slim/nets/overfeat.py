@@ -1,0 +1,60 @@
+"""OverFeat, TF-Slim's: the paper's fast net.
+
+It departs from the paper's table 1 in the first layer, of 64 filters where that
+has 96, and in how kernels begin.
+
+References:
+  Sermanet et al., OverFeat: Integrated Recognition, Localization and Detection
+  using Convolutional Networks, https://arxiv.org/abs/1312.6229.
+"""
+
+import keras
+
+from slim.nets import layers
+
+
+def build(
+  num_classes: int,
+  image_size: int = 231,
+  channels: int = 3,
+  weight_decay: float = 0.0005,
+  dropout_keep_prob: float = 0.5,
+  seed: int = 1,
+) -> keras.Model:
+  """Builds OverFeat; 145,704,424 parameters at 1000 classes.
+
+  Args:
+    num_classes: number of logits, >= 1.
+    image_size: height and width of the input in pixels, >= 71. Of less than
+      231, fc6 sees all there is; of more, the logits are the mean over all
+      places.
+    channels: channels of the input, >= 1.
+    weight_decay: adds weight_decay * sum(w**2) / 2 to the losses for every
+      kernel w, never for biases; 0 adds nothing.
+    dropout_keep_prob: share of the units of fc6 and of fc7 that dropout keeps,
+      in (0, 1].
+    seed: kernels are drawn with seed + 1 to seed + 8 in the order of the
+      layers.
+
+  Returns:
+    A model from float32 [B, image_size, image_size, channels] to logits,
+    float32 [B, num_classes] under any precision policy.
+  """
+  make = layers.Layers(layers.Style(layers.xavier, weight_decay), seed)
+  images = keras.Input((image_size, image_size, channels), name='images')
+  x = make.conv(images, 'conv1', 64, 11, strides=4, padding='valid')
+  x = layers.max_pool(x, 'pool1', 2, 2, 'valid')
+  x = make.conv(x, 'conv2', 256, 5, padding='valid')
+  x = layers.max_pool(x, 'pool2', 2, 2, 'valid')
+  x = make.conv(x, 'conv3', 512, 3)
+  x = make.conv(x, 'conv4', 1024, 3)
+  x = make.conv(x, 'conv5', 1024, 3)
+  x = layers.max_pool(x, 'pool5', 2, 2, 'valid')
+  begin = {'initializer': layers.truncated_normal(0.005)}
+  hidden = {**begin, 'bias': 0.1}
+  x = make.conv(x, 'fc6', 3072, min(6, x.shape[1]), padding='valid', **hidden)
+  x = make.dropout(x, 'dropout6', dropout_keep_prob)
+  x = make.conv(x, 'fc7', 4096, 1, **hidden)
+  x = make.dropout(x, 'dropout7', dropout_keep_prob)
+  logits = make.logits(x, num_classes, **begin)
+  return keras.Model(images, logits, name='overfeat')

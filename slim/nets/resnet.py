@@ -1,0 +1,136 @@
+"""Residual networks of bottlenecks, v1 and v2, of 50 to 200 layers.
+
+TF-Slim's nets. They depart from the papers in that the last unit of a block
+halves the image, not the first of the next, and does so in its 3x3 layer.
+
+References:
+  v1: He et al., Deep Residual Learning for Image Recognition,
+  https://arxiv.org/abs/1512.03385.
+  v2: He et al., Identity Mappings in Deep Residual Networks,
+  https://arxiv.org/abs/1603.05027.
+"""
+
+import functools
+from typing import NamedTuple
+
+import keras
+
+from slim.nets import layers
+
+BATCH_NORM = layers.BatchNorm(decay=0.997, epsilon=1e-5, scale=True)
+
+# Units of each of the four blocks.
+UNITS = {
+  50: (3, 4, 6, 3),
+  101: (3, 4, 23, 3),
+  152: (3, 8, 36, 3),
+  200: (3, 24, 36, 3),
+}
+
+_PLAIN = {'batch_norm': None, 'activation': None}
+
+
+def build(
+  version: int,
+  depth: int,
+  num_classes: int,
+  *,
+  image_size: int = 224,
+  channels: int = 3,
+  weight_decay: float = 0.0001,
+  dropout_keep_prob: float = 0.5,
+  seed: int = 1,
+) -> keras.Model:
+  """Builds a residual network.
+
+  Trainable parameters at 1000 classes, v1 / v2: 25,557,032 / 25,568,360 of 50
+  layers, 44,549,160 / 44,577,896 of 101, 60,192,808 / 60,236,904 of 152.
+
+  Args:
+    version: 1, or 2 for units that normalize before they convolve.
+    depth: a key of `UNITS`.
+    num_classes: number of logits, >= 1.
+    image_size: height and width of the input in pixels, >= 1.
+    channels: channels of the input, >= 1.
+    weight_decay: adds weight_decay * sum(w**2) / 2 to the losses for every
+      kernel w, never for biases, beta and gamma; 0 adds nothing.
+    dropout_keep_prob: not used, this net has no dropout; every net takes it.
+    seed: kernels are drawn with seed + 1, + 2, ... in the order of the layers.
+
+  Returns:
+    A model from float32 [B, image_size, image_size, channels] to logits,
+    float32 [B, num_classes] under any precision policy.
+  """
+  del dropout_keep_prob
+  make = layers.Layers(
+    layers.Style(layers.variance_scaling, weight_decay, BATCH_NORM), seed
+  )
+  apply = {1: _unit_v1, 2: _unit_v2}[version]
+  images = keras.Input((image_size, image_size, channels), name='images')
+  # The first unit of v2 normalizes what it is given.
+  x = make.conv_same(
+    images, 'conv1', 64, 7, 2, **(_PLAIN if version == 2 else {})
+  )
+  x = layers.max_pool(x, 'pool1', 3, 2)
+  for unit in _units(depth):
+    x = apply(make, x, unit)
+  if version == 2:
+    x = make.normalize(x, 'postnorm')
+  x = keras.layers.GlobalAveragePooling2D(name='pool5')(x)
+  logits = make.logits(x, num_classes)
+  return keras.Model(images, logits, name=f'resnet_v{version}_{depth}')
+
+
+def builder(version: int, depth: int):
+  """`build` of one version and depth, for the factory."""
+  return functools.partial(build, version, depth)
+
+
+class _Unit(NamedTuple):
+  """One residual unit: its name, its bottleneck's channels, its strides."""
+
+  name: str
+  width: int
+  strides: int
+
+
+def _units(depth):
+  """All units in order."""
+  for block, units in enumerate(UNITS[depth], start=1):
+    for i in range(1, units + 1):
+      halves = i == units and block < len(UNITS[depth])
+      yield _Unit(f'block{block}_unit_{i}', 32 * 2**block, 2 if halves else 1)
+
+
+def _unit_v1(make, x, unit):
+  """The relu of shortcut + convolutions, each normalized."""
+  name, width, strides = unit
+  shortcut = _shortcut(make, x, x, unit, {'activation': None})
+  x = make.conv(x, f'{name}_conv1', width, 1)
+  x = make.conv_same(x, f'{name}_conv2', width, 3, strides)
+  x = make.conv(x, f'{name}_conv3', 4 * width, 1, activation=None)
+  x = keras.layers.Add(name=f'{name}_sum')([shortcut, x])
+  return keras.layers.Activation('relu', name=f'{name}_act')(x)
+
+
+def _unit_v2(make, x, unit):
+  """The shortcut + convolutions of the normalized input."""
+  name, width, strides = unit
+  before = make.normalize(x, f'{name}_preact')
+  shortcut = _shortcut(make, x, before, unit, _PLAIN)
+  x = make.conv(before, f'{name}_conv1', width, 1)
+  x = make.conv_same(x, f'{name}_conv2', width, 3, strides)
+  x = make.conv(x, f'{name}_conv3', 4 * width, 1, **_PLAIN)
+  return keras.layers.Add(name=f'{name}_sum')([shortcut, x])
+
+
+def _shortcut(make, x, before, unit, changes):
+  """`x`, or a convolution of `before` where the unit widens it."""
+  name, channels, strides = (
+    f'{unit.name}_shortcut',
+    4 * unit.width,
+    unit.strides,
+  )
+  if x.shape[-1] == channels:
+    return x if strides == 1 else layers.max_pool(x, name, 1, strides)
+  return make.conv(before, name, channels, 1, strides=strides, **changes)

@@ -1,0 +1,114 @@
+"""VGG of 11, 16 and 19 layers: the paper's nets A, D and E.
+
+Two families. Those of the 2017 trainers normalize their convolutions, which the
+paper's do not. TF-Slim's have no normalization, and its fully connected layers
+are convolutions: of images larger than 224 pixels the logits are the mean over
+all places, as in section 3.2 of the paper.
+
+References:
+  Simonyan and Zisserman, Very Deep Convolutional Networks for Large-Scale Image
+  Recognition, https://arxiv.org/abs/1409.1556.
+"""
+
+import functools
+
+import keras
+
+from slim.nets import layers
+
+BATCH_NORM = layers.BatchNorm(decay=0.999, epsilon=0.001)
+
+# Convolutions before each of the five poolings, and their filters.
+GROUPS = {
+  'vgg_a': (1, 1, 2, 2, 2),
+  'vgg_16': (2, 2, 3, 3, 3),
+  'vgg_19': (2, 2, 4, 4, 4),
+}
+FILTERS = (64, 128, 256, 512, 512)
+
+
+def build(
+  name: str,
+  num_classes: int,
+  *,
+  image_size: int = 224,
+  channels: int = 3,
+  weight_decay: float = 0.0005,
+  dropout_keep_prob: float = 0.5,
+  seed: int = 1,
+) -> keras.Model:
+  """Builds a VGG with batch normalization, of the 2017 trainers.
+
+  Parameters at 1001 classes and 224 pixels: vgg_a 132,867,433, vgg_16
+  138,361,641, both without the moving statistics.
+
+  Args:
+    name: a key of `GROUPS`.
+    num_classes: number of logits, >= 1.
+    image_size: height and width of the input in pixels, >= 32.
+    channels: channels of the input, >= 1.
+    weight_decay: adds weight_decay * sum(w**2) / 2 to the losses for every
+      kernel w, never for biases and beta; 0 adds nothing.
+    dropout_keep_prob: share of the units that each of the two dropouts keeps,
+      in (0, 1].
+    seed: kernels are drawn with seed + 1, + 2, ... in the order of the layers.
+
+  Returns:
+    A model from float32 [B, image_size, image_size, channels] to logits,
+    float32 [B, num_classes] under any precision policy.
+  """
+  make = layers.Layers(
+    layers.Style(layers.xavier, weight_decay, BATCH_NORM), seed
+  )
+  images = keras.Input((image_size, image_size, channels), name='images')
+  x = _convolutions(make, images, name)
+  x = keras.layers.Flatten(name='flatten')(x)
+  for i in (6, 7):
+    x = make.dense(x, f'fc{i}', 4096)
+    x = make.dropout(x, f'dropout{i}', dropout_keep_prob)
+  return keras.Model(images, make.logits(x, num_classes), name=name)
+
+
+def build_slim(
+  name: str,
+  num_classes: int,
+  *,
+  image_size: int = 224,
+  channels: int = 3,
+  weight_decay: float = 0.0005,
+  dropout_keep_prob: float = 0.5,
+  seed: int = 1,
+) -> keras.Model:
+  """Builds TF-Slim's VGG, without normalization.
+
+  Parameters at 1000 classes: vgg_a 132,863,336, vgg_16 138,357,544, vgg_19
+  143,667,240. Arguments and result are those of `build`.
+  """
+  make = layers.Layers(layers.Style(layers.xavier, weight_decay), seed)
+  images = keras.Input((image_size, image_size, channels), name='images')
+  x = _convolutions(make, images, name)
+  # Of images below 224 pixels it sees all there is.
+  size = min(7, x.shape[1])
+  x = make.conv(x, 'fc6', 4096, size, padding='valid')
+  x = make.dropout(x, 'dropout6', dropout_keep_prob)
+  x = make.conv(x, 'fc7', 4096, 1)
+  x = make.dropout(x, 'dropout7', dropout_keep_prob)
+  return keras.Model(images, make.logits(x, num_classes), name=f'slim_{name}')
+
+
+def builder(name: str):
+  """`build` of one net, for the factory."""
+  return functools.partial(build, name)
+
+
+def slim_builder(name: str):
+  """`build_slim` of one net, for the factory."""
+  return functools.partial(build_slim, name)
+
+
+def _convolutions(make, x, name):
+  for group, count in enumerate(GROUPS[name], start=1):
+    for i in range(1, count + 1):
+      x = make.conv(x, f'conv{group}_{i}', FILTERS[group - 1], 3)
+    x = layers.max_pool(x, f'pool{group}', 2, 2, 'valid')
+  return x

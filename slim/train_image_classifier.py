@@ -1,0 +1,233 @@
+"""Trains a classifier with TF-Slim's flags, and with compressed gradients."""
+
+import dataclasses
+import os
+import pathlib
+import sys
+import tempfile
+
+if __package__ in (None, ''):
+  # Started by its path: Python then searches this folder, where a package
+  # `datasets` would hide others of that name, and not the one above it.
+  sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+import tensorflow as tf
+
+from terngrad.program import flags
+from terngrad.program import main
+from terngrad.program import slim_names
+from terngrad.training import config as configs
+
+USAGE = """\
+train_image_classifier: trains a net of TF-Slim on any data set.
+
+  cd slim; python train_image_classifier.py --train_dir=T --dataset_dir=D \\
+      --dataset_name=cifar10 --model_name=cifarnet --num_clones=2 \\
+      --grad_bits=1 --clip_factor=2.5
+
+--batch_size is that of a clone; every clone is a device with a node of its own.
+--grad_bits=1 sends gradients as codes of -1, 0 and +1. The same command
+continues a run that was stopped.
+"""
+
+# TF-Slim's name: the configuration's.
+_NAMES = {
+  'checkpoint_path': 'pretrained_model_checkpoint_path',
+  'dataset_dir': 'data_dir',
+  'dataset_split_name': 'subset',
+  'learning_rate': 'initial_learning_rate',
+  'max_number_of_steps': 'max_steps',
+  'model_name': 'net',
+  'num_preprocessing_threads': 'num_preprocess_threads',
+  'preprocessing_name': 'preprocessing',
+  'train_image_size': 'image_size',
+}
+# These are said otherwise by the flags of TF-Slim.
+_REPLACED = (
+  *_NAMES.values(),
+  'decay_adam',
+  'fine_tune',
+  'num_gpus',
+  'restart_step',
+)
+
+_FOREVER = 2**31 - 1  # steps
+
+option = configs.option
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Flags(slim_names.without(configs.TrainConfig, _REPLACED)):
+  """TF-Slim's flags, beside those of the configuration."""
+
+  train_dir: str = option(
+    os.path.join(tempfile.gettempdir(), 'tfmodel', ''),
+    'Folder for checkpoints and records; a run that stands there continues.',
+    'run',
+  )
+  dataset_dir: str = option('', 'Folder of the data set.', 'data')
+  dataset_split_name: str = option('train', 'Split to train on.', 'data')
+  batch_size: int = option(32, 'Examples a step and clone.', 'data')
+  train_image_size: int = option(
+    0, "Height and width of the input; 0: the net's own.", 'data'
+  )
+  preprocessing_name: str = option(
+    '', "Preprocessing; empty: the net's own.", 'data'
+  )
+  num_preprocessing_threads: int = option(
+    4, 'Accepted; TensorFlow tunes its own threads.', 'data'
+  )
+  model_name: str = option('inception_v3', 'Net to train.', 'model')
+  weight_decay: float = option(0.00004, 'L2 coefficient.', 'model')
+  dropout_keep_prob: float = option(
+    0.0, "Share of units that dropout keeps; 0: the net's own.", 'model'
+  )
+  label_smoothing: float = option(
+    0.0, 'Share of each label that is spread over all classes.', 'model'
+  )
+  max_number_of_steps: int = option(
+    0, 'Steps to train; 0: until it is stopped.', 'run'
+  )
+  checkpoint_path: str = option(
+    '', 'Checkpoint, or folder of checkpoints, to start from.', 'run'
+  )
+  log_every_n_steps: int = option(
+    10, 'Accepted; there is a line every 10 steps.', 'run'
+  )
+  save_summaries_secs: int = option(
+    600, 'Accepted; summaries come every --save_iter steps.', 'run'
+  )
+  save_interval_secs: int = option(
+    600, 'Accepted; checkpoints come every --save_iter steps.', 'run'
+  )
+  num_clones: int = option(1, 'Devices, each with a node.', 'devices')
+  clone_on_cpu: bool = option(False, 'Use no GPU.', 'devices')
+  master: str = option('', 'Not on one machine.', 'devices')
+  worker_replicas: int = option(1, 'Not on one machine.', 'devices')
+  num_ps_tasks: int = option(0, 'Not on one machine.', 'devices')
+  task: int = option(0, 'Not on one machine.', 'devices')
+  sync_replicas: bool = option(False, 'Not on one machine.', 'devices')
+  replicas_to_aggregate: int = option(1, 'Not on one machine.', 'devices')
+  optimizer: str = option(
+    'rmsprop',
+    'adadelta, adagrad, adam, ftrl, momentum, sgd or rmsprop.',
+    'rate',
+  )
+  learning_rate: float = option(0.01, 'Learning rate.', 'rate')
+  end_learning_rate: float = option(
+    0.0001, 'Where the polynomial decay ends.', 'rate'
+  )
+  learning_rate_decay_type: str = option(
+    'exponential', 'fixed, exponential or polynomial.', 'rate'
+  )
+  learning_rate_decay_factor: float = option(
+    0.94, 'Factor of a drop of the exponential decay.', 'rate'
+  )
+  num_epochs_per_decay: float = option(
+    2.0, 'Epochs between two drops, or of the polynomial decay.', 'rate'
+  )
+  momentum: float = option(0.9, 'Of momentum.', 'rate')
+  opt_epsilon: float = option(1.0, 'Of adadelta, adam and rmsprop.', 'rate')
+  adadelta_rho: float = option(0.95, 'Decay of adadelta.', 'rate')
+  adagrad_initial_accumulator_value: float = option(0.1, 'Of adagrad.', 'rate')
+  adam_beta1: float = option(0.9, 'Decay of the first moment.', 'rate')
+  adam_beta2: float = option(0.999, 'Decay of the second moment.', 'rate')
+  ftrl_learning_rate_power: float = option(-0.5, 'Of ftrl.', 'rate')
+  ftrl_initial_accumulator_value: float = option(0.1, 'Of ftrl.', 'rate')
+  ftrl_l1: float = option(0.0, 'L1 strength of ftrl.', 'rate')
+  ftrl_l2: float = option(0.0, 'L2 strength of ftrl.', 'rate')
+  rmsprop_momentum: float = option(0.9, 'Momentum of rmsprop.', 'rate')
+  rmsprop_decay: float = option(0.9, 'Decay of the mean square.', 'rate')
+  moving_average_decay: float = option(
+    0.0, "Of the averages of the parameters; 0: 2017's 0.9999.", 'rate'
+  )
+
+
+# TF-Slim's optimizer: (ours, {its option: the flag}).
+_OPTIMIZERS = {
+  'adadelta': ('adadelta', {'rho': 'adadelta_rho', 'epsilon': 'opt_epsilon'}),
+  'adagrad': ('adagrad', {'initial': 'adagrad_initial_accumulator_value'}),
+  'adam': (
+    'adam',
+    {'beta1': 'adam_beta1', 'beta2': 'adam_beta2', 'epsilon': 'opt_epsilon'},
+  ),
+  'ftrl': (
+    'ftrl',
+    {
+      'power': 'ftrl_learning_rate_power',
+      'initial': 'ftrl_initial_accumulator_value',
+      'l1': 'ftrl_l1',
+      'l2': 'ftrl_l2',
+    },
+  ),
+  'momentum': ('momentum', {'momentum': 'momentum'}),
+  'rmsprop': (
+    'rmsprop',
+    {
+      'momentum': 'rmsprop_momentum',
+      'decay': 'rmsprop_decay',
+      'epsilon': 'opt_epsilon',
+    },
+  ),
+  'sgd': ('gd', {}),
+}
+
+
+def to_config(values: Flags) -> configs.TrainConfig:
+  """The training run that the flags describe.
+
+  Args:
+    values: the flags.
+
+  Raises:
+    terngrad.program.flags.UsageError: a flag that cannot be followed.
+  """
+  slim_names.refuse_distributed(values)
+  if not values.dataset_dir:
+    raise flags.UsageError(
+      '--dataset_dir: expected the folder of the data set, received none. Fill '
+      'one with download_and_convert_data.'
+    )
+  if values.optimizer not in _OPTIMIZERS:
+    raise flags.UsageError(
+      f'--optimizer: expected one of {", ".join(_OPTIMIZERS)}, received '
+      f'{values.optimizer!r}. Use one of these.'
+    )
+  name, options = _OPTIMIZERS[values.optimizer]
+  said = ','.join(f'{k}={getattr(values, v)}' for k, v in options.items())
+  decay = values.learning_rate_decay_type
+  nodes = values.num_nodes if values.num_nodes > 0 else values.num_clones
+  return slim_names.renamed(
+    values,
+    configs.TrainConfig,
+    _NAMES,
+    **slim_names.fields_of_net(values, values.train_image_size),
+    batch_size=values.batch_size * values.num_clones,
+    num_gpus=values.num_clones,
+    num_nodes=nodes,
+    max_steps=values.max_number_of_steps or _FOREVER,
+    optimizer=f'{name}:{said}',
+    decay_adam=True,
+    # TF-Slim restored variables of the model alone.
+    restart_step=bool(values.checkpoint_path or values.pretrained_weights),
+    # TF-Slim's polynomial is of power 1 and ends elsewhere than at the end.
+    learning_rate_decay_type={'polynomial': 'linear'}.get(decay, decay),
+    moving_average_decay=values.moving_average_decay or 0.9999,
+  )
+
+
+def train(values: Flags) -> int:
+  """Trains as the flags say; returns the exit code."""
+  config = to_config(values)
+  if values.clone_on_cpu:
+    tf.config.set_visible_devices([], 'GPU')
+  return main.train(config)
+
+
+def run() -> int:
+  """Runs the program; returns the exit code."""
+  return main.run(Flags, USAGE, {}, train)
+
+
+if __name__ == '__main__':
+  sys.exit(run())

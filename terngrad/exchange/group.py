@@ -1,0 +1,134 @@
+"""The collectives of TensorFlow's runtime, between the processes of a cluster.
+
+Every process calls the same verbs in the same order, as the same program does
+by itself; a collective's key is its place in that order. Tensors travel
+from host memory: words and probes are small, and the CPU's collectives carry
+int32, which those of GPUs do not.
+"""
+
+import itertools
+
+import tensorflow as tf
+
+_HOST = '/CPU:0'
+# MultiWorkerMirroredStrategy counts its own groups from 1.
+_GROUP_KEY = 7001
+
+
+class Group:
+  """This process's place among the worker processes."""
+
+  def __init__(self, cluster, timeout):
+    """Joins; blocks until all have. Nothing may have used TensorFlow before.
+
+    Args:
+      cluster: `cluster.Cluster` with workers only.
+      timeout: seconds that a collective may take.
+    """
+    self.size = len(cluster.jobs['worker'])
+    self.rank = cluster.index
+    self._timeout = float(timeout)
+    self._keys = itertools.count(1)
+    self._strategy = _join(cluster, timeout) if self.size > 1 else None
+
+  def gather(self, tensor):
+    """All-gather: the tensors of all processes, one below the other.
+
+    Args:
+      tensor: int32 or float32 [k, ...], the same shape in every process.
+
+    Returns:
+      [size * k, ...], in the order of the processes.
+    """
+    if self.size == 1:
+      return tensor
+    shape = [self.size * tensor.shape[0], *tensor.shape[1:]]
+    with tf.device(_HOST):
+      result = tf.raw_ops.CollectiveGatherV2(
+        input=tf.identity(tensor), ordering_token=[], **self._where()
+      )
+    return tf.ensure_shape(result, shape)
+
+  def all_reduce(self, tensor):
+    """The sum over the processes; sums of integers wrap around.
+
+    Args:
+      tensor: int32 or int64, the same shape in every process.
+
+    Returns:
+      The same shape.
+    """
+    if self.size == 1:
+      return tensor
+    with tf.device(_HOST):
+      result = tf.raw_ops.CollectiveReduceV2(
+        input=tf.identity(tensor),
+        ordering_token=[],
+        merge_op='Add',
+        final_op='Id',
+        **self._where(),
+      )
+    return tf.ensure_shape(result, tensor.shape)
+
+  def all_to_all(self, tensor):
+    """Gives row p to process p.
+
+    Args:
+      tensor: int32 [size, ...].
+
+    Returns:
+      The same shape: row p is what process p had for this one.
+    """
+    if self.size == 1:
+      return tensor
+    with tf.device(_HOST):
+      result = tf.raw_ops.CollectiveAllToAllV2(
+        input=tf.identity(tensor),
+        ordering_token=[],
+        is_stateless=False,
+        **self._where(),
+      )
+    return tf.ensure_shape(result, tensor.shape)
+
+  def gather_now(self, array):
+    """`gather` outside of traced code; returns a NumPy array."""
+    return self.gather(tf.convert_to_tensor(array)).numpy()
+
+  def from_chief(self, value):
+    """The chief's value, to the bit, outside of traced code.
+
+    Args:
+      value: float32 or int32, the same shape in every process.
+
+    Returns:
+      That of process 0.
+    """
+    bits = tf.bitcast(value, tf.int32)
+    # Sums of bits and zeros as integers: no float is rounded or normalised.
+    bits = bits if self.rank == 0 else tf.zeros_like(bits)
+    return tf.bitcast(self.all_reduce(bits), value.dtype)
+
+  def _where(self):
+    return {
+      'group_size': self.size,
+      'group_key': _GROUP_KEY,
+      'instance_key': next(self._keys),
+      'communication_hint': 'auto',
+      'timeout_seconds': self._timeout,
+    }
+
+
+def _join(cluster, timeout):
+  """Starts the server of this process and waits for those of the others."""
+  resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+    tf.train.ClusterSpec({'worker': list(cluster.jobs['worker'])}),
+    task_type='worker',
+    task_id=cluster.index,
+    rpc_layer='grpc',
+  )
+  # The strategy is TensorFlow's public way to the runtime of its collectives;
+  # nothing else of it is used.
+  return tf.distribute.MultiWorkerMirroredStrategy(
+    resolver,
+    tf.distribute.experimental.CommunicationOptions(timeout_seconds=timeout),
+  )

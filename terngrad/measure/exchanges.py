@@ -1,0 +1,212 @@
+"""What an exchange costs: steps to time, and the bytes that it sends."""
+
+import pathlib
+from typing import NamedTuple
+
+import keras
+import tensorflow as tf
+
+from slim.nets import factory as nets
+from terngrad import native
+from terngrad.codec import accelerated
+from terngrad.codec import gradients
+from terngrad.codec import policy
+from terngrad.codec import registry
+from terngrad.exchange import collective
+from terngrad.exchange import ways
+from terngrad.training import nodes
+from terngrad.training import optimizers
+from terngrad.training import replicas
+from terngrad.training import step as steps
+
+# The net of the race: see `single_column_alexnet`.
+RACE = 'single_column_alexnet'
+
+
+class Subject(NamedTuple):
+  """What is trained.
+
+  Attributes:
+    shapes: of the variables.
+    model: Keras model, or None for gradients that are only sent.
+    image: shape of an image.
+    classes: int.
+  """
+
+  shapes: list
+  model: keras.Model | None
+  image: tuple
+  classes: int
+
+
+def subject(net, real):
+  """A net, or its list of variables alone.
+
+  Args:
+    net: name of a net, or `RACE`.
+    real: True for forward and backward passes; False for Gaussian gradients of
+      the same shapes.
+
+  Returns:
+    A `Subject`.
+  """
+  if net == RACE:
+    model, image, classes = single_column_alexnet(), (224, 224, 3), 1000
+  else:
+    known = nets.NETS[net]
+    side = known.default_image_size
+    image, classes = (side, side, known.default_channels), 10
+    model = nets.build(
+      net, num_classes=classes, image_size=side, channels=image[2]
+    )
+  shapes = [tuple(v.shape) for v in model.trainable_variables]
+  return Subject(shapes, model if real else None, image, classes)
+
+
+def single_column_alexnet():
+  """AlexNet in one column, as torchvision has it: 61,100,840 parameters.
+
+  Krizhevsky, One weird trick for parallelizing convolutional neural networks,
+  https://arxiv.org/abs/1404.5997; without dropout.
+  """
+  layers = keras.layers
+
+  def conv(filters, size, strides=1):
+    return layers.Conv2D(
+      filters, size, strides, padding='same', activation='relu'
+    )
+
+  def pool():
+    return layers.MaxPooling2D(3, 2)
+
+  return keras.Sequential(
+    [
+      keras.Input((224, 224, 3)),
+      # torchvision pads by 2, which makes 55 x 55 of 224 x 224.
+      layers.ZeroPadding2D(2),
+      layers.Conv2D(64, 11, 4, activation='relu'),
+      *(pool(), conv(192, 5), pool()),
+      *(conv(384, 3), conv(256, 3), conv(256, 3), pool()),
+      layers.Flatten(),
+      *(layers.Dense(4096, activation='relu') for _ in range(2)),
+      layers.Dense(1000),
+    ]
+  )
+
+
+class Case(NamedTuple):
+  """One exchange with one code.
+
+  Attributes:
+    step: function without arguments: a step of all processes.
+    payload: bytes that a process sends a step, probes and losses included, by
+      formula.
+    ways: the way of each bucket.
+  """
+
+  step: object
+  payload: float
+  ways: list
+
+
+def case(what, group, codec_text, way, batch):
+  """Builds a case.
+
+  Args:
+    what: `Subject`.
+    group: `exchange.group.Group`.
+    codec_text: as `--codec` spells it.
+    way: 'auto' or one of `ways.WAYS`.
+    batch: examples a process.
+
+  Returns:
+    A `Case`.
+  """
+  exchange = collective.Collective(group, ('/CPU:0',), group.size, way)
+  replica = _replica(what)
+  specs = [
+    policy.VariableSpec(f'v{i}', shape) for i, shape in enumerate(what.shapes)
+  ]
+  codecs = [registry.parse(codec_text)] * len(specs)
+  if native.available():
+    codecs = accelerated.accelerate(codecs)
+  codec = gradients.gradient_codec(specs, codecs)
+  train_step = steps.make_train_step(
+    _pass(what), codec, exchange, (replica,), optimizers.gradient_descent(), 1
+  )
+  images = tf.random.stateless_normal([1, batch, *what.image], [1, group.rank])
+  labels = tf.random.stateless_uniform(
+    [1, batch], [2, group.rank], 0, what.classes, tf.int32
+  )
+  numbers = tf.constant(0, tf.int64), tf.constant(1e-6), tf.constant(0.0)
+
+  def step():
+    train_step(images, labels, *numbers).entropy.numpy()
+
+  chosen = ways.choices(codec, group.size, group.size, way)
+  words = sum(
+    ways.sent_words(bucket, group.size, group.size)[name]
+    for bucket, name in zip(codec.buckets, chosen, strict=True)
+  )
+  statistics = sum(int(tf.size(v)) for v in replica.statistics)
+  row = (group.size - 1) * (len(what.shapes) + 2 + statistics)
+  return Case(step, 4 * (words + row), chosen)
+
+
+def _replica(what):
+  """The variables, without moving averages of them: the peers keep none."""
+  if what.model is not None:
+    made = replicas.create(
+      what.model, optimizers.gradient_descent(), ('/CPU:0',)
+    )[0]
+    return made._replace(averages=())
+  trainable = tuple(tf.Variable(tf.zeros(shape)) for shape in what.shapes)
+  return replicas.Replica(
+    '/CPU:0', trainable, (), tuple({} for _ in trainable), ()
+  )
+
+
+def _pass(what):
+  if what.model is not None:
+    return nodes.model_pass(what.model, replicas.layout(what.model))
+  drawn = [
+    tf.Variable(tf.random.stateless_normal(shape, [i, 3]), trainable=False)
+    for i, shape in enumerate(what.shapes)
+  ]
+
+  def run(parameters, statistics, images, labels, key):
+    del parameters, statistics, labels, key
+    return [tf.identity(v) for v in drawn], 0.0 * images[0, 0, 0, 0], []
+
+  return nodes.Pass(
+    run, lambda parameters: [None] * len(parameters), lambda _: 0.0
+  )
+
+
+def interface_bytes(name, text=None):
+  """Bytes that a network interface of this host has received and sent.
+
+  Args:
+    name: of the interface; '' for all together but the loopback.
+    text: of /proc/net/dev; None reads it.
+
+  Returns:
+    (received, sent).
+
+  Raises:
+    ValueError: there is none of this name.
+  """
+  if text is None:
+    text = pathlib.Path('/proc/net/dev').read_text(encoding='ascii')
+  counts = {}
+  for line in text.splitlines()[2:]:
+    interface, _, numbers = line.partition(':')
+    columns = numbers.split()
+    counts[interface.strip()] = int(columns[0]), int(columns[8])
+  if name and name not in counts:
+    raise ValueError(
+      f'interface: expected one of {", ".join(counts)}, received {name!r}. '
+      'Name the one that the other hosts are behind.'
+    )
+  wanted = [name] if name else [n for n in counts if n != 'lo']
+  return tuple(sum(counts[n][i] for n in wanted) for i in (0, 1))

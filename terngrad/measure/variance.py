@@ -1,0 +1,121 @@
+"""How far codes move the mean of real gradients."""
+
+import zipfile
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from terngrad.codec import gradients
+from terngrad.codec import policy
+from terngrad.codec import registry
+
+
+class Errors(NamedTuple):
+  """What a code does to the gradients of N workers.
+
+  Attributes:
+    bits: an element that a worker sends, probes included.
+    one: squared error of a worker's decoded gradient over its gradient's
+      square, the mean over workers and draws.
+    mean: squared error of the decoded mean over the mean square of the workers'
+      gradients: `one` / N where errors are independent and unbiased.
+    shrink: 1 less the length of the decoded mean along the mean gradient, over
+      the latter's own; 0 if unbiased. Clipping makes it positive.
+  """
+
+  bits: float
+  one: float
+  mean: float
+  shrink: float
+
+
+def read(path):
+  """Reads a file of `terngrad.bin.dump_gradients`, which nobody has to trust.
+
+  Args:
+    path: of the .npz.
+
+  Returns:
+    List of float32 [workers, ...], NumPy, one a variable.
+
+  Raises:
+    ValueError: it is no such file; says what was expected.
+  """
+  try:
+    with np.load(path, allow_pickle=False) as file:
+      arrays = [np.float32(file[key]) for key in file.files]
+  except (OSError, ValueError, zipfile.BadZipFile) as error:
+    raise ValueError(
+      f'{path}: expected a file that dump_gradients wrote, received "{error}".'
+    ) from error
+  counts = {array.shape[:1] for array in arrays}
+  if len(counts) != 1 or counts & {(), (0,)}:
+    raise ValueError(
+      f'{path}: expected arrays [workers, ...] of the same workers, received '
+      f'the leading axes {sorted(counts)}. Write it with dump_gradients.'
+    )
+  return arrays
+
+
+def errors(text, workers, draws):
+  """Measures a codec on the gradients of one step.
+
+  Args:
+    text: as `registry.parse` takes it; the number of workers is filled in.
+    workers: list of v float32 [workers, ...], NumPy, the variables' gradients.
+    draws: int >= 1, how often the workers send these gradients.
+
+  Returns:
+    `Errors`.
+
+  Raises:
+    ValueError: the text names no codec.
+  """
+  count = workers[0].shape[0]
+  code = gradients.gradient_codec(
+    [
+      policy.VariableSpec(f'{i}', values.shape[1:], False)
+      for i, values in enumerate(workers)
+    ],
+    [registry.parse(text, count)] * len(workers),
+  )
+  size = code.num_elements
+
+  @tf.function(jit_compile=True)
+  def send(values, own, shared, step, worker):
+    keys = code.keys(1, step, worker)
+    if code.thins:
+      return code.thin(code.encode(values, own, own, keys), own, shared, keys)
+    return code.encode(values, own, shared, keys)
+
+  @tf.function(jit_compile=True)
+  def decode(words, shared):
+    return code.flatten(code.decode_mean([words], shared))
+
+  probe = tf.function(code.probe, jit_compile=True)
+  each = [[tf.constant(v[worker]) for v in workers] for worker in range(count)]
+  flat = np.stack([code.flatten(values) for values in each]).astype(np.float64)
+  own = [probe(values) for values in each]
+  shared = gradients.agree(tf.stack(own))
+  aim = flat.mean(axis=0)
+  energy = np.square(flat).sum() / count
+  one, mean, along = 0.0, 0.0, 0.0
+  for draw in range(draws):
+    step = tf.constant(draw, tf.int64)
+    words = [
+      send(each[worker], own[worker], shared, step, tf.constant(worker))
+      for worker in range(count)
+    ]
+    for worker, payload in enumerate(words):
+      decoded = decode(payload[tf.newaxis], shared).numpy()
+      one += np.square(decoded - flat[worker]).sum() / energy
+    decoded = decode(tf.stack(words), shared).numpy()
+    mean += np.square(decoded - aim).sum() / energy
+    along += decoded @ aim / (aim @ aim)
+  return Errors(
+    bits=code.bits(count) / size,
+    one=one / draws / count,
+    mean=mean / draws,
+    shrink=1 - along / draws,
+  )

@@ -1,0 +1,113 @@
+"""What slim's two classifier programs share: TF-Slim's names for our options.
+
+Their flags are those of TF-Slim; whatever a configuration has beyond them, such
+as the gradient codes, they have under its own name.
+"""
+
+import dataclasses
+
+from slim.nets import factory as nets
+from slim.preprocessing import factory as preprocessing
+from terngrad.program import flags
+
+# What these said of several machines. Towers on one machine replace them.
+_DISTRIBUTED = (
+  'master',
+  'worker_replicas',
+  'num_ps_tasks',
+  'task',
+  'sync_replicas',
+  'replicas_to_aggregate',
+)
+
+
+def without(config_class, names):
+  """A configuration's options without some, as a base class.
+
+  Args:
+    config_class: frozen dataclass of `config.option`s.
+    names: of the options that the subclass calls otherwise.
+
+  Returns:
+    A frozen dataclass.
+  """
+  kept = [f for f in dataclasses.fields(config_class) if f.name not in names]
+  return dataclasses.make_dataclass(
+    f'{config_class.__name__}Without',
+    [(f.name, f.type, _same(f)) for f in kept],
+    frozen=True,
+    kw_only=True,
+  )
+
+
+def _same(field):
+  return dataclasses.field(default=field.default, metadata=field.metadata)
+
+
+def renamed(values, config_class, names, **changes):
+  """The configuration that TF-Slim's flags describe.
+
+  Args:
+    values: dataclass of flags.
+    config_class: what to make.
+    names: dict of flag to field, where they differ.
+    **changes: fields that are no flag's value.
+
+  Returns:
+    A `config_class`.
+  """
+  fields = {field.name for field in dataclasses.fields(config_class)}
+  given = {
+    names.get(flag.name, flag.name): getattr(values, flag.name)
+    for flag in dataclasses.fields(values)
+  }
+  known = {name: value for name, value in given.items() if name in fields}
+  return config_class(**(known | changes))
+
+
+def refuse_distributed(values):
+  """Refuses the flags that TF-Slim had for several machines.
+
+  Raises:
+    flags.UsageError: one of them is not at its default.
+  """
+  for field in dataclasses.fields(values):
+    value = getattr(values, field.name)
+    if field.name in _DISTRIBUTED and value != field.default:
+      raise flags.UsageError(
+        f'--{field.name}: expected {field.default!r}, as this program trains '
+        f'on the devices of one machine; received {value!r}. Use --num_clones, '
+        'with --num_nodes for more nodes than devices.'
+      )
+
+
+def fields_of_net(values, image_size):
+  """Fields of a configuration whose defaults are the net's own.
+
+  Args:
+    values: dataclass of flags.
+    image_size: in pixels, or 0 for the net's own.
+
+  Returns:
+    dict of field name to value.
+
+  Raises:
+    slim.errors.UnknownNameError: there is no such net.
+    flags.UsageError: the net has no preprocessing of its own, and there is no
+      flag for it.
+  """
+  name = nets.of_slim(values.model_name)
+  net = nets.NETS[name]
+  chosen = values.preprocessing_name or net.preprocessing
+  if not chosen:
+    raise flags.UsageError(
+      f'--preprocessing_name: expected a name, because there is none for '
+      f'--model_name={values.model_name}; received none. Use one of '
+      f'{", ".join(sorted(preprocessing.PREPROCESSINGS))}.'
+    )
+  return {
+    'net': name,
+    'image_size': image_size or net.default_image_size,
+    'preprocessing': chosen,
+    'dropout_keep_prob': values.dropout_keep_prob or net.dropout_keep_prob,
+  }

@@ -1,0 +1,1 @@
+"""What runs leave, for people and for other programs to read."""

@@ -1,0 +1,150 @@
+"""Curves of a run, from its records, as SVG."""
+
+import io
+import statistics
+from typing import NamedTuple
+
+import matplotlib as mpl
+from matplotlib import figure
+
+_SPARSITY = '/binary/sparsity'
+_MOST_CURVES = 12
+
+
+class Curve(NamedTuple):
+  """A named line of a plot.
+
+  Attributes:
+    name: for the legend.
+    points: list of (step, value).
+  """
+
+  name: str
+  points: list
+
+
+class Plot(NamedTuple):
+  """A plot.
+
+  Attributes:
+    title: with the unit.
+    curves: list of `Curve`, at least one with a point.
+    logarithmic: True for a logarithmic axis of values.
+  """
+
+  title: str
+  curves: list
+  logarithmic: bool = False
+
+
+def plots(trained, scored):
+  """What there is to draw of a run.
+
+  Args:
+    trained: records of training, list of dict with a step: `records.read`.
+    scored: records of evaluation, the same.
+
+  Returns:
+    List of `Plot`: loss, accuracy, sparsity, bits, images a second; those
+    without a number are left out.
+  """
+  wanted = [
+    Plot(
+      'loss',
+      [
+        _curve(trained, 'total_loss', 'total'),
+        _curve(trained, 'entropy_loss', 'cross entropy'),
+        _curve(trained, 'entropy_loss_smoothed', 'cross entropy, smoothed'),
+      ],
+      logarithmic=True,
+    ),
+    Plot(
+      'accuracy, %',
+      [
+        _curve(scored, 'precision_at_1', 'top-1', 100),
+        _curve(scored, 'recall_at_5', 'top-5', 100),
+      ],
+    ),
+    Plot('zeros among the codes, %', _sparsities(trained)),
+    Plot(
+      'bits sent an element', [_curve(trained, 'bits_per_element', 'a node')]
+    ),
+    Plot('images/s', [_curve(trained, 'examples_per_sec', 'all nodes')]),
+    Plot('learning rate', [_curve(trained, 'learning_rate', 'learning rate')]),
+  ]
+  found = []
+  for plot in wanted:
+    curves = [curve for curve in plot.curves if curve.points]
+    if curves:
+      found.append(plot._replace(curves=curves))
+  return found
+
+
+def svg(plot):
+  """Draws a plot.
+
+  Args:
+    plot: `Plot`.
+
+  Returns:
+    str, an <svg> element without a header; the same for the same plot.
+  """
+  page = figure.Figure(figsize=(6, 3.2))  # without pyplot it needs no screen
+  axes = page.subplots()
+  for curve in plot.curves:
+    steps, values = zip(*curve.points, strict=True)
+    marker = 'o' if len(steps) < 20 else None
+    axes.plot(steps, values, label=curve.name, marker=marker, markersize=3)
+  if plot.logarithmic and all(v > 0 for c in plot.curves for _, v in c.points):
+    axes.set_yscale('log')
+  axes.set_title(plot.title, loc='left')
+  axes.set_xlabel('step')
+  axes.grid(alpha=0.3)
+  if len(plot.curves) > 1:
+    axes.legend(fontsize='x-small', loc='center left', bbox_to_anchor=(1, 0.5))
+  page.tight_layout()
+  # Names of parts are random without the salt.
+  with mpl.rc_context({'svg.hashsalt': plot.title}):
+    text = io.StringIO()
+    page.savefig(text, format='svg', metadata={'Date': None})
+  content = text.getvalue()
+  return content[content.index('<svg') :]
+
+
+def _curve(records, field, name, factor=1):
+  """The numbers of a field; records hold None where one was not finite."""
+  points = [
+    (r['step'], factor * r[field]) for r in records if r.get(field) is not None
+  ]
+  return Curve(name, points)
+
+
+def _sparsities(records):
+  """Of the variables of the first device that was coded.
+
+  A curve for each; three for all of them, where that would be too many to tell
+  apart.
+  """
+  fields = dict.fromkeys(
+    field for r in records for field in r if field.endswith(_SPARSITY)
+  )
+  towers = [field.partition('/')[0] for field in fields]
+  found = [
+    _curve(records, field, field.removesuffix(_SPARSITY).partition('/')[2], 100)
+    for field, tower in zip(fields, towers, strict=True)
+    if tower == towers[0]
+  ]
+  if len(found) <= _MOST_CURVES:
+    return found
+  by_step = {}
+  for curve in found:
+    for step, value in curve.points:
+      by_step.setdefault(step, []).append(value)
+  return [
+    Curve(name, [(step, act(values)) for step, values in by_step.items()])
+    for name, act in (
+      (f'greatest of {len(found)} variables', max),
+      ('mean', statistics.fmean),
+      ('least', min),
+    )
+  ]

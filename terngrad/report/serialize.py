@@ -1,0 +1,117 @@
+"""Event files as JSON, CSV and PNG, for programs without TensorBoard."""
+
+import csv
+import hashlib
+import json
+import math
+import pathlib
+import re
+
+from terngrad.report import event_files
+
+_LONGEST = 100  # characters of a file's name
+
+
+def write(runs, target):
+  """Writes runs into a folder.
+
+  `runs.json` lists, for every run, the files of each tag. Scalars are tables
+  with the columns wall_time, step and value, as CSV and as JSON; histograms are
+  JSON with buckets [left, right, count]; images are files as they were encoded;
+  a graph is a GraphDef as text. Numbers that are not finite are null.
+
+  Args:
+    runs: from `event_files.read`.
+    target: path of a folder; made here.
+
+  Returns:
+    Number of files.
+  """
+  root = pathlib.Path(target)
+  index = {}
+  for name, run in runs.items():
+    folder = pathlib.Path('data', file_name(name))
+    files = index[name] = {kind: {} for kind in event_files.KINDS}
+    for kind, tags in run.tags.items():
+      (root / folder / kind).mkdir(parents=True, exist_ok=True)
+      for tag, values in tags.items():
+        stem = folder / kind / file_name(tag)
+        files[kind][tag] = _WRITE[kind](root, stem, values)
+    files['graph'] = _write_graph(root, folder, run.graph)
+  _dump(root / 'runs.json', index)
+  return sum(path.is_file() for path in root.rglob('*'))
+
+
+def file_name(tag):
+  """A file's name for a tag: unlike tags have unlike names, none leads away.
+
+  >>> file_name('conv1/kernel')
+  'conv1_kernel-d0c5c030'
+  >>> file_name('loss')
+  'loss'
+  """
+  clean = re.sub(r'[^A-Za-z0-9_-]', '_', tag)[:_LONGEST]
+  if clean == tag:
+    return tag or '_'
+  return f'{clean}-{hashlib.sha256(tag.encode()).hexdigest()[:8]}'
+
+
+def _write_scalars(root, stem, values):
+  rows = [[v.wall_time, v.step, _finite(v.value)] for v in values]
+  columns = ['wall_time', 'step', 'value']
+  with open(root / f'{stem}.csv', 'w', encoding='utf-8', newline='') as file:
+    csv.writer(file).writerows([columns, *rows])
+  _dump(
+    root / f'{stem}.json',
+    [dict(zip(columns, row, strict=True)) for row in rows],
+  )
+  return [f'{stem}.csv', f'{stem}.json']
+
+
+def _write_histograms(root, stem, values):
+  _dump(
+    root / f'{stem}.json',
+    [
+      {
+        'wall_time': v.wall_time,
+        'step': v.step,
+        'buckets': [[_finite(x) for x in bucket] for bucket in v.value],
+      }
+      for v in values
+    ],
+  )
+  return [f'{stem}.json']
+
+
+def _write_images(root, stem, values):
+  (root / stem).mkdir(exist_ok=True)
+  written = []
+  for v in values:
+    for number, content in enumerate(v.value):
+      path = stem / f'step_{v.step}_{number}.png'
+      (root / path).write_bytes(content)
+      written.append(str(path))
+  return written
+
+
+def _write_graph(root, folder, graph):
+  if graph is None:
+    return None
+  path = folder / 'graph.pbtxt'
+  (root / path).write_text(graph, encoding='utf-8')
+  return str(path)
+
+
+_WRITE = {
+  'scalars': _write_scalars,
+  'histograms': _write_histograms,
+  'images': _write_images,
+}
+
+
+def _finite(value):
+  return value if math.isfinite(value) else None
+
+
+def _dump(path, content):
+  path.write_text(json.dumps(content, indent=1) + '\n', encoding='utf-8')

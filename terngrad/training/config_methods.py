@@ -1,0 +1,81 @@
+"""Options of the loss, its gradient and the update that came after 2017."""
+
+import dataclasses
+
+from terngrad.training import config_base as base
+from terngrad.training import config_codes as codes
+from terngrad.training import errors
+
+DTYPES = ('float32', 'bfloat16', 'float16')
+STATISTICS = ('averaged', 'per_device')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MethodConfig(codes.CodeConfig):
+  """What is minimized, in which precision, and how an update is bounded."""
+
+  label_smoothing: float = base.option(
+    -1.0,
+    'Share of each label that is spread evenly over all classes; -1 for the '
+    "net's own, 0.1 for inception_v3.",
+    'model',
+  )
+  aux_loss_weight: float = base.option(
+    -1.0,
+    'Factor of the loss of auxiliary logits, where the net has them; -1 for '
+    "the net's own, 0.4.",
+    'model',
+  )
+  dtype: str = base.option(
+    'float32',
+    'float32, bfloat16 or float16: of the computations of the layers; '
+    'parameters, logits and gradients are float32. float16 scales the loss, '
+    'and skips a step whose gradients are not finite.',
+    'model',
+  )
+  bn_statistics: str = base.option(
+    'averaged',
+    'Moving statistics of batch normalisation: averaged over all nodes each '
+    'step; or per_device, over the nodes of each device, which keeps its own.',
+    'devices',
+  )
+  gradient_accumulation_steps: int = base.option(
+    1,
+    "Parts of a node's share that are computed one after the other and "
+    'averaged before the gradient is coded: less memory.',
+    'devices',
+  )
+  clip_gradient_norm: float = base.option(
+    0.0,
+    'Scale the averaged gradient down to this norm over all variables '
+    'together, before the optimizer; 0 does not.',
+    'rate',
+  )
+  decoupled_weight_decay: bool = base.option(
+    False,
+    'Leave the L2 terms out of the gradient: parameters shrink by the share '
+    'learning rate * --weight_decay in each update instead.',
+    'rate',
+  )
+
+  def validate(self):
+    """Raises `errors.ConfigError` for the first field out of its range."""
+    super().validate()
+    if self.label_smoothing != -1:
+      base.in_range('label_smoothing', self.label_smoothing, 0, 1)
+    if self.aux_loss_weight != -1:
+      base.at_least('aux_loss_weight', self.aux_loss_weight, 0)
+    base.choice('dtype', self.dtype, DTYPES)
+    base.at_least('clip_gradient_norm', self.clip_gradient_norm, 0)
+    base.at_least(
+      'gradient_accumulation_steps', self.gradient_accumulation_steps, 1
+    )
+    if self.bn_statistics == 'synchronized':
+      raise errors.ConfigError(
+        'bn_statistics: expected averaged or per_device, received '
+        'synchronized, for which all nodes would have to be inside the same '
+        'layer at once; the nodes of a device run one after the other. Use '
+        'averaged, with fewer nodes or a larger --batch_size if the '
+        'statistics of a node are too rough.'
+      )
+    base.choice('bn_statistics', self.bn_statistics, STATISTICS)

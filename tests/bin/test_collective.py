@@ -1,0 +1,201 @@
+"""Several equal processes of mnist_train: bits, signals and faults."""
+
+import re
+import select
+import signal
+
+import pytest
+
+from tests.bin import programs
+from tests.exchange import processes
+
+STEPS, SAVE_ITER = 50, 20
+LAST = f'model.ckpt-{STEPS}'
+
+
+def arguments(data_dir, train_dir, hosts, **changes):
+  values = {
+    'exchange': 'collective',
+    'worker_hosts': ','.join(hosts),
+    'data_dir': data_dir,
+    'train_dir': train_dir,
+    'batch_size': 16,
+    'grad_bits': 1,
+    'clip_factor': 2.5,
+    'quantize_logits': True,
+    'max_steps': STEPS,
+    'save_iter': SAVE_ITER,
+  }
+  return programs.as_flags(**(values | changes))
+
+
+def start_all(group, count, data_dir, train_dir, **changes):
+  hosts = processes.addresses(count)
+  for rank in range(count):
+    # Only the chief's folder is looked at.
+    words = arguments(data_dir, train_dir, hosts, task_id=rank, **changes)
+    group.start('-m', 'terngrad.bin.mnist_train', *words)
+  return hosts
+
+
+def run_all(count, data_dir, train_dir, **changes):
+  with processes.Processes() as group:
+    start_all(group, count, data_dir, train_dir, **changes)
+    return group.wait()
+
+
+def read_until(group, index, pattern):
+  """Waits for a line of a process, as long as it lives."""
+  while not re.search(pattern, group.log(index)):
+    process = group.processes[index]
+    assert process.poll() is None, group.log(index)
+    select.select([], [], [], 0.05)  # lets the others run
+  return group.log(index)
+
+
+def assert_same_run(train_dir, reference):
+  received = programs.tensors(train_dir / LAST)
+  expected = programs.tensors(reference / LAST)
+  assert received.keys() == expected.keys()
+  differing = [n for n in expected if received[n] != expected[n]]
+  # The layout tells in how many devices and places a run was.
+  assert [n for n in differing if not n.startswith('layout')] == []
+
+
+@pytest.fixture(scope='module')
+def towers(data_dir, tmp_path_factory):
+  """Folders of undisturbed towers of 2 and of 4 nodes."""
+  folder = tmp_path_factory.mktemp('towers')
+
+  def train(nodes):
+    path = folder / str(nodes)
+    if not path.exists():
+      words = arguments(data_dir, path, [], exchange='towers', num_nodes=nodes)
+      finished = programs.run('mnist_train', *words)
+      assert finished.code == 0, finished.err
+    return path
+
+  return train
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+@pytest.mark.parametrize('count', [2, 4])
+def test_processes_of_lenet_equal_towers_after_fifty_steps(
+  count, data_dir, towers, tmp_path
+):
+  ended = run_all(count, data_dir, tmp_path / 'run')
+  assert [one.code for one in ended] == [0] * count, ended
+  assert_same_run(tmp_path / 'run', towers(count))
+  # One process talks, and every one warns.
+  assert 'step 50' in ended[0].log
+  for one in ended:
+    assert one.log.count('warning: TensorFlow has no authentication') == 1
+  assert not any(': step' in one.log for one in ended[1:])
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_a_signal_to_one_stops_all_at_one_step_and_they_continue(
+  data_dir, towers, tmp_path
+):
+  folder = tmp_path / 'run'
+  with processes.Processes() as group:
+    start_all(group, 2, data_dir, folder)
+    read_until(group, 0, 'step 10,')
+    group.processes[1].send_signal(signal.SIGTERM)
+    ended = group.wait()
+  assert [one.code for one in ended] == [128 + signal.SIGTERM] * 2, ended
+  steps = [
+    re.search(r'stopped by signal 15 after step (\d+)', one.log)[1]
+    for one in ended
+  ]
+  assert steps[0] == steps[1]
+  assert programs.checkpoint_steps(folder)[-1] == int(steps[0])
+  ended = run_all(2, data_dir, folder)
+  assert [one.code for one in ended] == [0, 0], ended
+  assert_same_run(folder, towers(2))
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+@pytest.mark.parametrize('number', [signal.SIGKILL, signal.SIGSTOP])
+def test_a_lost_process_is_named_and_all_continue_to_the_same_bits(
+  number, data_dir, towers, tmp_path
+):
+  folder = tmp_path / 'run'
+  with processes.Processes() as group:
+    hosts = start_all(group, 2, data_dir, folder, step_timeout=60)
+    # The checkpoint of step 20 is whole by then.
+    read_until(group, 0, 'step 30,')
+    group.processes[1].send_signal(number)
+    code = group.processes[0].wait(timeout=processes.LIMIT)
+    log = group.log(0)
+  assert code == 1, log
+  (line,) = re.findall('^error: .*', log, re.M)
+  assert f'no answer from worker 1 ({hosts[1]})' in line
+  assert 'start all tasks that have ended again' in line
+  ended = run_all(2, data_dir, folder)
+  assert [one.code for one in ended] == [0, 0], ended
+  assert re.search('continuing after step (20|40)', ended[0].log)
+  assert_same_run(folder, towers(2))
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_processes_with_other_options_refuse_each_other(data_dir, tmp_path):
+  with processes.Processes() as group:
+    hosts = processes.addresses(2)
+    for rank in range(2):
+      words = arguments(
+        data_dir, tmp_path / 'run', hosts, task_id=rank, seed=1 + rank
+      )
+      group.start('-m', 'terngrad.bin.mnist_train', *words)
+    ended = group.wait()
+  for one in ended:
+    assert one.code == 2, one
+    assert re.search(
+      "error: Fingerprint: expected seed to be '1' .* '2' on worker 1", one.log
+    )
+  assert not (tmp_path / 'run').exists()
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_a_process_that_never_comes_is_named(data_dir, tmp_path):
+  hosts = processes.addresses(2)
+  words = arguments(data_dir, tmp_path / 'run', hosts, start_timeout=5)
+  with processes.Processes() as group:
+    group.start('-m', 'terngrad.bin.mnist_train', *words)
+    (ended,) = group.wait()
+  assert ended.code == 1
+  assert 'error: Start: expected every task to take part' in ended.log
+  assert f'no answer from worker 1 ({hosts[1]}) (it took more' in ended.log
+
+
+@pytest.mark.parametrize(
+  ('changes', 'message'),
+  [
+    ({'worker_hosts': '10.0.0.1:1,10.0.0.2:1'}, '--allow_insecure_network'),
+    ({'worker_hosts': 'a:1;b:2'}, 'expected host:port'),
+    ({'worker_hosts': ''}, 'this task in one of the jobs'),
+    ({'task_id': 2}, 'a worker task from 0 to 1, received 2'),
+    ({'exchange': 'towers'}, 'Give --exchange=collective'),
+    ({'exchange': 'rings'}, 'expected one of towers, collective'),
+    ({'collective': 'all'}, 'expected one of auto, gather'),
+    ({'ps_hosts': 'localhost:9'}, 'list them all as workers'),
+    ({'num_nodes': 3}, 'a multiple of the 2 processes'),
+    ({'cluster': 'tf_config'}, 'TF_CONFIG: expected JSON'),
+    ({'cluster': '/nowhere/hosts'}, 'expected flags, tf_config, slurm'),
+    ({'start_timeout': 'nan'}, 'expected seconds from 1'),
+  ],
+)
+def test_clusters_that_cannot_be_are_refused_before_anything_is_written(
+  changes, message, worker, data_dir, tmp_path
+):
+  hosts = ['localhost:1', 'localhost:2']
+  words = arguments(data_dir, tmp_path / 'run', hosts, **changes)
+  finished = worker.run('mnist_train', words)
+  assert finished.code == 2, finished
+  assert message in finished.error
+  assert not (tmp_path / 'run').exists()

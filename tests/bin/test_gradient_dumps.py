@@ -1,0 +1,78 @@
+"""dump_gradients and measure_variance."""
+
+import numpy as np
+import pandas as pd
+
+from tests.bin import programs
+
+
+def dump(worker, data_dir, path, nodes):
+  return worker.run(
+    'dump_gradients',
+    [
+      f'--output={path}',
+      '--dataset_name=mnist',
+      '--net=lenet',
+      '--image_size=28',
+      '--batch_size=8',
+      f'--num_nodes={nodes}',
+      f'--data_dir={data_dir}',
+      f'--train_dir={path.parent / "none"}',
+    ],
+  )
+
+
+def test_gradients_of_the_workers_average_to_that_of_the_whole_batch(
+  worker, data_dir, tmp_path
+):
+  for nodes in (1, 4):
+    finished = dump(worker, data_dir, tmp_path / f'{nodes}.npz', nodes)
+    assert finished.code == 0, finished.err
+    assert f'gradients of {nodes} workers in step 1' in finished.out
+  assert sorted(p.name for p in tmp_path.iterdir()) == ['1.npz', '4.npz']
+  with (
+    np.load(tmp_path / '1.npz') as whole,
+    np.load(tmp_path / '4.npz') as each,
+  ):
+    assert whole.files == each.files
+    assert whole['conv1/kernel'].shape == (1, 5, 5, 1, 20)
+    assert each['logits/bias'].shape == (4, 10)
+    for name in whole.files:
+      np.testing.assert_allclose(
+        each[name].mean(axis=0), whole[name][0], rtol=1e-3, atol=1e-5
+      )
+
+
+def test_output_needs_the_name_of_a_dump(worker, data_dir, tmp_path):
+  finished = dump(worker, data_dir, tmp_path / 'gradients', 1)
+  assert finished.code == 2
+  assert 'output: expected a file name that ends in .npz' in finished.err
+
+
+def measure(path, *more):
+  return programs.run(
+    'measure_variance',
+    f'--gradients=g={path}',
+    '--codecs=ternary',
+    '--codecs=ternary:dither=stratified',
+    '--codecs=identity',
+    '--draws=2',
+    *more,
+  )
+
+
+def test_errors_and_gains_are_told(tmp_path):
+  values = np.random.default_rng(0).normal(size=(8, 20_000))
+  np.savez(tmp_path / 'g.npz', v=np.float32(values))
+  finished = measure(tmp_path / 'g.npz', f'--output={tmp_path / "out"}')
+  assert finished.code == 0, finished.err
+  table = pd.read_csv(tmp_path / 'out' / 'measure_variance.csv')
+  ternary, stratified, identity = (row for _, row in table.iterrows())
+  # Theory's for Gaussian gradients at c = 2.5.
+  np.testing.assert_allclose(ternary['one'], 1.01, rtol=0.05)
+  np.testing.assert_allclose(ternary['mean'], 1.01 / 8, rtol=0.05)
+  np.testing.assert_allclose(stratified['one'], 1.01, rtol=0.05)
+  assert stratified['gain'] > 1.5
+  assert identity['bits'] > 32
+  assert identity['mean'] < 1e-10
+  assert (tmp_path / 'out' / 'measure_variance.png').stat().st_size > 10_000

@@ -1,0 +1,60 @@
+"""One process of `processes.train_small`: small nets, trained together."""
+
+import json
+import pathlib
+import sys
+
+import numpy as np
+
+from terngrad.exchange import cluster
+from terngrad.exchange import collective
+from terngrad.exchange import group
+from terngrad.training import devices
+from terngrad.training import replicas
+from terngrad.training import together
+from tests.training import small
+
+NETS = {'dense': small.dense_net, 'conv': small.conv_net}
+
+
+def train(members, job):
+  """All variables after `steps`, as bits."""
+  names = tuple(f'/CPU:{i}' for i in range(job['devices']))
+  exchange = collective.Collective(
+    members, names, job['workers'], job.get('way', 'auto')
+  )
+  training = small.Training(
+    NETS[job['net']],
+    devices=job['devices'],
+    workers=job['workers'],
+    codec=job['codec'],
+    exchange=exchange,
+  )
+  # Only the chief's values count.
+  for replica in training.replicas[: exchange.first]:
+    replica.trainable[0].assign_add(replica.trainable[0])
+  assert together.begin(exchange, training.replicas, (7, members.rank)) == (
+    7,
+    0,
+  )
+  training.run(job['steps'])
+  names = replicas.variable_names(training.plan, training.replicas[0])
+  replicas.check_equal(training.replicas, names)
+  together.check_equal(exchange, training.replicas[0], names)
+  return training.values()
+
+
+def main():
+  request = json.loads(sys.argv[1])
+  devices.configure(2)
+  members = group.Group(
+    cluster.make({'worker': request['hosts']}, 'worker', request['rank']), 100
+  )
+  values = [train(members, job) for job in request['jobs']]
+  path = pathlib.Path(request['folder']) / f'{request["rank"]}.npz'
+  np.savez(path, *values)
+  members.gather_now(np.zeros(1, np.int32))
+
+
+if __name__ == '__main__':
+  main()

@@ -1,0 +1,61 @@
+"""Collectives in real processes: equal to towers, to the bit."""
+
+import numpy as np
+import pytest
+
+from tests.exchange import processes
+from tests.exchange import small_process
+from tests.training import small
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+RADIX = 'ternary:packing=radix,workers=4'
+LONG = [
+  {'net': 'conv', 'codec': 'ternary', 'workers': 4, 'devices': 1, 'steps': 50}
+]
+WAYS = [
+  {'net': 'dense', 'workers': 4, 'devices': 1, 'steps': 3} | job
+  for job in (
+    {'codec': 'identity', 'way': 'reduce'},  # does not add: gathered
+    {'codec': 'ternary:packing=huffman243', 'way': 'auto'},
+    {'codec': 'ternary', 'way': 'two_shot'},
+    {'codec': RADIX, 'way': 'two_shot'},
+    {'codec': RADIX, 'way': 'reduce'},
+    {'codec': f'{RADIX},word_bits=64', 'way': 'reduce'},
+  )
+]
+
+
+def of_towers(job):
+  training = small.Training(
+    small_process.NETS[job['net']],
+    devices=2,
+    workers=job['workers'],
+    codec=job['codec'],
+  )
+  training.run(job['steps'])
+  return training.values()
+
+
+def assert_equal_to_towers(folder, count, jobs):
+  for ended in processes.train_small(folder, count, jobs):
+    assert ended.code == 0, ended.log
+  for rank in range(count):
+    with np.load(folder / f'{rank}.npz') as received:
+      for place, job in enumerate(jobs):
+        np.testing.assert_array_equal(
+          received[f'arr_{place}'], of_towers(job), err_msg=f'{rank} {job}'
+        )
+
+
+def test_four_processes_equal_towers_after_fifty_steps(tmp_path):
+  assert_equal_to_towers(tmp_path, 4, LONG)
+
+
+def test_two_processes_of_two_devices_equal_towers(tmp_path):
+  jobs = [LONG[0] | {'devices': 2}]
+  assert_equal_to_towers(tmp_path, 2, jobs)
+
+
+def test_every_way_of_every_code_equals_towers(tmp_path):
+  assert_equal_to_towers(tmp_path, 2, WAYS)

@@ -1,0 +1,113 @@
+"""Every flag file in experiments: read by its program, trained one step."""
+
+import csv
+import importlib
+import pathlib
+import re
+
+import pytest
+
+from terngrad.program import flags
+from terngrad.training import config as configs
+from tests.bin import programs
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FOLDERS = sorted(path.parent for path in ROOT.glob('experiments/*/base.flags'))
+# These train in a second or so.
+SMALL = ('cifar10_alexnet', 'lenet')
+
+
+def variants(folder):
+  """What follows base.flags: a file, or None."""
+  files = sorted(folder.glob('*.flags'))
+  own = [f for f in files if f.name not in ('base.flags', 'eval.flags')]
+  return [None, *own]
+
+
+RUNS = [(folder, variant) for folder in FOLDERS for variant in variants(folder)]
+IDS = [f'{f.name}-{v.stem if v else "base"}' for f, v in RUNS]
+
+
+def data_set(folder):
+  """That of the programs that the header of base.flags names."""
+  header = (folder / 'base.flags').read_text(encoding='utf-8')
+  named = re.search(r'--program=(\w+)|bin\.(\w+)_train', header)
+  # run_experiment.py's own default.
+  return (named[1] or named[2]) if named else 'mnist'
+
+
+def files(folder, variant):
+  paths = [folder / 'base.flags', *([variant] if variant else [])]
+  return [f'--flagfile={path}' for path in paths]
+
+
+def parse(folder, words, kind='train'):
+  name = f'terngrad.bin.{data_set(folder)}_{kind}'
+  defaults = importlib.import_module(name).DEFAULTS
+  config_class = {'train': configs.TrainConfig, 'eval': configs.EvalConfig}
+  return flags.parse(config_class[kind], defaults, words)
+
+
+@pytest.mark.parametrize(('folder', 'variant'), RUNS, ids=IDS)
+def test_flag_file_is_read_and_valid(folder, variant):
+  parse(folder, files(folder, variant)).validate()
+
+
+@pytest.mark.parametrize('folder', FOLDERS, ids=lambda folder: folder.name)
+def test_evaluator_is_given_the_trained_net(folder):
+  file = folder / 'eval.flags'
+  words = [f'--flagfile={file}'] if file.exists() else []
+  scored = parse(folder, words, 'eval')
+  trained = parse(folder, files(folder, None))
+  for field in ('net', 'image_size', 'dataset_name'):
+    assert getattr(scored, field) == getattr(trained, field)
+
+
+@pytest.mark.parametrize('folder', FOLDERS, ids=lambda folder: folder.name)
+def test_every_run_of_the_table_has_its_flags(folder):
+  table = folder / 'runs.csv'
+  if not table.exists():
+    pytest.skip('settings for scripts/, without runs of its own')
+  with open(table, encoding='utf-8') as file:
+    runs = list(csv.DictReader(file))
+  assert runs
+  for run in runs:
+    assert (folder / f'{run["variant"]}.flags').exists(), run
+    assert int(run['seed']) >= 0
+  text = (folder / 'README.md').read_text(encoding='utf-8')
+  assert 'run_experiment.py' in text
+
+
+def marked(folder, variant):
+  net = parse(folder, files(folder, variant)).net
+  # One small net a gate is enough; all are trained before a release.
+  quick = net in SMALL and folder.name in ('lenet', 'cifar10_jpeg')
+  return [] if quick else [pytest.mark.slow]
+
+
+@pytest.mark.parametrize(
+  ('folder', 'variant'),
+  [
+    pytest.param(*run, marks=marked(*run), id=name)
+    for run, name in zip(RUNS, IDS, strict=True)
+  ],
+)
+def test_one_step_is_trained(folder, variant, worker, tmp_path):
+  """On two devices with an example each, constant images and no data."""
+  words = files(folder, variant)
+  done = worker.run(
+    f'{data_set(folder)}_train',
+    [
+      *words,
+      *programs.as_flags(
+        num_gpus=2,
+        num_nodes=2,
+        batch_size=2,
+        max_steps=1,
+        benchmark_mode=True,
+        train_dir=tmp_path / 'train',
+      ),
+    ],
+  )
+  assert done.code == 0, done.err
+  assert programs.checkpoint_steps(tmp_path / 'train') == [1]

@@ -1,0 +1,36 @@
+import pytest
+
+from terngrad.measure import exchanges
+
+DEV = """\
+Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes
+    lo: 1000 7 0 0 0 0 0 0 2000 7 0 0 0 0 0 0
+  eth0:    300 7 0 0 0 0 0 0 40 7 0 0 0 0 0 0
+eth1:5 7 0 0 0 0 0 0 6 7 0 0 0 0 0 0
+"""
+
+
+def test_bytes_are_those_received_and_sent():
+  assert exchanges.interface_bytes('eth0', DEV) == (300, 40)
+  assert exchanges.interface_bytes('lo', DEV) == (1000, 2000)
+
+
+def test_without_a_name_all_but_the_loopback_count():
+  assert exchanges.interface_bytes('', DEV) == (305, 46)
+
+
+def test_an_unknown_interface_is_refused():
+  with pytest.raises(ValueError, match='expected one of lo, eth0, eth1'):
+    exchanges.interface_bytes('wlan0', DEV)
+
+
+def test_the_net_of_the_race_is_of_its_size():
+  shapes = exchanges.subject(exchanges.RACE, real=False).shapes
+  sizes = []
+  for shape in shapes:
+    size = 1
+    for length in shape:
+      size *= length
+    sizes.append(size)
+  assert sum(sizes) == 61_100_840

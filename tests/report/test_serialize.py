@@ -1,0 +1,84 @@
+"""Event files written by TensorFlow, read back as JSON, CSV and PNG."""
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from terngrad.report import event_files
+from terngrad.report import serialize
+
+
+@pytest.fixture
+def logdir(tmp_path):
+  """Two runs; the second has a graph and a number that is not finite."""
+
+  @tf.function
+  def double(x):
+    return 2 * x
+
+  double(tf.constant(1.0))
+  with tf.summary.create_file_writer(str(tmp_path / 'log')).as_default():
+    for step in range(1200):  # TensorBoard keeps 1,000 by itself
+      tf.summary.scalar('loss', 1.0 / (1 + step), step=step)
+    tf.summary.histogram('conv1/kernel', tf.constant([0.0, 1.0, 1.0]), step=3)
+    image = np.zeros([2, 4, 5, 3], np.uint8)
+    image[1] = 255
+    tf.summary.image('../../away', image, step=7)
+  with tf.summary.create_file_writer(str(tmp_path / 'log/b')).as_default():
+    tf.summary.scalar('loss', float('nan'), step=1)
+    tf.summary.graph(double.get_concrete_function(tf.constant(1.0)).graph)
+  return tmp_path / 'log'
+
+
+def test_every_kind_is_written_and_listed(logdir, tmp_path):
+  count = serialize.write(event_files.read(logdir), tmp_path / 'out')
+  index = json.loads((tmp_path / 'out' / 'runs.json').read_text())
+  assert set(index) == {'.', 'b'}
+  listed = [
+    file
+    for run in index.values()
+    for kind in event_files.KINDS
+    for files in run[kind].values()
+    for file in files
+  ] + [run['graph'] for run in index.values() if run['graph']]
+  assert count == len(listed) + 1
+  assert all((tmp_path / 'out' / file).is_file() for file in listed)
+
+  table, copy = index['.']['scalars']['loss']
+  with open(tmp_path / 'out' / table, encoding='utf-8') as file:
+    rows = list(csv.DictReader(file))
+  assert [int(row['step']) for row in rows] == list(range(1200))
+  assert float(rows[3]['value']) == pytest.approx(0.25)
+  assert len(json.loads((tmp_path / 'out' / copy).read_text())) == 1200
+
+  (file,) = index['.']['histograms']['conv1/kernel']
+  (entry,) = json.loads((tmp_path / 'out' / file).read_text())
+  assert entry['step'] == 3
+  assert sum(bucket[2] for bucket in entry['buckets']) == 3
+
+  images = index['.']['images']['../../away']
+  colours = [
+    np.asarray(Image.open(io.BytesIO((tmp_path / 'out' / p).read_bytes())))
+    for p in images
+  ]
+  assert [c.shape for c in colours] == [(4, 5, 3)] * 2
+  assert [c.max() for c in colours] == [0, 255]
+
+  assert index['.']['graph'] is None
+  assert 'node {' in (tmp_path / 'out' / index['b']['graph']).read_text()
+  _, copy = index['b']['scalars']['loss']
+  (entry,) = json.loads((tmp_path / 'out' / copy).read_text())
+  assert (entry['step'], entry['value']) == (1, None)
+
+
+def test_names_of_files_stay_within_and_do_not_collide():
+  tags = ['a/b', 'a_b', 'a.b', '..', '.', '', '/', 'a' * 500, 'a' * 501, 'é']
+  names = [serialize.file_name(tag) for tag in tags]
+  assert len(set(names)) == len(tags)
+  assert all(0 < len(name) < 120 for name in names)
+  assert not any('/' in name or name.startswith('.') for name in names)

@@ -1,0 +1,274 @@
+"""TF-Slim's trainer and evaluator: what their flags mean, and one small run."""
+
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from slim import eval_image_classifier
+from slim import train_image_classifier
+from slim.datasets import convert_mnist
+from slim.datasets import mnist_source
+from terngrad.program import flags
+from tests.slim import mnist_files
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def train_config(line):
+  words = ['--dataset_dir=/d', *shlex.split(line)]
+  values = flags.parse(train_image_classifier.Flags, {}, words)
+  return train_image_classifier.to_config(values)
+
+
+def eval_config(line):
+  words = ['--dataset_dir=/d', *shlex.split(line)]
+  values = flags.parse(eval_image_classifier.Flags, {}, words)
+  return eval_image_classifier.to_config(values)
+
+
+LENET = '--model_name=lenet '
+
+
+def received(config, expected):
+  return {name: getattr(config, name) for name in expected}
+
+
+@pytest.mark.parametrize(
+  ('line', 'expected'),
+  [
+    # The two recipes of slim/scripts that train from scratch.
+    (
+      """--train_dir=/t --dataset_name=cifar10 --dataset_split_name=train
+      --max_number_of_steps=100000 --batch_size=128 --save_interval_secs=120
+      --save_summaries_secs=120 --log_every_n_steps=100 --optimizer=sgd
+      --learning_rate=0.1 --learning_rate_decay_factor=0.1
+      --num_epochs_per_decay=200 --weight_decay=0.004""",
+      {
+        'train_dir': '/t',
+        'data_dir': '/d',
+        'subset': 'train',
+        'max_steps': 100000,
+        'batch_size': 128,
+        'optimizer_name': 'gd',
+        'initial_learning_rate': 0.1,
+        'weight_decay': 0.004,
+      },
+    ),
+    (
+      """--dataset_name=mnist --max_number_of_steps=20000 --batch_size=50
+      --learning_rate=0.01 --learning_rate_decay_type=fixed --optimizer=sgd
+      --weight_decay=0""",
+      {'learning_rate_decay_type': 'fixed', 'weight_decay': 0.0},
+    ),
+    # TF-Slim's own defaults.
+    (
+      '',
+      {
+        'dataset_name': 'imagenet',
+        'optimizer': 'rmsprop:momentum=0.9,decay=0.9,epsilon=1.0',
+        'learning_rate_decay_factor': 0.94,
+        'num_epochs_per_decay': 2.0,
+        'weight_decay': 0.00004,
+        'moving_average_decay': 0.9999,
+        'max_steps': 2**31 - 1,
+        'image_size': 28,
+        'num_workers': 1,
+        'grad_bits': 32,
+      },
+    ),
+    # The recipes that fine-tune on flowers: the last layer, then all.
+    (
+      """--checkpoint_path=/c/inception_v3.ckpt --max_number_of_steps=1000
+      --checkpoint_exclude_scopes=InceptionV3/Logits,InceptionV3/AuxLogits
+      --trainable_scopes=InceptionV3/Logits,InceptionV3/AuxLogits
+      --learning_rate=0.01 --learning_rate_decay_type=fixed
+      --optimizer=rmsprop --ignore_missing_vars False""",
+      {
+        'pretrained_model_checkpoint_path': '/c/inception_v3.ckpt',
+        'trainable_scopes': 'InceptionV3/Logits,InceptionV3/AuxLogits',
+        'checkpoint_exclude_scopes': (
+          'InceptionV3/Logits,InceptionV3/AuxLogits'
+        ),
+        'restart_step': True,
+        'fine_tune': False,
+      },
+    ),
+    # A batch is that of a clone.
+    (
+      '--num_clones 2 --batch_size 32 --clone_on_cpu True '
+      '--train_image_size 20',
+      {'num_workers': 2, 'num_gpus': 2, 'batch_size': 64, 'image_size': 20},
+    ),
+    ('--num_clones=2 --num_nodes=4', {'num_workers': 4, 'batch_size': 64}),
+    (
+      '--grad_bits 1 --clip_factor 2.5 --quantize_logits True',
+      {'grad_bits': 1, 'clip_factor': 2.5, 'quantize_logits': True},
+    ),
+    (
+      '--learning_rate_decay_type=polynomial --moving_average_decay=0.99',
+      {
+        'learning_rate_decay_type': 'linear',
+        'end_learning_rate': 0.0001,
+        'moving_average_decay': 0.99,
+      },
+    ),
+    (
+      '--optimizer=adam --adam_beta1=0.8 --opt_epsilon=0.1 --labels_offset=1',
+      {
+        'optimizer': 'adam:beta1=0.8,beta2=0.999,epsilon=0.1',
+        'decay_adam': True,
+        'labels_offset': 1,
+      },
+    ),
+  ],
+)
+def test_flags_of_tf_slim_mean_what_they_did(line, expected):
+  config = train_config(LENET + line)
+  assert received(config, expected) == expected
+  config.validate()
+
+
+@pytest.mark.parametrize('optimizer', train_image_classifier._OPTIMIZERS)
+def test_every_optimizer_of_tf_slim_is_there(optimizer):
+  train_config(f'{LENET} --optimizer={optimizer}').validate()
+
+
+@pytest.mark.parametrize(
+  ('line', 'expected'),
+  [
+    (
+      '',
+      {
+        'batch_size': 100,
+        'subset': 'test',
+        'run_once': True,
+        'restore_avg_var': False,
+        'num_examples': 2**31 - 1,
+      },
+    ),
+    (
+      """--checkpoint_path=/c --eval_dir=/c --max_num_batches=3 --batch_size=7
+      --moving_average_decay=0.999 --eval_image_size=20""",
+      {
+        'checkpoint_dir': '/c',
+        'eval_dir': '/c/eval',
+        'num_examples': 21,
+        'restore_avg_var': True,
+        'image_size': 20,
+      },
+    ),
+  ],
+)
+def test_flags_of_the_evaluator_mean_what_they_did(line, expected):
+  config = eval_config(LENET + line)
+  assert received(config, expected) == expected
+  config.validate()
+
+
+@pytest.mark.parametrize(
+  'flag',
+  [
+    '--master=grpc://host:1',
+    '--worker_replicas=2',
+    '--num_ps_tasks=1',
+    '--task=1',
+    '--sync_replicas=True',
+    '--replicas_to_aggregate=2',
+  ],
+)
+def test_flags_for_several_machines_are_refused_with_what_replaces_them(flag):
+  name = flag.partition('=')[0]
+  with pytest.raises(flags.UsageError, match=f'{name}: .*Use --num_clones'):
+    train_config(LENET + flag)
+
+
+@pytest.mark.parametrize(
+  ('line', 'message'),
+  [
+    ('--optimizer=gd', 'optimizer: expected one of .*sgd'),
+    ('--dataset_dir=', 'dataset_dir: expected the folder'),
+    ('--model_name=lenett', "did you mean 'lenet'"),
+  ],
+)
+def test_what_cannot_be_followed_is_refused(line, message):
+  with pytest.raises(ValueError, match=message):
+    train_config(LENET + line)
+
+
+def test_net_without_preprocessing_asks_for_one():
+  with pytest.raises(flags.UsageError, match='preprocessing_name: .*cifarnet'):
+    train_config('--model_name=overfeat')
+
+
+@pytest.mark.parametrize(
+  ('line', 'expected'),
+  [
+    (
+      '--model_name=lenet',
+      {'net': 'slim_lenet', 'preprocessing': 'lenet', 'image_size': 28},
+    ),
+    ('', {'net': 'slim_inception_v3', 'image_size': 299}),
+    (
+      '--model_name=resnet_v1_50 --dropout_keep_prob=0.3',
+      {'preprocessing': 'vgg', 'dropout_keep_prob': 0.3},
+    ),
+  ],
+)
+def test_net_is_tf_slims_with_its_own_size_and_preprocessing(line, expected):
+  config = train_config(line)
+  assert received(config, expected) == expected
+
+
+@pytest.fixture
+def mnist(tmp_path):
+  mnist_files.write_idx(tmp_path / 'idx')
+  convert_mnist.convert(
+    str(tmp_path / 'mnist'),
+    source='idx',
+    request=mnist_source.Request(str(tmp_path / 'idx'), verify_checksums=False),
+  )
+  return tmp_path / 'mnist'
+
+
+def run_arguments(mnist, tmp_path):
+  both = ['--dataset_name=mnist', f'--dataset_dir={mnist}', *LENET.split()]
+  train = [
+    *(*both, f'--train_dir={tmp_path / "model"}', '--num_clones', '2'),
+    *('--batch_size=4', '--max_number_of_steps=2', '--optimizer=sgd'),
+    *('--grad_bits', '1'),
+  ]
+  model = tmp_path / 'model'
+  return train, [*both, f'--checkpoint_path={model}', f'--eval_dir={model}']
+
+
+def test_trains_and_scores(mnist, tmp_path, capsys):
+  train, score = run_arguments(mnist, tmp_path)
+  values = flags.parse(train_image_classifier.Flags, {}, train)
+  assert train_image_classifier.train(values) == 0
+  values = flags.parse(eval_image_classifier.Flags, {}, score)
+  assert eval_image_classifier.score(values) == 0
+  out = capsys.readouterr().out
+  assert '[11 examples]' in out
+  assert re.search(r'^eval/Accuracy\[[01]\.\d{4}\] eval/Recall_5\[', out, re.M)
+
+
+@pytest.mark.slow
+def test_both_start_in_their_own_folder(mnist, tmp_path):
+  for program, arguments in zip(
+    ('train', 'eval'), run_arguments(mnist, tmp_path), strict=True
+  ):
+    done = subprocess.run(
+      [sys.executable, f'{program}_image_classifier.py', *arguments]
+      + ['--clone_on_cpu', 'True'] * (program == 'train'),
+      cwd=ROOT / 'slim',
+      capture_output=True,
+      text=True,
+      timeout=300,
+      check=False,
+    )
+    assert done.returncode == 0, done.stderr
+  assert 'eval/Accuracy[' in done.stdout

@@ -1,0 +1,224 @@
+"""The bugs of the 2017 code that no other test holds off, by their numbers.
+
+docs/bugs_of_2017.md lists all of them.
+"""
+
+import pathlib
+import re
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from slim.datasets import catalog
+from slim.datasets import convert_mnist
+from slim.datasets import mnist_source
+from slim.preprocessing import factory as preprocessing
+from terngrad.bin import flowers_eval
+from terngrad.bin import flowers_train
+from terngrad.codec import gradients
+from terngrad.codec import policy
+from terngrad.codec import registry
+from terngrad.exchange import towers
+from terngrad.training import assembly
+from terngrad.training import checkpoints
+from terngrad.training import config as configs
+from terngrad.training import devices
+from terngrad.training import loop
+from terngrad.training import meter
+from terngrad.training import optimizers
+from terngrad.training import records
+from terngrad.training import replicas
+from terngrad.training import step as steps
+from tests.slim import mnist_files
+from tests.training import small
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+TABLE = re.findall(
+  r'^\| (B\d+) \| .* \| (`.*`) \|$',
+  (ROOT / 'docs' / 'bugs_of_2017.md').read_text(encoding='utf-8'),
+  re.MULTILINE,
+)
+
+
+def test_every_bug_has_its_line():
+  assert [bug for bug, _ in TABLE] == [f'B{n}' for n in range(1, 24)]
+
+
+@pytest.mark.parametrize(('bug', 'held_by'), TABLE, ids=[b for b, _ in TABLE])
+def test_tests_of_the_table_exist(bug, held_by):
+  for name in re.findall(r'`([^`]+)`', held_by):
+    path, _, function = name.partition('::')
+    source = (ROOT / path).read_text(encoding='utf-8')
+    assert re.search(rf'^ *def {function}\(', source, re.MULTILINE), name
+    if path == 'tests/test_bugs_of_2017.py':
+      assert function.startswith(f'test_{bug.lower()}_')
+
+
+@pytest.fixture(scope='module')
+def mnist(tmp_path_factory):
+  """Eight training examples."""
+  folder = tmp_path_factory.mktemp('mnist')
+  mnist_files.write_idx(folder / 'idx', train=8, test=4)
+  convert_mnist.convert(
+    str(folder / 'data'),
+    source='idx',
+    request=mnist_source.Request(str(folder / 'idx'), verify_checksums=False),
+  )
+  return str(folder / 'data')
+
+
+def lenet(**options):
+  usual = {'dataset_name': 'mnist', 'net': 'lenet', 'image_size': 28}
+  return configs.TrainConfig(**(usual | options))
+
+
+def test_b1_floating_grad_epoch_sends_floats_in_its_epochs(mnist, tmp_path):
+  """Two steps an epoch, every second epoch in float32."""
+  config = lenet(
+    data_dir=mnist,
+    train_dir=str(tmp_path / 'train'),
+    batch_size=4,
+    max_steps=4,
+    save_iter=1,
+    grad_bits=1,
+    quantize_logits=True,
+    floating_grad_epoch=2,
+  )
+  loop.train(config, lambda line: None)
+  sent = [
+    record['bits_per_element']
+    for record in records.read(config.train_dir)
+    if 'bits_per_element' in record
+  ]
+  np.testing.assert_allclose(sent, [1.6, 1.6, 32, 32], rtol=0.01)
+
+
+def test_b2_replicas_start_equal_even_without_seeds():
+  model = keras.Sequential([keras.Input([3]), keras.layers.Dense(5)])
+  copies = replicas.create(
+    replicas.layout(model), optimizers.gradient_descent(), ('/CPU:0', '/CPU:1')
+  )
+  first, second = (copy.trainable[0].numpy() for copy in copies)
+  assert np.ptp(first) > 0
+  np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize(
+  ('gradient', 'scaler'),
+  [
+    # Not c sigma = 0, which would never let it learn.
+    ([0.25] * 9, 0.25),
+    # Not c sigma = 2.5: no element is as large.
+    ([-1.0, 1.0] * 8, 1.0),
+    # c sigma: 10 of 100 elements, so that sigma is 0.3 about the mean 0.1.
+    ([1.0] * 10 + [0.0] * 90, 0.75),
+  ],
+)
+def test_b4_scaler_is_the_papers_and_constant_gradients_learn(gradient, scaler):
+  code = registry.parse('ternary:clip_factor=2.5')
+  spec = policy.VariableSpec('w', (len(gradient),))
+  codec = gradients.gradient_codec([spec], [code])
+  probe = codec.probe([tf.constant(gradient)])
+  np.testing.assert_allclose(probe, [scaler], rtol=1e-6)
+
+
+def test_b8_save_tower_1_is_not_tower_10(tmp_path):
+  places = ['/CPU:0'] * 12
+  training = small.Training(small.dense_net, devices=1, workers=1)
+  copies = replicas.create(training.plan, training.optimizer, places)
+  (place,) = {towers.Towers(places, 12).place_of(1)}
+  layout = checkpoints.Layout('small', 5, 'momentum', 12, 12, [place], 9)
+  names = replicas.variable_names(training.plan, copies[0])
+  path = checkpoints.Writer(str(tmp_path), layout, copies, names).save(1)
+  stored = tf.train.load_checkpoint(path).get_variable_to_shape_map()
+  found = {
+    re.match(r'tower_\d+', n)[0] for n in stored if n.startswith('tower')
+  }
+  assert found == {'tower_1'}
+
+
+def test_b9_logged_loss_is_the_mean_over_the_nodes():
+  gauge = meter.Meter(8, {})
+  gauge.add(
+    steps.StepResult(
+      entropy=tf.constant([1.0, 5.0]),
+      probes=tf.zeros([2, 3]),
+      shared=tf.zeros([3]),
+      words=[],
+      sent=tf.constant([4, 4]),
+    )
+  )
+  values = gauge.values(10, 0.1, 0.5)
+  assert (values['entropy_loss'], values['total_loss']) == (3.0, 3.5)
+  assert 'entropy_loss = 3.00' in meter.log_line(1, values)
+
+
+def test_b12_flowers_is_a_data_set_of_its_own_with_six_logits():
+  for program in (flowers_train, flowers_eval):
+    assert program.DEFAULTS['dataset_name'] == 'flowers'
+  assert catalog.DATASETS['flowers'].num_classes == 6
+  # Photographs all the same: a net chooses as it does for ImageNet.
+  for net in ('alexnet', 'vgg_a', 'inception_v3'):
+    chosen = preprocessing.name_for('flowers', net)
+    assert chosen == preprocessing.name_for('imagenet', net)
+
+
+def test_b13_benchmark_mode_has_the_data_sets_channels_and_all_classes():
+  config = lenet(benchmark_mode=True, batch_size=400, num_nodes=2)
+  images, labels = next(assembly.assemble(config).batches(0))
+  assert images.shape == (2, 200, 28, 28, 1)
+  assert set(labels.numpy().ravel()) == set(range(10))
+
+
+@pytest.mark.parametrize('encoding', [False, True])
+@pytest.mark.parametrize('logits', [False, True])
+def test_b15_quantize_logits_alone_decides_what_of_the_logits_is_sent(
+  logits, encoding
+):
+  config = lenet(
+    benchmark_mode=True,
+    grad_bits=1,
+    quantize_logits=logits,
+    use_encoding=encoding,
+  )
+  run = assembly.assemble(config)
+  # LeNet's logits: 500 x 10 weights and 10 biases.
+  elements = run.codec.num_elements
+  coded = elements if logits else elements - 5010
+  bits = 1.6 * coded + 32 * (elements - coded)
+  sent = 32 * run.codec.num_words
+  assert bits <= sent <= bits + 8 * 32
+
+
+@pytest.mark.parametrize(
+  ('gpus', 'count', 'expected'),
+  [
+    (['a'], 3, ('/GPU:0', '/GPU:0', '/GPU:0')),
+    (['a', 'b'], 3, ('/GPU:0', '/GPU:1', '/GPU:0')),
+    (['a', 'b'], 1, ('/GPU:0',)),
+    ([], 2, ('/CPU:0', '/CPU:1')),
+  ],
+)
+def test_b19_any_number_of_devices_is_served(
+  gpus, count, expected, monkeypatch
+):
+  monkeypatch.setattr(devices, 'grow_memory', lambda: gpus)
+  assert devices.tower_devices(count) == expected
+  # An evaluator that finds no GPU beside the trainer goes to the CPU.
+  assert devices.evaluation_device('/gpu:99') == '/CPU:0'
+
+
+def test_b22_nodes_do_not_multiply_the_readers(mnist):
+  """A step is read as one batch, whatever the number of nodes and threads."""
+
+  def first_of(**options):
+    config = lenet(data_dir=mnist, batch_size=8, **options)
+    return next(assembly.assemble(config).batches(0))
+
+  images, labels = first_of(num_nodes=1)
+  many, those = first_of(num_nodes=4, num_preprocess_threads=64, num_readers=9)
+  assert many.shape[:2] == (4, 2)
+  np.testing.assert_array_equal(tf.reshape(many, images.shape), images)
+  np.testing.assert_array_equal(tf.reshape(those, labels.shape), labels)

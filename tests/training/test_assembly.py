@@ -1,0 +1,88 @@
+"""What a configuration says reaches the step."""
+
+import numpy as np
+import tensorflow as tf
+
+from terngrad.training import assembly
+from terngrad.training import config as configs
+from terngrad.training import replicas
+
+RATE, DECAY, NORM = 0.5, 0.25, 0.001
+
+
+def lenet(**options):
+  """A run of LeNet on images of 8 pixels, two nodes on two devices."""
+  config = configs.TrainConfig(
+    net='lenet',
+    dataset_name='mnist',
+    image_size=8,
+    batch_size=8,
+    num_gpus=2,
+    benchmark_mode=True,
+    optimizer='gd',
+    **options,
+  )
+  config.validate()
+  return assembly.assemble(config)
+
+
+def take(run, label, rate):
+  images = tf.random.stateless_normal([2, 4, 8, 8, 1], [3, 4])
+  return run.float_step(
+    images,
+    tf.fill([2, 4], label),
+    tf.constant(0, tf.int64),
+    tf.constant(rate),
+    tf.constant(0.5),
+  )
+
+
+def test_options_of_the_loss_and_the_update_reach_the_step():
+  run = lenet(
+    weight_decay=DECAY,
+    label_smoothing=1.0,
+    clip_gradient_norm=NORM,
+    decoupled_weight_decay=True,
+    gradient_accumulation_steps=2,
+    bn_statistics='per_device',
+  )
+  # A label that is spread over all classes says nothing.
+  one, other = (take(run, label, 0.0).entropy.numpy() for label in (1, 7))
+  np.testing.assert_array_equal(one, other)
+  first = run.replicas[0]
+  before = [v.numpy() for v in first.trainable]
+  take(run, 1, RATE)
+  # Kernels shrink by themselves; the rest of the update has the norm.
+  kept = [
+    1 - RATE * DECAY if name.endswith('kernel') else 1.0
+    for name in run.parameters
+  ]
+  moved = [
+    np.float64(v.numpy()) - np.float64(b) * k
+    for v, b, k in zip(first.trainable, before, kept, strict=True)
+  ]
+  norm = np.sqrt(sum(np.sum(np.square(part)) for part in moved))
+  np.testing.assert_allclose(norm, RATE * NORM, rtol=1e-3)
+  assert first.own_statistics
+  assert run.layout.bn_statistics == 'per_device'
+  replicas.check_equal(run.replicas, run.names)
+
+
+def test_nodes_compute_their_share_in_as_many_parts_as_are_asked_for():
+  def loops(parts):
+    run = lenet(gradient_accumulation_steps=parts)
+    arguments = (
+      *(tf.convert_to_tensor(t) for t in next(run.batches(0))),
+      tf.constant(0, tf.int64),
+      tf.constant(0.1),
+      tf.constant(0.5),
+    )
+    graph = run.float_step.get_concrete_function(*arguments).graph
+    definition = graph.as_graph_def()
+    nodes = [*definition.node]
+    for function in definition.library.function:
+      nodes += function.node_def
+    return sum(node.op in ('While', 'StatelessWhile') for node in nodes)
+
+  # One a device.
+  assert loops(2) == loops(1) + 2
