@@ -22,6 +22,10 @@ def config(**options):
       'ternarize(stddev, 2.5) > base3',
     ),
     ({'grad_bits': 1, 'packing': 'two_bit'}, 'ternarize > two_bit'),
+    (
+      {'grad_bits': 1, 'packing': 'radix', 'num_nodes': 8},
+      'ternarize > radix(8)',
+    ),
     ({'codec': 'fp16'}, 'float16_words'),
     ({'codec': 'ternary'}, 'clip_by_stddev(2.5) > ternarize > base3'),
     (
@@ -63,7 +67,6 @@ def test_flags_choose_the_code(options, expected):
       {'codec': 'ternary:packing=radix,workers=4', 'num_nodes': 8},
       'a code for the 8 nodes, received .* adds 4 at most.* workers=8',
     ),
-    ({'grad_bits': 1, 'packing': 'radix'}, 'packing=radix,workers=8'),
     ({'clip_factor': -1.0}, 'clip_factor: expected a number >= 0'),
     ({'clip_factor': float('nan')}, 'clip_factor: expected'),
     ({'optimizer': 'adamw'}, "Did you mean 'adam'"),
