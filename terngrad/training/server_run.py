@@ -66,15 +66,7 @@ def train(config, report, show_progress=False):
     # Functions of before the others must not be taken back from them.
     gc.collect()
     tasks.connect(cluster)
-    outcome = loop.run_assembled(
-      config.whole(),
-      functools.partial(
-        assembly.assemble, surround=functools.partial(_surround, config, data)
-      ),
-      report,
-      show_progress,
-      start=watchdog.limit(cluster, 2 * config.step_timeout, 'Start'),
-    )
+    outcome = _train(config, data, report, show_progress)
   except (errors.ConfigError, data_errors.DataError) as error:
     _end(others, str(error))
     raise
@@ -91,6 +83,17 @@ def train(config, report, show_progress=False):
   gc.collect()
   _end(others, '')
   return outcome
+
+
+def _train(config, data, report, show_progress):
+  surround = functools.partial(_surround, config, data)
+  return loop.run_assembled(
+    config.whole(),
+    functools.partial(assembly.assemble, surround=surround),
+    report,
+    show_progress,
+    start=watchdog.limit(config.tasks, 2 * config.step_timeout, 'Start'),
+  )
 
 
 def _surround(config, data, whole):
