@@ -113,7 +113,12 @@ class ServerConfig(configs.TrainConfig):
         'float16, whose scale of the loss is not shared between processes. '
         'Use --dtype=bfloat16.'
       )
-    self.whole().gradient_code()
+    if self.whole().gradient_code().thins:
+      raise errors.ConfigError(
+        'codec: expected sharing=probe with parameter servers, received '
+        f'--codec={self.codec}: no test holds thinning to the bits of towers '
+        'there. Leave sharing out.'
+      )
 
 
 def banner(config):

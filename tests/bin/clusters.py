@@ -83,9 +83,7 @@ def free_ports(count):
     return [each.getsockname()[1] for each in sockets]
 
 
-def towers(
-  data_dir, train_dir, num_processes, *, nodes=1, steps=STEPS, codec=''
-):
+def towers(data_dir, train_dir, num_processes, *, nodes=1, steps=STEPS):
   """The run of `arguments`, as towers on two devices of this process."""
   config = configs.TrainConfig(
     dataset_name='mnist',
@@ -97,7 +95,6 @@ def towers(
     max_steps=steps,
     grad_bits=1,
     clip_factor=2.5,
-    codec=codec,
     num_gpus=2,
     num_nodes=nodes,
   )

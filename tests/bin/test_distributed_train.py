@@ -22,26 +22,18 @@ def assert_equal_bits(one, other, step=clusters.STEPS):
 
 
 @pytest.mark.parametrize(
-  ('num_ps', 'num_processes', 'nodes', 'codec'),
-  [
-    (1, 2, 1, ''),
-    (2, 4, 1, ''),
-    (1, 2, 2, 'ternary:sharing=thin,group_size=512'),
-  ],
+  ('num_ps', 'num_processes', 'nodes'), [(1, 2, 1), (2, 4, 1), (1, 2, 2)]
 )
 def test_servers_and_towers_end_at_the_same_bits(
-  num_ps, num_processes, nodes, codec, data_dir, tmp_path
+  num_ps, num_processes, nodes, data_dir, tmp_path
 ):
   arguments = [
     *clusters.arguments(data_dir, tmp_path / 'servers'),
     f'--num_gpus={nodes}',
-    f'--codec={codec}',
   ]
   with clusters.Cluster(num_ps, num_processes, arguments) as cluster:
     cluster.start_all()
-    clusters.towers(
-      data_dir, tmp_path / 'towers', num_processes, nodes=nodes, codec=codec
-    )
+    clusters.towers(data_dir, tmp_path / 'towers', num_processes, nodes=nodes)
     finished = cluster.wait()
   assert {f.code for f in finished.values()} == {0}, finished
   assert_equal_bits(tmp_path / 'towers', tmp_path / 'servers')

@@ -82,6 +82,10 @@ def test_what_a_process_keeps_to_itself_is_refused():
   assert '--dtype=bfloat16' in refused(dtype='float16')
 
 
+def test_a_code_that_thins_is_refused():
+  assert 'sharing=probe' in refused(codec='ternary:sharing=thin')
+
+
 def test_a_cluster_without_servers_is_refused(tmp_path):
   hosts = tmp_path / 'hosts'
   hosts.write_text('localhost:2223\n')
