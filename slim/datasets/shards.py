@@ -123,7 +123,7 @@ def _listed(
   found = {os.path.basename(path): path for path in paths}
   absent = set(shards) - set(found)
   # A converter that was stopped is not to be mistaken for a small data set.
-  if absent and not _is_workers(data_dir):
+  if absent and not is_workers(data_dir):
     raise errors.DataError(
       f'{folder}: expected the {len(shards)} shards of shards.json; received '
       f'{len(shards) - len(absent)}, without {min(absent)}. Convert the data '
@@ -193,7 +193,7 @@ def _whole_count(
 ) -> int:
   """Examples of the whole set, of which the folder may be a worker's part."""
   own = sum(file.count for file in files)
-  if not _is_workers(data_dir):
+  if not is_workers(data_dir):
     return own
   wholes = {pathlib.Path(file.path).resolve().parent for file in files}
   if len(wholes) != 1:
@@ -201,6 +201,7 @@ def _whole_count(
   return sum(f.count for f in counts.count(records.find(wholes.pop(), split)))
 
 
-def _is_workers(data_dir: str | os.PathLike) -> bool:
+def is_workers(data_dir: str | os.PathLike) -> bool:
+  """True for a folder that `split_dataset.sh` made: one worker's part."""
   name = pathlib.Path(os.path.abspath(data_dir)).name
   return bool(_WORKER_FOLDER.fullmatch(name))

@@ -140,8 +140,8 @@ def explain(cluster, reason):
   first = reason.strip().splitlines()[0][:300] if reason.strip() else ''
   return (
     f'expected every task to take part, received {who} ({first}). Look at the '
-    'log of that task, then start all tasks again by the same commands; the '
-    'last checkpoint is good.'
+    'log of that task, then start all tasks that have ended again by the same '
+    'commands; the last checkpoint is good.'
   )
 
 

@@ -34,7 +34,8 @@ def define(config_class, defaults=None):
   """Makes a set of flags from a configuration class.
 
   Args:
-    config_class: dataclass whose fields carry 'help' and 'group' metadata.
+    config_class: dataclass whose fields carry 'help' and 'group' metadata;
+      those that its constructor does not take are no flags.
     defaults: dict of field name to this program's own default.
 
   Returns:
@@ -51,7 +52,7 @@ def define(config_class, defaults=None):
     int: flags.DEFINE_integer,
     str: flags.DEFINE_string,
   }
-  for field in dataclasses.fields(config_class):
+  for field in _fields(config_class):
     default = defaults.pop(field.name, field.default)
     makers[type(field.default)](
       field.name, default, field.metadata['help'], flag_values=values
@@ -95,7 +96,7 @@ def parse(config_class, defaults, arguments):
     ) from error
   if len(rest) > 1:
     raise UsageError(_stray(rest[1], values))
-  fields = dataclasses.fields(config_class)
+  fields = _fields(config_class)
   return config_class(**{f.name: values[f.name].value for f in fields})
 
 
@@ -152,13 +153,17 @@ def help_text(config_class, defaults, usage):
     str.
   """
   lines = [usage.rstrip(), '']
-  fields = dataclasses.fields(config_class)
+  fields = _fields(config_class)
   for group, title in _GROUPS.items():
     members = [f for f in fields if f.metadata['group'] == group]
     if members:
       lines += [f'{title}:', *(_help_line(f, defaults) for f in members), '']
   lines += ['Also --flagfile=FILE, a file with one flag a line, and --help.']
   return '\n'.join(lines)
+
+
+def _fields(config_class):
+  return [f for f in dataclasses.fields(config_class) if f.init]
 
 
 def _help_line(field, defaults):

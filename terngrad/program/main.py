@@ -5,6 +5,7 @@ written; 128 + n stopped by signal n, after a checkpoint.
 """
 
 import datetime
+import os
 import sys
 
 from absl import logging
@@ -15,6 +16,10 @@ from terngrad.training import config as configs
 from terngrad.training import errors
 from terngrad.training import evaluation
 from terngrad.training import loop
+from terngrad.training import server_config
+from terngrad.training import server_run
+from terngrad.training import server_tasks
+from terngrad.training import signals
 
 DONE, FAILED, REFUSED, SIGNALLED = 0, 1, 2, 128
 
@@ -22,6 +27,18 @@ DONE, FAILED, REFUSED, SIGNALLED = 0, 1, 2, 128
 def run_training(usage, defaults):
   """Trains as the command line says; returns the exit code."""
   return run(configs.TrainConfig, usage, defaults, train)
+
+
+def run_distributed_training(usage, defaults):
+  """Is one task of a run with parameter servers; does not return.
+
+  The process ends without Python's own end, because TensorFlow's servers and
+  calls that wait for other tasks cannot be stopped.
+  """
+  code = run(server_config.ServerConfig, usage, defaults, serve_or_train)
+  sys.stdout.flush()
+  sys.stderr.flush()
+  os._exit(code)
 
 
 def run_evaluation(usage, defaults):
@@ -32,6 +49,33 @@ def run_evaluation(usage, defaults):
 def train(config):
   """Trains as a `config.TrainConfig` says; returns the exit code."""
   outcome = loop.train(config, say, show_progress=sys.stderr.isatty())
+  return _report_end(config, outcome)
+
+
+def serve_or_train(config):
+  """Is a task of a `server_config.ServerConfig`; returns the exit code.
+
+  A chief that lost another task does not return: it begins anew.
+  """
+  config.validate()
+  for line in server_config.banner(config):
+    say(line)
+  if not config.tasks.is_chief:
+    with signals.stopping() as stop:
+      stopped_by = server_tasks.serve(config, say, lambda: stop.signal)
+    return SIGNALLED + stopped_by if stopped_by else DONE
+  try:
+    outcome = server_run.train(config, say, show_progress=sys.stderr.isatty())
+  except server_run.TaskLostError as error:
+    say(f'{datetime.datetime.now()}: {error}; beginning anew')
+    # The run itself must stay, whatever the command says.
+    arguments = [*sys.orig_argv[1:], '--overwrite=false']
+    os.execv(sys.executable, [sys.executable, *arguments])
+  return _report_end(config, outcome)
+
+
+def _report_end(config, outcome):
+  """Says how training ended; returns the exit code."""
   if outcome.stopped_by is not None:
     say(
       f'{datetime.datetime.now()}: stopped by signal {outcome.stopped_by} '

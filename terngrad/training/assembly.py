@@ -6,7 +6,6 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from slim.datasets import factory as datasets
 from slim.nets import factory as nets
 from terngrad import native
 from terngrad.codec import accelerated
@@ -21,8 +20,7 @@ from terngrad.training import nodes
 from terngrad.training import precision
 from terngrad.training import replicas
 from terngrad.training import scopes
-from terngrad.training import step as steps
-from terngrad.training import together
+from terngrad.training import surroundings
 
 
 class Run(NamedTuple):
@@ -44,6 +42,7 @@ class Run(NamedTuple):
       float32 [].
     layout: `checkpoints.Layout`.
     exchange: `exchange.towers.Towers` or `exchange.collective.Collective`.
+    habits: `surroundings.Habits`.
   """
 
   batches: Callable
@@ -59,13 +58,15 @@ class Run(NamedTuple):
   regularization: Callable
   layout: checkpoints.Layout
   exchange: object
+  habits: surroundings.Habits
 
 
-def assemble(config):
+def assemble(config, surround=surroundings.of_this_process):
   """Builds model, replicas, codec and step.
 
   Args:
     config: a valid `config.TrainConfig`.
+    surround: takes it, returns `surroundings.Surroundings`.
 
   Returns:
     A `Run`.
@@ -73,19 +74,16 @@ def assemble(config):
   Raises:
     errors.ConfigError, slim.errors.DataError: something is not there.
   """
-  # First of all: the CPU can be split only before TensorFlow is used.
-  # No more devices than nodes: each has a node.
-  exchange = together.join(config)
-  places = exchange.devices
-  open_batches, num_examples, num_classes, channels = _data(config, exchange)
+  around = surround(config)
+  places = around.exchange.devices
   # Keras takes an int32 seed; the codes take all 64 bits.
   keras.utils.set_random_seed(config.seed % 2**31)
   with tf.device(places[0]), precision.of_layers(config.dtype):
     model = nets.build(
       config.net,
-      num_classes=num_classes,
+      num_classes=around.data.num_classes,
       image_size=config.image_size,
-      channels=channels,
+      channels=around.data.channels,
       weight_decay=config.weight_decay,
       dropout_keep_prob=config.dropout_keep_prob,
       seed=config.seed % 2**31,
@@ -112,31 +110,27 @@ def assemble(config):
     config.gradient_accumulation_steps,
   )
   codec, float_codec = _codecs(config, plan, places)
-  together.check_same(
-    config,
-    exchange,
+  around.check_same(
     codecs=[bucket.codec.name for bucket in codec.buckets],
     variables=len(plan.names),
     elements=codec.num_elements,
-    num_examples=num_examples,
-    num_classes=num_classes,
+    num_examples=around.data.num_examples,
+    num_classes=around.data.num_classes,
   )
 
   def make(chosen):
-    return steps.make_train_step(
-      node_pass, chosen, exchange, copies, optimizer, config.seed
-    )
+    return around.make_step(node_pass, chosen, copies, optimizer)
 
   names = replicas.variable_names(plan, copies[0])
   stored = (
-    list(range(len(places)))
+    list(range(len(around.own)))
     if config.save_tower < 0
-    else [exchange.place_of(config.save_tower)]
+    else [around.exchange.place_of(config.save_tower)]
   )
   return Run(
-    batches=open_batches,
-    num_examples=num_examples,
-    replicas=copies,
+    batches=around.data.batches,
+    num_examples=around.data.num_examples,
+    replicas=tuple(copies[place] for place in around.own),
     names=names,
     parameters=names[: len(copies[0].trainable)],
     logits=frozenset(
@@ -153,9 +147,9 @@ def assemble(config):
     ),
     layout=checkpoints.Layout(
       net=config.net,
-      num_classes=num_classes,
+      num_classes=around.data.num_classes,
       optimizer=config.optimizer_name,
-      num_devices=len(places),
+      num_devices=len(around.own),
       num_workers=config.num_workers,
       places=stored,
       max_steps=config.max_steps,
@@ -168,7 +162,8 @@ def assemble(config):
       bn_statistics=config.bn_statistics,
       trainable_scopes=config.trainable_scopes,
     ),
-    exchange=exchange,
+    exchange=around.exchange,
+    habits=around.habits,
   )
 
 
@@ -199,80 +194,10 @@ def _codecs(config, plan, places):
     rules.append((policy.is_logits, plain))
   rules.append((policy.always, config.gradient_code()))
   codecs = policy.policy(rules, specs)
-  if all(place.startswith('/CPU') for place in places) and native.available():
+  kinds = {tf.DeviceSpec.from_string(place).device_type for place in places}
+  if kinds == {'CPU'} and native.available():
     codecs = accelerated.accelerate(codecs)
   return (
     gradients.gradient_codec(specs, codecs),
     gradients.gradient_codec(specs, [plain] * len(specs)),
-  )
-
-
-def _data(config, exchange):
-  """(batches, examples in an epoch, classes, channels); see `Run`."""
-  dataset = datasets.DATASETS.get(config.dataset_name)
-  if config.benchmark_mode:
-    net = nets.NETS[config.net]
-    classes = (dataset and dataset.num_classes) or 1000
-    channels = dataset.channels if dataset else net.default_channels
-    return (
-      lambda step: _constant_batches(config, exchange, classes, channels),
-      1281167,
-      classes,
-      channels,
-    )
-
-  share = config.batch_size // config.num_workers
-  rows = (share * exchange.first, share * (exchange.first + exchange.own))
-
-  def load(step):
-    stream, split = datasets.load(
-      config.dataset_name,
-      config.data_dir,
-      config.subset,
-      datasets.Delivery(
-        image_size=config.image_size,
-        batch_size=config.batch_size,
-        training=True,
-        seed=config.seed,
-        start=step * config.batch_size,
-        shuffle_buffer=1024 * config.input_queue_memory_factor,
-        net=config.net,
-        preprocessing=config.preprocessing,
-        labels_offset=config.labels_offset,
-        rows=None if exchange.group is None else rows,
-      ),
-    )
-    return stream.map(lambda *batch: _split(exchange.own, share, *batch)), split
-
-  # Opens once, so that missing files are found before anything is written.
-  _, split = load(0)
-  return (
-    lambda step: iter(load(step)[0]),
-    split.num_examples,
-    split.num_classes,
-    split.channels,
-  )
-
-
-def _constant_batches(config, exchange, classes, channels):
-  """Images of 0.5 and random labels, the same batch for ever."""
-  size = config.image_size
-  images, labels = _split(
-    config.num_workers,
-    config.batch_size // config.num_workers,
-    tf.fill([config.batch_size, size, size, channels], 0.5),
-    tf.random.stateless_uniform(
-      [config.batch_size], [config.seed % 2**31, 0], 0, classes, tf.int32
-    ),
-  )
-  own = slice(exchange.first, exchange.first + exchange.own)
-  batch = images[own], labels[own]
-  return iter(lambda: batch, None)
-
-
-def _split(workers, share, images, labels):
-  """Deals examples to workers in equal, consecutive parts."""
-  return (
-    tf.reshape(images, [workers, share, *images.shape[1:]]),
-    tf.reshape(labels, [workers, share]),
   )

@@ -82,17 +82,7 @@ class ClusterConfig:
           f'--exchange={COLLECTIVE}, or leave the hosts out.'
         )
       return None
-    for name in ('start_timeout', 'step_timeout'):
-      if not 1 <= getattr(self, name) < 10**6:
-        raise errors.ConfigError(
-          f'{name}: expected seconds from 1 to 1000000, received '
-          f'{getattr(self, name)}. Set --{name}=600.'
-        )
-    try:
-      cluster = self._read_cluster()
-      clusters.check_network(cluster, self.allow_insecure_network)
-    except clusters.ClusterError as error:
-      raise errors.ConfigError(str(error)) from error
+    cluster = self._checked_cluster()
     if 'ps' in cluster.jobs:
       raise errors.ConfigError(
         f'ps_hosts: expected none for --exchange={COLLECTIVE}, received '
@@ -105,6 +95,21 @@ class ClusterConfig:
   def keeps_files(self):
     """Whether this process writes what the run leaves, and its log."""
     return self.tasks is None or self.tasks.is_chief
+
+  def _checked_cluster(self):
+    """The cluster that the options name, on a network that may be used."""
+    for name in ('start_timeout', 'step_timeout'):
+      if not 1 <= getattr(self, name) < 10**6:
+        raise errors.ConfigError(
+          f'{name}: expected seconds from 1 to 1000000, received '
+          f'{getattr(self, name)}. Set --{name}=600.'
+        )
+    try:
+      cluster = self._read_cluster()
+      clusters.check_network(cluster, self.allow_insecure_network)
+    except clusters.ClusterError as error:
+      raise errors.ConfigError(str(error)) from error
+    return cluster
 
   def _read_cluster(self):
     kind, _, label = self.cluster.partition(':')

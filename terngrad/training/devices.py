@@ -76,6 +76,14 @@ def grow_memory():
   return gpus
 
 
+def hide_gpus():
+  """Keeps what this process itself computes on its CPUs.
+
+  Must run before anything else uses TensorFlow.
+  """
+  _quietly(tf.config.set_visible_devices, [], 'GPU')
+
+
 def evaluation_device(name):
   """`name` where it exists, the CPU otherwise.
 

@@ -1,9 +1,8 @@
-"""The training loop: steps, records, checkpoints, signals."""
+"""The training loop: steps, and when to log, to save and to stop."""
 
 import contextlib
 import os
-import signal
-import threading
+from collections.abc import Callable
 from datetime import datetime
 from typing import NamedTuple
 
@@ -15,18 +14,15 @@ from slim.datasets import records as data_records
 from terngrad.exchange import cluster as clusters
 from terngrad.exchange import watchdog
 from terngrad.training import assembly
-from terngrad.training import checkpoints
 from terngrad.training import errors
 from terngrad.training import folder
+from terngrad.training import keeping
 from terngrad.training import loss_scaling
-from terngrad.training import meter
 from terngrad.training import pretrained
-from terngrad.training import records
 from terngrad.training import resume
 from terngrad.training import schedules
+from terngrad.training import signals
 from terngrad.training import together
-
-_LOG_EVERY = 10
 
 
 class Outcome(NamedTuple):
@@ -58,22 +54,43 @@ def train(config, report, show_progress=False):
     errors.TrainingError: it had to stop; the last checkpoint is good.
   """
   config.validate()
-  if config.log_device_placement:
-    tf.debugging.set_log_device_placement(True)
   if config.tasks:
     report(clusters.check_network(config.tasks, config.allow_insecure_network))
   # Of several processes the first alone keeps files and talks.
-  writes = config.keeps_files
-  if not writes:
+  if not config.keeps_files:
     report, show_progress = _silence, False
+  start = together.within(
+    config.tasks, config.start_timeout, 'Start', watchdog.limit_start
+  )
+  return run_assembled(config, assembly.assemble, report, show_progress, start)
+
+
+def run_assembled(config, assemble, report, show_progress, start):
+  """`train` for a configuration that is valid.
+
+  Args:
+    config: `config.TrainConfig`, its numbers those of all workers together.
+    assemble: takes it, returns an `assembly.Run`.
+    report: see `train`.
+    show_progress: see `train`.
+    start: context manager for what comes before the first step.
+
+  Returns:
+    An `Outcome`.
+
+  Raises:
+    errors.ConfigError, slim.errors.DataError, errors.TrainingError: see
+      `train`.
+  """
+  if config.log_device_placement:
+    tf.debugging.set_log_device_placement(True)
+  writes = config.keeps_files
   with contextlib.ExitStack() as alone:
     there = writes and os.path.isdir(config.train_dir)
     if there:
       alone.enter_context(folder.alone_in(config.train_dir))
-    with together.within(
-      config.tasks, config.start_timeout, 'Start', watchdog.limit_start
-    ):
-      run = assembly.assemble(config)
+    with start:
+      run = assemble(config)
       begin = _begin(config, run, report) if writes else (0, -1)
       begin = together.begin(run.exchange, run.replicas, begin)
     if writes:
@@ -81,12 +98,6 @@ def train(config, report, show_progress=False):
       if not there:
         alone.enter_context(folder.alone_in(config.train_dir))
     return _continue(config, run, begin, report, show_progress)
-
-
-def _within(config, what):
-  """Ends a wait for other tasks; see `together.within`."""
-  seconds = config.step_timeout + together.GRACE_SECONDS
-  return together.within(config.tasks, seconds, what)
 
 
 def _silence(line):
@@ -104,14 +115,19 @@ def _begin(config, run, report):
 
 def _continue(config, run, begin, report, show_progress):
   """Trains on from `begin`; see `_run_steps`."""
-  keeper = _Keeper(config, run, begin) if config.keeps_files else None
+  keeper = keeping.Keeper(config, run, begin[0]) if config.keeps_files else None
   with contextlib.ExitStack() as stack:
     if keeper:
-      stack.enter_context(contextlib.closing(keeper.recorder))
-    stop = stack.enter_context(_signals(run.exchange))
+      stack.enter_context(contextlib.closing(keeper))
+    stop = stack.enter_context(
+      signals.stopping(alone=run.exchange.group is None)
+    )
+    screen = stack.enter_context(
+      _screen(config, begin[0], report, show_progress)
+    )
     try:
-      step = _run_steps(config, run, begin, stop, keeper, report, show_progress)
-      with _within(config, 'End'):
+      step = _run_steps(config, run, begin, stop, keeper, screen)
+      with run.habits.within('End'):
         together.end(run.exchange, step)
     except tf.errors.OpError as error:
       raise errors.TrainingError(
@@ -128,65 +144,66 @@ def _continue(config, run, begin, report, show_progress):
   return Outcome(step, stop.agreed if step < config.max_steps else None)
 
 
-class _Keeper:
-  """Keeps the files of a run."""
+class _Screen(NamedTuple):
+  """What the person who watches sees.
 
-  def __init__(self, config, run, begin):
-    self.writer = checkpoints.Writer(
-      config.train_dir, run.layout, run.replicas, run.names
-    )
-    self.recorder = records.Recorder(config.train_dir, step=begin[0])
-    self.gauge = meter.Meter(config.batch_size, self.recorder.last)
+  Attributes:
+    say: takes a line.
+    tick: called after every step.
+  """
+
+  say: Callable
+  tick: Callable
 
 
-def _run_steps(config, run, begin, stop, keeper, report, show_progress):
+@contextlib.contextmanager
+def _screen(config, step, report, show_progress):
+  """A `_Screen`, with a progress bar if asked for."""
+  with tqdm.tqdm(
+    total=config.max_steps,
+    initial=step,
+    unit='step',
+    disable=not show_progress,
+  ) as bar:
+    yield _Screen(bar.write if show_progress else report, bar.update)
+
+
+def _run_steps(config, run, begin, stop, keeper, screen):
   """Runs the steps that are left; returns the steps taken.
 
   `begin` is the pair (steps taken before, step of the checkpoint that stands in
   train_dir or -1); `keeper` is None in processes that keep no files.
   """
   step, saved = begin
-  bar = tqdm.tqdm(
-    total=config.max_steps,
-    initial=step,
-    unit='step',
-    disable=not show_progress,
-  )
-  say = bar.write if show_progress else report
-  with bar:
-    batches = run.batches(step) if step < config.max_steps else None
-    while step < config.max_steps and not stop.agreed:
-      result, rate = _one_step(config, run, step, batches, stop)
-      step += 1
-      stop.agree(result)
-      bar.update()
-      at_checkpoint = step % config.save_iter == 0
-      logs = step % _LOG_EVERY == 0 or step == config.max_steps or at_checkpoint
-      if keeper:
-        keeper.gauge.add(result)
-      if keeper and logs:
-        regularization = float(run.regularization())
-        values = keeper.gauge.values(
-          run.codec.num_elements, rate, regularization
-        ) | loss_scaling.scalars(run.replicas[0].scaling)
-        keeper.recorder.scalars(step, values, meter.TAGS)
-        say(meter.log_line(step, values))
-      if at_checkpoint:
-        if keeper:
-          _observe(run, keeper.recorder, step, result)
-        _save(config, run, keeper, step)
-        saved = step
-    if saved != step:
-      path = _save(config, run, keeper, step)
-      say(f'{datetime.now()}: saved {path}')
+  saving = keeping.Every(run.habits.save_secs)
+  batches = run.batches(step) if step < config.max_steps else None
+  while step < config.max_steps and not stop.agreed:
+    result, rate = _one_step(config, run, step, batches, stop)
+    step += 1
+    stop.agree(result)
+    screen.tick()
+    at_checkpoint = step % config.save_iter == 0 or saving.due()
+    if keeper:
+      keeper.add(result)
+      logs = step % run.habits.log_every == 0 or step == config.max_steps
+      if logs or at_checkpoint:
+        screen.say(keeper.log(step, rate))
+      keeper.observe(step, result, at_checkpoint)
+    if at_checkpoint:
+      _save(run, keeper, step)
+      saved = step
+  if saved != step:
+    path = _save(run, keeper, step)
+    screen.say(f'{datetime.now()}: saved {path}')
   return step
 
 
-def _save(config, run, keeper, step):
+def _save(run, keeper, step):
   """Proves that all replicas are equal; writes a checkpoint, its path."""
-  with _within(config, f'Step {step}'):
+  with run.habits.within(f'Step {step}'):
+    run.habits.before_save()
     together.check_equal(run.exchange, run.replicas[0], run.names)
-  return keeper.writer.save(step) if keeper else None
+  return keeper.save(step) if keeper else None
 
 
 def _next(config, batches):
@@ -209,7 +226,7 @@ def _one_step(config, run, step, batches, stop):
   rate = schedules.learning_rate(config, step, run.num_examples)
   decay = schedules.averaging_decay(step, config.moving_average_decay)
   images, labels = _next(config, batches)
-  with _within(config, f'Step {step + 1}'):
+  with run.habits.within(f'Step {step + 1}'):
     result = take(
       images,
       labels,
@@ -247,73 +264,3 @@ def _check_finite(run, step, result):
     'checkpoint is from before this step and the same command continues from '
     'it.'
   )
-
-
-def _observe(run, recorder, step, result):
-  """Histograms of the variables and of the codes that each tower sent."""
-  histograms, sparsity = {}, {}
-  coded = (
-    result.words[0].shape[1] == run.codec.num_words and not run.codec.lossless
-  )
-  for place, replica in enumerate(run.replicas):
-    pairs = zip(run.parameters, replica.trainable, strict=True)
-    histograms.update({f'tower_{place}/{name}': v for name, v in pairs})
-    if not coded:
-      continue
-    # A device's first node stands for the device.
-    sent = run.codec.decode_mean([result.words[place][:1]], result.shared)
-    for name, gradient in zip(run.parameters, sent, strict=True):
-      tag = f'tower_{place}/{name}/binary'
-      histograms[f'{tag}/gradients'] = gradient
-      sparsity[f'{tag}/sparsity'] = float(tf.math.zero_fraction(gradient))
-  recorder.histograms(step, histograms)
-  if sparsity:
-    recorder.scalars(step, sparsity)
-  recorder.flush()
-
-
-class _Stop:
-  """Remembers the first signal that asked to stop.
-
-  Several processes stop after the same step: that before which one of them had
-  been asked.
-  """
-
-  def __init__(self, exchange):
-    self.signal = None
-    self._alone = exchange.group is None
-    self._told = 0
-
-  def agree(self, result):
-    """Takes in what the `step.StepResult` of a step tells of the others."""
-    if not self._alone:
-      self._told = int(result.stop)
-
-  @property
-  def agreed(self):
-    """The signal to stop at now, or None."""
-    return self.signal if self._alone else self._told or None
-
-
-@contextlib.contextmanager
-def _signals(exchange):
-  """Turns SIGTERM and SIGINT into a stop after the step; a second one kills."""
-  stop = _Stop(exchange)
-  if threading.current_thread() is not threading.main_thread():
-    yield stop
-    return
-
-  def handle(number, frame):
-    del frame
-    stop.signal = number
-    signal.signal(number, previous[number])
-
-  previous = {
-    number: signal.signal(number, handle)
-    for number in (signal.SIGTERM, signal.SIGINT)
-  }
-  try:
-    yield stop
-  finally:
-    for number, handler in previous.items():
-      signal.signal(number, handler)

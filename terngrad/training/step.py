@@ -53,7 +53,7 @@ def make_train_step(node_pass, codec, exchange, replicas, optimizer, seed):
   kernel = nodes.kernels(node_pass, codec)
   average = exchange.averaging(codec)
   updates = [
-    _make_update(replica, optimizer, node_pass.shrink) for replica in replicas
+    make_update(replica, optimizer, node_pass.shrink) for replica in replicas
   ]
 
   @tf.function(reduce_retracing=True)
@@ -154,7 +154,7 @@ def _tell(exchange, rounds, stop, own_statistics):
   return told
 
 
-def _make_update(replica, optimizer, shrink):
+def make_update(replica, optimizer, shrink):
   """The compiled end of a step on one device.
 
   One program, so that an element of a parameter, its slots and its average

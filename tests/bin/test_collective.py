@@ -134,7 +134,7 @@ def test_a_lost_process_is_named_and_all_continue_to_the_same_bits(
   assert code == 1, log
   (line,) = re.findall('^error: .*', log, re.M)
   assert f'no answer from worker 1 ({hosts[1]})' in line
-  assert 'start all tasks again' in line
+  assert 'start all tasks that have ended again' in line
   ended = run_all(2, data_dir, folder)
   assert [one.code for one in ended] == [0, 0], ended
   assert re.search('continuing after step (20|40)', ended[0].log)

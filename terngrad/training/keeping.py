@@ -1,0 +1,109 @@
+"""What a run leaves: checkpoints, records and histograms."""
+
+import time
+
+import tensorflow as tf
+
+from terngrad.training import checkpoints
+from terngrad.training import loss_scaling
+from terngrad.training import meter
+from terngrad.training import records
+
+
+class Keeper:
+  """Keeps the files of a run."""
+
+  def __init__(self, config, run, step):
+    """Opens them.
+
+    Args:
+      config: `config.TrainConfig`.
+      run: `assembly.Run`.
+      step: steps taken before.
+    """
+    self._run = run
+    self._writer = checkpoints.Writer(
+      config.train_dir, run.layout, run.replicas, run.names
+    )
+    self._recorder = records.Recorder(config.train_dir, step=step)
+    self._gauge = meter.Meter(config.batch_size, self._recorder.last)
+    self._observing = Every(run.habits.observe_secs)
+
+  def close(self):
+    """Closes the records."""
+    self._recorder.close()
+
+  def add(self, result):
+    """Takes in the `step.StepResult` of a step."""
+    self._gauge.add(result)
+
+  def log(self, step, learning_rate):
+    """Records what was measured since the last time; returns the line."""
+    run = self._run
+    values = self._gauge.values(
+      run.codec.num_elements, learning_rate, float(run.regularization())
+    ) | loss_scaling.scalars(run.replicas[0].scaling)
+    self._recorder.scalars(step, values, meter.TAGS)
+    return run.habits.line(step, values)
+
+  def observe(self, step, result, at_checkpoint):
+    """Records histograms of the variables and of the codes of each tower.
+
+    Args:
+      step: steps taken.
+      result: `step.StepResult` of the last.
+      at_checkpoint: True where they are wanted, whatever the time.
+    """
+    due = self._observing.due()
+    if not (due or at_checkpoint):
+      return
+    histograms, sparsity = _histograms(self._run, result)
+    self._recorder.histograms(step, histograms)
+    if sparsity:
+      self._recorder.scalars(step, sparsity)
+    self._recorder.flush()
+
+  def save(self, step):
+    """Writes a checkpoint; returns its path."""
+    return self._writer.save(step)
+
+
+def _histograms(run, result):
+  """(tag to values, tag to the share of zeros in what each tower sent)."""
+  histograms, sparsity = {}, {}
+  coded = (
+    result.words[0].shape[1] == run.codec.num_words and not run.codec.lossless
+  )
+  for place, replica in enumerate(run.replicas):
+    pairs = zip(run.parameters, replica.trainable, strict=True)
+    histograms.update({f'tower_{place}/{name}': v for name, v in pairs})
+    if not coded:
+      continue
+    # A device's first node stands for the device.
+    sent = run.codec.decode_mean([result.words[place][:1]], result.shared)
+    for name, gradient in zip(run.parameters, sent, strict=True):
+      tag = f'tower_{place}/{name}/binary'
+      histograms[f'{tag}/gradients'] = gradient
+      sparsity[f'{tag}/sparsity'] = float(tf.math.zero_fraction(gradient))
+  return histograms, sparsity
+
+
+class Every:
+  """A clock that says when some seconds have passed since it last did."""
+
+  def __init__(self, seconds):
+    """Starts the clock.
+
+    Args:
+      seconds: float; infinity for never.
+    """
+    self._seconds = seconds
+    self._last = time.monotonic()
+
+  def due(self):
+    """True once every so many seconds."""
+    now = time.monotonic()
+    if now - self._last < self._seconds:
+      return False
+    self._last = now
+    return True

@@ -1,0 +1,132 @@
+"""What a run with parameter servers is: the flags of its tasks."""
+
+import dataclasses
+import functools
+import os
+
+from terngrad.exchange import cluster as clusters
+from terngrad.training import config as configs
+from terngrad.training import config_base as base
+from terngrad.training import errors
+
+option = base.option
+SERVERS = 'servers'
+
+
+def _fixed(value):
+  """A field that no caller, and no flag, can set."""
+  return dataclasses.field(default=value, init=False)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ServerConfig(configs.TrainConfig):
+  """One task of a run with parameter servers.
+
+  Numbers of the base class are a process's own: `batch_size` examples a worker
+  process, dealt to its `num_workers` nodes on its `num_gpus` devices.
+  """
+
+  train_dir: str = option(
+    os.path.join(base.TEMPORARY, 'dataset_distributed_train'),
+    "Folder for the chief's checkpoints and records; a run that stands there "
+    'continues.',
+    'run',
+  )
+  batch_size: int = option(
+    32, 'Examples a step of each worker process, split over its nodes.', 'data'
+  )
+  exchange: str = _fixed(SERVERS)
+  collective: str = _fixed('')
+  job_name: str = option('', 'ps or worker: what this process is.', 'cluster')
+  num_replicas_to_aggregate: int = option(
+    -1, 'Workers whose gradients a step waits for; -1: all.', 'cluster'
+  )
+  save_interval_secs: int = option(
+    600, 'Seconds between checkpoints, beside those of --save_iter.', 'run'
+  )
+  save_summaries_secs: int = option(
+    180, 'Seconds between histograms, beside those of --save_iter.', 'run'
+  )
+
+  @functools.cached_property
+  def tasks(self):
+    """`exchange.cluster.Cluster` of the run.
+
+    Raises:
+      errors.ConfigError: there is none, or not with this task in it.
+    """
+    for name in ('ps_hosts', 'worker_hosts'):
+      if self.cluster == 'flags' and not getattr(self, name):
+        raise errors.ConfigError(
+          f'{name}: expected host:port,host:port, received nothing. Give every '
+          'task the same two lists.'
+        )
+    cluster = self._checked_cluster()
+    for job in clusters.JOBS:
+      if job not in cluster.jobs:
+        raise errors.ConfigError(
+          f'cluster: expected a {job} task at least, received none from '
+          f'--cluster={self.cluster[:200]}. Use --cluster=flags with '
+          '--ps_hosts and --worker_hosts, tf_config, or a file that lists both.'
+        )
+    return cluster
+
+  @property
+  def num_processes(self):
+    """Processes that share the nodes of one task: itself."""
+    return 1
+
+  def whole(self):
+    """The same run with the numbers of all its processes together."""
+    num_processes = len(self.tasks.jobs['worker'])
+    return dataclasses.replace(
+      self,
+      batch_size=self.batch_size * num_processes,
+      num_nodes=self.num_workers * num_processes,
+    )
+
+  def validate(self):
+    """Raises `errors.ConfigError` for the first field out of its range."""
+    super().validate()
+    num_workers = len(self.tasks.jobs['worker'])
+    for name in ('save_interval_secs', 'save_summaries_secs'):
+      base.at_least(name, getattr(self, name), 1)
+    if self.num_replicas_to_aggregate not in (-1, num_workers):
+      raise errors.ConfigError(
+        f'num_replicas_to_aggregate: expected -1 or all {num_workers} workers, '
+        f'received {self.num_replicas_to_aggregate}. Leave it out.'
+      )
+    if self.save_tower > 0:
+      raise errors.ConfigError(
+        f'save_tower: expected -1 or 0, received {self.save_tower}. The chief '
+        'stores its own parameters, which equal all others.'
+      )
+    if self.bn_statistics != 'averaged':
+      raise errors.ConfigError(
+        'bn_statistics: expected averaged with parameter servers, received '
+        f"{self.bn_statistics}: other processes' statistics would be in no "
+        'checkpoint. Leave it out.'
+      )
+    if self.dtype == 'float16':
+      raise errors.ConfigError(
+        'dtype: expected float32 or bfloat16 with parameter servers, received '
+        'float16, whose scale of the loss is not shared between processes. '
+        'Use --dtype=bfloat16.'
+      )
+    self.whole().gradient_code()
+
+
+def banner(config):
+  """The first lines of a task's log: warning, hosts and who it is."""
+  cluster = config.tasks
+  jobs = cluster.jobs
+  num_workers = len(jobs['worker'])
+  yield clusters.check_network(cluster, config.allow_insecure_network)
+  yield f'PS hosts are: {list(jobs["ps"])}'
+  yield f'Worker hosts are: {list(jobs["worker"])}'
+  yield f'Server target: grpc://{cluster.address}'
+  if cluster.is_chief:
+    yield (
+      f'SyncReplicas: replicas_to_aggregate={num_workers}; '
+      f'total_num_replicas={num_workers}'
+    )

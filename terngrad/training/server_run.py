@@ -1,0 +1,271 @@
+"""The chief's part of a synchronous run with parameter servers.
+
+The chief is worker 0 and the client of all tasks: it builds the model on every
+worker, takes the steps, and alone writes checkpoints and records. Nothing of a
+run stands on other tasks that the last checkpoint does not hold, so after any
+failure everything begins anew from there, the chief's own process included.
+"""
+
+import functools
+import gc
+import itertools
+import time
+from datetime import datetime
+
+import tensorflow as tf
+
+from slim import errors as data_errors
+from terngrad.exchange import fingerprint
+from terngrad.exchange import server as exchange
+from terngrad.exchange import tasks
+from terngrad.exchange import towers as tower_lib
+from terngrad.exchange import watchdog
+from terngrad.training import assembly
+from terngrad.training import devices
+from terngrad.training import digests
+from terngrad.training import errors
+from terngrad.training import loop
+from terngrad.training import replicas
+from terngrad.training import server_data
+from terngrad.training import server_step
+from terngrad.training import server_tasks
+from terngrad.training import surroundings
+
+_DTYPES = (tf.float32, tf.int32)
+
+
+class TaskLostError(errors.TrainingError):
+  """A task was lost; the run can continue from its last checkpoint."""
+
+
+def train(config, report, show_progress=False):
+  """Trains as the chief; see `loop.train`.
+
+  Args:
+    config: a valid `server_config.ServerConfig`; this process is the chief.
+    report: called with each line for the person who watches.
+    show_progress: True draws a progress bar on the terminal.
+
+  Returns:
+    A `loop.Outcome`.
+
+  Raises:
+    TaskLostError: start the chief's process anew to continue.
+    errors.ConfigError, slim.errors.DataError, errors.TrainingError: see
+      `loop.train`; the other tasks were told to end.
+  """
+  cluster = config.tasks
+  others = tasks.servers_of(cluster)
+  # First of all: the CPU can be split only before TensorFlow is used.
+  devices.tower_devices(config.num_gpus)
+  states = {}
+  try:
+    data = server_data.open_part(config)
+    states.update(_wait_for(config, others, report))
+    _compare(config, others, states)
+    # Functions of before the others must not be taken back from them.
+    gc.collect()
+    tasks.connect(cluster)
+    outcome = _train(config, data, report, show_progress)
+  except (errors.ConfigError, data_errors.DataError) as error:
+    _end(others, str(error))
+    raise
+  except (tf.errors.OpError, tasks.LostError, errors.TrainingError) as error:
+    trouble = _explain(others, states, error)
+    _end(others, trouble or str(error))
+    if isinstance(error, errors.TrainingError) and not trouble:
+      raise
+    raise errors.TrainingError(trouble or str(error)) from error
+  except BaseException as error:
+    _end(others, f'it failed: {error!r}')
+    raise
+  # Before the others end, TensorFlow lets them forget what it had there.
+  gc.collect()
+  _end(others, '')
+  return outcome
+
+
+def _train(config, data, report, show_progress):
+  surround = functools.partial(_surround, config, data)
+  return loop.run_assembled(
+    config.whole(),
+    functools.partial(assembly.assemble, surround=surround),
+    report,
+    show_progress,
+    start=watchdog.limit(config.tasks, 2 * config.step_timeout, 'Start'),
+  )
+
+
+def _surround(config, data, whole):
+  """The `surroundings.Surroundings` of a cluster; see `train`."""
+  cluster = config.tasks
+  layout = _layout(cluster, config, whole)
+  feeds, copies, checks = [], [], []
+  # What comes first is compiled meanwhile.
+  limits = itertools.chain(
+    [2 * config.step_timeout] * 2, itertools.repeat(config.step_timeout)
+  )
+
+  def within(what):
+    return watchdog.limit(cluster, next(limits), what)
+
+  def begin(step):
+    """Lets all workers start from the chief's parameters and this step."""
+    with within('Begin'):
+      for other in copies[1:]:
+        replicas.copy(copies[0], other)
+      checks[:] = [digests.make_check(copies)]
+      feeds[:] = _open_feeds(config, data.channels, step)
+    return data.batches(step)
+
+  def make_step(node_pass, codec, made, optimizer):
+    copies[:] = made
+    take = server_step.make_train_step(
+      node_pass, codec, layout, made, optimizer, whole.seed
+    )
+
+    @tf.function(reduce_retracing=True)
+    def train_step(images, labels, *numbers):
+      # The feeds are known before the first step is traced.
+      return take(images, labels, feeds, *numbers)
+
+    return train_step
+
+  return surroundings.Surroundings(
+    exchange=layout.towers,
+    data=data._replace(batches=begin),
+    make_step=make_step,
+    own=range(0, len(layout.towers.devices), layout.num_processes),
+    # The tasks were compared before they were connected.
+    check_same=lambda **built: None,
+    habits=surroundings.Habits(
+      within=within,
+      log_every=server_tasks.LOG_EVERY,
+      line=functools.partial(_line, layout.num_processes),
+      save_secs=config.save_interval_secs,
+      observe_secs=config.save_summaries_secs,
+      before_save=lambda: [check() for check in checks],
+    ),
+  )
+
+
+def _layout(cluster, config, whole):
+  """Who lives where: full names of devices."""
+  workers = tasks.all_tasks(cluster, 'worker')
+  names = []
+  for number in range(min(config.num_gpus, config.num_workers)):
+    for task in workers:
+      prefix = task.device('GPU:')
+      gpus = [
+        d.name
+        for d in tf.config.list_logical_devices('GPU')
+        if d.name.startswith(prefix)
+      ]
+      names.append(
+        gpus[number % len(gpus)] if gpus else task.device(f'CPU:{number}')
+      )
+  return exchange.Layout(
+    towers=tower_lib.Towers(tuple(names), whole.num_workers),
+    servers=tuple(task.device() for task in tasks.all_tasks(cluster, 'ps')),
+    num_processes=len(workers),
+  )
+
+
+def _open_feeds(config, channels, step):
+  """Lets all other workers read from a step on; their `server_step.Feed`s."""
+  feeds = []
+  for task in tasks.all_tasks(config.tasks, 'worker')[1:]:
+    tag = tasks.new_tag()
+    tasks.order(task, do='feed', tag=tag, step=step)
+    with tf.device(task.device()):
+      handle = tasks.batch_queue(tag, _DTYPES)
+      progress = tasks.progress_queue(tag)
+    feeds.append(
+      server_step.Feed(
+        task.device(),
+        handle,
+        progress,
+        _DTYPES,
+        server_data.shapes_of(config, channels),
+      )
+    )
+  return feeds
+
+
+def _wait_for(config, others, report):
+  """The first states of all other tasks, once they have come."""
+  end = time.monotonic() + config.start_timeout
+  states, said = {}, False
+  while len(states) < len(others):
+    absent = [task for task in others if task not in states]
+    for task in absent:
+      # A short time each, so that one absent task hides no other.
+      try:
+        states[task] = tasks.state_of(task, timeout=3)
+      except tasks.LostError:
+        if not said:
+          report(f'{datetime.now()}: waiting for {task}')
+          said = True
+    absent = [task for task in others if task not in states]
+    if absent and time.monotonic() > end:
+      raise errors.ConfigError(
+        f'Cluster: expected all tasks within --start_timeout='
+        f'{config.start_timeout:g} seconds, received no answer from '
+        f'{", ".join(map(str, absent))}. Start it with --job_name='
+        f'{absent[0].job} --task_id={absent[0].index}, and look into its log.'
+      )
+  return states
+
+
+def _compare(config, others, states):
+  """Refuses tasks that cannot work on this run."""
+  for task in others:
+    expected = server_tasks.own_fingerprint(config, task.job)
+    try:
+      fingerprint.check_equal(expected, states[task].fingerprint, str(task))
+    except fingerprint.MismatchError as error:
+      raise errors.ConfigError(str(error)) from error
+
+
+def _explain(others, before, error):
+  """Why a step failed.
+
+  Returns:
+    None where the error says it itself, or what a task says.
+
+  Raises:
+    TaskLostError: a task is gone, or is not the one that it was.
+  """
+  for task in others:
+    try:
+      now = tasks.state_of(task)
+    except tasks.LostError as lost:
+      raise TaskLostError(f'{task} is lost') from lost
+    if now.incarnation != before[task].incarnation:
+      raise TaskLostError(f'{task} was started again') from error
+    if now.trouble:
+      return f'{task}: {now.trouble}'
+  return None
+
+
+def _end(others, why):
+  for task in others:
+    try:
+      tasks.order(task, do='end', why=why, timeout=2)
+    except tasks.LostError:
+      # It is gone already, or ended before it could answer.
+      continue
+
+
+def _line(num_processes, step, values):
+  """The chief's lines: its own examples' rates, the mean loss of all."""
+  return (
+    f'global_step/sec: {1 / values["sec_per_batch"]:.2f}\n'
+    + server_tasks.worker_line(
+      0,
+      f'step {step}, loss = {values["total_loss"]:.2f}',
+      values['examples_per_sec'] / num_processes,
+      values['sec_per_batch'],
+      f'; {values["bits_per_element"]:.2f} bits/element',
+    )
+  )

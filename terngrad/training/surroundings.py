@@ -1,0 +1,90 @@
+"""Where a run takes place, and what a loop does there besides its steps."""
+
+import functools
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import NamedTuple
+
+from terngrad.training import batches
+from terngrad.training import meter
+from terngrad.training import step as steps
+from terngrad.training import together
+
+
+class Habits(NamedTuple):
+  """What a loop does besides its steps.
+
+  Attributes:
+    within: takes the name of something that waits for other processes, returns
+      a context that ends the process where it takes too long.
+    log_every: steps between two lines.
+    line: takes (step, values), returns the line; see `meter.log_line`.
+    save_secs: seconds between checkpoints, beside those of save_iter.
+    observe_secs: seconds between histograms, beside those of save_iter.
+    before_save: called before every checkpoint; raises where replicas differ
+      that the loop does not see.
+  """
+
+  within: Callable = nullcontext
+  log_every: int = 10
+  line: Callable = meter.log_line
+  save_secs: float = float('inf')
+  observe_secs: float = float('inf')
+  before_save: Callable = lambda: None
+
+
+class Surroundings(NamedTuple):
+  """Where a run takes place.
+
+  Attributes:
+    exchange: `exchange.towers.Towers` or `exchange.collective.Collective`,
+      which says where the workers are; a replica is made on each device.
+    data: `batches.Data`.
+    make_step: takes (node_pass, codec, replicas, optimizer), returns a traced
+      step; see `step.make_train_step`.
+    own: the places of the replicas that the loop saves and looks at.
+    check_same: takes what was built, by name; raises `errors.ConfigError` where
+      another process built something else.
+    habits: `Habits`.
+  """
+
+  exchange: object
+  data: batches.Data
+  make_step: Callable
+  own: range
+  check_same: Callable
+  habits: Habits
+
+
+def of_this_process(config):
+  """The `Surroundings` of towers, and of one process of a collective.
+
+  Blocks until all processes are there.
+
+  Args:
+    config: a valid `config.TrainConfig`. Nothing may have used TensorFlow.
+
+  Raises:
+    errors.ConfigError, slim.errors.DataError: something is not there.
+  """
+  # First of all: the CPU can be split only before TensorFlow is used.
+  # No more devices than nodes: each has a node.
+  exchange = together.join(config)
+  own = range(exchange.first, exchange.first + exchange.own)
+
+  def make_step(node_pass, codec, copies, optimizer):
+    return steps.make_train_step(
+      node_pass, codec, exchange, copies, optimizer, config.seed
+    )
+
+  seconds = config.step_timeout + together.GRACE_SECONDS
+  return Surroundings(
+    exchange=exchange,
+    data=batches.open_data(config, own),
+    make_step=make_step,
+    own=range(len(exchange.devices)),
+    check_same=functools.partial(together.check_same, config, exchange),
+    habits=Habits(
+      within=functools.partial(together.within, config.tasks, seconds)
+    ),
+  )

@@ -1,0 +1,153 @@
+"""Clusters of real processes: one ps or worker task each, on this machine."""
+
+import contextlib
+import dataclasses
+import functools
+import signal
+import socket
+
+import tensorflow as tf
+
+from terngrad.training import assembly
+from terngrad.training import batches
+from terngrad.training import config as configs
+from terngrad.training import loop
+from terngrad.training import surroundings
+from tests.bin import programs
+
+STEPS = 50
+
+
+class Cluster:
+  """The tasks of a run, each a process that can be killed and started again."""
+
+  def __init__(self, num_ps, num_workers, arguments, name='mnist'):
+    self._program = f'{name}_distributed_train'
+    self._arguments = arguments
+    ports = free_ports(num_ps + num_workers)
+    hosts = [f'localhost:{port}' for port in ports]
+    self.hosts = {'ps': hosts[:num_ps], 'worker': hosts[num_ps:]}
+    self._stack = contextlib.ExitStack()
+    self.tasks = {}
+
+  def __enter__(self):
+    return self
+
+  def __exit__(self, *error):
+    self._stack.close()
+
+  @property
+  def chief(self):
+    """The process of worker 0."""
+    return self.tasks['worker', 0]
+
+  def start(self, job, index, *more):
+    """Starts a task, with `more` arguments after the common ones."""
+    process = programs.Program(
+      self._program,
+      [
+        f'--job_name={job}',
+        f'--task_id={index}',
+        f'--ps_hosts={",".join(self.hosts["ps"])}',
+        f'--worker_hosts={",".join(self.hosts["worker"])}',
+        *self._arguments,
+        *more,
+      ],
+    )
+    self.tasks[job, index] = self._stack.enter_context(process)
+    return process
+
+  def start_all(self, *more):
+    """Starts all tasks, the chief last."""
+    for job in ('ps', 'worker'):
+      for index in reversed(range(len(self.hosts[job]))):
+        self.start(job, index, *more)
+
+  def restart(self, job, index, *more):
+    """Kills a task without warning and starts it again."""
+    self.tasks[job, index].send(signal.SIGKILL)
+    self.tasks[job, index].wait()
+    self.start(job, index, *more)
+
+  def wait(self):
+    """Waits for all; dict of (job, index) to `programs.Finished`."""
+    return {task: process.wait() for task, process in self.tasks.items()}
+
+
+def free_ports(count):
+  """Ports that the system has just given."""
+  with contextlib.ExitStack() as stack:
+    sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+    for each in sockets:
+      each.bind(('localhost', 0))
+    return [each.getsockname()[1] for each in sockets]
+
+
+def towers(
+  data_dir, train_dir, num_processes, *, nodes=1, steps=STEPS, codec=''
+):
+  """The run of `arguments`, as towers on two devices of this process."""
+  config = configs.TrainConfig(
+    dataset_name='mnist',
+    data_dir=str(data_dir),
+    train_dir=str(train_dir),
+    image_size=28,
+    net='lenet',
+    batch_size=4,
+    max_steps=steps,
+    grad_bits=1,
+    clip_factor=2.5,
+    codec=codec,
+    num_gpus=2,
+    num_nodes=nodes,
+  )
+
+  def surround(whole):
+    around = surroundings.of_this_process(whole)
+    parts = [
+      batches.open_data(config, part=(part, num_processes))
+      for part in range(num_processes)
+    ]
+
+    def dealt(step):
+      for rows in zip(*(part.batches(step) for part in parts), strict=True):
+        # Process p has the workers p, p + P, p + 2 P...
+        yield [_dealt(row) for row in zip(*rows, strict=True)]
+
+    return around._replace(data=around.data._replace(batches=dealt))
+
+  loop.run_assembled(
+    dataclasses.replace(
+      config, batch_size=4 * num_processes, num_nodes=nodes * num_processes
+    ),
+    functools.partial(assembly.assemble, surround=surround),
+    lambda line: None,
+    show_progress=False,
+    start=contextlib.nullcontext(),
+  )
+
+
+def _dealt(parts):
+  """Tensors [nodes, ...] of all processes, in the order of the workers."""
+  stacked = tf.stack(parts, axis=1)
+  return tf.reshape(stacked, [-1, *stacked.shape[2:]])
+
+
+def arguments(data_dir, train_dir, *, steps=STEPS):
+  """Of a run that equals `towers`."""
+  return [
+    f'--data_dir={data_dir}',
+    f'--train_dir={train_dir}',
+    '--batch_size=4',
+    f'--max_steps={steps}',
+    '--grad_bits=1',
+    '--clip_factor=2.5',
+    '--start_timeout=120',
+  ]
+
+
+def state(train_dir, step):
+  """All that a checkpoint holds of the first replica: name to array."""
+  reader = tf.train.load_checkpoint(f'{train_dir}/model.ckpt-{step}')
+  names = reader.get_variable_to_shape_map()
+  return {name: reader.get_tensor(name) for name in names if 'tower_0/' in name}

@@ -1,0 +1,165 @@
+import re
+import signal
+
+import numpy as np
+import pytest
+
+from tests.bin import clusters
+from tests.bin import programs
+
+pytestmark = pytest.mark.cluster
+
+
+def assert_equal_bits(one, other, step=clusters.STEPS):
+  expected = clusters.state(one, step)
+  received = clusters.state(other, step)
+  assert len(expected) > 20
+  assert expected.keys() == received.keys()
+  for name, value in expected.items():
+    np.testing.assert_array_equal(
+      value.view(np.uint32), received[name].view(np.uint32), name
+    )
+
+
+@pytest.mark.parametrize(
+  ('num_ps', 'num_processes', 'nodes', 'codec'),
+  [
+    (1, 2, 1, ''),
+    (2, 4, 1, ''),
+    (1, 2, 2, 'ternary:sharing=thin,group_size=512'),
+  ],
+)
+def test_servers_and_towers_end_at_the_same_bits(
+  num_ps, num_processes, nodes, codec, data_dir, tmp_path
+):
+  arguments = [
+    *clusters.arguments(data_dir, tmp_path / 'servers'),
+    f'--num_gpus={nodes}',
+    f'--codec={codec}',
+  ]
+  with clusters.Cluster(num_ps, num_processes, arguments) as cluster:
+    cluster.start_all()
+    clusters.towers(
+      data_dir, tmp_path / 'towers', num_processes, nodes=nodes, codec=codec
+    )
+    finished = cluster.wait()
+  assert {f.code for f in finished.values()} == {0}, finished
+  assert_equal_bits(tmp_path / 'towers', tmp_path / 'servers')
+  lines = finished['worker', 0].out
+  assert re.search(r'PS hosts are: .*localhost', lines)
+  assert f'total_num_replicas={num_processes}' in lines
+  assert re.search(r'global_step/sec: [\d.]+', lines)
+  assert re.search(
+    r'Worker 0: .*: step 30, loss = [\d.]+\([\d.]+ examples/sec; [\d.]+  '
+    r'sec/batch; ',
+    lines,
+  )
+  assert re.search(
+    r'Worker 1: .*: step 30, entropy_loss = [\d.]+\([\d.]+ examples/sec; ',
+    finished['worker', 1].out,
+  )
+
+
+def test_chief_worker_and_ps_may_be_killed_and_end_at_the_same_bits(
+  data_dir, tmp_path
+):
+  steps = 150
+  arguments = clusters.arguments(data_dir, tmp_path / 'servers', steps=steps)
+  with clusters.Cluster(1, 2, [*arguments, '--save_iter=15']) as cluster:
+    cluster.start_all()
+    cluster.chief.read_until('step 30,')
+    cluster.restart('worker', 1)
+    cluster.chief.read_until(r'worker 1 .*; beginning anew')
+    cluster.chief.read_until('step 60,')
+    cluster.restart('ps', 0)
+    cluster.chief.read_until(r'ps 0 .*; beginning anew')
+    cluster.chief.read_until('step 90,')
+    cluster.restart('worker', 0)
+    cluster.chief.read_until('restored .*model.ckpt')
+    clusters.towers(data_dir, tmp_path / 'towers', 2, steps=steps)
+    finished = cluster.wait()
+  assert {f.code for f in finished.values()} == {0}, finished
+  assert_equal_bits(tmp_path / 'towers', tmp_path / 'servers', steps)
+
+
+def test_a_signal_ends_all_tasks_after_a_checkpoint(data_dir, tmp_path):
+  arguments = clusters.arguments(data_dir, tmp_path, steps=100000)
+  with clusters.Cluster(1, 2, arguments) as cluster:
+    cluster.start_all()
+    cluster.chief.read_until('step 30,')
+    cluster.chief.send(signal.SIGTERM)
+    finished = cluster.wait()
+  assert finished['worker', 0].code == 128 + signal.SIGTERM
+  assert finished['worker', 1].code == finished['ps', 0].code == 0
+  assert list(tmp_path.glob('model.ckpt-*.index'))
+  evaluation = tmp_path / 'eval'
+  with programs.Program(
+    'mnist_eval',
+    [
+      f'--data_dir={data_dir}',
+      f'--checkpoint_dir={tmp_path}',
+      f'--eval_dir={evaluation}',
+      '--run_once',
+    ],
+  ) as program:
+    assert 'precision @ 1' in program.wait().out
+
+
+def test_a_stopped_worker_is_named_and_the_chief_ends(data_dir, tmp_path):
+  arguments = clusters.arguments(data_dir, tmp_path, steps=100000)
+  with clusters.Cluster(1, 2, [*arguments, '--step_timeout=40']) as cluster:
+    cluster.start_all()
+    cluster.chief.read_until('step 30,')
+    cluster.tasks['worker', 1].send(signal.SIGSTOP)
+    finished = cluster.chief.wait()
+  assert finished.code == 1
+  assert 'received no answer from worker 1 (localhost' in finished.err
+
+
+def test_a_worker_that_never_comes_is_named(data_dir, tmp_path):
+  arguments = [*clusters.arguments(data_dir, tmp_path), '--start_timeout=10']
+  with clusters.Cluster(1, 2, arguments) as cluster:
+    cluster.start('ps', 0)
+    cluster.tasks['ps', 0].read_until('serves')
+    cluster.start('worker', 0)
+    finished = cluster.wait()
+  assert finished['worker', 0].code == 2
+  assert 'received no answer from worker 1 (localhost' in (
+    finished['worker', 0].error
+  )
+  assert '--job_name=worker --task_id=1' in finished['worker', 0].error
+  assert finished['ps', 0].code == 1
+  assert not list(tmp_path.glob('model.ckpt*'))
+
+
+def test_a_worker_of_another_code_is_refused(data_dir, tmp_path):
+  arguments = clusters.arguments(data_dir, tmp_path)
+  with clusters.Cluster(1, 2, arguments) as cluster:
+    cluster.start('ps', 0)
+    cluster.start('worker', 1, '--packing=two_bit')
+    cluster.start('worker', 0)
+    finished = cluster.wait()
+  assert finished['worker', 0].code == 2
+  assert 'expected codec to be' in finished['worker', 0].error
+  assert 'two_bit' in finished['worker', 0].error
+  assert 'worker 1 (localhost' in finished['worker', 0].error
+  assert finished['worker', 1].code == finished['ps', 0].code == 1
+
+
+def test_a_workers_damaged_data_is_told_by_the_chief(data_dir, tmp_path):
+  damaged = tmp_path / 'damaged'
+  damaged.mkdir()
+  (damaged / 'labels.txt').write_bytes((data_dir / 'labels.txt').read_bytes())
+  whole = (data_dir / 'train-mnist.tfrecord').read_bytes()
+  cut = bytearray(whole)
+  cut[len(whole) - len(whole) // 8] ^= 0xFF
+  (damaged / 'train-mnist.tfrecord').write_bytes(cut)
+  arguments = clusters.arguments(data_dir, tmp_path / 'train', steps=10000)
+  with clusters.Cluster(1, 2, arguments) as cluster:
+    cluster.start('ps', 0)
+    cluster.start('worker', 1, f'--data_dir={damaged}')
+    cluster.start('worker', 0)
+    finished = cluster.wait()
+  assert finished['worker', 0].code == 1
+  assert 'worker 1 (localhost' in finished['worker', 0].err
+  assert str(damaged) in finished['worker', 0].err

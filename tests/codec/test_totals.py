@@ -1,0 +1,157 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from terngrad.codec import accelerated
+from terngrad.codec import gradients
+from terngrad.codec import policy
+from terngrad.codec import registry
+from terngrad.codec import totals
+from terngrad.codec import wire
+
+SHAPES = [(3, 7), (401,), (5,), (64, 3)]
+CODES = (
+  'ternary',
+  'ternary:packing=two_bit',
+  'ternary:packing=radix,workers=5',
+  'ternary:packing=radix,workers=5,word_bits=64',
+  'ternary:packing=bitmap_sign',
+  'ternary:packing=huffman243',
+  'ternary:group_size=50',
+  'identity',
+  'fp16',
+  'eden3',
+)
+
+
+@pytest.fixture
+def quickly():
+  """Without a compiler, which takes half a second a codec and server."""
+  tf.config.run_functions_eagerly(True)
+  yield
+  tf.config.run_functions_eagerly(False)
+
+
+def codec_of(name, plain=(2,)):
+  """A codec with one bucket of `name` and one of plain floats."""
+  specs = [policy.VariableSpec(str(i), s) for i, s in enumerate(SHAPES)]
+  coded, floats = registry.parse(name), registry.identity()
+  codecs = [floats if i in plain else coded for i in range(len(SHAPES))]
+  return gradients.gradient_codec(specs, codecs)
+
+
+def pushed(codec, num_workers):
+  """What workers push: (payloads [workers, words], the agreed probe)."""
+  rng = np.random.default_rng(4)
+  found = [
+    [tf.constant(rng.normal(size=s), tf.float32) for s in SHAPES]
+    for _ in range(num_workers)
+  ]
+  probes = tf.stack([codec.probe(g) for g in found])
+  shared = gradients.agree(probes)
+  keys = [
+    codec.keys(1, tf.constant(0, tf.int64), tf.constant(w))
+    for w in range(num_workers)
+  ]
+  payloads = [
+    codec.encode(g, probes[w], shared, keys[w]) for w, g in enumerate(found)
+  ]
+  return tf.stack(payloads), shared
+
+
+def by_servers(codec, payloads, shared, num_servers, num_devices=2):
+  """The means that workers decode from what servers summed."""
+
+  @tf.function
+  def exchange(payloads, shared):
+    num_workers = payloads.shape[0]
+    found = totals.Totals(codec, num_workers, num_servers)
+    parts = [payloads[i::num_devices] for i in range(num_devices)]
+    sums = []
+    for server, (start, stop) in enumerate(found.ranges):
+      if start < stop:
+        cut = [part[:, start:stop] for part in parts]
+        sums.append(found.add(server, cut, shared))
+        assert sums[-1].shape == [found.num_words[server]]
+    return found.decode_mean(sums, shared)
+
+  return exchange(payloads, shared)
+
+
+@pytest.mark.parametrize('name', CODES)
+@pytest.mark.parametrize('num_servers', [1, 3])
+def test_what_servers_add_is_the_mean_of_the_payloads_to_the_bit(
+  name, num_servers, quickly
+):
+  check_mean(name, num_servers)
+
+
+def test_compiled_servers_add_to_the_same_bits():
+  check_mean('ternary', 2)
+
+
+def check_mean(name, num_servers):
+  codec = codec_of(name)
+  payloads, shared = pushed(codec, 5)
+  expected = tf.function(codec.decode_mean, jit_compile=True)(
+    [payloads], shared
+  )
+  received = by_servers(codec, payloads, shared, num_servers)
+  for one, other in zip(expected, received, strict=True):
+    np.testing.assert_array_equal(
+      one.numpy().view(np.uint32), other.numpy().view(np.uint32)
+    )
+
+
+def test_kernels_codes_add_to_the_same_bits(quickly):
+  codec = codec_of('ternary')
+  payloads, shared = pushed(codec, 2)
+  specs = [policy.VariableSpec(str(i), s) for i, s in enumerate(SHAPES)]
+  plain = [b.codec for i in range(4) for b in codec.buckets if i in b.indices]
+  fast = gradients.gradient_codec(specs, accelerated.accelerate(plain))
+  expected = codec.decode_mean([payloads], shared)
+  received = by_servers(fast, payloads, shared, 2)
+  for one, other in zip(expected, received, strict=True):
+    np.testing.assert_array_equal(one, other)
+
+
+def test_a_code_whose_sums_mean_nothing_is_decoded_by_its_server(quickly):
+  codec = codec_of('ternary')
+  buckets = [
+    b._replace(
+      codec=b.codec._replace(traits=b.codec.traits._replace(additive=False))
+    )
+    for b in codec.buckets
+  ]
+  apart = gradients.GradientCodec(tuple(buckets))
+  payloads, shared = pushed(codec, 3)
+  expected = tf.function(codec.decode_mean)([payloads], shared)
+  for one, other in zip(
+    expected, by_servers(apart, payloads, shared, 2), strict=True
+  ):
+    np.testing.assert_array_equal(one, other)
+
+
+def test_a_sum_of_two_workers_costs_32_13ths_bits_an_element():
+  specs = [policy.VariableSpec('w', (13 * 2000,))]
+  codec = gradients.gradient_codec(specs, [registry.ternary()])
+  found = totals.Totals(codec, 2, 1)
+  assert found.num_words == [2000]
+  assert found.bits() == 32 * 2001
+
+
+def test_servers_share_the_words_evenly():
+  specs = [policy.VariableSpec('w', (9000,)), policy.VariableSpec('b', (1,))]
+  codec = gradients.gradient_codec(specs, [registry.ternary()] * 2)
+  ranges = totals.Totals(codec, 2, 4).ranges
+  sizes = [stop - start for start, stop in ranges]
+  assert sum(sizes) == codec.num_words
+  assert max(sizes) - min(sizes) <= 1
+  assert [start for start, _ in ranges[1:]] == [stop for _, stop in ranges[:-1]]
+
+
+def test_a_payload_of_variable_length_is_not_cut():
+  codec = codec_of('ternary:packing=bitmap_sign', plain=())
+  assert isinstance(codec.buckets[0].codec.packing, wire.VariablePacking)
+  sizes = [b - a for a, b in totals.Totals(codec, 2, 3).ranges]
+  assert sorted(sizes) == [0, 0, codec.num_words]

@@ -1,0 +1,157 @@
+import pytest
+
+from terngrad.program import flags
+from terngrad.training import errors
+from terngrad.training import server_config
+
+HOSTS = {
+  'ps_hosts': 'localhost:2222',
+  'worker_hosts': 'localhost:2223,localhost:2224',
+}
+
+
+def make(**options):
+  options = {'job_name': 'worker', 'net': 'lenet', **HOSTS, **options}
+  return server_config.ServerConfig(**options)
+
+
+def refused(**options):
+  with pytest.raises(errors.ConfigError) as caught:
+    make(**options).validate()
+  return str(caught.value)
+
+
+def test_a_worker_of_two_is_taken():
+  make(task_id=1).validate()
+  make(job_name='ps').validate()
+
+
+@pytest.mark.parametrize('job', ['', 'chief', 'PS'])
+def test_another_job_is_refused(job):
+  assert '--job_name' in refused(job_name=job)
+
+
+def test_a_task_that_has_no_host_is_refused():
+  assert 'from 0 to 1, received 2' in refused(task_id=2)
+  assert 'received -1' in refused(task_id=-1)
+
+
+@pytest.mark.parametrize('name', ['ps_hosts', 'worker_hosts'])
+def test_no_hosts_are_refused(name):
+  message = refused(**{name: ''})
+  assert message.startswith(f'{name}: expected host:port,host:port, received')
+
+
+def test_other_machines_need_somebody_who_vouches():
+  hosts = 'ps.example:2222'
+  assert '--allow_insecure_network' in refused(ps_hosts=hosts)
+  make(ps_hosts=hosts, allow_insecure_network=True).validate()
+
+
+def test_fewer_gradients_than_workers_are_refused():
+  message = refused(num_replicas_to_aggregate=1)
+  assert 'expected -1 or all 2 workers, received 1' in message
+  make(num_replicas_to_aggregate=2).validate()
+
+
+def test_a_worker_that_is_not_chief_cannot_be_stored():
+  assert 'save_tower: expected -1 or 0, received 1' in (
+    refused(save_tower=1, num_nodes=2)
+  )
+
+
+def test_a_sum_of_words_needs_room_for_the_nodes_of_all_workers():
+  codec = 'ternary:packing=radix,workers=2'
+  make(codec=codec, grad_bits=1).validate()
+  assert 'workers=4' in refused(codec=codec, grad_bits=1, num_nodes=2)
+
+
+@pytest.mark.parametrize('name', ['save_interval_secs', 'save_summaries_secs'])
+def test_no_time_at_all_is_refused(name):
+  assert f'--{name}=1 or more' in refused(**{name: 0})
+
+
+@pytest.mark.parametrize('name', ['start_timeout', 'step_timeout'])
+def test_no_time_for_others_is_refused(name):
+  assert f'{name}: expected seconds from 1' in refused(**{name: 0})
+
+
+def test_what_a_process_keeps_to_itself_is_refused():
+  message = refused(bn_statistics='per_device')
+  assert message.startswith('bn_statistics: expected averaged')
+  assert '--dtype=bfloat16' in refused(dtype='float16')
+
+
+def test_a_cluster_without_servers_is_refused(tmp_path):
+  hosts = tmp_path / 'hosts'
+  hosts.write_text('localhost:2223\n')
+  assert 'expected a ps task at least' in refused(cluster=str(hosts))
+  hosts.write_text('localhost:2223\nps localhost:2222\n')
+  make(cluster=str(hosts)).validate()
+
+
+def test_the_exchange_is_no_flag():
+  config = server_config.ServerConfig
+  assert 'exchange' not in flags.define(config)
+  assert '--collective' not in flags.help_text(config, {}, 'usage')
+  with pytest.raises(flags.UsageError, match='exchange'):
+    flags.parse(config, {}, ['--exchange=towers'])
+
+
+def test_batches_and_nodes_of_the_whole_run_are_those_of_all_processes():
+  whole = make(batch_size=8, num_nodes=2).whole()
+  assert (whole.batch_size, whole.num_workers) == (16, 4)
+
+
+def test_words_of_2017_are_read_as_they_stand():
+  config = flags.parse(
+    server_config.ServerConfig,
+    {'net': 'lenet'},
+    [
+      '--job_name=worker',
+      '--task_id=1',
+      '--ps_hosts=localhost:2222',
+      '--worker_hosts=localhost:2223,localhost:2224',
+      '--batch_size',
+      '64',
+      '--subset',
+      'train',
+      '--log_device_placement',
+      'False',
+      '--num_replicas_to_aggregate=-1',
+      '--save_interval_secs=600',
+      '--save_summaries_secs',
+      '180',
+      '--grad_bits=1',
+      '--clip_factor=2.5',
+      '--floating_grad_epoch=0',
+      '--save_tower',
+      '0',
+      '--use_encoding',
+      'False',
+      '--benchmark_mode=False',
+    ],
+  )
+  config.validate()
+  assert (config.task_id, config.batch_size) == (1, 64)
+
+
+def test_defaults_are_those_of_2017():
+  config = server_config.ServerConfig()
+  assert config.train_dir.endswith('dataset_distributed_train')
+  assert config.num_replicas_to_aggregate == -1
+  assert config.save_interval_secs == 600
+  assert config.save_summaries_secs == 180
+  assert (config.job_name, config.task_id) == ('', 0)
+
+
+def test_the_first_lines_name_hosts_target_and_replicas():
+  config = make()
+  lines = list(server_config.banner(config))
+  assert lines[0].startswith('warning: TensorFlow has no authentication')
+  assert lines[1:] == [
+    "PS hosts are: ['localhost:2222']",
+    "Worker hosts are: ['localhost:2223', 'localhost:2224']",
+    'Server target: grpc://localhost:2223',
+    'SyncReplicas: replicas_to_aggregate=2; total_num_replicas=2',
+  ]
