@@ -16,8 +16,10 @@ at_home() {
 
 # stat_of PID: sets `fields` to those of /proc/PID/stat after the name.
 stat_of() {
-  local line
-  line=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
+  local line=''
+  # No process for each: `members` looks at all there are.
+  { IFS= read -r -d '' line <"/proc/$1/stat"; } 2>/dev/null || true
+  [[ -n $line ]] || return 1
   # The name is in brackets and may hold anything.
   read -ra fields <<<"${line##*) }"
 }
