@@ -1,6 +1,7 @@
 # shellcheck shell=bash disable=SC2034,SC2154,SC2178
 # Sourced by dist.sh: reads and checks a file like config_dist.sh, which is
-# data. Nothing in it is executed or expanded. The caller sets `config`, its path.
+# data. Nothing in it is executed or expanded. The caller sets `config`, its
+# path.
 
 config_lists=(PS_HOSTS WORKER_HOSTS WORKER_DEVICES DATA_DIR)
 config_words=(WORKER_SCRIPT PS_SCRIPT WORKSPACE ALLOW_INSECURE_NETWORK)
@@ -20,6 +21,7 @@ is_one_of() {
 
 # take_word: moves the first word of `rest` to `word`, without its quotes.
 take_word() {
+  # In quotes of either kind, or without special characters.
   local piece=$'^(\'([^\']*)\'|"([^"]*)"|([^][:space:]\'"()#;&|<>`$\\\\*?{}[]+))'
   word=
   [[ $rest =~ $piece ]] ||

@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2034
-# What is done with the tasks of one host, on that host. Sourced by kill_local.sh
-# and by dist.sh, which sends these functions to `bash -s` on other hosts; so
+# What is done with the tasks of one host, on that host. Sourced by
+# kill_local.sh and by dist.sh, which sends these functions to `bash -s` on other hosts; so
 # they use nothing else of the project. Linux only: /proc says who is who.
 
 task_functions=(
@@ -11,7 +11,8 @@ task_functions=(
 # at_home PATH: prints it with this host's home for a ~/ at the beginning.
 at_home() {
   # shellcheck disable=SC2088  # It is compared, not expanded.
-  if [[ $1 == '~/'* ]]; then printf '%s' "$HOME/${1:2}"; else printf '%s' "$1"; fi
+  [[ $1 != '~/'* ]] || set -- "$HOME/${1:2}"
+  printf '%s' "$1"
 }
 
 # stat_of PID: sets `fields` to those of /proc/PID/stat after the name.
@@ -144,7 +145,8 @@ stop_tasks() {
     mapfile -t left < <(members "${sessions[@]}")
   done
   if ((${#left[@]})); then
-    printf 'killed, because they had not ended after %s s: %s\n' "$2" "${left[*]}"
+    printf 'killed, because they had not ended after %s s: %s\n' "$2" \
+      "${left[*]}"
     kill -KILL "${left[@]}" 2>/dev/null || true
   fi
   for file in "${files[@]}"; do

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Starts, on several hosts, the parameter servers and workers of a configuration.
+# Starts the parameter servers and workers of a configuration on their hosts.
 set -euo pipefail
 # shellcheck source=scripts/dist.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/dist.sh"
