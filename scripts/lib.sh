@@ -18,3 +18,9 @@ bad_argument() {
   usage >&2
   exit 2
 }
+
+# check_seconds WORD
+check_seconds() {
+  [[ $1 =~ ^(0|[1-9][0-9]{0,5})$ ]] || fail 'no time' \
+    '--seconds: a whole number, 0 or more' "$1" 'give one'
+}

@@ -1,0 +1,157 @@
+# shellcheck shell=bash disable=SC2034
+# What is done with the tasks of one host, on that host. Sourced by
+# kill_local.sh and by dist.sh, which sends these functions to `bash -s` on other hosts; so
+# they use nothing else of the project. Linux only: /proc says who is who.
+
+task_functions=(
+  at_home stat_of identity leader members check_task start_task task_status
+  stop_tasks
+)
+
+# at_home PATH: prints it with this host's home for a ~/ at the beginning.
+at_home() {
+  # shellcheck disable=SC2088  # It is compared, not expanded.
+  [[ $1 != '~/'* ]] || set -- "$HOME/${1:2}"
+  printf '%s' "$1"
+}
+
+# stat_of PID: sets `fields` to those of /proc/PID/stat after the name.
+stat_of() {
+  local line=''
+  # No process for each: `members` looks at all there are.
+  { IFS= read -r -d '' line <"/proc/$1/stat"; } 2>/dev/null || true
+  [[ -n $line ]] || return 1
+  # The name is in brackets and may hold anything.
+  read -ra fields <<<"${line##*) }"
+}
+
+# identity PID: prints a line that no other process ever has: the boot, the
+# number, and when it began.
+identity() {
+  local fields
+  stat_of "$1" || return 1
+  printf '%s %s %s\n' "$1" "${fields[19]}" \
+    "$(cat /proc/sys/kernel/random/boot_id)"
+}
+
+# leader PID_FILE: prints the number of the process, if it still runs.
+leader() {
+  local line='' fields pid
+  [[ -f $1 ]] && { read -r line <"$1" || return 1; }
+  [[ $line =~ ^([1-9][0-9]{0,9})\ [0-9]+\ [0-9a-f-]+$ ]] || return 1
+  pid=${BASH_REMATCH[1]}
+  [[ $(identity "$pid") == "$line" ]] && stat_of "$pid" &&
+    [[ ${fields[0]} != [ZX] ]] || return 1
+  printf '%s' "$pid"
+}
+
+# members SESSION...: prints the numbers of all processes in these sessions.
+members() {
+  local fields stat session
+  for stat in /proc/[0-9]*/stat; do
+    stat=${stat%/stat}
+    stat_of "${stat#/proc/}" || continue
+    [[ ${fields[0]} != [ZX] ]] || continue
+    for session in "$@"; do
+      [[ ${fields[3]} != "$session" ]] || printf '%s\n' "${stat#/proc/}"
+    done
+  done
+}
+
+# check_task FOLDER TASK SCRIPT DATA_DIR: says what would keep it from starting.
+# DATA_DIR is '' for a task without data.
+check_task() {
+  local folder script data pid status=0
+  folder=$(at_home "$1") script=$(at_home "$3") data=$(at_home "$4")
+  [[ -d ${folder%/*} && -w ${folder%/*} ]] || {
+    printf 'WORKSPACE: expected a folder that can be written, received %s\n' \
+      "${folder%/*}"
+    status=1
+  }
+  [[ -f $script && -x $script ]] || {
+    printf 'expected a script that can be executed, received %s\n' "$script"
+    status=1
+  }
+  [[ -z $data || (-d $data && -r $data) ]] || {
+    printf 'DATA_DIR: expected a folder, received %s\n' "$data"
+    status=1
+  }
+  command -v setsid >/dev/null || {
+    printf 'expected setsid (package util-linux), received none\n'
+    status=1
+  }
+  if pid=$(leader "$folder/$2.pid"); then
+    printf 'expected it not to run yet, received process %s\n' "$pid"
+    status=1
+  fi
+  ((status)) || printf 'can start\n'
+  return "$status"
+}
+
+# start_task FOLDER TASK SCRIPT ARGUMENT...: leaves FOLDER/TASK.pid and .log.
+# SCRIPT finds WORKSPACE in its environment. Arguments that begin with ~/ are
+# paths of this host.
+start_task() {
+  local folder task=$2 pid word words=()
+  folder=$(at_home "$1")
+  shift 2
+  mkdir -p -- "$folder"
+  for word in "$@"; do words+=("$(at_home "$word")"); done
+  # A session of its own: it outlives the connection, and what it starts can be
+  # told from everything else.
+  WORKSPACE=${folder%/*} setsid -- "${words[@]}" </dev/null \
+    >>"$folder/$task.log" 2>&1 &
+  pid=$!
+  identity "$pid" >"$folder/$task.pid" || {
+    printf 'it ended at once; its output is in %s\n' "$folder/$task.log"
+    return 1
+  }
+  printf 'started (process %s), log %s\n' "$pid" "$folder/$task.log"
+}
+
+# task_status FOLDER TASK: prints how it is; status 0 while it runs.
+task_status() {
+  local folder pid
+  folder=$(at_home "$1")
+  if pid=$(leader "$folder/$2.pid"); then
+    printf 'running (process %s)\n' "$pid"
+    return
+  fi
+  if [[ -e $folder/$2.pid ]]; then printf 'ended\n'; else printf 'stopped\n'; fi
+  return 1
+}
+
+# stop_tasks FOLDER SECONDS: asks the tasks of this host to end, and after
+# SECONDS kills what is left. PID files of processes that are gone, or another
+# host's, are left as they are.
+stop_tasks() {
+  local folder file pid end sessions=() files=() left=()
+  folder=$(at_home "$1")
+  for file in "$folder"/*.pid; do
+    pid=$(leader "$file") || continue
+    sessions+=("$pid")
+    files+=("$file")
+  done
+  ((${#sessions[@]})) || {
+    printf 'nothing of %s runs here\n' "$folder"
+    return
+  }
+  end=$((SECONDS + $2))
+  mapfile -t left < <(members "${sessions[@]}")
+  # Some may be gone by now.
+  kill -TERM "${left[@]}" 2>/dev/null || true
+  while ((SECONDS < end && ${#left[@]})); do
+    sleep 0.1
+    mapfile -t left < <(members "${sessions[@]}")
+  done
+  if ((${#left[@]})); then
+    printf 'killed, because they had not ended after %s s: %s\n' "$2" \
+      "${left[*]}"
+    kill -KILL "${left[@]}" 2>/dev/null || true
+  fi
+  for file in "${files[@]}"; do
+    file=${file##*/}
+    printf 'stopped %s\n' "${file%.pid}"
+  done
+  rm -f -- "${files[@]}"
+}

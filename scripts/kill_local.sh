@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Ends the tasks of one experiment on this host.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
+# shellcheck source=scripts/dist_tasks.sh
+source "$root/scripts/dist_tasks.sh"
+
+usage() {
+  cat <<'USAGE'
+usage: scripts/kill_local.sh [--seconds=N] <folder>
+
+Ends the tasks of one experiment that run on this host, and nothing else: what
+the PID files name, if it still is that process.
+
+  <folder>     the experiment's, WORKSPACE/ID
+  --seconds=N  what has not ended then is killed (default: 60)
+  --help       print this
+USAGE
+}
+
+seconds=60
+arguments=()
+while (($#)); do
+  case "$1" in
+    --seconds=*) seconds=${1#*=} ;;
+    --help | -h) usage && exit 0 ;;
+    -*) bad_argument "$1" ;;
+    *) arguments+=("$1") ;;
+  esac
+  shift
+done
+((${#arguments[@]} == 1)) || fail 'wrong number of arguments' 1 \
+  "${#arguments[@]}" 'see --help'
+check_seconds "$seconds"
+[[ -d ${arguments[0]} ]] || fail 'no experiment' 'a folder' "${arguments[0]}" \
+  'give WORKSPACE/ID'
+stop_tasks "${arguments[0]}" "$seconds"

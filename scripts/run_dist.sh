@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# Starts the parameter servers and workers of a configuration on their hosts.
+set -euo pipefail
+# shellcheck source=scripts/dist.sh
+source "$(dirname -- "${BASH_SOURCE[0]}")/dist.sh"
+
+usage() {
+  cat <<'USAGE'
+usage: scripts/run_dist.sh [OPTION...] [-- FLAG...]
+
+Starts the parameter servers and workers of a configuration, each on its host,
+and returns. First it asks every host whether its tasks can start; where one
+cannot, none is started. Flags after -- go to all workers, after those of
+WORKER_SCRIPT. Logs, PID files and checkpoints are in WORKSPACE/ID of each host:
+ps_0.log, worker_0.log, and worker_0/ for the checkpoints of the chief.
+
+  --config=FILE    hosts and folders (default: scripts/config_dist.sh)
+  --experiment=ID  names the folder (default: now; with --status: the one that
+                   was started last). That of an earlier run continues it.
+  --check          ask the hosts and start nothing
+  --status         say which tasks run; the status is 1 unless all do
+  --dry_run        print each host and command, and reach no host
+  --help           print this
+
+Status 2: refused before anything was started. Status 1: a task did not start,
+and those that did were stopped. scripts/stop_dist.sh ends all tasks.
+USAGE
+}
+
+# seconds that a task has to end when another could not start
+grace=10
+action=start
+config=$root/scripts/config_dist.sh
+experiment=
+worker_flags=()
+while (($#)); do
+  case "$1" in
+    --config=*) config=${1#*=} ;;
+    --experiment=*) experiment=${1#*=} && check_experiment ;;
+    --check | --status | --dry_run) action=${1#--} ;;
+    --help | -h) usage && exit 0 ;;
+    --) shift && worker_flags=("$@") && break ;;
+    *) bad_argument "$1" ;;
+  esac
+  shift
+done
+
+# shellcheck disable=SC2154  # `each_task` sets them, here and below.
+print_task() {
+  printf '%s on %s: ' "$name" "$(host_of "$address")"
+  printf '%q ' "${command[@]}"
+  printf '\n'
+}
+
+ask_task() {
+  tell "$address" "$name" check_task "$folder" "$name" "${command[0]}" "$data"
+}
+
+start() {
+  tell "$address" "$name" start_task "$folder" "$name" "${command[@]}"
+}
+
+status() {
+  tell "$address" "$name" task_status "$folder" "$name"
+}
+
+# record: leaves on this host what --status and stop_dist.sh need.
+record() {
+  local here
+  here=$(at_home "$folder")
+  mkdir -p -- "$here"
+  write_config >"$here/.config_dist.sh"
+  # The file may be the configuration itself, so it is replaced as a whole.
+  mv -- "$here/.config_dist.sh" "$here/config_dist.sh"
+  printf '%s\n' "$experiment" >"${here%/*}/latest_experiment"
+}
+
+load_config
+if [[ $action == status ]]; then
+  choose_experiment
+  each_task status
+  exit
+fi
+experiment=${experiment:-$(date +%Y-%m-%d_%H-%M-%S)}
+folder=$WORKSPACE/$experiment
+if [[ $action == dry_run ]]; then
+  each_task print_task
+  exit
+fi
+problems=$(each_task ask_task) || {
+  printf '%s\n' "$problems" >&2
+  fail 'nothing was started' 'hosts that can start their tasks' \
+    'the above' 'repair it, and try with --check'
+}
+if [[ $action == check ]]; then
+  printf 'all tasks can start\n'
+  exit
+fi
+record
+if ! each_task start; then
+  printf '%s: a task did not start; stopping the others\n' "${0##*/}" >&2
+  each_host stop_tasks "$folder" "$grace" || true
+  exit 1
+fi
+printf 'experiment %s; its state: scripts/run_dist.sh --config=%q --status\n' \
+  "$experiment" "$(at_home "$folder")/config_dist.sh"

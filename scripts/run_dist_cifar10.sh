@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# Trains cifar10_alexnet on CIFAR-10 with one parameter server and two workers
+# on this machine.
+set -euo pipefail
+# shellcheck source=scripts/dist.sh
+source "$(dirname -- "${BASH_SOURCE[0]}")/dist.sh"
+
+usage() {
+  cat <<'USAGE'
+usage: [VARIABLE=value ...] scripts/run_dist_cifar10.sh [OPTION...] [-- FLAG...]
+
+Deals the data set to two workers (scripts/split_dataset.sh), starts them and a
+parameter server on this machine, and returns. They get a network of their own,
+which nobody else reaches, where the kernel allows it. Flags after -- go to the
+workers:
+
+  scripts/run_dist_cifar10.sh -- --grad_bits=1 --clip_factor=2.5
+
+Options are those of scripts/run_dist.sh but --config: --experiment=ID, --check,
+--dry_run, --help. It prints how to ask for the state and how to stop.
+
+From the environment:
+  WORKSPACE       where results go; must exist
+                  (default: ~/dataset/results/cifar10)
+  DATA_DIR        the converted data set (default: ~/dataset/cifar10-data)
+  WORKER_DEVICES  the GPU of each worker, '0 1'; may be the same
+                  (default: none, the CPU)
+  PYTHON          an interpreter with terngrad (default: that of
+                  scripts/setup.sh)
+USAGE
+}
+
+experiment=$(date +%Y-%m-%d_%H-%M-%S)
+options=()
+dry_run=false
+start=true
+flags=()
+while (($#)); do
+  case "$1" in
+    --experiment=*) experiment=${1#*=} && check_experiment ;;
+    --check) options+=("$1") && start=false ;;
+    --dry_run) options+=("$1") && dry_run=true && start=false ;;
+    --help | -h) usage && exit 0 ;;
+    --) flags=("$@") && break ;;
+    *) bad_argument "$1" ;;
+  esac
+  shift
+done
+
+# complete PATH: prints it from /.
+complete() {
+  if [[ $1 == /* ]]; then printf '%s' "$1"; else printf '%s' "$PWD/$1"; fi
+}
+
+data=$(complete "${DATA_DIR:-$HOME/dataset/cifar10-data}")
+read -ra devices <<<"${WORKER_DEVICES:-}"
+((${#devices[@]})) || devices=('' '')
+# shellcheck disable=SC2034  # `write_config` reads these.
+{
+  PS_HOSTS=(localhost:2222)
+  WORKER_HOSTS=(localhost:2224 localhost:2226)
+  WORKSPACE=$(complete "${WORKSPACE:-$HOME/dataset/results/cifar10}")
+  unset WORKER_DEVICES DATA_DIR
+  WORKER_DEVICES=("${devices[@]}")
+  DATA_DIR=("$data/worker_0_of_2" "$data/worker_1_of_2")
+  WORKER_SCRIPT=run_single_worker_cifarnet.sh
+  PS_SCRIPT=run_single_ps_cifar10.sh
+  ALLOW_INSECURE_NETWORK=false
+}
+config=$(mktemp)
+trap 'rm -f -- "$config"' EXIT
+write_config >"$config"
+load_config
+$dry_run || "$root/scripts/split_dataset.sh" --all "$data" 2
+
+launch=(
+  "$root/scripts/run_dist.sh" "--config=$config" "--experiment=$experiment"
+  "${options[@]}" "${flags[@]}"
+)
+if ! $start; then
+  "${launch[@]}"
+  exit
+fi
+# Ports are free in a network of their own, and closed to everybody else.
+if unshare --map-root-user --net ip link set lo up 2>/dev/null; then
+  # shellcheck disable=SC2016  # The inner shell expands it.
+  launch=(unshare --map-root-user --net bash -c
+    'ip link set lo up && exec "$@"' bash "${launch[@]}")
+else
+  printf '%s: no network of its own: expected unshare --net and ip to work; %s\n' \
+    "${0##*/}" 'the ports 2222, 2224 and 2226 are open to this network' >&2
+fi
+# The configuration outlives this script in the experiment's folder.
+"${launch[@]}" >/dev/null
+recorded=$WORKSPACE/$experiment/config_dist.sh
+printf 'started; logs and checkpoints: %s\nstate: %s\nstop:  %s\n' \
+  "$WORKSPACE/$experiment" \
+  "$(printf '%q ' "$root/scripts/run_dist.sh" "--config=$recorded" \
+    "--experiment=$experiment" --status)" \
+  "$(printf '%q ' "$root/scripts/kill_local.sh" "$WORKSPACE/$experiment")"

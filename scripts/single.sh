@@ -1,0 +1,87 @@
+# shellcheck shell=bash
+# Sourced by run_single_*.sh: one task of a run with parameter servers, in the
+# foreground. Hyper-parameters are in experiments/, not here.
+
+# shellcheck source=scripts/lib.sh
+source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
+
+usage() {
+  local arguments='<ps hosts> <worker hosts>'
+  case $job in
+    ps) arguments+=' ps <task> <experiment>' ;;
+    worker) arguments+=' worker <task> <devices> <data dir> <experiment>' ;;
+  esac
+  cat <<USAGE
+usage: scripts/${0##*/} $arguments [--FLAG...]
+
+Is one task of a run on $dataset with parameter servers, until it ends.
+scripts/run_dist.sh starts all of them.
+
+  <ps hosts>      host:port,host:port of all parameter servers
+  <worker hosts>  the same of all workers
+  <task>          the place of this one in the list of its kind, from 0
+  <devices>       of a worker: its GPUs, 0 or 0,1; '' for none
+  <data dir>      of a worker: its part of the data (scripts/split_dataset.sh)
+  <experiment>    names the folder in WORKSPACE; the same one continues
+  --FLAG...       further flags of terngrad.bin.${dataset}_distributed_train
+
+From the environment: WORKSPACE, a folder for results (default:
+~/dataset/results/$dataset), and PYTHON, an interpreter with terngrad (default:
+that of scripts/setup.sh).
+USAGE
+}
+
+# check_task_id WORD
+check_task_id() {
+  [[ $1 =~ ^(0|[1-9][0-9]{0,3})$ ]] || fail 'no such task' \
+    '<task>: a whole number, 0 or more' "$1" 'give its place in the list'
+}
+
+# begin JOB COUNT ARGUMENT...: checks the first COUNT arguments.
+begin() {
+  local count=$2 given=$1
+  shift 2
+  if [[ ${1:-} == --help || ${1:-} == -h ]]; then usage && exit 0; fi
+  (($# >= count)) || fail 'wrong number of arguments' "$count or more" "$#" \
+    'see --help'
+  [[ $3 == "$given" ]] || fail 'another kind of task' "$given" "$3" \
+    'see --help'
+  check_task_id "$4"
+  workspace=${WORKSPACE:-$HOME/dataset/results/$dataset}
+  python=${PYTHON:-$root/.venv/bin/python}
+  command -v -- "$python" >/dev/null || fail 'no interpreter' \
+    'an interpreter with terngrad' "$python" \
+    'run scripts/setup.sh, or set PYTHON to one'
+}
+
+# run_single_worker DATASET EXPERIMENT ARGUMENT...
+#   DATASET     that of the program, cifar10 for cifar10_distributed_train
+#   EXPERIMENT  the folder in experiments/
+run_single_worker() {
+  local commas folder
+  dataset=$1 folder=$root/experiments/$2 job=worker
+  shift 2
+  begin worker 7 "$@"
+  export CUDA_VISIBLE_DEVICES=$5
+  # A CPU counts as one device.
+  commas=${5//[!,]/}
+  exec "$python" -m "terngrad.bin.${dataset}_distributed_train" \
+    --flagfile="$folder/base.flags" --flagfile="$folder/distributed.flags" \
+    --ps_hosts="$1" --worker_hosts="$2" --job_name=worker --task_id="$4" \
+    --num_gpus="$((${#commas} + 1))" --data_dir="$6" \
+    --train_dir="$workspace/$7/worker_$4" "${@:8}"
+}
+
+# run_single_ps DATASET EXPERIMENT ARGUMENT...
+run_single_ps() {
+  local folder
+  dataset=$1 folder=$root/experiments/$2 job=ps
+  shift 2
+  begin ps 5 "$@"
+  # Parameters live in memory; the GPUs are the workers'.
+  export CUDA_VISIBLE_DEVICES=
+  exec "$python" -m "terngrad.bin.${dataset}_distributed_train" \
+    --flagfile="$folder/base.flags" --flagfile="$folder/distributed.flags" \
+    --ps_hosts="$1" --worker_hosts="$2" --job_name=ps --task_id="$4" \
+    --num_gpus=1 --train_dir="$workspace/$5/ps_$4" "${@:6}"
+}
