@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+#SBATCH --job-name=terngrad
+#SBATCH --nodes=4
+#SBATCH --ntasks-per-node=1
+#SBATCH --kill-on-bad-exit=1
+# Equal processes that exchange ternary gradients by collectives, one a node.
+#
+#   DATA_DIR=... TRAIN_DIR=... sbatch scripts/cluster/slurm.sh [FLAG...]
+#
+# Run it from the project's folder, which all nodes see. TensorFlow's servers
+# have no authentication: --allow_insecure_network promises that nobody else
+# reaches these nodes (docs/security.md).
+set -euo pipefail
+
+exec srun "${PYTHON:-.venv/bin/python}" -m terngrad.bin.cifar10_train \
+  --flagfile=experiments/cifar10/base.flags --grad_bits=1 --clip_factor=2.5 \
+  --num_gpus=1 --num_nodes=-1 --exchange=collective --cluster=slurm \
+  --allow_insecure_network --data_dir="${DATA_DIR:?a folder all nodes see}" \
+  --train_dir="${TRAIN_DIR:?a folder for checkpoints}" "$@"

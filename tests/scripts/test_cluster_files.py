@@ -1,0 +1,40 @@
+"""scripts/cluster/: what schedulers read."""
+
+import subprocess
+
+import pytest
+
+from terngrad.bin import cifar10_train
+from terngrad.program import flags
+from terngrad.training import config as configs
+from tests.scripts import conftest
+
+FOLDER = conftest.ROOT / 'scripts' / 'cluster'
+
+
+def test_slurm_script_starts_equal_processes(project, tmp_path):
+  fake = project.program(tmp_path / 'bin' / 'srun', 'record "$@"')
+  subprocess.run(
+    [FOLDER / 'slurm.sh', '--seed=7'],
+    check=True,
+    cwd=conftest.ROOT,
+    env={
+      'PATH': f'{fake.parent}:/usr/bin:/bin',
+      'DATA_DIR': '/my data',
+      'TRAIN_DIR': '/t',
+    },
+    timeout=60,
+  )
+  ((_, _, module, *words),) = project.calls()
+  assert module == 'terngrad.bin.cifar10_train'
+  config = flags.parse(configs.TrainConfig, cifar10_train.DEFAULTS, words)
+  assert (config.exchange, config.cluster) == ('collective', 'slurm')
+  assert (config.data_dir, config.seed) == ('/my data', 7)
+
+
+def test_manifest_is_yaml_of_a_policy_and_a_job():
+  yaml = pytest.importorskip('yaml', reason='needs PyYAML')
+  text = (FOLDER / 'kubeflow-tfjob.yaml').read_text()
+  policy, job = yaml.safe_load_all(text)
+  assert (policy['kind'], job['kind']) == ('NetworkPolicy', 'TFJob')
+  assert set(job['spec']['tfReplicaSpecs']) == {'PS', 'Worker'}
