@@ -12,7 +12,7 @@ from tests.scripts import conftest
 FOLDER = conftest.ROOT / 'scripts' / 'cluster'
 
 
-def test_slurm_script_starts_equal_processes(project, tmp_path):
+def test_slurm_script_starts_equal_processes(project, tmp_path, monkeypatch):
   fake = project.program(tmp_path / 'bin' / 'srun', 'record "$@"')
   subprocess.run(
     [FOLDER / 'slurm.sh', '--seed=7'],
@@ -26,6 +26,8 @@ def test_slurm_script_starts_equal_processes(project, tmp_path):
     timeout=60,
   )
   ((_, _, module, *words),) = project.calls()
+  # Its flag files are named from where it starts.
+  monkeypatch.chdir(conftest.ROOT)
   assert module == 'terngrad.bin.cifar10_train'
   config = flags.parse(configs.TrainConfig, cifar10_train.DEFAULTS, words)
   assert (config.exchange, config.cluster) == ('collective', 'slurm')
