@@ -11,7 +11,6 @@ if __package__ in (None, ''):
   # `datasets` would hide others of that name, and not the one above it.
   sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from terngrad.program import flags
 from terngrad.program import main
 from terngrad.program import slim_names
 from terngrad.training import config as configs
@@ -97,12 +96,7 @@ def to_config(values: Flags) -> configs.EvalConfig:
   Raises:
     terngrad.program.flags.UsageError: a flag that cannot be followed.
   """
-  slim_names.refuse_distributed(values)
-  if not values.dataset_dir:
-    raise flags.UsageError(
-      '--dataset_dir: expected the folder of the data set, received none. Fill '
-      'one with download_and_convert_data.'
-    )
+  slim_names.check(values)
   eval_dir = values.eval_dir
   if os.path.realpath(eval_dir) == os.path.realpath(values.checkpoint_path):
     eval_dir = os.path.join(eval_dir, 'eval')

@@ -182,12 +182,7 @@ def to_config(values: Flags) -> configs.TrainConfig:
   Raises:
     terngrad.program.flags.UsageError: a flag that cannot be followed.
   """
-  slim_names.refuse_distributed(values)
-  if not values.dataset_dir:
-    raise flags.UsageError(
-      '--dataset_dir: expected the folder of the data set, received none. Fill '
-      'one with download_and_convert_data.'
-    )
+  slim_names.check(values)
   if values.optimizer not in _OPTIMIZERS:
     raise flags.UsageError(
       f'--optimizer: expected one of {", ".join(_OPTIMIZERS)}, received '

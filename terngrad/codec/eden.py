@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from terngrad.codec import chain
 from terngrad.codec import contract
 from terngrad.codec import packing
 from terngrad.codec import planes
@@ -80,6 +81,10 @@ class EdenWords(NamedTuple):
         'payload was damaged or made by another codec: send it again.'
       )
     return CODES, words[_KEY_WORDS + blocks :], blocks * block
+
+  def planes(self, words, num_elements):
+    """What `planes.sum_planes` adds: float32 [n], in units of the probe."""
+    return _decode(words, num_elements)
 
   def expected_words(self, num_elements):
     """int32 numbers that are sent: all."""
@@ -165,29 +170,9 @@ def _decode_sum(parts, shared, shapes, scale=1.0):
   if not sum(sizes):
     return [tf.zeros(shape) for shape in shapes]
 
-  def add(total, row, some):
-    for part in some:
-      total += _decode(part[row], sum(sizes))
-    return total
-
-  counts = [part.shape[0] for part in parts]
-  total = add(_decode(parts[0][0], sum(sizes)), 0, parts[1:])
-  if min(counts) > 1:
-    _, total = tf.while_loop(
-      lambda row, _: row < min(counts),
-      lambda row, total: (row + 1, add(total, row, parts)),
-      (tf.constant(1), total),
-      parallel_iterations=1,
-    )
-  longer = [part for part in parts if part.shape[0] > min(counts)]
-  total = add(total, min(counts), longer)
+  total = planes.sum_planes(EdenWords(), parts, sum(sizes))
   total *= _per_element(_power_of_two(shared), sizes)
-  if scale != 1.0:
-    total *= scale
-  return [
-    tf.reshape(part, shape)
-    for part, shape in zip(tf.split(total, sizes), shapes, strict=True)
-  ]
+  return chain.gradients_of(None, total, shared, shapes, scale)
 
 
 def _decode(words, num_elements):

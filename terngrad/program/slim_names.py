@@ -65,11 +65,15 @@ def renamed(values, config_class, names, **changes):
   return config_class(**(known | changes))
 
 
-def refuse_distributed(values):
-  """Refuses the flags that TF-Slim had for several machines.
+def check(values):
+  """Refuses flags that neither program of TF-Slim can follow.
+
+  Args:
+    values: dataclass of flags, with dataset_dir.
 
   Raises:
-    flags.UsageError: one of them is not at its default.
+    flags.UsageError: one that TF-Slim had for several machines is not at its
+      default, or there is no folder of the data set.
   """
   for field in dataclasses.fields(values):
     value = getattr(values, field.name)
@@ -79,6 +83,11 @@ def refuse_distributed(values):
         f'on the devices of one machine; received {value!r}. Use --num_clones, '
         'with --num_nodes for more nodes than devices.'
       )
+  if not values.dataset_dir:
+    raise flags.UsageError(
+      '--dataset_dir: expected the folder of the data set, received none. Fill '
+      'one with download_and_convert_data.'
+    )
 
 
 def fields_of_net(values, image_size):
