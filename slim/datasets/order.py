@@ -51,8 +51,7 @@ def shuffled(
     seed: any int64.
     start: position of the first element, >= 0. Files before it are not opened;
       in its own file only the lengths of the records before it are read.
-    window: records shuffled together, >= 1. In memory are two windows, and a
-      third while one is permuted.
+    window: records shuffled together, >= 1. In memory are two windows.
 
   Returns:
     Elements (position int64 [], serialized string []), without end.
@@ -67,12 +66,13 @@ def shuffled(
     file_order = _permutation(len(files), seed, epoch, _FILES)
     columns = (tf.gather(part, file_order) for part in (paths, firsts, counts))
     skipped = is_first * first_window * window
-    stream = _read(*_without_first(skipped, *columns)).batch(window)
+    stream = _read(*_without_first(skipped, *columns)).map(_wrap).batch(window)
     stream = stream.enumerate(is_first * first_window).prefetch(1)
 
-    def permute(number, serialized):
-      order = _permutation(tf.size(serialized), seed, epoch, number)
-      return tf.data.Dataset.from_tensor_slices(tf.gather(serialized, order))
+    def permute(number, wrapped):
+      order = _permutation(tf.size(wrapped), seed, epoch, number)
+      permuted = tf.data.Dataset.from_tensor_slices(tf.gather(wrapped, order))
+      return permuted.map(_unwrap)
 
     return stream.flat_map(permute).skip(is_first * within)
 
@@ -197,6 +197,22 @@ def _read(
 
   columns = tf.data.Dataset.from_tensor_slices((paths, firsts, counts))
   return columns.flat_map(of_file)
+
+
+def _wrap(serialized: tf.Tensor) -> tf.Tensor:
+  """Wraps a string [] in a variant [], which is copied without its bytes.
+
+  Strings in a window would be copied when it is permuted and when it is taken
+  apart: for photographs a tenth of the time of decoding them.
+  """
+  return tf.raw_ops.OptionalFromValue(components=[serialized])
+
+
+def _unwrap(wrapped: tf.Tensor) -> tf.Tensor:
+  """The string [] that was wrapped."""
+  return tf.raw_ops.OptionalGetValue(
+    optional=wrapped, output_types=[tf.string], output_shapes=[[]]
+  )[0]
 
 
 def _permutation(
