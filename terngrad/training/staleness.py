@@ -58,5 +58,5 @@ class Tally:
       'largest_staleness': max(applied),
       'dropped_gradients': self._dropped,
     }
-    self.__init__()
+    self._applied, self._dropped = [], 0
     return values
