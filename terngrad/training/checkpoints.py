@@ -116,7 +116,11 @@ class Writer:
       replica_lib.check_finite(replica, self._names)
     self._step.assign(step)
     try:
-      return self._manager.save(checkpoint_number=step)
+      # On this process's disk, wherever the variables are.
+      options = tf.train.CheckpointOptions(
+        experimental_io_device=self._step.device
+      )
+      return self._manager.save(checkpoint_number=step, options=options)
     except (OSError, tf.errors.OpError) as error:
       raise errors.TrainingError(
         f'Checkpoint: expected to write step {step} to '

@@ -42,7 +42,9 @@ class Keeper:
     run = self._run
     values = self._gauge.values(
       run.codec.num_elements, learning_rate, float(run.regularization())
-    ) | loss_scaling.scalars(run.replicas[0].scaling)
+    )
+    values |= loss_scaling.scalars(run.replicas[0].scaling)
+    values |= run.habits.measure()
     self._recorder.scalars(step, values, meter.TAGS)
     return run.habits.line(step, values)
 

@@ -41,6 +41,24 @@ class ServerConfig(configs.TrainConfig):
   num_replicas_to_aggregate: int = option(
     -1, 'Workers whose gradients a step waits for; -1: all.', 'cluster'
   )
+  sync: bool = option(
+    True,
+    'False: every worker goes at its own pace, and a step is an update by the '
+    'gradient of one. Needs one ps; not repeatable to the bit.',
+    'cluster',
+  )
+  max_staleness: int = option(
+    -1,
+    'With --sync=False: drop a gradient that more updates than this were '
+    'faster than; -1 for none.',
+    'cluster',
+  )
+  scale_learning_rate_by_staleness: bool = option(
+    False,
+    'With --sync=False: divide the learning rate of a gradient by 1 + its '
+    'staleness.',
+    'cluster',
+  )
   save_interval_secs: int = option(
     600, 'Seconds between checkpoints, beside those of --save_iter.', 'run'
   )
@@ -96,6 +114,7 @@ class ServerConfig(configs.TrainConfig):
         f'num_replicas_to_aggregate: expected -1 or all {num_workers} workers, '
         f'received {self.num_replicas_to_aggregate}. Leave it out.'
       )
+    self._check_pace()
     if self.save_tower > 0:
       raise errors.ConfigError(
         f'save_tower: expected -1 or 0, received {self.save_tower}. The chief '
@@ -120,6 +139,32 @@ class ServerConfig(configs.TrainConfig):
         'there. Leave sharing out.'
       )
 
+  def _check_pace(self):
+    """Refuses what only synchronous, or only asynchronous, runs can do."""
+    if self.sync:
+      for name in ('max_staleness', 'scale_learning_rate_by_staleness'):
+        value = getattr(self, name)
+        if value != type(self).__dataclass_fields__[name].default:
+          raise errors.ConfigError(
+            f'{name}: expected it to be left out of a synchronous run, where '
+            f'no gradient is late; received {value}. Give --sync=False.'
+          )
+      return
+    base.at_least('max_staleness', self.max_staleness, -1)
+    num_servers = len(self.tasks.jobs['ps'])
+    if num_servers > 1:
+      raise errors.ConfigError(
+        'ps_hosts: expected one with --sync=False, received '
+        f'{num_servers}: the parameters of an asynchronous run are not shared '
+        'among servers. Name one.'
+      )
+    if self.floating_grad_epoch:
+      raise errors.ConfigError(
+        'floating_grad_epoch: expected 0 with --sync=False, received '
+        f'{self.floating_grad_epoch}: workers are not in the same epoch. Use '
+        '--grad_bits=32 for float32 gradients, or leave it out.'
+      )
+
 
 def banner(config):
   """The first lines of a task's log: warning, hosts and who it is."""
@@ -130,7 +175,9 @@ def banner(config):
   yield f'PS hosts are: {list(jobs["ps"])}'
   yield f'Worker hosts are: {list(jobs["worker"])}'
   yield f'Server target: grpc://{cluster.address}'
-  if cluster.is_chief:
+  if cluster.is_chief and not config.sync:
+    yield f'Asynchronous: max_staleness={config.max_staleness}'
+  elif cluster.is_chief:
     yield (
       f'SyncReplicas: replicas_to_aggregate={num_workers}; '
       f'total_num_replicas={num_workers}'

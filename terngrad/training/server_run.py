@@ -1,4 +1,4 @@
-"""The chief's part of a synchronous run with parameter servers.
+"""The chief's part of a run with parameter servers.
 
 The chief is worker 0 and the client of all tasks: it builds the model on every
 worker, takes the steps, and alone writes checkpoints and records. Nothing of a
@@ -21,6 +21,7 @@ from terngrad.exchange import tasks
 from terngrad.exchange import towers as tower_lib
 from terngrad.exchange import watchdog
 from terngrad.training import assembly
+from terngrad.training import async_run
 from terngrad.training import devices
 from terngrad.training import digests
 from terngrad.training import errors
@@ -86,13 +87,28 @@ def train(config, report, show_progress=False):
 
 
 def _train(config, data, report, show_progress):
-  surround = functools.partial(_surround, config, data)
-  return loop.run_assembled(
-    config.whole(),
+  free = None if config.sync else _asynchronous(config, data)
+  surround = (
+    free.surround if free else functools.partial(_surround, config, data)
+  )
+  outcome = loop.run_assembled(
+    config if free else config.whole(),
     functools.partial(assembly.assemble, surround=surround),
     report,
     show_progress,
     start=watchdog.limit(config.tasks, 2 * config.step_timeout, 'Start'),
+  )
+  if free:
+    free.finish()
+  return outcome
+
+
+def _asynchronous(config, data):
+  return async_run.Asynchronous(
+    config,
+    data,
+    _layout(config.tasks, config, config.whole()),
+    functools.partial(_open_feeds, config, data.channels),
   )
 
 

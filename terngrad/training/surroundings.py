@@ -23,6 +23,8 @@ class Habits(NamedTuple):
     observe_secs: seconds between histograms, beside those of save_iter.
     before_save: called before every checkpoint; raises where replicas differ
       that the loop does not see.
+    measure: called for every record; returns what it is to hold besides, a dict
+      of name to number.
   """
 
   within: Callable = nullcontext
@@ -31,6 +33,7 @@ class Habits(NamedTuple):
   save_secs: float = float('inf')
   observe_secs: float = float('inf')
   before_save: Callable = lambda: None
+  measure: Callable = dict
 
 
 class Surroundings(NamedTuple):

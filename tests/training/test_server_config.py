@@ -54,6 +54,33 @@ def test_fewer_gradients_than_workers_are_refused():
   make(num_replicas_to_aggregate=2).validate()
 
 
+def test_workers_may_go_at_their_own_pace():
+  make(
+    sync=False, max_staleness=3, scale_learning_rate_by_staleness=True
+  ).validate()
+  config = flags.parse(server_config.ServerConfig, {}, ['--sync=False'])
+  assert not config.sync
+
+
+@pytest.mark.parametrize(
+  ('name', 'value'),
+  [('max_staleness', 0), ('scale_learning_rate_by_staleness', True)],
+)
+def test_what_is_said_of_late_gradients_needs_a_run_that_has_some(name, value):
+  message = refused(**{name: value})
+  assert message.startswith(f'{name}: expected it to be left out')
+  assert 'Give --sync=False' in message
+
+
+def test_an_asynchronous_run_has_one_server_and_one_kind_of_gradient():
+  hosts = 'localhost:2222,localhost:2225'
+  message = refused(sync=False, ps_hosts=hosts)
+  assert 'expected one with --sync=False, received 2' in message
+  message = refused(sync=False, floating_grad_epoch=2)
+  assert 'expected 0 with --sync=False, received 2' in message
+  assert '--max_staleness=-1 or more' in refused(sync=False, max_staleness=-2)
+
+
 def test_a_worker_that_is_not_chief_cannot_be_stored():
   assert 'save_tower: expected -1 or 0, received 1' in (
     refused(save_tower=1, num_nodes=2)
@@ -159,3 +186,8 @@ def test_the_first_lines_name_hosts_target_and_replicas():
     'Server target: grpc://localhost:2223',
     'SyncReplicas: replicas_to_aggregate=2; total_num_replicas=2',
   ]
+
+
+def test_an_asynchronous_chief_says_so():
+  lines = list(server_config.banner(make(sync=False, max_staleness=4)))
+  assert lines[-1] == 'Asynchronous: max_staleness=4'

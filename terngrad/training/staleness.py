@@ -1,0 +1,62 @@
+"""What becomes of a gradient that comes late.
+
+The staleness of a gradient is the number of updates that were applied after
+its worker had pulled the parameters and before its code was applied: 0 where
+nobody was faster. It is as in arXiv:1511.05950, which also divides the
+learning rate by it.
+"""
+
+from typing import NamedTuple
+
+
+class Rule(NamedTuple):
+  """What is done with a gradient of some staleness.
+
+  Attributes:
+    bound: largest staleness that is applied; -1 for any. A later gradient is
+      dropped and its worker pulls: it loses one batch's work and nobody waits.
+    scales: True divides the learning rate by 1 + staleness.
+  """
+
+  bound: int = -1
+  scales: bool = False
+
+  def applies(self, staleness):
+    """False where a gradient is to be dropped."""
+    return self.bound < 0 or staleness <= self.bound
+
+  def learning_rate(self, rate, staleness):
+    """The learning rate of a gradient, from that of its step."""
+    return rate / (1 + staleness) if self.scales else rate
+
+
+class Tally:
+  """Counts what came since the last record."""
+
+  def __init__(self):
+    """Nothing has come."""
+    self._applied = []
+    self._dropped = 0
+
+  def apply(self, staleness):
+    """Counts a gradient that was applied."""
+    self._applied.append(staleness)
+
+  def drop(self):
+    """Counts a gradient that was dropped."""
+    self._dropped += 1
+
+  def take(self):
+    """What to record: mean and largest staleness of what was applied, drops.
+
+    Returns:
+      dict of name to number; counting begins anew.
+    """
+    applied = self._applied or [0]
+    values = {
+      'staleness': sum(applied) / len(applied),
+      'largest_staleness': max(applied),
+      'dropped_gradients': self._dropped,
+    }
+    self._applied, self._dropped = [], 0
+    return values

@@ -1,0 +1,177 @@
+"""Asynchronous steps on this process's devices: the ps is one of them."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from terngrad.codec import gradients
+from terngrad.codec import policy
+from terngrad.codec import registry
+from terngrad.exchange import towers
+from terngrad.training import async_step
+from terngrad.training import nodes
+from terngrad.training import optimizers
+from terngrad.training import replicas
+from tests.training import small
+
+RATE = 0.05
+
+
+class Servers:
+  """A ps and two worker processes of two nodes each."""
+
+  def __init__(self, codec, build=small.dense_net, nodes_each=2):
+    model = build()
+    plan = replicas.layout(model)
+    optimizer = optimizers.parse('gd', 0.0)
+    self.copies = replicas.create(plan, optimizer, ['/CPU:0'] * 3)
+    specs = [
+      policy.VariableSpec(name, tuple(variable.shape))
+      for name, variable in zip(plan.names, plan.trainable, strict=False)
+    ]
+    self.codec = gradients.gradient_codec(
+      specs, [registry.parse(codec)] * len(specs)
+    )
+    self.shape = [nodes_each, 4]
+    self.node_pass = nodes.model_pass(model, plan)
+    parts = async_step.Parts(
+      self.node_pass, self.codec, self.copies[0], optimizer, seed=7
+    )
+    where = towers.Towers(('/CPU:0',), nodes_each)
+    self.processes = [
+      async_step.make_process(parts, number, where, [copy], None)
+      for number, copy in enumerate(self.copies[1:])
+    ]
+
+  def push(self, number, batch, pulled=0):
+    return self.processes[number].push(
+      tf.constant(pulled, tf.int64),
+      tf.constant(0, tf.int64),
+      *small.batch_of(batch, self.shape),
+    )
+
+  def apply(self, number, step=0):
+    self.processes[number].apply(
+      tf.constant(step, tf.int64), tf.constant(RATE), tf.constant(0.5)
+    )
+
+  def gradient(self, batch, copy):
+    """The mean over the nodes of what a replica's gradient is."""
+    replica = self.copies[copy]
+    parameters = [tf.convert_to_tensor(v) for v in replica.trainable]
+    held = [tf.convert_to_tensor(v) for v in replica.statistics]
+    found = [
+      self.node_pass.gradients(
+        parameters, held, images, labels, tf.zeros([2], tf.uint32)
+      )[0]
+      for images, labels in zip(*small.batch_of(batch, self.shape), strict=True)
+    ]
+    decay = self.node_pass.decay(parameters)
+    means = [sum(g) / len(found) for g in zip(*found, strict=True)]
+    return flat(
+      [m if d is None else m + d for m, d in zip(means, decay, strict=True)]
+    )
+
+  def parameters(self, copy=0):
+    return flat(self.copies[copy].trainable)
+
+
+def flat(values):
+  return np.concatenate([np.ravel(value) for value in values])
+
+
+@pytest.fixture(scope='module')
+def floats():
+  return Servers('identity')
+
+
+def test_a_late_gradient_is_that_of_the_parameters_that_were_pulled(floats):
+  before = floats.parameters()
+  early = [floats.gradient(number, 1 + number) for number in range(2)]
+  for number in range(2):
+    floats.push(number, batch=number)
+  floats.apply(0)
+  np.testing.assert_allclose(
+    floats.parameters(), before - RATE * early[0], atol=1e-6
+  )
+  floats.apply(1, step=1)
+  np.testing.assert_allclose(
+    floats.parameters(), before - RATE * (early[0] + early[1]), atol=1e-6
+  )
+
+
+def test_only_the_process_whose_gradient_was_applied_pulls(floats):
+  for number in range(2):
+    floats.processes[number].pull()
+  before = floats.parameters()
+  floats.push(0, batch=5)
+  floats.apply(0)
+  np.testing.assert_array_equal(floats.parameters(1), floats.parameters(0))
+  np.testing.assert_array_equal(floats.parameters(2), before)
+  floats.processes[1].pull()
+  np.testing.assert_array_equal(floats.parameters(2), floats.parameters(0))
+
+
+def test_each_process_codes_with_its_own_scaler():
+  servers = Servers('ternary')
+  before = servers.parameters()
+  scalers = []
+  for number in range(2):
+    pushed = servers.push(number, batch=number)
+    np.testing.assert_array_equal(pushed.shared, np.max(pushed.probes, axis=0))
+    scalers.append(pushed.shared.numpy())
+  assert (scalers[0] != scalers[1]).all()
+  for number in range(2):
+    servers.apply(number)
+    after = servers.parameters()
+    # Two nodes: sums of codes from -2 to 2, in halves of the process's scaler.
+    first = servers.copies[0].trainable[0].shape.num_elements()
+    halves = (before - after)[:first] / (RATE * scalers[number][0] / 2)
+    np.testing.assert_allclose(halves, np.round(halves), atol=1e-3)
+    assert set(np.round(halves)) == {-2, -1, 0, 1, 2}
+    before = after
+
+
+@pytest.mark.statistical
+def test_what_is_applied_is_the_gradient_in_the_mean():
+  servers = Servers('ternary:clip_factor=0')
+  before = servers.parameters()
+  expected = servers.gradient(3, 1)
+  total, count = 0.0, 400
+  for pulled in range(count):
+    scaler = servers.push(0, batch=3, pulled=pulled).shared.numpy()
+    servers.apply(0)
+    total = total + (before - servers.parameters()) / RATE
+    _restore(servers, before)
+  error = np.abs(total / count - expected)
+  # Of a code's mean: at most scaler / 2 a draw, two nodes, six deviations.
+  assert error.max() < 6 * scaler.max() / 2 / np.sqrt(2 * count)
+
+
+def _restore(servers, values):
+  for copy in servers.copies:
+    offset = 0
+    for variable in copy.trainable:
+      size = variable.shape.num_elements()
+      part = values[offset : offset + size]
+      variable.assign(np.reshape(part, variable.shape))
+      offset += size
+
+
+def test_processes_and_pulls_draw_other_bits():
+  seeds = {async_step.seed_of(7, number) for number in range(100)}
+  assert len(seeds) == 100
+  assert max(seeds) < 2**63
+
+
+@pytest.mark.slow
+def test_moving_statistics_reach_the_server_and_come_back():
+  servers = Servers('ternary', build=small.conv_net)
+  before = flat(servers.copies[0].statistics)
+  servers.push(1, batch=2)
+  np.testing.assert_array_equal(flat(servers.copies[0].statistics), before)
+  servers.apply(1)
+  after = flat(servers.copies[0].statistics)
+  assert (after != before).any()
+  np.testing.assert_array_equal(flat(servers.copies[2].statistics), after)
+  np.testing.assert_array_equal(flat(servers.copies[1].statistics), before)
