@@ -107,7 +107,7 @@ class _Scorer:
       self._model = trained.build(
         config, self._split.num_classes, self._split.channels
       )
-    self._predict = tf.function(self._hits, reduce_retracing=True)
+    self._predict = predictor(self._model, self._device)
     self.max_steps = config.max_steps
 
   def score(self, path, report):
@@ -132,40 +132,15 @@ class _Scorer:
 
   def _count(self, report):
     """(examples right at 1, right at 5)."""
-    batch_size = self._config.batch_size
-    count = -(-self._total // batch_size)
-    report(f'{datetime.now()}: starting evaluation on {self._config.subset}')
-    first = fifth = tf.constant(0, tf.int64)
-    since = time.perf_counter()
+    config = self._config
+    report(f'{datetime.now()}: starting evaluation on {config.subset}')
     try:
-      for number, batch in enumerate(self._batches.take(count), start=1):
-        # The last batch is cut where fewer examples than there are are asked.
-        left = self._total - (number - 1) * batch_size
-        right, near = self._predict(*(part[:left] for part in batch))
-        first, fifth = first + right, fifth + near
-        if number % _REPORT_EVERY == 0:
-          now = time.perf_counter()
-          per_batch = (now - since) / _REPORT_EVERY
-          since = now
-          report(
-            f'{datetime.now()}: [{number} batches out of {count}] '
-            f'({batch_size / per_batch:.1f} examples/sec; '
-            f'{per_batch:.3f} sec/batch)'
-          )
-    except tf.errors.OpError as error:
-      paths = data_records.find(self._config.data_dir, self._config.subset)
-      raise data_records.explain(error, paths) from error
-    return int(first), int(fifth)
-
-  def _hits(self, images, labels):
-    """(int64 [] labels that lead, int64 [] labels among the first five)."""
-    with tf.device(self._device):
-      logits = nets.logits_of(self._model(images, training=False))
-      five = min(5, logits.shape[-1])
-      return tuple(
-        tf.math.count_nonzero(tf.math.in_top_k(labels, logits, k))
-        for k in (1, five)
+      return count(
+        self._predict, self._batches, self._total, config.batch_size, report
       )
+    except tf.errors.OpError as error:
+      paths = data_records.find(config.data_dir, config.subset)
+      raise data_records.explain(error, paths) from error
 
   def _record(self, score):
     """Writes accuracies, and histograms of weights and activations."""
@@ -192,6 +167,66 @@ class _Scorer:
         recorder.histograms(score.step, {f'{layer.name}/activations': output})
         zeros = float(tf.math.zero_fraction(output))
         recorder.event(score.step, f'{layer.name}/sparsity', zeros)
+
+
+def predictor(model, device):
+  """Makes the traced function that scores a batch.
+
+  Args:
+    model: maps images to logits [b, classes], or to a list of them and the
+      logits of auxiliary heads.
+    device: name of the device to run on.
+
+  Returns:
+    A `tf.function` of (hits int64 [2], images [b, ...], labels int32 [b]) that
+    returns hits, to which are added the labels that lead and the labels among
+    the first five.
+  """
+
+  @tf.function(reduce_retracing=True)
+  def add_hits(hits, images, labels):
+    with tf.device(device):
+      logits = nets.logits_of(model(images, training=False))
+      five = min(5, logits.shape[-1])
+      found = [tf.math.in_top_k(labels, logits, k) for k in (1, five)]
+      return hits + tf.math.count_nonzero(found, axis=1)
+
+  return add_hits
+
+
+def count(predict, batches, total, batch_size, report):
+  """Scores the first examples of a data set.
+
+  Args:
+    predict: from `predictor`.
+    batches: `tf.data.Dataset` of (images, labels), `batch_size` a batch.
+    total: examples to score.
+    batch_size: int.
+    report: called with a line every hundred batches.
+
+  Returns:
+    (examples right at 1, right at 5), int.
+  """
+  number_of_batches = -(-total // batch_size)
+  hits = tf.zeros([2], tf.int64)
+  since = time.perf_counter()
+  for number, batch in enumerate(batches.take(number_of_batches), start=1):
+    left = total - (number - 1) * batch_size
+    if left < batch_size:
+      # The last batch is cut where fewer examples than there are are asked.
+      batch = [part[:left] for part in batch]
+    hits = predict(hits, *batch)
+    if number % _REPORT_EVERY == 0:
+      now = time.perf_counter()
+      per_batch = (now - since) / _REPORT_EVERY
+      since = now
+      report(
+        f'{datetime.now()}: [{number} batches out of {number_of_batches}] '
+        f'({batch_size / per_batch:.1f} examples/sec; '
+        f'{per_batch:.3f} sec/batch)'
+      )
+  first, fifth = (int(number) for number in hits)
+  return first, fifth
 
 
 def _open_folder(path):
