@@ -36,7 +36,7 @@ class Finished(NamedTuple):
 class Program:
   """`python -m terngrad.bin.NAME`, whose lines can be read as they come."""
 
-  def __init__(self, name, arguments):
+  def __init__(self, name, arguments, limit=_LIMIT):
     # A file and not a pipe, so that it cannot fill up while nobody reads.
     self._err = tempfile.TemporaryFile('w+')
     self._process = subprocess.Popen(
@@ -49,7 +49,7 @@ class Program:
     )
     self._out = []
     # Instead of waiting with a limit in each place that reads.
-    self._timer = threading.Timer(_LIMIT, self._process.kill)
+    self._timer = threading.Timer(limit, self._process.kill)
     self._timer.start()
 
   def __enter__(self):
@@ -84,9 +84,9 @@ class Program:
     return Finished(code, ''.join(self._out), self._err.read())
 
 
-def run(name, *arguments):
+def run(name, *arguments, limit=_LIMIT):
   """Runs a program to its end in a process of its own; a `Finished`."""
-  with Program(name, arguments) as program:
+  with Program(name, arguments, limit) as program:
     return program.wait()
 
 

@@ -1,5 +1,11 @@
 import contextlib
 import json
+import pathlib
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
 
 from terngrad.training import records
 
@@ -42,3 +48,72 @@ def test_numbers_that_are_not_finite_are_written_as_null(tmp_path):
 
 def test_a_folder_without_records_has_none(tmp_path):
   assert records.read(tmp_path) == []
+
+
+def histogram_events(folder):
+  """Of the only event file: the values, without their times."""
+  (path,) = folder.glob('events*')
+  return [
+    value
+    for event in tf.compat.v1.train.summary_iterator(str(path))
+    for value in event.summary.value
+  ]
+
+
+@pytest.mark.parametrize(
+  'values',
+  [
+    np.random.default_rng(3).normal(size=[70, 90]).astype(np.float32),
+    np.full([5], 0.25, np.float32),
+    np.zeros([0], np.float32),
+    np.arange(7),
+  ],
+  ids=['normal', 'constant', 'empty', 'integers'],
+)
+def test_histograms_are_those_of_tensorboard(values, tmp_path):
+  for name in ('ours', 'theirs'):
+    (tmp_path / name).mkdir()
+  recorder = records.Recorder(tmp_path / 'ours')
+  with contextlib.closing(recorder):
+    recorder.histograms(4, {'a/b': tf.constant(values)})
+  writer = tf.summary.create_file_writer(str(tmp_path / 'theirs'))
+  with writer.as_default(step=4):
+    tf.summary.histogram('a/b', values)
+  writer.close()
+  (ours,) = histogram_events(tmp_path / 'ours')
+  (theirs,) = histogram_events(tmp_path / 'theirs')
+  assert (ours.tag, ours.metadata) == (theirs.tag, theirs.metadata)
+  counted, expected = (
+    tf.make_ndarray(ours.tensor),
+    tf.make_ndarray(theirs.tensor),
+  )
+  assert counted.dtype == expected.dtype
+  assert counted.shape == expected.shape
+  np.testing.assert_allclose(counted[:, :2], expected[:, :2], atol=1e-6)
+  # One element on an edge may fall to either side of it.
+  np.testing.assert_allclose(counted[:, 2], expected[:, 2], atol=1)
+  assert counted[:, 2].sum() == values.size
+
+
+def test_histogram_leaves_out_what_is_not_finite():
+  counted = records.buckets(tf.constant([1.0, np.nan, 3.0, np.inf, 2.0]))
+  assert counted[:, 2].sum() == 3
+  assert (counted[0, 0], counted[-1, 1]) == (1, 3)
+
+
+def largest_memory():
+  """Of this process, bytes."""
+  status = pathlib.Path('/proc/self/status').read_text()
+  return 1024 * int(re.search(r'VmHWM:\s+(\d+) kB', status)[1])
+
+
+def test_histogram_of_a_large_layer_takes_a_few_bytes_an_element(tmp_path):
+  """With 240 bytes an element no VGG fits in 24 GB."""
+  tensor = tf.random.normal([1 << 23])
+  # Forget the largest memory so far.
+  pathlib.Path('/proc/self/clear_refs').write_text('5')
+  before = largest_memory()
+  recorder = records.Recorder(tmp_path)
+  with contextlib.closing(recorder):
+    recorder.histograms(1, {'fc6': tensor})
+  assert largest_memory() - before < 20 * (1 << 23)

@@ -1,0 +1,198 @@
+"""slim/scripts: what TF-Slim's five recipes start, and one small run."""
+
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from slim import eval_image_classifier
+from slim import train_image_classifier
+from terngrad.program import flags
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SCRIPTS = sorted((ROOT / 'slim' / 'scripts').glob('*_on_*.sh'))
+RMSPROP = 'rmsprop:momentum=0.9,decay=0.9,epsilon=1.0'
+
+
+def run(name, *arguments, folder, **variables):
+  usual = {'HOME': str(folder), 'PYTHON': sys.executable}
+  return subprocess.run(
+    [str(ROOT / 'slim' / 'scripts' / f'{name}.sh'), *arguments],
+    cwd=folder,
+    env=os.environ | usual | {key: str(v) for key, v in variables.items()},
+    capture_output=True,
+    text=True,
+    check=False,
+    timeout=600,
+  )
+
+
+def commands(name, *arguments, folder):
+  """[(module, words)] of a recipe that only prints."""
+  done = run(name, '--dry_run', *arguments, folder=folder)
+  assert (done.returncode, done.stderr) == (0, '')
+  lines = [shlex.split(line) for line in done.stdout.splitlines()]
+  assert all(line[:2] == [sys.executable, '-m'] for line in lines)
+  return [(line[2], line[3:]) for line in lines]
+
+
+def trained(name, *arguments, folder):
+  """Configurations of the trainings of a recipe."""
+  return [
+    train_image_classifier.to_config(
+      flags.parse(train_image_classifier.Flags, {}, words)
+    )
+    for module, words in commands(name, *arguments, folder=folder)
+    if module == 'slim.train_image_classifier'
+  ]
+
+
+def received(config, expected):
+  return {name: getattr(config, name) for name in expected}
+
+
+def test_there_are_five():
+  assert len(SCRIPTS) == 5
+
+
+@pytest.mark.parametrize('script', SCRIPTS, ids=lambda script: script.stem)
+def test_data_comes_first_and_every_training_is_scored(script, tmp_path):
+  modules = [module for module, _ in commands(script.stem, folder=tmp_path)]
+  pair = ['slim.train_image_classifier', 'slim.eval_image_classifier']
+  times = 2 if script.stem.startswith('finetune') else 1
+  assert modules == ['slim.download_and_convert_data', *pair * times]
+  assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+  ('net', 'scopes', 'steps', 'all_rate'),
+  [
+    ('inception_v1', 'InceptionV1/Logits', (3000, 1000), 0.001),
+    (
+      'inception_v3',
+      'InceptionV3/Logits,InceptionV3/AuxLogits',
+      (1000, 500),
+      0.0001,
+    ),
+    ('resnet_v1_50', 'resnet_v1_50/logits', (3000, 1000), 0.001),
+  ],
+)
+def test_last_layer_is_trained_and_then_all(
+  net, scopes, steps, all_rate, tmp_path
+):
+  last, whole = trained(f'finetune_{net}_on_flowers', folder=tmp_path)
+  same = {
+    'dataset_name': 'flowers',
+    'net': last.net,
+    'batch_size': 32,
+    'optimizer': RMSPROP,
+    'learning_rate_decay_type': 'fixed',
+    'weight_decay': 0.00004,
+    'restart_step': True,
+  }
+  first = {
+    'checkpoint_exclude_scopes': scopes,
+    'trainable_scopes': scopes,
+    'max_steps': steps[0],
+    'initial_learning_rate': 0.01,
+  }
+  then = {
+    'pretrained_model_checkpoint_path': last.train_dir,
+    'checkpoint_exclude_scopes': '',
+    'trainable_scopes': '',
+    'max_steps': steps[1],
+    'initial_learning_rate': all_rate,
+  }
+  assert received(last, same | first) == same | first
+  assert received(whole, same | then) == same | then
+  assert last.net.removeprefix('slim_') == net
+
+
+def test_nets_are_trained_from_scratch_as_in_2016(tmp_path):
+  (cifarnet,) = trained('train_cifarnet_on_cifar10', folder=tmp_path)
+  expected = {
+    'dataset_name': 'cifar10',
+    'net': 'cifarnet',
+    'preprocessing': 'cifarnet',
+    'max_steps': 100000,
+    'batch_size': 128,
+    'optimizer_name': 'gd',
+    'initial_learning_rate': 0.1,
+    'learning_rate_decay_factor': 0.1,
+    'num_epochs_per_decay': 200.0,
+    'weight_decay': 0.004,
+  }
+  assert received(cifarnet, expected) == expected
+  (lenet,) = trained('train_lenet_on_mnist', folder=tmp_path)
+  expected = {
+    'dataset_name': 'mnist',
+    'net': 'slim_lenet',
+    'preprocessing': 'lenet',
+    'max_steps': 20000,
+    'batch_size': 50,
+    'optimizer_name': 'gd',
+    'initial_learning_rate': 0.01,
+    'learning_rate_decay_type': 'fixed',
+    'weight_decay': 0.0,
+  }
+  assert received(lenet, expected) == expected
+
+
+def test_further_flags_reach_every_training(tmp_path):
+  words = ('--grad_bits=1', '--max_number_of_steps=7', '--num_clones=2')
+  for config in trained(
+    'finetune_resnet_v1_50_on_flowers', *words, folder=tmp_path
+  ):
+    assert (config.grad_bits, config.max_steps, config.num_gpus) == (1, 7, 2)
+
+
+@pytest.mark.parametrize('script', SCRIPTS, ids=lambda script: script.stem)
+def test_what_was_trained_is_scored(script, tmp_path):
+  found = commands(script.stem, folder=tmp_path)[1:]
+  for (_, train), (_, score) in zip(found[::2], found[1::2], strict=True):
+    of_train = train_image_classifier.to_config(
+      flags.parse(train_image_classifier.Flags, {}, train)
+    )
+    of_score = eval_image_classifier.to_config(
+      flags.parse(eval_image_classifier.Flags, {}, score)
+    )
+    for field in ('net', 'dataset_name', 'data_dir'):
+      assert getattr(of_score, field) == getattr(of_train, field)
+    assert f'--checkpoint_path={of_train.train_dir}' in score
+    split = 'validation' if 'finetune' in script.stem else 'test'
+    assert of_score.subset == split
+
+
+def test_missing_checkpoint_is_told(tmp_path):
+  done = run('finetune_inception_v1_on_flowers', folder=tmp_path)
+  assert (done.returncode, done.stdout) == (2, '')
+  assert (
+    'expected: CHECKPOINT: the published one of inception_v1' in done.stderr
+  )
+  assert 'inception_v1_2016_08_28.tar.gz' in done.stderr
+
+
+def test_stray_argument_is_refused(tmp_path):
+  done = run('train_lenet_on_mnist', 'x[$(touch done)]', folder=tmp_path)
+  assert (done.returncode, done.stdout) == (2, '')
+  assert 'received: x[$(touch done)]' in done.stderr
+  assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_lenet_is_trained_and_scored(small_mnist, tmp_path):
+  done = run(
+    'train_lenet_on_mnist',
+    *('--max_number_of_steps=2', '--batch_size=4', '--grad_bits=1'),
+    folder=tmp_path,
+    DATA_DIR=small_mnist.folder,
+    TRAIN_DIR=tmp_path / 'a run',
+    TF_CPP_MIN_LOG_LEVEL=2,
+  )
+  assert done.returncode == 0, done.stderr
+  assert (tmp_path / 'a run' / 'model.ckpt-2.index').exists()
+  assert re.search(r'eval/Accuracy\[[01]\.\d{4}\]', done.stdout)
