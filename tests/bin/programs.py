@@ -34,13 +34,17 @@ class Finished(NamedTuple):
 
 
 class Program:
-  """`python -m terngrad.bin.NAME`, whose lines can be read as they come."""
+  """`python -m terngrad.bin.NAME`, whose lines can be read as they come.
+
+  A name with dots is that of the whole module.
+  """
 
   def __init__(self, name, arguments):
+    module = name if '.' in name else f'terngrad.bin.{name}'
     # A file and not a pipe, so that it cannot fill up while nobody reads.
     self._err = tempfile.TemporaryFile('w+')
     self._process = subprocess.Popen(
-      [sys.executable, '-m', f'terngrad.bin.{name}', *map(str, arguments)],
+      [sys.executable, '-m', module, *map(str, arguments)],
       stdin=subprocess.DEVNULL,
       stdout=subprocess.PIPE,
       stderr=self._err,
