@@ -76,6 +76,11 @@ class Program:
         return line
     raise AssertionError(f'{pattern} was not printed by {self.wait()}')
 
+  def peak_memory(self):
+    """The most MiB of memory that it has held so far."""
+    with open(f'/proc/{self._process.pid}/status') as status:
+      return int(re.search(r'VmHWM:\s+(\d+) kB', status.read())[1]) / 1024
+
   def send(self, number):
     """Sends a signal."""
     self._process.send_signal(number)

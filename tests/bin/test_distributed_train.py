@@ -79,6 +79,23 @@ def test_a_net_with_batch_norm_ends_at_the_bits_of_towers(
   assert all(np.any(variance != 1) for variance in variances)
 
 
+@pytest.mark.slow
+def test_eight_workers_train_in_at_most_two_gibibytes_each(data_dir, tmp_path):
+  arguments = clusters.arguments(data_dir, tmp_path, steps=31)
+  arguments.append('--start_timeout=280')
+  with clusters.Cluster(1, 8, arguments) as cluster:
+    cluster.start_all()
+    cluster.chief.read_until('step 30,')
+    peaks = {
+      f'{job}_{index}': process.peak_memory()
+      for (job, index), process in cluster.tasks.items()
+    }
+    finished = cluster.wait()
+  assert {f.code for f in finished.values()} == {0}, finished
+  assert programs.checkpoint_steps(tmp_path) == [31]
+  assert max(peaks.values()) <= 2048, peaks
+
+
 def test_chief_worker_and_ps_may_be_killed_and_end_at_the_same_bits(
   data_dir, tmp_path
 ):
