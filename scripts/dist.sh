@@ -57,20 +57,22 @@ remedy: add a key and connect once by hand (docs/distributed.md)"
   return "$status"
 }
 
-# task I: sets `name`, `address`, `data` ('' without) and `command`, the script
-# and its arguments as 2017 had them, of the I-th task. Servers are the first.
+# task I: sets `name`, `address`, `devices` and `data` ('' without) and `command`,
+# the script and its arguments as 2017 had them, of the I-th task. Servers are
+# the first.
 task() {
   local i=$1 ps_list worker_list
   ps_list=$(IFS=, && printf '%s' "${PS_HOSTS[*]}")
   worker_list=$(IFS=, && printf '%s' "${WORKER_HOSTS[*]}")
   if ((i < ${#PS_HOSTS[@]})); then
-    name=ps_$i address=${PS_HOSTS[i]} data=''
+    name=ps_$i address=${PS_HOSTS[i]} devices='' data=''
     command=("$PS_SCRIPT" "$ps_list" "$worker_list" ps "$i" "$experiment")
   else
     i=$((i - ${#PS_HOSTS[@]}))
-    name=worker_$i address=${WORKER_HOSTS[i]} data=${DATA_DIR[i]}
+    name=worker_$i address=${WORKER_HOSTS[i]} devices=${WORKER_DEVICES[i]}
+    data=${DATA_DIR[i]}
     command=("$WORKER_SCRIPT" "$ps_list" "$worker_list" worker "$i"
-      "${WORKER_DEVICES[i]}" "$data" "$experiment")
+      "$devices" "$data" "$experiment")
   fi
   ! $ALLOW_INSECURE_NETWORK || command+=(--allow_insecure_network)
   [[ $name == ps_* ]] || command+=("${worker_flags[@]}")
@@ -78,7 +80,7 @@ task() {
 
 # each_task ACTION: calls it after `task` for every task; 1 if one failed.
 each_task() {
-  local i name address data command status=0
+  local i name address devices data command status=0
   for ((i = 0; i < ${#PS_HOSTS[@]} + ${#WORKER_HOSTS[@]}; i++)); do
     task "$i"
     "$1" || status=1

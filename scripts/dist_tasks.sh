@@ -4,8 +4,8 @@
 # they use nothing else of the project. Linux only: /proc says who is who.
 
 task_functions=(
-  at_home stat_of identity leader members check_task start_task task_status
-  stop_tasks
+  at_home stat_of identity leader members check_task report_versions start_task
+  task_status stop_tasks
 )
 
 # at_home PATH: prints it with this host's home for a ~/ at the beginning.
@@ -86,6 +86,30 @@ check_task() {
   fi
   ((status)) || printf 'can start\n'
   return "$status"
+}
+
+# report_versions PYTHON DEVICES: says which versions would run here; refuses
+# other GPUs than DEVICES, '0,1', names. PYTHON in the environment comes first,
+# as for the tasks.
+report_versions() {
+  local python=${PYTHON:-$1} text status=0 gpus=${2:+x}${2//[!,]/}
+  local word='[^ ,;]+'
+  local line="^terngrad $word, TensorFlow $word, Python $word; ([0-9]+) GPUs\$"
+  # Standard input is this program, and an import may hang on a network's disk.
+  text=$(CUDA_VISIBLE_DEVICES=$2 TF_CPP_MIN_LOG_LEVEL=3 timeout 300 \
+    "$python" -m terngrad.bin.versions 2>&1 </dev/null) || status=$?
+  text=${text##*$'\n'}
+  if ((status)) || [[ ! $text =~ $line ]]; then
+    printf 'expected an interpreter with terngrad, received %s: %s\n' \
+      "$python" "${text:-status $status}"
+    return 1
+  fi
+  printf '%s\n' "$text"
+  ((BASH_REMATCH[1] == ${#gpus})) || {
+    printf 'WORKER_DEVICES: expected the GPUs %s, received %s of %s\n' "$2" \
+      "${BASH_REMATCH[1]}" "${#gpus}"
+    return 1
+  }
 }
 
 # start_task FOLDER TASK SCRIPT ARGUMENT...: leaves FOLDER/TASK.pid and .log.

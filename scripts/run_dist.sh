@@ -17,7 +17,9 @@ ps_0.log, worker_0.log, and worker_0/ for the checkpoints of the chief.
   --config=FILE    hosts and folders (default: scripts/config_dist.sh)
   --experiment=ID  names the folder (default: now; with --status: the one that
                    was started last). That of an earlier run continues it.
-  --check          ask the hosts and start nothing
+  --check          ask the hosts and start nothing; beside the above, print the
+                   versions and GPUs that each task would have, and refuse
+                   versions that differ and GPUs that are not there
   --status         say which tasks run; the status is 1 unless all do
   --dry_run        print each host and command, and reach no host
   --help           print this
@@ -54,6 +56,29 @@ print_task() {
 
 ask_task() {
   tell "$address" "$name" check_task "$folder" "$name" "${command[0]}" "$data"
+}
+
+ask_versions() {
+  tell "$address" "$name" report_versions "$root/.venv/bin/python" "$devices"
+}
+
+# check_versions: prints those of every task; all must be the same.
+check_versions() {
+  local lines line other first=''
+  lines=$(each_task ask_versions) || {
+    printf '%s\n' "$lines" >&2
+    fail 'tasks would not run' 'terngrad and GPUs on every host' 'the above' \
+      'run scripts/setup.sh there, or repair WORKER_DEVICES'
+  }
+  printf '%s\n' "$lines"
+  while IFS= read -r line; do
+    # NAME on HOST: VERSIONS; GPUS. Shells may say more.
+    [[ $line == *': terngrad '* ]] || continue
+    other=${line#*: } other=${other%;*}
+    first=${first:-$other}
+    [[ $other == "$first" ]] || fail 'hosts differ' "$first everywhere" \
+      "${line%;*}" 'install the same versions on all hosts'
+  done <<<"$lines"
 }
 
 start() {
@@ -93,6 +118,7 @@ problems=$(each_task ask_task) || {
     'the above' 'repair it, and try with --check'
 }
 if [[ $action == check ]]; then
+  check_versions
   printf 'all tasks can start\n'
   exit
 fi

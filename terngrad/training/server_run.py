@@ -267,7 +267,7 @@ def _explain(others, before, error):
 def _end(others, why):
   for task in others:
     try:
-      tasks.order(task, do='end', why=why, timeout=2)
+      tasks.order(task, do='end', why=why)
     except tasks.LostError:
       # It is gone already, or ended before it could answer.
       continue

@@ -21,8 +21,10 @@ STEPS = 50
 class Cluster:
   """The tasks of a run, each a process that can be killed and started again."""
 
-  def __init__(self, num_ps, num_workers, arguments, name='mnist'):
-    self._program = f'{name}_distributed_train'
+  def __init__(
+    self, num_ps, num_workers, arguments, program='mnist_distributed_train'
+  ):
+    self._program = program
     self._arguments = arguments
     ports = free_ports(num_ps + num_workers)
     hosts = [f'localhost:{port}' for port in ports]
@@ -83,14 +85,16 @@ def free_ports(count):
     return [each.getsockname()[1] for each in sockets]
 
 
-def towers(data_dir, train_dir, num_processes, *, nodes=1, steps=STEPS):
+def towers(
+  data_dir, train_dir, num_processes, *, nodes=1, steps=STEPS, net='lenet'
+):
   """The run of `arguments`, as towers on two devices of this process."""
   config = configs.TrainConfig(
     dataset_name='mnist',
     data_dir=str(data_dir),
     train_dir=str(train_dir),
     image_size=28,
-    net='lenet',
+    net=net,
     batch_size=4,
     max_steps=steps,
     grad_bits=1,

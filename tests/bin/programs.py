@@ -34,13 +34,17 @@ class Finished(NamedTuple):
 
 
 class Program:
-  """`python -m terngrad.bin.NAME`, whose lines can be read as they come."""
+  """`python -m terngrad.bin.NAME`, whose lines can be read as they come.
+
+  A name with dots is that of the whole module.
+  """
 
   def __init__(self, name, arguments, limit=_LIMIT):
+    module = name if '.' in name else f'terngrad.bin.{name}'
     # A file and not a pipe, so that it cannot fill up while nobody reads.
     self._err = tempfile.TemporaryFile('w+')
     self._process = subprocess.Popen(
-      [sys.executable, '-m', f'terngrad.bin.{name}', *map(str, arguments)],
+      [sys.executable, '-m', module, *map(str, arguments)],
       stdin=subprocess.DEVNULL,
       stdout=subprocess.PIPE,
       stderr=self._err,
@@ -71,6 +75,11 @@ class Program:
       if re.search(pattern, line):
         return line
     raise AssertionError(f'{pattern} was not printed by {self.wait()}')
+
+  def peak_memory(self):
+    """The most MiB of memory that it has held so far."""
+    with open(f'/proc/{self._process.pid}/status') as status:
+      return int(re.search(r'VmHWM:\s+(\d+) kB', status.read())[1]) / 1024
 
   def send(self, number):
     """Sends a signal."""

@@ -9,6 +9,8 @@ import subprocess
 
 import pytest
 
+from tests.scripts import launcher
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # seconds; far more than anything here takes
 TIMEOUT = 60
@@ -98,3 +100,12 @@ def project(tmp_path):
   project = Project(tmp_path)
   yield project
   project.pipe.close()
+
+
+@pytest.fixture
+def cluster(project, tmp_path):
+  cluster = launcher.Cluster(project, tmp_path)
+  yield cluster
+  for folder in cluster.workspace.iterdir():
+    if folder.is_dir():
+      cluster.run('--seconds=0', str(folder), script='kill_local.sh')

@@ -4,9 +4,11 @@ import subprocess
 
 import pytest
 
+from terngrad.bin import cifar10_distributed_train
 from terngrad.bin import cifar10_train
 from terngrad.program import flags
 from terngrad.training import config as configs
+from terngrad.training import server_config
 from tests.scripts import conftest
 
 FOLDER = conftest.ROOT / 'scripts' / 'cluster'
@@ -40,3 +42,40 @@ def test_manifest_is_yaml_of_a_policy_and_a_job():
   policy, job = yaml.safe_load_all(text)
   assert (policy['kind'], job['kind']) == ('NetworkPolicy', 'TFJob')
   assert set(job['spec']['tfReplicaSpecs']) == {'PS', 'Worker'}
+
+
+def test_jobs_of_plain_kubernetes_name_all_their_tasks():
+  yaml = pytest.importorskip('yaml', reason='needs PyYAML')
+  text = (FOLDER / 'kubernetes.yaml').read_text()
+  policy, service, *jobs = yaml.safe_load_all(text)
+  assert (policy['kind'], service['kind']) == ('NetworkPolicy', 'Service')
+  names = []
+  for job in jobs:
+    pod = job['spec']['template']
+    assert pod['metadata']['labels'] == service['spec']['selector']
+    assert pod['spec']['subdomain'] == service['metadata']['name']
+    count = job['spec']['completions']
+    assert (job['kind'], job['spec']['completionMode']) == ('Job', 'Indexed')
+    assert job['spec']['parallelism'] == count
+    (container,) = pod['spec']['containers']
+    names.append([f'{job["metadata"]["name"]}-{i}' for i in range(count)])
+    for index in range(count):
+      words = [
+        w.replace('$(TASK_ID)', str(index)) for w in container['command']
+      ]
+      assert words[:3] == ['python', '-m', cifar10_distributed_train.__name__]
+      config = flags.parse(
+        server_config.ServerConfig,
+        cifar10_distributed_train.DEFAULTS,
+        words[3:],
+      )
+      config.validate()
+      assert (config.tasks.job, config.tasks.index) == (
+        config.job_name,
+        index,
+      )
+  hosts = [
+    [address.split('.')[0] for address in config.tasks.jobs[job]]
+    for job in ('ps', 'worker')
+  ]
+  assert hosts == names

@@ -7,12 +7,9 @@ import subprocess
 
 import pytest
 
-# A task that says it runs and stays until it is asked to end.
-STAYS = 'record "$@"; echo $$ >"$fifo"; read -r <>"$fifo.never"'
-HOSTS = 'PS_HOSTS=(one:2222)\nWORKER_HOSTS=(two:2222 three.example:2222)\n'
-LOCAL = (
-  'PS_HOSTS=(localhost:2222)\nWORKER_HOSTS=("[::1]:2224" 127.0.0.2:2226)\n'
-)
+from tests.scripts import launcher
+
+HOSTS, LOCAL, STAYS = launcher.HOSTS, launcher.LOCAL, launcher.STAYS
 # Each stands for one way in which a shell may take a value for code.
 NASTY = [
   'a b  c',
@@ -27,83 +24,6 @@ NASTY = [
   '!!',
   '${IFS}\\',
 ]
-
-
-class Cluster:
-  """A project with a configuration, an ssh, and scripts of tasks."""
-
-  def __init__(self, project, folder):
-    self.project = project
-    self.folder = folder
-    self.home = folder / 'home'
-    self.workspace = folder / 'work space'
-    self.data = [folder / 'data 0', folder / 'data 1']
-    for path in (self.home, self.workspace, *self.data):
-      path.mkdir()
-    os.mkfifo(f'{project.fifo}.never')
-    self.ssh = project.program(
-      folder / 'bin' / 'ssh',
-      f'printf "%s\\x1f" "$@" >>"{folder}/ssh"; echo >>"{folder}/ssh"\n'
-      'while [[ $1 != -- ]]; do shift; done\n'
-      'case $2 in\n'
-      '  down*) echo "no route to $2" >&2; exit 255 ;;\n'
-      f'  late) [[ -e "{folder}/l" ]] && exit 255; touch "{folder}/l" ;;\n'
-      'esac\n'
-      # As sshd has it: a shell is given all words in one line.
-      'exec sh -c "${*:3}"',
-    )
-    self.worker = self.script('worker script', STAYS)
-    self.ps = self.script('ps', STAYS)
-    self.config = folder / 'config'
-    self.write(LOCAL)
-
-  def script(self, name, body):
-    return self.project.program(self.folder / name, body)
-
-  def write(self, hosts, **words):
-    """Writes the configuration; `words` are lines as they are."""
-    lines = {
-      'WORKER_DEVICES': "('' 0,1)",
-      'DATA_DIR': f"('{self.data[0]}' '{self.data[1]}')",
-      'WORKER_SCRIPT': f"'{self.worker}'",
-      'PS_SCRIPT': f"'{self.ps}'",
-      'WORKSPACE': f"'{self.workspace}'",
-      'ALLOW_INSECURE_NETWORK': 'true',
-    } | words
-    text = ''.join(f'{name}={word}\n' for name, word in lines.items())
-    self.config.write_text(hosts + text)
-
-  def run(self, *arguments, script='run_dist.sh'):
-    path = f'{self.ssh.parent}:{os.environ["PATH"]}'
-    if script != 'kill_local.sh':
-      arguments = (f'--config={self.config}', *arguments)
-    return self.project.run(script, *arguments, PATH=path, HOME=self.home)
-
-  def started(self, *arguments):
-    """Starts the experiment `e`; returns {task: pid}."""
-    status, out, err = self.run('--experiment=e', *arguments)
-    assert (status, err) == (0, ''), out
-    heard = {int(self.project.heard()) for _ in range(3)}
-    pids = {
-      path.stem: int(path.read_text().split()[0])
-      for path in (self.workspace / 'e').glob('*.pid')
-    }
-    assert set(pids.values()) == heard
-    return pids
-
-  def ssh_calls(self):
-    log = self.folder / 'ssh'
-    lines = log.read_text().splitlines() if log.exists() else []
-    return [line.split('\x1f')[:-1] for line in lines]
-
-
-@pytest.fixture
-def cluster(project, tmp_path):
-  cluster = Cluster(project, tmp_path)
-  yield cluster
-  for folder in cluster.workspace.iterdir():
-    if folder.is_dir():
-      cluster.run('--seconds=0', str(folder), script='kill_local.sh')
 
 
 def runs(pid):
@@ -265,13 +185,6 @@ def test_host_that_cannot_be_reached_is_named_and_nothing_starts(cluster):
   assert 'worker_0 on down.example: received: no route to down.example' in err
   assert 'worker_1 on three.example: can start' in err
   assert cluster.project.calls() == []
-
-
-def test_check_asks_and_starts_nothing(cluster):
-  status, out, err = cluster.run('--check')
-  assert (status, out, err) == (0, 'all tasks can start\n', '')
-  assert cluster.project.calls() == []
-  assert list(cluster.workspace.iterdir()) == []
 
 
 def test_others_are_stopped_where_a_task_does_not_start(cluster):
