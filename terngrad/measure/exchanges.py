@@ -157,7 +157,7 @@ def _replica(what):
   """The variables, without moving averages of them: the peers keep none."""
   if what.model is not None:
     made = replicas.create(
-      what.model, optimizers.gradient_descent(), ('/CPU:0',)
+      replicas.layout(what.model), optimizers.gradient_descent(), ('/CPU:0',)
     )[0]
     return made._replace(averages=())
   trainable = tuple(tf.Variable(tf.zeros(shape)) for shape in what.shapes)
@@ -178,8 +178,15 @@ def _pass(what):
     del parameters, statistics, labels, key
     return [tf.identity(v) for v in drawn], 0.0 * images[0, 0, 0, 0], []
 
+  def nothing(parameters):
+    return [None] * len(parameters)
+
   return nodes.Pass(
-    run, lambda parameters: [None] * len(parameters), lambda _: 0.0
+    gradients=run,
+    decay=nothing,
+    shrink=nothing,
+    regularization=lambda _: 0.0,
+    num_statistics=0,
   )
 
 
