@@ -83,6 +83,8 @@ class Statistics : public OpKernel {
  public:
   using OpKernel::OpKernel;
 
+  bool IsExpensive() override { return false; }
+
   void Compute(OpKernelContext* context) override {
     OpInputList gradients;
     OP_REQUIRES_OK(context, context->input_list("gradients", &gradients));
@@ -137,6 +139,8 @@ class Encode : public OpKernel {
       total_ += size;
     }
   }
+
+  bool IsExpensive() override { return false; }
 
   void Compute(OpKernelContext* context) override {
     OpInputList gradients;
@@ -213,6 +217,8 @@ class DecodeSum : public OpKernel {
     OP_REQUIRES_OK(context, context->GetAttr("scale", &scale_));
     for (const TensorShape& shape : shapes_) total_ += shape.num_elements();
   }
+
+  bool IsExpensive() override { return false; }
 
   void Compute(OpKernelContext* context) override {
     OpInputList parts;

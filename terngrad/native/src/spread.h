@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 namespace terngrad {
 
@@ -55,6 +57,64 @@ class Ranges {
   std::condition_variable all_;
 };
 
+// Helpers that have no range left stay awake for a moment, since to wake a thread
+// takes as long as a small loop: the next one finds them here.
+class Lingerers {
+ public:
+  // Of the process.
+  static Lingerers& Shared() {
+    static Lingerers* const shared = new Lingerers;
+    return *shared;
+  }
+
+  // Offers a loop to those who linger; returns how many there were.
+  int Offer(std::shared_ptr<Ranges> ranges) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      offered_ = std::move(ranges);
+    }
+    ++offers_;
+    return present_.load();
+  }
+
+  // Works on `ranges` and then on what is offered, until nothing is for kLinger.
+  void Help(std::shared_ptr<Ranges> ranges) {
+    int64_t seen = offers_.load();
+    ranges->Work();
+    ++present_;
+    bool stays = true;
+    while (stays) {
+      stays = Await(seen);
+      // After leaving it looks once more: whoever counted it has offered before.
+      if (!stays) --present_;
+      if (offers_.load() == seen) continue;
+      seen = offers_.load();
+      {
+        std::lock_guard<std::mutex> lock(mutex_);
+        ranges = offered_.lock();
+      }
+      if (ranges) ranges->Work();
+    }
+  }
+
+ private:
+  static constexpr std::chrono::microseconds kLinger{100};
+
+  // False where no offer came in time.
+  bool Await(int64_t seen) const {
+    const auto end = std::chrono::steady_clock::now() + kLinger;
+    while (offers_.load() == seen) {
+      if (std::chrono::steady_clock::now() > end) return false;
+    }
+    return true;
+  }
+
+  std::atomic<int64_t> offers_{0};
+  std::atomic<int> present_{0};
+  std::mutex mutex_;
+  std::weak_ptr<Ranges> offered_;
+};
+
 // Calls work(begin, end) for ranges of at most `size` that make up [0, total).
 // The caller works too, and waits for ranges, not for threads: one that the
 // system does not let run holds nothing up.
@@ -70,8 +130,8 @@ void Spread(int64_t total, int64_t size, int num_threads,
     return;
   }
   const auto ranges = std::make_shared<Ranges>(total, size, &work);
-  for (int i = 1; i < num_threads; ++i) {
-    schedule([ranges] { ranges->Work(); });
+  for (int i = 1 + Lingerers::Shared().Offer(ranges); i < num_threads; ++i) {
+    schedule([ranges] { Lingerers::Shared().Help(ranges); });
   }
   ranges->Work();
   ranges->Wait();
