@@ -22,9 +22,15 @@ class Cluster:
   """The tasks of a run, each a process that can be killed and started again."""
 
   def __init__(
-    self, num_ps, num_workers, arguments, program='mnist_distributed_train'
+    self,
+    num_ps,
+    num_workers,
+    arguments,
+    program='mnist_distributed_train',
+    limit=programs.LIMIT,
   ):
     self._program = program
+    self._limit = limit
     self._arguments = arguments
     ports = free_ports(num_ps + num_workers)
     hosts = [f'localhost:{port}' for port in ports]
@@ -55,6 +61,7 @@ class Cluster:
         *self._arguments,
         *more,
       ],
+      self._limit,
     )
     self.tasks[job, index] = self._stack.enter_context(process)
     return process

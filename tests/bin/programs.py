@@ -14,7 +14,7 @@ import tensorflow as tf
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Seconds that a program may take; some fifty times what it takes alone.
-_LIMIT = 300
+LIMIT = 300
 _QUIET = {'TF_CPP_MIN_LOG_LEVEL': '2', 'PYTHONPATH': str(_ROOT)}
 
 
@@ -36,10 +36,11 @@ class Finished(NamedTuple):
 class Program:
   """`python -m terngrad.bin.NAME`, whose lines can be read as they come.
 
-  A name with dots is that of the whole module.
+  A name with dots is that of the whole module. `limit` is in seconds: a process
+  that runs longer is killed.
   """
 
-  def __init__(self, name, arguments, limit=_LIMIT):
+  def __init__(self, name, arguments, limit=LIMIT):
     module = name if '.' in name else f'terngrad.bin.{name}'
     # A file and not a pipe, so that it cannot fill up while nobody reads.
     self._err = tempfile.TemporaryFile('w+')
@@ -93,7 +94,7 @@ class Program:
     return Finished(code, ''.join(self._out), self._err.read())
 
 
-def run(name, *arguments, limit=_LIMIT):
+def run(name, *arguments, limit=LIMIT):
   """Runs a program to its end in a process of its own; a `Finished`."""
   with Program(name, arguments, limit) as program:
     return program.wait()
@@ -124,7 +125,7 @@ class Worker:
   def __exit__(self, *error):
     del error
     self._process.stdin.close()
-    self._process.wait(timeout=_LIMIT)
+    self._process.wait(timeout=LIMIT)
     self._process.stdout.close()
     self._log.close()
 
@@ -140,7 +141,7 @@ class Worker:
       in `err`, with code 1.
     """
     request = {'name': name, 'arguments': [str(word) for word in arguments]}
-    timer = threading.Timer(_LIMIT, self._process.kill)
+    timer = threading.Timer(LIMIT, self._process.kill)
     timer.start()
     try:
       self._process.stdin.write(json.dumps(request) + '\n')

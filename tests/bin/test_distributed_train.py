@@ -82,8 +82,9 @@ def test_a_net_with_batch_norm_ends_at_the_bits_of_towers(
 @pytest.mark.slow
 def test_eight_workers_train_in_at_most_two_gibibytes_each(data_dir, tmp_path):
   arguments = clusters.arguments(data_dir, tmp_path, steps=31)
-  arguments.append('--start_timeout=280')
-  with clusters.Cluster(1, 8, arguments) as cluster:
+  arguments.append('--start_timeout=580')
+  # Nine processes that compile at once.
+  with clusters.Cluster(1, 8, arguments, limit=600) as cluster:
     cluster.start_all()
     cluster.chief.read_until('step 30,')
     peaks = {
