@@ -18,6 +18,12 @@ def option(default, description, group):
   )
 
 
+def is_default(config, name):
+  """True where an option has its default, as if it had been left out."""
+  defaults = {f.name: f.default for f in dataclasses.fields(config)}
+  return getattr(config, name) == defaults[name]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelConfig:
   """What training and evaluation must agree on."""

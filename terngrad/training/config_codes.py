@@ -95,11 +95,10 @@ class CodeConfig(base.ModelConfig):
     given = dict(
       item.partition('=')[::2] for item in filter(None, rest.split(','))
     )
-    defaults = {f.name: f.default for f in dataclasses.fields(self)}
     for flag in ('clip_factor', 'scaler_rule', 'packing'):
-      value = getattr(self, flag)
-      if value == defaults[flag]:
+      if base.is_default(self, flag):
         continue
+      value = getattr(self, flag)
       if name != 'ternary' or type(value)(given.get(flag, value)) != value:
         raise errors.ConfigError(
           f'{flag}: expected it to agree with --codec={self.codec}, received '

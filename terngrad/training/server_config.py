@@ -143,11 +143,11 @@ class ServerConfig(configs.TrainConfig):
     """Refuses what only synchronous, or only asynchronous, runs can do."""
     if self.sync:
       for name in ('max_staleness', 'scale_learning_rate_by_staleness'):
-        value = getattr(self, name)
-        if value != type(self).__dataclass_fields__[name].default:
+        if not base.is_default(self, name):
           raise errors.ConfigError(
             f'{name}: expected it to be left out of a synchronous run, where '
-            f'no gradient is late; received {value}. Give --sync=False.'
+            f'no gradient is late; received {getattr(self, name)}. Give '
+            '--sync=False.'
           )
       return
     base.at_least('max_staleness', self.max_staleness, -1)

@@ -1,14 +1,10 @@
 """imagenet_train and imagenet_eval with every net that is made for ImageNet."""
 
-import os
-import pathlib
-import tarfile
-
 import pytest
 
-from slim import build_imagenet_data
 from slim.nets import factory
 from tests.bin import programs
+from tests.slim import imagenet_made
 
 # These are made for smaller images.
 OTHERS = ('cifar10_alexnet', 'cifarnet', 'lenet', 'slim_lenet')
@@ -21,31 +17,10 @@ LIMIT = 3600
 @pytest.fixture(scope='module')
 def samples(tmp_path_factory):
   """A folder of 40 real photos of 40 synsets, as the split train."""
-  source = os.getenv('TERNGRAD_TEST_DATA')
-  if not source:
-    pytest.skip('TERNGRAD_TEST_DATA names no folder with imagenet_samples_40')
-  folder = tmp_path_factory.mktemp('imagenet')
-  photos = folder / 'photos'
-  with tarfile.open(pathlib.Path(source) / 'imagenet_samples_40.tar') as tar:
-    for member in filter(tarfile.TarInfo.isfile, tar):
-      synset = pathlib.PurePosixPath(member.name).name.partition('_')[0]
-      (photos / synset).mkdir(parents=True)
-      content = tar.extractfile(member).read()
-      (photos / synset / f'{synset}_1.JPEG').write_bytes(content)
-  synsets = sorted(path.name for path in photos.iterdir())
-  (folder / 'synsets.txt').write_text('\n'.join(synsets))
-  build_imagenet_data.main(
-    build_imagenet_data.Config(
-      train_directory=str(photos),
-      validation_directory='',
-      output_directory=str(folder / 'data'),
-      train_shards=2,
-      labels_file=str(folder / 'synsets.txt'),
-      imagenet_metadata_file='',
-      bounding_box_file='',
-    )
+  photos = imagenet_made.real_samples()
+  return imagenet_made.convert_samples(
+    photos, tmp_path_factory.mktemp('imagenet'), 2
   )
-  return folder / 'data'
 
 
 def run(kind, words):

@@ -1,7 +1,13 @@
 """Makes a small ImageNet in the layout of its site."""
 
 import functools
+import os
+import pathlib
+import tarfile
 
+import pytest
+
+from slim import build_imagenet_data
 from tests.slim import archives_made
 from tests.slim import image_files
 
@@ -44,6 +50,38 @@ def validation_images():
     f'ILSVRC2012_val_{number:08d}.JPEG': image_files.jpeg(20 + number)
     for number in range(1, len(VALIDATION) + 1)
   }
+
+
+def real_samples():
+  """Returns {synset/file: content} of 40 real photos; skips without them."""
+  folder = os.getenv('TERNGRAD_TEST_DATA')
+  if not folder:
+    pytest.skip('TERNGRAD_TEST_DATA names no folder with imagenet_samples_40')
+  photos = {}
+  with tarfile.open(pathlib.Path(folder) / 'imagenet_samples_40.tar') as tar:
+    for member in filter(tarfile.TarInfo.isfile, tar):
+      synset = pathlib.PurePosixPath(member.name).name.partition('_')[0]
+      photos[f'{synset}/{synset}_1.JPEG'] = tar.extractfile(member).read()
+  return photos
+
+
+def convert_samples(photos, folder, shards):
+  """Writes real samples as the split train; returns their folder."""
+  synsets = sorted(name.partition('/')[0] for name in photos)
+  (folder / 'train.tar').write_bytes(train_tar(photos, synsets))
+  (folder / 'synsets.txt').write_text('\n'.join(synsets))
+  build_imagenet_data.main(
+    build_imagenet_data.Config(
+      train_directory=str(folder / 'train.tar'),
+      validation_directory='',
+      output_directory=str(folder / 'out'),
+      train_shards=shards,
+      labels_file=str(folder / 'synsets.txt'),
+      imagenet_metadata_file='',
+      bounding_box_file='',
+    )
+  )
+  return folder / 'out'
 
 
 def train_tar(images, synsets=SYNSETS):

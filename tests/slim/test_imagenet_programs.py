@@ -2,9 +2,6 @@
 
 import hashlib
 import io
-import os
-import pathlib
-import tarfile
 
 import numpy as np
 import pytest
@@ -336,30 +333,10 @@ def test_wrong_words_exit_with_2(tmp_path, program, words):
 
 @pytest.mark.slow
 def test_the_real_samples_are_written(tmp_path):
-  folder = os.getenv('TERNGRAD_TEST_DATA')
-  if not folder:
-    pytest.skip('TERNGRAD_TEST_DATA names no folder with imagenet_samples_40')
-  photos = {}
-  with tarfile.open(pathlib.Path(folder) / 'imagenet_samples_40.tar') as tar:
-    for member in filter(tarfile.TarInfo.isfile, tar):
-      synset = pathlib.PurePosixPath(member.name).name.partition('_')[0]
-      photos[f'{synset}/{synset}_1.JPEG'] = tar.extractfile(member).read()
+  photos = imagenet_made.real_samples()
   synsets = sorted(name.partition('/')[0] for name in photos)
   assert len(set(synsets)) == 40
-  (tmp_path / 'train.tar').write_bytes(imagenet_made.train_tar(photos, synsets))
-  (tmp_path / 'synsets.txt').write_text('\n'.join(synsets))
-  build_imagenet_data.main(
-    build_imagenet_data.Config(
-      train_directory=str(tmp_path / 'train.tar'),
-      validation_directory='',
-      output_directory=str(tmp_path / 'out'),
-      train_shards=8,
-      labels_file=str(tmp_path / 'synsets.txt'),
-      imagenet_metadata_file='',
-      bounding_box_file='',
-    )
-  )
-  found = by_file(tmp_path / 'out', 'train')
+  found = by_file(imagenet_made.convert_samples(photos, tmp_path, 8), 'train')
   assert len(found) == 40
   for name, content in photos.items():
     synset, _, file = name.partition('/')

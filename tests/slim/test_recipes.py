@@ -112,34 +112,43 @@ def test_last_layer_is_trained_and_then_all(
   assert last.net.removeprefix('slim_') == net
 
 
-def test_nets_are_trained_from_scratch_as_in_2016(tmp_path):
-  (cifarnet,) = trained('train_cifarnet_on_cifar10', folder=tmp_path)
-  expected = {
-    'dataset_name': 'cifar10',
-    'net': 'cifarnet',
-    'preprocessing': 'cifarnet',
-    'max_steps': 100000,
-    'batch_size': 128,
-    'optimizer_name': 'gd',
-    'initial_learning_rate': 0.1,
-    'learning_rate_decay_factor': 0.1,
-    'num_epochs_per_decay': 200.0,
-    'weight_decay': 0.004,
-  }
-  assert received(cifarnet, expected) == expected
-  (lenet,) = trained('train_lenet_on_mnist', folder=tmp_path)
-  expected = {
-    'dataset_name': 'mnist',
-    'net': 'slim_lenet',
-    'preprocessing': 'lenet',
-    'max_steps': 20000,
-    'batch_size': 50,
-    'optimizer_name': 'gd',
-    'initial_learning_rate': 0.01,
-    'learning_rate_decay_type': 'fixed',
-    'weight_decay': 0.0,
-  }
-  assert received(lenet, expected) == expected
+@pytest.mark.parametrize(
+  ('script', 'expected'),
+  [
+    (
+      'train_cifarnet_on_cifar10',
+      {
+        'dataset_name': 'cifar10',
+        'net': 'cifarnet',
+        'preprocessing': 'cifarnet',
+        'max_steps': 100000,
+        'batch_size': 128,
+        'optimizer_name': 'gd',
+        'initial_learning_rate': 0.1,
+        'learning_rate_decay_factor': 0.1,
+        'num_epochs_per_decay': 200.0,
+        'weight_decay': 0.004,
+      },
+    ),
+    (
+      'train_lenet_on_mnist',
+      {
+        'dataset_name': 'mnist',
+        'net': 'slim_lenet',
+        'preprocessing': 'lenet',
+        'max_steps': 20000,
+        'batch_size': 50,
+        'optimizer_name': 'gd',
+        'initial_learning_rate': 0.01,
+        'learning_rate_decay_type': 'fixed',
+        'weight_decay': 0.0,
+      },
+    ),
+  ],
+)
+def test_nets_are_trained_from_scratch_as_in_2016(script, expected, tmp_path):
+  (config,) = trained(script, folder=tmp_path)
+  assert received(config, expected) == expected
 
 
 def test_further_flags_reach_every_training(tmp_path):

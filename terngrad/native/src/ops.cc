@@ -79,11 +79,18 @@ int64_t NumWords(int64_t num_elements, const Digits& digits) {
   return (num_elements + digits.places - 1) / digits.places;
 }
 
-class Statistics : public OpKernel {
+// TensorFlow hands an expensive operation to another thread. These spread over
+// threads themselves, so the one that reaches them runs them.
+class Kernel : public OpKernel {
  public:
   using OpKernel::OpKernel;
 
   bool IsExpensive() override { return false; }
+};
+
+class Statistics : public Kernel {
+ public:
+  using Kernel::Kernel;
 
   void Compute(OpKernelContext* context) override {
     OpInputList gradients;
@@ -128,9 +135,9 @@ class Statistics : public OpKernel {
   }
 };
 
-class Encode : public OpKernel {
+class Encode : public Kernel {
  public:
-  explicit Encode(OpKernelConstruction* context) : OpKernel(context) {
+  explicit Encode(OpKernelConstruction* context) : Kernel(context) {
     OP_REQUIRES_OK(context, ReadDigits(context, &digits_));
     OP_REQUIRES_OK(context, context->GetAttr("sizes", &sizes_));
     for (const int64_t size : sizes_) {
@@ -139,8 +146,6 @@ class Encode : public OpKernel {
       total_ += size;
     }
   }
-
-  bool IsExpensive() override { return false; }
 
   void Compute(OpKernelContext* context) override {
     OpInputList gradients;
@@ -203,9 +208,9 @@ class Encode : public OpKernel {
   int64_t total_ = 0;
 };
 
-class DecodeSum : public OpKernel {
+class DecodeSum : public Kernel {
  public:
-  explicit DecodeSum(OpKernelConstruction* context) : OpKernel(context) {
+  explicit DecodeSum(OpKernelConstruction* context) : Kernel(context) {
     OP_REQUIRES_OK(context, ReadDigits(context, &digits_));
     OP_REQUIRES(context,
                 (digits_.radix == 3 && digits_.places == 20) ||
@@ -217,8 +222,6 @@ class DecodeSum : public OpKernel {
     OP_REQUIRES_OK(context, context->GetAttr("scale", &scale_));
     for (const TensorShape& shape : shapes_) total_ += shape.num_elements();
   }
-
-  bool IsExpensive() override { return false; }
 
   void Compute(OpKernelContext* context) override {
     OpInputList parts;
