@@ -54,7 +54,13 @@ def dump(config):
     images, labels, tf.constant(step, tf.int64), zero, zero
   )
   # Float payloads are the gradients' own bits, in the order of the variables.
-  flat = towers.in_order(result.words).numpy().view(np.float32)
+  flat = (
+    towers.in_order(
+      [result.payloads(place) for place in range(len(result.words))]
+    )
+    .numpy()
+    .view(np.float32)
+  )
   arrays, begin = {}, 0
   for name, variable in zip(
     run.parameters, run.replicas[0].trainable, strict=True

@@ -8,10 +8,13 @@ each, with the same flags but --task_id:
   python -m terngrad.bin.measure_exchange --worker_hosts=10.0.0.1:7000,\
 10.0.0.2:7000 --task_id=0 --allow_insecure_network --net=single_column_alexnet
 
-Cases are CODEC or CODEC@WAY, WAY one of gather, reduce, two_shot; they take
-turns, round by round, and a ratio is the median of the ratios to the first case
-within a round. Without --real gradients are Gaussian numbers of the net's
-shapes: what is timed is probing, encoding, moving, decoding and updating.
+Cases are CODEC, CODEC@WAY or CODEC@WAY@BYTES, WAY one of auto, gather, reduce,
+two_shot and BYTES in place of --bytes_per_bucket; they take turns, round by
+round, and a ratio is the median of the ratios to the first case within a round.
+Without --real gradients are Gaussian numbers of the net's shapes: what is timed
+is probing, encoding, moving, decoding and updating.
+With --ps_hosts too, and --job_name=ps or worker, cases are CODEC, exchanged by
+parameter servers; bytes are then those of worker 0 both ways.
 Bytes are of process 0: what it sends by formula, and what its interface sent;
 the loopback counts those of all processes, so they are divided by them.
 """
@@ -31,17 +34,24 @@ from matplotlib import figure
 from slim.nets import factory as nets
 from terngrad.exchange import cluster as clusters
 from terngrad.exchange import group as groups
+from terngrad.exchange import tasks
 from terngrad.exchange import ways
 from terngrad.measure import exchanges
+from terngrad.measure import servers
 from terngrad.measure import timing
 from terngrad.program import ports
+from terngrad.training import cluster_config
 
 NET = flags.DEFINE_string('net', exchanges.RACE, 'Net whose variables travel.')
 REAL = flags.DEFINE_bool('real', False, 'Also forward and backward passes.')
 CASES = flags.DEFINE_multi_string(
   'case',
   ['identity', 'fp16', 'ternary', 'ternary@two_shot'],
-  'CODEC or CODEC@WAY; repeat for several. workers=N in it is filled in.',
+  'CODEC, CODEC@WAY or CODEC@WAY@BYTES; repeat for several. workers=N in it is '
+  'filled in.',
+)
+BYTES = flags.DEFINE_integer(
+  'bytes_per_bucket', cluster_config.BYTES_PER_BUCKET, 'See mnist_train --help.'
 )
 BATCH = flags.DEFINE_integer('batch', 2, 'Examples a process.')
 THREADS = flags.DEFINE_integer('threads', 1, 'Threads a process.')
@@ -50,6 +60,10 @@ PROCESSES = flags.DEFINE_integer('processes', 2, 'Processes to start here.')
 WORKER_HOSTS = flags.DEFINE_string(
   'worker_hosts', '', 'host:port of every process; empty: start them here.'
 )
+PS_HOSTS = flags.DEFINE_string(
+  'ps_hosts', '', 'host:port of every parameter server, beside --worker_hosts.'
+)
+JOB_NAME = flags.DEFINE_string('job_name', 'worker', 'ps or worker.')
 TASK_ID = flags.DEFINE_integer('task_id', 0, 'Place of this process there.')
 ALLOW = flags.DEFINE_bool(
   'allow_insecure_network', False, 'See mnist_train --help.'
@@ -62,6 +76,8 @@ OUTPUT = flags.DEFINE_string(
 )
 # Seconds that a collective may take.
 _TIMEOUT = 300
+# Seconds that a task serves a chief that never ends.
+_LONGEST = 86400
 
 
 def main(arguments):
@@ -76,26 +92,39 @@ def main(arguments):
     if not WORKER_HOSTS.value:
       return _start_all()
     cluster = clusters.from_flags(
-      '', WORKER_HOSTS.value, 'worker', TASK_ID.value
+      PS_HOSTS.value, WORKER_HOSTS.value, JOB_NAME.value, TASK_ID.value
     )
     sys.stderr.write(f'{clusters.check_network(cluster, ALLOW.value)}\n')
-    table = _measure(cluster, cases)
+    tf.config.threading.set_intra_op_parallelism_threads(THREADS.value)
+    if 'ps' not in cluster.jobs:
+      table = _measure_collectives(cluster, cases)
+    elif cluster.is_chief:
+      table = _measure_servers(cluster, cases)
+    else:
+      servers.serve(cluster, _LONGEST)
   except ValueError as error:
     sys.stderr.write(f'error: {error}\n')
     return 2
+  except tasks.LostError as error:
+    sys.stderr.write(f'error: {error}\n')
+    return 1
   if cluster.is_chief:
     _report(table)
   return 0
 
 
 def _parse(text):
-  codec, _, way = text.partition('@')
-  if way and way not in ways.WAYS:
+  """(text, codec, way, bytes) of a case."""
+  codec, *more = text.split('@')
+  way, size = (*more, *(ways.AUTO, str(BYTES.value))[len(more) :])[:2]
+  known = (ways.AUTO, *ways.WAYS)
+  if way not in known or not size.isdecimal() or len(more) > 2:
     raise ValueError(
-      'case: expected CODEC or CODEC@WAY with a way of '
-      f'{", ".join(ways.WAYS)}, received {text!r}.'
+      'case: expected CODEC, CODEC@WAY or CODEC@WAY@BYTES with a way of '
+      f'{", ".join(known)}, received {text!r}. Write it as '
+      'ternary@gather@0.'
     )
-  return text, codec, way or ways.AUTO
+  return text, codec, way, int(size)
 
 
 def _check_net():
@@ -122,39 +151,63 @@ def _start_all():
       other.kill()
 
 
-def _measure(cluster, cases):
-  tf.config.threading.set_intra_op_parallelism_threads(THREADS.value)
+def _measure_collectives(cluster, cases):
   group = groups.Group(cluster, _TIMEOUT)
   what = exchanges.subject(NET.value, REAL.value)
   built = {
     text: exchanges.case(
-      what,
-      group,
-      codec.replace('workers=N', f'workers={group.size}'),
-      way,
-      BATCH.value,
+      what, group, _for(codec, group.size), way, BATCH.value, size
     )
-    for text, codec, way in cases
+    for text, codec, way, size in cases
   }
+  return _measure(built, what, group.size, both_ways=False)
+
+
+def _measure_servers(cluster, cases):
+  servers.join(cluster, _TIMEOUT)
+  try:
+    what = exchanges.subject(NET.value, REAL.value)
+    count = len(cluster.jobs['worker'])
+    built = {
+      text: servers.case(what, cluster, _for(codec, count), BATCH.value)
+      for text, codec, *_ in cases
+    }
+    return _measure(built, what, count, both_ways=True)
+  finally:
+    servers.release(cluster)
+
+
+def _for(codec, workers):
+  return codec.replace('workers=N', f'workers={workers}')
+
+
+def _bytes(both_ways):
+  """What the interface has sent so far, or sent and received."""
+  received, sent = exchanges.interface_bytes(INTERFACE.value)
+  return sent + received if both_ways else sent
+
+
+def _measure(built, what, count, both_ways):
+  """The table of cases, from a dict of text to `exchanges.Case`."""
   sent = {}
   for text, one in built.items():
     one.step()  # builds its program
-    before = exchanges.interface_bytes(INTERFACE.value)[1]
+    before = _bytes(both_ways)
     for _ in range(ROUNDS.value):
       one.step()
-    after = exchanges.interface_bytes(INTERFACE.value)[1]
-    shared_by = group.size if INTERFACE.value == 'lo' else 1
+    after = _bytes(both_ways)
+    shared_by = count if INTERFACE.value == 'lo' else 1
     sent[text] = (after - before) / ROUNDS.value / shared_by
   seconds = timing.in_turns(
     {text: (one.step, 1) for text, one in built.items()}, ROUNDS.value
   )
-  first = cases[0][0]
+  first = next(iter(built))
   elements = sum(tf.TensorShape(s).num_elements() for s in what.shapes)
   return pd.DataFrame(
     {
       'case': text,
       'ways': '+'.join(one.ways),
-      'processes': group.size,
+      'processes': count,
       'elements': elements,
       'milliseconds': 1e3 * statistics.median(seconds[text]),
       f'to {first}': timing.ratio(seconds, text, first),

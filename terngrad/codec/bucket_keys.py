@@ -27,11 +27,12 @@ def worker_key(seed, step, worker):
   return random_bits.fold_in(key, worker)
 
 
-def of_buckets(codecs, seed, step, worker):
+def of_buckets(streams, seed, step, worker):
   """The keys of the buckets of one worker.
 
   Args:
-    codecs: the `contract.Codec` of each bucket.
+    streams: for each bucket the pair of the number that its key is derived by
+      and its `contract.Codec`.
     seed: int64 [] or integer, of the run.
     step: int64 [], steps taken before this one.
     worker: int32 or int64 [].
@@ -41,7 +42,7 @@ def of_buckets(codecs, seed, step, worker):
     with strata, equal for all workers; and the worker's stratum, or 0.
   """
   rows = []
-  for place, codec in enumerate(codecs):
+  for place, codec in streams:
     strata = codec.quantizer.strata if codec.quantizer else 0
     owner = _EVERYBODY if strata else worker
     key = random_bits.fold_in(worker_key(seed, step, owner), place)
@@ -56,3 +57,21 @@ def of_buckets(codecs, seed, step, worker):
 def for_thinning(key):
   """The key of a bucket's thinning, uint32 [3] from that of its codes."""
   return tf.concat([random_bits.fold_in(key[:2], _THINNING), key[2:]], axis=0)
+
+
+def from_element(key, start):
+  """The key of a bucket whose first element is a larger one's `start`-th.
+
+  Args:
+    key: uint32 [2] or [3], of the larger bucket.
+    start: int.
+
+  Returns:
+    The same shape: an element has the bits that it has in the larger bucket.
+  """
+  if start == 0:
+    return key
+  # `random_bits.element_bits` adds an element's index to the first number.
+  return key + tf.constant(
+    [start % 2**32] + [0] * (key.shape[0] - 1), tf.uint32
+  )

@@ -24,6 +24,10 @@ class Bucket(NamedTuple):
     num_probes: tuple, how many numbers of the probe are of each.
     num_elements: of all of them.
     num_words: of their payload, sent or not.
+    stream: the number that its keys are derived by, the same for all buckets
+      that were one before they were cut.
+    start: elements of that one before this bucket's.
+    part: see `parts`.
   """
 
   codec: tuple
@@ -32,6 +36,9 @@ class Bucket(NamedTuple):
   num_probes: tuple
   num_elements: int
   num_words: int
+  stream: int = 0
+  start: int = 0
+  part: int = 0
 
 
 class GradientCodec(NamedTuple):
@@ -156,8 +163,8 @@ class GradientCodec(NamedTuple):
 
   def keys(self, seed, step, worker):
     """The keys of the buckets of one worker; see `bucket_keys.of_buckets`."""
-    codecs = [bucket.codec for bucket in self.buckets]
-    return bucket_keys.of_buckets(codecs, seed, step, worker)
+    streams = [(bucket.stream, bucket.codec) for bucket in self.buckets]
+    return bucket_keys.of_buckets(streams, seed, step, worker)
 
   def encode(self, gradients, own, shared, keys):
     """This worker's payload.
@@ -180,7 +187,7 @@ class GradientCodec(NamedTuple):
         [tf.TensorShape(shape).num_elements() for shape in bucket.shapes],
         tf.gather(own, numbers[place]),
         tf.gather(shared, numbers[place]),
-        keys[place],
+        bucket_keys.from_element(keys[place], bucket.start),
       )
       for place, bucket in enumerate(self.buckets)
     ]
@@ -207,7 +214,9 @@ class GradientCodec(NamedTuple):
         tf.gather(own, numbers[place]),
         tf.gather(shared, numbers[place]),
         bucket.shapes,
-        bucket_keys.for_thinning(keys[place]),
+        bucket_keys.from_element(
+          bucket_keys.for_thinning(keys[place]), bucket.start
+        ),
       )
       for place, bucket in enumerate(self.buckets)
     ]
@@ -271,7 +280,7 @@ def gradient_codec(specs, codecs):
     A `GradientCodec`.
   """
   buckets = []
-  for codec in dict.fromkeys(codecs):
+  for stream, codec in enumerate(dict.fromkeys(codecs)):
     indices = tuple(i for i, c in enumerate(codecs) if c == codec)
     sizes = [specs[i].num_elements for i in indices]
     size = sum(sizes)
@@ -283,6 +292,7 @@ def gradient_codec(specs, codecs):
         num_probes=tuple(codec.num_probes(size) for size in sizes),
         num_elements=size,
         num_words=codec.num_words(size),
+        stream=stream,
       )
     )
   return GradientCodec(tuple(buckets))

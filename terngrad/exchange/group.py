@@ -13,6 +13,9 @@ import tensorflow as tf
 _HOST = '/CPU:0'
 # MultiWorkerMirroredStrategy counts its own groups from 1.
 _GROUP_KEY = 7001
+# Elements of a piece of a large tensor, and the most pieces of one.
+_PIECE = 2**18
+_MOST_PIECES = 16
 
 
 class Group:
@@ -42,10 +45,21 @@ class Group:
     """
     if self.size == 1:
       return tensor
+    count = min(_MOST_PIECES, tensor.shape.num_elements() // _PIECE)
+    if tensor.shape.rank != 2 or count < 2:
+      return self._gather(tensor)
+    # The runtime copies a tensor a few times on its way. In pieces, one is
+    # copied while another is on the wire.
+    size = -(-tensor.shape[1] // count)
+    sizes = [size] * (count - 1) + [tensor.shape[1] - size * (count - 1)]
+    pieces = _columns(tensor, sizes)
+    return tf.concat([self._gather(piece) for piece in pieces], axis=1)
+
+  def _gather(self, tensor):
     shape = [self.size * tensor.shape[0], *tensor.shape[1:]]
     with tf.device(_HOST):
       result = tf.raw_ops.CollectiveGatherV2(
-        input=tf.identity(tensor), ordering_token=[], **self._where()
+        input=tf.identity(tensor), **self._where()
       )
     return tf.ensure_shape(result, shape)
 
@@ -63,7 +77,6 @@ class Group:
     with tf.device(_HOST):
       result = tf.raw_ops.CollectiveReduceV2(
         input=tf.identity(tensor),
-        ordering_token=[],
         merge_op='Add',
         final_op='Id',
         **self._where(),
@@ -84,7 +97,6 @@ class Group:
     with tf.device(_HOST):
       result = tf.raw_ops.CollectiveAllToAllV2(
         input=tf.identity(tensor),
-        ordering_token=[],
         is_stateless=False,
         **self._where(),
       )
@@ -109,10 +121,20 @@ class Group:
     return tf.bitcast(self.all_reduce(bits), value.dtype)
 
   def _where(self):
+    """What a collective needs beside its tensor."""
+    key = next(self._keys)
+    # In a traced function TensorFlow lets collectives without a token, or of
+    # the same, run one after the other; each of its own runs when its tensor is
+    # there. A token is a name and nothing else.
+    with tf.init_scope(), tf.device(_HOST):
+      token = tf.raw_ops.VarHandleOp(
+        dtype=tf.float32, shape=[], shared_name=f'terngrad_token_{key}'
+      )
     return {
+      'ordering_token': [token],
       'group_size': self.size,
       'group_key': _GROUP_KEY,
-      'instance_key': next(self._keys),
+      'instance_key': key,
       'communication_hint': 'auto',
       'timeout_seconds': self._timeout,
     }
@@ -132,3 +154,10 @@ def _join(cluster, timeout):
     resolver,
     tf.distribute.experimental.CommunicationOptions(timeout_seconds=timeout),
   )
+
+
+def _columns(tensor, sizes):
+  """Ranges of columns of a matrix; those of one row are not copied."""
+  if tensor.shape[0] > 1:
+    return tf.split(tensor, sizes, axis=1)
+  return [part[tf.newaxis] for part in tf.split(tf.squeeze(tensor, 0), sizes)]

@@ -10,6 +10,7 @@ from slim.nets import factory as nets
 from terngrad import native
 from terngrad.codec import accelerated
 from terngrad.codec import gradients
+from terngrad.codec import parts
 from terngrad.codec import policy
 from terngrad.codec import registry
 from terngrad.exchange import collective
@@ -109,7 +110,7 @@ class Case(NamedTuple):
   ways: list
 
 
-def case(what, group, codec_text, way, batch):
+def case(what, group, codec_text, way, batch, part_bytes=0):
   """Builds a case.
 
   Args:
@@ -118,55 +119,84 @@ def case(what, group, codec_text, way, batch):
     codec_text: as `--codec` spells it.
     way: 'auto' or one of `ways.WAYS`.
     batch: examples a process.
+    part_bytes: see `codec.parts.cut`.
 
   Returns:
     A `Case`.
   """
   exchange = collective.Collective(group, ('/CPU:0',), group.size, way)
-  replica = _replica(what)
-  specs = [
-    policy.VariableSpec(f'v{i}', shape) for i, shape in enumerate(what.shapes)
-  ]
-  codecs = [registry.parse(codec_text)] * len(specs)
-  if native.available():
-    codecs = accelerated.accelerate(codecs)
-  codec = gradients.gradient_codec(specs, codecs)
+  copies = replicas_of(what, ('/CPU:0',))
+  codec = parts.cut(codec_of(what, codec_text), part_bytes)
   train_step = steps.make_train_step(
-    _pass(what), codec, exchange, (replica,), optimizers.gradient_descent(), 1
+    pass_of(what), codec, exchange, copies, optimizers.gradient_descent(), 1
   )
-  images = tf.random.stateless_normal([1, batch, *what.image], [1, group.rank])
-  labels = tf.random.stateless_uniform(
-    [1, batch], [2, group.rank], 0, what.classes, tf.int32
-  )
-  numbers = tf.constant(0, tf.int64), tf.constant(1e-6), tf.constant(0.0)
+  values = *examples(what, batch, group.rank), *numbers()
 
   def step():
-    train_step(images, labels, *numbers).entropy.numpy()
+    train_step(*values).entropy.numpy()
 
   chosen = ways.choices(codec, group.size, group.size, way)
   words = sum(
     ways.sent_words(bucket, group.size, group.size)[name]
     for bucket, name in zip(codec.buckets, chosen, strict=True)
   )
-  statistics = sum(int(tf.size(v)) for v in replica.statistics)
+  statistics = sum(int(tf.size(v)) for v in copies[0].statistics)
   row = (group.size - 1) * (len(what.shapes) + 2 + statistics)
   return Case(step, 4 * (words + row), chosen)
 
 
-def _replica(what):
-  """The variables, without moving averages of them: the peers keep none."""
-  if what.model is not None:
-    made = replicas.create(
-      replicas.layout(what.model), optimizers.gradient_descent(), ('/CPU:0',)
-    )[0]
-    return made._replace(averages=())
-  trainable = tuple(tf.Variable(tf.zeros(shape)) for shape in what.shapes)
-  return replicas.Replica(
-    '/CPU:0', trainable, (), tuple({} for _ in trainable), ()
+def codec_of(what, text):
+  """The `GradientCodec` of a codec as `--codec` spells it."""
+  specs = [
+    policy.VariableSpec(f'v{i}', shape) for i, shape in enumerate(what.shapes)
+  ]
+  codecs = [registry.parse(text)] * len(specs)
+  if native.available():
+    codecs = accelerated.accelerate(codecs)
+  return gradients.gradient_codec(specs, codecs)
+
+
+def examples(what, batch, worker):
+  """A worker's images float32 [1, batch, ...] and labels int32 [1, batch]."""
+  return (
+    tf.random.stateless_normal([1, batch, *what.image], [1, worker]),
+    tf.random.stateless_uniform(
+      [1, batch], [2, worker], 0, what.classes, tf.int32
+    ),
   )
 
 
-def _pass(what):
+def numbers():
+  """A step's number, learning rate and averaging decay."""
+  return tf.constant(0, tf.int64), tf.constant(1e-6), tf.constant(0.0)
+
+
+def replicas_of(what, devices):
+  """The variables, without moving averages of them: the peers keep none.
+
+  Args:
+    what: `Subject`.
+    devices: names.
+
+  Returns:
+    Tuple of `replicas.Replica`, one a device.
+  """
+  if what.model is not None:
+    made = replicas.create(
+      replicas.layout(what.model), optimizers.gradient_descent(), devices
+    )
+    return tuple(one._replace(averages=()) for one in made)
+  made = []
+  for device in devices:
+    with tf.device(device):
+      trainable = tuple(tf.Variable(tf.zeros(s)) for s in what.shapes)
+    slots = tuple({} for _ in trainable)
+    made.append(replicas.Replica(device, trainable, (), slots, ()))
+  return tuple(made)
+
+
+def pass_of(what):
+  """The `nodes.Pass` of a subject."""
   if what.model is not None:
     return nodes.model_pass(what.model, replicas.layout(what.model))
   drawn = [

@@ -10,10 +10,12 @@ from slim.nets import factory as nets
 from terngrad import native
 from terngrad.codec import accelerated
 from terngrad.codec import gradients
+from terngrad.codec import parts
 from terngrad.codec import policy
 from terngrad.codec import registry
 from terngrad.training import accumulation
 from terngrad.training import checkpoints
+from terngrad.training import cluster_config
 from terngrad.training import loss_scaling
 from terngrad.training import losses
 from terngrad.training import nodes
@@ -197,7 +199,10 @@ def _codecs(config, plan, places):
   kinds = {tf.DeviceSpec.from_string(place).device_type for place in places}
   if kinds == {'CPU'} and native.available():
     codecs = accelerated.accelerate(codecs)
-  return (
-    gradients.gradient_codec(specs, codecs),
-    gradients.gradient_codec(specs, [plain] * len(specs)),
+  # Where nothing travels between processes there is nothing to wait for.
+  collects = config.exchange == cluster_config.COLLECTIVE
+  size = config.bytes_per_bucket if collects else 0
+  return tuple(
+    parts.cut(gradients.gradient_codec(specs, chosen), size)
+    for chosen in (codecs, [plain] * len(specs))
   )

@@ -12,6 +12,7 @@ from terngrad.training import errors
 TOWERS, COLLECTIVE = 'towers', 'collective'
 _EXCHANGES = (TOWERS, COLLECTIVE)
 _WAYS = (ways.AUTO, *ways.WAYS)
+BYTES_PER_BUCKET = 2**25
 
 
 def _option(default, description):
@@ -33,6 +34,12 @@ class ClusterConfig:
     ways.AUTO,
     'Way of the codes between processes: gather, reduce (codes that add, see '
     '--codec), two_shot; auto takes the one of the fewest bytes.',
+  )
+  bytes_per_bucket: int = _option(
+    BYTES_PER_BUCKET,
+    'Collectives: float32 bytes of gradients from which on their codes are '
+    'sent, while those of earlier layers are still computed; 0 sends all at '
+    'once. It changes no bit.',
   )
   cluster: str = _option(
     'flags',
@@ -73,6 +80,11 @@ class ClusterConfig:
       raise errors.ConfigError(
         f'collective: expected one of {", ".join(_WAYS)}, received '
         f'{self.collective!r}. Use one of these.'
+      )
+    if self.bytes_per_bucket < 0:
+      raise errors.ConfigError(
+        'bytes_per_bucket: expected bytes >= 0, received '
+        f'{self.bytes_per_bucket}. Use 0 to send all at once.'
       )
     if self.exchange == TOWERS:
       if self.worker_hosts or self.ps_hosts:

@@ -74,7 +74,8 @@ def _histograms(run, result):
   """(tag to values, tag to the share of zeros in what each tower sent)."""
   histograms, sparsity = {}, {}
   coded = (
-    result.words[0].shape[1] == run.codec.num_words and not run.codec.lossless
+    sum(part.shape[1] for part in result.words[0]) == run.codec.num_words
+    and not run.codec.lossless
   )
   for place, replica in enumerate(run.replicas):
     pairs = zip(run.parameters, replica.trainable, strict=True)
@@ -82,7 +83,7 @@ def _histograms(run, result):
     if not coded:
       continue
     # A device's first node stands for the device.
-    sent = run.codec.decode_mean([result.words[place][:1]], result.shared)
+    sent = run.codec.decode_mean([result.payloads(place)[:1]], result.shared)
     for name, gradient in zip(run.parameters, sent, strict=True):
       tag = f'tower_{place}/{name}/binary'
       histograms[f'{tag}/gradients'] = gradient

@@ -13,6 +13,7 @@ import tensorflow as tf
 from terngrad.codec import bucket_keys
 from terngrad.codec import random_bits
 from terngrad.training import losses
+from terngrad.training import one_by_one
 
 
 class Pass(NamedTuple):
@@ -25,9 +26,9 @@ class Pass(NamedTuple):
       are divided by, None or left out for 1; returns (list of gradients,
       entropy loss float32 [], list of new statistics). `held` are the moving
       statistics and then the frozen parameters.
-    decay: takes the parameters, returns the gradients of those of their L2
-      terms that belong in the compressed gradient, None where a parameter has
-      none.
+    decay: takes the parameters, None in place of those that are not asked
+      for; returns the gradients of those of their L2 terms that belong in the
+      compressed gradient, None where a parameter has none.
     shrink: the same for those that the update applies by itself.
     regularization: takes the parameters, returns the sum of their L2 terms,
       float32 [].
@@ -56,12 +57,12 @@ class Batch(NamedTuple):
 
 
 class DeviceRound(NamedTuple):
-  """What the nodes of one device computed, one entry a node.
+  """What the nodes of one device computed for a part, one entry a node.
 
   Attributes:
     kept: TensorArray of what `Kernels.keep` makes of a node's gradients: the
-      one thing that a further node costs. A `_Single` of that where there is
-      one node.
+      one thing that a further node costs. A `one_by_one.Single` of that where
+      there is one node.
     probes: float32 [nodes, probes], see `GradientCodec.probe`.
     entropy: float32 [nodes], mean over a node's examples.
     statistics: list of float32 [nodes, ...].
@@ -112,15 +113,17 @@ def model_pass(model, plan, loss=losses.PLAIN, decoupled=False):
     terms = [
       variable.regularizer(parameter)
       for variable, parameter in zip(plan.trainable, parameters, strict=True)
-      if variable.regularizer is not None
+      if variable.regularizer is not None and parameter is not None
     ]
     return tf.add_n([tf.constant(0.0), *terms])
 
   def decay(parameters):
+    asked = [p for p in parameters if p is not None]
     with tf.GradientTape(watch_accessed_variables=False) as tape:
-      tape.watch(parameters)
+      tape.watch(asked)
       loss = regularization(parameters)
-    return tape.gradient(loss, parameters)
+    found = iter(tape.gradient(loss, asked))
+    return [p if p is None else next(found) for p in parameters]
 
   def nothing(parameters):
     return [None] * len(parameters)
@@ -151,8 +154,9 @@ class Kernels(NamedTuple):
   """The compiled parts of a node's work.
 
   Attributes:
-    finish: takes (gradients, parameters), returns (the gradients with those of
-      the L2 terms, their probe float32 [probes]).
+    finish: takes the lists (gradients, parameters) of the whole model, returns
+      (the part's gradients with those of the L2 terms, their probe float32
+      [probes]).
     keep: takes (gradients, own, seed, step, worker, stacked), returns what
       waits until the shared probe is known: the gradients as float32
       [elements], or, where they are not stacked, as they are, if `encode` takes
@@ -170,18 +174,33 @@ class Kernels(NamedTuple):
   encode: Callable
 
 
-def kernels(node_pass, codec):
-  """Compiles a node's side of a `codec.gradients.GradientCodec`."""
+def kernels(node_pass, codec, indices=None):
+  """Compiles a node's side of a `codec.gradients.GradientCodec`.
+
+  Args:
+    node_pass: `Pass`.
+    codec: of a part of the model.
+    indices: the places of the part's variables, see `codec.parts.Part`; None
+      for the whole model.
+
+  Returns:
+    `Kernels`.
+  """
 
   def compiled(function):
     return tf.function(function, jit_compile=True)
 
-  def finish(results, parameters):
+  def add_decay(results, parameters):
     results = [
       g if d is None else g + d
       for g, d in zip(results, node_pass.decay(parameters), strict=True)
+      if g is not None
     ]
     return results, codec.probe(results)
+
+  def finish(results, parameters):
+    # What a part has no use for it must not wait for.
+    return add_decay(*(only(indices, v) for v in (results, parameters)))
 
   def derive(seed, step, worker):
     return codec.keys(seed, step, worker)
@@ -197,7 +216,7 @@ def kernels(node_pass, codec):
     return codec.thin(words, own, shared, derive(*numbers))
 
   if codec.compiled:
-    finish, thin = compiled(finish), compiled(thin)
+    add_decay, thin = compiled(add_decay), compiled(thin)
     # Plain floats are sent as they are, and compiled code would copy them.
     encode = encode if codec.lossless else compiled(encode)
 
@@ -218,19 +237,31 @@ def kernels(node_pass, codec):
   )
 
 
-def run(node_pass, kernel, replica, workers, batch, seed_and_step):
+def only(indices, values):
+  """A list with None in place of what is not of a part; see `kernels`."""
+  if indices is None:
+    return list(values)
+  return [v if i in indices else None for i, v in enumerate(values)]
+
+
+def run(node_pass, kernel, *where_and_what):
+  """`run_parts` of a model in one piece; a `DeviceRound`."""
+  return run_parts(node_pass, [kernel], *where_and_what)[0]
+
+
+def run_parts(node_pass, some, replica, workers, batch, seed_and_step):
   """Runs the forward and backward passes of the nodes of one device.
 
   Args:
     node_pass: `Pass`.
-    kernel: `Kernels`.
+    some: list of `Kernels`, one a part of the model.
     replica: `replicas.Replica` of the device.
     workers: range of the workers that live there.
     batch: `Batch`.
     seed_and_step: pair of int64 [].
 
   Returns:
-    A `DeviceRound`.
+    List of `DeviceRound`, one a part.
   """
   with tf.device(replica.device):
     parameters = [tf.convert_to_tensor(v) for v in replica.trainable]
@@ -244,17 +275,32 @@ def run(node_pass, kernel, replica, workers, batch, seed_and_step):
       results, entropy, moments = node_pass.gradients(
         parameters, held, batch.images[row], batch.labels[row], key, *scale
       )
-      results, probe = kernel.finish(results, parameters)
-      kept = kernel.keep(
-        results, probe, *seed_and_step, worker, len(workers) > 1
-      )
-      return [kept, probe, entropy, *moments]
+      kept, probes = [], []
+      for kernel in some:
+        own, probe = kernel.finish(results, parameters)
+        kept.append(
+          kernel.keep(own, probe, *seed_and_step, worker, len(workers) > 1)
+        )
+        probes.append(probe)
+      return [*kept, *probes, entropy, *moments]
 
-    shapes = [[kernel.num_probes], [], *(s.shape for s in statistics)]
-    specs = [kernel.kept, *((tf.float32, shape) for shape in shapes)]
-    kept, *rest = _for_each(replica.device, workers, specs, body)
-    probes, entropy, *moments = [array.stack() for array in rest]
-    return DeviceRound(kept, probes, entropy, moments)
+    shapes = [
+      *([k.num_probes] for k in some),
+      [],
+      *(s.shape for s in statistics),
+    ]
+    specs = [
+      *(k.kept for k in some),
+      *((tf.float32, shape) for shape in shapes),
+    ]
+    arrays = one_by_one.for_each(replica.device, workers, specs, body)
+    kept, rest = arrays[: len(some)], arrays[len(some) :]
+    stacked = [array.stack() for array in rest]
+    probes, (entropy, *moments) = stacked[: len(some)], stacked[len(some) :]
+    return [
+      DeviceRound(*pair, entropy, moments)
+      for pair in zip(kept, probes, strict=True)
+    ]
 
 
 def encode(kernel, device_round, shared, replica, workers, seed_and_step):
@@ -286,48 +332,5 @@ def encode(kernel, device_round, shared, replica, workers, seed_and_step):
 
   with tf.device(replica.device):
     specs = [(tf.int32, None)]
-    (payloads,) = _for_each(replica.device, workers, specs, body)
+    (payloads,) = one_by_one.for_each(replica.device, workers, specs, body)
     return payloads.stack()
-
-
-def _for_each(device, workers, specs, body):
-  """TensorArrays of what `body(worker)` returns, one worker after the other."""
-  if len(workers) == 1:
-    # Without the loop nothing has to be stacked, that is copied.
-    with tf.device(device):
-      return [_Single(value) for value in body(tf.constant(workers.start))]
-  arrays = [
-    tf.TensorArray(dtype, size=len(workers), element_shape=shape)
-    for dtype, shape in specs
-  ]
-
-  def iterate(node, arrays):
-    with tf.device(device):
-      values = body(workers.start + node * workers.step)
-      return node + 1, [
-        array.write(node, value)
-        for array, value in zip(arrays, values, strict=True)
-      ]
-
-  _, arrays = tf.while_loop(
-    lambda node, _: node < len(workers),
-    iterate,
-    (tf.constant(0), arrays),
-    parallel_iterations=1,
-  )
-  return arrays
-
-
-class _Single(NamedTuple):
-  """What stands for a TensorArray of one element."""
-
-  value: tf.Tensor
-
-  def read(self, index):
-    """The element."""
-    del index
-    return self.value
-
-  def stack(self):
-    """The element with a leading axis; no copy."""
-    return tf.expand_dims(self.value, 0)

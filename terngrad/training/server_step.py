@@ -108,7 +108,7 @@ def make_train_step(node_pass, codec, layout, replicas, optimizer, seed):
       entropy=towers_lib.in_order([r.entropy for r in rounds]),
       probes=towers_lib.in_order([r.probes for r in rounds]),
       shared=agreed[0],
-      words=payloads[:: layout.num_processes],
+      words=[[p] for p in payloads[:: layout.num_processes]],
       sent=_sent(codec, layout, payloads),
       # The chief decides alone.
       stop=tf.convert_to_tensor(stop),

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from terngrad.codec import gradients
+from terngrad.codec import parts as parts_lib
 from terngrad.exchange import towers
 from terngrad.training import loss_scaling
 from terngrad.training import nodes
@@ -18,7 +19,8 @@ class StepResult(NamedTuple):
     entropy: float32 [workers], mean loss of each worker's examples.
     probes: float32 [workers, probes]; not finite where a gradient was not.
     shared: float32 [probes], the agreed probe.
-    words: for each device int32 [its workers, words], their payloads.
+    words: for each device a list of int32 [its workers, words], one a part:
+      their payloads.
     sent: int32 [workers of this process], how many words of its payload each
       worker sent.
     stop: float32 [], the largest wish to stop of all processes; see
@@ -32,13 +34,17 @@ class StepResult(NamedTuple):
   sent: tf.Tensor
   stop: tf.Tensor
 
+  def payloads(self, place):
+    """The whole payloads of a device, int32 [its workers, words]."""
+    return tf.concat(self.words[place], axis=1)
+
 
 def make_train_step(node_pass, codec, exchange, replicas, optimizer, seed):
   """Builds the traced step.
 
   Args:
     node_pass: `nodes.Pass`.
-    codec: `codec.gradients.GradientCodec`.
+    codec: `codec.gradients.GradientCodec`, in parts or not; see `codec.parts`.
     exchange: `exchange.towers.Towers` or `exchange.collective.Collective`.
     replicas: tuple of `replicas.Replica`, one a device of `exchange`.
     optimizer: `optimizers.Optimizer`, applied once a step to each replica.
@@ -50,10 +56,12 @@ def make_train_step(node_pass, codec, exchange, replicas, optimizer, seed):
     float32 [], stop float32 [] or 0.0: the signal that asks this process to
     stop) that updates the replicas and returns a `StepResult`.
   """
-  kernel = nodes.kernels(node_pass, codec)
-  average = exchange.averaging(codec)
+  parts = parts_lib.parts(codec)
+  kernels = [nodes.kernels(node_pass, p.codec, p.indices) for p in parts]
+  averaging = [exchange.averaging(part.codec) for part in parts]
   updates = [
-    make_update(replica, optimizer, node_pass.shrink) for replica in replicas
+    _Updates(replica, optimizer, node_pass.shrink, parts)
+    for replica in replicas
   ]
 
   @tf.function(reduce_retracing=True)
@@ -67,33 +75,54 @@ def make_train_step(node_pass, codec, exchange, replicas, optimizer, seed):
       for place, replica in enumerate(replicas)
     ]
     rounds = [
-      nodes.run(node_pass, kernel, *where, batch, seed_and_step)
+      nodes.run_parts(node_pass, kernels, *where, batch, seed_and_step)
       for where in places
     ]
-    told = _tell(exchange, rounds, stop, replicas[0].own_statistics)
-    shared = []
-    for replica, known in zip(replicas, told, strict=True):
-      with tf.device(replica.device):
-        shared.append(gradients.agree(known.probes))
-    payloads = [
-      nodes.encode(kernel, r, agreed, *where, seed_and_step)
-      for r, agreed, where in zip(rounds, shared, places, strict=True)
-    ]
-    averages = average(payloads, shared)
-    for place, replica in enumerate(replicas):
-      with tf.device(replica.device):
-        numbers = step, learning_rate, averaging_decay
-        updates[place](averages[place], told[place].statistics, numbers)
+    means = [[] for _ in replicas]
+    probes, shared, words, sent = [], [], [], []
+    # Only data tie the parts to each other, so that one is on its way while
+    # others are computed.
+    for number, own in enumerate(zip(*rounds, strict=True)):
+      if number == 0:
+        told = _tell(exchange, own, stop, replicas[0].own_statistics)
+        known = [one.probes for one in told]
+      else:
+        known = exchange.share([one.probes for one in own])
+      agreed = _agree(replicas, known)
+      payloads = [
+        nodes.encode(kernels[number], one, probe, *where, seed_and_step)
+        for one, probe, where in zip(own, agreed, places, strict=True)
+      ]
+      for place, mean in enumerate(averaging[number](payloads, agreed)):
+        means[place].append(mean)
+      probes.append(known[0])
+      shared.append(agreed[0])
+      words.append(payloads)
+      sent.append([parts[number].codec.sent_words(p) for p in payloads])
+    for update, mean, one in zip(updates, means, told, strict=True):
+      numbers = step, learning_rate, averaging_decay
+      update(mean, one.statistics, numbers)
     return StepResult(
       entropy=told[0].entropy,
-      probes=told[0].probes,
-      shared=shared[0],
-      words=payloads,
-      sent=towers.in_order([codec.sent_words(p) for p in payloads]),
+      probes=parts_lib.join_probes(parts, probes),
+      shared=parts_lib.join_probes(parts, shared),
+      words=[list(payloads) for payloads in zip(*words, strict=True)],
+      sent=towers.in_order(
+        [tf.add_n(counts) for counts in zip(*sent, strict=True)]
+      ),
       stop=told[0].stop,
     )
 
   return train_step
+
+
+def _agree(replicas, known):
+  """The agreed probe on each device, from float32 [workers, probes] there."""
+  agreed = []
+  for replica, probes in zip(replicas, known, strict=True):
+    with tf.device(replica.device):
+      agreed.append(gradients.agree(probes))
+  return agreed
 
 
 class _Told(NamedTuple):
@@ -152,6 +181,64 @@ def _tell(exchange, rounds, stop, own_statistics):
         )
       )
   return told
+
+
+class _Updates:
+  """The end of a step on one device, part by part where nothing ties them."""
+
+  def __init__(self, replica, optimizer, shrink, parts):
+    self._device = replica.device
+    self._indices = [part.indices for part in parts]
+    # A clip looks at all gradients, and so does the loss scale.
+    if optimizer.clip_norm or replica.scaling or len(parts) == 1:
+      self._updates = [make_update(replica, optimizer, shrink)]
+    else:
+      self._updates = [
+        make_update(
+          _replica_of(replica, part.indices, number == 0),
+          optimizer,
+          _shrink_of(shrink, part.indices, len(replica.trainable)),
+        )
+        for number, part in enumerate(parts)
+      ]
+
+  def __call__(self, means, statistics, numbers):
+    """Takes the parts' lists of means; see `make_update`."""
+    with tf.device(self._device):
+      if len(self._updates) == 1:
+        pairs = zip(sum(self._indices, ()), sum(means, []), strict=True)
+        self._updates[0]([v for _, v in sorted(pairs)], statistics, numbers)
+        return
+      for update, mean in zip(self._updates, means, strict=True):
+        update(mean, statistics, numbers)
+        statistics = []
+
+
+def _replica_of(replica, indices, first):
+  """A part's variables; the first has the statistics."""
+  count = len(replica.trainable)
+  averages = [replica.averages[i] for i in indices if replica.averages]
+  if first:
+    averages += replica.averages[count : count + len(replica.statistics)]
+  return replica._replace(
+    trainable=tuple(replica.trainable[i] for i in indices),
+    statistics=replica.statistics if first else (),
+    slots=tuple(replica.slots[i] for i in indices),
+    averages=tuple(averages),
+  )
+
+
+def _shrink_of(shrink, indices, count):
+  """`nodes.Pass.shrink` for a part."""
+
+  def shrink_part(parameters):
+    whole = [None] * count
+    for i, parameter in zip(indices, parameters, strict=True):
+      whole[i] = parameter
+    terms = shrink(whole)
+    return [terms[i] for i in indices]
+
+  return shrink_part
 
 
 def make_update(replica, optimizer, shrink):

@@ -5,6 +5,7 @@ import numpy as np
 import tensorflow as tf
 
 from terngrad.codec import gradients
+from terngrad.codec import parts as parts_lib
 from terngrad.codec import policy
 from terngrad.codec import registry
 from terngrad.exchange import towers
@@ -83,6 +84,7 @@ class Training:
     own_statistics=False,
     trained=lambda name: True,
     exchange=None,
+    part_bytes=0,
   ):
     self.model = build()
     self.plan = replicas.layout(self.model, trained)
@@ -98,8 +100,9 @@ class Training:
         self.plan.names, self.plan.trainable, strict=False
       )
     ]
-    self.codec = gradients.gradient_codec(
-      specs, [registry.parse(codec)] * len(specs)
+    self.codec = parts_lib.cut(
+      gradients.gradient_codec(specs, [registry.parse(codec)] * len(specs)),
+      part_bytes,
     )
     self.node_pass = accumulation.accumulated(
       nodes.model_pass(self.model, self.plan, loss, decoupled), parts

@@ -236,7 +236,7 @@ def test_averages_follow_the_values_after_the_update():
 def test_words_that_moved_are_what_bits_says():
   training = small.Training(small.dense_net, devices=2, workers=4)
   result = training.run(1)
-  words = sum(int(tf.size(part)) for part in result.words)
+  words = sum(int(tf.size(part)) for (part,) in result.words)
   assert words == int(tf.reduce_sum(result.sent))
   sent = 32 * (words + int(tf.size(result.probes))) / 4
   assert sent == training.codec.bits(4)
@@ -250,7 +250,7 @@ def test_bits_that_are_logged_are_the_mean_of_what_each_worker_sent():
   result = training.run(1)
   gauge.add(result)
   # Device 0 has the workers 0 and 2; the first word tells what is used.
-  words = [result.words[i % 2][i // 2].numpy() for i in range(4)]
+  words = [result.payloads(i % 2)[i // 2].numpy() for i in range(4)]
   used = [int(w[0]) & 0xFFFFFF for w in words]
   np.testing.assert_array_equal(result.sent, used)
   assert all(0 < n < w.size for n, w in zip(used, words, strict=True))

@@ -1,0 +1,125 @@
+"""Parameter servers to time: the traced step of the trainer on real tasks."""
+
+import time
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from terngrad import native
+from terngrad.codec import totals
+from terngrad.exchange import server
+from terngrad.exchange import service
+from terngrad.exchange import tasks
+from terngrad.exchange import towers
+from terngrad.measure import exchanges
+from terngrad.training import optimizers
+from terngrad.training import replicas
+from terngrad.training import server_step
+
+
+def serve(cluster, timeout):
+  """Serves as a ps, or as a worker but the chief, until the chief says so.
+
+  Args:
+    cluster: `exchange.cluster.Cluster` of this task.
+    timeout: seconds after which to end in any case.
+
+  Raises:
+    tasks.LostError: the port is taken.
+  """
+  task = tasks.all_tasks(cluster, cluster.job)[cluster.index]
+  # A worker runs its part of the step, whose operations it must know.
+  native.available()
+  service.Service(task, cluster, {}, {'GPU': 0}).next_order(timeout)
+
+
+def join(cluster, timeout):
+  """Makes this process the chief of all other tasks, once they are there.
+
+  Args:
+    cluster: `exchange.cluster.Cluster` of worker 0.
+    timeout: seconds to wait for them.
+
+  Raises:
+    tasks.LostError: one did not come.
+  """
+  end = time.monotonic() + timeout
+  for task in tasks.servers_of(cluster):
+    while True:
+      try:
+        tasks.state_of(task)
+        break
+      except tasks.LostError:
+        if time.monotonic() > end:
+          raise
+  tasks.connect(cluster)
+
+
+def release(cluster):
+  """Lets all other tasks end."""
+  for task in tasks.servers_of(cluster):
+    tasks.order(task, do='end')
+
+
+class _Feed(NamedTuple):
+  """Examples that are on another worker already, as `server_step.Feed`."""
+
+  images: tf.Tensor
+  labels: tf.Tensor
+
+  def next(self):
+    """The examples."""
+    return self.images, self.labels
+
+  def tell(self, step, losses):
+    """Nobody wants to know."""
+
+
+def case(what, cluster, codec_text, batch):
+  """Builds a case of all workers and servers of a cluster.
+
+  Args:
+    what: `exchanges.Subject`, its model on this process.
+    cluster: `exchange.cluster.Cluster` of worker 0, after `join`.
+    codec_text: as `--codec` spells it.
+    batch: examples a worker.
+
+  Returns:
+    An `exchanges.Case`; its payload is what a worker pushes and pulls.
+  """
+  devices = tuple(task.device() for task in tasks.all_tasks(cluster, 'worker'))
+  count = len(devices)
+  layout = server.Layout(
+    towers=towers.Towers(devices, count),
+    servers=tuple(task.device() for task in tasks.all_tasks(cluster, 'ps')),
+    num_processes=count,
+  )
+  copies = exchanges.replicas_of(what, devices)
+  for copy in copies[1:]:
+    replicas.copy(copies[0], copy)
+  codec = exchanges.codec_of(what, codec_text)
+  take = server_step.make_train_step(
+    exchanges.pass_of(what),
+    codec,
+    layout,
+    copies,
+    optimizers.gradient_descent(),
+    1,
+  )
+  examples = []
+  for number, device in enumerate(devices):
+    with tf.device(device):
+      examples.append(exchanges.examples(what, batch, number))
+  feeds = [_Feed(*pair) for pair in examples[1:]]
+  train_step = tf.function(
+    lambda *values: take(*values[:2], feeds, *values[2:])
+  )
+  numbers = exchanges.numbers()
+
+  def step():
+    train_step(*examples[0], *numbers, tf.constant(0.0)).entropy.numpy()
+
+  total = totals.Totals(codec, count, len(layout.servers))
+  statistics = sum(int(tf.size(v)) for v in copies[0].statistics)
+  words = codec.num_words + codec.num_probes + 2 * statistics
+  return exchanges.Case(step, 4 * words + total.bits() / 8, ['servers'])

@@ -1,0 +1,48 @@
+"""Loops over the nodes of a device, one after the other."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+
+def for_each(device, workers, specs, body):
+  """TensorArrays of what `body(worker)` returns, one worker after the other."""
+  if len(workers) == 1:
+    # Without the loop nothing has to be stacked, that is copied.
+    with tf.device(device):
+      return [Single(value) for value in body(tf.constant(workers.start))]
+  arrays = [
+    tf.TensorArray(dtype, size=len(workers), element_shape=shape)
+    for dtype, shape in specs
+  ]
+
+  def iterate(node, arrays):
+    with tf.device(device):
+      values = body(workers.start + node * workers.step)
+      return node + 1, [
+        array.write(node, value)
+        for array, value in zip(arrays, values, strict=True)
+      ]
+
+  _, arrays = tf.while_loop(
+    lambda node, _: node < len(workers),
+    iterate,
+    (tf.constant(0), arrays),
+    parallel_iterations=1,
+  )
+  return arrays
+
+
+class Single(NamedTuple):
+  """What stands for a TensorArray of one element."""
+
+  value: tf.Tensor
+
+  def read(self, index):
+    """The element."""
+    del index
+    return self.value
+
+  def stack(self):
+    """The element with a leading axis; no copy."""
+    return tf.expand_dims(self.value, 0)
