@@ -2,8 +2,8 @@ r"""Measures steps of several processes: time, and bytes on the network.
 
   python -m terngrad.bin.measure_exchange --processes=2 --net=lenet --real
 
-starts so many processes on this machine. On several hosts start it once on
-each, with the same flags but --task_id:
+starts so many processes on this machine, and with --servers=1 a ps beside them.
+On several hosts start it once on each, with the same flags but --task_id:
 
   python -m terngrad.bin.measure_exchange --worker_hosts=10.0.0.1:7000,\
 10.0.0.2:7000 --task_id=0 --allow_insecure_network --net=single_column_alexnet
@@ -57,6 +57,7 @@ BATCH = flags.DEFINE_integer('batch', 2, 'Examples a process.')
 THREADS = flags.DEFINE_integer('threads', 1, 'Threads a process.')
 ROUNDS = flags.DEFINE_integer('rounds', 5, 'Rounds to take the median of.')
 PROCESSES = flags.DEFINE_integer('processes', 2, 'Processes to start here.')
+SERVERS = flags.DEFINE_integer('servers', 0, 'Parameter servers to start here.')
 WORKER_HOSTS = flags.DEFINE_string(
   'worker_hosts', '', 'host:port of every process; empty: start them here.'
 )
@@ -137,12 +138,16 @@ def _check_net():
 
 def _start_all():
   """Starts the processes of this machine; the worst exit code."""
-  hosts = ','.join(f'127.0.0.1:{port}' for port in ports.free(PROCESSES.value))
+  count = PROCESSES.value
+  hosts = [f'127.0.0.1:{port}' for port in ports.free(count + SERVERS.value)]
   words = [sys.executable, '-m', 'terngrad.bin.measure_exchange', *sys.argv[1:]]
-  words += [f'--worker_hosts={hosts}', '--interface=lo']
+  words += [f'--worker_hosts={",".join(hosts[:count])}', '--interface=lo']
+  words += [f'--ps_hosts={",".join(hosts[count:])}']
+  tasks_here = [('worker', i) for i in range(count)]
+  tasks_here += [('ps', i) for i in range(SERVERS.value)]
   others = [
-    subprocess.Popen([*words, f'--task_id={rank}'])
-    for rank in range(PROCESSES.value)
+    subprocess.Popen([*words, f'--job_name={job}', f'--task_id={index}'])
+    for job, index in tasks_here
   ]
   try:
     return max(abs(other.wait()) for other in others)
@@ -183,6 +188,8 @@ def _for(codec, workers):
 
 def _bytes(both_ways):
   """What the interface has sent so far, or sent and received."""
+  # The loopback receives what it sends.
+  both_ways = both_ways and INTERFACE.value != 'lo'
   received, sent = exchanges.interface_bytes(INTERFACE.value)
   return sent + received if both_ways else sent
 

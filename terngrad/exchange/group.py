@@ -2,17 +2,22 @@
 
 Every process calls the same verbs in the same order, as the same program does
 by itself; a collective's key is its place in that order. Tensors travel
-from host memory: words and probes are small, and the CPU's collectives carry
-int32, which those of GPUs do not.
+from host memory: words and probes are small, and the CPU's collectives add
+int32, which those of GPUs do not. With NCCL what is gathered stays on GPUs.
 """
 
+import functools
 import itertools
+import uuid
 
 import tensorflow as tf
 
-_HOST = '/CPU:0'
+NCCL = 'nccl'
+COMMUNICATIONS = ('auto', 'ring', NCCL)
+_HOST, _GPU = '/CPU:0', '/GPU:0'
 # MultiWorkerMirroredStrategy counts its own groups from 1.
 _GROUP_KEY = 7001
+_GPU_GROUP_KEY = 7002
 # Elements of a piece of a large tensor, and the most pieces of one.
 _PIECE = 2**18
 _MOST_PIECES = 16
@@ -21,17 +26,20 @@ _MOST_PIECES = 16
 class Group:
   """This process's place among the worker processes."""
 
-  def __init__(self, cluster, timeout):
+  def __init__(self, cluster, timeout, communication='auto'):
     """Joins; blocks until all have. Nothing may have used TensorFlow before.
 
     Args:
       cluster: `cluster.Cluster` with workers only.
       timeout: seconds that a collective may take.
+      communication: of `COMMUNICATIONS`; `NCCL` needs a GPU in each process.
     """
     self.size = len(cluster.jobs['worker'])
     self.rank = cluster.index
     self._timeout = float(timeout)
     self._keys = itertools.count(1)
+    self._on_gpus = communication == NCCL
+    self._hint = communication
     self._strategy = _join(cluster, timeout) if self.size > 1 else None
 
   def gather(self, tensor):
@@ -57,9 +65,9 @@ class Group:
 
   def _gather(self, tensor):
     shape = [self.size * tensor.shape[0], *tensor.shape[1:]]
-    with tf.device(_HOST):
+    with tf.device(_GPU if self._on_gpus else _HOST):
       result = tf.raw_ops.CollectiveGatherV2(
-        input=tf.identity(tensor), **self._where()
+        input=tf.identity(tensor), **self._where(self._on_gpus)
       )
     return tf.ensure_shape(result, shape)
 
@@ -120,24 +128,33 @@ class Group:
     bits = bits if self.rank == 0 else tf.zeros_like(bits)
     return tf.bitcast(self.all_reduce(bits), value.dtype)
 
-  def _where(self):
+  @functools.cached_property
+  def _gpu_token(self):
+    """NCCL hangs where two processes begin collectives in another order."""
+    return _token(_GPU)
+
+  def _where(self, on_gpus=False):
     """What a collective needs beside its tensor."""
-    key = next(self._keys)
-    # In a traced function TensorFlow lets collectives without a token, or of
-    # the same, run one after the other; each of its own runs when its tensor is
-    # there. A token is a name and nothing else.
-    with tf.init_scope(), tf.device(_HOST):
-      token = tf.raw_ops.VarHandleOp(
-        dtype=tf.float32, shape=[], shared_name=f'terngrad_token_{key}'
-      )
     return {
-      'ordering_token': [token],
+      'ordering_token': [self._gpu_token if on_gpus else _token(_HOST)],
       'group_size': self.size,
-      'group_key': _GROUP_KEY,
-      'instance_key': key,
-      'communication_hint': 'auto',
+      'group_key': _GPU_GROUP_KEY if on_gpus else _GROUP_KEY,
+      'instance_key': next(self._keys),
+      'communication_hint': self._hint if on_gpus == self._on_gpus else 'auto',
       'timeout_seconds': self._timeout,
     }
+
+
+def _token(device):
+  """What orders collectives in a traced function: those of one token in turn.
+
+  Those without any are in turn too, so that one would wait for others whose
+  tensors come later. A token is a name and nothing else.
+  """
+  with tf.init_scope(), tf.device(device):
+    return tf.raw_ops.VarHandleOp(
+      dtype=tf.float32, shape=[], shared_name=f'token_{uuid.uuid4().hex}'
+    )
 
 
 def _join(cluster, timeout):

@@ -5,6 +5,7 @@ import functools
 import os
 
 from terngrad.exchange import cluster as clusters
+from terngrad.exchange import group as groups
 from terngrad.exchange import rendezvous
 from terngrad.exchange import ways
 from terngrad.training import errors
@@ -34,6 +35,11 @@ class ClusterConfig:
     ways.AUTO,
     'Way of the codes between processes: gather, reduce (codes that add, see '
     '--codec), two_shot; auto takes the one of the fewest bytes.',
+  )
+  communication: str = _option(
+    'auto',
+    "Runtime of the collectives: ring, TensorFlow's own over gRPC; nccl, for "
+    'what is gathered from GPUs; auto is ring.',
   )
   bytes_per_bucket: int = _option(
     BYTES_PER_BUCKET,
@@ -80,6 +86,11 @@ class ClusterConfig:
       raise errors.ConfigError(
         f'collective: expected one of {", ".join(_WAYS)}, received '
         f'{self.collective!r}. Use one of these.'
+      )
+    if self.communication not in groups.COMMUNICATIONS:
+      raise errors.ConfigError(
+        f'communication: expected one of {", ".join(groups.COMMUNICATIONS)}, '
+        f'received {self.communication!r}. Use one of these.'
       )
     if self.bytes_per_bucket < 0:
       raise errors.ConfigError(

@@ -37,6 +37,8 @@ class ServerConfig(configs.TrainConfig):
   )
   exchange: str = _fixed(SERVERS)
   collective: str = _fixed('')
+  communication: str = _fixed('auto')
+  bytes_per_bucket: int = _fixed(0)
   job_name: str = option('', 'ps or worker: what this process is.', 'cluster')
   num_replicas_to_aggregate: int = option(
     -1, 'Workers whose gradients a step waits for; -1: all.', 'cluster'

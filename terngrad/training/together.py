@@ -40,6 +40,9 @@ def join(config):
 
   Returns:
     `towers.Towers`, or `collective.Collective` with its `group`.
+
+  Raises:
+    errors.ConfigError: nccl is asked for where there is no GPU.
   """
   cluster = config.tasks
   if cluster is None:
@@ -47,8 +50,13 @@ def join(config):
     return towers.Towers(places, config.num_workers)
   own = config.num_workers // len(cluster.jobs['worker'])
   count = min(config.num_gpus, own)
-  devices.configure(count)
-  group = groups.Group(cluster, config.step_timeout)
+  gpus = devices.configure(count)
+  if config.communication == groups.NCCL and not gpus:
+    raise errors.ConfigError(
+      'communication: expected a GPU for nccl, received a machine without one. '
+      f'Leave --communication={groups.NCCL} out.'
+    )
+  group = groups.Group(cluster, config.step_timeout, config.communication)
   places = devices.tower_devices(count)
   return collective.Collective(
     group, places, config.num_workers, config.collective

@@ -5,6 +5,7 @@ import select
 import signal
 
 import pytest
+import tensorflow as tf
 
 from tests.bin import programs
 from tests.exchange import processes
@@ -183,6 +184,15 @@ def test_a_process_that_never_comes_is_named(data_dir, tmp_path):
     ({'exchange': 'towers'}, 'Give --exchange=collective'),
     ({'exchange': 'rings'}, 'expected one of towers, collective'),
     ({'collective': 'all'}, 'expected one of auto, gather'),
+    ({'communication': 'mpi'}, 'expected one of auto, ring, nccl'),
+    pytest.param(
+      {'communication': 'nccl'},
+      'expected a GPU for nccl',
+      marks=pytest.mark.skipif(
+        bool(tf.config.list_physical_devices('GPU')), reason='there is a GPU'
+      ),
+    ),
+    ({'bytes_per_bucket': -1}, 'expected bytes >= 0, received -1'),
     ({'ps_hosts': 'localhost:9'}, 'list them all as workers'),
     ({'num_nodes': 3}, 'a multiple of the 2 processes'),
     ({'cluster': 'tf_config'}, 'TF_CONFIG: expected JSON'),
