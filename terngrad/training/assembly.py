@@ -21,6 +21,7 @@ from terngrad.training import precision
 from terngrad.training import replicas
 from terngrad.training import scopes
 from terngrad.training import surroundings
+from terngrad.training import synchronized
 
 
 class Run(NamedTuple):
@@ -88,6 +89,8 @@ def assemble(config, surround=surroundings.of_this_process):
       dropout_keep_prob=config.dropout_keep_prob,
       seed=config.seed % 2**31,
     )
+  if config.bn_statistics == 'synchronized':
+    synchronized.normalize_together(model)
   optimizer = config.update_rule()
   optimizer = optimizer._replace(clip_norm=config.clip_gradient_norm)
   plan = _layout(config, model)

@@ -4,10 +4,9 @@ import dataclasses
 
 from terngrad.training import config_base as base
 from terngrad.training import config_codes as codes
-from terngrad.training import errors
 
 DTYPES = ('float32', 'bfloat16', 'float16')
-STATISTICS = ('averaged', 'per_device')
+STATISTICS = ('averaged', 'per_device', 'synchronized')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,8 +34,10 @@ class MethodConfig(codes.CodeConfig):
   )
   bn_statistics: str = base.option(
     'averaged',
-    'Moving statistics of batch normalisation: averaged over all nodes each '
-    'step; or per_device, over the nodes of each device, which keeps its own.',
+    'Batch normalisation. averaged: a node sees its own examples, and moving '
+    'statistics are averaged over all nodes each step. per_device: over the '
+    'nodes of each device, which keeps its own. synchronized: every layer sees '
+    'the examples of all nodes; one node a device.',
     'devices',
   )
   gradient_accumulation_steps: int = base.option(
@@ -70,12 +71,4 @@ class MethodConfig(codes.CodeConfig):
     base.at_least(
       'gradient_accumulation_steps', self.gradient_accumulation_steps, 1
     )
-    if self.bn_statistics == 'synchronized':
-      raise errors.ConfigError(
-        'bn_statistics: expected averaged or per_device, received '
-        'synchronized, for which all nodes would have to be inside the same '
-        'layer at once; the nodes of a device run one after the other. Use '
-        'averaged, with fewer nodes or a larger --batch_size if the '
-        'statistics of a node are too rough.'
-      )
     base.choice('bn_statistics', self.bn_statistics, STATISTICS)

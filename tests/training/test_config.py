@@ -95,8 +95,16 @@ def test_flags_choose_the_code(options, expected):
     ({'clip_gradient_norm': float('inf')}, 'clip_gradient_norm: expected'),
     ({'dtype': 'bfloat'}, "Did you mean 'bfloat16'"),
     (
-      {'bn_statistics': 'synchronized'},
-      'averaged or per_device, received synchronized.*one after the other',
+      {'bn_statistics': 'synchronized', 'num_gpus': 2, 'num_nodes': 4},
+      'num_nodes: expected at most 2 beside .*, one a device, received 4',
+    ),
+    (
+      {
+        'bn_statistics': 'synchronized',
+        'batch_size': 128,
+        'gradient_accumulation_steps': 2,
+      },
+      'gradient_accumulation_steps: expected 1 beside .*received 2',
     ),
     (
       {'bn_statistics': 'per_device', 'num_gpus': 2, 'save_tower': 0},
