@@ -36,8 +36,8 @@ class MethodConfig(codes.CodeConfig):
   batch_norm_decay: float = base.option(
     -1.0,
     'Share of the moving statistics of batch normalisation that a step keeps, '
-    "from 0 to below 1; -1 for the net's own, 0.9997 for most. A run of fewer "
-    'than some 10,000 steps wants less: 0.9 for a hundred, 0.99 for a thousand.',
+    "from 0 to below 1; -1 for the net's own, 0.9997 for most. Runs of fewer "
+    'than some 10,000 steps want less: 0.9 for hundreds, 0.99 for thousands.',
     'model',
   )
   bn_statistics: str = base.option(

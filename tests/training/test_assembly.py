@@ -72,11 +72,8 @@ def test_options_of_the_loss_and_the_update_reach_the_step():
   replicas.check_equal(run.replicas, run.names)
 
 
-@pytest.mark.parametrize(('option', 'decay'), [(0.5, 0.5), (-1.0, 0.9997)])
-def test_a_step_keeps_the_share_of_moving_statistics_that_was_asked_for(
-  option, decay
-):
-  run = assembled(net='alexnet', image_size=57, batch_norm_decay=option)
+def test_a_step_keeps_the_share_of_moving_statistics_that_was_asked_for():
+  run = assembled(net='alexnet', image_size=57, batch_norm_decay=0.5)
   images = tf.random.stateless_normal([1, 8, 57, 57, 1], [3, 4])
   means = []
   for number in range(3):
@@ -90,8 +87,8 @@ def test_a_step_keeps_the_share_of_moving_statistics_that_was_asked_for(
     )
     means.append(run.replicas[0].statistics[0].numpy())
   assert np.any(means[0])
-  expected = (1 - decay**3) / (1 - decay)
-  np.testing.assert_allclose(means[2], means[0] * expected, rtol=1e-3)
+  # 1/2 of the batch's mean after the first step, 7/8 after the third.
+  np.testing.assert_allclose(means[2], means[0] * 1.75, rtol=1e-3)
 
 
 def test_a_net_without_batch_norm_has_no_share_to_change():
