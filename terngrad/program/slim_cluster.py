@@ -52,6 +52,13 @@ def place(values) -> Place:
       )
   if alone:
     _check_alone(values)
+  tasks = values.num_ps_tasks if values.job_name == 'ps' else workers
+  if not 0 <= values.task < tasks:
+    raise flags.UsageError(
+      f'--task: expected a {values.job_name} task from 0 to {tasks - 1}, '
+      f'received {values.task}. Set --task to the place of this host in '
+      f'--{values.job_name}_hosts.'
+    )
   asynchronous = bool(values.num_ps_tasks) and not values.sync_replicas
   if not asynchronous and values.replicas_to_aggregate != workers:
     raise flags.UsageError(
@@ -97,7 +104,7 @@ def check_numbers(values, config) -> None:
 
 def _check_alone(values):
   """Refuses what one worker without parameter servers cannot be told."""
-  for name in ('worker_hosts', 'ps_hosts', 'cluster', 'task'):
+  for name in ('worker_hosts', 'ps_hosts', 'cluster', 'job_name', 'task'):
     if not base.is_default(values, name):
       raise flags.UsageError(
         f'--{name}: expected it to be left out of a run on one machine, '

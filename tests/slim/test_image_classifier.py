@@ -232,7 +232,12 @@ def test_tasks_of_tf_slim_become_those_of_servers_or_collectives(
       f'{WORKERS} {SYNC} --worker_replicas=3 --replicas_to_aggregate=3',
       'worker_replicas: expected 2, the hosts in --worker_hosts; received 3',
     ),
-    (f'{SERVERS} --task=2', 'a worker task from 0 to 1, received 2. Set'),
+    (
+      f'{SERVERS} --task=2',
+      'task: expected a worker task from 0 to 1, received 2. Set --task to the '
+      'place of this host in --worker_hosts',
+    ),
+    (f'{SERVERS} --job_name=ps --task=1', 'a ps task from 0 to 0, received 1'),
     (
       f'{SERVERS} --sync_replicas',
       'replicas_to_aggregate: expected all 2 of --worker_replicas, .* received '
