@@ -30,12 +30,17 @@ def run_training(usage, defaults):
 
 
 def run_distributed_training(usage, defaults):
-  """Is one task of a run with parameter servers; does not return.
+  """Is one task of a run with parameter servers; does not return."""
+  run_to_the_end(server_config.ServerConfig, usage, defaults, serve_or_train)
 
-  The process ends without Python's own end, because TensorFlow's servers and
-  calls that wait for other tasks cannot be stopped.
+
+def run_to_the_end(config_class, usage, defaults, act):
+  """Is `run`, and the end of the process.
+
+  Python's own end is left out, because TensorFlow's servers and calls that wait
+  for other tasks cannot be stopped.
   """
-  code = run(server_config.ServerConfig, usage, defaults, serve_or_train)
+  code = run(config_class, usage, defaults, act)
   sys.stdout.flush()
   sys.stderr.flush()
   os._exit(code)

@@ -32,6 +32,13 @@ class MethodConfig(codes.CodeConfig):
     'and skips a step whose gradients are not finite.',
     'model',
   )
+  batch_norm_decay: float = base.option(
+    -1.0,
+    'Share of the moving statistics of batch normalisation that a step keeps, '
+    "from 0 to below 1; -1 for the net's own, 0.9997 for most. Runs of fewer "
+    'than some 10,000 steps want less: 0.9 for hundreds, 0.99 for thousands.',
+    'model',
+  )
   bn_statistics: str = base.option(
     'averaged',
     'Batch normalisation. averaged: a node sees its own examples, and moving '
@@ -66,6 +73,14 @@ class MethodConfig(codes.CodeConfig):
       base.in_range('label_smoothing', self.label_smoothing, 0, 1)
     if self.aux_loss_weight != -1:
       base.at_least('aux_loss_weight', self.aux_loss_weight, 0)
+    if self.batch_norm_decay != -1:
+      base.in_range('batch_norm_decay', self.batch_norm_decay, 0, 1)
+    if self.batch_norm_decay == 1:
+      raise errors.ConfigError(
+        'batch_norm_decay: expected a share below 1, received 1, with which '
+        'the moving statistics stay at their beginning. Use 0.9997, or -1 for '
+        "the net's own."
+      )
     base.choice('dtype', self.dtype, DTYPES)
     base.at_least('clip_gradient_norm', self.clip_gradient_norm, 0)
     base.at_least(

@@ -92,6 +92,9 @@ def test_flags_choose_the_code(options, expected):
     ({'max_steps': 0}, 'max_steps: expected a number >= 1'),
     ({'label_smoothing': 1.5}, 'label_smoothing: expected a number from 0'),
     ({'aux_loss_weight': -0.5}, 'aux_loss_weight: expected a number >= 0'),
+    ({'batch_norm_decay': -0.5}, 'batch_norm_decay: expected a number from 0'),
+    ({'batch_norm_decay': float('nan')}, 'batch_norm_decay: expected a number'),
+    ({'batch_norm_decay': 1.0}, 'expected a share below 1.*stay at their'),
     ({'clip_gradient_norm': float('inf')}, 'clip_gradient_norm: expected'),
     ({'dtype': 'bfloat'}, "Did you mean 'bfloat16'"),
     (
