@@ -90,7 +90,7 @@ def test_home_is_that_of_the_host(cluster):
 @pytest.mark.parametrize(
   ('hosts', 'words', 'message'),
   [
-    ('PS_HOSTS=()\nWORKER_HOSTS=(a:1)\n', {}, 'PS_HOSTS: one or more'),
+    ('PS_HOSTS=(a:1)\nWORKER_HOSTS=()\n', {}, 'WORKER_HOSTS: one or more'),
     ('PS_HOSTS=(a:1)\nWORKER_HOSTS=(b:1)\n', {}, 'WORKER_DEVICES: one a worke'),
     ('PS_HOSTS=(a:1)\nWORKER_HOSTS=(a:1 b:1)\n', {}, 'received: a:1 again'),
     ('PS_HOSTS=(a:1)\nWORKER_HOSTS=(b:1 c:0)\n', {}, 'received: c:0'),
@@ -222,7 +222,7 @@ def test_status_tells_each_task(cluster):
     pass
   status, out, _ = cluster.run('--status')
   assert status == 1
-  assert 'worker_1 on 127.0.0.2: ended\n' in out
+  assert 'worker_1 on 127.0.0.2: ended (exit code 137)\n' in out
 
 
 def test_status_without_experiment_is_refused(cluster):
