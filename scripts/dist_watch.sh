@@ -54,9 +54,7 @@ wait_for_end() {
   while :; do
     look
     if [[ -n $failed || (-n $lost && -z $stopped) ]] || ((!running)); then
-      # What ended first is the cause; a look goes from host to host, and an ssh
-      # may have failed.
-      sleep "$look_every" || true
+      # What ended first is the cause, and a look goes from host to host.
       look
       return
     fi
@@ -77,13 +75,17 @@ quit() {
   exit $((128 + $1))
 }
 
+# heed_signals: from now on the tasks end with this program.
+heed_signals() {
+  trap 'quit 1' HUP
+  trap 'quit 2' INT
+  trap 'quit 15' TERM
+}
+
 # watch RESTARTS: starts all again where one was lost, as often as that. Exits
 # with the code of the run.
 watch() {
   local restart
-  trap 'quit 1' HUP
-  trap 'quit 2' INT
-  trap 'quit 15' TERM
   for ((restart = 1; ; restart++)); do
     wait_for_end
     if [[ -n $failed ]]; then

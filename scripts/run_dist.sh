@@ -140,6 +140,7 @@ if [[ $action == check ]]; then
   exit
 fi
 record
+[[ -z $restarts ]] || heed_signals
 if ! each_task start; then
   printf '%s: a task did not start; stopping the others\n' "${0##*/}" >&2
   each_host stop_tasks "$folder" "$grace" || true

@@ -10,6 +10,7 @@ import pytest
 from tests.scripts import launcher
 
 HOSTS, LOCAL, STAYS = launcher.HOSTS, launcher.LOCAL, launcher.STAYS
+runs = launcher.runs
 # Each stands for one way in which a shell may take a value for code.
 NASTY = [
   'a b  c',
@@ -24,15 +25,6 @@ NASTY = [
   '!!',
   '${IFS}\\',
 ]
-
-
-def runs(pid):
-  """Whether the process is there and no zombie."""
-  try:
-    with open(f'/proc/{pid}/stat') as file:
-      return file.read().rpartition(') ')[2][0] not in 'ZX'
-  except OSError:
-    return False
 
 
 def test_tasks_get_the_arguments_of_2017(cluster):
