@@ -62,11 +62,6 @@ wait_for_end() {
   done
 }
 
-# end_all SECONDS: stops what still runs; 1 if a host could not be reached.
-end_all() {
-  each_host stop_tasks "$folder" "$1"
-}
-
 # quit NUMBER: ends the tasks with this program.
 quit() {
   trap - INT TERM HUP
@@ -94,9 +89,11 @@ watch() {
       exit "$code"
     elif [[ -n $stopped ]]; then
       say "$stopped: somebody stopped it"
+      close_tunnels
       exit "$stopped_code"
     elif [[ -z $lost ]] && ((!unknown)); then
       say 'all tasks are done'
+      close_tunnels
       exit 0
     fi
     lost=${lost:-a host cannot be reached}
@@ -107,7 +104,7 @@ watch() {
     fi
     say "$lost; restart $restart of $1, of all tasks, from the last checkpoint"
     # Where an old task may still run, none may be started.
-    if ! end_all "$grace" || ! each_task start; then
+    if ! end_all "$grace" || ! open_tunnels || ! each_task start; then
       say 'cannot restart, because of the above; stopping the others'
       end_all "$grace" || true
       exit "$lost_code"

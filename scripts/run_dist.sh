@@ -24,6 +24,8 @@ PS_HOSTS is empty, workers are equal processes that exchange by collectives.
   --restart=N      stay until the run ends. Where a task was killed, or lost
                    another one, stop all and start all again, from the last
                    checkpoint; N times at most, 0 for never
+  --tunnel         carry what tasks say to each other by ssh through this machine,
+                   so that hosts need no private network; implies --restart=0
   --check          ask the hosts and start nothing; beside the above, print the
                    versions and GPUs that each task would have, and refuse
                    versions that differ and GPUs that are not there
@@ -50,6 +52,7 @@ while (($#)); do
   case "$1" in
     --config=*) config=${1#*=} ;;
     --experiment=*) experiment=${1#*=} && check_experiment ;;
+    --tunnel) tunnel=true ;;
     --restart=*) restarts=${1#*=} && check_restarts ;;
     --check | --status | --dry_run) action=${1#--} ;;
     --help | -h) usage && exit 0 ;;
@@ -119,13 +122,21 @@ if [[ -n $restarts && $action != start ]]; then
 fi
 if [[ $action == status ]]; then
   choose_experiment
-  each_task status
-  exit
+  code=0
+  each_task status || code=1
+  tunnels_status || code=1
+  exit "$code"
 fi
-check_network
+if $tunnel; then
+  check_tunnels
+  restarts=${restarts:-0}
+else
+  check_network
+fi
 experiment=${experiment:-$(date +%Y-%m-%d_%H-%M-%S)}
 folder=$WORKSPACE/$experiment
 if [[ $action == dry_run ]]; then
+  ! $tunnel || each_tunnel print_tunnel
   each_task print_task
   exit
 fi
@@ -141,9 +152,9 @@ if [[ $action == check ]]; then
 fi
 record
 [[ -z $restarts ]] || heed_signals
-if ! each_task start; then
+if ! open_tunnels || ! each_task start; then
   printf '%s: a task did not start; stopping the others\n' "${0##*/}" >&2
-  each_host stop_tasks "$folder" "$grace" || true
+  end_all "$grace" || true
   exit 1
 fi
 printf 'experiment %s; its state: scripts/run_dist.sh --config=%q --status\n' \

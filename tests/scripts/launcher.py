@@ -19,6 +19,14 @@ def runs(pid):
     return False
 
 
+def read_until(process, text):
+  """Reads lines until one has this text."""
+  for line in process.stdout:
+    if text in line:
+      return
+  raise AssertionError(process.stderr.read())
+
+
 class Cluster:
   """A project with a configuration, an ssh, and scripts of tasks."""
 

@@ -112,8 +112,7 @@ def test_what_was_stopped_stays_stopped(equal):
   for _ in range(2):
     cluster.project.heard()
   # The PID files are complete when it says so.
-  while 'experiment e' not in watcher.stdout.readline():
-    pass
+  launcher.read_until(watcher, 'experiment e')
   assert cluster.run(script='stop_dist.sh')[0] == 0
   out, err = watcher.communicate(timeout=60)
   assert (watcher.returncode, err) == (143, '')
@@ -126,8 +125,7 @@ def test_a_signal_ends_the_tasks_with_their_watcher(equal, number):
   cluster = equal(STAYS, STAYS)
   watcher = cluster.start('--experiment=e', '--restart=5')
   pids = [int(cluster.project.heard()) for _ in range(2)]
-  while 'experiment e' not in watcher.stdout.readline():
-    pass
+  launcher.read_until(watcher, 'experiment e')
   watcher.send_signal(number)
   watcher.communicate(timeout=60)
   assert watcher.returncode == 128 + number
