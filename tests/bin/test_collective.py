@@ -187,6 +187,7 @@ def test_a_process_that_never_comes_is_named(data_dir, tmp_path):
     ({'ps_hosts': 'localhost:9'}, 'list them all as workers'),
     ({'num_nodes': 3}, 'a multiple of the 2 processes'),
     ({'cluster': 'tf_config'}, 'TF_CONFIG: expected JSON'),
+    ({'cluster': 'rendezvous'}, 'rendezvous_dir: expected a folder'),
     ({'cluster': '/nowhere/hosts'}, 'expected flags, tf_config, slurm'),
     ({'start_timeout': 'nan'}, 'expected seconds from 1'),
   ],
