@@ -1,7 +1,8 @@
 """The shared main of the programs: command line in, exit code out.
 
 Exit codes: 0 done; 1 training had to stop; 2 it could not begin, nothing was
-written; 128 + n stopped by signal n, after a checkpoint.
+written; 75 another process was lost, all can continue; 128 + n stopped by
+signal n, after a checkpoint.
 """
 
 import datetime

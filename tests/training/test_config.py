@@ -147,3 +147,20 @@ def test_records_of_training_and_evaluation_do_not_mix():
     configs.EvalConfig(
       net='lenet', eval_dir='/a/b', checkpoint_dir='/a/./b'
     ).validate()
+
+
+def test_processes_that_meet_in_a_folder_are_the_cluster(tmp_path):
+  def meeting(**options):
+    return config(
+      exchange='collective',
+      cluster='rendezvous',
+      rendezvous_processes=1,
+      **options,
+    )
+
+  found = meeting(rendezvous_dir=str(tmp_path), own_address='localhost:7')
+  assert found.tasks.jobs == {'worker': ('localhost:7',)}
+  found.validate()
+  # This machine's name is for others to reach, and nobody vouches for them.
+  with pytest.raises(errors.ConfigError, match='--allow_insecure_network'):
+    meeting(rendezvous_dir=str(tmp_path / 'other')).validate()
