@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from terngrad.measure import timing
@@ -24,18 +23,16 @@ def test_ratio_is_the_median_of_the_ratios_within_rounds():
   assert timing.ratio(seconds, 'work', 'base') == 3.0
 
 
-# One turn of the loop, several of one, and one of several.
-@pytest.mark.parametrize('times', [1, 5, 11, 20])
-def test_repeated_work_is_done_as_often_as_said(times):
-  numbers, total = tf.Variable(0), tf.Variable([0.0, 0.0])
+def test_repeated_work_is_done_as_often_as_said():
+  counter = tf.Variable(0)
 
   def work(i, value):
-    numbers.assign_add(i)
-    return [total.assign_add(value), tf.zeros([0])]
+    counter.assign_add(i)
+    return [value + 1.0, tf.zeros([0])]
 
-  timing.repeated(work, times)(tf.constant([2.0, 3.0]))
-  assert numbers.numpy() == sum(range(times))
-  np.testing.assert_array_equal(total, [2.0 * times, 3.0 * times])
+  run = timing.repeated(work, 5)
+  assert run(tf.constant([2.0, 3.0])) == 5 * 4.0
+  assert counter.numpy() == 0 + 1 + 2 + 3 + 4
 
 
 def test_copy_of_any_size_is_done():
