@@ -4,6 +4,7 @@ import dataclasses
 
 from terngrad.training import config_base as base
 from terngrad.training import config_codes as codes
+from terngrad.training import errors
 
 DTYPES = ('float32', 'bfloat16', 'float16')
 STATISTICS = ('averaged', 'per_device', 'synchronized')
