@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# Sourced by run_single_*.sh: one task of a run, in the foreground. Hyper-parameters are in experiments/, not here.
+# Sourced by run_single_*.sh: one task of a run, in the foreground.
+# Hyper-parameters are in experiments/, not here.
 
 # shellcheck source=scripts/lib.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"

@@ -61,7 +61,11 @@ def of_records(
   )
   if not delivery.training:
     return Stream(split, order.in_file_order(files), examples.parse)
-  shuffled = order.shuffled if as_strings else order.shuffled_references
+  shuffled, read = (
+    (order.shuffled, examples.parse)
+    if as_strings
+    else (order.shuffled_references, _parse_referenced)
+  )
   elements = shuffled(
     files,
     seed=delivery.seed,
@@ -69,9 +73,7 @@ def of_records(
     # A larger window than the split would only tie the order to its size.
     window=min(delivery.shuffle_buffer, count),
   )
-  if as_strings:
-    return Stream(split, elements, examples.parse)
-  return Stream(split, elements, _parse_referenced)
+  return Stream(split, elements, read)
 
 
 def of_source(

@@ -5,6 +5,17 @@ import keras
 from slim import errors
 
 
+def layers_of(model: keras.Model) -> list[keras.layers.BatchNormalization]:
+  """The batch normalizations of a model, also of models within it."""
+  found = []
+  for layer in model.layers:
+    if isinstance(layer, keras.layers.BatchNormalization):
+      found.append(layer)
+    elif isinstance(layer, keras.Model):
+      found += layers_of(layer)
+  return found
+
+
 def set_decay(model: keras.Model, decay: float) -> None:
   """Says how much of its moving statistics a training step keeps.
 
@@ -19,11 +30,7 @@ def set_decay(model: keras.Model, decay: float) -> None:
   Raises:
     slim.errors.DataError: the net has no batch normalization.
   """
-  normalized = [
-    layer
-    for layer in model.layers
-    if isinstance(layer, keras.layers.BatchNormalization)
-  ]
+  normalized = layers_of(model)
   if not normalized:
     raise errors.DataError(
       'batch_norm_decay: expected a net with batch normalization, received '

@@ -36,7 +36,8 @@ class Inside:
     if exchange.num_workers != expected:
       raise ValueError(
         f'exchange: expected one worker a {"process" if several else "device"},'
-        f' {expected} in all; received {exchange.num_workers}.'
+        f' {expected} in all; received {exchange.num_workers}. Give each its '
+        'own.'
       )
     self._count = expected
     self._group = exchange.group if several else None

@@ -9,19 +9,16 @@ activations, and their mean is that of the whole batch.
 
 import contextlib
 
-import keras
 import tensorflow as tf
 
+from slim.nets import batch_norm
 from terngrad.exchange import inside
 
 
 def normalize_together(model):
   """Lets the batch normalisations of a Keras model ask for sums."""
-  for layer in model.layers:
-    if isinstance(layer, keras.layers.BatchNormalization):
-      layer.synchronized = True
-    elif isinstance(layer, keras.Model):
-      normalize_together(layer)
+  for layer in batch_norm.layers_of(model):
+    layer.synchronized = True
 
 
 def apart(place):
@@ -56,10 +53,25 @@ class _Worker(tf.distribute.ReplicaContext):
     self._place = place
 
   def all_reduce(self, reduce_op, value, options=None):
-    """The sum of a tensor over the workers, on each of them."""
+    """The sum of a tensor over the workers, on each of them.
+
+    Args:
+      reduce_op: `tf.distribute.ReduceOp.SUM`.
+      value: float32 [...], the same shape for all workers.
+      options: of communication; not looked at.
+
+    Returns:
+      The shape of `value`, the same bits on every worker.
+
+    Raises:
+      ValueError: another `reduce_op`.
+    """
     del options
     if reduce_op != tf.distribute.ReduceOp.SUM:
-      raise ValueError(f'reduce_op: expected SUM; received {reduce_op}.')
+      raise ValueError(
+        f"reduce_op: expected SUM, for which Keras's batch normalisation asks; "
+        f'received {reduce_op}. Take such a layer out of the model.'
+      )
 
     def add(tensor):
       return tf.reduce_sum(self._workers.gather(self._place, tensor), axis=0)
