@@ -10,6 +10,7 @@ from terngrad.exchange import towers
 from terngrad.training import loss_scaling
 from terngrad.training import nodes
 from terngrad.training import optimizers
+from terngrad.training import synchronized
 
 
 class StepResult(NamedTuple):
@@ -39,7 +40,15 @@ class StepResult(NamedTuple):
     return tf.concat(self.words[place], axis=1)
 
 
-def make_train_step(node_pass, codec, exchange, replicas, optimizer, seed):
+def make_train_step(
+  node_pass,
+  codec,
+  exchange,
+  replicas,
+  optimizer,
+  seed,
+  within=synchronized.apart,
+):
   """Builds the traced step.
 
   Args:
@@ -49,6 +58,8 @@ def make_train_step(node_pass, codec, exchange, replicas, optimizer, seed):
     replicas: tuple of `replicas.Replica`, one a device of `exchange`.
     optimizer: `optimizers.Optimizer`, applied once a step to each replica.
     seed: integer, of the run.
+    within: takes a place of `exchange`, returns the context of its passes; see
+      `synchronized`.
 
   Returns:
     A `tf.function` of (images [workers of this process, b, ...], labels int32
@@ -74,10 +85,12 @@ def make_train_step(node_pass, codec, exchange, replicas, optimizer, seed):
       (replica, exchange.workers_of(place))
       for place, replica in enumerate(replicas)
     ]
-    rounds = [
-      nodes.run_parts(node_pass, kernels, *where, batch, seed_and_step)
-      for where in places
-    ]
+    rounds = []
+    for place, where in enumerate(places):
+      with within(place):
+        rounds.append(
+          nodes.run_parts(node_pass, kernels, *where, batch, seed_and_step)
+        )
     means = [[] for _ in replicas]
     probes, shared, words, sent = [], [], [], []
     # Only data tie the parts to each other, so that one is on its way while

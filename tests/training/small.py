@@ -15,6 +15,7 @@ from terngrad.training import nodes
 from terngrad.training import optimizers
 from terngrad.training import replicas
 from terngrad.training import step as steps
+from terngrad.training import synchronized
 
 SIZE = 8
 
@@ -85,8 +86,11 @@ class Training:
     trained=lambda name: True,
     exchange=None,
     part_bytes=0,
+    synchronize=False,
   ):
     self.model = build()
+    if synchronize:
+      synchronized.normalize_together(self.model)
     self.plan = replicas.layout(self.model, trained)
     self.optimizer = optimizer or optimizers.momentum(0.9)
     names = tuple(f'/CPU:{i}' for i in range(devices))
@@ -114,6 +118,9 @@ class Training:
       self.replicas,
       self.optimizer,
       seed,
+      synchronized.together(self.exchange)
+      if synchronize
+      else synchronized.apart,
     )
     self.shape = [workers, batch // workers]
 

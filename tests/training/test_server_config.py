@@ -48,6 +48,12 @@ def test_other_machines_need_somebody_who_vouches():
   make(ps_hosts=hosts, allow_insecure_network=True).validate()
 
 
+def test_tasks_with_servers_do_not_meet_in_a_folder(tmp_path):
+  message = refused(cluster='rendezvous', rendezvous_dir=str(tmp_path))
+  assert '--exchange=collective' in message
+  assert list(tmp_path.iterdir()) == []
+
+
 def test_fewer_gradients_than_workers_are_refused():
   message = refused(num_replicas_to_aggregate=1)
   assert 'expected -1 or all 2 workers, received 1' in message
