@@ -78,7 +78,11 @@ def assemble(config, surround=surroundings.of_this_process):
   places = around.exchange.devices
   # Keras takes an int32 seed; the codes take all 64 bits.
   keras.utils.set_random_seed(config.seed % 2**31)
-  with tf.device(places[0]), precision.of_layers(config.dtype):
+  with (
+    tf.device(places[0]),
+    around.dealing(),
+    precision.of_layers(config.dtype),
+  ):
     model = nets.build(
       config.net,
       num_classes=around.data.num_classes,

@@ -23,6 +23,7 @@ class StepResult(NamedTuple):
       worker sent.
     stop: float32 [], the largest wish to stop of all processes; see
       `make_train_step`.
+    who: tuple of str, what to call the workers; () for by their numbers.
   """
 
   entropy: tf.Tensor
@@ -31,6 +32,7 @@ class StepResult(NamedTuple):
   words: list
   sent: tf.Tensor
   stop: tf.Tensor
+  who: tuple = ()
 
 
 def make_train_step(node_pass, codec, exchange, replicas, optimizer, seed):
