@@ -52,6 +52,8 @@ EXTRAS_REQUIRE = {
     'hypothesis>=6.100',
     'pytest>=8.2,<10',
     'pytest-xdist>=3.6',
+    # Reads scripts/cluster/*.yaml.
+    'pyyaml>=6.0',
     # Exact: a newer formatter may lay out the same code differently.
     'ruff==0.17.5',
     # tests/test_packaging.py builds a wheel without fetching anything.

@@ -6,6 +6,7 @@
 
 # host:port of each task. A parameter server and a worker may share a host, with
 # a port each. Hosts are reached by ssh but for localhost, which needs none.
+# PS_HOSTS=() makes the workers equal processes that exchange by collectives.
 PS_HOSTS=(localhost:2222)
 WORKER_HOSTS=(
   localhost:2224

@@ -8,6 +8,8 @@ source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
 source "$root/scripts/dist_config.sh"
 # shellcheck source=scripts/dist_tasks.sh
 source "$root/scripts/dist_tasks.sh"
+# shellcheck source=scripts/dist_tunnel.sh
+source "$root/scripts/dist_tunnel.sh"
 
 # BatchMode: no question that nobody would answer. ServerAlive*: a host that
 # falls silent is given up after 15 s.
@@ -62,8 +64,7 @@ remedy: add a key and connect once by hand (docs/distributed.md)"
 # the first.
 task() {
   local i=$1 ps_list worker_list
-  ps_list=$(IFS=, && printf '%s' "${PS_HOSTS[*]}")
-  worker_list=$(IFS=, && printf '%s' "${WORKER_HOSTS[*]}")
+  ps_list=$(seen "${PS_HOSTS[@]}") worker_list=$(seen "${WORKER_HOSTS[@]}")
   if ((i < ${#PS_HOSTS[@]})); then
     name=ps_$i address=${PS_HOSTS[i]} devices='' data=''
     command=("$PS_SCRIPT" "$ps_list" "$worker_list" ps "$i" "$experiment")
@@ -74,7 +75,7 @@ task() {
     command=("$WORKER_SCRIPT" "$ps_list" "$worker_list" worker "$i"
       "$devices" "$data" "$experiment")
   fi
-  ! $ALLOW_INSECURE_NETWORK || command+=(--allow_insecure_network)
+  $tunnel || ! $ALLOW_INSECURE_NETWORK || command+=(--allow_insecure_network)
   [[ $name == ps_* ]] || command+=("${worker_flags[@]}")
 }
 

@@ -109,15 +109,14 @@ is_loopback() {
   [[ $1 =~ ^(localhost|127(\.[0-9]{1,3}){3}|\[::1\]): ]]
 }
 
-# check_addresses: each is one, no two are the same, and all can reach all.
+# check_addresses: each is one, and no two are the same. Without parameter
+# servers the workers are equal processes.
 check_addresses() {
-  local address port outside=''
+  local address port
   local -A known=()
   local form='^([A-Za-z0-9_][A-Za-z0-9_.-]{0,252}|\[[0-9A-Fa-f:.]{2,45}\]):'
-  for name in PS_HOSTS WORKER_HOSTS; do
-    local -n hosts=$name
-    ((${#hosts[@]})) || refuse "$name: one or more" 'none' 'list host:port'
-  done
+  ((${#WORKER_HOSTS[@]})) || refuse 'WORKER_HOSTS: one or more' 'none' \
+    'list host:port'
   for address in "${PS_HOSTS[@]}" "${WORKER_HOSTS[@]}"; do
     port=${address##*:}
     [[ $address =~ ${form}[1-9][0-9]{0,4}$ && $port -lt 65536 ]] || refuse \
@@ -126,10 +125,17 @@ check_addresses() {
     [[ -z ${known[$address]+set} ]] || refuse 'every address once' \
       "$address again" 'give each task its own port'
     known[$address]=1
+  done
+}
+
+# check_network: all tasks can reach all, on a network that may be used.
+check_network() {
+  local address outside=''
+  for address in "${PS_HOSTS[@]}" "${WORKER_HOSTS[@]}"; do
     is_loopback "$address" || outside=$address
   done
   [[ -n $outside ]] || return 0
-  for address in "${!known[@]}"; do
+  for address in "${PS_HOSTS[@]}" "${WORKER_HOSTS[@]}"; do
     ! is_loopback "$address" || refuse \
       'names that all hosts know, or localhost only' "$address and $outside" \
       "write this machine's name for $(host_of "$address")"

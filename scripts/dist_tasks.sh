@@ -1,11 +1,11 @@
 # shellcheck shell=bash disable=SC2034
 # What is done with the tasks of one host, on that host. Sourced by
-# kill_local.sh and by dist.sh, which sends these functions to `bash -s` on other hosts; so
-# they use nothing else of the project. Linux only: /proc says who is who.
+# kill_local.sh and by dist.sh, which sends these functions to `bash -s` on other
+# hosts; so they use nothing else of the project. Linux only: /proc says who is who.
 
 task_functions=(
-  at_home stat_of identity leader members check_task report_versions start_task
-  task_status stop_tasks
+  at_home stat_of identity leader members check_task report_versions watch_task
+  start_task task_status stop_tasks
 )
 
 # at_home PATH: prints it with this host's home for a ~/ at the beginning.
@@ -112,36 +112,70 @@ report_versions() {
   }
 }
 
+# watch_task FILE SCRIPT ARGUMENT...: starts a task, prints its identity, waits
+# for its end and leaves its exit code in FILE.code.
+watch_task() {
+  local file=$1 pid code=0
+  shift
+  # A session of its own: it outlives the connection, and what it starts can be
+  # told from everything else.
+  setsid -- "$@" </dev/null >>"$file.log" 2>&1 &
+  pid=$!
+  identity "$pid" || true
+  # Who reads the identity must not wait for the end.
+  exec >/dev/null 2>&1
+  wait "$pid" || code=$?
+  printf '%s\n' "$code" >"$file.code"
+}
+
 # start_task FOLDER TASK SCRIPT ARGUMENT...: leaves FOLDER/TASK.pid and .log.
 # SCRIPT finds WORKSPACE in its environment. Arguments that begin with ~/ are
 # paths of this host.
 start_task() {
-  local folder task=$2 pid word words=()
-  folder=$(at_home "$1")
+  local folder file line='' word words=()
+  folder=$(at_home "$1") file=$(at_home "$1")/$2
   shift 2
   mkdir -p -- "$folder"
+  rm -f -- "$file.code"
   for word in "$@"; do words+=("$(at_home "$word")"); done
-  # A session of its own: it outlives the connection, and what it starts can be
-  # told from everything else.
-  WORKSPACE=${folder%/*} setsid -- "${words[@]}" </dev/null \
-    >>"$folder/$task.log" 2>&1 &
-  pid=$!
-  identity "$pid" >"$folder/$task.pid" || {
-    printf 'it ended at once; its output is in %s\n' "$folder/$task.log"
+  # The shell that waits has a session too, so that no closed terminal ends it.
+  read -r line < <(
+    WORKSPACE=${folder%/*} exec setsid -- bash -c \
+      "$(declare -f stat_of identity watch_task)"$'\nwatch_task "$@"' bash \
+      "$file" "${words[@]}" </dev/null
+  ) || true
+  printf '%s\n' "$line" >"$file.pid"
+  [[ -n $line ]] || {
+    printf 'it ended at once; its output is in %s\n' "$file.log"
     return 1
   }
-  printf 'started (process %s), log %s\n' "$pid" "$folder/$task.log"
+  printf 'started (process %s), log %s\n' "${line%% *}" "$file.log"
 }
 
 # task_status FOLDER TASK: prints how it is; status 0 while it runs.
 task_status() {
-  local folder pid
-  folder=$(at_home "$1")
-  if pid=$(leader "$folder/$2.pid"); then
+  local file pid code='' i
+  file=$(at_home "$1")/$2
+  if pid=$(leader "$file.pid"); then
     printf 'running (process %s)\n' "$pid"
     return
   fi
-  if [[ -e $folder/$2.pid ]]; then printf 'ended\n'; else printf 'stopped\n'; fi
+  if [[ ! -e $file.pid ]]; then
+    printf 'stopped\n'
+    return 1
+  fi
+  # The shell that waits for it may need a moment. A host that restarted has
+  # none.
+  for ((i = 0; i < 10; i++)); do
+    [[ ! -s $file.code ]] || break
+    sleep 0.1
+  done
+  { read -r code <"$file.code"; } 2>/dev/null || true
+  if [[ $code =~ ^[0-9]{1,3}$ ]]; then
+    printf 'ended (exit code %s)\n' "$code"
+  else
+    printf 'ended\n'
+  fi
   return 1
 }
 

@@ -36,3 +36,5 @@ check_seconds "$seconds"
 [[ -d ${arguments[0]} ]] || fail 'no experiment' 'a folder' "${arguments[0]}" \
   'give WORKSPACE/ID'
 stop_tasks "${arguments[0]}" "$seconds"
+tunnels=${arguments[0]}/tunnels
+[[ ! -d $tunnels ]] || stop_tasks "$tunnels" "$seconds"

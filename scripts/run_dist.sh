@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
-# Starts the parameter servers and workers of a configuration on their hosts.
+# Starts the parameter servers and workers of a configuration on their hosts, or
+# equal processes.
 set -euo pipefail
 # shellcheck source=scripts/dist.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/dist.sh"
+# shellcheck source=scripts/dist_watch.sh
+source "$root/scripts/dist_watch.sh"
 
 usage() {
   cat <<'USAGE'
@@ -12,11 +15,17 @@ Starts the parameter servers and workers of a configuration, each on its host,
 and returns. First it asks every host whether its tasks can start; where one
 cannot, none is started. Flags after -- go to all workers, after those of
 WORKER_SCRIPT. Logs, PID files and checkpoints are in WORKSPACE/ID of each host:
-ps_0.log, worker_0.log, and worker_0/ for the checkpoints of the chief.
+ps_0.log, worker_0.log, and worker_0/ for the checkpoints of the chief. Where
+PS_HOSTS is empty, workers are equal processes that exchange by collectives.
 
   --config=FILE    hosts and folders (default: scripts/config_dist.sh)
   --experiment=ID  names the folder (default: now; with --status: the one that
                    was started last). That of an earlier run continues it.
+  --restart=N      stay until the run ends. Where a task was killed, or lost
+                   another one, stop all and start all again, from the last
+                   checkpoint; N times at most, 0 for never
+  --tunnel         carry what tasks say to each other by ssh through this machine,
+                   so that hosts need no private network; implies --restart=0
   --check          ask the hosts and start nothing; beside the above, print the
                    versions and GPUs that each task would have, and refuse
                    versions that differ and GPUs that are not there
@@ -26,12 +35,16 @@ ps_0.log, worker_0.log, and worker_0/ for the checkpoints of the chief.
 
 Status 2: refused before anything was started. Status 1: a task did not start,
 and those that did were stopped. scripts/stop_dist.sh ends all tasks.
+
+With --restart the status is that of the run: 0 all tasks came to their end; 75
+one was lost, and there was no restart left or possible; 143 somebody stopped
+it; 1, 2 and others: that of a task that failed, whose log says why. Nobody
+restarts those. A signal to this program ends the tasks: 128 and its number.
 USAGE
 }
 
-# seconds that a task has to end when another could not start
-grace=10
 action=start
+restarts=
 config=$root/scripts/config_dist.sh
 experiment=
 worker_flags=()
@@ -39,6 +52,8 @@ while (($#)); do
   case "$1" in
     --config=*) config=${1#*=} ;;
     --experiment=*) experiment=${1#*=} && check_experiment ;;
+    --tunnel) tunnel=true ;;
+    --restart=*) restarts=${1#*=} && check_restarts ;;
     --check | --status | --dry_run) action=${1#--} ;;
     --help | -h) usage && exit 0 ;;
     --) shift && worker_flags=("$@") && break ;;
@@ -101,14 +116,27 @@ record() {
 }
 
 load_config
+if [[ -n $restarts && $action != start ]]; then
+  fail 'nothing to restart' "--restart without --$action" "--$action" \
+    'leave one out'
+fi
 if [[ $action == status ]]; then
   choose_experiment
-  each_task status
-  exit
+  code=0
+  each_task status || code=1
+  tunnels_status || code=1
+  exit "$code"
+fi
+if $tunnel; then
+  check_tunnels
+  restarts=${restarts:-0}
+else
+  check_network
 fi
 experiment=${experiment:-$(date +%Y-%m-%d_%H-%M-%S)}
 folder=$WORKSPACE/$experiment
 if [[ $action == dry_run ]]; then
+  ! $tunnel || each_tunnel print_tunnel
   each_task print_task
   exit
 fi
@@ -123,10 +151,12 @@ if [[ $action == check ]]; then
   exit
 fi
 record
-if ! each_task start; then
+[[ -z $restarts ]] || heed_signals
+if ! open_tunnels || ! each_task start; then
   printf '%s: a task did not start; stopping the others\n' "${0##*/}" >&2
-  each_host stop_tasks "$folder" "$grace" || true
+  end_all "$grace" || true
   exit 1
 fi
 printf 'experiment %s; its state: scripts/run_dist.sh --config=%q --status\n' \
   "$experiment" "$(at_home "$folder")/config_dist.sh"
+[[ -z $restarts ]] || watch "$restarts"

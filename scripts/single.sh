@@ -1,6 +1,5 @@
 # shellcheck shell=bash
-# Sourced by run_single_*.sh: one task of a run with parameter servers, in the
-# foreground. Hyper-parameters are in experiments/, not here.
+# Sourced by run_single_*.sh: one task of a run, in the foreground. Hyper-parameters are in experiments/, not here.
 
 # shellcheck source=scripts/lib.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
@@ -14,16 +13,18 @@ usage() {
   cat <<USAGE
 usage: scripts/${0##*/} $arguments [--FLAG...]
 
-Is one task of a run on $dataset with parameter servers, until it ends.
-scripts/run_dist.sh starts all of them.
+Is one task of a run on $dataset, until it ends. scripts/run_dist.sh starts all
+of them.
 
-  <ps hosts>      host:port,host:port of all parameter servers
+  <ps hosts>      host:port,host:port of all parameter servers; '' for none: then
+                  workers are equal processes that exchange by collectives
   <worker hosts>  the same of all workers
   <task>          the place of this one in the list of its kind, from 0
   <devices>       of a worker: its GPUs, 0 or 0,1; '' for none
   <data dir>      of a worker: its part of the data (scripts/split_dataset.sh)
   <experiment>    names the folder in WORKSPACE; the same one continues
-  --FLAG...       further flags of terngrad.bin.${dataset}_distributed_train
+  --FLAG...       further flags of terngrad.bin.${dataset}_distributed_train,
+                  of ${dataset}_train without parameter servers
 
 From the environment: WORKSPACE, a folder for results (default:
 ~/dataset/results/$dataset), and PYTHON, an interpreter with terngrad (default:
@@ -65,11 +66,18 @@ run_single_worker() {
   export CUDA_VISIBLE_DEVICES=$5
   # A CPU counts as one device.
   commas=${5//[!,]/}
-  exec "$python" -m "terngrad.bin.${dataset}_distributed_train" \
-    --flagfile="$folder/base.flags" --flagfile="$folder/distributed.flags" \
-    --ps_hosts="$1" --worker_hosts="$2" --job_name=worker --task_id="$4" \
+  set -- "$1" --worker_hosts="$2" --task_id="$4" \
     --num_gpus="$((${#commas} + 1))" --data_dir="$6" \
     --train_dir="$workspace/$7/worker_$4" "${@:8}"
+  if [[ -z $1 ]]; then
+    # The batch of base.flags, shared by a node a device.
+    exec "$python" -m "terngrad.bin.${dataset}_train" \
+      --flagfile="$folder/base.flags" --exchange=collective --num_nodes=-1 \
+      "${@:2}"
+  fi
+  exec "$python" -m "terngrad.bin.${dataset}_distributed_train" \
+    --flagfile="$folder/base.flags" --flagfile="$folder/distributed.flags" \
+    --ps_hosts="$1" --job_name=worker "${@:2}"
 }
 
 # run_single_ps DATASET EXPERIMENT ARGUMENT...

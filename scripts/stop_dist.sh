@@ -10,7 +10,8 @@ usage: scripts/stop_dist.sh [--config=FILE] [--experiment=ID] [--seconds=N]
 
 Ends what scripts/run_dist.sh started for one experiment, on every host, and
 nothing else: what the PID files name, if it still is that process. A host that
-cannot be reached is named, and the others are stopped.
+cannot be reached is named, and the others are stopped. Tunnels end last, on the
+machine that opened them.
 
   --config=FILE    hosts and folders (default: scripts/config_dist.sh). The
                    experiment's own is WORKSPACE/ID/config_dist.sh.
@@ -39,4 +40,4 @@ done
 check_seconds "$seconds"
 load_config
 choose_experiment
-each_host stop_tasks "$folder" "$seconds"
+end_all "$seconds"

@@ -84,7 +84,7 @@ class Flags(slim_names.without(configs.EvalConfig, _REPLACED)):
   moving_average_decay: float = option(
     0.0, 'Above 0: read the averages of the parameters.', 'model'
   )
-  master: str = option('', 'Not on one machine.', 'devices')
+  master: str = option('', 'Refused; it computes on this machine.', 'devices')
 
 
 def to_config(values: Flags) -> configs.EvalConfig:

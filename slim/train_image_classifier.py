@@ -15,8 +15,10 @@ import tensorflow as tf
 
 from terngrad.program import flags
 from terngrad.program import main
+from terngrad.program import slim_cluster
 from terngrad.program import slim_names
 from terngrad.training import config as configs
+from terngrad.training import server_config
 
 USAGE = """\
 train_image_classifier: trains a net of TF-Slim on any data set.
@@ -28,6 +30,15 @@ train_image_classifier: trains a net of TF-Slim on any data set.
 --batch_size is that of a clone; every clone is a device with a node of its own.
 --grad_bits=1 sends gradients as codes of -1, 0 and +1. The same command
 continues a run that was stopped.
+
+On several machines, one process for every host of the two lists:
+
+  ... --job_name=worker --task=0 --worker_replicas=2 --num_ps_tasks=1 \\
+      --sync_replicas --replicas_to_aggregate=2 --ps_hosts=a:2222 \\
+      --worker_hosts=b:2222,c:2222
+
+Without --sync_replicas no worker waits for another. Without parameter servers
+workers exchange codes with each other.
 """
 
 # TF-Slim's name: the configuration's.
@@ -40,12 +51,14 @@ _NAMES = {
   'model_name': 'net',
   'num_preprocessing_threads': 'num_preprocess_threads',
   'preprocessing_name': 'preprocessing',
+  'task': 'task_id',
   'train_image_size': 'image_size',
 }
 # These are said otherwise by the flags of TF-Slim.
 _REPLACED = (
   *_NAMES.values(),
   'decay_adam',
+  'exchange',
   'fine_tune',
   'num_gpus',
   'restart_step',
@@ -95,19 +108,31 @@ class Flags(slim_names.without(configs.TrainConfig, _REPLACED)):
     10, 'Accepted; there is a line every 10 steps.', 'run'
   )
   save_summaries_secs: int = option(
-    600, 'Accepted; summaries come every --save_iter steps.', 'run'
+    600,
+    'Of parameter servers, beside --save_iter; otherwise accepted.',
+    'run',
   )
   save_interval_secs: int = option(
-    600, 'Accepted; checkpoints come every --save_iter steps.', 'run'
+    600,
+    'Of parameter servers, beside --save_iter; otherwise accepted.',
+    'run',
   )
   num_clones: int = option(1, 'Devices, each with a node.', 'devices')
   clone_on_cpu: bool = option(False, 'Use no GPU.', 'devices')
-  master: str = option('', 'Not on one machine.', 'devices')
-  worker_replicas: int = option(1, 'Not on one machine.', 'devices')
-  num_ps_tasks: int = option(0, 'Not on one machine.', 'devices')
-  task: int = option(0, 'Not on one machine.', 'devices')
-  sync_replicas: bool = option(False, 'Not on one machine.', 'devices')
-  replicas_to_aggregate: int = option(1, 'Not on one machine.', 'devices')
+  master: str = option('', 'Refused; give the hosts of all.', 'cluster')
+  worker_replicas: int = option(
+    1, 'Workers: processes, each with its clones.', 'cluster'
+  )
+  num_ps_tasks: int = option(0, 'Parameter servers.', 'cluster')
+  task: int = option(
+    0, 'Place of this process in the list of its job.', 'cluster'
+  )
+  sync_replicas: bool = option(
+    False, 'Let workers wait for each other at every step.', 'cluster'
+  )
+  replicas_to_aggregate: int = option(
+    1, 'With --sync_replicas: all of them.', 'cluster'
+  )
   optimizer: str = option(
     'rmsprop',
     'adadelta, adagrad, adam, ftrl, momentum, sgd or rmsprop.',
@@ -179,8 +204,12 @@ def to_config(values: Flags) -> configs.TrainConfig:
   Args:
     values: the flags.
 
+  Returns:
+    A `config.TrainConfig`, with parameter servers a `ServerConfig`.
+
   Raises:
     terngrad.program.flags.UsageError: a flag that cannot be followed.
+    terngrad.training.errors.ConfigError: hosts are missing or cannot be.
   """
   slim_names.check(values)
   if values.optimizer not in _OPTIMIZERS:
@@ -191,15 +220,15 @@ def to_config(values: Flags) -> configs.TrainConfig:
   name, options = _OPTIMIZERS[values.optimizer]
   said = ','.join(f'{k}={getattr(values, v)}' for k, v in options.items())
   decay = values.learning_rate_decay_type
-  nodes = values.num_nodes if values.num_nodes > 0 else values.num_clones
-  return slim_names.renamed(
+  where = slim_cluster.place(values)
+  config = slim_names.renamed(
     values,
-    configs.TrainConfig,
+    where.config_class,
     _NAMES,
     **slim_names.fields_of_net(values, values.train_image_size),
-    batch_size=values.batch_size * values.num_clones,
+    **where.fields,
+    batch_size=values.batch_size * values.num_clones * where.processes,
     num_gpus=values.num_clones,
-    num_nodes=nodes,
     max_steps=values.max_number_of_steps or _FOREVER,
     optimizer=f'{name}:{said}',
     decay_adam=True,
@@ -209,6 +238,8 @@ def to_config(values: Flags) -> configs.TrainConfig:
     learning_rate_decay_type={'polynomial': 'linear'}.get(decay, decay),
     moving_average_decay=values.moving_average_decay or 0.9999,
   )
+  slim_cluster.check_numbers(values, config)
+  return config
 
 
 def train(values: Flags) -> int:
@@ -216,12 +247,14 @@ def train(values: Flags) -> int:
   config = to_config(values)
   if values.clone_on_cpu:
     tf.config.set_visible_devices([], 'GPU')
+  if isinstance(config, server_config.ServerConfig):
+    return main.serve_or_train(config)
   return main.train(config)
 
 
 def run() -> int:
-  """Runs the program; returns the exit code."""
-  return main.run(Flags, USAGE, {}, train)
+  """Runs the program; does not return, see `main.run_to_the_end`."""
+  return main.run_to_the_end(Flags, USAGE, {}, train)
 
 
 if __name__ == '__main__':

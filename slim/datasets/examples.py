@@ -25,7 +25,9 @@ _PHOTOGRAPH_FEATURES = (
   _FEATURES
   | {_FORMAT: tf.io.FixedLenFeature([], tf.string, '')}
   | dict.fromkeys(_SIZE, tf.io.FixedLenFeature([], tf.int64, -1))
-  | dict.fromkeys(_BOX, tf.io.VarLenFeature(tf.float32))
+  | dict.fromkeys(
+    _BOX, tf.io.FixedLenSequenceFeature([], tf.float32, allow_missing=True)
+  )
 )
 
 
@@ -62,12 +64,11 @@ def parse(serialized: tf.Tensor) -> Stored:
       keys, or its boxes lack a side.
   """
   parsed = tf.io.parse_single_example(serialized, _PHOTOGRAPH_FEATURES)
-  sides = [tf.sparse.to_dense(parsed[key]) for key in _BOX]
   return Stored(
     encoded=parsed[_IMAGE],
     image_format=parsed[_FORMAT],
     size=tf.cast(tf.stack([parsed[key] for key in _SIZE]), tf.int32),
-    boxes=tf.stack(sides, axis=1),
+    boxes=tf.stack([parsed[key] for key in _BOX], axis=1),
     label=parsed[_LABEL],
   )
 

@@ -9,6 +9,7 @@ image and cut then, at a whole number of resized pixels. Evaluation does as
 import functools
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from slim.preprocessing import contract
@@ -84,10 +85,12 @@ def _train(scaling, photograph, seed, image_size):
   free = photograph.size - extent + 1
   corner = draws.index(tf.stack([y, x]), free)
   pixels = photograph.crop(tf.concat([corner, extent], 0))
-  if scaling.mirrors:
-    pixels = photographs.flip(pixels, mirror < 0.5)
   resized = photographs.resize(pixels, image_size)
-  return _normalised(scaling, resized, image_size)
+  image, numbers = _normalised(scaling, resized, image_size)
+  if scaling.mirrors:
+    # Last, because the window has more pixels.
+    image = photographs.flip(image, mirror < 0.5)
+  return image, numbers
 
 
 def _evaluate(scaling, photograph, seed, image_size):
@@ -112,16 +115,14 @@ def _source_size(scaling, photograph):
 
 def _normalised(scaling, pixels, image_size):
   """(pixels less their mean, over their deviation; no numbers)."""
-  # Row by row: TensorFlow is slow at spreading three numbers over an image.
-  mean = tf.tile(
-    tf.broadcast_to(tf.constant(scaling.mean, tf.float32), [_CHANNELS]),
-    [image_size],
-  )
-  rows = tf.reshape(pixels, [image_size, image_size * _CHANNELS]) - mean
-  if scaling.std != 1:
-    rows /= scaling.std
   square = [image_size, image_size, _CHANNELS]
-  return tf.reshape(rows, square), tf.zeros([0])
+  # As large as the image: TensorFlow takes ten times as long to spread three
+  # numbers over an image, and twice as long for a row of them.
+  mean = np.resize(np.float32(scaling.mean), square)
+  image = tf.ensure_shape(pixels, square) - mean
+  if scaling.std != 1:
+    image /= scaling.std
+  return image, tf.zeros([0])
 
 
 def _check(image_size, side):

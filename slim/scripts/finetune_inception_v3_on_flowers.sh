@@ -5,4 +5,4 @@ set -euo pipefail
 source "$(dirname -- "${BASH_SOURCE[0]}")/recipe.sh"
 
 fine_tune inception_v3 InceptionV3/Logits,InceptionV3/AuxLogits \
-  1000 500 0.0001 "$@"
+  1000 500 0.0001 fixed "$@"

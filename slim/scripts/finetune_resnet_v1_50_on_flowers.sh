@@ -4,4 +4,5 @@ set -euo pipefail
 # shellcheck source=slim/scripts/recipe.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/recipe.sh"
 
-fine_tune resnet_v1_50 resnet_v1_50/logits 3000 1000 0.001 "$@"
+fine_tune resnet_v1_50 resnet_v1_50/logits 3000 1000 0.001 \
+  exponential "$@"

@@ -89,19 +89,20 @@ from_scratch() {
   score "$train_dir" test
 }
 
-# fine_tune NET SCOPES STEPS ALL_STEPS ALL_RATE ARGUMENT...
+# fine_tune NET SCOPES STEPS ALL_STEPS ALL_RATE DECAY ARGUMENT...
 #   SCOPES     of the last layers, which are trained first, alone
 #   STEPS      of that
 #   ALL_STEPS  of all layers, after that
 #   ALL_RATE   learning rate of these
+#   DECAY      of both rates, --learning_rate_decay_type
 fine_tune() {
   net=$1 dataset=flowers
   local same=(
-    --learning_rate_decay_type=fixed --batch_size=32 --optimizer=rmsprop
+    --learning_rate_decay_type="$6" --batch_size=32 --optimizer=rmsprop
     --weight_decay=0.00004
   )
   local scopes=$2 steps=$3 all_steps=$4 all_rate=$5
-  begin "Trains the last layer of $net on flowers, then all layers." "${@:6}"
+  begin "Trains the last layer of $net on flowers, then all layers." "${@:7}"
   local checkpoint=${CHECKPOINT:-$HOME/dataset/checkpoints/$net.ckpt}
   local archive=download.tensorflow.org/models/${net}_2016_08_28.tar.gz
   $dry_run || [[ -e $checkpoint || -e $checkpoint.index ]] ||

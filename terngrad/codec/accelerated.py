@@ -68,18 +68,20 @@ def _probe(codec):
     stats = statistics.Statistics(*ops.statistics(gradients))
     return chain.wish(codec.stages, stats)
 
-  return probe
+  clips = [s for s in codec.stages if isinstance(s, contract.Clip)]
+  factors = [clip.clip_factor for clip in clips] or [0.0]
+  if codec.quantizer.clips or len(factors) > 1 or factors[0] is None:
+    return probe
+  return lambda gradients: ops.clipped(gradients, factors[0])
 
 
 def _encode(quantizer, clips, digits):
+  options = ops.EncodeOptions(
+    *digits, clips=clips, stratified=bool(quantizer.strata)
+  )
+
   def encode_pieces(pieces, sizes, own, shared, key):
-    limits = own if clips else tf.fill([len(sizes)], float('inf'))
-    factors = quantizer.factor(shared)
-    if not quantizer.strata:
-      key = key[:2]
-    elif key.shape[0] == 2:
-      key = tf.concat([key, [0]], axis=0)
-    return ops.encode(pieces, sizes, limits, factors, key, digits)
+    return ops.encode(pieces, sizes, own, shared, key, options)
 
   return encode_pieces
 

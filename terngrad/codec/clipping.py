@@ -35,4 +35,8 @@ def clip_by_stddev(clip_factor):
     wanted = clip_factor * stats.stddev
     return tf.where(wanted > 0.0, wanted, float('inf'))
 
-  return contract.Clip(name=f'clip_by_stddev({clip_factor:g})', limit=limit)
+  return contract.Clip(
+    name=f'clip_by_stddev({clip_factor:g})',
+    limit=limit,
+    clip_factor=clip_factor,
+  )

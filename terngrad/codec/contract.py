@@ -47,10 +47,13 @@ class Clip(NamedTuple):
     name: for messages and labels.
     limit: takes `statistics.Statistics`, returns the float32 [] that no
       element's magnitude may exceed; infinity clips nothing.
+    clip_factor: the limit in standard deviations, for kernels; None where it
+      is not a number of those.
   """
 
   name: str
   limit: Callable
+  clip_factor: float | None = None
   domain: tuple = (FLOAT, FLOAT)
 
 

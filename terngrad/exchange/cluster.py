@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 _HOST = re.compile(r'[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})')
-_MAX_TASKS = 4096
+MAX_TASKS = 4096
 JOBS = ('ps', 'worker')
 
 
@@ -69,9 +69,9 @@ def make(jobs, job, index):
     if addresses:
       found[name] = addresses
   everyone = [address for some in found.values() for address in some]
-  if len(everyone) > _MAX_TASKS:
+  if len(everyone) > MAX_TASKS:
     raise ClusterError(
-      f'Cluster: expected at most {_MAX_TASKS} tasks, received '
+      f'Cluster: expected at most {MAX_TASKS} tasks, received '
       f'{len(everyone)}. List fewer hosts.'
     )
   for address in everyone:

@@ -18,6 +18,9 @@ import threading
 
 from terngrad.exchange import cluster as clusters
 
+# Of a process that ends because another one was lost: all can continue from the
+# last checkpoint. Of sysexits.h, EX_TEMPFAIL; scripts/run_dist.sh knows it too.
+LOST = 75
 _PING_SECONDS = 2.0
 # From the end of the time until all have been asked and the words are out.
 _LAST_WORDS_SECONDS = 10.0
@@ -88,14 +91,14 @@ def _speak_for(request):
 
 
 def end(message):
-  """Says why and ends the process with code 1.
+  """Says why and ends the process with code `LOST`.
 
   Without Python's own way out: TensorFlow would wait there for lost tasks.
   """
   sys.stdout.flush()
   sys.stderr.write(f'error: {message}\n')
   sys.stderr.flush()
-  os._exit(1)
+  os._exit(LOST)
 
 
 def complaint(cluster, seconds, what):

@@ -1,7 +1,8 @@
 """The shared main of the programs: command line in, exit code out.
 
 Exit codes: 0 done; 1 training had to stop; 2 it could not begin, nothing was
-written; 128 + n stopped by signal n, after a checkpoint.
+written; 75 another process was lost, all can continue; 128 + n stopped by
+signal n, after a checkpoint.
 """
 
 import datetime
@@ -30,12 +31,17 @@ def run_training(usage, defaults):
 
 
 def run_distributed_training(usage, defaults):
-  """Is one task of a run with parameter servers; does not return.
+  """Is one task of a run with parameter servers; does not return."""
+  run_to_the_end(server_config.ServerConfig, usage, defaults, serve_or_train)
 
-  The process ends without Python's own end, because TensorFlow's servers and
-  calls that wait for other tasks cannot be stopped.
+
+def run_to_the_end(config_class, usage, defaults, act):
+  """Is `run`, and the end of the process.
+
+  Python's own end is left out, because TensorFlow's servers and calls that wait
+  for other tasks cannot be stopped.
   """
-  code = run(server_config.ServerConfig, usage, defaults, serve_or_train)
+  code = run(config_class, usage, defaults, act)
   sys.stdout.flush()
   sys.stderr.flush()
   os._exit(code)

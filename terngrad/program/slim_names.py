@@ -10,16 +10,6 @@ from slim.nets import factory as nets
 from slim.preprocessing import factory as preprocessing
 from terngrad.program import flags
 
-# What these said of several machines. Towers on one machine replace them.
-_DISTRIBUTED = (
-  'master',
-  'worker_replicas',
-  'num_ps_tasks',
-  'task',
-  'sync_replicas',
-  'replicas_to_aggregate',
-)
-
 
 def without(config_class, names):
   """A configuration's options without some, as a base class.
@@ -56,7 +46,7 @@ def renamed(values, config_class, names, **changes):
   Returns:
     A `config_class`.
   """
-  fields = {field.name for field in dataclasses.fields(config_class)}
+  fields = {f.name for f in dataclasses.fields(config_class) if f.init}
   given = {
     names.get(flag.name, flag.name): getattr(values, flag.name)
     for flag in dataclasses.fields(values)
@@ -72,17 +62,15 @@ def check(values):
     values: dataclass of flags, with dataset_dir.
 
   Raises:
-    flags.UsageError: one that TF-Slim had for several machines is not at its
-      default, or there is no folder of the data set.
+    flags.UsageError: there is a master, or no folder of the data set.
   """
-  for field in dataclasses.fields(values):
-    value = getattr(values, field.name)
-    if field.name in _DISTRIBUTED and value != field.default:
-      raise flags.UsageError(
-        f'--{field.name}: expected {field.default!r}, as this program trains '
-        f'on the devices of one machine; received {value!r}. Use --num_clones, '
-        'with --num_nodes for more nodes than devices.'
-      )
+  if values.master:
+    raise flags.UsageError(
+      '--master: expected nothing, as a task here is told the hosts of all and '
+      f'serves its own; received {values.master[:200]!r}. To train on several '
+      'machines give every task --worker_hosts, --ps_hosts, --job_name and '
+      '--task.'
+    )
   if not values.dataset_dir:
     raise flags.UsageError(
       '--dataset_dir: expected the folder of the data set, received none. Fill '

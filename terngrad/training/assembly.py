@@ -6,6 +6,7 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
+from slim.nets import batch_norm
 from slim.nets import factory as nets
 from terngrad import native
 from terngrad.codec import accelerated
@@ -21,6 +22,7 @@ from terngrad.training import precision
 from terngrad.training import replicas
 from terngrad.training import scopes
 from terngrad.training import surroundings
+from terngrad.training import synchronized
 
 
 class Run(NamedTuple):
@@ -76,22 +78,10 @@ def assemble(config, surround=surroundings.of_this_process):
   """
   around = surround(config)
   places = around.exchange.devices
-  # Keras takes an int32 seed; the codes take all 64 bits.
-  keras.utils.set_random_seed(config.seed % 2**31)
-  with (
-    tf.device(places[0]),
-    around.dealing(),
-    precision.of_layers(config.dtype),
-  ):
-    model = nets.build(
-      config.net,
-      num_classes=around.data.num_classes,
-      image_size=config.image_size,
-      channels=around.data.channels,
-      weight_decay=config.weight_decay,
-      dropout_keep_prob=config.dropout_keep_prob,
-      seed=config.seed % 2**31,
-    )
+  with around.dealing():
+    model = _model(config, around.data, places[0])
+  if config.bn_statistics == 'synchronized':
+    synchronized.normalize_together(model)
   optimizer = config.update_rule()
   optimizer = optimizer._replace(clip_norm=config.clip_gradient_norm)
   plan = _layout(config, model)
@@ -174,6 +164,26 @@ def assemble(config, surround=surroundings.of_this_process):
 def is_logits(name, layers=('logits',)):
   """True for variables of the final classifier, the layer named 'logits'."""
   return name.split('/')[0] in layers
+
+
+def _model(config, data, place):
+  """The net, with its first values, on a device."""
+  # Keras takes an int32 seed; the codes take all 64 bits.
+  seed = config.seed % 2**31
+  keras.utils.set_random_seed(seed)
+  with tf.device(place), precision.of_layers(config.dtype):
+    model = nets.build(
+      config.net,
+      num_classes=data.num_classes,
+      image_size=config.image_size,
+      channels=data.channels,
+      weight_decay=config.weight_decay,
+      dropout_keep_prob=config.dropout_keep_prob,
+      seed=seed,
+    )
+  if config.batch_norm_decay != -1:
+    batch_norm.set_decay(model, config.batch_norm_decay)
+  return model
 
 
 def _layout(config, model):

@@ -3,8 +3,10 @@
 import dataclasses
 import functools
 import os
+import socket
 
 from terngrad.exchange import cluster as clusters
+from terngrad.exchange import meeting
 from terngrad.exchange import rendezvous
 from terngrad.exchange import ways
 from terngrad.training import errors
@@ -37,14 +39,27 @@ class ClusterConfig:
   cluster: str = _option(
     'flags',
     'Who takes part: flags; tf_config; slurm; kubernetes:LABEL (pods with '
-    'hostNetwork; NODE_IP holds the address of this one); or a file with a '
-    'host:port a line.',
+    'hostNetwork; NODE_IP holds the address of this one); rendezvous (equal '
+    'processes meet in --rendezvous_dir); or a file with a host:port a line.',
   )
   worker_hosts: str = _option('', 'host:port of every worker, with commas.')
   ps_hosts: str = _option('', 'host:port of every parameter server.')
   job_name: str = _option('worker', 'ps or worker: what this process is.')
   task_id: int = _option(0, 'Place of this process in the list of its job.')
-  cluster_port: int = _option(2222, 'Port of tasks of slurm and kubernetes.')
+  cluster_port: int = _option(
+    2222, 'Port of tasks of slurm, kubernetes and rendezvous.'
+  )
+  rendezvous_dir: str = _option(
+    '',
+    'Folder on a shared file system, one a run, where each process leaves its '
+    'address as --task_id.',
+  )
+  rendezvous_processes: int = _option(0, 'Processes that meet there.')
+  own_address: str = _option(
+    '',
+    "host:port of this process, for the others there; empty: this machine's "
+    'name and --cluster_port.',
+  )
   allow_insecure_network: bool = _option(
     False,
     'Let addresses other than loopback take part: only behind a firewall, '
@@ -125,12 +140,29 @@ class ClusterConfig:
       return rendezvous.from_kubernetes(
         {'worker': label}, self.cluster_port, os.environ.get('NODE_IP', '')
       )
+    if self.cluster == 'rendezvous':
+      return self._meet()
     try:
       with open(self.cluster, encoding='utf-8') as file:
         text = file.read(2**20)
     except (OSError, ValueError) as error:
       raise errors.ConfigError(
-        'cluster: expected flags, tf_config, slurm, kubernetes:LABEL or a file '
-        f'of hosts, received {self.cluster[:200]!r}: {error}. Check the path.'
+        'cluster: expected flags, tf_config, slurm, kubernetes:LABEL, '
+        f'rendezvous or a file of hosts, received {self.cluster[:200]!r}: '
+        f'{error}. Check the path.'
       ) from error
     return rendezvous.from_hosts_text(text, self.job_name, self.task_id)
+
+  def _meet(self):
+    if self.exchange != COLLECTIVE:
+      raise errors.ConfigError(
+        f'cluster: expected --exchange={COLLECTIVE} with rendezvous, whose '
+        'processes are equal, received parameter servers. Use --cluster=flags.'
+      )
+    return meeting.meet(
+      self.rendezvous_dir,
+      self.task_id,
+      self.rendezvous_processes,
+      self.own_address or f'{socket.gethostname()}:{self.cluster_port}',
+      self.start_timeout,
+    )

@@ -154,6 +154,27 @@ class TrainConfig(cluster_config.ClusterConfig, pretrained.PretrainedConfig):
         f"{self.save_tower}: the other devices' statistics would be lost. "
         'Leave one of the two out.'
       )
+    if self.bn_statistics == 'synchronized':
+      self._check_synchronized()
+
+  def _check_synchronized(self):
+    # The nodes of a device, and the parts of a node, run one after the other.
+    most = self.num_processes if self.tasks else self.num_gpus
+    if self.num_workers > most:
+      raise errors.ConfigError(
+        f'num_nodes: expected at most {most} beside '
+        '--bn_statistics=synchronized, one a '
+        f'{"process" if self.tasks else "device"}, received '
+        f'{self.num_workers}: nodes that share one run one after the other. '
+        'Give each its own, or use --bn_statistics=averaged.'
+      )
+    if self.gradient_accumulation_steps > 1:
+      raise errors.ConfigError(
+        'gradient_accumulation_steps: expected 1 beside '
+        '--bn_statistics=synchronized, received '
+        f'{self.gradient_accumulation_steps}: parts run one after the other. '
+        'Use --bn_statistics=averaged.'
+      )
 
   def _check_batch(self):
     parts = self.num_workers * self.gradient_accumulation_steps

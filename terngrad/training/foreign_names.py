@@ -22,6 +22,15 @@ _NORMALIZED = ('beta', 'gamma', 'moving_mean', 'moving_variance')
 _AVERAGE = 'ExponentialMovingAverage'
 # Scopes that our names do without.
 _DROPPED = ('bottleneck_v1', 'bottleneck_v2')
+# Scopes of Inception-ResNet v2 that do not say which blocks are in them. Our
+# last block is of the third kind too, so that a scope of all of that kind, as
+# of `trainable_scopes`, takes it in.
+_BLOCKS = {
+  'Repeat': 'block35',
+  'Repeat_1': 'block17',
+  'Repeat_2': 'block8',
+  'Block8': 'block8_10',
+}
 
 _INCEPTION_V1 = {
   'mixed_5b_branch_2_conv2d_0a_3x3': 'mixed_5b_branch_2_conv2d_0b_3x3'
@@ -33,7 +42,13 @@ _NETS = {
   'inception_v1': (None, _INCEPTION_V1),
   'inception_v3': (None, inception_v3_names.OLD | inception_v3_names.SLIM),
   'slim_inception_v3': (None, inception_v3_names.SLIM),
-  'inception_v4': (None, {'aux_conv2d_2a': 'aux_conv2d_2a_5x5'}),
+  'inception_v4': (
+    None,
+    {
+      'aux_conv2d_2a': 'aux_conv2d_2a_5x5',
+      'mixed_3a_branch_1_conv2d_0a_3x3': 'mixed_3a_branch_1_conv2d_1a_3x3',
+    },
+  ),
   'slim_lenet': ('LeNet', {'fc4': 'logits'}),
 }
 _HEADS = {'fc8': 'logits', 'aux_conv2d_2b_1x1': 'aux_logits'}
@@ -101,7 +116,8 @@ def _layer(net, scopes):
   own, renamed = _NETS.get(net, (None, {}))
   if _plain(scopes[0]) in (_plain(own or net), _plain(net)):
     scopes = scopes[1:]
-  scopes = [scope.lower() for scope in scopes if scope not in _DROPPED]
+  scopes = [_BLOCKS.get(scope, scope).lower() for scope in scopes]
+  scopes = [scope for scope in scopes if scope not in _DROPPED]
   if scopes[:1] == ['logits']:
     return 'logits'
   if scopes[:1] == ['auxlogits']:
@@ -116,6 +132,8 @@ def _layer(net, scopes):
     if not after.startswith(f'{scope}_')
   ]
   layer = '_'.join(scopes)
+  # Inception-ResNet v2 leaves the place of a branch's only convolution out.
+  layer = re.sub(r'(_branch_0_conv2d)_1x1$', r'\1_0a_1x1', layer)
   return renamed.get(layer) or _HEADS.get(layer, layer)
 
 

@@ -9,6 +9,7 @@ from terngrad.exchange import towers
 from terngrad.training import loss_scaling
 from terngrad.training import nodes
 from terngrad.training import optimizers
+from terngrad.training import synchronized
 
 
 class StepResult(NamedTuple):
@@ -35,7 +36,15 @@ class StepResult(NamedTuple):
   who: tuple = ()
 
 
-def make_train_step(node_pass, codec, exchange, replicas, optimizer, seed):
+def make_train_step(
+  node_pass,
+  codec,
+  exchange,
+  replicas,
+  optimizer,
+  seed,
+  within=synchronized.apart,
+):
   """Builds the traced step.
 
   Args:
@@ -45,6 +54,8 @@ def make_train_step(node_pass, codec, exchange, replicas, optimizer, seed):
     replicas: tuple of `replicas.Replica`, one a device of `exchange`.
     optimizer: `optimizers.Optimizer`, applied once a step to each replica.
     seed: integer, of the run.
+    within: takes a place of `exchange`, returns the context of its passes; see
+      `synchronized`.
 
   Returns:
     A `tf.function` of (images [workers of this process, b, ...], labels int32
@@ -68,10 +79,12 @@ def make_train_step(node_pass, codec, exchange, replicas, optimizer, seed):
       (replica, exchange.workers_of(place))
       for place, replica in enumerate(replicas)
     ]
-    rounds = [
-      nodes.run(node_pass, kernel, *where, batch, seed_and_step)
-      for where in places
-    ]
+    rounds = []
+    for place, where in enumerate(places):
+      with within(place):
+        rounds.append(
+          nodes.run(node_pass, kernel, *where, batch, seed_and_step)
+        )
     told = _tell(exchange, rounds, stop, replicas[0].own_statistics)
     shared = []
     for replica, known in zip(replicas, told, strict=True):

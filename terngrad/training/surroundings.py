@@ -8,6 +8,7 @@ from typing import NamedTuple
 from terngrad.training import batches
 from terngrad.training import meter
 from terngrad.training import step as steps
+from terngrad.training import synchronized
 from terngrad.training import together
 
 
@@ -77,10 +78,13 @@ def of_this_process(config):
   # No more devices than nodes: each has a node.
   exchange = together.join(config)
   own = range(exchange.first, exchange.first + exchange.own)
+  within = synchronized.apart
+  if config.bn_statistics == 'synchronized':
+    within = synchronized.together(exchange)
 
   def make_step(node_pass, codec, copies, optimizer):
     return steps.make_train_step(
-      node_pass, codec, exchange, copies, optimizer, config.seed
+      node_pass, codec, exchange, copies, optimizer, config.seed, within
     )
 
   seconds = config.step_timeout + together.GRACE_SECONDS

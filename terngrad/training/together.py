@@ -25,6 +25,7 @@ _OWN = frozenset(
   {
     *('task_id', 'job_name', 'cluster', 'data_dir', 'train_dir', 'overwrite'),
     *('log_device_placement', 'pretrained_model_checkpoint_path'),
+    *('rendezvous_dir', 'own_address'),
   }
 )
 _FINGERPRINT_BYTES = 2**14

@@ -28,8 +28,10 @@ class Cluster:
     arguments,
     program='mnist_distributed_train',
     limit=programs.LIMIT,
+    task_flag='task_id',
   ):
     self._program = program
+    self._task_flag = task_flag
     self._limit = limit
     self._arguments = arguments
     ports = free_ports(num_ps + num_workers)
@@ -55,7 +57,7 @@ class Cluster:
       self._program,
       [
         f'--job_name={job}',
-        f'--task_id={index}',
+        f'--{self._task_flag}={index}',
         f'--ps_hosts={",".join(self.hosts["ps"])}',
         f'--worker_hosts={",".join(self.hosts["worker"])}',
         *self._arguments,

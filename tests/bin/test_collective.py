@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from terngrad.exchange import watchdog
 from tests.bin import programs
 from tests.exchange import processes
 
@@ -131,7 +132,7 @@ def test_a_lost_process_is_named_and_all_continue_to_the_same_bits(
     group.processes[1].send_signal(number)
     code = group.processes[0].wait(timeout=processes.LIMIT)
     log = group.log(0)
-  assert code == 1, log
+  assert code == watchdog.LOST, log
   (line,) = re.findall('^error: .*', log, re.M)
   assert f'no answer from worker 1 ({hosts[1]})' in line
   assert 'start all tasks that have ended again' in line
@@ -186,6 +187,7 @@ def test_a_process_that_never_comes_is_named(data_dir, tmp_path):
     ({'ps_hosts': 'localhost:9'}, 'list them all as workers'),
     ({'num_nodes': 3}, 'a multiple of the 2 processes'),
     ({'cluster': 'tf_config'}, 'TF_CONFIG: expected JSON'),
+    ({'cluster': 'rendezvous'}, 'rendezvous_dir: expected a folder'),
     ({'cluster': '/nowhere/hosts'}, 'expected flags, tf_config, slurm'),
     ({'start_timeout': 'nan'}, 'expected seconds from 1'),
   ],

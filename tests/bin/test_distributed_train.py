@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from slim.nets import factory
+from terngrad.exchange import watchdog
 from tests.bin import clusters
 from tests.bin import normalized_train
 from tests.bin import programs
@@ -149,7 +150,7 @@ def test_a_stopped_worker_is_named_and_the_chief_ends(data_dir, tmp_path):
     cluster.chief.read_until('step 30,')
     cluster.tasks['worker', 1].send(signal.SIGSTOP)
     finished = cluster.chief.wait()
-  assert finished.code == 1
+  assert finished.code == watchdog.LOST
   assert 'received no answer from worker 1 (localhost' in finished.err
 
 

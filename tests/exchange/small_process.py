@@ -29,6 +29,7 @@ def train(members, job):
     workers=job['workers'],
     codec=job['codec'],
     exchange=exchange,
+    synchronize=job.get('synchronize', False),
   )
   # Only the chief's values count.
   for replica in training.replicas[: exchange.first]:

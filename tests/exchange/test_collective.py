@@ -32,6 +32,7 @@ def of_towers(job):
     devices=2,
     workers=job['workers'],
     codec=job['codec'],
+    synchronize=job.get('synchronize', False),
   )
   training.run(job['steps'])
   return training.values()
@@ -55,6 +56,11 @@ def test_four_processes_equal_towers_after_fifty_steps(tmp_path):
 def test_two_processes_of_two_devices_equal_towers(tmp_path):
   jobs = [LONG[0] | {'devices': 2}]
   assert_equal_to_towers(tmp_path, 2, jobs)
+
+
+def test_batches_normalized_over_two_processes_equal_towers(tmp_path):
+  job = LONG[0] | {'workers': 2, 'steps': 20, 'synchronize': True}
+  assert_equal_to_towers(tmp_path, 2, [job])
 
 
 def test_every_way_of_every_code_equals_towers(tmp_path):

@@ -12,8 +12,6 @@ import pytest
 from tests.scripts import launcher
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# seconds; far more than anything here takes
-TIMEOUT = 60
 
 
 def _heed_signals():
@@ -28,6 +26,9 @@ class Project:
     root: the folder.
     fifo: a named pipe, to hear from the stand-ins and to hold them up.
   """
+
+  # seconds; far more than anything here takes
+  TIMEOUT = 120
 
   def __init__(self, folder):
     self.root = folder / 'a project'
@@ -57,8 +58,8 @@ class Project:
 
   def heard(self):
     """Returns the next line that a stand-in wrote to $fifo."""
-    ready, _, _ = select.select([self.pipe], [], [], TIMEOUT)
-    assert ready, f'nothing was written to {self.fifo} for {TIMEOUT} s'
+    ready, _, _ = select.select([self.pipe], [], [], self.TIMEOUT)
+    assert ready, f'nothing was written to {self.fifo} for {self.TIMEOUT} s'
     return self.pipe.readline().decode().strip()
 
   def calls(self):
@@ -91,7 +92,7 @@ class Project:
   def run(self, script, *arguments, **variables):
     """Returns (status, standard output, standard error) of a whole run."""
     process = self.start(script, *arguments, **variables)
-    out, err = process.communicate(timeout=TIMEOUT)
+    out, err = process.communicate(timeout=self.TIMEOUT)
     return process.returncode, out, err
 
 

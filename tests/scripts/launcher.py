@@ -10,6 +10,23 @@ LOCAL = (
 )
 
 
+def runs(pid):
+  """Whether the process is there and no zombie."""
+  try:
+    with open(f'/proc/{pid}/stat') as file:
+      return file.read().rpartition(') ')[2][0] not in 'ZX'
+  except OSError:
+    return False
+
+
+def read_until(process, text):
+  """Reads lines until one has this text."""
+  for line in process.stdout:
+    if text in line:
+      return
+  raise AssertionError(process.stderr.read())
+
+
 class Cluster:
   """A project with a configuration, an ssh, and scripts of tasks."""
 
@@ -29,6 +46,7 @@ class Cluster:
       'case $2 in\n'
       '  down*) echo "no route to $2" >&2; exit 255 ;;\n'
       f'  late) [[ -e "{folder}/l" ]] && exit 255; touch "{folder}/l" ;;\n'
+      f'  gone) [[ ! -e "{folder}/gone" ]] || exit 255 ;;\n'
       'esac\n'
       # As sshd has it: a shell is given all words in one line.
       'exec sh -c "${*:3}"',
@@ -54,11 +72,18 @@ class Cluster:
     text = ''.join(f'{name}={word}\n' for name, word in lines.items())
     self.config.write_text(hosts + text)
 
-  def run(self, *arguments, script='run_dist.sh'):
+  def start(self, *arguments, script='run_dist.sh'):
+    """Starts a script with this configuration."""
     path = f'{self.ssh.parent}:{os.environ["PATH"]}'
     if script != 'kill_local.sh':
       arguments = (f'--config={self.config}', *arguments)
-    return self.project.run(script, *arguments, PATH=path, HOME=self.home)
+    return self.project.start(script, *arguments, PATH=path, HOME=self.home)
+
+  def run(self, *arguments, script='run_dist.sh'):
+    """Returns (status, standard output, standard error) of a whole run."""
+    process = self.start(*arguments, script=script)
+    out, err = process.communicate(timeout=self.project.TIMEOUT)
+    return process.returncode, out, err
 
   def started(self, *arguments):
     """Starts the experiment `e`; returns {task: pid}."""

@@ -2,7 +2,7 @@
 
 import subprocess
 
-import pytest
+import yaml
 
 from terngrad.bin import cifar10_distributed_train
 from terngrad.bin import cifar10_train
@@ -37,7 +37,6 @@ def test_slurm_script_starts_equal_processes(project, tmp_path, monkeypatch):
 
 
 def test_manifest_is_yaml_of_a_policy_and_a_job():
-  yaml = pytest.importorskip('yaml', reason='needs PyYAML')
   text = (FOLDER / 'kubeflow-tfjob.yaml').read_text()
   policy, job = yaml.safe_load_all(text)
   assert (policy['kind'], job['kind']) == ('NetworkPolicy', 'TFJob')
@@ -45,7 +44,6 @@ def test_manifest_is_yaml_of_a_policy_and_a_job():
 
 
 def test_jobs_of_plain_kubernetes_name_all_their_tasks():
-  yaml = pytest.importorskip('yaml', reason='needs PyYAML')
   text = (FOLDER / 'kubernetes.yaml').read_text()
   policy, service, *jobs = yaml.safe_load_all(text)
   assert (policy['kind'], service['kind']) == ('NetworkPolicy', 'Service')

@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from terngrad.program import flags
+from terngrad.training import config as configs
 from terngrad.training import server_config
 
 HOSTS = ('localhost:2222', 'localhost:2224,localhost:2226')
@@ -42,12 +43,12 @@ SETTINGS = {
 
 @pytest.fixture
 def run(project, tmp_path):
-  """Returns a function: (devices, ServerConfig) of what a script starts."""
+  """Returns a function: (devices, configuration) of what a script starts."""
   python = project.program(
     tmp_path / 'python', 'record "$CUDA_VISIBLE_DEVICES" "$@"'
   )
 
-  def run(script, *arguments):
+  def run(script, *arguments, config_class=server_config.ServerConfig):
     status, _, err = project.run(
       script, *arguments, PYTHON=python, WORKSPACE=tmp_path / 'w s'
     )
@@ -55,7 +56,7 @@ def run(project, tmp_path):
     devices, dash_m, module, *words = project.calls()[-1]
     assert dash_m == '-m'
     defaults = importlib.import_module(module).DEFAULTS
-    return devices, flags.parse(server_config.ServerConfig, defaults, words)
+    return devices, flags.parse(config_class, defaults, words)
 
   return run
 
@@ -94,6 +95,19 @@ def test_further_flags_come_last(run):
   words = (*HOSTS, 'worker', '0', '', '/d', 'e', '--grad_bits=1')
   devices, config = run('run_single_worker_cifarnet.sh', *words)
   assert (devices, config.grad_bits, config.num_gpus) == ('', 1, 1)
+
+
+def test_workers_without_servers_are_equal_processes(run, tmp_path):
+  words = ('', HOSTS[1], 'worker', '1', '2,3', '/d', 'e', '--grad_bits=1')
+  _, config = run(
+    'run_single_worker_cifarnet.sh', *words, config_class=configs.TrainConfig
+  )
+  config.validate()
+  assert (config.exchange, config.num_gpus) == ('collective', 2)
+  # The batch is that of all.
+  assert (config.num_workers, config.batch_size) == (4, 128)
+  assert config.train_dir == str(tmp_path / 'w s' / 'e' / 'worker_1')
+  assert (config.tasks.index, config.grad_bits) == (1, 1)
 
 
 @pytest.mark.parametrize(

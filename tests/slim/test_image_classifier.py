@@ -13,6 +13,9 @@ from slim import train_image_classifier
 from slim.datasets import convert_mnist
 from slim.datasets import mnist_source
 from terngrad.program import flags
+from terngrad.training import server_config
+from tests.bin import clusters
+from tests.bin import programs
 from tests.slim import mnist_files
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -169,21 +172,99 @@ def test_flags_of_the_evaluator_mean_what_they_did(line, expected):
   config.validate()
 
 
+WORKERS = '--worker_hosts=localhost:2,localhost:3 --worker_replicas=2 '
+SERVERS = f'--ps_hosts=localhost:1 --num_ps_tasks=1 {WORKERS}'
+SYNC = '--sync_replicas --replicas_to_aggregate=2 '
+
+
 @pytest.mark.parametrize(
-  'flag',
+  ('line', 'expected'),
   [
-    '--master=grpc://host:1',
-    '--worker_replicas=2',
-    '--num_ps_tasks=1',
-    '--task=1',
-    '--sync_replicas=True',
-    '--replicas_to_aggregate=2',
+    (
+      f'{SERVERS} {SYNC} --task=1 --num_clones=2 --save_interval_secs=7',
+      {'sync': True, 'task_id': 1, 'job_name': 'worker', 'batch_size': 8}
+      | {'num_workers': 2, 'save_interval_secs': 7},
+    ),
+    (f'{SERVERS} --job_name=ps', {'sync': False, 'job_name': 'ps'}),
+    (
+      f'{WORKERS} {SYNC} --task=1 --num_clones=2',
+      {'exchange': 'collective', 'task_id': 1, 'num_processes': 2}
+      | {'num_workers': 4, 'batch_size': 16},
+    ),
+    (
+      '--sync_replicas=True --num_clones=2',
+      {'exchange': 'towers', 'num_workers': 2, 'batch_size': 8},
+    ),
   ],
 )
-def test_flags_for_several_machines_are_refused_with_what_replaces_them(flag):
-  name = flag.partition('=')[0]
-  with pytest.raises(flags.UsageError, match=f'{name}: .*Use --num_clones'):
-    train_config(LENET + flag)
+def test_tasks_of_tf_slim_become_those_of_servers_or_collectives(
+  line, expected
+):
+  config = train_config(f'{LENET} --batch_size=4 {line}')
+  assert received(config, expected) == expected
+  config.validate()
+  assert isinstance(config, server_config.ServerConfig) == ('sync' in expected)
+  if 'sync' in expected:
+    assert config.whole().batch_size == 2 * config.batch_size
+
+
+@pytest.mark.parametrize(
+  ('line', 'message'),
+  [
+    (
+      '--master=grpc://host:1',
+      "master: expected nothing, .* received 'grpc://host:1'.* give every task "
+      '--worker_hosts, --ps_hosts, --job_name and --task',
+    ),
+    (
+      '--num_ps_tasks=1 --worker_replicas=1',
+      'ps_hosts: expected host:port,host:port, received nothing. Give every',
+    ),
+    (
+      f'{SERVERS} --num_ps_tasks=2',
+      'num_ps_tasks: expected 1, the hosts in --ps_hosts; received 2',
+    ),
+    (
+      f'{SERVERS} --worker_replicas=3',
+      'worker_replicas: expected 2, the hosts in --worker_hosts; received 3',
+    ),
+    (
+      f'{WORKERS} {SYNC} --worker_replicas=3 --replicas_to_aggregate=3',
+      'worker_replicas: expected 2, the hosts in --worker_hosts; received 3',
+    ),
+    (
+      f'{SERVERS} --task=2',
+      'task: expected a worker task from 0 to 1, received 2. Set --task to the '
+      'place of this host in --worker_hosts',
+    ),
+    (f'{SERVERS} --job_name=ps --task=1', 'a ps task from 0 to 0, received 1'),
+    (
+      f'{SERVERS} --sync_replicas',
+      'replicas_to_aggregate: expected all 2 of --worker_replicas, .* received '
+      '1. Use --replicas_to_aggregate=2',
+    ),
+    (
+      '--replicas_to_aggregate=2',
+      'replicas_to_aggregate: expected all 1 of --worker_replicas',
+    ),
+    (
+      f'{WORKERS} --replicas_to_aggregate=2',
+      'sync_replicas: expected True for --worker_replicas=2 without parameter '
+      'servers, .* --num_ps_tasks=1',
+    ),
+    (
+      '--task=1',
+      'task: expected it to be left out of a run on one machine, received 1. '
+      'Say .* by --worker_replicas and --num_ps_tasks; use --num_clones',
+    ),
+    ('--worker_hosts=localhost:1', 'worker_hosts: expected it to be left out'),
+    ('--worker_replicas=0', 'worker_replicas: expected a number >= 1'),
+    ('--num_ps_tasks=-1', 'num_ps_tasks: expected a number >= 0'),
+  ],
+)
+def test_tasks_that_cannot_be_are_refused_with_what_to_give(line, message):
+  with pytest.raises(ValueError, match=message):
+    train_config(LENET + line)
 
 
 @pytest.mark.parametrize(
@@ -272,3 +353,24 @@ def test_both_start_in_their_own_folder(mnist, tmp_path):
     )
     assert done.returncode == 0, done.stderr
   assert 'eval/Accuracy[' in done.stdout
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+@pytest.mark.parametrize('num_ps', [1, 0])
+def test_two_workers_train_with_servers_and_with_collectives(
+  num_ps, mnist, tmp_path
+):
+  train, _ = run_arguments(mnist, tmp_path)
+  arguments = [
+    *train,
+    *('--num_clones=1', f'--num_ps_tasks={num_ps}', '--worker_replicas=2'),
+    *('--sync_replicas', '--replicas_to_aggregate=2', '--start_timeout=200'),
+  ]
+  with clusters.Cluster(
+    num_ps, 2, arguments, 'slim.train_image_classifier', task_flag='task'
+  ) as cluster:
+    cluster.start_all()
+    finished = cluster.wait()
+  assert {f.code for f in finished.values()} == {0}, finished
+  assert programs.checkpoint_steps(tmp_path / 'model') == [2]

@@ -6,12 +6,18 @@ import re
 import shlex
 import subprocess
 import sys
+import tarfile
 
+import numpy as np
 import pytest
 
+from slim import download_and_convert_data
 from slim import eval_image_classifier
 from slim import train_image_classifier
 from terngrad.program import flags
+from tests.bin import programs
+from tests.slim import archives_made
+from tests.training import tf1_checkpoints
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPTS = sorted((ROOT / 'slim' / 'scripts').glob('*_on_*.sh'))
@@ -27,7 +33,41 @@ def run(name, *arguments, folder, **variables):
     capture_output=True,
     text=True,
     check=False,
-    timeout=600,
+    timeout=3600,
+  )
+
+
+def convert(name, source, folder, **options):
+  download_and_convert_data.main(
+    download_and_convert_data.Config(
+      dataset_name=name,
+      dataset_dir=str(folder),
+      source_dir=str(source),
+      verify_checksums=False,
+      **options,
+    )
+  )
+  return folder
+
+
+@pytest.fixture(scope='module')
+def flowers(tmp_path_factory):
+  """20 real photos, 5 of them for validation."""
+  data = os.getenv('TERNGRAD_TEST_DATA')
+  if not data:
+    pytest.skip('TERNGRAD_TEST_DATA names no folder with flower_photos_small')
+  folder = tmp_path_factory.mktemp('flowers')
+  counts = {}
+  with tarfile.open(pathlib.Path(data) / 'flower_photos_small.tar') as tar:
+    for member in tar:
+      path = pathlib.PurePosixPath(member.name)
+      counts[path.parent] = counts.get(path.parent, 0) + 1
+      if path.suffix == '.jpg' and counts[path.parent] <= 4:
+        photo = folder / 'photos' / path.parent.name / path.name
+        photo.parent.mkdir(parents=True, exist_ok=True)
+        photo.write_bytes(tar.extractfile(member).read())
+  return convert(
+    'flowers', folder / 'photos', folder / 'data', validation_images=5
   )
 
 
@@ -69,20 +109,21 @@ def test_data_comes_first_and_every_training_is_scored(script, tmp_path):
 
 
 @pytest.mark.parametrize(
-  ('net', 'scopes', 'steps', 'all_rate'),
+  ('net', 'scopes', 'steps', 'all_rate', 'decay'),
   [
-    ('inception_v1', 'InceptionV1/Logits', (3000, 1000), 0.001),
+    ('inception_v1', 'InceptionV1/Logits', (3000, 1000), 0.001, 'exponential'),
     (
       'inception_v3',
       'InceptionV3/Logits,InceptionV3/AuxLogits',
       (1000, 500),
       0.0001,
+      'fixed',
     ),
-    ('resnet_v1_50', 'resnet_v1_50/logits', (3000, 1000), 0.001),
+    ('resnet_v1_50', 'resnet_v1_50/logits', (3000, 1000), 0.001, 'exponential'),
   ],
 )
 def test_last_layer_is_trained_and_then_all(
-  net, scopes, steps, all_rate, tmp_path
+  net, scopes, steps, all_rate, decay, tmp_path
 ):
   last, whole = trained(f'finetune_{net}_on_flowers', folder=tmp_path)
   same = {
@@ -90,7 +131,10 @@ def test_last_layer_is_trained_and_then_all(
     'net': last.net,
     'batch_size': 32,
     'optimizer': RMSPROP,
-    'learning_rate_decay_type': 'fixed',
+    'learning_rate_decay_type': decay,
+    # Where it decays, by TF-Slim's own defaults.
+    'learning_rate_decay_factor': 0.94,
+    'num_epochs_per_decay': 2.0,
     'weight_decay': 0.00004,
     'restart_step': True,
   }
@@ -205,3 +249,57 @@ def test_lenet_is_trained_and_scored(small_mnist, tmp_path):
   assert done.returncode == 0, done.stderr
   assert (tmp_path / 'a run' / 'model.ckpt-2.index').exists()
   assert re.search(r'eval/Accuracy\[[01]\.\d{4}\]', done.stdout)
+
+
+@pytest.mark.slow
+def test_cifarnet_is_trained_and_scored(tmp_path):
+  (tmp_path / 'source').mkdir()
+  archive = archives_made.cifar_binary(archives_made.cifar())
+  (tmp_path / 'source' / 'cifar-10-binary.tar.gz').write_bytes(archive)
+  done = run(
+    'train_cifarnet_on_cifar10',
+    *('--max_number_of_steps=2', '--batch_size=4', '--grad_bits=1'),
+    folder=tmp_path,
+    DATA_DIR=convert('cifar10', tmp_path / 'source', tmp_path / 'data'),
+    TRAIN_DIR=tmp_path / 'run',
+    TF_CPP_MIN_LOG_LEVEL=2,
+  )
+  assert done.returncode == 0, done.stderr
+  assert programs.checkpoint_steps(tmp_path / 'run') == [2]
+  assert re.search(r'eval/Accuracy\[[01]\.\d{4}\]', done.stdout)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  ('net', 'classes', 'first', 'root'),
+  [
+    ('inception_v1', 1001, 'conv2d_1a_7x7', 'InceptionV1/Conv2d_1a_7x7'),
+    ('slim_inception_v3', 1001, 'conv2d_1a_3x3', 'InceptionV3/Conv2d_1a_3x3'),
+    ('resnet_v1_50', 1000, 'conv1', 'resnet_v1_50/conv1'),
+  ],
+)
+def test_recipe_fine_tunes_what_tf_slim_published(
+  net, classes, first, root, flowers, tmp_path
+):
+  values = tf1_checkpoints.of_slim(net, classes)
+  done = run(
+    f'finetune_{net.removeprefix("slim_")}_on_flowers',
+    *('--max_number_of_steps=2', '--batch_size=2', '--grad_bits=1'),
+    folder=tmp_path,
+    CHECKPOINT=tf1_checkpoints.write(tmp_path / 'published.ckpt', values),
+    DATA_DIR=flowers,
+    TRAIN_DIR=tmp_path / 'run',
+    TF_CPP_MIN_LOG_LEVEL=2,
+  )
+  assert done.returncode == 0, done.stderr
+  last, whole = (
+    tmp_path / folder / 'model.ckpt-2' for folder in ('run', 'run/all')
+  )
+  # The last layer is new, and what stands before it is trained in part two.
+  assert programs.variable(last, 0, 'logits/bias').size == 5
+  kernels = [programs.variable(p, 0, f'{first}/kernel') for p in (last, whole)]
+  np.testing.assert_array_equal(kernels[0], values[f'{root}/weights'])
+  assert np.any(kernels[1] != kernels[0])
+  scores = re.findall(r'^eval/Accuracy\[[01]\.\d{4}\]', done.stdout, re.M)
+  assert len(scores) == 2
+  assert done.stdout.count('[5 examples]') == 2

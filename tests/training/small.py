@@ -14,6 +14,7 @@ from terngrad.training import nodes
 from terngrad.training import optimizers
 from terngrad.training import replicas
 from terngrad.training import step as steps
+from terngrad.training import synchronized
 
 SIZE = 8
 
@@ -83,8 +84,11 @@ class Training:
     own_statistics=False,
     trained=lambda name: True,
     exchange=None,
+    synchronize=False,
   ):
     self.model = build()
+    if synchronize:
+      synchronized.normalize_together(self.model)
     self.plan = replicas.layout(self.model, trained)
     self.optimizer = optimizer or optimizers.momentum(0.9)
     names = tuple(f'/CPU:{i}' for i in range(devices))
@@ -111,6 +115,9 @@ class Training:
       self.replicas,
       self.optimizer,
       seed,
+      synchronized.together(self.exchange)
+      if synchronize
+      else synchronized.apart,
     )
     self.shape = [workers, batch // workers]
 

@@ -1,8 +1,10 @@
 """What a configuration says reaches the step."""
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
+from slim import errors as data_errors
 from terngrad.training import assembly
 from terngrad.training import config as configs
 from terngrad.training import replicas
@@ -12,12 +14,14 @@ RATE, DECAY, NORM = 0.5, 0.25, 0.001
 
 def lenet(**options):
   """A run of LeNet on images of 8 pixels, two nodes on two devices."""
+  return assembled(net='lenet', image_size=8, num_gpus=2, **options)
+
+
+def assembled(**options):
+  """A run on batches of 8 that nothing is read for."""
   config = configs.TrainConfig(
-    net='lenet',
     dataset_name='mnist',
-    image_size=8,
     batch_size=8,
-    num_gpus=2,
     benchmark_mode=True,
     optimizer='gd',
     **options,
@@ -66,6 +70,34 @@ def test_options_of_the_loss_and_the_update_reach_the_step():
   assert first.own_statistics
   assert run.layout.bn_statistics == 'per_device'
   replicas.check_equal(run.replicas, run.names)
+
+
+def test_a_step_keeps_the_share_of_moving_statistics_that_was_asked_for():
+  run = assembled(net='alexnet', image_size=57, batch_norm_decay=0.5)
+  images = tf.random.stateless_normal([1, 8, 57, 57, 1], [3, 4])
+  means = []
+  for number in range(3):
+    # With a rate of 0 every step sees the same means.
+    run.float_step(
+      images,
+      tf.fill([1, 8], 1),
+      tf.constant(number, tf.int64),
+      tf.constant(0.0),
+      tf.constant(0.5),
+    )
+    means.append(run.replicas[0].statistics[0].numpy())
+  assert np.any(means[0])
+  # 1/2 of the batch's mean after the first step, 7/8 after the third.
+  np.testing.assert_allclose(means[2], means[0] * 1.75, rtol=1e-3)
+
+
+def test_a_net_without_batch_norm_has_no_share_to_change():
+  with pytest.raises(
+    data_errors.DataError,
+    match='batch_norm_decay: expected a net with batch normalization, received '
+    'lenet, which has none. Leave --batch_norm_decay out',
+  ):
+    lenet(batch_norm_decay=0.9)
 
 
 def test_nodes_compute_their_share_in_as_many_parts_as_are_asked_for():

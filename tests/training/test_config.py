@@ -92,11 +92,22 @@ def test_flags_choose_the_code(options, expected):
     ({'max_steps': 0}, 'max_steps: expected a number >= 1'),
     ({'label_smoothing': 1.5}, 'label_smoothing: expected a number from 0'),
     ({'aux_loss_weight': -0.5}, 'aux_loss_weight: expected a number >= 0'),
+    ({'batch_norm_decay': -0.5}, 'batch_norm_decay: expected a number from 0'),
+    ({'batch_norm_decay': float('nan')}, 'batch_norm_decay: expected a number'),
+    ({'batch_norm_decay': 1.0}, 'expected a share below 1.*stay at their'),
     ({'clip_gradient_norm': float('inf')}, 'clip_gradient_norm: expected'),
     ({'dtype': 'bfloat'}, "Did you mean 'bfloat16'"),
     (
-      {'bn_statistics': 'synchronized'},
-      'averaged or per_device, received synchronized.*one after the other',
+      {'bn_statistics': 'synchronized', 'num_gpus': 2, 'num_nodes': 4},
+      'num_nodes: expected at most 2 beside .*, one a device, received 4',
+    ),
+    (
+      {
+        'bn_statistics': 'synchronized',
+        'batch_size': 128,
+        'gradient_accumulation_steps': 2,
+      },
+      'gradient_accumulation_steps: expected 1 beside .*received 2',
     ),
     (
       {'bn_statistics': 'per_device', 'num_gpus': 2, 'save_tower': 0},
@@ -136,3 +147,20 @@ def test_records_of_training_and_evaluation_do_not_mix():
     configs.EvalConfig(
       net='lenet', eval_dir='/a/b', checkpoint_dir='/a/./b'
     ).validate()
+
+
+def test_processes_that_meet_in_a_folder_are_the_cluster(tmp_path):
+  def meeting(**options):
+    return config(
+      exchange='collective',
+      cluster='rendezvous',
+      rendezvous_processes=1,
+      **options,
+    )
+
+  found = meeting(rendezvous_dir=str(tmp_path), own_address='localhost:7')
+  assert found.tasks.jobs == {'worker': ('localhost:7',)}
+  found.validate()
+  # This machine's name is for others to reach, and nobody vouches for them.
+  with pytest.raises(errors.ConfigError, match='--allow_insecure_network'):
+    meeting(rendezvous_dir=str(tmp_path / 'other')).validate()

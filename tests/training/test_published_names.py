@@ -1,4 +1,8 @@
-"""Published checkpoints of TensorFlow 1 hold just what the nets here have."""
+"""Published checkpoints of TensorFlow 1 hold just what the nets here have.
+
+TF-Slim's names are those in https://github.com/tensorflow/models,
+research/slim/nets.
+"""
 
 import pytest
 
@@ -150,6 +154,132 @@ def slim_resnet_v1_50():
   return [f'resnet_v1_50/{name}' for name in names]
 
 
+def slim_inception_v2():
+  long = ('Conv2d_0a_1x1', 'Conv2d_0b_3x3', 'Conv2d_0c_3x3')
+  block = (long[:1], long[:2], long, ('Conv2d_0b_1x1',))
+  halving = (
+    ('Conv2d_0a_1x1', 'Conv2d_1a_3x3'),
+    ('Conv2d_0a_1x1', 'Conv2d_0b_3x3', 'Conv2d_1a_3x3'),
+  )
+  table = {
+    **{
+      f'Mixed_{n}': block for n in ('3b', '3c', *_of('4', 'bcde'), '5b', '5c')
+    },
+    **dict.fromkeys(('Mixed_4a', 'Mixed_5a'), halving),
+  }
+  layers = ['Conv2d_2b_1x1', 'Conv2d_2c_3x3', *blocks(table)]
+  # Separable, and so not normalized.
+  stem = ('depthwise_weights', 'pointwise_weights', 'biases')
+  names = [f'Conv2d_1a_7x7/{name}' for name in stem]
+  names += [*normalized(layers), *plain(['Logits/Conv2d_1c_1x1'])]
+  return [f'InceptionV2/{name}' for name in names]
+
+
+def slim_inception_v4():
+  one, pooled = ('Conv2d_0a_1x1',), ('Conv2d_0b_1x1',)
+  a = (
+    one,
+    ('Conv2d_0a_1x1', 'Conv2d_0b_3x3'),
+    ('Conv2d_0a_1x1', 'Conv2d_0b_3x3', 'Conv2d_0c_3x3'),
+    pooled,
+  )
+  c = (
+    one,
+    ('Conv2d_0a_1x1', 'Conv2d_0b_1x3', 'Conv2d_0c_3x1'),
+    (
+      *('Conv2d_0a_1x1', 'Conv2d_0b_3x1', 'Conv2d_0c_1x3'),
+      *('Conv2d_0d_1x3', 'Conv2d_0e_3x1'),
+    ),
+    pooled,
+  )
+  seven = ('Conv2d_0a_1x1', 'Conv2d_0b_1x7', 'Conv2d_0c_7x1')
+  table = {
+    'Mixed_3a': ((), ('Conv2d_0a_3x3',)),
+    'Mixed_4a': (
+      ('Conv2d_0a_1x1', 'Conv2d_1a_3x3'),
+      (*seven, 'Conv2d_1a_3x3'),
+    ),
+    'Mixed_5a': (('Conv2d_1a_3x3',),),
+    'Mixed_6a': (
+      ('Conv2d_1a_3x3',),
+      ('Conv2d_0a_1x1', 'Conv2d_0b_3x3', 'Conv2d_1a_3x3'),
+    ),
+    'Mixed_7a': (
+      ('Conv2d_0a_1x1', 'Conv2d_1a_3x3'),
+      (*seven, 'Conv2d_1a_3x3'),
+    ),
+    **{f'Mixed_{name}': a for name in _of('5', 'bcde')},
+    **{f'Mixed_{name}': _V3_6 for name in _of('6', 'bcdefgh')},
+    **{f'Mixed_{name}': c for name in _of('7', 'bcd')},
+  }
+  stem = ('Conv2d_1a_3x3', 'Conv2d_2a_3x3', 'Conv2d_2b_3x3')
+  layers = [*stem, *blocks(table)]
+  layers += ['AuxLogits/Conv2d_1b_1x1', 'AuxLogits/Conv2d_2a']
+  names = (
+    *normalized(layers),
+    *plain(['Logits/Logits', 'AuxLogits/Aux_logits']),
+  )
+  return [f'InceptionV4/{name}' for name in names]
+
+
+def slim_inception_resnet_v2():
+  one = ('Conv2d_1x1',)
+  long = ('Conv2d_0a_1x1', 'Conv2d_0b_3x3', 'Conv2d_0c_3x3')
+  kinds = {
+    'block35': (one, long[:2], long),
+    'block17': (one, ('Conv2d_0a_1x1', 'Conv2d_0b_1x7', 'Conv2d_0c_7x1')),
+    'block8': (one, ('Conv2d_0a_1x1', 'Conv2d_0b_1x3', 'Conv2d_0c_3x1')),
+  }
+  repeated = {
+    f'{scope}/{kind}_{i}': kinds[kind]
+    for scope, kind, count in (
+      ('Repeat', 'block35', 10),
+      ('Repeat_1', 'block17', 20),
+      ('Repeat_2', 'block8', 9),
+    )
+    for i in range(1, count + 1)
+  } | {'Block8': kinds['block8']}
+  halving = ('Conv2d_0a_1x1', 'Conv2d_0b_3x3', 'Conv2d_1a_3x3')
+  table = repeated | {
+    'Mixed_5b': (
+      one,
+      ('Conv2d_0a_1x1', 'Conv2d_0b_5x5'),
+      long,
+      ('Conv2d_0b_1x1',),
+    ),
+    'Mixed_6a': (('Conv2d_1a_3x3',), halving),
+    'Mixed_7a': (halving[::2], halving[::2], halving),
+  }
+  layers = [*_V3_STEM, *blocks(table), 'Conv2d_7b_1x1']
+  layers += ['AuxLogits/Conv2d_1b_1x1', 'AuxLogits/Conv2d_2a_5x5']
+  heads = ['Logits/Logits', 'AuxLogits/Logits']
+  heads += [f'{block}/Conv2d_1x1' for block in repeated]
+  names = (*normalized(layers), *plain(heads))
+  return [f'InceptionResnetV2/{name}' for name in names]
+
+
+def slim_resnet_v2_50():
+  before, convolved, added = [], [], ['conv1', 'logits']
+  for block, units in enumerate((3, 4, 6, 3), start=1):
+    for unit in range(1, units + 1):
+      start = f'block{block}/unit_{unit}/bottleneck_v2'
+      before.append(f'{start}/preact')
+      convolved += [f'{start}/conv1', f'{start}/conv2']
+      added += [f'{start}/conv3', *([f'{start}/shortcut'] * (unit == 1))]
+  # A normalization that is no convolution's has no scope BatchNorm.
+  names = [
+    f'{scope}/{kind}'
+    for scope in (*before, 'postnorm')
+    for kind in ('beta', 'gamma', 'moving_mean', 'moving_variance')
+  ]
+  names += [*normalized(convolved, scale=True), *plain(added)]
+  return [f'resnet_v2_50/{name}' for name in names]
+
+
+def _of(stage, letters):
+  return [f'{stage}{letter}' for letter in letters]
+
+
 def slim_vgg_16():
   layers = [
     f'conv{group}/conv{group}_{i}'
@@ -192,7 +322,13 @@ def shapes_of(net):
     ('inception_v3', slim_inception_v3),
     ('inception_v3', old_inception_v3),
     ('inception_v1', slim_inception_v1),
+    ('inception_v2', slim_inception_v2),
+    pytest.param('inception_v4', slim_inception_v4, marks=pytest.mark.slow),
+    pytest.param(
+      'inception_resnet_v2', slim_inception_resnet_v2, marks=pytest.mark.slow
+    ),
     ('resnet_v1_50', slim_resnet_v1_50),
+    ('resnet_v2_50', slim_resnet_v2_50),
     ('slim_vgg_16', slim_vgg_16),
   ],
 )

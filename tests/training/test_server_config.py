@@ -65,6 +65,12 @@ def test_a_step_may_take_the_gradients_of_some_workers():
   assert config.whole().batch_size == 16
 
 
+def test_tasks_with_servers_do_not_meet_in_a_folder(tmp_path):
+  message = refused(cluster='rendezvous', rendezvous_dir=str(tmp_path))
+  assert '--exchange=collective' in message
+  assert list(tmp_path.iterdir()) == []
+
+
 def test_workers_may_go_at_their_own_pace():
   make(
     sync=False, max_staleness=3, scale_learning_rate_by_staleness=True

@@ -2,7 +2,11 @@
 
 import os
 
+import numpy as np
 import tensorflow as tf
+
+from slim.nets import slim_names
+from tests.slim.nets import outlines
 
 FORMATS = {
   'V1': tf.compat.v1.train.SaverDef.V1,
@@ -22,3 +26,26 @@ def write(path, values, version='V2'):
     session.run(v1.global_variables_initializer())
     saver = v1.train.Saver(write_version=FORMATS[version])
     return saver.save(session, os.fspath(path), write_meta_graph=False)
+
+
+def of_slim(net, num_classes):
+  """{TF-Slim's name: array}: values with which a net of TF-Slim computes.
+
+  Classifiers of images are convolutions of 1x1 pixels there.
+  """
+  rng = np.random.default_rng(5)
+  model = outlines.named(net, num_classes=num_classes)
+  values = {}
+  for variable in model.weights:
+    name = outlines.path(model, variable)
+    if 'seed_generator' in name:
+      continue
+    shape = tuple(variable.shape)
+    if name.endswith('/kernel'):
+      shape = (1, 1, *shape) if len(shape) == 2 else shape
+      deviation = np.sqrt(2 / np.prod(shape[:-1]))
+      value = deviation * rng.standard_normal(shape, np.float32)
+    else:
+      value = np.full(shape, name.endswith(('gamma', 'variance')))
+    values[slim_names.slim_name(net, name)] = value.astype(np.float32)
+  return values

@@ -26,6 +26,9 @@ namespace {
 // terngrad/codec/statistics.py says why.
 constexpr double kConstant = 0x1p-32;
 
+// A scaler below this counts as 0.
+constexpr float kMinScaler = 0x1p-100f;
+
 }  // namespace
 
 const Kernels* Find(const char* name) {
@@ -79,6 +82,16 @@ void FinishStatistics(const Partial* partials, int64_t num_partials,
                 ? static_cast<float>(std::sqrt(variance))
                 : 0.0f;
   *max_abs = total.max_abs;
+}
+
+float Clipped(float stddev, float max_abs, float clip_factor) {
+  const float limit = clip_factor * stddev;
+  // What is not a number stays.
+  return limit > 0.0f && max_abs > limit ? limit : max_abs;
+}
+
+float Factor(float scaler) {
+  return scaler >= kMinScaler ? 0x1p23f / scaler : 0.0f;
 }
 
 }  // namespace terngrad

@@ -103,6 +103,13 @@ const Kernels* Best();
 void FinishStatistics(const Partial* partials, int64_t num_partials,
                       int64_t size, float* stddev, float* max_abs);
 
+// The largest magnitude after clipping at `clip_factor` standard deviations,
+// where 0 clips nothing; see terngrad/codec/clipping.py.
+float Clipped(float stddev, float max_abs, float clip_factor);
+
+// A source's factor; see terngrad/codec/ternary.py.
+float Factor(float scaler);
+
 }  // namespace terngrad
 
 #endif  // TERNGRAD_NATIVE_KERNELS_H_

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -40,9 +41,10 @@ absl::Status InvalidArgument(const Pieces&... pieces) {
   return absl::InvalidArgumentError(absl::StrCat(pieces...));
 }
 
-// Spreads [0, total) over TensorFlow's threads; an item is `elements` elements
-// of work.
-void SpreadOver(OpKernelContext* context, int64_t total, int64_t elements,
+// Spreads [0, total) over TensorFlow's threads in ranges of whole blocks; an item
+// is `elements` elements of work.
+void SpreadOver(OpKernelContext* context, int64_t total, int64_t block,
+                int64_t elements,
                 const std::function<void(int64_t, int64_t)>& work) {
   const auto& threads = *context->device()->tensorflow_cpu_worker_threads();
   // Waking a thread costs about as much as so many elements. Several ranges a
@@ -51,7 +53,7 @@ void SpreadOver(OpKernelContext* context, int64_t total, int64_t elements,
   constexpr int64_t kRanges = 16;
   const int64_t size = std::max(total / (kRanges * threads.num_threads),
                                 kLeastElements / elements + 1);
-  Spread(total, size, threads.num_threads,
+  Spread(total, (size + block - 1) / block * block, threads.num_threads,
          [&](std::function<void()> closure) {
            threads.workers->Schedule(std::move(closure));
          },
@@ -90,7 +92,9 @@ class Kernel : public OpKernel {
 
 class Statistics : public Kernel {
  public:
-  using Kernel::Kernel;
+  explicit Statistics(OpKernelConstruction* context) : Kernel(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("clip_factor", &clip_factor_));
+  }
 
   void Compute(OpKernelContext* context) override {
     OpInputList gradients;
@@ -108,7 +112,7 @@ class Statistics : public Kernel {
     }
     std::vector<Partial> partials(first[count]);
     const Kernels* const kernels = Best();
-    SpreadOver(context, first[count], kStatisticsBlock,
+    SpreadOver(context, first[count], 1, kStatisticsBlock,
            [&](int64_t begin, int64_t end) {
              int64_t i = std::upper_bound(first.begin(), first.end(), begin) -
                          first.begin() - 1;
@@ -123,16 +127,24 @@ class Statistics : public Kernel {
            });
     Tensor* stddev = nullptr;
     Tensor* max_abs = nullptr;
+    Tensor* clipped = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(
                                 0, TensorShape({count}), &stddev));
     OP_REQUIRES_OK(context, context->allocate_output(
                                 1, TensorShape({count}), &max_abs));
+    OP_REQUIRES_OK(context, context->allocate_output(
+                                2, TensorShape({count}), &clipped));
     for (int64_t i = 0; i < count; ++i) {
       FinishStatistics(partials.data() + first[i], first[i + 1] - first[i],
                        gradients[i].NumElements(), &stddev->vec<float>()(i),
                        &max_abs->vec<float>()(i));
+      clipped->vec<float>()(i) = Clipped(
+          stddev->vec<float>()(i), max_abs->vec<float>()(i), clip_factor_);
     }
   }
+
+ private:
+  float clip_factor_;
 };
 
 class Encode : public Kernel {
@@ -140,6 +152,8 @@ class Encode : public Kernel {
   explicit Encode(OpKernelConstruction* context) : Kernel(context) {
     OP_REQUIRES_OK(context, ReadDigits(context, &digits_));
     OP_REQUIRES_OK(context, context->GetAttr("sizes", &sizes_));
+    OP_REQUIRES_OK(context, context->GetAttr("clips", &clips_));
+    OP_REQUIRES_OK(context, context->GetAttr("stratified", &stratified_));
     for (const int64_t size : sizes_) {
       OP_REQUIRES(context, size >= 0,
                   InvalidArgument("sizes: expected >= 0, received ", size));
@@ -151,16 +165,16 @@ class Encode : public Kernel {
     OpInputList gradients;
     OP_REQUIRES_OK(context, context->input_list("gradients", &gradients));
     const Tensor& limits = context->input(gradients.size());
-    const Tensor& factors = context->input(gradients.size() + 1);
+    const Tensor& scalers = context->input(gradients.size() + 1);
     const Tensor& key = context->input(gradients.size() + 2);
     const int64_t count = sizes_.size();
     OP_REQUIRES(context, limits.NumElements() == count &&
-                             factors.NumElements() == count,
-                InvalidArgument("limits and factors: expected ", count,
+                             scalers.NumElements() == count,
+                InvalidArgument("limits and scalers: expected ", count,
                                 " of each, received ", limits.NumElements(),
-                                " and ", factors.NumElements()));
-    const bool stratified = key.NumElements() == 3;
-    OP_REQUIRES(context, stratified || key.NumElements() == 2,
+                                " and ", scalers.NumElements()));
+    const bool has_stratum = key.NumElements() == 3;
+    OP_REQUIRES(context, has_stratum || key.NumElements() == 2,
                 InvalidArgument("key: expected 2 or 3 numbers, received ",
                                 key.NumElements()));
     std::vector<Source> sources(count);
@@ -183,8 +197,10 @@ class Encode : public Kernel {
                                     gradients[i].NumElements()));
         next = gradients[i].flat<float>().data();
       }
-      sources[i] = {next, sizes_[i], limits.flat<float>()(i),
-                    factors.flat<float>()(i)};
+      sources[i] = {next, sizes_[i],
+                    clips_ ? limits.flat<float>()(i)
+                           : std::numeric_limits<float>::infinity(),
+                    Factor(scalers.flat<float>()(i))};
       next += sizes_[i];
     }
     const int64_t num_words = NumWords(total_, digits_);
@@ -193,9 +209,9 @@ class Encode : public Kernel {
                                 0, TensorShape({num_words}), &words));
     int32_t* const out = words->flat<int32_t>().data();
     const Key keys = {key.flat<uint32_t>()(0), key.flat<uint32_t>()(1),
-                      stratified, stratified ? key.flat<uint32_t>()(2) : 0};
+                      stratified_, has_stratum ? key.flat<uint32_t>()(2) : 0};
     const Kernels* const kernels = Best();
-    SpreadOver(context, num_words, digits_.places,
+    SpreadOver(context, num_words, kBlockWords, digits_.places,
            [&](int64_t begin, int64_t end) {
              kernels->encode(sources.data(), count, digits_, keys, num_words,
                              begin, end, out);
@@ -205,6 +221,8 @@ class Encode : public Kernel {
  private:
   Digits digits_;
   std::vector<int64_t> sizes_;
+  bool clips_;
+  bool stratified_;
   int64_t total_ = 0;
 };
 
@@ -260,7 +278,7 @@ class DecodeSum : public Kernel {
                     scalers.flat<float>()(i)};
     }
     const Kernels* const kernels = Best();
-    SpreadOver(context, num_words, digits_.places * num_payloads,
+    SpreadOver(context, num_words, kBlockWords, digits_.places * num_payloads,
            [&](int64_t begin, int64_t end) {
              kernels->decode_sum(payloads.data(), num_payloads, digits_,
                                  scale_, num_words, begin, end,
@@ -280,6 +298,7 @@ absl::Status StatisticsShape(InferenceContext* context) {
   TF_RETURN_IF_ERROR(context->GetAttr("N", &count));
   context->set_output(0, context->Vector(count));
   context->set_output(1, context->Vector(count));
+  context->set_output(2, context->Vector(count));
   return absl::OkStatus();
 }
 
@@ -310,17 +329,21 @@ REGISTER_OP("TerngradStatistics")
     .Input("gradients: N * float")
     .Output("stddev: float")
     .Output("max_abs: float")
+    .Output("clipped: float")
     .Attr("N: int >= 1")
+    .Attr("clip_factor: float")
     .SetShapeFn(StatisticsShape);
 
 REGISTER_OP("TerngradEncode")
     .Input("gradients: N * float")
     .Input("limits: float")
-    .Input("factors: float")
+    .Input("scalers: float")
     .Input("key: uint32")
     .Output("words: int32")
     .Attr("N: int >= 1")
     .Attr("sizes: list(int) >= 1")
+    .Attr("clips: bool")
+    .Attr("stratified: bool")
     .Attr("radix: int")
     .Attr("places: int >= 1")
     .SetShapeFn(EncodeShape);

@@ -3,6 +3,8 @@
 #ifndef TERNGRAD_NATIVE_SPREAD_H_
 #define TERNGRAD_NATIVE_SPREAD_H_
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -12,46 +14,117 @@
 #include <memory>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 namespace terngrad {
 
-// The ranges of one loop, taken by whoever is free. Helpers own it together
-// with the caller, since one that starts late outlives the loop.
+// Waits for `holds`, awake, for at most `most`; false where it did not come.
+template <typename Holds>
+bool Await(std::chrono::microseconds most, const Holds& holds) {
+  const auto end = std::chrono::steady_clock::now() + most;
+  while (!holds()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+  }
+  return true;
+}
+
+// The ranges of one loop. Everyone who joins has a share of them that lie side by
+// side, from the first on: where threads work next to each other, what one
+// fetches ahead is what the other writes. Whoever has none left takes the last
+// half of another's share, so that nobody waits for one who starts late.
+//
+// Helpers own it together with the caller, since one that starts late outlives
+// the loop.
 class Ranges {
  public:
-  Ranges(int64_t total, int64_t size,
+  Ranges(int64_t total, int64_t size, int most_joining,
          const std::function<void(int64_t, int64_t)>* work)
       : total_(total),
         size_(size),
         count_((total + size - 1) / size),
-        work_(work) {}
+        work_(work),
+        shares_(most_joining) {
+    for (int i = 0; i < most_joining; ++i) {
+      shares_[i] = Share{Border(i), Border(i + 1)};
+    }
+  }
 
   // Works until no range is left to take.
   void Work() {
-    for (;;) {
-      const int64_t i = next_.fetch_add(1);
-      // After this `work_` may be gone, with the caller that lent it.
-      if (i >= count_) return;
-      (*work_)(i * size_, std::min(total_, (i + 1) * size_));
-      if (finished_.fetch_add(1) + 1 == count_) {
-        std::lock_guard<std::mutex> lock(mutex_);
-        all_.notify_all();
+    const size_t mine = joined_.fetch_add(1);
+    if (mine >= shares_.size()) return;
+    do {
+      for (int64_t i; (i = TakeFirst(&shares_[mine])) >= 0;) {
+        // Until the last range is finished the caller, who lent it, waits.
+        (*work_)(i * size_, std::min(total_, (i + 1) * size_));
+        if (finished_.fetch_add(1) + 1 == count_) {
+          std::lock_guard<std::mutex> lock(mutex_);
+          all_.notify_all();
+        }
       }
-    }
+    } while (Refill(&shares_[mine]));
   }
 
   // Returns when every range has been worked on.
   void Wait() {
+    const auto finished = [this] { return finished_.load() == count_; };
+    // A range takes less time than waking up.
+    if (Await(std::chrono::microseconds(50), finished)) return;
     std::unique_lock<std::mutex> lock(mutex_);
-    all_.wait(lock, [this] { return finished_.load() == count_; });
+    all_.wait(lock, finished);
   }
 
  private:
+  // Ranges begin to end - 1.
+  struct Share {
+    uint32_t begin;
+    uint32_t end;
+  };
+
+  uint32_t Border(int64_t share) const {
+    return static_cast<uint32_t>(count_ * share /
+                                 static_cast<int64_t>(shares_.size()));
+  }
+
+  // The number of a range, or -1.
+  static int64_t TakeFirst(std::atomic<Share>* share) {
+    Share old = share->load();
+    while (old.begin < old.end) {
+      if (share->compare_exchange_weak(old, Share{old.begin + 1, old.end})) {
+        return old.begin;
+      }
+    }
+    return -1;
+  }
+
+  // Fills a share that is empty from the largest; false where all are empty.
+  bool Refill(std::atomic<Share>* empty) {
+    for (;;) {
+      std::atomic<Share>* largest = nullptr;
+      Share most = {0, 0};
+      for (std::atomic<Share>& share : shares_) {
+        const Share now = share.load();
+        if (now.begin < now.end && now.end - now.begin > most.end - most.begin) {
+          largest = &share;
+          most = now;
+        }
+      }
+      if (!largest) return false;
+      const uint32_t middle = most.begin + (most.end - most.begin) / 2;
+      if (largest->compare_exchange_strong(most, Share{most.begin, middle})) {
+        // Nobody else writes to an empty share.
+        empty->store(Share{middle, most.end});
+        return true;
+      }
+    }
+  }
+
   const int64_t total_;
   const int64_t size_;
   const int64_t count_;
   const std::function<void(int64_t, int64_t)>* const work_;
-  std::atomic<int64_t> next_{0};
+  std::vector<std::atomic<Share>> shares_;
+  std::atomic<size_t> joined_{0};
   std::atomic<int64_t> finished_{0};
   std::mutex mutex_;
   std::condition_variable all_;
@@ -61,11 +134,21 @@ class Ranges {
 // takes as long as a small loop: the next one finds them here.
 class Lingerers {
  public:
-  // Of the process.
+  explicit Lingerers(std::chrono::microseconds linger) : linger_(linger) {}
+
+  // Of the process. Never destroyed: helpers may outlive main().
   static Lingerers& Shared() {
-    static Lingerers* const shared = new Lingerers;
+    constexpr std::chrono::microseconds kLinger{100};
+    static std::atomic<Lingerers*> shared{new Lingerers(kLinger)};
+    // A forked process has none of the helpers, and maybe a lock that is held.
+    static const int forks = pthread_atfork(
+        nullptr, nullptr, [] { shared = new Lingerers(kLinger); });
+    (void)forks;
     return *shared;
   }
+
+  // How many there are at the moment.
+  int Present() const { return present_.load(); }
 
   // Offers a loop to those who linger; returns how many there were.
   int Offer(std::shared_ptr<Ranges> ranges) {
@@ -77,14 +160,14 @@ class Lingerers {
     return present_.load();
   }
 
-  // Works on `ranges` and then on what is offered, until nothing is for kLinger.
+  // Works on `ranges` and then on what is offered, until nothing is for the time.
   void Help(std::shared_ptr<Ranges> ranges) {
     int64_t seen = offers_.load();
     ranges->Work();
     ++present_;
     bool stays = true;
     while (stays) {
-      stays = Await(seen);
+      stays = Await(linger_, [&] { return offers_.load() != seen; });
       // After leaving it looks once more: whoever counted it has offered before.
       if (!stays) --present_;
       if (offers_.load() == seen) continue;
@@ -98,17 +181,7 @@ class Lingerers {
   }
 
  private:
-  static constexpr std::chrono::microseconds kLinger{100};
-
-  // False where no offer came in time.
-  bool Await(int64_t seen) const {
-    const auto end = std::chrono::steady_clock::now() + kLinger;
-    while (offers_.load() == seen) {
-      if (std::chrono::steady_clock::now() > end) return false;
-    }
-    return true;
-  }
-
+  const std::chrono::microseconds linger_;
   std::atomic<int64_t> offers_{0};
   std::atomic<int> present_{0};
   std::mutex mutex_;
@@ -123,15 +196,16 @@ class Lingerers {
 template <typename Schedule>
 void Spread(int64_t total, int64_t size, int num_threads,
             const Schedule& schedule,
-            const std::function<void(int64_t, int64_t)>& work) {
+            const std::function<void(int64_t, int64_t)>& work,
+            Lingerers& lingerers = Lingerers::Shared()) {
   if (total <= 0) return;
   if (num_threads < 2 || total <= size) {
     work(0, total);
     return;
   }
-  const auto ranges = std::make_shared<Ranges>(total, size, &work);
-  for (int i = 1 + Lingerers::Shared().Offer(ranges); i < num_threads; ++i) {
-    schedule([ranges] { Lingerers::Shared().Help(ranges); });
+  const auto ranges = std::make_shared<Ranges>(total, size, num_threads, &work);
+  for (int i = 1 + lingerers.Offer(ranges); i < num_threads; ++i) {
+    schedule([ranges, &lingerers] { lingerers.Help(ranges); });
   }
   ranges->Work();
   ranges->Wait();

@@ -1,6 +1,7 @@
 import itertools
 
 import pytest
+import tensorflow as tf
 
 from slim.datasets import order
 from slim.datasets import records
@@ -71,6 +72,25 @@ def test_a_stream_from_a_position_is_the_rest_of_the_stream_from_zero(
   for start in (0, 1, 3, 4, 5, 20, 21, 22, 42, 45):
     rest = take(files, length - start, start=start, window=window)
     assert rest == whole[start:], start
+
+
+@pytest.mark.parametrize('window', [4, TOTAL])
+def test_references_stand_for_the_records_of_the_shuffled_stream(files, window):
+  stream = order.shuffled_references(files, seed=3, start=5, window=window)
+  # Past the end of an epoch, and kept while later windows are read.
+  kept = list(stream.take(2 * TOTAL))
+  pairs = [
+    (int(position), reference.serialized().numpy())
+    for position, reference in kept
+  ]
+  assert pairs == take(files, 2 * TOTAL, start=5, window=window)
+
+
+def test_references_of_a_window_share_its_strings(files):
+  """The strings themselves would be in the element."""
+  stream = order.shuffled_references(files, seed=3, start=0, window=4)
+  _, spec = stream.element_spec
+  assert (spec.window.dtype, spec.window.shape.rank) == (tf.variant, 0)
 
 
 def test_a_distant_position_is_reached(files):

@@ -85,6 +85,19 @@ def test_shapes_are_known_within_a_stage(kind):
   np.testing.assert_array_equal(cut(tf.constant(encoded)), expected[1:4, 2:6])
 
 
+@pytest.mark.parametrize(
+  'shape', [(1, 1), (9, 30), (22, 23), (23, 23), (80, 70)]
+)
+def test_resizing_is_tensorflow_s_for_every_size_and_type(shape):
+  # To 16x16: windows of more than 512 pixels stay uint8.
+  pixels = tf.constant(photograph_files.pixels(*shape))
+  expected = tf.image.resize(pixels, [16, 16])
+  for given in (pixels, tf.cast(pixels, tf.float32)):
+    resized = photographs.resize(given, 16)
+    assert resized.dtype == tf.float32
+    np.testing.assert_array_equal(resized, expected)
+
+
 def test_flip_mirrors_left_and_right():
   np.testing.assert_array_equal(
     photographs.flip(tf.constant(PIXELS), tf.constant(True)), PIXELS[:, ::-1]

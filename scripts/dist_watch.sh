@@ -1,0 +1,113 @@
+# shellcheck shell=bash disable=SC2154
+# Sourced by run_dist.sh: looks after the tasks of an experiment until they end.
+#
+# One program, on the machine that started them, decides for all of them: tasks
+# that were restarted one by one, each by its own host, could meet what is left
+# of the others' last attempt. It needs no more than the hosts do already: ssh,
+# PID files and exit codes.
+
+# seconds between two looks
+look_every=2
+# seconds that a task has to end; nothing is lost by killing it after that
+grace=10
+# Exit codes: terngrad.exchange.watchdog.LOST, and a signal that asked to end.
+lost_code=75
+stopped_code=143
+
+# check_restarts: of --restart=N.
+check_restarts() {
+  [[ $restarts =~ ^(0|[1-9][0-9]{0,5})$ ]] || fail 'no number of restarts' \
+    '--restart: a whole number, 0 or more' "$restarts" 'give one'
+}
+
+say() {
+  printf '%(%F %T)T %s\n' -1 "$1"
+}
+
+# look: asks for all tasks. Sets `running`, `finished` and `unknown` to how many
+# are, and `failed`, `stopped` and `lost` to the line of one that is, or ''; also
+# `code`, the exit code of the one that failed.
+look() {
+  local line lines
+  local form='^[a-z]+_[0-9]+ on [^ ]+: (running|stopped|ended)( \((process|exit code) ([0-9]+)\))?$'
+  running=0 finished=0 unknown=$((${#PS_HOSTS[@]} + ${#WORKER_HOSTS[@]}))
+  failed='' stopped='' lost='' code=0
+  lines=$(each_task status) || true
+  while IFS= read -r line; do
+    # Shells may say more.
+    [[ $line =~ $form ]] || continue
+    unknown=$((unknown - 1))
+    case ${BASH_REMATCH[1]}${BASH_REMATCH[4]} in
+      running*) running=$((running + 1)) ;;
+      ended0) finished=$((finished + 1)) ;;
+      stopped | ended130 | ended143) stopped=$line ;;
+      # Killed, or its host restarted: it could not say why.
+      "ended$lost_code" | ended12[89] | ended1[3-9]? | ended2?? | ended)
+        lost=$line ;;
+      *) failed=$line code=${BASH_REMATCH[4]} ;;
+    esac
+  done <<<"$lines"
+}
+
+# wait_for_end: returns when the run ended or lost a task; see `look`.
+wait_for_end() {
+  while :; do
+    look
+    if [[ -n $failed || (-n $lost && -z $stopped) ]] || ((!running)); then
+      # What ended first is the cause, and a look goes from host to host.
+      look
+      return
+    fi
+    sleep "$look_every" || true
+  done
+}
+
+# quit NUMBER: ends the tasks with this program.
+quit() {
+  trap - INT TERM HUP
+  say "signal $1: stopping all tasks"
+  end_all 60 || true
+  exit $((128 + $1))
+}
+
+# heed_signals: from now on the tasks end with this program.
+heed_signals() {
+  trap 'quit 1' HUP
+  trap 'quit 2' INT
+  trap 'quit 15' TERM
+}
+
+# watch RESTARTS: starts all again where one was lost, as often as that. Exits
+# with the code of the run.
+watch() {
+  local restart
+  for ((restart = 1; ; restart++)); do
+    wait_for_end
+    if [[ -n $failed ]]; then
+      say "$failed; stopping the others"
+      end_all "$grace" || true
+      exit "$code"
+    elif [[ -n $stopped ]]; then
+      say "$stopped: somebody stopped it"
+      close_tunnels
+      exit "$stopped_code"
+    elif [[ -z $lost ]] && ((!unknown)); then
+      say 'all tasks are done'
+      close_tunnels
+      exit 0
+    fi
+    lost=${lost:-a host cannot be reached}
+    if ((restart > $1)); then
+      say "$lost; stopping the others: no restart of $1 is left"
+      end_all "$grace" || true
+      exit "$lost_code"
+    fi
+    say "$lost; restart $restart of $1, of all tasks, from the last checkpoint"
+    # Where an old task may still run, none may be started.
+    if ! end_all "$grace" || ! open_tunnels || ! each_task start; then
+      say 'cannot restart, because of the above; stopping the others'
+      end_all "$grace" || true
+      exit "$lost_code"
+    fi
+  done
+}

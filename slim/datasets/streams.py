@@ -1,0 +1,136 @@
+"""Streams of examples in the order of their delivery, not yet read."""
+
+import dataclasses
+from collections import abc
+from typing import Any
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from slim.datasets import catalog
+from slim.datasets import deliveries
+from slim.datasets import examples
+from slim.datasets import order
+from slim.datasets import shards
+from slim.datasets import sources
+
+
+class Stream(NamedTuple):
+  """Examples of a split.
+
+  Attributes:
+    split: what is known of it.
+    elements: (position int64 [], what stands for an example).
+    read: takes what stands for an example; returns the example.
+  """
+
+  split: deliveries.Split
+  elements: tf.data.Dataset
+  read: abc.Callable[[Any], examples.Stored]
+
+
+def of_records(
+  found: shards.Shards,
+  dataset: catalog.Dataset,
+  delivery: deliveries.Delivery,
+  *,
+  as_strings: bool,
+) -> Stream:
+  """Streams the records of shards.
+
+  Args:
+    found: the shards.
+    dataset: of which they are.
+    delivery: which of them, and in which order.
+    as_strings: whether serialized examples, string [], stand for themselves,
+      which is quicker for small ones. If not, anything may.
+
+  Returns:
+    The stream.
+  """
+  files = order.part_of_files(
+    found.files, delivery.worker, delivery.num_workers
+  )
+  count = sum(file.count for file in files)
+  split = deliveries.Split(
+    num_examples=found.num_examples,
+    count=count,
+    num_classes=found.num_classes,
+    channels=dataset.channels,
+    labels=found.labels,
+  )
+  if not delivery.training:
+    return Stream(split, order.in_file_order(files), examples.parse)
+  shuffled = order.shuffled if as_strings else order.shuffled_references
+  elements = shuffled(
+    files,
+    seed=delivery.seed,
+    start=delivery.start,
+    # A larger window than the split would only tie the order to its size.
+    window=min(delivery.shuffle_buffer, count),
+  )
+  if as_strings:
+    return Stream(split, elements, examples.parse)
+  return Stream(split, elements, _parse_referenced)
+
+
+def of_source(
+  source: sources.Source,
+  dataset: catalog.Dataset,
+  delivery: deliveries.Delivery,
+) -> Stream:
+  """Streams the indices of a source, int64 [].
+
+  Args:
+    source: the examples.
+    dataset: of which they are.
+    delivery: which of them, and in which order.
+
+  Returns:
+    The stream.
+  """
+  begin, end = order.part_of(
+    source.count, delivery.worker, delivery.num_workers
+  )
+  split = deliveries.Split(
+    num_examples=source.count,
+    count=end - begin,
+    num_classes=source.num_classes,
+    channels=dataset.channels,
+    labels=source.labels,
+  )
+  if not delivery.training:
+    elements = tf.data.Dataset.range(begin, end).enumerate()
+    return Stream(split, elements, source.read)
+  elements = order.shuffled_indices(
+    end - begin, seed=delivery.seed, start=delivery.start
+  ).map(lambda position, index: (position, begin + index))
+  return Stream(split, elements, source.read)
+
+
+def only_rows(
+  stream: Stream, delivery: deliveries.Delivery
+) -> tuple[Stream, deliveries.Delivery]:
+  """Leaves out what is not in `delivery.rows` of a batch.
+
+  Args:
+    stream: the examples.
+    delivery: whose `rows` are not None.
+
+  Returns:
+    The rest, and how to deliver it: in batches that are so small.
+  """
+  begin, end = delivery.rows
+
+  def wanted(position, _):
+    row = (position - delivery.start) % delivery.batch_size
+    return (row >= begin) & (row < end)
+
+  return (
+    stream._replace(elements=stream.elements.filter(wanted)),
+    dataclasses.replace(delivery, batch_size=end - begin, rows=None),
+  )
+
+
+def _parse_referenced(reference: order.Reference) -> examples.Stored:
+  return examples.parse(reference.serialized())

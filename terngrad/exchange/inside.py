@@ -1,0 +1,76 @@
+"""What workers tell each other in the middle of their passes.
+
+Everything else travels between passes, where one device's program holds what
+all devices made. Inside a layer each worker's program has to wait for those of
+the others, so this takes collective operations, also within a process.
+"""
+
+import itertools
+
+import tensorflow as tf
+
+# Those of a process share one table of the runtime, whoever made them.
+_GROUP_KEYS = itertools.count(8001)
+_INSTANCE_KEYS = itertools.count(1)
+
+
+class Inside:
+  """Gathers small tensors of all workers, in any place of their programs.
+
+  Every worker's program must ask in the same order.
+  """
+
+  def __init__(self, exchange):
+    """Takes the workers of an exchange.
+
+    Args:
+      exchange: `towers.Towers` or `collective.Collective`; one worker a device,
+        and where there are several processes, one device a process.
+
+    Raises:
+      ValueError: more than that. They run one after the other, or would have to
+        wait for their own process.
+    """
+    several = exchange.group is not None and exchange.group.size > 1
+    expected = exchange.group.size if several else len(exchange.devices)
+    if exchange.num_workers != expected:
+      raise ValueError(
+        f'exchange: expected one worker a {"process" if several else "device"},'
+        f' {expected} in all; received {exchange.num_workers}.'
+      )
+    self._count = expected
+    self._group = exchange.group if several else None
+    self._group_key = next(_GROUP_KEYS)
+    self._instance_keys = []
+    self._asked = [0] * len(exchange.devices)
+
+  def gather(self, place, tensor):
+    """All-gather.
+
+    Args:
+      place: of the device in the exchange, where this is called.
+      tensor: float32 [...], the same shape for all workers.
+
+    Returns:
+      [workers, ...], in the order of the workers.
+    """
+    if self._count == 1:
+      return tensor[None]
+    if self._group is not None:
+      return self._group.gather(tensor[None])
+    # CollectiveGatherV2 waits for ever where no cluster was configured.
+    return tf.raw_ops.CollectiveGather(
+      input=tensor[None],
+      group_size=self._count,
+      group_key=self._group_key,
+      instance_key=self._next_key(place),
+      shape=[self._count, *tensor.shape],
+    )
+
+  def _next_key(self, place):
+    """The same for the n-th question of every place."""
+    number = self._asked[place]
+    self._asked[place] += 1
+    if number == len(self._instance_keys):
+      self._instance_keys.append(next(_INSTANCE_KEYS))
+    return self._instance_keys[number]

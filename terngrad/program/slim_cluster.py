@@ -1,0 +1,114 @@
+"""TF-Slim's flags for several machines, as runs of several processes here.
+
+TF-Slim was told how many tasks there are and reached them through --master;
+here every task knows the hosts of all, so that the numbers are checked against
+`--worker_hosts` and `--ps_hosts`, or whatever else `--cluster` names.
+"""
+
+from typing import Any
+from typing import NamedTuple
+
+from terngrad.program import flags
+from terngrad.training import cluster_config
+from terngrad.training import config as configs
+from terngrad.training import config_base as base
+from terngrad.training import server_config
+
+
+class Place(NamedTuple):
+  """What kind of run the flags describe.
+
+  Attributes:
+    config_class: of the run's configuration.
+    fields: dict of its fields that TF-Slim says otherwise.
+    processes: that share the batch that the configuration's `batch_size` is of.
+  """
+
+  config_class: type
+  fields: dict[str, Any]
+  processes: int
+
+
+def place(values) -> Place:
+  """The kind of run that TF-Slim's flags describe.
+
+  Parameter servers where there are any, synchronous ones with --sync_replicas;
+  without them collectives between workers, which are synchronous; one worker
+  alone is the towers of one process.
+
+  Args:
+    values: dataclass of TF-Slim's flags and the configuration's.
+
+  Raises:
+    flags.UsageError: flags that contradict each other or cannot be followed.
+  """
+  workers = values.worker_replicas
+  alone = workers == 1 and not values.num_ps_tasks
+  for name, least in (('worker_replicas', 1), ('num_ps_tasks', 0)):
+    if getattr(values, name) < least:
+      raise flags.UsageError(
+        f'--{name}: expected a number >= {least}, received '
+        f'{getattr(values, name)}. Set --{name}={least} or more.'
+      )
+  if alone:
+    _check_alone(values)
+  tasks = values.num_ps_tasks if values.job_name == 'ps' else workers
+  if not 0 <= values.task < tasks:
+    raise flags.UsageError(
+      f'--task: expected a {values.job_name} task from 0 to {tasks - 1}, '
+      f'received {values.task}. Set --task to the place of this host in '
+      f'--{values.job_name}_hosts.'
+    )
+  asynchronous = bool(values.num_ps_tasks) and not values.sync_replicas
+  if not asynchronous and values.replicas_to_aggregate != workers:
+    raise flags.UsageError(
+      f'--replicas_to_aggregate: expected all {workers} of --worker_replicas, '
+      'for which a synchronous step waits; received '
+      f'{values.replicas_to_aggregate}. Use --replicas_to_aggregate={workers}.'
+    )
+  if values.num_ps_tasks:
+    fields = {'sync': values.sync_replicas}
+    return Place(server_config.ServerConfig, fields, 1)
+  if alone:
+    return Place(configs.TrainConfig, {}, 1)
+  if not values.sync_replicas:
+    raise flags.UsageError(
+      f'--sync_replicas: expected True for --worker_replicas={workers} without '
+      'parameter servers, received False. Give --sync_replicas, or '
+      '--num_ps_tasks=1 for workers that do not wait for each other.'
+    )
+  fields = {'exchange': cluster_config.COLLECTIVE}
+  return Place(configs.TrainConfig, fields, workers)
+
+
+def check_numbers(values, config) -> None:
+  """Compares the numbers of tasks with the hosts.
+
+  Args:
+    values: as `place`'s.
+    config: the configuration made of them.
+
+  Raises:
+    flags.UsageError: they differ.
+    terngrad.training.errors.ConfigError: hosts are missing or cannot be.
+  """
+  jobs = config.tasks.jobs if config.tasks else {}
+  for name, job in (('worker_replicas', 'worker'), ('num_ps_tasks', 'ps')):
+    received = getattr(values, name)
+    if jobs and received != len(jobs.get(job, ())):
+      raise flags.UsageError(
+        f'--{name}: expected {len(jobs.get(job, ()))}, the hosts in '
+        f'--{job}_hosts; received {received}. Correct one of the two.'
+      )
+
+
+def _check_alone(values):
+  """Refuses what one worker without parameter servers cannot be told."""
+  for name in ('worker_hosts', 'ps_hosts', 'cluster', 'job_name', 'task'):
+    if not base.is_default(values, name):
+      raise flags.UsageError(
+        f'--{name}: expected it to be left out of a run on one machine, '
+        f'received {getattr(values, name)}. Say how many tasks there are, by '
+        '--worker_replicas and --num_ps_tasks; use --num_clones for more '
+        'devices of this machine.'
+      )
