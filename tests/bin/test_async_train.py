@@ -7,6 +7,7 @@ import signal
 import pytest
 import tensorflow as tf
 
+from terngrad.exchange import watchdog
 from tests.bin import clusters
 from tests.bin import programs
 
@@ -110,6 +111,6 @@ def test_a_stopped_worker_is_named_though_others_go_on(data_dir, tmp_path):
     cluster.chief.read_until('step 30,')
     cluster.tasks['worker', 1].send(signal.SIGSTOP)
     finished = cluster.chief.wait()
-  assert finished.code == 1
+  assert finished.code == watchdog.LOST
   assert 'Worker 1: expected every task to take part, ' in finished.err
   assert 'received no answer from worker 1 (localhost' in finished.err
