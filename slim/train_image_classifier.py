@@ -131,7 +131,10 @@ class Flags(slim_names.without(configs.TrainConfig, _REPLACED)):
     False, 'Let workers wait for each other at every step.', 'cluster'
   )
   replicas_to_aggregate: int = option(
-    1, 'With --sync_replicas: all of them.', 'cluster'
+    1,
+    'With --sync_replicas: the workers whose gradients make an update; all of '
+    'them without parameter servers.',
+    'cluster',
   )
   optimizer: str = option(
     'rmsprop',

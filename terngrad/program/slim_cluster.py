@@ -59,16 +59,17 @@ def place(values) -> Place:
       f'received {values.task}. Set --task to the place of this host in '
       f'--{values.job_name}_hosts.'
     )
-  asynchronous = bool(values.num_ps_tasks) and not values.sync_replicas
-  if not asynchronous and values.replicas_to_aggregate != workers:
-    raise flags.UsageError(
-      f'--replicas_to_aggregate: expected all {workers} of --worker_replicas, '
-      'for which a synchronous step waits; received '
-      f'{values.replicas_to_aggregate}. Use --replicas_to_aggregate={workers}.'
-    )
   if values.num_ps_tasks:
     fields = {'sync': values.sync_replicas}
+    if values.sync_replicas:
+      fields['num_replicas_to_aggregate'] = values.replicas_to_aggregate
     return Place(server_config.ServerConfig, fields, 1)
+  if values.replicas_to_aggregate != workers:
+    raise flags.UsageError(
+      f'--replicas_to_aggregate: expected all {workers} of --worker_replicas, '
+      'for which a step without parameter servers waits; received '
+      f'{values.replicas_to_aggregate}. Use --replicas_to_aggregate={workers}.'
+    )
   if alone:
     return Place(configs.TrainConfig, {}, 1)
   if not values.sync_replicas:

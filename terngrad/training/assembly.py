@@ -80,7 +80,8 @@ def assemble(config, surround=surroundings.of_this_process):
   """
   around = surround(config)
   places = around.exchange.devices
-  model = _model(config, around.data, places[0])
+  with around.dealing():
+    model = _model(config, around.data, places[0])
   if config.bn_statistics == 'synchronized':
     synchronized.normalize_together(model)
   optimizer = config.update_rule()

@@ -1,19 +1,26 @@
-"""Asynchronous parameter servers: who computes, and whose code is applied.
+"""Runs in which no update waits for all worker processes.
+
+A step is an update by the mean of the first K gradients that are not too late.
+K = 1 is an asynchronous run; K < N without staleness keeps the N workers in
+step but for those that are left behind.
 
 One thread of the chief for each worker process waits for its push; the loop's
-own thread takes the pushes in the order in which they come, lets the ps apply
-them and the worker pull. Only that thread touches the parameters, so a
-checkpoint is of one step, and staleness is counted exactly. The order is that
-of time: no two runs end at the same bits.
+own thread takes the pushes in the order in which they come and lets the servers
+hold or apply them, and the workers pull. Only that thread touches the
+parameters, so a checkpoint is of one step, and staleness is counted exactly.
+The order is that of time: no two runs end at the same bits.
 """
 
 import concurrent.futures
+import functools
 import queue
 
 import tensorflow as tf
 
 from terngrad.exchange import towers as towers_lib
 from terngrad.exchange import watchdog
+from terngrad.training import async_servers
+from terngrad.training import async_shares
 from terngrad.training import async_step
 from terngrad.training import replicas
 from terngrad.training import server_tasks
@@ -26,10 +33,7 @@ _CHIEF = 0
 
 
 class Asynchronous:
-  """A run in which every worker process goes at its own pace.
-
-  A step is an update by the gradient of one process.
-  """
+  """A run in which a step takes the gradients of some processes."""
 
   def __init__(self, config, data, layout, open_feeds):
     """Starts nothing.
@@ -46,22 +50,26 @@ class Asynchronous:
     self._layout = layout
     self._open_feeds = open_feeds
     self._rule = staleness.Rule(
-      config.max_staleness, config.scale_learning_rate_by_staleness
+      0 if config.sync else config.max_staleness,
+      config.scale_learning_rate_by_staleness,
     )
     self._tally = staleness.Tally()
-    self._parts = None
+    self._node_pass = None
     self._copies = ()
+    self._servers = None
     self._processes = []
     self._pulled = []
     self._first = 0
     self._own = []
+    self._batch = ()
     self._pool = concurrent.futures.ThreadPoolExecutor(layout.num_processes)
     self._arrivals = queue.SimpleQueue()
     self._in_flight = {}
 
   def surround(self, config):
     """The `surroundings.Surroundings` of the run."""
-    # Parameters, slots and averages of the run are the ps's, the first place.
+    # Parameters, slots and averages of the run are the servers', the first
+    # place, which stands for all of them.
     devices = (self._layout.servers[0], *self._layout.towers.devices)
     return surroundings.Surroundings(
       exchange=towers_lib.Towers(devices, len(devices)),
@@ -77,13 +85,14 @@ class Asynchronous:
         observe_secs=config.save_summaries_secs,
         measure=self._tally.take,
       ),
+      dealing=functools.partial(async_shares.dealt, self._layout.servers),
     )
 
   def _within(self, what):
     """A limit of twice the time of a step; see `watchdog.limit`.
 
     A step of the loop waits for a push, which has a limit of its own, and then
-    for the ps; the first ones of all wait for compilers.
+    for the servers; the first ones of all wait for compilers.
     """
     seconds = 2 * self._config.step_timeout
     return watchdog.limit(self._config.tasks, seconds, what)
@@ -95,10 +104,10 @@ class Asynchronous:
   def _make_step(self, node_pass, codec, copies, optimizer):
     # The first codec is that of coded steps; float32 steps between them are
     # refused, so the second is never used.
-    if not self._parts:
-      self._copies = copies
-      self._parts = async_step.Parts(
-        node_pass, codec, copies[0], optimizer, self._config.seed
+    if not self._servers:
+      self._node_pass, self._copies = node_pass, copies
+      self._servers = async_servers.Servers(
+        node_pass, codec, copies[0], optimizer, self._config.aggregate
       )
     return self._take
 
@@ -108,7 +117,7 @@ class Asynchronous:
     Each has had its share of the updates, about: nobody keeps count.
     """
     count = self._layout.num_processes
-    self._first = first = step // count
+    self._first = first = step * self._config.aggregate // count
     with self._within('Begin'):
       for copy in self._copies[1:]:
         replicas.copy(self._copies[0], copy)
@@ -123,21 +132,36 @@ class Asynchronous:
     return self._batches(self._data.batches(first))
 
   def _batches(self, batches):
-    """What the loop passes on: a batch where the chief's process waits."""
+    """The chief's next batch, again and again until its process began it.
+
+    The loop asks for it, and explains data that cannot be read.
+    """
     while True:
-      yield (None, None) if _CHIEF in self._in_flight else next(batches)
+      if not self._batch:
+        self._batch = next(batches)
+      yield self._batch
 
   def _make_process(self, number, feed):
     count = self._layout.num_processes
-    towers = towers_lib.Towers(
-      self._layout.towers.devices[number::count], self._config.num_workers
+    return async_step.make_process(
+      async_step.Source(
+        node_pass=self._node_pass,
+        towers=towers_lib.Towers(
+          self._layout.towers.devices[number::count], self._config.num_workers
+        ),
+        # The first place is the servers'.
+        replicas=self._copies[1 + number :: count],
+        feed=feed,
+        seed=async_step.seed_of(self._config.seed, number),
+      ),
+      self._servers,
     )
-    # The first place is the ps.
-    copies = self._copies[1 + number :: count]
-    return async_step.make_process(self._parts, number, towers, copies, feed)
 
-  def _start(self, number, *batch):
+  def _start(self, number):
     """Lets a process compute and push a gradient, in a thread that waits."""
+    batch = ()
+    if number == _CHIEF:
+      batch, self._batch = self._batch, ()
     push = self._processes[number].push
     told = self._pulled[number], self._own[number]
     arguments = [*(tf.constant(value, tf.int64) for value in told), *batch]
@@ -159,10 +183,10 @@ class Asynchronous:
     future.add_done_callback(lambda _: self._arrivals.put(number))
 
   def _take(self, images, labels, step, rate, decay, stop):
-    """Takes a step with the next push that is not too late.
+    """Takes a step with the next pushes that are not too late.
 
     Args:
-      images: [nodes, b, ...], or None where the chief's process is at work.
+      images: [nodes, b, ...], the chief's, see `_batches`.
       labels: likewise, [nodes, b].
       step: int64 [].
       rate: float32 [], learning rate.
@@ -170,49 +194,84 @@ class Asynchronous:
       stop: float32 [].
 
     Returns:
-      A `step.StepResult` of the process that pushed.
+      A `step.StepResult` of the processes that pushed.
     """
-    if images is not None:
-      self._start(_CHIEF, images, labels)
+    del images, labels  # its process takes them from `_batch`
     taken = int(step)
+    if _CHIEF not in self._in_flight:
+      self._start(_CHIEF)
+    came = {}
+    number, late, came[number] = self._next_push(taken)
+    while len(came) < self._config.aggregate:
+      self._processes[number].hold()
+      number, late, came[number] = self._next_push(taken)
+    # Only where one gradient makes an update can it be late.
+    rate = self._rule.learning_rate(rate, late)
+    self._processes[number].apply(step, rate, decay)
+    self._pull(came, taken + 1)
+    for number in came:
+      # The chief waits for the loop, which may have to save.
+      if number != _CHIEF:
+        self._start(number)
+    return self._result(came, stop)
+
+  def _next_push(self, taken):
+    """(process, staleness, `async_step.Pushed`); drops what comes too late."""
     while True:
       number = self._arrivals.get()
       pushed = self._in_flight.pop(number).result()
       late = taken - self._pulled[number]
       if self._rule.applies(late):
-        break
+        self._tally.apply(late)
+        return number, late, pushed
       self._tally.drop()
-      self._processes[number].pull()
-      self._go_on(number, taken)
-    self._tally.apply(late)
-    rate = self._rule.learning_rate(rate, late)
-    self._processes[number].apply(step, rate, decay)
-    self._go_on(number, taken + 1)
-    return steps.StepResult(
-      **pushed._asdict(),
-      # Codes stay on the ps, so there are no histograms of them.
-      words=[tf.zeros([1, 0], tf.int32)],
-      stop=tf.convert_to_tensor(stop),
-    )
-
-  def _go_on(self, number, step):
-    """A process pulled after `step` updates; the chief waits for a batch."""
-    self._pulled[number] = step
-    if number != _CHIEF:
+      self._pull([number], taken)
       self._start(number)
+
+  def _pull(self, numbers, step):
+    """Lets processes pull at once, after `step` updates."""
+    for _ in self._pool.map(lambda n: self._processes[n].pull(), numbers):
+      pass
+    for number in numbers:
+      self._pulled[number] = step
+
+  def _result(self, came, stop):
+    parts = async_step.Pushed(*zip(*came.values(), strict=True))
+    nodes = range(self._config.num_workers)
+    return steps.StepResult(
+      entropy=tf.concat(parts.entropy, axis=0),
+      probes=tf.concat(parts.probes, axis=0),
+      shared=parts.shared[-1],
+      # Codes stay on the servers, so there are no histograms of them.
+      words=[tf.zeros([1, 0], tf.int32)],
+      sent=tf.concat(parts.sent, axis=0),
+      stop=tf.convert_to_tensor(stop),
+      who=tuple(
+        f'node {node} of worker {number}'
+        if len(nodes) > 1
+        else f'worker {number}'
+        for number in came
+        for node in nodes
+      ),
+    )
 
   def _line(self, step, values):
     """The chief's lines: the mean rates of a worker, the loss of the step."""
-    count = self._layout.num_processes
+    batches = self._layout.num_processes / self._config.aggregate
+    late = (
+      ''
+      if self._config.sync
+      else f'staleness {values["staleness"]:.2f}, at most '
+      f'{values["largest_staleness"]}; '
+    )
     return (
       f'global_step/sec: {1 / values["sec_per_batch"]:.2f}\n'
       + server_tasks.worker_line(
         _CHIEF,
         f'step {step}, loss = {values["total_loss"]:.2f}',
-        values['examples_per_sec'] / count,
-        values['sec_per_batch'] * count,
-        f'; {values["bits_per_element"]:.2f} bits/element; staleness '
-        f'{values["staleness"]:.2f}, at most {values["largest_staleness"]}; '
+        values['examples_per_sec'] / self._layout.num_processes,
+        values['sec_per_batch'] * batches,
+        f'; {values["bits_per_element"]:.2f} bits/element; {late}'
         f'{values["dropped_gradients"]} dropped',
       )
     )

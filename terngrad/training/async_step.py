@@ -1,9 +1,10 @@
-"""An asynchronous step as two traced functions for each worker process.
+"""What a worker process does at its own pace, as traced functions.
 
 `push`: gradients and codes on the process's devices; the codes, the scaler that
-they were made with and the moving statistics end in the process's inbox, which
-are variables of the ps. `apply`: the ps decodes the inbox and updates the
-parameters, and the process pulls them.
+they were made with and the moving statistics end in the process's boxes, which
+are variables of the servers. `hold` and `apply`: the servers decode the boxes,
+and add to what they hold or update the parameters. `pull`: the process has the
+parameters.
 """
 
 import hashlib
@@ -15,25 +16,6 @@ import tensorflow as tf
 from terngrad.codec import gradients
 from terngrad.exchange import towers as towers_lib
 from terngrad.training import nodes
-from terngrad.training import step as steps
-
-
-class Parts(NamedTuple):
-  """What all processes have in common.
-
-  Attributes:
-    node_pass: `nodes.Pass`.
-    codec: `codec.gradients.GradientCodec`.
-    server: `replicas.Replica` on the ps.
-    optimizer: `optimizers.Optimizer`.
-    seed: integer, of the run.
-  """
-
-  node_pass: nodes.Pass
-  codec: gradients.GradientCodec
-  server: object
-  optimizer: object
-  seed: int
 
 
 class Pushed(NamedTuple):
@@ -59,12 +41,14 @@ class Process(NamedTuple):
     push: takes (pulled int64 [], updates before the last pull; own int64 [],
       batches that the process had before) and, for the chief, (images [nodes,
       b, ...], labels [nodes, b]); returns a `Pushed`.
+    hold: takes nothing.
     apply: takes (step int64 [], learning_rate float32 [], averaging_decay
       float32 []).
     pull: takes nothing.
   """
 
   push: Callable
+  hold: Callable
   apply: Callable
   pull: Callable
 
@@ -83,35 +67,47 @@ def seed_of(seed, number):
   return int.from_bytes(digest, 'little') >> 1
 
 
-def make_process(parts, number, towers, replicas, feed):
-  """Builds the traced functions of a process.
+class Source(NamedTuple):
+  """Where the gradients of a process come from.
 
-  Args:
-    parts: `Parts`.
-    number: of the process.
+  Attributes:
+    node_pass: `nodes.Pass`.
     towers: `exchange.towers.Towers` of its nodes on its devices.
     replicas: list of `replicas.Replica`, one a device.
     feed: `server_step.Feed`, or None for the chief, whose batches are given.
+    seed: integer, see `seed_of`.
+  """
+
+  node_pass: nodes.Pass
+  towers: towers_lib.Towers
+  replicas: list
+  feed: object
+  seed: int
+
+
+def make_process(source, servers):
+  """Builds the traced functions of a process.
+
+  Args:
+    source: `Source`.
+    servers: `async_servers.Servers`.
 
   Returns:
     A `Process`.
   """
-  server, codec = parts.server, parts.codec
-  kernel = nodes.kernels(parts.node_pass, codec)
-  update = steps.make_update(server, parts.optimizer, parts.node_pass.shrink)
-  decode = tf.function(codec.decode_mean, jit_compile=codec.compiled)
-  seed = seed_of(parts.seed, number)
+  _, towers, replicas, feed, seed = source
+  kernel = nodes.kernels(source.node_pass, servers.codec)
   places = [
     (replica, towers.workers_of(place))
     for place, replica in enumerate(replicas)
   ]
-  words, scalers, *moments = _inbox(codec, server, towers.num_workers)
+  boxes = servers.boxes(towers.num_workers)
 
   def push(pulled, own, *given):
     seed_and_step = tf.constant(seed, tf.int64), pulled
     batch = nodes.Batch(*(feed.next() if feed else given), first=0)
     rounds = [
-      nodes.run(parts.node_pass, kernel, *where, batch, seed_and_step)
+      nodes.run(source.node_pass, kernel, *where, batch, seed_and_step)
       for where in places
     ]
     with tf.device(towers.devices[0]):
@@ -122,16 +118,12 @@ def make_process(parts, number, towers, replicas, feed):
     ]
     with tf.device(towers.devices[0]):
       together = towers_lib.in_order(payloads)
-      sent = codec.sent_words(together)
+      sent = servers.codec.sent_words(together)
       means = [
         tf.reduce_mean(tf.concat(values, axis=0), axis=0)
         for values in zip(*(r.statistics for r in rounds), strict=True)
       ]
-    with tf.device(server.device):
-      for variable, value in zip(
-        (words, scalers, *moments), (together, shared, *means), strict=True
-      ):
-        variable.assign(value)
+      servers.put(boxes, together, shared, means)
     if feed:
       feed.tell(own, [r.entropy for r in rounds])
     return Pushed(
@@ -141,10 +133,18 @@ def make_process(parts, number, towers, replicas, feed):
       sent=sent,
     )
 
+  def hold():
+    servers.hold(boxes)
+
+  def apply(*numbers):
+    servers.update(boxes, numbers)
+
   def pull():
-    sources = [*server.trainable, *server.statistics]
-    with tf.device(server.device):
-      values = [tf.convert_to_tensor(source) for source in sources]
+    sources = (*servers.replica.trainable, *servers.replica.statistics)
+    values = []
+    for variable in sources:
+      with tf.device(variable.device):
+        values.append(tf.convert_to_tensor(variable))
     for replica in replicas:
       with tf.device(replica.device):
         targets = (*replica.trainable, *replica.statistics)
@@ -153,24 +153,4 @@ def make_process(parts, number, towers, replicas, feed):
         # Other devices of the process have it from the first.
         values = [tf.convert_to_tensor(target) for target in targets]
 
-  def apply(*numbers):
-    with tf.device(server.device):
-      means = decode([tf.convert_to_tensor(words)], scalers.read_value())
-      update(means, [m.read_value() for m in moments], numbers)
-    pull()
-
-  return Process(tf.function(push), tf.function(apply), tf.function(pull))
-
-
-def _inbox(codec, server, num_nodes):
-  """Variables on the ps for payloads, their scalers and moving statistics."""
-  kinds = [
-    (tf.int32, [num_nodes, codec.num_words]),
-    (tf.float32, [codec.num_probes]),
-    *((tf.float32, v.shape) for v in server.statistics),
-  ]
-  with tf.device(server.device):
-    return [
-      tf.Variable(tf.zeros(shape, dtype), trainable=False)
-      for dtype, shape in kinds
-    ]
+  return Process(*(tf.function(part) for part in (push, hold, apply, pull)))

@@ -252,9 +252,10 @@ def _check_finite(run, step, result):
   variables = np.arange(len(run.parameters))
   if probes.shape[1] == run.codec.num_probes:  # else a float32 step's
     variables = run.codec.probed_variables()
-  where = [f'loss of worker {i}' for i in np.flatnonzero(~np.isfinite(entropy))]
+  who = result.who or [f'worker {i}' for i in range(len(entropy))]
+  where = [f'loss of {who[i]}' for i in np.flatnonzero(~np.isfinite(entropy))]
   where += [
-    f'gradient of {run.parameters[variables[probe]]} on worker {worker}'
+    f'gradient of {run.parameters[variables[probe]]} on {who[worker]}'
     for worker, probe in bad
   ]
   raise errors.TrainingError(

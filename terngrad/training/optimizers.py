@@ -35,9 +35,6 @@ class Optimizer(NamedTuple):
 def clip_by_global_norm(gradients, clip_norm):
   """Scales gradients down where their norm, over all together, is larger.
 
-  Sums run in float64: a float32 sum of squares loses its last terms in nets of
-  millions of parameters.
-
   Args:
     gradients: list of float32.
     clip_norm: > 0.
@@ -45,11 +42,27 @@ def clip_by_global_norm(gradients, clip_norm):
   Returns:
     List of float32; NaN where an element was not finite.
   """
-  norms = tf.stack([statistics.norm(gradient) for gradient in gradients])
-  squares = tf.square(tf.cast(norms, tf.float64))
-  total = tf.cast(tf.sqrt(tf.reduce_sum(squares)), tf.float32)
-  factor = clip_norm / tf.maximum(total, clip_norm)
+  norms = [statistics.norm(gradient) for gradient in gradients]
+  factor = clip_factor(norms, clip_norm)
   return [gradient * factor for gradient in gradients]
+
+
+def clip_factor(norms, clip_norm):
+  """What brings gradients to a norm, over all together, that is not larger.
+
+  Sums run in float64: a float32 sum of squares loses its last terms in nets of
+  millions of parameters.
+
+  Args:
+    norms: list of float32 [], of each gradient.
+    clip_norm: > 0.
+
+  Returns:
+    float32 [], at most 1; NaN where a norm is.
+  """
+  squares = tf.square(tf.cast(tf.stack(norms), tf.float64))
+  total = tf.cast(tf.sqrt(tf.reduce_sum(squares)), tf.float32)
+  return clip_norm / tf.maximum(total, clip_norm)
 
 
 def gradient_descent():

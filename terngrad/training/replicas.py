@@ -126,6 +126,8 @@ def create(plan, optimizer, devices, scaling=(), own_statistics=False):
   The first replica uses the model's own variables, so that a machine with one
   device holds the parameters once.
 
+  Slots and averages stand beside their variables, wherever the model's are.
+
   Args:
     plan: `Layout` of the model.
     optimizer: `optimizers.Optimizer`.
@@ -140,33 +142,39 @@ def create(plan, optimizer, devices, scaling=(), own_statistics=False):
   first = [tuple(v.value for v in kind) for kind in kinds]
   made = []
   for device in devices:
-    with tf.device(device):
-      kinds = first if not made else [_copies(kind) for kind in first]
-      trainable, statistics, frozen = kinds
-      slots = tuple(
-        {
-          name: tf.Variable(tf.fill(v.shape, start), trainable=False)
-          for name, start in optimizer.slots.items()
-        }
-        for v in trainable
+    kinds = first if not made else [_copies(kind, device) for kind in first]
+    trainable, statistics, frozen = kinds
+    made.append(
+      Replica(
+        device=device,
+        trainable=trainable,
+        statistics=statistics,
+        slots=tuple(_slots(optimizer, variable) for variable in trainable),
+        averages=_copies((*trainable, *statistics, *frozen)),
+        frozen=frozen,
+        scaling=_copies(scaling, device),
+        own_statistics=own_statistics,
       )
-      made.append(
-        Replica(
-          device=device,
-          trainable=trainable,
-          statistics=statistics,
-          slots=slots,
-          averages=_copies((*trainable, *statistics, *frozen)),
-          frozen=frozen,
-          scaling=_copies(scaling),
-          own_statistics=own_statistics,
-        )
-      )
+    )
   return tuple(made)
 
 
-def _copies(values):
-  return tuple(tf.Variable(value, trainable=False) for value in values)
+def _slots(optimizer, variable):
+  """A parameter's slots, where it is."""
+  with tf.device(variable.device):
+    return {
+      name: tf.Variable(tf.fill(variable.shape, start), trainable=False)
+      for name, start in optimizer.slots.items()
+    }
+
+
+def _copies(values, device=None):
+  """Variables of the same values, on a device or where each of them is."""
+  made = []
+  for value in values:
+    with tf.device(device or value.device):
+      made.append(tf.Variable(value, trainable=False))
+  return tuple(made)
 
 
 def copy(source, target):

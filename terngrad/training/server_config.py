@@ -41,12 +41,16 @@ class ServerConfig(configs.TrainConfig):
   bytes_per_bucket: int = _fixed(0)
   job_name: str = option('', 'ps or worker: what this process is.', 'cluster')
   num_replicas_to_aggregate: int = option(
-    -1, 'Workers whose gradients a step waits for; -1: all.', 'cluster'
+    -1,
+    'K workers whose gradients a step waits for; later ones are dropped. -1: '
+    'all. Fewer than all: a step is of K times --batch_size examples, and a '
+    'run is not repeatable to the bit.',
+    'cluster',
   )
   sync: bool = option(
     True,
     'False: every worker goes at its own pace, and a step is an update by the '
-    'gradient of one. Needs one ps; not repeatable to the bit.',
+    'gradient of one. Not repeatable to the bit.',
     'cluster',
   )
   max_staleness: int = option(
@@ -96,13 +100,26 @@ class ServerConfig(configs.TrainConfig):
     """Processes that share the nodes of one task: itself."""
     return 1
 
+  @property
+  def aggregate(self):
+    """K, the worker processes whose gradients make an update."""
+    if not self.sync:
+      return 1
+    if self.num_replicas_to_aggregate == -1:
+      return len(self.tasks.jobs['worker'])
+    return self.num_replicas_to_aggregate
+
+  @property
+  def waits_for_all(self):
+    """Whether every update is by the gradients of all worker processes."""
+    return self.sync and self.aggregate == len(self.tasks.jobs['worker'])
+
   def whole(self):
-    """The same run with the numbers of all its processes together."""
-    num_processes = len(self.tasks.jobs['worker'])
+    """The same run with the numbers of all that make an update together."""
     return dataclasses.replace(
       self,
-      batch_size=self.batch_size * num_processes,
-      num_nodes=self.num_workers * num_processes,
+      batch_size=self.batch_size * self.aggregate,
+      num_nodes=self.num_workers * self.aggregate,
     )
 
   def validate(self):
@@ -111,12 +128,19 @@ class ServerConfig(configs.TrainConfig):
     num_workers = len(self.tasks.jobs['worker'])
     for name in ('save_interval_secs', 'save_summaries_secs'):
       base.at_least(name, getattr(self, name), 1)
-    if self.num_replicas_to_aggregate not in (-1, num_workers):
+    if self.num_replicas_to_aggregate not in (-1, *range(1, num_workers + 1)):
       raise errors.ConfigError(
-        f'num_replicas_to_aggregate: expected -1 or all {num_workers} workers, '
-        f'received {self.num_replicas_to_aggregate}. Leave it out.'
+        'num_replicas_to_aggregate: expected -1 or from 1 to all '
+        f'{num_workers} workers, received {self.num_replicas_to_aggregate}. '
+        'Leave it out for all.'
       )
     self._check_pace()
+    if self.floating_grad_epoch and not self.waits_for_all:
+      raise errors.ConfigError(
+        'floating_grad_epoch: expected 0 where a step does not wait for all '
+        f'workers, received {self.floating_grad_epoch}: they are not in the '
+        'same epoch. Use --grad_bits=32 for float32 gradients, or leave it out.'
+      )
     if self.save_tower > 0:
       raise errors.ConfigError(
         f'save_tower: expected -1 or 0, received {self.save_tower}. The chief '
@@ -153,18 +177,11 @@ class ServerConfig(configs.TrainConfig):
           )
       return
     base.at_least('max_staleness', self.max_staleness, -1)
-    num_servers = len(self.tasks.jobs['ps'])
-    if num_servers > 1:
+    if self.num_replicas_to_aggregate not in (-1, 1):
       raise errors.ConfigError(
-        'ps_hosts: expected one with --sync=False, received '
-        f'{num_servers}: the parameters of an asynchronous run are not shared '
-        'among servers. Name one.'
-      )
-    if self.floating_grad_epoch:
-      raise errors.ConfigError(
-        'floating_grad_epoch: expected 0 with --sync=False, received '
-        f'{self.floating_grad_epoch}: workers are not in the same epoch. Use '
-        '--grad_bits=32 for float32 gradients, or leave it out.'
+        'num_replicas_to_aggregate: expected it to be left out beside '
+        '--sync=False, where every gradient is an update; received '
+        f'{self.num_replicas_to_aggregate}. Leave one of the two out.'
       )
 
 
@@ -181,6 +198,11 @@ def banner(config):
     yield f'Asynchronous: max_staleness={config.max_staleness}'
   elif cluster.is_chief:
     yield (
-      f'SyncReplicas: replicas_to_aggregate={num_workers}; '
+      f'SyncReplicas: replicas_to_aggregate={config.aggregate}; '
       f'total_num_replicas={num_workers}'
+    )
+  if cluster.is_chief and not config.waits_for_all:
+    yield (
+      'The order in which gradients come decides: two runs do not end at the '
+      'same bits'
     )

@@ -87,12 +87,12 @@ def train(config, report, show_progress=False):
 
 
 def _train(config, data, report, show_progress):
-  free = None if config.sync else _asynchronous(config, data)
+  free = None if config.waits_for_all else _asynchronous(config, data)
   surround = (
     free.surround if free else functools.partial(_surround, config, data)
   )
   outcome = loop.run_assembled(
-    config if free else config.whole(),
+    config.whole(),
     functools.partial(assembly.assemble, surround=surround),
     report,
     show_progress,
@@ -107,7 +107,7 @@ def _asynchronous(config, data):
   return async_run.Asynchronous(
     config,
     data,
-    _layout(config.tasks, config, config.whole()),
+    _layout(config.tasks, config),
     functools.partial(_open_feeds, config, data.channels),
   )
 
@@ -115,7 +115,7 @@ def _asynchronous(config, data):
 def _surround(config, data, whole):
   """The `surroundings.Surroundings` of a cluster; see `train`."""
   cluster = config.tasks
-  layout = _layout(cluster, config, whole)
+  layout = _layout(cluster, config)
   feeds, copies, checks = [], [], []
   # What comes first is compiled meanwhile.
   limits = itertools.chain(
@@ -165,7 +165,7 @@ def _surround(config, data, whole):
   )
 
 
-def _layout(cluster, config, whole):
+def _layout(cluster, config):
   """Who lives where: full names of devices."""
   workers = tasks.all_tasks(cluster, 'worker')
   names = []
@@ -181,7 +181,7 @@ def _layout(cluster, config, whole):
         gpus[number % len(gpus)] if gpus else task.device(f'CPU:{number}')
       )
   return exchange.Layout(
-    towers=tower_lib.Towers(tuple(names), whole.num_workers),
+    towers=tower_lib.Towers(tuple(names), config.num_workers * len(workers)),
     servers=tuple(task.device() for task in tasks.all_tasks(cluster, 'ps')),
     num_processes=len(workers),
   )

@@ -26,6 +26,7 @@ class StepResult(NamedTuple):
       worker sent.
     stop: float32 [], the largest wish to stop of all processes; see
       `make_train_step`.
+    who: tuple of str, what to call the workers; () for by their numbers.
   """
 
   entropy: tf.Tensor
@@ -34,6 +35,7 @@ class StepResult(NamedTuple):
   words: list
   sent: tf.Tensor
   stop: tf.Tensor
+  who: tuple = ()
 
   def payloads(self, place):
     """The whole payloads of a device, int32 [its workers, words]."""

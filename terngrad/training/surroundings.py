@@ -50,6 +50,8 @@ class Surroundings(NamedTuple):
     check_same: takes what was built, by name; raises `errors.ConfigError` where
       another process built something else.
     habits: `Habits`.
+    dealing: returns the context in which the model's variables are made, those
+      of the first replica, where its own device is not that of all.
   """
 
   exchange: object
@@ -58,6 +60,7 @@ class Surroundings(NamedTuple):
   own: range
   check_same: Callable
   habits: Habits
+  dealing: Callable = nullcontext
 
 
 def of_this_process(config):

@@ -1,9 +1,13 @@
-"""Workers that go at their own pace: real processes and their ends."""
+"""Workers that are not waited for: real processes and their ends."""
 
+import json
 import re
+import signal
 
 import pytest
+import tensorflow as tf
 
+from terngrad.exchange import watchdog
 from tests.bin import clusters
 from tests.bin import programs
 
@@ -12,16 +16,22 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 def arguments(data_dir, train_dir, steps, **changes):
   common = clusters.arguments(data_dir, train_dir, steps=steps)
-  return [*common, '--sync=False', *programs.as_flags(**changes)]
+  return [*common, *programs.as_flags(**changes)]
 
 
 def test_workers_learn_at_their_own_pace_and_tell_how_late_they_were(
   data_dir, tmp_path
 ):
   words = arguments(
-    data_dir, tmp_path, 90, save_iter=40, scale_learning_rate_by_staleness=True
+    data_dir,
+    tmp_path,
+    90,
+    sync=False,
+    save_iter=40,
+    scale_learning_rate_by_staleness=True,
   )
-  with clusters.Cluster(1, 2, words) as cluster:
+  # Two servers share the parameters.
+  with clusters.Cluster(2, 2, words) as cluster:
     cluster.start_all()
     finished = cluster.wait()
   assert {f.code for f in finished.values()} == {0}, finished
@@ -46,7 +56,9 @@ def test_workers_learn_at_their_own_pace_and_tell_how_late_they_were(
 def test_late_gradients_are_dropped_and_a_lost_worker_costs_no_run(
   data_dir, tmp_path
 ):
-  words = arguments(data_dir, tmp_path, 90, save_iter=30, max_staleness=0)
+  words = arguments(
+    data_dir, tmp_path, 90, sync=False, save_iter=30, max_staleness=0
+  )
   with clusters.Cluster(1, 2, words) as cluster:
     cluster.start_all()
     cluster.chief.read_until('step 30,')
@@ -59,3 +71,46 @@ def test_late_gradients_are_dropped_and_a_lost_worker_costs_no_run(
   assert records[-1]['step'] == 90
   assert {r['largest_staleness'] for r in records} == {0}
   assert sum(r['dropped_gradients'] for r in records) > 0
+
+
+def test_a_step_of_two_of_three_workers_drops_what_the_third_brings_late(
+  data_dir, tmp_path
+):
+  words = arguments(
+    data_dir, tmp_path, 90, save_iter=40, num_replicas_to_aggregate=2
+  )
+  with clusters.Cluster(1, 3, words) as cluster:
+    cluster.start_all()
+    finished = cluster.wait()
+  assert {f.code for f in finished.values()} == {0}, finished
+  assert programs.checkpoint_steps(tmp_path) == [40, 80, 90]
+  out = finished['worker', 0].out
+  assert 'replicas_to_aggregate=2; total_num_replicas=3' in out
+  assert 'two runs do not end at the same bits' in out
+  assert re.search(
+    r'Worker 0: .*: step 90, loss = [\d.]+\([\d.]+ examples/sec; [\d.]+  '
+    r'sec/batch; [\d.]+ bits/element; \d+ dropped',
+    out,
+  )
+  records = programs.metrics(tmp_path)
+  assert sum(r['dropped_gradients'] for r in records) > 0
+  assert {r['largest_staleness'] for r in records} == {0}
+  assert all(1 < r['bits_per_element'] < 4 for r in records)
+  first, last = records[0], records[-1]
+  assert last['entropy_loss_smoothed'] < first['entropy_loss_smoothed']
+  reader = tf.train.load_checkpoint(str(tmp_path / 'model.ckpt-90'))
+  layout = json.loads(reader.get_tensor('layout/.ATTRIBUTES/VARIABLE_VALUE'))
+  # Two batches of 4 examples make a step.
+  assert layout['batch_size'] == 8
+
+
+def test_a_stopped_worker_is_named_though_others_go_on(data_dir, tmp_path):
+  words = arguments(data_dir, tmp_path, 100000, sync=False, step_timeout=40)
+  with clusters.Cluster(1, 2, words) as cluster:
+    cluster.start_all()
+    cluster.chief.read_until('step 30,')
+    cluster.tasks['worker', 1].send(signal.SIGSTOP)
+    finished = cluster.chief.wait()
+  assert finished.code == watchdog.LOST
+  assert 'Worker 1: expected every task to take part, ' in finished.err
+  assert 'received no answer from worker 1 (localhost' in finished.err

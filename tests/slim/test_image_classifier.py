@@ -183,9 +183,16 @@ SYNC = '--sync_replicas --replicas_to_aggregate=2 '
     (
       f'{SERVERS} {SYNC} --task=1 --num_clones=2 --save_interval_secs=7',
       {'sync': True, 'task_id': 1, 'job_name': 'worker', 'batch_size': 8}
-      | {'num_workers': 2, 'save_interval_secs': 7},
+      | {'num_workers': 2, 'save_interval_secs': 7, 'aggregate': 2},
     ),
-    (f'{SERVERS} --job_name=ps', {'sync': False, 'job_name': 'ps'}),
+    (
+      f'{SERVERS} --sync_replicas --replicas_to_aggregate=1',
+      {'sync': True, 'aggregate': 1, 'waits_for_all': False},
+    ),
+    (
+      f'{SERVERS} --job_name=ps',
+      {'sync': False, 'job_name': 'ps', 'aggregate': 1},
+    ),
     (
       f'{WORKERS} {SYNC} --task=1 --num_clones=2',
       {'exchange': 'collective', 'task_id': 1, 'num_processes': 2}
@@ -205,7 +212,8 @@ def test_tasks_of_tf_slim_become_those_of_servers_or_collectives(
   config.validate()
   assert isinstance(config, server_config.ServerConfig) == ('sync' in expected)
   if 'sync' in expected:
-    assert config.whole().batch_size == 2 * config.batch_size
+    count = config.aggregate
+    assert config.whole().batch_size == count * config.batch_size
 
 
 @pytest.mark.parametrize(
@@ -239,7 +247,7 @@ def test_tasks_of_tf_slim_become_those_of_servers_or_collectives(
     ),
     (f'{SERVERS} --job_name=ps --task=1', 'a ps task from 0 to 0, received 1'),
     (
-      f'{SERVERS} --sync_replicas',
+      f'{WORKERS} --sync_replicas',
       'replicas_to_aggregate: expected all 2 of --worker_replicas, .* received '
       '1. Use --replicas_to_aggregate=2',
     ),

@@ -1,4 +1,4 @@
-"""Asynchronous steps on this process's devices: the ps is one of them."""
+"""Asynchronous steps on this process: its devices are the servers."""
 
 import numpy as np
 import pytest
@@ -8,6 +8,8 @@ from terngrad.codec import gradients
 from terngrad.codec import policy
 from terngrad.codec import registry
 from terngrad.exchange import towers
+from terngrad.training import async_servers
+from terngrad.training import async_shares
 from terngrad.training import async_step
 from terngrad.training import nodes
 from terngrad.training import optimizers
@@ -18,13 +20,26 @@ RATE = 0.05
 
 
 class Servers:
-  """A ps and two worker processes of two nodes each."""
+  """Servers and worker processes of two nodes each."""
 
-  def __init__(self, codec, build=small.dense_net, nodes_each=2):
-    model = build()
+  def __init__(
+    self,
+    codec,
+    build=small.dense_net,
+    nodes_each=2,
+    *,
+    num_servers=1,
+    processes=2,
+    aggregate=1,
+    optimizer=None,
+    decoupled=False,
+  ):
+    servers = [f'/CPU:{i}' for i in range(num_servers)]
+    with async_shares.dealt(servers):
+      model = build()
     plan = replicas.layout(model)
-    optimizer = optimizers.parse('gd', 0.0)
-    self.copies = replicas.create(plan, optimizer, ['/CPU:0'] * 3)
+    optimizer = optimizer or optimizers.parse('gd', 0.0)
+    self.copies = replicas.create(plan, optimizer, ['/CPU:0'] * (1 + processes))
     specs = [
       policy.VariableSpec(name, tuple(variable.shape))
       for name, variable in zip(plan.names, plan.trainable, strict=False)
@@ -33,13 +48,18 @@ class Servers:
       specs, [registry.parse(codec)] * len(specs)
     )
     self.shape = [nodes_each, 4]
-    self.node_pass = nodes.model_pass(model, plan)
-    parts = async_step.Parts(
-      self.node_pass, self.codec, self.copies[0], optimizer, seed=7
+    self.node_pass = nodes.model_pass(model, plan, decoupled=decoupled)
+    self.servers = async_servers.Servers(
+      self.node_pass, self.codec, self.copies[0], optimizer, aggregate
     )
     where = towers.Towers(('/CPU:0',), nodes_each)
     self.processes = [
-      async_step.make_process(parts, number, where, [copy], None)
+      async_step.make_process(
+        async_step.Source(
+          self.node_pass, where, [copy], None, async_step.seed_of(7, number)
+        ),
+        self.servers,
+      )
       for number, copy in enumerate(self.copies[1:])
     ]
 
@@ -51,9 +71,11 @@ class Servers:
     )
 
   def apply(self, number, step=0):
+    """Lets a process's gradient complete an update, and the process pull."""
     self.processes[number].apply(
       tf.constant(step, tf.int64), tf.constant(RATE), tf.constant(0.5)
     )
+    self.processes[number].pull()
 
   def gradient(self, batch, copy):
     """The mean over the nodes of what a replica's gradient is."""
@@ -100,7 +122,7 @@ def test_a_late_gradient_is_that_of_the_parameters_that_were_pulled(floats):
   )
 
 
-def test_only_the_process_whose_gradient_was_applied_pulls(floats):
+def test_no_other_process_has_what_one_pulled(floats):
   for number in range(2):
     floats.processes[number].pull()
   before = floats.parameters()
@@ -175,3 +197,87 @@ def test_moving_statistics_reach_the_server_and_come_back():
   assert (after != before).any()
   np.testing.assert_array_equal(flat(servers.copies[2].statistics), after)
   np.testing.assert_array_equal(flat(servers.copies[1].statistics), before)
+
+
+@pytest.mark.parametrize('num_servers', [1, 2])
+def test_the_first_gradients_of_a_step_are_averaged(num_servers):
+  servers = Servers(
+    'identity', num_servers=num_servers, processes=3, aggregate=2
+  )
+  for step, (first, last) in enumerate([(0, 2), (2, 1)]):
+    before = servers.parameters()
+    early = []
+    for number in (first, last):
+      early.append(servers.gradient(10 * step + number, 1 + number))
+      servers.push(number, batch=10 * step + number)
+    servers.processes[first].hold()
+    np.testing.assert_array_equal(servers.parameters(), before)
+    servers.apply(last, step)
+    servers.processes[first].pull()
+    # Nothing is left of the step before.
+    np.testing.assert_allclose(
+      servers.parameters(), before - RATE * sum(early) / 2, atol=1e-6
+    )
+
+
+@pytest.mark.slow
+def test_moving_statistics_of_a_step_are_averaged_too():
+  servers = Servers('ternary', build=small.conv_net, aggregate=2)
+  alone = Servers('ternary', build=small.conv_net)
+  apart = []
+  for number in range(2):
+    servers.push(number, batch=number)
+    alone.push(number, batch=number)
+    alone.apply(number)
+    apart.append(flat(alone.copies[0].statistics))
+  servers.processes[0].hold()
+  servers.apply(1)
+  np.testing.assert_allclose(
+    flat(servers.copies[0].statistics), sum(apart) / 2, rtol=1e-6
+  )
+
+
+def test_each_server_applies_its_own_part_of_a_code():
+  servers = Servers('ternary', num_servers=2)
+  devices = [v.device for v in servers.copies[0].trainable]
+  assert len(set(devices)) == 2
+  assert [v.device for v in servers.copies[0].averages] == devices
+  scalers = servers.push(0, batch=1).shared.numpy()
+  before = [v.numpy() for v in servers.copies[0].trainable]
+  servers.apply(0)
+  after = servers.copies[0].trainable
+  for old, new, scaler in zip(before, after, scalers, strict=True):
+    # Two nodes: sums of codes from -2 to 2, in halves of the scaler.
+    halves = (old - new.numpy()) / (RATE * scaler / 2)
+    np.testing.assert_allclose(halves, np.round(halves), atol=1e-3)
+    assert 1 <= np.abs(np.round(halves)).max() <= 2
+
+
+MOMENTUM = optimizers.parse('momentum', 0.9)
+
+
+@pytest.mark.parametrize(
+  ('build', 'clip_norm'),
+  [
+    (small.dense_net, 0.01),
+    pytest.param(small.conv_net, 0.0, marks=pytest.mark.slow),
+  ],
+)
+def test_two_servers_do_what_one_does(build, clip_norm):
+  one, two = (
+    Servers(
+      'identity',
+      build=build,
+      num_servers=num_servers,
+      optimizer=MOMENTUM._replace(clip_norm=clip_norm),
+      decoupled=True,
+    )
+    for num_servers in (1, 2)
+  )
+  for servers in (one, two):
+    for step in range(2):
+      servers.push(0, batch=step)
+      servers.apply(0, step)
+  np.testing.assert_allclose(
+    flat(two.copies[0].variables()), flat(one.copies[0].variables()), atol=1e-6
+  )

@@ -48,16 +48,27 @@ def test_other_machines_need_somebody_who_vouches():
   make(ps_hosts=hosts, allow_insecure_network=True).validate()
 
 
+@pytest.mark.parametrize('count', [-2, 0, 3])
+def test_more_gradients_than_workers_or_none_are_refused(count):
+  message = refused(num_replicas_to_aggregate=count)
+  assert f'expected -1 or from 1 to all 2 workers, received {count}' in message
+
+
+def test_a_step_may_take_the_gradients_of_some_workers():
+  config = make(num_replicas_to_aggregate=1, batch_size=8, num_nodes=2)
+  config.validate()
+  assert not config.waits_for_all
+  assert (config.whole().batch_size, config.whole().num_workers) == (8, 2)
+  config = make(num_replicas_to_aggregate=2, batch_size=8)
+  config.validate()
+  assert config.waits_for_all
+  assert config.whole().batch_size == 16
+
+
 def test_tasks_with_servers_do_not_meet_in_a_folder(tmp_path):
   message = refused(cluster='rendezvous', rendezvous_dir=str(tmp_path))
   assert '--exchange=collective' in message
   assert list(tmp_path.iterdir()) == []
-
-
-def test_fewer_gradients_than_workers_are_refused():
-  message = refused(num_replicas_to_aggregate=1)
-  assert 'expected -1 or all 2 workers, received 1' in message
-  make(num_replicas_to_aggregate=2).validate()
 
 
 def test_workers_may_go_at_their_own_pace():
@@ -78,12 +89,22 @@ def test_what_is_said_of_late_gradients_needs_a_run_that_has_some(name, value):
   assert 'Give --sync=False' in message
 
 
-def test_an_asynchronous_run_has_one_server_and_one_kind_of_gradient():
+def test_an_asynchronous_run_may_have_several_servers():
   hosts = 'localhost:2222,localhost:2225'
-  message = refused(sync=False, ps_hosts=hosts)
-  assert 'expected one with --sync=False, received 2' in message
-  message = refused(sync=False, floating_grad_epoch=2)
-  assert 'expected 0 with --sync=False, received 2' in message
+  config = make(sync=False, ps_hosts=hosts, batch_size=8)
+  config.validate()
+  assert not config.waits_for_all
+  assert config.whole().batch_size == 8
+
+
+def test_an_asynchronous_run_has_one_gradient_an_update_and_one_kind_of_it():
+  make(sync=False, num_replicas_to_aggregate=1).validate()
+  message = refused(sync=False, num_replicas_to_aggregate=2)
+  assert message.startswith('num_replicas_to_aggregate: expected it to be left')
+  for pace in ({'sync': False}, {'num_replicas_to_aggregate': 1}):
+    message = refused(floating_grad_epoch=2, **pace)
+    assert 'expected 0 where a step does not wait for all workers' in message
+  make(floating_grad_epoch=2).validate()
   assert '--max_staleness=-1 or more' in refused(sync=False, max_staleness=-2)
 
 
@@ -194,6 +215,19 @@ def test_the_first_lines_name_hosts_target_and_replicas():
   ]
 
 
-def test_an_asynchronous_chief_says_so():
-  lines = list(server_config.banner(make(sync=False, max_staleness=4)))
-  assert lines[-1] == 'Asynchronous: max_staleness=4'
+@pytest.mark.parametrize(
+  ('pace', 'expected'),
+  [
+    ({'sync': False, 'max_staleness': 4}, 'Asynchronous: max_staleness=4'),
+    (
+      {'num_replicas_to_aggregate': 1},
+      'SyncReplicas: replicas_to_aggregate=1; total_num_replicas=2',
+    ),
+  ],
+)
+def test_a_chief_that_does_not_wait_for_all_says_so(pace, expected):
+  lines = list(server_config.banner(make(**pace)))
+  assert lines[-2] == expected
+  assert lines[-1].endswith('two runs do not end at the same bits')
+  others = list(server_config.banner(make(task_id=1, **pace)))
+  assert others[1:] == [*lines[1:3], 'Server target: grpc://localhost:2224']

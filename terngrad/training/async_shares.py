@@ -1,0 +1,143 @@
+"""How several parameter servers share the variables of a run.
+
+Whole variables are dealt by their bytes as the model makes them; slots and
+averages stand beside their variable. A payload comes share after share, so that
+the push to a server is one range of words.
+"""
+
+import contextlib
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from terngrad.codec import gradients
+from terngrad.codec import policy
+from terngrad.training import replicas
+
+
+class Share(NamedTuple):
+  """What one server has.
+
+  Attributes:
+    replica: `replicas.Replica` of its variables alone.
+    variables: tuple of int, the places of its parameters in the model.
+    statistics: tuple of int, the places of its moving statistics.
+    codec: `gradients.GradientCodec` of its parameters alone.
+    words: slice of a payload.
+    probes: int array, the places in a probe.
+  """
+
+  replica: replicas.Replica
+  variables: tuple
+  statistics: tuple
+  codec: gradients.GradientCodec
+  words: slice
+  probes: np.ndarray
+
+  def shrink_by(self, shrink_all, num_variables):
+    """`nodes.Pass.shrink` for the parameters of this share.
+
+    Args:
+      shrink_all: that of the model's parameters.
+      num_variables: how many they are.
+    """
+
+    def shrink(parameters):
+      # The terms of the others, of one zero each, are dropped.
+      everyone = [tf.constant(0.0)] * num_variables
+      for place, parameter in zip(self.variables, parameters, strict=True):
+        everyone[place] = parameter
+      terms = shrink_all(everyone)
+      return [terms[place] for place in self.variables]
+
+    return shrink
+
+
+@contextlib.contextmanager
+def dealt(devices):
+  """A context in which variables go to the device with the fewest bytes.
+
+  What is not trained, a layer's moving statistics, stands where the parameter
+  before it does.
+
+  Args:
+    devices: names.
+  """
+  held = dict.fromkeys(devices, 0)
+  last = [devices[0]]
+
+  def create(next_creator, **kwargs):
+    if kwargs.get('trainable', True):
+      last[0] = min(held, key=held.get)
+    with tf.device(last[0]):
+      variable = next_creator(**kwargs)
+    size = variable.shape.num_elements() * variable.dtype.size
+    held[last[0]] += size
+    return variable
+
+  with tf.variable_creator_scope(create):
+    yield
+
+
+def share(codec, server):
+  """Cuts a run's codec by where the server's variables are.
+
+  Args:
+    codec: `gradients.GradientCodec` of the model.
+    server: `replicas.Replica`, its variables on any devices.
+
+  Returns:
+    (`gradients.GradientCodec` whose payloads come share after share, list of
+    `Share`).
+  """
+  chosen = {}
+  for bucket in codec.buckets:
+    for place, shape in zip(bucket.indices, bucket.shapes, strict=True):
+      chosen[place] = bucket.codec, shape
+  variables = (*server.trainable, *server.statistics)
+  shares, buckets, start = [], [], 0
+  probed = codec.probed_variables()
+  for device in dict.fromkeys(variable.device for variable in variables):
+    mine = _on(device, server.trainable)
+    own = gradients.gradient_codec(
+      [policy.VariableSpec('', chosen[place][1]) for place in mine],
+      [chosen[place][0] for place in mine],
+    )
+    shares.append(
+      Share(
+        replica=_part(server, device),
+        variables=mine,
+        statistics=_on(device, server.statistics),
+        codec=own,
+        words=slice(start, start + own.num_words),
+        probes=np.flatnonzero(np.isin(probed, mine)),
+      )
+    )
+    start += own.num_words
+    buckets += [
+      bucket._replace(indices=tuple(mine[place] for place in bucket.indices))
+      for bucket in own.buckets
+    ]
+  return gradients.GradientCodec(tuple(buckets)), shares
+
+
+def _on(device, variables):
+  """The places of the variables that stand on a device."""
+  return tuple(i for i, v in enumerate(variables) if v.device == device)
+
+
+def _part(server, device):
+  """The `replicas.Replica` of what a server has on one device."""
+  first = len(server.trainable)
+  mine, statistics = (
+    _on(device, kind) for kind in (server.trainable, server.statistics)
+  )
+  averaged = (*mine, *(first + place for place in statistics))
+  return replicas.Replica(
+    device=device,
+    trainable=tuple(server.trainable[place] for place in mine),
+    statistics=tuple(server.statistics[place] for place in statistics),
+    slots=tuple(server.slots[place] for place in mine),
+    averages=tuple(server.averages[place] for place in averaged),
+  )
