@@ -243,7 +243,7 @@ class Asynchronous:
       probes=tf.concat(parts.probes, axis=0),
       shared=parts.shared[-1],
       # Codes stay on the servers, so there are no histograms of them.
-      words=[tf.zeros([1, 0], tf.int32)],
+      words=[[tf.zeros([1, 0], tf.int32)]],
       sent=tf.concat(parts.sent, axis=0),
       stop=tf.convert_to_tensor(stop),
       who=tuple(
