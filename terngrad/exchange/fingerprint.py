@@ -9,7 +9,7 @@ import tensorflow as tf
 from terngrad import native
 from terngrad import version
 
-_MAX_FIELDS = 64
+_MAX_FIELDS = 256
 
 
 class MismatchError(ValueError):

@@ -23,7 +23,7 @@ def test_the_interface_sends_little_more_than_the_payload(tmp_path, passes):
   assert done.code == 0, done.err
   with open(tmp_path / 'measure_exchange.csv', encoding='utf-8') as file:
     plain, coded = csv.DictReader(file)
-  # LeNet's 430,500 parameters; 20 digits a word, and a row of probes.
+  # LeNet's 1,256,080 parameters; 20 digits a word, and a row of probes.
   assert float(coded['payload_bytes']) < float(plain['payload_bytes']) / 19
   assert float(plain['interface_bytes']) < 1.1 * float(plain['payload_bytes'])
 
@@ -45,7 +45,7 @@ def test_workers_push_and_pull_what_the_formula_says(tmp_path):
   with open(tmp_path / 'measure_exchange.csv', encoding='utf-8') as file:
     plain, coded = csv.DictReader(file)
   # Up 20 digits a word, down 13 sums of two codes.
-  size = 4 * 430_500
+  size = 4 * 1_256_080
   assert float(plain['payload_bytes']) == pytest.approx(2 * size, rel=1e-3)
   assert float(coded['payload_bytes']) == pytest.approx(
     size / 20 + size / 13, rel=1e-2

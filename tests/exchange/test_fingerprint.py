@@ -40,7 +40,9 @@ def test_the_threads_that_are_set_show(monkeypatch):
 
 
 def test_bytes_give_the_fields_back():
-  fields = fingerprint.fingerprint(net='lenet', text='é\n"')
+  # A run has more than 60 options.
+  options = {f'option_{number}': str(number) for number in range(120)}
+  fields = fingerprint.fingerprint(net='lenet', text='é\n"', **options)
   data = fingerprint.to_bytes(fields, 4096)
   assert len(data) == 4096
   assert fingerprint.from_bytes(data, 'worker 1') == fields
