@@ -36,7 +36,8 @@ class ClusterConfig:
   collective: str = _option(
     ways.AUTO,
     'Way of the codes between processes: gather, reduce (codes that add, see '
-    '--codec), two_shot; auto takes the one of the fewest bytes.',
+    '--codec), two_shot; auto takes the one of the fewest bytes, but two_shot '
+    'only where it halves them.',
   )
   communication: str = _option(
     'auto',
