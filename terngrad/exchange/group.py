@@ -11,6 +11,7 @@ import itertools
 import uuid
 
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 NCCL = 'nccl'
 COMMUNICATIONS = ('auto', 'ring', NCCL)
@@ -165,11 +166,27 @@ def _join(cluster, timeout):
     task_id=cluster.index,
     rpc_layer='grpc',
   )
+  _wait_for_heartbeats(timeout)
   # The strategy is TensorFlow's public way to the runtime of its collectives;
   # nothing else of it is used.
   return tf.distribute.MultiWorkerMirroredStrategy(
     resolver,
     tf.distribute.experimental.CommunicationOptions(timeout_seconds=timeout),
+  )
+
+
+def _wait_for_heartbeats(seconds):
+  """Lets a heartbeat take as long as a collective may.
+
+  The runtime gives up after 10 seconds, and on a slow link a heartbeat stands
+  behind the data of collectives: 152 MB take 12 seconds at 100 Mbit/s. A task
+  that ends is noticed at once, by its sockets. There is no public way to say
+  so; the strategy configures the service, unless somebody did.
+  """
+  now = context.context()
+  now.configure_coordination_service = functools.partial(
+    now.configure_coordination_service,
+    heartbeat_timeout_in_ms=int(1000 * seconds),
   )
 
 
