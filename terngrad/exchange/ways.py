@@ -4,17 +4,19 @@
 that add (`radix`) in TensorFlow's ring all-reduce. `two_shot` gives every
 process a slice of the words of all, which it sums; the sums are packed as
 digits of 2N + 1 levels and gathered. No way rounds anything: what is decoded
-are the same sums of codes.
+are the same sums of codes. Only `two_shot_ternary`, which must be asked for,
+does: its sums return as ternary codes, see `feedback`.
 """
 
 import tensorflow as tf
 
 from terngrad.codec import packing as packings
-from terngrad.codec import planes
-from terngrad.codec import wire
+from terngrad.exchange import feedback
+from terngrad.exchange import slices
 
 AUTO = 'auto'
-WAYS = ('gather', 'reduce', 'two_shot')
+LOSSY = 'two_shot_ternary'
+WAYS = ('gather', 'reduce', 'two_shot', LOSSY)
 # What a word of a way counts for when one is chosen. Those of two shots are
 # unpacked, added and packed again on their way: with 4 hosts on 1 Gbit/s that
 # took 1 s more than a gather of a third more words (experiments/network).
@@ -30,7 +32,7 @@ def plan(codec, group, num_workers, way=AUTO):
     num_workers: of all processes.
     way: of `WAYS` for the buckets that can take it, the others gather; or
       `AUTO`, for each bucket that of the fewest bytes, but two shots only
-      where they take half of the others'.
+      where they take half of the others', and never `LOSSY`.
 
   Returns:
     Pair of functions. The first takes this process's payloads, int32 [its
@@ -46,15 +48,14 @@ def plan(codec, group, num_workers, way=AUTO):
       lambda moved, shared: codec.decode_mean(moved, shared),
     )
   sizes = [bucket.num_words for bucket in codec.buckets]
+  moves = [
+    _MAKE_MOVE[name](bucket, group, num_workers)
+    for name, bucket in zip(chosen, codec.buckets, strict=True)
+  ]
 
   def move(payloads):
     columns = tf.split(payloads, sizes, axis=1)
-    return [
-      _MOVES[name](bucket.codec, group, num_workers, words)
-      for name, bucket, words in zip(
-        chosen, codec.buckets, columns, strict=True
-      )
-    ]
+    return [one(words) for one, words in zip(moves, columns, strict=True)]
 
   def decode(moved, shared):
     means = []
@@ -84,7 +85,12 @@ def choices(codec, num_workers, num_processes, way=AUTO):
   chosen = []
   for bucket in codec.buckets:
     costs = sent_words(bucket, num_workers, num_processes)
-    cheapest = min(costs, key=lambda n, c=costs: c[n] * _WEIGHTS.get(n, 1))
+    weighed = {
+      name: words * _WEIGHTS.get(name, 1)
+      for name, words in costs.items()
+      if name != LOSSY
+    }
+    cheapest = min(weighed, key=weighed.get)
     chosen.append(
       cheapest if way == AUTO else way if way in costs else 'gather'
     )
@@ -109,27 +115,18 @@ def sent_words(bucket, num_workers, num_processes):
   if bucket.codec.decode_total is not None:
     # A ring adds 1/P of the words at a time, and passes the sums on.
     costs['reduce'] = 2 * others / num_processes * bucket.num_words
-  if _has_slices(bucket.codec):
-    width = _slice_width(bucket.num_words, num_processes)
-    places = bucket.codec.packing.elements_per_word
-    back = packings.sums(num_workers).num_words(places * width)
-    costs['two_shot'] = others * (own * width + back)
+  if slices.fits(bucket.codec):
+    cut = slices.of(bucket, num_processes)
+    back = packings.sums(num_workers).num_words(cut.places * cut.width)
+    costs['two_shot'] = others * (own * cut.width + back)
+    back = feedback.num_words(cut.places, cut.width)
+    costs[LOSSY] = others * (own * cut.width + back)
   return costs
 
 
-def _has_slices(codec):
-  """Whether a few words of a payload can be summed without the others."""
-  packing = codec.packing
-  return (
-    codec.decode_codes is not None
-    and isinstance(packing, wire.Packing)
-    and packing.word_bits == 32
-  )
-
-
-def _gather(codec, group, num_workers, words):
-  del codec, num_workers
-  return group.gather(words)
+def _gather(bucket, group, num_workers):
+  del bucket, num_workers
+  return group.gather
 
 
 def _decode_gathered(bucket, words, shared, num_workers):
@@ -138,9 +135,11 @@ def _decode_gathered(bucket, words, shared, num_workers):
   )
 
 
-def _reduce(codec, group, num_workers, words):
+def _reduce(bucket, group, num_workers):
   del num_workers
-  return group.all_reduce(tf.reduce_sum(codec.lanes(words), axis=0))
+  return lambda words: group.all_reduce(
+    tf.reduce_sum(bucket.codec.lanes(words), axis=0)
+  )
 
 
 def _decode_reduced(bucket, total, shared, num_workers):
@@ -149,51 +148,40 @@ def _decode_reduced(bucket, total, shared, num_workers):
   )
 
 
-def _two_shot(codec, group, num_workers, words):
+def _two_shot(bucket, group, num_workers):
   """Packed sums of all slices, int32 [processes, words of a slice]."""
-  packing, own = codec.packing, words.shape[0]
-  width = _slice_width(words.shape[1], group.size)
+  cut = slices.of(bucket, group.size)
   back = packings.sums(num_workers)
 
+  @tf.function(jit_compile=True)
   def sums(received):
-    rows = tf.reshape(received, [num_workers, width])
-    codes = planes.join(packing.unpack(tf.reshape(rows, [-1])))
-    shape = [packing.elements_per_word, num_workers, width]
-    flat = tf.reshape(tf.reduce_sum(tf.reshape(codes, shape), axis=1), [-1])
-    places = back.elements_per_word
-    row = back.width(flat.shape[0])
-    flat = tf.pad(flat, [[0, row * places - flat.shape[0]]])
-    return back.pack(tf.split(flat, places))
+    return back.pack(slices.in_planes(cut.sums(received, num_workers), back))
 
-  padded = tf.pad(words, [[0, 0], [0, width * group.size - words.shape[1]]])
-  slices = tf.reshape(padded, [own, group.size, width])
-  received = group.all_to_all(tf.transpose(slices, [1, 0, 2]))
-  packed = tf.function(sums, jit_compile=True)(received)
-  return group.gather(packed[tf.newaxis])
+  def move(words):
+    packed = sums(group.all_to_all(cut.deal(words)))
+    return group.gather(packed[tf.newaxis])
+
+  return move
 
 
 def _decode_two_shot(bucket, packed, shared, num_workers):
-  places = bucket.codec.packing.elements_per_word
-  processes = packed.shape[0]
-  width = _slice_width(bucket.num_words, processes)
+  cut = slices.of(bucket, packed.shape[0])
   sums = packings.sums(num_workers).unpack(tf.reshape(packed, [-1]))
-  slices = [tf.reshape(plane, [processes, -1]) for plane in sums]
-  sums = tf.concat(slices, axis=1)[:, : places * width]
-  sums = tf.reshape(sums, [processes, places, width])
-  sums = tf.reshape(tf.transpose(sums, [1, 0, 2]), [places, -1])
-  codes = tf.reshape(sums[:, : bucket.num_words], [-1])
+  sums = slices.of_planes(sums, cut)
   return bucket.codec.decode_codes(
-    codes, shared, bucket.shapes, 1.0 / num_workers
+    cut.in_order(sums), shared, bucket.shapes, 1.0 / num_workers
   )
 
 
-def _slice_width(num_words, processes):
-  return -(-num_words // processes)
-
-
-_MOVES = {'gather': _gather, 'reduce': _reduce, 'two_shot': _two_shot}
+_MAKE_MOVE = {
+  'gather': _gather,
+  'reduce': _reduce,
+  'two_shot': _two_shot,
+  LOSSY: feedback.make_move,
+}
 _DECODES = {
   'gather': _decode_gathered,
   'reduce': _decode_reduced,
   'two_shot': _decode_two_shot,
+  LOSSY: feedback.decode,
 }

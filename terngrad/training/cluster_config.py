@@ -37,7 +37,8 @@ class ClusterConfig:
     ways.AUTO,
     'Way of the codes between processes: gather, reduce (codes that add, see '
     '--codec), two_shot; auto takes the one of the fewest bytes, but two_shot '
-    'only where it halves them.',
+    'only where it halves them. two_shot_ternary sends sums back as ternary '
+    'codes and keeps what they leave out: fewer bytes, other results.',
   )
   communication: str = _option(
     'auto',

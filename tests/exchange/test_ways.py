@@ -46,6 +46,10 @@ def test_words_are_those_of_the_formulas():
   assert costs['two_shot'] == pytest.approx(
     3 / 4 * words + 3 / 4 * 2**20 / 10, rel=1e-4
   )
+  # And back as 1.6 bits, with a scaler a slice.
+  assert costs[ways.LOSSY] == pytest.approx(
+    3 / 4 * words + 3 / 4 * words, rel=1e-4
+  )
   radix = codec_of('ternary:packing=radix,workers=4')
   costs = ways.sent_words(radix.buckets[0], 4, 4)
   assert costs['reduce'] == pytest.approx(2 * 3 / 4 * 2**20 / 10, rel=1e-4)
