@@ -32,12 +32,11 @@ class Group:
 
     Args:
       cluster: `cluster.Cluster` with workers only.
-      timeout: seconds that a collective may take.
+      timeout: seconds without a sign of life after which a task is lost.
       communication: of `COMMUNICATIONS`; `NCCL` needs a GPU in each process.
     """
     self.size = len(cluster.jobs['worker'])
     self.rank = cluster.index
-    self._timeout = float(timeout)
     self._keys = itertools.count(1)
     self._on_gpus = communication == NCCL
     self._hint = communication
@@ -135,14 +134,17 @@ class Group:
     return _token(_GPU)
 
   def _where(self, on_gpus=False):
-    """What a collective needs beside its tensor."""
+    """What a collective needs beside its tensor.
+
+    No time-out of its own: the runtime would give it a thread that sleeps until
+    then, hundreds a second.
+    """
     return {
       'ordering_token': [self._gpu_token if on_gpus else _token(_HOST)],
       'group_size': self.size,
       'group_key': _GPU_GROUP_KEY if on_gpus else _GROUP_KEY,
       'instance_key': next(self._keys),
       'communication_hint': self._hint if on_gpus == self._on_gpus else 'auto',
-      'timeout_seconds': self._timeout,
     }
 
 
@@ -169,19 +171,16 @@ def _join(cluster, timeout):
   _wait_for_heartbeats(timeout)
   # The strategy is TensorFlow's public way to the runtime of its collectives;
   # nothing else of it is used.
-  return tf.distribute.MultiWorkerMirroredStrategy(
-    resolver,
-    tf.distribute.experimental.CommunicationOptions(timeout_seconds=timeout),
-  )
+  return tf.distribute.MultiWorkerMirroredStrategy(resolver)
 
 
 def _wait_for_heartbeats(seconds):
-  """Lets a heartbeat take as long as a collective may.
+  """Lets a task be silent for so long before the runtime gives it up.
 
-  The runtime gives up after 10 seconds, and on a slow link a heartbeat stands
+  The runtime would after 10 seconds, and on a slow link a heartbeat stands
   behind the data of collectives: 152 MB take 12 seconds at 100 Mbit/s. A task
   that ends is noticed at once, by its sockets. There is no public way to say
-  so; the strategy configures the service, unless somebody did.
+  so; the strategy configures the service.
   """
   now = context.context()
   now.configure_coordination_service = functools.partial(
