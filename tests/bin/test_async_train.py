@@ -112,5 +112,6 @@ def test_a_stopped_worker_is_named_though_others_go_on(data_dir, tmp_path):
     cluster.tasks['worker', 1].send(signal.SIGSTOP)
     finished = cluster.chief.wait()
   assert finished.code == watchdog.LOST
-  assert 'Worker 1: expected every task to take part, ' in finished.err
+  # It was stopped while it pushed, or while the chief let it pull.
+  assert re.search(r'(Worker 1|Step \d+): expected every task', finished.err)
   assert 'received no answer from worker 1 (localhost' in finished.err
