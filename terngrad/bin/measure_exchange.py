@@ -9,8 +9,9 @@ On several hosts start it once on each, with the same flags but --task_id:
 10.0.0.2:7000 --task_id=0 --allow_insecure_network --net=single_column_alexnet
 
 Cases are CODEC, CODEC@WAY or CODEC@WAY@BYTES, WAY one of auto, gather, reduce,
-two_shot and BYTES in place of --bytes_per_bucket; they take turns, round by
-round, and a ratio is the median of the ratios to the first case within a round.
+two_shot, two_shot_ternary and BYTES in place of --bytes_per_bucket; they take
+turns, round by round, and a ratio is the median of the ratios to the first case
+within a round.
 Without --real gradients are Gaussian numbers of the net's shapes: what is timed
 is probing, encoding, moving, decoding and updating.
 With --ps_hosts too, and --job_name=ps or worker, cases are CODEC, exchanged by
@@ -75,7 +76,7 @@ INTERFACE = flags.DEFINE_string(
 OUTPUT = flags.DEFINE_string(
   'output', '', 'Folder for measure_exchange.csv and measure_exchange.png.'
 )
-# Seconds that a collective may take.
+# Seconds to wait for a task to come, and for a sign of its life.
 _TIMEOUT = 300
 # Seconds that a task serves a chief that never ends.
 _LONGEST = 86400

@@ -24,7 +24,12 @@ _BACK = packings.base3()
 
 
 def num_words(places, width):
-  """Words of a slice on its way back: its codes and their scaler."""
+  """int32 words of a slice on its way back: its codes and their scaler.
+
+  Args:
+    places: elements of a word of the first shot.
+    width: such words of the slice.
+  """
   return _BACK.num_words(places * width) + 1
 
 

@@ -86,7 +86,15 @@ def fits(codec):
 
 
 def in_planes(values, packing):
-  """Values of any shape as the planes of a packing, zeros past the last."""
+  """Values as the planes of a packing.
+
+  Args:
+    values: int32, any shape.
+    packing: `codec.wire.Packing` of k elements a word.
+
+  Returns:
+    List of k int32 [w]; zeros past the last value.
+  """
   flat = tf.reshape(values, [-1])
   count = packing.elements_per_word
   row = packing.width(flat.shape[0])

@@ -10,6 +10,7 @@ this is `exchange.service`.
 
 import json
 import os
+import time
 import uuid
 from typing import NamedTuple
 
@@ -104,6 +105,32 @@ def state_of(task, timeout=CALL_TIMEOUT):
   except (tf.errors.OpError, AttributeError, TypeError, ValueError) as error:
     raise LostError(f'{task} does not tell its state: {error}') from error
   raise LostError(f'{task} does not tell its state: {state.fingerprint}')
+
+
+def states_within(others, seconds, waiting=lambda task: None):
+  """The first states of tasks, as they come.
+
+  Args:
+    others: list of `Task`.
+    seconds: to wait for all of them.
+    waiting: called once, with the first that is not there.
+
+  Returns:
+    Dict of those that came within the time to their `State`.
+  """
+  end = time.monotonic() + seconds
+  states, said = {}, False
+  while True:
+    for task in [task for task in others if task not in states]:
+      # A short time each, so that one absent task hides no other.
+      try:
+        states[task] = state_of(task, timeout=3)
+      except LostError:
+        if not said:
+          waiting(task)
+          said = True
+    if len(states) == len(others) or time.monotonic() > end:
+      return states
 
 
 def order(task, timeout=CALL_TIMEOUT, **what):

@@ -85,16 +85,21 @@ def choices(codec, num_workers, num_processes, way=AUTO):
   chosen = []
   for bucket in codec.buckets:
     costs = sent_words(bucket, num_workers, num_processes)
-    weighed = {
-      name: words * _WEIGHTS.get(name, 1)
-      for name, words in costs.items()
-      if name != LOSSY
-    }
-    cheapest = min(weighed, key=weighed.get)
-    chosen.append(
-      cheapest if way == AUTO else way if way in costs else 'gather'
-    )
+    if way == AUTO:
+      chosen.append(_cheapest(costs))
+    else:
+      chosen.append(way if way in costs else 'gather')
   return chosen
+
+
+def _cheapest(costs):
+  """The way that `AUTO` takes, from what `sent_words` returns."""
+  weighed = {
+    name: words * _WEIGHTS.get(name, 1)
+    for name, words in costs.items()
+    if name != LOSSY
+  }
+  return min(weighed, key=weighed.get)
 
 
 def sent_words(bucket, num_workers, num_processes):

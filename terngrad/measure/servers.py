@@ -1,6 +1,5 @@
 """Parameter servers to time: the traced step of the trainer on real tasks."""
 
-import time
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -43,20 +42,27 @@ def join(cluster, timeout):
   Raises:
     tasks.LostError: one did not come.
   """
-  end = time.monotonic() + timeout
-  for task in tasks.servers_of(cluster):
-    while True:
-      try:
-        tasks.state_of(task)
-        break
-      except tasks.LostError:
-        if time.monotonic() > end:
-          raise
+  others = tasks.servers_of(cluster)
+  states = tasks.states_within(others, timeout)
+  absent = [str(task) for task in others if task not in states]
+  if absent:
+    raise tasks.LostError(
+      f'Cluster: expected all tasks within {timeout:g} seconds, received no '
+      f'answer from {", ".join(absent)}. Start them with the same flags, and '
+      'look into their logs.'
+    )
   tasks.connect(cluster)
 
 
 def release(cluster):
-  """Lets all other tasks end."""
+  """Lets all other tasks end.
+
+  Args:
+    cluster: `exchange.cluster.Cluster` of worker 0.
+
+  Raises:
+    tasks.LostError: one does not answer.
+  """
   for task in tasks.servers_of(cluster):
     tasks.order(task, do='end')
 

@@ -54,7 +54,9 @@ class Servers:
       self._decodes.append(
         tf.function(share.codec.decode_mean, jit_compile=share.codec.compiled)
       )
-      shrink = share.shrink_by(node_pass.shrink, codec.num_variables)
+      shrink = steps.shrink_of(
+        node_pass.shrink, share.variables, codec.num_variables
+      )
       self._updates.append(steps.make_update(share.replica, optimizer, shrink))
       if aggregate > 1:
         self._held.append(_zeros_beside(share.replica))

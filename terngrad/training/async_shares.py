@@ -35,24 +35,6 @@ class Share(NamedTuple):
   words: slice
   probes: np.ndarray
 
-  def shrink_by(self, shrink_all, num_variables):
-    """`nodes.Pass.shrink` for the parameters of this share.
-
-    Args:
-      shrink_all: that of the model's parameters.
-      num_variables: how many they are.
-    """
-
-    def shrink(parameters):
-      # The terms of the others, of one zero each, are dropped.
-      everyone = [tf.constant(0.0)] * num_variables
-      for place, parameter in zip(self.variables, parameters, strict=True):
-        everyone[place] = parameter
-      terms = shrink_all(everyone)
-      return [terms[place] for place in self.variables]
-
-    return shrink
-
 
 @contextlib.contextmanager
 def dealt(devices):
@@ -99,16 +81,18 @@ def share(codec, server):
   shares, buckets, start = [], [], 0
   probed = codec.probed_variables()
   for device in dict.fromkeys(variable.device for variable in variables):
-    mine = _on(device, server.trainable)
+    mine, statistics = (
+      _on(device, kind) for kind in (server.trainable, server.statistics)
+    )
     own = gradients.gradient_codec(
       [policy.VariableSpec('', chosen[place][1]) for place in mine],
       [chosen[place][0] for place in mine],
     )
     shares.append(
       Share(
-        replica=_part(server, device),
+        replica=server.part(mine, statistics)._replace(device=device),
         variables=mine,
-        statistics=_on(device, server.statistics),
+        statistics=statistics,
         codec=own,
         words=slice(start, start + own.num_words),
         probes=np.flatnonzero(np.isin(probed, mine)),
@@ -125,19 +109,3 @@ def share(codec, server):
 def _on(device, variables):
   """The places of the variables that stand on a device."""
   return tuple(i for i, v in enumerate(variables) if v.device == device)
-
-
-def _part(server, device):
-  """The `replicas.Replica` of what a server has on one device."""
-  first = len(server.trainable)
-  mine, statistics = (
-    _on(device, kind) for kind in (server.trainable, server.statistics)
-  )
-  averaged = (*mine, *(first + place for place in statistics))
-  return replicas.Replica(
-    device=device,
-    trainable=tuple(server.trainable[place] for place in mine),
-    statistics=tuple(server.statistics[place] for place in statistics),
-    slots=tuple(server.slots[place] for place in mine),
-    averages=tuple(server.averages[place] for place in averaged),
-  )

@@ -6,7 +6,17 @@ import tensorflow as tf
 
 
 def for_each(device, workers, specs, body):
-  """TensorArrays of what `body(worker)` returns, one worker after the other."""
+  """What `body` returns for the workers of a device, one after the other.
+
+  Args:
+    device: its name.
+    workers: range, not empty.
+    specs: for each tensor of a worker (dtype, shape; None for any).
+    body: takes a worker's number, int32 [], returns a list of tensors.
+
+  Returns:
+    For each of `specs` a `tf.TensorArray`, or a `Single` of one worker's.
+  """
   if len(workers) == 1:
     # Without the loop nothing has to be stacked, that is copied.
     with tf.device(device):

@@ -47,6 +47,27 @@ class Replica(NamedTuple):
       *self.scaling,
     ]
 
+  def part(self, parameters, statistics):
+    """A replica of some of the variables, with their slots and averages.
+
+    Args:
+      parameters: tuple of int, places in `trainable`.
+      statistics: tuple of int, places in `statistics`.
+
+    Returns:
+      A `Replica`, without averages of the frozen.
+    """
+    first = len(self.trainable)
+    averaged = (*parameters, *(first + place for place in statistics))
+    return self._replace(
+      trainable=tuple(self.trainable[place] for place in parameters),
+      statistics=tuple(self.statistics[place] for place in statistics),
+      slots=tuple(self.slots[place] for place in parameters),
+      averages=tuple(self.averages[place] for place in averaged)
+      if self.averages
+      else (),
+    )
+
   def own(self):
     """For each of `variables()` whether other replicas need not have it."""
     if not self.own_statistics:

@@ -9,7 +9,6 @@ failure everything begins anew from there, the chief's own process included.
 import functools
 import gc
 import itertools
-import time
 from datetime import datetime
 
 import tensorflow as tf
@@ -210,26 +209,19 @@ def _open_feeds(config, channels, step):
 
 def _wait_for(config, others, report):
   """The first states of all other tasks, once they have come."""
-  end = time.monotonic() + config.start_timeout
-  states, said = {}, False
-  while len(states) < len(others):
-    absent = [task for task in others if task not in states]
-    for task in absent:
-      # A short time each, so that one absent task hides no other.
-      try:
-        states[task] = tasks.state_of(task, timeout=3)
-      except tasks.LostError:
-        if not said:
-          report(f'{datetime.now()}: waiting for {task}')
-          said = True
-    absent = [task for task in others if task not in states]
-    if absent and time.monotonic() > end:
-      raise errors.ConfigError(
-        f'Cluster: expected all tasks within --start_timeout='
-        f'{config.start_timeout:g} seconds, received no answer from '
-        f'{", ".join(map(str, absent))}. Start it with --job_name='
-        f'{absent[0].job} --task_id={absent[0].index}, and look into its log.'
-      )
+  states = tasks.states_within(
+    others,
+    config.start_timeout,
+    lambda task: report(f'{datetime.now()}: waiting for {task}'),
+  )
+  absent = [task for task in others if task not in states]
+  if absent:
+    raise errors.ConfigError(
+      f'Cluster: expected all tasks within --start_timeout='
+      f'{config.start_timeout:g} seconds, received no answer from '
+      f'{", ".join(map(str, absent))}. Start it with --job_name='
+      f'{absent[0].job} --task_id={absent[0].index}, and look into its log.'
+    )
   return states
 
 

@@ -204,15 +204,17 @@ class _Updates:
   def __init__(self, replica, optimizer, shrink, parts):
     self._device = replica.device
     self._indices = [part.indices for part in parts]
+    statistics = tuple(range(len(replica.statistics)))
     # A clip looks at all gradients, and so does the loss scale.
     if optimizer.clip_norm or replica.scaling or len(parts) == 1:
       self._updates = [make_update(replica, optimizer, shrink)]
     else:
       self._updates = [
         make_update(
-          _replica_of(replica, part.indices, number == 0),
+          # The first has the statistics.
+          replica.part(part.indices, statistics if number == 0 else ()),
           optimizer,
-          _shrink_of(shrink, part.indices, len(replica.trainable)),
+          shrink_of(shrink, part.indices, len(replica.trainable)),
         )
         for number, part in enumerate(parts)
       ]
@@ -229,22 +231,17 @@ class _Updates:
         statistics = []
 
 
-def _replica_of(replica, indices, first):
-  """A part's variables; the first has the statistics."""
-  count = len(replica.trainable)
-  averages = [replica.averages[i] for i in indices if replica.averages]
-  if first:
-    averages += replica.averages[count : count + len(replica.statistics)]
-  return replica._replace(
-    trainable=tuple(replica.trainable[i] for i in indices),
-    statistics=replica.statistics if first else (),
-    slots=tuple(replica.slots[i] for i in indices),
-    averages=tuple(averages),
-  )
+def shrink_of(shrink, indices, count):
+  """`nodes.Pass.shrink` for some parameters of a model.
 
+  Args:
+    shrink: of all of them.
+    indices: tuple of int, the places of those in the model.
+    count: how many the model has.
 
-def _shrink_of(shrink, indices, count):
-  """`nodes.Pass.shrink` for a part."""
+  Returns:
+    A function of these parameters, a list, to the list of their terms.
+  """
 
   def shrink_part(parameters):
     whole = [None] * count

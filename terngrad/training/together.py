@@ -29,7 +29,7 @@ _OWN = frozenset(
   }
 )
 _FINGERPRINT_BYTES = 2**14
-# The runtime's own time-out comes first: then files are closed.
+# The runtime gives up a silent task first, as an error like that of a lost one.
 GRACE_SECONDS = 10.0
 
 

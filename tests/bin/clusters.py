@@ -85,6 +85,15 @@ class Cluster:
     return {task: process.wait() for task, process in self.tasks.items()}
 
 
+def complete(num_ps, num_workers, arguments, *more, **options):
+  """Runs a `Cluster` to its end, which is a good one; see `Cluster.wait`."""
+  with Cluster(num_ps, num_workers, arguments, *more, **options) as cluster:
+    cluster.start_all()
+    finished = cluster.wait()
+  assert {f.code for f in finished.values()} == {0}, finished
+  return finished
+
+
 def free_ports(count):
   """Ports that the system has just given."""
   with contextlib.ExitStack() as stack:

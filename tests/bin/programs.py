@@ -1,5 +1,6 @@
 """Runs the programs, in processes of their own, and reads what they write."""
 
+import csv
 import json
 import os
 import pathlib
@@ -240,6 +241,15 @@ def contents(folder):
     for path in folder.rglob('*')
     if path.is_file()
   }
+
+
+def measured(name, folder, *arguments):
+  """Runs a bench to its end, which is a good one; the rows of its table."""
+  done = run(name, *arguments, f'--output={folder}')
+  assert done.code == 0, done.err
+  path = pathlib.Path(folder) / f'{name}.csv'
+  with open(path, encoding='utf-8') as file:
+    return list(csv.DictReader(file))
 
 
 def metrics(folder):

@@ -31,10 +31,7 @@ def test_workers_learn_at_their_own_pace_and_tell_how_late_they_were(
     scale_learning_rate_by_staleness=True,
   )
   # Two servers share the parameters.
-  with clusters.Cluster(2, 2, words) as cluster:
-    cluster.start_all()
-    finished = cluster.wait()
-  assert {f.code for f in finished.values()} == {0}, finished
+  finished = clusters.complete(2, 2, words)
   assert programs.checkpoint_steps(tmp_path) == [40, 80, 90]
   out = finished['worker', 0].out
   assert 'Asynchronous: max_staleness=-1' in out
@@ -79,10 +76,7 @@ def test_a_step_of_two_of_three_workers_drops_what_the_third_brings_late(
   words = arguments(
     data_dir, tmp_path, 90, save_iter=40, num_replicas_to_aggregate=2
   )
-  with clusters.Cluster(1, 3, words) as cluster:
-    cluster.start_all()
-    finished = cluster.wait()
-  assert {f.code for f in finished.values()} == {0}, finished
+  finished = clusters.complete(1, 3, words)
   assert programs.checkpoint_steps(tmp_path) == [40, 80, 90]
   out = finished['worker', 0].out
   assert 'replicas_to_aggregate=2; total_num_replicas=3' in out

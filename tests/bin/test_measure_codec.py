@@ -1,5 +1,3 @@
-import csv
-
 import pytest
 
 from tests.bin import programs
@@ -7,19 +5,16 @@ from tests.bin import programs
 
 @pytest.mark.slow
 def test_table_and_plot_are_made(tmp_path):
-  done = programs.run(
+  rows = programs.measured(
     'measure_codec',
+    tmp_path,
     '--codecs=ternary',
     '--codecs=identity',
     '--sizes=1e3,1e4',
     '--nets=lenet',
     '--rounds=1',
     '--compare',
-    f'--output={tmp_path}',
   )
-  assert done.code == 0, done.err
-  with open(tmp_path / 'measure_codec.csv', encoding='utf-8') as file:
-    rows = list(csv.DictReader(file))
   assert {row['gradient'] for row in rows} == {'1e+03', '1e+04', 'lenet'}
   assert {row['codec'] for row in rows} >= {'ternary', 'identity', 'numpy'}
   assert (tmp_path / 'measure_codec.png').stat().st_size > 10_000

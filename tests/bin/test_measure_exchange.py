@@ -1,28 +1,23 @@
 """The program on two real processes."""
 
-import csv
-
 import pytest
 
 from tests.bin import programs
+
+
+def measured(folder, *arguments):
+  """The rows of LeNet's plain floats and of its ternary codes."""
+  cases = '--case=identity', '--case=ternary', '--rounds=1'
+  return programs.measured(
+    'measure_exchange', folder, '--net=lenet', *cases, *arguments
+  )
 
 
 @pytest.mark.slow
 @pytest.mark.cluster
 @pytest.mark.parametrize('passes', ['--real', '--noreal'])
 def test_the_interface_sends_little_more_than_the_payload(tmp_path, passes):
-  done = programs.run(
-    'measure_exchange',
-    '--net=lenet',
-    '--case=identity',
-    '--case=ternary',
-    '--rounds=1',
-    passes,
-    f'--output={tmp_path}',
-  )
-  assert done.code == 0, done.err
-  with open(tmp_path / 'measure_exchange.csv', encoding='utf-8') as file:
-    plain, coded = csv.DictReader(file)
+  plain, coded = measured(tmp_path, passes)
   # LeNet's 1,256,080 parameters; 20 digits a word, and a row of probes.
   assert float(coded['payload_bytes']) < float(plain['payload_bytes']) / 19
   assert float(plain['interface_bytes']) < 1.1 * float(plain['payload_bytes'])
@@ -31,19 +26,7 @@ def test_the_interface_sends_little_more_than_the_payload(tmp_path, passes):
 @pytest.mark.slow
 @pytest.mark.cluster
 def test_workers_push_and_pull_what_the_formula_says(tmp_path):
-  done = programs.run(
-    'measure_exchange',
-    '--net=lenet',
-    '--servers=1',
-    '--case=identity',
-    '--case=ternary',
-    '--rounds=1',
-    '--real',
-    f'--output={tmp_path}',
-  )
-  assert done.code == 0, done.err
-  with open(tmp_path / 'measure_exchange.csv', encoding='utf-8') as file:
-    plain, coded = csv.DictReader(file)
+  plain, coded = measured(tmp_path, '--servers=1', '--real')
   # Up 20 digits a word, down 13 sums of two codes.
   size = 4 * 1_256_080
   assert float(plain['payload_bytes']) == pytest.approx(2 * size, rel=1e-3)
