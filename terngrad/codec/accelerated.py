@@ -1,5 +1,7 @@
 """Codecs on the native kernels: the same words and floats, at memory speed."""
 
+import functools
+
 import tensorflow as tf
 
 from terngrad.codec import chain
@@ -59,7 +61,10 @@ def on_kernels(codec):
   if digits:
     codec = codec._replace(encode_pieces=_encode(quantizer, clips, digits))
   if digits in _DECODED:
-    codec = codec._replace(decode_sum=_decode_sum(digits))
+    codec = codec._replace(
+      decode_sum=_decode_sum(digits),
+      descend=functools.partial(ops.descend, digits),
+    )
   return codec
 
 

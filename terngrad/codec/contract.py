@@ -117,6 +117,9 @@ class Codec(NamedTuple):
     decode_codes: where codes add, else None: takes (sums, shared, shapes,
       scale=1.0), the sums of the workers' codes, int32 [elements or more], and
       returns what `decode_sum` of their payloads would.
+    descend: where variables can be moved by what `decode_sum` would return
+      without that being written, else None: takes (parts, shared, scale,
+      descent, rates), see `native.ops.descend`.
     compiled: True where the functions are TensorFlow operations that want to
       be compiled by XLA, False where they must not be or gain nothing; see
       `accelerated`.
@@ -134,6 +137,7 @@ class Codec(NamedTuple):
   stages: tuple
   decode_total: Callable | None = None
   decode_codes: Callable | None = None
+  descend: Callable | None = None
   compiled: bool = True
   group_size: int = 0
   thins: bool = False

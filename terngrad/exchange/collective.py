@@ -8,6 +8,7 @@ itself; whatever the way, the average is that of towers, to the bit.
 
 import tensorflow as tf
 
+from terngrad.exchange import arrived
 from terngrad.exchange import towers
 from terngrad.exchange import ways
 
@@ -59,26 +60,28 @@ class Collective:
     return self._spread(self.group.gather(self._joined(rows)))
 
   def averaging(self, codec):
-    """Round 2: makes the function that moves payloads and decodes them.
+    """Round 2: makes the function that moves payloads.
 
     Args:
       codec: `codec.gradients.GradientCodec`.
 
     Returns:
       A function of (for each device int32 [its workers, words], for each device
-      the agreed probe float32 [probes]) that returns for each device the
-      list of average gradients.
+      the agreed probe float32 [probes]) that returns for each device an
+      `arrived.Arrived`.
     """
-    move, decode = ways.plan(codec, self.group, self.num_workers, self._way)
-    decode = tf.function(decode, jit_compile=codec.compiled)
+    plan = ways.plan(codec, self.group, self.num_workers, self._way)
+    decode = tf.function(plan.decode, jit_compile=codec.compiled)
 
     def average(payloads, shared):
-      moved = move(self._joined(payloads))
-      means = []
+      moved = plan.move(self._joined(payloads))
+      result = []
       for device, agreed in zip(self.devices, shared, strict=True):
         with tf.device(device):
-          means.append(decode([tf.identity(part) for part in moved], agreed))
-      return means
+          own = [tf.identity(part) for part in moved]
+        payloads_of_all = own if plan.gathers else None
+        result.append(arrived.Arrived(own, agreed, decode, payloads_of_all))
+      return result
 
     return average
 

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from terngrad.exchange import arrived
+
 
 class Towers(NamedTuple):
   """Where the workers live.
@@ -63,25 +65,23 @@ class Towers(NamedTuple):
     return shared
 
   def averaging(self, codec):
-    """Round 2: makes the function that moves payloads and decodes them.
+    """Round 2: makes the function that moves payloads.
 
     Args:
       codec: `codec.gradients.GradientCodec`.
 
     Returns:
       A function of (for each device int32 [its workers, words], for each device
-      the agreed probe float32 [probes]) that returns for each device the
-      list of average gradients.
+      the agreed probe float32 [probes]) that returns for each device an
+      `arrived.Arrived`.
     """
     decode = tf.function(codec.decode_mean, jit_compile=codec.compiled)
 
     def average(payloads, shared):
-      words = send(self, payloads)
-      means = []
-      for place, device in enumerate(self.devices):
-        with tf.device(device):
-          means.append(decode(words[place], shared[place]))
-      return means
+      return [
+        arrived.Arrived(words, agreed, decode, words)
+        for words, agreed in zip(send(self, payloads), shared, strict=True)
+      ]
 
     return average
 

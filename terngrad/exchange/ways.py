@@ -8,6 +8,9 @@ are the same sums of codes. Only `two_shot_ternary`, which must be asked for,
 does: its sums return as ternary codes, see `feedback`.
 """
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import tensorflow as tf
 
 from terngrad.codec import packing as packings
@@ -23,6 +26,22 @@ WAYS = ('gather', 'reduce', 'two_shot', LOSSY)
 _WEIGHTS = {'two_shot': 2}
 
 
+class Plan(NamedTuple):
+  """How payloads move.
+
+  Attributes:
+    move: takes this process's payloads, int32 [its workers, words]; returns a
+      list of tensors.
+    decode: to be compiled, takes that list and the agreed probe; returns the
+      average gradients.
+    gathers: True where that list is of all payloads, int32 [workers, words].
+  """
+
+  move: Callable
+  decode: Callable
+  gathers: bool
+
+
 def plan(codec, group, num_workers, way=AUTO):
   """How a model's payloads move.
 
@@ -35,17 +54,13 @@ def plan(codec, group, num_workers, way=AUTO):
       where they take half of the others', and never `LOSSY`.
 
   Returns:
-    Pair of functions. The first takes this process's payloads, int32 [its
-    workers, words], and returns a list of tensors, one a bucket; the second,
-    to be compiled, takes that list and the agreed probe and returns the average
-    gradients.
+    A `Plan`.
   """
   chosen = choices(codec, num_workers, group.size, way)
   if all(name == 'gather' for name in chosen):
     # One collective, and kernels that decode all buckets' words.
-    return (
-      lambda payloads: [group.gather(payloads)],
-      lambda moved, shared: codec.decode_mean(moved, shared),
+    return Plan(
+      lambda payloads: [group.gather(payloads)], codec.decode_mean, gathers=True
     )
   sizes = [bucket.num_words for bucket in codec.buckets]
   moves = [
@@ -67,7 +82,7 @@ def plan(codec, group, num_workers, way=AUTO):
       means += _DECODES[name](bucket, tensor, agreed, num_workers)
     return codec.in_model_order(means)
 
-  return move, decode
+  return Plan(move, decode, gathers=False)
 
 
 def choices(codec, num_workers, num_processes, way=AUTO):

@@ -214,7 +214,7 @@ def pass_of(what):
   return nodes.Pass(
     gradients=run,
     decay=nothing,
-    shrink=nothing,
+    shrink=None,
     regularization=lambda _: 0.0,
     num_statistics=0,
   )

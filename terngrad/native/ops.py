@@ -114,3 +114,59 @@ def decode_sum(parts, scalers, shapes, scale, digits):
     radix=digits[0],
     places=digits[1],
   )
+
+
+class Descent(NamedTuple):
+  """Variables that move against their gradients, and how.
+
+  Attributes:
+    parameters: list of v float32 variables.
+    velocities: list of v, of the same shapes, or () for no momentum.
+    averages: list of v, the moving averages of the parameters, or ().
+    momentum: Python float.
+  """
+
+  parameters: list
+  velocities: list
+  averages: list
+  momentum: float
+
+
+def descend(digits, parts, scalers, scale, descent, rates):
+  """Moves variables by the sums that payloads stand for, in one pass.
+
+  With g what `decode_sum` returns: v = momentum * v + g; w -= learning_rate * v
+  (g itself without velocities); average = decay * average + (1 - decay) * w. No
+  gradient is written anywhere. XLA gives the same bits where it fuses products
+  with sums, see `training.descent`.
+
+  Args:
+    digits: (3, 20) or (4, 16).
+    parts: list of int32 [n, words], see `codec.contract.Codec.decode_sum`.
+    scalers: float32 [v].
+    scale: Python float, multiplies after the scaler.
+    descent: `Descent`.
+    rates: pair of float32 [], learning_rate and decay; the second is not looked
+      at without averages.
+
+  Returns:
+    The operation, for graphs; None in eager code.
+  """
+
+  def handles(variables):
+    return [variable.handle for variable in variables]
+
+  return native.library().terngrad_descend(
+    parts=parts,
+    scalers=scalers,
+    parameters=handles(descent.parameters),
+    velocities=handles(descent.velocities),
+    averages=handles(descent.averages),
+    learning_rate=rates[0],
+    decay=rates[1],
+    shapes=[variable.shape for variable in descent.parameters],
+    scale=scale,
+    momentum=descent.momentum,
+    radix=digits[0],
+    places=digits[1],
+  )

@@ -12,7 +12,7 @@ import tensorflow as tf
 from terngrad.codec import statistics
 from terngrad.training import async_shares
 from terngrad.training import optimizers
-from terngrad.training import step as steps
+from terngrad.training import updates
 
 
 class Box(NamedTuple):
@@ -54,10 +54,12 @@ class Servers:
       self._decodes.append(
         tf.function(share.codec.decode_mean, jit_compile=share.codec.compiled)
       )
-      shrink = steps.shrink_of(
+      shrink = updates.shrink_of(
         node_pass.shrink, share.variables, codec.num_variables
       )
-      self._updates.append(steps.make_update(share.replica, optimizer, shrink))
+      self._updates.append(
+        updates.make_update(share.replica, optimizer, shrink)
+      )
       if aggregate > 1:
         self._held.append(_zeros_beside(share.replica))
         self._means.append(_make_mean(self._held[-1], aggregate))

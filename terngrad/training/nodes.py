@@ -29,7 +29,8 @@ class Pass(NamedTuple):
     decay: takes the parameters, None in place of those that are not asked
       for; returns the gradients of those of their L2 terms that belong in the
       compressed gradient, None where a parameter has none.
-    shrink: the same for those that the update applies by itself.
+    shrink: the same for those that the update applies by itself; None where
+      it applies none.
     regularization: takes the parameters, returns the sum of their L2 terms,
       float32 [].
     num_statistics: how many of `held` are moving statistics.
@@ -37,7 +38,7 @@ class Pass(NamedTuple):
 
   gradients: Callable
   decay: Callable
-  shrink: Callable
+  shrink: Callable | None
   regularization: Callable
   num_statistics: int
 
@@ -131,7 +132,7 @@ def model_pass(model, plan, loss=losses.PLAIN, decoupled=False):
   return Pass(
     gradients=run,
     decay=nothing if decoupled else decay,
-    shrink=decay if decoupled else nothing,
+    shrink=decay if decoupled else None,
     regularization=regularization,
     num_statistics=len(plan.statistics),
   )

@@ -23,12 +23,15 @@ class Optimizer(NamedTuple):
     apply: takes (variable, slots, gradient, learning_rate, step), with `slots`
       a dict of variables, `learning_rate` float32 [] and `step` int64 [], the
       steps taken before this one; updates variable and slots in place.
+    momentum: where the rule is `momentum`'s, or with 0 and no slots
+      `gradient_descent`'s, that factor; None for all others. For kernels.
     clip_norm: gradients are scaled down together to this norm before; 0 for
       any norm.
   """
 
   slots: dict
   apply: Callable
+  momentum: float | None = None
   clip_norm: float = 0.0
 
 
@@ -74,7 +77,7 @@ def gradient_descent():
       var=variable.handle, alpha=learning_rate, delta=gradient
     )
 
-  return Optimizer({}, apply)
+  return Optimizer({}, apply, momentum=0.0)
 
 
 def momentum(momentum=0.9):
@@ -97,7 +100,7 @@ def momentum(momentum=0.9):
       momentum=momentum,
     )
 
-  return Optimizer({'momentum': 0.0}, apply)
+  return Optimizer({'momentum': 0.0}, apply, momentum=momentum)
 
 
 def adam(beta1=0.9, beta2=0.999, epsilon=1e-8):

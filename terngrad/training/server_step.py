@@ -9,6 +9,7 @@ from terngrad.exchange import server as exchange
 from terngrad.exchange import towers as towers_lib
 from terngrad.training import nodes
 from terngrad.training import step as steps
+from terngrad.training import updates
 
 
 class Feed(NamedTuple):
@@ -73,8 +74,8 @@ def make_train_step(node_pass, codec, layout, replicas, optimizer, seed):
   towers = layout.towers
   kernel = nodes.kernels(node_pass, codec)
   totals = totals_lib.Totals(codec, towers.num_workers, len(layout.servers))
-  updates = [
-    steps.make_update(replica, optimizer, node_pass.shrink)
+  ends = [
+    updates.make_update(replica, optimizer, node_pass.shrink)
     for replica in replicas
   ]
   places = [
@@ -100,7 +101,7 @@ def make_train_step(node_pass, codec, layout, replicas, optimizer, seed):
     statistics = _mean_statistics(layout, rounds)
     for place, replica in enumerate(replicas):
       with tf.device(replica.device):
-        updates[place](means[place], statistics[place], numbers)
+        ends[place](means[place], statistics[place], numbers)
     for process, feed in enumerate(feeds, start=1):
       own = rounds[process :: layout.num_processes]
       feed.tell(step, [r.entropy for r in own])

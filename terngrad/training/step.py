@@ -7,9 +7,8 @@ import tensorflow as tf
 from terngrad.codec import gradients
 from terngrad.codec import parts as parts_lib
 from terngrad.exchange import towers
-from terngrad.training import loss_scaling
 from terngrad.training import nodes
-from terngrad.training import optimizers
+from terngrad.training import step_end
 from terngrad.training import synchronized
 
 
@@ -72,8 +71,8 @@ def make_train_step(
   parts = parts_lib.parts(codec)
   kernels = [nodes.kernels(node_pass, p.codec, p.indices) for p in parts]
   averaging = [exchange.averaging(part.codec) for part in parts]
-  updates = [
-    _Updates(replica, optimizer, node_pass.shrink, parts)
+  ends = [
+    step_end.StepEnd(replica, optimizer, node_pass.shrink, parts)
     for replica in replicas
   ]
 
@@ -93,7 +92,7 @@ def make_train_step(
         rounds.append(
           nodes.run_parts(node_pass, kernels, *where, batch, seed_and_step)
         )
-    means = [[] for _ in replicas]
+    arrived = [[] for _ in replicas]
     probes, shared, words, sent = [], [], [], []
     # Only data tie the parts to each other, so that one is on its way while
     # others are computed.
@@ -108,15 +107,15 @@ def make_train_step(
         nodes.encode(kernels[number], one, probe, *where, seed_and_step)
         for one, probe, where in zip(own, agreed, places, strict=True)
       ]
-      for place, mean in enumerate(averaging[number](payloads, agreed)):
-        means[place].append(mean)
+      for place, average in enumerate(averaging[number](payloads, agreed)):
+        arrived[place].append(average)
       probes.append(known[0])
       shared.append(agreed[0])
       words.append(payloads)
       sent.append([parts[number].codec.sent_words(p) for p in payloads])
-    for update, mean, one in zip(updates, means, told, strict=True):
+    for end, averages, one in zip(ends, arrived, told, strict=True):
       numbers = step, learning_rate, averaging_decay
-      update(mean, one.statistics, numbers)
+      end(averages, one.statistics, numbers)
     return StepResult(
       entropy=told[0].entropy,
       probes=parts_lib.join_probes(parts, probes),
@@ -196,106 +195,3 @@ def _tell(exchange, rounds, stop, own_statistics):
         )
       )
   return told
-
-
-class _Updates:
-  """The end of a step on one device, part by part where nothing ties them."""
-
-  def __init__(self, replica, optimizer, shrink, parts):
-    self._device = replica.device
-    self._indices = [part.indices for part in parts]
-    statistics = tuple(range(len(replica.statistics)))
-    # A clip looks at all gradients, and so does the loss scale.
-    if optimizer.clip_norm or replica.scaling or len(parts) == 1:
-      self._updates = [make_update(replica, optimizer, shrink)]
-    else:
-      self._updates = [
-        make_update(
-          # The first has the statistics.
-          replica.part(part.indices, statistics if number == 0 else ()),
-          optimizer,
-          shrink_of(shrink, part.indices, len(replica.trainable)),
-        )
-        for number, part in enumerate(parts)
-      ]
-
-  def __call__(self, means, statistics, numbers):
-    """Takes the parts' lists of means; see `make_update`."""
-    with tf.device(self._device):
-      if len(self._updates) == 1:
-        pairs = zip(sum(self._indices, ()), sum(means, []), strict=True)
-        self._updates[0]([v for _, v in sorted(pairs)], statistics, numbers)
-        return
-      for update, mean in zip(self._updates, means, strict=True):
-        update(mean, statistics, numbers)
-        statistics = []
-
-
-def shrink_of(shrink, indices, count):
-  """`nodes.Pass.shrink` for some parameters of a model.
-
-  Args:
-    shrink: of all of them.
-    indices: tuple of int, the places of those in the model.
-    count: how many the model has.
-
-  Returns:
-    A function of these parameters, a list, to the list of their terms.
-  """
-
-  def shrink_part(parameters):
-    whole = [None] * count
-    for i, parameter in zip(indices, parameters, strict=True):
-      whole[i] = parameter
-    terms = shrink(whole)
-    return [terms[i] for i in indices]
-
-  return shrink_part
-
-
-def make_update(replica, optimizer, shrink):
-  """The compiled end of a step on one device.
-
-  One program, so that an element of a parameter, its slots and its average
-  pass through the cores once; and not one with the decoding, which depends on
-  the layout of the workers: the compiler would choose by it which product and
-  sum to round together, and layouts would differ in the last bit.
-
-  `shrink` gives the decoupled decay, see `nodes.Pass`: its terms, times the
-  learning rate, are taken off the parameters as they were before the step, and
-  pass neither through the clip nor through the optimizer.
-  """
-
-  @tf.function(jit_compile=True)
-  def update(means, statistics, numbers):
-    if not replica.scaling:
-      apply(means, statistics, numbers)
-      return
-    finite = loss_scaling.all_finite(means)
-    tf.cond(finite, lambda: apply(means, statistics, numbers), lambda: None)
-    loss_scaling.follow(replica.scaling, finite)
-
-  def apply(means, statistics, numbers):
-    step, learning_rate, averaging_decay = numbers
-    if optimizer.clip_norm:
-      means = optimizers.clip_by_global_norm(means, optimizer.clip_norm)
-    parameters = [tf.convert_to_tensor(v) for v in replica.trainable]
-    for variable, decay in zip(
-      replica.trainable, shrink(parameters), strict=True
-    ):
-      if decay is not None:
-        variable.assign_sub(learning_rate * decay)
-    for variable, slots, mean in zip(
-      replica.trainable, replica.slots, means, strict=True
-    ):
-      optimizer.apply(variable, slots, mean, learning_rate, step)
-    for variable, value in zip(replica.statistics, statistics, strict=True):
-      variable.assign(value)
-    values = (*replica.trainable, *replica.statistics)
-    # The averages of the frozen, which come last, stay what they are; benches
-    # may do without averages.
-    for average, value in zip(replica.averages, values, strict=False):
-      kept = averaging_decay * average
-      average.assign(kept + (1.0 - averaging_decay) * value)
-
-  return update

@@ -317,6 +317,30 @@ def test_arguments_that_do_not_fit_are_refused():
       [tf.zeros([0, 1], tf.int32)], one, [(10,)], 1.0, (3, 20)
     ),
   }
+  cases |= _bad_descents()
   for message, call in cases.items():
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
       call()
+
+
+def _bad_descents():
+  """{message: call}."""
+
+  def descend(parameters, velocities=(), averages=()):
+    descent = ops.Descent(parameters, velocities, averages, momentum=0.9)
+    rates = tf.constant(0.1), tf.constant(0.9)
+    words = tf.zeros([1, 1], tf.int32)
+    ops.descend((3, 20), [words], tf.ones([2]), 1.0, descent, rates)
+
+  one, two, three = (tf.Variable(tf.zeros([n])) for n in (5, 5, 6))
+  half = tf.Variable(tf.zeros([5], tf.float16))
+  return {
+    'expected none or 2, received 1': lambda: descend([one, two], [three]),
+    'expected each once, received one twice': lambda: descend([one, one]),
+    r'variable 2: expected float32 \[5\], received .*shape: \[6\]': (
+      lambda: descend([one, two], [three, half])
+    ),
+    'variable 3: expected float32 .* received .*type: half': (
+      lambda: descend([one, two], [tf.Variable(tf.zeros([5])), half])
+    ),
+  }

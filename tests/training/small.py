@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from terngrad.codec import accelerated
 from terngrad.codec import gradients
 from terngrad.codec import parts as parts_lib
 from terngrad.codec import policy
@@ -87,6 +88,7 @@ class Training:
     exchange=None,
     part_bytes=0,
     synchronize=False,
+    on_kernels=False,
   ):
     self.model = build()
     if synchronize:
@@ -104,9 +106,11 @@ class Training:
         self.plan.names, self.plan.trainable, strict=False
       )
     ]
+    codecs = [registry.parse(codec)] * len(specs)
+    if on_kernels:
+      codecs = accelerated.accelerate(codecs)
     self.codec = parts_lib.cut(
-      gradients.gradient_codec(specs, [registry.parse(codec)] * len(specs)),
-      part_bytes,
+      gradients.gradient_codec(specs, codecs), part_bytes
     )
     self.node_pass = accumulation.accumulated(
       nodes.model_pass(self.model, self.plan, loss, decoupled), parts

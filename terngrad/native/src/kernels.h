@@ -52,6 +52,26 @@ struct Target {
   float scaler;
 };
 
+// A variable of a bucket that a sum is decoded into by a step of descent. What is
+// read and what is written may be the same memory.
+struct Descent {
+  const float* from;
+  float* to;
+  const float* old_velocity;  // Both nullptr without momentum.
+  float* velocity;
+  const float* old_average;  // Both nullptr without averages.
+  float* average;
+  int64_t size;
+  float scaler;
+};
+
+// Of a step of descent.
+struct Rates {
+  float learning_rate;
+  float momentum;
+  float decay;  // Of the averages.
+};
+
 // Digits of a word: `places` digits of base `radix` >= 3, digit = code + 1. They
 // fit in 32 bits.
 struct Digits {
@@ -88,6 +108,15 @@ struct Kernels {
                      Digits digits, float scale, int64_t num_words,
                      int64_t begin, int64_t end, const Target* targets,
                      int64_t num_targets);
+
+  // For the elements that words [begin, end) hold, with g what `decode_sum` would
+  // write: v' = momentum v + g, or g without momentum; w' = w - learning_rate v';
+  // a' = decay a + (1 - decay) w', where the first product of each is not
+  // rounded.
+  void (*descend)(const int32_t* const* payloads, int64_t num_payloads,
+                  Digits digits, float scale, Rates rates, int64_t num_words,
+                  int64_t begin, int64_t end, const Descent* variables,
+                  int64_t num_variables);
 };
 
 // The kernels for the instruction set called `name`, "avx512", "avx2" or

@@ -7,6 +7,7 @@
 // products that a compiler may contract with a sum are exact.
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #ifdef __AVX2__
@@ -58,6 +59,20 @@ TERNGRAD_INLINE Floats Min(Floats a, Floats b) {
   return Bits<Floats>(_mm256_min_ps(Bits<__m256>(a), Bits<__m256>(b)));
 #else
   return a < b ? a : b;
+#endif
+}
+
+// a * b + c, rounded once.
+TERNGRAD_INLINE Floats MultiplyAdd(Floats a, Floats b, Floats c) {
+#if defined(__AVX512F__)
+  return Bits<Floats>(
+      _mm512_fmadd_ps(Bits<__m512>(a), Bits<__m512>(b), Bits<__m512>(c)));
+#elif defined(__FMA__)
+  return Bits<Floats>(
+      _mm256_fmadd_ps(Bits<__m256>(a), Bits<__m256>(b), Bits<__m256>(c)));
+#else
+  for (int i = 0; i < kLanes; ++i) c[i] = std::fma(a[i], b[i], c[i]);
+  return c;
 #endif
 }
 
@@ -331,33 +346,110 @@ TERNGRAD_INLINE void SumDigits(const int32_t* const* payloads,
   }
 }
 
-// Floats from the halves of `sums` that lie `shift` bits up.
-TERNGRAD_INLINE void Dequantize(const uint32_t* sums, int shift,
-                                int32_t num_payloads, const Target& target,
-                                int64_t offset, int64_t size, float scale) {
-  float* to = target.data + offset;
-  const auto value = [&](Words pairs) {
-    const Ints codes =
-        Bits<Ints>((pairs >> shift) & 0xffffU) - num_payloads;
-    return __builtin_convertvector(codes, Floats) * target.scaler * scale;
-  };
-  int64_t i = 0;
-  for (; i + kLanes <= size; i += kLanes) {
-    __builtin_prefetch(to + i + kBlockWords, 1);
-    Store(to + i, value(Load<Words>(sums + i)));
+// Sums of codes times scaler times scale, from the halves of `pairs` that lie
+// `shift` bits up.
+struct Dequantize {
+  int shift;
+  int32_t num_payloads;
+  float scaler;
+  float scale;
+
+  TERNGRAD_INLINE Floats operator()(Words pairs) const {
+    const Ints codes = Bits<Ints>((pairs >> shift) & 0xffffU) - num_payloads;
+    return __builtin_convertvector(codes, Floats) * scaler * scale;
   }
-  if (i < size) {
-    Words pairs = {};
-    std::memcpy(&pairs, sums + i, sizeof(float) * (size - i));
-    const Floats values = value(pairs);
-    std::memcpy(to + i, &values, sizeof(float) * (size - i));
+};
+
+TERNGRAD_INLINE Floats LoadSome(const float* from, int64_t lanes) {
+  if (lanes == kLanes) return Load<Floats>(from);
+  Floats values = {};
+  std::memcpy(&values, from, sizeof(float) * lanes);
+  return values;
+}
+
+TERNGRAD_INLINE void StoreSome(float* to, Floats values, int64_t lanes) {
+  if (lanes == kLanes) {
+    Store(to, values);
+  } else {
+    std::memcpy(to, &values, sizeof(float) * lanes);
   }
 }
 
-template <int kRadix, int kPlaces>
+// Calls visit(i, lanes) for vectors of lanes of [0, size): kLanes but for the
+// last.
+template <typename Visit>
+TERNGRAD_INLINE void ForVectors(int64_t size, Visit visit) {
+  int64_t i = 0;
+  for (; i + kLanes <= size; i += kLanes) visit(i, kLanes);
+  if (i < size) visit(i, size - i);
+}
+
+TERNGRAD_INLINE Words LoadPairs(const uint32_t* sums, int64_t lanes) {
+  if (lanes == kLanes) return Load<Words>(sums);
+  Words pairs = {};
+  std::memcpy(&pairs, sums, sizeof(uint32_t) * lanes);
+  return pairs;
+}
+
+// A variable gets its sums.
+TERNGRAD_INLINE void Put(const uint32_t* sums, const Dequantize& value,
+                         const Target& target, int64_t offset, int64_t size,
+                         Rates) {
+  float* to = target.data + offset;
+  ForVectors(size, [&](int64_t i, int64_t lanes) {
+    __builtin_prefetch(to + i + kBlockWords, 1);
+    StoreSome(to + i, value(LoadPairs(sums + i, lanes)), lanes);
+  });
+}
+
+template <bool kMomentum, bool kAverages>
+void Descend(const uint32_t* sums, const Dequantize& value,
+             const Descent& variable, int64_t offset, int64_t size,
+             Rates rates) {
+  const Floats momentum = Floats{} + rates.momentum;
+  const Floats minus_rate = Floats{} - rates.learning_rate;
+  const Floats decay = Floats{} + rates.decay;
+  const Floats rest = Floats{} + (1.0f - rates.decay);
+  ForVectors(size, [&](int64_t i, int64_t lanes) {
+    const int64_t at = offset + i;
+    __builtin_prefetch(variable.from + at + kBlockWords, 1);
+    Floats step = value(LoadPairs(sums + i, lanes));
+    if (kMomentum) {
+      __builtin_prefetch(variable.old_velocity + at + kBlockWords, 1);
+      step = MultiplyAdd(LoadSome(variable.old_velocity + at, lanes), momentum,
+                         step);
+      StoreSome(variable.velocity + at, step, lanes);
+    }
+    const Floats parameter =
+        MultiplyAdd(step, minus_rate, LoadSome(variable.from + at, lanes));
+    StoreSome(variable.to + at, parameter, lanes);
+    if (kAverages) {
+      __builtin_prefetch(variable.old_average + at + kBlockWords, 1);
+      StoreSome(variable.average + at,
+                MultiplyAdd(LoadSome(variable.old_average + at, lanes), decay,
+                            rest * parameter),
+                lanes);
+    }
+  });
+}
+
+// A variable is moved by its sums.
+TERNGRAD_INLINE void Put(const uint32_t* sums, const Dequantize& value,
+                         const Descent& variable, int64_t offset, int64_t size,
+                         Rates rates) {
+  const bool averages = variable.average;
+  const auto descend =
+      variable.velocity
+          ? (averages ? Descend<true, true> : Descend<true, false>)
+          : (averages ? Descend<false, true> : Descend<false, false>);
+  descend(sums, value, variable, offset, size, rates);
+}
+
+template <int kRadix, int kPlaces, typename Variable>
 void DecodeRange(const int32_t* const* payloads, int64_t num_payloads,
-                 float scale, int64_t num_words, int64_t begin, int64_t end,
-                 const Target* targets, int64_t num_targets) {
+                 float scale, Rates rates, int64_t num_words, int64_t begin,
+                 int64_t end, const Variable* variables,
+                 int64_t num_variables) {
   Cursor cursors[kPlaces];
   alignas(64) uint32_t sums[kPlaces / 2 * kBlockWords];
   for (int64_t block = begin; block < end; block += kBlockWords) {
@@ -371,10 +463,12 @@ void DecodeRange(const int32_t* const* payloads, int64_t num_payloads,
       const uint32_t* pairs = sums + place % (kPlaces / 2) * kBlockWords;
       const int shift = place < kPlaces / 2 ? 0 : 16;
       cursors[place].Walk(
-          targets, num_targets, place * num_words + block, count,
-          [&](const Target& target, int64_t offset, int64_t at, int64_t size) {
-            Dequantize(pairs + at, shift, static_cast<int32_t>(num_payloads),
-                       target, offset, size, scale);
+          variables, num_variables, place * num_words + block, count,
+          [&](const Variable& variable, int64_t offset, int64_t at,
+              int64_t size) {
+            const Dequantize value = {shift, static_cast<int32_t>(num_payloads),
+                                      variable.scaler, scale};
+            Put(pairs + at, value, variable, offset, size, rates);
           });
     }
   }
@@ -384,15 +478,26 @@ void DecodeSum(const int32_t* const* payloads, int64_t num_payloads,
                Digits digits, float scale, int64_t num_words, int64_t begin,
                int64_t end, const Target* targets, int64_t num_targets) {
   const auto decode =
-      digits.radix == 3 ? DecodeRange<3, 20> : DecodeRange<4, 16>;
-  decode(payloads, num_payloads, scale, num_words, begin, end, targets,
+      digits.radix == 3 ? DecodeRange<3, 20, Target> : DecodeRange<4, 16, Target>;
+  decode(payloads, num_payloads, scale, {}, num_words, begin, end, targets,
          num_targets);
+}
+
+void DecodeAndDescend(const int32_t* const* payloads, int64_t num_payloads,
+                      Digits digits, float scale, Rates rates,
+                      int64_t num_words, int64_t begin, int64_t end,
+                      const Descent* variables, int64_t num_variables) {
+  const auto decode = digits.radix == 3 ? DecodeRange<3, 20, Descent>
+                                        : DecodeRange<4, 16, Descent>;
+  decode(payloads, num_payloads, scale, rates, num_words, begin, end, variables,
+         num_variables);
 }
 
 }  // namespace
 
 extern const Kernels kKernels;
-const Kernels kKernels = {TERNGRAD_ISA_NAME, Statistics, Encode, DecodeSum};
+const Kernels kKernels = {TERNGRAD_ISA_NAME, Statistics, Encode, DecodeSum,
+                          DecodeAndDescend};
 
 }  // namespace TERNGRAD_ISA
 }  // namespace terngrad

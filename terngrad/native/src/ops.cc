@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <limits>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -16,6 +18,8 @@
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/resource_mgr.h"
+#include "tensorflow/core/framework/resource_var.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
 // Read from the file before it is loaded: a library that was built against
@@ -226,9 +230,10 @@ class Encode : public Kernel {
   int64_t total_ = 0;
 };
 
-class DecodeSum : public Kernel {
+// What operations that decode payloads have in common.
+class Decoding : public Kernel {
  public:
-  explicit DecodeSum(OpKernelConstruction* context) : Kernel(context) {
+  explicit Decoding(OpKernelConstruction* context) : Kernel(context) {
     OP_REQUIRES_OK(context, ReadDigits(context, &digits_));
     OP_REQUIRES(context,
                 (digits_.radix == 3 && digits_.places == 20) ||
@@ -238,59 +243,208 @@ class DecodeSum : public Kernel {
                                 " and places ", digits_.places));
     OP_REQUIRES_OK(context, context->GetAttr("shapes", &shapes_));
     OP_REQUIRES_OK(context, context->GetAttr("scale", &scale_));
-    for (const TensorShape& shape : shapes_) total_ += shape.num_elements();
+    int64_t total = 0;
+    for (const TensorShape& shape : shapes_) total += shape.num_elements();
+    num_words_ = NumWords(total, digits_);
   }
 
-  void Compute(OpKernelContext* context) override {
+ protected:
+  // The payloads of all workers, in their order, and the scalers.
+  absl::Status Read(OpKernelContext* context,
+                    std::vector<const int32_t*>* payloads,
+                    const float** scalers) {
     OpInputList parts;
-    OP_REQUIRES_OK(context, context->input_list("parts", &parts));
-    const Tensor& scalers = context->input(parts.size());
+    TF_RETURN_IF_ERROR(context->input_list("parts", &parts));
+    const Tensor* numbers;
+    TF_RETURN_IF_ERROR(context->input("scalers", &numbers));
     const int64_t count = shapes_.size();
-    OP_REQUIRES(context, scalers.NumElements() == count,
-                InvalidArgument("scalers: expected ", count, ", received ",
-                                scalers.NumElements()));
-    const int64_t num_words = NumWords(total_, digits_);
-    std::vector<const int32_t*> payloads;
+    if (numbers->NumElements() != count) {
+      return InvalidArgument("scalers: expected ", count, ", received ",
+                             numbers->NumElements());
+    }
+    *scalers = numbers->flat<float>().data();
     for (int64_t row = 0, more = 1; more; ++row) {
       more = 0;
       for (const Tensor& part : parts) {
-        OP_REQUIRES(context, part.dims() == 2 && part.dim_size(1) == num_words,
-                    InvalidArgument("parts: expected shapes [n, ", num_words,
-                                    "], received ",
-                                    part.shape().DebugString()));
+        if (part.dims() != 2 || part.dim_size(1) != num_words_) {
+          return InvalidArgument("parts: expected shapes [n, ", num_words_,
+                                 "], received ", part.shape().DebugString());
+        }
         if (row < part.dim_size(0)) {
-          payloads.push_back(part.flat<int32_t>().data() + row * num_words);
+          payloads->push_back(part.flat<int32_t>().data() + row * num_words_);
           more = 1;
         }
       }
     }
-    const int64_t num_payloads = payloads.size();
-    OP_REQUIRES(context, num_payloads >= 1 && num_payloads <= kMaxPayloads,
-                InvalidArgument("parts: expected 1 to ", kMaxPayloads,
-                                " payloads, received ", num_payloads));
+    const int64_t num_payloads = payloads->size();
+    if (num_payloads < 1 || num_payloads > kMaxPayloads) {
+      return InvalidArgument("parts: expected 1 to ", kMaxPayloads,
+                             " payloads, received ", num_payloads);
+    }
+    return absl::OkStatus();
+  }
+
+  Digits digits_;
+  std::vector<TensorShape> shapes_;
+  float scale_;
+  int64_t num_words_;
+};
+
+class DecodeSum : public Decoding {
+ public:
+  using Decoding::Decoding;
+
+  void Compute(OpKernelContext* context) override {
+    std::vector<const int32_t*> payloads;
+    const float* scalers;
+    OP_REQUIRES_OK(context, Read(context, &payloads, &scalers));
     OpOutputList sums;
     OP_REQUIRES_OK(context, context->output_list("sums", &sums));
+    const int64_t count = shapes_.size();
     std::vector<Target> targets(count);
     for (int64_t i = 0; i < count; ++i) {
       Tensor* sum = nullptr;
       OP_REQUIRES_OK(context, sums.allocate(i, shapes_[i], &sum));
-      targets[i] = {sum->flat<float>().data(), sum->NumElements(),
-                    scalers.flat<float>()(i)};
+      targets[i] = {sum->flat<float>().data(), sum->NumElements(), scalers[i]};
     }
     const Kernels* const kernels = Best();
-    SpreadOver(context, num_words, kBlockWords, digits_.places * num_payloads,
-           [&](int64_t begin, int64_t end) {
-             kernels->decode_sum(payloads.data(), num_payloads, digits_,
-                                 scale_, num_words, begin, end,
-                                 targets.data(), count);
-           });
+    SpreadOver(context, num_words_, kBlockWords,
+               digits_.places * payloads.size(),
+               [&](int64_t begin, int64_t end) {
+                 kernels->decode_sum(payloads.data(), payloads.size(), digits_,
+                                     scale_, num_words_, begin, end,
+                                     targets.data(), count);
+               });
+  }
+};
+
+// Variables that are held while an operation writes them.
+class Variables {
+ public:
+  // Takes hold of the variables that are `context`'s inputs of these names.
+  absl::Status Lock(OpKernelContext* context,
+                    std::initializer_list<const char*> names) {
+    for (const char* name : names) {
+      OpInputList handles;
+      TF_RETURN_IF_ERROR(context->input_list(name, &handles));
+      for (const Tensor& handle : handles) {
+        tensorflow::core::RefCountPtr<tensorflow::Var> variable;
+        TF_RETURN_IF_ERROR(tensorflow::LookupResource(
+            context, handle.scalar<tensorflow::ResourceHandle>()(),
+            &variable));
+        variables_.push_back(std::move(variable));
+      }
+    }
+    std::vector<tensorflow::mutex*> order;
+    for (const auto& variable : variables_) order.push_back(variable->mu());
+    std::sort(order.begin(), order.end());
+    if (std::adjacent_find(order.begin(), order.end()) != order.end()) {
+      return InvalidArgument("variables: expected each once, received one ",
+                             "twice");
+    }
+    for (tensorflow::mutex* each : order) locks_.emplace_back(*each);
+    return absl::OkStatus();
+  }
+
+  // Where to read variable `index` and where to write it: to new memory where
+  // somebody still reads the old.
+  absl::Status Open(OpKernelContext* context, int64_t index,
+                    const TensorShape& shape, const float** from, float** to) {
+    Tensor* const now = variables_[index]->tensor();
+    if (!variables_[index]->is_initialized ||
+        now->dtype() != tensorflow::DT_FLOAT || now->shape() != shape) {
+      return InvalidArgument("variable ", index, ": expected float32 ",
+                             shape.DebugString(), ", received ",
+                             now->DebugString(0));
+    }
+    *from = now->flat<float>().data();
+    if (now->RefCountIsOne()) {
+      *to = now->flat<float>().data();
+      return absl::OkStatus();
+    }
+    Tensor fresh;
+    TF_RETURN_IF_ERROR(
+        context->allocate_temp(tensorflow::DT_FLOAT, shape, &fresh));
+    *to = fresh.flat<float>().data();
+    fresh_.emplace_back(now, std::move(fresh));
+    return absl::OkStatus();
+  }
+
+  // Makes what was written the variables' values.
+  void Close() {
+    for (auto& [variable, fresh] : fresh_) *variable = std::move(fresh);
   }
 
  private:
-  Digits digits_;
-  std::vector<TensorShape> shapes_;
-  float scale_;
-  int64_t total_ = 0;
+  // Before the locks, which must go first.
+  std::vector<tensorflow::core::RefCountPtr<tensorflow::Var>> variables_;
+  std::vector<std::unique_lock<tensorflow::mutex>> locks_;
+  std::vector<std::pair<Tensor*, Tensor>> fresh_;
+};
+
+class Descend : public Decoding {
+ public:
+  explicit Descend(OpKernelConstruction* context) : Decoding(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("momentum", &momentum_));
+    OP_REQUIRES_OK(context, context->GetAttr("num_velocities", &velocities_));
+    OP_REQUIRES_OK(context, context->GetAttr("num_averages", &averages_));
+    const int64_t count = shapes_.size();
+    for (const int64_t number : {velocities_, averages_}) {
+      OP_REQUIRES(context, number == 0 || number == count,
+                  InvalidArgument("velocities and averages: expected none or ",
+                                  count, ", received ", number));
+    }
+  }
+
+  void Compute(OpKernelContext* context) override {
+    std::vector<const int32_t*> payloads;
+    const float* scalers;
+    OP_REQUIRES_OK(context, Read(context, &payloads, &scalers));
+    const Tensor* rate;
+    const Tensor* decay;
+    OP_REQUIRES_OK(context, context->input("learning_rate", &rate));
+    OP_REQUIRES_OK(context, context->input("decay", &decay));
+    const Rates rates = {rate->scalar<float>()(), momentum_,
+                         decay->scalar<float>()()};
+    Variables variables;
+    OP_REQUIRES_OK(context, variables.Lock(context, {"parameters", "velocities",
+                                                     "averages"}));
+    const int64_t count = shapes_.size();
+    std::vector<Descent> descents(count);
+    for (int64_t i = 0; i < count; ++i) {
+      Descent& d = descents[i];
+      const TensorShape& shape = shapes_[i];
+      d = {};
+      d.size = shape.num_elements();
+      d.scaler = scalers[i];
+      OP_REQUIRES_OK(context,
+                     variables.Open(context, i, shape, &d.from, &d.to));
+      if (velocities_) {
+        OP_REQUIRES_OK(context,
+                       variables.Open(context, count + i, shape,
+                                      &d.old_velocity, &d.velocity));
+      }
+      if (averages_) {
+        OP_REQUIRES_OK(context,
+                       variables.Open(context, count + velocities_ + i, shape,
+                                      &d.old_average, &d.average));
+      }
+    }
+    const Kernels* const kernels = Best();
+    SpreadOver(context, num_words_, kBlockWords,
+               digits_.places * payloads.size(),
+               [&](int64_t begin, int64_t end) {
+                 kernels->descend(payloads.data(), payloads.size(), digits_,
+                                  scale_, rates, num_words_, begin, end,
+                                  descents.data(), count);
+               });
+    variables.Close();
+  }
+
+ private:
+  float momentum_;
+  int64_t velocities_;
+  int64_t averages_;
 };
 
 absl::Status StatisticsShape(InferenceContext* context) {
@@ -360,12 +514,34 @@ REGISTER_OP("TerngradDecodeSum")
     .Attr("places: int >= 1")
     .SetShapeFn(DecodeSumShape);
 
+REGISTER_OP("TerngradDescend")
+    .Input("parts: M * int32")
+    .Input("scalers: float")
+    .Input("parameters: V * resource")
+    .Input("velocities: num_velocities * resource")
+    .Input("averages: num_averages * resource")
+    .Input("learning_rate: float")
+    .Input("decay: float")
+    .Attr("M: int >= 1")
+    .Attr("V: int >= 1")
+    .Attr("num_velocities: int >= 0")
+    .Attr("num_averages: int >= 0")
+    .Attr("shapes: list(shape) >= 1")
+    .Attr("scale: float")
+    .Attr("momentum: float")
+    .Attr("radix: int")
+    .Attr("places: int >= 1")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs);
+
 REGISTER_KERNEL_BUILDER(
     Name("TerngradStatistics").Device(tensorflow::DEVICE_CPU), Statistics);
 REGISTER_KERNEL_BUILDER(
     Name("TerngradEncode").Device(tensorflow::DEVICE_CPU), Encode);
 REGISTER_KERNEL_BUILDER(
     Name("TerngradDecodeSum").Device(tensorflow::DEVICE_CPU), DecodeSum);
+REGISTER_KERNEL_BUILDER(
+    Name("TerngradDescend").Device(tensorflow::DEVICE_CPU), Descend);
 
 }  // namespace
 }  // namespace terngrad
