@@ -5,7 +5,9 @@ r"""Measures codecs: speed as ratios to a memory copy, and quality.
 
 For every codec and every size, or list of a net's variables: the time to probe
 and encode, to decode one payload, and to decode the sum of 8, in GB/s of
-float32 and over the time of copying the gradient (the sum: over 8 copies); bits
+float32 and over the time of copying the gradient (the sum: over 8 copies); to
+decode the sum of 2 and update parameters with momentum, one after the other
+(update) and, where a kernel can, at once (descend), over the copy; bits
 an element by formula and by length; the entropy of the codes; the squared
 error; and a z-score of the bias. A codec with native kernels stands twice, with
 its twin that XLA compiles. Gradients are Gaussian. Jobs take turns, round by
@@ -156,6 +158,9 @@ def _speeds(seconds, kind, size):
       4e-9 * size * copies / statistics.median(seconds[job])
     )
     found[f'{work}_to_copy'] = timing.ratio(seconds, job, 'copy') / copies
+  for work in ('update', 'descend'):
+    if (kind, work) in seconds:
+      found[f'{work}_to_copy'] = timing.ratio(seconds, (kind, work), 'copy')
   return found
 
 

@@ -8,6 +8,10 @@ import tensorflow as tf
 from terngrad.codec import planes
 from terngrad.codec import random_bits
 from terngrad.measure import timing
+from terngrad.training import descents
+from terngrad.training import optimizers
+from terngrad.training import replicas
+from terngrad.training import updates
 
 WORKERS = 8
 
@@ -42,8 +46,10 @@ def jobs(codec, gradients, times):
     times: int, how often each job does its work.
 
   Returns:
-    Dict of 'probe', 'encode' (with its probe), 'decode' and 'decode_sum' (of 8
-    workers) to functions without arguments.
+    Dict of 'probe', 'encode' (with its probe), 'decode', 'decode_sum' (of 8
+    workers), 'update' (decodes the sum of 2 and moves parameters by it, with
+    momentum) and, where the codec can, 'descend' (the same at once) to
+    functions without arguments.
   """
   shapes = [gradient.shape for gradient in gradients]
 
@@ -66,22 +72,52 @@ def jobs(codec, gradients, times):
   own = probe(gradients)
   words = encode(gradients, own, own, key)[tf.newaxis]
   several = tf.tile(words, [WORKERS, 1])
+  parts = [tf.tile(words, [2, 1])]
+  optimizer = optimizers.momentum()
+  replica = _replica(optimizer, shapes)
+  update = updates.make_update(replica, optimizer, None)
+  sum_of_two = wrap(lambda: codec.decode_sum(parts, own, shapes, 0.5))
+  rates = tf.constant(1e-3), tf.constant(0.0)
+
+  def decode_and_update(i):
+    update(sum_of_two(), [], (tf.cast(i, tf.int64), *rates))
+    return [rates[0]]
+
+  def descend(i):
+    del i
+    descent = descents.of(replica, optimizer)
+    codec.descend(parts, own, 0.5, descent, rates)
+    return [rates[0]]
+
   run = {
     'probe': timing.repeated(lambda i, *g: [probe(list(g))], times),
     'encode': timing.repeated(probe_and_encode, times),
     'decode': timing.repeated(lambda i, w, own: decode(w, own), times),
   }
   run['decode_sum'] = run['decode']
+  run['update'] = timing.repeated(decode_and_update, times)
+  if codec.descend:
+    run['descend'] = timing.repeated(descend, times)
   arguments = {
     'probe': gradients,
     'encode': gradients,
     'decode': (words, own),
     'decode_sum': (several, own),
+    'update': (),
+    'descend': (),
   }
   return {
     name: lambda f=function, a=arguments[name]: f(*a)
     for name, function in run.items()
   }
+
+
+def _replica(optimizer, shapes):
+  def zeros():
+    return tuple(tf.Variable(tf.zeros(s), trainable=False) for s in shapes)
+
+  slots = [dict.fromkeys(optimizer.slots, v) for v in zeros()]
+  return replicas.Replica('/CPU:0', zeros(), (), tuple(slots), ())
 
 
 def quality(codec, gradients, draws):

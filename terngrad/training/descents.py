@@ -44,7 +44,7 @@ def make(replica, optimizer, codec):
     or not agrees()
   ):
     return None
-  descent = _descent(replica, optimizer)
+  descent = of(replica, optimizer)
 
   def descend(payloads, shared, numbers):
     _, learning_rate, averaging_decay = numbers
@@ -54,7 +54,8 @@ def make(replica, optimizer, codec):
   return descend
 
 
-def _descent(replica, optimizer):
+def of(replica, optimizer):
+  """The `ops.Descent` of a replica whose optimizer has a `momentum`."""
   return ops.Descent(
     parameters=replica.trainable,
     velocities=[slot[_VELOCITY] for slot in replica.slots if slot],
@@ -81,7 +82,7 @@ def agrees():
     means = ops.decode_sum(*coded, [shape], 0.5, _DIGITS)
     update = updates.make_update(xlas, optimizer, None)
     update(means, [], (tf.constant(0, tf.int64), *rates))
-    ops.descend(_DIGITS, *coded, 0.5, _descent(ours, optimizer), rates)
+    ops.descend(_DIGITS, *coded, 0.5, of(ours, optimizer), rates)
     pairs = zip(ours.variables(), xlas.variables(), strict=True)
     return all(np.array_equal(a.numpy(), b.numpy()) for a, b in pairs)
 
