@@ -1,4 +1,4 @@
-"""Codecs on the native kernels: the same words and floats, at memory speed."""
+"""Codecs for a kind of device: the same words and floats, at memory speed."""
 
 import functools
 
@@ -66,6 +66,34 @@ def on_kernels(codec):
       descend=functools.partial(ops.descend, digits),
     )
   return codec
+
+
+def on_gpus(codecs):
+  """The codecs of a model's variables, on GPUs: probes read gradients once.
+
+  Args:
+    codecs: the `contract.Codec` of each variable.
+
+  Returns:
+    The same number of them. Words and floats are the same for the same probes,
+    and probes agree to 1e-6.
+  """
+  once = {codec: _probing_once(codec) for codec in dict.fromkeys(codecs)}
+  return tuple(once[codec] for codec in codecs)
+
+
+def _probing_once(codec):
+  shows_statistics = codec.quantizer or any(
+    isinstance(stage, contract.Clip) for stage in codec.stages
+  )
+  if not shows_statistics or codec.group_size:
+    return codec
+
+  def probe(gradients):
+    stats = [statistics.in_one_pass(gradient) for gradient in gradients]
+    return tf.stack([chain.wish(codec.stages, one) for one in stats])
+
+  return codec._replace(probe=probe)
 
 
 def _probe(codec):

@@ -211,7 +211,9 @@ def _codecs(config, plan, places):
   rules.append((policy.always, config.gradient_code()))
   codecs = policy.policy(rules, specs)
   kinds = {tf.DeviceSpec.from_string(place).device_type for place in places}
-  if kinds == {'CPU'} and native.available():
+  if kinds == {'GPU'}:
+    codecs = accelerated.on_gpus(codecs)
+  elif kinds == {'CPU'} and native.available():
     codecs = accelerated.accelerate(codecs)
   # Where nothing travels between processes there is nothing to wait for.
   collects = config.exchange == cluster_config.COLLECTIVE

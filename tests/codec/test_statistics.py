@@ -86,6 +86,25 @@ def test_element_that_is_not_finite_makes_both_nan(size, value):
     assert np.isnan(of(values)).all()
 
 
+@pytest.mark.parametrize('size', [0, 5, 2**16, 2**16 + 1, 100_007, 10**6])
+def test_one_pass_agrees_with_three(size):
+  rng = np.random.default_rng(size)
+  values = (rng.normal(size=size) * 1e-3 + 0.3).astype(np.float32)
+  compiled = tf.function(statistics.in_one_pass, jit_compile=True)
+  for function in (statistics.in_one_pass, compiled):
+    stddev, max_abs = function(tf.constant(values))
+    np.testing.assert_allclose(stddev, of(values)[0], rtol=1e-6)
+    assert max_abs == of(values)[1]
+
+
+@pytest.mark.parametrize('value', conformance.NOT_FINITE, ids=str)
+@pytest.mark.parametrize('place', [0, 50_000, 99_999])
+def test_one_pass_sees_every_element_that_is_not_finite(place, value):
+  values = np.ones(100_000, np.float32)
+  values[place] = value
+  assert np.isnan(statistics.in_one_pass(tf.constant(values))).all()
+
+
 def test_shape_does_not_matter():
   values = conformance.rng().normal(size=5040).astype(np.float32)
   expected = of(values)

@@ -1,0 +1,30 @@
+"""Codecs for GPUs; those for CPUs are held by tests/native."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from terngrad.codec import accelerated
+from terngrad.codec import registry
+
+
+@pytest.mark.parametrize(
+  'text', ['ternary', 'ternary:packing=huffman243', 'ternary:clip_factor=0']
+)
+def test_probes_for_gpus_agree_and_nothing_else_changes(text):
+  codec = registry.parse(text)
+  (on_gpus,) = accelerated.on_gpus([codec])
+  assert on_gpus.probe is not codec.probe
+  assert on_gpus._replace(probe=codec.probe) == codec
+  gradients = [
+    tf.random.stateless_normal([size], [size, 1]) for size in (100_003, 30)
+  ]
+  np.testing.assert_allclose(
+    on_gpus.probe(gradients), codec.probe(gradients), rtol=1e-6
+  )
+
+
+@pytest.mark.parametrize('text', ['identity', 'ternary:group_size=64'])
+def test_codes_that_probe_otherwise_stay_as_they_are(text):
+  codecs = [registry.parse(text)] * 2
+  assert accelerated.on_gpus(codecs) == tuple(codecs)
