@@ -1,4 +1,4 @@
-"""scripts/run_dist.sh --tunnel with a fake ssh; test_tunnel_sshd has a real one."""
+"""scripts/run_dist.sh --tunnel, with a fake ssh that makes no connection."""
 
 import os
 import re
@@ -175,10 +175,13 @@ def test_a_restart_makes_new_tunnels(tunnelled):
 def test_a_tunnel_that_ends_is_a_loss_though_all_tasks_run(tunnelled):
   cluster = tunnelled(STAYS)
   with cluster.start('--experiment=e', '--tunnel') as watcher:
-    tasks = [int(cluster.project.heard()) for _ in range(3)]
-    launcher.read_until(watcher, 'experiment e')
-    os.kill(pids(cluster)[1], signal.SIGKILL)
-    out, _ = watcher.communicate(timeout=cluster.project.TIMEOUT)
+    try:
+      tasks = [int(cluster.project.heard()) for _ in range(3)]
+      launcher.read_until(watcher, 'experiment e')
+      os.kill(pids(cluster)[1], signal.SIGKILL)
+      out, _ = watcher.communicate(timeout=cluster.project.TIMEOUT)
+    finally:
+      watcher.terminate()
   log = cluster.workspace / 'e' / 'tunnels' / 'tunnel_two.log'
   assert f'tunnel to two: ended, log {log}; stopping the others' in out
   assert watcher.returncode == watchdog.LOST
