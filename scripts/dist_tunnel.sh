@@ -84,9 +84,12 @@ open_tunnel() {
   mkdir -p -- "${file%/*}"
   # The path of a socket must be short.
   sockets=$(mktemp -d)
-  # A file, because what stays in the background would hold a pipe open.
+  : >"$file.log"
+  # -E: what stays in the background says there why it ended, and what it cannot
+  # forward. A file, because a pipe would be held open.
   ssh "${ssh_options[@]}" "${tunnel_options[@]}" -S "$sockets/s" \
-    "${forwards[@]}" -- "$1" </dev/null >"$file.log" 2>&1 || status=$?
+    -E "$file.log" "${forwards[@]}" -- "$1" \
+    </dev/null >>"$file.log" 2>&1 || status=$?
   text=$(ssh -S "$sockets/s" -O check -- "$1" 2>&1 </dev/null) || true
   # Nobody else is to command it.
   rm -rf -- "$sockets"
@@ -123,7 +126,7 @@ tunnels_status() {
     if pid=$(leader "$file"); then
       printf 'running (process %s)\n' "$pid"
     else
-      printf 'ended\n'
+      printf 'ended, log %s\n' "${file%.pid}.log"
       status=1
     fi
   done

@@ -24,16 +24,17 @@ say() {
   printf '%(%F %T)T %s\n' -1 "$1"
 }
 
-# look: asks for all tasks. Sets `running`, `finished` and `unknown` to how many
-# are, and `failed`, `stopped` and `lost` to the line of one that is, or ''; also
-# `code`, the exit code of the one that failed.
+# look: asks for all tasks and tunnels. Sets `running`, `finished` and `unknown`
+# to how many tasks are, and `failed`, `stopped` and `lost` to the line of one
+# that is, or ''; also `code`, the exit code of the one that failed.
 look() {
-  local line lines
+  local line lines cut=''
   local form='^[a-z]+_[0-9]+ on [^ ]+: (running|stopped|ended)( \((process|exit code) ([0-9]+)\))?$'
   running=0 finished=0 unknown=$((${#PS_HOSTS[@]} + ${#WORKER_HOSTS[@]}))
   failed='' stopped='' lost='' code=0
-  lines=$(each_task status) || true
+  lines=$(each_task status; tunnels_status) || true
   while IFS= read -r line; do
+    [[ $line != 'tunnel to '*': ended, log '* ]] || cut=$line
     # Shells may say more.
     [[ $line =~ $form ]] || continue
     unknown=$((unknown - 1))
@@ -47,6 +48,8 @@ look() {
       *) failed=$line code=${BASH_REMATCH[4]} ;;
     esac
   done <<<"$lines"
+  # It does not come back by itself, and tasks may wait for each other for long.
+  [[ -z $cut || (-z $lost && $running == 0) ]] || lost=$cut
 }
 
 # wait_for_end: returns when the run ended or lost a task; see `look`.

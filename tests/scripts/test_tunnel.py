@@ -1,8 +1,10 @@
-"""scripts/run_dist.sh --tunnel, with a fake ssh; no sshd takes part."""
+"""scripts/run_dist.sh --tunnel, with a fake ssh that makes no connection."""
 
+import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 
 import pytest
@@ -168,6 +170,22 @@ def test_a_restart_makes_new_tunnels(tunnelled):
   assert status == 0, out
   assert len(set(pids(cluster))) == 6
   assert not any(map(launcher.runs, pids(cluster)))
+
+
+def test_a_tunnel_that_ends_is_a_loss_though_all_tasks_run(tunnelled):
+  cluster = tunnelled(STAYS)
+  with cluster.start('--experiment=e', '--tunnel') as watcher:
+    try:
+      tasks = [int(cluster.project.heard()) for _ in range(3)]
+      launcher.read_until(watcher, 'experiment e')
+      os.kill(pids(cluster)[1], signal.SIGKILL)
+      out, _ = watcher.communicate(timeout=cluster.project.TIMEOUT)
+    finally:
+      watcher.terminate()
+  log = cluster.workspace / 'e' / 'tunnels' / 'tunnel_two.log'
+  assert f'tunnel to two: ended, log {log}; stopping the others' in out
+  assert watcher.returncode == watchdog.LOST
+  assert not any(map(launcher.runs, [*tasks, *pids(cluster)]))
 
 
 def test_tunnels_are_printed_and_none_is_made(tunnelled):
