@@ -8,6 +8,9 @@ are the same sums of codes. Only `two_shot_ternary`, which must be asked for,
 does: its sums return as ternary codes, see `feedback`.
 """
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import tensorflow as tf
 
 from terngrad.codec import packing as packings
@@ -23,6 +26,22 @@ WAYS = ('gather', 'reduce', 'two_shot', LOSSY)
 _WEIGHTS = {'two_shot': 2}
 
 
+class Plan(NamedTuple):
+  """How payloads move.
+
+  Attributes:
+    move: takes this process's payloads, int32 [its workers, words], returns a
+      list of tensors, one a bucket.
+    decode: to be compiled; takes that list and the agreed probe, returns the
+      average gradients.
+    kept: list of `feedback.Kept`, one a bucket of `LOSSY`: what `move` keeps.
+  """
+
+  move: Callable
+  decode: Callable
+  kept: list
+
+
 def plan(codec, group, num_workers, way=AUTO):
   """How a model's payloads move.
 
@@ -35,23 +54,24 @@ def plan(codec, group, num_workers, way=AUTO):
       where they take half of the others', and never `LOSSY`.
 
   Returns:
-    Pair of functions. The first takes this process's payloads, int32 [its
-    workers, words], and returns a list of tensors, one a bucket; the second,
-    to be compiled, takes that list and the agreed probe and returns the average
-    gradients.
+    A `Plan`.
   """
   chosen = choices(codec, num_workers, group.size, way)
   if all(name == 'gather' for name in chosen):
     # One collective, and kernels that decode all buckets' words.
-    return (
+    return Plan(
       lambda payloads: [group.gather(payloads)],
       lambda moved, shared: codec.decode_mean(moved, shared),
+      [],
     )
   sizes = [bucket.num_words for bucket in codec.buckets]
-  moves = [
-    _MAKE_MOVE[name](bucket, group, num_workers)
-    for name, bucket in zip(chosen, codec.buckets, strict=True)
-  ]
+  moves, kept = [], []
+  for name, bucket in zip(chosen, codec.buckets, strict=True):
+    state = ()
+    if name == LOSSY:
+      kept.append(feedback.nothing_kept(bucket, group.size))
+      state = (kept[-1].error,)
+    moves.append(_MAKE_MOVE[name](bucket, group, num_workers, *state))
 
   def move(payloads):
     columns = tf.split(payloads, sizes, axis=1)
@@ -67,7 +87,7 @@ def plan(codec, group, num_workers, way=AUTO):
       means += _DECODES[name](bucket, tensor, agreed, num_workers)
     return codec.in_model_order(means)
 
-  return move, decode
+  return Plan(move, decode, kept)
 
 
 def choices(codec, num_workers, num_processes, way=AUTO):
