@@ -2,9 +2,8 @@
 
 Every process keeps the errors of its own slices (`exchange.feedback`). At a
 checkpoint the chief gathers them and stores those of all beside the replicas;
-a run that is continued deals them out again. They travel as integers and one
-bucket at a time: no bit changes, and no process but the chief ever holds more
-than one bucket of others'.
+a run that is continued deals them out again. They travel as integers, so that
+no bit changes, and in pieces, so that the chief alone ever holds many of them.
 """
 
 import contextlib
@@ -15,6 +14,8 @@ import tensorflow as tf
 
 from terngrad.training import checkpoints
 
+# Elements of a piece of a slice, about.
+_PIECE = 2**20
 _NOTHING = np.zeros([0], np.float32)
 
 
@@ -30,12 +31,14 @@ def gather(exchange):
   """
   found = []
   for kept in exchange.kept:
-    # As one row, which travels in pieces.
-    bits = tf.reshape(tf.bitcast(kept.error.read_value(), tf.int32), [1, -1])
-    everyones = exchange.group.gather(bits)
-    if exchange.group.rank == 0:
-      shape = [exchange.group.size, *kept.error.shape]
-      found.append(tf.bitcast(tf.reshape(everyones, shape), tf.float32))
+    pieces = []
+    for rows in _pieces(kept.error):
+      bits = tf.bitcast(kept.error[rows], tf.int32)
+      everyones = exchange.group.gather(bits[tf.newaxis])
+      if exchange.group.rank == 0:
+        pieces.append(tf.bitcast(everyones, tf.float32))
+    if pieces:
+      found.append(tf.concat(pieces, axis=1))
   return found
 
 
@@ -51,11 +54,22 @@ def deal(exchange, everyones):
   chief = group.rank == 0
   rest = iter(everyones) if chief else itertools.repeat(None)
   for kept, errors in zip(exchange.kept, rest, strict=chief):
-    shape = [group.size, *kept.error.shape]
-    # Whatever the others send, none looks at but the chief's.
-    bits = tf.bitcast(errors, tf.int32) if chief else tf.zeros(shape, tf.int32)
-    received = group.all_to_all(tf.ensure_shape(bits, shape))
-    kept.error.assign(tf.bitcast(received[0], tf.float32))
+    own = []
+    for rows in _pieces(kept.error):
+      if chief:
+        bits = tf.bitcast(errors[:, rows], tf.int32)
+      else:
+        # Of the same shape; nobody looks at what others send.
+        bits = tf.stack([tf.bitcast(kept.error[rows], tf.int32)] * group.size)
+      own.append(tf.bitcast(group.all_to_all(bits)[0], tf.float32))
+    kept.error.assign(tf.concat(own, axis=0))
+
+
+def _pieces(error):
+  """Ranges of the places of a variable [places, width]."""
+  places, width = error.shape
+  count = max(1, _PIECE // width)
+  return [slice(first, first + count) for first in range(0, places, count)]
 
 
 class Shelf:

@@ -96,7 +96,11 @@ def test_a_run_of_ternary_sums_goes_on_to_the_same_bits(tmp_path):
     assert np.any(received)
 
 
-def test_every_bit_comes_back_and_nothing_is_held_meanwhile(tmp_path):
+def test_every_bit_comes_back_and_nothing_is_held_meanwhile(
+  tmp_path, monkeypatch
+):
+  # 20 pieces of one place of a word, and pieces of 12 and 8 places.
+  monkeypatch.setattr(kept_errors, '_PIECE', 50)
   opened = Opened(tmp_path)
   for kept in opened.exchange.kept:
     bits = np.arange(kept.error.shape.num_elements(), dtype=np.uint32)
