@@ -3,9 +3,10 @@
 A checkpoint `model.ckpt-<step>` holds the steps taken, a layout (JSON: the
 net, the optimizer, which devices are stored) and, as `tower_<place>`, the
 variables of one device or of all. Replicas are equal to the bit, so that one
-is enough to continue. TensorFlow writes the files under other names and
-renames them, and replaces the list of checkpoints last: a run that is killed
-at any moment leaves the last complete one in place.
+is enough to continue. `kept_error_<i>` are of `kept_errors`. TensorFlow writes
+the files under other names and renames them, and replaces the list of
+checkpoints last: a run that is killed at any moment leaves the last complete
+one in place.
 """
 
 import json
