@@ -45,7 +45,7 @@ def dump(config):
     )
   config.validate()
   run = assembly.assemble(config)
-  step = resume.continue_run(config, run, main.say)
+  step = resume.continue_run(config, run, main.say).step
   if step == 0:
     step = pretrained.start(config, run, main.say)
   images, labels = next(run.batches(step))

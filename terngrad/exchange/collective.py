@@ -22,6 +22,8 @@ class Collective:
     first: the first worker of this process.
     own: how many it has.
     group: `group.Group`.
+    kept: list of `feedback.Kept`, what `averaging`'s functions keep from step
+      to step; the same buckets in every process.
   """
 
   def __init__(self, group, devices, num_workers, way='auto'):
@@ -36,6 +38,7 @@ class Collective:
     self.devices = devices
     self.num_workers = num_workers
     self.group = group
+    self.kept = []
     self.own = num_workers // group.size
     self.first = group.rank * self.own
     self._way = way
@@ -72,6 +75,7 @@ class Collective:
     """
     plan = ways.plan(codec, self.group, self.num_workers, self._way)
     decode = tf.function(plan.decode, jit_compile=codec.compiled)
+    self.kept += plan.kept
 
     def average(payloads, shared):
       moved = plan.move(self._joined(payloads))

@@ -8,9 +8,11 @@ to the bit. But a step's average is not that of towers, and it is biased; the
 sum over steps is off by no more than what is kept.
 
 Values are in units of the shared scalers, in which the variables of a bucket
-are alike, so that one scaler does for a slice. A run that is continued begins
-with nothing kept.
+are alike, so that one scaler does for a slice. What is kept is part of a run's
+state as its parameters are: checkpoints hold that of all processes.
 """
+
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -33,20 +35,50 @@ def num_words(places, width):
   return _BACK.num_words(places * width) + 1
 
 
-def make_move(bucket, group, num_workers):
+class Kept(NamedTuple):
+  """What a process keeps of a bucket, from step to step.
+
+  Attributes:
+    error: float32 variable [places, width], what the last codes of this
+      process's slice left out; zeros at first.
+    of: str, which elements and how they are cut: errors of something else are
+      of no use.
+  """
+
+  error: tf.Variable
+  of: str
+
+
+def nothing_kept(bucket, num_processes):
+  """A `Kept` of zeros.
+
+  Args:
+    bucket: `codec.gradients.Bucket`.
+    num_processes: P.
+  """
+  cut = slices.of(bucket, num_processes)
+  last = bucket.start + bucket.num_elements - 1
+  return Kept(
+    error=tf.Variable(tf.zeros([cut.places, cut.width]), trainable=False),
+    of=f'{bucket.start} to {last} in {cut.processes} slices of {cut.places} x '
+    f'{cut.width}',
+  )
+
+
+def make_move(bucket, group, num_workers, error):
   """Makes the first shot, and the second with what is kept between steps.
 
   Args:
     bucket: `codec.gradients.Bucket`.
     group: `group.Group`.
     num_workers: of all processes.
+    error: variable of `nothing_kept`, which every step changes.
 
   Returns:
     A function of this process's payloads, int32 [its workers, words], that
     returns the coded averages of all slices, int32 [processes, `num_words`].
   """
   cut = slices.of(bucket, group.size)
-  kept = tf.Variable(tf.zeros([cut.places, cut.width]), trainable=False)
 
   @tf.function(jit_compile=True)
   def code(received, kept):
@@ -62,8 +94,8 @@ def make_move(bucket, group, num_workers):
 
   def move(payloads):
     received = group.all_to_all(cut.deal(payloads))
-    words, left_out = code(received, kept.read_value())
-    kept.assign(left_out)
+    words, left_out = code(received, error.read_value())
+    error.assign(left_out)
     return group.gather(words[tf.newaxis])
 
   return move

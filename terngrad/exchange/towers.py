@@ -49,6 +49,11 @@ class Towers(NamedTuple):
     """The group of processes: there is none."""
     return None
 
+  @property
+  def kept(self):
+    """What is kept from step to step: nothing; see `Collective`."""
+    return []
+
   def share(self, rows):
     """Round 1: tells every worker's row of numbers to all.
 

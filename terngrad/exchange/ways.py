@@ -32,14 +32,16 @@ class Plan(NamedTuple):
   Attributes:
     move: takes this process's payloads, int32 [its workers, words]; returns a
       list of tensors.
-    decode: to be compiled, takes that list and the agreed probe; returns the
+    decode: to be compiled; takes that list and the agreed probe, returns the
       average gradients.
     gathers: True where that list is of all payloads, int32 [workers, words].
+    kept: list of `feedback.Kept`, one a bucket of `LOSSY`: what `move` keeps.
   """
 
   move: Callable
   decode: Callable
   gathers: bool
+  kept: list
 
 
 def plan(codec, group, num_workers, way=AUTO):
@@ -60,13 +62,19 @@ def plan(codec, group, num_workers, way=AUTO):
   if all(name == 'gather' for name in chosen):
     # One collective, and kernels that decode all buckets' words.
     return Plan(
-      lambda payloads: [group.gather(payloads)], codec.decode_mean, gathers=True
+      lambda payloads: [group.gather(payloads)],
+      codec.decode_mean,
+      gathers=True,
+      kept=[],
     )
   sizes = [bucket.num_words for bucket in codec.buckets]
-  moves = [
-    _MAKE_MOVE[name](bucket, group, num_workers)
-    for name, bucket in zip(chosen, codec.buckets, strict=True)
-  ]
+  moves, kept = [], []
+  for name, bucket in zip(chosen, codec.buckets, strict=True):
+    state = ()
+    if name == LOSSY:
+      kept.append(feedback.nothing_kept(bucket, group.size))
+      state = (kept[-1].error,)
+    moves.append(_MAKE_MOVE[name](bucket, group, num_workers, *state))
 
   def move(payloads):
     columns = tf.split(payloads, sizes, axis=1)
@@ -82,7 +90,7 @@ def plan(codec, group, num_workers, way=AUTO):
       means += _DECODES[name](bucket, tensor, agreed, num_workers)
     return codec.in_model_order(means)
 
-  return Plan(move, decode, gathers=False)
+  return Plan(move, decode, gathers=False, kept=kept)
 
 
 def choices(codec, num_workers, num_processes, way=AUTO):

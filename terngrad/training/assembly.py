@@ -117,6 +117,7 @@ def assemble(config, surround=surroundings.of_this_process):
   def make(chosen):
     return around.make_step(node_pass, chosen, copies, optimizer)
 
+  coded_step, float_step = make(codec), make(float_codec)
   names = replicas.variable_names(plan, copies[0])
   stored = (
     list(range(len(around.own)))
@@ -134,8 +135,8 @@ def assemble(config, surround=surroundings.of_this_process):
     ),
     order=plan.order,
     codec=codec,
-    coded_step=make(codec),
-    float_step=make(float_codec),
+    coded_step=coded_step,
+    float_step=float_step,
     regularization=tf.function(
       lambda: node_pass.regularization(
         [tf.convert_to_tensor(v) for v in copies[0].trainable]
@@ -157,6 +158,7 @@ def assemble(config, surround=surroundings.of_this_process):
       dtype=config.dtype,
       bn_statistics=config.bn_statistics,
       trainable_scopes=config.trainable_scopes,
+      kept=', '.join(kept.of for kept in around.exchange.kept),
     ),
     exchange=around.exchange,
     habits=around.habits,

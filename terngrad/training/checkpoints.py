@@ -3,9 +3,10 @@
 A checkpoint `model.ckpt-<step>` holds the steps taken, a layout (JSON: the
 net, the optimizer, which devices are stored) and, as `tower_<place>`, the
 variables of one device or of all. Replicas are equal to the bit, so that one
-is enough to continue. TensorFlow writes the files under other names and
-renames them, and replaces the list of checkpoints last: a run that is killed
-at any moment leaves the last complete one in place.
+is enough to continue. `kept_error_<i>` are of `kept_errors`. TensorFlow writes
+the files under other names and renames them, and replaces the list of
+checkpoints last: a run that is killed at any moment leaves the last complete
+one in place.
 """
 
 import json
@@ -22,7 +23,7 @@ from terngrad.training import replicas as replica_lib
 
 NAME = 'model.ckpt'
 _KEEP = 5
-_VALUE = '/.ATTRIBUTES/VARIABLE_VALUE'
+VALUE = '/.ATTRIBUTES/VARIABLE_VALUE'
 
 
 class Layout(NamedTuple):
@@ -44,6 +45,7 @@ class Layout(NamedTuple):
     dtype: of the layers' computations.
     bn_statistics: 'averaged' or 'per_device'.
     trainable_scopes: what was trained; '' for all.
+    kept: of which elements errors are stored, see `kept_errors`; '' for none.
 
   Fields with a default are not in checkpoints that are older than they.
   """
@@ -63,12 +65,13 @@ class Layout(NamedTuple):
   dtype: str = 'float32'
   bn_statistics: str = 'averaged'
   trainable_scopes: str = ''
+  kept: str = ''
 
 
 class Writer:
   """Writes the checkpoints of one run and keeps the newest five."""
 
-  def __init__(self, directory, layout, replicas, names):
+  def __init__(self, directory, layout, replicas, names, more=None):
     """Opens a folder that exists.
 
     Args:
@@ -76,6 +79,7 @@ class Writer:
       layout: `Layout`.
       replicas: tuple of `replicas.Replica`.
       names: of a replica's variables.
+      more: dict of name to variable of the run that is stored beside.
     """
     self._replicas = replicas
     self._names = names
@@ -91,6 +95,7 @@ class Writer:
         step=self._step,
         layout=tf.Variable(json.dumps(layout._asdict()), trainable=False),
         **towers,
+        **(more or {}),
       ),
       directory,
       max_to_keep=_KEEP,
@@ -147,7 +152,7 @@ def newest(directory):
       # Every tensor: a file that was cut is readable up to the cut.
       for name in reader.get_variable_to_shape_map():
         reader.get_tensor(name)
-      if reader.has_tensor('step' + _VALUE):
+      if reader.has_tensor('step' + VALUE):
         return path
       logging.warning('Checkpoint %s is not of this package', path)
     except (IndexError, ValueError, tf.errors.OpError) as error:
@@ -203,7 +208,7 @@ def find(path):
 
 def step_of(path):
   """Steps taken before a checkpoint was written."""
-  return int(tf.train.load_checkpoint(path).get_tensor('step' + _VALUE))
+  return int(tf.train.load_checkpoint(path).get_tensor('step' + VALUE))
 
 
 def read_layout(path):
@@ -213,7 +218,7 @@ def read_layout(path):
     errors.CheckpointError: it is not one of this package's.
   """
   try:
-    text = tf.train.load_checkpoint(path).get_tensor('layout' + _VALUE)
+    text = tf.train.load_checkpoint(path).get_tensor('layout' + VALUE)
     return Layout(**json.loads(text))
   except (TypeError, ValueError, tf.errors.OpError) as error:
     raise errors.CheckpointError(
@@ -224,15 +229,15 @@ def read_layout(path):
 
 def is_own(reader):
   """Whether a checkpoint is of this package."""
-  return reader.has_tensor('layout' + _VALUE)
+  return reader.has_tensor('layout' + VALUE)
 
 
 def name_of(key, place):
   """The name of a variable of one device; '' for other keys of a checkpoint."""
   start = f'tower_{place}/'
-  if not (key.startswith(start) and key.endswith(_VALUE)):
+  if not (key.startswith(start) and key.endswith(VALUE)):
     return ''
-  inner = key.removeprefix(start).removesuffix(_VALUE)
+  inner = key.removeprefix(start).removesuffix(VALUE)
   return re.sub(r'\.(.)', lambda m: '/' if m[1] == 'S' else m[1], inner)
 
 
@@ -252,14 +257,14 @@ def restore(path, place, variables):
   for name, variable in variables.items():
     # Checkpoint keys write a slash inside a name as '.S'.
     key = f'tower_{place}/' + name.replace('.', '..').replace('/', '.S')
-    received = shapes.get(key + _VALUE)
+    received = shapes.get(key + VALUE)
     if received != variable.shape.as_list():
       raise errors.CheckpointError(
         f'{path}: expected {name} of shape {variable.shape.as_list()}, '
         f'received {received or "none"}. It is of another net, image size or '
         'optimizer: give the flags it was trained with, or another folder.'
       )
-    variable.assign(reader.get_tensor(key + _VALUE))
+    variable.assign(reader.get_tensor(key + VALUE))
 
 
 def check_layout(path, layout, expected):

@@ -5,6 +5,7 @@ import time
 import tensorflow as tf
 
 from terngrad.training import checkpoints
+from terngrad.training import kept_errors
 from terngrad.training import loss_scaling
 from terngrad.training import meter
 from terngrad.training import records
@@ -22,8 +23,13 @@ class Keeper:
       step: steps taken before.
     """
     self._run = run
+    self._shelf = kept_errors.Shelf(run.exchange)
     self._writer = checkpoints.Writer(
-      config.train_dir, run.layout, run.replicas, run.names
+      config.train_dir,
+      run.layout,
+      run.replicas,
+      run.names,
+      self._shelf.variables,
     )
     self._recorder = records.Recorder(config.train_dir, step=step)
     self._gauge = meter.Meter(config.batch_size, self._recorder.last)
@@ -65,9 +71,15 @@ class Keeper:
       self._recorder.scalars(step, sparsity)
     self._recorder.flush()
 
-  def save(self, step):
-    """Writes a checkpoint; returns its path."""
-    return self._writer.save(step)
+  def save(self, step, kept):
+    """Writes a checkpoint; returns its path.
+
+    Args:
+      step: steps taken.
+      kept: from `kept_errors.gather`.
+    """
+    with self._shelf.holding(kept):
+      return self._writer.save(step)
 
 
 def _histograms(run, result):

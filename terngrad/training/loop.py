@@ -17,6 +17,7 @@ from terngrad.training import assembly
 from terngrad.training import errors
 from terngrad.training import folder
 from terngrad.training import keeping
+from terngrad.training import kept_errors
 from terngrad.training import loss_scaling
 from terngrad.training import pretrained
 from terngrad.training import resume
@@ -91,8 +92,8 @@ def run_assembled(config, assemble, report, show_progress, start):
       alone.enter_context(folder.alone_in(config.train_dir))
     with start:
       run = assemble(config)
-      begin = _begin(config, run, report) if writes else (0, -1)
-      begin = together.begin(run.exchange, run.replicas, begin)
+      begin, kept = _begin(config, run, report) if writes else ((0, -1), None)
+      begin = together.begin(run.exchange, run.replicas, begin, kept)
     if writes:
       folder.make(config.train_dir, config.overwrite)
       if not there:
@@ -105,12 +106,17 @@ def _silence(line):
 
 
 def _begin(config, run, report):
-  """Restores; (steps taken before, step of train_dir's checkpoint or -1)."""
-  first = 0 if config.overwrite else resume.continue_run(config, run, report)
-  saved = first or -1
-  if first == 0:
-    first = pretrained.start(config, run, report)
-  return first, saved
+  """Restores; what `_continue` begins from, and the kept errors.
+
+  Returns:
+    ((steps taken before, step of train_dir's checkpoint or -1), `kept` of
+    `together.begin`).
+  """
+  restored = resume.NOTHING
+  if not config.overwrite:
+    restored = resume.continue_run(config, run, report)
+  first = restored.step or pretrained.start(config, run, report)
+  return (first, restored.step or -1), restored.kept
 
 
 def _continue(config, run, begin, report, show_progress):
@@ -203,7 +209,8 @@ def _save(run, keeper, step):
   with run.habits.within(f'Step {step}'):
     run.habits.before_save()
     together.check_equal(run.exchange, run.replicas[0], run.names)
-  return keeper.save(step) if keeper else None
+    kept = kept_errors.gather(run.exchange)
+  return keeper.save(step, kept) if keeper else None
 
 
 def _next(config, batches):

@@ -1,8 +1,11 @@
 """Continuing a run from its own last checkpoint."""
 
+from collections.abc import Iterable
 from datetime import datetime
+from typing import NamedTuple
 
 from terngrad.training import checkpoints
+from terngrad.training import kept_errors
 from terngrad.training import loss_scaling
 from terngrad.training import replicas
 
@@ -22,8 +25,24 @@ _KEPT = (
 _TOLD = ('num_workers', 'max_steps', 'codec', 'dtype')
 
 
+class Restored(NamedTuple):
+  """What a run goes on from, beside its variables.
+
+  Attributes:
+    step: steps taken before; 0 where there was no checkpoint.
+    kept: what ternary sums had left out, from `kept_errors.read`; None where
+      nothing of these elements is stored.
+  """
+
+  step: int
+  kept: Iterable | None
+
+
+NOTHING = Restored(0, None)
+
+
 def continue_run(config, run, report):
-  """Restores the newest checkpoint of train_dir; returns its step, or 0.
+  """Restores the newest checkpoint of train_dir; a `Restored`.
 
   Raises:
     errors.CheckpointError: it is of a run with other variables or other
@@ -32,7 +51,7 @@ def continue_run(config, run, report):
   path = checkpoints.newest(config.train_dir)
   if path is None:
     checkpoints.check_empty(config.train_dir)
-    return 0
+    return NOTHING
   layout = checkpoints.read_layout(path)
   expected = run.layout._asdict()
   own = layout.bn_statistics == 'per_device'
@@ -50,7 +69,14 @@ def continue_run(config, run, report):
         f'{field} was {before} before and is now {expected[field]}: the run '
         'does not end at the same bits'
       )
-  return step
+  if layout.kept != run.layout.kept:
+    report(
+      f'kept errors were of elements {layout.kept or "(none)"} before and are '
+      f'now of {run.layout.kept or "(none)"}: the run begins with nothing kept '
+      'and does not end at the same bits'
+    )
+    return Restored(step, None)
+  return Restored(step, kept_errors.read(path) if layout.kept else None)
 
 
 def _load(run, path, layout):

@@ -13,6 +13,13 @@ from tests.exchange import processes
 
 STEPS, SAVE_ITER = 50, 20
 LAST = f'model.ckpt-{STEPS}'
+# Two nodes on two devices of each process, and a few buckets.
+TERNARY_SUMS = {
+  'collective': 'two_shot_ternary',
+  'num_nodes': 4,
+  'num_gpus': 2,
+  'bytes_per_bucket': 1_000_000,
+}
 
 
 def arguments(data_dir, train_dir, hosts, **changes):
@@ -126,8 +133,26 @@ def test_a_lost_process_is_named_and_all_continue_to_the_same_bits(
   number, data_dir, towers, tmp_path
 ):
   folder = tmp_path / 'run'
+  lose_one_and_continue(number, data_dir, folder)
+  assert_same_run(folder, towers(2))
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_what_ternary_sums_keep_outlives_a_killed_process(data_dir, tmp_path):
+  one, other = tmp_path / 'undisturbed', tmp_path / 'killed'
+  ended = run_all(2, data_dir, one, **TERNARY_SUMS)
+  assert [process.code for process in ended] == [0, 0], ended
+  lose_one_and_continue(signal.SIGKILL, data_dir, other, **TERNARY_SUMS)
+  kept = [n for n in programs.tensors(one / LAST) if n.startswith('kept_error')]
+  assert len(kept) > 1
+  assert_same_run(other, one)
+
+
+def lose_one_and_continue(number, data_dir, folder, **changes):
+  """Loses process 1 of 2 by a signal; all start again and end."""
   with processes.Processes() as group:
-    hosts = start_all(group, 2, data_dir, folder, step_timeout=60)
+    hosts = start_all(group, 2, data_dir, folder, step_timeout=60, **changes)
     # The checkpoint of step 20 is whole by then.
     read_until(group, 0, 'step 30,')
     group.processes[1].send_signal(number)
@@ -137,10 +162,10 @@ def test_a_lost_process_is_named_and_all_continue_to_the_same_bits(
   (line,) = re.findall('^error: .*', log, re.M)
   assert f'no answer from worker 1 ({hosts[1]})' in line
   assert 'start all tasks that have ended again' in line
-  ended = run_all(2, data_dir, folder)
+  ended = run_all(2, data_dir, folder, **changes)
   assert [one.code for one in ended] == [0, 0], ended
   assert re.search('continuing after step (20|40)', ended[0].log)
-  assert_same_run(folder, towers(2))
+  assert 'nothing kept' not in ended[0].log
 
 
 @pytest.mark.cluster

@@ -51,7 +51,7 @@ def test_what_a_step_leaves_out_is_sent_by_the_next(text):
   specs = [policy.VariableSpec(f'v{i}', s) for i, s in enumerate(SHAPES)]
   codec = gradients.gradient_codec(specs, [registry.parse(text)] * len(specs))
   alone = group.Group(cluster.make({'worker': ['127.0.0.1:1']}, 'worker', 0), 1)
-  move, decode, _ = ways.plan(codec, alone, WORKERS, ways.LOSSY)
+  plan = ways.plan(codec, alone, WORKERS, ways.LOSSY)
   rng = np.random.default_rng(1)
   # A scaler for each variable; codes are in units of it.
   shared = tf.constant([0.5, 1.0, 2.0])
@@ -72,7 +72,7 @@ def test_what_a_step_leaves_out_is_sent_by_the_next(text):
     )
     codes, scaler = nearest(exact / scalers + kept)
     kept = exact / scalers + kept - scaler * codes
-    received = decode(move(payloads), shared)
+    received = plan.decode(plan.move(payloads), shared)
     assert [tuple(v.shape) for v in received] == SHAPES
     np.testing.assert_allclose(
       np.concatenate([np.ravel(v) for v in received]),

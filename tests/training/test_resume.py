@@ -60,7 +60,7 @@ def test_a_run_goes_on_to_the_same_bits(tmp_path, build, changes, options):
   whole.run(2, first=1)
   again, run, _, config = opened(tmp_path, build, changes, **options)
   said = []
-  assert resume.continue_run(config, run, said.append) == 1
+  assert resume.continue_run(config, run, said.append).step == 1
   assert len(said) == 1
   again.run(2, first=1)
   for place in range(2):
@@ -110,7 +110,7 @@ def test_what_changes_only_the_bits_is_said(field, value, tmp_path):
   writer.save(1)
   run.layout = run.layout._replace(**{field: value})
   said = []
-  assert resume.continue_run(config, run, said.append) == 1
+  assert resume.continue_run(config, run, said.append).step == 1
   assert (
     f'{field} was {getattr(LAYOUT, field)} before and is now {value}'
     in (said[-1])
@@ -125,7 +125,7 @@ def test_a_checkpoint_that_does_not_say_is_not_held_against_the_run(tmp_path):
   writer.save(1)
   run.layout = LAYOUT
   said = []
-  assert resume.continue_run(config, run, said.append) == 1
+  assert resume.continue_run(config, run, said.append).step == 1
   assert len(said) == 1
 
 
@@ -135,6 +135,6 @@ def test_a_loss_scale_begins_anew_where_there_was_none(tmp_path):
   training, run, _, config = opened(
     tmp_path, changes={'dtype': 'float16'}, scaling=(8.0, 3.0)
   )
-  assert resume.continue_run(config, run, lambda line: None) == 1
+  assert resume.continue_run(config, run, lambda line: None).step == 1
   for replica in training.replicas:
     assert [float(v) for v in replica.scaling] == [8.0, 3.0]
