@@ -118,7 +118,7 @@ class Codec(NamedTuple):
       scale=1.0), the sums of the workers' codes, int32 [elements or more], and
       returns what `decode_sum` of their payloads would.
     descend: where variables can be moved by what `decode_sum` would return
-      without that being written, else None: takes (parts, shared, scale,
+      without that being written, else None: takes (piece, shared, scale,
       descent, rates), see `native.ops.descend`.
     compiled: True where the functions are TensorFlow operations that want to
       be compiled by XLA, False where they must not be or gain nothing; see

@@ -233,45 +233,21 @@ class GradientCodec(NamedTuple):
     Returns:
       List of float32, in the order and shapes of the variables.
     """
-    means = []
-    for bucket, payloads, agreed, scale in self._coded(parts, shared):
-      means += bucket.codec.decode_sum(payloads, agreed, bucket.shapes, scale)
-    return self.in_model_order(means)
-
-  @property
-  def descends(self):
-    """True where `descend` is possible."""
-    return all(bucket.codec.descend for bucket in self.buckets)
-
-  def descend(self, parts, shared, descent, rates):
-    """Moves variables by what `decode_mean` would return.
-
-    Args:
-      parts: see `decode_mean`.
-      shared: float32 [num_probes], the agreed probe.
-      descent: `native.ops.Descent` of all variables of the model.
-      rates: see `native.ops.descend`.
-    """
-    for bucket, payloads, agreed, scale in self._coded(parts, shared):
-      own = descent._replace(
-        parameters=_pick(descent.parameters, bucket),
-        velocities=_pick(descent.velocities, bucket),
-        averages=_pick(descent.averages, bucket),
-      )
-      bucket.codec.descend(payloads, agreed, scale, own, rates)
-
-  def _coded(self, parts, shared):
-    """For each bucket (it, its part of `parts` and of `shared`, 1 / n)."""
     num_workers = sum(part.shape[0] for part in parts)
     sizes = [bucket.num_words for bucket in self.buckets]
     columns = zip(*(_split(part, sizes, axis=1) for part in parts), strict=True)
-    for bucket, payloads, places in zip(
-      self.buckets, columns, self.probes_of_buckets(), strict=True
+    means = []
+    numbers = self.probes_of_buckets()
+    for place, (bucket, payloads) in enumerate(
+      zip(self.buckets, columns, strict=True)
     ):
+      agreed = tf.gather(shared, numbers[place])
       # Graphs and XLA turn a division by a constant into this product, which
       # may differ in the last bit; so that eager code agrees, all multiply.
-      scale = 1.0 / num_workers
-      yield bucket, list(payloads), tf.gather(shared, places), scale
+      means += bucket.codec.decode_sum(
+        list(payloads), agreed, bucket.shapes, 1.0 / num_workers
+      )
+    return self.in_model_order(means)
 
   def in_model_order(self, values):
     """A list in the order of the buckets in that of the model's variables."""
@@ -332,9 +308,8 @@ def _split(tensor, sizes, axis):
   return [tensor] if len(sizes) == 1 else tf.split(tensor, sizes, axis)
 
 
-def _pick(values, bucket):
-  """Those of a bucket's variables, of a list for all or an empty one."""
-  return [values[i] for i in bucket.indices] if values else []
+def _pick(gradients, bucket):
+  return [gradients[i] for i in bucket.indices]
 
 
 def agree(probes):

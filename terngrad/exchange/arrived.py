@@ -13,15 +13,14 @@ class Arrived(NamedTuple):
     moved: list of tensors, what the exchange brought.
     shared: float32 [probes], the agreed probe.
     decode: takes `moved` and `shared`, returns the list of average gradients.
-    payloads: list of int32 [n, words], those of all workers, as
-      `GradientCodec.decode_mean` takes them; None where they were added on
-      their way.
+    pieces: the payloads of all workers as `codec.pieces` takes them; None where
+      they were added on their way.
   """
 
   moved: list
   shared: tf.Tensor
   decode: Callable
-  payloads: list | None
+  pieces: list | None
 
   def mean(self):
     """The list of average gradients, on the current device."""

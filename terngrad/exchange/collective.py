@@ -8,6 +8,7 @@ itself; whatever the way, the average is that of towers, to the bit.
 
 import tensorflow as tf
 
+from terngrad.codec import pieces as pieces_lib
 from terngrad.exchange import arrived
 from terngrad.exchange import towers
 from terngrad.exchange import ways
@@ -83,8 +84,10 @@ class Collective:
       for device, agreed in zip(self.devices, shared, strict=True):
         with tf.device(device):
           own = [tf.identity(part) for part in moved]
-        payloads_of_all = own if plan.gathers else None
-        result.append(arrived.Arrived(own, agreed, decode, payloads_of_all))
+          pieces = [[piece] for piece in own] if plan.gathers else None
+          # Of no use to who takes pieces, and then left out of the graph.
+          whole = pieces_lib.whole(pieces) if pieces else own
+        result.append(arrived.Arrived(whole, agreed, decode, pieces))
       return result
 
     return average

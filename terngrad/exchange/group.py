@@ -51,17 +51,29 @@ class Group:
     Returns:
       [size * k, ...], in the order of the processes.
     """
+    pieces = self.gather_pieces(tensor)
+    return pieces[0] if len(pieces) == 1 else tf.concat(pieces, axis=1)
+
+  def gather_pieces(self, tensor):
+    """`gather`, some columns at a time.
+
+    The runtime copies a tensor a few times on its way. In pieces, one is copied
+    while another is on the wire.
+
+    Args:
+      tensor: see `gather`.
+
+    Returns:
+      List of [size * k, columns of a piece], or of one tensor of any rank.
+    """
     if self.size == 1:
-      return tensor
+      return [tensor]
     count = min(_MOST_PIECES, tensor.shape.num_elements() // _PIECE)
     if tensor.shape.rank != 2 or count < 2:
-      return self._gather(tensor)
-    # The runtime copies a tensor a few times on its way. In pieces, one is
-    # copied while another is on the wire.
+      return [self._gather(tensor)]
     size = -(-tensor.shape[1] // count)
     sizes = [size] * (count - 1) + [tensor.shape[1] - size * (count - 1)]
-    pieces = _columns(tensor, sizes)
-    return tf.concat([self._gather(piece) for piece in pieces], axis=1)
+    return [self._gather(piece) for piece in _columns(tensor, sizes)]
 
   def _gather(self, tensor):
     shape = [self.size * tensor.shape[0], *tensor.shape[1:]]

@@ -84,7 +84,7 @@ class Towers(NamedTuple):
 
     def average(payloads, shared):
       return [
-        arrived.Arrived(words, agreed, decode, words)
+        arrived.Arrived(words, agreed, decode, [words])
         for words, agreed in zip(send(self, payloads), shared, strict=True)
       ]
 

@@ -34,7 +34,8 @@ class Plan(NamedTuple):
       list of tensors.
     decode: to be compiled; takes that list and the agreed probe, returns the
       average gradients.
-    gathers: True where that list is of all payloads, int32 [workers, words].
+    gathers: True where that list is of pieces of all payloads, int32 [workers,
+      words of a piece], which `decode` takes as one.
     kept: list of `feedback.Kept`, one a bucket of `LOSSY`: what `move` keeps.
   """
 
@@ -62,7 +63,7 @@ def plan(codec, group, num_workers, way=AUTO):
   if all(name == 'gather' for name in chosen):
     # One collective, and kernels that decode all buckets' words.
     return Plan(
-      lambda payloads: [group.gather(payloads)],
+      group.gather_pieces,
       codec.decode_mean,
       gathers=True,
       kept=[],

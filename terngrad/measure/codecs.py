@@ -8,6 +8,7 @@ import tensorflow as tf
 from terngrad.codec import planes
 from terngrad.codec import random_bits
 from terngrad.measure import timing
+from terngrad.native import ops
 from terngrad.training import descents
 from terngrad.training import optimizers
 from terngrad.training import replicas
@@ -72,32 +73,14 @@ def jobs(codec, gradients, times):
   own = probe(gradients)
   words = encode(gradients, own, own, key)[tf.newaxis]
   several = tf.tile(words, [WORKERS, 1])
-  parts = [tf.tile(words, [2, 1])]
-  optimizer = optimizers.momentum()
-  replica = _replica(optimizer, shapes)
-  update = updates.make_update(replica, optimizer, None)
-  sum_of_two = wrap(lambda: codec.decode_sum(parts, own, shapes, 0.5))
-  rates = tf.constant(1e-3), tf.constant(0.0)
-
-  def decode_and_update(i):
-    update(sum_of_two(), [], (tf.cast(i, tf.int64), *rates))
-    return [rates[0]]
-
-  def descend(i):
-    del i
-    descent = descents.of(replica, optimizer)
-    codec.descend(parts, own, 0.5, descent, rates)
-    return [rates[0]]
-
   run = {
     'probe': timing.repeated(lambda i, *g: [probe(list(g))], times),
     'encode': timing.repeated(probe_and_encode, times),
     'decode': timing.repeated(lambda i, w, own: decode(w, own), times),
   }
   run['decode_sum'] = run['decode']
-  run['update'] = timing.repeated(decode_and_update, times)
-  if codec.descend:
-    run['descend'] = timing.repeated(descend, times)
+  for name, function in _updates(codec, words, own, shapes).items():
+    run[name] = timing.repeated(function, times)
   arguments = {
     'probe': gradients,
     'encode': gradients,
@@ -112,12 +95,35 @@ def jobs(codec, gradients, times):
   }
 
 
-def _replica(optimizer, shapes):
-  def zeros():
-    return tuple(tf.Variable(tf.zeros(s), trainable=False) for s in shapes)
+def _updates(codec, words, own, shapes):
+  """Ways to end a step with the words of two workers."""
+  optimizer = optimizers.momentum()
+  parameters, velocities = (
+    tuple(tf.Variable(tf.zeros(s), trainable=False) for s in shapes)
+    for _ in range(2)
+  )
+  slots = tuple({optimizers.MOMENTUM: v} for v in velocities)
+  replica = replicas.Replica('/CPU:0', parameters, (), slots, ())
+  update = updates.make_update(replica, optimizer, None)
+  parts = [tf.tile(words, [2, 1])]
+  rates = tf.constant(1e-3), tf.constant(0.0)
 
-  slots = [dict.fromkeys(optimizer.slots, v) for v in zeros()]
-  return replicas.Replica('/CPU:0', zeros(), (), tuple(slots), ())
+  @tf.function(jit_compile=codec.compiled)
+  def decode():
+    return codec.decode_sum(parts, own, shapes, 0.5)
+
+  def decode_and_update(i):
+    update(decode(), [], (tf.cast(i, tf.int64), *rates))
+    return [rates[0]]
+
+  def descend(i):
+    del i
+    descent = descents.of(replica, optimizer)
+    codec.descend(ops.Piece(0, parts), own, 0.5, descent, rates)
+    return [rates[0]]
+
+  found = {'update': decode_and_update}
+  return found | ({'descend': descend} if codec.descend else {})
 
 
 def quality(codec, gradients, draws):

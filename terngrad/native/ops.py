@@ -116,6 +116,18 @@ def decode_sum(parts, scalers, shapes, scale, digits):
   )
 
 
+class Piece(NamedTuple):
+  """Words of payloads.
+
+  Attributes:
+    first: how many words of a payload stand before them.
+    parts: list of int32 [n, words], see `codec.contract.Codec.decode_sum`.
+  """
+
+  first: int
+  parts: list
+
+
 class Descent(NamedTuple):
   """Variables that move against their gradients, and how.
 
@@ -131,18 +143,32 @@ class Descent(NamedTuple):
   averages: list
   momentum: float
 
+  def of(self, indices):
+    """The same for some of the variables."""
 
-def descend(digits, parts, scalers, scale, descent, rates):
+    def pick(values):
+      return [values[i] for i in indices] if values else []
+
+    return self._replace(
+      parameters=pick(self.parameters),
+      velocities=pick(self.velocities),
+      averages=pick(self.averages),
+    )
+
+
+def descend(digits, piece, scalers, scale, descent, rates):
   """Moves variables by the sums that payloads stand for, in one pass.
+
+  Those of their elements that the words of `piece` hold.
 
   With g what `decode_sum` returns: v = momentum * v + g; w -= learning_rate * v
   (g itself without velocities); average = decay * average + (1 - decay) * w. No
   gradient is written anywhere. XLA gives the same bits where it fuses products
-  with sums, see `training.descent`.
+  with sums, see `training.descents`.
 
   Args:
     digits: (3, 20) or (4, 16).
-    parts: list of int32 [n, words], see `codec.contract.Codec.decode_sum`.
+    piece: `Piece`.
     scalers: float32 [v].
     scale: Python float, multiplies after the scaler.
     descent: `Descent`.
@@ -157,7 +183,9 @@ def descend(digits, parts, scalers, scale, descent, rates):
     return [variable.handle for variable in variables]
 
   return native.library().terngrad_descend(
-    parts=parts,
+    parts=piece.parts,
+    first=piece.first,
+    count=piece.parts[0].shape[1],
     scalers=scalers,
     parameters=handles(descent.parameters),
     velocities=handles(descent.velocities),

@@ -1,11 +1,11 @@
 """Updates by kernels that decode payloads on their way into the parameters.
 
 A gradient that is decoded is written to memory, only to be read once by the
-update: for a net of 61 million parameters and two workers that is half of what
-the end of a step takes (docs/speed.md). The kernel gives the bits of
-`updates.make_update`, on which towers, servers and collectives agree, where XLA
-fuses products with sums as it does on every processor that has an instruction
-for it. Each process tries that once before it relies on it.
+update: together that takes three times as long as at once (docs/speed.md). The
+kernel gives the bits of `updates.make_update`, on which towers, servers and
+collectives agree, where XLA fuses products with sums as it does on every
+processor that has an instruction for it. A process tries that once before it
+relies on it.
 """
 
 import functools
@@ -13,87 +13,116 @@ import functools
 import numpy as np
 import tensorflow as tf
 
+from terngrad.codec import pieces as pieces_lib
 from terngrad.native import ops
 from terngrad.training import optimizers
 from terngrad.training import replicas
 from terngrad.training import updates
 
-_VELOCITY = 'momentum'
 # Of the trial: a whole block of words, and no multiple of a vector.
 _TRIAL_WORDS = 517
 _DIGITS = (3, 20)
 
 
-def make(replica, optimizer, codec):
-  """An update without gradients, or None where there is none.
+def make(replica, optimizer, shrink, codec):
+  """An update that writes no gradients, or None where there is none.
+
+  Variables whose codec has no kernel are decoded and updated apart.
 
   Args:
     replica: `replicas.Replica` without statistics.
-    optimizer: `optimizers.Optimizer` that clips no norm.
+    optimizer: `optimizers.Optimizer`.
+    shrink: see `updates.make_update`.
     codec: `codec.gradients.GradientCodec` of the replica's parameters.
 
   Returns:
-    A function of (payloads, list of int32 [n, words], see
-    `GradientCodec.decode_mean`; the agreed probe float32 [probes]; the numbers
-    of `updates.make_update`), or None.
+    A function of (payloads, see `codec.pieces.descend`; the agreed probe
+    float32 [probes]; the numbers of `updates.make_update`), or None.
   """
-  if (
-    optimizer.momentum is None
-    or not codec.descends
-    or tf.DeviceSpec.from_string(replica.device).device_type != 'CPU'
-    or not agrees()
-  ):
+  if not _possible(replica, optimizer, shrink, codec):
+    return None
+  if not agrees(bool(optimizer.slots), bool(replica.averages)):
     return None
   descent = of(replica, optimizer)
+  rest = pieces_lib.rest(codec)
+  update = updates.make_update(replica.part(rest, ()), optimizer, None)
 
-  def descend(payloads, shared, numbers):
+  def descend(pieces, shared, numbers):
     _, learning_rate, averaging_decay = numbers
     rates = learning_rate, averaging_decay
-    codec.descend(payloads, shared, descent, rates)
+    pieces_lib.descend(codec, pieces, shared, descent, rates)
+    if rest:
+      means = pieces_lib.decode_rest(codec, pieces, shared)
+      update(means, [], numbers)
 
   return descend
+
+
+def _possible(replica, optimizer, shrink, codec):
+  # A clip, a decay and a loss scale want to see gradients.
+  if optimizer.momentum is None or optimizer.clip_norm or shrink:
+    return False
+  if replica.scaling or replica.statistics:
+    return False
+  device = tf.DeviceSpec.from_string(replica.device).device_type
+  return device == 'CPU' and any(b.codec.descend for b in codec.buckets)
 
 
 def of(replica, optimizer):
   """The `ops.Descent` of a replica whose optimizer has a `momentum`."""
   return ops.Descent(
     parameters=replica.trainable,
-    velocities=[slot[_VELOCITY] for slot in replica.slots if slot],
+    velocities=[slot[optimizers.MOMENTUM] for slot in replica.slots if slot],
     averages=replica.averages,
     momentum=optimizer.momentum,
   )
 
 
 @functools.cache
-def agrees():
-  """Whether the kernel gives the bits of `updates.make_update` here."""
+def agrees(has_momentum, has_averages):
+  """Whether the kernel gives the bits of `updates.make_update` here.
+
+  Args:
+    has_momentum: whether `optimizers.momentum` is tried, or plain descent.
+    has_averages: whether there are moving averages.
+
+  Returns:
+    bool.
+  """
+  optimizer = (
+    optimizers.momentum() if has_momentum else optimizers.gradient_descent()
+  )
   with tf.init_scope(), tf.device('/CPU:0'):
-    optimizer = optimizers.momentum(0.9)
-    ours, xlas = _trial(), _trial()
-    words = tf.constant(
-      np.random.default_rng(0)
-      .integers(0, 3**20, [2, _TRIAL_WORDS])
-      .astype(np.uint32)
-      .view(np.int32)
-    )
-    coded = [words], [tf.constant(0.0123)]
+    ours, xlas = (_trial(optimizer, has_averages) for _ in range(2))
+    words = np.random.default_rng(0).integers(0, 3**20, [2, _TRIAL_WORDS])
+    words = tf.constant(words.astype(np.uint32).view(np.int32))
+    scalers = tf.constant([0.0123, 1e-38])
     rates = tf.constant(0.0371), tf.constant(0.9876)
-    shape = ours.trainable[0].shape
-    means = ops.decode_sum(*coded, [shape], 0.5, _DIGITS)
+    shapes = [variable.shape for variable in ours.trainable]
+    means = ops.decode_sum([words], scalers, shapes, 0.5, _DIGITS)
     update = updates.make_update(xlas, optimizer, None)
     update(means, [], (tf.constant(0, tf.int64), *rates))
-    ops.descend(_DIGITS, *coded, 0.5, of(ours, optimizer), rates)
+    piece = ops.Piece(0, [words])
+    ops.descend(_DIGITS, piece, scalers, 0.5, of(ours, optimizer), rates)
     pairs = zip(ours.variables(), xlas.variables(), strict=True)
-    return all(np.array_equal(a.numpy(), b.numpy()) for a, b in pairs)
+    return all(
+      np.array_equal(a.numpy().view(np.int32), b.numpy().view(np.int32))
+      for a, b in pairs
+    )
 
 
-def _trial():
-  """A replica of one parameter with a velocity and an average."""
-  count = _TRIAL_WORDS * _DIGITS[1] - 3
+def _trial(optimizer, has_averages):
+  """A replica of a parameter and one of small values, zeros among them."""
   rng = np.random.default_rng(1)
-  parameter, velocity, average = (
-    tf.Variable(rng.standard_normal(count).astype(np.float32), trainable=False)
-    for _ in range(3)
-  )
-  slots = ({_VELOCITY: velocity},)
-  return replicas.Replica('/CPU:0', (parameter,), (), slots, (average,))
+  small = 77
+
+  def variables():
+    large = rng.standard_normal(_TRIAL_WORDS * _DIGITS[1] - small - 3)
+    values = large, rng.choice([0.0, -0.0, 1e-38, -3e-39, 1.0], small)
+    return tuple(
+      tf.Variable(v.astype(np.float32), trainable=False) for v in values
+    )
+
+  slots = tuple(dict.fromkeys(optimizer.slots, v) for v in variables())
+  averages = variables() if has_averages else ()
+  return replicas.Replica('/CPU:0', variables(), (), slots, averages)

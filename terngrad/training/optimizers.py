@@ -14,6 +14,9 @@ import tensorflow as tf
 
 from terngrad.codec import statistics
 
+# The slot of `momentum`.
+MOMENTUM = 'momentum'
+
 
 class Optimizer(NamedTuple):
   """An update rule.
@@ -94,13 +97,13 @@ def momentum(momentum=0.9):
     del step
     tf.raw_ops.ResourceApplyMomentum(
       var=variable.handle,
-      accum=slots['momentum'].handle,
+      accum=slots[MOMENTUM].handle,
       lr=learning_rate,
       grad=gradient,
       momentum=momentum,
     )
 
-  return Optimizer({'momentum': 0.0}, apply, momentum=momentum)
+  return Optimizer({MOMENTUM: 0.0}, apply, momentum=momentum)
 
 
 def adam(beta1=0.9, beta2=0.999, epsilon=1e-8):

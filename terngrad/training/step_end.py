@@ -10,7 +10,7 @@ class StepEnd:
   """The updates of one device, part by part where nothing ties them."""
 
   def __init__(self, replica, optimizer, shrink, parts):
-    """Compiles nothing yet.
+    """Tries the kernels, once a process; updates compile when first called.
 
     Args:
       replica: `replicas.Replica`.
@@ -36,7 +36,7 @@ class StepEnd:
       for part in parts
     ]
     statistics = replica.part((), tuple(range(len(replica.statistics))))
-    self._keep = updates.make_update(statistics, optimizer, None)
+    self._update_statistics = updates.make_update(statistics, optimizer, None)
 
   def __call__(self, arrived, statistics, numbers):
     """Updates the replica.
@@ -55,17 +55,17 @@ class StepEnd:
       for update, average in zip(self._updates, arrived, strict=True):
         update(average, numbers)
       if statistics:
-        self._keep([], statistics, numbers)
+        self._update_statistics([], statistics, numbers)
 
 
 def _update_of_part(replica, optimizer, shrink, codec):
   """A function of an `arrived.Arrived` and `updates.make_update`'s numbers."""
   update = updates.make_update(replica, optimizer, shrink)
-  descend = None if shrink else descents.make(replica, optimizer, codec)
+  descend = descents.make(replica, optimizer, shrink, codec)
 
   def apply(average, numbers):
-    if descend and average.payloads is not None:
-      descend(average.payloads, average.shared, numbers)
+    if descend and average.pieces:
+      descend(average.pieces, average.shared, numbers)
     else:
       update(average.mean(), [], numbers)
 

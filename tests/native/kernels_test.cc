@@ -217,11 +217,20 @@ Result Run(const Kernels& kernels, const Problem& problem) {
                             problem.scalers[i]});
       }
       for (int time = 0; time < 2; ++time) {
-        OnThreads(num_words, [&](int64_t begin, int64_t end) {
-          kernels.descend(payloads.data(), payloads.size(), problem.digits,
-                          1.0f / payloads.size(), {0.01f, 0.9f, 0.99f},
-                          num_words, begin, end, descents.data(), count);
-        });
+        // The second time in two pieces.
+        const int64_t first = time ? num_words / 3 : num_words;
+        for (const bool rest : {false, true}) {
+          std::vector<const int32_t*> piece = payloads;
+          const int64_t from = rest ? first : 0;
+          for (const int32_t*& words : piece) words += from;
+          const int64_t length = rest ? num_words - first : first;
+          OnThreads(length, [&](int64_t begin, int64_t end) {
+            kernels.descend(piece.data(), piece.size(), problem.digits,
+                            1.0f / piece.size(), {0.01f, 0.9f, 0.99f},
+                            num_words, from, from + begin, from + end,
+                            descents.data(), count);
+          });
+        }
         for (terngrad::Descent& descent : descents) {
           descent.from = descent.to;
           descent.old_velocity = descent.velocity;

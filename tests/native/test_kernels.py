@@ -326,14 +326,17 @@ def test_arguments_that_do_not_fit_are_refused():
 def _bad_descents():
   """{message: call}."""
 
-  def descend(parameters, velocities=(), averages=()):
+  def descend(parameters, velocities=(), averages=(), words=1, first=0, **more):
     descent = ops.Descent(parameters, velocities, averages, momentum=0.9)
-    rates = tf.constant(0.1), tf.constant(0.9)
-    words = tf.zeros([1, 1], tf.int32)
-    ops.descend((3, 20), [words], tf.ones([2]), 1.0, descent, rates)
+    rate = more.get('rate', tf.constant(0.1))
+    piece = ops.Piece(first, [tf.zeros([1, words], tf.int32)])
+    scalers = tf.ones([len(parameters)])
+    rates = rate, tf.constant(0.9)
+    ops.descend((3, 20), piece, scalers, 1.0, descent, rates)
 
   one, two, three = (tf.Variable(tf.zeros([n])) for n in (5, 5, 6))
   half = tf.Variable(tf.zeros([5], tf.float16))
+  other = tf.Variable(tf.zeros([5]))
   return {
     'expected none or 2, received 1': lambda: descend([one, two], [three]),
     'expected each once, received one twice': lambda: descend([one, one]),
@@ -341,6 +344,39 @@ def _bad_descents():
       lambda: descend([one, two], [three, half])
     ),
     'variable 3: expected float32 .* received .*type: half': (
-      lambda: descend([one, two], [tf.Variable(tf.zeros([5])), half])
+      lambda: descend([one, two], [other, half])
+    ),
+    'expected some of 1 words, received 2 from 0 on': (
+      lambda: descend([one, two], words=2)
+    ),
+    'expected some of 1 words, received 1 from 1 on': (
+      lambda: descend([one, two], first=1)
+    ),
+    'expected some of 1 words, received 1 from -1 on': (
+      lambda: descend([one, two], first=-1)
+    ),
+    r'expected scalars, received \[2\] and \[\]': (
+      lambda: descend([one, two], rate=tf.zeros([2]))
     ),
   }
+
+
+def test_a_list_of_parameters_that_is_no_list_of_shapes_is_refused():
+  one, two = (tf.Variable(tf.zeros([5])) for _ in range(2))
+  with pytest.raises(tf.errors.InvalidArgumentError, match='expected 1, rec'):
+    native.library().terngrad_descend(
+      parts=[tf.zeros([1, 1], tf.int32)],
+      scalers=tf.ones([1]),
+      parameters=[one.handle, two.handle],
+      velocities=[],
+      averages=[],
+      learning_rate=0.1,
+      decay=0.9,
+      first=0,
+      count=1,
+      shapes=[(5,)],
+      scale=1.0,
+      momentum=0.9,
+      radix=3,
+      places=20,
+    )

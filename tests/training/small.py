@@ -89,6 +89,7 @@ class Training:
     part_bytes=0,
     synchronize=False,
     on_kernels=False,
+    plain=(),
   ):
     self.model = build()
     if synchronize:
@@ -106,7 +107,10 @@ class Training:
         self.plan.names, self.plan.trainable, strict=False
       )
     ]
-    codecs = [registry.parse(codec)] * len(specs)
+    codecs = [
+      registry.parse('identity' if spec.name in plain else codec)
+      for spec in specs
+    ]
     if on_kernels:
       codecs = accelerated.accelerate(codecs)
     self.codec = parts_lib.cut(

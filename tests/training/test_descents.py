@@ -7,10 +7,12 @@ import tensorflow as tf
 from terngrad import native
 from terngrad.codec import accelerated
 from terngrad.codec import gradients
+from terngrad.codec import pieces as pieces_lib
 from terngrad.codec import policy
 from terngrad.codec import registry
 from terngrad.native import ops
 from terngrad.training import descents
+from terngrad.training import loss_scaling
 from terngrad.training import optimizers
 from terngrad.training import replicas
 from terngrad.training import updates
@@ -58,16 +60,17 @@ def codec_of(sizes, text='ternary'):
   return gradients.gradient_codec(specs, codecs)
 
 
-def payloads_of(codec, workers, seed=0):
-  """From so many devices, of so many workers each."""
+def pieces_of(codec, columns, workers=(2, 1), seed=0):
+  """Pieces of so many columns from devices of so many workers."""
   rng = np.random.default_rng(seed)
   return [
-    tf.constant(
-      rng.integers(0, 3**20, [count, codec.num_words])
-      .astype(np.uint32)
-      .view(np.int32)
-    )
-    for count in workers
+    [
+      tf.constant(
+        rng.integers(0, 3**20, [count, width]).astype(np.uint32).view(np.int32)
+      )
+      for count in workers
+    ]
+    for width in columns
   ]
 
 
@@ -84,22 +87,48 @@ def assert_same_bits(ours, other):
 def test_bits_are_those_of_the_compiled_update(text, rule, averages):
   optimizer, codec = RULES[rule], codec_of(SIZES, text)
   ours, other = (replica_of(optimizer, averages) for _ in range(2))
-  descend = tf.function(descents.make(ours, optimizer, codec))
+  descend = tf.function(descents.make(ours, optimizer, None, codec))
   update = updates.make_update(other, optimizer, None)
   shared = tf.constant(np.geomspace(1e-30, 1e20, codec.num_probes), tf.float32)
-  # Twice: the second time on what the first has written.
-  for seed in range(2):
-    payloads = payloads_of(codec, (2, 1), seed)
-    descend(payloads, shared, NUMBERS)
-    update(codec.decode_mean(payloads, shared), [], NUMBERS)
+  # Three times: on what the one before has written.
+  size = codec.num_words
+  for seed, columns in enumerate([(size,), (size,), (17, 512, size - 529)]):
+    pieces = pieces_of(codec, columns, seed=seed)
+    descend(pieces, shared, NUMBERS)
+    means = codec.decode_mean(pieces_lib.whole(pieces), shared)
+    update(means, [], NUMBERS)
     assert_same_bits(ours, other)
+
+
+@pytest.mark.parametrize('cut', [1, 10, 11, 900])
+def test_buckets_without_a_kernel_are_updated_apart(cut):
+  # The second of three variables is sent as it is, and pieces end within it, on
+  # its borders and elsewhere.
+  sizes = (200, 900, 30)
+  specs = [policy.VariableSpec(f'v{i}', (n,)) for i, n in enumerate(sizes)]
+  kinds = [registry.parse(text) for text in ('ternary', 'identity', 'ternary')]
+  codec = gradients.gradient_codec(specs, accelerated.accelerate(kinds))
+  optimizer = optimizers.momentum()
+  ours, other = (replica_of(optimizer, True, sizes) for _ in range(2))
+  descend = descents.make(ours, optimizer, None, codec)
+  update = updates.make_update(other, optimizer, None)
+  # Any int32 are floats too; no NaN among these.
+  pieces = pieces_of(codec, (cut, 12, codec.num_words - cut - 12))
+  shared = tf.constant([0.5, 1.0, 0.25])
+  descend(pieces, shared, NUMBERS)
+  means = codec.decode_mean(pieces_lib.whole(pieces), shared)
+  update(means, [], NUMBERS)
+  assert np.isfinite(ours.trainable[1]).any()
+  for a, b in zip(ours.variables(), other.variables(), strict=True):
+    np.testing.assert_array_equal(a, b)
 
 
 def test_a_scaler_that_is_no_number_reaches_its_variable_alone():
   optimizer, codec = optimizers.momentum(0.9), codec_of((30, 30))
   replica = replica_of(optimizer, averages=True, sizes=(30, 30))
-  descend = descents.make(replica, optimizer, codec)
-  descend(payloads_of(codec, (2,)), tf.constant([1.0, np.nan]), NUMBERS)
+  descend = descents.make(replica, optimizer, None, codec)
+  pieces = pieces_of(codec, (codec.num_words,))
+  descend(pieces, tf.constant([1.0, np.nan]), NUMBERS)
   finite = [np.isfinite(v.numpy()).all() for v in replica.trainable]
   assert finite == [True, False]
 
@@ -109,38 +138,58 @@ def test_what_somebody_has_read_stays_as_it_was():
   replica = replica_of(optimizer, averages=True, sizes=(1000,))
   read = [variable.read_value() for variable in replica.variables()]
   before = [value.numpy().copy() for value in read]
-  descend = descents.make(replica, optimizer, codec)
-  descend(payloads_of(codec, (2,)), tf.constant([1e30]), NUMBERS)
+  descend = descents.make(replica, optimizer, None, codec)
+  pieces = pieces_of(codec, (codec.num_words,))
+  descend(pieces, tf.constant([1e30]), NUMBERS)
   for value, old, now in zip(read, before, replica.variables(), strict=True):
     np.testing.assert_array_equal(value, old)
     assert not np.array_equal(now, old)
 
 
+@pytest.fixture
+def made(monkeypatch):
+  """Counts the calls of what `descents.make` makes."""
+  calls, make = [], descents.make
+
+  def counted(*arguments):
+    descend = make(*arguments)
+    return descend and (lambda *a: calls.append(1) or descend(*a))
+
+  monkeypatch.setattr(descents, 'make', counted)
+  return calls
+
+
 @pytest.mark.parametrize(
-  'options',
+  ('options', 'times'),
   [
-    {},
-    {'devices': 2, 'part_bytes': 200},
-    {'optimizer': optimizers.gradient_descent()},
-    {'codec': 'ternary:packing=two_bit,sharing=thin'},
+    ({}, 1),
+    ({'devices': 2, 'part_bytes': 200}, 4),
+    ({'optimizer': optimizers.gradient_descent()}, 1),
+    ({'codec': 'ternary:packing=two_bit,sharing=thin'}, 1),
+    ({'plain': ('logits/kernel', 'logits/bias')}, 1),
+    ({'trained': lambda name: 'logits' in name}, 1),
+    ({'devices': 2, 'own_statistics': True}, 2),
+    # Nothing to decode on its way.
+    ({'optimizer': optimizers.momentum()._replace(clip_norm=0.1)}, 0),
+    ({'scaling': loss_scaling.START}, 0),
+    ({'decoupled': True}, 0),
   ],
-  ids=['momentum', 'parts', 'descent', 'thin'],
+  ids=[
+    *('momentum', 'parts', 'descent', 'thin', 'plain logits', 'frozen'),
+    *('own statistics', 'clip', 'loss scale', 'decoupled'),
+  ],
 )
-def test_steps_are_those_with_gradients(monkeypatch, options):
+def test_steps_are_those_with_gradients(monkeypatch, made, options, times):
   options = {'devices': 1, 'workers': 4, 'on_kernels': True, **options}
-  ran = []
-  decode = ops.decode_sum
-  monkeypatch.setattr(
-    ops, 'decode_sum', lambda *a: ran.append('decode') or decode(*a)
-  )
-  ours = small.Training(small.conv_net, **options)
+  build = small.conv_net if 'own_statistics' in options else small.dense_net
+  ours = small.Training(build, **options)
   ours.run(3)
-  # Thinning decodes a worker's own words.
-  before = len(ran)
+  # Once for each time that the step is traced.
+  assert bool(made) == bool(times)
+  assert not times or len(made) % times == 0
   monkeypatch.setattr(descents, 'make', lambda *_: None)
-  other = small.Training(small.conv_net, **options)
+  other = small.Training(build, **options)
   other.run(3)
-  assert len(ran) > 2 * before
   np.testing.assert_array_equal(ours.values(), other.values())
 
 
@@ -156,29 +205,41 @@ def test_steps_are_those_with_gradients(monkeypatch, options):
 )
 def test_rules_and_codes_without_a_kernel_have_none(optimizer, text):
   replica = replica_of(optimizer, averages=True, sizes=(30,))
-  assert descents.make(replica, optimizer, codec_of((30,), text)) is None
+  codec = codec_of((30,), text)
+  assert descents.make(replica, optimizer, None, codec) is None
 
 
 def test_a_device_that_is_no_cpu_has_none():
   optimizer = optimizers.momentum()
   replica = replica_of(optimizer, averages=True, sizes=(30,))
   gpu = replica._replace(device='/job:worker/task:1/device:GPU:0')
-  assert descents.make(gpu, optimizer, codec_of((30,))) is None
+  assert descents.make(gpu, optimizer, None, codec_of((30,))) is None
 
 
-def test_a_machine_on_which_bits_differ_does_without(monkeypatch):
+@pytest.fixture
+def untried():
   descents.agrees.cache_clear()
-  assert descents.agrees()
+  yield
+  descents.agrees.cache_clear()
+
+
+@pytest.mark.usefixtures('untried')
+@pytest.mark.parametrize('averages', [False, True])
+@pytest.mark.parametrize('rule', ['descent', 'momentum'])
+def test_a_machine_on_which_bits_differ_does_without(
+  monkeypatch, rule, averages
+):
+  optimizer = RULES[rule]
+  replica = replica_of(optimizer, averages, sizes=(30,))
+  make = [replica, optimizer, None, codec_of((30,))]
+  assert descents.make(*make)
   descend = ops.descend
 
-  def rounds_twice(digits, parts, scalers, scale, descent, rates):
-    descend(digits, parts, scalers, scale, descent, rates)
-    for variable in descent.parameters:
-      variable.assign(np.nextafter(variable, np.float32(np.inf)))
+  def rounds_otherwise(digits, piece, scalers, scale, descent, rates):
+    descend(digits, piece, scalers, scale, descent, rates)
+    last = (descent.averages or descent.parameters)[-1]
+    last.assign(np.nextafter(last, np.float32(np.inf)))
 
-  monkeypatch.setattr(ops, 'descend', rounds_twice)
+  monkeypatch.setattr(ops, 'descend', rounds_otherwise)
   descents.agrees.cache_clear()
-  optimizer = optimizers.momentum()
-  replica = replica_of(optimizer, averages=True, sizes=(30,))
-  assert descents.make(replica, optimizer, codec_of((30,))) is None
-  descents.agrees.cache_clear()
+  assert descents.make(*make) is None

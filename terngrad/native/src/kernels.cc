@@ -42,7 +42,9 @@ const Kernels* Find(const char* name) {
     return has ? &avx512::kKernels : nullptr;
   }
   if (std::strcmp(name, "avx2") == 0) {
-    return __builtin_cpu_supports("avx2") ? &avx2::kKernels : nullptr;
+    const bool has =
+        __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    return has ? &avx2::kKernels : nullptr;
   }
 #endif
   return std::strcmp(name, "generic") == 0 ? &generic::kKernels : nullptr;

@@ -62,7 +62,8 @@ TERNGRAD_INLINE Floats Min(Floats a, Floats b) {
 #endif
 }
 
-// a * b + c, rounded once.
+// a * b + c, rounded once. Written out: which of two products a compiler would
+// contract with their sum is its own choice.
 TERNGRAD_INLINE Floats MultiplyAdd(Floats a, Floats b, Floats c) {
 #if defined(__AVX512F__)
   return Bits<Floats>(
@@ -71,6 +72,8 @@ TERNGRAD_INLINE Floats MultiplyAdd(Floats a, Floats b, Floats c) {
   return Bits<Floats>(
       _mm256_fmadd_ps(Bits<__m256>(a), Bits<__m256>(b), Bits<__m256>(c)));
 #else
+  // Slow where there is no instruction for it; XLA does not fuse there either, so
+  // terngrad/training/descents.py does without.
   for (int i = 0; i < kLanes; ++i) c[i] = std::fma(a[i], b[i], c[i]);
   return c;
 #endif
@@ -407,7 +410,7 @@ void Descend(const uint32_t* sums, const Dequantize& value,
              const Descent& variable, int64_t offset, int64_t size,
              Rates rates) {
   const Floats momentum = Floats{} + rates.momentum;
-  const Floats minus_rate = Floats{} - rates.learning_rate;
+  const Floats minus_rate = -(Floats{} + rates.learning_rate);
   const Floats decay = Floats{} + rates.decay;
   const Floats rest = Floats{} + (1.0f - rates.decay);
   ForVectors(size, [&](int64_t i, int64_t lanes) {
@@ -447,15 +450,15 @@ TERNGRAD_INLINE void Put(const uint32_t* sums, const Dequantize& value,
 
 template <int kRadix, int kPlaces, typename Variable>
 void DecodeRange(const int32_t* const* payloads, int64_t num_payloads,
-                 float scale, Rates rates, int64_t num_words, int64_t begin,
-                 int64_t end, const Variable* variables,
+                 float scale, Rates rates, int64_t num_words, int64_t first,
+                 int64_t begin, int64_t end, const Variable* variables,
                  int64_t num_variables) {
   Cursor cursors[kPlaces];
   alignas(64) uint32_t sums[kPlaces / 2 * kBlockWords];
   for (int64_t block = begin; block < end; block += kBlockWords) {
     const int64_t count = std::min(kBlockWords, end - block);
     for (int64_t i = 0; i < count; i += kLanes) {
-      SumDigits<kRadix, kPlaces>(payloads, num_payloads, block + i,
+      SumDigits<kRadix, kPlaces>(payloads, num_payloads, block - first + i,
                                  std::min<int64_t>(kLanes, count - i),
                                  sums + i);
     }
@@ -479,18 +482,19 @@ void DecodeSum(const int32_t* const* payloads, int64_t num_payloads,
                int64_t end, const Target* targets, int64_t num_targets) {
   const auto decode =
       digits.radix == 3 ? DecodeRange<3, 20, Target> : DecodeRange<4, 16, Target>;
-  decode(payloads, num_payloads, scale, {}, num_words, begin, end, targets,
+  decode(payloads, num_payloads, scale, {}, num_words, 0, begin, end, targets,
          num_targets);
 }
 
 void DecodeAndDescend(const int32_t* const* payloads, int64_t num_payloads,
                       Digits digits, float scale, Rates rates,
-                      int64_t num_words, int64_t begin, int64_t end,
-                      const Descent* variables, int64_t num_variables) {
+                      int64_t num_words, int64_t first, int64_t begin,
+                      int64_t end, const Descent* variables,
+                      int64_t num_variables) {
   const auto decode = digits.radix == 3 ? DecodeRange<3, 20, Descent>
                                         : DecodeRange<4, 16, Descent>;
-  decode(payloads, num_payloads, scale, rates, num_words, begin, end, variables,
-         num_variables);
+  decode(payloads, num_payloads, scale, rates, num_words, first, begin, end,
+         variables, num_variables);
 }
 
 }  // namespace

@@ -249,8 +249,9 @@ class Decoding : public Kernel {
   }
 
  protected:
-  // The payloads of all workers, in their order, and the scalers.
-  absl::Status Read(OpKernelContext* context,
+  // The payloads of all workers, `words` of each, in their order, and the
+  // scalers.
+  absl::Status Read(OpKernelContext* context, int64_t words,
                     std::vector<const int32_t*>* payloads,
                     const float** scalers) {
     OpInputList parts;
@@ -266,12 +267,12 @@ class Decoding : public Kernel {
     for (int64_t row = 0, more = 1; more; ++row) {
       more = 0;
       for (const Tensor& part : parts) {
-        if (part.dims() != 2 || part.dim_size(1) != num_words_) {
-          return InvalidArgument("parts: expected shapes [n, ", num_words_,
+        if (part.dims() != 2 || part.dim_size(1) != words) {
+          return InvalidArgument("parts: expected shapes [n, ", words,
                                  "], received ", part.shape().DebugString());
         }
         if (row < part.dim_size(0)) {
-          payloads->push_back(part.flat<int32_t>().data() + row * num_words_);
+          payloads->push_back(part.flat<int32_t>().data() + row * words);
           more = 1;
         }
       }
@@ -297,7 +298,7 @@ class DecodeSum : public Decoding {
   void Compute(OpKernelContext* context) override {
     std::vector<const int32_t*> payloads;
     const float* scalers;
-    OP_REQUIRES_OK(context, Read(context, &payloads, &scalers));
+    OP_REQUIRES_OK(context, Read(context, num_words_, &payloads, &scalers));
     OpOutputList sums;
     OP_REQUIRES_OK(context, context->output_list("sums", &sums));
     const int64_t count = shapes_.size();
@@ -328,9 +329,12 @@ class Variables {
       OpInputList handles;
       TF_RETURN_IF_ERROR(context->input_list(name, &handles));
       for (const Tensor& handle : handles) {
+        if (handle.NumElements() != 1) {
+          return InvalidArgument(name, ": expected handles of a variable each");
+        }
         tensorflow::core::RefCountPtr<tensorflow::Var> variable;
         TF_RETURN_IF_ERROR(tensorflow::LookupResource(
-            context, handle.scalar<tensorflow::ResourceHandle>()(),
+            context, handle.flat<tensorflow::ResourceHandle>()(0),
             &variable));
         variables_.push_back(std::move(variable));
       }
@@ -388,7 +392,19 @@ class Descend : public Decoding {
     OP_REQUIRES_OK(context, context->GetAttr("momentum", &momentum_));
     OP_REQUIRES_OK(context, context->GetAttr("num_velocities", &velocities_));
     OP_REQUIRES_OK(context, context->GetAttr("num_averages", &averages_));
+    OP_REQUIRES_OK(context, context->GetAttr("first", &first_));
+    OP_REQUIRES_OK(context, context->GetAttr("count", &words_));
+    OP_REQUIRES(context, first_ >= 0 && words_ >= 0 &&
+                             words_ <= num_words_ - first_,
+                InvalidArgument("piece: expected some of ", num_words_,
+                                " words, received ", words_, " from ", first_,
+                                " on"));
+    int64_t variables;
+    OP_REQUIRES_OK(context, context->GetAttr("V", &variables));
     const int64_t count = shapes_.size();
+    OP_REQUIRES(context, variables == count,
+                InvalidArgument("parameters: expected ", count, ", received ",
+                                variables));
     for (const int64_t number : {velocities_, averages_}) {
       OP_REQUIRES(context, number == 0 || number == count,
                   InvalidArgument("velocities and averages: expected none or ",
@@ -399,13 +415,17 @@ class Descend : public Decoding {
   void Compute(OpKernelContext* context) override {
     std::vector<const int32_t*> payloads;
     const float* scalers;
-    OP_REQUIRES_OK(context, Read(context, &payloads, &scalers));
+    OP_REQUIRES_OK(context, Read(context, words_, &payloads, &scalers));
     const Tensor* rate;
     const Tensor* decay;
     OP_REQUIRES_OK(context, context->input("learning_rate", &rate));
     OP_REQUIRES_OK(context, context->input("decay", &decay));
-    const Rates rates = {rate->scalar<float>()(), momentum_,
-                         decay->scalar<float>()()};
+    OP_REQUIRES(context, rate->NumElements() == 1 && decay->NumElements() == 1,
+                InvalidArgument("learning_rate and decay: expected scalars, ",
+                                "received ", rate->shape().DebugString(),
+                                " and ", decay->shape().DebugString()));
+    const Rates rates = {rate->flat<float>()(0), momentum_,
+                         decay->flat<float>()(0)};
     Variables variables;
     OP_REQUIRES_OK(context, variables.Lock(context, {"parameters", "velocities",
                                                      "averages"}));
@@ -431,11 +451,11 @@ class Descend : public Decoding {
       }
     }
     const Kernels* const kernels = Best();
-    SpreadOver(context, num_words_, kBlockWords,
-               digits_.places * payloads.size(),
+    SpreadOver(context, words_, kBlockWords, digits_.places * payloads.size(),
                [&](int64_t begin, int64_t end) {
                  kernels->descend(payloads.data(), payloads.size(), digits_,
-                                  scale_, rates, num_words_, begin, end,
+                                  scale_, rates, num_words_, first_,
+                                  first_ + begin, first_ + end,
                                   descents.data(), count);
                });
     variables.Close();
@@ -443,6 +463,8 @@ class Descend : public Decoding {
 
  private:
   float momentum_;
+  int64_t first_;
+  int64_t words_;
   int64_t velocities_;
   int64_t averages_;
 };
@@ -526,6 +548,8 @@ REGISTER_OP("TerngradDescend")
     .Attr("V: int >= 1")
     .Attr("num_velocities: int >= 0")
     .Attr("num_averages: int >= 0")
+    .Attr("first: int")
+    .Attr("count: int")
     .Attr("shapes: list(shape) >= 1")
     .Attr("scale: float")
     .Attr("momentum: float")
