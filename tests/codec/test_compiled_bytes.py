@@ -1,4 +1,7 @@
-"""What compiled codecs read and write, by the program that XLA made of them."""
+"""What compiled codecs read and write, by the program that XLA made of them.
+
+The program is that for CPUs, also of what is meant for GPUs.
+"""
 
 import re
 
