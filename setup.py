@@ -121,8 +121,8 @@ def read_version() -> str:
 # the compiler makes for all of their kind.
 KERNEL_SOURCES = pathlib.Path('terngrad', 'native', 'src')
 X86 = platform.machine().lower() in ('x86_64', 'amd64')
-# Changes no bit but in kernels.cc: elsewhere sums of products are of squares that
-# float64 holds exactly, or say themselves what is fused.
+# Changes no bit but in kernels.cc: elsewhere sums of products are of squares
+# that float64 holds exactly, or say themselves what is fused.
 FUSED = ['-ffp-contract=fast']
 KERNEL_FLAGS = {
   'kernels.cc': ['-ffp-contract=off'],

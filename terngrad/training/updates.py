@@ -37,8 +37,8 @@ def make_update(replica, optimizer, shrink):
   One program, so that an element of a parameter, its slots and its average
   pass through the cores once; and not one with the decoding, which depends on
   the layout of the workers: the compiler would choose by it which product and
-  sum to round together, and layouts would differ in the last bit. `descents` has
-  kernels that do both.
+  sum to round together, and layouts would differ in the last bit. `descents`
+  has kernels that do both.
 
   `shrink` gives the decoupled decay, see `nodes.Pass`: its terms, times the
   learning rate, are taken off the parameters as they were before the step, and
