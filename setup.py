@@ -139,6 +139,10 @@ if X86:
   }
 
 
+# These are compiled against TensorFlow.
+OPS = ('coding_ops.cc', 'decoding_ops.cc')
+
+
 class BuildKernels(build_ext.build_ext):
   """Compiles the kernels, where there are a compiler and TensorFlow's headers.
 
@@ -167,11 +171,12 @@ class BuildKernels(build_ext.build_ext):
       out / f'{name}.o': [*compiler, *common, *flags]
       for name, flags in KERNEL_FLAGS.items()
     }
-    commands[out / 'ops.cc.o'] = [
+    operation = [
       *[*compiler, *common, '-Wno-deprecated-declarations'],
       f'-DTERNGRAD_TF_VERSION="{tensorflow["version"]}"',
       *tensorflow['compile'],
     ]
+    commands |= {out / f'{name}.o': operation for name in OPS}
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
       runs = [
         pool.submit(
@@ -253,10 +258,10 @@ setuptools.setup(
   ext_modules=[
     setuptools.Extension(
       'terngrad.native._kernels',
-      [str(KERNEL_SOURCES / name) for name in (*KERNEL_FLAGS, 'ops.cc')],
+      [str(KERNEL_SOURCES / name) for name in (*KERNEL_FLAGS, *OPS)],
       depends=[
         str(KERNEL_SOURCES / n)
-        for n in ('kernels.h', 'kernels_impl.h', 'spread.h')
+        for n in ('kernels.h', 'kernels_impl.h', 'ops_common.h', 'spread.h')
       ],
       optional=True,
     )

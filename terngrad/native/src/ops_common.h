@@ -1,0 +1,84 @@
+// What the TensorFlow operations around the kernels have in common: they check,
+// allocate and spread the work over TensorFlow's own threads.
+// terngrad/native/ops.py has their documentation.
+
+#ifndef TERNGRAD_NATIVE_OPS_COMMON_H_
+#define TERNGRAD_NATIVE_OPS_COMMON_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "kernels.h"
+#include "spread.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace terngrad {
+
+using tensorflow::OpInputList;
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+
+template <typename... Pieces>
+absl::Status InvalidArgument(const Pieces&... pieces) {
+  return absl::InvalidArgumentError(absl::StrCat(pieces...));
+}
+
+// Spreads [0, total) over TensorFlow's threads in ranges of whole blocks; an item
+// is `elements` elements of work.
+inline void SpreadOver(OpKernelContext* context, int64_t total, int64_t block,
+                int64_t elements,
+                const std::function<void(int64_t, int64_t)>& work) {
+  const auto& threads = *context->device()->tensorflow_cpu_worker_threads();
+  // Waking a thread costs about as much as so many elements. Several ranges a
+  // thread, since threads start late and are taken away.
+  constexpr int64_t kLeastElements = 32768;
+  constexpr int64_t kRanges = 16;
+  const int64_t size = std::max(total / (kRanges * threads.num_threads),
+                                kLeastElements / elements + 1);
+  Spread(total, (size + block - 1) / block * block, threads.num_threads,
+         [&](std::function<void()> closure) {
+           threads.workers->Schedule(std::move(closure));
+         },
+         work);
+}
+
+inline absl::Status ReadDigits(OpKernelConstruction* context, Digits* digits) {
+  TF_RETURN_IF_ERROR(context->GetAttr("radix", &digits->radix));
+  TF_RETURN_IF_ERROR(context->GetAttr("places", &digits->places));
+  uint64_t largest = 1;
+  bool fits = digits->radix >= 3 && digits->places >= 1;
+  for (int place = 0; fits && place < digits->places; ++place) {
+    largest *= static_cast<uint64_t>(digits->radix);
+    fits = largest <= uint64_t{1} << 32;
+  }
+  if (!fits) {
+    return InvalidArgument("expected places >= 1 of a radix >= 3 that fit in ",
+                           "32 bits, received radix ", digits->radix,
+                           " and places ", digits->places);
+  }
+  return absl::OkStatus();
+}
+
+inline int64_t NumWords(int64_t num_elements, const Digits& digits) {
+  return (num_elements + digits.places - 1) / digits.places;
+}
+
+// TensorFlow hands an expensive operation to another thread. These spread over
+// threads themselves, so the one that reaches them runs them.
+class Kernel : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  bool IsExpensive() override { return false; }
+};
+
+}  // namespace terngrad
+
+#endif  // TERNGRAD_NATIVE_OPS_COMMON_H_
