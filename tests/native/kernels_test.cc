@@ -193,7 +193,7 @@ Result Run(const Kernels& kernels, const Problem& problem) {
                        1.0f / payloads.size(), num_words, begin, end,
                        targets.data(), count);
   });
-  // Twice: to other memory, then in place; with momentum and averages by turns.
+  // Twice, with momentum and averages by turns.
   const auto any = [&](int64_t size, float start) {
     Array<float> values(new float[size]);
     for (int64_t k = 0; k < size; ++k) values[k] = start / (k + 1);
@@ -205,15 +205,12 @@ Result Run(const Kernels& kernels, const Problem& problem) {
       std::vector<terngrad::Descent> descents;
       for (int64_t i = 0; i < count; ++i) {
         const int64_t size = problem.sources[i].size;
-        for (float start : {0.5f, 0.0f, -2.0f, 0.0f, 3.0f, 0.0f}) {
+        for (float start : {0.5f, -2.0f, 3.0f}) {
           memory.push_back(any(size, start));
         }
-        float* at[6];
-        for (int k = 0; k < 6; ++k) at[k] = memory[6 * i + k].get();
-        descents.push_back({at[0], at[1], momentum ? at[2] : nullptr,
-                            momentum ? at[3] : nullptr,
-                            averages ? at[4] : nullptr,
-                            averages ? at[5] : nullptr, size,
+        const Array<float>* at = &memory[3 * i];
+        descents.push_back({at[0].get(), momentum ? at[1].get() : nullptr,
+                            averages ? at[2].get() : nullptr, size,
                             problem.scalers[i]});
       }
       for (int time = 0; time < 2; ++time) {
@@ -231,14 +228,9 @@ Result Run(const Kernels& kernels, const Problem& problem) {
                             descents.data(), count);
           });
         }
-        for (terngrad::Descent& descent : descents) {
-          descent.from = descent.to;
-          descent.old_velocity = descent.velocity;
-          descent.old_average = descent.average;
-        }
       }
-      for (int64_t i = 0; i < 6 * count; ++i) {
-        const int64_t size = problem.sources[i / 6].size;
+      for (int64_t i = 0; i < 3 * count; ++i) {
+        const int64_t size = problem.sources[i / 3].size;
         result.floats.insert(result.floats.end(), memory[i].get(),
                              memory[i].get() + size);
       }

@@ -141,10 +141,9 @@ class Variables {
     return absl::OkStatus();
   }
 
-  // Where to read variable `index` and where to write it: to new memory where
-  // somebody still reads the old.
+  // Where variable `index` may be written: a copy where somebody still reads it.
   absl::Status Open(OpKernelContext* context, int64_t index,
-                    const TensorShape& shape, const float** from, float** to) {
+                    const TensorShape& shape, float** data) {
     Tensor* const now = variables_[index]->tensor();
     if (!variables_[index]->is_initialized ||
         now->dtype() != tensorflow::DT_FLOAT || now->shape() != shape) {
@@ -152,29 +151,22 @@ class Variables {
                              shape.DebugString(), ", received ",
                              now->DebugString(0));
     }
-    *from = now->flat<float>().data();
-    if (now->RefCountIsOne()) {
-      *to = now->flat<float>().data();
-      return absl::OkStatus();
+    if (!now->RefCountIsOne()) {
+      Tensor copy;
+      TF_RETURN_IF_ERROR(
+          context->allocate_temp(tensorflow::DT_FLOAT, shape, &copy));
+      std::copy_n(now->flat<float>().data(), now->NumElements(),
+                  copy.flat<float>().data());
+      *now = std::move(copy);
     }
-    Tensor fresh;
-    TF_RETURN_IF_ERROR(
-        context->allocate_temp(tensorflow::DT_FLOAT, shape, &fresh));
-    *to = fresh.flat<float>().data();
-    fresh_.emplace_back(now, std::move(fresh));
+    *data = now->flat<float>().data();
     return absl::OkStatus();
-  }
-
-  // Makes what was written the variables' values.
-  void Close() {
-    for (auto& [variable, fresh] : fresh_) *variable = std::move(fresh);
   }
 
  private:
   // Before the locks, which must go first.
   std::vector<tensorflow::core::RefCountPtr<tensorflow::Var>> variables_;
   std::vector<std::unique_lock<tensorflow::mutex>> locks_;
-  std::vector<std::pair<Tensor*, Tensor>> fresh_;
 };
 
 class Descend : public Decoding {
@@ -229,16 +221,15 @@ class Descend : public Decoding {
       d.size = shape.num_elements();
       d.scaler = scalers[i];
       OP_REQUIRES_OK(context,
-                     variables.Open(context, i, shape, &d.from, &d.to));
+                     variables.Open(context, i, shape, &d.parameter));
       if (velocities_) {
         OP_REQUIRES_OK(context,
-                       variables.Open(context, count + i, shape,
-                                      &d.old_velocity, &d.velocity));
+                       variables.Open(context, count + i, shape, &d.velocity));
       }
       if (averages_) {
         OP_REQUIRES_OK(context,
                        variables.Open(context, count + velocities_ + i, shape,
-                                      &d.old_average, &d.average));
+                                      &d.average));
       }
     }
     const Kernels* const kernels = Best();
@@ -249,7 +240,6 @@ class Descend : public Decoding {
                                   first_ + begin, first_ + end,
                                   descents.data(), count);
                });
-    variables.Close();
   }
 
  private:

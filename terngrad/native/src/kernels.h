@@ -52,15 +52,11 @@ struct Target {
   float scaler;
 };
 
-// A variable of a bucket that a sum is decoded into by a step of descent. What is
-// read and what is written may be the same memory.
+// A variable of a bucket that a sum is decoded into by a step of descent.
 struct Descent {
-  const float* from;
-  float* to;
-  const float* old_velocity;  // Both nullptr without momentum.
-  float* velocity;
-  const float* old_average;  // Both nullptr without averages.
-  float* average;
+  float* parameter;
+  float* velocity;  // nullptr without momentum.
+  float* average;   // nullptr without averages.
   int64_t size;
   float scaler;
 };

@@ -415,21 +415,21 @@ void Descend(const uint32_t* sums, const Dequantize& value,
   const Floats rest = Floats{} + (1.0f - rates.decay);
   ForVectors(size, [&](int64_t i, int64_t lanes) {
     const int64_t at = offset + i;
-    __builtin_prefetch(variable.from + at + kBlockWords, 1);
+    __builtin_prefetch(variable.parameter + at + kBlockWords, 1);
     Floats step = value(LoadPairs(sums + i, lanes));
     if (kMomentum) {
-      __builtin_prefetch(variable.old_velocity + at + kBlockWords, 1);
-      step = MultiplyAdd(LoadSome(variable.old_velocity + at, lanes), momentum,
+      __builtin_prefetch(variable.velocity + at + kBlockWords, 1);
+      step = MultiplyAdd(LoadSome(variable.velocity + at, lanes), momentum,
                          step);
       StoreSome(variable.velocity + at, step, lanes);
     }
     const Floats parameter =
-        MultiplyAdd(step, minus_rate, LoadSome(variable.from + at, lanes));
-    StoreSome(variable.to + at, parameter, lanes);
+        MultiplyAdd(step, minus_rate, LoadSome(variable.parameter + at, lanes));
+    StoreSome(variable.parameter + at, parameter, lanes);
     if (kAverages) {
-      __builtin_prefetch(variable.old_average + at + kBlockWords, 1);
+      __builtin_prefetch(variable.average + at + kBlockWords, 1);
       StoreSome(variable.average + at,
-                MultiplyAdd(LoadSome(variable.old_average + at, lanes), decay,
+                MultiplyAdd(LoadSome(variable.average + at, lanes), decay,
                             rest * parameter),
                 lanes);
     }
