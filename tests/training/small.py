@@ -107,10 +107,8 @@ class Training:
         self.plan.names, self.plan.trainable, strict=False
       )
     ]
-    codecs = [
-      registry.parse('identity' if spec.name in plain else codec)
-      for spec in specs
-    ]
+    coded, as_it_is = registry.parse(codec), registry.parse('identity')
+    codecs = [as_it_is if spec.name in plain else coded for spec in specs]
     if on_kernels:
       codecs = accelerated.accelerate(codecs)
     self.codec = parts_lib.cut(
