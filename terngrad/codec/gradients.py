@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from terngrad.codec import bucket_keys
+from terngrad.codec import pieces as pieces_lib
 
 
 class Bucket(NamedTuple):
@@ -233,21 +234,7 @@ class GradientCodec(NamedTuple):
     Returns:
       List of float32, in the order and shapes of the variables.
     """
-    num_workers = sum(part.shape[0] for part in parts)
-    sizes = [bucket.num_words for bucket in self.buckets]
-    columns = zip(*(_split(part, sizes, axis=1) for part in parts), strict=True)
-    means = []
-    numbers = self.probes_of_buckets()
-    for place, (bucket, payloads) in enumerate(
-      zip(self.buckets, columns, strict=True)
-    ):
-      agreed = tf.gather(shared, numbers[place])
-      # Graphs and XLA turn a division by a constant into this product, which
-      # may differ in the last bit; so that eager code agrees, all multiply.
-      means += bucket.codec.decode_sum(
-        list(payloads), agreed, bucket.shapes, 1.0 / num_workers
-      )
-    return self.in_model_order(means)
+    return self.in_model_order(pieces_lib.decode(self, [parts], shared))
 
   def in_model_order(self, values):
     """A list in the order of the buckets in that of the model's variables."""

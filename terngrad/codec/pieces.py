@@ -48,20 +48,31 @@ def decode_rest(codec, pieces, shared):
   Returns:
     List of float32.
   """
+  return decode(codec, pieces, shared, lambda bucket: not bucket.codec.descend)
+
+
+def decode(codec, pieces, shared, wanted=lambda bucket: True):
+  """The average gradients, bucket after bucket.
+
+  Args:
+    codec: `gradients.GradientCodec`.
+    pieces: see `descend`.
+    shared: float32 [num_probes].
+    wanted: takes a `gradients.Bucket`, False leaves its variables out.
+
+  Returns:
+    List of float32.
+  """
   means = []
   for bucket, own, agreed, scale in _of_buckets(codec, pieces, shared):
-    if not bucket.codec.descend:
-      parts = _joined([piece.parts for piece in own])
+    if wanted(bucket):
+      parts = whole([piece.parts for piece in own])
       means += bucket.codec.decode_sum(parts, agreed, bucket.shapes, scale)
   return means
 
 
 def whole(pieces):
   """The parts that pieces are of, as `GradientCodec.decode_mean` takes them."""
-  return _joined(pieces)
-
-
-def _joined(pieces):
   if len(pieces) == 1:
     return pieces[0]
   return [tf.concat(columns, axis=1) for columns in zip(*pieces, strict=True)]
@@ -76,6 +87,8 @@ def _of_buckets(codec, pieces, shared):
   ):
     stop = start + bucket.num_words
     own = _between(pieces, start, stop)
+    # Graphs and XLA turn a division by a constant into this product, which may
+    # differ in the last bit; so that eager code agrees, all multiply.
     yield bucket, own, tf.gather(shared, places), 1.0 / num_workers
     start = stop
 

@@ -106,9 +106,9 @@ struct Kernels {
                      int64_t num_targets);
 
   // For the elements that words [begin, end) hold, of which `payloads` hold those
-  // from `first` on, with g what `decode_sum` would write: v' = momentum v + g, or g without momentum; w' = w - learning_rate v';
-  // a' = decay a + (1 - decay) w', where the first product of each is not
-  // rounded.
+  // from `first` on, with g what `decode_sum` would write: v' = momentum v + g, or
+  // g without momentum; w' = w - learning_rate v'; a' = decay a + (1 - decay) w',
+  // where the first product of each is not rounded.
   void (*descend)(const int32_t* const* payloads, int64_t num_payloads,
                   Digits digits, float scale, Rates rates, int64_t num_words,
                   int64_t first, int64_t begin, int64_t end,

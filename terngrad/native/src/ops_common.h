@@ -33,8 +33,8 @@ absl::Status InvalidArgument(const Pieces&... pieces) {
 // Spreads [0, total) over TensorFlow's threads in ranges of whole blocks; an item
 // is `elements` elements of work.
 inline void SpreadOver(OpKernelContext* context, int64_t total, int64_t block,
-                int64_t elements,
-                const std::function<void(int64_t, int64_t)>& work) {
+                       int64_t elements,
+                       const std::function<void(int64_t, int64_t)>& work) {
   const auto& threads = *context->device()->tensorflow_cpu_worker_threads();
   // Waking a thread costs about as much as so many elements. Several ranges a
   // thread, since threads start late and are taken away.
