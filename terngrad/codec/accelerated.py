@@ -1,7 +1,5 @@
 """Codecs for a kind of device: the same words and floats, at memory speed."""
 
-import functools
-
 import tensorflow as tf
 
 from terngrad.codec import chain
@@ -12,29 +10,6 @@ from terngrad.native import ops
 
 # The digits that there are kernels to decode.
 _DECODED = ((3, 20), (4, 16))
-
-
-def accelerate(codecs):
-  """The codecs of a model's variables, on CPUs with `native.available()`.
-
-  For the same probes words and floats stay as they are, to the bit; probes
-  agree to 1e-6.
-
-  Args:
-    codecs: the `contract.Codec` of each variable.
-
-  Returns:
-    The same number of them. Where one or more run as kernels, which XLA knows
-    nothing of, none wants to be compiled: the others compile themselves.
-  """
-  distinct = dict.fromkeys(codecs)
-  fast = {codec: on_kernels(codec) for codec in distinct}
-  if all(codec is fast[codec] for codec in distinct):
-    return tuple(codecs)
-  for codec in distinct:
-    if fast[codec] is codec:
-      fast[codec] = _self_compiled(codec)
-  return tuple(fast[codec] for codec in codecs)
 
 
 def on_kernels(codec):
@@ -61,28 +36,20 @@ def on_kernels(codec):
   if digits:
     codec = codec._replace(encode_pieces=_encode(quantizer, clips, digits))
   if digits in _DECODED:
-    codec = codec._replace(
-      decode_sum=_decode_sum(digits),
-      descend=functools.partial(ops.descend, digits),
-    )
+    codec = codec._replace(decode_sum=_decode_sum(digits), digits=digits)
   return codec
 
 
-def on_gpus(codecs):
-  """The codecs of a model's variables, on GPUs: probes read gradients once.
+def probing_once(codec):
+  """The codec for GPUs: its probe reads gradients once.
 
   Args:
-    codecs: the `contract.Codec` of each variable.
+    codec: a `contract.Codec`.
 
   Returns:
-    The same number of them. Words and floats are the same for the same probes,
-    and probes agree to 1e-6.
+    A `contract.Codec`; itself where there is nothing to read twice. Words and
+    floats are the same for the same probes, and probes agree to 1e-6.
   """
-  once = {codec: _probing_once(codec) for codec in dict.fromkeys(codecs)}
-  return tuple(once[codec] for codec in codecs)
-
-
-def _probing_once(codec):
   shows_statistics = codec.quantizer or any(
     isinstance(stage, contract.Clip) for stage in codec.stages
   )
@@ -138,7 +105,6 @@ def _self_compiled(codec):
     # Plain floats are moved as they are; compiled code would copy them.
     encode_pieces=encode if codec.traits.lossless else compiled(encode),
     decode_sum=compiled(codec.decode_sum),
-    decode_total=compiled(codec.decode_total),
-    decode_codes=compiled(codec.decode_codes),
+    decode_sums=compiled(codec.decode_sums),
     compiled=False,
   )

@@ -15,6 +15,7 @@ import tensorflow as tf
 from terngrad.codec import contract
 from terngrad.codec import planes
 from terngrad.codec import statistics
+from terngrad.codec import wire
 
 
 def chain(*stages, group_size=0):
@@ -87,9 +88,7 @@ def chain(*stages, group_size=0):
     return packing.pack(codes)
 
   traits = quantizer.traits if quantizer else packing.traits
-  decode_sum, decode_total, decode_codes = _decoders(
-    quantizer, packing, group_size
-  )
+  decode_sum, decode_sums = _decoders(quantizer, packing, group_size)
   return contract.Codec(
     name=' > '.join(stage.name for stage in stages)
     + (f' in groups of {group_size}' if group_size else ''),
@@ -99,8 +98,7 @@ def chain(*stages, group_size=0):
     num_words=packing.num_words,
     traits=traits._replace(lossless=False) if clips else traits,
     stages=stages,
-    decode_total=decode_total,
-    decode_codes=decode_codes,
+    decode_sums=decode_sums,
     group_size=group_size,
   )
 
@@ -125,41 +123,27 @@ def wish(stages, stats):
 
 
 def _decoders(quantizer, packing, group_size):
-  """`decode_sum`, `decode_total`, `decode_codes` of `contract.Codec`."""
+  """`decode_sum` and `decode_sums` of `contract.Codec`."""
 
   def decode_sum(parts, shared, shapes, scale=1.0):
     if packing.max_workers is None:
       size = sum(tf.TensorShape(shape).num_elements() for shape in shapes)
       sums = planes.sum_planes(packing, parts, size)
-      return gradients_of(quantizer, sums, shared, shapes, scale, group_size)
-    # Words add: one sum is unpacked instead of every payload.
-    totals = [tf.reduce_sum(packing.lanes(part), axis=0) for part in parts]
-    workers = sum(part.shape[0] for part in parts)
-    return decode_total(tf.add_n(totals), workers, shared, shapes, scale)
+    else:
+      # Words add: one sum is unpacked instead of every payload.
+      totals = [tf.reduce_sum(packing.lanes(part), axis=0) for part in parts]
+      workers = sum(part.shape[0] for part in parts)
+      sums = packing.sums_of_total(tf.add_n(totals), workers)
+    return decode_sums(sums, shared, shapes, scale)
 
-  def decode_total(total, num_workers, shared, shapes, scale=1.0):
-    if num_workers > packing.max_workers:
-      raise ValueError(
-        f'{packing.name}: expected the payloads of at most '
-        f'{packing.max_workers} workers, received {num_workers}. Make the '
-        f'codec with workers={num_workers}.'
-      )
-    words = tf.reshape(tf.bitcast(total, tf.int32), [-1])
-    codes = planes.join(packing.unpack(words))
-    # Every worker's digit is its code + 1; unpacking takes one 1 away.
-    sums = codes - (num_workers - 1)
+  def decode_sums(sums, shared, shapes, scale=1.0):
     return gradients_of(quantizer, sums, shared, shapes, scale, group_size)
 
-  def decode_codes(sums, shared, shapes, scale=1.0):
-    return gradients_of(quantizer, sums, shared, shapes, scale, group_size)
-
-  summable = packing.max_workers is not None
-  additive = quantizer is not None and quantizer.traits.additive
-  return (
-    decode_sum,
-    decode_total if summable else None,
-    decode_codes if additive else None,
-  )
+  if quantizer:
+    summable = quantizer.traits.additive
+  else:
+    summable = isinstance(packing, wire.Packing)
+  return decode_sum, decode_sums if summable else None
 
 
 def gradients_of(quantizer, sums, shared, shapes, scale, group_size=0):

@@ -18,7 +18,11 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-FLOAT, CODES, WORDS = 'float', 'codes', 'words'
+# SIGNS are codes without 0.
+FLOAT, CODES, SIGNS, WORDS = 'float', 'codes', 'signs', 'words'
+# What an element's code depends on, beside the agreed numbers: on nothing, on
+# its variable, on all variables of its bucket.
+ELEMENT, VARIABLE, BUCKET = 'element', 'variable', 'bucket'
 
 
 class Traits(NamedTuple):
@@ -108,24 +112,26 @@ class Codec(NamedTuple):
       r // m of part r % m, as they come from m devices; the first parts may
       have one row more.
     num_words: takes the number of elements in the bucket, returns w, the
-      words of a payload; `sent_words` tells how many of them must be sent.
+      words of a payload; `sent_words` tells how many of them must be sent. For
+      codes of scope VARIABLE those of a variable; see `words_of`.
     traits: see `Traits`.
     stages: what it is a chain of.
-    decode_total: where payloads add, else None: takes (total, n, shared,
-      shapes, scale=1.0), the sum of the `lanes` of n workers' payloads, as an
-      all-reduce makes it, and returns what `decode_sum` of the payloads would.
-    decode_codes: where codes add, else None: takes (sums, shared, shapes,
-      scale=1.0), the sums of the workers' codes, int32 [elements or more], and
-      returns what `decode_sum` of their payloads would.
-    descend: where variables can be moved by what `decode_sum` would return
-      without that being written, else None: takes (piece, shared, scale,
-      descent, rates), see `native.ops.descend`.
+    decode_sums: where sums of what words hold say all, else None: takes (sums,
+      shared, shapes, scale=1.0), the sums of the workers' codes, int32, or of
+      their floats, float32, [elements or more], and returns what `decode_sum`
+      of their payloads would.
+    digits: (radix, places) where a kernel decodes words whose digits, summed
+      over the workers and times the agreed number of their variable, are the
+      gradient; None where none does.
     compiled: True where the functions are TensorFlow operations that want to
       be compiled by XLA, False where they must not be or gain nothing; see
       `accelerated`.
     group_size: elements of a variable that share a scaler; 0 for all of it.
-    thins: True where workers encode at once, by their own probe, and `thin`
-      when the shared one is known, instead of keeping gradients until then.
+    scope: ELEMENT, VARIABLE or BUCKET: what an element's code depends on. Of
+      scope VARIABLE a payload is those of its variables, one after the other.
+    requantizes: True where workers encode at once, by their own probe, and
+      `requantize` when the shared one is known, instead of keeping gradients
+      until then.
   """
 
   name: str
@@ -135,12 +141,12 @@ class Codec(NamedTuple):
   num_words: Callable
   traits: Traits
   stages: tuple
-  decode_total: Callable | None = None
-  decode_codes: Callable | None = None
-  descend: Callable | None = None
+  decode_sums: Callable | None = None
+  digits: tuple | None = None
   compiled: bool = True
   group_size: int = 0
-  thins: bool = False
+  scope: str = ELEMENT
+  requantizes: bool = False
 
   @property
   def packing(self):
@@ -152,6 +158,12 @@ class Codec(NamedTuple):
     """The `Quantizer` among the stages, or None."""
     kind = Quantizer
     return next((s for s in self.stages if isinstance(s, kind)), None)
+
+  def words_of(self, sizes):
+    """Words of a payload of variables of so many elements, list of v int."""
+    if self.scope == VARIABLE:
+      return sum(map(self.num_words, sizes))
+    return self.num_words(sum(sizes))
 
   def num_probes(self, num_elements):
     """How many of the probe's numbers are of a variable; at least 1."""
@@ -176,7 +188,7 @@ class Codec(NamedTuple):
     sizes = [piece.shape.num_elements() for piece in pieces]
     return self.encode_pieces(pieces, sizes, own, shared, key)
 
-  def thin(self, words, own, shared, shapes, key):
+  def requantize(self, words, own, shared, shapes, key):
     """A payload of the shared scaler from one of the worker's own.
 
     A code of the own scaler s is kept with probability s / S, S the shared one.
@@ -192,10 +204,8 @@ class Codec(NamedTuple):
       key: as for `encode`, another one.
 
     Returns:
-      int32 [w]. Codes without scalers stay as they are.
+      int32 [w].
     """
-    if self.quantizer is None:
-      return words
     decoded = self.decode_sum([words[tf.newaxis]], own, shapes)
     return self.encode(decoded, own, shared, key)
 
@@ -219,23 +229,3 @@ class Codec(NamedTuple):
       int32 [...].
     """
     return self.packing.sent_words(words)
-
-  def lanes(self, words):
-    """Payloads as the numbers that workers may add.
-
-    Args:
-      words: int32 [..., w], payloads.
-
-    Returns:
-      int32 [..., w], or int64 [..., w / 2] where the packing's words have 64
-      bits: sums wrap around and need no wider type.
-
-    Raises:
-      ValueError: payloads of this codec do not add.
-    """
-    if self.decode_total is None:
-      raise ValueError(
-        f'lanes: expected a codec whose payloads add, received {self.name}. '
-        'Use packing=radix, or gather the payloads and call decode_sum.'
-      )
-    return self.packing.lanes(words)

@@ -119,6 +119,7 @@ def eden3():
     num_words=EdenWords().num_words,
     traits=_TRAITS,
     stages=(EdenWords(),),
+    scope=contract.BUCKET,
   )
 
 

@@ -1,9 +1,9 @@
-"""The codecs of all variables of a model at work together.
+"""The methods of all variables of a model at work together.
 
-Variables that a policy gives the same codec form a bucket. A worker's payload
-is the concatenation of its buckets' payloads and its probe the vector of its
-variables' probes, so that an exchange moves two flat tensors whatever the
-model is.
+Variables that a policy gives the same method form a bucket. What a worker sends
+in a round is one flat int32 tensor, the messages of its buckets one after the
+other; its probe is the vector of its variables' probes. So an exchange moves
+few flat tensors whatever the model is.
 """
 
 from typing import NamedTuple
@@ -11,39 +11,78 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from terngrad.codec import bucket_keys
-from terngrad.codec import pieces as pieces_lib
+from terngrad.codec import coded
+from terngrad.codec import method as methods
+from terngrad.codec import random_bits
 
 
 class Bucket(NamedTuple):
-  """The variables that one codec codes together.
+  """The variables that one method codes together.
 
   Attributes:
-    codec: `contract.Codec`.
+    method: `method.Method`.
     indices: tuple of int, the variables' places in the model.
     shapes: tuple of their shapes.
     num_probes: tuple, how many numbers of the probe are of each.
     num_elements: of all of them.
-    num_words: of their payload, sent or not.
     stream: the number that its keys are derived by, the same for all buckets
       that were one before they were cut.
     start: elements of that one before this bucket's.
     part: see `parts`.
   """
 
-  codec: tuple
+  method: methods.Method
   indices: tuple
   shapes: tuple
   num_probes: tuple
   num_elements: int
-  num_words: int
   stream: int = 0
   start: int = 0
   part: int = 0
 
+  def messages(self, number):
+    """The tuple of `method.Message` of a round; () after the last."""
+    if number >= len(self.method.send):
+      return ()
+    return self.method.messages(self.shapes)[number]
+
+  def num_words(self, number):
+    """Words of all messages of a round."""
+    return sum(message.num_words for message in self.messages(number))
+
+  @property
+  def states(self):
+    """Tuple of `method.State`."""
+    return self.method.states(self.shapes)
+
+
+class Turn(NamedTuple):
+  """What tells one worker's work in one step from all others.
+
+  Attributes:
+    seed: int64 [] or integer, of the run.
+    step: int64 [], steps taken before this one.
+    num_workers: N, Python int.
+    worker: int32 [], its number; None where all do the same.
+    keys: uint32 [buckets, 3], from `GradientCodec.keys`; None likewise.
+    own: float32 [num_probes], its probe; None before there is one.
+    shared: float32 [num_probes], the agreed probe; None likewise.
+  """
+
+  seed: tf.Tensor
+  step: tf.Tensor
+  num_workers: int
+  worker: tf.Tensor | None = None
+  keys: tf.Tensor | None = None
+  own: tf.Tensor | None = None
+  shared: tf.Tensor | None = None
+
 
 class GradientCodec(NamedTuple):
   """Codes all gradients of a model; made by `gradient_codec`.
+
+  Carried gradients and states are lists with an entry a bucket, which is a list
+  of tensors; see `method.Method`.
 
   Attributes:
     buckets: tuple of `Bucket`; every variable is in one.
@@ -53,13 +92,13 @@ class GradientCodec(NamedTuple):
 
   @property
   def lossless(self):
-    """True where payloads are the gradients' own bits."""
-    return all(bucket.codec.traits.lossless for bucket in self.buckets)
+    """True where messages are the gradients' own bits."""
+    return all(bucket.method.traits.lossless for bucket in self.buckets)
 
   @property
   def compiled(self):
-    """True where the codecs want to be compiled; see `contract.Codec`."""
-    return all(bucket.codec.compiled for bucket in self.buckets)
+    """True where the methods want to be compiled; see `method.Method`."""
+    return all(bucket.method.compiled for bucket in self.buckets)
 
   @property
   def num_variables(self):
@@ -77,45 +116,71 @@ class GradientCodec(NamedTuple):
     return sum(sum(bucket.num_probes) for bucket in self.buckets)
 
   @property
-  def thins(self):
-    """True where `thin` makes payloads, see `contract.Codec`."""
-    codecs = [bucket.codec for bucket in self.buckets]
-    return any(codec.thins for codec in codecs) and all(
-      codec.thins or codec.quantizer is None for codec in codecs
-    )
+  def num_rounds(self):
+    """Rounds of messages."""
+    return max(len(bucket.method.send) for bucket in self.buckets)
 
   @property
   def num_words(self):
-    """Words of a worker's payload, sent or not."""
-    return sum(bucket.num_words for bucket in self.buckets)
+    """Words of a worker's messages of all rounds, sent or not."""
+    return sum(map(self.round_words, range(self.num_rounds)))
+
+  @property
+  def finishes(self):
+    """Whether a worker remembers what depends on the mean gradients."""
+    return any(bucket.method.finish for bucket in self.buckets)
+
+  def round_words(self, number):
+    """Words of a worker's messages of a round, sent or not."""
+    return sum(bucket.num_words(number) for bucket in self.buckets)
+
+  def messages(self, number):
+    """The `method.Message`s of a round, in the order of their words."""
+    return [m for bucket in self.buckets for m in bucket.messages(number)]
+
+  def states(self):
+    """For each bucket a tuple of `method.State`."""
+    return [bucket.states for bucket in self.buckets]
+
+  def carried_sizes(self):
+    """For each bucket (dtype, elements) of what a worker carries, stacked."""
+    return [
+      (tf.int32, bucket.method.carry_words(bucket.shapes))
+      if bucket.method.carry
+      else (tf.float32, bucket.num_elements)
+      for bucket in self.buckets
+    ]
 
   def bits(self, num_workers):
     """Bits that one worker sends a step, probes included.
 
-    The mean for Gaussian gradients where a codec's length varies.
+    The mean for Gaussian gradients where a message's length varies.
     """
-    return sum(
-      bucket.codec.bits(
-        bucket.num_elements, num_workers, sum(bucket.num_probes)
-      )
-      for bucket in self.buckets
-    )
+    del num_workers  # methods so far cost the same for any number
+    words = [
+      message.expected_words
+      for number in range(self.num_rounds)
+      for message in self.messages(number)
+    ]
+    return 32 * (sum(words) + self.num_probes)
 
-  def sent_words(self, payloads):
-    """How many words of payloads must be sent; the others are zero.
+  def sent_words(self, payloads, number=0):
+    """How many words of a round must be sent; the others are zero.
 
     Args:
-      payloads: int32 [n, num_words].
+      payloads: int32 [n, words of the round].
+      number: of the round.
 
     Returns:
       int32 [n].
     """
-    sizes = [bucket.num_words for bucket in self.buckets]
-    parts = tf.split(payloads, sizes, axis=1)
+    messages = self.messages(number)
+    sizes = [message.num_words for message in messages]
+    parts = _split(payloads, sizes, axis=1)
     return tf.add_n(
       [
-        bucket.codec.sent_words(part)
-        for bucket, part in zip(self.buckets, parts, strict=True)
+        message.sent_words(part)
+        for message, part in zip(messages, parts, strict=True)
       ]
     )
 
@@ -124,21 +189,179 @@ class GradientCodec(NamedTuple):
     order = [i for bucket in self.buckets for i in bucket.indices]
     return tf.concat([tf.reshape(gradients[i], [-1]) for i in order], axis=0)
 
-  def probe(self, gradients):
-    """What this worker's gradients ask the workers to agree on.
+  def keys(self, seed, step, worker):
+    """The keys of the buckets of one worker; see `random_bits.of_buckets`."""
+    streams = [(bucket.stream, bucket.method.strata) for bucket in self.buckets]
+    return random_bits.of_buckets(streams, seed, step, worker)
+
+  def begin(self, gradients, states, turn):
+    """What a worker codes, and what its gradients ask to agree on.
 
     Args:
       gradients: list of float32, in the order and shapes of the variables.
+      states: of the worker and those that are shared.
+      turn: `Turn`.
 
     Returns:
-      float32 [num_probes], in the order of the variables; an entry is not
-      finite where a gradient is not.
+      (carried gradients; float32 [num_probes], in the order of the variables:
+      an entry is not finite where a gradient is not).
     """
-    probes = [
-      bucket.codec.probe(_pick(gradients, bucket)) for bucket in self.buckets
-    ]
+    carried, probes = [], []
+    for place, bucket in enumerate(self.buckets):
+      own = [tf.reshape(gradients[i], [-1]) for i in bucket.indices]
+      values, probe = bucket.method.begin(
+        own, states[place], self._context(place, turn)
+      )
+      carried.append(values)
+      probes.append(probe)
     places = np.argsort(np.concatenate(self.probes_of_buckets()))
-    return tf.gather(tf.concat(probes, axis=0), places)
+    return carried, tf.gather(tf.concat(probes, axis=0), places)
+
+  def carry(self, carried, turn):
+    """What a worker keeps of `begin`'s gradients until there is a round.
+
+    Args:
+      carried: from `begin`.
+      turn: `Turn` with `own`.
+
+    Returns:
+      Carried gradients, or words in their place.
+    """
+    return [
+      [bucket.method.carry(values, self._context(place, turn))]
+      if bucket.method.carry
+      else values
+      for place, (bucket, values) in enumerate(
+        zip(self.buckets, carried, strict=True)
+      )
+    ]
+
+  def send(self, number, carried, states, received, turn):
+    """A worker's messages of a round.
+
+    Args:
+      number: of the round, from 0.
+      carried: from `carry`.
+      states: of the worker and those that are shared.
+      received: for each round before what the exchange gave: a list of
+        `method.Payloads` or `method.Sum`, one for each of `messages`.
+      turn: `Turn` with all that there is.
+
+    Returns:
+      (int32 [words of the round], states).
+    """
+    words, after = [], []
+    for place, bucket in enumerate(self.buckets):
+      state = states[place]
+      if number < len(bucket.method.send):
+        values, state = bucket.method.send[number](
+          carried[place],
+          state,
+          self.received(place, received),
+          self._context(place, turn),
+        )
+        words += values
+      after.append(state)
+    return _join(words, axis=0), after
+
+  def decode(self, received, states, turn):
+    """The mean gradients.
+
+    Args:
+      received: see `send`, of all rounds.
+      states: those that are shared, None in place of workers' own.
+      turn: `Turn` without worker.
+
+    Returns:
+      (list of float32, in the order and shapes of the variables; states).
+    """
+    means, after = [], []
+    for place in range(len(self.buckets)):
+      values, state = self.decode_bucket(place, received, states, turn)
+      means += values
+      after.append(state)
+    return self.in_model_order(means), after
+
+  def decode_bucket(self, place, received, states, turn):
+    """`decode` for one bucket: (its means, in its order; its states)."""
+    return self.buckets[place].method.decode(
+      self.received(place, received), states[place], self._context(place, turn)
+    )
+
+  def finish(self, carried, states, means, turn):
+    """The states of a worker, when the means are known.
+
+    Args:
+      carried: from `carry`.
+      states: see `send`.
+      means: from `decode`.
+      turn: `Turn` with all that there is.
+
+    Returns:
+      States.
+    """
+    after = []
+    for place, bucket in enumerate(self.buckets):
+      state = states[place]
+      if bucket.method.finish:
+        own = [means[i] for i in bucket.indices]
+        context = self._context(place, turn)
+        state = bucket.method.finish(carried[place], state, own, context)
+      after.append(state)
+    return after
+
+  def probe(self, gradients):
+    """The probe of gradients, for methods without states; see `begin`."""
+    turn = Turn(tf.constant(0, tf.int64), tf.constant(0, tf.int64), 1)
+    return self.begin(gradients, [()] * len(self.buckets), turn)[1]
+
+  def encode(self, gradients, own, shared, keys):
+    """A worker's payload, for methods of one round and without states.
+
+    Args:
+      gradients: list of float32, in the order and shapes of the variables, or
+        what `flatten` makes of it, float32 [num_elements].
+      own: float32 [num_probes], this worker's probe.
+      shared: float32 [num_probes], the agreed probe.
+      keys: uint32 [buckets, 3], from `keys`.
+
+    Returns:
+      int32 [num_words].
+    """
+    if isinstance(gradients, list):
+      carried = [
+        [tf.reshape(gradients[i], [-1]) for i in bucket.indices]
+        for bucket in self.buckets
+      ]
+    else:
+      sizes = [bucket.num_elements for bucket in self.buckets]
+      carried = [[part] for part in _split(gradients, sizes, axis=0)]
+    zero = tf.constant(0, tf.int64)
+    turn = Turn(zero, zero, 1, tf.constant(0), keys, own, shared)
+    carried = self.carry(carried, turn)
+    return self.send(0, carried, [()] * len(self.buckets), [], turn)[0]
+
+  def decode_mean(self, parts, shared):
+    """The average gradient of workers, for methods as `encode` wants them.
+
+    Args:
+      parts: list of int32 [n, num_words], the payloads as they come from the
+        devices; see `method.Piece`.
+      shared: float32 [num_probes], the agreed probe.
+
+    Returns:
+      List of float32, in the order and shapes of the variables.
+    """
+    zero = tf.constant(0, tf.int64)
+    count = sum(part.shape[0] for part in parts)
+    turn = Turn(zero, zero, count, shared=shared)
+    received = methods.payloads(self.messages(0), [methods.Piece(0, parts)])
+    return self.decode([received], [()] * len(self.buckets), turn)[0]
+
+  def in_model_order(self, values):
+    """A list in the order of the buckets in that of the model's variables."""
+    order = [i for bucket in self.buckets for i in bucket.indices]
+    return [values[order.index(i)] for i in range(len(order))]
 
   def probed_variables(self):
     """For each number of the probe the variable that it is of."""
@@ -162,127 +385,128 @@ class GradientCodec(NamedTuple):
       for b in self.buckets
     ]
 
-  def keys(self, seed, step, worker):
-    """The keys of the buckets of one worker; see `bucket_keys.of_buckets`."""
-    streams = [(bucket.stream, bucket.codec) for bucket in self.buckets]
-    return bucket_keys.of_buckets(streams, seed, step, worker)
+  def received(self, place, received):
+    """What a bucket received: for each of its rounds a list, one a message."""
+    found = []
+    for number, arrived in enumerate(received):
+      before = sum(len(b.messages(number)) for b in self.buckets[:place])
+      count = len(self.buckets[place].messages(number))
+      if count:
+        found.append(arrived[before : before + count])
+    return found
 
-  def encode(self, gradients, own, shared, keys):
-    """This worker's payload.
+  def _context(self, place, turn):
+    """The `method.Context` of a bucket."""
+    bucket = self.buckets[place]
+    numbers = self.probes_of_buckets()[place]
 
-    Args:
-      gradients: list of float32, in the order and shapes of the variables, or
-        what `flatten` makes of it, float32 [num_elements].
-      own: float32 [num_probes], this worker's probe.
-      shared: float32 [num_probes], the agreed probe.
-      keys: uint32 [buckets, 3], from `keys`.
+    def pick(probe):
+      return None if probe is None else tf.gather(probe, numbers)
 
-    Returns:
-      int32 [num_words].
-    """
-    pieces = self._pieces(gradients)
-    numbers = self.probes_of_buckets()
-    payloads = [
-      bucket.codec.encode_pieces(
-        pieces[place],
-        [tf.TensorShape(shape).num_elements() for shape in bucket.shapes],
-        tf.gather(own, numbers[place]),
-        tf.gather(shared, numbers[place]),
-        bucket_keys.from_element(keys[place], bucket.start),
-      )
-      for place, bucket in enumerate(self.buckets)
-    ]
-    return _join(payloads, axis=0)
-
-  def thin(self, words, own, shared, keys):
-    """The payload of the agreed probe, from one made with the own probe.
-
-    Args:
-      words: int32 [num_words], from `encode` with `own` as `shared`.
-      own: float32 [num_probes], this worker's probe.
-      shared: float32 [num_probes], the agreed probe.
-      keys: uint32 [buckets, 3], those that the words were made with.
-
-    Returns:
-      int32 [num_words]; see `contract.Codec.thin`.
-    """
-    sizes = [bucket.num_words for bucket in self.buckets]
-    parts = _split(words, sizes, axis=0)
-    numbers = self.probes_of_buckets()
-    payloads = [
-      bucket.codec.thin(
-        parts[place],
-        tf.gather(own, numbers[place]),
-        tf.gather(shared, numbers[place]),
-        bucket.shapes,
-        bucket_keys.from_element(
-          bucket_keys.for_thinning(keys[place]), bucket.start
-        ),
-      )
-      for place, bucket in enumerate(self.buckets)
-    ]
-    return _join(payloads, axis=0)
-
-  def decode_mean(self, parts, shared):
-    """The average gradient of the workers.
-
-    Args:
-      parts: list of int32 [n, num_words], the payloads as they come from the
-        devices; see `contract.Codec.decode_sum`.
-      shared: float32 [num_probes], the agreed probe.
-
-    Returns:
-      List of float32, in the order and shapes of the variables.
-    """
-    return self.in_model_order(pieces_lib.decode(self, [parts], shared))
-
-  def in_model_order(self, values):
-    """A list in the order of the buckets in that of the model's variables."""
-    return [values[place] for place in self._places()]
-
-  def _pieces(self, gradients):
-    """For each bucket what its codec's `encode_pieces` takes."""
-    if isinstance(gradients, list):
-      return [
-        [tf.reshape(gradient, [-1]) for gradient in _pick(gradients, bucket)]
-        for bucket in self.buckets
-      ]
-    sizes = [bucket.num_elements for bucket in self.buckets]
-    return [[part] for part in _split(gradients, sizes, axis=0)]
-
-  def _places(self):
-    """For each variable its place in the concatenation of the buckets."""
-    order = [i for bucket in self.buckets for i in bucket.indices]
-    return [order.index(i) for i in range(len(order))]
+    return methods.Context(
+      shapes=bucket.shapes,
+      num_workers=turn.num_workers,
+      stream=bucket.stream,
+      start=bucket.start,
+      seed=turn.seed,
+      step=turn.step,
+      worker=turn.worker,
+      key=None if turn.keys is None else turn.keys[place],
+      own=pick(turn.own),
+      shared=pick(turn.shared),
+    )
 
 
-def gradient_codec(specs, codecs):
-  """Sorts variables into buckets by their codec.
+def gradient_codec(specs, codes):
+  """Sorts variables into buckets by their code.
 
   Args:
     specs: the `policy.VariableSpec`s, in the order of the gradients.
-    codecs: the `contract.Codec` of each, from `policy.policy`.
+    codes: the `method.Method` or `contract.Codec` of each, from
+      `policy.policy`.
+
+  Returns:
+    A `GradientCodec`. Where one or more methods must not be compiled, none
+    wants to be: the others compile themselves.
+  """
+  buckets = []
+  for stream, code in enumerate(dict.fromkeys(codes)):
+    indices = tuple(i for i, c in enumerate(codes) if c == code)
+    sizes = [specs[i].num_elements for i in indices]
+    method = coded.as_method(code)
+    buckets.append(
+      Bucket(
+        method=method,
+        indices=indices,
+        shapes=tuple(tuple(specs[i].shape) for i in indices),
+        num_probes=tuple(method.num_probes(size) for size in sizes),
+        num_elements=sum(sizes),
+        stream=stream,
+      )
+    )
+  return _alike(buckets)
+
+
+def on_kernels(codec):
+  """The codec with native kernels, where its methods have some; for CPUs."""
+  return with_methods(codec, lambda m: m.on_kernels and m.on_kernels())
+
+
+def on_gpus(codec):
+  """The codec with methods that suit GPUs better, where there are some."""
+  return with_methods(codec, lambda m: m.on_gpus and m.on_gpus())
+
+
+def in_float(codec, plain):
+  """The codec of float32 steps in a run whose other steps use `codec`.
+
+  Args:
+    codec: `GradientCodec`.
+    plain: the `method.Method` of float32 gradients.
+
+  Returns:
+    A `GradientCodec` with the states of `codec`.
+  """
+  return with_methods(codec, lambda m: m.in_float() if m.in_float else plain)
+
+
+def with_methods(codec, change):
+  """The codec with other methods for the same buckets.
+
+  Args:
+    codec: `GradientCodec`.
+    change: takes a `method.Method`, returns the one in its place, or None to
+      leave it.
 
   Returns:
     A `GradientCodec`.
   """
   buckets = []
-  for stream, codec in enumerate(dict.fromkeys(codecs)):
-    indices = tuple(i for i, c in enumerate(codecs) if c == codec)
-    sizes = [specs[i].num_elements for i in indices]
-    size = sum(sizes)
-    buckets.append(
-      Bucket(
-        codec=codec,
-        indices=indices,
-        shapes=tuple(tuple(specs[i].shape) for i in indices),
-        num_probes=tuple(codec.num_probes(size) for size in sizes),
-        num_elements=size,
-        num_words=codec.num_words(size),
-        stream=stream,
-      )
-    )
+  for bucket in codec.buckets:
+    method = change(bucket.method) or bucket.method
+    sizes = methods.sizes_of(bucket.shapes)
+    counts = tuple(method.num_probes(size) for size in sizes)
+    buckets.append(bucket._replace(method=method, num_probes=counts))
+  return _alike(buckets)
+
+
+def _alike(buckets):
+  """A `GradientCodec` whose methods are all to be compiled, or none."""
+  if not all(bucket.method.compiled for bucket in buckets):
+    buckets = [
+      bucket._replace(method=methods.self_compiled(bucket.method))
+      for bucket in buckets
+    ]
   return GradientCodec(tuple(buckets))
+
+
+def agree(probes):
+  """The agreed probe of float32 [workers, num_probes]: the largest.
+
+  It is not finite where a worker's is not: XLA's own maximum passes over NaN.
+  """
+  finite = tf.reduce_all(tf.math.is_finite(probes), axis=0)
+  return tf.where(finite, tf.reduce_max(probes, axis=0), float('nan'))
 
 
 def _join(parts, axis):
@@ -293,16 +517,3 @@ def _join(parts, axis):
 def _split(tensor, sizes, axis):
   """The parts of a tensor; one part is not copied."""
   return [tensor] if len(sizes) == 1 else tf.split(tensor, sizes, axis)
-
-
-def _pick(gradients, bucket):
-  return [gradients[i] for i in bucket.indices]
-
-
-def agree(probes):
-  """The agreed probe of float32 [workers, num_probes]: the largest.
-
-  It is not finite where a worker's is not: XLA's own maximum passes over NaN.
-  """
-  finite = tf.reduce_all(tf.math.is_finite(probes), axis=0)
-  return tf.where(finite, tf.reduce_max(probes, axis=0), float('nan'))

@@ -1,7 +1,7 @@
 """Fixed-length packings of ternary codes into words.
 
 Element `p * w + j` of a gradient of `w` words stands at place `p` of word `j`
-(see `contract`). Words are int32 because TensorFlow's collectives carry no
+(see `planes`). Words are int32 because TensorFlow's collectives carry no
 narrower integers; digits are taken on the uint32 view, since 3**20 > 2**31,
 or, where words have 64 bits, on the uint64 view of two neighbours.
 """
@@ -11,6 +11,9 @@ import tensorflow as tf
 
 from terngrad.codec import contract
 from terngrad.codec import wire
+
+# Sums of codes have magnitudes below this.
+MOST_SUMMED = 2**15
 
 
 def two_bit():
@@ -56,6 +59,41 @@ def base3():
   return _positional('base3', 3, 32)._replace(unpack=_unpack_trits)
 
 
+def one_bit():
+  """32 signs a word: bit 0 for +1, 1 for -1.
+
+  There is no code 0: the places past the last element hold +1.
+
+  Returns:
+    A `wire.Packing` of codes in {-1, 1}.
+  """
+  shifts = np.arange(32, dtype=np.uint32)
+
+  def pack(planes):
+    word = tf.zeros_like(planes[0], tf.uint32)
+    for shift, plane in zip(shifts, planes, strict=True):
+      bit = tf.where(plane < 0, tf.constant(1 << shift, tf.uint32), 0)
+      word = tf.bitwise.bitwise_or(word, bit)
+    return tf.bitcast(word, tf.int32)
+
+  def unpack(words):
+    bits = tf.bitwise.right_shift(
+      tf.bitcast(words, tf.uint32), shifts[:, np.newaxis]
+    )
+    bits = tf.bitwise.bitwise_and(bits, tf.constant(1, tf.uint32))
+    return 1 - 2 * tf.bitcast(bits, tf.int32)
+
+  return wire.Packing(
+    name='one_bit',
+    elements_per_word=32,
+    pack=pack,
+    unpack=unpack,
+    domain=(contract.SIGNS, contract.WORDS),
+    levels=1,
+    fill=1,
+  )
+
+
 def radix(num_workers, word_bits=32):
   """Digits with room for the sum of all workers' codes.
 
@@ -75,7 +113,7 @@ def radix(num_workers, word_bits=32):
   Raises:
     ValueError: an argument is out of its range.
   """
-  if not 1 <= num_workers < 2**15:
+  if not 1 <= num_workers < MOST_SUMMED:
     raise ValueError(
       'radix: expected a number of workers from 1 to 32767, received '
       f'{num_workers}. Say how many are added, as in packing=radix,workers=8.'

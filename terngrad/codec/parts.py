@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from terngrad.codec import contract
 from terngrad.codec import gradients
 
 _FLOAT_BYTES = 4
@@ -45,7 +46,7 @@ def cut(codec, max_bytes):
     the elements of a bucket.
   """
   ends = _ends(codec, max_bytes)
-  if not all(_cuttable(bucket.codec) for bucket in codec.buckets):
+  if any(b.method.scope == contract.BUCKET for b in codec.buckets):
     return codec
   buckets = [
     _range(bucket, begin, end, number)
@@ -94,11 +95,6 @@ def join_probes(some, probes):
   return tf.gather(tf.concat(probes, axis=-1), order, axis=-1)
 
 
-def _cuttable(codec):
-  """Whether an element's code depends on no other but by the probe."""
-  return codec.traits.additive or codec.traits.randomness == 'none'
-
-
 def _ends(codec, max_bytes):
   """Borders between parts, as places of variables, the last first."""
   sizes = {}
@@ -128,7 +124,6 @@ def _range(bucket, begin, end, number):
     shapes=pick(bucket.shapes),
     num_probes=pick(bucket.num_probes),
     num_elements=size,
-    num_words=bucket.codec.num_words(size),
     start=sum(sizes[: places[0]]) if places else 0,
     part=number,
   )

@@ -3,7 +3,8 @@
 The elements of a bucket are dealt to words in planes. With `k` elements in a
 word and `w` words, plane `p` holds the elements `p * w` to `(p + 1) * w - 1`
 and fills place `p` of every word, so that packing is elementwise work on whole
-planes. The places past the end hold the code zero.
+planes. The places past the end hold the code zero, or where a packing has none
+its `fill`, and nothing reads them.
 """
 
 import tensorflow as tf
@@ -28,9 +29,9 @@ def sum_planes(packing, parts, num_elements):
     for part in some:
       planes = packing.planes(part[row], num_elements)
       if isinstance(sums, list):
-        sums = [a + b for a, b in zip(sums, planes, strict=True)]
+        sums = [_plus(a, b) for a, b in zip(sums, planes, strict=True)]
       else:
-        sums += planes
+        sums = _plus(sums, planes)
     return sums
 
   counts = [part.shape[0] for part in parts]
@@ -44,6 +45,15 @@ def sum_planes(packing, parts, num_elements):
     )
   longer = [part for part in parts if part.shape[0] > min(counts)]
   return join(add(sums, min(counts), longer))
+
+
+def _plus(sums, values):
+  """The sum, which TensorFlow must not join with others in another order.
+
+  Its graph optimizer makes one `AddN` of several additions, whose inputs it
+  reorders. It sees no additions in what has had its shape checked.
+  """
+  return tf.ensure_shape(sums + values, sums.shape)
 
 
 def join(planes):

@@ -17,6 +17,13 @@ import tensorflow as tf
 _THREEFRY_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _THREEFRY_PARITY = 0x1BD11BDA
 
+# What stands for the worker where all draw the same: the number of none.
+_EVERYBODY = -(2**31)
+# Folded into a bucket's key: the order of the workers' strata.
+_ORDER = 1
+# Likewise: the draws of requantizing.
+_REQUANTIZING = 2
+
 
 def seed_key(seed):
   """The root key of a run.
@@ -46,6 +53,84 @@ def fold_in(key, data):
     (key[..., 0], key[..., 1]), (words[..., 0], words[..., 1])
   )
   return tf.stack([first, second], axis=-1)
+
+
+def worker_key(seed, step, worker):
+  """The key of one worker's codes in one step.
+
+  Args:
+    seed: int64 [] or integer, of the run.
+    step: int64 [], steps taken before this one.
+    worker: int32 or int64 [].
+
+  Returns:
+    uint32 [2].
+  """
+  key = fold_in(seed_key(seed), step)
+  return fold_in(key, worker)
+
+
+def common_key(seed, step, stream):
+  """The key of a bucket that is the same for all workers.
+
+  Args:
+    seed: int64 [] or integer, of the run.
+    step: int64 [], steps taken before this one.
+    stream: integer, the number of the bucket.
+
+  Returns:
+    uint32 [2].
+  """
+  return fold_in(worker_key(seed, step, _EVERYBODY), stream)
+
+
+def of_buckets(streams, seed, step, worker):
+  """The keys of the buckets of one worker.
+
+  Args:
+    streams: for each bucket the pair of the number that its key is derived by
+      and the number of strata of its draws, 0 for none.
+    seed: int64 [] or integer, of the run.
+    step: int64 [], steps taken before this one.
+    worker: int32 or int64 [].
+
+  Returns:
+    uint32 [buckets, 3]: two numbers, which are the worker's own or, for codecs
+    with strata, equal for all workers; and the worker's stratum, or 0.
+  """
+  rows = []
+  for stream, strata in streams:
+    owner = _EVERYBODY if strata else worker
+    key = fold_in(worker_key(seed, step, owner), stream)
+    share = tf.constant(0, tf.uint32)
+    if strata:
+      share = stratum(fold_in(key, _ORDER), worker, strata)
+    rows.append(tf.concat([key, [share]], axis=0))
+  return tf.stack(rows)
+
+
+def for_requantizing(key):
+  """The key of draws after a bucket's first, uint32 [2] or [3] from theirs."""
+  folded = fold_in(key[:2], _REQUANTIZING)
+  return tf.concat([folded, key[2:]], axis=0)
+
+
+def from_element(key, start):
+  """The key of a bucket whose first element is a larger one's `start`-th.
+
+  Args:
+    key: uint32 [2] or [3], of the larger bucket.
+    start: int.
+
+  Returns:
+    The same shape: an element has the bits that it has in the larger bucket.
+  """
+  if start == 0:
+    return key
+  # `element_bits` adds an element's index to the first number.
+  return key + tf.constant(
+    [start % 2**32] + [0] * (key.shape[0] - 1), tf.uint32
+  )
 
 
 def element_bits(key, positions):

@@ -6,11 +6,17 @@ import inspect
 from terngrad.codec import bitmap
 from terngrad.codec import chain
 from terngrad.codec import clipping
+from terngrad.codec import coded
+from terngrad.codec import contract
 from terngrad.codec import eden
+from terngrad.codec import error_feedback
 from terngrad.codec import float_words
 from terngrad.codec import huffman
 from terngrad.codec import packing as packings
+from terngrad.codec import powersgd
+from terngrad.codec import sign
 from terngrad.codec import ternary as ternaries
+from terngrad.codec import topk
 
 
 def identity():
@@ -75,7 +81,7 @@ def ternary(
   codec = chain.chain(*stages, group_size=group_size)
   if sharing == 'probe':
     return codec
-  return codec._replace(name=f'{codec.name}, thinned', thins=True)
+  return codec._replace(name=f'{codec.name}, thinned', requantizes=True)
 
 
 def _packing(name, clip_factor, workers, word_bits):
@@ -103,8 +109,16 @@ CODECS = {
   'eden3': eden.eden3,
   'fp16': fp16,
   'identity': identity,
+  'sign': sign.sign,
   'ternary': ternary,
+  'topk': topk.topk,
 }
+
+# What is no code, since it has several rounds or messages, or remembers.
+METHODS = {'powersgd': powersgd.powersgd}
+
+# What can stand before a code and a plus sign.
+WRAPPERS = {'error_feedback': error_feedback.error_feedback}
 
 # One spelling of every kind of code, for benches that measure them all.
 KINDS = (
@@ -123,6 +137,8 @@ KINDS = (
   'ternary:packing=bitmap_sign',
   'ternary:packing=huffman243',
   'eden3',
+  'sign',
+  'topk',
 )
 
 
@@ -143,13 +159,25 @@ def parse(text, workers=0):
     ValueError: unknown name or option, or a bad value; the message lists what
       there is.
   """
-  name, _, rest = text.partition(':')
-  if name not in CODECS:
+  made = _made(text, workers, CODECS)
+  if not isinstance(made, contract.Codec):
     raise ValueError(
-      f'codec: expected one of {", ".join(sorted(CODECS))}, received '
-      f'{name!r}.{_suggestion(name, CODECS)}'
+      f'codec: expected a code of one message, received {text!r}, which is a '
+      'method of several. Name a code here, or use the method in training.'
     )
-  build = CODECS[name]
+  return made
+
+
+def _made(text, workers, makers):
+  """What a text names, of these makers; see `parse`."""
+  name, _, rest = text.partition(':')
+  if name not in makers:
+    what = f'{name!r}, a method and no code' if name in METHODS else repr(name)
+    raise ValueError(
+      f'codec: expected one of {", ".join(sorted(makers))}, received '
+      f'{what}.{_suggestion(name, makers)}'
+    )
+  build = makers[name]
   known = inspect.signature(build).parameters
   options = {}
   for item in filter(None, rest.split(',')):
@@ -168,6 +196,36 @@ def parse(text, workers=0):
   if 'workers' in known:
     options.setdefault('workers', workers)
   return build(**options)
+
+
+def method(text, workers=0):
+  """The method that a command line names, with what is wrapped around it.
+
+  >>> method('error_feedback+ternary:clip_factor=0').name
+  'error feedback > ternarize > base3'
+
+  Args:
+    text: as for `parse`, or a method of `METHODS` in the same way; before it
+      any of `WRAPPERS` and a plus sign.
+    workers: how many there are, where the text does not say.
+
+  Returns:
+    A `method.Method`.
+
+  Raises:
+    ValueError: see `parse`.
+  """
+  *wrappers, text = text.split('+')
+  made = coded.as_method(_made(text, workers, CODECS | METHODS))
+  plain = coded.as_method(identity())
+  for name in reversed(wrappers):
+    if name not in WRAPPERS:
+      raise ValueError(
+        f'codec: expected one of {", ".join(WRAPPERS)} before +, received '
+        f'{name!r}.{_suggestion(name, WRAPPERS)}'
+      )
+    made = WRAPPERS[name](made, plain)
+  return made
 
 
 def _convert(codec, option, value, default):

@@ -134,6 +134,21 @@ def norm(gradient):
   return tf.where(finite, tf.cast(root, tf.float32), float('nan'))
 
 
+def mean_magnitude(gradient):
+  """The mean of the magnitudes, summed in float64 and rounded once.
+
+  Args:
+    gradient: float32, any static shape with elements.
+
+  Returns:
+    float32 [].
+  """
+  flat = tf.reshape(gradient, [-1])
+  total = _reduce(flat, _wide_abs, tf.add, tf.reduce_sum)
+  # Not divided: compiled code would multiply, and round otherwise.
+  return tf.cast(total * (1.0 / flat.shape.num_elements()), tf.float32)
+
+
 def _wide_abs(values):
   return _wide(tf.abs(values))
 

@@ -1,44 +1,40 @@
-"""Sums of payloads, as parameter servers make them and workers read them.
+"""Sums of messages, as parameter servers make them and workers read them.
 
 A server adds what the workers pushed and packs the sum again: codes of N
 workers have 2 N + 1 levels and travel as `packing.sums(N)`, 32 / 13 bits an
-element for N = 2; sums of floats travel as float32. What a worker decodes is
-equal to the bit to `GradientCodec.decode_mean` of all payloads.
+element for N = 2; sums of floats travel as float32. Messages that all workers
+need from all are passed on as they are.
 
-Servers share a payload by words. A packing of fixed length can be cut at any
-word, because a range of words is the same range of every plane; a bucket of
-another kind goes to one server whole.
+Servers share a round's words. A packing of fixed length can be cut at any word,
+because a range of words is the same range of every plane, and so can what is
+passed on; a sum of words of variable length is made by one server.
 """
 
 from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
-from terngrad.codec import chain
-from terngrad.codec import gradients
+from terngrad.codec import method as methods
 from terngrad.codec import packing as packings
 from terngrad.codec import planes
 from terngrad.codec import wire
 
 
 class Piece(NamedTuple):
-  """A range of words of one bucket's payload, and what its sum looks like.
+  """A range of words of one message, and what becomes of it.
 
   Attributes:
-    bucket: `gradients.Bucket`.
-    place: of the bucket in its `GradientCodec`.
-    probes: where the bucket's numbers stand in the probe.
-    start: first word, counted in the bucket.
+    message: `method.Message`.
+    place: of the message in its round.
+    start: first word, counted in the message.
     stop: word after the last.
-    num_planes: rows of the sum; 1 where the server decodes.
+    num_planes: rows of the sum, or of what is passed on.
     width: places in a row.
-    num_words: of the packed sum.
+    num_words: of the packed sum, or of what is passed on.
   """
 
-  bucket: gradients.Bucket
+  message: methods.Message
   place: int
-  probes: np.ndarray
   start: int
   stop: int
   num_planes: int
@@ -47,41 +43,39 @@ class Piece(NamedTuple):
 
 
 class Totals:
-  """What one `GradientCodec` means for servers.
+  """What the messages of a round mean for servers.
 
   Attributes:
     ranges: for each server the pair (first word, word after the last) of the
-      workers' payloads that it takes; empty where there are more servers than
+      workers' words that it takes; empty where there are more servers than
       words.
-    num_words: for each server, of the sum that a worker pulls.
+    num_words: for each server, of what a worker pulls.
   """
 
-  def __init__(self, codec, num_workers, num_servers):
-    """Shares the payloads among servers.
+  def __init__(self, messages, num_workers, num_servers):
+    """Shares the messages among servers.
 
     Args:
-      codec: `gradients.GradientCodec`.
-      num_workers: whose payloads are added, >= 1.
+      messages: list of `method.Message`, in the order of their words.
+      num_workers: who send them, >= 1.
       num_servers: >= 1.
     """
-    self._codec = codec
+    self._messages = messages
     self._num_workers = num_workers
-    self.ranges = _ranges(codec, num_servers)
-    self._pieces = [_pieces(codec, num_workers, *r) for r in self.ranges]
+    self.ranges = _ranges(messages, num_servers)
+    self._pieces = [_pieces(messages, num_workers, *r) for r in self.ranges]
     self.num_words = [sum(p.num_words for p in some) for some in self._pieces]
 
   def bits(self):
-    """Bits that a worker pulls a step, the agreed probe included."""
-    return 32 * (sum(self.num_words) + self._codec.num_probes)
+    """Bits that a worker pulls."""
+    return 32 * sum(self.num_words)
 
-  def add(self, server, parts, shared):
-    """The packed sum of a server's range.
+  def add(self, server, parts):
+    """What workers pull from a server.
 
     Args:
       server: its number.
-      parts: list of int32 [n, words of its range]; see
-        `contract.Codec.decode_sum`.
-      shared: float32 [probes], the agreed probe.
+      parts: list of int32 [n, words of its range]; see `method.Piece`.
 
     Returns:
       int32 [num_words[server]].
@@ -92,57 +86,45 @@ class Totals:
       size = piece.stop - piece.start
       columns = slice(offset - begin, offset - begin + size)
       own = [part[:, columns] for part in parts]
-      words.append(_add(piece, own, shared, self._num_workers))
+      words.append(_add(piece, own, self._num_workers))
       offset += size
     return words[0] if len(words) == 1 else tf.concat(words, axis=0)
 
-  def decode_mean(self, sums, shared):
-    """The average gradient of the workers.
+  def received(self, pulled):
+    """What a worker makes of what it pulled.
 
     Args:
-      sums: for each server with a range int32 [num_words], from `add`.
-      shared: float32 [probes], the agreed probe.
+      pulled: for each server with a range int32 [num_words], from `add`.
 
     Returns:
-      List of float32, in the order and shapes of the variables.
+      List of `method.Payloads` or `method.Sum`, one a message.
     """
-    rows = [[] for _ in self._codec.buckets]
-    for pieces, words in zip(filter(None, self._pieces), sums, strict=True):
+    found = [[] for _ in self._messages]
+    for pieces, words in zip(filter(None, self._pieces), pulled, strict=True):
       parts = tf.split(words, [piece.num_words for piece in pieces])
       for piece, part in zip(pieces, parts, strict=True):
-        rows[piece.place].append(_unpack(piece, part, self._num_workers))
-    means = []
-    numbers = self._codec.probes_of_buckets()
-    for bucket, places, parts in zip(
-      self._codec.buckets, numbers, rows, strict=True
-    ):
-      flat = parts[0] if len(parts) == 1 else tf.concat(parts, axis=1)
-      agreed = tf.gather(shared, places)
-      scale = 1.0 / self._num_workers if _cuttable(bucket.codec) else 1.0
-      means += _gradients(bucket, tf.reshape(flat, [-1]), agreed, scale)
-    return self._codec.in_model_order(means)
+        found[piece.place].append((piece, part))
+    return [
+      _received(message, some, self._num_workers)
+      for message, some in zip(self._messages, found, strict=True)
+    ]
 
 
-def _cuttable(codec):
-  """Whether sums of unpacked codes, or floats, say all without the probe."""
-  floats = codec.quantizer is None and isinstance(codec.packing, wire.Packing)
-  return floats or codec.traits.additive
-
-
-def _ranges(codec, num_servers):
-  """Nearly equal ranges of a payload; buckets that cannot be cut stay whole."""
+def _ranges(messages, num_servers):
+  """Nearly equal ranges of words; what cannot be cut stays whole."""
   borders, end = [], 0
-  for bucket in codec.buckets:
-    borders.append((bucket, end, end + bucket.num_words))
-    end += bucket.num_words
+  for message in messages:
+    borders.append((message, end, end + message.num_words))
+    end += message.num_words
   cuts = [0]
   for server in range(1, num_servers):
     ideal = server * end // num_servers
-    for bucket, start, stop in borders:
+    for message, start, stop in borders:
       if start < ideal < stop:
-        fixed = isinstance(bucket.codec.packing, wire.Packing)
-        if fixed and _cuttable(bucket.codec):
-          words = bucket.codec.packing.word_bits // 32
+        if message.combine == methods.GATHER:
+          continue
+        if isinstance(message.packing, wire.Packing):
+          words = message.packing.word_bits // 32
           ideal = start + (ideal - start) // words * words
         else:
           ideal = start if ideal - start < stop - ideal else stop
@@ -150,69 +132,63 @@ def _ranges(codec, num_servers):
   return list(zip(cuts, [*cuts[1:], end], strict=True))
 
 
-def _pieces(codec, num_workers, begin, end):
-  """The pieces of a range, in the order of the payload."""
+def _pieces(messages, num_workers, begin, end):
+  """The pieces of a range, in the order of the words."""
   found, offset = [], 0
-  numbers = codec.probes_of_buckets()
-  for place, bucket in enumerate(codec.buckets):
+  for place, message in enumerate(messages):
     start = max(begin, offset) - offset
-    stop = min(end, offset + bucket.num_words) - offset
-    offset += bucket.num_words
+    stop = min(end, offset + message.num_words) - offset
+    offset += message.num_words
     if start < stop:
-      sizes = _sizes(bucket, stop - start, num_workers)
-      found.append(Piece(bucket, place, numbers[place], start, stop, *sizes))
+      sizes = _sizes(message, stop - start, num_workers)
+      found.append(Piece(message, place, start, stop, *sizes))
   return found
 
 
-def _sizes(bucket, count, num_workers):
+def _sizes(message, count, num_workers):
   """(num_planes, width, num_words) of a `Piece` of `count` words."""
-  codec = bucket.codec
-  packing = codec.packing
-  if not _cuttable(codec):
-    size = bucket.num_elements
-    return 1, size, size
+  if message.combine == methods.GATHER:
+    return num_workers, count, num_workers * count
+  packing = message.packing
   if isinstance(packing, wire.Packing):
     width = count * 32 // packing.word_bits
   else:
-    width = packing.width(bucket.num_elements)
+    width = packing.width(message.num_elements)
   num_planes = packing.elements_per_word
   size = num_planes * width
-  if codec.quantizer:
-    size = _sums(codec.quantizer, num_workers).num_words(size)
+  if message.levels is not None:
+    size = _sums(message, num_workers).num_words(size)
   return num_planes, width, size
 
 
-def _sums(quantizer, num_workers):
+def _sums(message, num_workers):
   """The packing of sums of codes."""
-  return packings.sums(num_workers * quantizer.levels)
+  return packings.sums(num_workers * message.levels)
 
 
-def _small(quantizer, num_workers):
+def _small(message, num_workers):
   """The narrowest type that holds a sum of codes."""
-  return tf.int8 if num_workers * quantizer.levels < 128 else tf.int32
+  return tf.int8 if num_workers * message.levels < 128 else tf.int32
 
 
-def _add(piece, parts, shared, num_workers):
-  """The packed sum of a piece, from int32 [n, words] a device."""
-  bucket = piece.bucket
-  if not _cuttable(bucket.codec):
-    means = bucket.codec.decode_sum(
-      parts, tf.gather(shared, piece.probes), bucket.shapes, 1.0 / num_workers
-    )
-    flat = tf.concat([tf.reshape(mean, [-1]) for mean in means], axis=0)
-    return tf.bitcast(flat, tf.int32)
-  packing, quantizer = bucket.codec.packing, bucket.codec.quantizer
+def _add(piece, parts, num_workers):
+  """What is pulled of a piece, from int32 [n, words] a device."""
+  message = piece.message
+  if message.combine == methods.GATHER:
+    return tf.reshape(methods.rows_in_order(parts), [-1])
   size = piece.num_planes * piece.width
 
   @_compiled
   def add(parts):
-    sums = planes.sum_planes(packing, parts, size)
-    return tf.cast(sums, _small(quantizer, num_workers)) if quantizer else sums
+    sums = planes.sum_planes(message.packing, parts, size)
+    if message.levels is None:
+      return sums
+    return tf.cast(sums, _small(message, num_workers))
 
   sums = add(parts)
-  if not quantizer:
+  if message.levels is None:
     return tf.bitcast(sums, tf.int32)
-  target = _sums(quantizer, num_workers)
+  target = _sums(message, num_workers)
   missing = target.width(size) * target.elements_per_word - size
   padded = tf.pad(sums, [[0, missing]])
 
@@ -225,39 +201,35 @@ def _add(piece, parts, shared, num_workers):
   return pack(padded)
 
 
+def _received(message, some, num_workers):
+  """A message as it was pulled, from its pieces and their words."""
+  if message.combine == methods.GATHER:
+    travelled = [
+      methods.Piece(piece.start, [tf.reshape(words, [num_workers, -1])])
+      for piece, words in some
+    ]
+    return methods.Payloads(travelled, 0, message.num_words)
+  rows = [_unpack(piece, words, num_workers) for piece, words in some]
+  whole = rows[0] if len(rows) == 1 else tf.concat(rows, axis=1)
+  return methods.Sum(tf.reshape(whole, [-1]))
+
+
 def _unpack(piece, words, num_workers):
   """The sum of a piece, [num_planes, width] of int8, int32 or float32."""
-  quantizer = piece.bucket.codec.quantizer
+  message = piece.message
   shape = [piece.num_planes, piece.width]
-  if not (quantizer and _cuttable(piece.bucket.codec)):
+  if message.levels is None:
     return tf.reshape(tf.bitcast(words, tf.float32), shape)
-  target = _sums(quantizer, num_workers)
+  target = _sums(message, num_workers)
 
   @_compiled
   def unpack(words):
-    small = _small(quantizer, num_workers)
+    small = _small(message, num_workers)
     return [tf.cast(plane, small) for plane in target.unpack(words)]
 
   # Joined outside of compiled code, which branches at every element of it.
   sums = planes.join(unpack(words))
   return tf.reshape(sums[: shape[0] * shape[1]], shape)
-
-
-def _gradients(bucket, sums, agreed, scale):
-  """The average gradients of a bucket from the sums of its elements."""
-  codec = bucket.codec
-  quantizer = codec.quantizer if _cuttable(codec) else None
-  group_size = codec.group_size if quantizer else 0
-
-  @_compiled
-  def decode(sums, agreed):
-    if quantizer:
-      sums = tf.cast(sums, tf.int32)
-    return chain.gradients_of(
-      quantizer, sums, agreed, bucket.shapes, scale, group_size
-    )
-
-  return decode(sums, agreed)
 
 
 def _compiled(function):

@@ -8,7 +8,12 @@ import tensorflow as tf
 
 from terngrad.codec import eden
 from terngrad.codec import planes
+from terngrad.codec import sign
+from terngrad.codec import topk
 from terngrad.codec import wire
+
+# Packings that check what they hold beside codes.
+_CHECKED = (eden.EdenWords, sign.SignWords, topk.TopkWords)
 
 
 def validate(codec, words, num_elements):
@@ -21,7 +26,7 @@ def validate(codec, words, num_elements):
     codec: `contract.Codec`.
     words: anything that NumPy takes for int32 [w]; zeros that were not sent
       may be missing at its end.
-    num_elements: of the bucket.
+    num_elements: of the bucket; for codes of scope VARIABLE of the variable.
 
   Returns:
     NumPy int32 [codec.num_words(num_elements)], for `decode_sum`.
@@ -46,8 +51,10 @@ def validate(codec, words, num_elements):
       f'{packing.name}: expected {capacity} words for {num_elements} elements, '
       f'received {words.size}. The payload is torn, or of another bucket.'
     )
-  if isinstance(packing, eden.EdenWords):
-    _check_codes(*packing.check(words, num_elements))
+  if isinstance(packing, _CHECKED):
+    codes = packing.check(words, num_elements)
+    if codes:
+      _check_codes(*codes)
   elif packing.levels is not None:
     _check_codes(packing, words, num_elements)
   return words
@@ -64,10 +71,10 @@ def _check_codes(packing, words, num_elements):
       f'{packing.levels}, received the digit of {codes[wrong[0]]} for element '
       f'{wrong[0]}. {_SPOILT}'
     )
-  if codes[num_elements:].any():
+  if np.any(codes[num_elements:] != packing.fill):
     raise ValueError(
-      f'{packing.name}: expected code 0 past the last of {num_elements} '
-      f'elements, received another. {_SPOILT}'
+      f'{packing.name}: expected code {packing.fill} past the last of '
+      f'{num_elements} elements, received another. {_SPOILT}'
     )
   again = packing.pack(list(found)).numpy()
   differ = np.flatnonzero(words != again)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from terngrad.codec import contract
+from terngrad.codec import planes
 
 # Where a payload's length varies, positions of bits must fit in int32 whatever
 # the payload claims.
@@ -29,6 +30,7 @@ class Packing(NamedTuple):
     max_workers: of how many workers words may be added as integers that wrap
       around, so that `unpack` gives the sum of codes, -1 for each worker but
       the first; None where sums of words mean nothing.
+    fill: the code that places past the last element unpack to.
   """
 
   name: str
@@ -41,6 +43,7 @@ class Packing(NamedTuple):
   word_bits: int = 32
   digits: tuple | None = None
   max_workers: int | None = None
+  fill: int = 0
 
   def width(self, num_elements):
     """Elements of a plane."""
@@ -59,11 +62,51 @@ class Packing(NamedTuple):
     return tf.fill(tf.shape(words)[:-1], words.shape[-1])
 
   def lanes(self, words):
-    """int32 [..., w] as numbers of `word_bits`; see `Codec.lanes`."""
+    """Payloads as the numbers that workers may add.
+
+    Args:
+      words: int32 [..., w], payloads.
+
+    Returns:
+      int32 [..., w], or int64 [..., w / 2] where words have 64 bits: sums wrap
+      around and need no wider type.
+
+    Raises:
+      ValueError: words do not add.
+    """
+    if self.max_workers is None:
+      raise ValueError(
+        f'lanes: expected a packing whose words add, received {self.name}. Use '
+        'packing=radix, or gather the payloads and call decode_sum.'
+      )
     if self.word_bits == 32:
       return words
     pairs = tf.concat([tf.shape(words)[:-1], [words.shape[-1] // 2, 2]], axis=0)
     return tf.bitcast(tf.reshape(words, pairs), tf.int64)
+
+  def sums_of_total(self, total, num_workers):
+    """The sums of codes, from the sum of the `lanes` of payloads.
+
+    Args:
+      total: int32 or int64 [lanes].
+      num_workers: whose payloads were added.
+
+    Returns:
+      int32 [places], those past the last element included.
+
+    Raises:
+      ValueError: words hold no sum of so many.
+    """
+    if num_workers > self.max_workers:
+      raise ValueError(
+        f'{self.name}: expected the payloads of at most {self.max_workers} '
+        f'workers, received {num_workers}. Make the codec with '
+        f'workers={num_workers}.'
+      )
+    words = tf.reshape(tf.bitcast(total, tf.int32), [-1])
+    codes = planes.join(self.unpack(words))
+    # Every worker's digit is its code + 1; unpacking takes one 1 away.
+    return codes - (num_workers - 1)
 
   def planes(self, words, num_elements):
     """`unpack`, for payloads of any kind."""
@@ -105,6 +148,7 @@ class VariablePacking(NamedTuple):
   levels: int = 1
   domain: tuple = (contract.CODES, contract.WORDS)
   max_workers: int | None = None
+  fill: int = 0
 
   def width(self, num_elements):
     """Elements of a plane."""

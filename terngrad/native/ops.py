@@ -96,7 +96,7 @@ def decode_sum(parts, scalers, shapes, scale, digits):
   """Unpacks payloads, adds their codes and scales the sums, in one pass.
 
   Args:
-    parts: list of int32 [n, words], see `codec.contract.Codec.decode_sum`.
+    parts: list of int32 [n, words], see `codec.method.Piece`.
     scalers: float32 [v].
     shapes: list of v static shapes.
     scale: Python float, multiplies after the scaler.
@@ -114,18 +114,6 @@ def decode_sum(parts, scalers, shapes, scale, digits):
     radix=digits[0],
     places=digits[1],
   )
-
-
-class Piece(NamedTuple):
-  """Words of payloads.
-
-  Attributes:
-    first: how many words of a payload stand before them.
-    parts: list of int32 [n, words], see `codec.contract.Codec.decode_sum`.
-  """
-
-  first: int
-  parts: list
 
 
 class Descent(NamedTuple):
@@ -168,7 +156,7 @@ def descend(digits, piece, scalers, scale, descent, rates):
 
   Args:
     digits: (3, 20) or (4, 16).
-    piece: `Piece`.
+    piece: `codec.method.Piece`.
     scalers: float32 [v].
     scale: Python float, multiplies after the scaler.
     descent: `Descent`.

@@ -115,7 +115,9 @@ def test_groups_without_a_scaler_are_refused(make):
 
 def thinned(codec, values, own, shared, key):
   words = codec.encode(values, own, own, key)
-  return codec.thin(words, own, shared, [v.shape for v in values], key + 99)
+  return codec.requantize(
+    words, own, shared, [v.shape for v in values], key + 99
+  )
 
 
 @pytest.mark.statistical
@@ -126,7 +128,7 @@ def test_thinned_codes_have_the_law_of_the_shared_scaler(text):
   def encode_pieces(pieces, sizes, own, shared, key):
     words = codec.encode_pieces(pieces, sizes, own, own, key)
     shapes = [piece.shape for piece in pieces]
-    return codec.thin(words, own, shared, shapes, key + 99)
+    return codec.requantize(words, own, shared, shapes, key + 99)
 
   gradient = rng().uniform(-3, 3, size=1025).astype(np.float32)
   own = conformance.probe(codec, gradient).numpy()
@@ -151,21 +153,25 @@ def test_codes_of_the_largest_scaler_are_not_thinned():
 def test_plain_variables_of_a_model_that_thins_come_back_whole():
   codecs = [registry.parse('ternary:sharing=thin'), registry.identity()]
   code = model(codecs, (500,), (7,))
-  assert code.thins
+  assert [b.method.carry is None for b in code.buckets] == [False, True]
   values = [tf.constant(rng().normal(size=n), tf.float32) for n in (500, 7)]
   own = code.probe(values)
   keys = code.keys(1, 2, 3)
-  words = code.thin(code.encode(values, own, own, keys), own, 2 * own, keys)
+  words = code.encode(values, own, 2 * own, keys)
   mean = code.decode_mean([words[tf.newaxis]], 2 * own)
   np.testing.assert_array_equal(mean[1], values[1])
   scaler = 2 * own.numpy()[0]
   assert set(np.unique(mean[0])) == {-scaler, 0, scaler}
 
 
-def test_a_model_thins_only_where_nothing_waits_for_a_scaler():
+def test_a_bucket_carries_words_only_where_none_waits_for_a_scaler():
   thin, plain = registry.parse('ternary:sharing=thin'), registry.ternary()
-  assert not model([thin, plain], (5,), (5,)).thins
-  assert not model([registry.identity()], (5,)).thins
+  code = model([thin, plain, registry.identity()], (45,), (5,), (5,))
+  assert code.carried_sizes() == [
+    (tf.int32, 3),
+    (tf.float32, 5),
+    (tf.float32, 5),
+  ]
 
 
 def test_unknown_sharing_is_refused():

@@ -192,20 +192,20 @@ def test_sum_of_words_decodes_to_the_sum_of_codes(word_bits, added):
   codes = conformance.rng().integers(-1, 2, size=(added, 100))
   # All alike, so that digits reach the largest and the smallest sum.
   codes[:, :20], codes[:, 20:40] = 1, -1
-  lanes = codec.lanes(payloads_of(codec, codes)).numpy()
+  lanes = codec.packing.lanes(payloads_of(codec, codes)).numpy()
   assert lanes.dtype == np.dtype(f'int{word_bits}')
   total = lanes.sum(axis=0, dtype=lanes.dtype)
-  (decoded,) = codec.decode_total(
-    tf.constant(total), added, tf.ones([1]), [(100,)]
-  )
+  sums = codec.packing.sums_of_total(tf.constant(total), added)
+  (decoded,) = codec.decode_sums(sums, tf.ones([1]), [(100,)])
   np.testing.assert_array_equal(decoded, codes.sum(axis=0))
 
 
 def test_word_above_the_largest_int32_decodes():
   codec = codec_of('radix(1)')
-  (word,) = codec.lanes(payloads_of(codec, [[1] * 20]))[0].numpy()
+  (word,) = codec.packing.lanes(payloads_of(codec, [[1] * 20]))[0].numpy()
   assert word < 0
-  (decoded,) = codec.decode_total(tf.constant([word]), 1, tf.ones([1]), [(20,)])
+  sums = codec.packing.sums_of_total(tf.constant([word]), 1)
+  (decoded,) = codec.decode_sums(sums, tf.ones([1]), [(20,)])
   np.testing.assert_array_equal(decoded, np.ones(20))
 
 
@@ -220,10 +220,10 @@ def test_more_workers_than_the_digits_hold_are_an_error(word_bits):
 
 
 def test_lanes_of_payloads_that_do_not_add_are_an_error():
-  codec = registry.ternary()
-  assert codec.decode_total is None
-  with pytest.raises(ValueError, match='received clip.*base3.*packing=radix'):
-    codec.lanes(tf.zeros([3], tf.int32))
+  base3 = registry.ternary().packing
+  assert base3.max_workers is None
+  with pytest.raises(ValueError, match='received base3.*packing=radix'):
+    base3.lanes(tf.zeros([3], tf.int32))
 
 
 @pytest.mark.parametrize(

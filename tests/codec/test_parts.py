@@ -75,11 +75,10 @@ def test_elements_keep_their_codes_in_parts(text):
 def decoded(codec, values):
   own = codec.probe(values)
   keys = codec.keys(1, 2, 1)
-  words = codec.encode(values, own, own, keys)
-  if codec.thins:
-    words = codec.thin(words, own, 2.0 * own, keys)
-    own = 2.0 * own
-  return codec.decode_mean([words[tf.newaxis]], own)
+  requantizes = any(bucket.method.carry for bucket in codec.buckets)
+  shared = 2.0 * own if requantizes else own
+  words = codec.encode(values, own, shared, keys)
+  return codec.decode_mean([words[tf.newaxis]], shared)
 
 
 def test_the_probe_of_all_parts_is_that_of_the_model():

@@ -37,6 +37,9 @@ from tests.codec import bounds
       'clip_by_stddev(2.5) > ternarize > bitmap_sign',
     ),
     ('ternary:clip_factor=0,packing=huffman243', 'ternarize > huffman243'),
+    ('sign', 'sign'),
+    ('topk', 'topk(0.01)'),
+    ('topk:ratio=0.5', 'topk(0.5)'),
   ],
 )
 def test_text_names_a_codec(text, name):
@@ -48,7 +51,8 @@ def test_text_names_a_codec(text, name):
   [
     (
       'ternery',
-      r"expected one of eden3, fp16, identity, ternary, received 'ternery'\. "
+      r'expected one of eden3, fp16, identity, sign, ternary, topk, received '
+      r"'ternery'\. "
       r"Did you mean 'ternary'\?$",
     ),
     ('', r"received ''\.$"),
@@ -94,6 +98,12 @@ def test_text_names_a_codec(text, name):
       'ternary:scaler_rule=mean',
       r"expected one of max_clipped, stddev, received 'mean'",
     ),
+    ('topk:ratio=0', r'above 0 and at most 1, received 0\.0\. Use 0\.01'),
+    ('topk:ratio=1.5', r'above 0 and at most 1, received 1\.5'),
+    ('topk:ratio=nan', r'above 0 and at most 1, received nan'),
+    ('sign:decide=vote', "decide: expected one of majority, mean, .* 'vote'"),
+    ('sign:decide=majority', "code of one message, received 'sign:decide=maj"),
+    ('powersgd', "topk, received 'powersgd', a method and no code"),
   ],
 )
 def test_text_that_names_none_is_an_error_that_says_why(text, message):
@@ -120,6 +130,44 @@ def test_any_text_gives_a_codec_or_a_value_error(text):
     assert isinstance(registry.parse(text), contract.Codec)
   except ValueError as error:
     assert 'expected' in str(error)
+
+
+@pytest.mark.parametrize(
+  ('text', 'name'),
+  [
+    ('fp16', 'float16_words'),
+    ('sign:decide=majority', 'sign by majority'),
+    ('powersgd', 'powersgd(1)'),
+    ('powersgd:rank=4,warm_start=0', 'powersgd(4, cold)'),
+    ('error_feedback+topk:ratio=0.5', 'error feedback > topk(0.5)'),
+    ('error_feedback+powersgd', 'error feedback > powersgd(1)'),
+  ],
+)
+def test_text_names_a_method(text, name):
+  assert registry.method(text).name == name
+
+
+@pytest.mark.parametrize(
+  ('text', 'message'),
+  [
+    (
+      'powersdg',
+      r'identity, powersgd, sign, ternary, topk, received .*mean .powersgd',
+    ),
+    ('powersgd:rank=0', r'rank >= 1, .* received 0, .*Use powersgd:rank=2'),
+    ('powersgd:warm_start=2', 'warm_start 0 or 1, received 1, 1e-08 and 2'),
+    ('powersgd:epsilon=-1', 'epsilon >= 0 .* received 1, -1.0'),
+    ('powersgd:ranks=1', "'ranks=1'. Did you mean 'rank'"),
+    ('feedback+topk', r'one of error_feedback before \+, received .feedback'),
+    (
+      'error_feedback+ternary:sharing=thin',
+      'error_feedback: expected a method that keeps gradients',
+    ),
+  ],
+)
+def test_text_that_names_no_method_is_an_error_that_says_why(text, message):
+  with pytest.raises(ValueError, match=message):
+    registry.method(text)
 
 
 def test_an_option_that_stands_twice_is_refused():

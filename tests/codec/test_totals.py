@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from terngrad.codec import accelerated
 from terngrad.codec import gradients
+from terngrad.codec import method
 from terngrad.codec import policy
 from terngrad.codec import registry
 from terngrad.codec import totals
@@ -62,18 +62,25 @@ def pushed(codec, num_workers):
 def by_servers(codec, payloads, shared, num_servers, num_devices=2):
   """The means that workers decode from what servers summed."""
 
+  zero = tf.constant(0, tf.int64)
+
   @tf.function
   def exchange(payloads, shared):
     num_workers = payloads.shape[0]
-    found = totals.Totals(codec, num_workers, num_servers)
+    found = totals.Totals(codec.messages(0), num_workers, num_servers)
     parts = [payloads[i::num_devices] for i in range(num_devices)]
     sums = []
     for server, (start, stop) in enumerate(found.ranges):
       if start < stop:
         cut = [part[:, start:stop] for part in parts]
-        sums.append(found.add(server, cut, shared))
+        sums.append(found.add(server, cut))
         assert sums[-1].shape == [found.num_words[server]]
-    return found.decode_mean(sums, shared)
+    return decode(found.received(sums), shared)
+
+  @tf.function(jit_compile=codec.compiled)
+  def decode(received, shared):
+    turn = gradients.Turn(zero, zero, payloads.shape[0], shared=shared)
+    return codec.decode([received], [()] * len(codec.buckets), turn)[0]
 
   return exchange(payloads, shared)
 
@@ -106,44 +113,52 @@ def check_mean(name, num_servers):
 def test_kernels_codes_add_to_the_same_bits(quickly):
   codec = codec_of('ternary')
   payloads, shared = pushed(codec, 2)
-  specs = [policy.VariableSpec(str(i), s) for i, s in enumerate(SHAPES)]
-  plain = [b.codec for i in range(4) for b in codec.buckets if i in b.indices]
-  fast = gradients.gradient_codec(specs, accelerated.accelerate(plain))
   expected = codec.decode_mean([payloads], shared)
+  fast = gradients.on_kernels(codec)
   received = by_servers(fast, payloads, shared, 2)
   for one, other in zip(expected, received, strict=True):
     np.testing.assert_array_equal(one, other)
 
 
-def test_a_code_whose_sums_mean_nothing_is_decoded_by_its_server(quickly):
-  codec = codec_of('ternary')
-  buckets = [
-    b._replace(
-      codec=b.codec._replace(traits=b.codec.traits._replace(additive=False))
-    )
-    for b in codec.buckets
+@pytest.mark.parametrize('num_servers', [1, 2, 3])
+def test_what_all_need_from_all_is_passed_on(num_servers):
+  rng = np.random.default_rng(6)
+  messages = [
+    method.gathered(7),
+    method.float_sum(5),
+    method.gathered(11),
   ]
-  apart = gradients.GradientCodec(tuple(buckets))
-  payloads, shared = pushed(codec, 3)
-  expected = tf.function(codec.decode_mean)([payloads], shared)
-  for one, other in zip(
-    expected, by_servers(apart, payloads, shared, 2), strict=True
-  ):
-    np.testing.assert_array_equal(one, other)
+  words = rng.integers(-(2**31), 2**31, [3, 23], dtype=np.int32)
+  words[:, 7:12] = rng.normal(size=[3, 5]).astype(np.float32).view(np.int32)
+  found = totals.Totals(messages, 3, num_servers)
+  parts = [tf.constant(words[i::2]) for i in range(2)]
+  pulled = [
+    found.add(server, [part[:, start:stop] for part in parts])
+    for server, (start, stop) in enumerate(found.ranges)
+  ]
+  one, total, other = found.received(pulled)
+  (first,), (second,) = one.parts, other.parts
+  np.testing.assert_array_equal(first, words[:, :7])
+  np.testing.assert_array_equal(second, words[:, 12:])
+  floats = words[:, 7:12].view(np.float32)
+  np.testing.assert_array_equal(
+    total.sum(messages[1]), floats[0] + floats[1] + floats[2]
+  )
+  assert found.bits() == 32 * (3 * 7 + 5 + 3 * 11)
 
 
 def test_a_sum_of_two_workers_costs_32_13ths_bits_an_element():
   specs = [policy.VariableSpec('w', (13 * 2000,))]
   codec = gradients.gradient_codec(specs, [registry.ternary()])
-  found = totals.Totals(codec, 2, 1)
+  found = totals.Totals(codec.messages(0), 2, 1)
   assert found.num_words == [2000]
-  assert found.bits() == 32 * 2001
+  assert found.bits() == 32 * 2000
 
 
 def test_servers_share_the_words_evenly():
   specs = [policy.VariableSpec('w', (9000,)), policy.VariableSpec('b', (1,))]
   codec = gradients.gradient_codec(specs, [registry.ternary()] * 2)
-  ranges = totals.Totals(codec, 2, 4).ranges
+  ranges = totals.Totals(codec.messages(0), 2, 4).ranges
   sizes = [stop - start for start, stop in ranges]
   assert sum(sizes) == codec.num_words
   assert max(sizes) - min(sizes) <= 1
@@ -152,6 +167,7 @@ def test_servers_share_the_words_evenly():
 
 def test_a_payload_of_variable_length_is_not_cut():
   codec = codec_of('ternary:packing=bitmap_sign', plain=())
-  assert isinstance(codec.buckets[0].codec.packing, wire.VariablePacking)
-  sizes = [b - a for a, b in totals.Totals(codec, 2, 3).ranges]
+  (message,) = codec.messages(0)
+  assert isinstance(message.packing, wire.VariablePacking)
+  sizes = [b - a for a, b in totals.Totals(codec.messages(0), 2, 3).ranges]
   assert sorted(sizes) == [0, 0, codec.num_words]

@@ -12,6 +12,7 @@ from hypothesis import strategies
 
 from terngrad import native
 from terngrad.codec import accelerated
+from terngrad.codec import method
 from terngrad.codec import random_bits
 from terngrad.codec import registry
 from terngrad.native import ops
@@ -329,7 +330,7 @@ def _bad_descents():
   def descend(parameters, velocities=(), averages=(), words=1, first=0, **more):
     descent = ops.Descent(parameters, velocities, averages, momentum=0.9)
     rate = more.get('rate', tf.constant(0.1))
-    piece = ops.Piece(first, [tf.zeros([1, words], tf.int32)])
+    piece = method.Piece(first, [tf.zeros([1, words], tf.int32)])
     scalers = tf.ones([len(parameters)])
     rates = rate, tf.constant(0.9)
     ops.descend((3, 20), piece, scalers, 1.0, descent, rates)
