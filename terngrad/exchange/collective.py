@@ -3,19 +3,23 @@
 Process p of P has the workers p k to (p + 1) k - 1, so that what processes
 gather is in the order of the workers. Inside a process they live on its devices
 as towers do. Every device decodes what all workers sent, or their sum, by
-itself; whatever the way, the average is that of towers, to the bit.
+itself; whatever the algorithm, the average is that of towers, to the bit.
 """
+
+from typing import NamedTuple
 
 import tensorflow as tf
 
-from terngrad.codec import pieces as pieces_lib
-from terngrad.exchange import arrived
+from terngrad.codec import method as methods
+from terngrad.exchange import gathering
+from terngrad.exchange import group as groups
+from terngrad.exchange import sums
 from terngrad.exchange import towers
 from terngrad.exchange import ways
 
 
 class Collective:
-  """The exchange of one process with the others.
+  """The exchange of one process with the others; see `towers.Towers`.
 
   Attributes:
     devices: tuple of names of this process's devices, one replica on each.
@@ -23,23 +27,20 @@ class Collective:
     first: the first worker of this process.
     own: how many it has.
     group: `group.Group`.
-    kept: list of `feedback.Kept`, what `averaging`'s functions keep from step
-      to step; the same buckets in every process.
   """
 
-  def __init__(self, group, devices, num_workers, way='auto'):
+  def __init__(self, group, devices, num_workers, way=ways.AUTO):
     """Deals the workers.
 
     Args:
       group: `group.Group`.
       devices: see above.
       num_workers: a multiple of the processes, with a worker for each device.
-      way: 'auto' or a key of `ways.WAYS`.
+      way: `ways.AUTO` or one of `ways.WAYS`.
     """
     self.devices = devices
     self.num_workers = num_workers
     self.group = group
-    self.kept = []
     self.own = num_workers // group.size
     self.first = group.rank * self.own
     self._way = way
@@ -52,45 +53,103 @@ class Collective:
     """The index in `devices` of a worker of this process."""
     return (worker - self.first) % len(self.devices)
 
-  def share(self, rows):
-    """Round 1: tells every worker's row of numbers to all.
+  @property
+  def own_places(self):
+    """Indices in `devices` of this process's devices."""
+    return range(len(self.devices))
+
+  def residuals(self, codec):
+    """Shapes of what this process keeps from step to step, for `combine`.
 
     Args:
-      rows: for each device float32 [its workers, n].
+      codec: `codec.gradients.GradientCodec` of one part.
 
     Returns:
-      For each device float32 [workers, n], in the order of the workers.
+      List of tuple of int, one a message of the first round: the shape of a
+      float32 variable, zeros at first; () where nothing is kept.
+      `feedback.elements_of` says which elements it is of.
     """
-    return self._spread(self.group.gather(self._joined(rows)))
+    return ways.residual_shapes(
+      codec, self.num_workers, self.group.size, self._way
+    )
 
-  def averaging(self, codec):
-    """Round 2: makes the function that moves payloads.
+  def share(self, rows, conclude):
+    """Tells every worker's row of numbers to all; see `towers.Towers`."""
+    everyone = self.group.gather(self._joined(rows))
+    copies, concluded = [], []
+    for device in self.devices:
+      with tf.device(device):
+        copies.append(tf.identity(everyone))
+        concluded.append(conclude(copies[-1]))
+    return copies[0], concluded
+
+  def combine(self, messages, payloads, residuals=()):
+    """Moves the messages of a round.
 
     Args:
-      codec: `codec.gradients.GradientCodec`.
+      messages: list of `codec.method.Message`.
+      payloads: for each device int32 [its workers, words of all messages].
+      residuals: variables of the shapes of `residuals`, or () for none: then
+        nothing is rounded. What is no matrix is not looked at.
 
     Returns:
-      A function of (for each device int32 [its workers, words], for each device
-      the agreed probe float32 [probes]) that returns for each device an
-      `arrived.Arrived`.
+      For each device a list of `codec.method.Payloads` or `Sum`, one a message.
     """
-    plan = ways.plan(codec, self.group, self.num_workers, self._way)
-    decode = tf.function(plan.decode, jit_compile=codec.compiled)
-    self.kept += plan.kept
+    names = self._algorithms(messages, residuals)
+    with tf.device(self.devices[0]):
+      moved = self._move(messages, names, payloads, residuals)
+    return [self._received(device, names, moved) for device in self.devices]
 
-    def average(payloads, shared):
-      moved = plan.move(self._joined(payloads))
-      result = []
-      for device, agreed in zip(self.devices, shared, strict=True):
-        with tf.device(device):
-          own = [tf.identity(part) for part in moved]
-          pieces = [[piece] for piece in own] if plan.gathers else None
-          # Of no use to who takes pieces, and then left out of the graph.
-          whole = pieces_lib.whole(pieces) if pieces else own
-        result.append(arrived.Arrived(whole, agreed, decode, pieces))
-      return result
+  def _algorithms(self, messages, residuals):
+    """The name of each message's algorithm."""
+    names = ways.choices(messages, self.num_workers, self.group.size, self._way)
+    kept = any(
+      isinstance(one, tf.Variable) and one.shape.rank == 2 for one in residuals
+    )
+    return [
+      ways.GATHER if name == ways.LOSSY and not kept else name for name in names
+    ]
 
-    return average
+  def _move(self, messages, names, payloads, residuals):
+    """`_Moved`, from the arguments of `combine`."""
+    rows = self._joined(payloads)
+    whole = [
+      m for m, n in zip(messages, names, strict=True) if n == ways.GATHER
+    ]
+    if len(whole) == len(messages):
+      return _Moved(whole, gathering.move(self.group, whole, rows), [])
+    parts = groups.columns(rows, [message.num_words for message in messages])
+    own, reduced = [], []
+    for number, (message, name, part) in enumerate(
+      zip(messages, names, parts, strict=True)
+    ):
+      if name == ways.GATHER:
+        own.append(part)
+        continue
+      residual = residuals[number] if name == ways.LOSSY else None
+      reduction = sums.Reduction(
+        message, self.group, self.num_workers, residual
+      )
+      tensors = ways.SUMMED[name].move(reduction, part)
+      reduced.append(_Reduced(name, reduction, tensors))
+    gathered = None
+    if whole:
+      gathered = gathering.move(self.group, whole, tf.concat(own, axis=1))
+    return _Moved(whole, gathered, reduced)
+
+  def _received(self, device, names, moved):
+    """What a device receives; see `combine`."""
+    with tf.device(device):
+      whole, totals = [], []
+      if moved.gathered:
+        here = tf.nest.map_structure(tf.identity, moved.gathered)
+        whole = gathering.received(moved.whole, here)
+      for name, reduction, tensors in moved.reduced:
+        here = [tf.identity(tensor) for tensor in tensors]
+        total = ways.SUMMED[name].total(reduction, here)
+        totals.append(methods.Sum(total))
+    whole, totals = iter(whole), iter(totals)
+    return [next(whole if n == ways.GATHER else totals) for n in names]
 
   def _joined(self, parts):
     """The rows of this process's workers, in their order."""
@@ -99,9 +158,24 @@ class Collective:
     with tf.device(self.devices[0]):
       return towers.in_order(parts)
 
-  def _spread(self, tensor):
-    copies = []
-    for device in self.devices:
-      with tf.device(device):
-        copies.append(tf.identity(tensor))
-    return copies
+
+class _Reduced(NamedTuple):
+  """A message that was summed: name of the algorithm, and what it moved."""
+
+  name: str
+  reduction: sums.Reduction
+  tensors: list
+
+
+class _Moved(NamedTuple):
+  """What all processes have of a round.
+
+  Attributes:
+    whole: list of `codec.method.Message`, those that were gathered.
+    gathered: `gathering.Gathered` of them, None where there is none.
+    reduced: list of `_Reduced`, the others in their order.
+  """
+
+  whole: list
+  gathered: gathering.Gathered | None
+  reduced: list

@@ -1,23 +1,24 @@
-"""Two shots whose second is ternary too: what its codes leave out is kept.
+"""Two shots whose second is ternary too: the error stays as a residual.
 
 The owner of a slice averages the codes of all workers, adds what its last codes
 left out, and sends the nearest ternary vector of one scaler. The rest waits for
 the next step: error feedback on the server's side (Tang et al., DoubleSqueeze,
 arXiv:1905.05957). Every process decodes the same words, so replicas stay equal
 to the bit. But a step's average is not that of towers, and it is biased; the
-sum over steps is off by no more than what is kept.
+sum over steps is off by no more than the residual.
 
 Values are in units of the shared scalers, in which the variables of a bucket
-are alike, so that one scaler does for a slice. What is kept is part of a run's
-state as its parameters are: checkpoints hold that of all processes.
+are alike, so that one scaler does for a slice. Residuals are part of a run's
+state as its parameters are. Each process has those of its slice; `elements_of`
+and `slices_of` turn them into an array that does not depend on the number of
+processes, and back.
 """
-
-from typing import NamedTuple
 
 import tensorflow as tf
 
 from terngrad.codec import packing as packings
 from terngrad.exchange import slices
+from terngrad.exchange import sums
 
 # Of the mean magnitude: what is smaller is coded as 0. Near the least squared
 # error for Gaussian and for uniform values (Li and Liu, arXiv:1605.04711, 3.2).
@@ -25,80 +26,51 @@ _THRESHOLD = 0.7
 _BACK = packings.base3()
 
 
-def num_words(places, width):
-  """int32 words of a slice on its way back: its codes and their scaler.
+def residual_shape(message, processes):
+  """[places, width] of a process's residual, for what `ALGORITHM` fits.
 
   Args:
-    places: elements of a word of the first shot.
-    width: such words of the slice.
+    message: `codec.method.Message`.
+    processes: P.
   """
-  return _BACK.num_words(places * width) + 1
+  cut = slices.of(message, processes)
+  return cut.places, cut.width
 
 
-class Kept(NamedTuple):
-  """What a process keeps of a bucket, from step to step.
-
-  Attributes:
-    error: float32 variable [places, width], what the last codes of this
-      process's slice left out; zeros at first.
-    of: str, which elements and how they are cut: errors of something else are
-      of no use.
-  """
-
-  error: tf.Variable
-  of: str
-
-
-def nothing_kept(bucket, num_processes):
-  """A `Kept` of zeros.
+def elements_of(residuals, message, processes):
+  """The residual of each element, from those of all processes.
 
   Args:
-    bucket: `codec.gradients.Bucket`.
-    num_processes: P.
-  """
-  cut = slices.of(bucket, num_processes)
-  last = bucket.start + bucket.num_elements - 1
-  return Kept(
-    error=tf.Variable(tf.zeros([cut.places, cut.width]), trainable=False),
-    of=f'{bucket.start} to {last} in {cut.processes} slices of {cut.places} x '
-    f'{cut.width}',
-  )
-
-
-def make_move(bucket, group, num_workers, error):
-  """Makes the first shot, and the second with what is kept between steps.
-
-  Args:
-    bucket: `codec.gradients.Bucket`.
-    group: `group.Group`.
-    num_workers: of all processes.
-    error: variable of `nothing_kept`, which every step changes.
+    residuals: float32 [P, places, width], in the order of the processes.
+    message: `codec.method.Message`.
+    processes: P.
 
   Returns:
-    A function of this process's payloads, int32 [its workers, words], that
-    returns the coded averages of all slices, int32 [processes, `num_words`].
+    float32 [num_elements].
   """
-  cut = slices.of(bucket, group.size)
+  cut = slices.of(message, processes)
+  values = tf.reshape(residuals, [processes, cut.places * cut.width])
+  return cut.in_order(values)[: message.num_elements]
 
-  @tf.function(jit_compile=True)
-  def code(received, kept):
-    sums = tf.cast(cut.sums(received, num_workers), tf.float32)
-    values = sums * (1.0 / num_workers) + kept
-    exists = cut.exists(group.rank)
-    values = tf.where(exists, values, 0.0)
-    codes, scaler = nearest(values, tf.math.count_nonzero(exists))
-    words = _BACK.pack(slices.in_planes(codes, _BACK))
-    scaler_word = tf.bitcast(scaler, tf.int32)[tf.newaxis]
-    left_out = values - scaler * tf.cast(codes, tf.float32)
-    return tf.concat([words, scaler_word], axis=0), left_out
 
-  def move(payloads):
-    received = group.all_to_all(cut.deal(payloads))
-    words, left_out = code(received, error.read_value())
-    error.assign(left_out)
-    return group.gather(words[tf.newaxis])
+def slices_of(elements, message, processes, rank):
+  """The residual of a process; undoes `elements_of`.
 
-  return move
+  Args:
+    elements: float32 [num_elements].
+    message: `codec.method.Message`.
+    processes: P.
+    rank: of the process.
+
+  Returns:
+    float32 [places, width].
+  """
+  cut = slices.of(message, processes)
+  past = cut.places * cut.num_words - message.num_elements
+  rows = tf.reshape(tf.pad(elements, [[0, past]]), [cut.places, cut.num_words])
+  first = min(rank * cut.width, cut.num_words)
+  own = rows[:, first : first + cut.width]
+  return tf.pad(own, [[0, 0], [0, cut.width - own.shape[1]]])
 
 
 def nearest(values, size):
@@ -125,23 +97,49 @@ def nearest(values, size):
   return codes, tf.cast(total / tf.maximum(count, 1.0), tf.float32)
 
 
-def decode(bucket, packed, shared, num_workers):
-  """The average gradients of a bucket.
+def _sent_words(message, num_workers, processes):
+  cut = slices.of(message, processes)
+  own = num_workers // processes
+  # A slice's scaler is a word beside its codes.
+  back = _BACK.num_words(cut.places * cut.width) + 1
+  return (processes - 1) * (own * cut.width + back)
 
-  Args:
-    bucket: `codec.gradients.Bucket`.
-    packed: int32 [processes, words], from `make_move`'s function.
-    shared: float32 [probes of the bucket].
-    num_workers: has been divided by.
 
-  Returns:
-    List of float32.
-  """
-  del num_workers
-  cut = slices.of(bucket, packed.shape[0])
-  scalers = tf.bitcast(packed[:, -1:], tf.float32)
-  codes = slices.of_planes(_BACK.unpack(tf.reshape(packed[:, :-1], [-1])), cut)
-  values = scalers * tf.cast(codes, tf.float32)
-  return bucket.codec.decode_codes(
-    cut.in_order(values), shared, bucket.shapes, 1.0
-  )
+def _move(reduction, rows):
+  cut, group = reduction.cut, reduction.group
+
+  @sums.compiled
+  def code(received, residual):
+    total = tf.cast(cut.sums(received), tf.float32)
+    values = total * (1.0 / reduction.num_workers) + residual
+    exists = cut.exists(group.rank)
+    values = tf.where(exists, values, 0.0)
+    codes, scaler = nearest(values, tf.math.count_nonzero(exists))
+    words = _BACK.pack(slices.in_planes(codes, _BACK))
+    scaler_word = tf.bitcast(scaler, tf.int32)[tf.newaxis]
+    left_out = values - scaler * tf.cast(codes, tf.float32)
+    return tf.concat([words, scaler_word], axis=0), left_out
+
+  received = group.all_to_all(cut.deal(rows))
+  words, left_out = code(received, reduction.residual.read_value())
+  reduction.residual.assign(left_out)
+  return [group.gather(words[tf.newaxis])]
+
+
+def _total(reduction, moved):
+  """The coded averages times the number of workers, float32."""
+  cut = reduction.cut
+
+  @sums.compiled
+  def unpack(packed):
+    scalers = tf.bitcast(packed[:, -1:], tf.float32) * reduction.num_workers
+    planes = _BACK.unpack(tf.reshape(packed[:, :-1], [-1]))
+    codes = slices.of_planes(planes, cut)
+    return cut.in_order(scalers * tf.cast(codes, tf.float32))
+
+  return unpack(*moved)
+
+
+ALGORITHM = sums.Algorithm(
+  sums.ALGORITHMS[sums.TWO_SHOT].fits, _sent_words, _move, _total
+)

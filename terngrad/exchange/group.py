@@ -25,16 +25,24 @@ _MOST_PIECES = 16
 
 
 class Group:
-  """This process's place among the worker processes."""
+  """This process's place among the worker processes.
 
-  def __init__(self, cluster, timeout, communication='auto'):
+  Attributes:
+    size: P, how many there are.
+    rank: this one's number.
+    piece: elements of a piece of a tensor that travels in pieces.
+  """
+
+  def __init__(self, cluster, timeout, communication='auto', piece=_PIECE):
     """Joins; blocks until all have. Nothing may have used TensorFlow before.
 
     Args:
       cluster: `cluster.Cluster` with workers only.
       timeout: seconds without a sign of life after which a task is lost.
       communication: of `COMMUNICATIONS`; `NCCL` needs a GPU in each process.
+      piece: elements of a piece of a large tensor.
     """
+    self.piece = piece
     self.size = len(cluster.jobs['worker'])
     self.rank = cluster.index
     self._keys = itertools.count(1)
@@ -54,7 +62,7 @@ class Group:
     pieces = self.gather_pieces(tensor)
     return pieces[0] if len(pieces) == 1 else tf.concat(pieces, axis=1)
 
-  def gather_pieces(self, tensor):
+  def gather_pieces(self, tensor, most=_MOST_PIECES):
     """`gather`, some columns at a time.
 
     The runtime copies a tensor a few times on its way. In pieces, one is copied
@@ -62,24 +70,53 @@ class Group:
 
     Args:
       tensor: see `gather`.
+      most: pieces, >= 1.
 
     Returns:
       List of [size * k, columns of a piece], or of one tensor of any rank.
     """
     if self.size == 1:
       return [tensor]
-    count = min(_MOST_PIECES, tensor.shape.num_elements() // _PIECE)
+    count = min(most, tensor.shape.num_elements() // self.piece)
     if tensor.shape.rank != 2 or count < 2:
       return [self._gather(tensor)]
     size = -(-tensor.shape[1] // count)
     sizes = [size] * (count - 1) + [tensor.shape[1] - size * (count - 1)]
-    return [self._gather(piece) for piece in _columns(tensor, sizes)]
+    return [self._gather(piece) for piece in columns(tensor, sizes)]
 
-  def _gather(self, tensor):
+  def gather_first(self, matrix, length, lengths, most=_MOST_PIECES):
+    """All-gather of the first columns of a matrix, in pieces.
+
+    The runtime wants tensors of one shape under one key, so that there is a key
+    for each length that may come.
+
+    Args:
+      matrix: int32 [k, n], the same shape in every process.
+      length: int32 [], place in `lengths`; the same in every process.
+      lengths: list of int, <= n: how many columns it may be.
+      most: pieces, >= 1.
+
+    Returns:
+      List of int32 [size * k, columns of a piece], one after the other; how
+      many columns is known when they are there.
+    """
+    columns_sent = tf.gather(lengths, length)
+    if self.size == 1:
+      return [matrix[:, :columns_sent]]
+    count = max(1, min(most, matrix.shape.num_elements() // self.piece))
+    pieces = []
+    for number in range(count):
+      first = columns_sent * number // count
+      stop = columns_sent * (number + 1) // count
+      first_key, *_ = (next(self._keys) for _ in lengths)
+      pieces.append(self._gather(matrix[:, first:stop], first_key + length))
+    return pieces
+
+  def _gather(self, tensor, key=None):
     shape = [self.size * tensor.shape[0], *tensor.shape[1:]]
     with tf.device(_GPU if self._on_gpus else _HOST):
       result = tf.raw_ops.CollectiveGatherV2(
-        input=tf.identity(tensor), **self._where(self._on_gpus)
+        input=tf.identity(tensor), **self._where(self._on_gpus, key)
       )
     return tf.ensure_shape(result, shape)
 
@@ -145,7 +182,7 @@ class Group:
     """NCCL hangs where two processes begin collectives in another order."""
     return _token(_GPU)
 
-  def _where(self, on_gpus=False):
+  def _where(self, on_gpus=False, key=None):
     """What a collective needs beside its tensor.
 
     No time-out of its own: the runtime would give it a thread that sleeps until
@@ -155,7 +192,7 @@ class Group:
       'ordering_token': [self._gpu_token if on_gpus else _token(_HOST)],
       'group_size': self.size,
       'group_key': _GPU_GROUP_KEY if on_gpus else _GROUP_KEY,
-      'instance_key': next(self._keys),
+      'instance_key': next(self._keys) if key is None else key,
       'communication_hint': self._hint if on_gpus == self._on_gpus else 'auto',
     }
 
@@ -201,8 +238,10 @@ def _wait_for_heartbeats(seconds):
   )
 
 
-def _columns(tensor, sizes):
+def columns(tensor, sizes):
   """Ranges of columns of a matrix; those of one row are not copied."""
+  if len(sizes) == 1:
+    return [tensor]
   if tensor.shape[0] > 1:
     return tf.split(tensor, sizes, axis=1)
   return [part[tf.newaxis] for part in tf.split(tf.squeeze(tensor, 0), sizes)]

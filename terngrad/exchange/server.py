@@ -1,7 +1,7 @@
 """The exchange by parameter servers: push codes, pull packed sums.
 
 Worker r lives on place r mod M, as with towers; the places of a process are
-its devices. Workers push their payloads, a range of words to each server; a
+its devices. Workers push their messages, a range of words to each server; a
 server adds them in the order of the workers and every process pulls each sum
 once, whatever the number of its devices.
 """
@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from terngrad.codec import gradients
+from terngrad.codec import totals as totals_lib
 from terngrad.exchange import towers as tower_lib
 
 
-class Layout(NamedTuple):
-  """Who lives where.
+class Servers(NamedTuple):
+  """Who lives where; see `towers.Towers` for what every exchange has.
 
   Attributes:
     towers: `towers.Towers`, the workers on full device names; the places come
@@ -28,84 +28,110 @@ class Layout(NamedTuple):
   servers: tuple
   num_processes: int
 
+  @property
+  def devices(self):
+    """The places: full device names."""
+    return self.towers.devices
+
+  @property
+  def num_workers(self):
+    """Of all processes."""
+    return self.towers.num_workers
+
+  @property
+  def own_places(self):
+    """The places of the chief's process."""
+    return range(0, len(self.devices), self.num_processes)
+
+  @property
+  def first(self):
+    """The first worker of the chief's program, which has all."""
+    return 0
+
+  @property
+  def group(self):
+    """The group of equal processes: there is none."""
+    return None
+
+  def workers_of(self, place):
+    """The workers on `devices[place]`, as a range."""
+    return self.towers.workers_of(place)
+
+  def place_of(self, worker):
+    """The index in `devices` of a worker's device."""
+    return self.towers.place_of(worker)
+
   def process_of(self, place):
     """The process that a place belongs to."""
     return place % self.num_processes
 
+  def residuals(self, codec):
+    """Shapes of what servers keep from step to step: nothing."""
+    del codec
+    return []
 
-def share(layout, probes):
-  """Round 1: the first server agrees on the probes.
+  def share(self, rows, conclude):
+    """Tells the first server every worker's row, and all what follows.
 
-  Args:
-    layout: `Layout`.
-    probes: for each place float32 [its workers, probes].
+    Args:
+      rows: for each place float32 [its workers, n].
+      conclude: see `Towers.share`; only the server calls it.
 
-  Returns:
-    (shared, agreed): float32 [probes] on the first server, and for each
-    place the same there.
-  """
-  with tf.device(layout.servers[0]):
-    shared = gradients.agree(tf.concat(probes, axis=0))
-  return shared, _pull(layout, shared)
+    Returns:
+      (float32 [workers, n] on the first server; for each place what `conclude`
+      returned).
+    """
+    with tf.device(self.servers[0]):
+      everyone = tower_lib.in_order([tf.identity(row) for row in rows])
+      concluded = conclude(everyone)
+    values = [self._pull(value) for value in tf.nest.flatten(concluded)]
+    return everyone, [
+      tf.nest.pack_sequence_as(concluded, list(own))
+      for own in zip(*values, strict=True)
+    ]
 
+  def combine(self, messages, payloads, residuals=()):
+    """Moves the messages of a round; see `Towers.combine`.
 
-def average(layout, totals, payloads, shared, agreed):
-  """Round 2: servers add the codes, workers decode the sums.
+    Args:
+      messages: list of `codec.method.Message`.
+      payloads: for each place int32 [its workers, words of all messages].
+      residuals: ().
 
-  Args:
-    layout: `Layout`.
-    totals: `codec.totals.Totals` of the codec.
-    payloads: for each place int32 [its workers, words].
-    shared: float32 [probes], the agreed probe, on the first server.
-    agreed: for each place the same there.
-
-  Returns:
-    For each place the list of average gradients.
-  """
-  pulled = [[] for _ in layout.towers.devices]
-  for server, (start, stop) in enumerate(totals.ranges):
-    if start == stop:
-      continue
-    parts = []
-    for device, payload in zip(layout.towers.devices, payloads, strict=True):
+    Returns:
+      For each place a list of `codec.method.Payloads` or `Sum`, one a message.
+    """
+    del residuals
+    totals = self.totals(messages)
+    pulled = [[] for _ in self.devices]
+    for server, (start, stop) in enumerate(totals.ranges):
+      if start == stop:
+        continue
+      parts = []
+      for device, payload in zip(self.devices, payloads, strict=True):
+        with tf.device(device):
+          parts.append(payload[:, start:stop])
+      with tf.device(self.servers[server]):
+        total = totals.add(server, parts)
+      for place, words in enumerate(self._pull(total)):
+        pulled[place].append(words)
+    received = []
+    for device, words in zip(self.devices, pulled, strict=True):
       with tf.device(device):
-        parts.append(payload[:, start:stop])
-    with tf.device(layout.servers[server]):
-      total = totals.add(server, parts, shared)
-    for place, words in enumerate(_pull(layout, total)):
-      pulled[place].append(words)
-  means = []
-  for device, sums, probe in zip(
-    layout.towers.devices, pulled, agreed, strict=True
-  ):
-    with tf.device(device):
-      means.append(totals.decode_mean(sums, probe))
-  return means
+        received.append(totals.received(words))
+    return received
 
+  def totals(self, messages):
+    """`codec.totals.Totals` of the messages of a round."""
+    return totals_lib.Totals(messages, self.num_workers, len(self.servers))
 
-def mean(layout, parts):
-  """The mean over all workers of small tensors, on every place.
-
-  Args:
-    layout: `Layout`.
-    parts: for each place float32 [its workers, ...].
-
-  Returns:
-    For each place float32 [...].
-  """
-  with tf.device(layout.servers[0]):
-    in_order = tower_lib.in_order([tf.identity(part) for part in parts])
-    value = tf.reduce_mean(in_order, axis=0)
-  return _pull(layout, value)
-
-
-def _pull(layout, value):
-  """A server's tensor on every place: one transfer a process."""
-  found = []
-  firsts = {}
-  for place, device in enumerate(layout.towers.devices):
-    process = layout.process_of(place)
-    with tf.device(device):
-      found.append(tf.identity(firsts.get(process, value)))
-    firsts.setdefault(process, found[-1])
-  return found
+  def _pull(self, value):
+    """A server's tensor on every place: one transfer a process."""
+    found = []
+    firsts = {}
+    for place, device in enumerate(self.devices):
+      process = self.process_of(place)
+      with tf.device(device):
+        found.append(tf.identity(firsts.get(process, value)))
+      firsts.setdefault(process, found[-1])
+    return found

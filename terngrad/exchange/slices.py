@@ -1,4 +1,4 @@
-"""Slices of a bucket's words: which process sums which elements."""
+"""Slices of a message's words: which process sums which elements."""
 
 from typing import NamedTuple
 
@@ -13,42 +13,56 @@ class Slices(NamedTuple):
 
   Attributes:
     packing: `codec.wire.Packing` of 32-bit words.
-    num_words: of a payload.
-    num_elements: of a payload.
+    num_words: of a message.
+    num_elements: of a message.
     processes: P.
-    width: words of a slice; those past the last word are 0.
   """
 
-  packing: tuple
+  packing: wire.Packing
   num_words: int
   num_elements: int
   processes: int
-  width: int
+
+  @property
+  def width(self):
+    """Words of a slice; those past the last word are 0."""
+    return -(-self.num_words // self.processes)
 
   @property
   def places(self):
     """Elements of a word."""
     return self.packing.elements_per_word
 
-  def deal(self, payloads):
-    """int32 [own, words] as int32 [processes, own, width]."""
-    own = payloads.shape[0]
+  def deal(self, rows):
+    """int32 [own, num_words] as int32 [processes, own, width]."""
+    own = rows.shape[0]
     past = self.width * self.processes - self.num_words
-    padded = tf.pad(payloads, [[0, 0], [0, past]])
-    rows = tf.reshape(padded, [own, self.processes, self.width])
+    if past:
+      rows = tf.pad(rows, [[0, 0], [0, past]])
+    rows = tf.reshape(rows, [own, self.processes, self.width])
+    if own == 1:
+      return tf.reshape(rows, [self.processes, 1, self.width])
     return tf.transpose(rows, [1, 0, 2])
 
-  def sums(self, received, num_workers):
+  def sums(self, received):
     """Sums of the codes of all workers, int32 [places, width].
 
     Args:
       received: int32 [processes, own, width], what each had for this process.
-      num_workers: of all processes.
     """
-    rows = tf.reshape(received, [num_workers * self.width])
+    rows = tf.reshape(received, [-1])
     codes = planes.join(self.packing.unpack(rows))
-    shape = [self.places, num_workers, self.width]
+    shape = [self.places, received.shape[0] * received.shape[1], self.width]
     return tf.reduce_sum(tf.reshape(codes, shape), axis=1)
+
+  def sums_in_order(self, received):
+    """Sums of floats, added in the order of the workers; see `sums`.
+
+    Returns:
+      float32 [places * width].
+    """
+    rows = tf.reshape(received, [-1, self.width])
+    return planes.sum_planes(self.packing, [rows], self.places * self.width)
 
   def exists(self, rank):
     """What of a process's slice is an element, bool [places, width]."""
@@ -56,30 +70,30 @@ class Slices(NamedTuple):
     elements = tf.range(self.places)[:, tf.newaxis] * self.num_words + words
     return (words < self.num_words) & (elements < self.num_elements)
 
-  def in_order(self, values):
-    """The values of all slices, [processes, places * width], as a payload's."""
+  def in_places(self, values):
+    """[processes, places * width], of all slices, as [places, num_words]."""
     shape = [self.processes, self.places, self.width]
     rows = tf.transpose(tf.reshape(values, shape), [1, 0, 2])
-    rows = tf.reshape(rows, [self.places, -1])
-    return tf.reshape(rows[:, : self.num_words], [-1])
+    rows = tf.reshape(rows, [self.places, self.processes * self.width])
+    return rows[:, : self.num_words]
+
+  def in_order(self, values):
+    """`in_places`, [places * num_words]: elements and places past the end."""
+    return tf.reshape(self.in_places(values), [-1])
 
 
-def of(bucket, processes):
-  """The slices of a `codec.gradients.Bucket`, where `fits` says it has some."""
+def of(message, processes):
+  """The `Slices` of a `codec.method.Message` where `fits` says it has some."""
   return Slices(
-    packing=bucket.codec.packing,
-    num_words=bucket.num_words,
-    num_elements=bucket.num_elements,
-    processes=processes,
-    width=-(-bucket.num_words // processes),
+    message.packing, message.num_words, message.num_elements, processes
   )
 
 
-def fits(codec):
-  """Whether a few words of a payload can be summed without the others."""
-  packing = codec.packing
+def fits(message):
+  """Whether a few words of a message can be summed without the others."""
+  packing = message.packing
   return (
-    codec.decode_codes is not None
+    message.num_elements > 0
     and isinstance(packing, wire.Packing)
     and packing.word_bits == 32
   )

@@ -5,13 +5,16 @@ stacked in the order of that device's workers; every device receives what all
 workers sent and decodes it by itself, in the order of the workers. So all
 devices compute the same average from the same words, and N workers on one
 device do exactly what N workers on N devices do.
+
+The methods of `Towers` that take or return tensors are what every exchange has:
+`share` and `combine`. The training step knows no more of one.
 """
 
 from typing import NamedTuple
 
 import tensorflow as tf
 
-from terngrad.exchange import arrived
+from terngrad.codec import method as methods
 
 
 class Towers(NamedTuple):
@@ -45,53 +48,60 @@ class Towers(NamedTuple):
     return self.num_workers
 
   @property
+  def own_places(self):
+    """Indices in `devices` of this process's devices."""
+    return range(len(self.devices))
+
+  @property
   def group(self):
     """The group of processes: there is none."""
     return None
 
-  @property
-  def kept(self):
-    """What is kept from step to step: nothing; see `Collective`."""
+  def residuals(self, codec):
+    """Shapes of what those who add keep, one a message; see `Collective`."""
+    del codec
     return []
 
-  def share(self, rows):
-    """Round 1: tells every worker's row of numbers to all.
+  def share(self, rows, conclude):
+    """Tells every worker's row of numbers to all.
 
     Args:
       rows: for each device float32 [its workers, n].
+      conclude: a pure function of float32 [workers, n], the rows in the order
+        of the workers; what it returns is what devices need of them.
 
     Returns:
-      For each device float32 [workers, n], in the order of the workers.
+      (float32 [workers, n], for records; for each device what `conclude`
+      returned, on that device).
     """
-    shared = []
-    for device, parts in zip(self.devices, send(self, rows), strict=True):
+    concluded, everyones = [], None
+    for device, parts in zip(self.devices, _send(self, rows), strict=True):
       with tf.device(device):
-        shared.append(in_order(parts))
-    return shared
+        everyone = in_order(parts)
+        concluded.append(conclude(everyone))
+      if everyones is None:
+        everyones = everyone
+    return everyones, concluded
 
-  def averaging(self, codec):
-    """Round 2: makes the function that moves payloads.
+  def combine(self, messages, payloads, residuals=()):
+    """Moves the messages of a round.
 
     Args:
-      codec: `codec.gradients.GradientCodec`.
+      messages: list of `codec.method.Message`.
+      payloads: for each device int32 [its workers, words of all messages].
+      residuals: variables of the shapes of `residuals`.
 
     Returns:
-      A function of (for each device int32 [its workers, words], for each device
-      the agreed probe float32 [probes]) that returns for each device an
-      `arrived.Arrived`.
+      For each device a list of `codec.method.Payloads` or `Sum`, one a message.
     """
-    decode = tf.function(codec.decode_mean, jit_compile=codec.compiled)
-
-    def average(payloads, shared):
-      return [
-        arrived.Arrived(words, agreed, decode, [words])
-        for words, agreed in zip(send(self, payloads), shared, strict=True)
-      ]
-
-    return average
+    del residuals
+    return [
+      methods.payloads(messages, [methods.Piece(0, parts)])
+      for parts in _send(self, payloads)
+    ]
 
 
-def send(towers, parts):
+def _send(towers, parts):
   """Sends what every worker has to every device.
 
   Args:
@@ -111,8 +121,4 @@ def send(towers, parts):
 
 def in_order(parts):
   """One tensor [workers, ...] in the order of the workers, from `parts`."""
-  if len(parts) == 1:
-    return parts[0]
-  total = sum(part.shape[0] for part in parts)
-  orders = [list(range(i, total, len(parts))) for i in range(len(parts))]
-  return tf.dynamic_stitch(orders, parts)
+  return methods.rows_in_order(parts)

@@ -79,18 +79,20 @@ class Processes:
     return [Ended(code, self.log(i)) for i, code in enumerate(codes)]
 
 
-def train_small(folder, count, jobs):
+def train_small(folder, count, jobs, conform=()):
   """Runs `small_process.py` on `count` processes; a list of `Ended`.
 
   Args:
-    folder: for the results, `<rank>.npz`.
+    folder: for the results, `<rank>.npz` and `<rank>.pickle`.
     count: of processes.
     jobs: list of dict, see there.
+    conform: list of dict, see there.
   """
   hosts = addresses(count)
   script = _ROOT / 'tests' / 'exchange' / 'small_process.py'
   with Processes() as processes:
     for rank in range(count):
       request = {'hosts': hosts, 'rank': rank, 'folder': str(folder)}
-      processes.start(script, json.dumps(request | {'jobs': jobs}))
+      request |= {'jobs': jobs, 'conform': conform}
+      processes.start(script, json.dumps(request))
     return processes.wait()

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import pickle
 import sys
 
 import numpy as np
@@ -13,8 +14,11 @@ from terngrad.exchange import group
 from terngrad.training import devices
 from terngrad.training import replicas
 from terngrad.training import together
+from tests.exchange import conformance
 from tests.training import small
 
+# Words of a piece, so few that small tensors travel as large ones do.
+PIECE = 2**12
 NETS = {'dense': small.dense_net, 'conv': small.conv_net}
 
 
@@ -46,22 +50,36 @@ def train(members, job):
   return training.values()
 
 
+def conform(members, job):
+  """What the tests of `conformance` want of an exchange, for `rounds`."""
+  names = tuple(f'/CPU:{i}' for i in range(job['devices']))
+  exchange = collective.Collective(members, names, job['workers'], job['way'])
+  combined = {
+    name: conformance.combine(exchange, name) for name in job['rounds']
+  }
+  return conformance.share(exchange), combined
+
+
 def main():
   request = json.loads(sys.argv[1])
   devices.configure(2)
   members = group.Group(
-    cluster.make({'worker': request['hosts']}, 'worker', request['rank']), 100
+    cluster.make({'worker': request['hosts']}, 'worker', request['rank']),
+    100,
+    piece=PIECE,
   )
   # Not the runtime's 10 seconds: a slow link takes longer for a part.
   service = context.context().coordination_service
   assert service.heartbeat_timeout_in_ms == 100_000
   values = [train(members, job) for job in request['jobs']]
+  found = [conform(members, job) for job in request['conform']]
   # Threads for those that wait at a time; none stays until a time-out is over.
   threads = pathlib.Path('/proc/self/task').glob('*/comm')
   names = [path.read_text() for path in threads]
   assert names.count('collective_ops\n') < 40, len(names)
-  path = pathlib.Path(request['folder']) / f'{request["rank"]}.npz'
-  np.savez(path, *values)
+  folder, rank = pathlib.Path(request['folder']), request['rank']
+  np.savez(folder / f'{rank}.npz', *values)
+  (folder / f'{rank}.pickle').write_bytes(pickle.dumps(found))
   members.gather_now(np.zeros(1, np.int32))
 
 

@@ -17,11 +17,25 @@ WAYS = [
   {'net': 'dense', 'workers': 4, 'devices': 1, 'steps': 3} | job
   for job in (
     {'codec': 'identity', 'way': 'reduce'},  # does not add: gathered
+    {'codec': 'identity', 'way': 'slices'},
+    {'codec': 'fp16', 'way': 'slices'},
     {'codec': 'ternary:packing=huffman243', 'way': 'auto'},
     {'codec': 'ternary', 'way': 'two_shot'},
     {'codec': RADIX, 'way': 'two_shot'},
     {'codec': RADIX, 'way': 'reduce'},
     {'codec': f'{RADIX},word_bits=64', 'way': 'reduce'},
+  )
+]
+
+
+METHODS = [
+  {'net': 'conv', 'workers': 4, 'devices': 1, 'steps': 10, 'codec': codec}
+  for codec in (
+    'error_feedback+topk:ratio=0.05',
+    'error_feedback+sign',
+    'error_feedback+sign:decide=majority',
+    'error_feedback+powersgd:rank=2,min_compression=0.5',
+    'error_feedback+ternary:dither=stratified,workers=4',
   )
 ]
 
@@ -61,6 +75,10 @@ def test_two_processes_of_two_devices_equal_towers(tmp_path):
 def test_batches_normalized_over_two_processes_equal_towers(tmp_path):
   job = LONG[0] | {'workers': 2, 'steps': 20, 'synchronize': True}
   assert_equal_to_towers(tmp_path, 2, [job])
+
+
+def test_methods_of_rounds_and_states_equal_towers(tmp_path):
+  assert_equal_to_towers(tmp_path, 2, METHODS)
 
 
 def test_ternary_sums_leave_processes_equal_and_not_as_towers(tmp_path):

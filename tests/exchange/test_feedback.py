@@ -8,6 +8,7 @@ from terngrad.codec import gradients
 from terngrad.codec import policy
 from terngrad.codec import registry
 from terngrad.exchange import cluster
+from terngrad.exchange import collective
 from terngrad.exchange import feedback
 from terngrad.exchange import group
 from terngrad.exchange import ways
@@ -46,25 +47,44 @@ def test_the_error_is_smaller_than_the_values():
     assert np.sum(error**2) < np.sum(values**2)
 
 
+def codec_of(text):
+  specs = [policy.VariableSpec(f'v{i}', s) for i, s in enumerate(SHAPES)]
+  return gradients.gradient_codec(specs, [registry.method(text)] * len(specs))
+
+
+def exchange_of(way=ways.LOSSY):
+  alone = group.Group(cluster.make({'worker': ['127.0.0.1:1']}, 'worker', 0), 1)
+  return collective.Collective(alone, ('/CPU:0',), WORKERS, way)
+
+
 @pytest.mark.parametrize('text', ['ternary', 'ternary:packing=two_bit'])
 def test_what_a_step_leaves_out_is_sent_by_the_next(text):
-  specs = [policy.VariableSpec(f'v{i}', s) for i, s in enumerate(SHAPES)]
-  codec = gradients.gradient_codec(specs, [registry.parse(text)] * len(specs))
-  alone = group.Group(cluster.make({'worker': ['127.0.0.1:1']}, 'worker', 0), 1)
-  plan = ways.plan(codec, alone, WORKERS, ways.LOSSY)
+  codec, exchange = codec_of(text), exchange_of()
+  (message,) = codec.messages(0)
+  residuals = [
+    tf.Variable(tf.zeros(shape)) for shape in exchange.residuals(codec)
+  ]
+
+  @tf.function
+  def exchanged(payloads, shared, step):
+    received = exchange.combine([message], [payloads], residuals)
+    turn = gradients.Turn(3, step, WORKERS, shared=shared)
+    return codec.decode(received, [()], turn)[0]
+
   rng = np.random.default_rng(1)
   # A scaler for each variable; codes are in units of it.
   shared = tf.constant([0.5, 1.0, 2.0])
   scalers = np.repeat(shared, [int(np.prod(s)) for s in SHAPES])
   kept = np.zeros(len(scalers))
-  for step in range(12):
+  for number in range(12):
+    step = tf.constant(number, tf.int64)
     payloads = []
     for worker in range(WORKERS):
       values = [
         tf.constant(s * rng.standard_normal(shape) / 2, tf.float32)
         for s, shape in zip(shared, SHAPES, strict=True)
       ]
-      keys = codec.keys(3, tf.constant(step, tf.int64), worker)
+      keys = codec.keys(3, step, worker)
       payloads.append(codec.encode(values, shared, shared, keys))
     payloads = tf.stack(payloads)
     exact = np.concatenate(
@@ -72,7 +92,7 @@ def test_what_a_step_leaves_out_is_sent_by_the_next(text):
     )
     codes, scaler = nearest(exact / scalers + kept)
     kept = exact / scalers + kept - scaler * codes
-    received = plan.decode(plan.move(payloads), shared)
+    received = exchanged(payloads, shared, step)
     assert [tuple(v.shape) for v in received] == SHAPES
     np.testing.assert_allclose(
       np.concatenate([np.ravel(v) for v in received]),
@@ -80,3 +100,44 @@ def test_what_a_step_leaves_out_is_sent_by_the_next(text):
       rtol=1e-5,
       atol=1e-6,
     )
+    np.testing.assert_allclose(
+      feedback.elements_of(residuals[0][tf.newaxis], message, 1),
+      kept,
+      rtol=1e-5,
+      atol=1e-5,
+    )
+
+
+@pytest.mark.parametrize('text', ['ternary', 'ternary:packing=two_bit'])
+def test_residuals_are_the_same_elements_for_any_number_of_processes(text):
+  (message,) = codec_of(text).messages(0)
+  elements = tf.range(1.0, message.num_elements + 1.0)
+  for processes in (1, 2, 3, 7, 200):
+    found = tf.stack(
+      [
+        feedback.slices_of(elements, message, processes, rank)
+        for rank in range(processes)
+      ]
+    )
+    shape = feedback.residual_shape(message, processes)
+    assert tuple(found.shape) == (processes, *shape)
+    # Nothing is said of words and places past the end.
+    assert np.count_nonzero(found) == message.num_elements
+    np.testing.assert_array_equal(
+      feedback.elements_of(found, message, processes), elements
+    )
+
+
+def test_only_what_is_rounded_keeps_something():
+  ternary, plain = codec_of('ternary'), codec_of('identity')
+  words = ternary.messages(0)[0].num_words
+  assert exchange_of().residuals(ternary) == [(20, words)]
+  assert exchange_of().residuals(plain) == [()]
+  assert exchange_of('two_shot').residuals(ternary) == [()]
+
+
+def test_without_residuals_nothing_is_rounded():
+  codec, exchange = codec_of('ternary'), exchange_of()
+  payloads = tf.zeros([WORKERS, codec.num_words], tf.int32)
+  ((received,),) = exchange.combine(codec.messages(0), [payloads])
+  np.testing.assert_array_equal(received.parts[0], payloads)

@@ -1,23 +1,14 @@
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from terngrad.codec import method as methods
 from terngrad.exchange import towers
+from tests.exchange import conformance
 
 
 def make(num_devices, num_workers):
   names = tuple(f'/CPU:{i}' for i in range(num_devices))
   return towers.Towers(names, num_workers)
-
-
-def parts_of(layout, values):
-  """What each device has to send, of one value a worker."""
-  parts = []
-  for place, device in enumerate(layout.devices):
-    with tf.device(device):
-      chosen = [values[worker] for worker in layout.workers_of(place)]
-      parts.append(tf.stack(chosen))
-  return parts
 
 
 @pytest.mark.parametrize('workers', [1, 2, 3, 4, 7, 8])
@@ -31,21 +22,32 @@ def test_every_worker_lives_on_one_device_and_is_sent_once(devices, workers):
     assert list(layout.workers_of(place)) == [
       worker for worker, home in enumerate(homes) if home == place
     ]
-  values = [tf.constant([worker, -worker]) for worker in range(workers)]
-  for received in towers.send(layout, parts_of(layout, values)):
-    np.testing.assert_array_equal(towers.in_order(received), values)
+  values = np.array([[worker, -worker] for worker in range(workers)], np.int32)
+  payloads = conformance.of_devices(layout, values)
+  for (received,) in layout.combine([methods.gathered(2)], payloads):
+    np.testing.assert_array_equal(towers.in_order(received.parts), values)
 
 
 def test_what_is_sent_arrives_on_each_device():
   layout = make(3, 3)
-  received = towers.send(layout, parts_of(layout, [tf.constant([1.0])] * 3))
-  for place, parts in enumerate(received):
-    for part in parts:
+  payloads = conformance.of_devices(layout, np.ones([3, 1], np.int32))
+  combined = layout.combine([methods.gathered(1)], payloads)
+  for place, (received,) in enumerate(combined):
+    for part in received.parts:
       assert part.device.endswith(f'CPU:{place}')
 
 
-def test_every_device_is_told_every_workers_row():
+def test_every_device_concludes_there():
   layout = make(2, 3)
-  rows = [tf.constant(row) for row in ([1.0, 5.0], [3.0, 2.0], [2.0, 4.0])]
-  for told in layout.share(parts_of(layout, rows)):
-    np.testing.assert_array_equal(told, rows)
+  rows = np.array([[1.0, 5.0], [3.0, 2.0], [2.0, 4.0]], np.float32)
+  everyone, concluded = layout.share(
+    conformance.of_devices(layout, rows), lambda told: told + 1.0
+  )
+  np.testing.assert_array_equal(everyone, rows)
+  for place, conclusion in enumerate(concluded):
+    np.testing.assert_array_equal(conclusion, rows + 1.0)
+    assert conclusion.device.endswith(f'CPU:{place}')
+
+
+def test_towers_keep_nothing():
+  assert make(2, 2).residuals(None) == []

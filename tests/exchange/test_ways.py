@@ -1,14 +1,17 @@
 import pytest
 
 from terngrad.codec import gradients
+from terngrad.codec import method as methods
 from terngrad.codec import policy
 from terngrad.codec import registry
+from terngrad.exchange import gathering
 from terngrad.exchange import ways
 
 
-def codec_of(text, elements=2**20):
+def messages_of(text, elements=2**20):
   specs = [policy.VariableSpec('v', (elements,))]
-  return gradients.gradient_codec(specs, [registry.parse(text)])
+  codec = gradients.gradient_codec(specs, [registry.method(text)])
+  return codec.messages(0)
 
 
 @pytest.mark.parametrize(
@@ -21,27 +24,50 @@ def codec_of(text, elements=2**20):
     ('ternary', 64, 'two_shot'),
     # Words of a variable length cannot be cut, nor added.
     ('ternary:packing=huffman243', 8, 'gather'),
-    ('identity', 8, 'gather'),
-    ('fp16', 8, 'gather'),
+    # As many words either way: once gathered, or there and back by halves.
+    ('identity', 2, 'gather'),
+    ('identity', 3, 'slices'),
+    # Half a word an element there, a whole one back.
+    ('fp16', 3, 'gather'),
+    ('fp16', 4, 'slices'),
     # 64-bit words are not cut; they are added.
     ('ternary:packing=radix,workers=8,word_bits=64', 8, 'reduce'),
   ],
 )
 def test_auto_weighs_bytes_and_work(text, workers, way):
-  codec = codec_of(text)
-  assert ways.choices(codec, workers, workers) == [way]
+  assert ways.choices(messages_of(text), workers, workers) == [way]
 
 
-def test_a_way_that_a_code_cannot_take_is_a_gather():
-  assert ways.choices(codec_of('identity'), 4, 4, 'two_shot') == ['gather']
-  assert ways.choices(codec_of('ternary'), 4, 4, 'reduce') == ['gather']
-  assert ways.choices(codec_of('ternary'), 2, 2, 'two_shot') == ['two_shot']
+def test_small_messages_travel_with_what_is_gathered():
+  assert ways.choices(messages_of('identity', 1000), 3, 3) == ['gather']
+  assert ways.choices(messages_of('identity', 1000), 64, 64) == ['slices']
+
+
+def test_two_workers_a_process_make_slices_pay_for_two_processes():
+  assert ways.choices(messages_of('identity'), 4, 2) == ['slices']
+
+
+def test_a_way_that_a_message_cannot_take_is_a_gather():
+  words = [methods.gathered(7)]
+  for way in ways.WAYS:
+    assert ways.choices(words, 4, 4, way) == ['gather']
+  floats, codes = messages_of('identity'), messages_of('ternary')
+  assert ways.choices(floats, 4, 4, 'two_shot') == ['gather']
+  assert ways.choices(codes, 4, 4, 'reduce') == ['gather']
+  assert ways.choices(codes, 4, 4, 'slices') == ['gather']
+  assert ways.choices(codes, 2, 2, 'two_shot') == ['two_shot']
+
+
+def test_sums_that_do_not_fit_a_word_are_not_packed():
+  codes = messages_of('ternary')
+  assert ways.choices(codes, 2**15 - 1, 1, 'two_shot') == ['two_shot']
+  assert ways.choices(codes, 2**15, 1, 'two_shot') == ['gather']
 
 
 def test_words_are_those_of_the_formulas():
   # 20 trits a word; sums of 4 in base 9, 10 digits a word.
   words = 2**20 / 20
-  costs = ways.sent_words(codec_of('ternary').buckets[0], 4, 4)
+  costs = ways.sent_words(*messages_of('ternary'), 4, 4)
   assert costs['gather'] == pytest.approx(3 * words, rel=1e-4)
   assert costs['two_shot'] == pytest.approx(
     3 / 4 * words + 3 / 4 * 2**20 / 10, rel=1e-4
@@ -50,12 +76,43 @@ def test_words_are_those_of_the_formulas():
   assert costs[ways.LOSSY] == pytest.approx(
     3 / 4 * words + 3 / 4 * words, rel=1e-4
   )
-  radix = codec_of('ternary:packing=radix,workers=4')
-  costs = ways.sent_words(radix.buckets[0], 4, 4)
+  (radix,) = messages_of('ternary:packing=radix,workers=4')
+  costs = ways.sent_words(radix, 4, 4)
   assert costs['reduce'] == pytest.approx(2 * 3 / 4 * 2**20 / 10, rel=1e-4)
 
 
+@pytest.mark.parametrize(('own', 'processes'), [(1, 2), (1, 3), (2, 2), (5, 4)])
+def test_words_of_slices_are_those_of_the_formula(own, processes):
+  elements = 2**20
+  there_and_back = (own + 1) * (processes - 1) / processes
+  (floats,) = messages_of('identity', elements)
+  costs = ways.sent_words(floats, own * processes, processes)
+  assert costs['gather'] == own * (processes - 1) * elements
+  assert costs['slices'] == pytest.approx(there_and_back * elements, rel=1e-4)
+  (halves,) = messages_of('fp16', elements)
+  costs = ways.sent_words(halves, own * processes, processes)
+  there_and_back = (own / 2 + 1) * (processes - 1) / processes
+  assert costs['slices'] == pytest.approx(there_and_back * elements, rel=1e-4)
+
+
 def test_alone_nothing_is_sent():
-  assert set(
-    ways.sent_words(codec_of('ternary').buckets[0], 4, 1).values()
-  ) == {0}
+  for text in ('ternary', 'identity'):
+    costs = ways.sent_words(*messages_of(text), 4, 1)
+    assert set(costs.values()) == {0}
+
+
+@pytest.mark.parametrize('capacity', [1, 7, 2**13, 123_457])
+def test_lengths_rise_by_little_to_the_capacity(capacity):
+  lengths = gathering.lengths(capacity)
+  assert lengths[-1] == capacity
+  assert len(lengths) <= 48
+  assert lengths[0] <= capacity / 15 + 1
+  for before, after in zip(lengths, lengths[1:], strict=False):
+    assert before < after <= 1.0601 * before + 1
+
+
+def test_a_code_of_variable_length_costs_what_is_expected_of_it():
+  (varying,) = messages_of('ternary:packing=huffman243')
+  words = ways.sent_words(varying, 2, 2)['gather']
+  assert varying.expected_words <= words <= 1.07 * varying.expected_words
+  assert words < 0.85 * varying.num_words

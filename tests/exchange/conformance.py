@@ -1,0 +1,274 @@
+"""What every exchange must do, as one class of tests.
+
+A subclass says how many workers there are and gives an exchange of this
+process, or, where an exchange takes several processes, what `share` and
+`combine` below returned in each of them.
+"""
+
+import functools
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from terngrad.codec import bitmap
+from terngrad.codec import float_words
+from terngrad.codec import huffman
+from terngrad.codec import method as methods
+from terngrad.codec import packing
+from terngrad.codec import wire
+
+# Of codes that are not 0, step after step: lengths change.
+DENSITIES = (0.3, 0.02, 0.9)
+PROBES = 3
+# Workers of the largest exchange that is tested.
+MOST_WORKERS = 8
+
+
+class Sent(NamedTuple):
+  """One message: what it is, and what makes the words of all workers.
+
+  Attributes:
+    message: `codec.method.Message`.
+    draw: takes (NumPy generator, number of workers, density); returns (int32
+      [workers, words]; the sum of their numbers [num_elements], None for
+      GATHER).
+  """
+
+  message: methods.Message
+  draw: object
+
+
+def of_codes(form, size):
+  """Ternary codes in words of a packing."""
+
+  def draw(rng, workers, density):
+    signs = rng.choice([-1, 1], [workers, size])
+    codes = np.where(rng.random([workers, size]) < density, signs, 0)
+    codes = codes.astype(np.int32)
+    return np.stack([_packed(form, row) for row in codes]), codes.sum(
+      axis=0, dtype=np.int32
+    )
+
+  return Sent(methods.code_sum(form, size, 1), draw)
+
+
+def of_floats(size):
+  """float32 of many magnitudes, whose sums depend on the order."""
+
+  def draw(rng, workers, density):
+    del density
+    scales = 10.0 ** rng.integers(-6, 7, [workers, size])
+    values = (rng.standard_normal([workers, size]) * scales).astype(np.float32)
+    return values.view(np.int32), _sum_in_order(values)
+
+  return Sent(methods.float_sum(size), draw)
+
+
+def of_halves(size):
+  """float16, two a word, whose sums are float32."""
+  form = float_words.float16_words()
+
+  def draw(rng, workers, density):
+    del density
+    values = rng.standard_normal([workers, size]) * 100
+    values = values.astype(np.float16).astype(np.float32)
+    words = np.stack([_packed(form, row) for row in values])
+    return words, _sum_in_order(values)
+
+  words = form.num_words(size)
+  return Sent(methods.Message(methods.SUM, words, size, form), draw)
+
+
+def of_words(count):
+  """Any words, which are not summed."""
+
+  def draw(rng, workers, density):
+    del density
+    words = rng.integers(-(2**31), 2**31, [workers, count], np.int64)
+    words = words.astype(np.int32)
+    return words, None
+
+  return Sent(methods.gathered(count), draw)
+
+
+def _packed(form, values):
+  width = form.width(len(values))
+  missing = width * form.elements_per_word - len(values)
+  padded = np.pad(values, [0, missing]).reshape([-1, width])
+  return form.pack([tf.constant(plane) for plane in padded]).numpy()
+
+
+def _sum_in_order(values):
+  total = values[0]
+  for row in values[1:]:
+    total = total + row
+  return total
+
+
+# What a round sends. Sizes are no multiples of a word, of 2 or of 3 processes;
+# those of codes of varying length are large enough for less to be sent.
+ROUNDS = {
+  'base3': [of_codes(packing.base3(), 1003)],
+  'two_bit': [of_codes(packing.two_bit(), 1003)],
+  'radix': [of_codes(packing.radix(MOST_WORKERS), 1003)],
+  'radix64': [of_codes(packing.radix(MOST_WORKERS, 64), 1003)],
+  'huffman243': [of_codes(huffman.huffman243(), 200_003)],
+  'short huffman243': [of_codes(huffman.huffman243(), 57)],
+  'float32': [of_floats(20_003)],
+  'one float32': [of_floats(1)],
+  'fp16': [of_halves(20_003)],
+  'gather': [of_words(20_003)],
+  'mixed': [
+    of_codes(packing.base3(), 1003),
+    of_words(5),
+    of_floats(7),
+    of_codes(bitmap.bitmap_sign(), 150_001),
+    of_halves(20_003),
+    of_words(11),
+    of_codes(packing.radix(MOST_WORKERS), 77),
+    of_codes(huffman.huffman243(), 200_003),
+  ],
+}
+
+
+@functools.cache
+def draws(name, num_workers):
+  """For each step a list of what `Sent.draw` returned, one a message."""
+  rng = np.random.default_rng([len(name), num_workers])
+  return [
+    [sent.draw(rng, num_workers, density) for sent in ROUNDS[name]]
+    for density in DENSITIES
+  ]
+
+
+def combine(exchange, name, residuals=()):
+  """What an exchange makes of the messages of all steps of a round.
+
+  Args:
+    exchange: see `exchange.towers.Towers`.
+    name: of `ROUNDS`.
+    residuals: see `Towers.combine`.
+
+  Returns:
+    For each step and each device of this process a list of dict, one a
+    message: 'words' to int32 [workers, words] where those are received, 'sum'
+    to the sum of numbers.
+  """
+  messages = [sent.message for sent in ROUNDS[name]]
+
+  @tf.function
+  def step(*payloads):
+    found = []
+    combined = exchange.combine(messages, list(payloads), residuals)
+    for device, received in zip(exchange.devices, combined, strict=True):
+      with tf.device(device):
+        pairs = zip(messages, received, strict=True)
+        found.append([_read(*pair, is_first=not found) for pair in pairs])
+    return found
+
+  results = []
+  for drawn in draws(name, exchange.num_workers):
+    words = np.concatenate([words for words, _ in drawn], axis=1)
+    found = step(*of_devices(exchange, words))
+    found = [found[place] for place in exchange.own_places]
+    results.append(tf.nest.map_structure(lambda tensor: tensor.numpy(), found))
+  return results
+
+
+def _read(message, received, is_first):
+  """dict of what a device has of a message: its sum, the words of all, both."""
+  found = {}
+  if isinstance(received, methods.Payloads):
+    parts = received.parts
+    total = sum(part.shape[0] for part in parts)
+    rows = [parts[i % len(parts)][i // len(parts)] for i in range(total)]
+    found['words'] = tf.stack(rows)
+    # The sum of the words follows from them; compiling it takes a second.
+    if not is_first or isinstance(message.packing, wire.VariablePacking):
+      return found
+  if message.combine == methods.SUM:
+    add = tf.function(received.sum, jit_compile=True)
+    found['sum'] = add(message)[: message.num_elements]
+  return found
+
+
+def of_devices(exchange, rows):
+  """For each device the rows of its workers, there."""
+  found = []
+  for place, device in enumerate(exchange.devices):
+    with tf.device(device):
+      found.append(tf.constant(rows[list(exchange.workers_of(place))]))
+  return found
+
+
+def rows(num_workers):
+  """The rows that `share` tells, float32 [workers, PROBES]."""
+  rng = np.random.default_rng(num_workers)
+  return rng.standard_normal([num_workers, PROBES]).astype(np.float32)
+
+
+def conclude(everyone):
+  """The difference of the first two workers, or so: their order counts."""
+  weights = tf.range(1.0, everyone.shape[0] + 1.0)[:, tf.newaxis]
+  return tf.reduce_max(everyone, axis=0), tf.argmax(everyone * weights)
+
+
+def share(exchange):
+  """The rows that an exchange tells, and each device's conclusion."""
+
+  @tf.function
+  def step(*parts):
+    return exchange.share(list(parts), conclude)
+
+  everyone, concluded = step(*of_devices(exchange, rows(exchange.num_workers)))
+  return everyone.numpy(), [
+    [value.numpy() for value in concluded[i]] for i in exchange.own_places
+  ]
+
+
+class ExchangeConformance:
+  """The tests. A subclass has `num_workers`, and `exchange` or the others."""
+
+  num_workers = 1
+
+  def exchange(self):
+    """An exchange of `num_workers`, all in this process."""
+    raise NotImplementedError
+
+  def shared(self):
+    """What `share` returned, of each process."""
+    return [share(self.exchange())]
+
+  def combined(self, name):
+    """What `combine` returned, of each process."""
+    return [combine(self.exchange(), name)]
+
+  def test_every_row_is_told_in_the_order_of_the_workers(self):
+    expected = rows(self.num_workers)
+    largest, place = conclude(tf.constant(expected))
+    for everyone, concluded in self.shared():
+      np.testing.assert_array_equal(everyone, expected)
+      for values in concluded:
+        np.testing.assert_array_equal(values[0], largest)
+        np.testing.assert_array_equal(values[1], place)
+
+  @pytest.mark.parametrize('name', ROUNDS)
+  def test_everyone_receives_sums_to_the_bit_and_words_in_order(self, name):
+    expected = draws(name, self.num_workers)
+    for steps in self.combined(name):
+      for step, devices in enumerate(steps):
+        drawn = expected[step]
+        for received in devices:
+          assert len(received) == len(drawn)
+          for got, (words, total) in zip(received, drawn, strict=True):
+            wanted = {'words': words, 'sum': total}
+            assert ('words' in got) or ('sum' in got and total is not None)
+            for key, values in got.items():
+              assert values.dtype == wanted[key].dtype
+              np.testing.assert_array_equal(
+                values.view(np.int32),
+                wanted[key].view(np.int32),
+                err_msg=f'step {step}',
+              )

@@ -1,0 +1,70 @@
+"""Collectives of two and three real processes do what exchanges promise."""
+
+import pickle
+
+import pytest
+
+from terngrad.exchange import ways
+from tests.exchange import conformance
+from tests.exchange import processes
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+# What each algorithm moves that others gather; most are in 'mixed'.
+ROUNDS_OF_WAYS = {
+  'auto': list(conformance.ROUNDS),
+  'gather': ['mixed'],
+  'reduce': ['mixed', 'radix64'],
+  'two_shot': ['mixed', 'two_bit'],
+  'slices': ['mixed', 'float32', 'one float32'],
+}
+
+
+def test_every_way_is_tried():
+  assert {*ROUNDS_OF_WAYS, ways.LOSSY} == {ways.AUTO, *ways.WAYS}
+
+
+class OfProcesses(conformance.ExchangeConformance):
+  processes = 2
+  devices = 1
+
+  @pytest.fixture(scope='class', autouse=True)
+  @classmethod
+  def run_all(cls, tmp_path_factory):
+    folder = tmp_path_factory.mktemp('conformance')
+    jobs = [
+      {
+        'way': way,
+        'rounds': rounds,
+        'workers': cls.num_workers,
+        'devices': cls.devices,
+      }
+      for way, rounds in ROUNDS_OF_WAYS.items()
+    ]
+    for ended in processes.train_small(folder, cls.processes, [], jobs):
+      assert ended.code == 0, ended.log
+    cls.found = [
+      job
+      for rank in range(cls.processes)
+      for job in pickle.loads((folder / f'{rank}.pickle').read_bytes())
+    ]
+
+  def shared(self):
+    return [share for share, _ in self.found]
+
+  def combined(self, name):
+    return [rounds[name] for _, rounds in self.found if name in rounds]
+
+
+class TestTwoProcesses(OfProcesses):
+  num_workers = 2
+
+
+class TestTwoProcessesOfTwoDevices(OfProcesses):
+  num_workers = 6
+  devices = 2
+
+
+class TestThreeProcesses(OfProcesses):
+  processes = 3
+  num_workers = 3

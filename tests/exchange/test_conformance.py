@@ -1,0 +1,96 @@
+"""Exchanges of one process keep to what exchanges promise.
+
+Parameter servers are devices of this process here; in others they are what
+`tests/bin/test_distributed_train.py` and `tests/bits` run.
+"""
+
+import pytest
+
+from terngrad.exchange import cluster
+from terngrad.exchange import collective
+from terngrad.exchange import group
+from terngrad.exchange import server
+from terngrad.exchange import towers
+from terngrad.exchange import ways
+from tests.exchange import conformance
+
+
+def alone():
+  """The group of one process."""
+  return group.Group(cluster.make({'worker': ['127.0.0.1:1']}, 'worker', 0), 1)
+
+
+class OfTowers(conformance.ExchangeConformance):
+  num_workers = 4
+  devices = 1
+
+  def exchange(self):
+    names = tuple(f'/CPU:{i}' for i in range(self.devices))
+    return towers.Towers(names, self.num_workers)
+
+
+class TestOneTower(OfTowers):
+  pass
+
+
+class TestTwoTowers(OfTowers):
+  devices = 2
+
+
+class TestThreeTowers(OfTowers):
+  devices = 3
+
+
+class TestOneWorkerAlone(OfTowers):
+  num_workers = 1
+
+
+class OfServers(conformance.ExchangeConformance):
+  num_workers = 4
+  servers = 1
+
+  def exchange(self):
+    # Two processes of a device each, or of as many as there are workers.
+    places = tuple(f'/CPU:{i}' for i in range(min(2, self.num_workers)))
+    names = tuple(f'/CPU:{3 - i}' for i in range(self.servers))
+    return server.Servers(
+      towers.Towers(places, self.num_workers), names, len(places)
+    )
+
+
+class TestOneServer(OfServers):
+  pass
+
+
+class TestTwoServers(OfServers):
+  servers = 2
+  num_workers = 3
+
+
+class TestAServerOfOneWorker(OfServers):
+  num_workers = 1
+
+
+class OfOneProcess(conformance.ExchangeConformance):
+  num_workers = 3
+  devices = 1
+  way = ways.AUTO
+
+  def exchange(self):
+    names = tuple(f'/CPU:{i}' for i in range(self.devices))
+    return collective.Collective(alone(), names, self.num_workers, self.way)
+
+
+class TestOneProcess(OfOneProcess):
+  devices = 2
+
+
+class TestOneProcessOfOneWorker(OfOneProcess):
+  num_workers = 1
+
+
+@pytest.mark.parametrize('way', [w for w in ways.WAYS if w != ways.LOSSY])
+class TestEveryWay(OfOneProcess):
+  @pytest.fixture(autouse=True)
+  def choose(self, way):
+    self.way = way

@@ -1,0 +1,49 @@
+"""Of messages of varying length only what is used travels."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from terngrad.codec import huffman
+from terngrad.codec import method as methods
+from terngrad.exchange import cluster
+from terngrad.exchange import gathering
+from terngrad.exchange import group
+
+FORM = huffman.huffman243()
+LONG = methods.code_sum(FORM, 200_003, 1)
+SHORT = methods.code_sum(FORM, 57, 1)
+
+
+def move(messages, rows):
+  alone = group.Group(cluster.make({'worker': ['127.0.0.1:1']}, 'worker', 0), 1)
+  return gathering.move(alone, messages, rows)
+
+
+@pytest.mark.parametrize('used', [1, 900, 5000, LONG.num_words])
+def test_the_longest_decides_how_much_travels(used):
+  rows = np.zeros([2, LONG.num_words], np.int32)
+  rows[:, 0] = 1, used
+  rows[1, 1:used] = 7
+  moved = move([LONG], tf.constant(rows))
+  assert not moved.together
+  ((piece,),) = moved.apart
+  lengths = gathering.lengths(LONG.num_words)
+  assert piece.shape[1] == min(n for n in lengths if n >= used)
+  (received,) = gathering.received([LONG], moved)
+  np.testing.assert_array_equal(received.parts[0], rows)
+
+
+def test_what_a_damaged_first_word_claims_moves_no_more_than_there_is():
+  rows = tf.fill([1, LONG.num_words], -1)
+  ((piece,),) = move([LONG], rows).apart
+  np.testing.assert_array_equal(piece, rows)
+
+
+def test_short_messages_travel_with_those_of_fixed_length():
+  messages = [methods.gathered(5), LONG, SHORT]
+  words = sum(message.num_words for message in messages)
+  rows = tf.reshape(tf.range(2 * words), [2, words])
+  moved = move(messages, rows)
+  assert [t.shape[1] for t in moved.together] == [5 + SHORT.num_words]
+  assert len(moved.apart) == 1
