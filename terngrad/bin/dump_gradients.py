@@ -53,27 +53,24 @@ def dump(config):
   result = run.float_step(
     images, labels, tf.constant(step, tf.int64), zero, zero
   )
-  # Float payloads are the gradients' own bits, in the order of the variables.
-  flat = (
-    towers.in_order(
-      [result.payloads(place) for place in range(len(result.words))]
-    )
-    .numpy()
-    .view(np.float32)
+  payloads = towers.in_order(
+    [result.payloads(place) for place in range(len(result.words))]
   )
-  arrays, begin = {}, 0
-  for name, variable in zip(
-    run.parameters, run.replicas[0].trainable, strict=True
-  ):
-    end = begin + variable.shape.num_elements()
-    arrays[name] = flat[:, begin:end].reshape(-1, *variable.shape)
-    begin = end
+  # Float payloads are the gradients' own bits.
+  workers = [
+    run.float_codec.decode_mean([payload[tf.newaxis]], result.shared)
+    for payload in payloads
+  ]
+  arrays = {
+    name: np.stack([gradients[i] for gradients in workers])
+    for i, name in enumerate(run.parameters)
+  }
   temporary = f'{config.output}.tmp.npz'
   np.savez(temporary, **arrays)
   os.replace(temporary, config.output)
   main.say(
-    f'{config.output}: the gradients of {flat.shape[0]} workers in step '
-    f'{step + 1}, {flat.shape[1]} elements each'
+    f'{config.output}: the gradients of {len(workers)} workers in step '
+    f'{step + 1}, {run.codec.num_elements} elements each'
   )
   return main.DONE
 

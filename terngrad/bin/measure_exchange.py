@@ -9,13 +9,14 @@ On several hosts start it once on each, with the same flags but --task_id:
 10.0.0.2:7000 --task_id=0 --allow_insecure_network --net=single_column_alexnet
 
 Cases are CODEC, CODEC@WAY or CODEC@WAY@BYTES, WAY one of auto, gather, reduce,
-two_shot, two_shot_ternary and BYTES in place of --bytes_per_bucket; they take
-turns, round by round, and a ratio is the median of the ratios to the first case
-within a round.
+two_shot, slices, two_shot_ternary and BYTES in place of --bytes_per_bucket;
+they take turns, round by round, and a ratio is the median of the ratios to the
+first case within a round.
 Without --real gradients are Gaussian numbers of the net's shapes: what is timed
 is probing, encoding, moving, decoding and updating.
-With --ps_hosts too, and --job_name=ps or worker, cases are CODEC, exchanged by
-parameter servers; bytes are then those of worker 0 both ways.
+With --ps_hosts too, and --job_name=ps or worker, cases are exchanged by
+parameter servers, whatever their WAY; bytes are then those of worker 0 both
+ways.
 Bytes are of process 0: what it sends by formula, and what its interface sent;
 the loopback counts those of all processes, so they are divided by them.
 """
@@ -175,8 +176,8 @@ def _measure_servers(cluster, cases):
     what = exchanges.subject(NET.value, REAL.value)
     count = len(cluster.jobs['worker'])
     built = {
-      text: servers.case(what, cluster, _for(codec, count), BATCH.value)
-      for text, codec, *_ in cases
+      text: servers.case(what, cluster, _for(codec, count), BATCH.value, size)
+      for text, codec, _, size in cases
     }
     return _measure(built, what, count, both_ways=True)
   finally:

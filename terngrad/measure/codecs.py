@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from terngrad.codec import method
 from terngrad.codec import planes
 from terngrad.codec import random_bits
 from terngrad.measure import timing
@@ -119,11 +120,12 @@ def _updates(codec, words, own, shapes):
   def descend(i):
     del i
     descent = descents.of(replica, optimizer)
-    codec.descend(ops.Piece(0, parts), own, 0.5, descent, rates)
+    piece = method.Piece(0, parts)
+    ops.descend(codec.digits, piece, own, 0.5, descent, rates)
     return [rates[0]]
 
   found = {'update': decode_and_update}
-  return found | ({'descend': descend} if codec.descend else {})
+  return found | ({'descend': descend} if codec.digits else {})
 
 
 def quality(codec, gradients, draws):

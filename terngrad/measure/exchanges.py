@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from slim.nets import factory as nets
 from terngrad import native
-from terngrad.codec import accelerated
 from terngrad.codec import gradients
 from terngrad.codec import parts
 from terngrad.codec import policy
@@ -18,6 +17,7 @@ from terngrad.exchange import ways
 from terngrad.training import nodes
 from terngrad.training import optimizers
 from terngrad.training import replicas
+from terngrad.training import states
 from terngrad.training import step as steps
 
 # The net of the race: see `single_column_alexnet`.
@@ -102,7 +102,7 @@ class Case(NamedTuple):
     step: function without arguments: a step of all processes.
     payload: bytes that a process sends a step, probes and losses included, by
       formula.
-    ways: the way of each bucket.
+    ways: the algorithm of each message.
   """
 
   step: object
@@ -127,22 +127,52 @@ def case(what, group, codec_text, way, batch, part_bytes=0):
   exchange = collective.Collective(group, ('/CPU:0',), group.size, way)
   copies = replicas_of(what, ('/CPU:0',))
   codec = parts.cut(codec_of(what, codec_text), part_bytes)
-  train_step = steps.make_train_step(
-    pass_of(what), codec, exchange, copies, optimizers.gradient_descent(), 1
-  )
+  train_step = step_of(what, exchange, copies, codec)
   values = *examples(what, batch, group.rank), *numbers()
 
   def step():
     train_step(*values).entropy.numpy()
 
-  chosen = ways.choices(codec, group.size, group.size, way)
+  messages = [
+    message
+    for part in parts.parts(codec)
+    for number in range(part.codec.num_rounds)
+    for message in part.codec.messages(number)
+  ]
+  chosen = ways.choices(messages, group.size, group.size, way)
   words = sum(
-    ways.sent_words(bucket, group.size, group.size)[name]
-    for bucket, name in zip(codec.buckets, chosen, strict=True)
+    ways.sent_words(message, group.size, group.size)[name]
+    for message, name in zip(messages, chosen, strict=True)
   )
   statistics = sum(int(tf.size(v)) for v in copies[0].statistics)
   row = (group.size - 1) * (len(what.shapes) + 2 + statistics)
   return Case(step, 4 * (words + row), chosen)
+
+
+def step_of(what, exchange, copies, codec, feeds=None):
+  """The traced step of the trainer.
+
+  Args:
+    what: `Subject`.
+    exchange: see `step.Training`.
+    copies: from `replicas_of`.
+    codec: from `codec_of`, in parts or not.
+    feeds: see `step.Training`.
+
+  Returns:
+    See `step.make_train_step`.
+  """
+  training = steps.Training(
+    node_pass=pass_of(what),
+    exchange=exchange,
+    replicas=copies,
+    states=states.MethodStates(codec, exchange),
+    optimizer=optimizers.gradient_descent(),
+    seed=1,
+    feeds=feeds,
+  )
+  take = steps.make_train_step(training, codec)
+  return tf.function(take, reduce_retracing=True)
 
 
 def codec_of(what, text):
@@ -150,10 +180,8 @@ def codec_of(what, text):
   specs = [
     policy.VariableSpec(f'v{i}', shape) for i, shape in enumerate(what.shapes)
   ]
-  codecs = [registry.parse(text)] * len(specs)
-  if native.available():
-    codecs = accelerated.accelerate(codecs)
-  return gradients.gradient_codec(specs, codecs)
+  codec = gradients.gradient_codec(specs, [registry.method(text)] * len(specs))
+  return gradients.on_kernels(codec) if native.available() else codec
 
 
 def examples(what, batch, worker):

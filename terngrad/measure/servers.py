@@ -5,15 +5,14 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from terngrad import native
-from terngrad.codec import totals
+from terngrad.codec import parts
 from terngrad.exchange import server
 from terngrad.exchange import service
 from terngrad.exchange import tasks
 from terngrad.exchange import towers
 from terngrad.measure import exchanges
-from terngrad.training import optimizers
+from terngrad.training import feeds as feeds_lib
 from terngrad.training import replicas
-from terngrad.training import server_step
 
 
 def serve(cluster, timeout):
@@ -68,7 +67,7 @@ def release(cluster):
 
 
 class _Feed(NamedTuple):
-  """Examples that are on another worker already, as `server_step.Feed`."""
+  """Examples that are on another worker already, as `feeds.Feed`."""
 
   images: tf.Tensor
   labels: tf.Tensor
@@ -81,7 +80,7 @@ class _Feed(NamedTuple):
     """Nobody wants to know."""
 
 
-def case(what, cluster, codec_text, batch):
+def case(what, cluster, codec_text, batch, part_bytes=0):
   """Builds a case of all workers and servers of a cluster.
 
   Args:
@@ -89,13 +88,14 @@ def case(what, cluster, codec_text, batch):
     cluster: `exchange.cluster.Cluster` of worker 0, after `join`.
     codec_text: as `--codec` spells it.
     batch: examples a worker.
+    part_bytes: see `codec.parts.cut`.
 
   Returns:
     An `exchanges.Case`; its payload is what a worker pushes and pulls.
   """
   devices = tuple(task.device() for task in tasks.all_tasks(cluster, 'worker'))
   count = len(devices)
-  layout = server.Layout(
+  layout = server.Servers(
     towers=towers.Towers(devices, count),
     servers=tuple(task.device() for task in tasks.all_tasks(cluster, 'ps')),
     num_processes=count,
@@ -103,29 +103,31 @@ def case(what, cluster, codec_text, batch):
   copies = exchanges.replicas_of(what, devices)
   for copy in copies[1:]:
     replicas.copy(copies[0], copy)
-  codec = exchanges.codec_of(what, codec_text)
-  take = server_step.make_train_step(
-    exchanges.pass_of(what),
-    codec,
-    layout,
-    copies,
-    optimizers.gradient_descent(),
-    1,
-  )
+  codec = parts.cut(exchanges.codec_of(what, codec_text), part_bytes)
   examples = []
   for number, device in enumerate(devices):
     with tf.device(device):
       examples.append(exchanges.examples(what, batch, number))
   feeds = [_Feed(*pair) for pair in examples[1:]]
-  train_step = tf.function(
-    lambda *values: take(*values[:2], feeds, *values[2:])
+  train_step = exchanges.step_of(
+    what,
+    layout,
+    copies,
+    codec,
+    feeds=feeds_lib.of_processes(layout, feeds),
   )
   numbers = exchanges.numbers()
 
   def step():
     train_step(*examples[0], *numbers, tf.constant(0.0)).entropy.numpy()
 
-  total = totals.Totals(codec, count, len(layout.servers))
+  pulled = sum(
+    layout.totals(part.codec.messages(number)).bits()
+    for part in parts.parts(codec)
+    for number in range(part.codec.num_rounds)
+  )
   statistics = sum(int(tf.size(v)) for v in copies[0].statistics)
-  words = codec.num_words + codec.num_probes + 2 * statistics
-  return exchanges.Case(step, 4 * words + total.bits() / 8, ['servers'])
+  # A row there, with loss and wish to stop; the agreed probe and the wish back.
+  row = 2 * (codec.num_probes + statistics) + 3
+  words = codec.num_words + row
+  return exchanges.Case(step, 4 * words + pulled / 8, ['servers'])

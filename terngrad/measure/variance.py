@@ -85,8 +85,6 @@ def errors(text, workers, draws):
   @tf.function(jit_compile=True)
   def send(values, own, shared, step, worker):
     keys = code.keys(1, step, worker)
-    if code.thins:
-      return code.thin(code.encode(values, own, own, keys), own, shared, keys)
     return code.encode(values, own, shared, keys)
 
   @tf.function(jit_compile=True)

@@ -9,7 +9,6 @@ import tensorflow as tf
 from slim.nets import batch_norm
 from slim.nets import factory as nets
 from terngrad import native
-from terngrad.codec import accelerated
 from terngrad.codec import gradients
 from terngrad.codec import parts
 from terngrad.codec import policy
@@ -23,6 +22,9 @@ from terngrad.training import nodes
 from terngrad.training import precision
 from terngrad.training import replicas
 from terngrad.training import scopes
+from terngrad.training import states
+from terngrad.training import step as steps
+from terngrad.training import stored_states
 from terngrad.training import surroundings
 from terngrad.training import synchronized
 
@@ -40,12 +42,15 @@ class Run(NamedTuple):
     logits: names of all variables of the classifiers, auxiliary ones too.
     order: names of the net's variables, layer by layer.
     codec: `gradients.GradientCodec` of the coded steps.
+    float_codec: the same with float32 gradients.
     coded_step: the traced step, see `step.make_train_step`.
     float_step: the same with float32 gradients.
     regularization: returns the sum of the L2 terms of the present parameters,
       float32 [].
     layout: `checkpoints.Layout`.
-    exchange: `exchange.towers.Towers` or `exchange.collective.Collective`.
+    method_states: names of what methods share, the last of `names`.
+    store: `stored_states.Store`.
+    exchange: see `step.Training`.
     habits: `surroundings.Habits`.
   """
 
@@ -57,10 +62,13 @@ class Run(NamedTuple):
   logits: frozenset
   order: tuple
   codec: gradients.GradientCodec
+  float_codec: gradients.GradientCodec
   coded_step: Callable
   float_step: Callable
   regularization: Callable
   layout: checkpoints.Layout
+  method_states: list
+  store: stored_states.Store
   exchange: object
   habits: surroundings.Habits
 
@@ -87,12 +95,15 @@ def assemble(config, surround=surroundings.of_this_process):
   optimizer = config.update_rule()
   optimizer = optimizer._replace(clip_norm=config.clip_gradient_norm)
   plan = _layout(config, model)
+  codec, float_codec = _codecs(config, plan, places)
+  shared = states.shared(codec)
   copies = replicas.create(
     plan,
     optimizer,
     places,
     scaling=loss_scaling.START if config.dtype == 'float16' else (),
     own_statistics=config.bn_statistics == 'per_device',
+    shared=shared,
   )
   node_pass = accumulation.accumulated(
     nodes.model_pass(
@@ -105,19 +116,21 @@ def assemble(config, surround=surroundings.of_this_process):
     ),
     config.gradient_accumulation_steps,
   )
-  codec, float_codec = _codecs(config, plan, places)
   around.check_same(
-    codecs=[bucket.codec.name for bucket in codec.buckets],
+    codecs=[bucket.method.name for bucket in codec.buckets],
     variables=len(plan.names),
     elements=codec.num_elements,
     num_examples=around.data.num_examples,
     num_classes=around.data.num_classes,
   )
 
-  def make(chosen):
-    return around.make_step(node_pass, chosen, copies, optimizer)
-
-  coded_step, float_step = make(codec), make(float_codec)
+  remembered = states.MethodStates(codec, around.exchange)
+  training = steps.Training(
+    node_pass, around.exchange, copies, remembered, optimizer, config.seed
+  )
+  coded_step, float_step = (
+    around.make_step(training, chosen) for chosen in (codec, float_codec)
+  )
   names = replicas.variable_names(plan, copies[0])
   stored = (
     list(range(len(around.own)))
@@ -135,6 +148,7 @@ def assemble(config, surround=surroundings.of_this_process):
     ),
     order=plan.order,
     codec=codec,
+    float_codec=float_codec,
     coded_step=coded_step,
     float_step=float_step,
     regularization=tf.function(
@@ -158,7 +172,10 @@ def assemble(config, surround=surroundings.of_this_process):
       dtype=config.dtype,
       bn_statistics=config.bn_statistics,
       trainable_scopes=config.trainable_scopes,
-      kept=', '.join(kept.of for kept in around.exchange.kept),
+    ),
+    method_states=names[len(names) - len(shared) :],
+    store=stored_states.Store(
+      remembered, codec, around.exchange, names[: len(copies[0].trainable)]
     ),
     exchange=around.exchange,
     habits=around.habits,
@@ -206,21 +223,18 @@ def _codecs(config, plan, places):
     policy.VariableSpec(name, tuple(variable.shape), is_logits(name))
     for name, variable in zip(plan.names, plan.trainable, strict=False)
   ]
-  plain = registry.identity()
+  plain = registry.method('identity')
   rules = [(policy.smaller_than(config.size_to_binarize), plain)]
   if not config.quantize_logits:
     rules.append((policy.is_logits, plain))
   rules.append((policy.always, config.gradient_code()))
-  codecs = policy.policy(rules, specs)
+  codec = gradients.gradient_codec(specs, policy.policy(rules, specs))
   kinds = {tf.DeviceSpec.from_string(place).device_type for place in places}
   if kinds == {'GPU'}:
-    codecs = accelerated.on_gpus(codecs)
+    codec = gradients.on_gpus(codec)
   elif kinds == {'CPU'} and native.available():
-    codecs = accelerated.accelerate(codecs)
+    codec = gradients.on_kernels(codec)
   # Where nothing travels between processes there is nothing to wait for.
-  collects = config.exchange == cluster_config.COLLECTIVE
-  size = config.bytes_per_bucket if collects else 0
-  return tuple(
-    parts.cut(gradients.gradient_codec(specs, chosen), size)
-    for chosen in (codecs, [plain] * len(specs))
-  )
+  alone = config.exchange == cluster_config.TOWERS
+  codec = parts.cut(codec, 0 if alone else config.bytes_per_bucket)
+  return codec, gradients.in_float(codec, plain)

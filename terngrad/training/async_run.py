@@ -14,9 +14,11 @@ The order is that of time: no two runs end at the same bits.
 import concurrent.futures
 import functools
 import queue
+from typing import NamedTuple
 
 import tensorflow as tf
 
+from terngrad.exchange import server
 from terngrad.exchange import towers as towers_lib
 from terngrad.exchange import watchdog
 from terngrad.training import async_servers
@@ -32,6 +34,47 @@ from terngrad.training import surroundings
 _CHIEF = 0
 
 
+class _Places(NamedTuple):
+  """Where replicas are; see `exchange.towers.Towers`.
+
+  Parameters, slots and averages of the run are the servers', the first place,
+  which stands for all of them and has no workers.
+
+  Attributes:
+    layout: `exchange.server.Servers`.
+  """
+
+  layout: server.Servers
+
+  @property
+  def devices(self):
+    """Of the servers, and then of the workers."""
+    return (self.layout.servers[0], *self.layout.devices)
+
+  @property
+  def group(self):
+    """None: see `Servers`."""
+    return self.layout.group
+
+  @property
+  def num_workers(self):
+    """Of all processes."""
+    return self.layout.num_workers
+
+  def workers_of(self, place):
+    """The workers on `devices[place]`, as a range."""
+    return self.layout.workers_of(place - 1) if place else range(0)
+
+  def place_of(self, worker):
+    """Where the parameters of a worker's updates are."""
+    del worker
+    return 0
+
+  def residuals(self, codec):
+    """See `Servers`."""
+    return self.layout.residuals(codec)
+
+
 class Asynchronous:
   """A run in which a step takes the gradients of some processes."""
 
@@ -41,8 +84,8 @@ class Asynchronous:
     Args:
       config: `server_config.ServerConfig` of the chief.
       data: `batches.Data` of the chief's process.
-      layout: `exchange.server.Layout`.
-      open_feeds: takes a step, returns a `server_step.Feed` for each process
+      layout: `exchange.server.Servers`.
+      open_feeds: takes a step, returns a `feeds.Feed` for each process
         but the chief.
     """
     self._config = config
@@ -56,6 +99,7 @@ class Asynchronous:
     self._tally = staleness.Tally()
     self._node_pass = None
     self._copies = ()
+    self._states = None
     self._servers = None
     self._processes = []
     self._pulled = []
@@ -68,11 +112,8 @@ class Asynchronous:
 
   def surround(self, config):
     """The `surroundings.Surroundings` of the run."""
-    # Parameters, slots and averages of the run are the servers', the first
-    # place, which stands for all of them.
-    devices = (self._layout.servers[0], *self._layout.towers.devices)
     return surroundings.Surroundings(
-      exchange=towers_lib.Towers(devices, len(devices)),
+      exchange=_Places(self._layout),
       data=self._data._replace(batches=self._begin),
       make_step=self._make_step,
       own=range(1),
@@ -101,13 +142,18 @@ class Asynchronous:
     """Waits for pushes that are under way, which count no more."""
     concurrent.futures.wait(self._in_flight.values())
 
-  def _make_step(self, node_pass, codec, copies, optimizer):
+  def _make_step(self, training, codec):
     # The first codec is that of coded steps; float32 steps between them are
     # refused, so the second is never used.
     if not self._servers:
-      self._node_pass, self._copies = node_pass, copies
+      self._node_pass, self._copies = training.node_pass, training.replicas
+      self._states = training.states
       self._servers = async_servers.Servers(
-        node_pass, codec, copies[0], optimizer, self._config.aggregate
+        training.node_pass,
+        codec,
+        training.replicas[0],
+        training.optimizer,
+        self._config.aggregate,
       )
     return self._take
 
@@ -151,6 +197,7 @@ class Asynchronous:
         ),
         # The first place is the servers'.
         replicas=self._copies[1 + number :: count],
+        states=self._states.workers[1 + number :: count],
         feed=feed,
         seed=async_step.seed_of(self._config.seed, number),
       ),

@@ -76,7 +76,7 @@ def share(codec, server):
   chosen = {}
   for bucket in codec.buckets:
     for place, shape in zip(bucket.indices, bucket.shapes, strict=True):
-      chosen[place] = bucket.codec, shape
+      chosen[place] = bucket.method, shape
   variables = (*server.trainable, *server.statistics)
   shares, buckets, start = [], [], 0
   probed = codec.probed_variables()
@@ -99,10 +99,10 @@ def share(codec, server):
       )
     )
     start += own.num_words
-    buckets += [
-      bucket._replace(indices=tuple(mine[place] for place in bucket.indices))
-      for bucket in own.buckets
-    ]
+    for bucket in own.buckets:
+      indices = tuple(mine[place] for place in bucket.indices)
+      # A stream of its own: no two servers' variables draw the same bits.
+      buckets.append(bucket._replace(indices=indices, stream=len(buckets)))
   return gradients.GradientCodec(tuple(buckets)), shares
 
 

@@ -14,8 +14,10 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from terngrad.codec import gradients
+from terngrad.codec import parts as parts_lib
 from terngrad.exchange import towers as towers_lib
 from terngrad.training import nodes
+from terngrad.training import states
 
 
 class Pushed(NamedTuple):
@@ -74,13 +76,15 @@ class Source(NamedTuple):
     node_pass: `nodes.Pass`.
     towers: `exchange.towers.Towers` of its nodes on its devices.
     replicas: list of `replicas.Replica`, one a device.
-    feed: `server_step.Feed`, or None for the chief, whose batches are given.
+    states: for each device what `states.of_workers` made.
+    feed: `feeds.Feed`, or None for the chief, whose batches are given.
     seed: integer, see `seed_of`.
   """
 
   node_pass: nodes.Pass
   towers: towers_lib.Towers
   replicas: list
+  states: list
   feed: object
   seed: int
 
@@ -95,10 +99,17 @@ def make_process(source, servers):
   Returns:
     A `Process`.
   """
-  _, towers, replicas, feed, seed = source
-  kernel = nodes.kernels(source.node_pass, servers.codec)
+  _, towers, replicas, own_states, feed, seed = source
+  (part,) = parts_lib.parts(servers.codec)
+  functions = nodes.functions(
+    source.node_pass, servers.codec, towers.num_workers
+  )
   places = [
-    (replica, towers.workers_of(place))
+    nodes.Device(
+      replica,
+      towers.workers_of(place),
+      [states.OfPart(part, own_states[place], replica)],
+    )
     for place, replica in enumerate(replicas)
   ]
   boxes = servers.boxes(towers.num_workers)
@@ -106,14 +117,17 @@ def make_process(source, servers):
   def push(pulled, own, *given):
     seed_and_step = tf.constant(seed, tf.int64), pulled
     batch = nodes.Batch(*(feed.next() if feed else given), first=0)
-    rounds = [
-      nodes.run(source.node_pass, kernel, *where, batch, seed_and_step)
-      for where in places
-    ]
+    rounds = []
+    for where in places:
+      rounds += nodes.run_parts(
+        source.node_pass, [functions], where, batch, seed_and_step
+      )
     with tf.device(towers.devices[0]):
       shared = gradients.agree(tf.concat([r.probes for r in rounds], axis=0))
     payloads = [
-      nodes.encode(kernel, r, shared, *where, seed_and_step)
+      nodes.Work(
+        functions, where.states[0], r, where, shared, seed_and_step
+      ).send(0, [])
       for r, where in zip(rounds, places, strict=True)
     ]
     with tf.device(towers.devices[0]):

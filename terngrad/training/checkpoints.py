@@ -3,7 +3,7 @@
 A checkpoint `model.ckpt-<step>` holds the steps taken, a layout (JSON: the
 net, the optimizer, which devices are stored) and, as `tower_<place>`, the
 variables of one device or of all. Replicas are equal to the bit, so that one
-is enough to continue. `kept_error_<i>` are of `kept_errors`. TensorFlow writes
+is enough to continue. `states` are those of `stored_states`. TensorFlow writes
 the files under other names and renames them, and replaces the list of
 checkpoints last: a run that is killed at any moment leaves the last complete
 one in place.
@@ -45,7 +45,7 @@ class Layout(NamedTuple):
     dtype: of the layers' computations.
     bn_statistics: 'averaged' or 'per_device'.
     trainable_scopes: what was trained; '' for all.
-    kept: of which elements errors are stored, see `kept_errors`; '' for none.
+    kept: not written any more: what sums left out is among the `states`.
 
   Fields with a default are not in checkpoints that are older than they.
   """
@@ -79,7 +79,7 @@ class Writer:
       layout: `Layout`.
       replicas: tuple of `replicas.Replica`.
       names: of a replica's variables.
-      more: dict of name to variable of the run that is stored beside.
+      more: dict of name to what is stored beside, such as dicts of variables.
     """
     self._replicas = replicas
     self._names = names
@@ -239,6 +239,12 @@ def name_of(key, place):
     return ''
   inner = key.removeprefix(start).removesuffix(VALUE)
   return re.sub(r'\.(.)', lambda m: '/' if m[1] == 'S' else m[1], inner)
+
+
+def names_of(path, place):
+  """The set of names of the variables of one device."""
+  keys = tf.train.load_checkpoint(path).get_variable_to_shape_map()
+  return {name_of(key, place) for key in keys} - {''}
 
 
 def restore(path, place, variables):

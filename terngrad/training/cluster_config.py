@@ -35,10 +35,11 @@ class ClusterConfig:
   )
   collective: str = _option(
     ways.AUTO,
-    'Way of the codes between processes: gather, reduce (codes that add, see '
-    '--codec), two_shot; auto takes the one of the fewest bytes, but two_shot '
-    'only where it halves them. two_shot_ternary sends sums back as ternary '
-    'codes and keeps what they leave out: fewer bytes, other results.',
+    'How messages travel between processes: gather, reduce (codes that add, '
+    'see --codec), two_shot, slices (floats); auto takes the one of the fewest '
+    'bytes, but two_shot only where it halves them. two_shot_ternary sends '
+    'sums back as ternary codes and keeps what they leave out: fewer bytes, '
+    'other results.',
   )
   communication: str = _option(
     'auto',
@@ -47,7 +48,7 @@ class ClusterConfig:
   )
   bytes_per_bucket: int = _option(
     BYTES_PER_BUCKET,
-    'Collectives: float32 bytes of gradients from which on their codes are '
+    'Several processes: float32 bytes of gradients from which on codes are '
     'sent, while those of earlier layers are still computed; 0 sends all at '
     'once. It changes no bit.',
   )

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from terngrad.codec import contract
+from terngrad.codec import method
 from terngrad.codec import registry
 from terngrad.training import config_base as base
 from terngrad.training import errors
@@ -19,8 +19,11 @@ class CodeConfig(base.ModelConfig):
   codec: str = base.option(
     '',
     'Gradient code, NAME[:option=value,...], of '
-    f'{", ".join(sorted(registry.CODECS))}; empty: by --grad_bits. For an '
-    'all-reduce of integers ternary:packing=radix,workers=N.',
+    f'{", ".join(sorted(registry.CODECS))}, or a method of several rounds, '
+    f'{", ".join(sorted(registry.METHODS))}; '
+    f'{"+NAME:..., ".join(sorted(registry.WRAPPERS))}+NAME:... sends later '
+    'what it left out; empty: by --grad_bits. For an all-reduce of integers '
+    'ternary:packing=radix,workers=N.',
     'codes',
   )
   grad_bits: int = base.option(
@@ -58,31 +61,32 @@ class CodeConfig(base.ModelConfig):
     False, 'Accepted; codes are always packed and sent.', 'codes'
   )
 
-  def gradient_code(self) -> contract.Codec:
-    """The codec for gradients that no policy leaves in float32.
+  def gradient_code(self) -> method.Method:
+    """The method for gradients that no policy leaves in float32.
 
     Raises:
       errors.ConfigError: the flags name none, or contradict each other.
     """
     try:
-      codec = registry.parse(self._codec_text(), self.num_workers)
+      code = registry.method(self._codec_text(), self.num_workers)
     except errors.ConfigError:
       raise
     except ValueError as error:
       raise errors.ConfigError(str(error)) from error
-    limit = codec.packing.max_workers
+    limit = code.max_workers
     if limit is not None and limit < self.num_workers:
       raise errors.ConfigError(
         f'codec: expected a code for the {self.num_workers} nodes, received '
         f'--codec={self.codec}, which adds {limit} at most. Say '
         f'workers={self.num_workers} in it.'
       )
-    return codec
+    return code
 
   def _codec_text(self):
     if not self.codec:
       return self._codec_text_of_grad_bits()
-    name, _, rest = self.codec.partition(':')
+    wrappers, plus, text = self.codec.rpartition('+')
+    name, _, rest = text.partition(':')
     if self.grad_bits not in (32, 1) or (self.grad_bits == 1) > (
       name == 'ternary'
     ):
@@ -91,7 +95,7 @@ class CodeConfig(base.ModelConfig):
         f'received {self.grad_bits}. Choose the code by one of the two.'
       )
     # What it says must be right by itself.
-    registry.parse(self.codec, self.num_workers)
+    registry.method(self.codec, self.num_workers)
     given = dict(
       item.partition('=')[::2] for item in filter(None, rest.split(','))
     )
@@ -102,11 +106,12 @@ class CodeConfig(base.ModelConfig):
       if name != 'ternary' or type(value)(given.get(flag, value)) != value:
         raise errors.ConfigError(
           f'{flag}: expected it to agree with --codec={self.codec}, received '
-          f'{value}. Say it once, as --codec=ternary:{flag}={value}.'
+          f'{value}. Say it once, as '
+          f'--codec={wrappers}{plus}ternary:{flag}={value}.'
         )
       given[flag] = value
     options = ','.join(f'{k}={v}' if v else k for k, v in given.items())
-    return f'{name}:{options}'
+    return f'{wrappers}{plus}{name}:{options}'
 
   def _codec_text_of_grad_bits(self):
     if self.grad_bits == 32:

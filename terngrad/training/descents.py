@@ -13,7 +13,7 @@ import functools
 import numpy as np
 import tensorflow as tf
 
-from terngrad.codec import pieces as pieces_lib
+from terngrad.codec import method as methods
 from terngrad.native import ops
 from terngrad.training import optimizers
 from terngrad.training import replicas
@@ -27,7 +27,7 @@ _DIGITS = (3, 20)
 def make(replica, optimizer, shrink, codec):
   """An update that writes no gradients, or None where there is none.
 
-  Variables whose codec has no kernel are decoded and updated apart.
+  Variables whose method has no kernel are decoded and updated apart.
 
   Args:
     replica: `replicas.Replica` without statistics.
@@ -36,26 +36,55 @@ def make(replica, optimizer, shrink, codec):
     codec: `codec.gradients.GradientCodec` of the replica's parameters.
 
   Returns:
-    A function of (payloads, see `codec.pieces.descend`; the agreed probe
-    float32 [probes]; the numbers of `updates.make_update`), or None.
+    A function of (what was received, see `GradientCodec.decode`, for which
+    `gathered` is true; `codec.gradients.Turn`; the numbers of
+    `updates.make_update`), or None.
   """
   if not _possible(replica, optimizer, shrink, codec):
     return None
   if not agrees(bool(optimizer.slots), bool(replica.averages)):
     return None
   descent = of(replica, optimizer)
-  rest = pieces_lib.rest(codec)
-  update = updates.make_update(replica.part(rest, ()), optimizer, None)
+  fused, rest = [], []
+  for place, bucket in enumerate(codec.buckets):
+    (fused if _has_kernel(bucket) else rest).append(place)
+  others = [i for place in rest for i in codec.buckets[place].indices]
+  update = updates.make_update(replica.part(others, ()), optimizer, None)
+  probes = codec.probes_of_buckets()
+  no_states = [()] * len(codec.buckets)
 
-  def descend(pieces, shared, numbers):
+  def descend(received, turn, numbers):
     _, learning_rate, averaging_decay = numbers
     rates = learning_rate, averaging_decay
-    pieces_lib.descend(codec, pieces, shared, descent, rates)
+    scale = 1.0 / turn.num_workers
+    for place in fused:
+      bucket = codec.buckets[place]
+      scalers = tf.gather(turn.shared, probes[place])
+      variables = descent.of(bucket.indices)
+      for piece in codec.received(place, received)[0][0].pieces:
+        ops.descend(
+          bucket.method.digits, piece, scalers, scale, variables, rates
+        )
+    means = []
+    for place in rest:
+      means += codec.decode_bucket(place, received, no_states, turn)[0]
     if rest:
-      means = pieces_lib.decode_rest(codec, pieces, shared)
       update(means, [], numbers)
 
   return descend
+
+
+def gathered(codec, received):
+  """Whether the kernels find all workers' payloads in what was received."""
+  return all(
+    isinstance(codec.received(place, received)[0][0], methods.Payloads)
+    for place, bucket in enumerate(codec.buckets)
+    if _has_kernel(bucket)
+  )
+
+
+def _has_kernel(bucket):
+  return bucket.method.digits is not None
 
 
 def _possible(replica, optimizer, shrink, codec):
@@ -64,8 +93,11 @@ def _possible(replica, optimizer, shrink, codec):
     return False
   if replica.scaling or replica.statistics:
     return False
+  owners = {state.owner for states in codec.states() for state in states}
+  if codec.finishes or methods.SHARED in owners:
+    return False
   device = tf.DeviceSpec.from_string(replica.device).device_type
-  return device == 'CPU' and any(b.codec.descend for b in codec.buckets)
+  return device == 'CPU' and any(map(_has_kernel, codec.buckets))
 
 
 def of(replica, optimizer):
@@ -102,7 +134,7 @@ def agrees(has_momentum, has_averages):
     means = ops.decode_sum([words], scalers, shapes, 0.5, _DIGITS)
     update = updates.make_update(xlas, optimizer, None)
     update(means, [], (tf.constant(0, tf.int64), *rates))
-    piece = ops.Piece(0, [words])
+    piece = methods.Piece(0, [words])
     ops.descend(_DIGITS, piece, scalers, 0.5, of(ours, optimizer), rates)
     pairs = zip(ours.variables(), xlas.variables(), strict=True)
     return all(

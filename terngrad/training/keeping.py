@@ -5,10 +5,10 @@ import time
 import tensorflow as tf
 
 from terngrad.training import checkpoints
-from terngrad.training import kept_errors
 from terngrad.training import loss_scaling
 from terngrad.training import meter
 from terngrad.training import records
+from terngrad.training import stored_states
 
 
 class Keeper:
@@ -23,13 +23,12 @@ class Keeper:
       step: steps taken before.
     """
     self._run = run
-    self._shelf = kept_errors.Shelf(run.exchange)
     self._writer = checkpoints.Writer(
       config.train_dir,
       run.layout,
       run.replicas,
       run.names,
-      self._shelf.variables,
+      {stored_states.FOLDER: run.store.variables},
     )
     self._recorder = records.Recorder(config.train_dir, step=step)
     self._gauge = meter.Meter(config.batch_size, self._recorder.last)
@@ -71,14 +70,14 @@ class Keeper:
       self._recorder.scalars(step, sparsity)
     self._recorder.flush()
 
-  def save(self, step, kept):
+  def save(self, step, states):
     """Writes a checkpoint; returns its path.
 
     Args:
       step: steps taken.
-      kept: from `kept_errors.gather`.
+      states: from `stored_states.Store.gather`.
     """
-    with self._shelf.holding(kept):
+    with self._run.store.holding(states):
       return self._writer.save(step)
 
 
@@ -88,6 +87,8 @@ def _histograms(run, result):
   coded = (
     sum(part.shape[1] for part in result.words[0]) == run.codec.num_words
     and not run.codec.lossless
+    # What a node sent says nothing by itself where there are more rounds.
+    and run.codec.num_rounds == 1
   )
   for place, replica in enumerate(run.replicas):
     pairs = zip(run.parameters, replica.trainable, strict=True)

@@ -17,7 +17,6 @@ from terngrad.training import assembly
 from terngrad.training import errors
 from terngrad.training import folder
 from terngrad.training import keeping
-from terngrad.training import kept_errors
 from terngrad.training import loss_scaling
 from terngrad.training import pretrained
 from terngrad.training import resume
@@ -92,8 +91,9 @@ def run_assembled(config, assemble, report, show_progress, start):
       alone.enter_context(folder.alone_in(config.train_dir))
     with start:
       run = assemble(config)
-      begin, kept = _begin(config, run, report) if writes else ((0, -1), None)
-      begin = together.begin(run.exchange, run.replicas, begin, kept)
+      begin, stored = _begin(config, run, report) if writes else ((0, -1), {})
+      begin = together.begin(run.exchange, run.replicas, begin)
+      run.store.deal(stored)
     if writes:
       folder.make(config.train_dir, config.overwrite)
       if not there:
@@ -106,17 +106,17 @@ def _silence(line):
 
 
 def _begin(config, run, report):
-  """Restores; what `_continue` begins from, and the kept errors.
+  """Restores; what `_continue` begins from, and what methods remember.
 
   Returns:
-    ((steps taken before, step of train_dir's checkpoint or -1), `kept` of
-    `together.begin`).
+    ((steps taken before, step of train_dir's checkpoint or -1), see
+    `stored_states.Store.deal`).
   """
   restored = resume.NOTHING
   if not config.overwrite:
     restored = resume.continue_run(config, run, report)
   first = restored.step or pretrained.start(config, run, report)
-  return (first, restored.step or -1), restored.kept
+  return (first, restored.step or -1), restored.states
 
 
 def _continue(config, run, begin, report, show_progress):
@@ -209,8 +209,8 @@ def _save(run, keeper, step):
   with run.habits.within(f'Step {step}'):
     run.habits.before_save()
     together.check_equal(run.exchange, run.replicas[0], run.names)
-    kept = kept_errors.gather(run.exchange)
-  return keeper.save(step, kept) if keeper else None
+    states = run.store.gather()
+  return keeper.save(step, states) if keeper else None
 
 
 def _next(config, batches):
@@ -230,6 +230,7 @@ def _one_step(config, run, step, batches, stop):
     config.floating_grad_epoch, step, config.batch_size, run.num_examples
   )
   take = run.float_step if floats else run.coded_step
+  codec = run.float_codec if floats else run.codec
   rate = schedules.learning_rate(config, step, run.num_examples)
   decay = schedules.averaging_decay(step, config.moving_average_decay)
   images, labels = _next(config, batches)
@@ -245,20 +246,18 @@ def _one_step(config, run, step, batches, stop):
     # The step may still be under way until a number of it is looked at.
     result.entropy.numpy()
   if not loss_scaling.can_fall(run.replicas[0].scaling):
-    _check_finite(run, step, result)
+    _check_finite(run, step, result, codec)
   return result, rate
 
 
-def _check_finite(run, step, result):
+def _check_finite(run, step, result, codec):
   """Raises where a loss or a gradient is not finite, and says where."""
   entropy = result.entropy.numpy()
   probes = result.probes.numpy()
   if np.isfinite(entropy).all() and np.isfinite(probes).all():
     return
   bad = np.argwhere(~np.isfinite(probes))
-  variables = np.arange(len(run.parameters))
-  if probes.shape[1] == run.codec.num_probes:  # else a float32 step's
-    variables = run.codec.probed_variables()
+  variables = codec.probed_variables()
   who = result.who or [f'worker {i}' for i in range(len(entropy))]
   where = [f'loss of {who[i]}' for i in np.flatnonzero(~np.isfinite(entropy))]
   where += [

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from terngrad.codec import bucket_keys
+from terngrad.codec import gradients as gradients_lib
+from terngrad.codec import method as methods
 from terngrad.codec import random_bits
 from terngrad.training import losses
 from terngrad.training import one_by_one
@@ -44,32 +45,39 @@ class Pass(NamedTuple):
 
 
 class Batch(NamedTuple):
-  """The examples of a step that are this process's.
+  """The examples of a step that a device's process has.
 
   Attributes:
-    images: [workers of this process, b, ...].
-    labels: int32 [workers of this process, b].
+    images: [workers of the process, b, ...].
+    labels: int32 [the same, b].
     first: the worker that the first row is of.
+    stride: workers from one row to the next.
   """
 
   images: tf.Tensor
   labels: tf.Tensor
   first: int
+  stride: int = 1
+
+  def of(self, worker):
+    """(images, labels) of a worker of the process, int32 []."""
+    row = (worker - self.first) // self.stride
+    return self.images[row], self.labels[row]
 
 
 class DeviceRound(NamedTuple):
   """What the nodes of one device computed for a part, one entry a node.
 
   Attributes:
-    kept: TensorArray of what `Kernels.keep` makes of a node's gradients: the
-      one thing that a further node costs. A `one_by_one.Single` of that where
-      there is one node.
-    probes: float32 [nodes, probes], see `GradientCodec.probe`.
+    carried: for each bucket a TensorArray of what a node carries: the one thing
+      that a further node costs. For one node a list of `one_by_one.Single`,
+      for each bucket one a tensor.
+    probes: float32 [nodes, probes], see `GradientCodec.begin`.
     entropy: float32 [nodes], mean over a node's examples.
     statistics: list of float32 [nodes, ...].
   """
 
-  kept: tf.TensorArray
+  carried: list
   probes: tf.Tensor
   entropy: tf.Tensor
   statistics: list
@@ -151,57 +159,55 @@ def _with_seeds(plan, held, key):
   ]
 
 
-class Kernels(NamedTuple):
-  """The compiled parts of a node's work.
+class Functions(NamedTuple):
+  """A worker's side of a part, compiled where that is of use.
 
   Attributes:
-    finish: takes the lists (gradients, parameters) of the whole model, returns
-      (the part's gradients with those of the L2 terms, their probe float32
-      [probes]).
-    keep: takes (gradients, own, seed, step, worker, stacked), returns what
-      waits until the shared probe is known: the gradients as float32
-      [elements], or, where they are not stacked, as they are, if `encode` takes
-      them as fast; int32 [words] where the codec thins.
-    kept: (dtype, shape) of what is stacked.
-    num_probes: of a worker.
-    encode: takes (what was kept, own, shared, seed, step, worker), returns
-      int32 [words].
+    codec: `codec.gradients.GradientCodec` of the part.
+    num_workers: N.
+    begin: takes (gradients and parameters of the whole model, states, seed,
+      step, worker), returns (gradients that are coded, with those of the L2
+      terms; their probe float32 [probes]).
+    carry: takes (coded gradients, own probe, seed, step, worker, stacked),
+      returns what waits until the shared probe is known. Stacked: for each
+      bucket one tensor.
+    send: for each round a function of (what was carried, states, received, own,
+      shared, seed, step, worker), which returns (int32 [words], states).
+    finish: takes (what was carried, states, means, own, shared, seed, step,
+      worker), returns states.
+    decode: takes (received, states, shared, seed, step), returns (means,
+      states).
   """
 
+  codec: object
+  num_workers: int
+  begin: Callable
+  carry: Callable
+  send: list
   finish: Callable
-  keep: Callable
-  kept: tuple
-  num_probes: int
-  encode: Callable
+  decode: Callable
 
 
-def kernels(node_pass, codec, indices=None):
-  """Compiles a node's side of a `codec.gradients.GradientCodec`.
+def functions(node_pass, codec, num_workers, indices=None):
+  """Compiles a worker's side of a `codec.gradients.GradientCodec`.
 
   Args:
     node_pass: `Pass`.
     codec: of a part of the model.
+    num_workers: N.
     indices: the places of the part's variables, see `codec.parts.Part`; None
       for the whole model.
 
   Returns:
-    `Kernels`.
+    `Functions`.
   """
 
   def compiled(function):
     return tf.function(function, jit_compile=True)
 
-  def add_decay(results, parameters):
-    results = [
-      g if d is None else g + d
-      for g, d in zip(results, node_pass.decay(parameters), strict=True)
-      if g is not None
-    ]
-    return results, codec.probe(results)
-
-  def finish(results, parameters):
-    # What a part has no use for it must not wait for.
-    return add_decay(*(only(indices, v) for v in (results, parameters)))
+  def turn(seed, step, worker=None, **more):
+    keys = None if worker is None else derive(seed, step, worker)
+    return gradients_lib.Turn(seed, step, num_workers, worker, keys, **more)
 
   def derive(seed, step, worker):
     return codec.keys(seed, step, worker)
@@ -210,60 +216,89 @@ def kernels(node_pass, codec, indices=None):
     # Some hundred operations on a few numbers: compiled, they cost nothing.
     derive = compiled(derive)
 
-  def encode(values, own, shared, *numbers):
-    return codec.encode(values, own, shared, derive(*numbers))
+  def add_decay(results, parameters, states, seed, step, worker):
+    results = [
+      g if d is None else g + d
+      for g, d in zip(results, node_pass.decay(parameters), strict=True)
+      if g is not None
+    ]
+    # No method draws before the probe, so that there are no keys.
+    begins = gradients_lib.Turn(seed, step, num_workers, worker)
+    return codec.begin(results, states, begins)
 
-  def thin(words, own, shared, *numbers):
-    return codec.thin(words, own, shared, derive(*numbers))
+  def begin(results, parameters, states, *numbers):
+    # What a part has no use for it must not wait for.
+    own = (only(indices, values) for values in (results, parameters))
+    return add_decay(*own, states, *numbers)
 
-  if codec.compiled:
-    add_decay, thin = compiled(add_decay), compiled(thin)
-    # Plain floats are sent as they are, and compiled code would copy them.
-    encode = encode if codec.lossless else compiled(encode)
+  def requantized(carried, own, *numbers):
+    return codec.carry(carried, turn(*numbers, own=own))
 
-  def keep(values, own, *numbers_and_stacked):
+  def carry(carried, own, *numbers_and_stacked):
     *numbers, stacked = numbers_and_stacked
     # Not in the compiled part: XLA's concatenation is five times slower.
-    if codec.compiled or (stacked and not codec.thins):
-      values = codec.flatten(values)
-    return encode(values, own, own, *numbers) if codec.thins else values
+    if codec.compiled or stacked:
+      carried = [
+        values if bucket.method.carry else [methods.flat(values)]
+        for bucket, values in zip(codec.buckets, carried, strict=True)
+      ]
+    if any(bucket.method.carry for bucket in codec.buckets):
+      carried = requantized(carried, own, *numbers)
+    return carried
 
-  floats = tf.float32, [codec.num_elements]
-  return Kernels(
+  def make_send(number):
+    def send(carried, states, received, own, shared, *numbers):
+      told = turn(*numbers, own=own, shared=shared)
+      return codec.send(number, carried, states, received, told)
+
+    # Plain floats are sent as they are, and compiled code would copy them.
+    if codec.compiled and not codec.lossless:
+      return compiled(send)
+    return send
+
+  def finish(carried, states, means, own, shared, *numbers):
+    told = turn(*numbers, own=own, shared=shared)
+    return codec.finish(carried, states, means, told)
+
+  def decode(received, states, shared, *numbers):
+    return codec.decode(received, states, turn(*numbers, shared=shared))
+
+  if codec.compiled:
+    add_decay, requantized = compiled(add_decay), compiled(requantized)
+    finish, decode = compiled(finish), compiled(decode)
+  return Functions(
+    codec=codec,
+    num_workers=num_workers,
+    begin=begin,
+    carry=carry,
+    send=[make_send(number) for number in range(codec.num_rounds)],
     finish=finish,
-    keep=keep,
-    kept=(tf.int32, [codec.num_words]) if codec.thins else floats,
-    num_probes=codec.num_probes,
-    encode=thin if codec.thins else encode,
+    decode=decode,
   )
 
 
 def only(indices, values):
-  """A list with None in place of what is not of a part; see `kernels`."""
+  """A list with None in place of what is not of a part; see `functions`."""
   if indices is None:
     return list(values)
   return [v if i in indices else None for i, v in enumerate(values)]
 
 
-def run(node_pass, kernel, *where_and_what):
-  """`run_parts` of a model in one piece; a `DeviceRound`."""
-  return run_parts(node_pass, [kernel], *where_and_what)[0]
-
-
-def run_parts(node_pass, some, replica, workers, batch, seed_and_step):
+def run_parts(node_pass, parts, where, batch, seed_and_step):
   """Runs the forward and backward passes of the nodes of one device.
 
   Args:
     node_pass: `Pass`.
-    some: list of `Kernels`, one a part of the model.
-    replica: `replicas.Replica` of the device.
-    workers: range of the workers that live there.
+    parts: list of `Functions`, one a part of the model.
+    where: `Device`.
     batch: `Batch`.
     seed_and_step: pair of int64 [].
 
   Returns:
     List of `DeviceRound`, one a part.
   """
+  replica, workers = where.replica, where.workers
+  stacked = len(workers) > 1
   with tf.device(replica.device):
     parameters = [tf.convert_to_tensor(v) for v in replica.trainable]
     statistics = [tf.convert_to_tensor(v) for v in replica.statistics]
@@ -271,67 +306,121 @@ def run_parts(node_pass, some, replica, workers, batch, seed_and_step):
     scale = [tf.convert_to_tensor(v) for v in replica.scaling[:1]]
 
     def body(worker):
-      key = bucket_keys.worker_key(*seed_and_step, worker)
-      row = worker - batch.first
+      key = random_bits.worker_key(*seed_and_step, worker)
       results, entropy, moments = node_pass.gradients(
-        parameters, held, batch.images[row], batch.labels[row], key, *scale
+        parameters, held, *batch.of(worker), key, *scale
       )
-      kept, probes = [], []
-      for kernel in some:
-        own, probe = kernel.finish(results, parameters)
-        kept.append(
-          kernel.keep(own, probe, *seed_and_step, worker, len(workers) > 1)
-        )
+      carried, probes = [], []
+      for part, states in zip(parts, where.states, strict=True):
+        own = states.read(where.node_of(worker))
+        numbers = *seed_and_step, worker
+        values, probe = part.begin(results, parameters, own, *numbers)
+        carried += part.carry(values, probe, *numbers, stacked)
         probes.append(probe)
-      return [*kept, *probes, entropy, *moments]
+      if stacked:
+        carried = [value for (value,) in carried]
+      return [*carried, *probes, entropy, *moments]
 
+    sizes = [size for part in parts for size in part.codec.carried_sizes()]
     shapes = [
-      *([k.num_probes] for k in some),
+      *([part.codec.num_probes] for part in parts),
       [],
       *(s.shape for s in statistics),
     ]
     specs = [
-      *(k.kept for k in some),
+      *((dtype, [size]) for dtype, size in sizes),
       *((tf.float32, shape) for shape in shapes),
     ]
     arrays = one_by_one.for_each(replica.device, workers, specs, body)
-    kept, rest = arrays[: len(some)], arrays[len(some) :]
-    stacked = [array.stack() for array in rest]
-    probes, (entropy, *moments) = stacked[: len(some)], stacked[len(some) :]
-    return [
-      DeviceRound(*pair, entropy, moments)
-      for pair in zip(kept, probes, strict=True)
-    ]
+    rest = [array.stack() for array in arrays[len(sizes) :]]
+    probes, (entropy, *moments) = rest[: len(parts)], rest[len(parts) :]
+    rounds, first = [], 0
+    for part, probe in zip(parts, probes, strict=True):
+      last = first + len(part.codec.buckets)
+      rounds.append(DeviceRound(arrays[first:last], probe, entropy, moments))
+      first = last
+    return rounds
 
 
-def encode(kernel, device_round, shared, replica, workers, seed_and_step):
-  """The payloads of the nodes of one device.
+class Device(NamedTuple):
+  """A device of an exchange.
 
-  Args:
-    kernel: `Kernels`.
-    device_round: what `run` returned.
-    shared: float32 [probes], the agreed probe.
-    replica: `replicas.Replica` of the device.
+  Attributes:
+    replica: `replicas.Replica`.
     workers: range of the workers that live there.
-    seed_and_step: pair of int64 [].
-
-  Returns:
-    int32 [nodes, words].
+    states: list of `states.OfPart`, one a part of the model.
   """
 
-  def body(worker):
-    node = (worker - workers.start) // workers.step
-    return [
-      kernel.encode(
-        device_round.kept.read(node),
-        device_round.probes[node],
-        shared,
-        *seed_and_step,
-        worker,
-      )
-    ]
+  replica: object
+  workers: range
+  states: list
 
-  with tf.device(replica.device):
-    specs = [(tf.int32, None)]
-    (payloads,) = one_by_one.for_each(replica.device, workers, specs, body)
-    return payloads.stack()
+  def node_of(self, worker):
+    """A worker's number among those of the device."""
+    return (worker - self.workers.start) // self.workers.step
+
+
+class Work(NamedTuple):
+  """What the nodes of one device do for a part after their passes.
+
+  Attributes:
+    part: `Functions`.
+    states: `states.OfPart`, which change.
+    computed: `DeviceRound`.
+    where: `Device`.
+    shared: float32 [probes], the agreed probe.
+    seed_and_step: pair of int64 [].
+    counts: bool [], whether the step does; None where every step does. One that
+      does not leaves the states as they are.
+  """
+
+  part: Functions
+  states: object
+  computed: DeviceRound
+  where: Device
+  shared: tf.Tensor
+  seed_and_step: tuple
+  counts: tf.Tensor | None = None
+
+  def send(self, number, received):
+    """The messages of a round, int32 [nodes, words].
+
+    Args:
+      number: of the round.
+      received: see `GradientCodec.send`.
+    """
+
+    def body(carried, states, told):
+      return self.part.send[number](carried, states, received, *told)
+
+    (payloads,) = self._for_each([(tf.int32, None)], body)
+    with tf.device(self.where.replica.device):
+      return payloads.stack()
+
+  def finish(self, means):
+    """Lets nodes remember what depends on the mean gradients of the part."""
+
+    def body(carried, states, told):
+      return None, self.part.finish(carried, states, means, *told)
+
+    self._for_each([], body)
+
+  def _for_each(self, specs, body):
+    device = self.where.replica.device
+
+    def of_worker(worker):
+      node = self.where.node_of(worker)
+      carried = [_listed(array.read(node)) for array in self.computed.carried]
+      own = self.computed.probes[node]
+      told = own, self.shared, *self.seed_and_step, worker
+      before = self.states.read(node)
+      result, after = body(carried, before, told)
+      self.states.write(node, before, after, self.counts)
+      return [] if result is None else [result]
+
+    with tf.device(device):
+      return one_by_one.for_each(device, self.where.workers, specs, of_worker)
+
+
+def _listed(value):
+  return value if isinstance(value, list) else [value]

@@ -1,5 +1,6 @@
 """Replicas: one copy of a model's state on each device, equal to the bit."""
 
+import types
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +25,8 @@ class Replica(NamedTuple):
     scaling: variables of the loss scale, see `loss_scaling`; () without one.
     own_statistics: True where the statistics, and their averages, are this
       device's own and not those of all replicas.
+    shared: dict of `states.Key` to variable: what gradient methods remember,
+      the same on all replicas.
   """
 
   device: str
@@ -34,6 +37,7 @@ class Replica(NamedTuple):
   frozen: tuple = ()
   scaling: tuple = ()
   own_statistics: bool = False
+  shared: dict = types.MappingProxyType({})
 
   def variables(self):
     """All variables, in a fixed order."""
@@ -45,6 +49,7 @@ class Replica(NamedTuple):
       *slots,
       *self.averages,
       *self.scaling,
+      *self.shared.values(),
     ]
 
   def part(self, parameters, statistics):
@@ -141,7 +146,9 @@ def layout(model, trained=lambda name: True):
   )
 
 
-def create(plan, optimizer, devices, scaling=(), own_statistics=False):
+def create(
+  plan, optimizer, devices, scaling=(), own_statistics=False, shared=()
+):
   """One replica a device, all equal to the model's present values.
 
   The first replica uses the model's own variables, so that a machine with one
@@ -155,6 +162,7 @@ def create(plan, optimizer, devices, scaling=(), own_statistics=False):
     devices: names, one a replica.
     scaling: values that the variables of the loss scale start from.
     own_statistics: True where each device keeps its own statistics.
+    shared: dict from `states.shared`, or () for none.
 
   Returns:
     A tuple of `Replica`.
@@ -175,9 +183,18 @@ def create(plan, optimizer, devices, scaling=(), own_statistics=False):
         frozen=frozen,
         scaling=_copies(scaling, device),
         own_statistics=own_statistics,
+        shared=_first_states(shared, device),
       )
     )
   return tuple(made)
+
+
+def _first_states(shared, device):
+  with tf.device(device):
+    return {
+      key: tf.Variable(state.first_value(), trainable=False)
+      for key, state in dict(shared).items()
+    }
 
 
 def _slots(optimizer, variable):
@@ -264,7 +281,8 @@ def variable_names(plan, replica):
   ]
   averages = [average_name(name) for name in plan.names]
   scaling = loss_scaling.NAMES[: len(replica.scaling)]
-  return [*plan.names, *slots, *averages, *scaling]
+  states = [f'{plan.names[key.variable]}/{key.name}' for key in replica.shared]
+  return [*plan.names, *slots, *averages, *scaling, *states]
 
 
 def average_name(name):

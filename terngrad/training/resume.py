@@ -1,11 +1,9 @@
 """Continuing a run from its own last checkpoint."""
 
-from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple
 
 from terngrad.training import checkpoints
-from terngrad.training import kept_errors
 from terngrad.training import loss_scaling
 from terngrad.training import replicas
 
@@ -30,15 +28,14 @@ class Restored(NamedTuple):
 
   Attributes:
     step: steps taken before; 0 where there was no checkpoint.
-    kept: what ternary sums had left out, from `kept_errors.read`; None where
-      nothing of these elements is stored.
+    states: what methods remembered, see `stored_states.Store.deal`.
   """
 
   step: int
-  kept: Iterable | None
+  states: dict
 
 
-NOTHING = Restored(0, None)
+NOTHING = Restored(0, {})
 
 
 def continue_run(config, run, report):
@@ -69,14 +66,22 @@ def continue_run(config, run, report):
         f'{field} was {before} before and is now {expected[field]}: the run '
         'does not end at the same bits'
       )
-  if layout.kept != run.layout.kept:
-    report(
-      f'kept errors were of elements {layout.kept or "(none)"} before and are '
-      f'now of {run.layout.kept or "(none)"}: the run begins with nothing kept '
-      'and does not end at the same bits'
-    )
-    return Restored(step, None)
-  return Restored(step, kept_errors.read(path) if layout.kept else None)
+  states, missing, unused = run.store.read(path)
+  # What methods share is among the variables of a device.
+  there = checkpoints.names_of(path, layout.places[0])
+  missing += [name for name in run.method_states if name not in there]
+  unused += sorted(there - {*run.names, *loss_scaling.NAMES})
+  for what, names in (
+    ('misses what the run remembers of', missing),
+    ('holds what the run has no use for:', unused),
+  ):
+    if names:
+      report(
+        f'The checkpoint {what} {names[0]}'
+        f'{f" and {len(names) - 1} more" if names[1:] else ""}: the run does '
+        'not end at the same bits'
+      )
+  return Restored(step, states)
 
 
 def _load(run, path, layout):
@@ -84,6 +89,10 @@ def _load(run, path, layout):
   # A loss scale begins anew where there was none.
   left_out = () if layout.dtype == 'float16' else loss_scaling.NAMES
   first = run.replicas[0]
+  # What methods share begins anew in a run that had another method.
+  there = checkpoints.names_of(path, layout.places[0])
+  fresh = {n for n in run.method_states if n not in there}
+  left_out = {*left_out, *fresh}
   shared = _named(run, first, lambda name: name not in left_out)
   checkpoints.restore(path, layout.places[0], shared)
   own = {n for n, mine in zip(run.names, first.own(), strict=True) if mine}

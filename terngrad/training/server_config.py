@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import os
 
+from terngrad.codec import method
 from terngrad.exchange import cluster as clusters
 from terngrad.training import config as configs
 from terngrad.training import config_base as base
@@ -38,7 +39,6 @@ class ServerConfig(configs.TrainConfig):
   exchange: str = _fixed(SERVERS)
   collective: str = _fixed('')
   communication: str = _fixed('auto')
-  bytes_per_bucket: int = _fixed(0)
   job_name: str = option('', 'ps or worker: what this process is.', 'cluster')
   num_replicas_to_aggregate: int = option(
     -1,
@@ -128,6 +128,7 @@ class ServerConfig(configs.TrainConfig):
     num_workers = len(self.tasks.jobs['worker'])
     for name in ('save_interval_secs', 'save_summaries_secs'):
       base.at_least(name, getattr(self, name), 1)
+    base.at_least('bytes_per_bucket', self.bytes_per_bucket, 0)
     if self.num_replicas_to_aggregate not in (-1, *range(1, num_workers + 1)):
       raise errors.ConfigError(
         'num_replicas_to_aggregate: expected -1 or from 1 to all '
@@ -152,17 +153,35 @@ class ServerConfig(configs.TrainConfig):
         f"{self.bn_statistics}: other processes' statistics would be in no "
         'checkpoint. Leave it out.'
       )
+    # Sums must have room for the nodes of all that make an update.
+    code = self.whole().gradient_code()
+    if not self.waits_for_all:
+      self._check_asynchronous(code)
+
+  def _check_asynchronous(self, code):
+    """Refuses what needs the same step of all workers."""
     if self.dtype == 'float16':
       raise errors.ConfigError(
-        'dtype: expected float32 or bfloat16 with parameter servers, received '
-        'float16, whose scale of the loss is not shared between processes. '
-        'Use --dtype=bfloat16.'
+        'dtype: expected float32 or bfloat16 where a step does not wait for '
+        'all workers, received float16, whose scale of the loss belongs to a '
+        'step of all. Use --dtype=bfloat16.'
       )
-    if self.whole().gradient_code().thins:
+    if code.carry:
       raise errors.ConfigError(
-        'codec: expected sharing=probe with parameter servers, received '
-        f'--codec={self.codec}: no test holds thinning to the bits of towers '
-        'there. Leave sharing out.'
+        'codec: expected sharing=probe where a step does not wait for all '
+        f'workers, received --codec={self.codec}: each process codes by a '
+        'scaler of its own, and has no other to thin to. Leave sharing out, '
+        'or use a synchronous run.'
+      )
+    # Of one variable that is a matrix: shapes say what a method sends.
+    shapes = ((8, 8),)
+    owners = {state.owner for state in code.states(shapes)}
+    if len(code.send) > 1 or code.finish or owners - {method.WORKER}:
+      raise errors.ConfigError(
+        'codec: expected a code of one round where a step does not wait for '
+        f'all workers, received --codec={self.codec}, whose workers wait for '
+        'each other or remember the mean of all. Use a synchronous run, or '
+        'another code.'
       )
 
   def _check_pace(self):

@@ -24,11 +24,12 @@ from terngrad.training import async_run
 from terngrad.training import devices
 from terngrad.training import digests
 from terngrad.training import errors
+from terngrad.training import feeds as feeds_lib
 from terngrad.training import loop
 from terngrad.training import replicas
 from terngrad.training import server_data
-from terngrad.training import server_step
 from terngrad.training import server_tasks
+from terngrad.training import step as steps
 from terngrad.training import surroundings
 
 _DTYPES = (tf.float32, tf.int32)
@@ -111,7 +112,7 @@ def _asynchronous(config, data):
   )
 
 
-def _surround(config, data, whole):
+def _surround(config, data, _):
   """The `surroundings.Surroundings` of a cluster; see `train`."""
   cluster = config.tasks
   layout = _layout(cluster, config)
@@ -133,24 +134,18 @@ def _surround(config, data, whole):
       feeds[:] = _open_feeds(config, data.channels, step)
     return data.batches(step)
 
-  def make_step(node_pass, codec, made, optimizer):
-    copies[:] = made
-    take = server_step.make_train_step(
-      node_pass, codec, layout, made, optimizer, whole.seed
-    )
-
-    @tf.function(reduce_retracing=True)
-    def train_step(images, labels, *numbers):
-      # The feeds are known before the first step is traced.
-      return take(images, labels, feeds, *numbers)
-
-    return train_step
+  def make_step(training, codec):
+    copies[:] = training.replicas
+    # The feeds are known before the first step is traced.
+    fed = training._replace(feeds=feeds_lib.of_processes(layout, feeds))
+    take = steps.make_train_step(fed, codec)
+    return tf.function(take, reduce_retracing=True)
 
   return surroundings.Surroundings(
-    exchange=layout.towers,
+    exchange=layout,
     data=data._replace(batches=begin),
     make_step=make_step,
-    own=range(0, len(layout.towers.devices), layout.num_processes),
+    own=layout.own_places,
     # The tasks were compared before they were connected.
     check_same=lambda **built: None,
     habits=surroundings.Habits(
@@ -179,7 +174,7 @@ def _layout(cluster, config):
       names.append(
         gpus[number % len(gpus)] if gpus else task.device(f'CPU:{number}')
       )
-  return exchange.Layout(
+  return exchange.Servers(
     towers=tower_lib.Towers(tuple(names), config.num_workers * len(workers)),
     servers=tuple(task.device() for task in tasks.all_tasks(cluster, 'ps')),
     num_processes=len(workers),
@@ -187,7 +182,7 @@ def _layout(cluster, config):
 
 
 def _open_feeds(config, channels, step):
-  """Lets all other workers read from a step on; their `server_step.Feed`s."""
+  """Lets all other workers read from a step on; their `feeds.Feed`s."""
   feeds = []
   for task in tasks.all_tasks(config.tasks, 'worker')[1:]:
     tag = tasks.new_tag()
@@ -196,7 +191,7 @@ def _open_feeds(config, channels, step):
       handle = tasks.batch_queue(tag, _DTYPES)
       progress = tasks.progress_queue(tag)
     feeds.append(
-      server_step.Feed(
+      feeds_lib.Feed(
         task.device(),
         handle,
         progress,

@@ -1,15 +1,51 @@
-"""The end of a step: averages are decoded and the replica is updated."""
+"""The end of a step: means are decoded and the replica is updated."""
+
+from typing import NamedTuple
 
 import tensorflow as tf
 
+from terngrad.codec import gradients
 from terngrad.training import descents
+from terngrad.training import nodes
 from terngrad.training import updates
+
+
+class Arrived(NamedTuple):
+  """What a device has of a part's messages before it decodes them.
+
+  Attributes:
+    work: `nodes.Work` of the device.
+    received: see `codec.gradients.GradientCodec.send`, of all rounds.
+  """
+
+  work: nodes.Work
+  received: list
+
+  @property
+  def turn(self):
+    """`codec.gradients.Turn` of the step."""
+    work = self.work
+    return gradients.Turn(
+      *work.seed_and_step, work.part.num_workers, shared=work.shared
+    )
+
+  def means(self):
+    """The list of mean gradients; states that depend on them change."""
+    work, states = self.work, self.work.states
+    before = states.read_shared()
+    means, after = work.part.decode(
+      self.received, before, work.shared, *work.seed_and_step
+    )
+    states.write_shared(before, after, work.counts)
+    if work.part.codec.finishes:
+      work.finish(means)
+    return means
 
 
 class StepEnd:
   """The updates of one device, part by part where nothing ties them."""
 
-  def __init__(self, replica, optimizer, shrink, parts):
+  def __init__(self, replica, optimizer, shrink, parts, functions):
     """Tries the kernels, once a process; updates compile when first called.
 
     Args:
@@ -17,6 +53,7 @@ class StepEnd:
       optimizer: `optimizers.Optimizer`.
       shrink: see `updates.make_update`.
       parts: list of `codec.parts.Part`.
+      functions: list of `nodes.Functions`, of each part.
     """
     self._device = replica.device
     self._indices = [part.indices for part in parts]
@@ -42,31 +79,31 @@ class StepEnd:
     """Updates the replica.
 
     Args:
-      arrived: list of `exchange.arrived.Arrived`, of each part.
+      arrived: list of `Arrived`, of each part.
       statistics: list of float32, the new statistics.
       numbers: see `updates.make_update`.
     """
     with tf.device(self._device):
       if self._whole:
-        means = sum((average.mean() for average in arrived), [])
+        means = sum((one.means() for one in arrived), [])
         pairs = zip(sum(self._indices, ()), means, strict=True)
         self._whole([v for _, v in sorted(pairs)], statistics, numbers)
         return
-      for update, average in zip(self._updates, arrived, strict=True):
-        update(average, numbers)
+      for update, one in zip(self._updates, arrived, strict=True):
+        update(one, numbers)
       if statistics:
         self._update_statistics([], statistics, numbers)
 
 
 def _update_of_part(replica, optimizer, shrink, codec):
-  """A function of an `arrived.Arrived` and `updates.make_update`'s numbers."""
+  """A function of an `Arrived` and `updates.make_update`'s numbers."""
   update = updates.make_update(replica, optimizer, shrink)
-  descend = descents.make(replica, optimizer, shrink, codec)
+  fused = descents.make(replica, optimizer, shrink, codec)
 
-  def apply(average, numbers):
-    if descend and average.pieces:
-      descend(average.pieces, average.shared, numbers)
+  def apply(arrived, numbers):
+    if fused and descents.gathered(codec, arrived.received):
+      fused(arrived.received, arrived.turn, numbers)
     else:
-      update(average.mean(), [], numbers)
+      update(arrived.means(), [], numbers)
 
   return apply

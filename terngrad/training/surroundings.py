@@ -5,6 +5,8 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import NamedTuple
 
+import tensorflow as tf
+
 from terngrad.training import batches
 from terngrad.training import meter
 from terngrad.training import step as steps
@@ -44,7 +46,7 @@ class Surroundings(NamedTuple):
     exchange: `exchange.towers.Towers` or `exchange.collective.Collective`,
       which says where the workers are; a replica is made on each device.
     data: `batches.Data`.
-    make_step: takes (node_pass, codec, replicas, optimizer), returns a traced
+    make_step: takes (`step.Training` of the exchange, codec), returns a traced
       step; see `step.make_train_step`.
     own: the places of the replicas that the loop saves and looks at.
     check_same: takes what was built, by name; raises `errors.ConfigError` where
@@ -78,14 +80,13 @@ def of_this_process(config):
   # No more devices than nodes: each has a node.
   exchange = together.join(config)
   own = range(exchange.first, exchange.first + exchange.own)
-  within = synchronized.apart
+  within = {}
   if config.bn_statistics == 'synchronized':
-    within = synchronized.together(exchange)
+    within['within'] = synchronized.together(exchange)
 
-  def make_step(node_pass, codec, copies, optimizer):
-    return steps.make_train_step(
-      node_pass, codec, exchange, copies, optimizer, config.seed, within
-    )
+  def make_step(training, codec):
+    take = steps.make_train_step(training._replace(**within), codec)
+    return tf.function(take, reduce_retracing=True)
 
   seconds = config.step_timeout + together.GRACE_SECONDS
   return Surroundings(

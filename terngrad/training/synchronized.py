@@ -7,8 +7,6 @@ each worker's gradient is then that of all workers' losses by its own
 activations, and their mean is that of the whole batch.
 """
 
-import contextlib
-
 import tensorflow as tf
 
 from slim.nets import batch_norm
@@ -19,12 +17,6 @@ def normalize_together(model):
   """Lets the batch normalisations of a Keras model ask for sums."""
   for layer in batch_norm.layers_of(model):
     layer.synchronized = True
-
-
-def apart(place):
-  """The context of a pass whose layers see their own worker only."""
-  del place
-  return contextlib.nullcontext()
 
 
 def together(exchange):

@@ -19,7 +19,6 @@ from terngrad.exchange import towers
 from terngrad.exchange import watchdog
 from terngrad.training import devices
 from terngrad.training import errors
-from terngrad.training import kept_errors
 
 # What each process may have its own of.
 _OWN = frozenset(
@@ -106,14 +105,13 @@ def _short(value):
   )
 
 
-def begin(exchange, copies, numbers, kept=None):
-  """Gives every process the chief's variables and numbers, and its own errors.
+def begin(exchange, copies, numbers):
+  """Gives every process the chief's variables and numbers.
 
   Args:
     exchange: from `join`.
     copies: tuple of `replicas.Replica` of this process.
     numbers: tuple of int; those of the chief count.
-    kept: what the chief has for `kept_errors.deal`, or None.
 
   Returns:
     The chief's numbers.
@@ -125,11 +123,8 @@ def begin(exchange, copies, numbers, kept=None):
     value = group.from_chief(tf.convert_to_tensor(variables[0]))
     for variable in variables:
       variable.assign(value)
-  told = group.from_chief(tf.constant([*numbers, kept is not None], tf.int32))
-  *numbers, some_kept = (int(number) for number in told)
-  if some_kept:
-    kept_errors.deal(exchange, kept)
-  return tuple(numbers)
+  told = group.from_chief(tf.constant(numbers, tf.int32))
+  return tuple(int(number) for number in told)
 
 
 def check_equal(exchange, replica, names):

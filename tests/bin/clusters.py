@@ -104,7 +104,14 @@ def free_ports(count):
 
 
 def towers(
-  data_dir, train_dir, num_processes, *, nodes=1, steps=STEPS, net='lenet'
+  data_dir,
+  train_dir,
+  num_processes,
+  *,
+  nodes=1,
+  steps=STEPS,
+  net='lenet',
+  codec='',
 ):
   """The run of `arguments`, as towers on two devices of this process."""
   config = configs.TrainConfig(
@@ -115,8 +122,7 @@ def towers(
     net=net,
     batch_size=4,
     max_steps=steps,
-    grad_bits=1,
-    clip_factor=2.5,
+    **({'codec': codec} if codec else {'grad_bits': 1, 'clip_factor': 2.5}),
     num_gpus=2,
     num_nodes=nodes,
   )
@@ -152,21 +158,22 @@ def _dealt(parts):
   return tf.reshape(stacked, [-1, *stacked.shape[2:]])
 
 
-def arguments(data_dir, train_dir, *, steps=STEPS):
+def arguments(data_dir, train_dir, *, steps=STEPS, codec=''):
   """Of a run that equals `towers`."""
   return [
     f'--data_dir={data_dir}',
     f'--train_dir={train_dir}',
     '--batch_size=4',
     f'--max_steps={steps}',
-    '--grad_bits=1',
-    '--clip_factor=2.5',
+    *(
+      [f'--codec={codec}'] if codec else ['--grad_bits=1', '--clip_factor=2.5']
+    ),
     '--start_timeout=120',
   ]
 
 
-def state(train_dir, step):
+def state(train_dir, step, start='tower_0/'):
   """All that a checkpoint holds of the first replica: name to array."""
   reader = tf.train.load_checkpoint(f'{train_dir}/model.ckpt-{step}')
   names = reader.get_variable_to_shape_map()
-  return {name: reader.get_tensor(name) for name in names if 'tower_0/' in name}
+  return {name: reader.get_tensor(name) for name in names if start in name}

@@ -56,6 +56,47 @@ def test_servers_and_towers_end_at_the_same_bits(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize('part_bytes', [0, 2**20])
+@pytest.mark.parametrize(
+  'codec',
+  [
+    'error_feedback+topk:ratio=0.01',
+    'error_feedback+powersgd:rank=2',
+    'error_feedback+sign:decide=majority',
+    'ternary:sharing=thin',
+  ],
+)
+def test_servers_and_towers_agree_whatever_the_method(
+  codec, part_bytes, data_dir, tmp_path
+):
+  steps = 10
+  arguments = [
+    *clusters.arguments(
+      data_dir, tmp_path / 'servers', steps=steps, codec=codec
+    ),
+    *('--num_gpus=2', f'--bytes_per_bucket={part_bytes}'),
+  ]
+  with clusters.Cluster(1, 2, arguments) as cluster:
+    cluster.start_all()
+    clusters.towers(
+      data_dir, tmp_path / 'towers', 2, nodes=2, steps=steps, codec=codec
+    )
+    finished = cluster.wait()
+  assert {f.code for f in finished.values()} == {0}, finished
+  assert_equal_bits(tmp_path / 'towers', tmp_path / 'servers', steps)
+  expected, received = (
+    clusters.state(tmp_path / run, steps, 'states/')
+    for run in ('towers', 'servers')
+  )
+  assert expected.keys() == received.keys()
+  assert bool(expected) == codec.startswith('error_feedback')
+  for name, value in expected.items():
+    np.testing.assert_array_equal(
+      value.view(np.uint32), received[name].view(np.uint32), name
+    )
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(('num_ps', 'num_processes'), [(1, 2), (2, 4)])
 def test_a_net_with_batch_norm_ends_at_the_bits_of_towers(
   num_ps, num_processes, data_dir, tmp_path, monkeypatch

@@ -4,7 +4,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from terngrad.codec import accelerated
 from terngrad.codec import gradients
 from terngrad.codec import parts as parts_lib
 from terngrad.codec import policy
@@ -15,6 +14,7 @@ from terngrad.training import losses
 from terngrad.training import nodes
 from terngrad.training import optimizers
 from terngrad.training import replicas
+from terngrad.training import states
 from terngrad.training import step as steps
 from terngrad.training import synchronized
 
@@ -98,35 +98,49 @@ class Training:
     self.optimizer = optimizer or optimizers.momentum(0.9)
     names = tuple(f'/CPU:{i}' for i in range(devices))
     self.exchange = exchange or towers.Towers(names, workers)
-    self.replicas = replicas.create(
-      self.plan, self.optimizer, names, scaling, own_statistics
-    )
     specs = [
       policy.VariableSpec(name, tuple(variable.shape))
       for name, variable in zip(
         self.plan.names, self.plan.trainable, strict=False
       )
     ]
-    coded, as_it_is = registry.parse(codec), registry.parse('identity')
-    codecs = [as_it_is if spec.name in plain else coded for spec in specs]
-    if on_kernels:
-      codecs = accelerated.accelerate(codecs)
-    self.codec = parts_lib.cut(
-      gradients.gradient_codec(specs, codecs), part_bytes
+    coded, as_it_is = registry.method(codec), registry.method('identity')
+    code = gradients.gradient_codec(
+      specs, [as_it_is if spec.name in plain else coded for spec in specs]
     )
+    if on_kernels:
+      code = gradients.on_kernels(code)
+    self.codec = parts_lib.cut(code, part_bytes)
+    self.replicas = replicas.create(
+      self.plan,
+      self.optimizer,
+      names,
+      scaling,
+      own_statistics,
+      states.shared(self.codec),
+    )
+    self.states = states.MethodStates(self.codec, self.exchange)
     self.node_pass = accumulation.accumulated(
       nodes.model_pass(self.model, self.plan, loss, decoupled), parts
     )
-    self.step = steps.make_train_step(
-      self.node_pass,
-      self.codec,
-      self.exchange,
-      self.replicas,
-      self.optimizer,
-      seed,
-      synchronized.together(self.exchange)
-      if synchronize
-      else synchronized.apart,
+    self.step = tf.function(
+      steps.make_train_step(
+        steps.Training(
+          self.node_pass,
+          self.exchange,
+          self.replicas,
+          self.states,
+          self.optimizer,
+          seed,
+          **(
+            {'within': synchronized.together(self.exchange)}
+            if synchronize
+            else {}
+          ),
+        ),
+        self.codec,
+      ),
+      reduce_retracing=True,
     )
     self.shape = [workers, batch // workers]
 

@@ -3,7 +3,7 @@ import functools
 import numpy as np
 import tensorflow as tf
 
-from terngrad.codec import bucket_keys
+from terngrad.codec import random_bits
 from terngrad.training import accumulation
 from terngrad.training import nodes
 from terngrad.training import replicas
@@ -21,7 +21,7 @@ def passes(build, count):
     [tf.convert_to_tensor(v.value) for v in plan.statistics],
     images,
     labels,
-    bucket_keys.worker_key(1, tf.constant(0, tf.int64), 0),
+    random_bits.worker_key(1, tf.constant(0, tf.int64), 0),
   )
   parts = accumulation.accumulated(whole, count)
   return whole.gradients(*arguments), parts.gradients(*arguments)

@@ -117,11 +117,17 @@ def begin(monkeypatch):
       num_classes=10,
       channels=1,
     )
-    layout = exchange.Layout(towers.Towers(tuple('abc'), 6), ('ps',), 3)
+    layout = exchange.Servers(towers.Towers(tuple('abc'), 6), ('ps',), 3)
     run = async_run.Asynchronous(config, data, layout, lambda step: [0, 0])
     runs.append(run)
     around = run.surround(config)
-    take = around.make_step(None, None, [None], None)
+    training = types.SimpleNamespace(
+      node_pass=None,
+      replicas=[None],
+      states=types.SimpleNamespace(workers=()),
+      optimizer=None,
+    )
+    take = around.make_step(training, None)
     given = around.data.batches(first)
 
     def step(number):
@@ -195,12 +201,10 @@ def test_staleness_is_the_updates_of_others_since_the_pull(begin):
 def test_a_gradient_that_is_not_finite_is_of_a_process_that_is_named(begin):
   _, step, _ = begin([2, 1], num_replicas_to_aggregate=2)
   result = step(0)
-  run = types.SimpleNamespace(
-    parameters=['fc/kernel'],
-    codec=types.SimpleNamespace(num_probes=1, probed_variables=lambda: [0]),
-  )
+  run = types.SimpleNamespace(parameters=['fc/kernel'])
+  codec = types.SimpleNamespace(num_probes=1, probed_variables=lambda: [0])
   with pytest.raises(errors.TrainingError) as caught:
-    loop._check_finite(run, 0, result)
+    loop._check_finite(run, 0, result, codec)
   assert (
     'gradient of fc/kernel on node 0 of worker 1, gradient of fc/kernel on '
     'node 1 of worker 1. '

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from terngrad.codec import error_feedback
 from terngrad.codec import gradients
 from terngrad.codec import policy
 from terngrad.codec import registry
@@ -14,6 +15,7 @@ from terngrad.training import async_step
 from terngrad.training import nodes
 from terngrad.training import optimizers
 from terngrad.training import replicas
+from terngrad.training import states
 from tests.training import small
 
 RATE = 0.05
@@ -45,7 +47,7 @@ class Servers:
       for name, variable in zip(plan.names, plan.trainable, strict=False)
     ]
     self.codec = gradients.gradient_codec(
-      specs, [registry.parse(codec)] * len(specs)
+      specs, [registry.method(codec)] * len(specs)
     )
     self.shape = [nodes_each, 4]
     self.node_pass = nodes.model_pass(model, plan, decoupled=decoupled)
@@ -53,10 +55,19 @@ class Servers:
       self.node_pass, self.codec, self.copies[0], optimizer, aggregate
     )
     where = towers.Towers(('/CPU:0',), nodes_each)
+    self.states = [
+      states.of_workers(self.codec, '/CPU:0', nodes_each)
+      for _ in range(processes)
+    ]
     self.processes = [
       async_step.make_process(
         async_step.Source(
-          self.node_pass, where, [copy], None, async_step.seed_of(7, number)
+          node_pass=self.node_pass,
+          towers=where,
+          replicas=[copy],
+          states=[self.states[number]],
+          feed=None,
+          seed=async_step.seed_of(7, number),
         ),
         self.servers,
       )
@@ -96,6 +107,15 @@ class Servers:
 
   def parameters(self, copy=0):
     return flat(self.copies[copy].trainable)
+
+  def residuals(self, number):
+    """A process's own, [nodes, elements] in the order of the parameters."""
+    names = [
+      states.Key(error_feedback.RESIDUAL, i)
+      for i in range(len(self.copies[0].trainable))
+    ]
+    found = [self.states[number][name] for name in names]
+    return np.stack([flat(of_node) for of_node in zip(*found, strict=True)])
 
 
 def flat(values):
@@ -152,6 +172,31 @@ def test_each_process_codes_with_its_own_scaler():
     np.testing.assert_allclose(halves, np.round(halves), atol=1e-3)
     assert set(np.round(halves)) == {-2, -1, 0, 1, 2}
     before = after
+
+
+@pytest.mark.parametrize('num_servers', [1, 2])
+def test_residuals_are_of_the_worker_and_nothing_else_is_left_out(num_servers):
+  servers = Servers('error_feedback+topk:ratio=0.05', num_servers=num_servers)
+  before = servers.parameters()
+  np.testing.assert_array_equal(servers.residuals(0), 0)
+  total = 0.0
+  for step in range(3):
+    total = total + servers.gradient(step, 1)
+    servers.push(0, batch=step)
+    servers.apply(0, step)
+  own = servers.residuals(0)
+  # Each node has examples of its own, and most elements are not sent.
+  assert (own[0] != own[1]).any()
+  assert (own != 0).mean() > 0.5
+  np.testing.assert_allclose(
+    before - servers.parameters(),
+    RATE * (total - np.mean(own, axis=0)),
+    atol=1e-6,
+  )
+  np.testing.assert_array_equal(servers.residuals(1), 0)
+  servers.push(1, batch=7)
+  assert (servers.residuals(1) != 0).any()
+  np.testing.assert_array_equal(servers.residuals(0), own)
 
 
 @pytest.mark.statistical
@@ -251,6 +296,12 @@ def test_each_server_applies_its_own_part_of_a_code():
     halves = (old - new.numpy()) / (RATE * scaler / 2)
     np.testing.assert_allclose(halves, np.round(halves), atol=1e-3)
     assert 1 <= np.abs(np.round(halves)).max() <= 2
+
+
+def test_no_two_servers_variables_draw_the_same_bits():
+  buckets = Servers('ternary', num_servers=2).servers.codec.buckets
+  assert len(buckets) == 2
+  assert len({bucket.stream for bucket in buckets}) == 2
 
 
 MOMENTUM = optimizers.parse('momentum', 0.9)

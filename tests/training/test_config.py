@@ -1,5 +1,9 @@
+import re
+
 import pytest
 
+from terngrad.codec import registry
+from terngrad.program import flags
 from terngrad.training import config as configs
 from terngrad.training import errors
 
@@ -45,6 +49,31 @@ def config(**options):
       {'codec': 'ternary:packing=radix,workers=4', 'num_nodes': 4},
       'clip_by_stddev(2.5) > ternarize > radix(4)',
     ),
+    ({'codec': 'powersgd'}, 'powersgd(1)'),
+    (
+      {'codec': 'error_feedback+powersgd:rank=2'},
+      'error feedback > powersgd(2)',
+    ),
+    (
+      {'codec': 'error_feedback+topk:ratio=0.01'},
+      'error feedback > topk(0.01)',
+    ),
+    (
+      {'codec': 'error_feedback+ternary', 'clip_factor': 2.0},
+      'error feedback > clip_by_stddev(2) > ternarize > base3',
+    ),
+    (
+      {'codec': 'error_feedback+ternary', 'grad_bits': 1},
+      'error feedback > clip_by_stddev(2.5) > ternarize > base3',
+    ),
+    (
+      {
+        'codec': 'error_feedback+ternary:clip_factor=2',
+        'packing': 'two_bit',
+        'clip_factor': 2.0,
+      },
+      'error feedback > clip_by_stddev(2) > ternarize > two_bit',
+    ),
   ],
 )
 def test_flags_choose_the_code(options, expected):
@@ -65,6 +94,38 @@ def test_flags_choose_the_code(options, expected):
     ),
     (
       {'codec': 'ternary:packing=radix,workers=4', 'num_nodes': 8},
+      'a code for the 8 nodes, received .* adds 4 at most.* workers=8',
+    ),
+    (
+      {'codec': 'error_fedback+topk'},
+      r"one of error_feedback before \+, .*Did you mean 'error_feedback'",
+    ),
+    ({'codec': 'topk+ternary'}, r"one of error_feedback before \+.*'topk'"),
+    ({'codec': '+ternary'}, r"one of error_feedback before \+, received ''"),
+    ({'codec': 'error_feedback+'}, 'codec: expected one of .*powersgd'),
+    ({'codec': 'error_feedback+topkk'}, "Did you mean 'topk'"),
+    ({'codec': 'error_feedback'}, 'codec: expected one of .*topk'),
+    ({'codec': 'error_feedback+powersgd:rang=2'}, "Did you mean 'rank'"),
+    ({'codec': 'powersgd:rank=0'}, 'expected rank >= 1'),
+    ({'codec': 'powersgd', 'grad_bits': 1}, 'by one of the two'),
+    (
+      {'codec': 'error_feedback+ternary:sharing=thin'},
+      'Leave sharing=thin out',
+    ),
+    (
+      {'codec': 'error_feedback+ternary:clip_factor=3', 'clip_factor': 2.5},
+      r'clip_factor: expected it to agree with --codec=error_feedback\+.*'
+      r'--codec=error_feedback\+ternary:clip_factor=2.5',
+    ),
+    (
+      {'codec': 'error_feedback+topk', 'clip_factor': 2.5},
+      'clip_factor: expected it to agree',
+    ),
+    (
+      {
+        'codec': 'error_feedback+ternary:packing=radix,workers=4',
+        'num_nodes': 8,
+      },
       'a code for the 8 nodes, received .* adds 4 at most.* workers=8',
     ),
     ({'clip_factor': -1.0}, 'clip_factor: expected a number >= 0'),
@@ -130,6 +191,27 @@ def test_flags_choose_the_code(options, expected):
 def test_what_cannot_be_done_is_refused(options, message):
   with pytest.raises(errors.ConfigError, match=message):
     config(**options).validate()
+
+
+def test_the_help_names_all_that_a_code_may_be():
+  text = flags.help_text(configs.TrainConfig, {}, 'usage')
+  found = ' '.join(text[text.index('--codec (') :].split())
+  found = found[: found.index('--grad_bits (')]
+  for name in (*registry.CODECS, *registry.METHODS):
+    assert re.search(rf'\b{name}\b', found)
+  for name in registry.WRAPPERS:
+    assert f'{name}+NAME:...' in found
+
+
+@pytest.mark.parametrize(
+  'codec', ['error_feedback+powersgd:rank=2', 'error_feedback+ternary']
+)
+def test_a_method_of_a_command_line_is_taken(codec):
+  taken = flags.parse(
+    configs.TrainConfig, {'net': 'lenet'}, [f'--codec={codec}', '--num_nodes=2']
+  )
+  taken.validate()
+  assert taken.codec == codec
 
 
 def test_an_unknown_net_is_refused_with_the_known_ones():

@@ -5,9 +5,8 @@ import pytest
 import tensorflow as tf
 
 from terngrad import native
-from terngrad.codec import accelerated
 from terngrad.codec import gradients
-from terngrad.codec import pieces as pieces_lib
+from terngrad.codec import method
 from terngrad.codec import policy
 from terngrad.codec import registry
 from terngrad.native import ops
@@ -60,25 +59,41 @@ def replica_of(optimizer, averages, sizes=SIZES, seed=0):
 
 def codec_of(sizes, text='ternary'):
   specs = [policy.VariableSpec(f'v{i}', (n,)) for i, n in enumerate(sizes)]
-  codecs = accelerated.accelerate([registry.parse(text)] * len(sizes))
-  return gradients.gradient_codec(specs, codecs)
+  codes = [registry.method(text)] * len(sizes)
+  return gradients.on_kernels(gradients.gradient_codec(specs, codes))
 
 
 def pieces_of(columns, workers=(2, 1), seed=0):
-  """Pieces of so many columns from devices of so many workers.
+  """`method.Piece`s of so many columns from devices of so many workers.
 
   Every word is one of trits, and the bits of a float of 1e-19 to 1e20.
   """
   rng = np.random.default_rng(seed)
-  return [
-    [
-      tf.constant(
-        rng.integers(2**29, 3 * 2**29, [count, width], dtype=np.int32)
-      )
-      for count in workers
-    ]
-    for width in columns
-  ]
+  found, first = [], 0
+  for width in columns:
+    sizes = [(count, width) for count in workers]
+    parts = [rng.integers(2**29, 3 * 2**29, s, dtype=np.int32) for s in sizes]
+    found.append(method.Piece(first, [tf.constant(part) for part in parts]))
+    first += width
+  return found
+
+
+def received_of(codec, pieces):
+  """What a device received in the one round of a codec."""
+  return [method.payloads(codec.messages(0), pieces)]
+
+
+def turn_of(shared, workers=3):
+  """A `gradients.Turn` of so many workers."""
+  zero = tf.constant(0, tf.int64)
+  return gradients.Turn(zero, zero, workers, shared=shared)
+
+
+def means_of(codec, pieces, shared):
+  """The mean gradients that pieces stand for."""
+  states = [()] * len(codec.buckets)
+  turn = turn_of(shared)
+  return codec.decode(received_of(codec, pieces), states, turn)[0]
 
 
 def assert_same_bits(ours, other):
@@ -94,7 +109,12 @@ def assert_same_bits(ours, other):
 def test_bits_are_those_of_the_compiled_update(text, rule, averages):
   optimizer, codec = RULES[rule], codec_of(SIZES, text)
   ours, other = (replica_of(optimizer, averages) for _ in range(2))
-  descend = tf.function(descents.make(ours, optimizer, None, codec))
+  fused = descents.make(ours, optimizer, None, codec)
+
+  @tf.function
+  def descend(pieces, shared, numbers):
+    fused(received_of(codec, pieces), turn_of(shared), numbers)
+
   update = updates.make_update(other, optimizer, None)
   shared = tf.constant(np.geomspace(1e-30, 1e20, codec.num_probes), tf.float32)
   # Three times: on what the one before has written.
@@ -102,7 +122,7 @@ def test_bits_are_those_of_the_compiled_update(text, rule, averages):
   for seed, columns in enumerate([(size,), (size,), (17, 512, size - 529)]):
     pieces = pieces_of(columns, seed=seed)
     descend(pieces, shared, NUMBERS)
-    means = codec.decode_mean(pieces_lib.whole(pieces), shared)
+    means = means_of(codec, pieces, shared)
     update(means, [], NUMBERS)
     assert_same_bits(ours, other)
 
@@ -113,16 +133,16 @@ def test_buckets_without_a_kernel_are_updated_apart(cut):
   # its borders and elsewhere.
   sizes = (200, 900, 30)
   specs = [policy.VariableSpec(f'v{i}', (n,)) for i, n in enumerate(sizes)]
-  kinds = [registry.parse(text) for text in ('ternary', 'identity', 'ternary')]
-  codec = gradients.gradient_codec(specs, accelerated.accelerate(kinds))
+  kinds = [registry.method(text) for text in ('ternary', 'identity', 'ternary')]
+  codec = gradients.on_kernels(gradients.gradient_codec(specs, kinds))
   optimizer = optimizers.momentum()
   ours, other = (replica_of(optimizer, True, sizes) for _ in range(2))
   descend = descents.make(ours, optimizer, None, codec)
   update = updates.make_update(other, optimizer, None)
   pieces = pieces_of((cut, 12, codec.num_words - cut - 12))
   shared = tf.constant([0.5, 1.0, 0.25])
-  descend(pieces, shared, NUMBERS)
-  means = codec.decode_mean(pieces_lib.whole(pieces), shared)
+  descend(received_of(codec, pieces), turn_of(shared), NUMBERS)
+  means = means_of(codec, pieces, shared)
   update(means, [], NUMBERS)
   assert_same_bits(ours, other)
 
@@ -132,7 +152,8 @@ def test_a_scaler_that_is_no_number_reaches_its_variable_alone():
   replica = replica_of(optimizer, averages=True, sizes=(30, 30))
   descend = descents.make(replica, optimizer, None, codec)
   pieces = pieces_of((codec.num_words,))
-  descend(pieces, tf.constant([1.0, np.nan]), NUMBERS)
+  shared = tf.constant([1.0, np.nan])
+  descend(received_of(codec, pieces), turn_of(shared), NUMBERS)
   finite = [np.isfinite(v.numpy()).all() for v in replica.trainable]
   assert finite == [True, False]
 
@@ -144,7 +165,9 @@ def test_what_somebody_has_read_stays_as_it_was():
   before = [value.numpy().copy() for value in read]
   descend = descents.make(replica, optimizer, None, codec)
   # The first piece makes copies, of which it changes but a part.
-  descend(pieces_of((2, codec.num_words - 2)), tf.constant([1e30]), NUMBERS)
+  pieces = pieces_of((2, codec.num_words - 2))
+  turn = turn_of(tf.constant([1e30]))
+  descend(received_of(codec, pieces), turn, NUMBERS)
   for value, old, now in zip(read, before, replica.variables(), strict=True):
     np.testing.assert_array_equal(value, old)
     assert not np.array_equal(now, old)
@@ -160,10 +183,16 @@ def test_a_piece_changes_the_elements_of_its_words(held):
   read = [variable.read_value() for variable in replica.variables()]
   if not held:
     del read
-  ((words,),) = pieces_of((2,), workers=(3,))
+  (piece,) = pieces_of((2,), workers=(3,))
   (bucket,) = codec.buckets
-  piece = ops.Piece(7, [words])
-  bucket.codec.descend(piece, tf.constant([1e30]), 1.0, descent, NUMBERS[1:])
+  ops.descend(
+    bucket.method.digits,
+    piece._replace(first=7),
+    tf.constant([1e30]),
+    1.0,
+    descent,
+    NUMBERS[1:],
+  )
   # Word w of 50 holds elements w, w + 50, w + 100 and so on.
   changes = np.isin(np.arange(1000) % 50, [7, 8])
   _, velocity, _ = changed = [

@@ -9,6 +9,7 @@ from terngrad.training import checkpoints
 from terngrad.training import errors
 from terngrad.training import replicas
 from terngrad.training import resume
+from terngrad.training import stored_states
 from tests.training import small
 
 LAYOUT = checkpoints.Layout(
@@ -34,8 +35,15 @@ def opened(folder, build=small.dense_net, changes=(), **options):
   )
   names = replicas.variable_names(training.plan, training.replicas[0])
   layout = LAYOUT._replace(**dict(changes))
+  parameters = names[: len(training.replicas[0].trainable)]
   run = types.SimpleNamespace(
-    replicas=training.replicas, names=names, layout=layout
+    replicas=training.replicas,
+    names=names,
+    layout=layout,
+    method_states=[],
+    store=stored_states.Store(
+      training.states, training.codec, training.exchange, parameters
+    ),
   )
   writer = checkpoints.Writer(str(folder), layout, training.replicas, names)
   return training, run, writer, types.SimpleNamespace(train_dir=str(folder))

@@ -1,6 +1,7 @@
 import pytest
 
 from terngrad.program import flags
+from terngrad.training import cluster_config
 from terngrad.training import errors
 from terngrad.training import server_config
 
@@ -130,14 +131,60 @@ def test_no_time_for_others_is_refused(name):
   assert f'{name}: expected seconds from 1' in refused(**{name: 0})
 
 
-def test_what_a_process_keeps_to_itself_is_refused():
+def test_statistics_of_single_processes_are_refused():
   message = refused(bn_statistics='per_device')
   assert message.startswith('bn_statistics: expected averaged')
-  assert '--dtype=bfloat16' in refused(dtype='float16')
 
 
-def test_a_code_that_thins_is_refused():
-  assert 'sharing=probe' in refused(codec='ternary:sharing=thin')
+# Paces at which a step does not wait for all workers.
+PACES = ({'sync': False}, {'num_replicas_to_aggregate': 1})
+
+
+@pytest.mark.parametrize('pace', PACES)
+def test_a_loss_scale_needs_a_step_of_all(pace):
+  make(dtype='float16').validate()
+  make(dtype='bfloat16', **pace).validate()
+  message = refused(dtype='float16', **pace)
+  assert message.startswith('dtype: expected float32 or bfloat16 where a step')
+  assert '--dtype=bfloat16' in message
+
+
+@pytest.mark.parametrize('pace', PACES)
+def test_thinning_needs_a_step_of_all(pace):
+  codec = 'ternary:sharing=thin'
+  make(codec=codec).validate()
+  message = refused(codec=codec, **pace)
+  assert message.startswith('codec: expected sharing=probe where a step does')
+  assert f'received --codec={codec}' in message
+
+
+@pytest.mark.parametrize('pace', PACES)
+@pytest.mark.parametrize(
+  'codec', ['powersgd', 'error_feedback+powersgd:rank=2']
+)
+def test_several_rounds_need_a_step_of_all(codec, pace):
+  make(codec=codec).validate()
+  message = refused(codec=codec, **pace)
+  assert message.startswith('codec: expected a code of one round where a step')
+  assert f'received --codec={codec}' in message
+  assert 'Use a synchronous run' in message
+
+
+@pytest.mark.parametrize('pace', [{}, *PACES])
+@pytest.mark.parametrize('code', ['topk', 'ternary', 'sign'])
+def test_residuals_of_a_worker_need_no_other(code, pace):
+  make(codec=f'error_feedback+{code}', **pace).validate()
+
+
+def test_the_bytes_of_a_bucket_are_a_flag_with_servers_too():
+  config = flags.parse(
+    server_config.ServerConfig, {}, ['--bytes_per_bucket=4096']
+  )
+  assert config.bytes_per_bucket == 4096
+  assert make().bytes_per_bucket == cluster_config.BYTES_PER_BUCKET
+  assert refused(bytes_per_bucket=-1).startswith(
+    'bytes_per_bucket: expected a number >= 0, received -1'
+  )
 
 
 def test_a_cluster_without_servers_is_refused(tmp_path):

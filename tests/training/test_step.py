@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from terngrad.codec import bucket_keys
+from terngrad.codec import random_bits
 from terngrad.training import errors
 from terngrad.training import loss_scaling
 from terngrad.training import losses
@@ -212,7 +212,7 @@ def test_dropout_depends_on_step_and_worker():
   images, labels = small.batch_of(0, [4])
 
   def gradient(step, worker):
-    key = bucket_keys.worker_key(1, tf.constant(step, tf.int64), worker)
+    key = random_bits.worker_key(1, tf.constant(step, tf.int64), worker)
     result, _, _ = training.node_pass.gradients(
       parameters, statistics, images, labels, key
     )

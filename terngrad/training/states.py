@@ -1,0 +1,204 @@
+"""What gradient methods remember from step to step, beside the replicas.
+
+A state is of one variable of the model. Those that every device computes the
+same are variables of each replica, with its parameters. Those of workers stand
+here: a variable for each node of this process, on its device.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from terngrad.codec import method as methods
+from terngrad.codec import parts as parts_lib
+
+
+class Key(NamedTuple):
+  """Which state: its name, and the place of its variable in the model."""
+
+  name: str
+  variable: int
+
+
+def declared(codec):
+  """The states of all variables of a codec.
+
+  Args:
+    codec: `codec.gradients.GradientCodec` of the whole model.
+
+  Returns:
+    dict of `Key` to `codec.method.State`.
+  """
+  found = {}
+  for bucket in codec.buckets:
+    for state in bucket.states:
+      found[Key(state.name, bucket.indices[state.variable])] = state
+  return found
+
+
+def shared(codec):
+  """`declared`, those of owner SHARED, as `replicas.create` takes them."""
+  return {
+    key: state
+    for key, state in declared(codec).items()
+    if state.owner == methods.SHARED
+  }
+
+
+def of_workers(codec, device, count):
+  """Variables for the nodes of a device.
+
+  Args:
+    codec: `codec.gradients.GradientCodec` of the whole model.
+    device: its name.
+    count: nodes.
+
+  Returns:
+    dict of `Key` to a list of variables, one a node.
+  """
+  with tf.device(device):
+    return {
+      key: [
+        tf.Variable(state.first_value(), trainable=False) for _ in range(count)
+      ]
+      for key, state in declared(codec).items()
+      if state.owner == methods.WORKER
+    }
+
+
+class OfPart:
+  """The states of a part of a model, on one device."""
+
+  def __init__(self, part, workers, replica):
+    """Finds the variables.
+
+    Args:
+      part: `codec.parts.Part`.
+      workers: from `of_workers`.
+      replica: `replicas.Replica` of the device.
+    """
+    self._owners = [[s.owner for s in b.states] for b in part.codec.buckets]
+    self._workers, self._shared = [], []
+    for bucket in part.codec.buckets:
+      keys = [
+        Key(state.name, part.indices[bucket.indices[state.variable]])
+        for state in bucket.states
+      ]
+      self._workers.append([workers.get(key, ()) for key in keys])
+      self._shared.append([replica.shared.get(key) for key in keys])
+
+  def read(self, node):
+    """All states of a node, a list a bucket.
+
+    Args:
+      node: int32 [], its number on the device.
+    """
+    own = iter(self._read_own(node))
+    return [
+      [
+        next(own) if owner == methods.WORKER else variable.read_value()
+        for owner, variable in zip(owners, variables, strict=True)
+      ]
+      for owners, variables in zip(self._owners, self._shared, strict=True)
+    ]
+
+  def read_shared(self):
+    """The states that all share, None in place of others; a list a bucket."""
+    return [
+      [None if v is None else v.read_value() for v in variables]
+      for variables in self._shared
+    ]
+
+  def write(self, node, before, after, counts=None):
+    """Keeps what a node's function returned.
+
+    Args:
+      node: int32 [].
+      before: what `read` returned.
+      after: the same, changed.
+      counts: bool [], False leaves everything as it is; None is True.
+    """
+    values = []
+    for owners, old, new in zip(self._owners, before, after, strict=True):
+      for owner, was, value in zip(owners, old, new, strict=True):
+        if owner == methods.WORKER:
+          values.append(_chosen(counts, value, was))
+    lists = self._own_lists()
+    if not lists:
+      return
+    if len(lists[0]) == 1:
+      _assign([variables[0] for variables in lists], values)
+      return
+
+    def branch(number):
+      return lambda: _assign([v[number] for v in lists], values)
+
+    tf.switch_case(node, [branch(i) for i in range(len(lists[0]))])
+
+  def write_shared(self, before, after, counts=None):
+    """Keeps what `decode` returned; see `write`."""
+    for variables, old, new in zip(self._shared, before, after, strict=True):
+      for variable, was, value in zip(variables, old, new, strict=True):
+        if variable is not None:
+          variable.assign(_chosen(counts, value, was))
+
+  def _own_lists(self):
+    """The lists of variables, one a node, of all states of workers."""
+    return [v for bucket in self._workers for v in bucket if v]
+
+  def _read_own(self, node):
+    lists = self._own_lists()
+    if not lists:
+      return []
+    if len(lists[0]) == 1:
+      return [variables[0].read_value() for variables in lists]
+
+    def branch(number):
+      return lambda: [variables[number].read_value() for variables in lists]
+
+    return tf.switch_case(node, [branch(i) for i in range(len(lists[0]))])
+
+
+def _chosen(counts, value, before):
+  return value if counts is None else tf.where(counts, value, before)
+
+
+def _assign(variables, values):
+  for variable, value in zip(variables, values, strict=True):
+    variable.assign(value)
+
+
+class MethodStates:
+  """What the methods of a run remember in this process, beside replicas.
+
+  Attributes:
+    workers: for each device a dict of `Key` to a list of variables, one a node.
+    residuals: for each part of the codec what those keep who add: for each
+      message of its first round a variable, or None where nothing is kept; see
+      `exchange.towers.Towers.combine`.
+  """
+
+  def __init__(self, codec, exchange):
+    """Makes the variables, with their first values.
+
+    Args:
+      codec: `codec.gradients.GradientCodec` of the whole model, in parts or
+        not.
+      exchange: see `step.Training`.
+    """
+    self.workers = tuple(
+      of_workers(codec, device, len(exchange.workers_of(place)))
+      for place, device in enumerate(exchange.devices)
+    )
+    with tf.device(exchange.devices[0]):
+      self.residuals = [
+        [
+          tf.Variable(tf.zeros(shape), trainable=False) if shape else None
+          for shape in exchange.residuals(part.codec)
+        ]
+        for part in parts_lib.parts(codec)
+      ]
+
+  def residuals_of(self, number, part, exchange):
+    """Those of a part, () for a codec whose sums leave nothing out."""
+    return self.residuals[number] if any(exchange.residuals(part.codec)) else ()
