@@ -1,0 +1,32 @@
+"""The kind of machine that digests of floats hold for."""
+
+import pathlib
+
+import tensorflow as tf
+
+# What chooses the compiled products, and by it the order of their sums.
+_FLAGS = ('avx2', 'avx512f', 'fma')
+
+
+def kind(text=None):
+  """The processor and TensorFlow, as the key of what was recorded.
+
+  Args:
+    text: of /proc/cpuinfo; None reads it.
+
+  Returns:
+    str, such as 'AuthenticAMD 25/1 avx2 fma, tensorflow 2.21.0'.
+  """
+  if text is None:
+    path = pathlib.Path('/proc/cpuinfo')
+    text = path.read_text(encoding='utf-8') if path.exists() else ''
+  fields = {}
+  for line in text.split('\n\n')[0].splitlines():
+    name, _, value = line.partition(':')
+    fields[name.strip()] = value.strip()
+  vendor = fields.get('vendor_id', 'unknown')
+  family, model = fields.get('cpu family', '?'), fields.get('model', '?')
+  present = fields.get('flags', '').split()
+  flags = [flag for flag in _FLAGS if flag in present]
+  processor = ' '.join([vendor, f'{family}/{model}', *flags])
+  return f'{processor}, tensorflow {tf.__version__}'

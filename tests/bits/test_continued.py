@@ -1,0 +1,44 @@
+"""Checkpoints of an older version go on to the bits that it ended at."""
+
+import pytest
+
+from tests.bits import continued
+from tests.bits import recorded
+
+
+def check(name, train_dir):
+  expected = recorded.of_this_machine('continued')[name]
+  continued.put_back(name, train_dir)
+  before = continued.digest(train_dir, continued.FIRST)
+  continued.train_together(name, train_dir, continued.LAST)
+  # The checkpoint was continued, not written anew.
+  assert continued.digest(train_dir, continued.FIRST) == before
+  assert continued.digest(train_dir, continued.LAST) == expected
+
+
+def test_an_older_run_goes_on_to_the_same_bits(tmp_path):
+  check('momentum', tmp_path / 'train')
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  'name', ['sums_of_one', 'adam', 'float16', 'per_device', 'save_tower']
+)
+def test_every_kind_of_older_run_goes_on_to_the_same_bits(name, tmp_path):
+  check(name, tmp_path / 'train')
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_an_older_run_of_two_processes_goes_on_to_the_same_bits(tmp_path):
+  check('sums_of_two', tmp_path / 'train')
+
+
+def test_every_run_is_recorded_and_small():
+  assert recorded.read('continued')
+  for digests in recorded.read('continued').values():
+    assert set(digests) == set(continued.RUNS)
+  for name in continued.RUNS:
+    files = list((continued.FOLDER / name).iterdir())
+    assert len(files) == 3
+    assert sum(path.stat().st_size for path in files) < 100_000
