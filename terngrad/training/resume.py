@@ -56,7 +56,7 @@ def continue_run(config, run, report):
   # None: not in a checkpoint that is older than the field.
   known = [name for name in kept if getattr(layout, name) is not None]
   checkpoints.check_layout(path, layout, {n: expected[n] for n in known})
-  _load(run, path, layout)
+  there = _load(run, path, layout)
   step = checkpoints.step_of(path)
   report(f'{datetime.now()}: restored {path}, continuing after step {step}')
   for field in _TOLD:
@@ -68,7 +68,6 @@ def continue_run(config, run, report):
       )
   states, missing, unused = run.store.read(path)
   # What methods share is among the variables of a device.
-  there = checkpoints.names_of(path, layout.places[0])
   missing += [name for name in run.method_states if name not in there]
   unused += sorted(there - {*run.names, *loss_scaling.NAMES})
   for what, names in (
@@ -85,20 +84,24 @@ def continue_run(config, run, report):
 
 
 def _load(run, path, layout):
-  """Restores all replicas from one, and what is a replica's own from itself."""
+  """Restores all replicas from one, and what is a replica's own from itself.
+
+  Returns:
+    The set of names that the checkpoint holds of a device.
+  """
   # A loss scale begins anew where there was none.
   left_out = () if layout.dtype == 'float16' else loss_scaling.NAMES
   first = run.replicas[0]
   # What methods share begins anew in a run that had another method.
   there = checkpoints.names_of(path, layout.places[0])
-  fresh = {n for n in run.method_states if n not in there}
-  left_out = {*left_out, *fresh}
+  left_out = {*left_out, *(set(run.method_states) - there)}
   shared = _named(run, first, lambda name: name not in left_out)
   checkpoints.restore(path, layout.places[0], shared)
   own = {n for n, mine in zip(run.names, first.own(), strict=True) if mine}
   for place, other in enumerate(run.replicas[1:], start=1):
     replicas.copy(first, other)
     checkpoints.restore(path, place, _named(run, other, own.__contains__))
+  return there
 
 
 def _named(run, replica, chosen):
