@@ -140,7 +140,18 @@ if X86:
 
 
 # These are compiled against TensorFlow.
-OPS = ('coding_ops.cc', 'decoding_ops.cc')
+OPS = ('coding_ops.cc', 'decoding_ops.cc', 'sums_ops.cc')
+
+HEADERS = (
+  'decoding_impl.h',
+  'encoding_impl.h',
+  'kernels.h',
+  'kernels_impl.h',
+  'moving.h',
+  'ops_common.h',
+  'spread.h',
+  'vectors_impl.h',
+)
 
 
 class BuildKernels(build_ext.build_ext):
@@ -259,10 +270,7 @@ setuptools.setup(
     setuptools.Extension(
       'terngrad.native._kernels',
       [str(KERNEL_SOURCES / name) for name in (*KERNEL_FLAGS, *OPS)],
-      depends=[
-        str(KERNEL_SOURCES / n)
-        for n in ('kernels.h', 'kernels_impl.h', 'ops_common.h', 'spread.h')
-      ],
+      depends=[str(KERNEL_SOURCES / name) for name in HEADERS],
       optional=True,
     )
   ],

@@ -118,22 +118,12 @@ def of_servers(codec):
   """The same over parameter servers."""
   from terngrad.exchange import server
   from terngrad.exchange import towers
-  from terngrad.training import feeds
   from terngrad.training import step as steps
   from tests.training import small
 
   names = tuple(f'/CPU:{i}' for i in range(2))
-  exchange = server.Servers(towers.Towers(names, 4), ('/CPU:2',), 2)
-
-  class Fed:
-    """A process whose examples are here."""
-
-    def next(self):
-      return small.batch_of(1, [2, 2])
-
-    def tell(self, step, losses):
-      del step, losses
-
+  given = server.Given(*small.batch_of(1, [2, 2]))
+  exchange = server.Servers(towers.Towers(names, 4), ('/CPU:2',), 2, [given])
   built = small.Training(
     small.dense_net,
     devices=2,
@@ -149,7 +139,6 @@ def of_servers(codec):
     built.states,
     built.optimizer,
     seed=11,
-    feeds=feeds.of_processes(exchange, [Fed()]),
   )
   numbers = tf.constant(0, tf.int64), tf.constant(0.1), tf.constant(0.5)
   calls = Calls()

@@ -17,7 +17,8 @@ from slim.datasets import mnist_source
 from slim.preprocessing import factory as preprocessing
 from terngrad.bin import flowers_eval
 from terngrad.bin import flowers_train
-from terngrad.codec import gradients
+from terngrad.codec import bucketing
+from terngrad.codec import one_round
 from terngrad.codec import policy
 from terngrad.codec import registry
 from terngrad.exchange import towers
@@ -119,8 +120,8 @@ def test_b2_replicas_start_equal_even_without_seeds():
 def test_b4_scaler_is_the_papers_and_constant_gradients_learn(gradient, scaler):
   code = registry.parse('ternary:clip_factor=2.5')
   spec = policy.VariableSpec('w', (len(gradient),))
-  codec = gradients.gradient_codec([spec], [code])
-  probe = codec.probe([tf.constant(gradient)])
+  codec = bucketing.gradient_codec([spec], [code])
+  probe = one_round.probe(codec, [tf.constant(gradient)])
   np.testing.assert_allclose(probe, [scaler], rtol=1e-6)
 
 

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import tensorflow as tf
 
+from terngrad.codec import one_round
 from terngrad.exchange import towers
 from terngrad.program import main
 from terngrad.training import assembly
@@ -58,7 +59,7 @@ def dump(config):
   )
   # Float payloads are the gradients' own bits.
   workers = [
-    run.float_codec.decode_mean([payload[tf.newaxis]], result.shared)
+    one_round.decode_mean(run.float_codec, [payload[tf.newaxis]], result.shared)
     for payload in payloads
   ]
   arrays = {

@@ -15,9 +15,9 @@ _DECODED = ((3, 20), (4, 16))
 def on_kernels(codec):
   """The codec with kernels for its functions; itself where it has none.
 
-  Every ternary code is probed by a kernel. Those of 32-bit digits are encoded
-  by one, and base3 and two_bit decoded too; the other functions compile
-  themselves.
+  Every ternary code is probed by a kernel, and sums of its codes are decoded
+  by one. Those of 32-bit digits are encoded by one, and base3 and two_bit
+  decoded too; the other functions compile themselves.
 
   Args:
     codec: a `contract.Codec`.
@@ -27,12 +27,16 @@ def on_kernels(codec):
   """
   *before, packing = codec.stages
   quantizer = codec.quantizer
+  if codec.decode_sums and not quantizer:
+    return codec._replace(unit=contract.ONE)
   kinds = (ternary.quantize, ternary.quantize_in_strata)
   if not quantizer or quantizer.quantize not in kinds or codec.group_size:
     return codec
   clips = any(isinstance(stage, contract.Clip) for stage in before)
   digits = getattr(packing, 'digits', None)
-  codec = _self_compiled(codec)._replace(probe=_probe(codec))
+  codec = _self_compiled(codec)._replace(
+    probe=_probe(codec), decode_sums=_decode_sums, unit=contract.SCALER
+  )
   if digits:
     codec = codec._replace(encode_pieces=_encode(quantizer, clips, digits))
   if digits in _DECODED:
@@ -91,6 +95,10 @@ def _decode_sum(digits):
     return ops.decode_sum(parts, shared, shapes, scale, digits)
 
   return decode_sum
+
+
+def _decode_sums(sums, shared, shapes, scale=1.0):
+  return ops.scale_sums(sums, shared, shapes, scale)
 
 
 def _self_compiled(codec):

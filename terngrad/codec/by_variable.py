@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from terngrad.codec import chain
 from terngrad.codec import contract
-from terngrad.codec import planes
 from terngrad.codec import statistics
+from terngrad.codec import wire
 
 _TRAITS = contract.Traits(
   unbiased=False, lossless=False, additive=False, randomness='none'
@@ -44,7 +44,7 @@ def by_variable(packing, encode, compiled=True):
     sizes = [tf.TensorShape(shape).num_elements() for shape in shapes]
     if not sum(sizes):
       return [tf.zeros(shape) for shape in shapes]
-    sums = planes.sum_planes(_Variables(packing, sizes), parts, sum(sizes))
+    sums = wire.sum_planes(_Variables(packing, sizes), parts, sum(sizes))
     return chain.gradients_of(None, sums, shared, shapes, scale)
 
   return contract.Codec(
@@ -61,7 +61,7 @@ def by_variable(packing, encode, compiled=True):
 
 
 class _Variables(NamedTuple):
-  """What `planes.sum_planes` adds: all variables of a payload."""
+  """What `wire.sum_planes` adds: all variables of a payload."""
 
   packing: object
   sizes: list

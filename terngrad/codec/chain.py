@@ -128,7 +128,7 @@ def _decoders(quantizer, packing, group_size):
   def decode_sum(parts, shared, shapes, scale=1.0):
     if packing.max_workers is None:
       size = sum(tf.TensorShape(shape).num_elements() for shape in shapes)
-      sums = planes.sum_planes(packing, parts, size)
+      sums = wire.sum_planes(packing, parts, size)
     else:
       # Words add: one sum is unpacked instead of every payload.
       totals = [tf.reduce_sum(packing.lanes(part), axis=0) for part in parts]

@@ -63,8 +63,7 @@ def as_method(code):
         arrived.parts, context.shared, context.shapes, scale
       )
     else:
-      ((message,),) = messages(context.shapes)
-      sums = arrived.sum(message)
+      sums = arrived.total
       means = code.decode_sums(sums, context.shared, context.shapes, scale)
     return means, states
 
@@ -89,6 +88,7 @@ def as_method(code):
     strata=code.quantizer.strata if code.quantizer else 0,
     max_workers=code.packing.max_workers,
     digits=code.digits,
+    unit=code.unit,
     compiled=code.compiled,
     on_kernels=lambda: as_method(accelerated.on_kernels(code)),
     on_gpus=lambda: as_method(accelerated.probing_once(code)),

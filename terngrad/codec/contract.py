@@ -23,6 +23,8 @@ FLOAT, CODES, SIGNS, WORDS = 'float', 'codes', 'signs', 'words'
 # What an element's code depends on, beside the agreed numbers: on nothing, on
 # its variable, on all variables of its bucket.
 ELEMENT, VARIABLE, BUCKET = 'element', 'variable', 'bucket'
+# What a sum of codes, or of floats, is in units of; see `Codec.unit`.
+SCALER, ONE = 'scaler', 'one'
 
 
 class Traits(NamedTuple):
@@ -117,12 +119,15 @@ class Codec(NamedTuple):
     traits: see `Traits`.
     stages: what it is a chain of.
     decode_sums: where sums of what words hold say all, else None: takes (sums,
-      shared, shapes, scale=1.0), the sums of the workers' codes, int32, or of
-      their floats, float32, [elements or more], and returns what `decode_sum`
-      of their payloads would.
+      shared, shapes, scale=1.0), the sums of the workers' codes, int8 or int32,
+      or of their floats, float32, [elements or more], and returns what
+      `decode_sum` of their payloads would.
     digits: (radix, places) where a kernel decodes words whose digits, summed
       over the workers and times the agreed number of their variable, are the
       gradient; None where none does.
+    unit: SCALER where a kernel makes gradients of sums of codes times the
+      agreed number of their variable, ONE where of sums of floats as they are;
+      None where none does.
     compiled: True where the functions are TensorFlow operations that want to
       be compiled by XLA, False where they must not be or gain nothing; see
       `accelerated`.
@@ -143,6 +148,7 @@ class Codec(NamedTuple):
   stages: tuple
   decode_sums: Callable | None = None
   digits: tuple | None = None
+  unit: str | None = None
   compiled: bool = True
   group_size: int = 0
   scope: str = ELEMENT

@@ -23,6 +23,7 @@ from terngrad.codec import packing
 from terngrad.codec import planes
 from terngrad.codec import random_bits
 from terngrad.codec import statistics
+from terngrad.codec import wire
 
 # Elements that are rotated together: a power of 16, as `_hadamard` takes them.
 BLOCK = 4096
@@ -83,7 +84,7 @@ class EdenWords(NamedTuple):
     return CODES, words[_KEY_WORDS + blocks :], blocks * block
 
   def planes(self, words, num_elements):
-    """What `planes.sum_planes` adds: float32 [n], in units of the probe."""
+    """What `wire.sum_planes` adds: float32 [n], in units of the probe."""
     return _decode(words, num_elements)
 
   def expected_words(self, num_elements):
@@ -171,7 +172,7 @@ def _decode_sum(parts, shared, shapes, scale=1.0):
   if not sum(sizes):
     return [tf.zeros(shape) for shape in shapes]
 
-  total = planes.sum_planes(EdenWords(), parts, sum(sizes))
+  total = wire.sum_planes(EdenWords(), parts, sum(sizes))
   total *= _per_element(_power_of_two(shared), sizes)
   return chain.gradients_of(None, total, shared, shapes, scale)
 
@@ -182,7 +183,7 @@ def _decode(words, num_elements):
   key, scales, codes = tf.split(
     words, [_KEY_WORDS, blocks, words.shape[0] - _KEY_WORDS - blocks]
   )
-  codes = planes.join(CODES.unpack(codes))[: blocks * block]
+  codes = wire.join(CODES.unpack(codes))[: blocks * block]
   levels = tf.cast(tf.reshape(codes, [blocks, block]), tf.float32)
   levels *= tf.bitcast(scales, tf.float32)[:, tf.newaxis] / block
   flat = tf.reshape(_hadamard(levels), [-1])

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from terngrad.codec import coded
 from terngrad.codec import method as methods
 from terngrad.codec import random_bits
 
@@ -79,7 +78,7 @@ class Turn(NamedTuple):
 
 
 class GradientCodec(NamedTuple):
-  """Codes all gradients of a model; made by `gradient_codec`.
+  """Codes all gradients of a model; made by `bucketing.gradient_codec`.
 
   Carried gradients and states are lists with an entry a bucket, which is a list
   of tensors; see `method.Method`.
@@ -176,7 +175,7 @@ class GradientCodec(NamedTuple):
     """
     messages = self.messages(number)
     sizes = [message.num_words for message in messages]
-    parts = _split(payloads, sizes, axis=1)
+    parts = split(payloads, sizes, axis=1)
     return tf.add_n(
       [
         message.sent_words(part)
@@ -310,54 +309,6 @@ class GradientCodec(NamedTuple):
       after.append(state)
     return after
 
-  def probe(self, gradients):
-    """The probe of gradients, for methods without states; see `begin`."""
-    turn = Turn(tf.constant(0, tf.int64), tf.constant(0, tf.int64), 1)
-    return self.begin(gradients, [()] * len(self.buckets), turn)[1]
-
-  def encode(self, gradients, own, shared, keys):
-    """A worker's payload, for methods of one round and without states.
-
-    Args:
-      gradients: list of float32, in the order and shapes of the variables, or
-        what `flatten` makes of it, float32 [num_elements].
-      own: float32 [num_probes], this worker's probe.
-      shared: float32 [num_probes], the agreed probe.
-      keys: uint32 [buckets, 3], from `keys`.
-
-    Returns:
-      int32 [num_words].
-    """
-    if isinstance(gradients, list):
-      carried = [
-        [tf.reshape(gradients[i], [-1]) for i in bucket.indices]
-        for bucket in self.buckets
-      ]
-    else:
-      sizes = [bucket.num_elements for bucket in self.buckets]
-      carried = [[part] for part in _split(gradients, sizes, axis=0)]
-    zero = tf.constant(0, tf.int64)
-    turn = Turn(zero, zero, 1, tf.constant(0), keys, own, shared)
-    carried = self.carry(carried, turn)
-    return self.send(0, carried, [()] * len(self.buckets), [], turn)[0]
-
-  def decode_mean(self, parts, shared):
-    """The average gradient of workers, for methods as `encode` wants them.
-
-    Args:
-      parts: list of int32 [n, num_words], the payloads as they come from the
-        devices; see `method.Piece`.
-      shared: float32 [num_probes], the agreed probe.
-
-    Returns:
-      List of float32, in the order and shapes of the variables.
-    """
-    zero = tf.constant(0, tf.int64)
-    count = sum(part.shape[0] for part in parts)
-    turn = Turn(zero, zero, count, shared=shared)
-    received = methods.payloads(self.messages(0), [methods.Piece(0, parts)])
-    return self.decode([received], [()] * len(self.buckets), turn)[0]
-
   def in_model_order(self, values):
     """A list in the order of the buckets in that of the model's variables."""
     order = [i for bucket in self.buckets for i in bucket.indices]
@@ -417,89 +368,6 @@ class GradientCodec(NamedTuple):
     )
 
 
-def gradient_codec(specs, codes):
-  """Sorts variables into buckets by their code.
-
-  Args:
-    specs: the `policy.VariableSpec`s, in the order of the gradients.
-    codes: the `method.Method` or `contract.Codec` of each, from
-      `policy.policy`.
-
-  Returns:
-    A `GradientCodec`. Where one or more methods must not be compiled, none
-    wants to be: the others compile themselves.
-  """
-  buckets = []
-  for stream, code in enumerate(dict.fromkeys(codes)):
-    indices = tuple(i for i, c in enumerate(codes) if c == code)
-    sizes = [specs[i].num_elements for i in indices]
-    method = coded.as_method(code)
-    buckets.append(
-      Bucket(
-        method=method,
-        indices=indices,
-        shapes=tuple(tuple(specs[i].shape) for i in indices),
-        num_probes=tuple(method.num_probes(size) for size in sizes),
-        num_elements=sum(sizes),
-        stream=stream,
-      )
-    )
-  return _alike(buckets)
-
-
-def on_kernels(codec):
-  """The codec with native kernels, where its methods have some; for CPUs."""
-  return with_methods(codec, lambda m: m.on_kernels and m.on_kernels())
-
-
-def on_gpus(codec):
-  """The codec with methods that suit GPUs better, where there are some."""
-  return with_methods(codec, lambda m: m.on_gpus and m.on_gpus())
-
-
-def in_float(codec, plain):
-  """The codec of float32 steps in a run whose other steps use `codec`.
-
-  Args:
-    codec: `GradientCodec`.
-    plain: the `method.Method` of float32 gradients.
-
-  Returns:
-    A `GradientCodec` with the states of `codec`.
-  """
-  return with_methods(codec, lambda m: m.in_float() if m.in_float else plain)
-
-
-def with_methods(codec, change):
-  """The codec with other methods for the same buckets.
-
-  Args:
-    codec: `GradientCodec`.
-    change: takes a `method.Method`, returns the one in its place, or None to
-      leave it.
-
-  Returns:
-    A `GradientCodec`.
-  """
-  buckets = []
-  for bucket in codec.buckets:
-    method = change(bucket.method) or bucket.method
-    sizes = methods.sizes_of(bucket.shapes)
-    counts = tuple(method.num_probes(size) for size in sizes)
-    buckets.append(bucket._replace(method=method, num_probes=counts))
-  return _alike(buckets)
-
-
-def _alike(buckets):
-  """A `GradientCodec` whose methods are all to be compiled, or none."""
-  if not all(bucket.method.compiled for bucket in buckets):
-    buckets = [
-      bucket._replace(method=methods.self_compiled(bucket.method))
-      for bucket in buckets
-    ]
-  return GradientCodec(tuple(buckets))
-
-
 def agree(probes):
   """The agreed probe of float32 [workers, num_probes]: the largest.
 
@@ -514,6 +382,6 @@ def _join(parts, axis):
   return parts[0] if len(parts) == 1 else tf.concat(parts, axis)
 
 
-def _split(tensor, sizes, axis):
+def split(tensor, sizes, axis):
   """The parts of a tensor; one part is not copied."""
   return [tensor] if len(sizes) == 1 else tf.split(tensor, sizes, axis)

@@ -23,9 +23,9 @@ import tensorflow as tf
 
 from terngrad.codec import contract
 from terngrad.codec import float_words
-from terngrad.codec import planes
 from terngrad.codec import random_bits
 from terngrad.codec import statistics
+from terngrad.codec import wire
 
 # How messages are combined.
 SUM, GATHER = 'sum', 'gather'
@@ -155,7 +155,7 @@ class Payloads(NamedTuple):
 
   def sum(self, message):
     """What `Sum.sum` would be, for a message that may be summed."""
-    return planes.sum_planes(message.packing, self.parts, message.num_elements)
+    return wire.sum_planes(message.packing, self.parts, message.num_elements)
 
 
 def payloads(messages, travelled):
@@ -180,18 +180,23 @@ class Sum(NamedTuple):
   """The sum of a message over all workers.
 
   Attributes:
-    total: int8, int32 or float32 [num_elements or more]. Where who adds sends
-      less than the sum of integers, float32 too.
+    pieces: list of int8, int32 or float32 [elements], one after the other, in
+      all num_elements or more. Where who adds sends less than the sum of
+      integers, float32 too.
   """
 
-  total: tf.Tensor
+  pieces: list
+
+  @property
+  def total(self):
+    """All pieces as one tensor."""
+    return flat(self.pieces)
 
   def sum(self, message):
     """The sum as float32, or int32; [num_elements or more]."""
     del message
-    if self.total.dtype.is_floating:
-      return self.total
-    return tf.cast(self.total, tf.int32)
+    total = self.total
+    return total if total.dtype.is_floating else tf.cast(total, tf.int32)
 
 
 class State(NamedTuple):
@@ -297,6 +302,7 @@ class Method(NamedTuple):
     digits: for one round of one SUM, see `contract.Codec`: their sum over the
       number of workers is the mean. None for other methods. Fused updates look
       at it.
+    unit: see `contract.Codec`, likewise.
     compiled: True where the functions want to be compiled by XLA; False where
       they must not be or gain nothing.
     on_kernels: returns the same method with native kernels, for CPUs; None
@@ -322,6 +328,7 @@ class Method(NamedTuple):
   strata: int = 0
   max_workers: int | None = None
   digits: tuple | None = None
+  unit: str | None = None
   compiled: bool = True
   on_kernels: Callable | None = None
   on_gpus: Callable | None = None

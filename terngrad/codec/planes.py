@@ -10,59 +10,6 @@ its `fill`, and nothing reads them.
 import tensorflow as tf
 
 
-def sum_planes(packing, parts, num_elements):
-  """Sums what payloads unpack to, as one vector of `packing`'s places.
-
-  Payloads are unpacked one at a time and added in place in the order of the
-  workers, so that memory does not grow with them and floats have one order.
-
-  Args:
-    packing: `wire.Packing` or `wire.VariablePacking`.
-    parts: list of int32 [n, w], see `contract.Codec.decode_sum`.
-    num_elements: of the bucket.
-
-  Returns:
-    Of the packing's dtype, [num_elements] and the places past the end.
-  """
-
-  def add(sums, row, some):
-    for part in some:
-      planes = packing.planes(part[row], num_elements)
-      if isinstance(sums, list):
-        sums = [_plus(a, b) for a, b in zip(sums, planes, strict=True)]
-      else:
-        sums = _plus(sums, planes)
-    return sums
-
-  counts = [part.shape[0] for part in parts]
-  sums = add(packing.planes(parts[0][0], num_elements), 0, parts[1:])
-  if min(counts) > 1:
-    _, sums = tf.while_loop(
-      lambda row, _: row < min(counts),
-      lambda row, sums: (row + 1, add(sums, row, parts)),
-      (tf.constant(1), sums),
-      parallel_iterations=1,
-    )
-  longer = [part for part in parts if part.shape[0] > min(counts)]
-  return join(add(sums, min(counts), longer))
-
-
-def _plus(sums, values):
-  """The sum, which TensorFlow must not join with others in another order.
-
-  Its graph optimizer makes one `AddN` of several additions, whose inputs it
-  reorders. It sees no additions in what has had its shape checked.
-  """
-  return tf.ensure_shape(sums + values, sums.shape)
-
-
-def join(planes):
-  """The elements of planes, a list of [w] or one tensor [k, w], as [k * w]."""
-  if isinstance(planes, list):
-    return tf.concat(planes, axis=0)
-  return tf.reshape(planes, [-1])
-
-
 def plane(flat, place, width):
   """Elements `place * width` onwards, float32 [width], zeros past the end."""
   size = flat.shape.num_elements()

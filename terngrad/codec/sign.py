@@ -19,6 +19,7 @@ from terngrad.codec import method
 from terngrad.codec import packing
 from terngrad.codec import planes
 from terngrad.codec import statistics
+from terngrad.codec import wire
 
 BITS = packing.one_bit()
 
@@ -46,7 +47,7 @@ class SignWords(NamedTuple):
   def planes(self, words, num_elements):
     """float32 [n]: the scale, with the signs."""
     scale = tf.bitcast(words[0], tf.float32)
-    signs = planes.join(BITS.unpack(words[1:]))[:num_elements]
+    signs = wire.join(BITS.unpack(words[1:]))[:num_elements]
     return tf.where(signs < 0, -scale, scale)
 
   def check(self, words, num_elements):
@@ -140,7 +141,7 @@ def _decode(received, states, context):
 
 
 def _estimate(words, context):
-  signs = planes.join(BITS.unpack(words[0]))
+  signs = wire.join(BITS.unpack(words[0]))
   return _scaled(signs, tf.bitcast(words[1], tf.float32), context)
 
 

@@ -16,7 +16,6 @@ import tensorflow as tf
 
 from terngrad.codec import method as methods
 from terngrad.codec import packing as packings
-from terngrad.codec import planes
 from terngrad.codec import wire
 
 
@@ -180,7 +179,7 @@ def _add(piece, parts, num_workers):
 
   @_compiled
   def add(parts):
-    sums = planes.sum_planes(message.packing, parts, size)
+    sums = wire.sum_planes(message.packing, parts, size)
     if message.levels is None:
       return sums
     return tf.cast(sums, _small(message, num_workers))
@@ -211,7 +210,7 @@ def _received(message, some, num_workers):
     return methods.Payloads(travelled, 0, message.num_words)
   rows = [_unpack(piece, words, num_workers) for piece, words in some]
   whole = rows[0] if len(rows) == 1 else tf.concat(rows, axis=1)
-  return methods.Sum(tf.reshape(whole, [-1]))
+  return methods.Sum([tf.reshape(whole, [-1])])
 
 
 def _unpack(piece, words, num_workers):
@@ -228,7 +227,7 @@ def _unpack(piece, words, num_workers):
     return [tf.cast(plane, small) for plane in target.unpack(words)]
 
   # Joined outside of compiled code, which branches at every element of it.
-  sums = planes.join(unpack(words))
+  sums = wire.join(unpack(words))
   return tf.reshape(sums[: shape[0] * shape[1]], shape)
 
 

@@ -7,7 +7,6 @@ import numpy as np
 import tensorflow as tf
 
 from terngrad.codec import eden
-from terngrad.codec import planes
 from terngrad.codec import sign
 from terngrad.codec import topk
 from terngrad.codec import wire
@@ -63,7 +62,7 @@ def validate(codec, words, num_elements):
 def _check_codes(packing, words, num_elements):
   """Raises ValueError unless `words` are what their codes pack to."""
   found = packing.planes(tf.constant(words), num_elements)
-  codes = planes.join(found).numpy()
+  codes = wire.join(found).numpy()
   wrong = np.flatnonzero(np.abs(codes) > packing.levels)
   if wrong.size:
     raise ValueError(

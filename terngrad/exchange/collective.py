@@ -73,6 +73,11 @@ class Collective:
       codec, self.num_workers, self.group.size, self._way
     )
 
+  def batches(self, images, labels):
+    """The examples of this process's workers; see `towers.Towers`."""
+    batch = towers.Batch(images, labels, self.first)
+    return [batch] * len(self.devices)
+
   def share(self, rows, conclude):
     """Tells every worker's row of numbers to all; see `towers.Towers`."""
     everyone = self.group.gather(self._joined(rows))
@@ -99,6 +104,9 @@ class Collective:
     with tf.device(self.devices[0]):
       moved = self._move(messages, names, payloads, residuals)
     return [self._received(device, names, moved) for device in self.devices]
+
+  def report(self, step, losses):
+    """Nothing: every process takes the same step; see `towers.Towers`."""
 
   def _algorithms(self, messages, residuals):
     """The name of each message's algorithm."""
@@ -146,8 +154,8 @@ class Collective:
         whole = gathering.received(moved.whole, here)
       for name, reduction, tensors in moved.reduced:
         here = [tf.identity(tensor) for tensor in tensors]
-        total = ways.SUMMED[name].total(reduction, here)
-        totals.append(methods.Sum(total))
+        pieces = ways.SUMMED[name].total(reduction, here)
+        totals.append(methods.Sum(pieces))
     whole, totals = iter(whole), iter(totals)
     return [next(whole if n == ways.GATHER else totals) for n in names]
 

@@ -127,7 +127,7 @@ def _move(reduction, rows):
 
 
 def _total(reduction, moved):
-  """The coded averages times the number of workers, float32."""
+  """The coded averages times the number of workers, a list of a float32."""
   cut = reduction.cut
 
   @sums.compiled
@@ -137,7 +137,7 @@ def _total(reduction, moved):
     codes = slices.of_planes(planes, cut)
     return cut.in_order(scalers * tf.cast(codes, tf.float32))
 
-  return unpack(*moved)
+  return [unpack(*moved)]
 
 
 ALGORITHM = sums.Algorithm(

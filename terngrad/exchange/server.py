@@ -14,6 +14,61 @@ from terngrad.codec import totals as totals_lib
 from terngrad.exchange import towers as tower_lib
 
 
+class Feed(NamedTuple):
+  """Where a process other than the chief finds its batches.
+
+  Attributes:
+    device: full name of its first CPU.
+    handle: resource of its queue of batches.
+    progress: resource of its queue of steps taken, see `exchange.tasks`.
+    dtypes: of images and labels.
+    shapes: of images [nodes, b, ...] and labels [nodes, b].
+  """
+
+  device: str
+  handle: tf.Tensor
+  progress: tf.Tensor
+  dtypes: tuple
+  shapes: tuple
+
+  def next(self):
+    """(images, labels), on the process's own CPU."""
+    with tf.device(self.device):
+      parts = tf.raw_ops.QueueDequeueV2(
+        handle=self.handle, component_types=list(self.dtypes)
+      )
+    for part, shape in zip(parts, self.shapes, strict=True):
+      part.set_shape(shape)
+    return tuple(parts)
+
+  def report(self, step, losses):
+    """Lets the process say what its examples' loss was.
+
+    Args:
+      step: int64 [], steps taken before this one.
+      losses: list of float32 [nodes], of its places.
+    """
+    with tf.device(self.device):
+      loss = tf.reduce_mean(tf.concat(losses, axis=0))
+      tf.raw_ops.QueueEnqueueV2(
+        handle=self.progress, components=[step + 1, loss]
+      )
+
+
+class Given(NamedTuple):
+  """Examples that are on another process already, in place of a `Feed`."""
+
+  images: tf.Tensor
+  labels: tf.Tensor
+
+  def next(self):
+    """The examples."""
+    return self.images, self.labels
+
+  def report(self, step, losses):
+    """Nobody wants to know."""
+
+
 class Servers(NamedTuple):
   """Who lives where; see `towers.Towers` for what every exchange has.
 
@@ -22,11 +77,14 @@ class Servers(NamedTuple):
       device by device, so that process p has the workers p, p + P, p + 2 P...
     servers: tuple of full device names, one a parameter server.
     num_processes: P, processes with workers.
+    feeds: list of `Feed`, one for each process but the chief's; looked at when
+      a step is traced.
   """
 
   towers: tower_lib.Towers
   servers: tuple
   num_processes: int
+  feeds: list = ()
 
   @property
   def devices(self):
@@ -69,6 +127,16 @@ class Servers(NamedTuple):
     """Shapes of what servers keep from step to step: nothing."""
     del codec
     return []
+
+  def batches(self, images, labels):
+    """The examples of all processes; see `Towers.batches`."""
+    found = [(images, labels), *(feed.next() for feed in self.feeds)]
+    count = self.num_processes
+    # Process p has the workers p, p + P, p + 2 P...
+    return [
+      tower_lib.Batch(*found[p], first=p, stride=count)
+      for p in map(self.process_of, range(len(self.devices)))
+    ]
 
   def share(self, rows, conclude):
     """Tells the first server every worker's row, and all what follows.
@@ -120,6 +188,11 @@ class Servers(NamedTuple):
       with tf.device(device):
         received.append(totals.received(words))
     return received
+
+  def report(self, step, losses):
+    """Tells each process the losses of its examples; see `Towers.report`."""
+    for process, feed in enumerate(self.feeds, start=1):
+      feed.report(step, losses[process :: self.num_processes])
 
   def totals(self, messages):
     """`codec.totals.Totals` of the messages of a round."""

@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from terngrad.codec import planes
 from terngrad.codec import wire
 
 
@@ -51,7 +50,7 @@ class Slices(NamedTuple):
       received: int32 [processes, own, width], what each had for this process.
     """
     rows = tf.reshape(received, [-1])
-    codes = planes.join(self.packing.unpack(rows))
+    codes = wire.join(self.packing.unpack(rows))
     shape = [self.places, received.shape[0] * received.shape[1], self.width]
     return tf.reduce_sum(tf.reshape(codes, shape), axis=1)
 
@@ -62,7 +61,7 @@ class Slices(NamedTuple):
       float32 [places * width].
     """
     rows = tf.reshape(received, [-1, self.width])
-    return planes.sum_planes(self.packing, [rows], self.places * self.width)
+    return wire.sum_planes(self.packing, [rows], self.places * self.width)
 
   def exists(self, rank):
     """What of a process's slice is an element, bool [places, width]."""

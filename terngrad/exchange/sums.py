@@ -16,7 +16,7 @@ from terngrad.exchange import slices
 
 REDUCE, TWO_SHOT, SLICES = 'reduce', 'two_shot', 'slices'
 # So that one piece of a large message is added while others are on the wire.
-_MOST_PIECES = 8
+_MOST_PIECES = 16
 
 
 class Reduction(NamedTuple):
@@ -55,7 +55,7 @@ class Algorithm(NamedTuple):
       sends and receives, words of 32 bits; float.
     move: takes (`Reduction`, int32 [workers of this process, words of the
       message]); returns a list of tensors, equal in all processes.
-    total: takes (`Reduction`, that list); returns the tensor of
+    total: takes (`Reduction`, that list); returns the pieces of
       `codec.method.Sum`. It is called on every device.
   """
 
@@ -101,7 +101,7 @@ def _reduced_total(reduction, moved):
     sums = packing.sums_of_total(total, reduction.num_workers)
     return tf.cast(sums, reduction.dtype)
 
-  return unpack(*moved)
+  return [unpack(*moved)]
 
 
 # Slices of codes, summed by their owners; the sums are packed and gathered.
@@ -149,7 +149,7 @@ def _two_shot_total(reduction, moved):
 
   # Joined outside of compiled code, which branches at every element of it.
   rows = unpack(tf.reshape(packed, [-1]))
-  return reduction.cut.in_order(slices.of_planes(rows, reduction.cut))
+  return [reduction.cut.in_order(slices.of_planes(rows, reduction.cut))]
 
 
 # Slices of floats, summed by their owners; the sums are gathered.
@@ -203,8 +203,10 @@ def _slices_total(reduction, moved):
   rows = [
     piece.in_places(values) for piece, values in zip(pieces, moved, strict=True)
   ]
-  joined = rows[0] if len(rows) == 1 else tf.concat(rows, axis=1)
-  return tf.reshape(joined, [-1])
+  if reduction.cut.places > 1 and len(rows) > 1:
+    # Elements of a word stand far from each other.
+    rows = [tf.concat(rows, axis=1)]
+  return [tf.reshape(row, [-1]) for row in rows]
 
 
 ALGORITHMS = {

@@ -7,7 +7,8 @@ devices compute the same average from the same words, and N workers on one
 device do exactly what N workers on N devices do.
 
 The methods of `Towers` that take or return tensors are what every exchange has:
-`share` and `combine`. The training step knows no more of one.
+`batches`, `share`, `combine` and `report`. The training step knows no more of
+one.
 """
 
 from typing import NamedTuple
@@ -15,6 +16,27 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from terngrad.codec import method as methods
+
+
+class Batch(NamedTuple):
+  """The examples of a step that a device's process has.
+
+  Attributes:
+    images: [workers of the process, b, ...].
+    labels: int32 [the same, b].
+    first: the worker that the first row is of.
+    stride: workers from one row to the next.
+  """
+
+  images: tf.Tensor
+  labels: tf.Tensor
+  first: int
+  stride: int = 1
+
+  def of(self, worker):
+    """(images, labels) of a worker of the process, int32 []."""
+    row = (worker - self.first) // self.stride
+    return self.images[row], self.labels[row]
 
 
 class Towers(NamedTuple):
@@ -62,6 +84,18 @@ class Towers(NamedTuple):
     del codec
     return []
 
+  def batches(self, images, labels):
+    """Where the devices find their examples; traced once a step.
+
+    Args:
+      images: [workers of this process, b, ...].
+      labels: int32 [the same, b].
+
+    Returns:
+      For each device a `Batch`.
+    """
+    return [Batch(images, labels, self.first)] * len(self.devices)
+
   def share(self, rows, conclude):
     """Tells every worker's row of numbers to all.
 
@@ -99,6 +133,14 @@ class Towers(NamedTuple):
       methods.payloads(messages, [methods.Piece(0, parts)])
       for parts in _send(self, payloads)
     ]
+
+  def report(self, step, losses):
+    """Tells other processes what became of a step; here there are none.
+
+    Args:
+      step: int64 [], steps taken before it.
+      losses: for each device float32 [its workers].
+    """
 
 
 def _send(towers, parts):

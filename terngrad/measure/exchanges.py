@@ -8,14 +8,14 @@ import tensorflow as tf
 
 from slim.nets import factory as nets
 from terngrad import native
-from terngrad.codec import gradients
+from terngrad.codec import bucketing
 from terngrad.codec import parts
 from terngrad.codec import policy
 from terngrad.codec import registry
 from terngrad.exchange import collective
 from terngrad.exchange import ways
-from terngrad.training import nodes
 from terngrad.training import optimizers
+from terngrad.training import passes
 from terngrad.training import replicas
 from terngrad.training import states
 from terngrad.training import step as steps
@@ -149,7 +149,7 @@ def case(what, group, codec_text, way, batch, part_bytes=0):
   return Case(step, 4 * (words + row), chosen)
 
 
-def step_of(what, exchange, copies, codec, feeds=None):
+def step_of(what, exchange, copies, codec):
   """The traced step of the trainer.
 
   Args:
@@ -157,7 +157,6 @@ def step_of(what, exchange, copies, codec, feeds=None):
     exchange: see `step.Training`.
     copies: from `replicas_of`.
     codec: from `codec_of`, in parts or not.
-    feeds: see `step.Training`.
 
   Returns:
     See `step.make_train_step`.
@@ -169,7 +168,6 @@ def step_of(what, exchange, copies, codec, feeds=None):
     states=states.MethodStates(codec, exchange),
     optimizer=optimizers.gradient_descent(),
     seed=1,
-    feeds=feeds,
   )
   take = steps.make_train_step(training, codec)
   return tf.function(take, reduce_retracing=True)
@@ -180,8 +178,8 @@ def codec_of(what, text):
   specs = [
     policy.VariableSpec(f'v{i}', shape) for i, shape in enumerate(what.shapes)
   ]
-  codec = gradients.gradient_codec(specs, [registry.method(text)] * len(specs))
-  return gradients.on_kernels(codec) if native.available() else codec
+  codec = bucketing.gradient_codec(specs, [registry.method(text)] * len(specs))
+  return bucketing.on_kernels(codec) if native.available() else codec
 
 
 def examples(what, batch, worker):
@@ -224,9 +222,9 @@ def replicas_of(what, devices):
 
 
 def pass_of(what):
-  """The `nodes.Pass` of a subject."""
+  """The `passes.Pass` of a subject."""
   if what.model is not None:
-    return nodes.model_pass(what.model, replicas.layout(what.model))
+    return passes.model_pass(what.model, replicas.layout(what.model))
   drawn = [
     tf.Variable(tf.random.stateless_normal(shape, [i, 3]), trainable=False)
     for i, shape in enumerate(what.shapes)
@@ -239,7 +237,7 @@ def pass_of(what):
   def nothing(parameters):
     return [None] * len(parameters)
 
-  return nodes.Pass(
+  return passes.Pass(
     gradients=run,
     decay=nothing,
     shrink=None,

@@ -1,7 +1,5 @@
 """Parameter servers to time: the traced step of the trainer on real tasks."""
 
-from typing import NamedTuple
-
 import tensorflow as tf
 
 from terngrad import native
@@ -11,7 +9,6 @@ from terngrad.exchange import service
 from terngrad.exchange import tasks
 from terngrad.exchange import towers
 from terngrad.measure import exchanges
-from terngrad.training import feeds as feeds_lib
 from terngrad.training import replicas
 
 
@@ -66,20 +63,6 @@ def release(cluster):
     tasks.order(task, do='end')
 
 
-class _Feed(NamedTuple):
-  """Examples that are on another worker already, as `feeds.Feed`."""
-
-  images: tf.Tensor
-  labels: tf.Tensor
-
-  def next(self):
-    """The examples."""
-    return self.images, self.labels
-
-  def tell(self, step, losses):
-    """Nobody wants to know."""
-
-
 def case(what, cluster, codec_text, batch, part_bytes=0):
   """Builds a case of all workers and servers of a cluster.
 
@@ -108,14 +91,8 @@ def case(what, cluster, codec_text, batch, part_bytes=0):
   for number, device in enumerate(devices):
     with tf.device(device):
       examples.append(exchanges.examples(what, batch, number))
-  feeds = [_Feed(*pair) for pair in examples[1:]]
-  train_step = exchanges.step_of(
-    what,
-    layout,
-    copies,
-    codec,
-    feeds=feeds_lib.of_processes(layout, feeds),
-  )
+  layout = layout._replace(feeds=[server.Given(*p) for p in examples[1:]])
+  train_step = exchanges.step_of(what, layout, copies, codec)
   numbers = exchanges.numbers()
 
   def step():

@@ -1,12 +1,15 @@
 """How far codes move the mean of real gradients."""
 
+import functools
 import zipfile
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from terngrad.codec import bucketing
 from terngrad.codec import gradients
+from terngrad.codec import one_round
 from terngrad.codec import policy
 from terngrad.codec import registry
 
@@ -73,7 +76,7 @@ def errors(text, workers, draws):
     ValueError: the text names no codec.
   """
   count = workers[0].shape[0]
-  code = gradients.gradient_codec(
+  code = bucketing.gradient_codec(
     [
       policy.VariableSpec(f'{i}', values.shape[1:], False)
       for i, values in enumerate(workers)
@@ -85,13 +88,15 @@ def errors(text, workers, draws):
   @tf.function(jit_compile=True)
   def send(values, own, shared, step, worker):
     keys = code.keys(1, step, worker)
-    return code.encode(values, own, shared, keys)
+    return one_round.encode(code, values, own, shared, keys)
 
   @tf.function(jit_compile=True)
   def decode(words, shared):
-    return code.flatten(code.decode_mean([words], shared))
+    return code.flatten(one_round.decode_mean(code, [words], shared))
 
-  probe = tf.function(code.probe, jit_compile=True)
+  probe = tf.function(
+    functools.partial(one_round.probe, code), jit_compile=True
+  )
   each = [[tf.constant(v[worker]) for v in workers] for worker in range(count)]
   flat = np.stack([code.flatten(values) for values in each]).astype(np.float64)
   own = [probe(values) for values in each]

@@ -116,6 +116,23 @@ def decode_sum(parts, scalers, shapes, scale, digits):
   )
 
 
+def scale_sums(sums, scalers, shapes, scale):
+  """Scales sums of codes that were unpacked and added before, in one pass.
+
+  Args:
+    sums: int8, int32 or float32 [elements, or more].
+    scalers: float32 [v].
+    shapes: list of v static shapes.
+    scale: Python float, multiplies after the scaler.
+
+  Returns:
+    List of v float32 of `shapes`.
+  """
+  return native.library().terngrad_scale_sums(
+    sums=sums, scalers=scalers, V=len(shapes), shapes=shapes, scale=scale
+  )
+
+
 class Descent(NamedTuple):
   """Variables that move against their gradients, and how.
 
@@ -166,23 +183,57 @@ def descend(digits, piece, scalers, scale, descent, rates):
   Returns:
     The operation, for graphs; None in eager code.
   """
-
-  def handles(variables):
-    return [variable.handle for variable in variables]
-
   return native.library().terngrad_descend(
     parts=piece.parts,
     first=piece.first,
     count=piece.parts[0].shape[1],
     scalers=scalers,
-    parameters=handles(descent.parameters),
-    velocities=handles(descent.velocities),
-    averages=handles(descent.averages),
-    learning_rate=rates[0],
-    decay=rates[1],
-    shapes=[variable.shape for variable in descent.parameters],
     scale=scale,
-    momentum=descent.momentum,
     radix=digits[0],
     places=digits[1],
+    **_moving(descent, rates),
   )
+
+
+def descend_sums(sums, first, scalers, scale, descent, rates):
+  """`descend` by sums that were unpacked and added before.
+
+  Args:
+    sums: int8, int32 or float32 [n], of the elements from `first` on; those
+      past the last element are not looked at.
+    first: elements of all variables before them.
+    scalers: see `descend`.
+    scale: see `descend`.
+    descent: see `descend`.
+    rates: see `descend`.
+
+  Returns:
+    The operation, for graphs; None in eager code.
+  """
+  moving = _moving(descent, rates)
+  total = sum(shape.num_elements() for shape in moving['shapes'])
+  return native.library().terngrad_descend_sums(
+    sums=sums,
+    first=first,
+    count=min(sums.shape[0], total - first),
+    scalers=scalers,
+    scale=scale,
+    **moving,
+  )
+
+
+def _moving(descent, rates):
+  """What operations that move variables have in common."""
+
+  def handles(variables):
+    return [variable.handle for variable in variables]
+
+  return {
+    'parameters': handles(descent.parameters),
+    'velocities': handles(descent.velocities),
+    'averages': handles(descent.averages),
+    'learning_rate': rates[0],
+    'decay': rates[1],
+    'shapes': [variable.shape for variable in descent.parameters],
+    'momentum': descent.momentum,
+  }

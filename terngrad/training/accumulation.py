@@ -18,11 +18,11 @@ def accumulated(node_pass, count):
   holds the activations of one part and one more copy of the gradients.
 
   Args:
-    node_pass: `nodes.Pass`.
+    node_pass: `passes.Pass`.
     count: parts, >= 1; must divide the share. 1 gives `node_pass`.
 
   Returns:
-    A `nodes.Pass`.
+    A `passes.Pass`.
   """
   if count == 1:
     return node_pass

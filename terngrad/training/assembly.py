@@ -9,6 +9,7 @@ import tensorflow as tf
 from slim.nets import batch_norm
 from slim.nets import factory as nets
 from terngrad import native
+from terngrad.codec import bucketing
 from terngrad.codec import gradients
 from terngrad.codec import parts
 from terngrad.codec import policy
@@ -17,8 +18,7 @@ from terngrad.training import accumulation
 from terngrad.training import checkpoints
 from terngrad.training import cluster_config
 from terngrad.training import loss_scaling
-from terngrad.training import losses
-from terngrad.training import nodes
+from terngrad.training import passes
 from terngrad.training import precision
 from terngrad.training import replicas
 from terngrad.training import scopes
@@ -106,10 +106,10 @@ def assemble(config, surround=surroundings.of_this_process):
     shared=shared,
   )
   node_pass = accumulation.accumulated(
-    nodes.model_pass(
+    passes.model_pass(
       model,
       plan,
-      losses.of_net(
+      passes.of_net(
         nets.NETS[config.net], config.label_smoothing, config.aux_loss_weight
       ),
       decoupled=config.decoupled_weight_decay,
@@ -228,13 +228,13 @@ def _codecs(config, plan, places):
   if not config.quantize_logits:
     rules.append((policy.is_logits, plain))
   rules.append((policy.always, config.gradient_code()))
-  codec = gradients.gradient_codec(specs, policy.policy(rules, specs))
+  codec = bucketing.gradient_codec(specs, policy.policy(rules, specs))
   kinds = {tf.DeviceSpec.from_string(place).device_type for place in places}
   if kinds == {'GPU'}:
-    codec = gradients.on_gpus(codec)
+    codec = bucketing.on_gpus(codec)
   elif kinds == {'CPU'} and native.available():
-    codec = gradients.on_kernels(codec)
+    codec = bucketing.on_kernels(codec)
   # Where nothing travels between processes there is nothing to wait for.
   alone = config.exchange == cluster_config.TOWERS
   codec = parts.cut(codec, 0 if alone else config.bytes_per_bucket)
-  return codec, gradients.in_float(codec, plain)
+  return codec, bucketing.in_float(codec, plain)

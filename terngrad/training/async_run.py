@@ -85,7 +85,7 @@ class Asynchronous:
       config: `server_config.ServerConfig` of the chief.
       data: `batches.Data` of the chief's process.
       layout: `exchange.server.Servers`.
-      open_feeds: takes a step, returns a `feeds.Feed` for each process
+      open_feeds: takes a step, returns a `server.Feed` for each process
         but the chief.
     """
     self._config = config

@@ -36,7 +36,7 @@ class Servers:
     """Makes what they need besides the parameters.
 
     Args:
-      node_pass: `nodes.Pass`.
+      node_pass: `passes.Pass`.
       codec: `codec.gradients.GradientCodec`.
       server: `replicas.Replica`, its variables dealt to the servers.
       optimizer: `optimizers.Optimizer`.

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from terngrad.codec import bucketing
 from terngrad.codec import gradients
 from terngrad.codec import policy
 from terngrad.training import replicas
@@ -84,7 +85,7 @@ def share(codec, server):
     mine, statistics = (
       _on(device, kind) for kind in (server.trainable, server.statistics)
     )
-    own = gradients.gradient_codec(
+    own = bucketing.gradient_codec(
       [policy.VariableSpec('', chosen[place][1]) for place in mine],
       [chosen[place][0] for place in mine],
     )

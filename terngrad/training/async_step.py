@@ -17,6 +17,7 @@ from terngrad.codec import gradients
 from terngrad.codec import parts as parts_lib
 from terngrad.exchange import towers as towers_lib
 from terngrad.training import nodes
+from terngrad.training import passes
 from terngrad.training import states
 
 
@@ -73,15 +74,15 @@ class Source(NamedTuple):
   """Where the gradients of a process come from.
 
   Attributes:
-    node_pass: `nodes.Pass`.
+    node_pass: `passes.Pass`.
     towers: `exchange.towers.Towers` of its nodes on its devices.
     replicas: list of `replicas.Replica`, one a device.
     states: for each device what `states.of_workers` made.
-    feed: `feeds.Feed`, or None for the chief, whose batches are given.
+    feed: `server.Feed`, or None for the chief, whose batches are given.
     seed: integer, see `seed_of`.
   """
 
-  node_pass: nodes.Pass
+  node_pass: passes.Pass
   towers: towers_lib.Towers
   replicas: list
   states: list
@@ -116,7 +117,7 @@ def make_process(source, servers):
 
   def push(pulled, own, *given):
     seed_and_step = tf.constant(seed, tf.int64), pulled
-    batch = nodes.Batch(*(feed.next() if feed else given), first=0)
+    batch = towers_lib.Batch(*(feed.next() if feed else given), first=0)
     rounds = []
     for where in places:
       rounds += nodes.run_parts(
@@ -139,7 +140,7 @@ def make_process(source, servers):
       ]
       servers.put(boxes, together, shared, means)
     if feed:
-      feed.tell(own, [r.entropy for r in rounds])
+      feed.report(own, [r.entropy for r in rounds])
     return Pushed(
       entropy=towers_lib.in_order([r.entropy for r in rounds]),
       probes=towers_lib.in_order([r.probes for r in rounds]),

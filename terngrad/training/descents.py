@@ -1,4 +1,4 @@
-"""Updates by kernels that decode payloads on their way into the parameters.
+"""Updates by kernels that decode payloads, or sums, on their way.
 
 A gradient that is decoded is written to memory, only to be read once by the
 update: together that takes three times as long as at once (docs/speed.md). The
@@ -13,6 +13,7 @@ import functools
 import numpy as np
 import tensorflow as tf
 
+from terngrad.codec import contract
 from terngrad.codec import method as methods
 from terngrad.native import ops
 from terngrad.training import optimizers
@@ -36,8 +37,8 @@ def make(replica, optimizer, shrink, codec):
     codec: `codec.gradients.GradientCodec` of the replica's parameters.
 
   Returns:
-    A function of (what was received, see `GradientCodec.decode`, for which
-    `gathered` is true; `codec.gradients.Turn`; the numbers of
+    A function of (what was received, see `GradientCodec.decode`, which `fits`;
+    `codec.gradients.Turn`; the numbers of
     `updates.make_update`), or None.
   """
   if not _possible(replica, optimizer, shrink, codec):
@@ -45,11 +46,6 @@ def make(replica, optimizer, shrink, codec):
   if not agrees(bool(optimizer.slots), bool(replica.averages)):
     return None
   descent = of(replica, optimizer)
-  fused, rest = [], []
-  for place, bucket in enumerate(codec.buckets):
-    (fused if _has_kernel(bucket) else rest).append(place)
-  others = [i for place in rest for i in codec.buckets[place].indices]
-  update = updates.make_update(replica.part(others, ()), optimizer, None)
   probes = codec.probes_of_buckets()
   no_states = [()] * len(codec.buckets)
 
@@ -57,34 +53,55 @@ def make(replica, optimizer, shrink, codec):
     _, learning_rate, averaging_decay = numbers
     rates = learning_rate, averaging_decay
     scale = 1.0 / turn.num_workers
-    for place in fused:
-      bucket = codec.buckets[place]
-      scalers = tf.gather(turn.shared, probes[place])
-      variables = descent.of(bucket.indices)
-      for piece in codec.received(place, received)[0][0].pieces:
-        ops.descend(
-          bucket.method.digits, piece, scalers, scale, variables, rates
-        )
-    means = []
-    for place in rest:
+    means, others = [], []
+    for place, bucket in enumerate(codec.buckets):
+      move = _kernel_for(codec, place, received)
+      if move:
+        scalers = tf.gather(turn.shared, probes[place])
+        move(scalers, scale, descent.of(bucket.indices), rates)
+        continue
       means += codec.decode_bucket(place, received, no_states, turn)[0]
-    if rest:
-      update(means, [], numbers)
+      others += bucket.indices
+    if others:
+      rest = replica.part(others, ())
+      updates.make_update(rest, optimizer, None)(means, [], numbers)
 
   return descend
 
 
-def gathered(codec, received):
-  """Whether the kernels find all workers' payloads in what was received."""
-  return all(
-    isinstance(codec.received(place, received)[0][0], methods.Payloads)
-    for place, bucket in enumerate(codec.buckets)
-    if _has_kernel(bucket)
-  )
+def fits(codec, received):
+  """Whether there is a kernel for some of what was received."""
+  places = range(len(codec.buckets))
+  return any(_kernel_for(codec, place, received) for place in places)
+
+
+def _kernel_for(codec, place, received):
+  """What moves the variables of a bucket by what it received, or None."""
+  method = codec.buckets[place].method
+  if not (method.digits or method.unit):
+    return None
+  arrived = codec.received(place, received)[0][0]
+  if isinstance(arrived, methods.Payloads):
+    return method.digits and functools.partial(_by_payloads, method, arrived)
+  return method.unit and functools.partial(_by_sums, method, arrived)
+
+
+def _by_payloads(method, arrived, scalers, *rest):
+  for piece in arrived.pieces:
+    ops.descend(method.digits, piece, scalers, *rest)
+
+
+def _by_sums(method, arrived, scalers, *rest):
+  if method.unit == contract.ONE:
+    scalers = tf.ones(scalers.shape)
+  first = 0
+  for sums in arrived.pieces:
+    ops.descend_sums(sums, first, scalers, *rest)
+    first += sums.shape[0]
 
 
 def _has_kernel(bucket):
-  return bucket.method.digits is not None
+  return bool(bucket.method.digits or bucket.method.unit)
 
 
 def _possible(replica, optimizer, shrink, codec):
@@ -96,8 +113,11 @@ def _possible(replica, optimizer, shrink, codec):
   owners = {state.owner for states in codec.states() for state in states}
   if codec.finishes or methods.SHARED in owners:
     return False
-  device = tf.DeviceSpec.from_string(replica.device).device_type
-  return device == 'CPU' and any(map(_has_kernel, codec.buckets))
+  device = tf.DeviceSpec.from_string(replica.device)
+  if device.device_type != 'CPU' or device.job:
+    # The trial tells nothing of the processors of other tasks.
+    return False
+  return any(map(_has_kernel, codec.buckets))
 
 
 def of(replica, optimizer):
@@ -136,6 +156,10 @@ def agrees(has_momentum, has_averages):
     update(means, [], (tf.constant(0, tf.int64), *rates))
     piece = methods.Piece(0, [words])
     ops.descend(_DIGITS, piece, scalers, 0.5, of(ours, optimizer), rates)
+    sums = tf.concat([tf.reshape(mean, [-1]) for mean in means], axis=0)
+    update(means, [], (tf.constant(1, tf.int64), *rates))
+    ones = tf.ones([2])
+    ops.descend_sums(sums, 0, ones, 1.0, of(ours, optimizer), rates)
     pairs = zip(ours.variables(), xlas.variables(), strict=True)
     return all(
       np.array_equal(a.numpy().view(np.int32), b.numpy().view(np.int32))

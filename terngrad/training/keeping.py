@@ -4,6 +4,7 @@ import time
 
 import tensorflow as tf
 
+from terngrad.codec import one_round
 from terngrad.training import checkpoints
 from terngrad.training import loss_scaling
 from terngrad.training import meter
@@ -96,7 +97,9 @@ def _histograms(run, result):
     if not coded:
       continue
     # A device's first node stands for the device.
-    sent = run.codec.decode_mean([result.payloads(place)[:1]], result.shared)
+    sent = one_round.decode_mean(
+      run.codec, [result.payloads(place)[:1]], result.shared
+    )
     for name, gradient in zip(run.parameters, sent, strict=True):
       tag = f'tower_{place}/{name}/binary'
       histograms[f'{tag}/gradients'] = gradient

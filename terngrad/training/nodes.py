@@ -13,56 +13,7 @@ import tensorflow as tf
 from terngrad.codec import gradients as gradients_lib
 from terngrad.codec import method as methods
 from terngrad.codec import random_bits
-from terngrad.training import losses
 from terngrad.training import one_by_one
-
-
-class Pass(NamedTuple):
-  """A model's loss as pure functions.
-
-  Attributes:
-    gradients: takes (parameters, held, images, labels, key, scale), lists of
-      tensors, a node's batch, its uint32 [2] key and the float32 [] that the
-      loss is multiplied with before it is differentiated and its gradients
-      are divided by, None or left out for 1; returns (list of gradients,
-      entropy loss float32 [], list of new statistics). `held` are the moving
-      statistics and then the frozen parameters.
-    decay: takes the parameters, None in place of those that are not asked
-      for; returns the gradients of those of their L2 terms that belong in the
-      compressed gradient, None where a parameter has none.
-    shrink: the same for those that the update applies by itself; None where
-      it applies none.
-    regularization: takes the parameters, returns the sum of their L2 terms,
-      float32 [].
-    num_statistics: how many of `held` are moving statistics.
-  """
-
-  gradients: Callable
-  decay: Callable
-  shrink: Callable | None
-  regularization: Callable
-  num_statistics: int
-
-
-class Batch(NamedTuple):
-  """The examples of a step that a device's process has.
-
-  Attributes:
-    images: [workers of the process, b, ...].
-    labels: int32 [the same, b].
-    first: the worker that the first row is of.
-    stride: workers from one row to the next.
-  """
-
-  images: tf.Tensor
-  labels: tf.Tensor
-  first: int
-  stride: int = 1
-
-  def of(self, worker):
-    """(images, labels) of a worker of the process, int32 []."""
-    row = (worker - self.first) // self.stride
-    return self.images[row], self.labels[row]
 
 
 class DeviceRound(NamedTuple):
@@ -81,82 +32,6 @@ class DeviceRound(NamedTuple):
   probes: tf.Tensor
   entropy: tf.Tensor
   statistics: list
-
-
-def model_pass(model, plan, loss=losses.PLAIN, decoupled=False):
-  """The pass of a Keras classifier, by `model.stateless_call`.
-
-  Args:
-    model: maps images to logits [b, classes], or to a list of them and the
-      logits of auxiliary heads.
-    plan: its `replicas.Layout`.
-    loss: `losses.Loss`.
-    decoupled: True leaves the L2 terms out of the compressed gradient, for the
-      update to apply.
-
-  Returns:
-    A `Pass`. L2 terms are those of the variables' own regularizers.
-  """
-
-  def run(parameters, held, images, labels, key, scale=None):
-    state = _with_seeds(plan, held, key)
-    with tf.GradientTape(watch_accessed_variables=False) as tape:
-      tape.watch(parameters)
-      outputs, state = model.stateless_call(
-        parameters, state, images, training=True
-      )
-      entropy = losses.entropy(loss, outputs, labels)
-      target = entropy if scale is None else entropy * scale
-    # A parameter that the loss does not reach has a gradient of zeros.
-    result = tape.gradient(
-      target,
-      parameters,
-      unconnected_gradients=tf.UnconnectedGradients.ZERO,
-    )
-    if scale is not None:
-      result = [gradient / scale for gradient in result]
-    places = dict(zip(plan.places, state, strict=True))
-    return result, entropy, [places[i] for i in range(len(plan.statistics))]
-
-  def regularization(parameters):
-    terms = [
-      variable.regularizer(parameter)
-      for variable, parameter in zip(plan.trainable, parameters, strict=True)
-      if variable.regularizer is not None and parameter is not None
-    ]
-    return tf.add_n([tf.constant(0.0), *terms])
-
-  def decay(parameters):
-    asked = [p for p in parameters if p is not None]
-    with tf.GradientTape(watch_accessed_variables=False) as tape:
-      tape.watch(asked)
-      loss = regularization(parameters)
-    found = iter(tape.gradient(loss, asked))
-    return [p if p is None else next(found) for p in parameters]
-
-  def nothing(parameters):
-    return [None] * len(parameters)
-
-  return Pass(
-    gradients=run,
-    decay=nothing if decoupled else decay,
-    shrink=decay if decoupled else None,
-    regularization=regularization,
-    num_statistics=len(plan.statistics),
-  )
-
-
-def _with_seeds(plan, held, key):
-  """The model's non-trainable values, with a dropout seed a layer from `key`.
-
-  Layers fold in negative numbers; the codes fold in the place of a bucket.
-  """
-  return [
-    random_bits.fold_in(key, tf.constant(-1 - i))
-    if place is None
-    else held[place]
-    for i, place in enumerate(plan.places)
-  ]
 
 
 class Functions(NamedTuple):
@@ -192,7 +67,7 @@ def functions(node_pass, codec, num_workers, indices=None):
   """Compiles a worker's side of a `codec.gradients.GradientCodec`.
 
   Args:
-    node_pass: `Pass`.
+    node_pass: `passes.Pass`.
     codec: of a part of the model.
     num_workers: N.
     indices: the places of the part's variables, see `codec.parts.Part`; None
@@ -288,10 +163,10 @@ def run_parts(node_pass, parts, where, batch, seed_and_step):
   """Runs the forward and backward passes of the nodes of one device.
 
   Args:
-    node_pass: `Pass`.
+    node_pass: `passes.Pass`.
     parts: list of `Functions`, one a part of the model.
     where: `Device`.
-    batch: `Batch`.
+    batch: `exchange.towers.Batch`.
     seed_and_step: pair of int64 [].
 
   Returns:

@@ -24,7 +24,6 @@ from terngrad.training import async_run
 from terngrad.training import devices
 from terngrad.training import digests
 from terngrad.training import errors
-from terngrad.training import feeds as feeds_lib
 from terngrad.training import loop
 from terngrad.training import replicas
 from terngrad.training import server_data
@@ -115,8 +114,9 @@ def _asynchronous(config, data):
 def _surround(config, data, _):
   """The `surroundings.Surroundings` of a cluster; see `train`."""
   cluster = config.tasks
-  layout = _layout(cluster, config)
   feeds, copies, checks = [], [], []
+  # The feeds are known before the first step is traced.
+  layout = _layout(cluster, config)._replace(feeds=feeds)
   # What comes first is compiled meanwhile.
   limits = itertools.chain(
     [2 * config.step_timeout] * 2, itertools.repeat(config.step_timeout)
@@ -136,9 +136,7 @@ def _surround(config, data, _):
 
   def make_step(training, codec):
     copies[:] = training.replicas
-    # The feeds are known before the first step is traced.
-    fed = training._replace(feeds=feeds_lib.of_processes(layout, feeds))
-    take = steps.make_train_step(fed, codec)
+    take = steps.make_train_step(training, codec)
     return tf.function(take, reduce_retracing=True)
 
   return surroundings.Surroundings(
@@ -182,7 +180,7 @@ def _layout(cluster, config):
 
 
 def _open_feeds(config, channels, step):
-  """Lets all other workers read from a step on; their `feeds.Feed`s."""
+  """Lets all other workers read from a step on; their `exchange.Feed`s."""
   feeds = []
   for task in tasks.all_tasks(config.tasks, 'worker')[1:]:
     tag = tasks.new_tag()
@@ -191,7 +189,7 @@ def _open_feeds(config, channels, step):
       handle = tasks.batch_queue(tag, _DTYPES)
       progress = tasks.progress_queue(tag)
     feeds.append(
-      feeds_lib.Feed(
+      exchange.Feed(
         task.device(),
         handle,
         progress,

@@ -14,6 +14,7 @@ from terngrad.codec import gradients
 from terngrad.codec import parts as parts_lib
 from terngrad.exchange import towers
 from terngrad.training import nodes
+from terngrad.training import passes
 from terngrad.training import states as states_lib
 from terngrad.training import step_end
 
@@ -46,25 +47,11 @@ class StepResult(NamedTuple):
     return tf.concat(self.words[place], axis=1)
 
 
-class Feeds(NamedTuple):
-  """Where the devices of an exchange find their examples, if not in the call.
-
-  Attributes:
-    batches: takes (images, labels) of the call; returns for each device a
-      `nodes.Batch`. Called once a step, where it is traced.
-    tell: takes (step int64 [], for each device float32 [its workers], the
-      losses of their examples).
-  """
-
-  batches: Callable
-  tell: Callable = lambda step, losses: None
-
-
 class Training(NamedTuple):
   """What a step trains, and where.
 
   Attributes:
-    node_pass: `nodes.Pass`.
+    node_pass: `passes.Pass`.
     exchange: `exchange.towers.Towers` or another exchange.
     replicas: tuple of `replicas.Replica`, one a device of `exchange`.
     states: `states.MethodStates`.
@@ -72,18 +59,15 @@ class Training(NamedTuple):
     seed: integer, of the run.
     within: takes a place of `exchange`, returns the context of its passes; see
       `synchronized`.
-    feeds: `Feeds`, or None where the examples of the call are those of all
-      workers of this process.
   """
 
-  node_pass: nodes.Pass
+  node_pass: passes.Pass
   exchange: object
   replicas: tuple
   states: object
   optimizer: object
   seed: int
   within: Callable = lambda place: contextlib.nullcontext()
-  feeds: Feeds | None = None
 
 
 def make_train_step(training, codec):
@@ -124,9 +108,6 @@ def make_train_step(training, codec):
     )
     for replica in replicas
   ]
-  feeds = training.feeds or Feeds(
-    lambda *call: [nodes.Batch(*call, exchange.first)] * len(replicas)
-  )
   residuals = [
     training.states.residuals_of(number, part, exchange)
     for number, part in enumerate(parts)
@@ -137,7 +118,7 @@ def make_train_step(training, codec):
   ):
     seed_and_step = tf.constant(training.seed, tf.int64), step
     rounds = []
-    for place, batch in enumerate(feeds.batches(images, labels)):
+    for place, batch in enumerate(exchange.batches(images, labels)):
       with training.within(place):
         rounds.append(
           nodes.run_parts(
@@ -187,7 +168,7 @@ def make_train_step(training, codec):
     ):
       numbers = step, learning_rate, averaging_decay
       end(averages, statistics, numbers)
-    feeds.tell(step, [computed[0].entropy for computed in rounds])
+    exchange.report(step, [computed[0].entropy for computed in rounds])
     return StepResult(
       entropy=told.entropy,
       probes=parts_lib.join_probes(parts, told.probes),

@@ -101,7 +101,7 @@ def _update_of_part(replica, optimizer, shrink, codec):
   fused = descents.make(replica, optimizer, shrink, codec)
 
   def apply(arrived, numbers):
-    if fused and descents.gathered(codec, arrived.received):
+    if fused and descents.fits(codec, arrived.received):
       fused(arrived.received, arrived.turn, numbers)
     else:
       update(arrived.means(), [], numbers)

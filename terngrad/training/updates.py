@@ -7,7 +7,7 @@ from terngrad.training import optimizers
 
 
 def shrink_of(shrink, indices, count):
-  """`nodes.Pass.shrink` for some parameters of a model.
+  """`passes.Pass.shrink` for some parameters of a model.
 
   Args:
     shrink: of all of them, or None.
@@ -40,7 +40,7 @@ def make_update(replica, optimizer, shrink):
   sum to round together, and layouts would differ in the last bit. `descents`
   has kernels that do both.
 
-  `shrink` gives the decoupled decay, see `nodes.Pass`: its terms, times the
+  `shrink` gives the decoupled decay, see `passes.Pass`: its terms, times the
   learning rate, are taken off the parameters as they were before the step, and
   pass neither through the clip nor through the optimizer.
 

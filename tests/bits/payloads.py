@@ -5,13 +5,16 @@ and nothing else. Gradients are multiples of 2**-10 and probes are given, so
 that words are the same on every processor.
 """
 
+import functools
 import hashlib
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from terngrad.codec import bucketing
 from terngrad.codec import gradients
+from terngrad.codec import one_round
 from terngrad.codec import policy
 from terngrad.codec import registry
 
@@ -82,9 +85,9 @@ def coded(text, probes=None, how='XLA'):
     A `Coded`.
   """
   specs = [policy.VariableSpec(f'v{i}', s) for i, s in enumerate(SHAPES)]
-  codec = gradients.gradient_codec(specs, [registry.parse(text)] * len(specs))
+  codec = bucketing.gradient_codec(specs, [registry.parse(text)] * len(specs))
   if how == 'kernels':
-    codec = gradients.on_kernels(codec)
+    codec = bucketing.on_kernels(codec)
   requantizes = codec.buckets[0].method.carry is not None
 
   def compiled(function):
@@ -93,7 +96,7 @@ def coded(text, probes=None, how='XLA'):
     return tf.function(function, jit_compile=codec.compiled)
 
   values = [[tf.constant(g) for g in drawn(worker)] for worker in WORKERS]
-  probe = compiled(codec.probe)
+  probe = compiled(functools.partial(one_round.probe, codec))
   shown = np.stack([probe(own) for own in values])
   probes = shown if probes is None else probes
   shared = gradients.agree(tf.constant(probes))
@@ -107,8 +110,8 @@ def coded(text, probes=None, how='XLA'):
       turn = gradients.Turn(SEED, step, len(WORKERS), worker, keys, probe)
       ((alone,),) = codec.carry(carried, turn)
     else:
-      alone = codec.encode(own, probe, probe, keys)
-    return alone, codec.encode(own, probe, shared, keys), keys
+      alone = one_round.encode(codec, own, probe, probe, keys)
+    return alone, one_round.encode(codec, own, probe, shared, keys), keys
 
   found = [
     encode(own, tf.constant(probe), shared, tf.constant(worker))

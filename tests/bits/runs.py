@@ -7,7 +7,6 @@ servers, both as `of_processes` has them called in others.
 
 import json
 import pathlib
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -17,7 +16,6 @@ from terngrad.exchange import collective
 from terngrad.exchange import server
 from terngrad.exchange import tasks
 from terngrad.exchange import towers
-from terngrad.training import feeds as feeds_lib
 from terngrad.training import replicas
 from terngrad.training import states
 from terngrad.training import step as steps
@@ -75,8 +73,8 @@ def bits_by_servers(case, cluster):
     towers=towers.Towers(devices, layout.workers),
     servers=tuple(task.device() for task in tasks.all_tasks(cluster, 'ps')),
     num_processes=len(devices),
+    feeds=[],
   )
-  feeds = []
   take = steps.make_train_step(
     steps.Training(
       parts.node_pass,
@@ -85,7 +83,6 @@ def bits_by_servers(case, cluster):
       states.MethodStates(parts.codec, served),
       parts.optimizer,
       seed=11,
-      feeds=feeds_lib.of_processes(served, feeds),
     ),
     parts.codec,
   )
@@ -93,7 +90,7 @@ def bits_by_servers(case, cluster):
   @tf.function
   def step(number, *batches):
     own, *others = zip(batches[::2], batches[1::2], strict=True)
-    feeds[:] = [_Feed(*other) for other in others]
+    served.feeds[:] = [server.Given(*other) for other in others]
     numbers = number, tf.constant(_RATE), tf.constant(_DECAY)
     return take(*own, *numbers).entropy
 
@@ -113,19 +110,6 @@ def bits_by_servers(case, cluster):
     )
     for copy in copies
   ]
-
-
-class _Feed(NamedTuple):
-  """Examples that are on another process already, as `feeds.Feed`."""
-
-  images: tf.Tensor
-  labels: tf.Tensor
-
-  def next(self):
-    return self.images, self.labels
-
-  def tell(self, step, losses):
-    del step, losses
 
 
 def _training(case, devices, exchange=None):

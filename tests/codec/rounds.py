@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from terngrad.codec import bucketing
 from terngrad.codec import gradients
 from terngrad.codec import method as methods
 from terngrad.codec import policy
@@ -10,7 +11,7 @@ from terngrad.codec import policy
 def codec_of(method, shapes):
   """The `gradients.GradientCodec` with one method for variables of shapes."""
   specs = [policy.VariableSpec(str(i), s) for i, s in enumerate(shapes)]
-  return gradients.gradient_codec(specs, [method] * len(shapes))
+  return bucketing.gradient_codec(specs, [method] * len(shapes))
 
 
 class Workers:

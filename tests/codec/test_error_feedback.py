@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from terngrad.codec import bucketing
 from terngrad.codec import error_feedback
-from terngrad.codec import gradients
 from terngrad.codec import registry
 from tests.codec import rounds
 
@@ -81,7 +81,7 @@ def test_a_worker_keeps_what_its_own_words_leave_out(text):
 )
 def test_a_step_in_float_sends_the_residual_and_leaves_none(text):
   codec = codec_of(text)
-  plain = gradients.in_float(codec, registry.method('identity'))
+  plain = bucketing.in_float(codec, registry.method('identity'))
   workers = rounds.Workers(codec, WORKERS)
   workers.step(codec, some_gradients(0), 0)
   before = residuals(workers)

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from terngrad.codec import bucketing
 from terngrad.codec import gradients
+from terngrad.codec import one_round
 from terngrad.codec import policy
 from terngrad.codec import random_bits
 from terngrad.codec import registry
@@ -27,7 +29,7 @@ def model(codecs=MIXED, shapes=SHAPES):
   specs = [
     policy.VariableSpec(f'v{i}', shape) for i, shape in enumerate(shapes)
   ]
-  return gradients.gradient_codec(specs, codecs)
+  return bucketing.gradient_codec(specs, codecs)
 
 
 def all_of(codec):
@@ -42,10 +44,10 @@ def some_gradients(seed=0):
 
 
 def send(code, values, worker=0, shared=None):
-  own = code.probe(values)
+  own = one_round.probe(code, values)
   shared = own if shared is None else shared
   keys = code.keys(0, 0, worker)
-  return code.encode(code.flatten(values), own, shared, keys), shared
+  return one_round.encode(code, code.flatten(values), own, shared, keys), shared
 
 
 # Buckets.
@@ -120,7 +122,7 @@ def test_flatten_keeps_the_order_of_elements():
 
 def test_probe_is_in_order_of_the_variables():
   values = some_gradients()
-  probe = model().probe(values)
+  probe = one_round.probe(model(), values)
   assert (probe.dtype, probe.shape) == (tf.float32, (len(SHAPES),))
   for codec, value, actual in zip(MIXED, values, probe, strict=True):
     np.testing.assert_array_equal(actual, conformance.probe(codec, value))
@@ -131,7 +133,7 @@ def test_probe_is_in_order_of_the_variables():
 def test_probe_shows_which_variable_is_not_finite(variable, value):
   values = some_gradients()
   values[variable] = tf.fill(SHAPES[variable], tf.constant(value, tf.float32))
-  finite = np.isfinite(model().probe(values))
+  finite = np.isfinite(one_round.probe(model(), values))
   np.testing.assert_array_equal(finite, np.arange(len(SHAPES)) != variable)
 
 
@@ -140,7 +142,7 @@ def test_mean_is_in_order_and_shape_of_the_variables():
   code = model()
   words, shared = send(code, values)
   assert (words.dtype, words.shape) == (tf.int32, (sum(WORDS),))
-  mean = code.decode_mean([words[tf.newaxis]], shared)
+  mean = one_round.decode_mean(code, [words[tf.newaxis]], shared)
   assert len(mean) == len(values)
   for actual, value, scaler in zip(mean, values, shared, strict=True):
     assert (actual.dtype, actual.shape) == (tf.float32, value.shape)
@@ -171,7 +173,7 @@ def test_alike_variables_draw_unlike():
   for codecs in (MIXED, (*MIXED[:4], registry.ternary(), MIXED[5])):
     code = model(codecs)
     words, shared = send(code, values)
-    mean = code.decode_mean([words[tf.newaxis]], shared)
+    mean = one_round.decode_mean(code, [words[tf.newaxis]], shared)
     assert np.any(mean[3] != mean[4])
 
 
@@ -195,7 +197,7 @@ def test_worker_keeps_its_own_limit_and_decodes_by_the_shared_scaler():
   arrived = []
   for worker in range(20):
     words, _ = send(code, values, worker, shared)
-    (mean,) = code.decode_mean([words[tf.newaxis]], shared)
+    (mean,) = one_round.decode_mean(code, [words[tf.newaxis]], shared)
     arrived.append(mean[0].numpy())
   assert set(arrived) == {0.0, 8.0}
   assert sum(arrived) < 8.0 * 15
@@ -205,7 +207,7 @@ def test_one_worker_is_the_identity_if_lossless():
   code = all_of(IDENTITY)
   values = some_gradients()
   words, shared = send(code, values)
-  mean = code.decode_mean([words[tf.newaxis]], shared)
+  mean = one_round.decode_mean(code, [words[tf.newaxis]], shared)
   for actual, expected in zip(mean, values, strict=True):
     assert actual.shape == expected.shape
     np.testing.assert_array_equal(actual, expected)
@@ -216,7 +218,7 @@ def test_mean_is_the_sum_in_order_of_the_workers_over_their_number(num_workers):
   code = all_of(IDENTITY)
   workers = [some_gradients(seed) for seed in range(num_workers)]
   words = tf.stack([send(code, values)[0] for values in workers])
-  mean = code.decode_mean([words], tf.zeros(len(SHAPES)))
+  mean = one_round.decode_mean(code, [words], tf.zeros(len(SHAPES)))
   for i, actual in enumerate(mean):
     total = np.zeros(SHAPES[i], np.float32)
     for values in workers:
@@ -230,11 +232,15 @@ def test_mean_is_the_sum_in_order_of_the_workers_over_their_number(num_workers):
 def test_mean_is_the_same_from_any_number_of_devices(num_workers, num_parts):
   code = model()
   workers = [some_gradients(seed) for seed in range(num_workers)]
-  shared = gradients.agree(tf.stack([code.probe(w) for w in workers]))
+  shared = gradients.agree(
+    tf.stack([one_round.probe(code, w) for w in workers])
+  )
   words = np.stack([send(code, w, shared=shared)[0] for w in workers])
   parts = [tf.constant(words[i::num_parts]) for i in range(num_parts)]
-  dealt = code.decode_mean(parts, shared)
-  for a, b in zip(dealt, code.decode_mean([words], shared), strict=True):
+  dealt = one_round.decode_mean(code, parts, shared)
+  for a, b in zip(
+    dealt, one_round.decode_mean(code, [words], shared), strict=True
+  ):
     np.testing.assert_array_equal(a, b)
 
 
@@ -245,7 +251,7 @@ def test_mean_of_codes_counts_the_workers_that_fired():
   workers = [[3.0, 3.0], [3.0, 0.0], [-3.0, 3.0]]
   shared = tf.constant([3.0])
   words = tf.stack([send(code, [tf.constant(w)])[0] for w in workers])
-  (mean,) = code.decode_mean([words], shared)
+  (mean,) = one_round.decode_mean(code, [words], shared)
   np.testing.assert_allclose(mean, [1.0, 2.0], rtol=2.0**-23)
 
 
@@ -256,9 +262,11 @@ def test_every_mode_is_equal_to_the_bit():
   worker = tf.constant(3)
 
   def step(values, worker):
-    own = code.probe(values)
-    words = code.encode(code.flatten(values), own, own, code.keys(1, 2, worker))
-    return words, code.decode_mean([tf.stack([words] * 3)], own)
+    own = one_round.probe(code, values)
+    words = one_round.encode(
+      code, code.flatten(values), own, own, code.keys(1, 2, worker)
+    )
+    return words, one_round.decode_mean(code, [tf.stack([words] * 3)], own)
 
   expected = tf.nest.flatten(step(values, worker))
   for compiled in (False, True):

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from terngrad.codec import bucketing
 from terngrad.codec import chain
 from terngrad.codec import clipping
 from terngrad.codec import float_words
-from terngrad.codec import gradients
+from terngrad.codec import one_round
 from terngrad.codec import policy
 from terngrad.codec import registry
 from tests.codec import conformance
@@ -22,7 +23,7 @@ def model(codec, *shapes):
     policy.VariableSpec(f'v{i}', shape, False) for i, shape in enumerate(shapes)
   ]
   codecs = codec if isinstance(codec, list) else [codec] * len(shapes)
-  return gradients.gradient_codec(specs, codecs)
+  return bucketing.gradient_codec(specs, codecs)
 
 
 # Groups.
@@ -53,7 +54,7 @@ def test_every_group_is_a_variable_of_its_own(text, size):
 def test_bits_count_the_scalers_of_all_groups():
   code = model(registry.parse('ternary:group_size=64'), (100,), (3,), (0,))
   values = [tf.constant(rng().normal(size=n), tf.float32) for n in (100, 3, 0)]
-  assert code.probe(values).shape == (2 + 1 + 1,)
+  assert one_round.probe(code, values).shape == (2 + 1 + 1,)
   assert code.num_probes == 4
   assert code.bits(3) == 32 * (6 + 4)
   assert code.probed_variables().tolist() == [0, 0, 1, 2]
@@ -64,7 +65,7 @@ def test_numbers_of_mixed_codecs_stand_in_the_order_of_the_variables():
   plain = registry.parse('ternary:clip_factor=0')
   code = model([grouped, plain, grouped], (4,), (2,), (3,))
   values = [[1.0, 2, 3, 4], [5, 6], [7, 8, 9]]
-  probe = code.probe([tf.constant(v, tf.float32) for v in values])
+  probe = one_round.probe(code, [tf.constant(v, tf.float32) for v in values])
   np.testing.assert_array_equal(probe, [2, 4, 6, 8, 9])
   assert code.probed_variables().tolist() == [0, 0, 1, 2, 2]
 
@@ -155,10 +156,10 @@ def test_plain_variables_of_a_model_that_thins_come_back_whole():
   code = model(codecs, (500,), (7,))
   assert [b.method.carry is None for b in code.buckets] == [False, True]
   values = [tf.constant(rng().normal(size=n), tf.float32) for n in (500, 7)]
-  own = code.probe(values)
+  own = one_round.probe(code, values)
   keys = code.keys(1, 2, 3)
-  words = code.encode(values, own, 2 * own, keys)
-  mean = code.decode_mean([words[tf.newaxis]], 2 * own)
+  words = one_round.encode(code, values, own, 2 * own, keys)
+  mean = one_round.decode_mean(code, [words[tf.newaxis]], 2 * own)
   np.testing.assert_array_equal(mean[1], values[1])
   scaler = 2 * own.numpy()[0]
   assert set(np.unique(mean[0])) == {-scaler, 0, scaler}

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from terngrad.codec import gradients
+from terngrad.codec import bucketing
+from terngrad.codec import one_round
 from terngrad.codec import parts as parts_lib
 from terngrad.codec import policy
 from terngrad.codec import registry
@@ -18,7 +19,7 @@ def model(codecs=MIXED):
   specs = [
     policy.VariableSpec(f'v{i}', shape) for i, shape in enumerate(SHAPES)
   ]
-  return gradients.gradient_codec(specs, codecs)
+  return bucketing.gradient_codec(specs, codecs)
 
 
 @pytest.mark.parametrize(
@@ -73,12 +74,12 @@ def test_elements_keep_their_codes_in_parts(text):
 
 
 def decoded(codec, values):
-  own = codec.probe(values)
+  own = one_round.probe(codec, values)
   keys = codec.keys(1, 2, 1)
   requantizes = any(bucket.method.carry for bucket in codec.buckets)
   shared = 2.0 * own if requantizes else own
-  words = codec.encode(values, own, shared, keys)
-  return codec.decode_mean([words[tf.newaxis]], shared)
+  words = one_round.encode(codec, values, own, shared, keys)
+  return one_round.decode_mean(codec, [words[tf.newaxis]], shared)
 
 
 def test_the_probe_of_all_parts_is_that_of_the_model():
@@ -87,7 +88,9 @@ def test_the_probe_of_all_parts_is_that_of_the_model():
   values = [tf.random.stateless_normal(s, [i, 1]) for i, s in enumerate(SHAPES)]
   some = parts_lib.parts(parts_lib.cut(whole, 300))
   assert len(some) == 3
-  probes = [p.codec.probe([values[i] for i in p.indices]) for p in some]
+  probes = [
+    one_round.probe(p.codec, [values[i] for i in p.indices]) for p in some
+  ]
   np.testing.assert_array_equal(
-    parts_lib.join_probes(some, probes), whole.probe(values)
+    parts_lib.join_probes(some, probes), one_round.probe(whole, values)
   )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from terngrad.codec import gradients
+from terngrad.codec import bucketing
 from terngrad.codec import low_rank
 from terngrad.codec import powersgd
 from terngrad.codec import registry
@@ -159,7 +159,7 @@ def test_a_cold_start_is_another_each_step_and_does_not_depend_on_parts():
 def test_steps_in_float_remember_the_same():
   method = registry.method('error_feedback+powersgd:rank=2')
   codec = rounds.codec_of(method, SHAPES)
-  plain = gradients.in_float(codec, registry.method('identity'))
+  plain = bucketing.in_float(codec, registry.method('identity'))
   assert plain.states() == codec.states()
   workers = rounds.Workers(codec, 2)
   workers.step(codec, some_gradients(2, 0), 0)

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from terngrad.codec import gradients
+from terngrad.codec import bucketing
 from terngrad.codec import method as methods
+from terngrad.codec import one_round
 from terngrad.codec import packing
 from terngrad.codec import policy
 from terngrad.codec import registry
@@ -73,13 +74,13 @@ def majority_of(values):
   """(the workers' words, the decoded means) of lists of arrays."""
   specs = [policy.VariableSpec(str(i), s) for i, s in enumerate(SHAPES)]
   voting = registry.method('sign:decide=majority')
-  code = gradients.gradient_codec(specs, [voting] * len(SHAPES))
+  code = bucketing.gradient_codec(specs, [voting] * len(SHAPES))
   words = []
   for own in values:
     own = [tf.constant(v) for v in own]
-    probe = code.probe(own)
-    words.append(code.encode(own, probe, probe, code.keys(0, 0, 0)))
-  return code, words, code.decode_mean([tf.stack(words)], probe)
+    probe = one_round.probe(code, own)
+    words.append(one_round.encode(code, own, probe, probe, code.keys(0, 0, 0)))
+  return code, words, one_round.decode_mean(code, [tf.stack(words)], probe)
 
 
 @pytest.mark.parametrize('num_workers', [1, 2, 3, 4])

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from terngrad.codec import bucketing
 from terngrad.codec import contract
 from terngrad.codec import gradients
+from terngrad.codec import one_round
 from terngrad.codec import policy
 from terngrad.codec import random_bits
 from terngrad.codec import registry
@@ -64,17 +66,21 @@ class TestStratified(conformance.TernaryConformance):
 def model(size, num_workers, dither='stratified'):
   codec = registry.ternary(0, dither=dither, workers=num_workers)
   spec = policy.VariableSpec('v', (size,), False)
-  return gradients.gradient_codec([spec], [codec])
+  return bucketing.gradient_codec([spec], [codec])
 
 
 def mean_of(code, values, step=1):
   """float32 [n], the decoded mean of float32 [workers, n], and the scaler."""
-  shared = gradients.agree(tf.stack([code.probe([v]) for v in values]))
+  shared = gradients.agree(
+    tf.stack([one_round.probe(code, [v]) for v in values])
+  )
   words = [
-    code.encode([v], code.probe([v]), shared, code.keys(1, step, worker))
+    one_round.encode(
+      code, [v], one_round.probe(code, [v]), shared, code.keys(1, step, worker)
+    )
     for worker, v in enumerate(values)
   ]
-  (mean,) = code.decode_mean([tf.stack(words)], shared)
+  (mean,) = one_round.decode_mean(code, [tf.stack(words)], shared)
   return mean.numpy(), shared.numpy()[0]
 
 

@@ -1,9 +1,13 @@
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from terngrad.codec import bucketing
 from terngrad.codec import gradients
 from terngrad.codec import method
+from terngrad.codec import one_round
 from terngrad.codec import policy
 from terngrad.codec import registry
 from terngrad.codec import totals
@@ -37,7 +41,7 @@ def codec_of(name, plain=(2,)):
   specs = [policy.VariableSpec(str(i), s) for i, s in enumerate(SHAPES)]
   coded, floats = registry.parse(name), registry.identity()
   codecs = [floats if i in plain else coded for i in range(len(SHAPES))]
-  return gradients.gradient_codec(specs, codecs)
+  return bucketing.gradient_codec(specs, codecs)
 
 
 def pushed(codec, num_workers):
@@ -47,14 +51,15 @@ def pushed(codec, num_workers):
     [tf.constant(rng.normal(size=s), tf.float32) for s in SHAPES]
     for _ in range(num_workers)
   ]
-  probes = tf.stack([codec.probe(g) for g in found])
+  probes = tf.stack([one_round.probe(codec, g) for g in found])
   shared = gradients.agree(probes)
   keys = [
     codec.keys(1, tf.constant(0, tf.int64), tf.constant(w))
     for w in range(num_workers)
   ]
   payloads = [
-    codec.encode(g, probes[w], shared, keys[w]) for w, g in enumerate(found)
+    one_round.encode(codec, g, probes[w], shared, keys[w])
+    for w, g in enumerate(found)
   ]
   return tf.stack(payloads), shared
 
@@ -100,9 +105,8 @@ def test_compiled_servers_add_to_the_same_bits():
 def check_mean(name, num_servers):
   codec = codec_of(name)
   payloads, shared = pushed(codec, 5)
-  expected = tf.function(codec.decode_mean, jit_compile=True)(
-    [payloads], shared
-  )
+  decode = functools.partial(one_round.decode_mean, codec)
+  expected = tf.function(decode, jit_compile=True)([payloads], shared)
   received = by_servers(codec, payloads, shared, num_servers)
   for one, other in zip(expected, received, strict=True):
     np.testing.assert_array_equal(
@@ -113,8 +117,8 @@ def check_mean(name, num_servers):
 def test_kernels_codes_add_to_the_same_bits(quickly):
   codec = codec_of('ternary')
   payloads, shared = pushed(codec, 2)
-  expected = codec.decode_mean([payloads], shared)
-  fast = gradients.on_kernels(codec)
+  expected = one_round.decode_mean(codec, [payloads], shared)
+  fast = bucketing.on_kernels(codec)
   received = by_servers(fast, payloads, shared, 2)
   for one, other in zip(expected, received, strict=True):
     np.testing.assert_array_equal(one, other)
@@ -149,7 +153,7 @@ def test_what_all_need_from_all_is_passed_on(num_servers):
 
 def test_a_sum_of_two_workers_costs_32_13ths_bits_an_element():
   specs = [policy.VariableSpec('w', (13 * 2000,))]
-  codec = gradients.gradient_codec(specs, [registry.ternary()])
+  codec = bucketing.gradient_codec(specs, [registry.ternary()])
   found = totals.Totals(codec.messages(0), 2, 1)
   assert found.num_words == [2000]
   assert found.bits() == 32 * 2000
@@ -157,7 +161,7 @@ def test_a_sum_of_two_workers_costs_32_13ths_bits_an_element():
 
 def test_servers_share_the_words_evenly():
   specs = [policy.VariableSpec('w', (9000,)), policy.VariableSpec('b', (1,))]
-  codec = gradients.gradient_codec(specs, [registry.ternary()] * 2)
+  codec = bucketing.gradient_codec(specs, [registry.ternary()] * 2)
   ranges = totals.Totals(codec.messages(0), 2, 4).ranges
   sizes = [stop - start for start, stop in ranges]
   assert sum(sizes) == codec.num_words

@@ -18,6 +18,7 @@ from terngrad.codec import huffman
 from terngrad.codec import method as methods
 from terngrad.codec import packing
 from terngrad.codec import wire
+from terngrad.exchange import server
 
 # Of codes that are not 0, step after step: lengths change.
 DENSITIES = (0.3, 0.02, 0.9)
@@ -228,6 +229,37 @@ def share(exchange):
   ]
 
 
+def examples(exchange):
+  """What each worker of an exchange is given to learn from, as their numbers.
+
+  The examples of worker w are images of w and labels of -w, on its process: the
+  one whose program this is, and those that `Servers.feeds` stand for.
+
+  Returns:
+    For each worker of a device of this program (its number, image, label).
+  """
+  if isinstance(exchange, server.Servers):
+    numbers, *others = (
+      range(process, exchange.num_workers, exchange.num_processes)
+      for process in range(exchange.num_processes)
+    )
+    feeds = [server.Given(*_numbered(other)) for other in others]
+    exchange = exchange._replace(feeds=feeds)
+  else:
+    numbers = range(exchange.first, exchange.first + exchange.own)
+  found = []
+  for place, batch in enumerate(exchange.batches(*_numbered(numbers))):
+    for worker in exchange.workers_of(place):
+      image, label = batch.of(tf.constant(worker))
+      found.append((worker, int(image[0]), int(label[0])))
+  return found
+
+
+def _numbered(numbers):
+  values = tf.constant(list(numbers))[:, tf.newaxis]
+  return values, -values
+
+
 class ExchangeConformance:
   """The tests. A subclass has `num_workers`, and `exchange` or the others."""
 
@@ -244,6 +276,14 @@ class ExchangeConformance:
   def combined(self, name):
     """What `combine` returned, of each process."""
     return [combine(self.exchange(), name)]
+
+  def given(self):
+    """What `examples` returned, of each process."""
+    return [examples(self.exchange())]
+
+  def test_every_worker_learns_from_its_own_examples(self):
+    found = [worker for process in self.given() for worker in process]
+    assert sorted(found) == [(w, w, -w) for w in range(self.num_workers)]
 
   def test_every_row_is_told_in_the_order_of_the_workers(self):
     expected = rows(self.num_workers)

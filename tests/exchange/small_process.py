@@ -57,7 +57,8 @@ def conform(members, job):
   combined = {
     name: conformance.combine(exchange, name) for name in job['rounds']
   }
-  return conformance.share(exchange), combined
+  given = conformance.examples(exchange)
+  return conformance.share(exchange), combined, given
 
 
 def main():

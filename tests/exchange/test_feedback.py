@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from terngrad.codec import bucketing
 from terngrad.codec import gradients
+from terngrad.codec import one_round
 from terngrad.codec import policy
 from terngrad.codec import registry
 from terngrad.exchange import cluster
@@ -49,7 +51,7 @@ def test_the_error_is_smaller_than_the_values():
 
 def codec_of(text):
   specs = [policy.VariableSpec(f'v{i}', s) for i, s in enumerate(SHAPES)]
-  return gradients.gradient_codec(specs, [registry.method(text)] * len(specs))
+  return bucketing.gradient_codec(specs, [registry.method(text)] * len(specs))
 
 
 def exchange_of(way=ways.LOSSY):
@@ -85,10 +87,10 @@ def test_what_a_step_leaves_out_is_sent_by_the_next(text):
         for s, shape in zip(shared, SHAPES, strict=True)
       ]
       keys = codec.keys(3, step, worker)
-      payloads.append(codec.encode(values, shared, shared, keys))
+      payloads.append(one_round.encode(codec, values, shared, shared, keys))
     payloads = tf.stack(payloads)
     exact = np.concatenate(
-      [np.ravel(v) for v in codec.decode_mean([payloads], shared)]
+      [np.ravel(v) for v in one_round.decode_mean(codec, [payloads], shared)]
     )
     codes, scaler = nearest(exact / scalers + kept)
     kept = exact / scalers + kept - scaler * codes

@@ -1,6 +1,6 @@
 import pytest
 
-from terngrad.codec import gradients
+from terngrad.codec import bucketing
 from terngrad.codec import method as methods
 from terngrad.codec import policy
 from terngrad.codec import registry
@@ -10,7 +10,7 @@ from terngrad.exchange import ways
 
 def messages_of(text, elements=2**20):
   specs = [policy.VariableSpec('v', (elements,))]
-  codec = gradients.gradient_codec(specs, [registry.method(text)])
+  codec = bucketing.gradient_codec(specs, [registry.method(text)])
   return codec.messages(0)
 
 

@@ -114,6 +114,26 @@ def test_codes_without_kernels_of_their_own_are_the_twins(text):
   assert_twins(text, gradients, own, 1.25 * own)
 
 
+@pytest.mark.parametrize('dtype', [tf.int8, tf.int32, tf.float32], ids=str)
+@pytest.mark.parametrize(
+  'sizes', [(1,), (0, 7, 0), BORDERS, (100_003, 5, 40_000)], ids=str
+)
+def test_sums_that_were_added_elsewhere_decode_as_by_the_twin(dtype, sizes):
+  rng = np.random.default_rng(len(sizes))
+  # Sums may come with places past the last element.
+  total = sum(sizes) + 13
+  sums = tf.constant(rng.integers(-127, 128, total), dtype)
+  scalers = tf.constant(np.resize([0.3, 0.0, 1e-20, 3e38], len(sizes)))
+  scalers = tf.cast(scalers, tf.float32)
+  twin = registry.parse('ternary')
+  codec = accelerated.on_kernels(twin)
+  for scale in (1.0, 1 / 3):
+    expected = twin.decode_sums(sums, scalers, [(n,) for n in sizes], scale)
+    actual = codec.decode_sums(sums, scalers, [(n,) for n in sizes], scale)
+    for a, b in zip(actual, expected, strict=True):
+      np.testing.assert_array_equal(bits(a), bits(b))
+
+
 @hypothesis.given(data=strategies.data())
 @hypothesis.settings(max_examples=60, deadline=None)
 def test_words_and_floats_are_the_twins_for_any_values(data):
@@ -316,6 +336,15 @@ def test_arguments_that_do_not_fit_are_refused():
     ),
     'expected 1 to 16384 payloads, received 0': lambda: ops.decode_sum(
       [tf.zeros([0, 1], tf.int32)], one, [(10,)], 1.0, (3, 20)
+    ),
+  }
+  sums = tf.zeros([9], tf.int8)
+  cases |= {
+    r'sums: expected a vector of 10 or more, received \[9\]': (
+      lambda: ops.scale_sums(sums, one, [(10,)], 1.0)
+    ),
+    'scalers: expected 2, received 1': lambda: ops.scale_sums(
+      sums, one, [(4,), (5,)], 1.0
     ),
   }
   cases |= _bad_descents()

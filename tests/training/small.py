@@ -4,15 +4,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from terngrad.codec import gradients
+from terngrad.codec import bucketing
 from terngrad.codec import parts as parts_lib
 from terngrad.codec import policy
 from terngrad.codec import registry
 from terngrad.exchange import towers
 from terngrad.training import accumulation
-from terngrad.training import losses
-from terngrad.training import nodes
 from terngrad.training import optimizers
+from terngrad.training import passes
 from terngrad.training import replicas
 from terngrad.training import states
 from terngrad.training import step as steps
@@ -79,7 +78,7 @@ class Training:
     optimizer=None,
     batch=8,
     seed=11,
-    loss=losses.PLAIN,
+    loss=passes.PLAIN,
     decoupled=False,
     parts=1,
     scaling=(),
@@ -105,11 +104,11 @@ class Training:
       )
     ]
     coded, as_it_is = registry.method(codec), registry.method('identity')
-    code = gradients.gradient_codec(
+    code = bucketing.gradient_codec(
       specs, [as_it_is if spec.name in plain else coded for spec in specs]
     )
     if on_kernels:
-      code = gradients.on_kernels(code)
+      code = bucketing.on_kernels(code)
     self.codec = parts_lib.cut(code, part_bytes)
     self.replicas = replicas.create(
       self.plan,
@@ -121,7 +120,7 @@ class Training:
     )
     self.states = states.MethodStates(self.codec, self.exchange)
     self.node_pass = accumulation.accumulated(
-      nodes.model_pass(self.model, self.plan, loss, decoupled), parts
+      passes.model_pass(self.model, self.plan, loss, decoupled), parts
     )
     self.step = tf.function(
       steps.make_train_step(

@@ -5,16 +5,16 @@ import tensorflow as tf
 
 from terngrad.codec import random_bits
 from terngrad.training import accumulation
-from terngrad.training import nodes
+from terngrad.training import passes
 from terngrad.training import replicas
 from tests.training import small
 
 
-def passes(build, count):
+def both_passes(build, count):
   """(what a node of 8 examples computes at once, in `count` parts)."""
   model = build()
   plan = replicas.layout(model)
-  whole = nodes.model_pass(model, plan)
+  whole = passes.model_pass(model, plan)
   images, labels = small.batch_of(0, [8])
   arguments = (
     [tf.convert_to_tensor(v.value) for v in plan.trainable],
@@ -28,7 +28,7 @@ def passes(build, count):
 
 
 def test_the_mean_over_parts_is_the_gradient_of_the_share():
-  (whole, loss, _), (parts, mean_loss, _) = passes(small.dense_net, 4)
+  (whole, loss, _), (parts, mean_loss, _) = both_passes(small.dense_net, 4)
   np.testing.assert_allclose(mean_loss, loss, rtol=1e-6)
   for expected, received in zip(whole, parts, strict=True):
     # Sums of 8 terms below 4 in another order.
@@ -36,7 +36,7 @@ def test_the_mean_over_parts_is_the_gradient_of_the_share():
 
 
 def test_statistics_move_once_by_the_mean_over_the_parts():
-  (_, _, whole), (_, _, parts) = passes(small.conv_net, 2)
+  (_, _, whole), (_, _, parts) = both_passes(small.conv_net, 2)
   mean, variance = whole
   # Means of equal halves average to the mean; variances only to less.
   np.testing.assert_allclose(parts[0], mean, rtol=1e-4, atol=1e-7)
@@ -56,7 +56,7 @@ def test_each_part_drops_other_units():
     return [tf.zeros_like(p) for p in parameters], tf.reduce_sum(images), held
 
   parts = accumulation.accumulated(
-    nodes.model_pass(model, plan)._replace(gradients=gradients_of), 2
+    passes.model_pass(model, plan)._replace(gradients=gradients_of), 2
   )
   images, labels = small.batch_of(0, [4])
   key = tf.constant([1, 2], tf.uint32)

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from terngrad.codec import bucketing
 from terngrad.codec import error_feedback
-from terngrad.codec import gradients
 from terngrad.codec import policy
 from terngrad.codec import registry
 from terngrad.exchange import towers
 from terngrad.training import async_servers
 from terngrad.training import async_shares
 from terngrad.training import async_step
-from terngrad.training import nodes
 from terngrad.training import optimizers
+from terngrad.training import passes
 from terngrad.training import replicas
 from terngrad.training import states
 from tests.training import small
@@ -46,11 +46,11 @@ class Servers:
       policy.VariableSpec(name, tuple(variable.shape))
       for name, variable in zip(plan.names, plan.trainable, strict=False)
     ]
-    self.codec = gradients.gradient_codec(
+    self.codec = bucketing.gradient_codec(
       specs, [registry.method(codec)] * len(specs)
     )
     self.shape = [nodes_each, 4]
-    self.node_pass = nodes.model_pass(model, plan, decoupled=decoupled)
+    self.node_pass = passes.model_pass(model, plan, decoupled=decoupled)
     self.servers = async_servers.Servers(
       self.node_pass, self.codec, self.copies[0], optimizer, aggregate
     )

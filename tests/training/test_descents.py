@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from terngrad import native
+from terngrad.codec import bucketing
 from terngrad.codec import gradients
 from terngrad.codec import method
 from terngrad.codec import policy
@@ -60,7 +61,7 @@ def replica_of(optimizer, averages, sizes=SIZES, seed=0):
 def codec_of(sizes, text='ternary'):
   specs = [policy.VariableSpec(f'v{i}', (n,)) for i, n in enumerate(sizes)]
   codes = [registry.method(text)] * len(sizes)
-  return gradients.on_kernels(gradients.gradient_codec(specs, codes))
+  return bucketing.on_kernels(bucketing.gradient_codec(specs, codes))
 
 
 def pieces_of(columns, workers=(2, 1), seed=0):
@@ -134,7 +135,7 @@ def test_buckets_without_a_kernel_are_updated_apart(cut):
   sizes = (200, 900, 30)
   specs = [policy.VariableSpec(f'v{i}', (n,)) for i, n in enumerate(sizes)]
   kinds = [registry.method(text) for text in ('ternary', 'identity', 'ternary')]
-  codec = gradients.on_kernels(gradients.gradient_codec(specs, kinds))
+  codec = bucketing.on_kernels(bucketing.gradient_codec(specs, kinds))
   optimizer = optimizers.momentum()
   ours, other = (replica_of(optimizer, True, sizes) for _ in range(2))
   descend = descents.make(ours, optimizer, None, codec)
@@ -204,6 +205,42 @@ def test_a_piece_changes_the_elements_of_its_words(held):
   assert velocity[changes].all()
 
 
+@pytest.mark.parametrize('averages', [False, True])
+@pytest.mark.parametrize('rule', RULES)
+@pytest.mark.parametrize('dtype', [tf.int8, tf.int32, tf.float32], ids=str)
+def test_sums_move_variables_as_gradients_do(dtype, rule, averages):
+  optimizer = RULES[rule]
+  ours, others = (replica_of(optimizer, averages) for _ in range(2))
+  rng = np.random.default_rng(3)
+  total = sum(SIZES)
+  sums = tf.constant(rng.integers(-9, 10, total + 5), dtype)
+  scalers = tf.constant(rng.random(len(SIZES)).astype(np.float32))
+  shapes = [(size,) for size in SIZES]
+  means = ops.scale_sums(sums, scalers, shapes, 1 / 3)
+  updates.make_update(others, optimizer, None)(means, [], NUMBERS)
+  # In pieces that end anywhere, the last with places past the last element.
+  borders = [0, 1, 70, 71, 20_000, total + 5]
+  descent = descents.of(ours, optimizer)
+  for first, stop in zip(borders, borders[1:], strict=False):
+    piece = sums[first:stop]
+    ops.descend_sums(piece, first, scalers, 1 / 3, descent, NUMBERS[1:])
+  for one, other in zip(ours.variables(), others.variables(), strict=True):
+    np.testing.assert_array_equal(
+      one.numpy().view(np.int32), other.numpy().view(np.int32)
+    )
+
+
+def test_a_piece_of_no_sums_moves_nothing():
+  optimizer = RULES['momentum']
+  replica = replica_of(optimizer, averages=True, sizes=(10,))
+  before = [variable.numpy() for variable in replica.variables()]
+  rest = tf.ones([1]), 1.0, descents.of(replica, optimizer), NUMBERS[1:]
+  # What lies past the last element.
+  ops.descend_sums(tf.ones([3]), 10, *rest)
+  for value, old in zip(replica.variables(), before, strict=True):
+    np.testing.assert_array_equal(value, old)
+
+
 @pytest.fixture
 def made(monkeypatch):
   """Counts the calls of what `descents.make` makes."""
@@ -256,10 +293,10 @@ def test_steps_are_those_with_gradients(monkeypatch, made, options, times):
   [
     (optimizers.adam(), 'ternary'),
     (optimizers.rmsprop(), 'ternary'),
-    (optimizers.momentum(), 'identity'),
-    (optimizers.momentum(), 'ternary:packing=huffman243'),
+    (optimizers.momentum(), 'eden3'),
+    (optimizers.momentum(), 'ternary:group_size=64'),
   ],
-  ids=['adam', 'rmsprop', 'identity', 'huffman243'],
+  ids=['adam', 'rmsprop', 'eden3', 'groups'],
 )
 def test_rules_and_codes_without_a_kernel_have_none(optimizer, text):
   replica = replica_of(optimizer, averages=True, sizes=(30,))
@@ -267,11 +304,32 @@ def test_rules_and_codes_without_a_kernel_have_none(optimizer, text):
   assert descents.make(replica, optimizer, None, codec) is None
 
 
-def test_a_device_that_is_no_cpu_has_none():
+@pytest.mark.parametrize(
+  ('text', 'of_sums', 'of_payloads'),
+  [
+    ('ternary', True, True),
+    ('ternary:packing=huffman243', True, False),
+    ('identity', True, False),
+    ('fp16', True, False),
+  ],
+)
+def test_there_are_kernels_for_what_arrives_as_it_does(
+  text, of_sums, of_payloads
+):
+  codec = codec_of((30,), text)
+  dtype = tf.int8 if 'ternary' in text else tf.float32
+  sums = [[method.Sum([tf.zeros([33], dtype)])]]
+  assert descents.fits(codec, sums) == of_sums
+  pieces = [method.Piece(0, [tf.zeros([2, codec.num_words], tf.int32)])]
+  assert descents.fits(codec, received_of(codec, pieces)) == of_payloads
+
+
+@pytest.mark.parametrize('device', ['/GPU:0', '/job:worker/task:1/CPU:0'])
+def test_devices_of_which_the_trial_tells_nothing_have_none(device):
   optimizer = optimizers.momentum()
   replica = replica_of(optimizer, averages=True, sizes=(30,))
-  gpu = replica._replace(device='/job:worker/task:1/device:GPU:0')
-  assert descents.make(gpu, optimizer, None, codec_of((30,))) is None
+  other = replica._replace(device=device)
+  assert descents.make(other, optimizer, None, codec_of((30,))) is None
 
 
 @pytest.fixture
@@ -284,20 +342,22 @@ def untried():
 @pytest.mark.usefixtures('untried')
 @pytest.mark.parametrize('averages', [False, True])
 @pytest.mark.parametrize('rule', ['descent', 'momentum'])
+@pytest.mark.parametrize('kernel', ['descend', 'descend_sums'])
 def test_a_machine_on_which_bits_differ_does_without(
-  monkeypatch, rule, averages
+  monkeypatch, kernel, rule, averages
 ):
   optimizer = RULES[rule]
   replica = replica_of(optimizer, averages, sizes=(30,))
   make = [replica, optimizer, None, codec_of((30,))]
   assert descents.make(*make)
-  descend = ops.descend
+  descend = getattr(ops, kernel)
 
-  def rounds_otherwise(digits, piece, scalers, scale, descent, rates):
-    descend(digits, piece, scalers, scale, descent, rates)
+  def rounds_otherwise(*arguments):
+    descend(*arguments)
+    *_, descent, _ = arguments
     last = (descent.averages or descent.parameters)[-1]
     last.assign(np.nextafter(last, np.float32(np.inf)))
 
-  monkeypatch.setattr(ops, 'descend', rounds_otherwise)
+  monkeypatch.setattr(ops, kernel, rounds_otherwise)
   descents.agrees.cache_clear()
   assert descents.make(*make) is None

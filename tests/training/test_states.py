@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from terngrad.codec import gradients
+from terngrad.codec import bucketing
 from terngrad.codec import method
+from terngrad.codec import one_round
 from terngrad.codec import registry
 from terngrad.training import loss_scaling
 from terngrad.training import states
@@ -75,7 +76,7 @@ def test_a_step_with_float_gradients_sends_the_residuals(codec):
         training.optimizer,
         seed=11,
       ),
-      gradients.in_float(training.codec, plain),
+      bucketing.in_float(training.codec, plain),
     )
   )
   before = training.replicas[0].slots[0]['momentum'].numpy()
@@ -86,8 +87,10 @@ def test_a_step_with_float_gradients_sends_the_residuals(codec):
     for variables in of_device.values():
       assert not any(np.any(v.numpy()) for v in variables)
   # Momentum took in the mean of the gradients and of what was owed.
-  sent = gradients.in_float(training.codec, plain).decode_mean(
-    [result.payloads(place) for place in range(2)], result.shared
+  sent = one_round.decode_mean(
+    bucketing.in_float(training.codec, plain),
+    [result.payloads(place) for place in range(2)],
+    result.shared,
   )
   velocity = training.replicas[0].slots[0]['momentum'].numpy()
   np.testing.assert_allclose(

@@ -8,9 +8,9 @@ import tensorflow as tf
 from terngrad.codec import random_bits
 from terngrad.training import errors
 from terngrad.training import loss_scaling
-from terngrad.training import losses
 from terngrad.training import meter
 from terngrad.training import optimizers
+from terngrad.training import passes
 from terngrad.training import replicas
 from tests.training import small
 
@@ -347,7 +347,7 @@ def test_decoupled_decay_does_not_pass_through_the_optimizer(name):
 def test_all_options_together_keep_layouts_equal_to_the_bit():
   options = {
     'optimizer': optimizers.adam()._replace(clip_norm=0.05),
-    'loss': losses.Loss(label_smoothing=0.1),
+    'loss': passes.Loss(label_smoothing=0.1),
     'decoupled': True,
     'parts': 2,
     'scaling': loss_scaling.START,
@@ -429,7 +429,7 @@ def test_an_auxiliary_head_learns_with_its_weight():
     two_headed_net,
     rate=0.5,
     optimizer=optimizers.gradient_descent(),
-    loss=losses.Loss(aux_weight=0.25),
+    loss=passes.Loss(aux_weight=0.25),
   )
   names = list(training.plan.names)
   main, aux = (

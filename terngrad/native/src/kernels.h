@@ -75,6 +75,9 @@ struct Digits {
   int places;
 };
 
+// What sums that were added elsewhere are stored as.
+enum class SumType { kInt8, kInt32, kFloat };
+
 struct Key {
   uint32_t first;
   uint32_t second;
@@ -113,6 +116,17 @@ struct Kernels {
                   Digits digits, float scale, Rates rates, int64_t num_words,
                   int64_t first, int64_t begin, int64_t end,
                   const Descent* variables, int64_t num_variables);
+
+  // For the elements from `begin` to before `end`, counted through all targets,
+  // writes (sum * scaler) * scale. `sums` has all elements, one after the other.
+  void (*scale_sums)(const void* sums, SumType type, float scale, int64_t begin,
+                     int64_t end, const Target* targets, int64_t num_targets);
+
+  // The same as a step of descent; see `descend`. `sums` has the elements from
+  // `first` on.
+  void (*descend_sums)(const void* sums, SumType type, float scale, Rates rates,
+                       int64_t first, int64_t begin, int64_t end,
+                       const Descent* variables, int64_t num_variables);
 };
 
 // The kernels for the instruction set called `name`, "avx512", "avx2" or

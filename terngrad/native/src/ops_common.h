@@ -9,12 +9,14 @@
 #include <cstdint>
 #include <functional>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "kernels.h"
 #include "spread.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/shape_inference.h"
 
 namespace terngrad {
 
@@ -68,6 +70,20 @@ inline absl::Status ReadDigits(OpKernelConstruction* context, Digits* digits) {
 
 inline int64_t NumWords(int64_t num_elements, const Digits& digits) {
   return (num_elements + digits.places - 1) / digits.places;
+}
+
+// Of operations whose outputs have the shapes of their attribute `shapes`.
+inline absl::Status ListedShapes(
+    tensorflow::shape_inference::InferenceContext* context) {
+  std::vector<tensorflow::PartialTensorShape> shapes;
+  TF_RETURN_IF_ERROR(context->GetAttr("shapes", &shapes));
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    tensorflow::shape_inference::ShapeHandle shape;
+    TF_RETURN_IF_ERROR(
+        context->MakeShapeFromPartialTensorShape(shapes[i], &shape));
+    context->set_output(i, shape);
+  }
+  return absl::OkStatus();
 }
 
 // TensorFlow hands an expensive operation to another thread. These spread over

@@ -1,0 +1,88 @@
+"""Sorts the variables of a model into buckets, each with its method."""
+
+from terngrad.codec import coded
+from terngrad.codec import gradients
+from terngrad.codec import method as methods
+
+
+def gradient_codec(specs, codes):
+  """Sorts variables into buckets by their code.
+
+  Args:
+    specs: the `policy.VariableSpec`s, in the order of the gradients.
+    codes: the `method.Method` or `contract.Codec` of each, from
+      `policy.policy`.
+
+  Returns:
+    A `GradientCodec`. Where one or more methods must not be compiled, none
+    wants to be: the others compile themselves.
+  """
+  buckets = []
+  for stream, code in enumerate(dict.fromkeys(codes)):
+    indices = tuple(i for i, c in enumerate(codes) if c == code)
+    sizes = [specs[i].num_elements for i in indices]
+    method = coded.as_method(code)
+    buckets.append(
+      gradients.Bucket(
+        method=method,
+        indices=indices,
+        shapes=tuple(tuple(specs[i].shape) for i in indices),
+        num_probes=tuple(method.num_probes(size) for size in sizes),
+        num_elements=sum(sizes),
+        stream=stream,
+      )
+    )
+  return _alike(buckets)
+
+
+def on_kernels(codec):
+  """The codec with native kernels, where its methods have some; for CPUs."""
+  return with_methods(codec, lambda m: m.on_kernels and m.on_kernels())
+
+
+def on_gpus(codec):
+  """The codec with methods that suit GPUs better, where there are some."""
+  return with_methods(codec, lambda m: m.on_gpus and m.on_gpus())
+
+
+def in_float(codec, plain):
+  """The codec of float32 steps in a run whose other steps use `codec`.
+
+  Args:
+    codec: `GradientCodec`.
+    plain: the `method.Method` of float32 gradients.
+
+  Returns:
+    A `GradientCodec` with the states of `codec`.
+  """
+  return with_methods(codec, lambda m: m.in_float() if m.in_float else plain)
+
+
+def with_methods(codec, change):
+  """The codec with other methods for the same buckets.
+
+  Args:
+    codec: `GradientCodec`.
+    change: takes a `method.Method`, returns the one in its place, or None to
+      leave it.
+
+  Returns:
+    A `GradientCodec`.
+  """
+  buckets = []
+  for bucket in codec.buckets:
+    method = change(bucket.method) or bucket.method
+    sizes = methods.sizes_of(bucket.shapes)
+    counts = tuple(method.num_probes(size) for size in sizes)
+    buckets.append(bucket._replace(method=method, num_probes=counts))
+  return _alike(buckets)
+
+
+def _alike(buckets):
+  """A `GradientCodec` whose methods are all to be compiled, or none."""
+  if not all(bucket.method.compiled for bucket in buckets):
+    buckets = [
+      bucket._replace(method=methods.self_compiled(bucket.method))
+      for bucket in buckets
+    ]
+  return gradients.GradientCodec(tuple(buckets))

@@ -1,0 +1,65 @@
+"""Gradients there and back outside of a training step.
+
+For methods of one round and without states, as measurements, records and tests
+use them.
+"""
+
+import tensorflow as tf
+
+from terngrad.codec import gradients as gradients_lib
+from terngrad.codec import method as methods
+
+
+def probe(codec, gradients):
+  """The probe of gradients, float32 [num_probes]; see `GradientCodec.begin`."""
+  turn = gradients_lib.Turn(
+    tf.constant(0, tf.int64), tf.constant(0, tf.int64), 1
+  )
+  return codec.begin(gradients, [()] * len(codec.buckets), turn)[1]
+
+
+def encode(codec, gradients, own, shared, keys):
+  """A worker's payload, for methods of one round and without states.
+
+  Args:
+    codec: `gradients.GradientCodec`.
+    gradients: list of float32, in the order and shapes of the variables, or
+      what `GradientCodec.flatten` makes of it, float32 [num_elements].
+    own: float32 [num_probes], this worker's probe.
+    shared: float32 [num_probes], the agreed probe.
+    keys: uint32 [buckets, 3], from `GradientCodec.keys`.
+
+  Returns:
+    int32 [num_words].
+  """
+  if isinstance(gradients, list):
+    carried = [
+      [tf.reshape(gradients[i], [-1]) for i in bucket.indices]
+      for bucket in codec.buckets
+    ]
+  else:
+    sizes = [bucket.num_elements for bucket in codec.buckets]
+    carried = [[part] for part in gradients_lib.split(gradients, sizes, axis=0)]
+  zero = tf.constant(0, tf.int64)
+  turn = gradients_lib.Turn(zero, zero, 1, tf.constant(0), keys, own, shared)
+  carried = codec.carry(carried, turn)
+  return codec.send(0, carried, [()] * len(codec.buckets), [], turn)[0]
+
+
+def decode_mean(codec, parts, shared):
+  """The average gradient of workers, for methods as `encode` wants them.
+
+  Args:
+    codec: `gradients.GradientCodec`.
+    parts: list of int32 [n, num_words], the payloads as they come from the
+      devices; see `method.Piece`.
+    shared: float32 [num_probes], the agreed probe.
+
+  Returns:
+    List of float32, in the order and shapes of the variables.
+  """
+  zero = tf.constant(0, tf.int64)
+  count = sum(part.shape[0] for part in parts)
+  turn = gradients_lib.Turn(zero, zero, count, shared=shared)
+  received = methods.payloads(codec.messages(0), [methods.Piece(0, parts)])
+  return codec.decode([received], [()] * len(codec.buckets), turn)[0]

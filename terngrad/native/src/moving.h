@@ -1,0 +1,153 @@
+// The variables that operations move by steps of descent: parameters, velocities
+// and moving averages.
+
+#ifndef TERNGRAD_NATIVE_MOVING_H_
+#define TERNGRAD_NATIVE_MOVING_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "kernels.h"
+#include "ops_common.h"
+#include "tensorflow/core/framework/resource_mgr.h"
+#include "tensorflow/core/framework/resource_var.h"
+
+namespace terngrad {
+
+// Variables that are held while an operation writes them.
+class Variables {
+ public:
+  // Takes hold of the variables that are `context`'s inputs of these names.
+  absl::Status Lock(OpKernelContext* context,
+                    std::initializer_list<const char*> names) {
+    for (const char* name : names) {
+      OpInputList handles;
+      TF_RETURN_IF_ERROR(context->input_list(name, &handles));
+      for (const Tensor& handle : handles) {
+        if (handle.NumElements() != 1) {
+          return InvalidArgument(name, ": expected handles of a variable each");
+        }
+        tensorflow::core::RefCountPtr<tensorflow::Var> variable;
+        TF_RETURN_IF_ERROR(tensorflow::LookupResource(
+            context, handle.flat<tensorflow::ResourceHandle>()(0),
+            &variable));
+        variables_.push_back(std::move(variable));
+      }
+    }
+    std::vector<tensorflow::mutex*> order;
+    for (const auto& variable : variables_) order.push_back(variable->mu());
+    std::sort(order.begin(), order.end());
+    if (std::adjacent_find(order.begin(), order.end()) != order.end()) {
+      return InvalidArgument("variables: expected each once, received one ",
+                             "twice");
+    }
+    for (tensorflow::mutex* each : order) locks_.emplace_back(*each);
+    return absl::OkStatus();
+  }
+
+  // Where variable `index` may be written: a copy where somebody still reads it.
+  absl::Status Open(OpKernelContext* context, int64_t index,
+                    const TensorShape& shape, float** data) {
+    Tensor* const now = variables_[index]->tensor();
+    if (!variables_[index]->is_initialized ||
+        now->dtype() != tensorflow::DT_FLOAT || now->shape() != shape) {
+      return InvalidArgument("variable ", index, ": expected float32 ",
+                             shape.DebugString(), ", received ",
+                             now->DebugString(0));
+    }
+    if (!now->RefCountIsOne()) {
+      Tensor copy;
+      TF_RETURN_IF_ERROR(
+          context->allocate_temp(tensorflow::DT_FLOAT, shape, &copy));
+      std::copy_n(now->flat<float>().data(), now->NumElements(),
+                  copy.flat<float>().data());
+      *now = std::move(copy);
+    }
+    *data = now->flat<float>().data();
+    return absl::OkStatus();
+  }
+
+ private:
+  // Before the locks, which must go first.
+  std::vector<tensorflow::core::RefCountPtr<tensorflow::Var>> variables_;
+  std::vector<std::unique_lock<tensorflow::mutex>> locks_;
+};
+
+// What an operation writes while it runs.
+struct Held {
+  Variables variables;
+  std::vector<Descent> descents;
+  Rates rates;
+};
+
+// The attributes and inputs of an operation that moves variables.
+class Moving {
+ public:
+  Moving(OpKernelConstruction* context, const std::vector<TensorShape>& shapes)
+      : shapes_(shapes) {
+    OP_REQUIRES_OK(context, context->GetAttr("momentum", &momentum_));
+    OP_REQUIRES_OK(context, context->GetAttr("num_velocities", &velocities_));
+    OP_REQUIRES_OK(context, context->GetAttr("num_averages", &averages_));
+    int64_t variables;
+    OP_REQUIRES_OK(context, context->GetAttr("V", &variables));
+    const int64_t count = shapes_.size();
+    OP_REQUIRES(context, variables == count,
+                InvalidArgument("parameters: expected ", count, ", received ",
+                                variables));
+    for (const int64_t number : {velocities_, averages_}) {
+      OP_REQUIRES(context, number == 0 || number == count,
+                  InvalidArgument("velocities and averages: expected none or ",
+                                  count, ", received ", number));
+    }
+  }
+
+  // Takes hold of the variables; `scalers` has one of each.
+  absl::Status Open(OpKernelContext* context, const float* scalers,
+                    Held* held) const {
+    const Tensor* rate;
+    const Tensor* decay;
+    TF_RETURN_IF_ERROR(context->input("learning_rate", &rate));
+    TF_RETURN_IF_ERROR(context->input("decay", &decay));
+    if (rate->NumElements() != 1 || decay->NumElements() != 1) {
+      return InvalidArgument("learning_rate and decay: expected scalars, ",
+                             "received ", rate->shape().DebugString(), " and ",
+                             decay->shape().DebugString());
+    }
+    held->rates = {rate->flat<float>()(0), momentum_, decay->flat<float>()(0)};
+    Variables& variables = held->variables;
+    TF_RETURN_IF_ERROR(
+        variables.Lock(context, {"parameters", "velocities", "averages"}));
+    const int64_t count = shapes_.size();
+    held->descents.assign(count, Descent{});
+    for (int64_t i = 0; i < count; ++i) {
+      Descent& d = held->descents[i];
+      const TensorShape& shape = shapes_[i];
+      d.size = shape.num_elements();
+      d.scaler = scalers[i];
+      TF_RETURN_IF_ERROR(variables.Open(context, i, shape, &d.parameter));
+      if (velocities_) {
+        TF_RETURN_IF_ERROR(
+            variables.Open(context, count + i, shape, &d.velocity));
+      }
+      if (averages_) {
+        TF_RETURN_IF_ERROR(variables.Open(context, count + velocities_ + i,
+                                          shape, &d.average));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::vector<TensorShape> shapes_;
+  float momentum_;
+  int64_t velocities_;
+  int64_t averages_;
+};
+
+}  // namespace terngrad
+
+#endif  // TERNGRAD_NATIVE_MOVING_H_
