@@ -10,7 +10,7 @@
 look_every=2
 # seconds that a task has to end; nothing is lost by killing it after that
 grace=10
-# Exit codes: terngrad.exchange.watchdog.LOST, and a signal that asked to end.
+# Exit codes: terngrad.cluster.watchdog.LOST, and a signal that asked to end.
 lost_code=75
 stopped_code=143
 

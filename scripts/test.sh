@@ -77,9 +77,9 @@ pytest() {
 # shellcheck disable=SC2317  # `section` calls it.
 doctests() {
   local package packages=() code=0
-  for package in terngrad/{codec,exchange,training,program} \
-    slim/{nets,datasets,preprocessing}; do
-    [[ ! -d $root/$package ]] || packages+=("$root/$package")
+  # Programs define flags of the same names.
+  for package in "$root"/terngrad/*/ "$root"/slim/*/; do
+    [[ $package == */terngrad/bin/ ]] || packages+=("$package")
   done
   pytest --doctest-modules "${packages[@]}" || code=$?
   # 5 is pytest's "no tests collected": examples are welcome, not required.

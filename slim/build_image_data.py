@@ -11,8 +11,8 @@ if __package__ in (None, ''):
   sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from slim import command_line
-from slim.datasets import image_folders
-from slim.datasets import labeled_images
+from slim.datasets.photographs import image_folders
+from slim.datasets.photographs import labeled_images
 
 USAGE = """\
 build_image_data: writes folders of images as shards of TFRecord files.

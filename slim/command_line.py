@@ -19,8 +19,8 @@ import tensorflow as tf
 from absl import logging
 
 from slim import errors
-from slim.datasets import shard_manifest
-from slim.datasets import sharding
+from slim.datasets.records import shard_manifest
+from slim.datasets.records import sharding
 from terngrad.program import flags
 
 DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
@@ -228,7 +228,7 @@ def build(config: Any, plan: sharding.Plan) -> None:
     plan: what to write.
 
   Raises:
-    slim.errors.DataError: as `slim.datasets.sharding.write`.
+    slim.errors.DataError: as `slim.datasets.records.sharding.write`.
   """
   folder = config.output_directory
   done = sharding.write(pathlib.Path(folder), plan, config.options)

@@ -11,9 +11,9 @@ if __package__ in (None, ''):
 
 from slim import command_line
 from slim import errors
-from slim.datasets import arrays
-from slim.datasets import convert_arrays
 from slim.datasets import converters
+from slim.datasets.small_images import arrays
+from slim.datasets.small_images import convert_arrays
 
 USAGE = """\
 download_and_convert_data: writes a data set as TFRecord files.

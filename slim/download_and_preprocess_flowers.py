@@ -10,8 +10,8 @@ if __package__ in (None, ''):
   sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from slim import command_line
-from slim.datasets import convert_flowers
-from slim.datasets import downloads
+from slim.datasets.files import downloads
+from slim.datasets.photographs import convert_flowers
 
 USAGE = """\
 download_and_preprocess_flowers: writes the flower photos as shards.

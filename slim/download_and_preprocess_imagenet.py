@@ -12,10 +12,10 @@ if __package__ in (None, ''):
   sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from slim import command_line
-from slim.datasets import downloads
-from slim.datasets import imagenet
-from slim.datasets import imagenet_download
-from slim.datasets import labeled_images
+from slim.datasets.files import downloads
+from slim.datasets.photographs import imagenet
+from slim.datasets.photographs import imagenet_download
+from slim.datasets.photographs import labeled_images
 from terngrad.program import flags
 
 USAGE = """\

@@ -11,9 +11,9 @@ if __package__ in (None, ''):
   # `datasets` would hide others of that name, and not the one above it.
   sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
+from terngrad.config import config as configs
 from terngrad.program import main
 from terngrad.program import slim_names
-from terngrad.training import config as configs
 from terngrad.training import evaluation
 
 USAGE = """\

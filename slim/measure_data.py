@@ -21,13 +21,13 @@ if __package__ in (None, ''):
   sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from slim import command_line
-from slim.datasets import convert_arrays
-from slim.datasets import convert_mnist
-from slim.datasets import features
-from slim.datasets import image_folders
-from slim.datasets import labeled_images
-from slim.datasets import mnist_source
-from slim.datasets import sharding
+from slim.datasets.photographs import image_folders
+from slim.datasets.photographs import labeled_images
+from slim.datasets.records import features
+from slim.datasets.records import sharding
+from slim.datasets.small_images import convert_arrays
+from slim.datasets.small_images import convert_mnist
+from slim.datasets.small_images import mnist_source
 from terngrad.program import flags
 
 # After command_line, which sets what TensorFlow logs.

@@ -9,8 +9,8 @@ if __package__ in (None, ''):
   sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from slim import command_line
-from slim.datasets import imagenet
-from slim.datasets import imagenet_lists
+from slim.datasets.photographs import imagenet
+from slim.datasets.photographs import imagenet_lists
 
 USAGE = """\
 preprocess_imagenet_validation_data: sorts validation images by class.

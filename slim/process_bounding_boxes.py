@@ -9,8 +9,8 @@ if __package__ in (None, ''):
   sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from slim import command_line
-from slim.datasets import imagenet_boxes
-from slim.datasets import imagenet_lists
+from slim.datasets.photographs import imagenet_boxes
+from slim.datasets.photographs import imagenet_lists
 
 USAGE = """\
 process_bounding_boxes: lists the bounding boxes of ImageNet's annotations.

@@ -13,12 +13,12 @@ if __package__ in (None, ''):
 
 import tensorflow as tf
 
+from terngrad.config import config as configs
+from terngrad.config import server_config
 from terngrad.program import flags
 from terngrad.program import main
 from terngrad.program import slim_cluster
 from terngrad.program import slim_names
-from terngrad.training import config as configs
-from terngrad.training import server_config
 
 USAGE = """\
 train_image_classifier: trains a net of TF-Slim on any data set.
@@ -212,7 +212,7 @@ def to_config(values: Flags) -> configs.TrainConfig:
 
   Raises:
     terngrad.program.flags.UsageError: a flag that cannot be followed.
-    terngrad.training.errors.ConfigError: hosts are missing or cannot be.
+    terngrad.errors.ConfigError: hosts are missing or cannot be.
   """
   slim_names.check(values)
   if values.optimizer not in _OPTIMIZERS:

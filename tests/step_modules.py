@@ -78,8 +78,8 @@ class Calls:
 
 def of_towers(codec):
   """The paths of the modules of a step on towers."""
+  from terngrad.config import config as configs
   from terngrad.training import assembly
-  from terngrad.training import config as configs
   from terngrad.training import loop
   from terngrad.training import surroundings
 
@@ -118,8 +118,8 @@ def of_servers(codec):
   """The same over parameter servers."""
   from terngrad.exchange import server
   from terngrad.exchange import towers
-  from terngrad.training import step as steps
-  from tests.training import small
+  from terngrad.step import step as steps
+  from tests.step import small
 
   names = tuple(f'/CPU:{i}' for i in range(2))
   given = server.Given(*small.batch_of(1, [2, 2]))

@@ -12,28 +12,28 @@ import pytest
 import tensorflow as tf
 
 from slim.datasets import catalog
-from slim.datasets import convert_mnist
-from slim.datasets import mnist_source
+from slim.datasets.small_images import convert_mnist
+from slim.datasets.small_images import mnist_source
 from slim.preprocessing import factory as preprocessing
 from terngrad.bin import flowers_eval
 from terngrad.bin import flowers_train
+from terngrad.checkpoint import checkpoints
+from terngrad.cluster import devices
 from terngrad.codec import bucketing
 from terngrad.codec import one_round
 from terngrad.codec import policy
-from terngrad.codec import registry
+from terngrad.codec.methods import registry
+from terngrad.config import config as configs
 from terngrad.exchange import towers
+from terngrad.step import optimizers
+from terngrad.step import replicas
+from terngrad.step import step as steps
 from terngrad.training import assembly
-from terngrad.training import checkpoints
-from terngrad.training import config as configs
-from terngrad.training import devices
 from terngrad.training import loop
 from terngrad.training import meter
-from terngrad.training import optimizers
 from terngrad.training import records
-from terngrad.training import replicas
-from terngrad.training import step as steps
 from tests.slim import mnist_files
-from tests.training import small
+from tests.step import small
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = re.findall(

@@ -1,8 +1,8 @@
 """Who may import whom, and where flags may be, read from the sources.
 
-codec <- exchange <- training <- program <- bin: a layer imports itself and what
-stands left of it. slim's packages know nothing of terngrad, and only training
-and what stands right of it use them. Nothing imports a program.
+A package imports itself and what stands before it in `LAYERS`. slim's packages
+know nothing of terngrad, and only `step` and what stands after it use them. Data
+sets have layers of their own. Nothing imports a program.
 """
 
 import ast
@@ -11,18 +11,36 @@ import pathlib
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-# terngrad.native holds kernels that only the codec calls.
+# terngrad.native holds kernels that only codec and step call.
 LAYERS = (
-  'native',
-  'codec',
-  'exchange',
-  'training',
-  'measure',
-  'report',
-  'program',
-  'bin',
+  'terngrad.native',
+  'terngrad.codec.stages',
+  'terngrad.codec',
+  'terngrad.codec.methods',
+  'terngrad.exchange',
+  'terngrad.cluster',
+  'terngrad.step',
+  'terngrad.checkpoint',
+  'terngrad.config',
+  'terngrad.training',
+  'terngrad.parameter_server',
+  'terngrad.measure',
+  'terngrad.report',
+  'terngrad.program',
+  'terngrad.bin',
 )
-FIRST_LAYER_WITH_SLIM = LAYERS.index('training')
+FIRST_LAYER_WITH_SLIM = LAYERS.index('terngrad.step')
+LAYERS_OF_DATA = (
+  'slim.datasets.records',
+  'slim.datasets.files',
+  'slim.datasets.small_images',
+  'slim.datasets.photographs',
+  'slim.datasets',
+)
+LAYERS_OF_NETS = ('slim.nets.blocks', 'slim.nets')
+MOST_MODULES = 15
+# The programs are few enough once they are a table.
+LARGER = {'terngrad/bin'}
 
 
 def all_modules():
@@ -69,12 +87,10 @@ def within(name, module):
   return name == module or name.startswith(f'{module}.')
 
 
-def layer_of(name):
-  """Returns the index in LAYERS, or None for what is in no layer."""
-  parts = name.split('.')
-  if parts[0] != 'terngrad' or len(parts) < 2 or parts[1] not in LAYERS:
-    return None
-  return LAYERS.index(parts[1])
+def layer_of(name, layers=LAYERS):
+  """Returns the index in `layers`, or None for what is in no layer."""
+  own = [layer for layer in layers if within(name, layer)]
+  return layers.index(max(own, key=len)) if own else None
 
 
 def may_import_slim(name):
@@ -98,9 +114,10 @@ def violations(name, source, programs):
   for target, level in imports(source):
     if level:
       found.append(f'{name} imports {target} relatively')
-    layer = layer_of(target)
-    if own_layer is not None and layer is not None and layer > own_layer:
-      found.append(f'{name} imports {target}, a layer above')
+    for layers in (LAYERS, LAYERS_OF_DATA, LAYERS_OF_NETS):
+      own, other = layer_of(name, layers), layer_of(target, layers)
+      if own is not None and other is not None and other > own:
+        found.append(f'{name} imports {target}, a layer above')
     if own_layer is not None and target == 'terngrad':
       found.append(f'{name} imports terngrad, which imports it')
     is_slim_package = name.startswith('slim.') and name.count('.') > 1
@@ -125,9 +142,25 @@ def test_module_keeps_to_its_layer(name):
   assert violations(name, MODULES[name], PROGRAMS) == []
 
 
+def packages(top):
+  """{folder: number of its modules}, of a package and those in it."""
+  return {
+    path.parent.relative_to(ROOT).as_posix(): len(
+      [p for p in path.parent.glob('*.py') if p != path]
+    )
+    for path in (ROOT / top).rglob('__init__.py')
+  }
+
+
 def test_every_package_of_terngrad_has_a_layer():
-  packages = {p.parent.name for p in (ROOT / 'terngrad').glob('*/__init__.py')}
-  assert packages <= set(LAYERS)
+  names = {folder.replace('/', '.') for folder in packages('terngrad')}
+  assert names == {'terngrad', *LAYERS}
+
+
+@pytest.mark.parametrize('top', ['terngrad', 'slim'])
+def test_no_folder_has_more_modules_than_one_can_see(top):
+  too_many = {f for f, count in packages(top).items() if count > MOST_MODULES}
+  assert too_many <= LARGER
 
 
 @pytest.mark.parametrize(
@@ -148,6 +181,11 @@ def test_every_package_of_terngrad_has_a_layer():
     ('slim.nets.a', 'from absl import flags'),
     ('terngrad.training.a', 'from absl.flags import DEFINE_string'),
     ('terngrad.codec.a', 'import absl.flags as f'),
+    ('terngrad.codec.a', 'from terngrad.codec.methods import b'),
+    ('terngrad.codec.stages.a', 'from terngrad.codec import b'),
+    ('terngrad.step.a', 'from terngrad.checkpoint import b'),
+    ('slim.datasets.records.a', 'from slim.datasets import shards'),
+    ('slim.nets.blocks.a', 'from slim.nets import factory'),
   ],
 )
 def test_breach_is_found(name, source):
@@ -164,6 +202,9 @@ def test_breach_is_found(name, source):
     ('terngrad.bin.mnist_train', 'from absl import flags'),
     ('terngrad.__init__', 'from terngrad.codec import a'),
     ('slim.datasets.a', 'from slim.datasets import b'),
+    ('slim.datasets.a', 'from slim.datasets.records import b'),
+    ('terngrad.codec.methods.a', 'from terngrad.codec import b'),
+    ('terngrad.step.a', 'from slim.nets import lenet'),
     ('slim.download_and_convert_data', 'from absl import flags'),
     ('experiments.sweep', 'from slim.nets import lenet'),
   ],

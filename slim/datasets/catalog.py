@@ -5,7 +5,7 @@ To add one: one entry in `DATASETS`.
 
 from typing import NamedTuple
 
-from slim.datasets import mnist
+from slim.datasets.small_images import mnist
 
 
 class Dataset(NamedTuple):

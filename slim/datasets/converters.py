@@ -10,14 +10,14 @@ from collections import abc
 from typing import NamedTuple
 
 from slim import errors
-from slim.datasets import arrays
-from slim.datasets import cifar10_source
-from slim.datasets import convert_arrays
-from slim.datasets import convert_flowers
-from slim.datasets import downloads
-from slim.datasets import fashion_mnist_source
-from slim.datasets import mnist_source
-from slim.datasets import sharding
+from slim.datasets.files import downloads
+from slim.datasets.photographs import convert_flowers
+from slim.datasets.records import sharding
+from slim.datasets.small_images import arrays
+from slim.datasets.small_images import cifar10_source
+from slim.datasets.small_images import convert_arrays
+from slim.datasets.small_images import fashion_mnist_source
+from slim.datasets.small_images import mnist_source
 
 # Shards of the training split, where it is not that of the others.
 TRAIN_SHARDS = {convert_flowers.NAME: 5}
@@ -65,7 +65,7 @@ def convert_arrays_of(name: str, order: Order) -> sharding.Report:
     What was done.
 
   Raises:
-    slim.errors.DataError: as `slim.datasets.convert_arrays.convert`.
+    slim.errors.DataError: as `small_images.convert_arrays.convert`.
   """
   facts, sources = ARRAYS[name]
   fetch = errors.lookup(sources, order.source, f'source of {name}')
@@ -90,7 +90,7 @@ def convert_flowers_of(order: Order) -> sharding.Report:
     What was done.
 
   Raises:
-    slim.errors.DataError: as `slim.datasets.convert_flowers.convert`.
+    slim.errors.DataError: as `photographs.convert_flowers.convert`.
   """
   errors.lookup({'auto': 0}, order.source, 'source of flowers')
   source_dir = order.request.source_dir

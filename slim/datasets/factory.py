@@ -58,7 +58,7 @@ def load(
   Returns:
     Elements (images float32 [B, image_size, image_size, channels], labels
     int32 [B]), and what is known of the split. Damage found while reading
-    surfaces as tf.errors.OpError: see `slim.datasets.records.explain`.
+    surfaces as tf.errors.OpError: see `slim.datasets.records.records.explain`.
 
   Raises:
     slim.errors.UnknownNameError: no such data set, split or preprocessing.

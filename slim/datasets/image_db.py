@@ -7,11 +7,11 @@ import numpy as np
 import tensorflow as tf
 
 from slim import errors
-from slim.datasets import databases
 from slim.datasets import examples
 from slim.datasets import labels
 from slim.datasets import sources
-from slim.datasets import tensor_protos
+from slim.datasets.files import databases
+from slim.datasets.files import tensor_protos
 
 
 def open_split(

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from slim import errors
 from slim.datasets import catalog
-from slim.datasets import counts
 from slim.datasets import labels
-from slim.datasets import manifest
-from slim.datasets import records
-from slim.datasets import shard_manifest
+from slim.datasets.records import counts
+from slim.datasets.records import manifest
+from slim.datasets.records import records
+from slim.datasets.records import shard_manifest
 
 # What scripts/split_dataset.sh makes.
 _WORKER_FOLDER = re.compile(r'worker_[0-9]+_of_[0-9]+')

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from slim import errors
 from slim.datasets import catalog
-from slim.datasets import images as image_files
+from slim.datasets.photographs import images as image_files
 from slim.preprocessing import contract
 from slim.preprocessing import factory as preprocessing
 from slim.preprocessing import photographs

@@ -10,9 +10,9 @@ import tensorflow as tf
 from slim.datasets import catalog
 from slim.datasets import deliveries
 from slim.datasets import examples
-from slim.datasets import order
 from slim.datasets import shards
 from slim.datasets import sources
+from slim.datasets.records import order
 
 
 class Stream(NamedTuple):

@@ -14,12 +14,12 @@ import tqdm
 
 from slim import errors
 from slim.datasets import catalog
-from slim.datasets import databases
 from slim.datasets import examples
 from slim.datasets import image_folder
-from slim.datasets import order
 from slim.datasets import shards
-from slim.datasets import tensor_protos
+from slim.datasets.files import databases
+from slim.datasets.files import tensor_protos
+from slim.datasets.records import order
 
 KINDS = ('lmdb', 'leveldb')
 

@@ -11,8 +11,8 @@ References:
 
 import keras
 
-from slim.nets import layers
-from slim.nets import normalization
+from slim.nets.blocks import layers
+from slim.nets.blocks import normalization
 
 BATCH_NORM = layers.BatchNorm(decay=0.9997, epsilon=0.001)
 

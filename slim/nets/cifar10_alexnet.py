@@ -9,7 +9,7 @@ References:
 
 import keras
 
-from slim.nets import normalization
+from slim.nets.blocks import normalization
 
 
 def build(

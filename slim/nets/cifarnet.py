@@ -11,8 +11,8 @@ References:
 
 import keras
 
-from slim.nets import layers
-from slim.nets import normalization
+from slim.nets.blocks import layers
+from slim.nets.blocks import normalization
 
 
 def build(

@@ -12,8 +12,8 @@ References:
 
 import keras
 
-from slim.nets import inception
-from slim.nets import layers
+from slim.nets.blocks import inception
+from slim.nets.blocks import layers
 
 BATCH_NORM = layers.BatchNorm(decay=0.9997, epsilon=0.001)
 

@@ -11,7 +11,7 @@ References:
 
 import keras
 
-from slim.nets import layers
+from slim.nets.blocks import layers
 
 
 def build(

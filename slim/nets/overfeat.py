@@ -10,7 +10,7 @@ References:
 
 import keras
 
-from slim.nets import layers
+from slim.nets.blocks import layers
 
 
 def build(

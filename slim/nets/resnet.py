@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import keras
 
-from slim.nets import layers
+from slim.nets.blocks import layers
 
 BATCH_NORM = layers.BatchNorm(decay=0.997, epsilon=1e-5, scale=True)
 

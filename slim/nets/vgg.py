@@ -14,7 +14,7 @@ import functools
 
 import keras
 
-from slim.nets import layers
+from slim.nets.blocks import layers
 
 BATCH_NORM = layers.BatchNorm(decay=0.999, epsilon=0.001)
 

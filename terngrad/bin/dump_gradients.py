@@ -7,14 +7,14 @@ import sys
 import numpy as np
 import tensorflow as tf
 
+from terngrad import errors
+from terngrad.checkpoint import pretrained
+from terngrad.checkpoint import resume
 from terngrad.codec import one_round
+from terngrad.config import config as configs
 from terngrad.exchange import towers
 from terngrad.program import main
 from terngrad.training import assembly
-from terngrad.training import config as configs
-from terngrad.training import errors
-from terngrad.training import pretrained
-from terngrad.training import resume
 
 USAGE = """\
 dump_gradients: writes the gradients of every worker in one step of a run.

@@ -28,7 +28,7 @@ from matplotlib import figure
 from slim.nets import factory as nets
 from terngrad import native
 from terngrad.codec import accelerated
-from terngrad.codec import registry
+from terngrad.codec.methods import registry
 from terngrad.measure import codecs as measures
 from terngrad.measure import rivals
 from terngrad.measure import timing

@@ -34,15 +34,15 @@ from absl import logging
 from matplotlib import figure
 
 from slim.nets import factory as nets
-from terngrad.exchange import cluster as clusters
+from terngrad.cluster import cluster as clusters
+from terngrad.cluster import tasks
+from terngrad.config import cluster_config
 from terngrad.exchange import group as groups
-from terngrad.exchange import tasks
 from terngrad.exchange import ways
 from terngrad.measure import exchanges
 from terngrad.measure import servers
 from terngrad.measure import timing
 from terngrad.program import ports
-from terngrad.training import cluster_config
 
 NET = flags.DEFINE_string('net', exchanges.RACE, 'Net whose variables travel.')
 REAL = flags.DEFINE_bool('real', False, 'Also forward and backward passes.')

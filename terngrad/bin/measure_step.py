@@ -21,10 +21,10 @@ from absl import app
 from absl import flags
 
 from slim.nets import factory as nets
+from terngrad import errors
+from terngrad.config import config as configs
 from terngrad.measure import timing
 from terngrad.training import assembly
-from terngrad.training import config as configs
-from terngrad.training import errors
 
 NET = flags.DEFINE_string('net', 'lenet', 'Network.')
 IMAGE_SIZE = flags.DEFINE_integer('image_size', 28, 'Height and width.')

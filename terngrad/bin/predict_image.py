@@ -9,12 +9,12 @@ from slim import errors as data_errors
 from slim.datasets import catalog
 from slim.datasets import labels
 from slim.datasets import single_images
+from terngrad.checkpoint import trained
+from terngrad.cluster import devices
+from terngrad.config import config as configs
 from terngrad.program import flags
 from terngrad.program import main
 from terngrad.report import guesses
-from terngrad.training import config as configs
-from terngrad.training import devices
-from terngrad.training import trained
 
 USAGE = """\
 predict_image: says what a trained net sees in image files.

@@ -8,14 +8,14 @@ import tensorflow as tf
 
 from slim import errors as data_errors
 from slim.datasets import factory as datasets
-from slim.datasets import records as data_records
+from slim.datasets.records import records as data_records
+from terngrad.checkpoint import trained
+from terngrad.cluster import devices
+from terngrad.config import config as configs
 from terngrad.program import flags
 from terngrad.program import main
 from terngrad.report import run_page
-from terngrad.training import config as configs
-from terngrad.training import devices
 from terngrad.training import records
-from terngrad.training import trained
 
 USAGE = """\
 run_page: makes a page of a run, one HTML file that needs nothing else.

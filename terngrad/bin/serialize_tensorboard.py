@@ -7,11 +7,11 @@ import shutil
 import sys
 import tempfile
 
+from terngrad.config import config as configs
 from terngrad.program import flags
 from terngrad.program import main
 from terngrad.report import event_files
 from terngrad.report import serialize
-from terngrad.training import config as configs
 
 USAGE = """\
 serialize_tensorboard: writes scalars, histograms, images and graphs as files.

@@ -2,10 +2,10 @@
 
 import tensorflow as tf
 
-from terngrad.codec import chain
-from terngrad.codec import contract
-from terngrad.codec import statistics
-from terngrad.codec import ternary
+from terngrad.codec.stages import chain
+from terngrad.codec.stages import contract
+from terngrad.codec.stages import statistics
+from terngrad.codec.stages import ternary
 from terngrad.native import ops
 
 # The digits that there are kernels to decode.

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from terngrad.codec import accelerated
 from terngrad.codec import method
-from terngrad.codec import random_bits
+from terngrad.codec.stages import random_bits
 
 
 def as_method(code):

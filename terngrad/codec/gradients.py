@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from terngrad.codec import method as methods
-from terngrad.codec import random_bits
+from terngrad.codec.stages import random_bits
 
 
 class Bucket(NamedTuple):

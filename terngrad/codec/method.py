@@ -21,11 +21,11 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from terngrad.codec import contract
-from terngrad.codec import float_words
-from terngrad.codec import random_bits
-from terngrad.codec import statistics
-from terngrad.codec import wire
+from terngrad.codec.stages import contract
+from terngrad.codec.stages import float_words
+from terngrad.codec.stages import random_bits
+from terngrad.codec.stages import statistics
+from terngrad.codec.stages import wire
 
 # How messages are combined.
 SUM, GATHER = 'sum', 'gather'

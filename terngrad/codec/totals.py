@@ -15,8 +15,8 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from terngrad.codec import method as methods
-from terngrad.codec import packing as packings
-from terngrad.codec import wire
+from terngrad.codec.stages import packing as packings
+from terngrad.codec.stages import wire
 
 
 class Piece(NamedTuple):

@@ -16,7 +16,7 @@ processes, and back.
 
 import tensorflow as tf
 
-from terngrad.codec import packing as packings
+from terngrad.codec.stages import packing as packings
 from terngrad.exchange import slices
 from terngrad.exchange import sums
 

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from terngrad.codec import method as methods
-from terngrad.codec import wire
+from terngrad.codec.stages import wire
 from terngrad.exchange import group as groups
 
 # From 1/16 of the capacity up in steps of 6 %.

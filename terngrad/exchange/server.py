@@ -20,7 +20,7 @@ class Feed(NamedTuple):
   Attributes:
     device: full name of its first CPU.
     handle: resource of its queue of batches.
-    progress: resource of its queue of steps taken, see `exchange.tasks`.
+    progress: resource of its queue of steps taken, see `cluster.tasks`.
     dtypes: of images and labels.
     shapes: of images [nodes, b, ...] and labels [nodes, b].
   """

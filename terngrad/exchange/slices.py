@@ -4,14 +4,14 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from terngrad.codec import wire
+from terngrad.codec.stages import wire
 
 
 class Slices(NamedTuple):
   """A cut of words into as many slices as there are processes.
 
   Attributes:
-    packing: `codec.wire.Packing` of 32-bit words.
+    packing: `codec.stages.wire.Packing` of 32-bit words.
     num_words: of a message.
     num_elements: of a message.
     processes: P.
@@ -103,7 +103,7 @@ def in_planes(values, packing):
 
   Args:
     values: int32, any shape.
-    packing: `codec.wire.Packing` of k elements a word.
+    packing: `codec.stages.wire.Packing` of k elements a word.
 
   Returns:
     List of k int32 [w]; zeros past the last value.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from terngrad.codec import method as methods
-from terngrad.codec import packing as packings
+from terngrad.codec.stages import packing as packings
 from terngrad.exchange import group as groups
 from terngrad.exchange import slices
 

@@ -6,14 +6,14 @@ import numpy as np
 import tensorflow as tf
 
 from terngrad.codec import method
-from terngrad.codec import planes
-from terngrad.codec import random_bits
+from terngrad.codec.stages import planes
+from terngrad.codec.stages import random_bits
 from terngrad.measure import timing
 from terngrad.native import ops
-from terngrad.training import descents
-from terngrad.training import optimizers
-from terngrad.training import replicas
-from terngrad.training import updates
+from terngrad.step import descents
+from terngrad.step import optimizers
+from terngrad.step import replicas
+from terngrad.step import updates
 
 WORKERS = 8
 

@@ -11,14 +11,14 @@ from terngrad import native
 from terngrad.codec import bucketing
 from terngrad.codec import parts
 from terngrad.codec import policy
-from terngrad.codec import registry
+from terngrad.codec.methods import registry
 from terngrad.exchange import collective
 from terngrad.exchange import ways
-from terngrad.training import optimizers
-from terngrad.training import passes
-from terngrad.training import replicas
-from terngrad.training import states
-from terngrad.training import step as steps
+from terngrad.step import optimizers
+from terngrad.step import passes
+from terngrad.step import replicas
+from terngrad.step import states
+from terngrad.step import step as steps
 
 # The net of the race: see `single_column_alexnet`.
 RACE = 'single_column_alexnet'

@@ -3,20 +3,20 @@
 import tensorflow as tf
 
 from terngrad import native
+from terngrad.cluster import service
+from terngrad.cluster import tasks
 from terngrad.codec import parts
 from terngrad.exchange import server
-from terngrad.exchange import service
-from terngrad.exchange import tasks
 from terngrad.exchange import towers
 from terngrad.measure import exchanges
-from terngrad.training import replicas
+from terngrad.step import replicas
 
 
 def serve(cluster, timeout):
   """Serves as a ps, or as a worker but the chief, until the chief says so.
 
   Args:
-    cluster: `exchange.cluster.Cluster` of this task.
+    cluster: `cluster.cluster.Cluster` of this task.
     timeout: seconds after which to end in any case.
 
   Raises:
@@ -32,7 +32,7 @@ def join(cluster, timeout):
   """Makes this process the chief of all other tasks, once they are there.
 
   Args:
-    cluster: `exchange.cluster.Cluster` of worker 0.
+    cluster: `cluster.cluster.Cluster` of worker 0.
     timeout: seconds to wait for them.
 
   Raises:
@@ -54,7 +54,7 @@ def release(cluster):
   """Lets all other tasks end.
 
   Args:
-    cluster: `exchange.cluster.Cluster` of worker 0.
+    cluster: `cluster.cluster.Cluster` of worker 0.
 
   Raises:
     tasks.LostError: one does not answer.
@@ -68,7 +68,7 @@ def case(what, cluster, codec_text, batch, part_bytes=0):
 
   Args:
     what: `exchanges.Subject`, its model on this process.
-    cluster: `exchange.cluster.Cluster` of worker 0, after `join`.
+    cluster: `cluster.cluster.Cluster` of worker 0, after `join`.
     codec_text: as `--codec` spells it.
     batch: examples a worker.
     part_bytes: see `codec.parts.cut`.

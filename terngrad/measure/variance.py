@@ -11,7 +11,7 @@ from terngrad.codec import bucketing
 from terngrad.codec import gradients
 from terngrad.codec import one_round
 from terngrad.codec import policy
-from terngrad.codec import registry
+from terngrad.codec.methods import registry
 
 
 class Errors(NamedTuple):

@@ -19,8 +19,8 @@ class EncodeOptions(NamedTuple):
     radix: the base of a word's digits, >= 3.
     places: their number; (3, 20) for the packing base3, (4, 16) for two_bit.
     clips: whether elements are clipped at the limits.
-    stratified: True for the codes of `codec.ternary.quantize_in_strata`, False
-      for those of `quantize`.
+    stratified: True for the codes of `stages.ternary.quantize_in_strata`,
+      False for those of `quantize`.
   """
 
   radix: int
@@ -38,7 +38,7 @@ def statistics(gradients):
     gradients: list of v float32, any shapes.
 
   Returns:
-    Pair of float32 [v]; see `codec.statistics.Statistics`.
+    Pair of float32 [v]; see `codec.stages.statistics.Statistics`.
   """
   result = native.library().terngrad_statistics(
     gradients=gradients, clip_factor=0.0
@@ -49,13 +49,13 @@ def statistics(gradients):
 def clipped(gradients, clip_factor):
   """The largest magnitude of each gradient after clipping, in one pass.
 
-  The same as `codec.clipping` makes of `statistics`, without the handful of
+  The same as `stages.clipping` makes of `statistics`, without the handful of
   small operations that for a net of a few megabytes take as long as a third of
   the pass.
 
   Args:
     gradients: list of v float32, any shapes.
-    clip_factor: float >= 0, see `codec.clipping.clip_by_stddev`.
+    clip_factor: float >= 0, see `codec.stages.clipping.clip_by_stddev`.
 
   Returns:
     float32 [v]; NaN where an element is not finite.
@@ -76,7 +76,7 @@ def encode(pieces, sizes, limits, scalers, key, options):
     limits: float32 [v], the largest magnitude; not looked at where nothing is
       clipped.
     scalers: float32 [v].
-    key: uint32 [2] or [3], see `codec.ternary.quantize_in_strata`.
+    key: uint32 [2] or [3], see `codec.stages.ternary.quantize_in_strata`.
     options: `EncodeOptions`.
 
   Returns:
@@ -169,7 +169,7 @@ def descend(digits, piece, scalers, scale, descent, rates):
   With g what `decode_sum` returns: v = momentum * v + g; w -= learning_rate * v
   (g itself without velocities); average = decay * average + (1 - decay) * w. No
   gradient is written anywhere. XLA gives the same bits where it fuses products
-  with sums, see `training.descents`.
+  with sums, see `step.descents`.
 
   Args:
     digits: (3, 20) or (4, 16).

@@ -12,14 +12,14 @@ import sys
 from absl import logging
 
 from slim import errors as data_errors
+from terngrad import errors
+from terngrad.config import config as configs
+from terngrad.config import server_config
+from terngrad.parameter_server import server_run
+from terngrad.parameter_server import server_tasks
 from terngrad.program import flags
-from terngrad.training import config as configs
-from terngrad.training import errors
 from terngrad.training import evaluation
 from terngrad.training import loop
-from terngrad.training import server_config
-from terngrad.training import server_run
-from terngrad.training import server_tasks
 from terngrad.training import signals
 
 DONE, FAILED, REFUSED, SIGNALLED = 0, 1, 2, 128

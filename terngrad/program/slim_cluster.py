@@ -8,11 +8,11 @@ here every task knows the hosts of all, so that the numbers are checked against
 from typing import Any
 from typing import NamedTuple
 
+from terngrad.config import cluster_config
+from terngrad.config import config as configs
+from terngrad.config import config_base as base
+from terngrad.config import server_config
 from terngrad.program import flags
-from terngrad.training import cluster_config
-from terngrad.training import config as configs
-from terngrad.training import config_base as base
-from terngrad.training import server_config
 
 
 class Place(NamedTuple):
@@ -91,7 +91,7 @@ def check_numbers(values, config) -> None:
 
   Raises:
     flags.UsageError: they differ.
-    terngrad.training.errors.ConfigError: hosts are missing or cannot be.
+    terngrad.errors.ConfigError: hosts are missing or cannot be.
   """
   jobs = config.tasks.jobs if config.tasks else {}
   for name, job in (('worker_replicas', 'worker'), ('num_ps_tasks', 'ps')):

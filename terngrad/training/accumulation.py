@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from terngrad.codec import random_bits
+from terngrad.codec.stages import random_bits
 
 # Folded into a node's key, from here on. Codes fold in the place of a bucket,
 # dropout negative numbers.

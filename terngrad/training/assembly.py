@@ -6,27 +6,27 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from slim.nets import batch_norm
 from slim.nets import factory as nets
+from slim.nets.blocks import batch_norm
 from terngrad import native
+from terngrad.checkpoint import checkpoints
+from terngrad.checkpoint import scopes
+from terngrad.checkpoint import stored_states
 from terngrad.codec import bucketing
 from terngrad.codec import gradients
 from terngrad.codec import parts
 from terngrad.codec import policy
-from terngrad.codec import registry
+from terngrad.codec.methods import registry
+from terngrad.config import cluster_config
+from terngrad.step import loss_scaling
+from terngrad.step import passes
+from terngrad.step import precision
+from terngrad.step import replicas
+from terngrad.step import states
+from terngrad.step import step as steps
+from terngrad.step import synchronized
 from terngrad.training import accumulation
-from terngrad.training import checkpoints
-from terngrad.training import cluster_config
-from terngrad.training import loss_scaling
-from terngrad.training import passes
-from terngrad.training import precision
-from terngrad.training import replicas
-from terngrad.training import scopes
-from terngrad.training import states
-from terngrad.training import step as steps
-from terngrad.training import stored_states
 from terngrad.training import surroundings
-from terngrad.training import synchronized
 
 
 class Run(NamedTuple):

@@ -10,14 +10,14 @@ import keras
 import tensorflow as tf
 
 from slim.datasets import factory as datasets
-from slim.datasets import records as data_records
+from slim.datasets.records import records as data_records
 from slim.nets import factory as nets
-from terngrad.training import checkpoints
-from terngrad.training import devices
-from terngrad.training import errors
+from terngrad import errors
+from terngrad.checkpoint import checkpoints
+from terngrad.checkpoint import trained
+from terngrad.cluster import devices
+from terngrad.step import replicas
 from terngrad.training import records
-from terngrad.training import replicas
-from terngrad.training import trained
 
 _REPORT_EVERY = 100  # batches
 

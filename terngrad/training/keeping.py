@@ -4,12 +4,12 @@ import time
 
 import tensorflow as tf
 
+from terngrad.checkpoint import checkpoints
+from terngrad.checkpoint import stored_states
 from terngrad.codec import one_round
-from terngrad.training import checkpoints
-from terngrad.training import loss_scaling
+from terngrad.step import loss_scaling
 from terngrad.training import meter
 from terngrad.training import records
-from terngrad.training import stored_states
 
 
 class Keeper:

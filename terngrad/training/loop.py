@@ -10,19 +10,19 @@ import numpy as np
 import tensorflow as tf
 import tqdm
 
-from slim.datasets import records as data_records
-from terngrad.exchange import cluster as clusters
-from terngrad.exchange import watchdog
+from slim.datasets.records import records as data_records
+from terngrad import errors
+from terngrad.checkpoint import folder
+from terngrad.checkpoint import pretrained
+from terngrad.checkpoint import resume
+from terngrad.cluster import cluster as clusters
+from terngrad.cluster import together
+from terngrad.cluster import watchdog
+from terngrad.step import loss_scaling
+from terngrad.step import schedules
 from terngrad.training import assembly
-from terngrad.training import errors
-from terngrad.training import folder
 from terngrad.training import keeping
-from terngrad.training import loss_scaling
-from terngrad.training import pretrained
-from terngrad.training import resume
-from terngrad.training import schedules
 from terngrad.training import signals
-from terngrad.training import together
 
 
 class Outcome(NamedTuple):

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from terngrad.cluster import together
+from terngrad.step import step as steps
+from terngrad.step import synchronized
 from terngrad.training import batches
 from terngrad.training import meter
-from terngrad.training import step as steps
-from terngrad.training import synchronized
-from terngrad.training import together
 
 
 class Habits(NamedTuple):

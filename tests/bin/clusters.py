@@ -8,9 +8,9 @@ import socket
 
 import tensorflow as tf
 
+from terngrad.config import config as configs
 from terngrad.training import assembly
 from terngrad.training import batches
-from terngrad.training import config as configs
 from terngrad.training import loop
 from terngrad.training import surroundings
 from tests.bin import programs

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import pytest
 
-from slim.datasets import convert_mnist
-from slim.datasets import mnist_source
+from slim.datasets.small_images import convert_mnist
+from slim.datasets.small_images import mnist_source
 from tests.bin import programs
 from tests.slim import mnist_files
 

@@ -8,7 +8,7 @@ import sys
 import keras
 
 from slim.nets import factory
-from slim.nets import layers
+from slim.nets.blocks import layers
 from terngrad.bin import mnist_distributed_train
 
 NAME = 'small_normalized'

@@ -7,7 +7,7 @@ import signal
 import pytest
 import tensorflow as tf
 
-from terngrad.exchange import watchdog
+from terngrad.cluster import watchdog
 from tests.bin import clusters
 from tests.bin import programs
 

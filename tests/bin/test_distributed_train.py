@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from slim.nets import factory
-from terngrad.exchange import watchdog
+from terngrad.cluster import watchdog
 from tests.bin import clusters
 from tests.bin import normalized_train
 from tests.bin import programs

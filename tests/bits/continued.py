@@ -14,9 +14,9 @@ import keras
 import tensorflow as tf
 
 from slim.nets import factory
-from slim.nets import layers
-from terngrad.training import config as configs
-from terngrad.training import devices
+from slim.nets.blocks import layers
+from terngrad.cluster import devices
+from terngrad.config import config as configs
 from terngrad.training import loop
 from tests.exchange import processes
 

@@ -16,7 +16,7 @@ from terngrad.codec import bucketing
 from terngrad.codec import gradients
 from terngrad.codec import one_round
 from terngrad.codec import policy
-from terngrad.codec import registry
+from terngrad.codec.methods import registry
 
 SHAPES = ((7, 9), (45,))
 SEED, STEP, WORKERS = 20170522, 1234, (3, 6)

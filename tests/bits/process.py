@@ -6,10 +6,10 @@ import sys
 
 import numpy as np
 
-from terngrad.exchange import cluster as clusters
+from terngrad.cluster import cluster as clusters
+from terngrad.cluster import devices
 from terngrad.exchange import group as groups
 from terngrad.measure import servers
-from terngrad.training import devices
 from tests.bits import cases
 from tests.bits import runs
 

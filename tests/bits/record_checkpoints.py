@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 
-from terngrad.training import devices
+from terngrad.cluster import devices
 from tests.bits import continued
 from tests.bits import recorded
 

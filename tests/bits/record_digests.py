@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 
-from terngrad.training import devices
+from terngrad.cluster import devices
 from tests.bits import cases
 from tests.bits import recorded
 from tests.bits import runs

@@ -11,17 +11,17 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
+from terngrad.cluster import tasks
 from terngrad.codec import parts as parts_lib
 from terngrad.exchange import collective
 from terngrad.exchange import server
-from terngrad.exchange import tasks
 from terngrad.exchange import towers
-from terngrad.training import replicas
-from terngrad.training import states
-from terngrad.training import step as steps
+from terngrad.step import replicas
+from terngrad.step import states
+from terngrad.step import step as steps
 from tests.bits import cases
 from tests.exchange import processes
-from tests.training import small
+from tests.step import small
 
 _RATE, _DECAY = 0.05, 0.5
 # Seconds for the cases of a group in processes; some five times what they take.
@@ -55,7 +55,7 @@ def bits_by_servers(case, cluster):
 
   Args:
     case: `cases.Case`.
-    cluster: `exchange.cluster.Cluster` of the chief, which has joined.
+    cluster: `cluster.cluster.Cluster` of the chief, which has joined.
 
   Returns:
     List of uint32 [elements], one a process.

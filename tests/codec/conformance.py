@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from terngrad.codec import contract
-from terngrad.codec import random_bits
+from terngrad.codec.stages import contract
+from terngrad.codec.stages import random_bits
 from tests.codec import bounds
 
 # No multiple of anything. That larger gradients, whose statistics add in a

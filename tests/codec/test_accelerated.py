@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from terngrad.codec import accelerated
-from terngrad.codec import registry
+from terngrad.codec.methods import registry
 
 
 @pytest.mark.parametrize(

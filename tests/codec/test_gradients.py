@@ -10,8 +10,8 @@ from terngrad.codec import bucketing
 from terngrad.codec import gradients
 from terngrad.codec import one_round
 from terngrad.codec import policy
-from terngrad.codec import random_bits
-from terngrad.codec import registry
+from terngrad.codec.methods import registry
+from terngrad.codec.stages import random_bits
 from tests.codec import conformance
 
 # One is a scalar, two are alike, one is empty.

@@ -5,12 +5,12 @@ import pytest
 import tensorflow as tf
 
 from terngrad.codec import bucketing
-from terngrad.codec import chain
-from terngrad.codec import clipping
-from terngrad.codec import float_words
 from terngrad.codec import one_round
 from terngrad.codec import policy
-from terngrad.codec import registry
+from terngrad.codec.methods import registry
+from terngrad.codec.stages import chain
+from terngrad.codec.stages import clipping
+from terngrad.codec.stages import float_words
 from tests.codec import conformance
 
 

@@ -8,7 +8,7 @@ from terngrad.codec import bucketing
 from terngrad.codec import one_round
 from terngrad.codec import parts as parts_lib
 from terngrad.codec import policy
-from terngrad.codec import registry
+from terngrad.codec.methods import registry
 
 SHAPES = ((50,), (3, 20), (30,), (100,), (7,))
 PLAIN, TERNARY = registry.identity(), registry.ternary()

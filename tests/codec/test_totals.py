@@ -9,9 +9,9 @@ from terngrad.codec import gradients
 from terngrad.codec import method
 from terngrad.codec import one_round
 from terngrad.codec import policy
-from terngrad.codec import registry
 from terngrad.codec import totals
-from terngrad.codec import wire
+from terngrad.codec.methods import registry
+from terngrad.codec.stages import wire
 
 SHAPES = [(3, 7), (401,), (5,), (64, 3)]
 CODES = (

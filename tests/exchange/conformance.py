@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from terngrad.codec import bitmap
-from terngrad.codec import float_words
-from terngrad.codec import huffman
 from terngrad.codec import method as methods
-from terngrad.codec import packing
-from terngrad.codec import wire
+from terngrad.codec.stages import bitmap
+from terngrad.codec.stages import float_words
+from terngrad.codec.stages import huffman
+from terngrad.codec.stages import packing
+from terngrad.codec.stages import wire
 from terngrad.exchange import server
 
 # Of codes that are not 0, step after step: lengths change.

@@ -8,14 +8,14 @@ import sys
 import numpy as np
 from tensorflow.python.eager import context
 
-from terngrad.exchange import cluster
+from terngrad.cluster import cluster
+from terngrad.cluster import devices
+from terngrad.cluster import together
 from terngrad.exchange import collective
 from terngrad.exchange import group
-from terngrad.training import devices
-from terngrad.training import replicas
-from terngrad.training import together
+from terngrad.step import replicas
 from tests.exchange import conformance
-from tests.training import small
+from tests.step import small
 
 # Words of a piece, so few that small tensors travel as large ones do.
 PIECE = 2**12

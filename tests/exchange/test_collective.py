@@ -5,7 +5,7 @@ import pytest
 
 from tests.exchange import processes
 from tests.exchange import small_process
-from tests.training import small
+from tests.step import small
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

@@ -6,7 +6,7 @@ Parameter servers are devices of this process here; in others they are what
 
 import pytest
 
-from terngrad.exchange import cluster
+from terngrad.cluster import cluster
 from terngrad.exchange import collective
 from terngrad.exchange import group
 from terngrad.exchange import server

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from terngrad.cluster import cluster
 from terngrad.codec import bucketing
 from terngrad.codec import gradients
 from terngrad.codec import one_round
 from terngrad.codec import policy
-from terngrad.codec import registry
-from terngrad.exchange import cluster
+from terngrad.codec.methods import registry
 from terngrad.exchange import collective
 from terngrad.exchange import feedback
 from terngrad.exchange import group

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from terngrad.codec import huffman
+from terngrad.cluster import cluster
 from terngrad.codec import method as methods
-from terngrad.exchange import cluster
+from terngrad.codec.stages import huffman
 from terngrad.exchange import gathering
 from terngrad.exchange import group
 

@@ -3,7 +3,7 @@ import pytest
 from terngrad.codec import bucketing
 from terngrad.codec import method as methods
 from terngrad.codec import policy
-from terngrad.codec import registry
+from terngrad.codec.methods import registry
 from terngrad.exchange import gathering
 from terngrad.exchange import ways
 

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
+from terngrad.config import config as configs
 from terngrad.program import flags
-from terngrad.training import config as configs
 from tests.bin import programs
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from terngrad import native
 from terngrad.codec import accelerated
-from terngrad.codec import registry
+from terngrad.codec.methods import registry
 from terngrad.measure import codecs as measures
 from terngrad.measure import rivals
 

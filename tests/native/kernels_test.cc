@@ -75,7 +75,7 @@ void OnThreads(int64_t total,
   }
 }
 
-// The random bits of an element, as terngrad/codec/random_bits.py has them; the
+// The random bits of an element, as terngrad/codec/stages/random_bits.py has them; the
 // upper 23 decide.
 uint32_t BitsOf(terngrad::Key key, uint32_t position) {
   uint32_t bits = position + key.first;

@@ -13,8 +13,8 @@ from hypothesis import strategies
 from terngrad import native
 from terngrad.codec import accelerated
 from terngrad.codec import method
-from terngrad.codec import random_bits
-from terngrad.codec import registry
+from terngrad.codec.methods import registry
+from terngrad.codec.stages import random_bits
 from terngrad.native import ops
 
 pytestmark = pytest.mark.skipif(

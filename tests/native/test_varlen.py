@@ -9,9 +9,9 @@ import pytest
 import tensorflow as tf
 from hypothesis import strategies
 
-from terngrad.codec import huffman_tables
-from terngrad.codec import registry
-from terngrad.codec import validation
+from terngrad.codec.methods import registry
+from terngrad.codec.methods import validation
+from terngrad.codec.stages import huffman_tables
 from tests.codec import bounds
 from tests.native import varlen_library
 

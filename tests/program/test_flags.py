@@ -19,8 +19,8 @@ from terngrad.bin import imagenet_eval
 from terngrad.bin import imagenet_train
 from terngrad.bin import mnist_eval
 from terngrad.bin import mnist_train
+from terngrad.config import config as configs
 from terngrad.program import flags
-from terngrad.training import config as configs
 
 TRAIN = configs.TrainConfig
 EVAL = configs.EvalConfig

@@ -6,9 +6,9 @@ import yaml
 
 from terngrad.bin import cifar10_distributed_train
 from terngrad.bin import cifar10_train
+from terngrad.config import config as configs
+from terngrad.config import server_config
 from terngrad.program import flags
-from terngrad.training import config as configs
-from terngrad.training import server_config
 from tests.scripts import conftest
 
 FOLDER = conftest.ROOT / 'scripts' / 'cluster'

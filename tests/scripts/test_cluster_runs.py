@@ -11,10 +11,10 @@ import time
 
 import pytest
 
-from slim.datasets import arrays
-from slim.datasets import convert_arrays
 from slim.datasets import converters
-from slim.datasets import sharding
+from slim.datasets.records import sharding
+from slim.datasets.small_images import arrays
+from slim.datasets.small_images import convert_arrays
 from tests.bin import programs
 from tests.exchange import processes
 from tests.scripts import test_single

@@ -6,8 +6,8 @@ import shlex
 
 import pytest
 
+from terngrad.config import config as configs
 from terngrad.program import flags
-from terngrad.training import config as configs
 from tests.scripts import conftest
 
 # Section 5 of the reference: what each script trains with.

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from terngrad.exchange import watchdog
+from terngrad.cluster import watchdog
 from tests.scripts import launcher
 
 EQUAL = 'PS_HOSTS=()\nWORKER_HOSTS=(localhost:2224 127.0.0.2:2226)\n'

@@ -8,9 +8,9 @@ import subprocess
 
 import pytest
 
+from terngrad.config import config as configs
+from terngrad.config import server_config
 from terngrad.program import flags
-from terngrad.training import config as configs
-from terngrad.training import server_config
 
 HOSTS = ('localhost:2222', 'localhost:2224,localhost:2226')
 # What each script trains with.

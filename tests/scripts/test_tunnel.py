@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from terngrad.exchange import watchdog
+from terngrad.cluster import watchdog
 from tests.scripts import launcher
 
 HOSTS = 'PS_HOSTS=(one:2222)\nWORKER_HOSTS=(two:2224 three.example:2226)\n'

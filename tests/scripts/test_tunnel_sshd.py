@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from terngrad.exchange import watchdog
+from terngrad.cluster import watchdog
 from tests.bin import programs
 from tests.exchange import processes
 from tests.scripts import launcher

@@ -10,10 +10,10 @@ import pytest
 
 from slim import eval_image_classifier
 from slim import train_image_classifier
-from slim.datasets import convert_mnist
-from slim.datasets import mnist_source
+from slim.datasets.small_images import convert_mnist
+from slim.datasets.small_images import mnist_source
+from terngrad.config import server_config
 from terngrad.program import flags
-from terngrad.training import server_config
 from tests.bin import clusters
 from tests.bin import programs
 from tests.slim import mnist_files

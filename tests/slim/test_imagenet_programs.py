@@ -12,7 +12,7 @@ from slim import download_and_preprocess_imagenet
 from slim import errors
 from slim import preprocess_imagenet_validation_data
 from slim import process_bounding_boxes
-from slim.datasets import imagenet_download
+from slim.datasets.photographs import imagenet_download
 from terngrad.program import flags
 from tests.slim import file_server
 from tests.slim import image_files

@@ -16,8 +16,8 @@ from slim import eval_image_classifier
 from slim import train_image_classifier
 from terngrad.program import flags
 from tests.bin import programs
+from tests.checkpoint import tf1_checkpoints
 from tests.slim import archives_made
-from tests.training import tf1_checkpoints
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPTS = sorted((ROOT / 'slim' / 'scripts').glob('*_on_*.sh'))

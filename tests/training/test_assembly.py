@@ -5,9 +5,9 @@ import pytest
 import tensorflow as tf
 
 from slim import errors as data_errors
+from terngrad.config import config as configs
+from terngrad.step import replicas
 from terngrad.training import assembly
-from terngrad.training import config as configs
-from terngrad.training import replicas
 
 RATE, DECAY, NORM = 0.5, 0.25, 0.001
 

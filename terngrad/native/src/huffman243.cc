@@ -1,4 +1,4 @@
-// huffman243: see varlen.h and terngrad/codec/huffman.py.
+// huffman243: see varlen.h and terngrad/codec/stages/huffman.py.
 #include <algorithm>
 
 #include "huffman_table.h"

@@ -1,4 +1,4 @@
-// The codes of huffman243, as terngrad/codec/huffman_tables.py makes them.
+// The codes of huffman243, as terngrad/codec/stages/huffman_tables.py makes them.
 #ifndef TERNGRAD_NATIVE_HUFFMAN_TABLE_H_
 #define TERNGRAD_NATIVE_HUFFMAN_TABLE_H_
 

@@ -23,7 +23,7 @@ extern const Kernels kKernels;
 namespace {
 
 // A gradient counts as constant below this ratio of variance to mean square;
-// terngrad/codec/statistics.py says why.
+// terngrad/codec/stages/statistics.py says why.
 constexpr double kConstant = 0x1p-32;
 
 // A scaler below this counts as 0.

@@ -137,16 +137,16 @@ const Kernels* Find(const char* name);
 const Kernels* Best();
 
 // Adds up the blocks of a variable, in their order, and finishes the
-// statistics; see terngrad/codec/statistics.py. Both outputs are NaN where an
+// statistics; see terngrad/codec/stages/statistics.py. Both outputs are NaN where an
 // element is not finite, and 0 where there is none.
 void FinishStatistics(const Partial* partials, int64_t num_partials,
                       int64_t size, float* stddev, float* max_abs);
 
 // The largest magnitude after clipping at `clip_factor` standard deviations,
-// where 0 clips nothing; see terngrad/codec/clipping.py.
+// where 0 clips nothing; see terngrad/codec/stages/clipping.py.
 float Clipped(float stddev, float max_abs, float clip_factor);
 
-// A source's factor; see terngrad/codec/ternary.py.
+// A source's factor; see terngrad/codec/stages/ternary.py.
 float Factor(float scaler);
 
 }  // namespace terngrad

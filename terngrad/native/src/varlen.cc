@@ -1,5 +1,5 @@
 // bitmap_sign, and what the statuses mean: see varlen.h and
-// terngrad/codec/bitmap.py.
+// terngrad/codec/stages/bitmap.py.
 #include "varlen.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // Packings of ternary codes whose length depends on the codes: bitmap_sign and
-// huffman243. Their layouts are described in terngrad/codec/bitmap.py and
+// huffman243. Their layouts are described in terngrad/codec/stages/bitmap.py and
 // huffman.py, whose words these functions make and take to the bit.
 //
 // Nothing here allocates, throws, keeps state or needs TensorFlow; a function

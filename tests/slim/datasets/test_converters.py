@@ -12,12 +12,12 @@ import pytest
 import tensorflow as tf
 
 from slim import errors
-from slim.datasets import arrays
-from slim.datasets import convert_arrays
 from slim.datasets import converters
-from slim.datasets import fashion_mnist_source
-from slim.datasets import shard_manifest
-from slim.datasets import sharding
+from slim.datasets.records import shard_manifest
+from slim.datasets.records import sharding
+from slim.datasets.small_images import arrays
+from slim.datasets.small_images import convert_arrays
+from slim.datasets.small_images import fashion_mnist_source
 from tests.slim import archives_made
 from tests.slim import mnist_files
 from tests.slim import plain_records

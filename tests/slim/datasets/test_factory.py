@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from slim import errors
 from slim.datasets import factory
-from slim.datasets import records
+from slim.datasets.records import records
 from slim.preprocessing import contract
 from tests.slim import record_files
 from tests.slim import shard_files

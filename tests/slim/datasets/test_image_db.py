@@ -11,10 +11,10 @@ import tensorflow as tf
 
 from slim import errors
 from slim.datasets import catalog
-from slim.datasets import databases
 from slim.datasets import factory
-from slim.datasets import tensor_protos
 from slim.datasets import write_db
+from slim.datasets.files import databases
+from slim.datasets.files import tensor_protos
 from tests.slim import photograph_files
 from tests.slim import record_files
 

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-from slim.datasets import manifest
+from slim.datasets.records import manifest
 from tests.slim import image_files
 from tests.slim import programs
 

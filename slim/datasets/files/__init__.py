@@ -1,0 +1,1 @@
+"""Files from elsewhere that may be hostile: archives, pickles, databases."""

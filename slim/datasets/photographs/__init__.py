@@ -1,0 +1,1 @@
+"""ImageNet, flowers and folders of own photographs."""

@@ -1,0 +1,213 @@
+"""Writes the flower photos of TensorFlow's tutorials as shards.
+
+Either as slim does, with labels from 0, or as terngrad's flowers_train wants
+them, with label 0 for the background.
+"""
+
+import pathlib
+import random
+from collections import abc
+from typing import NamedTuple
+
+from slim import errors
+from slim.datasets.files import archives
+from slim.datasets.files import downloads
+from slim.datasets.photographs import image_folders
+from slim.datasets.photographs import labeled_images
+from slim.datasets.records import sharding
+from slim.datasets.small_images import convert_arrays
+
+NAME = 'flowers'
+CLASS_NAMES = ('daisy', 'dandelion', 'roses', 'sunflowers', 'tulips')
+ARCHIVE = downloads.Remote(
+  'http://download.tensorflow.org/example_images/flower_photos.tgz',
+  'flower_photos.tgz',
+  'sha256',
+  '4c54ace7911aaffe13a365c34f650e71dd5bf1be0a58b464e5a7183e3e595d9c',
+)
+
+_FOLDER = 'flower_photos'
+_SPLIT_SEED = 0
+_LIMIT = 1 << 30  # bytes of the unpacked archive, which is held in memory
+_SUFFIX = '.jpg'
+
+
+class Held(NamedTuple):
+  """A file of the archive, in memory: a compressed archive has no places.
+
+  Attributes: as `slim.datasets.files.archives.Member`, and the content.
+  """
+
+  name: str
+  path: str
+  offset: int
+  size: int
+  content: bytes
+
+  def read(self) -> bytes:
+    """Returns the content."""
+    return self.content
+
+
+def find(
+  source: pathlib.Path, first_label: int, verify_checksums: bool
+) -> list[labeled_images.Item]:
+  """Finds the photos of all classes.
+
+  Args:
+    source: flower_photos.tgz, or the folder flower_photos, or a folder that has
+      one of them.
+    first_label: the label of the first class.
+    verify_checksums: refuse another archive than the published one.
+
+  Returns:
+    Items, sorted by class and name.
+
+  Raises:
+    slim.errors.DataError: there is none of these, or it is damaged.
+  """
+  archive = source if source.is_file() else source / ARCHIVE.name
+  for folder in (source / _FOLDER, source):
+    if (folder / CLASS_NAMES[0]).is_dir():
+      return image_folders.find(folder, CLASS_NAMES, first_label)
+  if not archive.is_file():
+    raise errors.DataError(
+      f'{source}: expected {ARCHIVE.name}, or the folder {_FOLDER} with '
+      f'{", ".join(CLASS_NAMES)}; received neither. Download {ARCHIVE.url}'
+    )
+  if verify_checksums:
+    with archives.refusing_damage(archive):
+      archives.check_hash(archive, ARCHIVE.algorithm, ARCHIVE.digest)
+  return _within(archive, first_label)
+
+
+def hold_out(
+  items: abc.Sequence[labeled_images.Item], number: int
+) -> dict[str, list[labeled_images.Item]]:
+  """Takes a number of images for validation at random, always the same.
+
+  Args:
+    items: all images.
+    number: for validation, at least 1, less than all.
+
+  Returns:
+    The splits train and validation, each in random order.
+
+  Raises:
+    slim.errors.DataError: the number is out of range.
+  """
+  if not 1 <= number < len(items):
+    raise _number_refused(f'1 to {len(items) - 1}', number)
+  order = sorted(items, key=lambda item: item.file.name)
+  random.Random(_SPLIT_SEED).shuffle(order)
+  return {'train': order[number:], 'validation': order[:number]}
+
+
+def hold_out_of_each(
+  items: abc.Sequence[labeled_images.Item], number: int
+) -> dict[str, list[labeled_images.Item]]:
+  """As `hold_out`, but the same number of each class.
+
+  Args:
+    items: all images.
+    number: for validation, of all classes together; a multiple of the number of
+      classes.
+
+  Returns:
+    The splits train and validation, each in random order.
+
+  Raises:
+    slim.errors.DataError: the number is none such, or a class is too small.
+  """
+  each, rest = divmod(number, len(CLASS_NAMES))
+  if rest or number < 1:
+    raise _number_refused(f'a multiple of {len(CLASS_NAMES)}', number)
+  splits = {'train': [], 'validation': []}
+  for label in sorted({item.label for item in items}):
+    of_class = [item for item in items if item.label == label]
+    if each >= len(of_class):
+      raise _number_refused(
+        f'less than {len(CLASS_NAMES) * len(of_class)}', number
+      )
+    for split, part in hold_out(of_class, each).items():
+      splits[split] += part
+  return {
+    split: labeled_images.shuffled(part) for split, part in splits.items()
+  }
+
+
+def plan(
+  source: pathlib.Path,
+  splits: dict[str, list[labeled_images.Item]],
+  file_names: dict[str, tuple[str, ...]],
+  first_label: int,
+) -> sharding.Plan:
+  """Plans the shards: see `slim.datasets.photographs.labeled_images.plan`."""
+  names = [image_folders.BACKGROUND] * first_label + list(CLASS_NAMES)
+  return labeled_images.plan(NAME, names, splits, file_names, str(source))
+
+
+def convert(
+  folder: pathlib.Path,
+  source: pathlib.Path | None,
+  validation_images: int,
+  layout: convert_arrays.Layout,
+  options: sharding.Options,
+  client: downloads.Client,
+) -> sharding.Report:
+  """Writes the photos as slim does: labels from 0, splits at random.
+
+  Args:
+    folder: where to write.
+    source: see `find`; None downloads the archive into `folder`.
+    validation_images: to hold out.
+    layout: how to cut the examples into files.
+    options: how to write.
+    client: how to download and whether to check.
+
+  Returns:
+    What was done.
+
+  Raises:
+    slim.errors.DataError: the source cannot be had, or as `sharding.write`.
+  """
+  if source is None:
+    source = downloads.fetch(ARCHIVE, folder, client)
+  splits = hold_out(find(source, 0, client.verify), validation_images)
+  names = convert_arrays.split_names(NAME, tuple(splits), layout)
+  return sharding.write(folder, plan(source, splits, names, 0), options)
+
+
+def _within(
+  archive: pathlib.Path, first_label: int
+) -> list[labeled_images.Item]:
+  """Reads the photos of the archive."""
+  labels = {name: i for i, name in enumerate(CLASS_NAMES, first_label)}
+  items = []
+  for name, content in archives.files(
+    archive, _LIMIT, lambda name: name.endswith(_SUFFIX)
+  ):
+    path = pathlib.PurePosixPath(name)
+    if path.parent.name in labels:
+      held = Held(
+        f'{path.parent.name}/{path.name}',
+        str(archive),
+        len(items),
+        len(content),
+        content,
+      )
+      items.append(labeled_images.Item(held, labels[path.parent.name]))
+  missing = set(labels.values()).difference(item.label for item in items)
+  if missing:
+    raise errors.DataError(
+      f'{archive}: expected photos of {", ".join(CLASS_NAMES)}; received none '
+      f'of {CLASS_NAMES[min(missing) - first_label]}. Download it again.'
+    )
+  return sorted(items, key=lambda item: item.file.name)
+
+
+def _number_refused(expected: str, received: int) -> errors.DataError:
+  return errors.DataError(
+    f'--validation_images: expected {expected}; received {received}. Give '
+    'another number.'
+  )

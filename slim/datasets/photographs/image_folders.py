@@ -1,0 +1,140 @@
+"""Finds the images of a folder that has a folder for each class."""
+
+import os
+import pathlib
+from collections import abc
+
+from slim import errors
+from slim.datasets.files import archives
+from slim.datasets.photographs import labeled_images
+
+BACKGROUND = 'background'  # the name of label 0
+
+
+def read_labels(path: pathlib.Path) -> list[str]:
+  """Reads the names of the classes, one a line.
+
+  Args:
+    path: of the file.
+
+  Returns:
+    The names, in the order of the file.
+
+  Raises:
+    slim.errors.DataError: unreadable, empty, or a name twice.
+  """
+  try:
+    lines = path.read_text(encoding='utf-8').splitlines()
+  except (OSError, UnicodeDecodeError) as error:
+    raise errors.DataError(
+      f'{path}: expected a readable file with the name of a class on each '
+      f'line; received "{error}". Check --labels_file.'
+    ) from error
+  names = [line.strip() for line in lines if line.strip()]
+  twice = sorted({name for name in names if names.count(name) > 1})
+  if not names or twice:
+    received = f'{twice[0]!r} twice' if twice else 'no name'
+    raise errors.DataError(
+      f'{path}: expected the name of a class on each line, each once; received '
+      f'{received}. Correct the file.'
+    )
+  return names
+
+
+def class_folders(folder: pathlib.Path) -> list[str]:
+  """Returns the names of the folders in a folder, sorted; not hidden ones.
+
+  Raises:
+    slim.errors.DataError: no such folder, or none in it.
+  """
+  try:
+    with os.scandir(folder) as found:
+      names = sorted(
+        entry.name
+        for entry in found
+        if entry.is_dir() and not entry.name.startswith('.')
+      )
+  except OSError as error:
+    raise errors.DataError(
+      f'{folder}: expected a folder with a folder for each class; received '
+      f'"{error}". Check the path.'
+    ) from error
+  if not names:
+    raise errors.DataError(
+      f'{folder}: expected a folder for each class; received none. Put the '
+      'images into folders with the names of their classes.'
+    )
+  return names
+
+
+def find(
+  folder: pathlib.Path, class_names: abc.Sequence[str], first_label: int
+) -> list[labeled_images.Item]:
+  """Finds the files of all classes; hidden files are not seen.
+
+  Args:
+    folder: with a folder for each class.
+    class_names: names of these folders, in the order of their labels.
+    first_label: the label of the first.
+
+  Returns:
+    Items, sorted by class and name.
+
+  Raises:
+    slim.errors.DataError: a class has no folder or an empty one, a folder is no
+      class, or there is a folder within the folder of a class.
+  """
+  folders = class_folders(folder)
+  missing = [name for name in class_names if name not in set(folders)]
+  if missing:
+    raise errors.DataError(
+      f'{folder}: expected a folder for each class; received none for '
+      f'{", ".join(map(repr, missing))}. Add it, or take the name out of '
+      '--labels_file.'
+    )
+  unknown = sorted(set(folders).difference(class_names))
+  if unknown:
+    raise errors.DataError(
+      f'{folder}: expected folders of classes only; received '
+      f'{", ".join(map(repr, unknown))}, which the file of labels does not '
+      'name. Add the name to --labels_file, or move the folder away.'
+    )
+  items = []
+  for label, name in enumerate(class_names, first_label):
+    files = _files(folder / name)
+    items += (
+      labeled_images.Item(
+        archives.Member(f'{name}/{entry.name}', entry.path, 0, size), label
+      )
+      for entry, size in files
+    )
+  return items
+
+
+def _files(folder: pathlib.Path) -> list[tuple[os.DirEntry, int]]:
+  with os.scandir(folder) as found:
+    entries = sorted(
+      (entry for entry in found if not entry.name.startswith('.')),
+      key=lambda entry: entry.name,
+    )
+  if not entries:
+    raise errors.DataError(
+      f'{folder}: expected images; received an empty folder. Add some, or '
+      'remove the folder, and its name from --labels_file.'
+    )
+  files = []
+  for entry in entries:
+    try:
+      is_file, size = entry.is_file(), entry.stat().st_size
+    except OSError as error:
+      raise _not_a_file(entry, f'"{error}"') from error
+    if not is_file:
+      raise _not_a_file(entry, 'something else')
+    files.append((entry, size))
+  return files
+
+
+def _not_a_file(entry: os.DirEntry, received: str) -> errors.DataError:
+  return errors.DataError(
+    f'{entry.path}: expected an image file; received {received}. Move it away.'
+  )

@@ -1,0 +1,268 @@
+"""Plans the shards of ImageNet (ILSVRC 2012), from its tars or from folders.
+
+Labels are 1 to 1000 in the order of the list of synsets; 0 is the background.
+"""
+
+import hashlib
+import os
+import pathlib
+import re
+from collections import abc
+from typing import NamedTuple
+
+from slim import errors
+from slim.datasets.files import archives
+from slim.datasets.photographs import image_folders
+from slim.datasets.photographs import imagenet_boxes
+from slim.datasets.photographs import images
+from slim.datasets.photographs import labeled_images
+from slim.datasets.records import features
+from slim.datasets.records import shard_writer
+from slim.datasets.records import sharding
+
+NAME = 'imagenet'
+SPLITS = ('train', 'validation')
+
+_VALIDATION = re.compile(r'ILSVRC2012_val_(\d{8})\.JPEG')
+
+
+class Classes(NamedTuple):
+  """What is known of the classes and their images.
+
+  Attributes:
+    synsets: of the classes; the first has label 1.
+    names: what people call them, by synset; a synset that is not there is
+      called by its synset.
+    boxes: of the objects, by the name of the image's file.
+  """
+
+  synsets: list[str]
+  names: dict[str, str]
+  boxes: dict[str, list[imagenet_boxes.Box]]
+
+
+class Pixels(NamedTuple):
+  """What to store of an image.
+
+  Attributes:
+    raw: its pixels in RGB instead of a JPEG.
+    side: height and width to resize the pixels to; 0 keeps their size.
+  """
+
+  raw: bool = False
+  side: int = 0
+
+
+def training_items(
+  source: pathlib.Path, synsets: abc.Sequence[str]
+) -> list[labeled_images.Item]:
+  """Finds the training images.
+
+  Args:
+    source: a tar with a tar `<synset>.tar` for each class, which is read in
+      place; or a folder with a folder for each class.
+    synsets: of the classes.
+
+  Returns:
+    Items.
+
+  Raises:
+    slim.errors.DataError: a class is missing or empty, there is something that
+      is no class, or an archive is damaged.
+  """
+  if not source.is_file():
+    return image_folders.find(source, synsets, 1)
+  labels = {f'{synset}.tar': label for label, synset in enumerate(synsets, 1)}
+  items = []
+  found = set()
+  for tar in archives.index(source):
+    if tar.name not in labels:
+      raise errors.DataError(
+        f'{source}: expected a tar for each class; received {tar.name!r}, '
+        'which the list of synsets does not name. Check the list.'
+      )
+    found.add(tar.name)
+    synset = tar.name.removesuffix('.tar')
+    members = archives.index_within(tar)
+    if not members:
+      raise errors.DataError(
+        f'{source}, {tar.name}: expected images; received an empty tar. '
+        'Download it again.'
+      )
+    items += (
+      labeled_images.Item(
+        member._replace(name=f'{synset}/{member.name}'), labels[tar.name]
+      )
+      for member in members
+    )
+  missing = [name for name in labels if name not in found]
+  if missing:
+    raise errors.DataError(
+      f'{source}: expected a tar for each class; received none for '
+      f'{missing[0]} ({len(missing)} such classes). Check the list of synsets.'
+    )
+  return items
+
+
+def validation_items(
+  source: pathlib.Path, synsets: abc.Sequence[str], labels: abc.Sequence[int]
+) -> list[labeled_images.Item]:
+  """Finds the validation images.
+
+  Args:
+    source: a tar of `ILSVRC2012_val_<number>.JPEG`; or a folder with a folder
+      for each class.
+    synsets: of the classes.
+    labels: of the images of a tar, the first for number 1.
+
+  Returns:
+    Items.
+
+  Raises:
+    slim.errors.DataError: there are other files, or not as many as labels, or
+      an archive is damaged.
+  """
+  if not source.is_file():
+    return image_folders.find(source, synsets, 1)
+  items = []
+  for member in archives.index(source):
+    match = _VALIDATION.fullmatch(pathlib.PurePosixPath(member.name).name)
+    number = int(match[1]) if match else 0
+    if not 1 <= number <= len(labels):
+      raise errors.DataError(
+        f'{source}: expected ILSVRC2012_val_00000001.JPEG to '
+        f'{len(labels):08d}.JPEG, as there are labels; received '
+        f'{member.name!r}. Check the list of validation labels.'
+      )
+    items.append(labeled_images.Item(member, labels[number - 1]))
+  if len({item.file.name for item in items}) != len(labels):
+    raise errors.DataError(
+      f'{source}: expected {len(labels)} images, one a label; received '
+      f'{len(items)}. Check the list of validation labels.'
+    )
+  return items
+
+
+def plan(
+  splits: abc.Mapping[str, abc.Sequence[labeled_images.Item]],
+  file_names: abc.Mapping[str, tuple[str, ...]],
+  classes: Classes,
+  pixels: Pixels,
+  source: str,
+) -> sharding.Plan:
+  """Plans the shards.
+
+  Args:
+    splits: items by split.
+    file_names: of the shards, by split.
+    classes: what is known of them.
+    pixels: what to store of an image.
+    source: where they come from, for people.
+
+  Returns:
+    What `slim.datasets.records.sharding.write` takes.
+
+  Raises:
+    slim.errors.DataError: `pixels` contradicts itself.
+  """
+  if pixels.side < 0 or (pixels.side and not pixels.raw):
+    raise errors.DataError(
+      '--resize_dimen: expected a number of pixels, with --raw_pixel; received '
+      f'{pixels.side}{"" if pixels.raw else " without it"}. JPEGs are stored '
+      'as they are.'
+    )
+  texts = [classes.names.get(synset, synset) for synset in classes.synsets]
+  ordered = {
+    split: labeled_images.shuffled(items) for split, items in splits.items()
+  }
+
+  def encode(items):
+    return (_encode(item, texts, classes, pixels) for item in items)
+
+  known = hashlib.sha256(repr((classes, pixels)).encode()).hexdigest()
+  return sharding.Plan(
+    dataset=NAME,
+    class_names=(image_folders.BACKGROUND, *texts),
+    splits=tuple(
+      sharding.Split(split, file_names[split], items)
+      for split, items in ordered.items()
+    ),
+    encode=encode,
+    source=source,
+    identity=f'{known} {labeled_images.identity(ordered.values())}',
+    together=4,
+  )
+
+
+def sort_validation(folder: pathlib.Path, synsets: abc.Sequence[str]) -> int:
+  """Moves the validation images of a folder into one folder a class.
+
+  What an earlier run moved is left where it is.
+
+  Args:
+    folder: with `ILSVRC2012_val_<number>.JPEG`.
+    synsets: of the images, the first for number 1.
+
+  Returns:
+    How many were moved.
+
+  Raises:
+    slim.errors.DataError: an image is missing, in which case none is moved; or
+      one cannot be moved.
+  """
+  moves = []
+  for number, synset in enumerate(synsets, 1):
+    name = f'ILSVRC2012_val_{number:08d}.JPEG'
+    old, new = folder / name, folder / synset / name
+    if old.is_file():
+      moves.append((old, new))
+    elif not new.is_file():
+      raise errors.DataError(
+        f'{old}: expected the image of line {number} of the labels there or in '
+        f'{synset}/; received neither. Unpack ILSVRC2012_img_val.tar into the '
+        'folder.'
+      )
+  try:
+    for old, new in moves:
+      new.parent.mkdir(exist_ok=True)
+      old.rename(new)
+  except OSError as error:
+    raise errors.DataError(
+      f'{folder}: expected a folder that can be written; received "{error}". '
+      'Change that and run this again.'
+    ) from error
+  return len(moves)
+
+
+def _encode(
+  item: labeled_images.Item,
+  texts: abc.Sequence[str],
+  classes: Classes,
+  pixels: Pixels,
+) -> bytes | shard_writer.Unreadable:
+  # Not turned: the boxes are those of the stored image, and so are all other
+  # people's results.
+  def make(content):
+    if pixels.raw:
+      return images.to_pixels(content, pixels.side, upright=False)
+    return images.to_jpeg(content, upright=False)
+
+  image = labeled_images.read(item, make)
+  if isinstance(image, shard_writer.Unreadable):
+    return image
+  name = pathlib.PurePosixPath(item.file.name).name
+  boxes = classes.boxes.get(name, ())
+  size = (image.height, image.width, 3)
+  kind = b'RAW' if pixels.raw else b'JPEG'
+  return features.serialize(
+    {
+      **features.of_image(kind, size, item.label, texts[item.label - 1]),
+      **features.of_boxes(boxes),
+      'image/class/synset': features.of_bytes(
+        classes.synsets[item.label - 1].encode()
+      ),
+      'image/object/bbox/label': features.of_ints(*[item.label] * len(boxes)),
+      'image/filename': features.of_bytes(os.fsencode(name)),
+      features.IMAGE: features.of_bytes(image.content),
+    }
+  )

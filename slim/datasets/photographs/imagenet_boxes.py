@@ -1,0 +1,178 @@
+"""Makes of ImageNet's annotations one list of bounding boxes.
+
+A line is `<file>.JPEG,<xmin>,<ymin>,<xmax>,<ymax>`, with four decimals and
+relative to the image, as in 2017.
+"""
+
+import pathlib
+from collections import abc
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+import tqdm
+
+from slim import errors
+from slim.datasets.files import archives
+
+Box = tuple[float, float, float, float]  # xmin, ymin, xmax, ymax in [0, 1]
+
+_SUFFIX = '.xml'
+# All annotations of ILSVRC have 0.3 GB.
+_LIMIT = 4 << 30
+_FILE_LIMIT = 1 << 20  # bytes of one annotation
+
+
+class Found(NamedTuple):
+  """What was found in annotations.
+
+  Attributes:
+    lines: sorted, without line ends.
+    files: annotations read.
+    skipped_files: those of other synsets.
+    skipped_boxes: boxes of other synsets, and empty ones.
+  """
+
+  lines: list[str]
+  files: int
+  skipped_files: int
+  skipped_boxes: int
+
+
+def process(
+  source: pathlib.Path, synsets: abc.Collection[str] | None = None
+) -> Found:
+  """Reads all annotations.
+
+  Args:
+    source: a folder with `<synset>/<image>.xml`, or a tar of that, compressed
+      or not, which is not unpacked.
+    synsets: of the classes; None takes every annotation. With them, annotations
+      in folders of other names are skipped, and boxes that are labeled with
+      another class than the image's.
+
+  Returns:
+    The lines, and counts.
+
+  Raises:
+    slim.errors.DataError: no such folder or archive, it is damaged, or an
+      annotation cannot be read; names it.
+  """
+  classes = None if synsets is None else frozenset(synsets)
+  lines = []
+  files = skipped_files = skipped_boxes = 0
+  progress = tqdm.tqdm(
+    _annotations(source), desc='boxes', unit=' files', disable=None
+  )
+  for name, content in progress:
+    files += 1
+    synset = pathlib.PurePosixPath(name).parent.name
+    if classes is not None and synset not in classes:
+      skipped_files += 1
+      continue
+    image = pathlib.PurePosixPath(name).stem
+    for label, box in _parse(f'{source}, {name}', content):
+      foreign = classes is not None and label != synset and label in classes
+      if foreign or box is None:
+        skipped_boxes += 1
+        continue
+      sides = ','.join(f'{side:.4f}' for side in box)
+      lines.append(f'{image}.JPEG,{sides}')
+  if not files:
+    raise errors.DataError(
+      f'{source}: expected annotations <synset>/<image>.xml; received none. '
+      'Check the path.'
+    )
+  return Found(sorted(lines), files, skipped_files, skipped_boxes)
+
+
+def read(path: pathlib.Path) -> dict[str, list[Box]]:
+  """Reads lines that `process` made.
+
+  Args:
+    path: of the file.
+
+  Returns:
+    Boxes by the name of the image's file.
+
+  Raises:
+    slim.errors.DataError: unreadable, or a line is none such.
+  """
+  boxes: dict[str, list[Box]] = {}
+  try:
+    lines = path.read_text(encoding='utf-8').splitlines()
+  except (OSError, UnicodeDecodeError) as error:
+    raise errors.DataError(
+      f'{path}: expected a readable list of boxes; received "{error}". Make it '
+      'with process_bounding_boxes.'
+    ) from error
+  for number, line in enumerate(lines, 1):
+    name, *sides = line.split(',')
+    try:
+      xmin, ymin, xmax, ymax = map(float, sides)
+      if not (0 <= xmin <= xmax <= 1 and 0 <= ymin <= ymax <= 1):
+        raise ValueError(f'sides {", ".join(sides)}')
+    except ValueError as error:
+      raise errors.DataError(
+        f'{path}: expected lines <file>,<xmin>,<ymin>,<xmax>,<ymax> with sides '
+        f'in [0, 1]; received in line {number}: {error}. Make the list again '
+        'with process_bounding_boxes.'
+      ) from error
+    boxes.setdefault(name, []).append((xmin, ymin, xmax, ymax))
+  return boxes
+
+
+def _annotations(source: pathlib.Path) -> abc.Iterator[tuple[str, bytes]]:
+  if source.is_dir():
+    for path in sorted(source.glob(f'*/*{_SUFFIX}')):
+      yield f'{path.parent.name}/{path.name}', path.read_bytes()
+  else:
+    yield from archives.files(
+      source, _LIMIT, lambda name: name.endswith(_SUFFIX)
+    )
+
+
+class _Builder(ElementTree.TreeBuilder):
+  """Builds a tree, but of no document that declares anything.
+
+  Entities, which can be made to expand without end or to name files, need a
+  declaration of the document's type.
+  """
+
+  def doctype(self, name, pubid, system):
+    del pubid, system
+    raise ValueError(f'a declaration of the document type {name!r}')
+
+
+def _parse(origin: str, content: bytes) -> abc.Iterator[tuple[str, Box | None]]:
+  """Yields label and box of every object; None for an empty box."""
+  try:
+    if len(content) > _FILE_LIMIT:
+      raise ValueError(f'{len(content)} bytes')
+    parser = ElementTree.XMLParser(target=_Builder())
+    root = ElementTree.fromstring(content, parser)
+    width = _number(root, 'size/width')
+    height = _number(root, 'size/height')
+    for thing in root.iter('object'):
+      label = (thing.findtext('name') or '').strip()
+      x = [_number(thing, f'bndbox/x{end}') / width for end in ('min', 'max')]
+      y = [_number(thing, f'bndbox/y{end}') / height for end in ('min', 'max')]
+      # Some annotations have their corners the other way round, or outside.
+      (xmin, xmax), (ymin, ymax) = map(_clamped, (x, y))
+      is_empty = xmin >= xmax or ymin >= ymax
+      yield label, None if is_empty else (xmin, ymin, xmax, ymax)
+  except (ElementTree.ParseError, ValueError, ZeroDivisionError) as error:
+    raise errors.DataError(
+      f'{origin}: expected an annotation with a size and boxes; received '
+      f'"{error}". Repair or remove it, or download it again.'
+    ) from error
+
+
+def _clamped(sides: list[float]) -> list[float]:
+  return [min(max(side, 0.0), 1.0) for side in sorted(sides)]
+
+
+def _number(element: ElementTree.Element, path: str) -> float:
+  text = element.findtext(path)
+  if text is None:
+    raise ValueError(f'no {path}')
+  return float(int(text))

@@ -1,0 +1,119 @@
+"""Reads the lists that say what ImageNet's classes are.
+
+None of them is part of the project: they come with the data, or from where
+`slim.datasets.photographs.imagenet_download` fetches them.
+"""
+
+import pathlib
+import re
+
+from slim import errors
+
+_SYNSET = re.compile(r'n\d{8}')
+
+
+def synsets(path: pathlib.Path) -> list[str]:
+  """Reads the synsets of the classes; the first has label 1.
+
+  Args:
+    path: of a file with a synset on each line, 1000 for ILSVRC.
+
+  Returns:
+    The synsets, in the order of the file.
+
+  Raises:
+    slim.errors.DataError: unreadable, empty, or a line that is no synset or
+      stands there twice.
+  """
+  found = image_synsets(path)
+  if len(set(found)) != len(found):
+    twice = next(name for name in found if found.count(name) > 1)
+    raise _refusal(path, 'each synset once', f'{twice} twice')
+  return found
+
+
+def validation_labels(path: pathlib.Path, known: list[str]) -> list[int]:
+  """Reads the classes of the validation images.
+
+  Args:
+    path: of a file with a synset on each line, the first for
+      ILSVRC2012_val_00000001.JPEG; 50,000 for ILSVRC.
+    known: the synsets of the classes.
+
+  Returns:
+    Labels, from 1, by the number of the image less 1.
+
+  Raises:
+    slim.errors.DataError: unreadable, empty, or a line that is no class.
+  """
+  labels = {synset: label for label, synset in enumerate(known, 1)}
+  found = image_synsets(path)
+  for number, synset in enumerate(found, 1):
+    if synset not in labels:
+      raise _refusal(
+        path, 'synsets of the list of classes', f'{synset} in line {number}'
+      )
+  return [labels[synset] for synset in found]
+
+
+def image_synsets(path: pathlib.Path) -> list[str]:
+  """Reads the synsets of images, one a line.
+
+  Args:
+    path: of the file.
+
+  Returns:
+    The synsets, in the order of the file.
+
+  Raises:
+    slim.errors.DataError: unreadable, empty, or a line that is no synset.
+  """
+  lines = [line.strip() for line in _lines(path)]
+  for number, line in enumerate(lines, 1):
+    if not _SYNSET.fullmatch(line):
+      raise _refusal(
+        path, 'a synset such as n01440764', f'{line[:40]!r} in line {number}'
+      )
+  if not lines:
+    raise _refusal(path, 'a synset on each line', 'an empty file')
+  return lines
+
+
+def names(path: pathlib.Path) -> dict[str, str]:
+  """Reads what people call the synsets.
+
+  Args:
+    path: of a file with lines of a synset, a tab and its names.
+
+  Returns:
+    Names by synset.
+
+  Raises:
+    slim.errors.DataError: unreadable, or a line is none such.
+  """
+  found = {}
+  for number, line in enumerate(_lines(path), 1):
+    synset, tab, text = line.partition('\t')
+    if not tab or not _SYNSET.fullmatch(synset):
+      raise _refusal(
+        path, 'a synset, a tab and names', f'{line[:40]!r} in line {number}'
+      )
+    found[synset] = text.strip()
+  return found
+
+
+def _lines(path: pathlib.Path) -> list[str]:
+  try:
+    lines = path.read_text(encoding='utf-8').splitlines()
+  except (OSError, UnicodeDecodeError) as error:
+    raise _refusal(path, 'a readable text file', f'"{error}"') from error
+  return [line for line in lines if line.strip()]
+
+
+def _refusal(
+  path: pathlib.Path, expected: str, received: str
+) -> errors.DataError:
+  return errors.DataError(
+    f'{path}: expected {expected}; received {received}. Check that this is the '
+    'right list, or fetch it again.'
+  )

@@ -1,0 +1,165 @@
+"""Writes image files with labels as the shards of 2017."""
+
+import hashlib
+import os
+import pathlib
+import random
+from collections import abc
+from typing import NamedTuple
+
+import tqdm
+
+from slim import errors
+from slim.datasets.files import archives
+from slim.datasets.photographs import images
+from slim.datasets.records import features
+from slim.datasets.records import shard_writer
+from slim.datasets.records import sharding
+
+_SHUFFLE_SEED = 12345
+
+
+class Item(NamedTuple):
+  """An image with its label.
+
+  Attributes:
+    file: where it is.
+    label: its class.
+  """
+
+  file: archives.Member
+  label: int
+
+
+def shuffled(items: abc.Sequence[Item]) -> list[Item]:
+  """Returns the items in an order that depends on their names alone."""
+  ordered = sorted(items, key=lambda item: item.file.name)
+  random.Random(_SHUFFLE_SEED).shuffle(ordered)
+  return ordered
+
+
+def plan(
+  dataset: str,
+  class_names: abc.Sequence[str],
+  splits: abc.Mapping[str, abc.Sequence[Item]],
+  file_names: abc.Mapping[str, tuple[str, ...]],
+  source: str,
+) -> sharding.Plan:
+  """Plans to write JPEG, upright, with the keys of build_image_data.
+
+  Args:
+    dataset: its name.
+    class_names: names of the labels, from label 0.
+    splits: items by split, in the order of the records.
+    file_names: of the shards, by split.
+    source: where they come from, for people.
+
+  Returns:
+    What `slim.datasets.records.sharding.write` takes.
+  """
+
+  def encode(items):
+    return (_encode(item, class_names[item.label]) for item in items)
+
+  return sharding.Plan(
+    dataset=dataset,
+    class_names=tuple(class_names),
+    splits=tuple(
+      sharding.Split(split, file_names[split], items)
+      for split, items in splits.items()
+    ),
+    encode=encode,
+    source=source,
+    identity=identity(splits.values()),
+    together=4,
+  )
+
+
+def identity(splits: abc.Iterable[abc.Iterable[Item]]) -> str:
+  """Returns a hash of names, labels, sizes and times of all files.
+
+  Args:
+    splits: items of each split.
+
+  Raises:
+    OSError: a file cannot be examined.
+  """
+  digest = hashlib.sha256()
+  times = {}
+  for items in splits:
+    for file, label in items:
+      if file.path not in times:
+        times[file.path] = os.stat(file.path).st_mtime_ns
+      described = (*file[:4], label, times[file.path])
+      digest.update(f'{described}\n'.encode(errors='surrogateescape'))
+  return digest.hexdigest()
+
+
+def unpack(
+  items: abc.Iterable[Item],
+  class_names: abc.Sequence[str],
+  folder: pathlib.Path,
+) -> None:
+  """Writes the images as files, into a folder for each class.
+
+  Files that are there with their size are kept.
+
+  Args:
+    items: what to write.
+    class_names: names of the folders, from label 0.
+    folder: made if it does not exist.
+
+  Raises:
+    slim.errors.DataError: the folder cannot be written or has no space.
+  """
+  try:
+    for item in tqdm.tqdm(
+      items, desc=folder.name, unit=' images', disable=None
+    ):
+      name = pathlib.PurePosixPath(item.file.name).name
+      path = folder / class_names[item.label] / name
+      if path.is_file() and path.stat().st_size == item.file.size:
+        continue
+      path.parent.mkdir(parents=True, exist_ok=True)
+      path.write_bytes(item.file.read())
+  except OSError as error:
+    raise errors.DataError(
+      f'{folder}: expected a folder that can be written and has space; '
+      f'received "{error}". Free some and run this again: it continues.'
+    ) from error
+
+
+def read(
+  item: Item, make: abc.Callable[[bytes], images.Encoded]
+) -> images.Encoded | shard_writer.Unreadable:
+  """Reads and checks an image.
+
+  Args:
+    item: the image.
+    make: `slim.datasets.photographs.images.to_jpeg` or `to_pixels`.
+
+  Returns:
+    What `make` returns, or why it cannot be had.
+  """
+  name = item.file.path
+  if not name.endswith(item.file.name):
+    name = f'{name}, {item.file.name}'
+  try:
+    return make(item.file.read())
+  except (OSError, images.ImageError) as error:
+    return shard_writer.Unreadable(name, str(error))
+
+
+def _encode(item: Item, text: str) -> bytes | shard_writer.Unreadable:
+  image = read(item, images.to_jpeg)
+  if isinstance(image, shard_writer.Unreadable):
+    return image
+  name = pathlib.PurePosixPath(item.file.name).name
+  size = (image.height, image.width, 3)
+  return features.serialize(
+    {
+      **features.of_image(b'JPEG', size, item.label, text),
+      'image/filename': features.of_bytes(os.fsencode(name)),
+      features.IMAGE: features.of_bytes(image.content),
+    }
+  )

@@ -1,0 +1,1 @@
+"""TFRecord files: shards, their manifest, their order."""

@@ -1,0 +1,107 @@
+"""Counts the records of a folder once, for data sets without `shards.json`."""
+
+import contextlib
+import json
+import os
+import pathlib
+import tempfile
+from collections import abc
+from typing import Any
+
+from slim.datasets.records import records
+
+# Hidden, so that no reader takes it for data.
+FILE_NAME = '.record_counts.json'
+
+_FORMAT = 1
+
+
+def count(
+  paths: abc.Sequence[str | os.PathLike],
+) -> tuple[records.RecordFile, ...]:
+  """Counts the records of files of one folder, or recalls their numbers.
+
+  Numbers are kept in the folder beside size and time of each file, and used
+  until one of these changes. A folder that cannot be written is counted anew
+  each time.
+
+  Args:
+    paths: at least one file, all in the same folder.
+
+  Returns:
+    A RecordFile for each, in the same order.
+
+  Raises:
+    slim.errors.DataError: a file is damaged; see `records.scan`.
+  """
+  folder = pathlib.Path(paths[0]).parent
+  known = _recall(folder / FILE_NAME)
+  stamps = {os.fspath(path): _stamp(path) for path in paths}
+  recalled = {
+    path: entry['num_examples']
+    for path, stamp in stamps.items()
+    if _is_entry(entry := known.get(os.path.basename(path)))
+    and stamp == (entry['size'], entry['mtime_ns'])
+  }
+  scanned = records.scan_all([path for path in stamps if path not in recalled])
+  numbers = recalled | {file.path: file.count for file in scanned}
+  if scanned:
+    entries = {
+      os.path.basename(path): {
+        'size': stamp[0],
+        'mtime_ns': stamp[1],
+        'num_examples': numbers[path],
+      }
+      for path, stamp in stamps.items()
+      if stamp
+    }
+    _keep(folder / FILE_NAME, known | entries)
+  return tuple(records.RecordFile(path, numbers[path]) for path in stamps)
+
+
+def _stamp(path: str | os.PathLike) -> tuple[int, int] | None:
+  """Size and time of a file; None where there is none, which scanning says."""
+  try:
+    status = os.stat(path)
+  except OSError:
+    return None
+  return status.st_size, status.st_mtime_ns
+
+
+def _recall(path: pathlib.Path) -> dict[str, Any]:
+  """The entries; none where the file is absent or not ours."""
+  try:
+    content = json.loads(path.read_bytes())
+  except (OSError, ValueError, RecursionError):
+    return {}
+  if not isinstance(content, dict) or content.get('format') != _FORMAT:
+    return {}
+  files = content.get('files')
+  return files if isinstance(files, dict) else {}
+
+
+def _is_entry(entry: Any) -> bool:
+  return (
+    isinstance(entry, dict)
+    and all(
+      type(entry.get(key)) is int
+      for key in ('size', 'mtime_ns', 'num_examples')
+    )
+    and entry['num_examples'] >= 1
+  )
+
+
+def _keep(path: pathlib.Path, entries: dict[str, Any]) -> None:
+  """Writes the file whole or not at all; another process may do the same."""
+  content = json.dumps({'format': _FORMAT, 'files': entries})
+  # Only a convenience: a read-only folder is no reason to stop.
+  with contextlib.suppress(OSError):
+    descriptor, name = tempfile.mkstemp(prefix=f'{path.name}-', dir=path.parent)
+    try:
+      with os.fdopen(descriptor, 'w', encoding='utf-8') as file:
+        # For all who read the data; mkstemp's files are for their owner.
+        os.fchmod(descriptor, 0o644)
+        file.write(content)
+      os.replace(name, path)
+    except OSError:
+      os.unlink(name)

@@ -1,0 +1,187 @@
+"""Writes shards.json and holds a folder of shards against it.
+
+The file is written last: a folder that has one is whole. A folder without one
+was filled by other tools, or by a conversion that did not end.
+"""
+
+import hashlib
+import json
+import os
+import pathlib
+from collections import abc
+
+import tensorflow as tf
+import tqdm
+
+from slim import errors
+from slim.datasets.records import manifest
+from slim.datasets.records import records
+from slim.datasets.records import staging
+
+LABELS_FILE = 'labels.txt'
+
+_LABEL = 'image/class/label'
+_HASH_TOGETHER = 1 << 20  # bytes
+
+
+def sha256(path: os.PathLike) -> str:
+  """Returns the hash of a file, in lower-case hexadecimal digits."""
+  digest = hashlib.sha256()
+  with open(path, 'rb') as file:
+    while piece := file.read(_HASH_TOGETHER):
+      digest.update(piece)
+  return digest.hexdigest()
+
+
+def features_of(path: os.PathLike) -> dict[str, str]:
+  """Returns kind by key of the features of a file's first example."""
+  with open(path, 'rb') as file:  # a stream would take a tenth of a second
+    length = int.from_bytes(file.read(8), 'little')
+    file.seek(4, os.SEEK_CUR)  # the checksum of the length
+    features = tf.train.Example.FromString(file.read(length)).features.feature
+  return {key: features[key].WhichOneof('kind') for key in sorted(features)}
+
+
+def write(folder: pathlib.Path, content: manifest.Manifest) -> None:
+  """Writes labels.txt, then shards.json, each whole or not at all.
+
+  Args:
+    folder: where the shards are.
+    content: what to say; has labels.
+
+  Raises:
+    OSError: it cannot be written.
+  """
+  labels = ''.join(f'{n}:{name}\n' for n, name in content.labels.items())
+  staging.write_file(folder / LABELS_FILE, labels)
+  splits = {
+    name: {
+      'num_examples': split.num_examples,
+      'shards': [shard._asdict() for shard in split.shards],
+    }
+    for name, split in content.splits.items()
+  }
+  tree = {'format': manifest.FORMAT, **content._asdict(), 'splits': splits}
+  text = json.dumps(tree, indent=1) + '\n'
+  staging.write_file(folder / manifest.FILE_NAME, text)
+
+
+def intact(
+  folder: pathlib.Path, names: abc.Sequence[str]
+) -> manifest.Manifest | None:
+  """Finds an earlier conversion into the same shards, and reads it all.
+
+  Args:
+    folder: which may hold one.
+    names: of the shards that it must have, in order.
+
+  Returns:
+    The manifest; None where there is none, its shards have other names, or one
+    of them does not have its checksum.
+  """
+  try:
+    found = manifest.read(folder)
+  except errors.DataError:
+    return None
+  if not found or found.names != list(names):
+    return None
+  labels = folder / LABELS_FILE
+  parts = (shard for s in found.splits.values() for shard in s.shards)
+  whole = labels.is_file() and all(has_content(folder, s) for s in parts)
+  return found if whole else None
+
+
+def has_content(folder: pathlib.Path, shard: manifest.Shard) -> bool:
+  """Whether the shard's file is there with its size and checksum."""
+  path = folder / shard.file
+  return (
+    path.is_file()
+    and path.stat().st_size == shard.size
+    and sha256(path) == shard.sha256
+  )
+
+
+def check_finished(folder: os.PathLike | str) -> None:
+  """Refuses a folder in which a first conversion did not come to its end.
+
+  Args:
+    folder: to read records from.
+
+  Raises:
+    slim.errors.DataError: there is the folder of an unfinished conversion, but
+      no shards.json.
+  """
+  folder = pathlib.Path(folder)
+  if (folder / staging.FOLDER).is_dir() and not (
+    folder / manifest.FILE_NAME
+  ).is_file():
+    raise errors.DataError(
+      f'{folder}: expected a finished conversion; received one that runs, or '
+      'that was stopped. Wait for it, or run it again: it continues. To give '
+      f'it up, delete {folder / staging.FOLDER} and the shards.'
+    )
+
+
+def verify(folder: os.PathLike | str) -> manifest.Manifest:
+  """Reads every record of every shard and checks it against shards.json.
+
+  Args:
+    folder: of the shards.
+
+  Returns:
+    The manifest, all of which holds.
+
+  Raises:
+    slim.errors.DataError: no manifest, a shard is missing or damaged, or a
+      record has other features or a label that is no class; names the shard.
+  """
+  folder = pathlib.Path(folder)
+  found = manifest.read(folder)
+  if not found:
+    raise errors.DataError(
+      f'{folder}: expected {manifest.FILE_NAME}; received none. Convert the '
+      'data set into this folder, and let it finish.'
+    )
+  total = sum(found.counts.values())
+  bar = {'desc': 'verify', 'unit': ' images', 'disable': None}
+  with tqdm.tqdm(total=total, **bar) as progress:
+    for split in found.splits.values():
+      for shard in split.shards:
+        _verify_shard(folder / shard.file, shard, found)
+        progress.update(shard.num_examples)
+  return found
+
+
+def _verify_shard(
+  path: pathlib.Path, shard: manifest.Shard, found: manifest.Manifest
+) -> None:
+  count = records.verify(path)
+  if count != shard.num_examples:
+    raise _damaged(path, f'{shard.num_examples} examples', f'{count}')
+  digest = sha256(path)
+  if digest != shard.sha256:
+    raise _damaged(path, f'sha256 {shard.sha256}', digest)
+  stream = tf.data.TFRecordDataset(os.fspath(path)).as_numpy_iterator()
+  for number, serialized in enumerate(stream):
+    features = tf.train.Example.FromString(serialized).features.feature
+    kinds = {key: features[key].WhichOneof('kind') for key in sorted(features)}
+    if kinds != found.features:
+      raise _damaged(
+        path, f'the features {found.features}', f'{kinds} in record {number}'
+      )
+    label = features[_LABEL].int64_list.value[0]
+    if not 0 <= label < found.num_classes:
+      raise _damaged(
+        path,
+        f'labels in [0, {found.num_classes})',
+        f'{label} in record {number}',
+      )
+
+
+def _damaged(
+  path: pathlib.Path, expected: str, received: str
+) -> errors.DataError:
+  return errors.DataError(
+    f'{path}: expected {expected}, as {manifest.FILE_NAME} says; received '
+    f'{received}. Convert the data set again.'
+  )

@@ -1,0 +1,173 @@
+"""Data sets of small images that fit in memory: what their sources deliver."""
+
+import hashlib
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+from typing import NamedTuple
+
+import numpy as np
+
+from slim import errors
+
+TFDS_SECONDS = 60  # time limit of the download; 11 MB for MNIST
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+class Facts(NamedTuple):
+  """What such a data set is.
+
+  Attributes:
+    name: of the data set, also tensorflow-datasets's.
+    title: its name for people.
+    class_names: names of the labels, from label 0.
+    shape: height, width and channels of every image.
+    splits: names of the splits.
+    tfds_seconds: time limit of tensorflow-datasets.
+  """
+
+  name: str
+  title: str
+  class_names: tuple[str, ...]
+  shape: tuple[int, int, int]
+  splits: tuple[str, ...]
+  tfds_seconds: float = TFDS_SECONDS
+
+
+class Split(NamedTuple):
+  """Examples of one split.
+
+  Attributes:
+    images: uint8 [N, height, width, channels], or [N, height, width] where
+      there is one channel.
+    labels: uint8 [N].
+  """
+
+  images: np.ndarray
+  labels: np.ndarray
+
+
+class Source(NamedTuple):
+  """A whole data set.
+
+  Attributes:
+    description: where it comes from, for messages.
+    splits: by name.
+  """
+
+  description: str
+  splits: dict[str, Split]
+
+
+class Request(NamedTuple):
+  """What a source may need to know.
+
+  Attributes:
+    source_dir: folder with the files that the authors publish, or None.
+    verify_checksums: refuse files that are not the authors' own.
+  """
+
+  source_dir: str | None = None
+  verify_checksums: bool = True
+
+
+def identity(source: Source) -> str:
+  """Returns a hash of all images and labels."""
+  digest = hashlib.sha256()
+  for name, split in source.splits.items():
+    digest.update(name.encode())
+    digest.update(np.ascontiguousarray(split.images))
+    digest.update(np.ascontiguousarray(split.labels))
+  return digest.hexdigest()
+
+
+def checked(facts: Facts, split: Split, origin: str) -> Split:
+  """Returns `split` when images and labels fit the data set.
+
+  Args:
+    facts: of the data set.
+    split: what a source has.
+    origin: of it, for the message.
+
+  Returns:
+    `split`, without the dimension of a single channel.
+
+  Raises:
+    slim.errors.DataError: another shape or type, or a label out of range.
+  """
+  images, labels = split
+  height, width, channels = facts.shape
+  if channels == 1 and images.shape[3:] == (1,):
+    images = images[..., 0]
+  shape = facts.shape if channels > 1 else (height, width)
+  classes = len(facts.class_names)
+  if images.dtype != np.uint8 or images.shape[1:] != shape:
+    received = f'images {images.dtype} {images.shape}'
+  elif labels.dtype != np.uint8 or labels.shape != images.shape[:1]:
+    received = f'{len(images)} images, labels {labels.dtype} {labels.shape}'
+  elif not len(labels) or labels.max() >= classes:
+    received = f'label {labels.max(initial=0)} among {len(labels)} labels'
+  else:
+    return Split(images, labels)
+  raise errors.DataError(
+    f'{origin}: expected uint8 [N, {", ".join(map(str, shape))}] images and '
+    f'[N] labels below {classes}; received {received}. Fetch the files again.'
+  )
+
+
+def from_tfds(facts: Facts, seconds: float | None = None) -> Source:
+  """Downloads with tensorflow-datasets, in a process with a time limit.
+
+  Args:
+    facts: of the data set.
+    seconds: after which the process is killed; None for the data set's own.
+
+  Returns:
+    The data set.
+
+  Raises:
+    slim.errors.DataError: it could not be had in that time.
+  """
+  seconds = facts.tfds_seconds if seconds is None else seconds
+  # The process finds this very package, wherever the program was started.
+  path = os.pathsep.join(filter(None, (str(_ROOT), os.getenv('PYTHONPATH'))))
+  with tempfile.TemporaryDirectory(prefix=f'{facts.name}-tfds-') as folder:
+    try:
+      child = subprocess.run(
+        [
+          sys.executable,
+          '-m',
+          'slim.datasets.small_images.tfds_arrays',
+          facts.name,
+          folder,
+        ],
+        env={**os.environ, 'PYTHONPATH': path, 'CUDA_VISIBLE_DEVICES': ''},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        timeout=seconds,
+        check=False,
+      )
+    except subprocess.TimeoutExpired as error:
+      raise _no_tfds(facts, f'nothing after {seconds:g} seconds') from error
+    if child.returncode:
+      lines = child.stderr.decode(errors='replace').strip().splitlines()
+      raise _no_tfds(facts, f'"{lines[-1] if lines else child.returncode}"')
+    splits = {}
+    for name in facts.splits:
+      split = Split(
+        np.load(f'{folder}/{name}-images.npy'),
+        np.load(f'{folder}/{name}-labels.npy'),
+      )
+      splits[name] = checked(facts, split, f'tensorflow-datasets, {name}')
+  return Source('tensorflow-datasets', splits)
+
+
+def _no_tfds(facts: Facts, received: str) -> errors.DataError:
+  return errors.DataError(
+    f'tensorflow-datasets: expected {facts.title} from the network; received '
+    f'{received}. Download its files and give --source_dir.'
+  )

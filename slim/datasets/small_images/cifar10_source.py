@@ -1,0 +1,179 @@
+"""Where CIFAR-10 comes from: its own archives, or the network."""
+
+import pathlib
+from collections import abc
+
+import numpy as np
+
+from slim import errors
+from slim.datasets.files import archives
+from slim.datasets.files import pickles
+from slim.datasets.small_images import arrays
+from slim.datasets.small_images import cifar10
+
+BINARY = 'cifar-10-binary.tar.gz'
+PYTHON = 'cifar-10-python.tar.gz'
+
+# Of the archives as Krizhevsky publishes them.
+SHA256 = {
+  BINARY: 'c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd',
+  PYTHON: '6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce',
+}
+
+FACTS = arrays.Facts(
+  cifar10.NAME,
+  'CIFAR-10',
+  cifar10.CLASS_NAMES,
+  (cifar10.IMAGE_SIZE, cifar10.IMAGE_SIZE, cifar10.CHANNELS),
+  cifar10.SPLITS,
+  tfds_seconds=600,  # 170 MB
+)
+
+_BATCHES = {
+  'train': [f'data_batch_{i}' for i in range(1, 6)],
+  'test': ['test_batch'],
+}
+_PIXEL_BYTES = cifar10.CHANNELS * cifar10.IMAGE_SIZE**2
+_ROW_BYTES = 1 + _PIXEL_BYTES  # the label stands first
+# Five times the images; the pickles have names beside them.
+_LIMIT = 5 * 60_000 * _ROW_BYTES
+
+
+def from_binary(request: arrays.Request) -> arrays.Source:
+  """Reads cifar-10-binary.tar.gz.
+
+  Args:
+    request: source_dir must be a folder that has it.
+
+  Returns:
+    The data set, in the order of the archive.
+
+  Raises:
+    slim.errors.DataError: it is missing or damaged, is not the published one,
+      or holds no whole images.
+  """
+  contents = _contents(request, BINARY, 'cifar-10-batches-bin/{}.bin')
+
+  def read(name, content):
+    if not content or len(content) % _ROW_BYTES:
+      raise errors.DataError(
+        f'{name}: expected images of {_ROW_BYTES} bytes; received '
+        f'{len(content)} bytes. Download {BINARY} again.'
+      )
+    rows = np.frombuffer(content, np.uint8).reshape(-1, _ROW_BYTES)
+    return rows[:, 1:], rows[:, 0]
+
+  return _source(request, BINARY, contents, read)
+
+
+def from_python(request: arrays.Request) -> arrays.Source:
+  """Reads cifar-10-python.tar.gz, without running what its pickles may name.
+
+  Args:
+    request: source_dir must be a folder that has it.
+
+  Returns:
+    The data set, in the order of the archive.
+
+  Raises:
+    slim.errors.DataError: as `from_binary`.
+  """
+  contents = _contents(request, PYTHON, 'cifar-10-batches-py/{}')
+
+  def read(name, content):
+    batch = pickles.load(content, name)
+    try:
+      pixels, labels = batch[b'data'], np.array(batch[b'labels'], np.uint8)
+      return pixels.reshape(-1, _PIXEL_BYTES), labels
+    except (
+      AttributeError,
+      KeyError,
+      OverflowError,
+      TypeError,
+      ValueError,
+    ) as error:
+      raise errors.DataError(
+        f'{name}: expected images under data and labels under labels; received '
+        f'{error!r}. Download {PYTHON} again.'
+      ) from error
+
+  return _source(request, PYTHON, contents, read)
+
+
+def from_tfds(request: arrays.Request) -> arrays.Source:
+  """Downloads with tensorflow-datasets: `slim.datasets.small_images.arrays`."""
+  del request
+  return arrays.from_tfds(FACTS)
+
+
+def from_best(request: arrays.Request) -> arrays.Source:
+  """Takes an archive where a folder is given, else the network.
+
+  Args:
+    request: with a source_dir nothing else than its archives will do, the
+      binary one first.
+
+  Returns:
+    The data set.
+
+  Raises:
+    slim.errors.DataError: none of them can be had.
+  """
+  if not request.source_dir:
+    return from_tfds(request)
+  if (pathlib.Path(request.source_dir) / BINARY).is_file():
+    return from_binary(request)
+  return from_python(request)
+
+
+SOURCES: dict[str, abc.Callable[[arrays.Request], arrays.Source]] = {
+  'auto': from_best,
+  'binary': from_binary,
+  'python': from_python,
+  'tfds': from_tfds,
+}
+
+
+def _contents(request, archive, pattern):
+  """Reads the batches of an archive; returns {split: {name: bytes}}."""
+  path = pathlib.Path(request.source_dir or '.') / archive
+  if not request.source_dir or not path.is_file():
+    raise errors.DataError(
+      f'{path.parent}: expected {BINARY} or {PYTHON}; received neither. '
+      'Download one into the folder and give that with --source_dir.'
+    )
+  if request.verify_checksums:
+    with archives.refusing_damage(path):
+      archives.check_hash(path, 'sha256', SHA256[archive])
+  names = {
+    split: [pattern.format(stem) for stem in stems]
+    for split, stems in _BATCHES.items()
+  }
+  wanted = [name for some in names.values() for name in some]
+  found = dict(archives.files(path, _LIMIT, wanted.__contains__))
+  missing = sorted(set(wanted).difference(found))
+  if missing:
+    raise errors.DataError(
+      f'{path}: expected {", ".join(missing)} in it; received an archive '
+      'without. Download it again.'
+    )
+  return {split: {n: found[n] for n in some} for split, some in names.items()}
+
+
+def _source(request, archive, contents, read):
+  path = pathlib.Path(request.source_dir) / archive
+  splits = {}
+  for split, batches in contents.items():
+    parts = [read(f'{path}, {name}', data) for name, data in batches.items()]
+    pixels = np.concatenate([part[0] for part in parts])
+    # The archives hold all red values of an image, then green, then blue.
+    images = pixels.reshape(-1, *FACTS.shape[2:], *FACTS.shape[:2])
+    splits[split] = arrays.checked(
+      FACTS,
+      arrays.Split(
+        np.ascontiguousarray(images.transpose(0, 2, 3, 1)),
+        np.concatenate([part[1] for part in parts]),
+      ),
+      f'{path}, {split}',
+    )
+  return arrays.Source(str(path), splits)

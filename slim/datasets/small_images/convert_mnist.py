@@ -1,0 +1,51 @@
+"""Writes MNIST as TFRecord files, in the format of the 2017 code."""
+
+import functools
+import pathlib
+
+from slim import errors
+from slim.datasets.records import sharding
+from slim.datasets.small_images import convert_arrays
+from slim.datasets.small_images import mnist_source
+
+_NO_REQUEST = mnist_source.Request()
+_ONE_FILE = convert_arrays.Layout()
+_DEFAULTS = sharding.Options()
+
+
+def convert(
+  dataset_dir: str,
+  *,
+  source: str = 'auto',
+  request: mnist_source.Request = _NO_REQUEST,
+  layout: convert_arrays.Layout = _ONE_FILE,
+  overwrite: bool = False,
+  options: sharding.Options = _DEFAULTS,
+) -> sharding.Report:
+  """Writes MNIST: see `slim.datasets.small_images.convert_arrays.convert`.
+
+  Args:
+    dataset_dir: where to write; made if it does not exist.
+    source: a key of `slim.datasets.small_images.mnist_source.SOURCES`.
+    request: passed on to the source.
+    layout: how to cut the examples into files.
+    overwrite: write even if complete files are there.
+    options: how to write otherwise.
+
+  Returns:
+    What was done.
+
+  Raises:
+    slim.errors.DataError: the source is missing or damaged, or the folder
+      cannot be written.
+  """
+  fetch = errors.lookup(mnist_source.SOURCES, source, 'source')
+  folder = pathlib.Path(dataset_dir)
+  convert_arrays.check_apart(folder, request.source_dir)
+  return convert_arrays.convert(
+    folder,
+    mnist_source.FACTS,
+    functools.partial(fetch, request),
+    layout,
+    options._replace(overwrite=overwrite),
+  )

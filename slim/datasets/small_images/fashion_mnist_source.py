@@ -1,0 +1,101 @@
+"""Where Fashion-MNIST comes from: idx files, Debian, or the network."""
+
+import pathlib
+from collections import abc
+
+from absl import logging
+
+from slim import errors
+from slim.datasets.small_images import arrays
+from slim.datasets.small_images import fashion_mnist
+from slim.datasets.small_images import idx_source
+
+# Of the uncompressed files as Zalando published them.
+SHA256 = {
+  'train-images-idx3-ubyte': (
+    'c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888'
+  ),
+  'train-labels-idx1-ubyte': (
+    'bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9'
+  ),
+  't10k-images-idx3-ubyte': (
+    '5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b'
+  ),
+  't10k-labels-idx1-ubyte': (
+    '0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34'
+  ),
+}
+
+FACTS = arrays.Facts(
+  fashion_mnist.NAME,
+  'Fashion-MNIST',
+  fashion_mnist.CLASS_NAMES,
+  (
+    fashion_mnist.IMAGE_SIZE,
+    fashion_mnist.IMAGE_SIZE,
+    fashion_mnist.CHANNELS,
+  ),
+  fashion_mnist.SPLITS,
+)
+
+# Where Debian's package dataset-fashion-mnist puts the four files.
+INSTALLED = '/usr/share/datasets/fashion-mnist'
+
+
+def from_idx(request: arrays.Request) -> arrays.Source:
+  """Reads the four idx files of a folder: `idx_source`."""
+  return idx_source.from_idx(FACTS, SHA256, request)
+
+
+def from_installed(request: arrays.Request) -> arrays.Source:
+  """Reads the files of Debian's package dataset-fashion-mnist.
+
+  Args:
+    request: its source_dir is not used.
+
+  Returns:
+    The data set.
+
+  Raises:
+    slim.errors.DataError: as `slim.datasets.small_images.idx_source.from_idx`.
+  """
+  return from_idx(request._replace(source_dir=INSTALLED))
+
+
+def from_tfds(request: arrays.Request) -> arrays.Source:
+  """Downloads with tensorflow-datasets: `slim.datasets.small_images.arrays`."""
+  del request
+  return arrays.from_tfds(FACTS)
+
+
+def from_best(request: arrays.Request) -> arrays.Source:
+  """Takes the folder that is given, else Debian's package, else the network.
+
+  Args:
+    request: with a source_dir nothing else than its idx files will do.
+
+  Returns:
+    The data set.
+
+  Raises:
+    slim.errors.DataError: none of them can be had.
+  """
+  if request.source_dir:
+    return from_idx(request)
+  if pathlib.Path(INSTALLED).is_dir():
+    return from_installed(request)
+  logging.info('No %s; asking tensorflow-datasets.', INSTALLED)
+  try:
+    return from_tfds(request)
+  except errors.DataError as error:
+    raise errors.DataError(
+      f'{error} Or install the package dataset-fashion-mnist of Debian.'
+    ) from error
+
+
+SOURCES: dict[str, abc.Callable[[arrays.Request], arrays.Source]] = {
+  'auto': from_best,
+  'idx': from_idx,
+  'installed': from_installed,
+  'tfds': from_tfds,
+}

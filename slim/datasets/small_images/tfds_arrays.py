@@ -1,0 +1,66 @@
+"""Fetches small images with tensorflow-datasets; runs as its own process.
+
+`python -m slim.datasets.small_images.tfds_arrays NAME FOLDER` writes
+FOLDER/train-images.npy, train-labels.npy, test-images.npy and test-labels.npy.
+A process, because the download has no time limit of its own and imports a great
+deal; its caller is `slim.datasets.small_images.arrays.from_tfds`.
+"""
+
+import pathlib
+import sys
+import urllib.request
+
+import numpy as np
+
+# What tensorflow-datasets downloads, to see at once that it cannot be reached.
+URLS = {
+  'cifar10': 'https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz',
+  'fashion_mnist': (
+    'http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/'
+    'train-labels-idx1-ubyte.gz'
+  ),
+  'mnist': (
+    'https://storage.googleapis.com/cvdf-datasets/mnist/'
+    'train-labels-idx1-ubyte.gz'
+  ),
+}
+
+_CONNECT_SECONDS = 10
+_SPLITS = ('train', 'test')
+
+
+def check_network(name: str) -> None:
+  """Fails at once where the download would retry for long.
+
+  Args:
+    name: a key of `URLS`.
+
+  Raises:
+    OSError: the server cannot be reached.
+  """
+  request = urllib.request.Request(URLS[name], method='HEAD')
+  urllib.request.urlopen(request, timeout=_CONNECT_SECONDS).close()
+
+
+def fetch(name: str, folder: pathlib.Path) -> None:
+  """Downloads a data set and saves it as NumPy arrays.
+
+  Args:
+    name: a key of `URLS`.
+    folder: receives, for each split, images uint8 [N, height, width, channels]
+      and labels uint8 [N].
+  """
+  # Here, so that nobody imports it who has no network.
+  import tensorflow_datasets as tfds
+
+  builder = tfds.builder(name, data_dir=folder / 'tfds', try_gcs=False)
+  builder.download_and_prepare()
+  for split in _SPLITS:
+    columns = tfds.as_numpy(builder.as_dataset(split=split, batch_size=-1))
+    np.save(folder / f'{split}-images.npy', columns['image'])
+    np.save(folder / f'{split}-labels.npy', columns['label'].astype(np.uint8))
+
+
+if __name__ == '__main__':
+  check_network(sys.argv[1])
+  fetch(sys.argv[1], pathlib.Path(sys.argv[2]))

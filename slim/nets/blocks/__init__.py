@@ -1,0 +1,1 @@
+"""What several nets are made of."""

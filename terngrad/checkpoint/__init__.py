@@ -1,0 +1,1 @@
+"""What a run stores, resumes from and takes over from elsewhere."""

@@ -1,0 +1,295 @@
+"""Checkpoints: all that a run needs to continue to the same bits.
+
+A checkpoint `model.ckpt-<step>` holds the steps taken, a layout (JSON: the
+net, the optimizer, which devices are stored) and, as `tower_<place>`, the
+variables of one device or of all. Replicas are equal to the bit, so that one
+is enough to continue. `states` are those of `stored_states`. TensorFlow writes
+the files under other names and renames them, and replaces the list of
+checkpoints last: a run that is killed at any moment leaves the last complete
+one in place.
+"""
+
+import json
+import os
+import pathlib
+import re
+from typing import NamedTuple
+
+import tensorflow as tf
+from absl import logging
+
+from terngrad import errors
+from terngrad.step import replicas as replica_lib
+
+NAME = 'model.ckpt'
+_KEEP = 5
+VALUE = '/.ATTRIBUTES/VARIABLE_VALUE'
+
+
+class Layout(NamedTuple):
+  """What a checkpoint holds.
+
+  Attributes:
+    net: name of the net.
+    num_classes: logits of the net.
+    optimizer: name of the optimizer.
+    num_devices: devices of the run.
+    num_workers: nodes of the run.
+    places: list of int, the devices whose variables are stored.
+    max_steps: the last step of the run.
+    batch_size: examples a step.
+    seed: of the run.
+    dataset_name: of the data set.
+    subset: of it.
+    codec: name of the gradient code.
+    dtype: of the layers' computations.
+    bn_statistics: 'averaged' or 'per_device'.
+    trainable_scopes: what was trained; '' for all.
+    kept: not written any more: what sums left out is among the `states`.
+
+  Fields with a default are not in checkpoints that are older than they.
+  """
+
+  net: str
+  num_classes: int
+  optimizer: str
+  num_devices: int
+  num_workers: int
+  places: list
+  max_steps: int
+  batch_size: int | None = None
+  seed: int | None = None
+  dataset_name: str | None = None
+  subset: str | None = None
+  codec: str | None = None
+  dtype: str = 'float32'
+  bn_statistics: str = 'averaged'
+  trainable_scopes: str = ''
+  kept: str = ''
+
+
+class Writer:
+  """Writes the checkpoints of one run and keeps the newest five."""
+
+  def __init__(self, directory, layout, replicas, names, more=None):
+    """Opens a folder that exists.
+
+    Args:
+      directory: path.
+      layout: `Layout`.
+      replicas: tuple of `replicas.Replica`.
+      names: of a replica's variables.
+      more: dict of name to what is stored beside, such as dicts of variables.
+    """
+    self._replicas = replicas
+    self._names = names
+    self._step = tf.Variable(0, dtype=tf.int64, trainable=False)
+    towers = {
+      f'tower_{place}': dict(
+        zip(names, replicas[place].variables(), strict=True)
+      )
+      for place in layout.places
+    }
+    self._manager = tf.train.CheckpointManager(
+      tf.train.Checkpoint(
+        step=self._step,
+        layout=tf.Variable(json.dumps(layout._asdict()), trainable=False),
+        **towers,
+        **(more or {}),
+      ),
+      directory,
+      max_to_keep=_KEEP,
+      checkpoint_name=NAME,
+    )
+
+  def save(self, step):
+    """Proves that the replicas are equal and finite; writes a checkpoint.
+
+    Args:
+      step: steps taken.
+
+    Returns:
+      The path's prefix.
+
+    Raises:
+      errors.TrainingError: replicas differ or are not finite, or the disk does
+        not take it.
+    """
+    replica_lib.check_equal(self._replicas, self._names)
+    own = self._replicas[0].own_statistics
+    for replica in self._replicas[: None if own else 1]:
+      replica_lib.check_finite(replica, self._names)
+    self._step.assign(step)
+    try:
+      # On this process's disk, wherever the variables are.
+      options = tf.train.CheckpointOptions(
+        experimental_io_device=self._step.device
+      )
+      return self._manager.save(checkpoint_number=step, options=options)
+    except (OSError, tf.errors.OpError) as error:
+      raise errors.TrainingError(
+        f'Checkpoint: expected to write step {step} to '
+        f'{self._manager.directory}, received: {error}. Free some space or '
+        'mend the folder and run the same command again; the last checkpoint '
+        f'is {self._manager.latest_checkpoint}.'
+      ) from error
+
+
+def newest(directory):
+  """The newest checkpoint in a folder that can be read.
+
+  Args:
+    directory: path; need not exist.
+
+  Returns:
+    A path prefix, or None where there is no checkpoint.
+  """
+  state = tf.train.get_checkpoint_state(directory)
+  paths = state.all_model_checkpoint_paths if state else _unlisted(directory)
+  for path in reversed(paths):
+    try:
+      reader = tf.train.load_checkpoint(path)
+      # Every tensor: a file that was cut is readable up to the cut.
+      for name in reader.get_variable_to_shape_map():
+        reader.get_tensor(name)
+      if reader.has_tensor('step' + VALUE):
+        return path
+      logging.warning('Checkpoint %s is not of this package', path)
+    except (IndexError, ValueError, tf.errors.OpError) as error:
+      logging.warning('Checkpoint %s cannot be read: %s', path, error)
+  return None
+
+
+def _unlisted(directory):
+  """Prefixes by step, where a run was killed before its first was listed."""
+  steps = []
+  for path in pathlib.Path(directory).glob(f'{NAME}-*.index'):
+    number = path.stem.removeprefix(f'{NAME}-')
+    if number.isdecimal():
+      steps.append(int(number))
+  return [os.path.join(directory, f'{NAME}-{step}') for step in sorted(steps)]
+
+
+def check_empty(directory):
+  """Raises `errors.CheckpointError` where checkpoints stand in a folder.
+
+  For a folder without one that can be read: a run must not begin in the place
+  of another that only needs mending.
+  """
+  folder = pathlib.Path(directory)
+  found = sorted(folder.glob('*.index')) if folder.is_dir() else []
+  state = tf.train.get_checkpoint_state(directory)
+  if found or (state and state.all_model_checkpoint_paths):
+    raise errors.CheckpointError(
+      f'{directory}: expected no checkpoints or one that can be read, received '
+      f'{found[0].name if found else "a list of lost ones"}, which is damaged '
+      'or of another program. Mend it, choose another --train_dir, or give '
+      '--overwrite.'
+    )
+
+
+def find(path):
+  """The checkpoint that a person names: a prefix, or the newest of a folder.
+
+  Raises:
+    errors.CheckpointError: there is none.
+  """
+  if os.path.isdir(path):
+    found = newest(path)
+  else:
+    found = path if os.path.exists(path + '.index') else None
+  if found is None:
+    raise errors.CheckpointError(
+      f'{path}: expected a checkpoint prefix (.../{NAME}-1000) or a folder '
+      'with checkpoints, received neither. Check the path.'
+    )
+  return found
+
+
+def step_of(path):
+  """Steps taken before a checkpoint was written."""
+  return int(tf.train.load_checkpoint(path).get_tensor('step' + VALUE))
+
+
+def read_layout(path):
+  """The `Layout` of a checkpoint.
+
+  Raises:
+    errors.CheckpointError: it is not one of this package's.
+  """
+  try:
+    text = tf.train.load_checkpoint(path).get_tensor('layout' + VALUE)
+    return Layout(**json.loads(text))
+  except (TypeError, ValueError, tf.errors.OpError) as error:
+    raise errors.CheckpointError(
+      f'{path}: expected a checkpoint of this package, received one without a '
+      f'layout that can be read ({error}). Choose another, or train again.'
+    ) from error
+
+
+def is_own(reader):
+  """Whether a checkpoint is of this package."""
+  return reader.has_tensor('layout' + VALUE)
+
+
+def name_of(key, place):
+  """The name of a variable of one device; '' for other keys of a checkpoint."""
+  start = f'tower_{place}/'
+  if not (key.startswith(start) and key.endswith(VALUE)):
+    return ''
+  inner = key.removeprefix(start).removesuffix(VALUE)
+  return re.sub(r'\.(.)', lambda m: '/' if m[1] == 'S' else m[1], inner)
+
+
+def names_of(path, place):
+  """The set of names of the variables of one device."""
+  keys = tf.train.load_checkpoint(path).get_variable_to_shape_map()
+  return {name_of(key, place) for key in keys} - {''}
+
+
+def restore(path, place, variables):
+  """Reads the variables of one device.
+
+  Args:
+    path: checkpoint prefix.
+    place: index of the device; it must be stored.
+    variables: dict of name in the checkpoint to variable.
+
+  Raises:
+    errors.CheckpointError: a name is missing or has another shape.
+  """
+  reader = tf.train.load_checkpoint(path)
+  shapes = reader.get_variable_to_shape_map()
+  for name, variable in variables.items():
+    # Checkpoint keys write a slash inside a name as '.S'.
+    key = f'tower_{place}/' + name.replace('.', '..').replace('/', '.S')
+    received = shapes.get(key + VALUE)
+    if received != variable.shape.as_list():
+      raise errors.CheckpointError(
+        f'{path}: expected {name} of shape {variable.shape.as_list()}, '
+        f'received {received or "none"}. It is of another net, image size or '
+        'optimizer: give the flags it was trained with, or another folder.'
+      )
+    variable.assign(reader.get_tensor(key + VALUE))
+
+
+def check_layout(path, layout, expected):
+  """Raises `errors.CheckpointError` where `expected` fields differ.
+
+  Args:
+    path: of the checkpoint, for the message.
+    layout: its `Layout`.
+    expected: dict of field name to value.
+  """
+  for field, value in expected.items():
+    received = getattr(layout, field)
+    if received != value:
+      raise errors.CheckpointError(
+        f'{path}: expected a checkpoint with {field} {_shown(value)}, received '
+        f'one with {_shown(received)}. Give the flags it was trained with, or '
+        'another folder.'
+      )
+
+
+def _shown(value):
+  return "''" if value == '' else value

@@ -1,0 +1,92 @@
+"""Values of a source that fit the variables of a net."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from terngrad import errors
+from terngrad.step import replicas
+
+
+class Found(NamedTuple):
+  """What a source has of a net.
+
+  Attributes:
+    values: dict of our name to the array that it gets.
+    missing: names that the source has not.
+    notes: lines on values that were made to fit.
+  """
+
+  values: dict
+  missing: list
+  notes: list
+
+
+def find(source, wanted, heads):
+  """Reads the values of variables; the average where the value is not there.
+
+  Args:
+    source: `sources.Source`.
+    wanted: dict of our name to variable.
+    heads: names of the variables of classifiers. Where one side has a class
+      more, that is taken for the background at 0: it is left out, or keeps the
+      value that the net began with.
+
+  Returns:
+    A `Found`.
+
+  Raises:
+    errors.CheckpointError: a value has a shape that cannot be meant.
+  """
+  there, missing = {}, []
+  for name, variable in wanted.items():
+    names = (name, replicas.average_name(name))
+    key = next((n for n in names if n in source.shapes), None)
+    if key is None:
+      missing.append(name)
+      continue
+    expected, received = variable.shape.as_list(), source.shapes[key]
+    if not _fits(received, expected, name in heads):
+      raise errors.CheckpointError(
+        f'{source.path}: expected {name} of shape {expected}, received '
+        f'{received}. Leave it out with --checkpoint_exclude_scopes='
+        f'{name.split("/")[0]}, or the logits with --fine_tune; else give the '
+        'flags it was trained with, or another file.'
+      )
+    there[name] = key
+  values, notes = {}, []
+  for name, key in there.items():
+    values[name], note = _fitted(source.read(key), wanted[name])
+    notes += [f'{name}: {note}'] if note else []
+  return Found(values, missing, notes)
+
+
+def _fits(received, expected, is_head):
+  if not received or not expected:
+    return received == expected
+  # A convolution over a whole image and a dense layer are the same numbers.
+  same_inputs = received[:-1] == expected[:-1] or (
+    len(received) != len(expected)
+    and math.prod(received[:-1]) == math.prod(expected[:-1])
+  )
+  more = received[-1] - expected[-1]
+  return same_inputs and (more == 0 or (is_head and abs(more) == 1))
+
+
+def _fitted(value, variable):
+  """(the value in the variable's shape, what was done to it or '')."""
+  expected = variable.shape.as_list()
+  if not expected:
+    return value, ''
+  value = np.reshape(value, [*expected[:-1], np.shape(value)[-1]])
+  more = value.shape[-1] - expected[-1]
+  if more == 1:
+    return value[..., 1:], 'class 0, the background, was left out'
+  if more == -1:
+    first = variable.numpy()[..., :1]
+    return (
+      np.concatenate([first, value], axis=-1),
+      'class 0, the background, was added as it began',
+    )
+  return value, ''

@@ -1,0 +1,109 @@
+"""Weights that Keras saved, read without Keras: no code in a file can run.
+
+Layers are found by their names. `.weights.h5` and the file of that kind inside
+a `.keras` archive number the variables of a layer, in the order in which the
+layer has them; the older `.h5` names them. Values are read one by one, and only
+after their shapes were found to fit, so that no file can ask for more memory
+than the net has.
+"""
+
+import contextlib
+import zipfile
+
+import h5py
+import numpy as np
+
+from terngrad import errors
+from terngrad.checkpoint import sources
+
+_INSIDE = 'model.weights.h5'
+
+
+def of_file(path, order):
+  """The `sources.Source` of a `.weights.h5`, `.h5` or `.keras` file.
+
+  Args:
+    path: of the file.
+    order: the net's variables in the order in which its layers have them, our
+      names; see `replicas.Layout`.
+
+  Raises:
+    errors.CheckpointError: it cannot be read, or holds what is read elsewhere.
+  """
+  numbered = _numbered(order)
+  try:
+    with _open(path) as file:
+      shapes, paths, strange = {}, {}, []
+      for key, dataset in _datasets(file):
+        _refuse_references(path, dataset)
+        name = numbered.get(key, key)
+        if name in order:
+          shapes[name], paths[name] = list(dataset.shape), dataset.name
+        else:
+          strange.append(key)
+  except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+    if isinstance(error, errors.CheckpointError):
+      raise
+    raise errors.CheckpointError(
+      f'{path}: expected weights saved by Keras (.weights.h5, .h5 or .keras), '
+      f'received: {error}. Check the path; save them again if they are damaged.'
+    ) from error
+
+  def read(name):
+    with _open(path) as file:
+      return np.asarray(file[paths[name]], np.float32)
+
+  return sources.Source(path, shapes, read, sorted(strange), step=0)
+
+
+@contextlib.contextmanager
+def _open(path):
+  """The h5 file, or the one in an archive, which is not unpacked."""
+  with contextlib.ExitStack() as stack:
+    file = path
+    if zipfile.is_zipfile(path):
+      archive = stack.enter_context(zipfile.ZipFile(path))
+      file = stack.enter_context(archive.open(_INSIDE))
+    yield stack.enter_context(h5py.File(file, 'r'))
+
+
+def _numbered(order):
+  """{'conv1/0': 'conv1/kernel', ...}."""
+  counts, found = {}, {}
+  for name in order:
+    layer = name.rpartition('/')[0]
+    number = counts.setdefault(layer, 0)
+    counts[layer] += 1
+    found[f'{layer}/{number}'] = name
+  return found
+
+
+def _datasets(file):
+  """Pairs ('conv1/0' or 'conv1/kernel', dataset) of all that h5 visits.
+
+  It visits neither soft nor external links.
+  """
+  found = []
+
+  def visit(path, item):
+    if not isinstance(item, h5py.Dataset):
+      return
+    parts = path.removeprefix('model_weights/').split('/')
+    if len(parts) > 1 and parts[-2] == 'vars':
+      layer = item.parent.attrs.get('name', '/'.join(parts[:-2]))
+      found.append((f'{layer}/{parts[-1]}', item))
+    else:
+      found.append((f'{parts[0]}/{parts[-1].removesuffix(":0")}', item))
+
+  file.visititems(visit)
+  return found
+
+
+def _refuse_references(path, dataset):
+  """Raises where values are not in the file itself, or are no numbers."""
+  if dataset.external or dataset.is_virtual or dataset.dtype.kind not in 'fiu':
+    raise errors.CheckpointError(
+      f'{path}: expected numbers in the file itself, received {dataset.name}, '
+      'which is of another type or refers to other files. Do not use this '
+      'file; save the weights again with Keras.'
+    )

@@ -1,0 +1,130 @@
+"""Starting from the values of another run, of TensorFlow 1 or of Keras."""
+
+from datetime import datetime
+
+from terngrad import errors
+from terngrad.checkpoint import fitting
+from terngrad.checkpoint import keras_weights
+from terngrad.checkpoint import scopes
+from terngrad.checkpoint import sources
+from terngrad.step import replicas
+
+_SHOWN = 20  # names in a line of the report
+
+
+def start(config, run, report):
+  """Restores what the configuration starts from, and reports what it did.
+
+  Parameters and moving statistics are restored but for the logits, auxiliary
+  ones too, under --fine_tune, and for --checkpoint_exclude_scopes. A run that
+  goes on also gets the optimizer's slots and the moving averages, as far as
+  they are there; otherwise averages begin at the values.
+
+  Args:
+    config: `config.TrainConfig`.
+    run: `assembly.Run`.
+    report: called with each line for the person who watches.
+
+  Returns:
+    The step to begin at: the source's, or 0 under --fine_tune and
+    --restart_step, and where there is nothing to start from.
+
+  Raises:
+    errors.ConfigError, errors.CheckpointError: the source cannot be read or
+      does not fit; nothing was changed.
+  """
+  source = _source(config, run)
+  if source is None:
+    return 0
+  first = run.replicas[0]
+  variables = dict(zip(run.names, first.variables(), strict=True))
+  net = run.names[: len(first.averages)]
+  left_out = _left_out(config, run, net)
+  wanted = {n: v for n, v in variables.items() if n in net}
+  wanted = {n: v for n, v in wanted.items() if n not in left_out}
+  found = fitting.find(source, wanted, run.logits)
+  _check(config, source, found)
+  goes_on = not (config.fine_tune or config.restart_step)
+  rest = _rest(source, variables, net, left_out) if goes_on else {}
+  for name, value in found.values.items():
+    variables[name].assign(value)
+  for name, average in zip(net, first.averages, strict=True):
+    average.assign(variables[name])
+  for name, value in rest.items():
+    variables[name].assign(value)
+  for other in run.replicas[1:]:
+    replicas.copy(first, other)
+  anew = [n for n in run.names[len(net) :] if goes_on and n not in rest]
+  _tell(report, source, found, rest, (left_out, [*found.missing, *anew]))
+  return source.step if goes_on else 0
+
+
+def _source(config, run):
+  if config.pretrained_weights:
+    return keras_weights.of_file(config.pretrained_weights, run.order)
+  if config.pretrained_model_checkpoint_path:
+    path = config.pretrained_model_checkpoint_path
+    return sources.of_checkpoint(path, config.net)
+  return None
+
+
+def _left_out(config, run, net):
+  excluded = scopes.members(
+    'checkpoint_exclude_scopes',
+    config.checkpoint_exclude_scopes,
+    config.net,
+    net,
+  )
+  heads = run.logits if config.fine_tune else ()
+  return [name for name in net if name in excluded or name in heads]
+
+
+def _check(config, source, found):
+  """Raises where something is missing that may not be."""
+  if not found.missing or (config.ignore_missing_vars and found.values):
+    return
+  holds = ', '.join([*source.shapes, *source.strange][:5]) or 'nothing'
+  raise errors.CheckpointError(
+    f'{source.path}: expected {_some(found.missing)}, received none of these; '
+    f'it holds {holds}, ... Where some are there, begin without the others by '
+    '--ignore_missing_vars; else give the flags it was trained with, or '
+    'another file.'
+  )
+
+
+def _rest(source, variables, net, left_out):
+  """Values of slots, averages and the loss scale that the source has."""
+  names = [
+    name
+    for name, variable in variables.items()
+    if name not in net
+    and name.rpartition('/')[0] not in left_out
+    and source.shapes.get(name) == variable.shape.as_list()
+  ]
+  return {name: source.read(name) for name in names}
+
+
+def _tell(report, source, found, rest, others):
+  left_out, anew = others
+  used = {*found.values, *rest, *left_out}
+  used |= {replicas.average_name(name) for name in used}
+  skipped = [name for name in source.shapes if name not in used]
+  lines = [
+    f'restored {len(found.values)} variables of {source.path}'
+    + (f' and {len(rest)} of its training' if rest else ''),
+    *found.notes,
+  ]
+  for what, names in (
+    ('left out', left_out),
+    ('not there, so as they began', anew),
+    ('skipped in the file', [*skipped, *source.strange]),
+  ):
+    if names:
+      lines.append(f'{what}: {_some(names)}')
+  for line in lines:
+    report(f'{datetime.now()}: {line}')
+
+
+def _some(names):
+  more = f' and {len(names) - _SHOWN} more' if len(names) > _SHOWN else ''
+  return ', '.join(names[:_SHOWN]) + more

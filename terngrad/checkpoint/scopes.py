@@ -1,0 +1,34 @@
+"""Scopes of variables, as --trainable_scopes and its like name them."""
+
+from terngrad import errors
+from terngrad.checkpoint import foreign_names
+
+
+def members(flag, scopes, net, names):
+  """The variables in a list of scopes.
+
+  Args:
+    flag: where the scopes come from, for the message.
+    scopes: 'InceptionV3/Logits,InceptionV3/AuxLogits', by TF-Slim's names or
+      ours; may be empty.
+    net: name in `slim.nets.factory.NETS`.
+    names: of variables.
+
+  Returns:
+    List of those of `names` that are in one of the scopes, in their order.
+
+  Raises:
+    errors.ConfigError: nothing is in one of them.
+  """
+  found = set()
+  for scope in filter(None, (part.strip() for part in scopes.split(','))):
+    inside = {n for n in names if foreign_names.within(net, n, scope)}
+    if not inside:
+      layers = list(dict.fromkeys(name.split('/')[0] for name in names))
+      raise errors.ConfigError(
+        f'{flag}: expected scopes of {net}, received {scope}, in which it has '
+        f'no variables. Name layers, as {", ".join(layers[-3:])}, or what '
+        'TF-Slim called them.'
+      )
+    found |= inside
+  return [name for name in names if name in found]

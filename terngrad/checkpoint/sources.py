@@ -1,0 +1,88 @@
+"""Values of variables in files: other runs', TensorFlow 1's and Keras's."""
+
+import os
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from terngrad import errors
+from terngrad.checkpoint import checkpoints
+from terngrad.checkpoint import foreign_names
+
+
+class Source(NamedTuple):
+  """Where values are read from.
+
+  Attributes:
+    path: of the file, for messages.
+    shapes: dict of our name to the shape, a list, of what stands there.
+    read: takes one of these names, returns its value, an array.
+    strange: names in the file that are not understood.
+    step: steps taken before it was written; 0 where it does not say.
+  """
+
+  path: str
+  shapes: dict
+  read: Callable
+  strange: list
+  step: int
+
+
+def of_checkpoint(path, net):
+  """The `Source` of a checkpoint, of this package or of TensorFlow 1.
+
+  Args:
+    path: prefix, file of TensorFlow 1's first format, or folder, of which the
+      newest is taken.
+    net: name in `slim.nets.factory.NETS`, by which foreign names are read.
+
+  Raises:
+    errors.CheckpointError: there is none that can be read.
+  """
+  path = _find(path)
+  try:
+    reader = tf.train.load_checkpoint(path)
+    shapes = reader.get_variable_to_shape_map()
+  except (ValueError, tf.errors.OpError) as error:
+    raise errors.CheckpointError(
+      f'{path}: expected a checkpoint that can be read, received: {error}. It '
+      'is damaged or something else; take another.'
+    ) from error
+  own = checkpoints.is_own(reader)
+  if own:
+    place = checkpoints.read_layout(path).places[0]
+    names = {key: checkpoints.name_of(key, place) for key in shapes}
+    step = checkpoints.step_of(path)
+  else:
+    names = {key: foreign_names.ours(net, key) for key in shapes}
+    step = _foreign_step(reader)
+  # Of the towers of 2017, which say the same, the first.
+  known = {name: key for key, name in sorted(names.items())[::-1] if name}
+  return Source(
+    path=path,
+    shapes={name: list(shapes[key]) for name, key in known.items()},
+    read=lambda name: reader.get_tensor(known[name]),
+    # Of our own only other devices' values, and what is no value.
+    strange=sorted(k for k, name in names.items() if not (name or own)),
+    step=step,
+  )
+
+
+def _find(path):
+  """The checkpoint of a folder, or the path itself."""
+  if not os.path.isdir(path):
+    # TensorFlow 1's first format is one file, without an index.
+    return path if os.path.isfile(path) else checkpoints.find(path)
+  own = checkpoints.newest(path)
+  if own is not None:
+    return own
+  latest = tf.train.latest_checkpoint(path)
+  return latest if latest is not None else checkpoints.find(path)
+
+
+def _foreign_step(reader):
+  if not reader.has_tensor('global_step'):
+    return 0
+  # The 2017 code counted in float32.
+  return int(reader.get_tensor('global_step'))

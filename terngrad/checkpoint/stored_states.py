@@ -1,0 +1,303 @@
+"""What gradient methods remember, as checkpoints hold it.
+
+Each worker's states, and what those keep who add for others, are spread over
+the processes. At a checkpoint the chief gathers them and stores those of all
+beside the replicas; a run that is continued deals them out again. They are
+stored by the names of state and variable, one array for all workers, so that
+buckets, parts, devices and processes may change in between.
+
+They travel as integers, so that no bit changes, and in pieces, so that the
+chief alone ever holds many of them.
+"""
+
+import contextlib
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from terngrad.checkpoint import checkpoints
+from terngrad.codec import method as methods
+from terngrad.codec import parts as parts_lib
+from terngrad.exchange import feedback
+
+# Elements that travel at once, about.
+_PIECE = 2**20
+# What those keep who add the codes of others.
+SUMMED = 'summed_residual'
+_NOTHING = np.zeros([0], np.float32)
+FOLDER = 'states'
+
+
+class Store:
+  """The states of a run, and their place in its checkpoints.
+
+  Attributes:
+    variables: dict of name in the checkpoint to variable, empty but while
+      `holding`.
+  """
+
+  def __init__(self, states, codec, exchange, parameters):
+    """Keeps nothing yet.
+
+    Args:
+      states: `states.MethodStates`.
+      codec: `codec.gradients.GradientCodec` of the whole model.
+      exchange: see `step.Training`.
+      parameters: names of the model's parameters.
+    """
+    self._exchange = exchange
+    self._workers = {
+      f'{key.name}/{parameters[key.variable]}': _in_order(
+        exchange, [of_device[key] for of_device in states.workers]
+      )
+      for key in states.workers[0]
+    }
+    self._summed = _summed(states, codec, parameters)
+    names = [*self._workers, *(n for s in self._summed for n in s.names)]
+    with tf.device('/CPU:0'):
+      self.variables = {
+        name: tf.Variable(_NOTHING, shape=tf.TensorShape(None), trainable=False)
+        for name in names
+      }
+
+  def gather(self):
+    """Gives the chief all states; all processes call it at the same step.
+
+    Returns:
+      dict of name to array: of workers [workers, ...], of those who add of the
+      variable's shape; {} in other processes than the chief.
+    """
+    found = {}
+    for name, variables in self._workers.items():
+      rows = _gather(self._exchange.group, variables)
+      if rows is not None:
+        found[name] = rows.reshape(-1, *variables[0].shape)
+    for summed in self._summed:
+      found.update(summed.gather(self._exchange.group))
+    return found
+
+  def deal(self, stored):
+    """Gives every process its states; all call it together.
+
+    Args:
+      stored: what the chief's `gather` returned, or `read` read; {} in other
+        processes. What is missing stays as it is.
+    """
+    group = self._exchange.group
+    for name, variables in self._workers.items():
+      values = stored.get(name)
+      if values is not None:
+        values = _for_workers(values, self._exchange.num_workers)
+      _deal(group, variables, values)
+    for summed in self._summed:
+      summed.deal(group, stored)
+
+  @contextlib.contextmanager
+  def holding(self, gathered):
+    """Has what `gather` returned for a while: it may be as large as the model.
+
+    Args:
+      gathered: dict of name to array.
+    """
+    for name, values in gathered.items():
+      self.variables[name].assign(values)
+    try:
+      yield
+    finally:
+      for name in gathered:
+        self.variables[name].assign(_NOTHING)
+
+  def read(self, path):
+    """Reads what `holding` held.
+
+    Args:
+      path: checkpoint prefix.
+
+    Returns:
+      (dict of name to array; names that are missing there; names that are there
+      and of no use).
+    """
+    reader = tf.train.load_checkpoint(path)
+    keys = {name: _key(name) for name in self.variables}
+    found = {
+      name: reader.get_tensor(key)
+      for name, key in keys.items()
+      if reader.has_tensor(key)
+    }
+    for place, summed in enumerate(self._summed):
+      # As checkpoints held it before states had names.
+      old = f'kept_error_{place}' + checkpoints.VALUE
+      if reader.has_tensor(old):
+        slices = reader.get_tensor(old)
+        if slices.shape[1:] == tuple(summed.variable.shape):
+          found.update(summed.by_name(slices))
+    there = {
+      key for key in reader.get_variable_to_shape_map() if _is_state(key)
+    }
+    return (
+      found,
+      [name for name in self.variables if name not in found],
+      sorted(there - set(keys.values())),
+    )
+
+
+def _in_order(exchange, variables):
+  """The variables of this process's workers, from a list a device."""
+  found = {}
+  for place, some in enumerate(variables):
+    found.update(zip(exchange.workers_of(place), some, strict=True))
+  return [found[worker] for worker in sorted(found)]
+
+
+class _Summed(NamedTuple):
+  """What the processes keep of the sum of one message, each of its slice.
+
+  Attributes:
+    variable: float32 variable [places, width] of this process.
+    message: `codec.method.Message`.
+    names: of the variables that the message is of, as they are stored.
+    shapes: their shapes.
+  """
+
+  variable: tf.Variable
+  message: methods.Message
+  names: list
+  shapes: tuple
+
+  def gather(self, group):
+    """See `Store.gather`."""
+    slices = _gather(group, [self.variable])
+    if slices is None:
+      return {}
+    return self.by_name(slices.reshape(group.size, *self.variable.shape))
+
+  def by_name(self, slices):
+    """A dict of name to array, from the slices of all processes.
+
+    Args:
+      slices: float32 [processes, places, width].
+    """
+    elements = feedback.elements_of(slices, self.message, len(slices))
+    ends = np.cumsum(methods.sizes_of(self.shapes))[:-1]
+    values = np.split(np.asarray(elements), ends)
+    return {
+      name: value.reshape(shape)
+      for name, value, shape in zip(
+        self.names, values, self.shapes, strict=True
+      )
+    }
+
+  def deal(self, group, stored):
+    """See `Store.deal`."""
+    slices = None
+    if all(name in stored for name in self.names):
+      elements = np.concatenate([np.ravel(stored[name]) for name in self.names])
+      slices = np.stack(
+        [
+          feedback.slices_of(elements, self.message, group.size, rank)
+          for rank in range(group.size)
+        ]
+      )
+    _deal(group, [self.variable], slices)
+
+
+def _summed(states, codec, parameters):
+  """A list of `_Summed`."""
+  found = []
+  for part, variables in zip(
+    parts_lib.parts(codec), states.residuals, strict=True
+  ):
+    rest = iter(variables)
+    for bucket in part.codec.buckets if variables else ():
+      names = [
+        f'{SUMMED}/{parameters[part.indices[i]]}' for i in bucket.indices
+      ]
+      for message in bucket.messages(0):
+        variable = next(rest)
+        if variable is not None:
+          found.append(_Summed(variable, message, names, bucket.shapes))
+  return found
+
+
+def _gather(group, variables):
+  """The chief's array of all processes' variables, or None elsewhere.
+
+  Args:
+    group: `exchange.group.Group`, or None for one process alone.
+    variables: of this process, of one shape.
+
+  Returns:
+    float32 [processes, its variables * elements]; [1, ...] for one alone.
+  """
+  if group is None:
+    return np.concatenate([np.ravel(v.numpy()) for v in variables])[np.newaxis]
+  columns = []
+  for variable in variables:
+    bits = tf.bitcast(tf.reshape(variable, [-1]), tf.int32)
+    for first in range(0, bits.shape[0], _PIECE):
+      everyones = group.gather(bits[tf.newaxis, first : first + _PIECE])
+      if group.rank == 0:
+        columns.append(tf.bitcast(everyones, tf.float32).numpy())
+  return np.concatenate(columns, axis=1) if group.rank == 0 else None
+
+
+def _deal(group, variables, values):
+  """Gives each process its row of what the chief has, if it has something.
+
+  Args:
+    group: `exchange.group.Group`, or None for one process alone.
+    variables: of this process, of one shape.
+    values: what `_gather` returned on the chief, in any shape; None to leave
+      the variables as they are. Only the chief's counts.
+  """
+  if group is None:
+    if values is not None:
+      for variable, value in zip(
+        variables, np.split(np.ravel(values), len(variables)), strict=True
+      ):
+        variable.assign(value.reshape(variable.shape))
+    return
+  wanted = tf.constant([int(values is not None)], tf.int32)
+  if not int(group.from_chief(wanted)[0]):
+    return
+  size = variables[0].shape.num_elements()
+  if values is None:
+    # Of the same shape; nobody looks at what others than the chief send.
+    values = np.zeros([group.size, len(variables) * size], np.float32)
+  rows = np.reshape(values, [group.size, -1]).view(np.int32)
+  for i, variable in enumerate(variables):
+    own = []
+    for first in range(i * size, (i + 1) * size, _PIECE):
+      last = min(first + _PIECE, (i + 1) * size)
+      piece = group.all_to_all(tf.constant(rows[:, first:last]))
+      own.append(tf.bitcast(piece[0], tf.float32))
+    variable.assign(tf.reshape(tf.concat(own, axis=0), variable.shape))
+
+
+def _for_workers(values, count):
+  """Workers' states for another number of them: all get the mean.
+
+  What is owed to the mean of the gradients is then what it was.
+
+  Args:
+    values: float32 [workers of then, ...].
+    count: workers of now.
+
+  Returns:
+    float32 [count, ...].
+  """
+  if len(values) == count:
+    return values
+  mean = np.mean(values, axis=0, dtype=np.float64).astype(np.float32)
+  return np.broadcast_to(mean, [count, *mean.shape])
+
+
+def _key(name):
+  """The key of a checkpoint; it writes a slash inside a name as '.S'."""
+  escaped = name.replace('.', '..').replace('/', '.S')
+  return f'{FOLDER}/{escaped}{checkpoints.VALUE}'
+
+
+def _is_state(key):
+  return key.startswith(f'{FOLDER}/') and key.endswith(checkpoints.VALUE)

@@ -1,0 +1,1 @@
+"""Who takes part: addresses, ways to meet, tasks, and what is lost."""

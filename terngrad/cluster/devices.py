@@ -1,0 +1,115 @@
+"""The devices that towers live on."""
+
+import tensorflow as tf
+from absl import logging
+
+from terngrad import errors
+
+
+def tower_devices(count):
+  """Names of `count` devices: GPUs, or logical CPU devices without any GPU.
+
+  Where there are GPUs but fewer than asked for, several towers share one. Must
+  run before anything else uses TensorFlow where it has to split the CPU.
+
+  Args:
+    count: >= 1.
+
+  Returns:
+    Tuple of str.
+
+  Raises:
+    errors.ConfigError: TensorFlow already runs with fewer logical devices.
+  """
+  gpus = configure(count)
+  if gpus:
+    if len(gpus) < count:
+      logging.warning(
+        'Expected %d GPUs, found %d: several towers share one.',
+        count,
+        len(gpus),
+      )
+    return tuple(f'/GPU:{i % len(gpus)}' for i in range(count))
+  found = len(tf.config.list_logical_devices('CPU'))
+  if found < count:
+    raise errors.ConfigError(
+      f'Devices: expected {count} logical CPU devices, received {found}, '
+      'because TensorFlow was in use before. Start a new process, or configure '
+      f'{count} logical CPU devices before the first operation.'
+    )
+  return tuple(f'/CPU:{i}' for i in range(count))
+
+
+def configure(count):
+  """Prepares `count` devices without making TensorFlow start.
+
+  Args:
+    count: >= 1.
+
+  Returns:
+    The physical GPUs.
+  """
+  gpus = grow_memory()
+  cpu = tf.config.list_physical_devices('CPU')[0]
+  if not gpus and (
+    len(tf.config.get_logical_device_configuration(cpu) or [0]) < count
+  ):
+    _quietly(
+      tf.config.set_logical_device_configuration,
+      cpu,
+      [tf.config.LogicalDeviceConfiguration()] * count,
+    )
+  return gpus
+
+
+def grow_memory():
+  """Lets GPUs give memory as it is needed, so that programs can share them.
+
+  Must run before anything else uses TensorFlow.
+
+  Returns:
+    The physical GPUs.
+  """
+  gpus = tf.config.list_physical_devices('GPU')
+  for gpu in gpus:
+    _quietly(tf.config.experimental.set_memory_growth, gpu, True)
+  return gpus
+
+
+def hide_gpus():
+  """Keeps what this process itself computes on its CPUs.
+
+  Must run before anything else uses TensorFlow.
+  """
+  _quietly(tf.config.set_visible_devices, [], 'GPU')
+
+
+def evaluation_device(name):
+  """`name` where it exists, the CPU otherwise.
+
+  Args:
+    name: '/gpu:0' or another device name.
+
+  Returns:
+    str.
+
+  Raises:
+    errors.ConfigError: the name cannot be read.
+  """
+  try:
+    spec = tf.DeviceSpec.from_string(name)
+  except ValueError as error:
+    raise errors.ConfigError(
+      f"device: expected a name like '/gpu:0' or '/cpu:0', received {name!r}."
+    ) from error
+  kind = (spec.device_type or 'CPU').upper()
+  exists = len(tf.config.list_logical_devices(kind)) > (spec.device_index or 0)
+  return name if exists else '/CPU:0'
+
+
+def _quietly(configure, *arguments):
+  """Configures; where TensorFlow runs already, leaves things as they are."""
+  try:
+    configure(*arguments)
+  except RuntimeError as error:
+    logging.debug('Devices are already configured: %s', error)

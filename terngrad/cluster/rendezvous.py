@@ -1,0 +1,173 @@
+"""Clusters as others tell of them: TF_CONFIG, hosts file, Slurm, Kubernetes."""
+
+import json
+import os
+
+import tensorflow as tf
+
+from terngrad.cluster import cluster
+
+
+def from_tf_config(text):
+  """The cluster of a TF_CONFIG, as Kubeflow and others write it.
+
+  A task 'chief' or 'master' becomes worker 0 and the workers follow; tasks
+  'evaluator' have no part in training.
+
+  Args:
+    text: JSON, {"cluster": {job: [address]}, "task": {"type", "index"}}.
+
+  Returns:
+    A `cluster.Cluster`.
+
+  Raises:
+    cluster.ClusterError: it is not that, or see `cluster.make`.
+  """
+  try:
+    value = json.loads(text)
+    jobs = {name: list(some) for name, some in value['cluster'].items()}
+    job, index = value['task']['type'], value['task']['index']
+    if isinstance(index, str) and index.isdecimal():
+      index = int(index)
+  except (AttributeError, KeyError, TypeError, ValueError) as error:
+    raise cluster.ClusterError(
+      'TF_CONFIG: expected JSON like {"cluster": {"worker": ["host:2222"]}, '
+      '"task": {"type": "worker", "index": 0}}, received '
+      f'{cluster.shown(text)}. Mend the variable, or unset it.'
+    ) from error
+  if any(not isinstance(a, str) for some in jobs.values() for a in some):
+    raise cluster.ClusterError(
+      'TF_CONFIG: expected lists of addresses, received something else in '
+      f'{cluster.shown(text)}. Write every address as "host:port".'
+    )
+  jobs.pop('evaluator', None)
+  chiefs = [*jobs.pop('chief', []), *jobs.pop('master', [])]
+  if len(chiefs) > 1:
+    raise cluster.ClusterError(
+      f'TF_CONFIG: expected one chief, received {len(chiefs)}. List the others '
+      'as workers.'
+    )
+  if job in ('chief', 'master'):
+    job = 'worker'
+  elif job == 'worker' and type(index) is int and index >= 0:
+    index += len(chiefs)
+  if chiefs or 'worker' in jobs:
+    jobs['worker'] = chiefs + jobs.get('worker', [])
+  return cluster.make(jobs, job, index)
+
+
+def from_hosts_text(text, job_name, task_id):
+  r"""The cluster of a hosts file: a task a line, `[ps|worker] host:port`.
+
+  >>> from_hosts_text('a:1  # chief\nps b:2', 'worker', 0).jobs
+  {'ps': ('b:2',), 'worker': ('a:1',)}
+
+  Args:
+    text: of the file; what follows # is a comment, a line without a job is a
+      worker.
+    job_name: 'ps' or 'worker', of this process.
+    task_id: int, of this process.
+
+  Returns:
+    A `cluster.Cluster`.
+
+  Raises:
+    cluster.ClusterError: a line cannot be read, or see `cluster.make`.
+  """
+  jobs = {}
+  for number, line in enumerate(text.splitlines(), start=1):
+    words = line.partition('#')[0].split()
+    if not words:
+      continue
+    if len(words) > 2 or (len(words) == 2 and words[0] not in cluster.JOBS):
+      raise cluster.ClusterError(
+        f'Hosts file, line {number}: expected host:port, worker host:port or '
+        f'ps host:port, received {cluster.shown(line)}. Write one task a line.'
+      )
+    job = words[0] if len(words) == 2 else 'worker'
+    address = cluster.parse_address(words[-1], f'Hosts file, line {number}')
+    jobs.setdefault(job, []).append(address)
+  return cluster.make(jobs, job_name, task_id)
+
+
+def from_slurm(num_ps, port):
+  """The cluster of this Slurm job step, by TensorFlow's own resolver.
+
+  Args:
+    num_ps: int, how many of the tasks are parameter servers: the first ones.
+    port: int, of the first task on a host; the next task there has the next.
+
+  Returns:
+    A `cluster.Cluster`.
+
+  Raises:
+    cluster.ClusterError: this is no Slurm job step, or see `cluster.make`.
+  """
+  try:
+    tasks = int(os.environ['SLURM_STEP_NUM_TASKS'])
+    own = os.environ['SLURMD_NODENAME']
+    jobs = {'ps': num_ps, 'worker': tasks - num_ps}
+    resolver = tf.distribute.cluster_resolver.SlurmClusterResolver(
+      jobs={name: count for name, count in jobs.items() if count},
+      port_base=port,
+      # It deals as many tasks to a host as there are GPUs to give away.
+      gpus_per_node=tasks,
+      gpus_per_task=1,
+      auto_set_gpu=False,
+    )
+    found = resolver.cluster_spec().as_dict()
+    job, index = resolver.get_task_info()
+  except (KeyError, IndexError, RuntimeError, ValueError) as error:
+    raise cluster.ClusterError(
+      'Slurm: expected a job step with SLURM_PROCID, SLURM_STEP_NUM_TASKS, '
+      'SLURM_STEP_NODELIST, SLURM_STEP_TASKS_PER_NODE and SLURMD_NODENAME, and '
+      f'at least {num_ps} tasks; received: {error}. Start the program by srun.'
+    ) from error
+  made = cluster.make(found, job, index)
+  if cluster.host_of(made.address) != own:
+    raise cluster.ClusterError(
+      f'Slurm: expected task {job} {index} on {cluster.host_of(made.address)}, '
+      f'received {own}: TensorFlow sorts hosts by name and Slurm deals them in '
+      "the order of the job's list. Name the hosts in a file, --cluster=FILE."
+    )
+  return made
+
+
+def from_kubernetes(labels, port, own_host, client=None):
+  """The cluster of running pods, by TensorFlow's own resolver.
+
+  It names pods by the address of their node, so they need `hostNetwork` and a
+  node each.
+
+  Args:
+    labels: dict of job to the label that selects its pods, 'app=train'.
+    port: int, of every task.
+    own_host: the address of the node that this pod runs on.
+    client: of Kubernetes; None for the package's own, from its configuration.
+
+  Returns:
+    A `cluster.Cluster`.
+
+  Raises:
+    cluster.ClusterError: pods are missing or not running; `cluster.make`.
+  """
+  try:
+    resolver = tf.distribute.cluster_resolver.KubernetesClusterResolver(
+      {job: [label] for job, label in labels.items()},
+      tf_server_port=port,
+      override_client=client,
+    )
+    found = resolver.cluster_spec().as_dict()
+  except Exception as error:  # the client's own, which need not be installed
+    raise cluster.ClusterError(
+      'Kubernetes: expected running pods and the package kubernetes, received: '
+      f'{error}. Wait until all pods run, or use TF_CONFIG.'
+    ) from error
+  own = f'{own_host}:{port}'
+  for job, addresses in found.items():
+    if own in addresses:
+      return cluster.make(found, job, addresses.index(own))
+  raise cluster.ClusterError(
+    f'Kubernetes: expected a pod on {cluster.shown(own)}, where this one runs, '
+    f'received {cluster.shown(found)}. Give pods hostNetwork and a node each.'
+  )

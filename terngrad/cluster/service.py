@@ -1,0 +1,143 @@
+"""The server of a ps or of a worker that is not chief, in its own process.
+
+See `cluster.tasks`, the chief's end of the same variable and queues.
+"""
+
+import json
+import queue
+import threading
+import uuid
+
+import tensorflow as tf
+
+from terngrad.cluster import tasks
+
+
+class Service:
+  """The server of this process.
+
+  It cannot be stopped: TensorFlow's server has no end but the process's.
+  """
+
+  def __init__(self, task, cluster, fingerprint, device_count=None):
+    """Starts it.
+
+    Args:
+      task: `tasks.Task`, this process.
+      cluster: `cluster.Cluster`.
+      fingerprint: dict of str to str.
+      device_count: dict of kind of device to number; {'GPU': 0} for none.
+
+    Raises:
+      tasks.LostError: the port is taken.
+    """
+    self.task = task
+    self._state = tasks.State(uuid.uuid4().hex, fingerprint)
+    config = tf.compat.v1.ConfigProto(
+      device_count=device_count or {},
+      # Only itself: it must answer while others are not there yet.
+      device_filters=[f'/job:{task.job}/task:{task.index}'],
+      intra_op_parallelism_threads=(
+        tf.config.threading.get_intra_op_parallelism_threads()
+      ),
+    )
+    config.gpu_options.allow_growth = True
+    try:
+      self._server = tf.distribute.Server(
+        tf.train.ClusterSpec(cluster.jobs),
+        job_name=task.job,
+        task_index=task.index,
+        config=config,
+      )
+    except tf.errors.OpError as error:
+      raise tasks.LostError(
+        f'{task}: expected to listen on its port, received: {error.message} '
+        'Stop what uses the port, or name another in the list of hosts.'
+      ) from error
+    self._graph = tf.Graph()
+    with self._graph.as_default(), tf.device(task.device()):
+      self._text = tf.compat.v1.placeholder(tf.string, [])
+      variable = tasks.state_variable(self._text)
+      self._assign = variable.initializer
+      self._dequeue = tasks.orders_queue().dequeue()
+      self._session = tf.compat.v1.Session(self._server.target, config=config)
+    self._orders = queue.Queue()
+    threading.Thread(target=self._take_orders, daemon=True).start()
+    self._publish()
+
+  def fail(self, trouble):
+    """Lets the chief know why this task cannot go on."""
+    self._state = self._state._replace(trouble=trouble)
+    self._publish()
+
+  def next_order(self, timeout):
+    """The next order of the chief, a dict; None after `timeout` seconds."""
+    try:
+      return self._orders.get(timeout=timeout)
+    except queue.Empty:
+      return None
+
+  def feed(self, tag, batches, stop):
+    """Puts batches into this task's queue `tag` until it is to stop.
+
+    Args:
+      tag: name of the queue.
+      batches: iterator of lists of tensors.
+      stop: `threading.Event`; set it and call `close`.
+    """
+    first = [part.numpy() for part in next(batches)]
+    with self._graph.as_default(), tf.device(self.task.device()):
+      holders = [
+        tf.compat.v1.placeholder(part.dtype, part.shape) for part in first
+      ]
+      handle = tasks.batch_queue(tag, [h.dtype for h in holders])
+      enqueue = tf.raw_ops.QueueEnqueueV2(handle=handle, components=holders)
+    self._put(enqueue, holders, first)
+    for batch in batches:
+      if stop.is_set():
+        return
+      self._put(enqueue, holders, [part.numpy() for part in batch])
+
+  def progress(self, tag):
+    """Yields (step, loss) of every step in this task's queue `tag`.
+
+    Ends when the queue is closed.
+    """
+    with self._graph.as_default(), tf.device(self.task.device()):
+      dequeue = tf.raw_ops.QueueDequeueV2(
+        handle=tasks.progress_queue(tag), component_types=tasks.PROGRESS
+      )
+    while True:
+      try:
+        step, loss = self._session.run(list(dequeue))
+      except tf.errors.OpError:
+        return
+      yield int(step), float(loss)
+
+  def close(self, tag, dtypes):
+    """Closes this task's queues `tag`, so that nobody waits for them."""
+    with self._graph.as_default(), tf.device(self.task.device()):
+      handles = tasks.batch_queue(tag, dtypes), tasks.progress_queue(tag)
+      close = [
+        tf.raw_ops.QueueCloseV2(handle=h, cancel_pending_enqueues=True)
+        for h in handles
+      ]
+    self._session.run(close)
+
+  def _put(self, enqueue, holders, values):
+    self._session.run(enqueue, dict(zip(holders, values, strict=True)))
+
+  def _publish(self):
+    text = json.dumps(self._state._asdict())
+    self._session.run(self._assign, {self._text: text})
+
+  def _take_orders(self):
+    while True:
+      try:
+        value = json.loads(self._session.run(self._dequeue))
+      except ValueError:
+        continue
+      except tf.errors.OpError:
+        return  # the session ended
+      if isinstance(value, dict):
+        self._orders.put(value)

@@ -1,0 +1,195 @@
+"""What the processes of a run do together, beside the steps.
+
+They join, compare what they are, begin from the chief's state, prove that
+they are equal before each checkpoint, and end together. With one process
+there is nothing to do.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+
+import numpy as np
+import tensorflow as tf
+
+from terngrad import errors
+from terngrad.cluster import devices
+from terngrad.cluster import fingerprint
+from terngrad.cluster import watchdog
+from terngrad.exchange import collective
+from terngrad.exchange import group as groups
+from terngrad.exchange import towers
+
+# What each process may have its own of.
+_OWN = frozenset(
+  {
+    *('task_id', 'job_name', 'cluster', 'data_dir', 'train_dir', 'overwrite'),
+    *('log_device_placement', 'pretrained_model_checkpoint_path'),
+    *('rendezvous_dir', 'own_address'),
+  }
+)
+_FINGERPRINT_BYTES = 2**14
+# The runtime gives up a silent task first, as an error like that of a lost one.
+GRACE_SECONDS = 10.0
+
+
+def join(config):
+  """Makes the exchange; blocks until all processes are there.
+
+  Args:
+    config: a valid `config.TrainConfig`. Nothing may have used TensorFlow.
+
+  Returns:
+    `towers.Towers`, or `collective.Collective` with its `group`.
+
+  Raises:
+    errors.ConfigError: nccl is asked for where there is no GPU.
+  """
+  cluster = config.tasks
+  if cluster is None:
+    places = devices.tower_devices(min(config.num_gpus, config.num_workers))
+    return towers.Towers(places, config.num_workers)
+  own = config.num_workers // len(cluster.jobs['worker'])
+  count = min(config.num_gpus, own)
+  gpus = devices.configure(count)
+  if config.communication == groups.NCCL and not gpus:
+    raise errors.ConfigError(
+      'communication: expected a GPU for nccl, received a machine without one. '
+      f'Leave --communication={groups.NCCL} out.'
+    )
+  group = groups.Group(cluster, config.step_timeout, config.communication)
+  places = devices.tower_devices(count)
+  return collective.Collective(
+    group, places, config.num_workers, config.collective
+  )
+
+
+def check_same(config, exchange, **choices):
+  """Compares what the processes are.
+
+  Args:
+    config: `config.TrainConfig`; every option must be the same but those that
+      are a process's own.
+    exchange: from `join`.
+    **choices: see `fingerprint.fingerprint`.
+
+  Raises:
+    errors.ConfigError: two differ; names the field and the task.
+  """
+  if exchange.group is None:
+    return
+  for field in dataclasses.fields(config):
+    if field.name not in _OWN:
+      choices[field.name] = _short(getattr(config, field.name))
+  own = fingerprint.to_bytes(
+    fingerprint.fingerprint(**choices), _FINGERPRINT_BYTES
+  )
+  everyone = exchange.group.gather_now(np.frombuffer(own, np.int32)[np.newaxis])
+  try:
+    fields = [
+      fingerprint.from_bytes(row.tobytes(), f'worker {rank}')
+      for rank, row in enumerate(everyone)
+    ]
+    for rank, received in enumerate(fields):
+      fingerprint.check_equal(fields[0], received, f'worker {rank}')
+  except fingerprint.MismatchError as error:
+    raise errors.ConfigError(str(error)) from error
+
+
+def _short(value):
+  text = str(value)
+  return (
+    text
+    if len(text) <= 80
+    else f'{text[:40]}... {hashlib.sha256(text.encode()).hexdigest()[:16]}'
+  )
+
+
+def begin(exchange, copies, numbers):
+  """Gives every process the chief's variables and numbers.
+
+  Args:
+    exchange: from `join`.
+    copies: tuple of `replicas.Replica` of this process.
+    numbers: tuple of int; those of the chief count.
+
+  Returns:
+    The chief's numbers.
+  """
+  group = exchange.group
+  if group is None:
+    return numbers
+  for variables in zip(*(copy.variables() for copy in copies), strict=True):
+    value = group.from_chief(tf.convert_to_tensor(variables[0]))
+    for variable in variables:
+      variable.assign(value)
+  told = group.from_chief(tf.constant(numbers, tf.int32))
+  return tuple(int(number) for number in told)
+
+
+def check_equal(exchange, replica, names):
+  """Proves that the processes' replicas are equal to the bit.
+
+  Args:
+    exchange: from `join`.
+    replica: of this process.
+    names: of its variables.
+
+  Raises:
+    errors.TrainingError: two differ; names variable and task.
+  """
+  if exchange.group is None:
+    return
+  digests = np.stack([_digest(v.numpy()) for v in replica.variables()])
+  everyone = exchange.group.gather_now(digests[np.newaxis])
+  for rank, received in enumerate(everyone):
+    differing = np.flatnonzero((received != everyone[0]).any(axis=1))
+    if differing.size:
+      raise errors.TrainingError(
+        f'Replicas: expected {names[differing[0]]} on worker {rank} to equal '
+        'that on worker 0 to the bit, received other bits. This is a fault of '
+        'the program or of a machine: the last checkpoint is good, continue '
+        'from it and report this.'
+      )
+
+
+def _digest(array):
+  data = hashlib.blake2b(np.ascontiguousarray(array), digest_size=16)
+  return np.frombuffer(data.digest(), np.int32)
+
+
+def end(exchange, step):
+  """Waits until all have come to their end, and the chief has written."""
+  if exchange.group is not None:
+    exchange.group.gather_now(np.array([step], np.int32))
+
+
+@contextlib.contextmanager
+def within(cluster, seconds, what, limit=watchdog.limit):
+  """Ends the process where a task is lost or late, and says which.
+
+  Args:
+    cluster: `cluster.Cluster` or None, which does nothing.
+    seconds: float, that the block may take.
+    what: the block's name, for the message.
+    limit: of `watchdog`.
+  """
+  if cluster is None:
+    yield
+    return
+  try:
+    with limit(cluster, seconds, what):
+      yield
+  except _LOST as error:
+    watchdog.end(f'{what}: {watchdog.explain(cluster, error.message)}')
+
+
+# What TensorFlow's runtime raises where a task is gone or late.
+_LOST = (
+  tf.errors.AbortedError,
+  tf.errors.CancelledError,
+  tf.errors.DeadlineExceededError,
+  tf.errors.FailedPreconditionError,
+  tf.errors.InternalError,
+  tf.errors.UnavailableError,
+)

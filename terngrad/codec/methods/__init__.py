@@ -1,0 +1,1 @@
+"""Gradient methods by name, one file each."""

@@ -1,0 +1,144 @@
+"""Variables as matrices, and the arithmetic of matrices of few columns.
+
+Sums and products of floats depend on their order, and with it on who compiles
+them. Here every mode, eager, traced or compiled, gets the same bits.
+"""
+
+import functools
+import math
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from terngrad.codec import method
+from terngrad.codec.stages import random_bits
+
+_SEED = 20190531
+
+
+class Split(NamedTuple):
+  """Which variables are matrices for P and Q, and which are small.
+
+  Attributes:
+    shapes: tuple of the shapes of v variables.
+    factors: for each (rows, columns, rank), or None for a small one.
+  """
+
+  shapes: tuple
+  factors: tuple
+
+  @property
+  def places(self):
+    """Of the matrices among the variables."""
+    return [i for i, factor in enumerate(self.factors) if factor]
+
+  @property
+  def p_shapes(self):
+    """(rows, rank) of each matrix."""
+    return [(self.factors[i][0], self.factors[i][2]) for i in self.places]
+
+  @property
+  def q_shapes(self):
+    """(columns, rank) of each matrix."""
+    return [self.factors[i][1:] for i in self.places]
+
+  def matrices(self, values):
+    """Those of v tensors that are matrices, [rows, columns]."""
+    return [tf.reshape(values[i], self.factors[i][:2]) for i in self.places]
+
+  def small(self, values):
+    """Those of a list of v that are small."""
+    pairs = zip(values, self.factors, strict=True)
+    return [value for value, factor in pairs if not factor]
+
+  def join(self, matrices, small):
+    """All v tensors in their shapes."""
+    matrices, small = iter(matrices), iter(small)
+    return [
+      tf.reshape(next(matrices if factor else small), shape)
+      for factor, shape in zip(self.factors, self.shapes, strict=True)
+    ]
+
+
+def split(shapes, rank, min_compression):
+  """A `Split`; see `powersgd.powersgd` for rank and min_compression."""
+  factors = (_factor(shape, rank, min_compression) for shape in shapes)
+  return Split(tuple(shapes), tuple(factors))
+
+
+def _factor(shape, rank, min_compression):
+  """(rows, columns, rank), or None for what is not worth the compression."""
+  if len(shape) < 2:
+    return None
+  *outer, columns = shape
+  rows = math.prod(outer)
+  rank = min(rank, rows, columns)
+  worth = (rows + columns) * rank * min_compression < rows * columns
+  return (rows, columns, rank) if worth else None
+
+
+def words(values):
+  """A list of float32 as int32 [elements]."""
+  flat = [tf.zeros([0]), *(tf.reshape(value, [-1]) for value in values)]
+  return tf.bitcast(tf.concat(flat, axis=0), tf.int32)
+
+
+def cut(flat, shapes):
+  """The tensors of these shapes that stand one after the other in `flat`."""
+  sizes = method.sizes_of(shapes)
+  parts = tf.split(flat[: sum(sizes)], sizes) if sizes else []
+  return [tf.reshape(p, s) for p, s in zip(parts, shapes, strict=True)]
+
+
+def first_q(shape):
+  """Q of a run's first step, float32 of the shape."""
+  return normal(shape, random_bits.seed_key(_SEED))
+
+
+def revived(q):
+  """Q with the first Q's columns in place of those that are zero."""
+  return tf.where(tf.reduce_any(q != 0, axis=0), q, first_q(q.shape))
+
+
+def normal(shape, key):
+  """float32 of the shape, nearly standard normal, exact to the bit."""
+  count = math.prod(shape)
+  positions = tf.bitcast(tf.range(6 * count), tf.uint32)
+  bits = tf.reshape(random_bits.element_bits(key, positions), [6, count])
+  halves = tf.bitwise.right_shift(bits, 16), tf.bitwise.bitwise_and(bits, 65535)
+  total = tf.reduce_sum(tf.cast(tf.stack(halves), tf.int32), axis=[0, 1])
+  # Twelve numbers of 16 bits, with the variance 1 / 12 each.
+  return tf.reshape(tf.cast(total - 6 * 65535, tf.float32) / 65536, shape)
+
+
+def product(a, b, transpose_a=False, transpose_b=False):
+  """The matrix product, of the same bits in every mode."""
+  multiply = _compiled(
+    tf.matmul,
+    (tuple(a.shape), tuple(b.shape)),
+    transpose_a=transpose_a,
+    transpose_b=transpose_b,
+  )
+  return multiply(a, b)
+
+
+def orthogonal(matrix, epsilon):
+  """The matrix with orthogonal columns, by Gram-Schmidt."""
+  shapes = (tuple(matrix.shape),)
+  return _compiled(_gram_schmidt, shapes, epsilon=epsilon)(matrix)
+
+
+def _gram_schmidt(matrix, epsilon):
+  columns = tf.unstack(matrix, axis=1)
+  for i, column in enumerate(columns):
+    columns[i] = column = column / (tf.norm(column) + epsilon)
+    for j in range(i + 1, len(columns)):
+      columns[j] -= tf.reduce_sum(column * columns[j]) * column
+  return tf.stack(columns, axis=1)
+
+
+@functools.cache
+def _compiled(function, shapes, **options):
+  """One program for every mode: TensorFlow's and XLA's products differ."""
+  made = tf.function(functools.partial(function, **options), jit_compile=True)
+  return made.get_concrete_function(*map(tf.TensorSpec, shapes))

@@ -1,0 +1,244 @@
+"""Codecs by name, as `--codec NAME[:option=value,...]` spells them."""
+
+import difflib
+import inspect
+
+from terngrad.codec import coded
+from terngrad.codec.methods import eden
+from terngrad.codec.methods import error_feedback
+from terngrad.codec.methods import powersgd
+from terngrad.codec.methods import sign
+from terngrad.codec.methods import topk
+from terngrad.codec.stages import bitmap
+from terngrad.codec.stages import chain
+from terngrad.codec.stages import clipping
+from terngrad.codec.stages import contract
+from terngrad.codec.stages import float_words
+from terngrad.codec.stages import huffman
+from terngrad.codec.stages import packing as packings
+from terngrad.codec.stages import ternary as ternaries
+
+
+def identity():
+  """The plain float32 gradient, 32 bits an element."""
+  return chain.chain(float_words.float32_words())
+
+
+def fp16():
+  """The gradient in half precision, 16 bits an element."""
+  return chain.chain(float_words.float16_words())
+
+
+def ternary(
+  clip_factor=2.5,
+  scaler_rule='max_clipped',
+  packing='base3',
+  dither='private',
+  workers=0,
+  word_bits=32,
+  group_size=0,
+  sharing='probe',
+):
+  """TernGrad.
+
+  Args:
+    clip_factor: in standard deviations of each gradient; 0 does not clip.
+    scaler_rule: see `ternary.ternarize`.
+    packing: 'base3' (1.6 bits an element), 'two_bit' (2 bits), 'radix' (for
+      all-reduces of integers; 4.6 bits for 8 workers), or of variable length
+      'bitmap_sign' and 'huffman243' (1.32 and 1.23 bits for Gaussian gradients
+      clipped at 2.5).
+    dither: see `ternary.ternarize`.
+    workers: how many there are; for 'radix' and for stratified dither, which
+      need it.
+    word_bits: for 'radix' alone: 32, or 64 for 4.3 bits with 8 workers.
+    group_size: elements that have a scaler of their own; 0 for one a variable.
+      A scaler costs 32 bits.
+    sharing: 'probe': workers wait for the shared scaler and then encode.
+      'thin': they encode at once by their own and drop codes at random when
+      they know the shared one. The law is the same; payloads of N virtual
+      nodes wait in memory instead of N gradients.
+
+  Returns:
+    A `contract.Codec`.
+
+  Raises:
+    ValueError: an option is out of its range.
+  """
+  if sharing not in ('probe', 'thin'):
+    raise ValueError(
+      f'sharing: expected one of probe, thin, received {sharing!r}.'
+    )
+  clip = clipping.clip_by_stddev(clip_factor)
+  pack = _packing(packing, clip_factor, workers, word_bits)
+  by_stddev = scaler_rule == 'stddev'
+  quantizer = ternaries.ternarize(
+    scaler_rule, clip_factor if by_stddev else 0.0, dither, workers
+  )
+  stages = [quantizer, pack]
+  if clip_factor and not by_stddev:
+    stages = [clip, *stages]
+  codec = chain.chain(*stages, group_size=group_size)
+  if sharing == 'probe':
+    return codec
+  return codec._replace(name=f'{codec.name}, thinned', requantizes=True)
+
+
+def _packing(name, clip_factor, workers, word_bits):
+  density = ternaries.gaussian_density(clip_factor)
+  makers = {
+    'base3': packings.base3,
+    'bitmap_sign': lambda: bitmap.bitmap_sign(density),
+    'huffman243': lambda: huffman.huffman243(density),
+    'radix': lambda: packings.radix(workers, word_bits),
+    'two_bit': packings.two_bit,
+  }
+  if name not in makers:
+    raise ValueError(
+      f'packing: expected one of {", ".join(makers)}, received {name!r}.'
+    )
+  if name != 'radix' and word_bits != 32:
+    raise ValueError(
+      'word_bits is of packing=radix: expected none beside '
+      f'packing={name}, received word_bits={word_bits}. Leave it out.'
+    )
+  return makers[name]()
+
+
+CODECS = {
+  'eden3': eden.eden3,
+  'fp16': fp16,
+  'identity': identity,
+  'sign': sign.sign,
+  'ternary': ternary,
+  'topk': topk.topk,
+}
+
+# What is no code, since it has several rounds or messages, or remembers.
+METHODS = {'powersgd': powersgd.powersgd}
+
+# What can stand before a code and a plus sign.
+WRAPPERS = {'error_feedback': error_feedback.error_feedback}
+
+# One spelling of every kind of code, for benches that measure them all.
+KINDS = (
+  'identity',
+  'fp16',
+  'ternary',
+  'ternary:scaler_rule=stddev',
+  'ternary:clip_factor=0',
+  'ternary:dither=stratified,workers=8',
+  'ternary:clip_factor=0,group_size=64',
+  'ternary:group_size=512',
+  'ternary:sharing=thin',
+  'ternary:packing=two_bit',
+  'ternary:packing=radix,workers=8',
+  'ternary:packing=radix,workers=8,word_bits=64',
+  'ternary:packing=bitmap_sign',
+  'ternary:packing=huffman243',
+  'eden3',
+  'sign',
+  'topk',
+)
+
+
+def parse(text, workers=0):
+  """The codec that a command line names.
+
+  >>> parse('ternary:clip_factor=2.5,packing=two_bit').name
+  'clip_by_stddev(2.5) > ternarize > two_bit'
+
+  Args:
+    text: 'NAME' or 'NAME:option=value,option=value'.
+    workers: how many there are, where the text does not say.
+
+  Returns:
+    A `contract.Codec`.
+
+  Raises:
+    ValueError: unknown name or option, or a bad value; the message lists what
+      there is.
+  """
+  made = _made(text, workers, CODECS)
+  if not isinstance(made, contract.Codec):
+    raise ValueError(
+      f'codec: expected a code of one message, received {text!r}, which is a '
+      'method of several. Name a code here, or use the method in training.'
+    )
+  return made
+
+
+def _made(text, workers, makers):
+  """What a text names, of these makers; see `parse`."""
+  name, _, rest = text.partition(':')
+  if name not in makers:
+    what = f'{name!r}, a method and no code' if name in METHODS else repr(name)
+    raise ValueError(
+      f'codec: expected one of {", ".join(sorted(makers))}, received '
+      f'{what}.{_suggestion(name, makers)}'
+    )
+  build = makers[name]
+  known = inspect.signature(build).parameters
+  options = {}
+  for item in filter(None, rest.split(',')):
+    option, equals, value = item.partition('=')
+    if option not in known or not equals:
+      raise ValueError(
+        f'codec {name}: expected option=value with an option of '
+        f'{", ".join(known) or "none (it has no options)"}, received '
+        f'{item!r}.{_suggestion(option, known)}'
+      )
+    if option in options:
+      raise ValueError(
+        f'codec {name}: expected every option once, received {option} twice.'
+      )
+    options[option] = _convert(name, option, value, known[option].default)
+  if 'workers' in known:
+    options.setdefault('workers', workers)
+  return build(**options)
+
+
+def method(text, workers=0):
+  """The method that a command line names, with what is wrapped around it.
+
+  >>> method('error_feedback+ternary:clip_factor=0').name
+  'error feedback > ternarize > base3'
+
+  Args:
+    text: as for `parse`, or a method of `METHODS` in the same way; before it
+      any of `WRAPPERS` and a plus sign.
+    workers: how many there are, where the text does not say.
+
+  Returns:
+    A `method.Method`.
+
+  Raises:
+    ValueError: see `parse`.
+  """
+  *wrappers, text = text.split('+')
+  made = coded.as_method(_made(text, workers, CODECS | METHODS))
+  plain = coded.as_method(identity())
+  for name in reversed(wrappers):
+    if name not in WRAPPERS:
+      raise ValueError(
+        f'codec: expected one of {", ".join(WRAPPERS)} before +, received '
+        f'{name!r}.{_suggestion(name, WRAPPERS)}'
+      )
+    made = WRAPPERS[name](made, plain)
+  return made
+
+
+def _convert(codec, option, value, default):
+  """`value` in the type of the option's default."""
+  try:
+    return type(default)(value)
+  except ValueError as error:
+    raise ValueError(
+      f'codec {codec}: expected a {type(default).__name__} for {option}, '
+      f'received {value!r}.'
+    ) from error
+
+
+def _suggestion(word, known):
+  close = difflib.get_close_matches(word, known, n=1)
+  return f' Did you mean {close[0]!r}?' if close else ''

@@ -1,0 +1,109 @@
+"""Refuses payloads that no encoder made, before they are decoded.
+
+Training pays nothing for it: this is for words from files and sockets, eagerly.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from terngrad.codec.methods import eden
+from terngrad.codec.methods import sign
+from terngrad.codec.methods import topk
+from terngrad.codec.stages import wire
+
+# Packings that check what they hold beside codes.
+_CHECKED = (eden.EdenWords, sign.SignWords, topk.TopkWords)
+
+
+def validate(codec, words, num_elements):
+  """Checks a payload that came from a file or a socket.
+
+  `decode_sum` is safe for any words, but gives some gradient for those that no
+  encoder made.
+
+  Args:
+    codec: `contract.Codec`.
+    words: anything that NumPy takes for int32 [w]; zeros that were not sent
+      may be missing at its end.
+    num_elements: of the bucket; for codes of scope VARIABLE of the variable.
+
+  Returns:
+    NumPy int32 [codec.num_words(num_elements)], for `decode_sum`.
+
+  Raises:
+    ValueError: `encode` makes no such payload; says what was expected.
+  """
+  packing = codec.packing
+  words = np.asarray(words)
+  if words.dtype not in (np.int32, np.uint32) or words.ndim != 1:
+    raise ValueError(
+      f'{packing.name}: expected int32 words of one dimension, received '
+      f'{words.dtype} {words.shape}. Send the flat payload.'
+    )
+  words = words.view(np.int32)
+  capacity = packing.num_words(num_elements)
+  if isinstance(packing, wire.VariablePacking):
+    words = _restore(packing, words, num_elements, capacity)
+    packing.check(words, packing.width(num_elements))
+  elif words.size != capacity:
+    raise ValueError(
+      f'{packing.name}: expected {capacity} words for {num_elements} elements, '
+      f'received {words.size}. The payload is torn, or of another bucket.'
+    )
+  if isinstance(packing, _CHECKED):
+    codes = packing.check(words, num_elements)
+    if codes:
+      _check_codes(*codes)
+  elif packing.levels is not None:
+    _check_codes(packing, words, num_elements)
+  return words
+
+
+def _check_codes(packing, words, num_elements):
+  """Raises ValueError unless `words` are what their codes pack to."""
+  found = packing.planes(tf.constant(words), num_elements)
+  codes = wire.join(found).numpy()
+  wrong = np.flatnonzero(np.abs(codes) > packing.levels)
+  if wrong.size:
+    raise ValueError(
+      f'{packing.name}: expected codes from {-packing.levels} to '
+      f'{packing.levels}, received the digit of {codes[wrong[0]]} for element '
+      f'{wrong[0]}. {_SPOILT}'
+    )
+  if np.any(codes[num_elements:] != packing.fill):
+    raise ValueError(
+      f'{packing.name}: expected code {packing.fill} past the last of '
+      f'{num_elements} elements, received another. {_SPOILT}'
+    )
+  again = packing.pack(list(found)).numpy()
+  differ = np.flatnonzero(words != again)
+  if differ.size:
+    at = differ[0]
+    raise ValueError(
+      f'{packing.name}: expected word {at} to be {_hex(again[at])}, as its '
+      f'codes pack to, received {_hex(words[at])}. {_SPOILT}'
+    )
+
+
+def _restore(packing, words, num_elements, capacity):
+  """A variable payload with the zeros that were not sent, int32 [capacity]."""
+  used = int(packing.used(tf.constant(words[0]))) if words.size else 1
+  if not 1 <= used <= min(words.size, capacity) or words.size > capacity:
+    raise ValueError(
+      f'{packing.name}: expected 1 to {capacity} words for {num_elements} '
+      f'elements, as many as the first says, received {words.size}, and it '
+      f'says {used}. The payload is torn, or of another bucket.'
+    )
+  if words[used:].any():
+    raise ValueError(
+      f'{packing.name}: expected zeros after the {used} used words, received '
+      f'others. {_SPOILT}'
+    )
+  return np.pad(words, [0, capacity - words.size])
+
+
+def _hex(word):
+  return f'0x{int(word) & 0xFFFFFFFF:08x}'
+
+
+_SPOILT = 'The payload was damaged or made by another codec: send it again.'

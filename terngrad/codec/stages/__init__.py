@@ -1,0 +1,1 @@
+"""Clips, quantizers, packings and random bits, and codes made of them."""

@@ -1,0 +1,120 @@
+"""A bit an element that says whether its code is 0, and a sign if not.
+
+Payload of n codes, w = ceil(n / 32):
+
+  word 0           how many words are used
+  words 1 to w     bit p of word 1 + j is 1 where element p * w + j is not 0
+  from word 1 + w  the signs, 1 for -1, of what is not 0: those of word 1
+                   from its lowest bit up, then those of word 2 and so on, 32
+                   in a word from its lowest bit up
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from terngrad.codec.stages import wire
+
+_PLACES = 32
+
+
+def bitmap_sign(density=0.3175):
+  """1 + density bits an element: for a wire or a file of any length.
+
+  Args:
+    density: the expected part of codes that are not 0, which sets only what
+      `bits` foretells; that of Gaussian gradients clipped at 2.5 sigma.
+
+  Returns:
+    A `wire.VariablePacking` of codes in {-1, 0, 1}.
+  """
+
+  def expected(num_elements):
+    # The last word of signs is half full on average.
+    signs = num_elements * density / 32 + 31 / 64 if num_elements else 0
+    return 1 - (-num_elements // _PLACES) + signs
+
+  return wire.VariablePacking(
+    name='bitmap_sign',
+    elements_per_word=_PLACES,
+    pack=_pack,
+    unpack=_unpack,
+    capacity=lambda width: 1 + 2 * width,
+    used=lambda first: first,
+    expected=expected,
+    check=_check,
+  )
+
+
+def _pack(planes):
+  codes = tf.stack(planes)
+  width = codes.shape[1]
+  if not width:
+    return tf.constant([1])
+  nonzero = tf.cast(codes != 0, tf.int32)
+  rank = tf.cumsum(nonzero, axis=0, exclusive=True)
+  counts = tf.reduce_sum(nonzero, axis=0)
+  signs = tf.reduce_sum(_left(_uint32(codes < 0), _uint32(rank)), axis=0)
+  # Each word's signs, at most 32, touch two words of the payload.
+  start = tf.cumsum(counts, exclusive=True)
+  shift = tf.bitcast(start % 32, tf.uint32)
+  # A shift by 32 is undefined.
+  above = _right(_right(signs, tf.ones_like(shift)), 31 - shift)
+  index = start // 32
+  stream = tf.math.unsorted_segment_sum(
+    tf.bitcast(tf.concat([_left(signs, shift), above], axis=0), tf.int32),
+    # What goes past the end is 0.
+    tf.concat([index, tf.minimum(index + 1, width - 1)], axis=0),
+    width,
+  )
+  bitmap = tf.reduce_sum(_left(_uint32(nonzero), _places()), axis=0)
+  used = 1 + width + (tf.reduce_sum(counts) + 31) // 32
+  return tf.concat([[used], tf.bitcast(bitmap, tf.int32), stream], axis=0)
+
+
+def _unpack(words, width):
+  if not width:
+    return [tf.zeros([0], tf.int32)] * _PLACES
+  words = tf.bitcast(words, tf.uint32)
+  bitmap, stream = words[1 : 1 + width], words[1 + width :]
+  nonzero = _bit(bitmap[tf.newaxis], _places())
+  rank = tf.cumsum(nonzero, axis=0, exclusive=True)
+  # At most 32 bits a word of the bitmap: never past the stream's end.
+  start = tf.cumsum(tf.reduce_sum(nonzero, axis=0), exclusive=True)
+  shift = tf.bitcast(start % 32, tf.uint32)
+  low = tf.gather(stream, start // 32)
+  high = tf.gather(stream, tf.minimum(start // 32 + 1, width - 1))
+  above = _left(_left(high, tf.ones_like(shift)), 31 - shift)
+  signs = tf.bitwise.bitwise_or(_right(low, shift), above)
+  return tf.unstack(nonzero * (1 - 2 * _bit(signs, _uint32(rank))))
+
+
+def _check(words, width):
+  count = int(np.unpackbits(words[1 : 1 + width].view(np.uint8)).sum())
+  used = 1 + width + -(-count // 32)
+  if words[0] != used:
+    raise ValueError(
+      f'bitmap_sign: expected {used} words by its {count} nonzero codes, '
+      f'received a first word of {words[0]}. The payload was damaged: send it '
+      'again.'
+    )
+
+
+def _places():
+  return _uint32(tf.range(_PLACES))[:, tf.newaxis]
+
+
+def _bit(words, places):
+  """int32: the bits of uint32 `words` at `places`."""
+  return tf.bitwise.bitwise_and(tf.bitcast(_right(words, places), tf.int32), 1)
+
+
+def _left(words, shifts):
+  return tf.bitwise.left_shift(words, shifts)
+
+
+def _right(words, shifts):
+  return tf.bitwise.right_shift(words, shifts)
+
+
+def _uint32(values):
+  return tf.cast(values, tf.uint32)

@@ -1,0 +1,42 @@
+"""Clip stages: bounds on a gradient's elements before it is quantized."""
+
+import tensorflow as tf
+
+from terngrad.codec.stages import contract
+
+
+def clip_by_stddev(clip_factor):
+  """Clips every element to `clip_factor` standard deviations about zero.
+
+  The standard deviation is the population's, about the mean. A gradient whose
+  standard deviation is 0 is not clipped, so that it still learns.
+
+  Args:
+    clip_factor: limit in standard deviations of this gradient on this worker,
+      >= 0; 0 turns clipping off. The paper uses 2.5.
+
+  Returns:
+    A `contract.Clip`.
+
+  Raises:
+    ValueError: `clip_factor` is negative or not finite.
+
+  References:
+    Wen et al., TernGrad, section 3.3, https://arxiv.org/abs/1705.07878.
+  """
+  if not 0.0 <= clip_factor < float('inf'):
+    raise ValueError(
+      'clip_factor is a limit in standard deviations: expected a finite number '
+      f'>= 0, received {clip_factor}. Use 2.5 as in the paper, or 0 to turn '
+      'clipping off.'
+    )
+
+  def limit(stats):
+    wanted = clip_factor * stats.stddev
+    return tf.where(wanted > 0.0, wanted, float('inf'))
+
+  return contract.Clip(
+    name=f'clip_by_stddev({clip_factor:g})',
+    limit=limit,
+    clip_factor=clip_factor,
+  )

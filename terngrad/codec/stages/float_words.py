@@ -1,0 +1,79 @@
+"""Floats on the wire: the baselines that every code is compared with."""
+
+import tensorflow as tf
+
+from terngrad.codec.stages import contract
+from terngrad.codec.stages import wire
+
+_MAX_FLOAT16 = 65504.0
+
+
+def float32_words():
+  """One float32 a word, to the bit.
+
+  Returns:
+    A `wire.Packing` of floats.
+  """
+
+  def pack(planes):
+    return tf.bitcast(planes[0], tf.int32)
+
+  def unpack(words):
+    return [tf.bitcast(words, tf.float32)]
+
+  return wire.Packing(
+    name='float32_words',
+    elements_per_word=1,
+    pack=pack,
+    unpack=unpack,
+    domain=(contract.FLOAT, contract.WORDS),
+    traits=contract.Traits(
+      unbiased=True, lossless=True, additive=False, randomness='none'
+    ),
+  )
+
+
+def float16_words():
+  """Two IEEE 754 binary16 a word, rounded to nearest, ties to even.
+
+  Magnitudes above 65504 become 65504; those below 2**-24 may become 0. The
+  sum over workers runs in float32.
+
+  Returns:
+    A `wire.Packing` of floats.
+  """
+
+  def pack(planes):
+    low, high = (_half_bits(plane) for plane in planes)
+    word = tf.bitwise.bitwise_or(
+      low, tf.bitwise.left_shift(high, tf.constant(16, tf.uint32))
+    )
+    return tf.bitcast(word, tf.int32)
+
+  def unpack(words):
+    word = tf.bitcast(words, tf.uint32)
+    high = tf.bitwise.right_shift(word, tf.constant(16, tf.uint32))
+    low = tf.bitwise.bitwise_and(word, tf.constant(0xFFFF, tf.uint32))
+    return [_from_half_bits(low), _from_half_bits(high)]
+
+  return wire.Packing(
+    name='float16_words',
+    elements_per_word=2,
+    pack=pack,
+    unpack=unpack,
+    domain=(contract.FLOAT, contract.WORDS),
+    traits=contract.Traits(
+      unbiased=False, lossless=False, additive=False, randomness='none'
+    ),
+  )
+
+
+def _half_bits(values):
+  bounded = tf.clip_by_value(values, -_MAX_FLOAT16, _MAX_FLOAT16)
+  half = tf.cast(bounded, tf.float16)
+  return tf.cast(tf.bitcast(half, tf.uint16), tf.uint32)
+
+
+def _from_half_bits(bits):
+  half = tf.bitcast(tf.cast(bits, tf.uint16), tf.float16)
+  return tf.cast(half, tf.float32)

@@ -1,0 +1,232 @@
+"""Fixed-length packings of ternary codes into words.
+
+Element `p * w + j` of a gradient of `w` words stands at place `p` of word `j`
+(see `planes`). Words are int32 because TensorFlow's collectives carry no
+narrower integers; digits are taken on the uint32 view, since 3**20 > 2**31,
+or, where words have 64 bits, on the uint64 view of two neighbours.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from terngrad.codec.stages import contract
+from terngrad.codec.stages import wire
+
+# Sums of codes have magnitudes below this.
+MOST_SUMMED = 2**15
+
+
+def two_bit():
+  """16 codes a word, 2 bits each: 0 for -1, 1 for 0, 2 for +1.
+
+  The digits of the 2017 code's encoder, in words instead of bytes.
+
+  Returns:
+    A `wire.Packing` of codes in {-1, 0, 1}.
+  """
+
+  def pack(planes):
+    word = _digit(planes[0])
+    for place, plane in enumerate(planes[1:], start=1):
+      shift = tf.constant(2 * place, tf.uint32)
+      word = tf.bitwise.bitwise_or(
+        word, tf.bitwise.left_shift(_digit(plane), shift)
+      )
+    return tf.bitcast(word, tf.int32)
+
+  def unpack(words):
+    shifts = tf.constant(np.arange(0, 32, 2)[:, np.newaxis], tf.uint32)
+    digits = tf.bitwise.right_shift(tf.bitcast(words, tf.uint32), shifts)
+    return _code(tf.bitwise.bitwise_and(digits, tf.constant(3, tf.uint32)))
+
+  return wire.Packing(
+    name='two_bit',
+    elements_per_word=16,
+    pack=pack,
+    unpack=unpack,
+    domain=(contract.CODES, contract.WORDS),
+    levels=1,
+    digits=(4, 16),
+  )
+
+
+def base3():
+  """20 codes a word, 1.6 bits each: place p weighs 3**p, digit = code + 1.
+
+  Returns:
+    A `wire.Packing` of codes in {-1, 0, 1}.
+  """
+  return _positional('base3', 3, 32)._replace(unpack=_unpack_trits)
+
+
+def one_bit():
+  """32 signs a word: bit 0 for +1, 1 for -1.
+
+  There is no code 0: the places past the last element hold +1.
+
+  Returns:
+    A `wire.Packing` of codes in {-1, 1}.
+  """
+  shifts = np.arange(32, dtype=np.uint32)
+
+  def pack(planes):
+    word = tf.zeros_like(planes[0], tf.uint32)
+    for shift, plane in zip(shifts, planes, strict=True):
+      bit = tf.where(plane < 0, tf.constant(1 << shift, tf.uint32), 0)
+      word = tf.bitwise.bitwise_or(word, bit)
+    return tf.bitcast(word, tf.int32)
+
+  def unpack(words):
+    bits = tf.bitwise.right_shift(
+      tf.bitcast(words, tf.uint32), shifts[:, np.newaxis]
+    )
+    bits = tf.bitwise.bitwise_and(bits, tf.constant(1, tf.uint32))
+    return 1 - 2 * tf.bitcast(bits, tf.int32)
+
+  return wire.Packing(
+    name='one_bit',
+    elements_per_word=32,
+    pack=pack,
+    unpack=unpack,
+    domain=(contract.SIGNS, contract.WORDS),
+    levels=1,
+    fill=1,
+  )
+
+
+def radix(num_workers, word_bits=32):
+  """Digits with room for the sum of all workers' codes.
+
+  Place p weighs (2 N + 1)**p and a worker's digit is code + 1, so that plain
+  integer sums of the words of up to N workers have the digits sum + workers
+  and never carry: any all-reduce of integers adds the gradients. For N = 8 a
+  code costs 32 / 7 = 4.57 or 64 / 15 = 4.27 bits; the sum alone holds
+  log2(17) = 4.09.
+
+  Args:
+    num_workers: N, the most workers that are added, >= 1.
+    word_bits: 32, or 64 for all-reduces that take no int32, as those of GPUs.
+
+  Returns:
+    A `wire.Packing` of codes in {-1, 0, 1}.
+
+  Raises:
+    ValueError: an argument is out of its range.
+  """
+  if not 1 <= num_workers < MOST_SUMMED:
+    raise ValueError(
+      'radix: expected a number of workers from 1 to 32767, received '
+      f'{num_workers}. Say how many are added, as in packing=radix,workers=8.'
+    )
+  if word_bits not in (32, 64):
+    raise ValueError(
+      f'radix: expected word_bits 32 or 64, received {word_bits}. Use 64 where '
+      'an all-reduce takes no int32.'
+    )
+  name = f'radix({num_workers}{", 64" if word_bits == 64 else ""})'
+  packing = _positional(name, 2 * num_workers + 1, word_bits)
+  return packing._replace(max_workers=num_workers)
+
+
+def sums(num_workers):
+  """Sums of the ternary codes of up to N workers: digits of base 2 N + 1.
+
+  What `radix` words add up to, but made from the sums themselves.
+
+  Args:
+    num_workers: N, see `radix`.
+
+  Returns:
+    A `wire.Packing` of integers in [-N, N].
+  """
+  adding = radix(num_workers)
+  # A digit of `radix` is code + 1, and 1 for each of the others.
+  others = num_workers - 1
+
+  def pack(planes):
+    return adding.pack([plane + others for plane in planes])
+
+  def unpack(words):
+    return [plane - others for plane in adding.unpack(words)]
+
+  return adding._replace(
+    name=f'sums({num_workers})',
+    pack=pack,
+    unpack=unpack,
+    levels=num_workers,
+    max_workers=None,
+  )
+
+
+def _positional(name, base, word_bits):
+  """As many digits of `base` as fit in a word; digit = code + 1."""
+  dtype = tf.uint32 if word_bits == 32 else tf.uint64
+  places = 1
+  while base ** (places + 1) <= 2**word_bits:
+    places += 1
+
+  def pack(planes):
+    digits = [tf.cast(_digit(plane), dtype) for plane in planes]
+    word = digits[-1]
+    for digit in reversed(digits[:-1]):
+      word = word * tf.constant(base, dtype) + digit
+    return tf.reshape(tf.bitcast(word, tf.int32), [-1])
+
+  def unpack(words):
+    if word_bits == 64:
+      words = tf.reshape(words, [-1, 2])
+    word = tf.bitcast(words, dtype)
+    codes = []
+    for place in range(places):
+      # Each place divides the word itself: XLA then computes the places side
+      # by side instead of keeping a chain of quotients.
+      quotient = word // tf.constant(base**place, dtype)
+      above = quotient // tf.constant(base, dtype)
+      digit = quotient - above * tf.constant(base, dtype)
+      codes.append(_code(tf.cast(digit, tf.uint32)))
+    return codes
+
+  return wire.Packing(
+    name=name,
+    elements_per_word=places,
+    pack=pack,
+    unpack=unpack,
+    domain=(contract.CODES, contract.WORDS),
+    levels=1,
+    word_bits=word_bits,
+    digits=(base, places) if word_bits == 32 else None,
+  )
+
+
+def _unpack_trits(words):
+  """The planes of `base3`, int32 [20, w].
+
+  All places by the same arithmetic with a row of constants, so that XLA makes
+  one loop of it that writes each code once. Ten trits are a number below 2**17,
+  of any word; a float32 holds it and, half of one added, divides it by a power
+  of 3 with an error far below what would change the quotient.
+  """
+  word = tf.bitcast(words, tf.uint32)
+  high = word // tf.constant(3**10, tf.uint32)
+  low = word - high * tf.constant(3**10, tf.uint32)
+  place = np.arange(20)[:, np.newaxis]
+  trits = tf.where(place < 10, low, high)
+  inverse = np.float32(1 / 3.0 ** (place % 10))
+  quotient = tf.floor((_float(trits) + 0.5) * inverse)
+  above = tf.floor((quotient + 0.5) * np.float32(1 / 3))
+  return tf.cast(quotient - 3.0 * above, tf.int32) - 1
+
+
+def _float(numbers):
+  """uint32 below 2**24 as float32."""
+  return tf.cast(tf.bitcast(numbers, tf.int32), tf.float32)
+
+
+def _digit(codes):
+  """int32 codes in {-1, 0, 1} as uint32 digits in {0, 1, 2}."""
+  return tf.bitcast(codes + 1, tf.uint32)
+
+
+def _code(digits):
+  """uint32 digits as int32 codes."""
+  return tf.bitcast(digits, tf.int32) - 1

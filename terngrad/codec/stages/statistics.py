@@ -1,0 +1,215 @@
+"""The statistics of a gradient that codes are scaled by, in one pass."""
+
+import functools
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+# XLA's own operations; jax2tf stands on this module too.
+from tensorflow.compiler.tf2xla.python import xla
+
+from terngrad.codec.stages import planes
+
+# The elements of a large gradient are first added in a tree of planes, which
+# XLA vectorises and shards well, and then in order. Compiled, every bit of the
+# sums depends on the size alone and not on the number of threads; in graph and
+# eager code the last float64 bit may, which the rounding to float32 hides. A
+# small gradient is added in order: a tree costs more to compile.
+_PLANES = 16
+_LARGE = 65536
+
+# Below this ratio of variance to mean square a gradient counts as constant:
+# the difference of two sums of float64 products is then mostly rounding.
+_CONSTANT = 2.0**-32
+
+
+class Statistics(NamedTuple):
+  """Of one gradient.
+
+  Attributes:
+    stddev: float32 [], population standard deviation about the mean.
+    max_abs: float32 [], largest magnitude; NaN if an element is not finite.
+  """
+
+  stddev: tf.Tensor
+  max_abs: tf.Tensor
+
+
+def statistics(gradient):
+  """Standard deviation and largest magnitude.
+
+  Sums run in float64 and are rounded to float32 once. A gradient of one
+  element, or of equal elements, has a standard deviation of exactly 0, and so
+  has an empty one.
+
+  Args:
+    gradient: float32, any static shape.
+
+  Returns:
+    `Statistics`. Elements that are NaN or infinite make both values NaN.
+  """
+  flat = tf.reshape(gradient, [-1])
+  size = flat.shape.num_elements()
+  if size == 0:
+    return Statistics(tf.constant(0.0), tf.constant(0.0))
+  total = _reduce(flat, _wide, tf.add, tf.reduce_sum)
+  squares = _reduce(flat, _wide_square, tf.add, tf.reduce_sum)
+  largest = _reduce(flat, tf.abs, tf.maximum, tf.reduce_max)
+  return _finish(total, squares, largest, size)
+
+
+def in_one_pass(gradient):
+  """`statistics` in one reduction of three numbers, for GPUs.
+
+  Three reductions are three loops where XLA does not join them, each of which
+  reads the gradient; this is one. On CPUs the three, which XLA vectorises, are
+  faster: 8.8 ms for 12.7 at 64 MB on one core.
+
+  Args:
+    gradient: float32, any static shape.
+
+  Returns:
+    `Statistics`; sums are added in another order than those of `statistics`.
+  """
+  flat = tf.reshape(gradient, [-1])
+  size = flat.shape.num_elements()
+  if size < _LARGE:
+    return statistics(flat)
+  return _finish(*_one_pass(size)(flat), size)
+
+
+def _finish(total, squares, largest, size):
+  mean = total / size
+  mean_square = squares / size
+  variance = mean_square - mean * mean
+  variance = tf.where(variance > _CONSTANT * mean_square, variance, 0.0)
+  stddev = tf.cast(tf.sqrt(variance), tf.float32)
+  # A float32 squared is finite in float64, and so is any sum of such.
+  finite = tf.math.is_finite(squares)
+  nan = tf.constant(float('nan'))
+  return Statistics(
+    stddev=tf.where(finite, stddev, nan),
+    max_abs=tf.where(finite, tf.cast(largest, tf.float32), nan),
+  )
+
+
+def of_groups(gradient, group_size):
+  """Statistics of every group of consecutive elements.
+
+  Args:
+    gradient: float32, any static shape.
+    group_size: elements of a group, >= 1; the last may have fewer.
+
+  Returns:
+    `Statistics` of float32 [groups], at least one; see `statistics`.
+  """
+  flat = tf.reshape(gradient, [-1])
+  size = flat.shape.num_elements()
+  groups = max(1, -(-size // group_size))
+  rows = tf.pad(flat, [[0, groups * group_size - size]])
+  rows = tf.reshape(rows, [groups, group_size])
+  counts = np.full(groups, group_size, np.float64)
+  counts[-1] = max(1, size - (groups - 1) * group_size)
+  total = tf.reduce_sum(_wide(rows), axis=1)
+  squares = tf.reduce_sum(_wide_square(rows), axis=1)
+  return _finish(
+    total, squares, tf.reduce_max(tf.abs(rows), axis=1), tf.constant(counts)
+  )
+
+
+def norm(gradient):
+  """The Euclidean norm: the cheapest number that tells of every element.
+
+  Args:
+    gradient: float32, any static shape.
+
+  Returns:
+    float32 [], at most the largest float32; NaN if an element is not finite.
+  """
+  flat = tf.reshape(gradient, [-1])
+  squares = _reduce(flat, _wide_square, tf.add, tf.reduce_sum)
+  root = tf.minimum(tf.sqrt(squares), tf.float32.max)
+  finite = tf.math.is_finite(squares)
+  return tf.where(finite, tf.cast(root, tf.float32), float('nan'))
+
+
+def mean_magnitude(gradient):
+  """The mean of the magnitudes, summed in float64 and rounded once.
+
+  Args:
+    gradient: float32, any static shape with elements.
+
+  Returns:
+    float32 [].
+  """
+  flat = tf.reshape(gradient, [-1])
+  total = _reduce(flat, _wide_abs, tf.add, tf.reduce_sum)
+  # Not divided: compiled code would multiply, and round otherwise.
+  return tf.cast(total * (1.0 / flat.shape.num_elements()), tf.float32)
+
+
+def _wide_abs(values):
+  return _wide(tf.abs(values))
+
+
+@functools.cache
+def _one_pass(size):
+  """Takes float32 [size], returns float64 [] sum, squares and largest.
+
+  Only XLA reduces several numbers at once: hence compiled on its own, also for
+  eager code. A function a size, traced here, is what TensorFlow does not take
+  for one that it traces again and again.
+  """
+  kinds = (_wide, tf.add), (_wide_square, tf.add), (_wide_abs, tf.maximum)
+
+  @tf.function
+  def combine(*values):
+    pairs = zip(kinds, values[:3], values[3:], strict=True)
+    return [both(a, b) for (_, both), a, b in pairs]
+
+  def reduce(flat):
+    # Zeros past the end change no sum and no largest magnitude.
+    width = -(-size // _PLANES)
+    rows = [planes.plane(flat, p, width) for p in range(_PLANES)]
+    trees = [_tree(rows, of, both) for of, both in kinds]
+    firsts = [tf.constant(0.0, tf.float64)] * 3
+    return xla.variadic_reduce(
+      trees,
+      firsts,
+      dimensions_to_reduce=[0],
+      reducer=combine.get_concrete_function(*firsts, *firsts),
+    )
+
+  compiled = tf.function(reduce, jit_compile=True)
+  return compiled.get_concrete_function(tf.TensorSpec([size]))
+
+
+def _wide(values):
+  return tf.cast(values, tf.float64)
+
+
+def _wide_square(values):
+  return tf.square(_wide(values))
+
+
+def _reduce(flat, transform, combine, finish):
+  """Combines `transform` of all elements in an order that the size fixes."""
+  size = flat.shape.num_elements()
+  if size < _LARGE:
+    return finish(transform(flat))
+  width = size // _PLANES
+  rows = [flat[p * width : (p + 1) * width] for p in range(_PLANES)]
+  head = finish(_tree(rows, transform, combine))
+  tail = flat[_PLANES * width :]
+  if tail.shape.num_elements() == 0:
+    return head
+  return combine(head, finish(transform(tail)))
+
+
+def _tree(rows, transform, combine):
+  """`transform` of rows of the same size, combined until one is left."""
+  rows = [transform(row) for row in rows]
+  while len(rows) > 1:
+    rows = [combine(a, b) for a, b in zip(rows[::2], rows[1::2], strict=True)]
+  return rows[0]

@@ -1,0 +1,228 @@
+"""What a packing is: codes or floats to words and back."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from terngrad.codec.stages import contract
+
+# Where a payload's length varies, positions of bits must fit in int32 whatever
+# the payload claims.
+MAX_VARIABLE_ELEMENTS = 2**28
+
+
+class Packing(NamedTuple):
+  """CODES or FLOAT to WORDS of a fixed number: k elements in each word.
+
+  Attributes:
+    name: for messages and labels.
+    elements_per_word: k.
+    pack: takes a list of k planes [w], returns their w words as int32, which
+      are twice as many numbers where a word has 64 bits.
+    unpack: the inverse of `pack`, also of a sum of words: takes int32 words,
+      returns the k planes, as a list of [w] or as one tensor [k, w].
+    levels: the largest code that fits; None for packings of floats.
+    word_bits: 32, or 64: two int32 side by side, the low half first.
+    digits: (base, k) where a word is k digits of a base, digit = code + 1, the
+      first the lowest; None for other words.
+    max_workers: of how many workers words may be added as integers that wrap
+      around, so that `unpack` gives the sum of codes, -1 for each worker but
+      the first; None where sums of words mean nothing.
+    fill: the code that places past the last element unpack to.
+  """
+
+  name: str
+  elements_per_word: int
+  pack: Callable
+  unpack: Callable
+  domain: tuple
+  levels: int | None = None
+  traits: contract.Traits | None = None
+  word_bits: int = 32
+  digits: tuple | None = None
+  max_workers: int | None = None
+  fill: int = 0
+
+  def width(self, num_elements):
+    """Elements of a plane."""
+    return -(-num_elements // self.elements_per_word)
+
+  def num_words(self, num_elements):
+    """int32 numbers in a payload."""
+    return self.width(num_elements) * self.word_bits // 32
+
+  def expected_words(self, num_elements):
+    """int32 numbers that are sent: all."""
+    return self.num_words(num_elements)
+
+  def sent_words(self, words):
+    """int32 [...]: for each payload of int32 [..., w] how many are sent."""
+    return tf.fill(tf.shape(words)[:-1], words.shape[-1])
+
+  def lanes(self, words):
+    """Payloads as the numbers that workers may add.
+
+    Args:
+      words: int32 [..., w], payloads.
+
+    Returns:
+      int32 [..., w], or int64 [..., w / 2] where words have 64 bits: sums wrap
+      around and need no wider type.
+
+    Raises:
+      ValueError: words do not add.
+    """
+    if self.max_workers is None:
+      raise ValueError(
+        f'lanes: expected a packing whose words add, received {self.name}. Use '
+        'packing=radix, or gather the payloads and call decode_sum.'
+      )
+    if self.word_bits == 32:
+      return words
+    pairs = tf.concat([tf.shape(words)[:-1], [words.shape[-1] // 2, 2]], axis=0)
+    return tf.bitcast(tf.reshape(words, pairs), tf.int64)
+
+  def sums_of_total(self, total, num_workers):
+    """The sums of codes, from the sum of the `lanes` of payloads.
+
+    Args:
+      total: int32 or int64 [lanes].
+      num_workers: whose payloads were added.
+
+    Returns:
+      int32 [places], those past the last element included.
+
+    Raises:
+      ValueError: words hold no sum of so many.
+    """
+    if num_workers > self.max_workers:
+      raise ValueError(
+        f'{self.name}: expected the payloads of at most {self.max_workers} '
+        f'workers, received {num_workers}. Make the codec with '
+        f'workers={num_workers}.'
+      )
+    words = tf.reshape(tf.bitcast(total, tf.int32), [-1])
+    codes = join(self.unpack(words))
+    # Every worker's digit is its code + 1; unpacking takes one 1 away.
+    return codes - (num_workers - 1)
+
+  def planes(self, words, num_elements):
+    """`unpack`, for payloads of any kind."""
+    del num_elements
+    return self.unpack(words)
+
+
+class VariablePacking(NamedTuple):
+  """CODES to WORDS of a number that depends on the codes.
+
+  Compiled code and loops want one shape. So a payload has `capacity` words for
+  every gradient of a size, its first word tells how many are used, and those
+  after them are zero and need not be sent.
+
+  Attributes:
+    name: for messages and labels.
+    elements_per_word: k, the number of planes.
+    pack: takes a list of k planes [w], returns int32 [capacity].
+    unpack: takes (int32 [capacity], w), returns the list of k planes [w]. Words
+      that `pack` did not make give some codes, read nothing else and end.
+    capacity: takes w, returns the largest number of words.
+    used: takes the first word of payloads, int32 [...]; returns int32 [...],
+      how many words are used.
+    expected: takes n, returns the mean number of used words, float, for codes
+      of the density that the packing was made for.
+    check: takes (NumPy int32 [capacity], w), raises ValueError for what `pack`
+      cannot have made, as far as decoding and packing again does not tell.
+    levels: the largest code that fits.
+  """
+
+  name: str
+  elements_per_word: int
+  pack: Callable
+  unpack: Callable
+  capacity: Callable
+  used: Callable
+  expected: Callable
+  check: Callable
+  levels: int = 1
+  domain: tuple = (contract.CODES, contract.WORDS)
+  max_workers: int | None = None
+  fill: int = 0
+
+  def width(self, num_elements):
+    """Elements of a plane."""
+    return -(-num_elements // self.elements_per_word)
+
+  def num_words(self, num_elements):
+    """int32 numbers in a payload, used or not."""
+    if num_elements > MAX_VARIABLE_ELEMENTS:
+      raise ValueError(
+        f'{self.name}: expected a bucket of at most {MAX_VARIABLE_ELEMENTS} '
+        f'elements, received {num_elements}. Use packing=base3.'
+      )
+    return self.capacity(self.width(num_elements))
+
+  def expected_words(self, num_elements):
+    """int32 numbers that are sent, on average."""
+    return self.expected(num_elements)
+
+  def sent_words(self, words):
+    """int32 [...]: for each payload of int32 [..., w] how many are sent."""
+    return self.used(words[..., 0])
+
+  def planes(self, words, num_elements):
+    """`unpack`, for payloads of any kind."""
+    return self.unpack(words, self.width(num_elements))
+
+
+def sum_planes(packing, parts, num_elements):
+  """Sums what payloads unpack to, as one vector of `packing`'s places.
+
+  Payloads are unpacked one at a time and added in place in the order of the
+  workers, so that memory does not grow with them and floats have one order.
+
+  Args:
+    packing: `Packing` or `VariablePacking`.
+    parts: list of int32 [n, w], see `contract.Codec.decode_sum`.
+    num_elements: of the bucket.
+
+  Returns:
+    Of the packing's dtype, [num_elements] and the places past the end.
+  """
+
+  def add(sums, row, some):
+    for part in some:
+      planes = packing.planes(part[row], num_elements)
+      if isinstance(sums, list):
+        sums = [_plus(a, b) for a, b in zip(sums, planes, strict=True)]
+      else:
+        sums = _plus(sums, planes)
+    return sums
+
+  counts = [part.shape[0] for part in parts]
+  sums = add(packing.planes(parts[0][0], num_elements), 0, parts[1:])
+  if min(counts) > 1:
+    _, sums = tf.while_loop(
+      lambda row, _: row < min(counts),
+      lambda row, sums: (row + 1, add(sums, row, parts)),
+      (tf.constant(1), sums),
+      parallel_iterations=1,
+    )
+  longer = [part for part in parts if part.shape[0] > min(counts)]
+  return join(add(sums, min(counts), longer))
+
+
+def _plus(sums, values):
+  """The sum, which TensorFlow must not join with others in another order.
+
+  Its graph optimizer makes one `AddN` of several additions, whose inputs it
+  reorders. It sees no additions in what has had its shape checked.
+  """
+  return tf.ensure_shape(sums + values, sums.shape)
+
+
+def join(planes):
+  """The elements of planes, a list of [w] or one tensor [k, w], as [k * w]."""
+  if isinstance(planes, list):
+    return tf.concat(planes, axis=0)
+  return tf.reshape(planes, [-1])

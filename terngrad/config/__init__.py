@@ -1,0 +1,1 @@
+"""Configurations: what a run is told, and what is refused."""

@@ -1,0 +1,194 @@
+"""The options of runs of several processes, and the cluster that they name."""
+
+import dataclasses
+import functools
+import os
+import socket
+
+from terngrad import errors
+from terngrad.cluster import cluster as clusters
+from terngrad.cluster import meeting
+from terngrad.cluster import rendezvous
+from terngrad.exchange import group as groups
+from terngrad.exchange import ways
+
+TOWERS, COLLECTIVE = 'towers', 'collective'
+_EXCHANGES = (TOWERS, COLLECTIVE)
+_WAYS = (ways.AUTO, *ways.WAYS)
+BYTES_PER_BUCKET = 2**25
+
+
+def _option(default, description):
+  return dataclasses.field(
+    default=default, metadata={'help': description, 'group': 'cluster'}
+  )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClusterConfig:
+  """Where the processes of a run are."""
+
+  exchange: str = _option(
+    TOWERS,
+    'towers: one process; collective: equal processes, one a --worker_hosts '
+    'entry, that share the nodes evenly. Task 0 writes --train_dir.',
+  )
+  collective: str = _option(
+    ways.AUTO,
+    'How messages travel between processes: gather, reduce (codes that add, '
+    'see --codec), two_shot, slices (floats); auto takes the one of the fewest '
+    'bytes, but two_shot only where it halves them. two_shot_ternary sends '
+    'sums back as ternary codes and keeps what they leave out: fewer bytes, '
+    'other results.',
+  )
+  communication: str = _option(
+    'auto',
+    "Runtime of the collectives: ring, TensorFlow's own over gRPC; nccl, for "
+    'what is gathered from GPUs; auto is ring.',
+  )
+  bytes_per_bucket: int = _option(
+    BYTES_PER_BUCKET,
+    'Several processes: float32 bytes of gradients from which on codes are '
+    'sent, while those of earlier layers are still computed; 0 sends all at '
+    'once. It changes no bit.',
+  )
+  cluster: str = _option(
+    'flags',
+    'Who takes part: flags; tf_config; slurm; kubernetes:LABEL (pods with '
+    'hostNetwork; NODE_IP holds the address of this one); rendezvous (equal '
+    'processes meet in --rendezvous_dir); or a file with a host:port a line.',
+  )
+  worker_hosts: str = _option('', 'host:port of every worker, with commas.')
+  ps_hosts: str = _option('', 'host:port of every parameter server.')
+  job_name: str = _option('worker', 'ps or worker: what this process is.')
+  task_id: int = _option(0, 'Place of this process in the list of its job.')
+  cluster_port: int = _option(
+    2222, 'Port of tasks of slurm, kubernetes and rendezvous.'
+  )
+  rendezvous_dir: str = _option(
+    '',
+    'Folder on a shared file system, one a run, where each process leaves its '
+    'address as --task_id.',
+  )
+  rendezvous_processes: int = _option(0, 'Processes that meet there.')
+  own_address: str = _option(
+    '',
+    "host:port of this process, for the others there; empty: this machine's "
+    'name and --cluster_port.',
+  )
+  allow_insecure_network: bool = _option(
+    False,
+    'Let addresses other than loopback take part: only behind a firewall, '
+    'since whoever reaches a port can run code there.',
+  )
+  start_timeout: float = _option(300.0, 'Seconds to wait for all to begin.')
+  step_timeout: float = _option(
+    600.0, 'Seconds to wait for a step of all, with its checkpoint.'
+  )
+
+  @functools.cached_property
+  def tasks(self):
+    """`cluster.cluster.Cluster` of the run; None for one process alone.
+
+    It is asked for once: what a scheduler answers may change.
+
+    Raises:
+      errors.ConfigError: what is said of it cannot be.
+    """
+    if self.exchange not in _EXCHANGES:
+      raise errors.ConfigError(
+        f'exchange: expected one of {", ".join(_EXCHANGES)}, received '
+        f'{self.exchange!r}. Use one of these.'
+      )
+    if self.collective not in _WAYS:
+      raise errors.ConfigError(
+        f'collective: expected one of {", ".join(_WAYS)}, received '
+        f'{self.collective!r}. Use one of these.'
+      )
+    if self.communication not in groups.COMMUNICATIONS:
+      raise errors.ConfigError(
+        f'communication: expected one of {", ".join(groups.COMMUNICATIONS)}, '
+        f'received {self.communication!r}. Use one of these.'
+      )
+    if self.bytes_per_bucket < 0:
+      raise errors.ConfigError(
+        'bytes_per_bucket: expected bytes >= 0, received '
+        f'{self.bytes_per_bucket}. Use 0 to send all at once.'
+      )
+    if self.exchange == TOWERS:
+      if self.worker_hosts or self.ps_hosts:
+        raise errors.ConfigError(
+          f'worker_hosts: expected none for --exchange={TOWERS}, received '
+          f'{(self.worker_hosts or self.ps_hosts)[:200]!r}. Give '
+          f'--exchange={COLLECTIVE}, or leave the hosts out.'
+        )
+      return None
+    cluster = self._checked_cluster()
+    if 'ps' in cluster.jobs:
+      raise errors.ConfigError(
+        f'ps_hosts: expected none for --exchange={COLLECTIVE}, received '
+        f'{len(cluster.jobs["ps"])}. Processes of collectives are equal: list '
+        'them all as workers.'
+      )
+    return cluster
+
+  @property
+  def keeps_files(self):
+    """Whether this process writes what the run leaves, and its log."""
+    return self.tasks is None or self.tasks.is_chief
+
+  def _checked_cluster(self):
+    """The cluster that the options name, on a network that may be used."""
+    for name in ('start_timeout', 'step_timeout'):
+      if not 1 <= getattr(self, name) < 10**6:
+        raise errors.ConfigError(
+          f'{name}: expected seconds from 1 to 1000000, received '
+          f'{getattr(self, name)}. Set --{name}=600.'
+        )
+    try:
+      cluster = self._read_cluster()
+      clusters.check_network(cluster, self.allow_insecure_network)
+    except clusters.ClusterError as error:
+      raise errors.ConfigError(str(error)) from error
+    return cluster
+
+  def _read_cluster(self):
+    kind, _, label = self.cluster.partition(':')
+    if self.cluster == 'flags':
+      return clusters.from_flags(
+        self.ps_hosts, self.worker_hosts, self.job_name, self.task_id
+      )
+    if self.cluster == 'tf_config':
+      return rendezvous.from_tf_config(os.environ.get('TF_CONFIG', ''))
+    if self.cluster == 'slurm':
+      return rendezvous.from_slurm(0, self.cluster_port)
+    if kind == 'kubernetes':
+      return rendezvous.from_kubernetes(
+        {'worker': label}, self.cluster_port, os.environ.get('NODE_IP', '')
+      )
+    if self.cluster == 'rendezvous':
+      return self._meet()
+    try:
+      with open(self.cluster, encoding='utf-8') as file:
+        text = file.read(2**20)
+    except (OSError, ValueError) as error:
+      raise errors.ConfigError(
+        'cluster: expected flags, tf_config, slurm, kubernetes:LABEL, '
+        f'rendezvous or a file of hosts, received {self.cluster[:200]!r}: '
+        f'{error}. Check the path.'
+      ) from error
+    return rendezvous.from_hosts_text(text, self.job_name, self.task_id)
+
+  def _meet(self):
+    if self.exchange != COLLECTIVE:
+      raise errors.ConfigError(
+        f'cluster: expected --exchange={COLLECTIVE} with rendezvous, whose '
+        'processes are equal, received parameter servers. Use --cluster=flags.'
+      )
+    return meeting.meet(
+      self.rendezvous_dir,
+      self.task_id,
+      self.rendezvous_processes,
+      self.own_address or f'{socket.gethostname()}:{self.cluster_port}',
+      self.start_timeout,
+    )

@@ -1,0 +1,193 @@
+"""What a run is: one frozen value a program, with its own documentation.
+
+Every field is also a flag of the programs: `program.flags` reads names, types,
+defaults and help from here, so that there is one list of them. Names and
+defaults are the 2017 code's where it had them. The fields stand by what they
+are about in `config_base`, `config_codes`, `config_methods` and
+`config_pretrained`; those of an evaluation in `config_evaluation`.
+"""
+
+import dataclasses
+import os
+
+from terngrad import errors
+from terngrad.config import cluster_config
+from terngrad.config import config_base as base
+from terngrad.config import config_evaluation
+from terngrad.config import config_pretrained as pretrained
+from terngrad.step import optimizers
+from terngrad.step import schedules
+
+# Callers look for every configuration here.
+EvalConfig = config_evaluation.EvalConfig
+option = base.option
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainConfig(cluster_config.ClusterConfig, pretrained.PretrainedConfig):
+  """A training run, on the devices of one machine or of a cluster."""
+
+  train_dir: str = base.option(
+    os.path.join(base.TEMPORARY, 'dataset_train'),
+    'Folder for checkpoints and records; a run that stands there continues.',
+    'run',
+  )
+  overwrite: bool = base.option(
+    False, 'Delete the run that stands in --train_dir and begin anew.', 'run'
+  )
+  save_iter: int = base.option(
+    5000, 'Steps between checkpoints and histograms.', 'run'
+  )
+  benchmark_mode: bool = base.option(
+    False, 'Constant images and random labels: no data is read.', 'run'
+  )
+  log_device_placement: bool = base.option(
+    False, 'Log the device of every operation.', 'run'
+  )
+  num_gpus: int = base.option(
+    1, 'Devices; logical CPU devices where there is no GPU.', 'devices'
+  )
+  num_nodes: int = base.option(
+    -1,
+    'Virtual nodes, spread over the devices; -1 for one a device.',
+    'devices',
+  )
+  save_tower: int = base.option(
+    -1,
+    "Store the parameters of this node's device only; -1 for every device's.",
+    'devices',
+  )
+  optimizer: str = base.option(
+    'momentum',
+    f'NAME[:option=value,...], of {", ".join(sorted(optimizers.OPTIMIZERS))}.',
+    'rate',
+  )
+  initial_learning_rate: float = base.option(0.01, 'Learning rate.', 'rate')
+  learning_rate_decay_type: str = base.option(
+    'exponential',
+    'fixed, exponential, polynomial (a square root, to 0 at --max_steps) or '
+    'linear (to --end_learning_rate after --num_epochs_per_decay); adam is '
+    'fixed without --decay_adam.',
+    'rate',
+  )
+  decay_adam: bool = base.option(
+    False, 'Let the learning rate of adam decay as well.', 'rate'
+  )
+  end_learning_rate: float = base.option(
+    0.0, 'Where the linear decay ends.', 'rate'
+  )
+  num_epochs_per_decay: float = base.option(
+    20.0, 'Epochs between two drops of the exponential decay.', 'rate'
+  )
+  learning_rate_decay_factor: float = base.option(
+    0.1, 'Factor of a drop of the exponential decay.', 'rate'
+  )
+  momentum: float = base.option(0.9, 'Of momentum and rmsprop.', 'rate')
+  moving_average_decay: float = base.option(
+    0.9999, 'Of the averages of the parameters, at most.', 'rate'
+  )
+
+  @property
+  def optimizer_name(self):
+    """The optimizer without its options."""
+    return self.optimizer.partition(':')[0]
+
+  def update_rule(self) -> optimizers.Optimizer:
+    """The optimizer that --optimizer describes.
+
+    Raises:
+      errors.ConfigError: it describes none.
+    """
+    try:
+      return optimizers.parse(self.optimizer, self.momentum)
+    except ValueError as error:
+      raise errors.ConfigError(str(error)) from error
+
+  @property
+  def num_workers(self):
+    """Nodes that compute gradients: virtual ones, or one a device."""
+    if self.num_nodes > 0:
+      return self.num_nodes
+    return self.num_gpus * self.num_processes
+
+  @property
+  def num_processes(self):
+    """Processes that share the nodes."""
+    return len(self.tasks.jobs['worker']) if self.tasks else 1
+
+  def validate(self):
+    """Raises `errors.ConfigError` for the first field out of its range."""
+    super().validate()
+    base.choice('optimizer', self.optimizer_name, optimizers.OPTIMIZERS)
+    self.update_rule()
+    decay = 'learning_rate_decay_type'
+    base.choice(decay, self.learning_rate_decay_type, schedules.DECAY_TYPES)
+    base.at_least('num_gpus', self.num_gpus, 1)
+    base.at_least('save_iter', self.save_iter, 1)
+    base.at_least('clip_factor', self.clip_factor, 0)
+    base.at_least('floating_grad_epoch', self.floating_grad_epoch, 0)
+    base.at_least('initial_learning_rate', self.initial_learning_rate, 0)
+    base.at_least('num_epochs_per_decay', self.num_epochs_per_decay, 0)
+    base.at_least(
+      'learning_rate_decay_factor', self.learning_rate_decay_factor, 0
+    )
+    base.at_least('end_learning_rate', self.end_learning_rate, 0)
+    base.in_range('momentum', self.momentum, 0, 1)
+    base.in_range('moving_average_decay', self.moving_average_decay, 0, 1)
+    base.at_least('save_tower', self.save_tower, -1)
+    if self.save_tower >= self.num_workers:
+      raise errors.ConfigError(
+        f'save_tower: expected -1 or a node from 0 to {self.num_workers - 1}, '
+        f'received {self.save_tower}. Ask for fewer, or set --num_nodes.'
+      )
+    if self.num_workers % self.num_processes:
+      raise errors.ConfigError(
+        f'num_nodes: expected a multiple of the {self.num_processes} processes '
+        f'of --worker_hosts, received {self.num_workers}. Leave it out, or '
+        'give every process as many nodes.'
+      )
+    self._check_batch()
+    self.gradient_code()
+    if self.bn_statistics == 'per_device' and self.save_tower >= 0:
+      raise errors.ConfigError(
+        'save_tower: expected -1 beside --bn_statistics=per_device, received '
+        f"{self.save_tower}: the other devices' statistics would be lost. "
+        'Leave one of the two out.'
+      )
+    if self.bn_statistics == 'synchronized':
+      self._check_synchronized()
+
+  def _check_synchronized(self):
+    # The nodes of a device, and the parts of a node, run one after the other.
+    most = self.num_processes if self.tasks else self.num_gpus
+    if self.num_workers > most:
+      raise errors.ConfigError(
+        f'num_nodes: expected at most {most} beside '
+        '--bn_statistics=synchronized, one a '
+        f'{"process" if self.tasks else "device"}, received '
+        f'{self.num_workers}: nodes that share one run one after the other. '
+        'Give each its own, or use --bn_statistics=averaged.'
+      )
+    if self.gradient_accumulation_steps > 1:
+      raise errors.ConfigError(
+        'gradient_accumulation_steps: expected 1 beside '
+        '--bn_statistics=synchronized, received '
+        f'{self.gradient_accumulation_steps}: parts run one after the other. '
+        'Use --bn_statistics=averaged.'
+      )
+
+  def _check_batch(self):
+    parts = self.num_workers * self.gradient_accumulation_steps
+    if self.batch_size % parts == 0:
+      return
+    more = self.batch_size - self.batch_size % parts + parts
+    each = (
+      f' times {self.gradient_accumulation_steps} accumulation steps'
+      if self.gradient_accumulation_steps > 1
+      else ''
+    )
+    raise errors.ConfigError(
+      f'batch_size: expected a multiple of the {self.num_workers} nodes{each}, '
+      f'received {self.batch_size}. Use --batch_size={more}, or another '
+      '--num_nodes.'
+    )

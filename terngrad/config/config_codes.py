@@ -1,0 +1,133 @@
+"""Options of the gradient code, and the code that they name."""
+
+import dataclasses
+
+from terngrad import errors
+from terngrad.codec import method
+from terngrad.codec.methods import registry
+from terngrad.config import config_base as base
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CodeConfig(base.ModelConfig):
+  """How gradients are coded.
+
+  The `num_workers` that a code must reach is of the configuration that
+  inherits these options.
+  """
+
+  codec: str = base.option(
+    '',
+    'Gradient code, NAME[:option=value,...], of '
+    f'{", ".join(sorted(registry.CODECS))}, or a method of several rounds, '
+    f'{", ".join(sorted(registry.METHODS))}; '
+    f'{"+NAME:..., ".join(sorted(registry.WRAPPERS))}+NAME:... sends later '
+    'what it left out; empty: by --grad_bits. For an all-reduce of integers '
+    'ternary:packing=radix,workers=N.',
+    'codes',
+  )
+  grad_bits: int = base.option(
+    32, '1 for ternary gradients, 32 for float32.', 'codes'
+  )
+  clip_factor: float = base.option(
+    0.0,
+    'Clip gradients at this many standard deviations, 2.5 in the paper; 0 does '
+    'not clip. --codec=ternary clips at 2.5 where neither this nor its own '
+    'option is set; --codec=ternary:clip_factor=0 does not.',
+    'codes',
+  )
+  scaler_rule: str = base.option(
+    'max_clipped',
+    "max_clipped, the paper's: the largest clipped magnitude; stddev, the 2017 "
+    "code's: clip_factor standard deviations.",
+    'codes',
+  )
+  packing: str = base.option(
+    'base3',
+    'base3, 1.6 bits an element; two_bit, 2; bitmap_sign and huffman243, about '
+    '1.3 and 1.2, by the gradients. For radix see --codec.',
+    'codes',
+  )
+  quantize_logits: bool = base.option(
+    False, 'Code the gradients of the logits layer too.', 'codes'
+  )
+  floating_grad_epoch: int = base.option(
+    0,
+    'k > 0: float32 gradients in the last epoch of every k; 1 is always '
+    'float32.',
+    'codes',
+  )
+  use_encoding: bool = base.option(
+    False, 'Accepted; codes are always packed and sent.', 'codes'
+  )
+
+  def gradient_code(self) -> method.Method:
+    """The method for gradients that no policy leaves in float32.
+
+    Raises:
+      errors.ConfigError: the flags name none, or contradict each other.
+    """
+    try:
+      code = registry.method(self._codec_text(), self.num_workers)
+    except errors.ConfigError:
+      raise
+    except ValueError as error:
+      raise errors.ConfigError(str(error)) from error
+    limit = code.max_workers
+    if limit is not None and limit < self.num_workers:
+      raise errors.ConfigError(
+        f'codec: expected a code for the {self.num_workers} nodes, received '
+        f'--codec={self.codec}, which adds {limit} at most. Say '
+        f'workers={self.num_workers} in it.'
+      )
+    return code
+
+  def _codec_text(self):
+    if not self.codec:
+      return self._codec_text_of_grad_bits()
+    wrappers, plus, text = self.codec.rpartition('+')
+    name, _, rest = text.partition(':')
+    if self.grad_bits not in (32, 1) or (self.grad_bits == 1) > (
+      name == 'ternary'
+    ):
+      raise errors.ConfigError(
+        f'codec: expected --grad_bits to be left out beside --codec={name}, '
+        f'received {self.grad_bits}. Choose the code by one of the two.'
+      )
+    # What it says must be right by itself.
+    registry.method(self.codec, self.num_workers)
+    given = dict(
+      item.partition('=')[::2] for item in filter(None, rest.split(','))
+    )
+    for flag in ('clip_factor', 'scaler_rule', 'packing'):
+      if base.is_default(self, flag):
+        continue
+      value = getattr(self, flag)
+      if name != 'ternary' or type(value)(given.get(flag, value)) != value:
+        raise errors.ConfigError(
+          f'{flag}: expected it to agree with --codec={self.codec}, received '
+          f'{value}. Say it once, as '
+          f'--codec={wrappers}{plus}ternary:{flag}={value}.'
+        )
+      given[flag] = value
+    options = ','.join(f'{k}={v}' if v else k for k, v in given.items())
+    return f'{wrappers}{plus}{name}:{options}'
+
+  def _codec_text_of_grad_bits(self):
+    if self.grad_bits == 32:
+      return 'identity'
+    if self.grad_bits == 1:
+      return (
+        f'ternary:clip_factor={self.clip_factor},'
+        f'scaler_rule={self.scaler_rule},packing={self.packing}'
+      )
+    if self.grad_bits in (2, 4, 8):
+      raise errors.ConfigError(
+        f'grad_bits: expected 1 or 32, received {self.grad_bits}, which is '
+        'kept for a row-wise quantizer that does not exist yet. Use '
+        '--grad_bits=1 or --codec=fp16.'
+      )
+    raise errors.ConfigError(
+      f'grad_bits: expected 1 (ternary) or 32 (float32), received '
+      f'{self.grad_bits}. Use one of them, or choose a code with --codec.'
+    )

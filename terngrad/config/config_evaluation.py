@@ -1,0 +1,55 @@
+"""Options of an evaluation."""
+
+import dataclasses
+import os
+
+from terngrad import errors
+from terngrad.config import config_base as base
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvalConfig(base.ModelConfig):
+  """An evaluation of the checkpoints that a training run writes."""
+
+  subset: str = base.option(
+    'validation', 'Prefix of the files to read.', 'data'
+  )
+  eval_dir: str = base.option(
+    os.path.join(base.TEMPORARY, 'dataset_eval'), 'Folder for records.', 'run'
+  )
+  checkpoint_dir: str = base.option(
+    os.path.join(base.TEMPORARY, 'dataset_train'),
+    'Folder whose newest checkpoint is evaluated.',
+    'run',
+  )
+  eval_interval_secs: int = base.option(
+    3600, 'Seconds between two looks for a new checkpoint.', 'run'
+  )
+  run_once: bool = base.option(
+    False, 'Evaluate the newest checkpoint and end.', 'run'
+  )
+  num_examples: int = base.option(
+    50000, "Examples to score at most; every one of the subset's once.", 'data'
+  )
+  device: str = base.option(
+    '/gpu:0', 'Device to run on; the CPU where it does not exist.', 'devices'
+  )
+  tower: int = base.option(
+    -1, "Read this node's parameters; -1: those that are there.", 'devices'
+  )
+  restore_avg_var: bool = base.option(
+    True, 'Read the moving averages of the parameters.', 'model'
+  )
+
+  def validate(self):
+    """Raises `errors.ConfigError` for the first field out of its range."""
+    super().validate()
+    base.at_least('eval_interval_secs', self.eval_interval_secs, 0)
+    base.at_least('num_examples', self.num_examples, 1)
+    base.at_least('tower', self.tower, -1)
+    if os.path.realpath(self.eval_dir) == os.path.realpath(self.checkpoint_dir):
+      raise errors.ConfigError(
+        'eval_dir: expected another folder than --checkpoint_dir, received '
+        f'{self.eval_dir} for both; the records would mix. Choose another '
+        '--eval_dir.'
+      )

@@ -1,0 +1,227 @@
+"""What a run with parameter servers is: the flags of its tasks."""
+
+import dataclasses
+import functools
+import os
+
+from terngrad import errors
+from terngrad.cluster import cluster as clusters
+from terngrad.codec import method
+from terngrad.config import config as configs
+from terngrad.config import config_base as base
+
+option = base.option
+SERVERS = 'servers'
+
+
+def _fixed(value):
+  """A field that no caller, and no flag, can set."""
+  return dataclasses.field(default=value, init=False)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ServerConfig(configs.TrainConfig):
+  """One task of a run with parameter servers.
+
+  Numbers of the base class are a process's own: `batch_size` examples a worker
+  process, dealt to its `num_workers` nodes on its `num_gpus` devices.
+  """
+
+  train_dir: str = option(
+    os.path.join(base.TEMPORARY, 'dataset_distributed_train'),
+    "Folder for the chief's checkpoints and records; a run that stands there "
+    'continues.',
+    'run',
+  )
+  batch_size: int = option(
+    32, 'Examples a step of each worker process, split over its nodes.', 'data'
+  )
+  exchange: str = _fixed(SERVERS)
+  collective: str = _fixed('')
+  communication: str = _fixed('auto')
+  job_name: str = option('', 'ps or worker: what this process is.', 'cluster')
+  num_replicas_to_aggregate: int = option(
+    -1,
+    'K workers whose gradients a step waits for; later ones are dropped. -1: '
+    'all. Fewer than all: a step is of K times --batch_size examples, and a '
+    'run is not repeatable to the bit.',
+    'cluster',
+  )
+  sync: bool = option(
+    True,
+    'False: every worker goes at its own pace, and a step is an update by the '
+    'gradient of one. Not repeatable to the bit.',
+    'cluster',
+  )
+  max_staleness: int = option(
+    -1,
+    'With --sync=False: drop a gradient that more updates than this were '
+    'faster than; -1 for none.',
+    'cluster',
+  )
+  scale_learning_rate_by_staleness: bool = option(
+    False,
+    'With --sync=False: divide the learning rate of a gradient by 1 + its '
+    'staleness.',
+    'cluster',
+  )
+  save_interval_secs: int = option(
+    600, 'Seconds between checkpoints, beside those of --save_iter.', 'run'
+  )
+  save_summaries_secs: int = option(
+    180, 'Seconds between histograms, beside those of --save_iter.', 'run'
+  )
+
+  @functools.cached_property
+  def tasks(self):
+    """`cluster.cluster.Cluster` of the run.
+
+    Raises:
+      errors.ConfigError: there is none, or not with this task in it.
+    """
+    for name in ('ps_hosts', 'worker_hosts'):
+      if self.cluster == 'flags' and not getattr(self, name):
+        raise errors.ConfigError(
+          f'{name}: expected host:port,host:port, received nothing. Give every '
+          'task the same two lists.'
+        )
+    cluster = self._checked_cluster()
+    for job in clusters.JOBS:
+      if job not in cluster.jobs:
+        raise errors.ConfigError(
+          f'cluster: expected a {job} task at least, received none from '
+          f'--cluster={self.cluster[:200]}. Use --cluster=flags with '
+          '--ps_hosts and --worker_hosts, tf_config, or a file that lists both.'
+        )
+    return cluster
+
+  @property
+  def num_processes(self):
+    """Processes that share the nodes of one task: itself."""
+    return 1
+
+  @property
+  def aggregate(self):
+    """K, the worker processes whose gradients make an update."""
+    if not self.sync:
+      return 1
+    if self.num_replicas_to_aggregate == -1:
+      return len(self.tasks.jobs['worker'])
+    return self.num_replicas_to_aggregate
+
+  @property
+  def waits_for_all(self):
+    """Whether every update is by the gradients of all worker processes."""
+    return self.sync and self.aggregate == len(self.tasks.jobs['worker'])
+
+  def whole(self):
+    """The same run with the numbers of all that make an update together."""
+    return dataclasses.replace(
+      self,
+      batch_size=self.batch_size * self.aggregate,
+      num_nodes=self.num_workers * self.aggregate,
+    )
+
+  def validate(self):
+    """Raises `errors.ConfigError` for the first field out of its range."""
+    super().validate()
+    num_workers = len(self.tasks.jobs['worker'])
+    for name in ('save_interval_secs', 'save_summaries_secs'):
+      base.at_least(name, getattr(self, name), 1)
+    base.at_least('bytes_per_bucket', self.bytes_per_bucket, 0)
+    if self.num_replicas_to_aggregate not in (-1, *range(1, num_workers + 1)):
+      raise errors.ConfigError(
+        'num_replicas_to_aggregate: expected -1 or from 1 to all '
+        f'{num_workers} workers, received {self.num_replicas_to_aggregate}. '
+        'Leave it out for all.'
+      )
+    self._check_pace()
+    if self.floating_grad_epoch and not self.waits_for_all:
+      raise errors.ConfigError(
+        'floating_grad_epoch: expected 0 where a step does not wait for all '
+        f'workers, received {self.floating_grad_epoch}: they are not in the '
+        'same epoch. Use --grad_bits=32 for float32 gradients, or leave it out.'
+      )
+    if self.save_tower > 0:
+      raise errors.ConfigError(
+        f'save_tower: expected -1 or 0, received {self.save_tower}. The chief '
+        'stores its own parameters, which equal all others.'
+      )
+    if self.bn_statistics != 'averaged':
+      raise errors.ConfigError(
+        'bn_statistics: expected averaged with parameter servers, received '
+        f"{self.bn_statistics}: other processes' statistics would be in no "
+        'checkpoint. Leave it out.'
+      )
+    # Sums must have room for the nodes of all that make an update.
+    code = self.whole().gradient_code()
+    if not self.waits_for_all:
+      self._check_asynchronous(code)
+
+  def _check_asynchronous(self, code):
+    """Refuses what needs the same step of all workers."""
+    if self.dtype == 'float16':
+      raise errors.ConfigError(
+        'dtype: expected float32 or bfloat16 where a step does not wait for '
+        'all workers, received float16, whose scale of the loss belongs to a '
+        'step of all. Use --dtype=bfloat16.'
+      )
+    if code.carry:
+      raise errors.ConfigError(
+        'codec: expected sharing=probe where a step does not wait for all '
+        f'workers, received --codec={self.codec}: each process codes by a '
+        'scaler of its own, and has no other to thin to. Leave sharing out, '
+        'or use a synchronous run.'
+      )
+    # Of one variable that is a matrix: shapes say what a method sends.
+    shapes = ((8, 8),)
+    owners = {state.owner for state in code.states(shapes)}
+    if len(code.send) > 1 or code.finish or owners - {method.WORKER}:
+      raise errors.ConfigError(
+        'codec: expected a code of one round where a step does not wait for '
+        f'all workers, received --codec={self.codec}, whose workers wait for '
+        'each other or remember the mean of all. Use a synchronous run, or '
+        'another code.'
+      )
+
+  def _check_pace(self):
+    """Refuses what only synchronous, or only asynchronous, runs can do."""
+    if self.sync:
+      for name in ('max_staleness', 'scale_learning_rate_by_staleness'):
+        if not base.is_default(self, name):
+          raise errors.ConfigError(
+            f'{name}: expected it to be left out of a synchronous run, where '
+            f'no gradient is late; received {getattr(self, name)}. Give '
+            '--sync=False.'
+          )
+      return
+    base.at_least('max_staleness', self.max_staleness, -1)
+    if self.num_replicas_to_aggregate not in (-1, 1):
+      raise errors.ConfigError(
+        'num_replicas_to_aggregate: expected it to be left out beside '
+        '--sync=False, where every gradient is an update; received '
+        f'{self.num_replicas_to_aggregate}. Leave one of the two out.'
+      )
+
+
+def banner(config):
+  """The first lines of a task's log: warning, hosts and who it is."""
+  cluster = config.tasks
+  jobs = cluster.jobs
+  num_workers = len(jobs['worker'])
+  yield clusters.check_network(cluster, config.allow_insecure_network)
+  yield f'PS hosts are: {list(jobs["ps"])}'
+  yield f'Worker hosts are: {list(jobs["worker"])}'
+  yield f'Server target: grpc://{cluster.address}'
+  if cluster.is_chief and not config.sync:
+    yield f'Asynchronous: max_staleness={config.max_staleness}'
+  elif cluster.is_chief:
+    yield (
+      f'SyncReplicas: replicas_to_aggregate={config.aggregate}; '
+      f'total_num_replicas={num_workers}'
+    )
+  if cluster.is_chief and not config.waits_for_all:
+    yield (
+      'The order in which gradients come decides: two runs do not end at the '
+      'same bits'
+    )

@@ -1,0 +1,1 @@
+"""Runs with parameter servers, synchronous and asynchronous."""

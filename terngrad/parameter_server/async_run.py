@@ -1,0 +1,324 @@
+"""Runs in which no update waits for all worker processes.
+
+A step is an update by the mean of the first K gradients that are not too late.
+K = 1 is an asynchronous run; K < N without staleness keeps the N workers in
+step but for those that are left behind.
+
+One thread of the chief for each worker process waits for its push; the loop's
+own thread takes the pushes in the order in which they come and lets the servers
+hold or apply them, and the workers pull. Only that thread touches the
+parameters, so a checkpoint is of one step, and staleness is counted exactly.
+The order is that of time: no two runs end at the same bits.
+"""
+
+import concurrent.futures
+import functools
+import queue
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from terngrad.cluster import watchdog
+from terngrad.exchange import server
+from terngrad.exchange import towers as towers_lib
+from terngrad.parameter_server import async_servers
+from terngrad.parameter_server import async_shares
+from terngrad.parameter_server import async_step
+from terngrad.parameter_server import server_tasks
+from terngrad.parameter_server import staleness
+from terngrad.step import replicas
+from terngrad.step import step as steps
+from terngrad.training import surroundings
+
+# The process of the chief, whose batches the loop gives.
+_CHIEF = 0
+
+
+class _Places(NamedTuple):
+  """Where replicas are; see `exchange.towers.Towers`.
+
+  Parameters, slots and averages of the run are the servers', the first place,
+  which stands for all of them and has no workers.
+
+  Attributes:
+    layout: `exchange.server.Servers`.
+  """
+
+  layout: server.Servers
+
+  @property
+  def devices(self):
+    """Of the servers, and then of the workers."""
+    return (self.layout.servers[0], *self.layout.devices)
+
+  @property
+  def group(self):
+    """None: see `Servers`."""
+    return self.layout.group
+
+  @property
+  def num_workers(self):
+    """Of all processes."""
+    return self.layout.num_workers
+
+  def workers_of(self, place):
+    """The workers on `devices[place]`, as a range."""
+    return self.layout.workers_of(place - 1) if place else range(0)
+
+  def place_of(self, worker):
+    """Where the parameters of a worker's updates are."""
+    del worker
+    return 0
+
+  def residuals(self, codec):
+    """See `Servers`."""
+    return self.layout.residuals(codec)
+
+
+class Asynchronous:
+  """A run in which a step takes the gradients of some processes."""
+
+  def __init__(self, config, data, layout, open_feeds):
+    """Starts nothing.
+
+    Args:
+      config: `server_config.ServerConfig` of the chief.
+      data: `batches.Data` of the chief's process.
+      layout: `exchange.server.Servers`.
+      open_feeds: takes a step, returns a `server.Feed` for each process
+        but the chief.
+    """
+    self._config = config
+    self._data = data
+    self._layout = layout
+    self._open_feeds = open_feeds
+    self._rule = staleness.Rule(
+      0 if config.sync else config.max_staleness,
+      config.scale_learning_rate_by_staleness,
+    )
+    self._tally = staleness.Tally()
+    self._node_pass = None
+    self._copies = ()
+    self._states = None
+    self._servers = None
+    self._processes = []
+    self._pulled = []
+    self._first = 0
+    self._own = []
+    self._batch = ()
+    self._pool = concurrent.futures.ThreadPoolExecutor(layout.num_processes)
+    self._arrivals = queue.SimpleQueue()
+    self._in_flight = {}
+
+  def surround(self, config):
+    """The `surroundings.Surroundings` of the run."""
+    return surroundings.Surroundings(
+      exchange=_Places(self._layout),
+      data=self._data._replace(batches=self._begin),
+      make_step=self._make_step,
+      own=range(1),
+      check_same=lambda **built: None,
+      habits=surroundings.Habits(
+        within=self._within,
+        log_every=server_tasks.LOG_EVERY,
+        line=self._line,
+        save_secs=config.save_interval_secs,
+        observe_secs=config.save_summaries_secs,
+        measure=self._tally.take,
+      ),
+      dealing=functools.partial(async_shares.dealt, self._layout.servers),
+    )
+
+  def _within(self, what):
+    """A limit of twice the time of a step; see `watchdog.limit`.
+
+    A step of the loop waits for a push, which has a limit of its own, and then
+    for the servers; the first ones of all wait for compilers.
+    """
+    seconds = 2 * self._config.step_timeout
+    return watchdog.limit(self._config.tasks, seconds, what)
+
+  def finish(self):
+    """Waits for pushes that are under way, which count no more."""
+    concurrent.futures.wait(self._in_flight.values())
+
+  def _make_step(self, training, codec):
+    # The first codec is that of coded steps; float32 steps between them are
+    # refused, so the second is never used.
+    if not self._servers:
+      self._node_pass, self._copies = training.node_pass, training.replicas
+      self._states = training.states
+      self._servers = async_servers.Servers(
+        training.node_pass,
+        codec,
+        training.replicas[0],
+        training.optimizer,
+        self._config.aggregate,
+      )
+    return self._take
+
+  def _begin(self, step):
+    """Lets all processes begin at a step; the chief's batches, see `_batches`.
+
+    Each has had its share of the updates, about: nobody keeps count.
+    """
+    count = self._layout.num_processes
+    self._first = first = step * self._config.aggregate // count
+    with self._within('Begin'):
+      for copy in self._copies[1:]:
+        replicas.copy(self._copies[0], copy)
+      self._pulled = [step] * count
+      self._own = [first] * count
+      self._processes = [
+        self._make_process(number, feed)
+        for number, feed in enumerate([None, *self._open_feeds(first)])
+      ]
+      for number in range(1, count):
+        self._start(number)
+    return self._batches(self._data.batches(first))
+
+  def _batches(self, batches):
+    """The chief's next batch, again and again until its process began it.
+
+    The loop asks for it, and explains data that cannot be read.
+    """
+    while True:
+      if not self._batch:
+        self._batch = next(batches)
+      yield self._batch
+
+  def _make_process(self, number, feed):
+    count = self._layout.num_processes
+    return async_step.make_process(
+      async_step.Source(
+        node_pass=self._node_pass,
+        towers=towers_lib.Towers(
+          self._layout.towers.devices[number::count], self._config.num_workers
+        ),
+        # The first place is the servers'.
+        replicas=self._copies[1 + number :: count],
+        states=self._states.workers[1 + number :: count],
+        feed=feed,
+        seed=async_step.seed_of(self._config.seed, number),
+      ),
+      self._servers,
+    )
+
+  def _start(self, number):
+    """Lets a process compute and push a gradient, in a thread that waits."""
+    batch = ()
+    if number == _CHIEF:
+      batch, self._batch = self._batch, ()
+    push = self._processes[number].push
+    told = self._pulled[number], self._own[number]
+    arguments = [*(tf.constant(value, tf.int64) for value in told), *batch]
+    # Traced here: Keras need not be used by several threads at once.
+    push.get_concrete_function(*arguments)
+    begins = self._own[number] == self._first
+    seconds = self._config.step_timeout * (2 if begins else 1)
+
+    def wait():
+      with watchdog.limit(self._config.tasks, seconds, f'Worker {number}'):
+        pushed = push(*arguments)
+        # It may still be under way until a number of it is looked at.
+        pushed.entropy.numpy()
+      return pushed
+
+    self._own[number] += 1
+    future = self._pool.submit(wait)
+    self._in_flight[number] = future
+    future.add_done_callback(lambda _: self._arrivals.put(number))
+
+  def _take(self, images, labels, step, rate, decay, stop):
+    """Takes a step with the next pushes that are not too late.
+
+    Args:
+      images: [nodes, b, ...], the chief's, see `_batches`.
+      labels: likewise, [nodes, b].
+      step: int64 [].
+      rate: float32 [], learning rate.
+      decay: float32 [], of the averages.
+      stop: float32 [].
+
+    Returns:
+      A `step.StepResult` of the processes that pushed.
+    """
+    del images, labels  # its process takes them from `_batch`
+    taken = int(step)
+    if _CHIEF not in self._in_flight:
+      self._start(_CHIEF)
+    came = {}
+    number, late, came[number] = self._next_push(taken)
+    while len(came) < self._config.aggregate:
+      self._processes[number].hold()
+      number, late, came[number] = self._next_push(taken)
+    # Only where one gradient makes an update can it be late.
+    rate = self._rule.learning_rate(rate, late)
+    self._processes[number].apply(step, rate, decay)
+    self._pull(came, taken + 1)
+    for number in came:
+      # The chief waits for the loop, which may have to save.
+      if number != _CHIEF:
+        self._start(number)
+    return self._result(came, stop)
+
+  def _next_push(self, taken):
+    """(process, staleness, `async_step.Pushed`); drops what comes too late."""
+    while True:
+      number = self._arrivals.get()
+      pushed = self._in_flight.pop(number).result()
+      late = taken - self._pulled[number]
+      if self._rule.applies(late):
+        self._tally.apply(late)
+        return number, late, pushed
+      self._tally.drop()
+      self._pull([number], taken)
+      self._start(number)
+
+  def _pull(self, numbers, step):
+    """Lets processes pull at once, after `step` updates."""
+    for _ in self._pool.map(lambda n: self._processes[n].pull(), numbers):
+      pass
+    for number in numbers:
+      self._pulled[number] = step
+
+  def _result(self, came, stop):
+    parts = async_step.Pushed(*zip(*came.values(), strict=True))
+    nodes = range(self._config.num_workers)
+    return steps.StepResult(
+      entropy=tf.concat(parts.entropy, axis=0),
+      probes=tf.concat(parts.probes, axis=0),
+      shared=parts.shared[-1],
+      # Codes stay on the servers, so there are no histograms of them.
+      words=[[tf.zeros([1, 0], tf.int32)]],
+      sent=tf.concat(parts.sent, axis=0),
+      stop=tf.convert_to_tensor(stop),
+      who=tuple(
+        f'node {node} of worker {number}'
+        if len(nodes) > 1
+        else f'worker {number}'
+        for number in came
+        for node in nodes
+      ),
+    )
+
+  def _line(self, step, values):
+    """The chief's lines: the mean rates of a worker, the loss of the step."""
+    batches = self._layout.num_processes / self._config.aggregate
+    late = (
+      ''
+      if self._config.sync
+      else f'staleness {values["staleness"]:.2f}, at most '
+      f'{values["largest_staleness"]}; '
+    )
+    return (
+      f'global_step/sec: {1 / values["sec_per_batch"]:.2f}\n'
+      + server_tasks.worker_line(
+        _CHIEF,
+        f'step {step}, loss = {values["total_loss"]:.2f}',
+        values['examples_per_sec'] / self._layout.num_processes,
+        values['sec_per_batch'] * batches,
+        f'; {values["bits_per_element"]:.2f} bits/element; {late}'
+        f'{values["dropped_gradients"]} dropped',
+      )
+    )

@@ -1,0 +1,173 @@
+"""What parameter servers do with gradients that come one by one.
+
+The gradients of an update are decoded as they come. All but the last are held
+as a float32 sum; with the last the servers average, update the parameters and
+hold nothing again.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from terngrad.codec.stages import statistics
+from terngrad.parameter_server import async_shares
+from terngrad.step import optimizers
+from terngrad.step import updates
+
+
+class Box(NamedTuple):
+  """Where a server finds what a process pushed; variables of the server.
+
+  Attributes:
+    words: int32 [nodes of the process, words of the share].
+    scalers: float32 [probes of the share], which the words were made with.
+    moments: list of float32, the share's moving statistics.
+  """
+
+  words: tf.Variable
+  scalers: tf.Variable
+  moments: list
+
+
+class Servers:
+  """The servers of a run; they hold the parameters."""
+
+  def __init__(self, node_pass, codec, server, optimizer, aggregate):
+    """Makes what they need besides the parameters.
+
+    Args:
+      node_pass: `passes.Pass`.
+      codec: `codec.gradients.GradientCodec`.
+      server: `replicas.Replica`, its variables dealt to the servers.
+      optimizer: `optimizers.Optimizer`.
+      aggregate: gradients of an update, >= 1.
+    """
+    self.replica = server
+    self.codec, self._shares = async_shares.share(codec, server)
+    alone = len(self._shares) == 1
+    # A norm over several servers is no matter of one of them.
+    self._clip_norm = 0.0 if alone else optimizer.clip_norm
+    if not alone:
+      optimizer = optimizer._replace(clip_norm=0.0)
+    self._decodes, self._updates, self._held, self._means = [], [], [], []
+    for share in self._shares:
+      self._decodes.append(
+        tf.function(share.codec.decode_mean, jit_compile=share.codec.compiled)
+      )
+      shrink = updates.shrink_of(
+        node_pass.shrink, share.variables, codec.num_variables
+      )
+      self._updates.append(
+        updates.make_update(share.replica, optimizer, shrink)
+      )
+      if aggregate > 1:
+        self._held.append(_zeros_beside(share.replica))
+        self._means.append(_make_mean(self._held[-1], aggregate))
+
+  def boxes(self, num_nodes):
+    """A `Box` on each server, for a process of so many nodes."""
+    made = []
+    for share in self._shares:
+      with tf.device(share.replica.device):
+        made.append(
+          Box(
+            _zeros([num_nodes, share.codec.num_words], tf.int32),
+            _zeros([share.codec.num_probes]),
+            [_zeros(v.shape) for v in share.replica.statistics],
+          )
+        )
+    return made
+
+  def put(self, boxes, payloads, scalers, moments):
+    """Sends a process's gradient, and its moving statistics, to the servers.
+
+    Args:
+      boxes: from `boxes`.
+      payloads: int32 [nodes, words], from `codec`.
+      scalers: float32 [probes].
+      moments: list of float32, of the model.
+    """
+    for share, box in zip(self._shares, boxes, strict=True):
+      # Cut where they are, so that a server is sent its own alone.
+      words = payloads[:, share.words]
+      own = tf.gather(scalers, share.probes)
+      with tf.device(share.replica.device):
+        box.words.assign(words)
+        box.scalers.assign(own)
+        for variable, place in zip(box.moments, share.statistics, strict=True):
+          variable.assign(moments[place])
+
+  def hold(self, boxes):
+    """Adds what lies in a process's boxes to what is held."""
+    for place, share in enumerate(self._shares):
+      with tf.device(share.replica.device):
+        values = self._open(place, boxes[place])
+        for total, value in zip(self._held[place], values, strict=True):
+          total.assign_add(value)
+
+  def update(self, boxes, numbers):
+    """Updates the parameters by the mean of what is held and of the boxes.
+
+    Args:
+      boxes: of the process whose gradient came last.
+      numbers: (step int64 [], learning_rate float32 [], averaging_decay float32
+        []).
+    """
+    values = []
+    for place, share in enumerate(self._shares):
+      with tf.device(share.replica.device):
+        found = self._open(place, boxes[place])
+        values.append(self._means[place](found) if self._means else found)
+    factor = self._clip_factor(values)
+    for place, share in enumerate(self._shares):
+      with tf.device(share.replica.device):
+        count = len(share.variables)
+        means, moments = values[place][:count], values[place][count:]
+        if factor is not None:
+          means = [mean * factor for mean in means]
+        self._updates[place](means, moments, numbers)
+
+  def _open(self, place, box):
+    """A server's part of a gradient, then its moving statistics."""
+    words = [tf.convert_to_tensor(box.words)]
+    gradient = (
+      self._decodes[place](words, box.scalers.read_value())
+      if self._shares[place].variables
+      else []
+    )
+    return [*gradient, *(m.read_value() for m in box.moments)]
+
+  def _clip_factor(self, values):
+    """What to multiply gradients with; None where an update clips, or none."""
+    if not self._clip_norm:
+      return None
+    norms = []
+    for share, some in zip(self._shares, values, strict=True):
+      with tf.device(share.replica.device):
+        norms += [statistics.norm(v) for v in some[: len(share.variables)]]
+    with tf.device(self._shares[0].replica.device):
+      return optimizers.clip_factor(norms, self._clip_norm)
+
+
+def _zeros(shape, dtype=tf.float32):
+  return tf.Variable(tf.zeros(shape, dtype), trainable=False)
+
+
+def _zeros_beside(replica):
+  """Variables of zeros like a replica's parameters and moving statistics."""
+  with tf.device(replica.device):
+    return [_zeros(v.shape) for v in (*replica.trainable, *replica.statistics)]
+
+
+def _make_mean(held, count):
+  """A compiled function: the mean of the held and the last; holds nothing."""
+
+  @tf.function(jit_compile=True)
+  def mean(last):
+    means = []
+    for total, value in zip(held, last, strict=True):
+      means.append((total + value) * (1.0 / count))
+      total.assign(tf.zeros_like(total))
+    return means
+
+  return mean

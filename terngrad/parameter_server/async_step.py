@@ -1,0 +1,171 @@
+"""What a worker process does at its own pace, as traced functions.
+
+`push`: gradients and codes on the process's devices; the codes, the scaler that
+they were made with and the moving statistics end in the process's boxes, which
+are variables of the servers. `hold` and `apply`: the servers decode the boxes,
+and add to what they hold or update the parameters. `pull`: the process has the
+parameters.
+"""
+
+import hashlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from terngrad.codec import gradients
+from terngrad.codec import parts as parts_lib
+from terngrad.exchange import towers as towers_lib
+from terngrad.step import nodes
+from terngrad.step import passes
+from terngrad.step import states
+
+
+class Pushed(NamedTuple):
+  """What the chief hears of a push.
+
+  Attributes:
+    entropy: float32 [nodes of the process].
+    probes: float32 [nodes, probes].
+    shared: float32 [probes], the scalers of the payloads: the process's own.
+    sent: int32 [nodes], see `step.StepResult`.
+  """
+
+  entropy: tf.Tensor
+  probes: tf.Tensor
+  shared: tf.Tensor
+  sent: tf.Tensor
+
+
+class Process(NamedTuple):
+  """The functions of one worker process.
+
+  Attributes:
+    push: takes (pulled int64 [], updates before the last pull; own int64 [],
+      batches that the process had before) and, for the chief, (images [nodes,
+      b, ...], labels [nodes, b]); returns a `Pushed`.
+    hold: takes nothing.
+    apply: takes (step int64 [], learning_rate float32 [], averaging_decay
+      float32 []).
+    pull: takes nothing.
+  """
+
+  push: Callable
+  hold: Callable
+  apply: Callable
+  pull: Callable
+
+
+def seed_of(seed, number):
+  """A process's own seed, so that no two processes draw the same bits.
+
+  Args:
+    seed: integer, of the run.
+    number: of the process.
+
+  Returns:
+    An integer of 63 bits.
+  """
+  digest = hashlib.blake2b(f'{seed} {number}'.encode(), digest_size=8).digest()
+  return int.from_bytes(digest, 'little') >> 1
+
+
+class Source(NamedTuple):
+  """Where the gradients of a process come from.
+
+  Attributes:
+    node_pass: `passes.Pass`.
+    towers: `exchange.towers.Towers` of its nodes on its devices.
+    replicas: list of `replicas.Replica`, one a device.
+    states: for each device what `states.of_workers` made.
+    feed: `server.Feed`, or None for the chief, whose batches are given.
+    seed: integer, see `seed_of`.
+  """
+
+  node_pass: passes.Pass
+  towers: towers_lib.Towers
+  replicas: list
+  states: list
+  feed: object
+  seed: int
+
+
+def make_process(source, servers):
+  """Builds the traced functions of a process.
+
+  Args:
+    source: `Source`.
+    servers: `async_servers.Servers`.
+
+  Returns:
+    A `Process`.
+  """
+  _, towers, replicas, own_states, feed, seed = source
+  (part,) = parts_lib.parts(servers.codec)
+  functions = nodes.functions(
+    source.node_pass, servers.codec, towers.num_workers
+  )
+  places = [
+    nodes.Device(
+      replica,
+      towers.workers_of(place),
+      [states.OfPart(part, own_states[place], replica)],
+    )
+    for place, replica in enumerate(replicas)
+  ]
+  boxes = servers.boxes(towers.num_workers)
+
+  def push(pulled, own, *given):
+    seed_and_step = tf.constant(seed, tf.int64), pulled
+    batch = towers_lib.Batch(*(feed.next() if feed else given), first=0)
+    rounds = []
+    for where in places:
+      rounds += nodes.run_parts(
+        source.node_pass, [functions], where, batch, seed_and_step
+      )
+    with tf.device(towers.devices[0]):
+      shared = gradients.agree(tf.concat([r.probes for r in rounds], axis=0))
+    payloads = [
+      nodes.Work(
+        functions, where.states[0], r, where, shared, seed_and_step
+      ).send(0, [])
+      for r, where in zip(rounds, places, strict=True)
+    ]
+    with tf.device(towers.devices[0]):
+      together = towers_lib.in_order(payloads)
+      sent = servers.codec.sent_words(together)
+      means = [
+        tf.reduce_mean(tf.concat(values, axis=0), axis=0)
+        for values in zip(*(r.statistics for r in rounds), strict=True)
+      ]
+      servers.put(boxes, together, shared, means)
+    if feed:
+      feed.report(own, [r.entropy for r in rounds])
+    return Pushed(
+      entropy=towers_lib.in_order([r.entropy for r in rounds]),
+      probes=towers_lib.in_order([r.probes for r in rounds]),
+      shared=shared,
+      sent=sent,
+    )
+
+  def hold():
+    servers.hold(boxes)
+
+  def apply(*numbers):
+    servers.update(boxes, numbers)
+
+  def pull():
+    sources = (*servers.replica.trainable, *servers.replica.statistics)
+    values = []
+    for variable in sources:
+      with tf.device(variable.device):
+        values.append(tf.convert_to_tensor(variable))
+    for replica in replicas:
+      with tf.device(replica.device):
+        targets = (*replica.trainable, *replica.statistics)
+        for target, value in zip(targets, values, strict=True):
+          target.assign(value)
+        # Other devices of the process have it from the first.
+        values = [tf.convert_to_tensor(target) for target in targets]
+
+  return Process(*(tf.function(part) for part in (push, hold, apply, pull)))

@@ -1,0 +1,272 @@
+"""The chief's part of a run with parameter servers.
+
+The chief is worker 0 and the client of all tasks: it builds the model on every
+worker, takes the steps, and alone writes checkpoints and records. Nothing of a
+run stands on other tasks that the last checkpoint does not hold, so after any
+failure everything begins anew from there, the chief's own process included.
+"""
+
+import functools
+import gc
+import itertools
+from datetime import datetime
+
+import tensorflow as tf
+
+from slim import errors as data_errors
+from terngrad import errors
+from terngrad.checkpoint import digests
+from terngrad.cluster import devices
+from terngrad.cluster import fingerprint
+from terngrad.cluster import tasks
+from terngrad.cluster import watchdog
+from terngrad.exchange import server as exchange
+from terngrad.exchange import towers as tower_lib
+from terngrad.parameter_server import async_run
+from terngrad.parameter_server import server_data
+from terngrad.parameter_server import server_tasks
+from terngrad.step import replicas
+from terngrad.step import step as steps
+from terngrad.training import assembly
+from terngrad.training import loop
+from terngrad.training import surroundings
+
+_DTYPES = (tf.float32, tf.int32)
+
+
+class TaskLostError(errors.TrainingError):
+  """A task was lost; the run can continue from its last checkpoint."""
+
+
+def train(config, report, show_progress=False):
+  """Trains as the chief; see `loop.train`.
+
+  Args:
+    config: a valid `server_config.ServerConfig`; this process is the chief.
+    report: called with each line for the person who watches.
+    show_progress: True draws a progress bar on the terminal.
+
+  Returns:
+    A `loop.Outcome`.
+
+  Raises:
+    TaskLostError: start the chief's process anew to continue.
+    errors.ConfigError, slim.errors.DataError, errors.TrainingError: see
+      `loop.train`; the other tasks were told to end.
+  """
+  cluster = config.tasks
+  others = tasks.servers_of(cluster)
+  # First of all: the CPU can be split only before TensorFlow is used.
+  devices.tower_devices(config.num_gpus)
+  states = {}
+  try:
+    data = server_data.open_part(config)
+    states.update(_wait_for(config, others, report))
+    _compare(config, others, states)
+    # Functions of before the others must not be taken back from them.
+    gc.collect()
+    tasks.connect(cluster)
+    outcome = _train(config, data, report, show_progress)
+  except (errors.ConfigError, data_errors.DataError) as error:
+    _end(others, str(error))
+    raise
+  except (tf.errors.OpError, tasks.LostError, errors.TrainingError) as error:
+    trouble = _explain(others, states, error)
+    _end(others, trouble or str(error))
+    if isinstance(error, errors.TrainingError) and not trouble:
+      raise
+    raise errors.TrainingError(trouble or str(error)) from error
+  except BaseException as error:
+    _end(others, f'it failed: {error!r}')
+    raise
+  # Before the others end, TensorFlow lets them forget what it had there.
+  gc.collect()
+  _end(others, '')
+  return outcome
+
+
+def _train(config, data, report, show_progress):
+  free = None if config.waits_for_all else _asynchronous(config, data)
+  surround = (
+    free.surround if free else functools.partial(_surround, config, data)
+  )
+  outcome = loop.run_assembled(
+    config.whole(),
+    functools.partial(assembly.assemble, surround=surround),
+    report,
+    show_progress,
+    start=watchdog.limit(config.tasks, 2 * config.step_timeout, 'Start'),
+  )
+  if free:
+    free.finish()
+  return outcome
+
+
+def _asynchronous(config, data):
+  return async_run.Asynchronous(
+    config,
+    data,
+    _layout(config.tasks, config),
+    functools.partial(_open_feeds, config, data.channels),
+  )
+
+
+def _surround(config, data, _):
+  """The `surroundings.Surroundings` of a cluster; see `train`."""
+  cluster = config.tasks
+  feeds, copies, checks = [], [], []
+  # The feeds are known before the first step is traced.
+  layout = _layout(cluster, config)._replace(feeds=feeds)
+  # What comes first is compiled meanwhile.
+  limits = itertools.chain(
+    [2 * config.step_timeout] * 2, itertools.repeat(config.step_timeout)
+  )
+
+  def within(what):
+    return watchdog.limit(cluster, next(limits), what)
+
+  def begin(step):
+    """Lets all workers start from the chief's parameters and this step."""
+    with within('Begin'):
+      for other in copies[1:]:
+        replicas.copy(copies[0], other)
+      checks[:] = [digests.make_check(copies)]
+      feeds[:] = _open_feeds(config, data.channels, step)
+    return data.batches(step)
+
+  def make_step(training, codec):
+    copies[:] = training.replicas
+    take = steps.make_train_step(training, codec)
+    return tf.function(take, reduce_retracing=True)
+
+  return surroundings.Surroundings(
+    exchange=layout,
+    data=data._replace(batches=begin),
+    make_step=make_step,
+    own=layout.own_places,
+    # The tasks were compared before they were connected.
+    check_same=lambda **built: None,
+    habits=surroundings.Habits(
+      within=within,
+      log_every=server_tasks.LOG_EVERY,
+      line=functools.partial(_line, layout.num_processes),
+      save_secs=config.save_interval_secs,
+      observe_secs=config.save_summaries_secs,
+      before_save=lambda: [check() for check in checks],
+    ),
+  )
+
+
+def _layout(cluster, config):
+  """Who lives where: full names of devices."""
+  workers = tasks.all_tasks(cluster, 'worker')
+  names = []
+  for number in range(min(config.num_gpus, config.num_workers)):
+    for task in workers:
+      prefix = task.device('GPU:')
+      gpus = [
+        d.name
+        for d in tf.config.list_logical_devices('GPU')
+        if d.name.startswith(prefix)
+      ]
+      names.append(
+        gpus[number % len(gpus)] if gpus else task.device(f'CPU:{number}')
+      )
+  return exchange.Servers(
+    towers=tower_lib.Towers(tuple(names), config.num_workers * len(workers)),
+    servers=tuple(task.device() for task in tasks.all_tasks(cluster, 'ps')),
+    num_processes=len(workers),
+  )
+
+
+def _open_feeds(config, channels, step):
+  """Lets all other workers read from a step on; their `exchange.Feed`s."""
+  feeds = []
+  for task in tasks.all_tasks(config.tasks, 'worker')[1:]:
+    tag = tasks.new_tag()
+    tasks.order(task, do='feed', tag=tag, step=step)
+    with tf.device(task.device()):
+      handle = tasks.batch_queue(tag, _DTYPES)
+      progress = tasks.progress_queue(tag)
+    feeds.append(
+      exchange.Feed(
+        task.device(),
+        handle,
+        progress,
+        _DTYPES,
+        server_data.shapes_of(config, channels),
+      )
+    )
+  return feeds
+
+
+def _wait_for(config, others, report):
+  """The first states of all other tasks, once they have come."""
+  states = tasks.states_within(
+    others,
+    config.start_timeout,
+    lambda task: report(f'{datetime.now()}: waiting for {task}'),
+  )
+  absent = [task for task in others if task not in states]
+  if absent:
+    raise errors.ConfigError(
+      f'Cluster: expected all tasks within --start_timeout='
+      f'{config.start_timeout:g} seconds, received no answer from '
+      f'{", ".join(map(str, absent))}. Start it with --job_name='
+      f'{absent[0].job} --task_id={absent[0].index}, and look into its log.'
+    )
+  return states
+
+
+def _compare(config, others, states):
+  """Refuses tasks that cannot work on this run."""
+  for task in others:
+    expected = server_tasks.own_fingerprint(config, task.job)
+    try:
+      fingerprint.check_equal(expected, states[task].fingerprint, str(task))
+    except fingerprint.MismatchError as error:
+      raise errors.ConfigError(str(error)) from error
+
+
+def _explain(others, before, error):
+  """Why a step failed.
+
+  Returns:
+    None where the error says it itself, or what a task says.
+
+  Raises:
+    TaskLostError: a task is gone, or is not the one that it was.
+  """
+  for task in others:
+    try:
+      now = tasks.state_of(task)
+    except tasks.LostError as lost:
+      raise TaskLostError(f'{task} is lost') from lost
+    if now.incarnation != before[task].incarnation:
+      raise TaskLostError(f'{task} was started again') from error
+    if now.trouble:
+      return f'{task}: {now.trouble}'
+  return None
+
+
+def _end(others, why):
+  for task in others:
+    try:
+      tasks.order(task, do='end', why=why)
+    except tasks.LostError:
+      # It is gone already, or ended before it could answer.
+      continue
+
+
+def _line(num_processes, step, values):
+  """The chief's lines: its own examples' rates, the mean loss of all."""
+  return (
+    f'global_step/sec: {1 / values["sec_per_batch"]:.2f}\n'
+    + server_tasks.worker_line(
+      0,
+      f'step {step}, loss = {values["total_loss"]:.2f}',
+      values['examples_per_sec'] / num_processes,
+      values['sec_per_batch'],
+      f'; {values["bits_per_element"]:.2f} bits/element',
+    )
+  )

@@ -1,0 +1,1 @@
+"""One training step: passes, states, optimizers, updates."""

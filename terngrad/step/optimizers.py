@@ -1,0 +1,313 @@
+"""Optimizers with the 2017 code's constants, on TensorFlow's own kernels.
+
+The kernels are those that TensorFlow 1's optimizers called. Keras's optimizers
+differ: their momentum holds the learning rate inside the velocity, and their
+RMSProp starts its mean square at 0 and not at 1.
+"""
+
+import difflib
+import inspect
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from terngrad.codec.stages import statistics
+
+# The slot of `momentum`.
+MOMENTUM = 'momentum'
+
+
+class Optimizer(NamedTuple):
+  """An update rule.
+
+  Attributes:
+    slots: dict of slot name to the value that it starts from.
+    apply: takes (variable, slots, gradient, learning_rate, step), with `slots`
+      a dict of variables, `learning_rate` float32 [] and `step` int64 [], the
+      steps taken before this one; updates variable and slots in place.
+    momentum: where the rule is `momentum`'s, or with 0 and no slots
+      `gradient_descent`'s, that factor; None for all others. For kernels.
+    clip_norm: gradients are scaled down together to this norm before; 0 for
+      any norm.
+  """
+
+  slots: dict
+  apply: Callable
+  momentum: float | None = None
+  clip_norm: float = 0.0
+
+
+def clip_by_global_norm(gradients, clip_norm):
+  """Scales gradients down where their norm, over all together, is larger.
+
+  Args:
+    gradients: list of float32.
+    clip_norm: > 0.
+
+  Returns:
+    List of float32; NaN where an element was not finite.
+  """
+  norms = [statistics.norm(gradient) for gradient in gradients]
+  factor = clip_factor(norms, clip_norm)
+  return [gradient * factor for gradient in gradients]
+
+
+def clip_factor(norms, clip_norm):
+  """What brings gradients to a norm, over all together, that is not larger.
+
+  Sums run in float64: a float32 sum of squares loses its last terms in nets of
+  millions of parameters.
+
+  Args:
+    norms: list of float32 [], of each gradient.
+    clip_norm: > 0.
+
+  Returns:
+    float32 [], at most 1; NaN where a norm is.
+  """
+  squares = tf.square(tf.cast(tf.stack(norms), tf.float64))
+  total = tf.cast(tf.sqrt(tf.reduce_sum(squares)), tf.float32)
+  return clip_norm / tf.maximum(total, clip_norm)
+
+
+def gradient_descent():
+  """Plain descent: w -= rate * g."""
+
+  def apply(variable, slots, gradient, learning_rate, step):
+    del slots, step
+    tf.raw_ops.ResourceApplyGradientDescent(
+      var=variable.handle, alpha=learning_rate, delta=gradient
+    )
+
+  return Optimizer({}, apply, momentum=0.0)
+
+
+def momentum(momentum=0.9):
+  """Momentum, not Nesterov's: v = momentum * v + g; w -= rate * v.
+
+  Args:
+    momentum: in [0, 1).
+
+  Returns:
+    An `Optimizer`.
+  """
+
+  def apply(variable, slots, gradient, learning_rate, step):
+    del step
+    tf.raw_ops.ResourceApplyMomentum(
+      var=variable.handle,
+      accum=slots[MOMENTUM].handle,
+      lr=learning_rate,
+      grad=gradient,
+      momentum=momentum,
+    )
+
+  return Optimizer({MOMENTUM: 0.0}, apply, momentum=momentum)
+
+
+def adam(beta1=0.9, beta2=0.999, epsilon=1e-8):
+  """Adam, with its powers taken from the step and not kept in variables.
+
+  Args:
+    beta1: decay of the first moment.
+    beta2: decay of the second moment.
+    epsilon: added to the root of the second moment.
+
+  Returns:
+    An `Optimizer`.
+
+  References:
+    Kingma and Ba, Adam, https://arxiv.org/abs/1412.6980, the formulation just
+    before section 2.1.
+  """
+
+  def apply(variable, slots, gradient, learning_rate, step):
+    count = tf.cast(step + 1, tf.float64)
+    tf.raw_ops.ResourceApplyAdam(
+      var=variable.handle,
+      m=slots['first_moment'].handle,
+      v=slots['second_moment'].handle,
+      beta1_power=tf.cast(beta1**count, tf.float32),
+      beta2_power=tf.cast(beta2**count, tf.float32),
+      lr=learning_rate,
+      beta1=beta1,
+      beta2=beta2,
+      epsilon=epsilon,
+      grad=gradient,
+    )
+
+  return Optimizer({'first_moment': 0.0, 'second_moment': 0.0}, apply)
+
+
+def rmsprop(momentum=0.9, decay=0.9, epsilon=1.0):
+  """RMSProp with momentum; the mean square starts at 1.
+
+  s = decay * s + (1 - decay) * g**2; v = momentum * v + rate * g / sqrt(s +
+  epsilon); w -= v.
+
+  Args:
+    momentum: in [0, 1).
+    decay: of the mean square.
+    epsilon: inside the root.
+
+  Returns:
+    An `Optimizer`.
+  """
+
+  def apply(variable, slots, gradient, learning_rate, step):
+    del step
+    tf.raw_ops.ResourceApplyRMSProp(
+      var=variable.handle,
+      ms=slots['mean_square'].handle,
+      mom=slots['momentum'].handle,
+      lr=learning_rate,
+      rho=decay,
+      momentum=momentum,
+      epsilon=epsilon,
+      grad=gradient,
+    )
+
+  return Optimizer({'mean_square': 1.0, 'momentum': 0.0}, apply)
+
+
+def adadelta(rho=0.95, epsilon=1.0):
+  """Adadelta.
+
+  Args:
+    rho: decay of both means.
+    epsilon: added to both means.
+
+  Returns:
+    An `Optimizer`.
+
+  References:
+    Zeiler, ADADELTA, https://arxiv.org/abs/1212.5701, algorithm 1.
+  """
+
+  def apply(variable, slots, gradient, learning_rate, step):
+    del step
+    tf.raw_ops.ResourceApplyAdadelta(
+      var=variable.handle,
+      accum=slots['mean_square'].handle,
+      accum_update=slots['mean_square_update'].handle,
+      lr=learning_rate,
+      rho=rho,
+      epsilon=epsilon,
+      grad=gradient,
+    )
+
+  return Optimizer({'mean_square': 0.0, 'mean_square_update': 0.0}, apply)
+
+
+def adagrad(initial=0.1):
+  """Adagrad: s += g**2; w -= rate * g / sqrt(s).
+
+  Args:
+    initial: what s starts from, > 0.
+
+  Returns:
+    An `Optimizer`.
+  """
+
+  def apply(variable, slots, gradient, learning_rate, step):
+    del step
+    tf.raw_ops.ResourceApplyAdagrad(
+      var=variable.handle,
+      accum=slots['square_sum'].handle,
+      lr=learning_rate,
+      grad=gradient,
+    )
+
+  return Optimizer({'square_sum': initial}, apply)
+
+
+def ftrl(power=-0.5, initial=0.1, l1=0.0, l2=0.0):
+  """FTRL-Proximal.
+
+  Args:
+    power: of the accumulator in the learning rate, <= 0.
+    initial: what the accumulator starts from, >= 0.
+    l1: strength of the L1 term, >= 0.
+    l2: strength of the L2 term, >= 0.
+
+  Returns:
+    An `Optimizer`.
+
+  References:
+    McMahan et al., Ad Click Prediction, KDD 2013, algorithm 1.
+  """
+
+  def apply(variable, slots, gradient, learning_rate, step):
+    del step
+    tf.raw_ops.ResourceApplyFtrl(
+      var=variable.handle,
+      accum=slots['square_sum'].handle,
+      linear=slots['linear'].handle,
+      grad=gradient,
+      lr=learning_rate,
+      l1=l1,
+      l2=l2,
+      lr_power=power,
+    )
+
+  return Optimizer({'square_sum': initial, 'linear': 0.0}, apply)
+
+
+# By the name that --optimizer takes.
+OPTIMIZERS = {
+  'adadelta': adadelta,
+  'adagrad': adagrad,
+  'adam': adam,
+  'ftrl': ftrl,
+  'gd': gradient_descent,
+  'momentum': momentum,
+  'rmsprop': rmsprop,
+}
+
+
+def parse(text, momentum_flag):
+  """The optimizer that a command line describes.
+
+  >>> sorted(parse('rmsprop:decay=0.9,epsilon=0.1', 0.9).slots)
+  ['mean_square', 'momentum']
+
+  Args:
+    text: 'NAME' or 'NAME:option=value,option=value', with a key of
+      `OPTIMIZERS` and arguments of its function.
+    momentum_flag: `momentum`, where the optimizer has one and the text does not
+      say it.
+
+  Returns:
+    An `Optimizer`.
+
+  Raises:
+    ValueError: unknown name or option, or a value that is no number; says what
+      there is.
+  """
+  name, _, rest = text.partition(':')
+  if name not in OPTIMIZERS:
+    raise ValueError(
+      f'optimizer: expected one of {", ".join(sorted(OPTIMIZERS))}, received '
+      f'{name!r}.{_suggestion(name, OPTIMIZERS)}'
+    )
+  known = inspect.signature(OPTIMIZERS[name]).parameters
+  options = {'momentum': momentum_flag} if 'momentum' in known else {}
+  for item in filter(None, rest.split(',')):
+    option, _, value = item.partition('=')
+    try:
+      if option not in known:
+        raise ValueError
+      options[option] = float(value)
+    except ValueError:
+      raise ValueError(
+        f'optimizer {name}: expected option=number with an option of '
+        f'{", ".join(known) or "none (it has no options)"}, received '
+        f'{item!r}.{_suggestion(option, known)}'
+      ) from None
+  return OPTIMIZERS[name](**options)
+
+
+def _suggestion(word, known):
+  close = difflib.get_close_matches(word, known, n=1)
+  return f' Did you mean {close[0]!r}?' if close else ''

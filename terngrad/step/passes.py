@@ -1,0 +1,182 @@
+"""A node's pass forward and backward, as pure functions of a model's values."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from terngrad.codec.stages import random_bits
+
+
+class Loss(NamedTuple):
+  """What is minimized.
+
+  Attributes:
+    label_smoothing: share of each label that is spread evenly over all classes,
+      in [0, 1].
+    aux_weight: factor of the loss of each auxiliary head, >= 0.
+
+  References:
+    Szegedy et al., Rethinking the Inception Architecture for Computer Vision,
+    https://arxiv.org/abs/1512.00567, section 7 (label smoothing) and section 4
+    (auxiliary classifiers).
+  """
+
+  label_smoothing: float = 0.0
+  aux_weight: float = 0.0
+
+
+PLAIN = Loss()
+
+
+class Pass(NamedTuple):
+  """A model's loss as pure functions.
+
+  Attributes:
+    gradients: takes (parameters, held, images, labels, key, scale), lists of
+      tensors, a node's batch, its uint32 [2] key and the float32 [] that the
+      loss is multiplied with before it is differentiated and its gradients
+      are divided by, None or left out for 1; returns (list of gradients,
+      entropy loss float32 [], list of new statistics). `held` are the moving
+      statistics and then the frozen parameters.
+    decay: takes the parameters, None in place of those that are not asked
+      for; returns the gradients of those of their L2 terms that belong in the
+      compressed gradient, None where a parameter has none.
+    shrink: the same for those that the update applies by itself; None where
+      it applies none.
+    regularization: takes the parameters, returns the sum of their L2 terms,
+      float32 [].
+    num_statistics: how many of `held` are moving statistics.
+  """
+
+  gradients: Callable
+  decay: Callable
+  shrink: Callable | None
+  regularization: Callable
+  num_statistics: int
+
+
+def model_pass(model, plan, loss=PLAIN, decoupled=False):
+  """The pass of a Keras classifier, by `model.stateless_call`.
+
+  Args:
+    model: maps images to logits [b, classes], or to a list of them and the
+      logits of auxiliary heads.
+    plan: its `replicas.Layout`.
+    loss: `Loss`.
+    decoupled: True leaves the L2 terms out of the compressed gradient, for the
+      update to apply.
+
+  Returns:
+    A `Pass`. L2 terms are those of the variables' own regularizers.
+  """
+
+  def run(parameters, held, images, labels, key, scale=None):
+    state = _with_seeds(plan, held, key)
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+      tape.watch(parameters)
+      outputs, state = model.stateless_call(
+        parameters, state, images, training=True
+      )
+      entropy = cross_entropy(loss, outputs, labels)
+      target = entropy if scale is None else entropy * scale
+    # A parameter that the loss does not reach has a gradient of zeros.
+    result = tape.gradient(
+      target,
+      parameters,
+      unconnected_gradients=tf.UnconnectedGradients.ZERO,
+    )
+    if scale is not None:
+      result = [gradient / scale for gradient in result]
+    places = dict(zip(plan.places, state, strict=True))
+    return result, entropy, [places[i] for i in range(len(plan.statistics))]
+
+  def regularization(parameters):
+    terms = [
+      variable.regularizer(parameter)
+      for variable, parameter in zip(plan.trainable, parameters, strict=True)
+      if variable.regularizer is not None and parameter is not None
+    ]
+    return tf.add_n([tf.constant(0.0), *terms])
+
+  def decay(parameters):
+    asked = [p for p in parameters if p is not None]
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+      tape.watch(asked)
+      loss = regularization(parameters)
+    found = iter(tape.gradient(loss, asked))
+    return [p if p is None else next(found) for p in parameters]
+
+  def nothing(parameters):
+    return [None] * len(parameters)
+
+  return Pass(
+    gradients=run,
+    decay=nothing if decoupled else decay,
+    shrink=decay if decoupled else None,
+    regularization=regularization,
+    num_statistics=len(plan.statistics),
+  )
+
+
+def _with_seeds(plan, held, key):
+  """The model's non-trainable values, with a dropout seed a layer from `key`.
+
+  Layers fold in negative numbers; the codes fold in the place of a bucket.
+  """
+  return [
+    random_bits.fold_in(key, tf.constant(-1 - i))
+    if place is None
+    else held[place]
+    for i, place in enumerate(plan.places)
+  ]
+
+
+def of_net(net, label_smoothing=-1.0, aux_weight=-1.0):
+  """The loss of a net, with its own numbers where these are -1.
+
+  Args:
+    net: `slim.nets.factory.Net`.
+    label_smoothing: see `Loss`.
+    aux_weight: see `Loss`.
+
+  Returns:
+    A `Loss`.
+  """
+  return Loss(
+    net.label_smoothing if label_smoothing == -1 else label_smoothing,
+    net.auxiliary_weight if aux_weight == -1 else aux_weight,
+  )
+
+
+def cross_entropy(loss, outputs, labels):
+  """The mean softmax cross entropy, of all heads with their factors.
+
+  Args:
+    loss: `Loss`.
+    outputs: logits [b, classes], or the list of them and those of auxiliary
+      heads.
+    labels: int32 [b].
+
+  Returns:
+    float32 [].
+  """
+  main, *others = outputs if isinstance(outputs, list) else [outputs]
+  total = _mean_entropy(main, labels, loss.label_smoothing)
+  for other in others:
+    total += loss.aux_weight * _mean_entropy(
+      other, labels, loss.label_smoothing
+    )
+  return total
+
+
+def _mean_entropy(logits, labels, smoothing):
+  logits = tf.cast(logits, tf.float32)
+  if smoothing == 0:
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+    return tf.reduce_mean(losses)
+  classes = logits.shape[-1]
+  spread = smoothing / classes
+  targets = tf.one_hot(labels, classes, 1.0 - smoothing + spread, spread)
+  losses = tf.nn.softmax_cross_entropy_with_logits(targets, logits)
+  return tf.reduce_mean(losses)

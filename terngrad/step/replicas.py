@@ -1,0 +1,290 @@
+"""Replicas: one copy of a model's state on each device, equal to the bit."""
+
+import types
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from terngrad import errors
+from terngrad.step import loss_scaling
+
+
+class Replica(NamedTuple):
+  """The state of training on one device.
+
+  Attributes:
+    device: its name.
+    trainable: tuple of float32 variables, the parameters.
+    statistics: tuple of float32 variables, the model's own moving statistics
+      (batch normalisation's).
+    slots: tuple of dict of slot name to variable, one dict a parameter.
+    averages: tuple of variables, the moving averages of the parameters, then
+      of the statistics and then of the frozen, as evaluation reads them.
+    frozen: tuple of float32 variables, the parameters that are not trained.
+    scaling: variables of the loss scale, see `loss_scaling`; () without one.
+    own_statistics: True where the statistics, and their averages, are this
+      device's own and not those of all replicas.
+    shared: dict of `states.Key` to variable: what gradient methods remember,
+      the same on all replicas.
+  """
+
+  device: str
+  trainable: tuple
+  statistics: tuple
+  slots: tuple
+  averages: tuple
+  frozen: tuple = ()
+  scaling: tuple = ()
+  own_statistics: bool = False
+  shared: dict = types.MappingProxyType({})
+
+  def variables(self):
+    """All variables, in a fixed order."""
+    slots = [variable for slot in self.slots for variable in slot.values()]
+    return [
+      *self.trainable,
+      *self.statistics,
+      *self.frozen,
+      *slots,
+      *self.averages,
+      *self.scaling,
+      *self.shared.values(),
+    ]
+
+  def part(self, parameters, statistics):
+    """A replica of some of the variables, with their slots and averages.
+
+    Args:
+      parameters: tuple of int, places in `trainable`.
+      statistics: tuple of int, places in `statistics`.
+
+    Returns:
+      A `Replica`, without averages of the frozen.
+    """
+    first = len(self.trainable)
+    averaged = (*parameters, *(first + place for place in statistics))
+    return self._replace(
+      trainable=tuple(self.trainable[place] for place in parameters),
+      statistics=tuple(self.statistics[place] for place in statistics),
+      slots=tuple(self.slots[place] for place in parameters),
+      averages=tuple(self.averages[place] for place in averaged)
+      if self.averages
+      else (),
+    )
+
+  def own(self):
+    """For each of `variables()` whether other replicas need not have it."""
+    if not self.own_statistics:
+      return [False] * len(self.variables())
+    first = len(self.trainable)
+    averages = self.averages[first : first + len(self.statistics)]
+    own = {id(variable) for variable in (*self.statistics, *averages)}
+    return [id(variable) in own for variable in self.variables()]
+
+
+class Layout(NamedTuple):
+  """A model's variables by what training does with them.
+
+  Attributes:
+    names: of the parameters, the statistics and the frozen, 'conv1/kernel'.
+    trainable: Keras variables, the parameters.
+    statistics: Keras variables, float32 moving statistics.
+    frozen: Keras variables, the parameters that are not trained.
+    order: all names, layer by layer, as the model has them.
+    places: for each of `model.non_trainable_variables` its place in the
+      statistics and then the frozen; None for a seed of dropout.
+  """
+
+  names: tuple
+  trainable: tuple
+  statistics: tuple
+  frozen: tuple
+  order: tuple
+  places: tuple
+
+
+def layout(model, trained=lambda name: True):
+  """Sorts a Keras model's variables; see `Layout`.
+
+  Args:
+    model: a built `keras.Model`.
+    trained: takes the name of a parameter, False freezes it: the variable is
+      no longer trainable.
+
+  Returns:
+    A `Layout`.
+  """
+
+  def name(variable):
+    # Without the model's own name, which is no part of the net.
+    return variable.path.removeprefix(f'{model.name}/')
+
+  frozen = [v for v in model.trainable_variables if not trained(name(v))]
+  for variable in frozen:
+    variable.trainable = False
+  paths = {v.path for v in frozen}
+  trainable = tuple(model.trainable_variables)
+  others = [
+    v
+    for v in model.non_trainable_variables
+    if not v.path.endswith('seed_generator_state')
+  ]
+  statistics = [v for v in others if v.path not in paths]
+  places = {v.path: i for i, v in enumerate([*statistics, *frozen])}
+  return Layout(
+    names=tuple(name(v) for v in (*trainable, *statistics, *frozen)),
+    trainable=trainable,
+    statistics=tuple(statistics),
+    frozen=tuple(frozen),
+    order=tuple(
+      name(v)
+      for v in model.weights
+      if v.path in places or v.path in {t.path for t in trainable}
+    ),
+    places=tuple(places.get(v.path) for v in model.non_trainable_variables),
+  )
+
+
+def create(
+  plan, optimizer, devices, scaling=(), own_statistics=False, shared=()
+):
+  """One replica a device, all equal to the model's present values.
+
+  The first replica uses the model's own variables, so that a machine with one
+  device holds the parameters once.
+
+  Slots and averages stand beside their variables, wherever the model's are.
+
+  Args:
+    plan: `Layout` of the model.
+    optimizer: `optimizers.Optimizer`.
+    devices: names, one a replica.
+    scaling: values that the variables of the loss scale start from.
+    own_statistics: True where each device keeps its own statistics.
+    shared: dict from `states.shared`, or () for none.
+
+  Returns:
+    A tuple of `Replica`.
+  """
+  kinds = (plan.trainable, plan.statistics, plan.frozen)
+  first = [tuple(v.value for v in kind) for kind in kinds]
+  made = []
+  for device in devices:
+    kinds = first if not made else [_copies(kind, device) for kind in first]
+    trainable, statistics, frozen = kinds
+    made.append(
+      Replica(
+        device=device,
+        trainable=trainable,
+        statistics=statistics,
+        slots=tuple(_slots(optimizer, variable) for variable in trainable),
+        averages=_copies((*trainable, *statistics, *frozen)),
+        frozen=frozen,
+        scaling=_copies(scaling, device),
+        own_statistics=own_statistics,
+        shared=_first_states(shared, device),
+      )
+    )
+  return tuple(made)
+
+
+def _first_states(shared, device):
+  with tf.device(device):
+    return {
+      key: tf.Variable(state.first_value(), trainable=False)
+      for key, state in dict(shared).items()
+    }
+
+
+def _slots(optimizer, variable):
+  """A parameter's slots, where it is."""
+  with tf.device(variable.device):
+    return {
+      name: tf.Variable(tf.fill(variable.shape, start), trainable=False)
+      for name, start in optimizer.slots.items()
+    }
+
+
+def _copies(values, device=None):
+  """Variables of the same values, on a device or where each of them is."""
+  made = []
+  for value in values:
+    with tf.device(device or value.device):
+      made.append(tf.Variable(value, trainable=False))
+  return tuple(made)
+
+
+def copy(source, target):
+  """Makes `target` equal to `source`, to the bit."""
+  for here, there in zip(source.variables(), target.variables(), strict=True):
+    there.assign(here)
+
+
+def check_equal(replicas, names):
+  """Proves that all replicas are equal to the bit, but for what is their own.
+
+  Args:
+    replicas: of one training.
+    names: of the variables of a replica, in the order of
+      `Replica.variables()`.
+
+  Raises:
+    errors.TrainingError: two differ; names the variable and the devices.
+  """
+  first = replicas[0]
+  reference = [_bits(variable) for variable in first.variables()]
+  own = first.own()
+  for other in replicas[1:]:
+    rows = zip(names, reference, other.variables(), own, strict=True)
+    for name, expected, variable, is_own in rows:
+      received = _bits(variable)
+      if not is_own and not np.array_equal(expected, received):
+        count = np.count_nonzero(expected != received)
+        raise errors.TrainingError(
+          f'Replicas: expected {name} on {other.device} to equal that on '
+          f'{first.device} to the bit, received {count} differing elements. '
+          'This is a fault of the program or of the machine: the last '
+          'checkpoint is good, continue from it and report this.'
+        )
+
+
+def check_finite(replica, names):
+  """Proves that a replica holds neither NaN nor infinity.
+
+  Args:
+    replica: `Replica`.
+    names: of its variables, in the order of `Replica.variables()`.
+
+  Raises:
+    errors.TrainingError: one does; names the variable.
+  """
+  for name, variable in zip(names, replica.variables(), strict=True):
+    if not np.isfinite(variable.numpy()).all():
+      raise errors.TrainingError(
+        f'Parameters: expected finite numbers, received NaN or infinity in '
+        f'{name}. Lower --initial_learning_rate; the last checkpoint is from '
+        'before this and the same command continues from it.'
+      )
+
+
+def _bits(variable):
+  return variable.numpy().view(np.uint32)
+
+
+def variable_names(plan, replica):
+  """Names of `replica.variables()`, for checkpoints and messages."""
+  slots = [
+    f'{name}/{slot}'
+    for name, named in zip(plan.names, replica.slots, strict=False)
+    for slot in named
+  ]
+  averages = [average_name(name) for name in plan.names]
+  scaling = loss_scaling.NAMES[: len(replica.scaling)]
+  states = [f'{plan.names[key.variable]}/{key.name}' for key in replica.shared]
+  return [*plan.names, *slots, *averages, *scaling, *states]
+
+
+def average_name(name):
+  """The name of the moving average of a parameter or statistic."""
+  return f'{name}/average'

@@ -1,0 +1,109 @@
+"""The end of a step: means are decoded and the replica is updated."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from terngrad.codec import gradients
+from terngrad.step import descents
+from terngrad.step import nodes
+from terngrad.step import updates
+
+
+class Arrived(NamedTuple):
+  """What a device has of a part's messages before it decodes them.
+
+  Attributes:
+    work: `nodes.Work` of the device.
+    received: see `codec.gradients.GradientCodec.send`, of all rounds.
+  """
+
+  work: nodes.Work
+  received: list
+
+  @property
+  def turn(self):
+    """`codec.gradients.Turn` of the step."""
+    work = self.work
+    return gradients.Turn(
+      *work.seed_and_step, work.part.num_workers, shared=work.shared
+    )
+
+  def means(self):
+    """The list of mean gradients; states that depend on them change."""
+    work, states = self.work, self.work.states
+    before = states.read_shared()
+    means, after = work.part.decode(
+      self.received, before, work.shared, *work.seed_and_step
+    )
+    states.write_shared(before, after, work.counts)
+    if work.part.codec.finishes:
+      work.finish(means)
+    return means
+
+
+class StepEnd:
+  """The updates of one device, part by part where nothing ties them."""
+
+  def __init__(self, replica, optimizer, shrink, parts, functions):
+    """Tries the kernels, once a process; updates compile when first called.
+
+    Args:
+      replica: `replicas.Replica`.
+      optimizer: `optimizers.Optimizer`.
+      shrink: see `updates.make_update`.
+      parts: list of `codec.parts.Part`.
+      functions: list of `nodes.Functions`, of each part.
+    """
+    self._device = replica.device
+    self._indices = [part.indices for part in parts]
+    # A clip looks at all gradients, and so does the loss scale.
+    if optimizer.clip_norm or replica.scaling:
+      self._whole = updates.make_update(replica, optimizer, shrink)
+      return
+    self._whole = None
+    count = len(replica.trainable)
+    self._updates = [
+      _update_of_part(
+        replica.part(part.indices, ()),
+        optimizer,
+        updates.shrink_of(shrink, part.indices, count),
+        part.codec,
+      )
+      for part in parts
+    ]
+    statistics = replica.part((), tuple(range(len(replica.statistics))))
+    self._update_statistics = updates.make_update(statistics, optimizer, None)
+
+  def __call__(self, arrived, statistics, numbers):
+    """Updates the replica.
+
+    Args:
+      arrived: list of `Arrived`, of each part.
+      statistics: list of float32, the new statistics.
+      numbers: see `updates.make_update`.
+    """
+    with tf.device(self._device):
+      if self._whole:
+        means = sum((one.means() for one in arrived), [])
+        pairs = zip(sum(self._indices, ()), means, strict=True)
+        self._whole([v for _, v in sorted(pairs)], statistics, numbers)
+        return
+      for update, one in zip(self._updates, arrived, strict=True):
+        update(one, numbers)
+      if statistics:
+        self._update_statistics([], statistics, numbers)
+
+
+def _update_of_part(replica, optimizer, shrink, codec):
+  """A function of an `Arrived` and `updates.make_update`'s numbers."""
+  update = updates.make_update(replica, optimizer, shrink)
+  fused = descents.make(replica, optimizer, shrink, codec)
+
+  def apply(arrived, numbers):
+    if fused and descents.fits(codec, arrived.received):
+      fused(arrived.received, arrived.turn, numbers)
+    else:
+      update(arrived.means(), [], numbers)
+
+  return apply

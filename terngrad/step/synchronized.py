@@ -1,0 +1,75 @@
+"""Batch normalisation by the examples of all workers at once.
+
+Keras's layer asks `tf.distribute` for sums over replicas. Here the replicas are
+the workers, and sums are taken in their order, so that towers and processes get
+the same bits. Differentiated, a sum over the workers is a sum over the workers:
+each worker's gradient is then that of all workers' losses by its own
+activations, and their mean is that of the whole batch.
+"""
+
+import tensorflow as tf
+
+from slim.nets.blocks import batch_norm
+from terngrad.exchange import inside
+
+
+def normalize_together(model):
+  """Lets the batch normalisations of a Keras model ask for sums."""
+  for layer in batch_norm.layers_of(model):
+    layer.synchronized = True
+
+
+def together(exchange):
+  """Makes the contexts of passes whose layers sum over the workers.
+
+  Args:
+    exchange: see `inside.Inside`.
+
+  Returns:
+    A function of a place of the exchange that returns the context in which its
+    worker's pass is traced.
+
+  Raises:
+    ValueError: see `inside.Inside`.
+  """
+  workers = inside.Inside(exchange)
+  return lambda place: _Worker(workers, place)
+
+
+class _Worker(tf.distribute.ReplicaContext):
+  """One worker, as a replica that Keras's layers ask for sums."""
+
+  def __init__(self, workers, place):
+    super().__init__(tf.distribute.get_strategy(), place)
+    self._workers = workers
+    self._place = place
+
+  def all_reduce(self, reduce_op, value, options=None):
+    """The sum of a tensor over the workers, on each of them.
+
+    Args:
+      reduce_op: `tf.distribute.ReduceOp.SUM`.
+      value: float32 [...], the same shape for all workers.
+      options: of communication; not looked at.
+
+    Returns:
+      The shape of `value`, the same bits on every worker.
+
+    Raises:
+      ValueError: another `reduce_op`.
+    """
+    del options
+    if reduce_op != tf.distribute.ReduceOp.SUM:
+      raise ValueError(
+        f"reduce_op: expected SUM, for which Keras's batch normalisation asks; "
+        f'received {reduce_op}. Take such a layer out of the model.'
+      )
+
+    def add(tensor):
+      return tf.reduce_sum(self._workers.gather(self._place, tensor), axis=0)
+
+    @tf.custom_gradient
+    def total(tensor):
+      return add(tensor), add
+
+    return total(value)

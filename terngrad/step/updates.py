@@ -1,0 +1,89 @@
+"""What a step does to parameters, their slots and their averages."""
+
+import tensorflow as tf
+
+from terngrad.step import loss_scaling
+from terngrad.step import optimizers
+
+
+def shrink_of(shrink, indices, count):
+  """`passes.Pass.shrink` for some parameters of a model.
+
+  Args:
+    shrink: of all of them, or None.
+    indices: tuple of int, the places of those in the model.
+    count: how many the model has.
+
+  Returns:
+    A function of these parameters, a list, to the list of their terms; None
+    where `shrink` is.
+  """
+  if shrink is None:
+    return None
+
+  def shrink_part(parameters):
+    whole = [None] * count
+    for i, parameter in zip(indices, parameters, strict=True):
+      whole[i] = parameter
+    terms = shrink(whole)
+    return [terms[i] for i in indices]
+
+  return shrink_part
+
+
+def make_update(replica, optimizer, shrink):
+  """The compiled end of a step on one device.
+
+  One program, so that an element of a parameter, its slots and its average
+  pass through the cores once; and not one with the decoding, which depends on
+  the layout of the workers: the compiler would choose by it which product and
+  sum to round together, and layouts would differ in the last bit. `descents`
+  has kernels that do both.
+
+  `shrink` gives the decoupled decay, see `passes.Pass`: its terms, times the
+  learning rate, are taken off the parameters as they were before the step, and
+  pass neither through the clip nor through the optimizer.
+
+  Args:
+    replica: `replicas.Replica`.
+    optimizer: `optimizers.Optimizer`.
+    shrink: see above; None for no decay.
+
+  Returns:
+    A function of (list of average gradients, list of new statistics, (step
+    int64 [], learning_rate float32 [], averaging_decay float32 [])).
+  """
+
+  @tf.function(jit_compile=True)
+  def update(means, statistics, numbers):
+    if not replica.scaling:
+      apply(means, statistics, numbers)
+      return
+    finite = loss_scaling.all_finite(means)
+    tf.cond(finite, lambda: apply(means, statistics, numbers), lambda: None)
+    loss_scaling.follow(replica.scaling, finite)
+
+  def apply(means, statistics, numbers):
+    step, learning_rate, averaging_decay = numbers
+    if optimizer.clip_norm:
+      means = optimizers.clip_by_global_norm(means, optimizer.clip_norm)
+    if shrink:
+      parameters = [tf.convert_to_tensor(v) for v in replica.trainable]
+      terms = shrink(parameters)
+      for variable, decay in zip(replica.trainable, terms, strict=True):
+        if decay is not None:
+          variable.assign_sub(learning_rate * decay)
+    for variable, slots, mean in zip(
+      replica.trainable, replica.slots, means, strict=True
+    ):
+      optimizer.apply(variable, slots, mean, learning_rate, step)
+    for variable, value in zip(replica.statistics, statistics, strict=True):
+      variable.assign(value)
+    values = (*replica.trainable, *replica.statistics)
+    # The averages of the frozen, which come last, stay what they are; benches
+    # may do without averages.
+    for average, value in zip(replica.averages, values, strict=False):
+      kept = averaging_decay * average
+      average.assign(kept + (1.0 - averaging_decay) * value)
+
+  return update

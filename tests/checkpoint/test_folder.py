@@ -1,0 +1,63 @@
+import subprocess
+import sys
+
+import pytest
+
+from terngrad import errors
+from terngrad.checkpoint import folder
+
+_HOLD = """
+import sys
+from terngrad.checkpoint import folder
+with folder.alone_in(sys.argv[1]):
+  print('held', flush=True)
+  sys.stdin.read()
+"""
+
+
+def test_a_second_trainer_is_kept_out_until_the_first_is_gone(tmp_path):
+  with subprocess.Popen(
+    [sys.executable, '-c', _HOLD, str(tmp_path)],
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
+    text=True,
+  ) as first:
+    assert first.stdout.readline() == 'held\n'
+    with pytest.raises(errors.ConfigError, match='no other trainer'):
+      with folder.alone_in(tmp_path):
+        pass
+    first.kill()
+  with folder.alone_in(tmp_path):
+    pass
+
+
+def test_a_folder_is_free_again_after_use(tmp_path):
+  for _ in range(2):
+    with folder.alone_in(tmp_path):
+      pass
+
+
+def test_overwriting_deletes_what_a_run_wrote_and_nothing_else(tmp_path):
+  own = (
+    'checkpoint',
+    'events.out.tfevents.1.host.v2',
+    'metrics.jsonl',
+    'metrics.jsonl.77.tmp',
+    'model.ckpt-20.index',
+    'model.ckpt-20.data-00000-of-00001',
+  )
+  others = ('notes.txt', 'model.ckpt-best.index', 'metrics.jsonl.bak')
+  for name in (*own, *others):
+    (tmp_path / name).touch()
+  (tmp_path / 'model.ckpt-30_temp').mkdir()
+  (tmp_path / 'model.ckpt-30_temp' / 'part').touch()
+  folder.make(tmp_path, overwrite=False)
+  assert len(list(tmp_path.iterdir())) == len(own) + len(others) + 1
+  folder.make(tmp_path, overwrite=True)
+  assert {path.name for path in tmp_path.iterdir()} == set(others)
+
+
+def test_a_path_that_is_a_file_is_refused(tmp_path):
+  (tmp_path / 'file').touch()
+  with pytest.raises(errors.ConfigError, match='expected a folder that can be'):
+    folder.make(tmp_path / 'file', overwrite=False)

@@ -1,0 +1,252 @@
+"""What methods remember, through a checkpoint and back."""
+
+import re
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from terngrad.checkpoint import checkpoints
+from terngrad.checkpoint import resume
+from terngrad.checkpoint import sources
+from terngrad.checkpoint import stored_states
+from terngrad.cluster import cluster
+from terngrad.cluster import together
+from terngrad.exchange import collective
+from terngrad.exchange import group
+from terngrad.exchange import towers
+from terngrad.exchange import ways
+from terngrad.step import replicas
+from tests.step import small
+
+# The logits travel before the other two variables.
+PART_BYTES = 200
+KINDS = (
+  'error_feedback+topk:ratio=0.1',
+  'error_feedback+powersgd:min_compression=0.1',
+  'error_feedback+sign:decide=majority',
+)
+
+
+class Opened:
+  """A training of one process, and its files."""
+
+  def __init__(
+    self, folder, codec='ternary', way=None, part_bytes=PART_BYTES, workers=4
+  ):
+    devices = '/CPU:0', '/CPU:1'
+    self.exchange = towers.Towers(devices, workers)
+    if way:
+      alone = cluster.make({'worker': ['127.0.0.1:1']}, 'worker', 0)
+      self.exchange = collective.Collective(
+        group.Group(alone, 1), devices, workers, way
+      )
+    self.training = small.Training(
+      small.dense_net,
+      devices=2,
+      workers=workers,
+      codec=codec,
+      exchange=self.exchange,
+      part_bytes=part_bytes,
+      batch=2 * workers,
+    )
+    copies = self.training.replicas
+    names = replicas.variable_names(self.training.plan, copies[0])
+    count = len(copies[0].shared)
+    self.run = types.SimpleNamespace(
+      replicas=copies,
+      names=names,
+      method_states=names[len(names) - count :],
+      layout=checkpoints.Layout(
+        *('small', 5, 'momentum', 2, workers, [0], 100)
+      ),
+      store=stored_states.Store(
+        self.training.states,
+        self.training.codec,
+        self.exchange,
+        names[: len(copies[0].trainable)],
+      ),
+    )
+    self.config = types.SimpleNamespace(train_dir=str(folder))
+
+  def save(self, step):
+    """Writes a checkpoint; returns its path."""
+    store = self.run.store
+    writer = checkpoints.Writer(
+      self.config.train_dir,
+      self.run.layout,
+      self.run.replicas,
+      self.run.names,
+      {stored_states.FOLDER: store.variables},
+    )
+    with store.holding(store.gather()):
+      return writer.save(step)
+
+  def begin(self):
+    """Goes on from the checkpoint; returns what was said after its path."""
+    said = []
+    restored = resume.continue_run(self.config, self.run, said.append)
+    numbers = together.begin(
+      self.exchange, self.run.replicas, (restored.step, 9)
+    )
+    assert numbers == (restored.step, 9)
+    self.run.store.deal(restored.states)
+    return said[1:]
+
+  def states(self):
+    """What is remembered, name to bits."""
+    gathered = self.run.store.gather()
+    return {name: v.view(np.uint32) for name, v in gathered.items()}
+
+  def fill(self, bits):
+    """Gives every state of workers and adders other bits."""
+    some = self.training.states
+    lists = [v for of_device in some.workers for v in of_device.values()]
+    kept = [v for of_part in some.residuals for v in of_part if v is not None]
+    for number, variable in enumerate([*sum(lists, []), *kept]):
+      size = variable.shape.num_elements()
+      variable.assign(bits(number, size).reshape(variable.shape))
+
+
+def assert_same(received, expected):
+  assert received.keys() == expected.keys()
+  for name, value in expected.items():
+    np.testing.assert_array_equal(received[name], value, name)
+
+
+@pytest.mark.parametrize(
+  ('codec', 'way'), [*((kind, None) for kind in KINDS), ('ternary', ways.LOSSY)]
+)
+def test_a_run_goes_on_to_the_same_bits(codec, way, tmp_path):
+  opened = Opened(tmp_path, codec, way)
+  opened.training.run(2)
+  opened.save(2)
+
+  def end():
+    opened.training.run(2, first=2)
+    return [opened.training.values(i) for i in range(2)], opened.states()
+
+  undisturbed, states = end()
+  assert states
+  assert all(np.any(value) for value in states.values())
+  assert opened.begin() == []
+  values, received = end()
+  np.testing.assert_array_equal(values, undisturbed)
+  assert_same(received, states)
+
+
+@pytest.mark.parametrize(
+  ('codec', 'way'), [(KINDS[0], None), ('ternary', ways.LOSSY)]
+)
+def test_every_bit_comes_back_and_nothing_is_held_meanwhile(
+  codec, way, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(stored_states, '_PIECE', 50)
+  opened = Opened(tmp_path, codec, way)
+
+  def odd(number, size):
+    # Zeros of both signs, subnormal numbers, infinities, all kinds of NaN.
+    bits = np.arange(size, dtype=np.uint32) + np.uint32(number)
+    return (bits * np.uint32(2**32 // size)).view(np.float32)
+
+  opened.fill(odd)
+  expected = opened.states()
+  opened.save(1)
+  held = opened.run.store.variables.values()
+  assert {v.numpy().size for v in held} == {0}
+  again = Opened(tmp_path, codec, way)
+  assert again.begin() == []
+  assert_same(again.states(), expected)
+
+
+@pytest.mark.parametrize(
+  ('before', 'now'), [(0, PART_BYTES), (PART_BYTES, 0), (1, PART_BYTES)]
+)
+@pytest.mark.parametrize(
+  ('codec', 'way'), [(KINDS[0], None), ('ternary', ways.LOSSY)]
+)
+def test_parts_may_change_in_between(codec, way, before, now, tmp_path):
+  opened = Opened(tmp_path, codec, way, before)
+  opened.fill(lambda number, size: number + np.arange(size, dtype=np.float32))
+  opened.save(1)
+  again = Opened(tmp_path, codec, way, now)
+  assert again.begin() == []
+  assert_same(again.states(), opened.states())
+
+
+@pytest.mark.parametrize('count', [2, 6])
+def test_other_workers_owe_the_mean_what_the_old_ones_owed(count, tmp_path):
+  opened = Opened(tmp_path, KINDS[0])
+  opened.fill(lambda number, size: number * np.ones(size, np.float32))
+  opened.save(1)
+  again = Opened(tmp_path, KINDS[0], workers=count)
+  (line,) = again.begin()
+  assert 'num_workers was 4 before' in line
+  before, now = opened.run.store.gather(), again.run.store.gather()
+  for name, value in before.items():
+    assert now[name].shape == (count, *value.shape[1:])
+    for worker in now[name]:
+      np.testing.assert_array_equal(worker, value.mean(axis=0))
+
+
+@pytest.mark.parametrize(
+  ('before', 'now', 'said'),
+  [
+    ('ternary', KINDS[0], 'misses what the run remembers of residual/'),
+    (KINDS[0], 'ternary', 'holds what the run has no use for: '),
+    ('ternary', KINDS[1], 'misses what the run remembers of residual/'),
+    (KINDS[1], KINDS[0], 'no use for: .*powersgd_q'),
+  ],
+)
+def test_states_of_another_method_are_left_and_it_is_said(
+  before, now, said, tmp_path
+):
+  opened = Opened(tmp_path, before)
+  opened.training.run(1)
+  opened.save(1)
+  again = Opened(tmp_path, now)
+  fresh = again.states()
+  lines = '\n'.join(again.begin())
+  assert 'the run does not end at the same bits' in lines
+  assert re.search(said, lines), lines
+  same = len(opened.training.plan.trainable)
+  for a, b in zip(
+    again.run.replicas[0].trainable[:same],
+    opened.run.replicas[0].trainable,
+    strict=True,
+  ):
+    np.testing.assert_array_equal(a, b)
+  if before == 'ternary':
+    assert_same(again.states(), fresh)
+
+
+def test_slices_of_before_states_had_names_are_taken_over(tmp_path):
+  opened = Opened(tmp_path, way=ways.LOSSY)
+  opened.fill(lambda number, size: number + np.arange(size, dtype=np.float32))
+  expected = opened.states()
+  kept = [v for some in opened.training.states.residuals for v in some]
+  old = {
+    f'kept_error_{i}': tf.Variable(v[tf.newaxis]) for i, v in enumerate(kept)
+  }
+  checkpoints.Writer(
+    opened.config.train_dir,
+    opened.run.layout._replace(kept='0 to 4'),
+    opened.run.replicas,
+    opened.run.names,
+    old,
+  ).save(1)
+  again = Opened(tmp_path, way=ways.LOSSY)
+  assert again.begin() == []
+  received = again.states()
+  # Places past the last element were never looked at.
+  assert_same(received, expected)
+
+
+def test_who_reads_parameters_does_not_see_them(tmp_path):
+  opened = Opened(tmp_path, KINDS[0])
+  path = opened.save(1)
+  assert checkpoints.newest(str(tmp_path)) == path
+  source = sources.of_checkpoint(path, 'lenet')
+  assert source.strange == []
+  assert sorted(source.shapes) == sorted(opened.run.names)

@@ -1,0 +1,131 @@
+import concurrent.futures
+import os
+import re
+
+import pytest
+
+from terngrad.cluster import cluster
+from terngrad.cluster import meeting
+
+ADDRESSES = ('a:1', 'b:2', '[::1]:3')
+
+
+def refused(*arguments, timeout=0):
+  with pytest.raises(cluster.ClusterError) as caught:
+    meeting.meet(*arguments, timeout)
+  assert '\n' not in str(caught.value)
+  return str(caught.value)
+
+
+def meet_all(folder, addresses=ADDRESSES):
+  count = len(addresses)
+  with concurrent.futures.ThreadPoolExecutor(count) as pool:
+    # The last one comes first.
+    coming = [
+      pool.submit(meeting.meet, folder, index, count, addresses[index], 60)
+      for index in reversed(range(count))
+    ]
+    return [one.result() for one in reversed(coming)]
+
+
+def test_processes_learn_of_each_other_in_the_order_of_their_numbers(tmp_path):
+  folder = tmp_path / 'shared' / 'run 7'
+  found = meet_all(folder)
+  assert [one.jobs for one in found] == [{'worker': ADDRESSES}] * 3
+  assert [one.index for one in found] == [0, 1, 2]
+  # Nothing but whole files stays.
+  assert sorted(os.listdir(folder)) == [f'task_{i}_of_3' for i in range(3)]
+
+
+def test_a_run_that_was_restarted_meets_again(tmp_path):
+  assert meet_all(tmp_path) == meet_all(tmp_path)
+
+
+def test_those_who_did_not_come_are_named(tmp_path):
+  (tmp_path / 'task_2_of_4').write_text('c:3\n')
+  message = refused(tmp_path, 1, 4, 'b:2')
+  assert (
+    'within --start_timeout=0 seconds, received 2; missing: 0, 3' in message
+  )
+  assert '--task_id=0' in message
+  assert 'missing: 1, 2, 3' in refused(tmp_path / 'other', 0, 4, 'a:1')
+  assert '20 and more.' in refused(tmp_path / 'large', 0, 400, 'a:1')
+
+
+def test_an_earlier_run_at_other_addresses_is_refused_and_kept(tmp_path):
+  meet_all(tmp_path)
+  message = refused(tmp_path, 1, 3, 'new:2')
+  assert 'task_1_of_3: expected new:2, as this process has, received b:2' in (
+    message
+  )
+  assert 'another --rendezvous_dir' in message
+  assert (tmp_path / 'task_1_of_3').read_text() == 'b:2\n'
+  assert len(os.listdir(tmp_path)) == 3
+
+
+def test_an_earlier_run_of_another_size_is_refused(tmp_path):
+  meet_all(tmp_path)
+  message = refused(tmp_path, 0, 2, 'a:1')
+  assert re.search('task_[012]_of_3: expected files of 2 processes', message)
+
+
+def test_two_processes_at_one_address_are_refused(tmp_path):
+  (tmp_path / 'task_1_of_2').write_text('a:1\n')
+  assert 'a:1 2 times. Give each task its own port' in refused(
+    tmp_path, 0, 2, 'a:1'
+  )
+
+
+@pytest.mark.parametrize(
+  'content',
+  [
+    *(b'', b'b:2', b'\n', b'b:2\n\n', b'b:2\nc:3\n', b'b:99999\n', b'/etc/x\n'),
+    *(b'$(reboot):2\n', b'-o:2\n', b'\xff:2\n', b'\x1b[2J:2\n', b'b' * 10**6),
+    'b٢:2\n'.encode(),
+  ],
+)
+def test_hostile_files_are_refused_and_named(tmp_path, content):
+  (tmp_path / 'task_1_of_2').write_bytes(content)
+  message = refused(tmp_path, 0, 2, 'a:1')
+  assert f'{tmp_path}/task_1_of_2: expected' in message
+  assert len(message) < 1000
+
+
+def test_links_pipes_and_folders_are_not_read(tmp_path):
+  secret = tmp_path / 'secret'
+  secret.write_text('b:2\n')
+  path = tmp_path / 'run' / 'task_1_of_2'
+  path.parent.mkdir()
+  path.symlink_to(secret)
+  assert 'task_1_of_2' in refused(path.parent, 0, 2, 'a:1')
+  path.unlink()
+  os.mkfifo(path)
+  assert 'expected a plain file' in refused(path.parent, 0, 2, 'a:1')
+  path.unlink()
+  path.mkdir()
+  assert 'task_1_of_2' in refused(path.parent, 0, 2, 'a:1')
+
+
+@pytest.mark.parametrize(
+  ('index', 'count', 'address', 'message'),
+  [
+    (0, 0, 'a:1', 'received 0 and 0'),
+    (2, 2, 'a:1', 'received 2 and 2'),
+    (-1, 2, 'a:1', 'received 2 and -1'),
+    (0, 10**9, 'a:1', 'expected 1 to 4096 processes'),
+    (0, 2, 'a', 'own_address: expected host:port'),
+    (0, 2, 'a:1\nb:2', 'own_address: expected host:port'),
+  ],
+)
+def test_what_cannot_be_is_refused_and_leaves_nothing(
+  tmp_path, index, count, address, message
+):
+  folder = tmp_path / 'run'
+  assert message in refused(folder, index, count, address)
+  assert not folder.exists()
+
+
+def test_folders_that_cannot_be_used_are_refused(tmp_path):
+  assert 'received nothing' in refused('', 0, 2, 'a:1')
+  (tmp_path / 'file').touch()
+  assert 'File exists' in refused(tmp_path / 'file', 0, 2, 'a:1')

@@ -1,0 +1,81 @@
+import socket
+import threading
+
+import pytest
+
+from terngrad.cluster import cluster
+from terngrad.cluster import watchdog
+
+
+@pytest.fixture
+def silent():
+  """A port whose connections the kernel accepts, and nobody else."""
+  with socket.create_server(('127.0.0.1', 0)) as server:
+    yield f'127.0.0.1:{server.getsockname()[1]}'
+
+
+@pytest.fixture
+def awake():
+  """A server that greets whoever connects."""
+  with socket.create_server(('127.0.0.1', 0)) as server:
+
+    def greet():
+      while True:
+        connection, _ = server.accept()
+        with connection:
+          connection.sendall(b'\0')
+
+    threading.Thread(target=greet, daemon=True).start()
+    yield f'127.0.0.1:{server.getsockname()[1]}'
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch):
+  monkeypatch.setattr(watchdog, '_PING_SECONDS', 0.3)
+
+
+def test_only_a_server_that_greets_is_awake(silent, awake):
+  assert watchdog.answers(awake)
+  assert not watchdog.answers(silent)
+  with socket.create_server(('127.0.0.1', 0)) as closed:
+    port = closed.getsockname()[1]
+  assert not watchdog.answers(f'127.0.0.1:{port}')
+
+
+def test_silent_tasks_are_named_and_the_others_are_not(silent, awake):
+  tasks = cluster.make({'worker': ['localhost:1', awake, silent]}, 'worker', 0)
+  line = watchdog.complaint(tasks, 5, 'Step 3')
+  assert line.startswith('Step 3: expected every task to take part')
+  assert f'no answer from worker 2 ({silent}) (it took more than 5 s)' in line
+  assert awake not in line
+
+
+def test_a_task_that_tensorflow_names_is_named_though_it_answers(awake):
+  tasks = cluster.make({'worker': ['localhost:1', awake]}, 'worker', 0)
+  said = 'tasks are unhealthy: /job:worker/replica:0/task:1 or /job:ps/task:9'
+  assert f'no answer from worker 1 ({awake})' in watchdog.explain(tasks, said)
+  assert 'one of them is slow' in watchdog.explain(tasks, 'late')
+
+
+def test_a_block_that_ends_in_time_is_left_alone(silent):
+  tasks = cluster.make({'worker': ['localhost:1', silent]}, 'worker', 0)
+  said = []
+  with watchdog.limit(tasks, 100, 'Step 1', said.append):
+    pass
+  with watchdog.limit_start(tasks, 100, 'Start'):
+    pass
+  assert said == []
+
+
+def test_a_block_that_does_not_end_is_complained_of(silent):
+  tasks = cluster.make({'worker': ['localhost:1', silent]}, 'worker', 0)
+  over = threading.Event()
+  said = []
+
+  def end(message):
+    said.append(message)
+    over.set()
+
+  with watchdog.limit(tasks, 0.1, 'Step 1', end):
+    assert over.wait(60)
+  assert silent in said[0]

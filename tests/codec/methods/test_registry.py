@@ -1,0 +1,175 @@
+"""Codecs by name."""
+
+import hypothesis
+import pytest
+from hypothesis import strategies
+
+from terngrad.codec.methods import registry
+from terngrad.codec.stages import contract
+from tests.codec import bounds
+
+
+@pytest.mark.parametrize(
+  ('text', 'name'),
+  [
+    ('identity', 'float32_words'),
+    ('fp16', 'float16_words'),
+    ('ternary', 'clip_by_stddev(2.5) > ternarize > base3'),
+    ('ternary:', 'clip_by_stddev(2.5) > ternarize > base3'),
+    ('ternary:clip_factor=0', 'ternarize > base3'),
+    ('ternary:clip_factor=0.0,packing=two_bit', 'ternarize > two_bit'),
+    ('ternary:packing=base3', 'clip_by_stddev(2.5) > ternarize > base3'),
+    (
+      'ternary:scaler_rule=max_clipped,clip_factor=3',
+      'clip_by_stddev(3) > ternarize > base3',
+    ),
+    (
+      'ternary:clip_factor=2.25,scaler_rule=stddev,packing=two_bit',
+      'ternarize(stddev, 2.25) > two_bit',
+    ),
+    ('ternary:packing=radix,workers=8,clip_factor=0', 'ternarize > radix(8)'),
+    (
+      'ternary:word_bits=64,workers=3,packing=radix,clip_factor=0',
+      'ternarize > radix(3, 64)',
+    ),
+    (
+      'ternary:packing=bitmap_sign',
+      'clip_by_stddev(2.5) > ternarize > bitmap_sign',
+    ),
+    ('ternary:clip_factor=0,packing=huffman243', 'ternarize > huffman243'),
+    ('sign', 'sign'),
+    ('topk', 'topk(0.01)'),
+    ('topk:ratio=0.5', 'topk(0.5)'),
+  ],
+)
+def test_text_names_a_codec(text, name):
+  assert registry.parse(text).name == name
+
+
+@pytest.mark.parametrize(
+  ('text', 'message'),
+  [
+    (
+      'ternery',
+      r'expected one of eden3, fp16, identity, sign, ternary, topk, received '
+      r"'ternery'\. "
+      r"Did you mean 'ternary'\?$",
+    ),
+    ('', r"received ''\.$"),
+    ('Ternary', r"received 'Ternary'\. Did you mean 'ternary'\?"),
+    ('zzz:clip_factor=1', r"received 'zzz'\.$"),
+    (
+      'ternary:clip_facter=1',
+      r'of clip_factor, scaler_rule, packing, dither, workers, word_bits, '
+      r'group_size, sharing, received '
+      r"'clip_facter=1'\. Did you mean 'clip_factor'\?$",
+    ),
+    ('ternary:zzz=1', r"received 'zzz=1'\.$"),
+    ('ternary:clip_factor', r"option=value .* received 'clip_factor'"),
+    (
+      'identity:clip_factor=1',
+      r"none \(it has no options\), received 'clip_factor=1'",
+    ),
+    (
+      'ternary:clip_factor=wide',
+      r"codec ternary: expected a float for clip_factor, received 'wide'",
+    ),
+    ('ternary:clip_factor=', r"expected a float for clip_factor, received ''"),
+    ('ternary:clip_factor=-1', r'>= 0, received -1\.0\. Use 2\.5'),
+    ('ternary:clip_factor=nan', r'>= 0, received nan'),
+    ('ternary:clip_factor=inf', r'>= 0, received inf'),
+    ('ternary:clip_factor=-1,scaler_rule=stddev', r'>= 0, received -1\.0'),
+    (
+      'ternary:packing=base4',
+      'packing: expected one of base3, bitmap_sign, huffman243, radix, '
+      "two_bit, received 'base4'",
+    ),
+    (
+      'ternary:packing=radix',
+      r'from 1 to 32767, received 0\. Say .*packing=radix,workers=8',
+    ),
+    ('ternary:packing=radix,workers=2.5', 'expected a int for workers, rec'),
+    ('ternary:packing=radix,workers=2,word_bits=8', '32 or 64, received 8'),
+    (
+      'ternary:packing=huffman243,word_bits=64',
+      'huffman243, received word_bits=64',
+    ),
+    (
+      'ternary:scaler_rule=mean',
+      r"expected one of max_clipped, stddev, received 'mean'",
+    ),
+    ('topk:ratio=0', r'above 0 and at most 1, received 0\.0\. Use 0\.01'),
+    ('topk:ratio=1.5', r'above 0 and at most 1, received 1\.5'),
+    ('topk:ratio=nan', r'above 0 and at most 1, received nan'),
+    ('sign:decide=vote', "decide: expected one of majority, mean, .* 'vote'"),
+    ('sign:decide=majority', "code of one message, received 'sign:decide=maj"),
+    ('powersgd', "topk, received 'powersgd', a method and no code"),
+  ],
+)
+def test_text_that_names_none_is_an_error_that_says_why(text, message):
+  with pytest.raises(ValueError, match=message):
+    registry.parse(text)
+
+
+@pytest.mark.parametrize('name', registry.CODECS)
+def test_every_codec_needs_no_options(name):
+  assert isinstance(registry.parse(name), contract.Codec)
+
+
+def test_listing_is_sorted():
+  assert list(registry.CODECS) == sorted(registry.CODECS)
+
+
+@bounds.few_examples
+@hypothesis.given(
+  strategies.text(max_size=20)
+  | strategies.text('=,.:-0129einaft', max_size=20).map('ternary:{}'.format)
+)
+def test_any_text_gives_a_codec_or_a_value_error(text):
+  try:
+    assert isinstance(registry.parse(text), contract.Codec)
+  except ValueError as error:
+    assert 'expected' in str(error)
+
+
+@pytest.mark.parametrize(
+  ('text', 'name'),
+  [
+    ('fp16', 'float16_words'),
+    ('sign:decide=majority', 'sign by majority'),
+    ('powersgd', 'powersgd(1)'),
+    ('powersgd:rank=4,warm_start=0', 'powersgd(4, cold)'),
+    ('error_feedback+topk:ratio=0.5', 'error feedback > topk(0.5)'),
+    ('error_feedback+powersgd', 'error feedback > powersgd(1)'),
+  ],
+)
+def test_text_names_a_method(text, name):
+  assert registry.method(text).name == name
+
+
+@pytest.mark.parametrize(
+  ('text', 'message'),
+  [
+    (
+      'powersdg',
+      r'identity, powersgd, sign, ternary, topk, received .*mean .powersgd',
+    ),
+    ('powersgd:rank=0', r'rank >= 1, .* received 0, .*Use powersgd:rank=2'),
+    ('powersgd:warm_start=2', 'warm_start 0 or 1, received 1, 1e-08 and 2'),
+    ('powersgd:epsilon=-1', 'epsilon >= 0 .* received 1, -1.0'),
+    ('powersgd:ranks=1', "'ranks=1'. Did you mean 'rank'"),
+    ('feedback+topk', r'one of error_feedback before \+, received .feedback'),
+    (
+      'error_feedback+ternary:sharing=thin',
+      'error_feedback: expected a method that keeps gradients',
+    ),
+  ],
+)
+def test_text_that_names_no_method_is_an_error_that_says_why(text, message):
+  with pytest.raises(ValueError, match=message):
+    registry.method(text)
+
+
+def test_an_option_that_stands_twice_is_refused():
+  with pytest.raises(ValueError, match='received clip_factor twice'):
+    registry.parse('ternary:clip_factor=2,clip_factor=3')

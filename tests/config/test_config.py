@@ -1,0 +1,248 @@
+import re
+
+import pytest
+
+from terngrad import errors
+from terngrad.codec.methods import registry
+from terngrad.config import config as configs
+from terngrad.program import flags
+
+
+def config(**options):
+  return configs.TrainConfig(net='lenet', **options)
+
+
+@pytest.mark.parametrize(
+  ('options', 'expected'),
+  [
+    ({}, 'float32_words'),
+    ({'grad_bits': 1}, 'ternarize > base3'),
+    (
+      {'grad_bits': 1, 'clip_factor': 2.5},
+      'clip_by_stddev(2.5) > ternarize > base3',
+    ),
+    (
+      {'grad_bits': 1, 'clip_factor': 2.5, 'scaler_rule': 'stddev'},
+      'ternarize(stddev, 2.5) > base3',
+    ),
+    ({'grad_bits': 1, 'packing': 'two_bit'}, 'ternarize > two_bit'),
+    (
+      {'grad_bits': 1, 'packing': 'radix', 'num_nodes': 8},
+      'ternarize > radix(8)',
+    ),
+    ({'codec': 'fp16'}, 'float16_words'),
+    ({'codec': 'ternary'}, 'clip_by_stddev(2.5) > ternarize > base3'),
+    (
+      {'codec': 'ternary:clip_factor=3', 'packing': 'two_bit'},
+      'clip_by_stddev(3) > ternarize > two_bit',
+    ),
+    (
+      {'codec': 'ternary:clip_factor=2', 'clip_factor': 2.0},
+      'clip_by_stddev(2) > ternarize > base3',
+    ),
+    (
+      {'codec': 'ternary', 'grad_bits': 1, 'clip_factor': 2.0},
+      'clip_by_stddev(2) > ternarize > base3',
+    ),
+    ({'grad_bits': 1, 'packing': 'huffman243'}, 'ternarize > huffman243'),
+    (
+      {'codec': 'ternary:packing=radix,workers=4', 'num_nodes': 4},
+      'clip_by_stddev(2.5) > ternarize > radix(4)',
+    ),
+    ({'codec': 'powersgd'}, 'powersgd(1)'),
+    (
+      {'codec': 'error_feedback+powersgd:rank=2'},
+      'error feedback > powersgd(2)',
+    ),
+    (
+      {'codec': 'error_feedback+topk:ratio=0.01'},
+      'error feedback > topk(0.01)',
+    ),
+    (
+      {'codec': 'error_feedback+ternary', 'clip_factor': 2.0},
+      'error feedback > clip_by_stddev(2) > ternarize > base3',
+    ),
+    (
+      {'codec': 'error_feedback+ternary', 'grad_bits': 1},
+      'error feedback > clip_by_stddev(2.5) > ternarize > base3',
+    ),
+    (
+      {
+        'codec': 'error_feedback+ternary:clip_factor=2',
+        'packing': 'two_bit',
+        'clip_factor': 2.0,
+      },
+      'error feedback > clip_by_stddev(2) > ternarize > two_bit',
+    ),
+  ],
+)
+def test_flags_choose_the_code(options, expected):
+  assert config(**options).gradient_code().name == expected
+
+
+@pytest.mark.parametrize(
+  ('options', 'message'),
+  [
+    ({'grad_bits': 4}, 'row-wise quantizer'),
+    ({'grad_bits': 3}, r'expected 1 \(ternary\) or 32'),
+    ({'codec': 'ternery'}, "Did you mean 'ternary'"),
+    ({'codec': 'fp16', 'grad_bits': 1}, 'by one of the two'),
+    ({'codec': 'fp16', 'packing': 'two_bit'}, 'packing: expected it to agree'),
+    (
+      {'codec': 'ternary:clip_factor=3', 'clip_factor': 2.5},
+      'clip_factor: expected it to agree',
+    ),
+    (
+      {'codec': 'ternary:packing=radix,workers=4', 'num_nodes': 8},
+      'a code for the 8 nodes, received .* adds 4 at most.* workers=8',
+    ),
+    (
+      {'codec': 'error_fedback+topk'},
+      r"one of error_feedback before \+, .*Did you mean 'error_feedback'",
+    ),
+    ({'codec': 'topk+ternary'}, r"one of error_feedback before \+.*'topk'"),
+    ({'codec': '+ternary'}, r"one of error_feedback before \+, received ''"),
+    ({'codec': 'error_feedback+'}, 'codec: expected one of .*powersgd'),
+    ({'codec': 'error_feedback+topkk'}, "Did you mean 'topk'"),
+    ({'codec': 'error_feedback'}, 'codec: expected one of .*topk'),
+    ({'codec': 'error_feedback+powersgd:rang=2'}, "Did you mean 'rank'"),
+    ({'codec': 'powersgd:rank=0'}, 'expected rank >= 1'),
+    ({'codec': 'powersgd', 'grad_bits': 1}, 'by one of the two'),
+    (
+      {'codec': 'error_feedback+ternary:sharing=thin'},
+      'Leave sharing=thin out',
+    ),
+    (
+      {'codec': 'error_feedback+ternary:clip_factor=3', 'clip_factor': 2.5},
+      r'clip_factor: expected it to agree with --codec=error_feedback\+.*'
+      r'--codec=error_feedback\+ternary:clip_factor=2.5',
+    ),
+    (
+      {'codec': 'error_feedback+topk', 'clip_factor': 2.5},
+      'clip_factor: expected it to agree',
+    ),
+    (
+      {
+        'codec': 'error_feedback+ternary:packing=radix,workers=4',
+        'num_nodes': 8,
+      },
+      'a code for the 8 nodes, received .* adds 4 at most.* workers=8',
+    ),
+    ({'clip_factor': -1.0}, 'clip_factor: expected a number >= 0'),
+    ({'clip_factor': float('nan')}, 'clip_factor: expected'),
+    ({'optimizer': 'adamw'}, "Did you mean 'adam'"),
+    (
+      {'learning_rate_decay_type': 'cosine'},
+      'exponential, fixed, linear, polynomial',
+    ),
+    ({'num_gpus': 0}, 'num_gpus: expected a number >= 1'),
+    ({'batch_size': 30, 'num_nodes': 4}, 'multiple of the 4 nodes.*=32'),
+    ({'num_nodes': 2, 'save_tower': 2}, 'node from 0 to 1'),
+    ({'dropout_keep_prob': 1.5}, 'from 0 to 1'),
+    ({'fine_tune': True}, 'fine_tune: expected --pretrained'),
+    (
+      {
+        'overwrite': True,
+        'train_dir': '/t',
+        'pretrained_model_checkpoint_path': '/t/model.ckpt-1',
+      },
+      'which would be deleted',
+    ),
+    ({'dropout_keep_prob': 0.0}, 'keeps nothing'),
+    ({'codec': 'ternary:clip_factor=1,clip_factor=2'}, 'twice'),
+    ({'max_steps': 0}, 'max_steps: expected a number >= 1'),
+    ({'label_smoothing': 1.5}, 'label_smoothing: expected a number from 0'),
+    ({'aux_loss_weight': -0.5}, 'aux_loss_weight: expected a number >= 0'),
+    ({'batch_norm_decay': -0.5}, 'batch_norm_decay: expected a number from 0'),
+    ({'batch_norm_decay': float('nan')}, 'batch_norm_decay: expected a number'),
+    ({'batch_norm_decay': 1.0}, 'expected a share below 1.*stay at their'),
+    ({'clip_gradient_norm': float('inf')}, 'clip_gradient_norm: expected'),
+    ({'dtype': 'bfloat'}, "Did you mean 'bfloat16'"),
+    (
+      {'bn_statistics': 'synchronized', 'num_gpus': 2, 'num_nodes': 4},
+      'num_nodes: expected at most 2 beside .*, one a device, received 4',
+    ),
+    (
+      {
+        'bn_statistics': 'synchronized',
+        'batch_size': 128,
+        'gradient_accumulation_steps': 2,
+      },
+      'gradient_accumulation_steps: expected 1 beside .*received 2',
+    ),
+    (
+      {'bn_statistics': 'per_device', 'num_gpus': 2, 'save_tower': 0},
+      "save_tower: expected -1 beside .*other devices' statistics",
+    ),
+    (
+      {'gradient_accumulation_steps': 3, 'num_nodes': 2, 'batch_size': 32},
+      'multiple of the 2 nodes times 3 accumulation steps.*batch_size=36',
+    ),
+    ({'gradient_accumulation_steps': 0}, 'expected a number >= 1'),
+    (
+      {
+        'pretrained_weights': '/p/net.weights.h5',
+        'pretrained_model_checkpoint_path': '/p/model.ckpt',
+      },
+      'pretrained_weights: expected it without',
+    ),
+  ],
+)
+def test_what_cannot_be_done_is_refused(options, message):
+  with pytest.raises(errors.ConfigError, match=message):
+    config(**options).validate()
+
+
+def test_the_help_names_all_that_a_code_may_be():
+  text = flags.help_text(configs.TrainConfig, {}, 'usage')
+  found = ' '.join(text[text.index('--codec (') :].split())
+  found = found[: found.index('--grad_bits (')]
+  for name in (*registry.CODECS, *registry.METHODS):
+    assert re.search(rf'\b{name}\b', found)
+  for name in registry.WRAPPERS:
+    assert f'{name}+NAME:...' in found
+
+
+@pytest.mark.parametrize(
+  'codec', ['error_feedback+powersgd:rank=2', 'error_feedback+ternary']
+)
+def test_a_method_of_a_command_line_is_taken(codec):
+  taken = flags.parse(
+    configs.TrainConfig, {'net': 'lenet'}, [f'--codec={codec}', '--num_nodes=2']
+  )
+  taken.validate()
+  assert taken.codec == codec
+
+
+def test_an_unknown_net_is_refused_with_the_known_ones():
+  with pytest.raises(errors.ConfigError, match="Did you mean 'lenet'"):
+    configs.TrainConfig(net='lennet').validate()
+
+
+@pytest.mark.parametrize(('nodes', 'expected'), [(-1, 3), (0, 3), (7, 7)])
+def test_nodes_are_the_devices_unless_set(nodes, expected):
+  assert config(num_gpus=3, num_nodes=nodes).num_workers == expected
+
+
+def test_records_of_training_and_evaluation_do_not_mix():
+  with pytest.raises(errors.ConfigError, match='the records would mix'):
+    configs.EvalConfig(
+      net='lenet', eval_dir='/a/b', checkpoint_dir='/a/./b'
+    ).validate()
+
+
+def test_processes_that_meet_in_a_folder_are_the_cluster(tmp_path):
+  def meeting(**options):
+    return config(
+      exchange='collective',
+      cluster='rendezvous',
+      rendezvous_processes=1,
+      **options,
+    )
+
+  found = meeting(rendezvous_dir=str(tmp_path), own_address='localhost:7')
+  assert found.tasks.jobs == {'worker': ('localhost:7',)}
+  found.validate()
+  # This machine's name is for others to reach, and nobody vouches for them.
+  with pytest.raises(errors.ConfigError, match='--allow_insecure_network'):
+    meeting(rendezvous_dir=str(tmp_path / 'other')).validate()

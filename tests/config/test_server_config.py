@@ -1,0 +1,280 @@
+import pytest
+
+from terngrad import errors
+from terngrad.config import cluster_config
+from terngrad.config import server_config
+from terngrad.program import flags
+
+HOSTS = {
+  'ps_hosts': 'localhost:2222',
+  'worker_hosts': 'localhost:2223,localhost:2224',
+}
+
+
+def make(**options):
+  options = {'job_name': 'worker', 'net': 'lenet', **HOSTS, **options}
+  return server_config.ServerConfig(**options)
+
+
+def refused(**options):
+  with pytest.raises(errors.ConfigError) as caught:
+    make(**options).validate()
+  return str(caught.value)
+
+
+def test_a_worker_of_two_is_taken():
+  make(task_id=1).validate()
+  make(job_name='ps').validate()
+
+
+@pytest.mark.parametrize('job', ['', 'chief', 'PS'])
+def test_another_job_is_refused(job):
+  assert '--job_name' in refused(job_name=job)
+
+
+def test_a_task_that_has_no_host_is_refused():
+  assert 'from 0 to 1, received 2' in refused(task_id=2)
+  assert 'received -1' in refused(task_id=-1)
+
+
+@pytest.mark.parametrize('name', ['ps_hosts', 'worker_hosts'])
+def test_no_hosts_are_refused(name):
+  message = refused(**{name: ''})
+  assert message.startswith(f'{name}: expected host:port,host:port, received')
+
+
+def test_other_machines_need_somebody_who_vouches():
+  hosts = 'ps.example:2222'
+  assert '--allow_insecure_network' in refused(ps_hosts=hosts)
+  make(ps_hosts=hosts, allow_insecure_network=True).validate()
+
+
+@pytest.mark.parametrize('count', [-2, 0, 3])
+def test_more_gradients_than_workers_or_none_are_refused(count):
+  message = refused(num_replicas_to_aggregate=count)
+  assert f'expected -1 or from 1 to all 2 workers, received {count}' in message
+
+
+def test_a_step_may_take_the_gradients_of_some_workers():
+  config = make(num_replicas_to_aggregate=1, batch_size=8, num_nodes=2)
+  config.validate()
+  assert not config.waits_for_all
+  assert (config.whole().batch_size, config.whole().num_workers) == (8, 2)
+  config = make(num_replicas_to_aggregate=2, batch_size=8)
+  config.validate()
+  assert config.waits_for_all
+  assert config.whole().batch_size == 16
+
+
+def test_tasks_with_servers_do_not_meet_in_a_folder(tmp_path):
+  message = refused(cluster='rendezvous', rendezvous_dir=str(tmp_path))
+  assert '--exchange=collective' in message
+  assert list(tmp_path.iterdir()) == []
+
+
+def test_workers_may_go_at_their_own_pace():
+  make(
+    sync=False, max_staleness=3, scale_learning_rate_by_staleness=True
+  ).validate()
+  config = flags.parse(server_config.ServerConfig, {}, ['--sync=False'])
+  assert not config.sync
+
+
+@pytest.mark.parametrize(
+  ('name', 'value'),
+  [('max_staleness', 0), ('scale_learning_rate_by_staleness', True)],
+)
+def test_what_is_said_of_late_gradients_needs_a_run_that_has_some(name, value):
+  message = refused(**{name: value})
+  assert message.startswith(f'{name}: expected it to be left out')
+  assert 'Give --sync=False' in message
+
+
+def test_an_asynchronous_run_may_have_several_servers():
+  hosts = 'localhost:2222,localhost:2225'
+  config = make(sync=False, ps_hosts=hosts, batch_size=8)
+  config.validate()
+  assert not config.waits_for_all
+  assert config.whole().batch_size == 8
+
+
+def test_an_asynchronous_run_has_one_gradient_an_update_and_one_kind_of_it():
+  make(sync=False, num_replicas_to_aggregate=1).validate()
+  message = refused(sync=False, num_replicas_to_aggregate=2)
+  assert message.startswith('num_replicas_to_aggregate: expected it to be left')
+  for pace in ({'sync': False}, {'num_replicas_to_aggregate': 1}):
+    message = refused(floating_grad_epoch=2, **pace)
+    assert 'expected 0 where a step does not wait for all workers' in message
+  make(floating_grad_epoch=2).validate()
+  assert '--max_staleness=-1 or more' in refused(sync=False, max_staleness=-2)
+
+
+def test_a_worker_that_is_not_chief_cannot_be_stored():
+  assert 'save_tower: expected -1 or 0, received 1' in (
+    refused(save_tower=1, num_nodes=2)
+  )
+
+
+def test_a_sum_of_words_needs_room_for_the_nodes_of_all_workers():
+  codec = 'ternary:packing=radix,workers=2'
+  make(codec=codec, grad_bits=1).validate()
+  assert 'workers=4' in refused(codec=codec, grad_bits=1, num_nodes=2)
+
+
+@pytest.mark.parametrize('name', ['save_interval_secs', 'save_summaries_secs'])
+def test_no_time_at_all_is_refused(name):
+  assert f'--{name}=1 or more' in refused(**{name: 0})
+
+
+@pytest.mark.parametrize('name', ['start_timeout', 'step_timeout'])
+def test_no_time_for_others_is_refused(name):
+  assert f'{name}: expected seconds from 1' in refused(**{name: 0})
+
+
+def test_statistics_of_single_processes_are_refused():
+  message = refused(bn_statistics='per_device')
+  assert message.startswith('bn_statistics: expected averaged')
+
+
+# Paces at which a step does not wait for all workers.
+PACES = ({'sync': False}, {'num_replicas_to_aggregate': 1})
+
+
+@pytest.mark.parametrize('pace', PACES)
+def test_a_loss_scale_needs_a_step_of_all(pace):
+  make(dtype='float16').validate()
+  make(dtype='bfloat16', **pace).validate()
+  message = refused(dtype='float16', **pace)
+  assert message.startswith('dtype: expected float32 or bfloat16 where a step')
+  assert '--dtype=bfloat16' in message
+
+
+@pytest.mark.parametrize('pace', PACES)
+def test_thinning_needs_a_step_of_all(pace):
+  codec = 'ternary:sharing=thin'
+  make(codec=codec).validate()
+  message = refused(codec=codec, **pace)
+  assert message.startswith('codec: expected sharing=probe where a step does')
+  assert f'received --codec={codec}' in message
+
+
+@pytest.mark.parametrize('pace', PACES)
+@pytest.mark.parametrize(
+  'codec', ['powersgd', 'error_feedback+powersgd:rank=2']
+)
+def test_several_rounds_need_a_step_of_all(codec, pace):
+  make(codec=codec).validate()
+  message = refused(codec=codec, **pace)
+  assert message.startswith('codec: expected a code of one round where a step')
+  assert f'received --codec={codec}' in message
+  assert 'Use a synchronous run' in message
+
+
+@pytest.mark.parametrize('pace', [{}, *PACES])
+@pytest.mark.parametrize('code', ['topk', 'ternary', 'sign'])
+def test_residuals_of_a_worker_need_no_other(code, pace):
+  make(codec=f'error_feedback+{code}', **pace).validate()
+
+
+def test_the_bytes_of_a_bucket_are_a_flag_with_servers_too():
+  config = flags.parse(
+    server_config.ServerConfig, {}, ['--bytes_per_bucket=4096']
+  )
+  assert config.bytes_per_bucket == 4096
+  assert make().bytes_per_bucket == cluster_config.BYTES_PER_BUCKET
+  assert refused(bytes_per_bucket=-1).startswith(
+    'bytes_per_bucket: expected a number >= 0, received -1'
+  )
+
+
+def test_a_cluster_without_servers_is_refused(tmp_path):
+  hosts = tmp_path / 'hosts'
+  hosts.write_text('localhost:2223\n')
+  assert 'expected a ps task at least' in refused(cluster=str(hosts))
+  hosts.write_text('localhost:2223\nps localhost:2222\n')
+  make(cluster=str(hosts)).validate()
+
+
+def test_the_exchange_is_no_flag():
+  config = server_config.ServerConfig
+  assert 'exchange' not in flags.define(config)
+  assert '--collective' not in flags.help_text(config, {}, 'usage')
+  with pytest.raises(flags.UsageError, match='exchange'):
+    flags.parse(config, {}, ['--exchange=towers'])
+
+
+def test_batches_and_nodes_of_the_whole_run_are_those_of_all_processes():
+  whole = make(batch_size=8, num_nodes=2).whole()
+  assert (whole.batch_size, whole.num_workers) == (16, 4)
+
+
+def test_words_of_2017_are_read_as_they_stand():
+  config = flags.parse(
+    server_config.ServerConfig,
+    {'net': 'lenet'},
+    [
+      '--job_name=worker',
+      '--task_id=1',
+      '--ps_hosts=localhost:2222',
+      '--worker_hosts=localhost:2223,localhost:2224',
+      '--batch_size',
+      '64',
+      '--subset',
+      'train',
+      '--log_device_placement',
+      'False',
+      '--num_replicas_to_aggregate=-1',
+      '--save_interval_secs=600',
+      '--save_summaries_secs',
+      '180',
+      '--grad_bits=1',
+      '--clip_factor=2.5',
+      '--floating_grad_epoch=0',
+      '--save_tower',
+      '0',
+      '--use_encoding',
+      'False',
+      '--benchmark_mode=False',
+    ],
+  )
+  config.validate()
+  assert (config.task_id, config.batch_size) == (1, 64)
+
+
+def test_defaults_are_those_of_2017():
+  config = server_config.ServerConfig()
+  assert config.train_dir.endswith('dataset_distributed_train')
+  assert config.num_replicas_to_aggregate == -1
+  assert config.save_interval_secs == 600
+  assert config.save_summaries_secs == 180
+  assert (config.job_name, config.task_id) == ('', 0)
+
+
+def test_the_first_lines_name_hosts_target_and_replicas():
+  config = make()
+  lines = list(server_config.banner(config))
+  assert lines[0].startswith('warning: TensorFlow has no authentication')
+  assert lines[1:] == [
+    "PS hosts are: ['localhost:2222']",
+    "Worker hosts are: ['localhost:2223', 'localhost:2224']",
+    'Server target: grpc://localhost:2223',
+    'SyncReplicas: replicas_to_aggregate=2; total_num_replicas=2',
+  ]
+
+
+@pytest.mark.parametrize(
+  ('pace', 'expected'),
+  [
+    ({'sync': False, 'max_staleness': 4}, 'Asynchronous: max_staleness=4'),
+    (
+      {'num_replicas_to_aggregate': 1},
+      'SyncReplicas: replicas_to_aggregate=1; total_num_replicas=2',
+    ),
+  ],
+)
+def test_a_chief_that_does_not_wait_for_all_says_so(pace, expected):
+  lines = list(server_config.banner(make(**pace)))
+  assert lines[-2] == expected
+  assert lines[-1].endswith('two runs do not end at the same bits')
+  others = list(server_config.banner(make(task_id=1, **pace)))
+  assert others[1:] == [*lines[1:3], 'Server target: grpc://localhost:2224']

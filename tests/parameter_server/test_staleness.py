@@ -1,0 +1,46 @@
+import pytest
+
+from terngrad.parameter_server import staleness
+
+
+@pytest.mark.parametrize('late', [0, 1, 1000])
+def test_without_a_bound_every_gradient_is_applied(late):
+  assert staleness.Rule().applies(late)
+
+
+@pytest.mark.parametrize(
+  ('late', 'applied'), [(0, True), (2, True), (3, False)]
+)
+def test_a_gradient_later_than_the_bound_is_dropped(late, applied):
+  assert staleness.Rule(bound=2).applies(late) is applied
+
+
+def test_a_bound_of_nothing_takes_what_nobody_was_faster_than():
+  assert staleness.Rule(bound=0).applies(0)
+  assert not staleness.Rule(bound=0).applies(1)
+
+
+def test_the_learning_rate_is_divided_by_one_more_than_the_staleness():
+  rule = staleness.Rule(scales=True)
+  assert [rule.learning_rate(0.6, late) for late in (0, 1, 2)] == (
+    pytest.approx([0.6, 0.3, 0.2])
+  )
+  assert staleness.Rule().learning_rate(0.6, 2) == 0.6
+
+
+def test_a_tally_tells_of_what_came_since_the_last_time():
+  tally = staleness.Tally()
+  for late in (0, 3):
+    tally.apply(late)
+  tally.drop()
+  assert tally.take() == {
+    'staleness': 1.5,
+    'largest_staleness': 3,
+    'dropped_gradients': 1,
+  }
+  tally.drop()
+  assert tally.take() == {
+    'staleness': 0.0,
+    'largest_staleness': 0,
+    'dropped_gradients': 1,
+  }

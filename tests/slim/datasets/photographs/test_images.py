@@ -1,0 +1,159 @@
+import io
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from slim.datasets.photographs import images
+from tests.slim import image_files
+
+JPEG_ERROR = 6  # of 255; smooth pictures at quality 100
+
+
+def pixels_of(encoded):
+  """Decodes with plain TensorFlow."""
+  return tf.io.decode_jpeg(encoded.content, channels=3).numpy()
+
+
+def check(encoded, expected, tolerance=JPEG_ERROR):
+  found = pixels_of(encoded)
+  assert found.shape == (encoded.height, encoded.width, 3)
+  difference = found.astype(int) - np.asarray(expected).astype(int)
+  assert np.abs(difference).max() <= tolerance
+
+
+@pytest.mark.parametrize('mode', ['RGB', 'L'])
+def test_a_jpeg_is_kept_byte_for_byte(mode):
+  content = image_files.saved(image_files.picture().convert(mode), 'JPEG')
+  encoded = images.to_jpeg(content)
+  assert encoded == (content, 20, 30)
+
+
+def test_a_progressive_jpeg_is_kept_byte_for_byte():
+  content = image_files.jpeg(progressive=True)
+  assert images.to_jpeg(content).content == content
+
+
+@pytest.mark.parametrize('image_format', ['PNG', 'BMP', 'WEBP', 'GIF'])
+def test_other_formats_become_jpeg(image_format):
+  picture = image_files.picture()
+  options = {'lossless': True} if image_format == 'WEBP' else {}
+  encoded = images.to_jpeg(image_files.saved(picture, image_format, **options))
+  assert encoded.content[:3] == b'\xff\xd8\xff'
+  # GIF has 256 colours: Pillow's choice of them is what was stored.
+  if image_format == 'GIF':
+    stored = image_files.saved(picture, 'GIF')
+    picture = Image.open(io.BytesIO(stored)).convert('RGB')
+  check(encoded, picture)
+
+
+def test_transparent_parts_become_white():
+  picture = image_files.picture().convert('RGBA')
+  picture.paste((10, 20, 30, 0), (0, 0, 16, 16))
+  found = pixels_of(images.to_jpeg(image_files.saved(picture, 'PNG')))
+  assert found[:8, :8].min() >= 250
+  check_part = np.asarray(image_files.picture())[:, 24:].astype(int)
+  assert np.abs(found[:, 24:] - check_part).max() <= JPEG_ERROR
+
+
+def test_half_transparent_parts_are_mixed_with_white():
+  picture = Image.new('LA', (16, 16), (100, 128))
+  found = pixels_of(images.to_jpeg(image_files.saved(picture, 'PNG')))
+  # 100 * 128 / 255 + 255 * 127 / 255
+  assert np.abs(found.astype(int) - 177).max() <= 2
+
+
+def test_palettes_are_flattened_with_their_transparent_colour():
+  picture = Image.new('P', (16, 16), 1)
+  picture.putpalette([255, 0, 0, 0, 0, 255])
+  content = image_files.saved(picture, 'PNG')
+  found = pixels_of(images.to_jpeg(content)).astype(int)
+  assert np.abs(found - [0, 0, 255]).max() <= 3
+  clear = image_files.saved(picture, 'PNG', transparency=1)
+  assert pixels_of(images.to_jpeg(clear)).min() >= 250
+
+
+def test_cmyk_is_converted():
+  picture = image_files.picture()
+  content = image_files.saved(picture.convert('CMYK'), 'JPEG', quality=100)
+  encoded = images.to_jpeg(content)
+  assert Image.open(io.BytesIO(encoded.content)).mode == 'RGB'
+  check(encoded, picture, tolerance=8)
+
+
+def test_sixteen_bits_are_scaled_and_not_cut_off():
+  values = np.linspace(0, 65_535, 32 * 32).reshape(32, 32).astype(np.uint16)
+  content = image_files.saved(Image.fromarray(values), 'PNG')
+  expected = np.repeat((values >> 8)[..., None], 3, axis=2)
+  check(images.to_jpeg(content), expected, tolerance=4)
+
+
+# What a viewer does with the picture for each value of the tag.
+TURNS = {
+  2: lambda a: a[:, ::-1],
+  3: lambda a: a[::-1, ::-1],
+  4: lambda a: a[::-1],
+  5: lambda a: a.transpose(1, 0, 2),
+  6: lambda a: np.rot90(a, -1),
+  7: lambda a: a[::-1, ::-1].transpose(1, 0, 2),
+  8: lambda a: np.rot90(a),
+}
+
+
+@pytest.mark.parametrize('orientation', TURNS)
+def test_photos_are_turned_as_exif_says(orientation):
+  content = image_files.turned_jpeg(orientation)
+  stored = tf.io.decode_jpeg(content).numpy()
+  encoded = images.to_jpeg(content)
+  check(encoded, TURNS[orientation](stored))
+  assert Image.open(io.BytesIO(encoded.content)).getexif().get(0x0112) is None
+
+
+def test_photos_are_not_turned_where_that_is_not_wanted():
+  content = image_files.turned_jpeg(6)
+  assert images.to_jpeg(content, upright=False) == (content, 20, 30)
+
+
+def test_an_upright_photo_with_exif_is_kept_byte_for_byte():
+  content = image_files.turned_jpeg(1)
+  assert images.to_jpeg(content).content == content
+
+
+def test_pixels_are_stored_row_by_row_and_resized_on_demand():
+  content = image_files.saved(image_files.picture(), 'PNG')
+  raw = images.to_pixels(content)
+  found = np.frombuffer(raw.content, np.uint8).reshape(20, 30, 3)
+  np.testing.assert_array_equal(found, np.asarray(image_files.picture()))
+  small = images.to_pixels(content, side=7)
+  assert (small.height, small.width, len(small.content)) == (7, 7, 147)
+
+
+@pytest.mark.parametrize(
+  ('content', 'message'),
+  [
+    (b'', 'received an empty file'),
+    (b'no image at all', "a file that begins with b'no image'"),
+    (b'%!PS-Adobe-3.0 EPSF-3.0\n', 'expected JPEG, PNG, GIF, BMP or WebP'),
+    (image_files.jpeg()[:-20], 'one that TensorFlow cannot decode'),
+    (image_files.jpeg()[:30], 'expected'),
+    (image_files.saved(image_files.picture(), 'PNG')[:-40], 'a whole image'),
+    (image_files.saved(image_files.picture(), 'GIF')[:-60], 'a whole image'),
+    (image_files.saved(image_files.picture(), 'WEBP')[:-40], 'a whole image'),
+    (image_files.saved(image_files.picture(), 'BMP')[:-40], 'a whole image'),
+  ],
+)
+def test_what_is_no_whole_image_is_refused(content, message):
+  with pytest.raises(images.ImageError, match=message):
+    images.to_jpeg(content)
+
+
+def test_an_image_made_to_fill_the_memory_is_refused():
+  with pytest.raises(images.ImageError, match='at most 89478485 pixels'):
+    images.to_jpeg(image_files.bomb())
+
+
+@pytest.mark.filterwarnings('ignore::PIL.Image.DecompressionBombWarning')
+def test_the_limit_holds_below_the_size_that_pillow_refuses():
+  with pytest.raises(images.ImageError, match='received 9999 x 9999'):
+    images.to_jpeg(image_files.bomb(9999))

@@ -1,0 +1,348 @@
+import fcntl
+import io
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from slim import errors
+from slim.datasets import catalog
+from slim.datasets import shards
+from slim.datasets.records import features
+from slim.datasets.records import shard_manifest
+from slim.datasets.records import shard_writer
+from slim.datasets.records import sharding
+from slim.datasets.records import staging
+from tests.slim import plain_records
+from tests.slim import small_disk
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+
+# Converts 20 items into 5 shards; item 13 waits for ever if a third argument
+# says so, after saying that it does.
+CONVERTS = """
+import pathlib, sys, threading
+from tests.slim.datasets.records import test_sharding
+def stall(item):
+  if item == 13 and sys.argv[2:]:
+    print('stalled', flush=True)
+    threading.Event().wait()
+plan = test_sharding.plan(before=stall)
+from slim.datasets.records import sharding
+sharding.write(pathlib.Path(sys.argv[1]), plan, sharding.Options(num_threads=1))
+"""
+
+
+def payload(item):
+  return features.serialize(
+    {
+      'image/encoded': features.of_bytes(b'%d' % item * 100),
+      'image/class/label': features.of_ints(item % 3),
+    }
+  )
+
+
+def plan(*, items=20, number=5, before=None, unreadable=(), identity='a'):
+  def encode(some):
+    for item in some:
+      if before:
+        before(item)
+      if item in unreadable:
+        yield shard_writer.Unreadable(f'file {item}', 'it is bad')
+      else:
+        yield payload(item)
+
+  return sharding.Plan(
+    dataset='things',
+    class_names=('a', 'b', 'c'),
+    splits=(
+      sharding.Split(
+        'train', sharding.file_names('train', number), range(items)
+      ),
+      sharding.Split('test', ('test-00000-of-00001',), range(100, 104)),
+    ),
+    encode=encode,
+    source='a test',
+    identity=identity,
+    together=2,
+  )
+
+
+def items_of(folder):
+  contents = [
+    plain_records.only(example, 'image/encoded')
+    for example in plain_records.in_folder(folder, 'train')
+  ]
+  return [int(content[: len(content) // 100]) for content in contents]
+
+
+def start(folder, *more):
+  return subprocess.Popen(
+    [sys.executable, '-c', CONVERTS, str(folder), *more],
+    env={**os.environ, 'PYTHONPATH': str(ROOT), 'TF_CPP_MIN_LOG_LEVEL': '3'},
+    stdout=subprocess.PIPE,
+    text=True,
+  )
+
+
+def train_files(folder):
+  return sorted(path.name for path in folder.glob('train-*'))
+
+
+@pytest.mark.parametrize('threads', [1, 4])
+def test_every_item_is_written_once_in_order(tmp_path, threads):
+  report = sharding.write(
+    tmp_path, plan(), sharding.Options(num_threads=threads)
+  )
+  assert report.written and report.counts == {'train': 20, 'test': 4}
+  assert items_of(tmp_path) == list(range(20))
+  assert train_files(tmp_path) == [f'train-0000{i}-of-00005' for i in range(5)]
+  names = {path.name for path in tmp_path.iterdir()}
+  expected = {*train_files(tmp_path), 'test-00000-of-00001'}
+  assert names == expected | {'labels.txt', 'shards.json'}
+
+
+def test_a_terminal_sees_a_bar_with_images_a_second(tmp_path, monkeypatch):
+  class Terminal(io.StringIO):
+    def isatty(self):
+      return True
+
+  monkeypatch.setattr(sys, 'stderr', Terminal())
+  sharding.write(tmp_path, plan())
+  last = sys.stderr.getvalue().rpartition('\r')[2]
+  assert '24/24' in last and re.search(r'[\d.]+ images/s', last)
+
+
+def test_a_remainder_is_spread_over_the_shards(tmp_path):
+  sharding.write(tmp_path, plan(items=22, number=4))
+  counts = [
+    len(plain_records.examples([tmp_path / name]))
+    for name in train_files(tmp_path)
+  ]
+  assert counts == [5, 6, 5, 6]
+
+
+def test_the_manifest_says_what_there_is(tmp_path):
+  sharding.write(tmp_path, plan())
+  content = json.loads((tmp_path / 'shards.json').read_text())
+  assert content['labels'] == {'0': 'a', '1': 'b', '2': 'c'}
+  assert content['num_classes'] == 3
+  assert content['features'] == {
+    'image/class/label': 'int64_list',
+    'image/encoded': 'bytes_list',
+  }
+  train = content['splits']['train']
+  assert train['num_examples'] == 20
+  for shard in train['shards']:
+    path = tmp_path / shard['file']
+    digest = subprocess.check_output(['sha256sum', str(path)], text=True)
+    assert shard['sha256'] == digest.split()[0]
+    assert (shard['size'], shard['num_examples']) == (path.stat().st_size, 4)
+  assert (tmp_path / 'labels.txt').read_text() == '0:a\n1:b\n2:c\n'
+  assert shard_manifest.verify(tmp_path).counts == {'train': 20, 'test': 4}
+
+
+def test_verify_finds_a_changed_record(tmp_path):
+  sharding.write(tmp_path, plan())
+  path = tmp_path / 'train-00002-of-00005'
+  content = bytearray(path.read_bytes())
+  content[40] ^= 1
+  path.write_bytes(content)
+  with pytest.raises(errors.DataError, match='train-00002-of-00005: record 0'):
+    shard_manifest.verify(tmp_path)
+
+
+def test_verify_finds_a_whole_record_that_is_another(tmp_path):
+  sharding.write(tmp_path, plan())
+  first, second = (tmp_path / f'train-0000{i}-of-00005' for i in range(2))
+  first.write_bytes(second.read_bytes())
+  with pytest.raises(errors.DataError, match='expected sha256 .* as shards'):
+    shard_manifest.verify(tmp_path)
+
+
+def test_verify_without_a_manifest_says_so(tmp_path):
+  with pytest.raises(errors.DataError, match='expected shards.json; received'):
+    shard_manifest.verify(tmp_path)
+
+
+def test_the_same_conversion_is_kept_and_another_refused(tmp_path):
+  sharding.write(tmp_path, plan())
+  before = [path.stat().st_mtime_ns for path in sorted(tmp_path.iterdir())]
+  assert not sharding.write(tmp_path, plan()).written
+  with pytest.raises(errors.DataError, match='source or options were others'):
+    sharding.write(tmp_path, plan(identity='b'))
+  with pytest.raises(errors.DataError, match='received train-00000-of-00005'):
+    sharding.write(tmp_path, plan(number=4))
+  after = [path.stat().st_mtime_ns for path in sorted(tmp_path.iterdir())]
+  assert before == after
+
+
+def test_overwrite_removes_the_shards_of_the_other_conversion(tmp_path):
+  sharding.write(tmp_path, plan())
+  sharding.write(tmp_path, plan(number=2), sharding.Options(overwrite=True))
+  assert train_files(tmp_path) == [f'train-0000{i}-of-00002' for i in range(2)]
+  assert items_of(tmp_path) == list(range(20))
+
+
+def test_files_of_other_tools_are_never_removed(tmp_path):
+  (tmp_path / 'train-mine').write_text('precious')
+  with pytest.raises(errors.DataError, match='received train-mine'):
+    sharding.write(tmp_path, plan(), sharding.Options(overwrite=True))
+  assert (tmp_path / 'train-mine').read_text() == 'precious'
+
+
+def test_more_shards_than_examples_are_refused(tmp_path):
+  with pytest.raises(errors.DataError, match='expected 1 to 3 shards'):
+    sharding.write(tmp_path / 'new', plan(items=3))
+  assert not (tmp_path / 'new').exists()
+
+
+def test_a_negative_number_of_threads_is_refused(tmp_path):
+  with pytest.raises(errors.DataError, match='at least 0; received -1'):
+    sharding.write(tmp_path, plan(), sharding.Options(num_threads=-1))
+
+
+def test_unreadable_items_are_all_named_and_nothing_is_published(tmp_path):
+  with pytest.raises(errors.DataError) as caught:
+    sharding.write(tmp_path, plan(unreadable=(3, 17)))
+  assert 'received 2 that are not:\n  file 3: it is bad\n  file 17: ' in str(
+    caught.value
+  )
+  assert '--skip_corrupt' in str(caught.value)
+  assert [path.name for path in tmp_path.iterdir()] == [staging.FOLDER]
+  with pytest.raises(errors.DataError, match='expected a finished conversion'):
+    shards.find(catalog.DATASETS['mnist'], tmp_path, 'train')
+
+
+def test_unreadable_items_are_left_out_where_that_is_asked_for(tmp_path):
+  with pytest.raises(errors.DataError):
+    sharding.write(tmp_path, plan(unreadable=(3, 17)))
+  seen = []
+  report = sharding.write(
+    tmp_path,
+    plan(unreadable=(3, 17), before=seen.append),
+    sharding.Options(skip_unreadable=True),
+  )
+  # Only the shards that lacked one are written now.
+  assert sorted(seen) == [0, 1, 2, 3, 16, 17, 18, 19]
+  assert report.skipped == ('file 3: it is bad', 'file 17: it is bad')
+  assert report.counts == {'train': 18, 'test': 4}
+  assert items_of(tmp_path) == [i for i in range(20) if i not in (3, 17)]
+  kept = sharding.write(tmp_path, plan(unreadable=(3, 17)))
+  assert (kept.written, kept.skipped) == (False, report.skipped)
+
+
+def test_a_shard_without_a_readable_item_is_refused(tmp_path):
+  with pytest.raises(errors.DataError, match='expected at least one readable'):
+    sharding.write(
+      tmp_path,
+      plan(unreadable=range(4)),
+      sharding.Options(skip_unreadable=True),
+    )
+
+
+def test_an_encoder_s_failure_leaves_only_finished_shards(tmp_path):
+  def fail(item):
+    if item == 13:
+      raise RuntimeError('a bug')
+
+  with pytest.raises(RuntimeError, match='a bug'):
+    sharding.write(tmp_path, plan(before=fail), sharding.Options(num_threads=1))
+  assert not list(tmp_path.glob('**/*.part'))
+  seen = []
+  sharding.write(tmp_path, plan(before=seen.append))
+  assert 13 in seen and 0 not in seen
+  assert items_of(tmp_path) == list(range(20))
+
+
+def test_another_plan_starts_from_nothing(tmp_path):
+  with pytest.raises(errors.DataError):
+    sharding.write(tmp_path, plan(unreadable=(3,)))
+  seen = []
+  sharding.write(tmp_path, plan(identity='b', before=seen.append))
+  assert len(seen) == 24
+
+
+def test_a_damaged_unfinished_shard_is_written_again(tmp_path):
+  with pytest.raises(errors.DataError):
+    sharding.write(tmp_path, plan(unreadable=(3,)))
+  path = tmp_path / staging.FOLDER / 'train-00001-of-00005'
+  path.write_bytes(path.read_bytes()[:-1])
+  sharding.write(tmp_path, plan())
+  assert items_of(tmp_path) == list(range(20))
+
+
+def test_a_full_disk_is_named_and_leaves_nothing_to_train_on(tmp_path):
+  with small_disk.mounted(tmp_path / 'disk', 256) as disk:
+    folder = disk / 'data'
+    big = plan(items=2000, number=8)
+    with pytest.raises(errors.DataError, match='has space; received .*space'):
+      sharding.write(folder, big, sharding.Options(num_threads=2))
+    assert train_files(folder) == []
+    assert not list(folder.glob('**/*.part'))
+    with pytest.raises(errors.DataError):
+      shards.find(catalog.DATASETS['mnist'], folder, 'train')
+
+
+def test_after_a_full_disk_the_rest_is_written(tmp_path):
+  with small_disk.mounted(tmp_path / 'disk', 512) as disk:
+    (disk / 'ballast').write_bytes(bytes(300 << 10))
+    folder = disk / 'data'
+    big = plan(items=600, number=8)
+    with pytest.raises(errors.DataError, match='has space'):
+      sharding.write(folder, big, sharding.Options(num_threads=1))
+    (disk / 'ballast').unlink()
+    seen = []
+    sharding.write(folder, plan(items=600, number=8, before=seen.append))
+    assert 0 not in seen
+    assert items_of(folder) == list(range(600))
+
+
+def test_a_killed_run_is_continued_and_nobody_reads_half_of_it(tmp_path):
+  child = start(tmp_path, 'stall')
+  assert child.stdout.readline() == 'stalled\n'
+  with pytest.raises(errors.DataError, match=f'process {child.pid} is at work'):
+    sharding.write(tmp_path, plan())  # two processes, one folder
+  child.send_signal(signal.SIGKILL)
+  assert child.wait(timeout=60) == -signal.SIGKILL
+  child.stdout.close()
+  assert train_files(tmp_path) == []
+  with pytest.raises(errors.DataError, match='expected a finished conversion'):
+    shards.find(catalog.DATASETS['mnist'], tmp_path, 'train')
+  seen = []
+  report = sharding.write(tmp_path, plan(before=seen.append))
+  assert report.counts == {'train': 20, 'test': 4}
+  assert 0 not in seen and 13 in seen
+  assert items_of(tmp_path) == list(range(20))
+
+
+@pytest.mark.slow
+def test_two_runs_started_together_end_with_one_whole_set(tmp_path):
+  children = [start(tmp_path) for _ in range(2)]
+  codes = [child.wait(timeout=120) for child in children]
+  for child in children:
+    child.stdout.close()
+  assert 0 in codes
+  assert shard_manifest.verify(tmp_path).counts == {'train': 20, 'test': 4}
+  assert not (tmp_path / staging.FOLDER).exists()
+
+
+def test_a_lock_on_a_file_that_its_holder_removed_is_void(
+  tmp_path, monkeypatch
+):
+  lock = fcntl.flock
+
+  def remove_first(descriptor, operation):
+    monkeypatch.undo()
+    staging.remove(tmp_path / staging.FOLDER)
+    lock(descriptor, operation)
+
+  monkeypatch.setattr(fcntl, 'flock', remove_first)
+  with staging.locked(tmp_path):
+    with pytest.raises(errors.DataError, match=f'process {os.getpid()} is at'):
+      sharding.write(tmp_path, plan())

@@ -1,0 +1,176 @@
+"""Small trainings: nets, batches and runs of a few steps, in this process."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from terngrad.codec import bucketing
+from terngrad.codec import parts as parts_lib
+from terngrad.codec import policy
+from terngrad.codec.methods import registry
+from terngrad.exchange import towers
+from terngrad.step import optimizers
+from terngrad.step import passes
+from terngrad.step import replicas
+from terngrad.step import states
+from terngrad.step import step as steps
+from terngrad.step import synchronized
+from terngrad.training import accumulation
+
+SIZE = 8
+
+
+def dense_net(seed=3):
+  """Two dense layers with L2."""
+  return _classifier(
+    seed,
+    lambda init: [
+      keras.layers.Flatten(),
+      keras.layers.Dense(
+        12,
+        activation='relu',
+        kernel_initializer=init(1),
+        kernel_regularizer=keras.regularizers.L2(0.01),
+        name='fc',
+      ),
+    ],
+  )
+
+
+def conv_net(seed=3, dropout=0.0):
+  """Convolution, batch normalisation and, if asked for, dropout."""
+  return _classifier(
+    seed,
+    lambda init: [
+      keras.layers.Conv2D(6, 3, kernel_initializer=init(1), name='conv'),
+      keras.layers.BatchNormalization(name='bn'),
+      keras.layers.ReLU(),
+      *([keras.layers.Dropout(dropout, seed=9)] if dropout else []),
+      keras.layers.Flatten(),
+    ],
+  )
+
+
+def _classifier(seed, layers):
+  def init(offset):
+    return keras.initializers.GlorotUniform(seed=seed + offset)
+
+  return keras.Sequential(
+    [
+      keras.Input((SIZE, SIZE, 1)),
+      *layers(init),
+      keras.layers.Dense(5, kernel_initializer=init(9), name='logits'),
+    ],
+    name='small',
+  )
+
+
+class Training:
+  """A net in training on logical CPU devices."""
+
+  def __init__(
+    self,
+    build,
+    *,
+    devices,
+    workers,
+    codec='ternary',
+    optimizer=None,
+    batch=8,
+    seed=11,
+    loss=passes.PLAIN,
+    decoupled=False,
+    parts=1,
+    scaling=(),
+    own_statistics=False,
+    trained=lambda name: True,
+    exchange=None,
+    part_bytes=0,
+    synchronize=False,
+    on_kernels=False,
+    plain=(),
+  ):
+    self.model = build()
+    if synchronize:
+      synchronized.normalize_together(self.model)
+    self.plan = replicas.layout(self.model, trained)
+    self.optimizer = optimizer or optimizers.momentum(0.9)
+    names = tuple(f'/CPU:{i}' for i in range(devices))
+    self.exchange = exchange or towers.Towers(names, workers)
+    specs = [
+      policy.VariableSpec(name, tuple(variable.shape))
+      for name, variable in zip(
+        self.plan.names, self.plan.trainable, strict=False
+      )
+    ]
+    coded, as_it_is = registry.method(codec), registry.method('identity')
+    code = bucketing.gradient_codec(
+      specs, [as_it_is if spec.name in plain else coded for spec in specs]
+    )
+    if on_kernels:
+      code = bucketing.on_kernels(code)
+    self.codec = parts_lib.cut(code, part_bytes)
+    self.replicas = replicas.create(
+      self.plan,
+      self.optimizer,
+      names,
+      scaling,
+      own_statistics,
+      states.shared(self.codec),
+    )
+    self.states = states.MethodStates(self.codec, self.exchange)
+    self.node_pass = accumulation.accumulated(
+      passes.model_pass(self.model, self.plan, loss, decoupled), parts
+    )
+    self.step = tf.function(
+      steps.make_train_step(
+        steps.Training(
+          self.node_pass,
+          self.exchange,
+          self.replicas,
+          self.states,
+          self.optimizer,
+          seed,
+          **(
+            {'within': synchronized.together(self.exchange)}
+            if synchronize
+            else {}
+          ),
+        ),
+        self.codec,
+      ),
+      reduce_retracing=True,
+    )
+    self.shape = [workers, batch // workers]
+
+  def run(self, count, first=0, rate=0.05):
+    """Takes steps; returns the last result."""
+    for number in range(first, first + count):
+      images, labels = batch_of(number, self.shape)
+      own = slice(self.exchange.first, self.exchange.first + self.exchange.own)
+      result = self.take(number, images[own], labels[own], rate)
+    return result
+
+  def take(self, number, images, labels, rate=0.05):
+    """Takes one step; returns its result."""
+    return self.step(
+      images,
+      labels,
+      tf.constant(number, tf.int64),
+      tf.constant(rate),
+      tf.constant(0.5),
+    )
+
+  def values(self, place=0):
+    """All variables of a replica, as one array of bits."""
+    parts = [v.numpy().ravel() for v in self.replicas[place].variables()]
+    return np.concatenate(parts).view(np.uint32)
+
+
+def batch_of(number, shape):
+  """The batch of a step, the same examples however it is dealt."""
+  size = int(np.prod(shape))
+  images = tf.random.stateless_normal([size, SIZE, SIZE, 1], [number, 5])
+  labels = tf.random.stateless_uniform([size], [number, 6], 0, 5, tf.int32)
+  images = tf.reshape(images, [*shape, SIZE, SIZE, 1])
+  return images, tf.reshape(labels, shape)

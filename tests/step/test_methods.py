@@ -1,0 +1,39 @@
+"""Methods in training: the same bits however the workers are dealt."""
+
+import numpy as np
+import pytest
+
+from tests.step import small
+
+# One is enough for every day: it has all that there is, rounds and states.
+METHODS = (
+  'powersgd:rank=2',
+  *(
+    pytest.param(text, marks=pytest.mark.slow)
+    for text in (
+      'topk:ratio=0.1',
+      'sign',
+      'sign:decide=majority',
+      'powersgd:warm_start=0,min_compression=0.5',
+    )
+  ),
+)
+
+
+def values_of(text, devices, on_kernels=False):
+  training = small.Training(
+    small.conv_net,
+    devices=devices,
+    workers=4,
+    codec=f'error_feedback+{text}',
+    on_kernels=on_kernels,
+  )
+  training.run(20)
+  return training.values()
+
+
+@pytest.mark.parametrize('text', METHODS)
+def test_two_devices_train_to_the_bits_of_one_and_so_do_kernels(text):
+  expected = values_of(text, 1)
+  np.testing.assert_array_equal(values_of(text, 2), expected)
+  np.testing.assert_array_equal(values_of(text, 2, on_kernels=True), expected)

@@ -1,0 +1,147 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from terngrad.step import optimizers
+
+RATES = (0.1, 0.1, 0.02)
+GRADIENTS = (
+  np.float32([1.0, -2.0]),
+  np.float32([0.5, 0.0]),
+  np.float32([3, 1]),
+)
+
+
+def steps_of(optimizer):
+  """The variable after each of three steps from [1, 1]."""
+  variable = tf.Variable([1.0, 1.0])
+  slots = {
+    name: tf.Variable(tf.fill([2], start))
+    for name, start in optimizer.slots.items()
+  }
+  seen = []
+  for step, (rate, gradient) in enumerate(zip(RATES, GRADIENTS, strict=True)):
+    optimizer.apply(
+      variable,
+      slots,
+      tf.constant(gradient),
+      tf.constant(rate),
+      tf.constant(step, tf.int64),
+    )
+    seen.append(variable.numpy())
+  return seen
+
+
+def test_gradient_descent_subtracts_rate_times_gradient():
+  np.testing.assert_allclose(
+    steps_of(optimizers.gradient_descent())[0], [0.9, 1.2], rtol=1e-6
+  )
+
+
+def test_momentum_keeps_the_rate_out_of_its_velocity():
+  # v: 1, 1.4, 4.26; w: 0.9, 0.76, 0.6748. Keras's velocity holds the rate and
+  # would end elsewhere, because the rate changes.
+  seen = [values[0] for values in steps_of(optimizers.momentum(0.9))]
+  np.testing.assert_allclose(seen, [0.9, 0.76, 0.6748], rtol=1e-6)
+
+
+def test_adam_takes_steps_of_the_rate_on_a_constant_gradient():
+  variable = tf.Variable([0.0])
+  adam = optimizers.adam()
+  slots = {name: tf.Variable([start]) for name, start in adam.slots.items()}
+  for step in range(3):
+    adam.apply(
+      variable,
+      slots,
+      tf.constant([1.0]),
+      tf.constant(2e-4),
+      tf.constant(step, tf.int64),
+    )
+  # B3: one tower of the 2017 code moved by 6.0e-4 in three steps.
+  np.testing.assert_allclose(variable.numpy(), [-6e-4], rtol=1e-5)
+
+
+def test_rmsprop_starts_its_mean_square_at_one():
+  # s = 0.9 * 1 + 0.1 * 1 = 1; w = 1 - 0.1 / sqrt(1 + 1).
+  first = steps_of(optimizers.rmsprop(0.9))[0]
+  np.testing.assert_allclose(first[0], 1 - 0.1 / 2**0.5, rtol=1e-6)
+
+
+def test_adagrad_divides_by_the_root_of_the_sum_of_squares():
+  first = steps_of(optimizers.adagrad(initial=3.0))[0]
+  np.testing.assert_allclose(first, [0.95, 1 + 0.2 / 7**0.5], rtol=1e-6)
+
+
+def test_adadelta_scales_by_the_updates_before():
+  # s = 0.5 * 1**2; the update is sqrt(0 + 0.5) / sqrt(s + 0.5) * 1.
+  first = steps_of(optimizers.adadelta(rho=0.5, epsilon=0.5))[0]
+  np.testing.assert_allclose(first[0], 1 - 0.1 * 0.5**0.5, rtol=1e-6)
+
+
+def test_ftrl_with_a_strong_l1_term_empties_small_weights():
+  assert steps_of(optimizers.ftrl())[2].all()
+  np.testing.assert_array_equal(steps_of(optimizers.ftrl(l1=1e3))[2], [0, 0])
+
+
+def test_options_of_a_command_line_reach_the_optimizer():
+  first = steps_of(optimizers.parse('rmsprop:decay=0.5,epsilon=3', 0.9))[0]
+  # s = 0.5 * 1 + 0.5 * 1 = 1.
+  np.testing.assert_allclose(first[0], 1 - 0.1 / 2, rtol=1e-6)
+  said, flag = (
+    steps_of(optimizers.parse(text, 0.5))[2]
+    for text in ('momentum:momentum=0.5', 'momentum')
+  )
+  np.testing.assert_array_equal(said, flag)
+
+
+@pytest.mark.parametrize(
+  ('text', 'message'),
+  [
+    ('momentun', "received 'momentun'. Did you mean 'momentum'"),
+    ('adam:beta=1', "received 'beta=1'. Did you mean 'beta"),
+    ('adam:beta1=x', "option=number .* received 'beta1=x'"),
+    ('gd:rate=1', 'it has no options'),
+  ],
+)
+def test_what_describes_no_optimizer_is_refused(text, message):
+  with pytest.raises(ValueError, match=message):
+    optimizers.parse(text, 0.9)
+
+
+@pytest.mark.parametrize('name', sorted(optimizers.OPTIMIZERS))
+def test_compiled_and_plain_steps_agree(name):
+  optimizer = optimizers.parse(name, 0.9)
+  variable, other = tf.Variable([1.0, 1.0]), tf.Variable([1.0, 1.0])
+  slots, twins = (
+    {n: tf.Variable(tf.fill([2], s)) for n, s in optimizer.slots.items()}
+    for _ in range(2)
+  )
+  arguments = (
+    tf.constant([0.3, -0.7]),
+    tf.constant(0.1),
+    tf.constant(4, tf.int64),
+  )
+  optimizer.apply(variable, slots, *arguments)
+
+  @tf.function(jit_compile=True)
+  def compiled():
+    optimizer.apply(other, twins, *arguments)
+
+  compiled()
+  np.testing.assert_allclose(variable.numpy(), other.numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize(('limit', 'factor'), [(6.5, 0.5), (13, 1), (99, 1)])
+def test_gradients_are_scaled_down_together_to_the_norm(limit, factor):
+  # 3, 4 and 12: the norm over both variables is 13.
+  given = [tf.constant([3.0, 4.0]), tf.constant([[12.0]])]
+  received = optimizers.clip_by_global_norm(given, limit)
+  for before, after in zip(given, received, strict=True):
+    np.testing.assert_allclose(after, before * factor, rtol=1e-6)
+
+
+def test_the_norm_of_millions_of_elements_loses_none():
+  # In order in float32 the sum of ones stops at 2**24.
+  size = 2**24 + 2**20
+  (received,) = optimizers.clip_by_global_norm([tf.ones([size])], 1.0)
+  np.testing.assert_allclose(received[0], size**-0.5, rtol=1e-6)

@@ -1,0 +1,73 @@
+"""Steps whose codes travel in parts end at the bits of steps in one piece."""
+
+import functools
+
+import numpy as np
+import pytest
+
+from terngrad.codec import one_round
+from terngrad.step import loss_scaling
+from terngrad.step import optimizers
+from tests.step import small
+
+CODECS = (
+  *('ternary', 'ternary:sharing=thin', 'eden3'),
+  'ternary:dither=stratified,workers=4,packing=radix,group_size=32',
+)
+# The logits, then the other two or four variables.
+BYTES = 200
+dropout_net = functools.partial(small.conv_net, dropout=0.4)
+
+
+def trained(build, part_bytes, devices=1, count=2, **options):
+  training = small.Training(
+    build, devices=devices, workers=4, part_bytes=part_bytes, **options
+  )
+  return training, training.run(count)
+
+
+def assert_equal(one, other):
+  np.testing.assert_array_equal(one[0].values(), other[0].values())
+  for field in ('entropy', 'probes', 'shared'):
+    np.testing.assert_array_equal(
+      getattr(one[1], field), getattr(other[1], field)
+    )
+
+
+@pytest.mark.parametrize('codec', CODECS)
+def test_parts_change_no_bit_whatever_the_code(codec):
+  whole = trained(small.dense_net, 0, codec=codec)
+  parts = trained(small.dense_net, BYTES, codec=codec)
+  assert len(parts[0].codec.buckets) == (1 if codec == 'eden3' else 2)
+  assert_equal(parts, whole)
+  # The words differ, what they stand for does not.
+  means = [
+    one_round.decode_mean(training.codec, [result.payloads(0)], result.shared)
+    for training, result in (whole, parts)
+  ]
+  for mean, other in zip(*means, strict=True):
+    np.testing.assert_array_equal(mean, other)
+
+
+def test_parts_change_no_bit_with_statistics_and_dropout_on_two_devices():
+  whole = trained(dropout_net, 0)
+  assert_equal(trained(dropout_net, BYTES, devices=2), whole)
+
+
+@pytest.mark.parametrize(
+  'options',
+  [
+    # They need all gradients before the first update.
+    {
+      'optimizer': optimizers.adam()._replace(clip_norm=0.05),
+      'scaling': loss_scaling.START,
+    },
+    {'optimizer': optimizers.rmsprop(), 'decoupled': True, 'parts': 2},
+  ],
+)
+def test_parts_change_no_bit_whatever_the_update(options):
+  whole = trained(small.dense_net, 0, **options)
+  # A part a variable.
+  parts = trained(small.dense_net, 1, **options)
+  assert len(parts[0].codec.buckets) == 4
+  assert_equal(parts, whole)

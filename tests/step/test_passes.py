@@ -1,0 +1,56 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from slim.nets import factory as nets
+from terngrad.step import passes
+
+LOGITS = tf.constant([[2.0, 0.0, -1.0, 0.5], [0.0, 1.0, 0.0, 3.0]])
+LABELS = tf.constant([0, 3])
+
+
+def log_softmax(logits):
+  values = np.float64(logits)
+  return values - np.log(np.exp(values).sum(axis=1, keepdims=True))
+
+
+def test_a_smoothed_label_gives_each_class_its_share():
+  # 0.8 of the label stays and 0.2 / 4 goes to each of the four classes.
+  targets = 0.05 + 0.8 * np.eye(4)[LABELS.numpy()]
+  expected = -(targets * log_softmax(LOGITS)).sum(axis=1).mean()
+  received = passes.cross_entropy(
+    passes.Loss(label_smoothing=0.2), LOGITS, LABELS
+  )
+  np.testing.assert_allclose(received, expected, rtol=1e-6)
+
+
+def test_without_smoothing_the_loss_is_that_of_the_label():
+  expected = -log_softmax(LOGITS)[[0, 1], LABELS.numpy()].mean()
+  received = passes.cross_entropy(passes.PLAIN, LOGITS, LABELS)
+  np.testing.assert_allclose(received, expected, rtol=1e-6)
+
+
+def test_auxiliary_logits_count_with_their_weight_and_are_smoothed_too():
+  loss = passes.Loss(label_smoothing=0.1, aux_weight=0.4)
+  other = tf.reverse(LOGITS, [1])
+  alone = [
+    passes.cross_entropy(loss, logits, LABELS) for logits in (LOGITS, other)
+  ]
+  received = passes.cross_entropy(loss, [LOGITS, other], LABELS)
+  np.testing.assert_allclose(received, alone[0] + 0.4 * alone[1], rtol=1e-6)
+
+
+def test_logits_of_16_bits_are_scored_in_32():
+  received = passes.cross_entropy(
+    passes.PLAIN, tf.cast(LOGITS, tf.bfloat16), LABELS
+  )
+  assert received.dtype == tf.float32
+
+
+@pytest.mark.parametrize(
+  ('given', 'expected'),
+  [((), (0.1, 0.4)), ((0.0, 0.0), (0.0, 0.0)), ((0.2, 1.0), (0.2, 1.0))],
+)
+def test_a_net_brings_its_own_numbers_unless_others_are_given(given, expected):
+  net = nets.NETS['lenet']._replace(label_smoothing=0.1, auxiliary_weight=0.4)
+  assert passes.of_net(net, *given) == passes.Loss(*expected)

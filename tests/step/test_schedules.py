@@ -1,0 +1,104 @@
+import types
+
+import pytest
+
+from terngrad.step import schedules
+
+
+def config(**options):
+  defaults = {
+    'optimizer': 'momentum',
+    'decay_adam': False,
+    'end_learning_rate': 0.0,
+    'learning_rate_decay_type': 'exponential',
+    'initial_learning_rate': 0.1,
+    'num_epochs_per_decay': 20.0,
+    'learning_rate_decay_factor': 0.1,
+    'batch_size': 256,
+    'max_steps': 1000,
+  }
+  return types.SimpleNamespace(**{**defaults, **options})
+
+
+@pytest.mark.parametrize(
+  ('batch', 'drop'), [(256, 100091), (512, 50045), (1024, 25022)]
+)
+def test_exponential_decay_drops_where_the_2017_code_did(batch, drop):
+  there = config(batch_size=batch)
+  assert schedules.learning_rate(there, drop - 1, 1281167) == 0.1
+  after = schedules.learning_rate(there, drop, 1281167)
+  assert after == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize(
+  ('step', 'expected'), [(0, 0.1), (750, 0.05), (1000, 0.0), (2000, 0.0)]
+)
+def test_polynomial_decay_falls_as_the_root_to_zero(step, expected):
+  there = config(learning_rate_decay_type='polynomial')
+  assert schedules.learning_rate(there, step, 1) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize('kind', schedules.DECAY_TYPES)
+def test_adam_keeps_its_rate_whatever_the_decay(kind):
+  there = config(optimizer='adam', learning_rate_decay_type=kind)
+  assert schedules.learning_rate(there, 10**9, 100) == 0.1
+
+
+def test_adam_decays_where_it_is_asked_to():
+  there = config(optimizer='adam:epsilon=1.0', decay_adam=True)
+  assert schedules.learning_rate(there, 10**9, 100) < 0.1
+
+
+@pytest.mark.parametrize(
+  ('step', 'expected'), [(0, 0.1), (10, 0.06), (20, 0.02), (30, 0.02)]
+)
+def test_linear_decay_ends_at_its_end_after_its_epochs(step, expected):
+  # 10 steps an epoch.
+  there = config(
+    learning_rate_decay_type='linear',
+    end_learning_rate=0.02,
+    num_epochs_per_decay=2.0,
+    batch_size=10,
+  )
+  received = schedules.learning_rate(there, step, 100)
+  assert received == pytest.approx(expected)
+
+
+def test_step_counts_beyond_float32_still_move_the_schedule():
+  # B5: a float32 step stopped at 2**24.
+  there = config(
+    learning_rate_decay_type='polynomial', max_steps=2**25 + 2, batch_size=1
+  )
+  rates = [
+    schedules.learning_rate(there, 2**24 + extra, 1) for extra in (0, 1, 2)
+  ]
+  assert rates[0] > rates[1] > rates[2]
+
+
+def test_an_epoch_shorter_than_a_batch_still_decays():
+  there = config(num_epochs_per_decay=0.001)
+  assert schedules.learning_rate(there, 3, 10) == pytest.approx(1e-4)
+
+
+@pytest.mark.parametrize(
+  ('step', 'expected'), [(0, 0.1), (9, 10 / 19), (10**7, 0.9999)]
+)
+def test_averaging_decay_grows_to_its_limit(step, expected):
+  assert schedules.averaging_decay(step) == pytest.approx(expected)
+  assert schedules.averaging_decay(step, 0.2) == min(expected, 0.2)
+
+
+@pytest.mark.parametrize(
+  ('cycle', 'float_epochs'),
+  [(0, []), (1, [0, 1, 2, 3, 4, 5]), (2, [1, 3, 5]), (3, [2, 5])],
+)
+def test_float_gradients_come_in_the_last_epoch_of_each_cycle(
+  cycle, float_epochs
+):
+  # B1: the flag did nothing. 10 examples an epoch, 5 a step.
+  chosen = [
+    step // 2
+    for step in range(12)
+    if schedules.uses_float_gradients(cycle, step, 5, 10)
+  ]
+  assert sorted(set(chosen)) == float_epochs

@@ -1,0 +1,118 @@
+"""What methods remember in training, beside what checkpoints hold of it."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from terngrad.codec import bucketing
+from terngrad.codec import method
+from terngrad.codec import one_round
+from terngrad.codec.methods import registry
+from terngrad.step import loss_scaling
+from terngrad.step import states
+from terngrad.step import step as steps
+from tests.step import small
+
+POWERSGD = 'error_feedback+powersgd:min_compression=0.1'
+
+
+def remembered(training):
+  """All states of a training, as one list of arrays."""
+  found = [v for d in training.states.workers for vs in d.values() for v in vs]
+  for replica in training.replicas:
+    found += replica.shared.values()
+  return [variable.numpy() for variable in found]
+
+
+def assert_same(received, expected):
+  for one, other in zip(received, expected, strict=True):
+    np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize('codec', [POWERSGD, 'error_feedback+topk:ratio=0.1'])
+def test_a_step_that_loss_scaling_skips_leaves_every_state_as_it_is(codec):
+  # In parts: a gradient that is not finite in one of them skips all.
+  training = small.Training(
+    small.dense_net,
+    devices=2,
+    workers=4,
+    codec=codec,
+    scaling=loss_scaling.START,
+    part_bytes=200,
+  )
+  training.run(2)
+  before = remembered(training)
+  parameters = [v.numpy() for v in training.replicas[0].trainable]
+  assert all(np.any(value) for value in before)
+  images, labels = small.batch_of(2, training.shape)
+  last = tf.range(4)[:, None, None, None, None] == 3
+  damaged = tf.where(last, np.nan, images)
+  training.take(2, damaged, labels)
+  assert_same(remembered(training), before)
+  assert_same([v.numpy() for v in training.replicas[0].trainable], parameters)
+  training.take(2, images, labels)
+  changed = zip(remembered(training), before, strict=True)
+  assert all(np.any(now != old) for now, old in changed)
+
+
+@pytest.mark.parametrize('codec', [POWERSGD, 'error_feedback+sign'])
+def test_a_step_with_float_gradients_sends_the_residuals(codec):
+  training = small.Training(
+    small.dense_net, devices=2, workers=4, codec=codec, on_kernels=True
+  )
+  training.run(2)
+  owed = [
+    np.mean([v.numpy() for d in training.states.workers for v in d[key]], 0)
+    for key in training.states.workers[0]
+  ]
+  plain = registry.method('identity')
+  take = tf.function(
+    steps.make_train_step(
+      steps.Training(
+        training.node_pass,
+        training.exchange,
+        training.replicas,
+        training.states,
+        training.optimizer,
+        seed=11,
+      ),
+      bucketing.in_float(training.codec, plain),
+    )
+  )
+  before = training.replicas[0].slots[0]['momentum'].numpy()
+  numbers = tf.constant(2, tf.int64), tf.constant(0.0), tf.constant(0.5)
+  result = take(*small.batch_of(2, training.shape), *numbers)
+  assert any(np.any(value) for value in owed)
+  for of_device in training.states.workers:
+    for variables in of_device.values():
+      assert not any(np.any(v.numpy()) for v in variables)
+  # Momentum took in the mean of the gradients and of what was owed.
+  sent = one_round.decode_mean(
+    bucketing.in_float(training.codec, plain),
+    [result.payloads(place) for place in range(2)],
+    result.shared,
+  )
+  velocity = training.replicas[0].slots[0]['momentum'].numpy()
+  np.testing.assert_allclose(
+    velocity, 0.9 * before + sent[0].numpy(), rtol=1e-5, atol=1e-7
+  )
+
+
+def test_states_of_workers_are_their_own_and_shared_ones_of_each_replica():
+  training = small.Training(
+    small.dense_net, devices=2, workers=6, codec=POWERSGD
+  )
+  declared = states.declared(training.codec)
+  owners = {key.name: state.owner for key, state in declared.items()}
+  assert owners == {'residual': method.WORKER, 'powersgd_q': method.SHARED}
+  training.run(2)
+  workers = training.states.workers
+  for key in workers[0]:
+    values = [v.numpy() for d in workers for v in d[key]]
+    assert len(values) == 6
+    for i, value in enumerate(values):
+      assert not any(np.array_equal(value, v) for v in values[:i])
+  first, second = (replica.shared for replica in training.replicas)
+  assert set(first) == {k for k in declared if k.name == 'powersgd_q'}
+  for key, variable in first.items():
+    np.testing.assert_array_equal(variable, second[key])
