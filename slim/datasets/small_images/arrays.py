@@ -14,7 +14,7 @@ from slim import errors
 
 TFDS_SECONDS = 60  # time limit of the download; 11 MB for MNIST
 
-_ROOT = pathlib.Path(__file__).resolve().parents[2]
+_ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
 class Facts(NamedTuple):

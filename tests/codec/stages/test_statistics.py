@@ -207,8 +207,8 @@ def test_number_of_threads_does_not_change_a_bit(tmp_path):
   here = here or len(os.sched_getaffinity(0))
   other = 1 if here > 1 else 2
   roots = [
-    pathlib.Path(statistics.__file__).parents[2],
-    pathlib.Path(__file__).parents[2],
+    pathlib.Path(statistics.__file__).parents[3],
+    pathlib.Path(__file__).parents[3],
   ]
   result = subprocess.run(
     [sys.executable, '-c', DIGEST, str(other)],

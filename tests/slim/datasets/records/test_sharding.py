@@ -21,7 +21,7 @@ from slim.datasets.records import staging
 from tests.slim import plain_records
 from tests.slim import small_disk
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
+ROOT = pathlib.Path(__file__).resolve().parents[4]
 
 # Converts 20 items into 5 shards; item 13 waits for ever if a third argument
 # says so, after saying that it does.

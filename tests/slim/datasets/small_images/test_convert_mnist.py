@@ -18,7 +18,7 @@ from slim.datasets.small_images import convert_mnist
 from slim.datasets.small_images import mnist_source
 from tests.slim import mnist_files
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
+ROOT = pathlib.Path(__file__).resolve().parents[4]
 NAMES = {
   'train-mnist.tfrecord',
   'test-mnist.tfrecord',
