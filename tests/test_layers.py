@@ -1,8 +1,8 @@
 """Who may import whom, and where flags may be, read from the sources.
 
 A package imports itself and what stands before it in `LAYERS`. slim's packages
-know nothing of terngrad, and only `step` and what stands after it use them. Data
-sets have layers of their own. Nothing imports a program.
+know nothing of terngrad, and only `step` and what stands after it use them.
+Data sets have layers of their own. Nothing imports a program.
 """
 
 import ast

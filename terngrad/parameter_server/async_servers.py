@@ -5,10 +5,12 @@ as a float32 sum; with the last the servers average, update the parameters and
 hold nothing again.
 """
 
+import functools
 from typing import NamedTuple
 
 import tensorflow as tf
 
+from terngrad.codec import one_round
 from terngrad.codec.stages import statistics
 from terngrad.parameter_server import async_shares
 from terngrad.step import optimizers
@@ -51,8 +53,9 @@ class Servers:
       optimizer = optimizer._replace(clip_norm=0.0)
     self._decodes, self._updates, self._held, self._means = [], [], [], []
     for share in self._shares:
+      decode = functools.partial(one_round.decode_mean, share.codec)
       self._decodes.append(
-        tf.function(share.codec.decode_mean, jit_compile=share.codec.compiled)
+        tf.function(decode, jit_compile=share.codec.compiled)
       )
       shrink = updates.shrink_of(
         node_pass.shrink, share.variables, codec.num_variables

@@ -118,7 +118,7 @@ def coded(text, probes=None, how='XLA'):
     for own, probe, worker in zip(values, probes, WORKERS, strict=True)
   ]
   alone, words, keys = (np.stack(part) for part in zip(*found, strict=True))
-  decode = compiled(codec.decode_mean)
+  decode = compiled(functools.partial(one_round.decode_mean, codec))
   mean = decode([tf.constant(words)], shared)
   mean = np.concatenate([np.ravel(part) for part in mean])
   return Coded(shown, keys, alone, words, mean)

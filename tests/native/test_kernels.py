@@ -240,7 +240,9 @@ import numpy as np
 import tensorflow as tf
 tf.config.threading.set_intra_op_parallelism_threads(int(sys.argv[1]))
 from terngrad import native
-from terngrad.codec import accelerated, random_bits, registry
+from terngrad.codec import accelerated
+from terngrad.codec.methods import registry
+from terngrad.codec.stages import random_bits
 codec = registry.parse('ternary')
 if native.available():
   codec = accelerated.on_kernels(codec)

@@ -29,7 +29,8 @@ NAMES = {
 # Converts, and kills itself where the second argument says.
 KILLED = """
 import os, pathlib, signal, sys
-from slim.datasets.small_images import convert_mnist, features, mnist_source
+from slim.datasets.records import features
+from slim.datasets.small_images import convert_mnist, mnist_source
 calls = 0
 def killing(function):
   def wrapped(*arguments):
