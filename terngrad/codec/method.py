@@ -56,7 +56,7 @@ class Message(NamedTuple):
   def sent_words(self, words):
     """int32 [...]: how many words of int32 [..., num_words] are sent."""
     if self.packing is None:
-      return tf.fill(tf.shape(words)[:-1], words.shape[-1])
+      return wire.all_words(words)
     return self.packing.sent_words(words)
 
   @property

@@ -38,8 +38,7 @@ def make(replica, optimizer, shrink, codec):
 
   Returns:
     A function of (what was received, see `GradientCodec.decode`, which `fits`;
-    `codec.gradients.Turn`; the numbers of
-    `updates.make_update`), or None.
+    `codec.gradients.Turn`; the numbers of `updates.make_update`), or None.
   """
   if not _possible(replica, optimizer, shrink, codec):
     return None
@@ -78,8 +77,6 @@ def fits(codec, received):
 def _kernel_for(codec, place, received):
   """What moves the variables of a bucket by what it received, or None."""
   method = codec.buckets[place].method
-  if not (method.digits or method.unit):
-    return None
   arrived = codec.received(place, received)[0][0]
   if isinstance(arrived, methods.Payloads):
     return method.digits and functools.partial(_by_payloads, method, arrived)

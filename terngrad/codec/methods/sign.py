@@ -42,7 +42,7 @@ class SignWords(NamedTuple):
 
   def sent_words(self, words):
     """int32 [...]: for each payload of int32 [..., w] how many are sent."""
-    return tf.fill(tf.shape(words)[:-1], words.shape[-1])
+    return wire.all_words(words)
 
   def planes(self, words, num_elements):
     """float32 [n]: the scale, with the signs."""

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from terngrad.codec.methods import by_variable
 from terngrad.codec.stages import contract
+from terngrad.codec.stages import wire
 
 _MAGNITUDE = 0x7FFFFFFF
 
@@ -51,7 +52,7 @@ class TopkWords(NamedTuple):
 
   def sent_words(self, words):
     """int32 [...]: for each payload of int32 [..., w] how many are sent."""
-    return tf.fill(tf.shape(words)[:-1], words.shape[-1])
+    return wire.all_words(words)
 
   def planes(self, words, num_elements):
     """float32 [n]: the values in their places, zero in others."""

@@ -58,7 +58,7 @@ class Packing(NamedTuple):
 
   def sent_words(self, words):
     """int32 [...]: for each payload of int32 [..., w] how many are sent."""
-    return tf.fill(tf.shape(words)[:-1], words.shape[-1])
+    return all_words(words)
 
   def lanes(self, words):
     """Payloads as the numbers that workers may add.
@@ -173,6 +173,18 @@ class VariablePacking(NamedTuple):
   def planes(self, words, num_elements):
     """`unpack`, for payloads of any kind."""
     return self.unpack(words, self.width(num_elements))
+
+
+def all_words(words):
+  """What `sent_words` counts where every word is sent.
+
+  Args:
+    words: int32 [..., w], payloads.
+
+  Returns:
+    int32 [...], w for each payload.
+  """
+  return tf.fill(tf.shape(words)[:-1], words.shape[-1])
 
 
 def sum_planes(packing, parts, num_elements):
