@@ -112,6 +112,8 @@ def towers(
   steps=STEPS,
   net='lenet',
   codec='',
+  batch_size=4,
+  **options,
 ):
   """The run of `arguments`, as towers on two devices of this process."""
   config = configs.TrainConfig(
@@ -120,11 +122,12 @@ def towers(
     train_dir=str(train_dir),
     image_size=28,
     net=net,
-    batch_size=4,
+    batch_size=batch_size,
     max_steps=steps,
     **({'codec': codec} if codec else {'grad_bits': 1, 'clip_factor': 2.5}),
     num_gpus=2,
     num_nodes=nodes,
+    **options,
   )
 
   def surround(whole):
@@ -143,7 +146,9 @@ def towers(
 
   loop.run_assembled(
     dataclasses.replace(
-      config, batch_size=4 * num_processes, num_nodes=nodes * num_processes
+      config,
+      batch_size=batch_size * num_processes,
+      num_nodes=nodes * num_processes,
     ),
     functools.partial(assembly.assemble, surround=surround),
     lambda line: None,

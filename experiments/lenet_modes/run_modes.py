@@ -1,0 +1,206 @@
+r"""Trains LeNet with four methods in four modes, and compares the bits.
+
+  PYTHONPATH=. python experiments/lenet_modes/run_modes.py --data_dir=D \
+      --work_dir=W
+
+Four workers learn from the same examples as four nodes of one device (nodes),
+two on each of two devices (towers), two in each of two processes (collective)
+and two in each of two processes beside a parameter server (servers). Parameter
+servers deal other examples to a worker, so they have towers with their deal
+beside them (servers_towers). results.csv has a row a run: a digest of the
+parameters and one of the optimizer's slots and the methods' states, and the
+test accuracy. The command can be stopped and given again: finished runs are
+kept. It ends with 1 where bits differ that should be equal.
+"""
+
+import csv
+import hashlib
+import pathlib
+import subprocess
+import sys
+import time
+
+import pandas as pd
+import tqdm
+from absl import app
+from absl import flags
+
+from terngrad.training import records
+from tests.bin import clusters
+
+DATA_DIR = flags.DEFINE_string('data_dir', None, 'Folder of MNIST.')
+WORK_DIR = flags.DEFINE_string('work_dir', None, 'Folder for the runs.')
+STEPS = flags.DEFINE_integer('steps', 2000, 'Updates of a run.')
+ONLY = flags.DEFINE_list('only', [], 'METHOD/MODE of the runs; empty: all.')
+
+_FOLDER = pathlib.Path(__file__).parent
+_LENET = _FOLDER.parent / 'lenet'
+_CODECS = {
+  'topk': 'error_feedback+topk:ratio=0.01',
+  'powersgd': 'error_feedback+powersgd:rank=2',
+  'sign': 'error_feedback+sign:decide=majority',
+  'error_feedback': 'error_feedback+ternary',
+}
+# Modes by the deal of the examples, which end at the same bits.
+_EQUAL = (('nodes', 'towers', 'collective'), ('servers', 'servers_towers'))
+_WORKERS, _PROCESSES, _BATCH = 4, 2, 64
+_OPTIONS = {
+  'optimizer': 'momentum',
+  'initial_learning_rate': 0.01,
+  'learning_rate_decay_type': 'polynomial',
+  'quantize_logits': True,
+  'seed': 123,
+}
+_SECONDS = 3600
+
+
+def main(arguments):
+  """Runs what is missing; returns the exit code."""
+  if len(arguments) > 1:
+    raise app.UsageError(f'Expected flags only, received {arguments[1]!r}.')
+  wanted = ONLY.value or [
+    f'{method}/{mode}'
+    for method in _CODECS
+    for modes in _EQUAL
+    for mode in modes
+  ]
+  commit = _commit()
+  for name in tqdm.tqdm(wanted, unit='run'):
+    work = pathlib.Path(WORK_DIR.value) / name
+    if not (work / 'row.csv').exists():
+      _run(*name.split('/'), work, commit)
+  return _report(pathlib.Path(WORK_DIR.value))
+
+
+def _run(method, mode, work, commit):
+  """Trains, scores and writes the run's row."""
+  train_dir = work / 'train'
+  train_dir.parent.mkdir(parents=True, exist_ok=True)
+  before = time.monotonic()
+  _train(mode, _CODECS[method], train_dir)
+  seconds = time.monotonic() - before
+  subprocess.run(
+    [
+      *(sys.executable, '-m', 'terngrad.bin.mnist_eval'),
+      f'--flagfile={_LENET / "eval.flags"}',
+      f'--data_dir={DATA_DIR.value}',
+      f'--checkpoint_dir={train_dir}',
+      f'--eval_dir={work / "eval"}',
+      '--run_once',
+    ],
+    stdout=subprocess.DEVNULL,
+    check=True,
+  )
+  state = clusters.state(train_dir, STEPS.value)
+  shared = clusters.state(train_dir, STEPS.value, 'states/')
+  row = {
+    'method': method,
+    'mode': mode,
+    'codec': _CODECS[method],
+    'steps': STEPS.value,
+    'seed': _OPTIONS['seed'],
+    'parameters': _digest(state),
+    'states': _digest(shared),
+    'accuracy': records.read(work / 'eval')[-1]['precision_at_1'],
+    'seconds': round(seconds),
+    'commit': commit,
+  }
+  temporary = work / 'row.csv.tmp'
+  with open(temporary, 'w', encoding='utf-8', newline='') as file:
+    writer = csv.DictWriter(file, row)
+    writer.writeheader()
+    writer.writerow(row)
+  temporary.rename(work / 'row.csv')
+
+
+def _train(mode, codec, train_dir):
+  """Trains to the end; raises where a process fails."""
+  options = [f'--{name}={value}' for name, value in _OPTIONS.items()]
+  own = [
+    f'--data_dir={DATA_DIR.value}',
+    f'--train_dir={train_dir}',
+    f'--codec={codec}',
+    f'--max_steps={STEPS.value}',
+    f'--save_iter={STEPS.value}',
+    *options,
+  ]
+  whole = [*own, f'--batch_size={_BATCH}', f'--num_nodes={_WORKERS}']
+  share = _WORKERS // _PROCESSES
+  if mode in ('nodes', 'towers'):
+    devices = f'--num_gpus={1 if mode == "nodes" else 2}'
+    command = [sys.executable, '-m', 'terngrad.bin.mnist_train']
+    subprocess.run(
+      [*command, *whole, devices], stdout=subprocess.DEVNULL, check=True
+    )
+  elif mode == 'collective':
+    _check(
+      clusters.complete(
+        *(0, _PROCESSES, [*whole, '--exchange=collective']),
+        program='mnist_train',
+        limit=_SECONDS,
+      )
+    )
+  elif mode == 'servers':
+    each = [f'--batch_size={_BATCH // _PROCESSES}', f'--num_nodes={share}']
+    _check(clusters.complete(1, _PROCESSES, [*own, *each], limit=_SECONDS))
+  elif mode == 'servers_towers':
+    clusters.towers(
+      *(DATA_DIR.value, train_dir, _PROCESSES),
+      nodes=share,
+      steps=STEPS.value,
+      codec=codec,
+      batch_size=_BATCH // _PROCESSES,
+      save_iter=STEPS.value,
+      **_OPTIONS,
+    )
+  else:
+    raise app.UsageError(f'--only: expected a mode, received {mode!r}.')
+
+
+def _check(finished):
+  failed = {task: f.err for task, f in finished.items() if f.code}
+  if failed:
+    raise RuntimeError(f'Processes: expected exit codes 0, received: {failed}')
+
+
+def _digest(arrays):
+  """Of the bytes of all arrays, by name; '' of none."""
+  digest = hashlib.sha256()
+  for name in sorted(arrays):
+    digest.update(name.encode())
+    digest.update(arrays[name].tobytes())
+  return digest.hexdigest()[:16] if arrays else ''
+
+
+def _report(work):
+  """Writes results.csv; returns the exit code."""
+  rows = [pd.read_csv(path) for path in sorted(work.glob('*/*/row.csv'))]
+  table = pd.concat(rows).sort_values(['method', 'mode'], kind='stable')
+  table.to_csv(
+    (_FOLDER if STEPS.value == 2000 else work) / 'results.csv', index=False
+  )
+  code = 0
+  for method, runs in table.groupby('method'):
+    for modes in _EQUAL:
+      same = runs[runs['mode'].isin(modes)]
+      if len(same[['parameters', 'states']].drop_duplicates()) > 1:
+        sys.stderr.write(f'{method}: bits differ between {", ".join(modes)}\n')
+        code = 1
+  sys.stdout.write(f'{table.to_string(index=False)}\n')
+  return code
+
+
+def _commit():
+  head = subprocess.run(
+    ['git', 'describe', '--always', '--dirty', '--exclude=*'],
+    cwd=_FOLDER,
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  return head.stdout.strip() or 'unknown'
+
+
+if __name__ == '__main__':
+  flags.mark_flags_as_required(['data_dir', 'work_dir'])
+  app.run(main)
