@@ -1,131 +1,16 @@
-"""Scores a classifier, with TF-Slim's flags."""
+"""Starts `terngrad eval slim`, by its older name."""
 
-import dataclasses
-import os
 import pathlib
 import sys
-import tempfile
 
 if __package__ in (None, ''):
   # Started by its path: Python then searches this folder, where a package
   # `datasets` would hide others of that name, and not the one above it.
   sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from terngrad.config import config as configs
-from terngrad.program import main
-from terngrad.program import slim_names
-from terngrad.training import evaluation
+from terngrad.cli import main
 
-USAGE = """\
-eval_image_classifier: scores a checkpoint of train_image_classifier once.
-
-  cd slim; python eval_image_classifier.py --checkpoint_path=T --eval_dir=E \\
-      --dataset_name=cifar10 --dataset_split_name=test --dataset_dir=D \\
-      --model_name=cifarnet
-
---checkpoint_path is a file's prefix, or a folder, whose newest is taken.
-"""
-
-# TF-Slim's name: the configuration's.
-_NAMES = {
-  'checkpoint_path': 'checkpoint_dir',
-  'dataset_dir': 'data_dir',
-  'dataset_split_name': 'subset',
-  'eval_image_size': 'image_size',
-  'model_name': 'net',
-  'num_preprocessing_threads': 'num_preprocess_threads',
-  'preprocessing_name': 'preprocessing',
-}
-# These are said otherwise by the flags of TF-Slim, or cannot be.
-_REPLACED = (
-  *_NAMES.values(),
-  'eval_interval_secs',
-  'max_steps',
-  'num_examples',
-  'restore_avg_var',
-  'run_once',
-)
-
-_MODEL = os.path.join(tempfile.gettempdir(), 'tfmodel', '')
-_ALL = 2**31 - 1  # examples, or steps
-
-option = configs.option
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Flags(slim_names.without(configs.EvalConfig, _REPLACED)):
-  """TF-Slim's flags, beside those of the configuration."""
-
-  checkpoint_path: str = option(
-    _MODEL, 'Checkpoint to score, or a folder: its newest.', 'run'
-  )
-  eval_dir: str = option(
-    _MODEL,
-    "Folder for records; 'eval' in it, if it is the checkpoint's.",
-    'run',
-  )
-  dataset_dir: str = option('', 'Folder of the data set.', 'data')
-  dataset_split_name: str = option('test', 'Split to score.', 'data')
-  batch_size: int = option(100, 'Examples at a time.', 'data')
-  max_num_batches: int = option(0, 'Batches to score at most; 0: all.', 'data')
-  eval_image_size: int = option(
-    0, "Height and width of the input; 0: the net's own.", 'data'
-  )
-  preprocessing_name: str = option(
-    '', "Preprocessing; empty: the net's own.", 'data'
-  )
-  num_preprocessing_threads: int = option(
-    4, 'Accepted; TensorFlow tunes its own threads.', 'data'
-  )
-  model_name: str = option('inception_v3', 'Net to score.', 'model')
-  dropout_keep_prob: float = option(
-    0.0, 'Accepted; nothing is dropped.', 'model'
-  )
-  moving_average_decay: float = option(
-    0.0, 'Above 0: read the averages of the parameters.', 'model'
-  )
-  master: str = option('', 'Refused; it computes on this machine.', 'devices')
-
-
-def to_config(values: Flags) -> configs.EvalConfig:
-  """The evaluation that the flags describe.
-
-  Args:
-    values: the flags.
-
-  Raises:
-    terngrad.program.flags.UsageError: a flag that cannot be followed.
-  """
-  slim_names.check(values)
-  eval_dir = values.eval_dir
-  if os.path.realpath(eval_dir) == os.path.realpath(values.checkpoint_path):
-    eval_dir = os.path.join(eval_dir, 'eval')
-  return slim_names.renamed(
-    values,
-    configs.EvalConfig,
-    _NAMES,
-    **slim_names.fields_of_net(values, values.eval_image_size),
-    eval_dir=eval_dir,
-    num_examples=values.max_num_batches * values.batch_size or _ALL,
-    max_steps=_ALL,
-    restore_avg_var=values.moving_average_decay > 0,
-    run_once=True,
-  )
-
-
-def score(values: Flags) -> int:
-  """Scores as the flags say; returns the exit code."""
-  found = evaluation.evaluate(to_config(values), main.say)
-  main.say(
-    f'eval/Accuracy[{found.precision:.4f}] eval/Recall_5[{found.recall:.4f}]'
-  )
-  return main.DONE
-
-
-def run() -> int:
-  """Runs the program; returns the exit code."""
-  return main.run(Flags, USAGE, {}, score)
-
+run = main.starter('eval', 'slim', name='eval_image_classifier')
 
 if __name__ == '__main__':
   sys.exit(run())

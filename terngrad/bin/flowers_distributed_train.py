@@ -1,34 +1,12 @@
-"""Trains a net on flowers with parameter servers: one task of the run."""
+"""Starts `terngrad distributed_train flowers`, by its older name."""
 
 import sys
 
-from terngrad.program import main
+from terngrad.cli import main
 
-USAGE = """\
-flowers_distributed_train: trains a net on flowers with parameter servers.
-
-  flowers_distributed_train --job_name=ps --task_id=0 \\
-      --ps_hosts=localhost:2222 --worker_hosts=localhost:2223,localhost:2224
-  flowers_distributed_train --job_name=worker --task_id=0 --ps_hosts=... \\
-      --worker_hosts=... --data_dir=D --train_dir=T --grad_bits=1 \\
-      --clip_factor=2.5
-
-Start one process for every host of the two lists. Workers push codes of -1, 0
-and +1 and pull their sums; worker 0 writes the checkpoints. --batch_size is
-that of one worker. The same commands continue a run that was stopped.
-"""
-
-DEFAULTS = {
-  'dataset_name': 'flowers',
-  'image_size': 299,
-  'net': 'inception_v3',
-}
-
-
-def run():
-  """Runs the program; returns the exit code."""
-  return main.run_distributed_training(USAGE, DEFAULTS)
-
+run = main.starter(
+  'distributed_train', 'flowers', name='flowers_distributed_train'
+)
 
 if __name__ == '__main__':
   sys.exit(run())

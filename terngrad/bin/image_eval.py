@@ -1,26 +1,10 @@
-"""Evaluates the checkpoints of image_train."""
+"""Starts `terngrad eval images`, by its older name."""
 
 import sys
 
-from terngrad.program import main
+from terngrad.cli import main
 
-USAGE = """\
-image_eval: scores the checkpoints of image_train.
-
-  image_eval --data_dir=D --checkpoint_dir=T --eval_dir=E --run_once
-
-Without --run_once it scores every new checkpoint until the last step's.
-"""
-
-DEFAULTS = {
-  'dataset_name': 'images',
-}
-
-
-def run():
-  """Runs the program; returns the exit code."""
-  return main.run_evaluation(USAGE, DEFAULTS)
-
+run = main.starter('eval', 'images', name='image_eval')
 
 if __name__ == '__main__':
   sys.exit(run())

@@ -1,31 +1,10 @@
-"""Evaluates the checkpoints of mnist_train."""
+"""Starts `terngrad eval mnist`, by its older name."""
 
 import sys
 
-from terngrad.program import main
+from terngrad.cli import main
 
-USAGE = """\
-mnist_eval: scores the checkpoints of mnist_train on the test images.
-
-  mnist_eval --data_dir=D --checkpoint_dir=T --eval_dir=E --run_once
-
-Without --run_once it scores every new checkpoint until the last step's.
-"""
-
-DEFAULTS = {
-  'dataset_name': 'mnist',
-  'image_size': 28,
-  'max_steps': 10000,
-  'net': 'lenet',
-  'num_examples': 10000,
-  'subset': 'test',
-}
-
-
-def run():
-  """Runs the program; returns the exit code."""
-  return main.run_evaluation(USAGE, DEFAULTS)
-
+run = main.starter('eval', 'mnist', name='mnist_eval')
 
 if __name__ == '__main__':
   sys.exit(run())

@@ -6,22 +6,20 @@ import os
 import socket
 
 from terngrad import errors
+from terngrad import lazy
 from terngrad.cluster import cluster as clusters
 from terngrad.cluster import meeting
-from terngrad.cluster import rendezvous
-from terngrad.exchange import group as groups
-from terngrad.exchange import ways
+from terngrad.config import options
 
 TOWERS, COLLECTIVE = 'towers', 'collective'
 _EXCHANGES = (TOWERS, COLLECTIVE)
-_WAYS = (ways.AUTO, *ways.WAYS)
 BYTES_PER_BUCKET = 2**25
 
+groups = lazy.module('terngrad.exchange.group')
+rendezvous = lazy.module('terngrad.cluster.rendezvous')
+ways = lazy.module('terngrad.exchange.ways')
 
-def _option(default, description):
-  return dataclasses.field(
-    default=default, metadata={'help': description, 'group': 'cluster'}
-  )
+_option = functools.partial(options.option, group='cluster')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,7 +32,7 @@ class ClusterConfig:
     'entry, that share the nodes evenly. Task 0 writes --train_dir.',
   )
   collective: str = _option(
-    ways.AUTO,
+    'auto',
     'How messages travel between processes: gather, reduce (codes that add, '
     'see --codec), two_shot, slices (floats); auto takes the one of the fewest '
     'bytes, but two_shot only where it halves them. two_shot_ternary sends '
@@ -100,9 +98,10 @@ class ClusterConfig:
         f'exchange: expected one of {", ".join(_EXCHANGES)}, received '
         f'{self.exchange!r}. Use one of these.'
       )
-    if self.collective not in _WAYS:
+    known = (ways.AUTO, *ways.WAYS)
+    if self.collective not in known:
       raise errors.ConfigError(
-        f'collective: expected one of {", ".join(_WAYS)}, received '
+        f'collective: expected one of {", ".join(known)}, received '
         f'{self.collective!r}. Use one of these.'
       )
     if self.communication not in groups.COMMUNICATIONS:

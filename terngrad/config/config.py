@@ -13,6 +13,7 @@ import os
 from terngrad import errors
 from terngrad.config import cluster_config
 from terngrad.config import config_base as base
+from terngrad.config import options
 from terngrad.config import config_evaluation
 from terngrad.config import config_pretrained as pretrained
 from terngrad.step import optimizers
@@ -20,70 +21,69 @@ from terngrad.step import schedules
 
 # Callers look for every configuration here.
 EvalConfig = config_evaluation.EvalConfig
-option = base.option
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainConfig(cluster_config.ClusterConfig, pretrained.PretrainedConfig):
   """A training run, on the devices of one machine or of a cluster."""
 
-  train_dir: str = base.option(
+  train_dir: str = options.option(
     os.path.join(base.TEMPORARY, 'dataset_train'),
     'Folder for checkpoints and records; a run that stands there continues.',
     'run',
   )
-  overwrite: bool = base.option(
+  overwrite: bool = options.option(
     False, 'Delete the run that stands in --train_dir and begin anew.', 'run'
   )
-  save_iter: int = base.option(
+  save_iter: int = options.option(
     5000, 'Steps between checkpoints and histograms.', 'run'
   )
-  benchmark_mode: bool = base.option(
+  benchmark_mode: bool = options.option(
     False, 'Constant images and random labels: no data is read.', 'run'
   )
-  log_device_placement: bool = base.option(
+  log_device_placement: bool = options.option(
     False, 'Log the device of every operation.', 'run'
   )
-  num_gpus: int = base.option(
+  num_gpus: int = options.option(
     1, 'Devices; logical CPU devices where there is no GPU.', 'devices'
   )
-  num_nodes: int = base.option(
+  num_nodes: int = options.option(
     -1,
     'Virtual nodes, spread over the devices; -1 for one a device.',
     'devices',
   )
-  save_tower: int = base.option(
+  save_tower: int = options.option(
     -1,
     "Store the parameters of this node's device only; -1 for every device's.",
     'devices',
   )
-  optimizer: str = base.option(
+  optimizer: str = options.option(
     'momentum',
     f'NAME[:option=value,...], of {", ".join(sorted(optimizers.OPTIMIZERS))}.',
     'rate',
   )
-  initial_learning_rate: float = base.option(0.01, 'Learning rate.', 'rate')
-  learning_rate_decay_type: str = base.option(
+  initial_learning_rate: float = options.option(0.01, 'Learning rate.', 'rate')
+  learning_rate_decay_type: str = options.option(
     'exponential',
     'fixed, exponential, polynomial (a square root, to 0 at --max_steps) or '
     'linear (to --end_learning_rate after --num_epochs_per_decay); adam is '
     'fixed without --decay_adam.',
     'rate',
   )
-  decay_adam: bool = base.option(
+  decay_adam: bool = options.option(
     False, 'Let the learning rate of adam decay as well.', 'rate'
   )
-  end_learning_rate: float = base.option(
+  end_learning_rate: float = options.option(
     0.0, 'Where the linear decay ends.', 'rate'
   )
-  num_epochs_per_decay: float = base.option(
+  num_epochs_per_decay: float = options.option(
     20.0, 'Epochs between two drops of the exponential decay.', 'rate'
   )
-  learning_rate_decay_factor: float = base.option(
+  learning_rate_decay_factor: float = options.option(
     0.1, 'Factor of a drop of the exponential decay.', 'rate'
   )
-  momentum: float = base.option(0.9, 'Of momentum and rmsprop.', 'rate')
-  moving_average_decay: float = base.option(
+  momentum: float = options.option(0.9, 'Of momentum and rmsprop.', 'rate')
+  moving_average_decay: float = options.option(
     0.9999, 'Of the averages of the parameters, at most.', 'rate'
   )
 
@@ -118,23 +118,23 @@ class TrainConfig(cluster_config.ClusterConfig, pretrained.PretrainedConfig):
   def validate(self):
     """Raises `errors.ConfigError` for the first field out of its range."""
     super().validate()
-    base.choice('optimizer', self.optimizer_name, optimizers.OPTIMIZERS)
+    options.choice('optimizer', self.optimizer_name, optimizers.OPTIMIZERS)
     self.update_rule()
     decay = 'learning_rate_decay_type'
-    base.choice(decay, self.learning_rate_decay_type, schedules.DECAY_TYPES)
-    base.at_least('num_gpus', self.num_gpus, 1)
-    base.at_least('save_iter', self.save_iter, 1)
-    base.at_least('clip_factor', self.clip_factor, 0)
-    base.at_least('floating_grad_epoch', self.floating_grad_epoch, 0)
-    base.at_least('initial_learning_rate', self.initial_learning_rate, 0)
-    base.at_least('num_epochs_per_decay', self.num_epochs_per_decay, 0)
-    base.at_least(
+    options.choice(decay, self.learning_rate_decay_type, schedules.DECAY_TYPES)
+    options.at_least('num_gpus', self.num_gpus, 1)
+    options.at_least('save_iter', self.save_iter, 1)
+    options.at_least('clip_factor', self.clip_factor, 0)
+    options.at_least('floating_grad_epoch', self.floating_grad_epoch, 0)
+    options.at_least('initial_learning_rate', self.initial_learning_rate, 0)
+    options.at_least('num_epochs_per_decay', self.num_epochs_per_decay, 0)
+    options.at_least(
       'learning_rate_decay_factor', self.learning_rate_decay_factor, 0
     )
-    base.at_least('end_learning_rate', self.end_learning_rate, 0)
-    base.in_range('momentum', self.momentum, 0, 1)
-    base.in_range('moving_average_decay', self.moving_average_decay, 0, 1)
-    base.at_least('save_tower', self.save_tower, -1)
+    options.at_least('end_learning_rate', self.end_learning_rate, 0)
+    options.in_range('momentum', self.momentum, 0, 1)
+    options.in_range('moving_average_decay', self.moving_average_decay, 0, 1)
+    options.at_least('save_tower', self.save_tower, -1)
     if self.save_tower >= self.num_workers:
       raise errors.ConfigError(
         f'save_tower: expected -1 or a node from 0 to {self.num_workers - 1}, '

@@ -3,9 +3,9 @@
 import dataclasses
 
 from terngrad import errors
-from terngrad.codec import method
 from terngrad.codec.methods import registry
 from terngrad.config import config_base as base
+from terngrad.config import options
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -16,7 +16,7 @@ class CodeConfig(base.ModelConfig):
   inherits these options.
   """
 
-  codec: str = base.option(
+  codec: str = options.option(
     '',
     'Gradient code, NAME[:option=value,...], of '
     f'{", ".join(sorted(registry.CODECS))}, or a method of several rounds, '
@@ -26,43 +26,43 @@ class CodeConfig(base.ModelConfig):
     'ternary:packing=radix,workers=N.',
     'codes',
   )
-  grad_bits: int = base.option(
+  grad_bits: int = options.option(
     32, '1 for ternary gradients, 32 for float32.', 'codes'
   )
-  clip_factor: float = base.option(
+  clip_factor: float = options.option(
     0.0,
     'Clip gradients at this many standard deviations, 2.5 in the paper; 0 does '
     'not clip. --codec=ternary clips at 2.5 where neither this nor its own '
     'option is set; --codec=ternary:clip_factor=0 does not.',
     'codes',
   )
-  scaler_rule: str = base.option(
+  scaler_rule: str = options.option(
     'max_clipped',
     "max_clipped, the paper's: the largest clipped magnitude; stddev, the 2017 "
     "code's: clip_factor standard deviations.",
     'codes',
   )
-  packing: str = base.option(
+  packing: str = options.option(
     'base3',
     'base3, 1.6 bits an element; two_bit, 2; bitmap_sign and huffman243, about '
     '1.3 and 1.2, by the gradients. For radix see --codec.',
     'codes',
   )
-  quantize_logits: bool = base.option(
+  quantize_logits: bool = options.option(
     False, 'Code the gradients of the logits layer too.', 'codes'
   )
-  floating_grad_epoch: int = base.option(
+  floating_grad_epoch: int = options.option(
     0,
     'k > 0: float32 gradients in the last epoch of every k; 1 is always '
     'float32.',
     'codes',
   )
-  use_encoding: bool = base.option(
+  use_encoding: bool = options.option(
     False, 'Accepted; codes are always packed and sent.', 'codes'
   )
 
-  def gradient_code(self) -> method.Method:
-    """The method for gradients that no policy leaves in float32.
+  def gradient_code(self):
+    """The `codec.method.Method` of gradients that no policy leaves in float32.
 
     Raises:
       errors.ConfigError: the flags name none, or contradict each other.
@@ -100,7 +100,7 @@ class CodeConfig(base.ModelConfig):
       item.partition('=')[::2] for item in filter(None, rest.split(','))
     )
     for flag in ('clip_factor', 'scaler_rule', 'packing'):
-      if base.is_default(self, flag):
+      if options.is_default(self, flag):
         continue
       value = getattr(self, flag)
       if name != 'ternary' or type(value)(given.get(flag, value)) != value:

@@ -5,48 +5,49 @@ import os
 
 from terngrad import errors
 from terngrad.config import config_base as base
+from terngrad.config import options
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvalConfig(base.ModelConfig):
   """An evaluation of the checkpoints that a training run writes."""
 
-  subset: str = base.option(
+  subset: str = options.option(
     'validation', 'Prefix of the files to read.', 'data'
   )
-  eval_dir: str = base.option(
+  eval_dir: str = options.option(
     os.path.join(base.TEMPORARY, 'dataset_eval'), 'Folder for records.', 'run'
   )
-  checkpoint_dir: str = base.option(
+  checkpoint_dir: str = options.option(
     os.path.join(base.TEMPORARY, 'dataset_train'),
     'Folder whose newest checkpoint is evaluated.',
     'run',
   )
-  eval_interval_secs: int = base.option(
+  eval_interval_secs: int = options.option(
     3600, 'Seconds between two looks for a new checkpoint.', 'run'
   )
-  run_once: bool = base.option(
+  run_once: bool = options.option(
     False, 'Evaluate the newest checkpoint and end.', 'run'
   )
-  num_examples: int = base.option(
+  num_examples: int = options.option(
     50000, "Examples to score at most; every one of the subset's once.", 'data'
   )
-  device: str = base.option(
+  device: str = options.option(
     '/gpu:0', 'Device to run on; the CPU where it does not exist.', 'devices'
   )
-  tower: int = base.option(
+  tower: int = options.option(
     -1, "Read this node's parameters; -1: those that are there.", 'devices'
   )
-  restore_avg_var: bool = base.option(
+  restore_avg_var: bool = options.option(
     True, 'Read the moving averages of the parameters.', 'model'
   )
 
   def validate(self):
     """Raises `errors.ConfigError` for the first field out of its range."""
     super().validate()
-    base.at_least('eval_interval_secs', self.eval_interval_secs, 0)
-    base.at_least('num_examples', self.num_examples, 1)
-    base.at_least('tower', self.tower, -1)
+    options.at_least('eval_interval_secs', self.eval_interval_secs, 0)
+    options.at_least('num_examples', self.num_examples, 1)
+    options.at_least('tower', self.tower, -1)
     if os.path.realpath(self.eval_dir) == os.path.realpath(self.checkpoint_dir):
       raise errors.ConfigError(
         'eval_dir: expected another folder than --checkpoint_dir, received '

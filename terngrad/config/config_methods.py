@@ -3,7 +3,7 @@
 import dataclasses
 
 from terngrad import errors
-from terngrad.config import config_base as base
+from terngrad.config import options
 from terngrad.config import config_codes as codes
 
 DTYPES = ('float32', 'bfloat16', 'float16')
@@ -14,33 +14,33 @@ STATISTICS = ('averaged', 'per_device', 'synchronized')
 class MethodConfig(codes.CodeConfig):
   """What is minimized, in which precision, and how an update is bounded."""
 
-  label_smoothing: float = base.option(
+  label_smoothing: float = options.option(
     -1.0,
     'Share of each label that is spread evenly over all classes; -1 for the '
     "net's own, 0.1 for inception_v3.",
     'model',
   )
-  aux_loss_weight: float = base.option(
+  aux_loss_weight: float = options.option(
     -1.0,
     'Factor of the loss of auxiliary logits, where the net has them; -1 for '
     "the net's own, 0.4.",
     'model',
   )
-  dtype: str = base.option(
+  dtype: str = options.option(
     'float32',
     'float32, bfloat16 or float16: of the computations of the layers; '
     'parameters, logits and gradients are float32. float16 scales the loss, '
     'and skips a step whose gradients are not finite.',
     'model',
   )
-  batch_norm_decay: float = base.option(
+  batch_norm_decay: float = options.option(
     -1.0,
     'Share of the moving statistics of batch normalisation that a step keeps, '
     "from 0 to below 1; -1 for the net's own, 0.9997 for most. Runs of fewer "
     'than some 10,000 steps want less: 0.9 for hundreds, 0.99 for thousands.',
     'model',
   )
-  bn_statistics: str = base.option(
+  bn_statistics: str = options.option(
     'averaged',
     'Batch normalisation. averaged: a node sees its own examples, and moving '
     'statistics are averaged over all nodes each step. per_device: over the '
@@ -48,19 +48,19 @@ class MethodConfig(codes.CodeConfig):
     'the examples of all nodes; one node a device.',
     'devices',
   )
-  gradient_accumulation_steps: int = base.option(
+  gradient_accumulation_steps: int = options.option(
     1,
     "Parts of a node's share that are computed one after the other and "
     'averaged before the gradient is coded: less memory.',
     'devices',
   )
-  clip_gradient_norm: float = base.option(
+  clip_gradient_norm: float = options.option(
     0.0,
     'Scale the averaged gradient down to this norm over all variables '
     'together, before the optimizer; 0 does not.',
     'rate',
   )
-  decoupled_weight_decay: bool = base.option(
+  decoupled_weight_decay: bool = options.option(
     False,
     'Leave the L2 terms out of the gradient: parameters shrink by the share '
     'learning rate * --weight_decay in each update instead.',
@@ -71,20 +71,20 @@ class MethodConfig(codes.CodeConfig):
     """Raises `errors.ConfigError` for the first field out of its range."""
     super().validate()
     if self.label_smoothing != -1:
-      base.in_range('label_smoothing', self.label_smoothing, 0, 1)
+      options.in_range('label_smoothing', self.label_smoothing, 0, 1)
     if self.aux_loss_weight != -1:
-      base.at_least('aux_loss_weight', self.aux_loss_weight, 0)
+      options.at_least('aux_loss_weight', self.aux_loss_weight, 0)
     if self.batch_norm_decay != -1:
-      base.in_range('batch_norm_decay', self.batch_norm_decay, 0, 1)
+      options.in_range('batch_norm_decay', self.batch_norm_decay, 0, 1)
     if self.batch_norm_decay == 1:
       raise errors.ConfigError(
         'batch_norm_decay: expected a share below 1, received 1, with which '
         'the moving statistics stay at their beginning. Use 0.9997, or -1 for '
         "the net's own."
       )
-    base.choice('dtype', self.dtype, DTYPES)
-    base.at_least('clip_gradient_norm', self.clip_gradient_norm, 0)
-    base.at_least(
+    options.choice('dtype', self.dtype, DTYPES)
+    options.at_least('clip_gradient_norm', self.clip_gradient_norm, 0)
+    options.at_least(
       'gradient_accumulation_steps', self.gradient_accumulation_steps, 1
     )
-    base.choice('bn_statistics', self.bn_statistics, STATISTICS)
+    options.choice('bn_statistics', self.bn_statistics, STATISTICS)

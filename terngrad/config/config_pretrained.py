@@ -4,7 +4,7 @@ import dataclasses
 import os
 
 from terngrad import errors
-from terngrad.config import config_base as base
+from terngrad.config import options
 from terngrad.config import config_methods as methods
 
 
@@ -16,40 +16,40 @@ class PretrainedConfig(methods.MethodConfig):
   configuration that inherits these options.
   """
 
-  pretrained_model_checkpoint_path: str = base.option(
+  pretrained_model_checkpoint_path: str = options.option(
     '',
     'Checkpoint prefix, or folder of checkpoints, to start from: of this '
     "package, or TensorFlow 1's, of either format.",
     'start',
   )
-  pretrained_weights: str = base.option(
+  pretrained_weights: str = options.option(
     '',
     'File that Keras saved, .weights.h5, .h5 or .keras, to start from; layers '
     'are found by name.',
     'start',
   )
-  fine_tune: bool = base.option(
+  fine_tune: bool = options.option(
     False,
     'Leave the logits of what is pretrained out, auxiliary ones too, and start '
     'at step 0.',
     'start',
   )
-  restart_step: bool = base.option(
+  restart_step: bool = options.option(
     False,
     'Start at step 0, with fresh slots of the optimizer, though the logits are '
     'restored; otherwise the run goes on from the step of the checkpoint.',
     'start',
   )
-  checkpoint_exclude_scopes: str = base.option(
+  checkpoint_exclude_scopes: str = options.option(
     '',
     'Scopes of variables not to restore, separated by commas: layers, or '
     "TF-Slim's names as InceptionV3/Logits.",
     'start',
   )
-  ignore_missing_vars: bool = base.option(
+  ignore_missing_vars: bool = options.option(
     False, 'Variables that are not in the checkpoint begin anew.', 'start'
   )
-  trainable_scopes: str = base.option(
+  trainable_scopes: str = options.option(
     '',
     'Scopes of parameters to train, separated by commas; the others stay what '
     'they are, and are not sent. Empty: all.',

@@ -5,12 +5,14 @@ import functools
 import os
 
 from terngrad import errors
+from terngrad import lazy
 from terngrad.cluster import cluster as clusters
-from terngrad.codec import method
 from terngrad.config import config as configs
 from terngrad.config import config_base as base
+from terngrad.config import options
 
-option = base.option
+option = options.option
+method = lazy.module('terngrad.codec.method')
 SERVERS = 'servers'
 
 
@@ -127,8 +129,8 @@ class ServerConfig(configs.TrainConfig):
     super().validate()
     num_workers = len(self.tasks.jobs['worker'])
     for name in ('save_interval_secs', 'save_summaries_secs'):
-      base.at_least(name, getattr(self, name), 1)
-    base.at_least('bytes_per_bucket', self.bytes_per_bucket, 0)
+      options.at_least(name, getattr(self, name), 1)
+    options.at_least('bytes_per_bucket', self.bytes_per_bucket, 0)
     if self.num_replicas_to_aggregate not in (-1, *range(1, num_workers + 1)):
       raise errors.ConfigError(
         'num_replicas_to_aggregate: expected -1 or from 1 to all '
@@ -188,14 +190,14 @@ class ServerConfig(configs.TrainConfig):
     """Refuses what only synchronous, or only asynchronous, runs can do."""
     if self.sync:
       for name in ('max_staleness', 'scale_learning_rate_by_staleness'):
-        if not base.is_default(self, name):
+        if not options.is_default(self, name):
           raise errors.ConfigError(
             f'{name}: expected it to be left out of a synchronous run, where '
             f'no gradient is late; received {getattr(self, name)}. Give '
             '--sync=False.'
           )
       return
-    base.at_least('max_staleness', self.max_staleness, -1)
+    options.at_least('max_staleness', self.max_staleness, -1)
     if self.num_replicas_to_aggregate not in (-1, 1):
       raise errors.ConfigError(
         'num_replicas_to_aggregate: expected it to be left out beside '

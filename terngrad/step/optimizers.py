@@ -10,9 +10,11 @@ import inspect
 from collections.abc import Callable
 from typing import NamedTuple
 
-import tensorflow as tf
+from terngrad import lazy
 
-from terngrad.codec.stages import statistics
+# Names alone are asked for by --help, which does without TensorFlow.
+statistics = lazy.module('terngrad.codec.stages.statistics')
+tf = lazy.module('tensorflow')
 
 # The slot of `momentum`.
 MOMENTUM = 'momentum'

@@ -2,21 +2,20 @@
 
 import difflib
 import inspect
+import pkgutil
 
-from terngrad.codec import coded
-from terngrad.codec.methods import eden
-from terngrad.codec.methods import error_feedback
-from terngrad.codec.methods import powersgd
-from terngrad.codec.methods import sign
-from terngrad.codec.methods import topk
-from terngrad.codec.stages import bitmap
-from terngrad.codec.stages import chain
-from terngrad.codec.stages import clipping
-from terngrad.codec.stages import contract
-from terngrad.codec.stages import float_words
-from terngrad.codec.stages import huffman
-from terngrad.codec.stages import packing as packings
-from terngrad.codec.stages import ternary as ternaries
+from terngrad import lazy
+
+# Names alone are asked for by --help, which does without TensorFlow.
+bitmap = lazy.module('terngrad.codec.stages.bitmap')
+chain = lazy.module('terngrad.codec.stages.chain')
+clipping = lazy.module('terngrad.codec.stages.clipping')
+coded = lazy.module('terngrad.codec.coded')
+contract = lazy.module('terngrad.codec.stages.contract')
+float_words = lazy.module('terngrad.codec.stages.float_words')
+huffman = lazy.module('terngrad.codec.stages.huffman')
+packings = lazy.module('terngrad.codec.stages.packing')
+ternaries = lazy.module('terngrad.codec.stages.ternary')
 
 
 def identity():
@@ -105,20 +104,23 @@ def _packing(name, clip_factor, workers, word_bits):
   return makers[name]()
 
 
+# Functions, or where they stand, as `module:function`.
 CODECS = {
-  'eden3': eden.eden3,
+  'eden3': 'terngrad.codec.methods.eden:eden3',
   'fp16': fp16,
   'identity': identity,
-  'sign': sign.sign,
+  'sign': 'terngrad.codec.methods.sign:sign',
   'ternary': ternary,
-  'topk': topk.topk,
+  'topk': 'terngrad.codec.methods.topk:topk',
 }
 
 # What is no code, since it has several rounds or messages, or remembers.
-METHODS = {'powersgd': powersgd.powersgd}
+METHODS = {'powersgd': 'terngrad.codec.methods.powersgd:powersgd'}
 
 # What can stand before a code and a plus sign.
-WRAPPERS = {'error_feedback': error_feedback.error_feedback}
+WRAPPERS = {
+  'error_feedback': 'terngrad.codec.methods.error_feedback:error_feedback'
+}
 
 # One spelling of every kind of code, for benches that measure them all.
 KINDS = (
@@ -177,7 +179,7 @@ def _made(text, workers, makers):
       f'codec: expected one of {", ".join(sorted(makers))}, received '
       f'{what}.{_suggestion(name, makers)}'
     )
-  build = makers[name]
+  build = _function(makers[name])
   known = inspect.signature(build).parameters
   options = {}
   for item in filter(None, rest.split(',')):
@@ -224,8 +226,13 @@ def method(text, workers=0):
         f'codec: expected one of {", ".join(WRAPPERS)} before +, received '
         f'{name!r}.{_suggestion(name, WRAPPERS)}'
       )
-    made = WRAPPERS[name](made, plain)
+    made = _function(WRAPPERS[name])(made, plain)
   return made
+
+
+def _function(entry):
+  """What a table names."""
+  return pkgutil.resolve_name(entry) if isinstance(entry, str) else entry
 
 
 def _convert(codec, option, value, default):

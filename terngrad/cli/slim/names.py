@@ -6,32 +6,11 @@ as the gradient codes, they have under its own name.
 
 import dataclasses
 
-from slim.nets import factory as nets
-from slim.preprocessing import factory as preprocessing
-from terngrad.program import flags
+from terngrad import lazy
+from terngrad.cli import flags
 
-
-def without(config_class, names):
-  """A configuration's options without some, as a base class.
-
-  Args:
-    config_class: frozen dataclass of `config.option`s.
-    names: of the options that the subclass calls otherwise.
-
-  Returns:
-    A frozen dataclass.
-  """
-  kept = [f for f in dataclasses.fields(config_class) if f.name not in names]
-  return dataclasses.make_dataclass(
-    f'{config_class.__name__}Without',
-    [(f.name, f.type, _same(f)) for f in kept],
-    frozen=True,
-    kw_only=True,
-  )
-
-
-def _same(field):
-  return dataclasses.field(default=field.default, metadata=field.metadata)
+nets = lazy.module('slim.nets.factory')
+preprocessing = lazy.module('slim.preprocessing.factory')
 
 
 def renamed(values, config_class, names, **changes):

@@ -1,41 +1,50 @@
-"""Flags of the programs, made from the fields of a configuration.
+"""Flags of the programs, made from the options that they declare.
 
 Flags exist only here and in the programs. Old command lines keep working:
 `--flag True` is read like `--flag=True` for flags that are true or false.
 """
 
-import dataclasses
 import difflib
+from typing import Any
+from typing import NamedTuple
 
 from absl import flags
+
+from terngrad.config import options
 
 _TRUE = ('true', 't', '1')
 _FALSE = ('false', 'f', '0')
 
-# Headings of `--help`, in this order.
-_GROUPS = {
-  'data': 'Data',
-  'shards': 'Shards and how they are written',
-  'model': 'Model',
-  'run': 'Run',
-  'start': 'Pretrained values',
-  'devices': 'Devices and nodes',
-  'cluster': 'Several processes',
-  'rate': 'Optimizer and learning rate',
-  'codes': 'Gradient codes',
-}
+_HELP = ('--help', '-help', '-h', '--helpfull')
 
 
 class UsageError(ValueError):
   """A command line that cannot be read."""
 
 
+class Parsed(NamedTuple):
+  """What a command line says.
+
+  Attributes:
+    values: of the class of options.
+    verbosity: 0, or 1 to see what TensorFlow says while it starts.
+  """
+
+  values: Any
+  verbosity: int
+
+
+def asks_for_help(arguments):
+  """Whether one of the words is --help, in any of absl's spellings."""
+  return any(word in _HELP for word in arguments)
+
+
 def define(config_class, defaults=None):
-  """Makes a set of flags from a configuration class.
+  """Makes a set of flags from a class of options.
 
   Args:
-    config_class: dataclass whose fields carry 'help' and 'group' metadata;
-      those that its constructor does not take are no flags.
+    config_class: dataclass of `options.option`s; fields that its constructor
+      does not take are no flags.
     defaults: dict of field name to this program's own default.
 
   Returns:
@@ -46,15 +55,9 @@ def define(config_class, defaults=None):
   """
   defaults = dict(defaults or {})
   values = flags.FlagValues()
-  makers = {
-    bool: flags.DEFINE_boolean,
-    float: flags.DEFINE_float,
-    int: flags.DEFINE_integer,
-    str: flags.DEFINE_string,
-  }
-  for field in _fields(config_class):
+  for field in options.fields(config_class):
     default = defaults.pop(field.name, field.default)
-    makers[type(field.default)](
+    _maker(field)(
       field.name, default, field.metadata['help'], flag_values=values
     )
   if defaults:
@@ -64,19 +67,38 @@ def define(config_class, defaults=None):
   flags.DEFINE_multi_string(
     'flagfile', [], 'Read flags from a file, one a line.', flag_values=values
   )
+  flags.DEFINE_integer('verbosity', 0, _VERBOSITY, flag_values=values)
   return values
 
 
-def parse(config_class, defaults, arguments):
-  """Reads a command line into a configuration.
+_VERBOSITY = 'Above 0: show what TensorFlow says while it starts.'
+
+
+def _maker(field):
+  """The function of absl that makes a field's flag."""
+  if field.metadata['repeated']:
+    return flags.DEFINE_multi_string
+  return {
+    bool: flags.DEFINE_boolean,
+    float: flags.DEFINE_float,
+    int: flags.DEFINE_integer,
+    str: flags.DEFINE_string,
+    tuple: flags.DEFINE_list,
+  }[type(field.default)]
+
+
+def parse(config_class, defaults, arguments, positional=()):
+  """Reads a command line.
 
   Args:
     config_class: see `define`.
     defaults: see `define`.
     arguments: the words after the program's name.
+    positional: names of the flags that the first words without a flag's name
+      are values of.
 
   Returns:
-    A `config_class`.
+    A `Parsed`, its values a `config_class`.
 
   Raises:
     UsageError: an unknown flag, a stray word or a value of the wrong type;
@@ -84,7 +106,9 @@ def parse(config_class, defaults, arguments):
   """
   values = define(config_class, defaults)
   booleans = {name for name in values if isinstance(values[name].value, bool)}
-  words = join_booleans(_read_flagfiles(values, arguments), booleans)
+  words = join_booleans(
+    _read_flagfiles(values, _named(arguments, positional)), booleans
+  )
   try:
     rest = values(['program', *words])
   except flags.UnrecognizedFlagError as error:
@@ -96,8 +120,23 @@ def parse(config_class, defaults, arguments):
     ) from error
   if len(rest) > 1:
     raise UsageError(_stray(rest[1], values))
-  fields = _fields(config_class)
-  return config_class(**{f.name: values[f.name].value for f in fields})
+  given = {f.name: _value(values, f) for f in options.fields(config_class)}
+  return Parsed(config_class(**given), values['verbosity'].value)
+
+
+def _value(values, field):
+  value = values[field.name].value
+  return tuple(value) if isinstance(field.default, tuple) else value
+
+
+def _named(arguments, positional):
+  """The words, those before the first flag with a flag's name."""
+  words = list(arguments)
+  for i, name in enumerate(positional[: len(words)]):
+    if words[i].startswith('-'):
+      break
+    words[i] = f'--{name}={words[i]}'
+  return words
 
 
 def join_booleans(words, booleans):
@@ -153,28 +192,33 @@ def help_text(config_class, defaults, usage):
     str.
   """
   lines = [usage.rstrip(), '']
-  fields = _fields(config_class)
-  for group, title in _GROUPS.items():
-    members = [f for f in fields if f.metadata['group'] == group]
+  fields = options.fields(config_class)
+  for name, group in options.GROUPS.items():
+    members = [f for f in fields if f.metadata['group'] == name]
     if members:
-      lines += [f'{title}:', *(_help_line(f, defaults) for f in members), '']
-  lines += ['Also --flagfile=FILE, a file with one flag a line, and --help.']
+      shown = (_help_line(f, defaults) for f in members)
+      lines += [f'{group.title}:', *shown, '']
+  lines += [
+    'Also --flagfile=FILE, a file with one flag a line, --help, and '
+    '--verbosity=1',
+    'to see what TensorFlow says while it starts, such as why it uses no GPU.',
+  ]
   return '\n'.join(lines)
-
-
-def _fields(config_class):
-  return [f for f in dataclasses.fields(config_class) if f.init]
 
 
 def _help_line(field, defaults):
   default = defaults.get(field.name, field.default)
-  shown = f"'{default}'" if isinstance(default, str) else default
+  kind = type(field.default).__name__
+  if isinstance(default, tuple):
+    kind = 'repeated' if field.metadata['repeated'] else 'list'
+    shown = ' '.join(default) if kind == 'repeated' else ','.join(default)
+  else:
+    shown = f"'{default}'" if isinstance(default, str) else default
   note = ''
   if default != field.default:
     note = f'; {field.default!r} in general'
   return (
-    f'  --{field.name} ({type(field.default).__name__}, {shown}{note})\n'
-    f'      {field.metadata["help"]}'
+    f'  --{field.name} ({kind}, {shown}{note})\n      {field.metadata["help"]}'
   )
 
 

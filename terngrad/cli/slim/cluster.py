@@ -8,11 +8,11 @@ here every task knows the hosts of all, so that the numbers are checked against
 from typing import Any
 from typing import NamedTuple
 
+from terngrad.cli import flags
 from terngrad.config import cluster_config
 from terngrad.config import config as configs
-from terngrad.config import config_base as base
+from terngrad.config import options
 from terngrad.config import server_config
-from terngrad.program import flags
 
 
 class Place(NamedTuple):
@@ -106,7 +106,7 @@ def check_numbers(values, config) -> None:
 def _check_alone(values):
   """Refuses what one worker without parameter servers cannot be told."""
   for name in ('worker_hosts', 'ps_hosts', 'cluster', 'job_name', 'task'):
-    if not base.is_default(values, name):
+    if not options.is_default(values, name):
       raise flags.UsageError(
         f'--{name}: expected it to be left out of a run on one machine, '
         f'received {getattr(values, name)}. Say how many tasks there are, by '

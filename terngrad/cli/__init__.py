@@ -1,0 +1,1 @@
+"""What the programs share, and the commands."""

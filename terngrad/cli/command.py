@@ -1,0 +1,160 @@
+"""A command: what it is for, its options, what it does; and how it is run.
+
+A module that declares commands imports no TensorFlow at its top: `--help` and
+wrong flags are answered without it. It names what does the work by
+`terngrad.lazy.module`.
+
+Exit codes: 0 done; 1 training had to stop; 2 it could not begin, nothing was
+written; 75 another process was lost, all can continue; 128 + n stopped by
+signal n, after a checkpoint. Converters say 1 where the data cannot be used.
+"""
+
+import dataclasses
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+from typing import NamedTuple
+
+from slim import errors as data_errors
+from terngrad import errors
+from terngrad.cli import flags
+from terngrad.cli import quiet
+
+DONE, FAILED, REFUSED, SIGNALLED = 0, 1, 2, 128
+
+
+class Command(NamedTuple):
+  """What a program is.
+
+  Attributes:
+    usage: the first lines of --help: '{program}: what it is for.', an empty
+      line, and what a user should know. '{program}' stands for its name.
+    options: dataclass whose fields are `flags.option`s.
+    act: takes such a value; returns the exit code, or None for `DONE`. Raises
+      `flags.UsageError` for flags that contradict each other.
+    defaults: dict of field name to this program's own default.
+    words: names of the options that words without a flag's name are values of,
+      in their order.
+    is_converter: errors carry the program's name, and data that cannot be used
+      is a failure.
+    ends_process: Python's own end is left out, because TensorFlow's servers and
+      calls that wait for other tasks cannot be stopped.
+  """
+
+  usage: str
+  options: type
+  act: Callable[[Any], int | None]
+  defaults: dict[str, Any] = {}
+  words: tuple[str, ...] = ()
+  is_converter: bool = False
+  ends_process: bool = False
+
+
+def run(command, program, arguments):
+  """Reads a command line and acts on it, with one line for an error.
+
+  Args:
+    command: a `Command`.
+    program: its name, as its user typed it.
+    arguments: list of the words after it.
+
+  Returns:
+    The exit code.
+  """
+  usage = command.usage.replace('{program}', program)
+  if flags.asks_for_help(arguments):
+    say(flags.help_text(command.options, command.defaults, usage))
+    return DONE
+  code = _act(command, program, arguments)
+  if command.ends_process:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+  return code
+
+
+def _act(command, program, arguments):
+  label = program.rpartition(' ')[2] if command.is_converter else 'error'
+  unusable = FAILED if command.is_converter else REFUSED
+  try:
+    parsed = flags.parse(
+      command.options, command.defaults, arguments, command.words
+    )
+    quiet.import_tensorflow(parsed.verbosity > 0)
+    _log_with_absl(command.is_converter)
+    return command.act(parsed.values) or DONE
+  except (
+    flags.UsageError,
+    errors.ConfigError,
+    data_errors.UnknownNameError,
+  ) as error:
+    return complain(label, error, REFUSED)
+  except data_errors.DataError as error:
+    return complain(label, error, unusable)
+  except errors.TrainingError as error:
+    return complain(label, error, FAILED)
+  except KeyboardInterrupt:
+    if command.is_converter:
+      complain(label, 'stopped; the same command continues.', 0)
+    return SIGNALLED + 2
+
+
+def _log_with_absl(informs):
+  from absl import logging
+
+  logging.use_absl_handler()
+  if informs:
+    logging.set_verbosity(logging.INFO)
+
+
+def say(line):
+  """Prints a line at once, so that a log can be followed."""
+  sys.stdout.write(f'{line}\n')
+  sys.stdout.flush()
+
+
+def complain(label, error, code):
+  """Prints an error behind a label; returns the exit code."""
+  sys.stderr.write(f'{label}: {error}\n')
+  return code
+
+
+def require(values, *names):
+  """Refuses options without a value.
+
+  Args:
+    values: dataclass of options.
+    *names: of options.
+
+  Raises:
+    flags.UsageError: one of them is ''; names it.
+  """
+  for name in names:
+    if not getattr(values, name):
+      raise flags.UsageError(
+        f'--{name}: expected a value; received none. See --help.'
+      )
+
+
+def without(options, names):
+  """An options dataclass without some fields, as a base class.
+
+  Args:
+    options: frozen dataclass of `flags.option`s.
+    names: of the fields that the subclass calls otherwise.
+
+  Returns:
+    A frozen dataclass.
+  """
+  kept = [f for f in dataclasses.fields(options) if f.name not in names]
+  return dataclasses.make_dataclass(
+    f'{options.__name__}Without',
+    [(f.name, f.type, _same(f)) for f in kept],
+    frozen=True,
+    kw_only=True,
+  )
+
+
+def _same(field):
+  return dataclasses.field(default=field.default, metadata=field.metadata)

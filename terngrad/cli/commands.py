@@ -1,0 +1,197 @@
+"""All commands of `terngrad`, by what they are for.
+
+To add a command: a module with a `command.Command`, and one entry here.
+"""
+
+import functools
+import pkgutil
+from typing import NamedTuple
+
+from terngrad.cli import presets
+
+
+class Entry(NamedTuple):
+  """A command, named so that listing it imports nothing.
+
+  Attributes:
+    summary: what it is for, a line.
+    home: `module:name` of a `command.Command`, or of a function that makes one
+      of a preset.
+    preset: the name of that preset, or ''.
+  """
+
+  summary: str
+  home: str
+  preset: str = ''
+
+
+class Group(NamedTuple):
+  """Commands that belong together.
+
+  Attributes:
+    summary: what they are for, a line.
+    members: dict of name to `Entry`.
+  """
+
+  summary: str
+  members: dict[str, Entry]
+
+
+def _of_presets(home, suffix=''):
+  """An entry for each data set."""
+  return {
+    name: Entry(f'{preset.title}{suffix}', home, name)
+    for name, preset in presets.PRESETS.items()
+  }
+
+
+COMMANDS = {
+  'convert': Group(
+    'Write a data set in the form that the trainers read.',
+    {
+      'dataset': Entry(
+        'MNIST, Fashion-MNIST, CIFAR-10 or flowers, fetched where they are not',
+        'terngrad.cli.convert.dataset:COMMAND',
+      ),
+      'images': Entry(
+        'a folder of your own images, one folder a class',
+        'terngrad.cli.convert.images:COMMAND',
+      ),
+      'flowers': Entry(
+        'the flower photos as `train flowers` reads them',
+        'terngrad.cli.convert.flowers:COMMAND',
+      ),
+      'imagenet': Entry(
+        'ImageNet from folders of images',
+        'terngrad.cli.convert.imagenet:COMMAND',
+      ),
+      'download_imagenet': Entry(
+        'ImageNet from its archives, fetched where they are not',
+        'terngrad.cli.convert.download_imagenet:COMMAND',
+      ),
+      'imagenet_boxes': Entry(
+        "lists the bounding boxes of ImageNet's annotations",
+        'terngrad.cli.convert.imagenet_boxes:COMMAND',
+      ),
+      'imagenet_validation': Entry(
+        'sorts the validation images of ImageNet by class',
+        'terngrad.cli.convert.imagenet_validation:COMMAND',
+      ),
+      'database': Entry(
+        "an image database, as Caffe2's trainer read it",
+        'terngrad.cli.convert.database:COMMAND',
+      ),
+    },
+  ),
+  'train': Group(
+    'Train a net with compressed gradients, on one machine or between equals.',
+    {
+      **_of_presets('terngrad.cli.train:alone'),
+      'slim': Entry(
+        "any data set, with TF-Slim's flags",
+        'terngrad.cli.slim.train:COMMAND',
+      ),
+    },
+  ),
+  'distributed_train': Group(
+    'Be one task of a training run with parameter servers.',
+    _of_presets('terngrad.cli.train:with_servers'),
+  ),
+  'eval': Group(
+    'Score the checkpoints of a training run.',
+    {
+      **_of_presets('terngrad.cli.evaluate:of'),
+      'slim': Entry(
+        "any data set, with TF-Slim's flags",
+        'terngrad.cli.slim.evaluate:COMMAND',
+      ),
+    },
+  ),
+  'predict': Entry(
+    'Say what a trained net sees in image files.',
+    'terngrad.cli.predict:COMMAND',
+  ),
+  'launch': Entry(
+    'Start all processes of a run on this machine.',
+    'terngrad.cli.launch:COMMAND',
+  ),
+  'report': Group(
+    'Look at runs that have been made.',
+    {
+      'compare': Entry(
+        'a table and curves of several runs',
+        'terngrad.cli.report.compare:COMMAND',
+      ),
+      'page': Entry(
+        'one HTML file of a run: curves, and images with predictions',
+        'terngrad.cli.report.page:COMMAND',
+      ),
+      'tensorboard': Entry(
+        "TensorBoard's events as JSON, CSV and PNG",
+        'terngrad.cli.report.tensorboard:COMMAND',
+      ),
+      'gradients': Entry(
+        'the gradients of every worker in one step, as a file',
+        'terngrad.cli.report.gradients:COMMAND',
+      ),
+      'versions': Entry(
+        'what the hosts of a run must have in common',
+        'terngrad.cli.report.versions:COMMAND',
+      ),
+    },
+  ),
+  'measure': Group(
+    'Measure speed, bytes and quality, as ratios in one run.',
+    {
+      'codec': Entry(
+        'codecs: speed and quality', 'terngrad.cli.measure.codec:COMMAND'
+      ),
+      'data': Entry('the converters', 'terngrad.cli.measure.data:COMMAND'),
+      'eval': Entry(
+        'an evaluation beside a bare forward pass',
+        'terngrad.cli.measure.evaluation:COMMAND',
+      ),
+      'exchange': Entry(
+        'steps of several processes: time, and bytes on the network',
+        'terngrad.cli.measure.exchange:COMMAND',
+      ),
+      'pipeline': Entry(
+        'the training pipeline for photographs',
+        'terngrad.cli.measure.pipeline:COMMAND',
+      ),
+      'step': Entry(
+        'a training step beside one without compression',
+        'terngrad.cli.measure.step:COMMAND',
+      ),
+      'variance': Entry(
+        "what codes add to the gradients' variance",
+        'terngrad.cli.measure.variance:COMMAND',
+      ),
+    },
+  ),
+}
+
+
+def load(entry):
+  """The `command.Command` of an `Entry`."""
+  found = pkgutil.resolve_name(entry.home)
+  return found(presets.PRESETS[entry.preset]) if entry.preset else found
+
+
+@functools.cache
+def find(path):
+  """The entry or group at a path.
+
+  Args:
+    path: tuple of names, such as ('train', 'mnist').
+
+  Returns:
+    An `Entry` or a `Group`.
+
+  Raises:
+    KeyError: there is none.
+  """
+  found = COMMANDS[path[0]]
+  for name in path[1:]:
+    found = found.members[name]
+  return found

@@ -1,0 +1,129 @@
+"""What the commands that write data sets share.
+
+Their exit codes: 0 done; 1 the data cannot be used; 2 a bad command line,
+nothing was written; 130 stopped by ctrl-c.
+"""
+
+import dataclasses
+import pathlib
+from typing import Any
+
+from terngrad import lazy
+from terngrad.cli import command
+from terngrad.config import options
+
+shard_manifest = lazy.module('slim.datasets.records.shard_manifest')
+sharding = lazy.module('slim.datasets.records.sharding')
+tf = lazy.module('tensorflow')
+
+option = options.option
+
+
+@dataclasses.dataclass(frozen=True)
+class Writing:
+  """The flags of every program that writes shards."""
+
+  num_threads: int = option(
+    0, 'Threads that check and encode; 0: one a core.', 'shards'
+  )
+  skip_corrupt: bool = option(
+    False, 'Leave unreadable images out instead of failing.', 'shards'
+  )
+  overwrite: bool = option(
+    False, 'Replace the shards of another conversion.', 'shards'
+  )
+  verify: bool = option(
+    False, 'Write nothing: read every record and check it.', 'shards'
+  )
+
+  @property
+  def options(self):
+    """How to write."""
+    return sharding.Options(self.num_threads, self.skip_corrupt, self.overwrite)
+
+
+@dataclasses.dataclass(frozen=True)
+class TwoSplits(Writing):
+  """The flags of a program that writes two splits."""
+
+  train_shards: int = option(2, 'Files of the training split.', 'shards')
+  validation_shards: int = option(2, 'Files of the validation split.', 'shards')
+
+  @property
+  def names(self):
+    """File names by split."""
+    return {
+      'train': sharding.file_names('train', self.train_shards),
+      'validation': sharding.file_names('validation', self.validation_shards),
+    }
+
+
+def converter(usage, options_class, act, words=()):
+  """A command that converts; see `command.Command`.
+
+  Args:
+    usage: as there.
+    options_class: as there.
+    act: as there.
+    words: as there.
+  """
+
+  def on_the_cpu(config):
+    # Images are encoded there; a training on the GPU may need its memory.
+    tf.config.set_visible_devices([], 'GPU')
+    act(config)
+
+  return command.Command(
+    usage, options_class, on_the_cpu, words=words, is_converter=True
+  )
+
+
+def report(folder: str, done) -> None:
+  """Says what a conversion did.
+
+  Args:
+    folder: that it wrote into.
+    done: its report.
+  """
+  counts = ', '.join(f'{n} {split}' for split, n in done.counts.items())
+  if done.skipped:
+    listed = '\n  '.join(done.skipped)
+    command.say(f'Left out {len(done.skipped)} unreadable images:\n  {listed}')
+  if done.written:
+    command.say(f'Wrote {folder}: {counts}; source: {done.source}.')
+  else:
+    command.say(
+      f'Kept the complete files in {folder}: {counts}. Give --overwrite to '
+      'write them again.'
+    )
+
+
+def verify(folder: str) -> None:
+  """Reads every record of a folder and says that all is well.
+
+  Args:
+    folder: with shards.json.
+
+  Raises:
+    slim.errors.DataError: it is not.
+  """
+  found = shard_manifest.verify(folder)
+  counts = ', '.join(f'{n} {split}' for split, n in found.counts.items())
+  command.say(f'Verified {folder}: {counts}, in {len(found.names)} shards.')
+
+
+def build(config: Any, plan) -> None:
+  """Writes what is planned, and says so as the builders of 2017 did.
+
+  Args:
+    config: a `Writing` with output_directory.
+    plan: what to write.
+
+  Raises:
+    slim.errors.DataError: as `slim.datasets.records.sharding.write`.
+  """
+  folder = config.output_directory
+  done = sharding.write(pathlib.Path(folder), plan, config.options)
+  report(folder, done)
+  total = sum(done.counts.values())
+  command.say(f'Finished writing all {total} images in data set.')

@@ -1,0 +1,89 @@
+"""`terngrad`: one program for all commands, and the start of the older ones."""
+
+import difflib
+import functools
+import sys
+
+from terngrad import version
+from terngrad.cli import command
+from terngrad.cli import commands
+from terngrad.cli import flags
+
+_USAGE = """\
+terngrad: trains networks with compressed gradients.
+
+  terngrad GROUP COMMAND [--flag=value ...]
+  terngrad GROUP --help
+  terngrad GROUP COMMAND --help
+"""
+
+
+def run(arguments=None):
+  """Runs the command that a command line names; returns the exit code.
+
+  Args:
+    arguments: list of words; None for those of this process.
+  """
+  words = list(sys.argv[1:] if arguments is None else arguments)
+  if words == ['--version']:
+    command.say(f'terngrad {version.__version__}')
+    return command.DONE
+  path, members = [], commands.COMMANDS
+  while words and not words[0].startswith('-'):
+    name = words.pop(0)
+    if name not in members:
+      return _unknown(path, name, members)
+    path.append(name)
+    found = members[name]
+    if isinstance(found, commands.Entry):
+      program = ' '.join(('terngrad', *path))
+      return command.run(commands.load(found), program, words)
+    members = found.members
+  if words and not flags.asks_for_help(words):
+    return _unknown(path, words[0], members)
+  command.say(_listing(path, members))
+  return command.DONE if words or not path else command.REFUSED
+
+
+def starter(*path, name):
+  """What a program of an older name runs.
+
+  Args:
+    *path: of the command, such as 'train', 'mnist'.
+    name: of the program, such as 'mnist_train'.
+
+  Returns:
+    A function that runs the command on this process's command line and returns
+    the exit code.
+  """
+  return functools.partial(_start, path, name)
+
+
+def _start(path, name):
+  return command.run(commands.load(commands.find(path)), name, sys.argv[1:])
+
+
+def _listing(path, members):
+  if not path:
+    lines = [_USAGE]
+  else:
+    summary = commands.find(tuple(path)).summary
+    lines = [f'{" ".join(("terngrad", *path))}: {summary}\n']
+  width = max(map(len, members))
+  lines += [f'  {n:{width}}  {found.summary}' for n, found in members.items()]
+  return '\n'.join(lines)
+
+
+def _unknown(path, name, members):
+  close = difflib.get_close_matches(name, members, n=1)
+  said = ' '.join(('terngrad', *path))
+  hint = f'Did you mean {close[0]!r}?' if close else f'See {said} --help.'
+  return command.complain(
+    'error',
+    f'{said}: expected one of {", ".join(members)}, received {name!r}. {hint}',
+    command.REFUSED,
+  )
+
+
+if __name__ == '__main__':
+  sys.exit(run())

@@ -1,0 +1,103 @@
+"""Says what a trained net sees in image files."""
+
+import dataclasses
+
+from slim import errors as data_errors
+from terngrad import lazy
+from terngrad.cli import command
+from terngrad.config import config as configs
+from terngrad.config import options
+
+catalog = lazy.module('slim.datasets.catalog')
+devices = lazy.module('terngrad.cluster.devices')
+guesses = lazy.module('terngrad.report.guesses')
+labels = lazy.module('slim.datasets.labels')
+single_images = lazy.module('slim.datasets.single_images')
+tf = lazy.module('tensorflow')
+trained = lazy.module('terngrad.checkpoint.trained')
+
+USAGE = """\
+{program}: says what a trained net sees in image files.
+
+  {program} --checkpoint_dir=T --dataset_name=flowers --data_dir=D \\
+      --images=a.jpg,b.png
+
+The net is that of the checkpoint. The data set says how images are prepared;
+labels.txt in --data_dir says how the classes are called.
+"""
+
+option = options.option
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Flags:
+  """The flags."""
+
+  images: str = option(
+    '', 'Image files, separated by commas: JPEG, PNG, GIF, BMP, WebP.', 'data'
+  )
+  checkpoint_dir: str = option(
+    '', 'Checkpoint prefix, or a folder: its newest.', 'run'
+  )
+  dataset_name: str = option('imagenet', 'Data set it was trained on.', 'data')
+  data_dir: str = option('', 'Folder with labels.txt; empty: numbers.', 'data')
+  labels_offset: int = option(0, 'As in training.', 'data')
+  image_size: int = option(
+    0, "Height and width of the input; 0: the net's own.", 'data'
+  )
+  preprocessing: str = option('', 'As in training.', 'data')
+  top: int = option(5, 'Classes to name for each image.', 'run')
+  tower: int = option(-1, "Read this node's parameters.", 'devices')
+  device: str = option('/gpu:0', 'Device to run on.', 'devices')
+  restore_avg_var: bool = option(
+    True, 'Read the moving averages of the parameters.', 'model'
+  )
+
+
+def act(values):
+  """Prints a line for each image."""
+  paths = [path for path in values.images.split(',') if path]
+  command.require(
+    dataclasses.replace(values, images=','.join(paths)),
+    'images',
+    'checkpoint_dir',
+  )
+  dataset = data_errors.lookup(
+    catalog.DATASETS, values.dataset_name, 'data set'
+  )
+  devices.grow_memory()
+  net = trained.load(
+    configs.EvalConfig(
+      checkpoint_dir=values.checkpoint_dir,
+      image_size=values.image_size,
+      tower=values.tower,
+      device=values.device,
+      restore_avg_var=values.restore_avg_var,
+    ),
+    dataset.channels,
+  )
+  names = names_of(values, dataset)
+  target = single_images.Target(
+    values.dataset_name,
+    net.config.net,
+    net.config.image_size,
+    values.preprocessing,
+  )
+  images = tf.stack([single_images.load(path, target) for path in paths])
+  for path, row in zip(
+    paths, trained.probabilities(net.model, images).numpy(), strict=True
+  ):
+    found = guesses.best(row, names, values.top)
+    said = ', '.join(f'{g.name} {100 * g.confidence:.2f} %' for g in found)
+    command.say(f'{path}: {said}')
+
+
+def names_of(values, dataset):
+  """Name by logit, or None where there is no labels.txt."""
+  if not values.data_dir:
+    return None
+  names = labels.read(values.data_dir, first_label=dataset.first_label) or {}
+  return {label - values.labels_offset: name for label, name in names.items()}
+
+
+COMMAND = command.Command(USAGE, Flags, act)

@@ -1,0 +1,39 @@
+"""Prints what the tasks of a run must have in common, and this host's GPUs."""
+
+import dataclasses
+import platform
+
+from terngrad import lazy
+from terngrad import version
+from terngrad.cli import command
+
+tf = lazy.module('tensorflow')
+
+USAGE = """\
+{program}: prints the versions that the hosts of a run must share, and its GPUs.
+
+  {program}
+
+scripts/run_dist.sh --check compares the line of every host. GPUs are those that
+CUDA_VISIBLE_DEVICES leaves.
+"""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Flags:
+  """There are none."""
+
+
+def act(values):
+  """Prints the line."""
+  del values
+  # Patch releases of Python change no result.
+  major, minor, _ = platform.python_version_tuple()
+  gpus = len(tf.config.list_physical_devices('GPU'))
+  command.say(
+    f'terngrad {version.__version__}, TensorFlow {tf.__version__}, '
+    f'Python {major}.{minor}; {gpus} GPUs'
+  )
+
+
+COMMAND = command.Command(USAGE, Flags, act)

@@ -1,0 +1,1 @@
+"""The commands with the flags of TF-Slim."""

@@ -1,0 +1,120 @@
+"""Scores a classifier, with TF-Slim's flags."""
+
+import dataclasses
+import os
+import tempfile
+
+from terngrad import lazy
+from terngrad.cli import command
+from terngrad.cli.slim import names
+from terngrad.config import config as configs
+from terngrad.config import options
+
+evaluation = lazy.module('terngrad.training.evaluation')
+
+USAGE = """\
+{program}: scores a checkpoint of a TF-Slim training once.
+
+  {program} --checkpoint_path=T --eval_dir=E \\
+      --dataset_name=cifar10 --dataset_split_name=test --dataset_dir=D \\
+      --model_name=cifarnet
+
+--checkpoint_path is a file's prefix, or a folder, whose newest is taken.
+"""
+
+# TF-Slim's name: the configuration's.
+_NAMES = {
+  'checkpoint_path': 'checkpoint_dir',
+  'dataset_dir': 'data_dir',
+  'dataset_split_name': 'subset',
+  'eval_image_size': 'image_size',
+  'model_name': 'net',
+  'num_preprocessing_threads': 'num_preprocess_threads',
+  'preprocessing_name': 'preprocessing',
+}
+# These are said otherwise by the flags of TF-Slim, or cannot be.
+_REPLACED = (
+  *_NAMES.values(),
+  'eval_interval_secs',
+  'max_steps',
+  'num_examples',
+  'restore_avg_var',
+  'run_once',
+)
+
+_MODEL = os.path.join(tempfile.gettempdir(), 'tfmodel', '')
+_ALL = 2**31 - 1  # examples, or steps
+
+option = options.option
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Flags(command.without(configs.EvalConfig, _REPLACED)):
+  """TF-Slim's flags, beside those of the configuration."""
+
+  checkpoint_path: str = option(
+    _MODEL, 'Checkpoint to score, or a folder: its newest.', 'run'
+  )
+  eval_dir: str = option(
+    _MODEL,
+    "Folder for records; 'eval' in it, if it is the checkpoint's.",
+    'run',
+  )
+  dataset_dir: str = option('', 'Folder of the data set.', 'data')
+  dataset_split_name: str = option('test', 'Split to score.', 'data')
+  batch_size: int = option(100, 'Examples at a time.', 'data')
+  max_num_batches: int = option(0, 'Batches to score at most; 0: all.', 'data')
+  eval_image_size: int = option(
+    0, "Height and width of the input; 0: the net's own.", 'data'
+  )
+  preprocessing_name: str = option(
+    '', "Preprocessing; empty: the net's own.", 'data'
+  )
+  num_preprocessing_threads: int = option(
+    4, 'Accepted; TensorFlow tunes its own threads.', 'data'
+  )
+  model_name: str = option('inception_v3', 'Net to score.', 'model')
+  dropout_keep_prob: float = option(
+    0.0, 'Accepted; nothing is dropped.', 'model'
+  )
+  moving_average_decay: float = option(
+    0.0, 'Above 0: read the averages of the parameters.', 'model'
+  )
+  master: str = option('', 'Refused; it computes on this machine.', 'devices')
+
+
+def to_config(values: Flags) -> configs.EvalConfig:
+  """The evaluation that the flags describe.
+
+  Args:
+    values: the flags.
+
+  Raises:
+    flags.UsageError: a flag that cannot be followed.
+  """
+  names.check(values)
+  eval_dir = values.eval_dir
+  if os.path.realpath(eval_dir) == os.path.realpath(values.checkpoint_path):
+    eval_dir = os.path.join(eval_dir, 'eval')
+  return names.renamed(
+    values,
+    configs.EvalConfig,
+    _NAMES,
+    **names.fields_of_net(values, values.eval_image_size),
+    eval_dir=eval_dir,
+    num_examples=values.max_num_batches * values.batch_size or _ALL,
+    max_steps=_ALL,
+    restore_avg_var=values.moving_average_decay > 0,
+    run_once=True,
+  )
+
+
+def score(values: Flags) -> None:
+  """Scores as the flags say."""
+  found = evaluation.evaluate(to_config(values), command.say)
+  command.say(
+    f'eval/Accuracy[{found.precision:.4f}] eval/Recall_5[{found.recall:.4f}]'
+  )
+
+
+COMMAND = command.Command(USAGE, Flags, score)

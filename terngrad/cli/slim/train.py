@@ -1,0 +1,254 @@
+"""Trains a classifier with TF-Slim's flags, and with compressed gradients."""
+
+import dataclasses
+import os
+import tempfile
+
+from terngrad import lazy
+from terngrad.cli import command
+from terngrad.cli import flags
+from terngrad.cli import train as trainers
+from terngrad.cli.slim import cluster
+from terngrad.cli.slim import names
+from terngrad.config import config as configs
+from terngrad.config import options
+from terngrad.config import server_config
+
+tf = lazy.module('tensorflow')
+
+USAGE = """\
+{program}: trains a net of TF-Slim on any data set.
+
+  {program} --train_dir=T --dataset_dir=D \\
+      --dataset_name=cifar10 --model_name=cifarnet --num_clones=2 \\
+      --grad_bits=1 --clip_factor=2.5
+
+--batch_size is that of a clone; every clone is a device with a node of its own.
+--grad_bits=1 sends gradients as codes of -1, 0 and +1. The same command
+continues a run that was stopped.
+
+On several machines, one process for every host of the two lists:
+
+  ... --job_name=worker --task=0 --worker_replicas=2 --num_ps_tasks=1 \\
+      --sync_replicas --replicas_to_aggregate=2 --ps_hosts=a:2222 \\
+      --worker_hosts=b:2222,c:2222
+
+Without --sync_replicas no worker waits for another. Without parameter servers
+workers exchange codes with each other.
+"""
+
+# TF-Slim's name: the configuration's.
+_NAMES = {
+  'checkpoint_path': 'pretrained_model_checkpoint_path',
+  'dataset_dir': 'data_dir',
+  'dataset_split_name': 'subset',
+  'learning_rate': 'initial_learning_rate',
+  'max_number_of_steps': 'max_steps',
+  'model_name': 'net',
+  'num_preprocessing_threads': 'num_preprocess_threads',
+  'preprocessing_name': 'preprocessing',
+  'task': 'task_id',
+  'train_image_size': 'image_size',
+}
+# These are said otherwise by the flags of TF-Slim.
+_REPLACED = (
+  *_NAMES.values(),
+  'decay_adam',
+  'exchange',
+  'fine_tune',
+  'num_gpus',
+  'restart_step',
+)
+
+_FOREVER = 2**31 - 1  # steps
+
+option = options.option
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Flags(command.without(configs.TrainConfig, _REPLACED)):
+  """TF-Slim's flags, beside those of the configuration."""
+
+  train_dir: str = option(
+    os.path.join(tempfile.gettempdir(), 'tfmodel', ''),
+    'Folder for checkpoints and records; a run that stands there continues.',
+    'run',
+  )
+  dataset_dir: str = option('', 'Folder of the data set.', 'data')
+  dataset_split_name: str = option('train', 'Split to train on.', 'data')
+  batch_size: int = option(32, 'Examples a step and clone.', 'data')
+  train_image_size: int = option(
+    0, "Height and width of the input; 0: the net's own.", 'data'
+  )
+  preprocessing_name: str = option(
+    '', "Preprocessing; empty: the net's own.", 'data'
+  )
+  num_preprocessing_threads: int = option(
+    4, 'Accepted; TensorFlow tunes its own threads.', 'data'
+  )
+  model_name: str = option('inception_v3', 'Net to train.', 'model')
+  weight_decay: float = option(0.00004, 'L2 coefficient.', 'model')
+  dropout_keep_prob: float = option(
+    0.0, "Share of units that dropout keeps; 0: the net's own.", 'model'
+  )
+  label_smoothing: float = option(
+    0.0, 'Share of each label that is spread over all classes.', 'model'
+  )
+  max_number_of_steps: int = option(
+    0, 'Steps to train; 0: until it is stopped.', 'run'
+  )
+  checkpoint_path: str = option(
+    '', 'Checkpoint, or folder of checkpoints, to start from.', 'run'
+  )
+  log_every_n_steps: int = option(
+    10, 'Accepted; there is a line every 10 steps.', 'run'
+  )
+  save_summaries_secs: int = option(
+    600,
+    'Of parameter servers, beside --save_iter; otherwise accepted.',
+    'run',
+  )
+  save_interval_secs: int = option(
+    600,
+    'Of parameter servers, beside --save_iter; otherwise accepted.',
+    'run',
+  )
+  num_clones: int = option(1, 'Devices, each with a node.', 'devices')
+  clone_on_cpu: bool = option(False, 'Use no GPU.', 'devices')
+  master: str = option('', 'Refused; give the hosts of all.', 'cluster')
+  worker_replicas: int = option(
+    1, 'Workers: processes, each with its clones.', 'cluster'
+  )
+  num_ps_tasks: int = option(0, 'Parameter servers.', 'cluster')
+  task: int = option(
+    0, 'Place of this process in the list of its job.', 'cluster'
+  )
+  sync_replicas: bool = option(
+    False, 'Let workers wait for each other at every step.', 'cluster'
+  )
+  replicas_to_aggregate: int = option(
+    1,
+    'With --sync_replicas: the workers whose gradients make an update; all of '
+    'them without parameter servers.',
+    'cluster',
+  )
+  optimizer: str = option(
+    'rmsprop',
+    'adadelta, adagrad, adam, ftrl, momentum, sgd or rmsprop.',
+    'rate',
+  )
+  learning_rate: float = option(0.01, 'Learning rate.', 'rate')
+  end_learning_rate: float = option(
+    0.0001, 'Where the polynomial decay ends.', 'rate'
+  )
+  learning_rate_decay_type: str = option(
+    'exponential', 'fixed, exponential or polynomial.', 'rate'
+  )
+  learning_rate_decay_factor: float = option(
+    0.94, 'Factor of a drop of the exponential decay.', 'rate'
+  )
+  num_epochs_per_decay: float = option(
+    2.0, 'Epochs between two drops, or of the polynomial decay.', 'rate'
+  )
+  momentum: float = option(0.9, 'Of momentum.', 'rate')
+  opt_epsilon: float = option(1.0, 'Of adadelta, adam and rmsprop.', 'rate')
+  adadelta_rho: float = option(0.95, 'Decay of adadelta.', 'rate')
+  adagrad_initial_accumulator_value: float = option(0.1, 'Of adagrad.', 'rate')
+  adam_beta1: float = option(0.9, 'Decay of the first moment.', 'rate')
+  adam_beta2: float = option(0.999, 'Decay of the second moment.', 'rate')
+  ftrl_learning_rate_power: float = option(-0.5, 'Of ftrl.', 'rate')
+  ftrl_initial_accumulator_value: float = option(0.1, 'Of ftrl.', 'rate')
+  ftrl_l1: float = option(0.0, 'L1 strength of ftrl.', 'rate')
+  ftrl_l2: float = option(0.0, 'L2 strength of ftrl.', 'rate')
+  rmsprop_momentum: float = option(0.9, 'Momentum of rmsprop.', 'rate')
+  rmsprop_decay: float = option(0.9, 'Decay of the mean square.', 'rate')
+  moving_average_decay: float = option(
+    0.0, "Of the averages of the parameters; 0: 2017's 0.9999.", 'rate'
+  )
+
+
+# TF-Slim's optimizer: (ours, {its option: the flag}).
+_OPTIMIZERS = {
+  'adadelta': ('adadelta', {'rho': 'adadelta_rho', 'epsilon': 'opt_epsilon'}),
+  'adagrad': ('adagrad', {'initial': 'adagrad_initial_accumulator_value'}),
+  'adam': (
+    'adam',
+    {'beta1': 'adam_beta1', 'beta2': 'adam_beta2', 'epsilon': 'opt_epsilon'},
+  ),
+  'ftrl': (
+    'ftrl',
+    {
+      'power': 'ftrl_learning_rate_power',
+      'initial': 'ftrl_initial_accumulator_value',
+      'l1': 'ftrl_l1',
+      'l2': 'ftrl_l2',
+    },
+  ),
+  'momentum': ('momentum', {'momentum': 'momentum'}),
+  'rmsprop': (
+    'rmsprop',
+    {
+      'momentum': 'rmsprop_momentum',
+      'decay': 'rmsprop_decay',
+      'epsilon': 'opt_epsilon',
+    },
+  ),
+  'sgd': ('gd', {}),
+}
+
+
+def to_config(values: Flags) -> configs.TrainConfig:
+  """The training run that the flags describe.
+
+  Args:
+    values: the flags.
+
+  Returns:
+    A `config.TrainConfig`, with parameter servers a `ServerConfig`.
+
+  Raises:
+    flags.UsageError: a flag that cannot be followed.
+    terngrad.errors.ConfigError: hosts are missing or cannot be.
+  """
+  names.check(values)
+  if values.optimizer not in _OPTIMIZERS:
+    raise flags.UsageError(
+      f'--optimizer: expected one of {", ".join(_OPTIMIZERS)}, received '
+      f'{values.optimizer!r}. Use one of these.'
+    )
+  name, options = _OPTIMIZERS[values.optimizer]
+  said = ','.join(f'{k}={getattr(values, v)}' for k, v in options.items())
+  decay = values.learning_rate_decay_type
+  where = cluster.place(values)
+  config = names.renamed(
+    values,
+    where.config_class,
+    _NAMES,
+    **names.fields_of_net(values, values.train_image_size),
+    **where.fields,
+    batch_size=values.batch_size * values.num_clones * where.processes,
+    num_gpus=values.num_clones,
+    max_steps=values.max_number_of_steps or _FOREVER,
+    optimizer=f'{name}:{said}',
+    decay_adam=True,
+    # TF-Slim restored variables of the model alone.
+    restart_step=bool(values.checkpoint_path or values.pretrained_weights),
+    # TF-Slim's polynomial is of power 1 and ends elsewhere than at the end.
+    learning_rate_decay_type={'polynomial': 'linear'}.get(decay, decay),
+    moving_average_decay=values.moving_average_decay or 0.9999,
+  )
+  cluster.check_numbers(values, config)
+  return config
+
+
+def train(values: Flags) -> int:
+  """Trains as the flags say; returns the exit code."""
+  config = to_config(values)
+  if values.clone_on_cpu:
+    tf.config.set_visible_devices([], 'GPU')
+  if isinstance(config, server_config.ServerConfig):
+    return trainers.serve_or_train(config)
+  return trainers.train(config)
+
+
+COMMAND = command.Command(USAGE, Flags, train, ends_process=True)

@@ -1,0 +1,101 @@
+"""The commands that train: on one machine, between equals, with servers."""
+
+import datetime
+import os
+import sys
+
+from terngrad import lazy
+from terngrad.cli import command
+from terngrad.config import config as configs
+from terngrad.config import server_config
+
+loop = lazy.module('terngrad.training.loop')
+server_run = lazy.module('terngrad.parameter_server.server_run')
+server_tasks = lazy.module('terngrad.parameter_server.server_tasks')
+signals = lazy.module('terngrad.training.signals')
+
+_USAGE = """\
+{{program}}: trains a net on {title}.
+
+  {{program}} --data_dir=D --train_dir=T \\
+      {example}
+
+Every node computes gradients on its part of the batch; with --grad_bits=1 they
+are sent as codes of -1, 0 and +1. The same command continues a run that was
+stopped. {notes}
+"""
+
+_SERVERS_USAGE = """\
+{{program}}: trains a net on {title} with parameter servers.
+
+  {{program}} --job_name=ps --task_id=0 \\
+      --ps_hosts=localhost:2222 --worker_hosts=localhost:2223,localhost:2224
+  {{program}} --job_name=worker --task_id=0 --ps_hosts=... \\
+      --worker_hosts=... --data_dir=D --train_dir=T --grad_bits=1 \\
+      --clip_factor=2.5
+
+Start one process for every host of the two lists. Workers push codes of -1, 0
+and +1 and pull their sums; worker 0 writes the checkpoints. --batch_size is
+that of one worker. The same commands continue a run that was stopped.
+"""
+
+
+def alone(preset):
+  """The trainer of a `presets.Preset`, on one machine or between equals."""
+  usage = _USAGE.format(
+    title=preset.title, example=preset.example, notes=preset.notes
+  )
+  defaults = preset.model | preset.training
+  return command.Command(usage, configs.TrainConfig, train, defaults)
+
+
+def with_servers(preset):
+  """The trainer of a `presets.Preset` with parameter servers: one task."""
+  more = preset.training if preset.servers is None else preset.servers
+  return command.Command(
+    _SERVERS_USAGE.format(title=preset.title),
+    server_config.ServerConfig,
+    serve_or_train,
+    preset.model | more,
+    ends_process=True,
+  )
+
+
+def train(config):
+  """Trains as a `config.TrainConfig` says; returns the exit code."""
+  outcome = loop.train(config, command.say, sys.stderr.isatty())
+  return _report_end(config, outcome)
+
+
+def serve_or_train(config):
+  """Is a task of a `server_config.ServerConfig`; returns the exit code.
+
+  A chief that lost another task does not return: it begins anew.
+  """
+  config.validate()
+  for line in server_config.banner(config):
+    command.say(line)
+  if not config.tasks.is_chief:
+    with signals.stopping() as stop:
+      stopped_by = server_tasks.serve(config, command.say, lambda: stop.signal)
+    return command.SIGNALLED + stopped_by if stopped_by else command.DONE
+  try:
+    outcome = server_run.train(config, command.say, sys.stderr.isatty())
+  except server_run.TaskLostError as error:
+    command.say(f'{datetime.datetime.now()}: {error}; beginning anew')
+    # The run itself must stay, whatever the command says.
+    arguments = [*sys.orig_argv[1:], '--overwrite=false']
+    os.execv(sys.executable, [sys.executable, *arguments])
+  return _report_end(config, outcome)
+
+
+def _report_end(config, outcome):
+  """Says how training ended; returns the exit code."""
+  if outcome.stopped_by is None:
+    return command.DONE
+  command.say(
+    f'{datetime.datetime.now()}: stopped by signal {outcome.stopped_by} '
+    f'after step {outcome.step}; the same command continues'
+    f'{" if --overwrite is left out" if config.overwrite else ""}'
+  )
+  return command.SIGNALLED + outcome.stopped_by

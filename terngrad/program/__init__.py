@@ -1,1 +1,0 @@
-"""What the programs share: flag tables, command lines and exit codes."""
