@@ -1,6 +1,7 @@
 """What each data set is: the facts that its folder does not say.
 
-To add one: one entry in `DATASETS`.
+To add one: one entry in `DATASETS`, and one in `CONVERTERS` where the program
+download_and_convert_data makes it.
 """
 
 from typing import NamedTuple
@@ -55,4 +56,11 @@ DATASETS: dict[str, Dataset] = {
     Dataset('image_folder', (), storage='folder'),
     Dataset('image_db', (), storage='database'),
   )
+}
+
+# What makes a data set of its authors' files, as `module:function`, imported
+# when it is asked for: only the names can be had without TensorFlow.
+CONVERTERS: dict[str, str] = {
+  name: f'slim.datasets.converters:{name}'
+  for name in ('cifar10', 'fashion_mnist', 'flowers', 'mnist')
 }

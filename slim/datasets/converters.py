@@ -1,15 +1,17 @@
-"""The converters of download_and_convert_data, by data set.
+"""What `catalog.CONVERTERS` names: a function of an `Order` for each data set.
 
 To add a set of small images: a module that says what it is, one that says where
-it comes from, one entry in `ARRAYS`.
+it comes from, one line here and its name in `catalog.CONVERTERS`.
 """
 
 import functools
 import pathlib
-from collections import abc
+import pkgutil
+import types
 from typing import NamedTuple
 
 from slim import errors
+from slim.datasets import catalog
 from slim.datasets.files import downloads
 from slim.datasets.photographs import convert_flowers
 from slim.datasets.records import sharding
@@ -21,17 +23,6 @@ from slim.datasets.small_images import mnist_source
 
 # Shards of the training split, where it is not that of the others.
 TRAIN_SHARDS = {convert_flowers.NAME: 5}
-
-_Sources = dict[str, abc.Callable[[arrays.Request], arrays.Source]]
-
-ARRAYS: dict[str, tuple[arrays.Facts, _Sources]] = {
-  facts.name: (facts, sources)
-  for facts, sources in (
-    (cifar10_source.FACTS, cifar10_source.SOURCES),
-    (fashion_mnist_source.FACTS, fashion_mnist_source.SOURCES),
-    (mnist_source.FACTS, mnist_source.SOURCES),
-  )
-}
 
 
 class Order(NamedTuple):
@@ -54,11 +45,30 @@ class Order(NamedTuple):
   validation_images: int
 
 
-def convert_arrays_of(name: str, order: Order) -> sharding.Report:
+def convert(name: str, order: Order) -> sharding.Report:
+  """Converts a data set.
+
+  Args:
+    name: a key of `catalog.CONVERTERS`.
+    order: what to do.
+
+  Returns:
+    What was done.
+
+  Raises:
+    slim.errors.UnknownNameError: no such data set, or none that is converted.
+    slim.errors.DataError: the data cannot be used.
+  """
+  found = errors.lookup(catalog.CONVERTERS, name, 'data set')
+  return pkgutil.resolve_name(found)(order)
+
+
+def small_images(source: types.ModuleType, order: Order) -> sharding.Report:
   """Converts a set of small images.
 
   Args:
-    name: a key of `ARRAYS`.
+    source: with `FACTS`, an `arrays.Facts`, and `SOURCES`, functions that take
+      an `arrays.Request` and return an `arrays.Source`, by name.
     order: what to do.
 
   Returns:
@@ -67,8 +77,8 @@ def convert_arrays_of(name: str, order: Order) -> sharding.Report:
   Raises:
     slim.errors.DataError: as `small_images.convert_arrays.convert`.
   """
-  facts, sources = ARRAYS[name]
-  fetch = errors.lookup(sources, order.source, f'source of {name}')
+  facts = source.FACTS
+  fetch = errors.lookup(source.SOURCES, order.source, f'source of {facts.name}')
   folder = pathlib.Path(order.dataset_dir)
   convert_arrays.check_apart(folder, order.request.source_dir)
   return convert_arrays.convert(
@@ -80,7 +90,12 @@ def convert_arrays_of(name: str, order: Order) -> sharding.Report:
   )
 
 
-def convert_flowers_of(order: Order) -> sharding.Report:
+cifar10 = functools.partial(small_images, cifar10_source)
+fashion_mnist = functools.partial(small_images, fashion_mnist_source)
+mnist = functools.partial(small_images, mnist_source)
+
+
+def flowers(order: Order) -> sharding.Report:
   """Converts the flower photos.
 
   Args:
@@ -102,9 +117,3 @@ def convert_flowers_of(order: Order) -> sharding.Report:
     order.options,
     downloads.Client(verify=order.request.verify_checksums),
   )
-
-
-CONVERTERS: dict[str, abc.Callable[[Order], sharding.Report]] = {
-  **{name: functools.partial(convert_arrays_of, name) for name in ARRAYS},
-  convert_flowers.NAME: convert_flowers_of,
-}

@@ -21,8 +21,6 @@ from slim.datasets.files import databases
 from slim.datasets.files import tensor_protos
 from slim.datasets.records import order
 
-KINDS = ('lmdb', 'leveldb')
-
 _COMMIT_TOGETHER = 1000  # records
 # A bound that no disk reaches; the file is as large as what is in it.
 _LMDB_MAP_BYTES = 2**40
@@ -83,7 +81,7 @@ def write(
   Args:
     images: what to write.
     path: of the database, a folder; must not exist.
-    kind: 'lmdb' or 'leveldb'.
+    kind: one of `databases.KINDS`.
     shuffle_seed: of the order of the keys, for readers that follow them as
       Caffe2 does; None for the order of the images.
 

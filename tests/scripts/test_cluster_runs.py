@@ -36,7 +36,8 @@ def data_dir(tmp_path_factory):
   source.mkdir()
   archive = archives_made.cifar_binary(archives_made.cifar(count=8))
   (source / 'cifar-10-binary.tar.gz').write_bytes(archive)
-  converters.CONVERTERS['cifar10'](
+  converters.convert(
+    'cifar10',
     converters.Order(
       dataset_dir=str(folder / 'cifar10'),
       source='auto',
@@ -44,7 +45,7 @@ def data_dir(tmp_path_factory):
       layout=convert_arrays.Layout(True, 2),
       options=sharding.Options(),
       validation_images=0,
-    )
+    ),
   )
   return folder / 'cifar10'
 

@@ -14,6 +14,7 @@ from slim import errors
 
 # Packages by kind of database: what `import` and `pip install` call them.
 _PACKAGES = {'lmdb': 'lmdb', 'leveldb': 'plyvel'}
+KINDS = tuple(_PACKAGES)
 
 
 class Database:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from slim import errors
 from slim.datasets.files import archives
 from slim.datasets.photographs import image_folders
-from slim.datasets.photographs import imagenet_boxes
+from slim.datasets.photographs import imagenet_lists
 from slim.datasets.photographs import images
 from slim.datasets.photographs import labeled_images
 from slim.datasets.records import features
@@ -24,21 +24,6 @@ NAME = 'imagenet'
 SPLITS = ('train', 'validation')
 
 _VALIDATION = re.compile(r'ILSVRC2012_val_(\d{8})\.JPEG')
-
-
-class Classes(NamedTuple):
-  """What is known of the classes and their images.
-
-  Attributes:
-    synsets: of the classes; the first has label 1.
-    names: what people call them, by synset; a synset that is not there is
-      called by its synset.
-    boxes: of the objects, by the name of the image's file.
-  """
-
-  synsets: list[str]
-  names: dict[str, str]
-  boxes: dict[str, list[imagenet_boxes.Box]]
 
 
 class Pixels(NamedTuple):
@@ -146,7 +131,7 @@ def validation_items(
 def plan(
   splits: abc.Mapping[str, abc.Sequence[labeled_images.Item]],
   file_names: abc.Mapping[str, tuple[str, ...]],
-  classes: Classes,
+  classes: imagenet_lists.Classes,
   pixels: Pixels,
   source: str,
 ) -> sharding.Plan:
@@ -237,7 +222,7 @@ def sort_validation(folder: pathlib.Path, synsets: abc.Sequence[str]) -> int:
 def _encode(
   item: labeled_images.Item,
   texts: abc.Sequence[str],
-  classes: Classes,
+  classes: imagenet_lists.Classes,
   pixels: Pixels,
 ) -> bytes | shard_writer.Unreadable:
   # Not turned: the boxes are those of the stored image, and so are all other

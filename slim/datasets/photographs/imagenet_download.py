@@ -9,7 +9,6 @@ from absl import logging
 from slim import errors
 from slim.datasets.files import archives
 from slim.datasets.files import downloads
-from slim.datasets.photographs import imagenet
 from slim.datasets.photographs import imagenet_boxes
 from slim.datasets.photographs import imagenet_lists
 from slim.datasets.records import staging
@@ -108,7 +107,7 @@ def check(folder: pathlib.Path, verify_checksums: bool) -> None:
         archives.check_hash(folder / name, 'md5', digest)
 
 
-def classes(folder: pathlib.Path) -> imagenet.Classes:
+def classes(folder: pathlib.Path) -> imagenet_lists.Classes:
   """Reads the lists, and makes that of the boxes from their archive.
 
   Args:
@@ -130,7 +129,7 @@ def classes(folder: pathlib.Path) -> imagenet.Classes:
   found = imagenet_boxes.process(folder / BOXES, synsets)
   path = folder / BOXES_LIST
   staging.write_file(path, ''.join(f'{line}\n' for line in found.lines))
-  return imagenet.Classes(synsets, names, imagenet_boxes.read(path))
+  return imagenet_lists.Classes(synsets, names, imagenet_boxes.read(path))
 
 
 def validation_labels(folder: pathlib.Path, synsets: list[str]) -> list[int]:

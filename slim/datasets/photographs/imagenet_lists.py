@@ -6,10 +6,27 @@ None of them is part of the project: they come with the data, or from where
 
 import pathlib
 import re
+from typing import NamedTuple
 
 from slim import errors
+from slim.datasets.photographs import imagenet_boxes
 
 _SYNSET = re.compile(r'n\d{8}')
+
+
+class Classes(NamedTuple):
+  """What is known of the classes and their images.
+
+  Attributes:
+    synsets: of the classes; the first has label 1.
+    names: what people call them, by synset; a synset that is not there is
+      called by its synset.
+    boxes: of the objects, by the name of the image's file.
+  """
+
+  synsets: list[str]
+  names: dict[str, str]
+  boxes: dict[str, list[imagenet_boxes.Box]]
 
 
 def synsets(path: pathlib.Path) -> list[str]:

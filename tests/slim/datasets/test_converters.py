@@ -42,8 +42,8 @@ def convert(name, folder, source_dir, *, verify=False, train_shards=0, **order):
     **order,
   }
   request = arrays.Request(source_dir and str(source_dir), verify)
-  return converters.CONVERTERS[name](
-    converters.Order(dataset_dir=str(folder), request=request, **order)
+  return converters.convert(
+    name, converters.Order(dataset_dir=str(folder), request=request, **order)
   )
 
 

@@ -37,7 +37,7 @@ def photos(tmp_path_factory):
   return folder
 
 
-@pytest.fixture(scope='module', params=write_db.KINDS)
+@pytest.fixture(scope='module', params=databases.KINDS)
 def made(request, photos, tmp_path_factory):
   """The folder of a database `train`."""
   if request.param == 'leveldb':
