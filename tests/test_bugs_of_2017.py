@@ -15,8 +15,6 @@ from slim.datasets import catalog
 from slim.datasets.small_images import convert_mnist
 from slim.datasets.small_images import mnist_source
 from slim.preprocessing import factory as preprocessing
-from terngrad.bin import flowers_eval
-from terngrad.bin import flowers_train
 from terngrad.checkpoint import checkpoints
 from terngrad.cluster import devices
 from terngrad.codec import bucketing
@@ -32,6 +30,7 @@ from terngrad.training import assembly
 from terngrad.training import loop
 from terngrad.training import meter
 from terngrad.training import records
+from tests.cli import starters
 from tests.slim import mnist_files
 from tests.step import small
 
@@ -158,8 +157,9 @@ def test_b9_logged_loss_is_the_mean_over_the_nodes():
 
 
 def test_b12_flowers_is_a_data_set_of_its_own_with_six_logits():
-  for program in (flowers_train, flowers_eval):
-    assert program.DEFAULTS['dataset_name'] == 'flowers'
+  for program in ('flowers_train', 'flowers_eval'):
+    found = starters.command(f'terngrad.bin.{program}')
+    assert found.defaults['dataset_name'] == 'flowers'
   assert catalog.DATASETS['flowers'].num_classes == 6
   # Photographs all the same: a net chooses as it does for ImageNet.
   for net in ('alexnet', 'vgg_a', 'inception_v3'):

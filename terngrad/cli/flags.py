@@ -5,6 +5,7 @@ Flags exist only here and in the programs. Old command lines keep working:
 """
 
 import difflib
+import textwrap
 from typing import Any
 from typing import NamedTuple
 
@@ -16,6 +17,10 @@ _TRUE = ('true', 't', '1')
 _FALSE = ('false', 'f', '0')
 
 _HELP = ('--help', '-help', '-h', '--helpfull')
+
+# Of the lines of --help, and before what it says of a flag.
+_COLUMNS = 80
+_INDENT = ' ' * 6
 
 
 class UsageError(ValueError):
@@ -217,9 +222,15 @@ def _help_line(field, defaults):
   note = ''
   if default != field.default:
     note = f'; {field.default!r} in general'
-  return (
-    f'  --{field.name} ({kind}, {shown}{note})\n      {field.metadata["help"]}'
+  text = textwrap.fill(
+    field.metadata['help'],
+    _COLUMNS,
+    initial_indent=_INDENT,
+    subsequent_indent=_INDENT,
+    break_long_words=False,
+    break_on_hyphens=False,
   )
+  return f'  --{field.name} ({kind}, {shown}{note})\n{text}'
 
 
 def _read_flagfiles(values, arguments):

@@ -1,12 +1,10 @@
 """Command lines of 2017, word by word, with X for bazel-bin/inception/X."""
 
-import importlib
 import shlex
 
 import pytest
 
-from terngrad.config import config as configs
-from terngrad.program import flags
+from tests.cli import starters
 
 # From the README of 2017, and what its scripts started (their variables filled
 # in). The values that matter stand beside each.
@@ -119,11 +117,7 @@ LINES = [
 )
 def test_command_line_of_2017_is_read(line, expected):
   name, *words = shlex.split(line)
-  module = importlib.import_module(f'terngrad.bin.{name}')
-  config_class = (
-    configs.TrainConfig if name.endswith('_train') else configs.EvalConfig
-  )
-  config = flags.parse(config_class, module.DEFAULTS, words)
+  config = starters.parse(f'terngrad.bin.{name}', words)
   received = {field: getattr(config, field) for field in expected}
   assert received == expected
   folder = config.train_dir if name.endswith('_train') else config.eval_dir

@@ -7,53 +7,44 @@ import tempfile
 
 import pytest
 
-from terngrad.bin import cifar10_eval
-from terngrad.bin import cifar10_train
-from terngrad.bin import fashion_mnist_eval
-from terngrad.bin import fashion_mnist_train
-from terngrad.bin import flowers_eval
-from terngrad.bin import flowers_train
-from terngrad.bin import image_eval
-from terngrad.bin import image_train
-from terngrad.bin import imagenet_eval
-from terngrad.bin import imagenet_train
-from terngrad.bin import mnist_eval
-from terngrad.bin import mnist_train
+from terngrad.cli import flags
 from terngrad.config import config as configs
-from terngrad.program import flags
+from terngrad.config import options
+from tests.cli import starters
 
 TRAIN = configs.TrainConfig
 EVAL = configs.EvalConfig
-PROGRAMS = {
-  'cifar10_train': (TRAIN, cifar10_train),
-  'cifar10_eval': (EVAL, cifar10_eval),
-  'fashion_mnist_train': (TRAIN, fashion_mnist_train),
-  'fashion_mnist_eval': (EVAL, fashion_mnist_eval),
-  'flowers_train': (TRAIN, flowers_train),
-  'flowers_eval': (EVAL, flowers_eval),
-  'image_train': (TRAIN, image_train),
-  'image_eval': (EVAL, image_eval),
-  'imagenet_train': (TRAIN, imagenet_train),
-  'imagenet_eval': (EVAL, imagenet_eval),
-  'mnist_train': (TRAIN, mnist_train),
-  'mnist_eval': (EVAL, mnist_eval),
-}
+PROGRAMS = [
+  f'{data_set}_{kind}'
+  for data_set in (
+    *('cifar10', 'fashion_mnist', 'flowers', 'image', 'imagenet', 'mnist'),
+  )
+  for kind in ('train', 'eval')
+]
+
+
+def command(program):
+  return starters.command(f'terngrad.bin.{program}')
+
+
+def parse_for(program, words):
+  return starters.parse(f'terngrad.bin.{program}', words)
 
 
 @dataclasses.dataclass(frozen=True)
 class Small:
   """A configuration with one flag of each type, and two booleans."""
 
-  b: bool = configs.option(False, 'A boolean.', 'run')
-  c: bool = configs.option(True, 'Another.', 'run')
-  count: int = configs.option(3, 'A number.', 'data')
-  ratio: float = configs.option(0.5, 'A share.', 'rate')
-  name: str = configs.option('x', 'A word.', 'data')
-  subset: str = configs.option('train', 'A word that a boolean is not.', 'data')
+  b: bool = options.option(False, 'A boolean.', 'run')
+  c: bool = options.option(True, 'Another.', 'run')
+  count: int = options.option(3, 'A number.', 'data')
+  ratio: float = options.option(0.5, 'A share.', 'rate')
+  name: str = options.option('x', 'A word.', 'data')
+  subset: str = options.option('train', 'A word that a boolean is not.', 'data')
 
 
 def parse(*arguments):
-  return flags.parse(Small, {}, arguments)
+  return flags.parse(Small, {}, arguments).values
 
 
 def refusal(*arguments):
@@ -159,6 +150,30 @@ def test_stray_word_is_refused(arguments, message):
 
 
 @pytest.mark.parametrize(
+  ('arguments', 'expected'),
+  [
+    ([], Small()),
+    (['y'], Small(name='y')),
+    (['y', 'test'], Small(name='y', subset='test')),
+    (['y', '--b', '--subset=test'], Small(name='y', subset='test', b=True)),
+    (['--b'], Small(b=True)),
+    # A flag's value is none of the words.
+    (['--subset', 'test'], Small(subset='test')),
+  ],
+)
+def test_first_words_are_values_of_the_flags_that_a_command_says(
+  arguments, expected
+):
+  parsed = flags.parse(Small, {}, arguments, ('name', 'subset'))
+  assert parsed.values == expected
+
+
+def test_more_words_than_a_command_takes_are_stray():
+  with pytest.raises(flags.UsageError, match="only, received the word 'z'"):
+    flags.parse(Small, {}, ['x', 'y', 'z'], ('name', 'subset'))
+
+
+@pytest.mark.parametrize(
   ('arguments', 'received'),
   [
     (['--count=three'], '--count=three'),
@@ -253,10 +268,25 @@ def test_help_groups_flags_in_a_fixed_order():
   assert '--flagfile' in text
 
 
+def test_help_breaks_what_it_says_of_a_flag_before_column_80():
+  long = ' '.join(['word'] * 40 + ['one-word-with-hyphens', 'w' * 90])
+  options_class = dataclasses.make_dataclass(
+    'Long', [('name', str, options.option('x', long))]
+  )
+  text = flags.help_text(options_class, {}, 'usage line')
+  _, _, said = text.partition("  --name (str, 'x')\n")
+  lines = said.partition('\n\n')[0].splitlines()
+  assert all(line.startswith(' ' * 6 + line[6]) for line in lines)
+  assert ' '.join(' '.join(lines).split()) == long
+  # Filled, but a word stays whole: addresses and paths can be copied.
+  assert [len(line) for line in lines[:2]] == [80, 80]
+  assert lines[-1] == f'      {"w" * 90}'
+
+
 @pytest.mark.parametrize('program', PROGRAMS)
 def test_help_lists_every_flag_of_a_program(program):
-  config_class, module = PROGRAMS[program]
-  text = flags.help_text(config_class, module.DEFAULTS, module.USAGE)
+  found = command(program)
+  text = flags.help_text(found.options, found.defaults, found.usage)
   section = None
   seen = {}
   for line in text.splitlines():
@@ -276,8 +306,8 @@ def test_help_lists_every_flag_of_a_program(program):
     'codes': 'Gradient codes',
   }
   expected = {}
-  for field in dataclasses.fields(config_class):
-    own = module.DEFAULTS.get(field.name, field.default)
+  for field in options.fields(found.options):
+    own = found.defaults.get(field.name, field.default)
     changed = own != field.default
     expected[field.name] = (
       titles[field.metadata['group']],
@@ -285,8 +315,9 @@ def test_help_lists_every_flag_of_a_program(program):
       f'{own!r}; {field.default!r} in general' if changed else f'{own!r}',
     )
   assert seen == expected
-  for field in dataclasses.fields(config_class):
-    assert f'\n      {field.metadata["help"]}\n' in f'{text}\n'
+  said = ' '.join(text.split())
+  for field in options.fields(found.options):
+    assert ' '.join(field.metadata['help'].split()) in said
 
 
 TMP = tempfile.gettempdir()
@@ -399,27 +430,24 @@ def test_flag_of_2017_has_the_same_type_and_default(
 
 @pytest.mark.parametrize('program', PROGRAMS)
 def test_program_changes_only_the_defaults_of_its_data_set(program):
-  config_class, module = PROGRAMS[program]
-  config = flags.parse(config_class, module.DEFAULTS, [])
+  config = parse_for(program, [])
   received = {name: getattr(config, name) for name in FLAGS_2017[program]}
   assert received == FLAGS_2017[program] | OVERRIDES[program]
 
 
 @pytest.mark.parametrize('program', PROGRAMS)
 def test_defaults_of_a_program_are_valid(program):
-  config_class, module = PROGRAMS[program]
-  flags.parse(config_class, module.DEFAULTS, []).validate()
+  parse_for(program, []).validate()
 
 
 @pytest.mark.parametrize('program', PROGRAMS)
 def test_every_flag_reaches_its_field(program):
   """Also guards against two flags that share a field."""
-  config_class, module = PROGRAMS[program]
   other = {bool: lambda v: not v, str: lambda v: v + 'x'}
   expected = {
     field.name: other.get(type(field.default), lambda v: v + 1)(field.default)
-    for field in dataclasses.fields(config_class)
+    for field in options.fields(command(program).options)
   }
   arguments = [f'--{name}={value}' for name, value in expected.items()]
-  config = flags.parse(config_class, module.DEFAULTS, arguments)
+  config = parse_for(program, arguments)
   assert dataclasses.asdict(config) == expected

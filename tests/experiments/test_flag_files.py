@@ -1,15 +1,13 @@
 """Every flag file in experiments: read by its program, trained one step."""
 
 import csv
-import importlib
 import pathlib
 import re
 
 import pytest
 
-from terngrad.config import config as configs
-from terngrad.program import flags
 from tests.bin import programs
+from tests.cli import starters
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDERS = sorted(path.parent for path in ROOT.glob('experiments/*/base.flags'))
@@ -42,10 +40,7 @@ def files(folder, variant):
 
 
 def parse(folder, words, kind='train'):
-  name = f'terngrad.bin.{data_set(folder)}_{kind}'
-  defaults = importlib.import_module(name).DEFAULTS
-  config_class = {'train': configs.TrainConfig, 'eval': configs.EvalConfig}
-  return flags.parse(config_class[kind], defaults, words)
+  return starters.parse(f'terngrad.bin.{data_set(folder)}_{kind}', words)
 
 
 @pytest.mark.parametrize(('folder', 'variant'), RUNS, ids=IDS)

@@ -4,11 +4,7 @@ import subprocess
 
 import yaml
 
-from terngrad.bin import cifar10_distributed_train
-from terngrad.bin import cifar10_train
-from terngrad.config import config as configs
-from terngrad.config import server_config
-from terngrad.program import flags
+from tests.cli import starters
 from tests.scripts import conftest
 
 FOLDER = conftest.ROOT / 'scripts' / 'cluster'
@@ -31,7 +27,7 @@ def test_slurm_script_starts_equal_processes(project, tmp_path, monkeypatch):
   # Its flag files are named from where it starts.
   monkeypatch.chdir(conftest.ROOT)
   assert module == 'terngrad.bin.cifar10_train'
-  config = flags.parse(configs.TrainConfig, cifar10_train.DEFAULTS, words)
+  config = starters.parse(module, words)
   assert (config.exchange, config.cluster) == ('collective', 'slurm')
   assert (config.data_dir, config.seed) == ('/my data', 7)
 
@@ -61,12 +57,9 @@ def test_jobs_of_plain_kubernetes_name_all_their_tasks():
       words = [
         w.replace('$(TASK_ID)', str(index)) for w in container['command']
       ]
-      assert words[:3] == ['python', '-m', cifar10_distributed_train.__name__]
-      config = flags.parse(
-        server_config.ServerConfig,
-        cifar10_distributed_train.DEFAULTS,
-        words[3:],
-      )
+      module = 'terngrad.bin.cifar10_distributed_train'
+      assert words[:3] == ['python', '-m', module]
+      config = starters.parse(module, words[3:])
       config.validate()
       assert (config.tasks.job, config.tasks.index) == (
         config.job_name,

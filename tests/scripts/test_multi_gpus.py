@@ -1,13 +1,12 @@
 """All scripts/run_multi_gpus_*.sh: the settings and names of 2017."""
 
-import importlib
 import re
 import shlex
 
 import pytest
 
 from terngrad.config import config as configs
-from terngrad.program import flags
+from tests.cli import starters
 from tests.scripts import conftest
 
 # Section 5 of the reference: what each script trains with.
@@ -147,18 +146,18 @@ def dry_run(project, tmp_path):
       f'run_multi_gpus_{name}.sh', '--dry_run', **(usual | variables)
     )
     assert (status, err) == (0, '')
-    classes = (configs.EvalConfig, configs.TrainConfig)
-    lines = out.splitlines()
-    return [read(*pair) for pair in zip(lines, classes, strict=True)]
+    evaluation, training = map(read, out.splitlines())
+    assert isinstance(evaluation, configs.EvalConfig)
+    assert isinstance(training, configs.TrainConfig)
+    return evaluation, training
 
   return run
 
 
-def read(line, config_class):
+def read(line):
   _, dash_m, module, *words = shlex.split(line)
   assert dash_m == '-m'
-  defaults = importlib.import_module(module).DEFAULTS
-  return flags.parse(config_class, defaults, words)
+  return starters.parse(module, words)
 
 
 @pytest.mark.parametrize('name', SETTINGS)

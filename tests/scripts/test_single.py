@@ -1,6 +1,5 @@
 """scripts/run_single_*.sh and run_dist_cifar10.sh: 2017's settings."""
 
-import importlib
 import os
 import shlex
 import shutil
@@ -8,9 +7,7 @@ import subprocess
 
 import pytest
 
-from terngrad.config import config as configs
-from terngrad.config import server_config
-from terngrad.program import flags
+from tests.cli import starters
 
 HOSTS = ('localhost:2222', 'localhost:2224,localhost:2226')
 # What each script trains with.
@@ -48,15 +45,14 @@ def run(project, tmp_path):
     tmp_path / 'python', 'record "$CUDA_VISIBLE_DEVICES" "$@"'
   )
 
-  def run(script, *arguments, config_class=server_config.ServerConfig):
+  def run(script, *arguments):
     status, _, err = project.run(
       script, *arguments, PYTHON=python, WORKSPACE=tmp_path / 'w s'
     )
     assert (status, err) == (0, '')
     devices, dash_m, module, *words = project.calls()[-1]
     assert dash_m == '-m'
-    defaults = importlib.import_module(module).DEFAULTS
-    return devices, flags.parse(config_class, defaults, words)
+    return devices, starters.parse(module, words)
 
   return run
 
@@ -99,9 +95,7 @@ def test_further_flags_come_last(run):
 
 def test_workers_without_servers_are_equal_processes(run, tmp_path):
   words = ('', HOSTS[1], 'worker', '1', '2,3', '/d', 'e', '--grad_bits=1')
-  _, config = run(
-    'run_single_worker_cifarnet.sh', *words, config_class=configs.TrainConfig
-  )
+  _, config = run('run_single_worker_cifarnet.sh', *words)
   config.validate()
   assert (config.exchange, config.num_gpus) == ('collective', 2)
   # The batch is that of all.

@@ -1,0 +1,18 @@
+"""What the programs of older names start."""
+
+import importlib
+
+from terngrad.cli import commands
+from terngrad.cli import flags
+
+
+def command(module):
+  """The `command.Command` of a starter, such as 'terngrad.bin.mnist_train'."""
+  path, _ = importlib.import_module(module).run.args
+  return commands.load(commands.find(path))
+
+
+def parse(module, words):
+  """What a starter's command reads from a command line: its options."""
+  found = command(module)
+  return flags.parse(found.options, found.defaults, words, found.words).values
