@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
 def start(folder, *arguments):
@@ -49,7 +49,8 @@ def test_prints_the_ratio_of_each_net_to_bare_decoding(tmp_path):
 @pytest.mark.parametrize(
   ('arguments', 'code', 'message'),
   [
-    (['x'], 2, 'only flags; received x'),
+    (['x'], 2, "flags only, received the word 'x'"),
+    (['--images=3'], 2, 'images: expected a number >= 4'),
     (['--source_dir=.'], 1, 'expected JPEG files; received none'),
   ],
 )

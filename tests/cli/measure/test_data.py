@@ -2,8 +2,8 @@ import re
 
 import pytest
 
-from slim import measure_data
-from terngrad.program import flags
+from terngrad.cli import flags
+from terngrad.cli.measure import data
 from tests.slim import image_files
 from tests.slim import mnist_files
 
@@ -11,8 +11,8 @@ from tests.slim import mnist_files
 def test_every_ratio_is_printed(tmp_path, capsys):
   image_files.write_folders(tmp_path / 'photos', {'a': 3, 'b': 3})
   mnist_files.write_idx(tmp_path / 'idx')
-  measure_data.main(
-    measure_data.Config(
+  data.act(
+    data.Flags(
       image_dir=str(tmp_path / 'photos'),
       mnist_dir=str(tmp_path / 'idx'),
       num_threads=2,
@@ -31,4 +31,4 @@ def test_every_ratio_is_printed(tmp_path, capsys):
 
 def test_nothing_to_measure_is_refused():
   with pytest.raises(flags.UsageError, match='Expected --image_dir or --mnist'):
-    measure_data.main(measure_data.Config())
+    data.act(data.Flags())

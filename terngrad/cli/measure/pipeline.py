@@ -1,0 +1,85 @@
+"""Measures the training pipeline for photographs beside bare decoding."""
+
+import dataclasses
+import os
+import statistics
+
+from terngrad import lazy
+from terngrad.cli import command
+from terngrad.cli.convert import writing
+from terngrad.config import options
+
+pipeline = lazy.module('terngrad.measure.pipeline')
+
+USAGE = """\
+{program}: compares the training pipeline for photographs with bare decoding.
+
+  {program} --source_dir=PHOTOS
+
+Bare decoding is of whole images in memory, with a crop, a resize and batches.
+The pipeline reads shards, shuffles, cuts, decodes, distorts and batches, as
+training does. Both run in turns, on as many threads.
+"""
+
+option = options.option
+
+
+@dataclasses.dataclass(frozen=True)
+class Flags:
+  """The flags."""
+
+  source_dir: str = option(
+    '',
+    'Folder whose JPEG files, also in its folders, are brought to the most '
+    'frequent size of ImageNet; made up ones without it.',
+  )
+  images: int = option(256, 'Photographs to make records of.')
+  nets: tuple[str, ...] = option(
+    ('alexnet', 'googlenet', 'vgg_16'), 'Nets whose preprocessing is measured.'
+  )
+  image_size: int = option(224, 'Height and width to deliver.')
+  batch_size: int = option(32, 'Images a batch.')
+  batches: int = option(40, 'Batches a round of each.')
+  rounds: int = option(5, 'Rounds.')
+  threads: int = option(0, 'Images decoded at a time; 0: one a core.')
+
+
+def act(values: Flags) -> None:
+  """Prints images per second of both, and the pipeline's share.
+
+  Args:
+    values: the flags.
+
+  Raises:
+    slim.errors.DataError: the data cannot be used.
+    terngrad.errors.ConfigError: a number is too small.
+  """
+  options.at_least('images', values.images, pipeline.SHARDS)
+  options.at_least('threads', values.threads, 0)
+  for name in ('image_size', 'batch_size', 'batches', 'rounds'):
+    options.at_least(name, getattr(values, name), 1)
+  load = pipeline.Load(
+    values.image_size,
+    values.batch_size,
+    values.batches,
+    values.threads or os.cpu_count() or 1,
+  )
+  jpegs = pipeline.photographs(values.source_dir, values.images)
+  found = pipeline.compare(jpegs, values.nets, load, values.rounds)
+  size = statistics.mean(map(len, jpegs)) / 1000
+  command.say(
+    f'{pipeline.WIDTH}x{pipeline.HEIGHT} JPEGs of {size:.0f} kB to '
+    f'{load.image_size} pixels, {load.threads} threads, batches of '
+    f'{load.batch_size}'
+  )
+  command.say(f'bare: {statistics.median(found.bare):.0f} images/s')
+  for net, pairs in found.pipelines.items():
+    own, ratios = zip(*pairs, strict=True)
+    command.say(
+      f'{net}: {statistics.median(own):.0f} images/s, ratio to bare '
+      f'{statistics.median(ratios):.2f} ({min(ratios):.2f} to '
+      f'{max(ratios):.2f})'
+    )
+
+
+COMMAND = writing.converter(USAGE, Flags, act)

@@ -1,0 +1,174 @@
+"""Measures the converters, as ratios in one run.
+
+Both sides of a ratio take turns, round by round, and the ratio is the median
+over the rounds of the ratios within a round, so that a machine whose speed
+wanders moves both sides.
+"""
+
+import concurrent.futures
+import os
+import pathlib
+import statistics
+import tempfile
+import time
+from collections import abc
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from slim.datasets.photographs import image_folders
+from slim.datasets.photographs import labeled_images
+from slim.datasets.records import features
+from slim.datasets.records import sharding
+from slim.datasets.small_images import convert_arrays
+from slim.datasets.small_images import convert_mnist
+from slim.datasets.small_images import mnist_source
+
+_Timed = abc.Callable[[pathlib.Path], None]
+
+
+class Compared(NamedTuple):
+  """A conversion beside what it is measured by.
+
+  Attributes:
+    ratio: median over the rounds of the conversion's time over the other's.
+    seconds: medians of the conversion's times and of the other's.
+  """
+
+  ratio: float
+  seconds: tuple[float, float]
+
+
+def compare(measured: _Timed, reference: _Timed, rounds: int) -> Compared:
+  """Times two jobs in turns, each in an empty folder of its own.
+
+  Args:
+    measured: takes the folder to write into.
+    reference: the same.
+    rounds: >= 1.
+  """
+  times = [(_seconds(measured), _seconds(reference)) for _ in range(rounds)]
+  return Compared(
+    statistics.median(a / b for a, b in times),
+    tuple(statistics.median(side) for side in zip(*times, strict=True)),
+  )
+
+
+def _seconds(act: _Timed) -> float:
+  with tempfile.TemporaryDirectory(prefix='measure-data-') as folder:
+    start = time.perf_counter()
+    act(pathlib.Path(folder))
+    return time.perf_counter() - start
+
+
+def image_pairs(
+  source: pathlib.Path, threads: int
+) -> dict[str, tuple[_Timed, _Timed]]:
+  """What `compare` takes for folders of images.
+
+  The conversion stands beside reading and copying the same bytes with one
+  decode an image.
+
+  Args:
+    source: folder with a folder of JPEGs for each class.
+    threads: of both sides.
+
+  Returns:
+    The two jobs by the name of the measurement.
+
+  Raises:
+    slim.errors.DataError: there are no images.
+  """
+  names = image_folders.class_folders(source)
+  items = image_folders.find(source, names, 1)
+
+  def build(folder):
+    plan = labeled_images.plan(
+      'images',
+      [image_folders.BACKGROUND, *names],
+      {'train': labeled_images.shuffled(items)},
+      {'train': sharding.file_names('train', 2)},
+      str(source),
+    )
+    sharding.write(folder, plan, sharding.Options(threads))
+
+  def read_and_decode(item):
+    content = pathlib.Path(item.file.path).read_bytes()
+    tf.io.decode_jpeg(content, channels=3)
+    return content
+
+  def copy(folder):
+    with (
+      concurrent.futures.ThreadPoolExecutor(threads) as pool,
+      open(folder / 'copy', 'wb') as file,
+    ):
+      for content in pool.map(read_and_decode, items):
+        file.write(content)
+      os.fsync(file.fileno())
+
+  _seconds(copy)  # the files are in the page cache from here on
+  return {'images': (build, copy)}
+
+
+def mnist_pairs(
+  source_dir: str, threads: int
+) -> dict[str, tuple[_Timed, _Timed]]:
+  """What `compare` takes for MNIST.
+
+  The conversion stands beside encoding the same images in one call and writing
+  the same records with a bare TFRecordWriter; and beside writing records that
+  are there already.
+
+  Args:
+    source_dir: folder of the four idx files.
+    threads: of the conversion.
+
+  Returns:
+    The two jobs by the name of the measurement.
+
+  Raises:
+    slim.errors.DataError: the files cannot be used.
+  """
+  request = mnist_source.Request(source_dir, verify_checksums=False)
+  facts = mnist_source.FACTS
+  splits = mnist_source.from_idx(request).splits
+
+  def convert(folder):
+    convert_mnist.convert(
+      str(folder),
+      source='idx',
+      request=request,
+      options=sharding.Options(num_threads=threads),
+    )
+
+  def records(split):
+    images, labels = split
+    pngs = tf.io.encode_png(
+      images[..., None], compression=convert_arrays.COMPRESSION
+    ).numpy()
+    for png, label in zip(pngs, labels.tolist(), strict=True):
+      yield features.serialize(
+        {
+          **features.of_image(
+            b'png', facts.shape, label, facts.class_names[label]
+          ),
+          **features.of_boxes(),
+          features.IMAGE: features.of_bytes(png),
+        }
+      )
+
+  ready = {name: list(records(split)) for name, split in splits.items()}
+
+  def write(folder, payloads):
+    for name, some in payloads:
+      with tf.io.TFRecordWriter(str(folder / name)) as writer:
+        for payload in some:
+          writer.write(payload)
+
+  def encode_and_write(folder):
+    write(folder, ((name, records(part)) for name, part in splits.items()))
+
+  return {
+    'mnist': (convert, encode_and_write),
+    'mnist, ready records': (convert, lambda f: write(f, ready.items())),
+  }

@@ -1,0 +1,195 @@
+"""Compares the training pipeline for photographs with bare decoding.
+
+Bare: `tf.io.decode_jpeg` of whole images in memory, a crop of 87.5 % of height
+and width, a bilinear resize and batches, on as many threads. The pipeline reads
+shards, shuffles, cuts, decodes, distorts and batches, as training does. Both
+run in turns, so that what else the machine does meets both.
+"""
+
+import functools
+import pathlib
+import tempfile
+import time
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from slim import errors
+from slim.datasets import factory
+
+HEIGHT, WIDTH = 375, 500  # ImageNet's most frequent size
+_QUALITY = 95
+SHARDS = 4
+_CROP = 0.875
+_WARM_UP = 10  # batches: compiling, and filling buffers
+
+
+class Load(NamedTuple):
+  """How images are asked for.
+
+  Attributes:
+    image_size: height and width to deliver, in pixels.
+    batch_size: images a batch.
+    batches: that a measurement takes.
+    threads: images decoded at a time.
+  """
+
+  image_size: int
+  batch_size: int
+  batches: int
+  threads: int
+
+
+class Rates(NamedTuple):
+  """What was measured.
+
+  Attributes:
+    bare: images per second of bare decoding, two numbers a round and net.
+    pipelines: by net, (images per second, ratio to bare decoding) a round.
+  """
+
+  bare: list[float]
+  pipelines: dict[str, list[tuple[float, float]]]
+
+
+def compare(
+  jpegs: list[bytes], nets: tuple[str, ...], load: Load, rounds: int
+) -> Rates:
+  """Measures the pipelines of nets and bare decoding in turns.
+
+  Args:
+    jpegs: of `photographs`.
+    nets: whose preprocessing is measured.
+    load: how images are asked for.
+    rounds: >= 1.
+
+  Raises:
+    slim.errors.UnknownNameError: there is no preprocessing for a net.
+  """
+  with tempfile.TemporaryDirectory() as folder:
+    _write_records(pathlib.Path(folder), jpegs)
+    streams = {net: _pipeline(folder, net, load) for net in nets}
+    bare = _bare(jpegs, load)
+    measure = functools.partial(_rate, load)
+    found = Rates([], {net: [] for net in nets})
+    for _ in range(rounds):
+      # Before and after, because the machine may slow down in between.
+      for net, stream in streams.items():
+        before, own, after = measure(bare), measure(stream), measure(bare)
+        found.bare.extend((before, after))
+        found.pipelines[net].append((own, own * 2 / (before + after)))
+  return found
+
+
+def _rate(load, stream):
+  """Images per second of some batches."""
+  # A new iterator, because one that waits for its turn fills its buffers.
+  iterator = iter(stream)
+  for _ in range(_WARM_UP):
+    next(iterator)
+  begin = time.perf_counter()
+  for _ in range(load.batches):
+    next(iterator)
+  return load.batches * load.batch_size / (time.perf_counter() - begin)
+
+
+def _bare(jpegs, load):
+  y, x = (int(side * (1 - _CROP) / 2) for side in (HEIGHT, WIDTH))
+
+  def decode(jpeg):
+    pixels = tf.io.decode_jpeg(jpeg, channels=3)
+    cut = pixels[y : HEIGHT - y, x : WIDTH - x]
+    return tf.image.resize(cut, [load.image_size] * 2)
+
+  stream = tf.data.Dataset.from_tensor_slices(jpegs).repeat()
+  return (
+    stream.map(decode, num_parallel_calls=load.threads)
+    .batch(load.batch_size)
+    .prefetch(tf.data.AUTOTUNE)
+  )
+
+
+def _pipeline(folder, net, load):
+  delivery = factory.Delivery(
+    image_size=load.image_size,
+    batch_size=load.batch_size,
+    training=True,
+    net=net,
+    threads=load.threads,
+  )
+  stream, _ = factory.load('imagenet', folder, 'train', delivery)
+  return stream
+
+
+def photographs(source_dir: str, count: int) -> list[bytes]:
+  """JPEGs of `WIDTH` by `HEIGHT` pixels.
+
+  Args:
+    source_dir: folder whose JPEG files, also in its folders, are resized; ''
+      for made up ones.
+    count: how many; those of the folder in turns.
+
+  Raises:
+    slim.errors.DataError: the folder has none, or a file is none.
+  """
+  if not source_dir:
+    random = np.random.default_rng(0)
+    return [_jpeg(_made_up(random)) for _ in range(count)]
+  paths = sorted(
+    path
+    for path in pathlib.Path(source_dir).rglob('*')
+    if path.suffix.lower() in ('.jpg', '.jpeg') and path.is_file()
+  )[:count]
+  if not paths:
+    raise errors.DataError(
+      f'{source_dir}: expected JPEG files; received none. Choose another '
+      '--source_dir.'
+    )
+  try:
+    jpegs = [
+      _jpeg(tf.io.decode_jpeg(tf.io.read_file(str(path)), channels=3))
+      for path in paths
+    ]
+  except tf.errors.OpError as error:
+    raise errors.DataError(
+      f'{source_dir}: expected JPEG files; received "{error.message}". Move '
+      'what is none to another folder.'
+    ) from error
+  return [jpegs[i % len(jpegs)] for i in range(count)]
+
+
+def _made_up(random):
+  """Coarse and fine noise: about as many bytes as a photograph."""
+  coarse = random.uniform(0, 255, [6, 8, 3]).astype(np.float32)
+  fine = random.normal(0, 12, [HEIGHT // 2, WIDTH // 2, 3])
+  size = [HEIGHT, WIDTH]
+  return tf.image.resize(coarse, size) + tf.image.resize(fine, size)
+
+
+def _jpeg(pixels):
+  resized = tf.image.resize(pixels, [HEIGHT, WIDTH])
+  whole = tf.saturate_cast(tf.round(resized), tf.uint8)
+  return tf.io.encode_jpeg(whole, quality=_QUALITY).numpy()
+
+
+def _write_records(folder, jpegs):
+  for shard in range(SHARDS):
+    path = folder / f'train-{shard:05d}-of-{SHARDS:05d}'
+    with tf.io.TFRecordWriter(str(path)) as writer:
+      for jpeg in jpegs[shard::SHARDS]:
+        writer.write(_example(jpeg))
+
+
+def _example(jpeg):
+  feature = {
+    'image/encoded': tf.train.Feature(
+      bytes_list=tf.train.BytesList(value=[jpeg])
+    ),
+    'image/class/label': tf.train.Feature(
+      int64_list=tf.train.Int64List(value=[1])
+    ),
+  }
+  return tf.train.Example(
+    features=tf.train.Features(feature=feature)
+  ).SerializeToString()
