@@ -63,6 +63,7 @@ EXTRAS_REQUIRE = {
 }
 
 PROGRAMS = {
+  'terngrad': 'terngrad.cli.main:run',
   'build_image_data': 'slim.build_image_data:run',
   'build_imagenet_data': 'slim.build_imagenet_data:run',
   'cifar10_eval': 'terngrad.bin.cifar10_eval:run',

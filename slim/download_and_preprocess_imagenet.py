@@ -1,8 +1,5 @@
-"""Fetches ImageNet (ILSVRC 2012) and writes it as shards."""
+"""Starts `terngrad convert download_imagenet`, by its older name."""
 
-import dataclasses
-import getpass
-import os
 import pathlib
 import sys
 
@@ -11,154 +8,11 @@ if __package__ in (None, ''):
   # `datasets` would hide others of that name, and not the one above it.
   sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from slim import command_line
-from slim.datasets.files import downloads
-from slim.datasets.photographs import imagenet
-from slim.datasets.photographs import imagenet_download
-from slim.datasets.photographs import labeled_images
-from terngrad.program import flags
+from terngrad.cli import main
 
-USAGE = """\
-download_and_preprocess_imagenet: writes ImageNet (ILSVRC 2012) as shards.
-
-  download_and_preprocess_imagenet D [--download]
-
-Takes from D: ILSVRC2012_img_train.tar, ILSVRC2012_img_val.tar,
-ILSVRC2012_bbox_train_v2.tar.gz, imagenet_lsvrc_2015_synsets.txt,
-imagenet_2012_validation_synset_labels.txt and, where it is there,
-imagenet_metadata.txt. With --download what is missing is fetched first, with
-the credentials in IMAGENET_USERNAME and IMAGENET_ACCESS_KEY, or those that it
-asks for. The tars are read in place, and unpacked only with --unpack. RAW_PIXEL
-and RESIZE_DIMEN in the environment stand for the flags of these names.
-"""
-
-_TRUE = ('true', 't', '1')
-
-
-@dataclasses.dataclass(frozen=True)
-class Config(command_line.TwoSplits):
-  """The flags."""
-
-  data_dir: str = command_line.option('', 'Folder D.')
-  output_directory: str = command_line.option(
-    '', 'Folder to write the shards into, where that is not D.'
-  )
-  download: bool = command_line.option(False, 'Fetch what is not in D.')
-  images_url: str = command_line.option(
-    imagenet_download.SITE, 'Folder of the tars on the network.'
-  )
-  lists_url: str = command_line.option(
-    imagenet_download.LISTS_SITE, 'Folder of the lists on the network.'
-  )
-  verify_checksums: bool = command_line.option(
-    True, 'Refuse other tars than the published ones.'
-  )
-  unpack: bool = command_line.option(
-    False, 'Also write the images as files, D/raw-data/<split>/<synset>/.'
-  )
-  raw_pixel: bool = command_line.option(
-    False, 'Store pixels in RGB instead of JPEGs.'
-  )
-  resize_dimen: int = command_line.option(
-    0, 'With raw_pixel: resize to this height and width; 0 keeps them.'
-  )
-  train_shards: int = command_line.option(
-    1024, 'Files of the training split.', 'shards'
-  )
-  validation_shards: int = command_line.option(
-    128, 'Files of the validation split.', 'shards'
-  )
-
-
-def main(config: Config) -> None:
-  """Does what the flags ask for.
-
-  Args:
-    config: the flags.
-
-  Raises:
-    slim.errors.DataError: the data cannot be used.
-    terngrad.program.flags.UsageError: a flag is missing.
-  """
-  command_line.require(config, 'data_dir')
-  folder = pathlib.Path(config.data_dir)
-  output = config.output_directory or config.data_dir
-  if config.verify:
-    command_line.verify(output)
-    return
-  pixels = _pixels(config)
-  if config.download:
-    client = downloads.Client(_credentials(), config.verify_checksums)
-    imagenet_download.fetch(
-      folder,
-      imagenet_download.Sites(config.images_url, config.lists_url),
-      client,
-      _shard_bytes(pixels),
-    )
-  imagenet_download.check(
-    folder, config.verify_checksums and not config.download
-  )
-  classes = imagenet_download.classes(folder)
-  synsets = classes.synsets
-  splits = {
-    'train': imagenet.training_items(folder / imagenet_download.TRAIN, synsets),
-    'validation': imagenet.validation_items(
-      folder / imagenet_download.VALIDATION,
-      synsets,
-      imagenet_download.validation_labels(folder, synsets),
-    ),
-  }
-  if config.unpack:
-    for split, items in splits.items():
-      labeled_images.unpack(items, ['', *synsets], folder / 'raw-data' / split)
-  plan = imagenet.plan(splits, config.names, classes, pixels, str(folder))
-  command_line.build(dataclasses.replace(config, output_directory=output), plan)
-
-
-def _pixels(config: Config) -> imagenet.Pixels:
-  """What to store, by the flags and the environment."""
-  side = os.getenv('RESIZE_DIMEN') or '0'
-  if not side.isdecimal():
-    raise flags.UsageError(
-      f'RESIZE_DIMEN: expected a number of pixels; received {side!r}. Correct '
-      'it in the environment, or unset it.'
-    )
-  raw = os.getenv('RAW_PIXEL', '').lower() in _TRUE
-  return imagenet.Pixels(
-    config.raw_pixel or raw, config.resize_dimen or int(side)
-  )
-
-
-def _shard_bytes(pixels: imagenet.Pixels):
-  """Estimates the shards' size by that of the tars."""
-  if pixels.side:
-    # 110 kB is the mean of ImageNet's JPEGs.
-    return lambda total: total // 110_000 * 3 * pixels.side**2
-  # Its JPEGs have a tenth of the bytes of their pixels, or a little more.
-  return lambda total: total * (10 if pixels.raw else 1)
-
-
-def _credentials() -> downloads.Credentials:
-  """Takes them from the environment, or asks, before anything is done."""
-  user = os.getenv('IMAGENET_USERNAME')
-  key = os.getenv('IMAGENET_ACCESS_KEY')
-  if not (user and key):
-    if not sys.stdin.isatty():
-      raise flags.UsageError(
-        'IMAGENET_USERNAME and IMAGENET_ACCESS_KEY: expected both in the '
-        'environment, since nobody can be asked; received '
-        f'{"one" if user or key else "neither"}. Set them: image-net.org gives '
-        'them to who registers.'
-      )
-    user = user or input('Your user name at image-net.org: ')
-    key = key or getpass.getpass('Your access key or password: ')
-  return downloads.Credentials(user, key)
-
-
-def run() -> int:
-  """Runs the program; returns the exit code."""
-  return command_line.run(USAGE, Config, main, first='data_dir')
-
+run = main.starter(
+  'convert', 'download_imagenet', name='download_and_preprocess_imagenet'
+)
 
 if __name__ == '__main__':
   sys.exit(run())

@@ -30,26 +30,35 @@ def test_every_folder_of_modules_is_a_package():
   assert folders == set(found)
 
 
-def test_programs_of_setup_py_exist():
+def programs():
+  """{name: module:function} of setup.py."""
   tree = ast.parse((ROOT / 'setup.py').read_text(encoding='utf-8'))
-  programs = next(
+  return next(
     ast.literal_eval(node.value)
     for node in tree.body
     if isinstance(node, ast.Assign) and node.targets[0].id == 'PROGRAMS'
   )
-  for entry in programs.values():
+
+
+def test_programs_of_setup_py_exist():
+  for entry in programs().values():
     module, function = entry.split(':')
     source = (
       (ROOT / module.replace('.', '/'))
       .with_suffix('.py')
       .read_text(encoding='utf-8')
     )
-    names = [
-      node.name
-      for node in ast.parse(source).body
-      if isinstance(node, ast.FunctionDef)
-    ]
+    names = set()
+    for node in ast.parse(source).body:
+      if isinstance(node, ast.FunctionDef):
+        names.add(node.name)
+      elif isinstance(node, ast.Assign):
+        names.update(ast.unparse(target) for target in node.targets)
     assert function in names, entry
+
+
+def test_one_program_has_all_commands():
+  assert programs()['terngrad'] == 'terngrad.cli.main:run'
 
 
 def copy_of_tree(folder):

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import pytest
 
-from slim import build_image_data
-from slim import download_and_convert_data
-from slim import download_and_preprocess_flowers
+from terngrad.cli.convert import dataset
+from terngrad.cli.convert import flowers
+from terngrad.cli.convert import images
 from tests.bin import programs
 from tests.slim import archives_made
 from tests.slim import image_files
@@ -44,13 +44,13 @@ CASES = [
 
 
 def convert(name, folder):
-  options = download_and_convert_data.Config(
+  options = dataset.Flags(
     dataset_name=name,
     dataset_dir=str(folder / 'data'),
     source_dir=str(folder / 'source'),
     verify_checksums=False,
   )
-  download_and_convert_data.main(options)
+  dataset.act(options)
 
 
 def write_cifar10(folder):
@@ -68,12 +68,12 @@ def write_fashion_mnist(folder):
 def write_flowers(folder):
   names = ('daisy', 'dandelion', 'roses', 'sunflowers', 'tulips')
   image_files.write_folders(folder / 'flower_photos', dict.fromkeys(names, 3))
-  options = download_and_preprocess_flowers.Config(
+  options = flowers.Flags(
     output_directory=str(folder / 'data'),
     source_dir=str(folder),
     validation_images=5,
   )
-  download_and_preprocess_flowers.main(options)
+  flowers.act(options)
 
 
 def write_imagenet(folder):
@@ -92,12 +92,12 @@ def write_images(folder):
   for split, count in (('train', 3), ('held', 2)):
     names = dict.fromkeys(('cat', 'dog'), count)
     image_files.write_folders(folder / split, names)
-  options = build_image_data.Config(
+  options = images.Flags(
     train_directory=str(folder / 'train'),
     validation_directory=str(folder / 'held'),
     output_directory=str(folder / 'data'),
   )
-  build_image_data.main(options)
+  images.act(options)
 
 
 WRITERS = {

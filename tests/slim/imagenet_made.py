@@ -7,7 +7,7 @@ import tarfile
 
 import pytest
 
-from slim import build_imagenet_data
+from terngrad.cli.convert import imagenet
 from tests.slim import archives_made
 from tests.slim import image_files
 
@@ -70,8 +70,8 @@ def convert_samples(photos, folder, shards):
   synsets = sorted(name.partition('/')[0] for name in photos)
   (folder / 'train.tar').write_bytes(train_tar(photos, synsets))
   (folder / 'synsets.txt').write_text('\n'.join(synsets))
-  build_imagenet_data.main(
-    build_imagenet_data.Config(
+  imagenet.act(
+    imagenet.Flags(
       train_directory=str(folder / 'train.tar'),
       validation_directory='',
       output_directory=str(folder / 'out'),

@@ -11,10 +11,10 @@ import tarfile
 import numpy as np
 import pytest
 
-from slim import download_and_convert_data
-from slim import eval_image_classifier
-from slim import train_image_classifier
-from terngrad.program import flags
+from terngrad.cli import flags
+from terngrad.cli.convert import dataset
+from terngrad.cli.slim import evaluate as evaluator
+from terngrad.cli.slim import train as trainer
 from tests.bin import programs
 from tests.checkpoint import tf1_checkpoints
 from tests.slim import archives_made
@@ -38,8 +38,8 @@ def run(name, *arguments, folder, **variables):
 
 
 def convert(name, source, folder, **options):
-  download_and_convert_data.main(
-    download_and_convert_data.Config(
+  dataset.act(
+    dataset.Flags(
       dataset_name=name,
       dataset_dir=str(folder),
       source_dir=str(source),
@@ -83,9 +83,7 @@ def commands(name, *arguments, folder):
 def trained(name, *arguments, folder):
   """Configurations of the trainings of a recipe."""
   return [
-    train_image_classifier.to_config(
-      flags.parse(train_image_classifier.Flags, {}, words)
-    )
+    trainer.to_config(flags.parse(trainer.Flags, {}, words).values)
     for module, words in commands(name, *arguments, folder=folder)
     if module == 'slim.train_image_classifier'
   ]
@@ -207,11 +205,9 @@ def test_further_flags_reach_every_training(tmp_path):
 def test_what_was_trained_is_scored(script, tmp_path):
   found = commands(script.stem, folder=tmp_path)[1:]
   for (_, train), (_, score) in zip(found[::2], found[1::2], strict=True):
-    of_train = train_image_classifier.to_config(
-      flags.parse(train_image_classifier.Flags, {}, train)
-    )
-    of_score = eval_image_classifier.to_config(
-      flags.parse(eval_image_classifier.Flags, {}, score)
+    of_train = trainer.to_config(flags.parse(trainer.Flags, {}, train).values)
+    of_score = evaluator.to_config(
+      flags.parse(evaluator.Flags, {}, score).values
     )
     for field in ('net', 'dataset_name', 'data_dir'):
       assert getattr(of_score, field) == getattr(of_train, field)

@@ -10,7 +10,7 @@ import pytest
 from tests.slim import archives_made
 from tests.slim import mnist_files
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 MODULE = ['-m', 'slim.download_and_convert_data']
 
 

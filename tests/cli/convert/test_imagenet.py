@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from slim import build_imagenet_data
-from slim import download_and_preprocess_imagenet
 from slim import errors
-from slim import preprocess_imagenet_validation_data
-from slim import process_bounding_boxes
 from slim.datasets.photographs import imagenet_download
-from terngrad.program import flags
+from terngrad.cli import flags
+from terngrad.cli.convert import download_imagenet
+from terngrad.cli.convert import imagenet
+from terngrad.cli.convert import imagenet_boxes
+from terngrad.cli.convert import imagenet_validation
 from tests.slim import file_server
 from tests.slim import image_files
 from tests.slim import imagenet_made
@@ -96,13 +96,13 @@ def check_pixels(example, picture):
 
 def config(folder, **changes):
   defaults = {'train_shards': 3, 'validation_shards': 2}
-  return download_and_preprocess_imagenet.Config(
+  return download_imagenet.Flags(
     data_dir=str(folder), **{**defaults, **changes}
   )
 
 
 def preprocess(folder, **changes):
-  download_and_preprocess_imagenet.main(config(folder, **changes))
+  download_imagenet.act(config(folder, **changes))
 
 
 @pytest.fixture
@@ -289,20 +289,24 @@ def test_folders_are_built_with_the_lists_of_2017(tmp_path, capsys):
     (validation / name).write_bytes(content)
   labels = lists / 'imagenet_2012_validation_synset_labels.txt'
   for moved in (4, 0):  # the second run finds all in place
-    preprocess_imagenet_validation_data.main(str(validation), str(labels))
+    imagenet_validation.act(
+      imagenet_validation.Flags(folder=str(validation), labels_file=str(labels))
+    )
     printed = capsys.readouterr().out
     assert printed.startswith(f'Moved {moved} of 4 images into 3 folders')
-  process_bounding_boxes.main(
-    str(lists / 'ILSVRC2012_bbox_train_v2.tar.gz'),
-    str(lists / 'imagenet_lsvrc_2015_synsets.txt'),
+  imagenet_boxes.act(
+    imagenet_boxes.Flags(
+      annotations=str(lists / 'ILSVRC2012_bbox_train_v2.tar.gz'),
+      synsets_file=str(lists / 'imagenet_lsvrc_2015_synsets.txt'),
+    )
   )
   printed = capsys.readouterr()
   assert printed.err.endswith(
     'Read 3 annotations: 3 boxes; left out 0 annotations and 0 boxes.\n'
   )
   (tmp_path / 'boxes.csv').write_text(printed.out)
-  build_imagenet_data.main(
-    build_imagenet_data.Config(
+  imagenet.act(
+    imagenet.Flags(
       train_directory=str(tmp_path / 'train'),
       validation_directory=str(validation),
       output_directory=str(tmp_path / 'out'),
@@ -317,18 +321,31 @@ def test_folders_are_built_with_the_lists_of_2017(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-  ('program', 'words'),
+  ('program', 'words', 'message'),
   [
-    ('process_bounding_boxes', []),
-    ('process_bounding_boxes', ['a', 'b', 'c']),
-    ('preprocess_imagenet_validation_data', ['--x', 'y']),
+    ('process_bounding_boxes', [], '--annotations: expected a value'),
+    (
+      'process_bounding_boxes',
+      ['a', 'b', 'c'],
+      "Expected flags only, received the word 'c'",
+    ),
+    (
+      'preprocess_imagenet_validation_data',
+      ['a'],
+      '--labels_file: expected a value',
+    ),
+    (
+      'preprocess_imagenet_validation_data',
+      ['--x', 'y'],
+      '--x: expected a flag of this program',
+    ),
   ],
 )
 @pytest.mark.slow
-def test_wrong_words_exit_with_2(tmp_path, program, words):
+def test_wrong_words_exit_with_2(tmp_path, program, words, message):
   result = programs.start(program, *words, folder=tmp_path)
   assert (result.returncode, result.stdout) == (2, '')
-  assert f'{program}: Expected ' in result.stderr
+  assert result.stderr.startswith(f'{program}: {message}')
 
 
 @pytest.mark.slow

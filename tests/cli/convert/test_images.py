@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from slim import build_image_data
 from slim import errors
+from terngrad.cli.convert import images
 from tests.slim import image_files
 from tests.slim import plain_records
 from tests.slim import programs
@@ -28,7 +28,7 @@ def build(tmp_path, **changes):
     'output_directory': str(tmp_path / 'out'),
     **changes,
   }
-  build_image_data.main(build_image_data.Config(**config))
+  images.act(images.Flags(**config))
 
 
 def by_name(folder, split='train'):

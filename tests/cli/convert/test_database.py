@@ -9,7 +9,7 @@ import pytest
 
 from tests.slim import photograph_files
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
 def start(folder, *arguments):
@@ -55,7 +55,9 @@ def test_makes_a_database_with_labels_beside_it(tmp_path, arguments):
   ('changes', 'message'),
   [
     (['--dataset_name=image_db'], "received 'image_db'"),
-    (['x'], 'only flags; received x'),
+    (['x'], "flags only, received the word 'x'"),
+    (['--db_type=lmbd'], "Did you mean 'lmdb'"),
+    (['--seed=-1'], 'seed: expected a number >= 0'),
   ],
 )
 def test_bad_arguments_exit_with_2(tmp_path, arguments, changes, message):

@@ -8,29 +8,29 @@ import sys
 
 import pytest
 
-from slim import eval_image_classifier
-from slim import train_image_classifier
 from slim.datasets.small_images import convert_mnist
 from slim.datasets.small_images import mnist_source
+from terngrad.cli import flags
+from terngrad.cli.slim import evaluate as evaluator
+from terngrad.cli.slim import train as trainer
 from terngrad.config import server_config
-from terngrad.program import flags
 from tests.bin import clusters
 from tests.bin import programs
 from tests.slim import mnist_files
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
 def train_config(line):
   words = ['--dataset_dir=/d', *shlex.split(line)]
-  values = flags.parse(train_image_classifier.Flags, {}, words)
-  return train_image_classifier.to_config(values)
+  values = flags.parse(trainer.Flags, {}, words).values
+  return trainer.to_config(values)
 
 
 def eval_config(line):
   words = ['--dataset_dir=/d', *shlex.split(line)]
-  values = flags.parse(eval_image_classifier.Flags, {}, words)
-  return eval_image_classifier.to_config(values)
+  values = flags.parse(evaluator.Flags, {}, words).values
+  return evaluator.to_config(values)
 
 
 LENET = '--model_name=lenet '
@@ -135,7 +135,7 @@ def test_flags_of_tf_slim_mean_what_they_did(line, expected):
   config.validate()
 
 
-@pytest.mark.parametrize('optimizer', train_image_classifier._OPTIMIZERS)
+@pytest.mark.parametrize('optimizer', trainer._OPTIMIZERS)
 def test_every_optimizer_of_tf_slim_is_there(optimizer):
   train_config(f'{LENET} --optimizer={optimizer}').validate()
 
@@ -336,10 +336,10 @@ def run_arguments(mnist, tmp_path):
 
 def test_trains_and_scores(mnist, tmp_path, capsys):
   train, score = run_arguments(mnist, tmp_path)
-  values = flags.parse(train_image_classifier.Flags, {}, train)
-  assert train_image_classifier.train(values) == 0
-  values = flags.parse(eval_image_classifier.Flags, {}, score)
-  assert eval_image_classifier.score(values) == 0
+  values = flags.parse(trainer.Flags, {}, train).values
+  assert trainer.train(values) == 0
+  values = flags.parse(evaluator.Flags, {}, score).values
+  evaluator.score(values)
   out = capsys.readouterr().out
   assert '[11 examples]' in out
   assert re.search(r'^eval/Accuracy\[[01]\.\d{4}\] eval/Recall_5\[', out, re.M)

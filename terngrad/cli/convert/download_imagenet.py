@@ -1,0 +1,155 @@
+"""Fetches ImageNet (ILSVRC 2012) and writes it as shards."""
+
+import dataclasses
+import getpass
+import os
+import pathlib
+import sys
+
+from slim.datasets.files import downloads
+from slim.datasets.photographs import imagenet_download
+from terngrad import lazy
+from terngrad.cli import command
+from terngrad.cli import flags
+from terngrad.cli.convert import writing
+from terngrad.config import options
+
+imagenet = lazy.module('slim.datasets.photographs.imagenet')
+labeled_images = lazy.module('slim.datasets.photographs.labeled_images')
+
+USAGE = """\
+{program}: writes ImageNet (ILSVRC 2012) as shards.
+
+  {program} D [--download]
+
+Takes from D: ILSVRC2012_img_train.tar, ILSVRC2012_img_val.tar,
+ILSVRC2012_bbox_train_v2.tar.gz, imagenet_lsvrc_2015_synsets.txt,
+imagenet_2012_validation_synset_labels.txt and, where it is there,
+imagenet_metadata.txt. With --download what is missing is fetched first, with
+the credentials in IMAGENET_USERNAME and IMAGENET_ACCESS_KEY, or those that it
+asks for. The tars are read in place, and unpacked only with --unpack. RAW_PIXEL
+and RESIZE_DIMEN in the environment stand for the flags of these names.
+"""
+
+_TRUE = ('true', 't', '1')
+
+option = options.option
+
+
+@dataclasses.dataclass(frozen=True)
+class Flags(writing.TwoSplits):
+  """The flags."""
+
+  data_dir: str = option('', 'Folder D.')
+  output_directory: str = option(
+    '', 'Folder to write the shards into, where that is not D.'
+  )
+  download: bool = option(False, 'Fetch what is not in D.')
+  images_url: str = option(
+    imagenet_download.SITE, 'Folder of the tars on the network.'
+  )
+  lists_url: str = option(
+    imagenet_download.LISTS_SITE, 'Folder of the lists on the network.'
+  )
+  verify_checksums: bool = option(
+    True, 'Refuse other tars than the published ones.'
+  )
+  unpack: bool = option(
+    False, 'Also write the images as files, D/raw-data/<split>/<synset>/.'
+  )
+  raw_pixel: bool = option(False, 'Store pixels in RGB instead of JPEGs.')
+  resize_dimen: int = option(
+    0, 'With raw_pixel: resize to this height and width; 0 keeps them.'
+  )
+  train_shards: int = option(1024, 'Files of the training split.', 'shards')
+  validation_shards: int = option(
+    128, 'Files of the validation split.', 'shards'
+  )
+
+
+def act(values: Flags) -> None:
+  """Does what the flags ask for.
+
+  Args:
+    values: the flags.
+
+  Raises:
+    slim.errors.DataError: the data cannot be used.
+    terngrad.cli.flags.UsageError: a flag is missing.
+  """
+  command.require(values, 'data_dir')
+  folder = pathlib.Path(values.data_dir)
+  output = values.output_directory or values.data_dir
+  if values.verify:
+    writing.verify(output)
+    return
+  pixels = _pixels(values)
+  if values.download:
+    client = downloads.Client(_credentials(), values.verify_checksums)
+    imagenet_download.fetch(
+      folder,
+      imagenet_download.Sites(values.images_url, values.lists_url),
+      client,
+      _shard_bytes(pixels),
+    )
+  imagenet_download.check(
+    folder, values.verify_checksums and not values.download
+  )
+  classes = imagenet_download.classes(folder)
+  synsets = classes.synsets
+  splits = {
+    'train': imagenet.training_items(folder / imagenet_download.TRAIN, synsets),
+    'validation': imagenet.validation_items(
+      folder / imagenet_download.VALIDATION,
+      synsets,
+      imagenet_download.validation_labels(folder, synsets),
+    ),
+  }
+  if values.unpack:
+    for split, items in splits.items():
+      labeled_images.unpack(items, ['', *synsets], folder / 'raw-data' / split)
+  plan = imagenet.plan(splits, values.names, classes, pixels, str(folder))
+  writing.build(dataclasses.replace(values, output_directory=output), plan)
+
+
+def _pixels(values):
+  """What to store, by the flags and the environment."""
+  side = os.getenv('RESIZE_DIMEN') or '0'
+  if not side.isdecimal():
+    raise flags.UsageError(
+      f'RESIZE_DIMEN: expected a number of pixels; received {side!r}. Correct '
+      'it in the environment, or unset it.'
+    )
+  raw = os.getenv('RAW_PIXEL', '').lower() in _TRUE
+  return imagenet.Pixels(
+    values.raw_pixel or raw, values.resize_dimen or int(side)
+  )
+
+
+def _shard_bytes(pixels):
+  """Estimates the shards' size by that of the tars."""
+  if pixels.side:
+    # 110 kB is the mean of ImageNet's JPEGs.
+    return lambda total: total // 110_000 * 3 * pixels.side**2
+  # Its JPEGs have a tenth of the bytes of their pixels, or a little more.
+  return lambda total: total * (10 if pixels.raw else 1)
+
+
+def _credentials():
+  """Takes them from the environment, or asks, before anything is done."""
+  user = os.getenv('IMAGENET_USERNAME')
+  key = os.getenv('IMAGENET_ACCESS_KEY')
+  if not (user and key):
+    if not sys.stdin.isatty():
+      raise flags.UsageError(
+        'IMAGENET_USERNAME and IMAGENET_ACCESS_KEY: expected both in the '
+        'environment, since nobody can be asked; received '
+        f'{"one" if user or key else "neither"}. Set them: image-net.org gives '
+        'them to who registers.'
+      )
+    user = user or input('Your user name at image-net.org: ')
+    key = key or getpass.getpass('Your access key or password: ')
+  return downloads.Credentials(user, key)
+
+
+COMMAND = writing.converter(USAGE, Flags, act, ('data_dir',))

@@ -1,0 +1,67 @@
+"""Fetches the flower photos and writes them as flowers_train reads them."""
+
+import dataclasses
+import pathlib
+
+from slim.datasets.files import downloads
+from terngrad import lazy
+from terngrad.cli import command
+from terngrad.cli.convert import writing
+from terngrad.config import options
+
+convert_flowers = lazy.module('slim.datasets.photographs.convert_flowers')
+
+USAGE = """\
+{program}: writes the flower photos as shards.
+
+  {program} D
+
+Takes D/flower_photos.tgz, or D/flower_photos, and downloads the former where
+there is neither. Writes train-*, validation-*, labels.txt and shards.json into
+D. Labels are 1 to 5; 0 is the background.
+"""
+
+option = options.option
+
+
+@dataclasses.dataclass(frozen=True)
+class Flags(writing.TwoSplits):
+  """The flags."""
+
+  output_directory: str = option('', 'Folder D.')
+  source_dir: str = option(
+    '', 'Folder of the archive or of the photos, where that is not D.'
+  )
+  validation_images: int = option(
+    500, 'Images to hold out, as many of each class; always the same ones.'
+  )
+  verify_checksums: bool = option(
+    True, 'Refuse another archive than the published one.'
+  )
+
+
+def act(values: Flags) -> None:
+  """Does what the flags ask for.
+
+  Args:
+    values: the flags.
+
+  Raises:
+    slim.errors.DataError: the data cannot be used.
+    terngrad.cli.flags.UsageError: a flag is missing.
+  """
+  command.require(values, 'output_directory')
+  if values.verify:
+    writing.verify(values.output_directory)
+    return
+  folder = pathlib.Path(values.output_directory)
+  source = pathlib.Path(values.source_dir) if values.source_dir else folder
+  if not values.source_dir and not (folder / 'flower_photos').is_dir():
+    client = downloads.Client(verify=values.verify_checksums)
+    source = downloads.fetch(convert_flowers.ARCHIVE, folder, client)
+  items = convert_flowers.find(source, 1, values.verify_checksums)
+  splits = convert_flowers.hold_out_of_each(items, values.validation_images)
+  writing.build(values, convert_flowers.plan(source, splits, values.names, 1))
+
+
+COMMAND = writing.converter(USAGE, Flags, act, ('output_directory',))

@@ -1,0 +1,59 @@
+"""Lists the bounding boxes of ImageNet annotations."""
+
+import dataclasses
+import pathlib
+import sys
+
+from slim.datasets.photographs import imagenet_boxes
+from slim.datasets.photographs import imagenet_lists
+from terngrad.cli import command
+from terngrad.cli.convert import writing
+from terngrad.config import options
+
+USAGE = """\
+{program}: lists the bounding boxes of ImageNet's annotations.
+
+  {program} ANNOTATIONS [SYNSETS] > boxes.csv
+
+ANNOTATIONS is a folder with <synset>/<image>.xml, or the archive
+ILSVRC2012_bbox_train_v2.tar.gz, which is not unpacked. With SYNSETS, a file
+with a synset on each line, other annotations are left out, and boxes labeled
+with another of these synsets than their image. Lines go to standard output,
+sorted; counts go to standard error.
+"""
+
+option = options.option
+
+
+@dataclasses.dataclass(frozen=True)
+class Flags:
+  """The flags."""
+
+  annotations: str = option('', 'Folder or archive ANNOTATIONS.')
+  synsets_file: str = option('', "File SYNSETS; '' for all there are.")
+
+
+def act(values: Flags) -> None:
+  """Prints the boxes.
+
+  Args:
+    values: the flags.
+
+  Raises:
+    slim.errors.DataError: a file cannot be read.
+    terngrad.cli.flags.UsageError: there are no annotations.
+  """
+  command.require(values, 'annotations')
+  synsets = None
+  if values.synsets_file:
+    synsets = imagenet_lists.synsets(pathlib.Path(values.synsets_file))
+  found = imagenet_boxes.process(pathlib.Path(values.annotations), synsets)
+  for line in found.lines:
+    sys.stdout.write(f'{line}\n')
+  sys.stderr.write(
+    f'Read {found.files} annotations: {len(found.lines)} boxes; left out '
+    f'{found.skipped_files} annotations and {found.skipped_boxes} boxes.\n'
+  )
+
+
+COMMAND = writing.converter(USAGE, Flags, act, ('annotations', 'synsets_file'))

@@ -1,0 +1,55 @@
+"""Sorts ImageNet validation images into a folder for each class."""
+
+import dataclasses
+import pathlib
+
+from slim.datasets.photographs import imagenet_lists
+from terngrad import lazy
+from terngrad.cli import command
+from terngrad.cli.convert import writing
+from terngrad.config import options
+
+imagenet = lazy.module('slim.datasets.photographs.imagenet')
+
+USAGE = """\
+{program}: sorts validation images by class.
+
+  {program} FOLDER LABELS
+
+FOLDER has ILSVRC2012_val_00000001.JPEG and so on; LABELS the synset of each,
+one a line. Each image is moved into FOLDER/<synset>. Run again, it goes on
+where it was stopped. (`terngrad convert imagenet` needs this only for unpacked
+images.)
+"""
+
+option = options.option
+
+
+@dataclasses.dataclass(frozen=True)
+class Flags:
+  """The flags."""
+
+  folder: str = option('', 'Folder FOLDER of the images.')
+  labels_file: str = option('', 'File LABELS with the synset of each.')
+
+
+def act(values: Flags) -> None:
+  """Moves the images.
+
+  Args:
+    values: the flags.
+
+  Raises:
+    slim.errors.DataError: an image is missing or cannot be moved.
+    terngrad.cli.flags.UsageError: one of the two is not given.
+  """
+  command.require(values, 'folder', 'labels_file')
+  synsets = imagenet_lists.image_synsets(pathlib.Path(values.labels_file))
+  moved = imagenet.sort_validation(pathlib.Path(values.folder), synsets)
+  command.say(
+    f'Moved {moved} of {len(synsets)} images into {len(set(synsets))} folders '
+    f'in {values.folder}.'
+  )
+
+
+COMMAND = writing.converter(USAGE, Flags, act, ('folder', 'labels_file'))
