@@ -22,8 +22,9 @@ MODULES = [
   if path.relative_to(ROOT).parts[0] in PACKAGES
 ]
 
-# Reports all modules that fail, not only the first. Each gets an empty set of
-# flags, since two programs may define the same one.
+# Reports all modules that fail, not only the first. A lazy module runs when it
+# is asked for something. Each gets an empty set of flags, since two programs may
+# define the same one.
 IMPORT_ALL = """
 import importlib, sys, traceback
 from absl import flags
@@ -31,7 +32,7 @@ import tensorflow
 known = set(flags.FLAGS)
 for name in sys.argv[1:]:
   try:
-    importlib.import_module(name)
+    importlib.import_module(name).__doc__
   except BaseException:
     sys.stdout.write(f'{name}:\\n{traceback.format_exc()}\\n')
   for flag in set(flags.FLAGS) - known:

@@ -1,0 +1,76 @@
+"""--help of every command: at once, which is to say without TensorFlow."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from terngrad.cli import commands
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def paths(members, above=()):
+  """The words that name each command."""
+  for name, found in members.items():
+    here = (*above, name)
+    if isinstance(found, commands.Entry):
+      yield here
+    else:
+      yield from paths(found.members, here)
+
+
+PATHS = list(paths(commands.COMMANDS))
+
+# Each command by itself: one whose module is missing leaves the others alone.
+# A lazy module is of another type until one of its names is asked for.
+ASK_ALL = """
+import contextlib, io, json, sys, traceback, types
+from terngrad.cli import main
+
+def loads_tensorflow():
+  return type(sys.modules.get('tensorflow')) is types.ModuleType
+
+answers = []
+for path in json.loads(sys.argv[1]):
+  before, out, err = loads_tensorflow(), io.StringIO(), io.StringIO()
+  with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    try:
+      code = main.run([*path, '--help'])
+    except Exception:
+      code = traceback.format_exc()
+  answers.append({
+    'code': code,
+    'out': out.getvalue(),
+    'err': err.getvalue(),
+    'loads': loads_tensorflow() and not before,
+  })
+json.dump(answers, sys.stdout)
+"""
+
+
+@pytest.fixture(scope='module')
+def answers(tmp_path_factory):
+  """What each command answers, by its path; from one process."""
+  done = subprocess.run(
+    [sys.executable, '-c', ASK_ALL, json.dumps(PATHS)],
+    cwd=tmp_path_factory.mktemp('help'),
+    env=os.environ | {'PYTHONPATH': str(ROOT)},
+    capture_output=True,
+    text=True,
+    check=True,
+    timeout=120,
+  )
+  return dict(zip(PATHS, json.loads(done.stdout), strict=True))
+
+
+@pytest.mark.parametrize('path', PATHS, ids=' '.join)
+def test_help_is_given_without_tensorflow(path, answers):
+  answer = answers[path]
+  assert (answer['code'], answer['err']) == (0, '')
+  assert answer['out'].startswith(f'terngrad {" ".join(path)}: ')
+  assert '{' not in answer['out'].partition('\n\n')[0]
+  assert not answer['loads']
