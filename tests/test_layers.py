@@ -1,8 +1,10 @@
 """Who may import whom, and where flags may be, read from the sources.
 
-A package imports itself and what stands before it in `LAYERS`. slim's packages
-know nothing of terngrad, and only `step` and what stands after it use them.
-Data sets have layers of their own. Nothing imports a program.
+A package imports itself and what stands before it in `LAYERS`, at once or when
+it is first used. slim is a library that knows nothing of terngrad, and only
+`step` and what stands after it use it. Data sets have layers of their own.
+Starters, the programs of older names, start a command of `terngrad.cli` and do
+nothing else; nothing imports them. Experiments may import anything else.
 """
 
 import ast
@@ -26,7 +28,11 @@ LAYERS = (
   'terngrad.parameter_server',
   'terngrad.measure',
   'terngrad.report',
-  'terngrad.program',
+  'terngrad.cli',
+  'terngrad.cli.convert',
+  'terngrad.cli.measure',
+  'terngrad.cli.report',
+  'terngrad.cli.slim',
   'terngrad.bin',
 )
 FIRST_LAYER_WITH_SLIM = LAYERS.index('terngrad.step')
@@ -39,8 +45,10 @@ LAYERS_OF_DATA = (
 )
 LAYERS_OF_NETS = ('slim.nets.blocks', 'slim.nets')
 MOST_MODULES = 15
-# The programs are few enough once they are a table.
+# These have programs of older names, a few lines each.
 LARGER = {'terngrad/bin'}
+MOST_LINES_OF_A_STARTER = 15
+IMPORTS_OF_A_STARTER = {'pathlib', 'sys', 'terngrad.cli.main'}
 
 
 def all_modules():
@@ -57,24 +65,27 @@ def all_modules():
 MODULES = all_modules()
 
 
-def is_program(name, source):
-  """Whether `name` is meant to be started, not imported."""
+def is_starter(name, source):
+  """Whether `name` starts a command by an older name, and is not imported."""
   parts = name.split('.')
   if parts[-1] == '__init__':
     return False
-  if parts[:2] == ['terngrad', 'bin'] or parts[0] == 'experiments':
-    return True
-  # slim keeps its programs at its top, beside what its packages share.
-  return len(parts) == 2 and parts[0] == 'slim' and '__main__' in source
+  # slim has them at its top, beside what its packages share.
+  at_top_of_slim = len(parts) == 2 and parts[0] == 'slim'
+  return (
+    within(name, 'terngrad.bin') or at_top_of_slim and ('__main__' in source)
+  )
 
 
 def imports(source):
   """Yields (dotted name, level of relative import) of all that is imported.
 
   `from a import b` yields a.b: whether b is a module or a name in one, a.b
-  starts with the module that is imported.
+  starts with the module that is imported. `lazy.module('a.b')` imports a.b.
   """
   for node in ast.walk(ast.parse(source)):
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == 'lazy.module':
+      yield ast.literal_eval(node.args[0]), 0
     if isinstance(node, ast.Import):
       for alias in node.names:
         yield alias.name, 0
@@ -94,22 +105,17 @@ def layer_of(name, layers=LAYERS):
 
 
 def may_import_slim(name):
-  if name.split('.')[0] in ('slim', 'experiments'):
+  if within(name, 'slim'):
     return True
   layer = layer_of(name)
   return layer is not None and layer >= FIRST_LAYER_WITH_SLIM
 
 
-def may_use_flags(name):
-  parts = name.split('.')
-  if parts[0] == 'terngrad':
-    return len(parts) > 2 and parts[1] in ('program', 'bin')
-  return parts[0] == 'experiments' or len(parts) == 2
-
-
-def violations(name, source, programs):
+def violations(name, source, starters):
   """Returns what is wrong with one module's imports, as sentences."""
   found = []
+  if within(name, 'experiments'):
+    return found
   own_layer = layer_of(name)
   for target, level in imports(source):
     if level:
@@ -120,26 +126,41 @@ def violations(name, source, programs):
         found.append(f'{name} imports {target}, a layer above')
     if own_layer is not None and target == 'terngrad':
       found.append(f'{name} imports terngrad, which imports it')
-    is_slim_package = name.startswith('slim.') and name.count('.') > 1
-    if is_slim_package and within(target, 'terngrad'):
+    is_library = within(name, 'slim') and name not in starters
+    if is_library and within(target, 'terngrad'):
       found.append(f'{name} imports {target}, but slim knows no terngrad')
     if within(target, 'slim') and not may_import_slim(name):
       found.append(f'{name} imports {target}, which is for training and above')
-    if any(within(target, p) and p != name for p in programs):
-      found.append(f'{name} imports {target}, a program')
-    if within(target, 'absl.flags') and not may_use_flags(name):
-      found.append(f'{name} imports absl.flags, which is for programs')
+    if any(within(target, s) for s in (*starters, 'experiments', 'tests')):
+      found.append(f'{name} imports {target}, which is for nobody to import')
+    if within(target, 'absl.flags') and not within(name, 'terngrad.cli'):
+      found.append(f'{name} imports absl.flags, which is for terngrad.cli')
   return found
 
 
-PROGRAMS = [
-  name for name, source in MODULES.items() if is_program(name, source)
+STARTERS = [
+  name for name, source in MODULES.items() if is_starter(name, source)
 ]
 
 
 @pytest.mark.parametrize('name', MODULES)
 def test_module_keeps_to_its_layer(name):
-  assert violations(name, MODULES[name], PROGRAMS) == []
+  assert violations(name, MODULES[name], STARTERS) == []
+
+
+@pytest.mark.parametrize('name', STARTERS)
+def test_starter_only_starts_a_command(name):
+  lines = [line for line in MODULES[name].splitlines() if line]
+  assert len(lines) <= MOST_LINES_OF_A_STARTER
+  assert {target for target, _ in imports(MODULES[name])} <= (
+    IMPORTS_OF_A_STARTER
+  )
+
+
+@pytest.mark.parametrize('name', STARTERS)
+def test_starter_is_called_as_its_command_says_it_is(name):
+  """What --help and errors say is what the user typed."""
+  assert f"name='{name.rpartition('.')[2]}'" in MODULES[name]
 
 
 def packages(top):
@@ -163,16 +184,25 @@ def test_no_folder_has_more_modules_than_one_can_see(top):
   assert too_many <= LARGER
 
 
+MADE_UP_STARTERS = ['terngrad.bin.mnist_train', 'slim.mnist']
+
+
 @pytest.mark.parametrize(
   ('name', 'source'),
   [
     ('terngrad.codec.a', 'import terngrad.exchange.b'),
     ('terngrad.codec.a', 'from terngrad import training'),
     ('terngrad.exchange.a', 'def f():\n  from terngrad.training import b'),
-    ('terngrad.training.a', 'from terngrad.program import b'),
+    ('terngrad.training.a', 'from terngrad.cli import b'),
+    ('terngrad.cli.a', 'from terngrad.cli.convert import b'),
+    ('terngrad.codec.a', "b = lazy.module('terngrad.training.b')"),
+    ('terngrad.codec.a', "def f():\n  return lazy.module('slim.nets.lenet')"),
+    ('slim.nets.a', "b = lazy.module('terngrad.codec.b')"),
+    ('slim.a', 'from terngrad.cli import main'),
+    ('terngrad.training.a', 'from experiments import b'),
     ('terngrad.training.a', 'from . import b'),
     ('terngrad.training.a', 'import terngrad'),
-    ('terngrad.program.a', 'from terngrad.bin import mnist_train'),
+    ('terngrad.cli.a', 'from terngrad.bin import mnist_train'),
     ('terngrad.bin.other', 'from terngrad.bin import mnist_train'),
     ('terngrad.codec.a', 'from slim.nets import lenet'),
     ('terngrad.exchange.a', 'import slim'),
@@ -189,7 +219,7 @@ def test_no_folder_has_more_modules_than_one_can_see(top):
   ],
 )
 def test_breach_is_found(name, source):
-  assert violations(name, source, ['terngrad.bin.mnist_train'])
+  assert violations(name, source, MADE_UP_STARTERS)
 
 
 @pytest.mark.parametrize(
@@ -198,16 +228,19 @@ def test_breach_is_found(name, source):
     ('terngrad.codec.a', 'from terngrad.codec import b'),
     ('terngrad.exchange.a', 'from terngrad.codec import b'),
     ('terngrad.training.a', 'from slim.nets import lenet'),
-    ('terngrad.bin.mnist_train', 'from terngrad.program import b'),
-    ('terngrad.bin.mnist_train', 'from absl import flags'),
+    ('terngrad.bin.mnist_train', 'from terngrad.cli import b'),
+    ('terngrad.cli.flags', 'from absl import flags'),
+    ('terngrad.cli.convert.a', 'from terngrad.cli import b'),
+    ('terngrad.cli.a', "b = lazy.module('slim.nets.factory')"),
+    ('slim.mnist', 'from terngrad.cli import main'),
     ('terngrad.__init__', 'from terngrad.codec import a'),
     ('slim.datasets.a', 'from slim.datasets import b'),
     ('slim.datasets.a', 'from slim.datasets.records import b'),
     ('terngrad.codec.methods.a', 'from terngrad.codec import b'),
     ('terngrad.step.a', 'from slim.nets import lenet'),
-    ('slim.download_and_convert_data', 'from absl import flags'),
     ('experiments.sweep', 'from slim.nets import lenet'),
+    ('experiments.sweep', 'from terngrad.bin import mnist_train'),
   ],
 )
 def test_proper_import_passes(name, source):
-  assert violations(name, source, ['terngrad.bin.mnist_train']) == []
+  assert violations(name, source, MADE_UP_STARTERS) == []
