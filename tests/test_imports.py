@@ -23,8 +23,8 @@ MODULES = [
 ]
 
 # Reports all modules that fail, not only the first. A lazy module runs when it
-# is asked for something. Each gets an empty set of flags, since two programs may
-# define the same one.
+# is asked for something. Each gets an empty set of flags, since two programs
+# may define the same one.
 IMPORT_ALL = """
 import importlib, sys, traceback
 from absl import flags
