@@ -3,9 +3,9 @@ import re
 import pytest
 
 from terngrad import errors
+from terngrad.cli import flags
 from terngrad.codec.methods import registry
 from terngrad.config import config as configs
-from terngrad.program import flags
 
 
 def config(**options):
@@ -209,7 +209,7 @@ def test_the_help_names_all_that_a_code_may_be():
 def test_a_method_of_a_command_line_is_taken(codec):
   taken = flags.parse(
     configs.TrainConfig, {'net': 'lenet'}, [f'--codec={codec}', '--num_nodes=2']
-  )
+  ).values
   taken.validate()
   assert taken.codec == codec
 

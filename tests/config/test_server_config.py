@@ -1,9 +1,9 @@
 import pytest
 
 from terngrad import errors
+from terngrad.cli import flags
 from terngrad.config import cluster_config
 from terngrad.config import server_config
-from terngrad.program import flags
 
 HOSTS = {
   'ps_hosts': 'localhost:2222',
@@ -76,7 +76,9 @@ def test_workers_may_go_at_their_own_pace():
   make(
     sync=False, max_staleness=3, scale_learning_rate_by_staleness=True
   ).validate()
-  config = flags.parse(server_config.ServerConfig, {}, ['--sync=False'])
+  config = flags.parse(
+    server_config.ServerConfig, {}, ['--sync=False']
+  ).values
   assert not config.sync
 
 
@@ -179,7 +181,7 @@ def test_residuals_of_a_worker_need_no_other(code, pace):
 def test_the_bytes_of_a_bucket_are_a_flag_with_servers_too():
   config = flags.parse(
     server_config.ServerConfig, {}, ['--bytes_per_bucket=4096']
-  )
+  ).values
   assert config.bytes_per_bucket == 4096
   assert make().bytes_per_bucket == cluster_config.BYTES_PER_BUCKET
   assert refused(bytes_per_bucket=-1).startswith(
@@ -236,7 +238,7 @@ def test_words_of_2017_are_read_as_they_stand():
       'False',
       '--benchmark_mode=False',
     ],
-  )
+  ).values
   config.validate()
   assert (config.task_id, config.batch_size) == (1, 64)
 
