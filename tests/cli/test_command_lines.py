@@ -6,7 +6,7 @@ import shlex
 import pytest
 
 from terngrad.config import config as configs
-from terngrad.program import flags
+from terngrad.cli import flags
 
 # From the README of 2017, and what its scripts started (their variables filled
 # in). The values that matter stand beside each.

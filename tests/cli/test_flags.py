@@ -20,7 +20,7 @@ from terngrad.bin import imagenet_train
 from terngrad.bin import mnist_eval
 from terngrad.bin import mnist_train
 from terngrad.config import config as configs
-from terngrad.program import flags
+from terngrad.cli import flags
 
 TRAIN = configs.TrainConfig
 EVAL = configs.EvalConfig

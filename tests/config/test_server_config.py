@@ -76,9 +76,7 @@ def test_workers_may_go_at_their_own_pace():
   make(
     sync=False, max_staleness=3, scale_learning_rate_by_staleness=True
   ).validate()
-  config = flags.parse(
-    server_config.ServerConfig, {}, ['--sync=False']
-  ).values
+  config = flags.parse(server_config.ServerConfig, {}, ['--sync=False']).values
   assert not config.sync
 
 
