@@ -32,7 +32,7 @@ class Layout(NamedTuple):
   Attributes:
     net: name of the net.
     num_classes: logits of the net.
-    optimizer: name of the optimizer.
+    optimizer: the optimizer's name, without its options.
     num_devices: devices of the run.
     num_workers: nodes of the run.
     places: list of int, the devices whose variables are stored.
@@ -46,6 +46,9 @@ class Layout(NamedTuple):
     bn_statistics: 'averaged' or 'per_device'.
     trainable_scopes: what was trained; '' for all.
     kept: not written any more: what sums left out is among the `states`.
+    must_keep: dict of name to value, of what a run that continues must not
+      change: options that say so, and what follows from several of them.
+    may_change: the same, of what it may, at the price of the same bits.
 
   Fields with a default are not in checkpoints that are older than they.
   """
@@ -66,6 +69,8 @@ class Layout(NamedTuple):
   bn_statistics: str = 'averaged'
   trainable_scopes: str = ''
   kept: str = ''
+  must_keep: dict | None = None
+  may_change: dict | None = None
 
 
 class Writer:
@@ -284,11 +289,16 @@ def check_layout(path, layout, expected):
   for field, value in expected.items():
     received = getattr(layout, field)
     if received != value:
-      raise errors.CheckpointError(
-        f'{path}: expected a checkpoint with {field} {_shown(value)}, received '
-        f'one with {_shown(received)}. Give the flags it was trained with, or '
-        'another folder.'
-      )
+      raise mismatch(path, field, value, received)
+
+
+def mismatch(path, name, expected, received):
+  """The `errors.CheckpointError` of a checkpoint that another run wrote."""
+  return errors.CheckpointError(
+    f'{path}: expected a checkpoint with {name} {_shown(expected)}, received '
+    f'one with {_shown(received)}. Give the flags it was trained with, or '
+    'another folder.'
+  )
 
 
 def _shown(value):

@@ -7,21 +7,6 @@ from terngrad.checkpoint import checkpoints
 from terngrad.step import loss_scaling
 from terngrad.step import replicas
 
-# What a run must keep: its variables, and which examples come at which step.
-_KEPT = (
-  'net',
-  'num_classes',
-  'optimizer',
-  'trainable_scopes',
-  'batch_size',
-  'seed',
-  'dataset_name',
-  'subset',
-  'bn_statistics',
-)
-# What may change between two parts of a run, which then ends at other bits.
-_TOLD = ('num_workers', 'max_steps', 'codec', 'dtype')
-
 
 class Restored(NamedTuple):
   """What a run goes on from, beside its variables.
@@ -50,22 +35,17 @@ def continue_run(config, run, report):
     checkpoints.check_empty(config.train_dir)
     return NOTHING
   layout = checkpoints.read_layout(path)
-  expected = run.layout._asdict()
-  own = layout.bn_statistics == 'per_device'
-  kept = (*_KEPT, 'num_devices') if own else _KEPT
-  # None: not in a checkpoint that is older than the field.
-  known = [name for name in kept if getattr(layout, name) is not None]
-  checkpoints.check_layout(path, layout, {n: expected[n] for n in known})
+  now = run.layout
+  for name, (before, value) in _changed(layout, 'must_keep', now).items():
+    raise checkpoints.mismatch(path, name, value, before)
   there = _load(run, path, layout)
   step = checkpoints.step_of(path)
   report(f'{datetime.now()}: restored {path}, continuing after step {step}')
-  for field in _TOLD:
-    before = getattr(layout, field)
-    if before not in (None, expected[field]):
-      report(
-        f'{field} was {before} before and is now {expected[field]}: the run '
-        'does not end at the same bits'
-      )
+  for name, (before, value) in _changed(layout, 'may_change', now).items():
+    report(
+      f'{name} was {before} before and is now {value}: the run does not end at '
+      'the same bits'
+    )
   states, missing, unused = run.store.read(path)
   # What methods share is among the variables of a device.
   missing += [name for name in run.method_states if name not in there]
@@ -81,6 +61,21 @@ def continue_run(config, run, report):
         'not end at the same bits'
       )
   return Restored(step, states)
+
+
+def _changed(layout, field, now):
+  """{name: (before, now)} of what is not what it was.
+
+  A layout that is older than the field says what its other fields do.
+  """
+  before = getattr(layout, field)
+  if before is None:
+    before = layout._asdict()
+  return {
+    name: (before[name], value)
+    for name, value in getattr(now, field).items()
+    if before.get(name) not in (None, value)
+  }
 
 
 def _load(run, path, layout):

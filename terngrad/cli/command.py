@@ -16,6 +16,8 @@ from collections.abc import Callable
 from typing import Any
 from typing import NamedTuple
 
+from absl import logging
+
 from slim import errors as data_errors
 from terngrad import errors
 from terngrad.cli import flags
@@ -36,6 +38,8 @@ class Command(NamedTuple):
     defaults: dict of field name to this program's own default.
     words: names of the options that words without a flag's name are values of,
       in their order.
+    rest: name of the field, a tuple, that takes what stands behind `--`.
+    needs_tensorflow: whether `act` uses it.
     is_converter: errors carry the program's name, and data that cannot be used
       is a failure.
     ends_process: Python's own end is left out, because TensorFlow's servers and
@@ -47,6 +51,8 @@ class Command(NamedTuple):
   act: Callable[[Any], int | None]
   defaults: dict[str, Any] = {}
   words: tuple[str, ...] = ()
+  rest: str = ''
+  needs_tensorflow: bool = True
   is_converter: bool = False
   ends_process: bool = False
 
@@ -63,7 +69,7 @@ def run(command, program, arguments):
     The exit code.
   """
   usage = command.usage.replace('{program}', program)
-  if flags.asks_for_help(arguments):
+  if flags.asks_for_help(arguments, command.rest):
     say(flags.help_text(command.options, command.defaults, usage))
     return DONE
   code = _act(command, program, arguments)
@@ -79,10 +85,17 @@ def _act(command, program, arguments):
   unusable = FAILED if command.is_converter else REFUSED
   try:
     parsed = flags.parse(
-      command.options, command.defaults, arguments, command.words
+      command.options,
+      command.defaults,
+      arguments,
+      command.words,
+      command.rest,
     )
-    quiet.import_tensorflow(parsed.verbosity > 0)
-    _log_with_absl(command.is_converter)
+    if command.needs_tensorflow:
+      quiet.import_tensorflow(parsed.verbosity > 0)
+    logging.use_absl_handler()
+    if command.is_converter:
+      logging.set_verbosity(logging.INFO)
     return command.act(parsed.values) or DONE
   except (
     flags.UsageError,
@@ -98,14 +111,6 @@ def _act(command, program, arguments):
     if command.is_converter:
       complain(label, 'stopped; the same command continues.', 0)
     return SIGNALLED + 2
-
-
-def _log_with_absl(informs):
-  from absl import logging
-
-  logging.use_absl_handler()
-  if informs:
-    logging.set_verbosity(logging.INFO)
 
 
 def say(line):

@@ -39,9 +39,24 @@ class Parsed(NamedTuple):
   verbosity: int
 
 
-def asks_for_help(arguments):
-  """Whether one of the words is --help, in any of absl's spellings."""
-  return any(word in _HELP for word in arguments)
+def asks_for_help(arguments, rest=''):
+  """Whether one of the words is --help, in any of absl's spellings.
+
+  Args:
+    arguments: list of words.
+    rest: see `parse`.
+  """
+  own, _ = _cut(arguments, rest)
+  return any(word in _HELP for word in own)
+
+
+def _cut(arguments, rest):
+  """The words before `--`, and those behind it where something takes them."""
+  words = list(arguments)
+  if not rest or '--' not in words:
+    return words, []
+  place = words.index('--')
+  return words[:place], words[place + 1 :]
 
 
 def define(config_class, defaults=None):
@@ -92,7 +107,7 @@ def _maker(field):
   }[type(field.default)]
 
 
-def parse(config_class, defaults, arguments, positional=()):
+def parse(config_class, defaults, arguments, positional=(), rest=''):
   """Reads a command line.
 
   Args:
@@ -101,6 +116,7 @@ def parse(config_class, defaults, arguments, positional=()):
     arguments: the words after the program's name.
     positional: names of the flags that the first words without a flag's name
       are values of.
+    rest: name of the field, a tuple, that takes the words behind `--`.
 
   Returns:
     A `Parsed`, its values a `config_class`.
@@ -111,11 +127,12 @@ def parse(config_class, defaults, arguments, positional=()):
   """
   values = define(config_class, defaults)
   booleans = {name for name in values if isinstance(values[name].value, bool)}
+  own, others = _cut(arguments, rest)
   words = join_booleans(
-    _read_flagfiles(values, _named(arguments, positional)), booleans
+    _read_flagfiles(values, _named(own, positional)), booleans
   )
   try:
-    rest = values(['program', *words])
+    left = values(['program', *words])
   except flags.UnrecognizedFlagError as error:
     raise UsageError(_unknown(error.flagname, values)) from error
   except flags.Error as error:
@@ -123,9 +140,11 @@ def parse(config_class, defaults, arguments, positional=()):
       f'Flags: expected values of their types, received: {error}. --help says '
       'the type of each.'
     ) from error
-  if len(rest) > 1:
-    raise UsageError(_stray(rest[1], values))
+  if len(left) > 1:
+    raise UsageError(_stray(left[1], values))
   given = {f.name: _value(values, f) for f in options.fields(config_class)}
+  if rest:
+    given[rest] = tuple(others)
   return Parsed(config_class(**given), values['verbosity'].value)
 
 

@@ -6,7 +6,6 @@ there is nothing to do.
 """
 
 import contextlib
-import dataclasses
 import hashlib
 
 import numpy as np
@@ -20,14 +19,6 @@ from terngrad.exchange import collective
 from terngrad.exchange import group as groups
 from terngrad.exchange import towers
 
-# What each process may have its own of.
-_OWN = frozenset(
-  {
-    *('task_id', 'job_name', 'cluster', 'data_dir', 'train_dir', 'overwrite'),
-    *('log_device_placement', 'pretrained_model_checkpoint_path'),
-    *('rendezvous_dir', 'own_address'),
-  }
-)
 _FINGERPRINT_BYTES = 2**14
 # The runtime gives up a silent task first, as an error like that of a lost one.
 GRACE_SECONDS = 10.0
@@ -64,13 +55,12 @@ def join(config):
   )
 
 
-def check_same(config, exchange, **choices):
+def check_same(exchange, options, **choices):
   """Compares what the processes are.
 
   Args:
-    config: `config.TrainConfig`; every option must be the same but those that
-      are a process's own.
     exchange: from `join`.
+    options: dict of name to value, of the options that must be the same.
     **choices: see `fingerprint.fingerprint`.
 
   Raises:
@@ -78,9 +68,7 @@ def check_same(config, exchange, **choices):
   """
   if exchange.group is None:
     return
-  for field in dataclasses.fields(config):
-    if field.name not in _OWN:
-      choices[field.name] = _short(getattr(config, field.name))
+  choices |= {name: _short(value) for name, value in options.items()}
   own = fingerprint.to_bytes(
     fingerprint.fingerprint(**choices), _FINGERPRINT_BYTES
   )

@@ -55,11 +55,16 @@ class ClusterConfig:
     'Who takes part: flags; tf_config; slurm; kubernetes:LABEL (pods with '
     'hostNetwork; NODE_IP holds the address of this one); rendezvous (equal '
     'processes meet in --rendezvous_dir); or a file with a host:port a line.',
+    shared=options.OWN,
   )
   worker_hosts: str = _option('', 'host:port of every worker, with commas.')
   ps_hosts: str = _option('', 'host:port of every parameter server.')
-  job_name: str = _option('worker', 'ps or worker: what this process is.')
-  task_id: int = _option(0, 'Place of this process in the list of its job.')
+  job_name: str = _option(
+    'worker', 'ps or worker: what this process is.', shared=options.OWN
+  )
+  task_id: int = _option(
+    0, 'Place of this process in the list of its job.', shared=options.OWN
+  )
   cluster_port: int = _option(
     2222, 'Port of tasks of slurm, kubernetes and rendezvous.'
   )
@@ -67,12 +72,14 @@ class ClusterConfig:
     '',
     'Folder on a shared file system, one a run, where each process leaves its '
     'address as --task_id.',
+    shared=options.OWN,
   )
   rendezvous_processes: int = _option(0, 'Processes that meet there.')
   own_address: str = _option(
     '',
     "host:port of this process, for the others there; empty: this machine's "
     'name and --cluster_port.',
+    shared=options.OWN,
   )
   allow_insecure_network: bool = _option(
     False,

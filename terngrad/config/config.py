@@ -13,9 +13,9 @@ import os
 from terngrad import errors
 from terngrad.config import cluster_config
 from terngrad.config import config_base as base
-from terngrad.config import options
 from terngrad.config import config_evaluation
 from terngrad.config import config_pretrained as pretrained
+from terngrad.config import options
 from terngrad.step import optimizers
 from terngrad.step import schedules
 
@@ -31,21 +31,32 @@ class TrainConfig(cluster_config.ClusterConfig, pretrained.PretrainedConfig):
     os.path.join(base.TEMPORARY, 'dataset_train'),
     'Folder for checkpoints and records; a run that stands there continues.',
     'run',
+    shared=options.OWN,
   )
   overwrite: bool = options.option(
-    False, 'Delete the run that stands in --train_dir and begin anew.', 'run'
+    False,
+    'Delete the run that stands in --train_dir and begin anew.',
+    'run',
+    shared=options.OWN,
   )
   save_iter: int = options.option(
     5000, 'Steps between checkpoints and histograms.', 'run'
   )
   benchmark_mode: bool = options.option(
-    False, 'Constant images and random labels: no data is read.', 'run'
+    False,
+    'Constant images and random labels: no data is read.',
+    'run',
+    shared=options.WORKERS,
+    on_resume=options.TOLD,
   )
   log_device_placement: bool = options.option(
-    False, 'Log the device of every operation.', 'run'
+    False, 'Log the device of every operation.', 'run', shared=options.OWN
   )
   num_gpus: int = options.option(
-    1, 'Devices; logical CPU devices where there is no GPU.', 'devices'
+    1,
+    'Devices; logical CPU devices where there is no GPU.',
+    'devices',
+    shared=options.WORKERS,
   )
   num_nodes: int = options.option(
     -1,
@@ -57,10 +68,12 @@ class TrainConfig(cluster_config.ClusterConfig, pretrained.PretrainedConfig):
     "Store the parameters of this node's device only; -1 for every device's.",
     'devices',
   )
+  # Its name is kept on resume, and what it says is told: see `assembly`.
   optimizer: str = options.option(
     'momentum',
     f'NAME[:option=value,...], of {", ".join(sorted(optimizers.OPTIMIZERS))}.',
     'rate',
+    on_resume=options.FREE,
   )
   initial_learning_rate: float = options.option(0.01, 'Learning rate.', 'rate')
   learning_rate_decay_type: str = options.option(

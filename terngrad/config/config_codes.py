@@ -12,6 +12,8 @@ from terngrad.config import options
 class CodeConfig(base.ModelConfig):
   """How gradients are coded.
 
+  A run that continues compares the code's name, whichever flags gave it.
+
   The `num_workers` that a code must reach is of the configuration that
   inherits these options.
   """
@@ -25,9 +27,13 @@ class CodeConfig(base.ModelConfig):
     'what it left out; empty: by --grad_bits. For an all-reduce of integers '
     'ternary:packing=radix,workers=N.',
     'codes',
+    on_resume=options.FREE,
   )
   grad_bits: int = options.option(
-    32, '1 for ternary gradients, 32 for float32.', 'codes'
+    32,
+    '1 for ternary gradients, 32 for float32.',
+    'codes',
+    on_resume=options.FREE,
   )
   clip_factor: float = options.option(
     0.0,
@@ -35,18 +41,21 @@ class CodeConfig(base.ModelConfig):
     'not clip. --codec=ternary clips at 2.5 where neither this nor its own '
     'option is set; --codec=ternary:clip_factor=0 does not.',
     'codes',
+    on_resume=options.FREE,
   )
   scaler_rule: str = options.option(
     'max_clipped',
     "max_clipped, the paper's: the largest clipped magnitude; stddev, the 2017 "
     "code's: clip_factor standard deviations.",
     'codes',
+    on_resume=options.FREE,
   )
   packing: str = options.option(
     'base3',
     'base3, 1.6 bits an element; two_bit, 2; bitmap_sign and huffman243, about '
     '1.3 and 1.2, by the gradients. For radix see --codec.',
     'codes',
+    on_resume=options.FREE,
   )
   quantize_logits: bool = options.option(
     False, 'Code the gradients of the logits layer too.', 'codes'
@@ -58,7 +67,10 @@ class CodeConfig(base.ModelConfig):
     'codes',
   )
   use_encoding: bool = options.option(
-    False, 'Accepted; codes are always packed and sent.', 'codes'
+    False,
+    'Accepted; codes are always packed and sent.',
+    'codes',
+    on_resume=options.FREE,
   )
 
   def gradient_code(self):
@@ -110,8 +122,8 @@ class CodeConfig(base.ModelConfig):
           f'--codec={wrappers}{plus}ternary:{flag}={value}.'
         )
       given[flag] = value
-    options = ','.join(f'{k}={v}' if v else k for k, v in given.items())
-    return f'{wrappers}{plus}{name}:{options}'
+    said = ','.join(f'{k}={v}' if v else k for k, v in given.items())
+    return f'{wrappers}{plus}{name}:{said}'
 
   def _codec_text_of_grad_bits(self):
     if self.grad_bits == 32:

@@ -3,8 +3,8 @@
 import dataclasses
 
 from terngrad import errors
-from terngrad.config import options
 from terngrad.config import config_codes as codes
+from terngrad.config import options
 
 DTYPES = ('float32', 'bfloat16', 'float16')
 STATISTICS = ('averaged', 'per_device', 'synchronized')
@@ -47,12 +47,14 @@ class MethodConfig(codes.CodeConfig):
     'nodes of each device, which keeps its own. synchronized: every layer sees '
     'the examples of all nodes; one node a device.',
     'devices',
+    on_resume=options.KEPT,
   )
   gradient_accumulation_steps: int = options.option(
     1,
     "Parts of a node's share that are computed one after the other and "
     'averaged before the gradient is coded: less memory.',
     'devices',
+    on_resume=options.TOLD,
   )
   clip_gradient_norm: float = options.option(
     0.0,

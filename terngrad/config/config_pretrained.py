@@ -4,8 +4,8 @@ import dataclasses
 import os
 
 from terngrad import errors
-from terngrad.config import options
 from terngrad.config import config_methods as methods
+from terngrad.config import options
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -21,12 +21,14 @@ class PretrainedConfig(methods.MethodConfig):
     'Checkpoint prefix, or folder of checkpoints, to start from: of this '
     "package, or TensorFlow 1's, of either format.",
     'start',
+    shared=options.OWN,
   )
   pretrained_weights: str = options.option(
     '',
     'File that Keras saved, .weights.h5, .h5 or .keras, to start from; layers '
     'are found by name.',
     'start',
+    shared=options.OWN,
   )
   fine_tune: bool = options.option(
     False,
@@ -54,6 +56,7 @@ class PretrainedConfig(methods.MethodConfig):
     'Scopes of parameters to train, separated by commas; the others stay what '
     'they are, and are not sent. Empty: all.',
     'start',
+    on_resume=options.KEPT,
   )
 
   def _check_pretrained(self):

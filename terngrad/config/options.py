@@ -89,6 +89,21 @@ def fields(config):
   return [f for f in dataclasses.fields(config) if f.init and f.metadata]
 
 
+def values(config, key, *wanted):
+  """What a configuration says, of the options that are declared so.
+
+  Args:
+    config: value of a class of options.
+    key: 'shared' or 'on_resume', see `option`.
+    *wanted: what that is declared as.
+
+  Returns:
+    dict of name to value.
+  """
+  chosen = [f for f in fields(config) if f.metadata[key] in wanted]
+  return {field.name: getattr(config, field.name) for field in chosen}
+
+
 def is_default(config, name):
   """True where an option has its default, as if it had been left out."""
   defaults = {f.name: f.default for f in dataclasses.fields(config)}

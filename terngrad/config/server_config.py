@@ -34,38 +34,49 @@ class ServerConfig(configs.TrainConfig):
     "Folder for the chief's checkpoints and records; a run that stands there "
     'continues.',
     'run',
+    shared=options.OWN,
   )
   batch_size: int = option(
-    32, 'Examples a step of each worker process, split over its nodes.', 'data'
+    32,
+    'Examples a step of each worker process, split over its nodes.',
+    'data',
+    shared=options.WORKERS,
+    on_resume=options.KEPT,
   )
   exchange: str = _fixed(SERVERS)
   collective: str = _fixed('')
   communication: str = _fixed('auto')
-  job_name: str = option('', 'ps or worker: what this process is.', 'cluster')
+  job_name: str = option(
+    '', 'ps or worker: what this process is.', 'cluster', shared=options.OWN
+  )
   num_replicas_to_aggregate: int = option(
     -1,
     'K workers whose gradients a step waits for; later ones are dropped. -1: '
     'all. Fewer than all: a step is of K times --batch_size examples, and a '
     'run is not repeatable to the bit.',
     'cluster',
+    on_resume=options.TOLD,
   )
   sync: bool = option(
     True,
     'False: every worker goes at its own pace, and a step is an update by the '
     'gradient of one. Not repeatable to the bit.',
     'cluster',
+    on_resume=options.TOLD,
   )
   max_staleness: int = option(
     -1,
     'With --sync=False: drop a gradient that more updates than this were '
     'faster than; -1 for none.',
     'cluster',
+    on_resume=options.TOLD,
   )
   scale_learning_rate_by_staleness: bool = option(
     False,
     'With --sync=False: divide the learning rate of a gradient by 1 + its '
     'staleness.',
     'cluster',
+    on_resume=options.TOLD,
   )
   save_interval_secs: int = option(
     600, 'Seconds between checkpoints, beside those of --save_iter.', 'run'

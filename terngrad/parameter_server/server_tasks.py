@@ -18,6 +18,7 @@ from terngrad.cluster import devices
 from terngrad.cluster import fingerprint
 from terngrad.cluster import service as services
 from terngrad.cluster import tasks
+from terngrad.config import options
 from terngrad.parameter_server import server_data
 
 # Seconds between two looks whether the chief is still there.
@@ -25,12 +26,6 @@ _LOOK_EVERY = 5.0
 _DTYPES = (tf.float32, tf.int32)
 # Steps between two lines of a worker.
 LOG_EVERY = 30
-# What the chief builds for a worker, and what decides which examples it reads.
-_SHARED = (
-  *('net', 'num_gpus', 'num_workers', 'benchmark_mode', 'batch_size', 'seed'),
-  *('dataset_name', 'subset', 'image_size', 'preprocessing', 'labels_offset'),
-  *('input_queue_memory_factor',),
-)
 
 
 def worker_line(worker, what, examples_per_sec, sec_per_batch, more=''):
@@ -51,7 +46,8 @@ def own_fingerprint(config, job):
     return {name: fields[name] for name in ('terngrad', 'tensorflow')}
   return fingerprint.fingerprint(
     codec=config.gradient_code().name,
-    **{name: getattr(config, name) for name in _SHARED},
+    num_workers=config.num_workers,
+    **options.values(config, 'shared', options.WORKERS),
   )
 
 

@@ -18,6 +18,7 @@ from terngrad.codec import parts
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.config import cluster_config
+from terngrad.config import options
 from terngrad.step import loss_scaling
 from terngrad.step import passes
 from terngrad.step import precision
@@ -156,29 +157,41 @@ def assemble(config, surround=surroundings.of_this_process):
         [tf.convert_to_tensor(v) for v in copies[0].trainable]
       )
     ),
-    layout=checkpoints.Layout(
-      net=config.net,
-      num_classes=around.data.num_classes,
-      optimizer=config.optimizer_name,
-      num_devices=len(around.own),
-      num_workers=config.num_workers,
-      places=stored,
-      max_steps=config.max_steps,
-      batch_size=config.batch_size,
-      seed=config.seed,
-      dataset_name=config.dataset_name,
-      subset=config.subset,
-      codec=config.gradient_code().name,
-      dtype=config.dtype,
-      bn_statistics=config.bn_statistics,
-      trainable_scopes=config.trainable_scopes,
-    ),
+    layout=_checkpoint_layout(config, around, stored),
     method_states=names[len(names) - len(shared) :],
     store=stored_states.Store(
       remembered, codec, around.exchange, names[: len(copies[0].trainable)]
     ),
     exchange=around.exchange,
     habits=around.habits,
+  )
+
+
+def _checkpoint_layout(config, around, stored):
+  """The `checkpoints.Layout` of the run, `stored` the devices it stores."""
+  must_keep = options.values(config, 'on_resume', options.KEPT) | {
+    'num_classes': around.data.num_classes,
+    'optimizer': config.optimizer_name,
+  }
+  if config.bn_statistics == 'per_device':
+    must_keep['num_devices'] = len(around.own)
+  return checkpoints.Layout(
+    net=config.net,
+    num_classes=around.data.num_classes,
+    optimizer=config.optimizer_name,
+    num_devices=len(around.own),
+    num_workers=config.num_workers,
+    places=stored,
+    max_steps=config.max_steps,
+    dtype=config.dtype,
+    bn_statistics=config.bn_statistics,
+    must_keep=must_keep,
+    may_change=options.values(config, 'on_resume', options.TOLD)
+    | {
+      'codec': config.gradient_code().name,
+      'num_workers': config.num_workers,
+      '--optimizer': config.optimizer,
+    },
   )
 
 

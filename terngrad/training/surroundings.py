@@ -8,6 +8,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from terngrad.cluster import together
+from terngrad.config import options
 from terngrad.step import step as steps
 from terngrad.step import synchronized
 from terngrad.training import batches
@@ -89,12 +90,13 @@ def of_this_process(config):
     return tf.function(take, reduce_retracing=True)
 
   seconds = config.step_timeout + together.GRACE_SECONDS
+  shared = options.values(config, 'shared', options.RUN, options.WORKERS)
   return Surroundings(
     exchange=exchange,
     data=batches.open_data(config, own),
     make_step=make_step,
     own=range(len(exchange.devices)),
-    check_same=functools.partial(together.check_same, config, exchange),
+    check_same=functools.partial(together.check_same, exchange, shared),
     habits=Habits(
       within=functools.partial(together.within, config.tasks, seconds)
     ),

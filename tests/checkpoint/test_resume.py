@@ -12,6 +12,23 @@ from terngrad.checkpoint import stored_states
 from terngrad.step import replicas
 from tests.step import small
 
+MUST_KEEP = {
+  'net': 'small',
+  'num_classes': 5,
+  'optimizer': 'momentum',
+  'trainable_scopes': '',
+  'batch_size': 8,
+  'seed': 11,
+  'dataset_name': 'mnist',
+  'subset': 'train',
+  'bn_statistics': 'averaged',
+}
+MAY_CHANGE = {
+  'codec': 'float32_words',
+  'dtype': 'float32',
+  'num_workers': 2,
+  'max_steps': 100,
+}
 LAYOUT = checkpoints.Layout(
   net='small',
   num_classes=5,
@@ -20,11 +37,14 @@ LAYOUT = checkpoints.Layout(
   num_workers=2,
   places=[0, 1],
   max_steps=100,
-  batch_size=8,
-  seed=11,
-  dataset_name='mnist',
-  subset='train',
-  codec='float32_words',
+  must_keep=MUST_KEEP,
+  may_change=MAY_CHANGE | {'initial_learning_rate': 0.01},
+)
+# As checkpoints were before they said what must not change.
+OLDER = LAYOUT._replace(
+  must_keep=None,
+  may_change=None,
+  **{k: v for k, v in (MUST_KEEP | MAY_CHANGE).items()},
 )
 
 
@@ -86,25 +106,33 @@ def test_a_run_goes_on_to_the_same_bits(tmp_path, build, changes, options):
     ('bn_statistics', 'per_device'),
   ],
 )
+@pytest.mark.parametrize('layout', [LAYOUT, OLDER], ids=['today', 'older'])
 def test_a_run_of_other_examples_or_variables_is_not_continued(
-  field, value, tmp_path
+  layout, field, value, tmp_path
 ):
-  _, run, writer, config = opened(tmp_path)
+  changes = layout._asdict()
+  _, run, writer, config = opened(tmp_path, changes=changes)
   writer.save(1)
-  run.layout = run.layout._replace(**{field: value})
+  run.layout = LAYOUT._replace(must_keep=MUST_KEEP | {field: value})
+  before = MUST_KEEP[field] or "''"
   with pytest.raises(
     errors.CheckpointError,
-    match=f'with {field} {value}, received one with {getattr(LAYOUT, field)}',
+    match=f'with {field} {value}, received one with {before}',
   ):
     resume.continue_run(config, run, None)
 
 
 def test_devices_with_their_own_statistics_stay_as_many(tmp_path):
   _, run, writer, config = opened(
-    tmp_path, changes={'bn_statistics': 'per_device'}, own_statistics=True
+    tmp_path,
+    changes={
+      'bn_statistics': 'per_device',
+      'must_keep': MUST_KEEP | {'num_devices': 2},
+    },
+    own_statistics=True,
   )
   writer.save(1)
-  run.layout = run.layout._replace(num_devices=3)
+  run.layout = run.layout._replace(must_keep=MUST_KEEP | {'num_devices': 3})
   with pytest.raises(errors.CheckpointError, match='num_devices 3'):
     resume.continue_run(config, run, None)
 
@@ -113,23 +141,33 @@ def test_devices_with_their_own_statistics_stay_as_many(tmp_path):
   ('field', 'value'),
   [('codec', 'ternarize > base3'), ('dtype', 'bfloat16'), ('num_workers', 4)],
 )
-def test_what_changes_only_the_bits_is_said(field, value, tmp_path):
-  _, run, writer, config = opened(tmp_path)
+@pytest.mark.parametrize('layout', [LAYOUT, OLDER], ids=['today', 'older'])
+def test_what_changes_only_the_bits_is_said(layout, field, value, tmp_path):
+  changes = layout._asdict()
+  _, run, writer, config = opened(tmp_path, changes=changes)
   writer.save(1)
-  run.layout = run.layout._replace(**{field: value})
+  run.layout = LAYOUT._replace(may_change=MAY_CHANGE | {field: value})
   said = []
   assert resume.continue_run(config, run, said.append).step == 1
   assert (
-    f'{field} was {getattr(LAYOUT, field)} before and is now {value}'
-    in (said[-1])
+    f'{field} was {MAY_CHANGE[field]} before and is now {value}' in said[-1]
   )
+
+
+def test_another_schedule_is_said_of_checkpoints_that_know_theirs(tmp_path):
+  _, run, writer, config = opened(tmp_path)
+  writer.save(1)
+  changed = MAY_CHANGE | {'initial_learning_rate': 0.1}
+  run.layout = LAYOUT._replace(may_change=changed)
+  said = []
+  resume.continue_run(config, run, said.append)
+  assert 'initial_learning_rate was 0.01 before and is now 0.1' in said[-1]
 
 
 def test_a_checkpoint_that_does_not_say_is_not_held_against_the_run(tmp_path):
   before = {'batch_size': None, 'seed': None, 'dataset_name': None}
-  _, run, writer, config = opened(
-    tmp_path, changes=before | {'subset': None, 'codec': None}
-  )
+  older = OLDER._asdict() | before | {'subset': None, 'codec': None}
+  _, run, writer, config = opened(tmp_path, changes=older)
   writer.save(1)
   run.layout = LAYOUT
   said = []

@@ -1,0 +1,180 @@
+"""Starts all processes of a training run on this machine.
+
+Every process is one that could as well be started by hand: the command with
+the hosts of all, and its own place among them.
+"""
+
+import contextlib
+import dataclasses
+import queue
+import signal
+import subprocess
+import sys
+import threading
+
+from terngrad.cli import command
+from terngrad.cli import flags
+from terngrad.cli import ports
+from terngrad.config import options
+
+USAGE = """\
+{program}: starts all processes of a training run on this machine.
+
+  {program} --num_workers=2 -- train mnist --data_dir=D --train_dir=T \\
+      --batch_size=64 --codec=ternary
+  {program} --num_workers=2 --num_ps=1 -- train mnist ...
+
+Without parameter servers the workers are equal and exchange codes with each
+other; with --num_ps=1 or more they push to them and pull sums. Behind `--`
+stands a command `train` with its flags; hosts and numbers are filled in. Every
+line of the log says whose it is. Where a process fails the others are stopped,
+and its exit code is this program's; signals are passed on. Parameter servers on
+GPUs of their own, or several machines: scripts/run_dist.sh.
+"""
+
+# Seconds for a process to end once it was asked to; a checkpoint is written.
+_GRACE = 120
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Flags:
+  """The flags, and the command behind them."""
+
+  num_workers: int = options.option(2, 'Worker processes.', 'cluster')
+  num_ps: int = options.option(
+    0, 'Parameter servers; 0: workers exchange with each other.', 'cluster'
+  )
+  command: tuple = ()
+
+
+def launch(values):
+  """Runs all processes; returns the exit code of the first that failed."""
+  for name, least in (('num_workers', 1), ('num_ps', 0)):
+    options.at_least(name, getattr(values, name), least)
+  # One that signal handlers may use.
+  events = queue.SimpleQueue()
+  with contextlib.ExitStack() as stack:
+    stack.enter_context(_signals_in(events))
+    processes = [
+      stack.enter_context(_Process(label, arguments, events))
+      for label, arguments in tasks(values)
+    ]
+    return _wait(processes, events)
+
+
+def tasks(values):
+  """What to start.
+
+  Args:
+    values: `Flags`.
+
+  Returns:
+    List of (label, list of words behind `terngrad`); the chief is the last.
+
+  Raises:
+    flags.UsageError: the command is none that trains on several processes.
+  """
+  words = list(values.command)
+  if words[:1] not in (['train'], ['distributed_train']) or 'slim' in words[:2]:
+    raise flags.UsageError(
+      'Expected `-- train DATASET --flag=value ...` behind the flags, received '
+      f'{" ".join(words) or "nothing"!r}. See --help.'
+    )
+  free = ports.free(values.num_workers + values.num_ps)
+  hosts = [f'localhost:{port}' for port in free]
+  workers, servers = hosts[: values.num_workers], hosts[values.num_workers :]
+  given = [f'--worker_hosts={",".join(workers)}']
+  if servers:
+    words[0] = 'distributed_train'
+    given.append(f'--ps_hosts={",".join(servers)}')
+  else:
+    words[0] = 'train'
+    given.append('--exchange=collective')
+  return [
+    (
+      f'{job} {index}',
+      [*words, *given, f'--job_name={job}', f'--task_id={index}'],
+    )
+    for job, members in (('ps', servers), ('worker', workers))
+    for index in reversed(range(len(members)))
+  ]
+
+
+class _Process:
+  """A task whose lines are printed with its label.
+
+  Puts (itself, its exit code) into `events` when it has ended.
+  """
+
+  def __init__(self, label, arguments, events):
+    self.label = label
+    self._process = subprocess.Popen(
+      [sys.executable, '-m', 'terngrad.cli.main', *arguments],
+      stdin=subprocess.DEVNULL,
+      stdout=subprocess.PIPE,
+      stderr=subprocess.STDOUT,
+      text=True,
+      errors='replace',
+      # A ctrl-c reaches the launcher alone, which passes it on once.
+      start_new_session=True,
+    )
+    self._thread = threading.Thread(target=self._watch, args=(events,))
+    self._thread.start()
+
+  def _watch(self, events):
+    for line in self._process.stdout:
+      command.say(f'[{self.label}] {line.rstrip()}')
+    code = self._process.wait()
+    events.put((self, command.SIGNALLED - code if code < 0 else code))
+
+  def __enter__(self):
+    return self
+
+  def __exit__(self, *error):
+    del error
+    self.signal(signal.SIGTERM)
+    self._thread.join(_GRACE)
+    self._process.kill()
+    self._thread.join()
+
+  def signal(self, number):
+    """Sends a signal, where the process still runs."""
+    self._process.send_signal(number)
+
+
+def _wait(running, events):
+  """Waits for all, or for the first that fails; the exit code."""
+  code = command.DONE
+  while running:
+    process, number = events.get()
+    if process is None:
+      code = command.SIGNALLED + number
+      for each in running:
+        each.signal(number)
+      continue
+    running.remove(process)
+    if number and code == command.DONE:
+      return command.complain(
+        'error', f'{process.label} ended with exit code {number}', number
+      )
+  return code
+
+
+@contextlib.contextmanager
+def _signals_in(events):
+  """Puts (None, signal) into `events` instead of dying by it."""
+  numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+  before = {
+    number: signal.signal(number, lambda n, frame: events.put((None, n)))
+    for number in numbers
+  }
+  try:
+    yield
+  finally:
+    for number, handler in before.items():
+      signal.signal(number, handler)
+
+
+COMMAND = command.Command(
+  USAGE, Flags, launch, rest='command', needs_tensorflow=False
+)

@@ -1,0 +1,79 @@
+"""What `terngrad launch` starts, and what becomes of it."""
+
+import pytest
+
+from terngrad.cli import flags
+from terngrad.cli import launch
+from tests.bin import programs
+
+TRAIN = ('train', 'mnist', '--max_steps=4')
+
+
+def words(**changes):
+  return {label: line for label, line in launch.tasks(launch.Flags(**changes))}
+
+
+def flag(line, name):
+  (value,) = [w for w in line if w.startswith(f'--{name}=')]
+  return value.partition('=')[2]
+
+
+def test_equal_workers_know_each_other_and_their_own_place():
+  tasks = words(num_workers=3, command=TRAIN)
+  assert set(tasks) == {'worker 0', 'worker 1', 'worker 2'}
+  assert len({flag(line, 'worker_hosts') for line in tasks.values()}) == 1
+  for label, line in tasks.items():
+    assert line[:3] == list(TRAIN)
+    assert '--exchange=collective' in line
+    assert label == f'worker {flag(line, "task_id")}'
+  assert len(set(flag(line, 'worker_hosts').split(','))) == 3
+
+
+def test_with_servers_the_command_is_the_distributed_one():
+  tasks = words(num_workers=2, num_ps=1, command=TRAIN)
+  assert set(tasks) == {'ps 0', 'worker 0', 'worker 1'}
+  for line in tasks.values():
+    assert line[:2] == ['distributed_train', 'mnist']
+    assert len(flag(line, 'ps_hosts').split(',')) == 1
+  assert flag(tasks['ps 0'], 'job_name') == 'ps'
+
+
+def test_the_chief_is_started_last():
+  assert list(words(num_workers=2, num_ps=1, command=TRAIN))[-1] == 'worker 0'
+
+
+@pytest.mark.parametrize(
+  'command', [(), ('eval', 'mnist'), ('train', 'slim'), ('--max_steps=4',)]
+)
+def test_what_does_not_train_on_several_processes_is_refused(command):
+  with pytest.raises(flags.UsageError, match='train DATASET'):
+    launch.tasks(launch.Flags(command=command))
+
+
+def test_words_behind_the_dashes_are_the_command_s():
+  parsed = flags.parse(
+    launch.Flags,
+    {},
+    ['--num_workers=3', '--', 'train', 'mnist', '--help', '--', 'x'],
+    rest='command',
+  )
+  assert parsed.values.num_workers == 3
+  assert parsed.values.command == ('train', 'mnist', '--help', '--', 'x')
+
+
+def test_a_process_that_fails_ends_the_run_with_its_code():
+  # Flags are read before TensorFlow is loaded, so that this is quick.
+  finished = programs.run(
+    'terngrad.cli.main', 'launch', '--', *TRAIN, '--no_such_flag=1'
+  )
+  assert finished.code == 2
+  assert '--no_such_flag: expected a flag of this program' in finished.out
+  assert 'ended with exit code 2' in finished.error
+
+
+def test_no_worker_is_refused():
+  finished = programs.run(
+    'terngrad.cli.main', 'launch', '--num_workers=0', '--', *TRAIN
+  )
+  assert finished.code == 2
+  assert 'num_workers: expected a number >= 1, received 0' in finished.error
