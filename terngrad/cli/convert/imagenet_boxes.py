@@ -7,7 +7,6 @@ import sys
 from slim.datasets.photographs import imagenet_boxes
 from slim.datasets.photographs import imagenet_lists
 from terngrad.cli import command
-from terngrad.cli.convert import writing
 from terngrad.config import options
 
 USAGE = """\
@@ -56,4 +55,11 @@ def act(values: Flags) -> None:
   )
 
 
-COMMAND = writing.converter(USAGE, Flags, act, ('annotations', 'synsets_file'))
+COMMAND = command.Command(
+  USAGE,
+  Flags,
+  act,
+  words=('annotations', 'synsets_file'),
+  needs_tensorflow=False,
+  is_converter=True,
+)

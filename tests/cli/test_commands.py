@@ -1,4 +1,4 @@
-"""--help of every command: at once, which is to say without TensorFlow."""
+"""Every command: its flags' defaults, and --help, without TensorFlow."""
 
 import json
 import os
@@ -9,6 +9,8 @@ import sys
 import pytest
 
 from terngrad.cli import commands
+from terngrad.cli import flags
+from terngrad.config import options
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -74,3 +76,14 @@ def test_help_is_given_without_tensorflow(path, answers):
   assert answer['out'].startswith(f'terngrad {" ".join(path)}: ')
   assert '{' not in answer['out'].partition('\n\n')[0]
   assert not answer['loads']
+
+
+@pytest.mark.parametrize('path', PATHS, ids=' '.join)
+def test_flags_that_are_left_out_have_their_defaults(path):
+  found = commands.load(commands.find(path))
+  values = flags.parse(
+    found.options, found.defaults, [], found.words, found.rest
+  ).values
+  for field in options.fields(found.options):
+    expected = found.defaults.get(field.name, field.default)
+    assert getattr(values, field.name) == expected
