@@ -81,7 +81,7 @@ def act(values):
       'optimizer': net.layout.optimizer,
       'images': f'{values.subset} of {values.dataset_name}, step {net.step}',
     }
-  facts |= _last_values(losses, scores)
+  facts |= run_page.last_values(losses, scores)
   title = os.path.basename(os.path.abspath(values.train_dir))
   text = run_page.page(title, facts, losses, scores, examples)
   try:
@@ -133,22 +133,6 @@ def _examples(values):
   return net, run_page.shown(
     images.numpy(), labels.numpy(), believed.numpy(), split.labels
   )
-
-
-def _last_values(losses, scores):
-  """The newest numbers, as text."""
-  last = {key: value for record in losses for key, value in record.items()}
-  facts = {'steps': str(last['step'])}
-  for key, name, form in (
-    ('total_loss', 'loss', '{:.3f}'),
-    ('bits_per_element', 'bits sent an element', '{:.2f}'),
-    ('seconds', 'seconds of training', '{:.0f}'),
-  ):
-    if last.get(key) is not None:
-      facts[name] = form.format(last[key])
-  if scores and scores[-1].get('precision_at_1') is not None:
-    facts['top-1 accuracy'] = f'{scores[-1]["precision_at_1"]:.2%}'
-  return facts
 
 
 def run():

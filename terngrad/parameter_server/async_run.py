@@ -303,22 +303,12 @@ class Asynchronous:
     )
 
   def _line(self, step, values):
-    """The chief's lines: the mean rates of a worker, the loss of the step."""
-    batches = self._layout.num_processes / self._config.aggregate
-    late = (
-      ''
-      if self._config.sync
-      else f'staleness {values["staleness"]:.2f}, at most '
-      f'{values["largest_staleness"]}; '
-    )
-    return (
-      f'global_step/sec: {1 / values["sec_per_batch"]:.2f}\n'
-      + server_tasks.worker_line(
-        _CHIEF,
-        f'step {step}, loss = {values["total_loss"]:.2f}',
-        values['examples_per_sec'] / self._layout.num_processes,
-        values['sec_per_batch'] * batches,
-        f'; {values["bits_per_element"]:.2f} bits/element; {late}'
-        f'{values["dropped_gradients"]} dropped',
-      )
+    """The chief's lines: where none can be late, without staleness."""
+    count = self._layout.num_processes
+    return server_tasks.chief_line(
+      count,
+      step,
+      values,
+      batches=count / self._config.aggregate,
+      without=('staleness',) if self._config.sync else (),
     )

@@ -149,7 +149,7 @@ def _surround(config, data, _):
     habits=surroundings.Habits(
       within=within,
       log_every=server_tasks.LOG_EVERY,
-      line=functools.partial(_line, layout.num_processes),
+      line=functools.partial(server_tasks.chief_line, layout.num_processes),
       save_secs=config.save_interval_secs,
       observe_secs=config.save_summaries_secs,
       before_save=lambda: [check() for check in checks],
@@ -256,17 +256,3 @@ def _end(others, why):
     except tasks.LostError:
       # It is gone already, or ended before it could answer.
       continue
-
-
-def _line(num_processes, step, values):
-  """The chief's lines: its own examples' rates, the mean loss of all."""
-  return (
-    f'global_step/sec: {1 / values["sec_per_batch"]:.2f}\n'
-    + server_tasks.worker_line(
-      0,
-      f'step {step}, loss = {values["total_loss"]:.2f}',
-      values['examples_per_sec'] / num_processes,
-      values['sec_per_batch'],
-      f'; {values["bits_per_element"]:.2f} bits/element',
-    )
-  )

@@ -19,12 +19,16 @@ from terngrad.cluster import fingerprint
 from terngrad.cluster import service as services
 from terngrad.cluster import tasks
 from terngrad.parameter_server import server_data
+from terngrad.training import metric
+from terngrad.training import metrics
 
 # Seconds between two looks whether the chief is still there.
 _LOOK_EVERY = 5.0
 _DTYPES = (tf.float32, tf.int32)
 # Steps between two lines of a worker.
 LOG_EVERY = 30
+# Those of the run, of which lines of 2017 show a worker's share.
+_OWN_RATES = ('examples_per_sec', 'sec_per_batch')
 # What the chief builds for a worker, and what decides which examples it reads.
 _SHARED = (
   *('net', 'num_gpus', 'num_workers', 'benchmark_mode', 'batch_size', 'seed'),
@@ -33,11 +37,43 @@ _SHARED = (
 )
 
 
-def worker_line(worker, what, examples_per_sec, sec_per_batch, more=''):
-  """The 2017 line of a worker."""
-  return (
-    f'Worker {worker}: {datetime.now()}: {what}({examples_per_sec:.1f} '
-    f'examples/sec; {sec_per_batch:.3f}  sec/batch{more})'
+def worker_line(worker, what, examples_per_sec, sec_per_batch, more=()):
+  """The 2017 line of a worker.
+
+  Args:
+    worker: its number.
+    what: the text before the brackets.
+    examples_per_sec: float.
+    sec_per_batch: float.
+    more: texts to add in the brackets.
+  """
+  rates = (
+    f'{examples_per_sec:.1f} examples/sec',
+    f'{sec_per_batch:.3f}  sec/batch',
+    *more,
+  )
+  return f'Worker {worker}: {datetime.now()}: {what}({"; ".join(rates)})'
+
+
+def chief_line(num_processes, step, values, batches=1, without=()):
+  """The 2017 lines of the chief: a worker's mean rates, the loss of the step.
+
+  Args:
+    num_processes: worker processes.
+    step: steps taken.
+    values: dict of name to number, of `metrics.TRAINING`.
+    batches: steps in which a worker computes a batch.
+    without: names of metrics to leave out.
+  """
+  more = metric.texts(
+    metrics.TRAINING, values, 'brackets', {*_OWN_RATES, *without}
+  )
+  return f'global_step/sec: {1 / values["sec_per_batch"]:.2f}\n' + worker_line(
+    0,
+    f'step {step}, loss = {values["total_loss"]:.2f}',
+    values['examples_per_sec'] / num_processes,
+    values['sec_per_batch'] * batches,
+    more,
   )
 
 

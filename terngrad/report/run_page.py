@@ -13,6 +13,8 @@ import tensorflow as tf
 
 from terngrad.report import curves
 from terngrad.report import guesses
+from terngrad.training import metric
+from terngrad.training import metrics
 
 _STYLE = """
 body { font: 14px/1.4 sans-serif; margin: 2em auto; max-width: 1280px; }
@@ -98,6 +100,28 @@ def page(title, facts, trained, scored, examples):
       '</div>',
     ]
   return '\n'.join([*parts, '</body></html>', ''])
+
+
+def last_values(losses, scores):
+  """The newest numbers of a run.
+
+  Args:
+    losses: records of training, at least one.
+    scores: records of evaluation.
+
+  Returns:
+    dict of what it is to the number, both text.
+  """
+  facts = {'steps': str(losses[-1]['step'])}
+  for table, found in (
+    (metrics.TRAINING, losses),
+    (metrics.EVALUATION, scores[-1:]),
+  ):
+    last = {key: value for record in found for key, value in record.items()}
+    for kind, shown in metric.entries(table, 'fact'):
+      if last.get(kind.name) is not None:
+        facts[shown.label] = shown.show(last[kind.name])
+  return facts
 
 
 def _figure(example):

@@ -7,8 +7,9 @@ import tensorflow as tf
 from terngrad.checkpoint import checkpoints
 from terngrad.checkpoint import stored_states
 from terngrad.codec import one_round
-from terngrad.step import loss_scaling
 from terngrad.training import meter
+from terngrad.training import metric
+from terngrad.training import metrics
 from terngrad.training import records
 
 
@@ -47,11 +48,13 @@ class Keeper:
     """Records what was measured since the last time; returns the line."""
     run = self._run
     values = self._gauge.values(
-      run.codec.num_elements, learning_rate, float(run.regularization())
+      run.codec.num_elements,
+      learning_rate,
+      float(run.regularization()),
+      run.replicas[0].scaling,
+      run.habits.measure(),
     )
-    values |= loss_scaling.scalars(run.replicas[0].scaling)
-    values |= run.habits.measure()
-    self._recorder.scalars(step, values, meter.TAGS)
+    self._recorder.scalars(step, values, metric.tags(metrics.TRAINING))
     return run.habits.line(step, values)
 
   def observe(self, step, result, at_checkpoint):

@@ -26,8 +26,8 @@ class Habits(NamedTuple):
     observe_secs: seconds between histograms, beside those of save_iter.
     before_save: called before every checkpoint; raises where replicas differ
       that the loop does not see.
-    measure: called for every record; returns what it is to hold besides, a dict
-      of name to number.
+    measure: called for every record; returns `metrics.Arrivals`, or None where
+      every step waits for all.
   """
 
   within: Callable = nullcontext
@@ -36,7 +36,7 @@ class Habits(NamedTuple):
   save_secs: float = float('inf')
   observe_secs: float = float('inf')
   before_save: Callable = lambda: None
-  measure: Callable = dict
+  measure: Callable = lambda: None
 
 
 class Surroundings(NamedTuple):
