@@ -15,6 +15,7 @@ from terngrad.config import config as configs
 from terngrad.exchange import towers
 from terngrad.program import main
 from terngrad.training import assembly
+from terngrad.training import options
 
 USAGE = """\
 dump_gradients: writes the gradients of every worker in one step of a run.
@@ -48,7 +49,8 @@ def dump(config):
   run = assembly.assemble(config)
   step = resume.continue_run(config, run, main.say).step
   if step == 0:
-    step = pretrained.start(config, run, main.say)
+    start = options.pick(pretrained.Options, config)
+    step = pretrained.start(start, run, main.say)
   images, labels = next(run.batches(step))
   zero = tf.constant(0.0)
   result = run.float_step(

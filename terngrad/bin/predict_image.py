@@ -67,7 +67,7 @@ def act(values):
   )
   devices.grow_memory()
   net = trained.load(
-    configs.EvalConfig(
+    trained.Options(
       checkpoint_dir=values.checkpoint_dir,
       image_size=values.image_size,
       tower=values.tower,
@@ -79,8 +79,8 @@ def act(values):
   names = names_of(values, dataset)
   target = single_images.Target(
     values.dataset_name,
-    net.config.net,
-    net.config.image_size,
+    net.layout.net,
+    net.image_size,
     values.preprocessing,
   )
   images = tf.stack([single_images.load(path, target) for path in paths])

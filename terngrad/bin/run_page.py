@@ -76,7 +76,7 @@ def act(values):
     devices.grow_memory()
     net, examples = _examples(values)
     facts |= {
-      'net': f'{net.layout.net}, {net.config.image_size} pixels',
+      'net': f'{net.layout.net}, {net.image_size} pixels',
       'nodes': f'{net.layout.num_workers} on {net.layout.num_devices} devices',
       'optimizer': net.layout.optimizer,
       'images': f'{values.subset} of {values.dataset_name}, step {net.step}',
@@ -102,7 +102,7 @@ def _examples(values):
     datasets.DATASETS, values.dataset_name, 'data set'
   )
   net = trained.load(
-    configs.EvalConfig(
+    trained.Options(
       checkpoint_dir=values.train_dir,
       image_size=values.image_size,
       tower=values.tower,
@@ -116,10 +116,10 @@ def _examples(values):
     values.data_dir,
     values.subset,
     datasets.Delivery(
-      image_size=net.config.image_size,
+      image_size=net.image_size,
       batch_size=values.num_images,
       training=False,
-      net=net.config.net,
+      net=net.layout.net,
       preprocessing=values.preprocessing,
       labels_offset=values.labels_offset,
     ),

@@ -28,7 +28,9 @@ from terngrad.parameter_server import server_tasks
 from terngrad.step import replicas
 from terngrad.step import step as steps
 from terngrad.training import assembly
+from terngrad.training import batches
 from terngrad.training import loop
+from terngrad.training import options
 from terngrad.training import surroundings
 
 _DTYPES = (tf.float32, tf.int32)
@@ -60,7 +62,8 @@ def train(config, report, show_progress=False):
   devices.tower_devices(config.num_gpus)
   states = {}
   try:
-    data = server_data.open_part(config)
+    read = options.pick(batches.Options, config)
+    data = server_data.open_part(read, cluster)
     states.update(_wait_for(config, others, report))
     _compare(config, others, states)
     # Functions of before the others must not be taken back from them.
@@ -104,14 +107,14 @@ def _train(config, data, report, show_progress):
 
 def _asynchronous(config, data):
   return async_run.Asynchronous(
-    config,
+    options.pick(async_run.Options, config),
     data,
     _layout(config.tasks, config),
     functools.partial(_open_feeds, config, data.channels),
   )
 
 
-def _surround(config, data, _):
+def _surround(config, data):
   """The `surroundings.Surroundings` of a cluster; see `train`."""
   cluster = config.tasks
   feeds, copies, checks = [], [], []
@@ -139,13 +142,12 @@ def _surround(config, data, _):
     take = steps.make_train_step(training, codec)
     return tf.function(take, reduce_retracing=True)
 
+  # The tasks were compared before they were connected.
   return surroundings.Surroundings(
     exchange=layout,
     data=data._replace(batches=begin),
     make_step=make_step,
     own=layout.own_places,
-    # The tasks were compared before they were connected.
-    check_same=lambda **built: None,
     habits=surroundings.Habits(
       within=within,
       log_every=server_tasks.LOG_EVERY,
@@ -181,6 +183,7 @@ def _layout(cluster, config):
 
 def _open_feeds(config, channels, step):
   """Lets all other workers read from a step on; their `exchange.Feed`s."""
+  read = options.pick(batches.Options, config)
   feeds = []
   for task in tasks.all_tasks(config.tasks, 'worker')[1:]:
     tag = tasks.new_tag()
@@ -194,7 +197,7 @@ def _open_feeds(config, channels, step):
         handle,
         progress,
         _DTYPES,
-        server_data.shapes_of(config, channels),
+        server_data.shapes_of(read, channels),
       )
     )
   return feeds

@@ -19,8 +19,10 @@ from terngrad.cluster import fingerprint
 from terngrad.cluster import service as services
 from terngrad.cluster import tasks
 from terngrad.parameter_server import server_data
+from terngrad.training import batches as batches_lib
 from terngrad.training import metric
 from terngrad.training import metrics
+from terngrad.training import options
 
 # Seconds between two looks whether the chief is still there.
 _LOOK_EVERY = 5.0
@@ -113,12 +115,13 @@ def serve(config, report, stopped=lambda: None):
   chief = tasks.all_tasks(cluster, 'worker')[0]
   # What this process computes by itself is reading; its server has the GPUs.
   devices.hide_gpus()
+  read = options.pick(batches_lib.Options, config)
   batches = None
   if task.job == 'worker':
-    batches = server_data.open_part(config).batches
+    batches = server_data.open_part(read, cluster).batches
   service = _start(config, cluster, task)
   report(f'{datetime.now()}: {task} serves')
-  feeder = _Feeder(service, config, batches, report)
+  feeder = _Feeder(service, read, batches, report)
   # The chief itself waits for the others before it is there.
   patience = 2 * config.start_timeout
   seen = time.monotonic()
@@ -165,10 +168,10 @@ def _outlive(chief, service):
 class _Feeder:
   """Reads batches in a thread, for one process of the chief at a time."""
 
-  def __init__(self, service, config, batches, report):
+  def __init__(self, service, read, batches, report):
     self._report = report
     self._service = service
-    self._config = config
+    self._read = read
     self._batches = batches
     self._stop = None
     self._tag = None
@@ -193,7 +196,7 @@ class _Feeder:
     except data_errors.DataError as error:
       trouble = str(error)
     except tf.errors.OpError as error:
-      paths = data_records.find(self._config.data_dir, self._config.subset)
+      paths = data_records.find(self._read.data_dir, self._read.subset)
       trouble = str(data_records.explain(error, paths))
     if trouble and not stop.is_set():
       self._service.fail(trouble)
@@ -213,7 +216,7 @@ class _Feeder:
         worker_line(
           self._service.task.index,
           f'step {step}, entropy_loss = {loss:.2f}',
-          self._config.batch_size / seconds,
+          self._read.batch_size / seconds,
           seconds,
         )
       )

@@ -104,8 +104,11 @@ class _Scorer:
     self._total = min(self._split.count, config.num_examples)
     self._device = devices.evaluation_device(config.device)
     with tf.device(self._device):
-      self._model = trained.build(
-        config, self._split.num_classes, self._split.channels
+      self._model = nets.build(
+        config.net,
+        num_classes=self._split.num_classes,
+        image_size=config.image_size,
+        channels=self._split.channels,
       )
     self._predict = predictor(self._model, self._device)
     self.max_steps = config.max_steps
@@ -115,7 +118,11 @@ class _Scorer:
     config = self._config
     layout = checkpoints.read_layout(path)
     self.max_steps = min(config.max_steps, layout.max_steps)
-    trained.restore(self._model, config, path, layout, self._split.num_classes)
+    expected = {'net': config.net, 'num_classes': self._split.num_classes}
+    checkpoints.check_layout(path, layout, expected)
+    trained.restore(
+      self._model, path, layout, config.tower, config.restore_avg_var
+    )
     _open_folder(config.eval_dir)
     step = checkpoints.step_of(path)
     report(f'{datetime.now()}: loaded {path} at step {step}')

@@ -16,24 +16,24 @@ from terngrad.training import records
 class Keeper:
   """Keeps the files of a run."""
 
-  def __init__(self, config, run, step):
+  def __init__(self, folder, run, step):
     """Opens them.
 
     Args:
-      config: `config.TrainConfig`.
+      folder: path of the run's files.
       run: `assembly.Run`.
       step: steps taken before.
     """
     self._run = run
     self._writer = checkpoints.Writer(
-      config.train_dir,
+      folder,
       run.layout,
       run.replicas,
       run.names,
       {stored_states.FOLDER: run.store.variables},
     )
-    self._recorder = records.Recorder(config.train_dir, step=step)
-    self._gauge = meter.Meter(config.batch_size, self._recorder.last)
+    self._recorder = records.Recorder(folder, step=step)
+    self._gauge = meter.Meter(run.layout.batch_size, self._recorder.last)
     self._observing = Every(run.habits.observe_secs)
 
   def close(self):

@@ -13,6 +13,7 @@ from terngrad.checkpoint import checkpoints
 from terngrad.checkpoint import pretrained
 from terngrad.config import config as configs
 from terngrad.training import assembly
+from terngrad.training import options as options_lib
 from tests.checkpoint import tf1_checkpoints
 
 # Keras 3's own, on NumPy 2, when it saves.
@@ -41,7 +42,8 @@ class Started:
     self.run = assembly.assemble(config)
     self.initial = self.values()
     self.lines = []
-    self.step = pretrained.start(config, self.run, self.lines.append)
+    start = options_lib.pick(pretrained.Options, config)
+    self.step = pretrained.start(start, self.run, self.lines.append)
     self.report = '\n'.join(self.lines)
 
   def values(self, place=0):

@@ -15,6 +15,7 @@ from terngrad.parameter_server import async_step
 from terngrad.training import batches
 from terngrad.training import loop
 from terngrad.training import metrics
+from terngrad.training import options as options_lib
 
 
 class Script:
@@ -119,9 +120,14 @@ def begin(monkeypatch):
       channels=1,
     )
     layout = exchange.Servers(towers.Towers(tuple('abc'), 6), ('ps',), 3)
-    run = async_run.Asynchronous(config, data, layout, lambda step: [0, 0])
+    run = async_run.Asynchronous(
+      options_lib.pick(async_run.Options, config),
+      data,
+      layout,
+      lambda step: [0, 0],
+    )
     runs.append(run)
-    around = run.surround(config)
+    around = run.surround()
     training = types.SimpleNamespace(
       node_pass=None,
       replicas=[None],
