@@ -81,7 +81,6 @@ def of_towers(codec):
   from terngrad.config import config as configs
   from terngrad.training import assembly
   from terngrad.training import loop
-  from terngrad.training import surroundings
 
   config = configs.TrainConfig(
     dataset_name='mnist',
@@ -96,8 +95,8 @@ def of_towers(codec):
   )
   calls = Calls()
 
-  def surround(whole):
-    around = surroundings.of_this_process(whole)
+  def surround():
+    around = assembly.of_this_process(config)
 
     def make_step(*arguments):
       with calls:

@@ -1,6 +1,7 @@
 """Starting from the values of another run, of TensorFlow 1 or of Keras."""
 
 from datetime import datetime
+from typing import NamedTuple
 
 from terngrad import errors
 from terngrad.checkpoint import fitting
@@ -12,7 +13,19 @@ from terngrad.step import replicas
 _SHOWN = 20  # names in a line of the report
 
 
-def start(config, run, report):
+class Options(NamedTuple):
+  """The options of `config.TrainConfig` that say what a run starts from."""
+
+  pretrained_model_checkpoint_path: str
+  pretrained_weights: str
+  fine_tune: bool
+  restart_step: bool
+  checkpoint_exclude_scopes: str
+  ignore_missing_vars: bool
+  net: str
+
+
+def start(options, run, report):
   """Restores what the configuration starts from, and reports what it did.
 
   Parameters and moving statistics are restored but for the logits, auxiliary
@@ -21,7 +34,7 @@ def start(config, run, report):
   they are there; otherwise averages begin at the values.
 
   Args:
-    config: `config.TrainConfig`.
+    options: `Options`.
     run: `assembly.Run`.
     report: called with each line for the person who watches.
 
@@ -33,18 +46,18 @@ def start(config, run, report):
     errors.ConfigError, errors.CheckpointError: the source cannot be read or
       does not fit; nothing was changed.
   """
-  source = _source(config, run)
+  source = _source(options, run)
   if source is None:
     return 0
   first = run.replicas[0]
   variables = dict(zip(run.names, first.variables(), strict=True))
   net = run.names[: len(first.averages)]
-  left_out = _left_out(config, run, net)
+  left_out = _left_out(options, run, net)
   wanted = {n: v for n, v in variables.items() if n in net}
   wanted = {n: v for n, v in wanted.items() if n not in left_out}
   found = fitting.find(source, wanted, run.logits)
-  _check(config, source, found)
-  goes_on = not (config.fine_tune or config.restart_step)
+  _check(options, source, found)
+  goes_on = not (options.fine_tune or options.restart_step)
   rest = _rest(source, variables, net, left_out) if goes_on else {}
   for name, value in found.values.items():
     variables[name].assign(value)
@@ -59,29 +72,29 @@ def start(config, run, report):
   return source.step if goes_on else 0
 
 
-def _source(config, run):
-  if config.pretrained_weights:
-    return keras_weights.of_file(config.pretrained_weights, run.order)
-  if config.pretrained_model_checkpoint_path:
-    path = config.pretrained_model_checkpoint_path
-    return sources.of_checkpoint(path, config.net)
+def _source(options, run):
+  if options.pretrained_weights:
+    return keras_weights.of_file(options.pretrained_weights, run.order)
+  if options.pretrained_model_checkpoint_path:
+    path = options.pretrained_model_checkpoint_path
+    return sources.of_checkpoint(path, options.net)
   return None
 
 
-def _left_out(config, run, net):
+def _left_out(options, run, net):
   excluded = scopes.members(
     'checkpoint_exclude_scopes',
-    config.checkpoint_exclude_scopes,
-    config.net,
+    options.checkpoint_exclude_scopes,
+    options.net,
     net,
   )
-  heads = run.logits if config.fine_tune else ()
+  heads = run.logits if options.fine_tune else ()
   return [name for name in net if name in excluded or name in heads]
 
 
-def _check(config, source, found):
+def _check(options, source, found):
   """Raises where something is missing that may not be."""
-  if not found.missing or (config.ignore_missing_vars and found.values):
+  if not found.missing or (options.ignore_missing_vars and found.values):
     return
   holds = ', '.join([*source.shapes, *source.strange][:5]) or 'nothing'
   raise errors.CheckpointError(

@@ -1,6 +1,5 @@
 """Models with the parameters of a checkpoint."""
 
-import dataclasses
 from typing import NamedTuple
 
 import keras
@@ -14,28 +13,45 @@ from terngrad.cluster import devices
 from terngrad.step import replicas
 
 
+class Options(NamedTuple):
+  """What to read, and for which images.
+
+  Attributes:
+    checkpoint_dir: folder whose newest checkpoint is read, or a checkpoint.
+    image_size: height and width of the input; 0 for the net's own.
+    tower: the node whose parameters to read; -1 for those that are there.
+    restore_avg_var: True reads the moving averages of the parameters.
+    device: name of the device to run on.
+  """
+
+  checkpoint_dir: str
+  image_size: int
+  tower: int
+  restore_avg_var: bool
+  device: str
+
+
 class Trained(NamedTuple):
   """A model that is ready to be used.
 
   Attributes:
     model: keras.Model.
-    config: `config.EvalConfig` with the net and the image size it was built of.
+    image_size: height and width of its input.
     layout: `checkpoints.Layout` of the checkpoint.
     step: steps taken before it was written.
   """
 
   model: keras.Model
-  config: object
+  image_size: int
   layout: checkpoints.Layout
   step: int
 
 
-def load(config, channels):
+def load(options, channels):
   """Builds and restores the net of a checkpoint.
 
   Args:
-    config: `config.EvalConfig`; its net is taken from the checkpoint, and its
-      image_size from the net where it is 0.
+    options: `Options`.
     channels: of the images.
 
   Returns:
@@ -45,61 +61,37 @@ def load(config, channels):
     errors.CheckpointError: there is no such checkpoint, or it does not fit.
     slim.errors.UnknownNameError: it is of a net that is not known here.
   """
-  path = checkpoints.find(config.checkpoint_dir)
+  path = checkpoints.find(options.checkpoint_dir)
   layout = checkpoints.read_layout(path)
   net = data_errors.lookup(nets.NETS, layout.net, 'net')
-  config = dataclasses.replace(
-    config,
-    net=layout.net,
-    image_size=config.image_size or net.default_image_size,
-  )
-  with tf.device(devices.evaluation_device(config.device)):
-    model = build(config, layout.num_classes, channels)
-  restore(model, config, path, layout, layout.num_classes)
-  return Trained(model, config, layout, checkpoints.step_of(path))
+  size = options.image_size or net.default_image_size
+  with tf.device(devices.evaluation_device(options.device)):
+    model = nets.build(
+      layout.net,
+      num_classes=layout.num_classes,
+      image_size=size,
+      channels=channels,
+    )
+  restore(model, path, layout, options.tower, options.restore_avg_var)
+  return Trained(model, size, layout, checkpoints.step_of(path))
 
 
-def build(config, num_classes, channels):
-  """The net of a configuration, with fresh parameters.
-
-  Args:
-    config: `config.EvalConfig`.
-    num_classes: logits.
-    channels: of the images.
-
-  Returns:
-    A keras.Model.
-  """
-  return nets.build(
-    config.net,
-    num_classes=num_classes,
-    image_size=config.image_size,
-    channels=channels,
-    weight_decay=config.weight_decay,
-    dropout_keep_prob=config.dropout_keep_prob,
-    seed=config.seed % 2**31,
-  )
-
-
-def restore(model, config, path, layout, num_classes):
+def restore(model, path, layout, tower, averaged):
   """Reads a node's parameters, or their averages, into a model.
 
   Args:
-    model: from `build`.
-    config: `config.EvalConfig`; its tower and restore_avg_var say which.
+    model: keras.Model of the checkpoint's net and number of classes.
     path: prefix of the checkpoint.
     layout: its `checkpoints.Layout`.
-    num_classes: logits of the model.
+    tower: the node; -1 for what is there.
+    averaged: True reads the averages.
 
   Raises:
-    errors.CheckpointError: it is of another net, or does not hold the tower.
+    errors.CheckpointError: it does not hold the tower.
   """
-  expected = {'net': config.net, 'num_classes': num_classes}
-  checkpoints.check_layout(path, layout, expected)
-  place = _place(config.tower, path, layout)
+  place = _place(tower, path, layout)
   plan = replicas.layout(model)
   named = zip(plan.names, (*plan.trainable, *plan.statistics), strict=True)
-  averaged = config.restore_avg_var
   checkpoints.restore(
     path,
     place,
@@ -114,7 +106,7 @@ def probabilities(model, images):
   """What a model believes.
 
   Args:
-    model: from `build`.
+    model: keras.Model, maps images to logits.
     images: float32 [n, H, W, C], preprocessed.
 
   Returns:

@@ -5,7 +5,6 @@ import dataclasses
 from slim import errors as data_errors
 from terngrad import lazy
 from terngrad.cli import command
-from terngrad.config import config as configs
 from terngrad.config import options
 
 catalog = lazy.module('slim.datasets.catalog')
@@ -67,7 +66,7 @@ def act(values):
   )
   devices.grow_memory()
   net = trained.load(
-    configs.EvalConfig(
+    trained.Options(
       checkpoint_dir=values.checkpoint_dir,
       image_size=values.image_size,
       tower=values.tower,
@@ -79,8 +78,8 @@ def act(values):
   names = names_of(values, dataset)
   target = single_images.Target(
     values.dataset_name,
-    net.config.net,
-    net.config.image_size,
+    net.layout.net,
+    net.image_size,
     values.preprocessing,
   )
   images = tf.stack([single_images.load(path, target) for path in paths])

@@ -7,11 +7,13 @@ there is nothing to do.
 
 import contextlib
 import hashlib
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from terngrad import errors
+from terngrad.cluster import cluster as cluster_lib
 from terngrad.cluster import devices
 from terngrad.cluster import fingerprint
 from terngrad.cluster import watchdog
@@ -24,11 +26,22 @@ _FINGERPRINT_BYTES = 2**14
 GRACE_SECONDS = 10.0
 
 
-def join(config):
+class Options(NamedTuple):
+  """The options of `config.TrainConfig` that say who takes part, and how."""
+
+  tasks: cluster_lib.Cluster | None
+  num_gpus: int
+  num_workers: int
+  collective: str
+  communication: str
+  step_timeout: float
+
+
+def join(options):
   """Makes the exchange; blocks until all processes are there.
 
   Args:
-    config: a valid `config.TrainConfig`. Nothing may have used TensorFlow.
+    options: `Options`. Nothing may have used TensorFlow.
 
   Returns:
     `towers.Towers`, or `collective.Collective` with its `group`.
@@ -36,22 +49,22 @@ def join(config):
   Raises:
     errors.ConfigError: nccl is asked for where there is no GPU.
   """
-  cluster = config.tasks
+  cluster = options.tasks
   if cluster is None:
-    places = devices.tower_devices(min(config.num_gpus, config.num_workers))
-    return towers.Towers(places, config.num_workers)
-  own = config.num_workers // len(cluster.jobs['worker'])
-  count = min(config.num_gpus, own)
+    places = devices.tower_devices(min(options.num_gpus, options.num_workers))
+    return towers.Towers(places, options.num_workers)
+  own = options.num_workers // len(cluster.jobs['worker'])
+  count = min(options.num_gpus, own)
   gpus = devices.configure(count)
-  if config.communication == groups.NCCL and not gpus:
+  if options.communication == groups.NCCL and not gpus:
     raise errors.ConfigError(
       'communication: expected a GPU for nccl, received a machine without one. '
       f'Leave --communication={groups.NCCL} out.'
     )
-  group = groups.Group(cluster, config.step_timeout, config.communication)
+  group = groups.Group(cluster, options.step_timeout, options.communication)
   places = devices.tower_devices(count)
   return collective.Collective(
-    group, places, config.num_workers, config.collective
+    group, places, options.num_workers, options.collective
   )
 
 

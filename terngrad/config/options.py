@@ -104,6 +104,20 @@ def values(config, key, *wanted):
   return {field.name: getattr(config, field.name) for field in chosen}
 
 
+def pick(kind, config):
+  """Takes from a configuration what a part of a run needs.
+
+  Args:
+    kind: a NamedTuple class; each field has the name of an option, or of a
+      property, of the configuration.
+    config: the configuration.
+
+  Returns:
+    A `kind`.
+  """
+  return kind(**{name: getattr(config, name) for name in kind._fields})
+
+
 def is_default(config, name):
   """True where an option has its default, as if it had been left out."""
   defaults = {f.name: f.default for f in dataclasses.fields(config)}

@@ -18,9 +18,10 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from terngrad.cluster import cluster as clusters
 from terngrad.cluster import watchdog
-from terngrad.exchange import server
 from terngrad.exchange import towers as towers_lib
+from terngrad.parameter_server import async_places
 from terngrad.parameter_server import async_servers
 from terngrad.parameter_server import async_shares
 from terngrad.parameter_server import async_step
@@ -34,67 +35,41 @@ from terngrad.training import surroundings
 _CHIEF = 0
 
 
-class _Places(NamedTuple):
-  """Where replicas are; see `exchange.towers.Towers`.
+class Options(NamedTuple):
+  """The options of `server_config.ServerConfig` that say how a run goes on."""
 
-  Parameters, slots and averages of the run are the servers', the first place,
-  which stands for all of them and has no workers.
-
-  Attributes:
-    layout: `exchange.server.Servers`.
-  """
-
-  layout: server.Servers
-
-  @property
-  def devices(self):
-    """Of the servers, and then of the workers."""
-    return (self.layout.servers[0], *self.layout.devices)
-
-  @property
-  def group(self):
-    """None: see `Servers`."""
-    return self.layout.group
-
-  @property
-  def num_workers(self):
-    """Of all processes."""
-    return self.layout.num_workers
-
-  def workers_of(self, place):
-    """The workers on `devices[place]`, as a range."""
-    return self.layout.workers_of(place - 1) if place else range(0)
-
-  def place_of(self, worker):
-    """Where the parameters of a worker's updates are."""
-    del worker
-    return 0
-
-  def residuals(self, codec):
-    """See `Servers`."""
-    return self.layout.residuals(codec)
+  tasks: clusters.Cluster
+  num_workers: int
+  aggregate: int
+  sync: bool
+  max_staleness: int
+  scale_learning_rate_by_staleness: bool
+  seed: int
+  step_timeout: float
+  save_interval_secs: int
+  save_summaries_secs: int
 
 
 class Asynchronous:
   """A run in which a step takes the gradients of some processes."""
 
-  def __init__(self, config, data, layout, open_feeds):
+  def __init__(self, options, data, layout, open_feeds):
     """Starts nothing.
 
     Args:
-      config: `server_config.ServerConfig` of the chief.
+      options: `Options` of the chief.
       data: `batches.Data` of the chief's process.
       layout: `exchange.server.Servers`.
       open_feeds: takes a step, returns a `server.Feed` for each process
         but the chief.
     """
-    self._config = config
+    self._options = options
     self._data = data
     self._layout = layout
     self._open_feeds = open_feeds
     self._rule = staleness.Rule(
-      0 if config.sync else config.max_staleness,
-      config.scale_learning_rate_by_staleness,
+      0 if options.sync else options.max_staleness,
+      options.scale_learning_rate_by_staleness,
     )
     self._tally = staleness.Tally()
     self._node_pass = None
@@ -110,20 +85,19 @@ class Asynchronous:
     self._arrivals = queue.SimpleQueue()
     self._in_flight = {}
 
-  def surround(self, config):
+  def surround(self):
     """The `surroundings.Surroundings` of the run."""
     return surroundings.Surroundings(
-      exchange=_Places(self._layout),
+      exchange=async_places.Places(self._layout),
       data=self._data._replace(batches=self._begin),
       make_step=self._make_step,
       own=range(1),
-      check_same=lambda **built: None,
       habits=surroundings.Habits(
         within=self._within,
         log_every=server_tasks.LOG_EVERY,
         line=self._line,
-        save_secs=config.save_interval_secs,
-        observe_secs=config.save_summaries_secs,
+        save_secs=self._options.save_interval_secs,
+        observe_secs=self._options.save_summaries_secs,
         measure=self._tally.take,
       ),
       dealing=functools.partial(async_shares.dealt, self._layout.servers),
@@ -135,8 +109,8 @@ class Asynchronous:
     A step of the loop waits for a push, which has a limit of its own, and then
     for the servers; the first ones of all wait for compilers.
     """
-    seconds = 2 * self._config.step_timeout
-    return watchdog.limit(self._config.tasks, seconds, what)
+    seconds = 2 * self._options.step_timeout
+    return watchdog.limit(self._options.tasks, seconds, what)
 
   def finish(self):
     """Waits for pushes that are under way, which count no more."""
@@ -153,7 +127,7 @@ class Asynchronous:
         codec,
         training.replicas[0],
         training.optimizer,
-        self._config.aggregate,
+        self._options.aggregate,
       )
     return self._take
 
@@ -163,7 +137,7 @@ class Asynchronous:
     Each has had its share of the updates, about: nobody keeps count.
     """
     count = self._layout.num_processes
-    self._first = first = step * self._config.aggregate // count
+    self._first = first = step * self._options.aggregate // count
     with self._within('Begin'):
       for copy in self._copies[1:]:
         replicas.copy(self._copies[0], copy)
@@ -193,13 +167,13 @@ class Asynchronous:
       async_step.Source(
         node_pass=self._node_pass,
         towers=towers_lib.Towers(
-          self._layout.towers.devices[number::count], self._config.num_workers
+          self._layout.towers.devices[number::count], self._options.num_workers
         ),
         # The first place is the servers'.
         replicas=self._copies[1 + number :: count],
         states=self._states.workers[1 + number :: count],
         feed=feed,
-        seed=async_step.seed_of(self._config.seed, number),
+        seed=async_step.seed_of(self._options.seed, number),
       ),
       self._servers,
     )
@@ -215,10 +189,10 @@ class Asynchronous:
     # Traced here: Keras need not be used by several threads at once.
     push.get_concrete_function(*arguments)
     begins = self._own[number] == self._first
-    seconds = self._config.step_timeout * (2 if begins else 1)
+    seconds = self._options.step_timeout * (2 if begins else 1)
 
     def wait():
-      with watchdog.limit(self._config.tasks, seconds, f'Worker {number}'):
+      with watchdog.limit(self._options.tasks, seconds, f'Worker {number}'):
         pushed = push(*arguments)
         # It may still be under way until a number of it is looked at.
         pushed.entropy.numpy()
@@ -249,7 +223,7 @@ class Asynchronous:
       self._start(_CHIEF)
     came = {}
     number, late, came[number] = self._next_push(taken)
-    while len(came) < self._config.aggregate:
+    while len(came) < self._options.aggregate:
       self._processes[number].hold()
       number, late, came[number] = self._next_push(taken)
     # Only where one gradient makes an update can it be late.
@@ -284,7 +258,7 @@ class Asynchronous:
 
   def _result(self, came, stop):
     parts = async_step.Pushed(*zip(*came.values(), strict=True))
-    nodes = range(self._config.num_workers)
+    nodes = range(self._options.num_workers)
     return steps.StepResult(
       entropy=tf.concat(parts.entropy, axis=0),
       probes=tf.concat(parts.probes, axis=0),
@@ -303,22 +277,12 @@ class Asynchronous:
     )
 
   def _line(self, step, values):
-    """The chief's lines: the mean rates of a worker, the loss of the step."""
-    batches = self._layout.num_processes / self._config.aggregate
-    late = (
-      ''
-      if self._config.sync
-      else f'staleness {values["staleness"]:.2f}, at most '
-      f'{values["largest_staleness"]}; '
-    )
-    return (
-      f'global_step/sec: {1 / values["sec_per_batch"]:.2f}\n'
-      + server_tasks.worker_line(
-        _CHIEF,
-        f'step {step}, loss = {values["total_loss"]:.2f}',
-        values['examples_per_sec'] / self._layout.num_processes,
-        values['sec_per_batch'] * batches,
-        f'; {values["bits_per_element"]:.2f} bits/element; {late}'
-        f'{values["dropped_gradients"]} dropped',
-      )
+    """The chief's lines: where none can be late, without staleness."""
+    count = self._layout.num_processes
+    return server_tasks.chief_line(
+      count,
+      step,
+      values,
+      batches=count / self._options.aggregate,
+      without=('staleness',) if self._options.sync else (),
     )

@@ -4,26 +4,27 @@ from slim.datasets import shards
 from terngrad.training import batches
 
 
-def open_part(config):
+def open_part(options, cluster):
   """The examples of this worker process; see `batches.open_data`.
 
   Workers of one folder read disjoint parts of it; a folder that
   `split_dataset.sh` made is a part already and is read whole.
 
   Args:
-    config: `server_config.ServerConfig` of this process.
+    options: `batches.Options` of this process.
+    cluster: `cluster.Cluster`.
 
   Returns:
     A `batches.Data`.
   """
-  part = config.tasks.index, len(config.tasks.jobs['worker'])
-  if shards.is_workers(config.data_dir):
+  part = cluster.index, len(cluster.jobs['worker'])
+  if shards.is_workers(options.data_dir):
     part = 0, 1
-  return batches.open_data(config, part=part)
+  return batches.open_data(options, part=part)
 
 
-def shapes_of(config, channels):
+def shapes_of(options, channels):
   """Of a process's batch: images [nodes, b, s, s, c], labels [nodes, b]."""
-  size = config.image_size
-  share = [config.num_workers, config.batch_size // config.num_workers]
+  size = options.image_size
+  share = [options.num_workers, options.batch_size // options.num_workers]
   return [*share, size, size, channels], share

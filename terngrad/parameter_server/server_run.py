@@ -20,6 +20,7 @@ from terngrad.cluster import devices
 from terngrad.cluster import fingerprint
 from terngrad.cluster import tasks
 from terngrad.cluster import watchdog
+from terngrad.config import options
 from terngrad.exchange import server as exchange
 from terngrad.exchange import towers as tower_lib
 from terngrad.parameter_server import async_run
@@ -28,6 +29,7 @@ from terngrad.parameter_server import server_tasks
 from terngrad.step import replicas
 from terngrad.step import step as steps
 from terngrad.training import assembly
+from terngrad.training import batches
 from terngrad.training import loop
 from terngrad.training import surroundings
 
@@ -60,7 +62,8 @@ def train(config, report, show_progress=False):
   devices.tower_devices(config.num_gpus)
   states = {}
   try:
-    data = server_data.open_part(config)
+    read = options.pick(batches.Options, config)
+    data = server_data.open_part(read, cluster)
     states.update(_wait_for(config, others, report))
     _compare(config, others, states)
     # Functions of before the others must not be taken back from them.
@@ -104,14 +107,14 @@ def _train(config, data, report, show_progress):
 
 def _asynchronous(config, data):
   return async_run.Asynchronous(
-    config,
+    options.pick(async_run.Options, config),
     data,
     _layout(config.tasks, config),
     functools.partial(_open_feeds, config, data.channels),
   )
 
 
-def _surround(config, data, _):
+def _surround(config, data):
   """The `surroundings.Surroundings` of a cluster; see `train`."""
   cluster = config.tasks
   feeds, copies, checks = [], [], []
@@ -139,17 +142,16 @@ def _surround(config, data, _):
     take = steps.make_train_step(training, codec)
     return tf.function(take, reduce_retracing=True)
 
+  # The tasks were compared before they were connected.
   return surroundings.Surroundings(
     exchange=layout,
     data=data._replace(batches=begin),
     make_step=make_step,
     own=layout.own_places,
-    # The tasks were compared before they were connected.
-    check_same=lambda **built: None,
     habits=surroundings.Habits(
       within=within,
       log_every=server_tasks.LOG_EVERY,
-      line=functools.partial(_line, layout.num_processes),
+      line=functools.partial(server_tasks.chief_line, layout.num_processes),
       save_secs=config.save_interval_secs,
       observe_secs=config.save_summaries_secs,
       before_save=lambda: [check() for check in checks],
@@ -181,6 +183,7 @@ def _layout(cluster, config):
 
 def _open_feeds(config, channels, step):
   """Lets all other workers read from a step on; their `exchange.Feed`s."""
+  read = options.pick(batches.Options, config)
   feeds = []
   for task in tasks.all_tasks(config.tasks, 'worker')[1:]:
     tag = tasks.new_tag()
@@ -194,7 +197,7 @@ def _open_feeds(config, channels, step):
         handle,
         progress,
         _DTYPES,
-        server_data.shapes_of(config, channels),
+        server_data.shapes_of(read, channels),
       )
     )
   return feeds
@@ -256,17 +259,3 @@ def _end(others, why):
     except tasks.LostError:
       # It is gone already, or ended before it could answer.
       continue
-
-
-def _line(num_processes, step, values):
-  """The chief's lines: its own examples' rates, the mean loss of all."""
-  return (
-    f'global_step/sec: {1 / values["sec_per_batch"]:.2f}\n'
-    + server_tasks.worker_line(
-      0,
-      f'step {step}, loss = {values["total_loss"]:.2f}',
-      values['examples_per_sec'] / num_processes,
-      values['sec_per_batch'],
-      f'; {values["bits_per_element"]:.2f} bits/element',
-    )
-  )

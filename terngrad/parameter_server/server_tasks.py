@@ -20,19 +20,56 @@ from terngrad.cluster import service as services
 from terngrad.cluster import tasks
 from terngrad.config import options
 from terngrad.parameter_server import server_data
+from terngrad.training import batches as batches_lib
+from terngrad.training import metric
+from terngrad.training import metrics
 
 # Seconds between two looks whether the chief is still there.
 _LOOK_EVERY = 5.0
 _DTYPES = (tf.float32, tf.int32)
 # Steps between two lines of a worker.
 LOG_EVERY = 30
+# Those of the run, of which lines of 2017 show a worker's share.
+_OWN_RATES = ('examples_per_sec', 'sec_per_batch')
 
 
-def worker_line(worker, what, examples_per_sec, sec_per_batch, more=''):
-  """The 2017 line of a worker."""
-  return (
-    f'Worker {worker}: {datetime.now()}: {what}({examples_per_sec:.1f} '
-    f'examples/sec; {sec_per_batch:.3f}  sec/batch{more})'
+def worker_line(worker, what, examples_per_sec, sec_per_batch, more=()):
+  """The 2017 line of a worker.
+
+  Args:
+    worker: its number.
+    what: the text before the brackets.
+    examples_per_sec: float.
+    sec_per_batch: float.
+    more: texts to add in the brackets.
+  """
+  rates = (
+    f'{examples_per_sec:.1f} examples/sec',
+    f'{sec_per_batch:.3f}  sec/batch',
+    *more,
+  )
+  return f'Worker {worker}: {datetime.now()}: {what}({"; ".join(rates)})'
+
+
+def chief_line(num_processes, step, values, batches=1, without=()):
+  """The 2017 lines of the chief: a worker's mean rates, the loss of the step.
+
+  Args:
+    num_processes: worker processes.
+    step: steps taken.
+    values: dict of name to number, of `metrics.TRAINING`.
+    batches: steps in which a worker computes a batch.
+    without: names of metrics to leave out.
+  """
+  more = metric.texts(
+    metrics.TRAINING, values, 'brackets', {*_OWN_RATES, *without}
+  )
+  return f'global_step/sec: {1 / values["sec_per_batch"]:.2f}\n' + worker_line(
+    0,
+    f'step {step}, loss = {values["total_loss"]:.2f}',
+    values['examples_per_sec'] / num_processes,
+    values['sec_per_batch'] * batches,
+    more,
   )
 
 
@@ -73,12 +110,13 @@ def serve(config, report, stopped=lambda: None):
   chief = tasks.all_tasks(cluster, 'worker')[0]
   # What this process computes by itself is reading; its server has the GPUs.
   devices.hide_gpus()
+  read = options.pick(batches_lib.Options, config)
   batches = None
   if task.job == 'worker':
-    batches = server_data.open_part(config).batches
+    batches = server_data.open_part(read, cluster).batches
   service = _start(config, cluster, task)
   report(f'{datetime.now()}: {task} serves')
-  feeder = _Feeder(service, config, batches, report)
+  feeder = _Feeder(service, read, batches, report)
   # The chief itself waits for the others before it is there.
   patience = 2 * config.start_timeout
   seen = time.monotonic()
@@ -125,10 +163,10 @@ def _outlive(chief, service):
 class _Feeder:
   """Reads batches in a thread, for one process of the chief at a time."""
 
-  def __init__(self, service, config, batches, report):
+  def __init__(self, service, read, batches, report):
     self._report = report
     self._service = service
-    self._config = config
+    self._read = read
     self._batches = batches
     self._stop = None
     self._tag = None
@@ -153,7 +191,7 @@ class _Feeder:
     except data_errors.DataError as error:
       trouble = str(error)
     except tf.errors.OpError as error:
-      paths = data_records.find(self._config.data_dir, self._config.subset)
+      paths = data_records.find(self._read.data_dir, self._read.subset)
       trouble = str(data_records.explain(error, paths))
     if trouble and not stop.is_set():
       self._service.fail(trouble)
@@ -173,7 +211,7 @@ class _Feeder:
         worker_line(
           self._service.task.index,
           f'step {step}, entropy_loss = {loss:.2f}',
-          self._config.batch_size / seconds,
+          self._read.batch_size / seconds,
           seconds,
         )
       )

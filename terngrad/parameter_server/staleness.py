@@ -8,6 +8,8 @@ learning rate by it.
 
 from typing import NamedTuple
 
+from terngrad.training import metrics
+
 
 class Rule(NamedTuple):
   """What is done with a gradient of some staleness.
@@ -47,16 +49,7 @@ class Tally:
     self._dropped += 1
 
   def take(self):
-    """What to record: mean and largest staleness of what was applied, drops.
-
-    Returns:
-      dict of name to number; counting begins anew.
-    """
-    applied = self._applied or [0]
-    values = {
-      'staleness': sum(applied) / len(applied),
-      'largest_staleness': max(applied),
-      'dropped_gradients': self._dropped,
-    }
+    """The `metrics.Arrivals` to record; counting begins anew."""
+    arrivals = metrics.Arrivals(self._applied or [0], self._dropped)
     self._applied, self._dropped = [], 0
-    return values
+    return arrivals

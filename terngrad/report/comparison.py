@@ -7,6 +7,8 @@ import pandas as pd
 from matplotlib import figure
 
 from terngrad import errors
+from terngrad.training import metric
+from terngrad.training import metrics
 from terngrad.training import records
 
 
@@ -36,17 +38,20 @@ def read(folder):
     errors.ConfigError: there is no record of training.
   """
   trained = os.path.join(folder, 'train')
-  losses = [r for r in records.read(trained) if 'total_loss' in r]
-  if not losses:
+  losses = _of_table(metrics.TRAINING, records.read(trained))
+  if not len(losses):
     raise errors.ConfigError(
       f'{trained}: expected a {records.FILE_NAME} with losses, received none. '
       'Give the folder of a run that has begun.'
     )
   scores = records.read(os.path.join(folder, 'eval'))
-  return Run(
-    pd.DataFrame(losses),
-    pd.DataFrame([r for r in scores if 'precision_at_1' in r]),
-  )
+  return Run(losses, _of_table(metrics.EVALUATION, scores))
+
+
+def _of_table(table, found):
+  """The records that hold metrics of a table, a row each."""
+  names = {kind.name for kind in table}
+  return pd.DataFrame([record for record in found if names & record.keys()])
 
 
 def table(runs):
@@ -62,21 +67,26 @@ def table(runs):
 
 
 def _row(name, losses, scores):
-  last = losses.iloc[-1]
-  row = {
-    'gradients': name,
-    'steps': int(last['step']),
-    'seconds': round(last['seconds'], 1),
-    'test accuracy': 'not evaluated',
-    'bits/element sent': round(last['bits_per_element'], 2),
-  }
-  if len(scores):
-    row['test accuracy'] = f'{scores.iloc[-1]["precision_at_1"]:.2%}'
-  return row
+  values = {'gradients': name, 'steps': int(losses['step'].iloc[-1])}
+  columns = [
+    (*pair, found, missing)
+    for kinds, found, missing in (
+      (metrics.EVALUATION, scores, 'not evaluated'),
+      (metrics.TRAINING, losses, 'not recorded'),
+    )
+    for pair in metric.entries(kinds, 'column')
+  ]
+  for kind, column, found, missing in sorted(
+    columns, key=lambda one: not one[1].first
+  ):
+    values[column.label] = (
+      column.show(found[kind.name].iloc[-1]) if kind.name in found else missing
+    )
+  return values
 
 
 def chart(runs):
-  """Loss by step and, where there is any, test accuracy by step.
+  """The runs' curves; of evaluation only where one has two points.
 
   Args:
     runs: dict of name to `Run`.
@@ -84,29 +94,35 @@ def chart(runs):
   Returns:
     `matplotlib.figure.Figure`.
   """
-  evaluated = any(len(run.scores) > 1 for run in runs.values())
+  sent = metrics.SENT.name
+  trained = {
+    f'{name}, {run.losses[sent].iloc[-1]:.1f} bits/element': run.losses
+    for name, run in runs.items()
+  }
+  scored = {name: run.scores for name, run in runs.items()}
+  compared = [
+    (*pair, trained, '-')
+    for pair in metric.entries(metrics.TRAINING, 'compared')
+  ]
+  if any(len(scores) > 1 for scores in scored.values()):
+    compared += [
+      (*pair, scored, 'o-')
+      for pair in metric.entries(metrics.EVALUATION, 'compared')
+    ]
   # A figure without pyplot draws on no screen.
   page = figure.Figure(
-    figsize=(12 if evaluated else 7, 4), dpi=120, layout='tight'
+    figsize=(2 + 5 * len(compared), 4), dpi=120, layout='tight'
   )
-  axes = page.subplots(1, 2 if evaluated else 1, squeeze=False)[0]
-  for name, (losses, _) in runs.items():
-    bits = losses['bits_per_element'].iloc[-1]
-    axes[0].semilogy(
-      losses['step'],
-      losses['entropy_loss_smoothed'],
-      label=f'{name}, {bits:.1f} bits/element',
-    )
-  axes[0].set_ylabel('training cross entropy, smoothed')
-  if evaluated:
-    for name, (_, scores) in runs.items():
-      if len(scores):
-        axes[1].plot(
-          scores['step'], 100 * scores['precision_at_1'], 'o-', label=name
-        )
-    axes[1].set_ylabel('test accuracy, %')
-  for axis in axes:
-    axis.set_xlabel('step')
-    axis.grid(alpha=0.3)
-    axis.legend()
+  all_axes = page.subplots(1, len(compared), squeeze=False)[0]
+  for axes, (kind, drawn, found, style) in zip(all_axes, compared, strict=True):
+    for name, rows in found.items():
+      if kind.name in rows:
+        values = drawn.factor * rows[kind.name]
+        axes.plot(rows['step'], values, style, label=name)
+    if drawn.axes.logarithmic:
+      axes.set_yscale('log')
+    axes.set_ylabel(drawn.axes.title)
+    axes.set_xlabel('step')
+    axes.grid(alpha=0.3)
+    axes.legend()
   return page

@@ -7,6 +7,9 @@ from typing import NamedTuple
 import matplotlib as mpl
 from matplotlib import figure
 
+from terngrad.training import metric
+from terngrad.training import metrics
+
 _SPARSITY = '/binary/sparsity'
 _MOST_CURVES = 12
 
@@ -45,38 +48,24 @@ def plots(trained, scored):
     scored: records of evaluation, the same.
 
   Returns:
-    List of `Plot`: loss, accuracy, sparsity, bits, images a second; those
+    List of `Plot`: of the metrics that have a curve, and of sparsity; those
     without a number are left out.
   """
-  wanted = [
-    Plot(
-      'loss',
-      [
-        _curve(trained, 'total_loss', 'total'),
-        _curve(trained, 'entropy_loss', 'cross entropy'),
-        _curve(trained, 'entropy_loss_smoothed', 'cross entropy, smoothed'),
-      ],
-      logarithmic=True,
-    ),
-    Plot(
-      'accuracy, %',
-      [
-        _curve(scored, 'precision_at_1', 'top-1', 100),
-        _curve(scored, 'recall_at_5', 'top-5', 100),
-      ],
-    ),
-    Plot('zeros among the codes, %', _sparsities(trained)),
-    Plot(
-      'bits sent an element', [_curve(trained, 'bits_per_element', 'a node')]
-    ),
-    Plot('images/s', [_curve(trained, 'examples_per_sec', 'all nodes')]),
-    Plot('learning rate', [_curve(trained, 'learning_rate', 'learning rate')]),
-  ]
+  wanted = {axes: [] for axes in metrics.PLOTS}
+  for table, records in (
+    (metrics.TRAINING, trained),
+    (metrics.EVALUATION, scored),
+  ):
+    for kind, drawn in metric.entries(table, 'curve'):
+      wanted.setdefault(drawn.axes, []).append(
+        _curve(records, kind.name, drawn.label, drawn.factor)
+      )
+  wanted[metrics.ZEROS] += _sparsities(trained)
   found = []
-  for plot in wanted:
-    curves = [curve for curve in plot.curves if curve.points]
+  for axes, curves in wanted.items():
+    curves = [curve for curve in curves if curve.points]
     if curves:
-      found.append(plot._replace(curves=curves))
+      found.append(Plot(axes.title, curves, axes.logarithmic))
   return found
 
 

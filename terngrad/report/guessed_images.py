@@ -32,11 +32,11 @@ class Source(NamedTuple):
   labels_offset: int
 
 
-def guessed(config, source):
+def guessed(options, source):
   """Shows the first images of a split to the net of a checkpoint.
 
   Args:
-    config: `config.EvalConfig`, see `checkpoint.trained.load`.
+    options: `checkpoint.trained.Options`.
     source: `Source`.
 
   Returns:
@@ -49,16 +49,16 @@ def guessed(config, source):
   name = source.dataset_name
   dataset = data_errors.lookup(datasets.DATASETS, name, 'data set')
   devices.grow_memory()
-  net = trained.load(config, dataset.channels)
+  net = trained.load(options, dataset.channels)
   stream, split = datasets.load(
     name,
     source.data_dir,
     source.subset,
     datasets.Delivery(
-      image_size=net.config.image_size,
+      image_size=net.image_size,
       batch_size=source.count,
       training=False,
-      net=net.config.net,
+      net=net.layout.net,
       preprocessing=source.preprocessing,
       labels_offset=source.labels_offset,
     ),

@@ -13,6 +13,8 @@ import tensorflow as tf
 
 from terngrad.report import curves
 from terngrad.report import guesses
+from terngrad.training import metric
+from terngrad.training import metrics
 
 _STYLE = """
 body { font: 14px/1.4 sans-serif; margin: 2em auto; max-width: 1280px; }
@@ -67,34 +69,10 @@ def facts_of_net(net):
   """What is to be said of a `checkpoint.trained.Trained`: a dict of text."""
   layout = net.layout
   return {
-    'net': f'{layout.net}, {net.config.image_size} pixels',
+    'net': f'{layout.net}, {net.image_size} pixels',
     'nodes': f'{layout.num_workers} on {layout.num_devices} devices',
     'optimizer': layout.optimizer,
   }
-
-
-def last_values(trained, scored):
-  """The newest numbers of a run.
-
-  Args:
-    trained: records of training, at least one, see `curves.plots`.
-    scored: records of evaluation.
-
-  Returns:
-    Dict of text.
-  """
-  last = {key: value for record in trained for key, value in record.items()}
-  facts = {'steps': str(last['step'])}
-  for key, name, form in (
-    ('total_loss', 'loss', '{:.3f}'),
-    ('bits_per_element', 'bits sent an element', '{:.2f}'),
-    ('seconds', 'seconds of training', '{:.0f}'),
-  ):
-    if last.get(key) is not None:
-      facts[name] = form.format(last[key])
-  if scored and scored[-1].get('precision_at_1') is not None:
-    facts['top-1 accuracy'] = f'{scored[-1]["precision_at_1"]:.2%}'
-  return facts
 
 
 def page(title, facts, trained, scored, examples):
@@ -132,6 +110,28 @@ def page(title, facts, trained, scored, examples):
       '</div>',
     ]
   return '\n'.join([*parts, '</body></html>', ''])
+
+
+def last_values(losses, scores):
+  """The newest numbers of a run.
+
+  Args:
+    losses: records of training, at least one.
+    scores: records of evaluation.
+
+  Returns:
+    dict of what it is to the number, both text.
+  """
+  facts = {'steps': str(losses[-1]['step'])}
+  for table, found in (
+    (metrics.TRAINING, losses),
+    (metrics.EVALUATION, scores[-1:]),
+  ):
+    last = {key: value for record in found for key, value in record.items()}
+    for kind, shown in metric.entries(table, 'fact'):
+      if last.get(kind.name) is not None:
+        facts[shown.label] = shown.show(last[kind.name])
+  return facts
 
 
 def _figure(example):

@@ -8,6 +8,7 @@ import tensorflow as tf
 from terngrad.checkpoint import pretrained
 from terngrad.checkpoint import resume
 from terngrad.codec import one_round
+from terngrad.config import options
 from terngrad.exchange import towers
 from terngrad.training import assembly
 
@@ -30,7 +31,8 @@ def take(config, log):
   run = assembly.assemble(config)
   step = resume.continue_run(config, run, log).step
   if step == 0:
-    step = pretrained.start(config, run, log)
+    start = options.pick(pretrained.Options, config)
+    step = pretrained.start(start, run, log)
   images, labels = next(run.batches(step))
   zero = tf.constant(0.0)
   result = run.float_step(

@@ -42,11 +42,6 @@ def follow(scaling, finite):
   good.assign(tf.where(finite, count, 0.0))
 
 
-def scalars(scaling):
-  """What is logged of the scale: {'loss_scale': float}, or {} without one."""
-  return {'loss_scale': float(scaling[0])} if scaling else {}
-
-
 def can_fall(scaling):
   """False where there is no scale, or it has fallen as far as it goes."""
   return bool(scaling) and float(scaling[0]) > _LOWEST

@@ -5,18 +5,33 @@ traced step, which so never has to be traced again.
 """
 
 import math
+from typing import NamedTuple
 
 DECAY_TYPES = ('fixed', 'exponential', 'polynomial', 'linear')
 
 
-def learning_rate(config, step, num_examples):
+class Options(NamedTuple):
+  """The options of `config.TrainConfig` that decide on the learning rate."""
+
+  initial_learning_rate: float
+  learning_rate_decay_type: str
+  learning_rate_decay_factor: float
+  end_learning_rate: float
+  num_epochs_per_decay: float
+  optimizer_name: str
+  decay_adam: bool
+  batch_size: int
+  max_steps: int
+
+
+def learning_rate(options, step, num_examples):
   """The learning rate of a step, by the 2017 code's formulas.
 
   Adam has a fixed learning rate whatever the decay type, unless it is to decay
   as in TF-Slim's trainer, whose polynomial decay is `linear` here.
 
   Args:
-    config: a `config.TrainConfig`.
+    options: `Options`.
     step: steps taken before this one.
     num_examples: examples in an epoch.
 
@@ -24,24 +39,23 @@ def learning_rate(config, step, num_examples):
     float; the polynomial schedule falls as the square root and reaches 0 at
     max_steps.
   """
-  initial = config.initial_learning_rate
-  decay_type = config.learning_rate_decay_type
-  optimizer = config.optimizer.partition(':')[0]
-  if optimizer == 'adam' and not config.decay_adam:
+  initial = options.initial_learning_rate
+  decay_type = options.learning_rate_decay_type
+  if options.optimizer_name == 'adam' and not options.decay_adam:
     return initial
   if decay_type == 'fixed':
     return initial
   if decay_type == 'polynomial':
-    return initial * math.sqrt(max(0.0, 1.0 - step / config.max_steps))
+    return initial * math.sqrt(max(0.0, 1.0 - step / options.max_steps))
   steps_per_decay = int(
-    num_examples / config.batch_size * config.num_epochs_per_decay
+    num_examples / options.batch_size * options.num_epochs_per_decay
   )
   steps_per_decay = max(1, steps_per_decay)
   if decay_type == 'linear':
-    end = config.end_learning_rate
+    end = options.end_learning_rate
     return end + (initial - end) * max(0.0, 1.0 - step / steps_per_decay)
   drops = step // steps_per_decay
-  return initial * config.learning_rate_decay_factor**drops
+  return initial * options.learning_rate_decay_factor**drops
 
 
 def averaging_decay(step, limit=0.9999):

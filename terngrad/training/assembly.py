@@ -12,6 +12,7 @@ from terngrad import native
 from terngrad.checkpoint import checkpoints
 from terngrad.checkpoint import scopes
 from terngrad.checkpoint import stored_states
+from terngrad.cluster import together
 from terngrad.codec import bucketing
 from terngrad.codec import gradients
 from terngrad.codec import parts
@@ -23,10 +24,12 @@ from terngrad.step import loss_scaling
 from terngrad.step import passes
 from terngrad.step import precision
 from terngrad.step import replicas
+from terngrad.step import schedules
 from terngrad.step import states
 from terngrad.step import step as steps
 from terngrad.step import synchronized
 from terngrad.training import accumulation
+from terngrad.training import batches
 from terngrad.training import surroundings
 
 
@@ -37,6 +40,7 @@ class Run(NamedTuple):
     batches: takes a step, returns an iterator of (images [workers, b, ...],
       labels [workers, b]) from that step on.
     num_examples: examples in an epoch.
+    learning_rate: takes steps taken before, returns that of the next, a float.
     replicas: tuple of `replicas.Replica`.
     names: of a replica's variables.
     parameters: names of the parameters, the first of `names`.
@@ -57,6 +61,7 @@ class Run(NamedTuple):
 
   batches: Callable
   num_examples: int
+  learning_rate: Callable
   replicas: tuple
   names: list
   parameters: list
@@ -74,12 +79,12 @@ class Run(NamedTuple):
   habits: surroundings.Habits
 
 
-def assemble(config, surround=surroundings.of_this_process):
+def assemble(config, surround=None):
   """Builds model, replicas, codec and step.
 
   Args:
     config: a valid `config.TrainConfig`.
-    surround: takes it, returns `surroundings.Surroundings`.
+    surround: returns `surroundings.Surroundings`; None for `of_this_process`.
 
   Returns:
     A `Run`.
@@ -87,63 +92,35 @@ def assemble(config, surround=surroundings.of_this_process):
   Raises:
     errors.ConfigError, slim.errors.DataError: something is not there.
   """
-  around = surround(config)
-  places = around.exchange.devices
-  with around.dealing():
-    model = _model(config, around.data, places[0])
-  if config.bn_statistics == 'synchronized':
-    synchronized.normalize_together(model)
-  optimizer = config.update_rule()
-  optimizer = optimizer._replace(clip_norm=config.clip_gradient_norm)
+  around = surround() if surround else of_this_process(config)
+  model = _model(config, around)
   plan = _layout(config, model)
-  codec, float_codec = _codecs(config, plan, places)
-  shared = states.shared(codec)
-  copies = replicas.create(
-    plan,
-    optimizer,
-    places,
-    scaling=loss_scaling.START if config.dtype == 'float16' else (),
-    own_statistics=config.bn_statistics == 'per_device',
-    shared=shared,
-  )
-  node_pass = accumulation.accumulated(
-    passes.model_pass(
-      model,
-      plan,
-      passes.of_net(
-        nets.NETS[config.net], config.label_smoothing, config.aux_loss_weight
-      ),
-      decoupled=config.decoupled_weight_decay,
-    ),
-    config.gradient_accumulation_steps,
-  )
+  codec, float_codec = _codecs(config, plan, around.exchange.devices)
+  training = _training(config, around, (model, plan, codec))
   around.check_same(
+    options.values(config, 'shared', options.RUN, options.WORKERS),
     codecs=[bucket.method.name for bucket in codec.buckets],
     variables=len(plan.names),
     elements=codec.num_elements,
     num_examples=around.data.num_examples,
     num_classes=around.data.num_classes,
   )
-
-  remembered = states.MethodStates(codec, around.exchange)
-  training = steps.Training(
-    node_pass, around.exchange, copies, remembered, optimizer, config.seed
-  )
   coded_step, float_step = (
     around.make_step(training, chosen) for chosen in (codec, float_codec)
   )
-  names = replicas.variable_names(plan, copies[0])
-  stored = (
-    list(range(len(around.own)))
-    if config.save_tower < 0
-    else [around.exchange.place_of(config.save_tower)]
-  )
+  first = training.replicas[0]
+  names = replicas.variable_names(plan, first)
+  parameters = names[: len(first.trainable)]
+  rates = options.pick(schedules.Options, config)
   return Run(
     batches=around.data.batches,
     num_examples=around.data.num_examples,
-    replicas=tuple(copies[place] for place in around.own),
+    learning_rate=lambda step: schedules.learning_rate(
+      rates, step, around.data.num_examples
+    ),
+    replicas=tuple(training.replicas[place] for place in around.own),
     names=names,
-    parameters=names[: len(copies[0].trainable)],
+    parameters=parameters,
     logits=frozenset(
       name for name in names if is_logits(name, ('logits', 'aux_logits'))
     ),
@@ -152,46 +129,23 @@ def assemble(config, surround=surroundings.of_this_process):
     float_codec=float_codec,
     coded_step=coded_step,
     float_step=float_step,
-    regularization=tf.function(
-      lambda: node_pass.regularization(
-        [tf.convert_to_tensor(v) for v in copies[0].trainable]
-      )
-    ),
-    layout=_checkpoint_layout(config, around, stored),
-    method_states=names[len(names) - len(shared) :],
+    regularization=_regularization(training),
+    layout=_stored_layout(config, around),
+    method_states=names[len(names) - len(states.shared(codec)) :],
     store=stored_states.Store(
-      remembered, codec, around.exchange, names[: len(copies[0].trainable)]
+      training.states, codec, around.exchange, parameters
     ),
     exchange=around.exchange,
     habits=around.habits,
   )
 
 
-def _checkpoint_layout(config, around, stored):
-  """The `checkpoints.Layout` of the run, `stored` the devices it stores."""
-  must_keep = options.values(config, 'on_resume', options.KEPT) | {
-    'num_classes': around.data.num_classes,
-    'optimizer': config.optimizer_name,
-  }
-  if config.bn_statistics == 'per_device':
-    must_keep['num_devices'] = len(around.own)
-  return checkpoints.Layout(
-    net=config.net,
-    num_classes=around.data.num_classes,
-    optimizer=config.optimizer_name,
-    num_devices=len(around.own),
-    num_workers=config.num_workers,
-    places=stored,
-    max_steps=config.max_steps,
-    dtype=config.dtype,
-    bn_statistics=config.bn_statistics,
-    must_keep=must_keep,
-    may_change=options.values(config, 'on_resume', options.TOLD)
-    | {
-      'codec': config.gradient_code().name,
-      'num_workers': config.num_workers,
-      '--optimizer': config.optimizer,
-    },
+def of_this_process(config):
+  """The `surroundings.Surroundings` of a run without parameter servers."""
+  return surroundings.of_this_process(
+    options.pick(together.Options, config),
+    options.pick(batches.Options, config),
+    config.bn_statistics == 'synchronized',
   )
 
 
@@ -200,23 +154,29 @@ def is_logits(name, layers=('logits',)):
   return name.split('/')[0] in layers
 
 
-def _model(config, data, place):
-  """The net, with its first values, on a device."""
+def _model(config, around):
+  """The net, with its first values, on the first device."""
   # Keras takes an int32 seed; the codes take all 64 bits.
   seed = config.seed % 2**31
-  keras.utils.set_random_seed(seed)
-  with tf.device(place), precision.of_layers(config.dtype):
-    model = nets.build(
-      config.net,
-      num_classes=data.num_classes,
-      image_size=config.image_size,
-      channels=data.channels,
-      weight_decay=config.weight_decay,
-      dropout_keep_prob=config.dropout_keep_prob,
-      seed=seed,
-    )
+  with around.dealing():
+    keras.utils.set_random_seed(seed)
+    with (
+      tf.device(around.exchange.devices[0]),
+      precision.of_layers(config.dtype),
+    ):
+      model = nets.build(
+        config.net,
+        num_classes=around.data.num_classes,
+        image_size=config.image_size,
+        channels=around.data.channels,
+        weight_decay=config.weight_decay,
+        dropout_keep_prob=config.dropout_keep_prob,
+        seed=seed,
+      )
   if config.batch_norm_decay != -1:
     batch_norm.set_decay(model, config.batch_norm_decay)
+  if config.bn_statistics == 'synchronized':
+    synchronized.normalize_together(model)
   return model
 
 
@@ -251,3 +211,77 @@ def _codecs(config, plan, places):
   alone = config.exchange == cluster_config.TOWERS
   codec = parts.cut(codec, 0 if alone else config.bytes_per_bucket)
   return codec, bucketing.in_float(codec, plain)
+
+
+def _training(config, around, built):
+  """The `step.Training`; `built` is (model, layout of replicas, codec)."""
+  model, plan, codec = built
+  optimizer = config.update_rule()
+  optimizer = optimizer._replace(clip_norm=config.clip_gradient_norm)
+  copies = replicas.create(
+    plan,
+    optimizer,
+    around.exchange.devices,
+    scaling=loss_scaling.START if config.dtype == 'float16' else (),
+    own_statistics=config.bn_statistics == 'per_device',
+    shared=states.shared(codec),
+  )
+  loss = passes.of_net(
+    nets.NETS[config.net], config.label_smoothing, config.aux_loss_weight
+  )
+  node_pass = passes.model_pass(
+    model, plan, loss, decoupled=config.decoupled_weight_decay
+  )
+  return steps.Training(
+    accumulation.accumulated(node_pass, config.gradient_accumulation_steps),
+    around.exchange,
+    copies,
+    states.MethodStates(codec, around.exchange),
+    optimizer,
+    config.seed,
+  )
+
+
+def _regularization(training):
+  """A function of nothing: the L2 terms of the present parameters."""
+
+  def regularization():
+    parameters = training.replicas[0].trainable
+    return training.node_pass.regularization(
+      [tf.convert_to_tensor(v) for v in parameters]
+    )
+
+  return tf.function(regularization)
+
+
+def _stored_layout(config, around):
+  """The `checkpoints.Layout` of the run's checkpoints."""
+  places = (
+    list(range(len(around.own)))
+    if config.save_tower < 0
+    else [around.exchange.place_of(config.save_tower)]
+  )
+  must_keep = options.values(config, 'on_resume', options.KEPT) | {
+    'num_classes': around.data.num_classes,
+    'optimizer': config.optimizer_name,
+  }
+  if config.bn_statistics == 'per_device':
+    must_keep['num_devices'] = len(around.own)
+  may_change = options.values(config, 'on_resume', options.TOLD) | {
+    'codec': config.gradient_code().name,
+    'num_workers': config.num_workers,
+    '--optimizer': config.optimizer,
+  }
+  return checkpoints.Layout(
+    net=config.net,
+    num_classes=around.data.num_classes,
+    optimizer=config.optimizer_name,
+    num_devices=len(around.own),
+    num_workers=config.num_workers,
+    places=places,
+    max_steps=config.max_steps,
+    dtype=config.dtype,
+    bn_statistics=config.bn_statistics,
+    must_keep=must_keep,
+    may_change=may_change,
+  )

@@ -26,11 +26,28 @@ class Data(NamedTuple):
   channels: int
 
 
-def open_data(config, workers=None, part=(0, 1)):
+class Options(NamedTuple):
+  """The options of `config.TrainConfig` that say what is read, and how."""
+
+  dataset_name: str
+  data_dir: str
+  subset: str
+  benchmark_mode: bool
+  batch_size: int
+  num_workers: int
+  image_size: int
+  net: str
+  preprocessing: str
+  labels_offset: int
+  input_queue_memory_factor: int
+  seed: int
+
+
+def open_data(options, workers=None, part=(0, 1)):
   """Finds the data of a run; missing files show before anything is written.
 
   Args:
-    config: a valid `config.TrainConfig`.
+    options: `Options`.
     workers: range of those whose rows of each batch to read; None for all.
     part: (place, number of parts), which part of the examples to read.
 
@@ -40,30 +57,30 @@ def open_data(config, workers=None, part=(0, 1)):
   Raises:
     slim.errors.DataError: it is not there.
   """
-  workers = workers or range(config.num_workers)
-  if config.benchmark_mode:
-    return _constant(config, workers)
-  share = config.batch_size // config.num_workers
+  workers = workers or range(options.num_workers)
+  if options.benchmark_mode:
+    return _constant(options, workers)
+  share = options.batch_size // options.num_workers
   rows = (share * workers.start, share * workers.stop)
 
   def load(step):
     stream, split = datasets.load(
-      config.dataset_name,
-      config.data_dir,
-      config.subset,
+      options.dataset_name,
+      options.data_dir,
+      options.subset,
       datasets.Delivery(
-        image_size=config.image_size,
-        batch_size=config.batch_size,
+        image_size=options.image_size,
+        batch_size=options.batch_size,
         training=True,
-        seed=config.seed,
-        start=step * config.batch_size,
-        shuffle_buffer=1024 * config.input_queue_memory_factor,
-        net=config.net,
-        preprocessing=config.preprocessing,
-        labels_offset=config.labels_offset,
+        seed=options.seed,
+        start=step * options.batch_size,
+        shuffle_buffer=1024 * options.input_queue_memory_factor,
+        net=options.net,
+        preprocessing=options.preprocessing,
+        labels_offset=options.labels_offset,
         worker=part[0],
         num_workers=part[1],
-        rows=None if len(workers) == config.num_workers else rows,
+        rows=None if len(workers) == options.num_workers else rows,
       ),
     )
     return stream.map(lambda *batch: _split(len(workers), share, *batch)), split
@@ -77,22 +94,22 @@ def open_data(config, workers=None, part=(0, 1)):
   )
 
 
-def _constant(config, workers):
+def _constant(options, workers):
   """Images of 0.5 and random labels, the same batch for ever."""
-  dataset = datasets.DATASETS.get(config.dataset_name)
-  net = nets.NETS[config.net]
+  dataset = datasets.DATASETS.get(options.dataset_name)
+  net = nets.NETS[options.net]
   classes = (dataset and dataset.num_classes) or 1000
   channels = dataset.channels if dataset else net.default_channels
-  size = config.image_size
+  size = options.image_size
 
   def batches(step):
     del step
     images, labels = _split(
-      config.num_workers,
-      config.batch_size // config.num_workers,
-      tf.fill([config.batch_size, size, size, channels], 0.5),
+      options.num_workers,
+      options.batch_size // options.num_workers,
+      tf.fill([options.batch_size, size, size, channels], 0.5),
       tf.random.stateless_uniform(
-        [config.batch_size], [config.seed % 2**31, 0], 0, classes, tf.int32
+        [options.batch_size], [options.seed % 2**31, 0], 0, classes, tf.int32
       ),
     )
     own = slice(workers.start, workers.stop)

@@ -17,6 +17,8 @@ from terngrad.checkpoint import checkpoints
 from terngrad.checkpoint import trained
 from terngrad.cluster import devices
 from terngrad.step import replicas
+from terngrad.training import metric
+from terngrad.training import metrics
 from terngrad.training import records
 
 _REPORT_EVERY = 100  # batches
@@ -27,14 +29,12 @@ class Score(NamedTuple):
 
   Attributes:
     step: steps taken before it was written.
-    precision: share of examples whose label has the largest logit.
-    recall: share whose label is among the five largest logits.
+    values: dict of name to number, of all of `metrics.EVALUATION`.
     num_examples: examples scored.
   """
 
   step: int
-  precision: float
-  recall: float
+  values: dict
   num_examples: int
 
 
@@ -104,8 +104,11 @@ class _Scorer:
     self._total = min(self._split.count, config.num_examples)
     self._device = devices.evaluation_device(config.device)
     with tf.device(self._device):
-      self._model = trained.build(
-        config, self._split.num_classes, self._split.channels
+      self._model = nets.build(
+        config.net,
+        num_classes=self._split.num_classes,
+        image_size=config.image_size,
+        channels=self._split.channels,
       )
     self._predict = predictor(self._model, self._device)
     self.max_steps = config.max_steps
@@ -115,23 +118,24 @@ class _Scorer:
     config = self._config
     layout = checkpoints.read_layout(path)
     self.max_steps = min(config.max_steps, layout.max_steps)
-    trained.restore(self._model, config, path, layout, self._split.num_classes)
+    expected = {'net': config.net, 'num_classes': self._split.num_classes}
+    checkpoints.check_layout(path, layout, expected)
+    trained.restore(
+      self._model, path, layout, config.tower, config.restore_avg_var
+    )
     _open_folder(config.eval_dir)
     step = checkpoints.step_of(path)
     report(f'{datetime.now()}: loaded {path} at step {step}')
-    precision, recall = self._count(report)
-    score = Score(
-      step, precision / self._total, recall / self._total, self._total
-    )
+    score = Score(step, self._count(report), self._total)
+    said = metric.texts(metrics.EVALUATION, score.values, 'line')
     report(
-      f'{datetime.now()}: precision @ 1 = {score.precision:.4f} '
-      f'recall @ 5 = {score.recall:.4f} [{score.num_examples} examples]'
+      f'{datetime.now()}: {" ".join(said)} [{score.num_examples} examples]'
     )
     self._record(score)
     return score
 
   def _count(self, report):
-    """(examples right at 1, right at 5)."""
+    """The values of a `Score`."""
     config = self._config
     report(f'{datetime.now()}: starting evaluation on {config.subset}')
     try:
@@ -143,17 +147,13 @@ class _Scorer:
       raise data_records.explain(error, paths) from error
 
   def _record(self, score):
-    """Writes accuracies, and histograms of weights and activations."""
+    """Writes the score, and histograms of weights and activations."""
     recorder = records.Recorder(self._config.eval_dir)
     with contextlib.closing(recorder):
       recorder.scalars(
         score.step,
-        {
-          'precision_at_1': score.precision,
-          'recall_at_5': score.recall,
-          'num_examples': score.num_examples,
-        },
-        {'precision_at_1': 'Accuracy @ 1', 'recall_at_5': 'Accuracy @ 5'},
+        {**score.values, 'num_examples': score.num_examples},
+        metric.tags(metrics.EVALUATION),
       )
       plan = replicas.layout(self._model)
       named = zip(plan.names, plan.trainable, strict=False)
@@ -178,20 +178,21 @@ def predictor(model, device):
     device: name of the device to run on.
 
   Returns:
-    A `tf.function` of (hits int64 [2], images [b, ...], labels int32 [b]) that
-    returns hits, to which are added the labels that lead and the labels among
-    the first five.
+    A `tf.function` of (sums float64 [metrics], images [b, ...], labels int32
+    [b]) that returns sums, to which is added what each of `metrics.EVALUATION`
+    says of the batch.
   """
 
   @tf.function(reduce_retracing=True)
-  def add_hits(hits, images, labels):
+  def add(sums, images, labels):
     with tf.device(device):
       logits = nets.logits_of(model(images, training=False))
-      five = min(5, logits.shape[-1])
-      found = [tf.math.in_top_k(labels, logits, k) for k in (1, five)]
-      return hits + tf.math.count_nonzero(found, axis=1)
+      found = [m.compute(labels, logits) for m in metrics.EVALUATION]
+      # Counts are exact in float64.
+      values = [tf.cast(values, tf.float64) for values in found]
+      return sums + tf.reduce_sum(values, axis=1)
 
-  return add_hits
+  return add
 
 
 def count(predict, batches, total, batch_size, report):
@@ -205,17 +206,17 @@ def count(predict, batches, total, batch_size, report):
     report: called with a line every hundred batches.
 
   Returns:
-    (examples right at 1, right at 5), int.
+    dict of name to the mean over the examples, of all of `metrics.EVALUATION`.
   """
   number_of_batches = -(-total // batch_size)
-  hits = tf.zeros([2], tf.int64)
+  sums = tf.zeros([len(metrics.EVALUATION)], tf.float64)
   since = time.perf_counter()
   for number, batch in enumerate(batches.take(number_of_batches), start=1):
     left = total - (number - 1) * batch_size
     if left < batch_size:
       # The last batch is cut where fewer examples than there are are asked.
       batch = [part[:left] for part in batch]
-    hits = predict(hits, *batch)
+    sums = predict(sums, *batch)
     if number % _REPORT_EVERY == 0:
       now = time.perf_counter()
       per_batch = (now - since) / _REPORT_EVERY
@@ -225,8 +226,8 @@ def count(predict, batches, total, batch_size, report):
         f'({batch_size / per_batch:.1f} examples/sec; '
         f'{per_batch:.3f} sec/batch)'
       )
-  first, fifth = (int(number) for number in hits)
-  return first, fifth
+  names = (m.name for m in metrics.EVALUATION)
+  return dict(zip(names, (sums.numpy() / total).tolist(), strict=True))
 
 
 def _open_folder(path):

@@ -7,32 +7,33 @@ import tensorflow as tf
 from terngrad.checkpoint import checkpoints
 from terngrad.checkpoint import stored_states
 from terngrad.codec import one_round
-from terngrad.step import loss_scaling
 from terngrad.training import meter
+from terngrad.training import metric
+from terngrad.training import metrics
 from terngrad.training import records
 
 
 class Keeper:
   """Keeps the files of a run."""
 
-  def __init__(self, config, run, step):
+  def __init__(self, folder, run, step):
     """Opens them.
 
     Args:
-      config: `config.TrainConfig`.
+      folder: path of the run's files.
       run: `assembly.Run`.
       step: steps taken before.
     """
     self._run = run
     self._writer = checkpoints.Writer(
-      config.train_dir,
+      folder,
       run.layout,
       run.replicas,
       run.names,
       {stored_states.FOLDER: run.store.variables},
     )
-    self._recorder = records.Recorder(config.train_dir, step=step)
-    self._gauge = meter.Meter(config.batch_size, self._recorder.last)
+    self._recorder = records.Recorder(folder, step=step)
+    self._gauge = meter.Meter(run.layout.batch_size, self._recorder.last)
     self._observing = Every(run.habits.observe_secs)
 
   def close(self):
@@ -47,11 +48,13 @@ class Keeper:
     """Records what was measured since the last time; returns the line."""
     run = self._run
     values = self._gauge.values(
-      run.codec.num_elements, learning_rate, float(run.regularization())
+      run.codec.num_elements,
+      learning_rate,
+      float(run.regularization()),
+      run.replicas[0].scaling,
+      run.habits.measure(),
     )
-    values |= loss_scaling.scalars(run.replicas[0].scaling)
-    values |= run.habits.measure()
-    self._recorder.scalars(step, values, meter.TAGS)
+    self._recorder.scalars(step, values, metric.tags(metrics.TRAINING))
     return run.habits.line(step, values)
 
   def observe(self, step, result, at_checkpoint):

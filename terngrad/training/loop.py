@@ -18,6 +18,7 @@ from terngrad.checkpoint import resume
 from terngrad.cluster import cluster as clusters
 from terngrad.cluster import together
 from terngrad.cluster import watchdog
+from terngrad.config import options
 from terngrad.step import loss_scaling
 from terngrad.step import schedules
 from terngrad.training import assembly
@@ -115,13 +116,20 @@ def _begin(config, run, report):
   restored = resume.NOTHING
   if not config.overwrite:
     restored = resume.continue_run(config, run, report)
-  first = restored.step or pretrained.start(config, run, report)
+  first = restored.step
+  if not first:
+    start = options.pick(pretrained.Options, config)
+    first = pretrained.start(start, run, report)
   return (first, restored.step or -1), restored.states
 
 
 def _continue(config, run, begin, report, show_progress):
   """Trains on from `begin`; see `_run_steps`."""
-  keeper = keeping.Keeper(config, run, begin[0]) if config.keeps_files else None
+  keeper = (
+    keeping.Keeper(config.train_dir, run, begin[0])
+    if config.keeps_files
+    else None
+  )
   with contextlib.ExitStack() as stack:
     if keeper:
       stack.enter_context(contextlib.closing(keeper))
@@ -231,7 +239,7 @@ def _one_step(config, run, step, batches, stop):
   )
   take = run.float_step if floats else run.coded_step
   codec = run.float_codec if floats else run.codec
-  rate = schedules.learning_rate(config, step, run.num_examples)
+  rate = run.learning_rate(step)
   decay = schedules.averaging_decay(step, config.moving_average_decay)
   images, labels = _next(config, batches)
   with run.habits.within(f'Step {step + 1}'):

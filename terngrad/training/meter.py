@@ -4,6 +4,9 @@ import math
 import time
 from datetime import datetime
 
+from terngrad.training import metric
+from terngrad.training import metrics
+
 _SMOOTHING = 0.9
 
 
@@ -18,8 +21,8 @@ class Meter:
       last: the last record of the run that continues, or {}.
     """
     self._batch_size = batch_size
-    self._before = last.get('seconds') or 0.0
-    self._smoothed = last.get('entropy_loss_smoothed')
+    self._before = last.get(metrics.SECONDS.name) or 0.0
+    self._smoothed = last.get(metrics.SMOOTHED.name)
     self._start = self._since = time.perf_counter()
     self._steps = 0
     self._result = None
@@ -35,55 +38,46 @@ class Meter:
     if math.isfinite(self._entropy):  # not where a scaled loss overflows
       self._smoothed += (1 - _SMOOTHING) * (self._entropy - self._smoothed)
 
-  def values(self, num_elements, learning_rate, regularization):
-    """What to record now: a dict of name to number.
+  def values(
+    self, num_elements, learning_rate, regularization, scaling=(), arrivals=None
+  ):
+    """What to record now; see `metrics.Measured`.
 
     Args:
       num_elements: of a gradient, for the bits an element.
       learning_rate: of the last step.
       regularization: the L2 terms of the parameters after the last step.
+      scaling: variables of the loss scale, or ().
+      arrivals: `metrics.Arrivals`, or None.
 
     Returns:
-      Entropy loss and bits are the last step's, mean over the workers; rates
-      are means since the last record; 'seconds' counts all runs of the folder.
+      dict of name to number, of all of `metrics.TRAINING` that the run has.
     """
     now = time.perf_counter()
-    per_step = (now - self._since) / self._steps
-    # What a worker sent on average: words and probes, 4 bytes a number.
-    words = float(self._result.sent.numpy().mean())
-    bits = 32 * (words + self._result.probes.shape[1])
+    measured = metrics.Measured(
+      result=self._result,
+      entropy=self._entropy,
+      smoothed=self._smoothed,
+      regularization=regularization,
+      learning_rate=learning_rate,
+      sec_per_batch=(now - self._since) / self._steps,
+      seconds=self._before + now - self._start,
+      batch_size=self._batch_size,
+      num_elements=num_elements,
+      scaling=scaling,
+      arrivals=arrivals,
+    )
     self._since, self._steps = now, 0
-    return {
-      'entropy_loss': self._entropy,
-      'reg_loss': regularization,
-      'total_loss': self._entropy + regularization,
-      'entropy_loss_smoothed': self._smoothed,
-      'total_loss_smoothed': self._smoothed + regularization,
-      'learning_rate': learning_rate,
-      'examples_per_sec': self._batch_size / per_step,
-      'sec_per_batch': per_step,
-      'bits_per_element': bits / num_elements,
-      'seconds': self._before + now - self._start,
-    }
-
-
-# The 2017 tags: raw losses carry a suffix.
-TAGS = {
-  'entropy_loss': 'entropy_loss_raw',
-  'total_loss': 'total_loss_raw',
-  'entropy_loss_smoothed': 'entropy_loss',
-  'total_loss_smoothed': 'total_loss',
-}
+    found = {m.name: m.compute(measured) for m in metrics.TRAINING}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def log_line(step, values):
   """The 2017 line of a step, with the bits that were sent."""
+  losses, rates = (
+    metric.texts(metrics.TRAINING, values, part)
+    for part in ('line', 'brackets')
+  )
   return (
-    f'{datetime.now()}: step {step}, '
-    f'entropy_loss = {values["entropy_loss"]:.2f}, '
-    f'reg_loss = {values["reg_loss"]:.2f}, '
-    f'total_loss = {values["total_loss"]:.2f} '
-    f'({values["examples_per_sec"]:.1f} examples/sec; '
-    f'{values["sec_per_batch"]:.3f} sec/batch; '
-    f'{values["bits_per_element"]:.2f} bits/element)'
+    f'{datetime.now()}: step {step}, {", ".join(losses)} ({"; ".join(rates)})'
   )

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from terngrad.cluster import together
-from terngrad.config import options
 from terngrad.step import step as steps
 from terngrad.step import synchronized
 from terngrad.training import batches
@@ -27,8 +26,8 @@ class Habits(NamedTuple):
     observe_secs: seconds between histograms, beside those of save_iter.
     before_save: called before every checkpoint; raises where replicas differ
       that the loop does not see.
-    measure: called for every record; returns what it is to hold besides, a dict
-      of name to number.
+    measure: called for every record; returns `metrics.Arrivals`, or None where
+      every step waits for all.
   """
 
   within: Callable = nullcontext
@@ -37,7 +36,7 @@ class Habits(NamedTuple):
   save_secs: float = float('inf')
   observe_secs: float = float('inf')
   before_save: Callable = lambda: None
-  measure: Callable = dict
+  measure: Callable = lambda: None
 
 
 class Surroundings(NamedTuple):
@@ -50,9 +49,9 @@ class Surroundings(NamedTuple):
     make_step: takes (`step.Training` of the exchange, codec), returns a traced
       step; see `step.make_train_step`.
     own: the places of the replicas that the loop saves and looks at.
-    check_same: takes what was built, by name; raises `errors.ConfigError` where
-      another process built something else.
     habits: `Habits`.
+    check_same: takes the configuration and what was built, by name; raises
+      `errors.ConfigError` where another process has something else.
     dealing: returns the context in which the model's variables are made, those
       of the first replica, where its own device is not that of all.
   """
@@ -61,43 +60,45 @@ class Surroundings(NamedTuple):
   data: batches.Data
   make_step: Callable
   own: range
-  check_same: Callable
   habits: Habits
+  check_same: Callable = lambda *told, **built: None
   dealing: Callable = nullcontext
 
 
-def of_this_process(config):
+def of_this_process(cluster, read, synchronized_statistics):
   """The `Surroundings` of towers, and of one process of a collective.
 
   Blocks until all processes are there.
 
   Args:
-    config: a valid `config.TrainConfig`. Nothing may have used TensorFlow.
+    cluster: `together.Options`. Nothing may have used TensorFlow.
+    read: `batches.Options`.
+    synchronized_statistics: True where batch normalisation takes the statistics
+      of all workers.
 
   Raises:
     errors.ConfigError, slim.errors.DataError: something is not there.
   """
   # First of all: the CPU can be split only before TensorFlow is used.
   # No more devices than nodes: each has a node.
-  exchange = together.join(config)
+  exchange = together.join(cluster)
   own = range(exchange.first, exchange.first + exchange.own)
   within = {}
-  if config.bn_statistics == 'synchronized':
+  if synchronized_statistics:
     within['within'] = synchronized.together(exchange)
 
   def make_step(training, codec):
     take = steps.make_train_step(training._replace(**within), codec)
     return tf.function(take, reduce_retracing=True)
 
-  seconds = config.step_timeout + together.GRACE_SECONDS
-  shared = options.values(config, 'shared', options.RUN, options.WORKERS)
+  seconds = cluster.step_timeout + together.GRACE_SECONDS
   return Surroundings(
     exchange=exchange,
-    data=batches.open_data(config, own),
+    data=batches.open_data(read, own),
     make_step=make_step,
     own=range(len(exchange.devices)),
-    check_same=functools.partial(together.check_same, exchange, shared),
     habits=Habits(
-      within=functools.partial(together.within, config.tasks, seconds)
+      within=functools.partial(together.within, cluster.tasks, seconds)
     ),
+    check_same=functools.partial(together.check_same, exchange),
   )

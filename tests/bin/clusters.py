@@ -9,10 +9,10 @@ import socket
 import tensorflow as tf
 
 from terngrad.config import config as configs
+from terngrad.config import options as options_lib
 from terngrad.training import assembly
 from terngrad.training import batches
 from terngrad.training import loop
-from terngrad.training import surroundings
 from tests.bin import programs
 
 STEPS = 50
@@ -130,10 +130,17 @@ def towers(
     **options,
   )
 
-  def surround(whole):
-    around = surroundings.of_this_process(whole)
+  whole = dataclasses.replace(
+    config,
+    batch_size=batch_size * num_processes,
+    num_nodes=nodes * num_processes,
+  )
+  read = options_lib.pick(batches.Options, config)
+
+  def surround():
+    around = assembly.of_this_process(whole)
     parts = [
-      batches.open_data(config, part=(part, num_processes))
+      batches.open_data(read, part=(part, num_processes))
       for part in range(num_processes)
     ]
 
@@ -145,11 +152,7 @@ def towers(
     return around._replace(data=around.data._replace(batches=dealt))
 
   loop.run_assembled(
-    dataclasses.replace(
-      config,
-      batch_size=batch_size * num_processes,
-      num_nodes=nodes * num_processes,
-    ),
+    whole,
     functools.partial(assembly.assemble, surround=surround),
     lambda line: None,
     show_progress=False,

@@ -12,6 +12,7 @@ from terngrad import errors
 from terngrad.checkpoint import checkpoints
 from terngrad.checkpoint import pretrained
 from terngrad.config import config as configs
+from terngrad.config import options as options_lib
 from terngrad.training import assembly
 from tests.checkpoint import tf1_checkpoints
 
@@ -41,7 +42,8 @@ class Started:
     self.run = assembly.assemble(config)
     self.initial = self.values()
     self.lines = []
-    self.step = pretrained.start(config, self.run, self.lines.append)
+    start = options_lib.pick(pretrained.Options, config)
+    self.step = pretrained.start(start, self.run, self.lines.append)
     self.report = '\n'.join(self.lines)
 
   def values(self, place=0):

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from terngrad import errors
+from terngrad.config import options as options_lib
 from terngrad.config import server_config
 from terngrad.exchange import server as exchange
 from terngrad.exchange import towers
@@ -14,6 +15,7 @@ from terngrad.parameter_server import async_run
 from terngrad.parameter_server import async_step
 from terngrad.training import batches
 from terngrad.training import loop
+from terngrad.training import metrics
 
 
 class Script:
@@ -118,9 +120,14 @@ def begin(monkeypatch):
       channels=1,
     )
     layout = exchange.Servers(towers.Towers(tuple('abc'), 6), ('ps',), 3)
-    run = async_run.Asynchronous(config, data, layout, lambda step: [0, 0])
+    run = async_run.Asynchronous(
+      options_lib.pick(async_run.Options, config),
+      data,
+      layout,
+      lambda step: [0, 0],
+    )
     runs.append(run)
-    around = run.surround(config)
+    around = run.surround()
     training = types.SimpleNamespace(
       node_pass=None,
       replicas=[None],
@@ -162,11 +169,8 @@ def test_a_step_takes_the_first_gradients_and_drops_the_late(begin):
     [2, 2, 1, 1],
     [0, 0, 2, 2],
   ]
-  assert measure() == {
-    'staleness': 0.0,
-    'largest_staleness': 0,
-    'dropped_gradients': 2,
-  }
+  # Three steps of two gradients each.
+  assert measure() == metrics.Arrivals(staleness=[0] * 6, dropped=2)
 
 
 def test_the_chief_begins_every_batch_once(begin):
@@ -191,11 +195,7 @@ def test_staleness_is_the_updates_of_others_since_the_pull(begin):
   assert [event[3] for event in script.events] == pytest.approx(
     [0.6 / (1 + each) for each in late]
   )
-  assert measure() == {
-    'staleness': 1.5,
-    'largest_staleness': 3,
-    'dropped_gradients': 0,
-  }
+  assert measure() == metrics.Arrivals(staleness=late, dropped=0)
 
 
 def test_a_gradient_that_is_not_finite_is_of_a_process_that_is_named(begin):

@@ -1,6 +1,7 @@
 import pytest
 
 from terngrad.parameter_server import staleness
+from terngrad.training import metrics
 
 
 @pytest.mark.parametrize('late', [0, 1, 1000])
@@ -33,14 +34,6 @@ def test_a_tally_tells_of_what_came_since_the_last_time():
   for late in (0, 3):
     tally.apply(late)
   tally.drop()
-  assert tally.take() == {
-    'staleness': 1.5,
-    'largest_staleness': 3,
-    'dropped_gradients': 1,
-  }
+  assert tally.take() == metrics.Arrivals(staleness=[0, 3], dropped=1)
   tally.drop()
-  assert tally.take() == {
-    'staleness': 0.0,
-    'largest_staleness': 0,
-    'dropped_gradients': 1,
-  }
+  assert tally.take() == metrics.Arrivals(staleness=[0], dropped=1)

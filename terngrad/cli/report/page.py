@@ -6,12 +6,12 @@ import os
 from terngrad import lazy
 from terngrad.cli import command
 from terngrad.cli import flags
-from terngrad.config import config as configs
 from terngrad.config import options
 
 guessed_images = lazy.module('terngrad.report.guessed_images')
 records = lazy.module('terngrad.training.records')
 run_page = lazy.module('terngrad.report.run_page')
+trained = lazy.module('terngrad.checkpoint.trained')
 
 USAGE = """\
 {program}: makes a page of a run, one HTML file that needs nothing else.
@@ -90,7 +90,7 @@ def act(values):
 
 def _guessed(values):
   return guessed_images.guessed(
-    configs.EvalConfig(
+    trained.Options(
       checkpoint_dir=values.train_dir,
       image_size=values.image_size,
       tower=values.tower,

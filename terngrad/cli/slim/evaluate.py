@@ -32,6 +32,8 @@ _NAMES = {
   'num_preprocessing_threads': 'num_preprocess_threads',
   'preprocessing_name': 'preprocessing',
 }
+# A metric's name: TF-Slim's.
+_SCORES = {'precision_at_1': 'Accuracy', 'recall_at_5': 'Recall_5'}
 # These are said otherwise by the flags of TF-Slim, or cannot be.
 _REPLACED = (
   *_NAMES.values(),
@@ -113,7 +115,10 @@ def score(values: Flags) -> None:
   """Scores as the flags say."""
   found = evaluation.evaluate(to_config(values), command.say)
   command.say(
-    f'eval/Accuracy[{found.precision:.4f}] eval/Recall_5[{found.recall:.4f}]'
+    ' '.join(
+      f'eval/{_SCORES.get(name, name)}[{value:.4f}]'
+      for name, value in found.values.items()
+    )
   )
 
 

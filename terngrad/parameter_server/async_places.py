@@ -1,0 +1,46 @@
+"""Where the replicas are of a run in which no update waits for all."""
+
+from typing import NamedTuple
+
+from terngrad.exchange import server
+
+
+class Places(NamedTuple):
+  """Where replicas are; see `exchange.towers.Towers`.
+
+  Parameters, slots and averages of the run are the servers', the first place,
+  which stands for all of them and has no workers.
+
+  Attributes:
+    layout: `exchange.server.Servers`.
+  """
+
+  layout: server.Servers
+
+  @property
+  def devices(self):
+    """Of the servers, and then of the workers."""
+    return (self.layout.servers[0], *self.layout.devices)
+
+  @property
+  def group(self):
+    """None: see `Servers`."""
+    return self.layout.group
+
+  @property
+  def num_workers(self):
+    """Of all processes."""
+    return self.layout.num_workers
+
+  def workers_of(self, place):
+    """The workers on `devices[place]`, as a range."""
+    return self.layout.workers_of(place - 1) if place else range(0)
+
+  def place_of(self, worker):
+    """Where the parameters of a worker's updates are."""
+    del worker
+    return 0
+
+  def residuals(self, codec):
+    """See `Servers`."""
+    return self.layout.residuals(codec)

@@ -1,0 +1,194 @@
+"""What is logged of training, and what a trained net is scored by.
+
+A table each, `TRAINING` and `EVALUATION`. Log lines, `metrics.jsonl`, the tags
+of TensorBoard, curves, the page of a run and comparisons of runs read them: an
+entry here is all that a further metric takes. Metrics stand in the order of
+their table, wherever they appear.
+"""
+
+import functools
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from terngrad.training import metric
+
+
+class Arrivals(NamedTuple):
+  """What came since the last record, where a step does not wait for all.
+
+  Attributes:
+    staleness: list of int, of the gradients that were applied; [0] for none.
+    dropped: gradients that came too late.
+  """
+
+  staleness: list
+  dropped: int
+
+
+class Measured(NamedTuple):
+  """What is known of a run when it records; "last" is the last step.
+
+  Attributes:
+    result: `step.StepResult` of the last.
+    entropy: loss of the last, mean over the workers.
+    smoothed: mean of the losses of all steps, in which later ones count more.
+    regularization: L2 terms of the parameters after the last.
+    learning_rate: of the last.
+    sec_per_batch: seconds a step, mean since the record before.
+    seconds: of training, in all runs of the folder.
+    batch_size: examples a step.
+    num_elements: of a gradient.
+    scaling: variables of `loss_scaling.NAMES`; () without a loss scale.
+    arrivals: `Arrivals`; None where every step waits for all.
+  """
+
+  result: object
+  entropy: float
+  smoothed: float
+  regularization: float
+  learning_rate: float
+  sec_per_batch: float
+  seconds: float
+  batch_size: int
+  num_elements: int
+  scaling: tuple = ()
+  arrivals: Arrivals | None = None
+
+
+LOSS = metric.Axes('loss', logarithmic=True)
+ACCURACY = metric.Axes('accuracy, %')
+ZEROS = metric.Axes('zeros among the codes, %')
+BITS = metric.Axes('bits sent an element')
+SPEED = metric.Axes('images/s')
+LEARNING_RATE = metric.Axes('learning rate')
+# The page's order; what is not among them comes after.
+PLOTS = (LOSS, ACCURACY, ZEROS, BITS, SPEED, LEARNING_RATE)
+
+
+def _bits_per_element(measured):
+  """What a worker sent on average: words and probes, 4 bytes a number."""
+  words = float(measured.result.sent.numpy().mean())
+  bits = 32 * (words + measured.result.probes.shape[1])
+  return bits / measured.num_elements
+
+
+def _staleness(summary, measured):
+  return measured.arrivals and summary(measured.arrivals.staleness)
+
+
+def _in_top(count, labels, logits):
+  """Whether each label is among the `count` largest logits."""
+  return tf.math.in_top_k(labels, logits, min(count, logits.shape[-1]))
+
+
+# What stands in the legend where runs are compared.
+SENT = metric.Metric(
+  'bits_per_element',
+  _bits_per_element,
+  brackets='{bits_per_element:.2f} bits/element',
+  curve=metric.Drawn(BITS),
+  fact=metric.Shown('bits sent an element', '{:.2f}'.format),
+  column=metric.Shown('bits/element sent', lambda value: round(value, 2)),
+)
+# A run that continues goes on from these two.
+SMOOTHED = metric.Metric(
+  'entropy_loss_smoothed',
+  lambda m: m.smoothed,
+  tag='entropy_loss',
+  curve=metric.Drawn(LOSS, 'cross entropy, smoothed'),
+  compared=metric.Drawn(
+    metric.Axes('training cross entropy, smoothed', logarithmic=True)
+  ),
+)
+SECONDS = metric.Metric(
+  'seconds',
+  lambda m: m.seconds,
+  fact=metric.Shown('seconds of training', '{:.0f}'.format),
+  column=metric.Shown('seconds', lambda value: round(value, 1), first=True),
+)
+
+# Each `compute` takes `Measured` and returns a number, or None where a run has
+# none. Names and tags are the 2017 code's: there raw losses carry a suffix.
+TRAINING = (
+  metric.Metric(
+    'entropy_loss',
+    lambda m: m.entropy,
+    tag='entropy_loss_raw',
+    line='entropy_loss = {entropy_loss:.2f}',
+    curve=metric.Drawn(LOSS, 'cross entropy'),
+  ),
+  metric.Metric(
+    'reg_loss',
+    lambda m: m.regularization,
+    line='reg_loss = {reg_loss:.2f}',
+  ),
+  metric.Metric(
+    'total_loss',
+    lambda m: m.entropy + m.regularization,
+    tag='total_loss_raw',
+    line='total_loss = {total_loss:.2f}',
+    curve=metric.Drawn(LOSS, 'total', first=True),
+    fact=metric.Shown('loss', '{:.3f}'.format),
+  ),
+  SMOOTHED,
+  metric.Metric(
+    'total_loss_smoothed',
+    lambda m: m.smoothed + m.regularization,
+    tag='total_loss',
+  ),
+  metric.Metric(
+    'learning_rate',
+    lambda m: m.learning_rate,
+    curve=metric.Drawn(LEARNING_RATE),
+  ),
+  metric.Metric(
+    'examples_per_sec',
+    lambda m: m.batch_size / m.sec_per_batch,
+    brackets='{examples_per_sec:.1f} examples/sec',
+    curve=metric.Drawn(SPEED),
+  ),
+  metric.Metric(
+    'sec_per_batch',
+    lambda m: m.sec_per_batch,
+    brackets='{sec_per_batch:.3f} sec/batch',
+  ),
+  SENT,
+  SECONDS,
+  metric.Metric(
+    'loss_scale', lambda m: float(m.scaling[0]) if m.scaling else None
+  ),
+  metric.Metric(
+    'staleness',
+    functools.partial(_staleness, lambda found: sum(found) / len(found)),
+    brackets='staleness {staleness:.2f}, at most {largest_staleness}',
+  ),
+  metric.Metric('largest_staleness', functools.partial(_staleness, max)),
+  metric.Metric(
+    'dropped_gradients',
+    lambda m: m.arrivals and m.arrivals.dropped,
+    brackets='{dropped_gradients} dropped',
+  ),
+)
+
+# Each `compute` takes labels, int32 [b], and logits, float32 [b, classes], and
+# returns bool or float [b]; the score is the mean over all examples.
+EVALUATION = (
+  metric.Metric(
+    'precision_at_1',
+    functools.partial(_in_top, 1),
+    tag='Accuracy @ 1',
+    line='precision @ 1 = {precision_at_1:.4f}',
+    curve=metric.Drawn(ACCURACY, 'top-1', factor=100),
+    fact=metric.Shown('top-1 accuracy', '{:.2%}'.format),
+    column=metric.Shown('test accuracy', '{:.2%}'.format),
+    compared=metric.Drawn(metric.Axes('test accuracy, %'), factor=100),
+  ),
+  metric.Metric(
+    'recall_at_5',
+    functools.partial(_in_top, 5),
+    tag='Accuracy @ 5',
+    line='recall @ 5 = {recall_at_5:.4f}',
+    curve=metric.Drawn(ACCURACY, 'top-5', factor=100),
+  ),
+)

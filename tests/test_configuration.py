@@ -1,0 +1,75 @@
+"""How far the whole configuration goes, read from the sources.
+
+Programs, flags and the configurations themselves know all options. In the
+library below, few modules take the whole of them: those that put a run together
+and those that compare it with another. Every other part says what it needs.
+"""
+
+import ast
+import pathlib
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+ABOVE = {'bin', 'cli', 'config'}
+MOST_MODULES = 12
+WHOLE = {
+  # They put a run together, or go through its steps.
+  'terngrad/training/assembly.py',
+  'terngrad/training/loop.py',
+  'terngrad/training/evaluation.py',
+  'terngrad/parameter_server/server_run.py',
+  'terngrad/parameter_server/server_tasks.py',
+  'terngrad/report/worker_gradients.py',
+  # It compares the whole with that of before.
+  'terngrad/checkpoint/resume.py',
+}
+
+
+def takes_configuration(source):
+  """Whether a function has a parameter that is a whole configuration."""
+  found = (
+    argument
+    for node in ast.walk(ast.parse(source))
+    if isinstance(node, ast.arguments)
+    for argument in (*node.posonlyargs, *node.args, *node.kwonlyargs)
+  )
+  return any(
+    argument.arg == 'config' or 'Config' in _annotation(argument)
+    for argument in found
+  )
+
+
+def _annotation(argument):
+  return ast.unparse(argument.annotation) if argument.annotation else ''
+
+
+def modules_below():
+  """{path: source} of the library, without what stands above it."""
+  paths = {
+    path.relative_to(ROOT): path for path in (ROOT / 'terngrad').rglob('*.py')
+  }
+  return {
+    name.as_posix(): path.read_text(encoding='utf-8')
+    for name, path in paths.items()
+    if name.parts[1] not in ABOVE
+  }
+
+
+def test_few_modules_take_the_whole_configuration():
+  found = {
+    name
+    for name, source in modules_below().items()
+    if takes_configuration(source)
+  }
+  assert found == WHOLE
+  assert len(found) <= MOST_MODULES
+
+
+def test_parameters_are_found_wherever_they_stand():
+  for source in (
+    'def f(config): ...',
+    'class C:\n  def f(self, *, config=None): ...',
+    'f = lambda step, config: step',
+    'def f(whole: configs.TrainConfig): ...',
+  ):
+    assert takes_configuration(source)
+  assert not takes_configuration('def f(options, step): config = options')

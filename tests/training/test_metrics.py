@@ -1,0 +1,271 @@
+"""The tables of metrics: the lines of 2017, and that one entry is enough."""
+
+import re
+import types
+
+import pytest
+import tensorflow as tf
+
+from slim.datasets.small_images import convert_mnist
+from slim.datasets.small_images import mnist_source
+from terngrad.config import config as configs
+from terngrad.parameter_server import server_tasks
+from terngrad.report import comparison
+from terngrad.report import curves
+from terngrad.report import run_page
+from terngrad.training import evaluation
+from terngrad.training import loop
+from terngrad.training import meter
+from terngrad.training import metric
+from terngrad.training import metrics
+from terngrad.training import records
+from tests.bin import programs
+from tests.slim import mnist_files
+
+NOW = r'\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+'
+WORST = metric.Metric(
+  'worst_loss',
+  lambda measured: float(measured.result.entropy.numpy().max()),
+  tag='Loss @ worst',
+  brackets='worst {worst_loss:.3f}',
+  curve=metric.Drawn(metric.Axes('loss of the worst node')),
+  fact=metric.Shown('worst loss', '{:.1f}'.format),
+  column=metric.Shown('worst', lambda value: round(value, 2)),
+  compared=metric.Drawn(metric.Axes('worst loss')),
+)
+LIKELIHOOD = metric.Metric(
+  'log_likelihood',
+  lambda labels, logits: (
+    -tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+  ),
+  tag='Likelihood',
+  line='log likelihood = {log_likelihood:.3f}',
+  curve=metric.Drawn(metric.Axes('log likelihood')),
+  fact=metric.Shown('log likelihood', '{:.3f}'.format),
+  column=metric.Shown('likelihood', '{:.2f}'.format),
+  compared=metric.Drawn(metric.Axes('test log likelihood')),
+)
+VALUES = {
+  'entropy_loss': 1.234,
+  'reg_loss': 0.5,
+  'total_loss': 1.734,
+  'examples_per_sec': 1234.56,
+  'sec_per_batch': 0.0321,
+  'bits_per_element': 1.634,
+}
+LATE = {'staleness': 2 / 3, 'largest_staleness': 3, 'dropped_gradients': 7}
+
+
+def measured(**more):
+  """Of a step of two workers that sent two words and three probes each."""
+  result = types.SimpleNamespace(
+    sent=tf.constant([2, 2]),
+    probes=tf.zeros([2, 3]),
+    entropy=tf.constant([1.0, 5.0]),
+  )
+  gauge = meter.Meter(8, {'seconds': 100.0, 'entropy_loss_smoothed': 13.0})
+  gauge.add(result)
+  return gauge.values(10, 0.25, 0.5, **more)
+
+
+def test_names_and_tags_are_those_of_2017():
+  assert list(measured()) == [
+    *('entropy_loss', 'reg_loss', 'total_loss'),
+    *('entropy_loss_smoothed', 'total_loss_smoothed', 'learning_rate'),
+    *('examples_per_sec', 'sec_per_batch', 'bits_per_element', 'seconds'),
+  ]
+  assert metric.tags(metrics.TRAINING) == {
+    'entropy_loss': 'entropy_loss_raw',
+    'total_loss': 'total_loss_raw',
+    'entropy_loss_smoothed': 'entropy_loss',
+    'total_loss_smoothed': 'total_loss',
+  }
+  assert metric.tags(metrics.EVALUATION) == {
+    'precision_at_1': 'Accuracy @ 1',
+    'recall_at_5': 'Accuracy @ 5',
+  }
+
+
+def test_what_is_measured_of_a_step():
+  values = measured()
+  rate = values.pop('examples_per_sec')
+  assert rate == 8 / values.pop('sec_per_batch')
+  assert values.pop('seconds') > 100
+  assert values == {
+    'entropy_loss': 3.0,
+    'reg_loss': 0.5,
+    'total_loss': 3.5,
+    'entropy_loss_smoothed': pytest.approx(12.0),
+    'total_loss_smoothed': pytest.approx(12.5),
+    'learning_rate': 0.25,
+    'bits_per_element': 32 * (2 + 3) / 10,
+  }
+
+
+def test_what_a_run_does_not_have_is_not_measured():
+  scaled = measured(scaling=(tf.Variable(8.0), tf.Variable(0.0)))
+  assert scaled.keys() - measured().keys() == {'loss_scale'}
+  assert scaled['loss_scale'] == 8.0
+  late = measured(arrivals=metrics.Arrivals([0, 3], dropped=0))
+  assert {name: late[name] for name in late.keys() - measured().keys()} == {
+    'staleness': 1.5,
+    'largest_staleness': 3,
+    'dropped_gradients': 0,
+  }
+
+
+def test_log_lines_are_those_of_2017():
+  assert re.fullmatch(
+    f'{NOW}: step 9, entropy_loss = 1.23, reg_loss = 0.50, total_loss = 1.73 '
+    r'\(1234\.6 examples/sec; 0\.032 sec/batch; 1\.63 bits/element\)',
+    meter.log_line(9, VALUES),
+  )
+  assert re.fullmatch(
+    f'global_step/sec: 31.15\nWorker 0: {NOW}: step 9, loss = 1.73'
+    r'\(617\.3 examples/sec; 0\.032  sec/batch; 1\.63 bits/element\)',
+    server_tasks.chief_line(2, 9, VALUES),
+  )
+
+
+@pytest.mark.parametrize(
+  ('without', 'late'),
+  [((), 'staleness 0.67, at most 3; '), (('staleness',), '')],
+)
+def test_a_chief_that_does_not_wait_says_what_came_late(without, late):
+  line = server_tasks.chief_line(
+    2, 9, VALUES | LATE, batches=2.0, without=without
+  )
+  assert line.endswith(
+    f'(617.3 examples/sec; 0.064  sec/batch; 1.63 bits/element; {late}'
+    '7 dropped)'
+  )
+
+
+@pytest.fixture(scope='module')
+def added(tmp_path_factory):
+  """The folder of a run, in `train` and `eval`, and the lines it printed.
+
+  It logs twice and is scored once. Each table has one entry more.
+  """
+  folder = tmp_path_factory.mktemp('added')
+  mnist_files.write_idx(folder / 'idx', 16, 7)
+  convert_mnist.convert(
+    str(folder / 'data'),
+    source='idx',
+    request=mnist_source.Request(str(folder / 'idx'), verify_checksums=False),
+  )
+  lines = []
+  data = {
+    'dataset_name': 'mnist',
+    'data_dir': str(folder / 'data'),
+    'net': 'lenet',
+    'image_size': 8,
+    'batch_size': 4,
+  }
+  with pytest.MonkeyPatch.context() as patch:
+    for table, entry in (('TRAINING', WORST), ('EVALUATION', LIKELIHOOD)):
+      patch.setattr(metrics, table, (*getattr(metrics, table), entry))
+    train = configs.TrainConfig(
+      train_dir=str(folder / 'train'),
+      num_nodes=2,
+      save_iter=5,
+      max_steps=10,
+      **data,
+    )
+    loop.train(train, lines.append)
+    score = configs.EvalConfig(
+      checkpoint_dir=str(folder / 'train'),
+      eval_dir=str(folder / 'eval'),
+      subset='test',
+      run_once=True,
+      **data,
+    )
+    evaluation.evaluate(score, lines.append)
+    yield folder, lines
+
+
+def logged(folder, name):
+  """What of a metric is in the lines of JSON of a folder."""
+  return [r[name] for r in records.read(folder) if name in r]
+
+
+def event_values(folder, tag):
+  return [event.value for event in programs.events(folder) if event.tag == tag]
+
+
+def test_one_entry_logs_another_metric(added):
+  folder, lines = added
+  values = logged(folder / 'train', 'worst_loss')
+  losses = logged(folder / 'train', 'entropy_loss')
+  assert [v >= loss for v, loss in zip(values, losses, strict=True)] == [1, 1]
+  said = [line for line in lines if 'total_loss' in line]
+  assert [line.rpartition('; ')[2] for line in said] == [
+    f'worst {value:.3f})' for value in values
+  ]
+  assert event_values(folder / 'train', 'Loss @ worst') == pytest.approx(values)
+  chief = server_tasks.chief_line(2, 9, VALUES | {'worst_loss': 4.0})
+  assert chief.endswith('bits/element; worst 4.000)')
+
+
+def test_one_entry_scores_by_another_metric(added):
+  folder, lines = added
+  values = logged(folder / 'eval', 'log_likelihood')
+  assert len(values) == 1 and values[0] < 0
+  said = [line for line in lines if 'precision @ 1' in line]
+  assert [re.search('(log like.*) \\[7 examples', s)[1] for s in said] == [
+    f'log likelihood = {value:.3f}' for value in values
+  ]
+  assert event_values(folder / 'eval', 'Likelihood') == pytest.approx(values)
+
+
+def reported(folder):
+  """The records of training and those of evaluation."""
+  return records.read(folder / 'train'), records.read(folder / 'eval')
+
+
+def test_pages_and_comparisons_show_what_one_entry_added(added):
+  folder, _ = added
+  trained, scored = reported(folder)
+  found = {plot.title: plot.curves for plot in curves.plots(trained, scored)}
+  worst, (score,) = (
+    logged(folder / 'train', 'worst_loss'),
+    logged(folder / 'eval', 'log_likelihood'),
+  )
+  (curve,) = found['loss of the worst node']
+  assert curve.points == list(zip((5, 10), worst, strict=True))
+  (curve,) = found['log likelihood']
+  assert curve.points == [(10, score)]
+  facts = run_page.last_values(trained, scored)
+  assert facts['worst loss'] == f'{worst[-1]:.1f}'
+  assert facts['log likelihood'] == f'{score:.3f}'
+  row = comparison.row(
+    'run',
+    comparison.of_table(metrics.TRAINING, trained),
+    comparison.of_table(metrics.EVALUATION, scored),
+  )
+  assert row['worst'] == round(worst[-1], 2)
+  assert row['likelihood'] == f'{score:.2f}'
+
+
+def test_comparisons_draw_what_one_entry_added(added, monkeypatch):
+  trained, scored = reported(added[0])
+  drawn = {}
+
+  class Page(comparison.figure.Figure):
+    def savefig(self, *arguments, **options):
+      for axes in self.axes:
+        (line,) = axes.lines
+        drawn[axes.get_ylabel()] = list(line.get_xdata())
+
+  monkeypatch.setattr(comparison.figure, 'Figure', Page)
+  comparison.draw(
+    {'run': comparison.of_table(metrics.TRAINING, trained)},
+    {'run': comparison.of_table(metrics.EVALUATION, 2 * scored)},
+    'plot.png',
+  )
+  assert drawn == {
+    'training cross entropy, smoothed': [5, 10],
+    'worst loss': [5, 10],
+    'test accuracy, %': [10, 10],
+    'test log likelihood': [10, 10],
+  }
