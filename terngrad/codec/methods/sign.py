@@ -114,11 +114,6 @@ def _messages(shapes):
   return ((method.code_sum(BITS, size, 1), method.float_sum(len(shapes))),)
 
 
-def _begin(gradients, states, context):
-  del states
-  return gradients, method.norms(gradients, context)
-
-
 def _send(gradients, states, received, context):
   del received
   scales = [
@@ -134,7 +129,7 @@ def _send(gradients, states, received, context):
 def _decode(received, states, context):
   messages = _messages(context.shapes)[0]
   votes, scales = (r.sum(m) for r, m in zip(received[0], messages, strict=True))
-  # Multiplied, as everywhere: see `coded.as_method`.
+  # Multiplied, as everywhere: see `coded`.
   scales *= 1.0 / context.num_workers
   scaled = _scaled(tf.sign(votes), scales, context)
   return method.shaped(scaled, context), states
@@ -156,7 +151,7 @@ _MAJORITY = method.Method(
   traits=contract.Traits(
     unbiased=False, lossless=False, additive=False, randomness='none'
   ),
-  begin=_begin,
+  begin=method.begin_with_norms,
   messages=_messages,
   send=(_send,),
   decode=_decode,
