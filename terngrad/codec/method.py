@@ -360,8 +360,7 @@ def self_compiled(method):
 def begin_with_norms(gradients, states, context):
   """`Method.begin` where there is nothing to agree on: probes are norms."""
   del states
-  norms = [statistics.norm(values) for values in each(gradients, context)]
-  return gradients, tf.stack(norms)
+  return gradients, statistics.norms(each(gradients, context))
 
 
 def sizes_of(shapes):

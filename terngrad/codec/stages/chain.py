@@ -47,7 +47,7 @@ def chain(*stages, group_size=0):
     probe = functools.partial(_wishes, stages, group_size)
   else:
     # Nothing to agree on, but an element that is not finite must show.
-    probe = _norms
+    probe = statistics.norms
   encoder = _Encoder(bool(clips), quantizer, packing, group_size)
   decode_sum, decode_sums = _decoders(quantizer, packing, group_size)
   traits = quantizer.traits if quantizer else packing.traits
@@ -63,10 +63,6 @@ def chain(*stages, group_size=0):
     decode_sums=decode_sums,
     group_size=group_size,
   )
-
-
-def _norms(gradients):
-  return tf.stack([statistics.norm(gradient) for gradient in gradients])
 
 
 def _wishes(stages, group_size, gradients):
