@@ -1,10 +1,10 @@
 """Options that training and evaluation share, and how options are made."""
 
 import dataclasses
-import difflib
 import os
 import tempfile
 
+from slim import errors as slim_errors
 from slim.nets import factory as nets
 from terngrad import errors
 
@@ -97,8 +97,7 @@ def choice(name, value, known):
   """Raises `errors.ConfigError` where a value is not among the known."""
   if value in known:
     return
-  close = difflib.get_close_matches(str(value), known, n=1)
-  hint = f' Did you mean {close[0]!r}?' if close else ' Use one of these.'
+  hint = slim_errors.did_you_mean(value, known, ' Use one of these.')
   raise errors.ConfigError(
     f'{name}: expected one of {", ".join(sorted(known))}, received '
     f'{value!r}.{hint}'

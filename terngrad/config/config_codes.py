@@ -4,6 +4,7 @@ import dataclasses
 
 from terngrad import errors
 from terngrad.codec import method
+from terngrad.codec import spelling
 from terngrad.codec.methods import registry
 from terngrad.config import config_base as base
 
@@ -86,7 +87,7 @@ class CodeConfig(base.ModelConfig):
     if not self.codec:
       return self._codec_text_of_grad_bits()
     wrappers, plus, text = self.codec.rpartition('+')
-    name, _, rest = text.partition(':')
+    name, items = spelling.split(text)
     if self.grad_bits not in (32, 1) or (self.grad_bits == 1) > (
       name == 'ternary'
     ):
@@ -96,9 +97,7 @@ class CodeConfig(base.ModelConfig):
       )
     # What it says must be right by itself.
     registry.method(self.codec, self.num_workers)
-    given = dict(
-      item.partition('=')[::2] for item in filter(None, rest.split(','))
-    )
+    given = dict(item.partition('=')[::2] for item in items)
     for flag in ('clip_factor', 'scaler_rule', 'packing'):
       if base.is_default(self, flag):
         continue
@@ -110,8 +109,7 @@ class CodeConfig(base.ModelConfig):
           f'--codec={wrappers}{plus}ternary:{flag}={value}.'
         )
       given[flag] = value
-    options = ','.join(f'{k}={v}' if v else k for k, v in given.items())
-    return f'{wrappers}{plus}{name}:{options}'
+    return f'{wrappers}{plus}{spelling.join(name, given)}'
 
   def _codec_text_of_grad_bits(self):
     if self.grad_bits == 32:

@@ -6,6 +6,8 @@ traced step, which so never has to be traced again.
 
 import math
 
+from terngrad.codec import spelling
+
 DECAY_TYPES = ('fixed', 'exponential', 'polynomial', 'linear')
 
 
@@ -26,7 +28,7 @@ def learning_rate(config, step, num_examples):
   """
   initial = config.initial_learning_rate
   decay_type = config.learning_rate_decay_type
-  optimizer = config.optimizer.partition(':')[0]
+  optimizer, _ = spelling.split(config.optimizer)
   if optimizer == 'adam' and not config.decay_adam:
     return initial
   if decay_type == 'fixed':
