@@ -1,12 +1,12 @@
 """Writes the gradients of every worker in one step of a training run."""
 
 import dataclasses
-import os
 import sys
 
 import numpy as np
 import tensorflow as tf
 
+from slim.datasets.records import disk
 from terngrad import errors
 from terngrad.checkpoint import pretrained
 from terngrad.checkpoint import resume
@@ -66,9 +66,8 @@ def dump(config):
     name: np.stack([gradients[i] for gradients in workers])
     for i, name in enumerate(run.parameters)
   }
-  temporary = f'{config.output}.tmp.npz'
-  np.savez(temporary, **arrays)
-  os.replace(temporary, config.output)
+  with disk.replacing(config.output) as hidden, open(hidden, 'wb') as file:
+    np.savez(file, **arrays)
   main.say(
     f'{config.output}: the gradients of {len(workers)} workers in step '
     f'{step + 1}, {run.codec.num_elements} elements each'

@@ -1,12 +1,11 @@
 """Writes the events of TensorBoard as JSON, CSV and PNG."""
 
 import dataclasses
-import os
 import pathlib
 import shutil
 import sys
-import tempfile
 
+from slim.datasets.records import disk
 from terngrad.config import config as configs
 from terngrad.program import flags
 from terngrad.program import main
@@ -61,14 +60,10 @@ def act(values):
       '--logdir: expected a folder with event files, received '
       f'{values.logdir}. Give the --train_dir of a run, or a folder above it.'
     )
-  target.parent.mkdir(parents=True, exist_ok=True)
-  # Beside the target, so that it appears whole or not at all.
-  with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-    made = os.path.join(folder, 'made')
+  with disk.making_folder(target) as made:
     count = serialize.write(runs, made)
     if target.exists():
       shutil.rmtree(target)
-    os.rename(made, target)
   main.say(f'Wrote {count} files of {len(runs)} runs into {target}.')
   return main.DONE
 
