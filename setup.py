@@ -21,6 +21,8 @@ ROOT = pathlib.Path(__file__).resolve().parent
 # CONTRIBUTING.md, "Versions".
 INSTALL_REQUIRES = [
   'absl-py>=2.0',
+  # As TensorFlow, which also says which is too new.
+  'h5py>=3.11',
   'keras>=3.5,<4',
   'matplotlib>=3.8',
   'mlxtend>=0.23',

@@ -23,6 +23,7 @@ import tqdm
 from absl import app
 from absl import flags
 
+from slim.datasets.records import disk
 from terngrad.training import records
 
 FOLDER = flags.DEFINE_string('folder', None, 'Folder of the experiment.')
@@ -102,9 +103,7 @@ def _run(folder, run, work, commit):
       [f'{run["variant"]}.flags', f'--seed={run["seed"]}', *EXTRA.value]
     ),
   }
-  temporary = work / f'{_RESULT}.tmp'
-  temporary.write_text(json.dumps(result), encoding='utf-8')
-  temporary.rename(work / _RESULT)
+  disk.write_text(work / _RESULT, json.dumps(result))
   return True
 
 

@@ -33,8 +33,22 @@ def lookup(table: abc.Mapping[str, Any], name: str, kind: str) -> Any:
   if name in table:
     return table[name]
   known = ', '.join(sorted(table))
-  near = difflib.get_close_matches(str(name), table, n=1)
-  hint = f'did you mean {near[0]!r}?' if near else 'use one of these names.'
+  near = nearest(name, table)
+  hint = f'did you mean {near!r}?' if near else 'use one of these names.'
   raise UnknownNameError(
     f'Unknown {kind}: expected one of {known}; received {name!r}; {hint}'
   )
+
+
+def nearest(word: Any, known: abc.Iterable[str]) -> str | None:
+  """The name that a word may be meant for, or None where none is near."""
+  found = difflib.get_close_matches(str(word), list(known), n=1)
+  return found[0] if found else None
+
+
+def did_you_mean(
+  word: Any, known: abc.Iterable[str], otherwise: str = ''
+) -> str:
+  """What a message ends with: ' Did you mean ...?', or `otherwise`."""
+  near = nearest(word, known)
+  return f' Did you mean {near!r}?' if near else otherwise

@@ -25,6 +25,7 @@ import tqdm
 from absl import app
 from absl import flags
 
+from slim.datasets.records import disk
 from terngrad.training import records
 from tests.bin import clusters
 
@@ -105,12 +106,11 @@ def _run(method, mode, work, commit):
     'seconds': round(seconds),
     'commit': commit,
   }
-  temporary = work / 'row.csv.tmp'
-  with open(temporary, 'w', encoding='utf-8', newline='') as file:
-    writer = csv.DictWriter(file, row)
-    writer.writeheader()
-    writer.writerow(row)
-  temporary.rename(work / 'row.csv')
+  with disk.replacing(work / 'row.csv') as hidden:
+    with open(hidden, 'w', encoding='utf-8', newline='') as file:
+      writer = csv.DictWriter(file, row)
+      writer.writeheader()
+      writer.writerow(row)
 
 
 def _train(mode, codec, train_dir):

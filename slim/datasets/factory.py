@@ -72,25 +72,40 @@ def load(
   chosen = preprocessing.get(
     delivery.preprocessing or preprocessing.name_for(name, delivery.net)
   )
-  are_small = bool(dataset.image_size) and isinstance(chosen, contract.Batched)
   if dataset.storage == 'records':
     found = shards.find(dataset, data_dir, split, num_classes)
+    are_small = _are_small(dataset, chosen)
     stream = streams.of_records(found, dataset, delivery, as_strings=are_small)
   else:
     source = _SOURCES[dataset.storage](data_dir, split, num_classes)
     stream = streams.of_source(source, dataset, delivery)
   if delivery.rows is not None:
     stream, delivery = streams.only_rows(stream, delivery)
-  if are_small:
-    batches = _small(stream, dataset, delivery, chosen)
-  else:
-    if isinstance(chosen, contract.Batched):
-      chosen = contract.single(chosen)
-    batches = _photographs(stream, delivery, chosen)
-  info = stream.split
+  batches, info = _batches(stream, dataset, delivery, chosen), stream.split
   if delivery.labels_offset:
     info, batches = _shifted(info, batches, delivery.labels_offset)
   return batches.prefetch(tf.data.AUTOTUNE), info
+
+
+def _are_small(
+  dataset: catalog.Dataset, chosen: contract.Batched | contract.Single
+) -> bool:
+  """Whether images are of one size, and preprocessed a batch at a time."""
+  return bool(dataset.image_size) and isinstance(chosen, contract.Batched)
+
+
+def _batches(
+  stream: streams.Stream,
+  dataset: catalog.Dataset,
+  delivery: Delivery,
+  chosen: contract.Batched | contract.Single,
+) -> tf.data.Dataset:
+  """The preprocessed batches of a stream."""
+  if _are_small(dataset, chosen):
+    return _small(stream, dataset, delivery, chosen)
+  if isinstance(chosen, contract.Batched):
+    chosen = contract.single(chosen)
+  return _photographs(stream, delivery, chosen)
 
 
 def _shifted(

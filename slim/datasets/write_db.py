@@ -3,8 +3,6 @@
 import contextlib
 import os
 import pathlib
-import shutil
-import tempfile
 from collections import abc
 from typing import NamedTuple
 
@@ -19,6 +17,7 @@ from slim.datasets import image_folder
 from slim.datasets import shards
 from slim.datasets.files import databases
 from slim.datasets.files import tensor_protos
+from slim.datasets.records import disk
 from slim.datasets.records import order
 
 _COMMIT_TOGETHER = 1000  # records
@@ -101,14 +100,8 @@ def write(
       'Remove it, or choose another --output_db.'
     )
   try:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    staging = tempfile.mkdtemp(prefix='.making-', dir=target.parent)
-    try:
-      made = pathlib.Path(staging) / 'db'
+    with disk.making_folder(target) as made:
       _fill(writer(package, made), images, shuffle_seed)
-      made.rename(target)
-    finally:
-      shutil.rmtree(staging)
   except tf.errors.OpError as error:
     raise errors.DataError(
       f'Reading the images: expected whole files; received "{error.message}". '

@@ -1,16 +1,17 @@
 """The folder of a run: made, emptied, and held by one trainer at a time."""
 
 import contextlib
-import fcntl
 import os
 import pathlib
 import re
 import shutil
 
+from slim.datasets.records import disk
 from terngrad import errors
 
 _OWN_FILES = re.compile(
   r'checkpoint|events\.out\.tfevents\..*|metrics\.jsonl(\.\d+\.tmp)?'
+  r'|\.metrics\.jsonl\.[0-9a-f]{8}\.tmp'
   r'|model\.ckpt-\d+(\..*|_temp)'
 )
 
@@ -27,18 +28,16 @@ def alone_in(path):
   """
   descriptor = os.open(path, os.O_RDONLY)
   try:
-    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-  except BlockingIOError as error:
-    os.close(descriptor)
-    raise errors.ConfigError(
-      f'train_dir: expected a folder that no other trainer is at work in, '
-      f'received {path}, where one is. Wait for it, stop it, or choose another '
-      '--train_dir.'
-    ) from error
-  except OSError:
     # Some network file systems lock no folders; then nobody is kept out.
-    pass
-  try:
+    is_alone = True
+    with contextlib.suppress(OSError):
+      is_alone = disk.lock(descriptor)
+    if not is_alone:
+      raise errors.ConfigError(
+        f'train_dir: expected a folder that no other trainer is at work in, '
+        f'received {path}, where one is. Wait for it, stop it, or choose '
+        'another --train_dir.'
+      )
     yield
   finally:
     os.close(descriptor)

@@ -4,13 +4,13 @@ Flags exist only here and in the programs. Old command lines keep working:
 `--flag True` is read like `--flag=True` for flags that are true or false.
 """
 
-import difflib
 import textwrap
 from typing import Any
 from typing import NamedTuple
 
 from absl import flags
 
+from slim import errors as slim_errors
 from terngrad.config import options
 
 _TRUE = ('true', 't', '1')
@@ -267,14 +267,14 @@ def _read_flagfiles(values, arguments):
 def _unknown(name, values):
   names = list(values)
   # 'nofoo' may be meant as the opposite of a boolean flag.
-  close = difflib.get_close_matches(
-    name, names, n=1
-  ) or difflib.get_close_matches(name.removeprefix('no'), names, n=1)
-  hint = f'Did you mean --{close[0]}?' if close else 'See --help.'
+  near = slim_errors.nearest(name, names) or slim_errors.nearest(
+    name.removeprefix('no'), names
+  )
+  hint = f'Did you mean --{near}?' if near else 'See --help.'
   return f'--{name}: expected a flag of this program, received none. {hint}'
 
 
 def _stray(word, values):
-  close = difflib.get_close_matches(word.strip('-'), list(values), n=1)
-  hint = f'Did you mean --{close[0]}?' if close else 'See --help.'
+  near = slim_errors.nearest(word.strip('-'), values)
+  hint = f'Did you mean --{near}?' if near else 'See --help.'
   return f'Expected flags only, received the word {word!r}. {hint}'

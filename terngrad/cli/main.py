@@ -1,9 +1,9 @@
 """`terngrad`: one program for all commands, and the start of the older ones."""
 
-import difflib
 import functools
 import sys
 
+from slim import errors as data_errors
 from terngrad import version
 from terngrad.cli import command
 from terngrad.cli import commands
@@ -75,12 +75,11 @@ def _listing(path, members):
 
 
 def _unknown(path, name, members):
-  close = difflib.get_close_matches(name, members, n=1)
   said = ' '.join(('terngrad', *path))
-  hint = f'Did you mean {close[0]!r}?' if close else f'See {said} --help.'
+  hint = data_errors.did_you_mean(name, members, f' See {said} --help.')
   return command.complain(
     'error',
-    f'{said}: expected one of {", ".join(members)}, received {name!r}. {hint}',
+    f'{said}: expected one of {", ".join(members)}, received {name!r}.{hint}',
     command.REFUSED,
   )
 

@@ -1,5 +1,7 @@
 """Methods of one round: each worker sends its gradients as words of a code."""
 
+import functools
+
 import tensorflow as tf
 
 from terngrad.codec import accelerated
@@ -18,71 +20,16 @@ def as_method(code):
   """
   if isinstance(code, method.Method):
     return code
-
-  def messages(shapes):
-    sizes = method.sizes_of(shapes)
-    words = code.words_of(sizes)
-    if code.decode_sums is None:
-      return ((method.gathered(words, code.packing),),)
-    levels = code.quantizer.levels if code.quantizer else None
-    message = method.Message(
-      method.SUM, words, sum(sizes), code.packing, levels
-    )
-    return ((message,),)
-
-  def begin(gradients, states, context):
-    del states
-    return gradients, code.probe(method.each(gradients, context))
-
-  def carry(gradients, context):
-    # As if the worker's own probe were the agreed one.
-    own = context.own
-    return code.encode_pieces(
-      gradients, context.sizes, own, own, _key(context.key, context)
-    )
-
-  def send(gradients, states, received, context):
-    del received
-    own, shared, key = context.own, context.shared, context.key
-    if code.requantizes:
-      key = _key(random_bits.for_requantizing(key), context)
-      words = code.requantize(gradients[0], own, shared, context.shapes, key)
-    else:
-      words = code.encode_pieces(
-        gradients, context.sizes, own, shared, _key(key, context)
-      )
-    return [words], states
-
-  def decode(received, states, context):
-    ((arrived,),) = received
-    scale = 1.0 / context.num_workers
-    # Graphs and XLA turn a division by a constant into this product, which may
-    # differ in the last bit; so that eager code agrees, all multiply.
-    if isinstance(arrived, method.Payloads):
-      means = code.decode_sum(
-        arrived.parts, context.shared, context.shapes, scale
-      )
-    else:
-      sums = arrived.total
-      means = code.decode_sums(sums, context.shared, context.shapes, scale)
-    return means, states
-
-  def estimate(words, context):
-    decoded = code.decode_sum(
-      [words[0][tf.newaxis]], context.shared, context.shapes
-    )
-    return [tf.reshape(gradient, [-1]) for gradient in decoded]
-
   return method.Method(
     name=code.name,
     traits=code.traits,
-    begin=begin,
-    messages=messages,
-    send=(send,),
-    decode=decode,
-    estimate=estimate,
+    begin=functools.partial(_begin, code),
+    messages=functools.partial(_messages, code),
+    send=(functools.partial(_send, code),),
+    decode=functools.partial(_decode, code),
+    estimate=functools.partial(_estimate, code),
     scope=code.scope,
-    carry=carry if code.requantizes else None,
+    carry=functools.partial(_carry, code) if code.requantizes else None,
     carry_words=lambda shapes: code.words_of(method.sizes_of(shapes)),
     num_probes=code.num_probes,
     strata=code.quantizer.strata if code.quantizer else 0,
@@ -95,6 +42,64 @@ def as_method(code):
   )
 
 
+def _messages(code, shapes):
+  sizes = method.sizes_of(shapes)
+  words = code.words_of(sizes)
+  if code.decode_sums is None:
+    return ((method.gathered(words, code.packing),),)
+  levels = code.quantizer.levels if code.quantizer else None
+  message = method.Message(method.SUM, words, sum(sizes), code.packing, levels)
+  return ((message,),)
+
+
+def _begin(code, gradients, states, context):
+  del states
+  return gradients, code.probe(method.each(gradients, context))
+
+
+def _carry(code, gradients, context):
+  # As if the worker's own probe were the agreed one.
+  return _encode(code, gradients, context, context.own)
+
+
+def _send(code, gradients, states, received, context):
+  del received
+  if not code.requantizes:
+    return [_encode(code, gradients, context, context.shared)], states
+  key = _key(random_bits.for_requantizing(context.key), context)
+  words = code.requantize(
+    gradients[0], context.own, context.shared, context.shapes, key
+  )
+  return [words], states
+
+
+def _encode(code, gradients, context, shared):
+  key = _key(context.key, context)
+  return code.encode_pieces(gradients, context.sizes, context.own, shared, key)
+
+
 def _key(key, context):
   """The key of elements that are counted from the start of the whole bucket."""
   return random_bits.from_element(key, context.start)
+
+
+def _decode(code, received, states, context):
+  ((arrived,),) = received
+  scale = 1.0 / context.num_workers
+  # Graphs and XLA turn a division by a constant into this product, which may
+  # differ in the last bit; so that eager code agrees, all multiply.
+  if isinstance(arrived, method.Payloads):
+    means = code.decode_sum(
+      arrived.parts, context.shared, context.shapes, scale
+    )
+  else:
+    sums = arrived.total
+    means = code.decode_sums(sums, context.shared, context.shapes, scale)
+  return means, states
+
+
+def _estimate(code, words, context):
+  decoded = code.decode_sum(
+    [words[0][tf.newaxis]], context.shared, context.shapes
+  )
+  return [tf.reshape(gradient, [-1]) for gradient in decoded]

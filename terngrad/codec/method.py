@@ -357,11 +357,10 @@ def self_compiled(method):
   )
 
 
-def norms(gradients, context):
-  """The probe of a method that has nothing to agree on; float32 [v]."""
-  return tf.stack(
-    [statistics.norm(gradient) for gradient in each(gradients, context)]
-  )
+def begin_with_norms(gradients, states, context):
+  """`Method.begin` where there is nothing to agree on: probes are norms."""
+  del states
+  return gradients, statistics.norms(each(gradients, context))
 
 
 def sizes_of(shapes):

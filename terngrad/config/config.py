@@ -11,6 +11,7 @@ import dataclasses
 import os
 
 from terngrad import errors
+from terngrad.codec import spelling
 from terngrad.config import cluster_config
 from terngrad.config import config_base as base
 from terngrad.config import config_evaluation
@@ -103,7 +104,7 @@ class TrainConfig(cluster_config.ClusterConfig, pretrained.PretrainedConfig):
   @property
   def optimizer_name(self):
     """The optimizer without its options."""
-    return self.optimizer.partition(':')[0]
+    return spelling.split(self.optimizer)[0]
 
   def update_rule(self) -> optimizers.Optimizer:
     """The optimizer that --optimizer describes.

@@ -3,6 +3,7 @@
 import dataclasses
 
 from terngrad import errors
+from terngrad.codec import spelling
 from terngrad.codec.methods import registry
 from terngrad.config import config_base as base
 from terngrad.config import options
@@ -94,7 +95,7 @@ class CodeConfig(base.ModelConfig):
     if not self.codec:
       return self._codec_text_of_grad_bits()
     wrappers, plus, text = self.codec.rpartition('+')
-    name, _, rest = text.partition(':')
+    name, items = spelling.split(text)
     if self.grad_bits not in (32, 1) or (self.grad_bits == 1) > (
       name == 'ternary'
     ):
@@ -104,9 +105,7 @@ class CodeConfig(base.ModelConfig):
       )
     # What it says must be right by itself.
     registry.method(self.codec, self.num_workers)
-    given = dict(
-      item.partition('=')[::2] for item in filter(None, rest.split(','))
-    )
+    given = dict(item.partition('=')[::2] for item in items)
     for flag in ('clip_factor', 'scaler_rule', 'packing'):
       if options.is_default(self, flag):
         continue
@@ -118,8 +117,7 @@ class CodeConfig(base.ModelConfig):
           f'--codec={wrappers}{plus}ternary:{flag}={value}.'
         )
       given[flag] = value
-    said = ','.join(f'{k}={v}' if v else k for k, v in given.items())
-    return f'{wrappers}{plus}{name}:{said}'
+    return f'{wrappers}{plus}{spelling.join(name, given)}'
 
   def _codec_text_of_grad_bits(self):
     if self.grad_bits == 32:

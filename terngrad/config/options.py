@@ -7,10 +7,10 @@ share, and a run that continues compares what its checkpoint was made with.
 """
 
 import dataclasses
-import difflib
 from typing import Any
 from typing import NamedTuple
 
+from slim import errors as data_errors
 from terngrad import errors
 
 # Who has to be told the same.
@@ -128,8 +128,7 @@ def choice(name, value, known):
   """Raises `errors.ConfigError` where a value is not among the known."""
   if value in known:
     return
-  close = difflib.get_close_matches(str(value), known, n=1)
-  hint = f' Did you mean {close[0]!r}?' if close else ' Use one of these.'
+  hint = data_errors.did_you_mean(value, known, ' Use one of these.')
   raise errors.ConfigError(
     f'{name}: expected one of {", ".join(sorted(known))}, received '
     f'{value!r}.{hint}'

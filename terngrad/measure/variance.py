@@ -83,26 +83,19 @@ def errors(text, workers, draws):
     terngrad.errors.ConfigError: the text names no codec.
   """
   count = workers[0].shape[0]
-  specs = [
-    policy.VariableSpec(f'{i}', values.shape[1:], False)
-    for i, values in enumerate(workers)
-  ]
   with refusals.as_config_error():
     codec = registry.parse(text, count)
-    code = bucketing.gradient_codec(specs, [codec] * len(workers))
+  code = bucketing.gradient_codec(
+    [
+      policy.VariableSpec(f'{i}', values.shape[1:], False)
+      for i, values in enumerate(workers)
+    ],
+    [codec] * len(workers),
+  )
   size = code.num_elements
-
-  @tf.function(jit_compile=True)
-  def send(values, own, shared, step, worker):
-    keys = code.keys(1, step, worker)
-    return one_round.encode(code, values, own, shared, keys)
-
-  @tf.function(jit_compile=True)
-  def decode(words, shared):
-    return code.flatten(one_round.decode_mean(code, [words], shared))
-
-  probe = tf.function(
-    functools.partial(one_round.probe, code), jit_compile=True
+  send, decode, probe = (
+    tf.function(functools.partial(function, code), jit_compile=True)
+    for function in (_send, _decode, one_round.probe)
   )
   each = [[tf.constant(v[worker]) for v in workers] for worker in range(count)]
   flat = np.stack([code.flatten(values) for values in each]).astype(np.float64)
@@ -124,7 +117,7 @@ def errors(text, workers, draws):
     mean += np.square(decoded - aim).sum() / energy
     along += decoded @ aim / (aim @ aim)
   return Errors(
-    bits=code.bits(count) / size,
+    bits=code.bits(count) / code.num_elements,
     one=one / draws / count,
     mean=mean / draws,
     shrink=1 - along / draws,
@@ -179,3 +172,12 @@ def chart(measured):
     axis.set_title(name)
     axis.grid(alpha=0.3)
   return page
+
+
+def _send(code, values, own, shared, step, worker):
+  keys = code.keys(1, step, worker)
+  return one_round.encode(code, values, own, shared, keys)
+
+
+def _decode(code, words, shared):
+  return code.flatten(one_round.decode_mean(code, [words], shared))

@@ -8,9 +8,6 @@ from typing import NamedTuple
 
 from terngrad import native
 
-# The most payloads that one call of `decode_sum` adds.
-MAX_PAYLOADS = 16384
-
 
 class EncodeOptions(NamedTuple):
   """How `encode` works.

@@ -7,6 +7,7 @@ and add to what they hold or update the parameters. `pull`: the process has the
 parameters.
 """
 
+import functools
 import hashlib
 from collections.abc import Callable
 from typing import NamedTuple
@@ -18,6 +19,7 @@ from terngrad.codec import parts as parts_lib
 from terngrad.exchange import towers as towers_lib
 from terngrad.step import nodes
 from terngrad.step import passes
+from terngrad.step import rounds
 from terngrad.step import states
 
 
@@ -100,72 +102,102 @@ def make_process(source, servers):
   Returns:
     A `Process`.
   """
-  _, towers, replicas, own_states, feed, seed = source
+  towers = source.towers
   (part,) = parts_lib.parts(servers.codec)
-  functions = nodes.functions(
-    source.node_pass, servers.codec, towers.num_workers
-  )
-  places = [
-    nodes.Device(
-      replica,
-      towers.workers_of(place),
-      [states.OfPart(part, own_states[place], replica)],
-    )
-    for place, replica in enumerate(replicas)
-  ]
-  boxes = servers.boxes(towers.num_workers)
-
-  def push(pulled, own, *given):
-    seed_and_step = tf.constant(seed, tf.int64), pulled
-    batch = towers_lib.Batch(*(feed.next() if feed else given), first=0)
-    rounds = []
-    for where in places:
-      rounds += nodes.run_parts(
-        source.node_pass, [functions], where, batch, seed_and_step
+  made = _Made(
+    source,
+    servers,
+    nodes.functions(source.node_pass, servers.codec, towers.num_workers),
+    [
+      nodes.Device(
+        replica,
+        towers.workers_of(place),
+        [states.OfPart(part, source.states[place], replica)],
       )
-    with tf.device(towers.devices[0]):
-      shared = gradients.agree(tf.concat([r.probes for r in rounds], axis=0))
-    payloads = [
-      nodes.Work(
-        functions, where.states[0], r, where, shared, seed_and_step
-      ).send(0, [])
-      for r, where in zip(rounds, places, strict=True)
-    ]
-    with tf.device(towers.devices[0]):
-      together = towers_lib.in_order(payloads)
-      sent = servers.codec.sent_words(together)
-      means = [
-        tf.reduce_mean(tf.concat(values, axis=0), axis=0)
-        for values in zip(*(r.statistics for r in rounds), strict=True)
-      ]
-      servers.put(boxes, together, shared, means)
-    if feed:
-      feed.report(own, [r.entropy for r in rounds])
-    return Pushed(
-      entropy=towers_lib.in_order([r.entropy for r in rounds]),
-      probes=towers_lib.in_order([r.probes for r in rounds]),
-      shared=shared,
-      sent=sent,
+      for place, replica in enumerate(source.replicas)
+    ],
+    servers.boxes(towers.num_workers),
+  )
+  return Process(
+    *(
+      tf.function(functools.partial(function, made))
+      for function in (_push, _hold, _apply, _pull)
     )
+  )
 
-  def hold():
-    servers.hold(boxes)
 
-  def apply(*numbers):
-    servers.update(boxes, numbers)
+class _Made(NamedTuple):
+  """What the functions of a process share.
 
-  def pull():
-    sources = (*servers.replica.trainable, *servers.replica.statistics)
-    values = []
-    for variable in sources:
-      with tf.device(variable.device):
-        values.append(tf.convert_to_tensor(variable))
-    for replica in replicas:
-      with tf.device(replica.device):
-        targets = (*replica.trainable, *replica.statistics)
-        for target, value in zip(targets, values, strict=True):
-          target.assign(value)
-        # Other devices of the process have it from the first.
-        values = [tf.convert_to_tensor(target) for target in targets]
+  Attributes:
+    source: `Source`.
+    servers: `async_servers.Servers`.
+    functions: `nodes.Functions`.
+    places: list of `nodes.Device`, one a device.
+    boxes: of the process, from `servers.boxes`.
+  """
 
-  return Process(*(tf.function(part) for part in (push, hold, apply, pull)))
+  source: Source
+  servers: object
+  functions: nodes.Functions
+  places: list
+  boxes: list
+
+
+def _push(made, pulled, own, *given):
+  source, servers = made.source, made.servers
+  feed, first_device = source.feed, source.towers.devices[0]
+  seed_and_step = tf.constant(source.seed, tf.int64), pulled
+  batch = towers_lib.Batch(*(feed.next() if feed else given), first=0)
+  computed = []
+  for where in made.places:
+    computed += nodes.run_parts(
+      source.node_pass, [made.functions], where, batch, seed_and_step
+    )
+  with tf.device(first_device):
+    shared = gradients.agree(tf.concat([r.probes for r in computed], axis=0))
+  payloads = [
+    rounds.Work(
+      made.functions, where.states[0], r, where, shared, seed_and_step
+    ).send(0, [])
+    for r, where in zip(computed, made.places, strict=True)
+  ]
+  with tf.device(first_device):
+    together = towers_lib.in_order(payloads)
+    sent = servers.codec.sent_words(together)
+    means = [
+      tf.reduce_mean(tf.concat(values, axis=0), axis=0)
+      for values in zip(*(r.statistics for r in computed), strict=True)
+    ]
+    servers.put(made.boxes, together, shared, means)
+  if feed:
+    feed.report(own, [r.entropy for r in computed])
+  return Pushed(
+    entropy=towers_lib.in_order([r.entropy for r in computed]),
+    probes=towers_lib.in_order([r.probes for r in computed]),
+    shared=shared,
+    sent=sent,
+  )
+
+
+def _hold(made):
+  made.servers.hold(made.boxes)
+
+
+def _apply(made, *numbers):
+  made.servers.update(made.boxes, numbers)
+
+
+def _pull(made):
+  server = made.servers.replica
+  values = []
+  for variable in (*server.trainable, *server.statistics):
+    with tf.device(variable.device):
+      values.append(tf.convert_to_tensor(variable))
+  for replica in made.source.replicas:
+    with tf.device(replica.device):
+      targets = (*replica.trainable, *replica.statistics)
+      for target, value in zip(targets, values, strict=True):
+        target.assign(value)
+      # Other devices of the process have it from the first.
+      values = [tf.convert_to_tensor(target) for target in targets]

@@ -7,8 +7,8 @@ import math
 import pathlib
 import re
 import shutil
-import tempfile
 
+from slim.datasets.records import disk
 from terngrad.report import event_files
 
 _LONGEST = 100  # characters of a file's name
@@ -55,14 +55,10 @@ def replace(runs, target):
     Number of files.
   """
   target = pathlib.Path(target)
-  target.parent.mkdir(parents=True, exist_ok=True)
-  # Beside the target, so that it can be renamed.
-  with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-    made = pathlib.Path(folder, 'made')
+  with disk.making_folder(target) as made:
     count = write(runs, made)
     if target.exists():
       shutil.rmtree(target)
-    made.rename(target)
   return count
 
 

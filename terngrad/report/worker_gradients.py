@@ -1,10 +1,9 @@
 """The gradients of every worker in one step of a run."""
 
-import os
-
 import numpy as np
 import tensorflow as tf
 
+from slim.datasets.records import disk
 from terngrad.checkpoint import pretrained
 from terngrad.checkpoint import resume
 from terngrad.codec import one_round
@@ -60,6 +59,5 @@ def write(path, arrays):
     path: ends in .npz.
     arrays: dict of name to NumPy array.
   """
-  temporary = f'{path}.tmp.npz'
-  np.savez(temporary, **arrays)
-  os.replace(temporary, path)
+  with disk.replacing(path) as hidden, open(hidden, 'wb') as file:
+    np.savez(file, **arrays)

@@ -5,6 +5,7 @@ The nodes of a device share its replica and run one after the other in a
 before the next node's begin, and the graph is the same for 1 node and for 64.
 """
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -76,80 +77,102 @@ def functions(node_pass, codec, num_workers, indices=None):
   Returns:
     `Functions`.
   """
+  compiled = functools.partial(tf.function, jit_compile=True)
+  # Some hundred operations on a few numbers: compiled, they cost nothing.
+  keys = codec.keys if codec.compiled else compiled(codec.keys)
+  side = _Side(codec, num_workers, keys)
 
-  def compiled(function):
-    return tf.function(function, jit_compile=True)
+  def made(function, *known, compiles=codec.compiled):
+    function = functools.partial(function, side, *known)
+    return compiled(function) if compiles else function
 
-  def turn(seed, step, worker=None, **more):
-    keys = None if worker is None else derive(seed, step, worker)
-    return gradients_lib.Turn(seed, step, num_workers, worker, keys, **more)
-
-  def derive(seed, step, worker):
-    return codec.keys(seed, step, worker)
-
-  if not codec.compiled:
-    # Some hundred operations on a few numbers: compiled, they cost nothing.
-    derive = compiled(derive)
-
-  def add_decay(results, parameters, states, seed, step, worker):
-    results = [
-      g if d is None else g + d
-      for g, d in zip(results, node_pass.decay(parameters), strict=True)
-      if g is not None
-    ]
-    # No method draws before the probe, so that there are no keys.
-    begins = gradients_lib.Turn(seed, step, num_workers, worker)
-    return codec.begin(results, states, begins)
-
-  def begin(results, parameters, states, *numbers):
-    # What a part has no use for it must not wait for.
-    own = (only(indices, values) for values in (results, parameters))
-    return add_decay(*own, states, *numbers)
-
-  def requantized(carried, own, *numbers):
-    return codec.carry(carried, turn(*numbers, own=own))
-
-  def carry(carried, own, *numbers_and_stacked):
-    *numbers, stacked = numbers_and_stacked
-    # Not in the compiled part: XLA's concatenation is five times slower.
-    if codec.compiled or stacked:
-      carried = [
-        values if bucket.method.carry else [methods.flat(values)]
-        for bucket, values in zip(codec.buckets, carried, strict=True)
-      ]
-    if any(bucket.method.carry for bucket in codec.buckets):
-      carried = requantized(carried, own, *numbers)
-    return carried
-
-  def make_send(number):
-    def send(carried, states, received, own, shared, *numbers):
-      told = turn(*numbers, own=own, shared=shared)
-      return codec.send(number, carried, states, received, told)
-
-    # Plain floats are sent as they are, and compiled code would copy them.
-    if codec.compiled and not codec.lossless:
-      return compiled(send)
-    return send
-
-  def finish(carried, states, means, own, shared, *numbers):
-    told = turn(*numbers, own=own, shared=shared)
-    return codec.finish(carried, states, means, told)
-
-  def decode(received, states, shared, *numbers):
-    return codec.decode(received, states, turn(*numbers, shared=shared))
-
-  if codec.compiled:
-    add_decay, requantized = compiled(add_decay), compiled(requantized)
-    finish, decode = compiled(finish), compiled(decode)
+  # Plain floats are sent as they are, and compiled code would copy them.
+  sends_compiled = codec.compiled and not codec.lossless
   return Functions(
     codec=codec,
     num_workers=num_workers,
-    begin=begin,
-    carry=carry,
-    send=[make_send(number) for number in range(codec.num_rounds)],
-    finish=finish,
-    decode=decode,
+    begin=functools.partial(
+      _begin, indices, made(_begin_with_decay, node_pass.decay)
+    ),
+    carry=functools.partial(_carry, codec, made(_requantize)),
+    send=[
+      made(_send, number, compiles=sends_compiled)
+      for number in range(codec.num_rounds)
+    ],
+    finish=made(_finish),
+    decode=made(_decode),
   )
+
+
+class _Side(NamedTuple):
+  """What the functions of a worker's side share.
+
+  Attributes:
+    codec: see `Functions`.
+    num_workers: N.
+    keys: takes (seed, step, worker), see `GradientCodec.keys`.
+  """
+
+  codec: object
+  num_workers: int
+  keys: Callable
+
+  def turn(self, seed, step, worker=None, **probes):
+    """The `gradients.Turn` of a worker, or without its number of all."""
+    keys = None if worker is None else self.keys(seed, step, worker)
+    return gradients_lib.Turn(
+      seed, step, self.num_workers, worker, keys, **probes
+    )
+
+
+def _begin(indices, begin_with_decay, results, parameters, states, *numbers):
+  # What a part has no use for it must not wait for.
+  own = (only(indices, values) for values in (results, parameters))
+  return begin_with_decay(*own, states, *numbers)
+
+
+def _begin_with_decay(side, decay, results, parameters, states, *numbers):
+  results = [
+    g if d is None else g + d
+    for g, d in zip(results, decay(parameters), strict=True)
+    if g is not None
+  ]
+  seed, step, worker = numbers
+  # No method draws before the probe, so that there are no keys.
+  turn = gradients_lib.Turn(seed, step, side.num_workers, worker)
+  return side.codec.begin(results, states, turn)
+
+
+def _carry(codec, requantize, carried, own, *numbers_and_stacked):
+  *numbers, stacked = numbers_and_stacked
+  # Not in the compiled part: XLA's concatenation is five times slower.
+  if codec.compiled or stacked:
+    carried = [
+      values if bucket.method.carry else [methods.flat(values)]
+      for bucket, values in zip(codec.buckets, carried, strict=True)
+    ]
+  if any(bucket.method.carry for bucket in codec.buckets):
+    carried = requantize(carried, own, *numbers)
+  return carried
+
+
+def _requantize(side, carried, own, *numbers):
+  return side.codec.carry(carried, side.turn(*numbers, own=own))
+
+
+def _send(side, number, carried, states, received, own, shared, *numbers):
+  turn = side.turn(*numbers, own=own, shared=shared)
+  return side.codec.send(number, carried, states, received, turn)
+
+
+def _finish(side, carried, states, means, own, shared, *numbers):
+  turn = side.turn(*numbers, own=own, shared=shared)
+  return side.codec.finish(carried, states, means, turn)
+
+
+def _decode(side, received, states, shared, *numbers):
+  turn = side.turn(*numbers, shared=shared)
+  return side.codec.decode(received, states, turn)
 
 
 def only(indices, values):
@@ -233,69 +256,3 @@ class Device(NamedTuple):
   def node_of(self, worker):
     """A worker's number among those of the device."""
     return (worker - self.workers.start) // self.workers.step
-
-
-class Work(NamedTuple):
-  """What the nodes of one device do for a part after their passes.
-
-  Attributes:
-    part: `Functions`.
-    states: `states.OfPart`, which change.
-    computed: `DeviceRound`.
-    where: `Device`.
-    shared: float32 [probes], the agreed probe.
-    seed_and_step: pair of int64 [].
-    counts: bool [], whether the step does; None where every step does. One that
-      does not leaves the states as they are.
-  """
-
-  part: Functions
-  states: object
-  computed: DeviceRound
-  where: Device
-  shared: tf.Tensor
-  seed_and_step: tuple
-  counts: tf.Tensor | None = None
-
-  def send(self, number, received):
-    """The messages of a round, int32 [nodes, words].
-
-    Args:
-      number: of the round.
-      received: see `GradientCodec.send`.
-    """
-
-    def body(carried, states, told):
-      return self.part.send[number](carried, states, received, *told)
-
-    (payloads,) = self._for_each([(tf.int32, None)], body)
-    with tf.device(self.where.replica.device):
-      return payloads.stack()
-
-  def finish(self, means):
-    """Lets nodes remember what depends on the mean gradients of the part."""
-
-    def body(carried, states, told):
-      return None, self.part.finish(carried, states, means, *told)
-
-    self._for_each([], body)
-
-  def _for_each(self, specs, body):
-    device = self.where.replica.device
-
-    def of_worker(worker):
-      node = self.where.node_of(worker)
-      carried = [_listed(array.read(node)) for array in self.computed.carried]
-      own = self.computed.probes[node]
-      told = own, self.shared, *self.seed_and_step, worker
-      before = self.states.read(node)
-      result, after = body(carried, before, told)
-      self.states.write(node, before, after, self.counts)
-      return [] if result is None else [result]
-
-    with tf.device(device):
-      return one_by_one.for_each(device, self.where.workers, specs, of_worker)
-
-
-def _listed(value):
-  return value if isinstance(value, list) else [value]

@@ -5,12 +5,11 @@ differ: their momentum holds the learning rate inside the velocity, and their
 RMSProp starts its mean square at 0 and not at 1.
 """
 
-import difflib
-import inspect
 from collections.abc import Callable
 from typing import NamedTuple
 
 from terngrad import lazy
+from terngrad.codec import spelling
 
 # Names alone are asked for by --help, which does without TensorFlow.
 statistics = lazy.module('terngrad.codec.stages.statistics')
@@ -287,29 +286,6 @@ def parse(text, momentum_flag):
     ValueError: unknown name or option, or a value that is no number; says what
       there is.
   """
-  name, _, rest = text.partition(':')
-  if name not in OPTIMIZERS:
-    raise ValueError(
-      f'optimizer: expected one of {", ".join(sorted(OPTIMIZERS))}, received '
-      f'{name!r}.{_suggestion(name, OPTIMIZERS)}'
-    )
-  known = inspect.signature(OPTIMIZERS[name]).parameters
-  options = {'momentum': momentum_flag} if 'momentum' in known else {}
-  for item in filter(None, rest.split(',')):
-    option, _, value = item.partition('=')
-    try:
-      if option not in known:
-        raise ValueError
-      options[option] = float(value)
-    except ValueError:
-      raise ValueError(
-        f'optimizer {name}: expected option=number with an option of '
-        f'{", ".join(known) or "none (it has no options)"}, received '
-        f'{item!r}.{_suggestion(option, known)}'
-      ) from None
-  return OPTIMIZERS[name](**options)
-
-
-def _suggestion(word, known):
-  close = difflib.get_close_matches(word, known, n=1)
-  return f' Did you mean {close[0]!r}?' if close else ''
+  return spelling.make(
+    'optimizer', text, OPTIMIZERS, numbers=True, momentum=momentum_flag
+  )

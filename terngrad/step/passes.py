@@ -1,5 +1,6 @@
 """A node's pass forward and backward, as pure functions of a model's values."""
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -70,53 +71,60 @@ def model_pass(model, plan, loss=PLAIN, decoupled=False):
   Returns:
     A `Pass`. L2 terms are those of the variables' own regularizers.
   """
-
-  def run(parameters, held, images, labels, key, scale=None):
-    state = _with_seeds(plan, held, key)
-    with tf.GradientTape(watch_accessed_variables=False) as tape:
-      tape.watch(parameters)
-      outputs, state = model.stateless_call(
-        parameters, state, images, training=True
-      )
-      entropy = cross_entropy(loss, outputs, labels)
-      target = entropy if scale is None else entropy * scale
-    # A parameter that the loss does not reach has a gradient of zeros.
-    result = tape.gradient(
-      target,
-      parameters,
-      unconnected_gradients=tf.UnconnectedGradients.ZERO,
-    )
-    if scale is not None:
-      result = [gradient / scale for gradient in result]
-    places = dict(zip(plan.places, state, strict=True))
-    return result, entropy, [places[i] for i in range(len(plan.statistics))]
-
-  def regularization(parameters):
-    terms = [
-      variable.regularizer(parameter)
-      for variable, parameter in zip(plan.trainable, parameters, strict=True)
-      if variable.regularizer is not None and parameter is not None
-    ]
-    return tf.add_n([tf.constant(0.0), *terms])
-
-  def decay(parameters):
-    asked = [p for p in parameters if p is not None]
-    with tf.GradientTape(watch_accessed_variables=False) as tape:
-      tape.watch(asked)
-      loss = regularization(parameters)
-    found = iter(tape.gradient(loss, asked))
-    return [p if p is None else next(found) for p in parameters]
-
-  def nothing(parameters):
-    return [None] * len(parameters)
-
+  regularization = functools.partial(_regularization, plan.trainable)
+  decay = functools.partial(_decay, regularization)
   return Pass(
-    gradients=run,
-    decay=nothing if decoupled else decay,
+    gradients=functools.partial(_gradients, model, plan, loss),
+    decay=_nothing if decoupled else decay,
     shrink=decay if decoupled else None,
     regularization=regularization,
     num_statistics=len(plan.statistics),
   )
+
+
+def _gradients(
+  model, plan, loss, parameters, held, images, labels, key, scale=None
+):
+  state = _with_seeds(plan, held, key)
+  with tf.GradientTape(watch_accessed_variables=False) as tape:
+    tape.watch(parameters)
+    outputs, state = model.stateless_call(
+      parameters, state, images, training=True
+    )
+    entropy = cross_entropy(loss, outputs, labels)
+    target = entropy if scale is None else entropy * scale
+  # A parameter that the loss does not reach has a gradient of zeros.
+  result = tape.gradient(
+    target,
+    parameters,
+    unconnected_gradients=tf.UnconnectedGradients.ZERO,
+  )
+  if scale is not None:
+    result = [gradient / scale for gradient in result]
+  places = dict(zip(plan.places, state, strict=True))
+  return result, entropy, [places[i] for i in range(len(plan.statistics))]
+
+
+def _regularization(variables, parameters):
+  terms = [
+    variable.regularizer(parameter)
+    for variable, parameter in zip(variables, parameters, strict=True)
+    if variable.regularizer is not None and parameter is not None
+  ]
+  return tf.add_n([tf.constant(0.0), *terms])
+
+
+def _decay(regularization, parameters):
+  asked = [p for p in parameters if p is not None]
+  with tf.GradientTape(watch_accessed_variables=False) as tape:
+    tape.watch(asked)
+    loss = regularization(parameters)
+  found = iter(tape.gradient(loss, asked))
+  return [p if p is None else next(found) for p in parameters]
+
+
+def _nothing(parameters):
+  return [None] * len(parameters)
 
 
 def _with_seeds(plan, held, key):

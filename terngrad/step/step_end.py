@@ -1,45 +1,9 @@
 """The end of a step: means are decoded and the replica is updated."""
 
-from typing import NamedTuple
-
 import tensorflow as tf
 
-from terngrad.codec import gradients
 from terngrad.step import descents
-from terngrad.step import nodes
 from terngrad.step import updates
-
-
-class Arrived(NamedTuple):
-  """What a device has of a part's messages before it decodes them.
-
-  Attributes:
-    work: `nodes.Work` of the device.
-    received: see `codec.gradients.GradientCodec.send`, of all rounds.
-  """
-
-  work: nodes.Work
-  received: list
-
-  @property
-  def turn(self):
-    """`codec.gradients.Turn` of the step."""
-    work = self.work
-    return gradients.Turn(
-      *work.seed_and_step, work.part.num_workers, shared=work.shared
-    )
-
-  def means(self):
-    """The list of mean gradients; states that depend on them change."""
-    work, states = self.work, self.work.states
-    before = states.read_shared()
-    means, after = work.part.decode(
-      self.received, before, work.shared, *work.seed_and_step
-    )
-    states.write_shared(before, after, work.counts)
-    if work.part.codec.finishes:
-      work.finish(means)
-    return means
 
 
 class StepEnd:
@@ -79,7 +43,7 @@ class StepEnd:
     """Updates the replica.
 
     Args:
-      arrived: list of `Arrived`, of each part.
+      arrived: list of `rounds.Arrived`, of each part.
       statistics: list of float32, the new statistics.
       numbers: see `updates.make_update`.
     """
@@ -96,7 +60,7 @@ class StepEnd:
 
 
 def _update_of_part(replica, optimizer, shrink, codec):
-  """A function of an `Arrived` and `updates.make_update`'s numbers."""
+  """A function of a `rounds.Arrived` and `updates.make_update`'s numbers."""
   update = updates.make_update(replica, optimizer, shrink)
   fused = descents.make(replica, optimizer, shrink, codec)
 

@@ -7,6 +7,8 @@ import os
 import numpy as np
 import tensorflow as tf
 
+from slim.datasets.records import disk
+
 FILE_NAME = 'metrics.jsonl'
 
 _BUCKETS = 30
@@ -36,7 +38,7 @@ class Recorder:
       for record in read(directory)
       if step is None or record['step'] <= step
     ]
-    _replace(self._path, ''.join(_line(record) for record in lines))
+    disk.write_text(self._path, ''.join(_line(record) for record in lines))
     # A step may have several lines.
     self.last = {k: v for record in lines for k, v in record.items()}
     self._file = open(self._path, 'a', encoding='utf-8')  # closed by close()
@@ -138,10 +140,3 @@ def _line(record):
 def _number(value):
   infinite = isinstance(value, float) and not math.isfinite(value)
   return None if infinite else value
-
-
-def _replace(path, text):
-  temporary = f'{path}.{os.getpid()}.tmp'
-  with open(temporary, 'w', encoding='utf-8') as file:
-    file.write(text)
-  os.replace(temporary, path)

@@ -43,6 +43,7 @@ def test_overwriting_deletes_what_a_run_wrote_and_nothing_else(tmp_path):
     'events.out.tfevents.1.host.v2',
     'metrics.jsonl',
     'metrics.jsonl.77.tmp',
+    '.metrics.jsonl.0123abcd.tmp',
     'model.ckpt-20.index',
     'model.ckpt-20.data-00000-of-00001',
   )

@@ -5,7 +5,8 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from slim.nets import slim_names
+from terngrad.checkpoint import foreign_names
+from tests.checkpoint import published
 from tests.slim.nets import outlines
 
 FORMATS = {
@@ -35,17 +36,16 @@ def of_slim(net, num_classes):
   """
   rng = np.random.default_rng(5)
   model = outlines.named(net, num_classes=num_classes)
+  shapes = {outlines.path(model, v): tuple(v.shape) for v in model.weights}
   values = {}
-  for variable in model.weights:
-    name = outlines.path(model, variable)
-    if 'seed_generator' in name:
-      continue
-    shape = tuple(variable.shape)
+  for theirs in published.OF_SLIM[net]():
+    name = foreign_names.ours(net, theirs)
+    shape = shapes[name]
     if name.endswith('/kernel'):
       shape = (1, 1, *shape) if len(shape) == 2 else shape
       deviation = np.sqrt(2 / np.prod(shape[:-1]))
       value = deviation * rng.standard_normal(shape, np.float32)
     else:
       value = np.full(shape, name.endswith(('gamma', 'variance')))
-    values[slim_names.slim_name(net, name)] = value.astype(np.float32)
+    values[theirs] = value.astype(np.float32)
   return values

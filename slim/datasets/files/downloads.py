@@ -3,9 +3,7 @@
 import base64
 import contextlib
 import errno
-import fcntl
 import http.client
-import os
 import pathlib
 import re
 import shutil
@@ -22,7 +20,7 @@ from absl import logging
 
 from slim import errors
 from slim.datasets.files import archives
-from slim.datasets.records import staging
+from slim.datasets.records import disk
 
 _READ_TOGETHER = 1 << 20  # bytes
 _SECONDS = 60  # without a byte, after which a connection is given up
@@ -105,9 +103,7 @@ def fetch(remote: Remote, folder: pathlib.Path, client: Client) -> pathlib.Path:
       except errors.DataError:
         part.unlink()
         raise
-      os.fsync(file.fileno())
-      part.rename(path)
-    staging.sync(folder)
+      disk.put(part, path)
   except OSError as error:
     raise errors.DataError(
       f'{path}: expected a folder that can be written and has space; received '
@@ -160,13 +156,11 @@ def _check(path: pathlib.Path, remote: Remote, client: Client) -> None:
 def _locked(part: pathlib.Path) -> abc.Iterator[BinaryIO]:
   """Opens the part for appending, for this process alone."""
   with open(part, 'ab') as file:
-    try:
-      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
+    if not disk.lock(file):
       raise errors.DataError(
         f'{part}: expected a file that no other process fetches; received one '
         'that is being fetched. Wait for it.'
-      ) from error
+      )
     yield file
 
 

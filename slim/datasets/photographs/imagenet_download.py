@@ -11,7 +11,7 @@ from slim.datasets.files import archives
 from slim.datasets.files import downloads
 from slim.datasets.photographs import imagenet_boxes
 from slim.datasets.photographs import imagenet_lists
-from slim.datasets.records import staging
+from slim.datasets.records import disk
 
 SITE = 'https://image-net.org/data/ILSVRC/2012/'
 LISTS_SITE = (
@@ -128,7 +128,7 @@ def classes(folder: pathlib.Path) -> imagenet_lists.Classes:
   names = imagenet_lists.names(metadata) if metadata else {}
   found = imagenet_boxes.process(folder / BOXES, synsets)
   path = folder / BOXES_LIST
-  staging.write_file(path, ''.join(f'{line}\n' for line in found.lines))
+  disk.write_text(path, ''.join(f'{line}\n' for line in found.lines))
   return imagenet_lists.Classes(synsets, names, imagenet_boxes.read(path))
 
 

@@ -4,10 +4,10 @@ import contextlib
 import json
 import os
 import pathlib
-import tempfile
 from collections import abc
 from typing import Any
 
+from slim.datasets.records import disk
 from slim.datasets.records import records
 
 # Hidden, so that no reader takes it for data.
@@ -92,16 +92,7 @@ def _is_entry(entry: Any) -> bool:
 
 
 def _keep(path: pathlib.Path, entries: dict[str, Any]) -> None:
-  """Writes the file whole or not at all; another process may do the same."""
   content = json.dumps({'format': _FORMAT, 'files': entries})
   # Only a convenience: a read-only folder is no reason to stop.
   with contextlib.suppress(OSError):
-    descriptor, name = tempfile.mkstemp(prefix=f'{path.name}-', dir=path.parent)
-    try:
-      with os.fdopen(descriptor, 'w', encoding='utf-8') as file:
-        # For all who read the data; mkstemp's files are for their owner.
-        os.fchmod(descriptor, 0o644)
-        file.write(content)
-      os.replace(name, path)
-    except OSError:
-      os.unlink(name)
+    disk.write_text(path, content)

@@ -5,7 +5,6 @@ from collections import abc
 import tensorflow as tf
 
 IMAGE = 'image/encoded'
-BOX_SIDES = ('xmin', 'xmax', 'ymin', 'ymax')
 
 _FEATURES_TAG = b'\x0a'  # field 1 of Example, of a given length
 

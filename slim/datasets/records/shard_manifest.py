@@ -14,6 +14,7 @@ import tensorflow as tf
 import tqdm
 
 from slim import errors
+from slim.datasets.records import disk
 from slim.datasets.records import manifest
 from slim.datasets.records import records
 from slim.datasets.records import staging
@@ -53,7 +54,7 @@ def write(folder: pathlib.Path, content: manifest.Manifest) -> None:
     OSError: it cannot be written.
   """
   labels = ''.join(f'{n}:{name}\n' for n, name in content.labels.items())
-  staging.write_file(folder / LABELS_FILE, labels)
+  disk.write_text(folder / LABELS_FILE, labels)
   splits = {
     name: {
       'num_examples': split.num_examples,
@@ -63,7 +64,7 @@ def write(folder: pathlib.Path, content: manifest.Manifest) -> None:
   }
   tree = {'format': manifest.FORMAT, **content._asdict(), 'splits': splits}
   text = json.dumps(tree, indent=1) + '\n'
-  staging.write_file(folder / manifest.FILE_NAME, text)
+  disk.write_text(folder / manifest.FILE_NAME, text)
 
 
 def intact(

@@ -18,9 +18,9 @@ import tensorflow as tf
 import tqdm
 
 from slim import errors
+from slim.datasets.records import disk
 from slim.datasets.records import manifest
 from slim.datasets.records import shard_manifest
-from slim.datasets.records import staging
 
 _FRAMING_BYTES = 16  # of a record: its length, and two checksums
 _CHUNKS_AHEAD = 4  # a thread; bounds the memory for encoded examples
@@ -202,8 +202,7 @@ class _ShardFile:
       self._name, self._examples, size, shard_manifest.sha256(self._path)
     )
     note = Note(shard, tuple(map(str, self.unreadable)))
-    staging.sync(self._path)
-    self._path.replace(self._place / self._name)
+    disk.put(self._path, self._place / self._name)
     # A note that is lost with the power costs no more than this shard.
     _note_path(self._place, self._name).write_text(
       json.dumps({'shard': shard._asdict(), 'skipped': note.skipped}),

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from slim import errors
+from slim.datasets.records import disk
 from slim.datasets.records import manifest
 from slim.datasets.records import shard_manifest
 from slim.datasets.records import shard_writer
@@ -234,7 +235,7 @@ def _claim(place: pathlib.Path, fingerprint: str) -> None:
   if not path.is_file() or path.read_text(encoding='utf-8') != fingerprint:
     for old in [*place.glob('*-*'), *place.glob('*.json')]:
       old.unlink(missing_ok=True)
-    staging.write_file(path, fingerprint)
+    disk.write_text(path, fingerprint)
 
 
 def _jobs(plan: Plan) -> list[shard_writer.Job]:
@@ -283,7 +284,6 @@ def _publish(
     (folder / name).unlink(missing_ok=True)
   for name in waiting:
     (place / name).rename(folder / name)
-  staging.sync(folder)
+  disk.sync(folder)
   shard_manifest.write(folder, found)
-  staging.sync(folder)
   staging.remove(place)

@@ -4,13 +4,13 @@ Nothing in `<folder>/.unfinished` matches what readers look for.
 """
 
 import contextlib
-import fcntl
 import os
 import pathlib
 import shutil
 from collections import abc
 
 from slim import errors
+from slim.datasets.records import disk
 
 FOLDER = '.unfinished'
 
@@ -50,57 +50,25 @@ def remove(place: pathlib.Path) -> None:
   shutil.rmtree(place)
 
 
-def write_file(path: pathlib.Path, text: str) -> None:
-  """Writes a file that is at any time the old one or the new one.
-
-  Args:
-    path: of the file; a hidden file beside it is used.
-    text: its content.
-
-  Raises:
-    OSError: it cannot be written.
-  """
-  hidden = path.with_name(f'.{path.name}.new')
-  try:
-    hidden.write_text(text, encoding='utf-8')
-    sync(hidden)
-    hidden.replace(path)
-  except OSError:
-    hidden.unlink(missing_ok=True)
-    raise
-
-
-def sync(path: os.PathLike) -> None:
-  """Brings a file or folder to the disk, so that a power cut keeps it."""
-  descriptor = os.open(path, os.O_RDONLY)
-  try:
-    os.fsync(descriptor)
-  finally:
-    os.close(descriptor)
-
-
 def _lock(path: pathlib.Path, folder: pathlib.Path) -> int | None:
   """Returns the descriptor that holds the lock; None to try again."""
   try:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
   except FileNotFoundError:  # its holder has just removed the place
     return None
-  try:
-    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    # The holder removes the file with the place: a lock on that one is void.
-    if os.path.samestat(os.fstat(descriptor), os.stat(path)):
-      os.truncate(descriptor, 0)
-      os.write(descriptor, b'%d' % os.getpid())
-      return descriptor
-  except BlockingIOError as error:
+  if not disk.lock(descriptor):
     holder = os.read(descriptor, 20).decode(errors='replace')
     os.close(descriptor)
     raise errors.DataError(
       f'{folder}: expected a folder that no other process converts into; '
       f'received one that process {holder} is at work in. Wait for it, or '
       'choose another folder.'
-    ) from error
-  except FileNotFoundError:
-    pass
+    )
+  # The holder removes the file with the place: a lock on that one is void.
+  with contextlib.suppress(FileNotFoundError):
+    if os.path.samestat(os.fstat(descriptor), os.stat(path)):
+      os.truncate(descriptor, 0)
+      os.write(descriptor, b'%d' % os.getpid())
+      return descriptor
   os.close(descriptor)
   return None

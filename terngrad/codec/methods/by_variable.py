@@ -20,18 +20,13 @@ def by_variable(packing, encode, compiled=True):
   Nothing is agreed on; probes are norms, which show what is not finite.
 
   Args:
-    packing: has `num_words`, `expected_words`, `sent_words` and `check` as
-      `eden.EdenWords` has, of a variable, and `planes`: takes (words, elements
-      n >= 1), returns float32 [n]; safe for any words.
+    packing: `wire.CompositePacking`.
     encode: takes float32 [n], n >= 1, returns the variable's int32 words.
     compiled: see `contract.Codec`.
 
   Returns:
     A `contract.Codec` of scope VARIABLE.
   """
-
-  def probe(gradients):
-    return tf.stack([statistics.norm(gradient) for gradient in gradients])
 
   def encode_pieces(pieces, sizes, own, shared, key):
     del own, shared, key  # each variable is coded alone, and nothing drawn
@@ -49,7 +44,7 @@ def by_variable(packing, encode, compiled=True):
 
   return contract.Codec(
     name=packing.name,
-    probe=probe,
+    probe=statistics.norms,
     encode_pieces=encode_pieces,
     decode_sum=decode_sum,
     num_words=packing.num_words,

@@ -12,7 +12,6 @@ each; the codes, 20 a word, as `packing.base3` packs them.
 """
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -35,65 +34,11 @@ _RADIX = 16
 _BORDER = 0.6120
 _KEY_WORDS = 2
 
+CODES = packing.base3()
+
 _TRAITS = contract.Traits(
   unbiased=False, lossless=False, additive=False, randomness='private'
 )
-
-
-CODES = packing.base3()
-
-
-class EdenWords(NamedTuple):
-  """The packing, with the interface of `wire.Packing` that counts words."""
-
-  name: str = 'eden_words'
-  levels: None = None
-  domain: tuple = (contract.FLOAT, contract.WORDS)
-  max_workers: None = None
-
-  def num_words(self, num_elements):
-    """int32 numbers in a payload; none where there are no elements."""
-    if num_elements == 0:
-      return 0
-    blocks, block = _blocks(num_elements)
-    return _KEY_WORDS + blocks + CODES.num_words(blocks * block)
-
-  def check(self, words, num_elements):
-    """Refuses what `eden3` cannot have made.
-
-    Args:
-      words: NumPy int32 [num_words(num_elements)].
-      num_elements: of the bucket.
-
-    Returns:
-      (packing of the codes, their words, their number), to be checked too.
-
-    Raises:
-      ValueError: a scale is negative or not finite.
-    """
-    if num_elements == 0:
-      return CODES, words, 0
-    blocks, block = _blocks(num_elements)
-    scales = words[_KEY_WORDS : _KEY_WORDS + blocks].view(np.float32)
-    bad = scales[~(np.isfinite(scales) & (scales >= 0))]
-    if bad.size:
-      raise ValueError(
-        f'{self.name}: expected finite scales >= 0, received {bad[0]}. The '
-        'payload was damaged or made by another codec: send it again.'
-      )
-    return CODES, words[_KEY_WORDS + blocks :], blocks * block
-
-  def planes(self, words, num_elements):
-    """What `wire.sum_planes` adds: float32 [n], in units of the probe."""
-    return _decode(words, num_elements)
-
-  def expected_words(self, num_elements):
-    """int32 numbers that are sent: all."""
-    return self.num_words(num_elements)
-
-  def sent_words(self, words):
-    """int32 [...]: for each payload of int32 [..., w] how many are sent."""
-    return wire.all_words(words)
 
 
 def eden3():
@@ -117,11 +62,18 @@ def eden3():
     probe=_probe,
     encode_pieces=_encode,
     decode_sum=_decode_sum,
-    num_words=EdenWords().num_words,
+    num_words=WORDS.num_words,
     traits=_TRAITS,
-    stages=(EdenWords(),),
+    stages=(WORDS,),
     scope=contract.BUCKET,
   )
+
+
+def _num_words(num_elements):
+  if num_elements == 0:
+    return 0
+  blocks, block = _blocks(num_elements)
+  return _KEY_WORDS + blocks + CODES.num_words(blocks * block)
 
 
 def _probe(gradients):
@@ -172,7 +124,7 @@ def _decode_sum(parts, shared, shapes, scale=1.0):
   if not sum(sizes):
     return [tf.zeros(shape) for shape in shapes]
 
-  total = wire.sum_planes(EdenWords(), parts, sum(sizes))
+  total = wire.sum_planes(WORDS, parts, sum(sizes))
   total *= _per_element(_power_of_two(shared), sizes)
   return chain.gradients_of(None, total, shared, shapes, scale)
 
@@ -190,6 +142,21 @@ def _decode(words, num_elements):
   return (flat * _signs(tf.bitcast(key, tf.uint32), flat.shape[0]))[
     :num_elements
   ]
+
+
+def _check(words, num_elements):
+  """Refuses scales that are negative or not finite."""
+  if num_elements == 0:
+    return CODES, words, 0
+  blocks, block = _blocks(num_elements)
+  scales = words[_KEY_WORDS : _KEY_WORDS + blocks].view(np.float32)
+  bad = scales[~(np.isfinite(scales) & (scales >= 0))]
+  if bad.size:
+    raise ValueError(
+      f'{WORDS.name}: expected finite scales >= 0, received {bad[0]}. The '
+      'payload was damaged or made by another codec: send it again.'
+    )
+  return CODES, words[_KEY_WORDS + blocks :], blocks * block
 
 
 def _rotate(flat, key):
@@ -254,3 +221,8 @@ def _per_element(values, sizes):
   return tf.concat(
     [tf.fill([size], values[i]) for i, size in enumerate(sizes)], axis=0
   )
+
+
+WORDS = wire.CompositePacking(
+  'eden_words', num_words=_num_words, planes=_decode, check=_check
+)

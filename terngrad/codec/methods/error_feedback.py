@@ -10,6 +10,8 @@ the learning rate multiplies the mean after the exchange and not the gradient
 before it.
 """
 
+import functools
+
 import tensorflow as tf
 
 from terngrad.codec import method as methods
@@ -37,79 +39,88 @@ def error_feedback(method, plain):
       f'sent, received {method.name}. Leave sharing=thin out.'
     )
 
-  def states(shapes):
-    residuals = tuple(
-      methods.State(RESIDUAL, methods.WORKER, i, tuple(shape))
-      for i, shape in enumerate(shapes)
-    )
-    return (*residuals, *method.states(shapes))
-
-  def begin(gradients, states, context):
-    residuals, own = _split(states, context)
-    corrected = [
-      gradient + tf.reshape(residual, [-1])
-      for gradient, residual in zip(
-        methods.each(gradients, context), residuals, strict=True
-      )
-    ]
-    return method.begin(corrected, own, context)
-
-  def left_out(corrected, said, context):
-    pairs = zip(
-      methods.each(corrected, context),
-      methods.each(said, context),
-      context.shapes,
-      strict=True,
-    )
-    return [tf.reshape(a - b, shape) for a, b, shape in pairs]
-
-  def wrap(send, is_last):
-    def send_with_residuals(corrected, states, received, context):
-      residuals, own = _split(states, context)
-      words, own = send(corrected, own, received, context)
-      if is_last and method.estimate:
-        said = method.estimate(words, context)
-        residuals = left_out(corrected, said, context)
-      return words, [*residuals, *own]
-
-    return send_with_residuals
-
-  def decode(received, states, context):
-    residuals, own = _split(states, context)
-    means, own = method.decode(received, own, context)
-    return means, [*residuals, *own]
-
-  def finish(corrected, states, means, context):
-    residuals, own = _split(states, context)
-    if not method.estimate:
-      said = [tf.reshape(mean, [-1]) for mean in means]
-      residuals = left_out(corrected, said, context)
-    if method.finish:
-      own = method.finish(corrected, own, means, context)
-    return [*residuals, *own]
-
   def like(make):
     return make and (lambda: error_feedback(make(), plain))
 
-  last = len(method.send) - 1
+  *sends, last = (functools.partial(_send, send) for send in method.send)
+  if method.estimate:
+    last = functools.partial(_send_last, method)
   needs_mean = method.finish or not method.estimate
   return method._replace(
     name=f'error feedback > {method.name}',
     traits=method.traits._replace(unbiased=False),
-    begin=begin,
-    send=tuple(wrap(send, i == last) for i, send in enumerate(method.send)),
-    decode=decode,
-    finish=finish if needs_mean else None,
-    states=states,
+    begin=functools.partial(_begin, method),
+    send=(*sends, last),
+    decode=functools.partial(_decode, method),
+    finish=functools.partial(_finish, method) if needs_mean else None,
+    states=functools.partial(_states, method),
     on_kernels=like(method.on_kernels),
     on_gpus=like(method.on_gpus),
-    in_float=lambda: error_feedback(
-      method.in_float() if method.in_float else plain, plain
-    ),
+    in_float=like(method.in_float or (lambda: plain)),
   )
+
+
+def _states(method, shapes):
+  residuals = tuple(
+    methods.State(RESIDUAL, methods.WORKER, i, tuple(shape))
+    for i, shape in enumerate(shapes)
+  )
+  return (*residuals, *method.states(shapes))
 
 
 def _split(states, context):
   """(the residuals, the states of the wrapped method)."""
   count = len(context.shapes)
   return states[:count], states[count:]
+
+
+def _begin(method, gradients, states, context):
+  residuals, own = _split(states, context)
+  corrected = [
+    gradient + tf.reshape(residual, [-1])
+    for gradient, residual in zip(
+      methods.each(gradients, context), residuals, strict=True
+    )
+  ]
+  return method.begin(corrected, own, context)
+
+
+def _send(send, corrected, states, received, context):
+  residuals, own = _split(states, context)
+  words, own = send(corrected, own, received, context)
+  return words, [*residuals, *own]
+
+
+def _send_last(method, corrected, states, received, context):
+  """The last round, where `method.estimate` tells what was left out."""
+  _, own = _split(states, context)
+  words, own = method.send[-1](corrected, own, received, context)
+  said = method.estimate(words, context)
+  return words, [*_left_out(corrected, said, context), *own]
+
+
+def _decode(method, received, states, context):
+  residuals, own = _split(states, context)
+  means, own = method.decode(received, own, context)
+  return means, [*residuals, *own]
+
+
+def _finish(method, corrected, states, means, context):
+  residuals, own = _split(states, context)
+  if not method.estimate:
+    said = [tf.reshape(mean, [-1]) for mean in means]
+    residuals = _left_out(corrected, said, context)
+  if method.finish:
+    own = method.finish(corrected, own, means, context)
+  return [*residuals, *own]
+
+
+def _left_out(corrected, said, context):
+  """The new residuals, of the shapes of the variables."""
+  pairs = zip(
+    methods.each(corrected, context),
+    methods.each(said, context),
+    context.shapes,
+    strict=True,
+  )
+  return [tf.reshape(a - b, shape) for a, b, shape in pairs]

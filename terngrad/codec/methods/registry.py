@@ -1,10 +1,8 @@
 """Codecs by name, as `--codec NAME[:option=value,...]` spells them."""
 
-import difflib
-import inspect
-import pkgutil
-
+from slim import errors
 from terngrad import lazy
+from terngrad.codec import spelling
 
 # Names alone are asked for by --help, which does without TensorFlow.
 bitmap = lazy.module('terngrad.codec.stages.bitmap')
@@ -161,43 +159,16 @@ def parse(text, workers=0):
     ValueError: unknown name or option, or a bad value; the message lists what
       there is.
   """
-  made = _made(text, workers, CODECS)
+  name, _ = spelling.split(text)
+  remark = ', a method and no code' if name in METHODS else ''
+  spelling.check_name('codec', name, CODECS, remark)
+  made = spelling.make('codec', text, CODECS, workers=workers)
   if not isinstance(made, contract.Codec):
     raise ValueError(
       f'codec: expected a code of one message, received {text!r}, which is a '
       'method of several. Name a code here, or use the method in training.'
     )
   return made
-
-
-def _made(text, workers, makers):
-  """What a text names, of these makers; see `parse`."""
-  name, _, rest = text.partition(':')
-  if name not in makers:
-    what = f'{name!r}, a method and no code' if name in METHODS else repr(name)
-    raise ValueError(
-      f'codec: expected one of {", ".join(sorted(makers))}, received '
-      f'{what}.{_suggestion(name, makers)}'
-    )
-  build = _function(makers[name])
-  known = inspect.signature(build).parameters
-  options = {}
-  for item in filter(None, rest.split(',')):
-    option, equals, value = item.partition('=')
-    if option not in known or not equals:
-      raise ValueError(
-        f'codec {name}: expected option=value with an option of '
-        f'{", ".join(known) or "none (it has no options)"}, received '
-        f'{item!r}.{_suggestion(option, known)}'
-      )
-    if option in options:
-      raise ValueError(
-        f'codec {name}: expected every option once, received {option} twice.'
-      )
-    options[option] = _convert(name, option, value, known[option].default)
-  if 'workers' in known:
-    options.setdefault('workers', workers)
-  return build(**options)
 
 
 def method(text, workers=0):
@@ -218,34 +189,14 @@ def method(text, workers=0):
     ValueError: see `parse`.
   """
   *wrappers, text = text.split('+')
-  made = coded.as_method(_made(text, workers, CODECS | METHODS))
+  made = spelling.make('codec', text, CODECS | METHODS, workers=workers)
+  made = coded.as_method(made)
   plain = coded.as_method(identity())
   for name in reversed(wrappers):
     if name not in WRAPPERS:
       raise ValueError(
         f'codec: expected one of {", ".join(WRAPPERS)} before +, received '
-        f'{name!r}.{_suggestion(name, WRAPPERS)}'
+        f'{name!r}.{errors.did_you_mean(name, WRAPPERS)}'
       )
-    made = _function(WRAPPERS[name])(made, plain)
+    made = spelling.resolved(WRAPPERS[name])(made, plain)
   return made
-
-
-def _function(entry):
-  """What a table names."""
-  return pkgutil.resolve_name(entry) if isinstance(entry, str) else entry
-
-
-def _convert(codec, option, value, default):
-  """`value` in the type of the option's default."""
-  try:
-    return type(default)(value)
-  except ValueError as error:
-    raise ValueError(
-      f'codec {codec}: expected a {type(default).__name__} for {option}, '
-      f'received {value!r}.'
-    ) from error
-
-
-def _suggestion(word, known):
-  close = difflib.get_close_matches(word, known, n=1)
-  return f' Did you mean {close[0]!r}?' if close else ''

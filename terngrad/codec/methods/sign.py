@@ -8,8 +8,6 @@ the majority's signs are scaled too, by the mean of the workers' scales; and
 zeros are sent as +1.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 import tensorflow as tf
 
@@ -22,54 +20,6 @@ from terngrad.codec.stages import statistics
 from terngrad.codec.stages import wire
 
 BITS = packing.one_bit()
-
-
-class SignWords(NamedTuple):
-  """The mean magnitude, a float32, and the signs, 32 a word."""
-
-  name: str = 'sign'
-  levels: None = None
-  domain: tuple = (contract.FLOAT, contract.WORDS)
-  max_workers: None = None
-
-  def num_words(self, num_elements):
-    """int32 numbers that a variable's payload has."""
-    return 1 + BITS.num_words(num_elements) if num_elements else 0
-
-  def expected_words(self, num_elements):
-    """int32 numbers that are sent: all."""
-    return self.num_words(num_elements)
-
-  def sent_words(self, words):
-    """int32 [...]: for each payload of int32 [..., w] how many are sent."""
-    return wire.all_words(words)
-
-  def planes(self, words, num_elements):
-    """float32 [n]: the scale, with the signs."""
-    scale = tf.bitcast(words[0], tf.float32)
-    signs = wire.join(BITS.unpack(words[1:]))[:num_elements]
-    return tf.where(signs < 0, -scale, scale)
-
-  def check(self, words, num_elements):
-    """Refuses what `sign` cannot have made.
-
-    Args:
-      words: NumPy int32 [num_words(num_elements)].
-      num_elements: of the variable.
-
-    Returns:
-      (packing of the signs, their words, their number), to be checked too.
-
-    Raises:
-      ValueError: the scale is negative or not finite.
-    """
-    scales = words[:1].view(np.float32)
-    if not np.all(np.isfinite(scales) & (scales >= 0)):
-      raise ValueError(
-        f'{self.name}: expected a finite scale >= 0, received {scales[0]}. The '
-        'payload was damaged or made by another codec: send it again.'
-      )
-    return BITS, words[1:], num_elements
 
 
 def sign(decide='mean'):
@@ -87,7 +37,7 @@ def sign(decide='mean'):
     ValueError: `decide` is neither.
   """
   if decide == 'mean':
-    return by_variable.by_variable(SignWords(), _encode)
+    return by_variable.by_variable(WORDS, _encode)
   if decide == 'majority':
     return _MAJORITY
   raise ValueError(
@@ -109,14 +59,36 @@ def _sign_words(flat):
   return BITS.pack([planes.plane(signs, i, width) for i in places])
 
 
+def _num_words(num_elements):
+  return 1 + BITS.num_words(num_elements) if num_elements else 0
+
+
+def _planes(words, num_elements):
+  scale = tf.bitcast(words[0], tf.float32)
+  signs = wire.join(BITS.unpack(words[1:]))[:num_elements]
+  return tf.where(signs < 0, -scale, scale)
+
+
+def _check(words, num_elements):
+  """Refuses a scale that is negative or not finite."""
+  scales = words[:1].view(np.float32)
+  if not np.all(np.isfinite(scales) & (scales >= 0)):
+    raise ValueError(
+      f'{WORDS.name}: expected a finite scale >= 0, received {scales[0]}. The '
+      'payload was damaged or made by another codec: send it again.'
+    )
+  return BITS, words[1:], num_elements
+
+
+# The mean magnitude, a float32, and the signs, 32 a word.
+WORDS = wire.CompositePacking(
+  'sign', num_words=_num_words, planes=_planes, check=_check
+)
+
+
 def _messages(shapes):
   size = sum(method.sizes_of(shapes))
   return ((method.code_sum(BITS, size, 1), method.float_sum(len(shapes))),)
-
-
-def _begin(gradients, states, context):
-  del states
-  return gradients, method.norms(gradients, context)
 
 
 def _send(gradients, states, received, context):
@@ -134,7 +106,7 @@ def _send(gradients, states, received, context):
 def _decode(received, states, context):
   messages = _messages(context.shapes)[0]
   votes, scales = (r.sum(m) for r, m in zip(received[0], messages, strict=True))
-  # Multiplied, as everywhere: see `coded.as_method`.
+  # Multiplied, as everywhere: see `coded`.
   scales *= 1.0 / context.num_workers
   scaled = _scaled(tf.sign(votes), scales, context)
   return method.shaped(scaled, context), states
@@ -156,7 +128,7 @@ _MAJORITY = method.Method(
   traits=contract.Traits(
     unbiased=False, lossless=False, additive=False, randomness='none'
   ),
-  begin=_begin,
+  begin=method.begin_with_norms,
   messages=_messages,
   send=(_send,),
   decode=_decode,

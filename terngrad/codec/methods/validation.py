@@ -6,13 +6,7 @@ Training pays nothing for it: this is for words from files and sockets, eagerly.
 import numpy as np
 import tensorflow as tf
 
-from terngrad.codec.methods import eden
-from terngrad.codec.methods import sign
-from terngrad.codec.methods import topk
 from terngrad.codec.stages import wire
-
-# Packings that check what they hold beside codes.
-_CHECKED = (eden.EdenWords, sign.SignWords, topk.TopkWords)
 
 
 def validate(codec, words, num_elements):
@@ -50,7 +44,7 @@ def validate(codec, words, num_elements):
       f'{packing.name}: expected {capacity} words for {num_elements} elements, '
       f'received {words.size}. The payload is torn, or of another bucket.'
     )
-  if isinstance(packing, _CHECKED):
+  if isinstance(packing, wire.CompositePacking):
     codes = packing.check(words, num_elements)
     if codes:
       _check_codes(*codes)

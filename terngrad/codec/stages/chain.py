@@ -10,6 +10,9 @@ variable's own; a bucket is quantized and packed as one vector, so that the
 compiled code does not grow with the number of variables.
 """
 
+import functools
+from typing import NamedTuple
+
 import tensorflow as tf
 
 from terngrad.codec.stages import contract
@@ -40,60 +43,19 @@ def chain(*stages, group_size=0):
     (s for s in stages if isinstance(s, contract.Quantizer)), None
   )
   packing = stages[-1]
-
-  def probe(gradients):
-    if not (clips or quantizer):
-      # Nothing to agree on, but an element that is not finite must show.
-      return tf.stack([statistics.norm(gradient) for gradient in gradients])
-    if group_size:
-      groups = [statistics.of_groups(g, group_size) for g in gradients]
-      return tf.concat([wish(stages, stats) for stats in groups], axis=0)
-    return tf.stack(
-      [wish(stages, statistics.statistics(gradient)) for gradient in gradients]
-    )
-
-  def encode_pieces(pieces, sizes, own, shared, key):
-    flat = pieces[0] if len(pieces) == 1 else tf.concat(pieces, axis=0)
-    width = packing.width(sum(sizes))
-    factors = quantizer.factor(shared) if quantizer else None
-
-    def prepare(values, spread):
-      if clips:
-        # The probe of a chain that clips is the largest clipped magnitude, so
-        # that clipping at it is clipping at the limits.
-        limit = spread(own)
-        values = tf.clip_by_value(values, -limit, limit)
-      return values * spread(factors) if quantizer else values
-
-    if group_size:
-      flat = prepare(
-        flat, lambda numbers: planes.spread_groups(numbers, sizes, group_size)
-      )
-    positions = tf.bitcast(tf.range(width), tf.uint32)
-    codes = []
-    for place in range(packing.elements_per_word):
-      plane = planes.plane(flat, place, width)
-      if not group_size:
-        plane = prepare(
-          plane,
-          lambda numbers, p=place: planes.spread(numbers, sizes, p, width),
-        )
-      if quantizer:
-        # Counting from the plane's start: the sum of a range and a constant
-        # would be a constant as large as the plane.
-        start = [place * width] + [0] * (key.shape[0] - 1)
-        start = tf.constant(start, tf.uint32)
-        plane = quantizer.quantize(plane, positions, key + start)
-      codes.append(plane)
-    return packing.pack(codes)
-
-  traits = quantizer.traits if quantizer else packing.traits
+  if clips or quantizer:
+    probe = functools.partial(_wishes, stages, group_size)
+  else:
+    # Nothing to agree on, but an element that is not finite must show.
+    probe = statistics.norms
+  encoder = _Encoder(bool(clips), quantizer, packing, group_size)
   decode_sum, decode_sums = _decoders(quantizer, packing, group_size)
+  traits = quantizer.traits if quantizer else packing.traits
   return contract.Codec(
     name=' > '.join(stage.name for stage in stages)
     + (f' in groups of {group_size}' if group_size else ''),
     probe=probe,
-    encode_pieces=encode_pieces,
+    encode_pieces=encoder.encode_pieces,
     decode_sum=decode_sum,
     num_words=packing.num_words,
     traits=traits._replace(lossless=False) if clips else traits,
@@ -101,6 +63,76 @@ def chain(*stages, group_size=0):
     decode_sums=decode_sums,
     group_size=group_size,
   )
+
+
+def _wishes(stages, group_size, gradients):
+  if group_size:
+    groups = [statistics.of_groups(g, group_size) for g in gradients]
+    return tf.concat([wish(stages, stats) for stats in groups], axis=0)
+  return tf.stack(
+    [wish(stages, statistics.statistics(gradient)) for gradient in gradients]
+  )
+
+
+class _Encoder(NamedTuple):
+  """Makes words of flat gradients.
+
+  Attributes:
+    clips: whether there is a clip.
+    quantizer: `contract.Quantizer`, or None.
+    packing: `wire.Packing` or another one.
+    group_size: see `chain`.
+  """
+
+  clips: bool
+  quantizer: contract.Quantizer | None
+  packing: object
+  group_size: int
+
+  def encode_pieces(self, pieces, sizes, own, shared, key):
+    """See `contract.Codec`."""
+    flat = pieces[0] if len(pieces) == 1 else tf.concat(pieces, axis=0)
+    width = self.packing.width(sum(sizes))
+    factors = self.quantizer.factor(shared) if self.quantizer else None
+    if self.group_size:
+      spread = functools.partial(
+        planes.spread_groups, sizes=sizes, group_size=self.group_size
+      )
+      flat = self._scaled(flat, own, factors, spread)
+    positions = tf.bitcast(tf.range(width), tf.uint32)
+    codes = []
+    for place in range(self.packing.elements_per_word):
+      plane = planes.plane(flat, place, width)
+      if not self.group_size:
+        spread = functools.partial(
+          planes.spread, sizes=sizes, place=place, width=width
+        )
+        plane = self._scaled(plane, own, factors, spread)
+      if self.quantizer:
+        # Counting from the plane's start: the sum of a range and a constant
+        # would be a constant as large as the plane.
+        start = [place * width] + [0] * (key.shape[0] - 1)
+        start = tf.constant(start, tf.uint32)
+        plane = self.quantizer.quantize(plane, positions, key + start)
+      codes.append(plane)
+    return self.packing.pack(codes)
+
+  def _scaled(self, values, own, factors, spread):
+    """Values, clipped and in the units that the quantizer takes.
+
+    Args:
+      values: float32 [w].
+      own: the worker's probe.
+      factors: what the quantizer multiplies values with, one a number of the
+        probe.
+      spread: takes such numbers, returns for each value that of its variable.
+    """
+    if self.clips:
+      # The probe of a chain that clips is the largest clipped magnitude, so
+      # that clipping at it is clipping at the limits.
+      limit = spread(own)
+      values = tf.clip_by_value(values, -limit, limit)
+    return values * spread(factors) if self.quantizer else values
 
 
 def wish(stages, stats):

@@ -134,6 +134,11 @@ def norm(gradient):
   return tf.where(finite, tf.cast(root, tf.float32), float('nan'))
 
 
+def norms(gradients):
+  """float32 [v], the `norm` of each: the probe where nothing is agreed on."""
+  return tf.stack([norm(gradient) for gradient in gradients])
+
+
 def mean_magnitude(gradient):
   """The mean of the magnitudes, summed in float64 and rounded once.
 

@@ -1,5 +1,6 @@
 """TernGrad's quantizer: gradients of -1, 0 and +1 times a shared scaler."""
 
+import functools
 import math
 
 import tensorflow as tf
@@ -56,12 +57,33 @@ def ternarize(
     Optimization, ICML 2022, https://arxiv.org/abs/2203.04925, for errors that
     offset each other; here the draws are one systematic sample, shifted.
   """
+  _check(scaler_rule, clip_factor, dither, workers)
+  by_stddev, stratified = scaler_rule == 'stddev', dither == 'stratified'
+  name = f'ternarize(stddev, {clip_factor:g})' if by_stddev else 'ternarize'
+  if stratified:
+    name = f'{name}[{workers} strata]'
+  return contract.Quantizer(
+    name=name,
+    scaler=functools.partial(_deviations, clip_factor)
+    if by_stddev
+    else _largest,
+    factor=factor,
+    quantize=quantize_in_strata if stratified else quantize,
+    dequantize=dequantize,
+    levels=1,
+    traits=_TRAITS._replace(randomness='shared') if stratified else _TRAITS,
+    clips=by_stddev,
+    strata=workers if stratified else 0,
+  )
+
+
+def _check(scaler_rule, clip_factor, dither, workers):
+  """Raises ValueError for options that `ternarize` does not take."""
   if dither not in DITHERS:
     raise ValueError(
       f'dither: expected one of {", ".join(DITHERS)}, received {dither!r}.'
     )
-  stratified = dither == 'stratified'
-  if stratified and not 1 <= workers < 2**15:
+  if dither == 'stratified' and not 1 <= workers < 2**15:
     raise ValueError(
       'dither=stratified: expected a number of workers from 1 to 32767, '
       f'received {workers}. Say how many there are, as in '
@@ -84,31 +106,17 @@ def ternarize(
       'ternarize().'
     )
 
-  def scaler(stats):
-    if scaler_rule == 'max_clipped':
-      return stats.max_abs
-    # Bounded, since only an element that is not finite may make it infinite.
-    wanted = tf.minimum(clip_factor * stats.stddev, tf.float32.max)
-    # NaN, or a bound in its place, must not hide that max_abs is NaN.
-    usable = (wanted > 0.0) & tf.math.is_finite(stats.max_abs)
-    return tf.where(usable, wanted, stats.max_abs)
 
-  name = 'ternarize'
-  if scaler_rule == 'stddev':
-    name = f'ternarize(stddev, {clip_factor:g})'
-  if stratified:
-    name = f'{name}[{workers} strata]'
-  return contract.Quantizer(
-    name=name,
-    scaler=scaler,
-    factor=factor,
-    quantize=quantize_in_strata if stratified else quantize,
-    dequantize=dequantize,
-    levels=1,
-    traits=_TRAITS._replace(randomness='shared') if stratified else _TRAITS,
-    clips=scaler_rule == 'stddev',
-    strata=workers if stratified else 0,
-  )
+def _largest(stats):
+  return stats.max_abs
+
+
+def _deviations(clip_factor, stats):
+  # Bounded, since only an element that is not finite may make it infinite.
+  wanted = tf.minimum(clip_factor * stats.stddev, tf.float32.max)
+  # NaN, or a bound in its place, must not hide that max_abs is NaN.
+  usable = (wanted > 0.0) & tf.math.is_finite(stats.max_abs)
+  return tf.where(usable, wanted, stats.max_abs)
 
 
 def factor(scaler):

@@ -175,6 +175,38 @@ class VariablePacking(NamedTuple):
     return self.unpack(words, self.width(num_elements))
 
 
+class CompositePacking(NamedTuple):
+  """FLOAT to WORDS of several kinds: scales or places, and codes or values.
+
+  Attributes:
+    name: for messages and labels.
+    num_words: takes the elements of a bucket, or of a variable where that is
+      the codec's scope; returns the int32 numbers of a payload, which are all
+      sent.
+    planes: takes (int32 words, elements n >= 1), returns float32 [n]; safe for
+      any words.
+    check: takes (NumPy int32 [num_words], elements), raises ValueError for what
+      no encoder can have made. Returns (packing, words, elements) of the codes
+      among them, which must be checked too, or None.
+  """
+
+  name: str
+  num_words: Callable
+  planes: Callable
+  check: Callable
+  levels: None = None
+  domain: tuple = (contract.FLOAT, contract.WORDS)
+  max_workers: None = None
+
+  def expected_words(self, num_elements):
+    """int32 numbers that are sent: all."""
+    return self.num_words(num_elements)
+
+  def sent_words(self, words):
+    """int32 [...]: for each payload of int32 [..., w] how many are sent."""
+    return all_words(words)
+
+
 def all_words(words):
   """What `sent_words` counts where every word is sent.
 

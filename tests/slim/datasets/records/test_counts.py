@@ -82,7 +82,7 @@ def test_folder_that_cannot_be_written_is_counted_all_the_same(
   def refuse(*arguments, **options):
     raise PermissionError(13, 'Permission denied')
 
-  monkeypatch.setattr(counts.tempfile, 'mkstemp', refuse)
+  monkeypatch.setattr(counts.disk, 'write_text', refuse)
   assert count(folder) == [3, 5]
   assert not (folder / counts.FILE_NAME).exists()
 

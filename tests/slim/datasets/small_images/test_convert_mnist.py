@@ -12,8 +12,8 @@ from slim import errors
 from slim.datasets import catalog
 from slim.datasets import factory
 from slim.datasets import shards
+from slim.datasets.records import disk
 from slim.datasets.records import records
-from slim.datasets.records import staging
 from slim.datasets.small_images import convert_mnist
 from slim.datasets.small_images import mnist_source
 from tests.slim import mnist_files
@@ -187,7 +187,7 @@ def test_a_failure_while_writing_leaves_nothing(tmp_path, monkeypatch):
   def fail(*_):
     raise OSError('No space left on device')
 
-  monkeypatch.setattr(staging, 'sync', fail)
+  monkeypatch.setattr(disk, 'sync', fail)
   with pytest.raises(errors.DataError, match='No space left on device'):
     convert(tmp_path)
   assert list((tmp_path / 'mnist').iterdir()) == []

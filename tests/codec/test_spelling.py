@@ -1,0 +1,54 @@
+"""Texts NAME[:option=value,...]."""
+
+import pytest
+
+from terngrad.codec import spelling
+
+MAKERS = {
+  'plain': lambda: (),
+  'scaled': lambda factor=1.0, count=2, rule='max': (factor, count, rule),
+}
+
+
+@pytest.mark.parametrize(
+  ('text', 'otherwise', 'expected'),
+  [
+    ('plain', {'count': 5}, ()),
+    ('scaled', {}, (1.0, 2, 'max')),
+    ('scaled:', {}, (1.0, 2, 'max')),
+    ('scaled:count=3,factor=0.5', {}, (0.5, 3, 'max')),
+    ('scaled:rule=', {}, (1.0, 2, '')),
+    ('scaled', {'count': 5}, (1.0, 5, 'max')),
+    ('scaled:count=3', {'count': 5}, (1.0, 3, 'max')),
+  ],
+)
+def test_options_get_the_types_of_their_defaults(text, otherwise, expected):
+  assert spelling.make('kind', text, MAKERS, **otherwise) == expected
+
+
+@pytest.mark.parametrize(
+  ('text', 'numbers', 'message'),
+  [
+    (
+      'scale',
+      False,
+      "kind: expected one of plain, scaled, received 'scale'. D",
+    ),
+    ('scaled:fctor=1', False, "'fctor=1'. Did you mean 'factor'?"),
+    ('scaled:factor', False, 'kind scaled: expected option=value with an opt'),
+    ('scaled:factor=x', False, "expected a float for factor, received 'x'."),
+    ('scaled:factor=x', True, 'expected option=number with an option of fac'),
+    ('scaled:count=1,count=1', False, 'every option once, received count tw'),
+    ('plain:count=1', False, 'of none (it has no options), received'),
+  ],
+)
+def test_other_texts_are_refused_with_what_there_is(text, numbers, message):
+  with pytest.raises(ValueError) as caught:
+    spelling.make('kind', text, MAKERS, numbers=numbers)
+  assert message in str(caught.value)
+
+
+def test_a_text_is_joined_of_what_it_is_split_into():
+  name, items = spelling.split('scaled:count=3,rule=min')
+  options = dict(item.split('=') for item in items)
+  assert spelling.join(name, options) == 'scaled:count=3,rule=min'

@@ -1,0 +1,73 @@
+"""How large functions, modules and kernels' sources may be.
+
+Folders' numbers of modules are held by `test_layers`.
+"""
+
+import ast
+import pathlib
+import statistics
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+LONGEST_FUNCTION = 60
+LONGEST_NATIVE_SOURCE = 399
+LARGEST_MEDIAN = 119
+# A net is one table of its layers.
+TABLES = ('slim/nets/',)
+# What is longer, with its length: it may become shorter, and then goes.
+LONGER = {'terngrad/training/assembly.py:assemble': 107}
+
+MODULES = [
+  path
+  for folder in ('terngrad', 'slim', 'experiments')
+  for path in sorted((ROOT / folder).rglob('*.py'))
+]
+
+
+def name_of(path):
+  return path.relative_to(ROOT).as_posix()
+
+
+def longer_functions(name, source):
+  """{'module:function': lines} of those over the limit, docstrings included."""
+  return {
+    f'{name}:{node.name}': node.end_lineno - node.lineno + 1
+    for node in ast.walk(ast.parse(source))
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    and node.end_lineno - node.lineno >= LONGEST_FUNCTION
+  }
+
+
+@pytest.mark.parametrize('path', MODULES, ids=name_of)
+def test_functions_can_be_seen_at_once(path):
+  name = name_of(path)
+  if not name.startswith(TABLES):
+    found = longer_functions(name, path.read_text(encoding='utf-8'))
+    assert {k: n for k, n in found.items() if n > LONGER.get(k, 0)} == {}
+
+
+def test_half_of_the_modules_are_short():
+  lengths = [
+    len(path.read_text(encoding='utf-8').splitlines())
+    for path in MODULES
+    if path.name != '__init__.py'
+  ]
+  assert statistics.median(lengths) <= LARGEST_MEDIAN
+
+
+def test_native_sources_are_short():
+  lengths = {
+    name_of(path): len(path.read_text(encoding='utf-8').splitlines())
+    for path in (ROOT / 'terngrad/native/src').iterdir()
+  }
+  assert lengths
+  assert {k: n for k, n in lengths.items() if n > LONGEST_NATIVE_SOURCE} == {}
+
+
+@pytest.mark.parametrize(('lines', 'is_longer'), [(60, False), (61, True)])
+def test_a_longer_function_is_found(lines, is_longer):
+  body = '  pass\n' * (lines - 1)
+  assert bool(longer_functions('m', f'def f():\n{body}')) == is_longer
+  inner = f'class A:\n  @x\n  async def f():\n{body.replace("  ", "    ")}'
+  assert bool(longer_functions('m', inner)) == is_longer
