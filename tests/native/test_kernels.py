@@ -149,7 +149,7 @@ def test_sums_that_were_added_elsewhere_decode_as_by_the_twin(dtype, sizes):
 
 
 @hypothesis.given(data=strategies.data())
-@hypothesis.settings(max_examples=60, deadline=None)
+@hypothesis.settings(max_examples=30, deadline=None)
 def test_words_and_floats_are_the_twins_for_any_values(data):
   # Any bits at all as gradients, limits and scalers, NaN and infinity included.
   sizes = data.draw(strategies.lists(strategies.integers(0, 90), max_size=4))

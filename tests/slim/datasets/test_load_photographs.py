@@ -138,11 +138,22 @@ def test_workers_augment_differently(tmp_path):
   assert np.any(images[0] != images[1])
 
 
-def test_any_preprocessing_can_be_asked_for(shards_of_2017):
-  for name in factory.preprocessing.PREPROCESSINGS:
-    batches, _ = load(shards_of_2017, 1, preprocessing=name)
-    assert batches[0][0].shape == (2, 16, 16, 3)
-    assert batches[0][0].dtype == np.float32
+@pytest.mark.parametrize(
+  'name',
+  [
+    pytest.param(
+      name, marks=[] if name in ('inception', 'vgg') else pytest.mark.slow
+    )
+    for name in factory.preprocessing.PREPROCESSINGS
+  ],
+)
+def test_any_preprocessing_can_be_asked_for(shards_of_2017, name):
+  batches, _ = load(shards_of_2017, 1, preprocessing=name)
+  assert batches[0][0].shape == (2, 16, 16, 3)
+  assert batches[0][0].dtype == np.float32
+
+
+def test_a_preprocessing_that_is_not_known_is_refused(shards_of_2017):
   with pytest.raises(errors.UnknownNameError, match="did you mean 'vgg'"):
     load(shards_of_2017, 1, preprocessing='vvg')
 
