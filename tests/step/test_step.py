@@ -14,8 +14,8 @@ from terngrad.step import replicas
 from terngrad.training import meter
 from tests.step import small
 
-# Floats, whose order counts, and codes, whose order does not. Draws that know the
-# worker are below; the others differ in what one worker does.
+# Floats, whose order counts, and codes, whose order does not. Draws that know
+# the worker are below; the others differ in what one worker does.
 CODECS = (
   'identity',
   'ternary',

@@ -89,7 +89,10 @@ def test_records_of_2017_are_read(shards_of_2017):
     np.testing.assert_allclose(image, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize('net', ['googlenet', 'alexnet', 'vgg_16'])
+@pytest.mark.parametrize(
+  'net',
+  ['googlenet', pytest.param('alexnet', marks=pytest.mark.slow), 'vgg_16'],
+)
 def test_training_from_batch_k_equals_the_stream_after_k_batches(
   shards_of_2017, net
 ):
