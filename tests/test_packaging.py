@@ -13,6 +13,8 @@ import zipfile
 import pytest
 import setuptools
 
+from tests import forked
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PACKAGES = ('terngrad', 'slim')
 COMPILER = any(map(shutil.which, ('c++', 'g++', 'clang++')))
@@ -136,7 +138,10 @@ def broken_compiler(folder):
   ('lacking', 'said'),
   [
     (lambda _: {'PATH': '', 'CXX': ''}, 'expected a C++ compiler'),
-    (lambda _: {'CXX': '/none/c++'}, '/none/c++ does not run'),
+    pytest.param(
+      *(lambda _: {'CXX': '/none/c++'}, '/none/c++ does not run'),
+      marks=pytest.mark.slow,
+    ),
     (broken_compiler, 'failed with 3: error: out of order'),
     (no_tensorflow, 'ImportError: not installed'),
   ],
@@ -153,6 +158,14 @@ def test_without_what_kernels_need_the_build_says_so_and_goes_on(
   assert not list((tree / 'terngrad' / 'native').glob('_kernels*'))
 
 
+def run_code(code, tree):
+  """Runs a program that finds the packages of a tree."""
+  variables = {**os.environ, 'PYTHONPATH': str(tree)}
+  done = forked.run(None, code, folder=tree, environment=variables)
+  done.check_returncode()
+  return done
+
+
 def test_without_kernels_the_package_works_and_says_why(tmp_path):
   tree = copy_of_tree(tmp_path)
   program = (
@@ -160,7 +173,7 @@ def test_without_kernels_the_package_works_and_says_why(tmp_path):
     'from terngrad import native; print(native.available())\n'
     'print(native.available())\n'
   )
-  done = run([sys.executable, '-c', program], tree, PYTHONPATH=str(tree))
+  done = run_code(program, tree)
   assert done.stdout.split() == ['False', 'False']
   assert done.stderr.count('they were not built') == 1
 
@@ -174,7 +187,7 @@ def test_kernels_of_another_tensorflow_are_not_loaded(tmp_path):
     'from absl import logging; logging.set_verbosity(logging.INFO)\n'
     'from terngrad import native; print(native.available())\n'
   )
-  done = run([sys.executable, '-c', program], tree, PYTHONPATH=str(tree))
+  done = run_code(program, tree)
   assert done.stdout.split() == ['False']
   assert 'was built for another version' in done.stderr
 

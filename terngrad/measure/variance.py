@@ -92,7 +92,6 @@ def errors(text, workers, draws):
     ],
     [codec] * len(workers),
   )
-  size = code.num_elements
   send, decode, probe = (
     tf.function(functools.partial(function, code), jit_compile=True)
     for function in (_send, _decode, one_round.probe)

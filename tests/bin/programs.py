@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from tests import forked
+
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Seconds that a program may take; some fifty times what it takes alone.
 LIMIT = 300
@@ -45,14 +47,12 @@ class Program:
     module = name if '.' in name else f'terngrad.bin.{name}'
     # A file and not a pipe, so that it cannot fill up while nobody reads.
     self._err = tempfile.TemporaryFile('w+')
-    self._process = subprocess.Popen(
-      [sys.executable, '-m', module, *map(str, arguments)],
-      stdin=subprocess.DEVNULL,
-      stdout=subprocess.PIPE,
-      stderr=self._err,
-      text=True,
-      env=os.environ | _QUIET,
-    )
+    there, here = os.pipe()
+    self._stdout = open(there)  # closed by __exit__
+    with open(here, 'w') as out:
+      self._process = forked.start(
+        module, arguments, out, self._err, environment=os.environ | _QUIET
+      )
     self._out = []
     # Instead of waiting with a limit in each place that reads.
     self._timer = threading.Timer(limit, self._process.kill)
@@ -64,15 +64,16 @@ class Program:
   def __exit__(self, *error):
     del error
     self._process.kill()
-    self._process.wait()
+    self._process.join()
     self._timer.cancel()
     self._timer.join()
-    self._process.stdout.close()
+    self._process.close()
+    self._stdout.close()
     self._err.close()
 
   def read_until(self, pattern):
     """Reads lines until one matches; returns it."""
-    for line in self._process.stdout:
+    for line in self._stdout:
       self._out.append(line)
       if re.search(pattern, line):
         return line
@@ -85,14 +86,16 @@ class Program:
 
   def send(self, number):
     """Sends a signal."""
-    self._process.send_signal(number)
+    os.kill(self._process.pid, number)
 
   def wait(self):
     """Reads all lines and waits for the end."""
-    self._out += self._process.stdout
-    code = self._process.wait()
+    self._out += self._stdout
+    self._process.join()
     self._err.seek(0)
-    return Finished(code, ''.join(self._out), self._err.read())
+    return Finished(
+      self._process.exitcode, ''.join(self._out), self._err.read()
+    )
 
 
 def run(name, *arguments, limit=LIMIT):

@@ -24,18 +24,20 @@ class Case(NamedTuple):
     examples: of the split that is scored.
     classes: logits.
     flags: for both programs, beside their own defaults.
+    devices: of the training.
   """
 
   programs: str
   examples: int
   classes: int
   flags: dict
+  devices: int = 1
 
 
 # The nets that these programs have by themselves are too large for here.
 SMALL = {'net': 'lenet', 'image_size': 28}
 CASES = [
-  Case('cifar10', 4, 10, {}),
+  Case('cifar10', 4, 10, {}, devices=2),
   Case('fashion_mnist', 5, 10, {}),
   Case('flowers', 5, 6, SMALL),
   Case('imagenet', 3, 1001, SMALL),
@@ -131,7 +133,7 @@ def test_trains_and_scores_with_the_defaults_of_its_data_set(
     programs.as_flags(
       **run,
       train_dir=tmp_path / 'train',
-      num_gpus=2,
+      num_gpus=case.devices,
       grad_bits=1,
       clip_factor=2.5,
       max_steps=2,

@@ -714,10 +714,8 @@ class TestNotANumber:
     }
     return folder, arguments, saved, train(worker, arguments)
 
-  def test_stops_the_run_and_the_last_good_checkpoint_stays(
-    self, spoil, worker
-  ):
-    folder, arguments, saved, finished = spoil
+  def test_stops_the_run_and_the_last_good_checkpoint_stays(self, spoil):
+    folder, _, saved, finished = spoil
     assert finished.code == 1
     match = re.search(
       r'^error: Step (\d+): expected finite numbers, received NaN or infinity '
@@ -730,7 +728,11 @@ class TestNotANumber:
     after = programs.contents(folder)
     assert {n: c for n, c in after.items() if n.startswith('model')} == saved
 
-    # The same command continues from it, and so stops at the same step.
+  @pytest.mark.slow
+  def test_the_same_command_continues_and_stops_at_the_same_step(
+    self, spoil, worker
+  ):
+    _, arguments, _, finished = spoil
     again = train(worker, arguments)
     assert 'continuing after step 2' in again.out
     assert (again.code, again.error) == (1, finished.error)
@@ -771,6 +773,7 @@ class TestNotANumber:
     arguments = programs.short_run_arguments(
       data_dir,
       folder,
+      num_gpus=1,
       max_steps=6,
       save_iter=1,
       initial_learning_rate=3e38,
@@ -789,7 +792,7 @@ def test_overwrite_deletes_only_files_of_a_run(
 ):
   folder = tmp_path / 'train'
   shutil.copytree(whole_run.train_dir, folder)
-  arguments = programs.short_run_arguments(data_dir, folder)
+  arguments = programs.short_run_arguments(data_dir, folder, num_gpus=1)
   mine = {
     'notes.txt': 'mine',
     'model.ckpt': 'mine',

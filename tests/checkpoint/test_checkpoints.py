@@ -14,7 +14,9 @@ def layout(places=(0, 1), net='small'):
 
 def opened(folder, places=(0, 1)):
   """A training of two devices and its writer."""
-  training = small.Training(small.dense_net, devices=2, workers=2)
+  training = small.Training(
+    small.dense_net, devices=2, workers=2, codec='identity'
+  )
   names = replicas.variable_names(training.plan, training.replicas[0])
   writer = checkpoints.Writer(
     str(folder), layout(places), training.replicas, names

@@ -13,7 +13,7 @@ FAMILY_WISE = 1e-9
 
 # For property tests: the same examples every time, and no file of old ones.
 few_examples = hypothesis.settings(
-  database=None, deadline=None, derandomize=True, max_examples=25
+  database=None, deadline=None, derandomize=True, max_examples=12
 )
 
 

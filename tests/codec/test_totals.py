@@ -102,11 +102,18 @@ def test_compiled_servers_add_to_the_same_bits():
   check_mean('ternary', 2)
 
 
-def check_mean(name, num_servers):
+@functools.cache
+def pushed_and_mean(name):
+  """(codec, payloads, the agreed probe, the mean gradients)."""
   codec = codec_of(name)
   payloads, shared = pushed(codec, 5)
   decode = functools.partial(one_round.decode_mean, codec)
-  expected = tf.function(decode, jit_compile=True)([payloads], shared)
+  mean = tf.function(decode, jit_compile=True)([payloads], shared)
+  return codec, payloads, shared, mean
+
+
+def check_mean(name, num_servers):
+  codec, payloads, shared, expected = pushed_and_mean(name)
   received = by_servers(codec, payloads, shared, num_servers)
   for one, other in zip(expected, received, strict=True):
     np.testing.assert_array_equal(

@@ -132,6 +132,12 @@ ROUNDS = {
     of_codes(huffman.huffman243(), 200_003),
   ],
 }
+# 'mixed' has messages of the kinds of the others but these.
+QUICK = ('two_bit', 'radix64', 'short huffman243', 'one float32', 'mixed')
+NAMES = [
+  pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow)
+  for name in ROUNDS
+]
 
 
 @functools.cache
@@ -294,7 +300,7 @@ class ExchangeConformance:
         np.testing.assert_array_equal(values[0], largest)
         np.testing.assert_array_equal(values[1], place)
 
-  @pytest.mark.parametrize('name', ROUNDS)
+  @pytest.mark.parametrize('name', NAMES)
   def test_everyone_receives_sums_to_the_bit_and_words_in_order(self, name):
     expected = draws(name, self.num_workers)
     for steps in self.combined(name):

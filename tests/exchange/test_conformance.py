@@ -37,6 +37,8 @@ class TestTwoTowers(OfTowers):
   devices = 2
 
 
+# tests/exchange/test_towers.py has three and four.
+@pytest.mark.slow
 class TestThreeTowers(OfTowers):
   devices = 3
 

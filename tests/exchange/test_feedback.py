@@ -59,7 +59,13 @@ def exchange_of(way=ways.LOSSY):
   return collective.Collective(alone, ('/CPU:0',), WORKERS, way)
 
 
-@pytest.mark.parametrize('text', ['ternary', 'ternary:packing=two_bit'])
+@pytest.mark.parametrize(
+  'text',
+  [
+    'ternary',
+    pytest.param('ternary:packing=two_bit', marks=pytest.mark.slow),
+  ],
+)
 def test_what_a_step_leaves_out_is_sent_by_the_next(text):
   codec, exchange = codec_of(text), exchange_of()
   (message,) = codec.messages(0)
@@ -78,7 +84,7 @@ def test_what_a_step_leaves_out_is_sent_by_the_next(text):
   shared = tf.constant([0.5, 1.0, 2.0])
   scalers = np.repeat(shared, [int(np.prod(s)) for s in SHAPES])
   kept = np.zeros(len(scalers))
-  for number in range(12):
+  for number in range(6):
     step = tf.constant(number, tf.int64)
     payloads = []
     for worker in range(WORKERS):

@@ -54,7 +54,11 @@ def test_a_biased_codec_shows_in_its_score():
   assert measures.quality(shrunk, gaussian(), 32).bias < -5
 
 
-@pytest.mark.parametrize('fast', [False, True], ids=['twin', 'native'])
+@pytest.mark.parametrize(
+  'fast',
+  [pytest.param(False, marks=pytest.mark.slow), True],
+  ids=['twin', 'native'],
+)
 def test_jobs_run(fast):
   codec = registry.parse('ternary')
   if fast:

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(
 
 def build(folder, *options):
   """Compiles the test with the kernels; returns the program."""
-  common = [COMPILER, '-std=c++17', '-g', '-Wall', '-Wextra', '-Werror']
+  common = [COMPILER, '-std=c++17', '-Wall', '-Wextra', '-Werror']
   common += ['-Wno-psabi', '-Wno-maybe-uninitialized', f'-I{SOURCES}']
   common += [*options, *(['-DTERNGRAD_X86'] if X86 else [])]
   sources = {SOURCES / name: flags for name, flags in FLAGS.items()}
@@ -76,7 +76,11 @@ def test_all_instruction_sets_give_the_same_bits_on_any_threads(tmp_path):
 )
 def test_sanitizer_finds_nothing(tmp_path, sanitizer):
   program = build(
-    tmp_path, '-O1', f'-fsanitize={sanitizer}', '-fno-sanitize-recover=all'
+    tmp_path,
+    '-O1',
+    '-g',
+    f'-fsanitize={sanitizer}',
+    '-fno-sanitize-recover=all',
   )
   done = run(program, 2, 150)
   assert done.returncode == 0, done.stdout + done.stderr

@@ -17,7 +17,8 @@ from tests.native import varlen_library
 
 NAMES = pytest.mark.parametrize('name', ['bitmap_sign', 'huffman243'])
 # Borders of words, of symbols, of words of symbols and of blocks.
-LENGTHS = (*range(43), 63, 64, 65, 100, 1000, 2559, 2560, 2561, 10_240, 12_345)
+LENGTHS = (0, 1, 4, 5, 6, 19, 20, 21, 31, 32, 33, 63, 64, 65, 2559, 2560, 2561)
+MORE_LENGTHS = (*range(43), 100, 1000, 10_240, 12_345)
 DENSITIES = (0.0, 0.01, 0.15, 0.3175, 0.66, 1.0)
 
 
@@ -65,8 +66,15 @@ def twin_accepts(name, words, size):
 
 
 @NAMES
-def test_words_and_codes_are_those_of_the_twin_to_the_bit(library, name):
-  cases = [(size, DENSITIES[i % 6]) for i, size in enumerate(LENGTHS)]
+@pytest.mark.parametrize(
+  'lengths',
+  [LENGTHS, pytest.param(MORE_LENGTHS, marks=pytest.mark.slow)],
+  ids=['borders', 'more'],
+)
+def test_words_and_codes_are_those_of_the_twin_to_the_bit(
+  library, name, lengths
+):
+  cases = [(size, DENSITIES[i % 6]) for i, size in enumerate(lengths)]
   cases += [(12_345, density) for density in DENSITIES]
   for size, density in cases:
     codes = codes_of(size, density)

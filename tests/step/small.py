@@ -161,10 +161,42 @@ class Training:
       tf.constant(0.5),
     )
 
+  def variables(self):
+    """All that a step may change, seeds of dropout apart."""
+    kept = sum(self.states.residuals, [])
+    found = [variable for variable in kept if variable is not None]
+    for of_device in self.states.workers:
+      for variables in of_device.values():
+        found += variables
+    for replica in self.replicas:
+      found += replica.variables()
+    return found
+
   def values(self, place=0):
     """All variables of a replica, as one array of bits."""
     parts = [v.numpy().ravel() for v in self.replicas[place].variables()]
     return np.concatenate(parts).view(np.uint32)
+
+
+_made = {}
+
+
+def at_its_start(build, **options):
+  """A `Training` as it was made, which callers of equal options share.
+
+  Tracing and compiling a step takes seconds, which this spends once.
+  """
+  # Optimizers hold dicts. The text names functions by their addresses, which
+  # stay theirs while the options are kept.
+  key = build, repr(sorted(options.items()))
+  if key not in _made:
+    training = Training(build, **options)
+    start = [variable.numpy() for variable in training.variables()]
+    _made[key] = training, start, options
+  training, start, _ = _made[key]
+  for variable, value in zip(training.variables(), start, strict=True):
+    variable.assign(value)
+  return training
 
 
 def batch_of(number, shape):

@@ -53,7 +53,9 @@ def test_one_element_tells(value):
   assert loss_scaling.all_finite(tensors[:1])
 
 
-@pytest.mark.parametrize('codec', ['identity', 'ternary'])
+@pytest.mark.parametrize(
+  'codec', [pytest.param('identity', marks=pytest.mark.slow), 'ternary']
+)
 def test_an_overflow_on_one_worker_skips_the_step_on_all_devices(codec):
   training = small.Training(
     small.conv_net,
@@ -61,6 +63,7 @@ def test_an_overflow_on_one_worker_skips_the_step_on_all_devices(codec):
     workers=2,
     codec=codec,
     scaling=(2.0**15, 7.0),
+    on_kernels=True,
   )
   training.run(1)
   before = training.values()[:-2]

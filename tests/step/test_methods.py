@@ -28,7 +28,7 @@ def values_of(text, devices, on_kernels=False):
     codec=f'error_feedback+{text}',
     on_kernels=on_kernels,
   )
-  training.run(20)
+  training.run(10)
   return training.values()
 
 

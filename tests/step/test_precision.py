@@ -35,7 +35,9 @@ def stepped(dtype, net):
   return run, result
 
 
-@pytest.mark.parametrize('net', ['lenet', 'cifar10_alexnet'])
+@pytest.mark.parametrize(
+  'net', ['lenet', pytest.param('cifar10_alexnet', marks=pytest.mark.slow)]
+)
 def test_16_bit_layers_take_nearly_the_step_of_32_bits(net):
   reference, expected = stepped('float32', net)
   # Bits of the significand.

@@ -29,7 +29,13 @@ def assert_same(received, expected):
     np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize('codec', [POWERSGD, 'error_feedback+topk:ratio=0.1'])
+@pytest.mark.parametrize(
+  'codec',
+  [
+    POWERSGD,
+    pytest.param('error_feedback+topk:ratio=0.1', marks=pytest.mark.slow),
+  ],
+)
 def test_a_step_that_loss_scaling_skips_leaves_every_state_as_it_is(codec):
   # In parts: a gradient that is not finite in one of them skips all.
   training = small.Training(
@@ -55,7 +61,10 @@ def test_a_step_that_loss_scaling_skips_leaves_every_state_as_it_is(codec):
   assert all(np.any(now != old) for now, old in changed)
 
 
-@pytest.mark.parametrize('codec', [POWERSGD, 'error_feedback+sign'])
+@pytest.mark.parametrize(
+  'codec',
+  [pytest.param(POWERSGD, marks=pytest.mark.slow), 'error_feedback+sign'],
+)
 def test_a_step_with_float_gradients_sends_the_residuals(codec):
   training = small.Training(
     small.dense_net, devices=2, workers=4, codec=codec, on_kernels=True

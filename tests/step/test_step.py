@@ -14,15 +14,23 @@ from terngrad.step import replicas
 from terngrad.training import meter
 from tests.step import small
 
+# Floats, whose order counts, and codes, whose order does not. Draws that know
+# the worker are below; the others differ in what one worker does.
 CODECS = (
   'identity',
-  'fp16',
-  'eden3',
   'ternary',
-  'ternary:scaler_rule=stddev',
-  'ternary:sharing=thin',
-  'ternary:dither=stratified,workers=4,group_size=64',
+  *(
+    pytest.param(codec, marks=pytest.mark.slow)
+    for codec in (
+      'fp16',
+      'eden3',
+      'ternary:scaler_rule=stddev',
+      'ternary:sharing=thin',
+      'ternary:dither=stratified,workers=3,group_size=64',
+    )
+  ),
 )
+DESCENT = optimizers.gradient_descent()
 dropout_net = functools.partial(small.conv_net, dropout=0.4)
 
 
@@ -41,9 +49,18 @@ def assert_replicas_equal(training):
 
 @pytest.mark.parametrize('codec', CODECS)
 def test_nodes_on_one_device_equal_towers_to_the_bit(codec):
-  # Of three devices the first has two of the four nodes, the others one.
-  reference = trained(dropout_net, 1, 4, codec=codec)
-  towers = trained(dropout_net, 3, 4, codec=codec)
+  # Of two devices the first has two of the three nodes.
+  reference = trained(dropout_net, 1, 3, batch=12, codec=codec)
+  towers = trained(dropout_net, 2, 3, batch=12, codec=codec)
+  np.testing.assert_array_equal(towers.values(), reference.values())
+  assert_replicas_equal(towers)
+
+
+def test_three_devices_equal_one_to_the_bit():
+  codec = 'ternary:dither=stratified,workers=4'
+  options = {'codec': codec, 'on_kernels': True}
+  reference = trained(dropout_net, 1, 4, **options)
+  towers = trained(dropout_net, 3, 4, **options)
   np.testing.assert_array_equal(towers.values(), reference.values())
   assert_replicas_equal(towers)
 
@@ -60,14 +77,15 @@ def test_towers_of_every_layout_are_equal_after_many_steps(build, devices):
 
 def test_another_seed_gives_other_codes_and_the_same_seed_the_same():
   one, same, other = (
-    trained(small.dense_net, 1, 2, seed=seed).values() for seed in (1, 1, 2)
+    trained(small.dense_net, 1, 2, seed=seed, on_kernels=True).values()
+    for seed in (1, 1, 2)
   )
   np.testing.assert_array_equal(one, same)
   assert (one != other).any()
 
 
 def test_a_differing_replica_is_named():
-  training = trained(small.dense_net, 2, 2)
+  training = small.Training(small.dense_net, devices=2, workers=2)
   training.replicas[1].slots[0]['momentum'][0, 0].assign(77.0)
   with pytest.raises(errors.TrainingError, match=r'fc/kernel/momentum.*CPU:1'):
     replicas.check_equal(
@@ -89,17 +107,21 @@ def plain_sgd(build, count, rate, batch):
   return [variable.numpy() for variable in model.trainable_variables]
 
 
-@pytest.mark.parametrize(('devices', 'workers'), [(1, 1), (2, 2), (2, 8)])
+@pytest.mark.parametrize(
+  ('devices', 'workers'),
+  [(1, 1), pytest.param(2, 2, marks=pytest.mark.slow), (2, 8)],
+)
 def test_float32_towers_equal_plain_sgd_on_the_whole_batch(devices, workers):
   count, rate = 3, 0.05
   expected = plain_sgd(small.dense_net, count, rate, 8)
-  training = trained(
+  training = small.at_its_start(
     small.dense_net,
-    devices,
-    workers,
+    devices=devices,
+    workers=workers,
     codec='identity',
-    optimizer=optimizers.gradient_descent(),
+    optimizer=DESCENT,
   )
+  training.run(count)
   for name, variable, value in zip(
     training.plan.names, training.replicas[0].trainable, expected, strict=False
   ):
@@ -116,12 +138,8 @@ def test_float32_towers_equal_plain_sgd_on_the_whole_batch(devices, workers):
 def test_l2_terms_are_in_the_gradient():
   # With no data gradient (rate of change only by L2) a kernel shrinks by
   # rate * weight decay a step: L2(0.01) is 0.02 * w.
-  training = small.Training(
-    small.dense_net,
-    devices=1,
-    workers=1,
-    codec='identity',
-    optimizer=optimizers.gradient_descent(),
+  training = small.at_its_start(
+    small.dense_net, devices=1, workers=1, codec='identity', optimizer=DESCENT
   )
   kernel = training.replicas[0].trainable[0]
   before = kernel.numpy()
@@ -141,7 +159,7 @@ def test_the_optimizer_runs_once_a_step_whatever_the_number_of_nodes():
   # B3: Adam's powers advanced once a tower. With equal examples on all nodes
   # any number of them takes the very step of one.
   results = []
-  for workers in (1, 2, 4):
+  for workers in (1, 4):
     training = small.Training(
       small.dense_net,
       devices=1,
@@ -159,15 +177,20 @@ def test_the_optimizer_runs_once_a_step_whatever_the_number_of_nodes():
         tf.constant(0.5),
       )
     results.append(training.values())
-  np.testing.assert_array_equal(results[0], results[1])
-  np.testing.assert_array_equal(results[0], results[2])
+  np.testing.assert_array_equal(*results)
 
 
-@pytest.mark.parametrize('devices', [1, 2])
+@pytest.mark.parametrize(
+  'devices', [1, pytest.param(2, marks=pytest.mark.slow)]
+)
 def test_the_graph_does_not_grow_with_the_nodes(devices):
   def operations(workers):
     training = small.Training(
-      small.conv_net, devices=devices, workers=workers, batch=64
+      small.conv_net,
+      devices=devices,
+      workers=workers,
+      batch=64,
+      on_kernels=True,
     )
     concrete = training.step.get_concrete_function(
       *small.batch_of(0, training.shape),
@@ -184,7 +207,9 @@ def test_the_graph_does_not_grow_with_the_nodes(devices):
 
 
 def test_batch_norm_moves_once_a_step_by_the_mean_over_the_workers():
-  training = small.Training(small.conv_net, devices=2, workers=4)
+  training = small.at_its_start(
+    small.conv_net, devices=2, workers=4, codec='identity'
+  )
   names = training.plan.names[len(training.plan.trainable) :]
   place = names.index('bn/moving_mean')
   images, _ = small.batch_of(0, training.shape)
@@ -225,7 +250,9 @@ def test_dropout_depends_on_step_and_worker():
 
 def test_averages_follow_the_values_after_the_update():
   # B6: the 2017 code left the order open.
-  training = small.Training(small.dense_net, devices=1, workers=1)
+  training = small.at_its_start(
+    small.dense_net, devices=1, workers=1, codec='identity', optimizer=DESCENT
+  )
   replica = training.replicas[0]
   before = replica.averages[0].numpy()
   training.run(1)
@@ -234,7 +261,9 @@ def test_averages_follow_the_values_after_the_update():
 
 
 def test_words_that_moved_are_what_bits_says():
-  training = small.Training(small.dense_net, devices=2, workers=4)
+  training = small.at_its_start(
+    small.dense_net, devices=2, workers=4, on_kernels=True
+  )
   result = training.run(1)
   words = sum(int(tf.size(part)) for (part,) in result.words)
   assert words == int(tf.reduce_sum(result.sent))
@@ -244,7 +273,11 @@ def test_words_that_moved_are_what_bits_says():
 
 def test_bits_that_are_logged_are_the_mean_of_what_each_worker_sent():
   training = small.Training(
-    small.dense_net, devices=2, workers=4, codec='ternary:packing=huffman243'
+    small.dense_net,
+    devices=2,
+    workers=4,
+    codec='ternary:packing=huffman243',
+    on_kernels=True,
   )
   gauge = meter.Meter(batch_size=8, last={})
   result = training.run(1)
@@ -260,7 +293,9 @@ def test_bits_that_are_logged_are_the_mean_of_what_each_worker_sent():
 
 
 def test_a_gradient_that_is_not_finite_shows_in_its_probe():
-  training = small.Training(small.dense_net, devices=2, workers=4)
+  training = small.at_its_start(
+    small.dense_net, devices=2, workers=4, on_kernels=True
+  )
   images, labels = small.batch_of(0, training.shape)
   spoilt = tf.tensor_scatter_nd_update(
     images, [[2, 0, 0, 0, 0]], [float('nan')]
@@ -279,7 +314,7 @@ def test_a_gradient_that_is_not_finite_shows_in_its_probe():
 
 def one_update(build, count=1, rate=0.5, **options):
   """(parameters before, parameters after, training) of float32 steps."""
-  training = small.Training(
+  training = small.at_its_start(
     build, devices=1, workers=2, codec='identity', **options
   )
   before = [v.numpy() for v in training.replicas[0].trainable]
@@ -289,10 +324,9 @@ def one_update(build, count=1, rate=0.5, **options):
 
 
 def test_an_update_is_at_most_the_norm_times_the_rate():
-  descent = optimizers.gradient_descent()
-  _, plain, _ = one_update(small.dense_net, optimizer=descent)
+  _, plain, _ = one_update(small.dense_net, optimizer=DESCENT)
   before, after, _ = one_update(
-    small.dense_net, optimizer=descent._replace(clip_norm=0.01)
+    small.dense_net, optimizer=DESCENT._replace(clip_norm=0.01)
   )
   moved = [a - b for a, b in zip(after, before, strict=True)]
   free = [a - b for a, b in zip(plain, before, strict=True)]
@@ -309,16 +343,21 @@ def test_an_update_is_at_most_the_norm_times_the_rate():
 
 def test_decoupled_decay_is_the_l2_terms_of_plain_descent():
   # w - rate * (g + d) both ways, rounded in another order.
-  descent = optimizers.gradient_descent()
-  _, coupled, _ = one_update(small.dense_net, optimizer=descent)
+  _, coupled, _ = one_update(small.dense_net, optimizer=DESCENT)
   _, decoupled, _ = one_update(
-    small.dense_net, optimizer=descent, decoupled=True
+    small.dense_net, optimizer=DESCENT, decoupled=True
   )
   for first, second in zip(coupled, decoupled, strict=True):
     np.testing.assert_allclose(first, second, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize('name', ['momentum', 'adam', 'rmsprop'])
+@pytest.mark.parametrize(
+  'name',
+  [
+    'adam',
+    *(pytest.param(n, marks=pytest.mark.slow) for n in ('momentum', 'rmsprop')),
+  ],
+)
 def test_decoupled_decay_does_not_pass_through_the_optimizer(name):
   # With no data gradient only the decay moves a kernel: by rate * 0.02 * w,
   # whatever the optimizer, and its slots stay what they were.
@@ -352,6 +391,7 @@ def test_all_options_together_keep_layouts_equal_to_the_bit():
     'parts': 2,
     'scaling': loss_scaling.START,
     'codec': 'ternary',
+    'on_kernels': True,
   }
   reference = trained(dropout_net, 1, 4, count=2, **options)
   towers = trained(dropout_net, 2, 4, count=2, **options)
@@ -363,7 +403,10 @@ def test_devices_that_keep_their_own_statistics_differ_in_nothing_else():
   training = trained(
     small.conv_net, 2, 4, count=1, codec='identity', own_statistics=True
   )
-  averaged = trained(small.conv_net, 2, 4, count=1, codec='identity')
+  averaged = small.at_its_start(
+    small.conv_net, devices=2, workers=4, codec='identity'
+  )
+  averaged.run(1)
   names = replicas.variable_names(training.plan, training.replicas[0])
   differing = {
     name
@@ -386,7 +429,9 @@ def test_devices_that_keep_their_own_statistics_differ_in_nothing_else():
   )
 
 
-@pytest.mark.parametrize('devices', [1, 2])
+@pytest.mark.parametrize(
+  'devices', [pytest.param(1, marks=pytest.mark.slow), 2]
+)
 def test_frozen_parameters_are_neither_sent_nor_changed(devices):
   training = small.Training(
     small.conv_net,
@@ -428,7 +473,7 @@ def test_an_auxiliary_head_learns_with_its_weight():
   before, after, training = one_update(
     two_headed_net,
     rate=0.5,
-    optimizer=optimizers.gradient_descent(),
+    optimizer=DESCENT,
     loss=passes.Loss(aux_weight=0.25),
   )
   names = list(training.plan.names)

@@ -1,17 +1,12 @@
 """Batch normalisation by the examples of all workers at once."""
 
-import pathlib
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
 from terngrad.exchange import inside
 from terngrad.exchange import towers
+from tests import forked
 from tests.step import small
-
-ROOT = pathlib.Path(__file__).parents[2]
 
 
 def training(workers, **changes):
@@ -21,13 +16,27 @@ def training(workers, **changes):
   )
 
 
+def alone_at_its_start():
+  return small.at_its_start(
+    small.conv_net,
+    devices=1,
+    workers=1,
+    batch=12,
+    codec='identity',
+    synchronize=True,
+  )
+
+
 def floats(run):
   return run.values().view(np.float32)
 
 
-@pytest.mark.parametrize('workers', [2, 3])
+@pytest.mark.parametrize(
+  'workers', [2, pytest.param(3, marks=pytest.mark.slow)]
+)
 def test_workers_together_train_as_one_with_all_examples(workers):
-  together, alone = training(workers, batch=12), training(1, batch=12)
+  together = training(workers, batch=12)
+  alone = alone_at_its_start()
   for run in (together, alone):
     run.run(4)
   np.testing.assert_allclose(
@@ -36,18 +45,23 @@ def test_workers_together_train_as_one_with_all_examples(workers):
 
 
 def test_workers_apart_do_not():
-  apart, alone = training(2, synchronize=False), training(1)
+  apart = training(2, batch=12, synchronize=False)
+  alone = alone_at_its_start()
   for run in (apart, alone):
     run.run(4)
   assert np.abs(floats(apart) - floats(alone)).max() > 1e-3
 
 
 def test_replicas_stay_equal_and_runs_repeat_with_ternary_gradients():
-  first, second = (training(2, codec='ternary') for _ in range(2))
-  for run in (first, second):
+  values = []
+  for _ in range(2):
+    run = small.at_its_start(
+      small.conv_net, devices=2, workers=2, synchronize=True, on_kernels=True
+    )
     run.run(5)
-  np.testing.assert_array_equal(first.values(0), first.values(1))
-  np.testing.assert_array_equal(first.values(), second.values())
+    np.testing.assert_array_equal(run.values(0), run.values(1))
+    values.append(run.values())
+  np.testing.assert_array_equal(*values)
 
 
 def test_several_workers_of_a_device_are_refused():
@@ -57,8 +71,5 @@ def test_several_workers_of_a_device_are_refused():
 
 def test_a_worker_that_fails_leaves_no_other_waiting():
   # In a process of its own, whose collectives are of no use afterwards.
-  program = [sys.executable, '-m', 'tests.step.fail_inside']
-  done = subprocess.run(
-    program, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
-  )
+  done = forked.run('tests.step.fail_inside')
   assert done.stdout == 'began\nfailed\n', done.stderr

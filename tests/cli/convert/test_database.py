@@ -1,28 +1,15 @@
 """The program, started as its users start it."""
 
 import os
-import pathlib
-import subprocess
-import sys
 
 import pytest
 
 from tests.slim import photograph_files
-
-ROOT = pathlib.Path(__file__).resolve().parents[3]
+from tests.slim import programs
 
 
 def start(folder, *arguments):
-  return subprocess.run(
-    [sys.executable, '-m', 'slim.make_image_db', *map(str, arguments)],
-    cwd=folder,
-    env=os.environ | {'PYTHONPATH': str(ROOT)},
-    stdin=subprocess.DEVNULL,
-    capture_output=True,
-    text=True,
-    timeout=120,
-    check=False,
-  )
+  return programs.start('make_image_db', *arguments, folder=folder)
 
 
 @pytest.fixture

@@ -9,19 +9,24 @@ import pytest
 
 from tests.slim import archives_made
 from tests.slim import mnist_files
+from tests.slim import programs
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-MODULE = ['-m', 'slim.download_and_convert_data']
 
 
-def start(arguments, folder, path=str(ROOT)):
+def start(arguments, folder):
+  return programs.start('download_and_convert_data', *arguments, folder=folder)
+
+
+def start_alone(arguments, folder):
+  """Starts a script from a folder, without what PYTHONPATH names."""
   environment = {
     key: value for key, value in os.environ.items() if key != 'PYTHONPATH'
   }
   return subprocess.run(
     [sys.executable, *map(str, arguments)],
     cwd=folder,
-    env=environment | ({'PYTHONPATH': path} if path else {}),
+    env=environment,
     stdin=subprocess.DEVNULL,
     capture_output=True,
     text=True,
@@ -49,7 +54,7 @@ def conversion(tmp_path):
 
 
 def test_converts_then_keeps_and_says_so(tmp_path):
-  arguments = [*MODULE, *conversion(tmp_path)]
+  arguments = conversion(tmp_path)
   first = start(arguments, tmp_path)
   assert first.returncode == 0, first.stderr
   assert first.stdout == (
@@ -73,7 +78,7 @@ def test_converts_then_keeps_and_says_so(tmp_path):
 )
 def test_starts_by_its_path_without_being_installed(tmp_path, folder, program):
   # No PYTHONPATH: the program finds the packages beside itself.
-  result = start([program, *conversion(tmp_path)], folder, path=None)
+  result = start_alone([program, *conversion(tmp_path)], folder)
   assert result.returncode == 0, result.stderr
   assert '23 train, 11 test' in result.stdout
 
@@ -86,7 +91,7 @@ def test_the_command_line_of_2017_shards_cifar10(tmp_path):
   words = ['download_and_convert_data.py', '--dataset_name', 'cifar10']
   words += ['--dataset_dir', tmp_path / 'D', '--source_dir', tmp_path]
   words += ['--verify_checksums', 'False', '--train_shards', '5']
-  result = start([*words, '--shard', 'True'], ROOT / 'slim', path=None)
+  result = start_alone([*words, '--shard', 'True'], ROOT / 'slim')
   assert result.returncode == 0, result.stderr
   assert result.stdout.startswith(f'Wrote {tmp_path}/D: 20 train, 4 test')
   names = {path.name for path in (tmp_path / 'D').glob('t*-of-*')}
@@ -95,7 +100,7 @@ def test_the_command_line_of_2017_shards_cifar10(tmp_path):
     'test-00000-of-00001',
   }
   verify = [*words[:5], '--verify']
-  result = start(verify, ROOT / 'slim', path=None)
+  result = start_alone(verify, ROOT / 'slim')
   assert result.stdout.startswith(f'Verified {tmp_path}/D: 20 train, 4 test')
 
 
@@ -111,7 +116,7 @@ def test_the_command_line_of_2017_shards_cifar10(tmp_path):
   ],
 )
 def test_bad_arguments_exit_with_2(tmp_path, arguments, message):
-  result = start([*MODULE, *arguments], tmp_path)
+  result = start(arguments, tmp_path)
   assert (result.returncode, result.stdout) == (2, '')
   assert message in last_line(result)
   assert list(tmp_path.iterdir()) == []
@@ -119,7 +124,7 @@ def test_bad_arguments_exit_with_2(tmp_path, arguments, message):
 
 def test_unusable_data_exits_with_1_and_one_line(tmp_path):
   arguments = conversion(tmp_path)[:-1]  # checksums are verified
-  result = start([*MODULE, *arguments], tmp_path)
+  result = start(arguments, tmp_path)
   assert (result.returncode, result.stdout) == (1, '')
   assert 'expected sha256' in last_line(result)
   assert not (tmp_path / 'mnist').exists()

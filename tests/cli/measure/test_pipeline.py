@@ -1,27 +1,14 @@
 """The program, started as its users start it."""
 
-import os
-import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
+from tests.slim import programs
 
 
 def start(folder, *arguments):
-  return subprocess.run(
-    [sys.executable, '-m', 'slim.measure_pipeline', *map(str, arguments)],
-    cwd=folder,
-    env=os.environ | {'PYTHONPATH': str(ROOT)},
-    stdin=subprocess.DEVNULL,
-    capture_output=True,
-    text=True,
-    timeout=300,
-    check=False,
-  )
+  return programs.start('measure_pipeline', *arguments, folder=folder)
 
 
 @pytest.mark.slow

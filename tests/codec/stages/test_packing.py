@@ -26,7 +26,7 @@ PACKINGS = pytest.mark.parametrize('name', MAKERS)
 RADIX = pytest.mark.parametrize('word_bits', [32, 64])
 
 
-class TestBase3(conformance.TernaryConformance):
+class Base3(conformance.TernaryAnswers):
   """The default codec of the paper: c = 2.5, base 3."""
 
   per_word = 20
@@ -38,28 +38,65 @@ class TestBase3(conformance.TernaryConformance):
     return min(np.abs(gradient).max(), 2.5 * gradient.std())
 
 
-class TestTwoBit(TestBase3):
+class TwoBit(Base3):
   per_word = 16
 
   def make(self):
     return registry.ternary(packing='two_bit')
 
 
-class TestRadix(TestBase3):
+class Radix(Base3):
   per_word = 7
 
   def make(self):
     return registry.ternary(packing='radix', workers=8)
 
 
-# The fast tests below hold what differs from words of 32 bits.
-@pytest.mark.slow
-class TestRadix64(TestBase3):
+class Radix64(Base3):
   per_word = 15
-  numbers_per_word = 2
 
   def make(self):
     return registry.ternary(packing='radix', workers=8, word_bits=64)
+
+
+class TestBase3(Base3, conformance.TernaryConformance):
+  pass
+
+
+class TestTwoBit(TwoBit, conformance.TernaryConformance):
+  pass
+
+
+class TestRadix(Radix, conformance.TernaryConformance):
+  pass
+
+
+# The fast tests below hold what differs from words of 32 bits.
+@pytest.mark.slow
+class TestRadix64(Radix64, conformance.TernaryConformance):
+  numbers_per_word = 2
+
+
+# Codes come back from every packing, so that one packing's draws are all's.
+
+
+class TestDrawsOfBase3(Base3, conformance.DrawConformance):
+  pass
+
+
+@pytest.mark.slow
+class TestDrawsOfTwoBit(TwoBit, conformance.DrawConformance):
+  pass
+
+
+@pytest.mark.slow
+class TestDrawsOfRadix(Radix, conformance.DrawConformance):
+  pass
+
+
+@pytest.mark.slow
+class TestDrawsOfRadix64(Radix64, conformance.DrawConformance):
+  pass
 
 
 def signed(word, bits=32):

@@ -14,11 +14,12 @@ from terngrad.codec.stages import random_bits
 from tests.codec import conformance
 
 
-class TestStratified(conformance.TernaryConformance):
+class TestStratified(
+  conformance.TernaryConformance, conformance.DrawConformance
+):
   """A worker in its stratum keeps all that a worker with its own draws does."""
 
   per_word = 20
-  lengths = (0, 1, 19, 20, 21)
 
   def make(self):
     return registry.ternary(dither='stratified', workers=8)

@@ -26,15 +26,14 @@ PLAIN = packing.base3()._replace(
   pack=lambda planes: planes[0],
   unpack=lambda words: [words],
 )
-# test_packing tries all lengths with these codecs' packing.
-LENGTHS = (0, 1, 19, 20, 21)
 
 
-class TestUnclipped(conformance.TernaryConformance):
+class TestUnclipped(
+  conformance.TernaryConformance, conformance.DrawConformance
+):
   """c = 0: the scaler is the largest magnitude."""
 
   per_word = 20
-  lengths = LENGTHS
 
   def make(self):
     return registry.ternary(clip_factor=0)
@@ -43,11 +42,10 @@ class TestUnclipped(conformance.TernaryConformance):
     return np.abs(gradient).max()
 
 
-class TestStddev(conformance.TernaryConformance):
+class TestStddev(conformance.TernaryConformance, conformance.DrawConformance):
   """The 2017 rule: only values above the shared scaler are cut."""
 
   per_word = 20
-  lengths = LENGTHS
 
   def make(self):
     return registry.ternary(scaler_rule='stddev')

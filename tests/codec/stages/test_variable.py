@@ -19,7 +19,7 @@ NAMES = pytest.mark.parametrize('name', ['bitmap_sign', 'huffman243'])
 MILLION = 10**6
 
 
-class TestBitmapSign(conformance.TernaryConformance):
+class BitmapSign(conformance.TernaryAnswers):
   """1 + density bits an element."""
 
   per_word = 32
@@ -35,10 +35,22 @@ class TestBitmapSign(conformance.TernaryConformance):
     """The most words that `size` elements need, by counting."""
     return 1 + 2 * -(-size // 32)
 
-  # In place of the claims of fixed packings.
+
+class Huffman243(BitmapSign):
+  """About 1.23 bits an element, never more than base 3 and a first word."""
+
+  per_word = 20
+  packing = 'huffman243'
+
+  def largest(self, size):
+    return 1 + -(-size // 20)
+
+
+class VariableConformance(conformance.TernaryConformance):
+  """The claims of packings, in place of those of fixed length."""
 
   def test_words_are_as_few_as_fit(self):
-    for size in range(100):
+    for size in (0, 1, 19, 20, 21, 31, 32, 33, 39, 40, 41, 99):
       words, _ = conformance.encode(self.make(), np.ones(size))
       assert words.shape == (self.largest(size),)
 
@@ -62,14 +74,22 @@ class TestBitmapSign(conformance.TernaryConformance):
     assert codec.bits(size, 2, 5) == codec.bits(size, 2, 0) + 5 * 32
 
 
-class TestHuffman243(TestBitmapSign):
-  """About 1.23 bits an element, never more than base 3 and a first word."""
+class TestBitmapSign(BitmapSign, VariableConformance):
+  pass
 
-  per_word = 20
-  packing = 'huffman243'
 
-  def largest(self, size):
-    return 1 + -(-size // 20)
+class TestHuffman243(Huffman243, VariableConformance):
+  pass
+
+
+@pytest.mark.slow
+class TestDrawsOfBitmapSign(BitmapSign, conformance.DrawConformance):
+  pass
+
+
+@pytest.mark.slow
+class TestDrawsOfHuffman243(Huffman243, conformance.DrawConformance):
+  pass
 
 
 def codec_of(name):

@@ -87,7 +87,14 @@ def test_training_batches_are_full_and_every_epoch_a_permutation(small_mnist):
   assert len({tuple(order) for order in orders}) == 4
 
 
-@pytest.mark.parametrize('shuffle_buffer', [1, 5, 16384])
+@pytest.mark.parametrize(
+  'shuffle_buffer',
+  [
+    pytest.param(1, marks=pytest.mark.slow),
+    5,
+    pytest.param(16384, marks=pytest.mark.slow),
+  ],
+)
 def test_training_from_batch_k_equals_the_stream_after_k_batches(
   small_mnist, shuffle_buffer
 ):

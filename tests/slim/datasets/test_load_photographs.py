@@ -89,7 +89,10 @@ def test_records_of_2017_are_read(shards_of_2017):
     np.testing.assert_allclose(image, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize('net', ['googlenet', 'alexnet', 'vgg_16'])
+@pytest.mark.parametrize(
+  'net',
+  ['googlenet', pytest.param('alexnet', marks=pytest.mark.slow), 'vgg_16'],
+)
 def test_training_from_batch_k_equals_the_stream_after_k_batches(
   shards_of_2017, net
 ):
@@ -138,11 +141,22 @@ def test_workers_augment_differently(tmp_path):
   assert np.any(images[0] != images[1])
 
 
-def test_any_preprocessing_can_be_asked_for(shards_of_2017):
-  for name in factory.preprocessing.PREPROCESSINGS:
-    batches, _ = load(shards_of_2017, 1, preprocessing=name)
-    assert batches[0][0].shape == (2, 16, 16, 3)
-    assert batches[0][0].dtype == np.float32
+@pytest.mark.parametrize(
+  'name',
+  [
+    pytest.param(
+      name, marks=[] if name in ('inception', 'vgg') else pytest.mark.slow
+    )
+    for name in factory.preprocessing.PREPROCESSINGS
+  ],
+)
+def test_any_preprocessing_can_be_asked_for(shards_of_2017, name):
+  batches, _ = load(shards_of_2017, 1, preprocessing=name)
+  assert batches[0][0].shape == (2, 16, 16, 3)
+  assert batches[0][0].dtype == np.float32
+
+
+def test_a_preprocessing_that_is_not_known_is_refused(shards_of_2017):
   with pytest.raises(errors.UnknownNameError, match="did you mean 'vgg'"):
     load(shards_of_2017, 1, preprocessing='vvg')
 

@@ -61,7 +61,14 @@ def test_an_epoch_s_order_does_not_depend_on_the_epochs_before(files):
   assert [value for _, value in take(files, TOTAL, start=2 * TOTAL)] == third
 
 
-@pytest.mark.parametrize('window', [1, 4, TOTAL])
+@pytest.mark.parametrize(
+  'window',
+  [
+    pytest.param(1, marks=pytest.mark.slow),
+    4,
+    pytest.param(TOTAL, marks=pytest.mark.slow),
+  ],
+)
 def test_a_stream_from_a_position_is_the_rest_of_the_stream_from_zero(
   files, window
 ):
