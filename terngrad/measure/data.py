@@ -130,7 +130,6 @@ def mnist_pairs(
     slim.errors.DataError: the files cannot be used.
   """
   request = mnist_source.Request(source_dir, verify_checksums=False)
-  facts = mnist_source.FACTS
   splits = mnist_source.from_idx(request).splits
 
   def convert(folder):
@@ -141,23 +140,7 @@ def mnist_pairs(
       options=sharding.Options(num_threads=threads),
     )
 
-  def records(split):
-    images, labels = split
-    pngs = tf.io.encode_png(
-      images[..., None], compression=convert_arrays.COMPRESSION
-    ).numpy()
-    for png, label in zip(pngs, labels.tolist(), strict=True):
-      yield features.serialize(
-        {
-          **features.of_image(
-            b'png', facts.shape, label, facts.class_names[label]
-          ),
-          **features.of_boxes(),
-          features.IMAGE: features.of_bytes(png),
-        }
-      )
-
-  ready = {name: list(records(split)) for name, split in splits.items()}
+  ready = {name: list(_records(*split)) for name, split in splits.items()}
 
   def write(folder, payloads):
     for name, some in payloads:
@@ -166,9 +149,27 @@ def mnist_pairs(
           writer.write(payload)
 
   def encode_and_write(folder):
-    write(folder, ((name, records(part)) for name, part in splits.items()))
+    write(folder, ((name, _records(*part)) for name, part in splits.items()))
 
   return {
     'mnist': (convert, encode_and_write),
     'mnist, ready records': (convert, lambda f: write(f, ready.items())),
   }
+
+
+def _records(images, labels):
+  """The records of images of MNIST, one after the other."""
+  facts = mnist_source.FACTS
+  pngs = tf.io.encode_png(
+    images[..., None], compression=convert_arrays.COMPRESSION
+  ).numpy()
+  for png, label in zip(pngs, labels.tolist(), strict=True):
+    yield features.serialize(
+      {
+        **features.of_image(
+          b'png', facts.shape, label, facts.class_names[label]
+        ),
+        **features.of_boxes(),
+        features.IMAGE: features.of_bytes(png),
+      }
+    )

@@ -280,6 +280,7 @@ def _stored_layout(config, around):
     num_workers=config.num_workers,
     places=places,
     max_steps=config.max_steps,
+    batch_size=config.batch_size,
     dtype=config.dtype,
     bn_statistics=config.bn_statistics,
     must_keep=must_keep,
