@@ -3,6 +3,7 @@
 import re
 import types
 
+import pandas as pd
 import pytest
 import tensorflow as tf
 
@@ -238,31 +239,19 @@ def test_pages_and_comparisons_show_what_one_entry_added(added):
   facts = run_page.last_values(trained, scored)
   assert facts['worst loss'] == f'{worst[-1]:.1f}'
   assert facts['log likelihood'] == f'{score:.3f}'
-  row = comparison.row(
-    'run',
-    comparison.of_table(metrics.TRAINING, trained),
-    comparison.of_table(metrics.EVALUATION, scored),
-  )
+  (row,) = comparison.table({'run': comparison.read(folder)}).to_dict('records')
   assert row['worst'] == round(worst[-1], 2)
   assert row['likelihood'] == f'{score:.2f}'
 
 
-def test_comparisons_draw_what_one_entry_added(added, monkeypatch):
-  trained, scored = reported(added[0])
+def test_comparisons_draw_what_one_entry_added(added):
+  run = comparison.read(added[0])
+  # Scores are drawn where there are two at least.
+  twice = run._replace(scores=pd.concat([run.scores] * 2))
   drawn = {}
-
-  class Page(comparison.figure.Figure):
-    def savefig(self, *arguments, **options):
-      for axes in self.axes:
-        (line,) = axes.lines
-        drawn[axes.get_ylabel()] = list(line.get_xdata())
-
-  monkeypatch.setattr(comparison.figure, 'Figure', Page)
-  comparison.draw(
-    {'run': comparison.of_table(metrics.TRAINING, trained)},
-    {'run': comparison.of_table(metrics.EVALUATION, 2 * scored)},
-    'plot.png',
-  )
+  for axes in comparison.chart({'run': twice}).axes:
+    (line,) = axes.lines
+    drawn[axes.get_ylabel()] = list(line.get_xdata())
   assert drawn == {
     'training cross entropy, smoothed': [5, 10],
     'worst loss': [5, 10],
