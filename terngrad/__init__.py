@@ -11,10 +11,10 @@ from terngrad.version import __version__
 _HOMES = {
   'CODECS': 'terngrad.codec.methods.registry',
   'Codec': 'terngrad.codec.stages.contract',
-  'EvalConfig': 'terngrad.config.config',
+  'EvalConfig': 'terngrad.config.training',
   'GradientCodec': 'terngrad.codec.gradients',
   'Towers': 'terngrad.exchange.towers',
-  'TrainConfig': 'terngrad.config.config',
+  'TrainConfig': 'terngrad.config.training',
   'VariableSpec': 'terngrad.codec.policy',
   'base3': 'terngrad.codec.stages.packing',
   'chain': 'terngrad.codec.stages.chain',

@@ -78,7 +78,7 @@ class Calls:
 
 def of_towers(codec):
   """The paths of the modules of a step on towers."""
-  from terngrad.config import config as configs
+  from terngrad.config import training as configs
   from terngrad.training import assembly
   from terngrad.training import loop
 

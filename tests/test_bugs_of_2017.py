@@ -21,7 +21,7 @@ from terngrad.codec import bucketing
 from terngrad.codec import one_round
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
-from terngrad.config import config as configs
+from terngrad.config import training as configs
 from terngrad.exchange import towers
 from terngrad.step import optimizers
 from terngrad.step import replicas

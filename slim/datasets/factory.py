@@ -7,10 +7,10 @@ import tensorflow as tf
 
 from slim import errors
 from slim.datasets import catalog
-from slim.datasets import deliveries
 from slim.datasets import examples
 from slim.datasets import image_db
 from slim.datasets import image_folder
+from slim.datasets import read_options
 from slim.datasets import shards
 from slim.datasets import sources
 from slim.datasets import streams
@@ -19,8 +19,8 @@ from slim.preprocessing import factory as preprocessing
 from slim.preprocessing import photographs
 
 DATASETS = catalog.DATASETS
-Delivery = deliveries.Delivery
-Split = deliveries.Split
+Delivery = read_options.Delivery
+Split = read_options.Split
 
 # Sources that are read by number, by `catalog.Dataset.storage`.
 _SOURCES: dict[str, abc.Callable[..., sources.Source]] = {

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from slim.datasets import catalog
-from slim.datasets import deliveries
 from slim.datasets import examples
+from slim.datasets import read_options
 from slim.datasets import shards
 from slim.datasets import sources
 from slim.datasets.records import order
@@ -24,7 +24,7 @@ class Stream(NamedTuple):
     read: takes what stands for an example; returns the example.
   """
 
-  split: deliveries.Split
+  split: read_options.Split
   elements: tf.data.Dataset
   read: abc.Callable[[Any], examples.Stored]
 
@@ -32,7 +32,7 @@ class Stream(NamedTuple):
 def of_records(
   found: shards.Shards,
   dataset: catalog.Dataset,
-  delivery: deliveries.Delivery,
+  delivery: read_options.Delivery,
   *,
   as_strings: bool,
 ) -> Stream:
@@ -52,7 +52,7 @@ def of_records(
     found.files, delivery.worker, delivery.num_workers
   )
   count = sum(file.count for file in files)
-  split = deliveries.Split(
+  split = read_options.Split(
     num_examples=found.num_examples,
     count=count,
     num_classes=found.num_classes,
@@ -79,7 +79,7 @@ def of_records(
 def of_source(
   source: sources.Source,
   dataset: catalog.Dataset,
-  delivery: deliveries.Delivery,
+  delivery: read_options.Delivery,
 ) -> Stream:
   """Streams the indices of a source, int64 [].
 
@@ -94,7 +94,7 @@ def of_source(
   begin, end = order.part_of(
     source.count, delivery.worker, delivery.num_workers
   )
-  split = deliveries.Split(
+  split = read_options.Split(
     num_examples=source.count,
     count=end - begin,
     num_classes=source.num_classes,
@@ -111,8 +111,8 @@ def of_source(
 
 
 def only_rows(
-  stream: Stream, delivery: deliveries.Delivery
-) -> tuple[Stream, deliveries.Delivery]:
+  stream: Stream, delivery: read_options.Delivery
+) -> tuple[Stream, read_options.Delivery]:
   """Leaves out what is not in `delivery.rows` of a batch.
 
   Args:

@@ -4,8 +4,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from terngrad import errors
-from terngrad.checkpoint import fitting
 from terngrad.checkpoint import keras_weights
+from terngrad.checkpoint import matching_weights
 from terngrad.checkpoint import scopes
 from terngrad.checkpoint import sources
 from terngrad.step import replicas
@@ -55,7 +55,7 @@ def start(options, run, report):
   left_out = _left_out(options, run, net)
   wanted = {n: v for n, v in variables.items() if n in net}
   wanted = {n: v for n, v in wanted.items() if n not in left_out}
-  found = fitting.find(source, wanted, run.logits)
+  found = matching_weights.find(source, wanted, run.logits)
   _check(options, source, found)
   goes_on = not (options.fine_tune or options.restart_step)
   rest = _rest(source, variables, net, left_out) if goes_on else {}

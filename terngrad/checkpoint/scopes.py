@@ -1,7 +1,7 @@
 """Scopes of variables, as --trainable_scopes and its like name them."""
 
 from terngrad import errors
-from terngrad.checkpoint import foreign_names
+from terngrad.checkpoint import tf1_names
 
 
 def members(flag, scopes, net, names):
@@ -22,7 +22,7 @@ def members(flag, scopes, net, names):
   """
   found = set()
   for scope in filter(None, (part.strip() for part in scopes.split(','))):
-    inside = {n for n in names if foreign_names.within(net, n, scope)}
+    inside = {n for n in names if tf1_names.within(net, n, scope)}
     if not inside:
       layers = list(dict.fromkeys(name.split('/')[0] for name in names))
       raise errors.ConfigError(

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from terngrad import errors
 from terngrad.checkpoint import checkpoints
-from terngrad.checkpoint import foreign_names
+from terngrad.checkpoint import tf1_names
 
 
 class Source(NamedTuple):
@@ -55,7 +55,7 @@ def of_checkpoint(path, net):
     names = {key: checkpoints.name_of(key, place) for key in shapes}
     step = checkpoints.step_of(path)
   else:
-    names = {key: foreign_names.ours(net, key) for key in shapes}
+    names = {key: tf1_names.ours(net, key) for key in shapes}
     step = _foreign_step(reader)
   # Of the towers of 2017, which say the same, the first.
   known = {name: key for key, name in sorted(names.items())[::-1] if name}

@@ -2,7 +2,7 @@
 
 from terngrad import lazy
 from terngrad.cli import command
-from terngrad.config import config as configs
+from terngrad.config import training as configs
 
 evaluation = lazy.module('terngrad.training.evaluation')
 

@@ -6,8 +6,8 @@ import sys
 
 from terngrad import lazy
 from terngrad.cli import command
-from terngrad.config import config as configs
-from terngrad.config import server_config
+from terngrad.config import servers
+from terngrad.config import training as configs
 
 loop = lazy.module('terngrad.training.loop')
 server_run = lazy.module('terngrad.parameter_server.server_run')
@@ -54,7 +54,7 @@ def with_servers(preset):
   more = preset.training if preset.servers is None else preset.servers
   return command.Command(
     _SERVERS_USAGE.format(title=preset.title),
-    server_config.ServerConfig,
+    servers.ServerConfig,
     serve_or_train,
     preset.model | more,
     ends_process=True,
@@ -68,12 +68,12 @@ def train(config):
 
 
 def serve_or_train(config):
-  """Is a task of a `server_config.ServerConfig`; returns the exit code.
+  """Is a task of a `servers.ServerConfig`; returns the exit code.
 
   A chief that lost another task does not return: it begins anew.
   """
   config.validate()
-  for line in server_config.banner(config):
+  for line in servers.banner(config):
     command.say(line)
   if not config.tasks.is_chief:
     with signals.stopping() as stop:

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 
-from terngrad.cluster import cluster as clusters
+from terngrad.cluster import spec as clusters
 
 # Of a process that ends because another one was lost: all can continue from the
 # last checkpoint. Of sysexits.h, EX_TEMPFAIL; scripts/run_dist.sh knows it too.

@@ -11,11 +11,11 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from terngrad.codec import method as methods
+from terngrad.exchange import algorithms
 from terngrad.exchange import gathering
 from terngrad.exchange import group as groups
 from terngrad.exchange import sums
 from terngrad.exchange import towers
-from terngrad.exchange import ways
 
 
 class Collective:
@@ -29,14 +29,14 @@ class Collective:
     group: `group.Group`.
   """
 
-  def __init__(self, group, devices, num_workers, way=ways.AUTO):
+  def __init__(self, group, devices, num_workers, way=algorithms.AUTO):
     """Deals the workers.
 
     Args:
       group: `group.Group`.
       devices: see above.
       num_workers: a multiple of the processes, with a worker for each device.
-      way: `ways.AUTO` or one of `ways.WAYS`.
+      way: `algorithms.AUTO` or one of `algorithms.WAYS`.
     """
     self.devices = devices
     self.num_workers = num_workers
@@ -69,7 +69,7 @@ class Collective:
       float32 variable, zeros at first; () where nothing is kept.
       `feedback.elements_of` says which elements it is of.
     """
-    return ways.residual_shapes(
+    return algorithms.residual_shapes(
       codec, self.num_workers, self.group.size, self._way
     )
 
@@ -110,19 +110,22 @@ class Collective:
 
   def _algorithms(self, messages, residuals):
     """The name of each message's algorithm."""
-    names = ways.choices(messages, self.num_workers, self.group.size, self._way)
+    names = algorithms.choices(
+      messages, self.num_workers, self.group.size, self._way
+    )
     kept = any(
       isinstance(one, tf.Variable) and one.shape.rank == 2 for one in residuals
     )
     return [
-      ways.GATHER if name == ways.LOSSY and not kept else name for name in names
+      algorithms.GATHER if name == algorithms.LOSSY and not kept else name
+      for name in names
     ]
 
   def _move(self, messages, names, payloads, residuals):
     """`_Moved`, from the arguments of `combine`."""
     rows = self._joined(payloads)
     whole = [
-      m for m, n in zip(messages, names, strict=True) if n == ways.GATHER
+      m for m, n in zip(messages, names, strict=True) if n == algorithms.GATHER
     ]
     if len(whole) == len(messages):
       return _Moved(whole, gathering.move(self.group, whole, rows), [])
@@ -131,14 +134,14 @@ class Collective:
     for number, (message, name, part) in enumerate(
       zip(messages, names, parts, strict=True)
     ):
-      if name == ways.GATHER:
+      if name == algorithms.GATHER:
         own.append(part)
         continue
-      residual = residuals[number] if name == ways.LOSSY else None
+      residual = residuals[number] if name == algorithms.LOSSY else None
       reduction = sums.Reduction(
         message, self.group, self.num_workers, residual
       )
-      tensors = ways.SUMMED[name].move(reduction, part)
+      tensors = algorithms.SUMMED[name].move(reduction, part)
       reduced.append(_Reduced(name, reduction, tensors))
     gathered = None
     if whole:
@@ -154,10 +157,10 @@ class Collective:
         whole = gathering.received(moved.whole, here)
       for name, reduction, tensors in moved.reduced:
         here = [tf.identity(tensor) for tensor in tensors]
-        pieces = ways.SUMMED[name].total(reduction, here)
+        pieces = algorithms.SUMMED[name].total(reduction, here)
         totals.append(methods.Sum(pieces))
     whole, totals = iter(whole), iter(totals)
-    return [next(whole if n == ways.GATHER else totals) for n in names]
+    return [next(whole if n == algorithms.GATHER else totals) for n in names]
 
   def _joined(self, parts):
     """The rows of this process's workers, in their order."""

@@ -10,7 +10,7 @@ from terngrad.codec.stages import planes
 from terngrad.codec.stages import random_bits
 from terngrad.measure import timing
 from terngrad.native import ops
-from terngrad.step import descents
+from terngrad.step import fused_updates
 from terngrad.step import optimizers
 from terngrad.step import replicas
 from terngrad.step import updates
@@ -119,7 +119,7 @@ def _updates(codec, words, own, shapes):
 
   def descend(i):
     del i
-    descent = descents.of(replica, optimizer)
+    descent = fused_updates.of(replica, optimizer)
     piece = method.Piece(0, parts)
     ops.descend(codec.digits, piece, own, 0.5, descent, rates)
     return [rates[0]]

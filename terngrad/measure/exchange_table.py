@@ -9,8 +9,8 @@ from matplotlib import figure
 
 from terngrad import errors
 from terngrad.cluster import tasks
+from terngrad.exchange import algorithms
 from terngrad.exchange import group as groups
-from terngrad.exchange import ways
 from terngrad.measure import exchanges
 from terngrad.measure import servers
 from terngrad.measure import timing
@@ -66,8 +66,8 @@ def parse(text, part_bytes):
     errors.ConfigError: it is of no such form.
   """
   codec, *more = text.split('@')
-  way, size = (*more, *(ways.AUTO, str(part_bytes))[len(more) :])[:2]
-  known = (ways.AUTO, *ways.WAYS)
+  way, size = (*more, *(algorithms.AUTO, str(part_bytes))[len(more) :])[:2]
+  known = (algorithms.AUTO, *algorithms.WAYS)
   if way not in known or not size.isdecimal() or len(more) > 2:
     raise errors.ConfigError(
       'case: expected CODEC, CODEC@WAY or CODEC@WAY@BYTES with a way of '
@@ -81,7 +81,7 @@ def measure(cluster, cases, plan):
   """Measures cases in turns, together with the other tasks of a cluster.
 
   Args:
-    cluster: `cluster.cluster.Cluster` of this task.
+    cluster: `cluster.spec.Cluster` of this task.
     cases: list of `Case`.
     plan: `Plan`.
 

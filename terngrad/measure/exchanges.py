@@ -13,8 +13,8 @@ from terngrad.codec import bucketing
 from terngrad.codec import parts
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
+from terngrad.exchange import algorithms
 from terngrad.exchange import collective
-from terngrad.exchange import ways
 from terngrad.step import optimizers
 from terngrad.step import passes
 from terngrad.step import replicas
@@ -119,7 +119,7 @@ def case(what, group, codec_text, way, batch, part_bytes=0):
     what: `Subject`.
     group: `exchange.group.Group`.
     codec_text: as `--codec` spells it.
-    way: 'auto' or one of `ways.WAYS`.
+    way: 'auto' or one of `algorithms.WAYS`.
     batch: examples a process.
     part_bytes: see `codec.parts.cut`.
 
@@ -141,9 +141,9 @@ def case(what, group, codec_text, way, batch, part_bytes=0):
     for number in range(part.codec.num_rounds)
     for message in part.codec.messages(number)
   ]
-  chosen = ways.choices(messages, group.size, group.size, way)
+  chosen = algorithms.choices(messages, group.size, group.size, way)
   words = sum(
-    ways.sent_words(message, group.size, group.size)[name]
+    algorithms.sent_words(message, group.size, group.size)[name]
     for message, name in zip(messages, chosen, strict=True)
   )
   statistics = sum(int(tf.size(v)) for v in copies[0].statistics)

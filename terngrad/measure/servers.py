@@ -16,7 +16,7 @@ def serve(cluster, timeout):
   """Serves as a ps, or as a worker but the chief, until the chief says so.
 
   Args:
-    cluster: `cluster.cluster.Cluster` of this task.
+    cluster: `cluster.spec.Cluster` of this task.
     timeout: seconds after which to end in any case.
 
   Raises:
@@ -35,7 +35,7 @@ def join(cluster, timeout):
   """Makes this process the chief of all other tasks, once they are there.
 
   Args:
-    cluster: `cluster.cluster.Cluster` of worker 0.
+    cluster: `cluster.spec.Cluster` of worker 0.
     timeout: seconds to wait for them.
 
   Raises:
@@ -58,7 +58,7 @@ def case(what, cluster, codec_text, batch, part_bytes=0):
 
   Args:
     what: `exchanges.Subject`, its model on this process.
-    cluster: `cluster.cluster.Cluster` of worker 0, after `join`.
+    cluster: `cluster.spec.Cluster` of worker 0, after `join`.
     codec_text: as `--codec` spells it.
     batch: examples a worker.
     part_bytes: see `codec.parts.cut`.

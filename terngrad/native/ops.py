@@ -166,7 +166,7 @@ def descend(digits, piece, scalers, scale, descent, rates):
   With g what `decode_sum` returns: v = momentum * v + g; w -= learning_rate * v
   (g itself without velocities); average = decay * average + (1 - decay) * w. No
   gradient is written anywhere. XLA gives the same bits where it fuses products
-  with sums, see `step.descents`.
+  with sums, see `step.fused_updates`.
 
   Args:
     digits: (3, 20) or (4, 16).

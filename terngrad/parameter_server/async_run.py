@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from terngrad.cluster import cluster as clusters
+from terngrad.cluster import spec as clusters
 from terngrad.cluster import watchdog
 from terngrad.exchange import towers as towers_lib
 from terngrad.parameter_server import async_places
@@ -29,14 +29,14 @@ from terngrad.parameter_server import server_tasks
 from terngrad.parameter_server import staleness
 from terngrad.step import replicas
 from terngrad.step import step as steps
-from terngrad.training import surroundings
+from terngrad.training import execution
 
 # The process of the chief, whose batches the loop gives.
 _CHIEF = 0
 
 
 class Options(NamedTuple):
-  """The options of `server_config.ServerConfig` that say how a run goes on."""
+  """The options of `servers.ServerConfig` that say how a run goes on."""
 
   tasks: clusters.Cluster
   num_workers: int
@@ -86,13 +86,13 @@ class Asynchronous:
     self._in_flight = {}
 
   def surround(self):
-    """The `surroundings.Surroundings` of the run."""
-    return surroundings.Surroundings(
+    """The `execution.Surroundings` of the run."""
+    return execution.Surroundings(
       exchange=async_places.Places(self._layout),
       data=self._data._replace(batches=self._begin),
       make_step=self._make_step,
       own=range(1),
-      habits=surroundings.Habits(
+      habits=execution.Habits(
         within=self._within,
         log_every=server_tasks.LOG_EVERY,
         line=self._line,

@@ -30,8 +30,8 @@ from terngrad.step import replicas
 from terngrad.step import step as steps
 from terngrad.training import assembly
 from terngrad.training import batches
+from terngrad.training import execution
 from terngrad.training import loop
-from terngrad.training import surroundings
 
 _DTYPES = (tf.float32, tf.int32)
 
@@ -44,7 +44,7 @@ def train(config, report, show_progress=False):
   """Trains as the chief; see `loop.train`.
 
   Args:
-    config: a valid `server_config.ServerConfig`; this process is the chief.
+    config: a valid `servers.ServerConfig`; this process is the chief.
     report: called with each line for the person who watches.
     show_progress: True draws a progress bar on the terminal.
 
@@ -115,7 +115,7 @@ def _asynchronous(config, data):
 
 
 def _surround(config, data):
-  """The `surroundings.Surroundings` of a cluster; see `train`."""
+  """The `execution.Surroundings` of a cluster; see `train`."""
   cluster = config.tasks
   feeds, copies, checks = [], [], []
   # The feeds are known before the first step is traced.
@@ -143,12 +143,12 @@ def _surround(config, data):
     return tf.function(take, reduce_retracing=True)
 
   # The tasks were compared before they were connected.
-  return surroundings.Surroundings(
+  return execution.Surroundings(
     exchange=layout,
     data=data._replace(batches=begin),
     make_step=make_step,
     own=layout.own_places,
-    habits=surroundings.Habits(
+    habits=execution.Habits(
       within=within,
       log_every=server_tasks.LOG_EVERY,
       line=functools.partial(server_tasks.chief_line, layout.num_processes),

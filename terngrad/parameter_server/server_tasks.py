@@ -92,7 +92,7 @@ def serve(config, report, stopped=lambda: None):
   """Serves until the chief says that the run has ended.
 
   Args:
-    config: `server_config.ServerConfig` of this process, which is not chief.
+    config: `servers.ServerConfig` of this process, which is not chief.
     report: called with each line for the person who watches.
     stopped: returns the number of a signal that asks this process to end, or
       None.

@@ -14,7 +14,7 @@ import tensorflow as tf
 from terngrad.codec import gradients as gradients_lib
 from terngrad.codec import method as methods
 from terngrad.codec.stages import random_bits
-from terngrad.step import one_by_one
+from terngrad.step import sequential
 
 
 class DeviceRound(NamedTuple):
@@ -22,7 +22,7 @@ class DeviceRound(NamedTuple):
 
   Attributes:
     carried: for each bucket a TensorArray of what a node carries: the one thing
-      that a further node costs. For one node a list of `one_by_one.Single`,
+      that a further node costs. For one node a list of `sequential.Single`,
       for each bucket one a tensor.
     probes: float32 [nodes, probes], see `GradientCodec.begin`.
     entropy: float32 [nodes], mean over a node's examples.
@@ -229,7 +229,7 @@ def run_parts(node_pass, parts, where, batch, seed_and_step):
       *((dtype, [size]) for dtype, size in sizes),
       *((tf.float32, shape) for shape in shapes),
     ]
-    arrays = one_by_one.for_each(replica.device, workers, specs, body)
+    arrays = sequential.for_each(replica.device, workers, specs, body)
     rest = [array.stack() for array in arrays[len(sizes) :]]
     probes, (entropy, *moments) = rest[: len(parts)], rest[len(parts) :]
     rounds, first = [], 0

@@ -7,7 +7,7 @@ import tensorflow as tf
 from terngrad.codec import gradients
 from terngrad.step import loss_scaling
 from terngrad.step import nodes
-from terngrad.step import one_by_one
+from terngrad.step import sequential
 
 
 class Told(NamedTuple):
@@ -167,7 +167,7 @@ class Work(NamedTuple):
       return [] if result is None else [result]
 
     with tf.device(device):
-      return one_by_one.for_each(device, self.where.workers, specs, of_worker)
+      return sequential.for_each(device, self.where.workers, specs, of_worker)
 
 
 def _listed(value):

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from terngrad.step import descents
+from terngrad.step import fused_updates
 from terngrad.step import updates
 
 
@@ -62,10 +62,10 @@ class StepEnd:
 def _update_of_part(replica, optimizer, shrink, codec):
   """A function of a `rounds.Arrived` and `updates.make_update`'s numbers."""
   update = updates.make_update(replica, optimizer, shrink)
-  fused = descents.make(replica, optimizer, shrink, codec)
+  fused = fused_updates.make(replica, optimizer, shrink, codec)
 
   def apply(arrived, numbers):
-    if fused and descents.fits(codec, arrived.received):
+    if fused and fused_updates.fits(codec, arrived.received):
       fused(arrived.received, arrived.turn, numbers)
     else:
       update(arrived.means(), [], numbers)

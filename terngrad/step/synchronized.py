@@ -10,7 +10,7 @@ activations, and their mean is that of the whole batch.
 import tensorflow as tf
 
 from slim.nets.blocks import batch_norm
-from terngrad.exchange import inside
+from terngrad.exchange import layer_collectives
 
 
 def normalize_together(model):
@@ -23,16 +23,16 @@ def together(exchange):
   """Makes the contexts of passes whose layers sum over the workers.
 
   Args:
-    exchange: see `inside.Inside`.
+    exchange: see `layer_collectives.Inside`.
 
   Returns:
     A function of a place of the exchange that returns the context in which its
     worker's pass is traced.
 
   Raises:
-    ValueError: see `inside.Inside`.
+    ValueError: see `layer_collectives.Inside`.
   """
-  workers = inside.Inside(exchange)
+  workers = layer_collectives.Inside(exchange)
   return lambda place: _Worker(workers, place)
 
 

@@ -12,13 +12,13 @@ from terngrad import native
 from terngrad.checkpoint import checkpoints
 from terngrad.checkpoint import scopes
 from terngrad.checkpoint import stored_states
-from terngrad.cluster import together
+from terngrad.cluster import coordination
 from terngrad.codec import bucketing
 from terngrad.codec import gradients
 from terngrad.codec import parts
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
-from terngrad.config import cluster_config
+from terngrad.config import cluster
 from terngrad.config import options
 from terngrad.step import loss_scaling
 from terngrad.step import passes
@@ -30,7 +30,7 @@ from terngrad.step import step as steps
 from terngrad.step import synchronized
 from terngrad.training import accumulation
 from terngrad.training import batches
-from terngrad.training import surroundings
+from terngrad.training import execution
 
 
 class Run(NamedTuple):
@@ -56,7 +56,7 @@ class Run(NamedTuple):
     method_states: names of what methods share, the last of `names`.
     store: `stored_states.Store`.
     exchange: see `step.Training`.
-    habits: `surroundings.Habits`.
+    habits: `execution.Habits`.
   """
 
   batches: Callable
@@ -76,7 +76,7 @@ class Run(NamedTuple):
   method_states: list
   store: stored_states.Store
   exchange: object
-  habits: surroundings.Habits
+  habits: execution.Habits
 
 
 def assemble(config, surround=None):
@@ -84,7 +84,7 @@ def assemble(config, surround=None):
 
   Args:
     config: a valid `config.TrainConfig`.
-    surround: returns `surroundings.Surroundings`; None for `of_this_process`.
+    surround: returns `execution.Surroundings`; None for `of_this_process`.
 
   Returns:
     A `Run`.
@@ -141,9 +141,9 @@ def assemble(config, surround=None):
 
 
 def of_this_process(config):
-  """The `surroundings.Surroundings` of a run without parameter servers."""
-  return surroundings.of_this_process(
-    options.pick(together.Options, config),
+  """The `execution.Surroundings` of a run without parameter servers."""
+  return execution.of_this_process(
+    options.pick(coordination.Options, config),
     options.pick(batches.Options, config),
     config.bn_statistics == 'synchronized',
   )
@@ -208,7 +208,7 @@ def _codecs(config, plan, places):
   elif kinds == {'CPU'} and native.available():
     codec = bucketing.on_kernels(codec)
   # Where nothing travels between processes there is nothing to wait for.
-  alone = config.exchange == cluster_config.TOWERS
+  alone = config.exchange == cluster.TOWERS
   codec = parts.cut(codec, 0 if alone else config.bytes_per_bucket)
   return codec, bucketing.in_float(codec, plain)
 

@@ -15,14 +15,14 @@ from terngrad import errors
 from terngrad.checkpoint import folder
 from terngrad.checkpoint import pretrained
 from terngrad.checkpoint import resume
-from terngrad.cluster import cluster as clusters
-from terngrad.cluster import together
+from terngrad.cluster import coordination
+from terngrad.cluster import spec as clusters
 from terngrad.cluster import watchdog
 from terngrad.config import options
 from terngrad.step import loss_scaling
 from terngrad.step import schedules
 from terngrad.training import assembly
-from terngrad.training import keeping
+from terngrad.training import run_writer
 from terngrad.training import signals
 
 
@@ -60,7 +60,7 @@ def train(config, report, show_progress=False):
   # Of several processes the first alone keeps files and talks.
   if not config.keeps_files:
     report, show_progress = _silence, False
-  start = together.within(
+  start = coordination.within(
     config.tasks, config.start_timeout, 'Start', watchdog.limit_start
   )
   return run_assembled(config, assembly.assemble, report, show_progress, start)
@@ -93,7 +93,7 @@ def run_assembled(config, assemble, report, show_progress, start):
     with start:
       run = assemble(config)
       begin, stored = _begin(config, run, report) if writes else ((0, -1), {})
-      begin = together.begin(run.exchange, run.replicas, begin)
+      begin = coordination.begin(run.exchange, run.replicas, begin)
       run.store.deal(stored)
     if writes:
       folder.make(config.train_dir, config.overwrite)
@@ -126,7 +126,7 @@ def _begin(config, run, report):
 def _continue(config, run, begin, report, show_progress):
   """Trains on from `begin`; see `_run_steps`."""
   keeper = (
-    keeping.Keeper(config.train_dir, run, begin[0])
+    run_writer.Keeper(config.train_dir, run, begin[0])
     if config.keeps_files
     else None
   )
@@ -142,7 +142,7 @@ def _continue(config, run, begin, report, show_progress):
     try:
       step = _run_steps(config, run, begin, stop, keeper, screen)
       with run.habits.within('End'):
-        together.end(run.exchange, step)
+        coordination.end(run.exchange, step)
     except tf.errors.OpError as error:
       raise errors.TrainingError(
         f'A step: expected to compute, received: {error.message} Where memory '
@@ -189,7 +189,7 @@ def _run_steps(config, run, begin, stop, keeper, screen):
   train_dir or -1); `keeper` is None in processes that keep no files.
   """
   step, saved = begin
-  saving = keeping.Every(run.habits.save_secs)
+  saving = run_writer.Every(run.habits.save_secs)
   batches = run.batches(step) if step < config.max_steps else None
   while step < config.max_steps and not stop.agreed:
     result, rate = _one_step(config, run, step, batches, stop)
@@ -216,7 +216,7 @@ def _save(run, keeper, step):
   """Proves that all replicas are equal; writes a checkpoint, its path."""
   with run.habits.within(f'Step {step}'):
     run.habits.before_save()
-    together.check_equal(run.exchange, run.replicas[0], run.names)
+    coordination.check_equal(run.exchange, run.replicas[0], run.names)
     states = run.store.gather()
   return keeper.save(step, states) if keeper else None
 

@@ -8,8 +8,8 @@ import socket
 
 import tensorflow as tf
 
-from terngrad.config import config as configs
 from terngrad.config import options as options_lib
+from terngrad.config import training as configs
 from terngrad.training import assembly
 from terngrad.training import batches
 from terngrad.training import loop

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from terngrad.config import config as configs
+from terngrad.config import training as configs
 from tests.bin import programs
 
 EXAMPLES = 37  # in the test split of `data_dir`

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from terngrad.config import config as configs
+from terngrad.config import training as configs
 from tests.bin import programs
 
 STEPS, SAVE_ITER = 65, 12  # of programs.whole_run_arguments

@@ -53,7 +53,7 @@ class Layout(NamedTuple):
     processes: with workers.
     devices: of each of them.
     servers: parameter servers; 0 for collectives.
-    way: of collectives, a key of `ways.WAYS` or 'auto'.
+    way: of collectives, a key of `algorithms.WAYS` or 'auto'.
     codes: names of `CODES`; () for all.
   """
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 from slim.nets import factory
 from slim.nets.blocks import layers
 from terngrad.cluster import devices
-from terngrad.config import config as configs
+from terngrad.config import training as configs
 from terngrad.training import loop
 from tests.exchange import processes
 

@@ -6,8 +6,8 @@ import sys
 
 import numpy as np
 
-from terngrad.cluster import cluster as clusters
 from terngrad.cluster import devices
+from terngrad.cluster import spec as clusters
 from terngrad.exchange import group as groups
 from terngrad.measure import servers
 from tests.bits import cases

@@ -55,7 +55,7 @@ def bits_by_servers(case, cluster):
 
   Args:
     case: `cases.Case`.
-    cluster: `cluster.cluster.Cluster` of the chief, which has joined.
+    cluster: `cluster.spec.Cluster` of the chief, which has joined.
 
   Returns:
     List of uint32 [elements], one a process.

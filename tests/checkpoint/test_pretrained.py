@@ -11,8 +11,8 @@ from slim.nets import factory as nets
 from terngrad import errors
 from terngrad.checkpoint import checkpoints
 from terngrad.checkpoint import pretrained
-from terngrad.config import config as configs
 from terngrad.config import options as options_lib
+from terngrad.config import training as configs
 from terngrad.training import assembly
 from tests.checkpoint import tf1_checkpoints
 

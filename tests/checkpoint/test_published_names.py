@@ -2,7 +2,7 @@
 
 import pytest
 
-from terngrad.checkpoint import foreign_names
+from terngrad.checkpoint import tf1_names
 from tests.checkpoint import published
 from tests.slim.nets import outlines
 
@@ -39,7 +39,7 @@ def shapes_of(net):
 )
 def test_every_published_variable_is_one_of_the_net(net, listed):
   theirs = listed()
-  ours = [foreign_names.ours(net, name) for name in theirs]
+  ours = [tf1_names.ours(net, name) for name in theirs]
   assert len(set(ours)) == len(ours)
   assert set(ours) == set(shapes_of(net))
 
@@ -47,7 +47,7 @@ def test_every_published_variable_is_one_of_the_net(net, listed):
 def test_the_first_inception_v3_counts_the_layers_of_a_branch_in_order():
   shapes = shapes_of('inception_v3')
   for layer, size in published.old_kernels().items():
-    name = foreign_names.ours('inception_v3', f'{layer}/weights')
+    name = tf1_names.ours('inception_v3', f'{layer}/weights')
     assert shapes[name][:2] == size, (layer, name)
 
 
@@ -258,4 +258,4 @@ def test_the_first_inception_v3_counts_the_layers_of_a_branch_in_order():
   ],
 )
 def test_a_published_name_has_ours(net, ours, theirs):
-  assert foreign_names.ours(net, theirs) == ours
+  assert tf1_names.ours(net, theirs) == ours

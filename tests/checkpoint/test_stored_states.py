@@ -11,12 +11,12 @@ from terngrad.checkpoint import checkpoints
 from terngrad.checkpoint import resume
 from terngrad.checkpoint import sources
 from terngrad.checkpoint import stored_states
-from terngrad.cluster import cluster
-from terngrad.cluster import together
+from terngrad.cluster import coordination
+from terngrad.cluster import spec
+from terngrad.exchange import algorithms
 from terngrad.exchange import collective
 from terngrad.exchange import group
 from terngrad.exchange import towers
-from terngrad.exchange import ways
 from terngrad.step import replicas
 from tests.step import small
 
@@ -38,7 +38,7 @@ class Opened:
     devices = '/CPU:0', '/CPU:1'
     self.exchange = towers.Towers(devices, workers)
     if way:
-      alone = cluster.make({'worker': ['127.0.0.1:1']}, 'worker', 0)
+      alone = spec.make({'worker': ['127.0.0.1:1']}, 'worker', 0)
       self.exchange = collective.Collective(
         group.Group(alone, 1), devices, workers, way
       )
@@ -88,7 +88,7 @@ class Opened:
     """Goes on from the checkpoint; returns what was said after its path."""
     said = []
     restored = resume.continue_run(self.config, self.run, said.append)
-    numbers = together.begin(
+    numbers = coordination.begin(
       self.exchange, self.run.replicas, (restored.step, 9)
     )
     assert numbers == (restored.step, 9)
@@ -122,7 +122,7 @@ def assert_same(received, expected):
     # It has states of workers and one that they share.
     (KINDS[1], None),
     *(pytest.param(k, None, marks=pytest.mark.slow) for k in KINDS[::2]),
-    ('ternary', ways.LOSSY),
+    ('ternary', algorithms.LOSSY),
   ],
 )
 def test_a_run_goes_on_to_the_same_bits(codec, way, tmp_path):
@@ -144,7 +144,7 @@ def test_a_run_goes_on_to_the_same_bits(codec, way, tmp_path):
 
 
 @pytest.mark.parametrize(
-  ('codec', 'way'), [(KINDS[0], None), ('ternary', ways.LOSSY)]
+  ('codec', 'way'), [(KINDS[0], None), ('ternary', algorithms.LOSSY)]
 )
 def test_every_bit_comes_back_and_nothing_is_held_meanwhile(
   codec, way, tmp_path, monkeypatch
@@ -171,7 +171,7 @@ def test_every_bit_comes_back_and_nothing_is_held_meanwhile(
   ('before', 'now'), [(0, PART_BYTES), (PART_BYTES, 0), (1, PART_BYTES)]
 )
 @pytest.mark.parametrize(
-  ('codec', 'way'), [(KINDS[0], None), ('ternary', ways.LOSSY)]
+  ('codec', 'way'), [(KINDS[0], None), ('ternary', algorithms.LOSSY)]
 )
 def test_parts_may_change_in_between(codec, way, before, now, tmp_path):
   opened = Opened(tmp_path, codec, way, before)
@@ -231,7 +231,7 @@ def test_states_of_another_method_are_left_and_it_is_said(
 
 
 def test_slices_of_before_states_had_names_are_taken_over(tmp_path):
-  opened = Opened(tmp_path, way=ways.LOSSY)
+  opened = Opened(tmp_path, way=algorithms.LOSSY)
   opened.fill(lambda number, size: number + np.arange(size, dtype=np.float32))
   expected = opened.states()
   kept = [v for some in opened.training.states.residuals for v in some]
@@ -245,7 +245,7 @@ def test_slices_of_before_states_had_names_are_taken_over(tmp_path):
     opened.run.names,
     old,
   ).save(1)
-  again = Opened(tmp_path, way=ways.LOSSY)
+  again = Opened(tmp_path, way=algorithms.LOSSY)
   assert again.begin() == []
   received = again.states()
   # Places past the last element were never looked at.

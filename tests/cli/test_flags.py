@@ -8,8 +8,8 @@ import tempfile
 import pytest
 
 from terngrad.cli import flags
-from terngrad.config import config as configs
 from terngrad.config import options
+from terngrad.config import training as configs
 from tests.cli import starters
 
 TRAIN = configs.TrainConfig

@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from terngrad.cluster import cluster
+from terngrad.cluster import spec
 from terngrad.cluster import watchdog
 
 
@@ -43,7 +43,7 @@ def test_only_a_server_that_greets_is_awake(silent, awake):
 
 
 def test_silent_tasks_are_named_and_the_others_are_not(silent, awake):
-  tasks = cluster.make({'worker': ['localhost:1', awake, silent]}, 'worker', 0)
+  tasks = spec.make({'worker': ['localhost:1', awake, silent]}, 'worker', 0)
   line = watchdog.complaint(tasks, 5, 'Step 3')
   assert line.startswith('Step 3: expected every task to take part')
   assert f'no answer from worker 2 ({silent}) (it took more than 5 s)' in line
@@ -51,14 +51,14 @@ def test_silent_tasks_are_named_and_the_others_are_not(silent, awake):
 
 
 def test_a_task_that_tensorflow_names_is_named_though_it_answers(awake):
-  tasks = cluster.make({'worker': ['localhost:1', awake]}, 'worker', 0)
+  tasks = spec.make({'worker': ['localhost:1', awake]}, 'worker', 0)
   said = 'tasks are unhealthy: /job:worker/replica:0/task:1 or /job:ps/task:9'
   assert f'no answer from worker 1 ({awake})' in watchdog.explain(tasks, said)
   assert 'one of them is slow' in watchdog.explain(tasks, 'late')
 
 
 def test_a_block_that_ends_in_time_is_left_alone(silent):
-  tasks = cluster.make({'worker': ['localhost:1', silent]}, 'worker', 0)
+  tasks = spec.make({'worker': ['localhost:1', silent]}, 'worker', 0)
   said = []
   with watchdog.limit(tasks, 100, 'Step 1', said.append):
     pass
@@ -68,7 +68,7 @@ def test_a_block_that_ends_in_time_is_left_alone(silent):
 
 
 def test_a_block_that_does_not_end_is_complained_of(silent):
-  tasks = cluster.make({'worker': ['localhost:1', silent]}, 'worker', 0)
+  tasks = spec.make({'worker': ['localhost:1', silent]}, 'worker', 0)
   over = threading.Event()
   said = []
 

@@ -7,10 +7,10 @@ import pytest
 from terngrad import errors
 from terngrad.checkpoint import pretrained
 from terngrad.cli import flags
-from terngrad.cluster import together
-from terngrad.config import config as configs
+from terngrad.cluster import coordination
 from terngrad.config import options
-from terngrad.config import server_config
+from terngrad.config import servers
+from terngrad.config import training as configs
 from terngrad.parameter_server import async_run
 from terngrad.step import schedules
 from terngrad.training import batches
@@ -64,7 +64,7 @@ def test_what_is_a_process_s_own_is_not_compared():
 
 
 def test_what_decides_a_worker_s_examples_is_compared_with_its_chief():
-  said = options.values(server_config.ServerConfig(), 'shared', options.WORKERS)
+  said = options.values(servers.ServerConfig(), 'shared', options.WORKERS)
   assert {'dataset_name', 'subset', 'batch_size', 'seed', 'image_size'} <= set(
     said
   )
@@ -117,19 +117,19 @@ def test_options_and_properties_are_taken_by_name():
   # The learning rate of Adam is fixed, whatever its own options.
   assert taken.optimizer_name == 'adam'
   assert (taken.initial_learning_rate, taken.max_steps) == (0.5, 7)
-  assert options.pick(together.Options, config).tasks is None
+  assert options.pick(coordination.Options, config).tasks is None
 
 
 @pytest.mark.parametrize(
   'kind',
   [
-    *(batches.Options, schedules.Options, together.Options),
+    *(batches.Options, schedules.Options, coordination.Options),
     *(pretrained.Options, async_run.Options),
   ],
   ids=lambda kind: kind.__module__,
 )
 def test_a_task_of_a_cluster_has_all_that_parts_take(kind):
-  config = server_config.ServerConfig(
+  config = servers.ServerConfig(
     job_name='worker', ps_hosts='localhost:1', worker_hosts='localhost:2'
   )
   taken = options.pick(kind, config)

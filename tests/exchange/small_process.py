@@ -8,9 +8,9 @@ import sys
 import numpy as np
 from tensorflow.python.eager import context
 
-from terngrad.cluster import cluster
+from terngrad.cluster import coordination
 from terngrad.cluster import devices
-from terngrad.cluster import together
+from terngrad.cluster import spec
 from terngrad.exchange import collective
 from terngrad.exchange import group
 from terngrad.step import replicas
@@ -39,14 +39,14 @@ def train(members, job):
   # Only the chief's values count.
   for replica in training.replicas[: exchange.first]:
     replica.trainable[0].assign_add(replica.trainable[0])
-  assert together.begin(exchange, training.replicas, (7, members.rank)) == (
+  assert coordination.begin(exchange, training.replicas, (7, members.rank)) == (
     7,
     0,
   )
   training.run(job['steps'])
   names = replicas.variable_names(training.plan, training.replicas[0])
   replicas.check_equal(training.replicas, names)
-  together.check_equal(exchange, training.replicas[0], names)
+  coordination.check_equal(exchange, training.replicas[0], names)
   return training.values()
 
 
@@ -65,7 +65,7 @@ def main():
   request = json.loads(sys.argv[1])
   devices.configure(2)
   members = group.Group(
-    cluster.make({'worker': request['hosts']}, 'worker', request['rank']),
+    spec.make({'worker': request['hosts']}, 'worker', request['rank']),
     100,
     piece=PIECE,
   )

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from terngrad.exchange import ways
+from terngrad.exchange import algorithms
 from tests.exchange import conformance
 from tests.exchange import processes
 
@@ -21,7 +21,10 @@ ROUNDS_OF_WAYS = {
 
 
 def test_every_way_is_tried():
-  assert {*ROUNDS_OF_WAYS, ways.LOSSY} == {ways.AUTO, *ways.WAYS}
+  assert {*ROUNDS_OF_WAYS, algorithms.LOSSY} == {
+    algorithms.AUTO,
+    *algorithms.WAYS,
+  }
 
 
 class OfProcesses(conformance.ExchangeConformance):

@@ -6,18 +6,18 @@ Parameter servers are devices of this process here; in others they are what
 
 import pytest
 
-from terngrad.cluster import cluster
+from terngrad.cluster import spec
+from terngrad.exchange import algorithms
 from terngrad.exchange import collective
 from terngrad.exchange import group
 from terngrad.exchange import server
 from terngrad.exchange import towers
-from terngrad.exchange import ways
 from tests.exchange import conformance
 
 
 def alone():
   """The group of one process."""
-  return group.Group(cluster.make({'worker': ['127.0.0.1:1']}, 'worker', 0), 1)
+  return group.Group(spec.make({'worker': ['127.0.0.1:1']}, 'worker', 0), 1)
 
 
 class OfTowers(conformance.ExchangeConformance):
@@ -76,7 +76,7 @@ class TestAServerOfOneWorker(OfServers):
 class OfOneProcess(conformance.ExchangeConformance):
   num_workers = 3
   devices = 1
-  way = ways.AUTO
+  way = algorithms.AUTO
 
   def exchange(self):
     names = tuple(f'/CPU:{i}' for i in range(self.devices))
@@ -91,7 +91,9 @@ class TestOneProcessOfOneWorker(OfOneProcess):
   num_workers = 1
 
 
-@pytest.mark.parametrize('way', [w for w in ways.WAYS if w != ways.LOSSY])
+@pytest.mark.parametrize(
+  'way', [w for w in algorithms.WAYS if w != algorithms.LOSSY]
+)
 class TestEveryWay(OfOneProcess):
   @pytest.fixture(autouse=True)
   def choose(self, way):

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from terngrad.cluster import cluster
+from terngrad.cluster import spec
 from terngrad.codec import bucketing
 from terngrad.codec import gradients
 from terngrad.codec import one_round
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
+from terngrad.exchange import algorithms
 from terngrad.exchange import collective
 from terngrad.exchange import feedback
 from terngrad.exchange import group
-from terngrad.exchange import ways
 
 WORKERS = 4
 SHAPES = [(7, 11), (), (1000,)]
@@ -54,8 +54,8 @@ def codec_of(text):
   return bucketing.gradient_codec(specs, [registry.method(text)] * len(specs))
 
 
-def exchange_of(way=ways.LOSSY):
-  alone = group.Group(cluster.make({'worker': ['127.0.0.1:1']}, 'worker', 0), 1)
+def exchange_of(way=algorithms.LOSSY):
+  alone = group.Group(spec.make({'worker': ['127.0.0.1:1']}, 'worker', 0), 1)
   return collective.Collective(alone, ('/CPU:0',), WORKERS, way)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from terngrad.cluster import cluster
+from terngrad.cluster import spec
 from terngrad.codec import method as methods
 from terngrad.codec.stages import huffman
 from terngrad.exchange import gathering
@@ -16,7 +16,7 @@ SHORT = methods.code_sum(FORM, 57, 1)
 
 
 def move(messages, rows):
-  alone = group.Group(cluster.make({'worker': ['127.0.0.1:1']}, 'worker', 0), 1)
+  alone = group.Group(spec.make({'worker': ['127.0.0.1:1']}, 'worker', 0), 1)
   return gathering.move(alone, messages, rows)
 
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from terngrad import errors
 from terngrad.config import options as options_lib
-from terngrad.config import server_config
+from terngrad.config import servers
 from terngrad.exchange import server as exchange
 from terngrad.exchange import towers
 from terngrad.parameter_server import async_run
@@ -96,7 +96,7 @@ def begin(monkeypatch):
 
   def make(order, first=0, **options):
     script = Script(order)
-    config = server_config.ServerConfig(
+    config = servers.ServerConfig(
       job_name='worker',
       net='lenet',
       num_nodes=2,

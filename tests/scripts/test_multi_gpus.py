@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from terngrad.config import config as configs
+from terngrad.config import training as configs
 from tests.cli import starters
 from tests.scripts import conftest
 

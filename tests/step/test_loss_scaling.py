@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from terngrad import errors
 from terngrad.checkpoint import checkpoints
-from terngrad.config import config as configs
+from terngrad.config import training as configs
 from terngrad.step import loss_scaling
 from terngrad.training import loop
 from terngrad.training import meter

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from terngrad.config import config as configs
+from terngrad.config import training as configs
 from terngrad.step import precision
 from terngrad.training import assembly
 

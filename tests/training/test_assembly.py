@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from slim import errors as data_errors
-from terngrad.config import config as configs
+from terngrad.config import training as configs
 from terngrad.step import replicas
 from terngrad.training import assembly
 

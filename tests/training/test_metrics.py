@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from slim.datasets.small_images import convert_mnist
 from slim.datasets.small_images import mnist_source
-from terngrad.config import config as configs
+from terngrad.config import training as configs
 from terngrad.parameter_server import server_tasks
 from terngrad.report import comparison
 from terngrad.report import curves

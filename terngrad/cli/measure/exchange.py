@@ -10,8 +10,8 @@ from terngrad import errors
 from terngrad import lazy
 from terngrad.cli import command
 from terngrad.cli import ports
-from terngrad.cluster import cluster as clusters
-from terngrad.config import cluster_config
+from terngrad.cluster import spec as clusters
+from terngrad.config import cluster
 from terngrad.config import options
 
 exchange_table = lazy.module('terngrad.measure.exchange_table')
@@ -62,7 +62,7 @@ class Flags:
     repeated=True,
   )
   bytes_per_bucket: int = option(
-    cluster_config.BYTES_PER_BUCKET, 'See the trainers.', 'codes'
+    cluster.BYTES_PER_BUCKET, 'See the trainers.', 'codes'
   )
   batch: int = option(2, 'Examples a process.', 'data')
   threads: int = option(1, 'Threads a process.', 'run')

@@ -5,8 +5,8 @@ import dataclasses
 from terngrad import lazy
 from terngrad.cli import command
 from terngrad.cli import flags
-from terngrad.config import config as configs
 from terngrad.config import options
+from terngrad.config import training as configs
 
 step_table = lazy.module('terngrad.measure.step_table')
 tables = lazy.module('terngrad.measure.tables')

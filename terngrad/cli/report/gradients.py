@@ -5,8 +5,8 @@ import dataclasses
 from terngrad import errors
 from terngrad import lazy
 from terngrad.cli import command
-from terngrad.config import config as configs
 from terngrad.config import options
+from terngrad.config import training as configs
 
 worker_gradients = lazy.module('terngrad.report.worker_gradients')
 

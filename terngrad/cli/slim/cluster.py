@@ -9,10 +9,10 @@ from typing import Any
 from typing import NamedTuple
 
 from terngrad.cli import flags
-from terngrad.config import cluster_config
-from terngrad.config import config as configs
+from terngrad.config import cluster
 from terngrad.config import options
-from terngrad.config import server_config
+from terngrad.config import servers
+from terngrad.config import training as configs
 
 
 class Place(NamedTuple):
@@ -63,7 +63,7 @@ def place(values) -> Place:
     fields = {'sync': values.sync_replicas}
     if values.sync_replicas:
       fields['num_replicas_to_aggregate'] = values.replicas_to_aggregate
-    return Place(server_config.ServerConfig, fields, 1)
+    return Place(servers.ServerConfig, fields, 1)
   if values.replicas_to_aggregate != workers:
     raise flags.UsageError(
       f'--replicas_to_aggregate: expected all {workers} of --worker_replicas, '
@@ -78,7 +78,7 @@ def place(values) -> Place:
       'parameter servers, received False. Give --sync_replicas, or '
       '--num_ps_tasks=1 for workers that do not wait for each other.'
     )
-  fields = {'exchange': cluster_config.COLLECTIVE}
+  fields = {'exchange': cluster.COLLECTIVE}
   return Place(configs.TrainConfig, fields, workers)
 
 

@@ -7,8 +7,8 @@ import tempfile
 from terngrad import lazy
 from terngrad.cli import command
 from terngrad.cli.slim import names
-from terngrad.config import config as configs
 from terngrad.config import options
+from terngrad.config import training as configs
 
 evaluation = lazy.module('terngrad.training.evaluation')
 

@@ -10,9 +10,9 @@ from terngrad.cli import flags
 from terngrad.cli import train as trainers
 from terngrad.cli.slim import cluster
 from terngrad.cli.slim import names
-from terngrad.config import config as configs
 from terngrad.config import options
-from terngrad.config import server_config
+from terngrad.config import servers
+from terngrad.config import training as configs
 
 tf = lazy.module('tensorflow')
 
@@ -246,7 +246,7 @@ def train(values: Flags) -> int:
   config = to_config(values)
   if values.clone_on_cpu:
     tf.config.set_visible_devices([], 'GPU')
-  if isinstance(config, server_config.ServerConfig):
+  if isinstance(config, servers.ServerConfig):
     return trainers.serve_or_train(config)
   return trainers.train(config)
 

@@ -55,7 +55,7 @@ TERNGRAD_INLINE Floats MultiplyAdd(Floats a, Floats b, Floats c) {
       _mm256_fmadd_ps(Bits<__m256>(a), Bits<__m256>(b), Bits<__m256>(c)));
 #else
   // Slow where there is no instruction for it; XLA does not fuse there either, so
-  // terngrad/step/descents.py does without.
+  // terngrad/step/fused_updates.py does without.
   for (int i = 0; i < kLanes; ++i) c[i] = std::fma(a[i], b[i], c[i]);
   return c;
 #endif

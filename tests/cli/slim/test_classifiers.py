@@ -13,7 +13,7 @@ from slim.datasets.small_images import mnist_source
 from terngrad.cli import flags
 from terngrad.cli.slim import evaluate as evaluator
 from terngrad.cli.slim import train as trainer
-from terngrad.config import server_config
+from terngrad.config import servers
 from tests.bin import clusters
 from tests.bin import programs
 from tests.slim import mnist_files
@@ -210,7 +210,7 @@ def test_tasks_of_tf_slim_become_those_of_servers_or_collectives(
   config = train_config(f'{LENET} --batch_size=4 {line}')
   assert received(config, expected) == expected
   config.validate()
-  assert isinstance(config, server_config.ServerConfig) == ('sync' in expected)
+  assert isinstance(config, servers.ServerConfig) == ('sync' in expected)
   if 'sync' in expected:
     count = config.aggregate
     assert config.whole().batch_size == count * config.batch_size

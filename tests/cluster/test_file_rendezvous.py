@@ -4,15 +4,15 @@ import re
 
 import pytest
 
-from terngrad.cluster import cluster
-from terngrad.cluster import meeting
+from terngrad.cluster import file_rendezvous
+from terngrad.cluster import spec
 
 ADDRESSES = ('a:1', 'b:2', '[::1]:3')
 
 
 def refused(*arguments, timeout=0):
-  with pytest.raises(cluster.ClusterError) as caught:
-    meeting.meet(*arguments, timeout)
+  with pytest.raises(spec.ClusterError) as caught:
+    file_rendezvous.meet(*arguments, timeout)
   assert '\n' not in str(caught.value)
   return str(caught.value)
 
@@ -22,7 +22,9 @@ def meet_all(folder, addresses=ADDRESSES):
   with concurrent.futures.ThreadPoolExecutor(count) as pool:
     # The last one comes first.
     coming = [
-      pool.submit(meeting.meet, folder, index, count, addresses[index], 60)
+      pool.submit(
+        file_rendezvous.meet, folder, index, count, addresses[index], 60
+      )
       for index in reversed(range(count))
     ]
     return [one.result() for one in reversed(coming)]

@@ -4,22 +4,22 @@ import dataclasses
 import os
 
 from terngrad import errors
-from terngrad.config import config_base as base
+from terngrad.config import model
 from terngrad.config import options
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EvalConfig(base.ModelConfig):
+class EvalConfig(model.ModelConfig):
   """An evaluation of the checkpoints that a training run writes."""
 
   subset: str = options.option(
     'validation', 'Prefix of the files to read.', 'data'
   )
   eval_dir: str = options.option(
-    os.path.join(base.TEMPORARY, 'dataset_eval'), 'Folder for records.', 'run'
+    os.path.join(model.TEMPORARY, 'dataset_eval'), 'Folder for records.', 'run'
   )
   checkpoint_dir: str = options.option(
-    os.path.join(base.TEMPORARY, 'dataset_train'),
+    os.path.join(model.TEMPORARY, 'dataset_train'),
     'Folder whose newest checkpoint is evaluated.',
     'run',
   )

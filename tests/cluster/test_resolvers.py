@@ -3,8 +3,8 @@ import types
 
 import pytest
 
-from terngrad.cluster import cluster
-from terngrad.cluster import rendezvous
+from terngrad.cluster import resolvers
+from terngrad.cluster import spec
 
 
 def tf_config(jobs, job, index):
@@ -14,13 +14,13 @@ def tf_config(jobs, job, index):
 def test_the_chief_of_a_tf_config_is_worker_0_and_workers_follow():
   jobs = {'chief': ['c:1'], 'worker': ['a:1', 'b:1'], 'ps': ['s:1']}
   jobs['evaluator'] = ['e:1']
-  chief = rendezvous.from_tf_config(tf_config(jobs, 'chief', 0))
+  chief = resolvers.from_tf_config(tf_config(jobs, 'chief', 0))
   assert chief.jobs == {'ps': ('s:1',), 'worker': ('c:1', 'a:1', 'b:1')}
   assert chief.is_chief
   # Some write the index as text.
-  other = rendezvous.from_tf_config(tf_config(jobs, 'worker', '1'))
+  other = resolvers.from_tf_config(tf_config(jobs, 'worker', '1'))
   assert other.address == 'b:1'
-  assert rendezvous.from_tf_config(tf_config(jobs, 'ps', 0)).address == 's:1'
+  assert resolvers.from_tf_config(tf_config(jobs, 'ps', 0)).address == 's:1'
 
 
 @pytest.mark.parametrize(
@@ -37,22 +37,22 @@ def test_the_chief_of_a_tf_config_is_worker_0_and_workers_follow():
   ],
 )
 def test_hostile_tf_configs_are_refused_in_one_line(text):
-  with pytest.raises(cluster.ClusterError, match='expected') as caught:
-    rendezvous.from_tf_config(text)
+  with pytest.raises(spec.ClusterError, match='expected') as caught:
+    resolvers.from_tf_config(text)
   assert '\n' not in str(caught.value)
 
 
 def test_a_hosts_file_is_a_task_a_line():
   text = '# the cluster\na:1\n\nworker b:2  # fast\nps s:3\n'
-  found = rendezvous.from_hosts_text(text, 'worker', 1)
+  found = resolvers.from_hosts_text(text, 'worker', 1)
   assert found.jobs == {'ps': ('s:3',), 'worker': ('a:1', 'b:2')}
   assert found.address == 'b:2'
 
 
 @pytest.mark.parametrize('line', ['boss a:1', 'ps a:1 b:2', 'a', 'a:1 ps'])
 def test_a_line_that_cannot_be_read_is_named(line):
-  with pytest.raises(cluster.ClusterError, match='line 2: expected'):
-    rendezvous.from_hosts_text(f'a:1\n{line}\n', 'worker', 0)
+  with pytest.raises(spec.ClusterError, match='line 2: expected'):
+    resolvers.from_hosts_text(f'a:1\n{line}\n', 'worker', 0)
 
 
 def slurm_step(monkeypatch, nodes, per_node, rank, own):
@@ -68,23 +68,23 @@ def slurm_step(monkeypatch, nodes, per_node, rank, own):
 
 def test_a_slurm_step_gives_the_first_tasks_to_the_ps(monkeypatch):
   slurm_step(monkeypatch, 'n[1-2]', '2,1', 2, 'n2')
-  found = rendezvous.from_slurm(1, 7000)
+  found = resolvers.from_slurm(1, 7000)
   assert found.jobs == {'ps': ('n1:7000',), 'worker': ('n1:7001', 'n2:7000')}
   assert (found.job, found.index) == ('worker', 1)
-  assert rendezvous.from_slurm(0, 7000).index == 2
+  assert resolvers.from_slurm(0, 7000).index == 2
 
 
 def test_slurm_hosts_in_another_order_than_tensorflows_are_refused(monkeypatch):
   # Sorted by name n10 comes before n9, and Slurm has n9 first.
   slurm_step(monkeypatch, 'n[9-10]', '2,1', 0, 'n9')
-  with pytest.raises(cluster.ClusterError, match=r'on n10, received n9.*FILE'):
-    rendezvous.from_slurm(0, 7000)
+  with pytest.raises(spec.ClusterError, match=r'on n10, received n9.*FILE'):
+    resolvers.from_slurm(0, 7000)
 
 
 def test_no_slurm_step_is_refused(monkeypatch):
   monkeypatch.delenv('SLURM_STEP_NUM_TASKS', raising=False)
-  with pytest.raises(cluster.ClusterError, match='SLURM_STEP_NUM_TASKS.*srun'):
-    rendezvous.from_slurm(0, 7000)
+  with pytest.raises(spec.ClusterError, match='SLURM_STEP_NUM_TASKS.*srun'):
+    resolvers.from_slurm(0, 7000)
 
 
 class Pods:
@@ -108,7 +108,7 @@ class Pods:
 
 def test_kubernetes_pods_are_tasks_by_the_address_of_their_node():
   pods = Pods(['10.0.0.1', '10.0.0.2'])
-  found = rendezvous.from_kubernetes(
+  found = resolvers.from_kubernetes(
     {'worker': 'app=train'}, 2222, '10.0.0.2', pods
   )
   assert found.jobs == {'worker': ('10.0.0.1:2222', '10.0.0.2:2222')}
@@ -124,5 +124,5 @@ def test_kubernetes_pods_are_tasks_by_the_address_of_their_node():
   ],
 )
 def test_pods_that_make_no_cluster_are_refused(pods, message):
-  with pytest.raises(cluster.ClusterError, match=message):
-    rendezvous.from_kubernetes({'worker': 'app=train'}, 2222, '10.0.0.2', pods)
+  with pytest.raises(spec.ClusterError, match=message):
+    resolvers.from_kubernetes({'worker': 'app=train'}, 2222, '10.0.0.2', pods)

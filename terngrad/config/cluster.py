@@ -7,8 +7,8 @@ import socket
 
 from terngrad import errors
 from terngrad import lazy
-from terngrad.cluster import cluster as clusters
-from terngrad.cluster import meeting
+from terngrad.cluster import file_rendezvous
+from terngrad.cluster import spec as clusters
 from terngrad.config import options
 
 TOWERS, COLLECTIVE = 'towers', 'collective'
@@ -16,8 +16,8 @@ _EXCHANGES = (TOWERS, COLLECTIVE)
 BYTES_PER_BUCKET = 2**25
 
 groups = lazy.module('terngrad.exchange.group')
-rendezvous = lazy.module('terngrad.cluster.rendezvous')
-ways = lazy.module('terngrad.exchange.ways')
+resolvers = lazy.module('terngrad.cluster.resolvers')
+algorithms = lazy.module('terngrad.exchange.algorithms')
 
 _option = functools.partial(options.option, group='cluster')
 
@@ -93,7 +93,7 @@ class ClusterConfig:
 
   @functools.cached_property
   def tasks(self):
-    """`cluster.cluster.Cluster` of the run; None for one process alone.
+    """`cluster.spec.Cluster` of the run; None for one process alone.
 
     It is asked for once: what a scheduler answers may change.
 
@@ -105,7 +105,7 @@ class ClusterConfig:
         f'exchange: expected one of {", ".join(_EXCHANGES)}, received '
         f'{self.exchange!r}. Use one of these.'
       )
-    known = (ways.AUTO, *ways.WAYS)
+    known = (algorithms.AUTO, *algorithms.WAYS)
     if self.collective not in known:
       raise errors.ConfigError(
         f'collective: expected one of {", ".join(known)}, received '
@@ -165,11 +165,11 @@ class ClusterConfig:
         self.ps_hosts, self.worker_hosts, self.job_name, self.task_id
       )
     if self.cluster == 'tf_config':
-      return rendezvous.from_tf_config(os.environ.get('TF_CONFIG', ''))
+      return resolvers.from_tf_config(os.environ.get('TF_CONFIG', ''))
     if self.cluster == 'slurm':
-      return rendezvous.from_slurm(0, self.cluster_port)
+      return resolvers.from_slurm(0, self.cluster_port)
     if kind == 'kubernetes':
-      return rendezvous.from_kubernetes(
+      return resolvers.from_kubernetes(
         {'worker': label}, self.cluster_port, os.environ.get('NODE_IP', '')
       )
     if self.cluster == 'rendezvous':
@@ -183,7 +183,7 @@ class ClusterConfig:
         f'rendezvous or a file of hosts, received {self.cluster[:200]!r}: '
         f'{error}. Check the path.'
       ) from error
-    return rendezvous.from_hosts_text(text, self.job_name, self.task_id)
+    return resolvers.from_hosts_text(text, self.job_name, self.task_id)
 
   def _meet(self):
     if self.exchange != COLLECTIVE:
@@ -191,7 +191,7 @@ class ClusterConfig:
         f'cluster: expected --exchange={COLLECTIVE} with rendezvous, whose '
         'processes are equal, received parameter servers. Use --cluster=flags.'
       )
-    return meeting.meet(
+    return file_rendezvous.meet(
       self.rendezvous_dir,
       self.task_id,
       self.rendezvous_processes,

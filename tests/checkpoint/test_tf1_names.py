@@ -1,6 +1,6 @@
 import pytest
 
-from terngrad.checkpoint import foreign_names
+from terngrad.checkpoint import tf1_names
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ from terngrad.checkpoint import foreign_names
 def test_names_of_tensorflow_1_are_ours_in_another_spelling(
   net, theirs, expected
 ):
-  assert foreign_names.ours(net, theirs) == expected
+  assert tf1_names.ours(net, theirs) == expected
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_names_of_tensorflow_1_are_ours_in_another_spelling(
   ['global_step', 'conv1/weights/Momentum', 'conv1/weights/Adam_1', 'weights'],
 )
 def test_steps_and_slots_have_no_name_here(theirs):
-  assert foreign_names.ours('lenet', theirs) == ''
+  assert tf1_names.ours('lenet', theirs) == ''
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_steps_and_slots_have_no_name_here(theirs):
   ],
 )
 def test_a_scope_holds_its_variables(net, name, scope):
-  assert foreign_names.within(net, name, scope)
+  assert tf1_names.within(net, name, scope)
 
 
 @pytest.mark.parametrize(
@@ -108,4 +108,4 @@ def test_a_scope_holds_its_variables(net, name, scope):
   ],
 )
 def test_a_scope_does_not_hold_others(net, name, scope):
-  assert not foreign_names.within(net, name, scope)
+  assert not tf1_names.within(net, name, scope)

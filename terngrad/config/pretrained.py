@@ -4,12 +4,12 @@ import dataclasses
 import os
 
 from terngrad import errors
-from terngrad.config import config_methods as methods
+from terngrad.config import loss
 from terngrad.config import options
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PretrainedConfig(methods.MethodConfig):
+class PretrainedConfig(loss.MethodConfig):
   """Values of another run, and scopes of variables.
 
   The `train_dir` and `overwrite` that these are checked against are of the

@@ -5,7 +5,7 @@ import pytest
 from terngrad import errors
 from terngrad.cli import flags
 from terngrad.codec.methods import registry
-from terngrad.config import config as configs
+from terngrad.config import training as configs
 
 
 def config(**options):

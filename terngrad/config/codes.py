@@ -5,12 +5,12 @@ import dataclasses
 from terngrad import errors
 from terngrad.codec import spelling
 from terngrad.codec.methods import registry
-from terngrad.config import config_base as base
+from terngrad.config import model
 from terngrad.config import options
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CodeConfig(base.ModelConfig):
+class CodeConfig(model.ModelConfig):
   """How gradients are coded.
 
   A run that continues compares the code's name, whichever flags gave it.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from terngrad.cluster import together
+from terngrad.cluster import coordination
 from terngrad.step import step as steps
 from terngrad.step import synchronized
 from terngrad.training import batches
@@ -71,7 +71,7 @@ def of_this_process(cluster, read, synchronized_statistics):
   Blocks until all processes are there.
 
   Args:
-    cluster: `together.Options`. Nothing may have used TensorFlow.
+    cluster: `coordination.Options`. Nothing may have used TensorFlow.
     read: `batches.Options`.
     synchronized_statistics: True where batch normalisation takes the statistics
       of all workers.
@@ -81,7 +81,7 @@ def of_this_process(cluster, read, synchronized_statistics):
   """
   # First of all: the CPU can be split only before TensorFlow is used.
   # No more devices than nodes: each has a node.
-  exchange = together.join(cluster)
+  exchange = coordination.join(cluster)
   own = range(exchange.first, exchange.first + exchange.own)
   within = {}
   if synchronized_statistics:
@@ -91,14 +91,14 @@ def of_this_process(cluster, read, synchronized_statistics):
     take = steps.make_train_step(training._replace(**within), codec)
     return tf.function(take, reduce_retracing=True)
 
-  seconds = cluster.step_timeout + together.GRACE_SECONDS
+  seconds = cluster.step_timeout + coordination.GRACE_SECONDS
   return Surroundings(
     exchange=exchange,
     data=batches.open_data(read, own),
     make_step=make_step,
     own=range(len(exchange.devices)),
     habits=Habits(
-      within=functools.partial(together.within, cluster.tasks, seconds)
+      within=functools.partial(coordination.within, cluster.tasks, seconds)
     ),
-    check_same=functools.partial(together.check_same, exchange),
+    check_same=functools.partial(coordination.check_same, exchange),
   )

@@ -1,17 +1,17 @@
 import pytest
 
-from terngrad.cluster import cluster
+from terngrad.cluster import spec
 
 HOSTS = 'a:1,b:2'
 
 
 def test_flags_name_jobs_and_this_task():
-  found = cluster.from_flags('s:9', HOSTS, 'worker', 1)
+  found = spec.from_flags('s:9', HOSTS, 'worker', 1)
   assert found.jobs == {'ps': ('s:9',), 'worker': ('a:1', 'b:2')}
   assert found.address == 'b:2'
   assert not found.is_chief
-  assert cluster.from_flags('', HOSTS, 'worker', 0).is_chief
-  assert not cluster.from_flags('s:9', HOSTS, 'ps', 0).is_chief
+  assert spec.from_flags('', HOSTS, 'worker', 0).is_chief
+  assert not spec.from_flags('s:9', HOSTS, 'ps', 0).is_chief
 
 
 @pytest.mark.parametrize(
@@ -24,8 +24,8 @@ def test_flags_name_jobs_and_this_task():
   ],
 )
 def test_what_is_no_address_is_refused(address):
-  with pytest.raises(cluster.ClusterError, match=r'expected host:port.*Write'):
-    cluster.parse_address(address)
+  with pytest.raises(spec.ClusterError, match=r'expected host:port.*Write'):
+    spec.parse_address(address)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_what_is_no_address_is_refused(address):
   ['a:1', '10.0.0.1:65535', 'a_b-c.example:22', '[::1]:2222', '[fe80::1]:1'],
 )
 def test_addresses_are_kept_as_they_are(address):
-  assert cluster.parse_address(address) == address
+  assert spec.parse_address(address) == address
 
 
 @pytest.mark.parametrize(
@@ -52,17 +52,15 @@ def test_addresses_are_kept_as_they_are(address):
   ],
 )
 def test_clusters_that_cannot_be_are_refused(flags, message):
-  with pytest.raises(cluster.ClusterError, match=message):
-    cluster.from_flags(*flags)
+  with pytest.raises(spec.ClusterError, match=message):
+    spec.from_flags(*flags)
 
 
 @pytest.mark.parametrize(
   'hosts', ['localhost:1,127.0.0.1:2', '[::1]:1', '127.8.8.8:1']
 )
 def test_loopback_clusters_start_with_one_line_of_warning(hosts):
-  line = cluster.check_network(
-    cluster.from_flags('', hosts, 'worker', 0), False
-  )
+  line = spec.check_network(spec.from_flags('', hosts, 'worker', 0), False)
   assert line.startswith('warning: ')
   assert 'all interfaces' in line
   assert '\n' not in line
@@ -77,8 +75,8 @@ def test_loopback_clusters_start_with_one_line_of_warning(hosts):
 )
 def test_other_addresses_are_refused_without_the_flag(host):
   hosts = f'localhost:1,{host}:2'
-  found = cluster.from_flags('', hosts, 'worker', 0)
-  with pytest.raises(cluster.ClusterError, match='--allow_insecure_network'):
-    cluster.check_network(found, False)
-  line = cluster.check_network(found, True)
+  found = spec.from_flags('', hosts, 'worker', 0)
+  with pytest.raises(spec.ClusterError, match='--allow_insecure_network'):
+    spec.check_network(found, False)
+  line = spec.check_network(found, True)
   assert '1 of 2 tasks' in line

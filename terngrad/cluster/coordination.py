@@ -13,9 +13,9 @@ import numpy as np
 import tensorflow as tf
 
 from terngrad import errors
-from terngrad.cluster import cluster as cluster_lib
 from terngrad.cluster import devices
 from terngrad.cluster import fingerprint
+from terngrad.cluster import spec as cluster_lib
 from terngrad.cluster import watchdog
 from terngrad.exchange import collective
 from terngrad.exchange import group as groups

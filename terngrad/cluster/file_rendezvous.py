@@ -10,7 +10,7 @@ import re
 import stat
 import time
 
-from terngrad.cluster import cluster as clusters
+from terngrad.cluster import spec as clusters
 
 _LOOK_EVERY = 0.2  # seconds
 # A name has 253 characters at most, a port five.

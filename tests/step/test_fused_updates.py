@@ -11,7 +11,7 @@ from terngrad.codec import method
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.native import ops
-from terngrad.step import descents
+from terngrad.step import fused_updates
 from terngrad.step import loss_scaling
 from terngrad.step import optimizers
 from terngrad.step import replicas
@@ -110,7 +110,7 @@ def assert_same_bits(ours, other):
 def test_bits_are_those_of_the_compiled_update(text, rule, averages):
   optimizer, codec = RULES[rule], codec_of(SIZES, text)
   ours, other = (replica_of(optimizer, averages) for _ in range(2))
-  fused = descents.make(ours, optimizer, None, codec)
+  fused = fused_updates.make(ours, optimizer, None, codec)
 
   @tf.function
   def descend(pieces, shared, numbers):
@@ -138,7 +138,7 @@ def test_buckets_without_a_kernel_are_updated_apart(cut):
   codec = bucketing.on_kernels(bucketing.gradient_codec(specs, kinds))
   optimizer = optimizers.momentum()
   ours, other = (replica_of(optimizer, True, sizes) for _ in range(2))
-  descend = descents.make(ours, optimizer, None, codec)
+  descend = fused_updates.make(ours, optimizer, None, codec)
   update = updates.make_update(other, optimizer, None)
   pieces = pieces_of((cut, 12, codec.num_words - cut - 12))
   shared = tf.constant([0.5, 1.0, 0.25])
@@ -151,7 +151,7 @@ def test_buckets_without_a_kernel_are_updated_apart(cut):
 def test_a_scaler_that_is_no_number_reaches_its_variable_alone():
   optimizer, codec = optimizers.momentum(0.9), codec_of((30, 30))
   replica = replica_of(optimizer, averages=True, sizes=(30, 30))
-  descend = descents.make(replica, optimizer, None, codec)
+  descend = fused_updates.make(replica, optimizer, None, codec)
   pieces = pieces_of((codec.num_words,))
   shared = tf.constant([1.0, np.nan])
   descend(received_of(codec, pieces), turn_of(shared), NUMBERS)
@@ -164,7 +164,7 @@ def test_what_somebody_has_read_stays_as_it_was():
   replica = replica_of(optimizer, averages=True, sizes=(1000,))
   read = [variable.read_value() for variable in replica.variables()]
   before = [value.numpy().copy() for value in read]
-  descend = descents.make(replica, optimizer, None, codec)
+  descend = fused_updates.make(replica, optimizer, None, codec)
   # The first piece makes copies, of which it changes but a part.
   pieces = pieces_of((2, codec.num_words - 2))
   turn = turn_of(tf.constant([1e30]))
@@ -179,7 +179,7 @@ def test_what_somebody_has_read_stays_as_it_was():
 def test_a_piece_changes_the_elements_of_its_words(held):
   optimizer, codec = optimizers.momentum(0.9), codec_of((1000,))
   replica = replica_of(optimizer, averages=True, sizes=(1000,))
-  descent = descents.of(replica, optimizer)
+  descent = fused_updates.of(replica, optimizer)
   before = [variable.numpy().copy() for variable in replica.variables()]
   read = [variable.read_value() for variable in replica.variables()]
   if not held:
@@ -220,7 +220,7 @@ def test_sums_move_variables_as_gradients_do(dtype, rule, averages):
   updates.make_update(others, optimizer, None)(means, [], NUMBERS)
   # In pieces that end anywhere, the last with places past the last element.
   borders = [0, 1, 70, 71, 20_000, total + 5]
-  descent = descents.of(ours, optimizer)
+  descent = fused_updates.of(ours, optimizer)
   for first, stop in zip(borders, borders[1:], strict=False):
     piece = sums[first:stop]
     ops.descend_sums(piece, first, scalers, 1 / 3, descent, NUMBERS[1:])
@@ -234,7 +234,7 @@ def test_a_piece_of_no_sums_moves_nothing():
   optimizer = RULES['momentum']
   replica = replica_of(optimizer, averages=True, sizes=(10,))
   before = [variable.numpy() for variable in replica.variables()]
-  rest = tf.ones([1]), 1.0, descents.of(replica, optimizer), NUMBERS[1:]
+  rest = tf.ones([1]), 1.0, fused_updates.of(replica, optimizer), NUMBERS[1:]
   # What lies past the last element.
   ops.descend_sums(tf.ones([3]), 10, *rest)
   for value, old in zip(replica.variables(), before, strict=True):
@@ -243,14 +243,14 @@ def test_a_piece_of_no_sums_moves_nothing():
 
 @pytest.fixture
 def made(monkeypatch):
-  """Counts the calls of what `descents.make` makes."""
-  calls, make = [], descents.make
+  """Counts the calls of what `fused_updates.make` makes."""
+  calls, make = [], fused_updates.make
 
   def counted(*arguments):
     descend = make(*arguments)
     return descend and (lambda *a: calls.append(1) or descend(*a))
 
-  monkeypatch.setattr(descents, 'make', counted)
+  monkeypatch.setattr(fused_updates, 'make', counted)
   return calls
 
 
@@ -289,7 +289,7 @@ def test_steps_are_those_with_gradients(monkeypatch, made, options, times):
   # Once for each time that the step is traced.
   assert made
   assert len(made) % times == 0
-  monkeypatch.setattr(descents, 'make', lambda *_: None)
+  monkeypatch.setattr(fused_updates, 'make', lambda *_: None)
   other = small.Training(build, **options)
   other.run(3)
   np.testing.assert_array_equal(ours.values(), other.values())
@@ -308,7 +308,7 @@ def test_steps_are_those_with_gradients(monkeypatch, made, options, times):
 def test_rules_and_codes_without_a_kernel_have_none(optimizer, text):
   replica = replica_of(optimizer, averages=True, sizes=(30,))
   codec = codec_of((30,), text)
-  assert descents.make(replica, optimizer, None, codec) is None
+  assert fused_updates.make(replica, optimizer, None, codec) is None
 
 
 @pytest.mark.parametrize(
@@ -326,9 +326,9 @@ def test_there_are_kernels_for_what_arrives_as_it_does(
   codec = codec_of((30,), text)
   dtype = tf.int8 if 'ternary' in text else tf.float32
   sums = [[method.Sum([tf.zeros([33], dtype)])]]
-  assert descents.fits(codec, sums) == of_sums
+  assert fused_updates.fits(codec, sums) == of_sums
   pieces = [method.Piece(0, [tf.zeros([2, codec.num_words], tf.int32)])]
-  assert descents.fits(codec, received_of(codec, pieces)) == of_payloads
+  assert fused_updates.fits(codec, received_of(codec, pieces)) == of_payloads
 
 
 @pytest.mark.parametrize('device', ['/GPU:0', '/job:worker/task:1/CPU:0'])
@@ -336,14 +336,14 @@ def test_devices_of_which_the_trial_tells_nothing_have_none(device):
   optimizer = optimizers.momentum()
   replica = replica_of(optimizer, averages=True, sizes=(30,))
   other = replica._replace(device=device)
-  assert descents.make(other, optimizer, None, codec_of((30,))) is None
+  assert fused_updates.make(other, optimizer, None, codec_of((30,))) is None
 
 
 @pytest.fixture
 def untried():
-  descents.agrees.cache_clear()
+  fused_updates.agrees.cache_clear()
   yield
-  descents.agrees.cache_clear()
+  fused_updates.agrees.cache_clear()
 
 
 @pytest.mark.usefixtures('untried')
@@ -356,7 +356,7 @@ def test_a_machine_on_which_bits_differ_does_without(
   optimizer = RULES[rule]
   replica = replica_of(optimizer, averages, sizes=(30,))
   make = [replica, optimizer, None, codec_of((30,))]
-  assert descents.make(*make)
+  assert fused_updates.make(*make)
   descend = getattr(ops, kernel)
 
   def rounds_otherwise(*arguments):
@@ -366,5 +366,5 @@ def test_a_machine_on_which_bits_differ_does_without(
     last.assign(np.nextafter(last, np.float32(np.inf)))
 
   monkeypatch.setattr(ops, kernel, rounds_otherwise)
-  descents.agrees.cache_clear()
-  assert descents.make(*make) is None
+  fused_updates.agrees.cache_clear()
+  assert fused_updates.make(*make) is None

@@ -5,7 +5,7 @@ import os
 
 import tensorflow as tf
 
-from terngrad.cluster import cluster
+from terngrad.cluster import spec
 
 
 def from_tf_config(text):
@@ -30,20 +30,20 @@ def from_tf_config(text):
     if isinstance(index, str) and index.isdecimal():
       index = int(index)
   except (AttributeError, KeyError, TypeError, ValueError) as error:
-    raise cluster.ClusterError(
+    raise spec.ClusterError(
       'TF_CONFIG: expected JSON like {"cluster": {"worker": ["host:2222"]}, '
       '"task": {"type": "worker", "index": 0}}, received '
-      f'{cluster.shown(text)}. Mend the variable, or unset it.'
+      f'{spec.shown(text)}. Mend the variable, or unset it.'
     ) from error
   if any(not isinstance(a, str) for some in jobs.values() for a in some):
-    raise cluster.ClusterError(
+    raise spec.ClusterError(
       'TF_CONFIG: expected lists of addresses, received something else in '
-      f'{cluster.shown(text)}. Write every address as "host:port".'
+      f'{spec.shown(text)}. Write every address as "host:port".'
     )
   jobs.pop('evaluator', None)
   chiefs = [*jobs.pop('chief', []), *jobs.pop('master', [])]
   if len(chiefs) > 1:
-    raise cluster.ClusterError(
+    raise spec.ClusterError(
       f'TF_CONFIG: expected one chief, received {len(chiefs)}. List the others '
       'as workers.'
     )
@@ -53,7 +53,7 @@ def from_tf_config(text):
     index += len(chiefs)
   if chiefs or 'worker' in jobs:
     jobs['worker'] = chiefs + jobs.get('worker', [])
-  return cluster.make(jobs, job, index)
+  return spec.make(jobs, job, index)
 
 
 def from_hosts_text(text, job_name, task_id):
@@ -79,15 +79,15 @@ def from_hosts_text(text, job_name, task_id):
     words = line.partition('#')[0].split()
     if not words:
       continue
-    if len(words) > 2 or (len(words) == 2 and words[0] not in cluster.JOBS):
-      raise cluster.ClusterError(
+    if len(words) > 2 or (len(words) == 2 and words[0] not in spec.JOBS):
+      raise spec.ClusterError(
         f'Hosts file, line {number}: expected host:port, worker host:port or '
-        f'ps host:port, received {cluster.shown(line)}. Write one task a line.'
+        f'ps host:port, received {spec.shown(line)}. Write one task a line.'
       )
     job = words[0] if len(words) == 2 else 'worker'
-    address = cluster.parse_address(words[-1], f'Hosts file, line {number}')
+    address = spec.parse_address(words[-1], f'Hosts file, line {number}')
     jobs.setdefault(job, []).append(address)
-  return cluster.make(jobs, job_name, task_id)
+  return spec.make(jobs, job_name, task_id)
 
 
 def from_slurm(num_ps, port):
@@ -118,15 +118,15 @@ def from_slurm(num_ps, port):
     found = resolver.cluster_spec().as_dict()
     job, index = resolver.get_task_info()
   except (KeyError, IndexError, RuntimeError, ValueError) as error:
-    raise cluster.ClusterError(
+    raise spec.ClusterError(
       'Slurm: expected a job step with SLURM_PROCID, SLURM_STEP_NUM_TASKS, '
       'SLURM_STEP_NODELIST, SLURM_STEP_TASKS_PER_NODE and SLURMD_NODENAME, and '
       f'at least {num_ps} tasks; received: {error}. Start the program by srun.'
     ) from error
-  made = cluster.make(found, job, index)
-  if cluster.host_of(made.address) != own:
-    raise cluster.ClusterError(
-      f'Slurm: expected task {job} {index} on {cluster.host_of(made.address)}, '
+  made = spec.make(found, job, index)
+  if spec.host_of(made.address) != own:
+    raise spec.ClusterError(
+      f'Slurm: expected task {job} {index} on {spec.host_of(made.address)}, '
       f'received {own}: TensorFlow sorts hosts by name and Slurm deals them in '
       "the order of the job's list. Name the hosts in a file, --cluster=FILE."
     )
@@ -159,15 +159,15 @@ def from_kubernetes(labels, port, own_host, client=None):
     )
     found = resolver.cluster_spec().as_dict()
   except Exception as error:  # the client's own, which need not be installed
-    raise cluster.ClusterError(
+    raise spec.ClusterError(
       'Kubernetes: expected running pods and the package kubernetes, received: '
       f'{error}. Wait until all pods run, or use TF_CONFIG.'
     ) from error
   own = f'{own_host}:{port}'
   for job, addresses in found.items():
     if own in addresses:
-      return cluster.make(found, job, addresses.index(own))
-  raise cluster.ClusterError(
-    f'Kubernetes: expected a pod on {cluster.shown(own)}, where this one runs, '
-    f'received {cluster.shown(found)}. Give pods hostNetwork and a node each.'
+      return spec.make(found, job, addresses.index(own))
+  raise spec.ClusterError(
+    f'Kubernetes: expected a pod on {spec.shown(own)}, where this one runs, '
+    f'received {spec.shown(found)}. Give pods hostNetwork and a node each.'
   )

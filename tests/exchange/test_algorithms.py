@@ -4,8 +4,8 @@ from terngrad.codec import bucketing
 from terngrad.codec import method as methods
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
+from terngrad.exchange import algorithms
 from terngrad.exchange import gathering
-from terngrad.exchange import ways
 
 
 def messages_of(text, elements=2**20):
@@ -35,49 +35,49 @@ def messages_of(text, elements=2**20):
   ],
 )
 def test_auto_weighs_bytes_and_work(text, workers, way):
-  assert ways.choices(messages_of(text), workers, workers) == [way]
+  assert algorithms.choices(messages_of(text), workers, workers) == [way]
 
 
 def test_small_messages_travel_with_what_is_gathered():
-  assert ways.choices(messages_of('identity', 1000), 3, 3) == ['gather']
-  assert ways.choices(messages_of('identity', 1000), 64, 64) == ['slices']
+  assert algorithms.choices(messages_of('identity', 1000), 3, 3) == ['gather']
+  assert algorithms.choices(messages_of('identity', 1000), 64, 64) == ['slices']
 
 
 def test_two_workers_a_process_make_slices_pay_for_two_processes():
-  assert ways.choices(messages_of('identity'), 4, 2) == ['slices']
+  assert algorithms.choices(messages_of('identity'), 4, 2) == ['slices']
 
 
 def test_a_way_that_a_message_cannot_take_is_a_gather():
   words = [methods.gathered(7)]
-  for way in ways.WAYS:
-    assert ways.choices(words, 4, 4, way) == ['gather']
+  for way in algorithms.WAYS:
+    assert algorithms.choices(words, 4, 4, way) == ['gather']
   floats, codes = messages_of('identity'), messages_of('ternary')
-  assert ways.choices(floats, 4, 4, 'two_shot') == ['gather']
-  assert ways.choices(codes, 4, 4, 'reduce') == ['gather']
-  assert ways.choices(codes, 4, 4, 'slices') == ['gather']
-  assert ways.choices(codes, 2, 2, 'two_shot') == ['two_shot']
+  assert algorithms.choices(floats, 4, 4, 'two_shot') == ['gather']
+  assert algorithms.choices(codes, 4, 4, 'reduce') == ['gather']
+  assert algorithms.choices(codes, 4, 4, 'slices') == ['gather']
+  assert algorithms.choices(codes, 2, 2, 'two_shot') == ['two_shot']
 
 
 def test_sums_that_do_not_fit_a_word_are_not_packed():
   codes = messages_of('ternary')
-  assert ways.choices(codes, 2**15 - 1, 1, 'two_shot') == ['two_shot']
-  assert ways.choices(codes, 2**15, 1, 'two_shot') == ['gather']
+  assert algorithms.choices(codes, 2**15 - 1, 1, 'two_shot') == ['two_shot']
+  assert algorithms.choices(codes, 2**15, 1, 'two_shot') == ['gather']
 
 
 def test_words_are_those_of_the_formulas():
   # 20 trits a word; sums of 4 in base 9, 10 digits a word.
   words = 2**20 / 20
-  costs = ways.sent_words(*messages_of('ternary'), 4, 4)
+  costs = algorithms.sent_words(*messages_of('ternary'), 4, 4)
   assert costs['gather'] == pytest.approx(3 * words, rel=1e-4)
   assert costs['two_shot'] == pytest.approx(
     3 / 4 * words + 3 / 4 * 2**20 / 10, rel=1e-4
   )
   # And back as 1.6 bits, with a scaler a slice.
-  assert costs[ways.LOSSY] == pytest.approx(
+  assert costs[algorithms.LOSSY] == pytest.approx(
     3 / 4 * words + 3 / 4 * words, rel=1e-4
   )
   (radix,) = messages_of('ternary:packing=radix,workers=4')
-  costs = ways.sent_words(radix, 4, 4)
+  costs = algorithms.sent_words(radix, 4, 4)
   assert costs['reduce'] == pytest.approx(2 * 3 / 4 * 2**20 / 10, rel=1e-4)
 
 
@@ -86,18 +86,18 @@ def test_words_of_slices_are_those_of_the_formula(own, processes):
   elements = 2**20
   there_and_back = (own + 1) * (processes - 1) / processes
   (floats,) = messages_of('identity', elements)
-  costs = ways.sent_words(floats, own * processes, processes)
+  costs = algorithms.sent_words(floats, own * processes, processes)
   assert costs['gather'] == own * (processes - 1) * elements
   assert costs['slices'] == pytest.approx(there_and_back * elements, rel=1e-4)
   (halves,) = messages_of('fp16', elements)
-  costs = ways.sent_words(halves, own * processes, processes)
+  costs = algorithms.sent_words(halves, own * processes, processes)
   there_and_back = (own / 2 + 1) * (processes - 1) / processes
   assert costs['slices'] == pytest.approx(there_and_back * elements, rel=1e-4)
 
 
 def test_alone_nothing_is_sent():
   for text in ('ternary', 'identity'):
-    costs = ways.sent_words(*messages_of(text), 4, 1)
+    costs = algorithms.sent_words(*messages_of(text), 4, 1)
     assert set(costs.values()) == {0}
 
 
@@ -113,6 +113,6 @@ def test_lengths_rise_by_little_to_the_capacity(capacity):
 
 def test_a_code_of_variable_length_costs_what_is_expected_of_it():
   (varying,) = messages_of('ternary:packing=huffman243')
-  words = ways.sent_words(varying, 2, 2)['gather']
+  words = algorithms.sent_words(varying, 2, 2)['gather']
   assert varying.expected_words <= words <= 1.07 * varying.expected_words
   assert words < 0.85 * varying.num_words

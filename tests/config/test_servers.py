@@ -2,8 +2,8 @@ import pytest
 
 from terngrad import errors
 from terngrad.cli import flags
-from terngrad.config import cluster_config
-from terngrad.config import server_config
+from terngrad.config import cluster
+from terngrad.config import servers
 
 HOSTS = {
   'ps_hosts': 'localhost:2222',
@@ -13,7 +13,7 @@ HOSTS = {
 
 def make(**options):
   options = {'job_name': 'worker', 'net': 'lenet', **HOSTS, **options}
-  return server_config.ServerConfig(**options)
+  return servers.ServerConfig(**options)
 
 
 def refused(**options):
@@ -76,7 +76,7 @@ def test_workers_may_go_at_their_own_pace():
   make(
     sync=False, max_staleness=3, scale_learning_rate_by_staleness=True
   ).validate()
-  config = flags.parse(server_config.ServerConfig, {}, ['--sync=False']).values
+  config = flags.parse(servers.ServerConfig, {}, ['--sync=False']).values
   assert not config.sync
 
 
@@ -178,10 +178,10 @@ def test_residuals_of_a_worker_need_no_other(code, pace):
 
 def test_the_bytes_of_a_bucket_are_a_flag_with_servers_too():
   config = flags.parse(
-    server_config.ServerConfig, {}, ['--bytes_per_bucket=4096']
+    servers.ServerConfig, {}, ['--bytes_per_bucket=4096']
   ).values
   assert config.bytes_per_bucket == 4096
-  assert make().bytes_per_bucket == cluster_config.BYTES_PER_BUCKET
+  assert make().bytes_per_bucket == cluster.BYTES_PER_BUCKET
   assert refused(bytes_per_bucket=-1).startswith(
     'bytes_per_bucket: expected a number >= 0, received -1'
   )
@@ -196,7 +196,7 @@ def test_a_cluster_without_servers_is_refused(tmp_path):
 
 
 def test_the_exchange_is_no_flag():
-  config = server_config.ServerConfig
+  config = servers.ServerConfig
   assert 'exchange' not in flags.define(config)
   assert '--collective' not in flags.help_text(config, {}, 'usage')
   with pytest.raises(flags.UsageError, match='exchange'):
@@ -210,7 +210,7 @@ def test_batches_and_nodes_of_the_whole_run_are_those_of_all_processes():
 
 def test_words_of_2017_are_read_as_they_stand():
   config = flags.parse(
-    server_config.ServerConfig,
+    servers.ServerConfig,
     {'net': 'lenet'},
     [
       '--job_name=worker',
@@ -242,7 +242,7 @@ def test_words_of_2017_are_read_as_they_stand():
 
 
 def test_defaults_are_those_of_2017():
-  config = server_config.ServerConfig()
+  config = servers.ServerConfig()
   assert config.train_dir.endswith('dataset_distributed_train')
   assert config.num_replicas_to_aggregate == -1
   assert config.save_interval_secs == 600
@@ -252,7 +252,7 @@ def test_defaults_are_those_of_2017():
 
 def test_the_first_lines_name_hosts_target_and_replicas():
   config = make()
-  lines = list(server_config.banner(config))
+  lines = list(servers.banner(config))
   assert lines[0].startswith('warning: TensorFlow has no authentication')
   assert lines[1:] == [
     "PS hosts are: ['localhost:2222']",
@@ -273,8 +273,8 @@ def test_the_first_lines_name_hosts_target_and_replicas():
   ],
 )
 def test_a_chief_that_does_not_wait_for_all_says_so(pace, expected):
-  lines = list(server_config.banner(make(**pace)))
+  lines = list(servers.banner(make(**pace)))
   assert lines[-2] == expected
   assert lines[-1].endswith('two runs do not end at the same bits')
-  others = list(server_config.banner(make(task_id=1, **pace)))
+  others = list(servers.banner(make(task_id=1, **pace)))
   assert others[1:] == [*lines[1:3], 'Server target: grpc://localhost:2224']

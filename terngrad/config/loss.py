@@ -3,7 +3,7 @@
 import dataclasses
 
 from terngrad import errors
-from terngrad.config import config_codes as codes
+from terngrad.config import codes
 from terngrad.config import options
 
 DTYPES = ('float32', 'bfloat16', 'float16')

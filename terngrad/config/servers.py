@@ -6,10 +6,10 @@ import os
 
 from terngrad import errors
 from terngrad import lazy
-from terngrad.cluster import cluster as clusters
-from terngrad.config import config as configs
-from terngrad.config import config_base as base
+from terngrad.cluster import spec as clusters
+from terngrad.config import model
 from terngrad.config import options
+from terngrad.config import training as configs
 
 option = options.option
 method = lazy.module('terngrad.codec.method')
@@ -30,7 +30,7 @@ class ServerConfig(configs.TrainConfig):
   """
 
   train_dir: str = option(
-    os.path.join(base.TEMPORARY, 'dataset_distributed_train'),
+    os.path.join(model.TEMPORARY, 'dataset_distributed_train'),
     "Folder for the chief's checkpoints and records; a run that stands there "
     'continues.',
     'run',
@@ -87,7 +87,7 @@ class ServerConfig(configs.TrainConfig):
 
   @functools.cached_property
   def tasks(self):
-    """`cluster.cluster.Cluster` of the run.
+    """`cluster.spec.Cluster` of the run.
 
     Raises:
       errors.ConfigError: there is none, or not with this task in it.

@@ -12,24 +12,24 @@ import os
 
 from terngrad import errors
 from terngrad.codec import spelling
-from terngrad.config import cluster_config
-from terngrad.config import config_base as base
-from terngrad.config import config_evaluation
-from terngrad.config import config_pretrained as pretrained
+from terngrad.config import cluster
+from terngrad.config import evaluation
+from terngrad.config import model
 from terngrad.config import options
+from terngrad.config import pretrained
 from terngrad.step import optimizers
 from terngrad.step import schedules
 
 # Callers look for every configuration here.
-EvalConfig = config_evaluation.EvalConfig
+EvalConfig = evaluation.EvalConfig
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainConfig(cluster_config.ClusterConfig, pretrained.PretrainedConfig):
+class TrainConfig(cluster.ClusterConfig, pretrained.PretrainedConfig):
   """A training run, on the devices of one machine or of a cluster."""
 
   train_dir: str = options.option(
-    os.path.join(base.TEMPORARY, 'dataset_train'),
+    os.path.join(model.TEMPORARY, 'dataset_train'),
     'Folder for checkpoints and records; a run that stands there continues.',
     'run',
     shared=options.OWN,
