@@ -95,16 +95,16 @@ def of_towers(codec):
   )
   calls = Calls()
 
-  def surround():
-    around = assembly.of_this_process(config)
+  def make_context():
+    context = assembly.of_this_process(config)
 
     def make_step(*arguments):
       with calls:
-        return around.make_step(*arguments)
+        return context.make_step(*arguments)
 
-    return around._replace(make_step=make_step)
+    return context._replace(make_step=make_step)
 
-  run = assembly.assemble(config, surround)
+  run = assembly.assemble(config, make_context)
   batches = iter(run.batches(0))
   images, labels = next(batches)
   numbers = tf.constant(0, tf.int64), tf.constant(0.1), tf.constant(0.5)

@@ -128,7 +128,7 @@ def test_b8_save_tower_1_is_not_tower_10(tmp_path):
   places = ['/CPU:0'] * 12
   training = small.Training(small.dense_net, devices=1, workers=1)
   copies = replicas.create(training.plan, training.optimizer, places)
-  (place,) = {towers.Towers(places, 12).place_of(1)}
+  (place,) = {towers.Towers(places, 12).device_of(1)}
   layout = checkpoints.Layout('small', 5, 'momentum', 12, 12, [place], 9)
   names = replicas.variable_names(training.plan, copies[0])
   path = checkpoints.Writer(str(tmp_path), layout, copies, names).save(1)

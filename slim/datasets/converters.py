@@ -1,4 +1,4 @@
-"""What `catalog.CONVERTERS` names: a function of an `Order` for each data set.
+"""Converters: a function of a `ConversionRequest` for each data set.
 
 To add a set of small images: a module that says what it is, one that says where
 it comes from, one line here and its name in `catalog.CONVERTERS`.
@@ -25,7 +25,7 @@ from slim.datasets.small_images import mnist_source
 TRAIN_SHARDS = {convert_flowers.NAME: 5}
 
 
-class Order(NamedTuple):
+class ConversionRequest(NamedTuple):
   """What to convert, and how.
 
   Attributes:
@@ -45,7 +45,7 @@ class Order(NamedTuple):
   validation_images: int
 
 
-def convert(name: str, order: Order) -> sharding.Report:
+def convert(name: str, order: ConversionRequest) -> sharding.Report:
   """Converts a data set.
 
   Args:
@@ -63,7 +63,9 @@ def convert(name: str, order: Order) -> sharding.Report:
   return pkgutil.resolve_name(found)(order)
 
 
-def small_images(source: types.ModuleType, order: Order) -> sharding.Report:
+def small_images(
+  source: types.ModuleType, order: ConversionRequest
+) -> sharding.Report:
   """Converts a set of small images.
 
   Args:
@@ -95,7 +97,7 @@ fashion_mnist = functools.partial(small_images, fashion_mnist_source)
 mnist = functools.partial(small_images, mnist_source)
 
 
-def flowers(order: Order) -> sharding.Report:
+def flowers(order: ConversionRequest) -> sharding.Report:
   """Converts the flower photos.
 
   Args:

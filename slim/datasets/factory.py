@@ -19,7 +19,7 @@ from slim.preprocessing import factory as preprocessing
 from slim.preprocessing import photographs
 
 DATASETS = catalog.DATASETS
-Delivery = read_options.Delivery
+ReadOptions = read_options.ReadOptions
 Split = read_options.Split
 
 # Sources that are read by number, by `catalog.Dataset.storage`.
@@ -33,7 +33,7 @@ def load(
   name: str,
   data_dir: str | os.PathLike,
   split: str,
-  delivery: Delivery,
+  delivery: ReadOptions,
   num_classes: int | None = None,
 ) -> tuple[tf.data.Dataset, Split]:
   """Opens a split of a data set.
@@ -97,7 +97,7 @@ def _are_small(
 def _batches(
   stream: streams.Stream,
   dataset: catalog.Dataset,
-  delivery: Delivery,
+  delivery: ReadOptions,
   chosen: contract.Batched | contract.Single,
 ) -> tf.data.Dataset:
   """The preprocessed batches of a stream."""
@@ -137,7 +137,7 @@ def _shifted(
   return shown, batches.map(shift)
 
 
-def _seeds(positions: tf.Tensor, delivery: Delivery) -> tf.Tensor:
+def _seeds(positions: tf.Tensor, delivery: ReadOptions) -> tf.Tensor:
   """Seeds int64 [..., 2] of positions int64 [...].
 
   A position never comes twice, so each visit of an example has its own seed;
@@ -151,7 +151,7 @@ def _seeds(positions: tf.Tensor, delivery: Delivery) -> tf.Tensor:
 def _small(
   stream: streams.Stream,
   dataset: catalog.Dataset,
-  delivery: Delivery,
+  delivery: ReadOptions,
   chosen: contract.Batched,
 ) -> tf.data.Dataset:
   """Decodes and preprocesses images of one size, a batch at a time."""
@@ -171,7 +171,7 @@ def _small(
 
 def _photographs(
   stream: streams.Stream,
-  delivery: Delivery,
+  delivery: ReadOptions,
   chosen: contract.Single,
 ) -> tf.data.Dataset:
   """Decodes and preprocesses photographs, each by itself, then batches."""

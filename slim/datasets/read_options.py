@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Delivery:
+class ReadOptions:
   """How a split is to be delivered.
 
   Attributes:

@@ -32,7 +32,7 @@ class Stream(NamedTuple):
 def of_records(
   found: shards.Shards,
   dataset: catalog.Dataset,
-  delivery: read_options.Delivery,
+  delivery: read_options.ReadOptions,
   *,
   as_strings: bool,
 ) -> Stream:
@@ -79,7 +79,7 @@ def of_records(
 def of_source(
   source: sources.Source,
   dataset: catalog.Dataset,
-  delivery: read_options.Delivery,
+  delivery: read_options.ReadOptions,
 ) -> Stream:
   """Streams the indices of a source, int64 [].
 
@@ -111,8 +111,8 @@ def of_source(
 
 
 def only_rows(
-  stream: Stream, delivery: read_options.Delivery
-) -> tuple[Stream, read_options.Delivery]:
+  stream: Stream, delivery: read_options.ReadOptions
+) -> tuple[Stream, read_options.ReadOptions]:
   """Leaves out what is not in `delivery.rows` of a batch.
 
   Args:

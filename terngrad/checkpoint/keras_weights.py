@@ -33,14 +33,14 @@ def of_file(path, order):
   numbered = _numbered(order)
   try:
     with _open(path) as file:
-      shapes, paths, strange = {}, {}, []
+      shapes, paths, unexpected = {}, {}, []
       for key, dataset in _datasets(file):
         _refuse_references(path, dataset)
         name = numbered.get(key, key)
         if name in order:
           shapes[name], paths[name] = list(dataset.shape), dataset.name
         else:
-          strange.append(key)
+          unexpected.append(key)
   except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
     if isinstance(error, errors.CheckpointError):
       raise
@@ -53,7 +53,7 @@ def of_file(path, order):
     with _open(path) as file:
       return np.asarray(file[paths[name]], np.float32)
 
-  return sources.Source(path, shapes, read, sorted(strange), step=0)
+  return sources.Source(path, shapes, read, sorted(unexpected), step=0)
 
 
 @contextlib.contextmanager

@@ -96,7 +96,7 @@ def _check(options, source, found):
   """Raises where something is missing that may not be."""
   if not found.missing or (options.ignore_missing_vars and found.values):
     return
-  holds = ', '.join([*source.shapes, *source.strange][:5]) or 'nothing'
+  holds = ', '.join([*source.shapes, *source.unexpected][:5]) or 'nothing'
   raise errors.CheckpointError(
     f'{source.path}: expected {_some(found.missing)}, received none of these; '
     f'it holds {holds}, ... Where some are there, begin without the others by '
@@ -130,7 +130,7 @@ def _tell(report, source, found, rest, others):
   for what, names in (
     ('left out', left_out),
     ('not there, so as they began', anew),
-    ('skipped in the file', [*skipped, *source.strange]),
+    ('skipped in the file', [*skipped, *source.unexpected]),
   ):
     if names:
       lines.append(f'{what}: {_some(names)}')

@@ -18,14 +18,14 @@ class Source(NamedTuple):
     path: of the file, for messages.
     shapes: dict of our name to the shape, a list, of what stands there.
     read: takes one of these names, returns its value, an array.
-    strange: names in the file that are not understood.
+    unexpected: names in the file that are not understood.
     step: steps taken before it was written; 0 where it does not say.
   """
 
   path: str
   shapes: dict
   read: Callable
-  strange: list
+  unexpected: list
   step: int
 
 
@@ -64,7 +64,7 @@ def of_checkpoint(path, net):
     shapes={name: list(shapes[key]) for name, key in known.items()},
     read=lambda name: reader.get_tensor(known[name]),
     # Of our own only other devices' values, and what is no value.
-    strange=sorted(k for k, name in names.items() if not (name or own)),
+    unexpected=sorted(k for k, name in names.items() if not (name or own)),
     step=step,
   )
 

@@ -77,7 +77,7 @@ class Store:
       found.update(summed.gather(self._exchange.group))
     return found
 
-  def deal(self, stored):
+  def scatter(self, stored):
     """Gives every process its states; all call it together.
 
     Args:
@@ -91,7 +91,7 @@ class Store:
         values = _for_workers(values, self._exchange.num_workers)
       _deal(group, variables, values)
     for summed in self._summed:
-      summed.deal(group, stored)
+      summed.scatter(group, stored)
 
   @contextlib.contextmanager
   def holding(self, gathered):
@@ -188,8 +188,8 @@ class _Summed(NamedTuple):
       )
     }
 
-  def deal(self, group, stored):
-    """See `Store.deal`."""
+  def scatter(self, group, stored):
+    """See `Store.scatter`."""
     slices = None
     if all(name in stored for name in self.names):
       elements = np.concatenate([np.ravel(stored[name]) for name in self.names])
@@ -236,7 +236,7 @@ def _gather(group, variables):
   for variable in variables:
     bits = tf.bitcast(tf.reshape(variable, [-1]), tf.int32)
     for first in range(0, bits.shape[0], _PIECE):
-      everyones = group.gather(bits[tf.newaxis, first : first + _PIECE])
+      everyones = group.all_gather(bits[tf.newaxis, first : first + _PIECE])
       if group.rank == 0:
         columns.append(tf.bitcast(everyones, tf.float32).numpy())
   return np.concatenate(columns, axis=1) if group.rank == 0 else None
@@ -259,7 +259,7 @@ def _deal(group, variables, values):
         variable.assign(value.reshape(variable.shape))
     return
   wanted = tf.constant([int(values is not None)], tf.int32)
-  if not int(group.from_chief(wanted)[0]):
+  if not int(group.broadcast(wanted)[0]):
     return
   size = variables[0].shape.num_elements()
   if values is None:

@@ -68,7 +68,7 @@ def join(options):
   )
 
 
-def check_same(exchange, options, **choices):
+def assert_same(exchange, options, **choices):
   """Compares what the processes are.
 
   Args:
@@ -85,7 +85,9 @@ def check_same(exchange, options, **choices):
   own = fingerprint.to_bytes(
     fingerprint.fingerprint(**choices), _FINGERPRINT_BYTES
   )
-  everyone = exchange.group.gather_now(np.frombuffer(own, np.int32)[np.newaxis])
+  everyone = exchange.group.all_gather_now(
+    np.frombuffer(own, np.int32)[np.newaxis]
+  )
   try:
     fields = [
       fingerprint.from_bytes(row.tobytes(), f'worker {rank}')
@@ -106,7 +108,7 @@ def _short(value):
   )
 
 
-def begin(exchange, copies, numbers):
+def broadcast_start(exchange, copies, numbers):
   """Gives every process the chief's variables and numbers.
 
   Args:
@@ -121,14 +123,14 @@ def begin(exchange, copies, numbers):
   if group is None:
     return numbers
   for variables in zip(*(copy.variables() for copy in copies), strict=True):
-    value = group.from_chief(tf.convert_to_tensor(variables[0]))
+    value = group.broadcast(tf.convert_to_tensor(variables[0]))
     for variable in variables:
       variable.assign(value)
-  told = group.from_chief(tf.constant(numbers, tf.int32))
+  told = group.broadcast(tf.constant(numbers, tf.int32))
   return tuple(int(number) for number in told)
 
 
-def check_equal(exchange, replica, names):
+def assert_equal(exchange, replica, names):
   """Proves that the processes' replicas are equal to the bit.
 
   Args:
@@ -142,7 +144,7 @@ def check_equal(exchange, replica, names):
   if exchange.group is None:
     return
   digests = np.stack([_digest(v.numpy()) for v in replica.variables()])
-  everyone = exchange.group.gather_now(digests[np.newaxis])
+  everyone = exchange.group.all_gather_now(digests[np.newaxis])
   for rank, received in enumerate(everyone):
     differing = np.flatnonzero((received != everyone[0]).any(axis=1))
     if differing.size:
@@ -159,14 +161,14 @@ def _digest(array):
   return np.frombuffer(data.digest(), np.int32)
 
 
-def end(exchange, step):
+def barrier(exchange, step):
   """Waits until all have come to their end, and the chief has written."""
   if exchange.group is not None:
-    exchange.group.gather_now(np.array([step], np.int32))
+    exchange.group.all_gather_now(np.array([step], np.int32))
 
 
 @contextlib.contextmanager
-def within(cluster, seconds, what, limit=watchdog.limit):
+def time_limit(cluster, seconds, what, limit=watchdog.limit):
   """Ends the process where a task is lost or late, and says which.
 
   Args:

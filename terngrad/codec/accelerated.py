@@ -62,7 +62,7 @@ def probing_once(codec):
 
   def probe(gradients):
     stats = [statistics.in_one_pass(gradient) for gradient in gradients]
-    return tf.stack([chain.wish(codec.stages, one) for one in stats])
+    return tf.stack([chain.local_scaler(codec.stages, one) for one in stats])
 
   return codec._replace(probe=probe)
 
@@ -70,7 +70,7 @@ def probing_once(codec):
 def _probe(codec):
   def probe(gradients):
     stats = statistics.Statistics(*ops.statistics(gradients))
-    return chain.wish(codec.stages, stats)
+    return chain.local_scaler(codec.stages, stats)
 
   clips = [s for s in codec.stages if isinstance(s, contract.Clip)]
   factors = [clip.clip_factor for clip in clips] or [0.0]

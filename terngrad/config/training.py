@@ -3,8 +3,8 @@
 Every field is also a flag of the programs: `cli.flags` reads names, types,
 defaults and help from here, so that there is one list of them. Names and
 defaults are the 2017 code's where it had them. The fields stand by what they
-are about in `config_base`, `config_codes`, `config_methods` and
-`config_pretrained`; those of an evaluation in `config_evaluation`.
+are about in `model`, `codes`, `loss`, `pretrained` and `cluster`; those of an
+evaluation in `evaluation`, and those of parameter servers in `servers`.
 """
 
 import dataclasses

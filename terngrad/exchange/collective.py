@@ -49,12 +49,12 @@ class Collective:
     """The workers on `devices[place]`, as a range."""
     return range(self.first + place, self.first + self.own, len(self.devices))
 
-  def place_of(self, worker):
+  def device_of(self, worker):
     """The index in `devices` of a worker of this process."""
     return (worker - self.first) % len(self.devices)
 
   @property
-  def own_places(self):
+  def local_devices(self):
     """Indices in `devices` of this process's devices."""
     return range(len(self.devices))
 
@@ -78,9 +78,9 @@ class Collective:
     batch = towers.Batch(images, labels, self.first)
     return [batch] * len(self.devices)
 
-  def share(self, rows, conclude):
+  def gather_metadata(self, rows, conclude):
     """Tells every worker's row of numbers to all; see `towers.Towers`."""
-    everyone = self.group.gather(self._joined(rows))
+    everyone = self.group.all_gather(self._joined(rows))
     copies, concluded = [], []
     for device in self.devices:
       with tf.device(device):

@@ -123,7 +123,7 @@ def _move(reduction, rows):
   received = group.all_to_all(cut.deal(rows))
   words, left_out = code(received, reduction.residual.read_value())
   reduction.residual.assign(left_out)
-  return [group.gather(words[tf.newaxis])]
+  return [group.all_gather(words[tf.newaxis])]
 
 
 def _total(reduction, moved):

@@ -82,23 +82,23 @@ def move(group, messages, rows):
   variable = [pair for pair in pairs if varies(pair[0])]
   together = []
   if not variable:
-    together = group.gather_pieces(rows)
+    together = group.all_gather_pieces(rows)
   elif fixed:
     joined = fixed[0] if len(fixed) == 1 else tf.concat(fixed, axis=1)
-    together = group.gather_pieces(joined)
+    together = group.all_gather_pieces(joined)
   return Gathered(together, _move_used(group, variable) if variable else [])
 
 
 def _move_used(group, pairs):
   """`Gathered.apart`, of pairs of a message and int32 [own, its words]."""
   used = [tf.reduce_max(message.sent_words(part)) for message, part in pairs]
-  largest = tf.reduce_max(group.gather(tf.stack(used)[tf.newaxis]), axis=0)
+  largest = tf.reduce_max(group.all_gather(tf.stack(used)[tf.newaxis]), axis=0)
   found = []
   for number, (message, part) in enumerate(pairs):
     possible = lengths(message.num_words)
     place = tf.searchsorted(possible, largest[number : number + 1])[0]
     place = tf.minimum(place, len(possible) - 1)
-    found.append(group.gather_first(part, place, possible))
+    found.append(group.all_gather_first(part, place, possible))
   return found
 
 

@@ -50,7 +50,7 @@ class Group:
     self._hint = communication
     self._strategy = _join(cluster, timeout) if self.size > 1 else None
 
-  def gather(self, tensor):
+  def all_gather(self, tensor):
     """All-gather: the tensors of all processes, one below the other.
 
     Args:
@@ -59,10 +59,10 @@ class Group:
     Returns:
       [size * k, ...], in the order of the processes.
     """
-    pieces = self.gather_pieces(tensor)
+    pieces = self.all_gather_pieces(tensor)
     return pieces[0] if len(pieces) == 1 else tf.concat(pieces, axis=1)
 
-  def gather_pieces(self, tensor, most=_MOST_PIECES):
+  def all_gather_pieces(self, tensor, most=_MOST_PIECES):
     """`gather`, some columns at a time.
 
     The runtime copies a tensor a few times on its way. In pieces, one is copied
@@ -84,7 +84,7 @@ class Group:
     sizes = [size] * (count - 1) + [tensor.shape[1] - size * (count - 1)]
     return [self._gather(piece) for piece in columns(tensor, sizes)]
 
-  def gather_first(self, matrix, length, lengths, most=_MOST_PIECES):
+  def all_gather_first(self, matrix, length, lengths, most=_MOST_PIECES):
     """All-gather of the first columns of a matrix, in pieces.
 
     The runtime wants tensors of one shape under one key, so that there is a key
@@ -159,11 +159,11 @@ class Group:
       )
     return tf.ensure_shape(result, tensor.shape)
 
-  def gather_now(self, array):
+  def all_gather_now(self, array):
     """`gather` outside of traced code; returns a NumPy array."""
-    return self.gather(tf.convert_to_tensor(array)).numpy()
+    return self.all_gather(tf.convert_to_tensor(array)).numpy()
 
-  def from_chief(self, value):
+  def broadcast(self, value):
     """The chief's value, to the bit, outside of traced code.
 
     Args:

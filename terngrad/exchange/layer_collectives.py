@@ -14,7 +14,7 @@ _GROUP_KEYS = itertools.count(8001)
 _INSTANCE_KEYS = itertools.count(1)
 
 
-class Inside:
+class LayerCollectives:
   """Gathers small tensors of all workers, in any place of their programs.
 
   Every worker's program must ask in the same order.
@@ -58,7 +58,7 @@ class Inside:
     if self._count == 1:
       return tensor[None]
     if self._group is not None:
-      return self._group.gather(tensor[None])
+      return self._group.all_gather(tensor[None])
     # CollectiveGatherV2 waits for ever where no cluster was configured.
     return tf.raw_ops.CollectiveGather(
       input=tensor[None],

@@ -97,7 +97,7 @@ class Servers(NamedTuple):
     return self.towers.num_workers
 
   @property
-  def own_places(self):
+  def local_devices(self):
     """The places of the chief's process."""
     return range(0, len(self.devices), self.num_processes)
 
@@ -115,9 +115,9 @@ class Servers(NamedTuple):
     """The workers on `devices[place]`, as a range."""
     return self.towers.workers_of(place)
 
-  def place_of(self, worker):
+  def device_of(self, worker):
     """The index in `devices` of a worker's device."""
-    return self.towers.place_of(worker)
+    return self.towers.device_of(worker)
 
   def process_of(self, place):
     """The process that a place belongs to."""
@@ -138,12 +138,12 @@ class Servers(NamedTuple):
       for p in map(self.process_of, range(len(self.devices)))
     ]
 
-  def share(self, rows, conclude):
+  def gather_metadata(self, rows, conclude):
     """Tells the first server every worker's row, and all what follows.
 
     Args:
       rows: for each place float32 [its workers, n].
-      conclude: see `Towers.share`; only the server calls it.
+      conclude: see `Towers.gather_metadata`; only the server calls it.
 
     Returns:
       (float32 [workers, n] on the first server; for each place what `conclude`

@@ -136,7 +136,7 @@ def _two_shot(reduction, rows):
     return back.pack(slices.in_planes(cut.sums(received), back))
 
   packed = pack_sums(group.all_to_all(cut.deal(rows)))
-  return [group.gather(packed[tf.newaxis])]
+  return [group.all_gather(packed[tf.newaxis])]
 
 
 def _two_shot_total(reduction, moved):
@@ -193,7 +193,7 @@ def _slices(reduction, rows):
   for piece, part in zip(pieces, parts, strict=True):
     received = group.all_to_all(piece.deal(part))
     sums = compiled(piece.sums_in_order)(received)
-    moved += group.gather_pieces(sums[tf.newaxis], most=1)
+    moved += group.all_gather_pieces(sums[tf.newaxis], most=1)
   return moved
 
 

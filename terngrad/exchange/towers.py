@@ -55,7 +55,7 @@ class Towers(NamedTuple):
     """The workers on `devices[place]`, as a range."""
     return range(place, self.num_workers, len(self.devices))
 
-  def place_of(self, worker):
+  def device_of(self, worker):
     """The index in `devices` of a worker's device."""
     return worker % len(self.devices)
 
@@ -70,7 +70,7 @@ class Towers(NamedTuple):
     return self.num_workers
 
   @property
-  def own_places(self):
+  def local_devices(self):
     """Indices in `devices` of this process's devices."""
     return range(len(self.devices))
 
@@ -96,7 +96,7 @@ class Towers(NamedTuple):
     """
     return [Batch(images, labels, self.first)] * len(self.devices)
 
-  def share(self, rows, conclude):
+  def gather_metadata(self, rows, conclude):
     """Tells every worker's row of numbers to all.
 
     Args:

@@ -111,7 +111,7 @@ def _bare(jpegs, load):
 
 
 def _pipeline(folder, net, load):
-  delivery = factory.Delivery(
+  delivery = factory.ReadOptions(
     image_size=load.image_size,
     batch_size=load.batch_size,
     training=True,

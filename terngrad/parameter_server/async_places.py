@@ -36,7 +36,7 @@ class Places(NamedTuple):
     """The workers on `devices[place]`, as a range."""
     return self.layout.workers_of(place - 1) if place else range(0)
 
-  def place_of(self, worker):
+  def device_of(self, worker):
     """Where the parameters of a worker's updates are."""
     del worker
     return 0

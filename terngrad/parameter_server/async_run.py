@@ -85,25 +85,27 @@ class Asynchronous:
     self._arrivals = queue.SimpleQueue()
     self._in_flight = {}
 
-  def surround(self):
-    """The `execution.Surroundings` of the run."""
-    return execution.Surroundings(
+  def make_context(self):
+    """The `execution.ExecutionContext` of the run."""
+    return execution.ExecutionContext(
       exchange=async_places.Places(self._layout),
       data=self._data._replace(batches=self._begin),
       make_step=self._make_step,
       own=range(1),
-      habits=execution.Habits(
-        within=self._within,
+      hooks=execution.Hooks(
+        time_limit=self._time_limit,
         log_every=server_tasks.LOG_EVERY,
         line=self._line,
         save_secs=self._options.save_interval_secs,
         observe_secs=self._options.save_summaries_secs,
         measure=self._tally.take,
       ),
-      dealing=functools.partial(async_shares.dealt, self._layout.servers),
+      placement_scope=functools.partial(
+        async_shares.dealt, self._layout.servers
+      ),
     )
 
-  def _within(self, what):
+  def _time_limit(self, what):
     """A limit of twice the time of a step; see `watchdog.limit`.
 
     A step of the loop waits for a push, which has a limit of its own, and then
@@ -138,7 +140,7 @@ class Asynchronous:
     """
     count = self._layout.num_processes
     self._first = first = step * self._options.aggregate // count
-    with self._within('Begin'):
+    with self._time_limit('Begin'):
       for copy in self._copies[1:]:
         replicas.copy(self._copies[0], copy)
       self._pulled = [step] * count
@@ -267,7 +269,7 @@ class Asynchronous:
       words=[[tf.zeros([1, 0], tf.int32)]],
       sent=tf.concat(parts.sent, axis=0),
       stop=tf.convert_to_tensor(stop),
-      who=tuple(
+      worker_labels=tuple(
         f'node {node} of worker {number}'
         if len(nodes) > 1
         else f'worker {number}'

@@ -17,7 +17,7 @@ from terngrad.step import optimizers
 from terngrad.step import updates
 
 
-class Box(NamedTuple):
+class GradientBuffer(NamedTuple):
   """Where a server finds what a process pushed; variables of the server.
 
   Attributes:
@@ -57,23 +57,23 @@ class Servers:
       self._decodes.append(
         tf.function(decode, jit_compile=share.codec.compiled)
       )
-      shrink = updates.shrink_of(
-        node_pass.shrink, share.variables, codec.num_variables
+      decoupled_decay = updates.decoupled_decay_of(
+        node_pass.decoupled_decay, share.variables, codec.num_variables
       )
       self._updates.append(
-        updates.make_update(share.replica, optimizer, shrink)
+        updates.make_update(share.replica, optimizer, decoupled_decay)
       )
       if aggregate > 1:
         self._held.append(_zeros_beside(share.replica))
         self._means.append(_make_mean(self._held[-1], aggregate))
 
-  def boxes(self, num_nodes):
-    """A `Box` on each server, for a process of so many nodes."""
+  def buffers(self, num_nodes):
+    """A `GradientBuffer` on each server, for a process of so many nodes."""
     made = []
     for share in self._shares:
       with tf.device(share.replica.device):
         made.append(
-          Box(
+          GradientBuffer(
             _zeros([num_nodes, share.codec.num_words], tf.int32),
             _zeros([share.codec.num_probes]),
             [_zeros(v.shape) for v in share.replica.statistics],
@@ -81,45 +81,47 @@ class Servers:
         )
     return made
 
-  def put(self, boxes, payloads, scalers, moments):
+  def put(self, buffers, payloads, scalers, moments):
     """Sends a process's gradient, and its moving statistics, to the servers.
 
     Args:
-      boxes: from `boxes`.
+      buffers: from `buffers`.
       payloads: int32 [nodes, words], from `codec`.
       scalers: float32 [probes].
       moments: list of float32, of the model.
     """
-    for share, box in zip(self._shares, boxes, strict=True):
+    for share, buffer in zip(self._shares, buffers, strict=True):
       # Cut where they are, so that a server is sent its own alone.
       words = payloads[:, share.words]
       own = tf.gather(scalers, share.probes)
       with tf.device(share.replica.device):
-        box.words.assign(words)
-        box.scalers.assign(own)
-        for variable, place in zip(box.moments, share.statistics, strict=True):
+        buffer.words.assign(words)
+        buffer.scalers.assign(own)
+        for variable, place in zip(
+          buffer.moments, share.statistics, strict=True
+        ):
           variable.assign(moments[place])
 
-  def hold(self, boxes):
+  def hold(self, buffers):
     """Adds what lies in a process's boxes to what is held."""
     for place, share in enumerate(self._shares):
       with tf.device(share.replica.device):
-        values = self._open(place, boxes[place])
+        values = self._open(place, buffers[place])
         for total, value in zip(self._held[place], values, strict=True):
           total.assign_add(value)
 
-  def update(self, boxes, numbers):
+  def update(self, buffers, numbers):
     """Updates the parameters by the mean of what is held and of the boxes.
 
     Args:
-      boxes: of the process whose gradient came last.
+      buffers: of the process whose gradient came last.
       numbers: (step int64 [], learning_rate float32 [], averaging_decay float32
         []).
     """
     values = []
     for place, share in enumerate(self._shares):
       with tf.device(share.replica.device):
-        found = self._open(place, boxes[place])
+        found = self._open(place, buffers[place])
         values.append(self._means[place](found) if self._means else found)
     factor = self._clip_factor(values)
     for place, share in enumerate(self._shares):
@@ -130,15 +132,15 @@ class Servers:
           means = [mean * factor for mean in means]
         self._updates[place](means, moments, numbers)
 
-  def _open(self, place, box):
+  def _open(self, place, buffer):
     """A server's part of a gradient, then its moving statistics."""
-    words = [tf.convert_to_tensor(box.words)]
+    words = [tf.convert_to_tensor(buffer.words)]
     gradient = (
-      self._decodes[place](words, box.scalers.read_value())
+      self._decodes[place](words, buffer.scalers.read_value())
       if self._shares[place].variables
       else []
     )
-    return [*gradient, *(m.read_value() for m in box.moments)]
+    return [*gradient, *(m.read_value() for m in buffer.moments)]
 
   def _clip_factor(self, values):
     """What to multiply gradients with; None where an update clips, or none."""

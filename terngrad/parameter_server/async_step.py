@@ -116,7 +116,7 @@ def make_process(source, servers):
       )
       for place, replica in enumerate(source.replicas)
     ],
-    servers.boxes(towers.num_workers),
+    servers.buffers(towers.num_workers),
   )
   return Process(
     *(
@@ -134,14 +134,14 @@ class _Made(NamedTuple):
     servers: `async_servers.Servers`.
     functions: `nodes.Functions`.
     places: list of `nodes.Device`, one a device.
-    boxes: of the process, from `servers.boxes`.
+    buffers: of the process, from `servers.buffers`.
   """
 
   source: Source
   servers: object
   functions: nodes.Functions
   places: list
-  boxes: list
+  buffers: list
 
 
 def _push(made, pulled, own, *given):
@@ -169,7 +169,7 @@ def _push(made, pulled, own, *given):
       tf.reduce_mean(tf.concat(values, axis=0), axis=0)
       for values in zip(*(r.statistics for r in computed), strict=True)
     ]
-    servers.put(made.boxes, together, shared, means)
+    servers.put(made.buffers, together, shared, means)
   if feed:
     feed.report(own, [r.entropy for r in computed])
   return Pushed(
@@ -181,11 +181,11 @@ def _push(made, pulled, own, *given):
 
 
 def _hold(made):
-  made.servers.hold(made.boxes)
+  made.servers.hold(made.buffers)
 
 
 def _apply(made, *numbers):
-  made.servers.update(made.boxes, numbers)
+  made.servers.update(made.buffers, numbers)
 
 
 def _pull(made):

@@ -90,12 +90,12 @@ def train(config, report, show_progress=False):
 
 def _train(config, data, report, show_progress):
   free = None if config.waits_for_all else _asynchronous(config, data)
-  surround = (
-    free.surround if free else functools.partial(_surround, config, data)
+  make_context = (
+    free.make_context if free else functools.partial(_surround, config, data)
   )
   outcome = loop.run_assembled(
     config.whole(),
-    functools.partial(assembly.assemble, surround=surround),
+    functools.partial(assembly.assemble, make_context=make_context),
     report,
     show_progress,
     start=watchdog.limit(config.tasks, 2 * config.step_timeout, 'Start'),
@@ -115,7 +115,7 @@ def _asynchronous(config, data):
 
 
 def _surround(config, data):
-  """The `execution.Surroundings` of a cluster; see `train`."""
+  """The `execution.ExecutionContext` of a cluster; see `train`."""
   cluster = config.tasks
   feeds, copies, checks = [], [], []
   # The feeds are known before the first step is traced.
@@ -125,12 +125,12 @@ def _surround(config, data):
     [2 * config.step_timeout] * 2, itertools.repeat(config.step_timeout)
   )
 
-  def within(what):
+  def time_limit(what):
     return watchdog.limit(cluster, next(limits), what)
 
   def begin(step):
     """Lets all workers start from the chief's parameters and this step."""
-    with within('Begin'):
+    with time_limit('Begin'):
       for other in copies[1:]:
         replicas.copy(copies[0], other)
       checks[:] = [digests.make_check(copies)]
@@ -143,13 +143,13 @@ def _surround(config, data):
     return tf.function(take, reduce_retracing=True)
 
   # The tasks were compared before they were connected.
-  return execution.Surroundings(
+  return execution.ExecutionContext(
     exchange=layout,
     data=data._replace(batches=begin),
     make_step=make_step,
-    own=layout.own_places,
-    habits=execution.Habits(
-      within=within,
+    own=layout.local_devices,
+    hooks=execution.Hooks(
+      time_limit=time_limit,
       log_every=server_tasks.LOG_EVERY,
       line=functools.partial(server_tasks.chief_line, layout.num_processes),
       save_secs=config.save_interval_secs,

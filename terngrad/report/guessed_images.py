@@ -54,7 +54,7 @@ def guessed(options, source):
     name,
     source.data_dir,
     source.subset,
-    datasets.Delivery(
+    datasets.ReadOptions(
       image_size=net.image_size,
       batch_size=source.count,
       training=False,

@@ -25,7 +25,7 @@ _TRIAL_WORDS = 517
 _DIGITS = (3, 20)
 
 
-def make(replica, optimizer, shrink, codec):
+def make(replica, optimizer, decoupled_decay, codec):
   """An update that writes no gradients, or None where there is none.
 
   Variables whose method has no kernel are decoded and updated apart.
@@ -33,14 +33,14 @@ def make(replica, optimizer, shrink, codec):
   Args:
     replica: `replicas.Replica` without statistics.
     optimizer: `optimizers.Optimizer`.
-    shrink: see `updates.make_update`.
+    decoupled_decay: see `updates.make_update`.
     codec: `codec.gradients.GradientCodec` of the replica's parameters.
 
   Returns:
     A function of (what was received, see `GradientCodec.decode`, which `fits`;
     `codec.gradients.Turn`; the numbers of `updates.make_update`), or None.
   """
-  if not _possible(replica, optimizer, shrink, codec):
+  if not _possible(replica, optimizer, decoupled_decay, codec):
     return None
   if not agrees(bool(optimizer.slots), bool(replica.averages)):
     return None
@@ -48,7 +48,7 @@ def make(replica, optimizer, shrink, codec):
   probes = codec.probes_of_buckets()
   no_states = [()] * len(codec.buckets)
 
-  def descend(received, turn, numbers):
+  def update(received, turn, numbers):
     _, learning_rate, averaging_decay = numbers
     rates = learning_rate, averaging_decay
     scale = 1.0 / turn.num_workers
@@ -65,7 +65,7 @@ def make(replica, optimizer, shrink, codec):
       rest = replica.part(others, ())
       updates.make_update(rest, optimizer, None)(means, [], numbers)
 
-  return descend
+  return update
 
 
 def fits(codec, received):
@@ -77,22 +77,22 @@ def fits(codec, received):
 def _kernel_for(codec, place, received):
   """What moves the variables of a bucket by what it received, or None."""
   method = codec.buckets[place].method
-  arrived = codec.received(place, received)[0][0]
-  if isinstance(arrived, methods.Payloads):
-    return method.digits and functools.partial(_by_payloads, method, arrived)
-  return method.unit and functools.partial(_by_sums, method, arrived)
+  messages = codec.received(place, received)[0][0]
+  if isinstance(messages, methods.Payloads):
+    return method.digits and functools.partial(_by_payloads, method, messages)
+  return method.unit and functools.partial(_by_sums, method, messages)
 
 
-def _by_payloads(method, arrived, scalers, *rest):
-  for piece in arrived.pieces:
-    ops.descend(method.digits, piece, scalers, *rest)
+def _by_payloads(method, messages, scalers, *rest):
+  for piece in messages.pieces:
+    ops.update(method.digits, piece, scalers, *rest)
 
 
-def _by_sums(method, arrived, scalers, *rest):
+def _by_sums(method, messages, scalers, *rest):
   if method.unit == contract.ONE:
     scalers = tf.ones(scalers.shape)
   first = 0
-  for sums in arrived.pieces:
+  for sums in messages.pieces:
     ops.descend_sums(sums, first, scalers, *rest)
     first += sums.shape[0]
 
@@ -101,9 +101,9 @@ def _has_kernel(bucket):
   return bool(bucket.method.digits or bucket.method.unit)
 
 
-def _possible(replica, optimizer, shrink, codec):
+def _possible(replica, optimizer, decoupled_decay, codec):
   # A clip, a decay and a loss scale want to see gradients.
-  if optimizer.momentum is None or optimizer.clip_norm or shrink:
+  if optimizer.momentum is None or optimizer.clip_norm or decoupled_decay:
     return False
   if replica.scaling or replica.statistics:
     return False
@@ -152,7 +152,7 @@ def agrees(has_momentum, has_averages):
     update = updates.make_update(xlas, optimizer, None)
     update(means, [], (tf.constant(0, tf.int64), *rates))
     piece = methods.Piece(0, [words])
-    ops.descend(_DIGITS, piece, scalers, 0.5, of(ours, optimizer), rates)
+    ops.update(_DIGITS, piece, scalers, 0.5, of(ours, optimizer), rates)
     sums = tf.concat([tf.reshape(mean, [-1]) for mean in means], axis=0)
     update(means, [], (tf.constant(1, tf.int64), *rates))
     ones = tf.ones([2])

@@ -229,7 +229,7 @@ def run_parts(node_pass, parts, where, batch, seed_and_step):
       *((dtype, [size]) for dtype, size in sizes),
       *((tf.float32, shape) for shape in shapes),
     ]
-    arrays = sequential.for_each(replica.device, workers, specs, body)
+    arrays = sequential.map_nodes(replica.device, workers, specs, body)
     rest = [array.stack() for array in arrays[len(sizes) :]]
     probes, (entropy, *moments) = rest[: len(parts)], rest[len(parts) :]
     rounds, first = [], 0

@@ -43,8 +43,8 @@ class Pass(NamedTuple):
     decay: takes the parameters, None in place of those that are not asked
       for; returns the gradients of those of their L2 terms that belong in the
       compressed gradient, None where a parameter has none.
-    shrink: the same for those that the update applies by itself; None where
-      it applies none.
+    decoupled_decay: the same for those that the update applies by itself; None
+      where it applies none.
     regularization: takes the parameters, returns the sum of their L2 terms,
       float32 [].
     num_statistics: how many of `held` are moving statistics.
@@ -52,7 +52,7 @@ class Pass(NamedTuple):
 
   gradients: Callable
   decay: Callable
-  shrink: Callable | None
+  decoupled_decay: Callable | None
   regularization: Callable
   num_statistics: int
 
@@ -76,7 +76,7 @@ def model_pass(model, plan, loss=PLAIN, decoupled=False):
   return Pass(
     gradients=functools.partial(_gradients, model, plan, loss),
     decay=_nothing if decoupled else decay,
-    shrink=decay if decoupled else None,
+    decoupled_decay=decay if decoupled else None,
     regularization=regularization,
     num_statistics=len(plan.statistics),
   )

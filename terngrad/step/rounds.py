@@ -10,7 +10,7 @@ from terngrad.step import nodes
 from terngrad.step import sequential
 
 
-class Told(NamedTuple):
+class Metadata(NamedTuple):
   """What is known of all workers before messages are sent.
 
   Attributes:
@@ -45,7 +45,7 @@ class Told(NamedTuple):
       own_statistics: whether replicas keep statistics of their own.
 
     Returns:
-      A `Told`.
+      A `Metadata`.
     """
     first = [computed[0] for computed in rounds]
     rows = _rows(exchange, first, stop, with_statistics=not own_statistics)
@@ -62,14 +62,14 @@ class Told(NamedTuple):
       ]
       return gradients.agree(probes), tf.reduce_max(stops), statistics
 
-    everyone, concluded = exchange.share(rows, conclude)
+    everyone, concluded = exchange.gather_metadata(rows, conclude)
     agreed, stops, statistics = (list(v) for v in zip(*concluded, strict=True))
     if own_statistics:
       pairs = zip(exchange.devices, first, strict=True)
       statistics = [_means(*pair) for pair in pairs]
     shared, probes = [agreed], [everyone[:, :num_probes]]
     for number in range(1, len(rounds[0])):
-      known, agreed = exchange.share(
+      known, agreed = exchange.gather_metadata(
         [computed[number].probes for computed in rounds], gradients.agree
       )
       shared.append(agreed)
@@ -167,14 +167,14 @@ class Work(NamedTuple):
       return [] if result is None else [result]
 
     with tf.device(device):
-      return sequential.for_each(device, self.where.workers, specs, of_worker)
+      return sequential.map_nodes(device, self.where.workers, specs, of_worker)
 
 
 def _listed(value):
   return value if isinstance(value, list) else [value]
 
 
-class Arrived(NamedTuple):
+class PendingMean(NamedTuple):
   """A part's messages on a device, before it decodes them.
 
   Attributes:
@@ -220,7 +220,7 @@ def exchange_part(exchange, codec, work, residuals):
     residuals: of the sums of the first round, see `states.MethodStates`.
 
   Returns:
-    List of `Arrived`, one a device.
+    List of `PendingMean`, one a device.
   """
   received, words, sent = ([[] for _ in work] for _ in range(3))
   for number in range(codec.num_rounds):
@@ -236,4 +236,4 @@ def exchange_part(exchange, codec, work, residuals):
       words[i].append(payloads[i])
       with tf.device(device):
         sent[i].append(codec.sent_words(payloads[i], number))
-  return list(map(Arrived, work, received, words, sent))
+  return list(map(PendingMean, work, received, words, sent))

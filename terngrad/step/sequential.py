@@ -5,7 +5,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 
-def for_each(device, workers, specs, body):
+def map_nodes(device, workers, specs, body):
   """What `body` returns for the workers of a device, one after the other.
 
   Args:

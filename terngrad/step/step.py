@@ -32,7 +32,8 @@ class StepResult(NamedTuple):
     sent: int32 [workers of the exchange's `own`], how many words each sent.
     stop: float32 [], the largest wish to stop of all processes; see
       `make_train_step`.
-    who: tuple of str, what to call the workers; () for by their numbers.
+    worker_labels: tuple of str, what to call the workers; () for by their
+      numbers.
   """
 
   entropy: tf.Tensor
@@ -41,7 +42,7 @@ class StepResult(NamedTuple):
   words: list
   sent: tf.Tensor
   stop: tf.Tensor
-  who: tuple = ()
+  worker_labels: tuple = ()
 
   def payloads(self, place):
     """The whole payloads of a device, int32 [its workers, words]."""
@@ -58,8 +59,8 @@ class Training(NamedTuple):
     states: `states.MethodStates`.
     optimizer: `optimizers.Optimizer`, applied once a step to each replica.
     seed: integer, of the run.
-    within: takes a place of `exchange`, returns the context of its passes; see
-      `synchronized`.
+    pass_context: takes a place of `exchange`, returns the context of its
+      passes; see `synchronized`.
   """
 
   node_pass: passes.Pass
@@ -68,7 +69,7 @@ class Training(NamedTuple):
   states: object
   optimizer: object
   seed: int
-  within: Callable = lambda place: contextlib.nullcontext()
+  pass_context: Callable = lambda place: contextlib.nullcontext()
 
 
 def make_train_step(training, codec):
@@ -105,7 +106,11 @@ def make_train_step(training, codec):
   ]
   ends = [
     step_end.StepEnd(
-      replica, training.optimizer, training.node_pass.shrink, parts, functions
+      replica,
+      training.optimizer,
+      training.node_pass.decoupled_decay,
+      parts,
+      functions,
     )
     for replica in replicas
   ]
@@ -146,46 +151,48 @@ def _train_step(
   computed = []
   for place, batch in enumerate(exchange.batches(images, labels)):
     where = made.places[place]
-    with training.within(place):
+    with training.pass_context(place):
       computed.append(
         nodes.run_parts(
           training.node_pass, made.functions, where, batch, seed_and_step
         )
       )
   own_statistics = training.replicas[0].own_statistics
-  told = rounds.Told.of(exchange, computed, stop, own_statistics)
+  metadata = rounds.Metadata.of(exchange, computed, stop, own_statistics)
   # Only data tie the parts to each other, so that one is on its way while
   # others are computed.
   exchanged = [
     rounds.exchange_part(
       exchange,
       part.codec,
-      _work(made, number, computed, told, seed_and_step),
+      _work(made, number, computed, metadata, seed_and_step),
       made.residuals[number],
     )
     for number, part in enumerate(made.parts)
   ]
   of_devices = list(zip(*exchanged, strict=True))
   numbers = step, learning_rate, averaging_decay
-  for end, arrived, statistics in zip(
-    made.ends, of_devices, told.statistics, strict=True
+  for end, pending, statistics in zip(
+    made.ends, of_devices, metadata.statistics, strict=True
   ):
-    end(arrived, statistics, numbers)
+    end(pending, statistics, numbers)
   exchange.report(step, [of_parts[0].entropy for of_parts in computed])
   return StepResult(
-    entropy=told.entropy,
-    probes=parts_lib.join_probes(made.parts, told.probes),
-    shared=parts_lib.join_probes(made.parts, [one[0] for one in told.shared]),
+    entropy=metadata.entropy,
+    probes=parts_lib.join_probes(made.parts, metadata.probes),
+    shared=parts_lib.join_probes(
+      made.parts, [one[0] for one in metadata.shared]
+    ),
     words=[
       sum((part.words for part in of_devices[place]), [])
-      for place in exchange.own_places
+      for place in exchange.local_devices
     ],
     sent=_total(exchange, of_devices),
-    stop=told.stop,
+    stop=metadata.stop,
   )
 
 
-def _work(made, number, computed, told, seed_and_step):
+def _work(made, number, computed, metadata, seed_and_step):
   """For each device the `rounds.Work` of a part."""
   scales = bool(made.training.replicas[0].scaling)
   return [
@@ -194,9 +201,9 @@ def _work(made, number, computed, told, seed_and_step):
       states=where.states[number],
       computed=of_parts[number],
       where=where,
-      shared=told.shared[number][place],
+      shared=metadata.shared[number][place],
       seed_and_step=seed_and_step,
-      counts=told.counts[place] if scales else None,
+      counts=metadata.counts[place] if scales else None,
     )
     for place, (where, of_parts) in enumerate(
       zip(made.places, computed, strict=True)

@@ -9,13 +9,13 @@ from terngrad.step import updates
 class StepEnd:
   """The updates of one device, part by part where nothing ties them."""
 
-  def __init__(self, replica, optimizer, shrink, parts, functions):
+  def __init__(self, replica, optimizer, decoupled_decay, parts, functions):
     """Tries the kernels, once a process; updates compile when first called.
 
     Args:
       replica: `replicas.Replica`.
       optimizer: `optimizers.Optimizer`.
-      shrink: see `updates.make_update`.
+      decoupled_decay: see `updates.make_update`.
       parts: list of `codec.parts.Part`.
       functions: list of `nodes.Functions`, of each part.
     """
@@ -23,7 +23,7 @@ class StepEnd:
     self._indices = [part.indices for part in parts]
     # A clip looks at all gradients, and so does the loss scale.
     if optimizer.clip_norm or replica.scaling:
-      self._whole = updates.make_update(replica, optimizer, shrink)
+      self._whole = updates.make_update(replica, optimizer, decoupled_decay)
       return
     self._whole = None
     count = len(replica.trainable)
@@ -31,7 +31,7 @@ class StepEnd:
       _update_of_part(
         replica.part(part.indices, ()),
         optimizer,
-        updates.shrink_of(shrink, part.indices, count),
+        updates.decoupled_decay_of(decoupled_decay, part.indices, count),
         part.codec,
       )
       for part in parts
@@ -39,35 +39,35 @@ class StepEnd:
     statistics = replica.part((), tuple(range(len(replica.statistics))))
     self._update_statistics = updates.make_update(statistics, optimizer, None)
 
-  def __call__(self, arrived, statistics, numbers):
+  def __call__(self, pending, statistics, numbers):
     """Updates the replica.
 
     Args:
-      arrived: list of `rounds.Arrived`, of each part.
+      pending: list of `rounds.PendingMean`, of each part.
       statistics: list of float32, the new statistics.
       numbers: see `updates.make_update`.
     """
     with tf.device(self._device):
       if self._whole:
-        means = sum((one.means() for one in arrived), [])
+        means = sum((one.means() for one in pending), [])
         pairs = zip(sum(self._indices, ()), means, strict=True)
         self._whole([v for _, v in sorted(pairs)], statistics, numbers)
         return
-      for update, one in zip(self._updates, arrived, strict=True):
+      for update, one in zip(self._updates, pending, strict=True):
         update(one, numbers)
       if statistics:
         self._update_statistics([], statistics, numbers)
 
 
-def _update_of_part(replica, optimizer, shrink, codec):
-  """A function of a `rounds.Arrived` and `updates.make_update`'s numbers."""
-  update = updates.make_update(replica, optimizer, shrink)
-  fused = fused_updates.make(replica, optimizer, shrink, codec)
+def _update_of_part(replica, optimizer, decoupled_decay, codec):
+  """A function of a `rounds.PendingMean` and the numbers of an update."""
+  update = updates.make_update(replica, optimizer, decoupled_decay)
+  fused = fused_updates.make(replica, optimizer, decoupled_decay, codec)
 
-  def apply(arrived, numbers):
-    if fused and fused_updates.fits(codec, arrived.received):
-      fused(arrived.received, arrived.turn, numbers)
+  def apply(pending, numbers):
+    if fused and fused_updates.fits(codec, pending.received):
+      fused(pending.received, pending.turn, numbers)
     else:
-      update(arrived.means(), [], numbers)
+      update(pending.means(), [], numbers)
 
   return apply

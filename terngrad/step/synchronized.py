@@ -13,26 +13,26 @@ from slim.nets.blocks import batch_norm
 from terngrad.exchange import layer_collectives
 
 
-def normalize_together(model):
+def synchronize(model):
   """Lets the batch normalisations of a Keras model ask for sums."""
   for layer in batch_norm.layers_of(model):
     layer.synchronized = True
 
 
-def together(exchange):
+def contexts(exchange):
   """Makes the contexts of passes whose layers sum over the workers.
 
   Args:
-    exchange: see `layer_collectives.Inside`.
+    exchange: see `layer_collectives.LayerCollectives`.
 
   Returns:
     A function of a place of the exchange that returns the context in which its
     worker's pass is traced.
 
   Raises:
-    ValueError: see `layer_collectives.Inside`.
+    ValueError: see `layer_collectives.LayerCollectives`.
   """
-  workers = layer_collectives.Inside(exchange)
+  workers = layer_collectives.LayerCollectives(exchange)
   return lambda place: _Worker(workers, place)
 
 

@@ -6,32 +6,32 @@ from terngrad.step import loss_scaling
 from terngrad.step import optimizers
 
 
-def shrink_of(shrink, indices, count):
-  """`passes.Pass.shrink` for some parameters of a model.
+def decoupled_decay_of(decoupled_decay, indices, count):
+  """`passes.Pass.decoupled_decay` for some parameters of a model.
 
   Args:
-    shrink: of all of them, or None.
+    decoupled_decay: of all of them, or None.
     indices: tuple of int, the places of those in the model.
     count: how many the model has.
 
   Returns:
     A function of these parameters, a list, to the list of their terms; None
-    where `shrink` is.
+    where `decoupled_decay` is.
   """
-  if shrink is None:
+  if decoupled_decay is None:
     return None
 
   def shrink_part(parameters):
     whole = [None] * count
     for i, parameter in zip(indices, parameters, strict=True):
       whole[i] = parameter
-    terms = shrink(whole)
+    terms = decoupled_decay(whole)
     return [terms[i] for i in indices]
 
   return shrink_part
 
 
-def make_update(replica, optimizer, shrink):
+def make_update(replica, optimizer, decoupled_decay):
   """The compiled end of a step on one device.
 
   One program, so that an element of a parameter, its slots and its average
@@ -40,14 +40,14 @@ def make_update(replica, optimizer, shrink):
   sum to round together, and layouts would differ in the last bit. `descents`
   has kernels that do both.
 
-  `shrink` gives the decoupled decay, see `passes.Pass`: its terms, times the
-  learning rate, are taken off the parameters as they were before the step, and
-  pass neither through the clip nor through the optimizer.
+  `decoupled_decay` gives the decoupled decay, see `passes.Pass`: its terms,
+  times the learning rate, are taken off the parameters as they were before the
+  step, and pass neither through the clip nor through the optimizer.
 
   Args:
     replica: `replicas.Replica`.
     optimizer: `optimizers.Optimizer`.
-    shrink: see above; None for no decay.
+    decoupled_decay: see above; None for no decay.
 
   Returns:
     A function of (list of average gradients, list of new statistics, (step
@@ -67,9 +67,9 @@ def make_update(replica, optimizer, shrink):
     step, learning_rate, averaging_decay = numbers
     if optimizer.clip_norm:
       means = optimizers.clip_by_global_norm(means, optimizer.clip_norm)
-    if shrink:
+    if decoupled_decay:
       parameters = [tf.convert_to_tensor(v) for v in replica.trainable]
-      terms = shrink(parameters)
+      terms = decoupled_decay(parameters)
       for variable, decay in zip(replica.trainable, terms, strict=True):
         if decay is not None:
           variable.assign_sub(learning_rate * decay)

@@ -56,7 +56,7 @@ class Run(NamedTuple):
     method_states: names of what methods share, the last of `names`.
     store: `stored_states.Store`.
     exchange: see `step.Training`.
-    habits: `execution.Habits`.
+    hooks: `execution.Hooks`.
   """
 
   batches: Callable
@@ -76,15 +76,16 @@ class Run(NamedTuple):
   method_states: list
   store: stored_states.Store
   exchange: object
-  habits: execution.Habits
+  hooks: execution.Hooks
 
 
-def assemble(config, surround=None):
+def assemble(config, make_context=None):
   """Builds model, replicas, codec and step.
 
   Args:
     config: a valid `config.TrainConfig`.
-    surround: returns `execution.Surroundings`; None for `of_this_process`.
+    make_context: returns `execution.ExecutionContext`; None for
+      `of_this_process`.
 
   Returns:
     A `Run`.
@@ -92,33 +93,33 @@ def assemble(config, surround=None):
   Raises:
     errors.ConfigError, slim.errors.DataError: something is not there.
   """
-  around = surround() if surround else of_this_process(config)
-  model = _model(config, around)
+  context = make_context() if make_context else of_this_process(config)
+  model = _model(config, context)
   plan = _layout(config, model)
-  codec, float_codec = _codecs(config, plan, around.exchange.devices)
-  training = _training(config, around, (model, plan, codec))
-  around.check_same(
+  codec, float_codec = _codecs(config, plan, context.exchange.devices)
+  training = _training(config, context, (model, plan, codec))
+  context.assert_same(
     options.values(config, 'shared', options.RUN, options.WORKERS),
     codecs=[bucket.method.name for bucket in codec.buckets],
     variables=len(plan.names),
     elements=codec.num_elements,
-    num_examples=around.data.num_examples,
-    num_classes=around.data.num_classes,
+    num_examples=context.data.num_examples,
+    num_classes=context.data.num_classes,
   )
   coded_step, float_step = (
-    around.make_step(training, chosen) for chosen in (codec, float_codec)
+    context.make_step(training, chosen) for chosen in (codec, float_codec)
   )
   first = training.replicas[0]
   names = replicas.variable_names(plan, first)
   parameters = names[: len(first.trainable)]
   rates = options.pick(schedules.Options, config)
   return Run(
-    batches=around.data.batches,
-    num_examples=around.data.num_examples,
+    batches=context.data.batches,
+    num_examples=context.data.num_examples,
     learning_rate=lambda step: schedules.learning_rate(
-      rates, step, around.data.num_examples
+      rates, step, context.data.num_examples
     ),
-    replicas=tuple(training.replicas[place] for place in around.own),
+    replicas=tuple(training.replicas[place] for place in context.own),
     names=names,
     parameters=parameters,
     logits=frozenset(
@@ -130,18 +131,18 @@ def assemble(config, surround=None):
     coded_step=coded_step,
     float_step=float_step,
     regularization=_regularization(training),
-    layout=_stored_layout(config, around),
+    layout=_stored_layout(config, context),
     method_states=names[len(names) - len(states.shared(codec)) :],
     store=stored_states.Store(
-      training.states, codec, around.exchange, parameters
+      training.states, codec, context.exchange, parameters
     ),
-    exchange=around.exchange,
-    habits=around.habits,
+    exchange=context.exchange,
+    hooks=context.hooks,
   )
 
 
 def of_this_process(config):
-  """The `execution.Surroundings` of a run without parameter servers."""
+  """The `execution.ExecutionContext` of a run without parameter servers."""
   return execution.of_this_process(
     options.pick(coordination.Options, config),
     options.pick(batches.Options, config),
@@ -154,21 +155,21 @@ def is_logits(name, layers=('logits',)):
   return name.split('/')[0] in layers
 
 
-def _model(config, around):
+def _model(config, context):
   """The net, with its first values, on the first device."""
   # Keras takes an int32 seed; the codes take all 64 bits.
   seed = config.seed % 2**31
-  with around.dealing():
+  with context.placement_scope():
     keras.utils.set_random_seed(seed)
     with (
-      tf.device(around.exchange.devices[0]),
+      tf.device(context.exchange.devices[0]),
       precision.of_layers(config.dtype),
     ):
       model = nets.build(
         config.net,
-        num_classes=around.data.num_classes,
+        num_classes=context.data.num_classes,
         image_size=config.image_size,
-        channels=around.data.channels,
+        channels=context.data.channels,
         weight_decay=config.weight_decay,
         dropout_keep_prob=config.dropout_keep_prob,
         seed=seed,
@@ -176,7 +177,7 @@ def _model(config, around):
   if config.batch_norm_decay != -1:
     batch_norm.set_decay(model, config.batch_norm_decay)
   if config.bn_statistics == 'synchronized':
-    synchronized.normalize_together(model)
+    synchronized.synchronize(model)
   return model
 
 
@@ -213,7 +214,7 @@ def _codecs(config, plan, places):
   return codec, bucketing.in_float(codec, plain)
 
 
-def _training(config, around, built):
+def _training(config, context, built):
   """The `step.Training`; `built` is (model, layout of replicas, codec)."""
   model, plan, codec = built
   optimizer = config.update_rule()
@@ -221,7 +222,7 @@ def _training(config, around, built):
   copies = replicas.create(
     plan,
     optimizer,
-    around.exchange.devices,
+    context.exchange.devices,
     scaling=loss_scaling.START if config.dtype == 'float16' else (),
     own_statistics=config.bn_statistics == 'per_device',
     shared=states.shared(codec),
@@ -234,9 +235,9 @@ def _training(config, around, built):
   )
   return steps.Training(
     accumulation.accumulated(node_pass, config.gradient_accumulation_steps),
-    around.exchange,
+    context.exchange,
     copies,
-    states.MethodStates(codec, around.exchange),
+    states.MethodStates(codec, context.exchange),
     optimizer,
     config.seed,
   )
@@ -254,19 +255,19 @@ def _regularization(training):
   return tf.function(regularization)
 
 
-def _stored_layout(config, around):
+def _stored_layout(config, context):
   """The `checkpoints.Layout` of the run's checkpoints."""
   places = (
-    list(range(len(around.own)))
+    list(range(len(context.own)))
     if config.save_tower < 0
-    else [around.exchange.place_of(config.save_tower)]
+    else [context.exchange.device_of(config.save_tower)]
   )
   must_keep = options.values(config, 'on_resume', options.KEPT) | {
-    'num_classes': around.data.num_classes,
+    'num_classes': context.data.num_classes,
     'optimizer': config.optimizer_name,
   }
   if config.bn_statistics == 'per_device':
-    must_keep['num_devices'] = len(around.own)
+    must_keep['num_devices'] = len(context.own)
   may_change = options.values(config, 'on_resume', options.TOLD) | {
     'codec': config.gradient_code().name,
     'num_workers': config.num_workers,
@@ -274,9 +275,9 @@ def _stored_layout(config, around):
   }
   return checkpoints.Layout(
     net=config.net,
-    num_classes=around.data.num_classes,
+    num_classes=context.data.num_classes,
     optimizer=config.optimizer_name,
-    num_devices=len(around.own),
+    num_devices=len(context.own),
     num_workers=config.num_workers,
     places=places,
     max_steps=config.max_steps,

@@ -68,7 +68,7 @@ def open_data(options, workers=None, part=(0, 1)):
       options.dataset_name,
       options.data_dir,
       options.subset,
-      datasets.Delivery(
+      datasets.ReadOptions(
         image_size=options.image_size,
         batch_size=options.batch_size,
         training=True,

@@ -92,7 +92,7 @@ class _Scorer:
       config.dataset_name,
       config.data_dir,
       config.subset,
-      datasets.Delivery(
+      datasets.ReadOptions(
         image_size=config.image_size,
         batch_size=config.batch_size,
         training=False,

@@ -14,12 +14,12 @@ from terngrad.training import batches
 from terngrad.training import meter
 
 
-class Habits(NamedTuple):
+class Hooks(NamedTuple):
   """What a loop does besides its steps.
 
   Attributes:
-    within: takes the name of something that waits for other processes, returns
-      a context that ends the process where it takes too long.
+    time_limit: takes the name of something that waits for other processes,
+      returns a context that ends the process where it takes too long.
     log_every: steps between two lines.
     line: takes (step, values), returns the line; see `meter.log_line`.
     save_secs: seconds between checkpoints, beside those of save_iter.
@@ -30,7 +30,7 @@ class Habits(NamedTuple):
       every step waits for all.
   """
 
-  within: Callable = nullcontext
+  time_limit: Callable = nullcontext
   log_every: int = 10
   line: Callable = meter.log_line
   save_secs: float = float('inf')
@@ -39,7 +39,7 @@ class Habits(NamedTuple):
   measure: Callable = lambda: None
 
 
-class Surroundings(NamedTuple):
+class ExecutionContext(NamedTuple):
   """Where a run takes place.
 
   Attributes:
@@ -49,24 +49,24 @@ class Surroundings(NamedTuple):
     make_step: takes (`step.Training` of the exchange, codec), returns a traced
       step; see `step.make_train_step`.
     own: the places of the replicas that the loop saves and looks at.
-    habits: `Habits`.
-    check_same: takes the configuration and what was built, by name; raises
+    hooks: `Hooks`.
+    assert_same: takes the configuration and what was built, by name; raises
       `errors.ConfigError` where another process has something else.
-    dealing: returns the context in which the model's variables are made, those
-      of the first replica, where its own device is not that of all.
+    placement_scope: returns the context in which the model's variables are
+      made, those of the first replica, where its own device is not that of all.
   """
 
   exchange: object
   data: batches.Data
   make_step: Callable
   own: range
-  habits: Habits
-  check_same: Callable = lambda *told, **built: None
-  dealing: Callable = nullcontext
+  hooks: Hooks
+  assert_same: Callable = lambda *told, **built: None
+  placement_scope: Callable = nullcontext
 
 
 def of_this_process(cluster, read, synchronized_statistics):
-  """The `Surroundings` of towers, and of one process of a collective.
+  """The `ExecutionContext` of towers, and of one process of a collective.
 
   Blocks until all processes are there.
 
@@ -83,22 +83,24 @@ def of_this_process(cluster, read, synchronized_statistics):
   # No more devices than nodes: each has a node.
   exchange = coordination.join(cluster)
   own = range(exchange.first, exchange.first + exchange.own)
-  within = {}
+  options = {}
   if synchronized_statistics:
-    within['within'] = synchronized.together(exchange)
+    options['pass_context'] = synchronized.contexts(exchange)
 
   def make_step(training, codec):
-    take = steps.make_train_step(training._replace(**within), codec)
+    take = steps.make_train_step(training._replace(**options), codec)
     return tf.function(take, reduce_retracing=True)
 
   seconds = cluster.step_timeout + coordination.GRACE_SECONDS
-  return Surroundings(
+  return ExecutionContext(
     exchange=exchange,
     data=batches.open_data(read, own),
     make_step=make_step,
     own=range(len(exchange.devices)),
-    habits=Habits(
-      within=functools.partial(coordination.within, cluster.tasks, seconds)
+    hooks=Hooks(
+      time_limit=functools.partial(
+        coordination.time_limit, cluster.tasks, seconds
+      )
     ),
-    check_same=functools.partial(coordination.check_same, exchange),
+    assert_same=functools.partial(coordination.assert_same, exchange),
   )

@@ -60,7 +60,7 @@ def train(config, report, show_progress=False):
   # Of several processes the first alone keeps files and talks.
   if not config.keeps_files:
     report, show_progress = _silence, False
-  start = coordination.within(
+  start = coordination.time_limit(
     config.tasks, config.start_timeout, 'Start', watchdog.limit_start
   )
   return run_assembled(config, assembly.assemble, report, show_progress, start)
@@ -93,8 +93,8 @@ def run_assembled(config, assemble, report, show_progress, start):
     with start:
       run = assemble(config)
       begin, stored = _begin(config, run, report) if writes else ((0, -1), {})
-      begin = coordination.begin(run.exchange, run.replicas, begin)
-      run.store.deal(stored)
+      begin = coordination.broadcast_start(run.exchange, run.replicas, begin)
+      run.store.scatter(stored)
     if writes:
       folder.make(config.train_dir, config.overwrite)
       if not there:
@@ -111,7 +111,7 @@ def _begin(config, run, report):
 
   Returns:
     ((steps taken before, step of train_dir's checkpoint or -1), see
-    `stored_states.Store.deal`).
+    `stored_states.Store.scatter`).
   """
   restored = resume.NOTHING
   if not config.overwrite:
@@ -125,14 +125,14 @@ def _begin(config, run, report):
 
 def _continue(config, run, begin, report, show_progress):
   """Trains on from `begin`; see `_run_steps`."""
-  keeper = (
-    run_writer.Keeper(config.train_dir, run, begin[0])
+  writer = (
+    run_writer.RunWriter(config.train_dir, run, begin[0])
     if config.keeps_files
     else None
   )
   with contextlib.ExitStack() as stack:
-    if keeper:
-      stack.enter_context(contextlib.closing(keeper))
+    if writer:
+      stack.enter_context(contextlib.closing(writer))
     stop = stack.enter_context(
       signals.stopping(alone=run.exchange.group is None)
     )
@@ -140,9 +140,9 @@ def _continue(config, run, begin, report, show_progress):
       _screen(config, begin[0], report, show_progress)
     )
     try:
-      step = _run_steps(config, run, begin, stop, keeper, screen)
-      with run.habits.within('End'):
-        coordination.end(run.exchange, step)
+      step = _run_steps(config, run, begin, stop, writer, screen)
+      with run.hooks.time_limit('End'):
+        coordination.barrier(run.exchange, step)
     except tf.errors.OpError as error:
       raise errors.TrainingError(
         f'A step: expected to compute, received: {error.message} Where memory '
@@ -182,14 +182,14 @@ def _screen(config, step, report, show_progress):
     yield _Screen(bar.write if show_progress else report, bar.update)
 
 
-def _run_steps(config, run, begin, stop, keeper, screen):
+def _run_steps(config, run, begin, stop, writer, screen):
   """Runs the steps that are left; returns the steps taken.
 
   `begin` is the pair (steps taken before, step of the checkpoint that stands in
-  train_dir or -1); `keeper` is None in processes that keep no files.
+  train_dir or -1); `writer` is None in processes that keep no files.
   """
   step, saved = begin
-  saving = run_writer.Every(run.habits.save_secs)
+  saving = run_writer.IntervalTimer(run.hooks.save_secs)
   batches = run.batches(step) if step < config.max_steps else None
   while step < config.max_steps and not stop.agreed:
     result, rate = _one_step(config, run, step, batches, stop)
@@ -197,28 +197,28 @@ def _run_steps(config, run, begin, stop, keeper, screen):
     stop.agree(result)
     screen.tick()
     at_checkpoint = step % config.save_iter == 0 or saving.due()
-    if keeper:
-      keeper.add(result)
-      logs = step % run.habits.log_every == 0 or step == config.max_steps
+    if writer:
+      writer.add(result)
+      logs = step % run.hooks.log_every == 0 or step == config.max_steps
       if logs or at_checkpoint:
-        screen.say(keeper.log(step, rate))
-      keeper.observe(step, result, at_checkpoint)
+        screen.say(writer.log(step, rate))
+      writer.observe(step, result, at_checkpoint)
     if at_checkpoint:
-      _save(run, keeper, step)
+      _save(run, writer, step)
       saved = step
   if saved != step:
-    path = _save(run, keeper, step)
+    path = _save(run, writer, step)
     screen.say(f'{datetime.now()}: saved {path}')
   return step
 
 
-def _save(run, keeper, step):
+def _save(run, writer, step):
   """Proves that all replicas are equal; writes a checkpoint, its path."""
-  with run.habits.within(f'Step {step}'):
-    run.habits.before_save()
-    coordination.check_equal(run.exchange, run.replicas[0], run.names)
+  with run.hooks.time_limit(f'Step {step}'):
+    run.hooks.before_save()
+    coordination.assert_equal(run.exchange, run.replicas[0], run.names)
     states = run.store.gather()
-  return keeper.save(step, states) if keeper else None
+  return writer.save(step, states) if writer else None
 
 
 def _next(config, batches):
@@ -242,7 +242,7 @@ def _one_step(config, run, step, batches, stop):
   rate = run.learning_rate(step)
   decay = schedules.averaging_decay(step, config.moving_average_decay)
   images, labels = _next(config, batches)
-  with run.habits.within(f'Step {step + 1}'):
+  with run.hooks.time_limit(f'Step {step + 1}'):
     result = take(
       images,
       labels,
@@ -266,10 +266,14 @@ def _check_finite(run, step, result, codec):
     return
   bad = np.argwhere(~np.isfinite(probes))
   variables = codec.probed_variables()
-  who = result.who or [f'worker {i}' for i in range(len(entropy))]
-  where = [f'loss of {who[i]}' for i in np.flatnonzero(~np.isfinite(entropy))]
+  worker_labels = result.worker_labels or [
+    f'worker {i}' for i in range(len(entropy))
+  ]
+  where = [
+    f'loss of {worker_labels[i]}' for i in np.flatnonzero(~np.isfinite(entropy))
+  ]
   where += [
-    f'gradient of {run.parameters[variables[probe]]} on {who[worker]}'
+    f'gradient of {run.parameters[variables[probe]]} on {worker_labels[worker]}'
     for worker, probe in bad
   ]
   raise errors.TrainingError(

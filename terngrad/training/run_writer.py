@@ -13,7 +13,7 @@ from terngrad.training import metrics
 from terngrad.training import records
 
 
-class Keeper:
+class RunWriter:
   """Keeps the files of a run."""
 
   def __init__(self, folder, run, step):
@@ -34,7 +34,7 @@ class Keeper:
     )
     self._recorder = records.Recorder(folder, step=step)
     self._gauge = meter.Meter(run.layout.batch_size, self._recorder.last)
-    self._observing = Every(run.habits.observe_secs)
+    self._observing = IntervalTimer(run.hooks.observe_secs)
 
   def close(self):
     """Closes the records."""
@@ -52,10 +52,10 @@ class Keeper:
       learning_rate,
       float(run.regularization()),
       run.replicas[0].scaling,
-      run.habits.measure(),
+      run.hooks.measure(),
     )
     self._recorder.scalars(step, values, metric.tags(metrics.TRAINING))
-    return run.habits.line(step, values)
+    return run.hooks.line(step, values)
 
   def observe(self, step, result, at_checkpoint):
     """Records histograms of the variables and of the codes of each tower.
@@ -110,7 +110,7 @@ def _histograms(run, result):
   return histograms, sparsity
 
 
-class Every:
+class IntervalTimer:
   """A clock that says when some seconds have passed since it last did."""
 
   def __init__(self, seconds):

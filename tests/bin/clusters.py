@@ -137,8 +137,8 @@ def towers(
   )
   read = options_lib.pick(batches.Options, config)
 
-  def surround():
-    around = assembly.of_this_process(whole)
+  def make_context():
+    context = assembly.of_this_process(whole)
     parts = [
       batches.open_data(read, part=(part, num_processes))
       for part in range(num_processes)
@@ -149,11 +149,11 @@ def towers(
         # Process p has the workers p, p + P, p + 2 P...
         yield [_dealt(row) for row in zip(*rows, strict=True)]
 
-    return around._replace(data=around.data._replace(batches=dealt))
+    return context._replace(data=context.data._replace(batches=dealt))
 
   loop.run_assembled(
     whole,
-    functools.partial(assembly.assemble, surround=surround),
+    functools.partial(assembly.assemble, make_context=make_context),
     lambda line: None,
     show_progress=False,
     start=contextlib.nullcontext(),

@@ -88,11 +88,11 @@ class Opened:
     """Goes on from the checkpoint; returns what was said after its path."""
     said = []
     restored = resume.continue_run(self.config, self.run, said.append)
-    numbers = coordination.begin(
+    numbers = coordination.broadcast_start(
       self.exchange, self.run.replicas, (restored.step, 9)
     )
     assert numbers == (restored.step, 9)
-    self.run.store.deal(restored.states)
+    self.run.store.scatter(restored.states)
     return said[1:]
 
   def states(self):
@@ -257,5 +257,5 @@ def test_who_reads_parameters_does_not_see_them(tmp_path):
   path = opened.save(1)
   assert checkpoints.newest(str(tmp_path)) == path
   source = sources.of_checkpoint(path, 'lenet')
-  assert source.strange == []
+  assert source.unexpected == []
   assert sorted(source.shapes) == sorted(opened.run.names)

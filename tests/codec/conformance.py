@@ -590,7 +590,7 @@ class TernaryAnswers(abc.ABC):
     """A new instance of the codec."""
 
   @abc.abstractmethod
-  def wish(self, gradient):
+  def local_scaler(self, gradient):
     """float64: the scaler that one worker asks for, by the paper's formula."""
 
   def limit(self, own, shared):
@@ -640,7 +640,7 @@ class DrawConformance(TernaryAnswers):
     codec = self.make()
     for scale in (1e-20, 1.0, 1e20):
       gradient = self.gradient() * np.float32(scale)
-      expected = self.wish(gradient.astype(np.float64))
+      expected = self.local_scaler(gradient.astype(np.float64))
       # Two roundings to float32.
       np.testing.assert_allclose(
         probe(codec, gradient), expected, rtol=2.0**-23

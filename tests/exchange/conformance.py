@@ -179,7 +179,7 @@ def combine(exchange, name, residuals=()):
   for drawn in draws(name, exchange.num_workers):
     words = np.concatenate([words for words, _ in drawn], axis=1)
     found = step(*of_devices(exchange, words))
-    found = [found[place] for place in exchange.own_places]
+    found = [found[place] for place in exchange.local_devices]
     results.append(tf.nest.map_structure(lambda tensor: tensor.numpy(), found))
   return results
 
@@ -227,11 +227,11 @@ def share(exchange):
 
   @tf.function
   def step(*parts):
-    return exchange.share(list(parts), conclude)
+    return exchange.gather_metadata(list(parts), conclude)
 
   everyone, concluded = step(*of_devices(exchange, rows(exchange.num_workers)))
   return everyone.numpy(), [
-    [value.numpy() for value in concluded[i]] for i in exchange.own_places
+    [value.numpy() for value in concluded[i]] for i in exchange.local_devices
   ]
 
 

@@ -39,14 +39,16 @@ def train(members, job):
   # Only the chief's values count.
   for replica in training.replicas[: exchange.first]:
     replica.trainable[0].assign_add(replica.trainable[0])
-  assert coordination.begin(exchange, training.replicas, (7, members.rank)) == (
+  assert coordination.broadcast_start(
+    exchange, training.replicas, (7, members.rank)
+  ) == (
     7,
     0,
   )
   training.run(job['steps'])
   names = replicas.variable_names(training.plan, training.replicas[0])
   replicas.check_equal(training.replicas, names)
-  coordination.check_equal(exchange, training.replicas[0], names)
+  coordination.assert_equal(exchange, training.replicas[0], names)
   return training.values()
 
 
@@ -81,7 +83,7 @@ def main():
   folder, rank = pathlib.Path(request['folder']), request['rank']
   np.savez(folder / f'{rank}.npz', *values)
   (folder / f'{rank}.pickle').write_bytes(pickle.dumps(found))
-  members.gather_now(np.zeros(1, np.int32))
+  members.all_gather_now(np.zeros(1, np.int32))
 
 
 if __name__ == '__main__':

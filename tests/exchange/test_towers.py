@@ -17,7 +17,7 @@ def test_every_worker_lives_on_one_device_and_is_sent_once(devices, workers):
   if workers < devices:
     pytest.skip('a device without a worker is not a layout')
   layout = make(devices, workers)
-  homes = [layout.place_of(worker) for worker in range(workers)]
+  homes = [layout.device_of(worker) for worker in range(workers)]
   for place in range(devices):
     assert list(layout.workers_of(place)) == [
       worker for worker, home in enumerate(homes) if home == place
@@ -40,7 +40,7 @@ def test_what_is_sent_arrives_on_each_device():
 def test_every_device_concludes_there():
   layout = make(2, 3)
   rows = np.array([[1.0, 5.0], [3.0, 2.0], [2.0, 4.0]], np.float32)
-  everyone, concluded = layout.share(
+  everyone, concluded = layout.gather_metadata(
     conformance.of_devices(layout, rows), lambda told: told + 1.0
   )
   np.testing.assert_array_equal(everyone, rows)

@@ -127,20 +127,20 @@ def begin(monkeypatch):
       lambda step: [0, 0],
     )
     runs.append(run)
-    around = run.surround()
+    context = run.make_context()
     training = types.SimpleNamespace(
       node_pass=None,
       replicas=[None],
       states=types.SimpleNamespace(workers=()),
       optimizer=None,
     )
-    take = around.make_step(training, None)
-    given = around.data.batches(first)
+    take = context.make_step(training, None)
+    given = context.data.batches(first)
 
     def step(number):
       return take(*next(given), number, 0.6, 0.5, 0.0)
 
-    return script, step, around.habits.measure
+    return script, step, context.hooks.measure
 
   yield make
   for run in runs:

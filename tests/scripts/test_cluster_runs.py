@@ -38,7 +38,7 @@ def data_dir(tmp_path_factory):
   (source / 'cifar-10-binary.tar.gz').write_bytes(archive)
   converters.convert(
     'cifar10',
-    converters.Order(
+    converters.ConversionRequest(
       dataset_dir=str(folder / 'cifar10'),
       source='auto',
       request=arrays.Request(str(source), False),

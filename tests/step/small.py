@@ -92,7 +92,7 @@ class Training:
   ):
     self.model = build()
     if synchronize:
-      synchronized.normalize_together(self.model)
+      synchronized.synchronize(self.model)
     self.plan = replicas.layout(self.model, trained)
     self.optimizer = optimizer or optimizers.momentum(0.9)
     names = tuple(f'/CPU:{i}' for i in range(devices))
@@ -132,7 +132,7 @@ class Training:
           self.optimizer,
           seed,
           **(
-            {'within': synchronized.together(self.exchange)}
+            {'pass_context': synchronized.contexts(self.exchange)}
             if synchronize
             else {}
           ),

@@ -66,7 +66,7 @@ def test_replicas_stay_equal_and_runs_repeat_with_ternary_gradients():
 
 def test_several_workers_of_a_device_are_refused():
   with pytest.raises(ValueError, match='one worker a device, 2 in all.* 4'):
-    layer_collectives.Inside(towers.Towers(('/CPU:0', '/CPU:1'), 4))
+    layer_collectives.LayerCollectives(towers.Towers(('/CPU:0', '/CPU:1'), 4))
 
 
 def test_a_worker_that_fails_leaves_no_other_waiting():

@@ -79,7 +79,7 @@ def act(values: Flags) -> None:
   )
   report = converters.convert(
     values.dataset_name,
-    converters.Order(
+    converters.ConversionRequest(
       dataset_dir=values.dataset_dir,
       source=values.source,
       request=arrays.Request(values.source_dir, values.verify_checksums),

@@ -68,9 +68,12 @@ def chain(*stages, group_size=0):
 def _wishes(stages, group_size, gradients):
   if group_size:
     groups = [statistics.of_groups(g, group_size) for g in gradients]
-    return tf.concat([wish(stages, stats) for stats in groups], axis=0)
+    return tf.concat([local_scaler(stages, stats) for stats in groups], axis=0)
   return tf.stack(
-    [wish(stages, statistics.statistics(gradient)) for gradient in gradients]
+    [
+      local_scaler(stages, statistics.statistics(gradient))
+      for gradient in gradients
+    ]
   )
 
 
@@ -135,7 +138,7 @@ class _Encoder(NamedTuple):
     return values * spread(factors) if self.quantizer else values
 
 
-def wish(stages, stats):
+def local_scaler(stages, stats):
   """What a worker asks for in the probe, from the statistics of a gradient.
 
   Args:

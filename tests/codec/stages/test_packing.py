@@ -34,7 +34,7 @@ class Base3(conformance.TernaryAnswers):
   def make(self):
     return registry.ternary()
 
-  def wish(self, gradient):
+  def local_scaler(self, gradient):
     return min(np.abs(gradient).max(), 2.5 * gradient.std())
 
 

@@ -24,7 +24,7 @@ class TestStratified(
   def make(self):
     return registry.ternary(dither='stratified', workers=8)
 
-  def wish(self, gradient):
+  def local_scaler(self, gradient):
     return np.minimum(np.abs(gradient), 2.5 * gradient.std()).max()
 
   def test_traits_are_those_of_terngrad(self):

@@ -38,7 +38,7 @@ class TestUnclipped(
   def make(self):
     return registry.ternary(clip_factor=0)
 
-  def wish(self, gradient):
+  def local_scaler(self, gradient):
     return np.abs(gradient).max()
 
 
@@ -50,7 +50,7 @@ class TestStddev(conformance.TernaryConformance, conformance.DrawConformance):
   def make(self):
     return registry.ternary(scaler_rule='stddev')
 
-  def wish(self, gradient):
+  def local_scaler(self, gradient):
     return 2.5 * gradient.std()
 
   def limit(self, own, shared):

@@ -28,7 +28,7 @@ class BitmapSign(conformance.TernaryAnswers):
   def make(self):
     return registry.ternary(packing=self.packing)
 
-  def wish(self, gradient):
+  def local_scaler(self, gradient):
     return min(np.abs(gradient).max(), 2.5 * gradient.std())
 
   def largest(self, size):

@@ -43,7 +43,10 @@ def convert(name, folder, source_dir, *, verify=False, train_shards=0, **order):
   }
   request = arrays.Request(source_dir and str(source_dir), verify)
   return converters.convert(
-    name, converters.Order(dataset_dir=str(folder), request=request, **order)
+    name,
+    converters.ConversionRequest(
+      dataset_dir=str(folder), request=request, **order
+    ),
   )
 
 

@@ -14,14 +14,14 @@ from tests.slim import shard_files
 
 def training(data, **options):
   options = {'image_size': 28, 'batch_size': 4, 'seed': 5} | options
-  delivery = factory.Delivery(training=True, **options)
+  delivery = factory.ReadOptions(training=True, **options)
   stream, _ = factory.load('mnist', data.folder, 'train', delivery)
   return stream.as_numpy_iterator()
 
 
 def evaluation(data, split='test', **options):
   options = {'image_size': 28, 'batch_size': 4} | options
-  delivery = factory.Delivery(training=False, **options)
+  delivery = factory.ReadOptions(training=False, **options)
   stream, info = factory.load('mnist', data.folder, split, delivery)
   return stream, info.count
 
@@ -159,7 +159,7 @@ def test_preprocessing_gets_seed_and_position_of_each_example(
 def test_empty_folder_is_refused_with_the_command_that_fills_it(
   name, command, tmp_path
 ):
-  delivery = factory.Delivery(image_size=28, batch_size=1, training=True)
+  delivery = factory.ReadOptions(image_size=28, batch_size=1, training=True)
   for folder in (tmp_path, tmp_path / 'none'):
     with pytest.raises(
       errors.DataError,
@@ -170,7 +170,7 @@ def test_empty_folder_is_refused_with_the_command_that_fills_it(
 
 
 def test_unknown_names_are_refused(small_mnist):
-  delivery = factory.Delivery(image_size=28, batch_size=1, training=True)
+  delivery = factory.ReadOptions(image_size=28, batch_size=1, training=True)
   with pytest.raises(errors.UnknownNameError, match="did you mean 'mnist'"):
     factory.load('mnits', small_mnist.folder, 'train', delivery)
   with pytest.raises(errors.UnknownNameError, match="did you mean 'train'"):
@@ -211,7 +211,7 @@ def test_damaged_payload_surfaces_and_is_explained(small_mnist):
 def test_label_of_another_data_set_is_refused(tmp_path):
   png = tf.io.encode_png(np.zeros([28, 28, 1], np.uint8)).numpy()
   record_files.write(tmp_path / 'test-x', [record_files.example(png, 10)])
-  delivery = factory.Delivery(image_size=28, batch_size=1, training=False)
+  delivery = factory.ReadOptions(image_size=28, batch_size=1, training=False)
   stream, _ = factory.load('mnist', tmp_path, 'test', delivery)
   with pytest.raises(
     tf.errors.InvalidArgumentError, match=r'expected labels in \[0, 10\)'
@@ -233,7 +233,7 @@ def test_small_sets_of_2017_are_read(tmp_path, name, stored, size):
   (tmp_path / 'labels.txt').write_text(
     ''.join(f'{i}:class {i}\n' for i in range(10))
   )
-  delivery = factory.Delivery(image_size=size, batch_size=2, training=True)
+  delivery = factory.ReadOptions(image_size=size, batch_size=2, training=True)
   stream, split = factory.load(name, tmp_path, 'train', delivery)
   assert (split.num_examples, split.num_classes) == (3, 10)
   assert split.labels[9] == 'class 9'
@@ -251,7 +251,7 @@ def test_shards_json_bounds_the_labels_of_a_small_set(tmp_path):
     {'test': [[record_files.example(png, 4)]]},
     num_classes=4,
   )
-  delivery = factory.Delivery(image_size=28, batch_size=1, training=False)
+  delivery = factory.ReadOptions(image_size=28, batch_size=1, training=False)
   stream, split = factory.load('mnist', tmp_path, 'test', delivery)
   assert split.num_classes == 4
   with pytest.raises(

@@ -62,7 +62,7 @@ def load(folder, count, num_classes=2, **options):
     'preprocessing': 'lenet',
   } | options
   stream, split = factory.load(
-    'image_db', folder, 'train', factory.Delivery(**options), num_classes
+    'image_db', folder, 'train', factory.ReadOptions(**options), num_classes
   )
   return list(itertools.islice(stream.as_numpy_iterator(), count)), split
 

@@ -54,7 +54,7 @@ def shards_of_2017(tmp_path):
 
 def delivery(**options):
   options = {'image_size': 16, 'batch_size': 2, 'training': True} | options
-  return factory.Delivery(**options)
+  return factory.ReadOptions(**options)
 
 
 def load(folder, count, name='imagenet', **options):

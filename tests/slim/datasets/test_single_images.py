@@ -16,7 +16,7 @@ def test_file_is_seen_as_evaluation_sees_it_in_its_data_set(net, tmp_path):
   (tmp_path / 'a.jpg').write_bytes(content)
   example = photograph_files.example_2017(content, 1, (20, 30))
   record_files.write(tmp_path / 'validation-00000-of-00001', [example])
-  delivery = factory.Delivery(
+  delivery = factory.ReadOptions(
     image_size=16, batch_size=1, training=False, net=net
   )
   stream, _ = factory.load('imagenet', tmp_path, 'validation', delivery)

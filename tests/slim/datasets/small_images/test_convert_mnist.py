@@ -124,7 +124,7 @@ def test_more_images_than_are_encoded_together_are_all_written(tmp_path):
     'mnist',
     tmp_path / 'mnist',
     'train',
-    factory.Delivery(image_size=28, batch_size=2001, training=False),
+    factory.ReadOptions(image_size=28, batch_size=2001, training=False),
   )
   _, labels = next(iter(stream))
   np.testing.assert_array_equal(labels, splits['train'].labels)
@@ -242,7 +242,7 @@ def test_the_whole_of_mnist_is_converted_and_read(tmp_path):
   request = mnist_source.Request(str(pathlib.Path(folder) / 'mnist'))
   report = convert_mnist.convert(str(tmp_path), source='idx', request=request)
   assert report.counts == {'train': 60_000, 'test': 10_000}
-  delivery = factory.Delivery(image_size=28, batch_size=300, training=False)
+  delivery = factory.ReadOptions(image_size=28, batch_size=300, training=False)
   stream, split = factory.load('mnist', tmp_path, 'test', delivery)
   labels = np.concatenate([labels for _, labels in stream.as_numpy_iterator()])
   assert len(labels) == split.count == 10_000
