@@ -14,7 +14,7 @@ _SHOWN = 20  # names in a line of the report
 
 
 class Options(NamedTuple):
-  """The options of `config.TrainConfig` that say what a run starts from."""
+  """The options of `training.TrainConfig` that say what a run starts from."""
 
   pretrained_model_checkpoint_path: str
   pretrained_weights: str

@@ -27,5 +27,5 @@ def of(preset):
 
 
 def evaluate(config):
-  """Scores as a `config.EvalConfig` says."""
+  """Scores as a `evaluation.EvalConfig` says."""
   evaluation.evaluate(config, command.say)

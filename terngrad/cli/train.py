@@ -62,7 +62,7 @@ def with_servers(preset):
 
 
 def train(config):
-  """Trains as a `config.TrainConfig` says; returns the exit code."""
+  """Trains as a `training.TrainConfig` says; returns the exit code."""
   outcome = loop.train(config, command.say, sys.stderr.isatty())
   return _report_end(config, outcome)
 

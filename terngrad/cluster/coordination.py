@@ -27,7 +27,7 @@ GRACE_SECONDS = 10.0
 
 
 class Options(NamedTuple):
-  """The options of `config.TrainConfig` that say who takes part, and how."""
+  """The options of `training.TrainConfig` that say who takes part, and how."""
 
   tasks: cluster_lib.Cluster | None
   num_gpus: int

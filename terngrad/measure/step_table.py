@@ -35,7 +35,7 @@ def measure(config, nodes, rounds, steps):
   """Times steps in turns, on constant images.
 
   Args:
-    config: `config.TrainConfig` of the code, in benchmark mode.
+    config: `training.TrainConfig` of the code, in benchmark mode.
     nodes: list of int, numbers of nodes to measure the code with.
     rounds: to take the median of.
     steps: of each kind in a round.

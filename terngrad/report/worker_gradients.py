@@ -16,7 +16,7 @@ def take(config, log):
   """Computes the next step of a run, without an update.
 
   Args:
-    config: `config.TrainConfig`, valid; where its train_dir holds no run the
+    config: `training.TrainConfig`, valid; where its train_dir holds no run the
       step is the first.
     log: takes a line of what is begun with.
 

@@ -11,7 +11,7 @@ DECAY_TYPES = ('fixed', 'exponential', 'polynomial', 'linear')
 
 
 class Options(NamedTuple):
-  """The options of `config.TrainConfig` that decide on the learning rate."""
+  """The options of `training.TrainConfig` that decide on the learning rate."""
 
   initial_learning_rate: float
   learning_rate_decay_type: str

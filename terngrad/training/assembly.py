@@ -83,7 +83,7 @@ def assemble(config, make_context=None):
   """Builds model, replicas, codec and step.
 
   Args:
-    config: a valid `config.TrainConfig`.
+    config: a valid `training.TrainConfig`.
     make_context: returns `execution.ExecutionContext`; None for
       `of_this_process`.
 

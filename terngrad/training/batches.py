@@ -27,7 +27,7 @@ class Data(NamedTuple):
 
 
 class Options(NamedTuple):
-  """The options of `config.TrainConfig` that say what is read, and how."""
+  """The options of `training.TrainConfig` that say what is read, and how."""
 
   dataset_name: str
   data_dir: str

@@ -44,7 +44,7 @@ def evaluate(config, report, wait=time.sleep):
   Polling ends after the checkpoint of the run's last step.
 
   Args:
-    config: `config.EvalConfig`.
+    config: `evaluation.EvalConfig`.
     report: called with each line for the person who watches.
     wait: called with the seconds until the next look.
 

@@ -42,7 +42,7 @@ def train(config, report, show_progress=False):
   """Trains until max_steps or a signal; continues what stands in train_dir.
 
   Args:
-    config: `config.TrainConfig`.
+    config: `training.TrainConfig`.
     report: called with each line for the person who watches.
     show_progress: True draws a progress bar on the terminal.
 
@@ -70,7 +70,7 @@ def run_assembled(config, assemble, report, show_progress, start):
   """`train` for a configuration that is valid.
 
   Args:
-    config: `config.TrainConfig`, its numbers those of all workers together.
+    config: `training.TrainConfig`, its numbers those of all workers together.
     assemble: takes it, returns an `assembly.Run`.
     report: see `train`.
     show_progress: see `train`.

@@ -204,7 +204,7 @@ def to_config(values: Flags) -> configs.TrainConfig:
     values: the flags.
 
   Returns:
-    A `config.TrainConfig`, with parameter servers a `ServerConfig`.
+    A `training.TrainConfig`, with parameter servers a `ServerConfig`.
 
   Raises:
     flags.UsageError: a flag that cannot be followed.
