@@ -18,12 +18,17 @@ def module(name):
   Returns:
     The module.
 
+  Raises:
+    ModuleNotFoundError: there is none of this name.
+
   References:
     "Implementing lazy imports", https://docs.python.org/3/library/importlib.html
   """
   if name in sys.modules:
     return sys.modules[name]
   spec = importlib.util.find_spec(name)
+  if spec is None:
+    raise ModuleNotFoundError(f'No module named {name!r}', name=name)
   spec.loader = importlib.util.LazyLoader(spec.loader)
   lazy = importlib.util.module_from_spec(spec)
   sys.modules[name] = lazy
