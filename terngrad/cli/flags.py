@@ -72,6 +72,8 @@ def define(config_class, defaults=None):
   values = flags.FlagValues()
   for field in options.fields(config_class):
     default = defaults.pop(field.name, field.default)
+    if isinstance(default, tuple):
+      default = list(default)
     _maker(field)(
       field.name, default, field.metadata['help'], flag_values=values
     )
