@@ -1,5 +1,7 @@
 """Errors meant for the person at the keyboard, by what they ask of them."""
 
+import contextlib
+
 
 class ConfigError(ValueError):
   """What was asked for cannot be done; nothing was written.
@@ -14,3 +16,14 @@ class CheckpointError(ConfigError):
 
 class TrainingError(RuntimeError):
   """Training had to stop; the last checkpoint is good."""
+
+
+@contextlib.contextmanager
+def as_config_error():
+  """Raises what the block raises as ValueError as a `ConfigError`."""
+  try:
+    yield
+  except ConfigError:
+    raise
+  except ValueError as error:
+    raise ConfigError(str(error)) from error

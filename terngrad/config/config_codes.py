@@ -79,12 +79,8 @@ class CodeConfig(base.ModelConfig):
     Raises:
       errors.ConfigError: the flags name none, or contradict each other.
     """
-    try:
+    with errors.as_config_error():
       code = registry.method(self._codec_text(), self.num_workers)
-    except errors.ConfigError:
-      raise
-    except ValueError as error:
-      raise errors.ConfigError(str(error)) from error
     limit = code.max_workers
     if limit is not None and limit < self.num_workers:
       raise errors.ConfigError(
