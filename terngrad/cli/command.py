@@ -142,6 +142,30 @@ def require(values, *names):
       )
 
 
+def named_path(flag, item, kind, example):
+  """Reads NAME=PATH.
+
+  Args:
+    flag: whose value it is, for the message.
+    item: the text.
+    kind: what is at the path, such as 'FILE'.
+    example: of such a text.
+
+  Returns:
+    (name, path).
+
+  Raises:
+    flags.UsageError: the text is not of this form.
+  """
+  name, equals, path = item.partition('=')
+  if not (name and equals and path):
+    raise flags.UsageError(
+      f'--{flag}: expected NAME={kind}, received {item!r}. Write for example '
+      f'{example}.'
+    )
+  return name, path
+
+
 def without(options, names):
   """An options dataclass without some fields, as a base class.
 
