@@ -1,0 +1,79 @@
+"""Measures codecs: speed as ratios to a memory copy, and quality."""
+
+import dataclasses
+import sys
+
+from terngrad import lazy
+from terngrad.cli import command
+from terngrad.codec.methods import registry
+from terngrad.config import options
+
+codec_table = lazy.module('terngrad.measure.codec_table')
+tables = lazy.module('terngrad.measure.tables')
+
+USAGE = """\
+{program}: measures codecs, speed as ratios to a memory copy, and quality.
+
+  {program}
+  {program} --codecs=ternary --sizes=1.6e7 --compare
+
+For every codec and every size, or list of a net's variables: the time to probe
+and encode, to decode one payload, and to decode the sum of 8, in GB/s of
+float32 and over the time of copying the gradient (the sum: over 8 copies); to
+decode the sum of 2 and update parameters with momentum, one after the other
+(update) and, where a kernel can, at once (descend), over the copy; bits an
+element by formula and by length; the entropy of the codes; the squared error;
+and a z-score of the bias. A codec with native kernels stands twice, with its
+twin that XLA compiles. Gradients are Gaussian. Jobs take turns, round by round,
+and a ratio is the median of the ratios within a round.
+"""
+
+option = options.option
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Flags:
+  """The flags."""
+
+  codecs: tuple = option(
+    registry.KINDS,
+    "Codecs, as the trainers' --codec spells them; repeat for several.",
+    'codes',
+    repeated=True,
+  )
+  sizes: tuple = option(
+    ('1e3', '1e4', '1e5', '1e6', '1e7', '1e8'),
+    'Elements of single gradients.',
+    'codes',
+  )
+  nets: tuple = option(
+    ('cifar10_alexnet', 'lenet'),
+    'Nets whose lists of variables are measured.',
+    'model',
+  )
+  rounds: int = option(11, 'Rounds to take the median of.', 'run')
+  compare: bool = option(
+    False, 'Also NumPy, naive TensorFlow and int8 as GRACE sends it.', 'codes'
+  )
+  output: str = option(
+    '', 'Folder for measure_codec.csv and measure_codec.png.', 'run'
+  )
+
+
+def act(values):
+  """Prints the table, and writes it where a folder is named."""
+  codecs = codec_table.codecs(values.codecs)
+  rows = []
+  for name, shapes in codec_table.cases(values.sizes, values.nets).items():
+    sys.stderr.write(f'{name}\n')
+    rows += codec_table.measure(
+      codecs, name, shapes, values.rounds, values.compare
+    )
+  table = codec_table.table(rows)
+  command.say(table.to_string(index=False))
+  if values.output:
+    chart = codec_table.chart(table)
+    tables.write(values.output, 'measure_codec', table, chart)
+
+
+COMMAND = command.Command(USAGE, Flags, act)
