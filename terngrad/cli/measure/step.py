@@ -1,0 +1,87 @@
+"""Measures training steps, as ratios in one run."""
+
+import dataclasses
+
+from terngrad import lazy
+from terngrad.cli import command
+from terngrad.cli import flags
+from terngrad.config import config as configs
+from terngrad.config import options
+
+step_table = lazy.module('terngrad.measure.step_table')
+tables = lazy.module('terngrad.measure.tables')
+
+USAGE = """\
+{program}: measures training steps, as ratios in one run.
+
+  {program} --net=lenet --batch_size=64
+
+Three kinds of step, on constant images: plain Keras on one device; float32
+towers; towers with a gradient code. They take turns, round by round, and a
+ratio is the median over the rounds of the ratios within a round, so that a
+machine whose speed wanders moves both sides. Further nodes are measured at the
+same total batch.
+"""
+
+option = options.option
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Flags:
+  """The flags."""
+
+  net: str = option('lenet', 'Network.', 'model')
+  image_size: int = option(28, 'Height and width.', 'data')
+  dataset_name: str = option('mnist', 'Sets the classes.', 'data')
+  batch_size: int = option(64, 'Examples a step.', 'data')
+  num_gpus: int = option(2, 'Devices with a tower each.', 'devices')
+  codec: str = option('ternary', 'See the trainers.', 'codes')
+  nodes: tuple = option(
+    ('2', '4', '8'), 'Numbers of nodes to measure the code with.', 'devices'
+  )
+  rounds: int = option(15, 'Rounds to take the median of.', 'run')
+  steps: int = option(10, 'Steps of each kind a round.', 'run')
+  output: str = option('', 'Folder for measure_step.csv.', 'run')
+
+
+def act(values):
+  """Prints the table, and writes it where a folder is named."""
+  config = configs.TrainConfig(
+    dataset_name=values.dataset_name,
+    net=values.net,
+    image_size=values.image_size,
+    batch_size=values.batch_size,
+    num_gpus=values.num_gpus,
+    codec=values.codec,
+    quantize_logits=True,
+    benchmark_mode=True,
+  )
+  measured = step_table.measure(
+    config, _nodes(values), values.rounds, values.steps
+  )
+  command.say(
+    f'{values.net}, batch {values.batch_size}, {values.num_gpus} devices, '
+    f'medians of {values.rounds} rounds of {values.steps} steps'
+  )
+  command.say(measured.table.to_string())
+  if measured.node_seconds is not None:
+    command.say(
+      f'Each node after the first {measured.fewest} adds '
+      f'{1e3 * measured.node_seconds:.2f} ms a step.'
+    )
+  if values.output:
+    tables.write(values.output, 'measure_step', measured.table, index=True)
+
+
+def _nodes(values):
+  command.require(values, 'nodes')
+  for text in values.nodes:
+    if not text.isdecimal():
+      raise flags.UsageError(
+        f'--nodes: expected whole numbers, received {text!r}. Write for '
+        'example --nodes=2,4.'
+      )
+  return [int(text) for text in values.nodes]
+
+
+COMMAND = command.Command(USAGE, Flags, act)
