@@ -5,13 +5,20 @@ import zipfile
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 import tensorflow as tf
+import tqdm
+from matplotlib import figure
 
+from terngrad import errors as refusals
 from terngrad.codec import bucketing
 from terngrad.codec import gradients
 from terngrad.codec import one_round
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
+
+# What a code's error is compared with.
+BASE = 'ternary'
 
 
 class Errors(NamedTuple):
@@ -34,7 +41,7 @@ class Errors(NamedTuple):
 
 
 def read(path):
-  """Reads a file of `terngrad.bin.dump_gradients`, which nobody has to trust.
+  """Reads a file of `report.worker_gradients`, which nobody has to trust.
 
   Args:
     path: of the .npz.
@@ -43,18 +50,18 @@ def read(path):
     List of float32 [workers, ...], NumPy, one a variable.
 
   Raises:
-    ValueError: it is no such file; says what was expected.
+    terngrad.errors.ConfigError: it is no such file.
   """
   try:
     with np.load(path, allow_pickle=False) as file:
       arrays = [np.float32(file[key]) for key in file.files]
   except (OSError, ValueError, zipfile.BadZipFile) as error:
-    raise ValueError(
+    raise refusals.ConfigError(
       f'{path}: expected a file that dump_gradients wrote, received "{error}".'
     ) from error
   counts = {array.shape[:1] for array in arrays}
   if len(counts) != 1 or counts & {(), (0,)}:
-    raise ValueError(
+    raise refusals.ConfigError(
       f'{path}: expected arrays [workers, ...] of the same workers, received '
       f'the leading axes {sorted(counts)}. Write it with dump_gradients.'
     )
@@ -73,16 +80,16 @@ def errors(text, workers, draws):
     `Errors`.
 
   Raises:
-    ValueError: the text names no codec.
+    terngrad.errors.ConfigError: the text names no codec.
   """
   count = workers[0].shape[0]
-  code = bucketing.gradient_codec(
-    [
-      policy.VariableSpec(f'{i}', values.shape[1:], False)
-      for i, values in enumerate(workers)
-    ],
-    [registry.parse(text, count)] * len(workers),
-  )
+  specs = [
+    policy.VariableSpec(f'{i}', values.shape[1:], False)
+    for i, values in enumerate(workers)
+  ]
+  with refusals.as_config_error():
+    codec = registry.parse(text, count)
+    code = bucketing.gradient_codec(specs, [codec] * len(workers))
   size = code.num_elements
 
   @tf.function(jit_compile=True)
@@ -122,3 +129,53 @@ def errors(text, workers, draws):
     mean=mean / draws,
     shrink=1 - along / draws,
   )
+
+
+def table(files, texts, draws):
+  """Measures codecs on files of gradients.
+
+  Args:
+    files: list of (name, from `read`).
+    texts: codecs, see `errors`.
+    draws: see `errors`.
+
+  Returns:
+    `pandas.DataFrame`, a row for each file and codec: its `Errors`, and how
+    often less than that of `BASE` the error of the mean is (gain).
+
+  Raises:
+    terngrad.errors.ConfigError: a text names no codec.
+  """
+  pairs = [(file, text) for file in files for text in texts]
+  rows = []
+  for (name, arrays), text in tqdm.tqdm(pairs, unit='code', disable=None):
+    found = errors(text, arrays, draws)
+    rows.append({'gradients': name, 'codec': text} | found._asdict())
+  made = pd.DataFrame(rows)
+  base = made[made['codec'] == BASE].set_index('gradients')['mean']
+  made['gain'] = made['gradients'].map(base) / made['mean']
+  return made
+
+
+def chart(measured):
+  """Error of the mean by bits, a panel a file.
+
+  Args:
+    measured: from `table`.
+
+  Returns:
+    `matplotlib.figure.Figure`.
+  """
+  names = list(measured['gradients'].unique())
+  page = figure.Figure(figsize=(8 * len(names), 6), dpi=120, layout='tight')
+  axes = page.subplots(1, len(names), squeeze=False)[0]
+  for axis, name in zip(axes, names, strict=True):
+    for _, row in measured[measured['gradients'] == name].iterrows():
+      place = row['bits'], row['mean']
+      axis.loglog(*place, 'o')
+      axis.annotate(row['codec'], place, fontsize='x-small')
+    axis.set_xlabel('bits an element')
+    axis.set_ylabel("squared error of the mean / a worker's mean square")
+    axis.set_title(name)
+    axis.grid(alpha=0.3)
+  return page
