@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 
 from slim.nets import factory as nets
+from terngrad import errors
 from terngrad import native
 from terngrad.codec import bucketing
 from terngrad.codec import parts
@@ -22,6 +23,7 @@ from terngrad.step import step as steps
 
 # The net of the race: see `single_column_alexnet`.
 RACE = 'single_column_alexnet'
+NETS = (RACE, *nets.NETS)
 
 
 class Subject(NamedTuple):
@@ -44,7 +46,7 @@ def subject(net, real):
   """A net, or its list of variables alone.
 
   Args:
-    net: name of a net, or `RACE`.
+    net: of `NETS`.
     real: True for forward and backward passes; False for Gaussian gradients of
       the same shapes.
 
@@ -257,7 +259,7 @@ def interface_bytes(name, text=None):
     (received, sent).
 
   Raises:
-    ValueError: there is none of this name.
+    errors.ConfigError: there is none of this name.
   """
   if text is None:
     text = pathlib.Path('/proc/net/dev').read_text(encoding='ascii')
@@ -267,7 +269,7 @@ def interface_bytes(name, text=None):
     columns = numbers.split()
     counts[interface.strip()] = int(columns[0]), int(columns[8])
   if name and name not in counts:
-    raise ValueError(
+    raise errors.ConfigError(
       f'interface: expected one of {", ".join(counts)}, received {name!r}. '
       'Name the one that the other hosts are behind.'
     )

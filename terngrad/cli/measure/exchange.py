@@ -1,0 +1,149 @@
+"""Measures steps of several processes: time, and bytes on the network."""
+
+import dataclasses
+import subprocess
+import sys
+
+from absl import logging
+
+from terngrad import errors
+from terngrad import lazy
+from terngrad.cli import command
+from terngrad.cli import ports
+from terngrad.cluster import cluster as clusters
+from terngrad.config import cluster_config
+from terngrad.config import options
+
+exchange_table = lazy.module('terngrad.measure.exchange_table')
+exchanges = lazy.module('terngrad.measure.exchanges')
+tables = lazy.module('terngrad.measure.tables')
+tf = lazy.module('tensorflow')
+
+USAGE = """\
+{program}: measures steps of several processes, time and bytes on the network.
+
+  {program} --processes=2 --net=lenet --real
+
+starts so many processes on this machine, and with --servers=1 a ps beside them.
+On several hosts start it once on each, with the same flags but --task_id:
+
+  {program} --worker_hosts=10.0.0.1:7000,10.0.0.2:7000 \\
+      --task_id=0 --allow_insecure_network --net=single_column_alexnet
+
+Cases are CODEC, CODEC@WAY or CODEC@WAY@BYTES, WAY one of auto, gather, reduce,
+two_shot, slices, two_shot_ternary and BYTES in place of --bytes_per_bucket;
+they take turns, round by round, and a ratio is the median of the ratios to the
+first case within a round.
+Without --real gradients are Gaussian numbers of the net's shapes: what is timed
+is probing, encoding, moving, decoding and updating.
+With --ps_hosts too, and --job_name=ps or worker, cases are exchanged by
+parameter servers, whatever their WAY; bytes are then those of worker 0 both
+ways.
+Bytes are of process 0: what it sends by formula, and what its interface sent;
+the loopback counts those of all processes, so they are divided by them.
+"""
+
+option = options.option
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Flags:
+  """The flags."""
+
+  net: str = option(
+    'single_column_alexnet', 'Net whose variables travel.', 'model'
+  )
+  real: bool = option(False, 'Also forward and backward passes.', 'run')
+  case: tuple = option(
+    ('identity', 'fp16', 'ternary', 'ternary@two_shot'),
+    'CODEC, CODEC@WAY or CODEC@WAY@BYTES; repeat for several. workers=N in it '
+    'is filled in.',
+    'codes',
+    repeated=True,
+  )
+  bytes_per_bucket: int = option(
+    cluster_config.BYTES_PER_BUCKET, 'See the trainers.', 'codes'
+  )
+  batch: int = option(2, 'Examples a process.', 'data')
+  threads: int = option(1, 'Threads a process.', 'run')
+  rounds: int = option(5, 'Rounds to take the median of.', 'run')
+  processes: int = option(2, 'Processes to start here.', 'cluster')
+  servers: int = option(0, 'Parameter servers to start here.', 'cluster')
+  worker_hosts: str = option(
+    '', 'host:port of every process; empty: start them here.', 'cluster'
+  )
+  ps_hosts: str = option(
+    '', 'host:port of every parameter server, beside --worker_hosts.', 'cluster'
+  )
+  job_name: str = option('worker', 'ps or worker.', 'cluster')
+  task_id: int = option(0, 'Place of this process there.', 'cluster')
+  allow_insecure_network: bool = option(False, 'See the trainers.', 'cluster')
+  interface: str = option(
+    '', 'Network interface whose bytes are counted; empty: all.', 'cluster'
+  )
+  output: str = option(
+    '', 'Folder for measure_exchange.csv and measure_exchange.png.', 'run'
+  )
+
+
+def act(values):
+  """Prints the table of the chief, or starts all processes."""
+  # TensorFlow's strategy says at length that it is there.
+  logging.set_verbosity(logging.WARNING)
+  cases = [
+    exchange_table.parse(text, values.bytes_per_bucket) for text in values.case
+  ]
+  options.choice('net', values.net, exchanges.NETS)
+  if not values.worker_hosts:
+    return _start_all(values)
+  with errors.as_config_error():
+    cluster = clusters.from_flags(
+      values.ps_hosts, values.worker_hosts, values.job_name, values.task_id
+    )
+    warning = clusters.check_network(cluster, values.allow_insecure_network)
+  sys.stderr.write(f'{warning}\n')
+  tf.config.threading.set_intra_op_parallelism_threads(values.threads)
+  plan = exchange_table.Plan(
+    values.net, values.real, values.batch, values.rounds, values.interface
+  )
+  table = exchange_table.measure(cluster, cases, plan)
+  if cluster.is_chief:
+    _report(values, table)
+  return command.DONE
+
+
+def _start_all(values):
+  """Starts the processes of this machine; the worst exit code."""
+  count = values.processes
+  hosts = [f'127.0.0.1:{port}' for port in ports.free(count + values.servers)]
+  words = [sys.executable, *sys.orig_argv[1:], '--interface=lo']
+  words += [f'--worker_hosts={",".join(hosts[:count])}']
+  words += [f'--ps_hosts={",".join(hosts[count:])}']
+  places = [('worker', i) for i in range(count)]
+  places += [('ps', i) for i in range(values.servers)]
+  others = [
+    subprocess.Popen([*words, f'--job_name={job}', f'--task_id={index}'])
+    for job, index in places
+  ]
+  try:
+    return max(abs(other.wait()) for other in others)
+  finally:
+    for other in others:
+      other.kill()
+
+
+def _report(values, table):
+  passes = f'batch {values.batch} a process' if values.real else 'no passes'
+  command.say(
+    f'{values.net}, {passes}, {values.threads} threads a process, medians of '
+    f'{values.rounds} rounds'
+  )
+  command.say(table.round(4).to_string(index=False))
+  if values.output:
+    title = f'{values.net}, {table["processes"][0]} processes'
+    chart = exchange_table.chart(table, title)
+    tables.write(values.output, 'measure_exchange', table, chart)
+
+
+# What TensorFlow's servers still wait for would abort Python's own end.
+COMMAND = command.Command(USAGE, Flags, act, ends_process=True)
