@@ -1,0 +1,54 @@
+"""Compares training runs: a table and a plot of their curves."""
+
+import dataclasses
+import os
+
+from terngrad import lazy
+from terngrad.cli import command
+from terngrad.config import options
+
+comparison = lazy.module('terngrad.report.comparison')
+tables = lazy.module('terngrad.measure.tables')
+
+USAGE = """\
+{program}: compares training runs, by a table and a plot of their curves.
+
+  {program} --output=O --runs=float32=DIR1,ternary=DIR2
+
+A run's folder holds its --train_dir as `train` and, where it was evaluated, its
+--eval_dir as `eval`.
+"""
+
+option = options.option
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Flags:
+  """The flags."""
+
+  runs: tuple = option(
+    (),
+    'NAME=FOLDER of each run, comma separated; the folder holds train and '
+    'eval.',
+    'run',
+  )
+  output: str = option('.', 'Folder for table and plot.', 'run')
+
+
+def act(values):
+  """Prints the table, writes comparison.csv and comparison.png."""
+  command.require(values, 'runs')
+  folders = dict(
+    command.named_path('runs', item, 'FOLDER', 'ternary=runs/ternary')
+    for item in values.runs
+  )
+  runs = {name: comparison.read(path) for name, path in folders.items()}
+  table = comparison.table(runs)
+  path = tables.write(
+    values.output, 'comparison', table, comparison.chart(runs)
+  )
+  command.say(table.to_string(index=False))
+  command.say(f'Curves: {os.path.abspath(path)}')
+
+
+COMMAND = command.Command(USAGE, Flags, act)
