@@ -63,6 +63,40 @@ def shown(images, labels, probabilities, names):
   return found
 
 
+def facts_of_net(net):
+  """What is to be said of a `checkpoint.trained.Trained`: a dict of text."""
+  layout = net.layout
+  return {
+    'net': f'{layout.net}, {net.config.image_size} pixels',
+    'nodes': f'{layout.num_workers} on {layout.num_devices} devices',
+    'optimizer': layout.optimizer,
+  }
+
+
+def last_values(trained, scored):
+  """The newest numbers of a run.
+
+  Args:
+    trained: records of training, at least one, see `curves.plots`.
+    scored: records of evaluation.
+
+  Returns:
+    Dict of text.
+  """
+  last = {key: value for record in trained for key, value in record.items()}
+  facts = {'steps': str(last['step'])}
+  for key, name, form in (
+    ('total_loss', 'loss', '{:.3f}'),
+    ('bits_per_element', 'bits sent an element', '{:.2f}'),
+    ('seconds', 'seconds of training', '{:.0f}'),
+  ):
+    if last.get(key) is not None:
+      facts[name] = form.format(last[key])
+  if scored and scored[-1].get('precision_at_1') is not None:
+    facts['top-1 accuracy'] = f'{scored[-1]["precision_at_1"]:.2%}'
+  return facts
+
+
 def page(title, facts, trained, scored, examples):
   """Writes the page.
 

@@ -1,0 +1,111 @@
+"""Makes a page of a run: curves, and what the net says of test images."""
+
+import dataclasses
+import os
+
+from terngrad import lazy
+from terngrad.cli import command
+from terngrad.cli import flags
+from terngrad.config import config as configs
+from terngrad.config import options
+
+guessed_images = lazy.module('terngrad.report.guessed_images')
+records = lazy.module('terngrad.training.records')
+run_page = lazy.module('terngrad.report.run_page')
+
+USAGE = """\
+{program}: makes a page of a run, one HTML file that needs nothing else.
+
+  {program} --train_dir=T --eval_dir=E --output=run.html \\
+      --dataset_name=cifar10 --data_dir=D --subset=test
+
+Loss, accuracy, zeros, bits and images/s come from the records in T and E. With
+--data_dir there are images too, with what the net of T's newest checkpoint says
+of them.
+"""
+
+option = options.option
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Flags:
+  """The flags."""
+
+  train_dir: str = option('', 'Folder of the training run.', 'run')
+  eval_dir: str = option('', 'Folder of its evaluation; may be empty.', 'run')
+  output: str = option('run.html', 'File to write.', 'run')
+  dataset_name: str = option('imagenet', 'Data set it was trained on.', 'data')
+  data_dir: str = option(
+    '', 'Folder of the data set; empty: no images.', 'data'
+  )
+  subset: str = option('validation', 'Split to take images from.', 'data')
+  num_images: int = option(32, 'Images to show.', 'data')
+  labels_offset: int = option(0, 'As in training.', 'data')
+  image_size: int = option(
+    0, "Height and width of the input; 0: the net's own.", 'data'
+  )
+  preprocessing: str = option('', 'As in training.', 'data')
+  tower: int = option(-1, "Read this node's parameters.", 'devices')
+  device: str = option('/gpu:0', 'Device to run on.', 'devices')
+  restore_avg_var: bool = option(
+    True, 'Read the moving averages of the parameters.', 'model'
+  )
+
+
+def act(values):
+  """Writes the page."""
+  losses = records.read(values.train_dir)
+  if not losses:
+    raise flags.UsageError(
+      f'--train_dir: expected a folder with {records.FILE_NAME}, received '
+      f'{values.train_dir!r}. Give that of a run that has begun.'
+    )
+  if values.num_images < 1:
+    raise flags.UsageError(
+      f'--num_images: expected 1 or more, received {values.num_images}. Leave '
+      '--data_dir out for a page without images.'
+    )
+  scores = records.read(values.eval_dir) if values.eval_dir else []
+  folder = os.path.abspath(values.train_dir)
+  facts, examples = {'folder': folder}, []
+  if values.data_dir:
+    net, examples = _guessed(values)
+    facts |= run_page.facts_of_net(net)
+    facts['images'] = (
+      f'{values.subset} of {values.dataset_name}, step {net.step}'
+    )
+  facts |= run_page.last_values(losses, scores)
+  title = os.path.basename(folder)
+  text = run_page.page(title, facts, losses, scores, examples)
+  try:
+    with open(values.output, 'w', encoding='utf-8') as file:
+      file.write(text)
+  except OSError as error:
+    raise flags.UsageError(
+      f'--output: expected a file that can be written, received '
+      f'{values.output} ({error.strerror}). Choose another.'
+    ) from error
+  command.say(f'Wrote {values.output}.')
+
+
+def _guessed(values):
+  return guessed_images.guessed(
+    configs.EvalConfig(
+      checkpoint_dir=values.train_dir,
+      image_size=values.image_size,
+      tower=values.tower,
+      device=values.device,
+      restore_avg_var=values.restore_avg_var,
+    ),
+    guessed_images.Source(
+      values.dataset_name,
+      values.data_dir,
+      values.subset,
+      values.num_images,
+      values.preprocessing,
+      values.labels_offset,
+    ),
+  )
+
+
+COMMAND = command.Command(USAGE, Flags, act)

@@ -1,0 +1,74 @@
+"""Test images, and what the net of a run says of them."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from slim import errors as data_errors
+from slim.datasets import factory as datasets
+from slim.datasets.records import records as data_records
+from terngrad.checkpoint import trained
+from terngrad.cluster import devices
+from terngrad.report import run_page
+
+
+class Source(NamedTuple):
+  """Where images come from, and how they are prepared.
+
+  Attributes:
+    dataset_name: key of `slim.datasets.factory.DATASETS`.
+    data_dir: its folder.
+    subset: split.
+    count: of images, >= 1.
+    preprocessing: its name, or '' for that of data set and net.
+    labels_offset: as in training.
+  """
+
+  dataset_name: str
+  data_dir: str
+  subset: str
+  count: int
+  preprocessing: str
+  labels_offset: int
+
+
+def guessed(config, source):
+  """Shows the first images of a split to the net of a checkpoint.
+
+  Args:
+    config: `config.EvalConfig`, see `checkpoint.trained.load`.
+    source: `Source`.
+
+  Returns:
+    (`checkpoint.trained.Trained`, list of `run_page.Shown`).
+
+  Raises:
+    slim.errors.DataError: there are no such images.
+    terngrad.errors.CheckpointError: there is no such checkpoint.
+  """
+  name = source.dataset_name
+  dataset = data_errors.lookup(datasets.DATASETS, name, 'data set')
+  devices.grow_memory()
+  net = trained.load(config, dataset.channels)
+  stream, split = datasets.load(
+    name,
+    source.data_dir,
+    source.subset,
+    datasets.Delivery(
+      image_size=net.config.image_size,
+      batch_size=source.count,
+      training=False,
+      net=net.config.net,
+      preprocessing=source.preprocessing,
+      labels_offset=source.labels_offset,
+    ),
+  )
+  try:
+    images, labels = next(iter(stream))
+  except tf.errors.OpError as error:
+    paths = data_records.find(source.data_dir, source.subset)
+    raise data_records.explain(error, paths) from error
+  believed = trained.probabilities(net.model, images)
+  return net, run_page.shown(
+    images.numpy(), labels.numpy(), believed.numpy(), split.labels
+  )
