@@ -1,82 +1,10 @@
-"""Writes the events of TensorBoard as JSON, CSV and PNG."""
+"""Starts `terngrad report tensorboard`, by its older name."""
 
-import dataclasses
-import os
-import pathlib
-import shutil
 import sys
-import tempfile
 
-from terngrad.config import config as configs
-from terngrad.program import flags
-from terngrad.program import main
-from terngrad.report import event_files
-from terngrad.report import serialize
+from terngrad.cli import main
 
-USAGE = """\
-serialize_tensorboard: writes scalars, histograms, images and graphs as files.
-
-  serialize_tensorboard --logdir=L --target=T
-
-Every folder below L that has event files is a run. T/runs.json says which files
-belong to which run and tag.
-"""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Flags:
-  """The flags of 2017."""
-
-  logdir: str = configs.option('', 'Folder of the event files.', 'data')
-  target: str = configs.option('', 'Folder to write.', 'run')
-  overwrite: bool = configs.option(
-    False, 'Replace the target where it exists.', 'run'
-  )
-  purge_orphaned_data: bool = configs.option(
-    True, 'Leave out what was written before a run was set back.', 'data'
-  )
-
-
-def act(values):
-  """Writes the files; returns the exit code."""
-  for name in ('logdir', 'target'):
-    if not getattr(values, name):
-      raise flags.UsageError(
-        f'--{name}: expected a folder, received none. Name one.'
-      )
-  target = pathlib.Path(values.target)
-  if target.exists() and not values.overwrite:
-    raise flags.UsageError(
-      f'--target: expected a folder that does not exist, received {target}. '
-      'Choose another, or give --overwrite.'
-    )
-  if target.exists() and not (target / 'runs.json').is_file():
-    raise flags.UsageError(
-      f'--overwrite: expected a --target that this program wrote, received '
-      f'{target}, which has no runs.json. Remove it yourself.'
-    )
-  runs = event_files.read(values.logdir, values.purge_orphaned_data)
-  if not runs:
-    raise flags.UsageError(
-      '--logdir: expected a folder with event files, received '
-      f'{values.logdir}. Give the --train_dir of a run, or a folder above it.'
-    )
-  target.parent.mkdir(parents=True, exist_ok=True)
-  # Beside the target, so that it appears whole or not at all.
-  with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-    made = os.path.join(folder, 'made')
-    count = serialize.write(runs, made)
-    if target.exists():
-      shutil.rmtree(target)
-    os.rename(made, target)
-  main.say(f'Wrote {count} files of {len(runs)} runs into {target}.')
-  return main.DONE
-
-
-def run():
-  """Runs the program; returns the exit code."""
-  return main.run(Flags, USAGE, {}, act)
-
+run = main.starter('report', 'tensorboard', name='serialize_tensorboard')
 
 if __name__ == '__main__':
   sys.exit(run())

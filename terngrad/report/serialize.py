@@ -6,6 +6,8 @@ import json
 import math
 import pathlib
 import re
+import shutil
+import tempfile
 
 from terngrad.report import event_files
 
@@ -40,6 +42,28 @@ def write(runs, target):
     files['graph'] = _write_graph(root, folder, run.graph)
   _dump(root / 'runs.json', index)
   return sum(path.is_file() for path in root.rglob('*'))
+
+
+def replace(runs, target):
+  """Writes runs as a folder that appears whole or not at all.
+
+  Args:
+    runs: see `write`.
+    target: path of a folder; one that is there is removed.
+
+  Returns:
+    Number of files.
+  """
+  target = pathlib.Path(target)
+  target.parent.mkdir(parents=True, exist_ok=True)
+  # Beside the target, so that it can be renamed.
+  with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+    made = pathlib.Path(folder, 'made')
+    count = write(runs, made)
+    if target.exists():
+      shutil.rmtree(target)
+    made.rename(target)
+  return count
 
 
 def file_name(tag):
