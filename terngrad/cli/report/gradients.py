@@ -1,0 +1,52 @@
+"""Writes the gradients of every worker in one step of a training run."""
+
+import dataclasses
+
+from terngrad import errors
+from terngrad import lazy
+from terngrad.cli import command
+from terngrad.config import config as configs
+from terngrad.config import options
+
+worker_gradients = lazy.module('terngrad.report.worker_gradients')
+
+USAGE = """\
+{program}: writes the gradients of every worker in one step of a run.
+
+  {program} --output=G.npz --train_dir=T --data_dir=D \\
+      --dataset_name=mnist --net=lenet --image_size=28 --num_nodes=8 ...
+
+Takes the flags of the run in T, continues from its last checkpoint for one step
+and writes, for every parameter, float32 [workers, ...] under its name: what the
+codes are made of, L2 terms included. T stays as it is; where there is no run,
+the step is the first, or that from --pretrained_model_checkpoint_path. For
+`terngrad measure variance`.
+"""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(configs.TrainConfig):
+  """The flags: those of a trainer and where to write."""
+
+  output: str = options.option('', 'File to write, .npz.', 'run')
+
+
+def act(config):
+  """Writes the file."""
+  if not config.output.endswith('.npz'):
+    raise errors.ConfigError(
+      f'output: expected a file name that ends in .npz, received '
+      f'{config.output!r}. Say --output=gradients.npz.'
+    )
+  config.validate()
+  arrays, step = worker_gradients.take(config, command.say)
+  worker_gradients.write(config.output, arrays)
+  workers = len(next(iter(arrays.values())))
+  elements = sum(values.size for values in arrays.values()) // workers
+  command.say(
+    f'{config.output}: the gradients of {workers} workers in step {step}, '
+    f'{elements} elements each'
+  )
+
+
+COMMAND = command.Command(USAGE, Config, act)

@@ -1,0 +1,63 @@
+"""The gradients of every worker in one step of a run."""
+
+import os
+
+import numpy as np
+import tensorflow as tf
+
+from terngrad.checkpoint import pretrained
+from terngrad.checkpoint import resume
+from terngrad.codec import one_round
+from terngrad.exchange import towers
+from terngrad.training import assembly
+
+
+def take(config, log):
+  """Computes the next step of a run, without an update.
+
+  Args:
+    config: `config.TrainConfig`, valid; where its train_dir holds no run the
+      step is the first.
+    log: takes a line of what is begun with.
+
+  Returns:
+    (dict of parameter to its gradients, float32 [workers, ...], L2 terms
+    included; the number of the step, from 1).
+
+  Raises:
+    terngrad.errors.ConfigError: the configuration does not fit the run.
+  """
+  run = assembly.assemble(config)
+  step = resume.continue_run(config, run, log).step
+  if step == 0:
+    step = pretrained.start(config, run, log)
+  images, labels = next(run.batches(step))
+  zero = tf.constant(0.0)
+  result = run.float_step(
+    images, labels, tf.constant(step, tf.int64), zero, zero
+  )
+  payloads = towers.in_order(
+    [result.payloads(place) for place in range(len(result.words))]
+  )
+  # Float payloads are the gradients' own bits.
+  workers = [
+    one_round.decode_mean(run.float_codec, [payload[tf.newaxis]], result.shared)
+    for payload in payloads
+  ]
+  arrays = {
+    name: np.stack([gradients[i] for gradients in workers])
+    for i, name in enumerate(run.parameters)
+  }
+  return arrays, step + 1
+
+
+def write(path, arrays):
+  """Writes gradients as a file that appears whole or not at all.
+
+  Args:
+    path: ends in .npz.
+    arrays: dict of name to NumPy array.
+  """
+  temporary = f'{path}.tmp.npz'
+  np.savez(temporary, **arrays)
+  os.replace(temporary, path)
