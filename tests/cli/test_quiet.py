@@ -1,0 +1,132 @@
+"""What libraries write to standard error is held back, and not for good."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# From Python, by the descriptor, from C and from another process; the first
+# without the end of its line.
+WRITE = """
+import ctypes, os, sys
+from terngrad.cli import quiet
+def write():
+  sys.stderr.write('python ')
+  os.write(2, b'descriptor ')
+  libc = ctypes.CDLL(None)
+  libc.dprintf(2, b'C ')
+  os.system('printf process >&2')
+"""
+
+TENSORFLOW = """
+import os
+class config:
+  def list_physical_devices():
+    os.write(2, b'devices at level %s\\n' % os.environ['LEVEL'].encode())
+os.write(2, b'start\\n')
+"""
+
+
+def stderr_of(script, folder=ROOT, **environment):
+  """What a script writes there; its process has no TensorFlow."""
+  done = subprocess.run(
+    [sys.executable, '-c', script],
+    stdout=subprocess.DEVNULL,
+    stderr=subprocess.PIPE,
+    check=False,
+    text=True,
+    timeout=60,
+    env=os.environ | {'PYTHONPATH': f'{folder}:{ROOT}'} | environment,
+  )
+  return done.stderr
+
+
+def test_what_is_written_in_the_block_is_dropped():
+  script = 'with quiet.held_back(): write()\nsys.stderr.write("after")'
+  assert stderr_of(WRITE + script) == 'after'
+
+
+def test_all_can_write_after_the_block():
+  script = 'with quiet.held_back(): pass\nwrite()\nsys.stderr.flush()'
+  assert sorted(stderr_of(WRITE + script).split()) == [
+    'C',
+    'descriptor',
+    'process',
+    'python',
+  ]
+
+
+def test_what_was_held_back_is_written_where_the_block_raises():
+  script = """
+try:
+  with quiet.held_back():
+    write()
+    raise KeyboardInterrupt
+except KeyboardInterrupt:
+  sys.stderr.write(' after')
+"""
+  held, after = stderr_of(WRITE + script).rsplit(maxsplit=1)
+  assert sorted(held.split()) == ['C', 'descriptor', 'process', 'python']
+  assert after == 'after'
+
+
+def test_no_descriptor_stays_open():
+  script = """
+before = len(os.listdir('/proc/self/fd'))
+for fails in (False, True):
+  try:
+    with quiet.held_back():
+      assert not fails
+  except AssertionError:
+    pass
+sys.stderr.write(str(len(os.listdir('/proc/self/fd')) - before))
+"""
+  assert stderr_of(WRITE + script) == '0'
+
+
+@pytest.fixture
+def stand_in(tmp_path):
+  """A folder with a module `tensorflow` that talks while it starts."""
+
+  def write(text):
+    (tmp_path / 'tensorflow.py').write_text(
+      text.replace('LEVEL', 'TF_CPP_MIN_LOG_LEVEL')
+    )
+    return tmp_path
+
+  return write
+
+
+IMPORT = 'from terngrad.cli import quiet\nquiet.import_tensorflow'
+
+
+def test_the_start_of_tensorflow_is_shown_only_when_asked_for(stand_in):
+  folder = stand_in(TENSORFLOW)
+  assert stderr_of(f'{IMPORT}()', folder) == ''
+  assert (
+    stderr_of(f'{IMPORT}(show=True)', folder, TF_CPP_MIN_LOG_LEVEL='3')
+    == 'start\ndevices at level 0\n'
+  )
+
+
+def test_a_level_that_the_user_set_is_kept(stand_in):
+  folder = stand_in(TENSORFLOW)
+  script = (
+    'import os, sys\n{}\n'
+    + f'{IMPORT}()\n'
+    + 'sys.stderr.write(os.environ["TF_CPP_MIN_LOG_LEVEL"])'
+  )
+  unset = 'os.environ.pop("TF_CPP_MIN_LOG_LEVEL", None)'
+  assert stderr_of(script.format(unset), folder) == '2'
+  assert stderr_of(script.format(''), folder, TF_CPP_MIN_LOG_LEVEL='3') == '3'
+
+
+def test_a_failing_import_says_all(stand_in):
+  folder = stand_in(f'{TENSORFLOW}\nraise ImportError("no such library")')
+  said = stderr_of(f'{IMPORT}()', folder)
+  assert said.startswith('start\n')
+  assert said.endswith('ImportError: no such library\n')
