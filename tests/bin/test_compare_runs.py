@@ -26,13 +26,15 @@ def fill(folder, accuracy):
     recorder.close()
 
 
-def test_table_and_plot_show_every_run(tmp_path):
+def test_table_and_plot_show_every_run(worker, tmp_path):
   fill(tmp_path / 'a', 0.9871)
   fill(tmp_path / 'b', None)
-  done = programs.run(
+  done = worker.run(
     'compare_runs',
-    f'--runs=float32={tmp_path / "a"},ternary={tmp_path / "b"}',
-    f'--output={tmp_path / "out"}',
+    programs.as_flags(
+      runs=f'float32={tmp_path / "a"},ternary={tmp_path / "b"}',
+      output=tmp_path / 'out',
+    ),
   )
   assert done.code == 0, done.err
   for word in ('float32', 'ternary', '98.71%', 'not evaluated', '40.0', '1.6'):
@@ -46,12 +48,16 @@ def test_table_and_plot_show_every_run(tmp_path):
 
 @pytest.mark.parametrize(
   ('runs', 'message'),
-  [('nonsense', 'expected NAME=FOLDER'), ('a=/none', 'expected a metrics')],
+  [
+    ('', '--runs: expected a value'),
+    ('nonsense', 'expected NAME=FOLDER'),
+    ('a=/none', 'expected a metrics'),
+  ],
 )
-def test_what_cannot_be_compared_is_refused(runs, message, tmp_path):
-  done = programs.run(
-    'compare_runs', f'--runs={runs}', f'--output={tmp_path / "out"}'
+def test_what_cannot_be_compared_is_refused(runs, message, worker, tmp_path):
+  done = worker.run(
+    'compare_runs', programs.as_flags(runs=runs, output=tmp_path / 'out')
   )
-  assert done.code != 0
-  assert message in ' '.join((done.out + done.err).split())
+  assert done.code == 2
+  assert message in done.error
   assert not (tmp_path / 'out').exists()

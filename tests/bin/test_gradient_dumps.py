@@ -2,8 +2,7 @@
 
 import numpy as np
 import pandas as pd
-
-from tests.bin import programs
+import pytest
 
 
 def dump(worker, data_dir, path, nodes):
@@ -49,22 +48,20 @@ def test_output_needs_the_name_of_a_dump(worker, data_dir, tmp_path):
   assert 'output: expected a file name that ends in .npz' in finished.err
 
 
-def measure(path, *more):
-  return programs.run(
-    'measure_variance',
-    f'--gradients=g={path}',
-    '--codecs=ternary',
-    '--codecs=ternary:dither=stratified',
-    '--codecs=identity',
-    '--draws=2',
-    *more,
-  )
-
-
-def test_errors_and_gains_are_told(tmp_path):
+def test_errors_and_gains_are_told(worker, tmp_path):
   values = np.random.default_rng(0).normal(size=(8, 20_000))
   np.savez(tmp_path / 'g.npz', v=np.float32(values))
-  finished = measure(tmp_path / 'g.npz', f'--output={tmp_path / "out"}')
+  finished = worker.run(
+    'measure_variance',
+    [
+      f'--gradients=g={tmp_path / "g.npz"}',
+      '--codecs=ternary',
+      '--codecs=ternary:dither=stratified',
+      '--codecs=identity',
+      '--draws=2',
+      f'--output={tmp_path / "out"}',
+    ],
+  )
   assert finished.code == 0, finished.err
   table = pd.read_csv(tmp_path / 'out' / 'measure_variance.csv')
   ternary, stratified, identity = (row for _, row in table.iterrows())
@@ -76,3 +73,18 @@ def test_errors_and_gains_are_told(tmp_path):
   assert identity['bits'] > 32
   assert identity['mean'] < 1e-10
   assert (tmp_path / 'out' / 'measure_variance.png').stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+  ('words', 'message'),
+  [
+    ([], '--gradients: expected a value'),
+    (['--gradients=g'], '--gradients: expected NAME=FILE'),
+    (['--gradients=g=/none.npz'], 'a file that dump_gradients wrote'),
+    (['--gradients=g=/none.npz', '--draws=0'], 'draws: expected a number >= 1'),
+  ],
+)
+def test_what_cannot_be_measured_is_refused(worker, words, message):
+  finished = worker.run('measure_variance', words)
+  assert finished.code == 2
+  assert message in finished.error

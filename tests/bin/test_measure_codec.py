@@ -27,11 +27,11 @@ def test_table_and_plot_are_made(tmp_path):
   ('argument', 'message'),
   [
     ('--sizes=1.5', "expected whole numbers >= 1, received '1.5'"),
-    ('--nets=lenat', "received 'lenat'"),
+    ('--nets=lenat', "did you mean 'lenet'?"),
     ('--codecs=terniary', "Did you mean 'ternary'"),
   ],
 )
-def test_bad_arguments_are_refused(argument, message):
-  done = programs.run('measure_codec', argument)
+def test_bad_arguments_are_refused(argument, message, worker):
+  done = worker.run('measure_codec', [argument])
   assert done.code == 2
-  assert message in done.err
+  assert message in done.error

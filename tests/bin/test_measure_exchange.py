@@ -34,13 +34,3 @@ def test_workers_push_and_pull_what_the_formula_says(tmp_path):
     size / 20 + size / 13, rel=1e-2
   )
   assert float(plain['interface_bytes']) == pytest.approx(2 * size, rel=0.1)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-  'case', ['ternary@all', 'ternary@gather@-1', 'ternary@gather@0@0']
-)
-def test_cases_that_cannot_be_are_refused(case):
-  done = programs.run('measure_exchange', f'--case={case}')
-  assert done.code == 2, done
-  assert 'error: case: expected CODEC, CODEC@WAY or' in done.err

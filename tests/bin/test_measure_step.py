@@ -23,7 +23,15 @@ def test_both_ratios_and_the_cost_of_a_node_are_printed(tmp_path):
   assert (tmp_path / 'measure_step.csv').exists()
 
 
-def test_nodes_that_do_not_divide_the_batch_are_refused():
-  done = programs.run('measure_step', '--nodes=3')
+@pytest.mark.parametrize(
+  ('argument', 'message'),
+  [
+    ('--nodes=3', 'multiple of the 3 nodes'),
+    ('--nodes=2,many', "--nodes: expected whole numbers, received 'many'"),
+    ('--codec=terniary', "Did you mean 'ternary'"),
+  ],
+)
+def test_bad_arguments_are_refused(argument, message, worker):
+  done = worker.run('measure_step', [argument])
   assert done.code == 2
-  assert 'multiple of the 3 nodes' in done.err
+  assert message in done.error
