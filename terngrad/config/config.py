@@ -1,6 +1,6 @@
 """What a run is: one frozen value a program, with its own documentation.
 
-Every field is also a flag of the programs: `program.flags` reads names, types,
+Every field is also a flag of the programs: `cli.flags` reads names, types,
 defaults and help from here, so that there is one list of them. Names and
 defaults are the 2017 code's where it had them. The fields stand by what they
 are about in `config_base`, `config_codes`, `config_methods` and

@@ -1,1 +1,1 @@
-"""What the benches share: timing in turns, measurements of codecs, rivals."""
+"""Measurements: jobs that take turns, tables of them, rivals."""
