@@ -40,14 +40,22 @@ def stderr_of(script, folder=ROOT, **environment):
     check=False,
     text=True,
     timeout=60,
-    env=os.environ | {'PYTHONPATH': f'{folder}:{ROOT}'} | environment,
+    env=os.environ
+    # With it Python would keep nothing back by itself.
+    | {'PYTHONPATH': f'{folder}:{ROOT}', 'PYTHONUNBUFFERED': ''}
+    | environment,
   )
   return done.stderr
 
 
 def test_what_is_written_in_the_block_is_dropped():
-  script = 'with quiet.held_back(): write()\nsys.stderr.write("after")'
-  assert stderr_of(WRITE + script) == 'after'
+  script = """
+sys.stderr.write('before ')
+with quiet.held_back():
+  write()
+sys.stderr.write('after')
+"""
+  assert stderr_of(WRITE + script) == 'before after'
 
 
 def test_all_can_write_after_the_block():
