@@ -99,9 +99,11 @@ def test_a_bad_flag_is_refused(capsys):
 def test_a_starter_runs_its_command_by_its_older_name(
   name, monkeypatch, capsys
 ):
-  run = importlib.import_module(f'terngrad.bin.{name}').run
+  module = importlib.import_module(f'terngrad.bin.{name}')
+  path, _ = module.run.args
+  assert f'Starts `terngrad {" ".join(path)}`' in module.__doc__
   monkeypatch.setattr(sys, 'argv', [name, '--help'])
-  assert run() == 0
+  assert module.run() == 0
   out = capsys.readouterr().out
   assert out.startswith(f'{name}: ')
   assert '{program}' not in out
