@@ -19,7 +19,7 @@ def write():
   os.write(2, b'descriptor ')
   libc = ctypes.CDLL(None)
   libc.dprintf(2, b'C ')
-  os.system('printf process >&2')
+  os.system('printf "process " >&2')
 """
 
 TENSORFLOW = """
