@@ -77,6 +77,17 @@ class Service:
     except queue.Empty:
       return None
 
+  def outlive(self, chief):
+    """Waits a little for the chief's end: it may still let things go here.
+
+    Args:
+      chief: `tasks.Task`.
+    """
+    for _ in range(tasks.CALL_TIMEOUT):
+      if not tasks.answers(chief, timeout=1):
+        return
+      self.next_order(timeout=1)
+
   def feed(self, tag, batches, stop):
     """Puts batches into this task's queue `tag` until it is to stop.
 

@@ -153,6 +153,21 @@ def order(task, timeout=CALL_TIMEOUT, **what):
     raise LostError(f'{task} takes no orders: {error}') from error
 
 
+def end(others, why=''):
+  """Lets tasks end.
+
+  Args:
+    others: list of `Task`; those that do not answer are left out.
+    why: what went wrong, or ''.
+  """
+  for task in others:
+    try:
+      order(task, do='end', why=why)
+    except LostError:
+      # It is gone already, or ended before it could answer.
+      continue
+
+
 def batch_queue(tag, dtypes):
   """The handle of a task's queue of batches, on the device that is current.
 

@@ -134,7 +134,7 @@ def _measure_servers(cluster, cases, plan):
       }
     return _measure(built, what, count, plan, both_ways=True)
   finally:
-    servers.release(cluster)
+    tasks.end(tasks.servers_of(cluster))
 
 
 def _for(codec, workers):

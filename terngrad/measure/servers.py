@@ -23,9 +23,12 @@ def serve(cluster, timeout):
     tasks.LostError: the port is taken.
   """
   task = tasks.all_tasks(cluster, cluster.job)[cluster.index]
+  chief = tasks.all_tasks(cluster, 'worker')[0]
   # A worker runs its part of the step, whose operations it must know.
   native.available()
-  service.Service(task, cluster, {}, {'GPU': 0}).next_order(timeout)
+  served = service.Service(task, cluster, {}, {'GPU': 0})
+  served.next_order(timeout)
+  served.outlive(chief)
 
 
 def join(cluster, timeout):
@@ -48,19 +51,6 @@ def join(cluster, timeout):
       'look into their logs.'
     )
   tasks.connect(cluster)
-
-
-def release(cluster):
-  """Lets all other tasks end.
-
-  Args:
-    cluster: `cluster.cluster.Cluster` of worker 0.
-
-  Raises:
-    tasks.LostError: one does not answer.
-  """
-  for task in tasks.servers_of(cluster):
-    tasks.order(task, do='end')
 
 
 def case(what, cluster, codec_text, batch, part_bytes=0):

@@ -68,20 +68,20 @@ def train(config, report, show_progress=False):
     tasks.connect(cluster)
     outcome = _train(config, data, report, show_progress)
   except (errors.ConfigError, data_errors.DataError) as error:
-    _end(others, str(error))
+    tasks.end(others, str(error))
     raise
   except (tf.errors.OpError, tasks.LostError, errors.TrainingError) as error:
     trouble = _explain(others, states, error)
-    _end(others, trouble or str(error))
+    tasks.end(others, trouble or str(error))
     if isinstance(error, errors.TrainingError) and not trouble:
       raise
     raise errors.TrainingError(trouble or str(error)) from error
   except BaseException as error:
-    _end(others, f'it failed: {error!r}')
+    tasks.end(others, f'it failed: {error!r}')
     raise
   # Before the others end, TensorFlow lets them forget what it had there.
   gc.collect()
-  _end(others, '')
+  tasks.end(others)
   return outcome
 
 
@@ -247,15 +247,6 @@ def _explain(others, before, error):
     if now.trouble:
       return f'{task}: {now.trouble}'
   return None
-
-
-def _end(others, why):
-  for task in others:
-    try:
-      tasks.order(task, do='end', why=why)
-    except tasks.LostError:
-      # It is gone already, or ended before it could answer.
-      continue
 
 
 def _line(num_processes, step, values):

@@ -93,7 +93,7 @@ def serve(config, report, stopped=lambda: None):
         'again.'
       )
     if order.get('do') == 'end':
-      _outlive(chief, service)
+      service.outlive(chief)
       if order.get('why'):
         raise errors.TrainingError(f'{task}: the chief ended: {order["why"]}')
       report(f'{datetime.now()}: the run has ended')
@@ -112,14 +112,6 @@ def _start(config, cluster, task):
     return services.Service(task, cluster, fields, counts)
   except tasks.LostError as error:
     raise errors.ConfigError(str(error)) from error
-
-
-def _outlive(chief, service):
-  """Waits a little for the chief's end: it may still let things go here."""
-  for _ in range(tasks.CALL_TIMEOUT):
-    if not tasks.answers(chief, timeout=1):
-      return
-    service.next_order(timeout=1)
 
 
 class _Feeder:

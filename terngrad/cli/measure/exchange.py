@@ -113,7 +113,7 @@ def act(values):
 
 
 def _start_all(values):
-  """Starts the processes of this machine; the worst exit code."""
+  """Starts the processes of this machine; the exit code of one that failed."""
   count = values.processes
   hosts = [f'127.0.0.1:{port}' for port in ports.free(count + values.servers)]
   words = [sys.executable, *sys.orig_argv[1:], '--interface=lo']
@@ -126,7 +126,8 @@ def _start_all(values):
     for job, index in places
   ]
   try:
-    return max(abs(other.wait()) for other in others)
+    # The chief is the first; without it the others may wait for ever.
+    return abs(others[0].wait()) or max(abs(other.wait()) for other in others)
   finally:
     for other in others:
       other.kill()
