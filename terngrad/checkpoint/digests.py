@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from terngrad import errors
+from terngrad.cluster import equality
 
 
 def make_check(replicas):
@@ -27,16 +27,9 @@ def make_check(replicas):
     return found
 
   def check():
-    expected, *received = (digest.numpy() for digest in digests())
-    for replica, other in zip(replicas[1:], received, strict=True):
-      for place in (expected != other).nonzero()[0]:
-        name = replicas[0].variables()[place].name
-        raise errors.TrainingError(
-          f'Replicas: expected {name} on {replica.device} to equal that on '
-          f'{replicas[0].device} to the bit, received another digest. This is '
-          'a fault of the program or of the machine: the last checkpoint is '
-          'good, continue from it and report this.'
-        )
+    names = [variable.name for variable in replicas[0].variables()]
+    devices = [replica.device for replica in replicas]
+    equality.check([found.numpy() for found in digests()], names, devices)
 
   return check
 

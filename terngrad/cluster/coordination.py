@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from terngrad import errors
 from terngrad.cluster import devices
+from terngrad.cluster import equality
 from terngrad.cluster import fingerprint
 from terngrad.cluster import spec as cluster_lib
 from terngrad.cluster import watchdog
@@ -143,22 +144,10 @@ def assert_equal(exchange, replica, names):
   """
   if exchange.group is None:
     return
-  digests = np.stack([_digest(v.numpy()) for v in replica.variables()])
-  everyone = exchange.group.all_gather_now(digests[np.newaxis])
-  for rank, received in enumerate(everyone):
-    differing = np.flatnonzero((received != everyone[0]).any(axis=1))
-    if differing.size:
-      raise errors.TrainingError(
-        f'Replicas: expected {names[differing[0]]} on worker {rank} to equal '
-        'that on worker 0 to the bit, received other bits. This is a fault of '
-        'the program or of a machine: the last checkpoint is good, continue '
-        'from it and report this.'
-      )
-
-
-def _digest(array):
-  data = hashlib.blake2b(np.ascontiguousarray(array), digest_size=16)
-  return np.frombuffer(data.digest(), np.int32)
+  own = [equality.digest(v.numpy()) for v in replica.variables()]
+  everyone = exchange.group.all_gather_now(np.stack(own)[np.newaxis])
+  workers = [f'worker {rank}' for rank in range(len(everyone))]
+  equality.check(everyone, names, workers)
 
 
 def barrier(exchange, step):

@@ -72,16 +72,31 @@ def clip_factor(norms, clip_norm):
   return clip_norm / tf.maximum(total, clip_norm)
 
 
+def _rule(operation, rate='lr', gradient='grad', slots=(), **numbers):
+  """The `Optimizer` of one of TensorFlow's operations.
+
+  Args:
+    operation: a function of `tf.raw_ops`.
+    rate: the operation's name of the learning rate.
+    gradient: its name of the gradient.
+    slots: dict of its names of the slots to (ours, what they start from).
+    **numbers: its other arguments.
+  """
+  slots = dict(slots)
+
+  def apply(variable, own, value, learning_rate, step):
+    del step
+    handles = {name: own[ours].handle for name, (ours, _) in slots.items()}
+    values = {rate: learning_rate, gradient: value}
+    operation(var=variable.handle, **handles, **values, **numbers)
+
+  return Optimizer(dict(slots.values()), apply)
+
+
 def gradient_descent():
   """Plain descent: w -= rate * g."""
-
-  def apply(variable, slots, gradient, learning_rate, step):
-    del slots, step
-    tf.raw_ops.ResourceApplyGradientDescent(
-      var=variable.handle, alpha=learning_rate, delta=gradient
-    )
-
-  return Optimizer({}, apply, momentum=0.0)
+  rule = _rule(tf.raw_ops.ResourceApplyGradientDescent, 'alpha', 'delta')
+  return rule._replace(momentum=0.0)
 
 
 def momentum(momentum=0.9):
@@ -93,18 +108,12 @@ def momentum(momentum=0.9):
   Returns:
     An `Optimizer`.
   """
-
-  def apply(variable, slots, gradient, learning_rate, step):
-    del step
-    tf.raw_ops.ResourceApplyMomentum(
-      var=variable.handle,
-      accum=slots[MOMENTUM].handle,
-      lr=learning_rate,
-      grad=gradient,
-      momentum=momentum,
-    )
-
-  return Optimizer({MOMENTUM: 0.0}, apply, momentum=momentum)
+  rule = _rule(
+    tf.raw_ops.ResourceApplyMomentum,
+    slots={'accum': (MOMENTUM, 0.0)},
+    momentum=momentum,
+  )
+  return rule._replace(momentum=momentum)
 
 
 def adam(beta1=0.9, beta2=0.999, epsilon=1e-8):
@@ -155,21 +164,13 @@ def rmsprop(momentum=0.9, decay=0.9, epsilon=1.0):
   Returns:
     An `Optimizer`.
   """
-
-  def apply(variable, slots, gradient, learning_rate, step):
-    del step
-    tf.raw_ops.ResourceApplyRMSProp(
-      var=variable.handle,
-      ms=slots['mean_square'].handle,
-      mom=slots['momentum'].handle,
-      lr=learning_rate,
-      rho=decay,
-      momentum=momentum,
-      epsilon=epsilon,
-      grad=gradient,
-    )
-
-  return Optimizer({'mean_square': 1.0, 'momentum': 0.0}, apply)
+  return _rule(
+    tf.raw_ops.ResourceApplyRMSProp,
+    slots={'ms': ('mean_square', 1.0), 'mom': (MOMENTUM, 0.0)},
+    rho=decay,
+    momentum=momentum,
+    epsilon=epsilon,
+  )
 
 
 def adadelta(rho=0.95, epsilon=1.0):
@@ -185,20 +186,15 @@ def adadelta(rho=0.95, epsilon=1.0):
   References:
     Zeiler, ADADELTA, https://arxiv.org/abs/1212.5701, algorithm 1.
   """
-
-  def apply(variable, slots, gradient, learning_rate, step):
-    del step
-    tf.raw_ops.ResourceApplyAdadelta(
-      var=variable.handle,
-      accum=slots['mean_square'].handle,
-      accum_update=slots['mean_square_update'].handle,
-      lr=learning_rate,
-      rho=rho,
-      epsilon=epsilon,
-      grad=gradient,
-    )
-
-  return Optimizer({'mean_square': 0.0, 'mean_square_update': 0.0}, apply)
+  return _rule(
+    tf.raw_ops.ResourceApplyAdadelta,
+    slots={
+      'accum': ('mean_square', 0.0),
+      'accum_update': ('mean_square_update', 0.0),
+    },
+    rho=rho,
+    epsilon=epsilon,
+  )
 
 
 def adagrad(initial=0.1):
@@ -210,17 +206,9 @@ def adagrad(initial=0.1):
   Returns:
     An `Optimizer`.
   """
-
-  def apply(variable, slots, gradient, learning_rate, step):
-    del step
-    tf.raw_ops.ResourceApplyAdagrad(
-      var=variable.handle,
-      accum=slots['square_sum'].handle,
-      lr=learning_rate,
-      grad=gradient,
-    )
-
-  return Optimizer({'square_sum': initial}, apply)
+  return _rule(
+    tf.raw_ops.ResourceApplyAdagrad, slots={'accum': ('square_sum', initial)}
+  )
 
 
 def ftrl(power=-0.5, initial=0.1, l1=0.0, l2=0.0):
@@ -238,21 +226,13 @@ def ftrl(power=-0.5, initial=0.1, l1=0.0, l2=0.0):
   References:
     McMahan et al., Ad Click Prediction, KDD 2013, algorithm 1.
   """
-
-  def apply(variable, slots, gradient, learning_rate, step):
-    del step
-    tf.raw_ops.ResourceApplyFtrl(
-      var=variable.handle,
-      accum=slots['square_sum'].handle,
-      linear=slots['linear'].handle,
-      grad=gradient,
-      lr=learning_rate,
-      l1=l1,
-      l2=l2,
-      lr_power=power,
-    )
-
-  return Optimizer({'square_sum': initial, 'linear': 0.0}, apply)
+  return _rule(
+    tf.raw_ops.ResourceApplyFtrl,
+    slots={'accum': ('square_sum', initial), 'linear': ('linear', 0.0)},
+    l1=l1,
+    l2=l2,
+    lr_power=power,
+  )
 
 
 # By the name that --optimizer takes.

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from terngrad import errors
+from terngrad.cluster import equality
 from terngrad.step import loss_scaling
 
 
@@ -232,21 +233,20 @@ def check_equal(replicas, names):
   Raises:
     errors.TrainingError: two differ; names the variable and the devices.
   """
-  first = replicas[0]
-  reference = [_bits(variable) for variable in first.variables()]
-  own = first.own()
-  for other in replicas[1:]:
-    rows = zip(names, reference, other.variables(), own, strict=True)
-    for name, expected, variable, is_own in rows:
-      received = _bits(variable)
-      if not is_own and not np.array_equal(expected, received):
-        count = np.count_nonzero(expected != received)
-        raise errors.TrainingError(
-          f'Replicas: expected {name} on {other.device} to equal that on '
-          f'{first.device} to the bit, received {count} differing elements. '
-          'This is a fault of the program or of the machine: the last '
-          'checkpoint is good, continue from it and report this.'
-        )
+  if len(replicas) == 1:
+    return
+  shared = [place for place, own in enumerate(replicas[0].own()) if not own]
+  digests = []
+  for replica in replicas:
+    variables = replica.variables()
+    digests.append(
+      np.stack([equality.digest(variables[place].numpy()) for place in shared])
+    )
+  equality.check(
+    digests,
+    [names[place] for place in shared],
+    [replica.device for replica in replicas],
+  )
 
 
 def check_finite(replica, names):
@@ -266,10 +266,6 @@ def check_finite(replica, names):
         f'{name}. Lower --initial_learning_rate; the last checkpoint is from '
         'before this and the same command continues from it.'
       )
-
-
-def _bits(variable):
-  return variable.numpy().view(np.uint32)
 
 
 def variable_names(plan, replica):

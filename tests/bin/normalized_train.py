@@ -8,8 +8,8 @@ import sys
 import keras
 
 from slim.nets import factory
-from slim.nets.blocks import layers
 from terngrad.bin import mnist_distributed_train
+from tests.bin import normalized
 
 NAME = 'small_normalized'
 
@@ -17,14 +17,7 @@ NAME = 'small_normalized'
 def build(num_classes, image_size, channels, weight_decay, seed, **unused):
   """Two normalized convolutions and the logits; see `slim.nets.lenet.build`."""
   del unused
-  make = layers.Layers(
-    layers.Style(
-      layers.truncated_normal(0.1),
-      weight_decay,
-      batch_norm=layers.BatchNorm(decay=0.9, epsilon=0.001, scale=True),
-    ),
-    seed,
-  )
+  make = normalized.layers_of(weight_decay, seed)
   images = keras.Input((image_size, image_size, channels), name='images')
   x = make.conv(images, 'conv1', 6, 3, strides=2)
   x = make.conv(x, 'conv2', 8, 3, strides=2)

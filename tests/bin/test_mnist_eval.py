@@ -13,6 +13,8 @@ from tests.bin import programs
 
 EXAMPLES = 37  # in the test split of `data_dir`
 STEPS = 65  # of `whole_run`
+# Steps of `one_tower`, and the device that it stores.
+TRAINED, PLACE = 2, 1
 VARIABLES = [
   f'{layer}/{part}'
   for layer in ('conv1', 'conv2', 'fc3', 'logits')
@@ -75,23 +77,23 @@ def stored_weights(prefix, place, suffix=''):
 
 
 def test_scores_every_example_once_and_writes_its_records(
-  whole_run, evaluate, tmp_path
+  one_tower, evaluate, tmp_path
 ):
   """The last of four batches of 10 holds 7."""
-  finished = evaluate(whole_run.train_dir, batch_size=10)
+  finished = evaluate(one_tower, batch_size=10)
   precision, recall, count = score_of(finished)
   assert count == EXAMPLES
 
-  checkpoint = whole_run.train_dir / f'model.ckpt-{STEPS}'
+  checkpoint = one_tower / f'model.ckpt-{TRAINED}'
   loaded, starting, scored = finished.out.splitlines()
   assert re.fullmatch(
-    NOW + f'loaded {re.escape(str(checkpoint))} at step {STEPS}', loaded
+    NOW + f'loaded {re.escape(str(checkpoint))} at step {TRAINED}', loaded
   )
   assert re.fullmatch(NOW + 'starting evaluation on test', starting)
   assert SCORE.fullmatch(scored)
 
   (record,) = programs.metrics(tmp_path / 'eval')
-  assert (record['step'], record['num_examples']) == (STEPS, EXAMPLES)
+  assert (record['step'], record['num_examples']) == (TRAINED, EXAMPLES)
   hits = [record[name] * EXAMPLES for name in ('precision_at_1', 'recall_at_5')]
   assert hits == pytest.approx([round(h) for h in hits], abs=1e-9)
   assert f'{record["precision_at_1"]:.4f}' == f'{precision:.4f}'
@@ -99,7 +101,7 @@ def test_scores_every_example_once_and_writes_its_records(
   assert recall >= precision
 
   events = programs.events(tmp_path / 'eval')
-  assert {event.step for event in events} == {STEPS}
+  assert {event.step for event in events} == {TRAINED}
   scalars = {e.tag: float(e.value) for e in events if e.kind == 'scalars'}
   assert scalars['Accuracy @ 1'] == pytest.approx(record['precision_at_1'])
   assert scalars['Accuracy @ 5'] == pytest.approx(record['recall_at_5'])
@@ -109,21 +111,23 @@ def test_scores_every_example_once_and_writes_its_records(
     assert f'{layer}/activations' in histograms
   assert set(VARIABLES) <= histograms
   # The averages, as --restore_avg_var is True by default.
-  assert weights(tmp_path / 'eval') == stored_weights(checkpoint, 0, '/average')
+  assert weights(tmp_path / 'eval') == stored_weights(
+    checkpoint, PLACE, '/average'
+  )
 
   # However the examples are dealt into batches, they score the same.
-  one = evaluate(whole_run.train_dir, tmp_path / 'one', batch_size=1)
+  one = evaluate(one_tower, tmp_path / 'one', batch_size=1)
   assert score_of(one) == (precision, recall, count)
 
 
-def test_num_examples_cuts_within_a_batch(whole_run, evaluate):
-  finished = evaluate(whole_run.train_dir, batch_size=10, num_examples=13)
+def test_num_examples_cuts_within_a_batch(one_tower, evaluate):
+  finished = evaluate(one_tower, batch_size=10, num_examples=13)
   precision, _, count = score_of(finished)
   assert count == 13
   assert precision * 13 == pytest.approx(round(precision * 13), abs=1e-3)
 
 
-def test_prints_a_line_every_hundred_batches(whole_run, evaluate, data_dir):
+def test_prints_a_line_every_hundred_batches(one_tower, evaluate, data_dir):
   """Six copies of the file: 222 examples."""
   copies = data_dir.parent / 'copies'
   shutil.copytree(data_dir, copies, dirs_exist_ok=True)
@@ -132,7 +136,7 @@ def test_prints_a_line_every_hundred_batches(whole_run, evaluate, data_dir):
     shutil.copy(
       data_dir / 'test-mnist.tfrecord', copies / f'test-again-{number}.tfrecord'
     )
-  finished = evaluate(whole_run.train_dir, data_dir=copies, batch_size=1)
+  finished = evaluate(one_tower, data_dir=copies, batch_size=1)
   total = 6 * EXAMPLES
   lines = [line for line in finished.out.splitlines() if ' out of ' in line]
   assert [
@@ -147,28 +151,28 @@ def test_prints_a_line_every_hundred_batches(whole_run, evaluate, data_dir):
 
 
 def test_restore_avg_var_false_reads_the_parameters_themselves(
-  whole_run, evaluate, tmp_path
+  one_tower, evaluate, tmp_path
 ):
-  checkpoint = whole_run.train_dir / f'model.ckpt-{STEPS}'
-  raw = stored_weights(checkpoint, 0)
-  assert raw != stored_weights(checkpoint, 0, '/average')
-  score_of(evaluate(whole_run.train_dir, restore_avg_var=False))
+  checkpoint = one_tower / f'model.ckpt-{TRAINED}'
+  raw = stored_weights(checkpoint, PLACE)
+  assert raw != stored_weights(checkpoint, PLACE, '/average')
+  score_of(evaluate(one_tower, restore_avg_var=False))
   assert weights(tmp_path / 'eval') == raw
 
 
 @pytest.fixture
-def two_towers(whole_run, tmp_path):
+def two_towers(one_tower, tmp_path):
   """A checkpoint whose device 1 holds other values than device 0.
 
   Training never writes one, as its replicas are equal.
   """
-  source = whole_run.train_dir / f'model.ckpt-{STEPS}'
+  source = one_tower / f'model.ckpt-{TRAINED}'
   reader = tf.train.load_checkpoint(str(source))
 
-  def tower(place, factor):
+  def tower(factor):
     return {
       name + suffix: tf.Variable(
-        factor * programs.variable(source, place, name + suffix)
+        factor * programs.variable(source, PLACE, name + suffix)
       )
       for name in VARIABLES
       for suffix in ('', '/average')
@@ -179,8 +183,8 @@ def two_towers(whole_run, tmp_path):
     tf.train.Checkpoint(
       step=tf.Variable(7, dtype=tf.int64),
       layout=tf.Variable(layout.decode()),
-      tower_0=tower(0, 1.0),
-      tower_1=tower(1, 2.0),
+      tower_0=tower(1.0),
+      tower_1=tower(2.0),
     ),
     str(tmp_path / 'towers'),
     max_to_keep=5,

@@ -14,10 +14,10 @@ import keras
 import tensorflow as tf
 
 from slim.nets import factory
-from slim.nets.blocks import layers
 from terngrad.cluster import devices
 from terngrad.config import training as configs
 from terngrad.training import loop
+from tests.bin import normalized
 from tests.exchange import processes
 
 FOLDER = pathlib.Path(__file__).parent / 'checkpoints'
@@ -48,14 +48,7 @@ _NAME = 'tiny'
 def _build(num_classes, image_size, channels, weight_decay, seed, **unused):
   """Dropout, a normalized convolution and the logits: 600 parameters."""
   del unused
-  make = layers.Layers(
-    layers.Style(
-      layers.truncated_normal(0.1),
-      weight_decay,
-      batch_norm=layers.BatchNorm(decay=0.9, epsilon=0.001, scale=True),
-    ),
-    seed,
-  )
+  make = normalized.layers_of(weight_decay, seed)
   images = keras.Input((image_size, image_size, channels), name='images')
   # Makes examples differ, whose images do not.
   x = keras.layers.Dropout(0.5, seed=seed, name='dropout')(images)

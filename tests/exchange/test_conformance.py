@@ -69,6 +69,7 @@ class TestTwoServers(OfServers):
   num_workers = 3
 
 
+@pytest.mark.slow
 class TestAServerOfOneWorker(OfServers):
   num_workers = 1
 

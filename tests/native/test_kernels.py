@@ -32,7 +32,7 @@ CODECS = (
 # These have kernels for their probe alone.
 PROBED = (
   'ternary:packing=radix,workers=201,word_bits=64',
-  'ternary:packing=bitmap_sign',
+  pytest.param('ternary:packing=bitmap_sign', marks=pytest.mark.slow),
   'ternary:packing=huffman243',
 )
 # Each kernel cuts its work at its own borders: words of 16 and 20 places,
@@ -195,7 +195,7 @@ def test_an_element_fires_from_its_draw_on_and_not_an_ulp_before():
 
 @pytest.mark.parametrize(
   'num_workers',
-  [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 8)), 60],
+  [1, 20, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 8, 60))],
 )
 def test_sums_of_many_workers_are_the_twins(num_workers):
   gradients = gradients_of([5003, 20])

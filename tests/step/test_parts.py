@@ -11,11 +11,12 @@ from terngrad.step import optimizers
 from tests.step import small
 
 CODECS = (
-  'ternary:sharing=thin',
+  ('ternary:sharing=thin', True),
   *(
-    pytest.param(codec, marks=pytest.mark.slow)
+    pytest.param(codec, False, marks=pytest.mark.slow)
     for codec in (
       'ternary',
+      'ternary:sharing=thin',
       'eden3',
       'ternary:dither=stratified,workers=4,packing=radix,group_size=32',
     )
@@ -41,10 +42,11 @@ def assert_equal(one, other):
     )
 
 
-@pytest.mark.parametrize('codec', CODECS)
-def test_parts_change_no_bit_whatever_the_code(codec):
-  whole = trained(small.dense_net, 0, codec=codec)
-  parts = trained(small.dense_net, BYTES, codec=codec)
+@pytest.mark.parametrize(('codec', 'on_kernels'), CODECS)
+def test_parts_change_no_bit_whatever_the_code(codec, on_kernels):
+  options = {'codec': codec, 'on_kernels': on_kernels}
+  whole = trained(small.dense_net, 0, **options)
+  parts = trained(small.dense_net, BYTES, **options)
   assert len(parts[0].codec.buckets) == (1 if codec == 'eden3' else 2)
   assert_equal(parts, whole)
   # The words differ, what they stand for does not.

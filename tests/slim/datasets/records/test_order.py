@@ -76,7 +76,7 @@ def test_a_stream_from_a_position_is_the_rest_of_the_stream_from_zero(
   whole = take(files, length, window=window)
   assert [position for position, _ in whole] == list(range(length))
   # Around the borders of windows (multiples of 4) and of epochs (of 21).
-  for start in (0, 1, 3, 4, 5, 20, 21, 22, 42, 45):
+  for start in (0, 3, 4, 5, 21, 45):
     rest = take(files, length - start, start=start, window=window)
     assert rest == whole[start:], start
 

@@ -84,20 +84,24 @@ def test_labels_that_do_not_fit_are_refused(tmp_path, labels, message):
     from_idx(tmp_path)
 
 
-def test_embedded_images_are_split_by_class():
-  splits = mnist_source.from_embedded(mnist_source.Request()).splits
+@pytest.fixture(scope='module')
+def embedded():
+  """The splits of the embedded images, which take seconds to read."""
+  return mnist_source.from_embedded(mnist_source.Request()).splits
+
+
+def test_embedded_images_are_split_by_class(embedded):
   for split, of_each in (('train', 450), ('test', 50)):
-    images, labels = splits[split]
+    images, labels = embedded[split]
     assert images.shape == (10 * of_each, 28, 28)
     assert [np.sum(labels == label) for label in CLASSES] == [of_each] * 10
     # Shuffled: a tenth of it holds all classes.
     assert len(set(labels[:of_each])) == 10
 
 
-def test_embedded_splits_share_no_image_and_are_always_the_same():
-  first, second = (
-    mnist_source.from_embedded(mnist_source.Request()).splits for _ in range(2)
-  )
+def test_embedded_splits_share_no_image_and_are_always_the_same(embedded):
+  first = embedded
+  second = mnist_source.from_embedded(mnist_source.Request()).splits
   train, test = (
     {image.tobytes() for image in first[split].images}
     for split in ('train', 'test')

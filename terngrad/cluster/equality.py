@@ -1,0 +1,36 @@
+"""Whether the replicas of a run are equal to the bit, by digests."""
+
+import hashlib
+
+import numpy as np
+
+from terngrad import errors
+
+
+def digest(array):
+  """int32 [4] of the bytes of a NumPy array."""
+  data = hashlib.blake2b(np.ascontiguousarray(array), digest_size=16)
+  return np.frombuffer(data.digest(), np.int32)
+
+
+def check(digests, names, places):
+  """Compares the digests of all replicas with those of the first.
+
+  Args:
+    digests: for each replica a NumPy array [variables, ...].
+    names: of the variables.
+    places: what the replicas are called: 'worker 1', or their devices.
+
+  Raises:
+    errors.TrainingError: two differ; names the variable and the places.
+  """
+  for place, received in zip(places, digests, strict=True):
+    differs = np.not_equal(received, digests[0]).reshape(len(names), -1)
+    differing = np.flatnonzero(differs.any(axis=1))
+    if differing.size:
+      raise errors.TrainingError(
+        f'Replicas: expected {names[differing[0]]} on {place} to equal that on '
+        f'{places[0]} to the bit, received other bits. This is a fault of the '
+        'program or of a machine: the last checkpoint is good, continue from '
+        'it and report this.'
+      )
