@@ -242,7 +242,7 @@ def pass_of(what):
   return passes.Pass(
     gradients=run,
     decay=nothing,
-    shrink=None,
+    decoupled_decay=None,
     regularization=lambda _: 0.0,
     num_statistics=0,
   )

@@ -85,7 +85,7 @@ def _kernel_for(codec, place, received):
 
 def _by_payloads(method, messages, scalers, *rest):
   for piece in messages.pieces:
-    ops.update(method.digits, piece, scalers, *rest)
+    ops.descend(method.digits, piece, scalers, *rest)
 
 
 def _by_sums(method, messages, scalers, *rest):
@@ -152,7 +152,7 @@ def agrees(has_momentum, has_averages):
     update = updates.make_update(xlas, optimizer, None)
     update(means, [], (tf.constant(0, tf.int64), *rates))
     piece = methods.Piece(0, [words])
-    ops.update(_DIGITS, piece, scalers, 0.5, of(ours, optimizer), rates)
+    ops.descend(_DIGITS, piece, scalers, 0.5, of(ours, optimizer), rates)
     sums = tf.concat([tf.reshape(mean, [-1]) for mean in means], axis=0)
     update(means, [], (tf.constant(1, tf.int64), *rates))
     ones = tf.ones([2])

@@ -37,7 +37,7 @@ def make_update(replica, optimizer, decoupled_decay):
   One program, so that an element of a parameter, its slots and its average
   pass through the cores once; and not one with the decoding, which depends on
   the layout of the workers: the compiler would choose by it which product and
-  sum to round together, and layouts would differ in the last bit. `descents`
+  sum to round together, and layouts would differ in the last bit. `fused_updates`
   has kernels that do both.
 
   `decoupled_decay` gives the decoupled decay, see `passes.Pass`: its terms,
