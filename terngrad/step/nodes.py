@@ -14,7 +14,6 @@ import tensorflow as tf
 from terngrad.codec import gradients as gradients_lib
 from terngrad.codec import method as methods
 from terngrad.codec.stages import random_bits
-from terngrad.step import sequential
 
 
 class DeviceRound(NamedTuple):
@@ -22,7 +21,7 @@ class DeviceRound(NamedTuple):
 
   Attributes:
     carried: for each bucket a TensorArray of what a node carries: the one thing
-      that a further node costs. For one node a list of `sequential.Single`,
+      that a further node costs. For one node a list of `Single`,
       for each bucket one a tensor.
     probes: float32 [nodes, probes], see `GradientCodec.begin`.
     entropy: float32 [nodes], mean over a node's examples.
@@ -229,7 +228,7 @@ def run_parts(node_pass, parts, where, batch, seed_and_step):
       *((dtype, [size]) for dtype, size in sizes),
       *((tf.float32, shape) for shape in shapes),
     ]
-    arrays = sequential.map_nodes(replica.device, workers, specs, body)
+    arrays = map_nodes(replica.device, workers, specs, body)
     rest = [array.stack() for array in arrays[len(sizes) :]]
     probes, (entropy, *moments) = rest[: len(parts)], rest[len(parts) :]
     rounds, first = [], 0
@@ -256,3 +255,56 @@ class Device(NamedTuple):
   def node_of(self, worker):
     """A worker's number among those of the device."""
     return (worker - self.workers.start) // self.workers.step
+
+
+def map_nodes(device, workers, specs, body):
+  """What `body` returns for the workers of a device, one after the other.
+
+  Args:
+    device: its name.
+    workers: range, not empty.
+    specs: for each tensor of a worker (dtype, shape; None for any).
+    body: takes a worker's number, int32 [], returns a list of tensors.
+
+  Returns:
+    For each of `specs` a `tf.TensorArray`, or a `Single` of one worker's.
+  """
+  if len(workers) == 1:
+    # Without the loop nothing has to be stacked, that is copied.
+    with tf.device(device):
+      return [Single(value) for value in body(tf.constant(workers.start))]
+  arrays = [
+    tf.TensorArray(dtype, size=len(workers), element_shape=shape)
+    for dtype, shape in specs
+  ]
+
+  def iterate(node, arrays):
+    with tf.device(device):
+      values = body(workers.start + node * workers.step)
+      return node + 1, [
+        array.write(node, value)
+        for array, value in zip(arrays, values, strict=True)
+      ]
+
+  _, arrays = tf.while_loop(
+    lambda node, _: node < len(workers),
+    iterate,
+    (tf.constant(0), arrays),
+    parallel_iterations=1,
+  )
+  return arrays
+
+
+class Single(NamedTuple):
+  """What stands for a TensorArray of one element."""
+
+  value: tf.Tensor
+
+  def read(self, index):
+    """The element."""
+    del index
+    return self.value
+
+  def stack(self):
+    """The element with a leading axis; no copy."""
+    return tf.expand_dims(self.value, 0)

@@ -5,9 +5,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from terngrad.codec import gradients
-from terngrad.step import loss_scaling
 from terngrad.step import nodes
-from terngrad.step import sequential
 
 
 class Metadata(NamedTuple):
@@ -22,7 +20,6 @@ class Metadata(NamedTuple):
       Every device has them from all, in the order of the workers, so that
       replicas stay equal to the bit; or from those who live there, where
       replicas keep statistics of their own.
-    counts: for each device bool [], whether all gradients are finite.
   """
 
   probes: list
@@ -30,7 +27,6 @@ class Metadata(NamedTuple):
   stop: tf.Tensor
   shared: list
   statistics: list
-  counts: list
 
   @classmethod
   def of(cls, exchange, rounds, stop, own_statistics):
@@ -80,10 +76,6 @@ class Metadata(NamedTuple):
       stop=stops[0],
       shared=shared,
       statistics=statistics,
-      counts=[
-        loss_scaling.all_finite(of_device)
-        for of_device in zip(*shared, strict=True)
-      ],
     )
 
 
@@ -167,7 +159,7 @@ class Work(NamedTuple):
       return [] if result is None else [result]
 
     with tf.device(device):
-      return sequential.map_nodes(device, self.where.workers, specs, of_worker)
+      return nodes.map_nodes(device, self.where.workers, specs, of_worker)
 
 
 def _listed(value):

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from terngrad.codec import parts as parts_lib
 from terngrad.exchange import towers
+from terngrad.step import loss_scaling
 from terngrad.step import nodes
 from terngrad.step import passes
 from terngrad.step import rounds
@@ -203,12 +204,17 @@ def _work(made, number, computed, metadata, seed_and_step):
       where=where,
       shared=metadata.shared[number][place],
       seed_and_step=seed_and_step,
-      counts=metadata.counts[place] if scales else None,
+      counts=_finite(metadata, place) if scales else None,
     )
     for place, (where, of_parts) in enumerate(
       zip(made.places, computed, strict=True)
     )
   ]
+
+
+def _finite(metadata, place):
+  """Bool [], whether all gradients are, as a device knows of all workers."""
+  return loss_scaling.all_finite([agreed[place] for agreed in metadata.shared])
 
 
 def _total(exchange, of_devices):

@@ -34,10 +34,10 @@ def decoupled_decay_of(decoupled_decay, indices, count):
 def make_update(replica, optimizer, decoupled_decay):
   """The compiled end of a step on one device.
 
-  One program, so that an element of a parameter, its slots and its average
-  pass through the cores once; and not one with the decoding, which depends on
-  the layout of the workers: the compiler would choose by it which product and
-  sum to round together, and layouts would differ in the last bit. `fused_updates`
+  One program, so that an element of a parameter, its slots and its average pass
+  through the cores once; and not one with the decoding, which depends on the
+  layout of the workers: the compiler would choose by it which product and sum
+  to round together, and layouts would differ in the last bit. `fused_updates`
   has kernels that do both.
 
   `decoupled_decay` gives the decoupled decay, see `passes.Pass`: its terms,
