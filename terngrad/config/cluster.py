@@ -159,42 +159,66 @@ class ClusterConfig:
     return cluster
 
   def _read_cluster(self):
-    kind, _, label = self.cluster.partition(':')
-    if self.cluster == 'flags':
-      return clusters.from_flags(
-        self.ps_hosts, self.worker_hosts, self.job_name, self.task_id
-      )
-    if self.cluster == 'tf_config':
-      return resolvers.from_tf_config(os.environ.get('TF_CONFIG', ''))
-    if self.cluster == 'slurm':
-      return resolvers.from_slurm(0, self.cluster_port)
-    if kind == 'kubernetes':
-      return resolvers.from_kubernetes(
-        {'worker': label}, self.cluster_port, os.environ.get('NODE_IP', '')
-      )
-    if self.cluster == 'rendezvous':
-      return self._meet()
-    try:
-      with open(self.cluster, encoding='utf-8') as file:
-        text = file.read(2**20)
-    except (OSError, ValueError) as error:
-      raise errors.ConfigError(
-        'cluster: expected flags, tf_config, slurm, kubernetes:LABEL, '
-        f'rendezvous or a file of hosts, received {self.cluster[:200]!r}: '
-        f'{error}. Check the path.'
-      ) from error
-    return resolvers.from_hosts_text(text, self.job_name, self.task_id)
+    resolve = RESOLVERS.get(self.cluster.partition(':')[0], _from_file)
+    return resolve(self)
 
-  def _meet(self):
-    if self.exchange != COLLECTIVE:
-      raise errors.ConfigError(
-        f'cluster: expected --exchange={COLLECTIVE} with rendezvous, whose '
-        'processes are equal, received parameter servers. Use --cluster=flags.'
-      )
-    return file_rendezvous.meet(
-      self.rendezvous_dir,
-      self.task_id,
-      self.rendezvous_processes,
-      self.own_address or f'{socket.gethostname()}:{self.cluster_port}',
-      self.start_timeout,
+
+def _from_flags(options):
+  return clusters.from_flags(
+    options.ps_hosts, options.worker_hosts, options.job_name, options.task_id
+  )
+
+
+def _from_tf_config(options):
+  del options
+  return resolvers.from_tf_config(os.environ.get('TF_CONFIG', ''))
+
+
+def _from_slurm(options):
+  return resolvers.from_slurm(0, options.cluster_port)
+
+
+def _from_kubernetes(options):
+  label = options.cluster.partition(':')[2]
+  return resolvers.from_kubernetes(
+    {'worker': label}, options.cluster_port, os.environ.get('NODE_IP', '')
+  )
+
+
+def _from_rendezvous(options):
+  if options.exchange != COLLECTIVE:
+    raise errors.ConfigError(
+      f'cluster: expected --exchange={COLLECTIVE} with rendezvous, whose '
+      'processes are equal, received parameter servers. Use --cluster=flags.'
     )
+  return file_rendezvous.meet(
+    options.rendezvous_dir,
+    options.task_id,
+    options.rendezvous_processes,
+    options.own_address or f'{socket.gethostname()}:{options.cluster_port}',
+    options.start_timeout,
+  )
+
+
+def _from_file(options):
+  try:
+    with open(options.cluster, encoding='utf-8') as file:
+      text = file.read(2**20)
+  except (OSError, ValueError) as error:
+    raise errors.ConfigError(
+      f'cluster: expected {", ".join(RESOLVERS)} (with a :LABEL behind '
+      'kubernetes) or a file of hosts, received '
+      f'{options.cluster[:200]!r}: {error}. Check the path.'
+    ) from error
+  return resolvers.from_hosts_text(text, options.job_name, options.task_id)
+
+
+# What --cluster begins with: a function of the options that returns a
+# `cluster.spec.Cluster`. Anything else is a file.
+RESOLVERS = {
+  'flags': _from_flags,
+  'tf_config': _from_tf_config,
+  'slurm': _from_slurm,
+  'kubernetes': _from_kubernetes,
+  'rendezvous': _from_rendezvous,
+}

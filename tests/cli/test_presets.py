@@ -1,0 +1,36 @@
+"""A data set's programs: one entry, as CONTRIBUTING.md says."""
+
+from terngrad.cli import command
+from terngrad.cli import commands
+from terngrad.cli import flags
+from terngrad.cli import presets
+
+MINE = presets.Preset(
+  'photographs of mine',
+  '--net=lenet',
+  'Fill D by hand.',
+  {'dataset_name': 'images', 'image_size': 32},
+  training={'batch_size': 8},
+  evaluation={'num_examples': 5},
+)
+
+
+def test_one_entry_gives_trainers_and_an_evaluator(monkeypatch):
+  monkeypatch.setitem(presets.PRESETS, 'mine', MINE)
+  for home, wanted in (
+    ('terngrad.cli.train:alone', {'batch_size': 8}),
+    ('terngrad.cli.train:with_servers', {'batch_size': 8}),
+    ('terngrad.cli.evaluate:of', {'num_examples': 5}),
+  ):
+    entry = commands._of_presets(home)['mine']
+    made = commands.load(entry)
+    assert isinstance(made, command.Command)
+    assert made.defaults == MINE.model | wanted
+    values = flags.parse(made.options, made.defaults, []).values
+    assert (values.dataset_name, values.image_size) == ('images', 32)
+    assert 'photographs of mine' in made.usage
+
+
+def test_every_data_set_has_its_commands():
+  for group in ('train', 'distributed_train', 'eval'):
+    assert set(presets.PRESETS) <= set(commands.COMMANDS[group].members)
