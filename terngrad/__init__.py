@@ -14,6 +14,7 @@ _HOMES = {
   'EvalConfig': 'terngrad.config.training',
   'GradientCodec': 'terngrad.codec.gradients',
   'Towers': 'terngrad.exchange.towers',
+  'Trainer': 'terngrad.training.trainer',
   'TrainConfig': 'terngrad.config.training',
   'VariableSpec': 'terngrad.codec.policy',
   'base3': 'terngrad.codec.stages.packing',

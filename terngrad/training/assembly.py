@@ -203,15 +203,21 @@ def _codecs(config, plan, places):
     rules.append((policy.is_logits, plain))
   rules.append((policy.always, config.gradient_code()))
   codec = bucketing.gradient_codec(specs, policy.policy(rules, specs))
-  kinds = {tf.DeviceSpec.from_string(place).device_type for place in places}
-  if kinds == {'GPU'}:
-    codec = bucketing.on_gpus(codec)
-  elif kinds == {'CPU'} and native.available():
-    codec = bucketing.on_kernels(codec)
+  codec = on_devices(codec, places)
   # Where nothing travels between processes there is nothing to wait for.
   alone = config.exchange == cluster.TOWERS
   codec = parts.cut(codec, 0 if alone else config.bytes_per_bucket)
   return codec, bucketing.in_float(codec, plain)
+
+
+def on_devices(codec, devices):
+  """A `gradients.GradientCodec` as devices of their kind compute it best."""
+  kinds = {tf.DeviceSpec.from_string(name).device_type for name in devices}
+  if kinds == {'GPU'}:
+    return bucketing.on_gpus(codec)
+  if kinds == {'CPU'} and native.available():
+    return bucketing.on_kernels(codec)
+  return codec
 
 
 def _training(config, context, built):

@@ -1,0 +1,115 @@
+"""Training with compressed gradients in a loop of one's own."""
+
+import tensorflow as tf
+
+from terngrad.codec import bucketing
+from terngrad.codec import policy
+from terngrad.codec.methods import registry
+from terngrad.exchange import towers
+from terngrad.step import optimizers
+from terngrad.step import passes
+from terngrad.step import replicas
+from terngrad.step import states
+from terngrad.step import step as steps
+from terngrad.training import assembly
+
+
+class Trainer:
+  """A Keras classifier in training: replicas, methods' states and the step.
+
+  Attributes:
+    codec: `codec.gradients.GradientCodec`.
+    replicas: tuple of `step.replicas.Replica`, one a device, equal to the bit.
+    steps: steps taken.
+  """
+
+  def __init__(
+    self,
+    model,
+    codec='ternary',
+    *,
+    num_workers=1,
+    devices=('/CPU:0',),
+    optimizer='momentum',
+    loss=passes.PLAIN,
+    in_float32=lambda spec: False,
+    seed=1,
+  ):
+    """Makes replicas; the first holds the model's own variables.
+
+    Args:
+      model: maps images to logits [b, classes].
+      codec: as `--codec` spells it, such as 'error_feedback+topk:ratio=0.01'.
+      num_workers: N, virtual nodes; worker r computes on device r mod M.
+      devices: names of M devices.
+      optimizer: as `--optimizer` spells it.
+      loss: `step.passes.Loss`.
+      in_float32: takes a `codec.policy.VariableSpec`; True leaves the gradient
+        of that variable as it is.
+      seed: of the random codes.
+
+    Raises:
+      ValueError: the text of the codec or the optimizer names none.
+    """
+    self._plan = replicas.layout(model)
+    exchange = towers.Towers(tuple(devices), num_workers)
+    coded = registry.method(codec, num_workers)
+    plain = registry.method('identity')
+    specs = [
+      policy.VariableSpec(name, tuple(variable.shape))
+      for name, variable in zip(
+        self._plan.names, self._plan.trainable, strict=False
+      )
+    ]
+    methods = [plain if in_float32(spec) else coded for spec in specs]
+    self.codec = assembly.on_devices(
+      bucketing.gradient_codec(specs, methods), devices
+    )
+    rule = optimizers.parse(optimizer, 0.9)
+    self.replicas = replicas.create(
+      self._plan, rule, exchange.devices, shared=states.shared(self.codec)
+    )
+    training = steps.Training(
+      passes.model_pass(model, self._plan, loss),
+      exchange,
+      self.replicas,
+      states.MethodStates(self.codec, exchange),
+      rule,
+      seed,
+    )
+    step = steps.make_train_step(training, self.codec)
+    self._step = tf.function(step, reduce_retracing=True)
+    self.steps = 0
+
+  def step(self, images, labels, learning_rate):
+    """Takes a step with the gradients of all workers.
+
+    Args:
+      images: float32 [workers, b, ...].
+      labels: int32 [workers, b].
+      learning_rate: float.
+
+    Returns:
+      A `step.StepResult`; its `entropy` is the mean loss of each worker.
+    """
+    result = self._step(
+      images,
+      labels,
+      tf.constant(self.steps, tf.int64),
+      tf.constant(learning_rate, tf.float32),
+      tf.constant(0.0),
+    )
+    self.steps += 1
+    return result
+
+  def bits_per_element(self, result):
+    """What a worker sent in a step, in bits an element of the gradient.
+
+    Args:
+      result: from `step`.
+
+    Returns:
+      float, mean over the workers, probes included.
+    """
+    words = float(tf.reduce_mean(tf.cast(result.sent, tf.float32)))
+    return 32 * (words + result.probes.shape[1]) / self.codec.num_elements

@@ -1,0 +1,43 @@
+"""The loop in docs/custom_loop.md is public names alone, short, and learns."""
+
+import pathlib
+import re
+
+import pytest
+
+import terngrad
+from terngrad.training import trainer
+
+TEXT = pathlib.Path(__file__).parents[1] / 'docs' / 'custom_loop.md'
+
+
+@pytest.fixture(scope='module')
+def program():
+  (code,) = re.findall('```python\n(.*?)```', TEXT.read_text(), re.DOTALL)
+  return code
+
+
+def test_the_loop_uses_public_names_alone(program):
+  used = set(re.findall(r'terngrad\.(\w+)', program))
+  assert used and used <= set(terngrad.__all__)
+  assert not re.search(r'(from|import) terngrad\.', program)
+
+
+def test_the_loop_learns_and_sends_little(program, capsys):
+  exec(compile(program, str(TEXT), 'exec'), {})
+  lines = capsys.readouterr().out.splitlines()
+  losses = [float(n) for n in re.findall(r'loss ([\d.]+)', '\n'.join(lines))]
+  bits = [float(n) for n in re.findall(r'([\d.]+) bits', '\n'.join(lines))]
+  assert losses[-1] < losses[0] / 3
+  # 5 % of the elements, 64 bits each, and biases as they are.
+  assert all(3 < each < 5.5 for each in bits)
+  (right,) = re.findall(r'right: (\d+)%', lines[-1])
+  assert int(right) >= 90
+
+
+def test_an_unknown_code_is_refused_by_name():
+  import keras
+
+  model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)])
+  with pytest.raises(ValueError, match='Did you mean'):
+    trainer.Trainer(model, 'ternry')
