@@ -40,21 +40,6 @@ started=$SECONDS
 
 "$root/scripts/setup.sh"
 python=$root/.venv/bin/python
-# run MODULE ARGUMENT...
-# Leaves out what TensorFlow's runtime says about the CPU and absent GPUs each
-# time it is imported. (No setting does: it speaks before it reads any.) Errors
-# and the programs' own words stay.
-run() {
-  local status=0 filter
-  exec {filter}> >(grep -Ev --line-buffered \
-    '^(I[0-9]{4} |WARNING: All log messages before absl|To enable the foll)' \
-    >&2)
-  "$python" -m "$@" 2>&"$filter" || status=$?
-  exec {filter}>&-
-  wait $! || true  # until the last line is out
-  return "$status"
-}
-
 title() {
   printf '\n=== %s (at %d s)\n' "$1" $((SECONDS - started))
 }
@@ -64,18 +49,18 @@ train() {
   local name=$1
   shift
   title "training with $name gradients: $steps steps"
-  run terngrad.bin.mnist_train \
+  "$python" -m terngrad.bin.mnist_train \
     "--flagfile=$experiment/base.flags" "$@" "--max_steps=$steps" \
     "--data_dir=$folder/mnist" "--train_dir=$folder/$name/train"
   title "evaluating $name"
-  run terngrad.bin.mnist_eval \
+  "$python" -m terngrad.bin.mnist_eval \
     "--flagfile=$experiment/eval.flags" --run_once "--max_steps=$steps" \
     "--data_dir=$folder/mnist" "--checkpoint_dir=$folder/$name/train" \
     "--eval_dir=$folder/$name/eval"
 }
 
 title 'converting MNIST'
-run slim.download_and_convert_data --dataset_name=mnist \
+"$python" -m slim.download_and_convert_data --dataset_name=mnist \
   "--dataset_dir=$folder/mnist" \
   ${MNIST_SOURCE_DIR:+"--source_dir=$MNIST_SOURCE_DIR"}
 
@@ -83,6 +68,6 @@ train float32
 train ternary "--flagfile=$experiment/terngrad.flags"
 
 title 'comparison'
-run terngrad.bin.compare_runs \
+"$python" -m terngrad.bin.compare_runs \
   "--runs=float32=$folder/float32,ternary=$folder/ternary" "--output=$folder"
 printf '\n%d s in all; everything is in %s\n' $((SECONDS - started)) "$folder"
