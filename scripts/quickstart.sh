@@ -40,6 +40,7 @@ started=$SECONDS
 
 "$root/scripts/setup.sh"
 python=$root/.venv/bin/python
+
 title() {
   printf '\n=== %s (at %d s)\n' "$1" $((SECONDS - started))
 }
