@@ -1,4 +1,4 @@
-"""One small data set, one whole run and one warm process for all tests."""
+"""One small data set and one whole run for all tests."""
 
 import pathlib
 from typing import NamedTuple
@@ -31,13 +31,6 @@ def data_dir(tmp_path_factory):
     request=mnist_source.Request(str(folder / 'idx'), verify_checksums=False),
   )
   return folder / 'mnist'
-
-
-@pytest.fixture(scope='session')
-def worker(tmp_path_factory):
-  """A process that runs programs one after the other; see programs.Worker."""
-  with programs.Worker(tmp_path_factory.mktemp('worker')) as process:
-    yield process
 
 
 @pytest.fixture(scope='session')

@@ -1,6 +1,7 @@
 """mnist_eval as a person meets it: lines, records, towers, polling."""
 
 import dataclasses
+import json
 import re
 import shutil
 
@@ -178,11 +179,13 @@ def two_towers(one_tower, tmp_path):
       for suffix in ('', '/average')
     }
 
-  layout = reader.get_tensor('layout/.ATTRIBUTES/VARIABLE_VALUE')
+  layout = json.loads(
+    reader.get_tensor('layout/.ATTRIBUTES/VARIABLE_VALUE').decode()
+  )
   tf.train.CheckpointManager(
     tf.train.Checkpoint(
       step=tf.Variable(7, dtype=tf.int64),
-      layout=tf.Variable(layout.decode()),
+      layout=tf.Variable(json.dumps(layout | {'places': [0, 1]})),
       tower_0=tower(1.0),
       tower_1=tower(2.0),
     ),

@@ -42,7 +42,7 @@ class TestUnclipped(
     return np.abs(gradient).max()
 
 
-class TestStddev(conformance.TernaryConformance, conformance.DrawConformance):
+class Stddev(conformance.TernaryAnswers):
   """The 2017 rule: only values above the shared scaler are cut."""
 
   per_word = 20
@@ -56,6 +56,16 @@ class TestStddev(conformance.TernaryConformance, conformance.DrawConformance):
   def limit(self, own, shared):
     del own
     return shared
+
+
+class TestDrawsOfStddev(Stddev, conformance.DrawConformance):
+  pass
+
+
+# Packed as any other code of base 3.
+@pytest.mark.slow
+class TestStddev(Stddev, conformance.TernaryConformance):
+  pass
 
 
 @pytest.mark.parametrize(
