@@ -73,7 +73,7 @@ def _changed(layout, field, now):
     before = layout._asdict()
   return {
     name: (before[name], value)
-    for name, value in getattr(now, field).items()
+    for name, value in (getattr(now, field) or {}).items()
     if before.get(name) not in (None, value)
   }
 

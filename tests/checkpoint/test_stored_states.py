@@ -60,7 +60,8 @@ class Opened:
       names=names,
       method_states=names[len(names) - count :],
       layout=checkpoints.Layout(
-        *('small', 5, 'momentum', 2, workers, [0], 100)
+        *('small', 5, 'momentum', 2, workers, [0], 100),
+        may_change={'num_workers': workers},
       ),
       store=stored_states.Store(
         self.training.states,

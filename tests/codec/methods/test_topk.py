@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from terngrad.codec.methods import registry
+from terngrad.codec.methods import topk
 from terngrad.codec.methods import validation
 from tests.codec import conformance
 
@@ -25,7 +26,7 @@ class TestTopk(conformance.CodecConformance):
   ratio = 0.25
 
   def make(self):
-    return registry.topk.topk(self.ratio)
+    return topk.topk(self.ratio)
 
   def arrives(self, variable):
     return largest(variable, self.ratio)
