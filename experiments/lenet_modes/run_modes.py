@@ -133,16 +133,14 @@ def _train(mode, codec, train_dir):
       [*command, *whole, devices], stdout=subprocess.DEVNULL, check=True
     )
   elif mode == 'collective':
-    _check(
-      clusters.complete(
-        *(0, _PROCESSES, [*whole, '--exchange=collective']),
-        program='mnist_train',
-        limit=_SECONDS,
-      )
+    clusters.complete(
+      *(0, _PROCESSES, [*whole, '--exchange=collective']),
+      program='mnist_train',
+      limit=_SECONDS,
     )
   elif mode == 'servers':
     each = [f'--batch_size={_BATCH // _PROCESSES}', f'--num_nodes={share}']
-    _check(clusters.complete(1, _PROCESSES, [*own, *each], limit=_SECONDS))
+    clusters.complete(1, _PROCESSES, [*own, *each], limit=_SECONDS)
   elif mode == 'servers_towers':
     clusters.towers(
       *(DATA_DIR.value, train_dir, _PROCESSES),
@@ -155,12 +153,6 @@ def _train(mode, codec, train_dir):
     )
   else:
     raise app.UsageError(f'--only: expected a mode, received {mode!r}.')
-
-
-def _check(finished):
-  failed = {task: f.err for task, f in finished.items() if f.code}
-  if failed:
-    raise RuntimeError(f'Processes: expected exit codes 0, received: {failed}')
 
 
 def _digest(arrays):

@@ -32,7 +32,7 @@ class Command(NamedTuple):
   Attributes:
     usage: the first lines of --help: '{program}: what it is for.', an empty
       line, and what a user should know. '{program}' stands for its name.
-    options: dataclass whose fields are `flags.option`s.
+    options: dataclass whose fields are `config.options.option`s.
     act: takes such a value; returns the exit code, or None for `DONE`. Raises
       `flags.UsageError` for flags that contradict each other.
     defaults: dict of field name to this program's own default.
@@ -170,7 +170,7 @@ def without(options, names):
   """An options dataclass without some fields, as a base class.
 
   Args:
-    options: frozen dataclass of `flags.option`s.
+    options: frozen dataclass of `config.options.option`s.
     names: of the fields that the subclass calls otherwise.
 
   Returns:

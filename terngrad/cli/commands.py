@@ -37,10 +37,10 @@ class Group(NamedTuple):
   members: dict[str, Entry]
 
 
-def _of_presets(home, suffix=''):
+def _of_presets(home):
   """An entry for each data set."""
   return {
-    name: Entry(f'{preset.title}{suffix}', home, name)
+    name: Entry(preset.title, home, name)
     for name, preset in presets.PRESETS.items()
   }
 

@@ -7,7 +7,7 @@ from terngrad.config import training as configs
 evaluation = lazy.module('terngrad.training.evaluation')
 
 _USAGE = """\
-{{program}}: scores the checkpoints of {trainer}{scored}.
+{{program}}: scores the checkpoints of a net for {title}{scored}.
 
   {{program}} --data_dir=D --checkpoint_dir=T --eval_dir=E --run_once
 
@@ -17,9 +17,8 @@ Without --run_once it scores every new checkpoint until the last step's.
 
 def of(preset):
   """The evaluator of a `presets.Preset`."""
-  trainer = f'a net for {preset.title}'
   return command.Command(
-    _USAGE.format(trainer=trainer, scored=preset.scored),
+    _USAGE.format(title=preset.title, scored=preset.scored),
     configs.EvalConfig,
     evaluate,
     preset.model | preset.evaluation,
@@ -27,5 +26,5 @@ def of(preset):
 
 
 def evaluate(config):
-  """Scores as a `evaluation.EvalConfig` says."""
+  """Scores as an `evaluation.EvalConfig` says."""
   evaluation.evaluate(config, command.say)

@@ -69,10 +69,6 @@ def act(values: Flags) -> None:
     slim.errors.DataError: the data cannot be used.
     terngrad.cli.flags.UsageError: a flag is missing.
   """
-  command.require(values, 'dataset_dir')
-  if values.verify:
-    writing.verify(values.dataset_dir)
-    return
   command.require(values, 'dataset_name')
   train_shards = values.train_shards or converters.TRAIN_SHARDS.get(
     values.dataset_name, convert_arrays.Layout().train_shards
@@ -91,4 +87,4 @@ def act(values: Flags) -> None:
   writing.report(values.dataset_dir, report)
 
 
-COMMAND = writing.converter(USAGE, Flags, act)
+COMMAND = writing.converter(USAGE, Flags, act, folder='dataset_dir')

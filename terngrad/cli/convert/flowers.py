@@ -5,7 +5,6 @@ import pathlib
 
 from slim.datasets.files import downloads
 from terngrad import lazy
-from terngrad.cli import command
 from terngrad.cli.convert import writing
 from terngrad.config import options
 
@@ -50,10 +49,6 @@ def act(values: Flags) -> None:
     slim.errors.DataError: the data cannot be used.
     terngrad.cli.flags.UsageError: a flag is missing.
   """
-  command.require(values, 'output_directory')
-  if values.verify:
-    writing.verify(values.output_directory)
-    return
   folder = pathlib.Path(values.output_directory)
   source = pathlib.Path(values.source_dir) if values.source_dir else folder
   if not values.source_dir and not (folder / 'flower_photos').is_dir():
@@ -64,4 +59,6 @@ def act(values: Flags) -> None:
   writing.build(values, convert_flowers.plan(source, splits, values.names, 1))
 
 
-COMMAND = writing.converter(USAGE, Flags, act, ('output_directory',))
+COMMAND = writing.converter(
+  USAGE, Flags, act, words=('output_directory',), folder='output_directory'
+)

@@ -76,10 +76,6 @@ def act(values: Flags) -> None:
     slim.errors.DataError: the data cannot be used.
     terngrad.cli.flags.UsageError: a flag is missing.
   """
-  command.require(values, 'output_directory')
-  if values.verify:
-    writing.verify(values.output_directory)
-    return
   command.require(values, 'train_directory', 'labels_file')
   synsets = imagenet_lists.synsets(pathlib.Path(values.labels_file))
   metadata, boxes = values.imagenet_metadata_file, values.bounding_box_file
@@ -107,4 +103,4 @@ def act(values: Flags) -> None:
   )
 
 
-COMMAND = writing.converter(USAGE, Flags, act)
+COMMAND = writing.converter(USAGE, Flags, act, folder='output_directory')

@@ -55,10 +55,6 @@ def act(values: Flags) -> None:
     slim.errors.DataError: the data cannot be used.
     terngrad.cli.flags.UsageError: a flag is missing.
   """
-  command.require(values, 'output_directory')
-  if values.verify:
-    writing.verify(values.output_directory)
-    return
   command.require(values, 'train_directory')
   train = pathlib.Path(values.train_directory)
   if values.labels_file:
@@ -83,4 +79,4 @@ def act(values: Flags) -> None:
   writing.build(values, plan)
 
 
-COMMAND = writing.converter(USAGE, Flags, act)
+COMMAND = writing.converter(USAGE, Flags, act, folder='output_directory')

@@ -58,7 +58,7 @@ class TwoSplits(Writing):
     }
 
 
-def converter(usage, options_class, act, words=()):
+def converter(usage, options_class, act, words=(), folder=''):
   """A command that converts; see `command.Command`.
 
   Args:
@@ -66,12 +66,19 @@ def converter(usage, options_class, act, words=()):
     options_class: as there.
     act: as there.
     words: as there.
+    folder: name of the option, of a `Writing`, that says where shards are
+      written: it must be given, and with --verify they are read instead.
   """
 
-  def on_the_cpu(config):
+  def on_the_cpu(values):
     # Images are encoded there; a training on the GPU may need its memory.
     tf.config.set_visible_devices([], 'GPU')
-    act(config)
+    if folder:
+      command.require(values, folder)
+    if folder and values.verify:
+      verify(getattr(values, folder))
+    else:
+      act(values)
 
   return command.Command(
     usage, options_class, on_the_cpu, words=words, is_converter=True
