@@ -3,6 +3,7 @@
 import pathlib
 import re
 
+import keras
 import pytest
 
 import terngrad
@@ -36,8 +37,26 @@ def test_the_loop_learns_and_sends_little(program, capsys):
 
 
 def test_an_unknown_code_is_refused_by_name():
-  import keras
 
   model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)])
   with pytest.raises(ValueError, match='Did you mean'):
     trainer.Trainer(model, 'ternry')
+
+
+def test_the_logits_are_known_to_who_chooses_variables():
+
+  layers = [
+    keras.layers.Dense(3, name='fc'),
+    keras.layers.Dense(2, name='logits'),
+  ]
+  seen = {}
+  trainer.Trainer(
+    keras.Sequential([keras.Input((2,)), *layers]),
+    in_float32=lambda spec: seen.setdefault(spec.name, spec.is_logits),
+  )
+  assert seen == {
+    'fc/kernel': False,
+    'fc/bias': False,
+    'logits/kernel': True,
+    'logits/bias': True,
+  }

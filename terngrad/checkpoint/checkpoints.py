@@ -46,6 +46,8 @@ class Layout(NamedTuple):
     bn_statistics: 'averaged' or 'per_device'.
     trainable_scopes: what was trained; '' for all.
     kept: not written any more: what sums left out is among the `states`.
+      Nor are seed, dataset_name, subset, codec and trainable_scopes: they are
+      in the two that follow.
     must_keep: dict of name to value, of what a run that continues must not
       change: options that say so, and what follows from several of them.
     may_change: the same, of what it may, at the price of the same bits.

@@ -193,10 +193,7 @@ def _layout(config, model):
 
 def _codecs(config, plan, places):
   """The codec of coded steps and that of float32 steps."""
-  specs = [
-    policy.VariableSpec(name, tuple(variable.shape), is_logits(name))
-    for name, variable in zip(plan.names, plan.trainable, strict=False)
-  ]
+  specs = variable_specs(plan)
   plain = registry.method('identity')
   rules = [(policy.smaller_than(config.size_to_binarize), plain)]
   if not config.quantize_logits:
@@ -208,6 +205,14 @@ def _codecs(config, plan, places):
   alone = config.exchange == cluster.TOWERS
   codec = parts.cut(codec, 0 if alone else config.bytes_per_bucket)
   return codec, bucketing.in_float(codec, plain)
+
+
+def variable_specs(plan):
+  """A `policy.VariableSpec` for each parameter of a `replicas.Layout`."""
+  return [
+    policy.VariableSpec(name, tuple(variable.shape), is_logits(name))
+    for name, variable in zip(plan.names, plan.trainable, strict=False)
+  ]
 
 
 def on_devices(codec, devices):

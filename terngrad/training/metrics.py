@@ -66,11 +66,18 @@ LEARNING_RATE = metric.Axes('learning rate')
 PLOTS = (LOSS, ACCURACY, ZEROS, BITS, SPEED, LEARNING_RATE)
 
 
-def _bits_per_element(measured):
-  """What a worker sent on average: words and probes, 4 bytes a number."""
-  words = float(measured.result.sent.numpy().mean())
-  bits = 32 * (words + measured.result.probes.shape[1])
-  return bits / measured.num_elements
+def bits_per_element(result, num_elements):
+  """What a worker sent on average: words and probes, 4 bytes a number.
+
+  Args:
+    result: `step.StepResult`.
+    num_elements: of a gradient.
+
+  Returns:
+    float, bits an element of the gradient, mean over the workers.
+  """
+  words = float(result.sent.numpy().mean())
+  return 32 * (words + result.probes.shape[1]) / num_elements
 
 
 def _staleness(summary, measured):
@@ -85,7 +92,7 @@ def _in_top(count, labels, logits):
 # What stands in the legend where runs are compared.
 SENT = metric.Metric(
   'bits_per_element',
-  _bits_per_element,
+  lambda m: bits_per_element(m.result, m.num_elements),
   brackets='{bits_per_element:.2f} bits/element',
   curve=metric.Drawn(BITS),
   fact=metric.Shown('bits sent an element', '{:.2f}'.format),

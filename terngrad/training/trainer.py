@@ -3,7 +3,6 @@
 import tensorflow as tf
 
 from terngrad.codec import bucketing
-from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.exchange import towers
 from terngrad.step import optimizers
@@ -12,6 +11,7 @@ from terngrad.step import replicas
 from terngrad.step import states
 from terngrad.step import step as steps
 from terngrad.training import assembly
+from terngrad.training import metrics
 
 
 class Trainer:
@@ -51,26 +51,21 @@ class Trainer:
     Raises:
       ValueError: the text of the codec or the optimizer names none.
     """
-    self._plan = replicas.layout(model)
+    plan = replicas.layout(model)
     exchange = towers.Towers(tuple(devices), num_workers)
     coded = registry.method(codec, num_workers)
     plain = registry.method('identity')
-    specs = [
-      policy.VariableSpec(name, tuple(variable.shape))
-      for name, variable in zip(
-        self._plan.names, self._plan.trainable, strict=False
-      )
-    ]
+    specs = assembly.variable_specs(plan)
     methods = [plain if in_float32(spec) else coded for spec in specs]
     self.codec = assembly.on_devices(
       bucketing.gradient_codec(specs, methods), devices
     )
     rule = optimizers.parse(optimizer, 0.9)
     self.replicas = replicas.create(
-      self._plan, rule, exchange.devices, shared=states.shared(self.codec)
+      plan, rule, exchange.devices, shared=states.shared(self.codec)
     )
     training = steps.Training(
-      passes.model_pass(model, self._plan, loss),
+      passes.model_pass(model, plan, loss),
       exchange,
       self.replicas,
       states.MethodStates(self.codec, exchange),
@@ -111,5 +106,4 @@ class Trainer:
     Returns:
       float, mean over the workers, probes included.
     """
-    words = float(tf.reduce_mean(tf.cast(result.sent, tf.float32)))
-    return 32 * (words + result.probes.shape[1]) / self.codec.num_elements
+    return metrics.bits_per_element(result, self.codec.num_elements)
