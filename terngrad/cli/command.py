@@ -38,6 +38,8 @@ class Command(NamedTuple):
     defaults: dict of field name to this program's own default.
     words: names of the options that words without a flag's name are values of,
       in their order.
+    required: names of the options that must be given, which is checked before
+      anything is loaded.
     rest: name of the field, a tuple, that takes what stands behind `--`.
     needs_tensorflow: whether `act` uses it.
     is_converter: errors carry the program's name, and data that cannot be used
@@ -51,6 +53,7 @@ class Command(NamedTuple):
   act: Callable[[Any], int | None]
   defaults: dict[str, Any] = {}
   words: tuple[str, ...] = ()
+  required: tuple[str, ...] = ()
   rest: str = ''
   needs_tensorflow: bool = True
   is_converter: bool = False
@@ -91,6 +94,7 @@ def _act(command, program, arguments):
       command.words,
       command.rest,
     )
+    require(parsed.values, *command.required)
     if command.needs_tensorflow:
       quiet.import_tensorflow(parsed.verbosity > 0)
     logging.use_absl_handler()

@@ -155,7 +155,10 @@ def _wait(running, events):
     running.remove(process)
     if number and code == command.DONE:
       return command.complain(
-        'error', f'{process.label} ended with exit code {number}', number
+        'error',
+        f'{process.label} ended with exit code {number}: expected 0 of all, so '
+        'that the others are stopped. Its last lines say why.',
+        number,
       )
   return code
 

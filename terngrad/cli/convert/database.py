@@ -64,10 +64,8 @@ def act(values: Flags) -> None:
 
   Raises:
     slim.errors.DataError: the data cannot be used.
-    terngrad.cli.flags.UsageError: a flag is missing.
     terngrad.errors.ConfigError: a flag cannot have its value.
   """
-  command.require(values, 'dataset_name', 'dataset_dir', 'output_db')
   options.choice('db_type', values.db_type, databases.KINDS)
   options.at_least('seed', values.seed, 0)
   dataset = errors.lookup(_SOURCES, values.dataset_name, 'data set')
@@ -99,4 +97,6 @@ def _keep_labels(names, folder):
     )
 
 
-COMMAND = writing.converter(USAGE, Flags, act)
+COMMAND = writing.converter(
+  USAGE, Flags, act, required=('dataset_name', 'dataset_dir', 'output_db')
+)

@@ -9,7 +9,6 @@ import sys
 from slim.datasets.files import downloads
 from slim.datasets.photographs import imagenet_download
 from terngrad import lazy
-from terngrad.cli import command
 from terngrad.cli import flags
 from terngrad.cli.convert import writing
 from terngrad.config import options
@@ -75,9 +74,8 @@ def act(values: Flags) -> None:
 
   Raises:
     slim.errors.DataError: the data cannot be used.
-    terngrad.cli.flags.UsageError: a flag is missing.
+    terngrad.cli.flags.UsageError: RESIZE_DIMEN is no number of pixels.
   """
-  command.require(values, 'data_dir')
   folder = pathlib.Path(values.data_dir)
   output = values.output_directory or values.data_dir
   if values.verify:
@@ -152,4 +150,6 @@ def _credentials():
   return downloads.Credentials(user, key)
 
 
-COMMAND = writing.converter(USAGE, Flags, act, ('data_dir',))
+COMMAND = writing.converter(
+  USAGE, Flags, act, words=('data_dir',), required=('data_dir',)
+)

@@ -47,7 +47,6 @@ def act(values: Flags) -> None:
 
   Raises:
     slim.errors.DataError: the data cannot be used.
-    terngrad.cli.flags.UsageError: a flag is missing.
   """
   folder = pathlib.Path(values.output_directory)
   source = pathlib.Path(values.source_dir) if values.source_dir else folder

@@ -40,9 +40,7 @@ def act(values: Flags) -> None:
 
   Raises:
     slim.errors.DataError: a file cannot be read.
-    terngrad.cli.flags.UsageError: there are no annotations.
   """
-  command.require(values, 'annotations')
   synsets = None
   if values.synsets_file:
     synsets = imagenet_lists.synsets(pathlib.Path(values.synsets_file))
@@ -60,6 +58,7 @@ COMMAND = command.Command(
   Flags,
   act,
   words=('annotations', 'synsets_file'),
+  required=('annotations',),
   needs_tensorflow=False,
   is_converter=True,
 )

@@ -41,9 +41,7 @@ def act(values: Flags) -> None:
 
   Raises:
     slim.errors.DataError: an image is missing or cannot be moved.
-    terngrad.cli.flags.UsageError: one of the two is not given.
   """
-  command.require(values, 'folder', 'labels_file')
   synsets = imagenet_lists.image_synsets(pathlib.Path(values.labels_file))
   moved = imagenet.sort_validation(pathlib.Path(values.folder), synsets)
   command.say(
@@ -52,4 +50,6 @@ def act(values: Flags) -> None:
   )
 
 
-COMMAND = writing.converter(USAGE, Flags, act, ('folder', 'labels_file'))
+_WORDS = ('folder', 'labels_file')
+
+COMMAND = writing.converter(USAGE, Flags, act, words=_WORDS, required=_WORDS)

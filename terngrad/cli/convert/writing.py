@@ -58,7 +58,7 @@ class TwoSplits(Writing):
     }
 
 
-def converter(usage, options_class, act, words=(), folder=''):
+def converter(usage, options_class, act, words=(), required=(), folder=''):
   """A command that converts; see `command.Command`.
 
   Args:
@@ -66,6 +66,7 @@ def converter(usage, options_class, act, words=(), folder=''):
     options_class: as there.
     act: as there.
     words: as there.
+    required: as there.
     folder: name of the option, of a `Writing`, that says where shards are
       written: it must be given, and with --verify they are read instead.
   """
@@ -73,15 +74,18 @@ def converter(usage, options_class, act, words=(), folder=''):
   def on_the_cpu(values):
     # Images are encoded there; a training on the GPU may need its memory.
     tf.config.set_visible_devices([], 'GPU')
-    if folder:
-      command.require(values, folder)
     if folder and values.verify:
       verify(getattr(values, folder))
     else:
       act(values)
 
   return command.Command(
-    usage, options_class, on_the_cpu, words=words, is_converter=True
+    usage,
+    options_class,
+    on_the_cpu,
+    words=words,
+    required=(folder, *required) if folder else required,
+    is_converter=True,
   )
 
 

@@ -36,7 +36,6 @@ class Flags:
 
 def act(values):
   """Prints the table."""
-  command.require(values, 'nets')
   for name in ('num_classes', 'batch_size', 'batches', 'rounds'):
     options.at_least(name, getattr(values, name), 1)
   table = evaluation_table.measure(
@@ -53,4 +52,4 @@ def act(values):
   command.say(table.to_string())
 
 
-COMMAND = command.Command(USAGE, Flags, act)
+COMMAND = command.Command(USAGE, Flags, act, required=('nets',))

@@ -74,7 +74,6 @@ def act(values):
 
 
 def _nodes(values):
-  command.require(values, 'nodes')
   for text in values.nodes:
     if not text.isdecimal():
       raise flags.UsageError(
@@ -84,4 +83,4 @@ def _nodes(values):
   return [int(text) for text in values.nodes]
 
 
-COMMAND = command.Command(USAGE, Flags, act)
+COMMAND = command.Command(USAGE, Flags, act, required=('nodes',))

@@ -58,7 +58,6 @@ class Flags:
 
 def act(values):
   """Prints the table, and writes it where a folder is named."""
-  command.require(values, 'gradients')
   options.at_least('draws', values.draws, 1)
   pairs = [
     command.named_path('gradients', item, 'FILE', 'lenet=gradients.npz')
@@ -72,4 +71,4 @@ def act(values):
     tables.write(values.output, 'measure_variance', table.round(5), chart)
 
 
-COMMAND = command.Command(USAGE, Flags, act)
+COMMAND = command.Command(USAGE, Flags, act, required=('gradients',))

@@ -37,7 +37,6 @@ class Flags:
 
 def act(values):
   """Prints the table, writes comparison.csv and comparison.png."""
-  command.require(values, 'runs')
   folders = dict(
     command.named_path('runs', item, 'FOLDER', 'ternary=runs/ternary')
     for item in values.runs
@@ -51,4 +50,4 @@ def act(values):
   command.say(f'Curves: {os.path.abspath(path)}')
 
 
-COMMAND = command.Command(USAGE, Flags, act)
+COMMAND = command.Command(USAGE, Flags, act, required=('runs',))

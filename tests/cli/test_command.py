@@ -1,0 +1,46 @@
+"""How a command is run: what is refused, and when."""
+
+import dataclasses
+
+import pytest
+
+from terngrad.cli import command
+from terngrad.cli import quiet
+from terngrad.config import options
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Flags:
+  """A flag that must be given."""
+
+  folder: str = options.option('', 'Folder.')
+
+
+def made(acted):
+  return command.Command(
+    '{program}: acts.',
+    Flags,
+    lambda values: acted.append(values.folder),
+    required=('folder',),
+  )
+
+
+def test_a_missing_flag_is_refused_before_tensorflow_is_loaded(
+  monkeypatch, capsys
+):
+  def load(show):
+    raise AssertionError(f'TensorFlow was loaded, show={show}')
+
+  monkeypatch.setattr(quiet, 'import_tensorflow', load)
+  acted = []
+  assert command.run(made(acted), 'x', []) == command.REFUSED
+  assert '--folder: expected a value; received none' in capsys.readouterr().err
+  assert acted == []
+  with pytest.raises(AssertionError, match='was loaded'):
+    command.run(made(acted), 'x', ['--folder=y'])
+
+
+def test_a_command_acts_on_what_is_given():
+  acted = []
+  assert command.run(made(acted), 'x', ['--folder=y']) == command.DONE
+  assert acted == ['y']
