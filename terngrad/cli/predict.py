@@ -65,16 +65,7 @@ def act(values):
     catalog.DATASETS, values.dataset_name, 'data set'
   )
   devices.grow_memory()
-  net = trained.load(
-    trained.Options(
-      checkpoint_dir=values.checkpoint_dir,
-      image_size=values.image_size,
-      tower=values.tower,
-      device=values.device,
-      restore_avg_var=values.restore_avg_var,
-    ),
-    dataset.channels,
-  )
+  net = trained.load(options.pick(trained.Options, values), dataset.channels)
   names = names_of(values, dataset)
   target = single_images.Target(
     values.dataset_name,

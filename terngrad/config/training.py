@@ -112,10 +112,8 @@ class TrainConfig(cluster.ClusterConfig, pretrained.PretrainedConfig):
     Raises:
       errors.ConfigError: it describes none.
     """
-    try:
+    with errors.as_config_error():
       return optimizers.parse(self.optimizer, self.momentum)
-    except ValueError as error:
-      raise errors.ConfigError(str(error)) from error
 
   @property
   def num_workers(self):
