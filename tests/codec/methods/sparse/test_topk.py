@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from terngrad.codec.methods import registry
-from terngrad.codec.methods import topk
+from terngrad.codec.methods.sparse import topk
 from terngrad.codec.methods import validation
 from tests.codec import conformance
 

@@ -19,20 +19,28 @@ from terngrad.codec import method as methods
 RESIDUAL = 'residual'
 
 
-def error_feedback(method, plain):
+def error_feedback(method, plain, decay=1.0):
   """Wraps a method.
 
   Args:
     method: `method.Method` that carries gradients.
     plain: the `method.Method` of float32 gradients, for steps in between: they
       send the residuals too, and leave none.
+    decay: what residuals are multiplied by before they are added, in (0, 1]; 1
+      forgets nothing.
 
   Returns:
     A `method.Method`, whose first states are the residuals.
 
   Raises:
-    ValueError: the method carries words, of which nothing can be subtracted.
+    ValueError: the method carries words, of which nothing can be subtracted;
+      or `decay` is out of its range.
   """
+  if not 0 < decay <= 1:
+    raise ValueError(
+      'error_feedback: expected a decay above 0 and at most 1, received '
+      f'{decay}. Leave it out to forget nothing.'
+    )
   if method.carry is not None:
     raise ValueError(
       f'error_feedback: expected a method that keeps gradients until they are '
@@ -40,16 +48,16 @@ def error_feedback(method, plain):
     )
 
   def like(make):
-    return make and (lambda: error_feedback(make(), plain))
+    return make and (lambda: error_feedback(make(), plain, decay))
 
   *sends, last = (functools.partial(_send, send) for send in method.send)
   if method.estimate:
     last = functools.partial(_send_last, method)
   needs_mean = method.finish or not method.estimate
   return method._replace(
-    name=f'error feedback > {method.name}',
+    name=f'error feedback{"" if decay == 1 else f"({decay:g})"} > {method.name}',
     traits=method.traits._replace(unbiased=False),
-    begin=functools.partial(_begin, method),
+    begin=functools.partial(_begin, method, decay),
     send=(*sends, last),
     decode=functools.partial(_decode, method),
     finish=functools.partial(_finish, method) if needs_mean else None,
@@ -74,8 +82,10 @@ def _split(states, context):
   return states[:count], states[count:]
 
 
-def _begin(method, gradients, states, context):
+def _begin(method, decay, gradients, states, context):
   residuals, own = _split(states, context)
+  if decay != 1:
+    residuals = [residual * decay for residual in residuals]
   corrected = [
     gradient + tf.reshape(residual, [-1])
     for gradient, residual in zip(

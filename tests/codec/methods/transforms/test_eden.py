@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from terngrad.codec.methods import eden
 from terngrad.codec.methods import registry
 from terngrad.codec.methods import validation
+from terngrad.codec.methods.transforms import eden
+from terngrad.codec.methods.transforms import rotation
 from terngrad.codec.stages import random_bits
 from tests.codec import conformance
 
@@ -105,7 +106,7 @@ def test_hadamard_is_the_matrix_of_sylvester():
       # Whole numbers: sums are exact.
       rows = rng().integers(-9, 9, size=(2, len(matrix))).astype(np.float32)
       np.testing.assert_array_equal(
-        eden._hadamard(tf.constant(rows)), rows @ matrix
+        rotation.hadamard(tf.constant(rows)), rows @ matrix
       )
 
 

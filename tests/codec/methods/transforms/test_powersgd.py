@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 from terngrad.codec import bucketing
-from terngrad.codec.methods import low_rank
-from terngrad.codec.methods import powersgd
+from terngrad.codec.methods.transforms import low_rank
+from terngrad.codec.methods.transforms import powersgd
 from terngrad.codec.methods import registry
 from tests.codec import rounds
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from terngrad.codec import coded
 from terngrad.codec import method
-from terngrad.codec.methods import low_rank
+from terngrad.codec.methods.transforms import low_rank
 from terngrad.codec.stages import chain
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import float_words

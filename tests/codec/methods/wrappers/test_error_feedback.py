@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from terngrad.codec import bucketing
-from terngrad.codec.methods import error_feedback
+from terngrad.codec.methods.wrappers import error_feedback
 from terngrad.codec.methods import registry
 from tests.codec import rounds
 

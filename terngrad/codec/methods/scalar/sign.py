@@ -15,7 +15,6 @@ from terngrad.codec import method
 from terngrad.codec.methods import by_variable
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import packing
-from terngrad.codec.stages import planes
 from terngrad.codec.stages import statistics
 from terngrad.codec.stages import wire
 
@@ -45,7 +44,8 @@ def sign(decide='mean'):
   )
 
 
-def _encode(values):
+def _encode(values, draws):
+  del draws  # nothing is drawn
   scale = tf.bitcast(statistics.mean_magnitude(values), tf.int32)
   return tf.concat([scale[tf.newaxis], _sign_words(values)], axis=0)
 
@@ -54,9 +54,7 @@ def _sign_words(flat):
   # Compared as integers: compiled code may take subnormals for zeros.
   bits = tf.bitcast(flat, tf.int32)
   signs = tf.where((bits < 0) & (bits != tf.int32.min), -1, 1)
-  width = BITS.width(flat.shape[0])
-  places = range(BITS.elements_per_word)
-  return BITS.pack([planes.plane(signs, i, width) for i in places])
+  return BITS.pack_flat(signs)
 
 
 def _num_words(num_elements):
@@ -65,7 +63,7 @@ def _num_words(num_elements):
 
 def _planes(words, num_elements):
   scale = tf.bitcast(words[0], tf.float32)
-  signs = wire.join(BITS.unpack(words[1:]))[:num_elements]
+  signs = BITS.unpack_flat(words[1:], num_elements)
   return tf.where(signs < 0, -scale, scale)
 
 
