@@ -73,7 +73,7 @@ def drawn():
 
 
 def words_of(codec, values, worker, seed=1, probes=None):
-  """(payload of round 1, probe) of a worker, by its own probe or the largest."""
+  """(payload, probe) of a worker, by its own probe or the largest of some."""
   turn = gradients_lib.Turn(
     seed,
     tf.constant(2, tf.int64),

@@ -61,7 +61,7 @@ def thc(span=3.0):
 
 @functools.cache
 def table(span=3.0):
-  """int [16]: the entries that lose least of a standard normal number.
+  """The entries, int [16], that lose least of a standard normal number.
 
   Of all rising tables from -15 to 15 by dynamic programming; between entries a
   and b a number x is rounded at random, which loses (x - a)(b - x).

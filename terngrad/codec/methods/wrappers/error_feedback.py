@@ -54,8 +54,9 @@ def error_feedback(method, plain, decay=1.0):
   if method.estimate:
     last = functools.partial(_send_last, method)
   needs_mean = method.finish or not method.estimate
+  decays = '' if decay == 1 else f'({decay:g})'
   return method._replace(
-    name=f'error feedback{"" if decay == 1 else f"({decay:g})"} > {method.name}',
+    name=f'error feedback{decays} > {method.name}',
     traits=method.traits._replace(unbiased=False),
     begin=functools.partial(_begin, method, decay),
     send=(*sends, last),

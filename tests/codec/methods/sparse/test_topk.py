@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 from terngrad.codec.methods import registry
-from terngrad.codec.methods.sparse import topk
 from terngrad.codec.methods import validation
+from terngrad.codec.methods.sparse import topk
 from tests.codec import conformance
 
 

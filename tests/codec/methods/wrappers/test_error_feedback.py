@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from terngrad.codec import bucketing
-from terngrad.codec.methods.wrappers import error_feedback
 from terngrad.codec.methods import registry
+from terngrad.codec.methods.wrappers import error_feedback
 from tests.codec import rounds
 
 SHAPES = ((12, 10), (7,), ())
