@@ -3,6 +3,7 @@
 import dataclasses
 
 from terngrad import errors
+from terngrad.codec import policy
 from terngrad.codec import spelling
 from terngrad.codec.methods import registry
 from terngrad.config import model
@@ -30,9 +31,18 @@ class CodeConfig(model.ModelConfig):
     'codes',
     on_resume=options.FREE,
   )
+  codec_rules: str = options.option(
+    '',
+    "Other codes for some variables, 'WHERE -> CODE; ...': WHERE is rank<2, "
+    "size>=1000 or a pattern for the name such as '*/bias', or several with & "
+    'between them; CODE as for --codec. The first rule that holds decides, '
+    'before --size_to_binarize and --quantize_logits.',
+    'codes',
+  )
   grad_bits: int = options.option(
     32,
-    '1 for ternary gradients, 32 for float32.',
+    '1 for ternary gradients, 2, 4 or 8 for integers between the least and the '
+    'largest of 512 elements (minmax), 32 for float32.',
     'codes',
     on_resume=options.FREE,
   )
@@ -75,18 +85,37 @@ class CodeConfig(model.ModelConfig):
   )
 
   def gradient_code(self):
-    """The `codec.method.Method` of gradients that no policy leaves in float32.
+    """The `codec.method.Method` of gradients that no rule gives another.
 
     Raises:
       errors.ConfigError: the flags name none, or contradict each other.
     """
     with errors.as_config_error():
-      code = registry.method(self._codec_text(), self.num_workers)
+      return self._made(self._codec_text())
+
+  def gradient_rules(self):
+    """For each of `codec_rules` the predicate and the `codec.method.Method`.
+
+    Raises:
+      errors.ConfigError: a rule is none, or its code.
+    """
+    with errors.as_config_error():
+      rules = policy.parse(self.codec_rules)
+      # Equal texts are one method, whose variables are coded together.
+      made = {code: self._made(code) for _, code in rules}
+    return [(holds, made[code]) for holds, code in rules]
+
+  def gradient_codes(self):
+    """The methods of `gradient_rules` and `gradient_code`."""
+    return [*(code for _, code in self.gradient_rules()), self.gradient_code()]
+
+  def _made(self, text):
+    code = registry.method(text, self.num_workers)
     limit = code.max_workers
     if limit is not None and limit < self.num_workers:
       raise errors.ConfigError(
         f'codec: expected a code for the {self.num_workers} nodes, received '
-        f'--codec={self.codec}, which adds {limit} at most. Say '
+        f'--codec={text}, which adds {limit} at most. Say '
         f'workers={self.num_workers} in it.'
       )
     return code
@@ -128,12 +157,9 @@ class CodeConfig(model.ModelConfig):
         f'scaler_rule={self.scaler_rule},packing={self.packing}'
       )
     if self.grad_bits in (2, 4, 8):
-      raise errors.ConfigError(
-        f'grad_bits: expected 1 or 32, received {self.grad_bits}, which is '
-        'kept for a row-wise quantizer that does not exist yet. Use '
-        '--grad_bits=1 or --codec=fp16.'
-      )
+      return f'minmax:bits={self.grad_bits}'
     raise errors.ConfigError(
-      f'grad_bits: expected 1 (ternary) or 32 (float32), received '
-      f'{self.grad_bits}. Use one of them, or choose a code with --codec.'
+      'grad_bits: expected 1 (ternary), 2, 4 or 8 (integers) or 32 (float32), '
+      f'received {self.grad_bits}. Use one of them, or choose a code with '
+      '--codec.'
     )

@@ -159,7 +159,7 @@ class TrainConfig(cluster.ClusterConfig, pretrained.PretrainedConfig):
         'give every process as many nodes.'
       )
     self._check_batch()
-    self.gradient_code()
+    self.gradient_codes()
     if self.bn_statistics == 'per_device' and self.save_tower >= 0:
       raise errors.ConfigError(
         'save_tower: expected -1 beside --bn_statistics=per_device, received '

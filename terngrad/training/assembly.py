@@ -195,7 +195,10 @@ def _codecs(config, plan, places):
   """The codec of coded steps and that of float32 steps."""
   specs = variable_specs(plan)
   plain = registry.method('identity')
-  rules = [(policy.smaller_than(config.size_to_binarize), plain)]
+  rules = [
+    *config.gradient_rules(),
+    (policy.smaller_than(config.size_to_binarize), plain),
+  ]
   if not config.quantize_logits:
     rules.append((policy.is_logits, plain))
   rules.append((policy.always, config.gradient_code()))

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from terngrad.codec import bucketing
+from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.exchange import towers
 from terngrad.step import optimizers
@@ -28,6 +29,7 @@ class Trainer:
     model,
     codec='ternary',
     *,
+    rules='',
     num_workers=1,
     devices=('/CPU:0',),
     optimizer='momentum',
@@ -40,6 +42,7 @@ class Trainer:
     Args:
       model: maps images to logits [b, classes].
       codec: as `--codec` spells it, such as 'error_feedback+topk:ratio=0.01'.
+      rules: other codes for some variables, as `--codec_rules` spells them.
       num_workers: N, virtual nodes; worker r computes on device r mod M.
       devices: names of M devices.
       optimizer: as `--optimizer` spells it.
@@ -49,14 +52,12 @@ class Trainer:
       seed: of the random codes.
 
     Raises:
-      ValueError: the text of the codec or the optimizer names none.
+      ValueError: the text of a codec, a rule or the optimizer names none.
     """
     plan = replicas.layout(model)
     exchange = towers.Towers(tuple(devices), num_workers)
-    coded = registry.method(codec, num_workers)
-    plain = registry.method('identity')
     specs = assembly.variable_specs(plan)
-    methods = [plain if in_float32(spec) else coded for spec in specs]
+    methods = _methods(specs, codec, rules, in_float32, num_workers)
     self.codec = assembly.on_devices(
       bucketing.gradient_codec(specs, methods), devices
     )
@@ -107,3 +108,15 @@ class Trainer:
       float, mean over the workers, probes included.
     """
     return metrics.bits_per_element(result, self.codec.num_elements)
+
+
+def _methods(specs, codec, rules, in_float32, num_workers):
+  """The `codec.method.Method` of each variable; see `Trainer`."""
+  decided = [
+    (in_float32, 'identity'),
+    *policy.parse(rules),
+    (policy.always, codec),
+  ]
+  # Equal texts are one method, whose variables are coded together.
+  made = {text: registry.method(text, num_workers) for _, text in decided}
+  return [made[text] for text in policy.policy(decided, specs)]

@@ -17,6 +17,7 @@ def config(**options):
   [
     ({}, 'float32_words'),
     ({'grad_bits': 1}, 'ternarize > base3'),
+    ({'grad_bits': 4}, 'minmax(4, 512)'),
     (
       {'grad_bits': 1, 'clip_factor': 2.5},
       'clip_by_stddev(2.5) > ternarize > base3',
@@ -83,8 +84,16 @@ def test_flags_choose_the_code(options, expected):
 @pytest.mark.parametrize(
   ('options', 'message'),
   [
-    ({'grad_bits': 4}, 'row-wise quantizer'),
-    ({'grad_bits': 3}, r'expected 1 \(ternary\) or 32'),
+    ({'grad_bits': 3}, r'expected 1 \(ternary\), 2, 4 or 8 '),
+    ({'codec_rules': 'rank<2'}, "expected 'WHERE -> CODE'"),
+    ({'codec_rules': '* -> fp61'}, "Did you mean 'fp16'"),
+    (
+      {
+        'codec_rules': '*->ternary:packing=radix,workers=2',
+        'num_nodes': 4,
+      },
+      'expected a code for the 4 nodes',
+    ),
     ({'codec': 'ternery'}, "Did you mean 'ternary'"),
     ({'codec': 'fp16', 'grad_bits': 1}, 'by one of the two'),
     ({'codec': 'fp16', 'packing': 'two_bit'}, 'packing: expected it to agree'),
@@ -98,10 +107,16 @@ def test_flags_choose_the_code(options, expected):
     ),
     (
       {'codec': 'error_fedback+topk'},
-      r"one of error_feedback before \+, .*Did you mean 'error_feedback'",
+      r"one of error_feedback, momentum before \+, .*Did you mean 'error_feedback'",
     ),
-    ({'codec': 'topk+ternary'}, r"one of error_feedback before \+.*'topk'"),
-    ({'codec': '+ternary'}, r"one of error_feedback before \+, received ''"),
+    (
+      {'codec': 'topk+ternary'},
+      r"one of error_feedback, momentum before \+.*'topk'",
+    ),
+    (
+      {'codec': '+ternary'},
+      r"one of error_feedback, momentum before \+, received ''",
+    ),
     ({'codec': 'error_feedback+'}, 'codec: expected one of .*powersgd'),
     ({'codec': 'error_feedback+topkk'}, "Did you mean 'topk'"),
     ({'codec': 'error_feedback'}, 'codec: expected one of .*topk'),

@@ -46,6 +46,7 @@ def randomk(ratio=0.01, unbiased=0):
     send=(code.send,),
     decode=code.decode,
     estimate=code.estimate,
+    draws_in_decode=True,
     compiled=False,  # see `topk.largest`
   )
 

@@ -55,6 +55,7 @@ def thc(span=3.0):
     decode=code.decode,
     estimate=code.estimate,
     scope=contract.VARIABLE,
+    draws_in_decode=True,
     num_probes=lambda size: rotation.blocks(size)[0] if size else 1,
   )
 
