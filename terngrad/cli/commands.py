@@ -143,6 +143,9 @@ COMMANDS = {
   'measure': Group(
     'Measure speed, bytes and quality, as ratios in one run.',
     {
+      'bytes': Entry(
+        'what a worker sends, counted', 'terngrad.cli.measure.bytes:COMMAND'
+      ),
       'codec': Entry(
         'codecs: speed and quality', 'terngrad.cli.measure.codec:COMMAND'
       ),

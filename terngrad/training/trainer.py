@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from terngrad.codec import bucketing
+from terngrad.codec import coded
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.exchange import towers
@@ -41,7 +42,8 @@ class Trainer:
 
     Args:
       model: maps images to logits [b, classes].
-      codec: as `--codec` spells it, such as 'error_feedback+topk:ratio=0.01'.
+      codec: as `--codec` spells it, such as 'error_feedback+topk:ratio=0.01';
+        or a `codec.method.Method` or `codec.stages.contract.Codec`.
       rules: other codes for some variables, as `--codec_rules` spells them.
       num_workers: N, virtual nodes; worker r computes on device r mod M.
       devices: names of M devices.
@@ -118,5 +120,10 @@ def _methods(specs, codec, rules, in_float32, num_workers):
     (policy.always, codec),
   ]
   # Equal texts are one method, whose variables are coded together.
-  made = {text: registry.method(text, num_workers) for _, text in decided}
-  return [made[text] for text in policy.policy(decided, specs)]
+  made = {
+    code: registry.method(code, num_workers)
+    if isinstance(code, str)
+    else coded.as_method(code)
+    for _, code in decided
+  }
+  return [made[code] for code in policy.policy(decided, specs)]
