@@ -173,6 +173,12 @@ class ServerConfig(configs.TrainConfig):
 
   def _check_asynchronous(self, code):
     """Refuses what needs the same step of all workers."""
+    if self.local_steps > 1:
+      raise errors.ConfigError(
+        'local_steps: expected 1 where a step does not wait for all workers, '
+        f'received {self.local_steps}: the mean of all is what makes their '
+        'parameters equal again. Leave it out, or use a synchronous run.'
+      )
     if self.dtype == 'float16':
       raise errors.ConfigError(
         'dtype: expected float32 or bfloat16 where a step does not wait for '

@@ -31,6 +31,7 @@ from terngrad.step import synchronized
 from terngrad.training import accumulation
 from terngrad.training import batches
 from terngrad.training import execution
+from terngrad.training import local_steps
 
 
 class Run(NamedTuple):
@@ -247,6 +248,15 @@ def _training(config, context, built):
   node_pass = passes.model_pass(
     model, plan, loss, decoupled=config.decoupled_weight_decay
   )
+  local = None
+  if config.local_steps > 1:
+    local = local_steps.LocalSteps(
+      config.local_steps,
+      config.local_momentum,
+      config.outer_learning_rate,
+      node_pass.decay,
+    )
+    node_pass = node_pass._replace(decay=passes.no_decay)
   return steps.Training(
     accumulation.accumulated(node_pass, config.gradient_accumulation_steps),
     context.exchange,
@@ -254,6 +264,7 @@ def _training(config, context, built):
     states.MethodStates(codec, context.exchange),
     optimizer,
     config.seed,
+    local=local,
   )
 
 

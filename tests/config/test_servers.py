@@ -151,6 +151,12 @@ def test_a_loss_scale_needs_a_step_of_all(pace):
 
 
 @pytest.mark.parametrize('pace', PACES)
+def test_local_steps_need_a_step_of_all(pace):
+  make(local_steps=2).validate()
+  assert refused(local_steps=2, **pace).startswith('local_steps: expected 1')
+
+
+@pytest.mark.parametrize('pace', PACES)
 def test_thinning_needs_a_step_of_all(pace):
   codec = 'ternary:sharing=thin'
   make(codec=codec).validate()

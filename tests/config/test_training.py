@@ -194,6 +194,24 @@ def test_flags_choose_the_code(options, expected):
       'multiple of the 2 nodes times 3 accumulation steps.*batch_size=36',
     ),
     ({'gradient_accumulation_steps': 0}, 'expected a number >= 1'),
+    ({'local_steps': 0}, 'local_steps: expected a number >= 1'),
+    ({'local_momentum': 0.9}, 'expected it to be left out without local'),
+    (
+      {'local_steps': 3, 'num_nodes': 2, 'batch_size': 32},
+      'multiple of the 2 nodes times 3 local steps.*batch_size=36',
+    ),
+    (
+      {'local_steps': 2, 'gradient_accumulation_steps': 2},
+      'gradient_accumulation_steps: expected it to be left out',
+    ),
+    (
+      {'local_steps': 2, 'decoupled_weight_decay': True},
+      'L2 terms act in the local steps',
+    ),
+    (
+      {'local_steps': 2, 'bn_statistics': 'synchronized'},
+      'received synchronized: nodes have parameters of their own',
+    ),
     (
       {
         'pretrained_weights': '/p/net.weights.h5',
