@@ -107,6 +107,10 @@ COMMANDS = {
       ),
     },
   ),
+  'plan': Entry(
+    'which code makes the fastest step on a network',
+    'terngrad.cli.plan:COMMAND',
+  ),
   'predict': Entry(
     'Say what a trained net sees in image files.',
     'terngrad.cli.predict:COMMAND',
