@@ -18,6 +18,9 @@ from terngrad.codec.methods import by_variable
 from terngrad.codec.stages import wire
 
 _MAGNITUDE = 0x7FFFFFFF
+# From so many elements on one of so many is in the sample; a prime, since
+# columns of matrices are powers of two.
+_SAMPLED, _STRIDE = 2**16, 61
 
 
 def topk(ratio=0.01):
@@ -65,7 +68,9 @@ def count(ratio, num_elements):
 def largest(values, number):
   """The places of the largest magnitudes, of equal ones the first.
 
-  TensorFlow selects where XLA sorts: 20 ms against 500 for 10^6 elements.
+  TensorFlow selects where XLA sorts: 20 ms against 500 for 10^6 elements. Of
+  many elements those are looked at that reach what a sample makes likely; where
+  they are too few, all.
 
   Args:
     values: float32 [n].
@@ -76,7 +81,25 @@ def largest(values, number):
   """
   # As integers magnitudes have one order everywhere, subnormals included.
   magnitudes = tf.bitwise.bitwise_and(tf.bitcast(values, tf.int32), _MAGNITUDE)
-  return tf.math.top_k(magnitudes, number).indices
+  size = magnitudes.shape[0]
+
+  def of_all():
+    return tf.math.top_k(magnitudes, number).indices
+
+  if size < _SAMPLED or number > size // 4:
+    return of_all()
+  sample = magnitudes[::_STRIDE]
+  # What reaches the sample's own: about so many of all, six deviations more.
+  own = number / _STRIDE
+  own = min(math.ceil(own + 6 * own**0.5 + 1), sample.shape[0])
+  likely = tf.math.top_k(sample, own).values[-1]
+  found = tf.where(magnitudes >= likely)[:, 0]
+
+  def of_found():
+    places = tf.math.top_k(tf.gather(magnitudes, found), number).indices
+    return tf.cast(tf.gather(found, places), tf.int32)
+
+  return tf.cond(tf.shape(found)[0] >= number, of_found, of_all)
 
 
 def _encode(ratio, values, draws):

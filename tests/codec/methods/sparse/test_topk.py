@@ -69,6 +69,27 @@ def test_ties_are_the_first_ones_in_every_mode(mode):
   np.testing.assert_array_equal(places, expected)
 
 
+@pytest.mark.parametrize(
+  'kind', ['heavy', 'ties', 'zeros', 'few', 'periodic', 'hidden']
+)
+def test_the_largest_of_many_are_those_of_a_sort(kind):
+  size = 2**16 + 7
+  rng = conformance.rng()
+  values = {
+    'heavy': lambda: rng.standard_t(2, size=size),
+    'ties': lambda: rng.integers(-2, 3, size=size),
+    'zeros': lambda: np.zeros(size),
+    'few': lambda: np.arange(size) < 9,
+    'periodic': lambda: np.arange(size) % 61,
+    # What a sample sees is large, the others are not.
+    'hidden': lambda: np.where(np.arange(size) % 61, 1e-3, 5.0),
+  }[kind]().astype(np.float32)
+  for number in (1, 500, size // 5):
+    found = tf.function(topk.largest)(tf.constant(values), number)
+    expected = np.argsort(-np.abs(values), kind='stable')[:number]
+    np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize('compiled', [False, True])
 def test_places_outside_are_passed_over(compiled):
   codec = registry.parse('topk:ratio=0.5')
