@@ -130,6 +130,10 @@ COMMANDS = {
         'one HTML file of a run: curves, and images with predictions',
         'terngrad.cli.report.page:COMMAND',
       ),
+      'sweep': Entry(
+        'an experiment of many runs: spreads, paired differences, a page',
+        'terngrad.cli.report.sweep:COMMAND',
+      ),
       'tensorboard': Entry(
         "TensorBoard's events as JSON, CSV and PNG",
         'terngrad.cli.report.tensorboard:COMMAND',
