@@ -159,6 +159,11 @@ def chart(table):
       fontsize='x-small',
     )
   axes.set(xscale='log', xlabel='bits an element', ylabel='accuracy, %')
+  for formatted in (
+    axes.xaxis.set_major_formatter,
+    axes.xaxis.set_minor_formatter,
+  ):
+    formatted('{x:g}')
   axes.grid(alpha=0.3)
   return drawn
 
