@@ -89,8 +89,7 @@ def parse(text):
     ValueError: a rule has no arrow, no condition or no code.
   """
   found = []
-  for rule in filter(None, (part.strip() for part in text.split(';'))):
-    where, arrow, code = (part.strip() for part in rule.partition('->'))
+  for rule, where, arrow, code in _arrows(text):
     conditions = [part.strip() for part in where.split('&')]
     if not (arrow and code and all(conditions)):
       raise ValueError(
@@ -100,6 +99,41 @@ def parse(text):
       )
     found.append((_all_of([_condition(one) for one in conditions]), code))
   return found
+
+
+def parse_stages(text):
+  """Codes of the first steps of a run, 'UNTIL -> CODE; UNTIL -> CODE'.
+
+  >>> parse_stages('100 -> identity; 300 -> topk:ratio=0.1')
+  [(100, 'identity'), (300, 'topk:ratio=0.1')]
+
+  Args:
+    text: UNTIL is the number of steps that a code is used before, and rises.
+
+  Returns:
+    List of (UNTIL, the text of the code).
+
+  Raises:
+    ValueError: a stage has no number, no code or a number that does not rise.
+  """
+  found = []
+  for stage, until, arrow, code in _arrows(text):
+    last = found[-1][0] if found else 0
+    if not (arrow and code and until.isdecimal() and int(until) > last):
+      raise ValueError(
+        "warm-up: expected 'UNTIL -> CODE' with a number of steps above "
+        f"{last}, such as '{last + 100} -> identity', received {stage!r}."
+      )
+    found.append((int(until), code))
+  return found
+
+
+def _arrows(text):
+  """For each part of a text between ; (itself, left of ->, ->, right of it)."""
+  parts = filter(None, (part.strip() for part in text.split(';')))
+  return [
+    (part, *(side.strip() for side in part.partition('->'))) for part in parts
+  ]
 
 
 def _all_of(conditions):

@@ -39,6 +39,13 @@ class CodeConfig(model.ModelConfig):
     'before --size_to_binarize and --quantize_logits.',
     'codes',
   )
+  codec_warm_up: str = options.option(
+    '',
+    "Codes of the first steps, 'UNTIL -> CODE; ...' with rising numbers of "
+    "steps, such as '200 -> identity; 400 -> error_feedback+topk:ratio=0.1'; "
+    '--codec follows, and must remember the same as they do.',
+    'codes',
+  )
   grad_bits: int = options.option(
     32,
     '1 for ternary gradients, 2, 4 or 8 for integers between the least and the '
@@ -105,9 +112,20 @@ class CodeConfig(model.ModelConfig):
       made = {code: self._made(code) for _, code in rules}
     return [(holds, made[code]) for holds, code in rules]
 
+  def warm_up_codes(self):
+    """The list of (steps before which it is used, `codec.method.Method`).
+
+    Raises:
+      errors.ConfigError: `codec_warm_up` is no such list.
+    """
+    with errors.as_config_error():
+      stages = policy.parse_stages(self.codec_warm_up)
+      return [(until, self._made(code)) for until, code in stages]
+
   def gradient_codes(self):
-    """The methods of `gradient_rules` and `gradient_code`."""
-    return [*(code for _, code in self.gradient_rules()), self.gradient_code()]
+    """All methods that the flags name."""
+    named = (*self.gradient_rules(), *self.warm_up_codes())
+    return [*(code for _, code in named), self.gradient_code()]
 
   def _made(self, text):
     code = registry.method(text, self.num_workers)

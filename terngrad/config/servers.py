@@ -170,6 +170,12 @@ class ServerConfig(configs.TrainConfig):
     for code in self.whole().gradient_codes():
       if not self.waits_for_all:
         self._check_asynchronous(code)
+    if self.codec_warm_up and not self.waits_for_all:
+      raise errors.ConfigError(
+        'codec_warm_up: expected none where a step does not wait for all '
+        f'workers, received {self.codec_warm_up!r}: they are not in the same '
+        'step. Leave it out, or use a synchronous run.'
+      )
 
   def _check_asynchronous(self, code):
     """Refuses what needs the same step of all workers."""

@@ -12,8 +12,8 @@ from terngrad.step import passes
 from terngrad.step import replicas
 from terngrad.step import states
 from terngrad.step import step as steps
-from terngrad.training import assembly
 from terngrad.training import metrics
+from terngrad.training import run_codecs
 
 
 class Trainer:
@@ -58,9 +58,9 @@ class Trainer:
     """
     plan = replicas.layout(model)
     exchange = towers.Towers(tuple(devices), num_workers)
-    specs = assembly.variable_specs(plan)
+    specs = run_codecs.variable_specs(plan)
     methods = _methods(specs, codec, rules, in_float32, num_workers)
-    self.codec = assembly.on_devices(
+    self.codec = run_codecs.on_devices(
       bucketing.gradient_codec(specs, methods), devices
     )
     rule = optimizers.parse(optimizer, 0.9)

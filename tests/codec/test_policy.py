@@ -99,3 +99,31 @@ def test_text_that_is_no_rule_is_an_error_that_shows_one(text, message):
 
 def test_no_text_is_no_rules():
   assert policy.parse('') == []
+
+
+@pytest.mark.parametrize(
+  ('text', 'expected'),
+  [
+    ('', []),
+    ('1->a', [(1, 'a')]),
+    (' 5 -> a:b=1 ; 20 -> c;', [(5, 'a:b=1'), (20, 'c')]),
+  ],
+)
+def test_stages_of_a_text_rise(text, expected):
+  assert policy.parse_stages(text) == expected
+
+
+@pytest.mark.parametrize(
+  ('text', 'message'),
+  [
+    ('0 -> a', "above 0, such as '100 -> identity', received '0 -> a'"),
+    ('5 -> a; 5 -> b', "above 5, such as '105 -> identity'"),
+    ('a -> b', "received 'a -> b'"),
+    ('5', "received '5'"),
+    ('5 ->', "received '5 ->'"),
+    ('-5 -> a', "received '-5 -> a'"),
+  ],
+)
+def test_text_that_is_no_stage_is_an_error_that_shows_one(text, message):
+  with pytest.raises(ValueError, match=message):
+    policy.parse_stages(text)

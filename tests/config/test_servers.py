@@ -157,6 +157,13 @@ def test_local_steps_need_a_step_of_all(pace):
 
 
 @pytest.mark.parametrize('pace', PACES)
+def test_codes_of_the_first_steps_need_a_step_of_all(pace):
+  options = {'codec': 'topk', 'codec_warm_up': '9 -> topk:ratio=0.1'}
+  make(**options).validate()
+  assert refused(**options, **pace).startswith('codec_warm_up: expected none')
+
+
+@pytest.mark.parametrize('pace', PACES)
 def test_thinning_needs_a_step_of_all(pace):
   codec = 'ternary:sharing=thin'
   make(codec=codec).validate()
