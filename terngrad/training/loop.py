@@ -96,9 +96,10 @@ def run_assembled(config, assemble, report, show_progress, start):
       begin = coordination.broadcast_start(run.exchange, run.replicas, begin)
       run.store.scatter(stored)
     if writes:
-      folder.make(config.train_dir, config.overwrite)
+      folder.make(config.train_dir)
       if not there:
         alone.enter_context(folder.alone_in(config.train_dir))
+      folder.clear(config.train_dir, config.overwrite)
     return _continue(config, run, begin, report, show_progress)
 
 
@@ -126,7 +127,7 @@ def _begin(config, run, report):
 def _continue(config, run, begin, report, show_progress):
   """Trains on from `begin`; see `_run_steps`."""
   writer = (
-    run_writer.RunWriter(config.train_dir, run, begin[0])
+    run_writer.RunWriter(config.train_dir, run, begin, report)
     if config.keeps_files
     else None
   )

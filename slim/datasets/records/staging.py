@@ -37,7 +37,7 @@ def locked(folder: pathlib.Path) -> abc.Iterator[pathlib.Path]:
   place = folder / FOLDER
   descriptor = None
   while descriptor is None:
-    place.mkdir(parents=True, exist_ok=True)
+    disk.make_folder(place)
     descriptor = _lock(place / _LOCK, folder)
   try:
     yield place
