@@ -99,7 +99,7 @@ def read(path: pathlib.Path) -> dict[str, list[Box]]:
   """
   boxes: dict[str, list[Box]] = {}
   try:
-    lines = path.read_text(encoding='utf-8').splitlines()
+    lines = path.read_text(encoding='utf-8-sig').splitlines()
   except (OSError, UnicodeDecodeError) as error:
     raise errors.DataError(
       f'{path}: expected a readable list of boxes; received "{error}". Make it '

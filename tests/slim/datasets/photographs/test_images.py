@@ -176,3 +176,17 @@ def test_the_emptiest_jpeg_is_taken(mode, options):
   blank = Image.new(mode, (2000, 1600))
   content = image_files.saved(blank, 'JPEG', optimize=True, **options)
   assert images.to_jpeg(content).content == content
+
+
+def test_what_is_stored_as_pixels_is_decoded_accurately():
+  rough = np.random.default_rng(1).integers(0, 256, [64, 64, 3])
+  content = image_files.saved(
+    Image.fromarray(rough.astype(np.uint8)), 'JPEG', quality=100, subsampling=0
+  )
+  stored = np.frombuffer(images.to_pixels(content).content, np.uint8)
+  for method, largest in (('INTEGER_ACCURATE', 1), ('INTEGER_FAST', 99)):
+    decoded = tf.io.decode_jpeg(content, dct_method=method).numpy().reshape(-1)
+    difference = np.abs(decoded.astype(int) - stored)
+    assert difference.max() <= largest
+  # The last, which trainers use, is worth telling apart.
+  assert difference.max() > 10
