@@ -306,6 +306,16 @@ class CodecConformance(abc.ABC):
     expected = there_and_back(self.make(), gradient)
     np.testing.assert_array_equal(bits_of(decoded), bits_of(expected))
 
+  @pytest.mark.parametrize('more', [-1, 1, 4096])
+  def test_payload_of_another_length_is_refused(self, more):
+    codec = self.make()
+    words, shared = encode(codec, rng().normal(size=1000))
+    words = np.resize(words, len(words) + more)
+    # A kernel's, or TensorFlow's.
+    expected = (ValueError, tf.errors.InvalidArgumentError)
+    with pytest.raises(expected, match='expected'):
+      decode(codec, words, shared, (1000,))
+
   def test_input_of_any_shape_is_its_flat_input(self):
     codec = self.make()
     gradient = rng().normal(size=(5, 4, 3))

@@ -61,6 +61,16 @@ class _Variables(NamedTuple):
   packing: object
   sizes: list
 
+  @property
+  def name(self):
+    """That of the packing."""
+    return self.packing.name
+
+  def num_words(self, num_elements):
+    """int32 numbers of a payload."""
+    del num_elements
+    return sum(map(self.packing.num_words, self.sizes))
+
   def planes(self, words, num_elements):
     """float32 [num_elements]."""
     del num_elements

@@ -49,6 +49,12 @@ def eden3():
   on but that: workers rotate and scale by themselves, so that their errors are
   independent and decoding rotates every payload back.
 
+  Not for blocks in which a few elements hold nearly all, such as buckets of a
+  few elements: rotations by signs are few then, and far from Gaussian. With two
+  such elements the square of the bias is up to 0.24 of the gradient's square,
+  with 10 normal ones about 0.01 and with 100 below 0.001. Where that matters,
+  keep such variables in float32.
+
   Returns:
     A `contract.Codec` of 1.61 bits an element.
 
@@ -145,18 +151,37 @@ def _decode(words, num_elements):
 
 
 def _check(words, num_elements):
-  """Refuses scales that are negative or not finite."""
+  """Refuses scales that no gradient has whose size is at most the agreed."""
   if num_elements == 0:
     return CODES, words, 0
   blocks, block = _blocks(num_elements)
   scales = words[_KEY_WORDS : _KEY_WORDS + blocks].view(np.float32)
+  code_words = words[_KEY_WORDS + blocks :]
   bad = scales[~(np.isfinite(scales) & (scales >= 0))]
   if bad.size:
     raise ValueError(
       f'{WORDS.name}: expected finite scales >= 0, received {bad[0]}. The '
       'payload was damaged or made by another codec: send it again.'
     )
-  return CODES, words[_KEY_WORDS + blocks :], blocks * block
+  codes = wire.join(CODES.unpack(tf.constant(code_words))).numpy()
+  fired = np.count_nonzero(
+    codes[: blocks * block].reshape(blocks, block), axis=1
+  )
+  # In units of the probe's power of two elements have at most the root mean
+  # square 2, or 4 where that power was limited; a norm that is no float32 is
+  # left to fail. The square of a block, rotated, is `block` times that of its
+  # elements. All of it but _BORDER**2 is in what fires, whose magnitudes' sum,
+  # by which a scale divides, is at least the root of that, and at least as many
+  # borders as fire.
+  share = np.maximum(1 - _BORDER**2, (_BORDER * fired) ** 2 / block)
+  least = np.sum(scales.astype(np.float64) ** 2 * share)
+  if least > 1.01 * 16 * block * num_elements:
+    raise ValueError(
+      f'{WORDS.name}: expected scales of a gradient no larger than the agreed '
+      f'probe, received up to {scales.max():g}. The payload was damaged or '
+      'made by another codec: send it again.'
+    )
+  return CODES, code_words, blocks * block
 
 
 def _rotate(flat, key):
