@@ -84,6 +84,7 @@ def _num_words(num_elements):
 
 def _probe(gradients):
   """The root mean squares."""
+  contract.check_gradients(gradients)
   return tf.stack(
     [
       # Not divided: compiled code would multiply, and round otherwise.

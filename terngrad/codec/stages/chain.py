@@ -66,6 +66,7 @@ def chain(*stages, group_size=0):
 
 
 def _wishes(stages, group_size, gradients):
+  contract.check_gradients(gradients)
   if group_size:
     groups = [statistics.of_groups(g, group_size) for g in gradients]
     return tf.concat([local_scaler(stages, stats) for stats in groups], axis=0)

@@ -268,6 +268,12 @@ def check_length(packing, parts, num_elements):
     parts: list of int32 [n, w], payloads.
     num_elements: of the bucket.
   """
+  if any(len(part.shape) != 2 for part in parts):
+    raise ValueError(
+      f'{packing.name}: expected a list of int32 [payloads, words], received '
+      f'{[list(part.shape) for part in parts]}. Stack the payloads of a '
+      'device, and put the stacks of all devices into a list.'
+    )
   expected = packing.num_words(num_elements)
   for part in parts:
     if part.shape[1] not in (expected, None):
