@@ -260,12 +260,17 @@ def _one_step(config, run, step, batches, stop):
 
 
 def _check_finite(run, step, result, codec):
-  """Raises where a loss or a gradient is not finite, and says where."""
+  """Raises where a loss or a gradient is not finite, and says where.
+
+  Gradients that are may add up to infinity: the mean is their sum, divided.
+  """
   entropy = result.entropy.numpy()
   probes = result.probes.numpy()
-  if np.isfinite(entropy).all() and np.isfinite(probes).all():
+  with np.errstate(over='ignore'):
+    usable = np.isfinite(probes * np.float32(len(entropy)))
+  if np.isfinite(entropy).all() and usable.all():
     return
-  bad = np.argwhere(~np.isfinite(probes))
+  bad = np.argwhere(~usable)
   variables = codec.probed_variables()
   worker_labels = result.worker_labels or [
     f'worker {i}' for i in range(len(entropy))
@@ -274,7 +279,8 @@ def _check_finite(run, step, result, codec):
     f'loss of {worker_labels[i]}' for i in np.flatnonzero(~np.isfinite(entropy))
   ]
   where += [
-    f'gradient of {run.parameters[variables[probe]]} on {worker_labels[worker]}'
+    f'{"sum" if np.isfinite(probes[worker, probe]) else "gradient"} of '
+    f'{run.parameters[variables[probe]]} on {worker_labels[worker]}'
     for worker, probe in bad
   ]
   raise errors.TrainingError(

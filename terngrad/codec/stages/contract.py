@@ -57,7 +57,8 @@ class Traits(NamedTuple):
 
   Attributes:
     unbiased: the mean of decoded payloads over all keys is the gradient, up to
-      the declared clipping and to 2**-24 of the scaler.
+      the declared clipping and to 2**-24 of the scaler; and zero where the
+      scaler is below 2**-100.
     lossless: decoding gives the gradient back to the bit.
     additive: codes are integers on one shared scale, so that a sum of codes
       decodes to the sum of the gradients.
