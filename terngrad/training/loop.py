@@ -22,6 +22,7 @@ from terngrad.config import options
 from terngrad.step import loss_scaling
 from terngrad.step import schedules
 from terngrad.training import assembly
+from terngrad.training import execution
 from terngrad.training import run_writer
 from terngrad.training import signals
 
@@ -99,6 +100,10 @@ def run_assembled(config, assemble, report, show_progress, start):
       folder.make(config.train_dir)
       if not there:
         alone.enter_context(folder.alone_in(config.train_dir))
+      always_float = config.floating_grad_epoch == 1
+      codec = run.float_codec if always_float else run.codec
+      for line in execution.remarks(codec, run.exchange, always_float):
+        report(f'{datetime.now()}: {line}')
       folder.clear(config.train_dir, config.overwrite)
     return _continue(config, run, begin, report, show_progress)
 

@@ -31,6 +31,7 @@ def continued(folder):
   """What of the records a run says that takes one step more."""
   lines = []
   train(folder, lines.append, LAST + 1)
+  assert sum(': gradients: 32.00 bits' in line for line in lines) == 1
   assert any(f'continuing after step {LAST}' in line for line in lines)
   assert checkpoints.newest(str(folder)).endswith(f'-{LAST + 1}')
   return [line for line in lines if records.FILE_NAME in line]
