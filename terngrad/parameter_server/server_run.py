@@ -56,6 +56,7 @@ def train(config, report, show_progress=False):
     errors.ConfigError, slim.errors.DataError, errors.TrainingError: see
       `loop.train`; the other tasks were told to end.
   """
+  options.folder('train_dir', config.train_dir)
   cluster = config.tasks
   others = tasks.servers_of(cluster)
   # First of all: the CPU can be split only before TensorFlow is used.

@@ -17,6 +17,7 @@ from terngrad import errors
 from terngrad.checkpoint import checkpoints
 from terngrad.checkpoint import trained
 from terngrad.cluster import devices
+from terngrad.config import options
 from terngrad.step import replicas
 from terngrad.training import metric
 from terngrad.training import metrics
@@ -58,6 +59,8 @@ def evaluate(config, report, wait=time.sleep):
       is of another net, or does not hold the tower.
   """
   config.validate()
+  for name in ('checkpoint_dir', 'eval_dir'):
+    options.folder(name, getattr(config, name))
   scorer = _Scorer(config)
   score = None
   while True:

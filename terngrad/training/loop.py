@@ -56,6 +56,8 @@ def train(config, report, show_progress=False):
     errors.TrainingError: it had to stop; the last checkpoint is good.
   """
   config.validate()
+  if config.keeps_files:
+    options.folder('train_dir', config.train_dir)
   if config.tasks:
     report(clusters.check_network(config.tasks, config.allow_insecure_network))
   # Of several processes the first alone keeps files and talks.

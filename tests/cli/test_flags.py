@@ -338,7 +338,8 @@ SHARED_2017 = {
   'data_dir': os.path.join(TMP, 'mydata'),
 }
 TRAIN_2017 = SHARED_2017 | {
-  'train_dir': os.path.join(TMP, 'dataset_train'),
+  # Not 2017's folder in the system's temporary one: must be given.
+  'train_dir': '',
   'subset': 'train',
   'num_gpus': 1,
   'num_nodes': -1,
@@ -361,8 +362,8 @@ TRAIN_2017 = SHARED_2017 | {
   'benchmark_mode': False,
 }
 EVAL_2017 = SHARED_2017 | {
-  'eval_dir': os.path.join(TMP, 'dataset_eval'),
-  'checkpoint_dir': os.path.join(TMP, 'dataset_train'),
+  'eval_dir': '',
+  'checkpoint_dir': '',
   'eval_interval_secs': 3600,
   'run_once': False,
   'num_examples': 50000,

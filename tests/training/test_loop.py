@@ -1,4 +1,4 @@
-"""When a step's numbers stop a run."""
+"""What stops a run: numbers of a step, or no folder to begin in."""
 
 import types
 
@@ -7,6 +7,10 @@ import pytest
 import tensorflow as tf
 
 from terngrad import errors
+from terngrad.config import servers
+from terngrad.config import training as configs
+from terngrad.parameter_server import server_run
+from terngrad.training import evaluation
 from terngrad.training import loop
 
 RUN = types.SimpleNamespace(parameters=['fc/kernel', 'fc/bias'])
@@ -46,3 +50,20 @@ def test_gradients_that_add_up_to_infinity_stop_the_run():
 def test_a_loss_that_is_not_finite_stops_the_run():
   with pytest.raises(errors.TrainingError, match='the loss of worker 3'):
     check([[1.0, 1.0]] * 4, (1.0, 1.0, 1.0, np.nan))
+
+
+def test_a_run_without_a_folder_does_not_begin():
+  """2017's default was one folder for all runs, which the next continued."""
+  with pytest.raises(errors.ConfigError, match='train_dir: .*Give --train_dir'):
+    loop.train(configs.TrainConfig(benchmark_mode=True), None)
+  hosts = {'worker_hosts': 'localhost:1', 'ps_hosts': 'localhost:2'}
+  config = servers.ServerConfig(job_name='worker', **hosts)
+  with pytest.raises(errors.ConfigError, match='train_dir: .*Give --train_dir'):
+    server_run.train(config, None)
+
+
+@pytest.mark.parametrize('name', ['checkpoint_dir', 'eval_dir'])
+def test_an_evaluation_without_a_folder_does_not_begin(name):
+  folders = {'checkpoint_dir': '/a', 'eval_dir': '/b'} | {name: ''}
+  with pytest.raises(errors.ConfigError, match=f'{name}: expected a folder'):
+    evaluation.evaluate(configs.EvalConfig(**folders), None)

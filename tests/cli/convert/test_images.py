@@ -91,6 +91,15 @@ def test_the_program_writes_both_splits_with_labels_from_one(tmp_path):
   assert verified.stdout.endswith('8 train, 4 validation, in 5 shards.\n')
 
 
+@pytest.mark.parametrize('missing', ['train_directory', 'output_directory'])
+def test_folders_must_be_given(tmp_path, missing):
+  names = {'train_directory', 'output_directory'} - {missing}
+  given = [f'--{name}={tmp_path}' for name in names]
+  result = programs.start('build_image_data', *given, folder=tmp_path)
+  assert result.returncode == 2
+  assert f'--{missing}: expected a value; received none' in result.stderr
+
+
 def test_records_are_shuffled_and_always_the_same(tmp_path):
   image_files.write_folders(tmp_path / 'train', {'a': 9, 'b': 9})
   orders = []
