@@ -45,10 +45,10 @@ def worker_line(worker, what, examples_per_sec, sec_per_batch, more=()):
   """
   rates = (
     f'{examples_per_sec:.1f} examples/sec',
-    f'{sec_per_batch:.3f}  sec/batch',
+    f'{sec_per_batch:.3f} sec/batch',
     *more,
   )
-  return f'Worker {worker}: {datetime.now()}: {what}({"; ".join(rates)})'
+  return f'Worker {worker}: {datetime.now()}: {what} ({"; ".join(rates)})'
 
 
 def chief_line(num_processes, step, values, batches=1, without=()):

@@ -45,7 +45,7 @@ def test_servers_and_towers_end_at_the_same_bits(
   assert f'total_num_replicas={num_processes}' in lines
   assert re.search(r'global_step/sec: [\d.]+', lines)
   assert re.search(
-    r'Worker 0: .*: step 30, loss = [\d.]+\([\d.]+ examples/sec; [\d.]+  '
+    r'Worker 0: .*: step 30, loss = [\d.]+ \([\d.]+ examples/sec; [\d.]+ '
     r'sec/batch; ',
     lines,
   )
