@@ -1,6 +1,7 @@
 """Where a run takes place, and what a loop does there besides its steps."""
 
 import collections
+import contextlib
 import functools
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -8,6 +9,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from terngrad import errors
 from terngrad import native
 from terngrad.cluster import coordination
 from terngrad.step import step as steps
@@ -65,6 +67,28 @@ class ExecutionContext(NamedTuple):
   hooks: Hooks
   assert_same: Callable = lambda *told, **built: None
   placement_scope: Callable = nullcontext
+
+
+@contextlib.contextmanager
+def refusing_size():
+  """Refuses what TensorFlow has no place for while a run is put together.
+
+  Raises:
+    errors.ConfigError: the sizes that were asked for do not fit.
+  """
+  try:
+    yield
+  except (
+    MemoryError,
+    OverflowError,
+    tf.errors.InvalidArgumentError,
+    tf.errors.ResourceExhaustedError,
+  ) as error:
+    said = getattr(error, 'message', str(error))
+    raise errors.ConfigError(
+      'The run: expected a net and batches that fit into the memory, received: '
+      f'{said[:300]} Use a smaller --image_size or --batch_size.'
+    ) from error
 
 
 def remarks(codec, exchange, always_float=False):

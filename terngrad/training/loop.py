@@ -94,7 +94,8 @@ def run_assembled(config, assemble, report, show_progress, start):
     if there:
       alone.enter_context(folder.alone_in(config.train_dir))
     with start:
-      run = assemble(config)
+      with execution.refusing_size():
+        run = assemble(config)
       begin, stored = _begin(config, run, report) if writes else ((0, -1), {})
       begin = coordination.broadcast_start(run.exchange, run.replicas, begin)
       run.store.scatter(stored)

@@ -67,3 +67,16 @@ def test_an_evaluation_without_a_folder_does_not_begin(name):
   folders = {'checkpoint_dir': '/a', 'eval_dir': '/b'} | {name: ''}
   with pytest.raises(errors.ConfigError, match=f'{name}: expected a folder'):
     evaluation.evaluate(configs.EvalConfig(**folders), None)
+
+
+def test_a_net_that_fits_nowhere_is_refused(tmp_path):
+  config = configs.TrainConfig(
+    net='lenet',
+    dataset_name='mnist',
+    image_size=100_000_000,
+    benchmark_mode=True,
+    train_dir=str(tmp_path / 'run'),
+  )
+  with pytest.raises(errors.ConfigError, match='fit into the memory, received'):
+    loop.train(config, lambda line: None)
+  assert not (tmp_path / 'run').exists()
