@@ -106,7 +106,9 @@ host_of() {
 
 # is_loopback ADDRESS
 is_loopback() {
-  [[ $1 =~ ^(localhost|127(\.[0-9]{1,3}){3}|\[::1\]): ]]
+  # 127.999.0.1 is the name of some host.
+  local byte='(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])'
+  [[ $1 =~ ^(localhost|127(\.$byte){3}|\[::1\]): ]]
 }
 
 # check_addresses: each is one, and no two are the same. Without parameter

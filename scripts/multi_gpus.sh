@@ -85,7 +85,7 @@ value_of() {
 # check_places: refuses what is not there before anything is made.
 check_places() {
   local file
-  [[ -d $workspace ]] || fail 'no place for results' \
+  $dry_run || [[ -d $workspace ]] || fail 'no place for results' \
     'ROOT_WORKSPACE: a folder that exists' "$workspace" \
     'make it (mkdir -p), or set ROOT_WORKSPACE to another'
   command -v -- "$python" >/dev/null || fail 'no interpreter' \

@@ -93,6 +93,8 @@ class _Target:
     try:
       if module:
         sys.argv = [module, *arguments]
+        # What a program reads that begins anew.
+        sys.orig_argv = [sys.executable, '-m', module, *arguments]
         runpy.run_module(module, run_name='__main__', alter_sys=True)
       else:
         code, *rest = arguments

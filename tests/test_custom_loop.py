@@ -4,6 +4,7 @@ import pathlib
 import re
 
 import keras
+import numpy as np
 import pytest
 
 import terngrad
@@ -41,6 +42,35 @@ def test_an_unknown_code_is_refused_by_name():
   model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)])
   with pytest.raises(ValueError, match='Did you mean'):
     trainer.Trainer(model, 'ternry')
+
+
+def small(**options):
+  model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)])
+  return trainer.Trainer(model, **options)
+
+
+@pytest.mark.parametrize(
+  'options',
+  [
+    {'num_workers': 0},
+    {'devices': '/CPU:0'},
+    {'devices': ()},
+    {'devices': ('/CPU:0', '/CPU:0')},
+  ],
+  ids=str,
+)
+def test_workers_and_devices_that_do_not_fit_are_refused(options):
+  with pytest.raises(ValueError, match='devices: expected a list of 1 or more'):
+    small(**options)
+
+
+@pytest.mark.parametrize(
+  ('images', 'labels'),
+  [([3, 8, 2], [3, 8]), ([8, 2], [8]), ([2, 8, 2], [16]), ([2, 8, 2], [2, 7])],
+)
+def test_examples_of_other_workers_are_refused(images, labels):
+  with pytest.raises(ValueError, match=r'images \[2, b, ...\] and labels'):
+    small(num_workers=2).step(np.zeros(images), np.zeros(labels), 0.1)
 
 
 def test_the_logits_are_known_to_who_chooses_variables():

@@ -9,6 +9,7 @@ from slim import errors
 from slim.datasets import examples
 from slim.datasets import labels
 from slim.datasets import sources
+from slim.datasets.photographs import image_folders
 
 
 def open_split(
@@ -44,13 +45,14 @@ def open_split(
   by_name = {name: label for label, name in names.items()}
   paths, numbers = [], []
   for path in classes:
+    image_folders.check_name(folder, path.name)
     if path.name not in by_name:
       raise errors.DataError(
         f'{path}: expected a class that {labels.FILE_NAME} names; received '
         'another. Add it to that file, or move the folder away.'
       )
     found = _visible(path, pathlib.Path.is_file)
-    paths += [str(file) for file in found]
+    paths += [os.fsencode(file) for file in found]
     numbers += [by_name[path.name]] * len(found)
   if not paths:
     raise errors.DataError(

@@ -18,7 +18,8 @@ def read(
   """Reads `<data_dir>/labels.txt`.
 
   Lines are `<label>:<name>`, as slim's converters write them, or all are names,
-  as the flowers script and build_image_data have them.
+  as the flowers script and build_image_data have them. A byte order mark is
+  passed over.
 
   Args:
     data_dir: folder of a data set.
@@ -33,7 +34,7 @@ def read(
   """
   path = pathlib.Path(data_dir) / FILE_NAME
   try:
-    with open(path, encoding='utf-8') as file:
+    with open(path, encoding='utf-8-sig') as file:
       content = file.read(_MAX_BYTES + 1)
   except FileNotFoundError:
     return None

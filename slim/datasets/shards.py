@@ -5,6 +5,8 @@ import pathlib
 import re
 from typing import NamedTuple
 
+from absl import logging
+
 from slim import errors
 from slim.datasets import catalog
 from slim.datasets import labels
@@ -107,7 +109,16 @@ def _listed(
 ) -> Shards:
   """The shards as shards.json has them; sizes must be the listed ones."""
   folder = os.fspath(data_dir)
-  if listed.dataset != dataset.name and dataset.name != 'images':
+  if _is_own(listed, dataset):
+    logging.warning(
+      '%s: written by build_image_data and taken for %s, whose %d classes with '
+      'the background it has: %s',
+      folder,
+      dataset.name,
+      listed.label_range,
+      ', '.join((listed.labels or {}).values()) or 'without names',
+    )
+  elif listed.dataset != dataset.name and dataset.name != 'images':
     raise errors.DataError(
       f'{folder}: expected the data set {dataset.name}; received '
       f'{listed.dataset}, as its shards.json says. Choose another --data_dir '
@@ -140,6 +151,19 @@ def _listed(
     num_examples=listed.splits[split].num_examples,
     num_classes=classes,
     labels=listed.labels,
+  )
+
+
+def _is_own(listed: manifest.Manifest, dataset: catalog.Dataset) -> bool:
+  """Whether photographs of a user's own folders are those of a known set.
+
+  The scripts of 2017 made the flowers by build_image_data.
+  """
+  return (
+    listed.dataset == 'images' != dataset.name
+    and dataset.has_background
+    and dataset.image_size is None
+    and listed.label_range == dataset.num_classes
   )
 
 

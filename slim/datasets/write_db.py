@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
-import tqdm
 
 from slim import errors
 from slim.datasets import catalog
@@ -19,6 +18,7 @@ from slim.datasets.files import databases
 from slim.datasets.files import tensor_protos
 from slim.datasets.records import disk
 from slim.datasets.records import order
+from slim.datasets.records import progress
 
 _COMMIT_TOGETHER = 1000  # records
 # A bound that no disk reaches; the file is as large as what is in it.
@@ -122,8 +122,7 @@ def _fill(opened, images: Images, shuffle_seed: int | None) -> None:
     np.random.default_rng(shuffle_seed).shuffle(numbers)
   with (
     opened as put_all,
-    # None: a bar only where standard error is a terminal.
-    tqdm.tqdm(total=images.count, unit=' images', disable=None) as progress,
+    progress.Progress(total=images.count, unit=' images') as bar,
   ):
     batch = []
     for number, stored in zip(
@@ -133,7 +132,7 @@ def _fill(opened, images: Images, shuffle_seed: int | None) -> None:
       if len(batch) == _COMMIT_TOGETHER:
         put_all(batch)
         batch = []
-      progress.update()
+      bar.update()
     put_all(batch)
 
 

@@ -76,7 +76,8 @@ def of_encoded(
     channels: of the result, 1 or 3.
 
   Returns:
-    The photograph. JPEG is decoded at each `crop`, other formats once.
+    The photograph. JPEG is decoded at each `crop`, other formats once; with
+    TensorFlow's default transform, 'INTEGER_FAST', as in 2017.
 
   Raises:
     tf.errors.InvalidArgumentError: while running; an unknown or damaged format.

@@ -6,7 +6,7 @@ variables of one device or of all. Replicas are equal to the bit, so that one
 is enough to continue. `states` are those of `stored_states`. TensorFlow writes
 the files under other names and renames them, and replaces the list of
 checkpoints last: a run that is killed at any moment leaves the last complete
-one in place.
+one in place. What `Writer.save` returned is on the disk: a power cut keeps it.
 """
 
 import json
@@ -18,10 +18,12 @@ from typing import NamedTuple
 import tensorflow as tf
 from absl import logging
 
+from slim.datasets.records import disk
 from terngrad import errors
+from terngrad.checkpoint import listing
 from terngrad.step import replicas as replica_lib
 
-NAME = 'model.ckpt'
+NAME = listing.NAME
 _KEEP = 5
 VALUE = '/.ATTRIBUTES/VARIABLE_VALUE'
 
@@ -82,7 +84,7 @@ class Writer:
     """Opens a folder that exists.
 
     Args:
-      directory: path.
+      directory: path. A list of checkpoints that cannot be read is mended.
       layout: `Layout`.
       replicas: tuple of `replicas.Replica`.
       names: of a replica's variables.
@@ -97,6 +99,7 @@ class Writer:
       )
       for place in layout.places
     }
+    listing.mend(directory)
     self._manager = tf.train.CheckpointManager(
       tf.train.Checkpoint(
         step=self._step,
@@ -132,7 +135,12 @@ class Writer:
       options = tf.train.CheckpointOptions(
         experimental_io_device=self._step.device
       )
-      return self._manager.save(checkpoint_number=step, options=options)
+      path = self._manager.save(checkpoint_number=step, options=options)
+      folder = pathlib.Path(self._manager.directory)
+      for file in (*folder.glob(f'{NAME}-{step}.*'), folder / 'checkpoint'):
+        disk.sync(file)
+      disk.sync(folder)
+      return path
     except (OSError, tf.errors.OpError) as error:
       raise errors.TrainingError(
         f'Checkpoint: expected to write step {step} to '
@@ -151,9 +159,7 @@ def newest(directory):
   Returns:
     A path prefix, or None where there is no checkpoint.
   """
-  state = tf.train.get_checkpoint_state(directory)
-  paths = state.all_model_checkpoint_paths if state else _unlisted(directory)
-  for path in reversed(paths):
+  for path in reversed(listing.prefixes(directory)):
     try:
       reader = tf.train.load_checkpoint(path)
       # Every tensor: a file that was cut is readable up to the cut.
@@ -167,16 +173,6 @@ def newest(directory):
   return None
 
 
-def _unlisted(directory):
-  """Prefixes by step, where a run was killed before its first was listed."""
-  steps = []
-  for path in pathlib.Path(directory).glob(f'{NAME}-*.index'):
-    number = path.stem.removeprefix(f'{NAME}-')
-    if number.isdecimal():
-      steps.append(int(number))
-  return [os.path.join(directory, f'{NAME}-{step}') for step in sorted(steps)]
-
-
 def check_empty(directory):
   """Raises `errors.CheckpointError` where checkpoints stand in a folder.
 
@@ -185,8 +181,7 @@ def check_empty(directory):
   """
   folder = pathlib.Path(directory)
   found = sorted(folder.glob('*.index')) if folder.is_dir() else []
-  state = tf.train.get_checkpoint_state(directory)
-  if found or (state and state.all_model_checkpoint_paths):
+  if found or listing.prefixes(directory):
     raise errors.CheckpointError(
       f'{directory}: expected no checkpoints or one that can be read, received '
       f'{found[0].name if found else "a list of lost ones"}, which is damaged '

@@ -9,10 +9,15 @@ import shutil
 from slim.datasets.records import disk
 from terngrad import errors
 
-_OWN_FILES = re.compile(
-  r'checkpoint|events\.out\.tfevents\..*|metrics\.jsonl(\.\d+\.tmp)?'
-  r'|\.metrics\.jsonl\.[0-9a-f]{8}\.tmp'
-  r'|model\.ckpt-\d+(\..*|_temp)'
+# What a trainer that was killed leaves of files that it had not finished.
+_UNFINISHED = (
+  r'checkpoint\.tmp.*|metrics\.jsonl\.\d+\.tmp|\.writable\.\d+'
+  r'|\.(metrics\.jsonl|checkpoint)\.[0-9a-f]{8}\.tmp'
+  r'|model\.ckpt-\d+(_temp|\..*\.tempstate\d+)'
+)
+_OWN_FILES = (
+  r'checkpoint|events\.out\.tfevents\..*|metrics\.jsonl'
+  rf'|model\.ckpt-\d+\..*|{_UNFINISHED}'
 )
 
 
@@ -43,19 +48,18 @@ def alone_in(path):
     os.close(descriptor)
 
 
-def make(path, overwrite):
+def make(path):
   """Makes the folder of a run.
 
   Args:
     path: of it; its parents are made too.
-    overwrite: True deletes what an earlier run wrote into it.
 
   Raises:
     errors.ConfigError: it cannot be written.
   """
   folder = pathlib.Path(path)
   try:
-    folder.mkdir(parents=True, exist_ok=True)
+    disk.make_folder(folder)
     probe = folder / f'.writable.{os.getpid()}'
     probe.touch()
     probe.unlink()
@@ -64,10 +68,18 @@ def make(path, overwrite):
       f'train_dir: expected a folder that can be written, received {path} '
       f'({error.strerror}). Choose another --train_dir or mend its permissions.'
     ) from error
-  if not overwrite:
-    return
-  for entry in folder.iterdir():
-    if not _OWN_FILES.fullmatch(entry.name):
+
+
+def clear(path, overwrite):
+  """Deletes what killed trainers left unfinished in a folder.
+
+  Args:
+    path: of the folder; no other trainer may be in it.
+    overwrite: True deletes all that an earlier run wrote into it.
+  """
+  names = re.compile(_OWN_FILES if overwrite else _UNFINISHED)
+  for entry in pathlib.Path(path).iterdir():
+    if not names.fullmatch(entry.name):
       continue
     if entry.is_file():
       entry.unlink()

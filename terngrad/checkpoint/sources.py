@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from terngrad import errors
 from terngrad.checkpoint import checkpoints
+from terngrad.checkpoint import listing
 from terngrad.checkpoint import tf1_names
 
 
@@ -77,7 +78,7 @@ def _find(path):
   own = checkpoints.newest(path)
   if own is not None:
     return own
-  latest = tf.train.latest_checkpoint(path)
+  latest = tf.train.latest_checkpoint(path) if listing.read(path) else None
   return latest if latest is not None else checkpoints.find(path)
 
 

@@ -12,6 +12,7 @@ signal n, after a checkpoint. Converters say 1 where the data cannot be used.
 import dataclasses
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from typing import Any
 from typing import NamedTuple
@@ -75,12 +76,17 @@ def run(command, program, arguments):
   if flags.asks_for_help(arguments, command.rest):
     say(flags.help_text(command.options, command.defaults, usage))
     return DONE
-  code = _act(command, program, arguments)
-  if command.ends_process:
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
-  return code
+  if not command.ends_process:
+    return _act(command, program, arguments)
+  try:
+    code = _act(command, program, arguments)
+  except Exception:
+    # What nobody foresaw must not be followed by an abort.
+    traceback.print_exc()
+    code = FAILED
+  sys.stdout.flush()
+  sys.stderr.flush()
+  os._exit(code)
 
 
 def _act(command, program, arguments):

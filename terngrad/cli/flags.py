@@ -18,6 +18,9 @@ _FALSE = ('false', 'f', '0')
 
 _HELP = ('--help', '-help', '-h', '--helpfull')
 
+# Numbers are TensorFlow's int64.
+_MOST = 2**63
+
 # Of the lines of --help, and before what it says of a flag.
 _COLUMNS = 80
 _INDENT = ' ' * 6
@@ -152,6 +155,11 @@ def parse(config_class, defaults, arguments, positional=(), rest=''):
 
 def _value(values, field):
   value = values[field.name].value
+  if isinstance(value, int) and not -_MOST <= value < _MOST:
+    raise UsageError(
+      f'{field.name}: expected a number from {-_MOST} to {_MOST - 1}, received '
+      f'{value}. Set --{field.name} within.'
+    )
   return tuple(value) if isinstance(field.default, tuple) else value
 
 
@@ -257,10 +265,10 @@ def _help_line(field, defaults):
 def _read_flagfiles(values, arguments):
   try:
     return values.read_flags_from_files(list(arguments), force_gnu=False)
-  except flags.Error as error:
+  except (flags.Error, OSError, UnicodeDecodeError) as error:
     raise UsageError(
-      f'flagfile: expected a file with one flag a line, received: {error}. '
-      'Check the path.'
+      f'flagfile: expected a file of UTF-8 with one flag a line, received: '
+      f'{error}. Check the path.'
     ) from error
 
 

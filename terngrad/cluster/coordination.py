@@ -48,7 +48,8 @@ def join(options):
     `towers.Towers`, or `collective.Collective` with its `group`.
 
   Raises:
-    errors.ConfigError: nccl is asked for where there is no GPU.
+    errors.ConfigError: the port is taken, or nccl is asked for where there is
+      no GPU.
   """
   cluster = options.tasks
   if cluster is None:
@@ -56,6 +57,10 @@ def join(options):
     return towers.Towers(places, options.num_workers)
   own = options.num_workers // len(cluster.jobs['worker'])
   count = min(options.num_gpus, own)
+  try:
+    cluster_lib.check_port(cluster)
+  except cluster_lib.ClusterError as error:
+    raise errors.ConfigError(str(error)) from error
   gpus = devices.configure(count)
   if options.communication == groups.NCCL and not gpus:
     raise errors.ConfigError(

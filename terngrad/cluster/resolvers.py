@@ -29,7 +29,13 @@ def from_tf_config(text):
     job, index = value['task']['type'], value['task']['index']
     if isinstance(index, str) and index.isdecimal():
       index = int(index)
-  except (AttributeError, KeyError, TypeError, ValueError) as error:
+  except (
+    AttributeError,
+    KeyError,
+    RecursionError,
+    TypeError,
+    ValueError,
+  ) as error:
     raise spec.ClusterError(
       'TF_CONFIG: expected JSON like {"cluster": {"worker": ["host:2222"]}, '
       '"task": {"type": "worker", "index": 0}}, received '

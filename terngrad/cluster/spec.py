@@ -6,6 +6,7 @@ until it was read: an address is a host and a port and nothing else.
 
 import ipaddress
 import re
+import socket
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -183,6 +184,31 @@ def check_network(cluster, allow_insecure_network):
     '--allow_insecure_network vouches for: nothing there is authenticated or '
     'encrypted'
   )
+
+
+def check_port(cluster):
+  """Refuses a port that another process listens on, before any task is told.
+
+  Args:
+    cluster: `Cluster` of this process.
+
+  Raises:
+    ClusterError: it cannot be had.
+  """
+  address = cluster.jobs[cluster.job][cluster.index]
+  port = int(address.rpartition(':')[2])
+  try:
+    with socket.socket() as probe:
+      # As servers do: what a process before left closing is in nobody's way.
+      probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+      probe.bind(('', port))
+      probe.listen()
+  except OSError as error:
+    raise ClusterError(
+      f'{cluster.job} {cluster.index} ({address}): expected to listen on its '
+      f'port, received: {error.strerror}. Stop what uses the port, such as '
+      'another process of this task, or name another in the list of hosts.'
+    ) from error
 
 
 def is_loopback(address):

@@ -64,6 +64,10 @@ class LostError(RuntimeError):
   """A task does not answer, or not as a task of this run would."""
 
 
+class NotJoinedError(RuntimeError):
+  """This process is not the task that it was to be, and tells no other."""
+
+
 def all_tasks(cluster, job):
   """The tasks of a job of a `cluster.Cluster`."""
   addresses = cluster.jobs.get(job, ())
@@ -153,16 +157,17 @@ def order(task, timeout=CALL_TIMEOUT, **what):
     raise LostError(f'{task} takes no orders: {error}') from error
 
 
-def end(others, why=''):
+def end(others, why='', has_begun=True):
   """Lets tasks end.
 
   Args:
     others: list of `Task`; those that do not answer are left out.
     why: what went wrong, or ''.
+    has_begun: False where the run could not begin.
   """
   for task in others:
     try:
-      order(task, do='end', why=why)
+      order(task, do='end', why=why, has_begun=has_begun)
     except LostError:
       # It is gone already, or ended before it could answer.
       continue
@@ -203,6 +208,7 @@ def connect(cluster):
     cluster: `cluster.Cluster` of the chief; all tasks answer.
 
   Raises:
+    NotJoinedError: its own address is not to be had.
     LostError: one went away meanwhile.
   """
   # With streams the first step often finds what it needs on other tasks not
@@ -215,6 +221,11 @@ def connect(cluster):
       task_index=cluster.index,
     )
   except (tf.errors.OpError, RuntimeError) as error:
+    if 'Could not start gRPC server' in str(error):
+      raise NotJoinedError(
+        'Expected to listen on the port of this task, received: another '
+        'process took it. Stop that, or name another in the list of hosts.'
+      ) from error
     raise LostError(f'Expected to join the cluster: {error}') from error
 
 

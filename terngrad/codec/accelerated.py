@@ -69,6 +69,7 @@ def probing_once(codec):
 
 def _probe(codec):
   def probe(gradients):
+    contract.check_gradients(gradients)
     stats = statistics.Statistics(*ops.statistics(gradients))
     return chain.local_scaler(codec.stages, stats)
 
@@ -76,7 +77,12 @@ def _probe(codec):
   factors = [clip.clip_factor for clip in clips] or [0.0]
   if codec.quantizer.clips or len(factors) > 1 or factors[0] is None:
     return probe
-  return lambda gradients: ops.clipped(gradients, factors[0])
+
+  def clipped(gradients):
+    contract.check_gradients(gradients)
+    return ops.clipped(gradients, factors[0])
+
+  return clipped
 
 
 def _encode(quantizer, clips, digits):

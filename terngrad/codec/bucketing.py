@@ -16,7 +16,15 @@ def gradient_codec(specs, codes):
   Returns:
     A `GradientCodec`. Where one or more methods must not be compiled, none
     wants to be: the others compile themselves.
+
+  Raises:
+    ValueError: there are more of the one than of the other.
   """
+  if len(specs) != len(codes):
+    raise ValueError(
+      f'codes: expected one for each of {len(specs)} variables, received '
+      f'{len(codes)}.'
+    )
   buckets = []
   for stream, code in enumerate(dict.fromkeys(codes)):
     indices = tuple(i for i, c in enumerate(codes) if c == code)

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from terngrad.codec import accelerated
 from terngrad.codec import method
+from terngrad.codec.stages import contract
 from terngrad.codec.stages import random_bits
 
 
@@ -17,9 +18,17 @@ def as_method(code):
 
   Returns:
     A `method.Method`.
+
+  Raises:
+    ValueError: it is neither.
   """
   if isinstance(code, method.Method):
     return code
+  if not isinstance(code, contract.Codec):
+    raise ValueError(
+      f'code: expected a Codec or a Method, received {code!r}. Make one of a '
+      "text such as 'ternary' by parse_codec."
+    )
   return method.Method(
     name=code.name,
     traits=code.traits,

@@ -202,7 +202,7 @@ def _from_rendezvous(options):
 
 def _from_file(options):
   try:
-    with open(options.cluster, encoding='utf-8') as file:
+    with open(options.cluster, encoding='utf-8-sig') as file:
       text = file.read(2**20)
   except (OSError, ValueError) as error:
     raise errors.ConfigError(

@@ -15,11 +15,9 @@ class EvalConfig(model.ModelConfig):
   subset: str = options.option(
     'validation', 'Prefix of the files to read.', 'data'
   )
-  eval_dir: str = options.option(
-    os.path.join(model.TEMPORARY, 'dataset_eval'), 'Folder for records.', 'run'
-  )
+  eval_dir: str = options.option('', 'Folder for records.', 'run')
   checkpoint_dir: str = options.option(
-    os.path.join(model.TEMPORARY, 'dataset_train'),
+    '',
     'Folder whose newest checkpoint is evaluated.',
     'run',
   )
@@ -48,7 +46,8 @@ class EvalConfig(model.ModelConfig):
     options.at_least('eval_interval_secs', self.eval_interval_secs, 0)
     options.at_least('num_examples', self.num_examples, 1)
     options.at_least('tower', self.tower, -1)
-    if os.path.realpath(self.eval_dir) == os.path.realpath(self.checkpoint_dir):
+    folders = self.eval_dir, self.checkpoint_dir
+    if all(folders) and len({*map(os.path.realpath, folders)}) == 1:
       raise errors.ConfigError(
         'eval_dir: expected another folder than --checkpoint_dir, received '
         f'{self.eval_dir} for both; the records would mix. Choose another '

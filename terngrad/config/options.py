@@ -145,6 +145,14 @@ def at_least(name, value, lowest):
     )
 
 
+def folder(name, value):
+  """Raises `errors.ConfigError` where no folder to write into is given."""
+  if not value:
+    raise errors.ConfigError(
+      f'{name}: expected a folder, received none. Give --{name}=FOLDER.'
+    )
+
+
 def in_range(name, value, lowest, highest):
   """Raises `errors.ConfigError` where a number is not within."""
   if not lowest <= value <= highest:

@@ -2,12 +2,10 @@
 
 import dataclasses
 import functools
-import os
 
 from terngrad import errors
 from terngrad import lazy
 from terngrad.cluster import spec as clusters
-from terngrad.config import model
 from terngrad.config import options
 from terngrad.config import training as configs
 
@@ -30,7 +28,7 @@ class ServerConfig(configs.TrainConfig):
   """
 
   train_dir: str = option(
-    os.path.join(model.TEMPORARY, 'dataset_distributed_train'),
+    '',
     "Folder for the chief's checkpoints and records; a run that stands there "
     'continues.',
     'run',

@@ -8,13 +8,11 @@ evaluation in `evaluation`, and those of parameter servers in `servers`.
 """
 
 import dataclasses
-import os
 
 from terngrad import errors
 from terngrad.codec import spelling
 from terngrad.config import cluster
 from terngrad.config import evaluation
-from terngrad.config import model
 from terngrad.config import options
 from terngrad.config import pretrained
 from terngrad.step import optimizers
@@ -29,7 +27,7 @@ class TrainConfig(cluster.ClusterConfig, pretrained.PretrainedConfig):
   """A training run, on the devices of one machine or of a cluster."""
 
   train_dir: str = options.option(
-    os.path.join(model.TEMPORARY, 'dataset_train'),
+    '',
     'Folder for checkpoints and records; a run that stands there continues.',
     'run',
     shared=options.OWN,

@@ -69,10 +69,11 @@ def jobs(codec, gradients, times):
 
   def probe_and_encode(i, *gradients):
     own = probe(list(gradients))
-    return [encode(list(gradients), own, own, key + tf.cast(i, tf.uint32))]
+    one_key = _in_first_stratum(key + tf.cast(i, tf.uint32))
+    return [encode(list(gradients), own, own, one_key)]
 
   own = probe(gradients)
-  words = encode(gradients, own, own, key)[tf.newaxis]
+  words = encode(gradients, own, own, _in_first_stratum(key))[tf.newaxis]
   several = tf.tile(words, [WORKERS, 1])
   run = {
     'probe': timing.repeated(lambda i, *g: [probe(list(g))], times),
@@ -128,6 +129,11 @@ def _updates(codec, words, own, shapes):
   return found | ({'descend': descend} if codec.digits else {})
 
 
+def _in_first_stratum(key):
+  """uint32 [3] of [2]: codes without strata do not look at the third."""
+  return tf.concat([key, [0]], axis=0)
+
+
 def quality(codec, gradients, draws):
   """Measures a codec's `Quality`.
 
@@ -152,7 +158,7 @@ def quality(codec, gradients, draws):
   total, squares, error = np.zeros(size), np.zeros(size), 0.0
   for draw in range(draws):
     key = random_bits.fold_in(random_bits.seed_key(2), tf.constant(draw))
-    own, words, decoded = send(key)
+    own, words, decoded = send(_in_first_stratum(key))
     values = np.concatenate([np.ravel(d) for d in decoded])
     total += values
     squares += np.square(values, dtype=np.float64)

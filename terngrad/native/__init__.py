@@ -14,25 +14,42 @@ import pathlib
 import tensorflow as tf
 from absl import logging
 
+_SWITCHED_OFF = 'TERNGRAD_NATIVE=0.'
+_BUILD = (
+  'install the sources again: pip install --force-reinstall --no-deps '
+  '--no-build-isolation . in their folder.'
+)
 _MARKER = 'terngrad-native-built-for-tensorflow-{};'
 
 
 def available():
-  """Whether the kernels can be used; says once in the log why not."""
+  """Whether the kernels can be used; warns once where they are missing."""
   return library() is not None
 
 
-@functools.cache
 def library():
   """The loaded operations, or None; see `terngrad.native.ops`."""
-  path, why_not = _find()
-  if why_not is None:
+  return _load()[0]
+
+
+def why_not():
+  """Why the kernels are not used, a sentence; None where they are."""
+  return _load()[1]
+
+
+@functools.cache
+def _load():
+  """(operations or None, why not or None)."""
+  path, missing = _find()
+  if missing is None:
     try:
-      return tf.load_op_library(str(path))
+      return tf.load_op_library(str(path)), None
     except (tf.errors.NotFoundError, OSError) as error:
-      why_not = f'{path.name} does not load: {error}'
-  logging.info('Native kernels: not used, %s', why_not)
-  return None
+      missing = f'{path.name} does not load: {error}'
+  is_wish = missing == _SWITCHED_OFF
+  log = logging.info if is_wish else logging.warning
+  log('Native kernels: not used, %s', missing)
+  return None, missing
 
 
 def _find():
@@ -45,16 +62,13 @@ def _find():
   suffix = importlib.machinery.EXTENSION_SUFFIXES[0]
   path = pathlib.Path(__file__).parent / f'_kernels{suffix}'
   if switch == '0':
-    return path, 'TERNGRAD_NATIVE=0.'
+    return path, _SWITCHED_OFF
   if not path.exists():
-    return path, (
-      'they were not built. With a C++ compiler, install again: '
-      'pip install --no-build-isolation .'
-    )
+    return path, f'they were not built. With a C++ compiler, {_BUILD}'
   # Asked before the file is loaded: the ABI changes from version to version.
   if _MARKER.format(tf.__version__).encode() not in path.read_bytes():
     return path, (
       f'{path.name} was built for another version than TensorFlow '
-      f'{tf.__version__}. Install again: pip install --no-build-isolation .'
+      f'{tf.__version__}. With a C++ compiler, {_BUILD}'
     )
   return path, None

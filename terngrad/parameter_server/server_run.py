@@ -9,6 +9,7 @@ failure everything begins anew from there, the chief's own process included.
 import functools
 import gc
 import itertools
+import os
 from datetime import datetime
 
 import tensorflow as tf
@@ -16,8 +17,10 @@ import tensorflow as tf
 from slim import errors as data_errors
 from terngrad import errors
 from terngrad.checkpoint import digests
+from terngrad.checkpoint import folder
 from terngrad.cluster import devices
 from terngrad.cluster import fingerprint
+from terngrad.cluster import spec
 from terngrad.cluster import tasks
 from terngrad.cluster import watchdog
 from terngrad.config import options
@@ -56,8 +59,10 @@ def train(config, report, show_progress=False):
     errors.ConfigError, slim.errors.DataError, errors.TrainingError: see
       `loop.train`; the other tasks were told to end.
   """
+  options.folder('train_dir', config.train_dir)
   cluster = config.tasks
   others = tasks.servers_of(cluster)
+  _check_alone(config)
   # First of all: the CPU can be split only before TensorFlow is used.
   devices.tower_devices(config.num_gpus)
   states = {}
@@ -70,8 +75,11 @@ def train(config, report, show_progress=False):
     gc.collect()
     tasks.connect(cluster)
     outcome = _train(config, data, report, show_progress)
+  except tasks.NotJoinedError as error:
+    # The others are those of whoever has the address.
+    raise errors.ConfigError(str(error)) from error
   except (errors.ConfigError, data_errors.DataError) as error:
-    tasks.end(others, str(error))
+    tasks.end(others, str(error), has_begun=False)
     raise
   except (tf.errors.OpError, tasks.LostError, errors.TrainingError) as error:
     trouble = _explain(others, states, error)
@@ -86,6 +94,21 @@ def train(config, report, show_progress=False):
   gc.collect()
   tasks.end(others)
   return outcome
+
+
+def _check_alone(config):
+  """Refuses to give orders where another process may be the chief.
+
+  Raises:
+    errors.ConfigError: another process has this task's port or folder.
+  """
+  try:
+    spec.check_port(config.tasks)
+  except spec.ClusterError as error:
+    raise errors.ConfigError(str(error)) from error
+  if os.path.isdir(config.train_dir):
+    with folder.alone_in(config.train_dir):
+      pass
 
 
 def _train(config, data, report, show_progress):

@@ -45,10 +45,10 @@ def worker_line(worker, what, examples_per_sec, sec_per_batch, more=()):
   """
   rates = (
     f'{examples_per_sec:.1f} examples/sec',
-    f'{sec_per_batch:.3f}  sec/batch',
+    f'{sec_per_batch:.3f} sec/batch',
     *more,
   )
-  return f'Worker {worker}: {datetime.now()}: {what}({"; ".join(rates)})'
+  return f'Worker {worker}: {datetime.now()}: {what} ({"; ".join(rates)})'
 
 
 def chief_line(num_processes, step, values, batches=1, without=()):
@@ -101,7 +101,7 @@ def serve(config, report, stopped=lambda: None):
     None, or what `stopped` returned.
 
   Raises:
-    errors.ConfigError: the port is taken.
+    errors.ConfigError: the port is taken, or the run could not begin.
     slim.errors.DataError: a worker's data is not there.
     errors.TrainingError: the run failed, or its chief is gone.
   """
@@ -133,7 +133,9 @@ def serve(config, report, stopped=lambda: None):
     if order.get('do') == 'end':
       service.outlive(chief)
       if order.get('why'):
-        raise errors.TrainingError(f'{task}: the chief ended: {order["why"]}')
+        begun = order.get('has_begun', True)
+        kind = errors.TrainingError if begun else errors.ConfigError
+        raise kind(f'{task}: the chief ended: {order["why"]}')
       report(f'{datetime.now()}: the run has ended')
       return None
     if order.get('do') == 'feed' and batches:

@@ -17,7 +17,8 @@ from terngrad.training import metric
 from terngrad.training import metrics
 
 _STYLE = """
-body { font: 14px/1.4 sans-serif; margin: 2em auto; max-width: 1280px; }
+body { font: 14px/1.4 sans-serif; margin: 2em auto; max-width: 1280px;
+  padding: 0 2em; }
 svg { max-width: 620px; width: 100%; height: auto; }
 table { border-collapse: collapse; margin: 1em 0; }
 td, th { border: 1px solid #ccc; padding: 2px 8px; text-align: left; }
@@ -65,11 +66,12 @@ def shown(images, labels, probabilities, names):
   return found
 
 
-def facts_of_net(net):
-  """What is to be said of a `checkpoint.trained.Trained`: a dict of text."""
-  layout = net.layout
+def facts_of_run(layout):
+  """What is to be said of a `checkpoints.Layout`: a dict of text."""
   return {
-    'net': f'{layout.net}, {net.image_size} pixels',
+    'net': layout.net,
+    # Older checkpoints have it in a field of its own.
+    'gradient code': (layout.may_change or {}).get('codec') or layout.codec,
     'nodes': f'{layout.num_workers} on {layout.num_devices} devices',
     'optimizer': layout.optimizer,
   }

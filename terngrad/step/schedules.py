@@ -41,11 +41,9 @@ def learning_rate(options, step, num_examples):
   """
   initial = options.initial_learning_rate
   decay_type = options.learning_rate_decay_type
-  if options.optimizer_name == 'adam' and not options.decay_adam:
+  if _is_adam(options) or decay_type == 'fixed':
     return initial
-  if decay_type == 'fixed':
-    return initial
-  if decay_type == 'polynomial':
+  if needs_max_steps(options):
     return initial * math.sqrt(max(0.0, 1.0 - step / options.max_steps))
   steps_per_decay = int(
     num_examples / options.batch_size * options.num_epochs_per_decay
@@ -56,6 +54,16 @@ def learning_rate(options, step, num_examples):
     return end + (initial - end) * max(0.0, 1.0 - step / steps_per_decay)
   drops = step // steps_per_decay
   return initial * options.learning_rate_decay_factor**drops
+
+
+def needs_max_steps(options):
+  """Whether the learning rate of a step depends on the last one's number."""
+  decay_type = options.learning_rate_decay_type
+  return decay_type == 'polynomial' and not _is_adam(options)
+
+
+def _is_adam(options):
+  return options.optimizer_name == 'adam' and not options.decay_adam
 
 
 def averaging_decay(step, limit=0.9999):

@@ -303,6 +303,9 @@ def _stored_layout(config, context):
     'num_workers': config.num_workers,
     '--optimizer': config.optimizer,
   }
+  if not schedules.needs_max_steps(options.pick(schedules.Options, config)):
+    # A longer run takes the same steps.
+    del may_change['max_steps']
   return checkpoints.Layout(
     net=config.net,
     num_classes=context.data.num_classes,

@@ -1,7 +1,7 @@
 """Evaluation: scores the checkpoints of a run, every example once."""
 
 import contextlib
-import os
+import pathlib
 import time
 from datetime import datetime
 from typing import NamedTuple
@@ -10,12 +10,14 @@ import keras
 import tensorflow as tf
 
 from slim.datasets import factory as datasets
+from slim.datasets.records import disk
 from slim.datasets.records import records as data_records
 from slim.nets import factory as nets
 from terngrad import errors
 from terngrad.checkpoint import checkpoints
 from terngrad.checkpoint import trained
 from terngrad.cluster import devices
+from terngrad.config import options
 from terngrad.step import replicas
 from terngrad.training import metric
 from terngrad.training import metrics
@@ -57,6 +59,8 @@ def evaluate(config, report, wait=time.sleep):
       is of another net, or does not hold the tower.
   """
   config.validate()
+  for name in ('checkpoint_dir', 'eval_dir'):
+    options.folder(name, getattr(config, name))
   scorer = _Scorer(config)
   score = None
   while True:
@@ -131,7 +135,7 @@ class _Scorer:
     report(
       f'{datetime.now()}: {" ".join(said)} [{score.num_examples} examples]'
     )
-    self._record(score)
+    self._record(score, report)
     return score
 
   def _count(self, report):
@@ -146,9 +150,11 @@ class _Scorer:
       paths = data_records.find(config.data_dir, config.subset)
       raise data_records.explain(error, paths) from error
 
-  def _record(self, score):
+  def _record(self, score, report):
     """Writes the score, and histograms of weights and activations."""
     recorder = records.Recorder(self._config.eval_dir)
+    for line in recorder.cut:
+      report(f'{datetime.now()}: {line}')
     with contextlib.closing(recorder):
       recorder.scalars(
         score.step,
@@ -167,6 +173,7 @@ class _Scorer:
         recorder.histograms(score.step, {f'{layer.name}/activations': output})
         zeros = float(tf.math.zero_fraction(output))
         recorder.event(score.step, f'{layer.name}/sparsity', zeros)
+      recorder.sync()
 
 
 def predictor(model, device):
@@ -232,7 +239,7 @@ def count(predict, batches, total, batch_size, report):
 
 def _open_folder(path):
   try:
-    os.makedirs(path, exist_ok=True)
+    disk.make_folder(pathlib.Path(path))
   except OSError as error:
     raise errors.ConfigError(
       f'eval_dir: expected a folder that can be written, received {path} '

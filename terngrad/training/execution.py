@@ -1,5 +1,7 @@
 """Where a run takes place, and what a loop does there besides its steps."""
 
+import collections
+import contextlib
 import functools
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -7,6 +9,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from terngrad import errors
+from terngrad import native
 from terngrad.cluster import coordination
 from terngrad.step import step as steps
 from terngrad.step import synchronized
@@ -63,6 +67,65 @@ class ExecutionContext(NamedTuple):
   hooks: Hooks
   assert_same: Callable = lambda *told, **built: None
   placement_scope: Callable = nullcontext
+
+
+@contextlib.contextmanager
+def refusing_size():
+  """Refuses what TensorFlow has no place for while a run is put together.
+
+  Raises:
+    errors.ConfigError: the sizes that were asked for do not fit.
+  """
+  try:
+    yield
+  except (
+    MemoryError,
+    OverflowError,
+    tf.errors.InvalidArgumentError,
+    tf.errors.ResourceExhaustedError,
+  ) as error:
+    said = getattr(error, 'message', str(error))
+    raise errors.ConfigError(
+      'The run: expected a net and batches that fit into the memory, received: '
+      f'{said[:300]} Use a smaller --image_size or --batch_size.'
+    ) from error
+
+
+def remarks(codec, exchange, always_float=False):
+  """Lines for people: what a worker sends, and what computes codes.
+
+  Args:
+    codec: `gradients.GradientCodec`.
+    exchange: see `ExecutionContext`.
+    always_float: `codec` stands in place of another in every step.
+
+  Returns:
+    List of two lines.
+  """
+  bits = codec.bits(exchange.num_workers) / max(1, codec.num_elements)
+  elements = collections.Counter()
+  for bucket in codec.buckets:
+    elements[bucket.method.name] += bucket.num_elements
+  sent = ', '.join(f'{n:,} as {name}' for name, n in elements.items())
+  hint = '; --grad_bits=1 sends 1.6' if codec.lossless else ''
+  if always_float:
+    hint = ', as --floating_grad_epoch=1 asks'
+  return [
+    f'gradients: {bits:.2f} bits an element are sent{hint} ({sent})',
+    f'kernels: {_kernels(exchange.devices)}',
+  ]
+
+
+def _kernels(devices):
+  kinds = {tf.DeviceSpec.from_string(name).device_type for name in devices}
+  if kinds != {'CPU'}:
+    return 'compiled by XLA'
+  if native.available():
+    return 'native'
+  return (
+    f'compiled by XLA, slower and to the same bits; native ones are not used, '
+    f'{native.why_not()}'
+  )
 
 
 def of_this_process(cluster, read, synchronized_statistics):

@@ -22,6 +22,7 @@ from terngrad.config import options
 from terngrad.step import loss_scaling
 from terngrad.step import schedules
 from terngrad.training import assembly
+from terngrad.training import execution
 from terngrad.training import run_writer
 from terngrad.training import signals
 
@@ -55,6 +56,8 @@ def train(config, report, show_progress=False):
     errors.TrainingError: it had to stop; the last checkpoint is good.
   """
   config.validate()
+  if config.keeps_files:
+    options.folder('train_dir', config.train_dir)
   if config.tasks:
     report(clusters.check_network(config.tasks, config.allow_insecure_network))
   # Of several processes the first alone keeps files and talks.
@@ -91,14 +94,20 @@ def run_assembled(config, assemble, report, show_progress, start):
     if there:
       alone.enter_context(folder.alone_in(config.train_dir))
     with start:
-      run = assemble(config)
+      with execution.refusing_size():
+        run = assemble(config)
       begin, stored = _begin(config, run, report) if writes else ((0, -1), {})
       begin = coordination.broadcast_start(run.exchange, run.replicas, begin)
       run.store.scatter(stored)
     if writes:
-      folder.make(config.train_dir, config.overwrite)
+      folder.make(config.train_dir)
       if not there:
         alone.enter_context(folder.alone_in(config.train_dir))
+      always_float = config.floating_grad_epoch == 1
+      codec = run.float_codec if always_float else run.codec
+      for line in execution.remarks(codec, run.exchange, always_float):
+        report(f'{datetime.now()}: {line}')
+      folder.clear(config.train_dir, config.overwrite)
     return _continue(config, run, begin, report, show_progress)
 
 
@@ -126,7 +135,7 @@ def _begin(config, run, report):
 def _continue(config, run, begin, report, show_progress):
   """Trains on from `begin`; see `_run_steps`."""
   writer = (
-    run_writer.RunWriter(config.train_dir, run, begin[0])
+    run_writer.RunWriter(config.train_dir, run, begin, report)
     if config.keeps_files
     else None
   )
@@ -258,12 +267,17 @@ def _one_step(config, run, step, batches, stop):
 
 
 def _check_finite(run, step, result, codec):
-  """Raises where a loss or a gradient is not finite, and says where."""
+  """Raises where a loss or a gradient is not finite, and says where.
+
+  Gradients that are may add up to infinity: the mean is their sum, divided.
+  """
   entropy = result.entropy.numpy()
   probes = result.probes.numpy()
-  if np.isfinite(entropy).all() and np.isfinite(probes).all():
+  with np.errstate(over='ignore'):
+    usable = np.isfinite(probes * np.float32(len(entropy)))
+  if np.isfinite(entropy).all() and usable.all():
     return
-  bad = np.argwhere(~np.isfinite(probes))
+  bad = np.argwhere(~usable)
   variables = codec.probed_variables()
   worker_labels = result.worker_labels or [
     f'worker {i}' for i in range(len(entropy))
@@ -272,7 +286,8 @@ def _check_finite(run, step, result, codec):
     f'loss of {worker_labels[i]}' for i in np.flatnonzero(~np.isfinite(entropy))
   ]
   where += [
-    f'gradient of {run.parameters[variables[probe]]} on {worker_labels[worker]}'
+    f'{"sum" if np.isfinite(probes[worker, probe]) else "gradient"} of '
+    f'{run.parameters[variables[probe]]} on {worker_labels[worker]}'
     for worker, probe in bad
   ]
   raise errors.TrainingError(

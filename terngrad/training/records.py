@@ -1,16 +1,27 @@
-"""The one writer of records: TensorBoard events and `metrics.jsonl`."""
+"""The one writer of records: TensorBoard events and `metrics.jsonl`.
+
+A line of `metrics.jsonl` is one flat object of numbers with a 'step', and last
+the 'crc32' of the line as it is without that. Lines of before there were
+checksums are read too.
+"""
 
 import json
 import math
 import os
+import pathlib
+import re
+import zlib
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from slim.datasets.records import disk
 
 FILE_NAME = 'metrics.jsonl'
 
+_CHECKED = re.compile(rb'(.*), "crc32": "([0-9a-f]{8})"}')
 _BUCKETS = 30
 _HISTOGRAM = tf.compat.v1.SummaryMetadata(
   plugin_data={'plugin_name': 'histograms'}
@@ -20,8 +31,11 @@ _HISTOGRAM = tf.compat.v1.SummaryMetadata(
 class Recorder:
   """Writes what a run measures, to TensorBoard and as lines of JSON.
 
-  A line is one flat object with a 'step'. Numbers that are not finite are
-  written as null.
+  Numbers that are not finite are written as null.
+
+  Attributes:
+    last: dict of name to the newest number that was read.
+    cut: lines for people, on what was there and is not kept.
   """
 
   def __init__(self, directory, step=None):
@@ -32,16 +46,21 @@ class Recorder:
       step: the run continues from this step: later lines are dropped, so that
         no step stands twice. None keeps all.
     """
-    self._path = os.path.join(directory, FILE_NAME)
+    self._folder = pathlib.Path(directory)
+    path = self._folder / FILE_NAME
+    read_lines = _read(path)
     lines = [
       record
-      for record in read(directory)
+      for record in read_lines.records
       if step is None or record['step'] <= step
     ]
-    disk.write_text(self._path, ''.join(_line(record) for record in lines))
+    self.cut = read_lines.remarks
+    if dropped := len(read_lines.records) - len(lines):
+      self.cut += [f'{path}: dropped {dropped} lines of steps after {step}']
+    disk.write_text(path, ''.join(_line(record) for record in lines))
     # A step may have several lines.
     self.last = {k: v for record in lines for k, v in record.items()}
-    self._file = open(self._path, 'a', encoding='utf-8')  # closed by close()
+    self._file = open(path, 'a', encoding='utf-8')  # closed by close()
     self._events = tf.summary.create_file_writer(os.fspath(directory))
 
   def scalars(self, step, values, tags=None):
@@ -77,6 +96,13 @@ class Recorder:
     """Makes all that was written visible to readers."""
     self._events.flush()
 
+  def sync(self):
+    """Brings all that was written to the disk, so that a power cut keeps it."""
+    self.flush()
+    os.fsync(self._file.fileno())
+    for path in self._folder.glob('events.out.tfevents.*'):
+      disk.sync(path)
+
   def close(self):
     """Flushes and closes both files."""
     self._events.close()
@@ -109,32 +135,79 @@ def buckets(tensor):
   return np.stack([edges[:-1], edges[1:], counts], axis=1).astype(np.float64)
 
 
+class _Lines(NamedTuple):
+  """What a file of records holds.
+
+  Attributes:
+    records: list of dict, each with an integer 'step', in order.
+    remarks: list of lines for people, on what is damaged.
+  """
+
+  records: list
+  remarks: list
+
+
 def read(directory):
-  """The records of a folder, in order; a torn last line is left out.
+  """The records of a folder, in order; damaged lines are left out.
 
   Args:
     directory: path.
 
   Returns:
-    List of dict, each with an integer 'step'.
+    List of dict of name to number or None, each with an integer 'step'.
   """
-  path = os.path.join(directory, FILE_NAME)
-  if not os.path.exists(path):
-    return []
-  found = []
-  with open(path, encoding='utf-8') as file:
-    for line in file:
-      try:
-        record = json.loads(line)
-      except ValueError:
-        continue
-      if isinstance(record, dict) and isinstance(record.get('step'), int):
+  found = _read(pathlib.Path(directory, FILE_NAME))
+  for remark in found.remarks:
+    logging.warning('%s', remark)
+  return found.records
+
+
+def _read(path):
+  """The `_Lines` of a file, which need not exist."""
+  if not path.exists():
+    return _Lines([], [])
+  found, damaged = [], []
+  with open(path, 'rb') as file:
+    for number, line in enumerate(file, start=1):
+      record = _record(line.rstrip(b'\n'))
+      if record is None:
+        damaged.append(number)
+      else:
         found.append(record)
-  return found
+  if not damaged:
+    return _Lines(found, [])
+  return _Lines(
+    found,
+    [
+      f'{path}: left out {len(damaged)} damaged or torn lines, the first is '
+      f'line {damaged[0]}'
+    ],
+  )
+
+
+def _record(line):
+  """What a line holds; None where it is damaged."""
+  checked = _CHECKED.fullmatch(line)
+  if checked:
+    line = checked[1] + b'}'
+    if int(checked[2], 16) != zlib.crc32(line):
+      return None
+  try:
+    record = json.loads(line)
+  except (ValueError, RecursionError):
+    return None
+  if not isinstance(record, dict) or not isinstance(record.get('step'), int):
+    return None
+  # Text is a checksum that is no longer one.
+  is_whole = all(
+    v is None or isinstance(v, int | float) for v in record.values()
+  )
+  return record if is_whole else None
 
 
 def _line(record):
-  return json.dumps({k: _number(v) for k, v in record.items()}) + '\n'
+  text = json.dumps({k: _number(v) for k, v in record.items()})
+  return f'{text[:-1]}, "crc32": "{zlib.crc32(text.encode()):08x}"}}\n'
 
 
 def _number(value):

@@ -16,13 +16,15 @@ from terngrad.training import records
 class RunWriter:
   """Keeps the files of a run."""
 
-  def __init__(self, folder, run, step):
+  def __init__(self, folder, run, begin, report):
     """Opens them.
 
     Args:
       folder: path of the run's files.
       run: `assembly.Run`.
-      step: steps taken before.
+      begin: pair (steps taken before, step of the checkpoint that stands in
+        the folder or -1).
+      report: called with each line for the person who watches.
     """
     self._run = run
     self._writer = checkpoints.Writer(
@@ -32,7 +34,15 @@ class RunWriter:
       run.names,
       {stored_states.FOLDER: run.store.variables},
     )
-    self._recorder = records.Recorder(folder, step=step)
+    self._recorder = records.Recorder(folder, step=begin[0])
+    for line in self._recorder.cut:
+      report(line)
+    last = self._recorder.last.get('step', 0)
+    if last < begin[1] - begin[1] % run.hooks.log_every:
+      report(
+        f'{folder}/{records.FILE_NAME}: ends at step {last}; the lines from '
+        f'there to step {begin[1]} are lost'
+      )
     self._gauge = meter.Meter(run.layout.batch_size, self._recorder.last)
     self._observing = IntervalTimer(run.hooks.observe_secs)
 
@@ -81,6 +91,7 @@ class RunWriter:
       step: steps taken.
       states: from `stored_states.Store.gather`.
     """
+    self._recorder.sync()
     with self._run.store.holding(states):
       return self._writer.save(step)
 

@@ -54,8 +54,15 @@ class Trainer:
       seed: of the random codes.
 
     Raises:
-      ValueError: the text of a codec, a rule or the optimizer names none.
+      ValueError: the text of a codec, a rule or the optimizer names none, or
+        there are fewer workers than devices.
     """
+    if isinstance(devices, str) or not 1 <= len(devices) <= num_workers:
+      raise ValueError(
+        'devices: expected a list of 1 or more names, and as many workers or '
+        f'more, received {devices!r} and num_workers={num_workers}.'
+      )
+    self._num_workers = num_workers
     plan = replicas.layout(model)
     exchange = towers.Towers(tuple(devices), num_workers)
     specs = run_codecs.variable_specs(plan)
@@ -89,7 +96,17 @@ class Trainer:
 
     Returns:
       A `step.StepResult`; its `entropy` is the mean loss of each worker.
+
+    Raises:
+      ValueError: there are not examples of every worker.
     """
+    given = tuple(images.shape), tuple(labels.shape)
+    if given[0][:2] != given[1] or given[1][:1] != (self._num_workers,):
+      raise ValueError(
+        f'step: expected images [{self._num_workers}, b, ...] and labels '
+        f'[{self._num_workers}, b], the examples of every worker, received '
+        f'{list(given[0])} and {list(given[1])}. Split the batch by workers.'
+      )
     result = self._step(
       images,
       labels,

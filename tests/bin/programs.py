@@ -256,10 +256,12 @@ def measured(name, folder, *arguments):
 
 
 def metrics(folder):
-  """The lines of metrics.jsonl, every one of which must be JSON."""
+  """The lines of metrics.jsonl; each must be JSON with a checksum, left out."""
   text = (pathlib.Path(folder) / 'metrics.jsonl').read_text()
   assert text.endswith('\n')
-  return [json.loads(line) for line in text.splitlines()]
+  found = [json.loads(line) for line in text.splitlines()]
+  assert all(len(record.pop('crc32')) == 8 for record in found)
+  return found
 
 
 class Event(NamedTuple):

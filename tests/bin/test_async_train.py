@@ -36,7 +36,7 @@ def test_workers_learn_at_their_own_pace_and_tell_how_late_they_were(
   out = finished['worker', 0].out
   assert 'Asynchronous: max_staleness=-1' in out
   assert re.search(
-    r'Worker 0: .*: step 90, loss = [\d.]+\([\d.]+ examples/sec; [\d.]+  '
+    r'Worker 0: .*: step 90, loss = [\d.]+ \([\d.]+ examples/sec; [\d.]+ '
     r'sec/batch; [\d.]+ bits/element; staleness [\d.]+, at most \d+; 0 dropped',
     out,
   )
@@ -82,7 +82,7 @@ def test_a_step_of_two_of_three_workers_drops_what_the_third_brings_late(
   assert 'replicas_to_aggregate=2; total_num_replicas=3' in out
   assert 'two runs do not end at the same bits' in out
   assert re.search(
-    r'Worker 0: .*: step 90, loss = [\d.]+\([\d.]+ examples/sec; [\d.]+  '
+    r'Worker 0: .*: step 90, loss = [\d.]+ \([\d.]+ examples/sec; [\d.]+ '
     r'sec/batch; [\d.]+ bits/element; \d+ dropped',
     out,
   )

@@ -45,7 +45,7 @@ def test_servers_and_towers_end_at_the_same_bits(
   assert f'total_num_replicas={num_processes}' in lines
   assert re.search(r'global_step/sec: [\d.]+', lines)
   assert re.search(
-    r'Worker 0: .*: step 30, loss = [\d.]+\([\d.]+ examples/sec; [\d.]+  '
+    r'Worker 0: .*: step 30, loss = [\d.]+ \([\d.]+ examples/sec; [\d.]+ '
     r'sec/batch; ',
     lines,
   )
@@ -207,7 +207,7 @@ def test_a_worker_that_never_comes_is_named(data_dir, tmp_path):
     finished['worker', 0].error
   )
   assert '--job_name=worker --task_id=1' in finished['worker', 0].error
-  assert finished['ps', 0].code == 1
+  assert finished['ps', 0].code == 2
   assert not list(tmp_path.glob('model.ckpt*'))
 
 
@@ -222,7 +222,7 @@ def test_a_worker_of_another_code_is_refused(data_dir, tmp_path):
   assert 'expected codec to be' in finished['worker', 0].error
   assert 'two_bit' in finished['worker', 0].error
   assert 'worker 1 (localhost' in finished['worker', 0].error
-  assert finished['worker', 1].code == finished['ps', 0].code == 1
+  assert finished['worker', 1].code == finished['ps', 0].code == 2
 
 
 def test_a_workers_damaged_data_is_told_by_the_chief(data_dir, tmp_path):
@@ -242,3 +242,26 @@ def test_a_workers_damaged_data_is_told_by_the_chief(data_dir, tmp_path):
   assert finished['worker', 0].code == 1
   assert 'worker 1 (localhost' in finished['worker', 0].err
   assert str(damaged) in finished['worker', 0].err
+
+
+@pytest.mark.parametrize('same_folder', [True, False])
+def test_a_second_chief_is_refused_and_ends_nobody(
+  data_dir, tmp_path, same_folder
+):
+  first, second = tmp_path / 'first', tmp_path / 'second'
+  arguments = clusters.arguments(data_dir, first, steps=100_000)
+  with clusters.Cluster(1, 1, arguments) as cluster:
+    cluster.start('ps', 0)
+    chief = cluster.start('worker', 0)
+    chief.read_until('step 30,')
+    late = cluster.start(
+      'worker', 0, f'--train_dir={first if same_folder else second}'
+    ).wait()
+    assert late.code == 2
+    assert 'expected to listen on its port' in late.error
+    # The first is well, and so is its server.
+    chief.read_until('step [0-9]+,')
+    chief.send(signal.SIGTERM)
+    assert chief.wait().code == 128 + signal.SIGTERM
+    assert cluster.tasks['ps', 0].wait().code == 0
+  assert not second.exists()

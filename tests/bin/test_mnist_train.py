@@ -849,7 +849,8 @@ def test_save_tower_stores_only_the_device_of_that_node(
   finished = train(worker, [*arguments, '--max_steps=6'])
   assert finished.code == 0
   assert 'continuing after step 4' in finished.out
-  assert 'max_steps was 4 before and is now 6' in finished.out
+  # Its rates do not depend on the last step.
+  assert 'max_steps was' not in finished.out
   records = losses(folder)
   assert list(records) == [1, 2, 3, 4, 5, 6]
   # Time and smoothed losses go on where the first run ended.

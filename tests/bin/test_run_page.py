@@ -38,6 +38,9 @@ def test_page_shows_curves_and_images_of_a_run(
   assert re.search(r'<b>(RIGHT|WRONG)</b><br>[a-z]+ \d+%', text)
   assert 'top-1 accuracy' in text
   assert 'lenet, 28 pixels' in text
+  assert '<tr><th>gradient code</th><td>ternarize' in text
+  title = '/'.join(one_tower.parts[-2:])
+  assert f'<title>{title}</title>' in text
 
 
 def test_page_without_data_has_curves_only(worker, one_tower, tmp_path):
@@ -54,6 +57,7 @@ def test_page_without_data_has_curves_only(worker, one_tower, tmp_path):
 @pytest.mark.parametrize(
   ('values', 'message'),
   [
+    ({'eval_dir': '/none'}, 'eval_dir: expected a folder with metrics.jsonl'),
     ({'train_dir': '/none'}, 'train_dir: expected a folder with metrics.jsonl'),
     ({'output': '/none/run.html'}, 'output: expected a file that can be writ'),
     ({'num_images': 0}, 'num_images: expected 1 or more'),

@@ -37,28 +37,45 @@ def test_a_folder_is_free_again_after_use(tmp_path):
       pass
 
 
-def test_overwriting_deletes_what_a_run_wrote_and_nothing_else(tmp_path):
-  own = (
-    'checkpoint',
-    'events.out.tfevents.1.host.v2',
-    'metrics.jsonl',
-    'metrics.jsonl.77.tmp',
-    '.metrics.jsonl.0123abcd.tmp',
-    'model.ckpt-20.index',
-    'model.ckpt-20.data-00000-of-00001',
-  )
-  others = ('notes.txt', 'model.ckpt-best.index', 'metrics.jsonl.bak')
-  for name in (*own, *others):
-    (tmp_path / name).touch()
-  (tmp_path / 'model.ckpt-30_temp').mkdir()
-  (tmp_path / 'model.ckpt-30_temp' / 'part').touch()
-  folder.make(tmp_path, overwrite=False)
-  assert len(list(tmp_path.iterdir())) == len(own) + len(others) + 1
-  folder.make(tmp_path, overwrite=True)
-  assert {path.name for path in tmp_path.iterdir()} == set(others)
+UNFINISHED = (
+  'checkpoint.tmp0a1b2c',
+  '.checkpoint.0123abcd.tmp',
+  'metrics.jsonl.77.tmp',
+  '.metrics.jsonl.0123abcd.tmp',
+  '.writable.77',
+  'model.ckpt-20.index.tempstate123',
+  'model.ckpt-30_temp',
+)
+FINISHED = (
+  'checkpoint',
+  'events.out.tfevents.1.host.v2',
+  'metrics.jsonl',
+  'model.ckpt-20.index',
+  'model.ckpt-20.data-00000-of-00001',
+)
+OTHERS = ('notes.txt', 'model.ckpt-best.index', 'metrics.jsonl.bak')
+
+
+@pytest.mark.parametrize(
+  ('overwrite', 'kept'),
+  [(False, {*OTHERS, *FINISHED}), (True, {*OTHERS})],
+)
+def test_clearing_deletes_what_is_unfinished_and_nothing_of_others(
+  tmp_path, overwrite, kept
+):
+  for name in (*UNFINISHED, *FINISHED, *OTHERS):
+    path = tmp_path / name
+    if name.endswith('_temp'):
+      path.mkdir()
+      path = path / 'part'
+    path.touch()
+  folder.make(tmp_path)
+  assert len(list(tmp_path.iterdir())) == len(UNFINISHED + FINISHED + OTHERS)
+  folder.clear(tmp_path, overwrite)
+  assert {path.name for path in tmp_path.iterdir()} == kept
 
 
 def test_a_path_that_is_a_file_is_refused(tmp_path):
   (tmp_path / 'file').touch()
   with pytest.raises(errors.ConfigError, match='expected a folder that can be'):
-    folder.make(tmp_path / 'file', overwrite=False)
+    folder.make(tmp_path / 'file')

@@ -44,3 +44,28 @@ def test_a_command_acts_on_what_is_given():
   acted = []
   assert command.run(made(acted), 'x', ['--folder=y']) == command.DONE
   assert acted == ['y']
+
+
+def test_an_error_that_nobody_foresaw_ends_the_process_without_an_abort(
+  monkeypatch, capsys
+):
+  """Python's own end waits for, or is aborted by, TensorFlow's servers."""
+
+  def act(values):
+    raise RuntimeError('unforeseen')
+
+  def end(code):
+    raise SystemExit(code)
+
+  monkeypatch.setattr(command.os, '_exit', end)
+  failing = command.Command(
+    '{program}: fails.',
+    Flags,
+    act,
+    needs_tensorflow=False,
+    ends_process=True,
+  )
+  with pytest.raises(SystemExit) as ended:
+    command.run(failing, 'x', [])
+  assert ended.value.code == command.FAILED
+  assert 'RuntimeError: unforeseen' in capsys.readouterr().err

@@ -191,6 +191,14 @@ def test_value_of_a_wrong_type_is_refused(arguments, received):
   assert '--help' in message
 
 
+@pytest.mark.parametrize('value', [2**63, -(2**63) - 1, 10**20])
+def test_number_that_tensorflow_has_no_type_for_is_refused(value):
+  message = refusal(f'--count={value}')
+  assert message.startswith(
+    'count: expected a number from -9223372036854775808'
+  )
+
+
 class TestFlagfile:
   @pytest.fixture
   def file(self, tmp_path):
@@ -232,6 +240,11 @@ class TestFlagfile:
     outer.write_text(f'--ratio=0.25\n--flagfile={file}\n')
     read = parse(f'--flagfile={outer}')
     assert read == dataclasses.replace(self.expected, ratio=0.25)
+
+  def test_a_flag_file_of_other_bytes_is_refused(self, tmp_path):
+    file = tmp_path / 'latin1.flags'
+    file.write_bytes(b'# caf\xe9\n--count=3\n')
+    assert 'expected a file of UTF-8' in refusal(f'--flagfile={file}')
 
   @pytest.mark.parametrize('form', ['--flagfile={}', '--flagfile {}'])
   def test_that_is_missing_is_named(self, form, tmp_path):
@@ -338,7 +351,8 @@ SHARED_2017 = {
   'data_dir': os.path.join(TMP, 'mydata'),
 }
 TRAIN_2017 = SHARED_2017 | {
-  'train_dir': os.path.join(TMP, 'dataset_train'),
+  # Not 2017's folder in the system's temporary one: must be given.
+  'train_dir': '',
   'subset': 'train',
   'num_gpus': 1,
   'num_nodes': -1,
@@ -361,8 +375,8 @@ TRAIN_2017 = SHARED_2017 | {
   'benchmark_mode': False,
 }
 EVAL_2017 = SHARED_2017 | {
-  'eval_dir': os.path.join(TMP, 'dataset_eval'),
-  'checkpoint_dir': os.path.join(TMP, 'dataset_train'),
+  'eval_dir': '',
+  'checkpoint_dir': '',
   'eval_interval_secs': 3600,
   'run_once': False,
   'num_examples': 50000,

@@ -1,3 +1,5 @@
+import socket
+
 import pytest
 
 from terngrad.cluster import spec
@@ -80,3 +82,17 @@ def test_other_addresses_are_refused_without_the_flag(host):
     spec.check_network(found, False)
   line = spec.check_network(found, True)
   assert '1 of 2 tasks' in line
+
+
+@pytest.mark.parametrize('host', ['', 'localhost'])
+def test_a_port_that_is_taken_is_refused(host):
+  with socket.socket() as taken:
+    taken.bind((host, 0))
+    taken.listen()
+    address = f'localhost:{taken.getsockname()[1]}'
+    cluster = spec.make({'worker': ['localhost:1', address]}, 'worker', 1)
+    with pytest.raises(
+      spec.ClusterError, match=rf'worker 1 \({address}\): expected to listen'
+    ):
+      spec.check_port(cluster)
+  spec.check_port(cluster)

@@ -34,9 +34,13 @@ def rng():
 
 
 def bucket_key(seed=1, step=2, worker=3, bucket=4):
-  """The key of one bucket's codes, as a training step derives it."""
+  """The key of one bucket's codes, as a training step derives it.
+
+  Its third number, the first stratum, is of use to codes with strata only.
+  """
   key = random_bits.worker_key(seed, step, worker)
-  return random_bits.fold_in(key, tf.constant(bucket))
+  key = random_bits.fold_in(key, tf.constant(bucket))
+  return tf.concat([key, [0]], axis=0)
 
 
 # A codec takes buckets of variables; most tests need one variable.
@@ -108,7 +112,8 @@ def sampler(codec, size, draws=NUM_DRAWS):
   @tf.function(jit_compile=True)
   def run(gradient, own, shared):
     def body(i, total, squares, totals):
-      key = random_bits.fold_in(bucket_key(), i)
+      key = random_bits.fold_in(bucket_key()[:2], i)
+      key = tf.concat([key, [0]], axis=0)
       words = codec.encode([gradient], own, shared, key)
       (decoded,) = codec.decode_sum([words[tf.newaxis]], shared, [(size,)])
       decoded = tf.cast(decoded, tf.float64)
@@ -306,12 +311,42 @@ class CodecConformance(abc.ABC):
     expected = there_and_back(self.make(), gradient)
     np.testing.assert_array_equal(bits_of(decoded), bits_of(expected))
 
+  @pytest.mark.parametrize('more', [-1, 1, 4096])
+  def test_payload_of_another_length_is_refused(self, more):
+    codec = self.make()
+    words, shared = encode(codec, rng().normal(size=1000))
+    words = np.resize(words, len(words) + more)
+    # A kernel's, or TensorFlow's.
+    expected = (ValueError, tf.errors.InvalidArgumentError)
+    with pytest.raises(expected, match='expected'):
+      decode(codec, words, shared, (1000,))
+
   def test_input_of_any_shape_is_its_flat_input(self):
     codec = self.make()
     gradient = rng().normal(size=(5, 4, 3))
     shaped, _ = encode(codec, gradient)
     flat, _ = encode(codec, gradient.reshape(-1))
     np.testing.assert_array_equal(shaped, flat)
+
+  # Arguments.
+
+  @pytest.mark.parametrize(
+    'gradients',
+    [tf.ones([2, 3]), np.ones([2, 3], np.float32), [tf.ones([3], tf.float64)]],
+    ids=['tensor', 'array', 'float64'],
+  )
+  def test_what_is_no_list_of_gradients_is_refused(self, gradients):
+    codec = self.make()
+    with pytest.raises(ValueError, match='expected a list of float32 tensors'):
+      codec.probe(gradients)
+    with pytest.raises(ValueError, match='expected a list of float32 tensors'):
+      codec.encode(gradients, vector(1.0), vector(1.0), bucket_key())
+
+  def test_probe_of_other_gradients_is_refused(self):
+    codec = self.make()
+    gradients = [tf.ones([3]), tf.ones([2])]
+    with pytest.raises(ValueError, match='expected a shared probe of 2 numb'):
+      codec.encode(gradients, vector(1.0), vector(1.0), bucket_key())
 
   # Randomness.
 

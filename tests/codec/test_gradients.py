@@ -331,3 +331,18 @@ def test_keys_of_step_worker_and_bucket_are_all_different():
     for s, w, v in itertools.product(range(3), repeat=3)
   ]
   assert len({tuple(k) for k in keys}) == 27
+
+
+def test_codes_that_fit_no_variables_are_refused():
+  spec = policy.VariableSpec('v', (3,), False)
+  code = registry.ternary()
+  with pytest.raises(ValueError, match='one for each of 1 variables, rec.* 2'):
+    bucketing.gradient_codec([spec], [code, code])
+  with pytest.raises(ValueError, match="a Codec or a Method, received 'tern"):
+    bucketing.gradient_codec([spec], ['ternary'])
+
+
+def test_payloads_that_are_not_stacked_are_refused():
+  code = registry.ternary()
+  with pytest.raises(ValueError, match=r'a list of int32 \[payloads, words\]'):
+    code.decode_sum([tf.zeros([1], tf.int32)], tf.ones([1]), [(3,)])

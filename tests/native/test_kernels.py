@@ -116,6 +116,31 @@ def test_variables_of_a_bucket_are_the_twins(text, sizes):
   assert_twins(text, gradients, own, 1.25 * own)
 
 
+# From 3**20 on base3 has words that no encoder makes.
+ODD_WORDS = np.concatenate(
+  [
+    np.array([0xE9AA5979, 2**32 - 1, 3**20, 3**20 - 1], np.uint32),
+    3**20 + 59049 * np.arange(14_000, dtype=np.uint32) % (2**32 - 3**20),
+    np.random.default_rng(1).integers(0, 2**32, 40_000, dtype=np.uint32),
+  ]
+)
+
+
+@pytest.mark.parametrize('packing', ['base3', 'two_bit'])
+def test_words_that_no_encoder_makes_decode_alike(packing):
+  """Replicas of mixed builds must not part on a damaged payload."""
+  twin = registry.parse(f'ternary:clip_factor=0,packing={packing}')
+  codec = accelerated.on_kernels(twin)
+  words = np.stack([ODD_WORDS, ODD_WORDS[::-1]]).view(np.int32)
+  size = twin.packing.elements_per_word * words.shape[1]
+  decoded = [
+    each.decode_sum([tf.constant(words)], tf.ones([1]), [(size,)])[0].numpy()
+    for each in (twin, codec)
+  ]
+  np.testing.assert_array_equal(*decoded)
+  assert np.abs(decoded[0]).max() == (2 if packing == 'base3' else 4)
+
+
 @pytest.mark.parametrize('text', PROBED)
 def test_codes_without_kernels_of_their_own_are_the_twins(text):
   gradients = gradients_of((1003, 20))

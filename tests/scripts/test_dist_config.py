@@ -25,6 +25,11 @@ HOSTS, LOCAL = launcher.HOSTS, launcher.LOCAL
       'a:x[',
     ),
     ('PS_HOSTS=(localhost:1)\nWORKER_HOSTS=(b:1 c:1)\n', {}, 'localhost only'),
+    (
+      'PS_HOSTS=(localhost:1)\nWORKER_HOSTS=(127.999.0.1:1 localhost:2)\n',
+      {},
+      'localhost only',
+    ),
     ('PS_HOSTS=(a:1\n', {}, "line 2: WORKER_DEVICES=('' 0,1)"),
     (HOSTS, {'ALLOW_INSECURE_NETWORK': 'false'}, 'docs/security.md'),
     (HOSTS, {'ALLOW_INSECURE_NETWORK': 'yes'}, 'received: yes'),

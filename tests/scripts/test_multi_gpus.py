@@ -133,8 +133,10 @@ def test_every_script_is_here():
 
 @pytest.fixture
 def dry_run(project, tmp_path):
-  """Returns a function: (EvalConfig, TrainConfig) of what would be started."""
-  (tmp_path / 'results').mkdir()
+  """Returns a function: (EvalConfig, TrainConfig) of what would be started.
+
+  The folder for results does not exist.
+  """
 
   def run(name, **variables):
     usual = {

@@ -150,3 +150,34 @@ def test_codes_of_the_first_steps_must_remember_the_same(warm_up, remembers):
 def test_arrays_of_other_shapes_are_not_the_same():
   with pytest.raises(errors.ConfigError, match='arrays of other shapes'):
     lenet(codec='powersgd:rank=2', codec_warm_up='5 -> powersgd:rank=1')
+
+
+@pytest.mark.parametrize(
+  ('optimizer', 'decay', 'depends'),
+  [
+    ('gd', 'exponential', False),
+    ('gd', 'polynomial', True),
+    ('adam', 'polynomial', False),
+  ],
+)
+def test_a_longer_run_is_another_only_where_its_rates_are(
+  optimizer, decay, depends
+):
+  rates = [
+    assembly.assemble(
+      configs.TrainConfig(
+        net='lenet',
+        image_size=8,
+        dataset_name='mnist',
+        batch_size=8,
+        benchmark_mode=True,
+        optimizer=optimizer,
+        learning_rate_decay_type=decay,
+        max_steps=max_steps,
+      )
+    )
+    for max_steps in (10, 20)
+  ]
+  assert (rates[0].learning_rate(5) != rates[1].learning_rate(5)) == depends
+  said = [run.layout.may_change.get('max_steps') for run in rates]
+  assert said == ([10, 20] if depends else [None, None])

@@ -122,8 +122,8 @@ def test_log_lines_are_those_of_2017():
     meter.log_line(9, VALUES),
   )
   assert re.fullmatch(
-    f'global_step/sec: 31.15\nWorker 0: {NOW}: step 9, loss = 1.73'
-    r'\(617\.3 examples/sec; 0\.032  sec/batch; 1\.63 bits/element\)',
+    f'global_step/sec: 31.15\nWorker 0: {NOW}: step 9, loss = 1.73 '
+    r'\(617\.3 examples/sec; 0\.032 sec/batch; 1\.63 bits/element\)',
     server_tasks.chief_line(2, 9, VALUES),
   )
 
@@ -137,8 +137,7 @@ def test_a_chief_that_does_not_wait_says_what_came_late(without, late):
     2, 9, VALUES | LATE, batches=2.0, without=without
   )
   assert line.endswith(
-    f'(617.3 examples/sec; 0.064  sec/batch; 1.63 bits/element; {late}'
-    '7 dropped)'
+    f'(617.3 examples/sec; 0.064 sec/batch; 1.63 bits/element; {late}7 dropped)'
   )
 
 

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from terngrad.training import records
+from tests import power_cut
 
 
 def write(folder, steps, **options):
@@ -117,3 +118,63 @@ def test_histogram_of_a_large_layer_takes_a_few_bytes_an_element(tmp_path):
   with contextlib.closing(recorder):
     recorder.histograms(1, {'fc6': tensor})
   assert largest_memory() - before < 20 * (1 << 23)
+
+
+def flipped_bits(content):
+  """All that one wrong bit makes of some bytes."""
+  for place in range(8 * len(content)):
+    wrong = bytearray(content)
+    wrong[place // 8] ^= 1 << place % 8
+    yield bytes(wrong)
+
+
+def test_no_wrong_bit_changes_a_record(tmp_path):
+  write(tmp_path, [10, 20, 30])
+  path = tmp_path / records.FILE_NAME
+  content, right = path.read_bytes(), records.read(tmp_path)
+  for wrong in flipped_bits(content):
+    path.write_bytes(wrong)
+    assert all(record in right for record in records.read(tmp_path))
+  assert len(records.read(tmp_path)) == 2
+
+
+def test_lines_of_before_there_were_checksums_are_read(tmp_path):
+  path = tmp_path / records.FILE_NAME
+  path.write_text('{"step": 10, "loss": 0.5}\n{"step": 20, "loss": null}\n')
+  recorder = write(tmp_path, [30], step=20)
+  assert recorder.cut == []
+  assert steps_in(tmp_path) == [10, 20, 30]
+
+
+@pytest.mark.parametrize(
+  'line', [b'\xff', b'[' * 100_000, b'7', b'{"step": "10"}', b'']
+)
+def test_a_strange_line_is_left_out_and_told(tmp_path, line, caplog):
+  write(tmp_path, [10, 20])
+  path = tmp_path / records.FILE_NAME
+  path.write_bytes(line + b'\n' + path.read_bytes())
+  assert steps_in(tmp_path) == [10, 20]
+  (told,) = write(tmp_path, [], step=20).cut
+  assert (
+    told == f'{path}: left out 1 damaged or torn lines, the first is line 1'
+  )
+  assert write(tmp_path, [], step=20).cut == []
+
+
+def test_dropped_lines_are_told(tmp_path):
+  write(tmp_path, [10, 20, 30])
+  (told,) = write(tmp_path, [], step=10).cut
+  assert told.endswith('dropped 2 lines of steps after 10')
+
+
+def test_what_was_synced_is_there_after_a_power_cut(tmp_path, monkeypatch):
+  disk = power_cut.Disk(monkeypatch)
+  work = tmp_path / 'work'
+  work.mkdir()
+  recorder = records.Recorder(work)
+  with contextlib.closing(recorder):
+    recorder.scalars(10, {'loss': 0.5})
+    recorder.sync()
+    recorder.scalars(20, {'loss': 0.25})
+    left = disk.after_power_cut(work, tmp_path / 'left')
+  assert steps_in(left) == [10]

@@ -20,7 +20,36 @@ from slim import errors
 
 _BLOCK_BYTES = 512
 _COPY_TOGETHER = 1 << 20  # bytes
-_DAMAGE = (tarfile.TarError, EOFError, OSError, zlib.error)
+_DAMAGE = (
+  tarfile.TarError,
+  EOFError,
+  OSError,
+  zlib.error,
+  ValueError,
+  OverflowError,
+  RecursionError,
+)
+# A path's longest name is 4096 bytes; some writers add a page of attributes.
+_MOST_HEADER_BYTES = 1 << 16
+_WITH_MORE_HEADER = (
+  tarfile.GNUTYPE_LONGNAME,
+  tarfile.GNUTYPE_LONGLINK,
+  tarfile.XHDTYPE,
+  tarfile.XGLTYPE,
+  tarfile.SOLARIS_XHDTYPE,
+)
+
+
+class _Header(tarfile.TarInfo):
+  """Refuses what tarfile would read into the memory before one can look."""
+
+  @classmethod
+  def frombuf(cls, buf: bytes, encoding: str, errors: str) -> '_Header':
+    header = super().frombuf(buf, encoding, errors)
+    limit = _MOST_HEADER_BYTES if header.type in _WITH_MORE_HEADER else None
+    if header.size < 0 or (limit and header.size > limit):
+      raise tarfile.ReadError(f'a header of {header.size} bytes')
+    return header
 
 
 class Member(NamedTuple):
@@ -141,9 +170,11 @@ def files(
   total = 0
   with refusing_damage(path), open(path, 'rb') as file:
     source = gzip.open(file) if _is_gzip(file) else file
-    with tarfile.open(fileobj=source, mode='r|') as tar:
+    with tarfile.open(fileobj=source, mode='r|', tarinfo=_Header) as tar:
       for info in tar:
         _check(path, info)
+        # What tarfile keeps of them can be larger than the archive.
+        tar.members.clear()
         total += info.size
         if total > limit:
           raise _refusal(path, f'more than {limit} bytes when unpacked')
@@ -161,6 +192,8 @@ def refusing_damage(path: os.PathLike | str) -> abc.Iterator[None]:
   """Turns what reading a damaged archive raises into a DataError."""
   try:
     yield
+  except errors.DataError:
+    raise
   except _DAMAGE as error:
     raise _refusal(path, f'"{error}"') from error
 
@@ -176,9 +209,10 @@ def _index(path: str, file: BinaryIO) -> list[Member]:
   """Lists the files of the tar that begins where the open file stands."""
   found = []
   # 'r:' refuses compression, in which offsets would mean nothing.
-  with tarfile.open(fileobj=file, mode='r:') as tar:
+  with tarfile.open(fileobj=file, mode='r:', tarinfo=_Header) as tar:
     for info in tar:
       _check(path, info)
+      tar.members.clear()
       if info.isfile():
         found.append(Member(info.name, path, info.offset_data, info.size))
     # A tar ends with blocks of zeros. tarfile is content without them, and
@@ -190,6 +224,8 @@ def _index(path: str, file: BinaryIO) -> list[Member]:
 
 
 def _check(path: os.PathLike | str, info: tarfile.TarInfo) -> None:
+  if info.size < 0:
+    raise _refusal(path, f'{info.name!r} of {info.size} bytes')
   parts = pathlib.PurePosixPath(info.name).parts
   if info.name.startswith('/') or '..' in parts or '\\' in info.name:
     raise _refusal(path, f'a name that leads elsewhere, {info.name!r}')

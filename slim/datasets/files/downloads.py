@@ -15,12 +15,12 @@ from collections import abc
 from typing import BinaryIO
 from typing import NamedTuple
 
-import tqdm
 from absl import logging
 
 from slim import errors
 from slim.datasets.files import archives
 from slim.datasets.records import disk
+from slim.datasets.records import progress
 
 _READ_TOGETHER = 1 << 20  # bytes
 _SECONDS = 60  # without a byte, after which a connection is given up
@@ -210,18 +210,17 @@ def _fetch_more(remote: Remote, file: BinaryIO, client: Client) -> bool:
     if response.status != 206 or total is None and start:
       _empty(file)
       start = 0
-    with tqdm.tqdm(
+    with progress.Progress(
       total=total,
       initial=start,
       desc=remote.name,
       unit='B',
       unit_scale=True,
-      disable=None,
-    ) as progress:
+    ) as bar:
       while piece := response.read(_READ_TOGETHER):
         file.write(piece)
         file.flush()
-        progress.update(len(piece))
+        bar.update(len(piece))
   return total is None or file.tell() == total
 
 

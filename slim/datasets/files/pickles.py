@@ -2,11 +2,13 @@
 
 A pickle is a program: it may name any function and have it called. The ones
 read here may name five, all of which are replaced by harmless stand-ins; all
-else is refused before it is looked up.
+else is refused before it is looked up. A few bytes may also ask for any memory
+or time, so that the operations are looked through before any is executed.
 """
 
 import io
 import pickle
+import pickletools
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,8 @@ def load(content: bytes, origin: str) -> Any:
   """Reads a pickle of dicts, lists, strings, numbers and uint8 arrays.
 
   Args:
-    content: the pickle, of any protocol; strings of Python 2 become bytes.
+    content: the pickle, of any protocol; strings of Python 2 become bytes, and
+      must be ASCII in protocol 0.
     origin: of it, for messages.
 
   Returns:
@@ -28,15 +31,36 @@ def load(content: bytes, origin: str) -> Any:
     slim.errors.DataError: it is damaged, or names anything else.
   """
   try:
+    _check(content)
     loaded = _Unpickler(io.BytesIO(content), encoding='bytes').load()
-    return _plain(loaded)
+    return _plain(loaded, {})
   # A damaged or hostile pickle can make the unpickler raise nearly anything.
   except Exception as error:
     raise errors.DataError(
       f'{origin}: expected a pickle of lists, strings, numbers and uint8 '
-      f'arrays; received "{error}". Nothing of it was run. Download the file '
-      'again, or take the binary archive.'
+      f'arrays; received "{error!s:.200}". Nothing of it was run. Download '
+      'the file again, or take the binary archive.'
     ) from error
+
+
+# Those of the largest batch published, CIFAR-100's, are 300,000.
+_MOST_OPERATIONS = 1 << 20
+_PUTS = {'PUT', 'BINPUT', 'LONG_BINPUT', 'MEMOIZE'}
+_GETS = {'GET', 'BINGET', 'LONG_BINGET'}
+# All that picklers of Python 2 and 3 write for what is read here.
+_OPERATIONS = {
+  *_PUTS,
+  *_GETS,
+  *('PROTO', 'FRAME', 'MARK', 'STOP', 'GLOBAL', 'STACK_GLOBAL'),
+  *('REDUCE', 'BUILD', 'NONE', 'NEWTRUE', 'NEWFALSE'),
+  *('INT', 'BININT', 'BININT1', 'BININT2', 'LONG', 'LONG1', 'LONG4'),
+  *('FLOAT', 'BINFLOAT', 'STRING', 'BINSTRING', 'SHORT_BINSTRING'),
+  *('UNICODE', 'BINUNICODE', 'SHORT_BINUNICODE', 'BINUNICODE8'),
+  *('BINBYTES', 'SHORT_BINBYTES', 'BINBYTES8'),
+  *('EMPTY_DICT', 'DICT', 'SETITEM', 'SETITEMS'),
+  *('EMPTY_LIST', 'LIST', 'APPEND', 'APPENDS'),
+  *('EMPTY_TUPLE', 'TUPLE', 'TUPLE1', 'TUPLE2', 'TUPLE3'),
+}
 
 
 class _Dtype:
@@ -44,7 +68,7 @@ class _Dtype:
 
   def __init__(self, code: Any, *_: Any):
     if code not in (b'u1', 'u1'):
-      raise pickle.UnpicklingError(f'an array of type {code!r}')
+      raise pickle.UnpicklingError('an array of another type')
 
   def __setstate__(self, state: Any) -> None:
     """Takes what says how bytes are ordered, which one byte has no use for."""
@@ -62,14 +86,14 @@ class _Array:
 
 def _reconstruct(kind: Any, *_: Any) -> _Array:
   if kind is not _Array:
-    raise pickle.UnpicklingError(f'an array that is {kind!r}')
+    raise pickle.UnpicklingError('an array of another class')
   return _Array()
 
 
 def _encode(text: str, encoding: str) -> bytes:
   """Stands for _codecs.encode, by which protocol 2 writes bytes."""
   if encoding not in ('latin1', 'latin-1'):
-    raise pickle.UnpicklingError(f'bytes as {encoding!r}')
+    raise pickle.UnpicklingError('bytes in another encoding')
   return text.encode('latin1')
 
 
@@ -90,14 +114,52 @@ class _Unpickler(pickle.Unpickler):
       raise pickle.UnpicklingError(f'the name {module}.{name}') from None
 
 
-def _plain(value: Any) -> Any:
-  """Replaces the stand-ins by arrays."""
+def _check(content: bytes) -> None:
+  """Refuses what takes more time or memory than its bytes.
+
+  Tuples can be keys of dicts, whose hash takes the time of all that a tuple
+  holds, as often as it holds it: none may be used twice.
+  """
+  places, last = {}, ''
+  for number, (operation, argument, _) in enumerate(
+    pickletools.genops(content)
+  ):
+    name = operation.name
+    if name not in _OPERATIONS:
+      raise pickle.UnpicklingError(f'the operation {name}')
+    if number >= _MOST_OPERATIONS:
+      raise pickle.UnpicklingError(f'more than {_MOST_OPERATIONS} operations')
+    if name in _PUTS:
+      place = len(places) if argument is None else argument
+      # The unpickler makes room up to the place.
+      if place >= _MOST_OPERATIONS:
+        raise pickle.UnpicklingError(f'a value kept at place {place}')
+      places[place] = last
+      continue
+    if name in _GETS and 'TUPLE' in places.get(argument, ''):
+      raise pickle.UnpicklingError('a tuple that is used twice')
+    if name not in ('PROTO', 'FRAME'):
+      last = name
+
+
+def _plain(value: Any, done: dict[int, Any]) -> Any:
+  """Replaces the stand-ins by arrays, once where a value is used twice.
+
+  Args:
+    value: what was loaded.
+    done: by identity, what was made of the values before; is added to.
+  """
+  if id(value) in done:
+    return done[id(value)]
   if isinstance(value, _Array):
-    return value.values
-  if isinstance(value, dict):
-    return {key: _plain(item) for key, item in value.items()}
-  if isinstance(value, list):
-    return [_plain(item) for item in value]
-  if isinstance(value, (bytes, str, int, float, type(None))):
+    made = value.values
+  elif isinstance(value, dict):
+    made = {key: _plain(item, done) for key, item in value.items()}
+  elif isinstance(value, list):
+    made = [_plain(item, done) for item in value]
+  elif isinstance(value, (bytes, str, int, float, type(None))):
     return value
-  raise pickle.UnpicklingError(f'a {type(value).__name__}')
+  else:
+    raise pickle.UnpicklingError(f'a {type(value).__name__}')
+  done[id(value)] = made
+  return made

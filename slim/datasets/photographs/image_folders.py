@@ -24,7 +24,8 @@ def read_labels(path: pathlib.Path) -> list[str]:
     slim.errors.DataError: unreadable, empty, or a name twice.
   """
   try:
-    lines = path.read_text(encoding='utf-8').splitlines()
+    # With or without a byte order mark.
+    lines = path.read_text(encoding='utf-8-sig').splitlines()
   except (OSError, UnicodeDecodeError) as error:
     raise errors.DataError(
       f'{path}: expected a readable file with the name of a class on each '
@@ -45,7 +46,7 @@ def class_folders(folder: pathlib.Path) -> list[str]:
   """Returns the names of the folders in a folder, sorted; not hidden ones.
 
   Raises:
-    slim.errors.DataError: no such folder, or none in it.
+    slim.errors.DataError: no such folder, or none in it, or see `check_name`.
   """
   try:
     with os.scandir(folder) as found:
@@ -64,7 +65,28 @@ def class_folders(folder: pathlib.Path) -> list[str]:
       f'{folder}: expected a folder for each class; received none. Put the '
       'images into folders with the names of their classes.'
     )
+  for name in names:
+    check_name(folder, name)
   return names
+
+
+def check_name(folder: pathlib.Path, name: str) -> None:
+  """Refuses the name of a class that is no line of a file of labels.
+
+  Args:
+    folder: in which the folder of the class is.
+    name: of that, as Python has the names of files.
+
+  Raises:
+    slim.errors.DataError: it is not UTF-8, or is cut where lines are read.
+  """
+  # What is not UTF-8 are surrogates, which no line has.
+  line = name.encode(errors='replace').decode().rstrip().splitlines()
+  if line != [name]:
+    raise errors.DataError(
+      f'{folder}: expected folders whose names can be lines of labels.txt, in '
+      f'UTF-8 without line ends; received {os.fsencode(name)!r}. Rename it.'
+    )
 
 
 def find(

@@ -9,10 +9,9 @@ from collections import abc
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-import tqdm
-
 from slim import errors
 from slim.datasets.files import archives
+from slim.datasets.records import progress
 
 Box = tuple[float, float, float, float]  # xmin, ymin, xmax, ymax in [0, 1]
 
@@ -60,10 +59,8 @@ def process(
   classes = None if synsets is None else frozenset(synsets)
   lines = []
   files = skipped_files = skipped_boxes = 0
-  progress = tqdm.tqdm(
-    _annotations(source), desc='boxes', unit=' files', disable=None
-  )
-  for name, content in progress:
+  bar = progress.Progress(_annotations(source), desc='boxes', unit=' files')
+  for name, content in bar:
     files += 1
     synset = pathlib.PurePosixPath(name).parent.name
     if classes is not None and synset not in classes:
@@ -99,7 +96,7 @@ def read(path: pathlib.Path) -> dict[str, list[Box]]:
   """
   boxes: dict[str, list[Box]] = {}
   try:
-    lines = path.read_text(encoding='utf-8').splitlines()
+    lines = path.read_text(encoding='utf-8-sig').splitlines()
   except (OSError, UnicodeDecodeError) as error:
     raise errors.DataError(
       f'{path}: expected a readable list of boxes; received "{error}". Make it '

@@ -121,7 +121,7 @@ def names(path: pathlib.Path) -> dict[str, str]:
 
 def _lines(path: pathlib.Path) -> list[str]:
   try:
-    lines = path.read_text(encoding='utf-8').splitlines()
+    lines = path.read_text(encoding='utf-8-sig').splitlines()
   except (OSError, UnicodeDecodeError) as error:
     raise _refusal(path, 'a readable text file', f'"{error}"') from error
   return [line for line in lines if line.strip()]

@@ -113,6 +113,14 @@ def _opened(content: bytes) -> Image.Image:
     raise _damaged(error) from error
   if image.width * image.height > MAX_PIXELS:
     raise _too_large(f'{image.width} x {image.height}')
+  if image.format in _JPEGS:
+    # A block of 8 x 8 pixels takes a bit at least.
+    blocks = (image.width // 8) * (image.height // 8)
+    if 8 * len(content) < blocks:
+      raise ImageError(
+        f'expected a whole JPEG; received {len(content)} bytes for '
+        f'{image.width} x {image.height} pixels'
+      )
   return image
 
 

@@ -7,12 +7,11 @@ import random
 from collections import abc
 from typing import NamedTuple
 
-import tqdm
-
 from slim import errors
 from slim.datasets.files import archives
 from slim.datasets.photographs import images
 from slim.datasets.records import features
+from slim.datasets.records import progress
 from slim.datasets.records import shard_writer
 from slim.datasets.records import sharding
 
@@ -113,9 +112,7 @@ def unpack(
     slim.errors.DataError: the folder cannot be written or has no space.
   """
   try:
-    for item in tqdm.tqdm(
-      items, desc=folder.name, unit=' images', disable=None
-    ):
+    for item in progress.Progress(items, desc=folder.name, unit=' images'):
       name = pathlib.PurePosixPath(item.file.name).name
       path = folder / class_names[item.label] / name
       if path.is_file() and path.stat().st_size == item.file.size:

@@ -1,6 +1,7 @@
 """Files that are whole or not there, and held by one process at a time."""
 
 import contextlib
+import errno
 import fcntl
 import os
 import pathlib
@@ -58,7 +59,7 @@ def making_folder(path: str | os.PathLike) -> abc.Iterator[pathlib.Path]:
     OSError: it cannot be written.
   """
   path = pathlib.Path(path)
-  path.parent.mkdir(parents=True, exist_ok=True)
+  make_folder(path.parent)
   place = pathlib.Path(tempfile.mkdtemp(prefix='.making-', dir=path.parent))
   try:
     made = place / path.name
@@ -68,6 +69,23 @@ def making_folder(path: str | os.PathLike) -> abc.Iterator[pathlib.Path]:
     put(made, path)
   finally:
     shutil.rmtree(place)
+
+
+def make_folder(path: pathlib.Path) -> None:
+  """Makes a folder and its parents, all on the disk.
+
+  Args:
+    path: of it; may be there.
+
+  Raises:
+    OSError: it cannot be made.
+  """
+  missing = [place for place in (path, *path.parents) if not place.exists()]
+  path.mkdir(parents=True, exist_ok=True)
+  for made in missing:
+    # A folder that may be written need not be one that may be opened.
+    with contextlib.suppress(PermissionError):
+      sync(made.parent)
 
 
 def put(made: pathlib.Path, path: pathlib.Path) -> None:
@@ -82,6 +100,10 @@ def sync(path: os.PathLike) -> None:
   descriptor = os.open(path, os.O_RDONLY)
   try:
     os.fsync(descriptor)
+  except OSError as error:
+    # Some network file systems bring no folders to the disk.
+    if error.errno != errno.EINVAL:
+      raise
   finally:
     os.close(descriptor)
 

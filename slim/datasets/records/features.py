@@ -1,4 +1,8 @@
-"""Serialized tf.train.Example with the keys of the 2017 records."""
+"""Serialized tf.train.Example with the keys of the 2017 records.
+
+Features is a map, of which protobuf promises no order. It is asked for one, so
+that equal conversions have equal SHA-256.
+"""
 
 from collections import abc
 
@@ -83,13 +87,13 @@ def serialize(features: abc.Mapping[str, tf.train.Feature]) -> bytes:
   """
   return tf.train.Example(
     features=tf.train.Features(feature=features)
-  ).SerializeToString()
+  ).SerializeToString(deterministic=True)
 
 
 class Template:
   """Serializes examples that differ in image/encoded alone.
 
-  Features is a map, and a serialized map is its entries one after the other: so
+  A serialized map is its entries one after the other: so
   that what stays equal is serialized once. For small images the rest would cost
   more time than compressing the image.
   """
@@ -100,7 +104,8 @@ class Template:
     Args:
       features: all but image/encoded.
     """
-    self._rest = tf.train.Features(feature=features).SerializeToString()
+    rest = tf.train.Features(feature=features)
+    self._rest = rest.SerializeToString(deterministic=True)
 
   def serialize(self, encoded: bytes) -> bytes:
     """Serializes an example.

@@ -11,11 +11,11 @@ import pathlib
 from collections import abc
 
 import tensorflow as tf
-import tqdm
 
 from slim import errors
 from slim.datasets.records import disk
 from slim.datasets.records import manifest
+from slim.datasets.records import progress
 from slim.datasets.records import records
 from slim.datasets.records import staging
 
@@ -144,12 +144,11 @@ def verify(folder: os.PathLike | str) -> manifest.Manifest:
       'data set into this folder, and let it finish.'
     )
   total = sum(found.counts.values())
-  bar = {'desc': 'verify', 'unit': ' images', 'disable': None}
-  with tqdm.tqdm(total=total, **bar) as progress:
+  with progress.Progress(total=total, desc='verify', unit=' images') as bar:
     for split in found.splits.values():
       for shard in split.shards:
         _verify_shard(folder / shard.file, shard, found)
-        progress.update(shard.num_examples)
+        bar.update(shard.num_examples)
   return found
 
 

@@ -15,11 +15,11 @@ from typing import Any
 from typing import NamedTuple
 
 import tensorflow as tf
-import tqdm
 
 from slim import errors
 from slim.datasets.records import disk
 from slim.datasets.records import manifest
+from slim.datasets.records import progress
 from slim.datasets.records import shard_manifest
 
 _FRAMING_BYTES = 16  # of a record: its length, and two checksums
@@ -135,17 +135,12 @@ def write(
   unreadable = []
   finishing = []
   try:
-    with tqdm.tqdm(
-      # None: a bar only where standard error is a terminal.
-      total=total,
-      unit=' images',
-      disable=None,
-    ) as progress:
+    with progress.Progress(total=total, unit=' images') as bar:
       for job, chunks in _encoded(pool, jobs, encoder):
         writing = _ShardFile(place, job.name, encoder.skip_unreadable)
         for chunk in chunks:
           writing.add(chunk)
-          progress.update(len(chunk))
+          bar.update(len(chunk))
         unreadable += writing.unreadable
         if writing.close():
           # Hashing and waiting for the disk need not hold up the next shard.

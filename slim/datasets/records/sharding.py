@@ -22,7 +22,7 @@ from slim.datasets.records import shard_manifest
 from slim.datasets.records import shard_writer
 from slim.datasets.records import staging
 
-_FORMAT = 'shards 1'  # change it when equal plans give other records
+_FORMAT = 'shards 2'  # change it when equal plans give other records
 _PLAN = 'plan'
 
 

@@ -35,9 +35,10 @@ def locked(folder: pathlib.Path) -> abc.Iterator[pathlib.Path]:
     OSError: it cannot be made.
   """
   place = folder / FOLDER
+  disk.make_folder(folder)
   descriptor = None
   while descriptor is None:
-    place.mkdir(parents=True, exist_ok=True)
+    place.mkdir(exist_ok=True)
     descriptor = _lock(place / _LOCK, folder)
   try:
     yield place

@@ -9,6 +9,7 @@ from slim import errors
 from slim.datasets import catalog
 from slim.datasets import labels
 from slim.datasets.files import databases
+from slim.datasets.records import disk
 from terngrad import lazy
 from terngrad.cli import command
 from terngrad.cli.convert import writing
@@ -88,7 +89,7 @@ def _keep_labels(names, folder):
   known = labels.read(folder, first_label=0)
   if known is None:
     lines = (f'{label}:{name}\n' for label, name in sorted(names.items()))
-    path.write_text(''.join(lines), encoding='utf-8')
+    disk.write_text(path, ''.join(lines))
   elif known != names:
     logging.warning(
       '%s names other classes and was kept; correct it, or put databases of '

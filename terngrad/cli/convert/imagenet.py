@@ -2,7 +2,6 @@
 
 import dataclasses
 import pathlib
-import tempfile
 
 from slim.datasets.photographs import imagenet_boxes
 from slim.datasets.photographs import imagenet_lists
@@ -25,8 +24,6 @@ makes those of V). Either may be the tar as image-net.org ships it, which is
 read in place; for V then give --validation_labels_file.
 """
 
-_TEMPORARY = tempfile.gettempdir()
-
 option = options.option
 
 
@@ -34,13 +31,11 @@ option = options.option
 class Flags(writing.TwoSplits):
   """The flags."""
 
-  train_directory: str = option(
-    _TEMPORARY, 'Folder, or tar, of the training images.'
-  )
+  train_directory: str = option('', 'Folder, or tar, of the training images.')
   validation_directory: str = option(
-    _TEMPORARY, "Folder, or tar, of the validation images; '' for none."
+    '', "Folder, or tar, of the validation images; '' for none."
   )
-  output_directory: str = option(_TEMPORARY, 'Folder to write into.')
+  output_directory: str = option('', 'Folder to write into.')
   raw_pixel: bool = option(False, 'Store pixels in RGB instead of JPEGs.')
   resize_dimen: int = option(
     0, 'With raw_pixel: resize to this height and width; 0 keeps them.'

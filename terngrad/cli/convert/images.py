@@ -2,7 +2,6 @@
 
 import dataclasses
 import pathlib
-import tempfile
 
 from terngrad import lazy
 from terngrad.cli import command
@@ -24,8 +23,6 @@ background. JPEGs are checked and stored byte for byte; other formats, CMYK, and
 photos that EXIF says to turn are stored as JPEG of quality 100.
 """
 
-_TEMPORARY = tempfile.gettempdir()
-
 option = options.option
 
 
@@ -33,11 +30,11 @@ option = options.option
 class Flags(writing.TwoSplits):
   """The flags."""
 
-  train_directory: str = option(_TEMPORARY, 'Folder of the training images.')
+  train_directory: str = option('', 'Folder of the training images.')
   validation_directory: str = option(
-    _TEMPORARY, "Folder of the validation images; '' for none."
+    '', "Folder of the validation images; '' for none."
   )
-  output_directory: str = option(_TEMPORARY, 'Folder to write into.')
+  output_directory: str = option('', 'Folder to write into.')
   labels_file: str = option(
     '',
     'File with the name of a class on each line; without it, the names of the '

@@ -8,6 +8,7 @@ from terngrad.cli import command
 from terngrad.cli import flags
 from terngrad.config import options
 
+checkpoints = lazy.module('terngrad.checkpoint.checkpoints')
 guessed_images = lazy.module('terngrad.report.guessed_images')
 records = lazy.module('terngrad.training.records')
 run_page = lazy.module('terngrad.report.run_page')
@@ -66,16 +67,27 @@ def act(values):
       '--data_dir out for a page without images.'
     )
   scores = records.read(values.eval_dir) if values.eval_dir else []
+  if values.eval_dir and not scores:
+    raise flags.UsageError(
+      f'--eval_dir: expected a folder with {records.FILE_NAME}, received '
+      f'{values.eval_dir!r}. Give that of an evaluation, or leave it out for a '
+      'page without scores.'
+    )
   folder = os.path.abspath(values.train_dir)
   facts, examples = {'folder': folder}, []
+  newest = checkpoints.newest(values.train_dir)
+  if newest:
+    facts |= run_page.facts_of_run(checkpoints.read_layout(newest))
   if values.data_dir:
     net, examples = _guessed(values)
-    facts |= run_page.facts_of_net(net)
+    facts['net'] = f'{net.layout.net}, {net.image_size} pixels'
     facts['images'] = (
       f'{values.subset} of {values.dataset_name}, step {net.step}'
     )
   facts |= run_page.last_values(losses, scores)
-  title = os.path.basename(folder)
+  # Folders of runs are called train.
+  parent, name = os.path.split(folder)
+  title = os.path.join(os.path.basename(parent), name)
   text = run_page.page(title, facts, losses, scores, examples)
   try:
     with open(values.output, 'w', encoding='utf-8') as file:

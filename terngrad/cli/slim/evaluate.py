@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import tempfile
 
 from terngrad import lazy
 from terngrad.cli import command
@@ -44,7 +43,6 @@ _REPLACED = (
   'run_once',
 )
 
-_MODEL = os.path.join(tempfile.gettempdir(), 'tfmodel', '')
 _ALL = 2**31 - 1  # examples, or steps
 
 option = options.option
@@ -55,11 +53,11 @@ class Flags(command.without(configs.EvalConfig, _REPLACED)):
   """TF-Slim's flags, beside those of the configuration."""
 
   checkpoint_path: str = option(
-    _MODEL, 'Checkpoint to score, or a folder: its newest.', 'run'
+    '', 'Checkpoint to score, or a folder: its newest.', 'run'
   )
   eval_dir: str = option(
-    _MODEL,
-    "Folder for records; 'eval' in it, if it is the checkpoint's.",
+    '',
+    "Folder for records; 'eval' in it, if it is the checkpoint's or empty.",
     'run',
   )
   dataset_dir: str = option('', 'Folder of the data set.', 'data')
@@ -95,7 +93,10 @@ def to_config(values: Flags) -> configs.EvalConfig:
     flags.UsageError: a flag that cannot be followed.
   """
   names.check(values)
-  eval_dir = values.eval_dir
+  folder = values.checkpoint_path
+  eval_dir = values.eval_dir or (
+    folder if os.path.isdir(folder) else os.path.dirname(folder)
+  )
   if os.path.realpath(eval_dir) == os.path.realpath(values.checkpoint_path):
     eval_dir = os.path.join(eval_dir, 'eval')
   return names.renamed(
@@ -122,4 +123,4 @@ def score(values: Flags) -> None:
   )
 
 
-COMMAND = command.Command(USAGE, Flags, score)
+COMMAND = command.Command(USAGE, Flags, score, required=('checkpoint_path',))

@@ -1,8 +1,6 @@
 """Trains a classifier with TF-Slim's flags, and with compressed gradients."""
 
 import dataclasses
-import os
-import tempfile
 
 from terngrad import lazy
 from terngrad.cli import command
@@ -70,7 +68,7 @@ class Flags(command.without(configs.TrainConfig, _REPLACED)):
   """TF-Slim's flags, beside those of the configuration."""
 
   train_dir: str = option(
-    os.path.join(tempfile.gettempdir(), 'tfmodel', ''),
+    '',
     'Folder for checkpoints and records; a run that stands there continues.',
     'run',
   )

@@ -111,6 +111,16 @@ class _Variables(NamedTuple):
   elements: object
   sizes: list
 
+  @property
+  def name(self):
+    """That of the packing."""
+    return self.packing.name
+
+  def num_words(self, num_elements):
+    """int32 numbers of a payload."""
+    del num_elements
+    return sum(map(self.packing.num_words, self.sizes))
+
   def planes(self, words, num_elements):
     """float32 [num_elements], for `wire.sum_planes`."""
     del num_elements

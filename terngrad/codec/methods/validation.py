@@ -50,7 +50,25 @@ def validate(codec, words, num_elements):
       _check_codes(*codes)
   elif packing.levels is not None:
     _check_codes(packing, words, num_elements)
+  else:
+    _check_floats(packing, words, num_elements)
   return words
+
+
+def _check_floats(packing, words, num_elements):
+  """Raises ValueError unless words hold finite numbers, and then zeros."""
+  values = wire.join(packing.planes(tf.constant(words), num_elements)).numpy()
+  wrong = np.flatnonzero(~np.isfinite(values))
+  if wrong.size:
+    raise ValueError(
+      f'{packing.name}: expected finite numbers, received {values[wrong[0]]} '
+      f'for element {wrong[0]}. {_SPOILT}'
+    )
+  if values[num_elements:].any():
+    raise ValueError(
+      f'{packing.name}: expected zeros past the last of {num_elements} '
+      f'elements, received others. {_SPOILT}'
+    )
 
 
 def _check_codes(packing, words, num_elements):

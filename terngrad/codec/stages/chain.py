@@ -66,6 +66,7 @@ def chain(*stages, group_size=0):
 
 
 def _wishes(stages, group_size, gradients):
+  contract.check_gradients(gradients)
   if group_size:
     groups = [statistics.of_groups(g, group_size) for g in gradients]
     return tf.concat([local_scaler(stages, stats) for stats in groups], axis=0)
@@ -161,10 +162,11 @@ def _decoders(quantizer, packing, group_size):
   """`decode_sum` and `decode_sums` of `contract.Codec`."""
 
   def decode_sum(parts, shared, shapes, scale=1.0):
+    size = sum(tf.TensorShape(shape).num_elements() for shape in shapes)
     if packing.max_workers is None:
-      size = sum(tf.TensorShape(shape).num_elements() for shape in shapes)
       sums = wire.sum_planes(packing, parts, size)
     else:
+      wire.check_length(packing, parts, size)
       # Words add: one sum is unpacked instead of every payload.
       totals = [tf.reduce_sum(packing.lanes(part), axis=0) for part in parts]
       workers = sum(part.shape[0] for part in parts)

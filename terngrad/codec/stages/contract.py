@@ -27,12 +27,38 @@ ELEMENT, VARIABLE, BUCKET = 'element', 'variable', 'bucket'
 SCALER, ONE = 'scaler', 'one'
 
 
+def check_gradients(gradients):
+  """Raises ValueError for what is no list of float32 gradients.
+
+  One tensor would be taken for the list of its rows.
+  """
+  is_list = isinstance(gradients, list | tuple)
+  if not (is_list and all(_is_float32(one) for one in gradients)):
+    raise ValueError(
+      'gradients: expected a list of float32 tensors, one a variable, received '
+      f'{_described(gradients)}. Put one gradient into a list.'
+    )
+
+
+def _is_float32(value):
+  return getattr(value, 'dtype', None) == tf.float32
+
+
+def _described(value):
+  if isinstance(value, list | tuple):
+    return f'a list of {", ".join(map(_described, value[:3])) or "nothing"}'
+  if hasattr(value, 'dtype'):
+    return f'{tf.as_dtype(value.dtype).name} {list(value.shape)}'
+  return type(value).__name__
+
+
 class Traits(NamedTuple):
   """Properties that an exchange may rely on; the conformance tests hold them.
 
   Attributes:
     unbiased: the mean of decoded payloads over all keys is the gradient, up to
-      the declared clipping and to 2**-24 of the scaler.
+      the declared clipping and to 2**-24 of the scaler; and zero where the
+      scaler is below 2**-100.
     lossless: decoding gives the gradient back to the bit.
     additive: codes are integers on one shared scale, so that a sum of codes
       decodes to the sum of the gradients.
@@ -184,14 +210,30 @@ class Codec(NamedTuple):
       gradients: list of v float32 of any static shapes.
       own: float32 [p], this worker's probe.
       shared: float32 [p], the agreed probe.
-      key: uint32 [2], from `random_bits.fold_in`; or uint32 [3], see
+      key: uint32 [2], from `random_bits.fold_in`; or, for strata, [3], see
         `gradients.GradientCodec.keys`.
 
     Returns:
       int32 [w].
+
+    Raises:
+      ValueError: these are no gradients, no probes of them, or no key.
     """
+    check_gradients(gradients)
     pieces = [tf.reshape(gradient, [-1]) for gradient in gradients]
     sizes = [piece.shape.num_elements() for piece in pieces]
+    probes = sum(map(self.num_probes, sizes))
+    if shared is not None and tuple(shared.shape) != (probes,):
+      raise ValueError(
+        f'{self.name}: expected a shared probe of {probes} numbers, for '
+        f'{len(sizes)} gradients, received {_described(shared)}. Call probe '
+        'with the same gradients.'
+      )
+    if self.quantizer and self.quantizer.strata and key.shape[0] != 3:
+      raise ValueError(
+        f"{self.name}: expected a key of 3 numbers, the last the worker's "
+        f'stratum, received {key.shape[0]}. Take it from GradientCodec.keys.'
+      )
     return self.encode_pieces(pieces, sizes, own, shared, key)
 
   def requantize(self, words, own, shared, shapes, key):

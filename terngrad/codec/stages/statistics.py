@@ -9,6 +9,7 @@ import tensorflow as tf
 # XLA's own operations; jax2tf stands on this module too.
 from tensorflow.compiler.tf2xla.python import xla
 
+from terngrad.codec.stages import contract
 from terngrad.codec.stages import planes
 
 # The elements of a large gradient are first added in a tree of planes, which
@@ -136,6 +137,7 @@ def norm(gradient):
 
 def norms(gradients):
   """float32 [v], the `norm` of each: the probe where nothing is agreed on."""
+  contract.check_gradients(gradients)
   return tf.stack([norm(gradient) for gradient in gradients])
 
 

@@ -244,7 +244,11 @@ def sum_planes(packing, parts, num_elements):
 
   Returns:
     Of the packing's dtype, [num_elements] and the places past the end.
+
+  Raises:
+    ValueError: payloads of a bucket of that size have another length.
   """
+  check_length(packing, parts, num_elements)
 
   def add(sums, row, some):
     for part in some:
@@ -266,6 +270,30 @@ def sum_planes(packing, parts, num_elements):
     )
   longer = [part for part in parts if part.shape[0] > min(counts)]
   return join(add(sums, min(counts), longer))
+
+
+def check_length(packing, parts, num_elements):
+  """Raises ValueError where payloads have not the words of their bucket.
+
+  Args:
+    packing: `Packing` or another one.
+    parts: list of int32 [n, w], payloads.
+    num_elements: of the bucket.
+  """
+  if any(len(part.shape) != 2 for part in parts):
+    raise ValueError(
+      f'{packing.name}: expected a list of int32 [payloads, words], received '
+      f'{[list(part.shape) for part in parts]}. Stack the payloads of a '
+      'device, and put the stacks of all devices into a list.'
+    )
+  expected = packing.num_words(num_elements)
+  for part in parts:
+    if part.shape[1] not in (expected, None):
+      raise ValueError(
+        f'{packing.name}: expected payloads of {expected} words for '
+        f'{num_elements} elements, received {part.shape[1]}. They are torn, or '
+        'of another bucket.'
+      )
 
 
 def _plus(sums, values):

@@ -65,8 +65,12 @@ TERNGRAD_INLINE void Put(const Values& values, const Descent& variable,
 // a word is summed in the low half of total i, place i + places / 2 in the high
 // half.
 
-// A vector of words as the pairs of numbers (word mod 3^10, word / 3^10).
+// A vector of words as the pairs of numbers (word mod 3^10, word / 3^10). Words
+// from 3^20 on, which no encoder makes, are those of their lowest 20 digits, as in
+// TensorFlow's operations; their quotients would not fit in 16 bits.
 TERNGRAD_INLINE void AddTrits(Words word, Halves* totals) {
+  const Words rest = word - 3486784401U;
+  word = word < rest ? word : rest;
   const Words high = word / 59049U;
   const Halves pairs = Bits<Halves>((word - high * 59049U) | (high << 16));
   const Halves upper = pairs / 243;

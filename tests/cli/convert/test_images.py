@@ -1,5 +1,6 @@
 """The program, on folders of images, checked with plain TensorFlow."""
 
+import codecs
 import os
 import pathlib
 import tarfile
@@ -9,6 +10,8 @@ import pytest
 import tensorflow as tf
 
 from slim import errors
+from slim.datasets import image_folder
+from slim.datasets import labels
 from terngrad.cli.convert import images
 from tests.slim import image_files
 from tests.slim import plain_records
@@ -86,6 +89,15 @@ def test_the_program_writes_both_splits_with_labels_from_one(tmp_path):
     folder=tmp_path,
   )
   assert verified.stdout.endswith('8 train, 4 validation, in 5 shards.\n')
+
+
+@pytest.mark.parametrize('missing', ['train_directory', 'output_directory'])
+def test_folders_must_be_given(tmp_path, missing):
+  names = {'train_directory', 'output_directory'} - {missing}
+  given = [f'--{name}={tmp_path}' for name in names]
+  result = programs.start('build_image_data', *given, folder=tmp_path)
+  assert result.returncode == 2
+  assert f'--{missing}: expected a value; received none' in result.stderr
 
 
 def test_records_are_shuffled_and_always_the_same(tmp_path):
@@ -177,6 +189,45 @@ def test_a_bad_file_of_labels_is_refused(tmp_path, text, message):
   (tmp_path / 'labels.txt').write_text(text)
   with pytest.raises(errors.DataError, match=message):
     build(tmp_path, labels_file=str(tmp_path / 'labels.txt'))
+
+
+@pytest.mark.parametrize(
+  'name',
+  [b'caf\xe9', b'a\nb', b'a\rb', 'a\u2028b'.encode(), b'a\x1cb', b'a '],
+)
+def test_a_class_whose_name_is_no_line_is_refused(tmp_path, name):
+  image_files.write_folders(tmp_path / 'train', {'a': 3, 'b': 3})
+  (tmp_path / 'train' / 'b').rename(tmp_path / 'train' / os.fsdecode(name))
+  with pytest.raises(errors.DataError, match='names can be lines') as caught:
+    build(tmp_path)
+  assert repr(name) in str(caught.value)
+  assert not (tmp_path / 'out').exists()
+  with pytest.raises(errors.DataError, match='names can be lines'):
+    image_folder.open_split(tmp_path, 'train', None)
+
+
+def test_files_of_any_name_are_taken(tmp_path):
+  image_files.write_folders(tmp_path / 'train', {'a': 2})
+  for name in (b'caf\xe9.jpg', b'two\nlines'):
+    path = tmp_path / 'train' / 'a' / os.fsdecode(name)
+    path.write_bytes(image_files.jpeg())
+  build(tmp_path)
+  found = plain_records.in_folder(tmp_path / 'out', 'train')
+  names = {plain_records.only(record, 'image/filename') for record in found}
+  assert {b'caf\xe9.jpg', b'two\nlines'} <= names
+  source = image_folder.open_split(tmp_path, 'train', None)
+  for number in range(source.count):
+    assert source.read(number).encoded.numpy().startswith(b'\xff\xd8')
+
+
+def test_labels_may_begin_with_a_byte_order_mark(tmp_path):
+  image_files.write_folders(tmp_path / 'train', {'cat': 1, 'ape': 1})
+  path = tmp_path / 'labels.txt'
+  path.write_bytes(codecs.BOM_UTF8 + b'cat\nape\n')
+  build(tmp_path, labels_file=str(path))
+  assert set(by_name(tmp_path / 'out')) == {'cat/0.jpg', 'ape/0.jpg'}
+  names = labels.read(tmp_path, first_label=1)
+  assert names == {1: 'cat', 2: 'ape'}
 
 
 @pytest.mark.parametrize('name', ['missing', 'empty'])

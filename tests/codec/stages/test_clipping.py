@@ -45,6 +45,18 @@ def test_constant_is_not_clipped(size):
   np.testing.assert_array_equal(clipped(gradient, 2.5), gradient)
 
 
+def test_nearly_constant_is_cut_until_it_counts_as_constant():
+  """As the docstring says: at most 26,000-fold, and then not at all."""
+
+  def nearly(deviation):
+    return np.float32(1 + deviation * np.array([1, -1, 1, -1]))
+
+  cut = clipped(nearly(1.6e-5), 2.5)
+  np.testing.assert_allclose(cut, 2.5 * 1.6e-5, rtol=0.01)
+  assert 1 / cut.max() < 65536 / 2.5
+  np.testing.assert_array_equal(clipped(nearly(1.4e-5), 2.5), nearly(1.4e-5))
+
+
 def test_of_two_clips_the_tighter_holds():
   expected = np.clip(TEN, -2, 2)
   np.testing.assert_array_equal(clipped(TEN, 1, 1.5), expected)

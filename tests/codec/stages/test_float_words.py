@@ -7,6 +7,7 @@ import tensorflow as tf
 from hypothesis import strategies
 
 from terngrad.codec.methods import registry
+from terngrad.codec.methods import validation
 from terngrad.codec.stages import chain
 from terngrad.codec.stages import float_words
 from tests.codec import bounds
@@ -136,3 +137,30 @@ def test_clipped_floats_are_not_lossless():
   decoded = conformance.there_and_back(codec, gradient)
   np.testing.assert_allclose(decoded, 0.6 * gradient, rtol=2.0**-22)
   assert not codec.traits.lossless
+
+
+NAN = 0x7FC00000
+
+
+@pytest.mark.parametrize(
+  ('name', 'words', 'message'),
+  [
+    ('identity', [0, NAN, 0], 'finite numbers, received nan for element 1'),
+    ('identity', [0, 0, -(2**23)], 'received -inf for element 2'),
+    ('fp16', [0, 0x7E00], 'finite numbers, received nan for element 1'),
+    ('fp16', [0x7C00 << 16, 0], 'received inf for element 2'),
+    ('fp16', [0, 1 << 16], 'expected zeros past the last of 3 elements'),
+  ],
+)
+def test_words_that_no_gradient_makes_are_refused(name, words, message):
+  codec = registry.parse(name)
+  with pytest.raises(ValueError, match=message):
+    validation.validate(codec, np.array(words, np.int32), 3)
+
+
+@pytest.mark.parametrize('name', ['identity', 'fp16'])
+def test_payload_of_the_encoder_is_valid(name):
+  codec = registry.parse(name)
+  values = np.array([-3e38, 0.0, 1e-42, -0.0, 70000.0], np.float32)
+  words, _ = conformance.encode(codec, values)
+  np.testing.assert_array_equal(validation.validate(codec, words, 5), words)

@@ -39,7 +39,7 @@ class TestStratified(
     key = conformance.bucket_key()
     payloads = [
       conformance.encode(
-        codec, gradient, key=tf.concat([key, [stratum]], axis=0)
+        codec, gradient, key=tf.concat([key[:2], [stratum]], axis=0)
       )[0]
       for stratum in (0, 2**29, 2**31)
     ]
@@ -49,6 +49,10 @@ class TestStratified(
       payloads[0], conformance.encode(codec, gradient, key=key)[0]
     )
 
+  def test_key_without_a_stratum_is_refused(self):
+    with pytest.raises(ValueError, match='a key of 3 .* received 2'):
+      conformance.encode(self.make(), [1.0], key=random_bits.seed_key(1))
+
   @pytest.mark.statistical
   def test_law_is_the_same_in_any_stratum(self):
     gradient = self.gradient()
@@ -56,7 +60,8 @@ class TestStratified(
     own = conformance.probe(codec, gradient).numpy()
     moved = codec._replace(
       encode_pieces=lambda *arguments: codec.encode_pieces(
-        *arguments[:-1], tf.concat([arguments[-1], [3 * 2**29 + 1]], axis=0)
+        *arguments[:-1],
+        tf.concat([arguments[-1][:2], [3 * 2**29 + 1]], axis=0),
       )
     )
     sample = conformance.sampler(moved, gradient.size)

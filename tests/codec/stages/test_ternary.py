@@ -302,3 +302,12 @@ def test_unknown_scaler_rule_is_an_error_that_lists_the_known():
 def test_clip_factor_with_max_clipped_is_an_error_with_a_remedy():
   with pytest.raises(ValueError, match=r'Put clip_by_stddev\(2\.5\) before'):
     ternary.ternarize('max_clipped', 2.5)
+
+
+def test_a_scaler_below_the_least_gives_nothing():
+  """As `contract.Traits` says of codes without bias."""
+  for size, fires in ((0.99 * ternary.MIN_SCALER, 0), (ternary.MIN_SCALER, 1)):
+    decoded = conformance.there_and_back(registry.ternary(0), [size, -size])
+    np.testing.assert_array_equal(
+      decoded, np.float32([fires * size, -fires * size])
+    )

@@ -395,6 +395,15 @@ def test_decoding_any_words_ends_in_codes(name, data, size):
 
 
 @NAMES
+@pytest.mark.parametrize('more', [-1, 1, 4096])
+def test_payload_of_another_length_is_not_decoded(name, more):
+  codec = codec_of(name)
+  words = np.ones([codec.num_words(1000) + more], np.int32)
+  with pytest.raises(ValueError, match='torn, or of another bucket'):
+    conformance.decode(codec, words, 1.0, (1000,))
+
+
+@NAMES
 def test_compiled_decoder_survives_any_words(name):
   codec, size = codec_of(name), 6000
   rng = conformance.rng()

@@ -18,6 +18,22 @@ def flowers(tmp_path):
   return tmp_path
 
 
+def test_flowers_that_build_image_data_wrote_are_taken(tmp_path, caplog):
+  """As the scripts of 2017 made them."""
+  shard_files.write(tmp_path, 'images', SPLITS, num_classes=6)
+  assert shards.find(FLOWERS, tmp_path, 'train').num_classes == 6
+  assert 'taken for flowers, whose 6 classes' in caplog.text
+
+
+@pytest.mark.parametrize(
+  ('dataset', 'num_classes'), [(FLOWERS, 5), (FLOWERS, 7), (MNIST, 10)]
+)
+def test_images_of_other_classes_are_refused(tmp_path, dataset, num_classes):
+  shard_files.write(tmp_path, 'images', SPLITS, num_classes=num_classes)
+  with pytest.raises(errors.DataError, match='received images, as its shards'):
+    shards.find(dataset, tmp_path, 'train')
+
+
 def part(folder, name, files):
   """A folder of links, as scripts/split_dataset.sh makes one."""
   worker = folder / name

@@ -9,7 +9,11 @@ PIXELS = photograph_files.pixels(37, 53)
 JPEG = photograph_files.jpeg(PIXELS)
 # Content, format, and the pixels that plain TensorFlow decodes.
 STORED = {
-  'jpeg': (JPEG, b'JPEG', tf.io.decode_jpeg(JPEG).numpy()),
+  'jpeg': (
+    JPEG,
+    b'JPEG',
+    tf.io.decode_jpeg(JPEG, dct_method='INTEGER_FAST').numpy(),
+  ),
   # As ImageNet has it: the name is no proof.
   'png in disguise': (tf.io.encode_png(PIXELS).numpy(), b'JPEG', PIXELS),
   'raw': (PIXELS.tobytes(), b'RAW', PIXELS),

@@ -67,6 +67,27 @@ class _Levels(NamedTuple):
     codes = tf.bitwise.bitwise_and(codes, len(table) - 1)
     return tf.gather(tf.constant(table), codes)
 
+  def least_square(self, codes):
+    """How small the squares of rotated blocks can be, over their scale's.
+
+    A scale is the square over the sum of levels times magnitudes. Magnitudes
+    are at least the borders that they are beyond; and levels without 0 at least
+    the first, times a sum that is no less than the square's root. With 0 all of
+    the square but that of the border is in what is beyond it.
+
+    Args:
+      codes: NumPy int32 [blocks, block].
+
+    Returns:
+      float64 [blocks].
+    """
+    count = len(self.values)
+    index = np.abs(codes) if self.with_zero else codes & (count - 1)
+    reached = np.array(self.values) * np.array([0.0, *self.borders])
+    beyond = reached[np.minimum(index, count - 1)].sum(axis=1)
+    first = 1 - self.borders[0] ** 2 if self.with_zero else self.values[0] ** 2
+    return np.maximum(first, beyond**2 / codes.shape[1])
+
 
 # Max, Quantizing for Minimum Distortion, IRE Transactions on Information Theory
 # 6 (1), 1960, table 1, the levels in 64ths.
@@ -89,6 +110,12 @@ def eden3():
   two, so that those of a block, which mix, are of one size. Nothing is agreed
   on but that: workers rotate and scale by themselves, so that their errors are
   independent and decoding rotates every payload back.
+
+  Not for blocks in which a few elements hold nearly all, such as buckets of a
+  few elements: rotations by signs are few then, and far from Gaussian. With two
+  such elements the square of the bias is up to 0.24 of the gradient's square,
+  with 10 normal ones about 0.01 and with 100 below 0.001. Where that matters,
+  keep such variables in float32.
 
   Returns:
     A `contract.Codec` of 1.61 bits an element.
@@ -160,6 +187,7 @@ def _num_words(levels, num_elements):
 
 def _probe(gradients):
   """The root mean squares."""
+  contract.check_gradients(gradients)
   return tf.stack(
     [
       # Not divided: compiled code would multiply, and round otherwise.
@@ -230,18 +258,32 @@ def _decode(levels, words, num_elements):
 
 
 def _check(levels, words, num_elements):
-  """Refuses scales that are negative or not finite."""
+  """Refuses scales that no gradient has whose size is at most the agreed."""
   if num_elements == 0:
     return levels.packing, words, 0
   blocks, block = rotation.blocks(num_elements)
   scales = words[_KEY_WORDS : _KEY_WORDS + blocks].view(np.float32)
+  code_words = words[_KEY_WORDS + blocks :]
   bad = scales[~(np.isfinite(scales) & (scales >= 0))]
   if bad.size:
     raise ValueError(
       f'eden_words: expected finite scales >= 0, received {bad[0]}. The '
       'payload was damaged or made by another codec: send it again.'
     )
-  return levels.packing, words[_KEY_WORDS + blocks :], blocks * block
+  codes = levels.packing.unpack_flat(tf.constant(code_words), blocks * block)
+  share = levels.least_square(np.reshape(codes, [blocks, block]))
+  # In units of the probe's power of two elements have at most the root mean
+  # square 2, or 4 where that power was limited; a norm that is no float32 is
+  # left to fail. The square of a block, rotated, is `block` times that of its
+  # elements.
+  least = np.sum(scales.astype(np.float64) ** 2 * share)
+  if least > 1.01 * 16 * block * num_elements:
+    raise ValueError(
+      'eden_words: expected scales of a gradient no larger than the agreed '
+      f'probe, received up to {scales.max():g}. The payload was damaged or '
+      'made by another codec: send it again.'
+    )
+  return levels.packing, code_words, blocks * block
 
 
 def _per_element(values, sizes):

@@ -8,6 +8,7 @@ from terngrad.codec.methods import registry
 from terngrad.codec.methods import validation
 from terngrad.codec.methods.transforms import eden
 from terngrad.codec.methods.transforms import rotation
+from terngrad.codec.stages import packing
 from terngrad.codec.stages import random_bits
 from tests.codec import conformance
 
@@ -159,6 +160,8 @@ def test_element_that_is_not_finite_shows_in_the_probe(value):
   [
     (2, np.float32(-1).view(np.int32), 'expected finite scales >= 0'),
     (2, np.float32(np.nan).view(np.int32), 'expected finite scales >= 0'),
+    (2, np.float32(1e36).view(np.int32), 'expected scales of a gradient no la'),
+    (3, np.float32(3e4).view(np.int32), 'expected scales of a gradient no la'),
     (5, -1, 'base3: expected word'),
   ],
 )
@@ -167,3 +170,63 @@ def test_damaged_payload_is_refused(place, word, message):
   words[place] = word
   with pytest.raises(ValueError, match=message):
     validation.validate(eden.eden3(), words, 5000)
+
+
+# What makes the largest scales, in units of the probe.
+EXTREMES = {
+  'one element': lambda size: np.eye(1, size, size // 2)[0],
+  'two elements': lambda size: (
+    np.eye(1, size)[0] + 0.36 * np.eye(1, size, 1)[0]
+  ),
+  'equal': np.ones,
+  'normal': lambda size: rng().normal(size=size),
+  'heavy': lambda size: rng().standard_t(1, size=size),
+  'zeros': np.zeros,
+}
+
+
+@pytest.mark.parametrize('size', [1, 2, 3, 5, 100, 4096, 9000])
+@pytest.mark.parametrize('factor', [1.9999, 1.0, 1e36, 1e-38, 1e-42])
+def test_every_payload_of_the_encoder_is_valid(size, factor):
+  for make in EXTREMES.values():
+    values = make(size)
+    values = values / np.max([1e-9, np.abs(values).max()]) * factor
+    words, _ = run(eden.eden3(), [values.astype(np.float32)])
+    validation.validate(eden.eden3(), words, size)
+
+
+@pytest.mark.parametrize('fired', [1, 64, 4096])
+def test_valid_payloads_decode_to_nothing_far_beyond_the_probe(fired):
+  """To less than 40 times its root mean square; it had no bound."""
+  size, width = 4096, packing.base3().width(4096)
+  codes = (np.arange(20 * width) < fired).astype(np.int32).reshape(20, -1)
+  packed = packing.base3().pack(list(tf.constant(codes))).numpy()
+  for scale in 2.0 ** np.arange(30, -10, -0.25):
+    head = [0, 0, np.float32(scale).view(np.int32)]
+    words = np.concatenate([head, packed]).astype(np.int32)
+    try:
+      validation.validate(eden.eden3(), words, size)
+      break
+    except ValueError:
+      continue
+  one = tf.ones([1])
+  (decoded,) = eden.eden3().decode_sum([words[np.newaxis]], one, [(size,)])
+  assert 1 < np.sqrt(np.mean(decoded**2)) < 40
+
+
+# As the docstring says: where few elements hold all, rotations are few too.
+@pytest.mark.parametrize(
+  ('values', 'largest'),
+  [
+    ([1.0, 0.36], 0.24),
+    ([1.0, 0.36] + [0.0] * 510, 0.24),
+    (rng().normal(size=10), 0.02),
+    (rng().normal(size=100), 0.004),
+  ],
+  ids=lambda values: str(len(values)) if np.ndim(values) else None,
+)
+def test_bias_is_bounded_for_few_elements(values, largest):
+  values = np.array(values, np.float32)
+  sample = conformance.sampler(eden.eden3(), values.size, draws=1000)
+  own = conformance.probe(eden.eden3(), values).numpy()
+  assert error(sample(values, own, own).mean, values) < largest

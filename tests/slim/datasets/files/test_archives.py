@@ -4,6 +4,7 @@ import pytest
 
 from slim import errors
 from slim.datasets.files import archives
+from tests import bounded
 from tests.slim import archives_made
 
 HOSTILE = {
@@ -153,3 +154,58 @@ def test_another_checksum_is_refused_with_the_way_round(tmp_path):
     errors.DataError, match='expected sha256 00; received ba7816.*--noverify'
   ):
     archives.check_hash(path, 'sha256', '00')
+
+
+def header(kind, size, name='x'):
+  info = tarfile.TarInfo(name)
+  info.type, info.size = kind, size
+  return info.tobuf(tarfile.GNU_FORMAT)
+
+
+END = bytes(1024)
+SPARSE = b'22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n'
+DAMAGED = {
+  'long name': header(tarfile.GNUTYPE_LONGNAME, 3 << 29),
+  'long link': header(tarfile.GNUTYPE_LONGLINK, 3 << 29),
+  'attributes': header(tarfile.XHDTYPE, 3 << 29),
+  'negative': header(tarfile.XHDTYPE, -512) + END,
+  'negative file': header(tarfile.REGTYPE, -1024) + END,
+  'negative attribute': header(tarfile.XHDTYPE, 14)
+  + b'14 size=-1024\n'.ljust(512, b'\0')
+  + header(tarfile.REGTYPE, 0)
+  + END,
+  'sparse': header(tarfile.XHDTYPE, len(SPARSE))
+  + SPARSE.ljust(512, b'\0')
+  + header(tarfile.REGTYPE, 512)
+  + b'7777777'.ljust(512, b'\0')
+  + END,
+  'chain': (header(tarfile.GNUTYPE_LONGNAME, 0)) * 3000 + END,
+}
+
+
+@pytest.mark.parametrize('name', DAMAGED)
+def test_few_bytes_take_neither_time_nor_memory(tmp_path, name):
+  path = tmp_path / 'a.tar'
+  path.write_bytes(DAMAGED[name])
+  # As long as it says, without a byte on the disk.
+  with open(path, 'r+b') as file:
+    file.truncate(max(2 << 30, len(DAMAGED[name])))
+  with bounded.memory(200 << 20), bounded.seconds(5):
+    with pytest.raises(errors.DataError, match='a whole tar archive'):
+      archives.index(path)
+    with pytest.raises(errors.DataError, match='a whole tar archive'):
+      list(archives.files(path, 1000, lambda _: True))
+
+
+def test_attributes_of_all_are_not_kept_for_each(tmp_path):
+  attributes = b''.join(
+    f'{len(f"{i:05d}") + 6} {i:05d}=1\n'.encode() for i in range(4000)
+  )
+  content = header(tarfile.XGLTYPE, len(attributes))
+  content += attributes.ljust(-(-len(attributes) // 512) * 512, b'\0')
+  content += header(tarfile.REGTYPE, 0) * 1000 + END
+  path = tmp_path / 'a.tar'
+  path.write_bytes(content)
+  with bounded.memory(50 << 20), bounded.seconds(5):
+    assert len(archives.index(path)) == 1000
+    assert len(list(archives.files(path, 1000, lambda _: True))) == 1000

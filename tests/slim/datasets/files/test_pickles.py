@@ -1,12 +1,14 @@
 import os
 import pathlib
 import pickle
+import struct
 
 import numpy as np
 import pytest
 
 from slim import errors
 from slim.datasets.files import pickles
+from tests import bounded
 
 
 class Calls:
@@ -80,3 +82,61 @@ def test_other_arrays_are_refused(array):
 def test_damaged_pickles_are_refused(content):
   with pytest.raises(errors.DataError, match='here: expected a pickle of list'):
     pickles.load(content, 'here')
+
+
+def nested(levels, begin, one):
+  """A pickle in which each level holds the one before twice.
+
+  Args:
+    levels: number of them.
+    begin: opcodes that push the innermost.
+    one: opcodes that make a level of the two on the stack.
+  """
+  content = b'\x80\x02' + begin + b'q\x00'
+  for level in range(levels):
+    get = b'h' + bytes([level])
+    content += get + get + one + b'q' + bytes([level + 1])
+  return content
+
+
+def lists_filled_later(levels):
+  content = b'\x80\x02'
+  for level in range(levels):
+    inner = b'h' + bytes([level - 1]) if level else b'N'
+    content += b']q' + bytes([level]) + b'(' + inner + inner + b'e'
+  return content
+
+
+HOSTILE = {
+  'lists': nested(40, b']', b'(\x86') + b'.',
+  'tuples': nested(40, b'K\x01', b'\x86') + b'.',
+  'keys': b'\x80\x02}' + nested(40, b'K\x01', b'\x86')[2:] + b'Ns.',
+  'hidden keys': b'\x80\x04}'
+  + nested(40, b'K\x01', b'\x86\x95' + bytes(8))[2:]
+  + b'Ns.',
+  'type': b'\x80\x02cnumpy\ndtype\n' + lists_filled_later(40)[2:] + b'\x85R.',
+  'place': b'Nr\xff\xff\xff\x07.',
+  'places': b'\x80\x02(' + b']r\xff\xff\x1f\x00' * 3 + b'l.',
+  'string': b'T\xff\xff\xff\x7fa.',
+  'bytes': b'\x80\x04\x8e' + struct.pack('<Q', 1 << 40) + b'a.',
+  'frame': b'\x80\x04\x95' + struct.pack('<Q', 1 << 62) + b'N.',
+  'nodes': b'\x80\x02(' + b']' * (1 << 21) + b'l.',
+  'deep': b'\x80\x02' + b']' * 100_000 + b'a' * 99_999 + b'.',
+  'set': b'\x80\x04\x8f.',
+  'number': b'I' + b'7' * 1_000_000 + b'\n.',
+}
+
+
+@pytest.mark.parametrize('name', HOSTILE)
+def test_few_bytes_take_neither_time_nor_memory(name):
+  with bounded.memory(200 << 20), bounded.seconds(5):
+    with pytest.raises(errors.DataError, match='expected a pickle of lists'):
+      pickles.load(HOSTILE[name], 'here')
+
+
+def test_a_list_may_be_used_twice():
+  content = lists_filled_later(40) + b'.'
+  with bounded.memory(200 << 20), bounded.seconds(5):
+    loaded = pickles.load(content, 'here')
+  first, second = loaded
+  assert first is second

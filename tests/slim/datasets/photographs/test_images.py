@@ -1,4 +1,5 @@
 import io
+import struct
 
 import numpy as np
 import pytest
@@ -157,3 +158,35 @@ def test_an_image_made_to_fill_the_memory_is_refused():
 def test_the_limit_holds_below_the_size_that_pillow_refuses():
   with pytest.raises(images.ImageError, match='received 9999 x 9999'):
     images.to_jpeg(image_files.bomb(9999))
+
+
+def test_a_jpeg_that_declares_more_than_its_bytes_can_hold_is_refused():
+  content = image_files.jpeg()
+  frame = content.index(b'\xff\xc0')
+  size = struct.pack('>HH', 9000, 9900)
+  content = content[: frame + 5] + size + content[frame + 9 :]
+  for make in (images.to_jpeg, images.to_pixels):
+    with pytest.raises(images.ImageError, match='bytes for 9900 x 9000'):
+      make(content)
+
+
+@pytest.mark.parametrize('options', [{}, {'progressive': True}])
+@pytest.mark.parametrize('mode', ['RGB', 'L'])
+def test_the_emptiest_jpeg_is_taken(mode, options):
+  blank = Image.new(mode, (2000, 1600))
+  content = image_files.saved(blank, 'JPEG', optimize=True, **options)
+  assert images.to_jpeg(content).content == content
+
+
+def test_what_is_stored_as_pixels_is_decoded_accurately():
+  rough = np.random.default_rng(1).integers(0, 256, [64, 64, 3])
+  content = image_files.saved(
+    Image.fromarray(rough.astype(np.uint8)), 'JPEG', quality=100, subsampling=0
+  )
+  stored = np.frombuffer(images.to_pixels(content).content, np.uint8)
+  for method, largest in (('INTEGER_ACCURATE', 1), ('INTEGER_FAST', 99)):
+    decoded = tf.io.decode_jpeg(content, dct_method=method).numpy().reshape(-1)
+    difference = np.abs(decoded.astype(int) - stored)
+    assert difference.max() <= largest
+  # The last, which trainers use, is worth telling apart.
+  assert difference.max() > 10

@@ -28,6 +28,20 @@ def test_a_template_makes_what_serializing_all_makes(size):
   assert parsed['image/class/label'] == 3
 
 
+def test_features_are_serialized_in_the_order_of_their_keys():
+  """Whatever the order in which they were made, and in every process."""
+  found = features.of_image(b'JPEG', (3, 4, 3), 1, 'x') | features.of_boxes()
+  turned = dict(reversed(found.items()))
+  for make in (
+    features.serialize,
+    lambda rest: features.Template(rest).serialize(b''),
+  ):
+    serialized = make(found)
+    assert make(turned) == serialized
+    places = [serialized.index(key.encode()) for key in sorted(found)]
+    assert places == sorted(places)
+
+
 def test_boxes_become_lists_of_sides():
   boxes = features.of_boxes([(0.1, 0.2, 0.3, 0.4), (0.5, 0.6, 0.7, 0.8)])
   values = {

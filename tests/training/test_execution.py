@@ -1,0 +1,83 @@
+"""What a run says of itself when it starts."""
+
+import logging
+import re
+
+import pytest
+
+from terngrad import native
+from terngrad.codec import bucketing
+from terngrad.codec import policy
+from terngrad.codec.methods import registry
+from terngrad.exchange import towers
+from terngrad.training import execution
+
+CPU = towers.Towers(('/CPU:0',), 2)
+
+
+def codec_of(*codes):
+  specs = [
+    policy.VariableSpec(name, (1000 * 10**i,), False)
+    for i, name in enumerate('ab')
+  ]
+  return bucketing.gradient_codec(specs, [registry.method(c) for c in codes])
+
+
+@pytest.mark.parametrize(
+  ('codes', 'expected'),
+  [
+    (
+      ('identity', 'identity'),
+      r'32\.01 bits .* sent; --grad_bits=1 sends 1\.6',
+    ),
+    (
+      ('identity', 'ternary'),
+      r' 4\.37 bits an element are sent \(1,000 as flo',
+    ),
+    (('identity', 'ternary'), r'10,000 as clip_by_stddev\(2\.5\) > ternarize'),
+  ],
+)
+def test_what_is_sent_is_said(codes, expected):
+  line, _ = execution.remarks(codec_of(*codes), CPU)
+  assert line.startswith('gradients: ')
+
+  assert re.search(expected, line), line
+
+
+def test_float_steps_that_are_asked_for_are_not_corrected():
+  line, _ = execution.remarks(codec_of('identity', 'identity'), CPU, True)
+  assert 'are sent, as --floating_grad_epoch=1 asks (' in line
+
+
+def kernels_line(exchange=CPU):
+  return execution.remarks(codec_of('ternary', 'ternary'), exchange)[1]
+
+
+def test_kernels_are_named_and_why_they_are_not_used(monkeypatch):
+  monkeypatch.setattr(native, '_load', lambda: (object(), None))
+  assert kernels_line() == 'kernels: native'
+  monkeypatch.setattr(native, '_load', lambda: (None, 'they were not built.'))
+  line = kernels_line()
+  assert line.endswith('native ones are not used, they were not built.')
+  gpus = towers.Towers(('/GPU:0', '/GPU:1'), 2)
+  assert kernels_line(gpus) == 'kernels: compiled by XLA'
+
+
+@pytest.mark.parametrize('is_wish', [True, False])
+def test_missing_kernels_are_a_warning_but_not_wished_ones(
+  is_wish, monkeypatch, caplog
+):
+  if is_wish:
+    monkeypatch.setenv('TERNGRAD_NATIVE', '0')
+  else:
+    monkeypatch.setattr(native, '__file__', '/nowhere/__init__.py')
+  native._load.cache_clear()
+  try:
+    with caplog.at_level(logging.INFO, 'absl'):
+      assert not native.available()
+      assert native.why_not()
+  finally:
+    native._load.cache_clear()
+  (record,) = [r for r in caplog.records if 'Native kernels' in r.message]
+  assert (record.levelname == 'WARNING') != is_wish
+  assert is_wish or 'pip install --force-reinstall' in record.message

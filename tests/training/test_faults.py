@@ -1,0 +1,93 @@
+"""Runs that continue after files were damaged or the power was cut."""
+
+import shutil
+
+import pytest
+
+from terngrad.checkpoint import checkpoints
+from terngrad.config import training as configs
+from terngrad.training import loop
+from terngrad.training import records
+from tests import power_cut
+
+LAST = 21
+
+
+def train(folder, report=lambda line: None, max_steps=LAST):
+  config = configs.TrainConfig(
+    net='lenet',
+    dataset_name='mnist',
+    image_size=8,
+    batch_size=4,
+    benchmark_mode=True,
+    max_steps=max_steps,
+    save_iter=10,
+    train_dir=str(folder),
+  )
+  return loop.train(config, report)
+
+
+def continued(folder):
+  """What of the records a run says that takes one step more."""
+  lines = []
+  train(folder, lines.append, LAST + 1)
+  assert sum(': gradients: 32.00 bits' in line for line in lines) == 1
+  assert any(f'continuing after step {LAST}' in line for line in lines)
+  assert checkpoints.newest(str(folder)).endswith(f'-{LAST + 1}')
+  return [line for line in lines if records.FILE_NAME in line]
+
+
+@pytest.fixture(scope='module')
+def whole(tmp_path_factory):
+  """(folder of a run, what the disk held when it said that it was saved)."""
+  with pytest.MonkeyPatch.context() as monkeypatch:
+    place = tmp_path_factory.mktemp('disk')
+    disk = power_cut.Disk(monkeypatch)
+    lefts = []
+
+    def report(line):
+      if 'saved' in line:
+        lefts.append(disk.after_power_cut(place, place.with_name('left')))
+
+    train(place / 'new' / 'run', report)
+  (left,) = lefts
+  return place / 'new' / 'run', left / 'new' / 'run'
+
+
+@pytest.fixture
+def trained(whole, tmp_path):
+  """The records of a copy of the run."""
+  return shutil.copytree(whole[0], tmp_path / 'run') / records.FILE_NAME
+
+
+def test_a_run_that_continues_says_that_a_line_was_damaged(trained):
+  content = trained.read_bytes()
+  trained.write_bytes(b'\xff' + content[1:])
+  (told,) = continued(trained.parent)
+  assert told.endswith('left out 1 damaged or torn lines, the first is line 1')
+
+
+def test_a_run_that_continues_says_that_its_records_were_cut(trained):
+  lines = trained.read_bytes().splitlines(keepends=True)
+  trained.write_bytes(b''.join(lines[:1]))
+  (told,) = continued(trained.parent)
+  assert told.endswith(
+    f'ends at step 10; the lines from there to step {LAST} are lost'
+  )
+
+
+def test_a_killed_run_leaves_nothing_unfinished_after_the_next(trained):
+  folder = trained.parent
+  (folder / 'model.ckpt-25_temp').mkdir()
+  (folder / 'model.ckpt-25_temp' / 'part-00000-of-00001.data').touch()
+  (folder / 'checkpoint.tmp12ab').touch()
+  before = {path.name for path in folder.iterdir()}
+  continued(folder)
+  gone = before - {path.name for path in folder.iterdir()}
+  assert gone == {'model.ckpt-25_temp', 'checkpoint.tmp12ab'}
+
+
+def test_a_run_goes_on_after_a_power_cut_where_it_said(whole):
+  _, left = whole
+  assert records.read(left)[-1]['step'] == LAST
+  assert continued(left) == []

@@ -1,0 +1,82 @@
+"""What stops a run: numbers of a step, or no folder to begin in."""
+
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from terngrad import errors
+from terngrad.config import servers
+from terngrad.config import training as configs
+from terngrad.parameter_server import server_run
+from terngrad.training import evaluation
+from terngrad.training import loop
+
+RUN = types.SimpleNamespace(parameters=['fc/kernel', 'fc/bias'])
+CODEC = types.SimpleNamespace(probed_variables=lambda: [0, 1])
+
+
+def check(probes, entropy=(1.0, 1.0, 1.0, 1.0)):
+  result = types.SimpleNamespace(
+    entropy=tf.constant(entropy),
+    probes=tf.constant(np.array(probes, np.float32)),
+    worker_labels=None,
+  )
+  loop._check_finite(RUN, 6, result, CODEC)
+
+
+def test_finite_numbers_stop_nothing():
+  check([[0.0, 8e37]] * 4)
+
+
+@pytest.mark.parametrize('value', [np.nan, np.inf])
+def test_a_gradient_that_is_not_finite_stops_the_run(value):
+  probes = [[1.0, 1.0], [1.0, value], [1.0, 1.0], [1.0, 1.0]]
+  with pytest.raises(
+    errors.TrainingError, match='^Step 7: .*the gradient of fc/bias on worker 1'
+  ):
+    check(probes)
+
+
+def test_gradients_that_add_up_to_infinity_stop_the_run():
+  """Four of 3e38 are finite, and so is their mean, but not their sum."""
+  with pytest.raises(
+    errors.TrainingError, match='the sum of fc/kernel on worker 0, sum of'
+  ):
+    check([[3e38, 1.0]] * 4)
+
+
+def test_a_loss_that_is_not_finite_stops_the_run():
+  with pytest.raises(errors.TrainingError, match='the loss of worker 3'):
+    check([[1.0, 1.0]] * 4, (1.0, 1.0, 1.0, np.nan))
+
+
+def test_a_run_without_a_folder_does_not_begin():
+  """2017's default was one folder for all runs, which the next continued."""
+  with pytest.raises(errors.ConfigError, match='train_dir: .*Give --train_dir'):
+    loop.train(configs.TrainConfig(benchmark_mode=True), None)
+  hosts = {'worker_hosts': 'localhost:1', 'ps_hosts': 'localhost:2'}
+  config = servers.ServerConfig(job_name='worker', **hosts)
+  with pytest.raises(errors.ConfigError, match='train_dir: .*Give --train_dir'):
+    server_run.train(config, None)
+
+
+@pytest.mark.parametrize('name', ['checkpoint_dir', 'eval_dir'])
+def test_an_evaluation_without_a_folder_does_not_begin(name):
+  folders = {'checkpoint_dir': '/a', 'eval_dir': '/b'} | {name: ''}
+  with pytest.raises(errors.ConfigError, match=f'{name}: expected a folder'):
+    evaluation.evaluate(configs.EvalConfig(**folders), None)
+
+
+def test_a_net_that_fits_nowhere_is_refused(tmp_path):
+  config = configs.TrainConfig(
+    net='lenet',
+    dataset_name='mnist',
+    image_size=100_000_000,
+    benchmark_mode=True,
+    train_dir=str(tmp_path / 'run'),
+  )
+  with pytest.raises(errors.ConfigError, match='fit into the memory, received'):
+    loop.train(config, lambda line: None)
+  assert not (tmp_path / 'run').exists()
