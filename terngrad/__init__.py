@@ -32,10 +32,15 @@ _HOMES = {
   'worker_key': 'terngrad.codec.stages.random_bits',
 }
 
-__all__ = ['__version__', *sorted(_HOMES)]
+# Packages that are named by themselves.
+_PACKAGES = ('keras',)
+
+__all__ = ['__version__', *sorted(_HOMES), *_PACKAGES]
 
 
 def __getattr__(name):
+  if name in _PACKAGES:
+    return importlib.import_module(f'{__name__}.{name}')
   if name not in _HOMES:
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
   home = _HOMES[name]

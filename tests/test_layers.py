@@ -26,6 +26,7 @@ LAYERS = (
   'terngrad.checkpoint',
   'terngrad.config',
   'terngrad.training',
+  'terngrad.keras',
   'terngrad.parameter_server',
   'terngrad.measure',
   'terngrad.report',

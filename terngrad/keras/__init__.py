@@ -1,0 +1,5 @@
+"""Compressed gradients in programs of Keras: one line beside `model.fit`."""
+
+from terngrad.keras.optimizer import CompressedOptimizer
+
+__all__ = ['CompressedOptimizer']
