@@ -83,6 +83,7 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     """
     optimizer = keras.optimizers.get(optimizer)
     _check(optimizer)
+    _check_options(optimizer)
     super().__init__(
       learning_rate=0.0, name=name or f'compressed_{optimizer.name}'
     )

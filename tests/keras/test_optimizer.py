@@ -203,6 +203,7 @@ class TestLossScaling:
     np.testing.assert_array_equal(after, before)
     assert float(optimizer.dynamic_scale) == 2.0
 
+  @pytest.mark.slow
   def test_mixed_precision_trains(self):
     keras.config.set_dtype_policy('mixed_float16')
     try:
@@ -212,3 +213,16 @@ class TestLossScaling:
       keras.config.set_dtype_policy('float32')
     assert isinstance(made.optimizer, keras.optimizers.LossScaleOptimizer)
     assert losses[-1] < losses[0]
+
+
+@pytest.mark.slow
+def test_a_step_that_xla_compiles_codes_as_others_do():
+  found = []
+  for compiles in (False, True):
+    made = small.compiled('ternary:clip_factor=0', jit_compile=compiles)
+    before = made.layers[0].kernel.numpy()
+    made.optimizer.learning_rate = 1.0
+    features, labels = small.data()
+    made.train_on_batch(features, labels)
+    found.append(made.layers[0].kernel.numpy() - before)
+  np.testing.assert_array_equal(np.sign(found[0]), np.sign(found[1]))
