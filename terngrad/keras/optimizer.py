@@ -137,6 +137,7 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
       self.inner_optimizer.build(variables)
     self.built = True
 
+  @tf.autograph.experimental.do_not_convert
   def apply(self, grads, trainable_variables=None):
     """Adds the gradients of all replicas up, coded, and applies the sum.
 
@@ -168,7 +169,7 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
 
   def load_own_variables(self, store):
     """Reads what `save_own_variables` wrote, or the wrapped optimizer did."""
-    arrays = {name: store[name] for name in store.keys()}  # noqa: SIM118
+    arrays = {name: store[name] for name in store.keys()}
     states = {n: a for n, a in arrays.items() if n.startswith(_STATE)}
     own = {n: a for n, a in arrays.items() if n not in states}
     self.inner_optimizer.load_own_variables(own)
@@ -203,7 +204,7 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
       policy.VariableSpec(path, tuple(v.shape))
       for path, v in zip(paths, variables, strict=True)
     )
-    summed = self._compressor.sum_over_replicas(
+    summed = self._compressor.all_reduce(
       gradients, compressors.Variables(places, specs), inner._iterations
     )
     return list(zip(summed, variables, strict=True))

@@ -20,7 +20,7 @@ from terngrad.codec.methods import registry
 from terngrad.exchange import strategies
 from terngrad.step import reduction
 from terngrad.training import assembly
-from terngrad.training import remembered
+from terngrad.checkpoint import remembered
 
 _FLOATS = (tf.float32, tf.float16, tf.bfloat16)
 
@@ -102,18 +102,20 @@ class Compressor:
     self._reductions = {}
     self._told = False
 
-  def sum_over_replicas(self, gradients, variables, step):
+  @tf.autograph.experimental.do_not_convert
+  def all_reduce(self, gradients, variables, step, mean=False):
     """The sum of all replicas' gradients, where one replica computes.
 
-    It is the mean of gradients that are each coded as N times themselves: where
-    a loss is divided by the number of replicas, as Keras does, what is coded
-    are the gradients of each replica's own mean.
+    The sum is the mean of gradients that are each coded as N times themselves:
+    where a loss is divided by the number of replicas, as Keras does, what is
+    coded are the gradients of each replica's own mean.
 
     Args:
       gradients: list of float32, float16 or bfloat16 tensors of known shapes,
         or of `tf.IndexedSlices`: these travel as they are.
       variables: `Variables` of them.
       step: integer [], steps taken before.
+      mean: True for the mean instead.
 
     Returns:
       List of the same kinds and dtypes.
@@ -128,14 +130,13 @@ class Compressor:
         'replica computes. Call this inside of strategy.run.'
       )
     sparse = [isinstance(g, tf.IndexedSlices) for g in gradients]
-    summed = self._rows(
-      context, {i: g for i, g in enumerate(gradients) if sparse[i]}, variables
-    )
+    rows = {i: g for i, g in enumerate(gradients) if sparse[i]}
+    summed = self._rows(context, rows, variables, mean)
     dense = [i for i, rows in enumerate(sparse) if not rows]
     if dense:
       own = [_checked(gradients[i], variables.specs[i].name) for i in dense]
       reduced = context.merge_call(
-        functools.partial(self._merged, variables.only(dense)),
+        functools.partial(self._merged, variables.only(dense), mean),
         args=(own, tf.cast(tf.identity(step), tf.int64)),
       )
       number = tf.get_static_value(context.replica_id_in_sync_group)
@@ -145,6 +146,7 @@ class Compressor:
       for i, rows in enumerate(sparse)
     ]
 
+  @tf.autograph.experimental.do_not_convert
   def mean_over_workers(self, of_worker, variables, step, skips=False):
     """The mean gradients of virtual workers, which compute one by one.
 
@@ -165,6 +167,19 @@ class Compressor:
     self._observe(variables, reduced, None)
     return reduced.means[0]
 
+  def refuse_states(self):
+    """Refuses, for who keeps none, a codec that remembers.
+
+    Raises:
+      ValueError: a text names one.
+    """
+    for _, text in _rules(self.codec):
+      if registry.method(text, 1).states(((512, 512),)):
+        raise ValueError(
+          f'codec: expected one that remembers nothing, received {text!r}. '
+          'Make a terngrad.Compressor of it once, and hand that over.'
+        )
+
   def saved(self):
     """The states, dict of name to array; see `Remembered.arrays`."""
     return self._remembered.arrays() if self._remembered else self._loaded
@@ -175,8 +190,8 @@ class Compressor:
     if self._remembered:
       self._remembered.load(arrays)
 
-  def _rows(self, context, gradients, variables):
-    """The sums of `tf.IndexedSlices`, both dicts of their index."""
+  def _rows(self, context, gradients, variables, mean):
+    """The sums or means of `tf.IndexedSlices`, both dicts of their index."""
     if gradients and not self._told:
       self._told = True
       logging.warning(
@@ -186,15 +201,14 @@ class Compressor:
       )
     if not gradients or context.num_replicas_in_sync == 1:
       return gradients
-    summed = context.all_reduce(
-      tf.distribute.ReduceOp.SUM, list(gradients.values())
-    )
+    op = tf.distribute.ReduceOp.MEAN if mean else tf.distribute.ReduceOp.SUM
+    summed = context.all_reduce(op, list(gradients.values()))
     return dict(zip(gradients, summed, strict=True))
 
-  def _merged(self, variables, strategy, own, step):
-    """For each replica of this process the list of sums."""
+  def _merged(self, variables, mean, strategy, own, step):
+    """For each replica of this process the list of sums, or of means."""
     self._join(strategy)
-    count = self._exchange.num_workers
+    count = 1 if mean else self._exchange.num_workers
     of_gradients = map(strategy.experimental_local_results, own)
     of_replicas = list(zip(*of_gradients, strict=True))
     scaled = [
