@@ -15,7 +15,7 @@ def compress(gradients, codec='ternary', *, step, seed=0, mean=False, names=()):
   Under a strategy of `tf.distribute` this is called inside of `strategy.run`,
   in place of `tf.distribute.get_replica_context().all_reduce`; without one the
   gradients are coded and decoded. What is returned is for an update of one's
-  own: an optimizer of Keras would add up once more, and has `CompressedOptimizer`.
+  own. An optimizer of Keras adds up by itself: `keras.CompressedOptimizer`.
 
   >>> import tensorflow as tf
   >>> gradients = [tf.constant([0.5, -0.25, 0.1, 0.0])]

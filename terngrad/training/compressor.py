@@ -13,6 +13,7 @@ from absl import logging
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import control_flow_util
 
+from terngrad.checkpoint import remembered
 from terngrad.codec import bucketing
 from terngrad.codec import parts
 from terngrad.codec import policy
@@ -20,7 +21,6 @@ from terngrad.codec.methods import registry
 from terngrad.exchange import strategies
 from terngrad.step import reduction
 from terngrad.training import assembly
-from terngrad.checkpoint import remembered
 
 _FLOATS = (tf.float32, tf.float16, tf.bfloat16)
 

@@ -5,9 +5,10 @@ import pytest
 import tensorflow as tf
 
 import terngrad
+from tests.keras import small
 
 VALUES = np.random.default_rng(0).normal(size=(2, 30, 4)).astype(np.float32)
-STRATEGY = tf.distribute.MirroredStrategy(['/CPU:0', '/CPU:1'])
+STRATEGY = small.strategy(2)
 FEEDBACK = 'error_feedback+topk:ratio=0.1'
 
 
