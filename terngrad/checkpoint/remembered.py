@@ -49,10 +49,7 @@ class Remembered:
     if not fresh:
       return
     self._declared |= fresh
-    # A thread of its own knows neither the graph that is being traced nor the
-    # strategy, which would make its own kind of variables.
-    with concurrent.futures.ThreadPoolExecutor(1) as thread:
-      thread.submit(self._make, fresh).result()
+    apart(lambda: self._make(fresh))
 
   def _make(self, fresh):
     for place, device in enumerate(self._exchange.devices):
@@ -153,6 +150,16 @@ class Remembered:
       rows = [rows.mean(axis=0)] * self._exchange.own
     for variable, row in zip(self._in_order(key), rows, strict=True):
       variable.assign(row)
+
+
+def apart(make):
+  """What a function returns that makes variables, as if called by itself.
+
+  A thread of its own knows neither the graph that is being traced nor the
+  strategy, which would make its own kind of variables.
+  """
+  with concurrent.futures.ThreadPoolExecutor(1) as thread:
+    return thread.submit(make).result()
 
 
 def _name(key):

@@ -214,6 +214,27 @@ for _name in _OF_INNER:
   setattr(CompressedOptimizer, _name, _of_inner(_name))
 
 
+def compressed(optimizer):
+  """The `CompressedOptimizer` in an optimizer.
+
+  Args:
+    optimizer: a model's, which it is or goes around it.
+
+  Raises:
+    ValueError: there is none.
+  """
+  inner = optimizer
+  while inner is not None and not isinstance(inner, CompressedOptimizer):
+    inner = getattr(inner, 'inner_optimizer', None)
+  if inner is None:
+    name = getattr(optimizer, 'name', None)
+    raise ValueError(
+      'optimizer: expected a model compiled with CompressedOptimizer, received '
+      f'{name}. Put terngrad.keras.CompressedOptimizer around it.'
+    )
+  return inner
+
+
 def _check(optimizer):
   """Refuses an optimizer that cannot be wrapped."""
   if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):

@@ -4,10 +4,15 @@ import functools
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 
 import terngrad.keras
 
+# Keras 3.15 asks TensorFlow's variables for arrays in the way of NumPy 1.
+ARRAYS_OF_KERAS = pytest.mark.filterwarnings(
+  'ignore:__array__ implementation:DeprecationWarning'
+)
 FEEDBACK = 'error_feedback+topk:ratio=0.2'
 FEATURES, CLASSES = 6, 3
 

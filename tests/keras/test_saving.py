@@ -9,10 +9,7 @@ import pytest
 import terngrad.keras
 from tests.keras import small
 
-# Keras 3.15 asks TensorFlow's variables for arrays in the way of NumPy 1.
-pytestmark = pytest.mark.filterwarnings(
-  'ignore:__array__ implementation:DeprecationWarning'
-)
+pytestmark = small.ARRAYS_OF_KERAS
 
 POWER = 'error_feedback+powersgd:rank=1,min_compression=0.5'
 
