@@ -2,5 +2,6 @@
 
 from terngrad.keras.metrics import CompressionMetrics
 from terngrad.keras.optimizer import CompressedOptimizer
+from terngrad.keras.virtual import virtual_workers
 
-__all__ = ['CompressedOptimizer', 'CompressionMetrics']
+__all__ = ['CompressedOptimizer', 'CompressionMetrics', 'virtual_workers']

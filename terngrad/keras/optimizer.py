@@ -194,18 +194,30 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     )
     return cls(**(config | {'optimizer': optimizer}))
 
+  def unwrapped(self):
+    """The wrapped optimizer, which adds up by itself again."""
+    inner = self.inner_optimizer
+    delattr(inner, _REPLACED)
+    return inner
+
+  def known(self, variables):
+    """`training.compressor.Variables` of some of those it was built with."""
+    inner = self.inner_optimizer
+    places = tuple(inner._get_variable_index(v) for v in variables)
+    return compressors.Variables(
+      places,
+      tuple(
+        policy.VariableSpec(inner._trainable_variables[i].path, tuple(v.shape))
+        for i, v in zip(places, variables, strict=True)
+      ),
+    )
+
   def _sum(self, grads_and_vars):
     """In place of the wrapped optimizer's own sum over the replicas."""
     inner = self.inner_optimizer
     gradients, variables = zip(*grads_and_vars, strict=True)
-    places = tuple(inner._get_variable_index(v) for v in variables)
-    paths = [inner._trainable_variables[place].path for place in places]
-    specs = tuple(
-      policy.VariableSpec(path, tuple(v.shape))
-      for path, v in zip(paths, variables, strict=True)
-    )
     summed = self._compressor.all_reduce(
-      gradients, compressors.Variables(places, specs), inner._iterations
+      gradients, self.known(variables), inner._iterations
     )
     return list(zip(summed, variables, strict=True))
 

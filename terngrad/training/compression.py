@@ -5,6 +5,7 @@ import functools
 import tensorflow as tf
 
 from terngrad.codec import policy
+from terngrad.codec.methods import registry
 from terngrad.training import compressor
 
 
@@ -60,5 +61,10 @@ def _of_strategy(strategy, rules, seed):
   made = compressor.Compressor(
     rules if isinstance(rules, str) else dict(rules), seed
   )
-  made.refuse_states()
+  for _, text in compressor.rules(made.codec):
+    if registry.method(text, 1).states(((512, 512),)):
+      raise ValueError(
+        f'codec: expected one that remembers nothing, received {text!r}. Make '
+        'a terngrad.Compressor of it once, and hand that over.'
+      )
   return made

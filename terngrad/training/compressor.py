@@ -32,16 +32,19 @@ class Variables(NamedTuple):
     places: tuple of int, their places among all variables; states are known by
       them.
     specs: tuple of `policy.VariableSpec`.
+    plain: frozenset of names of those that travel as float32, whatever the
+      codec.
   """
 
   places: tuple
   specs: tuple
+  plain: frozenset = frozenset()
 
   def only(self, indices):
     """Some of them."""
-    return Variables(
-      tuple(self.places[i] for i in indices),
-      tuple(self.specs[i] for i in indices),
+    return self._replace(
+      places=tuple(self.places[i] for i in indices),
+      specs=tuple(self.specs[i] for i in indices),
     )
 
 
@@ -93,7 +96,7 @@ class Compressor:
     self.num_workers = num_workers
     self.observer = None
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
-    for _, text in _rules(codec):
+    for _, text in rules(codec):
       registry.method(text, num_workers or replicas)
     self._strategy = None
     self._exchange = None
@@ -167,19 +170,6 @@ class Compressor:
     self._observe(variables, reduced, None)
     return reduced.means[0]
 
-  def refuse_states(self):
-    """Refuses, for who keeps none, a codec that remembers.
-
-    Raises:
-      ValueError: a text names one.
-    """
-    for _, text in _rules(self.codec):
-      if registry.method(text, 1).states(((512, 512),)):
-        raise ValueError(
-          f'codec: expected one that remembers nothing, received {text!r}. '
-          'Make a terngrad.Compressor of it once, and hand that over.'
-        )
-
   def saved(self):
     """The states, dict of name to array; see `Remembered.arrays`."""
     return self._remembered.arrays() if self._remembered else self._loaded
@@ -244,10 +234,11 @@ class Compressor:
     in_xla = control_flow_util.GraphOrParentsInXlaContext(
       ops.get_default_graph()
     )
-    key = variables.places, in_xla
+    key = variables.places, variables.plain, in_xla
     if key not in self._reductions:
       codec = bucketing.gradient_codec(
-        variables.specs, policy.policy(self._policy(), variables.specs)
+        variables.specs,
+        policy.policy(self._policy(variables.plain), variables.specs),
       )
       if not in_xla:
         codec = assembly.on_devices(codec, self._exchange.devices)
@@ -259,15 +250,18 @@ class Compressor:
       )
     return self._reductions[key]
 
-  def _policy(self):
+  def _policy(self, plain):
     """The rules of `policy.policy`."""
     count = self._exchange.num_workers
     return [
-      (
-        lambda spec, pattern=pattern: re.search(pattern, spec.name),
-        registry.method(text, count),
-      )
-      for pattern, text in _rules(self.codec)
+      (lambda spec: spec.name in plain, registry.method('identity')),
+      *(
+        (
+          lambda spec, pattern=pattern: re.search(pattern, spec.name),
+          registry.method(text, count),
+        )
+        for pattern, text in rules(self.codec)
+      ),
     ]
 
   def _observe(self, variables, reduced, gradients):
@@ -279,8 +273,8 @@ class Compressor:
       )
 
 
-def _rules(codec):
-  """Pairs of a regular expression and the text of a codec."""
+def rules(codec):
+  """Pairs of a regular expression and the text of a codec; see `Compressor`."""
   if isinstance(codec, str):
     return [('', codec)]
   if isinstance(codec, dict) and codec:
