@@ -23,7 +23,7 @@ _OF_INNER = (
   'use_ema',
   'weight_decay',
 )
-_REPLACED = '_all_reduce_sum_gradients'
+REPLACED = '_all_reduce_sum_gradients'
 _STATE = 'state:'
 
 
@@ -89,7 +89,7 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     )
     self._wrapped = _Wrapped(optimizer)
     self._compressor = compressors.Compressor(codec, seed)
-    setattr(optimizer, _REPLACED, self._sum)
+    setattr(optimizer, REPLACED, self._sum)
 
   def __getattr__(self, name):
     """What is not known here is the wrapped optimizer's, as `momentum`."""
@@ -197,33 +197,39 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
   def unwrapped(self):
     """The wrapped optimizer, which adds up by itself again."""
     inner = self.inner_optimizer
-    delattr(inner, _REPLACED)
+    delattr(inner, REPLACED)
     return inner
-
-  def known(self, variables):
-    """`training.compressor.Variables` of some of those it was built with."""
-    inner = self.inner_optimizer
-    places = tuple(inner._get_variable_index(v) for v in variables)
-    return compressors.Variables(
-      places,
-      tuple(
-        policy.VariableSpec(inner._trainable_variables[i].path, tuple(v.shape))
-        for i, v in zip(places, variables, strict=True)
-      ),
-    )
 
   def _sum(self, grads_and_vars):
     """In place of the wrapped optimizer's own sum over the replicas."""
     inner = self.inner_optimizer
     gradients, variables = zip(*grads_and_vars, strict=True)
     summed = self._compressor.all_reduce(
-      gradients, self.known(variables), inner._iterations
+      gradients, known(inner, variables), inner._iterations
     )
     return list(zip(summed, variables, strict=True))
 
 
 for _name in _OF_INNER:
   setattr(CompressedOptimizer, _name, _of_inner(_name))
+
+
+def known(optimizer, variables):
+  """`training.compressor.Variables` of some that an optimizer was built with.
+
+  Args:
+    optimizer: `keras.optimizers.Optimizer`.
+    variables: TensorFlow's, as its methods get them.
+  """
+  places = tuple(optimizer._get_variable_index(v) for v in variables)
+  paths = [optimizer._trainable_variables[place].path for place in places]
+  return compressors.Variables(
+    places,
+    tuple(
+      policy.VariableSpec(path, tuple(variable.shape))
+      for path, variable in zip(paths, variables, strict=True)
+    ),
+  )
 
 
 def compressed(optimizer):
@@ -255,16 +261,16 @@ def _check(optimizer):
       'LossScaleOptimizer, whose gradients are not yet divided by it. Put it '
       'around: LossScaleOptimizer(CompressedOptimizer(...)).'
     )
-  if not hasattr(type(optimizer), _REPLACED):
+  if not hasattr(type(optimizer), REPLACED):
     raise ValueError(
       'optimizer: expected one that adds up the gradients of replicas by '
-      f'{_REPLACED}, as those of Keras 3 on TensorFlow do, received '
+      f'{REPLACED}, as those of Keras 3 on TensorFlow do, received '
       f'{type(optimizer).__name__} of Keras {keras.__version__} on '
       f'{keras.backend.backend()}. Install a version that setup.py names, and '
       'set KERAS_BACKEND=tensorflow.'
     )
-  if hasattr(getattr(optimizer, _REPLACED), '__self__') and isinstance(
-    getattr(optimizer, _REPLACED).__self__, CompressedOptimizer
+  if hasattr(getattr(optimizer, REPLACED), '__self__') and isinstance(
+    getattr(optimizer, REPLACED).__self__, CompressedOptimizer
   ):
     raise ValueError(
       f'optimizer: expected one that is not yet compressed, received '

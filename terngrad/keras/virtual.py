@@ -149,8 +149,8 @@ class _Step:
     )
     with tf.control_dependencies([enough] if enough is not None else []):
       rows = tf.identity(rows)
-    known = self._trained(data, rows)
-    variables = [variable for variable, _ in known]
+    trained = self._trained(data, rows)
+    variables = [variable for variable, _ in trained]
 
     def of_worker(worker):
       weight = _weight(data, worker, rows, workers)
@@ -160,10 +160,12 @@ class _Step:
       ]
       return own if weight is None else [g * weight for g in own]
 
-    chosen = optimizer.known([variable.value for variable in variables])
+    chosen = optimizers.known(
+      optimizer.inner_optimizer, [variable.value for variable in variables]
+    )
     plain = frozenset(
       spec.name
-      for spec, (_, sparse) in zip(chosen.specs, known, strict=True)
+      for spec, (_, sparse) in zip(chosen.specs, trained, strict=True)
       if sparse
     )
     self._tell(plain)
@@ -207,6 +209,8 @@ class _Step:
     # Traced to be looked at, and never called.
     @tf.function(autograph=False)
     def trial(data, rows):
+      # Once more where Keras made a metric's variables.
+      found.clear()
       found.extend(self._gradients(data, tf.constant(0), rows))
 
     trial.get_concrete_function(data, rows)

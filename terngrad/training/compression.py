@@ -61,10 +61,25 @@ def _of_strategy(strategy, rules, seed):
   made = compressor.Compressor(
     rules if isinstance(rules, str) else dict(rules), seed
   )
-  for _, text in compressor.rules(made.codec):
+  refuse_states(
+    made.codec, 'Make a terngrad.Compressor of it once, and hand that over.'
+  )
+  return made
+
+
+def refuse_states(codec, remedy):
+  """Refuses, for who keeps no states, a codec that remembers something.
+
+  Args:
+    codec: see `compressor.Compressor`.
+    remedy: a sentence.
+
+  Raises:
+    ValueError: it does.
+  """
+  for _, text in compressor.rules(codec):
     if registry.method(text, 1).states(((512, 512),)):
       raise ValueError(
-        f'codec: expected one that remembers nothing, received {text!r}. Make '
-        'a terngrad.Compressor of it once, and hand that over.'
+        f'codec: expected one that remembers nothing, received {text!r}. '
+        f'{remedy}'
       )
-  return made

@@ -137,9 +137,9 @@ class Compressor:
     summed = self._rows(context, rows, variables, mean)
     dense = [i for i, rows in enumerate(sparse) if not rows]
     if dense:
-      own = [_checked(gradients[i], variables.specs[i].name) for i in dense]
+      own = [checked(gradients[i], variables.specs[i].name) for i in dense]
       reduced = context.merge_call(
-        functools.partial(self._merged, variables.only(dense), mean),
+        functools.partial(self.merged, variables.only(dense), mean),
         args=(own, tf.cast(tf.identity(step), tf.int64)),
       )
       number = tf.get_static_value(context.replica_id_in_sync_group)
@@ -148,6 +148,35 @@ class Compressor:
       summed[i] if rows else tf.cast(summed[i], gradients[i].dtype)
       for i, rows in enumerate(sparse)
     ]
+
+  def merged(self, variables, mean, strategy, own, step):
+    """`all_reduce` for who is between the replicas.
+
+    Args:
+      variables: `Variables`.
+      mean: see `all_reduce`.
+      strategy: the present `tf.distribute.Strategy`.
+      own: list of float32, each of all replicas, as `strategy.run` returns
+        values.
+      step: int64 [], likewise.
+
+    Returns:
+      For each replica of this process the list of sums, or of means.
+    """
+    self._join(strategy)
+    count = 1 if mean else self._exchange.num_workers
+    of_gradients = map(strategy.experimental_local_results, own)
+    of_replicas = list(zip(*of_gradients, strict=True))
+    scaled = [
+      [gradient * count for gradient in gradients] if count > 1 else gradients
+      for gradients in of_replicas
+    ]
+    reduced = self._reduction(variables)(
+      [lambda worker, own=own: list(own) for own in scaled],
+      strategy.experimental_local_results(step),
+    )
+    self._observe(variables, reduced, scaled)
+    return reduced.means
 
   @tf.autograph.experimental.do_not_convert
   def mean_over_workers(self, of_worker, variables, step, skips=False):
@@ -194,23 +223,6 @@ class Compressor:
     op = tf.distribute.ReduceOp.MEAN if mean else tf.distribute.ReduceOp.SUM
     summed = context.all_reduce(op, list(gradients.values()))
     return dict(zip(gradients, summed, strict=True))
-
-  def _merged(self, variables, mean, strategy, own, step):
-    """For each replica of this process the list of sums, or of means."""
-    self._join(strategy)
-    count = 1 if mean else self._exchange.num_workers
-    of_gradients = map(strategy.experimental_local_results, own)
-    of_replicas = list(zip(*of_gradients, strict=True))
-    scaled = [
-      [gradient * count for gradient in gradients] if count > 1 else gradients
-      for gradients in of_replicas
-    ]
-    reduced = self._reduction(variables)(
-      [lambda worker, own=own: list(own) for own in scaled],
-      strategy.experimental_local_results(step),
-    )
-    self._observe(variables, reduced, scaled)
-    return reduced.means
 
   def _join(self, strategy):
     """Finds the other workers, once."""
@@ -285,8 +297,8 @@ def rules(codec):
   )
 
 
-def _checked(gradient, name):
-  """The gradient as float32."""
+def checked(gradient, name):
+  """The gradient as float32; refuses what codes would lose digits of."""
   if gradient.dtype not in _FLOATS:
     raise ValueError(
       f'{name}: expected a gradient of float32, float16 or bfloat16, received '
