@@ -215,7 +215,7 @@ for _name in _OF_INNER:
 
 
 def known(optimizer, variables):
-  """`training.compressor.Variables` of some that an optimizer was built with.
+  """`codec.policy.Variables` of some that an optimizer was built with.
 
   Args:
     optimizer: `keras.optimizers.Optimizer`.
@@ -223,7 +223,7 @@ def known(optimizer, variables):
   """
   places = tuple(optimizer._get_variable_index(v) for v in variables)
   paths = [optimizer._trainable_variables[place].path for place in places]
-  return compressors.Variables(
+  return policy.Variables(
     places,
     tuple(
       policy.VariableSpec(path, tuple(variable.shape))

@@ -14,6 +14,7 @@ from absl import logging
 from tensorflow.python.distribute import distribute_utils
 from tensorflow.python.distribute import values as distributed
 
+from terngrad.codec import policy
 from terngrad.keras import optimizer as optimizers
 from terngrad.training import compression
 from terngrad.training import compressor as compressors
@@ -121,9 +122,9 @@ def _of_all(tensors):
 
 
 class _Asked(NamedTuple):
-  """What an optimizer asks for: `compressor.Variables`, and its step."""
+  """What an optimizer asks for: `policy.Variables`, and its step."""
 
-  variables: compressors.Variables
+  variables: policy.Variables
   step: object
 
   def only(self, indices):

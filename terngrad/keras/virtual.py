@@ -201,19 +201,18 @@ class _Step:
 
   def _trained(self, data, rows):
     """Pairs of a variable with a gradient, and whether that is of rows."""
-    optimizer = self._optimizer
-    if not optimizer.built:
-      optimizer.build(self._model.trainable_variables)
     found = []
 
     # Traced to be looked at, and never called.
     @tf.function(autograph=False)
     def trial(data, rows):
-      # Once more where Keras made a metric's variables.
+      # Once more where Keras made variables, of metrics or of the model.
       found.clear()
       found.extend(self._gradients(data, tf.constant(0), rows))
 
     trial.get_concrete_function(data, rows)
+    if not self._optimizer.built:
+      self._optimizer.build(self._model.trainable_variables)
     return [(v, isinstance(g, tf.IndexedSlices)) for g, v in found]
 
   def _tell(self, plain):

@@ -51,7 +51,7 @@ def compress(gradients, codec='ternary', *, step, seed=0, mean=False, names=()):
     policy.VariableSpec(name, tuple(gradient.shape))
     for name, gradient in zip(names, gradients, strict=True)
   )
-  variables = compressor.Variables(tuple(range(len(specs))), specs)
+  variables = policy.Variables(tuple(range(len(specs))), specs)
   return codec.all_reduce(gradients, variables, step, mean)
 
 

@@ -25,29 +25,6 @@ from terngrad.training import assembly
 _FLOATS = (tf.float32, tf.float16, tf.bfloat16)
 
 
-class Variables(NamedTuple):
-  """Of which variables of a model gradients are.
-
-  Attributes:
-    places: tuple of int, their places among all variables; states are known by
-      them.
-    specs: tuple of `policy.VariableSpec`.
-    plain: frozenset of names of those that travel as float32, whatever the
-      codec.
-  """
-
-  places: tuple
-  specs: tuple
-  plain: frozenset = frozenset()
-
-  def only(self, indices):
-    """Some of them."""
-    return self._replace(
-      places=tuple(self.places[i] for i in indices),
-      specs=tuple(self.specs[i] for i in indices),
-    )
-
-
 class Observed(NamedTuple):
   """What an observer of a step is told; see `Compressor`.
 
@@ -116,7 +93,7 @@ class Compressor:
     Args:
       gradients: list of float32, float16 or bfloat16 tensors of known shapes,
         or of `tf.IndexedSlices`: these travel as they are.
-      variables: `Variables` of them.
+      variables: `codec.policy.Variables` of them.
       step: integer [], steps taken before.
       mean: True for the mean instead.
 
@@ -153,7 +130,7 @@ class Compressor:
     """`all_reduce` for who is between the replicas.
 
     Args:
-      variables: `Variables`.
+      variables: `codec.policy.Variables`.
       mean: see `all_reduce`.
       strategy: the present `tf.distribute.Strategy`.
       own: list of float32, each of all replicas, as `strategy.run` returns
@@ -185,7 +162,7 @@ class Compressor:
     Args:
       of_worker: takes a worker's number, int32 [], returns the list of its
         float32 gradients.
-      variables: `Variables` of them.
+      variables: `codec.policy.Variables` of them.
       step: integer [], steps taken before.
       skips: True leaves states alone in a step in which a gradient is not
         finite.
