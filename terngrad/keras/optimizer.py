@@ -38,18 +38,6 @@ def _of_inner(name):
   return property(lambda self: getattr(self._wrapped.optimizer, name), write)
 
 
-class _Wrapped(tf.Module):
-  """Holds the optimizer where Keras's walk through attributes does not go.
-
-  So that checkpoints have its variables once, where they are without the
-  wrapper.
-  """
-
-  def __init__(self, optimizer):
-    super().__init__()
-    self.optimizer = optimizer
-
-
 @keras.saving.register_keras_serializable(package='terngrad')
 class CompressedOptimizer(keras.optimizers.Optimizer):
   """Lets the gradients of all replicas travel as codes.
@@ -87,7 +75,10 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     super().__init__(
       learning_rate=0.0, name=name or f'compressed_{optimizer.name}'
     )
-    self._wrapped = _Wrapped(optimizer)
+    # Where Keras's walk through attributes does not go: so checkpoints have the
+    # optimizer's variables once, where they are without the wrapper.
+    self._wrapped = tf.Module()
+    self._wrapped.optimizer = optimizer
     self._compressor = compressors.Compressor(codec, seed)
     setattr(optimizer, REPLACED, self._sum)
 
@@ -149,6 +140,19 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
       with keras.name_scope(self.name):
         self.build(list(trainable_variables))
     self.inner_optimizer.apply(grads, trainable_variables)
+
+  def apply_gradients(self, grads_and_vars):
+    """See `apply`; returns the wrapped optimizer's count of calls."""
+    super().apply_gradients(grads_and_vars)
+    return self.inner_optimizer._iterations
+
+  def exclude_from_weight_decay(self, var_list=None, var_names=None):
+    """See `keras.optimizers.Optimizer`."""
+    self.inner_optimizer.exclude_from_weight_decay(var_list, var_names)
+
+  def set_weights(self, weights):
+    """Sets the wrapped optimizer's variables."""
+    self.inner_optimizer.set_weights(weights)
 
   def scale_loss(self, loss):
     """The loss that is differentiated, see `keras.optimizers.Optimizer`."""

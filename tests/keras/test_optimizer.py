@@ -155,6 +155,20 @@ def test_what_callbacks_ask_for_is_the_wrapped_optimizers():
   assert int(optimizer.iterations) == 1
 
 
+def test_calls_about_weights_reach_the_wrapped_optimizer():
+  variable = keras.Variable(np.ones(4, np.float32), name='kept')
+  optimizer = terngrad.keras.CompressedOptimizer(
+    keras.optimizers.SGD(1.0, weight_decay=0.5), 'identity'
+  )
+  optimizer.exclude_from_weight_decay(var_names=['kept'])
+  count = optimizer.apply_gradients([(tf.zeros(4), variable)])
+  np.testing.assert_array_equal(variable.numpy(), np.ones(4))
+  assert int(count) == 1
+  optimizer.set_weights([np.int64(7), np.float32(0.125)])
+  assert int(optimizer.iterations) == 7
+  assert float(optimizer.learning_rate) == 0.125
+
+
 def test_double_gradients_are_refused():
   variable = keras.Variable(np.zeros(4), dtype='float64', name='table')
   with pytest.raises(ValueError, match='table: expected a gradient of float32'):
