@@ -11,7 +11,7 @@ from terngrad.version import __version__
 _HOMES = {
   'CODECS': 'terngrad.codec.methods.registry',
   'Codec': 'terngrad.codec.stages.contract',
-  'Compressor': 'terngrad.training.compressor',
+  'Compressor': 'terngrad.compression.compressor',
   'EvalConfig': 'terngrad.config.training',
   'GradientCodec': 'terngrad.codec.gradients',
   'Towers': 'terngrad.exchange.towers',
@@ -21,7 +21,7 @@ _HOMES = {
   'base3': 'terngrad.codec.stages.packing',
   'chain': 'terngrad.codec.stages.chain',
   'clip_by_stddev': 'terngrad.codec.stages.clipping',
-  'compress': 'terngrad.training.compression',
+  'compress': 'terngrad.compression.compression',
   'evaluate': 'terngrad.training.evaluation',
   'float16_words': 'terngrad.codec.stages.float_words',
   'float32_words': 'terngrad.codec.stages.float_words',

@@ -107,6 +107,10 @@ COMMANDS = {
       ),
     },
   ),
+  'plan': Entry(
+    'which code makes the fastest step on a network',
+    'terngrad.cli.plan:COMMAND',
+  ),
   'predict': Entry(
     'Say what a trained net sees in image files.',
     'terngrad.cli.predict:COMMAND',
@@ -126,6 +130,10 @@ COMMANDS = {
         'one HTML file of a run: curves, and images with predictions',
         'terngrad.cli.report.page:COMMAND',
       ),
+      'sweep': Entry(
+        'an experiment of many runs: spreads, paired differences, a page',
+        'terngrad.cli.report.sweep:COMMAND',
+      ),
       'tensorboard': Entry(
         "TensorBoard's events as JSON, CSV and PNG",
         'terngrad.cli.report.tensorboard:COMMAND',
@@ -143,6 +151,9 @@ COMMANDS = {
   'measure': Group(
     'Measure speed, bytes and quality, as ratios in one run.',
     {
+      'bytes': Entry(
+        'what a worker sends, counted', 'terngrad.cli.measure.bytes:COMMAND'
+      ),
       'codec': Entry(
         'codecs: speed and quality', 'terngrad.cli.measure.codec:COMMAND'
       ),

@@ -297,6 +297,8 @@ class Method(NamedTuple):
     carry_words: takes the shapes, returns the number of those words.
     num_probes: takes the elements of a variable, returns how many numbers of
       the probe are of it.
+    draws_in_decode: whether `decode` draws from `Context.common_key`, so that
+      the step must be that in which the words were made.
     strata: workers whose draws are spread evenly, see `contract.Quantizer`.
     max_workers: the most whose messages it can add; None for any number.
     digits: for one round of one SUM, see `contract.Codec`: their sum over the
@@ -325,6 +327,7 @@ class Method(NamedTuple):
   carry: Callable | None = None
   carry_words: Callable | None = None
   num_probes: Callable = lambda num_elements: 1
+  draws_in_decode: bool = False
   strata: int = 0
   max_workers: int | None = None
   digits: tuple | None = None

@@ -1,6 +1,18 @@
 """Which codec each variable gets, decided once when the model is built."""
 
+import fnmatch
+import operator
+import re
 from typing import NamedTuple
+
+_COMPARISON = re.compile(r'(rank|size)\s*(<=|>=|<|>|=)\s*([0-9]+)')
+_OPERATORS = {
+  '<': operator.lt,
+  '<=': operator.le,
+  '=': operator.eq,
+  '>=': operator.ge,
+  '>': operator.gt,
+}
 
 
 class VariableSpec(NamedTuple):
@@ -79,6 +91,94 @@ def policy(rules, specs):
     ValueError: no rule holds for a variable, which is named.
   """
   return tuple(_first(rules, spec) for spec in specs)
+
+
+def parse(text):
+  """Rules as a command line spells them, 'WHERE -> CODE; WHERE -> CODE'.
+
+  >>> rules = parse('rank<2 -> identity; fc*/kernel & size>=1000 -> fp16')
+  >>> [code for _, code in rules]
+  ['identity', 'fp16']
+
+  Args:
+    text: WHERE is one or more conditions with & between them, which must all
+      hold: rank or size (elements) compared with a number by <, <=, =, >= or >;
+      or a pattern for the name, with * and ?. Empty for no rules.
+
+  Returns:
+    List of (predicate on `VariableSpec`, the text of the code).
+
+  Raises:
+    ValueError: a rule has no arrow, no condition or no code.
+  """
+  found = []
+  for rule, where, arrow, code in _arrows(text):
+    conditions = [part.strip() for part in where.split('&')]
+    if not (arrow and code and all(conditions)):
+      raise ValueError(
+        "rules: expected 'WHERE -> CODE', such as 'rank<2 -> identity', "
+        f'received {rule!r}. Conditions are rank<2, size>=1000 or a pattern '
+        "such as '*/bias', with & between them; rules have ; between them."
+      )
+    found.append((_all_of([_condition(one) for one in conditions]), code))
+  return found
+
+
+def parse_stages(text):
+  """Codes of the first steps of a run, 'UNTIL -> CODE; UNTIL -> CODE'.
+
+  >>> parse_stages('100 -> identity; 300 -> topk:ratio=0.1')
+  [(100, 'identity'), (300, 'topk:ratio=0.1')]
+
+  Args:
+    text: UNTIL is the number of steps that a code is used before, and rises.
+
+  Returns:
+    List of (UNTIL, the text of the code).
+
+  Raises:
+    ValueError: a stage has no number, no code or a number that does not rise.
+  """
+  found = []
+  for stage, until, arrow, code in _arrows(text):
+    last = found[-1][0] if found else 0
+    if not (arrow and code and until.isdecimal() and int(until) > last):
+      raise ValueError(
+        "warm-up: expected 'UNTIL -> CODE' with a number of steps above "
+        f"{last}, such as '{last + 100} -> identity', received {stage!r}."
+      )
+    found.append((int(until), code))
+  return found
+
+
+def _arrows(text):
+  """For each part of a text between ; (itself, left of ->, ->, right of it)."""
+  parts = filter(None, (part.strip() for part in text.split(';')))
+  return [
+    (part, *(side.strip() for side in part.partition('->'))) for part in parts
+  ]
+
+
+def _all_of(conditions):
+  return lambda spec: all(holds(spec) for holds in conditions)
+
+
+def _condition(text):
+  match = _COMPARISON.fullmatch(text)
+  if not match:
+    if re.search('[<>=]', text):
+      raise ValueError(
+        'rules: expected rank or size to be compared with a whole number, '
+        f'received {text!r}. Write size>=1000.'
+      )
+    return lambda spec: fnmatch.fnmatchcase(spec.name, text)
+  kind, compare, number = match.groups()
+
+  def holds(spec):
+    value = len(spec.shape) if kind == 'rank' else spec.num_elements
+    return _OPERATORS[compare](value, int(number))
+
+  return holds
 
 
 def _first(rules, spec):

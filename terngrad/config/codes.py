@@ -3,6 +3,7 @@
 import dataclasses
 
 from terngrad import errors
+from terngrad.codec import policy
 from terngrad.codec import spelling
 from terngrad.codec.methods import registry
 from terngrad.config import model
@@ -30,9 +31,25 @@ class CodeConfig(model.ModelConfig):
     'codes',
     on_resume=options.FREE,
   )
+  codec_rules: str = options.option(
+    '',
+    "Other codes for some variables, 'WHERE -> CODE; ...': WHERE is rank<2, "
+    "size>=1000 or a pattern for the name such as '*/bias', or several with & "
+    'between them; CODE as for --codec. The first rule that holds decides, '
+    'before --size_to_binarize and --quantize_logits.',
+    'codes',
+  )
+  codec_warm_up: str = options.option(
+    '',
+    "Codes of the first steps, 'UNTIL -> CODE; ...' with rising numbers of "
+    "steps, such as '200 -> identity; 400 -> error_feedback+topk:ratio=0.1'; "
+    '--codec follows, and must remember the same as they do.',
+    'codes',
+  )
   grad_bits: int = options.option(
     32,
-    '1 for ternary gradients, 32 for float32.',
+    '1 for ternary gradients, 2, 4 or 8 for integers between the least and the '
+    'largest of 512 elements (minmax), 32 for float32.',
     'codes',
     on_resume=options.FREE,
   )
@@ -75,18 +92,48 @@ class CodeConfig(model.ModelConfig):
   )
 
   def gradient_code(self):
-    """The `codec.method.Method` of gradients that no policy leaves in float32.
+    """The `codec.method.Method` of gradients that no rule gives another.
 
     Raises:
       errors.ConfigError: the flags name none, or contradict each other.
     """
     with errors.as_config_error():
-      code = registry.method(self._codec_text(), self.num_workers)
+      return self._made(self._codec_text())
+
+  def gradient_rules(self):
+    """For each of `codec_rules` the predicate and the `codec.method.Method`.
+
+    Raises:
+      errors.ConfigError: a rule is none, or its code.
+    """
+    with errors.as_config_error():
+      rules = policy.parse(self.codec_rules)
+      # Equal texts are one method, whose variables are coded together.
+      made = {code: self._made(code) for _, code in rules}
+    return [(holds, made[code]) for holds, code in rules]
+
+  def warm_up_codes(self):
+    """The list of (steps before which it is used, `codec.method.Method`).
+
+    Raises:
+      errors.ConfigError: `codec_warm_up` is no such list.
+    """
+    with errors.as_config_error():
+      stages = policy.parse_stages(self.codec_warm_up)
+      return [(until, self._made(code)) for until, code in stages]
+
+  def gradient_codes(self):
+    """All methods that the flags name."""
+    named = (*self.gradient_rules(), *self.warm_up_codes())
+    return [*(code for _, code in named), self.gradient_code()]
+
+  def _made(self, text):
+    code = registry.method(text, self.num_workers)
     limit = code.max_workers
     if limit is not None and limit < self.num_workers:
       raise errors.ConfigError(
         f'codec: expected a code for the {self.num_workers} nodes, received '
-        f'--codec={self.codec}, which adds {limit} at most. Say '
+        f'--codec={text}, which adds {limit} at most. Say '
         f'workers={self.num_workers} in it.'
       )
     return code
@@ -128,12 +175,9 @@ class CodeConfig(model.ModelConfig):
         f'scaler_rule={self.scaler_rule},packing={self.packing}'
       )
     if self.grad_bits in (2, 4, 8):
-      raise errors.ConfigError(
-        f'grad_bits: expected 1 or 32, received {self.grad_bits}, which is '
-        'kept for a row-wise quantizer that does not exist yet. Use '
-        '--grad_bits=1 or --codec=fp16.'
-      )
+      return f'minmax:bits={self.grad_bits}'
     raise errors.ConfigError(
-      f'grad_bits: expected 1 (ternary) or 32 (float32), received '
-      f'{self.grad_bits}. Use one of them, or choose a code with --codec.'
+      'grad_bits: expected 1 (ternary), 2, 4 or 8 (integers) or 32 (float32), '
+      f'received {self.grad_bits}. Use one of them, or choose a code with '
+      '--codec.'
     )

@@ -56,6 +56,25 @@ class MethodConfig(codes.CodeConfig):
     'devices',
     on_resume=options.TOLD,
   )
+  local_steps: int = options.option(
+    1,
+    'Steps of plain descent that a node takes by itself, at the learning rate, '
+    'each on a part of its share; what they changed is then coded, averaged '
+    'and given to --optimizer in place of a gradient.',
+    'devices',
+    on_resume=options.TOLD,
+  )
+  local_momentum: float = options.option(
+    0.0,
+    'Momentum of --local_steps, which begins anew after every exchange.',
+    'rate',
+  )
+  outer_learning_rate: float = options.option(
+    1.0,
+    'Learning rate of --optimizer beside --local_steps: with gd 1 averages the '
+    'nodes; 0.7 with nesterov in DiLoCo.',
+    'rate',
+  )
   clip_gradient_norm: float = options.option(
     0.0,
     'Scale the averaged gradient down to this norm over all variables '
@@ -90,3 +109,33 @@ class MethodConfig(codes.CodeConfig):
       'gradient_accumulation_steps', self.gradient_accumulation_steps, 1
     )
     options.choice('bn_statistics', self.bn_statistics, STATISTICS)
+    self._check_local_steps()
+
+  def _check_local_steps(self):
+    options.at_least('local_steps', self.local_steps, 1)
+    options.in_range('local_momentum', self.local_momentum, 0, 1)
+    options.at_least('outer_learning_rate', self.outer_learning_rate, 0)
+    if self.local_steps == 1:
+      for name in ('local_momentum', 'outer_learning_rate'):
+        if not options.is_default(self, name):
+          raise errors.ConfigError(
+            f'{name}: expected it to be left out without local steps, received '
+            f'{getattr(self, name)}. Give --local_steps=20, or leave it out.'
+          )
+      return
+    for name, why in {
+      'gradient_accumulation_steps': 'a local step is of a whole part',
+      'decoupled_weight_decay': 'L2 terms act in the local steps',
+    }.items():
+      if not options.is_default(self, name):
+        raise errors.ConfigError(
+          f'{name}: expected it to be left out beside '
+          f'--local_steps={self.local_steps}, received {getattr(self, name)}: '
+          f'{why}. Leave one of the two out.'
+        )
+    if self.bn_statistics == 'synchronized':
+      raise errors.ConfigError(
+        'bn_statistics: expected averaged or per_device beside '
+        f'--local_steps={self.local_steps}, received synchronized: nodes have '
+        'parameters of their own between exchanges. Leave one of the two out.'
+      )

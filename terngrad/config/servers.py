@@ -167,12 +167,24 @@ class ServerConfig(configs.TrainConfig):
         'checkpoint. Leave it out.'
       )
     # Sums must have room for the nodes of all that make an update.
-    code = self.whole().gradient_code()
-    if not self.waits_for_all:
-      self._check_asynchronous(code)
+    for code in self.whole().gradient_codes():
+      if not self.waits_for_all:
+        self._check_asynchronous(code)
+    if self.codec_warm_up and not self.waits_for_all:
+      raise errors.ConfigError(
+        'codec_warm_up: expected none where a step does not wait for all '
+        f'workers, received {self.codec_warm_up!r}: they are not in the same '
+        'step. Leave it out, or use a synchronous run.'
+      )
 
   def _check_asynchronous(self, code):
     """Refuses what needs the same step of all workers."""
+    if self.local_steps > 1:
+      raise errors.ConfigError(
+        'local_steps: expected 1 where a step does not wait for all workers, '
+        f'received {self.local_steps}: the mean of all is what makes their '
+        'parameters equal again. Leave it out, or use a synchronous run.'
+      )
     if self.dtype == 'float16':
       raise errors.ConfigError(
         'dtype: expected float32 or bfloat16 where a step does not wait for '
@@ -182,19 +194,20 @@ class ServerConfig(configs.TrainConfig):
     if code.carry:
       raise errors.ConfigError(
         'codec: expected sharing=probe where a step does not wait for all '
-        f'workers, received --codec={self.codec}: each process codes by a '
+        f'workers, received {code.name}: each process codes by a '
         'scaler of its own, and has no other to thin to. Leave sharing out, '
         'or use a synchronous run.'
       )
     # Of one variable that is a matrix: shapes say what a method sends.
     shapes = ((8, 8),)
     owners = {state.owner for state in code.states(shapes)}
-    if len(code.send) > 1 or code.finish or owners - {method.WORKER}:
+    waits = len(code.send) > 1 or code.finish or code.draws_in_decode
+    if waits or owners - {method.WORKER}:
       raise errors.ConfigError(
         'codec: expected a code of one round where a step does not wait for '
-        f'all workers, received --codec={self.codec}, whose workers wait for '
-        'each other or remember the mean of all. Use a synchronous run, or '
-        'another code.'
+        f'all workers, received {code.name}, whose workers wait for each '
+        'other, remember the mean of all or draw alike in a step. Use a '
+        'synchronous run, or another code.'
       )
 
   def _check_pace(self):

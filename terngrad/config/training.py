@@ -159,7 +159,7 @@ class TrainConfig(cluster.ClusterConfig, pretrained.PretrainedConfig):
         'give every process as many nodes.'
       )
     self._check_batch()
-    self.gradient_code()
+    self.gradient_codes()
     if self.bn_statistics == 'per_device' and self.save_tower >= 0:
       raise errors.ConfigError(
         'save_tower: expected -1 beside --bn_statistics=per_device, received '
@@ -189,15 +189,16 @@ class TrainConfig(cluster.ClusterConfig, pretrained.PretrainedConfig):
       )
 
   def _check_batch(self):
-    parts = self.num_workers * self.gradient_accumulation_steps
+    each = ''
+    if self.gradient_accumulation_steps > 1:
+      each = f' times {self.gradient_accumulation_steps} accumulation steps'
+    if self.local_steps > 1:
+      each = f' times {self.local_steps} local steps'
+    parts = self.gradient_accumulation_steps * self.local_steps
+    parts *= self.num_workers
     if self.batch_size % parts == 0:
       return
     more = self.batch_size - self.batch_size % parts + parts
-    each = (
-      f' times {self.gradient_accumulation_steps} accumulation steps'
-      if self.gradient_accumulation_steps > 1
-      else ''
-    )
     raise errors.ConfigError(
       f'batch_size: expected a multiple of the {self.num_workers} nodes{each}, '
       f'received {self.batch_size}. Use --batch_size={more}, or another '

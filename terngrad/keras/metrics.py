@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 
-from terngrad.checkpoint import remembered
+from terngrad.compression import remembered
 from terngrad.keras import optimizer as optimizers
 
 BITS, RATIO, ZEROS = 'bits_per_element', 'compression_ratio', 'zeros'
@@ -132,7 +132,7 @@ def figures(observed):
   """The figures of a step.
 
   Args:
-    observed: `training.compressor.Observed`.
+    observed: `compression.compressor.Observed`.
 
   Returns:
     dict of name to float32 []; without what cannot be known.

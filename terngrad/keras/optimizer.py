@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from terngrad.codec import policy
-from terngrad.training import compressor as compressors
+from terngrad.compression import compressor as compressors
 
 # What Keras, its callbacks and `LossScaleOptimizer` ask of an optimizer.
 _OF_INNER = (
@@ -111,7 +111,7 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
 
   @property
   def compressor(self):
-    """`training.compressor.Compressor`."""
+    """`compression.compressor.Compressor`."""
     return self._compressor
 
   def build(self, variables):

@@ -15,9 +15,9 @@ from tensorflow.python.distribute import distribute_utils
 from tensorflow.python.distribute import values as distributed
 
 from terngrad.codec import policy
+from terngrad.compression import compression
+from terngrad.compression import compressor as compressors
 from terngrad.keras import optimizer as optimizers
-from terngrad.training import compression
-from terngrad.training import compressor as compressors
 
 
 class CompressedReduce(tf.distribute.ReductionToOneDevice):

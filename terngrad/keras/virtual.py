@@ -6,8 +6,8 @@ import keras
 import tensorflow as tf
 from absl import logging
 
+from terngrad.compression import compressor as compressors
 from terngrad.keras import optimizer as optimizers
-from terngrad.training import compressor as compressors
 
 # What is done to each worker's own gradients, and not to their mean.
 _OF_WORKERS = ('clipnorm', 'clipvalue', 'global_clipnorm', 'loss_scale_factor')

@@ -165,10 +165,10 @@ def quality(codec, gradients, draws):
   spread = np.sqrt(np.sum(np.maximum(variance, 0.0)))
   return Quality(
     bits_by_formula=codec.bits(size, WORKERS, own.shape[0]) / size,
-    bits_by_length=32 * (words.shape[0] + own.shape[0]) / size,
+    bits_by_length=32 * (int(codec.sent_words(words)) + own.shape[0]) / size,
     entropy=_entropy(values, limits) if quantizer else float('nan'),
     error=error,
-    bias=excess / spread if quantizer else float('nan'),
+    bias=excess / spread if quantizer and spread else float('nan'),
   )
 
 

@@ -96,4 +96,13 @@ def repeated(work, times):
       parallel_iterations=1,
     )[1]
 
-  return lambda *arguments: loop(*arguments).numpy()
+  traced = []
+
+  def run(*arguments):
+    # Traced here: TensorFlow takes the loops of many jobs for one that it
+    # traces again and again, and warns of it.
+    if not traced:
+      traced.append(loop.get_concrete_function(*arguments))
+    return traced[0](*arguments).numpy()
+
+  return run

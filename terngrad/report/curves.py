@@ -92,8 +92,21 @@ def svg(plot):
   if len(plot.curves) > 1:
     axes.legend(fontsize='x-small', loc='center left', bbox_to_anchor=(1, 0.5))
   page.tight_layout()
-  # Names of parts are random without the salt.
-  with mpl.rc_context({'svg.hashsalt': plot.title}):
+  return element(page, plot.title)
+
+
+def element(page, salt):
+  """A `figure.Figure` as an <svg> element without a header.
+
+  Args:
+    page: the figure.
+    salt: text by which the names of its parts are made: equal figures of equal
+      salt are equal texts, and figures of one page want different ones.
+
+  Returns:
+    str.
+  """
+  with mpl.rc_context({'svg.hashsalt': salt}):
     text = io.StringIO()
     page.savefig(text, format='svg', metadata={'Date': None})
   content = text.getvalue()

@@ -116,6 +116,23 @@ def momentum(momentum=0.9):
   return rule._replace(momentum=momentum)
 
 
+def nesterov(momentum=0.9):
+  """Nesterov's momentum: v = momentum * v + g; w -= rate * (g + momentum * v).
+
+  Args:
+    momentum: in [0, 1).
+
+  Returns:
+    An `Optimizer`.
+  """
+  return _rule(
+    tf.raw_ops.ResourceApplyMomentum,
+    slots={'accum': (MOMENTUM, 0.0)},
+    momentum=momentum,
+    use_nesterov=True,
+  )
+
+
 def adam(beta1=0.9, beta2=0.999, epsilon=1e-8):
   """Adam, with its powers taken from the step and not kept in variables.
 
@@ -243,6 +260,7 @@ OPTIMIZERS = {
   'ftrl': ftrl,
   'gd': gradient_descent,
   'momentum': momentum,
+  'nesterov': nesterov,
   'rmsprop': rmsprop,
 }
 

@@ -75,7 +75,7 @@ def model_pass(model, plan, loss=PLAIN, decoupled=False):
   decay = functools.partial(_decay, regularization)
   return Pass(
     gradients=functools.partial(_gradients, model, plan, loss),
-    decay=_nothing if decoupled else decay,
+    decay=no_decay if decoupled else decay,
     decoupled_decay=decay if decoupled else None,
     regularization=regularization,
     num_statistics=len(plan.statistics),
@@ -123,7 +123,8 @@ def _decay(regularization, parameters):
   return [p if p is None else next(found) for p in parameters]
 
 
-def _nothing(parameters):
+def no_decay(parameters):
+  """`Pass.decay` where L2 terms act elsewhere."""
   return [None] * len(parameters)
 
 

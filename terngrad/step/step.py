@@ -62,6 +62,9 @@ class Training(NamedTuple):
     seed: integer, of the run.
     pass_context: takes a place of `exchange`, returns the context of its
       passes; see `synchronized`.
+    local: what workers do by themselves between two exchanges: has `of`, which
+      takes (`node_pass`, learning rate) and returns the `passes.Pass` of that,
+      and `outer_rate`, the rate of the update. None: they compute gradients.
   """
 
   node_pass: passes.Pass
@@ -71,6 +74,7 @@ class Training(NamedTuple):
   optimizer: object
   seed: int
   pass_context: Callable = lambda place: contextlib.nullcontext()
+  local: object = None
 
 
 def make_train_step(training, codec):
@@ -149,14 +153,16 @@ def _train_step(
 ):
   training, exchange = made.training, made.training.exchange
   seed_and_step = tf.constant(training.seed, tf.int64), step
+  node_pass, rate = training.node_pass, learning_rate
+  if training.local:
+    node_pass = training.local.of(node_pass, learning_rate)
+    rate = tf.constant(training.local.outer_rate)
   computed = []
   for place, batch in enumerate(exchange.batches(images, labels)):
     where = made.places[place]
     with training.pass_context(place):
       computed.append(
-        nodes.run_parts(
-          training.node_pass, made.functions, where, batch, seed_and_step
-        )
+        nodes.run_parts(node_pass, made.functions, where, batch, seed_and_step)
       )
   own_statistics = training.replicas[0].own_statistics
   metadata = rounds.Metadata.of(exchange, computed, stop, own_statistics)
@@ -172,7 +178,7 @@ def _train_step(
     for number, part in enumerate(made.parts)
   ]
   of_devices = list(zip(*exchanged, strict=True))
-  numbers = step, learning_rate, averaging_decay
+  numbers = step, rate, averaging_decay
   for end, pending, statistics in zip(
     made.ends, of_devices, metadata.statistics, strict=True
   ):

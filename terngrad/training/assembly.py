@@ -1,5 +1,6 @@
 """Puts a run together from its configuration; writes nothing."""
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -8,14 +9,11 @@ import tensorflow as tf
 
 from slim.nets import factory as nets
 from slim.nets.blocks import batch_norm
-from terngrad import native
 from terngrad.checkpoint import checkpoints
 from terngrad.checkpoint import scopes
 from terngrad.checkpoint import stored_states
 from terngrad.cluster import coordination
-from terngrad.codec import bucketing
 from terngrad.codec import gradients
-from terngrad.codec import parts
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.config import cluster
@@ -31,6 +29,8 @@ from terngrad.step import synchronized
 from terngrad.training import accumulation
 from terngrad.training import batches
 from terngrad.training import execution
+from terngrad.training import local_steps
+from terngrad.training import run_codecs
 
 
 class Run(NamedTuple):
@@ -50,6 +50,7 @@ class Run(NamedTuple):
     float_codec: the same with float32 gradients.
     coded_step: the traced step, see `step.make_train_step`.
     float_step: the same with float32 gradients.
+    warm_up: tuple of `Stage`, of the first steps.
     regularization: returns the sum of the L2 terms of the present parameters,
       float32 [].
     layout: `checkpoints.Layout`.
@@ -71,12 +72,36 @@ class Run(NamedTuple):
   float_codec: gradients.GradientCodec
   coded_step: Callable
   float_step: Callable
+  warm_up: tuple
   regularization: Callable
   layout: checkpoints.Layout
   method_states: list
   store: stored_states.Store
   exchange: object
   hooks: execution.Hooks
+
+  def chosen(self, step, floats):
+    """(the traced step, its codec) after so many steps, or with floats."""
+    if floats:
+      return self.float_step, self.float_codec
+    for stage in self.warm_up:
+      if step < stage.until:
+        return stage.step, stage.codec
+    return self.coded_step, self.codec
+
+
+class Stage(NamedTuple):
+  """The code of some of the first steps.
+
+  Attributes:
+    until: steps before which it is used.
+    codec: `gradients.GradientCodec`.
+    step: the traced step.
+  """
+
+  until: int
+  codec: gradients.GradientCodec
+  step: Callable
 
 
 def assemble(config, make_context=None):
@@ -96,19 +121,18 @@ def assemble(config, make_context=None):
   context = make_context() if make_context else of_this_process(config)
   model = _model(config, context)
   plan = _layout(config, model)
-  codec, float_codec = _codecs(config, plan, context.exchange.devices)
+  codecs = run_codecs.of(_codes(config), plan, context.exchange.devices)
+  codec = codecs.codec
   training = _training(config, context, (model, plan, codec))
   context.assert_same(
     options.values(config, 'shared', options.RUN, options.WORKERS),
-    codecs=[bucket.method.name for bucket in codec.buckets],
+    codecs=codecs.names,
     variables=len(plan.names),
     elements=codec.num_elements,
     num_examples=context.data.num_examples,
     num_classes=context.data.num_classes,
   )
-  coded_step, float_step = (
-    context.make_step(training, chosen) for chosen in (codec, float_codec)
-  )
+  make_step = functools.partial(context.make_step, training)
   first = training.replicas[0]
   names = replicas.variable_names(plan, first)
   parameters = names[: len(first.trainable)]
@@ -122,14 +146,13 @@ def assemble(config, make_context=None):
     replicas=tuple(training.replicas[place] for place in context.own),
     names=names,
     parameters=parameters,
-    logits=frozenset(
-      name for name in names if is_logits(name, ('logits', 'aux_logits'))
-    ),
+    logits=_logits(names),
     order=plan.order,
     codec=codec,
-    float_codec=float_codec,
-    coded_step=coded_step,
-    float_step=float_step,
+    float_codec=codecs.in_float,
+    coded_step=make_step(codec),
+    float_step=make_step(codecs.in_float),
+    warm_up=tuple(Stage(*one, make_step(one[1])) for one in codecs.first),
     regularization=_regularization(training),
     layout=_stored_layout(config, context),
     method_states=names[len(names) - len(states.shared(codec)) :],
@@ -148,11 +171,6 @@ def of_this_process(config):
     options.pick(batches.Options, config),
     config.bn_statistics == 'synchronized',
   )
-
-
-def is_logits(name, layers=('logits',)):
-  """True for variables of the final classifier, the layer named 'logits'."""
-  return name.split('/')[0] in layers
 
 
 def _model(config, context):
@@ -191,38 +209,29 @@ def _layout(config, model):
   return replicas.layout(model, trained.__contains__) if trained else plan
 
 
-def _codecs(config, plan, places):
-  """The codec of coded steps and that of float32 steps."""
-  specs = variable_specs(plan)
+def _logits(names):
+  """Those of all variables of the classifiers."""
+  layers = 'logits', 'aux_logits'
+  return frozenset(n for n in names if run_codecs.is_logits(n, layers))
+
+
+def _codes(config):
+  """The `run_codecs.Codes` that a configuration names."""
   plain = registry.method('identity')
-  rules = [(policy.smaller_than(config.size_to_binarize), plain)]
+  rules = [
+    *config.gradient_rules(),
+    (policy.smaller_than(config.size_to_binarize), plain),
+  ]
   if not config.quantize_logits:
     rules.append((policy.is_logits, plain))
-  rules.append((policy.always, config.gradient_code()))
-  codec = bucketing.gradient_codec(specs, policy.policy(rules, specs))
-  codec = on_devices(codec, places)
   # Where nothing travels between processes there is nothing to wait for.
   alone = config.exchange == cluster.TOWERS
-  codec = parts.cut(codec, 0 if alone else config.bytes_per_bucket)
-  return codec, bucketing.in_float(codec, plain)
-
-
-def variable_specs(plan):
-  """A `policy.VariableSpec` for each parameter of a `replicas.Layout`."""
-  return [
-    policy.VariableSpec(name, tuple(variable.shape), is_logits(name))
-    for name, variable in zip(plan.names, plan.trainable, strict=False)
-  ]
-
-
-def on_devices(codec, devices):
-  """A `gradients.GradientCodec` as devices of their kind compute it best."""
-  kinds = {tf.DeviceSpec.from_string(name).device_type for name in devices}
-  if kinds == {'GPU'}:
-    return bucketing.on_gpus(codec)
-  if kinds == {'CPU'} and native.available():
-    return bucketing.on_kernels(codec)
-  return codec
+  return run_codecs.Codes(
+    config.gradient_code(),
+    rules,
+    config.warm_up_codes(),
+    0 if alone else config.bytes_per_bucket,
+  )
 
 
 def _training(config, context, built):
@@ -244,6 +253,15 @@ def _training(config, context, built):
   node_pass = passes.model_pass(
     model, plan, loss, decoupled=config.decoupled_weight_decay
   )
+  local = None
+  if config.local_steps > 1:
+    local = local_steps.LocalSteps(
+      config.local_steps,
+      config.local_momentum,
+      config.outer_learning_rate,
+      node_pass.decay,
+    )
+    node_pass = node_pass._replace(decay=passes.no_decay)
   return steps.Training(
     accumulation.accumulated(node_pass, config.gradient_accumulation_steps),
     context.exchange,
@@ -251,6 +269,7 @@ def _training(config, context, built):
     states.MethodStates(codec, context.exchange),
     optimizer,
     config.seed,
+    local=local,
   )
 
 

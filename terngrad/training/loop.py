@@ -237,8 +237,7 @@ def _one_step(config, run, step, batches, stop):
   floats = schedules.uses_float_gradients(
     config.floating_grad_epoch, step, config.batch_size, run.num_examples
   )
-  take = run.float_step if floats else run.coded_step
-  codec = run.float_codec if floats else run.codec
+  take, codec = run.chosen(step, floats)
   rate = run.learning_rate(step)
   decay = schedules.averaging_decay(step, config.moving_average_decay)
   images, labels = _next(config, batches)

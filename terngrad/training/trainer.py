@@ -3,6 +3,8 @@
 import tensorflow as tf
 
 from terngrad.codec import bucketing
+from terngrad.codec import coded
+from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.exchange import towers
 from terngrad.step import optimizers
@@ -10,8 +12,8 @@ from terngrad.step import passes
 from terngrad.step import replicas
 from terngrad.step import states
 from terngrad.step import step as steps
-from terngrad.training import assembly
 from terngrad.training import metrics
+from terngrad.training import run_codecs
 
 
 class Trainer:
@@ -28,6 +30,7 @@ class Trainer:
     model,
     codec='ternary',
     *,
+    rules='',
     num_workers=1,
     devices=('/CPU:0',),
     optimizer='momentum',
@@ -39,7 +42,9 @@ class Trainer:
 
     Args:
       model: maps images to logits [b, classes].
-      codec: as `--codec` spells it, such as 'error_feedback+topk:ratio=0.01'.
+      codec: as `--codec` spells it, such as 'error_feedback+topk:ratio=0.01';
+        or a `codec.method.Method` or `codec.stages.contract.Codec`.
+      rules: other codes for some variables, as `--codec_rules` spells them.
       num_workers: N, virtual nodes; worker r computes on device r mod M.
       devices: names of M devices.
       optimizer: as `--optimizer` spells it.
@@ -49,15 +54,13 @@ class Trainer:
       seed: of the random codes.
 
     Raises:
-      ValueError: the text of the codec or the optimizer names none.
+      ValueError: the text of a codec, a rule or the optimizer names none.
     """
     plan = replicas.layout(model)
     exchange = towers.Towers(tuple(devices), num_workers)
-    coded = registry.method(codec, num_workers)
-    plain = registry.method('identity')
-    specs = assembly.variable_specs(plan)
-    methods = [plain if in_float32(spec) else coded for spec in specs]
-    self.codec = assembly.on_devices(
+    specs = run_codecs.variable_specs(plan)
+    methods = _methods(specs, codec, rules, in_float32, num_workers)
+    self.codec = run_codecs.on_devices(
       bucketing.gradient_codec(specs, methods), devices
     )
     rule = optimizers.parse(optimizer, 0.9)
@@ -107,3 +110,20 @@ class Trainer:
       float, mean over the workers, probes included.
     """
     return metrics.bits_per_element(result, self.codec.num_elements)
+
+
+def _methods(specs, codec, rules, in_float32, num_workers):
+  """The `codec.method.Method` of each variable; see `Trainer`."""
+  decided = [
+    (in_float32, 'identity'),
+    *policy.parse(rules),
+    (policy.always, codec),
+  ]
+  # Equal texts are one method, whose variables are coded together.
+  made = {
+    code: registry.method(code, num_workers)
+    if isinstance(code, str)
+    else coded.as_method(code)
+    for _, code in decided
+  }
+  return [made[code] for code in policy.policy(decided, specs)]

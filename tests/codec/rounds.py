@@ -46,15 +46,19 @@ class Workers:
 
   def step(self, codec, values, number):
     """The mean gradients of a list of float32 a worker, as NumPy."""
+    return [mean.numpy() for mean in self.means(codec, values, number)]
+
+  def means(self, codec, values, number):
+    """`step`, as tensors."""
     count = len(values)
-    step = tf.constant(number, tf.int64)
+    step = tf.cast(number, tf.int64)
     turns, carried = [], []
     for worker, own in enumerate(values):
       index = tf.constant(worker)
       keys = codec.keys(1, step, index)
       turn = gradients.Turn(1, step, count, index, keys)
       held, probe = codec.begin(
-        [tf.constant(v) for v in own], self.states(worker), turn
+        [tf.convert_to_tensor(v) for v in own], self.states(worker), turn
       )
       turns.append(turn._replace(own=probe))
       carried.append(held)
@@ -81,4 +85,4 @@ class Workers:
       if codec.finishes:
         states = codec.finish(carried[worker], self.states(worker), means, turn)
         self.keep(worker, states)
-    return [mean.numpy() for mean in means]
+    return means

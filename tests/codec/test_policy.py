@@ -63,3 +63,67 @@ def test_variable_without_rule_is_an_error_that_names_it(rules):
 )
 def test_number_of_elements_is_the_product_of_the_shape(shape, size):
   assert policy.VariableSpec('v', shape).num_elements == size
+
+
+@pytest.mark.parametrize(
+  ('text', 'expected'),
+  [
+    ('*->a', 'aaaaa'),
+    ('rank<2->v;*->a', 'avavv'),
+    ('logits/* & rank=2 -> l ; size>=32 -> b; * -> c', 'bblcc'),
+    ('size<=10 -> s; conv?/* -> c; * -> x', 'ccxss'),
+    ('size>320 & size<6000 -> m;*->a', 'mamaa'),
+    (' ; *->a;', 'aaaaa'),
+  ],
+)
+def test_rules_of_a_text_decide_in_their_order(text, expected):
+  codes = policy.policy(policy.parse(text), SPECS)
+  assert ''.join(codes) == expected
+
+
+@pytest.mark.parametrize(
+  ('text', 'message'),
+  [
+    ('rank<2', r"expected 'WHERE -> CODE', .* received 'rank<2'"),
+    ('-> fp16', "received '-> fp16'"),
+    ('rank<2 ->', "received 'rank<2 ->'"),
+    ('a & -> fp16', 'such as'),
+    ('rank<two -> fp16', "compared with a whole number, received 'rank<two'"),
+    ('elements>3 -> fp16', "received 'elements>3'. Write size>=1000"),
+  ],
+)
+def test_text_that_is_no_rule_is_an_error_that_shows_one(text, message):
+  with pytest.raises(ValueError, match=message):
+    policy.parse(text)
+
+
+def test_no_text_is_no_rules():
+  assert policy.parse('') == []
+
+
+@pytest.mark.parametrize(
+  ('text', 'expected'),
+  [
+    ('', []),
+    ('1->a', [(1, 'a')]),
+    (' 5 -> a:b=1 ; 20 -> c;', [(5, 'a:b=1'), (20, 'c')]),
+  ],
+)
+def test_stages_of_a_text_rise(text, expected):
+  assert policy.parse_stages(text) == expected
+
+
+@pytest.mark.parametrize(
+  ('text', 'message'),
+  [
+    ('0 -> a', "above 0, such as '100 -> identity', received '0 -> a'"),
+    ('5 -> a; 5 -> b', "above 5, such as '105 -> identity'"),
+    ('a -> b', "received 'a -> b'"),
+    ('5', "received '5'"),
+    ('5 ->', "received '5 ->'"),
+    ('-5 -> a', "received '-5 -> a'"),
+  ],
+)
+def test_text_that_is_no_stage_is_an_error_that_shows_one(text, message):
+  with pytest.raises(ValueError, match=message):
+    policy.parse_stages(text)

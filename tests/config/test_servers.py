@@ -2,6 +2,7 @@ import pytest
 
 from terngrad import errors
 from terngrad.cli import flags
+from terngrad.codec.methods import registry
 from terngrad.config import cluster
 from terngrad.config import servers
 
@@ -150,23 +151,45 @@ def test_a_loss_scale_needs_a_step_of_all(pace):
 
 
 @pytest.mark.parametrize('pace', PACES)
+def test_local_steps_need_a_step_of_all(pace):
+  make(local_steps=2).validate()
+  assert refused(local_steps=2, **pace).startswith('local_steps: expected 1')
+
+
+@pytest.mark.parametrize('pace', PACES)
+def test_codes_of_the_first_steps_need_a_step_of_all(pace):
+  options = {'codec': 'topk', 'codec_warm_up': '9 -> topk:ratio=0.1'}
+  make(**options).validate()
+  assert refused(**options, **pace).startswith('codec_warm_up: expected none')
+
+
+@pytest.mark.parametrize('pace', PACES)
 def test_thinning_needs_a_step_of_all(pace):
   codec = 'ternary:sharing=thin'
   make(codec=codec).validate()
   message = refused(codec=codec, **pace)
   assert message.startswith('codec: expected sharing=probe where a step does')
-  assert f'received --codec={codec}' in message
+  assert f'received {registry.method(codec).name}: ' in message
 
 
 @pytest.mark.parametrize('pace', PACES)
 @pytest.mark.parametrize(
-  'codec', ['powersgd', 'error_feedback+powersgd:rank=2']
+  'codec',
+  [
+    'powersgd',
+    'error_feedback+powersgd:rank=2',
+    'randomk',
+    'error_feedback+thc',
+  ],
 )
 def test_several_rounds_need_a_step_of_all(codec, pace):
   make(codec=codec).validate()
   message = refused(codec=codec, **pace)
   assert message.startswith('codec: expected a code of one round where a step')
-  assert f'received --codec={codec}' in message
+  assert f'received {registry.method(codec).name}, ' in message
+  # A rule's code is one of the run.
+  rule = refused(codec_rules=f'rank>1 -> {codec}', **pace)
+  assert rule == message
   assert 'Use a synchronous run' in message
 
 

@@ -17,6 +17,7 @@ def config(**options):
   [
     ({}, 'float32_words'),
     ({'grad_bits': 1}, 'ternarize > base3'),
+    ({'grad_bits': 4}, 'minmax(4, 512)'),
     (
       {'grad_bits': 1, 'clip_factor': 2.5},
       'clip_by_stddev(2.5) > ternarize > base3',
@@ -83,8 +84,16 @@ def test_flags_choose_the_code(options, expected):
 @pytest.mark.parametrize(
   ('options', 'message'),
   [
-    ({'grad_bits': 4}, 'row-wise quantizer'),
-    ({'grad_bits': 3}, r'expected 1 \(ternary\) or 32'),
+    ({'grad_bits': 3}, r'expected 1 \(ternary\), 2, 4 or 8 '),
+    ({'codec_rules': 'rank<2'}, "expected 'WHERE -> CODE'"),
+    ({'codec_rules': '* -> fp61'}, "Did you mean 'fp16'"),
+    (
+      {
+        'codec_rules': '*->ternary:packing=radix,workers=2',
+        'num_nodes': 4,
+      },
+      'expected a code for the 4 nodes',
+    ),
     ({'codec': 'ternery'}, "Did you mean 'ternary'"),
     ({'codec': 'fp16', 'grad_bits': 1}, 'by one of the two'),
     ({'codec': 'fp16', 'packing': 'two_bit'}, 'packing: expected it to agree'),
@@ -98,10 +107,16 @@ def test_flags_choose_the_code(options, expected):
     ),
     (
       {'codec': 'error_fedback+topk'},
-      r"one of error_feedback before \+, .*Did you mean 'error_feedback'",
+      r"one of error_feedback, .* before \+, .*Did you mean 'error_feedback'",
     ),
-    ({'codec': 'topk+ternary'}, r"one of error_feedback before \+.*'topk'"),
-    ({'codec': '+ternary'}, r"one of error_feedback before \+, received ''"),
+    (
+      {'codec': 'topk+ternary'},
+      r"one of error_feedback, .* before \+.*'topk'",
+    ),
+    (
+      {'codec': '+ternary'},
+      r"one of error_feedback, .* before \+, received ''",
+    ),
     ({'codec': 'error_feedback+'}, 'codec: expected one of .*powersgd'),
     ({'codec': 'error_feedback+topkk'}, "Did you mean 'topk'"),
     ({'codec': 'error_feedback'}, 'codec: expected one of .*topk'),
@@ -179,6 +194,24 @@ def test_flags_choose_the_code(options, expected):
       'multiple of the 2 nodes times 3 accumulation steps.*batch_size=36',
     ),
     ({'gradient_accumulation_steps': 0}, 'expected a number >= 1'),
+    ({'local_steps': 0}, 'local_steps: expected a number >= 1'),
+    ({'local_momentum': 0.9}, 'expected it to be left out without local'),
+    (
+      {'local_steps': 3, 'num_nodes': 2, 'batch_size': 32},
+      'multiple of the 2 nodes times 3 local steps.*batch_size=36',
+    ),
+    (
+      {'local_steps': 2, 'gradient_accumulation_steps': 2},
+      'gradient_accumulation_steps: expected it to be left out',
+    ),
+    (
+      {'local_steps': 2, 'decoupled_weight_decay': True},
+      'L2 terms act in the local steps',
+    ),
+    (
+      {'local_steps': 2, 'bn_statistics': 'synchronized'},
+      'received synchronized: nodes have parameters of their own',
+    ),
     (
       {
         'pretrained_weights': '/p/net.weights.h5',

@@ -13,6 +13,8 @@ import pytest
 import tensorflow as tf
 
 from terngrad.codec import method as methods
+from terngrad.codec.methods.sparse import threshold
+from terngrad.codec.methods.transforms import thc
 from terngrad.codec.stages import bitmap
 from terngrad.codec.stages import float_words
 from terngrad.codec.stages import huffman
@@ -55,6 +57,20 @@ def of_codes(form, size):
   return Sent(methods.code_sum(form, size, 1), draw)
 
 
+def of_entries(form, levels, size):
+  """Integers up to `levels` that a packing has numbers for, all or some."""
+  entries = np.unique(form.unpack(tf.range(2**16)))
+
+  def draw(rng, workers, density):
+    del density
+    codes = rng.choice(entries, [workers, size]).astype(np.int32)
+    return np.stack([form.pack_flat(tf.constant(row)) for row in codes]), (
+      codes.sum(axis=0, dtype=np.int32)
+    )
+
+  return Sent(methods.code_sum(form, size, levels), draw)
+
+
 def of_floats(size):
   """float32 of many magnitudes, whose sums depend on the order."""
 
@@ -94,6 +110,21 @@ def of_words(count):
   return Sent(methods.gathered(count), draw)
 
 
+def of_some_words(form, size):
+  """Words of variable length, which are not summed."""
+  capacity = form.num_words(size)
+
+  def draw(rng, workers, density):
+    words = np.zeros([workers, capacity], np.int32)
+    for row in words:
+      used = 1 + 2 * int(density * size * rng.random())
+      row[:used] = rng.integers(1, 2**31, used)
+      row[0] = used // 2
+    return words, None
+
+  return Sent(methods.gathered(capacity, form), draw)
+
+
 def _packed(form, values):
   width = form.width(len(values))
   missing = width * form.elements_per_word - len(values)
@@ -130,6 +161,8 @@ ROUNDS = {
     of_words(11),
     of_codes(packing.radix(MOST_WORKERS), 77),
     of_codes(huffman.huffman243(), 200_003),
+    of_entries(thc.entries(3.0), 15, 1001),
+    of_some_words(threshold.threshold(1.0, 1.0).packing, 30_000),
   ],
 }
 # 'mixed' has messages of the kinds of all the others but words of 64 bits.

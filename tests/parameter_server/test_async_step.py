@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from terngrad.codec import bucketing
 from terngrad.codec import policy
-from terngrad.codec.methods import error_feedback
 from terngrad.codec.methods import registry
+from terngrad.codec.methods.wrappers import error_feedback
 from terngrad.exchange import towers
 from terngrad.parameter_server import async_servers
 from terngrad.parameter_server import async_shares

@@ -16,6 +16,7 @@ from terngrad.step import states
 from terngrad.step import step as steps
 from terngrad.step import synchronized
 from terngrad.training import accumulation
+from terngrad.training import local_steps
 
 SIZE = 8
 
@@ -89,6 +90,7 @@ class Training:
     synchronize=False,
     on_kernels=False,
     plain=(),
+    local=None,
   ):
     self.model = build()
     if synchronize:
@@ -122,6 +124,12 @@ class Training:
     self.node_pass = accumulation.accumulated(
       passes.model_pass(self.model, self.plan, loss, decoupled), parts
     )
+    changes = {}
+    if synchronize:
+      changes['pass_context'] = synchronized.contexts(self.exchange)
+    if local:
+      changes['local'] = local_steps.LocalSteps(*local, self.node_pass.decay)
+      self.node_pass = self.node_pass._replace(decay=passes.no_decay)
     self.step = tf.function(
       steps.make_train_step(
         steps.Training(
@@ -131,11 +139,7 @@ class Training:
           self.states,
           self.optimizer,
           seed,
-          **(
-            {'pass_context': synchronized.contexts(self.exchange)}
-            if synchronize
-            else {}
-          ),
+          **changes,
         ),
         self.codec,
       ),

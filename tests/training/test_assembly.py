@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from slim import errors as data_errors
+from terngrad import errors
 from terngrad.config import training as configs
 from terngrad.step import replicas
 from terngrad.training import assembly
@@ -118,3 +119,34 @@ def test_nodes_compute_their_share_in_as_many_parts_as_are_asked_for():
 
   # One a device.
   assert loops(2) == loops(1) + 2
+
+
+def test_codes_of_the_first_steps_are_followed_by_the_runs():
+  run = lenet(
+    codec='error_feedback+topk:ratio=0.01',
+    codec_warm_up='2 -> identity; 5 -> error_feedback+topk:ratio=0.1',
+  )
+  words = [run.chosen(step, False)[1].num_words for step in range(7)]
+  elements = run.codec.num_elements
+  assert words[:2] == [elements] * 2
+  assert words[2:5] == [run.warm_up[1].codec.num_words] * 3
+  assert words[5:] == [run.codec.num_words] * 2
+  assert run.codec.num_words < words[2] < elements
+  assert run.chosen(3, True) == (run.float_step, run.float_codec)
+
+
+@pytest.mark.parametrize(
+  ('warm_up', 'remembers'),
+  [
+    ('5 -> topk', 'remembers nothing, beside residual'),
+    ('5 -> dgc', 'remembers residual, velocity, beside residual'),
+  ],
+)
+def test_codes_of_the_first_steps_must_remember_the_same(warm_up, remembers):
+  with pytest.raises(errors.ConfigError, match=remembers):
+    lenet(codec='error_feedback+topk', codec_warm_up=warm_up)
+
+
+def test_arrays_of_other_shapes_are_not_the_same():
+  with pytest.raises(errors.ConfigError, match='arrays of other shapes'):
+    lenet(codec='powersgd:rank=2', codec_warm_up='5 -> powersgd:rank=1')

@@ -7,7 +7,7 @@ from terngrad.cli import command
 from terngrad.config import options
 
 devices = lazy.module('terngrad.cluster.devices')
-fit = lazy.module('terngrad.measure.fit')
+fit = lazy.module('terngrad.measure.keras.fit')
 tables = lazy.module('terngrad.measure.tables')
 
 USAGE = """\

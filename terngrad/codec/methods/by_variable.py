@@ -4,42 +4,62 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from terngrad.codec import method
 from terngrad.codec.stages import chain
 from terngrad.codec.stages import contract
+from terngrad.codec.stages import random_bits
 from terngrad.codec.stages import statistics
 from terngrad.codec.stages import wire
 
-_TRAITS = contract.Traits(
+# Of codes that round to what is nearest, and of those that draw.
+FIXED = contract.Traits(
   unbiased=False, lossless=False, additive=False, randomness='none'
+)
+DRAWN = contract.Traits(
+  unbiased=True, lossless=False, additive=False, randomness='private'
 )
 
 
-def by_variable(packing, encode, compiled=True):
-  """Makes a codec of how one variable is coded, by itself and without draws.
+def by_variable(packing, encode, traits=FIXED, compiled=True, elements=None):
+  """Makes a codec of how one variable is coded, by itself.
 
   Nothing is agreed on; probes are norms, which show what is not finite.
 
   Args:
     packing: `wire.CompositePacking`.
-    encode: takes float32 [n], n >= 1, returns the variable's int32 words.
+    encode: takes (float32 [n], n >= 1; draws), returns the variable's int32
+      words. `draws()` is uint32 [n], random bits of each element.
+    traits: see `contract.Traits`.
     compiled: see `contract.Codec`.
+    elements: for words that tell of few elements, which are then added without
+      a tensor of all: takes (int32 words, n), returns (int32 [k] places,
+      float32 [k]), n for a place where there is none; safe for any words. Those
+      of a payload that an encoder made are each another.
 
   Returns:
     A `contract.Codec` of scope VARIABLE.
   """
 
   def encode_pieces(pieces, sizes, own, shared, key):
-    del own, shared, key  # each variable is coded alone, and nothing drawn
+    del own, shared  # each variable is coded alone
     whole = len(pieces) == len(sizes)
     variables = pieces if whole else tf.split(pieces[0], sizes)
-    words = [encode(v) for v, n in zip(variables, sizes, strict=True) if n]
+    words, start = [], 0
+    for values, size in zip(variables, sizes, strict=True):
+      if size:
+        words.append(encode(values, _draws(key, start, size)))
+      start += size
     return tf.concat(words, axis=0) if words else tf.zeros([0], tf.int32)
 
   def decode_sum(parts, shared, shapes, scale=1.0):
-    sizes = [tf.TensorShape(shape).num_elements() for shape in shapes]
+    sizes = method.sizes_of(shapes)
     if not sum(sizes):
       return [tf.zeros(shape) for shape in shapes]
-    sums = wire.sum_planes(_Variables(packing, sizes), parts, sum(sizes))
+    variables = _Variables(packing, elements, sizes)
+    if elements:
+      sums = variables.sum_elements(parts)
+    else:
+      sums = wire.sum_planes(variables, parts, sum(sizes))
     return chain.gradients_of(None, sums, shared, shapes, scale)
 
   return contract.Codec(
@@ -48,22 +68,83 @@ def by_variable(packing, encode, compiled=True):
     encode_pieces=encode_pieces,
     decode_sum=decode_sum,
     num_words=packing.num_words,
-    traits=_TRAITS,
+    traits=traits,
     stages=(packing,),
     compiled=compiled,
     scope=contract.VARIABLE,
   )
 
 
-class _Variables(NamedTuple):
-  """What `wire.sum_planes` adds: all variables of a payload."""
+def scattered(elements):
+  """`wire.CompositePacking.planes` of a function that gives few elements."""
 
-  packing: object
+  def planes(words, num_elements):
+    places, values = elements(words, num_elements)
+    zeros = tf.zeros([num_elements + 1])
+    return tf.tensor_scatter_nd_update(zeros, places[:, tf.newaxis], values)[
+      :-1
+    ]
+
+  return planes
+
+
+def inside(places, num_elements):
+  """Places, with n in place of those that no variable of n elements has."""
+  outside = (places < 0) | (places >= num_elements)
+  return tf.where(outside, num_elements, places)
+
+
+def _draws(key, start, size):
+  """A function that gives the random bits of a variable's elements."""
+
+  def draws():
+    positions = tf.bitcast(tf.range(start, start + size), tf.uint32)
+    return random_bits.element_bits(key[:2], positions)
+
+  return draws
+
+
+class _Variables(NamedTuple):
+  """The payloads of all variables of a bucket."""
+
+  packing: wire.CompositePacking
+  elements: object
   sizes: list
 
   def planes(self, words, num_elements):
-    """float32 [num_elements]."""
+    """float32 [num_elements], for `wire.sum_planes`."""
     del num_elements
-    parts = tf.split(words, [self.packing.num_words(n) for n in self.sizes])
-    pairs = zip(parts, self.sizes, strict=True)
+    pairs = zip(self._split(words), self.sizes, strict=True)
     return tf.concat([self.packing.planes(p, n) for p, n in pairs if n], axis=0)
+
+  def sum_elements(self, parts):
+    """float32 [elements]: the sum in the order of the workers."""
+    rows = method.rows_in_order(parts)
+
+    def add(row, total):
+      places, values = self._elements(rows[row])
+      return row + 1, tf.tensor_scatter_nd_add(total, places, values)
+
+    # One past the end, for places that no variable has.
+    _, total = tf.while_loop(
+      lambda row, _: row < rows.shape[0],
+      add,
+      (tf.constant(0), tf.zeros([sum(self.sizes) + 1])),
+      parallel_iterations=1,
+    )
+    return total[:-1]
+
+  def _elements(self, words):
+    """(int32 [k, 1] places in the bucket, float32 [k]) of a payload."""
+    places, values, start = [], [], 0
+    for own, size in zip(self._split(words), self.sizes, strict=True):
+      if size:
+        where, what = self.elements(own, size)
+        nowhere = tf.constant(sum(self.sizes))
+        places.append(tf.where(where < size, where + start, nowhere))
+        values.append(what)
+      start += size
+    return tf.concat(places, axis=0)[:, tf.newaxis], tf.concat(values, axis=0)
+
+  def _split(self, words):
+    return tf.split(words, [self.packing.num_words(n) for n in self.sizes])

@@ -1,5 +1,8 @@
 """Codecs by name, as `--codec NAME[:option=value,...]` spells them."""
 
+import functools
+from importlib import metadata
+
 from slim import errors
 from terngrad import lazy
 from terngrad.codec import spelling
@@ -14,6 +17,7 @@ float_words = lazy.module('terngrad.codec.stages.float_words')
 huffman = lazy.module('terngrad.codec.stages.huffman')
 packings = lazy.module('terngrad.codec.stages.packing')
 ternaries = lazy.module('terngrad.codec.stages.ternary')
+zero_runs = lazy.module('terngrad.codec.stages.zero_runs')
 
 
 def identity():
@@ -24,6 +28,11 @@ def identity():
 def fp16():
   """The gradient in half precision, 16 bits an element."""
   return chain.chain(float_words.float16_words())
+
+
+def bf16():
+  """The gradient in bfloat16, 16 bits an element."""
+  return chain.chain(float_words.bfloat16_words())
 
 
 def ternary(
@@ -43,8 +52,8 @@ def ternary(
     scaler_rule: see `ternary.ternarize`.
     packing: 'base3' (1.6 bits an element), 'two_bit' (2 bits), 'radix' (for
       all-reduces of integers; 4.6 bits for 8 workers), or of variable length
-      'bitmap_sign' and 'huffman243' (1.32 and 1.23 bits for Gaussian gradients
-      clipped at 2.5).
+      'bitmap_sign', 'huffman243' and 'zero_runs' (1.32, 1.23 and 1.36 bits for
+      Gaussian gradients clipped at 2.5).
     dither: see `ternary.ternarize`.
     workers: how many there are; for 'radix' and for stratified dither, which
       need it.
@@ -89,6 +98,7 @@ def _packing(name, clip_factor, workers, word_bits):
     'huffman243': lambda: huffman.huffman243(density),
     'radix': lambda: packings.radix(workers, word_bits),
     'two_bit': packings.two_bit,
+    'zero_runs': lambda: zero_runs.zero_runs(density),
   }
   if name not in makers:
     raise ValueError(
@@ -102,22 +112,52 @@ def _packing(name, clip_factor, workers, word_bits):
   return makers[name]()
 
 
+_HERE = 'terngrad.codec.methods.'
 # Functions, or where they stand, as `module:function`.
 CODECS = {
-  'eden3': 'terngrad.codec.methods.eden:eden3',
+  'asymmetric': f'{_HERE}scalar.asymmetric:asymmetric',
+  'bf16': bf16,
+  'drive': f'{_HERE}transforms.eden:drive',
+  'eden': f'{_HERE}transforms.eden:eden',
+  'eden3': f'{_HERE}transforms.eden:eden3',
   'fp16': fp16,
+  'fp8': f'{_HERE}scalar.fp8:fp8',
   'identity': identity,
-  'sign': 'terngrad.codec.methods.sign:sign',
+  'minmax': f'{_HERE}scalar.minmax:minmax',
+  'natural': f'{_HERE}scalar.natural:natural',
+  'one_bit': f'{_HERE}scalar.one_bit:one_bit',
+  'qsgd': f'{_HERE}scalar.qsgd:qsgd',
+  'sign': f'{_HERE}scalar.sign:sign',
+  'stc': f'{_HERE}sparse.stc:stc',
   'ternary': ternary,
-  'topk': 'terngrad.codec.methods.topk:topk',
+  'three_lc': f'{_HERE}scalar.three_lc:three_lc',
+  'threshold': f'{_HERE}sparse.threshold:threshold',
+  'topk': f'{_HERE}sparse.topk:topk',
 }
 
 # What is no code, since it has several rounds or messages, or remembers.
-METHODS = {'powersgd': 'terngrad.codec.methods.powersgd:powersgd'}
+METHODS = {
+  'powersgd': f'{_HERE}transforms.powersgd:powersgd',
+  'randomk': f'{_HERE}sparse.randomk:randomk',
+  'thc': f'{_HERE}transforms.thc:thc',
+}
 
 # What can stand before a code and a plus sign.
 WRAPPERS = {
-  'error_feedback': 'terngrad.codec.methods.error_feedback:error_feedback'
+  'error_feedback': f'{_HERE}wrappers.error_feedback:error_feedback',
+  'momentum': f'{_HERE}wrappers.momentum:momentum_correction',
+}
+
+# The group of entry points by which other packages bring codes: a name, and
+# `module:function` of what returns a `contract.Codec` or a `method.Method`.
+ENTRY_POINTS = 'terngrad.codecs'
+
+# Names of the literature; options that follow are those of the last code.
+ALIASES = {
+  'dgc': 'momentum+topk:ratio=0.001',
+  'ef_signsgd': 'error_feedback+sign',
+  'int8': 'minmax:bits=8,group_size=0',
+  'signsgd': 'sign:decide=majority',
 }
 
 # One spelling of every kind of code, for benches that measure them all.
@@ -137,8 +177,24 @@ KINDS = (
   'ternary:packing=bitmap_sign',
   'ternary:packing=huffman243',
   'eden3',
+  'drive',
+  'eden:bits=2',
+  'eden:bits=4',
   'sign',
+  'one_bit',
+  'asymmetric',
+  'qsgd',
+  'qsgd:levels=127,norm=l2',
+  'minmax:bits=2',
+  'minmax:bits=8',
+  'natural',
+  'bf16',
+  'fp8',
+  'fp8:kind=e5m2',
+  'three_lc',
   'topk',
+  'threshold',
+  'stc',
 )
 
 
@@ -159,11 +215,14 @@ def parse(text, workers=0):
     ValueError: unknown name or option, or a bad value; the message lists what
       there is.
   """
+  text = _in_full(text)
+  wrappers, _, text = text.rpartition('+')
   name, _ = spelling.split(text)
   remark = ', a method and no code' if name in METHODS else ''
-  spelling.check_name('codec', name, CODECS, remark)
-  made = spelling.make('codec', text, CODECS, workers=workers)
-  if not isinstance(made, contract.Codec):
+  makers = CODECS | _of_others(name)
+  spelling.check_name('codec', name, makers, remark)
+  made = spelling.make('codec', text, makers, workers=workers)
+  if wrappers or not isinstance(made, contract.Codec):
     raise ValueError(
       f'codec: expected a code of one message, received {text!r}, which is a '
       'method of several. Name a code here, or use the method in training.'
@@ -178,8 +237,9 @@ def method(text, workers=0):
   'error feedback > ternarize > base3'
 
   Args:
-    text: as for `parse`, or a method of `METHODS` in the same way; before it
-      any of `WRAPPERS` and a plus sign.
+    text: as for `parse`, or a method of `METHODS` in the same way, or a name of
+      `ALIASES`; before it any of `WRAPPERS`, with options in the same way, and
+      a plus sign.
     workers: how many there are, where the text does not say.
 
   Returns:
@@ -188,15 +248,47 @@ def method(text, workers=0):
   Raises:
     ValueError: see `parse`.
   """
-  *wrappers, text = text.split('+')
-  made = spelling.make('codec', text, CODECS | METHODS, workers=workers)
-  made = coded.as_method(made)
+  *wrappers, text = _in_full(text).split('+')
+  name, _ = spelling.split(text)
+  makers = CODECS | METHODS | _of_others(name)
+  made = coded.as_method(spelling.make('codec', text, makers, workers=workers))
   plain = coded.as_method(identity())
-  for name in reversed(wrappers):
-    if name not in WRAPPERS:
-      raise ValueError(
-        f'codec: expected one of {", ".join(WRAPPERS)} before +, received '
-        f'{name!r}.{errors.did_you_mean(name, WRAPPERS)}'
-      )
-    made = spelling.resolved(WRAPPERS[name])(made, plain)
+  for wrapper in reversed(wrappers):
+    made = _wrapped(wrapper, made, plain)
   return made
+
+
+def _wrapped(text, made, plain):
+  name, _ = spelling.split(text)
+  if name not in WRAPPERS:
+    raise ValueError(
+      f'codec: expected one of {", ".join(WRAPPERS)} before +, received '
+      f'{name!r}.{errors.did_you_mean(name, WRAPPERS)}'
+    )
+  wrap = functools.partial(spelling.resolved(WRAPPERS[name]), made, plain)
+  return spelling.make('codec', text, {name: wrap})
+
+
+def _in_full(text):
+  """The text, with what an alias of its last part stands for."""
+  before, plus, last = text.rpartition('+')
+  name, items = spelling.split(last)
+  if name not in ALIASES:
+    return text
+  wrappers, between, code = ALIASES[name].rpartition('+')
+  code, options = spelling.split(code)
+  named = {item.partition('=')[0] for item in items}
+  options = [o for o in options if o.partition('=')[0] not in named]
+  code = ':'.join(filter(None, [code, ','.join([*options, *items])]))
+  return f'{before}{plus}{wrappers}{between}{code}'
+
+
+def _of_others(name):
+  """Codes that other packages have registered, unless the name is ours.
+
+  Their metadata is read for names that are unknown here alone.
+  """
+  if name in CODECS or name in METHODS:
+    return {}
+  found = metadata.entry_points(group=ENTRY_POINTS)
+  return {entry.name: entry.value for entry in found}

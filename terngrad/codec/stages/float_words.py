@@ -68,6 +68,46 @@ def float16_words():
   )
 
 
+def bfloat16_words():
+  """Two bfloat16 a word, rounded to nearest, ties to even.
+
+  The range is that of float32, but magnitudes above 2**128 (1 - 2**-8) become
+  that. The sum over workers runs in float32.
+
+  Returns:
+    A `wire.Packing` of floats.
+  """
+
+  def pack(planes):
+    low, high = (_upper_half(plane) for plane in planes)
+    word = tf.bitwise.bitwise_or(
+      low, tf.bitwise.left_shift(high, tf.constant(16, tf.uint32))
+    )
+    return tf.bitcast(word, tf.int32)
+
+  def unpack(words):
+    word = tf.bitcast(words, tf.uint32)
+    low = tf.bitwise.left_shift(word, tf.constant(16, tf.uint32))
+    high = tf.bitwise.bitwise_and(word, tf.constant(0xFFFF0000, tf.uint32))
+    return [tf.bitcast(low, tf.float32), tf.bitcast(high, tf.float32)]
+
+  return float16_words()._replace(
+    name='bfloat16_words', pack=pack, unpack=unpack
+  )
+
+
+def _upper_half(values):
+  """uint32 below 2**16: the upper bits of float32, rounded."""
+  bits = tf.bitcast(values, tf.uint32)
+  sixteen = tf.constant(16, tf.uint32)
+  # Half of what is cut off, less where the last bit that stays is even.
+  odd = tf.bitwise.bitwise_and(tf.bitwise.right_shift(bits, sixteen), 1)
+  rounded = tf.bitwise.right_shift(bits + 0x7FFF + odd, sixteen)
+  # Rounded up to infinity: one less is the largest finite number.
+  infinite = tf.bitwise.bitwise_and(rounded, 0x7FFF) == 0x7F80
+  return tf.where(infinite, rounded - 1, rounded)
+
+
 def _half_bits(values):
   bounded = tf.clip_by_value(values, -_MAX_FLOAT16, _MAX_FLOAT16)
   half = tf.cast(bounded, tf.float16)

@@ -1,4 +1,4 @@
-"""Fixed-length packings of ternary codes into words.
+"""Fixed-length packings of small integers into words.
 
 Element `p * w + j` of a gradient of `w` words stands at place `p` of word `j`
 (see `planes`). Words are int32 because TensorFlow's collectives carry no
@@ -94,6 +94,60 @@ def one_bit():
   )
 
 
+def digits(levels):
+  """As many integers a word as fit as digits of base 2 levels + 1.
+
+  Args:
+    levels: the largest magnitude, from 1 to 32767: 20 integers a word for 1, 8
+      for 7 (4 bits each), 4 for 127.
+
+  Returns:
+    A `wire.Packing` of integers in [-levels, levels].
+  """
+  if not 1 <= levels < MOST_SUMMED:
+    raise ValueError(
+      f'digits: expected levels from 1 to {MOST_SUMMED - 1}, received {levels}.'
+    )
+  return _positional(f'digits({levels})', 2 * levels + 1, 32, levels)
+
+
+def unsigned(bits):
+  """32 / bits integers a word, the first in the lowest bits.
+
+  Args:
+    bits: of an integer: 1, 2, 4, 8 or 16.
+
+  Returns:
+    A `wire.Packing` of integers in [0, 2**bits).
+  """
+  if bits not in (1, 2, 4, 8, 16):
+    raise ValueError(f'bits: expected one of 1, 2, 4, 8, 16, received {bits}.')
+  largest = tf.constant(2**bits - 1, tf.uint32)
+  shifts = np.arange(0, 32, bits, dtype=np.uint32)
+
+  def pack(planes):
+    word = tf.zeros_like(planes[0], tf.uint32)
+    for shift, plane in zip(shifts, planes, strict=True):
+      moved = tf.bitwise.left_shift(tf.bitcast(plane, tf.uint32), shift)
+      word = tf.bitwise.bitwise_or(word, moved)
+    return tf.bitcast(word, tf.int32)
+
+  def unpack(words):
+    moved = tf.bitwise.right_shift(
+      tf.bitcast(words, tf.uint32), shifts[:, np.newaxis]
+    )
+    return tf.bitcast(tf.bitwise.bitwise_and(moved, largest), tf.int32)
+
+  return wire.Packing(
+    name=f'unsigned({bits})',
+    elements_per_word=32 // bits,
+    pack=pack,
+    unpack=unpack,
+    domain=(contract.CODES, contract.WORDS),
+    levels=2**bits - 1,
+  )
+
+
 def radix(num_workers, word_bits=32):
   """Digits with room for the sum of all workers' codes.
 
@@ -158,15 +212,15 @@ def sums(num_workers):
   )
 
 
-def _positional(name, base, word_bits):
-  """As many digits of `base` as fit in a word; digit = code + 1."""
+def _positional(name, base, word_bits, levels=1):
+  """As many digits of `base` as fit in a word; digit = code + levels."""
   dtype = tf.uint32 if word_bits == 32 else tf.uint64
   places = 1
   while base ** (places + 1) <= 2**word_bits:
     places += 1
 
   def pack(planes):
-    digits = [tf.cast(_digit(plane), dtype) for plane in planes]
+    digits = [tf.cast(_digit(plane, levels), dtype) for plane in planes]
     word = digits[-1]
     for digit in reversed(digits[:-1]):
       word = word * tf.constant(base, dtype) + digit
@@ -183,7 +237,7 @@ def _positional(name, base, word_bits):
       quotient = word // tf.constant(base**place, dtype)
       above = quotient // tf.constant(base, dtype)
       digit = quotient - above * tf.constant(base, dtype)
-      codes.append(_code(tf.cast(digit, tf.uint32)))
+      codes.append(_code(tf.cast(digit, tf.uint32), levels))
     return codes
 
   return wire.Packing(
@@ -192,9 +246,9 @@ def _positional(name, base, word_bits):
     pack=pack,
     unpack=unpack,
     domain=(contract.CODES, contract.WORDS),
-    levels=1,
+    levels=levels,
     word_bits=word_bits,
-    digits=(base, places) if word_bits == 32 else None,
+    digits=(base, places) if word_bits == 32 and levels == 1 else None,
   )
 
 
@@ -222,11 +276,11 @@ def _float(numbers):
   return tf.cast(tf.bitcast(numbers, tf.int32), tf.float32)
 
 
-def _digit(codes):
-  """int32 codes in {-1, 0, 1} as uint32 digits in {0, 1, 2}."""
-  return tf.bitcast(codes + 1, tf.uint32)
+def _digit(codes, levels=1):
+  """int32 codes in [-levels, levels] as uint32 digits from 0."""
+  return tf.bitcast(codes + levels, tf.uint32)
 
 
-def _code(digits):
+def _code(digits, levels=1):
   """uint32 digits as int32 codes."""
-  return tf.bitcast(digits, tf.int32) - 1
+  return tf.bitcast(digits, tf.int32) - levels

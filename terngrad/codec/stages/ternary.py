@@ -151,7 +151,7 @@ def quantize(scaled, positions, key):
   References:
     Wen et al., TernGrad, equation 2, https://arxiv.org/abs/1705.07878.
   """
-  return _round(scaled, random_bits.element_bits(key, positions))
+  return round_by(scaled, random_bits.element_bits(key, positions))
 
 
 def quantize_in_strata(scaled, positions, key):
@@ -174,11 +174,19 @@ def quantize_in_strata(scaled, positions, key):
   bits = random_bits.element_bits(key, positions)
   if key.shape[0] == 3:
     bits += key[2]
-  return _round(scaled, tf.where(scaled < 0.0, bits, tf.bitwise.invert(bits)))
+  return round_by(scaled, tf.where(scaled < 0.0, bits, tf.bitwise.invert(bits)))
 
 
-def _round(scaled, bits):
-  """Codes of magnitude 1 where a draw, the bits' upper 23, is low enough."""
+def round_by(scaled, bits):
+  """Codes of magnitude 1 where a draw, the bits' upper 23, is low enough.
+
+  Args:
+    scaled: float32, any shape, values times `factor`.
+    bits: uint32 of that shape, random.
+
+  Returns:
+    int32 of that shape, values in {-1, 0, 1}.
+  """
   draw = tf.bitcast(
     tf.bitwise.right_shift(bits, tf.constant(9, tf.uint32)), tf.int32
   )

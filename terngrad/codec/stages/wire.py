@@ -6,6 +6,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from terngrad.codec.stages import contract
+from terngrad.codec.stages import planes
 
 # Where a payload's length varies, positions of bits must fit in int32 whatever
 # the payload claims.
@@ -112,6 +113,16 @@ class Packing(NamedTuple):
     del num_elements
     return self.unpack(words)
 
+  def pack_flat(self, values):
+    """int32 words of int32 or float32 [n], in the order of the planes."""
+    width = self.width(values.shape[0])
+    places = range(self.elements_per_word)
+    return self.pack([planes.plane(values, p, width) for p in places])
+
+  def unpack_flat(self, words, num_elements):
+    """The inverse of `pack_flat`: int32 or float32 [num_elements]."""
+    return join(self.unpack(words))[:num_elements]
+
 
 class VariablePacking(NamedTuple):
   """CODES to WORDS of a number that depends on the codes.
@@ -133,7 +144,7 @@ class VariablePacking(NamedTuple):
       of the density that the packing was made for.
     check: takes (NumPy int32 [capacity], w), raises ValueError for what `pack`
       cannot have made, as far as decoding and packing again does not tell.
-    levels: the largest code that fits.
+    levels: the largest code that fits; None for packings of floats.
   """
 
   name: str
@@ -144,8 +155,9 @@ class VariablePacking(NamedTuple):
   used: Callable
   expected: Callable
   check: Callable
-  levels: int = 1
+  levels: int | None = 1
   domain: tuple = (contract.CODES, contract.WORDS)
+  traits: contract.Traits | None = None
   max_workers: int | None = None
   fill: int = 0
 

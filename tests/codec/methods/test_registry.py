@@ -51,7 +51,7 @@ def test_text_names_a_codec(text, name):
   [
     (
       'ternery',
-      r'expected one of eden3, fp16, identity, sign, ternary, topk, received '
+      r'expected one of asymmetric, bf16, .*, topk, received '
       r"'ternery'\. "
       r"Did you mean 'ternary'\?$",
     ),
@@ -82,7 +82,7 @@ def test_text_names_a_codec(text, name):
     (
       'ternary:packing=base4',
       'packing: expected one of base3, bitmap_sign, huffman243, radix, '
-      "two_bit, received 'base4'",
+      "two_bit, zero_runs, received 'base4'",
     ),
     (
       'ternary:packing=radix',
@@ -141,6 +141,14 @@ def test_any_text_gives_a_codec_or_a_value_error(text):
     ('powersgd:rank=4,warm_start=0', 'powersgd(4, cold)'),
     ('error_feedback+topk:ratio=0.5', 'error feedback > topk(0.5)'),
     ('error_feedback+powersgd', 'error feedback > powersgd(1)'),
+    ('error_feedback:decay=0.5+sign', 'error feedback(0.5) > sign'),
+    ('momentum:masking=0+powersgd', 'momentum(0.9) > powersgd(1)'),
+    ('dgc', 'momentum(0.9) > topk(0.001)'),
+    ('dgc:ratio=0.01', 'momentum(0.9) > topk(0.01)'),
+    ('error_feedback+int8', 'error feedback > minmax(8, 0)'),
+    ('int8:group_size=64', 'minmax(8, 64)'),
+    ('ef_signsgd', 'error feedback > sign'),
+    ('signsgd', 'sign by majority'),
   ],
 )
 def test_text_names_a_method(text, name):
@@ -152,13 +160,22 @@ def test_text_names_a_method(text, name):
   [
     (
       'powersdg',
-      r'identity, powersgd, sign, ternary, topk, received .*mean .powersgd',
+      r'one_bit, powersgd, qsgd, .*, topk, received .*mean .powersgd',
     ),
     ('powersgd:rank=0', r'rank >= 1, .* received 0, .*Use powersgd:rank=2'),
     ('powersgd:warm_start=2', 'warm_start 0 or 1, received 1, 1e-08 and 2'),
     ('powersgd:epsilon=-1', 'epsilon >= 0 .* received 1, -1.0'),
     ('powersgd:ranks=1', "'ranks=1'. Did you mean 'rank'"),
-    ('feedback+topk', r'one of error_feedback before \+, received .feedback'),
+    (
+      'feedback+topk',
+      r'one of error_feedback, momentum before \+, received .feedback',
+    ),
+    ('error_feedback:decay=0+topk', 'decay above 0 and at most 1, received 0'),
+    ('error_feedback:rate=1+topk', "option of decay, received 'rate=1'"),
+    ('momentum:momentum=1+topk', 'from 0 to below 1, .* received 1.0, 1'),
+    ('momentum+powersgd', 'knows what it sent, .* Say momentum:masking=0'),
+    ('randomk:unbiased=2', 'unbiased: expected 0 or 1, received 2'),
+    ('thc:span=0', 'expected a span above 0, received 0.0'),
     (
       'error_feedback+ternary:sharing=thin',
       'error_feedback: expected a method that keeps gradients',
@@ -168,6 +185,38 @@ def test_text_names_a_method(text, name):
 def test_text_that_names_no_method_is_an_error_that_says_why(text, message):
   with pytest.raises(ValueError, match=message):
     registry.method(text)
+
+
+@pytest.fixture
+def other_package(tmp_path, monkeypatch):
+  """A package with codes of its own, installed as pip would install it."""
+  module = tmp_path / 'other_codes.py'
+  module.write_text(
+    'from terngrad.codec.methods import registry\n\n\n'
+    'def mine(clip_factor=1.0):\n'
+    "  return registry.parse(f'ternary:clip_factor={clip_factor}')\n\n\n"
+    'def fp16():\n'
+    '  raise AssertionError\n',
+    encoding='utf-8',
+  )
+  info = tmp_path / 'other_codes-1.0.dist-info'
+  info.mkdir()
+  (info / 'METADATA').write_text('Name: other-codes\nVersion: 1.0\n')
+  (info / 'entry_points.txt').write_text(
+    '[terngrad.codecs]\nmine = other_codes:mine\nfp16 = other_codes:fp16\n'
+  )
+  monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.mark.usefixtures('other_package')
+def test_a_code_of_another_package_is_named_as_ours_are():
+  made = registry.method('error_feedback+mine:clip_factor=3')
+  assert made.name == 'error feedback > clip_by_stddev(3) > ternarize > base3'
+  assert registry.parse('mine').name.startswith('clip_by_stddev(1)')
+  with pytest.raises(ValueError, match="Did you mean 'mine'"):
+    registry.parse('mines')
+  # Ours stay what they are.
+  assert registry.parse('fp16').name == 'float16_words'
 
 
 def test_an_option_that_stands_twice_is_refused():

@@ -82,6 +82,16 @@ class TestHuffman243(Huffman243, VariableConformance):
   pass
 
 
+class TestZeroRuns(Huffman243, VariableConformance):
+  """Bytes of five trits, four a word."""
+
+  packing = 'zero_runs'
+
+  def largest(self, size):
+    symbols = -(-size // 5)
+    return 1 + -(-symbols // 4)
+
+
 @pytest.mark.slow
 class TestDrawsOfBitmapSign(BitmapSign, conformance.DrawConformance):
   pass

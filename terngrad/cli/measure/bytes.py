@@ -1,0 +1,80 @@
+"""Counts what a worker sends in a step, by code, algorithm and workers."""
+
+import dataclasses
+
+from terngrad import lazy
+from terngrad.cli import command
+from terngrad.config import options
+
+bytes_table = lazy.module('terngrad.measure.bytes_table')
+codec_table = lazy.module('terngrad.measure.codec_table')
+errors = lazy.module('terngrad.errors')
+tables = lazy.module('terngrad.measure.tables')
+
+USAGE = """\
+{program}: counts what a worker sends in a step, by code and algorithm.
+
+  {program}
+  {program} --codecs=ternary --codecs=error_feedback+stc --workers=2,8,64,512
+
+For every code and number of workers, each in a process of its own: the MB that
+a process sends, and receives, by gather (words of all to all), reduce (integers
+in a ring), two_shot and slices (slices are summed by their owner and gathered)
+and by what --communication=auto chooses; and what it pushes to and pulls from a
+parameter server. Nothing is run: these are the lengths that the exchanges use.
+A method of several messages gathers those that an algorithm does not take.
+"""
+
+option = options.option
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Flags:
+  """The flags."""
+
+  codecs: tuple = option(
+    (
+      'identity',
+      'fp16',
+      'ternary',
+      'eden3',
+      'minmax:bits=4',
+      'thc',
+      'error_feedback+sign:decide=majority',
+      'error_feedback+topk',
+      'error_feedback+stc',
+      'error_feedback+powersgd',
+    ),
+    "Codes, as the trainers' --codec spells them; repeat for several.",
+    'codes',
+    repeated=True,
+  )
+  net: str = option('alexnet', 'Net whose variables are coded.', 'model')
+  workers: tuple = option(
+    ('2', '8', '64', '512'), 'Numbers of workers.', 'cluster'
+  )
+  output: str = option('', 'Folder for measure_bytes.csv.', 'run')
+
+
+def act(values):
+  """Prints the table, and writes it where a folder is named."""
+  counts = [_count(text) for text in values.workers]
+  (shapes,) = codec_table.cases((), (values.net,)).values()
+  with errors.as_config_error():
+    table = bytes_table.table(values.codecs, shapes, counts)
+  command.say(f'{values.net}: MB a worker sends in a step')
+  command.say(
+    table.to_string(index=False, float_format='{:.4g}'.format, na_rep='')
+  )
+  if values.output:
+    tables.write(values.output, 'measure_bytes', table)
+
+
+def _count(text):
+  with errors.as_config_error():
+    count = int(text)
+  options.at_least('workers', count, 1)
+  return count
+
+
+COMMAND = command.Command(USAGE, Flags, act)

@@ -1,0 +1,60 @@
+"""Ternary codes with a scaler for each sign.
+
+TernGrad's rounding (Wen et al., NIPS 2017, https://arxiv.org/abs/1705.07878,
+equations 2 and 4), where what is positive is -1, 0 or +1 times the largest
+value and what is negative times the largest magnitude of those: two scalers as
+trained ternary weights have them (Zhu et al., ICLR 2017,
+https://arxiv.org/abs/1612.01064). Departure from TernGrad: workers do not share
+scalers, which travel with the codes.
+"""
+
+import tensorflow as tf
+
+from terngrad.codec.methods import by_variable
+from terngrad.codec.methods import grouped
+from terngrad.codec.stages import clipping
+from terngrad.codec.stages import packing
+from terngrad.codec.stages import statistics
+from terngrad.codec.stages import ternary
+
+
+def asymmetric(clip_factor=2.5, group_size=0):
+  """-1, 0 and +1 times one of two scalers.
+
+  Args:
+    clip_factor: in standard deviations of a group; 0 does not clip.
+    group_size: elements that share two scalers, 64 bits; 0 for a whole
+      variable.
+
+  Returns:
+    A `contract.Codec` of 1.6 bits an element, unbiased up to the clipping.
+
+  Raises:
+    ValueError: an option is out of its range.
+  """
+  clip = clipping.clip_by_stddev(clip_factor) if clip_factor else None
+
+  def encode(rows, bits):
+    magnitude = tf.abs(rows)
+    if clip:
+      stats = statistics.of_groups(rows, rows.shape[1])
+      magnitude = tf.minimum(magnitude, clip.limit(stats)[:, tf.newaxis])
+    negative = rows < 0.0
+    scalers = [
+      tf.reduce_max(tf.where(chosen, magnitude, 0.0), axis=1)
+      for chosen in (~negative, negative)
+    ]
+    up, down = (ternary.factor(s)[:, tf.newaxis] for s in scalers)
+    fires = ternary.round_by(magnitude * tf.where(negative, down, up), bits)
+    return scalers, tf.where(negative, -fires, fires)
+
+  def decode(scalers, codes):
+    zeros = tf.zeros(codes.shape)
+    negative = tf.where(codes < 0, -scalers[1], zeros)
+    return tf.where(codes > 0, scalers[0], negative)
+
+  name = f'asymmetric({clip_factor:g}, {group_size})'
+  group = grouped.Group(
+    name, packing.base3(), encode, decode, group_size, num_scales=2
+  )
+  return grouped.grouped(group, by_variable.DRAWN)

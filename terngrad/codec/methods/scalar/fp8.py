@@ -1,0 +1,84 @@
+"""Floats of eight bits, with a power of two as the scale of each group.
+
+Micikevicius et al., FP8 Formats for Deep Learning, 2022,
+https://arxiv.org/abs/2209.05433: e4m3, which has no infinity and reaches 448,
+and e5m2, which reaches 57344. Departure: the scale is a group's own, and brings
+its largest magnitude to the upper half of the range.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from terngrad.codec.methods import by_variable
+from terngrad.codec.methods import grouped
+from terngrad.codec.stages import packing
+
+# Bits of the mantissa, bias of the exponent, the largest code that is finite.
+FORMATS = {'e4m3': (3, 7, 0x7E), 'e5m2': (2, 15, 0x7B)}
+
+
+def fp8(kind='e4m3', group_size=512):
+  """Elements rounded to nearest, ties to even.
+
+  Args:
+    kind: 'e4m3' or 'e5m2'.
+    group_size: elements that share a scale, 32 bits; 0 for a whole variable.
+
+  Returns:
+    A `contract.Codec` of 8 bits an element.
+
+  Raises:
+    ValueError: an option is out of its range.
+  """
+  if kind not in FORMATS:
+    raise ValueError(
+      f'kind: expected one of {", ".join(FORMATS)}, received {kind!r}.'
+    )
+  mantissa, bias, largest = FORMATS[kind]
+  table = _values(mantissa, bias, largest)
+
+  def encode(rows, bits):
+    del bits  # nothing is drawn
+    span = tf.reduce_max(tf.abs(rows), axis=1)
+    scales = _power_of_two_above(span * (1.0 / float(table[largest])))
+    bounded = tf.minimum(
+      tf.abs(rows) * (1.0 / scales)[:, tf.newaxis], float(table[largest])
+    )
+    codes = _codes(bounded, mantissa, bias)
+    sign = tf.where((rows < 0.0) & (codes > 0), 128, 0)
+    return [scales], codes + sign
+
+  def decode(scales, codes):
+    return tf.gather(tf.constant(table), codes) * scales[0]
+
+  name = f'fp8({kind}, {group_size})'
+  group = grouped.Group(name, packing.unsigned(8), encode, decode, group_size)
+  return grouped.grouped(group, by_variable.FIXED)
+
+
+def _codes(values, mantissa, bias):
+  """int32 codes of float32 magnitudes within the range."""
+  cut = 23 - mantissa
+  bits = tf.bitcast(values, tf.int32)
+  odd = tf.bitwise.bitwise_and(tf.bitwise.right_shift(bits, cut), 1)
+  rounded = tf.bitwise.right_shift(bits + (2 ** (cut - 1) - 1) + odd, cut)
+  normal = rounded - ((127 - bias) << mantissa)
+  # Below the least normal number all steps are alike.
+  even = tf.cast(tf.round(values * 2.0 ** (bias - 1 + mantissa)), tf.int32)
+  return tf.where(values >= 2.0 ** (1 - bias), normal, even)
+
+
+def _values(mantissa, bias, largest):
+  """float32 [256]: what codes stand for; the largest for those above it."""
+  codes = np.minimum(np.arange(128), largest)
+  exponent, rest = codes >> mantissa, codes & (2**mantissa - 1)
+  fraction = rest / 2**mantissa + (exponent > 0)
+  values = np.ldexp(fraction, np.maximum(exponent, 1) - bias)
+  return np.concatenate([values, -values]).astype(np.float32)
+
+
+def _power_of_two_above(values):
+  """The least power of two from 2**-120 to 2**120 that is not below."""
+  bits = tf.bitcast(values, tf.int32)
+  bits = tf.bitwise.bitwise_and(bits + 0x7FFFFF, 0x7F800000)
+  return tf.clip_by_value(tf.bitcast(bits, tf.float32), 2.0**-120, 2.0**120)

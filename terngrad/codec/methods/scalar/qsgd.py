@@ -1,0 +1,62 @@
+"""A norm for each group, and multiples of a part of it, rounded at random.
+
+Alistarh et al., QSGD: Communication-Efficient SGD via Gradient Quantization and
+Encoding, NeurIPS 2017, https://arxiv.org/abs/1610.02132, section 3.1, and
+section 4 for groups ("buckets") and the largest magnitude as a norm.
+Departures: integers are packed as digits of one length and not by Elias codes;
+and the part of the norm has 16 significant bits, rounded up.
+"""
+
+import tensorflow as tf
+
+from terngrad.codec.methods import by_variable
+from terngrad.codec.methods import grouped
+from terngrad.codec.stages import packing
+from terngrad.codec.stages import statistics
+
+NORMS = ('l2', 'max')
+
+
+def qsgd(levels=7, group_size=512, norm='max'):
+  """Elements in steps of a group's norm / levels.
+
+  Args:
+    levels: s, from 1 to 255: digits of base 2 s + 1; 7 for 4 bits an element.
+    group_size: elements that share a norm, 32 bits; 0 for a whole variable.
+    norm: 'l2', the paper's; 'max', the largest magnitude, which is smaller.
+
+  Returns:
+    A `contract.Codec`, unbiased.
+
+  Raises:
+    ValueError: an option is out of its range.
+  """
+  if not 1 <= levels <= 255 or norm not in NORMS:
+    raise ValueError(
+      'qsgd: expected levels from 1 to 255 and a norm of l2, max, received '
+      f'{levels} and {norm!r}. Use qsgd:levels=7,norm=max for 4 bits.'
+    )
+
+  def encode(rows, bits):
+    steps = grouped.step(_norms(rows, norm), levels)
+    codes = grouped.round_to_levels(tf.abs(rows), steps, levels, bits)
+    return [steps], tf.where(rows < 0.0, -codes, codes)
+
+  def decode(scales, codes):
+    return tf.cast(codes, tf.float32) * scales[0]
+
+  packed = packing.digits(levels)
+  name = f'qsgd({levels}, {norm}, {group_size})'
+  group = grouped.Group(name, packed, encode, decode, group_size)
+  return grouped.grouped(group, by_variable.DRAWN)
+
+
+def _norms(rows, norm):
+  if norm == 'max':
+    norms = tf.reduce_max(tf.abs(rows), axis=1)
+  elif rows.shape[0] == 1:
+    norms = statistics.norm(rows[0])[tf.newaxis]
+  else:
+    squares = tf.reduce_sum(tf.square(tf.cast(rows, tf.float64)), axis=1)
+    norms = tf.cast(tf.sqrt(squares), tf.float32)
+  return tf.minimum(norms, grouped.LARGEST)

@@ -1,0 +1,59 @@
+"""3LC: three values, more zeros by choice, and bytes for runs of zeros.
+
+Lim, Andersen and Kaminsky, 3LC: Lightweight and Effective Traffic Compression
+for Distributed Machine Learning, MLSys 2019, https://arxiv.org/abs/1802.07389,
+section 3.1 for the values. Departures: the workers agree on the largest
+magnitude, as in TernGrad, so that codes can be added on their way; and what is
+left out is not kept here: `error_feedback` does that.
+"""
+
+import tensorflow as tf
+
+from terngrad.codec.stages import chain
+from terngrad.codec.stages import contract
+from terngrad.codec.stages import ternary
+from terngrad.codec.stages import zero_runs
+
+
+def three_lc(sparsity=1.75):
+  """Rounds to nearest of -1, 0 and +1 times sparsity * largest magnitude.
+
+  Args:
+    sparsity: the paper's sparsity multiplier s, from 1 to below 2: a larger one
+      sends fewer and larger values.
+
+  Returns:
+    A `contract.Codec` of variable length, to be used with error feedback.
+
+  Raises:
+    ValueError: `sparsity` is out of its range.
+  """
+  if not 1 <= sparsity < 2:
+    raise ValueError(
+      f'three_lc: expected a sparsity from 1 to below 2, received {sparsity}. '
+      'Use 1.75.'
+    )
+
+  def scaler(stats):
+    # Bounded, since only an element that is not finite may make it infinite.
+    wanted = tf.minimum(stats.max_abs, tf.float32.max / sparsity) * sparsity
+    return tf.where(tf.math.is_finite(stats.max_abs), wanted, stats.max_abs)
+
+  def quantize(scaled, positions, key):
+    del positions, key  # nothing is drawn
+    # Half the scaler in the units of `ternary.factor`.
+    return tf.where(tf.abs(scaled) >= 2.0**22, tf.where(scaled < 0.0, -1, 1), 0)
+
+  quantizer = contract.Quantizer(
+    name=f'three_values({sparsity:g})',
+    scaler=scaler,
+    factor=ternary.factor,
+    quantize=quantize,
+    dequantize=ternary.dequantize,
+    levels=1,
+    traits=contract.Traits(
+      unbiased=False, lossless=False, additive=True, randomness='none'
+    ),
+  )
+  # Few elements come near the largest.
+  return chain.chain(quantizer, zero_runs.zero_runs(density=0.01))

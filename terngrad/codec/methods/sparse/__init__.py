@@ -1,0 +1,1 @@
+"""Codes that send few elements, and the places of them."""

@@ -1,0 +1,79 @@
+"""Places of few elements among many, in order, in a fixed number of words.
+
+Elias-Fano codes (see `stc`): of k places below n the lowest l = floor(log2(n /
+k)) bits are stored as l planes of k bits, and the others, h, in a string of
+k + floor((n - 1) / 2**l) + 1 bits, of which number h + i is 1 for place i.
+"""
+
+import tensorflow as tf
+
+from terngrad.codec.stages import packing
+
+_BITS = packing.unsigned(1)
+
+
+def num_words(number, num_elements):
+  """Words of `number` >= 1 places below num_elements."""
+  low = _low_bits(number, num_elements) * _BITS.num_words(number)
+  return low + _BITS.num_words(_string_bits(number, num_elements))
+
+
+def pack(places, num_elements):
+  """int32 words of int32 [k] places, which rise."""
+  number = places.shape[0]
+  low_bits = _low_bits(number, num_elements)
+  words = []
+  for bit in range(low_bits):
+    plane = tf.bitwise.bitwise_and(tf.bitwise.right_shift(places, bit), 1)
+    words.append(_BITS.pack_flat(plane))
+  ones = tf.bitwise.right_shift(places, low_bits) + tf.range(number)
+  string = tf.zeros([_string_bits(number, num_elements)], tf.int32)
+  string = tf.tensor_scatter_nd_update(
+    string, ones[:, tf.newaxis], tf.ones([number], tf.int32)
+  )
+  return tf.concat([*words, _BITS.pack_flat(string)], axis=0)
+
+
+def unpack(words, number, num_elements):
+  """The inverse: int32 [k]; of other words some numbers, maybe outside."""
+  low_bits = _low_bits(number, num_elements)
+  each = _BITS.num_words(number)
+  places = tf.zeros([number], tf.int32)
+  for bit in range(low_bits):
+    plane = _BITS.unpack_flat(words[bit * each : (bit + 1) * each], number)
+    places = tf.bitwise.bitwise_or(places, tf.bitwise.left_shift(plane, bit))
+  size = _string_bits(number, num_elements)
+  string = _BITS.unpack_flat(words[low_bits * each :], size)
+  # Which 1 a bit is; what is none, or one too many, goes past the end.
+  rank = tf.cumsum(string) - 1
+  rank = tf.where((string == 1) & (rank < number), rank, number)
+  # Past all elements, where there are too few.
+  ones = tf.fill([number + 1], size + number)
+  ones = tf.tensor_scatter_nd_min(ones, rank[:, tf.newaxis], tf.range(size))
+  high = ones[:number] - tf.range(number)
+  high = tf.minimum(high, (num_elements >> low_bits) + 1)
+  return tf.bitwise.bitwise_or(places, tf.bitwise.left_shift(high, low_bits))
+
+
+def check(name, words, number, num_elements):
+  """Raises ValueError unless NumPy int32 words are what places pack to."""
+  places = unpack(tf.constant(words), number, num_elements)
+  rising = bool(tf.reduce_all(places[1:] > places[:-1]))
+  inside = int(places[-1]) < num_elements
+  if (
+    not (rising and inside)
+    or (pack(places, num_elements) != words).numpy().any()
+  ):
+    raise ValueError(
+      f'{name}: expected {number} places below {num_elements} in order, '
+      'received others. The payload was damaged or made by another codec: send '
+      'it again.'
+    )
+
+
+def _low_bits(number, num_elements):
+  return (num_elements // number).bit_length() - 1
+
+
+def _string_bits(number, num_elements):
+  return number + ((num_elements - 1) >> _low_bits(number, num_elements)) + 1

@@ -1,0 +1,112 @@
+"""Some elements of each variable, drawn anew each step, the same for all.
+
+Stich et al., Sparsified SGD with Memory, NeurIPS 2018,
+https://arxiv.org/abs/1809.07599, with error feedback; Wangni et al., Gradient
+Sparsification for Communication-Efficient Distributed Optimization, NeurIPS
+2018, https://arxiv.org/abs/1710.09854, for the scale that leaves no bias. All
+workers draw the same places, which so need not travel, and values can be added
+on their way.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from terngrad.codec import method
+from terngrad.codec.methods import by_variable
+from terngrad.codec.methods.sparse import topk
+from terngrad.codec.stages import random_bits
+
+
+def randomk(ratio=0.01, unbiased=0):
+  """A part of the elements of each variable, as float32.
+
+  Args:
+    ratio: of a variable's n elements k = max(1, ceil(ratio n)) are sent.
+    unbiased: 0: values as they are, for error feedback; 1: times n / k, to be
+      used without it.
+
+  Returns:
+    A `method.Method`.
+
+  Raises:
+    ValueError: an option is out of its range.
+  """
+  topk.check_ratio('randomk', ratio)
+  if unbiased not in (0, 1):
+    raise ValueError(f'unbiased: expected 0 or 1, received {unbiased}.')
+  code = _Random(ratio, bool(unbiased))
+  return method.Method(
+    name=f'randomk({ratio:g}{", unbiased" if unbiased else ""})',
+    traits=by_variable.FIXED._replace(
+      unbiased=bool(unbiased), randomness='shared'
+    ),
+    begin=method.begin_with_norms,
+    messages=code.messages,
+    send=(code.send,),
+    decode=code.decode,
+    estimate=code.estimate,
+    draws_in_decode=True,
+    compiled=False,  # see `topk.largest`
+  )
+
+
+class _Random(NamedTuple):
+  """The functions of `randomk`, and its options."""
+
+  ratio: float
+  unbiased: bool
+
+  def counts(self, context):
+    return [topk.count(self.ratio, n) if n else 0 for n in context.sizes]
+
+  def messages(self, shapes):
+    sizes = method.sizes_of(shapes)
+    sent = sum(topk.count(self.ratio, n) for n in sizes if n)
+    return ((method.float_sum(sent),),)
+
+  def places(self, context):
+    """For each variable int32 [k]."""
+    found, start = [], context.start
+    for size, number in zip(context.sizes, self.counts(context), strict=True):
+      positions = tf.bitcast(tf.range(start, start + size), tf.uint32)
+      bits = random_bits.element_bits(context.common_key, positions)
+      found.append(topk.largest(tf.bitcast(bits, tf.float32), number))
+      start += size
+    return found
+
+  def send(self, gradients, states, received, context):
+    del received
+    pairs = zip(
+      method.each(gradients, context), self.places(context), strict=True
+    )
+    values = tf.concat([tf.gather(v, p) for v, p in pairs], axis=0)
+    return [tf.bitcast(values, tf.int32)], states
+
+  def decode(self, received, states, context):
+    message = self.messages(context.shapes)[0][0]
+    scale = 1.0 / context.num_workers
+    means = received[0][0].sum(message)[: message.num_elements] * scale
+    return method.shaped(self.spread(means, context), context), states
+
+  def estimate(self, words, context):
+    return self.spread(tf.bitcast(words[0], tf.float32), context)
+
+  def spread(self, values, context):
+    """Sent values in their places, a list of float32 [n]."""
+    counts = self.counts(context)
+    found = []
+    for size, sent, places in zip(
+      context.sizes,
+      tf.split(values, counts),
+      self.places(context),
+      strict=True,
+    ):
+      if self.unbiased and size:
+        sent = sent * (size / places.shape[0])
+      found.append(
+        tf.tensor_scatter_nd_update(
+          tf.zeros([size]), places[:, tf.newaxis], sent
+        )
+      )
+    return found

@@ -1,0 +1,1 @@
+"""Codes of what a gradient is turned into: rotations, and low ranks."""

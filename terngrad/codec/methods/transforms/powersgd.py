@@ -1,0 +1,144 @@
+"""Matrices of low rank in place of gradients, by one step of power iteration.
+
+Vogels et al., PowerSGD: Practical Low-Rank Gradient Compression for Distributed
+Optimization, NeurIPS 2019, https://arxiv.org/abs/1905.13727, algorithm 1, in
+the arithmetic of `powerSGD_hook` of PyTorch: Q is orthogonalised before it is
+used, and sums of P are not divided. Departures: a variable is the matrix
+[-1, last axis], since Keras has a kernel's outputs there and PyTorch in the
+first axis; a column of Q that is zero, which in the hook stays so, is drawn
+anew; and normal numbers are sums of twelve uniform ones, the same everywhere.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from terngrad.codec import coded
+from terngrad.codec import method
+from terngrad.codec.methods.transforms import low_rank
+from terngrad.codec.stages import chain
+from terngrad.codec.stages import contract
+from terngrad.codec.stages import float_words
+from terngrad.codec.stages import random_bits
+
+Q = 'powersgd_q'
+
+
+def powersgd(rank=1, epsilon=1e-8, warm_start=1, min_compression=2.0):
+  """Sums of rank `rank` of all workers' gradients, in two rounds.
+
+  Args:
+    rank: columns of P and Q, >= 1; at most the rows and columns of a variable.
+    epsilon: is added to the norms that columns are divided by, >= 0.
+    warm_start: 1: a step begins with the last one's Q; 0: with a new one.
+    min_compression: a variable with fewer times as many elements as P and Q
+      have, and every vector, travels as float32.
+
+  Returns:
+    A `method.Method`, to be used with error feedback.
+
+  Raises:
+    ValueError: an option is out of its range.
+  """
+  if rank < 1 or not epsilon >= 0 or warm_start not in (0, 1):
+    raise ValueError(
+      'powersgd: expected rank >= 1, epsilon >= 0 and warm_start 0 or 1, '
+      f'received {rank}, {epsilon} and {warm_start}. Use powersgd:rank=2.'
+    )
+
+  code = _PowerSGD(rank, epsilon, warm_start, min_compression)
+  plain = coded.as_method(chain.chain(float_words.float32_words()))
+  return method.Method(
+    name=f'powersgd({rank}{"" if warm_start else ", cold"})',
+    traits=contract.Traits(
+      unbiased=False,
+      lossless=False,
+      additive=False,
+      randomness='none' if warm_start else 'shared',
+    ),
+    begin=method.begin_with_norms,
+    messages=code.messages,
+    send=(code.send_p, code.send_q),
+    decode=code.decode,
+    states=code.states,
+    scope=contract.VARIABLE,
+    # Products differ in bits from compiler to compiler: see `low_rank.product`.
+    compiled=False,
+    in_float=lambda: plain._replace(states=code.states),
+  )
+
+
+class _PowerSGD(NamedTuple):
+  """The functions of `powersgd`, and its options."""
+
+  rank: int
+  epsilon: float
+  warm_start: int
+  min_compression: float
+
+  def split(self, shapes):
+    return low_rank.split(shapes, self.rank, self.min_compression)
+
+  def messages(self, shapes):
+    found = self.split(shapes)
+    kinds = found.p_shapes, found.small(shapes), found.q_shapes
+    p, plain, q = (method.float_sum(sum(method.sizes_of(k))) for k in kinds)
+    return (p, plain), (q,)
+
+  def states(self, shapes):
+    found = self.split(shapes)
+    return tuple(
+      method.State(Q, method.SHARED, place, shape, low_rank.first_q)
+      for place, shape in zip(found.places, found.q_shapes, strict=True)
+      if self.warm_start
+    )
+
+  def send_p(self, gradients, states, received, context):
+    del received
+    found = self.split(context.shapes)
+    values = method.each(gradients, context)
+    matrices, q = found.matrices(values), self.first_q(states, context)
+    p = [
+      low_rank.product(matrix, low_rank.orthogonal(own, self.epsilon))
+      for matrix, own in zip(matrices, q, strict=True)
+    ]
+    return [low_rank.words(p), low_rank.words(found.small(values))], states
+
+  def first_q(self, states, context):
+    """The Q of each matrix that a step begins with."""
+    if self.warm_start:
+      return [low_rank.revived(q) for q in states]
+    found, sizes = self.split(context.shapes), context.sizes
+    # By the variable's first element, which cutting leaves where it is.
+    starts = [context.start + sum(sizes[:place]) for place in found.places]
+    return [
+      low_rank.normal(
+        shape, random_bits.fold_in(context.common_key, tf.constant(start))
+      )
+      for shape, start in zip(found.q_shapes, starts, strict=True)
+    ]
+
+  def summed_p(self, received, context):
+    """The orthogonal P of each matrix."""
+    sums = received[0][0].sum(self.messages(context.shapes)[0][0])
+    p = low_rank.cut(sums, self.split(context.shapes).p_shapes)
+    return [low_rank.orthogonal(matrix, self.epsilon) for matrix in p]
+
+  def send_q(self, gradients, states, received, context):
+    values = method.each(gradients, context)
+    matrices = self.split(context.shapes).matrices(values)
+    pairs = zip(matrices, self.summed_p(received, context), strict=True)
+    q = [low_rank.product(matrix, p, transpose_a=True) for matrix, p in pairs]
+    return [low_rank.words(q)], states
+
+  def decode(self, received, states, context):
+    (_, plain), (last,) = self.messages(context.shapes)
+    found = self.split(context.shapes)
+    # Multiplied, as everywhere: see `coded`.
+    scale = 1.0 / context.num_workers
+    q = low_rank.cut(received[1][0].sum(last) * scale, found.q_shapes)
+    pairs = zip(self.summed_p(received, context), q, strict=True)
+    low = [low_rank.product(p, q, transpose_b=True) for p, q in pairs]
+    small = received[0][1].sum(plain) * scale
+    small = low_rank.cut(small, found.small(context.shapes))
+    return found.join(low, small), q if self.warm_start else states

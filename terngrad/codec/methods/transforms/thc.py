@@ -1,0 +1,244 @@
+"""Codes of rotated gradients whose table values add: sums decode once.
+
+Li et al., THC: Accelerating Distributed Deep Learning Using Tensor Homomorphic
+Compression, NSDI 2024, https://arxiv.org/abs/2302.08545: workers agree on the
+norms, rotate by one key, and round at random to entries of one table of 16
+integers, which anyone can look up and add. Departures: each block of 4096
+elements has its own norm; the table is computed for what is beyond three
+standard deviations to be clipped (`range`), not read from the paper; and sums
+of N workers travel as integers of the width that they need.
+"""
+
+import functools
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from terngrad.codec import method
+from terngrad.codec.methods.transforms import rotation
+from terngrad.codec.stages import contract
+from terngrad.codec.stages import packing
+from terngrad.codec.stages import random_bits
+from terngrad.codec.stages import statistics
+
+# Entries are from -_GRID to _GRID, 31 in all: the paper's granularity of 30.
+_GRID = 15
+_BITS = 4
+_FRACTION = 16
+
+
+def thc(span=3.0):
+  """4 bits an element one way, and sums of integers up to 15 N back.
+
+  Args:
+    span: what the largest entry stands for, in root mean squares of a block by
+      its agreed norm; what lies beyond is clipped.
+
+  Returns:
+    A `method.Method`; error feedback gives back what is clipped.
+
+  Raises:
+    ValueError: `span` is not positive.
+  """
+  if not 0 < span < float('inf'):
+    raise ValueError(f'thc: expected a span above 0, received {span}. Use 3.')
+  code = _THC(span)
+  return method.Method(
+    name=f'thc({span:g})',
+    traits=contract.Traits(
+      unbiased=False, lossless=False, additive=True, randomness='private'
+    ),
+    begin=code.begin,
+    messages=code.messages,
+    send=(code.send,),
+    decode=code.decode,
+    estimate=code.estimate,
+    scope=contract.VARIABLE,
+    draws_in_decode=True,
+    num_probes=lambda size: rotation.blocks(size)[0] if size else 1,
+  )
+
+
+@functools.cache
+def table(span=3.0):
+  """The entries, int [16], that lose least of a standard normal number.
+
+  Of all rising tables from -15 to 15 by dynamic programming; between entries a
+  and b a number x is rounded at random, which loses (x - a)(b - x).
+  """
+  x = np.linspace(-span, span, 6001)
+  weight = np.exp(-(x**2) / 2)
+  x = x * (_GRID / span)
+  points = np.arange(-_GRID, _GRID + 1)
+  count = len(points)
+  loss = np.full([count, count], np.inf)
+  for i in range(count):
+    for j in range(i + 1, count):
+      between = (x >= points[i]) & (x <= points[j])
+      part = (x - points[i]) * (points[j] - x) * weight
+      loss[i, j] = part[between].sum()
+  best, steps = loss[0], []
+  for _ in range(2**_BITS - 2):
+    through = best[:, np.newaxis] + loss
+    steps.append(through.argmin(axis=0))
+    best = through.min(axis=0)
+  place, found = count - 1, [count - 1]
+  for step in reversed(steps):
+    place = step[place]
+    found.append(place)
+  return points[[*reversed([*found, 0])]]
+
+
+@functools.cache
+def entries(span):
+  """The `wire.Packing` of table entries, 8 a word."""
+  plain = packing.unsigned(_BITS)
+  values = table(span).astype(np.int32)
+  # For each entry its number.
+  numbers = np.zeros(2 * _GRID + 1, np.int32)
+  numbers[values + _GRID] = np.arange(2**_BITS)
+
+  def pack(planes):
+    return plain.pack(
+      [tf.gather(tf.constant(numbers), p + _GRID) for p in planes]
+    )
+
+  def unpack(words):
+    return tf.gather(tf.constant(values), plain.unpack(words))
+
+  return plain._replace(
+    name=f'thc_entries({span:g})',
+    pack=pack,
+    unpack=unpack,
+    levels=_GRID,
+    # What is packed as 0 past the end, which may be no entry.
+    fill=int(values[0]),
+  )
+
+
+class _THC(NamedTuple):
+  """The functions of `thc`, and its option."""
+
+  span: float
+
+  def messages(self, shapes):
+    padded = [_padded(n) for n in method.sizes_of(shapes)]
+    return ((method.code_sum(entries(self.span), sum(padded), _GRID),),)
+
+  def begin(self, gradients, states, context):
+    del states
+    return gradients, tf.concat(
+      [_norms(values) for values in method.each(gradients, context)], axis=0
+    )
+
+  def send(self, gradients, states, received, context):
+    del received
+    codes, start = [], context.start
+    norms = self.split_norms(context)
+    for values, norm in zip(
+      method.each(gradients, context), norms, strict=True
+    ):
+      size = values.shape[0]
+      if size:
+        powers = rotation.power_of_two(norm)
+        # Exact, and rotated sums stay finite.
+        inverse = tf.repeat(1.0 / powers, rotation.blocks(size)[1])[:size]
+        key = self.key(context.common_key, start)
+        rows = rotation.rotate(values * inverse, key)
+        draws = random_bits.fold_in(context.key[:2], tf.constant(start))
+        codes.append(self.rounded(rows, norm / powers, draws))
+      start += size
+    codes = tf.concat(codes, axis=0) if codes else tf.zeros([0], tf.int32)
+    return [entries(self.span).pack_flat(codes)], states
+
+  def key(self, common, start):
+    """The key of a variable's rotation, by its first element."""
+    return random_bits.from_element(common, start)
+
+  def rounded(self, rows, norms, key):
+    """int32 entries of rotated rows, rounded at random between neighbours."""
+    size = rows.shape.num_elements()
+    unit = self.unit(norms)
+    inverse = tf.where(unit > 0.0, 2.0**_FRACTION / unit, 0.0)
+    limit = _GRID << _FRACTION
+    fixed = tf.round(rows * inverse[:, tf.newaxis])
+    fixed = tf.cast(tf.clip_by_value(fixed, -limit, limit), tf.int32)
+    values = table(self.span)
+    cells = np.arange(-_GRID, _GRID)
+    low = values[np.searchsorted(values, cells, side='right') - 1]
+    high = values[np.searchsorted(values, cells, side='right')]
+    fixed = tf.reshape(fixed, [-1])
+    cell = tf.bitwise.right_shift(fixed, _FRACTION) + _GRID
+    # What is not finite is told by the norms, and may become anything here.
+    cell = tf.clip_by_value(cell, 0, 2 * _GRID - 1)
+    below = tf.gather(tf.constant(low, tf.int32), cell)
+    width = tf.gather(tf.constant(high - low, tf.int32), cell)
+    bits = random_bits.element_bits(key, tf.bitcast(tf.range(size), tf.uint32))
+    shift = tf.constant(32 - _FRACTION, tf.uint32)
+    draw = tf.bitcast(tf.bitwise.right_shift(bits, shift), tf.int32)
+    above = fixed - below * 2**_FRACTION
+    return below + tf.where(draw * width < above, width, 0)
+
+  def unit(self, norms):
+    """What 1 stands for in rotated blocks of such norms, float32 [blocks]."""
+    # A block is rotated by a matrix of 1 and -1: its elements' root mean square
+    # is the norm.
+    unit = norms * (self.span / _GRID)
+    return tf.where(unit >= 2.0**-100, unit, 0.0)
+
+  def decode(self, received, states, context):
+    message = self.messages(context.shapes)[0][0]
+    sums = received[0][0].sum(message)
+    scale = 1.0 / context.num_workers
+    means = self.decoded(sums, context, scale)
+    return method.shaped(means, context), states
+
+  def estimate(self, words, context):
+    message = self.messages(context.shapes)[0][0]
+    sums = entries(self.span).unpack_flat(words[0], message.num_elements)
+    return self.decoded(sums, context, 1.0)
+
+  def decoded(self, sums, context, scale):
+    """List of float32 [n] of sums of entries."""
+    found, place, start = [], 0, context.start
+    norms = self.split_norms(context)
+    for size, norm in zip(context.sizes, norms, strict=True):
+      padded = _padded(size)
+      if size:
+        count, block = rotation.blocks(size)
+        rows = tf.reshape(sums[place : place + padded], [count, block])
+        rows = rotation.hadamard(tf.cast(rows, tf.float32))
+        # After all additions: before them compilers would round as they like.
+        rows *= (self.unit(norm) * (scale / block))[:, tf.newaxis]
+        signs = rotation.signs(self.key(context.common_key, start), padded)
+        found.append((tf.reshape(rows, [-1]) * signs)[:size])
+      else:
+        found.append(tf.zeros([0]))
+      place += padded
+      start += size
+    return found
+
+  def split_norms(self, context):
+    """The agreed norms of each variable's blocks."""
+    counts = [rotation.blocks(n)[0] if n else 1 for n in context.sizes]
+    return tf.split(context.shared, counts)
+
+
+def _padded(size):
+  count, block = rotation.blocks(size) if size else (0, 0)
+  return count * block
+
+
+def _norms(values):
+  """float32 [blocks]: the norms of a variable's blocks; one for none."""
+  size = values.shape[0]
+  if not size:
+    return tf.zeros([1])
+  count, block = rotation.blocks(size)
+  if count == 1:
+    return statistics.norm(values)[tf.newaxis]
+  rows = tf.reshape(tf.pad(values, [[0, count * block - size]]), [count, block])
+  squares = tf.reduce_sum(tf.square(tf.cast(rows, tf.float64)), axis=1)
+  norms = tf.cast(tf.minimum(tf.sqrt(squares), tf.float32.max), tf.float32)
+  return tf.where(tf.math.is_finite(squares), norms, float('nan'))

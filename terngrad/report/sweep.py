@@ -1,0 +1,226 @@
+"""Many runs beside each other: variants, seeds, and what differs surely.
+
+Every figure has its spread over the seeds. A variant is compared with the
+baseline seed by seed, so that what a seed does to both falls out.
+"""
+
+import html
+import math
+
+import pandas as pd
+from matplotlib import figure
+
+from terngrad import errors
+from terngrad.report import curves
+
+# Student's t for 95 %, two-sided, by degrees of freedom from 1; 1.96 beyond.
+# Student, The Probable Error of a Mean, Biometrika 6 (1908), as tabulated.
+_T = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+_COLUMNS = {
+  'variant',
+  'seed',
+  'steps',
+  'accuracy',
+  'bits_per_element',
+  'seconds',
+}
+_STYLE = """
+body { font: 14px/1.4 sans-serif; margin: 2em auto; max-width: 1100px;
+  padding: 0 2em; }
+svg { max-width: 100%; height: auto; }
+table { border-collapse: collapse; margin: 1em 0; }
+td, th { border: 1px solid #ccc; padding: 2px 8px; text-align: right; }
+td:first-child, th:first-child { text-align: left; }
+th { cursor: pointer; }
+"""
+# A click on a heading sorts by its column, by numbers where there are some.
+_SCRIPT = """
+for (const table of document.querySelectorAll('table'))
+  table.querySelectorAll('th').forEach((heading, column) =>
+    heading.addEventListener('click', () => {
+      const up = heading.dataset.up !== 'true';
+      heading.dataset.up = up;
+      const key = row => {
+        const text = row.cells[column].textContent;
+        const number = parseFloat(text);
+        return isNaN(number) ? text : number;
+      };
+      const rows = [...table.tBodies[0].rows].sort((a, b) =>
+        (key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : 0) * (up ? 1 : -1));
+      table.tBodies[0].append(...rows);
+    }));
+"""
+
+
+def read(path):
+  """The runs of a results.csv, as `experiments/run_experiment.py` writes it.
+
+  Args:
+    path: of the file.
+
+  Returns:
+    `pandas.DataFrame`.
+
+  Raises:
+    errors.ConfigError: there is no such table, or it has other columns.
+  """
+  try:
+    runs = pd.read_csv(path)
+  except (OSError, ValueError) as error:
+    raise errors.ConfigError(
+      f'results: expected a readable results.csv, received "{error}". Run '
+      'experiments/run_experiment.py first.'
+    ) from error
+  missing = sorted(_COLUMNS - {*runs.columns})
+  if missing or not len(runs):
+    raise errors.ConfigError(
+      f'{path}: expected a row a run with {", ".join(sorted(_COLUMNS))}, '
+      f'received {len(runs)} rows without {", ".join(missing) or "none"}. Give '
+      'the results.csv of an experiment.'
+    )
+  return runs
+
+
+def summary(runs, baseline=''):
+  """A row a variant, the most accurate first.
+
+  Args:
+    runs: from `read`.
+    baseline: the variant that others are compared with; '' for none.
+
+  Returns:
+    `pandas.DataFrame`: accuracy in %, mean over the seeds, standard deviation
+    and half width of the 95 % confidence interval of the mean (NaN of one
+    seed); the mean difference to the baseline over the seeds that both have, in
+    points, and its half width; bits an element and seconds, means.
+
+  Raises:
+    errors.ConfigError: no run is of the baseline.
+  """
+  if baseline and baseline not in set(runs['variant']):
+    known = ', '.join(sorted(set(runs['variant'])))
+    raise errors.ConfigError(
+      f'baseline: expected a variant of {known}, received {baseline!r}.'
+    )
+  accuracy = runs.pivot_table(
+    index='seed', columns='variant', values='accuracy', aggfunc='last'
+  )
+  rows = []
+  for variant, own in runs.groupby('variant', sort=False):
+    mean, deviation, half = interval(100 * accuracy[variant].dropna())
+    row = {
+      'variant': variant,
+      'seeds': int(accuracy[variant].count()),
+      'accuracy %': mean,
+      'sd': deviation,
+      '95 %': half,
+    }
+    if baseline:
+      pairs = 100 * (accuracy[variant] - accuracy[baseline]).dropna()
+      difference, _, half = interval(pairs)
+      row |= {f'to {baseline}': difference, 'its 95 %': half}
+    row |= {
+      'bits/element': own['bits_per_element'].mean(),
+      'seconds': own['seconds'].mean(),
+    }
+    rows.append(row)
+  table = pd.DataFrame(rows)
+  return table.sort_values('accuracy %', ascending=False, kind='stable')
+
+
+def interval(values):
+  """(mean, standard deviation, half width of the 95 % interval of the mean)."""
+  count = len(values)
+  mean = float(values.mean()) if count else math.nan
+  if count < 2:
+    return mean, math.nan, math.nan
+  deviation = float(values.std(ddof=1))
+  quantile = _T[count - 2] if count - 2 < len(_T) else 1.96
+  return mean, deviation, quantile * deviation / math.sqrt(count)
+
+
+def chart(table):
+  """Accuracy over bits an element, with intervals; a `figure.Figure`."""
+  drawn = figure.Figure(figsize=(11, 6), layout='constrained')
+  axes = drawn.subplots()
+  for _, row in table.iterrows():
+    axes.errorbar(
+      row['bits/element'],
+      row['accuracy %'],
+      yerr=None if math.isnan(row['95 %']) else row['95 %'],
+      fmt='o',
+      capsize=3,
+    )
+    axes.annotate(
+      row['variant'],
+      (row['bits/element'], row['accuracy %']),
+      xytext=(5, 3),
+      textcoords='offset points',
+      fontsize='x-small',
+    )
+  axes.set(xscale='log', xlabel='bits an element', ylabel='accuracy, %')
+  for formatted in (
+    axes.xaxis.set_major_formatter,
+    axes.xaxis.set_minor_formatter,
+  ):
+    formatted('{x:g}')
+  axes.grid(alpha=0.3)
+  return drawn
+
+
+def markdown(table):
+  """The table as Markdown."""
+  rows = [_cells(row) for _, row in table.iterrows()]
+  lines = [list(table.columns), ['---'] * len(table.columns), *rows]
+  return ''.join(f'| {" | ".join(line)} |\n' for line in lines)
+
+
+def page(title, table, runs):
+  """One HTML file that needs nothing else: plot, summary, all runs.
+
+  Args:
+    title: of the page.
+    table: from `summary`.
+    runs: from `read`.
+
+  Returns:
+    str.
+  """
+  head = html.escape(title)
+  return '\n'.join(
+    [
+      '<!DOCTYPE html>',
+      f'<html lang="en"><head><meta charset="utf-8"><title>{head}</title>'
+      f'<style>{_STYLE}</style></head><body>',
+      f'<h1>{head}</h1>',
+      '<p>Means over the seeds; differences are of pairs of the same seed. '
+      'A click on a heading sorts.</p>',
+      _html(table),
+      curves.element(chart(table), title),
+      '<h2>All runs</h2>',
+      _html(runs),
+      f'<script>{_SCRIPT}</script></body></html>',
+      '',
+    ]
+  )
+
+
+def _html(table):
+  heads = ''.join(f'<th>{html.escape(str(c))}</th>' for c in table.columns)
+  rows = ''.join(
+    f'<tr>{"".join(f"<td>{html.escape(c)}</td>" for c in _cells(row))}</tr>\n'
+    for _, row in table.iterrows()
+  )
+  return (
+    f'<table><thead><tr>{heads}</tr></thead><tbody>\n{rows}</tbody></table>'
+  )
+
+
+def _cells(row):
+  return [_shown(value) for value in row]
+
+
+def _shown(value):
+  if not isinstance(value, float):
+    return str(value)
+  return '' if math.isnan(value) else f'{value:.4g}'

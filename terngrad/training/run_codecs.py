@@ -1,0 +1,126 @@
+"""The codes of a run: of coded steps, of float32 steps and of the first."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from terngrad import errors
+from terngrad import native
+from terngrad.codec import bucketing
+from terngrad.codec import gradients
+from terngrad.codec import method
+from terngrad.codec import parts
+from terngrad.codec import policy
+from terngrad.codec.methods import registry
+from terngrad.step import states
+
+
+class Codes(NamedTuple):
+  """Which code a variable gets, and when.
+
+  Attributes:
+    code: `codec.method.Method` of what no rule decides.
+    rules: list of (predicate on `policy.VariableSpec`, method), see `policy`.
+    first: list of (steps before which it is used, the method in place of
+      `code`).
+    bytes_per_part: see `parts.cut`.
+  """
+
+  code: method.Method
+  rules: list
+  first: list
+  bytes_per_part: int
+
+
+class RunCodecs(NamedTuple):
+  """The codes of all variables.
+
+  Attributes:
+    codec: `gradients.GradientCodec` of coded steps.
+    in_float: that of float32 steps.
+    first: list of (steps before which it is used, that of these first steps).
+  """
+
+  codec: gradients.GradientCodec
+  in_float: gradients.GradientCodec
+  first: list
+
+  @property
+  def names(self):
+    """Of the codes of all buckets, which processes of a run compare."""
+    codecs = self.codec, *(codec for _, codec in self.first)
+    return [bucket.method.name for one in codecs for bucket in one.buckets]
+
+
+def of(codes, plan, places):
+  """The codes of a run.
+
+  Args:
+    codes: `Codes`.
+    plan: `replicas.Layout`.
+    places: names of the devices.
+
+  Returns:
+    A `RunCodecs`.
+
+  Raises:
+    errors.ConfigError: codes of the first steps remember something else.
+  """
+  codec = _of_all(codes, codes.code, plan, places)
+  in_float = bucketing.in_float(codec, registry.method('identity'))
+  first = []
+  for until, code in codes.first:
+    own = in_float
+    if not code.traits.lossless:
+      own = _of_all(codes, code, plan, places)
+      _check_states(code, own, codec)
+    first.append((until, own))
+  return RunCodecs(codec, in_float, first)
+
+
+def _of_all(codes, code, plan, places):
+  specs = variable_specs(plan)
+  rules = [*codes.rules, (policy.always, code)]
+  codec = bucketing.gradient_codec(specs, policy.policy(rules, specs))
+  return parts.cut(on_devices(codec, places), codes.bytes_per_part)
+
+
+def _check_states(code, stage, codec):
+  """Raises unless a stage's code remembers what the run's does."""
+  of_stage, of_run = (
+    {key: state[:-1] for key, state in states.declared(one).items()}
+    for one in (stage, codec)
+  )
+  if of_stage != of_run:
+    names = [
+      ', '.join(sorted({key.name for key in known})) or 'nothing'
+      for known in (of_stage, of_run)
+    ]
+    raise errors.ConfigError(
+      'codec_warm_up: expected codes that remember what --codec does, '
+      f'received {code.name}, which remembers {names[0]}, beside {names[1]}, '
+      'or arrays of other shapes. Put the same error_feedback+ before both.'
+    )
+
+
+def variable_specs(plan):
+  """A `policy.VariableSpec` for each parameter of a `replicas.Layout`."""
+  return [
+    policy.VariableSpec(name, tuple(variable.shape), is_logits(name))
+    for name, variable in zip(plan.names, plan.trainable, strict=False)
+  ]
+
+
+def on_devices(codec, devices):
+  """A `gradients.GradientCodec` as devices of their kind compute it best."""
+  kinds = {tf.DeviceSpec.from_string(name).device_type for name in devices}
+  if kinds == {'GPU'}:
+    return bucketing.on_gpus(codec)
+  if kinds == {'CPU'} and native.available():
+    return bucketing.on_kernels(codec)
+  return codec
+
+
+def is_logits(name, layers=('logits',)):
+  """True for variables of the final classifier, the layer named 'logits'."""
+  return name.split('/')[0] in layers

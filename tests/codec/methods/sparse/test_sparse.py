@@ -1,0 +1,135 @@
+"""Sparse codes against their papers' formulas."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from terngrad.codec.methods import registry
+from terngrad.codec.methods import validation
+from tests.codec import conformance
+from tests.codec import rounds
+
+
+def values_of(size):
+  return conformance.rng().standard_t(3, size=size).astype(np.float32)
+
+
+def largest(values, number):
+  return np.argsort(-np.abs(values), kind='stable')[:number]
+
+
+def decoded(text, values):
+  return conformance.there_and_back(registry.parse(text), values)
+
+
+@pytest.mark.parametrize('size', [1, 2, 99, 1003])
+def test_stc_is_the_sign_times_the_mean_of_the_largest(size):
+  values = values_of(size)
+  chosen = largest(values, -(-size // 20))
+  mean = np.abs(values[chosen].astype(np.float64)).mean()
+  expected = np.zeros(size)
+  expected[chosen] = np.sign(values[chosen]) * mean
+  actual = decoded('stc:ratio=0.05', values)
+  np.testing.assert_allclose(actual, expected, rtol=2.0**-23)
+  assert np.count_nonzero(actual) == len(chosen)
+
+
+def test_stc_takes_ten_bits_an_element_that_is_sent():
+  codec = registry.parse('stc')
+  assert codec.bits(10**6, 2) < 9.7e4
+
+
+@pytest.mark.parametrize(
+  ('place', 'word', 'message'),
+  [
+    (0, np.float32(-1).view(np.int32), 'expected a finite magnitude >= 0'),
+    (0, np.float32(np.nan).view(np.int32), 'expected a finite magnitude >= 0'),
+    (1, -1, r'unsigned\(1\): expected code 0 past the last'),
+    (-1, 0, 'expected 10 places below 200 in order'),
+    (-1, -1, 'expected 10 places below 200 in order'),
+  ],
+)
+def test_damaged_stc_payload_is_refused(place, word, message):
+  codec = registry.parse('stc:ratio=0.05')
+  words, _ = conformance.encode(codec, values_of(200))
+  words = words.numpy()
+  np.testing.assert_array_equal(validation.validate(codec, words, 200), words)
+  words[place] = word
+  with pytest.raises(ValueError, match=message):
+    validation.validate(codec, words, 200)
+
+
+def test_threshold_sends_what_is_above_it_and_no_more_words():
+  values = values_of(1000)
+  codec = registry.parse('threshold:above=2,capacity=0.5')
+  words, _ = conformance.encode(codec, values)
+  above = np.abs(values) >= 2
+  assert int(codec.sent_words(words)) == 1 + 2 * np.count_nonzero(above)
+  actual = decoded('threshold:above=2,capacity=0.5', values)
+  np.testing.assert_array_equal(actual, np.where(above, values, 0))
+
+
+def test_threshold_leaves_the_smallest_out_where_there_is_no_room():
+  values = values_of(1000)
+  actual = decoded('threshold:above=0.01,capacity=0.1', values)
+  chosen = largest(values, 100)
+  np.testing.assert_array_equal(np.flatnonzero(actual), np.sort(chosen))
+
+
+@pytest.mark.parametrize(
+  ('place', 'word', 'message'),
+  [
+    (1, 100, 'expected places below 100'),
+    (3, -1, 'expected places below 100'),
+    (2, np.float32(np.nan).view(np.int32), 'threshold'),
+    (4, np.float32(1e9).view(np.int32), 'the largest magnitude first'),
+  ],
+)
+def test_damaged_threshold_payload_is_refused(place, word, message):
+  text = 'threshold:above=1,capacity=0.5'
+  codec = registry.parse(text)
+  words, _ = conformance.encode(codec, values_of(100))
+  words = words.numpy()
+  np.testing.assert_array_equal(validation.validate(codec, words, 100), words)
+  words[place] = word
+  with pytest.raises(ValueError, match=message):
+    validation.validate(codec, words, 100)
+
+
+@pytest.mark.parametrize('unbiased', [0, 1])
+def test_randomk_sends_the_same_places_of_all_workers(unbiased):
+  shapes = ((30, 10), (7,))
+  text = f'randomk:ratio=0.1,unbiased={unbiased}'
+  codec = rounds.codec_of(registry.method(text), shapes)
+  assert codec.num_words == 30 + 1
+  rng = conformance.rng()
+  values = [
+    [rng.normal(size=s).astype(np.float32) for s in shapes] for _ in range(3)
+  ]
+  steps = []
+  for number in range(2):
+    means = rounds.Workers(codec, 3).step(codec, values, number)
+    for i, (mean, count) in enumerate(zip(means, (30, 1), strict=True)):
+      chosen = mean != 0
+      assert np.count_nonzero(chosen) == count
+      expected = np.mean([v[i] for v in values], axis=0)[chosen]
+      factor = mean.size / count if unbiased else 1
+      np.testing.assert_allclose(mean[chosen], factor * expected, rtol=1e-5)
+    steps.append(means[0] != 0)
+  assert not np.array_equal(*steps)
+
+
+@pytest.mark.statistical
+def test_randomk_draws_every_place_as_often():
+  size, draws = 50, 400
+  codec = rounds.codec_of(registry.method('randomk:ratio=0.2'), [(size,)])
+  ones = tf.ones([size])
+
+  @tf.function
+  def step(number):
+    return rounds.Workers(codec, 1).means(codec, [[ones]], number)[0]
+
+  counts = sum(step(tf.constant(i)).numpy() for i in range(draws))
+  # Binomial with p = 0.2, within 6 deviations of 50 places.
+  spread = (draws * 0.2 * 0.8) ** 0.5
+  assert np.abs(counts - draws * 0.2).max() < 6 * spread

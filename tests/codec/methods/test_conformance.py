@@ -1,0 +1,329 @@
+"""What every method keeps, whatever it sends: codes of one message and others.
+
+Codes of ternary digits have a longer class of their own, `conformance`.
+"""
+
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from terngrad.codec import gradients as gradients_lib
+from terngrad.codec import method as methods
+from terngrad.codec import parts
+from terngrad.codec.methods import registry
+from terngrad.codec.stages import contract
+from tests.codec import conformance
+from tests.codec import rounds
+
+TEXTS = (
+  'asymmetric',
+  'asymmetric:clip_factor=0,group_size=100',
+  'bf16',
+  'drive',
+  'eden:bits=2',
+  'eden:bits=3',
+  'eden:bits=4',
+  'eden3',
+  'fp16',
+  'fp8',
+  'fp8:kind=e5m2,group_size=0',
+  'identity',
+  'minmax:bits=1',
+  'minmax:bits=2,group_size=0',
+  'minmax:bits=8,group_size=100',
+  'natural',
+  'one_bit:group_size=100',
+  'powersgd',
+  'qsgd:levels=1,group_size=0,norm=l2',
+  'qsgd:levels=127,group_size=100',
+  'randomk:ratio=0.1',
+  'randomk:ratio=0.1,unbiased=1',
+  'sign',
+  'sign:decide=majority',
+  'stc:ratio=0.1',
+  'ternary:clip_factor=0',
+  'thc',
+  'three_lc:sparsity=1',
+  'threshold:above=1,capacity=0.3',
+  'topk:ratio=0.1',
+)
+# A scalar, an empty one, more than a block of rotations and of groups.
+SHAPES = ((5, 7), (), (0, 3), (4999,))
+SIZE = 35 + 1 + 4999
+WORKERS = 3
+
+
+def codec_of(text, shapes=SHAPES):
+  return rounds.codec_of(registry.method(text, WORKERS), shapes)
+
+
+@functools.cache
+def drawn():
+  """For each worker its gradients, of all scales and heavy tails."""
+  rng = conformance.rng()
+  return [
+    [
+      np.array(rng.standard_t(3, size=s) * 10.0 ** (i % 3), np.float32)
+      for i, s in enumerate(SHAPES)
+    ]
+    for _ in range(WORKERS)
+  ]
+
+
+def words_of(codec, values, worker, seed=1, probes=None):
+  """(payload, probe) of a worker, by its own probe or the largest of some."""
+  turn = gradients_lib.Turn(
+    seed,
+    tf.constant(2, tf.int64),
+    WORKERS,
+    tf.constant(worker),
+    codec.keys(seed, tf.constant(2, tf.int64), tf.constant(worker)),
+  )
+  states = rounds.Workers(codec, 1).states(0)
+  held, own = codec.begin([tf.constant(v) for v in values], states, turn)
+  shared = own if probes is None else gradients_lib.agree(probes)
+  turn = turn._replace(own=own, shared=shared)
+  return codec.send(0, codec.carry(held, turn), states, [], turn)[0], own
+
+
+def bits_of(arrays):
+  return np.concatenate(
+    [np.ravel(a).astype(np.float32).view(np.int32) for a in arrays]
+  )
+
+
+def step(codec, values, number=2):
+  """The means of a step of all workers, as arrays."""
+  return rounds.Workers(codec, len(values)).step(codec, values, number)
+
+
+@functools.cache
+def means_of(text):
+  return step(codec_of(text), drawn())
+
+
+@pytest.fixture(params=TEXTS)
+def text(request):
+  return request.param
+
+
+def test_means_have_the_shapes_of_the_gradients(text):
+  for mean, shape in zip(means_of(text), SHAPES, strict=True):
+    assert (mean.dtype, mean.shape) == (np.float32, shape)
+    assert np.isfinite(mean).all()
+
+
+def test_zeros_give_zeros(text):
+  zeros = [[np.zeros(s, np.float32) for s in SHAPES]] * WORKERS
+  assert not any(mean.any() for mean in step(codec_of(text), zeros))
+
+
+def test_huge_and_subnormal_gradients_stay_finite_and_small(text):
+  for value, limit in ((1e30, 1e32), (1e-40, 2.0**-126)):
+    values = [[np.full(s, value, np.float32) for s in SHAPES]]
+    for mean in step(codec_of(text), values):
+      assert np.isfinite(mean).all()
+      assert np.all(np.abs(mean) <= limit)
+
+
+def test_an_element_that_is_not_finite_shows_in_the_probe(text):
+  codec = codec_of(text)
+  for place, value in zip((0, 1, 3), conformance.NOT_FINITE, strict=True):
+    values = [v.copy() for v in drawn()[0]]
+    values[place].reshape(-1)[-1] = value
+    _, own = words_of(codec, values, 0)
+    assert not np.isfinite(own).all()
+
+
+def test_words_are_as_many_as_are_declared(text):
+  codec = codec_of(text)
+  words, own = words_of(codec, drawn()[0], 0)
+  assert words.shape == (codec.round_words(0),)
+  assert own.shape == (codec.num_probes,)
+  sent = int(codec.sent_words(words[tf.newaxis])[0])
+  assert 0 < sent <= codec.round_words(0)
+  assert not words[sent:].numpy().any()
+  if not any(m.packing and not m.num_elements for m in codec.messages(0)):
+    total = sum(map(codec.round_words, range(codec.num_rounds)))
+    assert codec.bits(WORKERS) <= 32 * (total + codec.num_probes)
+
+
+def test_draws_are_a_workers_own_if_and_only_if_private(text):
+  codec = codec_of(text)
+  (bucket,) = codec.buckets
+  # Equal gradients: what differs is drawn.
+  probes = tf.stack([words_of(codec, drawn()[0], 0)[1]])
+  first, again, other = (
+    words_of(codec, drawn()[0], w, probes=probes)[0] for w in (0, 0, 1)
+  )
+  np.testing.assert_array_equal(first, again)
+  private = bucket.method.traits.randomness == 'private'
+  assert private != np.array_equal(first, other)
+
+
+@pytest.mark.parametrize(
+  'text',
+  [
+    'asymmetric',
+    'eden:bits=2',
+    'fp8',
+    'minmax:bits=2,group_size=0',
+    'natural',
+    'one_bit:group_size=100',
+    'qsgd:levels=127,group_size=100,norm=l2',
+    'randomk:ratio=0.1',
+    'stc:ratio=0.1',
+    'thc',
+    'three_lc:sparsity=1',
+    'threshold:above=1,capacity=0.3',
+    pytest.param('bf16', marks=pytest.mark.slow),
+    pytest.param('eden:bits=4', marks=pytest.mark.slow),
+    pytest.param('fp8:kind=e5m2,group_size=0', marks=pytest.mark.slow),
+    pytest.param('minmax:bits=8,group_size=100', marks=pytest.mark.slow),
+    pytest.param('qsgd:levels=1,group_size=0', marks=pytest.mark.slow),
+    pytest.param('sign:decide=majority', marks=pytest.mark.slow),
+  ],
+)
+def test_compiled_code_gives_the_bits_of_eager_code(text):
+  codec = codec_of(text, [(35,), (1063,)])
+
+  def work(*values):
+    return rounds.Workers(codec, 1).means(codec, [values], 2)
+
+  # What must not be compiled runs in a graph.
+  traced = tf.function(work, jit_compile=codec.compiled)
+  rng = conformance.rng()
+  for scale in (1.0, 7e5):
+    values = [
+      tf.constant(rng.standard_t(3, size=n) * scale, tf.float32)
+      for n in (35, 1063)
+    ]
+    np.testing.assert_array_equal(
+      bits_of(traced(*values)), bits_of(work(*values))
+    )
+
+
+def test_parts_of_a_model_give_the_bits_of_the_whole(text):
+  cut = parts.cut(codec_of(text), 2**10)
+  by_bucket = codec_of(text).buckets[0].method.scope == contract.BUCKET
+  assert (len(cut.buckets) == 1) == by_bucket
+  actual = bits_of(step(cut, drawn()))
+  np.testing.assert_array_equal(actual, bits_of(means_of(text)))
+
+
+def test_the_mean_of_one_worker_is_its_estimate(text):
+  codec = codec_of(text)
+  (bucket,) = codec.buckets
+  if not bucket.method.estimate:
+    pytest.skip('only the mean says what a worker sent')
+  values = drawn()[0]
+  words, own = words_of(codec, values, 0)
+  context = methods.Context(
+    bucket.shapes,
+    1,
+    0,
+    0,
+    1,
+    tf.constant(2, tf.int64),
+    tf.constant(0),
+    codec.keys(1, tf.constant(2, tf.int64), tf.constant(0))[0],
+    own,
+    own,
+  )
+  sizes = [message.num_words for message in bucket.messages(0)]
+  said = bucket.method.estimate(tf.split(words, sizes), context)
+  (mean,) = [step(codec, [values])]
+  np.testing.assert_array_equal(bits_of(said), bits_of(mean))
+
+
+def test_payloads_from_any_number_of_devices_add_in_the_order_of_workers(text):
+  codec = codec_of(text)
+  (bucket,) = codec.buckets
+  if len(bucket.method.send) > 1:
+    pytest.skip('of several rounds')
+  probes = tf.stack([words_of(codec, v, 0)[1] for v in drawn()])
+  rows = [
+    words_of(codec, v, w, probes=probes)[0] for w, v in enumerate(drawn())
+  ]
+  shared = gradients_lib.agree(probes)
+  turn = gradients_lib.Turn(1, tf.constant(2, tf.int64), WORKERS, shared=shared)
+  found = []
+  for devices in (1, 2, 3):
+    dealt = [tf.stack(rows[d::devices]) for d in range(devices)]
+    pieces = [methods.Piece(0, dealt)]
+    received = [methods.payloads(codec.messages(0), pieces)]
+    found.append(bits_of(codec.decode(received, [()], turn)[0]))
+  np.testing.assert_array_equal(found[1], found[0])
+  np.testing.assert_array_equal(found[2], found[0])
+
+
+def test_any_words_decode_to_something(text):
+  codec = codec_of(text)
+  rng = conformance.rng()
+  turn = gradients_lib.Turn(
+    1, tf.constant(2, tf.int64), 2, shared=tf.ones([codec.num_probes])
+  )
+  states = [[s.first_value() for s in states] for states in codec.states()]
+  for low in (-(2**31), -3, 0):
+    received = []
+    for number in range(codec.num_rounds):
+      shape = (2, codec.round_words(number))
+      words = rng.integers(low, -low or 2**31, size=shape).astype(np.int32)
+      pieces = [methods.Piece(0, [tf.constant(words)])]
+      received.append(methods.payloads(codec.messages(number), pieces))
+    for mean, shape in zip(
+      codec.decode(received, states, turn)[0], SHAPES, strict=True
+    ):
+      assert mean.shape == shape
+
+
+def unbiased(text):
+  return registry.method(text, WORKERS).traits.unbiased
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+  'text',
+  [
+    t
+    for t in TEXTS
+    if unbiased(t) and t != 'asymmetric'  # which clips
+  ],
+)
+def test_the_error_of_a_mean_of_draws_falls_as_their_number(text):
+  # What is unbiased errs by its variance over the draws, a bias stays.
+  size, draws = 1000, 128
+  codec = codec_of(text, [(size,)])
+  values = conformance.rng().normal(size=size).astype(np.float32)
+
+  @tf.function
+  def one(number):
+    workers = rounds.Workers(codec, 1)
+    return workers.means(codec, [[tf.constant(values)]], number)[0]
+
+  found = np.stack(
+    [one(tf.constant(i, tf.int64)).numpy() for i in range(draws)]
+  ).astype(np.float64)
+  error = np.sum((found.mean(axis=0) - values) ** 2)
+  variance = found.var(axis=0, ddof=1).sum() / draws
+  if registry.method(text).traits.randomness == 'none':
+    assert error == 0
+    return
+  # A sum of 1000 squares, nearly chi-square, within 7 deviations.
+  assert abs(error / variance - 1) < 7 * (2 / size) ** 0.5
+
+
+@pytest.mark.parametrize('text', TEXTS)
+def test_a_method_for_error_feedback_leaves_less_than_there_was(text):
+  method = registry.method(text, WORKERS)
+  if method.traits.unbiased:
+    pytest.skip('to be used without')
+  codec = rounds.codec_of(method, SHAPES)
+  for number in range(3):
+    values = drawn()[:1]
+    for mean, value in zip(step(codec, values, number), values[0], strict=True):
+      if value.size:
+        left = np.sum((mean.astype(np.float64) - value) ** 2)
+        assert left < np.sum(value.astype(np.float64) ** 2)

@@ -1,0 +1,102 @@
+"""Error feedback: nothing is lost in the sum over the steps."""
+
+import numpy as np
+import pytest
+
+from terngrad.codec import bucketing
+from terngrad.codec.methods import registry
+from terngrad.codec.methods.wrappers import error_feedback
+from tests.codec import rounds
+
+SHAPES = ((12, 10), (7,), ())
+STEPS, WORKERS = 6, 3
+
+
+def some_gradients(step):
+  rng = np.random.default_rng([step, 3])
+  return [
+    [rng.normal(size=s).astype(np.float32) for s in SHAPES]
+    for _ in range(WORKERS)
+  ]
+
+
+def residuals(workers):
+  """For each worker the list of its residuals."""
+  return [[r.numpy() for r in own[0][: len(SHAPES)]] for own in workers.own]
+
+
+def codec_of(text):
+  return rounds.codec_of(registry.method(f'error_feedback+{text}'), SHAPES)
+
+
+@pytest.mark.parametrize(
+  'text',
+  [
+    'topk:ratio=0.1',
+    'sign',
+    'ternary',
+    'ternary:clip_factor=0,packing=huffman243',
+    'eden3',
+    'powersgd',
+    'identity',
+  ],
+)
+def test_what_was_sent_and_what_is_left_is_what_there_was(text):
+  codec = codec_of(text)
+  workers = rounds.Workers(codec, WORKERS)
+  sent = [np.zeros(s) for s in SHAPES]
+  were = [np.zeros(s) for s in SHAPES]
+  for step in range(STEPS):
+    values = some_gradients(step)
+    means = workers.step(codec, values, step)
+    for i, mean in enumerate(means):
+      sent[i] += mean
+      were[i] += np.mean([v[i] for v in values], axis=0, dtype=np.float64)
+  for i, total in enumerate(were):
+    left = np.mean([r[i] for r in residuals(workers)], axis=0)
+    # In each step a worker's sum, its residual and the mean of all are
+    # rounded, all of numbers below 2**5.
+    limit = STEPS * (WORKERS + 4) * 2.0**5 * 2.0**-24
+    np.testing.assert_allclose(sent[i] + left, total, rtol=0, atol=limit)
+
+
+@pytest.mark.parametrize('text', ['topk:ratio=0.1', 'sign', 'ternary'])
+def test_a_worker_keeps_what_its_own_words_leave_out(text):
+  codec = codec_of(text)
+  workers = rounds.Workers(codec, WORKERS)
+  values = some_gradients(0)
+  workers.step(codec, values, 0)
+  plain = rounds.codec_of(registry.method(text), SHAPES)
+  for own, left in zip(values, residuals(workers), strict=True):
+    assert any(np.any(r) for r in left)
+    if text == 'ternary':  # draws by the number of the worker, which is 0 alone
+      continue
+    (*said,) = rounds.Workers(plain, 1).step(plain, [own], 0)
+    for value, one, residual in zip(own, said, left, strict=True):
+      np.testing.assert_array_equal(residual, value - one)
+
+
+@pytest.mark.parametrize(
+  'text', ['topk:ratio=0.1', 'sign:decide=majority', 'ternary']
+)
+def test_a_step_in_float_sends_the_residual_and_leaves_none(text):
+  codec = codec_of(text)
+  plain = bucketing.in_float(codec, registry.method('identity'))
+  workers = rounds.Workers(codec, WORKERS)
+  workers.step(codec, some_gradients(0), 0)
+  before = residuals(workers)
+  values = some_gradients(1)
+  means = workers.step(plain, values, 1)
+  for i, mean in enumerate(means):
+    corrected = [v[i] + r[i] for v, r in zip(values, before, strict=True)]
+    expected = np.mean(corrected, axis=0, dtype=np.float64)
+    np.testing.assert_allclose(mean, expected, rtol=0, atol=8 * 2.0**-22)
+  assert not any(np.any(r) for own in residuals(workers) for r in own)
+
+
+def test_residuals_are_of_the_variables_and_unbiasedness_is_gone():
+  codec = codec_of('ternary')
+  (states,) = codec.states()
+  assert [s.name for s in states] == [error_feedback.RESIDUAL] * len(SHAPES)
+  assert [s.shape for s in states] == list(SHAPES)
+  assert not codec.buckets[0].method.traits.unbiased

@@ -1,0 +1,96 @@
+"""Momentum correction: algorithm 1 of Deep Gradient Compression, in NumPy."""
+
+import numpy as np
+import pytest
+
+from terngrad.codec import bucketing
+from terngrad.codec.methods import registry
+from tests.codec import conformance
+from tests.codec import rounds
+
+SHAPES = ((12, 10), (7,))
+STEPS, WORKERS = 6, 3
+MOMENTUM = 0.9
+
+
+def some_gradients(step):
+  rng = np.random.default_rng([step, 5])
+  return [
+    [rng.normal(size=s).astype(np.float32) for s in SHAPES]
+    for _ in range(WORKERS)
+  ]
+
+
+class Reference:
+  """One worker by the paper, in float64."""
+
+  def __init__(self, masking, limit):
+    self.velocities = [np.zeros(s) for s in SHAPES]
+    self.sums = [np.zeros(s) for s in SHAPES]
+    self.masking, self.limit = masking, limit
+
+  def send(self, gradients, ratio):
+    norm = np.sqrt(sum(np.sum(g.astype(np.float64) ** 2) for g in gradients))
+    factor = min(1.0, self.limit / norm) if self.limit else 1.0
+    sent = []
+    for i, gradient in enumerate(gradients):
+      self.velocities[i] = MOMENTUM * self.velocities[i] + gradient * factor
+      self.sums[i] = self.sums[i] + self.velocities[i]
+      count = max(1, int(np.ceil(ratio * gradient.size)))
+      order = np.argsort(-np.abs(self.sums[i]), axis=None, kind='stable')
+      chosen = np.zeros(gradient.size, bool)
+      chosen[order[:count]] = True
+      chosen = chosen.reshape(gradient.shape)
+      sent.append(np.where(chosen, self.sums[i], 0))
+      self.sums[i] = np.where(chosen, 0, self.sums[i])
+      if self.masking:
+        self.velocities[i] = np.where(chosen, 0, self.velocities[i])
+    return sent
+
+
+@pytest.mark.parametrize(
+  ('options', 'masking', 'clip_norm'),
+  [('', True, 0), (':masking=0', False, 0), (':clip_norm=5', True, 5)],
+)
+def test_steps_are_those_of_the_paper(options, masking, clip_norm):
+  text = f'momentum{options}+topk:ratio=0.1'
+  codec = rounds.codec_of(registry.method(text), SHAPES)
+  workers = rounds.Workers(codec, WORKERS)
+  limit = clip_norm / WORKERS**0.5
+  references = [Reference(masking, limit) for _ in range(WORKERS)]
+  for step in range(STEPS):
+    values = some_gradients(step)
+    means = workers.step(codec, values, step)
+    sent = [r.send(v, 0.1) for r, v in zip(references, values, strict=True)]
+    for mean, expected in zip(means, zip(*sent, strict=True), strict=True):
+      np.testing.assert_allclose(
+        mean, np.mean(expected, axis=0), rtol=1e-5, atol=1e-5
+      )
+
+
+def test_steps_in_float_go_on_with_the_velocity():
+  codec = rounds.codec_of(registry.method('dgc:ratio=0.1'), SHAPES)
+  plain = bucketing.in_float(codec, registry.method('identity'))
+  workers = rounds.Workers(codec, WORKERS)
+  velocity = [np.zeros(s) for s in SHAPES]
+  for step in range(3):
+    values = some_gradients(step)
+    means = workers.step(plain, values, step)
+    for i, mean in enumerate(means):
+      own = np.mean([v[i] for v in values], axis=0, dtype=np.float64)
+      velocity[i] = MOMENTUM * velocity[i] + own
+      np.testing.assert_allclose(mean, velocity[i], rtol=1e-5, atol=1e-5)
+
+
+def test_decay_of_residuals_is_theirs():
+  codec = rounds.codec_of(
+    registry.method('error_feedback:decay=0.5+topk:ratio=0.1'), [(20,)]
+  )
+  workers = rounds.Workers(codec, 1)
+  values = conformance.rng().normal(size=20).astype(np.float32)
+  left = np.zeros(20, np.float32)
+  for step in range(3):
+    (mean,) = workers.step(codec, [[values]], step)
+    there = values + np.float32(0.5) * left
+    left = np.where(mean != 0, 0, there)
+    np.testing.assert_array_equal(mean + left, there)

@@ -1,0 +1,85 @@
+"""The model of a step, against sums by hand."""
+
+import math
+
+import pytest
+
+from terngrad.codec.methods import registry
+from terngrad.measure import planning
+
+SHAPES = [(1000, 1000)]
+SIZE = 10**6
+GIGABIT = planning.Network(1e9, 0.0, 2)
+FREE = planning.Coding(0.0, 0.0, 0.0)
+COST = planning.Coding(1e-9, 2e-9, 3e-9)
+
+
+def plan(text, network=GIGABIT, cost=FREE, **options):
+  return planning.plan(text, SHAPES, 0.1, network, cost, **options)
+
+
+def test_wire_is_bytes_over_bandwidth():
+  # 4 MB and a probe to one other.
+  assert plan('identity').wire == pytest.approx(8 * 4e6 / 1e9, rel=1e-4)
+  assert plan('ternary').wire == pytest.approx(1.6e6 / 1e9, rel=1e-3)
+  slow = planning.faster(GIGABIT, 1e7)
+  assert plan('ternary', slow).wire == pytest.approx(0.16, rel=1e-3)
+
+
+def test_every_hop_waits():
+  far = GIGABIT._replace(latency=1.0, workers=5)
+  # The row of probes, and a gather: four hops each.
+  assert round(plan('eden3', far).wire) == 8
+  # Slices: all to all at once, and a gather.
+  assert round(plan('identity', far).wire) == 9
+
+
+def test_what_is_gathered_costs_for_every_worker():
+  many = GIGABIT._replace(workers=10)
+  assert plan('eden3', many, COST).coding == pytest.approx(
+    (1e-9 + 2e-9 + 8 * 3e-9) * SIZE
+  )
+  assert plan('identity', many, COST).coding == pytest.approx(3e-9 * SIZE)
+
+
+def test_overlap_hides_no_more_than_there_is():
+  assert plan('identity', overlap=1.0).step == pytest.approx(0.1)
+  part = plan('identity', overlap=0.1)
+  assert part.hidden == pytest.approx(0.01)
+  assert part.step == pytest.approx(0.1 + part.wire - 0.01)
+
+
+def test_table_names_the_fastest_first_and_where_a_code_pays():
+  costs = {'identity': FREE, 'ternary': COST, 'fp16': FREE}
+  table = planning.table(['ternary', 'fp16'], SHAPES, 0.1, GIGABIT, costs)
+  assert list(table['codec']) == ['ternary', 'fp16', 'identity']
+  rows = table.set_index('codec')
+  assert rows['speed-up']['identity'] == 1
+  # (32 - 1.6) Mbit take 3 ms at that rate.
+  assert rows['pays below Mbit/s']['ternary'] == pytest.approx(
+    (32 - 1.6) / 3e-3, rel=0.01
+  )
+  assert rows['pays below Mbit/s']['fp16'] == math.inf
+
+
+def test_break_even_is_0_for_what_never_pays():
+  assert planning.break_even(lambda rate: (2.0, 1.0)) == 0
+
+
+@pytest.mark.parametrize(
+  'text', ['identity', 'ternary', 'error_feedback+powersgd', 'thc']
+)
+def test_coding_is_timed_for_every_kind_of_method(text):
+  cost = planning.coding(text, rounds=1)
+  assert cost.send > 0 and cost.receive > 0 and cost.more >= 0
+  # Below a microsecond an element, on anything.
+  assert max(cost) < 1e-6
+  assert registry.method(text, 2)
+
+
+def test_chart_has_a_line_for_every_code():
+  costs = {'identity': FREE, 'ternary': COST}
+  chart = planning.chart(['ternary'], SHAPES, 0.1, GIGABIT, costs)
+  for axes in chart.axes:
+    labels = [line.get_label() for line in axes.lines]
+    assert labels[:2] == ['identity', 'ternary']

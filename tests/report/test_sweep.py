@@ -1,0 +1,90 @@
+"""The report of an experiment: its numbers by hand, and a page of its own."""
+
+import math
+import re
+import statistics
+import xml.etree.ElementTree
+
+import pandas as pd
+import pytest
+
+from terngrad import errors
+from terngrad.report import sweep
+
+ACCURACY = {
+  'float32': {1: 0.990, 2: 0.992, 3: 0.991},
+  'ternary': {1: 0.980, 2: 0.983, 3: 0.981},
+  'once <b>': {2: 0.5},
+}
+
+
+@pytest.fixture
+def runs(tmp_path):
+  rows = [
+    {
+      'variant': variant,
+      'seed': seed,
+      'steps': 100,
+      'accuracy': accuracy,
+      'bits_per_element': 32.0 if variant == 'float32' else 1.6,
+      'seconds': 10.0 * seed,
+    }
+    for variant, seeds in ACCURACY.items()
+    for seed, accuracy in seeds.items()
+  ]
+  path = tmp_path / 'results.csv'
+  pd.DataFrame(rows).to_csv(path, index=False)
+  return sweep.read(path)
+
+
+def test_means_spreads_and_paired_differences_are_those_by_hand(runs):
+  table = sweep.summary(runs, 'float32').set_index('variant')
+  assert list(table.index) == ['float32', 'ternary', 'once <b>']
+  own = [98.0, 98.3, 98.1]
+  row = table.loc['ternary']
+  assert row['seeds'] == 3
+  assert row['accuracy %'] == pytest.approx(statistics.mean(own))
+  assert row['sd'] == pytest.approx(statistics.stdev(own))
+  # Student's t of two degrees of freedom.
+  half = 4.303 * statistics.stdev(own) / math.sqrt(3)
+  assert row['95 %'] == pytest.approx(half)
+  pairs = [-1.0, -0.9, -1.0]
+  assert row['to float32'] == pytest.approx(statistics.mean(pairs))
+  half = 4.303 * statistics.stdev(pairs) / math.sqrt(3)
+  assert row['its 95 %'] == pytest.approx(half)
+  assert row['seconds'] == 20.0
+  assert table.loc['float32', 'to float32'] == 0
+
+
+def test_one_seed_has_no_spread_and_is_paired_with_its_own(runs):
+  row = sweep.summary(runs, 'float32').set_index('variant').loc['once <b>']
+  assert math.isnan(row['sd']) and math.isnan(row['95 %'])
+  assert row['to float32'] == pytest.approx(50.0 - 99.2)
+
+
+def test_page_needs_nothing_else_and_says_all(runs):
+  table = sweep.summary(runs, 'float32')
+  page = sweep.page('lenet & more', table, runs)
+  assert 'lenet &amp; more' in page and 'once &lt;b&gt;' in page
+  assert not re.search(r'(src|href)="(?!#)', page.replace('xlink:href="#', ''))
+  body = re.search(r'<table>.*?</table>', page, re.DOTALL)[0]
+  rows = xml.etree.ElementTree.fromstring(body).findall('.//tr')
+  assert len(rows) == 1 + len(ACCURACY)
+  assert page.count('<tr>') == 2 + len(ACCURACY) + len(runs)
+
+
+def test_markdown_is_a_table(runs):
+  lines = sweep.markdown(sweep.summary(runs)).splitlines()
+  assert lines[0].startswith('| variant | seeds | accuracy % |')
+  assert set(lines[1]) == set('| -')
+  assert lines[2].startswith('| float32 | 3 | 99.1 |')
+
+
+def test_what_is_no_table_of_runs_is_refused(tmp_path, runs):
+  with pytest.raises(errors.ConfigError, match='expected a readable'):
+    sweep.read(tmp_path / 'none.csv')
+  (tmp_path / 'other.csv').write_text('a,b\n1,2\n')
+  with pytest.raises(errors.ConfigError, match='received 1 rows without acc'):
+    sweep.read(tmp_path / 'other.csv')
+  with pytest.raises(errors.ConfigError, match="variant of float32, .*'flaot'"):
+    sweep.summary(runs, 'flaot')

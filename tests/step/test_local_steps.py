@@ -1,0 +1,116 @@
+"""Local steps: what workers did by themselves is what is exchanged."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from terngrad.step import optimizers
+from terngrad.step import passes
+from tests.step import small
+
+COUNT, WORKERS, RATE = 3, 2, 0.05
+
+
+def trained(build=small.dense_net, local=(COUNT, 0.0, 1.0), **options):
+  options = {
+    'devices': 1,
+    'workers': WORKERS,
+    'batch': 24,
+    'codec': 'identity',
+    'optimizer': optimizers.gradient_descent(),
+    'local': local,
+  } | options
+  return small.at_its_start(build, **options)
+
+
+def by_itself(training, images, labels, momentum=0.0):
+  """A worker's parameters after its own steps, in NumPy and eager passes."""
+  values = [v.numpy() for v in training.replicas[0].trainable]
+  velocities = [np.zeros_like(v) for v in values]
+  decay = passes.model_pass(training.model, training.plan).decay
+  for batch, own in zip(
+    np.split(images, COUNT), np.split(labels, COUNT), strict=True
+  ):
+    tensors = [tf.constant(v) for v in values]
+    gradients, _, _ = training.node_pass.gradients(
+      tensors, [], batch, own, tf.zeros([2], tf.uint32)
+    )
+    for i, decayed in enumerate(decay(tensors)):
+      gradient = gradients[i] if decayed is None else gradients[i] + decayed
+      velocities[i] = momentum * velocities[i] + gradient
+      values[i] = values[i] - RATE * velocities[i]
+  return values
+
+
+@pytest.mark.parametrize('momentum', [0.0, 0.9])
+def test_plain_descent_at_rate_1_averages_the_workers(momentum):
+  training = trained(local=(COUNT, momentum, 1.0))
+  images, labels = (x.numpy() for x in small.batch_of(0, training.shape))
+  expected = [
+    by_itself(training, *own, momentum)
+    for own in zip(images, labels, strict=True)
+  ]
+  training.run(1, rate=RATE)
+  for variable, *own in zip(
+    training.replicas[0].trainable, *expected, strict=True
+  ):
+    np.testing.assert_allclose(
+      variable.numpy(), np.mean(own, axis=0), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_the_outer_optimizer_is_given_the_mean_change():
+  training = trained(
+    optimizer=optimizers.nesterov(0.9), local=(COUNT, 0.0, 0.7)
+  )
+  images, labels = (x.numpy() for x in small.batch_of(0, training.shape))
+  before = [v.numpy() for v in training.replicas[0].trainable]
+  own = [by_itself(training, *one) for one in zip(images, labels, strict=True)]
+  training.run(1, rate=RATE)
+  for variable, start, *ends in zip(
+    training.replicas[0].trainable, before, *own, strict=True
+  ):
+    change = start - np.mean(ends, axis=0)
+    # The velocity begins at 0.
+    expected = start - 0.7 * (change + 0.9 * change)
+    np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+  'codec',
+  ['ternary', pytest.param('error_feedback+sign', marks=pytest.mark.slow)],
+)
+def test_nodes_and_towers_end_at_the_same_bits(codec):
+  options = {
+    'build': small.conv_net,
+    'codec': codec,
+    'workers': 4,
+    'local': (COUNT, 0.9, 0.5),
+  }
+  nodes, towers = trained(devices=1, **options), trained(devices=2, **options)
+  nodes.run(3)
+  towers.run(3)
+  for place in range(2):
+    np.testing.assert_array_equal(towers.values(place), nodes.values())
+
+
+def test_statistics_follow_every_local_step():
+  one = trained(small.conv_net, local=(1, 0.0, 1.0), workers=1, batch=8)
+  three = trained(small.conv_net, workers=1)
+  start = [v.numpy() for v in one.replicas[0].statistics]
+  for training in (one, three):
+    training.run(1)
+  moved = [
+    np.abs(training.replicas[0].statistics[1].numpy() - start[1]).max()
+    for training in (one, three)
+  ]
+  assert moved[1] > 2 * moved[0]
+
+
+def test_what_is_not_finite_in_a_local_step_shows():
+  training = trained()
+  images, labels = small.batch_of(0, training.shape)
+  spoilt = images.numpy()
+  spoilt[1, -1] = np.inf
+  result = training.take(0, spoilt, labels)
+  assert not np.isfinite(result.shared.numpy()).all()
