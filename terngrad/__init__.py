@@ -11,6 +11,7 @@ from terngrad.version import __version__
 _HOMES = {
   'CODECS': 'terngrad.codec.methods.registry',
   'Codec': 'terngrad.codec.stages.contract',
+  'Compressor': 'terngrad.compression.compressor',
   'EvalConfig': 'terngrad.config.training',
   'GradientCodec': 'terngrad.codec.gradients',
   'Towers': 'terngrad.exchange.towers',
@@ -20,6 +21,7 @@ _HOMES = {
   'base3': 'terngrad.codec.stages.packing',
   'chain': 'terngrad.codec.stages.chain',
   'clip_by_stddev': 'terngrad.codec.stages.clipping',
+  'compress': 'terngrad.compression.compression',
   'evaluate': 'terngrad.training.evaluation',
   'float16_words': 'terngrad.codec.stages.float_words',
   'float32_words': 'terngrad.codec.stages.float_words',
@@ -32,10 +34,15 @@ _HOMES = {
   'worker_key': 'terngrad.codec.stages.random_bits',
 }
 
-__all__ = ['__version__', *sorted(_HOMES)]
+# Packages that are named by themselves.
+_PACKAGES = ('keras',)
+
+__all__ = ['__version__', *sorted(_HOMES), *_PACKAGES]
 
 
 def __getattr__(name):
+  if name in _PACKAGES:
+    return importlib.import_module(f'{__name__}.{name}')
   if name not in _HOMES:
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
   home = _HOMES[name]

@@ -166,6 +166,10 @@ COMMANDS = {
         'steps of several processes: time, and bytes on the network',
         'terngrad.cli.measure.exchange:COMMAND',
       ),
+      'fit': Entry(
+        "steps of Keras's fit beside those without compression",
+        'terngrad.cli.measure.fit:COMMAND',
+      ),
       'pipeline': Entry(
         'the training pipeline for photographs',
         'terngrad.cli.measure.pipeline:COMMAND',

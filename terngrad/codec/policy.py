@@ -37,6 +37,29 @@ class VariableSpec(NamedTuple):
     return size
 
 
+class Variables(NamedTuple):
+  """Of which variables of a model gradients are.
+
+  Attributes:
+    places: tuple of int, their places among all variables; states are known by
+      them.
+    specs: tuple of `VariableSpec`.
+    plain: frozenset of names of those that travel as float32, whatever the
+      codec.
+  """
+
+  places: tuple
+  specs: tuple
+  plain: frozenset = frozenset()
+
+  def only(self, indices):
+    """Some of them."""
+    return self._replace(
+      places=tuple(self.places[i] for i in indices),
+      specs=tuple(self.specs[i] for i in indices),
+    )
+
+
 def smaller_than(num_elements):
   """A predicate: the variable has fewer than `num_elements` elements."""
   return lambda spec: spec.num_elements < num_elements

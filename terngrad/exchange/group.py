@@ -42,13 +42,33 @@ class Group:
       communication: of `COMMUNICATIONS`; `NCCL` needs a GPU in each process.
       piece: elements of a piece of a large tensor.
     """
+    size = len(cluster.jobs['worker'])
+    self._settle(size, cluster.index, communication, piece)
+    self._strategy = _join(cluster, timeout) if size > 1 else None
+
+  @classmethod
+  def joined(cls, size, rank):
+    """The group of processes that a strategy of TensorFlow's has joined.
+
+    Args:
+      size: P.
+      rank: of this process.
+
+    Returns:
+      A `Group`. A process has one at most: collectives are told apart by their
+      number in it.
+    """
+    group = cls.__new__(cls)
+    group._settle(size, rank, 'auto', _PIECE)
+    return group
+
+  def _settle(self, size, rank, communication, piece):
     self.piece = piece
-    self.size = len(cluster.jobs['worker'])
-    self.rank = cluster.index
+    self.size = size
+    self.rank = rank
     self._keys = itertools.count(1)
     self._on_gpus = communication == NCCL
     self._hint = communication
-    self._strategy = _join(cluster, timeout) if self.size > 1 else None
 
   def all_gather(self, tensor):
     """All-gather: the tensors of all processes, one below the other.

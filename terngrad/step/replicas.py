@@ -184,13 +184,14 @@ def create(
         frozen=frozen,
         scaling=_copies(scaling, device),
         own_statistics=own_statistics,
-        shared=_first_states(shared, device),
+        shared=first_states(shared, device),
       )
     )
   return tuple(made)
 
 
-def _first_states(shared, device):
+def first_states(shared, device):
+  """Variables on a device, from what `states.shared` returns."""
   with tf.device(device):
     return {
       key: tf.Variable(state.first_value(), trainable=False)

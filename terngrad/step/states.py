@@ -45,11 +45,11 @@ def shared(codec):
   }
 
 
-def of_workers(codec, device, count):
+def of_workers(declared_states, device, count):
   """Variables for the nodes of a device.
 
   Args:
-    codec: `codec.gradients.GradientCodec` of the whole model.
+    declared_states: from `declared`.
     device: its name.
     count: nodes.
 
@@ -61,7 +61,7 @@ def of_workers(codec, device, count):
       key: [
         tf.Variable(state.first_value(), trainable=False) for _ in range(count)
       ]
-      for key, state in declared(codec).items()
+      for key, state in declared_states.items()
       if state.owner == methods.WORKER
     }
 
@@ -187,7 +187,7 @@ class MethodStates:
       exchange: see `step.Training`.
     """
     self.workers = tuple(
-      of_workers(codec, device, len(exchange.workers_of(place)))
+      of_workers(declared(codec), device, len(exchange.workers_of(place)))
       for place, device in enumerate(exchange.devices)
     )
     with tf.device(exchange.devices[0]):

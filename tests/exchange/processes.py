@@ -10,7 +10,7 @@ import sys
 import tempfile
 from typing import NamedTuple
 
-_ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Seconds that a process may take; some ten times what it takes alone.
 LIMIT = 300
 
@@ -61,7 +61,7 @@ class Processes:
       stdout=log,
       stderr=log,
       env=os.environ
-      | {'PYTHONPATH': str(_ROOT), 'TF_CPP_MIN_LOG_LEVEL': '2'}
+      | {'PYTHONPATH': str(ROOT), 'TF_CPP_MIN_LOG_LEVEL': '2'}
       | environment,
     )
     self.processes.append(process)
@@ -89,7 +89,7 @@ def train_small(folder, count, jobs, conform=()):
     conform: list of dict, see there.
   """
   hosts = addresses(count)
-  script = _ROOT / 'tests' / 'exchange' / 'small_process.py'
+  script = ROOT / 'tests' / 'exchange' / 'small_process.py'
   with Processes() as processes:
     for rank in range(count):
       request = {'hosts': hosts, 'rank': rank, 'folder': str(folder)}

@@ -56,7 +56,7 @@ class Servers:
     )
     where = towers.Towers(('/CPU:0',), nodes_each)
     self.states = [
-      states.of_workers(self.codec, '/CPU:0', nodes_each)
+      states.of_workers(states.declared(self.codec), '/CPU:0', nodes_each)
       for _ in range(processes)
     ]
     self.processes = [

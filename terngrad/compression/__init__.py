@@ -1,0 +1,1 @@
+"""Compressed gradients for loops and libraries of others."""

@@ -1,0 +1,85 @@
+"""Compressed gradients in a loop of one's own, in one call."""
+
+import functools
+
+import tensorflow as tf
+
+from terngrad.codec import policy
+from terngrad.codec.methods import registry
+from terngrad.compression import compressor
+
+
+@tf.autograph.experimental.do_not_convert
+def compress(gradients, codec='ternary', *, step, seed=0, mean=False, names=()):
+  """Adds the gradients of all replicas up, as they tell it each other in codes.
+
+  Under a strategy of `tf.distribute` this is called inside of `strategy.run`,
+  in place of `tf.distribute.get_replica_context().all_reduce`; without one the
+  gradients are coded and decoded. What is returned is for an update of one's
+  own. An optimizer of Keras adds up by itself: `keras.CompressedOptimizer`.
+
+  >>> import tensorflow as tf
+  >>> gradients = [tf.constant([0.5, -0.25, 0.1, 0.0])]
+  >>> (sent,) = compress(gradients, 'topk:ratio=0.5', step=0)
+  >>> sent.numpy().tolist()
+  [0.5, -0.25, 0.0, 0.0]
+
+  Args:
+    gradients: list of float32, float16 or bfloat16 tensors of known shapes, the
+      same in every call; or of `tf.IndexedSlices`, which travel as they are.
+    codec: 'ternary', 'powersgd:rank=2', or a dict of regular expressions of
+      names to such texts. A `Compressor` for codes that remember something.
+    step: integer [], steps taken before: random codes depend on it.
+    seed: integer, of the random codes; that of a `Compressor` is its own.
+    mean: True returns the mean over the replicas: for losses that each replica
+      averages over its own examples. The sum is for losses that are divided by
+      the examples of all.
+    names: of the variables, for a dict and for messages.
+
+  Returns:
+    List of the same kinds, shapes and dtypes, the same bits on all replicas.
+
+  Raises:
+    ValueError: a text that names no codec, or one that remembers; a dtype, a
+      strategy or a place that cannot be.
+  """
+  if not isinstance(codec, compressor.Compressor):
+    rules = codec if isinstance(codec, str) else tuple(codec.items())
+    codec = _of_strategy(tf.distribute.get_strategy(), rules, seed)
+  names = names or [f'gradient {place}' for place in range(len(gradients))]
+  specs = tuple(
+    policy.VariableSpec(name, tuple(gradient.shape))
+    for name, gradient in zip(names, gradients, strict=True)
+  )
+  variables = policy.Variables(tuple(range(len(specs))), specs)
+  return codec.all_reduce(gradients, variables, step, mean)
+
+
+@functools.lru_cache(maxsize=64)
+def _of_strategy(strategy, rules, seed):
+  """A compressor that is called again with the same arguments."""
+  made = compressor.Compressor(
+    rules if isinstance(rules, str) else dict(rules), seed
+  )
+  refuse_states(
+    made.codec, 'Make a terngrad.Compressor of it once, and hand that over.'
+  )
+  return made
+
+
+def refuse_states(codec, remedy):
+  """Refuses, for who keeps no states, a codec that remembers something.
+
+  Args:
+    codec: see `compressor.Compressor`.
+    remedy: a sentence.
+
+  Raises:
+    ValueError: it does.
+  """
+  for _, text in compressor.rules(codec):
+    if registry.method(text, 1).states(((512, 512),)):
+      raise ValueError(
+        f'codec: expected one that remembers nothing, received {text!r}. '
+        f'{remedy}'
+      )

@@ -1,0 +1,285 @@
+"""Compressed sums of gradients for whoever computes and applies them.
+
+Under a strategy of `tf.distribute` every replica is a worker. Without one there
+is a single worker, whose gradients are coded and decoded, or N virtual ones.
+"""
+
+import functools
+import re
+from typing import NamedTuple
+
+import tensorflow as tf
+from absl import logging
+from tensorflow.python.framework import ops
+from tensorflow.python.ops import control_flow_util
+
+from terngrad.codec import bucketing
+from terngrad.codec import parts
+from terngrad.codec import policy
+from terngrad.codec.methods import registry
+from terngrad.compression import remembered
+from terngrad.exchange import strategies
+from terngrad.step import reduction
+from terngrad.training import run_codecs
+
+_FLOATS = (tf.float32, tf.float16, tf.bfloat16)
+
+
+class Observed(NamedTuple):
+  """What an observer of a step is told; see `Compressor`.
+
+  Attributes:
+    codec: `codec.gradients.GradientCodec`.
+    reduced: `step.reduction.Reduced`.
+    gradients: for each worker of this process its list of float32 gradients;
+      None where virtual workers compute one by one.
+    exchange: `exchange.towers.Towers` or another exchange.
+    residuals: for each worker of this process the list of its variables of
+      error feedback.
+  """
+
+  codec: object
+  reduced: reduction.Reduced
+  gradients: list | None
+  exchange: object
+  residuals: list
+
+
+class Compressor:
+  """Codec, exchange and states for the gradients of one model.
+
+  Attributes:
+    codec: as it was given.
+    seed: integer, of the random codes.
+    num_workers: virtual workers, or None.
+    observer: None, or a function of `Observed` that is traced with each step.
+  """
+
+  def __init__(self, codec, seed=0, num_workers=None):
+    """Checks the codec; all else waits for the first gradients.
+
+    Args:
+      codec: as `--codec` spells it, 'error_feedback+topk:ratio=0.01'; or a dict
+        of regular expressions to such texts: a variable gets that of the first
+        which is found in its name.
+      seed: integer.
+      num_workers: N virtual workers of one replica.
+
+    Raises:
+      ValueError: a text names no codec.
+    """
+    self.codec = codec
+    self.seed = seed
+    self.num_workers = num_workers
+    self.observer = None
+    replicas = tf.distribute.get_strategy().num_replicas_in_sync
+    for _, text in rules(codec):
+      registry.method(text, num_workers or replicas)
+    self._strategy = None
+    self._exchange = None
+    self._remembered = None
+    self._loaded = {}
+    self._reductions = {}
+    self._told = False
+
+  @tf.autograph.experimental.do_not_convert
+  def all_reduce(self, gradients, variables, step, mean=False):
+    """The sum of all replicas' gradients, where one replica computes.
+
+    The sum is the mean of gradients that are each coded as N times themselves:
+    where a loss is divided by the number of replicas, as Keras does, what is
+    coded are the gradients of each replica's own mean.
+
+    Args:
+      gradients: list of float32, float16 or bfloat16 tensors of known shapes,
+        or of `tf.IndexedSlices`: these travel as they are.
+      variables: `codec.policy.Variables` of them.
+      step: integer [], steps taken before.
+      mean: True for the mean instead.
+
+    Returns:
+      List of the same kinds and dtypes.
+
+    Raises:
+      ValueError: a dtype or a strategy that cannot be; or no replica computes.
+    """
+    context = tf.distribute.get_replica_context()
+    if context is None:
+      raise ValueError(
+        'gradients: expected those of one replica, received them where no '
+        'replica computes. Call this inside of strategy.run.'
+      )
+    sparse = [isinstance(g, tf.IndexedSlices) for g in gradients]
+    rows = {i: g for i, g in enumerate(gradients) if sparse[i]}
+    summed = self._rows(context, rows, variables, mean)
+    dense = [i for i, rows in enumerate(sparse) if not rows]
+    if dense:
+      own = [checked(gradients[i], variables.specs[i].name) for i in dense]
+      reduced = context.merge_call(
+        functools.partial(self.merged, variables.only(dense), mean),
+        args=(own, tf.cast(tf.identity(step), tf.int64)),
+      )
+      number = tf.get_static_value(context.replica_id_in_sync_group)
+      summed |= zip(dense, reduced[number - self._exchange.first], strict=True)
+    return [
+      summed[i] if rows else tf.cast(summed[i], gradients[i].dtype)
+      for i, rows in enumerate(sparse)
+    ]
+
+  def merged(self, variables, mean, strategy, own, step):
+    """`all_reduce` for who is between the replicas.
+
+    Args:
+      variables: `codec.policy.Variables`.
+      mean: see `all_reduce`.
+      strategy: the present `tf.distribute.Strategy`.
+      own: list of float32, each of all replicas, as `strategy.run` returns
+        values.
+      step: int64 [], likewise.
+
+    Returns:
+      For each replica of this process the list of sums, or of means.
+    """
+    self._join(strategy)
+    count = 1 if mean else self._exchange.num_workers
+    of_gradients = map(strategy.experimental_local_results, own)
+    of_replicas = list(zip(*of_gradients, strict=True))
+    scaled = [
+      [gradient * count for gradient in gradients] if count > 1 else gradients
+      for gradients in of_replicas
+    ]
+    reduced = self._reduction(variables)(
+      [lambda worker, own=own: list(own) for own in scaled],
+      strategy.experimental_local_results(step),
+    )
+    self._observe(variables, reduced, scaled)
+    return reduced.means
+
+  @tf.autograph.experimental.do_not_convert
+  def mean_over_workers(self, of_worker, variables, step, skips=False):
+    """The mean gradients of virtual workers, which compute one by one.
+
+    Args:
+      of_worker: takes a worker's number, int32 [], returns the list of its
+        float32 gradients.
+      variables: `codec.policy.Variables` of them.
+      step: integer [], steps taken before.
+      skips: True leaves states alone in a step in which a gradient is not
+        finite.
+
+    Returns:
+      List of float32.
+    """
+    self._join(tf.distribute.get_strategy())
+    step = tf.cast(tf.identity(step), tf.int64)
+    reduced = self._reduction(variables)([of_worker], [step], skips)
+    self._observe(variables, reduced, None)
+    return reduced.means[0]
+
+  def saved(self):
+    """The states, dict of name to array; see `Remembered.arrays`."""
+    return self._remembered.arrays() if self._remembered else self._loaded
+
+  def load(self, arrays):
+    """Takes what `saved` returned, here or elsewhere."""
+    self._loaded = dict(arrays)
+    if self._remembered:
+      self._remembered.load(arrays)
+
+  def _rows(self, context, gradients, variables, mean):
+    """The sums or means of `tf.IndexedSlices`, both dicts of their index."""
+    if gradients and not self._told:
+      self._told = True
+      logging.warning(
+        'Not compressed: %s. Gradients of some rows (tf.IndexedSlices) travel '
+        'as they are.',
+        ', '.join(variables.specs[i].name for i in gradients),
+      )
+    if not gradients or context.num_replicas_in_sync == 1:
+      return gradients
+    op = tf.distribute.ReduceOp.MEAN if mean else tf.distribute.ReduceOp.SUM
+    summed = context.all_reduce(op, list(gradients.values()))
+    return dict(zip(gradients, summed, strict=True))
+
+  def _join(self, strategy):
+    """Finds the other workers, once."""
+    if self._exchange is None:
+      kind = 'GPU' if tf.config.list_logical_devices('GPU') else 'CPU'
+      self._exchange = strategies.of_strategy(
+        strategy, f'/{kind}:0', self.num_workers
+      )
+      self._strategy = strategy
+      self._remembered = remembered.Remembered(self._exchange)
+      self._remembered.load(self._loaded)
+    if strategy is not self._strategy:
+      raise ValueError(
+        'strategy: expected the one in which gradients were compressed before, '
+        'received another. Make a new optimizer, or a new compressor.'
+      )
+
+  def _reduction(self, variables):
+    """The `reduction.Reduction` of some variables."""
+    # Kernels in C++ are nothing that XLA can compile.
+    in_xla = control_flow_util.GraphOrParentsInXlaContext(
+      ops.get_default_graph()
+    )
+    key = variables.places, variables.plain, in_xla
+    if key not in self._reductions:
+      codec = bucketing.gradient_codec(
+        variables.specs,
+        policy.policy(self._policy(variables.plain), variables.specs),
+      )
+      if not in_xla:
+        codec = run_codecs.on_devices(codec, self._exchange.devices)
+      (whole,) = parts.parts(codec)
+      part = whole._replace(indices=variables.places)
+      self._remembered.declare(part)
+      self._reductions[key] = reduction.Reduction(
+        self._exchange, part, self._remembered.devices, self.seed
+      )
+    return self._reductions[key]
+
+  def _policy(self, plain):
+    """The rules of `policy.policy`."""
+    count = self._exchange.num_workers
+    return [
+      (lambda spec: spec.name in plain, registry.method('identity')),
+      *(
+        (
+          lambda spec, pattern=pattern: re.search(pattern, spec.name),
+          registry.method(text, count),
+        )
+        for pattern, text in rules(self.codec)
+      ),
+    ]
+
+  def _observe(self, variables, reduced, gradients):
+    if self.observer:
+      codec = self._reduction(variables).codec
+      residuals = self._remembered.residuals(variables.places)
+      self.observer(
+        Observed(codec, reduced, gradients, self._exchange, residuals)
+      )
+
+
+def rules(codec):
+  """Pairs of a regular expression and the text of a codec; see `Compressor`."""
+  if isinstance(codec, str):
+    return [('', codec)]
+  if isinstance(codec, dict) and codec:
+    return list(codec.items())
+  raise ValueError(
+    "codec: expected a text such as 'ternary', or a dict of regular "
+    f'expressions of variables to such texts, received {codec!r}.'
+  )
+
+
+def checked(gradient, name):
+  """The gradient as float32; refuses what codes would lose digits of."""
+  if gradient.dtype not in _FLOATS:
+    raise ValueError(
+      f'{name}: expected a gradient of float32, float16 or bfloat16, received '
+      f'{gradient.dtype.name}, of which codes would lose digits. Use '
+      "keras.config.set_floatx('float32')."
+    )
+  return tf.cast(gradient, tf.float32)

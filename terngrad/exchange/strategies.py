@@ -1,0 +1,70 @@
+"""The exchange among the replicas of a strategy of `tf.distribute`.
+
+A replica is a worker, with its number among all replicas.
+"""
+
+import functools
+
+import tensorflow as tf
+
+from terngrad.exchange import collective
+from terngrad.exchange import group
+from terngrad.exchange import towers
+
+_OF_ONE_PROCESS = (
+  tf.distribute.MirroredStrategy,
+  tf.distribute.OneDeviceStrategy,
+)
+
+
+def of_strategy(strategy, device, num_workers=None):
+  """The exchange of a strategy's replicas.
+
+  Args:
+    strategy: `tf.distribute.Strategy`.
+    device: where the model lives that has no strategy.
+    num_workers: N virtual workers, where there is one replica; None for one.
+
+  Returns:
+    `towers.Towers` of one process, or a `collective.Collective`.
+
+  Raises:
+    ValueError: a strategy without replicas that do the same, or virtual workers
+      beside several replicas.
+  """
+  count = strategy.num_replicas_in_sync
+  if num_workers is not None and count > 1:
+    raise ValueError(
+      f'num_workers: expected none under {type(strategy).__name__}, whose '
+      f'{count} replicas are the workers, received {num_workers}. Leave the '
+      'strategy or the virtual workers out.'
+    )
+  if not tf.distribute.has_strategy():
+    return towers.Towers((device,), num_workers or 1)
+  devices = tuple(strategy.extended.worker_devices)
+  if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+    processes = _processes(strategy.cluster_resolver)
+    if processes[0] > 1:
+      return collective.Collective(_group(*processes), devices, count)
+  elif not isinstance(strategy, _OF_ONE_PROCESS):
+    raise ValueError(
+      'strategy: expected MirroredStrategy, MultiWorkerMirroredStrategy, '
+      f'OneDeviceStrategy or none, received {type(strategy).__name__}. Choose '
+      'one of these.'
+    )
+  return towers.Towers(devices, num_workers or count)
+
+
+def _processes(resolver):
+  """(how many there are, the number of this one), as strategies count them."""
+  jobs = resolver.cluster_spec().as_dict() if resolver else {}
+  chiefs, workers = (len(jobs.get(job, ())) for job in ('chief', 'worker'))
+  if chiefs + workers < 2:
+    return 1, 0
+  before = chiefs if resolver.task_type == 'worker' else 0
+  return chiefs + workers, before + resolver.task_id
+
+
+@functools.cache
+def _group(size, rank):
+  return group.Group.joined(size, rank)

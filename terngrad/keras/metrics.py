@@ -1,0 +1,160 @@
+"""What compression costs and loses, among the logs of a fit."""
+
+import keras
+import tensorflow as tf
+
+from terngrad.compression import remembered
+from terngrad.keras import optimizer as optimizers
+
+BITS, RATIO, ZEROS = 'bits_per_element', 'compression_ratio', 'zeros'
+ERROR, RESIDUAL = 'compression_error', 'residual_norm'
+_FLOAT_BITS = 32
+
+
+class CompressionMetrics(keras.callbacks.Callback):
+  """Adds figures of the compressed gradients to the logs of `fit`.
+
+  All are means over the steps of the epoch, of what is coded: gradients of rows
+  (`tf.IndexedSlices`) are not.
+
+  - `bits_per_element`: what a worker sends, for each element of its gradient;
+    all its words, and what the workers agree on first.
+  - `compression_ratio`: 32 over that.
+  - `zeros`: share of zeros among the elements of the mean gradient.
+  - `compression_error`: the norm of what the mean of the gradients has lost,
+    over its own norm. Only where all workers are replicas of this process.
+  - `residual_norm`: with error feedback the norm of a worker's residuals, of
+    all variables; the root of the mean of its square over the workers here.
+
+  Put it before the callbacks that read logs. While it is there, steps compute
+  these figures too; the step is traced anew when it comes and after it went.
+  """
+
+  def __init__(self, every=10):
+    """Makes the callback.
+
+    Args:
+      every: steps after which the progress bar and other callbacks get figures
+        within an epoch; to read them waits for the step.
+
+    Raises:
+      ValueError: `every` is no positive number.
+    """
+    super().__init__()
+    if every < 1:
+      raise ValueError(
+        f'every: expected 1 or more, received {every}. Use 10 for figures '
+        'after each ten steps.'
+      )
+    self.every = every
+    self._sums = remembered.apart(_Sums)
+
+  def set_model(self, model):
+    """Lets the model's optimizer tell its figures.
+
+    Args:
+      model: compiled with `CompressedOptimizer`.
+
+    Raises:
+      ValueError: with another optimizer.
+    """
+    super().set_model(model)
+    self._observe_by(self._observe)
+
+  def on_train_end(self, logs=None):
+    """Lets the steps of a next fit do without figures."""
+    del logs
+    self._observe_by(None)
+
+  def on_epoch_begin(self, epoch, logs=None):
+    """Begins new means."""
+    del epoch, logs
+    self._sums.reset()
+
+  def on_train_batch_end(self, batch, logs=None):
+    """Adds the means so far, after some of the steps."""
+    if logs is not None and (batch + 1) % self.every == 0:
+      logs.update(self._sums.means())
+
+  def on_epoch_end(self, epoch, logs=None):
+    """Adds the means of the epoch."""
+    del epoch
+    if logs is not None:
+      logs.update(self._sums.means())
+
+  def _observe_by(self, observer):
+    compressor = optimizers.compressed(self.model.optimizer).compressor
+    compressor.observer = observer
+    # Made again when the fit begins.
+    self.model.train_function = None
+
+  def _observe(self, observed):
+    with tf.device(observed.exchange.devices[0]):
+      self._sums.add(figures(observed))
+
+
+class _Sums:
+  """Sums of figures over steps, where the steps are computed."""
+
+  def __init__(self):
+    self._sums = {
+      name: tf.Variable(0.0, trainable=False)
+      for name in (BITS, ZEROS, ERROR, RESIDUAL)
+    }
+    self._count = tf.Variable(0.0, trainable=False)
+    self._known = ()
+
+  def reset(self):
+    """Forgets all steps."""
+    for variable in (*self._sums.values(), self._count):
+      variable.assign(0.0)
+
+  def add(self, found):
+    """Adds a step's figures, traced; `found` is a dict of float32 []."""
+    self._known = tuple(found)
+    self._count.assign_add(1.0)
+    for name, value in found.items():
+      self._sums[name].assign_add(value)
+
+  def means(self):
+    """Figures by name, dict of float; {} before the first step."""
+    count = float(self._count.numpy())
+    if not count:
+      return {}
+    found = {
+      name: float(self._sums[name].numpy()) / count for name in self._known
+    }
+    found[RATIO] = _FLOAT_BITS / found[BITS]
+    return found
+
+
+def figures(observed):
+  """The figures of a step.
+
+  Args:
+    observed: `compression.compressor.Observed`.
+
+  Returns:
+    dict of name to float32 []; without what cannot be known.
+  """
+  codec, reduced = observed.codec, observed.reduced
+  words = tf.reduce_mean(tf.cast(reduced.sent, tf.float32)) + codec.num_probes
+  means = reduced.means[0]
+  zeros = tf.add_n([tf.reduce_sum(tf.cast(m == 0, tf.float32)) for m in means])
+  found = {
+    BITS: _FLOAT_BITS * words / codec.num_elements,
+    ZEROS: zeros / codec.num_elements,
+  }
+  here = observed.gradients
+  if here and len(here) == observed.exchange.num_workers:
+    exact = [tf.add_n(values) / len(here) for values in zip(*here, strict=True)]
+    lost = [e - m for e, m in zip(exact, means, strict=True)]
+    found[ERROR] = tf.math.divide_no_nan(_norm(lost), _norm(exact))
+  if observed.residuals:
+    norms = [_norm(own) for own in observed.residuals]
+    found[RESIDUAL] = _norm(norms) / len(norms) ** 0.5
+  return found
+
+
+def _norm(tensors):
+  return tf.sqrt(tf.add_n([tf.reduce_sum(tf.square(t)) for t in tensors]))

@@ -1,0 +1,296 @@
+"""Any Keras optimizer, with compressed gradients.
+
+The optimizer stays what it is: clips, decay, averages and the update are its
+own code. What is replaced is the place where Keras's optimizers add up the
+gradients of all replicas.
+"""
+
+import keras
+import tensorflow as tf
+
+from terngrad.codec import policy
+from terngrad.compression import compressor as compressors
+
+# What Keras, its callbacks and `LossScaleOptimizer` ask of an optimizer.
+_OF_INNER = (
+  'clipnorm',
+  'clipvalue',
+  'ema_momentum',
+  'ema_overwrite_frequency',
+  'global_clipnorm',
+  'gradient_accumulation_steps',
+  'loss_scale_factor',
+  'use_ema',
+  'weight_decay',
+)
+REPLACED = '_all_reduce_sum_gradients'
+_STATE = 'state:'
+
+
+def _of_inner(name):
+  """A property that is the wrapped optimizer's."""
+
+  def write(self, value):
+    # Keras's constructor writes before there is any.
+    if '_wrapped' in self.__dict__:
+      setattr(self._wrapped.optimizer, name, value)
+
+  return property(lambda self: getattr(self._wrapped.optimizer, name), write)
+
+
+@keras.saving.register_keras_serializable(package='terngrad')
+class CompressedOptimizer(keras.optimizers.Optimizer):
+  """Lets the gradients of all replicas travel as codes.
+
+  Alone, under `MirroredStrategy` and under `MultiWorkerMirroredStrategy`; alone
+  gradients are coded and decoded. What a code remembers (error feedback,
+  PowerSGD) is saved with the model, that of each replica by itself.
+
+  >>> import keras, terngrad.keras
+  >>> model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(2)])
+  >>> model.compile(
+  ...   terngrad.keras.CompressedOptimizer(keras.optimizers.Adam(), 'ternary'),
+  ...   'mse',
+  ... )
+  """
+
+  def __init__(self, optimizer, codec='ternary', seed=0, name=None):
+    """Wraps an optimizer.
+
+    Args:
+      optimizer: `keras.optimizers.Optimizer`, which no other holds; or what
+        `keras.optimizers.get` takes. `LossScaleOptimizer` goes around this one.
+      codec: 'ternary', 'error_feedback+topk:ratio=0.01', or a dict of regular
+        expressions to such texts: a variable gets that of the first which is
+        found in its path.
+      seed: integer, of the random codes.
+      name: of this optimizer; None for one of the wrapped one's.
+
+    Raises:
+      ValueError: a codec that is none, or an optimizer that cannot be wrapped.
+    """
+    optimizer = keras.optimizers.get(optimizer)
+    _check(optimizer)
+    _check_options(optimizer)
+    super().__init__(
+      learning_rate=0.0, name=name or f'compressed_{optimizer.name}'
+    )
+    # Where Keras's walk through attributes does not go: so checkpoints have the
+    # optimizer's variables once, where they are without the wrapper.
+    self._wrapped = tf.Module()
+    self._wrapped.optimizer = optimizer
+    self._compressor = compressors.Compressor(codec, seed)
+    setattr(optimizer, REPLACED, self._sum)
+
+  def __getattr__(self, name):
+    """What is not known here is the wrapped optimizer's, as `momentum`."""
+    if name.startswith('__') or '_wrapped' not in self.__dict__:
+      raise AttributeError(name)
+    if name == 'inner_optimizer':
+      return self._wrapped.optimizer
+    return getattr(self._wrapped.optimizer, name)
+
+  @property
+  def variables(self):
+    """The wrapped optimizer's, a list."""
+    return self.inner_optimizer.variables
+
+  @property
+  def iterations(self):
+    """Steps taken, as the wrapped optimizer counts them."""
+    return self.inner_optimizer.iterations
+
+  @property
+  def learning_rate(self):
+    """The wrapped optimizer's."""
+    return self.inner_optimizer.learning_rate
+
+  @learning_rate.setter
+  def learning_rate(self, learning_rate):
+    self.inner_optimizer.learning_rate = learning_rate
+
+  @property
+  def compressor(self):
+    """`compression.compressor.Compressor`."""
+    return self._compressor
+
+  def build(self, variables):
+    """Makes the wrapped optimizer's variables.
+
+    Args:
+      variables: trainable `keras.Variable`s, in the order of the gradients.
+
+    Raises:
+      ValueError: an option that Keras cannot do under this strategy.
+    """
+    _check_options(self.inner_optimizer)
+    if not self.inner_optimizer.built:
+      self.inner_optimizer.build(variables)
+    self.built = True
+
+  @tf.autograph.experimental.do_not_convert
+  def apply(self, grads, trainable_variables=None):
+    """Adds the gradients of all replicas up, coded, and applies the sum.
+
+    Args:
+      grads: see `keras.optimizers.Optimizer.apply`.
+      trainable_variables: likewise.
+    """
+    if not self.built and trainable_variables is not None:
+      with keras.name_scope(self.name):
+        self.build(list(trainable_variables))
+    self.inner_optimizer.apply(grads, trainable_variables)
+
+  def apply_gradients(self, grads_and_vars):
+    """See `apply`; returns the wrapped optimizer's count of calls."""
+    super().apply_gradients(grads_and_vars)
+    return self.inner_optimizer._iterations
+
+  def exclude_from_weight_decay(self, var_list=None, var_names=None):
+    """See `keras.optimizers.Optimizer`."""
+    self.inner_optimizer.exclude_from_weight_decay(var_list, var_names)
+
+  def set_weights(self, weights):
+    """Sets the wrapped optimizer's variables."""
+    self.inner_optimizer.set_weights(weights)
+
+  def scale_loss(self, loss):
+    """The loss that is differentiated, see `keras.optimizers.Optimizer`."""
+    return self.inner_optimizer.scale_loss(loss)
+
+  def finalize_variable_values(self, var_list):
+    """Ends a fit, see `keras.optimizers.Optimizer`."""
+    self.inner_optimizer.finalize_variable_values(var_list)
+
+  def save_own_variables(self, store):
+    """Writes the wrapped optimizer's variables, and what codes remember."""
+    kept = {}
+    self.inner_optimizer.save_own_variables(kept)
+    for name, array in self._compressor.saved().items():
+      kept[_STATE + name] = array
+    for name, array in kept.items():
+      store[name] = array
+
+  def load_own_variables(self, store):
+    """Reads what `save_own_variables` wrote, or the wrapped optimizer did."""
+    arrays = {name: store[name] for name in store.keys()}
+    states = {n: a for n, a in arrays.items() if n.startswith(_STATE)}
+    own = {n: a for n, a in arrays.items() if n not in states}
+    self.inner_optimizer.load_own_variables(own)
+    self._compressor.load(
+      {name.removeprefix(_STATE): array[...] for name, array in states.items()}
+    )
+
+  def get_config(self):
+    """See `keras.optimizers.Optimizer`; with the wrapped one's."""
+    return {
+      'name': self.name,
+      'optimizer': keras.saving.serialize_keras_object(self.inner_optimizer),
+      'codec': self._compressor.codec,
+      'seed': self._compressor.seed,
+    }
+
+  @classmethod
+  def from_config(cls, config, custom_objects=None):
+    """Makes one of what `get_config` returned."""
+    optimizer = keras.saving.deserialize_keras_object(
+      config['optimizer'], custom_objects=custom_objects
+    )
+    return cls(**(config | {'optimizer': optimizer}))
+
+  def unwrapped(self):
+    """The wrapped optimizer, which adds up by itself again."""
+    inner = self.inner_optimizer
+    delattr(inner, REPLACED)
+    return inner
+
+  def _sum(self, grads_and_vars):
+    """In place of the wrapped optimizer's own sum over the replicas."""
+    inner = self.inner_optimizer
+    gradients, variables = zip(*grads_and_vars, strict=True)
+    summed = self._compressor.all_reduce(
+      gradients, known(inner, variables), inner._iterations
+    )
+    return list(zip(summed, variables, strict=True))
+
+
+for _name in _OF_INNER:
+  setattr(CompressedOptimizer, _name, _of_inner(_name))
+
+
+def known(optimizer, variables):
+  """`codec.policy.Variables` of some that an optimizer was built with.
+
+  Args:
+    optimizer: `keras.optimizers.Optimizer`.
+    variables: TensorFlow's, as its methods get them.
+  """
+  places = tuple(optimizer._get_variable_index(v) for v in variables)
+  paths = [optimizer._trainable_variables[place].path for place in places]
+  return policy.Variables(
+    places,
+    tuple(
+      policy.VariableSpec(path, tuple(variable.shape))
+      for path, variable in zip(paths, variables, strict=True)
+    ),
+  )
+
+
+def compressed(optimizer):
+  """The `CompressedOptimizer` in an optimizer.
+
+  Args:
+    optimizer: a model's, which it is or goes around it.
+
+  Raises:
+    ValueError: there is none.
+  """
+  inner = optimizer
+  while inner is not None and not isinstance(inner, CompressedOptimizer):
+    inner = getattr(inner, 'inner_optimizer', None)
+  if inner is None:
+    name = getattr(optimizer, 'name', None)
+    raise ValueError(
+      'optimizer: expected a model compiled with CompressedOptimizer, received '
+      f'{name}. Put terngrad.keras.CompressedOptimizer around it.'
+    )
+  return inner
+
+
+def _check(optimizer):
+  """Refuses an optimizer that cannot be wrapped."""
+  if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+    raise ValueError(
+      'optimizer: expected one without a loss scale, received '
+      'LossScaleOptimizer, whose gradients are not yet divided by it. Put it '
+      'around: LossScaleOptimizer(CompressedOptimizer(...)).'
+    )
+  if not hasattr(type(optimizer), REPLACED):
+    raise ValueError(
+      'optimizer: expected one that adds up the gradients of replicas by '
+      f'{REPLACED}, as those of Keras 3 on TensorFlow do, received '
+      f'{type(optimizer).__name__} of Keras {keras.__version__} on '
+      f'{keras.backend.backend()}. Install a version that setup.py names, and '
+      'set KERAS_BACKEND=tensorflow.'
+    )
+  if hasattr(getattr(optimizer, REPLACED), '__self__') and isinstance(
+    getattr(optimizer, REPLACED).__self__, CompressedOptimizer
+  ):
+    raise ValueError(
+      f'optimizer: expected one that is not yet compressed, received '
+      f'{optimizer.name}, which is. Wrap it once, and make a new one for '
+      'another model.'
+    )
+
+
+def _check_options(optimizer):
+  """Refuses what Keras cannot do with several replicas, before it tries."""
+  replicas = tf.distribute.get_strategy().num_replicas_in_sync
+  for name in ('gradient_accumulation_steps', 'ema_overwrite_frequency'):
+    value = getattr(optimizer, name)
+    if value and replicas > 1:
+      raise ValueError(
+        f'{name}: expected None with {replicas} replicas, received {value}: '
+        'Keras would take this decision where no replica may wait for others. '
+        'Leave it out, or train on one device.'
+      )

@@ -1,0 +1,279 @@
+"""What N workers would do, on one device and under stock `fit`."""
+
+import contextlib
+
+import keras
+import tensorflow as tf
+from absl import logging
+
+from terngrad.compression import compressor as compressors
+from terngrad.keras import optimizer as optimizers
+
+# What is done to each worker's own gradients, and not to their mean.
+_OF_WORKERS = ('clipnorm', 'clipvalue', 'global_clipnorm', 'loss_scale_factor')
+
+
+def virtual_workers(model, codec='ternary', num_workers=4, seed=0):
+  """Lets a model's batches be shared by workers whose gradients are coded.
+
+  Each of the N workers computes, one after the other, the gradient of its rows
+  of the batch; the codes of all are added up as those of N machines would be,
+  and the optimizer takes one step. It costs the time of N smaller batches, and
+  one gradient's memory a worker.
+
+  Where N does not divide a batch, workers get one row more or less, and their
+  gradients weights in proportion; a batch of fewer rows than workers is an
+  error. Layers see one worker's rows at a time: batch normalization normalizes
+  by them, as on N machines, and its moving averages take N steps a batch. Row
+  gradients of embeddings (`tf.IndexedSlices`) are added up as float32, and the
+  log says so once.
+
+  Args:
+    model: compiled `keras.Model` without a `train_step` of its own, outside of
+      a strategy. It is changed. After another `compile`, or `load_model`, call
+      this again: what codes remember is kept.
+    codec: see `CompressedOptimizer`.
+    num_workers: N >= 1.
+    seed: integer, of the random codes.
+
+  Returns:
+    The model.
+
+  Raises:
+    ValueError: a model, an optimizer or a codec that cannot be.
+  """
+  _check(model, num_workers)
+  rule, states = model.optimizer, {}
+  if isinstance(rule, optimizers.CompressedOptimizer):
+    rule, states = rule.unwrapped(), rule.compressor.saved()
+  made = VirtualOptimizer(rule, codec, num_workers, seed)
+  made.compressor.load(states)
+  made.built = rule.built
+  model.optimizer = made
+  # What `model.save` writes, and `load_model` compiles again.
+  model._compile_config.config['optimizer'] = made
+  model.train_step = _Step(model, made)
+  model.train_function = None
+  return model
+
+
+@keras.saving.register_keras_serializable(package='terngrad')
+class VirtualOptimizer(optimizers.CompressedOptimizer):
+  """The optimizer of `virtual_workers`: gets gradients one worker at a time."""
+
+  def __init__(self, optimizer, codec, num_workers, seed=0, name=None):
+    """Wraps an optimizer; see `CompressedOptimizer`.
+
+    Args:
+      optimizer: see there.
+      codec: see there.
+      num_workers: N.
+      seed: see there.
+      name: see there.
+
+    Raises:
+      ValueError: see there; or gradients are accumulated.
+    """
+    super().__init__(optimizer, codec, seed, name)
+    if self.gradient_accumulation_steps:
+      raise ValueError(
+        'gradient_accumulation_steps: expected None with virtual workers, '
+        f'received {self.gradient_accumulation_steps}. Use a larger batch, '
+        'whose rows workers compute one after the other.'
+      )
+    self._compressor = compressors.Compressor(codec, seed, num_workers)
+    # A function: Keras would track a list, as a copy.
+    self._record = None
+
+  def get_config(self):
+    """See `CompressedOptimizer`; with the number of workers."""
+    return super().get_config() | {'num_workers': self._compressor.num_workers}
+
+  def apply(self, grads, trainable_variables=None):
+    """Keeps the gradients of a worker."""
+    if self._record is None:
+      raise ValueError(
+        'model: expected one of virtual_workers, received one that was loaded '
+        'or compiled since. Call terngrad.keras.virtual_workers once more.'
+      )
+    self._record(zip(grads, trainable_variables, strict=True))
+
+  @contextlib.contextmanager
+  def recorded(self):
+    """Yields a list that gets what is applied: (gradient or None, variable)."""
+    found = []
+    self._record = found.extend
+    try:
+      yield found
+    finally:
+      self._record = None
+
+  def clipped(self, gradients):
+    """A worker's gradients, unscaled and clipped."""
+    inner = self.inner_optimizer
+    if inner.loss_scale_factor is not None:
+      gradients = [gradient / inner.loss_scale_factor for gradient in gradients]
+    return inner._clip_gradients(gradients)
+
+  def apply_mean(self, means, variables):
+    """Updates the variables by the mean gradients of all workers."""
+    inner = self.inner_optimizer
+    kept = {name: getattr(inner, name) for name in _OF_WORKERS}
+    try:
+      for name in kept:
+        setattr(inner, name, None)
+      inner.apply(means, variables)
+    finally:
+      for name, value in kept.items():
+        setattr(inner, name, value)
+
+  def _sum(self, grads_and_vars):
+    return grads_and_vars
+
+
+class _Step:
+  """A model's training step, in place of its own `train_step`."""
+
+  def __init__(self, model, optimizer):
+    self._model = model
+    self._optimizer = optimizer
+    self._told = False
+
+  def __call__(self, data):
+    """Trains on a batch; see `keras.Model.train_step`."""
+    optimizer = self._optimizer
+    workers = optimizer.compressor.num_workers
+    rows = tf.shape(_first(data))[0]
+    enough = tf.debugging.assert_greater_equal(
+      rows, workers, 'A batch has fewer rows than there are virtual workers.'
+    )
+    with tf.control_dependencies([enough] if enough is not None else []):
+      rows = tf.identity(rows)
+    trained = self._trained(data, rows)
+    variables = [variable for variable, _ in trained]
+
+    def of_worker(worker):
+      weight = _weight(data, worker, rows, workers)
+      own = [
+        tf.cast(tf.convert_to_tensor(gradient), tf.float32)
+        for gradient, _ in self._gradients(data, worker, rows)
+      ]
+      return own if weight is None else [g * weight for g in own]
+
+    chosen = optimizers.known(
+      optimizer.inner_optimizer, [variable.value for variable in variables]
+    )
+    plain = frozenset(
+      spec.name
+      for spec, (_, sparse) in zip(chosen.specs, trained, strict=True)
+      if sparse
+    )
+    self._tell(plain)
+    means = optimizer.compressor.mean_over_workers(
+      of_worker, chosen._replace(plain=plain), optimizer.iterations
+    )
+    means = [tf.cast(m, v.dtype) for m, v in zip(means, variables, strict=True)]
+    optimizer.apply_mean(means, variables)
+    return self._model.get_metrics_result()
+
+  def _gradients(self, data, worker, rows):
+    """Pairs of a worker's gradient and its variable."""
+    workers = self._optimizer.compressor.num_workers
+    begin, end = _rows_of(worker, rows, workers)
+    size = _static_rows(data)
+    exact = size is not None and size % workers == 0
+
+    def of_rows(tensor):
+      if tensor is None:
+        return None
+      part = tensor[begin:end]
+      if exact:
+        part = tf.ensure_shape(part, [size // workers, *tensor.shape[1:]])
+      return part
+
+    with self._optimizer.recorded() as found:
+      keras.Model.train_step(
+        self._model, keras.tree.map_structure(of_rows, data)
+      )
+    pairs = [(g, v) for g, v in found if g is not None]
+    clipped = self._optimizer.clipped([g for g, _ in pairs])
+    return [(g, v) for g, (_, v) in zip(clipped, pairs, strict=True)]
+
+  def _trained(self, data, rows):
+    """Pairs of a variable with a gradient, and whether that is of rows."""
+    found = []
+
+    # Traced to be looked at, and never called.
+    @tf.function(autograph=False)
+    def trial(data, rows):
+      # Once more where Keras made variables, of metrics or of the model.
+      found.clear()
+      found.extend(self._gradients(data, tf.constant(0), rows))
+
+    trial.get_concrete_function(data, rows)
+    if not self._optimizer.built:
+      self._optimizer.build(self._model.trainable_variables)
+    return [(v, isinstance(g, tf.IndexedSlices)) for g, v in found]
+
+  def _tell(self, plain):
+    if plain and not self._told:
+      self._told = True
+      logging.warning(
+        'Not compressed: %s. Gradients of some rows (tf.IndexedSlices) are '
+        'added up as float32.',
+        ', '.join(sorted(plain)),
+      )
+
+
+def _rows_of(worker, rows, workers):
+  """First row of a worker and the one after its last, int32 []."""
+  return worker * rows // workers, (worker + 1) * rows // workers
+
+
+def _weight(data, worker, rows, workers):
+  """float32 []: rows of the worker in units of their mean; None where all 1."""
+  size = _static_rows(data)
+  if size is not None and size % workers == 0:
+    return None
+  begin, end = _rows_of(worker, rows, workers)
+  own = tf.cast((end - begin) * workers, tf.float32)
+  return own / tf.cast(rows, tf.float32)
+
+
+def _first(data):
+  return next(t for t in keras.tree.flatten(data) if t is not None)
+
+
+def _static_rows(data):
+  return _first(data).shape[0]
+
+
+def _check(model, num_workers):
+  """Refuses a model that cannot be shared by virtual workers."""
+  if num_workers < 1:
+    raise ValueError(
+      f'num_workers: expected 1 or more, received {num_workers}. Use 4.'
+    )
+  if getattr(model, 'optimizer', None) is None:
+    raise ValueError(
+      f'model: expected a compiled one, received {model.name} without an '
+      'optimizer. Call model.compile first.'
+    )
+  if type(model).train_step is not keras.Model.train_step:
+    raise ValueError(
+      'model: expected one with the train_step of keras.Model, received '
+      f'{type(model).__name__}, which has its own. Call terngrad.compress '
+      'there.'
+    )
+  if model.distribute_strategy.num_replicas_in_sync > 1:
+    raise ValueError(
+      'model: expected one outside of a strategy, received one of '
+      f'{type(model.distribute_strategy).__name__}, whose replicas are the '
+      'workers. Use CompressedOptimizer there.'
+    )
+  if isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer):
+    raise ValueError(
+      'model: expected an optimizer without a loss scale, received '
+      'LossScaleOptimizer. Compile with auto_scale_loss=False, or use '
+      'mixed_bfloat16.'
+    )

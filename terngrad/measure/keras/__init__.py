@@ -1,0 +1,1 @@
+"""Benches of Keras's own loops."""

@@ -1,0 +1,124 @@
+"""`terngrad.compress`: gradients of a loop of one's own, in one call."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import terngrad
+from tests.keras import small
+
+VALUES = np.random.default_rng(0).normal(size=(2, 30, 4)).astype(np.float32)
+STRATEGY = small.strategy(2)
+FEEDBACK = 'error_feedback+topk:ratio=0.1'
+
+
+def of_replicas(function):
+  """What a traced function of a replica's gradient returns on each."""
+
+  @tf.function
+  def step():
+    def replica():
+      number = tf.distribute.get_replica_context().replica_id_in_sync_group
+      return function(tf.gather(tf.constant(VALUES), number))
+
+    return STRATEGY.run(replica)
+
+  return [v.numpy() for v in STRATEGY.experimental_local_results(step())]
+
+
+@pytest.mark.parametrize(
+  ('mean', 'expected'),
+  [(False, VALUES[0] + VALUES[1]), (True, (VALUES[0] + VALUES[1]) / 2)],
+)
+def test_float32_is_the_sum_or_the_mean_of_the_replicas(mean, expected):
+  found = of_replicas(
+    lambda own: terngrad.compress([own], 'identity', step=0, mean=mean)[0]
+  )
+  for each in found:
+    np.testing.assert_array_equal(each, expected)
+
+
+def test_ternary_is_unbiased_and_equal_on_replicas():
+  codec = 'ternary:clip_factor=0'
+  coded = tf.function(
+    lambda step: terngrad.compress([VALUES[0]], codec, step=step)[0]
+  )
+  total = sum(coded(step).numpy() for step in tf.range(200))
+  # Each element is 0 or s, with mean g: its variance is at most s |g|.
+  scaler = np.abs(VALUES[0]).max()
+  bound = 5 * np.sqrt(scaler * np.abs(VALUES[0]) / 200)
+  assert np.all(np.abs(total / 200 - VALUES[0]) <= bound)
+  first, second = of_replicas(
+    lambda own: terngrad.compress([own], codec, step=0)[0]
+  )
+  np.testing.assert_array_equal(first, second)
+  assert len(np.unique(np.abs(first))) <= 3
+
+
+def test_the_seed_and_the_step_choose_the_codes():
+  def of(**arguments):
+    return terngrad.compress([VALUES[0]], **arguments)[0].numpy()
+
+  first = of(step=1, seed=2)
+  np.testing.assert_array_equal(of(step=1, seed=2), first)
+  assert np.any(of(step=2, seed=2) != first)
+  assert np.any(of(step=1, seed=3) != first)
+
+
+def test_a_compressor_remembers_and_can_be_saved():
+  def steps(compressor, numbers):
+    return [
+      terngrad.compress([VALUES[0]], compressor, step=n)[0].numpy()
+      for n in numbers
+    ]
+
+  whole = steps(terngrad.Compressor(FEEDBACK), range(4))
+  compressor = terngrad.Compressor(FEEDBACK)
+  steps(compressor, range(2))
+  again = terngrad.Compressor(FEEDBACK)
+  again.load(compressor.saved())
+  for ours, others in zip(steps(again, range(2, 4)), whole[2:], strict=True):
+    np.testing.assert_array_equal(ours, others)
+  assert np.any(whole[3] != whole[0])
+
+
+def test_names_choose_the_codec():
+  kernel, bias = terngrad.compress(
+    [VALUES[0], VALUES[1]],
+    {'kernel': 'topk:ratio=0.01', '': 'identity'},
+    step=0,
+    names=['a/kernel', 'a/bias'],
+  )
+  assert np.count_nonzero(kernel) == 2
+  np.testing.assert_array_equal(bias, VALUES[1])
+
+
+def test_rows_of_replicas_are_gathered():
+  def gathered(own):
+    rows = tf.IndexedSlices(own[:1], tf.constant([5]), tf.constant((30, 4)))
+    (summed,) = terngrad.compress([rows], 'ternary', step=0, mean=True)
+    assert isinstance(summed, tf.IndexedSlices)
+    return tf.convert_to_tensor(summed)
+
+  expected = np.zeros_like(VALUES[0])
+  expected[5] = (VALUES[0, 0] + VALUES[1, 0]) / 2
+  for each in of_replicas(gathered):
+    np.testing.assert_array_equal(each, expected)
+
+
+def test_what_remembers_needs_a_compressor():
+  for codec in (FEEDBACK, 'powersgd'):
+    with pytest.raises(ValueError, match='Make a terngrad.Compressor'):
+      terngrad.compress([VALUES[0]], codec, step=0)
+
+
+def test_between_replicas_it_is_refused():
+  with STRATEGY.scope(), pytest.raises(ValueError, match='inside of strategy'):
+    terngrad.compress([VALUES[0]], step=0)
+
+
+def test_a_compressor_belongs_to_one_strategy():
+  compressor = terngrad.Compressor('identity')
+  terngrad.compress([VALUES[0]], compressor, step=0)
+  with pytest.raises(ValueError, match='received another'):
+    of_replicas(lambda own: terngrad.compress([own], compressor, step=0)[0])

@@ -1,0 +1,111 @@
+"""Figures of compression among the logs of a fit."""
+
+import csv
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import terngrad.keras
+from tests.keras import small
+
+pytestmark = small.ARRAYS_OF_KERAS
+
+NAMES = {'bits_per_element', 'compression_ratio', 'zeros', 'compression_error'}
+
+
+def logged(codec, replicas=1, **fitting):
+  made = small.compiled(codec, replicas)
+  callback = terngrad.keras.CompressionMetrics(every=1)
+  history = small.fit(made, callbacks=[callback], **fitting)
+  return {name: values for name, values in history.items() if name != 'loss'}
+
+
+def test_float32_costs_32_bits_and_loses_nothing():
+  found = logged('identity')
+  assert set(found) == NAMES
+  elements = sum(np.prod(v.shape) for v in small.model().trainable_variables)
+  # A probe a variable.
+  bits = 32 * (1 + 4 / elements)
+  np.testing.assert_allclose(found['bits_per_element'], bits, rtol=1e-6)
+  np.testing.assert_allclose(found['compression_ratio'], 32 / bits, rtol=1e-6)
+  assert found['compression_error'] == [0, 0]
+
+
+def test_what_error_feedback_leaves_out_is_its_residual():
+  """One step: nothing was kept before, so the error is the residual."""
+  made = small.compiled(small.FEEDBACK, optimizer=keras.optimizers.SGD)
+  callback = terngrad.keras.CompressionMetrics()
+  (zeros, *_, error, residual) = (
+    small.fit(
+      made, epochs=1, steps_per_epoch=1, batch_size=48, callbacks=[callback]
+    )[name][0]
+    for name in ('zeros', 'compression_error', 'residual_norm')
+  )
+  saved = made.optimizer.compressor.saved()
+  left = np.concatenate([saved[f'residual:{i}'].ravel() for i in range(4)])
+  np.testing.assert_allclose(residual, np.linalg.norm(left), rtol=1e-6)
+  # ceil(ratio n) of 48, 8, 24 and 3 elements travel.
+  assert zeros == pytest.approx(1 - (10 + 2 + 5 + 1) / 83)
+  assert 0 < error < 1
+
+
+def test_other_callbacks_and_the_progress_bar_get_the_figures(tmp_path, capsys):
+  table = tmp_path / 'log.csv'
+  made = small.compiled('ternary')
+  callbacks = [
+    terngrad.keras.CompressionMetrics(every=1),
+    keras.callbacks.CSVLogger(table),
+    keras.callbacks.TensorBoard(tmp_path / 'events', update_freq='epoch'),
+  ]
+  small.fit(made, epochs=1, callbacks=callbacks, verbose=2)
+  assert 'bits_per_element: ' in capsys.readouterr().out
+  with open(table, newline='') as lines:
+    (row,) = csv.DictReader(lines)
+  assert NAMES <= set(row)
+  assert float(row['zeros']) > 0.3
+  (events,) = (tmp_path / 'events' / 'train').glob('events*')
+  tags = {
+    value.tag
+    for event in tf.compat.v1.train.summary_iterator(str(events))
+    for value in event.summary.value
+  }
+  assert 'epoch_bits_per_element' in tags
+
+
+def test_a_fit_after_it_goes_without():
+  made = small.compiled('ternary')
+  small.fit(made, epochs=1, callbacks=[terngrad.keras.CompressionMetrics()])
+  assert made.optimizer.compressor.observer is None
+  assert set(small.fit(made, epochs=1)) == {'loss'}
+
+
+@pytest.mark.slow
+def test_replicas_are_compared_with_their_exact_mean():
+  found = logged('ternary', replicas=2)
+  assert set(found) == NAMES
+  assert all(0.1 < error < 3 for error in found['compression_error'])
+  exact = logged('identity', replicas=2)
+  assert exact['compression_error'] == [0, 0]
+
+
+@pytest.mark.slow
+def test_it_changes_no_bit():
+  with_figures = small.compiled(small.FEEDBACK)
+  callback = terngrad.keras.CompressionMetrics()
+  small.fit(with_figures, callbacks=[callback])
+  without = small.compiled(small.FEEDBACK)
+  small.fit(without)
+  small.assert_equal(small.weights(with_figures), small.weights(without))
+
+
+def test_another_optimizer_is_refused():
+  made = small.compiled(None)
+  with pytest.raises(ValueError, match='compiled with CompressedOptimizer'):
+    small.fit(made, callbacks=[terngrad.keras.CompressionMetrics()])
+
+
+def test_every_must_be_a_number_of_steps():
+  with pytest.raises(ValueError, match='expected 1 or more'):
+    terngrad.keras.CompressionMetrics(every=0)

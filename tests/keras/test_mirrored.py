@@ -1,0 +1,150 @@
+"""The wrapper under MirroredStrategy: two replicas are two workers."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import terngrad.keras
+from tests.keras import small
+
+
+def of_replicas(variable):
+  """The values of a Keras variable on all replicas, as arrays."""
+  return [v.numpy() for v in variable.value.values]
+
+
+def test_float32_is_no_codec_to_the_bit():
+  plain = small.compiled(None, replicas=2)
+  small.fit(plain)
+  coded = small.compiled('identity', replicas=2)
+  small.fit(coded)
+  small.assert_equal(small.weights(coded), small.weights(plain))
+
+
+@pytest.mark.slow
+def test_replicas_stay_equal_and_residuals_differ():
+  made = small.compiled(small.FEEDBACK, replicas=2)
+  losses = small.fit(made, epochs=4, steps_per_epoch=3)['loss']
+  assert losses[-1] < losses[0]
+  for variable in made.trainable_variables:
+    first, second = of_replicas(variable)
+    np.testing.assert_array_equal(first, second)
+  saved = made.optimizer.compressor.saved()
+  assert list(saved['workers']) == [0, 2, 2]
+  first, second = saved['residual:0']
+  assert np.any(first) and np.any(second) and np.any(first != second)
+
+
+def test_the_sum_is_that_of_what_each_replica_codes():
+  """In a loop of one's own, with gradients that are known."""
+  strategy = small.strategy(2)
+  with strategy.scope():
+    variable = keras.Variable(np.zeros((40, 5), np.float32), name='table')
+    optimizer = terngrad.keras.CompressedOptimizer(
+      keras.optimizers.SGD(1.0), 'topk:ratio=0.01'
+    )
+    optimizer.build([variable])
+  gradients = np.random.default_rng(0).normal(size=(2, 40, 5))
+  gradients = gradients.astype(np.float32)
+
+  @tf.function
+  def step():
+    def replica():
+      number = tf.distribute.get_replica_context().replica_id_in_sync_group
+      own = tf.gather(tf.constant(gradients), number)
+      optimizer.apply_gradients([(own, variable)])
+
+    strategy.run(replica)
+
+  step()
+  expected = np.zeros((40, 5), np.float32)
+  for own in gradients:
+    largest = np.argsort(-np.abs(own).ravel())[:2]
+    expected.ravel()[largest] -= own.ravel()[largest]
+  for value in of_replicas(variable):
+    np.testing.assert_array_equal(value, expected)
+
+
+@pytest.mark.slow
+def test_embeddings_gradients_travel_as_rows(caplog):
+  keras.utils.set_random_seed(1)
+  words = np.random.default_rng(0).integers(0, 50, size=(32, 6))
+  labels = words.sum(axis=1) % 2
+  results = []
+  for codec in (None, 'identity'):
+    keras.utils.set_random_seed(1)
+    with small.strategy(2).scope():
+      made = keras.Sequential(
+        [
+          keras.Input((6,), dtype='int32'),
+          keras.layers.Embedding(50, 4, name='words'),
+          keras.layers.GlobalAveragePooling1D(),
+          keras.layers.Dense(2),
+        ]
+      )
+      rule = keras.optimizers.SGD(0.1)
+      if codec:
+        rule = terngrad.keras.CompressedOptimizer(rule, codec)
+      made.compile(
+        rule, keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+      )
+    made.fit(words, labels, batch_size=16, verbose=0, shuffle=False)
+    results.append([v.numpy() for v in made.weights])
+  small.assert_equal(*results)
+  told = [r for r in caplog.records if 'words/embeddings. Grad' in r.message]
+  assert len(told) == 1
+
+
+@pytest.mark.parametrize(
+  'options',
+  [{'gradient_accumulation_steps': 2}, {'ema_overwrite_frequency': 2}],
+)
+def test_what_keras_cannot_do_with_replicas_is_refused_before_tracing(options):
+  options = {'use_ema': 'ema_overwrite_frequency' in options} | options
+  with small.strategy(2).scope():
+    rule = keras.optimizers.SGD(**options)
+    with pytest.raises(ValueError, match='expected None with 2 replicas'):
+      terngrad.keras.CompressedOptimizer(rule)
+
+
+@pytest.mark.slow
+class TestOptionsOfFit:
+  @pytest.mark.parametrize('steps', [2, 5])
+  def test_several_steps_an_execution_change_no_bit(self, steps):
+    codec = 'error_feedback+ternary'
+    single = small.compiled(codec, replicas=2)
+    small.fit(single)
+    several = small.compiled(codec, replicas=2, steps_per_execution=steps)
+    small.fit(several)
+    small.assert_equal(small.weights(several), small.weights(single))
+
+  def test_a_smaller_last_batch_trains(self):
+    made = small.compiled('ternary', replicas=2)
+    losses = small.fit(made, epochs=3, batch_size=20)['loss']
+    assert losses[-1] < losses[0]
+
+  def test_clip_decay_and_averages_are_keras_own(self):
+    def rule():
+      return keras.optimizers.AdamW(
+        weight_decay=0.1, global_clipnorm=0.5, use_ema=True
+      )
+
+    plain = small.compiled(None, replicas=2, optimizer=rule)
+    small.fit(plain)
+    coded = small.compiled('identity', replicas=2, optimizer=rule)
+    small.fit(coded)
+    small.assert_equal(small.weights(coded), small.weights(plain))
+
+  def test_mixed_precision_is_no_codec_to_the_bit_with_float32(self):
+    keras.config.set_dtype_policy('mixed_float16')
+    try:
+      plain = small.compiled(None, replicas=2)
+      small.fit(plain)
+      coded = small.compiled('identity', replicas=2)
+      small.fit(coded)
+    finally:
+      keras.config.set_dtype_policy('float32')
+    small.assert_equal(
+      [v.numpy() for v in coded.weights], [v.numpy() for v in plain.weights]
+    )

@@ -1,0 +1,242 @@
+"""One line beside `model.fit`: what the wrapper changes, and what it leaves."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import terngrad.keras
+from tests.keras import small
+
+
+def wrap(codec='ternary', **options):
+  return terngrad.keras.CompressedOptimizer(
+    keras.optimizers.SGD(1.0, **options), codec
+  )
+
+
+def applied(optimizer, gradients, steps=1):
+  """What `steps` with the same gradients take off variables of zeros."""
+  variables = [keras.Variable(np.zeros(g.shape, np.float32)) for g in gradients]
+  for _ in range(steps):
+    optimizer.apply([tf.constant(g) for g in gradients], variables)
+  return [-v.numpy() for v in variables]
+
+
+GRADIENTS = [
+  np.random.default_rng(7).normal(size=shape).astype(np.float32)
+  for shape in ((40, 5), (5,))
+]
+
+
+def test_float32_is_no_codec_to_the_bit():
+  plain = small.compiled(None)
+  small.fit(plain)
+  coded = small.compiled('identity')
+  small.fit(coded)
+  small.assert_equal(small.weights(coded), small.weights(plain))
+
+
+def test_ternary_gradients_have_three_values():
+  kernel, _ = applied(wrap('ternary:clip_factor=0'), GRADIENTS)
+  scaler = np.abs(GRADIENTS[0]).max()
+  assert set(np.unique(kernel)) == {-scaler, 0, scaler}
+
+
+def test_a_codec_can_be_chosen_by_the_variables_paths():
+  rules = {'kernel': 'topk:ratio=0.01', '': 'identity'}
+  made = small.compiled(rules, optimizer=lambda: keras.optimizers.SGD(1.0))
+  before = [v.numpy() for v in made.weights]
+  features, labels = small.data()
+  made.train_on_batch(features, labels)
+  moved = [
+    np.count_nonzero(v.numpy() != b)
+    for v, b in zip(made.weights, before, strict=True)
+  ]
+  # ceil(0.01 * 48), all biases of 8, ceil(0.01 * 24), all of 3.
+  assert moved == [1, 8, 1, 3]
+
+
+def test_codes_differ_from_step_to_step_and_by_seed():
+  def of(seed):
+    variable = keras.Variable(np.zeros((40, 5), np.float32))
+    optimizer = terngrad.keras.CompressedOptimizer(
+      keras.optimizers.SGD(1.0), 'ternary:clip_factor=0', seed=seed
+    )
+    found = []
+    for _ in range(2):
+      before = variable.numpy()
+      optimizer.apply([tf.constant(GRADIENTS[0])], [variable])
+      found.append(variable.numpy() - before)
+    return found
+
+  first, second = of(1)
+  assert np.any(first != second)
+  small.assert_equal(of(1), [first, second])
+  assert np.any(of(2)[0] != first)
+
+
+def test_error_feedback_sends_everything_in_the_end():
+  steps = 60
+  codec = 'error_feedback+topk:ratio=0.1'
+  optimizer = wrap(codec)
+  moved = applied(optimizer, GRADIENTS, steps)
+  saved = optimizer.compressor.saved()
+  for place, gradient in enumerate(GRADIENTS):
+    residual = saved[f'residual:{place}']
+    assert residual.shape == (1, *gradient.shape)
+    total = moved[place] + residual[0]
+    np.testing.assert_allclose(total, steps * gradient, rtol=1e-4, atol=1e-4)
+
+
+def test_the_clip_acts_before_the_code():
+  (kernel,) = applied(
+    wrap('ternary:clip_factor=0', clipnorm=0.5), GRADIENTS[:1]
+  )
+  scaler = 0.5 * np.abs(GRADIENTS[0]).max() / np.linalg.norm(GRADIENTS[0])
+  np.testing.assert_allclose(np.abs(kernel).max(), scaler, rtol=1e-5)
+
+
+def test_accumulation_codes_the_mean_of_the_gradients_once():
+  optimizer = wrap(small.FEEDBACK, gradient_accumulation_steps=2)
+  variable = keras.Variable(np.zeros((40, 5), np.float32))
+  optimizer.apply([tf.constant(GRADIENTS[0])], [variable])
+  assert not variable.numpy().any()
+  optimizer.apply([tf.constant(GRADIENTS[0])], [variable])
+  assert np.count_nonzero(variable.numpy()) == 40
+
+
+def test_a_gradient_of_rows_stays_one(caplog):
+  table = keras.Variable(np.zeros((100, 4), np.float32), name='table')
+  rows = tf.IndexedSlices(tf.ones((2, 4)), tf.constant([3, 7]), (100, 4))
+  seen = []
+
+  class Descent(keras.optimizers.SGD):
+    def update_step(self, gradient, variable, learning_rate):
+      seen.append(gradient)
+      super().update_step(gradient, variable, learning_rate)
+
+  optimizer = terngrad.keras.CompressedOptimizer(Descent(1.0), 'ternary')
+  for _ in range(2):
+    optimizer.apply([rows], [table])
+  assert all(isinstance(gradient, tf.IndexedSlices) for gradient in seen)
+  assert set(np.flatnonzero(table.numpy().any(axis=1))) == {3, 7}
+  told = [r for r in caplog.records if 'Not compressed: table' in r.message]
+  assert len(told) == 1
+
+
+def test_a_variable_without_gradient_is_left_alone():
+  variables = [keras.Variable(np.zeros(g.shape)) for g in GRADIENTS]
+  optimizer = wrap('identity')
+  optimizer.build(variables)
+  with pytest.warns(UserWarning, match='Gradients do not exist'):
+    optimizer.apply([None, tf.constant(GRADIENTS[1])], variables)
+  assert not variables[0].numpy().any()
+  np.testing.assert_array_equal(variables[1].numpy(), -GRADIENTS[1])
+
+
+def test_half_gradients_come_back_as_halves():
+  variable = keras.Variable(np.zeros(4, np.float16), dtype='float16')
+  optimizer = wrap('identity')
+  optimizer.apply([tf.constant([1, 2, 3, 4], tf.float16)], [variable])
+  assert variable.dtype == 'float16'
+  np.testing.assert_array_equal(variable.numpy(), [-1, -2, -3, -4])
+
+
+def test_what_callbacks_ask_for_is_the_wrapped_optimizers():
+  optimizer = wrap(momentum=0.5, clipnorm=2.0)
+  optimizer.learning_rate = 0.25
+  inner = optimizer.inner_optimizer
+  assert float(inner.learning_rate) == float(optimizer.learning_rate) == 0.25
+  assert (optimizer.momentum, optimizer.clipnorm) == (0.5, 2.0)
+  optimizer.clipnorm = 3.0
+  assert inner.clipnorm == 3.0
+  applied(optimizer, GRADIENTS)
+  assert int(optimizer.iterations) == 1
+
+
+def test_calls_about_weights_reach_the_wrapped_optimizer():
+  variable = keras.Variable(np.ones(4, np.float32), name='kept')
+  optimizer = terngrad.keras.CompressedOptimizer(
+    keras.optimizers.SGD(1.0, weight_decay=0.5), 'identity'
+  )
+  optimizer.exclude_from_weight_decay(var_names=['kept'])
+  count = optimizer.apply_gradients([(tf.zeros(4), variable)])
+  np.testing.assert_array_equal(variable.numpy(), np.ones(4))
+  assert int(count) == 1
+  optimizer.set_weights([np.int64(7), np.float32(0.125)])
+  assert int(optimizer.iterations) == 7
+  assert float(optimizer.learning_rate) == 0.125
+
+
+def test_double_gradients_are_refused():
+  variable = keras.Variable(np.zeros(4), dtype='float64', name='table')
+  with pytest.raises(ValueError, match='table: expected a gradient of float32'):
+    wrap().apply([tf.zeros([4], tf.float64)], [variable])
+
+
+@pytest.mark.parametrize(
+  ('make', 'message'),
+  [
+    (lambda: wrap('ternry'), 'Did you mean'),
+    (lambda: wrap(3), 'codec: expected a text'),
+    (
+      lambda: terngrad.keras.CompressedOptimizer(
+        keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD())
+      ),
+      'Put it around',
+    ),
+    (
+      lambda: terngrad.keras.CompressedOptimizer(wrap()),
+      'not yet compressed',
+    ),
+    (
+      lambda: terngrad.keras.CompressedOptimizer(wrap().inner_optimizer),
+      'not yet compressed',
+    ),
+  ],
+)
+def test_what_cannot_be_wrapped_is_refused(make, message):
+  with pytest.raises(ValueError, match=message):
+    make()
+
+
+class TestLossScaling:
+  def test_a_skipped_step_leaves_states_alone(self):
+    optimizer = keras.optimizers.LossScaleOptimizer(
+      wrap(small.FEEDBACK), initial_scale=4.0
+    )
+    variable = keras.Variable(np.zeros((40, 5), np.float32))
+    optimizer.apply([tf.constant(4 * GRADIENTS[0])], [variable])
+    inner = optimizer.inner_optimizer
+    before = inner.compressor.saved()['residual:0']
+    assert np.count_nonzero(before)
+    bad = np.where(GRADIENTS[0] > 1, np.inf, GRADIENTS[0])
+    optimizer.apply([tf.constant(bad)], [variable])
+    after = inner.compressor.saved()['residual:0']
+    np.testing.assert_array_equal(after, before)
+    assert float(optimizer.dynamic_scale) == 2.0
+
+  @pytest.mark.slow
+  def test_mixed_precision_trains(self):
+    keras.config.set_dtype_policy('mixed_float16')
+    try:
+      made = small.compiled('ternary')
+      losses = small.fit(made, epochs=3)['loss']
+    finally:
+      keras.config.set_dtype_policy('float32')
+    assert isinstance(made.optimizer, keras.optimizers.LossScaleOptimizer)
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.slow
+def test_a_step_that_xla_compiles_codes_as_others_do():
+  found = []
+  for compiles in (False, True):
+    made = small.compiled('ternary:clip_factor=0', jit_compile=compiles)
+    before = made.layers[0].kernel.numpy()
+    made.optimizer.learning_rate = 1.0
+    features, labels = small.data()
+    made.train_on_batch(features, labels)
+    found.append(made.layers[0].kernel.numpy() - before)
+  np.testing.assert_array_equal(np.sign(found[0]), np.sign(found[1]))
