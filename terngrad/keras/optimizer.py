@@ -191,12 +191,12 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     }
 
   @classmethod
-  def from_config(cls, config, custom_objects=None):
+  def from_config(cls, fields, custom_objects=None):
     """Makes one of what `get_config` returned."""
     optimizer = keras.saving.deserialize_keras_object(
-      config['optimizer'], custom_objects=custom_objects
+      fields['optimizer'], custom_objects=custom_objects
     )
-    return cls(**(config | {'optimizer': optimizer}))
+    return cls(**(fields | {'optimizer': optimizer}))
 
   def unwrapped(self):
     """The wrapped optimizer, which adds up by itself again."""

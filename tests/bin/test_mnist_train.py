@@ -488,7 +488,7 @@ BAD = {
   ),
   'unknown optimizer': Bad(
     _flags(optimizer='sdg'),
-    'adadelta, adagrad, adam, ftrl, gd, momentum, rmsprop',
+    'adadelta, adagrad, adam, ftrl, gd, momentum, nesterov, rmsprop',
     "'sdg'",
     'Use|Did',
   ),
@@ -545,9 +545,6 @@ BAD = {
     'a number >= 0',
     'received nan',
     '--clip_factor=0',
-  ),
-  '2 bits': Bad(
-    _flags(grad_bits=2), '1 or 32', 'received 2.*row-wise', '--grad_bits=1'
   ),
   '3 bits': Bad(
     _flags(grad_bits=3), '1 .*or 32', 'received 3', 'Use one of them'

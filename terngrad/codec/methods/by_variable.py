@@ -129,6 +129,7 @@ class _Variables(NamedTuple):
 
   def sum_elements(self, parts):
     """float32 [elements]: the sum in the order of the workers."""
+    wire.check_length(self, parts, sum(self.sizes))
     rows = method.rows_in_order(parts)
 
     def add(row, total):
