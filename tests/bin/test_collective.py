@@ -7,6 +7,7 @@ import signal
 import pytest
 import tensorflow as tf
 
+from terngrad.checkpoint import stored_states
 from terngrad.cluster import watchdog
 from tests.bin import programs
 from tests.exchange import processes
@@ -144,7 +145,7 @@ def test_what_ternary_sums_keep_outlives_a_killed_process(data_dir, tmp_path):
   ended = run_all(2, data_dir, one, **TERNARY_SUMS)
   assert [process.code for process in ended] == [0, 0], ended
   lose_one_and_continue(signal.SIGKILL, data_dir, other, **TERNARY_SUMS)
-  kept = [n for n in programs.tensors(one / LAST) if n.startswith('kept_error')]
+  kept = [n for n in programs.tensors(one / LAST) if stored_states.SUMMED in n]
   assert len(kept) > 1
   assert_same_run(other, one)
 
