@@ -7,6 +7,7 @@ one more of two shots and slices, 2 (P - 1) of a ring. What travels while the
 backward pass goes on (`overlap`) is hidden.
 """
 
+import functools
 import math
 import statistics
 from typing import NamedTuple
@@ -95,11 +96,10 @@ def coding(text, rounds=5):
     ValueError: the text names no method.
   """
   jobs = {workers: (_job(text, workers), 1) for workers in (2, 8)}
-  jobs = {
-    (name, workers): (job, 1)
-    for workers, (pair, _) in jobs.items()
-    for name, job in zip(('send', 'receive'), pair, strict=True)
-  }
+  jobs = {}
+  for workers in (2, 8):
+    for name, job in zip(('send', 'receive'), _job(text, workers), strict=True):
+      jobs[name, workers] = job, 1
   seconds = {
     name: statistics.median(values)
     for name, values in timing.in_turns(jobs, rounds).items()
@@ -175,7 +175,7 @@ def plan(text, shapes, computing, network, cost, overlap=0.0):
   Returns:
     A `Plan`.
   """
-  num_bytes, hops, gathers = _wire(text, shapes, network.workers)
+  num_bytes, hops, gathers = _wire(text, tuple(shapes), network.workers)
   size = sum(methods.sizes_of(shapes))
   others = max(0, network.workers - 2) if gathers else 0
   coded = (cost.send + cost.receive + others * cost.more) * size
@@ -183,6 +183,7 @@ def plan(text, shapes, computing, network, cost, overlap=0.0):
   return Plan(computing, coded, wire, min(wire, overlap * computing))
 
 
+@functools.cache
 def _wire(text, shapes, workers):
   """(bytes a process sends, hops one after the other, whether all gather)."""
   specs = [policy.VariableSpec('', shape) for shape in shapes]

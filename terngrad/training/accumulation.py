@@ -28,10 +28,7 @@ def accumulated(node_pass, count):
     return node_pass
 
   def run(parameters, held, images, labels, key, scale=None):
-    images, labels = (
-      tf.reshape(t, [count, t.shape[0] // count, *t.shape[1:]])
-      for t in (images, labels)
-    )
+    images, labels = parts_of(count, images, labels)
 
     def part(number):
       results, entropy, moments = node_pass.gradients(
@@ -39,7 +36,7 @@ def accumulated(node_pass, count):
         held,
         images[number],
         labels[number],
-        random_bits.fold_in(key, _FIRST_KEY + number),
+        part_key(key, number),
         scale,
       )
       return [*results, entropy, *moments]
@@ -63,3 +60,15 @@ def accumulated(node_pass, count):
     return means[:size], means[size], means[size + 1 :]
 
   return node_pass._replace(gradients=run)
+
+
+def parts_of(count, *tensors):
+  """Tensors [b, ...] as [count, b / count, ...], a list."""
+  return [
+    tf.reshape(t, [count, t.shape[0] // count, *t.shape[1:]]) for t in tensors
+  ]
+
+
+def part_key(key, number):
+  """The uint32 [2] key of a part of a node's share, from the node's."""
+  return random_bits.fold_in(key, _FIRST_KEY + number)

@@ -16,10 +16,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from terngrad.codec.stages import random_bits
-
-# As in `accumulation`, whose parts a run has instead.
-_FIRST_KEY = 2**30
+from terngrad.training import accumulation
 
 
 class LocalSteps(NamedTuple):
@@ -53,10 +50,7 @@ class LocalSteps(NamedTuple):
     """
 
     def run(parameters, held, images, labels, key, scale=None):
-      images, labels = (
-        tf.reshape(t, [self.count, t.shape[0] // self.count, *t.shape[1:]])
-        for t in (images, labels)
-      )
+      images, labels = accumulation.parts_of(self.count, images, labels)
       fixed = held[node_pass.num_statistics :]
 
       def step(number, values, velocities, moments, total):
@@ -65,7 +59,7 @@ class LocalSteps(NamedTuple):
           [*moments, *fixed],
           images[number],
           labels[number],
-          random_bits.fold_in(key, _FIRST_KEY + number),
+          accumulation.part_key(key, number),
           scale,
         )
         gradients = [

@@ -42,30 +42,7 @@ def float16_words():
   Returns:
     A `wire.Packing` of floats.
   """
-
-  def pack(planes):
-    low, high = (_half_bits(plane) for plane in planes)
-    word = tf.bitwise.bitwise_or(
-      low, tf.bitwise.left_shift(high, tf.constant(16, tf.uint32))
-    )
-    return tf.bitcast(word, tf.int32)
-
-  def unpack(words):
-    word = tf.bitcast(words, tf.uint32)
-    high = tf.bitwise.right_shift(word, tf.constant(16, tf.uint32))
-    low = tf.bitwise.bitwise_and(word, tf.constant(0xFFFF, tf.uint32))
-    return [_from_half_bits(low), _from_half_bits(high)]
-
-  return wire.Packing(
-    name='float16_words',
-    elements_per_word=2,
-    pack=pack,
-    unpack=unpack,
-    domain=(contract.FLOAT, contract.WORDS),
-    traits=contract.Traits(
-      unbiased=False, lossless=False, additive=False, randomness='none'
-    ),
-  )
+  return _two_a_word('float16_words', _half_bits, _from_half_bits)
 
 
 def bfloat16_words():
@@ -77,9 +54,20 @@ def bfloat16_words():
   Returns:
     A `wire.Packing` of floats.
   """
+  return _two_a_word('bfloat16_words', _upper_half, _from_upper_half)
+
+
+def _two_a_word(name, to_bits, from_bits):
+  """The `wire.Packing` of floats of 16 bits, the first in the lower half.
+
+  Args:
+    name: see `wire.Packing`.
+    to_bits: takes float32, returns uint32 below 2**16.
+    from_bits: the inverse.
+  """
 
   def pack(planes):
-    low, high = (_upper_half(plane) for plane in planes)
+    low, high = map(to_bits, planes)
     word = tf.bitwise.bitwise_or(
       low, tf.bitwise.left_shift(high, tf.constant(16, tf.uint32))
     )
@@ -87,12 +75,19 @@ def bfloat16_words():
 
   def unpack(words):
     word = tf.bitcast(words, tf.uint32)
-    low = tf.bitwise.left_shift(word, tf.constant(16, tf.uint32))
-    high = tf.bitwise.bitwise_and(word, tf.constant(0xFFFF0000, tf.uint32))
-    return [tf.bitcast(low, tf.float32), tf.bitcast(high, tf.float32)]
+    high = tf.bitwise.right_shift(word, tf.constant(16, tf.uint32))
+    low = tf.bitwise.bitwise_and(word, tf.constant(0xFFFF, tf.uint32))
+    return [from_bits(low), from_bits(high)]
 
-  return float16_words()._replace(
-    name='bfloat16_words', pack=pack, unpack=unpack
+  return wire.Packing(
+    name=name,
+    elements_per_word=2,
+    pack=pack,
+    unpack=unpack,
+    domain=(contract.FLOAT, contract.WORDS),
+    traits=contract.Traits(
+      unbiased=False, lossless=False, additive=False, randomness='none'
+    ),
   )
 
 
@@ -106,6 +101,12 @@ def _upper_half(values):
   # Rounded up to infinity: one less is the largest finite number.
   infinite = tf.bitwise.bitwise_and(rounded, 0x7FFF) == 0x7F80
   return tf.where(infinite, rounded - 1, rounded)
+
+
+def _from_upper_half(bits):
+  return tf.bitcast(
+    tf.bitwise.left_shift(bits, tf.constant(16, tf.uint32)), tf.float32
+  )
 
 
 def _half_bits(values):

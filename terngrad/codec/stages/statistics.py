@@ -129,10 +129,28 @@ def norm(gradient):
     float32 [], at most the largest float32; NaN if an element is not finite.
   """
   flat = tf.reshape(gradient, [-1])
-  squares = _reduce(flat, _wide_square, tf.add, tf.reduce_sum)
+  return _root(_reduce(flat, _wide_square, tf.add, tf.reduce_sum))
+
+
+def _root(squares):
+  """float32: norms of float64 sums of squares."""
   root = tf.minimum(tf.sqrt(squares), tf.float32.max)
   finite = tf.math.is_finite(squares)
   return tf.where(finite, tf.cast(root, tf.float32), float('nan'))
+
+
+def norms_of_rows(rows):
+  """The `norm` of each row.
+
+  Args:
+    rows: float32 [n, size].
+
+  Returns:
+    float32 [n], see `norm`.
+  """
+  if rows.shape[0] == 1:
+    return norm(rows[0])[tf.newaxis]
+  return _root(tf.reduce_sum(_wide_square(rows), axis=1))
 
 
 def norms(gradients):

@@ -234,8 +234,8 @@ def test_the_mean_of_one_worker_is_its_estimate(text):
   )
   sizes = [message.num_words for message in bucket.messages(0)]
   said = bucket.method.estimate(tf.split(words, sizes), context)
-  (mean,) = [step(codec, [values])]
-  np.testing.assert_array_equal(bits_of(said), bits_of(mean))
+  means = step(codec, [values])
+  np.testing.assert_array_equal(bits_of(said), bits_of(means))
 
 
 def test_payloads_from_any_number_of_devices_add_in_the_order_of_workers(text):

@@ -54,9 +54,6 @@ def qsgd(levels=7, group_size=512, norm='max'):
 def _norms(rows, norm):
   if norm == 'max':
     norms = tf.reduce_max(tf.abs(rows), axis=1)
-  elif rows.shape[0] == 1:
-    norms = statistics.norm(rows[0])[tf.newaxis]
   else:
-    squares = tf.reduce_sum(tf.square(tf.cast(rows, tf.float64)), axis=1)
-    norms = tf.cast(tf.sqrt(squares), tf.float32)
+    norms = statistics.norms_of_rows(rows)
   return tf.minimum(norms, grouped.LARGEST)

@@ -236,9 +236,5 @@ def _norms(values):
   if not size:
     return tf.zeros([1])
   count, block = rotation.blocks(size)
-  if count == 1:
-    return statistics.norm(values)[tf.newaxis]
-  rows = tf.reshape(tf.pad(values, [[0, count * block - size]]), [count, block])
-  squares = tf.reduce_sum(tf.square(tf.cast(rows, tf.float64)), axis=1)
-  norms = tf.cast(tf.minimum(tf.sqrt(squares), tf.float32.max), tf.float32)
-  return tf.where(tf.math.is_finite(squares), norms, float('nan'))
+  padded = tf.pad(values, [[0, count * block - size]])
+  return statistics.norms_of_rows(tf.reshape(padded, [count, block]))

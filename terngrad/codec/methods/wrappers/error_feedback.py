@@ -15,6 +15,7 @@ import functools
 import tensorflow as tf
 
 from terngrad.codec import method as methods
+from terngrad.codec.methods.wrappers import around
 
 RESIDUAL = 'residual'
 
@@ -50,7 +51,7 @@ def error_feedback(method, plain, decay=1.0):
   def like(make):
     return make and (lambda: error_feedback(make(), plain, decay))
 
-  *sends, last = (functools.partial(_send, send) for send in method.send)
+  *sends, last = (functools.partial(around.send, send) for send in method.send)
   if method.estimate:
     last = functools.partial(_send_last, method)
   needs_mean = method.finish or not method.estimate
@@ -60,31 +61,17 @@ def error_feedback(method, plain, decay=1.0):
     traits=method.traits._replace(unbiased=False),
     begin=functools.partial(_begin, method, decay),
     send=(*sends, last),
-    decode=functools.partial(_decode, method),
+    decode=functools.partial(around.decode, method),
     finish=functools.partial(_finish, method) if needs_mean else None,
-    states=functools.partial(_states, method),
+    states=functools.partial(around.states, RESIDUAL, method),
     on_kernels=like(method.on_kernels),
     on_gpus=like(method.on_gpus),
     in_float=like(method.in_float or (lambda: plain)),
   )
 
 
-def _states(method, shapes):
-  residuals = tuple(
-    methods.State(RESIDUAL, methods.WORKER, i, tuple(shape))
-    for i, shape in enumerate(shapes)
-  )
-  return (*residuals, *method.states(shapes))
-
-
-def _split(states, context):
-  """(the residuals, the states of the wrapped method)."""
-  count = len(context.shapes)
-  return states[:count], states[count:]
-
-
 def _begin(method, decay, gradients, states, context):
-  residuals, own = _split(states, context)
+  residuals, own = around.split(states, context)
   if decay != 1:
     residuals = [residual * decay for residual in residuals]
   corrected = [
@@ -96,28 +83,16 @@ def _begin(method, decay, gradients, states, context):
   return method.begin(corrected, own, context)
 
 
-def _send(send, corrected, states, received, context):
-  residuals, own = _split(states, context)
-  words, own = send(corrected, own, received, context)
-  return words, [*residuals, *own]
-
-
 def _send_last(method, corrected, states, received, context):
   """The last round, where `method.estimate` tells what was left out."""
-  _, own = _split(states, context)
+  _, own = around.split(states, context)
   words, own = method.send[-1](corrected, own, received, context)
   said = method.estimate(words, context)
   return words, [*_left_out(corrected, said, context), *own]
 
 
-def _decode(method, received, states, context):
-  residuals, own = _split(states, context)
-  means, own = method.decode(received, own, context)
-  return means, [*residuals, *own]
-
-
 def _finish(method, corrected, states, means, context):
-  residuals, own = _split(states, context)
+  residuals, own = around.split(states, context)
   if not method.estimate:
     said = [tf.reshape(mean, [-1]) for mean in means]
     residuals = _left_out(corrected, said, context)

@@ -12,6 +12,7 @@ import functools
 import tensorflow as tf
 
 from terngrad.codec import method as methods
+from terngrad.codec.methods.wrappers import around
 from terngrad.codec.methods.wrappers import error_feedback
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import statistics
@@ -56,15 +57,15 @@ def momentum_correction(method, plain, momentum=0.9, masking=1, clip_norm=0.0):
     return make and (lambda: momentum_correction(make(), plain, *options))
 
   *sends, last = inner.send
-  sends = [functools.partial(_send, send) for send in sends]
+  sends = [functools.partial(around.send, send) for send in sends]
   last = functools.partial(_send_last, last, bool(masking))
   return inner._replace(
     name=f'momentum({momentum:g}) > {method.name}',
     begin=functools.partial(_begin, inner, momentum, clip_norm),
     send=(*sends, last),
-    decode=functools.partial(_decode, inner),
+    decode=functools.partial(around.decode, inner),
     finish=inner.finish and functools.partial(_finish, inner),
-    states=functools.partial(_states, inner),
+    states=functools.partial(around.states, VELOCITY, inner),
     scope=contract.BUCKET if clip_norm else method.scope,
     on_kernels=like(method.on_kernels, masking),
     on_gpus=like(method.on_gpus, masking),
@@ -73,22 +74,8 @@ def momentum_correction(method, plain, momentum=0.9, masking=1, clip_norm=0.0):
   )
 
 
-def _states(inner, shapes):
-  velocities = tuple(
-    methods.State(VELOCITY, methods.WORKER, i, tuple(shape))
-    for i, shape in enumerate(shapes)
-  )
-  return (*velocities, *inner.states(shapes))
-
-
-def _split(states, context):
-  """(the velocities, the states of error feedback)."""
-  count = len(context.shapes)
-  return states[:count], states[count:]
-
-
 def _begin(inner, momentum, clip_norm, gradients, states, context):
-  velocities, own = _split(states, context)
+  velocities, own = around.split(states, context)
   gradients = methods.each(gradients, context)
   if clip_norm:
     gradients = _clipped(gradients, clip_norm, context)
@@ -107,15 +94,9 @@ def _clipped(gradients, clip_norm, context):
   return [gradient * factor for gradient in gradients]
 
 
-def _send(send, corrected, states, received, context):
-  velocities, own = _split(states, context)
-  words, own = send(corrected, own, received, context)
-  return words, [*velocities, *own]
-
-
 def _send_last(send, masking, corrected, states, received, context):
   """The last round, in which velocities are renewed."""
-  _, own = _split(states, context)
+  _, own = around.split(states, context)
   before = own[: len(context.shapes)]
   words, own = send(corrected, own, received, context)
   velocities = []
@@ -129,13 +110,7 @@ def _send_last(send, masking, corrected, states, received, context):
   return words, [*velocities, *own]
 
 
-def _decode(inner, received, states, context):
-  velocities, own = _split(states, context)
-  means, own = inner.decode(received, own, context)
-  return means, [*velocities, *own]
-
-
 def _finish(inner, corrected, states, means, context):
-  velocities, own = _split(states, context)
+  velocities, own = around.split(states, context)
   own = inner.finish(corrected, own, means, context)
   return [*velocities, *own]
