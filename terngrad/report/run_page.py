@@ -13,15 +13,12 @@ import tensorflow as tf
 
 from terngrad.report import curves
 from terngrad.report import guesses
+from terngrad.report import html_page
 from terngrad.training import metric
 from terngrad.training import metrics
 
 _STYLE = """
-body { font: 14px/1.4 sans-serif; margin: 2em auto; max-width: 1280px;
-  padding: 0 2em; }
-svg { max-width: 620px; width: 100%; height: auto; }
-table { border-collapse: collapse; margin: 1em 0; }
-td, th { border: 1px solid #ccc; padding: 2px 8px; text-align: left; }
+svg { max-width: 620px; width: 100%; }
 .grid { display: flex; flex-wrap: wrap; gap: 10px; }
 .grid figure { margin: 0; padding: 4px; width: 128px; border: 2px solid; }
 .grid img { width: 128px; image-rendering: pixelated; display: block; }
@@ -95,10 +92,6 @@ def page(title, facts, trained, scored, examples):
     for k, v in facts.items()
   ]
   parts = [
-    '<!DOCTYPE html>',
-    f'<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}'
-    f'</title><style>{_STYLE}</style></head><body>',
-    f'<h1>{html.escape(title)}</h1>',
     *('<table>', *rows, '</table>'),
     *(curves.svg(plot) for plot in curves.plots(trained, scored)),
   ]
@@ -111,7 +104,7 @@ def page(title, facts, trained, scored, examples):
       *(_figure(example) for example in examples),
       '</div>',
     ]
-  return '\n'.join([*parts, '</body></html>', ''])
+  return html_page.document(title, parts, _STYLE)
 
 
 def last_values(losses, scores):

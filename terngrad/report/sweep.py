@@ -12,6 +12,7 @@ from matplotlib import figure
 
 from terngrad import errors
 from terngrad.report import curves
+from terngrad.report import html_page
 
 # Student's t for 95 %, two-sided, by degrees of freedom from 1; 1.96 beyond.
 # Student, The Probable Error of a Mean, Biometrika 6 (1908), as tabulated.
@@ -25,11 +26,7 @@ _COLUMNS = {
   'seconds',
 }
 _STYLE = """
-body { font: 14px/1.4 sans-serif; margin: 2em auto; max-width: 1100px;
-  padding: 0 2em; }
-svg { max-width: 100%; height: auto; }
-table { border-collapse: collapse; margin: 1em 0; }
-td, th { border: 1px solid #ccc; padding: 2px 8px; text-align: right; }
+td, th { text-align: right; }
 td:first-child, th:first-child { text-align: left; }
 th { cursor: pointer; }
 """
@@ -186,22 +183,18 @@ def page(title, table, runs):
   Returns:
     str.
   """
-  head = html.escape(title)
-  return '\n'.join(
+  return html_page.document(
+    title,
     [
-      '<!DOCTYPE html>',
-      f'<html lang="en"><head><meta charset="utf-8"><title>{head}</title>'
-      f'<style>{_STYLE}</style></head><body>',
-      f'<h1>{head}</h1>',
       '<p>Means over the seeds; differences are of pairs of the same seed. '
       'A click on a heading sorts.</p>',
       _html(table),
       curves.element(chart(table), title),
       '<h2>All runs</h2>',
       _html(runs),
-      f'<script>{_SCRIPT}</script></body></html>',
-      '',
-    ]
+      f'<script>{_SCRIPT}</script>',
+    ],
+    _STYLE,
   )
 
 

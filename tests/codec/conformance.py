@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from terngrad.codec.methods import validation
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import random_bits
 from tests.codec import bounds
@@ -79,6 +80,16 @@ def there_and_back(codec, gradient, **options):
   """The NumPy gradient that a NumPy gradient arrives as."""
   words, shared = encode(codec, gradient, **options)
   return decode(codec, words, shared, np.shape(gradient))
+
+
+def check_damage_is_refused(codec, gradient, place, word, message):
+  """Fails unless a payload is taken whole and refused with another word."""
+  words, _ = encode(codec, gradient)
+  words, size = words.numpy(), np.size(gradient)
+  np.testing.assert_array_equal(validation.validate(codec, words, size), words)
+  words[place] = word
+  with pytest.raises(ValueError, match=message):
+    validation.validate(codec, words, size)
 
 
 def vector(value):

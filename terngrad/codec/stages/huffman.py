@@ -140,7 +140,9 @@ def _stream(symbols, step):
     capacity,
   )
   used = first[-1] + block_words[-1]
-  head = tf.concat([[used + step * 2**24], _table(block_words)], axis=0)
+  head = tf.concat(
+    [[used + step * 2**24], wire.pack_bytes(block_words)], axis=0
+  )
   return stream + tf.pad(head, [[0, capacity - head.shape[0]]]), used
 
 
@@ -156,19 +158,9 @@ def _code_words(symbols, step):
   return found % 16, found // 16
 
 
-def _table(block_words):
-  """int32 [b] numbers below 256 as int32 [ceil(b / 4)]."""
-  missing = -block_words.shape[0] % 4
-  quads = tf.reshape(tf.pad(block_words, [[0, missing]]), [-1, 4])
-  return tf.reduce_sum(tf.bitwise.left_shift(quads, [0, 8, 16, 24]), axis=1)
-
-
 def _block_words(words, width):
-  """The inverse of `_table`, of a payload's int32 words."""
-  quads = tf.bitcast(words[1 : _start(width), tf.newaxis], tf.uint32)
-  quads = tf.bitwise.right_shift(quads, tf.constant([0, 8, 16, 24], tf.uint32))
-  quads = tf.bitwise.bitwise_and(tf.bitcast(quads, tf.int32), 255)
-  return tf.reshape(quads, [-1])[: _blocks(width)]
+  """The number of words of each block, of a payload's int32 words."""
+  return wire.unpack_bytes(words[1 : _start(width)])[: _blocks(width)]
 
 
 def _unpack(words, width):

@@ -310,3 +310,26 @@ def join(planes):
   if isinstance(planes, list):
     return tf.concat(planes, axis=0)
   return tf.reshape(planes, [-1])
+
+
+def pack_bytes(numbers):
+  """Bytes one after the other, from the lowest of each word up.
+
+  Args:
+    numbers: int32 [n] below 256.
+
+  Returns:
+    int32 [ceil(n / 4)]; bytes past the last are 0.
+  """
+  missing = -numbers.shape[0] % 4
+  quads = tf.reshape(tf.pad(numbers, [[0, missing]]), [-1, 4])
+  return tf.reduce_sum(tf.bitwise.left_shift(quads, [0, 8, 16, 24]), axis=1)
+
+
+def unpack_bytes(words):
+  """The inverse of `pack_bytes`: int32 [4 w] of int32 [w]."""
+  quads = tf.bitcast(words[:, tf.newaxis], tf.uint32)
+  quads = tf.bitwise.right_shift(quads, tf.constant([0, 8, 16, 24], tf.uint32))
+  return tf.reshape(
+    tf.bitwise.bitwise_and(tf.bitcast(quads, tf.int32), 255), [-1]
+  )

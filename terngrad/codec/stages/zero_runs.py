@@ -77,22 +77,13 @@ def _pack(planes):
   target = tf.where(sent, rank, 4 * capacity)[:, tf.newaxis]
   packed = tf.scatter_nd(target, tf.where(sent, found, 0), [4 * capacity + 1])
   used = 1 + (rank[-1] + 4) // 4
-  return tf.concat([[used], _words(packed[:-1])], axis=0)
-
-
-def _words(found):
-  """int32 numbers below 256 as words of four."""
-  quads = tf.reshape(found, [-1, 4])
-  return tf.reduce_sum(tf.bitwise.left_shift(quads, [0, 8, 16, 24]), axis=1)
+  return tf.concat([[used], wire.pack_bytes(packed[:-1])], axis=0)
 
 
 def _unpack(words, width):
   if not width:
     return [tf.zeros([0], tf.int32)] * _TRITS
-  quads = tf.bitcast(words[1:, tf.newaxis], tf.uint32)
-  quads = tf.bitwise.right_shift(quads, tf.constant([0, 8, 16, 24], tf.uint32))
-  found = tf.bitwise.bitwise_and(tf.bitcast(quads, tf.int32), 255)
-  found = tf.reshape(found, [-1])
+  found = wire.unpack_bytes(words[1:])
   length = tf.where(found < _RUNS, 1, found - (_RUNS - 2))
   start = tf.minimum(tf.cumsum(length, exclusive=True), width)[:, tf.newaxis]
   # Which byte each symbol is of: as many as have begun, less one.
