@@ -58,7 +58,7 @@ def grouped(group, traits):
   if group.size < 0:
     raise ValueError(
       f'group_size: expected elements, or 0 for whole variables, received '
-      f'{group.size}.'
+      f'{group.size}. Use 512.'
     )
   words = wire.CompositePacking(
     group.name,

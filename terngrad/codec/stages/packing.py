@@ -106,7 +106,8 @@ def digits(levels):
   """
   if not 1 <= levels < MOST_SUMMED:
     raise ValueError(
-      f'digits: expected levels from 1 to {MOST_SUMMED - 1}, received {levels}.'
+      f'digits: expected levels from 1 to {MOST_SUMMED - 1}, received '
+      f'{levels}. Use 7 for 4 bits an integer.'
     )
   return _positional(f'digits({levels})', 2 * levels + 1, 32, levels)
 
@@ -121,7 +122,10 @@ def unsigned(bits):
     A `wire.Packing` of integers in [0, 2**bits).
   """
   if bits not in (1, 2, 4, 8, 16):
-    raise ValueError(f'bits: expected one of 1, 2, 4, 8, 16, received {bits}.')
+    raise ValueError(
+      f'bits: expected one of 1, 2, 4, 8, 16, received {bits}. Use the next '
+      'larger one.'
+    )
   largest = tf.constant(2**bits - 1, tf.uint32)
   shifts = np.arange(0, 32, bits, dtype=np.uint32)
 

@@ -32,7 +32,8 @@ def fp8(kind='e4m3', group_size=512):
   """
   if kind not in FORMATS:
     raise ValueError(
-      f'kind: expected one of {", ".join(FORMATS)}, received {kind!r}.'
+      f'kind: expected one of {", ".join(FORMATS)}, received {kind!r}. Use '
+      'e4m3, or e5m2 for gradients of very different sizes.'
     )
   mantissa, bias, largest = FORMATS[kind]
   table = _values(mantissa, bias, largest)

@@ -13,13 +13,29 @@ _BITS = packing.unsigned(1)
 
 
 def num_words(number, num_elements):
-  """Words of `number` >= 1 places below num_elements."""
+  """Words of so many places; see `pack`.
+
+  Args:
+    number: k, from 1 to num_elements.
+    num_elements: n, below which the places are.
+
+  Returns:
+    int.
+  """
   low = _low_bits(number, num_elements) * _BITS.num_words(number)
   return low + _BITS.num_words(_string_bits(number, num_elements))
 
 
 def pack(places, num_elements):
-  """int32 words of int32 [k] places, which rise."""
+  """Packs places.
+
+  Args:
+    places: int32 [k], rising, from 0 to n - 1.
+    num_elements: n.
+
+  Returns:
+    int32 [num_words(k, n)].
+  """
   number = places.shape[0]
   low_bits = _low_bits(number, num_elements)
   words = []
@@ -35,7 +51,17 @@ def pack(places, num_elements):
 
 
 def unpack(words, number, num_elements):
-  """The inverse: int32 [k]; of other words some numbers, maybe outside."""
+  """The inverse of `pack`.
+
+  Args:
+    words: int32 [num_words(k, n)], any.
+    number: k.
+    num_elements: n.
+
+  Returns:
+    int32 [k]; of words that `pack` does not make some numbers >= 0, which may
+    be n or more.
+  """
   low_bits = _low_bits(number, num_elements)
   each = _BITS.num_words(number)
   places = tf.zeros([number], tf.int32)

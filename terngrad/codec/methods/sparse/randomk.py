@@ -34,7 +34,10 @@ def randomk(ratio=0.01, unbiased=0):
   """
   topk.check_ratio('randomk', ratio)
   if unbiased not in (0, 1):
-    raise ValueError(f'unbiased: expected 0 or 1, received {unbiased}.')
+    raise ValueError(
+      f'unbiased: expected 0 or 1, received {unbiased}. Use 0 with error '
+      'feedback and 1 without.'
+    )
   code = _Random(ratio, bool(unbiased))
   return method.Method(
     name=f'randomk({ratio:g}{", unbiased" if unbiased else ""})',
