@@ -1,7 +1,7 @@
 """Checkpoints: all that a run needs to continue to the same bits.
 
 A checkpoint `model.ckpt-<step>` holds the steps taken, a layout (JSON: the
-net, the optimizer, which devices are stored) and, as `tower_<place>`, the
+net, the optimizer, which devices are stored) and, as `tower_<index>`, the
 variables of one device or of all. Replicas are equal to the bit, so that one
 is enough to continue. `states` are those of `stored_states`. TensorFlow writes
 the files under other names and renames them, and replaces the list of
@@ -94,10 +94,10 @@ class Writer:
     self._names = names
     self._step = tf.Variable(0, dtype=tf.int64, trainable=False)
     towers = {
-      f'tower_{place}': dict(
-        zip(names, replicas[place].variables(), strict=True)
+      f'tower_{index}': dict(
+        zip(names, replicas[index].variables(), strict=True)
       )
-      for place in layout.places
+      for index in layout.places
     }
     listing.mend(directory)
     self._manager = tf.train.CheckpointManager(
@@ -234,27 +234,27 @@ def is_own(reader):
   return reader.has_tensor('layout' + VALUE)
 
 
-def name_of(key, place):
+def name_of(key, device_index):
   """The name of a variable of one device; '' for other keys of a checkpoint."""
-  start = f'tower_{place}/'
+  start = f'tower_{device_index}/'
   if not (key.startswith(start) and key.endswith(VALUE)):
     return ''
   inner = key.removeprefix(start).removesuffix(VALUE)
   return re.sub(r'\.(.)', lambda m: '/' if m[1] == 'S' else m[1], inner)
 
 
-def names_of(path, place):
+def names_of(path, device_index):
   """The set of names of the variables of one device."""
   keys = tf.train.load_checkpoint(path).get_variable_to_shape_map()
-  return {name_of(key, place) for key in keys} - {''}
+  return {name_of(key, device_index) for key in keys} - {''}
 
 
-def restore(path, place, variables):
+def restore(path, device_index, variables):
   """Reads the variables of one device.
 
   Args:
     path: checkpoint prefix.
-    place: index of the device; it must be stored.
+    device_index: of a device that is stored.
     variables: dict of name in the checkpoint to variable.
 
   Raises:
@@ -264,7 +264,7 @@ def restore(path, place, variables):
   shapes = reader.get_variable_to_shape_map()
   for name, variable in variables.items():
     # Checkpoint keys write a slash inside a name as '.S'.
-    key = f'tower_{place}/' + name.replace('.', '..').replace('/', '.S')
+    key = f'tower_{device_index}/' + name.replace('.', '..').replace('/', '.S')
     received = shapes.get(key + VALUE)
     if received != variable.shape.as_list():
       raise errors.CheckpointError(

@@ -43,12 +43,12 @@ def _digests(values):
 def digest(values):
   """An int64 [] of the bits of float32 [...], the same on every device.
 
-  Each element's bits times an odd number that tells its place: sums that wrap
+  Each element's bits times an odd number that tells its index: sums that wrap
   around do not depend on their order.
   """
   bits = tf.bitcast(tf.reshape(values, [-1]), tf.int32)
-  places = tf.range(tf.size(bits, tf.int64), dtype=tf.int64)
-  # 2**64 divided by the golden ratio spreads places over 64 bits.
-  odd = 2 * places * tf.constant(-7046029254386353131, tf.int64) + 1
+  indices = tf.range(tf.size(bits, tf.int64), dtype=tf.int64)
+  # 2**64 divided by the golden ratio spreads indices over 64 bits.
+  odd = 2 * indices * tf.constant(-7046029254386353131, tf.int64) + 1
   mixed = tf.cast(bits, tf.int64) * odd
   return tf.reduce_sum(tf.bitwise.bitwise_xor(mixed, mixed // 2**29))

@@ -93,9 +93,9 @@ def _load(run, path, layout):
   shared = _named(run, first, lambda name: name not in left_out)
   checkpoints.restore(path, layout.places[0], shared)
   own = {n for n, mine in zip(run.names, first.own(), strict=True) if mine}
-  for place, other in enumerate(run.replicas[1:], start=1):
+  for index, other in enumerate(run.replicas[1:], start=1):
     replicas.copy(first, other)
-    checkpoints.restore(path, place, _named(run, other, own.__contains__))
+    checkpoints.restore(path, index, _named(run, other, own.__contains__))
   return there
 
 

@@ -52,8 +52,8 @@ def of_checkpoint(path, net):
     ) from error
   own = checkpoints.is_own(reader)
   if own:
-    place = checkpoints.read_layout(path).places[0]
-    names = {key: checkpoints.name_of(key, place) for key in shapes}
+    device_index = checkpoints.read_layout(path).places[0]
+    names = {key: checkpoints.name_of(key, device_index) for key in shapes}
     step = checkpoints.step_of(path)
   else:
     names = {key: tf1_names.ours(net, key) for key in shapes}

@@ -125,9 +125,9 @@ class Store:
       for name, key in keys.items()
       if reader.has_tensor(key)
     }
-    for place, summed in enumerate(self._summed):
+    for index, summed in enumerate(self._summed):
       # As checkpoints held it before states had names.
-      old = f'kept_error_{place}' + checkpoints.VALUE
+      old = f'kept_error_{index}' + checkpoints.VALUE
       if reader.has_tensor(old):
         slices = reader.get_tensor(old)
         if slices.shape[1:] == tuple(summed.variable.shape):
@@ -145,8 +145,8 @@ class Store:
 def _in_order(exchange, variables):
   """The variables of this process's workers, from a list a device."""
   found = {}
-  for place, some in enumerate(variables):
-    found.update(zip(exchange.workers_of(place), some, strict=True))
+  for index, some in enumerate(variables):
+    found.update(zip(exchange.workers_of(index), some, strict=True))
   return [found[worker] for worker in sorted(found)]
 
 
@@ -154,7 +154,7 @@ class _Summed(NamedTuple):
   """What the processes keep of the sum of one message, each of its slice.
 
   Attributes:
-    variable: float32 variable [places, width] of this process.
+    variable: float32 variable [elements a word, width] of this process.
     message: `codec.method.Message`.
     names: of the variables that the message is of, as they are stored.
     shapes: their shapes.
@@ -176,7 +176,7 @@ class _Summed(NamedTuple):
     """A dict of name to array, from the slices of all processes.
 
     Args:
-      slices: float32 [processes, places, width].
+      slices: float32 [processes, elements a word, width].
     """
     elements = feedback.elements_of(slices, self.message, len(slices))
     ends = np.cumsum(methods.sizes_of(self.shapes))[:-1]

@@ -89,12 +89,12 @@ def restore(model, path, layout, tower, averaged):
   Raises:
     errors.CheckpointError: it does not hold the tower.
   """
-  place = _place(tower, path, layout)
+  device_index = _device_index(tower, path, layout)
   plan = replicas.layout(model)
   named = zip(plan.names, (*plan.trainable, *plan.statistics), strict=True)
   checkpoints.restore(
     path,
-    place,
+    device_index,
     {
       replicas.average_name(name) if averaged else name: variable.value
       for name, variable in named
@@ -115,7 +115,7 @@ def probabilities(model, images):
   return tf.nn.softmax(nets.logits_of(model(images, training=False)))
 
 
-def _place(tower, path, layout):
+def _device_index(tower, path, layout):
   """The stored device that holds the node's parameters.
 
   Raises:
@@ -123,9 +123,9 @@ def _place(tower, path, layout):
   """
   if tower < 0:
     return layout.places[0]
-  place = tower % layout.num_devices
-  if tower < layout.num_workers and place in layout.places:
-    return place
+  device_index = tower % layout.num_devices
+  if tower < layout.num_workers and device_index in layout.places:
+    return device_index
   stored = [
     node
     for node in range(layout.num_workers)

@@ -13,24 +13,24 @@ def digest(array):
   return np.frombuffer(data.digest(), np.int32)
 
 
-def check(digests, names, places):
+def check(digests, names, replicas):
   """Compares the digests of all replicas with those of the first.
 
   Args:
     digests: for each replica a NumPy array [variables, ...].
     names: of the variables.
-    places: what the replicas are called: 'worker 1', or their devices.
+    replicas: what the replicas are called: 'worker 1', or their devices.
 
   Raises:
-    errors.TrainingError: two differ; names the variable and the places.
+    errors.TrainingError: two differ; names the variable and the replicas.
   """
-  for place, received in zip(places, digests, strict=True):
+  for replica, received in zip(replicas, digests, strict=True):
     differs = np.not_equal(received, digests[0]).reshape(len(names), -1)
     differing = np.flatnonzero(differs.any(axis=1))
     if differing.size:
       raise errors.TrainingError(
-        f'Replicas: expected {names[differing[0]]} on {place} to equal that on '
-        f'{places[0]} to the bit, received other bits. This is a fault of the '
-        'program or of a machine: the last checkpoint is good, continue from '
-        'it and report this.'
+        f'Replicas: expected {names[differing[0]]} on {replica} to equal that '
+        f'on {replicas[0]} to the bit, received other bits. This is a fault of '
+        'the program or of a machine: the last checkpoint is good, continue '
+        'from it and report this.'
       )

@@ -20,7 +20,7 @@ class Bucket(NamedTuple):
 
   Attributes:
     method: `method.Method`.
-    indices: tuple of int, the variables' places in the model.
+    indices: tuple of int, the variables' indices in the model.
     shapes: tuple of their shapes.
     num_probes: tuple, how many numbers of the probe are of each.
     num_elements: of all of them.
@@ -206,15 +206,15 @@ class GradientCodec(NamedTuple):
       an entry is not finite where a gradient is not).
     """
     carried, probes = [], []
-    for place, bucket in enumerate(self.buckets):
+    for index, bucket in enumerate(self.buckets):
       own = [tf.reshape(gradients[i], [-1]) for i in bucket.indices]
       values, probe = bucket.method.begin(
-        own, states[place], self._context(place, turn)
+        own, states[index], self._context(index, turn)
       )
       carried.append(values)
       probes.append(probe)
-    places = np.argsort(np.concatenate(self.probes_of_buckets()))
-    return carried, tf.gather(tf.concat(probes, axis=0), places)
+    order = np.argsort(np.concatenate(self.probes_of_buckets()))
+    return carried, tf.gather(tf.concat(probes, axis=0), order)
 
   def carry(self, carried, turn):
     """What a worker keeps of `begin`'s gradients until there is a round.
@@ -224,13 +224,13 @@ class GradientCodec(NamedTuple):
       turn: `Turn` with `own`.
 
     Returns:
-      Carried gradients, or words in their place.
+      Carried gradients, or words in their stead.
     """
     return [
-      [bucket.method.carry(values, self._context(place, turn))]
+      [bucket.method.carry(values, self._context(index, turn))]
       if bucket.method.carry
       else values
-      for place, (bucket, values) in enumerate(
+      for index, (bucket, values) in enumerate(
         zip(self.buckets, carried, strict=True)
       )
     ]
@@ -250,14 +250,14 @@ class GradientCodec(NamedTuple):
       (int32 [words of the round], states).
     """
     words, after = [], []
-    for place, bucket in enumerate(self.buckets):
-      state = states[place]
+    for index, bucket in enumerate(self.buckets):
+      state = states[index]
       if number < len(bucket.method.send):
         values, state = bucket.method.send[number](
-          carried[place],
+          carried[index],
           state,
-          self.received(place, received),
-          self._context(place, turn),
+          self.received(index, received),
+          self._context(index, turn),
         )
         words += values
       after.append(state)
@@ -275,16 +275,16 @@ class GradientCodec(NamedTuple):
       (list of float32, in the order and shapes of the variables; states).
     """
     means, after = [], []
-    for place in range(len(self.buckets)):
-      values, state = self.decode_bucket(place, received, states, turn)
+    for index in range(len(self.buckets)):
+      values, state = self.decode_bucket(index, received, states, turn)
       means += values
       after.append(state)
     return self.in_model_order(means), after
 
-  def decode_bucket(self, place, received, states, turn):
+  def decode_bucket(self, index, received, states, turn):
     """`decode` for one bucket: (its means, in its order; its states)."""
-    return self.buckets[place].method.decode(
-      self.received(place, received), states[place], self._context(place, turn)
+    return self.buckets[index].method.decode(
+      self.received(index, received), states[index], self._context(index, turn)
     )
 
   def finish(self, carried, states, means, turn):
@@ -300,12 +300,12 @@ class GradientCodec(NamedTuple):
       States.
     """
     after = []
-    for place, bucket in enumerate(self.buckets):
-      state = states[place]
+    for index, bucket in enumerate(self.buckets):
+      state = states[index]
       if bucket.method.finish:
         own = [means[i] for i in bucket.indices]
-        context = self._context(place, turn)
-        state = bucket.method.finish(carried[place], state, own, context)
+        context = self._context(index, turn)
+        state = bucket.method.finish(carried[index], state, own, context)
       after.append(state)
     return after
 
@@ -336,20 +336,20 @@ class GradientCodec(NamedTuple):
       for b in self.buckets
     ]
 
-  def received(self, place, received):
+  def received(self, index, received):
     """What a bucket received: for each of its rounds a list, one a message."""
     found = []
     for number, arrived in enumerate(received):
-      before = sum(len(b.messages(number)) for b in self.buckets[:place])
-      count = len(self.buckets[place].messages(number))
+      before = sum(len(b.messages(number)) for b in self.buckets[:index])
+      count = len(self.buckets[index].messages(number))
       if count:
         found.append(arrived[before : before + count])
     return found
 
-  def _context(self, place, turn):
+  def _context(self, index, turn):
     """The `method.Context` of a bucket."""
-    bucket = self.buckets[place]
-    numbers = self.probes_of_buckets()[place]
+    bucket = self.buckets[index]
+    numbers = self.probes_of_buckets()[index]
 
     def pick(probe):
       return None if probe is None else tf.gather(probe, numbers)
@@ -362,7 +362,7 @@ class GradientCodec(NamedTuple):
       seed=turn.seed,
       step=turn.step,
       worker=turn.worker,
-      key=None if turn.keys is None else turn.keys[place],
+      key=None if turn.keys is None else turn.keys[index],
       own=pick(turn.own),
       shared=pick(turn.shared),
     )

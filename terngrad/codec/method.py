@@ -209,7 +209,7 @@ class State(NamedTuple):
       Where the number of workers changes, all get the mean of what there was,
       so that what is owed to the mean of the gradients stays owed. SHARED:
       every device computes the same.
-    variable: place of the variable in the bucket.
+    variable: index of the variable in the bucket.
     shape: tuple of int; for WORKER that of the variable.
     initial: takes the shape, returns float32: the first values. None: zeros.
   """

@@ -22,7 +22,7 @@ class Part(NamedTuple):
 
   Attributes:
     codec: `gradients.GradientCodec` of these variables alone.
-    indices: tuple of int, the variables' places in the model, ascending.
+    indices: tuple of int, the variables' indices in the model, ascending.
     probes: int array, where the numbers of their probe stand in the model's.
   """
 
@@ -96,7 +96,7 @@ def join_probes(some, probes):
 
 
 def _ends(codec, max_bytes):
-  """Borders between parts, as places of variables, the last first."""
+  """Borders between parts, as indices of variables, the last first."""
   sizes = {}
   for bucket in codec.buckets:
     for i, shape in zip(bucket.indices, bucket.shapes, strict=True):
@@ -113,10 +113,10 @@ def _ends(codec, max_bytes):
 def _range(bucket, begin, end, number):
   """The bucket's variables from `begin` to before `end`."""
   sizes = [tf.TensorShape(shape).num_elements() for shape in bucket.shapes]
-  places = [n for n, i in enumerate(bucket.indices) if begin <= i < end]
+  members = [n for n, i in enumerate(bucket.indices) if begin <= i < end]
 
   def pick(values):
-    return tuple(values[n] for n in places)
+    return tuple(values[n] for n in members)
 
   size = sum(pick(sizes))
   return bucket._replace(
@@ -124,6 +124,6 @@ def _range(bucket, begin, end, number):
     shapes=pick(bucket.shapes),
     num_probes=pick(bucket.num_probes),
     num_elements=size,
-    start=sum(sizes[: places[0]]) if places else 0,
+    start=sum(sizes[: members[0]]) if members else 0,
     part=number,
   )

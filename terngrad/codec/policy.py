@@ -41,21 +41,20 @@ class Variables(NamedTuple):
   """Of which variables of a model gradients are.
 
   Attributes:
-    places: tuple of int, their places among all variables; states are known by
-      them.
+    indices: tuple of int, which of all variables; states are known by them.
     specs: tuple of `VariableSpec`.
     plain: frozenset of names of those that travel as float32, whatever the
       codec.
   """
 
-  places: tuple
+  indices: tuple
   specs: tuple
   plain: frozenset = frozenset()
 
   def only(self, indices):
     """Some of them."""
     return self._replace(
-      places=tuple(self.places[i] for i in indices),
+      indices=tuple(self.indices[i] for i in indices),
       specs=tuple(self.specs[i] for i in indices),
     )
 

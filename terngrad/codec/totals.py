@@ -24,16 +24,16 @@ class Piece(NamedTuple):
 
   Attributes:
     message: `method.Message`.
-    place: of the message in its round.
+    message_index: of the message in its round.
     start: first word, counted in the message.
     stop: word after the last.
     num_planes: rows of the sum, or of what is passed on.
-    width: places in a row.
+    width: elements in a row.
     num_words: of the packed sum, or of what is passed on.
   """
 
   message: methods.Message
-  place: int
+  message_index: int
   start: int
   stop: int
   num_planes: int
@@ -102,7 +102,7 @@ class Totals:
     for pieces, words in zip(filter(None, self._pieces), pulled, strict=True):
       parts = tf.split(words, [piece.num_words for piece in pieces])
       for piece, part in zip(pieces, parts, strict=True):
-        found[piece.place].append((piece, part))
+        found[piece.message_index].append((piece, part))
     return [
       _received(message, some, self._num_workers)
       for message, some in zip(self._messages, found, strict=True)
@@ -134,13 +134,13 @@ def _ranges(messages, num_servers):
 def _pieces(messages, num_workers, begin, end):
   """The pieces of a range, in the order of the words."""
   found, offset = [], 0
-  for place, message in enumerate(messages):
+  for index, message in enumerate(messages):
     start = max(begin, offset) - offset
     stop = min(end, offset + message.num_words) - offset
     offset += message.num_words
     if start < stop:
       sizes = _sizes(message, stop - start, num_workers)
-      found.append(Piece(message, place, start, stop, *sizes))
+      found.append(Piece(message, index, start, stop, *sizes))
   return found
 
 

@@ -40,13 +40,13 @@ def compress(gradients, codec='ternary', *, step, seed=0, mean=False, names=()):
     List of the same kinds, shapes and dtypes, the same bits on all replicas.
 
   Raises:
-    ValueError: a text that names no codec, or one that remembers; a dtype, a
-      strategy or a place that cannot be.
+    ValueError: a text that names no codec, or one that remembers; a dtype or
+      a strategy that is not supported.
   """
   if not isinstance(codec, compressor.Compressor):
     rules = codec if isinstance(codec, str) else tuple(codec.items())
     codec = _of_strategy(tf.distribute.get_strategy(), rules, seed)
-  names = names or [f'gradient {place}' for place in range(len(gradients))]
+  names = names or [f'gradient {index}' for index in range(len(gradients))]
   specs = tuple(
     policy.VariableSpec(name, tuple(gradient.shape))
     for name, gradient in zip(names, gradients, strict=True)

@@ -223,7 +223,7 @@ class Compressor:
     in_xla = control_flow_util.GraphOrParentsInXlaContext(
       ops.get_default_graph()
     )
-    key = variables.places, variables.plain, in_xla
+    key = variables.indices, variables.plain, in_xla
     if key not in self._reductions:
       codec = bucketing.gradient_codec(
         variables.specs,
@@ -232,7 +232,7 @@ class Compressor:
       if not in_xla:
         codec = run_codecs.on_devices(codec, self._exchange.devices)
       (whole,) = parts.parts(codec)
-      part = whole._replace(indices=variables.places)
+      part = whole._replace(indices=variables.indices)
       self._remembered.declare(part)
       self._reductions[key] = reduction.Reduction(
         self._exchange, part, self._remembered.devices, self.seed
@@ -256,7 +256,7 @@ class Compressor:
   def _observe(self, variables, reduced, gradients):
     if self.observer:
       codec = self._reduction(variables).codec
-      residuals = self._remembered.residuals(variables.places)
+      residuals = self._remembered.residuals(variables.indices)
       self.observer(
         Observed(codec, reduced, gradients, self._exchange, residuals)
       )

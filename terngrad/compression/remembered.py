@@ -52,9 +52,9 @@ class Remembered:
     apart(lambda: self._make(fresh))
 
   def _make(self, fresh):
-    for place, device in enumerate(self._exchange.devices):
-      count = len(self._exchange.workers_of(place))
-      workers, shared = self.devices[place]
+    for index, device in enumerate(self._exchange.devices):
+      count = len(self._exchange.workers_of(index))
+      workers, shared = self.devices[index]
       of_owner = {
         owner: {k: s for k, s in fresh.items() if s.owner == owner}
         for owner in (methods.WORKER, methods.SHARED)
@@ -110,13 +110,13 @@ class Remembered:
     for key in self._declared:
       self._restore(key)
 
-  def residuals(self, places):
+  def residuals(self, indices):
     """For each worker of this process its variables of error feedback.
 
     Args:
-      places: of the variables of the model.
+      indices: of the variables, in the model.
     """
-    found = [states.Key(error_feedback.RESIDUAL, place) for place in places]
+    found = [states.Key(error_feedback.RESIDUAL, index) for index in indices]
     found = [key for key in found if key in self._declared]
     rows = [self._in_order(key) for key in found]
     return [list(row) for row in zip(*rows, strict=True)]

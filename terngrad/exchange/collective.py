@@ -45,9 +45,11 @@ class Collective:
     self.first = group.rank * self.own
     self._way = way
 
-  def workers_of(self, place):
-    """The workers on `devices[place]`, as a range."""
-    return range(self.first + place, self.first + self.own, len(self.devices))
+  def workers_of(self, device_index):
+    """The workers on `devices[device_index]`, as a range."""
+    return range(
+      self.first + device_index, self.first + self.own, len(self.devices)
+    )
 
   def device_of(self, worker):
     """The index in `devices` of a worker of this process."""

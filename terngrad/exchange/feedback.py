@@ -27,21 +27,21 @@ _BACK = packings.base3()
 
 
 def residual_shape(message, processes):
-  """[places, width] of a process's residual, for what `ALGORITHM` fits.
+  """[elements a word, width] of the residual of what `ALGORITHM` fits.
 
   Args:
     message: `codec.method.Message`.
     processes: P.
   """
   cut = slices.of(message, processes)
-  return cut.places, cut.width
+  return cut.elements_per_word, cut.width
 
 
 def elements_of(residuals, message, processes):
   """The residual of each element, from those of all processes.
 
   Args:
-    residuals: float32 [P, places, width], in the order of the processes.
+    residuals: float32 [P, elements a word, width], by process.
     message: `codec.method.Message`.
     processes: P.
 
@@ -49,7 +49,7 @@ def elements_of(residuals, message, processes):
     float32 [num_elements].
   """
   cut = slices.of(message, processes)
-  values = tf.reshape(residuals, [processes, cut.places * cut.width])
+  values = tf.reshape(residuals, [processes, cut.elements_per_word * cut.width])
   return cut.in_order(values)[: message.num_elements]
 
 
@@ -63,11 +63,13 @@ def slices_of(elements, message, processes, rank):
     rank: of the process.
 
   Returns:
-    float32 [places, width].
+    float32 [elements_per_word, width].
   """
   cut = slices.of(message, processes)
-  past = cut.places * cut.num_words - message.num_elements
-  rows = tf.reshape(tf.pad(elements, [[0, past]]), [cut.places, cut.num_words])
+  past = cut.elements_per_word * cut.num_words - message.num_elements
+  rows = tf.reshape(
+    tf.pad(elements, [[0, past]]), [cut.elements_per_word, cut.num_words]
+  )
   first = min(rank * cut.width, cut.num_words)
   own = rows[:, first : first + cut.width]
   return tf.pad(own, [[0, 0], [0, cut.width - own.shape[1]]])
@@ -101,7 +103,7 @@ def _sent_words(message, num_workers, processes):
   cut = slices.of(message, processes)
   own = num_workers // processes
   # A slice's scaler is a word beside its codes.
-  back = _BACK.num_words(cut.places * cut.width) + 1
+  back = _BACK.num_words(cut.elements_per_word * cut.width) + 1
   return (processes - 1) * (own * cut.width + back)
 
 

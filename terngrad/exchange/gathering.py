@@ -61,8 +61,8 @@ def expected_words(message):
   if not varies(message):
     return message.num_words
   possible = lengths(message.num_words)
-  place = np.searchsorted(possible, message.expected_words)
-  return possible[min(place, len(possible) - 1)]
+  index = np.searchsorted(possible, message.expected_words)
+  return possible[min(index, len(possible) - 1)]
 
 
 def move(group, messages, rows):
@@ -96,9 +96,9 @@ def _move_used(group, pairs):
   found = []
   for number, (message, part) in enumerate(pairs):
     possible = lengths(message.num_words)
-    place = tf.searchsorted(possible, largest[number : number + 1])[0]
-    place = tf.minimum(place, len(possible) - 1)
-    found.append(group.all_gather_first(part, place, possible))
+    index = tf.searchsorted(possible, largest[number : number + 1])[0]
+    index = tf.minimum(index, len(possible) - 1)
+    found.append(group.all_gather_first(part, index, possible))
   return found
 
 

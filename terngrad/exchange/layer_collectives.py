@@ -45,11 +45,11 @@ class LayerCollectives:
     self._instance_keys = []
     self._asked = [0] * len(exchange.devices)
 
-  def gather(self, place, tensor):
+  def gather(self, device_index, tensor):
     """All-gather.
 
     Args:
-      place: of the device in the exchange, where this is called.
+      device_index: in the exchange, of the device where this is called.
       tensor: float32 [...], the same shape for all workers.
 
     Returns:
@@ -64,14 +64,14 @@ class LayerCollectives:
       input=tensor[None],
       group_size=self._count,
       group_key=self._group_key,
-      instance_key=self._next_key(place),
+      instance_key=self._next_key(device_index),
       shape=[self._count, *tensor.shape],
     )
 
-  def _next_key(self, place):
-    """The same for the n-th question of every place."""
-    number = self._asked[place]
-    self._asked[place] += 1
+  def _next_key(self, device_index):
+    """The same for the n-th question of every device."""
+    number = self._asked[device_index]
+    self._asked[device_index] += 1
     if number == len(self._instance_keys):
       self._instance_keys.append(next(_INSTANCE_KEYS))
     return self._instance_keys[number]

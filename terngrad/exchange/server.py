@@ -1,6 +1,6 @@
 """The exchange by parameter servers: push codes, pull packed sums.
 
-Worker r lives on place r mod M, as with towers; the places of a process are
+Worker r lives on device r mod M, as with towers; the devices of a process are
 its devices. Workers push their messages, a range of words to each server; a
 server adds them in the order of the workers and every process pulls each sum
 once, whatever the number of its devices.
@@ -46,7 +46,7 @@ class Feed(NamedTuple):
 
     Args:
       step: int64 [], steps taken before this one.
-      losses: list of float32 [nodes], of its places.
+      losses: list of float32 [nodes], of its devices.
     """
     with tf.device(self.device):
       loss = tf.reduce_mean(tf.concat(losses, axis=0))
@@ -73,7 +73,7 @@ class Servers(NamedTuple):
   """Who lives where; see `towers.Towers` for what every exchange has.
 
   Attributes:
-    towers: `towers.Towers`, the workers on full device names; the places come
+    towers: `towers.Towers`, the workers on full device names; the devices come
       device by device, so that process p has the workers p, p + P, p + 2 P...
     servers: tuple of full device names, one a parameter server.
     num_processes: P, processes with workers.
@@ -88,7 +88,7 @@ class Servers(NamedTuple):
 
   @property
   def devices(self):
-    """The places: full device names."""
+    """Full device names."""
     return self.towers.devices
 
   @property
@@ -98,7 +98,7 @@ class Servers(NamedTuple):
 
   @property
   def local_devices(self):
-    """The places of the chief's process."""
+    """The device indices of the chief's process."""
     return range(0, len(self.devices), self.num_processes)
 
   @property
@@ -111,17 +111,17 @@ class Servers(NamedTuple):
     """The group of equal processes: there is none."""
     return None
 
-  def workers_of(self, place):
-    """The workers on `devices[place]`, as a range."""
-    return self.towers.workers_of(place)
+  def workers_of(self, device_index):
+    """The workers on `devices[device_index]`, as a range."""
+    return self.towers.workers_of(device_index)
 
   def device_of(self, worker):
     """The index in `devices` of a worker's device."""
     return self.towers.device_of(worker)
 
-  def process_of(self, place):
-    """The process that a place belongs to."""
-    return place % self.num_processes
+  def process_of(self, device_index):
+    """The process that a device belongs to."""
+    return device_index % self.num_processes
 
   def residuals(self, codec):
     """Shapes of what servers keep from step to step: nothing."""
@@ -142,11 +142,11 @@ class Servers(NamedTuple):
     """Tells the first server every worker's row, and all what follows.
 
     Args:
-      rows: for each place float32 [its workers, n].
+      rows: for each device float32 [its workers, n].
       conclude: see `Towers.gather_metadata`; only the server calls it.
 
     Returns:
-      (float32 [workers, n] on the first server; for each place what `conclude`
+      (float32 [workers, n] on the first server; for each device what `conclude`
       returned).
     """
     with tf.device(self.servers[0]):
@@ -163,11 +163,11 @@ class Servers(NamedTuple):
 
     Args:
       messages: list of `codec.method.Message`.
-      payloads: for each place int32 [its workers, words of all messages].
+      payloads: for each device int32 [its workers, words of all messages].
       residuals: ().
 
     Returns:
-      For each place a list of `codec.method.Payloads` or `Sum`, one a message.
+      For each device a list of `codec.method.Payloads` or `Sum`, one a message.
     """
     del residuals
     totals = self.totals(messages)
@@ -181,8 +181,8 @@ class Servers(NamedTuple):
           parts.append(payload[:, start:stop])
       with tf.device(self.servers[server]):
         total = totals.add(server, parts)
-      for place, words in enumerate(self._pull(total)):
-        pulled[place].append(words)
+      for index, words in enumerate(self._pull(total)):
+        pulled[index].append(words)
     received = []
     for device, words in zip(self.devices, pulled, strict=True):
       with tf.device(device):
@@ -199,11 +199,11 @@ class Servers(NamedTuple):
     return totals_lib.Totals(messages, self.num_workers, len(self.servers))
 
   def _pull(self, value):
-    """A server's tensor on every place: one transfer a process."""
+    """A server's tensor on every device: one transfer a process."""
     found = []
     firsts = {}
-    for place, device in enumerate(self.devices):
-      process = self.process_of(place)
+    for index, device in enumerate(self.devices):
+      process = self.process_of(index)
       with tf.device(device):
         found.append(tf.identity(firsts.get(process, value)))
       firsts.setdefault(process, found[-1])

@@ -28,7 +28,7 @@ class Slices(NamedTuple):
     return -(-self.num_words // self.processes)
 
   @property
-  def places(self):
+  def elements_per_word(self):
     """Elements of a word."""
     return self.packing.elements_per_word
 
@@ -44,41 +44,51 @@ class Slices(NamedTuple):
     return tf.transpose(rows, [1, 0, 2])
 
   def sums(self, received):
-    """Sums of the codes of all workers, int32 [places, width].
+    """Sums of the codes of all workers, int32 [elements a word, width].
 
     Args:
       received: int32 [processes, own, width], what each had for this process.
     """
     rows = tf.reshape(received, [-1])
     codes = wire.join(self.packing.unpack(rows))
-    shape = [self.places, received.shape[0] * received.shape[1], self.width]
+    shape = [
+      self.elements_per_word,
+      received.shape[0] * received.shape[1],
+      self.width,
+    ]
     return tf.reduce_sum(tf.reshape(codes, shape), axis=1)
 
   def sums_in_order(self, received):
     """Sums of floats, added in the order of the workers; see `sums`.
 
     Returns:
-      float32 [places * width].
+      float32 [elements a word * width].
     """
     rows = tf.reshape(received, [-1, self.width])
-    return wire.sum_planes(self.packing, [rows], self.places * self.width)
+    return wire.sum_planes(
+      self.packing, [rows], self.elements_per_word * self.width
+    )
 
   def exists(self, rank):
-    """What of a process's slice is an element, bool [places, width]."""
+    """What of a slice is an element, bool [elements a word, width]."""
     words = rank * self.width + tf.range(self.width)
-    elements = tf.range(self.places)[:, tf.newaxis] * self.num_words + words
+    elements = (
+      tf.range(self.elements_per_word)[:, tf.newaxis] * self.num_words + words
+    )
     return (words < self.num_words) & (elements < self.num_elements)
 
-  def in_places(self, values):
-    """[processes, places * width], of all slices, as [places, num_words]."""
-    shape = [self.processes, self.places, self.width]
+  def by_digit(self, values):
+    """All slices, [processes, n * width], as [n, words]; n elements a word."""
+    shape = [self.processes, self.elements_per_word, self.width]
     rows = tf.transpose(tf.reshape(values, shape), [1, 0, 2])
-    rows = tf.reshape(rows, [self.places, self.processes * self.width])
+    rows = tf.reshape(
+      rows, [self.elements_per_word, self.processes * self.width]
+    )
     return rows[:, : self.num_words]
 
   def in_order(self, values):
-    """`in_places`, [places * num_words]: elements and places past the end."""
-    return tf.reshape(self.in_places(values), [-1])
+    """`by_digit`, flat: all elements, and what is past the end."""
+    return tf.reshape(self.by_digit(values), [-1])
 
 
 def of(message, processes):
@@ -123,8 +133,8 @@ def of_planes(rows, cut):
     cut: `Slices`.
 
   Returns:
-    [processes, places * width], as `Slices.in_order` takes it.
+    [processes, elements a word * width], as `Slices.in_order` takes it.
   """
   rows = rows if isinstance(rows, list) else tf.unstack(rows)
   parts = [tf.reshape(row, [cut.processes, -1]) for row in rows]
-  return tf.concat(parts, axis=1)[:, : cut.places * cut.width]
+  return tf.concat(parts, axis=1)[:, : cut.elements_per_word * cut.width]

@@ -123,7 +123,9 @@ def _back(message, num_workers):
 def _words_of_two_shots(message, num_workers, processes):
   cut = slices.of(message, processes)
   own = num_workers // processes
-  back = _back(message, num_workers).num_words(cut.places * cut.width)
+  back = _back(message, num_workers).num_words(
+    cut.elements_per_word * cut.width
+  )
   return (processes - 1) * (own * cut.width + back)
 
 
@@ -165,7 +167,7 @@ def _words_of_slices(message, num_workers, processes):
   cut = slices.of(message, processes)
   own = num_workers // processes
   # The sums are float32 however the message was packed.
-  return (processes - 1) * (own + cut.places) * cut.width
+  return (processes - 1) * (own + cut.elements_per_word) * cut.width
 
 
 def _pieces(reduction, own):
@@ -179,7 +181,7 @@ def _pieces(reduction, own):
   found, rest = [], whole.num_words
   while rest:
     words = min(size, rest)
-    elements = words * whole.places
+    elements = words * whole.elements_per_word
     found.append(whole._replace(num_words=words, num_elements=elements))
     rest -= words
   return found
@@ -201,9 +203,9 @@ def _slices_total(reduction, moved):
   own = reduction.num_workers // reduction.group.size
   pieces = _pieces(reduction, own)
   rows = [
-    piece.in_places(values) for piece, values in zip(pieces, moved, strict=True)
+    piece.by_digit(values) for piece, values in zip(pieces, moved, strict=True)
   ]
-  if reduction.cut.places > 1 and len(rows) > 1:
+  if reduction.cut.elements_per_word > 1 and len(rows) > 1:
     # Elements of a word stand far from each other.
     rows = [tf.concat(rows, axis=1)]
   return [tf.reshape(row, [-1]) for row in rows]

@@ -51,9 +51,9 @@ class Towers(NamedTuple):
   devices: tuple
   num_workers: int
 
-  def workers_of(self, place):
-    """The workers on `devices[place]`, as a range."""
-    return range(place, self.num_workers, len(self.devices))
+  def workers_of(self, device_index):
+    """The workers on `devices[device_index]`, as a range."""
+    return range(device_index, self.num_workers, len(self.devices))
 
   def device_of(self, worker):
     """The index in `devices` of a worker's device."""

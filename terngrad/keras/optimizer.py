@@ -225,10 +225,10 @@ def known(optimizer, variables):
     optimizer: `keras.optimizers.Optimizer`.
     variables: TensorFlow's, as its methods get them.
   """
-  places = tuple(optimizer._get_variable_index(v) for v in variables)
-  paths = [optimizer._trainable_variables[place].path for place in places]
+  indices = tuple(optimizer._get_variable_index(v) for v in variables)
+  paths = [optimizer._trainable_variables[index].path for index in indices]
   return policy.Variables(
-    places,
+    indices,
     tuple(
       policy.VariableSpec(path, tuple(variable.shape))
       for path, variable in zip(paths, variables, strict=True)

@@ -97,17 +97,17 @@ class Servers:
       with tf.device(share.replica.device):
         buffer.words.assign(words)
         buffer.scalers.assign(own)
-        for variable, place in zip(
+        for variable, index in zip(
           buffer.moments, share.statistics, strict=True
         ):
-          variable.assign(moments[place])
+          variable.assign(moments[index])
 
   def hold(self, buffers):
     """Adds what lies in a process's boxes to what is held."""
-    for place, share in enumerate(self._shares):
+    for index, share in enumerate(self._shares):
       with tf.device(share.replica.device):
-        values = self._open(place, buffers[place])
-        for total, value in zip(self._held[place], values, strict=True):
+        values = self._open(index, buffers[index])
+        for total, value in zip(self._held[index], values, strict=True):
           total.assign_add(value)
 
   def update(self, buffers, numbers):
@@ -119,25 +119,25 @@ class Servers:
         []).
     """
     values = []
-    for place, share in enumerate(self._shares):
+    for index, share in enumerate(self._shares):
       with tf.device(share.replica.device):
-        found = self._open(place, buffers[place])
-        values.append(self._means[place](found) if self._means else found)
+        found = self._open(index, buffers[index])
+        values.append(self._means[index](found) if self._means else found)
     factor = self._clip_factor(values)
-    for place, share in enumerate(self._shares):
+    for index, share in enumerate(self._shares):
       with tf.device(share.replica.device):
         count = len(share.variables)
-        means, moments = values[place][:count], values[place][count:]
+        means, moments = values[index][:count], values[index][count:]
         if factor is not None:
           means = [mean * factor for mean in means]
-        self._updates[place](means, moments, numbers)
+        self._updates[index](means, moments, numbers)
 
-  def _open(self, place, buffer):
+  def _open(self, index, buffer):
     """A server's part of a gradient, then its moving statistics."""
     words = [tf.convert_to_tensor(buffer.words)]
     gradient = (
-      self._decodes[place](words, buffer.scalers.read_value())
-      if self._shares[place].variables
+      self._decodes[index](words, buffer.scalers.read_value())
+      if self._shares[index].variables
       else []
     )
     return [*gradient, *(m.read_value() for m in buffer.moments)]

@@ -22,11 +22,11 @@ class Share(NamedTuple):
 
   Attributes:
     replica: `replicas.Replica` of its variables alone.
-    variables: tuple of int, the places of its parameters in the model.
-    statistics: tuple of int, the places of its moving statistics.
+    variables: tuple of int, the indices of its parameters in the model.
+    statistics: tuple of int, the indices of its moving statistics.
     codec: `gradients.GradientCodec` of its parameters alone.
     words: slice of a payload.
-    probes: int array, the places in a probe.
+    probes: int array, the indices in a probe.
   """
 
   replica: replicas.Replica
@@ -76,8 +76,8 @@ def share(codec, server):
   """
   chosen = {}
   for bucket in codec.buckets:
-    for place, shape in zip(bucket.indices, bucket.shapes, strict=True):
-      chosen[place] = bucket.method, shape
+    for index, shape in zip(bucket.indices, bucket.shapes, strict=True):
+      chosen[index] = bucket.method, shape
   variables = (*server.trainable, *server.statistics)
   shares, buckets, start = [], [], 0
   probed = codec.probed_variables()
@@ -86,8 +86,8 @@ def share(codec, server):
       _on(device, kind) for kind in (server.trainable, server.statistics)
     )
     own = bucketing.gradient_codec(
-      [policy.VariableSpec('', chosen[place][1]) for place in mine],
-      [chosen[place][0] for place in mine],
+      [policy.VariableSpec('', chosen[index][1]) for index in mine],
+      [chosen[index][0] for index in mine],
     )
     shares.append(
       Share(
@@ -101,12 +101,12 @@ def share(codec, server):
     )
     start += own.num_words
     for bucket in own.buckets:
-      indices = tuple(mine[place] for place in bucket.indices)
+      indices = tuple(mine[index] for index in bucket.indices)
       # A stream of its own: no two servers' variables draw the same bits.
       buckets.append(bucket._replace(indices=indices, stream=len(buckets)))
   return gradients.GradientCodec(tuple(buckets)), shares
 
 
 def _on(device, variables):
-  """The places of the variables that stand on a device."""
+  """The indices of the variables that stand on a device."""
   return tuple(i for i, v in enumerate(variables) if v.device == device)

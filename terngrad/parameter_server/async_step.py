@@ -111,10 +111,10 @@ def make_process(source, servers):
     [
       nodes.Device(
         replica,
-        towers.workers_of(place),
-        [states.OfPart(part, source.states[place], replica)],
+        towers.workers_of(index),
+        [states.OfPart(part, source.states[index], replica)],
       )
-      for place, replica in enumerate(source.replicas)
+      for index, replica in enumerate(source.replicas)
     ],
     servers.buffers(towers.num_workers),
   )
@@ -133,14 +133,14 @@ class _Made(NamedTuple):
     source: `Source`.
     servers: `async_servers.Servers`.
     functions: `nodes.Functions`.
-    places: list of `nodes.Device`, one a device.
+    devices: list of `nodes.Device`, one a device.
     buffers: of the process, from `servers.buffers`.
   """
 
   source: Source
   servers: object
   functions: nodes.Functions
-  places: list
+  devices: list
   buffers: list
 
 
@@ -150,7 +150,7 @@ def _push(made, pulled, own, *given):
   seed_and_step = tf.constant(source.seed, tf.int64), pulled
   batch = towers_lib.Batch(*(feed.next() if feed else given), first=0)
   computed = []
-  for where in made.places:
+  for where in made.devices:
     computed += nodes.run_parts(
       source.node_pass, [made.functions], where, batch, seed_and_step
     )
@@ -160,7 +160,7 @@ def _push(made, pulled, own, *given):
     rounds.Work(
       made.functions, where.states[0], r, where, shared, seed_and_step
     ).send(0, [])
-    for r, where in zip(computed, made.places, strict=True)
+    for r, where in zip(computed, made.devices, strict=True)
   ]
   with tf.device(first_device):
     together = towers_lib.in_order(payloads)

@@ -53,13 +53,13 @@ def make(replica, optimizer, decoupled_decay, codec):
     rates = learning_rate, averaging_decay
     scale = 1.0 / turn.num_workers
     means, others = [], []
-    for place, bucket in enumerate(codec.buckets):
-      move = _kernel_for(codec, place, received)
+    for number, bucket in enumerate(codec.buckets):
+      move = _kernel_for(codec, number, received)
       if move:
-        scalers = tf.gather(turn.shared, probes[place])
+        scalers = tf.gather(turn.shared, probes[number])
         move(scalers, scale, descent.of(bucket.indices), rates)
         continue
-      means += codec.decode_bucket(place, received, no_states, turn)[0]
+      means += codec.decode_bucket(number, received, no_states, turn)[0]
       others += bucket.indices
     if others:
       rest = replica.part(others, ())
@@ -70,14 +70,14 @@ def make(replica, optimizer, decoupled_decay, codec):
 
 def fits(codec, received):
   """Whether there is a kernel for some of what was received."""
-  places = range(len(codec.buckets))
-  return any(_kernel_for(codec, place, received) for place in places)
+  numbers = range(len(codec.buckets))
+  return any(_kernel_for(codec, number, received) for number in numbers)
 
 
-def _kernel_for(codec, place, received):
+def _kernel_for(codec, number, received):
   """What moves the variables of a bucket by what it received, or None."""
-  method = codec.buckets[place].method
-  messages = codec.received(place, received)[0][0]
+  method = codec.buckets[number].method
+  messages = codec.received(number, received)[0][0]
   if isinstance(messages, methods.Payloads):
     return method.digits and functools.partial(_by_payloads, method, messages)
   return method.unit and functools.partial(_by_sums, method, messages)

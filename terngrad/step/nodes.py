@@ -70,7 +70,7 @@ def functions(node_pass, codec, num_workers, indices=None):
     node_pass: `passes.Pass`.
     codec: of a part of the model.
     num_workers: N.
-    indices: the places of the part's variables, see `codec.parts.Part`; None
+    indices: those of the part's variables, see `codec.parts.Part`; None
       for the whole model.
 
   Returns:

@@ -101,8 +101,8 @@ def _gradients(
   )
   if scale is not None:
     result = [gradient / scale for gradient in result]
-  places = dict(zip(plan.places, state, strict=True))
-  return result, entropy, [places[i] for i in range(len(plan.statistics))]
+  by_index = dict(zip(plan.indices, state, strict=True))
+  return result, entropy, [by_index[i] for i in range(len(plan.statistics))]
 
 
 def _regularization(variables, parameters):
@@ -131,13 +131,13 @@ def no_decay(parameters):
 def _with_seeds(plan, held, key):
   """The model's non-trainable values, with a dropout seed a layer from `key`.
 
-  Layers fold in negative numbers; the codes fold in the place of a bucket.
+  Layers fold in negative numbers; the codes fold in the index of a bucket.
   """
   return [
     random_bits.fold_in(key, tf.constant(-1 - i))
-    if place is None
-    else held[place]
-    for i, place in enumerate(plan.places)
+    if index is None
+    else held[index]
+    for i, index in enumerate(plan.indices)
   ]
 
 

@@ -58,13 +58,13 @@ class Reduction:
     self._functions = nodes.functions(
       _given(part.codec, None), part.codec, exchange.num_workers
     )
-    self._places = []
-    for place, device in enumerate(exchange.devices):
-      workers, shared = states[place]
+    self._devices = []
+    for index, device in enumerate(exchange.devices):
+      workers, shared = states[index]
       replica = replicas.Replica(device, (), (), (), (), shared=shared)
       own = states_lib.OfPart(part, workers, replica)
-      self._places.append(
-        nodes.Device(replica, exchange.workers_of(place), [own])
+      self._devices.append(
+        nodes.Device(replica, exchange.workers_of(index), [own])
       )
 
   def __call__(self, gradients, step, skips=False):
@@ -86,7 +86,7 @@ class Reduction:
         _given(self.codec, of_worker), [self._functions], where, _NUMBERS, pair
       )
       for of_worker, where, pair in zip(
-        gradients, self._places, numbers, strict=True
+        gradients, self._devices, numbers, strict=True
       )
     ]
     exchange = self._exchange
@@ -99,13 +99,13 @@ class Reduction:
       rounds.Work(
         part=self._functions,
         states=where.states[0],
-        computed=computed[place][0],
+        computed=computed[index][0],
         where=where,
-        shared=shared[place],
-        seed_and_step=numbers[place],
-        counts=finite[place] if skips else None,
+        shared=shared[index],
+        seed_and_step=numbers[index],
+        counts=finite[index] if skips else None,
       )
-      for place, where in enumerate(self._places)
+      for index, where in enumerate(self._devices)
     ]
     pending = rounds.exchange_part(exchange, self.codec, work, ())
     means, sent = [], []

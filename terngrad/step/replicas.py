@@ -57,19 +57,19 @@ class Replica(NamedTuple):
     """A replica of some of the variables, with their slots and averages.
 
     Args:
-      parameters: tuple of int, places in `trainable`.
-      statistics: tuple of int, places in `statistics`.
+      parameters: tuple of int, indices in `trainable`.
+      statistics: tuple of int, indices in `statistics`.
 
     Returns:
       A `Replica`, without averages of the frozen.
     """
     first = len(self.trainable)
-    averaged = (*parameters, *(first + place for place in statistics))
+    averaged = (*parameters, *(first + index for index in statistics))
     return self._replace(
-      trainable=tuple(self.trainable[place] for place in parameters),
-      statistics=tuple(self.statistics[place] for place in statistics),
-      slots=tuple(self.slots[place] for place in parameters),
-      averages=tuple(self.averages[place] for place in averaged)
+      trainable=tuple(self.trainable[index] for index in parameters),
+      statistics=tuple(self.statistics[index] for index in statistics),
+      slots=tuple(self.slots[index] for index in parameters),
+      averages=tuple(self.averages[index] for index in averaged)
       if self.averages
       else (),
     )
@@ -93,7 +93,7 @@ class Layout(NamedTuple):
     statistics: Keras variables, float32 moving statistics.
     frozen: Keras variables, the parameters that are not trained.
     order: all names, layer by layer, as the model has them.
-    places: for each of `model.non_trainable_variables` its place in the
+    indices: for each of `model.non_trainable_variables` its index in the
       statistics and then the frozen; None for a seed of dropout.
   """
 
@@ -102,7 +102,7 @@ class Layout(NamedTuple):
   statistics: tuple
   frozen: tuple
   order: tuple
-  places: tuple
+  indices: tuple
 
 
 def layout(model, trained=lambda name: True):
@@ -132,7 +132,7 @@ def layout(model, trained=lambda name: True):
     if not v.path.endswith('seed_generator_state')
   ]
   statistics = [v for v in others if v.path not in paths]
-  places = {v.path: i for i, v in enumerate([*statistics, *frozen])}
+  indices = {v.path: i for i, v in enumerate([*statistics, *frozen])}
   return Layout(
     names=tuple(name(v) for v in (*trainable, *statistics, *frozen)),
     trainable=trainable,
@@ -141,9 +141,9 @@ def layout(model, trained=lambda name: True):
     order=tuple(
       name(v)
       for v in model.weights
-      if v.path in places or v.path in {t.path for t in trainable}
+      if v.path in indices or v.path in {t.path for t in trainable}
     ),
-    places=tuple(places.get(v.path) for v in model.non_trainable_variables),
+    indices=tuple(indices.get(v.path) for v in model.non_trainable_variables),
   )
 
 
@@ -236,16 +236,16 @@ def check_equal(replicas, names):
   """
   if len(replicas) == 1:
     return
-  shared = [place for place, own in enumerate(replicas[0].own()) if not own]
+  shared = [index for index, own in enumerate(replicas[0].own()) if not own]
   digests = []
   for replica in replicas:
     variables = replica.variables()
     digests.append(
-      np.stack([equality.digest(variables[place].numpy()) for place in shared])
+      np.stack([equality.digest(variables[index].numpy()) for index in shared])
     )
   equality.check(
     digests,
-    [names[place] for place in shared],
+    [names[index] for index in shared],
     [replica.device for replica in replicas],
   )
 

@@ -82,10 +82,10 @@ class Metadata(NamedTuple):
 def _rows(exchange, first, stop, with_statistics):
   """For each device float32 [its workers, numbers]: probes, loss, stop, ..."""
   rows = []
-  for place, (device, result) in enumerate(
+  for index, (device, result) in enumerate(
     zip(exchange.devices, first, strict=True)
   ):
-    count = len(exchange.workers_of(place))
+    count = len(exchange.workers_of(index))
     with tf.device(device):
       columns = [result.probes, result.entropy, tf.fill([count], stop)]
       if with_statistics:

@@ -14,7 +14,7 @@ from terngrad.codec import parts as parts_lib
 
 
 class Key(NamedTuple):
-  """Which state: its name, and the place of its variable in the model."""
+  """Which state: its name, and the index of its variable in the model."""
 
   name: str
   variable: int
@@ -187,8 +187,8 @@ class MethodStates:
       exchange: see `step.Training`.
     """
     self.workers = tuple(
-      of_workers(declared(codec), device, len(exchange.workers_of(place)))
-      for place, device in enumerate(exchange.devices)
+      of_workers(declared(codec), device, len(exchange.workers_of(index)))
+      for index, device in enumerate(exchange.devices)
     )
     with tf.device(exchange.devices[0]):
       self.residuals = [

@@ -45,9 +45,9 @@ class StepResult(NamedTuple):
   stop: tf.Tensor
   worker_labels: tuple = ()
 
-  def payloads(self, place):
+  def payloads(self, device_index):
     """The whole payloads of a device, int32 [its workers, words]."""
-    return tf.concat(self.words[place], axis=1)
+    return tf.concat(self.words[device_index], axis=1)
 
 
 class Training(NamedTuple):
@@ -60,7 +60,7 @@ class Training(NamedTuple):
     states: `states.MethodStates`.
     optimizer: `optimizers.Optimizer`, applied once a step to each replica.
     seed: integer, of the run.
-    pass_context: takes a place of `exchange`, returns the context of its
+    pass_context: takes a device index of `exchange`, returns the context of its
       passes; see `synchronized`.
     local: what workers do by themselves between two exchanges: has `of`, which
       takes (`node_pass`, learning rate) and returns the `passes.Pass` of that,
@@ -73,7 +73,7 @@ class Training(NamedTuple):
   states: object
   optimizer: object
   seed: int
-  pass_context: Callable = lambda place: contextlib.nullcontext()
+  pass_context: Callable = lambda device_index: contextlib.nullcontext()
   local: object = None
 
 
@@ -98,16 +98,16 @@ def make_train_step(training, codec):
     )
     for part in parts
   ]
-  places = [
+  devices = [
     nodes.Device(
       replica,
-      exchange.workers_of(place),
+      exchange.workers_of(index),
       [
-        states_lib.OfPart(part, training.states.workers[place], replica)
+        states_lib.OfPart(part, training.states.workers[index], replica)
         for part in parts
       ],
     )
-    for place, replica in enumerate(replicas)
+    for index, replica in enumerate(replicas)
   ]
   ends = [
     step_end.StepEnd(
@@ -123,7 +123,7 @@ def make_train_step(training, codec):
     training.states.residuals_of(number, part, exchange)
     for number, part in enumerate(parts)
   ]
-  made = _Made(training, parts, functions, places, ends, residuals)
+  made = _Made(training, parts, functions, devices, ends, residuals)
   return functools.partial(_train_step, made)
 
 
@@ -134,7 +134,7 @@ class _Made(NamedTuple):
     training: `Training`.
     parts: list of `codec.parts.Part`.
     functions: list of `nodes.Functions`, of each part.
-    places: list of `nodes.Device`, one a device.
+    devices: list of `nodes.Device`, one a device.
     ends: list of `step_end.StepEnd`, one a device.
     residuals: for each part what its first round's sums may leave behind, see
       `states.MethodStates.residuals_of`.
@@ -143,7 +143,7 @@ class _Made(NamedTuple):
   training: Training
   parts: list
   functions: list
-  places: list
+  devices: list
   ends: list
   residuals: list
 
@@ -158,9 +158,9 @@ def _train_step(
     node_pass = training.local.of(node_pass, learning_rate)
     rate = tf.constant(training.local.outer_rate)
   computed = []
-  for place, batch in enumerate(exchange.batches(images, labels)):
-    where = made.places[place]
-    with training.pass_context(place):
+  for index, batch in enumerate(exchange.batches(images, labels)):
+    where = made.devices[index]
+    with training.pass_context(index):
       computed.append(
         nodes.run_parts(node_pass, made.functions, where, batch, seed_and_step)
       )
@@ -191,8 +191,8 @@ def _train_step(
       made.parts, [one[0] for one in metadata.shared]
     ),
     words=[
-      sum((part.words for part in of_devices[place]), [])
-      for place in exchange.local_devices
+      sum((part.words for part in of_devices[index]), [])
+      for index in exchange.local_devices
     ],
     sent=_total(exchange, of_devices),
     stop=metadata.stop,
@@ -208,19 +208,21 @@ def _work(made, number, computed, metadata, seed_and_step):
       states=where.states[number],
       computed=of_parts[number],
       where=where,
-      shared=metadata.shared[number][place],
+      shared=metadata.shared[number][index],
       seed_and_step=seed_and_step,
-      counts=_finite(metadata, place) if scales else None,
+      counts=_finite(metadata, index) if scales else None,
     )
-    for place, (where, of_parts) in enumerate(
-      zip(made.places, computed, strict=True)
+    for index, (where, of_parts) in enumerate(
+      zip(made.devices, computed, strict=True)
     )
   ]
 
 
-def _finite(metadata, place):
+def _finite(metadata, device_index):
   """Bool [], whether all gradients are, as a device knows of all workers."""
-  return loss_scaling.all_finite([agreed[place] for agreed in metadata.shared])
+  return loss_scaling.all_finite(
+    [agreed[device_index] for agreed in metadata.shared]
+  )
 
 
 def _total(exchange, of_devices):

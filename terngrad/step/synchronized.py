@@ -26,23 +26,23 @@ def contexts(exchange):
     exchange: see `layer_collectives.LayerCollectives`.
 
   Returns:
-    A function of a place of the exchange that returns the context in which its
+    A function of a device index that returns the context in which its
     worker's pass is traced.
 
   Raises:
     ValueError: see `layer_collectives.LayerCollectives`.
   """
   workers = layer_collectives.LayerCollectives(exchange)
-  return lambda place: _Worker(workers, place)
+  return lambda device_index: _Worker(workers, device_index)
 
 
 class _Worker(tf.distribute.ReplicaContext):
   """One worker, as a replica that Keras's layers ask for sums."""
 
-  def __init__(self, workers, place):
-    super().__init__(tf.distribute.get_strategy(), place)
+  def __init__(self, workers, device_index):
+    super().__init__(tf.distribute.get_strategy(), device_index)
     self._workers = workers
-    self._place = place
+    self._device_index = device_index
 
   def all_reduce(self, reduce_op, value, options=None):
     """The sum of a tensor over the workers, on each of them.
@@ -66,7 +66,9 @@ class _Worker(tf.distribute.ReplicaContext):
       )
 
     def add(tensor):
-      return tf.reduce_sum(self._workers.gather(self._place, tensor), axis=0)
+      return tf.reduce_sum(
+        self._workers.gather(self._device_index, tensor), axis=0
+      )
 
     @tf.custom_gradient
     def total(tensor):

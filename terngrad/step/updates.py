@@ -11,7 +11,7 @@ def decoupled_decay_of(decoupled_decay, indices, count):
 
   Args:
     decoupled_decay: of all of them, or None.
-    indices: tuple of int, the places of those in the model.
+    indices: tuple of int, those of the variables in the model.
     count: how many the model has.
 
   Returns:

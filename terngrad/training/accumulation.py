@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from terngrad.codec.stages import random_bits
 
-# Folded into a node's key, from here on. Codes fold in the place of a bucket,
+# Folded into a node's key, from here on. Codes fold in the index of a bucket,
 # dropout negative numbers.
 _FIRST_KEY = 2**30
 

@@ -105,17 +105,17 @@ def _histograms(run, result):
     # What a node sent says nothing by itself where there are more rounds.
     and run.codec.num_rounds == 1
   )
-  for place, replica in enumerate(run.replicas):
+  for index, replica in enumerate(run.replicas):
     pairs = zip(run.parameters, replica.trainable, strict=True)
-    histograms.update({f'tower_{place}/{name}': v for name, v in pairs})
+    histograms.update({f'tower_{index}/{name}': v for name, v in pairs})
     if not coded:
       continue
     # A device's first node stands for the device.
     sent = one_round.decode_mean(
-      run.codec, [result.payloads(place)[:1]], result.shared
+      run.codec, [result.payloads(index)[:1]], result.shared
     )
     for name, gradient in zip(run.parameters, sent, strict=True):
-      tag = f'tower_{place}/{name}/binary'
+      tag = f'tower_{index}/{name}/binary'
       histograms[f'{tag}/gradients'] = gradient
       sparsity[f'{tag}/sparsity'] = float(tf.math.zero_fraction(gradient))
   return histograms, sparsity

@@ -218,7 +218,7 @@ def test_sums_move_variables_as_gradients_do(dtype, rule, averages):
   shapes = [(size,) for size in SIZES]
   means = ops.scale_sums(sums, scalers, shapes, 1 / 3)
   updates.make_update(others, optimizer, None)(means, [], NUMBERS)
-  # In pieces that end anywhere, the last with places past the last element.
+  # In pieces that end anywhere, the last with digits past the last element.
   borders = [0, 1, 70, 71, 20_000, total + 5]
   descent = fused_updates.of(ours, optimizer)
   for first, stop in zip(borders, borders[1:], strict=False):

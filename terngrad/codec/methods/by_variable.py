@@ -32,8 +32,8 @@ def by_variable(packing, encode, traits=FIXED, compiled=True, elements=None):
     traits: see `contract.Traits`.
     compiled: see `contract.Codec`.
     elements: for words that tell of few elements, which are then added without
-      a tensor of all: takes (int32 words, n), returns (int32 [k] places,
-      float32 [k]), n for a place where there is none; safe for any words. Those
+      a tensor of all: takes (int32 words, n), returns (int32 [k] indices,
+      float32 [k]), index n where there is none; safe for any words. Those
       of a payload that an encoder made are each another.
 
   Returns:
@@ -79,19 +79,19 @@ def scattered(elements):
   """`wire.CompositePacking.planes` of a function that gives few elements."""
 
   def planes(words, num_elements):
-    places, values = elements(words, num_elements)
+    indices, values = elements(words, num_elements)
     zeros = tf.zeros([num_elements + 1])
-    return tf.tensor_scatter_nd_update(zeros, places[:, tf.newaxis], values)[
+    return tf.tensor_scatter_nd_update(zeros, indices[:, tf.newaxis], values)[
       :-1
     ]
 
   return planes
 
 
-def inside(places, num_elements):
+def inside(indices, num_elements):
   """Places, with n in place of those that no variable of n elements has."""
-  outside = (places < 0) | (places >= num_elements)
-  return tf.where(outside, num_elements, places)
+  outside = (indices < 0) | (indices >= num_elements)
+  return tf.where(outside, num_elements, indices)
 
 
 def _draws(key, start, size):
@@ -133,10 +133,10 @@ class _Variables(NamedTuple):
     rows = method.rows_in_order(parts)
 
     def add(row, total):
-      places, values = self._elements(rows[row])
-      return row + 1, tf.tensor_scatter_nd_add(total, places, values)
+      indices, values = self._elements(rows[row])
+      return row + 1, tf.tensor_scatter_nd_add(total, indices, values)
 
-    # One past the end, for places that no variable has.
+    # One past the end, for indices that no variable has.
     _, total = tf.while_loop(
       lambda row, _: row < rows.shape[0],
       add,
@@ -146,16 +146,16 @@ class _Variables(NamedTuple):
     return total[:-1]
 
   def _elements(self, words):
-    """(int32 [k, 1] places in the bucket, float32 [k]) of a payload."""
-    places, values, start = [], [], 0
+    """(int32 [k, 1] indices in the bucket, float32 [k]) of a payload."""
+    indices, values, start = [], [], 0
     for own, size in zip(self._split(words), self.sizes, strict=True):
       if size:
         where, what = self.elements(own, size)
         nowhere = tf.constant(sum(self.sizes))
-        places.append(tf.where(where < size, where + start, nowhere))
+        indices.append(tf.where(where < size, where + start, nowhere))
         values.append(what)
       start += size
-    return tf.concat(places, axis=0)[:, tf.newaxis], tf.concat(values, axis=0)
+    return tf.concat(indices, axis=0)[:, tf.newaxis], tf.concat(values, axis=0)
 
   def _split(self, words):
     return tf.split(words, [self.packing.num_words(n) for n in self.sizes])

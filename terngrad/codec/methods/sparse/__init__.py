@@ -1,1 +1,1 @@
-"""Codes that send few elements, and the places of them."""
+"""Codes that send few elements, and their indices."""

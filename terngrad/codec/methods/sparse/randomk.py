@@ -4,7 +4,7 @@ Stich et al., Sparsified SGD with Memory, NeurIPS 2018,
 https://arxiv.org/abs/1809.07599, with error feedback; Wangni et al., Gradient
 Sparsification for Communication-Efficient Distributed Optimization, NeurIPS
 2018, https://arxiv.org/abs/1710.09854, for the scale that leaves no bias. All
-workers draw the same places, which so need not travel, and values can be added
+workers draw the same indices, which so need not travel, and values can be added
 on their way.
 """
 
@@ -68,7 +68,7 @@ class _Random(NamedTuple):
     sent = sum(topk.count(self.ratio, n) for n in sizes if n)
     return ((method.float_sum(sent),),)
 
-  def places(self, context):
+  def indices(self, context):
     """For each variable int32 [k]."""
     found, start = [], context.start
     for size, number in zip(context.sizes, self.counts(context), strict=True):
@@ -81,7 +81,7 @@ class _Random(NamedTuple):
   def send(self, gradients, states, received, context):
     del received
     pairs = zip(
-      method.each(gradients, context), self.places(context), strict=True
+      method.each(gradients, context), self.indices(context), strict=True
     )
     values = tf.concat([tf.gather(v, p) for v, p in pairs], axis=0)
     return [tf.bitcast(values, tf.int32)], states
@@ -96,20 +96,20 @@ class _Random(NamedTuple):
     return self.spread(tf.bitcast(words[0], tf.float32), context)
 
   def spread(self, values, context):
-    """Sent values in their places, a list of float32 [n]."""
+    """Sent values at their indices, a list of float32 [n]."""
     counts = self.counts(context)
     found = []
-    for size, sent, places in zip(
+    for size, sent, indices in zip(
       context.sizes,
       tf.split(values, counts),
-      self.places(context),
+      self.indices(context),
       strict=True,
     ):
       if self.unbiased and size:
-        sent = sent * (size / places.shape[0])
+        sent = sent * (size / indices.shape[0])
       found.append(
         tf.tensor_scatter_nd_update(
-          tf.zeros([size]), places[:, tf.newaxis], sent
+          tf.zeros([size]), indices[:, tf.newaxis], sent
         )
       )
     return found

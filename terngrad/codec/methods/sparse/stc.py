@@ -1,13 +1,13 @@
-"""Sparse ternary compression: few elements, one magnitude, short places.
+"""Sparse ternary compression: few elements, one magnitude, short indices.
 
 Sattler et al., Robust and Communication-Efficient Federated Learning from
 Non-IID Data, 2019, https://arxiv.org/abs/1903.02891, algorithm 1: the largest
 elements of each variable are sent as signs times their mean magnitude.
-Departure: places are not Golomb codes of the gaps but their Elias-Fano form
+Departure: indices are not Golomb codes of the gaps but their Elias-Fano form
 (Elias, Efficient Storage and Retrieval by Content and Address of Static Files,
 Journal of the ACM 21 (2), 1974): the upper bits as unary differences, which is
 what Golomb codes have, and the lower bits apart. For one element of a hundred
-that takes 8.6 bits a place for 8.1, always the same number of words, and both
+that takes 8.6 bits an index for 8.1, always the same number of words, and both
 ways are a few operations on whole vectors.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from terngrad.codec.methods import by_variable
-from terngrad.codec.methods.sparse import places as places_lib
+from terngrad.codec.methods.sparse import elias_fano
 from terngrad.codec.methods.sparse import topk
 from terngrad.codec.stages import packing
 from terngrad.codec.stages import statistics
@@ -60,23 +60,23 @@ def _num_words(ratio, num_elements):
   if not num_elements:
     return 0
   number = topk.count(ratio, num_elements)
-  places = places_lib.num_words(number, num_elements)
-  return 1 + _SIGNS.num_words(number) + places
+  indices = elias_fano.num_words(number, num_elements)
+  return 1 + _SIGNS.num_words(number) + indices
 
 
 def _encode(ratio, values, draws):
-  """The magnitude; the signs in the order of the places; the places."""
+  """The magnitude; the signs in the order of the indices; the indices."""
   del draws  # nothing is drawn
   size = values.shape[0]
-  places = tf.sort(topk.largest(values, topk.count(ratio, size)))
-  sent = tf.gather(values, places)
+  indices = tf.sort(topk.largest(values, topk.count(ratio, size)))
+  sent = tf.gather(values, indices)
   magnitude = tf.bitcast(statistics.mean_magnitude(sent), tf.int32)
   negative = tf.cast(tf.bitcast(sent, tf.int32) < 0, tf.int32)
   return tf.concat(
     [
       magnitude[tf.newaxis],
       _SIGNS.pack_flat(negative),
-      places_lib.pack(places, size),
+      elias_fano.pack(indices, size),
     ],
     axis=0,
   )
@@ -87,13 +87,13 @@ def _elements(ratio, words, num_elements):
   end = 1 + _SIGNS.num_words(number)
   negative = _SIGNS.unpack_flat(words[1:end], number)
   magnitude = tf.bitcast(words[0], tf.float32)
-  places = places_lib.unpack(words[end:], number, num_elements)
+  indices = elias_fano.unpack(words[end:], number, num_elements)
   values = tf.where(negative > 0, -magnitude, magnitude)
-  return by_variable.inside(places, num_elements), values
+  return by_variable.inside(indices, num_elements), values
 
 
 def _check(name, ratio, words, num_elements):
-  """Refuses a magnitude that is none, and places that are not in order."""
+  """Refuses a magnitude that is none, and indices that are not in order."""
   number = topk.count(ratio, num_elements)
   end = 1 + _SIGNS.num_words(number)
   magnitude = words[:1].view(np.float32)[0]
@@ -102,5 +102,5 @@ def _check(name, ratio, words, num_elements):
       f'{name}: expected a finite magnitude >= 0, received {magnitude}. The '
       'payload was damaged or made by another codec: send it again.'
     )
-  places_lib.check(name, words[end:], number, num_elements)
+  elias_fano.check(name, words[end:], number, num_elements)
   return _SIGNS, words[1:end], number

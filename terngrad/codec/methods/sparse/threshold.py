@@ -64,38 +64,38 @@ def _used(first):
 
 
 def _pack(above, capacity, planes):
-  """How many; then for each its place and its value, the largest first."""
+  """How many; then for each its index and its value, the largest first."""
   (values,) = planes
   number = topk.count(capacity, values.shape[0])
-  places = topk.largest(values, number)
-  sent = tf.gather(values, places)
+  indices = topk.largest(values, number)
+  sent = tf.gather(values, indices)
   chosen = (tf.abs(sent) >= above) & (sent != 0.0)
-  pairs = tf.stack([places, tf.bitcast(sent, tf.int32)], axis=1)
+  pairs = tf.stack([indices, tf.bitcast(sent, tf.int32)], axis=1)
   pairs = tf.where(chosen[:, tf.newaxis], pairs, 0)
   total = tf.reduce_sum(tf.cast(chosen, tf.int32))
   return tf.concat([total[tf.newaxis], tf.reshape(pairs, [-1])], axis=0)
 
 
 def _unpack(words, width):
-  places, values = tf.unstack(tf.reshape(words[1:], [-1, 2]), axis=1)
-  used = tf.range(places.shape[0]) < words[0]
-  usable = used & (places >= 0) & (places < width)
-  places = tf.where(usable, places, width)[:, tf.newaxis]
+  indices, values = tf.unstack(tf.reshape(words[1:], [-1, 2]), axis=1)
+  used = tf.range(indices.shape[0]) < words[0]
+  usable = used & (indices >= 0) & (indices < width)
+  indices = tf.where(usable, indices, width)[:, tf.newaxis]
   bits = tf.zeros([width + 1], tf.int32)
-  bits = tf.tensor_scatter_nd_update(bits, places, values)
+  bits = tf.tensor_scatter_nd_update(bits, indices, values)
   return [tf.bitcast(bits[:width], tf.float32)]
 
 
 def _check(name, words, width):
-  """Refuses places outside or twice, other orders, and what is not finite."""
+  """Refuses indices outside or twice, other orders, and what is not finite."""
   pairs = words[1 : 1 + 2 * words[0]].reshape([-1, 2])
-  places, values = pairs.T
+  indices, values = pairs.T
   magnitudes = np.abs(np.ascontiguousarray(values).view(np.float32))
   falling = np.all(magnitudes[1:] <= magnitudes[:-1])
-  inside = np.all((places >= 0) & (places < width))
-  if not (inside and falling) or len({*places}) < len(places):
+  inside = np.all((indices >= 0) & (indices < width))
+  if not (inside and falling) or len({*indices}) < len(indices):
     raise ValueError(
-      f'{name}: expected places below {width}, each once and the largest '
+      f'{name}: expected indices below {width}, each once and the largest '
       'magnitude first, received others. The payload was damaged or made by '
       'another codec: send it again.'
     )

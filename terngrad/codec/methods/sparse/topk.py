@@ -1,4 +1,4 @@
-"""The elements of largest magnitude of each variable, and their places.
+"""The elements of largest magnitude of each variable, and their indices.
 
 Aji and Heafield, Sparse Communication for Distributed Gradient Descent, EMNLP
 2017, https://arxiv.org/abs/1704.05021; Lin et al., Deep Gradient Compression,
@@ -66,7 +66,7 @@ def count(ratio, num_elements):
 
 
 def largest(values, number):
-  """The places of the largest magnitudes, of equal ones the first.
+  """The indices of the largest magnitudes, of equal ones the first.
 
   TensorFlow selects where XLA sorts: 20 ms against 500 for 10^6 elements. Of
   many elements those are looked at that reach what a sample makes likely; where
@@ -96,35 +96,35 @@ def largest(values, number):
   found = tf.where(magnitudes >= likely)[:, 0]
 
   def of_found():
-    places = tf.math.top_k(tf.gather(magnitudes, found), number).indices
-    return tf.cast(tf.gather(found, places), tf.int32)
+    indices = tf.math.top_k(tf.gather(magnitudes, found), number).indices
+    return tf.cast(tf.gather(found, indices), tf.int32)
 
   return tf.cond(tf.shape(found)[0] >= number, of_found, of_all)
 
 
 def _encode(ratio, values, draws):
-  """The places within the variable, the largest first; then the values."""
+  """The indices within the variable, the largest first; then the values."""
   del draws  # nothing is drawn
-  places = largest(values, count(ratio, values.shape[0]))
-  sent = tf.gather(tf.bitcast(values, tf.int32), places)
-  return tf.concat([places, sent], axis=0)
+  indices = largest(values, count(ratio, values.shape[0]))
+  sent = tf.gather(tf.bitcast(values, tf.int32), indices)
+  return tf.concat([indices, sent], axis=0)
 
 
 def _elements(words, num_elements):
-  places, values = tf.split(words, 2)
-  places = by_variable.inside(places, num_elements)
-  return places, tf.bitcast(values, tf.float32)
+  indices, values = tf.split(words, 2)
+  indices = by_variable.inside(indices, num_elements)
+  return indices, tf.bitcast(values, tf.float32)
 
 
 def _check(name, words, num_elements):
-  """Refuses other orders of places, and values that are not finite."""
-  places, values = np.split(words, 2)
+  """Refuses other orders of indices, and values that are not finite."""
+  indices, values = np.split(words, 2)
   magnitudes = values.astype(np.int64) & _MAGNITUDE
-  keys = list(zip(-magnitudes, places, strict=True))
-  inside = np.all((places >= 0) & (places < num_elements))
-  if not inside or keys != sorted(keys) or len({*places}) < len(places):
+  keys = list(zip(-magnitudes, indices, strict=True))
+  inside = np.all((indices >= 0) & (indices < num_elements))
+  if not inside or keys != sorted(keys) or len({*indices}) < len(indices):
     raise ValueError(
-      f'{name}: expected places below {num_elements}, each once and the '
+      f'{name}: expected indices below {num_elements}, each once and the '
       'largest magnitude first, received others. The payload was damaged or '
       'made by another codec: send it again.'
     )

@@ -28,23 +28,23 @@ class Split(NamedTuple):
   factors: tuple
 
   @property
-  def places(self):
+  def indices(self):
     """Of the matrices among the variables."""
     return [i for i, factor in enumerate(self.factors) if factor]
 
   @property
   def p_shapes(self):
     """(rows, rank) of each matrix."""
-    return [(self.factors[i][0], self.factors[i][2]) for i in self.places]
+    return [(self.factors[i][0], self.factors[i][2]) for i in self.indices]
 
   @property
   def q_shapes(self):
     """(columns, rank) of each matrix."""
-    return [self.factors[i][1:] for i in self.places]
+    return [self.factors[i][1:] for i in self.indices]
 
   def matrices(self, values):
     """Those of v tensors that are matrices, [rows, columns]."""
-    return [tf.reshape(values[i], self.factors[i][:2]) for i in self.places]
+    return [tf.reshape(values[i], self.factors[i][:2]) for i in self.indices]
 
   def small(self, values):
     """Those of a list of v that are small."""

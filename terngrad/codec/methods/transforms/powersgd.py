@@ -88,8 +88,8 @@ class _PowerSGD(NamedTuple):
   def states(self, shapes):
     found = self.split(shapes)
     return tuple(
-      method.State(Q, method.SHARED, place, shape, low_rank.first_q)
-      for place, shape in zip(found.places, found.q_shapes, strict=True)
+      method.State(Q, method.SHARED, index, shape, low_rank.first_q)
+      for index, shape in zip(found.indices, found.q_shapes, strict=True)
       if self.warm_start
     )
 
@@ -110,7 +110,7 @@ class _PowerSGD(NamedTuple):
       return [low_rank.revived(q) for q in states]
     found, sizes = self.split(context.shapes), context.sizes
     # By the variable's first element, which cutting leaves where it is.
-    starts = [context.start + sum(sizes[:place]) for place in found.places]
+    starts = [context.start + sum(sizes[:index]) for index in found.indices]
     return [
       low_rank.normal(
         shape, random_bits.fold_in(context.common_key, tf.constant(start))

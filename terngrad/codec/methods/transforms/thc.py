@@ -83,10 +83,10 @@ def table(span=3.0):
     through = best[:, np.newaxis] + loss
     steps.append(through.argmin(axis=0))
     best = through.min(axis=0)
-  place, found = count - 1, [count - 1]
+  index, found = count - 1, [count - 1]
   for step in reversed(steps):
-    place = step[place]
-    found.append(place)
+    index = step[index]
+    found.append(index)
   return points[[*reversed([*found, 0])]]
 
 
@@ -201,13 +201,13 @@ class _THC(NamedTuple):
 
   def decoded(self, sums, context, scale):
     """List of float32 [n] of sums of entries."""
-    found, place, start = [], 0, context.start
+    found, first, start = [], 0, context.start
     norms = self.split_norms(context)
     for size, norm in zip(context.sizes, norms, strict=True):
       padded = _padded(size)
       if size:
         count, block = rotation.blocks(size)
-        rows = tf.reshape(sums[place : place + padded], [count, block])
+        rows = tf.reshape(sums[first : first + padded], [count, block])
         rows = rotation.hadamard(tf.cast(rows, tf.float32))
         # After all additions: before them compilers would round as they like.
         rows *= (self.unit(norm) * (scale / block))[:, tf.newaxis]
@@ -215,7 +215,7 @@ class _THC(NamedTuple):
         found.append((tf.reshape(rows, [-1]) * signs)[:size])
       else:
         found.append(tf.zeros([0]))
-      place += padded
+      first += padded
       start += size
     return found
 

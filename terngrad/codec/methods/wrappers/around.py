@@ -16,8 +16,8 @@ def states(name, inner, shapes):
     shapes: of the variables.
   """
   own = tuple(
-    methods.State(name, methods.WORKER, place, tuple(shape))
-    for place, shape in enumerate(shapes)
+    methods.State(name, methods.WORKER, index, tuple(shape))
+    for index, shape in enumerate(shapes)
   )
   return (*own, *inner.states(shapes))
 

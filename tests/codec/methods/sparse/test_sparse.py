@@ -44,8 +44,8 @@ def test_stc_takes_ten_bits_an_element_that_is_sent():
     (0, np.float32(-1).view(np.int32), 'expected a finite magnitude >= 0'),
     (0, np.float32(np.nan).view(np.int32), 'expected a finite magnitude >= 0'),
     (1, -1, r'unsigned\(1\): expected code 0 past the last'),
-    (-1, 0, 'expected 10 places below 200 in order'),
-    (-1, -1, 'expected 10 places below 200 in order'),
+    (-1, 0, 'expected 10 indices below 200 in order'),
+    (-1, -1, 'expected 10 indices below 200 in order'),
   ],
 )
 def test_damaged_stc_payload_is_refused(place, word, message):
@@ -75,8 +75,8 @@ def test_threshold_leaves_the_smallest_out_where_there_is_no_room():
 @pytest.mark.parametrize(
   ('place', 'word', 'message'),
   [
-    (1, 100, 'expected places below 100'),
-    (3, -1, 'expected places below 100'),
+    (1, 100, 'expected indices below 100'),
+    (3, -1, 'expected indices below 100'),
     (2, np.float32(np.nan).view(np.int32), 'threshold'),
     (4, np.float32(1e9).view(np.int32), 'the largest magnitude first'),
   ],
@@ -123,6 +123,6 @@ def test_randomk_draws_every_place_as_often():
     return rounds.Workers(codec, 1).means(codec, [[ones]], number)[0]
 
   counts = sum(step(tf.constant(i)).numpy() for i in range(draws))
-  # Binomial with p = 0.2, within 6 deviations of 50 places.
+  # Binomial with p = 0.2, within 6 deviations of 50 elements.
   spread = (draws * 0.2 * 0.8) ** 0.5
   assert np.abs(counts - draws * 0.2).max() < 6 * spread

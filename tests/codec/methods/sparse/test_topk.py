@@ -64,9 +64,9 @@ def test_ties_are_the_first_ones_in_every_mode(mode):
 
   if mode != 'eager':
     encode = tf.function(encode, jit_compile=mode == 'xla')
-  places = encode(tf.constant(values)).numpy()[:500]
+  indices = encode(tf.constant(values)).numpy()[:500]
   expected = np.argsort(-np.abs(values), kind='stable')[:500]
-  np.testing.assert_array_equal(places, expected)
+  np.testing.assert_array_equal(indices, expected)
 
 
 @pytest.mark.parametrize(
@@ -106,8 +106,8 @@ def test_places_outside_are_passed_over(compiled):
 @pytest.mark.parametrize(
   ('place', 'word', 'message'),
   [
-    (0, -1, 'expected places below 20, each once'),
-    (0, 20, 'expected places below 20, each once'),
+    (0, -1, 'expected indices below 20, each once'),
+    (0, 20, 'expected indices below 20, each once'),
     (2, 1, 'the largest magnitude first'),
     (9, np.float32(99).view(np.int32), 'the largest magnitude first'),
     (5, np.float32(np.inf).view(np.int32), 'expected finite values'),

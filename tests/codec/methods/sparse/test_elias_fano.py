@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from terngrad.codec.methods.sparse import places
+from terngrad.codec.methods.sparse import elias_fano
 
 
 def there_and_back(chosen, size):
-  words = places.pack(tf.constant(chosen, tf.int32), size)
-  assert words.shape == (places.num_words(len(chosen), size),)
-  return places.unpack(words, len(chosen), size).numpy()
+  words = elias_fano.pack(tf.constant(chosen, tf.int32), size)
+  assert words.shape == (elias_fano.num_words(len(chosen), size),)
+  return elias_fano.unpack(words, len(chosen), size).numpy()
 
 
 def test_every_set_of_places_below_five_comes_back():
@@ -35,20 +35,22 @@ def test_many_places_come_back(number, size):
 
 def test_words_are_golden():
   # n / k = 10 / 2: 2 low bits; 2 + 2 + 1 bits of the string.
-  words = places.pack(tf.constant([3, 8]), 10).numpy()
+  words = elias_fano.pack(tf.constant([3, 8]), 10).numpy()
   # Low bits: 3 is 11, 8 is 00. High parts 0 and 2: bits 0 + 0 and 2 + 1.
   np.testing.assert_array_equal(words, [1, 1, 0b1001])
 
 
 def test_a_hundredth_takes_less_than_nine_bits_a_place():
-  assert 32 * places.num_words(10**4, 10**6) < 8.6 * 10**4
+  assert 32 * elias_fano.num_words(10**4, 10**6) < 8.6 * 10**4
 
 
 def test_any_words_give_numbers_that_are_no_place_twice_below_the_end():
   rng = np.random.default_rng(4)
   for number, size in ((1, 1), (7, 7), (5, 100), (40, 4000)):
     for _ in range(10):
-      words = rng.integers(-(2**31), 2**31, places.num_words(number, size))
-      found = places.unpack(tf.constant(words, tf.int32), number, size).numpy()
+      words = rng.integers(-(2**31), 2**31, elias_fano.num_words(number, size))
+      found = elias_fano.unpack(
+        tf.constant(words, tf.int32), number, size
+      ).numpy()
       assert found.shape == (number,)
       assert np.all(found >= 0)

@@ -1,8 +1,8 @@
 """Places of few elements among many, in order, in a fixed number of words.
 
-Elias-Fano codes (see `stc`): of k places below n the lowest l = floor(log2(n /
+Elias-Fano codes (see `stc`): of k indices below n the lowest l = floor(log2(n /
 k)) bits are stored as l planes of k bits, and the others, h, in a string of
-k + floor((n - 1) / 2**l) + 1 bits, of which number h + i is 1 for place i.
+k + floor((n - 1) / 2**l) + 1 bits, of which number h + i is 1 for index i.
 """
 
 import tensorflow as tf
@@ -13,11 +13,11 @@ _BITS = packing.unsigned(1)
 
 
 def num_words(number, num_elements):
-  """Words of so many places; see `pack`.
+  """Words of so many indices; see `pack`.
 
   Args:
     number: k, from 1 to num_elements.
-    num_elements: n, below which the places are.
+    num_elements: n, below which the indices are.
 
   Returns:
     int.
@@ -26,23 +26,23 @@ def num_words(number, num_elements):
   return low + _BITS.num_words(_string_bits(number, num_elements))
 
 
-def pack(places, num_elements):
-  """Packs places.
+def pack(indices, num_elements):
+  """Packs indices.
 
   Args:
-    places: int32 [k], rising, from 0 to n - 1.
+    indices: int32 [k], rising, from 0 to n - 1.
     num_elements: n.
 
   Returns:
     int32 [num_words(k, n)].
   """
-  number = places.shape[0]
+  number = indices.shape[0]
   low_bits = _low_bits(number, num_elements)
   words = []
   for bit in range(low_bits):
-    plane = tf.bitwise.bitwise_and(tf.bitwise.right_shift(places, bit), 1)
+    plane = tf.bitwise.bitwise_and(tf.bitwise.right_shift(indices, bit), 1)
     words.append(_BITS.pack_flat(plane))
-  ones = tf.bitwise.right_shift(places, low_bits) + tf.range(number)
+  ones = tf.bitwise.right_shift(indices, low_bits) + tf.range(number)
   string = tf.zeros([_string_bits(number, num_elements)], tf.int32)
   string = tf.tensor_scatter_nd_update(
     string, ones[:, tf.newaxis], tf.ones([number], tf.int32)
@@ -64,10 +64,10 @@ def unpack(words, number, num_elements):
   """
   low_bits = _low_bits(number, num_elements)
   each = _BITS.num_words(number)
-  places = tf.zeros([number], tf.int32)
+  indices = tf.zeros([number], tf.int32)
   for bit in range(low_bits):
     plane = _BITS.unpack_flat(words[bit * each : (bit + 1) * each], number)
-    places = tf.bitwise.bitwise_or(places, tf.bitwise.left_shift(plane, bit))
+    indices = tf.bitwise.bitwise_or(indices, tf.bitwise.left_shift(plane, bit))
   size = _string_bits(number, num_elements)
   string = _BITS.unpack_flat(words[low_bits * each :], size)
   # Which 1 a bit is; what is none, or one too many, goes past the end.
@@ -78,20 +78,20 @@ def unpack(words, number, num_elements):
   ones = tf.tensor_scatter_nd_min(ones, rank[:, tf.newaxis], tf.range(size))
   high = ones[:number] - tf.range(number)
   high = tf.minimum(high, (num_elements >> low_bits) + 1)
-  return tf.bitwise.bitwise_or(places, tf.bitwise.left_shift(high, low_bits))
+  return tf.bitwise.bitwise_or(indices, tf.bitwise.left_shift(high, low_bits))
 
 
 def check(name, words, number, num_elements):
-  """Raises ValueError unless NumPy int32 words are what places pack to."""
-  places = unpack(tf.constant(words), number, num_elements)
-  rising = bool(tf.reduce_all(places[1:] > places[:-1]))
-  inside = int(places[-1]) < num_elements
+  """Raises ValueError unless NumPy int32 words are what indices pack to."""
+  indices = unpack(tf.constant(words), number, num_elements)
+  rising = bool(tf.reduce_all(indices[1:] > indices[:-1]))
+  inside = int(indices[-1]) < num_elements
   if (
     not (rising and inside)
-    or (pack(places, num_elements) != words).numpy().any()
+    or (pack(indices, num_elements) != words).numpy().any()
   ):
     raise ValueError(
-      f'{name}: expected {number} places below {num_elements} in order, '
+      f'{name}: expected {number} indices below {num_elements} in order, '
       'received others. The payload was damaged or made by another codec: send '
       'it again.'
     )
