@@ -146,6 +146,8 @@ install() {
   # for what one of 2025 resolves in half a minute. -qq: errors only.
   pip=("$venv/bin/python" -m pip --disable-pip-version-check install -qq)
   "${pip[@]}" 'pip>=25' "${build_system[@]}"
+  # Where they cannot be built, those of older sources must not stay.
+  rm -f -- "$root"/terngrad/native/_kernels.*.so
   (cd -- "$root" && "${pip[@]}" --no-build-isolation --editable ".[$extras]")
   [[ ! -d $root/terngrad/native ]] ||
     compgen -G "$root/terngrad/native/_kernels.*.so" >/dev/null ||

@@ -51,7 +51,11 @@ export TF_CPP_MIN_LOG_LEVEL=2
 # From a folder of its own, so that what is imported is what was installed.
 folder=$(mktemp -d)
 trap 'rm -rf -- "$folder"' EXIT
-cd -- "$folder"
+
+# What XLA compiles once is loaded by all tests and by the programs they start.
+mkdir -- "$folder/xla" "$folder/work"
+export TF_XLA_FLAGS="--tf_xla_persistent_cache_directory=$folder/xla ${TF_XLA_FLAGS:-}"
+cd -- "$folder/work"
 
 status=0
 failed=()

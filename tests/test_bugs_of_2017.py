@@ -98,7 +98,9 @@ def test_b1_floating_grad_epoch_sends_floats_in_its_epochs(mnist, tmp_path):
 def test_b2_replicas_start_equal_even_without_seeds():
   model = keras.Sequential([keras.Input([3]), keras.layers.Dense(5)])
   copies = replicas.create(
-    replicas.layout(model), optimizers.gradient_descent(), ('/CPU:0', '/CPU:1')
+    replicas.variables_of(model),
+    optimizers.gradient_descent(),
+    ('/CPU:0', '/CPU:1'),
   )
   first, second = (copy.trainable[0].numpy() for copy in copies)
   assert np.ptp(first) > 0

@@ -9,8 +9,9 @@ and two in each of two processes beside a parameter server (servers). Parameter
 servers deal other examples to a worker, so they have towers with their deal
 beside them (servers_towers). results.csv has a row a run: a digest of the
 parameters and one of the optimizer's slots and the methods' states, and the
-test accuracy. The command can be stopped and given again: finished runs are
-kept. It ends with 1 where bits differ that should be equal.
+test accuracy. The command can be stopped and given again: what has a row there,
+or in the folder for the runs, is not run again. It ends with 1 where bits differ
+that should be equal.
 """
 
 import csv
@@ -65,12 +66,25 @@ def main(arguments):
     for modes in _EQUAL
     for mode in modes
   ]
-  commit = _commit()
-  for name in tqdm.tqdm(wanted, unit='run'):
-    work = pathlib.Path(WORK_DIR.value) / name
-    if not (work / 'row.csv').exists():
-      _run(*name.split('/'), work, commit)
-  return _report(pathlib.Path(WORK_DIR.value))
+  commit, work = _commit(), pathlib.Path(WORK_DIR.value)
+  known = _known(work)
+  done = {f'{row.method}/{row.mode}' for row in known.itertuples()}
+  for name in tqdm.tqdm([n for n in wanted if n not in done], unit='run'):
+    _run(*name.split('/'), work / name, commit)
+  return _report(_known(work), work)
+
+
+def _results(work):
+  """The table of all runs; one of fewer steps stays with its runs."""
+  return (_FOLDER if STEPS.value == 2000 else work) / 'results.csv'
+
+
+def _known(work):
+  """A row for each run that was finished, here or earlier."""
+  files = [_results(work), *sorted(work.glob('*/*/row.csv'))]
+  rows = [pd.read_csv(path) for path in files if path.exists()]
+  rows = rows or [pd.DataFrame(columns=['method', 'mode'])]
+  return pd.concat(rows).drop_duplicates(['method', 'mode'], keep='last')
 
 
 def _run(method, mode, work, commit):
@@ -164,13 +178,10 @@ def _digest(arrays):
   return digest.hexdigest()[:16] if arrays else ''
 
 
-def _report(work):
+def _report(table, work):
   """Writes results.csv; returns the exit code."""
-  rows = [pd.read_csv(path) for path in sorted(work.glob('*/*/row.csv'))]
-  table = pd.concat(rows).sort_values(['method', 'mode'], kind='stable')
-  table.to_csv(
-    (_FOLDER if STEPS.value == 2000 else work) / 'results.csv', index=False
-  )
+  table = table.sort_values(['method', 'mode'], kind='stable')
+  table.to_csv(_results(work), index=False)
   code = 0
   for method, runs in table.groupby('method'):
     for modes in _EQUAL:

@@ -40,7 +40,7 @@ class ConversionRequest(NamedTuple):
   dataset_dir: str
   source: str
   request: arrays.Request
-  layout: convert_arrays.Layout
+  layout: convert_arrays.FileLayout
   options: sharding.Options
   validation_images: int
 
@@ -70,7 +70,7 @@ def small_images(
 
   Args:
     source: with `FACTS`, an `arrays.Facts`, and `SOURCES`, functions that take
-      an `arrays.Request` and return an `arrays.Source`, by name.
+      an `arrays.Request` and return an `arrays.ArraySource`, by name.
     order: what to do.
 
   Returns:

@@ -20,10 +20,10 @@ from slim.preprocessing import photographs
 
 DATASETS = catalog.DATASETS
 ReadOptions = read_options.ReadOptions
-Split = read_options.Split
+SplitInfo = read_options.SplitInfo
 
 # Sources that are read by number, by `catalog.Dataset.storage`.
-_SOURCES: dict[str, abc.Callable[..., sources.Source]] = {
+_SOURCES: dict[str, abc.Callable[..., sources.ExampleSource]] = {
   'database': image_db.open_split,
   'folder': image_folder.open_split,
 }
@@ -35,7 +35,7 @@ def load(
   split: str,
   delivery: ReadOptions,
   num_classes: int | None = None,
-) -> tuple[tf.data.Dataset, Split]:
+) -> tuple[tf.data.Dataset, SplitInfo]:
   """Opens a split of a data set.
 
   Training streams have no end, and all their batches are full, across the
@@ -109,8 +109,8 @@ def _batches(
 
 
 def _shifted(
-  info: Split, batches: tf.data.Dataset, offset: int
-) -> tuple[Split, tf.data.Dataset]:
+  info: SplitInfo, batches: tf.data.Dataset, offset: int
+) -> tuple[SplitInfo, tf.data.Dataset]:
   """The same examples without the first `offset` labels."""
   if offset >= info.num_classes:
     raise errors.DataError(

@@ -16,7 +16,7 @@ from slim.datasets.files import tensor_protos
 
 def open_split(
   data_dir: str | os.PathLike, split: str, num_classes: int | None
-) -> sources.Source:
+) -> sources.ExampleSource:
   """Opens a database of images.
 
   It is read by key number and not by a cursor, so that examples come in any
@@ -60,7 +60,7 @@ def open_split(
       label=tf.ensure_shape(label, []),
     )
 
-  return sources.Source(
+  return sources.ExampleSource(
     count=database.count,
     num_classes=num_classes or max(names) + 1,
     labels=names,

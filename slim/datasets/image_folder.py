@@ -14,7 +14,7 @@ from slim.datasets.photographs import image_folders
 
 def open_split(
   data_dir: str | os.PathLike, split: str, num_classes: int | None
-) -> sources.Source:
+) -> sources.ExampleSource:
   """Lists the images of a split.
 
   Labels are from 0, in the order of labels.txt if `data_dir` has one, else of
@@ -65,7 +65,7 @@ def open_split(
       f'num_classes: expected at least {least}, the classes of {folder}; '
       f'received {num_classes}. Leave it out.'
     )
-  return sources.Source(
+  return sources.ExampleSource(
     count=len(paths),
     num_classes=num_classes or least,
     labels=names,

@@ -75,7 +75,7 @@ _LOWEST = {
 }
 
 
-class Split(NamedTuple):
+class SplitInfo(NamedTuple):
   """What is known of an opened split.
 
   Attributes:

@@ -8,7 +8,7 @@ import tensorflow as tf
 from slim.datasets import examples
 
 
-class Source(NamedTuple):
+class ExampleSource(NamedTuple):
   """Examples that can be read in any order.
 
   Attributes:

@@ -24,7 +24,7 @@ class Stream(NamedTuple):
     read: takes what stands for an example; returns the example.
   """
 
-  split: read_options.Split
+  split: read_options.SplitInfo
   elements: tf.data.Dataset
   read: abc.Callable[[Any], examples.Stored]
 
@@ -52,7 +52,7 @@ def of_records(
     found.files, delivery.worker, delivery.num_workers
   )
   count = sum(file.count for file in files)
-  split = read_options.Split(
+  split = read_options.SplitInfo(
     num_examples=found.num_examples,
     count=count,
     num_classes=found.num_classes,
@@ -77,7 +77,7 @@ def of_records(
 
 
 def of_source(
-  source: sources.Source,
+  source: sources.ExampleSource,
   dataset: catalog.Dataset,
   delivery: read_options.ReadOptions,
 ) -> Stream:
@@ -94,7 +94,7 @@ def of_source(
   begin, end = order.part_of(
     source.count, delivery.worker, delivery.num_workers
   )
-  split = read_options.Split(
+  split = read_options.SplitInfo(
     num_examples=source.count,
     count=end - begin,
     num_classes=source.num_classes,

@@ -20,12 +20,12 @@ _INSIDE = 'model.weights.h5'
 
 
 def of_file(path, order):
-  """The `sources.Source` of a `.weights.h5`, `.h5` or `.keras` file.
+  """The `sources.WeightSource` of a `.weights.h5`, `.h5` or `.keras` file.
 
   Args:
     path: of the file.
     order: the net's variables in the order in which its layers have them, our
-      names; see `replicas.Layout`.
+      names; see `replicas.ModelVariables`.
 
   Raises:
     errors.CheckpointError: it cannot be read, or holds what is read elsewhere.
@@ -53,7 +53,7 @@ def of_file(path, order):
     with _open(path) as file:
       return np.asarray(file[paths[name]], np.float32)
 
-  return sources.Source(path, shapes, read, sorted(unexpected), step=0)
+  return sources.WeightSource(path, shapes, read, sorted(unexpected), step=0)
 
 
 @contextlib.contextmanager

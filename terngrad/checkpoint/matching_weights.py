@@ -27,7 +27,7 @@ def find(source, wanted, heads):
   """Reads the values of variables; the average where the value is not there.
 
   Args:
-    source: `sources.Source`.
+    source: `sources.WeightSource`.
     wanted: dict of our name to variable.
     heads: names of the variables of classifiers. Where one side has a class
       more, that is taken for the background at 0: it is left out, or keeps the

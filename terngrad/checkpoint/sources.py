@@ -12,7 +12,7 @@ from terngrad.checkpoint import listing
 from terngrad.checkpoint import tf1_names
 
 
-class Source(NamedTuple):
+class WeightSource(NamedTuple):
   """Where values are read from.
 
   Attributes:
@@ -31,7 +31,7 @@ class Source(NamedTuple):
 
 
 def of_checkpoint(path, net):
-  """The `Source` of a checkpoint, of this package or of TensorFlow 1.
+  """The `WeightSource` of a checkpoint, of this package or of TensorFlow 1.
 
   Args:
     path: prefix, file of TensorFlow 1's first format, or folder, of which the
@@ -60,7 +60,7 @@ def of_checkpoint(path, net):
     step = _foreign_step(reader)
   # Of the towers of 2017, which say the same, the first.
   known = {name: key for key, name in sorted(names.items())[::-1] if name}
-  return Source(
+  return WeightSource(
     path=path,
     shapes={name: list(shapes[key]) for name, key in known.items()},
     read=lambda name: reader.get_tensor(known[name]),

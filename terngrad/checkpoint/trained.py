@@ -90,7 +90,7 @@ def restore(model, path, layout, tower, averaged):
     errors.CheckpointError: it does not hold the tower.
   """
   device_index = _device_index(tower, path, layout)
-  plan = replicas.layout(model)
+  plan = replicas.variables_of(model)
   named = zip(plan.names, (*plan.trainable, *plan.statistics), strict=True)
   checkpoints.restore(
     path,

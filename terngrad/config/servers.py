@@ -193,8 +193,8 @@ class ServerConfig(configs.TrainConfig):
       raise errors.ConfigError(
         'codec: expected sharing=probe where a step does not wait for all '
         f'workers, received {code.name}: each process codes by a '
-        'scaler of its own, and has no other to thin to. Leave sharing out, '
-        'or use a synchronous run.'
+        'scaler of its own, and has no other to requantize to. Leave sharing '
+        'out, or use a synchronous run.'
       )
     # Of one variable that is a matrix: shapes say what a method sends.
     shapes = ((8, 8),)

@@ -133,7 +133,7 @@ def _speeds(seconds, kind, size):
       4e-9 * size * copies / statistics.median(seconds[job])
     )
     found[f'{work}_to_copy'] = timing.ratio(seconds, job, 'copy') / copies
-  for work in ('update', 'descend'):
+  for work in ('update', 'fused_update'):
     if (kind, work) in seconds:
       found[f'{work}_to_copy'] = timing.ratio(seconds, (kind, work), 'copy')
   return found

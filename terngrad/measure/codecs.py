@@ -50,7 +50,7 @@ def jobs(codec, gradients, times):
   Returns:
     Dict of 'probe', 'encode' (with its probe), 'decode', 'decode_sum' (of 8
     workers), 'update' (decodes the sum of 2 and moves parameters by it, with
-    momentum) and, where the codec can, 'descend' (the same at once) to
+    momentum) and, where the codec can, 'fused_update' (the same at once) to
     functions without arguments.
   """
   shapes = [gradient.shape for gradient in gradients]
@@ -89,7 +89,7 @@ def jobs(codec, gradients, times):
     'decode': (words, own),
     'decode_sum': (several, own),
     'update': (),
-    'descend': (),
+    'fused_update': (),
   }
   return {
     name: lambda f=function, a=arguments[name]: f(*a)
@@ -118,15 +118,15 @@ def _updates(codec, words, own, shapes):
     update(decode(), [], (tf.cast(i, tf.int64), *rates))
     return [rates[0]]
 
-  def descend(i):
+  def fused_update(i):
     del i
-    descent = fused_updates.of(replica, optimizer)
+    tensors = fused_updates.of(replica, optimizer)
     piece = method.Piece(0, parts)
-    ops.descend(codec.digits, piece, own, 0.5, descent, rates)
+    ops.fused_update(codec.digits, piece, own, 0.5, tensors, rates)
     return [rates[0]]
 
   found = {'update': decode_and_update}
-  return found | ({'descend': descend} if codec.digits else {})
+  return found | ({'fused_update': fused_update} if codec.digits else {})
 
 
 def _in_first_stratum(key):

@@ -211,7 +211,7 @@ def replicas_of(what, devices):
   """
   if what.model is not None:
     made = replicas.create(
-      replicas.layout(what.model), optimizers.gradient_descent(), devices
+      replicas.variables_of(what.model), optimizers.gradient_descent(), devices
     )
     return tuple(one._replace(averages=()) for one in made)
   made = []
@@ -226,7 +226,7 @@ def replicas_of(what, devices):
 def pass_of(what):
   """The `passes.Pass` of a subject."""
   if what.model is not None:
-    return passes.model_pass(what.model, replicas.layout(what.model))
+    return passes.model_pass(what.model, replicas.variables_of(what.model))
   drawn = [
     tf.Variable(tf.random.stateless_normal(shape, [i, 3]), trainable=False)
     for i, shape in enumerate(what.shapes)

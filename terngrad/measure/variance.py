@@ -30,14 +30,14 @@ class Errors(NamedTuple):
       square, the mean over workers and draws.
     mean: squared error of the decoded mean over the mean square of the workers'
       gradients: `one` / N where errors are independent and unbiased.
-    shrink: 1 less the length of the decoded mean along the mean gradient, over
-      the latter's own; 0 if unbiased. Clipping makes it positive.
+    shrinkage: 1 less the length of the decoded mean along the mean gradient,
+      over the latter's own; 0 if unbiased. Clipping makes it positive.
   """
 
   bits: float
   one: float
   mean: float
-  shrink: float
+  shrinkage: float
 
 
 def read(path):
@@ -119,7 +119,7 @@ def errors(text, workers, draws):
     bits=code.bits(count) / code.num_elements,
     one=one / draws / count,
     mean=mean / draws,
-    shrink=1 - along / draws,
+    shrinkage=1 - along / draws,
   )
 
 

@@ -130,7 +130,7 @@ def scale_sums(sums, scalers, shapes, scale):
   )
 
 
-class Descent(NamedTuple):
+class UpdateTensors(NamedTuple):
   """Variables that move against their gradients, and how.
 
   Attributes:
@@ -158,7 +158,7 @@ class Descent(NamedTuple):
     )
 
 
-def descend(digits, piece, scalers, scale, descent, rates):
+def fused_update(digits, piece, scalers, scale, tensors, rates):
   """Moves variables by the sums that payloads stand for, in one pass.
 
   Those of their elements that the words of `piece` hold.
@@ -173,14 +173,14 @@ def descend(digits, piece, scalers, scale, descent, rates):
     piece: `codec.method.Piece`.
     scalers: float32 [v].
     scale: Python float, multiplies after the scaler.
-    descent: `Descent`.
+    tensors: `UpdateTensors`.
     rates: pair of float32 [], learning_rate and decay; the second is not looked
       at without averages.
 
   Returns:
     The operation, for graphs; None in eager code.
   """
-  return native.library().terngrad_descend(
+  return native.library().terngrad_fused_update(
     parts=piece.parts,
     first=piece.first,
     count=piece.parts[0].shape[1],
@@ -188,28 +188,28 @@ def descend(digits, piece, scalers, scale, descent, rates):
     scale=scale,
     radix=digits[0],
     places=digits[1],
-    **_moving(descent, rates),
+    **_moving(tensors, rates),
   )
 
 
-def descend_sums(sums, first, scalers, scale, descent, rates):
-  """`descend` by sums that were unpacked and added before.
+def fused_update_of_sums(sums, first, scalers, scale, tensors, rates):
+  """`fused_update` by sums that were unpacked and added before.
 
   Args:
     sums: int8, int32 or float32 [n], of the elements from `first` on; those
       past the last element are not looked at.
     first: elements of all variables before them.
-    scalers: see `descend`.
-    scale: see `descend`.
-    descent: see `descend`.
-    rates: see `descend`.
+    scalers: see `fused_update`.
+    scale: see `fused_update`.
+    tensors: see `fused_update`.
+    rates: see `fused_update`.
 
   Returns:
     The operation, for graphs; None in eager code.
   """
-  moving = _moving(descent, rates)
+  moving = _moving(tensors, rates)
   total = sum(shape.num_elements() for shape in moving['shapes'])
-  return native.library().terngrad_descend_sums(
+  return native.library().terngrad_fused_update_of_sums(
     sums=sums,
     first=first,
     count=min(sums.shape[0], total - first),
@@ -219,18 +219,18 @@ def descend_sums(sums, first, scalers, scale, descent, rates):
   )
 
 
-def _moving(descent, rates):
+def _moving(tensors, rates):
   """What operations that move variables have in common."""
 
   def handles(variables):
     return [variable.handle for variable in variables]
 
   return {
-    'parameters': handles(descent.parameters),
-    'velocities': handles(descent.velocities),
-    'averages': handles(descent.averages),
+    'parameters': handles(tensors.parameters),
+    'velocities': handles(tensors.velocities),
+    'averages': handles(tensors.averages),
     'learning_rate': rates[0],
     'decay': rates[1],
-    'shapes': [variable.shape for variable in descent.parameters],
-    'momentum': descent.momentum,
+    'shapes': [variable.shape for variable in tensors.parameters],
+    'momentum': tensors.momentum,
   }

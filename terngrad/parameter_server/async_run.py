@@ -166,7 +166,7 @@ class Asynchronous:
   def _make_process(self, number, feed):
     count = self._layout.num_processes
     return async_step.make_process(
-      async_step.Source(
+      async_step.GradientSource(
         node_pass=self._node_pass,
         towers=towers_lib.Towers(
           self._layout.towers.devices[number::count], self._options.num_workers

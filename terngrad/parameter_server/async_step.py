@@ -72,7 +72,7 @@ def seed_of(seed, number):
   return int.from_bytes(digest, 'little') >> 1
 
 
-class Source(NamedTuple):
+class GradientSource(NamedTuple):
   """Where the gradients of a process come from.
 
   Attributes:
@@ -96,7 +96,7 @@ def make_process(source, servers):
   """Builds the traced functions of a process.
 
   Args:
-    source: `Source`.
+    source: `GradientSource`.
     servers: `async_servers.Servers`.
 
   Returns:
@@ -130,14 +130,14 @@ class _Made(NamedTuple):
   """What the functions of a process share.
 
   Attributes:
-    source: `Source`.
+    source: `GradientSource`.
     servers: `async_servers.Servers`.
     functions: `nodes.Functions`.
     devices: list of `nodes.Device`, one a device.
     buffers: of the process, from `servers.buffers`.
   """
 
-  source: Source
+  source: GradientSource
   servers: object
   functions: nodes.Functions
   devices: list

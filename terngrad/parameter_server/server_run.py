@@ -114,7 +114,9 @@ def _check_alone(config):
 def _train(config, data, report, show_progress):
   free = None if config.waits_for_all else _asynchronous(config, data)
   make_context = (
-    free.make_context if free else functools.partial(_surround, config, data)
+    free.make_context
+    if free
+    else functools.partial(_execution_context, config, data)
   )
   outcome = loop.run_assembled(
     config.whole(),
@@ -137,7 +139,7 @@ def _asynchronous(config, data):
   )
 
 
-def _surround(config, data):
+def _execution_context(config, data):
   """The `execution.ExecutionContext` of a cluster; see `train`."""
   cluster = config.tasks
   feeds, copies, checks = [], [], []

@@ -12,7 +12,7 @@ from terngrad.cluster import devices
 from terngrad.report import run_page
 
 
-class Source(NamedTuple):
+class ImageSource(NamedTuple):
   """Where images come from, and how they are prepared.
 
   Attributes:
@@ -37,7 +37,7 @@ def guessed(options, source):
 
   Args:
     options: `checkpoint.trained.Options`.
-    source: `Source`.
+    source: `ImageSource`.
 
   Returns:
     (`checkpoint.trained.Trained`, list of `run_page.Shown`).

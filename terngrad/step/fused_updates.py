@@ -44,7 +44,7 @@ def make(replica, optimizer, decoupled_decay, codec):
     return None
   if not agrees(bool(optimizer.slots), bool(replica.averages)):
     return None
-  descent = of(replica, optimizer)
+  tensors = of(replica, optimizer)
   probes = codec.probes_of_buckets()
   no_states = [()] * len(codec.buckets)
 
@@ -57,7 +57,7 @@ def make(replica, optimizer, decoupled_decay, codec):
       move = _kernel_for(codec, number, received)
       if move:
         scalers = tf.gather(turn.shared, probes[number])
-        move(scalers, scale, descent.of(bucket.indices), rates)
+        move(scalers, scale, tensors.of(bucket.indices), rates)
         continue
       means += codec.decode_bucket(number, received, no_states, turn)[0]
       others += bucket.indices
@@ -85,7 +85,7 @@ def _kernel_for(codec, number, received):
 
 def _by_payloads(method, messages, scalers, *rest):
   for piece in messages.pieces:
-    ops.descend(method.digits, piece, scalers, *rest)
+    ops.fused_update(method.digits, piece, scalers, *rest)
 
 
 def _by_sums(method, messages, scalers, *rest):
@@ -93,7 +93,7 @@ def _by_sums(method, messages, scalers, *rest):
     scalers = tf.ones(scalers.shape)
   first = 0
   for sums in messages.pieces:
-    ops.descend_sums(sums, first, scalers, *rest)
+    ops.fused_update_of_sums(sums, first, scalers, *rest)
     first += sums.shape[0]
 
 
@@ -118,8 +118,8 @@ def _possible(replica, optimizer, decoupled_decay, codec):
 
 
 def of(replica, optimizer):
-  """The `ops.Descent` of a replica whose optimizer has a `momentum`."""
-  return ops.Descent(
+  """The `ops.UpdateTensors` of a replica whose optimizer has a `momentum`."""
+  return ops.UpdateTensors(
     parameters=replica.trainable,
     velocities=[slot[optimizers.MOMENTUM] for slot in replica.slots if slot],
     averages=replica.averages,
@@ -152,11 +152,11 @@ def agrees(has_momentum, has_averages):
     update = updates.make_update(xlas, optimizer, None)
     update(means, [], (tf.constant(0, tf.int64), *rates))
     piece = methods.Piece(0, [words])
-    ops.descend(_DIGITS, piece, scalers, 0.5, of(ours, optimizer), rates)
+    ops.fused_update(_DIGITS, piece, scalers, 0.5, of(ours, optimizer), rates)
     sums = tf.concat([tf.reshape(mean, [-1]) for mean in means], axis=0)
     update(means, [], (tf.constant(1, tf.int64), *rates))
     ones = tf.ones([2])
-    ops.descend_sums(sums, 0, ones, 1.0, of(ours, optimizer), rates)
+    ops.fused_update_of_sums(sums, 0, ones, 1.0, of(ours, optimizer), rates)
     pairs = zip(ours.variables(), xlas.variables(), strict=True)
     return all(
       np.array_equal(a.numpy().view(np.int32), b.numpy().view(np.int32))

@@ -63,7 +63,7 @@ def model_pass(model, plan, loss=PLAIN, decoupled=False):
   Args:
     model: maps images to logits [b, classes], or to a list of them and the
       logits of auxiliary heads.
-    plan: its `replicas.Layout`.
+    plan: its `replicas.ModelVariables`.
     loss: `Loss`.
     decoupled: True leaves the L2 terms out of the compressed gradient, for the
       update to apply.

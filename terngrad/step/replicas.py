@@ -84,7 +84,7 @@ class Replica(NamedTuple):
     return [id(variable) in own for variable in self.variables()]
 
 
-class Layout(NamedTuple):
+class ModelVariables(NamedTuple):
   """A model's variables by what training does with them.
 
   Attributes:
@@ -105,8 +105,8 @@ class Layout(NamedTuple):
   indices: tuple
 
 
-def layout(model, trained=lambda name: True):
-  """Sorts a Keras model's variables; see `Layout`.
+def variables_of(model, trained=lambda name: True):
+  """Sorts a Keras model's variables; see `ModelVariables`.
 
   Args:
     model: a built `keras.Model`.
@@ -114,7 +114,7 @@ def layout(model, trained=lambda name: True):
       no longer trainable.
 
   Returns:
-    A `Layout`.
+    A `ModelVariables`.
   """
 
   def name(variable):
@@ -133,7 +133,7 @@ def layout(model, trained=lambda name: True):
   ]
   statistics = [v for v in others if v.path not in paths]
   indices = {v.path: i for i, v in enumerate([*statistics, *frozen])}
-  return Layout(
+  return ModelVariables(
     names=tuple(name(v) for v in (*trainable, *statistics, *frozen)),
     trainable=trainable,
     statistics=tuple(statistics),
@@ -158,7 +158,7 @@ def create(
   Slots and averages stand beside their variables, wherever the model's are.
 
   Args:
-    plan: `Layout` of the model.
+    plan: `ModelVariables` of the model.
     optimizer: `optimizers.Optimizer`.
     devices: names, one a replica.
     scaling: values that the variables of the loss scale start from.

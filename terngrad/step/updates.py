@@ -21,14 +21,14 @@ def decoupled_decay_of(decoupled_decay, indices, count):
   if decoupled_decay is None:
     return None
 
-  def shrink_part(parameters):
+  def decay_part(parameters):
     whole = [None] * count
     for i, parameter in zip(indices, parameters, strict=True):
       whole[i] = parameter
     terms = decoupled_decay(whole)
     return [terms[i] for i in indices]
 
-  return shrink_part
+  return decay_part
 
 
 def make_update(replica, optimizer, decoupled_decay):

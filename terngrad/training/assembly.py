@@ -201,12 +201,12 @@ def _model(config, context):
 
 def _layout(config, model):
   """The model's variables, those outside --trainable_scopes frozen."""
-  plan = replicas.layout(model)
+  plan = replicas.variables_of(model)
   names = plan.names[: len(plan.trainable)]
   trained = scopes.members(
     'trainable_scopes', config.trainable_scopes, config.net, names
   )
-  return replicas.layout(model, trained.__contains__) if trained else plan
+  return replicas.variables_of(model, trained.__contains__) if trained else plan
 
 
 def _logits(names):

@@ -161,7 +161,7 @@ class _Scorer:
         {**score.values, 'num_examples': score.num_examples},
         metric.tags(metrics.EVALUATION),
       )
-      plan = replicas.layout(self._model)
+      plan = replicas.variables_of(self._model)
       named = zip(plan.names, plan.trainable, strict=False)
       recorder.histograms(score.step, {name: v.value for name, v in named})
       images, _ = next(iter(self._batches))

@@ -57,7 +57,7 @@ def of(codes, plan, places):
 
   Args:
     codes: `Codes`.
-    plan: `replicas.Layout`.
+    plan: `replicas.ModelVariables`.
     places: names of the devices.
 
   Returns:
@@ -104,7 +104,7 @@ def _check_states(code, stage, codec):
 
 
 def variable_specs(plan):
-  """A `policy.VariableSpec` for each parameter of a `replicas.Layout`."""
+  """A `policy.VariableSpec` a parameter of a `replicas.ModelVariables`."""
   return [
     policy.VariableSpec(name, tuple(variable.shape), is_logits(name))
     for name, variable in zip(plan.names, plan.trainable, strict=False)

@@ -63,7 +63,7 @@ class Trainer:
         f'more, received {devices!r} and num_workers={num_workers}.'
       )
     self._num_workers = num_workers
-    plan = replicas.layout(model)
+    plan = replicas.variables_of(model)
     exchange = towers.Towers(tuple(devices), num_workers)
     specs = run_codecs.variable_specs(plan)
     methods = _methods(specs, codec, rules, in_float32, num_workers)

@@ -19,7 +19,7 @@ def test_table_and_plot_are_made(tmp_path):
   assert {row['gradient'] for row in rows} == {'1e+03', '1e+04', 'lenet'}
   assert {row['codec'] for row in rows} >= {'ternary', 'identity', 'numpy'}
   assert all(float(row['update_to_copy'] or 1) > 0 for row in rows)
-  assert 'descend_to_copy' in rows[0] or not native.available()
+  assert 'fused_update_to_copy' in rows[0] or not native.available()
   assert (tmp_path / 'measure_codec.png').stat().st_size > 10_000
 
 

@@ -411,7 +411,9 @@ class CodecConformance(abc.ABC):
       gradient[index] = value
       assert not np.isfinite(probe(codec, gradient)), index
 
-  @pytest.mark.parametrize('mode', ['eager', 'graph', 'xla'])
+  @pytest.mark.parametrize(
+    'mode', ['eager', pytest.param('graph', marks=pytest.mark.slow), 'xla']
+  )
   def test_probe_of_finite_elements_alone_is_finite(self, mode):
     gradient, *rest = self.mode_arguments()
     for value in (0.0, 1e-45, 3e38, -3.4e38, *NOT_FINITE):

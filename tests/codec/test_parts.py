@@ -54,7 +54,7 @@ def test_a_code_that_mixes_elements_keeps_the_model_in_one_part():
   [
     'ternary:packing=two_bit',
     'ternary:packing=huffman243',
-    'ternary:sharing=thin',
+    'ternary:sharing=requantize',
     'ternary:dither=stratified,workers=3',
   ],
 )

@@ -66,7 +66,7 @@ def test_jobs_run(fast):
       pytest.skip('the native kernels are not built here')
     codec = accelerated.on_kernels(codec)
   jobs = measures.jobs(codec, gaussian(), 2)
-  ends = ['update', 'descend'] if fast else ['update']
+  ends = ['update', 'fused_update'] if fast else ['update']
   assert list(jobs) == ['probe', 'encode', 'decode', 'decode_sum', *ends]
   for job in jobs.values():
     assert np.isfinite(job())

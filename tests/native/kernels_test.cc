@@ -202,16 +202,16 @@ Result Run(const Kernels& kernels, const Problem& problem) {
   for (const bool momentum : {false, true}) {
     for (const bool averages : {false, true}) {
       std::vector<Array<float>> memory;
-      std::vector<terngrad::Descent> descents;
+      std::vector<terngrad::UpdatedVariable> variables;
       for (int64_t i = 0; i < count; ++i) {
         const int64_t size = problem.sources[i].size;
         for (float start : {0.5f, -2.0f, 3.0f}) {
           memory.push_back(any(size, start));
         }
         const Array<float>* at = &memory[3 * i];
-        descents.push_back({at[0].get(), momentum ? at[1].get() : nullptr,
-                            averages ? at[2].get() : nullptr, size,
-                            problem.scalers[i]});
+        variables.push_back({at[0].get(), momentum ? at[1].get() : nullptr,
+                             averages ? at[2].get() : nullptr, size,
+                             problem.scalers[i]});
       }
       for (int time = 0; time < 2; ++time) {
         // The second time in two pieces.
@@ -222,10 +222,10 @@ Result Run(const Kernels& kernels, const Problem& problem) {
           for (const int32_t*& words : piece) words += from;
           const int64_t length = rest ? num_words - first : first;
           OnThreads(length, [&](int64_t begin, int64_t end) {
-            kernels.descend(piece.data(), piece.size(), problem.digits,
-                            1.0f / piece.size(), {0.01f, 0.9f, 0.99f},
-                            num_words, from, from + begin, from + end,
-                            descents.data(), count);
+            kernels.fused_update(piece.data(), piece.size(), problem.digits,
+                                 1.0f / piece.size(), {0.01f, 0.9f, 0.99f},
+                                 num_words, from, from + begin, from + end,
+                                 variables.data(), count);
           });
         }
       }

@@ -386,46 +386,46 @@ def test_arguments_that_do_not_fit_are_refused():
       sums, one, [(4,), (5,)], 1.0
     ),
   }
-  cases |= _bad_descents()
+  cases |= _bad_updates()
   for message, call in cases.items():
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
       call()
 
 
-def _bad_descents():
+def _bad_updates():
   """{message: call}."""
 
-  def descend(parameters, velocities=(), averages=(), words=1, first=0, **more):
-    descent = ops.Descent(parameters, velocities, averages, momentum=0.9)
+  def update(parameters, velocities=(), averages=(), words=1, first=0, **more):
+    tensors = ops.UpdateTensors(parameters, velocities, averages, momentum=0.9)
     rate = more.get('rate', tf.constant(0.1))
     piece = method.Piece(first, [tf.zeros([1, words], tf.int32)])
     scalers = tf.ones([len(parameters)])
     rates = rate, tf.constant(0.9)
-    ops.descend((3, 20), piece, scalers, 1.0, descent, rates)
+    ops.fused_update((3, 20), piece, scalers, 1.0, tensors, rates)
 
   one, two, three = (tf.Variable(tf.zeros([n])) for n in (5, 5, 6))
   half = tf.Variable(tf.zeros([5], tf.float16))
   other = tf.Variable(tf.zeros([5]))
   return {
-    'expected none or 2, received 1': lambda: descend([one, two], [three]),
-    'expected each once, received one twice': lambda: descend([one, one]),
+    'expected none or 2, received 1': lambda: update([one, two], [three]),
+    'expected each once, received one twice': lambda: update([one, one]),
     r'variable 2: expected float32 \[5\], received .*shape: \[6\]': (
-      lambda: descend([one, two], [three, half])
+      lambda: update([one, two], [three, half])
     ),
     'variable 3: expected float32 .* received .*type: half': (
-      lambda: descend([one, two], [other, half])
+      lambda: update([one, two], [other, half])
     ),
     'expected some of 1 words, received 2 from 0 on': (
-      lambda: descend([one, two], words=2)
+      lambda: update([one, two], words=2)
     ),
     'expected some of 1 words, received 1 from 1 on': (
-      lambda: descend([one, two], first=1)
+      lambda: update([one, two], first=1)
     ),
     'expected some of 1 words, received 1 from -1 on': (
-      lambda: descend([one, two], first=-1)
+      lambda: update([one, two], first=-1)
     ),
     r'expected scalars, received \[2\] and \[\]': (
-      lambda: descend([one, two], rate=tf.zeros([2]))
+      lambda: update([one, two], rate=tf.zeros([2]))
     ),
   }
 
@@ -433,7 +433,7 @@ def _bad_descents():
 def test_a_list_of_parameters_that_is_no_list_of_shapes_is_refused():
   one, two = (tf.Variable(tf.zeros([5])) for _ in range(2))
   with pytest.raises(tf.errors.InvalidArgumentError, match='expected 1, rec'):
-    native.library().terngrad_descend(
+    native.library().terngrad_fused_update(
       parts=[tf.zeros([1, 1], tf.int32)],
       scalers=tf.ones([1]),
       parameters=[one.handle, two.handle],

@@ -39,7 +39,7 @@ class Servers:
     servers = [f'/CPU:{i}' for i in range(num_servers)]
     with async_shares.dealt(servers):
       model = build()
-    plan = replicas.layout(model)
+    plan = replicas.variables_of(model)
     optimizer = optimizer or optimizers.parse('gd', 0.0)
     self.copies = replicas.create(plan, optimizer, ['/CPU:0'] * (1 + processes))
     specs = [
@@ -61,7 +61,7 @@ class Servers:
     ]
     self.processes = [
       async_step.make_process(
-        async_step.Source(
+        async_step.GradientSource(
           node_pass=self.node_pass,
           towers=where,
           replicas=[copy],

@@ -42,7 +42,7 @@ def data_dir(tmp_path_factory):
       dataset_dir=str(folder / 'cifar10'),
       source='auto',
       request=arrays.Request(str(source), False),
-      layout=convert_arrays.Layout(True, 2),
+      layout=convert_arrays.FileLayout(True, 2),
       options=sharding.Options(),
       validation_images=0,
     ),

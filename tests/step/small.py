@@ -95,7 +95,7 @@ class Training:
     self.model = build()
     if synchronize:
       synchronized.synchronize(self.model)
-    self.plan = replicas.layout(self.model, trained)
+    self.plan = replicas.variables_of(self.model, trained)
     self.optimizer = optimizer or optimizers.momentum(0.9)
     names = tuple(f'/CPU:{i}' for i in range(devices))
     self.exchange = exchange or towers.Towers(names, workers)

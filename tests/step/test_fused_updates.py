@@ -113,7 +113,7 @@ def test_bits_are_those_of_the_compiled_update(text, rule, averages):
   fused = fused_updates.make(ours, optimizer, None, codec)
 
   @tf.function
-  def descend(pieces, shared, numbers):
+  def fused_update(pieces, shared, numbers):
     fused(received_of(codec, pieces), turn_of(shared), numbers)
 
   update = updates.make_update(other, optimizer, None)
@@ -122,7 +122,7 @@ def test_bits_are_those_of_the_compiled_update(text, rule, averages):
   size = codec.num_words
   for seed, columns in enumerate([(size,), (size,), (17, 512, size - 529)]):
     pieces = pieces_of(columns, seed=seed)
-    descend(pieces, shared, NUMBERS)
+    fused_update(pieces, shared, NUMBERS)
     means = means_of(codec, pieces, shared)
     update(means, [], NUMBERS)
     assert_same_bits(ours, other)
@@ -138,11 +138,11 @@ def test_buckets_without_a_kernel_are_updated_apart(cut):
   codec = bucketing.on_kernels(bucketing.gradient_codec(specs, kinds))
   optimizer = optimizers.momentum()
   ours, other = (replica_of(optimizer, True, sizes) for _ in range(2))
-  descend = fused_updates.make(ours, optimizer, None, codec)
+  update = fused_updates.make(ours, optimizer, None, codec)
   update = updates.make_update(other, optimizer, None)
   pieces = pieces_of((cut, 12, codec.num_words - cut - 12))
   shared = tf.constant([0.5, 1.0, 0.25])
-  descend(received_of(codec, pieces), turn_of(shared), NUMBERS)
+  update(received_of(codec, pieces), turn_of(shared), NUMBERS)
   means = means_of(codec, pieces, shared)
   update(means, [], NUMBERS)
   assert_same_bits(ours, other)
@@ -151,10 +151,10 @@ def test_buckets_without_a_kernel_are_updated_apart(cut):
 def test_a_scaler_that_is_no_number_reaches_its_variable_alone():
   optimizer, codec = optimizers.momentum(0.9), codec_of((30, 30))
   replica = replica_of(optimizer, averages=True, sizes=(30, 30))
-  descend = fused_updates.make(replica, optimizer, None, codec)
+  update = fused_updates.make(replica, optimizer, None, codec)
   pieces = pieces_of((codec.num_words,))
   shared = tf.constant([1.0, np.nan])
-  descend(received_of(codec, pieces), turn_of(shared), NUMBERS)
+  update(received_of(codec, pieces), turn_of(shared), NUMBERS)
   finite = [np.isfinite(v.numpy()).all() for v in replica.trainable]
   assert finite == [True, False]
 
@@ -164,11 +164,11 @@ def test_what_somebody_has_read_stays_as_it_was():
   replica = replica_of(optimizer, averages=True, sizes=(1000,))
   read = [variable.read_value() for variable in replica.variables()]
   before = [value.numpy().copy() for value in read]
-  descend = fused_updates.make(replica, optimizer, None, codec)
+  update = fused_updates.make(replica, optimizer, None, codec)
   # The first piece makes copies, of which it changes but a part.
   pieces = pieces_of((2, codec.num_words - 2))
   turn = turn_of(tf.constant([1e30]))
-  descend(received_of(codec, pieces), turn, NUMBERS)
+  update(received_of(codec, pieces), turn, NUMBERS)
   for value, old, now in zip(read, before, replica.variables(), strict=True):
     np.testing.assert_array_equal(value, old)
     assert not np.array_equal(now, old)
@@ -179,19 +179,19 @@ def test_what_somebody_has_read_stays_as_it_was():
 def test_a_piece_changes_the_elements_of_its_words(held):
   optimizer, codec = optimizers.momentum(0.9), codec_of((1000,))
   replica = replica_of(optimizer, averages=True, sizes=(1000,))
-  descent = fused_updates.of(replica, optimizer)
+  tensors = fused_updates.of(replica, optimizer)
   before = [variable.numpy().copy() for variable in replica.variables()]
   read = [variable.read_value() for variable in replica.variables()]
   if not held:
     del read
   (piece,) = pieces_of((2,), workers=(3,))
   (bucket,) = codec.buckets
-  ops.descend(
+  ops.fused_update(
     bucket.method.digits,
     piece._replace(first=7),
     tf.constant([1e30]),
     1.0,
-    descent,
+    tensors,
     NUMBERS[1:],
   )
   # Word w of 50 holds elements w, w + 50, w + 100 and so on.
@@ -220,10 +220,10 @@ def test_sums_move_variables_as_gradients_do(dtype, rule, averages):
   updates.make_update(others, optimizer, None)(means, [], NUMBERS)
   # In pieces that end anywhere, the last with digits past the last element.
   borders = [0, 1, 70, 71, 20_000, total + 5]
-  descent = fused_updates.of(ours, optimizer)
+  tensors = fused_updates.of(ours, optimizer)
   for first, stop in zip(borders, borders[1:], strict=False):
     piece = sums[first:stop]
-    ops.descend_sums(piece, first, scalers, 1 / 3, descent, NUMBERS[1:])
+    ops.fused_update_of_sums(piece, first, scalers, 1 / 3, tensors, NUMBERS[1:])
   for one, other in zip(ours.variables(), others.variables(), strict=True):
     np.testing.assert_array_equal(
       one.numpy().view(np.int32), other.numpy().view(np.int32)
@@ -236,7 +236,7 @@ def test_a_piece_of_no_sums_moves_nothing():
   before = [variable.numpy() for variable in replica.variables()]
   rest = tf.ones([1]), 1.0, fused_updates.of(replica, optimizer), NUMBERS[1:]
   # What lies past the last element.
-  ops.descend_sums(tf.ones([3]), 10, *rest)
+  ops.fused_update_of_sums(tf.ones([3]), 10, *rest)
   for value, old in zip(replica.variables(), before, strict=True):
     np.testing.assert_array_equal(value, old)
 
@@ -247,8 +247,8 @@ def made(monkeypatch):
   calls, make = [], fused_updates.make
 
   def counted(*arguments):
-    descend = make(*arguments)
-    return descend and (lambda *a: calls.append(1) or descend(*a))
+    update = make(*arguments)
+    return update and (lambda *a: calls.append(1) or update(*a))
 
   monkeypatch.setattr(fused_updates, 'make', counted)
   return calls
@@ -262,7 +262,7 @@ def made(monkeypatch):
     pytest.param(
       {'optimizer': optimizers.gradient_descent()}, 1, marks=pytest.mark.slow
     ),
-    ({'codec': 'ternary:packing=two_bit,sharing=thin'}, 1),
+    ({'codec': 'ternary:packing=two_bit,sharing=requantize'}, 1),
     ({'plain': ('logits/kernel', 'logits/bias')}, 1),
     pytest.param(
       {'trained': lambda name: 'logits' in name}, 1, marks=pytest.mark.slow
@@ -349,7 +349,7 @@ def untried():
 @pytest.mark.usefixtures('untried')
 @pytest.mark.parametrize('averages', [False, True])
 @pytest.mark.parametrize('rule', ['descent', 'momentum'])
-@pytest.mark.parametrize('kernel', ['descend', 'descend_sums'])
+@pytest.mark.parametrize('kernel', ['fused_update', 'fused_update_of_sums'])
 def test_a_machine_on_which_bits_differ_does_without(
   monkeypatch, kernel, rule, averages
 ):
@@ -357,12 +357,12 @@ def test_a_machine_on_which_bits_differ_does_without(
   replica = replica_of(optimizer, averages, sizes=(30,))
   make = [replica, optimizer, None, codec_of((30,))]
   assert fused_updates.make(*make)
-  descend = getattr(ops, kernel)
+  update = getattr(ops, kernel)
 
   def rounds_otherwise(*arguments):
-    descend(*arguments)
-    *_, descent, _ = arguments
-    last = (descent.averages or descent.parameters)[-1]
+    update(*arguments)
+    *_, tensors, _ = arguments
+    last = (tensors.averages or tensors.parameters)[-1]
     last.assign(np.nextafter(last, np.float32(np.inf)))
 
   monkeypatch.setattr(ops, kernel, rounds_otherwise)

@@ -11,12 +11,12 @@ from terngrad.step import optimizers
 from tests.step import small
 
 CODECS = (
-  ('ternary:sharing=thin', True),
+  ('ternary:sharing=requantize', True),
   *(
     pytest.param(codec, False, marks=pytest.mark.slow)
     for codec in (
       'ternary',
-      'ternary:sharing=thin',
+      'ternary:sharing=requantize',
       'eden3',
       'ternary:dither=stratified,workers=4,packing=radix,group_size=32',
     )

@@ -25,7 +25,7 @@ CODECS = (
       'fp16',
       'eden3',
       'ternary:scaler_rule=stddev',
-      'ternary:sharing=thin',
+      'ternary:sharing=requantize',
       'ternary:dither=stratified,workers=3,group_size=64',
     )
   ),

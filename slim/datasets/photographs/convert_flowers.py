@@ -151,7 +151,7 @@ def convert(
   folder: pathlib.Path,
   source: pathlib.Path | None,
   validation_images: int,
-  layout: convert_arrays.Layout,
+  layout: convert_arrays.FileLayout,
   options: sharding.Options,
   client: downloads.Client,
 ) -> sharding.Report:

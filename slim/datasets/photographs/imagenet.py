@@ -169,7 +169,7 @@ def plan(
     dataset=NAME,
     class_names=(image_folders.BACKGROUND, *texts),
     splits=tuple(
-      sharding.Split(split, file_names[split], items)
+      sharding.OutputSplit(split, file_names[split], items)
       for split, items in ordered.items()
     ),
     encode=encode,

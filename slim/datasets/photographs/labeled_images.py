@@ -64,7 +64,7 @@ def plan(
     dataset=dataset,
     class_names=tuple(class_names),
     splits=tuple(
-      sharding.Split(split, file_names[split], items)
+      sharding.OutputSplit(split, file_names[split], items)
       for split, items in splits.items()
     ),
     encode=encode,

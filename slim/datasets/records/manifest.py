@@ -38,7 +38,7 @@ class Shard(NamedTuple):
   sha256: str
 
 
-class Split(NamedTuple):
+class SplitEntry(NamedTuple):
   """What the converter wrote of a split.
 
   Attributes:
@@ -70,7 +70,7 @@ class Manifest(NamedTuple):
   dataset: str
   num_classes: int
   labels: dict[int, str] | None
-  splits: dict[str, Split]
+  splits: dict[str, SplitEntry]
   features: dict[str, str] = types.MappingProxyType({})
   source: str = ''
   fingerprint: str = ''
@@ -208,14 +208,14 @@ def _labels(node: _Node) -> dict[int, str] | None:
   return labels
 
 
-def _split(node: _Node) -> Split:
+def _split(node: _Node) -> SplitEntry:
   shards = tuple(_shard(item) for item in node.get('shards').items())
   total = node.get('num_examples')
   if len({shard.file for shard in shards}) != len(shards):
     raise node.get('shards').refused('every file once')
   if total.whole(1) != sum(shard.num_examples for shard in shards):
     raise total.refused("the sum of its shards' num_examples")
-  return Split(total.value, shards)
+  return SplitEntry(total.value, shards)
 
 
 def _shard(node: _Node) -> Shard:

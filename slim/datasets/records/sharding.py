@@ -26,7 +26,7 @@ _FORMAT = 'shards 2'  # change it when equal plans give other records
 _PLAN = 'plan'
 
 
-class Split(NamedTuple):
+class OutputSplit(NamedTuple):
   """Examples to write, and the files to write them into.
 
   Attributes:
@@ -55,7 +55,7 @@ class Plan(NamedTuple):
 
   dataset: str
   class_names: tuple[str, ...]
-  splits: tuple[Split, ...]
+  splits: tuple[OutputSplit, ...]
   encode: abc.Callable[[abc.Sequence[Any]], abc.Iterable[Any]]
   source: str
   identity: str
@@ -146,7 +146,7 @@ def write(
     ) from error
 
 
-def _check_size(plan: Plan, split: Split) -> None:
+def _check_size(plan: Plan, split: OutputSplit) -> None:
   if not 1 <= len(split.file_names) <= len(split.items):
     raise errors.DataError(
       f'{plan.source}: expected 1 to {len(split.items)} shards for the '
@@ -255,7 +255,7 @@ def _manifest(plan, notes, place, folder):
   for split in plan.splits:
     shards = tuple(notes[name].shard for name in split.file_names)
     total = sum(shard.num_examples for shard in shards)
-    splits[split.name] = manifest.Split(total, shards)
+    splits[split.name] = manifest.SplitEntry(total, shards)
   return manifest.Manifest(
     dataset=plan.dataset,
     num_classes=len(plan.class_names),

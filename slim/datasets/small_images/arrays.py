@@ -37,7 +37,7 @@ class Facts(NamedTuple):
   tfds_seconds: float = TFDS_SECONDS
 
 
-class Split(NamedTuple):
+class SplitArrays(NamedTuple):
   """Examples of one split.
 
   Attributes:
@@ -50,7 +50,7 @@ class Split(NamedTuple):
   labels: np.ndarray
 
 
-class Source(NamedTuple):
+class ArraySource(NamedTuple):
   """A whole data set.
 
   Attributes:
@@ -59,7 +59,7 @@ class Source(NamedTuple):
   """
 
   description: str
-  splits: dict[str, Split]
+  splits: dict[str, SplitArrays]
 
 
 class Request(NamedTuple):
@@ -74,7 +74,7 @@ class Request(NamedTuple):
   verify_checksums: bool = True
 
 
-def identity(source: Source) -> str:
+def identity(source: ArraySource) -> str:
   """Returns a hash of all images and labels."""
   digest = hashlib.sha256()
   for name, split in source.splits.items():
@@ -84,7 +84,7 @@ def identity(source: Source) -> str:
   return digest.hexdigest()
 
 
-def checked(facts: Facts, split: Split, origin: str) -> Split:
+def checked(facts: Facts, split: SplitArrays, origin: str) -> SplitArrays:
   """Returns `split` when images and labels fit the data set.
 
   Args:
@@ -111,14 +111,14 @@ def checked(facts: Facts, split: Split, origin: str) -> Split:
   elif not len(labels) or labels.max() >= classes:
     received = f'label {labels.max(initial=0)} among {len(labels)} labels'
   else:
-    return Split(images, labels)
+    return SplitArrays(images, labels)
   raise errors.DataError(
     f'{origin}: expected uint8 [N, {", ".join(map(str, shape))}] images and '
     f'[N] labels below {classes}; received {received}. Fetch the files again.'
   )
 
 
-def from_tfds(facts: Facts, seconds: float | None = None) -> Source:
+def from_tfds(facts: Facts, seconds: float | None = None) -> ArraySource:
   """Downloads with tensorflow-datasets, in a process with a time limit.
 
   Args:
@@ -158,12 +158,12 @@ def from_tfds(facts: Facts, seconds: float | None = None) -> Source:
       raise _no_tfds(facts, f'"{lines[-1] if lines else child.returncode}"')
     splits = {}
     for name in facts.splits:
-      split = Split(
+      split = SplitArrays(
         np.load(f'{folder}/{name}-images.npy'),
         np.load(f'{folder}/{name}-labels.npy'),
       )
       splits[name] = checked(facts, split, f'tensorflow-datasets, {name}')
-  return Source('tensorflow-datasets', splits)
+  return ArraySource('tensorflow-datasets', splits)
 
 
 def _no_tfds(facts: Facts, received: str) -> errors.DataError:

@@ -39,7 +39,7 @@ _ROW_BYTES = 1 + _PIXEL_BYTES  # the label stands first
 _LIMIT = 5 * 60_000 * _ROW_BYTES
 
 
-def from_binary(request: arrays.Request) -> arrays.Source:
+def from_binary(request: arrays.Request) -> arrays.ArraySource:
   """Reads cifar-10-binary.tar.gz.
 
   Args:
@@ -66,7 +66,7 @@ def from_binary(request: arrays.Request) -> arrays.Source:
   return _source(request, BINARY, contents, read)
 
 
-def from_python(request: arrays.Request) -> arrays.Source:
+def from_python(request: arrays.Request) -> arrays.ArraySource:
   """Reads cifar-10-python.tar.gz, without running what its pickles may name.
 
   Args:
@@ -100,13 +100,13 @@ def from_python(request: arrays.Request) -> arrays.Source:
   return _source(request, PYTHON, contents, read)
 
 
-def from_tfds(request: arrays.Request) -> arrays.Source:
+def from_tfds(request: arrays.Request) -> arrays.ArraySource:
   """Downloads with tensorflow-datasets: `slim.datasets.small_images.arrays`."""
   del request
   return arrays.from_tfds(FACTS)
 
 
-def from_best(request: arrays.Request) -> arrays.Source:
+def from_best(request: arrays.Request) -> arrays.ArraySource:
   """Takes an archive where a folder is given, else the network.
 
   Args:
@@ -126,7 +126,7 @@ def from_best(request: arrays.Request) -> arrays.Source:
   return from_python(request)
 
 
-SOURCES: dict[str, abc.Callable[[arrays.Request], arrays.Source]] = {
+SOURCES: dict[str, abc.Callable[[arrays.Request], arrays.ArraySource]] = {
   'auto': from_best,
   'binary': from_binary,
   'python': from_python,
@@ -170,10 +170,10 @@ def _source(request, archive, contents, read):
     images = pixels.reshape(-1, *FACTS.shape[2:], *FACTS.shape[:2])
     splits[split] = arrays.checked(
       FACTS,
-      arrays.Split(
+      arrays.SplitArrays(
         np.ascontiguousarray(images.transpose(0, 2, 3, 1)),
         np.concatenate([part[1] for part in parts]),
       ),
       f'{path}, {split}',
     )
-  return arrays.Source(str(path), splits)
+  return arrays.ArraySource(str(path), splits)

@@ -18,7 +18,7 @@ COMPRESSION = 1
 _ENCODE_TOGETHER = 500  # images
 
 
-class Layout(NamedTuple):
+class FileLayout(NamedTuple):
   """How to cut the examples into files.
 
   Attributes:
@@ -32,7 +32,7 @@ class Layout(NamedTuple):
 
 
 def split_names(
-  name: str, splits: abc.Sequence[str], layout: Layout
+  name: str, splits: abc.Sequence[str], layout: FileLayout
 ) -> dict[str, tuple[str, ...]]:
   """Returns the names of the files by split, the first one to train on.
 
@@ -81,8 +81,8 @@ def check_apart(folder: pathlib.Path, source_dir: str | None) -> None:
 def convert(
   folder: pathlib.Path,
   facts: arrays.Facts,
-  fetch: abc.Callable[[], arrays.Source],
-  layout: Layout,
+  fetch: abc.Callable[[], arrays.ArraySource],
+  layout: FileLayout,
   options: sharding.Options,
 ) -> sharding.Report:
   """Writes the shards of a data set, labels.txt and shards.json.
@@ -112,7 +112,7 @@ def convert(
     dataset=facts.name,
     class_names=facts.class_names,
     splits=tuple(
-      sharding.Split(split, names[split], _Rows(source.splits[split]))
+      sharding.OutputSplit(split, names[split], _Rows(source.splits[split]))
       for split in facts.splits
     ),
     encode=_encoder(facts),
@@ -126,18 +126,18 @@ def convert(
 class _Rows:
   """A split whose slices are splits."""
 
-  def __init__(self, split: arrays.Split):
+  def __init__(self, split: arrays.SplitArrays):
     self._split = split
 
   def __len__(self) -> int:
     return len(self._split.labels)
 
   def __getitem__(self, rows: slice) -> '_Rows':
-    return _Rows(arrays.Split(*(part[rows] for part in self._split)))
+    return _Rows(arrays.SplitArrays(*(part[rows] for part in self._split)))
 
-  def stacked(self, shape: tuple[int, int, int]) -> arrays.Split:
+  def stacked(self, shape: tuple[int, int, int]) -> arrays.SplitArrays:
     images, labels = self._split
-    return arrays.Split(images.reshape(-1, *shape), labels)
+    return arrays.SplitArrays(images.reshape(-1, *shape), labels)
 
 
 def _encoder(facts: arrays.Facts) -> abc.Callable[[_Rows], list[bytes]]:

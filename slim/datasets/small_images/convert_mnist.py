@@ -9,7 +9,7 @@ from slim.datasets.small_images import convert_arrays
 from slim.datasets.small_images import mnist_source
 
 _NO_REQUEST = mnist_source.Request()
-_ONE_FILE = convert_arrays.Layout()
+_ONE_FILE = convert_arrays.FileLayout()
 _DEFAULTS = sharding.Options()
 
 
@@ -18,7 +18,7 @@ def convert(
   *,
   source: str = 'auto',
   request: mnist_source.Request = _NO_REQUEST,
-  layout: convert_arrays.Layout = _ONE_FILE,
+  layout: convert_arrays.FileLayout = _ONE_FILE,
   overwrite: bool = False,
   options: sharding.Options = _DEFAULTS,
 ) -> sharding.Report:

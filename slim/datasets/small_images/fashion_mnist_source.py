@@ -42,12 +42,12 @@ FACTS = arrays.Facts(
 INSTALLED = '/usr/share/datasets/fashion-mnist'
 
 
-def from_idx(request: arrays.Request) -> arrays.Source:
+def from_idx(request: arrays.Request) -> arrays.ArraySource:
   """Reads the four idx files of a folder: `idx_source`."""
   return idx_source.from_idx(FACTS, SHA256, request)
 
 
-def from_installed(request: arrays.Request) -> arrays.Source:
+def from_installed(request: arrays.Request) -> arrays.ArraySource:
   """Reads the files of Debian's package dataset-fashion-mnist.
 
   Args:
@@ -62,13 +62,13 @@ def from_installed(request: arrays.Request) -> arrays.Source:
   return from_idx(request._replace(source_dir=INSTALLED))
 
 
-def from_tfds(request: arrays.Request) -> arrays.Source:
+def from_tfds(request: arrays.Request) -> arrays.ArraySource:
   """Downloads with tensorflow-datasets: `slim.datasets.small_images.arrays`."""
   del request
   return arrays.from_tfds(FACTS)
 
 
-def from_best(request: arrays.Request) -> arrays.Source:
+def from_best(request: arrays.Request) -> arrays.ArraySource:
   """Takes the folder that is given, else Debian's package, else the network.
 
   Args:
@@ -93,7 +93,7 @@ def from_best(request: arrays.Request) -> arrays.Source:
     ) from error
 
 
-SOURCES: dict[str, abc.Callable[[arrays.Request], arrays.Source]] = {
+SOURCES: dict[str, abc.Callable[[arrays.Request], arrays.ArraySource]] = {
   'auto': from_best,
   'idx': from_idx,
   'installed': from_installed,

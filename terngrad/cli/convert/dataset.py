@@ -71,7 +71,7 @@ def act(values: Flags) -> None:
   """
   command.require(values, 'dataset_name')
   train_shards = values.train_shards or converters.TRAIN_SHARDS.get(
-    values.dataset_name, convert_arrays.Layout().train_shards
+    values.dataset_name, convert_arrays.FileLayout().train_shards
   )
   report = converters.convert(
     values.dataset_name,
@@ -79,7 +79,7 @@ def act(values: Flags) -> None:
       dataset_dir=values.dataset_dir,
       source=values.source,
       request=arrays.Request(values.source_dir, values.verify_checksums),
-      layout=convert_arrays.Layout(values.shard, train_shards),
+      layout=convert_arrays.FileLayout(values.shard, train_shards),
       options=values.options,
       validation_images=values.validation_images,
     ),

@@ -21,7 +21,7 @@ For every codec and every size, or list of a net's variables: the time to probe
 and encode, to decode one payload, and to decode the sum of 8, in GB/s of
 float32 and over the time of copying the gradient (the sum: over 8 copies); to
 decode the sum of 2 and update parameters with momentum, one after the other
-(update) and, where a kernel can, at once (descend), over the copy; bits an
+(update) and, where a kernel can, at once (fused_update), over the copy; bits an
 element by formula and by length; the entropy of the codes; the squared error;
 and a z-score of the bias. A codec with native kernels stands twice, with its
 twin that XLA compiles. Gradients are Gaussian. Jobs take turns, round by round,

@@ -36,7 +36,7 @@ class Flags:
       'ternary',
       'ternary:clip_factor=0',
       'ternary:dither=stratified',
-      'ternary:sharing=thin',
+      'ternary:sharing=requantize',
       'ternary:group_size=4096',
       'ternary:group_size=512',
       'ternary:group_size=512,dither=stratified',

@@ -109,7 +109,7 @@ def _guessed(values):
       device=values.device,
       restore_avg_var=values.restore_avg_var,
     ),
-    guessed_images.Source(
+    guessed_images.ImageSource(
       values.dataset_name,
       values.data_dir,
       values.subset,

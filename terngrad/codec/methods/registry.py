@@ -61,9 +61,9 @@ def ternary(
     group_size: elements that have a scaler of their own; 0 for one a variable.
       A scaler costs 32 bits.
     sharing: 'probe': workers wait for the shared scaler and then encode.
-      'thin': they encode at once by their own and drop codes at random when
-      they know the shared one. The law is the same; payloads of N virtual
-      nodes wait in memory instead of N gradients.
+      'requantize' (its older name: 'thin'): they encode at once by their own
+      and drop codes at random when they know the shared one. The law is the
+      same; payloads of N virtual nodes wait in memory instead of N gradients.
 
   Returns:
     A `contract.Codec`.
@@ -71,9 +71,9 @@ def ternary(
   Raises:
     ValueError: an option is out of its range.
   """
-  if sharing not in ('probe', 'thin'):
+  if sharing not in ('probe', 'requantize', 'thin'):
     raise ValueError(
-      f'sharing: expected one of probe, thin, received {sharing!r}.'
+      f'sharing: expected one of probe, requantize, received {sharing!r}.'
     )
   clip = clipping.clip_by_stddev(clip_factor)
   pack = _packing(packing, clip_factor, workers, word_bits)
@@ -87,6 +87,7 @@ def ternary(
   codec = chain.chain(*stages, group_size=group_size)
   if sharing == 'probe':
     return codec
+  # By this name checkpoints know it.
   return codec._replace(name=f'{codec.name}, thinned', requantizes=True)
 
 
@@ -170,7 +171,7 @@ KINDS = (
   'ternary:dither=stratified,workers=8',
   'ternary:clip_factor=0,group_size=64',
   'ternary:group_size=512',
-  'ternary:sharing=thin',
+  'ternary:sharing=requantize',
   'ternary:packing=two_bit',
   'ternary:packing=radix,workers=8',
   'ternary:packing=radix,workers=8,word_bits=64',

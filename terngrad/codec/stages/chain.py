@@ -44,7 +44,7 @@ def chain(*stages, group_size=0):
   )
   packing = stages[-1]
   if clips or quantizer:
-    probe = functools.partial(_wishes, stages, group_size)
+    probe = functools.partial(_local_scalers, stages, group_size)
   else:
     # Nothing to agree on, but an element that is not finite must show.
     probe = statistics.norms
@@ -65,7 +65,7 @@ def chain(*stages, group_size=0):
   )
 
 
-def _wishes(stages, group_size, gradients):
+def _local_scalers(stages, group_size, gradients):
   contract.check_gradients(gradients)
   if group_size:
     groups = [statistics.of_groups(g, group_size) for g in gradients]

@@ -16,8 +16,8 @@ TERNGRAD_INLINE void Put(const Values& values, const Target& target,
 }
 
 template <bool kMomentum, bool kAverages, typename Values>
-void Descend(const Values& values, const Descent& variable, int64_t offset,
-             int64_t size, Rates rates) {
+void Update(const Values& values, const UpdatedVariable& variable,
+            int64_t offset, int64_t size, Rates rates) {
   const Floats momentum = Floats{} + rates.momentum;
   const Floats minus_rate = -(Floats{} + rates.learning_rate);
   const Floats decay = Floats{} + rates.decay;
@@ -47,16 +47,15 @@ void Descend(const Values& values, const Descent& variable, int64_t offset,
 
 // A variable is moved by the values.
 template <typename Values>
-TERNGRAD_INLINE void Put(const Values& values, const Descent& variable,
+TERNGRAD_INLINE void Put(const Values& values, const UpdatedVariable& variable,
                          int64_t offset, int64_t size, Rates rates) {
   const bool averages = variable.average;
-  const auto descend =
-      variable.velocity
-          ? (averages ? Descend<true, true, Values>
-                      : Descend<true, false, Values>)
-          : (averages ? Descend<false, true, Values>
-                      : Descend<false, false, Values>);
-  descend(values, variable, offset, size, rates);
+  const auto update = variable.velocity
+                          ? (averages ? Update<true, true, Values>
+                                      : Update<true, false, Values>)
+                          : (averages ? Update<false, true, Values>
+                                      : Update<false, false, Values>);
+  update(values, variable, offset, size, rates);
 }
 
 // --- decode
@@ -179,13 +178,12 @@ void DecodeSum(const int32_t* const* payloads, int64_t num_payloads,
          num_targets);
 }
 
-void DecodeAndDescend(const int32_t* const* payloads, int64_t num_payloads,
-                      Digits digits, float scale, Rates rates,
-                      int64_t num_words, int64_t first, int64_t begin,
-                      int64_t end, const Descent* variables,
-                      int64_t num_variables) {
-  const auto decode = digits.radix == 3 ? DecodeRange<3, 20, Descent>
-                                        : DecodeRange<4, 16, Descent>;
+void DecodeAndUpdate(const int32_t* const* payloads, int64_t num_payloads,
+                     Digits digits, float scale, Rates rates, int64_t num_words,
+                     int64_t first, int64_t begin, int64_t end,
+                     const UpdatedVariable* variables, int64_t num_variables) {
+  const auto decode = digits.radix == 3 ? DecodeRange<3, 20, UpdatedVariable>
+                                        : DecodeRange<4, 16, UpdatedVariable>;
   decode(payloads, num_payloads, scale, rates, num_words, first, begin, end,
          variables, num_variables);
 }
@@ -236,8 +234,8 @@ void ScaleSums(const void* sums, SumType type, float scale, int64_t begin,
   Scale(sums, type, scale, {}, 0, begin, end, targets, num_targets);
 }
 
-void ScaleAndDescend(const void* sums, SumType type, float scale, Rates rates,
-                     int64_t first, int64_t begin, int64_t end,
-                     const Descent* variables, int64_t num_variables) {
+void ScaleAndUpdate(const void* sums, SumType type, float scale, Rates rates,
+                    int64_t first, int64_t begin, int64_t end,
+                    const UpdatedVariable* variables, int64_t num_variables) {
   Scale(sums, type, scale, rates, first, begin, end, variables, num_variables);
 }

@@ -103,9 +103,9 @@ class DecodeSum : public Decoding {
   }
 };
 
-class Descend : public Decoding {
+class FusedUpdate : public Decoding {
  public:
-  explicit Descend(OpKernelConstruction* context)
+  explicit FusedUpdate(OpKernelConstruction* context)
       : Decoding(context), moving_(context, shapes_) {
     OP_REQUIRES_OK(context, context->GetAttr("first", &first_));
     OP_REQUIRES_OK(context, context->GetAttr("count", &words_));
@@ -125,10 +125,11 @@ class Descend : public Decoding {
     const Kernels* const kernels = Best();
     SpreadOver(context, words_, kBlockWords, digits_.places * payloads.size(),
                [&](int64_t begin, int64_t end) {
-                 kernels->descend(payloads.data(), payloads.size(), digits_,
-                                  scale_, held.rates, num_words_, first_,
-                                  first_ + begin, first_ + end,
-                                  held.descents.data(), held.descents.size());
+                 kernels->fused_update(payloads.data(), payloads.size(),
+                                       digits_, scale_, held.rates, num_words_,
+                                       first_, first_ + begin, first_ + end,
+                                       held.updated.data(),
+                                       held.updated.size());
                });
   }
 
@@ -150,7 +151,7 @@ REGISTER_OP("TerngradDecodeSum")
     .Attr("places: int >= 1")
     .SetShapeFn(ListedShapes);
 
-REGISTER_OP("TerngradDescend")
+REGISTER_OP("TerngradFusedUpdate")
     .Input("parts: M * int32")
     .Input("scalers: float")
     .Input("parameters: V * resource")
@@ -175,7 +176,7 @@ REGISTER_OP("TerngradDescend")
 REGISTER_KERNEL_BUILDER(
     Name("TerngradDecodeSum").Device(tensorflow::DEVICE_CPU), DecodeSum);
 REGISTER_KERNEL_BUILDER(
-    Name("TerngradDescend").Device(tensorflow::DEVICE_CPU), Descend);
+    Name("TerngradFusedUpdate").Device(tensorflow::DEVICE_CPU), FusedUpdate);
 
 }  // namespace
 }  // namespace terngrad

@@ -52,8 +52,8 @@ struct Target {
   float scaler;
 };
 
-// A variable of a bucket that a sum is decoded into by a step of descent.
-struct Descent {
+// A variable of a bucket that a sum is decoded into by an update.
+struct UpdatedVariable {
   float* parameter;
   float* velocity;  // nullptr without momentum.
   float* average;   // nullptr without averages.
@@ -61,7 +61,7 @@ struct Descent {
   float scaler;
 };
 
-// Of a step of descent.
+// Of an update.
 struct Rates {
   float learning_rate;
   float momentum;
@@ -112,21 +112,23 @@ struct Kernels {
   // from `first` on, with g what `decode_sum` would write: v' = momentum v + g, or
   // g without momentum; w' = w - learning_rate v'; a' = decay a + (1 - decay) w',
   // where the first product of each is not rounded.
-  void (*descend)(const int32_t* const* payloads, int64_t num_payloads,
-                  Digits digits, float scale, Rates rates, int64_t num_words,
-                  int64_t first, int64_t begin, int64_t end,
-                  const Descent* variables, int64_t num_variables);
+  void (*fused_update)(const int32_t* const* payloads, int64_t num_payloads,
+                       Digits digits, float scale, Rates rates,
+                       int64_t num_words, int64_t first, int64_t begin,
+                       int64_t end, const UpdatedVariable* variables,
+                       int64_t num_variables);
 
   // For the elements from `begin` to before `end`, counted through all targets,
   // writes (sum * scaler) * scale. `sums` has all elements, one after the other.
   void (*scale_sums)(const void* sums, SumType type, float scale, int64_t begin,
                      int64_t end, const Target* targets, int64_t num_targets);
 
-  // The same as a step of descent; see `descend`. `sums` has the elements from
+  // The same as an update; see `fused_update`. `sums` has the elements from
   // `first` on.
-  void (*descend_sums)(const void* sums, SumType type, float scale, Rates rates,
-                       int64_t first, int64_t begin, int64_t end,
-                       const Descent* variables, int64_t num_variables);
+  void (*fused_update_of_sums)(const void* sums, SumType type, float scale,
+                               Rates rates, int64_t first, int64_t begin,
+                               int64_t end, const UpdatedVariable* variables,
+                               int64_t num_variables);
 };
 
 // The kernels for the instruction set called `name`, "avx512", "avx2" or

@@ -27,8 +27,9 @@ namespace {
 }  // namespace
 
 extern const Kernels kKernels;
-const Kernels kKernels = {TERNGRAD_ISA_NAME, Statistics, Encode, DecodeSum,
-                          DecodeAndDescend, ScaleSums, ScaleAndDescend};
+const Kernels kKernels = {TERNGRAD_ISA_NAME, Statistics,      Encode,
+                          DecodeSum,         DecodeAndUpdate, ScaleSums,
+                          ScaleAndUpdate};
 
 }  // namespace TERNGRAD_ISA
 }  // namespace terngrad

@@ -1,5 +1,5 @@
-// The variables that operations move by steps of descent: parameters, velocities
-// and moving averages.
+// The variables that operations update: parameters, velocities and moving
+// averages.
 
 #ifndef TERNGRAD_NATIVE_MOVING_H_
 #define TERNGRAD_NATIVE_MOVING_H_
@@ -80,7 +80,7 @@ class Variables {
 // What an operation writes while it runs.
 struct Held {
   Variables variables;
-  std::vector<Descent> descents;
+  std::vector<UpdatedVariable> updated;
   Rates rates;
 };
 
@@ -122,9 +122,9 @@ class Moving {
     TF_RETURN_IF_ERROR(
         variables.Lock(context, {"parameters", "velocities", "averages"}));
     const int64_t count = shapes_.size();
-    held->descents.assign(count, Descent{});
+    held->updated.assign(count, UpdatedVariable{});
     for (int64_t i = 0; i < count; ++i) {
-      Descent& d = held->descents[i];
+      UpdatedVariable& d = held->updated[i];
       const TensorShape& shape = shapes_[i];
       d.size = shape.num_elements();
       d.scaler = scalers[i];

@@ -88,9 +88,9 @@ class ScaleSums : public OnSums {
   }
 };
 
-class DescendSums : public OnSums {
+class FusedUpdateOfSums : public OnSums {
  public:
-  explicit DescendSums(OpKernelConstruction* context)
+  explicit FusedUpdateOfSums(OpKernelConstruction* context)
       : OnSums(context), moving_(context, shapes_) {
     OP_REQUIRES_OK(context, context->GetAttr("first", &first_));
     OP_REQUIRES_OK(context, context->GetAttr("count", &count_));
@@ -108,13 +108,11 @@ class DescendSums : public OnSums {
     Held held;
     OP_REQUIRES_OK(context, moving_.Open(context, scalers, &held));
     const Kernels* const kernels = Best();
-    SpreadOver(context, count_, kBlockSums, 1,
-               [&](int64_t begin, int64_t end) {
-                 kernels->descend_sums(sums, type_, scale_, held.rates, first_,
-                                       first_ + begin, first_ + end,
-                                       held.descents.data(),
-                                       held.descents.size());
-               });
+    SpreadOver(context, count_, kBlockSums, 1, [&](int64_t begin, int64_t end) {
+      kernels->fused_update_of_sums(
+          sums, type_, scale_, held.rates, first_, first_ + begin, first_ + end,
+          held.updated.data(), held.updated.size());
+    });
   }
 
  private:
@@ -133,7 +131,7 @@ REGISTER_OP("TerngradScaleSums")
     .Attr("scale: float")
     .SetShapeFn(ListedShapes);
 
-REGISTER_OP("TerngradDescendSums")
+REGISTER_OP("TerngradFusedUpdateOfSums")
     .Input("sums: T")
     .Input("scalers: float")
     .Input("parameters: V * resource")
@@ -156,7 +154,8 @@ REGISTER_OP("TerngradDescendSums")
 REGISTER_KERNEL_BUILDER(
     Name("TerngradScaleSums").Device(tensorflow::DEVICE_CPU), ScaleSums);
 REGISTER_KERNEL_BUILDER(
-    Name("TerngradDescendSums").Device(tensorflow::DEVICE_CPU), DescendSums);
+    Name("TerngradFusedUpdateOfSums").Device(tensorflow::DEVICE_CPU),
+    FusedUpdateOfSums);
 
 }  // namespace
 }  // namespace terngrad

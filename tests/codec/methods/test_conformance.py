@@ -163,27 +163,36 @@ def test_draws_are_a_workers_own_if_and_only_if_private(text):
   assert private != np.array_equal(first, other)
 
 
+# The others in `scripts/test.sh --all`: to compile takes seconds.
+COMPILED = (
+  'eden:bits=2',
+  'fp8',
+  'qsgd:levels=127,group_size=100,norm=l2',
+  'stc:ratio=0.1',
+  'thc',
+  'threshold:above=1,capacity=0.3',
+)
+MORE_COMPILED = (
+  'asymmetric',
+  'bf16',
+  'eden:bits=4',
+  'fp8:kind=e5m2,group_size=0',
+  'minmax:bits=2,group_size=0',
+  'minmax:bits=8,group_size=100',
+  'natural',
+  'one_bit:group_size=100',
+  'qsgd:levels=1,group_size=0',
+  'randomk:ratio=0.1',
+  'sign:decide=majority',
+  'three_lc:sparsity=1',
+)
+
+
 @pytest.mark.parametrize(
   'text',
   [
-    'asymmetric',
-    'eden:bits=2',
-    'fp8',
-    'minmax:bits=2,group_size=0',
-    'natural',
-    'one_bit:group_size=100',
-    'qsgd:levels=127,group_size=100,norm=l2',
-    'randomk:ratio=0.1',
-    'stc:ratio=0.1',
-    'thc',
-    'three_lc:sparsity=1',
-    'threshold:above=1,capacity=0.3',
-    pytest.param('bf16', marks=pytest.mark.slow),
-    pytest.param('eden:bits=4', marks=pytest.mark.slow),
-    pytest.param('fp8:kind=e5m2,group_size=0', marks=pytest.mark.slow),
-    pytest.param('minmax:bits=8,group_size=100', marks=pytest.mark.slow),
-    pytest.param('qsgd:levels=1,group_size=0', marks=pytest.mark.slow),
-    pytest.param('sign:decide=majority', marks=pytest.mark.slow),
+    *COMPILED,
+    *(pytest.param(text, marks=pytest.mark.slow) for text in MORE_COMPILED),
   ],
 )
 def test_compiled_code_gives_the_bits_of_eager_code(text):

@@ -177,7 +177,7 @@ def test_text_names_a_method(text, name):
     ('randomk:unbiased=2', 'unbiased: expected 0 or 1, received 2'),
     ('thc:span=0', 'expected a span above 0, received 0.0'),
     (
-      'error_feedback+ternary:sharing=thin',
+      'error_feedback+ternary:sharing=requantize',
       'error_feedback: expected a method that keeps gradients',
     ),
   ],

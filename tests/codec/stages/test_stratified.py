@@ -14,10 +14,8 @@ from terngrad.codec.stages import random_bits
 from tests.codec import conformance
 
 
-class TestStratified(
-  conformance.TernaryConformance, conformance.DrawConformance
-):
-  """A worker in its stratum keeps all that a worker with its own draws does."""
+class Answers:
+  """What both classes below are asked, and where strata promise otherwise."""
 
   per_word = 20
 
@@ -48,6 +46,15 @@ class TestStratified(
     np.testing.assert_array_equal(
       payloads[0], conformance.encode(codec, gradient, key=key)[0]
     )
+
+
+@pytest.mark.slow
+class TestStratified(Answers, conformance.TernaryConformance):
+  """A worker in its stratum keeps all that a worker with its own draws does."""
+
+
+class TestDraws(Answers, conformance.DrawConformance):
+  """So do its draws."""
 
   def test_key_without_a_stratum_is_refused(self):
     with pytest.raises(ValueError, match='a key of 3 .* received 2'):

@@ -36,7 +36,7 @@ KEYS = {
 def convert(name, folder, source_dir, *, verify=False, train_shards=0, **order):
   order = {
     'source': 'auto',
-    'layout': convert_arrays.Layout(bool(train_shards), train_shards),
+    'layout': convert_arrays.FileLayout(bool(train_shards), train_shards),
     'options': sharding.Options(),
     'validation_images': 0,
     **order,
@@ -106,7 +106,7 @@ def test_cifar10_is_written_as_in_2017(tmp_path, train_shards):
 
 
 def test_cifar10_has_1000_shards_of_50_by_default():
-  layout = convert_arrays.Layout(shard=True)
+  layout = convert_arrays.FileLayout(shard=True)
   names = convert_arrays.split_names('cifar10', ('train', 'test'), layout)
   assert (names['train'][7], len(names['train'])) == (
     'train-00007-of-01000',

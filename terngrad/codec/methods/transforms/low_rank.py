@@ -16,7 +16,7 @@ from terngrad.codec.stages import random_bits
 _SEED = 20190531
 
 
-class Split(NamedTuple):
+class Matrices(NamedTuple):
   """Which variables are matrices for P and Q, and which are small.
 
   Attributes:
@@ -61,9 +61,9 @@ class Split(NamedTuple):
 
 
 def split(shapes, rank, min_compression):
-  """A `Split`; see `powersgd.powersgd` for rank and min_compression."""
+  """`Matrices`; see `powersgd.powersgd` for rank and min_compression."""
   factors = (_factor(shape, rank, min_compression) for shape in shapes)
-  return Split(tuple(shapes), tuple(factors))
+  return Matrices(tuple(shapes), tuple(factors))
 
 
 def _factor(shape, rank, min_compression):

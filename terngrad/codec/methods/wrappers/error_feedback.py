@@ -45,7 +45,7 @@ def error_feedback(method, plain, decay=1.0):
   if method.carry is not None:
     raise ValueError(
       f'error_feedback: expected a method that keeps gradients until they are '
-      f'sent, received {method.name}. Leave sharing=thin out.'
+      f'sent, received {method.name}. Leave sharing=requantize out.'
     )
 
   def like(make):

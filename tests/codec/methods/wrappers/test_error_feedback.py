@@ -35,10 +35,12 @@ def codec_of(text):
     'topk:ratio=0.1',
     'sign',
     'ternary',
-    'ternary:clip_factor=0,packing=huffman243',
-    'eden3',
     'powersgd',
     'identity',
+    pytest.param(
+      'ternary:clip_factor=0,packing=huffman243', marks=pytest.mark.slow
+    ),
+    pytest.param('eden3', marks=pytest.mark.slow),
   ],
 )
 def test_what_was_sent_and_what_is_left_is_what_there_was(text):

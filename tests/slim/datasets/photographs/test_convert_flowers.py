@@ -48,7 +48,7 @@ def convert(tmp_path, source, number=7, layout=None):
     tmp_path / 'out',
     source,
     number,
-    layout or convert_arrays.Layout(),
+    layout or convert_arrays.FileLayout(),
     sharding.Options(),
     ANY,
   )
@@ -90,7 +90,7 @@ def test_folder_and_archive_give_the_same_splits(tmp_path, photos):
 
 
 def test_shards_are_named_for_readers(tmp_path, photos):
-  convert(tmp_path, tmp_path, layout=convert_arrays.Layout(True, 5))
+  convert(tmp_path, tmp_path, layout=convert_arrays.FileLayout(True, 5))
   names = {path.name for path in (tmp_path / 'out').iterdir()}
   assert names == {
     *(f'train-0000{i}-of-00005' for i in range(5)),

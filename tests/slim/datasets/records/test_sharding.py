@@ -61,10 +61,10 @@ def plan(*, items=20, number=5, before=None, unreadable=(), identity='a'):
     dataset='things',
     class_names=('a', 'b', 'c'),
     splits=(
-      sharding.Split(
+      sharding.OutputSplit(
         'train', sharding.file_names('train', number), range(items)
       ),
-      sharding.Split('test', ('test-00000-of-00001',), range(100, 104)),
+      sharding.OutputSplit('test', ('test-00000-of-00001',), range(100, 104)),
     ),
     encode=encode,
     source='a test',

@@ -126,7 +126,7 @@ def thinned(codec, values, own, shared, key):
   'text', ['base3', pytest.param('two_bit', marks=pytest.mark.slow)]
 )
 def test_thinned_codes_have_the_law_of_the_shared_scaler(text):
-  codec = registry.parse(f'ternary:sharing=thin,packing={text}')
+  codec = registry.parse(f'ternary:sharing=requantize,packing={text}')
 
   def encode_pieces(pieces, sizes, own, shared, key):
     words = codec.encode_pieces(pieces, sizes, own, own, key)
@@ -144,7 +144,7 @@ def test_thinned_codes_have_the_law_of_the_shared_scaler(text):
 
 
 def test_codes_of_the_largest_scaler_are_not_thinned():
-  codec = registry.parse('ternary:sharing=thin')
+  codec = registry.parse('ternary:sharing=requantize')
   values = [tf.constant(rng().normal(size=n), tf.float32) for n in (999, 1)]
   own = codec.probe(values)
   key = conformance.bucket_key()
@@ -154,7 +154,7 @@ def test_codes_of_the_largest_scaler_are_not_thinned():
 
 
 def test_plain_variables_of_a_model_that_thins_come_back_whole():
-  codecs = [registry.parse('ternary:sharing=thin'), registry.identity()]
+  codecs = [registry.parse('ternary:sharing=requantize'), registry.identity()]
   code = model(codecs, (500,), (7,))
   assert [b.method.carry is None for b in code.buckets] == [False, True]
   values = [tf.constant(rng().normal(size=n), tf.float32) for n in (500, 7)]
@@ -168,8 +168,11 @@ def test_plain_variables_of_a_model_that_thins_come_back_whole():
 
 
 def test_a_bucket_carries_words_only_where_none_waits_for_a_scaler():
-  thin, plain = registry.parse('ternary:sharing=thin'), registry.ternary()
-  code = model([thin, plain, registry.identity()], (45,), (5,), (5,))
+  requantized, plain = (
+    registry.parse('ternary:sharing=requantize'),
+    registry.ternary(),
+  )
+  code = model([requantized, plain, registry.identity()], (45,), (5,), (5,))
   assert code.carried_sizes() == [
     (tf.int32, 3),
     (tf.float32, 5),
@@ -178,5 +181,7 @@ def test_a_bucket_carries_words_only_where_none_waits_for_a_scaler():
 
 
 def test_unknown_sharing_is_refused():
-  with pytest.raises(ValueError, match='sharing: expected one of probe, thin'):
+  with pytest.raises(
+    ValueError, match='sharing: expected one of probe, requantize'
+  ):
     registry.ternary(sharing='thinned')
