@@ -9,8 +9,8 @@ and two in each of two processes beside a parameter server (servers). Parameter
 servers deal other examples to a worker, so they have towers with their deal
 beside them (servers_towers). results.csv has a row a run: a digest of the
 parameters and one of the optimizer's slots and the methods' states, and the
-test accuracy. The command can be stopped and given again: what has a row there,
-or in the folder for the runs, is not run again. It ends with 1 where bits differ
+test accuracy. The command can be stopped and given again: what has a row there
+or in the folder for the runs is not run again. It ends with 1 where bits differ
 that should be equal.
 """
 
