@@ -1,7 +1,6 @@
 """What each data set is: the facts that its folder does not say.
 
-To add one: one entry in `DATASETS`, and one in `CONVERTERS` where the program
-download_and_convert_data makes it.
+To add one: one entry in `DATASETS`.
 """
 
 from typing import NamedTuple
@@ -24,6 +23,10 @@ class Dataset(NamedTuple):
     has_background: label 0 is kept for the background, as in 2017.
     storage: 'records', TFRecord files <split>-*; 'folder', image files
       <split>/<class>/*; 'database', a Caffe2 database <split>.
+    converter: of its authors' files, for download_and_convert_data: a module
+      with `FACTS` and `SOURCES`, see `converters.small_images`, or the
+      `module:function` of a `converters.ConversionRequest`. It is imported when
+      it is asked for: only names can be had without TensorFlow. '' for none.
   """
 
   name: str
@@ -33,6 +36,7 @@ class Dataset(NamedTuple):
   num_classes: int | None = None
   has_background: bool = False
   storage: str = 'records'
+  converter: str = ''
 
   @property
   def first_label(self) -> int:
@@ -40,16 +44,37 @@ class Dataset(NamedTuple):
     return int(self.has_background)
 
 
+_SMALL = 'slim.datasets.small_images.'
 _TEST = ('train', 'test')
 _VALIDATION = ('train', 'validation')
 
 DATASETS: dict[str, Dataset] = {
   dataset.name: dataset
   for dataset in (
-    Dataset(mnist.NAME, mnist.SPLITS, mnist.CHANNELS, mnist.IMAGE_SIZE, 10),
-    Dataset('fashion_mnist', _TEST, 1, 28, 10),
-    Dataset('cifar10', _TEST, 3, 32, 10),
-    Dataset('flowers', _VALIDATION, num_classes=6, has_background=True),
+    Dataset(
+      mnist.NAME,
+      mnist.SPLITS,
+      mnist.CHANNELS,
+      mnist.IMAGE_SIZE,
+      10,
+      converter=f'{_SMALL}mnist_source',
+    ),
+    Dataset(
+      'fashion_mnist',
+      _TEST,
+      1,
+      28,
+      10,
+      converter=f'{_SMALL}fashion_mnist_source',
+    ),
+    Dataset('cifar10', _TEST, 3, 32, 10, converter=f'{_SMALL}cifar10_source'),
+    Dataset(
+      'flowers',
+      _VALIDATION,
+      num_classes=6,
+      has_background=True,
+      converter='slim.datasets.converters:flowers',
+    ),
     Dataset('imagenet', _VALIDATION, num_classes=1001, has_background=True),
     # What build_image_data makes of a user's own images.
     Dataset('images', (), has_background=True),
@@ -58,9 +83,8 @@ DATASETS: dict[str, Dataset] = {
   )
 }
 
-# What makes a data set of its authors' files, as `module:function`, imported
-# when it is asked for: only the names can be had without TensorFlow.
 CONVERTERS: dict[str, str] = {
-  name: f'slim.datasets.converters:{name}'
-  for name in ('cifar10', 'fashion_mnist', 'flowers', 'mnist')
+  name: dataset.converter
+  for name, dataset in sorted(DATASETS.items())
+  if dataset.converter
 }

@@ -1,7 +1,6 @@
-"""Converters: a function of a `ConversionRequest` for each data set.
+"""Converters: what makes each data set, by a `ConversionRequest`.
 
-To add a set of small images: a module that says what it is, one that says where
-it comes from, one line here and its name in `catalog.CONVERTERS`.
+A set of small images is a module that says what it is and where it comes from.
 """
 
 import functools
@@ -16,10 +15,7 @@ from slim.datasets.files import downloads
 from slim.datasets.photographs import convert_flowers
 from slim.datasets.records import sharding
 from slim.datasets.small_images import arrays
-from slim.datasets.small_images import cifar10_source
 from slim.datasets.small_images import convert_arrays
-from slim.datasets.small_images import fashion_mnist_source
-from slim.datasets.small_images import mnist_source
 
 # Shards of the training split, where it is not that of the others.
 TRAIN_SHARDS = {convert_flowers.NAME: 5}
@@ -60,7 +56,10 @@ def convert(name: str, order: ConversionRequest) -> sharding.Report:
     slim.errors.DataError: the data cannot be used.
   """
   found = errors.lookup(catalog.CONVERTERS, name, 'data set')
-  return pkgutil.resolve_name(found)(order)
+  converter = pkgutil.resolve_name(found)
+  if isinstance(converter, types.ModuleType):
+    return small_images(converter, order)
+  return converter(order)
 
 
 def small_images(
@@ -90,11 +89,6 @@ def small_images(
     order.layout,
     order.options,
   )
-
-
-cifar10 = functools.partial(small_images, cifar10_source)
-fashion_mnist = functools.partial(small_images, fashion_mnist_source)
-mnist = functools.partial(small_images, mnist_source)
 
 
 def flowers(order: ConversionRequest) -> sharding.Report:

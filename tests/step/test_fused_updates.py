@@ -138,11 +138,11 @@ def test_buckets_without_a_kernel_are_updated_apart(cut):
   codec = bucketing.on_kernels(bucketing.gradient_codec(specs, kinds))
   optimizer = optimizers.momentum()
   ours, other = (replica_of(optimizer, True, sizes) for _ in range(2))
-  update = fused_updates.make(ours, optimizer, None, codec)
+  fused_update = fused_updates.make(ours, optimizer, None, codec)
   update = updates.make_update(other, optimizer, None)
   pieces = pieces_of((cut, 12, codec.num_words - cut - 12))
   shared = tf.constant([0.5, 1.0, 0.25])
-  update(received_of(codec, pieces), turn_of(shared), NUMBERS)
+  fused_update(received_of(codec, pieces), turn_of(shared), NUMBERS)
   means = means_of(codec, pieces, shared)
   update(means, [], NUMBERS)
   assert_same_bits(ours, other)
@@ -151,10 +151,10 @@ def test_buckets_without_a_kernel_are_updated_apart(cut):
 def test_a_scaler_that_is_no_number_reaches_its_variable_alone():
   optimizer, codec = optimizers.momentum(0.9), codec_of((30, 30))
   replica = replica_of(optimizer, averages=True, sizes=(30, 30))
-  update = fused_updates.make(replica, optimizer, None, codec)
+  fused_update = fused_updates.make(replica, optimizer, None, codec)
   pieces = pieces_of((codec.num_words,))
   shared = tf.constant([1.0, np.nan])
-  update(received_of(codec, pieces), turn_of(shared), NUMBERS)
+  fused_update(received_of(codec, pieces), turn_of(shared), NUMBERS)
   finite = [np.isfinite(v.numpy()).all() for v in replica.trainable]
   assert finite == [True, False]
 
@@ -164,11 +164,11 @@ def test_what_somebody_has_read_stays_as_it_was():
   replica = replica_of(optimizer, averages=True, sizes=(1000,))
   read = [variable.read_value() for variable in replica.variables()]
   before = [value.numpy().copy() for value in read]
-  update = fused_updates.make(replica, optimizer, None, codec)
+  fused_update = fused_updates.make(replica, optimizer, None, codec)
   # The first piece makes copies, of which it changes but a part.
   pieces = pieces_of((2, codec.num_words - 2))
   turn = turn_of(tf.constant([1e30]))
-  update(received_of(codec, pieces), turn, NUMBERS)
+  fused_update(received_of(codec, pieces), turn, NUMBERS)
   for value, old, now in zip(read, before, replica.variables(), strict=True):
     np.testing.assert_array_equal(value, old)
     assert not np.array_equal(now, old)
@@ -247,8 +247,8 @@ def made(monkeypatch):
   calls, make = [], fused_updates.make
 
   def counted(*arguments):
-    update = make(*arguments)
-    return update and (lambda *a: calls.append(1) or update(*a))
+    fused_update = make(*arguments)
+    return fused_update and (lambda *a: calls.append(1) or fused_update(*a))
 
   monkeypatch.setattr(fused_updates, 'make', counted)
   return calls
@@ -357,10 +357,10 @@ def test_a_machine_on_which_bits_differ_does_without(
   replica = replica_of(optimizer, averages, sizes=(30,))
   make = [replica, optimizer, None, codec_of((30,))]
   assert fused_updates.make(*make)
-  update = getattr(ops, kernel)
+  fused_update = getattr(ops, kernel)
 
   def rounds_otherwise(*arguments):
-    update(*arguments)
+    fused_update(*arguments)
     *_, tensors, _ = arguments
     last = (tensors.averages or tensors.parameters)[-1]
     last.assign(np.nextafter(last, np.float32(np.inf)))
