@@ -60,6 +60,7 @@ class OfServers(conformance.ExchangeConformance):
     )
 
 
+@pytest.mark.slow
 class TestOneServer(OfServers):
   pass
 
@@ -88,6 +89,7 @@ class TestOneProcess(OfOneProcess):
   devices = 2
 
 
+@pytest.mark.slow
 class TestOneProcessOfOneWorker(OfOneProcess):
   num_workers = 1
 

@@ -262,14 +262,24 @@ def made(monkeypatch):
     pytest.param(
       {'optimizer': optimizers.gradient_descent()}, 1, marks=pytest.mark.slow
     ),
-    ({'codec': 'ternary:packing=two_bit,sharing=requantize'}, 1),
-    ({'plain': ('logits/kernel', 'logits/bias')}, 1),
+    pytest.param(
+      {'codec': 'ternary:packing=two_bit,sharing=requantize'},
+      1,
+      marks=pytest.mark.slow,
+    ),
+    pytest.param(
+      {'plain': ('logits/kernel', 'logits/bias')}, 1, marks=pytest.mark.slow
+    ),
     pytest.param(
       {'trained': lambda name: 'logits' in name}, 1, marks=pytest.mark.slow
     ),
     ({'devices': 2, 'own_statistics': True}, 2),
     # Nothing to decode on its way.
-    ({'optimizer': optimizers.momentum()._replace(clip_norm=0.1)}, 0),
+    pytest.param(
+      {'optimizer': optimizers.momentum()._replace(clip_norm=0.1)},
+      0,
+      marks=pytest.mark.slow,
+    ),
     ({'scaling': loss_scaling.START}, 0),
     ({'decoupled': True}, 0),
   ],
