@@ -136,12 +136,12 @@ def assemble(config, make_context=None):
   first = training.replicas[0]
   names = replicas.variable_names(plan, first)
   parameters = names[: len(first.trainable)]
-  rates = options.pick(schedules.Options, config)
+  steps_per_epoch = context.data.num_examples / config.data.batch_size
   return Run(
     batches=context.data.batches,
     num_examples=context.data.num_examples,
     learning_rate=lambda step: schedules.learning_rate(
-      rates, step, context.data.num_examples
+      config.optimizer, step, steps_per_epoch, config.run.max_steps
     ),
     replicas=tuple(training.replicas[place] for place in context.own),
     names=names,
@@ -165,36 +165,67 @@ def assemble(config, make_context=None):
 
 
 def of_this_process(config):
-  """The `execution.ExecutionContext` of a run without parameter servers."""
-  return execution.of_this_process(
-    options.pick(coordination.Options, config),
-    options.pick(batches.Options, config),
-    config.bn_statistics == 'synchronized',
+  """The `execution.ExecutionContext` of a run without parameter servers.
+
+  Blocks until all processes are there. Nothing may have used TensorFlow: the
+  CPU can be split only before.
+
+  Args:
+    config: see `assemble`.
+
+  Raises:
+    errors.ConfigError, slim.errors.DataError: something is not there.
+  """
+  workers, cluster = config.num_workers, config.cluster
+  exchange = coordination.join(cluster, config.devices.num_gpus, workers)
+  own = range(exchange.first, exchange.first + exchange.own)
+  benchmark = config.run.benchmark_mode
+  seconds = cluster.step_timeout + coordination.GRACE_SECONDS
+  together = {}
+  if config.devices.bn_statistics == 'synchronized':
+    together['pass_context'] = synchronized.contexts(exchange)
+
+  def make_step(training, codec):
+    take = steps.make_train_step(training._replace(**together), codec)
+    return tf.function(take, reduce_retracing=True)
+
+  return execution.ExecutionContext(
+    exchange=exchange,
+    data=batches.open_data(config.data, config.model, workers, benchmark, own),
+    make_step=make_step,
+    own=range(len(exchange.devices)),
+    hooks=execution.Hooks(
+      time_limit=functools.partial(
+        coordination.time_limit, cluster.tasks, seconds
+      )
+    ),
+    assert_same=functools.partial(coordination.assert_same, exchange),
   )
 
 
 def _model(config, context):
   """The net, with its first values, on the first device."""
+  chosen = config.model
   # Keras takes an int32 seed; the codes take all 64 bits.
-  seed = config.seed % 2**31
+  seed = chosen.seed % 2**31
   with context.placement_scope():
     keras.utils.set_random_seed(seed)
     with (
       tf.device(context.exchange.devices[0]),
-      precision.of_layers(config.dtype),
+      precision.of_layers(chosen.dtype),
     ):
       model = nets.build(
-        config.net,
+        chosen.net,
         num_classes=context.data.num_classes,
-        image_size=config.image_size,
+        image_size=config.data.image_size,
         channels=context.data.channels,
-        weight_decay=config.weight_decay,
-        dropout_keep_prob=config.dropout_keep_prob,
+        weight_decay=chosen.weight_decay,
+        dropout_keep_prob=chosen.dropout_keep_prob,
         seed=seed,
       )
-  if config.batch_norm_decay != -1:
-    batch_norm.set_decay(model, config.batch_norm_decay)
-  if config.bn_statistics == 'synchronized':
+  if chosen.batch_norm_decay != -1:
+    batch_norm.set_decay(model, chosen.batch_norm_decay)
+  if config.devices.bn_statistics == 'synchronized':
     synchronized.synchronize(model)
   return model
 
@@ -204,7 +235,7 @@ def _layout(config, model):
   plan = replicas.layout(model)
   names = plan.names[: len(plan.trainable)]
   trained = scopes.members(
-    'trainable_scopes', config.trainable_scopes, config.net, names
+    'trainable_scopes', config.start.trainable_scopes, config.model.net, names
   )
   return replicas.layout(model, trained.__contains__) if trained else plan
 
@@ -217,58 +248,63 @@ def _logits(names):
 
 def _codes(config):
   """The `run_codecs.Codes` that a configuration names."""
+  codes, workers = config.codes, config.num_workers
   plain = registry.method('identity')
   rules = [
-    *config.gradient_rules(),
-    (policy.smaller_than(config.size_to_binarize), plain),
+    *codes.gradient_rules(workers),
+    (policy.smaller_than(codes.size_to_binarize), plain),
   ]
-  if not config.quantize_logits:
+  if not codes.quantize_logits:
     rules.append((policy.is_logits, plain))
   # Where nothing travels between processes there is nothing to wait for.
-  alone = config.exchange == cluster.TOWERS
+  alone = config.cluster.exchange == cluster.TOWERS
   return run_codecs.Codes(
-    config.gradient_code(),
+    codes.gradient_code(workers),
     rules,
-    config.warm_up_codes(),
-    0 if alone else config.bytes_per_bucket,
+    codes.warm_up_codes(workers),
+    0 if alone else config.cluster.bytes_per_bucket,
   )
 
 
 def _training(config, context, built):
   """The `step.Training`; `built` is (model, layout of replicas, codec)."""
   model, plan, codec = built
-  optimizer = config.update_rule()
-  optimizer = optimizer._replace(clip_norm=config.clip_gradient_norm)
+  clip_norm = config.optimizer.clip_gradient_norm
+  optimizer = config.optimizer.rule()._replace(clip_norm=clip_norm)
   copies = replicas.create(
     plan,
     optimizer,
     context.exchange.devices,
-    scaling=loss_scaling.START if config.dtype == 'float16' else (),
-    own_statistics=config.bn_statistics == 'per_device',
+    scaling=loss_scaling.START if config.model.dtype == 'float16' else (),
+    own_statistics=config.devices.bn_statistics == 'per_device',
     shared=states.shared(codec),
   )
   loss = passes.of_net(
-    nets.NETS[config.net], config.label_smoothing, config.aux_loss_weight
+    nets.NETS[config.model.net],
+    config.model.label_smoothing,
+    config.model.aux_loss_weight,
   )
   node_pass = passes.model_pass(
-    model, plan, loss, decoupled=config.decoupled_weight_decay
+    model, plan, loss, decoupled=config.optimizer.decoupled_weight_decay
   )
   local = None
-  if config.local_steps > 1:
+  if config.devices.local_steps > 1:
     local = local_steps.LocalSteps(
-      config.local_steps,
-      config.local_momentum,
-      config.outer_learning_rate,
+      config.devices.local_steps,
+      config.optimizer.local_momentum,
+      config.optimizer.outer_learning_rate,
       node_pass.decay,
     )
     node_pass = node_pass._replace(decay=passes.no_decay)
   return steps.Training(
-    accumulation.accumulated(node_pass, config.gradient_accumulation_steps),
+    accumulation.accumulated(
+      node_pass, config.devices.gradient_accumulation_steps
+    ),
     context.exchange,
     copies,
     states.MethodStates(codec, context.exchange),
     optimizer,
-    config.seed,
+    config.model.seed,
     local=local,
   )
 
@@ -287,36 +323,37 @@ def _regularization(training):
 
 def _stored_layout(config, context):
   """The `checkpoints.Layout` of the run's checkpoints."""
+  save_tower = config.devices.save_tower
   places = (
     list(range(len(context.own)))
-    if config.save_tower < 0
-    else [context.exchange.device_of(config.save_tower)]
+    if save_tower < 0
+    else [context.exchange.device_of(save_tower)]
   )
   must_keep = options.values(config, 'on_resume', options.KEPT) | {
     'num_classes': context.data.num_classes,
-    'optimizer': config.optimizer_name,
+    'optimizer': config.optimizer.name,
   }
-  if config.bn_statistics == 'per_device':
+  if config.devices.bn_statistics == 'per_device':
     must_keep['num_devices'] = len(context.own)
   may_change = options.values(config, 'on_resume', options.TOLD) | {
-    'codec': config.gradient_code().name,
+    'codec': config.codes.gradient_code(config.num_workers).name,
     'num_workers': config.num_workers,
-    '--optimizer': config.optimizer,
+    '--optimizer': config.optimizer.optimizer,
   }
-  if not schedules.needs_max_steps(options.pick(schedules.Options, config)):
+  if not schedules.needs_max_steps(config.optimizer):
     # A longer run takes the same steps.
     del may_change['max_steps']
   return checkpoints.Layout(
-    net=config.net,
+    net=config.model.net,
     num_classes=context.data.num_classes,
-    optimizer=config.optimizer_name,
+    optimizer=config.optimizer.name,
     num_devices=len(context.own),
     num_workers=config.num_workers,
     places=places,
-    max_steps=config.max_steps,
-    batch_size=config.batch_size,
-    dtype=config.dtype,
-    bn_statistics=config.bn_statistics,
+    max_steps=config.run.max_steps,
+    batch_size=config.data.batch_size,
+    dtype=config.model.dtype,
+    bn_statistics=config.devices.bn_statistics,
     must_keep=must_keep,
     may_change=may_change,
   )
