@@ -227,11 +227,11 @@ def help_text(config_class, defaults, usage):
   """
   lines = [usage.rstrip(), '']
   fields = options.fields(config_class)
-  for name, group in options.GROUPS.items():
+  for name, title in options.GROUPS.items():
     members = [f for f in fields if f.group == name]
     if members:
       shown = (_help_line(f, defaults) for f in members)
-      lines += [f'{group.title}:', *shown, '']
+      lines += [f'{title}:', *shown, '']
   lines += [
     'Also --flagfile=FILE, a file with one flag a line, --help, and '
     '--verbosity=1',

@@ -12,7 +12,6 @@ from terngrad.cluster import spec as clusters
 from terngrad.config import options
 
 TOWERS, COLLECTIVE = 'towers', 'collective'
-_EXCHANGES = (TOWERS, COLLECTIVE)
 BYTES_PER_BUCKET = 2**25
 
 groups = lazy.module('terngrad.exchange.group')
@@ -121,7 +120,7 @@ class Cluster:
   def validate(self):
     """Raises `errors.ConfigError` for the first option out of its range."""
     for name, known in {
-      'exchange': _EXCHANGES,
+      'exchange': (TOWERS, COLLECTIVE),
       'collective': (algorithms.AUTO, *algorithms.WAYS),
       'communication': groups.COMMUNICATIONS,
     }.items():
@@ -155,15 +154,12 @@ class Cluster:
           f'{getattr(self, name)}. Set --{name}=600.'
         )
     try:
-      cluster = self._read_cluster()
+      resolve = RESOLVERS.get(self.cluster.partition(':')[0], _from_file)
+      cluster = resolve(self)
       clusters.check_network(cluster, self.allow_insecure_network)
     except clusters.ClusterError as error:
       raise errors.ConfigError(str(error)) from error
     return cluster
-
-  def _read_cluster(self):
-    resolve = RESOLVERS.get(self.cluster.partition(':')[0], _from_file)
-    return resolve(self)
 
 
 def _from_flags(options):

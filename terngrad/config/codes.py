@@ -1,14 +1,36 @@
 """Options of the gradient code, and the code that they name."""
 
 import dataclasses
+from typing import NamedTuple
 
 from terngrad import errors
+from terngrad.codec import method
 from terngrad.codec import policy
 from terngrad.codec import spelling
 from terngrad.codec.methods import registry
 from terngrad.config import options
 
 option = options.option
+
+
+class Named(NamedTuple):
+  """Which `codec.method.Method` a variable gets, and when.
+
+  Attributes:
+    code: of what no rule decides.
+    rules: list of (predicate on `policy.VariableSpec`, method), see `policy`.
+    first: list of (steps before which it is used, the method in place of
+      `code`).
+  """
+
+  code: method.Method
+  rules: list
+  first: list
+
+  @property
+  def methods(self):
+    """All of them."""
+    return [*(found for _, found in (*self.rules, *self.first)), self.code]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -86,53 +108,25 @@ class Codes:
     for name in ('size_to_binarize', 'clip_factor', 'floating_grad_epoch'):
       options.at_least(name, getattr(self, name), 0)
 
-  def gradient_code(self, num_workers):
-    """The `codec.method.Method` of gradients that no rule gives another.
-
-    Args:
-      num_workers: nodes whose codes it must be able to add.
+  def named(self, num_workers):
+    """The `Named` methods, for so many nodes.
 
     Raises:
-      errors.ConfigError: the flags name none, or contradict each other.
-    """
-    with errors.as_config_error():
-      return _made(self._codec_text(num_workers), num_workers)
-
-  def gradient_rules(self, num_workers):
-    """For each of `codec_rules` the predicate and the `codec.method.Method`.
-
-    Args:
-      num_workers: see `gradient_code`.
-
-    Raises:
-      errors.ConfigError: a rule is none, or its code.
+      errors.ConfigError: a text names none, or options contradict each other.
     """
     with errors.as_config_error():
       rules = policy.parse(self.codec_rules)
       # Equal texts are one method, whose variables are coded together.
       made = {code: _made(code, num_workers) for _, code in rules}
-    return [(holds, made[code]) for holds, code in rules]
-
-  def warm_up_codes(self, num_workers):
-    """The list of (steps before which it is used, `codec.method.Method`).
-
-    Args:
-      num_workers: see `gradient_code`.
-
-    Raises:
-      errors.ConfigError: `codec_warm_up` is no such list.
-    """
-    with errors.as_config_error():
       stages = policy.parse_stages(self.codec_warm_up)
-      return [(until, _made(code, num_workers)) for until, code in stages]
-
-  def gradient_codes(self, num_workers):
-    """All methods that the flags name, for so many nodes."""
-    named = (
-      *self.gradient_rules(num_workers),
-      *self.warm_up_codes(num_workers),
-    )
-    return [*(code for _, code in named), self.gradient_code(num_workers)]
+      first = [(until, _made(code, num_workers)) for until, code in stages]
+      code = _made(self._codec_text(num_workers), num_workers)
+    plain = registry.method('identity')
+    rules = [(holds, made[text]) for holds, text in rules]
+    rules.append((policy.smaller_than(self.size_to_binarize), plain))
+    if not self.quantize_logits:
+      rules.append((policy.is_logits, plain))
+    return Named(code, rules, first)
 
   def _codec_text(self, num_workers):
     if not self.codec:

@@ -49,14 +49,11 @@ class EvalRun:
 
   def validate(self):
     """Raises `errors.ConfigError` for the first option out of its range."""
-    for name, least in {
-      'max_steps': 1,
-      'size_to_binarize': 0,
-      'eval_interval_secs': 0,
-      'num_examples': 1,
-      'tower': -1,
-    }.items():
-      options.at_least(name, getattr(self, name), least)
+    options.at_least('max_steps', self.max_steps, 1)
+    options.at_least('size_to_binarize', self.size_to_binarize, 0)
+    options.at_least('eval_interval_secs', self.eval_interval_secs, 0)
+    options.at_least('num_examples', self.num_examples, 1)
+    options.at_least('tower', self.tower, -1)
     folders = self.eval_dir, self.checkpoint_dir
     if all(folders) and len({*map(os.path.realpath, folders)}) == 1:
       raise errors.ConfigError(

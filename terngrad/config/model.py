@@ -10,9 +10,6 @@ from terngrad.config import options
 
 nets = lazy.module('slim.nets.factory')
 
-DTYPES = ('float32', 'bfloat16', 'float16')
-TEMPORARY = tempfile.gettempdir()
-
 option = options.option
 
 
@@ -27,7 +24,7 @@ class Data:
     on_resume=options.KEPT,
   )
   data_dir: str = option(
-    os.path.join(TEMPORARY, 'mydata'),
+    os.path.join(tempfile.gettempdir(), 'mydata'),
     'Folder of the TFRecord files <subset>-*.',
     shared=options.OWN,
     on_resume=options.FREE,
@@ -158,4 +155,4 @@ class TrainModel(Model):
         'the moving statistics stay at their beginning. Use 0.9997, or -1 for '
         "the net's own."
       )
-    options.choice('dtype', self.dtype, DTYPES)
+    options.choice('dtype', self.dtype, ('float32', 'bfloat16', 'float16'))

@@ -24,43 +24,33 @@ OWN, RUN, WORKERS = 'own', 'run', 'workers'
 KEPT, TOLD, FREE = 'kept', 'told', 'free'
 
 
-class Group(NamedTuple):
-  """Options that stand together in `--help`.
-
-  Attributes:
-    title: their heading.
-    on_resume: see `option`, of those that do not say it themselves.
-  """
-
-  title: str
-  on_resume: str = FREE
-
-
-# In the order of `--help`; a part of a configuration is named for its group.
+# Headings of `--help`, in its order; a part has the name of its group.
 GROUPS = {
-  'data': Group('Data', TOLD),
-  'shards': Group('Shards and how they are written'),
-  'model': Group('Model', TOLD),
-  'run': Group('Run'),
-  'start': Group('Pretrained values'),
-  'devices': Group('Devices and nodes'),
-  'cluster': Group('Several processes'),
-  'optimizer': Group('Optimizer and learning rate', TOLD),
-  'codes': Group('Gradient codes', TOLD),
+  'data': 'Data',
+  'shards': 'Shards and how they are written',
+  'model': 'Model',
+  'run': 'Run',
+  'start': 'Pretrained values',
+  'devices': 'Devices and nodes',
+  'cluster': 'Several processes',
+  'optimizer': 'Optimizer and learning rate',
+  'codes': 'Gradient codes',
 }
+# Groups whose options are `TOLD` where they do not say more; others are `FREE`.
+_TOLD_GROUPS = ('data', 'model', 'optimizer', 'codes')
 
 
 class Option(NamedTuple):
   """What is known of an option, see `option`; `part` may be ''."""
 
-  name: str
-  part: str
   default: Any
   help: str
   group: str
   shared: str
   on_resume: str
   repeated: bool
+  name: str = ''
+  part: str = ''
 
 
 def option(
@@ -90,16 +80,8 @@ def option(
   Returns:
     A field of a dataclass.
   """
-  return dataclasses.field(
-    default=default,
-    metadata={
-      'help': description,
-      'group': group,
-      'shared': shared,
-      'on_resume': on_resume,
-      'repeated': repeated,
-    },
-  )
+  known = Option(default, description, group, shared, on_resume, repeated)
+  return dataclasses.field(default=default, metadata={'option': known})
 
 
 def part(kind: type) -> Any:
@@ -119,20 +101,21 @@ def fields(config):
   """The `Option`s of a configuration, or of its class, part after part."""
   found = []
   for field in dataclasses.fields(config):
-    kind = field.default_factory
-    if dataclasses.is_dataclass(kind):
-      found += [(field.name, own) for own in dataclasses.fields(kind)]
-    else:
-      found.append(('', field))
-  # Other fields are no flags.
-  return [_option(*pair) for pair in found if pair[1].metadata]
+    if dataclasses.is_dataclass(field.default_factory):
+      own = dataclasses.fields(field.default_factory)
+      found += [_option(field.name, each) for each in own if each.metadata]
+    elif field.metadata:
+      found.append(_option('', field))
+  return found
 
 
 def _option(part_name, field):
-  said = {**field.metadata, 'name': field.name, 'default': field.default}
-  said['group'] = said['group'] or part_name or 'data'
-  said['on_resume'] = said['on_resume'] or GROUPS[said['group']].on_resume
-  return Option(part=part_name, **said)
+  known = field.metadata['option']
+  group = known.group or part_name or 'data'
+  on_resume = known.on_resume or (TOLD if group in _TOLD_GROUPS else FREE)
+  return known._replace(
+    name=field.name, part=part_name, group=group, on_resume=on_resume
+  )
 
 
 def by_name(config):

@@ -200,11 +200,11 @@ class ServerConfig(configs.TrainConfig):
         'in no checkpoint. Leave it out.'
       )
     # Sums must have room for the nodes of all that make an update.
-    codes = self.codes.gradient_codes(self.whole().num_workers)
+    codes = self.codes.named(self.whole().num_workers)
     if not self.cluster.waits_for_all:
-      self._check_asynchronous(codes)
+      self._check_asynchronous(codes.methods)
 
-  def _check_asynchronous(self, codes):
+  def _check_asynchronous(self, methods):
     """Refuses what needs the same step of all workers."""
     if self.codes.floating_grad_epoch:
       raise errors.ConfigError(
@@ -225,7 +225,7 @@ class ServerConfig(configs.TrainConfig):
         'all workers, received float16, whose scale of the loss belongs to a '
         'step of all. Use --dtype=bfloat16.'
       )
-    for code in codes:
+    for code in methods:
       _check_alone(code)
     if self.codes.codec_warm_up:
       raise errors.ConfigError(
@@ -258,11 +258,7 @@ def _check_alone(code):
 
 
 def banner(cluster):
-  """The first lines of a task's log: warning, hosts and who it is.
-
-  Args:
-    cluster: `ServerCluster`.
-  """
+  """The first lines of a task's log, from its `ServerCluster`."""
   tasks = cluster.tasks
   workers = list(tasks.jobs['worker'])
   yield clusters.check_network(tasks, cluster.allow_insecure_network)

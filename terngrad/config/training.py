@@ -45,10 +45,7 @@ class TrainConfig:
     return self.devices.num_gpus * self.cluster.num_processes
 
   def validate(self):
-    """Raises `errors.ConfigError` for the first option that cannot be.
-
-    Every part looks at itself; here they are looked at beside each other.
-    """
+    """Raises `errors.ConfigError` for the first option that cannot be."""
     options.validate_parts(self)
     self._check_local_steps()
     self._check_start()
@@ -65,7 +62,7 @@ class TrainConfig:
         'give every process as many nodes.'
       )
     self._check_batch()
-    self.codes.gradient_codes(self.num_workers)
+    self.codes.named(self.num_workers)
     if self.devices.bn_statistics == 'synchronized':
       self._check_synchronized()
 
@@ -97,12 +94,9 @@ class TrainConfig:
 
   def _check_synchronized(self):
     # The nodes of a device run one after the other.
-    apart = 'process' if self.cluster.tasks else 'device'
-    most = (
-      self.cluster.num_processes
-      if self.cluster.tasks
-      else self.devices.num_gpus
-    )
+    apart, most = 'device', self.devices.num_gpus
+    if self.cluster.tasks:
+      apart, most = 'process', self.cluster.num_processes
     if self.num_workers > most:
       raise errors.ConfigError(
         f'num_nodes: expected at most {most} beside '

@@ -82,7 +82,7 @@ def own_fingerprint(config, job):
     fields = fingerprint.fingerprint()
     return {name: fields[name] for name in ('terngrad', 'tensorflow')}
   return fingerprint.fingerprint(
-    codec=config.codes.gradient_code(config.num_workers).name,
+    codec=config.codes.named(config.num_workers).code.name,
     num_workers=config.num_workers,
     **options.values(config, 'shared', options.WORKERS),
   )
@@ -93,12 +93,6 @@ def open_part(config):
 
   Workers of one folder read disjoint parts of it; a folder that
   `split_dataset.sh` made is a part already and is read whole.
-
-  Args:
-    config: `servers.ServerConfig` of this process.
-
-  Returns:
-    A `batches.Data`.
   """
   cluster = config.cluster.tasks
   part = cluster.index, len(cluster.jobs['worker'])

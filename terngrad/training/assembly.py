@@ -14,8 +14,6 @@ from terngrad.checkpoint import scopes
 from terngrad.checkpoint import stored_states
 from terngrad.cluster import coordination
 from terngrad.codec import gradients
-from terngrad.codec import policy
-from terngrad.codec.methods import registry
 from terngrad.config import cluster
 from terngrad.config import options
 from terngrad.step import loss_scaling
@@ -121,7 +119,7 @@ def assemble(config, make_context=None):
   context = make_context() if make_context else of_this_process(config)
   model = _model(config, context)
   plan = _layout(config, model)
-  codecs = run_codecs.of(_codes(config), plan, context.exchange.devices)
+  codecs = _codecs(config, plan, context.exchange.devices)
   codec = codecs.codec
   training = _training(config, context, (model, plan, codec))
   context.assert_same(
@@ -170,17 +168,14 @@ def of_this_process(config):
   Blocks until all processes are there. Nothing may have used TensorFlow: the
   CPU can be split only before.
 
-  Args:
-    config: see `assemble`.
-
   Raises:
     errors.ConfigError, slim.errors.DataError: something is not there.
   """
-  workers, cluster = config.num_workers, config.cluster
-  exchange = coordination.join(cluster, config.devices.num_gpus, workers)
+  workers, chosen = config.num_workers, config.cluster
+  exchange = coordination.join(chosen, config.devices.num_gpus, workers)
   own = range(exchange.first, exchange.first + exchange.own)
   benchmark = config.run.benchmark_mode
-  seconds = cluster.step_timeout + coordination.GRACE_SECONDS
+  seconds = chosen.step_timeout + coordination.GRACE_SECONDS
   together = {}
   if config.devices.bn_statistics == 'synchronized':
     together['pass_context'] = synchronized.contexts(exchange)
@@ -196,7 +191,7 @@ def of_this_process(config):
     own=range(len(exchange.devices)),
     hooks=execution.Hooks(
       time_limit=functools.partial(
-        coordination.time_limit, cluster.tasks, seconds
+        coordination.time_limit, chosen.tasks, seconds
       )
     ),
     assert_same=functools.partial(coordination.assert_same, exchange),
@@ -246,24 +241,13 @@ def _logits(names):
   return frozenset(n for n in names if run_codecs.is_logits(n, layers))
 
 
-def _codes(config):
-  """The `run_codecs.Codes` that a configuration names."""
-  codes, workers = config.codes, config.num_workers
-  plain = registry.method('identity')
-  rules = [
-    *codes.gradient_rules(workers),
-    (policy.smaller_than(codes.size_to_binarize), plain),
-  ]
-  if not codes.quantize_logits:
-    rules.append((policy.is_logits, plain))
+def _codecs(config, plan, places):
+  """The `run_codecs.RunCodecs` that a configuration names."""
   # Where nothing travels between processes there is nothing to wait for.
   alone = config.cluster.exchange == cluster.TOWERS
-  return run_codecs.Codes(
-    codes.gradient_code(workers),
-    rules,
-    codes.warm_up_codes(workers),
-    0 if alone else config.cluster.bytes_per_bucket,
-  )
+  part_bytes = 0 if alone else config.cluster.bytes_per_bucket
+  codes = config.codes.named(config.num_workers)
+  return run_codecs.of(codes, part_bytes, plan, places)
 
 
 def _training(config, context, built):
@@ -336,7 +320,7 @@ def _stored_layout(config, context):
   if config.devices.bn_statistics == 'per_device':
     must_keep['num_devices'] = len(context.own)
   may_change = options.values(config, 'on_resume', options.TOLD) | {
-    'codec': config.codes.gradient_code(config.num_workers).name,
+    'codec': config.codes.named(config.num_workers).code.name,
     'num_workers': config.num_workers,
     '--optimizer': config.optimizer.optimizer,
   }
