@@ -148,8 +148,8 @@ def replace(config, /, **values):
     if name not in homes:
       hint = data_errors.did_you_mean(name, homes, ' See --help.')
       raise errors.ConfigError(
-        f'{name}: expected an option of {type(config).__name__}, received a '
-        f'name of none.{hint}'
+        f'{name}: expected an option of {type(config).__name__}, received none '
+        f'of this name.{hint}'
       )
     changes.setdefault(homes[name], {})[name] = value
   own = changes.pop('', {})

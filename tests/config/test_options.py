@@ -149,7 +149,7 @@ def test_another_value_makes_another_configuration_and_keeps_other_parts():
   ('name', 'message'),
   [
     ('nett', "^nett: expected an option of TrainConfig, .*Did you mean 'net'?"),
-    ('xyzzy', 'received a name of none. See --help.'),
+    ('xyzzy', 'received none of this name. See --help.'),
     ('model', 'model: expected an option'),
   ],
 )

@@ -217,7 +217,7 @@ def test_what_was_trained_is_scored(script, tmp_path):
       assert getattr(of_score.data, field) == getattr(of_train.data, field)
     assert f'--checkpoint_path={of_train.run.train_dir}' in score
     split = 'validation' if 'finetune' in script.stem else 'test'
-    assert of_score.subset == split
+    assert of_score.data.subset == split
 
 
 def test_missing_checkpoint_is_told(tmp_path):
