@@ -4,7 +4,6 @@ import dataclasses
 from typing import NamedTuple
 
 from terngrad import errors
-from terngrad.codec import method
 from terngrad.codec import policy
 from terngrad.codec import spelling
 from terngrad.codec.methods import registry
@@ -23,7 +22,7 @@ class Named(NamedTuple):
       `code`).
   """
 
-  code: method.Method
+  code: object
   rules: list
   first: list
 
