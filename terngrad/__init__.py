@@ -19,6 +19,7 @@ _HOMES = {
   'TrainConfig': 'terngrad.config.training',
   'VariableSpec': 'terngrad.codec.policy',
   'base3': 'terngrad.codec.stages.packing',
+  'build_config': ('terngrad.config.options', 'build'),
   'chain': 'terngrad.codec.stages.chain',
   'clip_by_stddev': 'terngrad.codec.stages.clipping',
   'compress': 'terngrad.compression.compression',

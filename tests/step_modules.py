@@ -78,11 +78,13 @@ class Calls:
 
 def of_towers(codec):
   """The paths of the modules of a step on towers."""
+  from terngrad.config import options as options_lib
   from terngrad.config import training as configs
   from terngrad.training import assembly
   from terngrad.training import loop
 
-  config = configs.TrainConfig(
+  config = options_lib.build(
+    configs.TrainConfig,
     dataset_name='mnist',
     net='lenet',
     image_size=28,

@@ -21,6 +21,7 @@ from terngrad.codec import bucketing
 from terngrad.codec import one_round
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
+from terngrad.config import options as options_lib
 from terngrad.config import training as configs
 from terngrad.exchange import towers
 from terngrad.step import optimizers
@@ -71,7 +72,7 @@ def mnist(tmp_path_factory):
 
 def lenet(**options):
   usual = {'dataset_name': 'mnist', 'net': 'lenet', 'image_size': 28}
-  return configs.TrainConfig(**(usual | options))
+  return options_lib.build(configs.TrainConfig, **(usual | options))
 
 
 def test_b1_floating_grad_epoch_sends_floats_in_its_epochs(mnist, tmp_path):
@@ -89,7 +90,7 @@ def test_b1_floating_grad_epoch_sends_floats_in_its_epochs(mnist, tmp_path):
   loop.train(config, lambda line: None)
   sent = [
     record['bits_per_element']
-    for record in records.read(config.train_dir)
+    for record in records.read(config.run.train_dir)
     if 'bits_per_element' in record
   ]
   np.testing.assert_allclose(sent, [1.6, 1.6, 32, 32], rtol=0.01)

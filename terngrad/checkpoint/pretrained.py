@@ -1,7 +1,6 @@
 """Starting from the values of another run, of TensorFlow 1 or of Keras."""
 
 from datetime import datetime
-from typing import NamedTuple
 
 from terngrad import errors
 from terngrad.checkpoint import keras_weights
@@ -13,18 +12,6 @@ from terngrad.step import replicas
 _SHOWN = 20  # names in a line of the report
 
 
-class Options(NamedTuple):
-  """The options of `training.TrainConfig` that say what a run starts from."""
-
-  pretrained_model_checkpoint_path: str
-  pretrained_weights: str
-  fine_tune: bool
-  restart_step: bool
-  checkpoint_exclude_scopes: str
-  ignore_missing_vars: bool
-  net: str
-
-
 def start(options, run, report):
   """Restores what the configuration starts from, and reports what it did.
 
@@ -34,7 +21,7 @@ def start(options, run, report):
   they are there; otherwise averages begin at the values.
 
   Args:
-    options: `Options`.
+    options: `config.run.Start`, or what has its options.
     run: `assembly.Run`.
     report: called with each line for the person who watches.
 
@@ -77,7 +64,7 @@ def _source(options, run):
     return keras_weights.of_file(options.pretrained_weights, run.order)
   if options.pretrained_model_checkpoint_path:
     path = options.pretrained_model_checkpoint_path
-    return sources.of_checkpoint(path, options.net)
+    return sources.of_checkpoint(path, run.layout.net)
   return None
 
 
@@ -85,7 +72,7 @@ def _left_out(options, run, net):
   excluded = scopes.members(
     'checkpoint_exclude_scopes',
     options.checkpoint_exclude_scopes,
-    options.net,
+    run.layout.net,
     net,
   )
   heads = run.logits if options.fine_tune else ()

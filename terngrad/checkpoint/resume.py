@@ -23,16 +23,16 @@ class Restored(NamedTuple):
 NOTHING = Restored(0, {})
 
 
-def continue_run(config, run, report):
-  """Restores the newest checkpoint of train_dir; a `Restored`.
+def continue_run(train_dir, run, report):
+  """Restores the newest checkpoint of a folder; a `Restored`.
 
   Raises:
     errors.CheckpointError: it is of a run with other variables or other
       examples, or damaged.
   """
-  path = checkpoints.newest(config.train_dir)
+  path = checkpoints.newest(train_dir)
   if path is None:
-    checkpoints.check_empty(config.train_dir)
+    checkpoints.check_empty(train_dir)
     return NOTHING
   layout = checkpoints.read_layout(path)
   now = run.layout

@@ -23,6 +23,7 @@ from slim import errors as data_errors
 from terngrad import errors
 from terngrad.cli import flags
 from terngrad.cli import quiet
+from terngrad.config import options
 
 DONE, FAILED, REFUSED, SIGNALLED = 0, 1, 2, 128
 
@@ -176,24 +177,23 @@ def named_path(flag, item, kind, example):
   return name, path
 
 
-def without(options, names):
-  """An options dataclass without some fields, as a base class.
+def without(config, names):
+  """The options of a configuration but some, as a base class of others.
 
   Args:
-    options: frozen dataclass of `config.options.option`s.
-    names: of the fields that the subclass calls otherwise.
+    config: its class.
+    names: of the options that the subclass calls otherwise.
 
   Returns:
     A frozen dataclass.
   """
-  kept = [f for f in dataclasses.fields(options) if f.name not in names]
+  kept = [o for o in options.fields(config) if o.name not in names]
   return dataclasses.make_dataclass(
-    f'{options.__name__}Without',
-    [(f.name, f.type, _same(f)) for f in kept],
+    f'{config.__name__}Without',
+    [
+      (o.name, type(o.default), options.option(o.default, o.help, o.group))
+      for o in kept
+    ],
     frozen=True,
     kw_only=True,
   )
-
-
-def _same(field):
-  return dataclasses.field(default=field.default, metadata=field.metadata)

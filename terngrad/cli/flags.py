@@ -4,6 +4,7 @@ Flags exist only here and in the programs. Old command lines keep working:
 `--flag True` is read like `--flag=True` for flags that are true or false.
 """
 
+import dataclasses
 import textwrap
 from typing import Any
 from typing import NamedTuple
@@ -82,9 +83,7 @@ def define(config_class, defaults=None):
     default = defaults.pop(field.name, field.default)
     if isinstance(default, tuple):
       default = list(default)
-    _maker(field)(
-      field.name, default, field.metadata['help'], flag_values=values
-    )
+    _maker(field)(field.name, default, field.help, flag_values=values)
   if defaults:
     raise ValueError(
       f'{config_class.__name__} has no field {", ".join(defaults)}.'
@@ -101,7 +100,7 @@ _VERBOSITY = 'Above 0: show what TensorFlow says while it starts.'
 
 def _maker(field):
   """The function of absl that makes a field's flag."""
-  if field.metadata['repeated']:
+  if field.repeated:
     return flags.DEFINE_multi_string
   return {
     bool: flags.DEFINE_boolean,
@@ -148,9 +147,10 @@ def parse(config_class, defaults, arguments, positional=(), rest=''):
   if len(left) > 1:
     raise UsageError(_stray(left[1], values))
   given = {f.name: _value(values, f) for f in options.fields(config_class)}
+  parsed = options.build(config_class, **given)
   if rest:
-    given[rest] = tuple(others)
-  return Parsed(config_class(**given), values['verbosity'].value)
+    parsed = dataclasses.replace(parsed, **{rest: tuple(others)})
+  return Parsed(parsed, values['verbosity'].value)
 
 
 def _value(values, field):
@@ -227,11 +227,11 @@ def help_text(config_class, defaults, usage):
   """
   lines = [usage.rstrip(), '']
   fields = options.fields(config_class)
-  for name, group in options.GROUPS.items():
-    members = [f for f in fields if f.metadata['group'] == name]
+  for name, title in options.GROUPS.items():
+    members = [f for f in fields if f.group == name]
     if members:
       shown = (_help_line(f, defaults) for f in members)
-      lines += [f'{group.title}:', *shown, '']
+      lines += [f'{title}:', *shown, '']
   lines += [
     'Also --flagfile=FILE, a file with one flag a line, --help, and '
     '--verbosity=1',
@@ -244,7 +244,7 @@ def _help_line(field, defaults):
   default = defaults.get(field.name, field.default)
   kind = type(field.default).__name__
   if isinstance(default, tuple):
-    kind = 'repeated' if field.metadata['repeated'] else 'list'
+    kind = 'repeated' if field.repeated else 'list'
     shown = ' '.join(default) if kind == 'repeated' else ','.join(default)
   else:
     shown = f"'{default}'" if isinstance(default, str) else default
@@ -252,7 +252,7 @@ def _help_line(field, defaults):
   if default != field.default:
     note = f'; {field.default!r} in general'
   text = textwrap.fill(
-    field.metadata['help'],
+    field.help,
     _COLUMNS,
     initial_indent=_INDENT,
     subsequent_indent=_INDENT,

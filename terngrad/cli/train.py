@@ -73,9 +73,9 @@ def serve_or_train(config):
   A chief that lost another task does not return: it begins anew.
   """
   config.validate()
-  for line in servers.banner(config):
+  for line in servers.banner(config.cluster):
     command.say(line)
-  if not config.tasks.is_chief:
+  if not config.cluster.tasks.is_chief:
     with signals.stopping() as stop:
       stopped_by = server_tasks.serve(config, command.say, lambda: stop.signal)
     return command.SIGNALLED + stopped_by if stopped_by else command.DONE
@@ -96,6 +96,6 @@ def _report_end(config, outcome):
   command.say(
     f'{datetime.datetime.now()}: stopped by signal {outcome.stopped_by} '
     f'after step {outcome.step}; the same command continues'
-    f'{" if --overwrite is left out" if config.overwrite else ""}'
+    f'{" if --overwrite is left out" if config.run.overwrite else ""}'
   )
   return command.SIGNALLED + outcome.stopped_by

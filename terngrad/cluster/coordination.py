@@ -7,7 +7,6 @@ there is nothing to do.
 
 import contextlib
 import hashlib
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -27,22 +26,16 @@ _FINGERPRINT_BYTES = 2**14
 GRACE_SECONDS = 10.0
 
 
-class Options(NamedTuple):
-  """The options of `training.TrainConfig` that say who takes part, and how."""
-
-  tasks: cluster_lib.Cluster | None
-  num_gpus: int
-  num_workers: int
-  collective: str
-  communication: str
-  step_timeout: float
-
-
-def join(options):
+def join(cluster, num_gpus, num_workers):
   """Makes the exchange; blocks until all processes are there.
 
+  Nothing may have used TensorFlow.
+
   Args:
-    options: `Options`. Nothing may have used TensorFlow.
+    cluster: `config.cluster.Cluster`, or what has its tasks, collective,
+      communication and step_timeout.
+    num_gpus: devices of this process.
+    num_workers: nodes of all processes; a device without any is left out.
 
   Returns:
     `towers.Towers`, or `collective.Collective` with its `group`.
@@ -51,27 +44,25 @@ def join(options):
     errors.ConfigError: the port is taken, or nccl is asked for where there is
       no GPU.
   """
-  cluster = options.tasks
-  if cluster is None:
-    places = devices.tower_devices(min(options.num_gpus, options.num_workers))
-    return towers.Towers(places, options.num_workers)
-  own = options.num_workers // len(cluster.jobs['worker'])
-  count = min(options.num_gpus, own)
+  tasks = cluster.tasks
+  if tasks is None:
+    names = devices.tower_devices(min(num_gpus, num_workers))
+    return towers.Towers(names, num_workers)
+  own = num_workers // len(tasks.jobs['worker'])
+  count = min(num_gpus, own)
   try:
-    cluster_lib.check_port(cluster)
+    cluster_lib.check_port(tasks)
   except cluster_lib.ClusterError as error:
     raise errors.ConfigError(str(error)) from error
   gpus = devices.configure(count)
-  if options.communication == groups.NCCL and not gpus:
+  if cluster.communication == groups.NCCL and not gpus:
     raise errors.ConfigError(
       'communication: expected a GPU for nccl, received a machine without one. '
       f'Leave --communication={groups.NCCL} out.'
     )
-  group = groups.Group(cluster, options.step_timeout, options.communication)
-  places = devices.tower_devices(count)
-  return collective.Collective(
-    group, places, options.num_workers, options.collective
-  )
+  group = groups.Group(tasks, cluster.step_timeout, cluster.communication)
+  names = devices.tower_devices(count)
+  return collective.Collective(group, names, num_workers, cluster.collective)
 
 
 def assert_same(exchange, options, **choices):

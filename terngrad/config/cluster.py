@@ -12,26 +12,25 @@ from terngrad.cluster import spec as clusters
 from terngrad.config import options
 
 TOWERS, COLLECTIVE = 'towers', 'collective'
-_EXCHANGES = (TOWERS, COLLECTIVE)
 BYTES_PER_BUCKET = 2**25
 
 groups = lazy.module('terngrad.exchange.group')
 resolvers = lazy.module('terngrad.cluster.resolvers')
 algorithms = lazy.module('terngrad.exchange.algorithms')
 
-_option = functools.partial(options.option, group='cluster')
+option = options.option
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ClusterConfig:
+class Cluster:
   """Where the processes of a run are."""
 
-  exchange: str = _option(
+  exchange: str = option(
     TOWERS,
     'towers: one process; collective: equal processes, one a --worker_hosts '
     'entry, that share the nodes evenly. Task 0 writes --train_dir.',
   )
-  collective: str = _option(
+  collective: str = option(
     'auto',
     'How messages travel between processes: gather, reduce (codes that add, '
     'see --codec), two_shot, slices (floats); auto takes the one of the fewest '
@@ -39,55 +38,55 @@ class ClusterConfig:
     'sums back as ternary codes and keeps what they leave out: fewer bytes, '
     'other results.',
   )
-  communication: str = _option(
+  communication: str = option(
     'auto',
     "Runtime of the collectives: ring, TensorFlow's own over gRPC; nccl, for "
     'what is gathered from GPUs; auto is ring.',
   )
-  bytes_per_bucket: int = _option(
+  bytes_per_bucket: int = option(
     BYTES_PER_BUCKET,
     'Several processes: float32 bytes of gradients from which on codes are '
     'sent, while those of earlier layers are still computed; 0 sends all at '
     'once. It changes no bit.',
   )
-  cluster: str = _option(
+  cluster: str = option(
     'flags',
     'Who takes part: flags; tf_config; slurm; kubernetes:LABEL (pods with '
     'hostNetwork; NODE_IP holds the address of this one); rendezvous (equal '
     'processes meet in --rendezvous_dir); or a file with a host:port a line.',
     shared=options.OWN,
   )
-  worker_hosts: str = _option('', 'host:port of every worker, with commas.')
-  ps_hosts: str = _option('', 'host:port of every parameter server.')
-  job_name: str = _option(
+  worker_hosts: str = option('', 'host:port of every worker, with commas.')
+  ps_hosts: str = option('', 'host:port of every parameter server.')
+  job_name: str = option(
     'worker', 'ps or worker: what this process is.', shared=options.OWN
   )
-  task_id: int = _option(
+  task_id: int = option(
     0, 'Place of this process in the list of its job.', shared=options.OWN
   )
-  cluster_port: int = _option(
+  cluster_port: int = option(
     2222, 'Port of tasks of slurm, kubernetes and rendezvous.'
   )
-  rendezvous_dir: str = _option(
+  rendezvous_dir: str = option(
     '',
     'Folder on a shared file system, one a run, where each process leaves its '
     'address as --task_id.',
     shared=options.OWN,
   )
-  rendezvous_processes: int = _option(0, 'Processes that meet there.')
-  own_address: str = _option(
+  rendezvous_processes: int = option(0, 'Processes that meet there.')
+  own_address: str = option(
     '',
     "host:port of this process, for the others there; empty: this machine's "
     'name and --cluster_port.',
     shared=options.OWN,
   )
-  allow_insecure_network: bool = _option(
+  allow_insecure_network: bool = option(
     False,
     'Let addresses other than loopback take part: only behind a firewall, '
     'since whoever reaches a port can run code there.',
   )
-  start_timeout: float = _option(300.0, 'Seconds to wait for all to begin.')
-  step_timeout: float = _option(
+  start_timeout: float = option(300.0, 'Seconds to wait for all to begin.')
+  step_timeout: float = option(
     600.0, 'Seconds to wait for a step of all, with its checkpoint.'
   )
 
@@ -100,27 +99,7 @@ class ClusterConfig:
     Raises:
       errors.ConfigError: what is said of it cannot be.
     """
-    if self.exchange not in _EXCHANGES:
-      raise errors.ConfigError(
-        f'exchange: expected one of {", ".join(_EXCHANGES)}, received '
-        f'{self.exchange!r}. Use one of these.'
-      )
-    known = (algorithms.AUTO, *algorithms.WAYS)
-    if self.collective not in known:
-      raise errors.ConfigError(
-        f'collective: expected one of {", ".join(known)}, received '
-        f'{self.collective!r}. Use one of these.'
-      )
-    if self.communication not in groups.COMMUNICATIONS:
-      raise errors.ConfigError(
-        f'communication: expected one of {", ".join(groups.COMMUNICATIONS)}, '
-        f'received {self.communication!r}. Use one of these.'
-      )
-    if self.bytes_per_bucket < 0:
-      raise errors.ConfigError(
-        'bytes_per_bucket: expected bytes >= 0, received '
-        f'{self.bytes_per_bucket}. Use 0 to send all at once.'
-      )
+    self.validate()
     if self.exchange == TOWERS:
       if self.worker_hosts or self.ps_hosts:
         raise errors.ConfigError(
@@ -138,6 +117,29 @@ class ClusterConfig:
       )
     return cluster
 
+  def validate(self):
+    """Raises `errors.ConfigError` for the first option out of its range."""
+    for name, known in {
+      'exchange': (TOWERS, COLLECTIVE),
+      'collective': (algorithms.AUTO, *algorithms.WAYS),
+      'communication': groups.COMMUNICATIONS,
+    }.items():
+      if getattr(self, name) not in known:
+        raise errors.ConfigError(
+          f'{name}: expected one of {", ".join(known)}, received '
+          f'{getattr(self, name)!r}. Use one of these.'
+        )
+    if self.bytes_per_bucket < 0:
+      raise errors.ConfigError(
+        'bytes_per_bucket: expected bytes >= 0, received '
+        f'{self.bytes_per_bucket}. Use 0 to send all at once.'
+      )
+
+  @property
+  def num_processes(self):
+    """Processes that share the nodes."""
+    return len(self.tasks.jobs['worker']) if self.tasks else 1
+
   @property
   def keeps_files(self):
     """Whether this process writes what the run leaves, and its log."""
@@ -152,15 +154,12 @@ class ClusterConfig:
           f'{getattr(self, name)}. Set --{name}=600.'
         )
     try:
-      cluster = self._read_cluster()
+      resolve = RESOLVERS.get(self.cluster.partition(':')[0], _from_file)
+      cluster = resolve(self)
       clusters.check_network(cluster, self.allow_insecure_network)
     except clusters.ClusterError as error:
       raise errors.ConfigError(str(error)) from error
     return cluster
-
-  def _read_cluster(self):
-    resolve = RESOLVERS.get(self.cluster.partition(':')[0], _from_file)
-    return resolve(self)
 
 
 def _from_flags(options):

@@ -1,26 +1,48 @@
 """Options of the gradient code, and the code that they name."""
 
 import dataclasses
+from typing import NamedTuple
 
 from terngrad import errors
 from terngrad.codec import policy
 from terngrad.codec import spelling
 from terngrad.codec.methods import registry
-from terngrad.config import model
 from terngrad.config import options
+
+option = options.option
+
+
+class Named(NamedTuple):
+  """Which `codec.method.Method` a variable gets, and when.
+
+  Attributes:
+    code: of what no rule decides.
+    rules: list of (predicate on `policy.VariableSpec`, method), see `policy`.
+    first: list of (steps before which it is used, the method in place of
+      `code`).
+  """
+
+  code: object
+  rules: list
+  first: list
+
+  @property
+  def methods(self):
+    """All of them."""
+    return [*(found for _, found in (*self.rules, *self.first)), self.code]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CodeConfig(model.ModelConfig):
+class Codes:
   """How gradients are coded.
 
   A run that continues compares the code's name, whichever flags gave it.
-
-  The `num_workers` that a code must reach is of the configuration that
-  inherits these options.
   """
 
-  codec: str = options.option(
+  size_to_binarize: int = option(
+    1, 'Gradients with fewer elements than this stay float32.'
+  )
+  codec: str = option(
     '',
     'Gradient code, NAME[:option=value,...], of '
     f'{", ".join(sorted(registry.CODECS))}, or a method of several rounds, '
@@ -28,117 +50,84 @@ class CodeConfig(model.ModelConfig):
     f'{"+NAME:..., ".join(sorted(registry.WRAPPERS))}+NAME:... sends later '
     'what it left out; empty: by --grad_bits. For an all-reduce of integers '
     'ternary:packing=radix,workers=N.',
-    'codes',
     on_resume=options.FREE,
   )
-  codec_rules: str = options.option(
+  codec_rules: str = option(
     '',
     "Other codes for some variables, 'WHERE -> CODE; ...': WHERE is rank<2, "
     "size>=1000 or a pattern for the name such as '*/bias', or several with & "
     'between them; CODE as for --codec. The first rule that holds decides, '
     'before --size_to_binarize and --quantize_logits.',
-    'codes',
   )
-  codec_warm_up: str = options.option(
+  codec_warm_up: str = option(
     '',
     "Codes of the first steps, 'UNTIL -> CODE; ...' with rising numbers of "
     "steps, such as '200 -> identity; 400 -> error_feedback+topk:ratio=0.1'; "
     '--codec follows, and must remember the same as they do.',
-    'codes',
   )
-  grad_bits: int = options.option(
+  grad_bits: int = option(
     32,
     '1 for ternary gradients, 2, 4 or 8 for integers between the least and the '
     'largest of 512 elements (minmax), 32 for float32.',
-    'codes',
     on_resume=options.FREE,
   )
-  clip_factor: float = options.option(
+  clip_factor: float = option(
     0.0,
     'Clip gradients at this many standard deviations, 2.5 in the paper; 0 does '
     'not clip. --codec=ternary clips at 2.5 where neither this nor its own '
     'option is set; --codec=ternary:clip_factor=0 does not.',
-    'codes',
     on_resume=options.FREE,
   )
-  scaler_rule: str = options.option(
+  scaler_rule: str = option(
     'max_clipped',
     "max_clipped, the paper's: the largest clipped magnitude; stddev, the 2017 "
     "code's: clip_factor standard deviations.",
-    'codes',
     on_resume=options.FREE,
   )
-  packing: str = options.option(
+  packing: str = option(
     'base3',
     'base3, 1.6 bits an element; two_bit, 2; bitmap_sign and huffman243, about '
     '1.3 and 1.2, by the gradients. For radix see --codec.',
-    'codes',
     on_resume=options.FREE,
   )
-  quantize_logits: bool = options.option(
-    False, 'Code the gradients of the logits layer too.', 'codes'
+  quantize_logits: bool = option(
+    False, 'Code the gradients of the logits layer too.'
   )
-  floating_grad_epoch: int = options.option(
+  floating_grad_epoch: int = option(
     0,
     'k > 0: float32 gradients in the last epoch of every k; 1 is always '
     'float32.',
-    'codes',
   )
-  use_encoding: bool = options.option(
-    False,
-    'Accepted; codes are always packed and sent.',
-    'codes',
-    on_resume=options.FREE,
+  use_encoding: bool = option(
+    False, 'Accepted; codes are always packed and sent.', on_resume=options.FREE
   )
 
-  def gradient_code(self):
-    """The `codec.method.Method` of gradients that no rule gives another.
+  def validate(self):
+    """Raises `errors.ConfigError` for the first option out of its range."""
+    for name in ('size_to_binarize', 'clip_factor', 'floating_grad_epoch'):
+      options.at_least(name, getattr(self, name), 0)
+
+  def named(self, num_workers):
+    """The `Named` methods, for so many nodes.
 
     Raises:
-      errors.ConfigError: the flags name none, or contradict each other.
-    """
-    with errors.as_config_error():
-      return self._made(self._codec_text())
-
-  def gradient_rules(self):
-    """For each of `codec_rules` the predicate and the `codec.method.Method`.
-
-    Raises:
-      errors.ConfigError: a rule is none, or its code.
+      errors.ConfigError: a text names none, or options contradict each other.
     """
     with errors.as_config_error():
       rules = policy.parse(self.codec_rules)
       # Equal texts are one method, whose variables are coded together.
-      made = {code: self._made(code) for _, code in rules}
-    return [(holds, made[code]) for holds, code in rules]
-
-  def warm_up_codes(self):
-    """The list of (steps before which it is used, `codec.method.Method`).
-
-    Raises:
-      errors.ConfigError: `codec_warm_up` is no such list.
-    """
-    with errors.as_config_error():
+      made = {code: _made(code, num_workers) for _, code in rules}
       stages = policy.parse_stages(self.codec_warm_up)
-      return [(until, self._made(code)) for until, code in stages]
+      first = [(until, _made(code, num_workers)) for until, code in stages]
+      code = _made(self._codec_text(num_workers), num_workers)
+    plain = registry.method('identity')
+    rules = [(holds, made[text]) for holds, text in rules]
+    rules.append((policy.smaller_than(self.size_to_binarize), plain))
+    if not self.quantize_logits:
+      rules.append((policy.is_logits, plain))
+    return Named(code, rules, first)
 
-  def gradient_codes(self):
-    """All methods that the flags name."""
-    named = (*self.gradient_rules(), *self.warm_up_codes())
-    return [*(code for _, code in named), self.gradient_code()]
-
-  def _made(self, text):
-    code = registry.method(text, self.num_workers)
-    limit = code.max_workers
-    if limit is not None and limit < self.num_workers:
-      raise errors.ConfigError(
-        f'codec: expected a code for the {self.num_workers} nodes, received '
-        f'--codec={text}, which adds {limit} at most. Say '
-        f'workers={self.num_workers} in it.'
-      )
-    return code
-
-  def _codec_text(self):
+  def _codec_text(self, num_workers):
     if not self.codec:
       return self._codec_text_of_grad_bits()
     wrappers, plus, text = self.codec.rpartition('+')
@@ -151,7 +140,7 @@ class CodeConfig(model.ModelConfig):
         f'received {self.grad_bits}. Choose the code by one of the two.'
       )
     # What it says must be right by itself.
-    registry.method(self.codec, self.num_workers)
+    registry.method(self.codec, num_workers)
     given = dict(item.partition('=')[::2] for item in items)
     for flag in ('clip_factor', 'scaler_rule', 'packing'):
       if options.is_default(self, flag):
@@ -181,3 +170,15 @@ class CodeConfig(model.ModelConfig):
       f'received {self.grad_bits}. Use one of them, or choose a code with '
       '--codec.'
     )
+
+
+def _made(text, num_workers):
+  code = registry.method(text, num_workers)
+  limit = code.max_workers
+  if limit is not None and limit < num_workers:
+    raise errors.ConfigError(
+      f'codec: expected a code for the {num_workers} nodes, received '
+      f'--codec={text}, which adds {limit} at most. Say '
+      f'workers={num_workers} in it.'
+    )
+  return code

@@ -1,4 +1,4 @@
-"""Options that training and evaluation share."""
+"""Options of the data and the net: what training and evaluation agree on."""
 
 import dataclasses
 import os
@@ -10,115 +10,99 @@ from terngrad.config import options
 
 nets = lazy.module('slim.nets.factory')
 
-TEMPORARY = tempfile.gettempdir()
+option = options.option
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ModelConfig:
-  """What training and evaluation must agree on."""
+class Data:
+  """What is read, and how many examples a step takes."""
 
-  dataset_name: str = options.option(
+  dataset_name: str = option(
     'imagenet',
     'Data set to read.',
-    'data',
     shared=options.WORKERS,
     on_resume=options.KEPT,
   )
-  data_dir: str = options.option(
-    os.path.join(TEMPORARY, 'mydata'),
+  data_dir: str = option(
+    os.path.join(tempfile.gettempdir(), 'mydata'),
     'Folder of the TFRecord files <subset>-*.',
-    'data',
     shared=options.OWN,
     on_resume=options.FREE,
   )
-  subset: str = options.option(
+  subset: str = option(
     'train',
     'Prefix of the files to read.',
-    'data',
     shared=options.WORKERS,
     on_resume=options.KEPT,
   )
-  batch_size: int = options.option(
+  batch_size: int = option(
     32,
     'Examples a step, split evenly over the nodes.',
-    'data',
     shared=options.WORKERS,
     on_resume=options.KEPT,
   )
-  image_size: int = options.option(
-    224, 'Height and width of the input.', 'data', shared=options.WORKERS
+  image_size: int = option(
+    224, 'Height and width of the input.', shared=options.WORKERS
   )
-  preprocessing: str = options.option(
+  preprocessing: str = option(
     '',
     'Name of the preprocessing; empty: that of data set and net.',
-    'data',
     shared=options.WORKERS,
   )
-  labels_offset: int = options.option(
+  labels_offset: int = option(
     0,
     'Subtract from the labels: 1 leaves the background out.',
-    'data',
     shared=options.WORKERS,
   )
-  num_preprocess_threads: int = options.option(
-    4,
-    'Accepted; TensorFlow tunes its own threads.',
-    'data',
-    on_resume=options.FREE,
+  num_preprocess_threads: int = option(
+    4, 'Accepted; TensorFlow tunes its own threads.', on_resume=options.FREE
   )
-  num_readers: int = options.option(
+  num_readers: int = option(
     4,
     'Accepted; one reader keeps the order of the examples.',
-    'data',
     on_resume=options.FREE,
   )
-  input_queue_memory_factor: int = options.option(
+  input_queue_memory_factor: int = option(
     16,
     'Shuffle this many times 1024 examples together.',
-    'data',
     shared=options.WORKERS,
-  )
-  net: str = options.option(
-    'alexnet',
-    'Network to build.',
-    'model',
-    shared=options.WORKERS,
-    on_resume=options.KEPT,
-  )
-  seed: int = options.option(
-    1,
-    'Of weights, order of examples, dropout and random codes.',
-    'model',
-    shared=options.WORKERS,
-    on_resume=options.KEPT,
-  )
-  weight_decay: float = options.option(
-    0.0005, 'L2 coefficient of the kernels.', 'model'
-  )
-  dropout_keep_prob: float = options.option(
-    0.5, 'Share of units that dropout keeps.', 'model'
-  )
-  max_steps: int = options.option(
-    370000, 'Steps to train.', 'run', on_resume=options.TOLD
-  )
-  size_to_binarize: int = options.option(
-    1, 'Gradients with fewer elements than this stay float32.', 'codes'
   )
 
   def validate(self):
-    """Raises `errors.ConfigError` for the first field out of its range."""
-    options.choice('net', self.net, nets.NETS)
+    """Raises `errors.ConfigError` for the first option out of its range."""
     for name in (
       'batch_size',
       'image_size',
       'num_preprocess_threads',
       'num_readers',
       'input_queue_memory_factor',
-      'max_steps',
     ):
       options.at_least(name, getattr(self, name), 1)
     options.at_least('labels_offset', self.labels_offset, 0)
-    options.at_least('size_to_binarize', self.size_to_binarize, 0)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Model:
+  """The net, as training and evaluation build it."""
+
+  net: str = option(
+    'alexnet',
+    'Network to build.',
+    shared=options.WORKERS,
+    on_resume=options.KEPT,
+  )
+  seed: int = option(
+    1,
+    'Of weights, order of examples, dropout and random codes.',
+    shared=options.WORKERS,
+    on_resume=options.KEPT,
+  )
+  weight_decay: float = option(0.0005, 'L2 coefficient of the kernels.')
+  dropout_keep_prob: float = option(0.5, 'Share of units that dropout keeps.')
+
+  def validate(self):
+    """Raises `errors.ConfigError` for the first option out of its range."""
+    options.choice('net', self.net, nets.NETS)
     options.at_least('weight_decay', self.weight_decay, 0)
     options.in_range('dropout_keep_prob', self.dropout_keep_prob, 0, 1)
     if self.dropout_keep_prob == 0:
@@ -127,3 +111,48 @@ class ModelConfig:
         'nothing. Use 1 for no dropout.'
       )
     options.in_range('seed', self.seed, -(2**63), 2**63 - 1)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainModel(Model):
+  """The net in training: its loss, precision and moving statistics."""
+
+  label_smoothing: float = option(
+    -1.0,
+    'Share of each label that is spread evenly over all classes; -1 for the '
+    "net's own, 0.1 for inception_v3.",
+  )
+  aux_loss_weight: float = option(
+    -1.0,
+    'Factor of the loss of auxiliary logits, where the net has them; -1 for '
+    "the net's own, 0.4.",
+  )
+  dtype: str = option(
+    'float32',
+    'float32, bfloat16 or float16: of the computations of the layers; '
+    'parameters, logits and gradients are float32. float16 scales the loss, '
+    'and skips a step whose gradients are not finite.',
+  )
+  batch_norm_decay: float = option(
+    -1.0,
+    'Share of the moving statistics of batch normalisation that a step keeps, '
+    "from 0 to below 1; -1 for the net's own, 0.9997 for most. Runs of fewer "
+    'than some 10,000 steps want less: 0.9 for hundreds, 0.99 for thousands.',
+  )
+
+  def validate(self):
+    """Raises `errors.ConfigError` for the first option out of its range."""
+    super().validate()
+    if self.label_smoothing != -1:
+      options.in_range('label_smoothing', self.label_smoothing, 0, 1)
+    if self.aux_loss_weight != -1:
+      options.at_least('aux_loss_weight', self.aux_loss_weight, 0)
+    if self.batch_norm_decay != -1:
+      options.in_range('batch_norm_decay', self.batch_norm_decay, 0, 1)
+    if self.batch_norm_decay == 1:
+      raise errors.ConfigError(
+        'batch_norm_decay: expected a share below 1, received 1, with which '
+        'the moving statistics stay at their beginning. Use 0.9997, or -1 for '
+        "the net's own."
+      )
+    options.choice('dtype', self.dtype, ('float32', 'bfloat16', 'float16'))

@@ -1,9 +1,14 @@
 """Options: what each is for, who must agree on it, and what may change it.
 
-An option is a field of a configuration and a flag of the programs at once. All
-that is known of it stands where it is declared: `cli.flags` makes the flag,
-equal processes and the workers of parameter servers compare what they must
-share, and a run that continues compares what its checkpoint was made with.
+An option is a field of a dataclass and a flag of the programs at once. All that
+is known of it stands where it is declared: `cli.flags` makes the flag, equal
+processes and the workers of parameter servers compare what they must share, and
+a run that continues compares what its checkpoint was made with.
+
+A configuration is a dataclass of parts, which are dataclasses of options, or of
+options themselves. Code takes an option from its part, as `config.model.net`;
+flags, processes and checkpoints know it by its name alone, so no two parts of a
+configuration have options of one name.
 """
 
 import dataclasses
@@ -19,36 +24,39 @@ OWN, RUN, WORKERS = 'own', 'run', 'workers'
 KEPT, TOLD, FREE = 'kept', 'told', 'free'
 
 
-class Group(NamedTuple):
-  """Options that stand together in `--help`.
-
-  Attributes:
-    title: their heading.
-    on_resume: see `option`, of those that do not say it themselves.
-  """
-
-  title: str
-  on_resume: str = FREE
-
-
-# In the order of `--help`.
+# Headings of `--help`, in its order; a part has the name of its group.
 GROUPS = {
-  'data': Group('Data', TOLD),
-  'shards': Group('Shards and how they are written'),
-  'model': Group('Model', TOLD),
-  'run': Group('Run'),
-  'start': Group('Pretrained values'),
-  'devices': Group('Devices and nodes'),
-  'cluster': Group('Several processes'),
-  'rate': Group('Optimizer and learning rate', TOLD),
-  'codes': Group('Gradient codes', TOLD),
+  'data': 'Data',
+  'shards': 'Shards and how they are written',
+  'model': 'Model',
+  'run': 'Run',
+  'start': 'Pretrained values',
+  'devices': 'Devices and nodes',
+  'cluster': 'Several processes',
+  'optimizer': 'Optimizer and learning rate',
+  'codes': 'Gradient codes',
 }
+# Groups whose options are `TOLD` where they do not say more; others are `FREE`.
+_TOLD_GROUPS = ('data', 'model', 'optimizer', 'codes')
+
+
+class Option(NamedTuple):
+  """What is known of an option, see `option`; `part` may be ''."""
+
+  default: Any
+  help: str
+  group: str
+  shared: str
+  on_resume: str
+  repeated: bool
+  name: str = ''
+  part: str = ''
 
 
 def option(
   default: Any,
   description: str,
-  group: str = 'data',
+  group: str = '',
   *,
   shared: str = RUN,
   on_resume: str = '',
@@ -60,7 +68,7 @@ def option(
     default: bool, int, float or str, which gives the flag its type; or a tuple
       of str, for a list.
     description: what --help says of it.
-    group: of `GROUPS`.
+    group: of `GROUPS`; '' is that of its part, or 'data' where it is of none.
     shared: who has to be told the same: `RUN`, all equal processes of a run;
       `WORKERS`, also the workers of parameter servers, which compute by it;
       `OWN`, nobody.
@@ -72,21 +80,89 @@ def option(
   Returns:
     A field of a dataclass.
   """
-  return dataclasses.field(
-    default=default,
-    metadata={
-      'help': description,
-      'group': group,
-      'shared': shared,
-      'on_resume': on_resume or GROUPS[group].on_resume,
-      'repeated': repeated,
-    },
-  )
+  known = Option(default, description, group, shared, on_resume, repeated)
+  return dataclasses.field(default=default, metadata={'option': known})
+
+
+def part(kind: type) -> Any:
+  """A field of a configuration that is a part of it, named for its group.
+
+  Args:
+    kind: frozen dataclass of options; its `validate` refuses what no other part
+      decides on.
+
+  Returns:
+    A field of a dataclass.
+  """
+  return dataclasses.field(default_factory=kind)
 
 
 def fields(config):
-  """The options of a configuration, or of its class: fields that can be set."""
-  return [f for f in dataclasses.fields(config) if f.init and f.metadata]
+  """The `Option`s of a configuration, or of its class, part after part."""
+  found = []
+  for field in dataclasses.fields(config):
+    if dataclasses.is_dataclass(field.default_factory):
+      own = dataclasses.fields(field.default_factory)
+      found += [_option(field.name, each) for each in own if each.metadata]
+    elif field.metadata:
+      found.append(_option('', field))
+  return found
+
+
+def _option(part_name, field):
+  known = field.metadata['option']
+  group = known.group or part_name or 'data'
+  on_resume = known.on_resume or (TOLD if group in _TOLD_GROUPS else FREE)
+  return known._replace(
+    name=field.name, part=part_name, group=group, on_resume=on_resume
+  )
+
+
+def by_name(config):
+  """What a configuration says: dict of each option's name to its value."""
+  homes = {o.name: getattr(config, o.part, config) for o in fields(config)}
+  return {name: getattr(home, name) for name, home in homes.items()}
+
+
+def build(kind, /, **values):
+  """A configuration, from the names of its options.
+
+  Args:
+    kind: class of the configuration.
+    **values: of options; the others have their defaults.
+
+  Returns:
+    A `kind`.
+
+  Raises:
+    errors.ConfigError: it has no option of a name.
+  """
+  return replace(kind(), **values)
+
+
+def replace(config, /, **values):
+  """The same configuration with other values of some options; see `build`."""
+  homes = {option.name: option.part for option in fields(config)}
+  changes = {}
+  for name, value in values.items():
+    if name not in homes:
+      hint = data_errors.did_you_mean(name, homes, ' See --help.')
+      raise errors.ConfigError(
+        f'{name}: expected an option of {type(config).__name__}, received none '
+        f'of this name.{hint}'
+      )
+    changes.setdefault(homes[name], {})[name] = value
+  own = changes.pop('', {})
+  for name, given in changes.items():
+    own[name] = dataclasses.replace(getattr(config, name), **given)
+  return dataclasses.replace(config, **own)
+
+
+def validate_parts(config):
+  """Raises `errors.ConfigError` where a part of a configuration cannot be."""
+  for name in dict.fromkeys(option.part for option in fields(config)):
+    if name:
+      getattr(config, name).validate()
 
 
 def values(config, key, *wanted):
@@ -100,28 +176,15 @@ def values(config, key, *wanted):
   Returns:
     dict of name to value.
   """
-  chosen = [f for f in fields(config) if f.metadata[key] in wanted]
-  return {field.name: getattr(config, field.name) for field in chosen}
-
-
-def pick(kind, config):
-  """Takes from a configuration what a part of a run needs.
-
-  Args:
-    kind: a NamedTuple class; each field has the name of an option, or of a
-      property, of the configuration.
-    config: the configuration.
-
-  Returns:
-    A `kind`.
-  """
-  return kind(**{name: getattr(config, name) for name in kind._fields})
+  said = by_name(config)
+  chosen = [o.name for o in fields(config) if getattr(o, key) in wanted]
+  return {name: said[name] for name in chosen}
 
 
 def is_default(config, name):
   """True where an option has its default, as if it had been left out."""
-  defaults = {f.name: f.default for f in dataclasses.fields(config)}
-  return getattr(config, name) == defaults[name]
+  defaults = {option.name: option.default for option in fields(config)}
+  return by_name(config)[name] == defaults[name]
 
 
 def choice(name, value, known):

@@ -1,6 +1,5 @@
 """Training steps beside each other: Keras's, towers, and towers with a code."""
 
-import dataclasses
 import itertools
 import statistics
 from typing import NamedTuple
@@ -10,6 +9,7 @@ import pandas as pd
 import tensorflow as tf
 
 from slim.nets import factory as nets
+from terngrad.config import options
 from terngrad.measure import timing
 from terngrad.training import assembly
 
@@ -46,13 +46,13 @@ def measure(config, nodes, rounds, steps):
   Raises:
     errors.ConfigError: the configuration cannot be.
   """
-  plain = dataclasses.replace(
-    config, codec='identity', num_nodes=config.num_gpus
+  plain = options.replace(
+    config, codec='identity', num_nodes=config.devices.num_gpus
   )
   coded = {
     n: (
-      f'{config.codec}, {n} nodes',
-      _tower_step(dataclasses.replace(config, num_nodes=n)),
+      f'{config.codes.codec}, {n} nodes',
+      _tower_step(options.replace(config, num_nodes=n)),
     )
     for n in nodes
   }
@@ -60,7 +60,7 @@ def measure(config, nodes, rounds, steps):
     _TOWERS: _tower_step(plain),
     **dict(coded.values()),
     # Last: towers split the CPU, which TensorFlow allows only once.
-    _KERAS: _keras_step(dataclasses.replace(plain, num_gpus=1, num_nodes=-1)),
+    _KERAS: _keras_step(options.replace(plain, num_gpus=1, num_nodes=-1)),
   }
   seconds = timing.in_turns(
     {kind: (_repeated(step, steps), steps) for kind, step in kinds.items()},
@@ -114,9 +114,9 @@ def _keras_step(config):
   run = assembly.assemble(config)
   images, labels = next(run.batches(0))
   model = nets.build(
-    config.net,
+    config.model.net,
     num_classes=run.layout.num_classes,
-    image_size=config.image_size,
+    image_size=config.data.image_size,
     channels=images.shape[-1],
   )
   model.compile(

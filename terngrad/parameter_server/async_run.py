@@ -14,11 +14,9 @@ The order is that of time: no two runs end at the same bits.
 import concurrent.futures
 import functools
 import queue
-from typing import NamedTuple
 
 import tensorflow as tf
 
-from terngrad.cluster import spec as clusters
 from terngrad.cluster import watchdog
 from terngrad.exchange import towers as towers_lib
 from terngrad.parameter_server import async_places
@@ -35,41 +33,30 @@ from terngrad.training import execution
 _CHIEF = 0
 
 
-class Options(NamedTuple):
-  """The options of `servers.ServerConfig` that say how a run goes on."""
-
-  tasks: clusters.Cluster
-  num_workers: int
-  aggregate: int
-  sync: bool
-  max_staleness: int
-  scale_learning_rate_by_staleness: bool
-  seed: int
-  step_timeout: float
-  save_interval_secs: int
-  save_summaries_secs: int
-
-
 class Asynchronous:
   """A run in which a step takes the gradients of some processes."""
 
-  def __init__(self, options, data, layout, open_feeds):
+  def __init__(self, cluster, run, seed, data, layout, open_feeds):
     """Starts nothing.
 
     Args:
-      options: `Options` of the chief.
+      cluster: `config.servers.ServerCluster` of the chief.
+      run: `config.servers.ServerRun`, which says when to save.
+      seed: of the run.
       data: `batches.Data` of the chief's process.
       layout: `exchange.server.Servers`.
       open_feeds: takes a step, returns a `server.Feed` for each process
         but the chief.
     """
-    self._options = options
+    self._cluster = cluster
+    self._run = run
+    self._seed = seed
     self._data = data
     self._layout = layout
     self._open_feeds = open_feeds
     self._rule = staleness.Rule(
-      0 if options.sync else options.max_staleness,
-      options.scale_learning_rate_by_staleness,
+      0 if cluster.sync else cluster.max_staleness,
+      cluster.scale_learning_rate_by_staleness,
     )
     self._tally = staleness.Tally()
     self._node_pass = None
@@ -80,6 +67,7 @@ class Asynchronous:
     self._pulled = []
     self._first = 0
     self._own = []
+    self._num_nodes = layout.num_workers // layout.num_processes
     self._batch = ()
     self._pool = concurrent.futures.ThreadPoolExecutor(layout.num_processes)
     self._arrivals = queue.SimpleQueue()
@@ -91,13 +79,13 @@ class Asynchronous:
       exchange=async_places.Places(self._layout),
       data=self._data._replace(batches=self._begin),
       make_step=self._make_step,
-      own=range(1),
+      local_devices=range(1),
       hooks=execution.Hooks(
         time_limit=self._time_limit,
         log_every=server_tasks.LOG_EVERY,
         line=self._line,
-        save_secs=self._options.save_interval_secs,
-        observe_secs=self._options.save_summaries_secs,
+        save_secs=self._run.save_interval_secs,
+        observe_secs=self._run.save_summaries_secs,
         measure=self._tally.take,
       ),
       placement_scope=functools.partial(
@@ -111,8 +99,8 @@ class Asynchronous:
     A step of the loop waits for a push, which has a limit of its own, and then
     for the servers; the first ones of all wait for compilers.
     """
-    seconds = 2 * self._options.step_timeout
-    return watchdog.limit(self._options.tasks, seconds, what)
+    seconds = 2 * self._cluster.step_timeout
+    return watchdog.limit(self._cluster.tasks, seconds, what)
 
   def finish(self):
     """Waits for pushes that are under way, which count no more."""
@@ -129,7 +117,7 @@ class Asynchronous:
         codec,
         training.replicas[0],
         training.optimizer,
-        self._options.aggregate,
+        self._cluster.aggregate,
       )
     return self._take
 
@@ -139,7 +127,7 @@ class Asynchronous:
     Each has had its share of the updates, about: nobody keeps count.
     """
     count = self._layout.num_processes
-    self._first = first = step * self._options.aggregate // count
+    self._first = first = step * self._cluster.aggregate // count
     with self._time_limit('Begin'):
       for copy in self._copies[1:]:
         replicas.copy(self._copies[0], copy)
@@ -169,13 +157,13 @@ class Asynchronous:
       async_step.GradientSource(
         node_pass=self._node_pass,
         towers=towers_lib.Towers(
-          self._layout.towers.devices[number::count], self._options.num_workers
+          self._layout.towers.devices[number::count], self._num_nodes
         ),
         # The first place is the servers'.
         replicas=self._copies[1 + number :: count],
         states=self._states.workers[1 + number :: count],
         feed=feed,
-        seed=async_step.seed_of(self._options.seed, number),
+        seed=async_step.seed_of(self._seed, number),
       ),
       self._servers,
     )
@@ -191,10 +179,10 @@ class Asynchronous:
     # Traced here: Keras need not be used by several threads at once.
     push.get_concrete_function(*arguments)
     begins = self._own[number] == self._first
-    seconds = self._options.step_timeout * (2 if begins else 1)
+    seconds = self._cluster.step_timeout * (2 if begins else 1)
 
     def wait():
-      with watchdog.limit(self._options.tasks, seconds, f'Worker {number}'):
+      with watchdog.limit(self._cluster.tasks, seconds, f'Worker {number}'):
         pushed = push(*arguments)
         # It may still be under way until a number of it is looked at.
         pushed.entropy.numpy()
@@ -225,7 +213,7 @@ class Asynchronous:
       self._start(_CHIEF)
     came = {}
     number, late, came[number] = self._next_push(taken)
-    while len(came) < self._options.aggregate:
+    while len(came) < self._cluster.aggregate:
       self._processes[number].hold()
       number, late, came[number] = self._next_push(taken)
     # Only where one gradient makes an update can it be late.
@@ -260,7 +248,7 @@ class Asynchronous:
 
   def _result(self, came, stop):
     parts = async_step.Pushed(*zip(*came.values(), strict=True))
-    nodes = range(self._options.num_workers)
+    nodes = range(self._num_nodes)
     return steps.StepResult(
       entropy=tf.concat(parts.entropy, axis=0),
       probes=tf.concat(parts.probes, axis=0),
@@ -285,6 +273,6 @@ class Asynchronous:
       count,
       step,
       values,
-      batches=count / self._options.aggregate,
-      without=('staleness',) if self._options.sync else (),
+      batches=count / self._cluster.aggregate,
+      without=('staleness',) if self._cluster.sync else (),
     )

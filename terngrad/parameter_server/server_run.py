@@ -27,12 +27,10 @@ from terngrad.config import options
 from terngrad.exchange import server as exchange
 from terngrad.exchange import towers as tower_lib
 from terngrad.parameter_server import async_run
-from terngrad.parameter_server import server_data
 from terngrad.parameter_server import server_tasks
 from terngrad.step import replicas
 from terngrad.step import step as steps
 from terngrad.training import assembly
-from terngrad.training import batches
 from terngrad.training import execution
 from terngrad.training import loop
 
@@ -59,16 +57,15 @@ def train(config, report, show_progress=False):
     errors.ConfigError, slim.errors.DataError, errors.TrainingError: see
       `loop.train`; the other tasks were told to end.
   """
-  options.folder('train_dir', config.train_dir)
-  cluster = config.tasks
+  options.folder('train_dir', config.run.train_dir)
+  cluster = config.cluster.tasks
   others = tasks.servers_of(cluster)
   _check_alone(config)
   # First of all: the CPU can be split only before TensorFlow is used.
-  devices.tower_devices(config.num_gpus)
+  devices.tower_devices(config.devices.num_gpus)
   states = {}
   try:
-    read = options.pick(batches.Options, config)
-    data = server_data.open_part(read, cluster)
+    data = server_tasks.open_part(config)
     states.update(_wait_for(config, others, report))
     _compare(config, others, states)
     # Functions of before the others must not be taken back from them.
@@ -103,16 +100,17 @@ def _check_alone(config):
     errors.ConfigError: another process has this task's port or folder.
   """
   try:
-    spec.check_port(config.tasks)
+    spec.check_port(config.cluster.tasks)
   except spec.ClusterError as error:
     raise errors.ConfigError(str(error)) from error
-  if os.path.isdir(config.train_dir):
-    with folder.alone_in(config.train_dir):
+  if os.path.isdir(config.run.train_dir):
+    with folder.alone_in(config.run.train_dir):
       pass
 
 
 def _train(config, data, report, show_progress):
-  free = None if config.waits_for_all else _asynchronous(config, data)
+  cluster = config.cluster
+  free = None if cluster.waits_for_all else _asynchronous(config, data)
   make_context = (
     free.make_context
     if free
@@ -123,7 +121,7 @@ def _train(config, data, report, show_progress):
     functools.partial(assembly.assemble, make_context=make_context),
     report,
     show_progress,
-    start=watchdog.limit(config.tasks, 2 * config.step_timeout, 'Start'),
+    start=watchdog.limit(cluster.tasks, 2 * cluster.step_timeout, 'Start'),
   )
   if free:
     free.finish()
@@ -132,22 +130,24 @@ def _train(config, data, report, show_progress):
 
 def _asynchronous(config, data):
   return async_run.Asynchronous(
-    options.pick(async_run.Options, config),
+    config.cluster,
+    config.run,
+    config.model.seed,
     data,
-    _layout(config.tasks, config),
+    _layout(config),
     functools.partial(_open_feeds, config, data.channels),
   )
 
 
 def _execution_context(config, data):
   """The `execution.ExecutionContext` of a cluster; see `train`."""
-  cluster = config.tasks
+  cluster, step_timeout = config.cluster.tasks, config.cluster.step_timeout
   feeds, copies, checks = [], [], []
   # The feeds are known before the first step is traced.
-  layout = _layout(cluster, config)._replace(feeds=feeds)
+  layout = _layout(config)._replace(feeds=feeds)
   # What comes first is compiled meanwhile.
   limits = itertools.chain(
-    [2 * config.step_timeout] * 2, itertools.repeat(config.step_timeout)
+    [2 * step_timeout] * 2, itertools.repeat(step_timeout)
   )
 
   def time_limit(what):
@@ -172,23 +172,24 @@ def _execution_context(config, data):
     exchange=layout,
     data=data._replace(batches=begin),
     make_step=make_step,
-    own=layout.local_devices,
+    local_devices=layout.local_devices,
     hooks=execution.Hooks(
       time_limit=time_limit,
       log_every=server_tasks.LOG_EVERY,
       line=functools.partial(server_tasks.chief_line, layout.num_processes),
-      save_secs=config.save_interval_secs,
-      observe_secs=config.save_summaries_secs,
+      save_secs=config.run.save_interval_secs,
+      observe_secs=config.run.save_summaries_secs,
       before_save=lambda: [check() for check in checks],
     ),
   )
 
 
-def _layout(cluster, config):
+def _layout(config):
   """Who lives where: full names of devices."""
+  cluster = config.cluster.tasks
   workers = tasks.all_tasks(cluster, 'worker')
   names = []
-  for number in range(min(config.num_gpus, config.num_workers)):
+  for number in range(min(config.devices.num_gpus, config.num_workers)):
     for task in workers:
       prefix = task.device('GPU:')
       gpus = [
@@ -208,22 +209,19 @@ def _layout(cluster, config):
 
 def _open_feeds(config, channels, step):
   """Lets all other workers read from a step on; their `exchange.Feed`s."""
-  read = options.pick(batches.Options, config)
+  size = config.data.image_size
+  # Images [nodes, b, s, s, c] and labels [nodes, b].
+  share = [config.num_workers, config.data.batch_size // config.num_workers]
+  shapes = [*share, size, size, channels], share
   feeds = []
-  for task in tasks.all_tasks(config.tasks, 'worker')[1:]:
+  for task in tasks.all_tasks(config.cluster.tasks, 'worker')[1:]:
     tag = tasks.new_tag()
     tasks.order(task, do='feed', tag=tag, step=step)
     with tf.device(task.device()):
       handle = tasks.batch_queue(tag, _DTYPES)
       progress = tasks.progress_queue(tag)
     feeds.append(
-      exchange.Feed(
-        task.device(),
-        handle,
-        progress,
-        _DTYPES,
-        server_data.shapes_of(read, channels),
-      )
+      exchange.Feed(task.device(), handle, progress, _DTYPES, shapes)
     )
   return feeds
 
@@ -232,14 +230,14 @@ def _wait_for(config, others, report):
   """The first states of all other tasks, once they have come."""
   states = tasks.states_within(
     others,
-    config.start_timeout,
+    config.cluster.start_timeout,
     lambda task: report(f'{datetime.now()}: waiting for {task}'),
   )
   absent = [task for task in others if task not in states]
   if absent:
     raise errors.ConfigError(
       f'Cluster: expected all tasks within --start_timeout='
-      f'{config.start_timeout:g} seconds, received no answer from '
+      f'{config.cluster.start_timeout:g} seconds, received no answer from '
       f'{", ".join(map(str, absent))}. Start it with --job_name='
       f'{absent[0].job} --task_id={absent[0].index}, and look into its log.'
     )

@@ -12,6 +12,7 @@ from datetime import datetime
 import tensorflow as tf
 
 from slim import errors as data_errors
+from slim.datasets import shards
 from slim.datasets.records import records as data_records
 from terngrad import errors
 from terngrad.cluster import devices
@@ -19,7 +20,6 @@ from terngrad.cluster import fingerprint
 from terngrad.cluster import service as services
 from terngrad.cluster import tasks
 from terngrad.config import options
-from terngrad.parameter_server import server_data
 from terngrad.training import batches as batches_lib
 from terngrad.training import metric
 from terngrad.training import metrics
@@ -82,9 +82,28 @@ def own_fingerprint(config, job):
     fields = fingerprint.fingerprint()
     return {name: fields[name] for name in ('terngrad', 'tensorflow')}
   return fingerprint.fingerprint(
-    codec=config.gradient_code().name,
+    codec=config.codes.named(config.num_workers).code.name,
     num_workers=config.num_workers,
     **options.values(config, 'shared', options.WORKERS),
+  )
+
+
+def open_part(config):
+  """The examples of this worker process; see `batches.open_data`.
+
+  Workers of one folder read disjoint parts of it; a folder that
+  `split_dataset.sh` made is a part already and is read whole.
+  """
+  cluster = config.cluster.tasks
+  part = cluster.index, len(cluster.jobs['worker'])
+  if shards.is_workers(config.data.data_dir):
+    part = 0, 1
+  return batches_lib.open_data(
+    config.data,
+    config.model,
+    config.num_workers,
+    config.run.benchmark_mode,
+    part=part,
   )
 
 
@@ -105,20 +124,19 @@ def serve(config, report, stopped=lambda: None):
     slim.errors.DataError: a worker's data is not there.
     errors.TrainingError: the run failed, or its chief is gone.
   """
-  cluster = config.tasks
+  cluster = config.cluster.tasks
   task = tasks.all_tasks(cluster, cluster.job)[cluster.index]
   chief = tasks.all_tasks(cluster, 'worker')[0]
   # What this process computes by itself is reading; its server has the GPUs.
   devices.hide_gpus()
-  read = options.pick(batches_lib.Options, config)
   batches = None
   if task.job == 'worker':
-    batches = server_data.open_part(read, cluster).batches
+    batches = open_part(config).batches
   service = _start(config, cluster, task)
   report(f'{datetime.now()}: {task} serves')
-  feeder = _Feeder(service, read, batches, report)
+  feeder = _Feeder(service, config.data, batches, report)
   # The chief itself waits for the others before it is there.
-  patience = 2 * config.start_timeout
+  patience = 2 * config.cluster.start_timeout
   seen = time.monotonic()
   while not stopped():
     order = service.next_order(min(_LOOK_EVERY, patience / 2)) or {}
@@ -146,7 +164,7 @@ def serve(config, report, stopped=lambda: None):
 
 def _start(config, cluster, task):
   """Starts this process's server."""
-  counts = {'GPU': 0} if task.job == 'ps' else {'CPU': config.num_gpus}
+  counts = {'GPU': 0} if task.job == 'ps' else {'CPU': config.devices.num_gpus}
   fields = own_fingerprint(config, task.job)
   try:
     return services.Service(task, cluster, fields, counts)
@@ -157,10 +175,10 @@ def _start(config, cluster, task):
 class _Feeder:
   """Reads batches in a thread, for one process of the chief at a time."""
 
-  def __init__(self, service, read, batches, report):
+  def __init__(self, service, data, batches, report):
     self._report = report
     self._service = service
-    self._read = read
+    self._data = data
     self._batches = batches
     self._stop = None
     self._tag = None
@@ -185,7 +203,7 @@ class _Feeder:
     except data_errors.DataError as error:
       trouble = str(error)
     except tf.errors.OpError as error:
-      paths = data_records.find(self._read.data_dir, self._read.subset)
+      paths = data_records.find(self._data.data_dir, self._data.subset)
       trouble = str(data_records.explain(error, paths))
     if trouble and not stop.is_set():
       self._service.fail(trouble)
@@ -205,7 +223,7 @@ class _Feeder:
         worker_line(
           self._service.task.index,
           f'step {step}, entropy_loss = {loss:.2f}',
-          self._read.batch_size / seconds,
+          self._data.batch_size / seconds,
           seconds,
         )
       )

@@ -7,7 +7,6 @@ from slim.datasets.records import disk
 from terngrad.checkpoint import pretrained
 from terngrad.checkpoint import resume
 from terngrad.codec import one_round
-from terngrad.config import options
 from terngrad.exchange import towers
 from terngrad.training import assembly
 
@@ -28,10 +27,9 @@ def take(config, log):
     terngrad.errors.ConfigError: the configuration does not fit the run.
   """
   run = assembly.assemble(config)
-  step = resume.continue_run(config, run, log).step
+  step = resume.continue_run(config.run.train_dir, run, log).step
   if step == 0:
-    start = options.pick(pretrained.Options, config)
-    step = pretrained.start(start, run, log)
+    step = pretrained.start(config.start, run, log)
   images, labels = next(run.batches(step))
   zero = tf.constant(0.0)
   result = run.float_step(

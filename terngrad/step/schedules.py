@@ -5,65 +5,50 @@ traced step, which so never has to be traced again.
 """
 
 import math
-from typing import NamedTuple
 
 DECAY_TYPES = ('fixed', 'exponential', 'polynomial', 'linear')
 
 
-class Options(NamedTuple):
-  """The options of `training.TrainConfig` that decide on the learning rate."""
-
-  initial_learning_rate: float
-  learning_rate_decay_type: str
-  learning_rate_decay_factor: float
-  end_learning_rate: float
-  num_epochs_per_decay: float
-  optimizer_name: str
-  decay_adam: bool
-  batch_size: int
-  max_steps: int
-
-
-def learning_rate(options, step, num_examples):
+def learning_rate(optimizer, step, steps_per_epoch, max_steps):
   """The learning rate of a step, by the 2017 code's formulas.
 
   Adam has a fixed learning rate whatever the decay type, unless it is to decay
   as in TF-Slim's trainer, whose polynomial decay is `linear` here.
 
   Args:
-    options: `Options`.
+    optimizer: `config.optimizer.Optimizer`, or what has its initial rate, its
+      name and all that it says of the decay.
     step: steps taken before this one.
-    num_examples: examples in an epoch.
+    steps_per_epoch: float.
+    max_steps: of the run.
 
   Returns:
     float; the polynomial schedule falls as the square root and reaches 0 at
     max_steps.
   """
-  initial = options.initial_learning_rate
-  decay_type = options.learning_rate_decay_type
-  if _is_adam(options) or decay_type == 'fixed':
+  initial = optimizer.initial_learning_rate
+  decay_type = optimizer.learning_rate_decay_type
+  if _is_adam(optimizer) or decay_type == 'fixed':
     return initial
-  if needs_max_steps(options):
-    return initial * math.sqrt(max(0.0, 1.0 - step / options.max_steps))
-  steps_per_decay = int(
-    num_examples / options.batch_size * options.num_epochs_per_decay
-  )
+  if needs_max_steps(optimizer):
+    return initial * math.sqrt(max(0.0, 1.0 - step / max_steps))
+  steps_per_decay = int(steps_per_epoch * optimizer.num_epochs_per_decay)
   steps_per_decay = max(1, steps_per_decay)
   if decay_type == 'linear':
-    end = options.end_learning_rate
+    end = optimizer.end_learning_rate
     return end + (initial - end) * max(0.0, 1.0 - step / steps_per_decay)
   drops = step // steps_per_decay
-  return initial * options.learning_rate_decay_factor**drops
+  return initial * optimizer.learning_rate_decay_factor**drops
 
 
-def needs_max_steps(options):
+def needs_max_steps(optimizer):
   """Whether the learning rate of a step depends on the last one's number."""
-  decay_type = options.learning_rate_decay_type
-  return decay_type == 'polynomial' and not _is_adam(options)
+  decay_type = optimizer.learning_rate_decay_type
+  return decay_type == 'polynomial' and not _is_adam(optimizer)
 
 
-def _is_adam(options):
-  return options.optimizer_name == 'adam' and not options.decay_adam
+def _is_adam(optimizer):
+  return optimizer.name == 'adam' and not optimizer.decay_adam
 
 
 def averaging_decay(step, limit=0.9999):

@@ -14,8 +14,6 @@ from terngrad.checkpoint import scopes
 from terngrad.checkpoint import stored_states
 from terngrad.cluster import coordination
 from terngrad.codec import gradients
-from terngrad.codec import policy
-from terngrad.codec.methods import registry
 from terngrad.config import cluster
 from terngrad.config import options
 from terngrad.step import loss_scaling
@@ -121,7 +119,7 @@ def assemble(config, make_context=None):
   context = make_context() if make_context else of_this_process(config)
   model = _model(config, context)
   plan = _layout(config, model)
-  codecs = run_codecs.of(_codes(config), plan, context.exchange.devices)
+  codecs = _codecs(config, plan, context.exchange.devices)
   codec = codecs.codec
   training = _training(config, context, (model, plan, codec))
   context.assert_same(
@@ -136,14 +134,14 @@ def assemble(config, make_context=None):
   first = training.replicas[0]
   names = replicas.variable_names(plan, first)
   parameters = names[: len(first.trainable)]
-  rates = options.pick(schedules.Options, config)
+  steps_per_epoch = context.data.num_examples / config.data.batch_size
   return Run(
     batches=context.data.batches,
     num_examples=context.data.num_examples,
     learning_rate=lambda step: schedules.learning_rate(
-      rates, step, context.data.num_examples
+      config.optimizer, step, steps_per_epoch, config.run.max_steps
     ),
-    replicas=tuple(training.replicas[place] for place in context.own),
+    replicas=tuple(training.replicas[index] for index in context.local_devices),
     names=names,
     parameters=parameters,
     logits=_logits(names),
@@ -165,36 +163,64 @@ def assemble(config, make_context=None):
 
 
 def of_this_process(config):
-  """The `execution.ExecutionContext` of a run without parameter servers."""
-  return execution.of_this_process(
-    options.pick(coordination.Options, config),
-    options.pick(batches.Options, config),
-    config.bn_statistics == 'synchronized',
+  """The `execution.ExecutionContext` of a run without parameter servers.
+
+  Blocks until all processes are there. Nothing may have used TensorFlow: the
+  CPU can be split only before.
+
+  Raises:
+    errors.ConfigError, slim.errors.DataError: something is not there.
+  """
+  workers, chosen = config.num_workers, config.cluster
+  exchange = coordination.join(chosen, config.devices.num_gpus, workers)
+  own = range(exchange.first, exchange.first + exchange.own)
+  benchmark = config.run.benchmark_mode
+  seconds = chosen.step_timeout + coordination.GRACE_SECONDS
+  together = {}
+  if config.devices.bn_statistics == 'synchronized':
+    together['pass_context'] = synchronized.contexts(exchange)
+
+  def make_step(training, codec):
+    take = steps.make_train_step(training._replace(**together), codec)
+    return tf.function(take, reduce_retracing=True)
+
+  return execution.ExecutionContext(
+    exchange=exchange,
+    data=batches.open_data(config.data, config.model, workers, benchmark, own),
+    make_step=make_step,
+    local_devices=range(len(exchange.devices)),
+    hooks=execution.Hooks(
+      time_limit=functools.partial(
+        coordination.time_limit, chosen.tasks, seconds
+      )
+    ),
+    assert_same=functools.partial(coordination.assert_same, exchange),
   )
 
 
 def _model(config, context):
   """The net, with its first values, on the first device."""
+  chosen = config.model
   # Keras takes an int32 seed; the codes take all 64 bits.
-  seed = config.seed % 2**31
+  seed = chosen.seed % 2**31
   with context.placement_scope():
     keras.utils.set_random_seed(seed)
     with (
       tf.device(context.exchange.devices[0]),
-      precision.of_layers(config.dtype),
+      precision.of_layers(chosen.dtype),
     ):
       model = nets.build(
-        config.net,
+        chosen.net,
         num_classes=context.data.num_classes,
-        image_size=config.image_size,
+        image_size=config.data.image_size,
         channels=context.data.channels,
-        weight_decay=config.weight_decay,
-        dropout_keep_prob=config.dropout_keep_prob,
+        weight_decay=chosen.weight_decay,
+        dropout_keep_prob=chosen.dropout_keep_prob,
         seed=seed,
       )
-  if config.batch_norm_decay != -1:
-    batch_norm.set_decay(model, config.batch_norm_decay)
-  if config.bn_statistics == 'synchronized':
+  if chosen.batch_norm_decay != -1:
+    batch_norm.set_decay(model, chosen.batch_norm_decay)
+  if config.devices.bn_statistics == 'synchronized':
     synchronized.synchronize(model)
   return model
 
@@ -204,7 +230,7 @@ def _layout(config, model):
   plan = replicas.variables_of(model)
   names = plan.names[: len(plan.trainable)]
   trained = scopes.members(
-    'trainable_scopes', config.trainable_scopes, config.net, names
+    'trainable_scopes', config.start.trainable_scopes, config.model.net, names
   )
   return replicas.variables_of(model, trained.__contains__) if trained else plan
 
@@ -215,60 +241,54 @@ def _logits(names):
   return frozenset(n for n in names if run_codecs.is_logits(n, layers))
 
 
-def _codes(config):
-  """The `run_codecs.Codes` that a configuration names."""
-  plain = registry.method('identity')
-  rules = [
-    *config.gradient_rules(),
-    (policy.smaller_than(config.size_to_binarize), plain),
-  ]
-  if not config.quantize_logits:
-    rules.append((policy.is_logits, plain))
+def _codecs(config, plan, devices):
+  """The `run_codecs.RunCodecs` that a configuration names."""
   # Where nothing travels between processes there is nothing to wait for.
-  alone = config.exchange == cluster.TOWERS
-  return run_codecs.Codes(
-    config.gradient_code(),
-    rules,
-    config.warm_up_codes(),
-    0 if alone else config.bytes_per_bucket,
-  )
+  alone = config.cluster.exchange == cluster.TOWERS
+  part_bytes = 0 if alone else config.cluster.bytes_per_bucket
+  codes = config.codes.named(config.num_workers)
+  return run_codecs.of(codes, part_bytes, plan, devices)
 
 
 def _training(config, context, built):
   """The `step.Training`; `built` is (model, layout of replicas, codec)."""
   model, plan, codec = built
-  optimizer = config.update_rule()
-  optimizer = optimizer._replace(clip_norm=config.clip_gradient_norm)
+  clip_norm = config.optimizer.clip_gradient_norm
+  optimizer = config.optimizer.rule()._replace(clip_norm=clip_norm)
   copies = replicas.create(
     plan,
     optimizer,
     context.exchange.devices,
-    scaling=loss_scaling.START if config.dtype == 'float16' else (),
-    own_statistics=config.bn_statistics == 'per_device',
+    scaling=loss_scaling.START if config.model.dtype == 'float16' else (),
+    own_statistics=config.devices.bn_statistics == 'per_device',
     shared=states.shared(codec),
   )
   loss = passes.of_net(
-    nets.NETS[config.net], config.label_smoothing, config.aux_loss_weight
+    nets.NETS[config.model.net],
+    config.model.label_smoothing,
+    config.model.aux_loss_weight,
   )
   node_pass = passes.model_pass(
-    model, plan, loss, decoupled=config.decoupled_weight_decay
+    model, plan, loss, decoupled=config.optimizer.decoupled_weight_decay
   )
   local = None
-  if config.local_steps > 1:
+  if config.devices.local_steps > 1:
     local = local_steps.LocalSteps(
-      config.local_steps,
-      config.local_momentum,
-      config.outer_learning_rate,
+      config.devices.local_steps,
+      config.optimizer.local_momentum,
+      config.optimizer.outer_learning_rate,
       node_pass.decay,
     )
     node_pass = node_pass._replace(decay=passes.no_decay)
   return steps.Training(
-    accumulation.accumulated(node_pass, config.gradient_accumulation_steps),
+    accumulation.accumulated(
+      node_pass, config.devices.gradient_accumulation_steps
+    ),
     context.exchange,
     copies,
     states.MethodStates(codec, context.exchange),
     optimizer,
-    config.seed,
+    config.model.seed,
     local=local,
   )
 
@@ -287,36 +307,37 @@ def _regularization(training):
 
 def _stored_layout(config, context):
   """The `checkpoints.Layout` of the run's checkpoints."""
+  save_tower = config.devices.save_tower
   places = (
-    list(range(len(context.own)))
-    if config.save_tower < 0
-    else [context.exchange.device_of(config.save_tower)]
+    list(range(len(context.local_devices)))
+    if save_tower < 0
+    else [context.exchange.device_of(save_tower)]
   )
   must_keep = options.values(config, 'on_resume', options.KEPT) | {
     'num_classes': context.data.num_classes,
-    'optimizer': config.optimizer_name,
+    'optimizer': config.optimizer.name,
   }
-  if config.bn_statistics == 'per_device':
-    must_keep['num_devices'] = len(context.own)
+  if config.devices.bn_statistics == 'per_device':
+    must_keep['num_devices'] = len(context.local_devices)
   may_change = options.values(config, 'on_resume', options.TOLD) | {
-    'codec': config.gradient_code().name,
+    'codec': config.codes.named(config.num_workers).code.name,
     'num_workers': config.num_workers,
-    '--optimizer': config.optimizer,
+    '--optimizer': config.optimizer.optimizer,
   }
-  if not schedules.needs_max_steps(options.pick(schedules.Options, config)):
+  if not schedules.needs_max_steps(config.optimizer):
     # A longer run takes the same steps.
     del may_change['max_steps']
   return checkpoints.Layout(
-    net=config.net,
+    net=config.model.net,
     num_classes=context.data.num_classes,
-    optimizer=config.optimizer_name,
-    num_devices=len(context.own),
+    optimizer=config.optimizer.name,
+    num_devices=len(context.local_devices),
     num_workers=config.num_workers,
     places=places,
-    max_steps=config.max_steps,
-    batch_size=config.batch_size,
-    dtype=config.dtype,
-    bn_statistics=config.bn_statistics,
+    max_steps=config.run.max_steps,
+    batch_size=config.data.batch_size,
+    dtype=config.model.dtype,
+    bn_statistics=config.devices.bn_statistics,
     must_keep=must_keep,
     may_change=may_change,
   )

@@ -26,28 +26,14 @@ class Data(NamedTuple):
   channels: int
 
 
-class Options(NamedTuple):
-  """The options of `training.TrainConfig` that say what is read, and how."""
-
-  dataset_name: str
-  data_dir: str
-  subset: str
-  benchmark_mode: bool
-  batch_size: int
-  num_workers: int
-  image_size: int
-  net: str
-  preprocessing: str
-  labels_offset: int
-  input_queue_memory_factor: int
-  seed: int
-
-
-def open_data(options, workers=None, part=(0, 1)):
+def open_data(data, model, num_workers, benchmark, workers=None, part=(0, 1)):
   """Finds the data of a run; missing files show before anything is written.
 
   Args:
-    options: `Options`.
+    data: `config.model.Data`, which says what is read, and how.
+    model: `config.model.Model`; its net and its seed count.
+    num_workers: that share a batch.
+    benchmark: True for constant images, without any data.
     workers: range of those whose rows of each batch to read; None for all.
     part: (place, number of parts), which part of the examples to read.
 
@@ -57,30 +43,30 @@ def open_data(options, workers=None, part=(0, 1)):
   Raises:
     slim.errors.DataError: it is not there.
   """
-  workers = workers or range(options.num_workers)
-  if options.benchmark_mode:
-    return _constant(options, workers)
-  share = options.batch_size // options.num_workers
+  workers = workers or range(num_workers)
+  if benchmark:
+    return _constant(data, model, num_workers, workers)
+  share = data.batch_size // num_workers
   rows = (share * workers.start, share * workers.stop)
 
   def load(step):
     stream, split = datasets.load(
-      options.dataset_name,
-      options.data_dir,
-      options.subset,
+      data.dataset_name,
+      data.data_dir,
+      data.subset,
       datasets.ReadOptions(
-        image_size=options.image_size,
-        batch_size=options.batch_size,
+        image_size=data.image_size,
+        batch_size=data.batch_size,
         training=True,
-        seed=options.seed,
-        start=step * options.batch_size,
-        shuffle_buffer=1024 * options.input_queue_memory_factor,
-        net=options.net,
-        preprocessing=options.preprocessing,
-        labels_offset=options.labels_offset,
+        seed=model.seed,
+        start=step * data.batch_size,
+        shuffle_buffer=1024 * data.input_queue_memory_factor,
+        net=model.net,
+        preprocessing=data.preprocessing,
+        labels_offset=data.labels_offset,
         worker=part[0],
         num_workers=part[1],
-        rows=None if len(workers) == options.num_workers else rows,
+        rows=None if len(workers) == num_workers else rows,
       ),
     )
     return stream.map(lambda *batch: _split(len(workers), share, *batch)), split
@@ -94,22 +80,22 @@ def open_data(options, workers=None, part=(0, 1)):
   )
 
 
-def _constant(options, workers):
+def _constant(data, model, num_workers, workers):
   """Images of 0.5 and random labels, the same batch for ever."""
-  dataset = datasets.DATASETS.get(options.dataset_name)
-  net = nets.NETS[options.net]
+  dataset = datasets.DATASETS.get(data.dataset_name)
+  net = nets.NETS[model.net]
   classes = (dataset and dataset.num_classes) or 1000
   channels = dataset.channels if dataset else net.default_channels
-  size = options.image_size
+  count, size = data.batch_size, data.image_size
 
   def batches(step):
     del step
     images, labels = _split(
-      options.num_workers,
-      options.batch_size // options.num_workers,
-      tf.fill([options.batch_size, size, size, channels], 0.5),
+      num_workers,
+      count // num_workers,
+      tf.fill([count, size, size, channels], 0.5),
       tf.random.stateless_uniform(
-        [options.batch_size], [options.seed % 2**31, 0], 0, classes, tf.int32
+        [count], [model.seed % 2**31, 0], 0, classes, tf.int32
       ),
     )
     own = slice(workers.start, workers.stop)

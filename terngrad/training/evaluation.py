@@ -59,16 +59,17 @@ def evaluate(config, report, wait=time.sleep):
       is of another net, or does not hold the tower.
   """
   config.validate()
+  run = config.run
   for name in ('checkpoint_dir', 'eval_dir'):
-    options.folder(name, getattr(config, name))
+    options.folder(name, getattr(run, name))
   scorer = _Scorer(config)
   score = None
   while True:
-    path = checkpoints.newest(config.checkpoint_dir)
-    if path is None and config.run_once:
-      path = checkpoints.find(config.checkpoint_dir)
+    path = checkpoints.newest(run.checkpoint_dir)
+    if path is None and run.run_once:
+      path = checkpoints.find(run.checkpoint_dir)
     if path is None:
-      report(f'{datetime.now()}: no checkpoint in {config.checkpoint_dir} yet')
+      report(f'{datetime.now()}: no checkpoint in {run.checkpoint_dir} yet')
     else:
       try:
         if score and checkpoints.step_of(path) == score.step:
@@ -76,14 +77,14 @@ def evaluate(config, report, wait=time.sleep):
         else:
           score = scorer.score(path, report)
       except (errors.CheckpointError, tf.errors.OpError):
-        if checkpoints.newest(config.checkpoint_dir) == path:
+        if checkpoints.newest(run.checkpoint_dir) == path:
           raise
         # The trainer keeps five checkpoints: this one went while it was read.
         report(f'{datetime.now()}: {path} is gone, looking for a newer one')
         continue
-      if score and (config.run_once or score.step >= scorer.max_steps):
+      if score and (run.run_once or score.step >= scorer.max_steps):
         return score
-    wait(config.eval_interval_secs)
+    wait(run.eval_interval_secs)
 
 
 class _Scorer:
@@ -91,43 +92,42 @@ class _Scorer:
 
   def __init__(self, config):
     self._config = config
+    data, net = config.data, config.model.net
     devices.grow_memory()
     self._batches, self._split = datasets.load(
-      config.dataset_name,
-      config.data_dir,
-      config.subset,
+      data.dataset_name,
+      data.data_dir,
+      data.subset,
       datasets.ReadOptions(
-        image_size=config.image_size,
-        batch_size=config.batch_size,
+        image_size=data.image_size,
+        batch_size=data.batch_size,
         training=False,
-        net=config.net,
-        preprocessing=config.preprocessing,
-        labels_offset=config.labels_offset,
+        net=net,
+        preprocessing=data.preprocessing,
+        labels_offset=data.labels_offset,
       ),
     )
-    self._total = min(self._split.count, config.num_examples)
-    self._device = devices.evaluation_device(config.device)
+    self._total = min(self._split.count, config.run.num_examples)
+    self._device = devices.evaluation_device(config.run.device)
     with tf.device(self._device):
       self._model = nets.build(
-        config.net,
+        net,
         num_classes=self._split.num_classes,
-        image_size=config.image_size,
+        image_size=data.image_size,
         channels=self._split.channels,
       )
     self._predict = predictor(self._model, self._device)
-    self.max_steps = config.max_steps
+    self.max_steps = config.run.max_steps
 
   def score(self, path, report):
     """The `Score` of a checkpoint; writes its records."""
-    config = self._config
+    net, run = self._config.model.net, self._config.run
     layout = checkpoints.read_layout(path)
-    self.max_steps = min(config.max_steps, layout.max_steps)
-    expected = {'net': config.net, 'num_classes': self._split.num_classes}
+    self.max_steps = min(run.max_steps, layout.max_steps)
+    expected = {'net': net, 'num_classes': self._split.num_classes}
     checkpoints.check_layout(path, layout, expected)
-    trained.restore(
-      self._model, path, layout, config.tower, config.restore_avg_var
-    )
-    _open_folder(config.eval_dir)
+    trained.restore(self._model, path, layout, run.tower, run.restore_avg_var)
+    _open_folder(run.eval_dir)
     step = checkpoints.step_of(path)
     report(f'{datetime.now()}: loaded {path} at step {step}')
     score = Score(step, self._count(report), self._total)
@@ -140,19 +140,19 @@ class _Scorer:
 
   def _count(self, report):
     """The values of a `Score`."""
-    config = self._config
-    report(f'{datetime.now()}: starting evaluation on {config.subset}')
+    data = self._config.data
+    report(f'{datetime.now()}: starting evaluation on {data.subset}')
     try:
       return count(
-        self._predict, self._batches, self._total, config.batch_size, report
+        self._predict, self._batches, self._total, data.batch_size, report
       )
     except tf.errors.OpError as error:
-      paths = data_records.find(config.data_dir, config.subset)
+      paths = data_records.find(data.data_dir, data.subset)
       raise data_records.explain(error, paths) from error
 
   def _record(self, score, report):
     """Writes the score, and histograms of weights and activations."""
-    recorder = records.Recorder(self._config.eval_dir)
+    recorder = records.Recorder(self._config.run.eval_dir)
     for line in recorder.cut:
       report(f'{datetime.now()}: {line}')
     with contextlib.closing(recorder):

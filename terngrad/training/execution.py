@@ -2,7 +2,6 @@
 
 import collections
 import contextlib
-import functools
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import NamedTuple
@@ -11,9 +10,6 @@ import tensorflow as tf
 
 from terngrad import errors
 from terngrad import native
-from terngrad.cluster import coordination
-from terngrad.step import step as steps
-from terngrad.step import synchronized
 from terngrad.training import batches
 from terngrad.training import meter
 
@@ -52,7 +48,8 @@ class ExecutionContext(NamedTuple):
     data: `batches.Data`.
     make_step: takes (`step.Training` of the exchange, codec), returns a traced
       step; see `step.make_train_step`.
-    own: the places of the replicas that the loop saves and looks at.
+    local_devices: the device indices of the replicas that the loop saves and
+      looks at.
     hooks: `Hooks`.
     assert_same: takes the configuration and what was built, by name; raises
       `errors.ConfigError` where another process has something else.
@@ -63,7 +60,7 @@ class ExecutionContext(NamedTuple):
   exchange: object
   data: batches.Data
   make_step: Callable
-  own: range
+  local_devices: range
   hooks: Hooks
   assert_same: Callable = lambda *told, **built: None
   placement_scope: Callable = nullcontext
@@ -125,45 +122,4 @@ def _kernels(devices):
   return (
     f'compiled by XLA, slower and to the same bits; native ones are not used, '
     f'{native.why_not()}'
-  )
-
-
-def of_this_process(cluster, read, synchronized_statistics):
-  """The `ExecutionContext` of towers, and of one process of a collective.
-
-  Blocks until all processes are there.
-
-  Args:
-    cluster: `coordination.Options`. Nothing may have used TensorFlow.
-    read: `batches.Options`.
-    synchronized_statistics: True where batch normalisation takes the statistics
-      of all workers.
-
-  Raises:
-    errors.ConfigError, slim.errors.DataError: something is not there.
-  """
-  # First of all: the CPU can be split only before TensorFlow is used.
-  # No more devices than nodes: each has a node.
-  exchange = coordination.join(cluster)
-  own = range(exchange.first, exchange.first + exchange.own)
-  options = {}
-  if synchronized_statistics:
-    options['pass_context'] = synchronized.contexts(exchange)
-
-  def make_step(training, codec):
-    take = steps.make_train_step(training._replace(**options), codec)
-    return tf.function(take, reduce_retracing=True)
-
-  seconds = cluster.step_timeout + coordination.GRACE_SECONDS
-  return ExecutionContext(
-    exchange=exchange,
-    data=batches.open_data(read, own),
-    make_step=make_step,
-    own=range(len(exchange.devices)),
-    hooks=Hooks(
-      time_limit=functools.partial(
-        coordination.time_limit, cluster.tasks, seconds
-      )
-    ),
-    assert_same=functools.partial(coordination.assert_same, exchange),
   )

@@ -56,15 +56,18 @@ def train(config, report, show_progress=False):
     errors.TrainingError: it had to stop; the last checkpoint is good.
   """
   config.validate()
-  if config.keeps_files:
-    options.folder('train_dir', config.train_dir)
-  if config.tasks:
-    report(clusters.check_network(config.tasks, config.allow_insecure_network))
+  cluster = config.cluster
+  if cluster.keeps_files:
+    options.folder('train_dir', config.run.train_dir)
+  if cluster.tasks:
+    report(
+      clusters.check_network(cluster.tasks, cluster.allow_insecure_network)
+    )
   # Of several processes the first alone keeps files and talks.
-  if not config.keeps_files:
+  if not cluster.keeps_files:
     report, show_progress = _silence, False
   start = coordination.time_limit(
-    config.tasks, config.start_timeout, 'Start', watchdog.limit_start
+    cluster.tasks, cluster.start_timeout, 'Start', watchdog.limit_start
   )
   return run_assembled(config, assembly.assemble, report, show_progress, start)
 
@@ -86,13 +89,13 @@ def run_assembled(config, assemble, report, show_progress, start):
     errors.ConfigError, slim.errors.DataError, errors.TrainingError: see
       `train`.
   """
-  if config.log_device_placement:
+  if config.run.log_device_placement:
     tf.debugging.set_log_device_placement(True)
-  writes = config.keeps_files
+  writes, train_dir = config.cluster.keeps_files, config.run.train_dir
   with contextlib.ExitStack() as alone:
-    there = writes and os.path.isdir(config.train_dir)
+    there = writes and os.path.isdir(train_dir)
     if there:
-      alone.enter_context(folder.alone_in(config.train_dir))
+      alone.enter_context(folder.alone_in(train_dir))
     with start:
       with execution.refusing_size():
         run = assemble(config)
@@ -100,14 +103,14 @@ def run_assembled(config, assemble, report, show_progress, start):
       begin = coordination.broadcast_start(run.exchange, run.replicas, begin)
       run.store.scatter(stored)
     if writes:
-      folder.make(config.train_dir)
+      folder.make(train_dir)
       if not there:
-        alone.enter_context(folder.alone_in(config.train_dir))
-      always_float = config.floating_grad_epoch == 1
+        alone.enter_context(folder.alone_in(train_dir))
+      always_float = config.codes.floating_grad_epoch == 1
       codec = run.float_codec if always_float else run.codec
       for line in execution.remarks(codec, run.exchange, always_float):
         report(f'{datetime.now()}: {line}')
-      folder.clear(config.train_dir, config.overwrite)
+      folder.clear(train_dir, config.run.overwrite)
     return _continue(config, run, begin, report, show_progress)
 
 
@@ -123,20 +126,19 @@ def _begin(config, run, report):
     `stored_states.Store.scatter`).
   """
   restored = resume.NOTHING
-  if not config.overwrite:
-    restored = resume.continue_run(config, run, report)
+  if not config.run.overwrite:
+    restored = resume.continue_run(config.run.train_dir, run, report)
   first = restored.step
   if not first:
-    start = options.pick(pretrained.Options, config)
-    first = pretrained.start(start, run, report)
+    first = pretrained.start(config.start, run, report)
   return (first, restored.step or -1), restored.states
 
 
 def _continue(config, run, begin, report, show_progress):
   """Trains on from `begin`; see `_run_steps`."""
   writer = (
-    run_writer.RunWriter(config.train_dir, run, begin, report)
-    if config.keeps_files
+    run_writer.RunWriter(config.run.train_dir, run, begin, report)
+    if config.cluster.keeps_files
     else None
   )
   with contextlib.ExitStack() as stack:
@@ -160,11 +162,11 @@ def _continue(config, run, begin, report, show_progress):
       ) from error
     except OSError as error:
       raise errors.TrainingError(
-        f'{config.train_dir}: expected to be written, received: '
+        f'{config.run.train_dir}: expected to be written, received: '
         f'{error.strerror}. Make room; the same command continues from the '
         'last checkpoint.'
       ) from error
-  return Outcome(step, stop.agreed if step < config.max_steps else None)
+  return Outcome(step, stop.agreed if step < config.run.max_steps else None)
 
 
 class _Screen(NamedTuple):
@@ -183,7 +185,7 @@ class _Screen(NamedTuple):
 def _screen(config, step, report, show_progress):
   """A `_Screen`, with a progress bar if asked for."""
   with tqdm.tqdm(
-    total=config.max_steps,
+    total=config.run.max_steps,
     initial=step,
     unit='step',
     disable=not show_progress,
@@ -198,17 +200,18 @@ def _run_steps(config, run, begin, stop, writer, screen):
   train_dir or -1); `writer` is None in processes that keep no files.
   """
   step, saved = begin
+  max_steps = config.run.max_steps
   saving = run_writer.IntervalTimer(run.hooks.save_secs)
-  batches = run.batches(step) if step < config.max_steps else None
-  while step < config.max_steps and not stop.agreed:
+  batches = run.batches(step) if step < max_steps else None
+  while step < max_steps and not stop.agreed:
     result, rate = _one_step(config, run, step, batches, stop)
     step += 1
     stop.agree(result)
     screen.tick()
-    at_checkpoint = step % config.save_iter == 0 or saving.due()
+    at_checkpoint = step % config.run.save_iter == 0 or saving.due()
     if writer:
       writer.add(result)
-      logs = step % run.hooks.log_every == 0 or step == config.max_steps
+      logs = step % run.hooks.log_every == 0 or step == max_steps
       if logs or at_checkpoint:
         screen.say(writer.log(step, rate))
       writer.observe(step, result, at_checkpoint)
@@ -230,12 +233,12 @@ def _save(run, writer, step):
   return writer.save(step, states) if writer else None
 
 
-def _next(config, batches):
+def _next(data, batches):
   """The next batch; damage found in the data is explained."""
   try:
     return next(batches)
   except tf.errors.OpError as error:
-    paths = data_records.find(config.data_dir, config.subset)
+    paths = data_records.find(data.data_dir, data.subset)
     # Not as a DataError, which says that nothing was written.
     explained = str(data_records.explain(error, paths))
     raise errors.TrainingError(explained) from error
@@ -243,13 +246,14 @@ def _next(config, batches):
 
 def _one_step(config, run, step, batches, stop):
   """Takes one step and looks at its losses; (StepResult, learning rate)."""
+  cycle, batch_size = config.codes.floating_grad_epoch, config.data.batch_size
   floats = schedules.uses_float_gradients(
-    config.floating_grad_epoch, step, config.batch_size, run.num_examples
+    cycle, step, batch_size, run.num_examples
   )
   take, codec = run.chosen(step, floats)
   rate = run.learning_rate(step)
-  decay = schedules.averaging_decay(step, config.moving_average_decay)
-  images, labels = _next(config, batches)
+  decay = schedules.averaging_decay(step, config.optimizer.moving_average_decay)
+  images, labels = _next(config.data, batches)
   with run.hooks.time_limit(f'Step {step + 1}'):
     result = take(
       images,

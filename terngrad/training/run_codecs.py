@@ -8,28 +8,10 @@ from terngrad import errors
 from terngrad import native
 from terngrad.codec import bucketing
 from terngrad.codec import gradients
-from terngrad.codec import method
 from terngrad.codec import parts
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.step import states
-
-
-class Codes(NamedTuple):
-  """Which code a variable gets, and when.
-
-  Attributes:
-    code: `codec.method.Method` of what no rule decides.
-    rules: list of (predicate on `policy.VariableSpec`, method), see `policy`.
-    first: list of (steps before which it is used, the method in place of
-      `code`).
-    bytes_per_part: see `parts.cut`.
-  """
-
-  code: method.Method
-  rules: list
-  first: list
-  bytes_per_part: int
 
 
 class RunCodecs(NamedTuple):
@@ -52,13 +34,14 @@ class RunCodecs(NamedTuple):
     return [bucket.method.name for one in codecs for bucket in one.buckets]
 
 
-def of(codes, plan, places):
+def of(codes, part_bytes, plan, devices):
   """The codes of a run.
 
   Args:
-    codes: `Codes`.
+    codes: `config.codes.Named`.
+    part_bytes: see `parts.cut`.
     plan: `replicas.ModelVariables`.
-    places: names of the devices.
+    devices: names of the devices.
 
   Returns:
     A `RunCodecs`.
@@ -66,23 +49,23 @@ def of(codes, plan, places):
   Raises:
     errors.ConfigError: codes of the first steps remember something else.
   """
-  codec = _of_all(codes, codes.code, plan, places)
+  specs = variable_specs(plan)
+
+  def made(code):
+    rules = [*codes.rules, (policy.always, code)]
+    codec = bucketing.gradient_codec(specs, policy.policy(rules, specs))
+    return parts.cut(on_devices(codec, devices), part_bytes)
+
+  codec = made(codes.code)
   in_float = bucketing.in_float(codec, registry.method('identity'))
   first = []
   for until, code in codes.first:
     own = in_float
     if not code.traits.lossless:
-      own = _of_all(codes, code, plan, places)
+      own = made(code)
       _check_states(code, own, codec)
     first.append((until, own))
   return RunCodecs(codec, in_float, first)
-
-
-def _of_all(codes, code, plan, places):
-  specs = variable_specs(plan)
-  rules = [*codes.rules, (policy.always, code)]
-  codec = bucketing.gradient_codec(specs, policy.policy(rules, specs))
-  return parts.cut(on_devices(codec, places), codes.bytes_per_part)
 
 
 def _check_states(code, stage, codec):

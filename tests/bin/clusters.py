@@ -1,7 +1,6 @@
 """Clusters of real processes: one ps or worker task each, on this machine."""
 
 import contextlib
-import dataclasses
 import functools
 import signal
 import socket
@@ -116,7 +115,8 @@ def towers(
   **options,
 ):
   """The run of `arguments`, as towers on two devices of this process."""
-  config = configs.TrainConfig(
+  config = options_lib.build(
+    configs.TrainConfig,
     dataset_name='mnist',
     data_dir=str(data_dir),
     train_dir=str(train_dir),
@@ -130,17 +130,22 @@ def towers(
     **options,
   )
 
-  whole = dataclasses.replace(
+  whole = options_lib.replace(
     config,
     batch_size=batch_size * num_processes,
     num_nodes=nodes * num_processes,
   )
-  read = options_lib.pick(batches.Options, config)
 
   def make_context():
     context = assembly.of_this_process(whole)
     parts = [
-      batches.open_data(read, part=(part, num_processes))
+      batches.open_data(
+        config.data,
+        config.model,
+        nodes,
+        benchmark=False,
+        part=(part, num_processes),
+      )
       for part in range(num_processes)
     ]
 

@@ -1,6 +1,5 @@
 """mnist_eval as a person meets it: lines, records, towers, polling."""
 
-import dataclasses
 import json
 import re
 import shutil
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from terngrad.config import options
 from terngrad.config import training as configs
 from tests.bin import programs
 
@@ -302,7 +302,7 @@ def test_help_lists_flags_and_exits_0():
   with programs.Program('mnist_eval', ['--help']) as program:
     finished = program.wait()
   assert finished.code == 0
-  for field in dataclasses.fields(configs.EvalConfig):
+  for field in options.fields(configs.EvalConfig):
     assert f'\n  --{field.name} (' in finished.out
   assert "--subset (str, 'test'; 'validation' in general)" in finished.out
 

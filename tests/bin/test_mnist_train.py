@@ -1,6 +1,5 @@
 """mnist_train as a person meets it: exit codes, lines, files, signals."""
 
-import dataclasses
 import json
 import math
 import re
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from terngrad.config import options
 from terngrad.config import training as configs
 from tests.bin import programs
 
@@ -684,7 +684,7 @@ def test_command_line_is_refused_by_a_process_of_its_own(tmp_path):
 def test_help_lists_flags_and_exits_0(worker, tmp_path):
   finished = train(worker, ['--net=nonsense', '--help'])
   assert (finished.code, finished.err) == (0, '')
-  for field in dataclasses.fields(configs.TrainConfig):
+  for field in options.fields(configs.TrainConfig):
     assert f'\n  --{field.name} (' in finished.out
   assert "--net (str, 'lenet'; 'alexnet' in general)" in finished.out
 

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from slim.nets import factory
 from terngrad.cluster import devices
+from terngrad.config import options as options_lib
 from terngrad.config import training as configs
 from terngrad.training import loop
 from tests.bin import normalized
@@ -70,7 +71,8 @@ def train(name, train_dir, steps, index=0, hosts=('127.0.0.1:1',)):
   options = dict(RUNS[name][1])
   if options.get('exchange') == 'collective':
     options |= {'worker_hosts': ','.join(hosts), 'task_id': index}
-  config = configs.TrainConfig(
+  config = options_lib.build(
+    configs.TrainConfig,
     dataset_name='mnist',
     benchmark_mode=True,
     net=_NAME,

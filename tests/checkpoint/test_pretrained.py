@@ -28,7 +28,8 @@ class Started:
   """A LeNet for images of 16 pixels and 10 classes, on two devices."""
 
   def __init__(self, **options):
-    config = configs.TrainConfig(
+    config = options_lib.build(
+      configs.TrainConfig,
       net='lenet',
       dataset_name='mnist',
       image_size=SIZE,
@@ -42,8 +43,7 @@ class Started:
     self.run = assembly.assemble(config)
     self.initial = self.values()
     self.lines = []
-    start = options_lib.pick(pretrained.Options, config)
-    self.step = pretrained.start(start, self.run, self.lines.append)
+    self.step = pretrained.start(config.start, self.run, self.lines.append)
     self.report = '\n'.join(self.lines)
 
   def values(self, place=0):

@@ -49,7 +49,7 @@ OLDER = LAYOUT._replace(
 
 
 def opened(folder, build=small.dense_net, changes=(), **options):
-  """(training, what `resume` needs of a run, writer, configuration)."""
+  """(training, what `resume` needs of a run, writer, folder)."""
   training = small.Training(
     build, devices=2, workers=2, codec='identity', **options
   )
@@ -66,7 +66,7 @@ def opened(folder, build=small.dense_net, changes=(), **options):
     ),
   )
   writer = checkpoints.Writer(str(folder), layout, training.replicas, names)
-  return training, run, writer, types.SimpleNamespace(train_dir=str(folder))
+  return training, run, writer, str(folder)
 
 
 @pytest.mark.parametrize(
@@ -86,9 +86,9 @@ def test_a_run_goes_on_to_the_same_bits(tmp_path, build, changes, options):
   whole.run(1)
   writer.save(1)
   whole.run(2, first=1)
-  again, run, _, config = opened(tmp_path, build, changes, **options)
+  again, run, _, train_dir = opened(tmp_path, build, changes, **options)
   said = []
-  assert resume.continue_run(config, run, said.append).step == 1
+  assert resume.continue_run(train_dir, run, said.append).step == 1
   assert len(said) == 1
   again.run(2, first=1)
   for place in range(2):
@@ -111,7 +111,7 @@ def test_a_run_of_other_examples_or_variables_is_not_continued(
   layout, field, value, tmp_path
 ):
   changes = layout._asdict()
-  _, run, writer, config = opened(tmp_path, changes=changes)
+  _, run, writer, train_dir = opened(tmp_path, changes=changes)
   writer.save(1)
   run.layout = LAYOUT._replace(must_keep=MUST_KEEP | {field: value})
   before = MUST_KEEP[field] or "''"
@@ -119,11 +119,11 @@ def test_a_run_of_other_examples_or_variables_is_not_continued(
     errors.CheckpointError,
     match=f'with {field} {value}, received one with {before}',
   ):
-    resume.continue_run(config, run, None)
+    resume.continue_run(train_dir, run, None)
 
 
 def test_devices_with_their_own_statistics_stay_as_many(tmp_path):
-  _, run, writer, config = opened(
+  _, run, writer, train_dir = opened(
     tmp_path,
     changes={
       'bn_statistics': 'per_device',
@@ -134,7 +134,7 @@ def test_devices_with_their_own_statistics_stay_as_many(tmp_path):
   writer.save(1)
   run.layout = run.layout._replace(must_keep=MUST_KEEP | {'num_devices': 3})
   with pytest.raises(errors.CheckpointError, match='num_devices 3'):
-    resume.continue_run(config, run, None)
+    resume.continue_run(train_dir, run, None)
 
 
 @pytest.mark.parametrize(
@@ -144,43 +144,43 @@ def test_devices_with_their_own_statistics_stay_as_many(tmp_path):
 @pytest.mark.parametrize('layout', [LAYOUT, OLDER], ids=['today', 'older'])
 def test_what_changes_only_the_bits_is_said(layout, field, value, tmp_path):
   changes = layout._asdict()
-  _, run, writer, config = opened(tmp_path, changes=changes)
+  _, run, writer, train_dir = opened(tmp_path, changes=changes)
   writer.save(1)
   run.layout = LAYOUT._replace(may_change=MAY_CHANGE | {field: value})
   said = []
-  assert resume.continue_run(config, run, said.append).step == 1
+  assert resume.continue_run(train_dir, run, said.append).step == 1
   assert (
     f'{field} was {MAY_CHANGE[field]} before and is now {value}' in said[-1]
   )
 
 
 def test_another_schedule_is_said_of_checkpoints_that_know_theirs(tmp_path):
-  _, run, writer, config = opened(tmp_path)
+  _, run, writer, train_dir = opened(tmp_path)
   writer.save(1)
   changed = MAY_CHANGE | {'initial_learning_rate': 0.1}
   run.layout = LAYOUT._replace(may_change=changed)
   said = []
-  resume.continue_run(config, run, said.append)
+  resume.continue_run(train_dir, run, said.append)
   assert 'initial_learning_rate was 0.01 before and is now 0.1' in said[-1]
 
 
 def test_a_checkpoint_that_does_not_say_is_not_held_against_the_run(tmp_path):
   before = {'batch_size': None, 'seed': None, 'dataset_name': None}
   older = OLDER._asdict() | before | {'subset': None, 'codec': None}
-  _, run, writer, config = opened(tmp_path, changes=older)
+  _, run, writer, train_dir = opened(tmp_path, changes=older)
   writer.save(1)
   run.layout = LAYOUT
   said = []
-  assert resume.continue_run(config, run, said.append).step == 1
+  assert resume.continue_run(train_dir, run, said.append).step == 1
   assert len(said) == 1
 
 
 def test_a_loss_scale_begins_anew_where_there_was_none(tmp_path):
   _, _, writer, _ = opened(tmp_path)
   writer.save(1)
-  training, run, _, config = opened(
+  training, run, _, train_dir = opened(
     tmp_path, changes={'dtype': 'float16'}, scaling=(8.0, 3.0)
   )
-  assert resume.continue_run(config, run, lambda line: None).step == 1
+  assert resume.continue_run(train_dir, run, lambda line: None).step == 1
   for replica in training.replicas:
     assert [float(v) for v in replica.scaling] == [8.0, 3.0]

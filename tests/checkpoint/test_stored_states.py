@@ -70,13 +70,13 @@ class Opened:
         names[: len(copies[0].trainable)],
       ),
     )
-    self.config = types.SimpleNamespace(train_dir=str(folder))
+    self.train_dir = str(folder)
 
   def save(self, step):
     """Writes a checkpoint; returns its path."""
     store = self.run.store
     writer = checkpoints.Writer(
-      self.config.train_dir,
+      self.train_dir,
       self.run.layout,
       self.run.replicas,
       self.run.names,
@@ -88,7 +88,7 @@ class Opened:
   def begin(self):
     """Goes on from the checkpoint; returns what was said after its path."""
     said = []
-    restored = resume.continue_run(self.config, self.run, said.append)
+    restored = resume.continue_run(self.train_dir, self.run, said.append)
     numbers = coordination.broadcast_start(
       self.exchange, self.run.replicas, (restored.step, 9)
     )
@@ -240,7 +240,7 @@ def test_slices_of_before_states_had_names_are_taken_over(tmp_path):
     f'kept_error_{i}': tf.Variable(v[tf.newaxis]) for i, v in enumerate(kept)
   }
   checkpoints.Writer(
-    opened.config.train_dir,
+    opened.train_dir,
     opened.run.layout._replace(kept='0 to 4'),
     opened.run.replicas,
     opened.run.names,

@@ -84,6 +84,5 @@ def test_flags_that_are_left_out_have_their_defaults(path):
   values = flags.parse(
     found.options, found.defaults, [], found.words, found.rest
   ).values
-  for field in options.fields(found.options):
-    expected = found.defaults.get(field.name, field.default)
-    assert getattr(values, field.name) == expected
+  expected = options.by_name(found.options()) | found.defaults
+  assert options.by_name(values) == expected

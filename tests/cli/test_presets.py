@@ -27,7 +27,7 @@ def test_one_entry_gives_trainers_and_an_evaluator(monkeypatch):
     assert isinstance(made, command.Command)
     assert made.defaults == MINE.model | wanted
     values = flags.parse(made.options, made.defaults, []).values
-    assert (values.dataset_name, values.image_size) == ('images', 32)
+    assert (values.data.dataset_name, values.data.image_size) == ('images', 32)
     assert 'photographs of mine' in made.usage
 
 

@@ -5,38 +5,50 @@ import dataclasses
 import pytest
 
 from terngrad import errors
-from terngrad.checkpoint import pretrained
 from terngrad.cli import flags
-from terngrad.cluster import coordination
+from terngrad.cli.report import gradients
+from terngrad.config import optimizer
 from terngrad.config import options
 from terngrad.config import servers
 from terngrad.config import training as configs
-from terngrad.parameter_server import async_run
-from terngrad.step import schedules
-from terngrad.training import batches
+
+CONFIGURATIONS = (
+  configs.TrainConfig,
+  configs.EvalConfig,
+  servers.ServerConfig,
+  gradients.Config,
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Warm(optimizer.Optimizer):
+  """A part with one option more, added as CONTRIBUTING.md says."""
+
+  warmth: float = options.option(
+    0.5, 'Warmth of the gradients, in degrees.', on_resume=options.KEPT
+  )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WithAnother(configs.TrainConfig):
-  """A run with one option more, added as CONTRIBUTING.md says."""
+  """A run with that part."""
 
-  warmth: float = options.option(
-    0.5,
-    'Warmth of the gradients, in degrees.',
-    'rate',
-    on_resume=options.KEPT,
-  )
+  optimizer: Warm = options.part(Warm)
 
 
 def test_a_new_option_is_a_flag_with_help_at_once():
   parsed = flags.parse(WithAnother, {}, ['--warmth=2'])
-  assert parsed.values.warmth == 2.0
-  assert 'Warmth of the gradients' in flags.help_text(WithAnother, {}, 'x')
+  assert parsed.values.optimizer.warmth == 2.0
+  text = flags.help_text(WithAnother, {}, 'x')
+  assert 'Warmth of the gradients' in text[text.index('Optimizer and') :]
 
 
 def test_a_new_option_is_compared_between_processes_at_once():
   shared = options.values(
-    WithAnother(warmth=3.0), 'shared', options.RUN, options.WORKERS
+    options.build(WithAnother, warmth=3.0),
+    'shared',
+    options.RUN,
+    options.WORKERS,
   )
   assert shared['warmth'] == 3.0
 
@@ -91,46 +103,74 @@ def test_what_resume_does_with(name, on_resume):
   assert name in options.values(configs.TrainConfig(), 'on_resume', on_resume)
 
 
-def test_every_option_says_what_it_is_for():
-  for config in (configs.TrainConfig, configs.EvalConfig):
-    for field in options.fields(config):
-      assert len(field.metadata['help']) > 5, field.name
-      assert field.metadata['group'] in options.GROUPS
+@pytest.mark.parametrize('kind', CONFIGURATIONS)
+def test_every_option_has_a_name_of_its_own_and_says_what_it_is_for(kind):
+  found = options.fields(kind)
+  assert len({option.name for option in found}) == len(found)
+  for option in found:
+    assert len(option.help) > 5, option.name
+
+
+@pytest.mark.parametrize('kind', CONFIGURATIONS)
+def test_a_part_is_named_for_the_heading_of_its_options(kind):
+  for option in options.fields(kind):
+    assert option.group in options.GROUPS
+    # What is told to one program alone stands where it needs it.
+    told = kind is configs.EvalConfig and option.part == 'run'
+    assert told or option.part in (option.group, ''), option.name
+
+
+def test_a_part_s_options_resume_as_its_group_does_unless_they_say_more():
+  found = {o.name: o for o in options.fields(configs.TrainConfig)}
+  assert found['momentum'].on_resume == options.TOLD
+  assert found['trainable_scopes'].on_resume == options.KEPT
+  assert found['fine_tune'].on_resume == options.FREE
+
+
+def test_a_configuration_is_built_from_names():
+  config = options.build(configs.TrainConfig, net='lenet', num_gpus=2)
+  assert (config.model.net, config.devices.num_gpus) == ('lenet', 2)
+  assert config.data == configs.TrainConfig().data
+  said = options.by_name(config)
+  assert {option.name for option in options.fields(config)} == set(said)
+  assert options.build(configs.TrainConfig, **said) == config
+
+
+def test_another_value_makes_another_configuration_and_keeps_other_parts():
+  config = options.build(configs.TrainConfig, net='lenet', seed=3)
+  other = options.replace(config, net='alexnet', batch_size=64)
+  assert (other.model.net, other.model.seed) == ('alexnet', 3)
+  assert (other.data.batch_size, config.data.batch_size) == (64, 32)
+  # What a scheduler once said of the hosts stays with them.
+  assert other.cluster is config.cluster
+
+
+@pytest.mark.parametrize(
+  ('name', 'message'),
+  [
+    ('nett', "^nett: expected an option of TrainConfig, .*Did you mean 'net'?"),
+    ('xyzzy', 'received none of this name. See --help.'),
+    ('model', 'model: expected an option'),
+  ],
+)
+def test_a_name_of_no_option_is_refused_with_the_nearest(name, message):
+  with pytest.raises(errors.ConfigError, match=message):
+    options.build(configs.TrainConfig, **{name: 'lenet'})
+
+
+def test_what_is_fixed_with_servers_is_no_option():
+  with pytest.raises(errors.ConfigError, match='exchange: expected an option'):
+    options.build(servers.ServerConfig, exchange='towers')
 
 
 def test_a_default_is_known_as_one():
+  config = options.build(WithAnother, warmth=1.0)
   assert options.is_default(WithAnother(), 'warmth')
-  assert not options.is_default(WithAnother(warmth=1.0), 'warmth')
+  assert not options.is_default(config, 'warmth')
+  assert not options.is_default(config.optimizer, 'warmth')
 
 
 @pytest.mark.parametrize('value', [float('nan'), float('inf'), -1.0])
 def test_numbers_outside_are_refused_by_name(value):
   with pytest.raises(errors.ConfigError, match='warmth: expected a number'):
     options.at_least('warmth', value, 0)
-
-
-def test_options_and_properties_are_taken_by_name():
-  config = configs.TrainConfig(
-    optimizer='adam:epsilon=1.0', initial_learning_rate=0.5, max_steps=7
-  )
-  taken = options.pick(schedules.Options, config)
-  # The learning rate of Adam is fixed, whatever its own options.
-  assert taken.optimizer_name == 'adam'
-  assert (taken.initial_learning_rate, taken.max_steps) == (0.5, 7)
-  assert options.pick(coordination.Options, config).tasks is None
-
-
-@pytest.mark.parametrize(
-  'kind',
-  [
-    *(batches.Options, schedules.Options, coordination.Options),
-    *(pretrained.Options, async_run.Options),
-  ],
-  ids=lambda kind: kind.__module__,
-)
-def test_a_task_of_a_cluster_has_all_that_parts_take(kind):
-  config = servers.ServerConfig(
-    job_name='worker', ps_hosts='localhost:1', worker_hosts='localhost:2'
-  )
-  taken = options.pick(kind, config)
-  assert all(value is not None for value in taken)

@@ -5,6 +5,7 @@ import pytest
 from terngrad import errors
 from terngrad.cluster import spec
 from terngrad.config import cluster as cluster_config
+from terngrad.config import options as options_lib
 from terngrad.config import training
 
 
@@ -15,16 +16,22 @@ def test_one_entry_resolves_another_environment(monkeypatch):
     return spec.make({'worker': hosts}, 'worker', 1)
 
   monkeypatch.setitem(cluster_config.RESOLVERS, 'queue', from_queue)
-  config = training.TrainConfig(
-    exchange='collective', cluster='queue:2', cluster_port=7000
+  config = options_lib.build(
+    training.TrainConfig,
+    exchange='collective',
+    cluster='queue:2',
+    cluster_port=7000,
   )
-  assert config.tasks.jobs == {'worker': ('localhost:7000', 'localhost:7001')}
-  assert config.num_processes == 2 and not config.keeps_files
+  found = config.cluster
+  assert found.tasks.jobs == {'worker': ('localhost:7000', 'localhost:7001')}
+  assert found.num_processes == 2 and not found.keeps_files
 
 
 def test_what_is_neither_an_environment_nor_a_file_is_refused_by_their_names():
-  config = training.TrainConfig(exchange='collective', cluster='kubernets')
+  config = options_lib.build(
+    training.TrainConfig, exchange='collective', cluster='kubernets'
+  )
   with pytest.raises(errors.ConfigError) as error:
-    _ = config.tasks
+    _ = config.cluster.tasks
   for name in cluster_config.RESOLVERS:
     assert name in str(error.value)

@@ -4,6 +4,7 @@ from terngrad import errors
 from terngrad.cli import flags
 from terngrad.codec.methods import registry
 from terngrad.config import cluster
+from terngrad.config import options as options_lib
 from terngrad.config import servers
 
 HOSTS = {
@@ -14,7 +15,7 @@ HOSTS = {
 
 def make(**options):
   options = {'job_name': 'worker', 'net': 'lenet', **HOSTS, **options}
-  return servers.ServerConfig(**options)
+  return options_lib.build(servers.ServerConfig, **options)
 
 
 def refused(**options):
@@ -59,12 +60,12 @@ def test_more_gradients_than_workers_or_none_are_refused(count):
 def test_a_step_may_take_the_gradients_of_some_workers():
   config = make(num_replicas_to_aggregate=1, batch_size=8, num_nodes=2)
   config.validate()
-  assert not config.waits_for_all
-  assert (config.whole().batch_size, config.whole().num_workers) == (8, 2)
+  assert not config.cluster.waits_for_all
+  assert (config.whole().data.batch_size, config.whole().num_workers) == (8, 2)
   config = make(num_replicas_to_aggregate=2, batch_size=8)
   config.validate()
-  assert config.waits_for_all
-  assert config.whole().batch_size == 16
+  assert config.cluster.waits_for_all
+  assert config.whole().data.batch_size == 16
 
 
 def test_tasks_with_servers_do_not_meet_in_a_folder(tmp_path):
@@ -78,7 +79,7 @@ def test_workers_may_go_at_their_own_pace():
     sync=False, max_staleness=3, scale_learning_rate_by_staleness=True
   ).validate()
   config = flags.parse(servers.ServerConfig, {}, ['--sync=False']).values
-  assert not config.sync
+  assert not config.cluster.sync
 
 
 @pytest.mark.parametrize(
@@ -95,8 +96,8 @@ def test_an_asynchronous_run_may_have_several_servers():
   hosts = 'localhost:2222,localhost:2225'
   config = make(sync=False, ps_hosts=hosts, batch_size=8)
   config.validate()
-  assert not config.waits_for_all
-  assert config.whole().batch_size == 8
+  assert not config.cluster.waits_for_all
+  assert config.whole().data.batch_size == 8
 
 
 def test_an_asynchronous_run_has_one_gradient_an_update_and_one_kind_of_it():
@@ -203,8 +204,8 @@ def test_the_bytes_of_a_bucket_are_a_flag_with_servers_too():
   config = flags.parse(
     servers.ServerConfig, {}, ['--bytes_per_bucket=4096']
   ).values
-  assert config.bytes_per_bucket == 4096
-  assert make().bytes_per_bucket == cluster.BYTES_PER_BUCKET
+  assert config.cluster.bytes_per_bucket == 4096
+  assert make().cluster.bytes_per_bucket == cluster.BYTES_PER_BUCKET
   assert refused(bytes_per_bucket=-1).startswith(
     'bytes_per_bucket: expected a number >= 0, received -1'
   )
@@ -228,7 +229,7 @@ def test_the_exchange_is_no_flag():
 
 def test_batches_and_nodes_of_the_whole_run_are_those_of_all_processes():
   whole = make(batch_size=8, num_nodes=2).whole()
-  assert (whole.batch_size, whole.num_workers) == (16, 4)
+  assert (whole.data.batch_size, whole.num_workers) == (16, 4)
 
 
 def test_words_of_2017_are_read_as_they_stand():
@@ -261,20 +262,20 @@ def test_words_of_2017_are_read_as_they_stand():
     ],
   ).values
   config.validate()
-  assert (config.task_id, config.batch_size) == (1, 64)
+  assert (config.cluster.task_id, config.data.batch_size) == (1, 64)
 
 
 def test_defaults_are_those_of_2017():
-  config = servers.ServerConfig()
-  assert config.num_replicas_to_aggregate == -1
-  assert config.save_interval_secs == 600
-  assert config.save_summaries_secs == 180
-  assert (config.job_name, config.task_id) == ('', 0)
+  config = options_lib.build(servers.ServerConfig)
+  assert config.cluster.num_replicas_to_aggregate == -1
+  assert config.run.save_interval_secs == 600
+  assert config.run.save_summaries_secs == 180
+  assert (config.cluster.job_name, config.cluster.task_id) == ('', 0)
 
 
 def test_the_first_lines_name_hosts_target_and_replicas():
   config = make()
-  lines = list(servers.banner(config))
+  lines = list(servers.banner(config.cluster))
   assert lines[0].startswith('warning: TensorFlow has no authentication')
   assert lines[1:] == [
     "PS hosts are: ['localhost:2222']",
@@ -295,8 +296,8 @@ def test_the_first_lines_name_hosts_target_and_replicas():
   ],
 )
 def test_a_chief_that_does_not_wait_for_all_says_so(pace, expected):
-  lines = list(servers.banner(make(**pace)))
+  lines = list(servers.banner(make(**pace).cluster))
   assert lines[-2] == expected
   assert lines[-1].endswith('two runs do not end at the same bits')
-  others = list(servers.banner(make(task_id=1, **pace)))
+  others = list(servers.banner(make(task_id=1, **pace).cluster))
   assert others[1:] == [*lines[1:3], 'Server target: grpc://localhost:2224']

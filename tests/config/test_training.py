@@ -5,11 +5,12 @@ import pytest
 from terngrad import errors
 from terngrad.cli import flags
 from terngrad.codec.methods import registry
+from terngrad.config import options as options_lib
 from terngrad.config import training as configs
 
 
 def config(**options):
-  return configs.TrainConfig(net='lenet', **options)
+  return options_lib.build(configs.TrainConfig, net='lenet', **options)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +79,8 @@ def config(**options):
   ],
 )
 def test_flags_choose_the_code(options, expected):
-  assert config(**options).gradient_code().name == expected
+  made = config(**options)
+  assert made.codes.named(made.num_workers).code.name == expected
 
 
 @pytest.mark.parametrize(
@@ -244,12 +246,12 @@ def test_a_method_of_a_command_line_is_taken(codec):
     configs.TrainConfig, {'net': 'lenet'}, [f'--codec={codec}', '--num_nodes=2']
   ).values
   taken.validate()
-  assert taken.codec == codec
+  assert taken.codes.codec == codec
 
 
 def test_an_unknown_net_is_refused_with_the_known_ones():
   with pytest.raises(errors.ConfigError, match="Did you mean 'lenet'"):
-    configs.TrainConfig(net='lennet').validate()
+    options_lib.build(configs.TrainConfig, net='lennet').validate()
 
 
 @pytest.mark.parametrize(('nodes', 'expected'), [(-1, 3), (0, 3), (7, 7)])
@@ -259,8 +261,8 @@ def test_nodes_are_the_devices_unless_set(nodes, expected):
 
 def test_records_of_training_and_evaluation_do_not_mix():
   with pytest.raises(errors.ConfigError, match='the records would mix'):
-    configs.EvalConfig(
-      net='lenet', eval_dir='/a/b', checkpoint_dir='/a/./b'
+    options_lib.build(
+      configs.EvalConfig, net='lenet', eval_dir='/a/b', checkpoint_dir='/a/./b'
     ).validate()
 
 
@@ -274,7 +276,7 @@ def test_processes_that_meet_in_a_folder_are_the_cluster(tmp_path):
     )
 
   found = meeting(rendezvous_dir=str(tmp_path), own_address='localhost:7')
-  assert found.tasks.jobs == {'worker': ('localhost:7',)}
+  assert found.cluster.tasks.jobs == {'worker': ('localhost:7',)}
   found.validate()
   # This machine's name is for others to reach, and nobody vouches for them.
   with pytest.raises(errors.ConfigError, match='--allow_insecure_network'):

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from terngrad.config import options
 from tests.bin import programs
 from tests.cli import starters
 
@@ -52,10 +53,10 @@ def test_flag_file_is_read_and_valid(folder, variant):
 def test_evaluator_is_given_the_trained_net(folder):
   file = folder / 'eval.flags'
   words = [f'--flagfile={file}'] if file.exists() else []
-  scored = parse(folder, words, 'eval')
-  trained = parse(folder, files(folder, None))
-  for field in ('net', 'image_size', 'dataset_name'):
-    assert getattr(scored, field) == getattr(trained, field)
+  scored = options.by_name(parse(folder, words, 'eval'))
+  trained = options.by_name(parse(folder, files(folder, None)))
+  for name in ('net', 'image_size', 'dataset_name'):
+    assert scored[name] == trained[name]
 
 
 @pytest.mark.parametrize('folder', FOLDERS, ids=lambda folder: folder.name)

@@ -96,7 +96,8 @@ def begin(monkeypatch):
 
   def make(order, first=0, **options):
     script = Script(order)
-    config = servers.ServerConfig(
+    config = options_lib.build(
+      servers.ServerConfig,
       job_name='worker',
       net='lenet',
       num_nodes=2,
@@ -121,7 +122,9 @@ def begin(monkeypatch):
     )
     layout = exchange.Servers(towers.Towers(tuple('abc'), 6), ('ps',), 3)
     run = async_run.Asynchronous(
-      options_lib.pick(async_run.Options, config),
+      config.cluster,
+      config.run,
+      config.model.seed,
       data,
       layout,
       lambda step: [0, 0],

@@ -28,8 +28,11 @@ def test_slurm_script_starts_equal_processes(project, tmp_path, monkeypatch):
   monkeypatch.chdir(conftest.ROOT)
   assert module == 'terngrad.bin.cifar10_train'
   config = starters.parse(module, words)
-  assert (config.exchange, config.cluster) == ('collective', 'slurm')
-  assert (config.data_dir, config.seed) == ('/my data', 7)
+  assert (config.cluster.exchange, config.cluster.cluster) == (
+    'collective',
+    'slurm',
+  )
+  assert (config.data.data_dir, config.model.seed) == ('/my data', 7)
 
 
 def test_manifest_is_yaml_of_a_policy_and_a_job():
@@ -61,12 +64,10 @@ def test_jobs_of_plain_kubernetes_name_all_their_tasks():
       assert words[:3] == ['python', '-m', module]
       config = starters.parse(module, words[3:])
       config.validate()
-      assert (config.tasks.job, config.tasks.index) == (
-        config.job_name,
-        index,
-      )
+      found = config.cluster
+      assert (found.tasks.job, found.tasks.index) == (found.job_name, index)
   hosts = [
-    [address.split('.')[0] for address in config.tasks.jobs[job]]
+    [address.split('.')[0] for address in found.tasks.jobs[job]]
     for job in ('ps', 'worker')
   ]
   assert hosts == names

@@ -5,6 +5,7 @@ import shlex
 
 import pytest
 
+from terngrad.config import options
 from terngrad.config import training as configs
 from tests.cli import starters
 from tests.scripts import conftest
@@ -133,7 +134,7 @@ def test_every_script_is_here():
 
 @pytest.fixture
 def dry_run(project, tmp_path):
-  """Returns a function: (EvalConfig, TrainConfig) of what would be started.
+  """Returns a function: options of the evaluator and trainer to start, by name.
 
   The folder for results does not exist.
   """
@@ -151,7 +152,7 @@ def dry_run(project, tmp_path):
     evaluation, training = map(read, out.splitlines())
     assert isinstance(evaluation, configs.EvalConfig)
     assert isinstance(training, configs.TrainConfig)
-    return evaluation, training
+    return options.by_name(evaluation), options.by_name(training)
 
   return run
 
@@ -166,22 +167,22 @@ def read(line):
 def test_script_trains_and_scores_as_in_2017(name, dry_run, tmp_path):
   evaluation, training = dry_run(name)
   expected = SETTINGS[name]
-  assert {field: getattr(training, field) for field in expected} == expected
+  assert training | expected == training
   assert (
-    evaluation.subset,
-    evaluation.batch_size,
-    evaluation.eval_interval_secs,
+    evaluation['subset'],
+    evaluation['batch_size'],
+    evaluation['eval_interval_secs'],
   ) == EVALUATION[name]
   for field in ('net', 'image_size', 'max_steps', 'dataset_name', 'data_dir'):
-    assert getattr(evaluation, field) == getattr(training, field)
-  assert (evaluation.tower, evaluation.restore_avg_var) == (0, True)
-  dataset = training.dataset_name
+    assert evaluation[field] == training[field]
+  assert (evaluation['tower'], evaluation['restore_avg_var']) == (0, True)
+  dataset = training['dataset_name']
   folder = tmp_path / 'results'
-  assert training.train_dir == str(
+  assert training['train_dir'] == str(
     folder / f'{dataset}_training_data' / NAMES[name]
   )
-  assert evaluation.checkpoint_dir == training.train_dir
-  assert evaluation.eval_dir == str(
+  assert evaluation['checkpoint_dir'] == training['train_dir']
+  assert evaluation['eval_dir'] == str(
     folder / f'{dataset}_eval_data' / NAMES[name]
   )
 
@@ -228,11 +229,7 @@ def test_every_variable_of_the_usage_reaches_a_flag(project, dry_run):
     (listed['evaluator'], listed['trainer']),
     strict=True,
   ):
-    changed = {
-      str(getattr(new, name))
-      for name in vars(new)
-      if getattr(new, name) != getattr(old, name)
-    }
+    changed = {str(value) for name, value in new.items() if value != old[name]}
     expected = {str(wanted[v]) for v in (*variables, *listed['both'])}
     assert expected <= changed, expected - changed
     assert count == 2
@@ -240,4 +237,4 @@ def test_every_variable_of_the_usage_reaches_a_flag(project, dry_run):
 
 def test_empty_flag_file_leaves_the_variant_out(dry_run):
   _, training = dry_run('cifar10', TRAIN_FLAGFILE='')
-  assert training.grad_bits == 32
+  assert training['grad_bits'] == 32

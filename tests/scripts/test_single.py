@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from terngrad.config import options
 from tests.cli import starters
 
 HOSTS = ('localhost:2222', 'localhost:2224,localhost:2226')
@@ -72,7 +73,7 @@ def test_worker_trains_as_in_2017(run, tmp_path, name):
     'ps_hosts': HOSTS[0],
     'worker_hosts': HOSTS[1],
   }
-  assert {field: getattr(config, field) for field in expected} == expected
+  assert options.by_name(config) | expected == options.by_name(config)
   assert devices == '2,3'
   config.validate()
 
@@ -82,26 +83,34 @@ def test_worker_trains_as_in_2017(run, tmp_path, name):
 )
 def test_server_is_one_of_the_same_run_without_gpu(run, name, dataset):
   devices, config = run(f'run_single_ps_{name}.sh', *HOSTS, 'ps', '0', 'e')
-  assert (devices, config.job_name, config.task_id) == ('', 'ps', 0)
-  assert config.dataset_name == dataset
+  assert (devices, config.cluster.job_name, config.cluster.task_id) == (
+    '',
+    'ps',
+    0,
+  )
+  assert config.data.dataset_name == dataset
   config.validate()
 
 
 def test_further_flags_come_last(run):
   words = (*HOSTS, 'worker', '0', '', '/d', 'e', '--grad_bits=1')
   devices, config = run('run_single_worker_cifarnet.sh', *words)
-  assert (devices, config.grad_bits, config.num_gpus) == ('', 1, 1)
+  assert (devices, config.codes.grad_bits, config.devices.num_gpus) == (
+    '',
+    1,
+    1,
+  )
 
 
 def test_workers_without_servers_are_equal_processes(run, tmp_path):
   words = ('', HOSTS[1], 'worker', '1', '2,3', '/d', 'e', '--grad_bits=1')
   _, config = run('run_single_worker_cifarnet.sh', *words)
   config.validate()
-  assert (config.exchange, config.num_gpus) == ('collective', 2)
+  assert (config.cluster.exchange, config.devices.num_gpus) == ('collective', 2)
   # The batch is that of all.
-  assert (config.num_workers, config.batch_size) == (4, 128)
-  assert config.train_dir == str(tmp_path / 'w s' / 'e' / 'worker_1')
-  assert (config.tasks.index, config.grad_bits) == (1, 1)
+  assert (config.num_workers, config.data.batch_size) == (4, 128)
+  assert config.run.train_dir == str(tmp_path / 'w s' / 'e' / 'worker_1')
+  assert (config.cluster.tasks.index, config.codes.grad_bits) == (1, 1)
 
 
 @pytest.mark.parametrize(

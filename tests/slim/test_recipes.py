@@ -15,6 +15,7 @@ from terngrad.cli import flags
 from terngrad.cli.convert import dataset
 from terngrad.cli.slim import evaluate as evaluator
 from terngrad.cli.slim import train as trainer
+from terngrad.config import options
 from tests.bin import programs
 from tests.checkpoint import tf1_checkpoints
 from tests.slim import archives_made
@@ -90,7 +91,8 @@ def trained(name, *arguments, folder):
 
 
 def received(config, expected):
-  return {name: getattr(config, name) for name in expected}
+  said = options.by_name(config) | {'optimizer.name': config.optimizer.name}
+  return {name: said[name] for name in expected}
 
 
 def test_there_are_five():
@@ -126,7 +128,7 @@ def test_last_layer_is_trained_and_then_all(
   last, whole = trained(f'finetune_{net}_on_flowers', folder=tmp_path)
   same = {
     'dataset_name': 'flowers',
-    'net': last.net,
+    'net': last.model.net,
     'batch_size': 32,
     'optimizer': RMSPROP,
     'learning_rate_decay_type': decay,
@@ -143,7 +145,7 @@ def test_last_layer_is_trained_and_then_all(
     'initial_learning_rate': 0.01,
   }
   then = {
-    'pretrained_model_checkpoint_path': last.train_dir,
+    'pretrained_model_checkpoint_path': last.run.train_dir,
     'checkpoint_exclude_scopes': '',
     'trainable_scopes': '',
     'max_steps': steps[1],
@@ -151,7 +153,7 @@ def test_last_layer_is_trained_and_then_all(
   }
   assert received(last, same | first) == same | first
   assert received(whole, same | then) == same | then
-  assert last.net.removeprefix('slim_') == net
+  assert last.model.net.removeprefix('slim_') == net
 
 
 @pytest.mark.parametrize(
@@ -165,7 +167,7 @@ def test_last_layer_is_trained_and_then_all(
         'preprocessing': 'cifarnet',
         'max_steps': 100000,
         'batch_size': 128,
-        'optimizer_name': 'gd',
+        'optimizer.name': 'gd',
         'initial_learning_rate': 0.1,
         'learning_rate_decay_factor': 0.1,
         'num_epochs_per_decay': 200.0,
@@ -180,7 +182,7 @@ def test_last_layer_is_trained_and_then_all(
         'preprocessing': 'lenet',
         'max_steps': 20000,
         'batch_size': 50,
-        'optimizer_name': 'gd',
+        'optimizer.name': 'gd',
         'initial_learning_rate': 0.01,
         'learning_rate_decay_type': 'fixed',
         'weight_decay': 0.0,
@@ -198,7 +200,8 @@ def test_further_flags_reach_every_training(tmp_path):
   for config in trained(
     'finetune_resnet_v1_50_on_flowers', *words, folder=tmp_path
   ):
-    assert (config.grad_bits, config.max_steps, config.num_gpus) == (1, 7, 2)
+    expected = {'grad_bits': 1, 'max_steps': 7, 'num_gpus': 2}
+    assert received(config, expected) == expected
 
 
 @pytest.mark.parametrize('script', SCRIPTS, ids=lambda script: script.stem)
@@ -209,11 +212,12 @@ def test_what_was_trained_is_scored(script, tmp_path):
     of_score = evaluator.to_config(
       flags.parse(evaluator.Flags, {}, score).values
     )
-    for field in ('net', 'dataset_name', 'data_dir'):
-      assert getattr(of_score, field) == getattr(of_train, field)
-    assert f'--checkpoint_path={of_train.train_dir}' in score
+    assert of_score.model.net == of_train.model.net
+    for field in ('dataset_name', 'data_dir'):
+      assert getattr(of_score.data, field) == getattr(of_train.data, field)
+    assert f'--checkpoint_path={of_train.run.train_dir}' in score
     split = 'validation' if 'finetune' in script.stem else 'test'
-    assert of_score.subset == split
+    assert of_score.data.subset == split
 
 
 def test_missing_checkpoint_is_told(tmp_path):

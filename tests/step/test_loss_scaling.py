@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from terngrad import errors
 from terngrad.checkpoint import checkpoints
+from terngrad.config import options as options_lib
 from terngrad.config import training as configs
 from terngrad.step import loss_scaling
 from terngrad.training import loop
@@ -98,7 +99,8 @@ def test_a_scaled_loss_gives_the_gradients_of_the_loss():
 
 def test_a_run_that_overflows_at_every_scale_stops(tmp_path):
   # After one step with this rate no loss is finite.
-  config = configs.TrainConfig(
+  config = options_lib.build(
+    configs.TrainConfig,
     net='lenet',
     dataset_name='mnist',
     image_size=8,

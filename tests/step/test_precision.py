@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from terngrad.config import options as options_lib
 from terngrad.config import training as configs
 from terngrad.step import precision
 from terngrad.training import assembly
@@ -10,7 +11,8 @@ from terngrad.training import assembly
 
 def stepped(dtype, net):
   """(run, its result) of one float32 step of a batch of noise."""
-  config = configs.TrainConfig(
+  config = options_lib.build(
+    configs.TrainConfig,
     net=net,
     dataset_name='mnist',
     image_size=16,

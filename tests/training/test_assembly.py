@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from slim import errors as data_errors
 from terngrad import errors
+from terngrad.config import options as options_lib
 from terngrad.config import training as configs
 from terngrad.step import replicas
 from terngrad.training import assembly
@@ -20,7 +21,8 @@ def lenet(**options):
 
 def assembled(**options):
   """A run on batches of 8 that nothing is read for."""
-  config = configs.TrainConfig(
+  config = options_lib.build(
+    configs.TrainConfig,
     dataset_name='mnist',
     batch_size=8,
     benchmark_mode=True,
@@ -165,7 +167,8 @@ def test_a_longer_run_is_another_only_where_its_rates_are(
 ):
   rates = [
     assembly.assemble(
-      configs.TrainConfig(
+      options_lib.build(
+        configs.TrainConfig,
         net='lenet',
         image_size=8,
         dataset_name='mnist',

@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 from terngrad.checkpoint import checkpoints
+from terngrad.config import options as options_lib
 from terngrad.config import training as configs
 from terngrad.training import loop
 from terngrad.training import records
@@ -14,7 +15,8 @@ LAST = 21
 
 
 def train(folder, report=lambda line: None, max_steps=LAST):
-  config = configs.TrainConfig(
+  config = options_lib.build(
+    configs.TrainConfig,
     net='lenet',
     dataset_name='mnist',
     image_size=8,

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from terngrad import errors
+from terngrad.config import options as options_lib
 from terngrad.config import servers
 from terngrad.config import training as configs
 from terngrad.parameter_server import server_run
@@ -55,9 +56,11 @@ def test_a_loss_that_is_not_finite_stops_the_run():
 def test_a_run_without_a_folder_does_not_begin():
   """2017's default was one folder for all runs, which the next continued."""
   with pytest.raises(errors.ConfigError, match='train_dir: .*Give --train_dir'):
-    loop.train(configs.TrainConfig(benchmark_mode=True), None)
+    loop.train(
+      options_lib.build(configs.TrainConfig, benchmark_mode=True), None
+    )
   hosts = {'worker_hosts': 'localhost:1', 'ps_hosts': 'localhost:2'}
-  config = servers.ServerConfig(job_name='worker', **hosts)
+  config = options_lib.build(servers.ServerConfig, job_name='worker', **hosts)
   with pytest.raises(errors.ConfigError, match='train_dir: .*Give --train_dir'):
     server_run.train(config, None)
 
@@ -66,11 +69,12 @@ def test_a_run_without_a_folder_does_not_begin():
 def test_an_evaluation_without_a_folder_does_not_begin(name):
   folders = {'checkpoint_dir': '/a', 'eval_dir': '/b'} | {name: ''}
   with pytest.raises(errors.ConfigError, match=f'{name}: expected a folder'):
-    evaluation.evaluate(configs.EvalConfig(**folders), None)
+    evaluation.evaluate(options_lib.build(configs.EvalConfig, **folders), None)
 
 
 def test_a_net_that_fits_nowhere_is_refused(tmp_path):
-  config = configs.TrainConfig(
+  config = options_lib.build(
+    configs.TrainConfig,
     net='lenet',
     dataset_name='mnist',
     image_size=100_000_000,

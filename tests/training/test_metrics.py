@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from slim.datasets.small_images import convert_mnist
 from slim.datasets.small_images import mnist_source
+from terngrad.config import options as options_lib
 from terngrad.config import training as configs
 from terngrad.parameter_server import server_tasks
 from terngrad.report import comparison
@@ -165,7 +166,8 @@ def added(tmp_path_factory):
   with pytest.MonkeyPatch.context() as patch:
     for table, entry in (('TRAINING', WORST), ('EVALUATION', LIKELIHOOD)):
       patch.setattr(metrics, table, (*getattr(metrics, table), entry))
-    train = configs.TrainConfig(
+    train = options_lib.build(
+      configs.TrainConfig,
       train_dir=str(folder / 'train'),
       num_nodes=2,
       save_iter=5,
@@ -173,7 +175,8 @@ def added(tmp_path_factory):
       **data,
     )
     loop.train(train, lines.append)
-    score = configs.EvalConfig(
+    score = options_lib.build(
+      configs.EvalConfig,
       checkpoint_dir=str(folder / 'train'),
       eval_dir=str(folder / 'eval'),
       subset='test',

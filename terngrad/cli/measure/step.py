@@ -46,7 +46,8 @@ class Flags:
 
 def act(values):
   """Prints the table, and writes it where a folder is named."""
-  config = configs.TrainConfig(
+  config = options.build(
+    configs.TrainConfig,
     dataset_name=values.dataset_name,
     net=values.net,
     image_size=values.image_size,

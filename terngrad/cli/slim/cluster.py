@@ -93,7 +93,8 @@ def check_numbers(values, config) -> None:
     flags.UsageError: they differ.
     terngrad.errors.ConfigError: hosts are missing or cannot be.
   """
-  jobs = config.tasks.jobs if config.tasks else {}
+  tasks = config.cluster.tasks
+  jobs = tasks.jobs if tasks else {}
   for name, job in (('worker_replicas', 'worker'), ('num_ps_tasks', 'ps')):
     received = getattr(values, name)
     if jobs and received != len(jobs.get(job, ())):

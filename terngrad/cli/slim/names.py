@@ -4,10 +4,9 @@ Their flags are those of TF-Slim; whatever a configuration has beyond them, such
 as the gradient codes, they have under its own name.
 """
 
-import dataclasses
-
 from terngrad import lazy
 from terngrad.cli import flags
+from terngrad.config import options
 
 nets = lazy.module('slim.nets.factory')
 preprocessing = lazy.module('slim.preprocessing.factory')
@@ -25,13 +24,13 @@ def renamed(values, config_class, names, **changes):
   Returns:
     A `config_class`.
   """
-  fields = {f.name for f in dataclasses.fields(config_class) if f.init}
+  known = {field.name for field in options.fields(config_class)}
   given = {
-    names.get(flag.name, flag.name): getattr(values, flag.name)
-    for flag in dataclasses.fields(values)
+    names.get(flag, flag): value
+    for flag, value in options.by_name(values).items()
   }
-  known = {name: value for name, value in given.items() if name in fields}
-  return config_class(**(known | changes))
+  given = {name: value for name, value in given.items() if name in known}
+  return options.build(config_class, **(given | changes))
 
 
 def check(values):

@@ -133,35 +133,39 @@ class Flags(command.without(configs.TrainConfig, _REPLACED)):
   optimizer: str = option(
     'rmsprop',
     'adadelta, adagrad, adam, ftrl, momentum, sgd or rmsprop.',
-    'rate',
+    'optimizer',
   )
-  learning_rate: float = option(0.01, 'Learning rate.', 'rate')
+  learning_rate: float = option(0.01, 'Learning rate.', 'optimizer')
   end_learning_rate: float = option(
-    0.0001, 'Where the polynomial decay ends.', 'rate'
+    0.0001, 'Where the polynomial decay ends.', 'optimizer'
   )
   learning_rate_decay_type: str = option(
-    'exponential', 'fixed, exponential or polynomial.', 'rate'
+    'exponential', 'fixed, exponential or polynomial.', 'optimizer'
   )
   learning_rate_decay_factor: float = option(
-    0.94, 'Factor of a drop of the exponential decay.', 'rate'
+    0.94, 'Factor of a drop of the exponential decay.', 'optimizer'
   )
   num_epochs_per_decay: float = option(
-    2.0, 'Epochs between two drops, or of the polynomial decay.', 'rate'
+    2.0, 'Epochs between two drops, or of the polynomial decay.', 'optimizer'
   )
-  momentum: float = option(0.9, 'Of momentum.', 'rate')
-  opt_epsilon: float = option(1.0, 'Of adadelta, adam and rmsprop.', 'rate')
-  adadelta_rho: float = option(0.95, 'Decay of adadelta.', 'rate')
-  adagrad_initial_accumulator_value: float = option(0.1, 'Of adagrad.', 'rate')
-  adam_beta1: float = option(0.9, 'Decay of the first moment.', 'rate')
-  adam_beta2: float = option(0.999, 'Decay of the second moment.', 'rate')
-  ftrl_learning_rate_power: float = option(-0.5, 'Of ftrl.', 'rate')
-  ftrl_initial_accumulator_value: float = option(0.1, 'Of ftrl.', 'rate')
-  ftrl_l1: float = option(0.0, 'L1 strength of ftrl.', 'rate')
-  ftrl_l2: float = option(0.0, 'L2 strength of ftrl.', 'rate')
-  rmsprop_momentum: float = option(0.9, 'Momentum of rmsprop.', 'rate')
-  rmsprop_decay: float = option(0.9, 'Decay of the mean square.', 'rate')
+  momentum: float = option(0.9, 'Of momentum.', 'optimizer')
+  opt_epsilon: float = option(
+    1.0, 'Of adadelta, adam and rmsprop.', 'optimizer'
+  )
+  adadelta_rho: float = option(0.95, 'Decay of adadelta.', 'optimizer')
+  adagrad_initial_accumulator_value: float = option(
+    0.1, 'Of adagrad.', 'optimizer'
+  )
+  adam_beta1: float = option(0.9, 'Decay of the first moment.', 'optimizer')
+  adam_beta2: float = option(0.999, 'Decay of the second moment.', 'optimizer')
+  ftrl_learning_rate_power: float = option(-0.5, 'Of ftrl.', 'optimizer')
+  ftrl_initial_accumulator_value: float = option(0.1, 'Of ftrl.', 'optimizer')
+  ftrl_l1: float = option(0.0, 'L1 strength of ftrl.', 'optimizer')
+  ftrl_l2: float = option(0.0, 'L2 strength of ftrl.', 'optimizer')
+  rmsprop_momentum: float = option(0.9, 'Momentum of rmsprop.', 'optimizer')
+  rmsprop_decay: float = option(0.9, 'Decay of the mean square.', 'optimizer')
   moving_average_decay: float = option(
-    0.0, "Of the averages of the parameters; 0: 2017's 0.9999.", 'rate'
+    0.0, "Of the averages of the parameters; 0: 2017's 0.9999.", 'optimizer'
   )
 
 

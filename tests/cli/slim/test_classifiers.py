@@ -1,5 +1,6 @@
 """TF-Slim's trainer and evaluator: what their flags mean, and one small run."""
 
+import operator
 import pathlib
 import re
 import shlex
@@ -13,6 +14,7 @@ from slim.datasets.small_images import mnist_source
 from terngrad.cli import flags
 from terngrad.cli.slim import evaluate as evaluator
 from terngrad.cli.slim import train as trainer
+from terngrad.config import options
 from terngrad.config import servers
 from tests.bin import clusters
 from tests.bin import programs
@@ -37,7 +39,12 @@ LENET = '--model_name=lenet '
 
 
 def received(config, expected):
-  return {name: getattr(config, name) for name in expected}
+  """Options by their names, what follows from them by where it is."""
+  said = options.by_name(config)
+  return {
+    name: said[name] if name in said else operator.attrgetter(name)(config)
+    for name in expected
+  }
 
 
 @pytest.mark.parametrize(
@@ -56,7 +63,7 @@ def received(config, expected):
         'subset': 'train',
         'max_steps': 100000,
         'batch_size': 128,
-        'optimizer_name': 'gd',
+        'optimizer.name': 'gd',
         'initial_learning_rate': 0.1,
         'weight_decay': 0.004,
       },
@@ -183,19 +190,23 @@ SYNC = '--sync_replicas --replicas_to_aggregate=2 '
     (
       f'{SERVERS} {SYNC} --task=1 --num_clones=2 --save_interval_secs=7',
       {'sync': True, 'task_id': 1, 'job_name': 'worker', 'batch_size': 8}
-      | {'num_workers': 2, 'save_interval_secs': 7, 'aggregate': 2},
+      | {'num_workers': 2, 'save_interval_secs': 7, 'cluster.aggregate': 2},
     ),
     (
       f'{SERVERS} --sync_replicas --replicas_to_aggregate=1',
-      {'sync': True, 'aggregate': 1, 'waits_for_all': False},
+      {'sync': True, 'cluster.aggregate': 1, 'cluster.waits_for_all': False},
     ),
     (
       f'{SERVERS} --job_name=ps',
-      {'sync': False, 'job_name': 'ps', 'aggregate': 1},
+      {'sync': False, 'job_name': 'ps', 'cluster.aggregate': 1},
     ),
     (
       f'{WORKERS} {SYNC} --task=1 --num_clones=2',
-      {'exchange': 'collective', 'task_id': 1, 'num_processes': 2}
+      {
+        'exchange': 'collective',
+        'task_id': 1,
+        'cluster.num_processes': 2,
+      }
       | {'num_workers': 4, 'batch_size': 16},
     ),
     (
@@ -212,8 +223,8 @@ def test_tasks_of_tf_slim_become_those_of_servers_or_collectives(
   config.validate()
   assert isinstance(config, servers.ServerConfig) == ('sync' in expected)
   if 'sync' in expected:
-    count = config.aggregate
-    assert config.whole().batch_size == count * config.batch_size
+    count = config.cluster.aggregate
+    assert config.whole().data.batch_size == count * config.data.batch_size
 
 
 @pytest.mark.parametrize(

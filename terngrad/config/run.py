@@ -1,0 +1,180 @@
+"""Options of a run: what it starts from, computes on and leaves."""
+
+import dataclasses
+
+from terngrad import errors
+from terngrad.config import options
+
+STATISTICS = ('averaged', 'per_device', 'synchronized')
+
+option = options.option
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Run:
+  """How long a training run is, and what it leaves."""
+
+  max_steps: int = option(370000, 'Steps to train.', on_resume=options.TOLD)
+  train_dir: str = option(
+    '',
+    'Folder for checkpoints and records; a run that stands there continues.',
+    shared=options.OWN,
+  )
+  overwrite: bool = option(
+    False,
+    'Delete the run that stands in --train_dir and begin anew.',
+    shared=options.OWN,
+  )
+  save_iter: int = option(5000, 'Steps between checkpoints and histograms.')
+  benchmark_mode: bool = option(
+    False,
+    'Constant images and random labels: no data is read.',
+    shared=options.WORKERS,
+    on_resume=options.TOLD,
+  )
+  log_device_placement: bool = option(
+    False, 'Log the device of every operation.', shared=options.OWN
+  )
+
+  def validate(self):
+    """Raises `errors.ConfigError` for the first option out of its range."""
+    options.at_least('max_steps', self.max_steps, 1)
+    options.at_least('save_iter', self.save_iter, 1)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Start:
+  """Values of another run, and scopes of variables."""
+
+  pretrained_model_checkpoint_path: str = option(
+    '',
+    'Checkpoint prefix, or folder of checkpoints, to start from: of this '
+    "package, or TensorFlow 1's, of either format.",
+    shared=options.OWN,
+  )
+  pretrained_weights: str = option(
+    '',
+    'File that Keras saved, .weights.h5, .h5 or .keras, to start from; layers '
+    'are found by name.',
+    shared=options.OWN,
+  )
+  fine_tune: bool = option(
+    False,
+    'Leave the logits of what is pretrained out, auxiliary ones too, and start '
+    'at step 0.',
+  )
+  restart_step: bool = option(
+    False,
+    'Start at step 0, with fresh slots of the optimizer, though the logits are '
+    'restored; otherwise the run goes on from the step of the checkpoint.',
+  )
+  checkpoint_exclude_scopes: str = option(
+    '',
+    'Scopes of variables not to restore, separated by commas: layers, or '
+    "TF-Slim's names as InceptionV3/Logits.",
+  )
+  ignore_missing_vars: bool = option(
+    False, 'Variables that are not in the checkpoint begin anew.'
+  )
+  trainable_scopes: str = option(
+    '',
+    'Scopes of parameters to train, separated by commas; the others stay what '
+    'they are, and are not sent. Empty: all.',
+    on_resume=options.KEPT,
+  )
+
+  @property
+  def path(self):
+    """The file or folder that the run starts from, or ''."""
+    return self.pretrained_model_checkpoint_path or self.pretrained_weights
+
+  def validate(self):
+    """Raises `errors.ConfigError` for the first option out of its range."""
+    if self.pretrained_model_checkpoint_path and self.pretrained_weights:
+      raise errors.ConfigError(
+        'pretrained_weights: expected it without '
+        '--pretrained_model_checkpoint_path, received both. Choose one to '
+        'start from.'
+      )
+    if self.fine_tune and not self.path:
+      raise errors.ConfigError(
+        'fine_tune: expected --pretrained_model_checkpoint_path or '
+        '--pretrained_weights beside it, received none. Name the file to start '
+        'from.'
+      )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Devices:
+  """What computes gradients, in how many parts."""
+
+  bn_statistics: str = option(
+    'averaged',
+    'Batch normalisation. averaged: a node sees its own examples, and moving '
+    'statistics are averaged over all nodes each step. per_device: over the '
+    'nodes of each device, which keeps its own. synchronized: every layer sees '
+    'the examples of all nodes; one node a device.',
+    on_resume=options.KEPT,
+  )
+  gradient_accumulation_steps: int = option(
+    1,
+    "Parts of a node's share that are computed one after the other and "
+    'averaged before the gradient is coded: less memory.',
+    on_resume=options.TOLD,
+  )
+  local_steps: int = option(
+    1,
+    'Steps of plain descent that a node takes by itself, at the learning rate, '
+    'each on a part of its share; what they changed is then coded, averaged '
+    'and given to --optimizer in place of a gradient.',
+    on_resume=options.TOLD,
+  )
+  num_gpus: int = option(
+    1,
+    'Devices; logical CPU devices where there is no GPU.',
+    shared=options.WORKERS,
+  )
+  num_nodes: int = option(
+    -1, 'Virtual nodes, spread over the devices; -1 for one a device.'
+  )
+  save_tower: int = option(
+    -1,
+    "Store the parameters of this node's device only; -1 for every device's.",
+  )
+
+  def validate(self):
+    """Raises `errors.ConfigError` for the first option out of its range."""
+    options.choice('bn_statistics', self.bn_statistics, STATISTICS)
+    for name in ('gradient_accumulation_steps', 'local_steps', 'num_gpus'):
+      options.at_least(name, getattr(self, name), 1)
+    options.at_least('save_tower', self.save_tower, -1)
+    if self.local_steps > 1:
+      self._check_local_steps()
+    if self.bn_statistics == 'per_device' and self.save_tower >= 0:
+      raise errors.ConfigError(
+        'save_tower: expected -1 beside --bn_statistics=per_device, received '
+        f"{self.save_tower}: the other devices' statistics would be lost. "
+        'Leave one of the two out.'
+      )
+    parts = self.gradient_accumulation_steps
+    if self.bn_statistics == 'synchronized' and parts > 1:
+      raise errors.ConfigError(
+        'gradient_accumulation_steps: expected 1 beside '
+        f'--bn_statistics=synchronized, received {parts}: parts run one after '
+        'the other. Use --bn_statistics=averaged.'
+      )
+
+  def _check_local_steps(self):
+    if self.gradient_accumulation_steps > 1:
+      raise errors.ConfigError(
+        'gradient_accumulation_steps: expected it to be left out beside '
+        f'--local_steps={self.local_steps}, received '
+        f'{self.gradient_accumulation_steps}: a local step is of a whole part. '
+        'Leave one of the two out.'
+      )
+    if self.bn_statistics == 'synchronized':
+      raise errors.ConfigError(
+        'bn_statistics: expected averaged or per_device beside '
+        f'--local_steps={self.local_steps}, received synchronized: nodes have '
+        'parameters of their own between exchanges. Leave one of the two out.'
+      )
