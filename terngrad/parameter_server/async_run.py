@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from terngrad.cluster import watchdog
 from terngrad.exchange import towers as towers_lib
-from terngrad.parameter_server import async_places
+from terngrad.parameter_server import async_layout
 from terngrad.parameter_server import async_servers
 from terngrad.parameter_server import async_shares
 from terngrad.parameter_server import async_step
@@ -76,7 +76,7 @@ class Asynchronous:
   def make_context(self):
     """The `execution.ExecutionContext` of the run."""
     return execution.ExecutionContext(
-      exchange=async_places.Places(self._layout),
+      exchange=async_layout.AsyncLayout(self._layout),
       data=self._data._replace(batches=self._begin),
       make_step=self._make_step,
       local_devices=range(1),
@@ -159,7 +159,7 @@ class Asynchronous:
         towers=towers_lib.Towers(
           self._layout.towers.devices[number::count], self._num_nodes
         ),
-        # The first place is the servers'.
+        # The first device is the servers'.
         replicas=self._copies[1 + number :: count],
         states=self._states.workers[1 + number :: count],
         feed=feed,

@@ -5,10 +5,10 @@ from typing import NamedTuple
 from terngrad.exchange import server
 
 
-class Places(NamedTuple):
+class AsyncLayout(NamedTuple):
   """Where replicas are; see `exchange.towers.Towers`.
 
-  Parameters, slots and averages of the run are the servers', the first place,
+  Parameters, slots and averages of the run are the servers', the first device,
   which stands for all of them and has no workers.
 
   Attributes:
@@ -32,9 +32,11 @@ class Places(NamedTuple):
     """Of all processes."""
     return self.layout.num_workers
 
-  def workers_of(self, place):
-    """The workers on `devices[place]`, as a range."""
-    return self.layout.workers_of(place - 1) if place else range(0)
+  def workers_of(self, device_index):
+    """The workers on `devices[device_index]`, as a range."""
+    if not device_index:
+      return range(0)
+    return self.layout.workers_of(device_index - 1)
 
   def device_of(self, worker):
     """Where the parameters of a worker's updates are."""
