@@ -89,7 +89,7 @@ def scattered(elements):
 
 
 def inside(indices, num_elements):
-  """Places, with n in place of those that no variable of n elements has."""
+  """Indices, with n in place of those that no variable of n elements has."""
   outside = (indices < 0) | (indices >= num_elements)
   return tf.where(outside, num_elements, indices)
 

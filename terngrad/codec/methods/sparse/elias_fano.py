@@ -1,4 +1,4 @@
-"""Places of few elements among many, in order, in a fixed number of words.
+"""Indices of few elements among many, in order, in a fixed number of words.
 
 Elias-Fano codes (see `stc`): of k indices below n the lowest l = floor(log2(n /
 k)) bits are stored as l planes of k bits, and the others, h, in a string of
