@@ -65,7 +65,14 @@ def act(values):
     catalog.DATASETS, values.dataset_name, 'data set'
   )
   devices.grow_memory()
-  net = trained.load(options.pick(trained.Options, values), dataset.channels)
+  wanted = trained.Options(
+    checkpoint_dir=values.checkpoint_dir,
+    image_size=values.image_size,
+    tower=values.tower,
+    restore_avg_var=values.restore_avg_var,
+    device=values.device,
+  )
+  net = trained.load(wanted, dataset.channels)
   names = names_of(values, dataset)
   target = single_images.Target(
     values.dataset_name,

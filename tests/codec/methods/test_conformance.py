@@ -72,20 +72,27 @@ def drawn():
   ]
 
 
-def words_of(codec, values, worker, seed=1, probes=None):
-  """(payload, probe) of a worker, by its own probe or the largest of some."""
-  turn = gradients_lib.Turn(
-    seed,
-    tf.constant(2, tf.int64),
-    WORKERS,
-    tf.constant(worker),
-    codec.keys(seed, tf.constant(2, tf.int64), tf.constant(worker)),
-  )
+def begun(codec, values, worker, seed=1):
+  """(what `begin` holds, probe, states, turn) of a worker."""
+  step = tf.constant(2, tf.int64)
+  keys = codec.keys(seed, step, tf.constant(worker))
+  turn = gradients_lib.Turn(seed, step, WORKERS, tf.constant(worker), keys)
   states = rounds.Workers(codec, 1).states(0)
   held, own = codec.begin([tf.constant(v) for v in values], states, turn)
-  shared = own if probes is None else gradients_lib.agree(probes)
-  turn = turn._replace(own=own, shared=shared)
+  return held, own, states, turn
+
+
+def words_of(codec, values, worker, shared=None):
+  """(payload, probe) of a worker, by an agreed probe or its own."""
+  held, own, states, turn = begun(codec, values, worker)
+  turn = turn._replace(own=own, shared=own if shared is None else shared)
   return codec.send(0, codec.carry(held, turn), states, [], turn)[0], own
+
+
+@functools.cache
+def first_words(text):
+  """`words_of` the first worker."""
+  return words_of(codec_of(text), drawn()[0], 0)
 
 
 def bits_of(arrays):
@@ -133,13 +140,13 @@ def test_an_element_that_is_not_finite_shows_in_the_probe(text):
   for place, value in zip((0, 1, 3), conformance.NOT_FINITE, strict=True):
     values = [v.copy() for v in drawn()[0]]
     values[place].reshape(-1)[-1] = value
-    _, own = words_of(codec, values, 0)
+    own = begun(codec, values, 0)[1]
     assert not np.isfinite(own).all()
 
 
 def test_words_are_as_many_as_are_declared(text):
   codec = codec_of(text)
-  words, own = words_of(codec, drawn()[0], 0)
+  words, own = first_words(text)
   assert words.shape == (codec.round_words(0),)
   assert own.shape == (codec.num_probes,)
   sent = int(codec.sent_words(words[tf.newaxis])[0])
@@ -154,10 +161,8 @@ def test_draws_are_a_workers_own_if_and_only_if_private(text):
   codec = codec_of(text)
   (bucket,) = codec.buckets
   # Equal gradients: what differs is drawn.
-  probes = tf.stack([words_of(codec, drawn()[0], 0)[1]])
-  first, again, other = (
-    words_of(codec, drawn()[0], w, probes=probes)[0] for w in (0, 0, 1)
-  )
+  first, own = first_words(text)
+  again, other = (words_of(codec, drawn()[0], w, own)[0] for w in (0, 1))
   np.testing.assert_array_equal(first, again)
   private = bucket.method.traits.randomness == 'private'
   assert private != np.array_equal(first, other)
@@ -227,8 +232,7 @@ def test_the_mean_of_one_worker_is_its_estimate(text):
   (bucket,) = codec.buckets
   if not bucket.method.estimate:
     pytest.skip('only the mean says what a worker sent')
-  values = drawn()[0]
-  words, own = words_of(codec, values, 0)
+  words, own = first_words(text)
   context = methods.Context(
     bucket.shapes,
     1,
@@ -243,7 +247,7 @@ def test_the_mean_of_one_worker_is_its_estimate(text):
   )
   sizes = [message.num_words for message in bucket.messages(0)]
   said = bucket.method.estimate(tf.split(words, sizes), context)
-  means = step(codec, [values])
+  means = step(codec, drawn()[:1])
   np.testing.assert_array_equal(bits_of(said), bits_of(means))
 
 
@@ -252,11 +256,9 @@ def test_payloads_from_any_number_of_devices_add_in_the_order_of_workers(text):
   (bucket,) = codec.buckets
   if len(bucket.method.send) > 1:
     pytest.skip('of several rounds')
-  probes = tf.stack([words_of(codec, v, 0)[1] for v in drawn()])
-  rows = [
-    words_of(codec, v, w, probes=probes)[0] for w, v in enumerate(drawn())
-  ]
+  probes = tf.stack([begun(codec, v, 0)[1] for v in drawn()])
   shared = gradients_lib.agree(probes)
+  rows = [words_of(codec, v, w, shared)[0] for w, v in enumerate(drawn())]
   turn = gradients_lib.Turn(1, tf.constant(2, tf.int64), WORKERS, shared=shared)
   found = []
   for devices in (1, 2, 3):
