@@ -64,7 +64,7 @@ def project(tmp_path_factory):
   images = root / 'slim/datasets/small_images'
   (images / 'squares_source.py').write_text(source, encoding='utf-8')
   catalog = root / 'slim/datasets/catalog.py'
-  insert(catalog, "    Dataset('cifar10'", described, '    ')
+  insert(catalog, "    Dataset('image_folder'", described, '    ')
   insert(root / 'terngrad/cli/presets.py', 'PRESETS = {', preset, '  ')
   return root
 
@@ -108,7 +108,7 @@ def test_every_recipe_works_in_a_copy(project):
   run(
     project,
     *('convert', 'dataset', '--dataset_name=squares'),
-    *(f'--dataset_dir={folder}'),
+    f'--dataset_dir={folder}',
   )
   (port,) = clusters.free_ports(1)
   train = (
@@ -117,14 +117,14 @@ def test_every_recipe_works_in_a_copy(project):
     *('--exchange=collective', '--cluster=queue:1', f'--cluster_port={port}'),
   )
   said = run(project, *train, '--warmth=0.75')
-  assert re.search(r'worst \d+\.\d\d\)', said)
+  assert re.search(r'worst \d+\.\d\d;', said)
   losses = [
     r for r in records(project / 'run/metrics.jsonl') if 'worst_loss' in r
   ]
   assert all(r['worst_loss'] >= r['entropy_loss'] for r in losses)
   assert '--warmth (float, 0.5)' in run(project, 'train', 'squares', '--help')
-  refused = run(project, *train[:-1], '--warmth=0.25', '--max_steps=20', code=2)
-  assert 'warmth: expected 0.75' in refused
+  refused = run(project, *train, '--warmth=0.25', '--max_steps=20', code=2)
+  assert 'warmth 0.25, received one with 0.75' in refused
   scored = run(
     project,
     *('eval', 'squares', f'--data_dir={folder}', '--checkpoint_dir=run'),

@@ -23,6 +23,8 @@ class Dataset(NamedTuple):
     has_background: label 0 is kept for the background, as in 2017.
     storage: 'records', TFRecord files <split>-*; 'folder', image files
       <split>/<class>/*; 'database', a Caffe2 database <split>.
+    preprocessing: a key of `slim.preprocessing.factory.PREPROCESSINGS`, for
+      every net; '' where the net chooses.
     converter: of its authors' files, for download_and_convert_data: a module
       with `FACTS` and `SOURCES`, see `converters.small_images`, or the
       `module:function` of a `converters.ConversionRequest`. It is imported when
@@ -36,6 +38,7 @@ class Dataset(NamedTuple):
   num_classes: int | None = None
   has_background: bool = False
   storage: str = 'records'
+  preprocessing: str = ''
   converter: str = ''
 
   @property
@@ -57,6 +60,7 @@ DATASETS: dict[str, Dataset] = {
       mnist.CHANNELS,
       mnist.IMAGE_SIZE,
       10,
+      preprocessing='mnist',
       converter=f'{_SMALL}mnist_source',
     ),
     Dataset(
@@ -65,9 +69,18 @@ DATASETS: dict[str, Dataset] = {
       1,
       28,
       10,
+      preprocessing='mnist',
       converter=f'{_SMALL}fashion_mnist_source',
     ),
-    Dataset('cifar10', _TEST, 3, 32, 10, converter=f'{_SMALL}cifar10_source'),
+    Dataset(
+      'cifar10',
+      _TEST,
+      3,
+      32,
+      10,
+      preprocessing='cifar10',
+      converter=f'{_SMALL}cifar10_source',
+    ),
     Dataset(
       'flowers',
       _VALIDATION,
@@ -79,7 +92,7 @@ DATASETS: dict[str, Dataset] = {
     # What build_image_data makes of a user's own images.
     Dataset('images', (), has_background=True),
     Dataset('image_folder', (), storage='folder'),
-    Dataset('image_db', (), storage='database'),
+    Dataset('image_db', (), storage='database', preprocessing='caffe2'),
   )
 }
 

@@ -70,7 +70,8 @@ def load(
   if dataset.splits:
     errors.lookup(dict.fromkeys(dataset.splits), split, f'split of {name}')
   chosen = preprocessing.get(
-    delivery.preprocessing or preprocessing.name_for(name, delivery.net)
+    delivery.preprocessing
+    or preprocessing.name_for(dataset.preprocessing, delivery.net)
   )
   if dataset.storage == 'records':
     found = shards.find(dataset, data_dir, split, num_classes)

@@ -51,7 +51,7 @@ def load(path: str | os.PathLike, target: Target) -> tf.Tensor:
   """
   dataset = errors.lookup(catalog.DATASETS, target.dataset, 'data set')
   name = target.preprocessing or preprocessing.name_for(
-    target.dataset, target.net
+    dataset.preprocessing, target.net
   )
   chosen = preprocessing.get(name)
   if isinstance(chosen, contract.Batched):

@@ -25,14 +25,6 @@ PREPROCESSINGS: dict[str, Preprocessing] = {
   'vgg': scaled.VGG,
 }
 
-# Data sets whose preprocessing is the same for every net.
-_BY_DATASET = {
-  'mnist': 'mnist',
-  'fashion_mnist': 'mnist',
-  'cifar10': 'cifar10',
-  'image_db': 'caffe2',
-}
-
 
 def get(name: str) -> Preprocessing:
   """Returns a preprocessing.
@@ -46,18 +38,19 @@ def get(name: str) -> Preprocessing:
   return errors.lookup(PREPROCESSINGS, name, 'preprocessing')
 
 
-def name_for(dataset: str, net: str) -> str:
+def name_for(preferred: str, net: str) -> str:
   """Chooses by data set and net, as the trainer of 2017 did.
 
   Args:
-    dataset: name of a data set.
+    preferred: the data set's preprocessing for every net, '' for none; see
+      `slim.datasets.catalog.Dataset`.
     net: name of a net.
 
   Returns:
     A key of `PREPROCESSINGS`.
   """
-  if dataset in _BY_DATASET:
-    return _BY_DATASET[dataset]
+  if preferred:
+    return preferred
   if net == 'alexnet':
     return 'alexnet'
   return 'vgg' if net.startswith(('vgg', 'slim_vgg')) else 'inception'

@@ -116,8 +116,8 @@ WRITERS = {
   [
     pytest.param(
       case,
-      # Its files are MNIST's, which have tests enough in the fast gate.
-      marks=[pytest.mark.slow] * (case.programs == 'fashion_mnist'),
+      # In the gate small images and photographs of any size.
+      marks=[pytest.mark.slow] * (case.programs not in ('cifar10', 'imagenet')),
       id=case.programs,
     )
     for case in CASES

@@ -314,6 +314,7 @@ class TestStopped:
     assert earliest <= (int(restored[1]) if restored else 0)
     assert_same_run(train_dir, whole_run)
 
+  @pytest.mark.slow
   def test_killed_before_its_first_checkpoint_was_listed_it_continues(
     self, one_tower, worker, data_dir, tmp_path
   ):

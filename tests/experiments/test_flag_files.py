@@ -13,7 +13,7 @@ from tests.cli import starters
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDERS = sorted(path.parent for path in ROOT.glob('experiments/*/base.flags'))
 # Trained in the gate: small nets, a code of one round and one with states.
-QUICK = ('lenet-terngrad', 'lenet-powersgd')
+QUICK = ('lenet-terngrad',)
 
 
 def variants(folder):

@@ -67,7 +67,13 @@ def test_break_even_is_0_for_what_never_pays():
 
 
 @pytest.mark.parametrize(
-  'text', ['identity', 'ternary', 'error_feedback+powersgd', 'thc']
+  'text',
+  [
+    'identity',
+    'ternary',
+    'error_feedback+powersgd',
+    pytest.param('thc', marks=pytest.mark.slow),
+  ],
 )
 def test_coding_is_timed_for_every_kind_of_method(text):
   cost = planning.coding(text, rounds=1)

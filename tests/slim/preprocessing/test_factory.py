@@ -6,9 +6,10 @@ from slim.preprocessing import factory
 
 
 def test_every_data_set_has_a_preprocessing_for_every_net():
-  for name in datasets.DATASETS:
+  for dataset in datasets.DATASETS.values():
     for net in ('alexnet', 'vgg_a', 'vgg_16', 'googlenet', 'lenet', ''):
-      assert factory.name_for(name, net) in factory.PREPROCESSINGS
+      chosen = factory.name_for(dataset.preprocessing, net)
+      assert chosen in factory.PREPROCESSINGS
 
 
 @pytest.mark.parametrize(
@@ -28,7 +29,8 @@ def test_every_data_set_has_a_preprocessing_for_every_net():
   ],
 )
 def test_branches_are_those_of_2017(dataset, net, expected):
-  assert factory.name_for(dataset, net) == expected
+  preferred = datasets.DATASETS[dataset].preprocessing
+  assert factory.name_for(preferred, net) == expected
 
 
 def test_unknown_preprocessing_is_refused_by_name():
