@@ -127,6 +127,12 @@ def make_train_step(training, codec):
   return functools.partial(_train_step, made)
 
 
+def traced_step(training, codec, **changes):
+  """The function of `make_train_step`, traced; `changes` are of `training`."""
+  take = make_train_step(training._replace(**changes), codec)
+  return tf.function(take, reduce_retracing=True)
+
+
 class _Made(NamedTuple):
   """What all steps of a training share.
 

@@ -180,14 +180,10 @@ def of_this_process(config):
   if config.devices.bn_statistics == 'synchronized':
     together['pass_context'] = synchronized.contexts(exchange)
 
-  def make_step(training, codec):
-    take = steps.make_train_step(training._replace(**together), codec)
-    return tf.function(take, reduce_retracing=True)
-
   return execution.ExecutionContext(
     exchange=exchange,
     data=batches.open_data(config.data, config.model, workers, benchmark, own),
-    make_step=make_step,
+    make_step=functools.partial(steps.traced_step, **together),
     local_devices=range(len(exchange.devices)),
     hooks=execution.Hooks(
       time_limit=functools.partial(
