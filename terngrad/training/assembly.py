@@ -176,14 +176,13 @@ def of_this_process(config):
   own = range(exchange.first, exchange.first + exchange.own)
   benchmark = config.run.benchmark_mode
   seconds = chosen.step_timeout + coordination.GRACE_SECONDS
-  together = {}
+  changes = {}
   if config.devices.bn_statistics == 'synchronized':
-    together['pass_context'] = synchronized.contexts(exchange)
-
+    changes['pass_context'] = synchronized.contexts(exchange)
   return execution.ExecutionContext(
     exchange=exchange,
     data=batches.open_data(config.data, config.model, workers, benchmark, own),
-    make_step=functools.partial(steps.traced_step, **together),
+    make_step=functools.partial(steps.traced_step, **changes),
     local_devices=range(len(exchange.devices)),
     hooks=execution.Hooks(
       time_limit=functools.partial(
