@@ -1,4 +1,10 @@
-"""Four logical CPU devices for every test, and one warm process of programs."""
+"""What all tests share: four logical CPU devices, one warm process of programs.
+
+And the mark `gate_every`, by which the fast gate takes some cases of a test.
+"""
+
+import collections
+import zlib
 
 import pytest
 import tensorflow as tf
@@ -18,3 +24,22 @@ def worker(tmp_path_factory):
   """A process that runs programs one after the other; see programs.Worker."""
   with programs.Worker(tmp_path_factory.mktemp('worker')) as process:
     yield process
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+  """Marks as slow what `gate_every(n)` leaves out: all but every n-th case.
+
+  Tests of one matrix begin at other cases, so that together they see them all.
+  """
+  tests = collections.defaultdict(list)
+  for item in items:
+    if item.get_closest_marker('gate_every'):
+      if not item.get_closest_marker('slow'):
+        tests[item.nodeid.partition('[')[0]].append(item)
+  for name, cases in tests.items():
+    (every,) = cases[0].get_closest_marker('gate_every').args
+    first = zlib.crc32(name.encode()) % min(every, len(cases))
+    for i, item in enumerate(cases):
+      if i % every != first:
+        item.add_marker(pytest.mark.slow)

@@ -30,6 +30,7 @@ def snippets(tmp_path, monkeypatch):
   return found
 
 
+@pytest.mark.slow
 def test_the_race_learns_with_every_code(snippets, capsys):
   exec(compile(snippets[1], str(TEXT), 'exec'), {})
   lines = capsys.readouterr().out.splitlines()

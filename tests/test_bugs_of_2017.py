@@ -75,6 +75,7 @@ def lenet(**options):
   return options_lib.build(configs.TrainConfig, **(usual | options))
 
 
+@pytest.mark.slow
 def test_b1_floating_grad_epoch_sends_floats_in_its_epochs(mnist, tmp_path):
   """Two steps an epoch, every second epoch in float32."""
   config = lenet(

@@ -147,6 +147,7 @@ def broken_compiler(folder):
   ],
   ids=['no compiler', 'wrong path', 'broken compiler', 'no TensorFlow'],
 )
+@pytest.mark.slow
 def test_without_what_kernels_need_the_build_says_so_and_goes_on(
   lacking, said, tmp_path
 ):

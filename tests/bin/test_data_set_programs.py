@@ -123,6 +123,7 @@ WRITERS = {
     for case in CASES
   ],
 )
+@pytest.mark.slow
 def test_trains_and_scores_with_the_defaults_of_its_data_set(
   case, worker, tmp_path
 ):

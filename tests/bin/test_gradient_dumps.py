@@ -21,6 +21,7 @@ def dump(worker, data_dir, path, nodes):
   )
 
 
+@pytest.mark.slow
 def test_gradients_of_the_workers_average_to_that_of_the_whole_batch(
   worker, data_dir, tmp_path
 ):

@@ -7,6 +7,7 @@ import pytest
 from tests.bin import programs
 
 
+@pytest.mark.slow
 def test_page_shows_curves_and_images_of_a_run(
   worker, one_tower, data_dir, tmp_path
 ):

@@ -22,6 +22,7 @@ def check(case, found):
 
 
 @pytest.mark.parametrize('case', cases.QUICK, ids=str)
+@pytest.mark.gate_every(3)
 def test_a_training_ends_at_the_recorded_bits(case):
   recorded.of_this_machine('digests')
   check(case, runs.bits(case))

@@ -80,6 +80,7 @@ def opened(folder, build=small.dense_net, changes=(), **options):
     ),
   ],
 )
+@pytest.mark.gate_every(2)
 def test_a_run_goes_on_to_the_same_bits(tmp_path, build, changes, options):
   # The loss scale doubles in the step after the checkpoint.
   whole, _, writer, _ = opened(tmp_path, build, changes, **options)

@@ -126,6 +126,7 @@ def assert_same(received, expected):
     ('ternary', algorithms.LOSSY),
   ],
 )
+@pytest.mark.gate_every(3)
 def test_a_run_goes_on_to_the_same_bits(codec, way, tmp_path):
   opened = Opened(tmp_path, codec, way)
   opened.training.run(2)

@@ -135,6 +135,7 @@ for name in ('keras', 'matplotlib', 'numpy', 'pandas', 'tensorflow'):
 @pytest.mark.parametrize(
   ('words', 'talks'), [([], False), (['--verbosity=1'], True)]
 )
+@pytest.mark.gate_every(2)
 def test_what_tensorflow_says_while_it_starts_is_shown_on_demand(
   words, talks, monkeypatch
 ):

@@ -125,6 +125,7 @@ def thinned(codec, values, own, shared, key):
 @pytest.mark.parametrize(
   'text', ['base3', pytest.param('two_bit', marks=pytest.mark.slow)]
 )
+@pytest.mark.slow
 def test_thinned_codes_have_the_law_of_the_shared_scaler(text):
   codec = registry.parse(f'ternary:sharing=requantize,packing={text}')
 

@@ -92,6 +92,7 @@ def by_servers(codec, payloads, shared, num_servers, num_devices=2):
 
 @pytest.mark.parametrize('name', CODES)
 @pytest.mark.parametrize('num_servers', [1, 3])
+@pytest.mark.gate_every(3)
 def test_what_servers_add_is_the_mean_of_the_payloads_to_the_bit(
   name, num_servers, quickly
 ):

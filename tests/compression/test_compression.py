@@ -30,6 +30,7 @@ def of_replicas(function):
   ('mean', 'expected'),
   [(False, VALUES[0] + VALUES[1]), (True, (VALUES[0] + VALUES[1]) / 2)],
 )
+@pytest.mark.gate_every(2)
 def test_float32_is_the_sum_or_the_mean_of_the_replicas(mean, expected):
   found = of_replicas(
     lambda own: terngrad.compress([own], 'identity', step=0, mean=mean)[0]

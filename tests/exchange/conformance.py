@@ -333,6 +333,7 @@ class ExchangeConformance:
         np.testing.assert_array_equal(values[0], largest)
         np.testing.assert_array_equal(values[1], place)
 
+  @pytest.mark.gate_every(3)
   @pytest.mark.parametrize('name', NAMES)
   def test_everyone_receives_sums_to_the_bit_and_words_in_order(self, name):
     expected = draws(name, self.num_workers)

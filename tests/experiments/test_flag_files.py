@@ -81,6 +81,7 @@ def test_every_run_of_the_table_has_its_flags(folder):
     for run, name in zip(RUNS, IDS, strict=True)
   ],
 )
+@pytest.mark.slow
 def test_one_step_is_trained(folder, variant, worker, tmp_path):
   """On two devices with an example each, constant images and no data."""
   words = files(folder, variant)

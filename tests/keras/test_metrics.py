@@ -74,6 +74,7 @@ def test_other_callbacks_and_the_progress_bar_get_the_figures(tmp_path, capsys):
   assert 'epoch_bits_per_element' in tags
 
 
+@pytest.mark.slow
 def test_a_fit_after_it_goes_without():
   made = small.compiled('ternary')
   small.fit(made, epochs=1, callbacks=[terngrad.keras.CompressionMetrics()])

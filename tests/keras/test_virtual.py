@@ -25,6 +25,7 @@ def test_two_are_two_replicas_to_the_bit():
   np.testing.assert_allclose(losses['loss'], expected['loss'], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_float32_is_the_whole_batch():
   """Of any size: shares of rows that differ count by their rows."""
   features, labels = small.data()

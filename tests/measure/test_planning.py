@@ -75,6 +75,7 @@ def test_break_even_is_0_for_what_never_pays():
     pytest.param('thc', marks=pytest.mark.slow),
   ],
 )
+@pytest.mark.gate_every(4)
 def test_coding_is_timed_for_every_kind_of_method(text):
   cost = planning.coding(text, rounds=1)
   assert cost.send > 0 and cost.receive > 0 and cost.more >= 0

@@ -100,6 +100,7 @@ BORDER_CASES = [
 
 
 @pytest.mark.parametrize(('size', 'text'), BORDER_CASES)
+@pytest.mark.gate_every(3)
 def test_words_and_floats_are_the_twins_at_every_border(text, size):
   gradients = gradients_of([size], seed=size)
   own = registry.parse(text).probe(gradients)
@@ -110,6 +111,7 @@ def test_words_and_floats_are_the_twins_at_every_border(text, size):
 @pytest.mark.parametrize(
   'sizes', [(1,) * 50, BORDERS, (0, 7, 0), (100_003, 5, 40_000, 1)], ids=str
 )
+@pytest.mark.gate_every(3)
 def test_variables_of_a_bucket_are_the_twins(text, sizes):
   gradients = gradients_of(sizes)
   own = registry.parse(text).probe(gradients)
@@ -142,6 +144,7 @@ def test_words_that_no_encoder_makes_decode_alike(packing):
 
 
 @pytest.mark.parametrize('text', PROBED)
+@pytest.mark.gate_every(2)
 def test_codes_without_kernels_of_their_own_are_the_twins(text):
   gradients = gradients_of((1003, 20))
   own = registry.parse(text).probe(gradients)

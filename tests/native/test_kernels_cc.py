@@ -63,6 +63,7 @@ def run(program, seed, trials):
   )
 
 
+@pytest.mark.slow
 def test_all_instruction_sets_give_the_same_bits_on_any_threads(tmp_path):
   done = run(build(tmp_path, '-O2'), 1, 300)
   assert done.returncode == 0, done.stdout + done.stderr

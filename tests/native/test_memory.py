@@ -49,6 +49,7 @@ print(work(64 * 2**20))
 """
 
 
+@pytest.mark.slow
 def test_coding_a_variable_takes_an_eighth_of_it_and_a_megabyte():
   done = subprocess.run(
     [sys.executable, '-c', _PROGRAM],

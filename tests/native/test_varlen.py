@@ -218,6 +218,7 @@ def run_fuzzer(fuzzer, executions, seed):
   return counts[1], counts[3], counts[4]
 
 
+@pytest.mark.slow
 def test_fuzzer_guided_by_coverage_finds_no_fault_in_a_short_run(fuzzer):
   kept, edges, seed_edges = run_fuzzer(fuzzer, 2000, seed=1)
   assert kept > 0

@@ -154,6 +154,7 @@ def test_no_other_process_has_what_one_pulled(floats):
   np.testing.assert_array_equal(floats.parameters(2), floats.parameters(0))
 
 
+@pytest.mark.slow
 def test_each_process_codes_with_its_own_scaler():
   servers = Servers('ternary')
   before = servers.parameters()
@@ -175,6 +176,7 @@ def test_each_process_codes_with_its_own_scaler():
 
 
 @pytest.mark.parametrize('num_servers', [1, 2])
+@pytest.mark.gate_every(2)
 def test_residuals_are_of_the_worker_and_nothing_else_is_left_out(num_servers):
   servers = Servers('error_feedback+topk:ratio=0.05', num_servers=num_servers)
   before = servers.parameters()
@@ -245,6 +247,7 @@ def test_moving_statistics_reach_the_server_and_come_back():
 
 
 @pytest.mark.parametrize('num_servers', [1, 2])
+@pytest.mark.gate_every(2)
 def test_the_first_gradients_of_a_step_are_averaged(num_servers):
   servers = Servers(
     'identity', num_servers=num_servers, processes=3, aggregate=2
@@ -282,6 +285,7 @@ def test_moving_statistics_of_a_step_are_averaged_too():
   )
 
 
+@pytest.mark.slow
 def test_each_server_applies_its_own_part_of_a_code():
   servers = Servers('ternary', num_servers=2)
   devices = [v.device for v in servers.copies[0].trainable]
@@ -314,6 +318,7 @@ MOMENTUM = optimizers.parse('momentum', 0.9)
     pytest.param(small.conv_net, 0.0, marks=pytest.mark.slow),
   ],
 )
+@pytest.mark.slow
 def test_two_servers_do_what_one_does(build, clip_norm):
   one, two = (
     Servers(

@@ -107,6 +107,7 @@ def assert_same_bits(ours, other):
 @pytest.mark.parametrize('averages', [False, True])
 @pytest.mark.parametrize('rule', RULES)
 @pytest.mark.parametrize('text', ['ternary', 'ternary:packing=two_bit'])
+@pytest.mark.gate_every(3)
 def test_bits_are_those_of_the_compiled_update(text, rule, averages):
   optimizer, codec = RULES[rule], codec_of(SIZES, text)
   ours, other = (replica_of(optimizer, averages) for _ in range(2))
@@ -208,6 +209,7 @@ def test_a_piece_changes_the_elements_of_its_words(held):
 @pytest.mark.parametrize('averages', [False, True])
 @pytest.mark.parametrize('rule', RULES)
 @pytest.mark.parametrize('dtype', [tf.int8, tf.int32, tf.float32], ids=str)
+@pytest.mark.gate_every(3)
 def test_sums_move_variables_as_gradients_do(dtype, rule, averages):
   optimizer = RULES[rule]
   ours, others = (replica_of(optimizer, averages) for _ in range(2))
@@ -288,6 +290,7 @@ def made(monkeypatch):
     *('own statistics', 'clip', 'loss scale', 'decoupled'),
   ],
 )
+@pytest.mark.gate_every(5)
 def test_steps_are_those_with_gradients(monkeypatch, made, options, times):
   options = {'devices': 1, 'workers': 4, 'on_kernels': True, **options}
   build = small.conv_net if 'own_statistics' in options else small.dense_net

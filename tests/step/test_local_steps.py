@@ -43,6 +43,7 @@ def by_itself(training, images, labels, momentum=0.0):
 
 
 @pytest.mark.parametrize('momentum', [0.0, 0.9])
+@pytest.mark.gate_every(2)
 def test_plain_descent_at_rate_1_averages_the_workers(momentum):
   training = trained(local=(COUNT, momentum, 1.0))
   images, labels = (x.numpy() for x in small.batch_of(0, training.shape))

@@ -75,6 +75,7 @@ def test_parts_change_no_bit_with_statistics_and_dropout_on_two_devices():
     {'optimizer': optimizers.rmsprop(), 'decoupled': True, 'parts': 2},
   ],
 )
+@pytest.mark.gate_every(2)
 def test_parts_change_no_bit_whatever_the_update(options):
   whole = trained(small.dense_net, 0, on_kernels=True, **options)
   # A part a variable.

@@ -40,6 +40,7 @@ def stepped(dtype, net):
 @pytest.mark.parametrize(
   'net', ['lenet', pytest.param('cifar10_alexnet', marks=pytest.mark.slow)]
 )
+@pytest.mark.slow
 def test_16_bit_layers_take_nearly_the_step_of_32_bits(net):
   reference, expected = stepped('float32', net)
   # Bits of the significand.

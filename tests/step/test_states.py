@@ -36,6 +36,7 @@ def assert_same(received, expected):
     pytest.param('error_feedback+topk:ratio=0.1', marks=pytest.mark.slow),
   ],
 )
+@pytest.mark.slow
 def test_a_step_that_loss_scaling_skips_leaves_every_state_as_it_is(codec):
   # In parts: a gradient that is not finite in one of them skips all.
   training = small.Training(

@@ -50,6 +50,7 @@ def assert_replicas_equal(training):
 @pytest.mark.parametrize(
   'codec', [pytest.param('identity', marks=pytest.mark.slow), *CODECS[1:]]
 )
+@pytest.mark.slow
 def test_nodes_on_one_device_equal_towers_to_the_bit(codec):
   # Of two devices the first has two of the three nodes.
   reference = trained(dropout_net, 1, 3, batch=12, codec=codec)
@@ -58,6 +59,7 @@ def test_nodes_on_one_device_equal_towers_to_the_bit(codec):
   assert_replicas_equal(towers)
 
 
+@pytest.mark.slow
 def test_three_devices_equal_one_to_the_bit():
   codec = 'ternary:dither=stratified,workers=4'
   options = {'codec': codec, 'on_kernels': True}
@@ -77,6 +79,7 @@ def test_towers_of_every_layout_are_equal_after_many_steps(build, devices):
   assert_replicas_equal(towers)
 
 
+@pytest.mark.slow
 def test_another_seed_gives_other_codes_and_the_same_seed_the_same():
   one, same, other = (
     trained(small.dense_net, 1, 2, seed=seed, on_kernels=True).values()
@@ -113,6 +116,7 @@ def plain_sgd(build, count, rate, batch):
   ('devices', 'workers'),
   [(1, 1), pytest.param(2, 2, marks=pytest.mark.slow), (2, 8)],
 )
+@pytest.mark.gate_every(2)
 def test_float32_towers_equal_plain_sgd_on_the_whole_batch(devices, workers):
   count, rate = 3, 0.05
   expected = plain_sgd(small.dense_net, count, rate, 8)
@@ -397,6 +401,7 @@ def test_all_options_together_keep_layouts_equal_to_the_bit():
   assert_replicas_equal(towers)
 
 
+@pytest.mark.slow
 def test_devices_that_keep_their_own_statistics_differ_in_nothing_else():
   training = trained(
     small.conv_net, 2, 4, count=1, codec='identity', own_statistics=True

@@ -75,6 +75,7 @@ def test_options_of_the_loss_and_the_update_reach_the_step():
   replicas.check_equal(run.replicas, run.names)
 
 
+@pytest.mark.slow
 def test_a_step_keeps_the_share_of_moving_statistics_that_was_asked_for():
   run = assembled(net='alexnet', image_size=57, batch_norm_decay=0.5)
   images = tf.random.stateless_normal([1, 8, 57, 57, 1], [3, 4])
@@ -103,6 +104,7 @@ def test_a_net_without_batch_norm_has_no_share_to_change():
     lenet(batch_norm_decay=0.9)
 
 
+@pytest.mark.slow
 def test_nodes_compute_their_share_in_as_many_parts_as_are_asked_for():
   def loops(parts):
     run = lenet(gradient_accumulation_steps=parts)

@@ -196,6 +196,7 @@ def event_values(folder, tag):
   return [event.value for event in programs.events(folder) if event.tag == tag]
 
 
+@pytest.mark.slow
 def test_one_entry_logs_another_metric(added):
   folder, lines = added
   values = logged(folder / 'train', 'worst_loss')

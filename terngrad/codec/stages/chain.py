@@ -103,9 +103,15 @@ class _Encoder(NamedTuple):
         planes.spread_groups, sizes=sizes, group_size=self.group_size
       )
       flat = self._scaled(flat, own, factors, spread)
+    count = self.packing.elements_per_word
+    at_once = tf.executing_eagerly()
+    if at_once:
+      # Compiled, a plane at a time needs no memory for the others. One by one,
+      # operations on all planes are fewer.
+      width *= count
     positions = tf.bitcast(tf.range(width), tf.uint32)
     codes = []
-    for place in range(self.packing.elements_per_word):
+    for place in range(1 if at_once else count):
       plane = planes.plane(flat, place, width)
       if not self.group_size:
         spread = functools.partial(
@@ -119,7 +125,7 @@ class _Encoder(NamedTuple):
         start = tf.constant(start, tf.uint32)
         plane = self.quantizer.quantize(plane, positions, key + start)
       codes.append(plane)
-    return self.packing.pack(codes)
+    return self.packing.pack(tf.split(codes[0], count) if at_once else codes)
 
   def _scaled(self, values, own, factors, spread):
     """Values, clipped and in the units that the quantizer takes.

@@ -55,11 +55,10 @@ def fold_in(key, data):
   Returns:
     uint32 [..., 2].
   """
-  words = tf.bitcast(tf.cast(data, tf.int64), tf.uint32)
-  first, second = _threefry(
-    (key[..., 0], key[..., 1]), (words[..., 0], words[..., 1])
-  )
-  return tf.stack([first, second], axis=-1)
+  data = tf.cast(data, tf.int64)
+  # One by one its hundred small operations take milliseconds.
+  fold = _fold_at_once if tf.executing_eagerly() else _fold
+  return fold(key, data)
 
 
 def worker_key(seed, step, worker):
@@ -180,6 +179,18 @@ def stratum(key, worker, num_workers):
 
 def _counting(count):
   return tf.bitcast(tf.range(count), tf.uint32)
+
+
+def _fold(key, data):
+  """`fold_in` of int64 data."""
+  words = tf.bitcast(data, tf.uint32)
+  first, second = _threefry(
+    (key[..., 0], key[..., 1]), (words[..., 0], words[..., 1])
+  )
+  return tf.stack([first, second], axis=-1)
+
+
+_fold_at_once = tf.function(_fold, autograph=False, reduce_retracing=True)
 
 
 def _threefry(key, counter):

@@ -116,17 +116,20 @@ def text(request):
   return request.param
 
 
+@pytest.mark.gate_every(3)
 def test_means_have_the_shapes_of_the_gradients(text):
   for mean, shape in zip(means_of(text), SHAPES, strict=True):
     assert (mean.dtype, mean.shape) == (np.float32, shape)
     assert np.isfinite(mean).all()
 
 
+@pytest.mark.gate_every(3)
 def test_zeros_give_zeros(text):
   zeros = [[np.zeros(s, np.float32) for s in SHAPES]] * WORKERS
   assert not any(mean.any() for mean in step(codec_of(text), zeros))
 
 
+@pytest.mark.gate_every(3)
 def test_huge_and_subnormal_gradients_stay_finite_and_small(text):
   for value, limit in ((1e30, 1e32), (1e-40, 2.0**-126)):
     values = [[np.full(s, value, np.float32) for s in SHAPES]]
@@ -157,6 +160,7 @@ def test_words_are_as_many_as_are_declared(text):
     assert codec.bits(WORKERS) <= 32 * (total + codec.num_probes)
 
 
+@pytest.mark.gate_every(3)
 def test_draws_are_a_workers_own_if_and_only_if_private(text):
   codec = codec_of(text)
   (bucket,) = codec.buckets
@@ -200,6 +204,7 @@ MORE_COMPILED = (
     *(pytest.param(text, marks=pytest.mark.slow) for text in MORE_COMPILED),
   ],
 )
+@pytest.mark.gate_every(6)
 def test_compiled_code_gives_the_bits_of_eager_code(text):
   codec = codec_of(text, [(35,), (1063,)])
 
@@ -219,6 +224,7 @@ def test_compiled_code_gives_the_bits_of_eager_code(text):
     )
 
 
+@pytest.mark.gate_every(3)
 def test_parts_of_a_model_give_the_bits_of_the_whole(text):
   cut = parts.cut(codec_of(text), 2**10)
   by_bucket = codec_of(text).buckets[0].method.scope == contract.BUCKET
@@ -227,6 +233,7 @@ def test_parts_of_a_model_give_the_bits_of_the_whole(text):
   np.testing.assert_array_equal(actual, bits_of(means_of(text)))
 
 
+@pytest.mark.gate_every(3)
 def test_the_mean_of_one_worker_is_its_estimate(text):
   codec = codec_of(text)
   (bucket,) = codec.buckets
@@ -251,6 +258,7 @@ def test_the_mean_of_one_worker_is_its_estimate(text):
   np.testing.assert_array_equal(bits_of(said), bits_of(means))
 
 
+@pytest.mark.gate_every(3)
 def test_payloads_from_any_number_of_devices_add_in_the_order_of_workers(text):
   codec = codec_of(text)
   (bucket,) = codec.buckets
@@ -303,6 +311,7 @@ def unbiased(text):
     if unbiased(t) and t != 'asymmetric'  # which clips
   ],
 )
+@pytest.mark.gate_every(3)
 def test_the_error_of_a_mean_of_draws_falls_as_their_number(text):
   # What is unbiased errs by its variance over the draws, a bias stays.
   size, draws = 1000, 128
@@ -327,6 +336,7 @@ def test_the_error_of_a_mean_of_draws_falls_as_their_number(text):
 
 
 @pytest.mark.parametrize('text', TEXTS)
+@pytest.mark.gate_every(3)
 def test_a_method_for_error_feedback_leaves_less_than_there_was(text):
   method = registry.method(text, WORKERS)
   if method.traits.unbiased:

@@ -63,10 +63,12 @@ class TestBase3(Base3, conformance.TernaryConformance):
   pass
 
 
+@pytest.mark.slow
 class TestTwoBit(TwoBit, conformance.TernaryConformance):
   pass
 
 
+@pytest.mark.slow
 class TestRadix(Radix, conformance.TernaryConformance):
   pass
 

@@ -200,6 +200,7 @@ def digest():
   return found.hexdigest()
 
 
+@pytest.mark.slow
 def test_number_of_threads_does_not_change_a_bit(tmp_path):
   here = tf.config.threading.get_intra_op_parallelism_threads()
   here = here or len(os.sched_getaffinity(0))

@@ -98,6 +98,7 @@ def mean_of(code, values, step=1):
 
 
 @pytest.mark.parametrize('num_workers', [1, 2, 3, 8, 100])
+@pytest.mark.gate_every(3)
 def test_strata_are_equal_shares_in_an_order_that_steps_change(num_workers):
   orders = []
   for step in range(20):
@@ -137,6 +138,7 @@ def test_mean_of_equal_gradients_is_at_most_one_code_away(num_workers):
 @pytest.mark.parametrize(
   ('common', 'gain'), [(0.0, 1.5), (0.9, 2.3)], ids=('unlike', 'alike')
 )
+@pytest.mark.gate_every(2)
 def test_error_of_the_mean_falls(common, gain):
   # Gaussian gradients of 8 workers that share a part of their energy, clipped
   # at 2.5 sigma; known to gain about 1.9 and 2.8.

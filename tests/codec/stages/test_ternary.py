@@ -28,6 +28,7 @@ PLAIN = packing.base3()._replace(
 )
 
 
+@pytest.mark.slow
 class TestUnclipped(
   conformance.TernaryConformance, conformance.DrawConformance
 ):
@@ -175,6 +176,7 @@ CONTROLS = {
 
 @pytest.mark.statistical
 @pytest.mark.parametrize('name', CONTROLS)
+@pytest.mark.gate_every(3)
 def test_check_of_the_law_finds_wrong_codec(name):
   change, check = CONTROLS[name]
   gradient = TestUnclipped().gradient()

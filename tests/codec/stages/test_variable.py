@@ -74,14 +74,17 @@ class VariableConformance(conformance.TernaryConformance):
     assert codec.bits(size, 2, 5) == codec.bits(size, 2, 0) + 5 * 32
 
 
+@pytest.mark.slow
 class TestBitmapSign(BitmapSign, VariableConformance):
   pass
 
 
+@pytest.mark.slow
 class TestHuffman243(Huffman243, VariableConformance):
   pass
 
 
+@pytest.mark.slow
 class TestZeroRuns(Huffman243, VariableConformance):
   """Bytes of five trits, four a word."""
 

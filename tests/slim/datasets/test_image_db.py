@@ -72,6 +72,7 @@ def expected(number):
   return (tf.cast(image, tf.float32).numpy() - 128) / 128
 
 
+@pytest.mark.gate_every(2)
 def test_images_and_labels_come_back_in_the_order_of_the_keys(made):
   batches, split = load(made, 9, training=False)
   assert (split.num_examples, split.count, split.channels) == (7, 7, 3)
@@ -81,6 +82,7 @@ def test_images_and_labels_come_back_in_the_order_of_the_keys(made):
     assert label == [int(number > 3)]
 
 
+@pytest.mark.gate_every(2)
 def test_epochs_are_permutations_and_resume_by_position(made):
   whole, _ = load(made, 21)
   names = [image.tobytes() for image, _ in whole]
@@ -96,6 +98,7 @@ def test_epochs_are_permutations_and_resume_by_position(made):
   assert [image.tobytes() for image, _ in other] != names[:7]
 
 
+@pytest.mark.gate_every(2)
 def test_workers_of_one_process_split_it_in_memory(made):
   found = []
   for worker in range(3):

@@ -93,6 +93,7 @@ def test_records_of_2017_are_read(shards_of_2017):
   'net',
   ['googlenet', pytest.param('alexnet', marks=pytest.mark.slow), 'vgg_16'],
 )
+@pytest.mark.gate_every(2)
 def test_training_from_batch_k_equals_the_stream_after_k_batches(
   shards_of_2017, net
 ):
@@ -108,6 +109,7 @@ def test_every_visit_of_a_photograph_looks_different(shards_of_2017):
   assert len({image.tobytes() for image in images}) == 14
 
 
+@pytest.mark.slow
 def test_threads_do_not_change_the_images(shards_of_2017):
   one, _ = load(shards_of_2017, 7, threads=1)
   four, _ = load(shards_of_2017, 7, threads=4)

@@ -33,6 +33,7 @@ AUXILIARY = {
 
 
 @pytest.mark.parametrize('name', nets())
+@pytest.mark.gate_every(3)
 def test_every_net_builds_with_its_defaults(name):
   net = factory.NETS[name]
   model = outlines.usual(name)
@@ -66,6 +67,7 @@ def test_every_net_takes_the_smallest_images_and_larger_ones(name):
 @pytest.mark.parametrize(
   'name', [n for n, net in factory.NETS.items() if net.least_image_size > 1]
 )
+@pytest.mark.gate_every(3)
 def test_images_of_which_nothing_is_left_are_refused(name):
   net = factory.NETS[name]
   size = net.least_image_size

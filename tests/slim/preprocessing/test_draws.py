@@ -17,6 +17,7 @@ def sample():
 
 
 @pytest.mark.statistical
+@pytest.mark.slow
 def test_numbers_of_many_seeds_are_uniform_and_independent():
   values = sample()
   assert values.min() >= 0

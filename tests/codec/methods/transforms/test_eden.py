@@ -111,6 +111,7 @@ def test_hadamard_is_the_matrix_of_sylvester():
       )
 
 
+@pytest.mark.slow
 def test_modes_agree_to_the_bit():
   codec = eden.eden3()
   gradients = [
@@ -191,6 +192,7 @@ def in_all(*values):
 
 @pytest.mark.parametrize('size', [1, 3, 100, 9000, *in_all(2, 5, 4096)])
 @pytest.mark.parametrize('factor', [1.9999, 1e36, 1e-42, *in_all(1.0, 1e-38)])
+@pytest.mark.gate_every(3)
 def test_every_payload_of_the_encoder_is_valid(size, factor):
   for make in EXTREMES.values():
     values = make(size)
@@ -229,6 +231,7 @@ def test_valid_payloads_decode_to_nothing_far_beyond_the_probe(fired):
   ],
   ids=lambda values: str(len(values)) if np.ndim(values) else None,
 )
+@pytest.mark.gate_every(2)
 def test_bias_is_bounded_for_few_elements(values, largest):
   values = np.array(values, np.float32)
   sample = conformance.sampler(eden.eden3(), values.size, draws=1000)

@@ -70,6 +70,7 @@ class Hook:
 
 @pytest.mark.parametrize('rank', [1, 3])
 @pytest.mark.parametrize('feedback', [False, True])
+@pytest.mark.gate_every(2)
 def test_steps_are_those_of_the_hook(rank, feedback):
   text = f'powersgd:rank={rank},min_compression=1'
   method = registry.method('error_feedback+' * feedback + text)

@@ -91,6 +91,7 @@ def test_googlenet_begins_with_a_deviation_of_a_hundredth_but_its_logits():
   assert isinstance(logits, keras.initializers.HeNormal)
 
 
+@pytest.mark.slow
 def test_b2_googlenet_s_seeds_make_replicas_equal():
   # In 2017 kernels were drawn without a seed, so that replicas began apart.
   first, second = (
