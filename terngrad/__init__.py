@@ -15,7 +15,7 @@ _HOMES = {
   'EvalConfig': 'terngrad.config.training',
   'GradientCodec': 'terngrad.codec.gradients',
   'Towers': 'terngrad.exchange.towers',
-  'Trainer': 'terngrad.training.trainer',
+  'Trainer': 'terngrad.compression.trainer',
   'TrainConfig': 'terngrad.config.training',
   'VariableSpec': 'terngrad.codec.policy',
   'base3': 'terngrad.codec.stages.packing',
@@ -30,7 +30,7 @@ _HOMES = {
   'parse_codec': ('terngrad.codec.methods.registry', 'parse'),
   'policy': ('terngrad.codec.policy', 'policy'),
   'ternarize': 'terngrad.codec.stages.ternary',
-  'train': 'terngrad.training.loop',
+  'train': 'terngrad.training.start',
   'two_bit': 'terngrad.codec.stages.packing',
   'worker_key': 'terngrad.codec.stages.random_bits',
 }

@@ -28,9 +28,9 @@ from terngrad.step import optimizers
 from terngrad.step import replicas
 from terngrad.step import step as steps
 from terngrad.training import assembly
-from terngrad.training import loop
 from terngrad.training import meter
 from terngrad.training import records
+from terngrad.training import start
 from tests.cli import starters
 from tests.slim import mnist_files
 from tests.step import small
@@ -88,7 +88,7 @@ def test_b1_floating_grad_epoch_sends_floats_in_its_epochs(mnist, tmp_path):
     quantize_logits=True,
     floating_grad_epoch=2,
   )
-  loop.train(config, lambda line: None)
+  start.train(config, lambda line: None)
   sent = [
     record['bits_per_element']
     for record in records.read(config.run.train_dir)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import terngrad
-from terngrad.training import trainer
+from terngrad.compression import trainer
 
 TEXT = pathlib.Path(__file__).parents[1] / 'docs' / 'custom_loop.md'
 

@@ -9,7 +9,7 @@ from terngrad.cli import command
 from terngrad.config import servers
 from terngrad.config import training as configs
 
-loop = lazy.module('terngrad.training.loop')
+start = lazy.module('terngrad.training.start')
 server_run = lazy.module('terngrad.parameter_server.server_run')
 server_tasks = lazy.module('terngrad.parameter_server.server_tasks')
 signals = lazy.module('terngrad.training.signals')
@@ -63,7 +63,7 @@ def with_servers(preset):
 
 def train(config):
   """Trains as a `training.TrainConfig` says; returns the exit code."""
-  outcome = loop.train(config, command.say, sys.stderr.isatty())
+  outcome = start.train(config, command.say, sys.stderr.isatty())
   return _report_end(config, outcome)
 
 

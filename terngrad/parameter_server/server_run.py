@@ -32,7 +32,7 @@ from terngrad.step import replicas
 from terngrad.step import step as steps
 from terngrad.training import assembly
 from terngrad.training import execution
-from terngrad.training import loop
+from terngrad.training import start
 
 _DTYPES = (tf.float32, tf.int32)
 
@@ -42,7 +42,7 @@ class TaskLostError(errors.TrainingError):
 
 
 def train(config, report, show_progress=False):
-  """Trains as the chief; see `loop.train`.
+  """Trains as the chief; see `start.train`.
 
   Args:
     config: a valid `servers.ServerConfig`; this process is the chief.
@@ -55,7 +55,7 @@ def train(config, report, show_progress=False):
   Raises:
     TaskLostError: start the chief's process anew to continue.
     errors.ConfigError, slim.errors.DataError, errors.TrainingError: see
-      `loop.train`; the other tasks were told to end.
+      `start.train`; the other tasks were told to end.
   """
   options.folder('train_dir', config.run.train_dir)
   cluster = config.cluster.tasks
@@ -116,7 +116,7 @@ def _train(config, data, report, show_progress):
     if free
     else functools.partial(_execution_context, config, data)
   )
-  outcome = loop.run_assembled(
+  outcome = start.run_assembled(
     config.whole(),
     functools.partial(assembly.assemble, make_context=make_context),
     report,

@@ -11,7 +11,7 @@ from terngrad.config import options as options_lib
 from terngrad.config import training as configs
 from terngrad.training import assembly
 from terngrad.training import batches
-from terngrad.training import loop
+from terngrad.training import start
 from tests.bin import programs
 
 STEPS = 50
@@ -156,7 +156,7 @@ def towers(
 
     return context._replace(data=context.data._replace(batches=dealt))
 
-  loop.run_assembled(
+  start.run_assembled(
     whole,
     functools.partial(assembly.assemble, make_context=make_context),
     lambda line: None,

@@ -17,7 +17,7 @@ from slim.nets import factory
 from terngrad.cluster import devices
 from terngrad.config import options as options_lib
 from terngrad.config import training as configs
-from terngrad.training import loop
+from terngrad.training import start
 from tests.bin import normalized
 from tests.exchange import processes
 
@@ -88,7 +88,7 @@ def train(name, train_dir, steps, index=0, hosts=('127.0.0.1:1',)):
   known = factory.NETS
   factory.NETS[_NAME] = factory.Net(_build, 8, default_channels=1)
   try:
-    loop.train(config, lambda line: None)
+    start.train(config, lambda line: None)
   finally:
     del known[_NAME]
 

@@ -9,9 +9,9 @@ from terngrad.checkpoint import checkpoints
 from terngrad.config import options as options_lib
 from terngrad.config import training as configs
 from terngrad.step import loss_scaling
-from terngrad.training import loop
 from terngrad.training import meter
 from terngrad.training import records
+from terngrad.training import start
 from tests.step import small
 
 
@@ -114,7 +114,7 @@ def test_a_run_that_overflows_at_every_scale_stops(tmp_path):
   )
   # From 2**15 to 1 in the steps 2 to 16.
   with pytest.raises(errors.TrainingError, match='^Step 16: expected finite'):
-    loop.train(config, lambda line: None)
+    start.train(config, lambda line: None)
   scales = [r['loss_scale'] for r in records.read(tmp_path) if 'loss' in str(r)]
   assert scales == [2.0**6]
   assert checkpoints.newest(str(tmp_path)).endswith('-10')

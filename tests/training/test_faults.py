@@ -7,8 +7,8 @@ import pytest
 from terngrad.checkpoint import checkpoints
 from terngrad.config import options as options_lib
 from terngrad.config import training as configs
-from terngrad.training import loop
 from terngrad.training import records
+from terngrad.training import start
 from tests import power_cut
 
 LAST = 21
@@ -26,7 +26,7 @@ def train(folder, report=lambda line: None, max_steps=LAST):
     save_iter=10,
     train_dir=str(folder),
   )
-  return loop.train(config, report)
+  return start.train(config, report)
 
 
 def continued(folder):

@@ -13,6 +13,7 @@ from terngrad.config import training as configs
 from terngrad.parameter_server import server_run
 from terngrad.training import evaluation
 from terngrad.training import loop
+from terngrad.training import start
 
 RUN = types.SimpleNamespace(parameters=['fc/kernel', 'fc/bias'])
 CODEC = types.SimpleNamespace(probed_variables=lambda: [0, 1])
@@ -56,7 +57,7 @@ def test_a_loss_that_is_not_finite_stops_the_run():
 def test_a_run_without_a_folder_does_not_begin():
   """2017's default was one folder for all runs, which the next continued."""
   with pytest.raises(errors.ConfigError, match='train_dir: .*Give --train_dir'):
-    loop.train(
+    start.train(
       options_lib.build(configs.TrainConfig, benchmark_mode=True), None
     )
   hosts = {'worker_hosts': 'localhost:1', 'ps_hosts': 'localhost:2'}
@@ -82,5 +83,5 @@ def test_a_net_that_fits_nowhere_is_refused(tmp_path):
     train_dir=str(tmp_path / 'run'),
   )
   with pytest.raises(errors.ConfigError, match='fit into the memory, received'):
-    loop.train(config, lambda line: None)
+    start.train(config, lambda line: None)
   assert not (tmp_path / 'run').exists()

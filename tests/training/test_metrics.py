@@ -16,11 +16,11 @@ from terngrad.report import comparison
 from terngrad.report import curves
 from terngrad.report import run_page
 from terngrad.training import evaluation
-from terngrad.training import loop
 from terngrad.training import meter
 from terngrad.training import metric
 from terngrad.training import metrics
 from terngrad.training import records
+from terngrad.training import start
 from tests.bin import programs
 from tests.slim import mnist_files
 
@@ -174,7 +174,7 @@ def added(tmp_path_factory):
       max_steps=10,
       **data,
     )
-    loop.train(train, lines.append)
+    start.train(train, lines.append)
     score = options_lib.build(
       configs.EvalConfig,
       checkpoint_dir=str(folder / 'train'),

@@ -1,0 +1,113 @@
+"""How a run begins: alone in its folder, assembled, with what was stored."""
+
+import contextlib
+import os
+from datetime import datetime
+
+import tensorflow as tf
+
+from terngrad.checkpoint import folder
+from terngrad.checkpoint import pretrained
+from terngrad.checkpoint import resume
+from terngrad.cluster import coordination
+from terngrad.cluster import spec as clusters
+from terngrad.cluster import watchdog
+from terngrad.config import options
+from terngrad.training import assembly
+from terngrad.training import execution
+from terngrad.training import loop
+
+
+def train(config, report, show_progress=False):
+  """Trains until max_steps or a signal; continues what stands in train_dir.
+
+  Args:
+    config: `training.TrainConfig`.
+    report: called with each line for the person who watches.
+    show_progress: True draws a progress bar on the terminal.
+
+  Returns:
+    A `loop.Outcome`.
+
+  Raises:
+    errors.ConfigError, slim.errors.DataError: it cannot begin; nothing was
+      written.
+    errors.TrainingError: it had to stop; the last checkpoint is good.
+  """
+  config.validate()
+  cluster = config.cluster
+  if cluster.keeps_files:
+    options.folder('train_dir', config.run.train_dir)
+  if cluster.tasks:
+    report(
+      clusters.check_network(cluster.tasks, cluster.allow_insecure_network)
+    )
+  # Of several processes the first alone keeps files and talks.
+  if not cluster.keeps_files:
+    report, show_progress = _silence, False
+  start = coordination.time_limit(
+    cluster.tasks, cluster.start_timeout, 'Start', watchdog.limit_start
+  )
+  return run_assembled(config, assembly.assemble, report, show_progress, start)
+
+
+def run_assembled(config, assemble, report, show_progress, start):
+  """`train` for a configuration that is valid.
+
+  Args:
+    config: `training.TrainConfig`, its numbers those of all workers together.
+    assemble: takes it, returns an `assembly.Run`.
+    report: see `train`.
+    show_progress: see `train`.
+    start: context manager for what comes before the first step.
+
+  Returns:
+    A `loop.Outcome`.
+
+  Raises:
+    errors.ConfigError, slim.errors.DataError, errors.TrainingError: see
+      `train`.
+  """
+  if config.run.log_device_placement:
+    tf.debugging.set_log_device_placement(True)
+  writes, train_dir = config.cluster.keeps_files, config.run.train_dir
+  with contextlib.ExitStack() as alone:
+    there = writes and os.path.isdir(train_dir)
+    if there:
+      alone.enter_context(folder.alone_in(train_dir))
+    with start:
+      with execution.refusing_size():
+        run = assemble(config)
+      begin, stored = _begin(config, run, report) if writes else ((0, -1), {})
+      begin = coordination.broadcast_start(run.exchange, run.replicas, begin)
+      run.store.scatter(stored)
+    if writes:
+      folder.make(train_dir)
+      if not there:
+        alone.enter_context(folder.alone_in(train_dir))
+      always_float = config.codes.floating_grad_epoch == 1
+      codec = run.float_codec if always_float else run.codec
+      for line in execution.remarks(codec, run.exchange, always_float):
+        report(f'{datetime.now()}: {line}')
+      folder.clear(train_dir, config.run.overwrite)
+    return loop.run_steps(config, run, begin, report, show_progress)
+
+
+def _silence(line):
+  del line
+
+
+def _begin(config, run, report):
+  """Restores; what `loop.run_steps` begins from, and what methods remember.
+
+  Returns:
+    ((steps taken before, step of train_dir's checkpoint or -1), see
+    `stored_states.Store.scatter`).
+  """
+  restored = resume.NOTHING
+  if not config.run.overwrite:
+    restored = resume.continue_run(config.run.train_dir, run, report)
+  first = restored.step
+  if not first:
+    first = pretrained.start(config.start, run, report)
+  return (first, restored.step or -1), restored.states
