@@ -36,6 +36,7 @@ LAYERS = (
   'terngrad.measure',
   'terngrad.measure.keras',
   'terngrad.report',
+  'terngrad.sweep',
   'terngrad.cli',
   'terngrad.cli.convert',
   'terngrad.cli.measure',

@@ -107,6 +107,10 @@ COMMANDS = {
       ),
     },
   ),
+  'sweep': Entry(
+    'Run an experiment of many runs, and compare them.',
+    'terngrad.cli.sweep:COMMAND',
+  ),
   'plan': Entry(
     'which code makes the fastest step on a network',
     'terngrad.cli.plan:COMMAND',

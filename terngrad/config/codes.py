@@ -119,7 +119,7 @@ class Codes:
       made = {code: _made(code, num_workers) for _, code in rules}
       stages = policy.parse_stages(self.codec_warm_up)
       first = [(until, _made(code, num_workers)) for until, code in stages]
-      code = _made(self._codec_text(num_workers), num_workers)
+      code = _made(self.text(num_workers), num_workers)
     plain = registry.method('identity')
     rules = [(holds, made[text]) for holds, text in rules]
     rules.append((policy.smaller_than(self.size_to_binarize), plain))
@@ -127,7 +127,15 @@ class Codes:
       rules.append((policy.is_logits, plain))
     return Named(code, rules, first)
 
-  def _codec_text(self, num_workers):
+  def text(self, num_workers):
+    """The code as `--codec` spells it, whichever flags name it.
+
+    Args:
+      num_workers: of a run, or None for a code of any number.
+
+    Raises:
+      errors.ConfigError: flags contradict each other.
+    """
     if not self.codec:
       return self._codec_text_of_grad_bits()
     wrappers, plus, text = self.codec.rpartition('+')

@@ -6,11 +6,14 @@ baseline seed by seed, so that what a seed does to both falls out.
 
 import html
 import math
+import os
 
 import pandas as pd
 from matplotlib import figure
 
+from slim.datasets.records import disk
 from terngrad import errors
+from terngrad.measure import tables
 from terngrad.report import curves
 from terngrad.report import html_page
 
@@ -25,6 +28,9 @@ _COLUMNS = {
   'bits_per_element',
   'seconds',
 }
+# What accuracy is drawn over, and whether by powers of ten.
+_MODELLED = 'modelled seconds'
+_OVER = {'bits/element': True, 'seconds': False, _MODELLED: True}
 _STYLE = """
 td, th { text-align: right; }
 td:first-child, th:first-child { text-align: left; }
@@ -50,7 +56,7 @@ for (const table of document.querySelectorAll('table'))
 
 
 def read(path):
-  """The runs of a results.csv, as `experiments/run_experiment.py` writes it.
+  """The runs of a results.csv, as `terngrad sweep` writes it.
 
   Args:
     path: of the file.
@@ -66,7 +72,7 @@ def read(path):
   except (OSError, ValueError) as error:
     raise errors.ConfigError(
       f'results: expected a readable results.csv, received "{error}". Run '
-      'experiments/run_experiment.py first.'
+      '`terngrad sweep` first.'
     ) from error
   missing = sorted(_COLUMNS - {*runs.columns})
   if missing or not len(runs):
@@ -89,7 +95,8 @@ def summary(runs, baseline=''):
     `pandas.DataFrame`: accuracy in %, mean over the seeds, standard deviation
     and half width of the 95 % confidence interval of the mean (NaN of one
     seed); the mean difference to the baseline over the seeds that both have, in
-    points, and its half width; bits an element and seconds, means.
+    points, and its half width; bits an element and seconds, means, and
+    modelled seconds where runs have them.
 
   Raises:
     errors.ConfigError: no run is of the baseline.
@@ -120,6 +127,8 @@ def summary(runs, baseline=''):
       'bits/element': own['bits_per_element'].mean(),
       'seconds': own['seconds'].mean(),
     }
+    if _MODELLED in own:
+      row[_MODELLED] = own[_MODELLED].mean()
     rows.append(row)
   table = pd.DataFrame(rows)
   return table.sort_values('accuracy %', ascending=False, kind='stable')
@@ -137,31 +146,34 @@ def interval(values):
 
 
 def chart(table):
-  """Accuracy over bits an element, with intervals; a `figure.Figure`."""
-  drawn = figure.Figure(figsize=(11, 6), layout='constrained')
-  axes = drawn.subplots()
-  for _, row in table.iterrows():
-    axes.errorbar(
-      row['bits/element'],
-      row['accuracy %'],
-      yerr=None if math.isnan(row['95 %']) else row['95 %'],
-      fmt='o',
-      capsize=3,
-    )
-    axes.annotate(
-      row['variant'],
-      (row['bits/element'], row['accuracy %']),
-      xytext=(5, 3),
-      textcoords='offset points',
-      fontsize='x-small',
-    )
-  axes.set(xscale='log', xlabel='bits an element', ylabel='accuracy, %')
-  for formatted in (
-    axes.xaxis.set_major_formatter,
-    axes.xaxis.set_minor_formatter,
-  ):
-    formatted('{x:g}')
-  axes.grid(alpha=0.3)
+  """Accuracy over bits and seconds, with intervals; a `figure.Figure`."""
+  over = [column for column in _OVER if column in table]
+  drawn = figure.Figure(figsize=(11, 6 * len(over)), layout='constrained')
+  for axes, column in zip(drawn.subplots(len(over)), over, strict=True):
+    for _, row in table.iterrows():
+      axes.errorbar(
+        row[column],
+        row['accuracy %'],
+        yerr=None if math.isnan(row['95 %']) else row['95 %'],
+        fmt='o',
+        capsize=3,
+      )
+      axes.annotate(
+        row['variant'],
+        (row[column], row['accuracy %']),
+        xytext=(5, 3),
+        textcoords='offset points',
+        fontsize='x-small',
+      )
+    axes.set(xlabel=column, ylabel='accuracy, %')
+    if _OVER[column]:
+      axes.set_xscale('log')
+    for formatted in (
+      axes.xaxis.set_major_formatter,
+      axes.xaxis.set_minor_formatter,
+    ):
+      formatted('{x:g}')
+    axes.grid(alpha=0.3)
   return drawn
 
 
@@ -196,6 +208,28 @@ def page(title, table, runs):
     ],
     _STYLE,
   )
+
+
+def write(folder, title, runs, baseline=''):
+  """Writes the summary as a table, Markdown, a plot and a page.
+
+  Args:
+    folder: path; made where it is not.
+    title: of the page.
+    runs: from `read`.
+    baseline: see `summary`.
+
+  Returns:
+    The table and where the page is, for people. The files of equal runs are
+    equal to the byte.
+  """
+  found = summary(runs, baseline)
+  tables.write(folder, 'sweep', found, chart(found))
+  page_path = os.path.join(folder, 'sweep.html')
+  disk.write_text(os.path.join(folder, 'sweep.md'), markdown(found))
+  disk.write_text(page_path, page(title, found, runs))
+  shown = found.to_string(index=False, float_format='{:.4g}'.format)
+  return f'{shown}\npage: {page_path}'
 
 
 def _html(table):

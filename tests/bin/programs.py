@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tests import forked
+from terngrad.sweep import warm
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Seconds that a program may take; some fifty times what it takes alone.
@@ -50,7 +50,7 @@ class Program:
     there, here = os.pipe()
     self._stdout = open(there)  # closed by __exit__
     with open(here, 'w') as out:
-      self._process = forked.start(
+      self._process = warm.start(
         module, arguments, out, self._err, environment=os.environ | _QUIET
       )
     self._out = []

@@ -1,6 +1,5 @@
 """Every flag file in experiments: read by its program, trained one step."""
 
-import csv
 import pathlib
 import re
 
@@ -30,9 +29,7 @@ IDS = [f'{f.name}-{v.stem if v else "base"}' for f, v in RUNS]
 def data_set(folder):
   """That of the programs that the header of base.flags names."""
   header = (folder / 'base.flags').read_text(encoding='utf-8')
-  named = re.search(r'--program=(\w+)|bin\.(\w+)_train', header)
-  # run_experiment.py's own default.
-  return (named[1] or named[2]) if named else 'mnist'
+  return re.search(r'bin\.(\w+)_train', header)[1]
 
 
 def files(folder, variant):
@@ -57,21 +54,6 @@ def test_evaluator_is_given_the_trained_net(folder):
   trained = options.by_name(parse(folder, files(folder, None)))
   for name in ('net', 'image_size', 'dataset_name'):
     assert scored[name] == trained[name]
-
-
-@pytest.mark.parametrize('folder', FOLDERS, ids=lambda folder: folder.name)
-def test_every_run_of_the_table_has_its_flags(folder):
-  table = folder / 'runs.csv'
-  if not table.exists():
-    pytest.skip('settings for scripts/, without runs of its own')
-  with open(table, encoding='utf-8') as file:
-    runs = list(csv.DictReader(file))
-  assert runs
-  for run in runs:
-    assert (folder / f'{run["variant"]}.flags').exists(), run
-    assert int(run['seed']) >= 0
-  text = (folder / 'README.md').read_text(encoding='utf-8')
-  assert 'run_experiment.py' in text
 
 
 @pytest.mark.parametrize(

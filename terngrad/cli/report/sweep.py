@@ -7,9 +7,7 @@ from terngrad import lazy
 from terngrad.cli import command
 from terngrad.config import options
 
-disk = lazy.module('slim.datasets.records.disk')
 sweep = lazy.module('terngrad.report.sweep')
-tables = lazy.module('terngrad.measure.tables')
 
 USAGE = """\
 {program}: what many runs show: means, spreads and paired differences.
@@ -17,11 +15,11 @@ USAGE = """\
   {program} --results=experiments/lenet_codecs/results.csv \\
       --baseline=float32 --output=O
 
-Reads the results.csv that experiments/run_experiment.py writes after every run,
-finished or not. For every variant: accuracy with standard deviation and 95 %
-interval over the seeds, its difference to the baseline seed by seed, bits an
-element and seconds. Writes sweep.csv, sweep.md, sweep.png (accuracy over bits)
-and sweep.html, which needs no other file.
+Reads the results.csv that `terngrad sweep` writes after every run. For every
+variant: accuracy with standard deviation and 95 % interval over the seeds, its
+difference to the baseline seed by seed, bits an element and seconds. Writes
+sweep.csv, sweep.md, sweep.png (accuracy over bits and seconds) and sweep.html,
+which needs no other file.
 """
 
 option = options.option
@@ -39,18 +37,12 @@ class Flags:
 def act(values):
   """Prints the table, and writes it where a folder is named."""
   runs = sweep.read(values.results)
-  table = sweep.summary(runs, values.baseline)
-  command.say(table.to_string(index=False, float_format='{:.4g}'.format))
   if not values.output:
+    table = sweep.summary(runs, values.baseline)
+    command.say(table.to_string(index=False, float_format='{:.4g}'.format))
     return
-  tables.write(values.output, 'sweep', table, sweep.chart(table))
   title = os.path.basename(os.path.dirname(os.path.abspath(values.results)))
-  for name, text in {
-    'sweep.md': sweep.markdown(table),
-    'sweep.html': sweep.page(title, table, runs),
-  }.items():
-    disk.write_text(os.path.join(values.output, name), text)
-  command.say(f'page: {os.path.join(values.output, "sweep.html")}')
+  command.say(sweep.write(values.output, title, runs, values.baseline))
 
 
 COMMAND = command.Command(USAGE, Flags, act, required=('results',))

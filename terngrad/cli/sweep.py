@@ -1,0 +1,215 @@
+"""Runs an experiment of many runs, and reports it."""
+
+import contextlib
+import dataclasses
+import multiprocessing
+import os
+import signal
+import sys
+
+import tqdm
+
+from terngrad import errors
+from terngrad import lazy
+from terngrad.cli import command
+from terngrad.cli import commands
+from terngrad.cli import flags
+from terngrad.config import options
+from terngrad.sweep import definition as definitions
+
+codec_table = lazy.module('terngrad.measure.codec_table')
+planning = lazy.module('terngrad.measure.planning')
+report = lazy.module('terngrad.report.sweep')
+runs = lazy.module('terngrad.sweep.runs')
+
+USAGE = """\
+{program}: runs an experiment of many runs, and compares them.
+
+  {program} experiments/lenet_codecs --data_dir=D --work_dir=W
+  {program} experiments/lenet_codecs --data_dir=D --work_dir=W --steps=500 \\
+      --seeds=1,2 --only='ternary*' --jobs=2 -- --batch_size=128
+
+The file sweep.ini says what differs: variants, seeds, flags of all runs; see
+terngrad/sweep/definition.py. What is finished is not run again, what was
+stopped continues: give the same command. After every run results.csv has a row
+more, with flags, commit, versions and machine; at the end, or with --report,
+there are sweep.csv, sweep.md, sweep.png and sweep.html beside it: means,
+spreads, paired differences by seed, plots. They go to --output: where nothing
+is changed on the command line the sweep's own folder, else --work_dir. Words
+behind `--` are further flags of every training run. Runs share XLA's compiled
+functions and a process that has TensorFlow imported.
+"""
+
+option = options.option
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Flags:
+  """The flags, and those of the trainer."""
+
+  definition: str = option('', 'sweep.ini, or the folder that holds it.', 'run')
+  data_dir: str = option('', 'Folder of the data set.', 'data')
+  work_dir: str = option('', 'Folder for the runs.', 'run')
+  output: str = option('', 'Folder of table, plot and page.', 'run')
+  steps: int = option(0, "Updates of a run, in place of the file's.", 'run')
+  seeds: tuple = option((), "Seeds in place of the file's.", 'run')
+  only: tuple = option(
+    (),
+    'Variants to run, as patterns; repeat for several.',
+    'run',
+    repeated=True,
+  )
+  jobs: int = option(1, 'Runs side by side.', 'run')
+  report: bool = option(False, 'Only report what is finished.', 'run')
+  bandwidth: float = option(
+    0.0,
+    'Bits a second of each worker on a network for which the report models '
+    'seconds, as `terngrad plan` does; 0 models nothing.',
+    'cluster',
+  )
+  latency: float = option(
+    5e-5, 'Seconds from one worker to another there.', 'cluster'
+  )
+  computing: float = option(
+    0.0, "Seconds of a worker's step there without any exchange.", 'cluster'
+  )
+  more: tuple = ()
+
+
+def act(values):
+  """Runs what is missing, then reports; returns the exit code."""
+  options.at_least('jobs', values.jobs, 1)
+  options.at_least('steps', values.steps, 0)
+  more = list(values.more)
+  if values.steps:
+    more += [f'--max_steps={values.steps}', f'--save_iter={values.steps}']
+  seeds = [_seed(text) for text in values.seeds]
+  found = definitions.read(values.definition, seeds, values.only, more)
+  configs = configurations(found)
+  changed = more or seeds or values.only
+  output = values.output or (values.work_dir if changed else found.folder)
+  os.makedirs(output, exist_ok=True)
+  sweep = runs.Sweep(found, values.data_dir, values.work_dir, output)
+  sweep.write()
+  if values.report or not sweep.missing:
+    return _report(sweep, found, values, configs)
+  with _signals() as (told, number):
+    if not _run(sweep, values.jobs, len(found.cells), told):
+      command.say('stopped; the same command continues')
+      return command.SIGNALLED + number()
+  code = _report(sweep, found, values, configs)
+  for name in sweep.failed:
+    command.complain('failed', name, command.FAILED)
+  return command.FAILED if sweep.failed else code
+
+
+@contextlib.contextmanager
+def _signals():
+  """(What can be read when SIGTERM or SIGINT came, the number of the first)."""
+  told, tell = multiprocessing.Pipe(duplex=False)
+  seen = []
+
+  def handle(number, frame):
+    del frame
+    seen.append(number)
+    tell.send(number)
+
+  with contextlib.ExitStack() as stack:
+    for number in (signal.SIGINT, signal.SIGTERM):
+      stack.callback(signal.signal, number, signal.signal(number, handle))
+    yield told, lambda: seen[0]
+
+
+def _run(sweep, jobs, total, told):
+  shows = sys.stderr.isatty()
+  done = total - len(sweep.missing)
+  with tqdm.tqdm(
+    total=total, initial=done, unit='run', disable=not shows
+  ) as bar:
+
+    def finished(line):
+      bar.write(line) if shows else command.say(line)
+      bar.update()
+
+    return sweep.run(jobs, finished, told)
+
+
+def _report(sweep, found, values, configs):
+  """Prints the table, writes what is to be looked at; the exit code."""
+  rows = report.read(sweep.table)
+  present = set(rows['variant'])
+  baseline = found.baseline if found.baseline in present else ''
+  if values.bandwidth:
+    steps = rows.groupby('variant')['steps'].last()
+    seconds = {
+      variant: steps[variant] * _modelled(config, values)
+      for variant, config in configs.items()
+      if variant in present
+    }
+    rows['modelled seconds'] = rows['variant'].map(seconds)
+  title = found.folder.resolve().name
+  command.say(report.write(sweep.table.parent, title, rows, baseline))
+  return command.DONE
+
+
+def _modelled(config, values):
+  """Seconds of a step, all of whose workers are on machines of their own."""
+  workers = config.cluster.num_workers
+  text = config.codes.text(workers)
+  network = planning.Network(values.bandwidth, values.latency, workers)
+  (shapes,) = codec_table.cases((), (config.model.net,)).values()
+  cost = planning.coding(text)
+  return planning.plan(text, shapes, values.computing, network, cost).step
+
+
+def configurations(found):
+  """Reads every run's flags as its programs will, before the first begins.
+
+  Returns:
+    {variant: its `training.TrainConfig`}.
+  """
+  if found.program not in commands.COMMANDS['eval'].members:
+    raise errors.ConfigError(
+      f'program: expected a data set of `terngrad train`, received '
+      f'{found.program!r}.'
+    )
+  trainer = commands.load(commands.find(('train', found.program)))
+  scorer = commands.load(commands.find(('eval', found.program)))
+  _parse(scorer, found.words(found.scoring), 'eval')
+  configs = {}
+  for cell in found.cells:
+    if cell.variant in configs:
+      continue
+    config = _parse(trainer, found.words(cell.flags), cell.variant)
+    try:
+      config.validate()
+    except errors.ConfigError as error:
+      raise errors.ConfigError(f'{cell.variant}: {error}') from error
+    configs[cell.variant] = config
+  return configs
+
+
+def _parse(program, words, name):
+  try:
+    return flags.parse(program.options, program.defaults, words).values
+  except flags.UsageError as error:
+    raise errors.ConfigError(f'{name}: {error}') from error
+
+
+def _seed(text):
+  try:
+    return int(text)
+  except ValueError as error:
+    raise flags.UsageError(
+      f'Expected --seeds as integers, received {text!r}. See --help.'
+    ) from error
+
+
+COMMAND = command.Command(
+  USAGE,
+  Flags,
+  act,
+  words=('definition',),
+  required=('definition', 'data_dir', 'work_dir'),
+  rest='more',
+)

@@ -1,0 +1,1 @@
+"""Experiments of many runs: what they are, and running what is missing."""

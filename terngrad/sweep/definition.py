@@ -1,0 +1,238 @@
+"""What a sweep is: variants, seeds and flags, from a small file.
+
+An .ini file states differences only. `[sweep]` says which data set's programs
+run (`program`), the seeds, and the variant that others are compared with
+(`baseline`). `[flags]` holds the trainer's flags in all runs and `[eval]` the
+evaluator's, a flag a line. Every other section is an axis, whose lines
+`NAME = FLAGS` are the values on it; the variants of several axes are all their
+combinations, such as `ternary_8`. `[seeds]` gives the variants that a pattern
+matches seeds of their own, or none:
+
+    [sweep]
+    program = mnist
+    seeds = 1 2 3
+    baseline = float32_2
+
+    [flags]
+    --max_steps = 2000
+
+    [codec]
+    float32 = --codec=identity
+    ternary = --codec=ternary --quantize_logits
+
+    [workers]
+    2 = --num_nodes=2
+    64 = --num_nodes=64
+
+    [seeds]
+    float32_64 =
+    ternary_64 = 1
+
+A file's own --flagfile is looked for beside it.
+"""
+
+import configparser
+import fnmatch
+import itertools
+import os
+import pathlib
+import shlex
+from typing import NamedTuple
+
+from terngrad import errors
+
+FILE_NAME = 'sweep.ini'
+_OWN = ('sweep', 'flags', 'eval', 'seeds')
+_KEYS = {'program', 'seeds', 'baseline'}
+
+
+class Cell(NamedTuple):
+  """A run.
+
+  Attributes:
+    variant: the names of its values, joined.
+    seed: of the run.
+    flags: tuple of words, the trainer's: those of all runs, then its own.
+  """
+
+  variant: str
+  seed: int
+  flags: tuple[str, ...]
+
+  @property
+  def name(self):
+    """Of its folder."""
+    return f'{self.variant}_seed{self.seed}'
+
+
+class Definition(NamedTuple):
+  """A sweep.
+
+  Attributes:
+    folder: of its file, where flag files are looked for.
+    program: data set of the trainer and the evaluator, as `train` names it.
+    baseline: variant that others are compared with, or ''.
+    scoring: tuple of words, the evaluator's flags.
+    cells: list of `Cell`, variant after variant for every seed, so that
+      comparisons of a seed come early.
+  """
+
+  folder: pathlib.Path
+  program: str
+  baseline: str
+  scoring: tuple[str, ...]
+  cells: list[Cell]
+
+  def words(self, flags):
+    """Flags as a process anywhere reads them: with the paths of flag files."""
+    return [self._in_place(word) for word in flags]
+
+  def _in_place(self, word):
+    name, equals, path = word.partition('=')
+    if name.lstrip('-') != 'flagfile' or not equals:
+      return word
+    return f'{name}={self.folder / path}'
+
+
+def read(path, seeds=(), only=(), more=()):
+  """Reads the definition of a sweep.
+
+  Args:
+    path: of the file, or of a folder that holds it as `FILE_NAME`.
+    seeds: in place of the file's; variants that have none there stay so.
+    only: patterns of variants; the others are left out. Empty: all.
+    more: words, further flags of every training run.
+
+  Returns:
+    A `Definition`.
+
+  Raises:
+    errors.ConfigError: the file cannot be read or says what cannot be.
+  """
+  path = pathlib.Path(path)
+  if path.is_dir():
+    path /= FILE_NAME
+  sections = _sections(path)
+  says = sections.get('sweep', {})
+  if unknown := sorted({*says} - _KEYS):
+    raise errors.ConfigError(
+      f'{path}: expected {", ".join(sorted(_KEYS))} in [sweep], received '
+      f'{", ".join(unknown)}. What all runs are told stands in [flags].'
+    )
+  everything = _words(path, sections.get('flags', {}))
+  variants = _variants(path, sections)
+  baseline = says.get('baseline') or ''
+  if baseline and baseline not in variants:
+    raise errors.ConfigError(
+      f'{path}: expected a variant as baseline, received {baseline!r}. There '
+      f'are {", ".join(variants)}.'
+    )
+  own_seeds = _seeds(path, sections, says, variants)
+  chosen = {
+    variant: (tuple(seeds) if seeds and found else found)
+    for variant, found in own_seeds.items()
+    if not only or any(fnmatch.fnmatchcase(variant, text) for text in only)
+  }
+  cells = [
+    Cell(variant, seed, (*everything, *variants[variant], *more))
+    for seed in dict.fromkeys(itertools.chain(*chosen.values()))
+    for variant, found in chosen.items()
+    if seed in found
+  ]
+  if not cells:
+    raise errors.ConfigError(
+      f'{path}: expected runs, received none of {", ".join(variants)} with '
+      f'seeds that fit {", ".join(only) or "all"}. Give seeds, or another '
+      '--only.'
+    )
+  scoring = _words(path, sections.get('eval', {}))
+  program = says.get('program') or 'mnist'
+  return Definition(path.parent, program, baseline, tuple(scoring), cells)
+
+
+def _sections(path):
+  """{section: {key: text or None}} of a file."""
+  parser = configparser.ConfigParser(
+    allow_no_value=True,
+    delimiters=('=',),
+    comment_prefixes=('#',),
+    interpolation=None,
+    default_section='',
+  )
+  parser.optionxform = str
+  try:
+    parser.read_string(path.read_text(encoding='utf-8-sig'), os.fspath(path))
+  except (OSError, ValueError, configparser.Error) as error:
+    said = ' '.join(str(error).split())
+    raise errors.ConfigError(
+      f'{path}: expected the definition of a sweep, received "{said}". '
+      'experiments/lenet_codecs/sweep.ini is one.'
+    ) from error
+  return {name: dict(parser[name]) for name in parser.sections()}
+
+
+def _words(path, section):
+  """A section's flags, `--name = value` a line."""
+  for name in section:
+    if not name.startswith('--'):
+      raise errors.ConfigError(
+        f'{path}: expected flags as `--name = value`, received {name!r}.'
+      )
+  return [
+    name if value is None else f'{name}={value}'
+    for name, value in section.items()
+  ]
+
+
+def _variants(path, sections):
+  """{variant: its words}, all combinations of the axes' values."""
+  axes = [values for name, values in sections.items() if name not in _OWN]
+  if not axes:
+    raise errors.ConfigError(
+      f'{path}: expected a section with a variant a line, `NAME = FLAGS`, '
+      f'received {", ".join(sections) or "no section"}.'
+    )
+  found = {}
+  for values in itertools.product(*(axis.items() for axis in axes)):
+    name = '_'.join(key for key, _ in values)
+    if '/' in name or not name.isprintable() or name.startswith('.'):
+      raise errors.ConfigError(
+        f'{path}: expected names of variants that can be folders, received '
+        f'{name!r}.'
+      )
+    try:
+      words = [word for _, text in values for word in shlex.split(text or '')]
+    except ValueError as error:
+      raise errors.ConfigError(
+        f'{path}: expected flags for {name}, received "{error}".'
+      ) from error
+    if name in found:
+      raise errors.ConfigError(
+        f'{path}: expected a name a variant, received {name} twice. Rename a '
+        'value on an axis.'
+      )
+    found[name] = words
+  return found
+
+
+def _seeds(path, sections, says, variants):
+  """{variant: tuple of its seeds}."""
+  found = dict.fromkeys(variants, _numbers(path, says.get('seeds') or '1'))
+  for pattern, text in sections.get('seeds', {}).items():
+    matched = fnmatch.filter(variants, pattern)
+    if not matched:
+      raise errors.ConfigError(
+        f'{path}: expected variants for the seeds of {pattern!r}, received '
+        f'none. There are {", ".join(variants)}.'
+      )
+    found |= dict.fromkeys(matched, _numbers(path, text or ''))
+  return found
+
+
+def _numbers(path, text):
+  try:
+    return tuple(int(word) for word in text.replace(',', ' ').split())
+  except ValueError as error:
+    raise errors.ConfigError(
+      f'{path}: expected seeds as integers, received {text!r}.'
+    ) from error

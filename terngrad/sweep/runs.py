@@ -1,0 +1,296 @@
+"""Runs what a sweep lacks: processes side by side, one row a finished run.
+
+A run trains and evaluates in a folder of its own, <variant>_seed<seed>, and is
+finished when its row stands there. Rows that the table has already count too,
+so that several machines can share the work by the table.
+"""
+
+import contextlib
+import datetime
+import importlib.metadata
+import json
+import os
+import pathlib
+import platform
+import shlex
+import subprocess
+import tempfile
+from multiprocessing import connection
+
+import pandas as pd
+
+from slim.datasets.records import disk
+from terngrad import errors
+from terngrad.sweep import warm
+from terngrad.training import records
+
+TABLE = 'results.csv'
+_RESULT, _LOG = 'result.json', 'log.txt'
+_MAIN = 'terngrad.cli.main'
+_PACKAGES = ('terngrad', 'tensorflow', 'keras', 'numpy')
+# Seconds for a run to end once it was asked to; it writes a checkpoint.
+_GRACE = 120
+
+
+class Sweep:
+  """The runs of a definition, finished and not.
+
+  Attributes:
+    table: path of the table of finished runs.
+    failed: names of the runs that failed; their logs say why.
+  """
+
+  def __init__(self, definition, data_dir, work_dir, output):
+    """Finds out what is finished.
+
+    Args:
+      definition: `definition.Definition`.
+      data_dir: folder of the data set.
+      work_dir: folder for the runs; made where it is not.
+      output: folder of the table.
+
+    Raises:
+      errors.ConfigError: what is finished was run with other flags.
+    """
+    self._definition = definition
+    self._data_dir, self._work_dir = data_dir, pathlib.Path(work_dir)
+    self.table = pathlib.Path(output) / TABLE
+    # Before the table changes the folder.
+    self._about = _about()
+    self._rows, self._others = {}, []
+    wanted = {(cell.variant, cell.seed): cell for cell in definition.cells}
+    for row in _read(self.table):
+      cell = wanted.get((row['variant'], row['seed']))
+      if cell is None:
+        self._others.append(row)
+      else:
+        self._keep(cell, row, self.table)
+    for cell in definition.cells:
+      path = self._work_dir / cell.name / _RESULT
+      if cell.name not in self._rows and path.exists():
+        self._keep(cell, json.loads(path.read_text(encoding='utf-8')), path)
+    self.failed = []
+
+  @property
+  def missing(self):
+    """The cells that are not finished, in their order."""
+    return [c for c in self._definition.cells if c.name not in self._rows]
+
+  def run(self, jobs, finished, told):
+    """Runs what is missing, and writes the table anew after every run.
+
+    Args:
+      jobs: runs side by side.
+      finished: called with a line after every run.
+      told: `multiprocessing.connection.Connection`; with the first thing that
+        comes there all runs are asked to stop, and end with a checkpoint.
+
+    Returns:
+      True if all has run, False if it was told to stop. The same sweep then
+      continues.
+    """
+    waiting, under_way = self.missing[::-1], {}
+    with tempfile.TemporaryDirectory() as compiled:
+      try:
+        while waiting or under_way:
+          while waiting and len(under_way) < jobs:
+            cell = waiting.pop()
+            run = _Run(cell, self._commands(cell), self._work(cell), compiled)
+            under_way[run.sentinel] = run
+          for ready in connection.wait([told, *under_way]):
+            if ready is told:
+              return False
+            run = under_way.pop(ready)
+            if run.goes_on():
+              under_way[run.sentinel] = run
+            else:
+              finished(self._finish(run))
+      finally:
+        _stop(list(under_way.values()))
+    return True
+
+  def _work(self, cell):
+    return self._work_dir / cell.name
+
+  def _commands(self, cell):
+    """The words of `terngrad` that train a cell, and those that score it."""
+    definition, work = self._definition, self._work(cell)
+    return [
+      [
+        'train',
+        definition.program,
+        *definition.words(cell.flags),
+        f'--seed={cell.seed}',
+        f'--data_dir={self._data_dir}',
+        f'--train_dir={work / "train"}',
+      ],
+      [
+        'eval',
+        definition.program,
+        *definition.words(definition.scoring),
+        f'--data_dir={self._data_dir}',
+        f'--checkpoint_dir={work / "train"}',
+        f'--eval_dir={work / "eval"}',
+        '--run_once',
+      ],
+    ]
+
+  def _finish(self, run):
+    """Keeps the row of a run that has ended; a line on it."""
+    cell, work = run.cell, self._work(run.cell)
+    if run.code:
+      self.failed.append(cell.name)
+      return f'{cell.name}: failed with {run.code}; see {work / _LOG}'
+    row = _row(cell, work) | self._about
+    disk.write_text(work / _RESULT, json.dumps(row))
+    self._rows[cell.name] = row
+    self.write()
+    return (
+      f'{cell.name}: {100 * row["accuracy"]:.2f} %, '
+      f'{row["bits_per_element"]:.3g} bits an element, {row["seconds"]:.0f} s'
+    )
+
+  def write(self):
+    """Writes the table: finished runs in their order, then those of others."""
+    rows = [
+      self._rows[cell.name]
+      for cell in self._definition.cells
+      if cell.name in self._rows
+    ]
+    if rows or self._others:
+      text = pd.DataFrame([*rows, *self._others]).to_csv(index=False)
+      disk.write_text(self.table, text)
+
+  def _keep(self, cell, row, path):
+    """Takes a row that was there before."""
+    if row.get('flags') != flags_of(cell):
+      raise errors.ConfigError(
+        f'{path}: expected {cell.name} to have run with {flags_of(cell)}, '
+        f'received {row.get("flags")}. Give another --work_dir and --output, '
+        'or remove what is there.'
+      )
+    self._rows[cell.name] = row
+
+
+class _Run:
+  """A cell's commands, one after the other in processes of their own.
+
+  Attributes:
+    cell: `definition.Cell`.
+    code: the exit code of the last command that has ended.
+  """
+
+  def __init__(self, cell, commands, folder, compiled):
+    self.cell, self.code = cell, None
+    self._commands, self._folder = commands[::-1], folder
+    self._environment = os.environ | {
+      # What one run has compiled all others load.
+      'TF_XLA_FLAGS': f'{os.environ.get("TF_XLA_FLAGS", "")} '
+      f'--tf_xla_persistent_cache_directory={compiled}'
+    }
+    disk.make_folder(folder)
+    self._start()
+
+  @property
+  def sentinel(self):
+    """What can be waited for."""
+    return self._process.sentinel
+
+  def goes_on(self):
+    """Takes the end of a command in; whether another was started."""
+    self._process.join()
+    self.code = self._process.exitcode
+    self._process.close()
+    if self.code or not self._commands:
+      return False
+    self._start()
+    return True
+
+  def ask(self):
+    """Asks it to stop."""
+    self._process.terminate()
+
+  def end(self, seconds):
+    """Waits so long for its end, then ends it."""
+    self._process.join(seconds)
+    self._process.kill()
+    self._process.join()
+
+  def _start(self):
+    with open(self._folder / _LOG, 'a', encoding='utf-8') as log:
+      self._process = warm.start(
+        _MAIN, self._commands.pop(), log, log, environment=self._environment
+      )
+
+
+def _stop(runs):
+  """Ends what runs, all together."""
+  for run in runs:
+    run.ask()
+  for run in runs:
+    run.end(_GRACE)
+
+
+def flags_of(cell):
+  """What a row says of a cell's flags, as a shell reads them."""
+  return shlex.join([*cell.flags, f'--seed={cell.seed}'])
+
+
+def _row(cell, work):
+  """The figures of a run that has ended."""
+  trained = [r for r in records.read(work / 'train') if 'total_loss' in r]
+  last = trained[-1]
+  return {
+    'variant': cell.variant,
+    'seed': cell.seed,
+    'steps': last['step'],
+    'accuracy': records.read(work / 'eval')[-1]['precision_at_1'],
+    'bits_per_element': last['bits_per_element'],
+    'loss': last['total_loss_smoothed'],
+    'seconds': last['seconds'],
+    'ended': datetime.datetime.now().isoformat(timespec='seconds'),
+    'flags': flags_of(cell),
+  }
+
+
+def _read(path):
+  """The rows of a table that may not be there."""
+  if not path.exists():
+    return []
+  try:
+    rows = pd.read_csv(path).to_dict('records')
+    return [row | {'variant': str(row['variant'])} for row in rows]
+  except (OSError, ValueError, KeyError) as error:
+    raise errors.ConfigError(
+      f'{path}: expected a table of runs, received "{error}". Remove it; what '
+      'is finished in --work_dir is written anew.'
+    ) from error
+
+
+def _about():
+  """What a row says of where it was made."""
+  commit = subprocess.run(
+    ['git', 'describe', '--always', '--dirty', '--exclude=*'],
+    cwd=pathlib.Path(__file__).parent,
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  versions = [f'python {platform.python_version()}']
+  for name in _PACKAGES:
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+      versions.append(f'{name} {importlib.metadata.version(name)}')
+  return {
+    'commit': commit.stdout.strip() or 'unknown',
+    'versions': ', '.join(versions),
+    'machine': f'{_processor()}, {os.cpu_count()} cores',
+  }
+
+
+def _processor():
+  """The processor's name, or its architecture."""
+  with contextlib.suppress(OSError):
+    for line in pathlib.Path('/proc/cpuinfo').read_text().splitlines():
+      if line.startswith('model name'):
+        return line.partition(':')[2].strip()
+  return platform.machine()

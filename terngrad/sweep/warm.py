@@ -1,0 +1,84 @@
+"""Python programs in processes that find TensorFlow imported.
+
+Importing it takes five seconds. One process imports it and does nothing else:
+those of the programs are forked from it, and find no device initialized and no
+flag defined.
+"""
+
+import atexit
+import multiprocessing
+import os
+import runpy
+import sys
+from multiprocessing import reduction
+
+_context = multiprocessing.get_context('forkserver')
+_context.set_forkserver_preload(['tensorflow', 'keras'])
+
+
+def start(module, arguments, out, err, folder=None, environment=None):
+  """Starts `python -m MODULE`.
+
+  Args:
+    module: its name; None runs the first of the arguments as `python -c` does.
+    arguments: its words.
+    out: file for the standard output.
+    err: file for the standard error.
+    folder: to run in; None is the present one.
+    environment: its variables; None is those of this process.
+
+  Returns:
+    A `multiprocessing.Process`, started.
+  """
+  # What TensorFlow logs follows the variables of the process that imports it.
+  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+  process = _context.Process(
+    target=_Target(
+      module,
+      [str(word) for word in arguments],
+      os.fspath(folder or os.getcwd()),
+      dict(os.environ if environment is None else environment),
+      (out.fileno(), err.fileno()),
+    )
+  )
+  process.start()
+  return process
+
+
+class _Target:
+  """What the forked process calls; it travels there with its two files."""
+
+  def __init__(self, module, arguments, folder, environment, files):
+    self._said = module, arguments, folder, environment
+    self._files = files
+
+  def __getstate__(self):
+    return self._said, [reduction.DupFd(number) for number in self._files]
+
+  def __setstate__(self, state):
+    self._said, files = state
+    self._files = [file.detach() for file in files]
+
+  def __call__(self):
+    module, arguments, folder, environment = self._said
+    for number, file in enumerate(self._files, 1):
+      os.dup2(file, number)
+      os.close(file)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    there = environment.get('PYTHONPATH')
+    sys.path[:0] = [folder, *(there.split(os.pathsep) if there else [])]
+    try:
+      if module:
+        sys.argv = [module, *arguments]
+        # What a program reads that begins anew.
+        sys.orig_argv = [sys.executable, '-m', module, *arguments]
+        runpy.run_module(module, run_name='__main__', alter_sys=True)
+      else:
+        code, *rest = arguments
+        sys.argv = ['-c', *rest]
+        exec(compile(code, '<string>', 'exec'), {'__name__': '__main__'})
+    finally:
+      # Processes of `multiprocessing` leave these out.
+      atexit._run_exitfuncs()

@@ -1,0 +1,202 @@
+"""`terngrad sweep`: what is missing is run, and equal runs report alike."""
+
+import csv
+import json
+import os
+import re
+import signal
+
+import pandas as pd
+import pytest
+
+from tests.bin import programs
+
+TEXT = """\
+[sweep]
+seeds = 1 2
+baseline = float32
+
+[flags]
+--batch_size = 8
+--max_steps = 4
+--save_iter = 4
+--num_nodes = 2
+
+[eval]
+--batch_size = 9
+
+[codec]
+float32 = --codec=identity
+ternary = --codec=ternary
+"""
+NAMES = [f'{v}_seed{s}' for s in (1, 2) for v in ('float32', 'ternary')]
+
+
+@pytest.fixture(scope='module')
+def swept(data_dir, tmp_path_factory):
+  """(folder of the definition, folder of the runs, what was printed)."""
+  folder, work = (tmp_path_factory.mktemp(name) for name in ('small', 'work'))
+  (folder / 'sweep.ini').write_text(TEXT, encoding='utf-8')
+  return folder, work, sweep(folder, data_dir, work, '--jobs=2')
+
+
+def arguments(folder, data_dir, work, *more):
+  return [
+    'sweep',
+    folder,
+    f'--data_dir={data_dir}',
+    f'--work_dir={work}',
+    *more,
+  ]
+
+
+def sweep(*words):
+  return programs.run('terngrad.cli.main', *arguments(*words))
+
+
+def lines_of(path):
+  return path.read_text().splitlines() if path.exists() else []
+
+
+def rows(folder):
+  with open(folder / 'results.csv', encoding='utf-8') as file:
+    return list(csv.DictReader(file))
+
+
+def test_every_run_is_a_row_that_says_how_it_was_made(swept):
+  folder, _, done = swept
+  assert done.code == 0, done.err
+  found = rows(folder)
+  assert [f'{r["variant"]}_seed{r["seed"]}' for r in found] == NAMES
+  for row in found:
+    assert row['steps'] == '4' and 0 <= float(row['accuracy']) <= 1
+    assert row['flags'].endswith(f'--seed={row["seed"]}')
+    assert 'tensorflow ' in row['versions'] and 'cores' in row['machine']
+    assert row['commit']
+  assert {float(r['bits_per_element']) > 30 for r in found} == {True, False}
+  assert len(re.findall(r'_seed\d: [\d.]+ %', done.out)) == len(NAMES)
+
+
+def test_table_plot_and_page_stand_beside_it(swept):
+  folder, _, done = swept
+  summary = pd.read_csv(folder / 'sweep.csv')
+  assert set(summary['variant']) == {'float32', 'ternary'}
+  assert 'to float32' in summary
+  for name in ('sweep.md', 'sweep.png', 'sweep.html'):
+    assert (folder / name).stat().st_size
+  assert done.out.splitlines()[-1] == f'page: {folder}/sweep.html'
+
+
+def test_what_is_finished_is_not_run_again_and_reported_alike(swept, data_dir):
+  folder, work, _ = swept
+  files = ('results.csv', 'sweep.csv', 'sweep.md', 'sweep.html')
+  before = [(folder / name).read_bytes() for name in files]
+  logs = {p: p.stat().st_mtime_ns for p in work.glob('*/log.txt')}
+  assert len(logs) == len(NAMES)
+  done = sweep(folder, data_dir, work)
+  assert done.code == 0, done.err
+  assert [(folder / name).read_bytes() for name in files] == before
+  assert {p: p.stat().st_mtime_ns for p in work.glob('*/log.txt')} == logs
+
+
+def test_the_table_alone_says_what_is_finished(swept, data_dir, tmp_path):
+  folder, _, _ = swept
+  done = sweep(folder, data_dir, tmp_path, '--report')
+  assert done.code == 0, done.err
+  assert not list(tmp_path.glob('*_seed*'))
+
+
+@pytest.mark.slow
+def test_a_run_again_gives_the_same_row(swept, data_dir, tmp_path):
+  folder, _, _ = swept
+  done = sweep(
+    *(folder, data_dir, tmp_path / 'work', f'--output={tmp_path}'),
+    *('--only=tern*', '--seeds=2'),
+  )
+  assert done.code == 0, done.err
+  (again,) = rows(tmp_path)
+  (before,) = (
+    r for r in rows(folder) if (r['variant'], r['seed']) == ('ternary', '2')
+  )
+  for name in ('accuracy', 'loss', 'bits_per_element', 'flags', 'steps'):
+    assert again[name] == before[name]
+
+
+def test_other_flags_are_another_sweep(swept, data_dir):
+  folder, work, _ = swept
+  done = sweep(folder, data_dir, work, f'--output={folder}', '--steps=3')
+  assert done.code == 2
+  assert 'float32_seed1 to have run with' in done.error
+  assert '--max_steps=3' in done.error
+
+
+@pytest.mark.slow
+def test_steps_and_flags_of_the_command_line_go_beside_the_runs(
+  swept, data_dir, tmp_path
+):
+  folder, _, _ = swept
+  before = (folder / 'results.csv').read_bytes()
+  done = sweep(
+    *(folder, data_dir, tmp_path, '--steps=2', '--seeds=3', '--only=float32'),
+    *('--', '--batch_size=4'),
+  )
+  assert done.code == 0, done.err
+  (row,) = rows(tmp_path)
+  assert row['steps'] == '2' and '--batch_size=4' in row['flags']
+  assert (folder / 'results.csv').read_bytes() == before
+
+
+@pytest.mark.slow
+def test_a_run_that_fails_leaves_the_others_and_says_where(
+  swept, data_dir, tmp_path
+):
+  folder, work, _ = swept
+  # A net that this data set cannot feed is refused when it is built.
+  text = TEXT + 'large = --net=alexnet --image_size=28\n'
+  (tmp_path / 'sweep.ini').write_text(text, encoding='utf-8')
+  done = sweep(tmp_path, data_dir, tmp_path / 'work', '--seeds=1')
+  assert done.code == 1
+  assert 'failed: large_seed1' in done.err
+  assert f'large_seed1: failed with 2; see {tmp_path}/work/' in done.out
+  log = (tmp_path / 'work' / 'large_seed1' / 'log.txt').read_text()
+  assert 'error: ' in log
+  variants = [row['variant'] for row in rows(tmp_path / 'work')]
+  assert variants == ['float32', 'ternary']
+
+
+def test_wrong_flags_stop_it_before_the_first_run(data_dir, tmp_path):
+  text = TEXT + 'wrong = --codec=ternari\n'
+  (tmp_path / 'sweep.ini').write_text(text, encoding='utf-8')
+  done = sweep(tmp_path, data_dir, tmp_path / 'work')
+  assert done.code == 2
+  assert 'wrong: ' in done.error and 'ternari' in done.error
+  assert not (tmp_path / 'work').exists()
+
+
+@pytest.mark.slow
+def test_a_sweep_that_is_stopped_goes_on(swept, data_dir, tmp_path):
+  folder, _, _ = swept
+  words = arguments(
+    *(
+      folder,
+      data_dir,
+      tmp_path,
+      '--only=ternary',
+      '--seeds=1',
+      '--steps=4000',
+    ),
+  )
+  with programs.Program('terngrad.cli.main', words) as program:
+    train_dir = tmp_path / 'ternary_seed1' / 'train'
+    while not lines_of(train_dir / 'metrics.jsonl'):
+      os.sched_yield()
+    program.send(signal.SIGTERM)
+    done = program.wait()
+  assert done.code == 128 + signal.SIGTERM
+  assert 'the same command continues' in done.out
+  (step,) = programs.checkpoint_steps(train_dir)
+  assert 0 < step < 4000
+  # It holds a checkpoint and no row.
+  assert not (tmp_path / 'ternary_seed1' / 'result.json').exists()
+  log = (tmp_path / 'ternary_seed1' / 'log.txt').read_text()
+  assert json.dumps(step) in log

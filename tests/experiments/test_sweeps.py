@@ -1,0 +1,49 @@
+"""Every sweep in experiments: its runs are read as their programs will."""
+
+import pathlib
+
+import pandas as pd
+import pytest
+
+from terngrad.cli import sweep as sweep_cli
+from terngrad.config import options
+from terngrad.sweep import definition
+from terngrad.sweep import runs
+from tests.cli import starters
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FOLDERS = sorted(path.parent for path in ROOT.glob('experiments/*/sweep.ini'))
+
+
+@pytest.fixture(params=FOLDERS, ids=lambda folder: folder.name)
+def folder(request):
+  return request.param
+
+
+def test_runs_are_valid_and_scored_with_their_net(folder):
+  found = definition.read(folder)
+  configs = sweep_cli.configurations(found)
+  words = found.words(found.scoring)
+  scored = options.by_name(
+    starters.parse(f'terngrad.bin.{found.program}_eval', words)
+  )
+  for config in configs.values():
+    trained = options.by_name(config)
+    for name in ('net', 'image_size', 'dataset_name'):
+      assert scored[name] == trained[name]
+
+
+def test_finished_runs_are_of_the_sweep(folder, tmp_path):
+  found = definition.read(folder)
+  table = folder / runs.TABLE
+  if not table.exists():
+    pytest.skip('not run')
+  finished = pd.read_csv(table, dtype=str)
+  flags = {(c.variant, str(c.seed)): runs.flags_of(c) for c in found.cells}
+  for row in finished.to_dict('records'):
+    assert flags[row['variant'], row['seed']] == row['flags']
+
+
+def test_how_to_run_it_is_said(folder):
+  text = (folder / 'README.md').read_text(encoding='utf-8')
+  assert f'terngrad sweep experiments/{folder.name}' in text

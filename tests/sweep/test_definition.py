@@ -1,0 +1,144 @@
+"""Definitions of sweeps: combinations, seeds, and what is refused."""
+
+import pytest
+
+from terngrad import errors
+from terngrad.sweep import definition
+
+TEXT = """\
+# What differs.
+[sweep]
+program = cifar10
+seeds = 1 2
+baseline = float32_2
+
+[flags]
+--max_steps = 20
+--codec_rules = rank<2 -> identity; size>=9 & */bias -> fp16
+--flagfile = base.flags
+--quantize_logits
+
+[eval]
+--batch_size = 100
+
+[codec]
+float32 = --codec=identity
+ternary = --codec=ternary:clip_factor=2.5
+  --clip_factor=2.5
+
+[workers]
+2 = --num_nodes=2
+64 = --num_nodes=64
+
+[seeds]
+*_64 =
+ternary_64 = 7
+"""
+ALWAYS = (
+  '--max_steps=20',
+  '--codec_rules=rank<2 -> identity; size>=9 & */bias -> fp16',
+  '--flagfile=base.flags',
+  '--quantize_logits',
+)
+
+
+@pytest.fixture
+def read(tmp_path):
+  def read_text(text=TEXT, **options):
+    (tmp_path / 'sweep.ini').write_text(text, encoding='utf-8')
+    return definition.read(tmp_path, **options)
+
+  return read_text
+
+
+def test_variants_are_all_combinations_seed_by_seed(read):
+  found = read()
+  assert [cell.name for cell in found.cells] == [
+    'float32_2_seed1',
+    'ternary_2_seed1',
+    'float32_2_seed2',
+    'ternary_2_seed2',
+    'ternary_64_seed7',
+  ]
+  assert (found.program, found.baseline) == ('cifar10', 'float32_2')
+  assert found.scoring == ('--batch_size=100',)
+  assert found.cells[-1].flags == (
+    *ALWAYS,
+    '--codec=ternary:clip_factor=2.5',
+    '--clip_factor=2.5',
+    '--num_nodes=64',
+  )
+
+
+def test_a_flag_file_is_looked_for_beside_the_definition(read, tmp_path):
+  found = read()
+  assert found.words(
+    ['--flagfile=a/b.flags', '--x=flagfile=c', '--flagfile']
+  ) == [
+    f'--flagfile={tmp_path}/a/b.flags',
+    '--x=flagfile=c',
+    '--flagfile',
+  ]
+
+
+def test_the_command_line_says_other_seeds_and_fewer_variants(read):
+  found = read(seeds=(5,), only=('ternary*', 'no*'), more=('--max_steps=3',))
+  assert [cell.name for cell in found.cells] == [
+    'ternary_2_seed5',
+    'ternary_64_seed5',
+  ]
+  assert found.cells[0].flags[-1] == '--max_steps=3'
+  # What has no seeds is not asked for.
+  names = {cell.variant for cell in read(seeds=(5,)).cells}
+  assert 'float32_64' not in names
+
+
+@pytest.mark.parametrize(
+  ('change', 'message'),
+  [
+    (('# What differs.', 'stray = 1'), 'expected the definition of a sweep'),
+    (('program =', 'steps = 3\nprogram ='), r'in \[sweep\], received steps'),
+    (
+      ('baseline = float32_2', 'baseline = float'),
+      "as baseline, received 'flo",
+    ),
+    (('--max_steps = 20', 'max_steps = 20'), "`--name = value`, received 'max"),
+    (('seeds = 1 2', 'seeds = 1 two'), "seeds as integers, received '1 two'"),
+    (('*_64 =', '*_16 ='), r"for the seeds of '\*_16', received none"),
+    (('2 = --num', '../2 = --num'), 'that can be folders'),
+    (
+      ('2 = --num_nodes=2', "2 = --x='1"),
+      'for float32_2, received "No closing',
+    ),
+    (
+      ('float32 =', 'ternary =\nfloat32 ='),
+      'expected the definition of a sweep',
+    ),
+    (('seeds = 1 2', 'seeds = 1 2\x00'), 'seeds as integers'),
+  ],
+)
+def test_what_cannot_be_is_refused(read, change, message):
+  with pytest.raises(errors.ConfigError, match=message):
+    read(TEXT.replace(*change, 1))
+
+
+def test_names_that_meet_are_refused(read):
+  text = '[a]\nx =\nx_y =\n[b]\ny_z =\nz =\n'
+  with pytest.raises(errors.ConfigError, match='received x_y_z twice'):
+    read(text)
+
+
+def test_nothing_to_run_is_said(read):
+  with pytest.raises(errors.ConfigError, match='received none of float32_2, '):
+    read(only=('gamma',))
+
+
+def test_no_axis_is_refused(read):
+  with pytest.raises(errors.ConfigError, match='received sweep, flags'):
+    read('[sweep]\nseeds = 1\n[flags]\n--max_steps = 1\n')
+
+
+def test_a_missing_file_is_one_line(tmp_path):
+  with pytest.raises(errors.ConfigError, match='No such file') as raised:
+    definition.read(tmp_path / 'none.ini')
+  assert '\n' not in str(raised.value)
