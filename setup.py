@@ -52,6 +52,9 @@ EXTRAS_REQUIRE = {
   'dev': [
     *DATABASES,
     'hypothesis>=6.100',
+    # The site of the documents; see mkdocs.yml.
+    'mkdocs-material>=9.7,<10',
+    'mkdocstrings[python]>=1,<2',
     'pytest>=8.2,<10',
     'pytest-xdist>=3.6',
     # Reads scripts/cluster/*.yaml.

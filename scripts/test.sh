@@ -9,7 +9,7 @@ usage() {
 usage: scripts/test.sh [--all] [--help] [argument of pytest ...]
 
 Installs the project (scripts/setup.sh), then checks imports, lint, format,
-doctests and tests. Runs every section, and exits with the status of the first
+doctests, the site of the documents and tests. Runs every section, and exits with the status of the first
 one that failed.
 
   --all   also the tests marked slow and cluster, and gpu where there is one
@@ -90,11 +90,18 @@ doctests() {
   ((code == 5)) || return "$code"
 }
 
+# shellcheck disable=SC2317  # `section` calls it.
+site() {
+  NO_MKDOCS_2_WARNING=1 "$bin/mkdocs" build --strict --quiet \
+    --config-file "$root/mkdocs.yml" --site-dir "$folder/site"
+}
+
 structure=("$root/tests/test_imports.py" "$root/tests/test_layers.py")
 section 'imports' pytest "${structure[@]}"
 section 'ruff check' "$bin/ruff" check --quiet "$root"
 section 'ruff format' "$bin/ruff" format --check --quiet "$root"
 section 'doctests' doctests
+section 'site' site
 # --ignore: they have run.
 $has_path || arguments+=("${structure[@]/#/--ignore=}")
 # Two at a time: most wait for a process or run on one core. A file's tests stay

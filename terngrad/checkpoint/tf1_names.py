@@ -84,10 +84,11 @@ def ours(net, theirs):
 def within(net, name, scope):
   """Whether a variable of ours is in a scope, TF-Slim's or one of ours.
 
-  >>> within('inception_v3', 'logits/kernel', 'InceptionV3/Logits')
-  True
-  >>> within('inception_v3', 'conv10/kernel', 'conv1')
-  False
+  Examples:
+    >>> within('inception_v3', 'logits/kernel', 'InceptionV3/Logits')
+    True
+    >>> within('inception_v3', 'conv10/kernel', 'conv1')
+    False
 
   Args:
     net: name in `slim.nets.factory.NETS`.

@@ -179,8 +179,9 @@ def join_booleans(words, booleans):
   Only for flags that are true or false, and only before true, t, 1, false, f
   or 0 in any case; words after `--` are left alone.
 
-  >>> join_booleans(['--b', 'False', '--subset', 'True'], {'b'})
-  ['--b=false', '--subset', 'True']
+  Examples:
+    >>> join_booleans(['--b', 'False', '--subset', 'True'], {'b'})
+    ['--b=false', '--subset', 'True']
 
   Args:
     words: of a command line.

@@ -65,8 +65,9 @@ def from_tf_config(text):
 def from_hosts_text(text, job_name, task_id):
   r"""The cluster of a hosts file: a task a line, `[ps|worker] host:port`.
 
-  >>> from_hosts_text('a:1  # chief\nps b:2', 'worker', 0).jobs
-  {'ps': ('b:2',), 'worker': ('a:1',)}
+  Examples:
+    >>> from_hosts_text('a:1  # chief\nps b:2', 'worker', 0).jobs
+    {'ps': ('b:2',), 'worker': ('a:1',)}
 
   Args:
     text: of the file; what follows # is a comment, a line without a job is a

@@ -99,8 +99,9 @@ def make(jobs, job, index):
 def parse_address(text, where='address'):
   """Checks 'host:port', '192.0.2.1:2222' or '[2001:db8::1]:2222'.
 
-  >>> parse_address('host-1.example:2222')
-  'host-1.example:2222'
+  Examples:
+    >>> parse_address('host-1.example:2222')
+    'host-1.example:2222'
 
   Args:
     text: to check.

@@ -95,9 +95,10 @@ def policy(rules, specs):
 def parse(text):
   """Rules as a command line spells them, 'WHERE -> CODE; WHERE -> CODE'.
 
-  >>> rules = parse('rank<2 -> identity; fc*/kernel & size>=1000 -> fp16')
-  >>> [code for _, code in rules]
-  ['identity', 'fp16']
+  Examples:
+    >>> rules = parse('rank<2 -> identity; fc*/kernel & size>=1000 -> fp16')
+    >>> print(*(code for _, code in rules))
+    identity fp16
 
   Args:
     text: WHERE is one or more conditions with & between them, which must all
@@ -126,8 +127,9 @@ def parse(text):
 def parse_stages(text):
   """Codes of the first steps of a run, 'UNTIL -> CODE; UNTIL -> CODE'.
 
-  >>> parse_stages('100 -> identity; 300 -> topk:ratio=0.1')
-  [(100, 'identity'), (300, 'topk:ratio=0.1')]
+  Examples:
+    >>> parse_stages('100 -> identity; 300 -> topk:ratio=0.1')
+    [(100, 'identity'), (300, 'topk:ratio=0.1')]
 
   Args:
     text: UNTIL is the number of steps that a code is used before, and rises.

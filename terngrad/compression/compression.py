@@ -18,11 +18,12 @@ def compress(gradients, codec='ternary', *, step, seed=0, mean=False, names=()):
   gradients are coded and decoded. What is returned is for an update of one's
   own. An optimizer of Keras adds up by itself: `keras.CompressedOptimizer`.
 
-  >>> import tensorflow as tf
-  >>> gradients = [tf.constant([0.5, -0.25, 0.1, 0.0])]
-  >>> (sent,) = compress(gradients, 'topk:ratio=0.5', step=0)
-  >>> sent.numpy().tolist()
-  [0.5, -0.25, 0.0, 0.0]
+  Examples:
+    >>> import tensorflow as tf
+    >>> gradients = [tf.constant([0.5, -0.25, 0.1, 0.0])]
+    >>> (sent,) = compress(gradients, 'topk:ratio=0.5', step=0)
+    >>> sent.numpy().tolist()
+    [0.5, -0.25, 0.0, 0.0]
 
   Args:
     gradients: list of float32, float16 or bfloat16 tensors of known shapes, the

@@ -46,12 +46,12 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
   gradients are coded and decoded. What a code remembers (error feedback,
   PowerSGD) is saved with the model, that of each replica by itself.
 
-  >>> import keras, terngrad.keras
-  >>> model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(2)])
-  >>> model.compile(
-  ...   terngrad.keras.CompressedOptimizer(keras.optimizers.Adam(), 'ternary'),
-  ...   'mse',
-  ... )
+  Examples:
+    >>> import keras, terngrad.keras
+    >>> model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(2)])
+    >>> inner = keras.optimizers.Adam()
+    >>> outer = terngrad.keras.CompressedOptimizer(inner, 'ternary')
+    >>> model.compile(outer, 'mse')
   """
 
   def __init__(self, optimizer, codec='ternary', seed=0, name=None):

@@ -65,10 +65,11 @@ def replace(runs, target):
 def file_name(tag):
   """A file's name for a tag: unlike tags have unlike names, none leads away.
 
-  >>> file_name('conv1/kernel')
-  'conv1_kernel-d0c5c030'
-  >>> file_name('loss')
-  'loss'
+  Examples:
+    >>> file_name('conv1/kernel')
+    'conv1_kernel-d0c5c030'
+    >>> file_name('loss')
+    'loss'
   """
   clean = re.sub(r'[^A-Za-z0-9_-]', '_', tag)[:_LONGEST]
   if clean == tag:

@@ -268,8 +268,9 @@ OPTIMIZERS = {
 def parse(text, momentum_flag):
   """The optimizer that a command line describes.
 
-  >>> sorted(parse('rmsprop:decay=0.9,epsilon=0.1', 0.9).slots)
-  ['mean_square', 'momentum']
+  Examples:
+    >>> sorted(parse('rmsprop:decay=0.9,epsilon=0.1', 0.9).slots)
+    ['mean_square', 'momentum']
 
   Args:
     text: 'NAME' or 'NAME:option=value,option=value', with a key of

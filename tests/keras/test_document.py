@@ -32,6 +32,14 @@ def test_every_program_is_one_of_python():
     compile(program, 'docs/keras.md', 'exec')
 
 
+def test_the_front_page_compiles():
+  text = (pathlib.Path(__file__).parents[2] / 'docs/index.md').read_text()
+  (program,) = re.findall('```python\n(.*?)```', text, re.DOTALL)
+  names = {}
+  exec(compile(program, 'docs/index.md', 'exec'), names)
+  assert names['model'].optimizer is names['optimizer']
+
+
 def test_the_readme_shows_the_line():
   readme = (pathlib.Path(__file__).parents[2] / 'README.md').read_text()
   first = '\n'.join(readme.splitlines()[:20])

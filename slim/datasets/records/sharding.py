@@ -95,8 +95,9 @@ class Report(NamedTuple):
 def file_names(split: str, number: int) -> tuple[str, ...]:
   """Returns the names of the shards of a split.
 
-  >>> file_names('train', 2)
-  ('train-00000-of-00002', 'train-00001-of-00002')
+  Examples:
+    >>> file_names('train', 2)
+    ('train-00000-of-00002', 'train-00001-of-00002')
   """
   return tuple(f'{split}-{i:05d}-of-{number:05d}' for i in range(number))
 

@@ -202,8 +202,9 @@ KINDS = (
 def parse(text, workers=0):
   """The codec that a command line names.
 
-  >>> parse('ternary:clip_factor=2.5,packing=two_bit').name
-  'clip_by_stddev(2.5) > ternarize > two_bit'
+  Examples:
+    >>> parse('ternary:clip_factor=2.5,packing=two_bit').name
+    'clip_by_stddev(2.5) > ternarize > two_bit'
 
   Args:
     text: 'NAME' or 'NAME:option=value,option=value'.
@@ -234,8 +235,9 @@ def parse(text, workers=0):
 def method(text, workers=0):
   """The method that a command line names, with what is wrapped around it.
 
-  >>> method('error_feedback+ternary:clip_factor=0').name
-  'error feedback > ternarize > base3'
+  Examples:
+    >>> method('error_feedback+ternary:clip_factor=0').name
+    'error feedback > ternarize > base3'
 
   Args:
     text: as for `parse`, or a method of `METHODS` in the same way, or a name of

@@ -1,0 +1,127 @@
+"""What the site shows of the code itself: its commands, and the house drawn.
+
+Pages have marks, `<!-- commands -->` and `<!-- house -->`, which are replaced
+when the site is built (hooks of mkdocs), so that neither is written twice.
+"""
+
+import ast
+import html
+import pathlib
+
+from terngrad.cli import commands
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+_WIDTH, _FLOOR, _GAP = 1000, 74, 8
+_STYLE = (
+  '<style>.house rect{fill:none;stroke:currentColor}.house text{fill:'
+  'currentColor;font:11px sans-serif}.house .name{font-weight:bold;'
+  'font-size:13px}</style>'
+)
+
+
+def on_page_markdown(markdown, **known):
+  """Called by mkdocs for every page."""
+  del known
+  for mark, make in (('commands', command_list), ('house', house)):
+    text = f'<!-- {mark} -->'
+    if text in markdown:
+      markdown = markdown.replace(text, make())
+  return markdown
+
+
+def command_list():
+  """All commands, a table row each."""
+  lines = ['| command | what it does |', '| --- | --- |']
+
+  def add(members, above):
+    for name, found in members.items():
+      path = f'{above} {name}'
+      if isinstance(found, commands.Group):
+        add(found.members, path)
+      else:
+        lines.append(f'| `{path}` | {found.summary.replace("|", "/")} |')
+
+  add(commands.COMMANDS, 'terngrad')
+  return '\n'.join(lines)
+
+
+def house():
+  """The packages as floors: each uses only what stands below it; SVG."""
+  uses = imports()
+  floors = {}
+  for package in uses:
+    floors.setdefault(_level(package, uses), []).append(package)
+  height = len(floors) * (_FLOOR + _GAP)
+  parts = [
+    f'<svg class="house" viewBox="0 0 {_WIDTH} {height}" '
+    f'xmlns="http://www.w3.org/2000/svg">{_STYLE}'
+  ]
+  for i, level in enumerate(sorted(floors, reverse=True)):
+    rooms = sorted(floors[level])
+    width = (_WIDTH - _GAP * (len(rooms) + 1)) / len(rooms)
+    for j, package in enumerate(rooms):
+      x, y = _GAP + j * (width + _GAP), i * (_FLOOR + _GAP)
+      parts.append(_room(package, uses[package], x, y, width))
+  return ''.join([*parts, '</svg>'])
+
+
+def _room(package, uses, x, y, width):
+  modules = sorted(_modules(package))
+  lines = [f'{len(modules)} modules: {", ".join(p.stem for p in modules)}']
+  if uses:
+    lines.append(f'uses {", ".join(sorted(uses))}')
+  letters = int(width / 5.6)
+  shown = [
+    line if len(line) < letters else f'{line[:letters]}…' for line in lines
+  ]
+  texts = [f'<text class="name" x="{x + 8}" y="{y + 20}">{package}</text>']
+  texts += [
+    f'<text x="{x + 8}" y="{y + 40 + 18 * i}">{html.escape(line)}</text>'
+    for i, line in enumerate(shown)
+  ]
+  box = f'<rect x="{x}" y="{y}" width="{width}" height="{_FLOOR}" rx="4"/>'
+  title = f'<title>{html.escape(" | ".join(lines))}</title>'
+  return f'<g>{title}{box}{"".join(texts)}</g>'
+
+
+def imports():
+  """{package: the packages whose modules it imports}; slim is one."""
+  packages = ['slim'] + [
+    f'terngrad.{path.parent.name}'
+    for path in ROOT.glob('terngrad/*/__init__.py')
+  ]
+  packages.remove('terngrad.bin')
+  found = {}
+  for package in packages:
+    names = set().union(*map(_imported, _modules(package)))
+    found[package] = {
+      other
+      for other in packages
+      if other != package
+      and any(f'{n}.'.startswith(f'{other}.') for n in names)
+    }
+  return found
+
+
+def _modules(package):
+  folder = ROOT / package.replace('.', '/')
+  # What stands in slim itself starts commands of terngrad.
+  pattern = '*/**/*.py' if package == 'slim' else '**/*.py'
+  return [path for path in folder.glob(pattern) if path.stem != '__init__']
+
+
+def _imported(path):
+  """Names that a module imports, at once or when they are first used."""
+  names = set()
+  for node in ast.walk(ast.parse(path.read_text(encoding='utf-8'))):
+    if isinstance(node, ast.ImportFrom) and node.module:
+      names |= {f'{node.module}.{alias.name}' for alias in node.names}
+    elif isinstance(node, ast.Import):
+      names |= {alias.name for alias in node.names}
+    elif isinstance(node, ast.Call) and ast.unparse(node.func) == 'lazy.module':
+      names.add(ast.literal_eval(node.args[0]))
+  return names
+
+
+def _level(package, uses):
+  return 1 + max((_level(other, uses) for other in uses[package]), default=0)

@@ -1,0 +1,55 @@
+"""What the site of the documents shows of the code itself."""
+
+import importlib.util
+import pathlib
+import re
+import xml.etree.ElementTree
+
+import pytest
+
+from terngrad.cli import commands
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope='module')
+def hooks():
+  spec = importlib.util.spec_from_file_location('hooks', ROOT / 'docs/hooks.py')
+  module = importlib.util.module_from_spec(spec)
+  spec.loader.exec_module(module)
+  return module
+
+
+def test_every_command_is_a_row(hooks):
+  shown = re.findall(r'^\| `terngrad ([\w ]+)` \| ', hooks.command_list(), re.M)
+  for text in shown:
+    assert isinstance(commands.find(tuple(text.split())), commands.Entry)
+  assert {text.split()[0] for text in shown} == {*commands.COMMANDS}
+  assert len(shown) == len({*shown}) > 40
+
+
+def test_packages_stand_above_what_they_use(hooks):
+  root = xml.etree.ElementTree.fromstring(hooks.house())
+  heights = {
+    room.find('{*}text').text: float(room.find('{*}rect').get('y'))
+    for room in root.iter('{http://www.w3.org/2000/svg}g')
+  }
+  uses = hooks.imports()
+  assert {*heights} == {*uses} >= {'slim', 'terngrad.native', 'terngrad.cli'}
+  for package, others in uses.items():
+    for other in others:
+      assert heights[package] < heights[other], (package, other)
+
+
+def test_marks_are_replaced_where_they_stand(hooks):
+  for path in ROOT.glob('docs/**/*.md'):
+    text = path.read_text(encoding='utf-8')
+    assert '<!--' not in hooks.on_page_markdown(text, page=None), path
+  assert '<!-- house -->' in (ROOT / 'docs/architecture.md').read_text()
+
+
+def test_every_page_is_reached(hooks):
+  del hooks
+  listed = (ROOT / 'mkdocs.yml').read_text(encoding='utf-8')
+  for path in ROOT.glob('docs/**/*.md'):
+    assert f'- {path.relative_to(ROOT / "docs")}\n' in listed
