@@ -46,12 +46,16 @@ DATABASES = [
   'plyvel>=1.5.1; python_version < "3.13"',
 ]
 
+REDIS = ['redis>=5,<9']
+
 EXTRAS_REQUIRE = {
   'databases': DATABASES,
+  'redis': REDIS,
   'gpu': ['tensorflow[and-cuda]>=2.20,<2.22'],
   'dev': [
     *DATABASES,
     'hypothesis>=6.100',
+    *REDIS,
     # The site of the documents; see mkdocs.yml.
     'mkdocs-material>=9.7,<10',
     'mkdocstrings[python]>=1,<2',

@@ -1,4 +1,4 @@
-"""Clusters as others tell of them: TF_CONFIG, hosts file, Slurm, Kubernetes."""
+"""Clusters as others tell of them: TF_CONFIG, hosts file, schedulers, MPI."""
 
 import json
 import os
@@ -6,6 +6,17 @@ import os
 import tensorflow as tf
 
 from terngrad.cluster import spec
+
+# Open MPI: https://docs.open-mpi.org/en/v5.0.x/tuning-apps/environment-var.html
+# PMI of MPICH, MVAPICH and Intel MPI.
+_MPI_RANKS = (
+  (
+    'OMPI_COMM_WORLD_RANK',
+    'OMPI_COMM_WORLD_SIZE',
+    'OMPI_COMM_WORLD_LOCAL_RANK',
+  ),
+  ('PMI_RANK', 'PMI_SIZE', 'MPI_LOCALRANKID'),
+)
 
 
 def from_tf_config(text):
@@ -138,6 +149,30 @@ def from_slurm(num_ps, port):
       "the order of the job's list. Name the hosts in a file, --cluster=FILE."
     )
   return made
+
+
+def mpi_ranks(environment):
+  """The numbers that mpirun gives a process.
+
+  Args:
+    environment: mapping of variables, Open MPI's or those of MPICH and its
+      relatives.
+
+  Returns:
+    (rank, number of processes, rank among those of this host).
+
+  Raises:
+    cluster.ClusterError: it was not started by mpirun.
+  """
+  for names in _MPI_RANKS:
+    texts = [environment.get(name, '') for name in names]
+    if all(text.isdecimal() and len(text) < 8 for text in texts):
+      return tuple(map(int, texts))
+  known = ' or '.join(', '.join(names) for names in _MPI_RANKS)
+  raise spec.ClusterError(
+    f'MPI: expected numbers in {known}, received none. Start the program by '
+    'mpirun.'
+  )
 
 
 def from_kubernetes(labels, port, own_host, client=None):

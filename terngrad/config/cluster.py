@@ -8,6 +8,7 @@ import socket
 from terngrad import errors
 from terngrad import lazy
 from terngrad.cluster import file_rendezvous
+from terngrad.cluster import rendezvous
 from terngrad.cluster import spec as clusters
 from terngrad.config import options
 
@@ -15,6 +16,7 @@ TOWERS, COLLECTIVE = 'towers', 'collective'
 BYTES_PER_BUCKET = 2**25
 
 groups = lazy.module('terngrad.exchange.group')
+redis_rendezvous = lazy.module('terngrad.cluster.redis_rendezvous')
 resolvers = lazy.module('terngrad.cluster.resolvers')
 algorithms = lazy.module('terngrad.exchange.algorithms')
 
@@ -53,7 +55,10 @@ class Cluster:
     'flags',
     'Who takes part: flags; tf_config; slurm; kubernetes:LABEL (pods with '
     'hostNetwork; NODE_IP holds the address of this one); rendezvous (equal '
-    'processes meet in --rendezvous_dir); or a file with a host:port a line.',
+    'processes meet in --rendezvous_dir); redis:URL (they meet at a Redis '
+    'server, such as redis:redis://HOST:6379/0, as --run_id); mpi (they meet '
+    'in --rendezvous_dir, numbered by mpirun); or a file with a host:port a '
+    'line.',
     shared=options.OWN,
   )
   worker_hosts: str = option('', 'host:port of every worker, with commas.')
@@ -65,7 +70,9 @@ class Cluster:
     0, 'Place of this process in the list of its job.', shared=options.OWN
   )
   cluster_port: int = option(
-    2222, 'Port of tasks of slurm, kubernetes and rendezvous.'
+    2222,
+    'Port of tasks of slurm, kubernetes, rendezvous and redis; of mpi that of '
+    'the first on a host.',
   )
   rendezvous_dir: str = option(
     '',
@@ -74,6 +81,11 @@ class Cluster:
     shared=options.OWN,
   )
   rendezvous_processes: int = option(0, 'Processes that meet there.')
+  run_id: str = option(
+    '',
+    'Name of the run at a Redis server, of which the password, if it has one, '
+    'is in REDIS_PASSWORD.',
+  )
   own_address: str = option(
     '',
     "host:port of this process, for the others there; empty: this machine's "
@@ -185,18 +197,34 @@ def _from_kubernetes(options):
 
 
 def _from_rendezvous(options):
+  place = file_rendezvous.Folder(options.rendezvous_dir)
+  return _meet(options, place, options.task_id, options.rendezvous_processes)
+
+
+def _from_redis(options):
+  url = options.cluster.partition(':')[2]
+  password = os.environ.get('REDIS_PASSWORD')
+  place = redis_rendezvous.Server(url, options.run_id, password)
+  return _meet(options, place, options.task_id, options.rendezvous_processes)
+
+
+def _from_mpi(options):
+  rank, count, local_rank = resolvers.mpi_ranks(os.environ)
+  place = file_rendezvous.Folder(options.rendezvous_dir)
+  return _meet(options, place, rank, count, local_rank)
+
+
+def _meet(options, place, index, count, local_rank=0):
+  """The cluster of equal processes that meet at a place."""
   if options.exchange != COLLECTIVE:
     raise errors.ConfigError(
-      f'cluster: expected --exchange={COLLECTIVE} with rendezvous, whose '
-      'processes are equal, received parameter servers. Use --cluster=flags.'
+      f'cluster: expected --exchange={COLLECTIVE} with {options.cluster[:20]}, '
+      'whose processes are equal, received parameter servers. Use '
+      '--cluster=flags.'
     )
-  return file_rendezvous.meet(
-    options.rendezvous_dir,
-    options.task_id,
-    options.rendezvous_processes,
-    options.own_address or f'{socket.gethostname()}:{options.cluster_port}',
-    options.start_timeout,
-  )
+  port = options.cluster_port + local_rank
+  address = options.own_address or f'{socket.gethostname()}:{port}'
+  return rendezvous.meet(place, index, count, address, options.start_timeout)
 
 
 def _from_file(options):
@@ -206,7 +234,7 @@ def _from_file(options):
   except (OSError, ValueError) as error:
     raise errors.ConfigError(
       f'cluster: expected {", ".join(RESOLVERS)} (with a :LABEL behind '
-      'kubernetes) or a file of hosts, received '
+      'kubernetes, a :URL behind redis) or a file of hosts, received '
       f'{options.cluster[:200]!r}: {error}. Check the path.'
     ) from error
   return resolvers.from_hosts_text(text, options.job_name, options.task_id)
@@ -220,4 +248,6 @@ RESOLVERS = {
   'slurm': _from_slurm,
   'kubernetes': _from_kubernetes,
   'rendezvous': _from_rendezvous,
+  'redis': _from_redis,
+  'mpi': _from_mpi,
 }

@@ -18,7 +18,7 @@ from terngrad.sweep import warm
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Seconds that a program may take; some fifty times what it takes alone.
 LIMIT = 300
-_QUIET = {'TF_CPP_MIN_LOG_LEVEL': '2', 'PYTHONPATH': str(_ROOT)}
+QUIET = {'TF_CPP_MIN_LOG_LEVEL': '2', 'PYTHONPATH': str(_ROOT)}
 
 
 class Finished(NamedTuple):
@@ -51,7 +51,7 @@ class Program:
     self._stdout = open(there)  # closed by __exit__
     with open(here, 'w') as out:
       self._process = warm.start(
-        module, arguments, out, self._err, environment=os.environ | _QUIET
+        module, arguments, out, self._err, environment=os.environ | QUIET
       )
     self._out = []
     # Instead of waiting with a limit in each place that reads.
@@ -120,7 +120,7 @@ class Worker:
       stderr=self._log,
       text=True,
       cwd=folder,
-      env=os.environ | _QUIET,
+      env=os.environ | QUIET,
     )
 
   def __enter__(self):

@@ -5,14 +5,19 @@ import re
 import pytest
 
 from terngrad.cluster import file_rendezvous
+from terngrad.cluster import rendezvous
 from terngrad.cluster import spec
 
 ADDRESSES = ('a:1', 'b:2', '[::1]:3')
 
 
+def meet(folder, *arguments):
+  return rendezvous.meet(file_rendezvous.Folder(folder), *arguments)
+
+
 def refused(*arguments, timeout=0):
   with pytest.raises(spec.ClusterError) as caught:
-    file_rendezvous.meet(*arguments, timeout)
+    meet(*arguments, timeout)
   assert '\n' not in str(caught.value)
   return str(caught.value)
 
@@ -22,9 +27,7 @@ def meet_all(folder, addresses=ADDRESSES):
   with concurrent.futures.ThreadPoolExecutor(count) as pool:
     # The last one comes first.
     coming = [
-      pool.submit(
-        file_rendezvous.meet, folder, index, count, addresses[index], 60
-      )
+      pool.submit(meet, folder, index, count, addresses[index], 60)
       for index in reversed(range(count))
     ]
     return [one.result() for one in reversed(coming)]

@@ -87,6 +87,24 @@ def test_no_slurm_step_is_refused(monkeypatch):
     resolvers.from_slurm(0, 7000)
 
 
+def test_ranks_are_open_mpis_or_those_of_pmi():
+  names = ('RANK', 'SIZE', 'LOCAL_RANK')
+  ours = {f'OMPI_COMM_WORLD_{n}': str(i) for i, n in enumerate(names, 5)}
+  assert resolvers.mpi_ranks({'HOME': '/', **ours}) == (5, 6, 7)
+  theirs = {'PMI_RANK': '1', 'PMI_SIZE': '4', 'MPI_LOCALRANKID': '0'}
+  assert resolvers.mpi_ranks(theirs) == (1, 4, 0)
+  assert resolvers.mpi_ranks(theirs | ours) == (5, 6, 7)
+
+
+@pytest.mark.parametrize(
+  'changes', [{}, {'PMI_RANK': '-1'}, {'PMI_SIZE': ''}, {'PMI_SIZE': '9' * 9}]
+)
+def test_no_ranks_of_mpirun_are_refused(changes):
+  theirs = {'PMI_RANK': '1', 'PMI_SIZE': '4', 'MPI_LOCALRANKID': '0'}
+  with pytest.raises(spec.ClusterError, match='MPI: .*OMPI_COMM_WORLD_RANK'):
+    resolvers.mpi_ranks(theirs | changes if changes else {})
+
+
 class Pods:
   """What the client of Kubernetes answers."""
 
