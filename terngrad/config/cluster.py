@@ -133,7 +133,7 @@ class Cluster:
     """Raises `errors.ConfigError` for the first option out of its range."""
     for name, known in {
       'exchange': (TOWERS, COLLECTIVE),
-      'collective': (algorithms.AUTO, *algorithms.WAYS),
+      'collective': (algorithms.AUTO, *algorithms.NAMES),
       'communication': groups.COMMUNICATIONS,
     }.items():
       if getattr(self, name) not in known:

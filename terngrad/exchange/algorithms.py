@@ -15,7 +15,7 @@ from terngrad.exchange import sums
 
 AUTO, GATHER, LOSSY = 'auto', 'gather', 'two_shot_ternary'
 SUMMED = {**sums.ALGORITHMS, LOSSY: feedback.ALGORITHM}
-WAYS = (GATHER, *SUMMED)
+NAMES = (GATHER, *SUMMED)
 # What a word of an algorithm counts for when one is chosen. Those of two shots
 # are unpacked, added and packed again on their way: with 4 hosts on 1 Gbit/s
 # that took 1 s more than a gather of a third more words (experiments/network).
@@ -25,28 +25,28 @@ _WEIGHTS = {sums.TWO_SHOT: 2}
 _LEAST_SAVED = 2**12
 
 
-def choices(messages, num_workers, num_processes, way=AUTO):
+def choices(messages, num_workers, num_processes, algorithm=AUTO):
   """The algorithm of each message.
 
   Args:
     messages: list of `codec.method.Message`.
     num_workers: of all processes.
     num_processes: P.
-    way: of `WAYS` for the messages that can take it, the others gather; or
-      `AUTO`, for each message that of the fewest bytes, but two shots only
+    algorithm: of `NAMES` for the messages that can take it, the others gather;
+      or `AUTO`, for each message that of the fewest bytes, but two shots only
       where they take half of the others', and never `LOSSY`. Small messages
       gather.
 
   Returns:
-    List of names of `WAYS`.
+    List of names of `NAMES`.
   """
   chosen = []
   for message in messages:
     costs = sent_words(message, num_workers, num_processes)
-    if way == AUTO:
+    if algorithm == AUTO:
       chosen.append(_cheapest(costs))
     else:
-      chosen.append(way if way in costs else GATHER)
+      chosen.append(algorithm if algorithm in costs else GATHER)
   return chosen
 
 
@@ -70,7 +70,7 @@ def sent_words(message, num_workers, num_processes):
     num_processes: P.
 
   Returns:
-    dict of a name of `WAYS`, those that are open to the message, 'gather'
+    dict of a name of `NAMES`, those that are open to the message, 'gather'
     first, to float, words of 32 bits; the expected number where it varies.
   """
   own = num_workers // num_processes
@@ -82,14 +82,14 @@ def sent_words(message, num_workers, num_processes):
   return costs
 
 
-def residual_shapes(codec, num_workers, num_processes, way):
+def residual_shapes(codec, num_workers, num_processes, algorithm):
   """Shapes of what a process keeps for the messages of a codec's first round.
 
   Args:
     codec: `codec.gradients.GradientCodec` of one part.
     num_workers: of all processes.
     num_processes: P.
-    way: see `choices`.
+    algorithm: see `choices`.
 
   Returns:
     List of tuple of int, one a message; () where nothing is kept. Methods of
@@ -98,7 +98,7 @@ def residual_shapes(codec, num_workers, num_processes, way):
   messages = codec.messages(0)
   if codec.num_rounds > 1:
     return [()] * len(messages)
-  chosen = choices(messages, num_workers, num_processes, way)
+  chosen = choices(messages, num_workers, num_processes, algorithm)
   return [
     feedback.residual_shape(message, num_processes) if name == LOSSY else ()
     for message, name in zip(messages, chosen, strict=True)

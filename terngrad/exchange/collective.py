@@ -29,21 +29,21 @@ class Collective:
     group: `group.Group`.
   """
 
-  def __init__(self, group, devices, num_workers, way=algorithms.AUTO):
+  def __init__(self, group, devices, num_workers, algorithm=algorithms.AUTO):
     """Deals the workers.
 
     Args:
       group: `group.Group`.
       devices: see above.
       num_workers: a multiple of the processes, with a worker for each device.
-      way: `algorithms.AUTO` or one of `algorithms.WAYS`.
+      algorithm: `algorithms.AUTO` or one of `algorithms.NAMES`.
     """
     self.devices = devices
     self.num_workers = num_workers
     self.group = group
     self.own = num_workers // group.size
     self.first = group.rank * self.own
-    self._way = way
+    self._algorithm = algorithm
 
   def workers_of(self, device_index):
     """The workers on `devices[device_index]`, as a range."""
@@ -72,7 +72,7 @@ class Collective:
       `feedback.elements_of` says which elements it is of.
     """
     return algorithms.residual_shapes(
-      codec, self.num_workers, self.group.size, self._way
+      codec, self.num_workers, self.group.size, self._algorithm
     )
 
   def batches(self, images, labels):
@@ -113,7 +113,7 @@ class Collective:
   def _algorithms(self, messages, residuals):
     """The name of each message's algorithm."""
     names = algorithms.choices(
-      messages, self.num_workers, self.group.size, self._way
+      messages, self.num_workers, self.group.size, self._algorithm
     )
     kept = any(
       isinstance(one, tf.Variable) and one.shape.rank == 2 for one in residuals

@@ -48,11 +48,15 @@ def _row(text, specs, workers):
     'workers': workers,
     'bits/element': codec.bits(workers) / codec.num_elements,
   }
-  for way in algorithms.WAYS:
-    if way == algorithms.GATHER or any(way in cost for cost in costs):
-      words = [cost.get(way, cost[algorithms.GATHER]) for cost in costs]
-      row[way] = _megabytes(words)
-  auto = [cost[way] for cost, way in zip(costs, chosen, strict=True)]
+  for algorithm in algorithms.NAMES:
+    if algorithm == algorithms.GATHER or any(
+      algorithm in cost for cost in costs
+    ):
+      words = [cost.get(algorithm, cost[algorithms.GATHER]) for cost in costs]
+      row[algorithm] = _megabytes(words)
+  auto = [
+    cost[algorithm] for cost, algorithm in zip(costs, chosen, strict=True)
+  ]
   row['auto'] = _megabytes(auto)
   row['by'] = ', '.join(dict.fromkeys(chosen))
   row['push'] = _megabytes([m.expected_words for m in messages])

@@ -27,13 +27,13 @@ class Case(NamedTuple):
   Attributes:
     text: as it was asked for.
     codec: as `--codec` spells it; 'workers=N' in it is filled in.
-    way: see `exchanges.case`.
+    algorithm: see `exchanges.case`.
     part_bytes: see `codec.parts.cut`.
   """
 
   text: str
   codec: str
-  way: str
+  algorithm: str
   part_bytes: int
 
 
@@ -56,7 +56,7 @@ class Plan(NamedTuple):
 
 
 def parse(text, part_bytes):
-  """The `Case` that CODEC, CODEC@WAY or CODEC@WAY@BYTES names.
+  """The `Case` that CODEC, CODEC@ALGORITHM or CODEC@ALGORITHM@BYTES names.
 
   Args:
     text: see above.
@@ -66,15 +66,17 @@ def parse(text, part_bytes):
     errors.ConfigError: it is of no such form.
   """
   codec, *more = text.split('@')
-  way, size = (*more, *(algorithms.AUTO, str(part_bytes))[len(more) :])[:2]
-  known = (algorithms.AUTO, *algorithms.WAYS)
-  if way not in known or not size.isdecimal() or len(more) > 2:
+  defaults = (algorithms.AUTO, str(part_bytes))
+  algorithm, size = (*more, *defaults[len(more) :])[:2]
+  known = (algorithms.AUTO, *algorithms.NAMES)
+  if algorithm not in known or not size.isdecimal() or len(more) > 2:
     raise errors.ConfigError(
-      'case: expected CODEC, CODEC@WAY or CODEC@WAY@BYTES with a way of '
+      'case: expected CODEC, CODEC@ALGORITHM or CODEC@ALGORITHM@BYTES with an '
+      'algorithm of '
       f'{", ".join(known)}, received {text!r}. Write it as '
       'ternary@gather@0.'
     )
-  return Case(text, codec, way, int(size))
+  return Case(text, codec, algorithm, int(size))
 
 
 def measure(cluster, cases, plan):
@@ -111,7 +113,7 @@ def _measure_collectives(cluster, cases, plan):
         what,
         group,
         _for(case.codec, group.size),
-        case.way,
+        case.algorithm,
         plan.batch,
         case.part_bytes,
       )
@@ -155,7 +157,7 @@ def _measure(built, what, count, plan, both_ways):
   return pd.DataFrame(
     {
       'case': text,
-      'ways': '+'.join(one.ways),
+      'algorithms': '+'.join(one.algorithms),
       'processes': count,
       'elements': elements,
       'milliseconds': 1e3 * statistics.median(seconds[text]),

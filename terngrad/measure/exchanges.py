@@ -104,29 +104,29 @@ class Case(NamedTuple):
     step: function without arguments: a step of all processes.
     payload: bytes that a process sends a step, probes and losses included, by
       formula.
-    ways: the algorithm of each message.
+    algorithms: the one of each message.
   """
 
   step: object
   payload: float
-  ways: list
+  algorithms: list
 
 
-def case(what, group, codec_text, way, batch, part_bytes=0):
+def case(what, group, codec_text, algorithm, batch, part_bytes=0):
   """Builds a case.
 
   Args:
     what: `Subject`.
     group: `exchange.group.Group`.
     codec_text: as `--codec` spells it.
-    way: 'auto' or one of `algorithms.WAYS`.
+    algorithm: 'auto' or one of `algorithms.NAMES`.
     batch: examples a process.
     part_bytes: see `codec.parts.cut`.
 
   Returns:
     A `Case`.
   """
-  exchange = collective.Collective(group, ('/CPU:0',), group.size, way)
+  exchange = collective.Collective(group, ('/CPU:0',), group.size, algorithm)
   copies = replicas_of(what, ('/CPU:0',))
   codec = parts.cut(codec_of(what, codec_text), part_bytes)
   train_step = step_of(what, exchange, copies, codec)
@@ -141,7 +141,7 @@ def case(what, group, codec_text, way, batch, part_bytes=0):
     for number in range(part.codec.num_rounds)
     for message in part.codec.messages(number)
   ]
-  chosen = algorithms.choices(messages, group.size, group.size, way)
+  chosen = algorithms.choices(messages, group.size, group.size, algorithm)
   words = sum(
     algorithms.sent_words(message, group.size, group.size)[name]
     for message, name in zip(messages, chosen, strict=True)

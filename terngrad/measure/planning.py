@@ -195,13 +195,13 @@ def _wire(text, shapes, workers):
   for number in range(codec.num_rounds):
     messages = codec.messages(number)
     chosen = algorithms.choices(messages, workers, workers)
-    for message, way in zip(messages, chosen, strict=True):
-      words = algorithms.sent_words(message, workers, workers)[way]
+    for message, algorithm in zip(messages, chosen, strict=True):
+      words = algorithms.sent_words(message, workers, workers)[algorithm]
       num_bytes += 4 * words
       hops += {algorithms.GATHER: chain, sums.REDUCE: 2 * chain}.get(
-        way, chain + 1
+        algorithm, chain + 1
       )
-      gathers |= way == algorithms.GATHER
+      gathers |= algorithm == algorithms.GATHER
   return num_bytes, hops, gathers
 
 

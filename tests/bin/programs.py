@@ -113,6 +113,9 @@ class Worker:
 
   def __init__(self, folder):
     self._log = open(folder / 'stderr', 'w+')  # closed by __exit__
+    # XLA's cache of compiled functions is for processes of one program: in one
+    # of 120 that loaded from it the unwinder met freed code once (SIGSEGV).
+    environment = {k: v for k, v in os.environ.items() if k != 'TF_XLA_FLAGS'}
     self._process = subprocess.Popen(
       [sys.executable, str(_ROOT / 'tests' / 'bin' / 'run_programs.py')],
       stdin=subprocess.PIPE,
@@ -120,7 +123,7 @@ class Worker:
       stderr=self._log,
       text=True,
       cwd=folder,
-      env=os.environ | QUIET,
+      env=environment | QUIET,
     )
 
   def __enter__(self):

@@ -1,7 +1,9 @@
 """Processes that meet by Redis or under mpirun, and train to equal bits."""
 
+import contextlib
 import os
 import shutil
+import socket
 import subprocess
 import sys
 
@@ -26,7 +28,8 @@ def pair():
   """The lower of two free ports beside each other."""
   while True:
     (port,) = ports.free(1)
-    if port < 2**16 - 1:
+    with contextlib.suppress(OSError), socket.socket() as above:
+      above.bind(('', port + 1))
       return port
 
 

@@ -53,7 +53,7 @@ class Layout(NamedTuple):
     processes: with workers.
     devices: of each of them.
     servers: parameter servers; 0 for collectives.
-    way: of collectives, a key of `algorithms.WAYS` or 'auto'.
+    algorithm: of collectives, one of `algorithms.NAMES` or 'auto'.
     codes: names of `CODES`; () for all.
   """
 
@@ -61,7 +61,7 @@ class Layout(NamedTuple):
   processes: int = 1
   devices: int = 1
   servers: int = 0
-  way: str = 'auto'
+  algorithm: str = 'auto'
   codes: tuple = ()
 
 
@@ -75,10 +75,13 @@ LAYOUTS = {
     4, processes=2, devices=2, codes=('ternary', 'radix')
   ),
   'two shots': Layout(
-    4, processes=2, way='two_shot', codes=('ternary', 'radix', 'mixed')
+    4, processes=2, algorithm='two_shot', codes=('ternary', 'radix', 'mixed')
   ),
   'ternary sums': Layout(
-    4, processes=2, way='two_shot_ternary', codes=('ternary', 'radix', 'mixed')
+    4,
+    processes=2,
+    algorithm='two_shot_ternary',
+    codes=('ternary', 'radix', 'mixed'),
   ),
 }
 

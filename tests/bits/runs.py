@@ -43,7 +43,7 @@ def bits(case, members=None):
   if members is not None:
     devices = tuple(f'/CPU:{i}' for i in range(layout.devices))
     exchange = collective.Collective(
-      members, devices, layout.workers, layout.way
+      members, devices, layout.workers, layout.algorithm
     )
   training = _training(case, layout.devices, exchange)
   training.run(cases.STEPS, rate=_RATE)

@@ -33,14 +33,19 @@ class Opened:
   """A training of one process, and its files."""
 
   def __init__(
-    self, folder, codec='ternary', way=None, part_bytes=PART_BYTES, workers=4
+    self,
+    folder,
+    codec='ternary',
+    algorithm=None,
+    part_bytes=PART_BYTES,
+    workers=4,
   ):
     devices = '/CPU:0', '/CPU:1'
     self.exchange = towers.Towers(devices, workers)
-    if way:
+    if algorithm:
       alone = spec.make({'worker': ['127.0.0.1:1']}, 'worker', 0)
       self.exchange = collective.Collective(
-        group.Group(alone, 1), devices, workers, way
+        group.Group(alone, 1), devices, workers, algorithm
       )
     self.training = small.Training(
       small.dense_net,
@@ -118,7 +123,7 @@ def assert_same(received, expected):
 
 
 @pytest.mark.parametrize(
-  ('codec', 'way'),
+  ('codec', 'algorithm'),
   [
     # It has states of workers and one that they share.
     (KINDS[1], None),
@@ -127,8 +132,8 @@ def assert_same(received, expected):
   ],
 )
 @pytest.mark.gate_every(3)
-def test_a_run_goes_on_to_the_same_bits(codec, way, tmp_path):
-  opened = Opened(tmp_path, codec, way)
+def test_a_run_goes_on_to_the_same_bits(codec, algorithm, tmp_path):
+  opened = Opened(tmp_path, codec, algorithm)
   opened.training.run(2)
   opened.save(2)
 
@@ -146,13 +151,13 @@ def test_a_run_goes_on_to_the_same_bits(codec, way, tmp_path):
 
 
 @pytest.mark.parametrize(
-  ('codec', 'way'), [(KINDS[0], None), ('ternary', algorithms.LOSSY)]
+  ('codec', 'algorithm'), [(KINDS[0], None), ('ternary', algorithms.LOSSY)]
 )
 def test_every_bit_comes_back_and_nothing_is_held_meanwhile(
-  codec, way, tmp_path, monkeypatch
+  codec, algorithm, tmp_path, monkeypatch
 ):
   monkeypatch.setattr(stored_states, '_PIECE', 50)
-  opened = Opened(tmp_path, codec, way)
+  opened = Opened(tmp_path, codec, algorithm)
 
   def odd(number, size):
     # Zeros of both signs, subnormal numbers, infinities, all kinds of NaN.
@@ -164,7 +169,7 @@ def test_every_bit_comes_back_and_nothing_is_held_meanwhile(
   opened.save(1)
   held = opened.run.store.variables.values()
   assert {v.numpy().size for v in held} == {0}
-  again = Opened(tmp_path, codec, way)
+  again = Opened(tmp_path, codec, algorithm)
   assert again.begin() == []
   assert_same(again.states(), expected)
 
@@ -173,13 +178,13 @@ def test_every_bit_comes_back_and_nothing_is_held_meanwhile(
   ('before', 'now'), [(0, PART_BYTES), (PART_BYTES, 0), (1, PART_BYTES)]
 )
 @pytest.mark.parametrize(
-  ('codec', 'way'), [(KINDS[0], None), ('ternary', algorithms.LOSSY)]
+  ('codec', 'algorithm'), [(KINDS[0], None), ('ternary', algorithms.LOSSY)]
 )
-def test_parts_may_change_in_between(codec, way, before, now, tmp_path):
-  opened = Opened(tmp_path, codec, way, before)
+def test_parts_may_change_in_between(codec, algorithm, before, now, tmp_path):
+  opened = Opened(tmp_path, codec, algorithm, before)
   opened.fill(lambda number, size: number + np.arange(size, dtype=np.float32))
   opened.save(1)
-  again = Opened(tmp_path, codec, way, now)
+  again = Opened(tmp_path, codec, algorithm, now)
   assert again.begin() == []
   assert_same(again.states(), opened.states())
 
@@ -233,7 +238,7 @@ def test_states_of_another_method_are_left_and_it_is_said(
 
 
 def test_slices_of_before_states_had_names_are_taken_over(tmp_path):
-  opened = Opened(tmp_path, way=algorithms.LOSSY)
+  opened = Opened(tmp_path, algorithm=algorithms.LOSSY)
   opened.fill(lambda number, size: number + np.arange(size, dtype=np.float32))
   expected = opened.states()
   kept = [v for some in opened.training.states.residuals for v in some]
@@ -247,7 +252,7 @@ def test_slices_of_before_states_had_names_are_taken_over(tmp_path):
     opened.run.names,
     old,
   ).save(1)
-  again = Opened(tmp_path, way=algorithms.LOSSY)
+  again = Opened(tmp_path, algorithm=algorithms.LOSSY)
   assert again.begin() == []
   received = again.states()
   # Places past the last element were never looked at.

@@ -39,7 +39,7 @@ def test_defaults_name_what_is_there():
 @pytest.mark.parametrize(
   ('argument', 'message'),
   [
-    ('--case=ternary@all', 'case: expected CODEC, CODEC@WAY or'),
+    ('--case=ternary@all', 'case: expected CODEC, CODEC@ALGORITHM or'),
     ('--net=lenat', "Did you mean 'lenet'?"),
     ('--worker_hosts=10.0.0.1:7000', 'allow_insecure_network: expected'),
     ('--job_name=chief', "received the job 'chief'"),

@@ -26,7 +26,7 @@ def train(members, job):
   """All variables after `steps`, as bits."""
   names = tuple(f'/CPU:{i}' for i in range(job['devices']))
   exchange = collective.Collective(
-    members, names, job['workers'], job.get('way', 'auto')
+    members, names, job['workers'], job.get('algorithm', 'auto')
   )
   training = small.Training(
     NETS[job['net']],
@@ -55,7 +55,9 @@ def train(members, job):
 def conform(members, job):
   """What the tests of `conformance` want of an exchange, for `rounds`."""
   names = tuple(f'/CPU:{i}' for i in range(job['devices']))
-  exchange = collective.Collective(members, names, job['workers'], job['way'])
+  exchange = collective.Collective(
+    members, names, job['workers'], job['algorithm']
+  )
   combined = {
     name: conformance.combine(exchange, name) for name in job['rounds']
   }

@@ -15,7 +15,7 @@ def messages_of(text, elements=2**20):
 
 
 @pytest.mark.parametrize(
-  ('text', 'workers', 'way'),
+  ('text', 'workers', 'algorithm'),
   [
     ('ternary', 2, 'gather'),
     # Fewer words by two shots, but not by half.
@@ -34,8 +34,8 @@ def messages_of(text, elements=2**20):
     ('ternary:packing=radix,workers=8,word_bits=64', 8, 'reduce'),
   ],
 )
-def test_auto_weighs_bytes_and_work(text, workers, way):
-  assert algorithms.choices(messages_of(text), workers, workers) == [way]
+def test_auto_weighs_bytes_and_work(text, workers, algorithm):
+  assert algorithms.choices(messages_of(text), workers, workers) == [algorithm]
 
 
 def test_small_messages_travel_with_what_is_gathered():
@@ -49,8 +49,8 @@ def test_two_workers_a_process_make_slices_pay_for_two_processes():
 
 def test_a_way_that_a_message_cannot_take_is_a_gather():
   words = [methods.gathered(7)]
-  for way in algorithms.WAYS:
-    assert algorithms.choices(words, 4, 4, way) == ['gather']
+  for algorithm in algorithms.NAMES:
+    assert algorithms.choices(words, 4, 4, algorithm) == ['gather']
   floats, codes = messages_of('identity'), messages_of('ternary')
   assert algorithms.choices(floats, 4, 4, 'two_shot') == ['gather']
   assert algorithms.choices(codes, 4, 4, 'reduce') == ['gather']

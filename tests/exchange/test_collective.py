@@ -13,17 +13,17 @@ RADIX = 'ternary:packing=radix,workers=4'
 LONG = [
   {'net': 'conv', 'codec': 'ternary', 'workers': 4, 'devices': 1, 'steps': 50}
 ]
-WAYS = [
+NAMES = [
   {'net': 'dense', 'workers': 4, 'devices': 1, 'steps': 3} | job
   for job in (
-    {'codec': 'identity', 'way': 'reduce'},  # does not add: gathered
-    {'codec': 'identity', 'way': 'slices'},
-    {'codec': 'fp16', 'way': 'slices'},
-    {'codec': 'ternary:packing=huffman243', 'way': 'auto'},
-    {'codec': 'ternary', 'way': 'two_shot'},
-    {'codec': RADIX, 'way': 'two_shot'},
-    {'codec': RADIX, 'way': 'reduce'},
-    {'codec': f'{RADIX},word_bits=64', 'way': 'reduce'},
+    {'codec': 'identity', 'algorithm': 'reduce'},  # does not add: gathered
+    {'codec': 'identity', 'algorithm': 'slices'},
+    {'codec': 'fp16', 'algorithm': 'slices'},
+    {'codec': 'ternary:packing=huffman243', 'algorithm': 'auto'},
+    {'codec': 'ternary', 'algorithm': 'two_shot'},
+    {'codec': RADIX, 'algorithm': 'two_shot'},
+    {'codec': RADIX, 'algorithm': 'reduce'},
+    {'codec': f'{RADIX},word_bits=64', 'algorithm': 'reduce'},
   )
 ]
 
@@ -82,7 +82,7 @@ def test_methods_of_rounds_and_states_equal_towers(tmp_path):
 
 
 def test_ternary_sums_leave_processes_equal_and_not_as_towers(tmp_path):
-  job = LONG[0] | {'workers': 2, 'steps': 20, 'way': 'two_shot_ternary'}
+  job = LONG[0] | {'workers': 2, 'steps': 20, 'algorithm': 'two_shot_ternary'}
   for ended in processes.train_small(tmp_path, 2, [job]):
     assert ended.code == 0, ended.log
   first, second = (np.load(tmp_path / f'{r}.npz')['arr_0'] for r in range(2))
@@ -91,4 +91,4 @@ def test_ternary_sums_leave_processes_equal_and_not_as_towers(tmp_path):
 
 
 def test_every_way_of_every_code_equals_towers(tmp_path):
-  assert_equal_to_towers(tmp_path, 2, WAYS)
+  assert_equal_to_towers(tmp_path, 2, NAMES)

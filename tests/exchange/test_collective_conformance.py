@@ -11,7 +11,7 @@ from tests.exchange import processes
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 # What each algorithm moves that others gather; most are in 'mixed'.
-ROUNDS_OF_WAYS = {
+ROUNDS_OF_ALGORITHMS = {
   'auto': list(conformance.ROUNDS),
   'gather': ['mixed'],
   'reduce': ['mixed', 'radix64'],
@@ -21,9 +21,9 @@ ROUNDS_OF_WAYS = {
 
 
 def test_every_way_is_tried():
-  assert {*ROUNDS_OF_WAYS, algorithms.LOSSY} == {
+  assert {*ROUNDS_OF_ALGORITHMS, algorithms.LOSSY} == {
     algorithms.AUTO,
-    *algorithms.WAYS,
+    *algorithms.NAMES,
   }
 
 
@@ -37,12 +37,12 @@ class OfProcesses(conformance.ExchangeConformance):
     folder = tmp_path_factory.mktemp('conformance')
     jobs = [
       {
-        'way': way,
+        'algorithm': algorithm,
         'rounds': rounds,
         'workers': cls.num_workers,
         'devices': cls.devices,
       }
-      for way, rounds in ROUNDS_OF_WAYS.items()
+      for algorithm, rounds in ROUNDS_OF_ALGORITHMS.items()
     ]
     for ended in processes.train_small(folder, cls.processes, [], jobs):
       assert ended.code == 0, ended.log
@@ -60,7 +60,7 @@ class OfProcesses(conformance.ExchangeConformance):
 
   def given(self):
     # Each process tries every algorithm; examples have nothing to do with them.
-    ways_of_each = len(ROUNDS_OF_WAYS)
+    ways_of_each = len(ROUNDS_OF_ALGORITHMS)
     return [given for *_, given in self.found[::ways_of_each]]
 
 

@@ -78,11 +78,13 @@ class TestAServerOfOneWorker(OfServers):
 class OfOneProcess(conformance.ExchangeConformance):
   num_workers = 3
   devices = 1
-  way = algorithms.AUTO
+  algorithm = algorithms.AUTO
 
   def exchange(self):
     names = tuple(f'/CPU:{i}' for i in range(self.devices))
-    return collective.Collective(alone(), names, self.num_workers, self.way)
+    return collective.Collective(
+      alone(), names, self.num_workers, self.algorithm
+    )
 
 
 class TestOneProcess(OfOneProcess):
@@ -95,9 +97,9 @@ class TestOneProcessOfOneWorker(OfOneProcess):
 
 
 @pytest.mark.parametrize(
-  'way', [w for w in algorithms.WAYS if w != algorithms.LOSSY]
+  'algorithm', [w for w in algorithms.NAMES if w != algorithms.LOSSY]
 )
 class TestEveryWay(OfOneProcess):
   @pytest.fixture(autouse=True)
-  def choose(self, way):
-    self.way = way
+  def choose(self, algorithm):
+    self.algorithm = algorithm

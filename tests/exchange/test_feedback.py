@@ -54,9 +54,9 @@ def codec_of(text):
   return bucketing.gradient_codec(specs, [registry.method(text)] * len(specs))
 
 
-def exchange_of(way=algorithms.LOSSY):
+def exchange_of(algorithm=algorithms.LOSSY):
   alone = group.Group(spec.make({'worker': ['127.0.0.1:1']}, 'worker', 0), 1)
-  return collective.Collective(alone, ('/CPU:0',), WORKERS, way)
+  return collective.Collective(alone, ('/CPU:0',), WORKERS, algorithm)
 
 
 @pytest.mark.parametrize(

@@ -43,4 +43,4 @@ def test_servers_are_pushed_words_and_pulled_sums():
 def test_a_method_of_several_messages_counts_them_all():
   found = row('powersgd', 2)
   assert found['gather'] == 4 * (1000 + 10_000 + 1000) / MEGABYTE
-  assert set(found['by'].split(', ')) <= {*algorithms.WAYS}
+  assert set(found['by'].split(', ')) <= {*algorithms.NAMES}

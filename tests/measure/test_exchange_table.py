@@ -22,5 +22,7 @@ def test_a_case_is_a_codec_a_way_and_bytes(text, case):
   'text', ['ternary@all', 'ternary@gather@-1', 'ternary@gather@0@0']
 )
 def test_cases_that_cannot_be_are_refused(text):
-  with pytest.raises(errors.ConfigError, match='expected CODEC, CODEC@WAY or'):
+  with pytest.raises(
+    errors.ConfigError, match='expected CODEC, CODEC@ALGORITHM or'
+  ):
     exchange_table.parse(text, 0)

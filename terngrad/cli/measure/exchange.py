@@ -30,15 +30,15 @@ On several hosts start it once on each, with the same flags but --task_id:
   {program} --worker_hosts=10.0.0.1:7000,10.0.0.2:7000 \\
       --task_id=0 --allow_insecure_network --net=single_column_alexnet
 
-Cases are CODEC, CODEC@WAY or CODEC@WAY@BYTES, WAY one of auto, gather, reduce,
-two_shot, slices, two_shot_ternary and BYTES in place of --bytes_per_bucket;
-they take turns, round by round, and a ratio is the median of the ratios to the
-first case within a round.
+Cases are CODEC, CODEC@ALGORITHM or CODEC@ALGORITHM@BYTES, with auto, gather,
+reduce, two_shot, slices or two_shot_ternary for ALGORITHM, and BYTES in place
+of --bytes_per_bucket; they take turns, round by round, and a ratio is the
+median of the ratios to the first case within a round.
 Without --real gradients are Gaussian numbers of the net's shapes: what is timed
 is probing, encoding, moving, decoding and updating.
 With --ps_hosts too, and --job_name=ps or worker, cases are exchanged by
-parameter servers, whatever their WAY; bytes are then those of worker 0 both
-ways.
+parameter servers, whatever their ALGORITHM; bytes are then those that worker 0
+sends and receives.
 Bytes are of process 0: what it sends by formula, and what its interface sent;
 the loopback counts those of all processes, so they are divided by them.
 """
@@ -56,8 +56,8 @@ class Flags:
   real: bool = option(False, 'Also forward and backward passes.', 'run')
   case: tuple = option(
     ('identity', 'fp16', 'ternary', 'ternary@two_shot'),
-    'CODEC, CODEC@WAY or CODEC@WAY@BYTES; repeat for several. workers=N in it '
-    'is filled in.',
+    'CODEC, CODEC@ALGORITHM or CODEC@ALGORITHM@BYTES; repeat for several. '
+    'workers=N in it is filled in.',
     'codes',
     repeated=True,
   )
