@@ -7,6 +7,7 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
+from slim.datasets.records import manifest
 from slim.nets import factory as nets
 from slim.nets.blocks import batch_norm
 from terngrad.checkpoint import checkpoints
@@ -300,6 +301,15 @@ def _regularization(training):
   return tf.function(regularization)
 
 
+def _data_fingerprint(config):
+  """That of the shards that are read; None where there are none."""
+  if config.run.benchmark_mode:
+    return None
+  found = manifest.read(config.data.data_dir)
+  split = found.splits.get(config.data.subset) if found else None
+  return split.fingerprint if split else None
+
+
 def _stored_layout(config, context):
   """The `checkpoints.Layout` of the run's checkpoints."""
   save_tower = config.devices.save_tower
@@ -318,6 +328,7 @@ def _stored_layout(config, context):
     'codec': config.codes.named(config.num_workers).code.name,
     'num_workers': config.num_workers,
     '--optimizer': config.optimizer.optimizer,
+    'data': _data_fingerprint(config),
   }
   if not schedules.needs_max_steps(config.optimizer):
     # A longer run takes the same steps.

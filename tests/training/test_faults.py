@@ -4,27 +4,29 @@ import shutil
 
 import pytest
 
+from slim.datasets.small_images import convert_mnist
+from slim.datasets.small_images import mnist_source
 from terngrad.checkpoint import checkpoints
 from terngrad.config import options as options_lib
 from terngrad.config import training as configs
 from terngrad.training import records
 from terngrad.training import start
 from tests import power_cut
+from tests.slim import mnist_files
 
 LAST = 21
 
 
-def train(folder, report=lambda line: None, max_steps=LAST):
+def train(folder, report=lambda line: None, max_steps=LAST, **changes):
   config = options_lib.build(
     configs.TrainConfig,
     net='lenet',
     dataset_name='mnist',
-    image_size=8,
     batch_size=4,
-    benchmark_mode=True,
     max_steps=max_steps,
     save_iter=10,
     train_dir=str(folder),
+    **({'benchmark_mode': True, 'image_size': 8} | changes),
   )
   return start.train(config, report)
 
@@ -93,3 +95,25 @@ def test_a_run_goes_on_after_a_power_cut_where_it_said(whole):
   _, left = whole
   assert records.read(left)[-1]['step'] == LAST
   assert continued(left) == []
+
+
+def test_a_run_that_continues_with_other_examples_says_so(tmp_path):
+  """The name of the data and of their folder are the same."""
+  data, run = tmp_path / 'data', tmp_path / 'run'
+  options = {'benchmark_mode': False, 'image_size': 28, 'data_dir': str(data)}
+  told = []
+  for count, steps in ((23, 1), (23, 2), (21, 3)):
+    idx = tmp_path / f'idx_{count}'
+    mnist_files.write_idx(idx, count)
+    convert_mnist.convert(
+      str(data),
+      source='idx',
+      request=mnist_source.Request(str(idx), verify_checksums=False),
+      overwrite=True,
+    )
+    lines = []
+    train(run, lines.append, steps, **options)
+    told.append([line for line in lines if line.startswith('data was ')])
+  assert told[:2] == [[], []]
+  ((line,),) = told[2:]
+  assert line.endswith('the run does not end at the same bits')

@@ -3,6 +3,7 @@
 The file is not trusted: it comes with a data set, from wherever that comes.
 """
 
+import hashlib
 import json
 import os
 import pathlib
@@ -48,6 +49,12 @@ class SplitEntry(NamedTuple):
 
   num_examples: int
   shards: tuple[Shard, ...]
+
+  @property
+  def fingerprint(self) -> str:
+    """16 hexadecimal digits, equal for equal shards in equal order."""
+    digests = ''.join(shard.sha256 for shard in self.shards)
+    return hashlib.sha256(digests.encode()).hexdigest()[:16]
 
 
 class Manifest(NamedTuple):
