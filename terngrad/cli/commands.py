@@ -146,6 +146,10 @@ COMMANDS = {
         'the gradients of every worker in one step, as a file',
         'terngrad.cli.report.gradients:COMMAND',
       ),
+      'histograms': Entry(
+        'what clipping and codes do to gradients, by variable',
+        'terngrad.cli.report.histograms:COMMAND',
+      ),
       'versions': Entry(
         'what the hosts of a run must have in common',
         'terngrad.cli.report.versions:COMMAND',

@@ -47,19 +47,19 @@ def read(path):
     path: of the .npz.
 
   Returns:
-    List of float32 [workers, ...], NumPy, one a variable.
+    dict of variable to float32 [workers, ...], NumPy.
 
   Raises:
     terngrad.errors.ConfigError: it is no such file.
   """
   try:
     with np.load(path, allow_pickle=False) as file:
-      arrays = [np.float32(file[key]) for key in file.files]
+      arrays = {key: np.float32(file[key]) for key in file.files}
   except (OSError, ValueError, zipfile.BadZipFile) as error:
     raise refusals.ConfigError(
       f'{path}: expected a file that dump_gradients wrote, received "{error}".'
     ) from error
-  counts = {array.shape[:1] for array in arrays}
+  counts = {array.shape[:1] for array in arrays.values()}
   if len(counts) != 1 or counts & {(), (0,)}:
     raise refusals.ConfigError(
       f'{path}: expected arrays [workers, ...] of the same workers, received '

@@ -63,7 +63,7 @@ def act(values):
     command.named_path('gradients', item, 'FILE', 'lenet=gradients.npz')
     for item in values.gradients
   ]
-  files = [(name, variance.read(path)) for name, path in pairs]
+  files = [(name, [*variance.read(path).values()]) for name, path in pairs]
   table = variance.table(files, values.codecs, values.draws)
   command.say(table.round(4).to_string(index=False))
   if values.output:

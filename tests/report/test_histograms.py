@@ -1,0 +1,82 @@
+"""What codes do to gradients: lengths and angles by hand, and a chart."""
+
+import numpy as np
+import pytest
+
+from terngrad import errors
+from terngrad.cli.report import histograms as program
+from terngrad.report import histograms
+
+RNG = np.random.default_rng(4)
+GRADIENTS = {
+  'fc/kernel': RNG.normal(size=(100, 50)).astype(np.float32),
+  'fc/bias': np.array([3.0, -4.0], np.float32),
+  'still': np.zeros([4], np.float32),
+}
+
+
+def table(text, factor=2.5):
+  arrived = histograms.coded(text, GRADIENTS)
+  return histograms.table(GRADIENTS, arrived, factor).set_index('variable')
+
+
+def test_a_code_without_loss_changes_neither_length_nor_angle():
+  found = table('identity')
+  assert list(found.index) == list(GRADIENTS)
+  for name in ('fc/kernel', 'fc/bias'):
+    assert found.loc[name, 'length, coded'] == 1
+    # The arc cosine of 1 less one rounding is 1e-6 degrees.
+    assert found.loc[name, 'angle, coded'] == pytest.approx(0, abs=1e-5)
+  assert found.loc['fc/kernel', 'zeros, coded'] == 0
+  assert np.isnan(found.loc['still', 'angle, coded'])
+
+
+def test_ternary_codes_are_as_long_and_as_far_as_their_law_says():
+  row = table('ternary:clip_factor=0').loc['fc/kernel']
+  values = np.abs(GRADIENTS['fc/kernel'].astype(np.float64))
+  fires = (values / values.max()).sum()
+  length = values.max() * np.sqrt(fires) / np.linalg.norm(values)
+  # The number of codes that are not 0 has a standard deviation below its root.
+  assert row['length, coded'] == pytest.approx(length, rel=3 / np.sqrt(fires))
+  assert 1 - row['zeros, coded'] == pytest.approx(
+    fires / values.size, abs=6 * np.sqrt(fires) / values.size
+  )
+  cosine = 1 / length  # The code is unbiased.
+  assert np.cos(np.radians(row['angle, coded'])) == pytest.approx(
+    cosine, rel=0.2
+  )
+
+
+def test_clipping_shortens_by_what_it_cuts():
+  found = table('identity', 1.0)
+  # Standard deviation 3.5 about the mean -0.5: only -4 is cut.
+  row = found.loc['fc/bias']
+  assert row['beyond the clip'] == 0.5
+  assert row['length, clipped'] == pytest.approx(np.hypot(3, 3.5) / 5)
+  angle = np.degrees(np.arctan2(4, 3) - np.arctan2(3.5, 3))
+  assert row['angle, clipped'] == pytest.approx(angle)
+  # P(|z| > 1) = 0.3173 of 5,000 elements.
+  assert found.loc['fc/kernel', 'beyond the clip'] == pytest.approx(
+    0.3173, abs=4 * np.sqrt(0.32 * 0.68 / 5000)
+  )
+
+
+def test_table_and_chart_are_written(tmp_path, capsys):
+  path = tmp_path / 'g.npz'
+  np.savez(path, **{k: np.stack([v, -v]) for k, v in GRADIENTS.items()})
+  values = program.Flags(
+    gradients=str(path), worker=1, output=str(tmp_path / 'made')
+  )
+  program.act(values)
+  assert 'fc/kernel' in capsys.readouterr().out
+  for name in ('histograms.csv', 'histograms.png'):
+    assert (tmp_path / 'made' / name).stat().st_size
+
+
+def test_workers_and_codes_that_are_not_there_are_refused(tmp_path):
+  path = tmp_path / 'g.npz'
+  np.savez(path, a=np.zeros([2, 3]))
+  with pytest.raises(errors.ConfigError, match='worker: expected .* 0 to 1'):
+    program.act(program.Flags(gradients=str(path), worker=2))
+  with pytest.raises(errors.ConfigError, match='gamma'):
+    program.act(program.Flags(gradients=str(path), codec='gamma'))
