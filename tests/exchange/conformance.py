@@ -59,10 +59,11 @@ def of_codes(form, size):
 
 def of_entries(form, levels, size):
   """Integers up to `levels` that a packing has numbers for, all or some."""
-  entries = np.unique(form.unpack(tf.range(2**16)))
 
   def draw(rng, workers, density):
     del density
+    # Not before: processes are configured after they have imported this.
+    entries = np.unique(form.unpack(tf.range(2**16)))
     codes = rng.choice(entries, [workers, size]).astype(np.int32)
     return np.stack([form.pack_flat(tf.constant(row)) for row in codes]), (
       codes.sum(axis=0, dtype=np.int32)

@@ -126,7 +126,7 @@ def unsigned(bits):
       f'bits: expected one of 1, 2, 4, 8, 16, received {bits}. Use the next '
       'larger one.'
     )
-  largest = tf.constant(2**bits - 1, tf.uint32)
+  largest = np.uint32(2**bits - 1)
   shifts = np.arange(0, 32, bits, dtype=np.uint32)
 
   def pack(planes):

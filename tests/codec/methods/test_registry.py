@@ -1,5 +1,9 @@
 """Codecs by name."""
 
+import json
+import subprocess
+import sys
+
 import hypothesis
 import pytest
 from hypothesis import strategies
@@ -7,6 +11,7 @@ from hypothesis import strategies
 from terngrad.codec.methods import registry
 from terngrad.codec.stages import contract
 from tests.codec import bounds
+from tests.codec.methods import test_conformance as methods_conformance
 
 
 @pytest.mark.parametrize(
@@ -222,3 +227,22 @@ def test_a_code_of_another_package_is_named_as_ours_are():
 def test_an_option_that_stands_twice_is_refused():
   with pytest.raises(ValueError, match='received clip_factor twice'):
     registry.parse('ternary:clip_factor=2,clip_factor=3')
+
+
+# Processes choose their devices and join each other after they have read flags.
+MAKE_ALL = """
+import json, sys
+from tensorflow.python.eager import context
+from terngrad.codec.methods import registry
+
+for text in json.loads(sys.argv[1]):
+  registry.method(text, 2)
+  assert not context.context()._initialized, text
+"""
+
+
+def test_no_code_starts_tensorflow_when_it_is_made():
+  texts = sorted({*registry.KINDS, *methods_conformance.TEXTS})
+  subprocess.run(
+    [sys.executable, '-c', MAKE_ALL, json.dumps(texts)], check=True, timeout=120
+  )

@@ -267,10 +267,11 @@ def test_real_flower_photographs_are_read(tmp_path):
 # getrusage begins with the parent's.)
 MEASURE = """
 import itertools, pathlib, re, sys
-from slim.datasets import factory
-stream, _ = factory.load('imagenet', sys.argv[1], 'train', factory.Delivery(
+from slim.datasets import factory, read_options
+options = read_options.ReadOptions(
     image_size=8, batch_size=8, training=True, threads=1,
-    shuffle_buffer=int(sys.argv[2])))
+    shuffle_buffer=int(sys.argv[2]))
+stream, _ = factory.load('imagenet', sys.argv[1], 'train', options)
 iterator = stream.as_numpy_iterator()
 for _ in itertools.islice(iterator, int(sys.argv[3])):
   pass
