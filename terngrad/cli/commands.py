@@ -77,6 +77,10 @@ COMMANDS = {
         'sorts the validation images of ImageNet by class',
         'terngrad.cli.convert.imagenet_validation:COMMAND',
       ),
+      'tfds': Entry(
+        'lets tensorflow-datasets read what was written',
+        'terngrad.cli.convert.tfds:COMMAND',
+      ),
       'database': Entry(
         "an image database, as Caffe2's trainer read it",
         'terngrad.cli.convert.database:COMMAND',

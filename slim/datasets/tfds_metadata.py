@@ -1,0 +1,116 @@
+"""What TensorFlow Datasets needs to read the records of a converter."""
+
+import os
+import pathlib
+import re
+
+import tensorflow as tf
+
+from slim import errors
+from slim.datasets.records import features
+from slim.datasets.records import manifest
+
+_SHARDED = re.compile(r'(.+)-\d{5}-of-\d{5}')
+_LABEL = 'image/class/label'
+# Lists of any length, among them empty ones.
+_LISTS = 'image/object/'
+
+
+def write(data_dir: str | os.PathLike) -> None:
+  """Writes dataset_info.json and features.json into a folder of records.
+
+  `tfds.builder_from_directory(data_dir)` then reads it, in the order of the
+  records. Their keys become nested: 'image/class/label' is
+  example['image']['class']['label'].
+
+  Args:
+    data_dir: folder that a converter has filled, in numbered shards.
+
+  Raises:
+    slim.errors.DataError: it is none, or its files have other names.
+  """
+  # Importing it takes seconds.
+  import tensorflow_datasets as tfds
+
+  data_dir = pathlib.Path(data_dir)
+  found = manifest.read(data_dir)
+  if found is None or not found.features:
+    raise errors.DataError(
+      f'{data_dir}: expected a {manifest.FILE_NAME} that names the features of '
+      'the records, received none. Convert the data set anew.'
+    )
+  for split, entry in found.splits.items():
+    for shard in entry.shards:
+      match = _SHARDED.fullmatch(shard.file)
+      if not match or match[1] != split:
+        raise errors.DataError(
+          f'{data_dir / shard.file}: expected {split}-00000-of-00001 and so '
+          'on, as tensorflow-datasets finds shards, received another name. '
+          'Convert the data set with --shard.'
+        )
+  template = tfds.core.ShardedFileTemplate(
+    data_dir=data_dir,
+    template='{SPLIT}-{SHARD_X_OF_Y}',
+    dataset_name=found.dataset,
+    filetype_suffix='tfrecord',
+  )
+  splits = [
+    tfds.core.SplitInfo(
+      name=name,
+      shard_lengths=[shard.num_examples for shard in entry.shards],
+      num_bytes=sum(shard.size for shard in entry.shards),
+      filename_template=template.replace(split=name),
+    )
+    for name, entry in found.splits.items()
+  ]
+  first = next(iter(found.splits.values())).shards[0].file
+  tfds.folder_dataset.write_metadata(
+    data_dir=data_dir,
+    features=_nested(_connectors(found, _example(data_dir / first), tfds)),
+    split_infos=splits,
+    filename_template=template,
+    check_data=False,
+    description=f'{found.dataset}, from {found.source}',
+  )
+
+
+def _example(path):
+  """The first record of a file."""
+  for serialized in tf.data.TFRecordDataset(os.fspath(path)).take(1):
+    return tf.train.Example.FromString(serialized.numpy()).features.feature
+  raise errors.DataError(f'{path}: expected a record, received none.')
+
+
+def _connectors(found, example, tfds):
+  """{key: what tfds calls a feature} of all records."""
+  kinds = {
+    'bytes_list': tfds.features.Text(),
+    'int64_list': tfds.features.Scalar(tf.int64),
+    'float_list': tfds.features.Scalar(tf.float32),
+  }
+  made = {}
+  for key, kind in found.features.items():
+    made[key] = kinds[kind]
+    if key.startswith(_LISTS):
+      made[key] = tfds.features.Sequence(kinds[kind])
+  names = found.labels or {}
+  named = [names.get(i, f'class {i}') for i in range(found.label_range)]
+  if len({*named}) == len(named):
+    made[_LABEL] = tfds.features.ClassLabel(names=named)
+  raw = example['image/format'].bytes_list.value[0] == b'RAW'
+  if not raw:
+    channels = example['image/channels'].int64_list.value[0]
+    made[features.IMAGE] = tfds.features.Image(shape=(None, None, channels))
+  return made
+
+
+def _nested(flat):
+  """{'a/b': x} as {'a': {'b': x}}."""
+  tree = {}
+  for key, value in flat.items():
+    *above, last = key.split('/')
+    inner = tree
+    for name in above:
+      inner = inner.setdefault(name, {})
+    inner[last] = value
+  return tree
