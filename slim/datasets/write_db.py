@@ -116,18 +116,57 @@ def write(
   return images.count
 
 
-def _fill(opened, images: Images, shuffle_seed: int | None) -> None:
+def verify(
+  images: Images, path: str | os.PathLike, shuffle_seed: int | None = None
+) -> int:
+  """Reads a database, and compares every record with its image.
+
+  Args:
+    images: what was written.
+    path: of the database.
+    shuffle_seed: see `write`.
+
+  Returns:
+    The number of images.
+
+  Raises:
+    slim.errors.DataError: it cannot be read, or holds something else; names the
+      first record.
+  """
+  database = databases.open_database(path)
+  if database.count != images.count:
+    raise errors.DataError(
+      f'{path}: expected {images.count} images, received {database.count}. '
+      'Make it again, or give the flags that made it.'
+    )
+  with progress.Progress(total=images.count, unit=' images') as bar:
+    for number, stored in _numbered(images, shuffle_seed):
+      if database.read(number) != _record(stored):
+        raise errors.DataError(
+          f'{path}, key {number:08d}: expected the image and the label that '
+          'the data set has there, received others. Make it again, or give the '
+          'flags that made it.'
+        )
+      bar.update()
+  return images.count
+
+
+def _numbered(images: Images, shuffle_seed: int | None) -> abc.Iterator:
+  """(Place in the order of the keys, `examples.Stored`) of every image."""
   numbers = np.arange(images.count)
   if shuffle_seed is not None:
     np.random.default_rng(shuffle_seed).shuffle(numbers)
+  stored = images.stream.as_numpy_iterator()
+  return zip(map(int, numbers), stored, strict=True)
+
+
+def _fill(opened, images: Images, shuffle_seed: int | None) -> None:
   with (
     opened as put_all,
     progress.Progress(total=images.count, unit=' images') as bar,
   ):
     batch = []
-    for number, stored in zip(
-      numbers, images.stream.as_numpy_iterator(), strict=True
-    ):
+    for number, stored in _numbered(images, shuffle_seed):
       batch.append((b'%08d' % number, _record(stored)))
       if len(batch) == _COMMIT_TOGETHER:
         put_all(batch)

@@ -55,6 +55,9 @@ class Flags:
     False, 'Number the images in another order than they have.'
   )
   seed: int = option(1, 'Of that order.')
+  verify: bool = option(
+    False, 'Write nothing; compare every record of the database that is there.'
+  )
 
 
 def act(values: Flags) -> None:
@@ -71,11 +74,16 @@ def act(values: Flags) -> None:
   options.at_least('seed', values.seed, 0)
   dataset = errors.lookup(_SOURCES, values.dataset_name, 'data set')
   images = write_db.images_of(dataset, values.dataset_dir, values.subset)
+  shuffle_seed = values.seed if values.shuffle else None
+  if values.verify:
+    count = write_db.verify(images, values.output_db, shuffle_seed)
+    command.say(f'{values.output_db}: {count} images, all as in the data set.')
+    return
   count = write_db.write(
     images,
     values.output_db,
     kind=values.db_type,
-    shuffle_seed=values.seed if values.shuffle else None,
+    shuffle_seed=shuffle_seed,
   )
   _keep_labels(images.labels, pathlib.Path(values.output_db).parent)
   command.say(f'Wrote {values.output_db}: {count} images, {values.db_type}.')

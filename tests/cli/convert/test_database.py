@@ -58,3 +58,20 @@ def test_unusable_data_exits_with_1(tmp_path, arguments):
   result = start(tmp_path, *arguments, '--subset=test')
   assert (result.returncode, result.stdout) == (1, '')
   assert 'a folder of images for each class' in result.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize('shuffled', [[], ['--shuffle', '--seed=3']])
+def test_verify_compares_every_record_and_writes_nothing(
+  tmp_path, arguments, shuffled
+):
+  assert start(tmp_path, *arguments, *shuffled).returncode == 0
+  path = tmp_path / 'db' / 'train' / 'data.mdb'
+  before = path.read_bytes()
+  done = start(tmp_path, *arguments, *shuffled, '--verify')
+  assert done.returncode == 0, done.stderr
+  assert 'images, all as in the data set' in done.stdout
+  assert path.read_bytes() == before
+  # Another order is another database.
+  done = start(tmp_path, *arguments, '--shuffle', '--seed=4', '--verify')
+  assert done.returncode == 1
+  assert 'key 0000000' in done.stderr and 'received others' in done.stderr
