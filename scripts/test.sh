@@ -92,7 +92,7 @@ doctests() {
 
 # shellcheck disable=SC2317  # `section` calls it.
 site() {
-  NO_MKDOCS_2_WARNING=1 "$bin/mkdocs" build --strict --quiet \
+  NO_MKDOCS_2_WARNING=1 "$bin/python" -m mkdocs build --strict --quiet \
     --config-file "$root/mkdocs.yml" --site-dir "$folder/site"
 }
 

@@ -38,6 +38,7 @@ def test_gate_runs_every_section_in_order(project, tools):
     ['ruff', 'check'],
     ['ruff', 'format'],
     pytest_call,
+    ['-m', 'mkdocs'],
     pytest_call,
   ]
 
@@ -46,8 +47,8 @@ def test_gate_exits_with_first_failure_and_runs_the_rest(project, tools):
   tools(python='exit 4', ruff='exit 3')
   status, out, _ = project.run('test.sh')
   assert status == 4
-  assert 'FAILED: imports,ruff check,ruff format,doctests,tests' in out
-  assert len(project.calls()) == 6
+  assert 'FAILED: imports,ruff check,ruff format,doctests,site,tests' in out
+  assert len(project.calls()) == 7
 
 
 def test_gate_without_doctests_passes(project, tools):
