@@ -1,9 +1,15 @@
 """Definitions of sweeps: combinations, seeds, and what is refused."""
 
+import pathlib
+import re
+
 import pytest
 
 from terngrad import errors
+from terngrad.cli import sweep as sweep_cli
 from terngrad.sweep import definition
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 TEXT = """\
 # What differs.
@@ -142,3 +148,15 @@ def test_a_missing_file_is_one_line(tmp_path):
   with pytest.raises(errors.ConfigError, match='No such file') as raised:
     definition.read(tmp_path / 'none.ini')
   assert '\n' not in str(raised.value)
+
+
+def test_the_file_of_the_document_is_one(read):
+  text = (ROOT / 'docs' / 'sweeps.md').read_text(encoding='utf-8')
+  (shown,) = re.findall(r'```ini\n(.*?)```', text, re.DOTALL)
+  found = read(shown)
+  assert len(found.cells) == 3 * 3 + 3
+  assert set(sweep_cli.configurations(found)) == {
+    f'{code}_{workers}'
+    for code in ('float32', 'ternary', 'topk')
+    for workers in (4, 16)
+  }
