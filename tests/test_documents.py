@@ -185,7 +185,9 @@ def check(words):
 
 
 @pytest.mark.parametrize('name', DOCUMENTS)
-def test_commands_are_there_and_take_what_they_are_given(name):
+def test_commands_are_there_and_take_what_they_are_given(name, monkeypatch):
+  # Where a reader gives them.
+  monkeypatch.chdir(ROOT)
   wrong = []
   for shown in shown_in((ROOT / name).read_text(encoding='utf-8')):
     try:
