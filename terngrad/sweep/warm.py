@@ -64,6 +64,9 @@ class _Target:
     for number, file in enumerate(self._files, 1):
       os.dup2(file, number)
       os.close(file)
+    # This package too is imported from where the process finds it.
+    for name in [n for n in sys.modules if n.partition('.')[0] == 'terngrad']:
+      del sys.modules[name]
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)

@@ -93,16 +93,18 @@ def test_traits_are_those_of_quantizer_else_of_packing():
   assert chain.chain(FLOATS).traits == FLOATS.traits
 
 
-def test_stages_get_planes_in_order_with_positions_and_shared_scaler():
+@pytest.mark.parametrize('compiled', [False, True])
+def test_stages_get_planes_in_order_with_positions_and_shared_scaler(compiled):
   # Two variables, five elements, words of two: planes [0 1 2] and [3 4 -].
   seen = []
 
   def quantize(scaled, positions, key):
-    # What bits are drawn from is their sum; the key's other half stays.
-    seen.append((scaled.numpy(), (positions + key[0] - KEY[0]).numpy()))
+    seen.append(scaled.shape)
     assert positions.dtype == tf.uint32
-    assert key[1] == KEY[1]
-    return tf.cast(scaled, tf.int32)
+    # What bits are drawn from is their sum; the key's other half stays.
+    place = tf.bitcast(positions + key[0] - KEY[0], tf.int32)
+    tf.debugging.assert_equal(key[1], KEY[1])
+    return tf.cast(scaled, tf.int32) + 10_000 * place
 
   codec = chain.chain(
     TERNARIZE._replace(factor=tf.identity, quantize=quantize),
@@ -112,11 +114,16 @@ def test_stages_get_planes_in_order_with_positions_and_shared_scaler():
   )
   variables = [tf.constant([[1.0], [2.0]]), tf.constant([3.0, 4.0, 5.0])]
   own, shared = tf.constant([2.0, 5.0]), tf.constant([9.0, 7.0])
-  words = codec.encode(variables, own, shared, KEY)
-  np.testing.assert_array_equal(words, [2809, 3518, 21])
-  scaled, positions = zip(*seen, strict=True)
-  np.testing.assert_array_equal(scaled, [[9, 18, 21], [28, 35, 0]])
-  np.testing.assert_array_equal(positions, [[0, 1, 2], [3, 4, 5]])
+  encode = tf.function(codec.encode) if compiled else codec.encode
+  words = encode(variables, own, shared, KEY)
+  # Scaled they are [9 18 21] and [28 35 0], at [0 1 2] and [3 4 5].
+  expected = [
+    first + 10_000 * place + 100 * (second + 10_000 * (place + 3))
+    for place, (first, second) in enumerate([(9, 28), (18, 35), (21, 0)])
+  ]
+  np.testing.assert_array_equal(words, expected)
+  # A plane at a time needs less memory, all at once fewer eager calls.
+  assert seen == ([(3,), (3,)] if compiled else [(6,)])
 
 
 KEY = conformance.bucket_key()
