@@ -13,7 +13,7 @@ from tests.bin import programs
 
 TEXT = """\
 [sweep]
-seeds = 1 2
+seeds = 2
 baseline = float32
 
 [flags]
@@ -29,7 +29,7 @@ baseline = float32
 float32 = --codec=identity
 ternary = --codec=ternary
 """
-NAMES = [f'{v}_seed{s}' for s in (1, 2) for v in ('float32', 'ternary')]
+NAMES = [f'{v}_seed2' for v in ('float32', 'ternary')]
 
 
 @pytest.fixture(scope='module')
@@ -126,7 +126,7 @@ def test_other_flags_are_another_sweep(swept, data_dir):
   folder, work, _ = swept
   done = sweep(folder, data_dir, work, f'--output={folder}', '--steps=3')
   assert done.code == 2
-  assert 'float32_seed1 to have run with' in done.error
+  assert 'float32_seed2 to have run with' in done.error
   assert '--max_steps=3' in done.error
 
 

@@ -102,7 +102,7 @@ def test_a_run_that_continues_with_other_examples_says_so(tmp_path):
   data, run = tmp_path / 'data', tmp_path / 'run'
   options = {'benchmark_mode': False, 'image_size': 28, 'data_dir': str(data)}
   told = []
-  for count, steps in ((23, 1), (23, 2), (21, 3)):
+  for count, steps in ((23, 1), (21, 2)):
     idx = tmp_path / f'idx_{count}'
     mnist_files.write_idx(idx, count)
     convert_mnist.convert(
@@ -114,6 +114,6 @@ def test_a_run_that_continues_with_other_examples_says_so(tmp_path):
     lines = []
     train(run, lines.append, steps, **options)
     told.append([line for line in lines if line.startswith('data was ')])
-  assert told[:2] == [[], []]
-  ((line,),) = told[2:]
+  before, (line,) = told
+  assert before == []
   assert line.endswith('the run does not end at the same bits')
