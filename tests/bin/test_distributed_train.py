@@ -50,7 +50,7 @@ def test_servers_and_towers_end_at_the_same_bits(
     lines,
   )
   assert re.search(
-    r'Worker 1: .*: step 30, entropy_loss = [\d.]+\([\d.]+ examples/sec; ',
+    r'Worker 1: .*: step 30, entropy_loss = [\d.]+ \([\d.]+ examples/sec; ',
     finished['worker', 1].out,
   )
 
