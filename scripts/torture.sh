@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Faults in random order against an undisturbed run; never part of the gate.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
+
+usage() {
+  cat <<'USAGE'
+usage: scripts/torture.sh [--minutes=N] [--seed=S] [--round=R] [--output=DIR]
+
+Trainers are stopped and killed, checkpoints, records, data and sources damaged,
+converters and evaluators killed, decoders given words that no encoder made: in
+random order, each against a run that nothing disturbed. Stops at the first
+difference with the command that repeats it, and exits with 1.
+
+  --minutes=N   how long (default: 10)
+  --seed=S      of all rounds (default: 1)
+  --round=R     only this round
+  --output=DIR  where it works (default: a new folder)
+USAGE
+}
+
+arguments=()
+output=
+for argument in "$@"; do
+  case "$argument" in
+    --help | -h) usage && exit 0 ;;
+    --output=*) output=$argument ;;
+    --minutes=* | --seed=* | --round=*) arguments+=("$argument") ;;
+    *) bad_argument "$argument" ;;
+  esac
+done
+cd -- "$root"
+exec "$root/.venv/bin/python" -m tests.torture \
+  "${output:---output=$(mktemp -d)}" "${arguments[@]}"
