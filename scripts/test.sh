@@ -9,8 +9,8 @@ usage() {
 usage: scripts/test.sh [--all] [--help] [argument of pytest ...]
 
 Installs the project (scripts/setup.sh), then checks imports, lint, format,
-doctests, the site of the documents and tests. Runs every section, and exits with the status of the first
-one that failed.
+doctests, the site of the documents and tests. Runs every section, and exits
+with the status of the first one that failed.
 
   --all   also the tests marked slow and cluster, and gpu where there is one
 

@@ -217,8 +217,10 @@ def _from_mpi(options):
 def _meet(options, place, index, count, local_rank=0):
   """The cluster of equal processes that meet at a place."""
   if options.exchange != COLLECTIVE:
+    # What follows the kind may hold a password.
+    kind = options.cluster.partition(':')[0]
     raise errors.ConfigError(
-      f'cluster: expected --exchange={COLLECTIVE} with {options.cluster[:20]}, '
+      f'cluster: expected --exchange={COLLECTIVE} with {kind}, '
       'whose processes are equal, received parameter servers. Use '
       '--cluster=flags.'
     )

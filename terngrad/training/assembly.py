@@ -301,13 +301,13 @@ def _regularization(training):
   return tf.function(regularization)
 
 
-def _data_fingerprint(config):
+def _data_digest(config):
   """That of the shards that are read; None where there are none."""
   if config.run.benchmark_mode:
     return None
   found = manifest.read(config.data.data_dir)
   split = found.splits.get(config.data.subset) if found else None
-  return split.fingerprint if split else None
+  return split.digest if split else None
 
 
 def _stored_layout(config, context):
@@ -328,7 +328,7 @@ def _stored_layout(config, context):
     'codec': config.codes.named(config.num_workers).code.name,
     'num_workers': config.num_workers,
     '--optimizer': config.optimizer.optimizer,
-    'data': _data_fingerprint(config),
+    'data': _data_digest(config),
   }
   if not schedules.needs_max_steps(config.optimizer):
     # A longer run takes the same steps.

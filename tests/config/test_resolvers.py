@@ -35,3 +35,13 @@ def test_what_is_neither_an_environment_nor_a_file_is_refused_by_their_names():
     _ = config.cluster.tasks
   for name in cluster_config.RESOLVERS:
     assert name in str(error.value)
+
+
+def test_a_password_of_redis_is_not_told_where_the_processes_are_not_equal():
+  pytest.importorskip('redis')
+  told = cluster_config.Cluster(cluster='redis:redis://u:Se@h', run_id='a')
+  with pytest.raises(
+    errors.ConfigError, match='collective with redis'
+  ) as error:
+    cluster_config.RESOLVERS['redis'](told)
+  assert 'Se@' not in str(error.value)

@@ -121,10 +121,7 @@ def stopped_trainers(place, rng):
 def damaged_runs(place, rng):
   """A file of a run is damaged: it goes on, or says why not."""
   train = place.folder / 'train'
-  shutil.copytree(place.reference.train, train)
-  files = [path for path in sorted(train.rglob('*')) if path.is_file()]
-  path = files[rng.integers(len(files))]
-  damage(path, rng)
+  path = _damaged_copy(place.reference.train, train, rng)
   words = [*training(place.reference.data, train), '--max_steps=66']
   done = programs.run('mnist_train', *words, limit=_LIMIT)
   _check_refusal(done, f'{path.name} was damaged')
@@ -140,10 +137,7 @@ def damaged_runs(place, rng):
 def damaged_data(place, rng):
   """A file of the data set is damaged; training says so, or nothing changes."""
   data = place.folder / 'data'
-  shutil.copytree(place.reference.data, data)
-  files = sorted(path for path in data.iterdir() if path.is_file())
-  path = files[rng.integers(len(files))]
-  damage(path, rng)
+  path = _damaged_copy(place.reference.data, data, rng)
   train = place.folder / 'train'
   done = programs.run('mnist_train', *training(data, train), limit=_LIMIT)
   _check_refusal(done, f'{path.name} was damaged')
@@ -155,10 +149,7 @@ def damaged_data(place, rng):
 def damaged_sources(place, rng):
   """A file of MNIST is damaged: a converter says so, or writes the same."""
   idx = place.folder / 'idx'
-  shutil.copytree(place.reference.idx, idx)
-  files = sorted(idx.iterdir())
-  path = files[rng.integers(len(files))]
-  damage(path, rng)
+  path = _damaged_copy(place.reference.idx, idx, rng)
   made = place.folder / 'made'
   done = _convert(idx, made)
   _check_refusal(done, f'{path.name} was damaged')
@@ -232,6 +223,15 @@ FAULTS = (
   killed_evaluators,
   hostile_payloads,
 )
+
+
+def _damaged_copy(source, target, rng):
+  """Copies a folder and damages one of its files; returns its path."""
+  shutil.copytree(source, target)
+  files = [path for path in sorted(target.rglob('*')) if path.is_file()]
+  path = files[rng.integers(len(files))]
+  damage(path, rng)
+  return path
 
 
 def damage(path, rng):

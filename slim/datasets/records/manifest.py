@@ -51,7 +51,7 @@ class SplitEntry(NamedTuple):
   shards: tuple[Shard, ...]
 
   @property
-  def fingerprint(self) -> str:
+  def digest(self) -> str:
     """16 hexadecimal digits, equal for equal shards in equal order."""
     digests = ''.join(shard.sha256 for shard in self.shards)
     return hashlib.sha256(digests.encode()).hexdigest()[:16]
