@@ -1,13 +1,21 @@
-"""The bench of Keras's fit."""
+"""The bench of Keras's fit, in a process that has one strategy."""
 
+import pandas as pd
 import pytest
 
-from terngrad.measure.keras import fit
+from tests import forked
+
+PROGRAM = 'import sys; from terngrad.cli import main; sys.exit(main.run())'
 
 
 @pytest.mark.slow
-def test_a_row_a_codec_and_plain_keras_is_1():
-  table = fit.table(('ternary',), ('/CPU:0',), 8, rounds=2, steps=2)
+def test_a_row_a_codec_and_plain_keras_is_1(tmp_path):
+  done = forked.run(
+    *(None, PROGRAM, 'measure', 'fit', '--codec=ternary', '--num_gpus=1'),
+    *('--batch_size=8', '--rounds=2', '--steps=2', f'--output={tmp_path}'),
+  )
+  assert done.returncode == 0, done.stderr
+  table = pd.read_csv(tmp_path / 'measure_fit.csv', keep_default_na=False)
   assert list(table['codec']) == ['none', 'ternary']
   plain, coded = table.to_dict('records')
   assert plain['ratio'] == plain['least ratio'] == 1
