@@ -15,6 +15,23 @@ class Run:
   """How long a training run is, and what it leaves."""
 
   max_steps: int = option(370000, 'Steps to train.', on_resume=options.TOLD)
+  num_epochs: int = option(
+    0,
+    'Epochs to train, in place of --max_steps; 0: --max_steps says.',
+    on_resume=options.FREE,
+  )
+  epoch_size: int = option(
+    0,
+    'Examples that are an epoch, for --num_epochs, learning rates and '
+    '--eval_subsets; 0: those of --subset.',
+    on_resume=options.TOLD,
+  )
+  eval_subsets: tuple = option(
+    (),
+    'Subsets to score after each epoch, separated by commas, as test or '
+    'train,validation; with the parameters as they are, not their averages.',
+    on_resume=options.FREE,
+  )
   train_dir: str = option(
     '',
     'Folder for checkpoints and records; a run that stands there continues.',
@@ -40,6 +57,14 @@ class Run:
     """Raises `errors.ConfigError` for the first option out of its range."""
     options.at_least('max_steps', self.max_steps, 1)
     options.at_least('save_iter', self.save_iter, 1)
+    options.at_least('num_epochs', self.num_epochs, 0)
+    options.at_least('epoch_size', self.epoch_size, 0)
+    if self.eval_subsets and self.benchmark_mode:
+      raise errors.ConfigError(
+        'eval_subsets: expected none beside --benchmark_mode, received '
+        f'{",".join(self.eval_subsets)}: no data is read. Leave one of the two '
+        'out.'
+      )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -44,6 +44,8 @@ class ServerRun(run_lib.Run):
     'continues.',
     shared=options.OWN,
   )
+  # The chief would score while all others wait; evaluate beside the run.
+  eval_subsets: tuple = _fixed(())
   save_interval_secs: int = option(
     600, 'Seconds between checkpoints, beside those of --save_iter.'
   )

@@ -60,6 +60,16 @@ def plots(trained, scored):
       wanted.setdefault(drawn.axes, []).append(
         _curve(records, kind.name, drawn.label, drawn.factor)
       )
+  for kind, drawn in metric.entries(metrics.EVALUATION, 'curve'):
+    wanted.setdefault(drawn.axes, []).extend(
+      _curve(
+        trained,
+        metrics.epoch_name(subset, kind),
+        f'{drawn.label}, {subset}, after each epoch',
+        drawn.factor,
+      )
+      for subset in metrics.epoch_subsets(trained, kind)
+    )
   wanted[metrics.ZEROS] += _sparsities(trained)
   found = []
   for axes, curves in wanted.items():

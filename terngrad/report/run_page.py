@@ -126,6 +126,11 @@ def last_values(losses, scores):
     for kind, shown in metric.entries(table, 'fact'):
       if last.get(kind.name) is not None:
         facts[shown.label] = shown.show(last[kind.name])
+  for kind, shown in metric.entries(metrics.EVALUATION, 'fact'):
+    for subset in metrics.epoch_subsets(losses, kind):
+      name = metrics.epoch_name(subset, kind)
+      value = [record[name] for record in losses if name in record][-1]
+      facts[f'{shown.label}, {subset}'] = shown.show(value)
   return facts
 
 

@@ -5,8 +5,41 @@ traced step, which so never has to be traced again.
 """
 
 import math
+from typing import NamedTuple
 
 DECAY_TYPES = ('fixed', 'exponential', 'polynomial', 'linear')
+
+
+class Epochs(NamedTuple):
+  """How steps and epochs go together.
+
+  Examples come in a stream without borders, so a step may hold the last of one
+  epoch and the first of the next. It then ends the first.
+
+  Attributes:
+    num_examples: in an epoch.
+    batch_size: examples a step.
+  """
+
+  num_examples: int
+  batch_size: int
+
+  def steps(self, count):
+    """Steps until so many epochs have ended."""
+    return -(-count * self.num_examples // self.batch_size)
+
+  def ended(self, step):
+    """The number, from 1, of the epoch that ends in a step; or None.
+
+    Where a batch is larger than an epoch, it is the last of those that end.
+
+    Args:
+      step: steps taken, this one among them.
+    """
+    before, after = (
+      taken * self.batch_size // self.num_examples for taken in (step - 1, step)
+    )
+    return after if after > before else None
 
 
 def learning_rate(optimizer, step, steps_per_epoch, max_steps):

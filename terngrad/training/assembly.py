@@ -27,6 +27,7 @@ from terngrad.step import step as steps
 from terngrad.step import synchronized
 from terngrad.training import accumulation
 from terngrad.training import batches
+from terngrad.training import evaluation
 from terngrad.training import execution
 from terngrad.training import local_steps
 from terngrad.training import run_codecs
@@ -38,7 +39,9 @@ class Run(NamedTuple):
   Attributes:
     batches: takes a step, returns an iterator of (images [workers, b, ...],
       labels [workers, b]) from that step on.
-    num_examples: examples in an epoch.
+    epochs: `schedules.Epochs`.
+    max_steps: steps to train.
+    score: scores the present parameters, see `evaluation.make_scorer`; or None.
     learning_rate: takes steps taken before, returns that of the next, a float.
     replicas: tuple of `replicas.Replica`.
     names: of a replica's variables.
@@ -60,7 +63,9 @@ class Run(NamedTuple):
   """
 
   batches: Callable
-  num_examples: int
+  epochs: schedules.Epochs
+  max_steps: int
+  score: Callable | None
   learning_rate: Callable
   replicas: tuple
   names: list
@@ -135,13 +140,13 @@ def assemble(config, make_context=None):
   first = training.replicas[0]
   names = replicas.variable_names(plan, first)
   parameters = names[: len(first.trainable)]
-  steps_per_epoch = context.data.num_examples / config.data.batch_size
+  epochs, max_steps = _length(config, context.data.num_examples)
   return Run(
     batches=context.data.batches,
-    num_examples=context.data.num_examples,
-    learning_rate=lambda step: schedules.learning_rate(
-      config.optimizer, step, steps_per_epoch, config.run.max_steps
-    ),
+    epochs=epochs,
+    max_steps=max_steps,
+    score=evaluation.make_scorer(config, model, context),
+    learning_rate=_learning_rate(config.optimizer, epochs, max_steps),
     replicas=tuple(training.replicas[index] for index in context.local_devices),
     names=names,
     parameters=parameters,
@@ -153,7 +158,7 @@ def assemble(config, make_context=None):
     float_step=make_step(codecs.in_float),
     warm_up=tuple(Stage(*one, make_step(one[1])) for one in codecs.first),
     regularization=_regularization(training),
-    layout=_stored_layout(config, context),
+    layout=_stored_layout(config, context, max_steps),
     method_states=names[len(names) - len(states.shared(codec)) :],
     store=stored_states.Store(
       training.states, codec, context.exchange, parameters
@@ -191,6 +196,24 @@ def of_this_process(config):
       )
     ),
     assert_same=functools.partial(coordination.assert_same, exchange),
+  )
+
+
+def _length(config, num_examples):
+  """(the `schedules.Epochs` of a run, its steps), by the examples there are."""
+  epochs = schedules.Epochs(
+    config.run.epoch_size or num_examples, config.data.batch_size
+  )
+  if config.run.num_epochs:
+    return epochs, epochs.steps(config.run.num_epochs)
+  return epochs, config.run.max_steps
+
+
+def _learning_rate(optimizer, epochs, max_steps):
+  """The function of `Run.learning_rate`."""
+  steps_per_epoch = epochs.num_examples / epochs.batch_size
+  return lambda step: schedules.learning_rate(
+    optimizer, step, steps_per_epoch, max_steps
   )
 
 
@@ -310,7 +333,7 @@ def _data_digest(config):
   return split.digest if split else None
 
 
-def _stored_layout(config, context):
+def _stored_layout(config, context, max_steps):
   """The `checkpoints.Layout` of the run's checkpoints."""
   save_tower = config.devices.save_tower
   places = (
@@ -329,6 +352,7 @@ def _stored_layout(config, context):
     'num_workers': config.num_workers,
     '--optimizer': config.optimizer.optimizer,
     'data': _data_digest(config),
+    'max_steps': max_steps,
   }
   if not schedules.needs_max_steps(config.optimizer):
     # A longer run takes the same steps.
@@ -340,7 +364,7 @@ def _stored_layout(config, context):
     num_devices=len(context.local_devices),
     num_workers=config.num_workers,
     places=places,
-    max_steps=config.run.max_steps,
+    max_steps=max_steps,
     batch_size=config.data.batch_size,
     dtype=config.model.dtype,
     bn_statistics=config.devices.bn_statistics,

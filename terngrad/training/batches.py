@@ -1,12 +1,15 @@
 """The batches of a process: what its workers get to see, step by step."""
 
+import contextlib
 from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
 
 from slim.datasets import factory as datasets
+from slim.datasets.records import records
 from slim.nets import factory as nets
+from terngrad import errors
 
 
 class Data(NamedTuple):
@@ -78,6 +81,21 @@ def open_data(data, model, num_workers, benchmark, workers=None, part=(0, 1)):
     split.num_classes,
     split.channels,
   )
+
+
+@contextlib.contextmanager
+def explaining(data_dir, subset):
+  """Says which file of a subset is damaged where reading it fails.
+
+  Raises:
+    errors.TrainingError: it does; not a DataError, which says that nothing was
+      written.
+  """
+  try:
+    yield
+  except tf.errors.OpError as error:
+    paths = records.find(data_dir, subset)
+    raise errors.TrainingError(str(records.explain(error, paths))) from error
 
 
 def _constant(data, model, num_workers, workers):

@@ -1,4 +1,7 @@
-"""Evaluation: scores the checkpoints of a run, every example once."""
+"""Evaluation: scores the checkpoints of a run, every example once.
+
+Also the parameters of a run that trains, at the end of each epoch.
+"""
 
 import contextlib
 import pathlib
@@ -7,6 +10,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from slim.datasets import factory as datasets
@@ -19,6 +23,7 @@ from terngrad.checkpoint import trained
 from terngrad.cluster import devices
 from terngrad.config import options
 from terngrad.step import replicas
+from terngrad.training import batches
 from terngrad.training import metric
 from terngrad.training import metrics
 from terngrad.training import records
@@ -94,19 +99,7 @@ class _Scorer:
     self._config = config
     data, net = config.data, config.model.net
     devices.grow_memory()
-    self._batches, self._split = datasets.load(
-      data.dataset_name,
-      data.data_dir,
-      data.subset,
-      datasets.ReadOptions(
-        image_size=data.image_size,
-        batch_size=data.batch_size,
-        training=False,
-        net=net,
-        preprocessing=data.preprocessing,
-        labels_offset=data.labels_offset,
-      ),
-    )
+    self._batches, self._split = _open(config, data.subset)
     self._total = min(self._split.count, config.run.num_examples)
     self._device = devices.evaluation_device(config.run.device)
     with tf.device(self._device):
@@ -235,6 +228,95 @@ def count(predict, batches, total, batch_size, report):
       )
   names = (m.name for m in metrics.EVALUATION)
   return dict(zip(names, (sums.numpy() / total).tolist(), strict=True))
+
+
+def make_scorer(config, model, context):
+  """Makes the function that scores a model at the end of an epoch.
+
+  Every process takes its share of the batches; what they count is added.
+
+  Args:
+    config: a valid `training.TrainConfig`.
+    model: `keras.Model` with the variables of the first replica.
+    context: `execution.ExecutionContext`.
+
+  Returns:
+    A function of nothing, which returns a dict of '<subset>_<metric>' to the
+    mean over all examples of a subset, of all of `metrics.EVALUATION` and all
+    of --eval_subsets; None where there are no subsets. All processes must call
+    it.
+
+  Raises:
+    slim.errors.DataError: a subset is not there.
+  """
+  if not config.run.eval_subsets:
+    return None
+  exchange = context.exchange
+  rank, processes = 0, 1
+  if exchange.group is not None:
+    rank, processes = exchange.group.rank, exchange.group.size
+  predict = predictor(model, exchange.devices[0])
+  # A name that is given twice is scored once.
+  subsets = {name: _open(config, name) for name in config.run.eval_subsets}
+
+  def score():
+    sums = []
+    for name, (stream, _) in subsets.items():
+      with batches.explaining(config.data.data_dir, name):
+        sums.append(_add_up(predict, stream.shard(processes, rank)))
+    sums = _of_all(np.stack(sums), exchange.group, context.hooks.time_limit)
+    return {
+      metrics.epoch_name(name, kind): float(total / split.count)
+      for (name, (_, split)), row in zip(subsets.items(), sums, strict=True)
+      for kind, total in zip(metrics.EVALUATION, row, strict=True)
+    }
+
+  return score
+
+
+def _add_up(predict, stream):
+  """Scores all examples of a data set.
+
+  Args:
+    predict: from `predictor`.
+    stream: `tf.data.Dataset` of batches (images, labels).
+
+  Returns:
+    float64 [metrics], the sums over the examples, of `metrics.EVALUATION`.
+  """
+  sums = tf.zeros([len(metrics.EVALUATION)], tf.float64)
+  for batch in stream:
+    sums = predict(sums, *batch)
+  return sums.numpy()
+
+
+def _open(config, subset):
+  """A subset as evaluation reads it; see `datasets.load`."""
+  data = config.data
+  return datasets.load(
+    data.dataset_name,
+    data.data_dir,
+    subset,
+    datasets.ReadOptions(
+      image_size=data.image_size,
+      batch_size=data.batch_size,
+      training=False,
+      net=config.model.net,
+      preprocessing=data.preprocessing,
+      labels_offset=data.labels_offset,
+    ),
+  )
+
+
+def _of_all(sums, group, time_limit):
+  """The sums float64 [subsets, metrics] of all processes together."""
+  if group is None:
+    return sums
+  # What travels is int32; counts stay exact.
+  own = sums.view(np.int32)[np.newaxis]
+  with time_limit('Scores of an epoch'):
+    everyone = group.all_gather_now(own)
+  return everyone.view(np.float64).sum(axis=0)
 
 
 def _open_folder(path):

@@ -1,6 +1,7 @@
 """The training loop: steps, and when to log, to save and to stop."""
 
 import contextlib
+import time
 from collections.abc import Callable
 from datetime import datetime
 from typing import NamedTuple
@@ -9,11 +10,11 @@ import numpy as np
 import tensorflow as tf
 import tqdm
 
-from slim.datasets.records import records as data_records
 from terngrad import errors
 from terngrad.cluster import coordination
 from terngrad.step import loss_scaling
 from terngrad.step import schedules
+from terngrad.training import batches
 from terngrad.training import run_writer
 from terngrad.training import signals
 
@@ -58,9 +59,7 @@ def run_steps(config, run, begin, report, show_progress=False):
     stop = stack.enter_context(
       signals.stopping(alone=run.exchange.group is None)
     )
-    screen = stack.enter_context(
-      _screen(config, begin[0], report, show_progress)
-    )
+    screen = stack.enter_context(_screen(run, begin[0], report, show_progress))
     try:
       step = _take_steps(config, run, begin, stop, writer, screen)
       with run.hooks.time_limit('End'):
@@ -77,7 +76,7 @@ def run_steps(config, run, begin, report, show_progress=False):
         f'{error.strerror}. Make room; the same command continues from the '
         'last checkpoint.'
       ) from error
-  return Outcome(step, stop.agreed if step < config.run.max_steps else None)
+  return Outcome(step, stop.agreed if step < run.max_steps else None)
 
 
 class _Screen(NamedTuple):
@@ -93,10 +92,10 @@ class _Screen(NamedTuple):
 
 
 @contextlib.contextmanager
-def _screen(config, step, report, show_progress):
+def _screen(run, step, report, show_progress):
   """A `_Screen`, with a progress bar if asked for."""
   with tqdm.tqdm(
-    total=config.run.max_steps,
+    total=run.max_steps,
     initial=step,
     unit='step',
     disable=not show_progress,
@@ -111,11 +110,11 @@ def _take_steps(config, run, begin, stop, writer, screen):
   train_dir or -1); `writer` is None in processes that keep no files.
   """
   step, saved = begin
-  max_steps = config.run.max_steps
+  max_steps = run.max_steps
   saving = run_writer.IntervalTimer(run.hooks.save_secs)
-  batches = run.batches(step) if step < max_steps else None
+  stream = run.batches(step) if step < max_steps else None
   while step < max_steps and not stop.agreed:
-    result, rate = _one_step(config, run, step, batches, stop)
+    result, rate = _one_step(config, run, step, stream, stop)
     step += 1
     stop.agree(result)
     screen.tick()
@@ -126,6 +125,7 @@ def _take_steps(config, run, begin, stop, writer, screen):
       if logs or at_checkpoint:
         screen.say(writer.log(step, rate))
       writer.observe(step, result, at_checkpoint)
+    _score(run, writer, screen, step)
     if at_checkpoint:
       _save(run, writer, step)
       saved = step
@@ -133,6 +133,18 @@ def _take_steps(config, run, begin, stop, writer, screen):
     path = _save(run, writer, step)
     screen.say(f'{datetime.now()}: saved {path}')
   return step
+
+
+def _score(run, writer, screen, step):
+  """Scores the parameters where an epoch has ended, if that is asked for."""
+  epoch = run.epochs.ended(step)
+  if epoch is None or run.score is None:
+    return
+  before = time.perf_counter()
+  values = run.score()
+  if writer:
+    seconds = time.perf_counter() - before
+    screen.say(writer.score(step, epoch, values, seconds))
 
 
 def _save(run, writer, step):
@@ -144,27 +156,17 @@ def _save(run, writer, step):
   return writer.save(step, states) if writer else None
 
 
-def _next(data, batches):
-  """The next batch; damage found in the data is explained."""
-  try:
-    return next(batches)
-  except tf.errors.OpError as error:
-    paths = data_records.find(data.data_dir, data.subset)
-    # Not as a DataError, which says that nothing was written.
-    explained = str(data_records.explain(error, paths))
-    raise errors.TrainingError(explained) from error
-
-
-def _one_step(config, run, step, batches, stop):
+def _one_step(config, run, step, stream, stop):
   """Takes one step and looks at its losses; (StepResult, learning rate)."""
   cycle, batch_size = config.codes.floating_grad_epoch, config.data.batch_size
   floats = schedules.uses_float_gradients(
-    cycle, step, batch_size, run.num_examples
+    cycle, step, batch_size, run.epochs.num_examples
   )
   take, codec = run.chosen(step, floats)
   rate = run.learning_rate(step)
   decay = schedules.averaging_decay(step, config.optimizer.moving_average_decay)
-  images, labels = _next(config.data, batches)
+  with batches.explaining(config.data.data_dir, config.data.subset):
+    images, labels = next(stream)
   with run.hooks.time_limit(f'Step {step + 1}'):
     result = take(
       images,

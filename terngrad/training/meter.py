@@ -38,6 +38,11 @@ class Meter:
     if math.isfinite(self._entropy):  # not where a scaled loss overflows
       self._smoothed += (1 - _SMOOTHING) * (self._entropy - self._smoothed)
 
+  def leave_out(self, seconds):
+    """Leaves time since the last record that was no training out of it."""
+    self._since += seconds
+    self._start += seconds
+
   def values(
     self, num_elements, learning_rate, regularization, scaling=(), arrivals=None
   ):

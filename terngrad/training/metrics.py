@@ -56,6 +56,34 @@ class Measured(NamedTuple):
   arrivals: Arrivals | None = None
 
 
+def epoch_name(subset, kind):
+  """The name of a subset's score in the records of training.
+
+  Args:
+    subset: that was scored at the end of an epoch.
+    kind: `metric.Metric` of `EVALUATION`.
+
+  Returns:
+    str.
+  """
+  return f'{subset}_{kind.name}'
+
+
+def epoch_subsets(records, kind):
+  """The subsets that records of training have scores of.
+
+  Args:
+    records: list of dict of name to number.
+    kind: `metric.Metric` of `EVALUATION`.
+
+  Returns:
+    List of str, in the order of their first score.
+  """
+  suffix = epoch_name('', kind)
+  names = dict.fromkeys(name for record in records for name in record)
+  return [n.removesuffix(suffix) for n in names if n.endswith(suffix)]
+
+
 LOSS = metric.Axes('loss', logarithmic=True)
 ACCURACY = metric.Axes('accuracy, %')
 ZEROS = metric.Axes('zeros among the codes, %')

@@ -1,6 +1,7 @@
 """What a run leaves: checkpoints, records and histograms."""
 
 import time
+from datetime import datetime
 
 import tensorflow as tf
 
@@ -66,6 +67,23 @@ class RunWriter:
     )
     self._recorder.scalars(step, values, metric.tags(metrics.TRAINING))
     return run.hooks.line(step, values)
+
+  def score(self, step, epoch, values, seconds):
+    """Records the scores at the end of an epoch; returns the line.
+
+    Args:
+      step: steps taken.
+      epoch: its number, from 1.
+      values: from `evaluation.make_scorer`.
+      seconds: that scoring took, which are no time of training.
+    """
+    self._gauge.leave_out(seconds)
+    self._recorder.scalars(step, {'epoch': epoch, **values})
+    said = ', '.join(f'{name} = {value:.4f}' for name, value in values.items())
+    return (
+      f'{datetime.now()}: epoch {epoch} ended in step {step}, {said} '
+      f'({seconds:.1f} s)'
+    )
 
   def observe(self, step, result, at_checkpoint):
     """Records histograms of the variables and of the codes of each tower.

@@ -91,3 +91,30 @@ def test_float_gradients_come_in_the_last_epoch_of_each_cycle(
     if schedules.uses_float_gradients(cycle, step, 5, 10)
   ]
   assert sorted(set(chosen)) == float_epochs
+
+
+@pytest.mark.parametrize(
+  ('num_examples', 'batch_size'), [(90, 8), (64, 64), (64, 16), (7, 3)]
+)
+def test_each_epoch_ends_once_in_the_step_that_takes_its_last_example(
+  num_examples, batch_size
+):
+  epochs = schedules.Epochs(num_examples, batch_size)
+  ends = {}
+  seen = 0
+  for step in range(1, 200):
+    seen += batch_size
+    epoch = epochs.ended(step)
+    # The last example of epoch e is the e * num_examples-th of all.
+    assert (epoch is not None) == (seen % num_examples < batch_size)
+    if epoch:
+      ends[epoch] = step
+      assert seen - batch_size < epoch * num_examples <= seen
+  assert list(ends) == list(range(1, len(ends) + 1))
+  assert {e: epochs.steps(e) for e in ends} == ends
+
+
+def test_the_last_of_several_epochs_that_end_in_one_step_is_told():
+  epochs = schedules.Epochs(num_examples=10, batch_size=25)
+  assert [epochs.ended(step) for step in (1, 2, 3, 4)] == [2, 5, 7, 10]
+  assert epochs.steps(5) == 2

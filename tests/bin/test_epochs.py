@@ -1,0 +1,189 @@
+"""--num_epochs and --eval_subsets: what a run says at the end of an epoch."""
+
+import re
+import shutil
+
+import pytest
+
+from tests.bin import clusters
+from tests.bin import conftest
+from tests.bin import programs
+
+NAMES = [
+  f'{subset}_{name}'
+  for subset in ('test', 'train')
+  for name in ('precision_at_1', 'recall_at_5')
+]
+# 90 examples, 8 a step: epochs end in steps 12, 23 and 34.
+ENDS = {1: 12, 2: 23, 3: 34}
+OPTIONS = (
+  '--num_epochs=3',
+  '--batch_size=8',
+  '--num_nodes=2',
+  '--grad_bits=1',
+  '--clip_factor=2.5',
+  '--eval_subsets=test,train,test',
+)
+
+
+def arguments(data_dir, train_dir, *more):
+  return [f'--data_dir={data_dir}', f'--train_dir={train_dir}', *OPTIONS, *more]
+
+
+def scores(train_dir):
+  return [r for r in programs.metrics(train_dir) if 'epoch' in r]
+
+
+@pytest.fixture(scope='module')
+def trained(worker, data_dir, tmp_path_factory):
+  """(folder, what was printed) of a run of three epochs."""
+  folder = tmp_path_factory.mktemp('epochs') / 'train'
+  finished = worker.run('mnist_train', arguments(data_dir, folder))
+  assert finished.code == 0, finished.err
+  return folder, finished.out
+
+
+def test_a_run_of_epochs_ends_with_the_last_and_scores_each(trained):
+  folder, printed = trained
+  found = scores(folder)
+  assert {r['epoch']: r['step'] for r in found} == ENDS
+  assert all(set(NAMES) < set(r) for r in found)
+  assert programs.checkpoint_steps(folder)[-1] == ENDS[3]
+  lines = re.findall(
+    r': epoch (\d) ended in step (\d+), test_precision_at_1 = (0\.\d{4}), '
+    r'.*train_precision_at_1 = (0\.\d{4}), ',
+    printed,
+  )
+  assert lines == [
+    (
+      str(r['epoch']),
+      str(r['step']),
+      f'{r["test_precision_at_1"]:.4f}',
+      f'{r["train_precision_at_1"]:.4f}',
+    )
+    for r in found
+  ]
+
+
+def test_scores_are_those_of_the_evaluator(worker, data_dir, tmp_path, trained):
+  """It reads the checkpoint of the last step, without averages."""
+  folder, _ = trained
+  last = scores(folder)[-1]
+  counts = {'test': conftest.TEST_EXAMPLES, 'train': conftest.TRAIN_EXAMPLES}
+  for subset, count in counts.items():
+    finished = worker.run(
+      'mnist_eval',
+      [
+        f'--data_dir={data_dir}',
+        f'--checkpoint_dir={folder}',
+        f'--eval_dir={tmp_path / subset}',
+        f'--subset={subset}',
+        f'--num_examples={count}',
+        '--restore_avg_var=false',
+        '--run_once',
+      ],
+    )
+    assert finished.code == 0, finished.err
+    values = programs.metrics(tmp_path / subset)[-1]
+    assert values['num_examples'] == count
+    for name in ('precision_at_1', 'recall_at_5'):
+      assert values[name] == last[f'{subset}_{name}']
+
+
+def test_scoring_changes_no_bit_and_a_run_continues(
+  worker, data_dir, tmp_path, trained
+):
+  """In the middle of an epoch, which then ends as it would have."""
+  first = arguments(data_dir, tmp_path / 'train', '--num_epochs=0')
+  halfway = [*first, '--max_steps=17', '--eval_subsets=']
+  assert worker.run('mnist_train', halfway).code == 0
+  assert scores(tmp_path / 'train') == []
+  rest = arguments(data_dir, tmp_path / 'train')
+  finished = worker.run('mnist_train', rest)
+  assert finished.code == 0, finished.err
+  keep = NAMES + ['epoch', 'step']
+  received, expected = (
+    [{name: r[name] for name in keep} for r in scores(path)]
+    for path in (tmp_path / 'train', trained[0])
+  )
+  assert received == expected[1:]
+  last = f'model.ckpt-{ENDS[3]}'
+  assert programs.tensors(tmp_path / 'train' / last) == programs.tensors(
+    trained[0] / last
+  )
+
+
+def test_epochs_of_another_size_are_scored_at_their_ends(
+  worker, data_dir, tmp_path
+):
+  sized = ['--epoch_size=40', '--num_epochs=2', '--eval_subsets=test']
+  finished = worker.run(
+    'mnist_train', arguments(data_dir, tmp_path / 'train', *sized)
+  )
+  assert finished.code == 0, finished.err
+  assert [(r['epoch'], r['step']) for r in scores(tmp_path / 'train')] == [
+    (1, 5),
+    (2, 10),
+  ]
+
+
+def test_the_page_of_a_run_shows_the_scores(worker, tmp_path, trained):
+  folder, _ = trained
+  page = tmp_path / 'run.html'
+  finished = worker.run(
+    'run_page', [f'--train_dir={folder}', f'--output={page}']
+  )
+  assert finished.code == 0, finished.err
+  text = page.read_text(encoding='utf-8')
+  last = scores(folder)[-1]['test_precision_at_1']
+  assert f'<th>top-1 accuracy, test</th><td>{last:.2%}</td>' in text
+  for subset in ('test', 'train'):
+    assert f'top-1, {subset}, after each epoch' in text
+
+
+@pytest.mark.parametrize(
+  ('more', 'said'),
+  [
+    (['--eval_subsets=tset'], "did you mean 'test'"),
+    (['--num_epochs=-1'], 'num_epochs: expected'),
+    (['--benchmark_mode'], 'eval_subsets: expected none beside'),
+  ],
+)
+def test_what_cannot_be_scored_is_refused(
+  worker, data_dir, tmp_path, more, said
+):
+  words = arguments(data_dir, tmp_path / 'train', *more)
+  finished = worker.run('mnist_train', words)
+  assert finished.code == 2
+  assert said in finished.err
+  assert not (tmp_path / 'train').exists()
+
+
+def test_damage_in_what_is_scored_is_named(worker, data_dir, tmp_path):
+  shutil.copytree(data_dir, tmp_path / 'data')
+  (path,) = (tmp_path / 'data').glob('test-*')
+  content = bytearray(path.read_bytes())
+  content[len(content) // 2] ^= 1
+  path.write_bytes(content)
+  words = arguments(tmp_path / 'data', tmp_path / 'train')
+  finished = worker.run('mnist_train', words)
+  assert finished.code == 1
+  assert f'{path.name}: ' in finished.err
+  # What was trained before is there.
+  assert programs.metrics(tmp_path / 'train')[-1]['step'] == 10
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_processes_score_their_shares_and_say_the_same(
+  data_dir, tmp_path, trained
+):
+  # The first exchange of another algorithm has the same bits.
+  words = arguments(data_dir, tmp_path / 'train', '--exchange=collective')
+  clusters.complete(0, 2, words, program='mnist_train')
+  keep = NAMES + ['epoch', 'step']
+  received, expected = (
+    [{name: r[name] for name in keep} for r in scores(path)]
+    for path in (tmp_path / 'train', trained[0])
+  )
+  assert received == expected
