@@ -27,6 +27,7 @@ from slim.nets import inception_v4
 from slim.nets import lenet
 from slim.nets import overfeat
 from slim.nets import resnet
+from slim.nets import small_resnet
 from slim.nets import vgg
 
 
@@ -131,6 +132,23 @@ NETS: dict[str, Net] = {
     for version in (1, 2)
     for depth in resnet.UNITS
   },
+  # For small images.
+  'small_resnet_18': Net(
+    small_resnet.builder(small_resnet.EIGHTEEN),
+    28,
+    default_channels=1,
+    weight_decay=0.0,
+  ),
+  **{
+    f'cifar_resnet_{depth}': Net(
+      small_resnet.builder(small_resnet.of_cifar(depth)),
+      32,
+      weight_decay=0.0001,
+      preprocessing='cifarnet',
+    )
+    for depth in small_resnet.CIFAR_DEPTHS
+  },
+  # TF-Slim's, under other names.
   'slim_alexnet_v2': Net(alexnet_v2.build, 224, least_image_size=67),
   'slim_inception_v3': _inception(
     inception_v3.build_slim, auxiliary_weight=0.4, least_image_size=107
@@ -148,7 +166,7 @@ NETS: dict[str, Net] = {
   'vgg_19': _slim_vgg('vgg_19'),
 }
 
-_OF_2017_ONLY = (
+_NOT_SLIM = (
   'alexnet',
   'alexnet_v2',
   'cifar10_alexnet',
@@ -157,11 +175,13 @@ _OF_2017_ONLY = (
   'lenet',
   'vgg_16',
   'vgg_a',
+  'small_resnet_18',
+  *(f'cifar_resnet_{depth}' for depth in small_resnet.CIFAR_DEPTHS),
 )
 
 # TF-Slim's names of nets, `--model_name`, to ours.
 SLIM_NAMES: dict[str, str] = {
-  name.removeprefix('slim_'): name for name in NETS if name not in _OF_2017_ONLY
+  name.removeprefix('slim_'): name for name in NETS if name not in _NOT_SLIM
 }
 
 

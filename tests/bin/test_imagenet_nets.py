@@ -7,8 +7,8 @@ from tests.bin import programs
 from tests.slim import imagenet_made
 
 # These are made for smaller images.
-OTHERS = ('cifar10_alexnet', 'cifarnet', 'lenet', 'slim_lenet')
-NETS = [name for name in factory.NETS if name not in OTHERS]
+OTHERS = ('cifar', 'lenet', 'slim_lenet', 'small_')
+NETS = [name for name in factory.NETS if not name.startswith(OTHERS)]
 # Seconds that a program may take, on a machine that does other work as well:
 # TensorFlow traces the deepest nets for minutes.
 LIMIT = 3600

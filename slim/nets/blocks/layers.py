@@ -10,6 +10,9 @@ from typing import NamedTuple
 
 import keras
 
+# Takes a seed.
+Initializer = abc.Callable[[int], keras.initializers.Initializer]
+
 
 class BatchNorm(NamedTuple):
   """Batch normalization after a convolution, in place of its bias.
@@ -39,9 +42,12 @@ def variance_scaling(seed: int) -> keras.initializers.Initializer:
   return keras.initializers.HeNormal(seed=seed)
 
 
-def truncated_normal(
-  stddev: float,
-) -> abc.Callable[[int], keras.initializers.Initializer]:
+def normal(stddev: float) -> Initializer:
+  """Normal."""
+  return lambda seed: keras.initializers.RandomNormal(stddev=stddev, seed=seed)
+
+
+def truncated_normal(stddev: float) -> Initializer:
   """Normal, cut at two deviations."""
   return lambda seed: keras.initializers.TruncatedNormal(
     stddev=stddev, seed=seed
@@ -62,7 +68,7 @@ class Style(NamedTuple):
     activation: 'relu', or None.
   """
 
-  initializer: abc.Callable[[int], keras.initializers.Initializer]
+  initializer: Initializer
   weight_decay: float
   batch_norm: BatchNorm | None = None
   bias: float = 0.0

@@ -7,7 +7,7 @@ from slim.preprocessing import factory as preprocessing
 from tests.slim.nets import outlines
 
 _QUICK = ('alexnet', 'cifarnet', 'overfeat', 'slim_lenet', 'vgg')
-_DEEP = ('_101', '_152', '_200', 'inception_v4', 'inception_resnet_v2')
+_DEEP = ('_56', '_101', '_152', '_200', 'inception_v4', 'inception_resnet_v2')
 
 
 def nets(quick=False):
@@ -128,6 +128,11 @@ BATCH_NORM = {
     name: (0.997, 1e-5, True)
     for name in factory.NETS
     if name.startswith('resnet')
+  },
+  **{
+    name: (0.9, 1e-5, True)
+    for name in factory.NETS
+    if name.startswith(('small_resnet', 'cifar_resnet'))
   },
 }
 

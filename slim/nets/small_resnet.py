@@ -1,0 +1,127 @@
+"""Residual networks of pairs of 3x3 layers, for small images.
+
+`small_resnet_18` is the net of Dive into Deep Learning; `cifar_resnet_20` and
+the deeper ones are those of He et al. for CIFAR-10. A block's first unit halves
+the image, but for the first block's.
+
+Departures: layers that batch normalization follows have no bias, which it would
+take away again. Where a unit of the CIFAR nets changes its shape, its shortcut
+is a normalized 1x1 layer (the paper's B; its figures are of A, which fills up
+with zeros).
+
+References:
+  He et al., Deep Residual Learning for Image Recognition, section 4.2,
+  https://arxiv.org/abs/1512.03385.
+  Zhang et al., Dive into Deep Learning, section 8.6, https://d2l.ai.
+"""
+
+import functools
+from typing import NamedTuple
+
+import keras
+
+from slim.nets.blocks import layers
+
+BATCH_NORM = layers.BatchNorm(decay=0.9, epsilon=1e-5, scale=True)
+CIFAR_DEPTHS = (20, 32, 56)
+
+
+class Plan(NamedTuple):
+  """What one of these nets is.
+
+  Attributes:
+    name: of the model.
+    units: of each block.
+    widths: channels of each block, the first also of the first layer.
+    initializer: takes a seed, returns the initializer of a kernel.
+    normalized_shortcuts: False for 1x1 layers with a bias alone.
+  """
+
+  name: str
+  units: int
+  widths: tuple[int, ...]
+  initializer: layers.Initializer
+  normalized_shortcuts: bool
+
+
+EIGHTEEN = Plan(
+  'small_resnet_18', 2, (64, 128, 256, 512), layers.normal(0.01), False
+)
+
+
+def of_cifar(depth: int) -> Plan:
+  """The net of 6 n + 2 layers, depth, for CIFAR-10."""
+  return Plan(
+    f'cifar_resnet_{depth}',
+    (depth - 2) // 6,
+    (16, 32, 64),
+    layers.variance_scaling,
+    normalized_shortcuts=True,
+  )
+
+
+def build(
+  plan: Plan,
+  num_classes: int,
+  *,
+  image_size: int = 32,
+  channels: int = 3,
+  weight_decay: float = 0.0001,
+  dropout_keep_prob: float = 0.5,
+  seed: int = 1,
+) -> keras.Model:
+  """Builds a residual network for small images.
+
+  Trainable parameters at 10 classes: 11,171,914 of small_resnet_18 with images
+  of one channel; 272,474 of 20 layers with three, 466,906 of 32 and 855,770 of
+  56.
+
+  Args:
+    plan: `EIGHTEEN` or from `of_cifar`.
+    num_classes: number of logits, >= 1.
+    image_size: height and width of the input in pixels, >= 1.
+    channels: channels of the input, >= 1.
+    weight_decay: adds weight_decay * sum(w**2) / 2 to the losses for every
+      kernel w, never for biases, beta and gamma; 0 adds nothing.
+    dropout_keep_prob: not used, these nets have no dropout; every net takes it.
+    seed: kernels are drawn with seed + 1, + 2, ... in the order of the layers.
+
+  Returns:
+    A model from float32 [B, image_size, image_size, channels] to logits,
+    float32 [B, num_classes] under any precision policy.
+  """
+  del dropout_keep_prob
+  make = layers.Layers(
+    layers.Style(plan.initializer, weight_decay, BATCH_NORM), seed
+  )
+  images = keras.Input((image_size, image_size, channels), name='images')
+  x = make.conv(images, 'conv1', plan.widths[0], 3)
+  for block, width in enumerate(plan.widths, start=1):
+    for i in range(1, plan.units + 1):
+      strides = 2 if block > 1 and i == 1 else 1
+      x = _unit(make, plan, x, f'block{block}_unit_{i}', width, strides)
+  x = keras.layers.GlobalAveragePooling2D(name='pool')(x)
+  logits = make.logits(x, num_classes)
+  return keras.Model(images, logits, name=plan.name)
+
+
+def builder(plan: Plan):
+  """`build` of one net, for the factory."""
+  return functools.partial(build, plan)
+
+
+def _unit(make, plan, x, name, width, strides):
+  """The relu of shortcut + two normalized 3x3 layers."""
+  shortcut = x
+  if strides > 1 or x.shape[-1] != width:
+    changes = {} if plan.normalized_shortcuts else {'batch_norm': None}
+    shortcut = make.conv(
+      *(x, f'{name}_shortcut', width, 1),
+      strides=strides,
+      activation=None,
+      **changes,
+    )
+  x = make.conv(x, f'{name}_conv1', width, 3, strides=strides)
+  x = make.conv(x, f'{name}_conv2', width, 3, activation=None)
+  x = keras.layers.Add(name=f'{name}_sum')([shortcut, x])
+  return keras.layers.Activation('relu', name=f'{name}_act')(x)
