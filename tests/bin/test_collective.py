@@ -101,6 +101,7 @@ def test_processes_of_lenet_equal_towers_after_fifty_steps(
   assert 'step 50' in ended[0].log
   for one in ended:
     assert one.log.count('warning: TensorFlow has no authentication') == 1
+    assert 'AutoGraph' not in one.log
   assert not any(': step' in one.log for one in ended[1:])
 
 
