@@ -322,10 +322,13 @@ def test_help_lists_every_flag_of_a_program(program):
   for field in options.fields(found.options):
     own = found.defaults.get(field.name, field.default)
     changed = own != field.default
+    kind, shown = type(field.default).__name__, f'{own!r}'
+    if isinstance(own, tuple):
+      kind, shown = 'list', ','.join(own)
     expected[field.name] = (
       titles[field.group],
-      type(field.default).__name__,
-      f'{own!r}; {field.default!r} in general' if changed else f'{own!r}',
+      kind,
+      f'{shown}; {field.default!r} in general' if changed else shown,
     )
   assert seen == expected
   said = ' '.join(text.split())
@@ -456,11 +459,18 @@ def test_defaults_of_a_program_are_valid(program):
 @pytest.mark.parametrize('program', PROGRAMS)
 def test_every_flag_reaches_its_field(program):
   """Also guards against two flags that share a field."""
-  other = {bool: lambda v: not v, str: lambda v: v + 'x'}
+  other = {
+    bool: lambda v: not v,
+    str: lambda v: v + 'x',
+    tuple: lambda v: (*v, 'x', 'y'),
+  }
   expected = {
     field.name: other.get(type(field.default), lambda v: v + 1)(field.default)
     for field in options.fields(command(program).options)
   }
-  arguments = [f'--{name}={value}' for name, value in expected.items()]
+  arguments = [
+    f'--{name}={",".join(value) if isinstance(value, tuple) else value}'
+    for name, value in expected.items()
+  ]
   config = parse_for(program, arguments)
   assert options.by_name(config) == expected
