@@ -178,7 +178,6 @@ def test_damage_in_what_is_scored_is_named(worker, data_dir, tmp_path):
 def test_processes_score_their_shares_and_say_the_same(
   data_dir, tmp_path, trained
 ):
-  # The first exchange of another algorithm has the same bits.
   words = arguments(data_dir, tmp_path / 'train', '--exchange=collective')
   clusters.complete(0, 2, words, program='mnist_train')
   keep = NAMES + ['epoch', 'step']
