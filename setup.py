@@ -105,6 +105,9 @@ PROGRAMS = {
     'slim.preprocess_imagenet_validation_data:run'
   ),
   'process_bounding_boxes': 'slim.process_bounding_boxes:run',
+  'net_summary': 'terngrad.bin.net_summary:run',
+  'resnet18_trainer': 'terngrad.bin.resnet18_trainer:run',
+  'resnet50_trainer': 'terngrad.bin.resnet50_trainer:run',
   'run_page': 'terngrad.bin.run_page:run',
   'serialize_tensorboard': 'terngrad.bin.serialize_tensorboard:run',
   'train_image_classifier': 'slim.train_image_classifier:run',

@@ -26,6 +26,7 @@ from terngrad.config import training as configs
 from terngrad.exchange import towers
 from terngrad.step import optimizers
 from terngrad.step import replicas
+from terngrad.step import schedules
 from terngrad.step import step as steps
 from terngrad.training import assembly
 from terngrad.training import meter
@@ -144,10 +145,10 @@ def test_b8_save_tower_1_is_not_tower_10(tmp_path):
 
 
 def test_b9_logged_loss_is_the_mean_over_the_nodes():
-  gauge = meter.Meter(8, {})
+  gauge = meter.Meter(schedules.Epochs(100, 8), {})
   gauge.add(
     steps.StepResult(
-      entropy=tf.constant([1.0, 5.0]),
+      scores=tf.constant([[1.0, 0.0], [5.0, 0.5]]),
       probes=tf.zeros([2, 3]),
       shared=tf.zeros([3]),
       words=[],

@@ -42,6 +42,7 @@ LAYERS = (
   'terngrad.cli.measure',
   'terngrad.cli.report',
   'terngrad.cli.slim',
+  'terngrad.cli.trainers',
   'terngrad.bin',
 )
 # Knows no data and no nets.

@@ -197,3 +197,24 @@ def without(config, names):
     frozen=True,
     kw_only=True,
   )
+
+
+def renamed(values, config_class, names, **changes):
+  """The configuration that flags of other names describe.
+
+  Args:
+    values: dataclass of flags.
+    config_class: what to make.
+    names: dict of flag to field, where they differ.
+    **changes: fields that are no flag's value.
+
+  Returns:
+    A `config_class`.
+  """
+  known = {field.name for field in options.fields(config_class)}
+  given = {
+    names.get(flag, flag): value
+    for flag, value in options.by_name(values).items()
+  }
+  given = {name: value for name, value in given.items() if name in known}
+  return options.build(config_class, **(given | changes))

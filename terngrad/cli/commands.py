@@ -95,6 +95,14 @@ COMMANDS = {
         "any data set, with TF-Slim's flags",
         'terngrad.cli.slim.train:COMMAND',
       ),
+      'resnet50': Entry(
+        "an image database, with the flags of Caffe2's trainer",
+        'terngrad.cli.trainers.resnet50:COMMAND',
+      ),
+      'resnet18': Entry(
+        "Fashion-MNIST as in DJL's chapter on several GPUs",
+        'terngrad.cli.trainers.resnet18:COMMAND',
+      ),
     },
   ),
   'distributed_train': Group(
@@ -153,6 +161,10 @@ COMMANDS = {
       'histograms': Entry(
         'what clipping and codes do to gradients, by variable',
         'terngrad.cli.report.histograms:COMMAND',
+      ),
+      'net': Entry(
+        'layers, parameters and multiply-adds of a net, and its drawing',
+        'terngrad.cli.report.net:COMMAND',
       ),
       'versions': Entry(
         'what the hosts of a run must have in common',

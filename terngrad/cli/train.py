@@ -64,7 +64,7 @@ def with_servers(preset):
 def train(config):
   """Trains as a `training.TrainConfig` says; returns the exit code."""
   outcome = start.train(config, command.say, sys.stderr.isatty())
-  return _report_end(config, outcome)
+  return report_end(config, outcome)
 
 
 def serve_or_train(config):
@@ -86,10 +86,10 @@ def serve_or_train(config):
     # The run itself must stay, whatever the command says.
     arguments = [*sys.orig_argv[1:], '--overwrite=false']
     os.execv(sys.executable, [sys.executable, *arguments])
-  return _report_end(config, outcome)
+  return report_end(config, outcome)
 
 
-def _report_end(config, outcome):
+def report_end(config, outcome):
   """Says how training ended; returns the exit code."""
   if outcome.stopped_by is None:
     return command.DONE

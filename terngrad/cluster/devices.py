@@ -76,6 +76,28 @@ def grow_memory():
   return gpus
 
 
+def choose_gpus(numbers):
+  """Lets TensorFlow see some of the GPUs only, in their order.
+
+  Must run before anything else uses TensorFlow. Where there is no GPU at all,
+  CPUs stand in for them.
+
+  Args:
+    numbers: list of int, from 0.
+
+  Raises:
+    errors.ConfigError: there are GPUs, but not these.
+  """
+  gpus = tf.config.list_physical_devices('GPU')
+  if gpus and max(numbers) >= len(gpus):
+    raise errors.ConfigError(
+      f'gpus: expected numbers from 0 to {len(gpus) - 1}, received '
+      f'{",".join(map(str, numbers))}. Leave out those that are not there.'
+    )
+  if gpus:
+    tf.config.set_visible_devices([gpus[n] for n in numbers], 'GPU')
+
+
 def hide_gpus():
   """Keeps what this process itself computes on its CPUs.
 

@@ -49,6 +49,11 @@ class Data:
     'Name of the preprocessing; empty: that of data set and net.',
     shared=options.WORKERS,
   )
+  num_classes: int = option(
+    0,
+    'Classes of data that does not say how many; 0: what the data says.',
+    shared=options.WORKERS,
+  )
   labels_offset: int = option(
     0,
     'Subtract from the labels: 1 leaves the background out.',
@@ -78,7 +83,8 @@ class Data:
       'input_queue_memory_factor',
     ):
       options.at_least(name, getattr(self, name), 1)
-    options.at_least('labels_offset', self.labels_offset, 0)
+    for name in ('labels_offset', 'num_classes'):
+      options.at_least(name, getattr(self, name), 0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

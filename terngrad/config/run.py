@@ -53,6 +53,11 @@ class Run:
     False, 'Log the device of every operation.', shared=options.OWN
   )
 
+  @property
+  def counts_epochs(self):
+    """Whether the end of each epoch is recorded, and said."""
+    return self.num_epochs > 0 or bool(self.eval_subsets)
+
   def validate(self):
     """Raises `errors.ConfigError` for the first option out of its range."""
     options.at_least('max_steps', self.max_steps, 1)

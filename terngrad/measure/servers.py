@@ -9,6 +9,7 @@ from terngrad.codec import parts
 from terngrad.exchange import server
 from terngrad.exchange import towers
 from terngrad.measure import exchanges
+from terngrad.step import passes
 from terngrad.step import replicas
 
 
@@ -94,7 +95,8 @@ def case(what, cluster, codec_text, batch, part_bytes=0):
     for number in range(part.codec.num_rounds)
   )
   statistics = sum(int(tf.size(v)) for v in copies[0].statistics)
-  # A row there, with loss and wish to stop; the agreed probe and the wish back.
-  row = 2 * (codec.num_probes + statistics) + 3
+  # A row there, with scores and wish to stop; the agreed probe and the wish
+  # back.
+  row = 2 * (codec.num_probes + statistics + 1) + passes.NUM_SCORES
   words = codec.num_words + row
   return exchanges.Case(step, 4 * words + pulled / 8, ['servers'])

@@ -185,7 +185,7 @@ class Asynchronous:
       with watchdog.limit(self._cluster.tasks, seconds, f'Worker {number}'):
         pushed = push(*arguments)
         # It may still be under way until a number of it is looked at.
-        pushed.entropy.numpy()
+        pushed.scores.numpy()
       return pushed
 
     self._own[number] += 1
@@ -250,7 +250,7 @@ class Asynchronous:
     parts = async_step.Pushed(*zip(*came.values(), strict=True))
     nodes = range(self._num_nodes)
     return steps.StepResult(
-      entropy=tf.concat(parts.entropy, axis=0),
+      scores=tf.concat(parts.scores, axis=0),
       probes=tf.concat(parts.probes, axis=0),
       shared=parts.shared[-1],
       # Codes stay on the servers, so there are no histograms of them.

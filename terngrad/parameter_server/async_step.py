@@ -27,13 +27,13 @@ class Pushed(NamedTuple):
   """What the chief hears of a push.
 
   Attributes:
-    entropy: float32 [nodes of the process].
+    scores: float32 [nodes of the process, `passes.NUM_SCORES`].
     probes: float32 [nodes, probes].
     shared: float32 [probes], the scalers of the payloads: the process's own.
     sent: int32 [nodes], see `step.StepResult`.
   """
 
-  entropy: tf.Tensor
+  scores: tf.Tensor
   probes: tf.Tensor
   shared: tf.Tensor
   sent: tf.Tensor
@@ -173,7 +173,7 @@ def _push(made, pulled, own, *given):
   if feed:
     feed.report(own, [r.entropy for r in computed])
   return Pushed(
-    entropy=towers_lib.in_order([r.entropy for r in computed]),
+    scores=towers_lib.in_order([r.scores for r in computed]),
     probes=towers_lib.in_order([r.probes for r in computed]),
     shared=shared,
     sent=sent,

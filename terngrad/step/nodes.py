@@ -14,6 +14,7 @@ import tensorflow as tf
 from terngrad.codec import gradients as gradients_lib
 from terngrad.codec import method as methods
 from terngrad.codec.stages import random_bits
+from terngrad.step import passes
 
 
 class DeviceRound(NamedTuple):
@@ -24,14 +25,19 @@ class DeviceRound(NamedTuple):
       that a further node costs. For one node a list of `Single`,
       for each bucket one a tensor.
     probes: float32 [nodes, probes], see `GradientCodec.begin`.
-    entropy: float32 [nodes], mean over a node's examples.
+    scores: float32 [nodes, `passes.NUM_SCORES`], means over a node's examples.
     statistics: list of float32 [nodes, ...].
   """
 
   carried: list
   probes: tf.Tensor
-  entropy: tf.Tensor
+  scores: tf.Tensor
   statistics: list
+
+  @property
+  def entropy(self):
+    """The losses, float32 [nodes]."""
+    return self.scores[:, 0]
 
 
 class Functions(NamedTuple):
@@ -204,7 +210,7 @@ def run_parts(node_pass, parts, where, batch, seed_and_step):
 
     def body(worker):
       key = random_bits.worker_key(*seed_and_step, worker)
-      results, entropy, moments = node_pass.gradients(
+      results, scores, moments = node_pass.gradients(
         parameters, held, *batch.of(worker), key, *scale
       )
       carried, probes = [], []
@@ -216,12 +222,12 @@ def run_parts(node_pass, parts, where, batch, seed_and_step):
         probes.append(probe)
       if stacked:
         carried = [value for (value,) in carried]
-      return [*carried, *probes, entropy, *moments]
+      return [*carried, *probes, scores, *moments]
 
     sizes = [size for part in parts for size in part.codec.carried_sizes()]
     shapes = [
       *([part.codec.num_probes] for part in parts),
-      [],
+      [passes.NUM_SCORES],
       *(s.shape for s in statistics),
     ]
     specs = [
@@ -230,11 +236,11 @@ def run_parts(node_pass, parts, where, batch, seed_and_step):
     ]
     arrays = map_nodes(replica.device, workers, specs, body)
     rest = [array.stack() for array in arrays[len(sizes) :]]
-    probes, (entropy, *moments) = rest[: len(parts)], rest[len(parts) :]
+    probes, (scores, *moments) = rest[: len(parts)], rest[len(parts) :]
     rounds, first = [], 0
     for part, probe in zip(parts, probes, strict=True):
       last = first + len(part.codec.buckets)
-      rounds.append(DeviceRound(arrays[first:last], probe, entropy, moments))
+      rounds.append(DeviceRound(arrays[first:last], probe, scores, moments))
       first = last
     return rounds
 

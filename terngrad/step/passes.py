@@ -29,6 +29,9 @@ class Loss(NamedTuple):
 
 PLAIN = Loss()
 
+# What a pass says of its examples.
+NUM_SCORES = 2
+
 
 class Pass(NamedTuple):
   """A model's loss as pure functions.
@@ -38,8 +41,9 @@ class Pass(NamedTuple):
       tensors, a node's batch, its uint32 [2] key and the float32 [] that the
       loss is multiplied with before it is differentiated and its gradients
       are divided by, None or left out for 1; returns (list of gradients,
-      entropy loss float32 [], list of new statistics). `held` are the moving
-      statistics and then the frozen parameters.
+      scores float32 [`NUM_SCORES`]: loss, and top-1 accuracy as a share; list
+      of new statistics). `held` are the moving statistics and then the frozen
+      parameters.
     decay: takes the parameters, None in place of those that are not asked
       for; returns the gradients of those of their L2 terms that belong in the
       compressed gradient, None where a parameter has none.
@@ -102,7 +106,15 @@ def _gradients(
   if scale is not None:
     result = [gradient / scale for gradient in result]
   by_index = dict(zip(plan.indices, state, strict=True))
-  return result, entropy, [by_index[i] for i in range(len(plan.statistics))]
+  scores = tf.stack([entropy, _accuracy(outputs, labels)])
+  return result, scores, [by_index[i] for i in range(len(plan.statistics))]
+
+
+def _accuracy(outputs, labels):
+  """The share of labels with the largest logit, float32 []."""
+  logits = outputs[0] if isinstance(outputs, list) else outputs
+  found = tf.math.in_top_k(labels, tf.cast(logits, tf.float32), 1)
+  return tf.reduce_mean(tf.cast(found, tf.float32))
 
 
 def _regularization(variables, parameters):

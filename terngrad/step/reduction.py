@@ -131,7 +131,7 @@ def _given(codec, of_worker):
 
   def gradients(parameters, held, worker, key):
     del parameters, held, key
-    return of_worker(worker), tf.constant(0.0), []
+    return of_worker(worker), tf.zeros([passes.NUM_SCORES]), []
 
   return passes.Pass(
     gradients=gradients,

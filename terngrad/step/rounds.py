@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from terngrad.codec import gradients
 from terngrad.step import nodes
+from terngrad.step import passes
 
 
 class Metadata(NamedTuple):
@@ -13,7 +14,7 @@ class Metadata(NamedTuple):
 
   Attributes:
     probes: for each part float32 [workers, probes].
-    entropy: float32 [workers].
+    scores: float32 [workers, `passes.NUM_SCORES`].
     stop: float32 [], the largest.
     shared: for each part and each device float32 [probes], the agreed probe.
     statistics: for each device a list of float32, the means over the workers.
@@ -23,7 +24,7 @@ class Metadata(NamedTuple):
   """
 
   probes: list
-  entropy: tf.Tensor
+  scores: tf.Tensor
   stop: tf.Tensor
   shared: list
   statistics: list
@@ -48,7 +49,13 @@ class Metadata(NamedTuple):
     moving = [] if own_statistics else first[0].statistics
     shapes = [value.shape[1:] for value in moving]
     num_probes = first[0].probes.shape[1]
-    sizes = [num_probes, 1, 1, *(shape.num_elements() for shape in shapes)]
+    num_scores = passes.NUM_SCORES
+    sizes = [
+      num_probes,
+      num_scores,
+      1,
+      *(shape.num_elements() for shape in shapes),
+    ]
 
     def conclude(everyone):
       probes, _, stops, *moments = tf.split(everyone, sizes, axis=1)
@@ -72,7 +79,7 @@ class Metadata(NamedTuple):
       probes.append(known)
     return cls(
       probes=probes,
-      entropy=everyone[:, num_probes],
+      scores=everyone[:, num_probes : num_probes + num_scores],
       stop=stops[0],
       shared=shared,
       statistics=statistics,
@@ -80,14 +87,14 @@ class Metadata(NamedTuple):
 
 
 def _rows(exchange, first, stop, with_statistics):
-  """For each device float32 [its workers, numbers]: probes, loss, stop, ..."""
+  """For each device float32 [its workers, numbers]: probes, scores, ..."""
   rows = []
   for index, (device, result) in enumerate(
     zip(exchange.devices, first, strict=True)
   ):
     count = len(exchange.workers_of(index))
     with tf.device(device):
-      columns = [result.probes, result.entropy, tf.fill([count], stop)]
+      columns = [result.probes, result.scores, tf.fill([count], stop)]
       if with_statistics:
         columns += result.statistics
       rows.append(tf.concat([tf.reshape(c, [count, -1]) for c in columns], 1))

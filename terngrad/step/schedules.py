@@ -10,6 +10,20 @@ from typing import NamedTuple
 DECAY_TYPES = ('fixed', 'exponential', 'polynomial', 'linear')
 
 
+class Epoch(NamedTuple):
+  """Where a step is in its epoch.
+
+  Attributes:
+    number: of the epoch, from 1.
+    step: of the epoch, from 1.
+    num_steps: of the epoch.
+  """
+
+  number: int
+  step: int
+  num_steps: int
+
+
 class Epochs(NamedTuple):
   """How steps and epochs go together.
 
@@ -27,6 +41,16 @@ class Epochs(NamedTuple):
   def steps(self, count):
     """Steps until so many epochs have ended."""
     return -(-count * self.num_examples // self.batch_size)
+
+  def of(self, step):
+    """The `Epoch` that a step is of: the first that its examples are of.
+
+    Args:
+      step: steps taken, this one among them; >= 1.
+    """
+    before = (step - 1) * self.batch_size // self.num_examples
+    first = self.steps(before)
+    return Epoch(before + 1, step - first, self.steps(before + 1) - first)
 
   def ended(self, step):
     """The number, from 1, of the epoch that ends in a step; or None.

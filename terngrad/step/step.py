@@ -25,7 +25,8 @@ class StepResult(NamedTuple):
   """What a step tells the loop.
 
   Attributes:
-    entropy: float32 [workers], mean loss of each worker's examples.
+    scores: float32 [workers, `passes.NUM_SCORES`], means over each worker's
+      examples: loss and top-1 accuracy.
     probes: float32 [workers, probes]; not finite where a gradient was not.
     shared: float32 [probes], the agreed probe.
     words: for each device of this process a list of int32 [its workers, words],
@@ -37,13 +38,23 @@ class StepResult(NamedTuple):
       numbers.
   """
 
-  entropy: tf.Tensor
+  scores: tf.Tensor
   probes: tf.Tensor
   shared: tf.Tensor
   words: list
   sent: tf.Tensor
   stop: tf.Tensor
   worker_labels: tuple = ()
+
+  @property
+  def entropy(self):
+    """The losses, float32 [workers]."""
+    return self.scores[:, 0]
+
+  @property
+  def accuracy(self):
+    """The top-1 accuracies as shares, float32 [workers]."""
+    return self.scores[:, 1]
 
   def payloads(self, device_index):
     """The whole payloads of a device, int32 [its workers, words]."""
@@ -191,7 +202,7 @@ def _train_step(
     end(pending, statistics, numbers)
   exchange.report(step, [of_parts[0].entropy for of_parts in computed])
   return StepResult(
-    entropy=metadata.entropy,
+    scores=metadata.scores,
     probes=parts_lib.join_probes(made.parts, metadata.probes),
     shared=parts_lib.join_probes(
       made.parts, [one[0] for one in metadata.shared]

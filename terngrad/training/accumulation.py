@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from terngrad.codec.stages import random_bits
+from terngrad.step import passes
 
 # Folded into a node's key, from here on. Codes fold in the index of a bucket,
 # dropout negative numbers.
@@ -12,7 +13,7 @@ _FIRST_KEY = 2**30
 def accumulated(node_pass, count):
   """A pass that computes a node's share in `count` equal parts.
 
-  Gradients, loss and new statistics are the means over the parts, added in
+  Gradients, scores and new statistics are the means over the parts, added in
   their order: the gradient is that of the whole share up to rounding where the
   net has no batch normalisation, which here sees a part at a time. The loop
   holds the activations of one part and one more copy of the gradients.
@@ -31,7 +32,7 @@ def accumulated(node_pass, count):
     images, labels = parts_of(count, images, labels)
 
     def part(number):
-      results, entropy, moments = node_pass.gradients(
+      results, scores, moments = node_pass.gradients(
         parameters,
         held,
         images[number],
@@ -39,7 +40,7 @@ def accumulated(node_pass, count):
         part_key(key, number),
         scale,
       )
-      return [*results, entropy, *moments]
+      return [*results, scores, *moments]
 
     def add(number, sums):
       values = part(number)
@@ -48,7 +49,8 @@ def accumulated(node_pass, count):
       ]
 
     moments = held[: node_pass.num_statistics]
-    shapes = [t.shape for t in (*parameters, tf.constant(0.0), *moments)]
+    scores = tf.zeros([passes.NUM_SCORES])
+    shapes = [t.shape for t in (*parameters, scores, *moments)]
     _, sums = tf.while_loop(
       lambda number, _: number < count,
       add,

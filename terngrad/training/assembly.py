@@ -41,6 +41,7 @@ class Run(NamedTuple):
       labels [workers, b]) from that step on.
     epochs: `schedules.Epochs`.
     max_steps: steps to train.
+    model: `keras.Model` with the variables of the first replica.
     score: scores the present parameters, see `evaluation.make_scorer`; or None.
     learning_rate: takes steps taken before, returns that of the next, a float.
     replicas: tuple of `replicas.Replica`.
@@ -65,6 +66,7 @@ class Run(NamedTuple):
   batches: Callable
   epochs: schedules.Epochs
   max_steps: int
+  model: keras.Model
   score: Callable | None
   learning_rate: Callable
   replicas: tuple
@@ -145,6 +147,7 @@ def assemble(config, make_context=None):
     batches=context.data.batches,
     epochs=epochs,
     max_steps=max_steps,
+    model=model,
     score=evaluation.make_scorer(config, model, context),
     learning_rate=_learning_rate(config.optimizer, epochs, max_steps),
     replicas=tuple(training.replicas[index] for index in context.local_devices),

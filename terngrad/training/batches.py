@@ -71,6 +71,7 @@ def open_data(data, model, num_workers, benchmark, workers=None, part=(0, 1)):
         num_workers=part[1],
         rows=None if len(workers) == num_workers else rows,
       ),
+      data.num_classes or None,
     )
     return stream.map(lambda *batch: _split(len(workers), share, *batch)), split
 
@@ -102,7 +103,7 @@ def _constant(data, model, num_workers, workers):
   """Images of 0.5 and random labels, the same batch for ever."""
   dataset = datasets.DATASETS.get(data.dataset_name)
   net = nets.NETS[model.net]
-  classes = (dataset and dataset.num_classes) or 1000
+  classes = data.num_classes or (dataset and dataset.num_classes) or 1000
   channels = dataset.channels if dataset else net.default_channels
   count, size = data.batch_size, data.image_size
 

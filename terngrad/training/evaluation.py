@@ -305,6 +305,7 @@ def _open(config, subset):
       preprocessing=data.preprocessing,
       labels_offset=data.labels_offset,
     ),
+    data.num_classes or None,
   )
 
 

@@ -28,6 +28,8 @@ class Hooks(NamedTuple):
       that the loop does not see.
     measure: called for every record; returns `metrics.Arrivals`, or None where
       every step waits for all.
+    epoch_ended: called with the record of each epoch that ends, a dict of name
+      to number, where files are kept.
   """
 
   time_limit: Callable = nullcontext
@@ -37,6 +39,7 @@ class Hooks(NamedTuple):
   observe_secs: float = float('inf')
   before_save: Callable = lambda: None
   measure: Callable = lambda: None
+  epoch_ended: Callable = lambda record: None
 
 
 class ExecutionContext(NamedTuple):

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from terngrad.step import passes
 from terngrad.training import accumulation
 
 
@@ -46,7 +47,7 @@ class LocalSteps(NamedTuple):
       learning_rate: float32 [], of the worker's own steps.
 
     Returns:
-      A `passes.Pass`; its loss is the mean over the H steps.
+      A `passes.Pass`; its scores are the means over the H steps.
     """
 
     def run(parameters, held, images, labels, key, scale=None):
@@ -54,7 +55,7 @@ class LocalSteps(NamedTuple):
       fixed = held[node_pass.num_statistics :]
 
       def step(number, values, velocities, moments, total):
-        gradients, entropy, moments = node_pass.gradients(
+        gradients, scores, moments = node_pass.gradients(
           values,
           [*moments, *fixed],
           images[number],
@@ -71,7 +72,7 @@ class LocalSteps(NamedTuple):
           gradients = velocities = [self.momentum * v + g for v, g in pairs]
         pairs = zip(values, gradients, strict=True)
         values = [value - learning_rate * g for value, g in pairs]
-        return number + 1, values, velocities, moments, total + entropy
+        return number + 1, values, velocities, moments, total + scores
 
       zeros = [tf.zeros_like(p) for p in parameters] if self.momentum else []
       _, values, _, moments, total = tf.while_loop(
@@ -82,7 +83,7 @@ class LocalSteps(NamedTuple):
           parameters,
           zeros,
           held[: node_pass.num_statistics],
-          tf.constant(0.0),
+          tf.zeros([passes.NUM_SCORES]),
         ),
         parallel_iterations=1,
       )

@@ -84,7 +84,7 @@ class _Screen(NamedTuple):
 
   Attributes:
     say: takes a line.
-    tick: called after every step.
+    tick: called with the `step.StepResult` of every step.
   """
 
   say: Callable
@@ -100,7 +100,17 @@ def _screen(run, step, report, show_progress):
     unit='step',
     disable=not show_progress,
   ) as bar:
-    yield _Screen(bar.write if show_progress else report, bar.update)
+
+    def tick(result):
+      if show_progress:
+        bar.set_postfix(
+          loss=f'{result.entropy.numpy().mean():.3f}',
+          accuracy=f'{result.accuracy.numpy().mean():.3f}',
+          refresh=False,
+        )
+      bar.update()
+
+    yield _Screen(bar.write if show_progress else report, tick)
 
 
 def _take_steps(config, run, begin, stop, writer, screen):
@@ -117,15 +127,17 @@ def _take_steps(config, run, begin, stop, writer, screen):
     result, rate = _one_step(config, run, step, stream, stop)
     step += 1
     stop.agree(result)
-    screen.tick()
+    screen.tick(result)
+    epoch = run.epochs.ended(step) if config.run.counts_epochs else None
     at_checkpoint = step % config.run.save_iter == 0 or saving.due()
     if writer:
       writer.add(result)
       logs = step % run.hooks.log_every == 0 or step == max_steps
-      if logs or at_checkpoint:
+      if logs or at_checkpoint or epoch:
         screen.say(writer.log(step, rate))
       writer.observe(step, result, at_checkpoint)
-    _score(run, writer, screen, step)
+    if epoch:
+      _end_epoch(run, writer, screen, step, epoch)
     if at_checkpoint:
       _save(run, writer, step)
       saved = step
@@ -135,16 +147,13 @@ def _take_steps(config, run, begin, stop, writer, screen):
   return step
 
 
-def _score(run, writer, screen, step):
-  """Scores the parameters where an epoch has ended, if that is asked for."""
-  epoch = run.epochs.ended(step)
-  if epoch is None or run.score is None:
-    return
+def _end_epoch(run, writer, screen, step, epoch):
+  """Scores the parameters, if that is asked for, and records the epoch."""
   before = time.perf_counter()
-  values = run.score()
+  scores = run.score() if run.score else {}
   if writer:
     seconds = time.perf_counter() - before
-    screen.say(writer.score(step, epoch, values, seconds))
+    screen.say(writer.end_epoch(step, epoch, scores, seconds))
 
 
 def _save(run, writer, step):

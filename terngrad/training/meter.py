@@ -1,4 +1,4 @@
-"""What the loop measures between two records."""
+"""What the loop measures: between two records, and in an epoch."""
 
 import math
 import time
@@ -8,19 +8,30 @@ from terngrad.training import metric
 from terngrad.training import metrics
 
 _SMOOTHING = 0.9
+# What is measured of an epoch.
+_OF_EPOCH = metrics.EPOCH_LOSS.name, metrics.EPOCH_ACCURACY.name
 
 
 class Meter:
-  """Losses, rates and times between two records."""
+  """Losses, rates and times between two records, and means of an epoch."""
 
-  def __init__(self, batch_size, last):
+  def __init__(self, epochs, last, step=0):
     """Starts the clock.
 
     Args:
-      batch_size: examples a step.
+      epochs: `schedules.Epochs` of the run.
       last: the last record of the run that continues, or {}.
+      step: steps taken before.
     """
-    self._batch_size = batch_size
+    self._epochs = epochs
+    self._step = step
+    # Of the epoch that the next step is of, where it is not its first: means of
+    # its steps until then, as far as that is on record.
+    is_known = last.get('step') == step and None not in (
+      last.get(name) for name in _OF_EPOCH
+    )
+    self._means = [last[n] for n in _OF_EPOCH] if is_known else [0.0, 0.0]
+    self._counted = epochs.of(step).step if is_known and step else 0
     self._before = last.get(metrics.SECONDS.name) or 0.0
     self._smoothed = last.get(metrics.SMOOTHED.name)
     self._start = self._since = time.perf_counter()
@@ -31,8 +42,20 @@ class Meter:
   def add(self, result):
     """Takes in the `step.StepResult` of a step."""
     self._steps += 1
+    self._step += 1
     self._result = result
     self._entropy = float(result.entropy.numpy().mean())
+    accuracy = float(result.accuracy.numpy().mean())
+    if self._epochs.of(self._step).step == 1:
+      self._means, self._counted = [0.0, 0.0], 0
+    self._counted += 1
+    self._means = [
+      # Goes on to the same bits from what is on record.
+      mean + (value - mean) / self._counted
+      for mean, value in zip(
+        self._means, (self._entropy, accuracy), strict=True
+      )
+    ]
     if self._smoothed is None:
       self._smoothed = self._entropy
     if math.isfinite(self._entropy):  # not where a scaled loss overflows
@@ -67,7 +90,9 @@ class Meter:
       learning_rate=learning_rate,
       sec_per_batch=(now - self._since) / self._steps,
       seconds=self._before + now - self._start,
-      batch_size=self._batch_size,
+      epoch_loss=self._means[0],
+      accuracy=self._means[1],
+      batch_size=self._epochs.batch_size,
       num_elements=num_elements,
       scaling=scaling,
       arrivals=arrivals,

@@ -37,6 +37,9 @@ class Measured(NamedTuple):
     learning_rate: of the last.
     sec_per_batch: seconds a step, mean since the record before.
     seconds: of training, in all runs of the folder.
+    epoch_loss: mean of the losses of the steps of the epoch so far.
+    accuracy: top-1 accuracy, as a share, of the same examples, each as it was
+      when its gradient was computed.
     batch_size: examples a step.
     num_elements: of a gradient.
     scaling: variables of `loss_scaling.NAMES`; () without a loss scale.
@@ -50,6 +53,8 @@ class Measured(NamedTuple):
   learning_rate: float
   sec_per_batch: float
   seconds: float
+  epoch_loss: float
+  accuracy: float
   batch_size: int
   num_elements: int
   scaling: tuple = ()
@@ -143,6 +148,14 @@ SECONDS = metric.Metric(
   column=metric.Shown('seconds', lambda value: round(value, 1), first=True),
 )
 
+EPOCH_LOSS = metric.Metric('epoch_loss', lambda m: m.epoch_loss)
+EPOCH_ACCURACY = metric.Metric(
+  'accuracy',
+  lambda m: m.accuracy,
+  curve=metric.Drawn(ACCURACY, 'top-1, training, in the epoch', factor=100),
+  fact=metric.Shown('top-1 accuracy, training', '{:.2%}'.format),
+)
+
 # Each `compute` takes `Measured` and returns a number, or None where a run has
 # none. Names and tags are the 2017 code's: there raw losses carry a suffix.
 TRAINING = (
@@ -190,6 +203,8 @@ TRAINING = (
   ),
   SENT,
   SECONDS,
+  EPOCH_LOSS,
+  EPOCH_ACCURACY,
   metric.Metric(
     'loss_scale', lambda m: float(m.scaling[0]) if m.scaling else None
   ),
@@ -225,5 +240,13 @@ EVALUATION = (
     tag='Accuracy @ 5',
     line='recall @ 5 = {recall_at_5:.4f}',
     curve=metric.Drawn(ACCURACY, 'top-5', factor=100),
+  ),
+  metric.Metric(
+    'loss',
+    lambda labels, logits: tf.nn.sparse_softmax_cross_entropy_with_logits(
+      labels, logits
+    ),
+    tag='Loss',
+    fact=metric.Shown('cross entropy', '{:.4f}'.format),
   ),
 )

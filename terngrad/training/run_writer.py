@@ -44,7 +44,8 @@ class RunWriter:
         f'{folder}/{records.FILE_NAME}: ends at step {last}; the lines from '
         f'there to step {begin[1]} are lost'
       )
-    self._gauge = meter.Meter(run.layout.batch_size, self._recorder.last)
+    self._gauge = meter.Meter(run.epochs, self._recorder.last, begin[0])
+    self._logged = {}
     self._observing = IntervalTimer(run.hooks.observe_secs)
 
   def close(self):
@@ -58,7 +59,7 @@ class RunWriter:
   def log(self, step, learning_rate):
     """Records what was measured since the last time; returns the line."""
     run = self._run
-    values = self._gauge.values(
+    self._logged = values = self._gauge.values(
       run.codec.num_elements,
       learning_rate,
       float(run.regularization()),
@@ -68,21 +69,28 @@ class RunWriter:
     self._recorder.scalars(step, values, metric.tags(metrics.TRAINING))
     return run.hooks.line(step, values)
 
-  def score(self, step, epoch, values, seconds):
-    """Records the scores at the end of an epoch; returns the line.
+  def end_epoch(self, step, epoch, scores, seconds):
+    """Records an epoch whose last step was just logged; returns the line.
 
     Args:
       step: steps taken.
       epoch: its number, from 1.
-      values: from `evaluation.make_scorer`.
+      scores: from `evaluation.make_scorer`, or {}.
       seconds: that scoring took, which are no time of training.
     """
     self._gauge.leave_out(seconds)
-    self._recorder.scalars(step, {'epoch': epoch, **values})
-    said = ', '.join(f'{name} = {value:.4f}' for name, value in values.items())
+    of_epoch = {'epoch': epoch, **scores}
+    self._recorder.scalars(step, of_epoch)
+    self._run.hooks.epoch_ended({'step': step, **self._logged, **of_epoch})
+    known = {
+      'loss': self._logged[metrics.EPOCH_LOSS.name],
+      'accuracy': self._logged[metrics.EPOCH_ACCURACY.name],
+      **scores,
+    }
+    said = ', '.join(f'{name} = {value:.4f}' for name, value in known.items())
+    scored = f' ({seconds:.1f} s of scoring)' if scores else ''
     return (
-      f'{datetime.now()}: epoch {epoch} ended in step {step}, {said} '
-      f'({seconds:.1f} s)'
+      f'{datetime.now()}: epoch {epoch} ended in step {step}, {said}{scored}'
     )
 
   def observe(self, step, result, at_checkpoint):

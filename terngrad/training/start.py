@@ -18,13 +18,15 @@ from terngrad.training import execution
 from terngrad.training import loop
 
 
-def train(config, report, show_progress=False):
+def train(config, report, show_progress=False, hooks=None):
   """Trains until max_steps or a signal; continues what stands in train_dir.
 
   Args:
     config: `training.TrainConfig`.
     report: called with each line for the person who watches.
     show_progress: True draws a progress bar on the terminal.
+    hooks: takes the `assembly.Run`, returns what the loop does besides its
+      steps; None for what it does by itself.
 
   Returns:
     A `loop.Outcome`.
@@ -48,7 +50,12 @@ def train(config, report, show_progress=False):
   start = coordination.time_limit(
     cluster.tasks, cluster.start_timeout, 'Start', watchdog.limit_start
   )
-  return run_assembled(config, assembly.assemble, report, show_progress, start)
+
+  def assemble(config):
+    run = assembly.assemble(config)
+    return run._replace(hooks=hooks(run)) if hooks else run
+
+  return run_assembled(config, assemble, report, show_progress, start)
 
 
 def run_assembled(config, assemble, report, show_progress, start):

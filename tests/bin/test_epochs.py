@@ -50,14 +50,18 @@ def test_a_run_of_epochs_ends_with_the_last_and_scores_each(trained):
   assert all(set(NAMES) < set(r) for r in found)
   assert programs.checkpoint_steps(folder)[-1] == ENDS[3]
   lines = re.findall(
-    r': epoch (\d) ended in step (\d+), test_precision_at_1 = (0\.\d{4}), '
+    r': epoch (\d) ended in step (\d+), loss = (\d\.\d{4}), '
+    r'accuracy = (0\.\d{4}), test_precision_at_1 = (0\.\d{4}), '
     r'.*train_precision_at_1 = (0\.\d{4}), ',
     printed,
   )
+  means = {r['step']: r for r in programs.metrics(folder) if 'accuracy' in r}
   assert lines == [
     (
       str(r['epoch']),
       str(r['step']),
+      f'{means[r["step"]]["epoch_loss"]:.4f}',
+      f'{means[r["step"]]["accuracy"]:.4f}',
       f'{r["test_precision_at_1"]:.4f}',
       f'{r["train_precision_at_1"]:.4f}',
     )
@@ -107,6 +111,15 @@ def test_scoring_changes_no_bit_and_a_run_continues(
     for path in (tmp_path / 'train', trained[0])
   )
   assert received == expected[1:]
+  # Its loss and accuracy are those of the whole epoch.
+  for name in ('epoch_loss', 'accuracy'):
+    ends = {
+      r[name]
+      for path in (tmp_path / 'train', trained[0])
+      for r in programs.metrics(path)
+      if r['step'] == ENDS[2] and name in r
+    }
+    assert len(ends) == 1
   last = f'model.ckpt-{ENDS[3]}'
   assert programs.tensors(tmp_path / 'train' / last) == programs.tensors(
     trained[0] / last
@@ -170,7 +183,7 @@ def test_damage_in_what_is_scored_is_named(worker, data_dir, tmp_path):
   assert finished.code == 1
   assert f'{path.name}: ' in finished.err
   # What was trained before is there.
-  assert programs.metrics(tmp_path / 'train')[-1]['step'] == 10
+  assert programs.metrics(tmp_path / 'train')[-1]['step'] == ENDS[1]
 
 
 @pytest.mark.cluster

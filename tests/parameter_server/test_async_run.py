@@ -54,7 +54,7 @@ class Process:
     self._script.wait_for(self._number)
     self._waits = True
     return async_step.Pushed(
-      entropy=tf.fill([2], float(self._number)),
+      scores=tf.fill([2, 2], float(self._number)),
       probes=tf.fill([2, 1], self._value),
       shared=tf.fill([1], self._value),
       sent=tf.zeros([2], tf.int32),

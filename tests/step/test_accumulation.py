@@ -53,7 +53,8 @@ def test_each_part_drops_other_units():
   def gradients_of(parameters, held, images, labels, key, scale):
     del labels, scale
     seen.append(key)
-    return [tf.zeros_like(p) for p in parameters], tf.reduce_sum(images), held
+    scores = tf.fill([passes.NUM_SCORES], tf.reduce_sum(images))
+    return [tf.zeros_like(p) for p in parameters], scores, held
 
   parts = accumulation.accumulated(
     passes.model_pass(model, plan)._replace(gradients=gradients_of), 2

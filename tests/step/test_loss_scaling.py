@@ -9,6 +9,7 @@ from terngrad.checkpoint import checkpoints
 from terngrad.config import options as options_lib
 from terngrad.config import training as configs
 from terngrad.step import loss_scaling
+from terngrad.step import schedules
 from terngrad.training import meter
 from terngrad.training import records
 from terngrad.training import start
@@ -121,11 +122,14 @@ def test_a_run_that_overflows_at_every_scale_stops(tmp_path):
 
 
 def test_the_smoothed_loss_outlives_a_step_that_overflowed():
-  gauge = meter.Meter(batch_size=1, last={'entropy_loss_smoothed': 2.0})
+  gauge = meter.Meter(
+    schedules.Epochs(100, 1), last={'entropy_loss_smoothed': 2.0}
+  )
   for loss in (float('inf'), float('nan'), 1.0):
     gauge.add(
       types.SimpleNamespace(
         entropy=tf.constant([loss]),
+        accuracy=tf.constant([0.0]),
         sent=tf.constant([1]),
         probes=tf.zeros([1, 1]),
       )

@@ -54,3 +54,17 @@ def test_logits_of_16_bits_are_scored_in_32():
 def test_a_net_brings_its_own_numbers_unless_others_are_given(given, expected):
   net = nets.NETS['lenet']._replace(label_smoothing=0.1, auxiliary_weight=0.4)
   assert passes.of_net(net, *given) == passes.Loss(*expected)
+
+
+@pytest.mark.parametrize('auxiliary', [False, True])
+def test_a_pass_says_which_share_of_its_labels_has_the_largest_logit(auxiliary):
+  """Auxiliary logits do not count."""
+  right = tf.one_hot([0, 1, 2, 3], 4)
+  outputs = [right, tf.reverse(right, [0])] if auxiliary else right
+  received = passes._accuracy(outputs, tf.constant([0, 1, 0, 3]))
+  assert float(received) == 0.75
+
+
+def test_logits_that_are_not_numbers_are_not_right():
+  logits = tf.fill([2, 4], float('nan'))
+  assert float(passes._accuracy(logits, tf.constant([0, 1]))) == 0.0

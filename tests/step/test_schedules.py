@@ -118,3 +118,21 @@ def test_the_last_of_several_epochs_that_end_in_one_step_is_told():
   epochs = schedules.Epochs(num_examples=10, batch_size=25)
   assert [epochs.ended(step) for step in (1, 2, 3, 4)] == [2, 5, 7, 10]
   assert epochs.steps(5) == 2
+
+
+@pytest.mark.parametrize(
+  ('num_examples', 'batch_size'), [(90, 8), (64, 16), (7, 3), (10, 25)]
+)
+def test_a_step_knows_its_place_in_its_epoch(num_examples, batch_size):
+  epochs = schedules.Epochs(num_examples, batch_size)
+  ends = [step for step in range(1, 60) if epochs.ended(step)]
+  first = 1
+  for end in ends:
+    found = [epochs.of(step) for step in range(first, end + 1)]
+    count = end + 1 - first
+    assert len({place.number for place in found}) == 1
+    assert [p.step for p in found] == list(range(1, count + 1))
+    assert {p.num_steps for p in found} == {count}
+    # It ends its own epoch; a batch of several ends later ones too.
+    assert found[-1].number <= epochs.ended(end)
+    first = end + 1

@@ -11,6 +11,7 @@ from terngrad.step import loss_scaling
 from terngrad.step import optimizers
 from terngrad.step import passes
 from terngrad.step import replicas
+from terngrad.step import schedules
 from terngrad.training import meter
 from tests.step import small
 
@@ -281,7 +282,7 @@ def test_bits_that_are_logged_are_the_mean_of_what_each_worker_sent():
   training = small.Training(
     small.dense_net, devices=1, workers=4, codec='ternary:packing=huffman243'
   )
-  gauge = meter.Meter(batch_size=8, last={})
+  gauge = meter.Meter(schedules.Epochs(100, 8), last={})
   result = training.run(1)
   gauge.add(result)
   # The first word tells what is used.

@@ -1,8 +1,10 @@
 """The tables of metrics: the lines of 2017, and that one entry is enough."""
 
+import json
 import re
 import types
 
+import numpy as np
 import pandas as pd
 import pytest
 import tensorflow as tf
@@ -15,6 +17,7 @@ from terngrad.parameter_server import server_tasks
 from terngrad.report import comparison
 from terngrad.report import curves
 from terngrad.report import run_page
+from terngrad.step import schedules
 from terngrad.training import evaluation
 from terngrad.training import meter
 from terngrad.training import metric
@@ -24,6 +27,7 @@ from terngrad.training import start
 from tests.bin import programs
 from tests.slim import mnist_files
 
+EPOCHS = schedules.Epochs(num_examples=20, batch_size=8)
 NOW = r'\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+'
 WORST = metric.Metric(
   'worst_loss',
@@ -64,8 +68,9 @@ def measured(**more):
     sent=tf.constant([2, 2]),
     probes=tf.zeros([2, 3]),
     entropy=tf.constant([1.0, 5.0]),
+    accuracy=tf.constant([0.75, 0.25]),
   )
-  gauge = meter.Meter(8, {'seconds': 100.0, 'entropy_loss_smoothed': 13.0})
+  gauge = meter.Meter(EPOCHS, {'seconds': 100.0, 'entropy_loss_smoothed': 13.0})
   gauge.add(result)
   return gauge.values(10, 0.25, 0.5, **more)
 
@@ -75,6 +80,7 @@ def test_names_and_tags_are_those_of_2017():
     *('entropy_loss', 'reg_loss', 'total_loss'),
     *('entropy_loss_smoothed', 'total_loss_smoothed', 'learning_rate'),
     *('examples_per_sec', 'sec_per_batch', 'bits_per_element', 'seconds'),
+    *('epoch_loss', 'accuracy'),
   ]
   assert metric.tags(metrics.TRAINING) == {
     'entropy_loss': 'entropy_loss_raw',
@@ -101,7 +107,55 @@ def test_what_is_measured_of_a_step():
     'total_loss_smoothed': pytest.approx(12.5),
     'learning_rate': 0.25,
     'bits_per_element': 32 * (2 + 3) / 10,
+    'epoch_loss': 3.0,
+    'accuracy': 0.5,
   }
+
+
+def of_step(number):
+  """What a step says that has its own loss and accuracy."""
+  return types.SimpleNamespace(
+    sent=tf.constant([1]),
+    probes=tf.zeros([1, 1]),
+    entropy=tf.constant([float(number**2)]),
+    accuracy=tf.constant([number / 7.0]),
+  )
+
+
+def test_loss_and_accuracy_are_means_since_the_epoch_began():
+  """Epochs of 20 examples, 8 a step, end in the steps 3, 5, 8."""
+  gauge = meter.Meter(EPOCHS, {})
+  found = {}
+  for step in range(1, 9):
+    gauge.add(of_step(step))
+    found[step] = gauge.values(1, 0.1, 0.0)
+  for step, members in {2: (1, 2), 3: (1, 2, 3), 5: (4, 5), 7: (6, 7)}.items():
+    losses = [n**2 for n in members]
+    assert found[step]['epoch_loss'] == pytest.approx(np.mean(losses))
+    shares = [n / 7 for n in members]
+    assert found[step]['accuracy'] == pytest.approx(np.mean(shares), rel=1e-6)
+
+
+@pytest.mark.parametrize('begin', [0, 1, 2, 3, 4])
+def test_means_of_an_epoch_go_on_from_the_record_to_the_same_bits(begin):
+  whole, last = meter.Meter(EPOCHS, {}), {}
+  for step in range(1, 6):
+    whole.add(of_step(step))
+    values = whole.values(1, 0.1, 0.0)
+    if step == begin:
+      last = json.loads(json.dumps({'step': step, **values}))
+  rest = meter.Meter(EPOCHS, last, begin)
+  for step in range(begin + 1, 6):
+    rest.add(of_step(step))
+  received = rest.values(1, 0.1, 0.0)
+  for name in ('epoch_loss', 'accuracy'):
+    assert received[name] == values[name]
+
+
+def test_means_of_an_epoch_without_a_record_begin_where_the_run_does():
+  gauge = meter.Meter(EPOCHS, {'step': 3, 'epoch_loss': 50.0}, 4)
+  gauge.add(of_step(5))
+  assert gauge.values(1, 0.1, 0.0)['epoch_loss'] == 25.0
 
 
 def test_what_a_run_does_not_have_is_not_measured():

@@ -89,7 +89,7 @@ def open_database(path: str | os.PathLike) -> Database:
       cut short, empty, or locked by another process.
   """
   place = os.path.realpath(path)
-  kind = _kind(pathlib.Path(place))
+  kind = kind_of(place)
   with _lock:
     database = _opened.get(place)
     if database is None:
@@ -123,7 +123,13 @@ def package(kind: str) -> types.ModuleType:
     ) from error
 
 
-def _kind(path: pathlib.Path) -> str:
+def kind_of(path: str | os.PathLike) -> str:
+  """The kind of the database at a path, one of `KINDS`.
+
+  Raises:
+    slim.errors.DataError: there is none.
+  """
+  path = pathlib.Path(path)
   if path.is_file() or (path / 'data.mdb').is_file():
     return 'lmdb'
   if (path / 'CURRENT').is_file():

@@ -99,7 +99,7 @@ def to_config(values: Flags) -> configs.EvalConfig:
   )
   if os.path.realpath(eval_dir) == os.path.realpath(values.checkpoint_path):
     eval_dir = os.path.join(eval_dir, 'eval')
-  return names.renamed(
+  return command.renamed(
     values,
     configs.EvalConfig,
     _NAMES,

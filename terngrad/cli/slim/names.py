@@ -6,31 +6,9 @@ as the gradient codes, they have under its own name.
 
 from terngrad import lazy
 from terngrad.cli import flags
-from terngrad.config import options
 
 nets = lazy.module('slim.nets.factory')
 preprocessing = lazy.module('slim.preprocessing.factory')
-
-
-def renamed(values, config_class, names, **changes):
-  """The configuration that TF-Slim's flags describe.
-
-  Args:
-    values: dataclass of flags.
-    config_class: what to make.
-    names: dict of flag to field, where they differ.
-    **changes: fields that are no flag's value.
-
-  Returns:
-    A `config_class`.
-  """
-  known = {field.name for field in options.fields(config_class)}
-  given = {
-    names.get(flag, flag): value
-    for flag, value in options.by_name(values).items()
-  }
-  given = {name: value for name, value in given.items() if name in known}
-  return options.build(config_class, **(given | changes))
 
 
 def check(values):

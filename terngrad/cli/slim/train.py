@@ -222,7 +222,7 @@ def to_config(values: Flags) -> configs.TrainConfig:
   said = ','.join(f'{k}={getattr(values, v)}' for k, v in options.items())
   decay = values.learning_rate_decay_type
   where = cluster.place(values)
-  config = names.renamed(
+  config = command.renamed(
     values,
     where.config_class,
     _NAMES,
