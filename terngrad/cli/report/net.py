@@ -1,0 +1,68 @@
+"""Lists and draws a net."""
+
+import dataclasses
+import pathlib
+
+from terngrad import lazy
+from terngrad.cli import command
+from terngrad.config import options
+
+disk = lazy.module('slim.datasets.records.disk')
+net_summary = lazy.module('terngrad.report.net_summary')
+nets = lazy.module('slim.nets.factory')
+tf = lazy.module('tensorflow')
+
+USAGE = """\
+{program}: says what a net is made of.
+
+  {program} inception_v3 --drawing=inception_v3.svg
+
+A line a layer, with its parameters and the multiplications and additions of an
+image; their sums are the last line.
+"""
+
+option = options.option
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Flags:
+  """The flags."""
+
+  net: str = option('', 'Network to build.', 'model')
+  num_classes: int = option(1000, 'Logits.', 'model')
+  image_size: int = option(
+    0, "Height and width of the input; 0: the net's own.", 'model'
+  )
+  num_channels: int = option(0, "Of the input; 0: the net's own.", 'model')
+  drawing: str = option('', 'SVG file to draw the layers in.', 'run')
+  tensorboard_dir: str = option(
+    '', "Folder for the graph of operations, for TensorBoard's eyes.", 'run'
+  )
+
+
+def act(values):
+  """Prints the table, and writes what is asked for."""
+  options.at_least('num_classes', values.num_classes, 1)
+  for name in ('image_size', 'num_channels'):
+    options.at_least(name, getattr(values, name), 0)
+  model = nets.build(
+    values.net,
+    num_classes=values.num_classes,
+    image_size=values.image_size or None,
+    channels=values.num_channels or None,
+  )
+  command.say(net_summary.text(model))
+  if values.drawing:
+    path = pathlib.Path(values.drawing)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    disk.write_text(path, net_summary.drawing(model))
+    command.say(f'Drawing: {path}')
+  if values.tensorboard_dir:
+    shape = [1, *model.inputs[0].shape[1:]]
+    traced = tf.function(model).get_concrete_function(tf.TensorSpec(shape))
+    with tf.summary.create_file_writer(values.tensorboard_dir).as_default():
+      tf.summary.graph(traced.graph)
+    command.say(f'Graph: tensorboard --logdir={values.tensorboard_dir}')
+
+
+COMMAND = command.Command(USAGE, Flags, act, words=('net',), required=('net',))

@@ -1,0 +1,141 @@
+"""Trains ResNet-18 for small images, as DJL's chapter on several GPUs does."""
+
+import dataclasses
+import os
+import sys
+from datetime import datetime
+
+from terngrad import lazy
+from terngrad.cli import command
+from terngrad.cli import train as trainers
+from terngrad.config import options
+from terngrad.config import training as configs
+
+epochs = lazy.module('terngrad.report.epochs')
+net_summary = lazy.module('terngrad.report.net_summary')
+records = lazy.module('terngrad.training.records')
+start = lazy.module('terngrad.training.start')
+
+USAGE = """\
+{program}: trains ResNet-18 on Fashion-MNIST.
+
+  {program} --data_dir=D --train_dir=T --num_gpus=2
+
+The batch is split evenly over the devices. A line an epoch tells loss and
+accuracy of training and test, the last line the seconds an epoch; accuracy by
+epoch is drawn in --train_dir, beside those of the runs of --compare.
+--codec=ternary sends gradients as codes of -1, 0 and +1. The same command
+continues a run that was stopped. Fill D with:
+  terngrad convert dataset --dataset_name=fashion_mnist --dataset_dir=D
+"""
+
+_REPLACED = ('batch_size', 'epoch_size', 'initial_learning_rate')
+DEFAULTS = {
+  'dataset_name': 'fashion_mnist',
+  'eval_subsets': ('test',),
+  'image_size': 28,
+  'learning_rate_decay_type': 'fixed',
+  'net': 'small_resnet_18',
+  'num_epochs': 10,
+  'optimizer': 'gd',
+  'weight_decay': 0.0,
+}
+# Of a device.
+_BATCH, _RATE = 256, 0.1
+CHART = 'accuracy.svg'
+
+option = options.option
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Flags(command.without(configs.TrainConfig, _REPLACED)):
+  """What depends on the number of devices, beside the configuration."""
+
+  batch_size: int = option(
+    0, f'Examples a step; 0: {_BATCH} for each of --num_gpus.', 'data'
+  )
+  dataset_limit: int = option(
+    0, 'Examples that are an epoch; 0: all of --subset.', 'data'
+  )
+  learning_rate: float = option(
+    0.0, f'Learning rate; 0: {_RATE} times --num_gpus.', 'optimizer'
+  )
+  print_net: bool = option(
+    False, 'Print the layers of the net before training.', 'model'
+  )
+  compare: tuple = option(
+    (), 'Folders of other runs to draw beside this one.', 'run'
+  )
+
+
+def to_config(values: Flags) -> configs.TrainConfig:
+  """The training run that the flags describe.
+
+  Args:
+    values: the flags.
+
+  Returns:
+    A `training.TrainConfig`.
+
+  Raises:
+    terngrad.errors.ConfigError: a flag that no run can have.
+  """
+  for name in ('batch_size', 'dataset_limit', 'learning_rate'):
+    options.at_least(name, getattr(values, name), 0)
+  return command.renamed(
+    values,
+    configs.TrainConfig,
+    {},
+    batch_size=values.batch_size or _BATCH * values.num_gpus,
+    epoch_size=values.dataset_limit,
+    initial_learning_rate=values.learning_rate or _RATE * values.num_gpus,
+  )
+
+
+def train(values: Flags) -> int:
+  """Trains as the flags say, and draws it; returns the exit code."""
+  config = to_config(values)
+
+  def hooks(run):
+    if config.cluster.keeps_files:
+      count = len(run.replicas)
+      command.say(f'Training on: {count} device{"s" if count > 1 else ""}')
+      if values.print_net:
+        command.say(net_summary.text(run.model))
+    return run.hooks
+
+  outcome = start.train(config, command.say, sys.stderr.isatty(), hooks)
+  if config.cluster.keeps_files:
+    _conclude(config, values.compare)
+  return trainers.report_end(config, outcome)
+
+
+def _conclude(config, others):
+  """Says what the run came to, and draws it."""
+  folder, (tested, *_) = config.run.train_dir, (*config.run.eval_subsets, '')
+  own = epochs.rows(records.read(folder), config.data.batch_size, tested)
+  if not own:
+    return
+  last = own[-1]
+  command.say(
+    f'{datetime.now()}: {tested or "no"} acc {last["test_accuracy"]:.4f}, '
+    f'train acc {last["accuracy"]:.4f}, '
+    f'{last["cumulative_time_spent"] / last["epoch"]:.1f} s/epoch'
+  )
+  runs = {_name(folder): own}
+  for other in others:
+    found = epochs.rows(records.read(other), config.data.batch_size, tested)
+    if found:
+      runs[_name(other)] = found
+    else:
+      command.say(f'{other}: has no epochs to draw')
+  path = os.path.join(folder, CHART)
+  epochs.chart(runs, tested).savefig(path, metadata={'Date': None})
+  command.say(f'Accuracy by epoch: {path}')
+
+
+def _name(folder):
+  return os.path.basename(os.path.normpath(folder))
+
+
+COMMAND = command.Command(USAGE, Flags, train, DEFAULTS)

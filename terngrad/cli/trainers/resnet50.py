@@ -1,0 +1,319 @@
+"""Trains ResNet-50 from an image database, with Caffe2's flags."""
+
+import dataclasses
+import os
+import re
+import sys
+
+from terngrad import lazy
+from terngrad.cli import command
+from terngrad.cli import flags
+from terngrad.cli import train as trainers
+from terngrad.config import options
+from terngrad.config import training as configs
+
+databases = lazy.module('slim.datasets.files.databases')
+devices = lazy.module('terngrad.cluster.devices')
+epochs = lazy.module('terngrad.report.epochs')
+records = lazy.module('terngrad.training.records')
+start = lazy.module('terngrad.training.start')
+
+USAGE = """\
+{program}: trains ResNet-50 from an image database.
+
+  {program} --train_data=D/train_lmdb --test_data=D/test_lmdb \\
+      --train_dir=T --num_gpus=2 --batch_size=64 --epoch_size=1280 \\
+      --num_labels=2 --num_epochs=10 --base_learning_rate=0.0256
+
+--batch_size is that of all devices of this machine together. After each epoch
+the test images are scored and a row is added to the log, a CSV file in
+--train_dir. --codec=ternary sends gradients as codes of -1, 0 and +1. The same
+command continues a run that was stopped.
+
+Several machines find each other in a folder that all can write, or at a Redis
+server, by the name of the run:
+
+  ... --num_shards=2 --shard_id=0 --run_id=first --file_store_path=/shared
+  ... --num_shards=2 --shard_id=1 --run_id=first --redis_host=10.0.0.1
+
+Make a database with: terngrad convert database.
+"""
+
+_REPLACED = (
+  'batch_size',
+  'cluster',
+  'data_dir',
+  'dataset_name',
+  'eval_subsets',
+  'exchange',
+  'initial_learning_rate',
+  'num_classes',
+  'rendezvous_dir',
+  'rendezvous_processes',
+  'subset',
+  'task_id',
+)
+DEFAULTS = {
+  'epoch_size': 1500000,
+  'image_size': 227,
+  'learning_rate_decay_factor': 0.1,
+  'net': 'resnet_v1_50',
+  'num_epochs': 1000,
+  'num_epochs_per_decay': 30.0,
+  'optimizer': 'nesterov:momentum=0.9',
+  'preprocessing': 'caffe2',
+  'weight_decay': 1e-4,
+}
+_DATABASES = ('lmdb', 'leveldb')
+TFRECORD = 'tfrecord'
+_CHANNELS = 3
+# The batch that --base_learning_rate is of where it is to be scaled.
+_SCALED_FROM = 256
+_RUN_ID = re.compile(r'\w[\w.+-]{0,99}', re.ASCII)
+_FIRST_GPUS = re.compile(r'[0-9]{1,4}(,[0-9]{1,4})*', re.ASCII)
+
+option = options.option
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Flags(command.without(configs.TrainConfig, _REPLACED)):
+  """Caffe2's flags, beside those of the configuration."""
+
+  train_data: str = option(
+    '',
+    'Database to train on; of TFRecord files FOLDER/train, where theirs are '
+    'FOLDER/train-*.',
+    'data',
+  )
+  test_data: str = option(
+    '', 'The same of the images to score after each epoch; empty: none.', 'data'
+  )
+  db_type: str = option('lmdb', 'lmdb, leveldb or tfrecord.', 'data')
+  batch_size: int = option(
+    32, 'Examples a step, of all devices of this machine together.', 'data'
+  )
+  num_labels: int = option(
+    1000, 'Classes of a database; TFRecord files say theirs.', 'data'
+  )
+  num_channels: int = option(3, 'Of the images: 3.', 'data')
+  gpus: str = option(
+    '', 'GPUs to use, as 0,1; empty: the first --num_gpus.', 'devices'
+  )
+  base_learning_rate: float = option(0.1, 'Learning rate.', 'optimizer')
+  scale_learning_rate: bool = option(
+    False,
+    f'--base_learning_rate is for a batch of {_SCALED_FROM}, over all '
+    'machines: scale it to the one there is.',
+    'optimizer',
+  )
+  num_shards: int = option(1, 'Machines.', 'cluster')
+  shard_id: int = option(0, 'Number of this one, from 0.', 'cluster')
+  redis_host: str = option('', 'Redis server to meet at.', 'cluster')
+  redis_port: int = option(6379, 'Its port.', 'cluster')
+  file_store_path: str = option(
+    '', 'Folder to meet in, on a file system of all machines.', 'cluster'
+  )
+
+
+def to_config(values: Flags) -> configs.TrainConfig:
+  """The training run that the flags describe.
+
+  Args:
+    values: the flags.
+
+  Returns:
+    A `training.TrainConfig`, its batch that of all machines.
+
+  Raises:
+    flags.UsageError: a flag that cannot be followed.
+    terngrad.errors.ConfigError: one that no run can have.
+  """
+  command.require(values, 'train_data')
+  if values.num_channels != _CHANNELS:
+    raise flags.UsageError(
+      f'--num_channels: expected {_CHANNELS}, as images are read in colour, '
+      f'received {values.num_channels}. Leave it out.'
+    )
+  options.at_least('num_shards', values.num_shards, 1)
+  batch_size = values.batch_size * values.num_shards
+  rate = values.base_learning_rate
+  if values.scale_learning_rate:
+    rate *= batch_size / _SCALED_FROM
+  chosen = _gpus(values.gpus)
+  return command.renamed(
+    values,
+    configs.TrainConfig,
+    {},
+    **_data(values),
+    **_place(values),
+    batch_size=batch_size,
+    initial_learning_rate=rate,
+    num_gpus=len(chosen) or values.num_gpus,
+  )
+
+
+def _gpus(text):
+  """The numbers that --gpus says."""
+  if text and not _FIRST_GPUS.fullmatch(text):
+    raise flags.UsageError(
+      f'--gpus: expected numbers with commas, as 0,1; received {text[:200]!r}. '
+      'Give some, or --num_gpus.'
+    )
+  found = [int(number) for number in text.split(',') if number]
+  if len(set(found)) < len(found):
+    raise flags.UsageError(
+      f'--gpus: expected every GPU once, received {text[:200]}. Leave the '
+      'second out.'
+    )
+  return found
+
+
+def _data(values):
+  """Options that say what is read."""
+  options.choice('db_type', values.db_type, (*_DATABASES, TFRECORD))
+  folder, subset = os.path.split(os.path.normpath(values.train_data))
+  folder = folder or os.curdir
+  scored = ()
+  is_database = values.db_type in _DATABASES
+  if values.test_data:
+    scored = (os.path.relpath(values.test_data, folder),)
+    if not is_database and os.path.dirname(scored[0]):
+      raise flags.UsageError(
+        '--test_data: expected TFRecord files in the folder of --train_data, '
+        f'received {values.test_data}. Put both into one folder.'
+      )
+  return {
+    'data_dir': folder,
+    'subset': subset,
+    'eval_subsets': scored,
+    'dataset_name': 'image_db' if is_database else 'images',
+    'num_classes': values.num_labels if is_database else 0,
+  }
+
+
+def _place(values):
+  """Options that say where the machines meet."""
+  if not 0 <= values.shard_id < values.num_shards:
+    raise flags.UsageError(
+      f'--shard_id: expected a number from 0 to {values.num_shards - 1}, '
+      f'received {values.shard_id}. Give each of the --num_shards machines its '
+      'own.'
+    )
+  places = [values.redis_host, values.file_store_path]
+  if values.num_shards == 1:
+    if any(places):
+      raise flags.UsageError(
+        '--num_shards: expected 2 or more beside a place to meet, received 1. '
+        'Say how many machines there are, or leave the place out.'
+      )
+    return {}
+  if len([place for place in places if place]) != 1:
+    raise flags.UsageError(
+      '--file_store_path or --redis_host: expected one of them beside '
+      f'--num_shards={values.num_shards}, received '
+      f'{"both" if all(places) else "none"}. Say where the machines meet.'
+    )
+  run_id = values.run_id
+  if not _RUN_ID.fullmatch(run_id):
+    raise flags.UsageError(
+      '--run_id: expected 1 to 100 letters, digits and . + - _, beginning with '
+      f'no sign, received {run_id[:200]!r}. Give all machines of a run the '
+      'same name, and each run its own.'
+    )
+  found = {
+    'exchange': 'collective',
+    'rendezvous_processes': values.num_shards,
+    'task_id': values.shard_id,
+  }
+  if values.file_store_path:
+    folder = os.path.join(values.file_store_path, run_id)
+    return found | {'cluster': 'rendezvous', 'rendezvous_dir': folder}
+  host = values.redis_host
+  host = f'[{host}]' if ':' in host else host
+  return found | {'cluster': f'redis:redis://{host}:{values.redis_port}'}
+
+
+def log_stem(values, config):
+  """What the name of the log says of a run.
+
+  Args:
+    values: `Flags`.
+    config: from `to_config`.
+
+  Returns:
+    str, such as 'resnet50_gpu2_b64_L1000_lr0.10_v2'.
+  """
+  net = config.model.net
+  name = 'resnet50' if net == DEFAULTS['net'] else net
+  return (
+    f'{name}_gpu{config.devices.num_gpus}_b{config.data.batch_size}_'
+    f'L{values.num_labels}_lr{values.base_learning_rate:.2f}_v2'
+  )
+
+
+def hooks(values, config, run):
+  """What the loop says, and the log that it keeps.
+
+  Args:
+    values: `Flags`.
+    config: from `to_config`.
+    run: `assembly.Run`.
+
+  Returns:
+    `execution.Hooks`.
+  """
+  folder = config.run.train_dir
+  path = epochs.path_in(folder, log_stem(values, config))
+  (tested,) = config.run.eval_subsets or ('',)
+
+  def line(step, measured):
+    epoch = run.epochs.of(step)
+    return (
+      f'Finished iteration {epoch.step}/{epoch.num_steps} (epoch '
+      f'{epoch.number}/{config.run.num_epochs}) '
+      f'({measured["examples_per_sec"]:.2f} images/sec; '
+      f'loss = {measured["total_loss"]:.3f}; '
+      f'accuracy = {measured["accuracy"]:.3f}; '
+      f'{measured["bits_per_element"]:.2f} bits/element)'
+    )
+
+  def epoch_ended(record):
+    del record  # the log holds what earlier runs of the folder left, too
+    found = records.read(folder)
+    rows = epochs.rows(found, config.data.batch_size, tested)
+    epochs.write(path, options.by_name(values), rows)
+
+  return run.hooks._replace(line=line, epoch_ended=epoch_ended)
+
+
+def train(values: Flags) -> int:
+  """Trains as the flags say; returns the exit code."""
+  config = to_config(values)
+  _check_database(values)
+  chosen = _gpus(values.gpus)
+  if chosen:
+    devices.choose_gpus(chosen)
+  outcome = start.train(
+    config,
+    command.say,
+    sys.stderr.isatty(),
+    lambda run: hooks(values, config, run),
+  )
+  return trainers.report_end(config, outcome)
+
+
+def _check_database(values):
+  """Refuses a database of another kind than --db_type says."""
+  for path in filter(None, (values.train_data, values.test_data)):
+    if values.db_type in _DATABASES:
+      kind = databases.kind_of(path)
+      if kind != values.db_type:
+        raise flags.UsageError(
+          f'--db_type: expected {kind}, as {path} is, received '
+          f'{values.db_type}. Give --db_type={kind}.'
+        )
+
+
+COMMAND = command.Command(
+  USAGE, Flags, train, DEFAULTS, required=('train_data',)
+)

@@ -1,0 +1,143 @@
+"""The epochs of runs: as lines of CSV and as a plot.
+
+The columns of the lines, the scheme of the names and the parameters on a first
+line that begins with # are those of Caffe2's `resnet50_trainer`,
+https://github.com/facebookarchive/caffe2.
+"""
+
+import csv
+import io
+import json
+import pathlib
+from datetime import datetime
+
+from matplotlib import figure
+
+from slim.datasets.records import disk
+from terngrad.training import metrics
+
+COLUMNS = (
+  'time_spent',
+  'cumulative_time_spent',
+  'input_count',
+  'cumulative_input_count',
+  'cumulative_batch_count',
+  'inputs_per_sec',
+  'accuracy',
+  'epoch',
+  'learning_rate',
+  'loss',
+  'test_accuracy',
+)
+# Of epochs of which there is no test score.
+NOT_TESTED = -1
+_TIME = '%Y%m%d_%H%M%S'
+
+
+def path_in(folder, stem, now=None):
+  """Where the log of a run is: a run that continues finds its own.
+
+  Args:
+    folder: of the run.
+    stem: what the name says of the run, as 'resnet50_gpu2_b64_L1000_lr0.10_v2'.
+    now: `datetime` of a new log; None for the present.
+
+  Returns:
+    `pathlib.Path`, such as folder / f'{stem}_20170411_141617.log'.
+  """
+  there = sorted(pathlib.Path(folder).glob(f'{stem}_*.log'))
+  if there:
+    return there[0]
+  return pathlib.Path(
+    folder, f'{stem}_{(now or datetime.now()).strftime(_TIME)}.log'
+  )
+
+
+def rows(found, batch_size, tested=''):
+  """The epochs of a run.
+
+  Args:
+    found: list of dict, from `records.read`.
+    batch_size: examples a step.
+    tested: name of the subset whose top-1 accuracy is the test's; '' for none.
+
+  Returns:
+    List of dict of `COLUMNS` to number, one an epoch that has ended: time in
+    seconds of training, accuracies as shares, loss and accuracy as means over
+    the epoch.
+  """
+  score = metrics.epoch_name(tested, metrics.EVALUATION[0])
+  result, logged = [], {}
+  time_before = step_before = 0
+  for record in found:
+    if 'epoch' not in record:
+      logged = record
+      continue
+    seconds, step = logged.get(metrics.SECONDS.name) or 0.0, record['step']
+    spent, count = seconds - time_before, (step - step_before) * batch_size
+    result.append(
+      {
+        'time_spent': spent,
+        'cumulative_time_spent': seconds,
+        'input_count': count,
+        'cumulative_input_count': step * batch_size,
+        'cumulative_batch_count': step,
+        'inputs_per_sec': count / spent if spent > 0 else 0.0,
+        'accuracy': logged.get(metrics.EPOCH_ACCURACY.name),
+        'epoch': record['epoch'],
+        'learning_rate': logged.get('learning_rate'),
+        'loss': logged.get(metrics.EPOCH_LOSS.name),
+        'test_accuracy': record.get(score, NOT_TESTED),
+      }
+    )
+    time_before, step_before = seconds, step
+  return result
+
+
+def write(path, parameters, found):
+  """Writes the log anew, whole or not at all.
+
+  Args:
+    path: of the file.
+    parameters: dict of name to value, of the first line.
+    found: from `rows`.
+  """
+  text = io.StringIO()
+  text.write(f'# {json.dumps(parameters, sort_keys=True)}\n')
+  writer = csv.DictWriter(text, COLUMNS, lineterminator='\n')
+  writer.writeheader()
+  writer.writerows(found)
+  disk.write_text(path, text.getvalue())
+
+
+def chart(runs, tested):
+  """Draws accuracies by epoch: of the test, and dashed of training.
+
+  Args:
+    runs: dict of name to the list of dict that `rows` returns.
+    tested: what was scored, for the title.
+
+  Returns:
+    `matplotlib.figure.Figure`.
+  """
+  page = figure.Figure(figsize=(6, 4))  # without pyplot it needs no screen
+  axes = page.subplots()
+  for number, (name, found) in enumerate(runs.items()):
+    numbers = [row['epoch'] for row in found]
+    for column, style, label in (
+      ('test_accuracy', 'o-', name),
+      ('accuracy', '--', f'{name}, training'),
+    ):
+      shares = [100 * row[column] for row in found]
+      axes.plot(
+        *(numbers, shares, style),
+        color=f'C{number}',
+        markersize=3,
+        label=label,
+      )
+  axes.set_title(f'accuracy, {tested}, %', loc='left')
+  axes.set_xlabel('epoch')
+  axes.grid(alpha=0.3)
+  axes.legend(fontsize='small')
+  page.tight_layout()
+  return page

@@ -1,0 +1,49 @@
+"""DJL's flags, and the runs that they describe."""
+
+import pytest
+
+from terngrad import errors
+from terngrad.cli.trainers import resnet18
+from tests.cli import starters
+
+STARTER = 'terngrad.bin.resnet18_trainer'
+
+
+def config_of(*words):
+  return resnet18.to_config(starters.parse(STARTER, words))
+
+
+@pytest.mark.parametrize(
+  ('devices', 'batch', 'rate'), [(1, 256, 0.1), (2, 512, 0.2)]
+)
+def test_batch_and_rate_grow_with_the_devices(devices, batch, rate):
+  config = config_of(f'--num_gpus={devices}')
+  assert config.data.batch_size == batch
+  assert config.optimizer.initial_learning_rate == rate
+
+
+def test_what_is_given_is_taken():
+  config = config_of('--batch_size=32', '--learning_rate=0.5', '--num_gpus=2')
+  assert config.data.batch_size == 32
+  assert config.optimizer.initial_learning_rate == 0.5
+
+
+def test_the_constants_are_those_of_the_chapter():
+  config = config_of('--dataset_limit=1000')
+  assert (config.data.dataset_name, config.model.net) == (
+    'fashion_mnist',
+    'small_resnet_18',
+  )
+  assert (config.run.num_epochs, config.run.eval_subsets) == (10, ('test',))
+  assert config.run.epoch_size == 1000
+  assert config.optimizer.optimizer == 'gd'
+  assert config.optimizer.learning_rate_decay_type == 'fixed'
+  assert config.model.weight_decay == 0
+
+
+@pytest.mark.parametrize(
+  'word', ['--batch_size=-1', '--dataset_limit=-1', '--learning_rate=nan']
+)
+def test_numbers_out_of_their_range_are_refused(word):
+  with pytest.raises(errors.ConfigError, match=r'expected a number >= 0'):
+    config_of(word)

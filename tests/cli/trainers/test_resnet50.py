@@ -1,0 +1,155 @@
+"""Caffe2's flags, and the runs that they describe."""
+
+import os
+
+import pytest
+
+from terngrad import errors
+from terngrad.cli import flags
+from terngrad.cli.trainers import resnet50
+from tests.cli import starters
+
+STARTER = 'terngrad.bin.resnet50_trainer'
+# Flags and defaults of the original.
+FLAGS = {
+  'train_data': '',
+  'test_data': '',
+  'db_type': 'lmdb',
+  'gpus': '',
+  'num_gpus': 1,
+  'num_channels': 3,
+  'image_size': 227,
+  'num_labels': 1000,
+  'batch_size': 32,
+  'epoch_size': 1500000,
+  'num_epochs': 1000,
+  'base_learning_rate': 0.1,
+  'weight_decay': 1e-4,
+  'num_shards': 1,
+  'shard_id': 0,
+  'run_id': '',
+  'redis_host': '',
+  'redis_port': 6379,
+  'file_store_path': '',
+}
+
+
+def config_of(*words):
+  words = ['--train_data=/d/cars_train_lmdb', *words]
+  return resnet50.to_config(starters.parse(STARTER, words))
+
+
+def test_flags_and_defaults_are_those_of_the_original():
+  values = starters.parse(STARTER, [])
+  assert {name: getattr(values, name) for name in FLAGS} == FLAGS
+
+
+def test_the_constants_of_training_are_those_of_the_original():
+  config = config_of()
+  assert config.model.net == 'resnet_v1_50'
+  assert config.optimizer.optimizer == 'nesterov:momentum=0.9'
+  assert config.optimizer.learning_rate_decay_type == 'exponential'
+  assert config.optimizer.learning_rate_decay_factor == 0.1
+  assert config.optimizer.num_epochs_per_decay == 30
+  assert config.data.preprocessing == 'caffe2'
+
+
+def test_databases_are_read_where_they_are():
+  config = config_of('--test_data=/d/cars_test_lmdb', '--num_labels=2')
+  assert config.data.dataset_name == 'image_db'
+  assert (config.data.data_dir, config.data.subset) == ('/d', 'cars_train_lmdb')
+  assert config.run.eval_subsets == ('cars_test_lmdb',)
+  assert config.data.num_classes == 2
+  config = config_of('--test_data=/e/cars_test_lmdb/')
+  (scored,) = config.run.eval_subsets
+  assert os.path.normpath(os.path.join('/d', scored)) == '/e/cars_test_lmdb'
+
+
+def test_record_files_are_named_by_their_prefix():
+  config = config_of('--db_type=tfrecord', '--test_data=/d/validation')
+  assert config.data.dataset_name == 'images'
+  assert config.run.eval_subsets == ('validation',)
+  assert config.data.num_classes == 0
+  with pytest.raises(flags.UsageError, match='Put both into one folder'):
+    config_of('--db_type=tfrecord', '--test_data=/e/validation')
+
+
+def test_the_batch_is_that_of_a_machine_and_the_rate_as_it_is_given():
+  shards = '--num_shards=4', '--run_id=a', '--file_store_path=/s'
+  config = config_of('--batch_size=128', *shards)
+  assert config.data.batch_size == 512
+  assert config.optimizer.initial_learning_rate == 0.1
+  config = config_of('--batch_size=128', *shards, '--scale_learning_rate')
+  assert config.optimizer.initial_learning_rate == 0.2
+
+
+def test_gpus_are_counted():
+  assert config_of('--gpus=2,0,5').devices.num_gpus == 3
+  assert config_of('--num_gpus=4').devices.num_gpus == 4
+
+
+def test_machines_meet_in_a_folder_of_the_run_or_at_a_redis_server():
+  shards = '--num_shards=3', '--shard_id=2', '--run_id=first'
+  cluster = config_of(*shards, '--file_store_path=/s').cluster
+  assert (cluster.exchange, cluster.cluster) == ('collective', 'rendezvous')
+  assert cluster.rendezvous_dir == '/s/first'
+  assert (cluster.rendezvous_processes, cluster.task_id) == (3, 2)
+  cluster = config_of(*shards, '--redis_host=10.0.0.1').cluster
+  assert cluster.cluster == 'redis:redis://10.0.0.1:6379'
+  assert cluster.run_id == 'first'
+  cluster = config_of(*shards, '--redis_host=::1', '--redis_port=7').cluster
+  assert cluster.cluster == 'redis:redis://[::1]:7'
+
+
+def test_one_machine_meets_nobody():
+  assert config_of().cluster.exchange == 'towers'
+
+
+@pytest.mark.parametrize(
+  ('words', 'said'),
+  [
+    (['--num_channels=1'], '--num_channels: expected 3'),
+    (['--gpus=0,x'], '--gpus: expected numbers with commas'),
+    (['--gpus=1,1'], '--gpus: expected every GPU once'),
+    (['--shard_id=1'], '--shard_id: expected a number from 0 to 0'),
+    (['--num_shards=2', '--run_id=a'], 'expected one of them .* received none'),
+    (
+      ['--num_shards=2', '--redis_host=h', '--file_store_path=/s'],
+      'expected one of them .* received both',
+    ),
+    (['--redis_host=h'], '--num_shards: expected 2 or more'),
+    (['--num_shards=2', '--redis_host=h'], "--run_id: .* received ''"),
+    (
+      ['--num_shards=2', '--file_store_path=/s', '--run_id=../x'],
+      r"--run_id: .* received '\.\./x'",
+    ),
+  ],
+)
+def test_what_cannot_be_followed_is_refused(words, said):
+  with pytest.raises(flags.UsageError, match=said):
+    config_of(*words)
+
+
+def test_an_unknown_kind_and_no_data_are_refused():
+  with pytest.raises(errors.ConfigError, match='db_type: expected one of'):
+    config_of('--db_type=minidb')
+  with pytest.raises(flags.UsageError, match='--train_data: expected'):
+    resnet50.to_config(starters.parse(STARTER, []))
+
+
+@pytest.mark.parametrize(
+  ('words', 'stem'),
+  [
+    (
+      ['--num_gpus=2', '--batch_size=64'],
+      'resnet50_gpu2_b64_L1000_lr0.10_v2',
+    ),
+    (
+      ['--net=cifar_resnet_20', '--num_labels=2', '--base_learning_rate=0.5'],
+      'cifar_resnet_20_gpu1_b32_L2_lr0.50_v2',
+    ),
+  ],
+)
+def test_the_log_is_named_by_the_parameters(words, stem):
+  values = starters.parse(STARTER, ['--train_data=/d/t', *words])
+  assert resnet50.log_stem(values, resnet50.to_config(values)) == stem
