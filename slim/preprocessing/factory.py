@@ -1,10 +1,12 @@
 """Preprocessings by name.
 
 To add one: a module with a `contract.Batched` or a `contract.Single`, one entry
-in `PREPROCESSINGS`.
+in `PREPROCESSINGS`; in `WITH_OPTIONS` too, where there is a function that makes
+it, for `NAME:option=value`.
 """
 
 from slim import errors
+from slim import spelling
 from slim.preprocessing import cifar
 from slim.preprocessing import contract
 from slim.preprocessing import inception
@@ -26,16 +28,30 @@ PREPROCESSINGS: dict[str, Preprocessing] = {
 }
 
 
-def get(name: str) -> Preprocessing:
+# Functions of the options of those that have some.
+WITH_OPTIONS = {'caffe2': scaled.image_input}
+
+
+def get(text: str) -> Preprocessing:
   """Returns a preprocessing.
 
   Args:
-    name: a key of `PREPROCESSINGS`.
+    text: a key of `PREPROCESSINGS`, or one of `WITH_OPTIONS` with options, as
+      'caffe2:mean=120,scale=300,mirror=false'.
 
   Raises:
     slim.errors.UnknownNameError: there is none of this name.
+    slim.errors.DataError: it has no such option, or the value cannot be.
   """
-  return errors.lookup(PREPROCESSINGS, name, 'preprocessing')
+  name, items = spelling.split(text)
+  chosen = errors.lookup(PREPROCESSINGS, name, 'preprocessing')
+  if not items:
+    return chosen
+  makers = {name: WITH_OPTIONS.get(name, lambda: chosen)}
+  try:
+    return spelling.make('preprocessing', text, makers)
+  except ValueError as error:
+    raise errors.DataError(str(error)) from error
 
 
 def name_for(preferred: str, net: str) -> str:

@@ -7,6 +7,7 @@ image and cut then, at a whole number of resized pixels. Evaluation does as
 """
 
 import functools
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -67,7 +68,15 @@ def image_input(
 
   Returns:
     Its preprocessing: random crops in training, the centre in evaluation.
+
+  Raises:
+    ValueError: a number is out of its range.
   """
+  if not (std > 0 and scale >= 1 and math.isfinite(mean + std)):
+    raise ValueError(
+      'preprocessing caffe2: expected a finite mean, std > 0 and scale >= 1, '
+      f'received mean={mean}, std={std}, scale={scale}. Change them.'
+    )
   return preprocessing(
     Scaling((scale, scale), scale, mirrors=mirror, mean=(mean,), std=std)
   )

@@ -3,9 +3,9 @@
 import dataclasses
 from typing import NamedTuple
 
+from slim import spelling
 from terngrad import errors
 from terngrad.codec import policy
-from terngrad.codec import spelling
 from terngrad.codec.methods import registry
 from terngrad.config import options
 

@@ -46,7 +46,8 @@ class Data:
   )
   preprocessing: str = option(
     '',
-    'Name of the preprocessing; empty: that of data set and net.',
+    'Name of the preprocessing; empty: that of data set and net. caffe2 has '
+    'options: caffe2:mean=128,std=128,scale=256,mirror=true.',
     shared=options.WORKERS,
   )
   num_classes: int = option(

@@ -2,8 +2,8 @@
 
 import dataclasses
 
+from slim import spelling
 from terngrad import errors
-from terngrad.codec import spelling
 from terngrad.config import options
 from terngrad.step import optimizers
 from terngrad.step import schedules

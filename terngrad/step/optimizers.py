@@ -8,8 +8,8 @@ RMSProp starts its mean square at 0 and not at 1.
 from collections.abc import Callable
 from typing import NamedTuple
 
+from slim import spelling
 from terngrad import lazy
-from terngrad.codec import spelling
 
 # Names alone are asked for by --help, which does without TensorFlow.
 statistics = lazy.module('terngrad.codec.stages.statistics')

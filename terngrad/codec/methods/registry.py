@@ -4,8 +4,8 @@ import functools
 from importlib import metadata
 
 from slim import errors
+from slim import spelling
 from terngrad import lazy
-from terngrad.codec import spelling
 
 # Names alone are asked for by --help, which does without TensorFlow.
 bitmap = lazy.module('terngrad.codec.stages.bitmap')

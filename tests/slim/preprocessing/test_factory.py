@@ -1,8 +1,11 @@
+import numpy as np
 import pytest
+import tensorflow as tf
 
 from slim import errors
 from slim.datasets import factory as datasets
 from slim.preprocessing import factory
+from slim.preprocessing import photographs
 
 
 def test_every_data_set_has_a_preprocessing_for_every_net():
@@ -36,3 +39,34 @@ def test_branches_are_those_of_2017(dataset, net, expected):
 def test_unknown_preprocessing_is_refused_by_name():
   with pytest.raises(errors.UnknownNameError, match='expected one of alexnet'):
     factory.get('imagenet')
+
+
+def test_caffe2_takes_its_numbers():
+  rng = np.random.default_rng(3)
+  pixels = tf.constant(rng.integers(0, 256, (40, 50, 3)), tf.uint8)
+  photograph = photographs.of_pixels(pixels)
+  seed = tf.constant([1, 2], tf.int64)
+  texts = (
+    'caffe2:mean=0,std=1,scale=40,mirror=false',
+    'caffe2:mean=100,std=50,scale=40',
+  )
+  plain, changed = (
+    factory.get(text).evaluate.one(photograph, seed, 30) for text in texts
+  )
+  # At its own size nothing is resized, and the centre is cut out.
+  np.testing.assert_array_equal(plain, np.float32(pixels[5:35, 10:40]))
+  np.testing.assert_allclose(changed, (plain - 100) / 50, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+  ('text', 'said'),
+  [
+    ('caffe2:men=3', "Did you mean 'mean'"),
+    ('caffe2:std=0', 'std > 0'),
+    ('caffe2:scale=x', 'expected a int for scale'),
+    ('vgg:mean=3', 'none \\(it has no options\\)'),
+  ],
+)
+def test_numbers_that_cannot_be_are_refused(text, said):
+  with pytest.raises(errors.DataError, match=said):
+    factory.get(text)

@@ -72,7 +72,7 @@ def make(kind, text, makers, numbers=False, **otherwise):
       )
     wanted = type(known[option].default)
     try:
-      options[option] = wanted(value)
+      options[option] = _READ.get(wanted, wanted)(value)
     except ValueError as error:
       raise ValueError(
         f'{kind} {name}: expected a {wanted.__name__} for {option}, received '
@@ -80,6 +80,18 @@ def make(kind, text, makers, numbers=False, **otherwise):
       ) from error
   given = {key: value for key, value in otherwise.items() if key in known}
   return maker(**given | options)
+
+
+def _truth(text):
+  """Reads a value that is true or false."""
+  word = text.lower()
+  if word not in ('true', 'false', '1', '0'):
+    raise ValueError(text)
+  return word in ('true', '1')
+
+
+# How texts become values, where not by the type itself.
+_READ = {bool: _truth}
 
 
 def resolved(entry):

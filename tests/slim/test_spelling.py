@@ -2,9 +2,10 @@
 
 import pytest
 
-from terngrad.codec import spelling
+from slim import spelling
 
 MAKERS = {
+  'mirrored': lambda yes=True: yes,
   'plain': lambda: (),
   'scaled': lambda factor=1.0, count=2, rule='max': (factor, count, rule),
 }
@@ -20,6 +21,10 @@ MAKERS = {
     ('scaled:rule=', {}, (1.0, 2, '')),
     ('scaled', {'count': 5}, (1.0, 5, 'max')),
     ('scaled:count=3', {'count': 5}, (1.0, 3, 'max')),
+    ('mirrored', {}, True),
+    ('mirrored:yes=False', {}, False),
+    ('mirrored:yes=0', {}, False),
+    ('mirrored:yes=true', {}, True),
   ],
 )
 def test_options_get_the_types_of_their_defaults(text, otherwise, expected):
@@ -32,13 +37,14 @@ def test_options_get_the_types_of_their_defaults(text, otherwise, expected):
     (
       'scale',
       False,
-      "kind: expected one of plain, scaled, received 'scale'. D",
+      "kind: expected one of mirrored, plain, scaled, received 'scale'. D",
     ),
     ('scaled:fctor=1', False, "'fctor=1'. Did you mean 'factor'?"),
     ('scaled:factor', False, 'kind scaled: expected option=value with an opt'),
     ('scaled:factor=x', False, "expected a float for factor, received 'x'."),
     ('scaled:factor=x', True, 'expected option=number with an option of fac'),
     ('scaled:count=1,count=1', False, 'every option once, received count tw'),
+    ('mirrored:yes=no', False, "expected a bool for yes, received 'no'."),
     ('plain:count=1', False, 'of none (it has no options), received'),
   ],
 )
