@@ -23,6 +23,7 @@ from slim.datasets.records import progress
 _COMMIT_TOGETHER = 1000  # records
 # A bound that no disk reaches; the file is as large as what is in it.
 _LMDB_MAP_BYTES = 2**40
+_MOST_LABELS = 10**6
 
 
 class Images(NamedTuple):
@@ -64,6 +65,92 @@ def images_of(
     lambda position, serialized: examples.parse(serialized)
   )
   return Images(sum(f.count for f in found.files), found.labels, stream)
+
+
+def of_classes(
+  images: Images, classes: abc.Sequence[str], most: int = 0
+) -> Images:
+  """The images of some classes alone, as a data set of these classes.
+
+  Args:
+    images: of all.
+    classes: names, their first words (ImageNet's synsets, as n02958343), or
+      labels; in the order of their new labels, from 0.
+    most: images of a class, the first ones; 0 for all.
+
+  Returns:
+    The images, in their order; they are counted by reading them once.
+
+  Raises:
+    slim.errors.DataError: there is no such class, one is named twice, or there
+      is none of its images.
+  """
+  chosen = [_label_of(images.labels or {}, name) for name in classes]
+  if len(set(chosen)) < len(chosen):
+    raise errors.DataError(
+      f'classes: expected each class once; received {", ".join(classes)}. '
+      'Leave the second out.'
+    )
+  # New label by label; -1 for what is left out.
+  renumbered = np.full(max(chosen) + 1, -1, np.int64)
+  renumbered[chosen] = range(len(chosen))
+
+  def renumber(stored):
+    is_known = (stored.label >= 0) & (stored.label < len(renumbered))
+    label = tf.gather(renumbered, tf.where(is_known, stored.label, 0))
+    return stored._replace(label=tf.where(is_known, label, -1))
+
+  def count(seen, stored):
+    is_wanted = stored.label >= 0
+    place = tf.maximum(stored.label, 0)
+    if most:
+      is_wanted &= seen[place] < most
+    own = tf.one_hot(place, len(chosen), dtype=tf.int64)
+    seen += own * tf.cast(is_wanted, tf.int64)
+    return seen, (is_wanted, stored)
+
+  stream = (
+    images.stream.map(renumber)
+    .scan(tf.zeros([len(chosen)], tf.int64), count)
+    .filter(lambda is_wanted, stored: is_wanted)
+    .map(lambda is_wanted, stored: stored)
+  )
+  counts = np.zeros(len(chosen), int)
+  with progress.Progress(total=None, unit=' images counted') as bar:
+    for stored in stream:
+      counts[int(stored.label)] += 1
+      bar.update()
+  if not counts.all():
+    raise errors.DataError(
+      f'classes: expected images of each class; received none of '
+      f'{classes[int(counts.argmin())]}. Leave it out, or choose another split.'
+    )
+  names = images.labels or {}
+  return Images(
+    int(counts.sum()),
+    {i: names.get(label, str(label)) for i, label in enumerate(chosen)},
+    stream,
+  )
+
+
+def _first_word(text: str) -> str:
+  return (text.replace(':', ' ').split() or [''])[0]
+
+
+def _label_of(labels: dict[int, str], name: str) -> int:
+  """The label that a text means, see `of_classes`."""
+  for known in (str.strip, _first_word):
+    found = [label for label, text in labels.items() if known(text) == name]
+    if len(found) == 1:
+      return found[0]
+  if name.isascii() and name.isdigit() and int(name) < _MOST_LABELS:
+    return int(name)
+  known = ', '.join(list(labels.values())[:10]) or 'none that has a name'
+  raise errors.DataError(
+    f'classes: expected names, their first words or labels, of {known}'
+    f'{" and more" if len(labels) > 10 else ""}; received {name!r}.'
+    f'{errors.did_you_mean(name, labels.values(), " Choose among them.")}'
+  )
 
 
 def write(

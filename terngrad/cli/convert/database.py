@@ -12,6 +12,7 @@ from slim.datasets.files import databases
 from slim.datasets.records import disk
 from terngrad import lazy
 from terngrad.cli import command
+from terngrad.cli import flags
 from terngrad.cli.convert import writing
 from terngrad.config import options
 
@@ -23,8 +24,13 @@ USAGE = """\
   {program} --dataset_name=image_folder --dataset_dir=D \\
       --subset=train --output_db=O/train
 
-D has an image folder D/train/<class> for each class. Train on the database with
---dataset_name=image_db --data_dir=O --subset=train.
+D has an image folder D/train/<class> for each class. Two classes of ImageNet:
+
+  {program} --dataset_name=imagenet --dataset_dir=D \\
+      --classes=n02958343,n02858304 --examples_per_class=640 --output_db=O/train
+
+Train on the database with resnet50_trainer --train_data=O/train, or with any
+trainer by --dataset_name=image_db --data_dir=O --subset=train.
 """
 
 _SOURCES = {
@@ -51,6 +57,14 @@ class Flags:
   db_type: str = option(
     'lmdb', f'Kind of database: {", ".join(databases.KINDS)}.'
   )
+  classes: tuple = option(
+    (),
+    'Classes to take, by name, by first word as n02958343, or by label, with '
+    'commas; their labels are 0, 1, ... in this order. Empty: all as they are.',
+  )
+  examples_per_class: int = option(
+    0, 'The first so many images of each of --classes; 0: all.'
+  )
   shuffle: bool = option(
     False, 'Number the images in another order than they have.'
   )
@@ -73,7 +87,17 @@ def act(values: Flags) -> None:
   options.choice('db_type', values.db_type, databases.KINDS)
   options.at_least('seed', values.seed, 0)
   dataset = errors.lookup(_SOURCES, values.dataset_name, 'data set')
+  options.at_least('examples_per_class', values.examples_per_class, 0)
   images = write_db.images_of(dataset, values.dataset_dir, values.subset)
+  if values.classes:
+    images = write_db.of_classes(
+      images, values.classes, values.examples_per_class
+    )
+  elif values.examples_per_class:
+    raise flags.UsageError(
+      '--examples_per_class: expected --classes beside it, received none. Name '
+      'the classes, or leave it out.'
+    )
   shuffle_seed = values.seed if values.shuffle else None
   if values.verify:
     count = write_db.verify(images, values.output_db, shuffle_seed)

@@ -4,6 +4,9 @@ import os
 
 import pytest
 
+from slim.datasets import write_db
+from slim.datasets.files import databases
+from slim.datasets.files import tensor_protos
 from tests.slim import photograph_files
 from tests.slim import programs
 
@@ -75,3 +78,47 @@ def test_verify_compares_every_record_and_writes_nothing(
   done = start(tmp_path, *arguments, '--shuffle', '--seed=4', '--verify')
   assert done.returncode == 1
   assert 'key 0000000' in done.stderr and 'received others' in done.stderr
+
+
+def test_classes_are_taken_by_name_and_numbered_anew(tmp_path, arguments):
+  chosen = ['--classes=class 1,class 0', '--examples_per_class=2']
+  done = start(tmp_path, *arguments, *chosen)
+  assert done.returncode == 0, done.stderr
+  assert done.stdout == f'Wrote {tmp_path}/db/train: 4 images, lmdb.\n'
+  content = (tmp_path / 'db' / 'labels.txt').read_text()
+  assert content == '0:class 1\n1:class 0\n'
+  # Of class 0 are the numbers 0, 2, 4, of class 1 the numbers 1 and 3.
+  database = databases.open_database(tmp_path / 'db' / 'train')
+  found = [tensor_protos.decode(database.read(i)) for i in range(4)]
+  photos = tmp_path / 'photos' / 'train'
+  expected = {
+    (photos / f'class {number % 2}' / f'{number}.jpg').read_bytes(): label
+    for number, label in {0: 1, 2: 1, 1: 0, 3: 0}.items()
+  }
+  assert {image.encoded: image.label for image in found} == expected
+  done = start(tmp_path, *arguments, *chosen, '--verify')
+  assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+  ('words', 'code', 'message'),
+  [
+    (['--classes=clas 0'], 1, "Did you mean 'class 0'"),
+    (['--classes=class 0,0'], 1, 'expected each class once'),
+    (['--classes=0,7'], 1, 'received none of 7'),
+    (['--examples_per_class=3'], 2, 'expected --classes beside it'),
+  ],
+)
+def test_classes_that_are_not_there_are_refused(
+  tmp_path, arguments, words, code, message
+):
+  result = start(tmp_path, *arguments, *words)
+  assert result.returncode == code
+  assert message in result.stderr.splitlines()[-1]
+  assert not (tmp_path / 'db').exists()
+
+
+def test_a_class_of_imagenet_is_its_synset():
+  names = {1: 'n01440764: tench, Tinca tinca', 2: 'n01443537: goldfish'}
+  assert write_db._label_of(names, 'n01443537') == 2
+  assert write_db._label_of(names, '1') == 1
