@@ -85,6 +85,7 @@ class SplitInfo(NamedTuple):
     num_classes: number of logits: labels are below it.
     channels: of the images.
     labels: name by label, or None where the folder names none.
+    digest: equal for equal examples, or None where nobody knows.
   """
 
   num_examples: int
@@ -92,3 +93,4 @@ class SplitInfo(NamedTuple):
   num_classes: int
   channels: int
   labels: dict[int, str] | None
+  digest: str | None = None

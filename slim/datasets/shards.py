@@ -28,12 +28,14 @@ class Shards(NamedTuple):
     num_examples: in the whole set. A worker's folder holds fewer.
     num_classes: number of logits: labels are below it.
     labels: name by label, or None where the folder names none.
+    digest: of what shards.json says of the split, or None where there is none.
   """
 
   files: tuple[records.RecordFile, ...]
   num_examples: int
   num_classes: int
   labels: dict[int, str] | None
+  digest: str | None = None
 
 
 # What fills the folder, where it is not the converter of small images.
@@ -151,6 +153,7 @@ def _listed(
     num_examples=listed.splits[split].num_examples,
     num_classes=classes,
     labels=listed.labels,
+    digest=listed.splits[split].digest,
   )
 
 

@@ -58,6 +58,7 @@ def of_records(
     num_classes=found.num_classes,
     channels=dataset.channels,
     labels=found.labels,
+    digest=found.digest,
   )
   if not delivery.training:
     return Stream(split, order.in_file_order(files), examples.parse)

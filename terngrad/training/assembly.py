@@ -7,7 +7,6 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from slim.datasets.records import manifest
 from slim.nets import factory as nets
 from slim.nets.blocks import batch_norm
 from terngrad.checkpoint import checkpoints
@@ -327,15 +326,6 @@ def _regularization(training):
   return tf.function(regularization)
 
 
-def _data_digest(config):
-  """That of the shards that are read; None where there are none."""
-  if config.run.benchmark_mode:
-    return None
-  found = manifest.read(config.data.data_dir)
-  split = found.splits.get(config.data.subset) if found else None
-  return split.digest if split else None
-
-
 def _stored_layout(config, context, max_steps):
   """The `checkpoints.Layout` of the run's checkpoints."""
   save_tower = config.devices.save_tower
@@ -354,7 +344,7 @@ def _stored_layout(config, context, max_steps):
     'codec': config.codes.named(config.num_workers).code.name,
     'num_workers': config.num_workers,
     '--optimizer': config.optimizer.optimizer,
-    'data': _data_digest(config),
+    'data': context.data.digest,
     'max_steps': max_steps,
   }
   if not schedules.needs_max_steps(config.optimizer):

@@ -21,12 +21,14 @@ class Data(NamedTuple):
     num_examples: examples in an epoch.
     num_classes: of the labels.
     channels: of the images.
+    digest: of what is read, see `read_options.SplitInfo`.
   """
 
   batches: Callable
   num_examples: int
   num_classes: int
   channels: int
+  digest: str | None = None
 
 
 def open_data(data, model, num_workers, benchmark, workers=None, part=(0, 1)):
@@ -81,6 +83,7 @@ def open_data(data, model, num_workers, benchmark, workers=None, part=(0, 1)):
     split.num_examples,
     split.num_classes,
     split.channels,
+    split.digest,
   )
 
 
