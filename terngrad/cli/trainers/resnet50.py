@@ -54,6 +54,7 @@ _REPLACED = (
   'task_id',
 )
 DEFAULTS = {
+  'batch_norm_decay': 0.9,
   'epoch_size': 1500000,
   'image_size': 227,
   'learning_rate_decay_factor': 0.1,

@@ -52,6 +52,7 @@ def test_the_constants_of_training_are_those_of_the_original():
   assert config.optimizer.learning_rate_decay_factor == 0.1
   assert config.optimizer.num_epochs_per_decay == 30
   assert config.data.preprocessing == 'caffe2'
+  assert config.model.batch_norm_decay == 0.9
 
 
 def test_databases_are_read_where_they_are():
