@@ -21,7 +21,8 @@ class Replica(NamedTuple):
       (batch normalisation's).
     slots: tuple of dict of slot name to variable, one dict a parameter.
     averages: tuple of variables, the moving averages of the parameters, then
-      of the statistics and then of the frozen, as evaluation reads them.
+      of the statistics and then of the frozen, as evaluation reads them; ()
+      where nobody does.
     frozen: tuple of float32 variables, the parameters that are not trained.
     scaling: variables of the loss scale, see `loss_scaling`; () without one.
     own_statistics: True where the statistics, and their averages, are this
@@ -276,7 +277,8 @@ def variable_names(plan, replica):
     for name, named in zip(plan.names, replica.slots, strict=False)
     for slot in named
   ]
-  averages = [average_name(name) for name in plan.names]
+  averaged = plan.names if replica.averages else ()
+  averages = [average_name(name) for name in averaged]
   scaling = loss_scaling.NAMES[: len(replica.scaling)]
   states = [f'{plan.names[key.variable]}/{key.name}' for key in replica.shared]
   return [*plan.names, *slots, *averages, *scaling, *states]
