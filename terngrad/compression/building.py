@@ -4,6 +4,8 @@ import contextlib
 from collections.abc import Callable
 from typing import NamedTuple
 
+import keras
+
 from terngrad.codec import bucketing
 from terngrad.codec import coded
 from terngrad.codec import gradients
@@ -48,9 +50,9 @@ class Built(NamedTuple):
 
   Attributes:
     plan: `replicas.ModelVariables`.
-    codec: `codec.gradients.GradientCodec`.
+    codec: `codec.gradients.GradientCodec`, or None.
     replicas: tuple of `replicas.Replica`, one a device, without averages.
-    step: the traced step, see `step.make_train_step`.
+    step: the traced step, see `step.make_train_step`, or None.
   """
 
   plan: replicas.ModelVariables
@@ -80,7 +82,7 @@ def build(model, exchange, choices):
     bucketing.gradient_codec(specs, methods), exchange.devices
   )
   rule = optimizers.parse(choices.optimizer, 0.9)
-  copies = without_averages(
+  copies = _without_averages(
     replicas.create(
       plan,
       rule,
@@ -101,7 +103,30 @@ def build(model, exchange, choices):
   return Built(plan, codec, copies, steps.traced_step(training, codec))
 
 
-def without_averages(copies):
+def forward_only(model, exchange):
+  """A `Built` that takes no step: without slots, codec and `step`."""
+  plan = replicas.variables_of(model)
+  no_slots = optimizers.gradient_descent()
+  copies = replicas.create(plan, no_slots, exchange.devices)
+  return Built(plan, None, _without_averages(copies), None)
+
+
+def checked(model):
+  """The model, if its variables are there.
+
+  Raises:
+    ValueError: they are not, or it is no model.
+  """
+  if not isinstance(model, keras.Model) or not model.built:
+    raise ValueError(
+      'model_fn: expected a keras.Model whose variables are made, received '
+      f'{type(model).__name__} without them. Return a model that begins with '
+      'keras.Input, or build it.'
+    )
+  return model
+
+
+def _without_averages(copies):
   """`replicas.create`'s, without averages that nobody reads."""
   return tuple(copy._replace(averages=()) for copy in copies)
 
