@@ -20,7 +20,7 @@ _SHARE = (
 class DeviceInputs:
   """The inputs of this process's devices."""
 
-  def __init__(self, input_fn, exchange, input_shape=None):
+  def __init__(self, input_fn, exchange, images):
     """Asks for every device's input.
 
     Args:
@@ -28,14 +28,13 @@ class DeviceInputs:
         all processes; returns a `tf.data.Dataset` or another iterable of
         (images [b, ...], labels int32 [b]).
       exchange: `exchange.towers.Towers` or another with a worker a device.
-      input_shape: of the model's images, `tf.TensorShape` with b; None if it is
-        not known.
+      images: `tf.TensorSpec` of what the model takes, with b.
 
     Raises:
       ValueError: no iterable, or one that several devices would begin anew.
     """
     self._exchange = exchange
-    self._input_shape = input_shape or tf.TensorShape(None)
+    self._images = images
     self._numbers = range(exchange.first, exchange.first + exchange.own)
     self._sources = [
       input_fn(number, exchange.num_workers) for number in self._numbers
@@ -57,9 +56,7 @@ class DeviceInputs:
     """
     batches = [self._again(place) for place in range(len(self._sources))]
     for place, (images, _) in enumerate(batches):
-      if images.shape != batches[0][0].shape or (
-        images.dtype != batches[0][0].dtype
-      ):
+      if images.shape != batches[0][0].shape:
         raise ValueError(
           f'{self._name(place)}: expected a batch like that of '
           f'{self._name(0)}, {_shown(batches[0][0])}, received '
@@ -69,7 +66,8 @@ class DeviceInputs:
         )
     self._compare(batches)
     images, labels = zip(*batches, strict=True)
-    return tf.stack(images), tf.stack(labels)
+    with tf.device('/CPU:0'):
+      return tf.stack(images), tf.stack(labels)
 
   def once(self):
     """All examples, each once.
@@ -138,15 +136,15 @@ class DeviceInputs:
         f'{self._name(place)}: expected batches {_BATCH}, received '
         f'{type(element).__name__} {_shown(element)}. Map the input to pairs.'
       )
-    images, labels = map(tf.convert_to_tensor, element)
-    if images.dtype == tf.float64:
-      images = tf.cast(images, tf.float32)
+    with tf.device('/CPU:0'):
+      images = tf.cast(element[0], self._images.dtype)
+      labels = tf.convert_to_tensor(element[1])
     fits = (
       images.shape.rank
       and images.shape[0]
       and labels.shape == images.shape[:1]
       and labels.dtype.is_integer
-      and self._input_shape.is_compatible_with(images.shape)
+      and self._images.shape.is_compatible_with(images.shape)
     )
     if not fits:
       raise ValueError(
@@ -158,9 +156,9 @@ class DeviceInputs:
 
   def _expected(self):
     """What a batch should be, in words."""
-    if self._input_shape.rank is None:
+    if self._images.shape.rank is None:
       return f'{_BATCH} with b >= 1'
-    sizes = ', '.join(str(size or '...') for size in self._input_shape[1:])
+    sizes = ', '.join(str(size or '...') for size in self._images.shape[1:])
     return f'images [b, {sizes}] and integer labels [b] with b >= 1'
 
   def _compare(self, batches):

@@ -85,6 +85,7 @@ class ParallelModel:
     )
     with tf.device(exchange.devices[0]):
       self.model = building.checked(functions.model_fn())
+    self._images = _images(self.model)
     self._inputs = self._open(functions.input_fn)
     training = _built(self.model, exchange, choices)
     self._plan, self.codec, self.replicas, self._step = training
@@ -184,7 +185,7 @@ class ParallelModel:
     Returns:
       What the model returns, as NumPy arrays: logits float32 [b, classes].
     """
-    images = tf.convert_to_tensor(images)
+    images = tf.cast(images, self._images.dtype)
     return tf.nest.map_structure(lambda t: t.numpy(), self._predict(images))
 
   def params(self, device_index):
@@ -230,9 +231,7 @@ class ParallelModel:
     coordination.barrier(self._exchange, self.steps)
 
   def _open(self, input_fn):
-    inputs = getattr(self.model, 'inputs', None)
-    shape = tf.TensorShape(inputs[0].shape) if inputs else None
-    return device_inputs.DeviceInputs(input_fn, self._exchange, shape)
+    return device_inputs.DeviceInputs(input_fn, self._exchange, self._images)
 
   def _score_all(self, inputs):
     first, *others = self.replicas
@@ -271,6 +270,14 @@ class ParallelModel:
         f'in the loss or the gradient of devices {np.flatnonzero(~finite)}. '
         'Lower the learning rate, and begin from what was saved before.'
       )
+
+
+def _images(model):
+  """`tf.TensorSpec` of what a model takes, as far as it is known."""
+  inputs = getattr(model, 'inputs', None)
+  if not inputs:
+    return tf.TensorSpec(None)
+  return tf.TensorSpec(inputs[0].shape, inputs[0].dtype)
 
 
 def _built(model, exchange, choices):

@@ -92,7 +92,8 @@ class ModelVariables(NamedTuple):
     names: of the parameters, the statistics and the frozen, 'conv1/kernel'.
     trainable: Keras variables, the parameters.
     statistics: Keras variables, float32 moving statistics.
-    frozen: Keras variables, the parameters that are not trained.
+    frozen: Keras variables, the parameters that are not trained, also those of
+      layers that are not.
     order: all names, layer by layer, as the model has them.
     indices: for each of `model.non_trainable_variables` its index in the
       statistics and then the frozen; None for a seed of dropout.
@@ -125,13 +126,22 @@ def variables_of(model, trained=lambda name: True):
   frozen = [v for v in model.trainable_variables if not trained(name(v))]
   for variable in frozen:
     variable.trainable = False
-  paths = {v.path for v in frozen}
   trainable = tuple(model.trainable_variables)
   others = [
     v
     for v in model.non_trainable_variables
     if not v.path.endswith('seed_generator_state')
   ]
+  # Keras tells parameters of layers that are not trained from statistics by
+  # this list alone.
+  parameters = {
+    v.path
+    for layer in model._flatten_layers()
+    for v in layer._trainable_variables
+  }
+  known = {v.path for v in frozen}
+  frozen += [v for v in others if v.path in parameters - known]
+  paths = {v.path for v in frozen}
   statistics = [v for v in others if v.path not in paths]
   indices = {v.path: i for i, v in enumerate([*statistics, *frozen])}
   return ModelVariables(

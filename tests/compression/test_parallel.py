@@ -52,6 +52,7 @@ def assert_equal(ours, others):
 
 
 @pytest.mark.parametrize('codec', ['identity', 'ternary'])
+@pytest.mark.gate_every(2)
 def test_devices_are_virtual_workers_to_the_bit(codec):
   expected = of_trainer(dropping_net, 2, codec, 3)
   for devices in (TWICE, TWO):
@@ -228,6 +229,20 @@ def test_devices_may_keep_their_own_statistics():
   )
 
 
+def test_layers_that_are_not_trained_stay_and_do_not_travel():
+  model = small.conv_net()
+  model.get_layer('conv').trainable = False
+  parallel = made(lambda: model, [*TWO, '/CPU:2'])
+  before = parallel.params(2)
+  assert 'conv/kernel' in before
+  assert 'conv/kernel' not in parallel.statistics(2)
+  parallel.run(2)
+  after = parallel.params(2)
+  for name in ('conv/kernel', 'conv/bias'):
+    np.testing.assert_array_equal(after[name], before[name])
+  assert np.any(after['logits/kernel'] != before['logits/kernel'])
+
+
 class TestInputs:
   def refused(self, input_fn, match, devices=TWO):
     parallel = made(input_fn=input_fn, devices=devices)
@@ -279,6 +294,22 @@ class TestInputs:
 
     made(input_fn=Batches).run(4)
     assert asked == [0, 1, 0, 1]
+
+  def test_pixels_of_bytes_are_those_of_floats(self):
+    def input_fn(dtype):
+      def of_device(index, count):
+        images, labels = small_inputs.of_device(index, count)[0]
+        return [
+          ((8 * images.numpy() + 99).astype(np.uint8).astype(dtype), labels)
+        ]
+
+      return of_device
+
+    ours, others = (
+      made(input_fn=input_fn(dtype), devices=ONE).step().loss
+      for dtype in (np.uint8, np.float64)
+    )
+    assert ours == others
 
   def test_batches_of_other_shapes_are_refused(self):
     def input_fn(index, count):
@@ -367,6 +398,7 @@ def test_no_steps_are_refused():
 
 @arrays.ARRAYS_OF_KERAS
 @pytest.mark.parametrize('ending', ['.weights.h5', '.keras'])
+@pytest.mark.gate_every(2)
 def test_one_replica_is_saved_if_all_are_equal(tmp_path, ending):
   path = tmp_path / f'saved{ending}'
   parallel = made(codec='ternary')
