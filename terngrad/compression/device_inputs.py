@@ -64,7 +64,12 @@ class DeviceInputs:
           'examples only where all have as many. Use '
           '.repeat().batch(b, drop_remainder=True).'
         )
-    self._compare(batches)
+    sizes = self._compare(batches)
+    if len({*sizes}) > 1:
+      raise ValueError(
+        'input_fn: expected first batches of one size on all devices, received '
+        f'{sizes} examples. Batch the inputs of all processes alike.'
+      )
     images, labels = zip(*batches, strict=True)
     with tf.device('/CPU:0'):
       return tf.stack(images), tf.stack(labels)
@@ -164,18 +169,22 @@ class DeviceInputs:
   def _compare(self, batches):
     """Refuses equal first batches, here and in other processes.
 
+    Returns:
+      List of how many examples the first batch of each device of all processes
+      has; () where the batches are not the first.
+
     Raises:
       ValueError: two are equal to the bit.
     """
     if self._are_compared:
-      return
+      return ()
     self._are_compared = True
-    digests = np.stack([_digest(batch) for batch in batches])
+    rows = np.stack([_size_and_digest(batch) for batch in batches])
     if self._exchange.group is not None:
-      digests = self._exchange.group.all_gather_now(digests)
+      rows = self._exchange.group.all_gather_now(rows)
     seen = {}
-    for number, row in enumerate(digests):
-      if not row.any():
+    for number, row in enumerate(rows):
+      if not row[0]:
         continue
       other = seen.setdefault(row.tobytes(), number)
       if other != number:
@@ -184,16 +193,18 @@ class DeviceInputs:
           'received a first batch that equals that of device '
           f'{other} to the bit. {_SHARE}'
         )
+    return [int(row[0]) for row in rows]
 
   def _name(self, place):
     return f'input_fn of device {self._numbers[place]}'
 
 
-def _digest(batch):
-  """int32 [8] of a batch; zeros where there is none."""
+def _size_and_digest(batch):
+  """int32 [9] of a batch, its examples first; zeros where there is none."""
   if batch is None:
-    return np.zeros([8], np.int32)
-  return np.concatenate([equality.digest(part.numpy()) for part in batch])
+    return np.zeros([9], np.int32)
+  digests = [equality.digest(part.numpy()) for part in batch]
+  return np.concatenate([[batch[1].shape[0]], *digests]).astype(np.int32)
 
 
 def _shown(value):

@@ -62,7 +62,7 @@ def parallelize(
       used TensorFlow before.
     broadcast_computed_params: False leaves each device its own moving
       statistics; True averages them each step.
-    seed: of the model's first values and of the random codes.
+    seed: of the random codes, and for `keras.utils.set_random_seed`.
 
   Returns:
     A `parallel_model.ParallelModel`.
