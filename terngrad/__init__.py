@@ -27,6 +27,7 @@ _HOMES = {
   'float16_words': 'terngrad.codec.stages.float_words',
   'float32_words': 'terngrad.codec.stages.float_words',
   'gradient_codec': 'terngrad.codec.bucketing',
+  'parallelize': 'terngrad.compression.parallel',
   'parse_codec': ('terngrad.codec.methods.registry', 'parse'),
   'policy': ('terngrad.codec.policy', 'policy'),
   'ternarize': 'terngrad.codec.stages.ternary',

@@ -26,7 +26,7 @@ _FINGERPRINT_BYTES = 2**14
 GRACE_SECONDS = 10.0
 
 
-def join(cluster, num_gpus, num_workers):
+def join(cluster, num_gpus, num_workers, names=()):
   """Makes the exchange; blocks until all processes are there.
 
   Nothing may have used TensorFlow.
@@ -36,6 +36,8 @@ def join(cluster, num_gpus, num_workers):
       communication and step_timeout.
     num_gpus: devices of this process.
     num_workers: nodes of all processes; a device without any is left out.
+    names: of the devices of this process, which are configured; () for GPUs, or
+      logical CPU devices without any.
 
   Returns:
     `towers.Towers`, or `collective.Collective` with its `group`.
@@ -46,7 +48,7 @@ def join(cluster, num_gpus, num_workers):
   """
   tasks = cluster.tasks
   if tasks is None:
-    names = devices.tower_devices(min(num_gpus, num_workers))
+    names = names or devices.tower_devices(min(num_gpus, num_workers))
     return towers.Towers(names, num_workers)
   own = num_workers // len(tasks.jobs['worker'])
   count = min(num_gpus, own)
@@ -61,7 +63,7 @@ def join(cluster, num_gpus, num_workers):
       f'Leave --communication={groups.NCCL} out.'
     )
   group = groups.Group(tasks, cluster.step_timeout, cluster.communication)
-  names = devices.tower_devices(count)
+  names = names or devices.tower_devices(count)
   return collective.Collective(group, names, num_workers, cluster.collective)
 
 
@@ -128,7 +130,7 @@ def broadcast_start(exchange, copies, numbers):
 
 
 def assert_equal(exchange, replica, names):
-  """Proves that the processes' replicas are equal to the bit.
+  """Proves that the processes' replicas are equal, but for what is their own.
 
   Args:
     exchange: from `join`.
@@ -140,8 +142,15 @@ def assert_equal(exchange, replica, names):
   """
   if exchange.group is None:
     return
-  own = [equality.digest(v.numpy()) for v in replica.variables()]
-  everyone = exchange.group.all_gather_now(np.stack(own)[np.newaxis])
+  same = [
+    (name, equality.digest(variable.numpy()))
+    for name, variable, own in zip(
+      names, replica.variables(), replica.own(), strict=True
+    )
+    if not own
+  ]
+  names, digests = zip(*same, strict=True)
+  everyone = exchange.group.all_gather_now(np.stack(digests)[np.newaxis])
   workers = [f'worker {rank}' for rank in range(len(everyone))]
   equality.check(everyone, names, workers)
 

@@ -2,18 +2,10 @@
 
 import tensorflow as tf
 
-from terngrad.codec import bucketing
-from terngrad.codec import coded
-from terngrad.codec import policy
-from terngrad.codec.methods import registry
+from terngrad.compression import building
 from terngrad.exchange import towers
-from terngrad.step import optimizers
 from terngrad.step import passes
-from terngrad.step import replicas
-from terngrad.step import states
-from terngrad.step import step as steps
 from terngrad.training import metrics
-from terngrad.training import run_codecs
 
 
 class Trainer:
@@ -48,7 +40,8 @@ class Trainer:
       num_workers: N, virtual nodes; worker r computes on device r mod M.
       devices: names of M devices.
       optimizer: as `--optimizer` spells it.
-      loss: `step.passes.Loss`.
+      loss: `step.passes.Loss`, or a function of (outputs, labels) to the mean
+        over the examples, float32 [].
       in_float32: takes a `codec.policy.VariableSpec`; True leaves the gradient
         of that variable as it is.
       seed: of the random codes.
@@ -63,27 +56,19 @@ class Trainer:
         f'more, received {devices!r} and num_workers={num_workers}.'
       )
     self._num_workers = num_workers
-    plan = replicas.variables_of(model)
+    choices = building.Choices(
+      codec=codec,
+      rules=rules,
+      in_float32=in_float32,
+      optimizer=optimizer,
+      loss=loss,
+      seed=seed,
+    )
     exchange = towers.Towers(tuple(devices), num_workers)
-    specs = run_codecs.variable_specs(plan)
-    methods = _methods(specs, codec, rules, in_float32, num_workers)
-    self.codec = run_codecs.on_devices(
-      bucketing.gradient_codec(specs, methods), devices
-    )
-    rule = optimizers.parse(optimizer, 0.9)
-    self.replicas = replicas.create(
-      plan, rule, exchange.devices, shared=states.shared(self.codec)
-    )
-    training = steps.Training(
-      passes.model_pass(model, plan, loss),
-      exchange,
-      self.replicas,
-      states.MethodStates(self.codec, exchange),
-      rule,
-      seed,
-    )
-    step = steps.make_train_step(training, self.codec)
-    self._step = tf.function(step, reduce_retracing=True)
+    built = building.build(model, exchange, choices)
+    self.codec = built.codec
+    self.replicas = built.replicas
+    self._step = built.step
     self.steps = 0
 
   def step(self, images, labels, learning_rate):
@@ -127,20 +112,3 @@ class Trainer:
       float, mean over the workers, probes included.
     """
     return metrics.bits_per_element(result, self.codec.num_elements)
-
-
-def _methods(specs, codec, rules, in_float32, num_workers):
-  """The `codec.method.Method` of each variable; see `Trainer`."""
-  decided = [
-    (in_float32, 'identity'),
-    *policy.parse(rules),
-    (policy.always, codec),
-  ]
-  # Equal texts are one method, whose variables are coded together.
-  made = {
-    code: registry.method(code, num_workers)
-    if isinstance(code, str)
-    else coded.as_method(code)
-    for _, code in decided
-  }
-  return [made[code] for code in policy.policy(decided, specs)]

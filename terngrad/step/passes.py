@@ -68,7 +68,7 @@ def model_pass(model, plan, loss=PLAIN, decoupled=False):
     model: maps images to logits [b, classes], or to a list of them and the
       logits of auxiliary heads.
     plan: its `replicas.ModelVariables`.
-    loss: `Loss`.
+    loss: `Loss`, or a function, see `loss_function`.
     decoupled: True leaves the L2 terms out of the compressed gradient, for the
       update to apply.
 
@@ -78,7 +78,7 @@ def model_pass(model, plan, loss=PLAIN, decoupled=False):
   regularization = functools.partial(_regularization, plan.trainable)
   decay = functools.partial(_decay, regularization)
   return Pass(
-    gradients=functools.partial(_gradients, model, plan, loss),
+    gradients=functools.partial(_gradients, model, plan, loss_function(loss)),
     decay=no_decay if decoupled else decay,
     decoupled_decay=decay if decoupled else None,
     regularization=regularization,
@@ -87,7 +87,7 @@ def model_pass(model, plan, loss=PLAIN, decoupled=False):
 
 
 def _gradients(
-  model, plan, loss, parameters, held, images, labels, key, scale=None
+  model, plan, minimized, parameters, held, images, labels, key, scale=None
 ):
   state = _with_seeds(plan, held, key)
   with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -95,7 +95,7 @@ def _gradients(
     outputs, state = model.stateless_call(
       parameters, state, images, training=True
     )
-    entropy = cross_entropy(loss, outputs, labels)
+    entropy = minimized(outputs, labels)
     target = entropy if scale is None else entropy * scale
   # A parameter that the loss does not reach has a gradient of zeros.
   result = tape.gradient(
@@ -153,6 +153,24 @@ def _with_seeds(plan, held, key):
   ]
 
 
+def scored_outputs(model, plan, parameters, held, images):
+  """A model's outputs where it is scored: nothing is dropped out.
+
+  Args:
+    model: a `keras.Model`.
+    plan: its `replicas.ModelVariables`.
+    parameters: list of tensors.
+    held: list of tensors, see `Pass`.
+    images: [b, ...].
+
+  Returns:
+    What the model returns.
+  """
+  state = _with_seeds(plan, held, tf.zeros([2], tf.uint32))
+  outputs, _ = model.stateless_call(parameters, state, images, training=False)
+  return outputs
+
+
 def of_net(net, label_smoothing=-1.0, aux_weight=-1.0):
   """The loss of a net, with its own numbers where these are -1.
 
@@ -168,6 +186,32 @@ def of_net(net, label_smoothing=-1.0, aux_weight=-1.0):
     net.label_smoothing if label_smoothing == -1 else label_smoothing,
     net.auxiliary_weight if aux_weight == -1 else aux_weight,
   )
+
+
+def loss_function(loss):
+  """The function that is minimized.
+
+  Args:
+    loss: `Loss`; or a function of (the model's outputs, labels int32 [b]) to
+      the mean over the b examples, a float [].
+
+  Returns:
+    A function of (outputs, labels) to float32 [], which raises ValueError where
+    `loss` returns another shape.
+  """
+  if not callable(loss):
+    return functools.partial(cross_entropy, loss)
+
+  def minimized(outputs, labels):
+    value = tf.cast(loss(outputs, labels), tf.float32)
+    if value.shape.rank not in (None, 0):
+      raise ValueError(
+        'loss: expected one number, the mean over the examples, received a '
+        f'tensor of shape {list(value.shape)}. Take tf.reduce_mean of it.'
+      )
+    return value
+
+  return minimized
 
 
 def cross_entropy(loss, outputs, labels):

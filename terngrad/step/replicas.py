@@ -21,7 +21,8 @@ class Replica(NamedTuple):
       (batch normalisation's).
     slots: tuple of dict of slot name to variable, one dict a parameter.
     averages: tuple of variables, the moving averages of the parameters, then
-      of the statistics and then of the frozen, as evaluation reads them.
+      of the statistics and then of the frozen, as evaluation reads them; ()
+      where nobody does.
     frozen: tuple of float32 variables, the parameters that are not trained.
     scaling: variables of the loss scale, see `loss_scaling`; () without one.
     own_statistics: True where the statistics, and their averages, are this
@@ -91,7 +92,8 @@ class ModelVariables(NamedTuple):
     names: of the parameters, the statistics and the frozen, 'conv1/kernel'.
     trainable: Keras variables, the parameters.
     statistics: Keras variables, float32 moving statistics.
-    frozen: Keras variables, the parameters that are not trained.
+    frozen: Keras variables, the parameters that are not trained, also those of
+      layers that are not.
     order: all names, layer by layer, as the model has them.
     indices: for each of `model.non_trainable_variables` its index in the
       statistics and then the frozen; None for a seed of dropout.
@@ -124,13 +126,22 @@ def variables_of(model, trained=lambda name: True):
   frozen = [v for v in model.trainable_variables if not trained(name(v))]
   for variable in frozen:
     variable.trainable = False
-  paths = {v.path for v in frozen}
   trainable = tuple(model.trainable_variables)
   others = [
     v
     for v in model.non_trainable_variables
     if not v.path.endswith('seed_generator_state')
   ]
+  # Keras tells parameters of layers that are not trained from statistics by
+  # this list alone.
+  parameters = {
+    v.path
+    for layer in model._flatten_layers()
+    for v in layer._trainable_variables
+  }
+  known = {v.path for v in frozen}
+  frozen += [v for v in others if v.path in parameters - known]
+  paths = {v.path for v in frozen}
   statistics = [v for v in others if v.path not in paths]
   indices = {v.path: i for i, v in enumerate([*statistics, *frozen])}
   return ModelVariables(
@@ -276,7 +287,8 @@ def variable_names(plan, replica):
     for name, named in zip(plan.names, replica.slots, strict=False)
     for slot in named
   ]
-  averages = [average_name(name) for name in plan.names]
+  averaged = plan.names if replica.averages else ()
+  averages = [average_name(name) for name in averaged]
   scaling = loss_scaling.NAMES[: len(replica.scaling)]
   states = [f'{plan.names[key.variable]}/{key.name}' for key in replica.shared]
   return [*plan.names, *slots, *averages, *scaling, *states]

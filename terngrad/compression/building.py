@@ -1,0 +1,148 @@
+"""The step of a Keras classifier, put together for loops of one's own."""
+
+import contextlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+import keras
+
+from terngrad.codec import bucketing
+from terngrad.codec import coded
+from terngrad.codec import gradients
+from terngrad.codec import policy
+from terngrad.codec.methods import registry
+from terngrad.step import optimizers
+from terngrad.step import passes
+from terngrad.step import replicas
+from terngrad.step import states
+from terngrad.step import step as steps
+from terngrad.training import run_codecs
+
+
+class Choices(NamedTuple):
+  """How a model is trained.
+
+  Attributes:
+    codec: as `--codec` spells it, or a `codec.method.Method` or
+      `codec.stages.contract.Codec`.
+    rules: other codes for some variables, as `--codec_rules` spells them.
+    in_float32: takes a `codec.policy.VariableSpec`; True leaves the gradient of
+      that variable as it is.
+    optimizer: as `--optimizer` spells it.
+    loss: see `passes.model_pass`.
+    own_statistics: True where each device keeps its own moving statistics.
+    seed: of the random codes.
+    pass_context: see `step.Training`.
+  """
+
+  codec: object = 'ternary'
+  rules: str = ''
+  in_float32: Callable = lambda spec: False
+  optimizer: str = 'momentum'
+  loss: object = passes.PLAIN
+  own_statistics: bool = False
+  seed: int = 1
+  pass_context: Callable = lambda device_index: contextlib.nullcontext()
+
+
+class Built(NamedTuple):
+  """A model in training.
+
+  Attributes:
+    plan: `replicas.ModelVariables`.
+    codec: `codec.gradients.GradientCodec`, or None.
+    replicas: tuple of `replicas.Replica`, one a device, without averages.
+    step: the traced step, see `step.make_train_step`, or None.
+  """
+
+  plan: replicas.ModelVariables
+  codec: gradients.GradientCodec
+  replicas: tuple
+  step: Callable
+
+
+def build(model, exchange, choices):
+  """Makes replicas and the step; the first replica is the model's own.
+
+  Args:
+    model: maps images to logits [b, classes].
+    exchange: see `step.Training`.
+    choices: `Choices`.
+
+  Returns:
+    A `Built`.
+
+  Raises:
+    ValueError: the text of a codec, a rule or the optimizer names none.
+  """
+  plan = replicas.variables_of(model)
+  specs = run_codecs.variable_specs(plan)
+  methods = _methods(specs, choices, exchange.num_workers)
+  codec = run_codecs.on_devices(
+    bucketing.gradient_codec(specs, methods), exchange.devices
+  )
+  rule = optimizers.parse(choices.optimizer, 0.9)
+  copies = _without_averages(
+    replicas.create(
+      plan,
+      rule,
+      exchange.devices,
+      own_statistics=choices.own_statistics,
+      shared=states.shared(codec),
+    )
+  )
+  training = steps.Training(
+    passes.model_pass(model, plan, choices.loss),
+    exchange,
+    copies,
+    states.MethodStates(codec, exchange),
+    rule,
+    choices.seed,
+    choices.pass_context,
+  )
+  return Built(plan, codec, copies, steps.traced_step(training, codec))
+
+
+def forward_only(model, exchange):
+  """A `Built` that takes no step: without slots, codec and `step`."""
+  plan = replicas.variables_of(model)
+  no_slots = optimizers.gradient_descent()
+  copies = replicas.create(plan, no_slots, exchange.devices)
+  return Built(plan, None, _without_averages(copies), None)
+
+
+def checked(model):
+  """The model, if its variables are there.
+
+  Raises:
+    ValueError: they are not, or it is no model.
+  """
+  if not isinstance(model, keras.Model) or not model.built:
+    raise ValueError(
+      'model_fn: expected a keras.Model whose variables are made, received '
+      f'{type(model).__name__} without them. Return a model that begins with '
+      'keras.Input, or build it.'
+    )
+  return model
+
+
+def _without_averages(copies):
+  """`replicas.create`'s, without averages that nobody reads."""
+  return tuple(copy._replace(averages=()) for copy in copies)
+
+
+def _methods(specs, choices, num_workers):
+  """The `codec.method.Method` of each variable."""
+  decided = [
+    (choices.in_float32, 'identity'),
+    *policy.parse(choices.rules),
+    (policy.always, choices.codec),
+  ]
+  # Equal texts are one method, whose variables are coded together.
+  made = {
+    code: registry.method(code, num_workers)
+    if isinstance(code, str)
+    else coded.as_method(code)
+    for _, code in decided
+  }
+  return [made[code] for code in policy.policy(decided, specs)]

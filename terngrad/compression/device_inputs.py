@@ -1,0 +1,214 @@
+"""What the devices of a training read: batches of their own, never the same.
+
+A device's input is anything that can be iterated. What can be iterated only
+once, such as the iterator of one shared reader, may be handed to several
+devices: they take batches from it in turn.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from terngrad.cluster import equality
+
+_BATCH = '(images [b, ...], labels int32 [b])'
+_SHARE = (
+  'Give each device its share, such as '
+  'dataset.shard(num_devices, device_index) before it is batched.'
+)
+
+
+class DeviceInputs:
+  """The inputs of this process's devices."""
+
+  def __init__(self, input_fn, exchange, images):
+    """Asks for every device's input.
+
+    Args:
+      input_fn: takes (device_index, num_devices), which count the devices of
+        all processes; returns a `tf.data.Dataset` or another iterable of
+        (images [b, ...], labels int32 [b]).
+      exchange: `exchange.towers.Towers` or another with a worker a device.
+      images: `tf.TensorSpec` of what the model takes, with b.
+
+    Raises:
+      ValueError: no iterable, or one that several devices would begin anew.
+    """
+    self._exchange = exchange
+    self._images = images
+    self._numbers = range(exchange.first, exchange.first + exchange.own)
+    self._sources = [
+      input_fn(number, exchange.num_workers) for number in self._numbers
+    ]
+    self._iterators = [None] * len(self._sources)
+    self._are_compared = False
+    for place, source in enumerate(self._sources):
+      self._check_source(place, source)
+
+  def next(self):
+    """The examples of a step; an input that has ended begins anew.
+
+    Returns:
+      (images [devices of this process, b, ...], labels int32 [the same, b]).
+
+    Raises:
+      ValueError: no batches, batches of different shapes, or two devices that
+        see the same examples.
+    """
+    batches = [self._again(place) for place in range(len(self._sources))]
+    for place, (images, _) in enumerate(batches):
+      if images.shape != batches[0][0].shape:
+        raise ValueError(
+          f'{self._name(place)}: expected a batch like that of '
+          f'{self._name(0)}, {_shown(batches[0][0])}, received '
+          f'{_shown(images)}: the mean over the devices is that of their '
+          'examples only where all have as many. Use '
+          '.repeat().batch(b, drop_remainder=True).'
+        )
+    sizes = self._compare(batches)
+    if len({*sizes}) > 1:
+      raise ValueError(
+        'input_fn: expected first batches of one size on all devices, received '
+        f'{sizes} examples. Batch the inputs of all processes alike.'
+      )
+    images, labels = zip(*batches, strict=True)
+    with tf.device('/CPU:0'):
+      return tf.stack(images), tf.stack(labels)
+
+  def once(self):
+    """All examples, each once.
+
+    Yields:
+      For each device (images, labels), or None where it has no more.
+
+    Raises:
+      ValueError: an input has no end, or two devices see the same examples.
+    """
+    for place, source in enumerate(self._sources):
+      if isinstance(source, tf.data.Dataset) and (
+        source.cardinality() == tf.data.INFINITE_CARDINALITY
+      ):
+        raise ValueError(
+          f'{self._name(place)}: expected an input that ends, to score every '
+          'example once, received one that does not. Leave .repeat() out.'
+        )
+    self._iterators = [iter(source) for source in self._sources]
+    places = range(len(self._sources))
+    self._are_compared = False
+    while True:
+      batches = [self._batch(place) for place in places]
+      self._compare(batches)
+      if all(batch is None for batch in batches):
+        return
+      yield batches
+
+  def _check_source(self, place, source):
+    name = self._name(place)
+    if not hasattr(source, '__iter__'):
+      raise ValueError(
+        f'{name}: expected a tf.data.Dataset or another iterable of {_BATCH}, '
+        f'received {type(source).__name__}. Return one from input_fn.'
+      )
+    for other in range(place):
+      if self._sources[other] is source and iter(source) is not source:
+        raise ValueError(
+          f'{name}: expected examples of its own, received the same object as '
+          f'{self._name(other)}, which would see the same examples. {_SHARE}'
+        )
+
+  def _again(self, place):
+    """The next batch of a device, the first one after the last."""
+    batch = None
+    if self._iterators[place] is not None:
+      batch = self._batch(place)
+    if batch is None:
+      self._iterators[place] = iter(self._sources[place])
+      batch = self._batch(place)
+    if batch is None:
+      raise ValueError(
+        f'{self._name(place)}: expected another batch, received the end of '
+        'its input, which begins with none. Return a tf.data.Dataset or a '
+        'list that is not empty, or an iterator without an end.'
+      )
+    return batch
+
+  def _batch(self, place):
+    """The next (images, labels) of a device as tensors; None at the end."""
+    element = next(self._iterators[place], None)
+    if element is None:
+      return None
+    if not isinstance(element, tuple | list) or len(element) != 2:
+      raise ValueError(
+        f'{self._name(place)}: expected batches {_BATCH}, received '
+        f'{type(element).__name__} {_shown(element)}. Map the input to pairs.'
+      )
+    with tf.device('/CPU:0'):
+      images = tf.cast(element[0], self._images.dtype)
+      labels = tf.convert_to_tensor(element[1])
+    fits = (
+      images.shape.rank
+      and images.shape[0]
+      and labels.shape == images.shape[:1]
+      and labels.dtype.is_integer
+      and self._images.shape.is_compatible_with(images.shape)
+    )
+    if not fits:
+      raise ValueError(
+        f'{self._name(place)}: expected {self._expected()}, received '
+        f'{_shown(images)} and {_shown(labels)}. Batch the input, and let '
+        'labels be the numbers of the classes.'
+      )
+    return images, tf.cast(labels, tf.int32)
+
+  def _expected(self):
+    """What a batch should be, in words."""
+    if self._images.shape.rank is None:
+      return f'{_BATCH} with b >= 1'
+    sizes = ', '.join(str(size or '...') for size in self._images.shape[1:])
+    return f'images [b, {sizes}] and integer labels [b] with b >= 1'
+
+  def _compare(self, batches):
+    """Refuses equal first batches, here and in other processes.
+
+    Returns:
+      List of how many examples the first batch of each device of all processes
+      has; () where the batches are not the first.
+
+    Raises:
+      ValueError: two are equal to the bit.
+    """
+    if self._are_compared:
+      return ()
+    self._are_compared = True
+    rows = np.stack([_size_and_digest(batch) for batch in batches])
+    if self._exchange.group is not None:
+      rows = self._exchange.group.all_gather_now(rows)
+    seen = {}
+    for number, row in enumerate(rows):
+      if not row[0]:
+        continue
+      other = seen.setdefault(row.tobytes(), number)
+      if other != number:
+        raise ValueError(
+          f'input_fn of device {number}: expected examples of its own, '
+          'received a first batch that equals that of device '
+          f'{other} to the bit. {_SHARE}'
+        )
+    return [int(row[0]) for row in rows]
+
+  def _name(self, place):
+    return f'input_fn of device {self._numbers[place]}'
+
+
+def _size_and_digest(batch):
+  """int32 [9] of a batch, its examples first; zeros where there is none."""
+  if batch is None:
+    return np.zeros([9], np.int32)
+  digests = [equality.digest(part.numpy()) for part in batch]
+  return np.concatenate([[batch[1].shape[0]], *digests]).astype(np.int32)
+
+
+def _shown(value):
+  """A tensor by its type and shape."""
+  if not hasattr(value, 'shape'):
+    return f'of {len(value)}' if hasattr(value, '__len__') else ''
+  return f'{tf.as_dtype(value.dtype).name} {list(value.shape)}'

@@ -1,0 +1,86 @@
+"""A user's own Keras model on several devices, from a few functions.
+
+    parallel = terngrad.parallelize(
+      lambda index, count: dataset.shard(count, index).batch(32).repeat(),
+      make_model,
+      devices=[0, 1],
+      codec='ternary',
+    )
+    parallel.run(num_steps=100)
+
+Every device has a replica and reads examples of its own. In a step the devices
+tell each other their gradients, as the codec writes them, and all update by the
+same mean, so that replicas stay equal to the bit.
+
+A loss is the mean over the examples of its device, without a scale of one by
+the number of devices, which losses need whose gradients are added up: here the
+gradients' mean is taken. All batches of a step are of one size, so that it is
+the gradient of the mean over all examples.
+"""
+
+import keras
+
+from terngrad.compression import building
+from terngrad.compression import parallel_model
+from terngrad.compression import placement
+
+
+def parallelize(
+  input_fn,
+  model_fn,
+  loss_fn=None,
+  update='nesterov:momentum=0.9',
+  learning_rate=0.1,
+  *,
+  devices=('/CPU:0',),
+  codec='identity',
+  codec_rules='',
+  rendezvous=None,
+  broadcast_computed_params=True,
+  seed=1,
+):
+  """Puts a Keras model on several devices, to train it or to score it.
+
+  Args:
+    input_fn: takes (device_index, num_devices), returns that device's examples:
+      a `tf.data.Dataset` or another iterable of (images [b, ...], integer
+      labels [b]); or the iterator of one shared reader. Counts the devices of
+      all processes.
+    model_fn: returns a `keras.Model` to logits [b, classes], or to a list of
+      them and others. The first device uses the model's own variables.
+    loss_fn: takes (outputs, labels int32 [b]), returns the mean over the
+      examples, float32 []. None: cross entropy.
+    update: as `--optimizer` spells it. None: the model is only scored, as it is
+      at that moment, even if it is a training's.
+    learning_rate: float, or a function of the steps taken before.
+    devices: list of numbers of GPUs, or of logical CPU devices on a machine
+      without any; or of names. As many in every process.
+    codec: as `--codec` spells it.
+    codec_rules: other codes for some variables, as `--codec_rules` spells them.
+    rendezvous: None for one process; else a dict of options of a cluster, by
+      the names of their flags, or a `config.cluster.Cluster`. Nothing may have
+      used TensorFlow before.
+    broadcast_computed_params: False leaves each device its own moving
+      statistics; True averages them each step.
+    seed: of the random codes, and for `keras.utils.set_random_seed`.
+
+  Returns:
+    A `parallel_model.ParallelModel`.
+
+  Raises:
+    ValueError: what an argument names is not there.
+  """
+  choices = building.Choices(
+    codec=codec,
+    rules=codec_rules,
+    optimizer=update,
+    own_statistics=not broadcast_computed_params,
+    seed=seed,
+  )
+  exchange = placement.join(devices, rendezvous)
+  keras.utils.set_random_seed(seed % 2**31)
+  return parallel_model.ParallelModel(
+    parallel_model.Functions(input_fn, model_fn, loss_fn, learning_rate),
+    exchange,
+    choices,
+  )

@@ -1,0 +1,302 @@
+"""A model on several devices, each with a replica and an input of its own."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from terngrad import errors
+from terngrad.cluster import coordination
+from terngrad.compression import building
+from terngrad.compression import device_inputs
+from terngrad.compression import scoring
+from terngrad.step import passes
+from terngrad.step import replicas
+from terngrad.training import metrics
+
+
+class Functions(NamedTuple):
+  """What a user gives; see `parallel.parallelize`.
+
+  Attributes:
+    input_fn: takes (device_index, num_devices), returns an iterable of batches.
+    model_fn: takes nothing, returns a `keras.Model`.
+    loss_fn: takes (outputs, labels), returns float32 []; None: cross entropy.
+    learning_rate: float, or a function of the steps taken before.
+  """
+
+  input_fn: Callable
+  model_fn: Callable
+  loss_fn: Callable | None
+  learning_rate: object
+
+
+class ParallelModel:
+  """A model on several devices; made by `parallel.parallelize`.
+
+  In several processes all call the same methods in the same order, but for
+  `predict`, `params` and `statistics`.
+
+  Examples:
+    >>> import keras, numpy as np, terngrad
+    >>> images = np.random.default_rng(0).normal(size=[2, 8, 4])
+    >>> labels = (images[..., 0] > 0).astype('int32')
+    >>> parallel = terngrad.parallelize(
+    ...   lambda index, count: [(images[index], labels[index])],
+    ...   lambda: keras.Sequential(
+    ...     [keras.Input([4]), keras.layers.Dense(2, name='logits')]
+    ...   ),
+    ...   devices=['/CPU:0', '/CPU:0'],
+    ...   codec='ternary',
+    ... )
+    >>> parallel.run(20).num_examples
+    320
+    >>> np.array_equal(*(parallel.params(i)['logits/bias'] for i in (0, 1)))
+    True
+
+  Attributes:
+    model: the `keras.Model`, whose variables are those of the first device.
+    devices: tuple of names, those of this process.
+    num_devices: of all processes.
+    codec: `codec.gradients.GradientCodec`; None for a model that only scores.
+    replicas: tuple of `step.replicas.Replica`, one a device of this process.
+    steps: steps taken.
+  """
+
+  def __init__(self, functions, exchange, choices):
+    """Makes the model, its replicas and what takes steps.
+
+    Args:
+      functions: `Functions`.
+      exchange: `exchange.towers.Towers` or another, with a worker a device.
+      choices: `building.Choices`; `loss` and `pass_context` are left out.
+
+    Raises:
+      ValueError: there is no model, or no input.
+    """
+    self._exchange = exchange
+    self._learning_rate = functions.learning_rate
+    self._accuracy = scoring.StepAccuracy(exchange.devices)
+    minimized = passes.loss_function(functions.loss_fn or passes.PLAIN)
+    choices = choices._replace(
+      loss=self._accuracy.noted_by(minimized),
+      pass_context=self._accuracy.pass_context,
+    )
+    with tf.device(exchange.devices[0]):
+      self.model = building.checked(functions.model_fn())
+    self._images = _images(self.model)
+    self._inputs = self._open(functions.input_fn)
+    training = _built(self.model, exchange, choices)
+    self._plan, self.codec, self.replicas, self._step = training
+    self.devices = exchange.devices
+    self.num_devices = exchange.num_workers
+    self.steps = 0
+    self._names = replicas.variable_names(self._plan, self.replicas[0])
+    self._score = scoring.make_scorer(
+      self.model, self._plan, self.replicas, minimized
+    )
+    self._predict = tf.function(self._outputs, reduce_retracing=True)
+
+  def step(self):
+    """Takes a step with a batch of each device.
+
+    Returns:
+      A `scoring.Result`.
+
+    Raises:
+      ValueError: the model only scores, or the batches cannot be used.
+      errors.TrainingError: a loss or a gradient is not finite.
+    """
+    if self.codec is None:
+      raise ValueError(
+        'step: expected a model that is updated, received one of update=None. '
+        'Call test() or evaluate(), or give an update such as '
+        "'nesterov:momentum=0.9'."
+      )
+    images, labels = self._inputs.next()
+    rate = self._learning_rate
+    result = self._step(
+      images,
+      labels,
+      tf.constant(self.steps, tf.int64),
+      tf.constant(rate(self.steps) if callable(rate) else rate, tf.float32),
+      tf.constant(0.0),
+    )
+    self.steps += 1
+    self._check_finite(result)
+    return scoring.Result(
+      float(np.mean(result.entropy.numpy())),
+      self._accuracy.value(),
+      labels.shape[1] * self.num_devices,
+      metrics.bits_per_element(result, self.codec.num_elements),
+    )
+
+  def run(self, num_steps, report=None):
+    """Takes some steps.
+
+    Args:
+      num_steps: >= 1.
+      report: called after each with (steps taken in all, its `scoring.Result`).
+
+    Returns:
+      A `scoring.Result`: the means of all, and the sum of their examples.
+
+    Raises:
+      ValueError, errors.TrainingError: see `step`.
+    """
+    if num_steps < 1:
+      raise ValueError(
+        f'num_steps: expected 1 or more, received {num_steps}. Give the '
+        'batches of an epoch, for example.'
+      )
+    results = []
+    for _ in range(num_steps):
+      results.append(self.step())
+      if report:
+        report(self.steps, results[-1])
+    return scoring.Result.of_all(results)
+
+  def evaluate(self, input_fn):
+    """Scores the model on other examples, all devices at once.
+
+    Args:
+      input_fn: see `parallelize`. Every example counts once; the last batch of
+        a device may be smaller or missing.
+
+    Returns:
+      A `scoring.Score`.
+
+    Raises:
+      ValueError: there are no examples, or some would be scored twice.
+    """
+    return self._score_all(self._open(input_fn))
+
+  def test(self):
+    """`evaluate` on the examples of the model's own inputs, all of them."""
+    return self._score_all(self._inputs)
+
+  def predict(self, images):
+    """The model's outputs, without dropout, on the first device.
+
+    Args:
+      images: [b, ...], as the model takes them.
+
+    Returns:
+      What the model returns, as NumPy arrays: logits float32 [b, classes].
+    """
+    images = tf.cast(images, self._images.dtype)
+    return tf.nest.map_structure(lambda t: t.numpy(), self._predict(images))
+
+  def params(self, device_index):
+    """The parameters on a device of this process: dict of name to array."""
+    return self._values(device_index, ('trainable', 'frozen'))
+
+  def statistics(self, device_index):
+    """The moving statistics on a device: dict of name to array."""
+    return self._values(device_index, ('statistics',))
+
+  def check_equal(self):
+    """Proves that all replicas are equal to the bit, but for own statistics.
+
+    Raises:
+      errors.TrainingError: two differ; names the variable and the devices.
+    """
+    replicas.check_equal(self.replicas, self._names)
+    coordination.assert_equal(self._exchange, self.replicas[0], self._names)
+
+  def save(self, path):
+    """Writes the model once, as the first device has it, after `check_equal`.
+
+    In several processes the first one writes. Keras reads the file anywhere,
+    and a `model_fn` that does continues from it, with new slots.
+
+    Args:
+      path: '*.weights.h5' for the weights alone, '*.keras' for the model.
+
+    Raises:
+      errors.TrainingError: replicas differ; nothing is written.
+      ValueError: another ending.
+    """
+    if not str(path).endswith(('.weights.h5', '.keras')):
+      raise ValueError(
+        f"path: expected a name that ends in '.weights.h5' or '.keras', "
+        f'received {str(path)!r}. The first is of weights alone.'
+      )
+    self.check_equal()
+    if self._exchange.first == 0:
+      is_model = str(path).endswith('.keras')
+      write = self.model.save if is_model else self.model.save_weights
+      write(path)
+    coordination.barrier(self._exchange, self.steps)
+
+  def _open(self, input_fn):
+    return device_inputs.DeviceInputs(input_fn, self._exchange, self._images)
+
+  def _score_all(self, inputs):
+    first, *others = self.replicas
+    if self.codec is None:
+      # What trains the model may have changed it since.
+      for replica in others:
+        replicas.copy(first, replica)
+    sums = np.zeros([3])
+    for batches in inputs.once():
+      sums += self._score(batches).numpy()
+    return scoring.mean_score(sums, self._exchange.group)
+
+  def _outputs(self, images):
+    with tf.device(self.devices[0]):
+      return scoring.outputs_of(
+        self.model, self._plan, self.replicas[0], images
+      )
+
+  def _values(self, device_index, kinds):
+    replica = self.replicas[device_index]
+    named = zip(
+      self._plan.names,
+      (*replica.trainable, *replica.statistics, *replica.frozen),
+      strict=True,
+    )
+    wanted = {id(v) for kind in kinds for v in getattr(replica, kind)}
+    return {name: v.numpy() for name, v in named if id(v) in wanted}
+
+  def _check_finite(self, result):
+    """Raises where a loss or a gradient is not finite."""
+    probes = np.isfinite(result.probes.numpy()).all(axis=1)
+    finite = probes & np.isfinite(result.entropy.numpy())
+    if not finite.all():
+      raise errors.TrainingError(
+        f'Step {self.steps}: expected finite numbers, received NaN or infinity '
+        f'in the loss or the gradient of devices {np.flatnonzero(~finite)}. '
+        'Lower the learning rate, and begin from what was saved before.'
+      )
+
+
+def _images(model):
+  """`tf.TensorSpec` of what a model takes, as far as it is known."""
+  inputs = getattr(model, 'inputs', None)
+  if not inputs:
+    return tf.TensorSpec(None)
+  return tf.TensorSpec(inputs[0].shape, inputs[0].dtype)
+
+
+def _built(model, exchange, choices):
+  """A `building.Built`, equal in all processes.
+
+  Raises:
+    errors.ConfigError: processes would train by other choices.
+  """
+  if choices.optimizer is None:
+    built = building.forward_only(model, exchange)
+  else:
+    built = building.build(model, exchange, choices)
+    coordination.assert_same(
+      exchange,
+      {'update': choices.optimizer, 'seed': choices.seed},
+      own_statistics=choices.own_statistics,
+      codecs=[bucket.method.name for bucket in built.codec.buckets],
+      variables=len(built.plan.names),
+      elements=built.codec.num_elements,
+    )
+  coordination.broadcast_start(exchange, built.replicas, (0,))
+  return built

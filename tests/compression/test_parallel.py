@@ -1,0 +1,467 @@
+"""`terngrad.parallelize`: a user's model on several devices, by functions."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import terngrad
+from terngrad import errors
+from tests.compression import small_inputs
+from tests.exchange import processes
+from tests.keras import small as arrays
+from tests.step import small
+
+ONE, TWICE, TWO = ['/CPU:0'], ['/CPU:0', '/CPU:0'], ['/CPU:0', '/CPU:1']
+RATE = 0.05
+
+
+def made(build=small.dense_net, devices=TWO, **options):
+  options = {'learning_rate': RATE} | options
+  return terngrad.parallelize(
+    options.pop('input_fn', small_inputs.of_device),
+    build,
+    devices=devices,
+    **options,
+  )
+
+
+def dropping_net():
+  return small.conv_net(dropout=0.5)
+
+
+def of_trainer(build, workers, codec, steps):
+  """Parameters after steps of `terngrad.Trainer`, virtual workers of one."""
+  model = build()
+  trainer = terngrad.Trainer(
+    model, codec, num_workers=workers, optimizer='nesterov:momentum=0.9'
+  )
+  inputs = [small_inputs.of_device(i, workers) for i in range(workers)]
+  for batches in list(zip(*inputs, strict=True))[:steps]:
+    images, labels = zip(*batches, strict=True)
+    trainer.step(tf.stack(images), tf.stack(labels), RATE)
+  return [v.numpy() for v in (*model.trainable_variables, *model.weights)]
+
+
+def assert_equal(ours, others):
+  assert ours.keys() == others.keys()
+  for name, value in ours.items():
+    np.testing.assert_array_equal(value, others[name], err_msg=name)
+
+
+@pytest.mark.parametrize('codec', ['identity', 'ternary'])
+@pytest.mark.gate_every(2)
+def test_devices_are_virtual_workers_to_the_bit(codec):
+  expected = of_trainer(dropping_net, 2, codec, 3)
+  for devices in (TWICE, TWO):
+    parallel = made(dropping_net, devices, codec=codec)
+    parallel.run(3)
+    model = parallel.model
+    found = [v.numpy() for v in (*model.trainable_variables, *model.weights)]
+    for here, there in zip(found, expected, strict=True):
+      np.testing.assert_array_equal(here, there)
+    assert_equal(parallel.params(0), parallel.params(1))
+    assert_equal(parallel.statistics(0), parallel.statistics(1))
+    parallel.check_equal()
+
+
+def test_one_device_is_one_worker_to_the_bit():
+  parallel = made(devices=[0], codec='ternary')
+  parallel.run(2)
+  expected = of_trainer(small.dense_net, 1, 'ternary', 2)
+  found = parallel.model.trainable_variables
+  for variable, value in zip(found, expected, strict=False):
+    np.testing.assert_array_equal(variable.numpy(), value)
+
+
+def test_two_devices_take_the_step_of_one_with_all_examples():
+  def together(index, count):
+    batches = zip(*(small_inputs.of_device(i, 2) for i in (0, 1)), strict=True)
+    pairs = (zip(*of_devices, strict=True) for of_devices in batches)
+    return [(tf.concat(i, 0), tf.concat(n, 0)) for i, n in pairs]
+
+  two, one = made(), made(devices=ONE, input_fn=together)
+  ours, others = two.run(2), one.run(2)
+  assert ours.num_examples == others.num_examples == 2 * 2 * small_inputs.SIZE
+  np.testing.assert_allclose(ours.loss, others.loss, rtol=1e-5)
+  assert ours.accuracy == others.accuracy
+  for name, value in two.params(0).items():
+    # Sums of float32 in another order.
+    np.testing.assert_allclose(value, one.params(0)[name], atol=1e-6)
+
+
+def test_a_result_is_of_the_examples_before_the_update():
+  parallel = made(codec='ternary')
+  reports = []
+  for step in range(2):
+    images, labels = map(
+      np.concatenate,
+      zip(*(small_inputs.of_device(i, 2)[step] for i in (0, 1)), strict=True),
+    )
+    logits = parallel.predict(images)
+    parallel.run(1, lambda *told: reports.append(told))
+    steps, result = reports[-1]
+    assert steps == parallel.steps == step + 1
+    assert result.num_examples == len(labels)
+    assert result.accuracy == np.mean(logits.argmax(axis=1) == labels)
+    # 1.6 bits, and some words of small variables.
+    assert 1.6 < result.bits_per_element < 2.5
+
+
+class TestForwardOnly:
+  def test_it_scores_all_examples_once_and_trains_nothing(self):
+    # Another number of batches a device, the last one smaller; one has none.
+    images, labels = small_inputs.of_all(2)
+    shares = [(0, 10), (10, 24), (24, 24)]
+
+    def input_fn(index, count):
+      assert count == 3
+      part = slice(*shares[index])
+      data = tf.data.Dataset.from_tensor_slices((images[part], labels[part]))
+      return data.batch(4)
+
+    parallel = made(
+      dropping_net, [*TWO, '/CPU:2'], update=None, input_fn=input_fn
+    )
+    before = parallel.params(1)
+    score = parallel.test()
+    logits = parallel.model(images, training=False).numpy()
+    np.testing.assert_allclose(logits, parallel.predict(images), atol=1e-6)
+    assert score.num_examples == len(labels) == 24
+    assert score.accuracy == np.mean(logits.argmax(axis=1) == labels)
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    log_sums = np.log(np.exp(shifted).sum(axis=1))
+    entropy = np.mean(log_sums - shifted[np.arange(24), labels])
+    np.testing.assert_allclose(score.loss, entropy, rtol=1e-5)
+    assert parallel.test() == score
+    assert_equal(parallel.params(1), before)
+    assert parallel.codec is None
+    for replica in parallel.replicas:
+      assert not any(replica.slots) and not replica.averages
+
+  def test_it_takes_no_step(self):
+    parallel = made(devices=ONE, update=None)
+    with pytest.raises(ValueError, match='received one of update=None'):
+      parallel.run(1)
+
+  def test_it_scores_a_training_as_it_is_then(self):
+    training = made()
+    testing = made(lambda: training.model, update=None)
+    first = testing.test()
+    training.run(3)
+    assert testing.test() == training.test() != first
+
+
+class TestLoss:
+  def test_it_is_minimized(self):
+    def loss_fn(outputs, labels):
+      return tf.reduce_mean(tf.square(outputs - tf.one_hot(labels, 5)))
+
+    model = keras.Sequential(
+      [
+        keras.Input((8, 8, 1)),
+        keras.layers.Flatten(),
+        keras.layers.Dense(5, name='logits'),
+      ]
+    )
+    images, labels = small_inputs.of_device(0, 1)[0]
+    flat = images.numpy().reshape(len(images), -1)
+    kernel, bias = (w.numpy() for w in model.weights)
+    errors_of = flat @ kernel + bias - np.eye(5)[labels]
+    parallel = made(lambda: model, ONE, loss_fn=loss_fn, update='gd')
+    result = parallel.step()
+    np.testing.assert_allclose(result.loss, np.mean(errors_of**2), rtol=1e-5)
+    expected = kernel - RATE * flat.T @ errors_of * 2 / errors_of.size
+    found = parallel.params(0)['logits/kernel']
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+  def test_a_loss_of_each_example_is_refused(self):
+    parallel = made(devices=ONE, loss_fn=lambda outputs, labels: outputs[:, 0])
+    with pytest.raises(ValueError, match=r'shape \[4\]. Take tf.reduce_mean'):
+      parallel.step()
+
+  def test_an_infinite_one_ends_the_training(self):
+    parallel = made(
+      devices=ONE,
+      loss_fn=lambda outputs, labels: tf.reduce_mean(outputs) / 0.0,
+    )
+    with pytest.raises(
+      errors.TrainingError, match=r'gradient of devices \[0\]'
+    ):
+      parallel.step()
+
+
+def test_a_learning_rate_may_be_a_function_of_the_steps_taken():
+  seen = []
+
+  def rate(step):
+    seen.append(step)
+    return 0.0 if step else RATE
+
+  parallel = made(devices=ONE, learning_rate=rate, update='gd')
+  start = parallel.params(0)
+  parallel.step()
+  first = parallel.params(0)
+  parallel.run(2)
+  assert seen == [0, 1, 2]
+  assert_equal(parallel.params(0), first)
+  assert np.any(start['fc/kernel'] != first['fc/kernel'])
+
+
+def test_devices_may_keep_their_own_statistics():
+  apart = made(small.conv_net, broadcast_computed_params=False)
+  apart.run(2)
+  assert_equal(apart.params(0), apart.params(1))
+  first, second = apart.statistics(0), apart.statistics(1)
+  assert sorted(first) == ['bn/moving_mean', 'bn/moving_variance']
+  for name, value in first.items():
+    assert np.all(value != second[name])
+  apart.check_equal()
+  averaged = made(small.conv_net)
+  averaged.run(2)
+  # Each step takes the same share of the devices' own moments.
+  np.testing.assert_allclose(
+    averaged.statistics(0)['bn/moving_mean'],
+    (first['bn/moving_mean'] + second['bn/moving_mean']) / 2,
+    atol=0.01,
+  )
+
+
+def test_layers_that_are_not_trained_stay_and_do_not_travel():
+  model = small.conv_net()
+  model.get_layer('conv').trainable = False
+  parallel = made(lambda: model, [*TWO, '/CPU:2'])
+  before = parallel.params(2)
+  assert 'conv/kernel' in before
+  assert 'conv/kernel' not in parallel.statistics(2)
+  parallel.run(2)
+  after = parallel.params(2)
+  for name in ('conv/kernel', 'conv/bias'):
+    np.testing.assert_array_equal(after[name], before[name])
+  assert np.any(after['logits/kernel'] != before['logits/kernel'])
+
+
+class TestInputs:
+  def refused(self, input_fn, match, devices=TWO):
+    parallel = made(input_fn=input_fn, devices=devices)
+    with pytest.raises(ValueError, match=match):
+      parallel.step()
+
+  def test_the_same_object_for_two_devices_is_refused(self):
+    batches = small_inputs.of_device(0, 1)
+    data = tf.data.Dataset.from_tensors(batches[0])
+    for source in (batches, data):
+      with pytest.raises(ValueError, match='same object as input_fn of device'):
+        made(input_fn=lambda index, count, source=source: source)
+
+  def test_equal_first_batches_are_refused(self):
+    def same(index, count):
+      return small_inputs.of_device(0, 2)
+
+    self.refused(same, 'device 1: .* equals that of device 0 to the bit')
+    training = made()
+    with pytest.raises(
+      ValueError, match='device 1: .* equals that of device 0'
+    ):
+      training.evaluate(same)
+
+  def test_devices_take_turns_at_one_reader(self):
+    images, labels = small_inputs.of_all(2)
+    pairs = np.split(images, 6), np.split(labels, 6)
+    reader = zip(*pairs, strict=True)
+    shared = made(input_fn=lambda index, count: reader, codec='ternary')
+    apart = made(
+      input_fn=lambda index, count: [*zip(*pairs, strict=True)][index::count],
+      codec='ternary',
+    )
+    assert shared.run(3) == apart.run(3)
+    with pytest.raises(ValueError, match='another batch, received the end'):
+      shared.step()
+
+  def test_an_input_that_ends_begins_anew(self):
+    asked = []
+
+    class Batches:
+      def __init__(self, index, count):
+        self._batches = small_inputs.of_device(index, count)
+        self._index = index
+
+      def __iter__(self):
+        asked.append(self._index)
+        return iter(self._batches)
+
+    made(input_fn=Batches).run(4)
+    assert asked == [0, 1, 0, 1]
+
+  def test_pixels_of_bytes_are_those_of_floats(self):
+    def input_fn(dtype):
+      def of_device(index, count):
+        images, labels = small_inputs.of_device(index, count)[0]
+        return [
+          ((8 * images.numpy() + 99).astype(np.uint8).astype(dtype), labels)
+        ]
+
+      return of_device
+
+    ours, others = (
+      made(input_fn=input_fn(dtype), devices=ONE).step().loss
+      for dtype in (np.uint8, np.float64)
+    )
+    assert ours == others
+
+  def test_batches_of_other_shapes_are_refused(self):
+    def input_fn(index, count):
+      (images, labels), *_ = small_inputs.of_device(index, count)
+      return [(images[: 4 - index], labels[: 4 - index])]
+
+    self.refused(
+      input_fn, r'like that of input_fn of device 0, float32 \[4, 8, 8, 1\]'
+    )
+
+  @pytest.mark.parametrize(
+    ('images', 'labels', 'match'),
+    [
+      ([4, 8, 1], [4], r'images \[b, 8, 8, 1\] .* float32 \[4, 8, 1\]'),
+      ([4, 8, 8, 1], [4, 1], r'received float32 \[4, 8, 8, 1\] and int32'),
+      ([4, 8, 8, 1], [3], 'integer labels'),
+      ([0, 8, 8, 1], [0], 'b >= 1'),
+    ],
+  )
+  def test_tensors_of_other_ranks_are_refused(self, images, labels, match):
+    batch = np.ones(images, np.float32), np.ones(labels, np.int32)
+    self.refused(lambda index, count: [batch], match, ONE)
+
+  @pytest.mark.parametrize(
+    ('source', 'match'),
+    [
+      ([], 'expected another batch, received the end'),
+      ([np.ones([4, 8, 8, 1])], 'Map the input to pairs'),
+      ([(np.ones([4, 8, 8, 1]), np.ones([4]))], 'integer labels'),
+    ],
+    ids=['empty', 'images alone', 'labels that are no numbers of classes'],
+  )
+  def test_what_is_no_batch_is_refused(self, source, match):
+    self.refused(lambda index, count: source, match, ONE)
+
+  def test_what_is_no_iterable_is_refused(self):
+    with pytest.raises(ValueError, match='received NoneType. Return one'):
+      made(input_fn=lambda index, count: None)
+
+  def test_scores_want_an_end_and_an_example(self):
+    parallel = made(devices=ONE, update=None)
+    batch = small_inputs.of_device(0, 1)[0]
+    endless = tf.data.Dataset.from_tensors(batch).repeat()
+    with pytest.raises(ValueError, match='Leave .repeat'):
+      parallel.evaluate(lambda index, count: endless)
+    with pytest.raises(ValueError, match='at least one example, received none'):
+      parallel.evaluate(lambda index, count: [])
+
+
+@pytest.mark.parametrize(
+  ('options', 'match'),
+  [
+    ({'devices': []}, 'devices: expected a list'),
+    ({'devices': '/CPU:0'}, 'devices: expected a list'),
+    ({'devices': [-1]}, 'devices: expected a list'),
+    ({'devices': ['/TPU:0']}, 'devices: expected a list'),
+    ({'devices': [0, 99]}, 'received /CPU:99, but there are 4'),
+    ({'codec': 'ternry'}, 'Did you mean'),
+    ({'update': 'nestrov'}, 'Did you mean'),
+    ({'build': lambda: None}, 'model_fn: expected a keras.Model'),
+    (
+      {'build': lambda: keras.Sequential([keras.layers.Dense(2)])},
+      'begins with keras.Input',
+    ),
+    ({'rendezvous': 'redis'}, 'rendezvous: expected None, a dict'),
+    ({'rendezvous': {'clustr': 'mpi'}}, 'Did you mean'),
+  ],
+  ids=str,
+)
+def test_what_is_not_there_is_refused(options, match):
+  with pytest.raises(ValueError, match=match):
+    made(**options)
+
+
+def test_a_model_without_logits_is_refused():
+  layers = [keras.Input((8, 8, 1)), keras.layers.Conv2D(2, 3)]
+  parallel = made(lambda: keras.Sequential(layers), ONE)
+  with pytest.raises(ValueError, match=r'logits \[b, classes\], received'):
+    parallel.step()
+
+
+def test_no_steps_are_refused():
+  with pytest.raises(ValueError, match='num_steps: expected 1 or more'):
+    made(devices=ONE).run(0)
+
+
+@arrays.ARRAYS_OF_KERAS
+@pytest.mark.parametrize('ending', ['.weights.h5', '.keras'])
+@pytest.mark.gate_every(2)
+def test_one_replica_is_saved_if_all_are_equal(tmp_path, ending):
+  path = tmp_path / f'saved{ending}'
+  parallel = made(codec='ternary')
+  parallel.run(2)
+  parallel.save(path)
+
+  def read():
+    if ending == '.keras':
+      return keras.models.load_model(path)
+    model = small.dense_net(seed=77)
+    model.load_weights(path)
+    return model
+
+  again = made(read, ONE, update=None)
+  assert_equal(again.params(0), parallel.params(0))
+  path.unlink()
+  parallel.replicas[1].trainable[0].assign_add(
+    tf.ones_like(parallel.replicas[1].trainable[0])
+  )
+  with pytest.raises(errors.TrainingError, match='expected fc/kernel on'):
+    parallel.save(path)
+  assert not path.exists()
+  with pytest.raises(ValueError, match="'.weights.h5' or '.keras'"):
+    parallel.save(tmp_path / 'weights.npz')
+
+
+@arrays.ARRAYS_OF_KERAS
+@pytest.mark.slow
+@pytest.mark.cluster
+@pytest.mark.parametrize('averaged', [True, False])
+def test_processes_that_meet_are_devices_of_one(tmp_path, averaged):
+  script = processes.ROOT / 'tests/compression/parallel_process.py'
+  with processes.Processes() as started:
+    for rank, address in enumerate(processes.addresses(2)):
+      rendezvous = {
+        'cluster': 'rendezvous',
+        'rendezvous_dir': str(tmp_path),
+        'rendezvous_processes': 2,
+        'task_id': rank,
+        'own_address': address,
+      }
+      request = {'rendezvous': rendezvous, 'averaged': averaged}
+      request |= {'folder': str(tmp_path)}
+      started.start(script, json.dumps(request))
+    for ended in started.wait():
+      assert ended.code == 0, ended.log
+  parallel = made(
+    small.conv_net,
+    codec='ternary',
+    learning_rate=0.1,
+    broadcast_computed_params=averaged,
+  )
+  result = parallel.run(3)
+  score = parallel.evaluate(small_inputs.of_device)
+  for rank in (0, 1):
+    found = dict(np.load(tmp_path / f'{rank}.npz'))
+    assert (found.pop('loss'), found.pop('examples')) == (
+      np.float64(result.loss),
+      result.num_examples,
+    )
+    np.testing.assert_allclose(found.pop('score'), score)
+    assert_equal({**parallel.params(rank), **parallel.statistics(rank)}, found)
+  model = small.conv_net(seed=77)
+  model.load_weights(tmp_path / 'saved.weights.h5')
+  for ours, others in zip(parallel.model.weights, model.weights, strict=True):
+    np.testing.assert_array_equal(ours.numpy(), others.numpy())
