@@ -1,6 +1,5 @@
 """The step of a Keras classifier, put together for loops of one's own."""
 
-import contextlib
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -32,7 +31,6 @@ class Choices(NamedTuple):
     loss: see `passes.model_pass`.
     own_statistics: True where each device keeps its own moving statistics.
     seed: of the random codes.
-    pass_context: see `step.Training`.
   """
 
   codec: object = 'ternary'
@@ -42,7 +40,6 @@ class Choices(NamedTuple):
   loss: object = passes.PLAIN
   own_statistics: bool = False
   seed: int = 1
-  pass_context: Callable = lambda device_index: contextlib.nullcontext()
 
 
 class Built(NamedTuple):
@@ -98,7 +95,6 @@ def build(model, exchange, choices):
     states.MethodStates(codec, exchange),
     rule,
     choices.seed,
-    choices.pass_context,
   )
   return Built(plan, codec, copies, steps.traced_step(training, codec))
 

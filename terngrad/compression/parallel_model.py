@@ -70,19 +70,15 @@ class ParallelModel:
     Args:
       functions: `Functions`.
       exchange: `exchange.towers.Towers` or another, with a worker a device.
-      choices: `building.Choices`; `loss` and `pass_context` are left out.
+      choices: `building.Choices`; `loss` is left out.
 
     Raises:
       ValueError: there is no model, or no input.
     """
     self._exchange = exchange
     self._learning_rate = functions.learning_rate
-    self._accuracy = scoring.StepAccuracy(exchange.devices)
     minimized = passes.loss_function(functions.loss_fn or passes.PLAIN)
-    choices = choices._replace(
-      loss=self._accuracy.noted_by(minimized),
-      pass_context=self._accuracy.pass_context,
-    )
+    choices = choices._replace(loss=scoring.with_logits(minimized))
     with tf.device(exchange.devices[0]):
       self.model = building.checked(functions.model_fn())
     self._images = _images(self.model)
@@ -127,7 +123,7 @@ class ParallelModel:
     self._check_finite(result)
     return scoring.Result(
       float(np.mean(result.entropy.numpy())),
-      self._accuracy.value(),
+      float(np.mean(result.accuracy.numpy())),
       labels.shape[1] * self.num_devices,
       metrics.bits_per_element(result, self.codec.num_elements),
     )

@@ -1,6 +1,5 @@
 """Loss and accuracy: of the examples of a step, and of all that there are."""
 
-import contextlib
 from typing import NamedTuple
 
 import numpy as np
@@ -15,8 +14,7 @@ class Result(NamedTuple):
 
   Attributes:
     loss: mean over the devices.
-    accuracy: of the examples of this process's devices, before the update, in
-      [0, 1].
+    accuracy: of the examples of all devices, before the update, in [0, 1].
     num_examples: of all devices.
     bits_per_element: that a device sent, of the gradient's elements.
   """
@@ -66,6 +64,12 @@ def right_guesses(outputs, labels):
   Raises:
     ValueError: there are no logits of that shape.
   """
+  right = tf.math.in_top_k(labels, tf.cast(_logits(outputs), tf.float32), 1)
+  return tf.reduce_sum(tf.cast(right, tf.float64))
+
+
+def _logits(outputs):
+  """The logits of outputs, if they are some; see `right_guesses`."""
   logits = nets.logits_of(outputs)
   if not tf.is_tensor(logits) or logits.shape.rank != 2:
     shape = list(getattr(logits, 'shape', ()))
@@ -74,53 +78,17 @@ def right_guesses(outputs, labels):
       f'one whose outputs are {type(logits).__name__} {shape}. End it with a '
       'dense layer of a unit a class.'
     )
-  guesses = tf.argmax(logits, axis=-1, output_type=tf.int32)
-  return tf.reduce_sum(tf.cast(guesses == labels, tf.float64))
+  return logits
 
 
-class StepAccuracy:
-  """The accuracy of the examples of the last step, a variable a device.
+def with_logits(minimized):
+  """The function of a loss, which refuses outputs that are no logits."""
 
-  A step tells of its loss alone. So the function of the loss, which sees the
-  outputs, notes what is right among them. The context of a device's pass says
-  which device that is.
-  """
+  def loss(outputs, labels):
+    _logits(outputs)
+    return minimized(outputs, labels)
 
-  def __init__(self, devices):
-    """Makes the variables.
-
-    Args:
-      devices: names, with a worker each.
-    """
-    self._shares = []
-    for device in devices:
-      with tf.device(device):
-        self._shares.append(
-          tf.Variable(tf.zeros([], tf.float64), trainable=False)
-        )
-    self._place = None
-
-  @contextlib.contextmanager
-  def pass_context(self, device_index):
-    """The context of a device's pass; see `step.Training`."""
-    self._place = device_index
-    yield
-    self._place = None
-
-  def noted_by(self, minimized):
-    """The function of the loss, which notes the accuracy besides."""
-
-    def loss(outputs, labels):
-      count = tf.cast(tf.size(labels), tf.float64)
-      share = right_guesses(outputs, labels) / count
-      self._shares[self._place].assign(share)
-      return minimized(outputs, labels)
-
-    return loss
-
-  def value(self):
-    """float, mean over the devices."""
-    return float(np.mean([share.numpy() for share in self._shares]))
+  return loss
 
 
 def make_scorer(model, plan, replicas, minimized):
