@@ -25,12 +25,12 @@ from terngrad.step import schedules
 from terngrad.step import states
 from terngrad.step import step as steps
 from terngrad.step import synchronized
-from terngrad.training import accumulation
 from terngrad.training import batches
 from terngrad.training import evaluation
 from terngrad.training import execution
-from terngrad.training import local_steps
 from terngrad.training import run_codecs
+from terngrad.training.passes import accumulation
+from terngrad.training.passes import local_steps
 
 
 class Run(NamedTuple):

@@ -15,8 +15,8 @@ from terngrad.step import replicas
 from terngrad.step import states
 from terngrad.step import step as steps
 from terngrad.step import synchronized
-from terngrad.training import accumulation
-from terngrad.training import local_steps
+from terngrad.training.passes import accumulation
+from terngrad.training.passes import local_steps
 
 SIZE = 8
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from terngrad.training import accumulation
+from terngrad.training.passes import accumulation
 
 
 class LocalSteps(NamedTuple):
