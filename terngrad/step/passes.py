@@ -57,7 +57,7 @@ class Pass(NamedTuple):
   num_statistics: int
 
 
-def model_pass(model, plan, loss=PLAIN, decoupled=False):
+def model_pass(model, plan, loss=PLAIN, decoupled=False, differentiate=None):
   """The pass of a Keras classifier, by `model.stateless_call`.
 
   Args:
@@ -67,6 +67,11 @@ def model_pass(model, plan, loss=PLAIN, decoupled=False):
     loss: `Loss`.
     decoupled: True leaves the L2 terms out of the compressed gradient, for the
       update to apply.
+    differentiate: takes (parameters, non-trainable values of the model, images,
+      losses), where `losses` takes the model's outputs and returns (what is
+      differentiated float32 [], entropy loss float32 []); returns (list of
+      gradients, entropy loss, list of new non-trainable values). None for one
+      tape over the model, which keeps all activations.
 
   Returns:
     A `Pass`. L2 terms are those of the variables' own regularizers.
@@ -74,7 +79,12 @@ def model_pass(model, plan, loss=PLAIN, decoupled=False):
   regularization = functools.partial(_regularization, plan.trainable)
   decay = functools.partial(_decay, regularization)
   return Pass(
-    gradients=functools.partial(_gradients, model, plan, loss),
+    gradients=functools.partial(
+      _gradients,
+      differentiate or functools.partial(_differentiate, model),
+      plan,
+      loss,
+    ),
     decay=no_decay if decoupled else decay,
     decoupled_decay=decay if decoupled else None,
     regularization=regularization,
@@ -83,26 +93,35 @@ def model_pass(model, plan, loss=PLAIN, decoupled=False):
 
 
 def _gradients(
-  model, plan, loss, parameters, held, images, labels, key, scale=None
+  differentiate, plan, loss, parameters, held, images, labels, key, scale=None
 ):
-  state = _with_seeds(plan, held, key)
+  def losses(outputs):
+    entropy = cross_entropy(loss, outputs, labels)
+    return entropy if scale is None else entropy * scale, entropy
+
+  result, entropy, state = differentiate(
+    parameters, _with_seeds(plan, held, key), images, losses
+  )
+  if scale is not None:
+    result = [gradient / scale for gradient in result]
+  by_index = dict(zip(plan.indices, state, strict=True))
+  return result, entropy, [by_index[i] for i in range(len(plan.statistics))]
+
+
+def _differentiate(model, parameters, state, images, losses):
   with tf.GradientTape(watch_accessed_variables=False) as tape:
     tape.watch(parameters)
     outputs, state = model.stateless_call(
       parameters, state, images, training=True
     )
-    entropy = cross_entropy(loss, outputs, labels)
-    target = entropy if scale is None else entropy * scale
+    target, entropy = losses(outputs)
   # A parameter that the loss does not reach has a gradient of zeros.
   result = tape.gradient(
     target,
     parameters,
     unconnected_gradients=tf.UnconnectedGradients.ZERO,
   )
-  if scale is not None:
-    result = [gradient / scale for gradient in result]
-  by_index = dict(zip(plan.indices, state, strict=True))
-  return result, entropy, [by_index[i] for i in range(len(plan.statistics))]
+  return result, entropy, state
 
 
 def _regularization(variables, parameters):
