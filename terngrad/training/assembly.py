@@ -31,6 +31,7 @@ from terngrad.training import execution
 from terngrad.training import run_codecs
 from terngrad.training.passes import accumulation
 from terngrad.training.passes import local_steps
+from terngrad.training.passes import recomputing
 
 
 class Run(NamedTuple):
@@ -287,8 +288,13 @@ def _training(config, context, built):
     config.model.label_smoothing,
     config.model.aux_loss_weight,
   )
+  saves = config.devices.optimize_gradient_memory
   node_pass = passes.model_pass(
-    model, plan, loss, decoupled=config.optimizer.decoupled_weight_decay
+    model,
+    plan,
+    loss,
+    decoupled=config.optimizer.decoupled_weight_decay,
+    differentiate=recomputing.of(model) if saves else None,
   )
   local = None
   if config.devices.local_steps > 1:
