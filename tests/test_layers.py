@@ -29,6 +29,7 @@ LAYERS = (
   'terngrad.step',
   'terngrad.checkpoint',
   'terngrad.config',
+  'terngrad.training.passes',
   'terngrad.training',
   'terngrad.compression',
   'terngrad.keras',

@@ -152,6 +152,11 @@ class Devices:
     'averaged before the gradient is coded: less memory.',
     on_resume=options.TOLD,
   )
+  optimize_gradient_memory: bool = option(
+    False,
+    'Recompute activations in the backward pass, segment by segment, in place '
+    'of keeping them: less memory, a third more time, the same bits.',
+  )
   local_steps: int = option(
     1,
     'Steps of plain descent that a node takes by itself, at the learning rate, '

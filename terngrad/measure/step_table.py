@@ -14,6 +14,7 @@ from terngrad.measure import timing
 from terngrad.training import assembly
 
 _TOWERS, _KERAS = 'float32 towers', 'plain Keras'
+_RECOMPUTED = 'float32 towers, recomputed'
 
 
 class Measured(NamedTuple):
@@ -31,7 +32,7 @@ class Measured(NamedTuple):
   node_seconds: float | None
 
 
-def measure(config, nodes, rounds, steps):
+def measure(config, nodes, rounds, steps, recompute=False):
   """Times steps in turns, on constant images.
 
   Args:
@@ -39,6 +40,7 @@ def measure(config, nodes, rounds, steps):
     nodes: list of int, numbers of nodes to measure the code with.
     rounds: to take the median of.
     steps: of each kind in a round.
+    recompute: whether to measure `--optimize_gradient_memory` as well.
 
   Returns:
     `Measured`.
@@ -56,8 +58,13 @@ def measure(config, nodes, rounds, steps):
     )
     for n in nodes
   }
+  recomputed = {}
+  if recompute:
+    changed = options.replace(plain, optimize_gradient_memory=True)
+    recomputed[_RECOMPUTED] = _tower_step(changed)
   kinds = {
     _TOWERS: _tower_step(plain),
+    **recomputed,
     **dict(coded.values()),
     # Last: towers split the CPU, which TensorFlow allows only once.
     _KERAS: _keras_step(options.replace(plain, num_gpus=1, num_nodes=-1)),

@@ -61,7 +61,7 @@ class Pass(NamedTuple):
   num_statistics: int
 
 
-def model_pass(model, plan, loss=PLAIN, decoupled=False):
+def model_pass(model, plan, loss=PLAIN, decoupled=False, differentiate=None):
   """The pass of a Keras classifier, by `model.stateless_call`.
 
   Args:
@@ -71,6 +71,11 @@ def model_pass(model, plan, loss=PLAIN, decoupled=False):
     loss: `Loss`, or a function, see `loss_function`.
     decoupled: True leaves the L2 terms out of the compressed gradient, for the
       update to apply.
+    differentiate: takes (parameters, non-trainable values of the model, images,
+      losses), where `losses` takes the model's outputs and returns (what is
+      differentiated float32 [], the scores of a `Pass`); returns (list of
+      gradients, scores, list of new non-trainable values). None for one tape
+      over the model, which keeps all activations.
 
   Returns:
     A `Pass`. L2 terms are those of the variables' own regularizers.
@@ -78,7 +83,12 @@ def model_pass(model, plan, loss=PLAIN, decoupled=False):
   regularization = functools.partial(_regularization, plan.trainable)
   decay = functools.partial(_decay, regularization)
   return Pass(
-    gradients=functools.partial(_gradients, model, plan, loss_function(loss)),
+    gradients=functools.partial(
+      _gradients,
+      differentiate or functools.partial(_differentiate, model),
+      plan,
+      loss_function(loss),
+    ),
     decay=no_decay if decoupled else decay,
     decoupled_decay=decay if decoupled else None,
     regularization=regularization,
@@ -87,27 +97,44 @@ def model_pass(model, plan, loss=PLAIN, decoupled=False):
 
 
 def _gradients(
-  model, plan, minimized, parameters, held, images, labels, key, scale=None
+  differentiate,
+  plan,
+  minimized,
+  parameters,
+  held,
+  images,
+  labels,
+  key,
+  scale=None,
 ):
-  state = _with_seeds(plan, held, key)
+  def losses(outputs):
+    entropy = minimized(outputs, labels)
+    scores = tf.stack([entropy, _accuracy(outputs, labels)])
+    return entropy if scale is None else entropy * scale, scores
+
+  result, scores, state = differentiate(
+    parameters, _with_seeds(plan, held, key), images, losses
+  )
+  if scale is not None:
+    result = [gradient / scale for gradient in result]
+  by_index = dict(zip(plan.indices, state, strict=True))
+  return result, scores, [by_index[i] for i in range(len(plan.statistics))]
+
+
+def _differentiate(model, parameters, state, images, losses):
   with tf.GradientTape(watch_accessed_variables=False) as tape:
     tape.watch(parameters)
     outputs, state = model.stateless_call(
       parameters, state, images, training=True
     )
-    entropy = minimized(outputs, labels)
-    target = entropy if scale is None else entropy * scale
+    target, scores = losses(outputs)
   # A parameter that the loss does not reach has a gradient of zeros.
   result = tape.gradient(
     target,
     parameters,
     unconnected_gradients=tf.UnconnectedGradients.ZERO,
   )
-  if scale is not None:
-    result = [gradient / scale for gradient in result]
-  by_index = dict(zip(plan.indices, state, strict=True))
-  scores = tf.stack([entropy, _accuracy(outputs, labels)])
-  return result, scores, [by_index[i] for i in range(len(plan.statistics))]
+  return result, scores, state
 
 
 def _accuracy(outputs, labels):

@@ -24,12 +24,13 @@ from terngrad.step import schedules
 from terngrad.step import states
 from terngrad.step import step as steps
 from terngrad.step import synchronized
-from terngrad.training import accumulation
 from terngrad.training import batches
 from terngrad.training import evaluation
 from terngrad.training import execution
-from terngrad.training import local_steps
 from terngrad.training import run_codecs
+from terngrad.training.passes import accumulation
+from terngrad.training.passes import local_steps
+from terngrad.training.passes import recomputing
 
 
 class Run(NamedTuple):
@@ -289,8 +290,13 @@ def _training(config, context, built):
     config.model.label_smoothing,
     config.model.aux_loss_weight,
   )
+  saves = config.devices.optimize_gradient_memory
   node_pass = passes.model_pass(
-    model, plan, loss, decoupled=config.optimizer.decoupled_weight_decay
+    model,
+    plan,
+    loss,
+    decoupled=config.optimizer.decoupled_weight_decay,
+    differentiate=recomputing.of(model) if saves else None,
   )
   local = None
   if config.devices.local_steps > 1:

@@ -15,8 +15,9 @@ from terngrad.step import replicas
 from terngrad.step import states
 from terngrad.step import step as steps
 from terngrad.step import synchronized
-from terngrad.training import accumulation
-from terngrad.training import local_steps
+from terngrad.training.passes import accumulation
+from terngrad.training.passes import local_steps
+from terngrad.training.passes import recomputing
 
 SIZE = 8
 
@@ -91,6 +92,7 @@ class Training:
     on_kernels=False,
     plain=(),
     local=None,
+    recompute=False,
   ):
     self.model = build()
     if synchronize:
@@ -122,7 +124,14 @@ class Training:
     )
     self.states = states.MethodStates(self.codec, self.exchange)
     self.node_pass = accumulation.accumulated(
-      passes.model_pass(self.model, self.plan, loss, decoupled), parts
+      passes.model_pass(
+        self.model,
+        self.plan,
+        loss,
+        decoupled,
+        recomputing.of(self.model) if recompute else None,
+      ),
+      parts,
     )
     changes = {}
     if synchronize:

@@ -39,6 +39,9 @@ class Flags:
   nodes: tuple = option(
     ('2', '4', '8'), 'Numbers of nodes to measure the code with.', 'devices'
   )
+  optimize_gradient_memory: bool = option(
+    False, 'Measure float32 towers that recompute activations, too.', 'devices'
+  )
   rounds: int = option(15, 'Rounds to take the median of.', 'run')
   steps: int = option(10, 'Steps of each kind a round.', 'run')
   output: str = option('', 'Folder for measure_step.csv.', 'run')
@@ -58,7 +61,11 @@ def act(values):
     benchmark_mode=True,
   )
   measured = step_table.measure(
-    config, _nodes(values), values.rounds, values.steps
+    config,
+    _nodes(values),
+    values.rounds,
+    values.steps,
+    recompute=values.optimize_gradient_memory,
   )
   command.say(
     f'{values.net}, batch {values.batch_size}, {values.num_gpus} devices, '

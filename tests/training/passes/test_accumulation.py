@@ -6,7 +6,7 @@ import tensorflow as tf
 from terngrad.codec.stages import random_bits
 from terngrad.step import passes
 from terngrad.step import replicas
-from terngrad.training import accumulation
+from terngrad.training.passes import accumulation
 from tests.step import small
 
 

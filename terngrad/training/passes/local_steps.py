@@ -17,7 +17,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from terngrad.step import passes
-from terngrad.training import accumulation
+from terngrad.training.passes import accumulation
 
 
 class LocalSteps(NamedTuple):

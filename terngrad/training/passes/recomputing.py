@@ -1,0 +1,111 @@
+"""Activations that are recomputed in the backward pass, not kept.
+
+Chen et al., Training Deep Nets with Sublinear Memory Cost,
+https://arxiv.org/abs/1604.06174; Caffe2's memonger. The forward pass keeps the
+tensors that join a model's segments, see `segments`, and the backward pass runs
+a segment again, from the same values, before it differentiates it. Gradients,
+losses and statistics are those of one tape over the model, to the bit: dropout
+draws from the same seeds, batch normalisation sees the same examples, and what
+the second run makes of the moving statistics is dropped. The last segment runs
+once.
+"""
+
+import functools
+
+import tensorflow as tf
+
+from terngrad.training.passes import segments
+
+
+def of(model):
+  """What differentiates a model and recomputes its activations.
+
+  Args:
+    model: see `segments.of`.
+
+  Returns:
+    A function for `passes.model_pass`.
+
+  Raises:
+    errors.ConfigError: see `segments.of`.
+  """
+  return functools.partial(_differentiate, segments.of(model))
+
+
+def _differentiate(chain, parameters, state, images, losses):
+  *first, last = chain
+  given, heads, state_after = [images], {}, list(state)
+  for segment in first:
+    (cut, *outputs), moved = segment(parameters, state, given[-1])
+    given.append(cut)
+    heads.update(zip(segment.outputs, outputs, strict=True))
+    _put(state_after, segment.others, moved)
+  # Nothing before it is trained.
+  begin = next(i for i, segment in enumerate(chain) if segment.trainable)
+  with tf.GradientTape(watch_accessed_variables=False) as tape:
+    own = [parameters[i] for i in last.trainable]
+    tape.watch([*own, given[-1], *heads.values()])
+    outputs, moved = last(parameters, state, given[-1])
+    outputs = {**heads, **dict(zip(last.outputs, outputs, strict=True))}
+    target, scores = losses(_as_model_returns(outputs))
+  _put(state_after, last.others, moved)
+  reached = given[-1] if begin < len(first) else []
+  own, upstream, of_heads = _gradient(tape, target, [own, reached, heads])
+  results = [None] * len(parameters)
+  _put(results, last.trainable, own)
+  for index in reversed(range(begin, len(first))):
+    segment = first[index]
+    arriving = [upstream, *(of_heads[i] for i in segment.outputs)]
+    own, upstream = _again(
+      segment, parameters, state, given[index], arriving, own, index > begin
+    )
+    _put(results, segment.trainable, own)
+  return results, scores, state_after
+
+
+def _again(segment, parameters, state, given, arriving, before, reaches_on):
+  """Runs a segment again and differentiates it.
+
+  Args:
+    segment: `segments.Segment`.
+    parameters: see `Segment.__call__`.
+    state: what it was in the forward pass.
+    given: the cut before the segment.
+    arriving: gradients by what the segment's model returns.
+    before: gradients that must be there before it runs.
+    reaches_on: whether the gradient by `given` is wanted.
+
+  Returns:
+    (gradients by its own parameters, the gradient by `given` or []).
+  """
+  # Otherwise TensorFlow would find the forward pass's equal operations and keep
+  # their results until now, or run this while other segments are still held.
+  with tf.control_dependencies([*arriving, *before]):
+    given = tf.identity(given)
+  own = [parameters[i] for i in segment.trainable]
+  with tf.GradientTape(watch_accessed_variables=False) as tape:
+    tape.watch([*own, given] if reaches_on else own)
+    results, _ = segment(parameters, state, given)
+  sources = [own, given if reaches_on else []]
+  return _gradient(tape, results, sources, arriving)
+
+
+def _gradient(tape, target, sources, output_gradients=None):
+  # A parameter that the loss does not reach has a gradient of zeros.
+  return tape.gradient(
+    target,
+    sources,
+    output_gradients,
+    unconnected_gradients=tf.UnconnectedGradients.ZERO,
+  )
+
+
+def _as_model_returns(outputs):
+  """The one output, or a list of them, from {index: tensor}."""
+  ordered = [outputs[index] for index in sorted(outputs)]
+  return ordered if len(ordered) > 1 else ordered[0]
+
+
+def _put(values, indices, new):
+  for index, value in zip(indices, new, strict=True):
+    values[index] = value
