@@ -377,7 +377,6 @@ class TestInputs:
     ({'rendezvous': 'redis'}, 'rendezvous: expected None, a dict'),
     ({'rendezvous': {'clustr': 'mpi'}}, 'Did you mean'),
   ],
-  ids=str,
 )
 def test_what_is_not_there_is_refused(options, match):
   with pytest.raises(ValueError, match=match):
