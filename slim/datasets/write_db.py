@@ -85,12 +85,35 @@ def of_classes(
     slim.errors.DataError: there is no such class, one is named twice, or there
       is none of its images.
   """
-  chosen = [_label_of(images.labels or {}, name) for name in classes]
+  names = images.labels or {}
+  chosen = [_label_of(names, name) for name in classes]
   if len(set(chosen)) < len(chosen):
     raise errors.DataError(
       f'classes: expected each class once; received {", ".join(classes)}. '
       'Leave the second out.'
     )
+  stream = _renumbered(images.stream, chosen, most)
+  counts = np.zeros(len(chosen), int)
+  with progress.Progress(total=None, unit=' images counted') as bar:
+    for stored in stream:
+      counts[int(stored.label)] += 1
+      bar.update()
+  if not counts.all():
+    raise errors.DataError(
+      f'classes: expected images of each class; received none of '
+      f'{classes[int(counts.argmin())]}. Leave it out, or choose another split.'
+    )
+  return Images(
+    int(counts.sum()),
+    {i: names.get(label, str(label)) for i, label in enumerate(chosen)},
+    stream,
+  )
+
+
+def _renumbered(
+  stream: tf.data.Dataset, chosen: list[int], most: int
+) -> tf.data.Dataset:
+  """The images of the chosen labels, as 0, 1, ...; see `of_classes`."""
   # New label by label; -1 for what is left out.
   renumbered = np.full(max(chosen) + 1, -1, np.int64)
   renumbered[chosen] = range(len(chosen))
@@ -109,27 +132,11 @@ def of_classes(
     seen += own * tf.cast(is_wanted, tf.int64)
     return seen, (is_wanted, stored)
 
-  stream = (
-    images.stream.map(renumber)
+  return (
+    stream.map(renumber)
     .scan(tf.zeros([len(chosen)], tf.int64), count)
     .filter(lambda is_wanted, stored: is_wanted)
     .map(lambda is_wanted, stored: stored)
-  )
-  counts = np.zeros(len(chosen), int)
-  with progress.Progress(total=None, unit=' images counted') as bar:
-    for stored in stream:
-      counts[int(stored.label)] += 1
-      bar.update()
-  if not counts.all():
-    raise errors.DataError(
-      f'classes: expected images of each class; received none of '
-      f'{classes[int(counts.argmin())]}. Leave it out, or choose another split.'
-    )
-  names = images.labels or {}
-  return Images(
-    int(counts.sum()),
-    {i: names.get(label, str(label)) for i, label in enumerate(chosen)},
-    stream,
   )
 
 

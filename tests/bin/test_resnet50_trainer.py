@@ -19,7 +19,8 @@ LOG = re.compile(r'lenet_gpu(\d)_b(\d+)_L2_lr0\.05_v2_\d{8}_\d{6}.log')
 OPTIONS = (
   *('--net=lenet', '--image_size=32', '--epoch_size=24'),
   *('--num_labels=2', '--num_epochs=2', '--base_learning_rate=0.05'),
-  '--codec=ternary',
+  # The net has no batch normalisation.
+  *('--codec=ternary', '--batch_norm_decay=-1'),
 )
 
 

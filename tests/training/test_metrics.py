@@ -91,6 +91,7 @@ def test_names_and_tags_are_those_of_2017():
   assert metric.tags(metrics.EVALUATION) == {
     'precision_at_1': 'Accuracy @ 1',
     'recall_at_5': 'Accuracy @ 5',
+    'loss': 'Loss',
   }
 
 
