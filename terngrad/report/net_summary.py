@@ -124,11 +124,7 @@ def _svg(places, sources):
   for name, (x, y, row) in places.items():
     for source in sources[name]:
       if source in places:
-        left, top, _ = places[source]
-        lines.append(
-          f'<line x1="{left + _WIDTH / 2}" y1="{top + _HEIGHT}" '
-          f'x2="{x + _WIDTH / 2}" y2="{y}"/>'
-        )
+        lines.append(_edge(*places[source][:2], x, y))
     shape = 'x'.join(map(str, row.shape))
     said = f'{row.kind} {shape}'
     boxes.append(
@@ -136,7 +132,7 @@ def _svg(places, sources):
       f'<text x="{x + 6}" y="{y + 14}">{html.escape(name[:32])}</text>'
       f'<text x="{x + 6}" y="{y + 27}" opacity="0.6">{html.escape(said)}</text>'
     )
-  width = max(x for x, _, _ in places.values()) + _WIDTH + _GAP
+  width = max(x for x, _, _ in places.values()) + _WIDTH + 3 * _GAP
   height = max(y for _, y, _ in places.values()) + _HEIGHT + _GAP
   return (
     f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" '
@@ -145,6 +141,21 @@ def _svg(places, sources):
     f'<g stroke="gray">{"".join(lines)}</g>'
     f'<g fill="#eef" stroke="#88a">{"".join(boxes)}</g></svg>\n'
   ).replace('<text', '<text fill="black" stroke="none"')
+
+
+def _edge(left, top, x, y):
+  """From a box to one below it; round what is between them."""
+  if y - top == _HEIGHT + _GAP:
+    return (
+      f'<line x1="{left + _WIDTH / 2}" y1="{top + _HEIGHT}" '
+      f'x2="{x + _WIDTH / 2}" y2="{y}"/>'
+    )
+  begin, end = top + _HEIGHT / 2, y + _HEIGHT / 2
+  side = max(left, x) + _WIDTH + 3 * _GAP
+  return (
+    f'<path fill="none" d="M {left + _WIDTH} {begin} C {side} {begin} {side} '
+    f'{end} {x + _WIDTH} {end}"/>'
+  )
 
 
 def _origins(node):
