@@ -47,8 +47,8 @@ def test_its_cells_run_from_top_to_bottom(tmp_path):
   epochs = re.findall(
     r'test accuracy ([\d.]+)% of 96, ([\d.]+) bits', ended.log
   )
-  assert len(epochs) == 2 + 12 + 12
-  floats, ternary = epochs[13], epochs[25]
+  assert len(epochs) == 2 + 9 + 9
+  floats, ternary = epochs[10], epochs[19]
   assert float(floats[0]) > 85 and float(ternary[0]) > 85
   assert float(ternary[1]) < 2 < 32 <= float(floats[1])
   assert f'read again: {floats[0]}%' in ended.log
