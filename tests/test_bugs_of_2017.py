@@ -148,7 +148,8 @@ def test_b9_logged_loss_is_the_mean_over_the_nodes():
   gauge = meter.Meter(schedules.Epochs(100, 8), {})
   gauge.add(
     steps.StepResult(
-      scores=tf.constant([[1.0, 0.0], [5.0, 0.5]]),
+      entropy=tf.constant([1.0, 5.0]),
+      accuracy=tf.constant([0.0, 0.5]),
       probes=tf.zeros([2, 3]),
       shared=tf.zeros([3]),
       words=[],

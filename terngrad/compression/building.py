@@ -10,6 +10,7 @@ from terngrad.codec import coded
 from terngrad.codec import gradients
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
+from terngrad.compression import scoring
 from terngrad.step import optimizers
 from terngrad.step import passes
 from terngrad.step import replicas
@@ -28,7 +29,7 @@ class Choices(NamedTuple):
     in_float32: takes a `codec.policy.VariableSpec`; True leaves the gradient of
       that variable as it is.
     optimizer: as `--optimizer` spells it.
-    loss: see `passes.model_pass`.
+    loss: see `scoring.loss_function`.
     own_statistics: True where each device keeps its own moving statistics.
     seed: of the random codes.
   """
@@ -79,17 +80,16 @@ def build(model, exchange, choices):
     bucketing.gradient_codec(specs, methods), exchange.devices
   )
   rule = optimizers.parse(choices.optimizer, 0.9)
-  copies = _without_averages(
-    replicas.create(
-      plan,
-      rule,
-      exchange.devices,
-      own_statistics=choices.own_statistics,
-      shared=states.shared(codec),
-    )
+  copies = replicas.create(
+    plan,
+    rule,
+    exchange.devices,
+    own_statistics=choices.own_statistics,
+    shared=states.shared(codec),
+    averaged=False,
   )
   training = steps.Training(
-    passes.model_pass(model, plan, choices.loss),
+    passes.model_pass(model, plan, scoring.loss_function(choices.loss)),
     exchange,
     copies,
     states.MethodStates(codec, exchange),
@@ -103,8 +103,8 @@ def forward_only(model, exchange):
   """A `Built` that takes no step: without slots, codec and `step`."""
   plan = replicas.variables_of(model)
   no_slots = optimizers.gradient_descent()
-  copies = replicas.create(plan, no_slots, exchange.devices)
-  return Built(plan, None, _without_averages(copies), None)
+  copies = replicas.create(plan, no_slots, exchange.devices, averaged=False)
+  return Built(plan, None, copies, None)
 
 
 def checked(model):
@@ -120,11 +120,6 @@ def checked(model):
       'keras.Input, or build it.'
     )
   return model
-
-
-def _without_averages(copies):
-  """`replicas.create`'s, without averages that nobody reads."""
-  return tuple(copy._replace(averages=()) for copy in copies)
 
 
 def _methods(specs, choices, num_workers):

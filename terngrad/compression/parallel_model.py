@@ -77,7 +77,7 @@ class ParallelModel:
     """
     self._exchange = exchange
     self._learning_rate = functions.learning_rate
-    minimized = passes.loss_function(functions.loss_fn or passes.PLAIN)
+    minimized = scoring.loss_function(functions.loss_fn or passes.PLAIN)
     choices = choices._replace(loss=scoring.with_logits(minimized))
     with tf.device(exchange.devices[0]):
       self.model = building.checked(functions.model_fn())

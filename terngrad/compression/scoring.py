@@ -64,12 +64,13 @@ def right_guesses(outputs, labels):
   Raises:
     ValueError: there are no logits of that shape.
   """
-  right = tf.math.in_top_k(labels, tf.cast(_logits(outputs), tf.float32), 1)
+  _check_logits(outputs)
+  right = passes.is_right(outputs, labels)
   return tf.reduce_sum(tf.cast(right, tf.float64))
 
 
-def _logits(outputs):
-  """The logits of outputs, if they are some; see `right_guesses`."""
+def _check_logits(outputs):
+  """Refuses outputs that begin with no logits; see `right_guesses`."""
   logits = nets.logits_of(outputs)
   if not tf.is_tensor(logits) or logits.shape.rank != 2:
     shape = list(getattr(logits, 'shape', ()))
@@ -78,14 +79,39 @@ def _logits(outputs):
       f'one whose outputs are {type(logits).__name__} {shape}. End it with a '
       'dense layer of a unit a class.'
     )
-  return logits
+
+
+def loss_function(loss):
+  """The function that is minimized.
+
+  Args:
+    loss: `passes.Loss`; or a function of (the model's outputs, labels int32
+      [b]) to the mean over the b examples, a float [].
+
+  Returns:
+    A function of (outputs, labels) to float32 [], which raises ValueError where
+    `loss` returns another shape.
+  """
+  if isinstance(loss, passes.Loss):
+    return loss
+
+  def minimized(outputs, labels):
+    value = tf.cast(loss(outputs, labels), tf.float32)
+    if value.shape.rank not in (None, 0):
+      raise ValueError(
+        'loss: expected one number, the mean over the examples, received a '
+        f'tensor of shape {list(value.shape)}. Take tf.reduce_mean of it.'
+      )
+    return value
+
+  return minimized
 
 
 def with_logits(minimized):
   """The function of a loss, which refuses outputs that are no logits."""
 
   def loss(outputs, labels):
-    _logits(outputs)
+    _check_logits(outputs)
     return minimized(outputs, labels)
 
   return loss
@@ -98,7 +124,7 @@ def make_scorer(model, plan, replicas, minimized):
     model: a `keras.Model`.
     plan: its `replicas.ModelVariables`.
     replicas: tuple of `replicas.Replica`.
-    minimized: a function of (outputs, labels), see `passes.loss_function`.
+    minimized: a function of (outputs, labels), see `loss_function`.
 
   Returns:
     A `tf.function` of a list, for each replica (images [b, ...], labels int32
@@ -127,15 +153,14 @@ def make_scorer(model, plan, replicas, minimized):
 
 
 def outputs_of(model, plan, replica, images):
-  """The model's outputs with the values of a replica."""
-  held = [*replica.statistics, *replica.frozen]
-  return passes.scored_outputs(
-    model,
-    plan,
-    [tf.convert_to_tensor(variable) for variable in replica.trainable],
-    [tf.convert_to_tensor(variable) for variable in held],
-    images,
-  )
+  """The model's outputs with the values of a replica, without dropout."""
+  parameters = [tf.convert_to_tensor(v) for v in replica.trainable]
+  held = [
+    tf.convert_to_tensor(v) for v in (*replica.statistics, *replica.frozen)
+  ]
+  # Nothing draws from the seeds.
+  state = passes.with_seeds(plan, held, tf.zeros([2], tf.uint32))
+  return model.stateless_call(parameters, state, images, training=False)[0]
 
 
 def mean_score(sums, group):

@@ -185,7 +185,7 @@ class Asynchronous:
       with watchdog.limit(self._cluster.tasks, seconds, f'Worker {number}'):
         pushed = push(*arguments)
         # It may still be under way until a number of it is looked at.
-        pushed.scores.numpy()
+        pushed.entropy.numpy()
       return pushed
 
     self._own[number] += 1
@@ -250,7 +250,8 @@ class Asynchronous:
     parts = async_step.Pushed(*zip(*came.values(), strict=True))
     nodes = range(self._num_nodes)
     return steps.StepResult(
-      scores=tf.concat(parts.scores, axis=0),
+      entropy=tf.concat(parts.entropy, axis=0),
+      accuracy=tf.concat(parts.accuracy, axis=0),
       probes=tf.concat(parts.probes, axis=0),
       shared=parts.shared[-1],
       # Codes stay on the servers, so there are no histograms of them.

@@ -27,13 +27,15 @@ class Pushed(NamedTuple):
   """What the chief hears of a push.
 
   Attributes:
-    scores: float32 [nodes of the process, `passes.NUM_SCORES`].
+    entropy: float32 [nodes of the process].
+    accuracy: float32 [nodes of the process], see `step.StepResult`.
     probes: float32 [nodes, probes].
     shared: float32 [probes], the scalers of the payloads: the process's own.
     sent: int32 [nodes], see `step.StepResult`.
   """
 
-  scores: tf.Tensor
+  entropy: tf.Tensor
+  accuracy: tf.Tensor
   probes: tf.Tensor
   shared: tf.Tensor
   sent: tf.Tensor
@@ -170,10 +172,12 @@ def _push(made, pulled, own, *given):
       for values in zip(*(r.statistics for r in computed), strict=True)
     ]
     servers.put(made.buffers, together, shared, means)
+  scores = towers_lib.in_order([r.scores for r in computed])
   if feed:
-    feed.report(own, [r.entropy for r in computed])
+    feed.report(own, [r.scores[:, 0] for r in computed])
   return Pushed(
-    scores=towers_lib.in_order([r.scores for r in computed]),
+    entropy=scores[:, 0],
+    accuracy=scores[:, 1],
     probes=towers_lib.in_order([r.probes for r in computed]),
     shared=shared,
     sent=sent,

@@ -25,7 +25,8 @@ class DeviceRound(NamedTuple):
       that a further node costs. For one node a list of `Single`,
       for each bucket one a tensor.
     probes: float32 [nodes, probes], see `GradientCodec.begin`.
-    scores: float32 [nodes, `passes.NUM_SCORES`], means over a node's examples.
+    scores: float32 [nodes, `passes.NUM_SCORES`], means over a node's examples,
+      the loss first.
     statistics: list of float32 [nodes, ...].
   """
 
@@ -33,11 +34,6 @@ class DeviceRound(NamedTuple):
   probes: tf.Tensor
   scores: tf.Tensor
   statistics: list
-
-  @property
-  def entropy(self):
-    """The losses, float32 [nodes]."""
-    return self.scores[:, 0]
 
 
 class Functions(NamedTuple):

@@ -26,6 +26,10 @@ class Loss(NamedTuple):
   label_smoothing: float = 0.0
   aux_weight: float = 0.0
 
+  def __call__(self, outputs, labels):
+    """See `cross_entropy`."""
+    return cross_entropy(self, outputs, labels)
+
 
 PLAIN = Loss()
 
@@ -68,7 +72,8 @@ def model_pass(model, plan, loss=PLAIN, decoupled=False, differentiate=None):
     model: maps images to logits [b, classes], or to a list of them and the
       logits of auxiliary heads.
     plan: its `replicas.ModelVariables`.
-    loss: `Loss`, or a function, see `loss_function`.
+    loss: `Loss`, or another function of (the model's outputs, labels int32 [b])
+      that returns the mean over the b examples, float32 [].
     decoupled: True leaves the L2 terms out of the compressed gradient, for the
       update to apply.
     differentiate: takes (parameters, non-trainable values of the model, images,
@@ -87,7 +92,7 @@ def model_pass(model, plan, loss=PLAIN, decoupled=False, differentiate=None):
       _gradients,
       differentiate or functools.partial(_differentiate, model),
       plan,
-      loss_function(loss),
+      loss,
     ),
     decay=no_decay if decoupled else decay,
     decoupled_decay=decay if decoupled else None,
@@ -97,23 +102,15 @@ def model_pass(model, plan, loss=PLAIN, decoupled=False, differentiate=None):
 
 
 def _gradients(
-  differentiate,
-  plan,
-  minimized,
-  parameters,
-  held,
-  images,
-  labels,
-  key,
-  scale=None,
+  differentiate, plan, loss, parameters, held, images, labels, key, scale=None
 ):
   def losses(outputs):
-    entropy = minimized(outputs, labels)
+    entropy = loss(outputs, labels)
     scores = tf.stack([entropy, _accuracy(outputs, labels)])
     return entropy if scale is None else entropy * scale, scores
 
   result, scores, state = differentiate(
-    parameters, _with_seeds(plan, held, key), images, losses
+    parameters, with_seeds(plan, held, key), images, losses
   )
   if scale is not None:
     result = [gradient / scale for gradient in result]
@@ -137,11 +134,23 @@ def _differentiate(model, parameters, state, images, losses):
   return result, scores, state
 
 
+def is_right(outputs, labels):
+  """Whether each label has the largest logit.
+
+  Args:
+    outputs: of a model, logits [b, classes] or a list of them and others.
+    labels: int32 [b].
+
+  Returns:
+    bool [b].
+  """
+  logits = outputs[0] if isinstance(outputs, list) else outputs
+  return tf.math.in_top_k(labels, tf.cast(logits, tf.float32), 1)
+
+
 def _accuracy(outputs, labels):
   """The share of labels with the largest logit, float32 []."""
-  logits = outputs[0] if isinstance(outputs, list) else outputs
-  found = tf.math.in_top_k(labels, tf.cast(logits, tf.float32), 1)
-  return tf.reduce_mean(tf.cast(found, tf.float32))
+  return tf.reduce_mean(tf.cast(is_right(outputs, labels), tf.float32))
 
 
 def _regularization(variables, parameters):
@@ -167,7 +176,7 @@ def no_decay(parameters):
   return [None] * len(parameters)
 
 
-def _with_seeds(plan, held, key):
+def with_seeds(plan, held, key):
   """The model's non-trainable values, with a dropout seed a layer from `key`.
 
   Layers fold in negative numbers; the codes fold in the index of a bucket.
@@ -178,24 +187,6 @@ def _with_seeds(plan, held, key):
     else held[index]
     for i, index in enumerate(plan.indices)
   ]
-
-
-def scored_outputs(model, plan, parameters, held, images):
-  """A model's outputs where it is scored: nothing is dropped out.
-
-  Args:
-    model: a `keras.Model`.
-    plan: its `replicas.ModelVariables`.
-    parameters: list of tensors.
-    held: list of tensors, see `Pass`.
-    images: [b, ...].
-
-  Returns:
-    What the model returns.
-  """
-  state = _with_seeds(plan, held, tf.zeros([2], tf.uint32))
-  outputs, _ = model.stateless_call(parameters, state, images, training=False)
-  return outputs
 
 
 def of_net(net, label_smoothing=-1.0, aux_weight=-1.0):
@@ -213,32 +204,6 @@ def of_net(net, label_smoothing=-1.0, aux_weight=-1.0):
     net.label_smoothing if label_smoothing == -1 else label_smoothing,
     net.auxiliary_weight if aux_weight == -1 else aux_weight,
   )
-
-
-def loss_function(loss):
-  """The function that is minimized.
-
-  Args:
-    loss: `Loss`; or a function of (the model's outputs, labels int32 [b]) to
-      the mean over the b examples, a float [].
-
-  Returns:
-    A function of (outputs, labels) to float32 [], which raises ValueError where
-    `loss` returns another shape.
-  """
-  if not callable(loss):
-    return functools.partial(cross_entropy, loss)
-
-  def minimized(outputs, labels):
-    value = tf.cast(loss(outputs, labels), tf.float32)
-    if value.shape.rank not in (None, 0):
-      raise ValueError(
-        'loss: expected one number, the mean over the examples, received a '
-        f'tensor of shape {list(value.shape)}. Take tf.reduce_mean of it.'
-      )
-    return value
-
-  return minimized
 
 
 def cross_entropy(loss, outputs, labels):

@@ -123,9 +123,8 @@ def variables_of(model, trained=lambda name: True):
     # Without the model's own name, which is no part of the net.
     return variable.path.removeprefix(f'{model.name}/')
 
-  frozen = [v for v in model.trainable_variables if not trained(name(v))]
-  for variable in frozen:
-    variable.trainable = False
+  for variable in model.trainable_variables:
+    variable.trainable = bool(trained(name(variable)))
   trainable = tuple(model.trainable_variables)
   others = [
     v
@@ -134,15 +133,10 @@ def variables_of(model, trained=lambda name: True):
   ]
   # Keras tells parameters of layers that are not trained from statistics by
   # this list alone.
-  parameters = {
-    v.path
-    for layer in model._flatten_layers()
-    for v in layer._trainable_variables
-  }
-  known = {v.path for v in frozen}
-  frozen += [v for v in others if v.path in parameters - known]
-  paths = {v.path for v in frozen}
-  statistics = [v for v in others if v.path not in paths]
+  layers = model._flatten_layers()
+  parameters = {v.path for one in layers for v in one._trainable_variables}
+  frozen = [v for v in others if v.path in parameters]
+  statistics = [v for v in others if v.path not in parameters]
   indices = {v.path: i for i, v in enumerate([*statistics, *frozen])}
   return ModelVariables(
     names=tuple(name(v) for v in (*trainable, *statistics, *frozen)),
@@ -159,7 +153,13 @@ def variables_of(model, trained=lambda name: True):
 
 
 def create(
-  plan, optimizer, devices, scaling=(), own_statistics=False, shared=()
+  plan,
+  optimizer,
+  devices,
+  scaling=(),
+  own_statistics=False,
+  shared=(),
+  averaged=True,
 ):
   """One replica a device, all equal to the model's present values.
 
@@ -175,6 +175,7 @@ def create(
     scaling: values that the variables of the loss scale start from.
     own_statistics: True where each device keeps its own statistics.
     shared: dict from `states.shared`, or () for none.
+    averaged: False makes no averages.
 
   Returns:
     A tuple of `Replica`.
@@ -191,7 +192,7 @@ def create(
         trainable=trainable,
         statistics=statistics,
         slots=tuple(_slots(optimizer, variable) for variable in trainable),
-        averages=_copies((*trainable, *statistics, *frozen)),
+        averages=_copies(averaged * (*trainable, *statistics, *frozen)),
         frozen=frozen,
         scaling=_copies(scaling, device),
         own_statistics=own_statistics,

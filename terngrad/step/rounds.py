@@ -49,13 +49,8 @@ class Metadata(NamedTuple):
     moving = [] if own_statistics else first[0].statistics
     shapes = [value.shape[1:] for value in moving]
     num_probes = first[0].probes.shape[1]
-    num_scores = passes.NUM_SCORES
-    sizes = [
-      num_probes,
-      num_scores,
-      1,
-      *(shape.num_elements() for shape in shapes),
-    ]
+    sizes = [num_probes, passes.NUM_SCORES, 1]
+    sizes += [shape.num_elements() for shape in shapes]
 
     def conclude(everyone):
       probes, _, stops, *moments = tf.split(everyone, sizes, axis=1)
@@ -79,7 +74,7 @@ class Metadata(NamedTuple):
       probes.append(known)
     return cls(
       probes=probes,
-      scores=everyone[:, num_probes : num_probes + num_scores],
+      scores=everyone[:, num_probes : num_probes + passes.NUM_SCORES],
       stop=stops[0],
       shared=shared,
       statistics=statistics,

@@ -25,8 +25,8 @@ class StepResult(NamedTuple):
   """What a step tells the loop.
 
   Attributes:
-    scores: float32 [workers, `passes.NUM_SCORES`], means over each worker's
-      examples: loss and top-1 accuracy.
+    entropy: float32 [workers], mean loss of each worker's examples.
+    accuracy: float32 [workers], top-1 accuracy of the same, as a share.
     probes: float32 [workers, probes]; not finite where a gradient was not.
     shared: float32 [probes], the agreed probe.
     words: for each device of this process a list of int32 [its workers, words],
@@ -38,23 +38,14 @@ class StepResult(NamedTuple):
       numbers.
   """
 
-  scores: tf.Tensor
+  entropy: tf.Tensor
+  accuracy: tf.Tensor
   probes: tf.Tensor
   shared: tf.Tensor
   words: list
   sent: tf.Tensor
   stop: tf.Tensor
   worker_labels: tuple = ()
-
-  @property
-  def entropy(self):
-    """The losses, float32 [workers]."""
-    return self.scores[:, 0]
-
-  @property
-  def accuracy(self):
-    """The top-1 accuracies as shares, float32 [workers]."""
-    return self.scores[:, 1]
 
   def payloads(self, device_index):
     """The whole payloads of a device, int32 [its workers, words]."""
@@ -200,9 +191,10 @@ def _train_step(
     made.ends, of_devices, metadata.statistics, strict=True
   ):
     end(pending, statistics, numbers)
-  exchange.report(step, [of_parts[0].entropy for of_parts in computed])
+  exchange.report(step, [of_parts[0].scores[:, 0] for of_parts in computed])
   return StepResult(
-    scores=metadata.scores,
+    entropy=metadata.scores[:, 0],
+    accuracy=metadata.scores[:, 1],
     probes=parts_lib.join_probes(made.parts, metadata.probes),
     shared=parts_lib.join_probes(
       made.parts, [one[0] for one in metadata.shared]

@@ -103,11 +103,9 @@ def _screen(run, step, report, show_progress):
 
     def tick(result):
       if show_progress:
-        bar.set_postfix(
-          loss=f'{result.entropy.numpy().mean():.3f}',
-          accuracy=f'{result.accuracy.numpy().mean():.3f}',
-          refresh=False,
-        )
+        pair = result.entropy, result.accuracy
+        loss, accuracy = (float(value.numpy().mean()) for value in pair)
+        bar.set_postfix(loss=loss, accuracy=accuracy, refresh=False)
       bar.update()
 
     yield _Screen(bar.write if show_progress else report, tick)

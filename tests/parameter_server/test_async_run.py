@@ -54,7 +54,8 @@ class Process:
     self._script.wait_for(self._number)
     self._waits = True
     return async_step.Pushed(
-      scores=tf.fill([2, 2], float(self._number)),
+      entropy=tf.fill([2], float(self._number)),
+      accuracy=tf.fill([2], 0.5),
       probes=tf.fill([2, 1], self._value),
       shared=tf.fill([1], self._value),
       sent=tf.zeros([2], tf.int32),

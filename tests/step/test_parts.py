@@ -36,7 +36,7 @@ def trained(build, part_bytes, devices=1, count=2, **options):
 
 def assert_equal(one, other):
   np.testing.assert_array_equal(one[0].values(), other[0].values())
-  for field in ('scores', 'probes', 'shared'):
+  for field in ('entropy', 'accuracy', 'probes', 'shared'):
     np.testing.assert_array_equal(
       getattr(one[1], field), getattr(other[1], field)
     )

@@ -71,7 +71,7 @@ _CHANNELS = 3
 # The batch that --base_learning_rate is of where it is to be scaled.
 _SCALED_FROM = 256
 _RUN_ID = re.compile(r'\w[\w.+-]{0,99}', re.ASCII)
-_FIRST_GPUS = re.compile(r'[0-9]{1,4}(,[0-9]{1,4})*', re.ASCII)
+_GPUS = re.compile(r'[0-9]{1,4}(,[0-9]{1,4})*', re.ASCII)
 
 option = options.option
 
@@ -155,7 +155,7 @@ def to_config(values: Flags) -> configs.TrainConfig:
 
 def _gpus(text):
   """The numbers that --gpus says."""
-  if text and not _FIRST_GPUS.fullmatch(text):
+  if text and not _GPUS.fullmatch(text):
     raise flags.UsageError(
       f'--gpus: expected numbers with commas, as 0,1; received {text[:200]!r}. '
       'Give some, or --num_gpus.'
