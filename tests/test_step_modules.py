@@ -1,0 +1,37 @@
+"""A step, on towers and over servers, stays short enough to follow."""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.slow
+_ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+def counted(*words):
+  """(modules, lines of code) that the program says."""
+  done = subprocess.run(
+    [sys.executable, '-m', 'tests.step_modules', *words],
+    capture_output=True,
+    text=True,
+    check=True,
+    cwd=_ROOT,
+  )
+  lines, modules = re.search(
+    r'(\d+)  lines in (\d+) modules\n$', done.stdout
+  ).groups()
+  return int(modules), int(lines)
+
+
+def test_a_step_on_towers_is_in_22_modules_of_2400_lines():
+  modules, lines = counted()
+  assert modules <= 22
+  assert lines <= 2400
+
+
+def test_a_step_over_servers_is_in_three_modules_more():
+  modules, _ = counted('--servers')
+  assert modules <= 3
