@@ -115,7 +115,7 @@ if $has_path; then
 elif $all; then
   # What XLA compiled is given back where a process ends: all tests in one would
   # need more memory than many machines have.
-  for part in bin codec exchange keras slim; do
+  for part in bin cli codec exchange keras slim step training; do
     rest+=("--ignore=$root/tests/$part")
     section "tests/$part${marks:+ ($marks)}" parallel "$root/tests/$part"
   done
