@@ -98,9 +98,13 @@ site() {
 }
 
 # Two at a time: most wait for a process or run on one core. A file's tests stay
-# together, with what they share.
+# together, with what they share. Where one of the two is killed, the section ends
+# and names its test: with another in its place pytest-xdist would wait for ever.
 # shellcheck disable=SC2317  # `section` calls it.
-parallel() { pytest -n 2 --dist loadfile -m "$marks" "${arguments[@]}" "$@"; }
+parallel() {
+  pytest -n 2 --dist loadfile --max-worker-restart=0 -m "$marks" \
+    "${arguments[@]}" "$@"
+}
 
 structure=("$root/tests/test_imports.py" "$root/tests/test_layers.py")
 section 'imports' pytest "${structure[@]}"
