@@ -1,5 +1,8 @@
 """scripts/test.sh and quickstart.sh, with stand-ins for what they run."""
 
+import shlex
+import sys
+
 import pytest
 
 
@@ -76,6 +79,24 @@ def test_gate_hands_arguments_to_pytest_with_whole_paths(
   call = last_pytest(project)
   assert call[-3:] == ['-k', 'a or b', f'{tmp_path}/test_a.py::test_b']
   assert f'{project.root}/tests' not in call
+
+
+def test_gate_ends_and_names_the_test_whose_process_is_killed(
+  project, tools, tmp_path
+):
+  real = f'{shlex.quote(sys.executable)} "$@"'
+  tools(python=f'case "$*" in *loadfile*) {real} ;; esac')
+  (project.root / 'pyproject.toml').touch()
+  (tmp_path / 'test_a.py').write_text(
+    'import os, signal\n'
+    'def test_before(): pass\n'
+    'def test_killed(): os.kill(os.getpid(), signal.SIGKILL)\n'
+    'def test_after(): pass\n'
+  )
+  status, out, _ = project.run('test.sh', 'test_a.py')
+  assert status != 0
+  assert "crashed while running '::test_killed'" in out
+  assert out.endswith('FAILED: tests (not slow and not cluster and not gpu)\n')
 
 
 def test_quickstart_trains_and_evaluates_both_then_compares(
