@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 from absl import logging
+from tensorflow.python.eager import context
 
 from terngrad import errors
 
@@ -74,6 +75,33 @@ def grow_memory():
   for gpu in gpus:
     _quietly(tf.config.experimental.set_memory_growth, gpu, True)
   return gpus
+
+
+def keep_order_of_sums():
+  """Has TensorFlow add up tensors in the order in which a graph says so.
+
+  Where a graph needs more than 0.8 of a device's memory, which for a CPU is
+  taken to be 256 MiB, TensorFlow's memory optimizer replaces sums of three
+  tensors or more, as in the backward pass of batch normalisation, by a variable
+  that each is added to as it arrives. Which sums that are depends on all that
+  the graph holds, so that one model would round otherwise from mode to mode.
+
+  Holds for this process from the next function on that this thread calls, and
+  in other threads if they have called none. All else that was configured stays.
+  """
+  process = context.context()
+  # `tf.config.optimizer` has no name for this optimizer, and a context takes a
+  # whole configuration only when it is made.
+  given = process._config
+  config = tf.compat.v1.ConfigProto()
+  if given is not None:
+    config.CopyFrom(given)
+  rewriting = config.graph_options.rewrite_options
+  rewriting.memory_optimization = rewriting.NO_MEM_OPT
+  # Finds the devices, which a configuration that was there before would limit.
+  tf.config.list_physical_devices()
+  process._config = config
+  process.function_call_options = None
 
 
 def choose_gpus(numbers):

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import keras
 
+from terngrad.cluster import devices
 from terngrad.codec import bucketing
 from terngrad.codec import coded
 from terngrad.codec import gradients
@@ -73,6 +74,7 @@ def build(model, exchange, choices):
   Raises:
     ValueError: the text of a codec, a rule or the optimizer names none.
   """
+  devices.keep_order_of_sums()
   plan = replicas.variables_of(model)
   specs = run_codecs.variable_specs(plan)
   methods = _methods(specs, choices, exchange.num_workers)

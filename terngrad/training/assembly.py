@@ -13,6 +13,7 @@ from terngrad.checkpoint import checkpoints
 from terngrad.checkpoint import scopes
 from terngrad.checkpoint import stored_states
 from terngrad.cluster import coordination
+from terngrad.cluster import devices as devices_lib
 from terngrad.codec import gradients
 from terngrad.config import cluster
 from terngrad.config import options
@@ -125,6 +126,7 @@ def assemble(config, make_context=None):
     errors.ConfigError, slim.errors.DataError: something is not there.
   """
   context = make_context() if make_context else of_this_process(config)
+  devices_lib.keep_order_of_sums()
   model = _model(config, context)
   plan = _layout(config, model)
   codecs = _codecs(config, plan, context.exchange.devices)
