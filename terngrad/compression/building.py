@@ -18,6 +18,7 @@ from terngrad.step import replicas
 from terngrad.step import states
 from terngrad.step import step as steps
 from terngrad.training import run_codecs
+from terngrad.training.passes import recomputing
 
 
 class Choices(NamedTuple):
@@ -32,6 +33,8 @@ class Choices(NamedTuple):
     optimizer: as `--optimizer` spells it.
     loss: see `scoring.loss_function`.
     own_statistics: True where each device keeps its own moving statistics.
+    recomputes: True where activations are computed again in the backward pass,
+      see `recomputing.of`.
     seed: of the random codes.
   """
 
@@ -41,6 +44,7 @@ class Choices(NamedTuple):
   optimizer: str = 'momentum'
   loss: object = passes.PLAIN
   own_statistics: bool = False
+  recomputes: bool = False
   seed: int = 1
 
 
@@ -72,7 +76,8 @@ def build(model, exchange, choices):
     A `Built`.
 
   Raises:
-    ValueError: the text of a codec, a rule or the optimizer names none.
+    ValueError: the text of a codec, a rule or the optimizer names none; or the
+      model cannot be cut to be recomputed.
   """
   devices.keep_order_of_sums()
   plan = replicas.variables_of(model)
@@ -91,7 +96,12 @@ def build(model, exchange, choices):
     averaged=False,
   )
   training = steps.Training(
-    passes.model_pass(model, plan, scoring.loss_function(choices.loss)),
+    passes.model_pass(
+      model,
+      plan,
+      scoring.loss_function(choices.loss),
+      differentiate=recomputing.of(model) if choices.recomputes else None,
+    ),
     exchange,
     copies,
     states.MethodStates(codec, exchange),

@@ -37,6 +37,7 @@ def parallelize(
   codec_rules='',
   rendezvous=None,
   broadcast_computed_params=True,
+  optimize_gradient_memory=False,
   seed=1,
 ):
   """Puts a Keras model on several devices, to train it or to score it.
@@ -62,6 +63,9 @@ def parallelize(
       used TensorFlow before.
     broadcast_computed_params: False leaves each device its own moving
       statistics; True averages them each step.
+    optimize_gradient_memory: True computes activations again in the backward
+      pass, segment by segment, in place of keeping them: the same bits in less
+      memory and more time. The model is a graph of layers with one input.
     seed: of the random codes, and for `keras.utils.set_random_seed`.
 
   Returns:
@@ -75,6 +79,7 @@ def parallelize(
     rules=codec_rules,
     optimizer=update,
     own_statistics=not broadcast_computed_params,
+    recomputes=optimize_gradient_memory,
     seed=seed,
   )
   exchange = placement.join(devices, rendezvous)

@@ -67,6 +67,29 @@ def test_devices_are_virtual_workers_to_the_bit(codec):
     parallel.check_equal()
 
 
+def test_recomputed_activations_end_at_the_same_bits():
+  kept, again = (
+    made(dropping_net, codec='ternary', optimize_gradient_memory=recomputes)
+    for recomputes in (False, True)
+  )
+  assert kept.run(2).loss == again.run(2).loss
+  for device in range(2):
+    assert_equal(kept.params(device), again.params(device))
+    assert_equal(kept.statistics(device), again.statistics(device))
+
+
+def test_a_model_that_cannot_be_recomputed_is_refused():
+  with pytest.raises(ValueError, match='optimize_gradient_memory: expected'):
+    made(one_layer, optimize_gradient_memory=True)
+
+
+def one_layer():
+  return keras.Sequential(
+    [keras.Input((small.SIZE, small.SIZE, 1)), keras.layers.Flatten()]
+    + [keras.layers.Dense(5)]
+  )
+
+
 def test_one_device_is_one_worker_to_the_bit():
   parallel = made(devices=[0], codec='ternary')
   parallel.run(2)
