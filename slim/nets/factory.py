@@ -29,6 +29,7 @@ from slim.nets import overfeat
 from slim.nets import resnet
 from slim.nets import small_resnet
 from slim.nets import vgg
+from slim.nets.blocks import initializers
 
 
 class Net(NamedTuple):
@@ -206,6 +207,7 @@ def build(
   weight_decay: float | None = None,
   dropout_keep_prob: float | None = None,
   seed: int = 1,
+  initializer: str = '',
 ) -> keras.Model:
   """Builds a net by name.
 
@@ -219,6 +221,7 @@ def build(
     dropout_keep_prob: share of the units that dropout keeps, in (0, 1]; None
       for the net's own.
     seed: of all initial weights and, where the net has it, of dropout.
+    initializer: of all kernels, see `initializers.parse`; '' for the net's own.
 
   Returns:
     A model from float32 [B, image_size, image_size, channels] to logits,
@@ -227,6 +230,7 @@ def build(
   Raises:
     slim.errors.UnknownNameError: no such net.
     slim.errors.DataError: the images are too small for it.
+    ValueError: no such initializer.
   """
   net = errors.lookup(NETS, name, 'net')
   image_size = _given(image_size, net.default_image_size)
@@ -236,7 +240,7 @@ def build(
       f'received {image_size}; give a larger image size, it was designed for '
       f'{net.default_image_size}.'
     )
-  return net.build(
+  model = net.build(
     num_classes=num_classes,
     image_size=image_size,
     channels=_given(channels, net.default_channels),
@@ -244,6 +248,9 @@ def build(
     dropout_keep_prob=_given(dropout_keep_prob, net.dropout_keep_prob),
     seed=seed,
   )
+  if initializer:
+    initializers.draw_kernels(model, initializers.parse(initializer), seed)
+  return model
 
 
 def _given(value, own):

@@ -9,6 +9,7 @@ from terngrad import lazy
 from terngrad.config import options
 
 nets = lazy.module('slim.nets.factory')
+initializers = lazy.module('slim.nets.blocks.initializers')
 
 option = options.option
 
@@ -147,9 +148,19 @@ class TrainModel(Model):
     'than some 10,000 steps want less: 0.9 for hundreds, 0.99 for thousands.',
   )
 
+  initializer: str = option(
+    '',
+    'First values of kernels: normal:stddev=0.01, truncated_normal:stddev=0.01, '
+    "xavier or he; empty: the net's own.",
+    on_resume=options.FREE,
+  )
+
   def validate(self):
     """Raises `errors.ConfigError` for the first option out of its range."""
     super().validate()
+    if self.initializer:
+      with errors.as_config_error():
+        initializers.parse(self.initializer)
     if self.label_smoothing != -1:
       options.in_range('label_smoothing', self.label_smoothing, 0, 1)
     if self.aux_loss_weight != -1:

@@ -241,6 +241,7 @@ def _model(config, context):
         weight_decay=chosen.weight_decay,
         dropout_keep_prob=chosen.dropout_keep_prob,
         seed=seed,
+        initializer=chosen.initializer,
       )
   if chosen.batch_norm_decay != -1:
     batch_norm.set_decay(model, chosen.batch_norm_decay)

@@ -173,6 +173,8 @@ def test_flags_choose_the_code(options, expected):
     ({'batch_norm_decay': -0.5}, 'batch_norm_decay: expected a number from 0'),
     ({'batch_norm_decay': float('nan')}, 'batch_norm_decay: expected a number'),
     ({'batch_norm_decay': 1.0}, 'expected a share below 1.*stay at their'),
+    ({'initializer': 'norml'}, "Did you mean 'normal'"),
+    ({'initializer': 'normal:stddev=0'}, 'a finite stddev above 0'),
     ({'clip_gradient_norm': float('inf')}, 'clip_gradient_norm: expected'),
     ({'dtype': 'bfloat'}, "Did you mean 'bfloat16'"),
     (

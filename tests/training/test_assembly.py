@@ -95,6 +95,22 @@ def test_a_step_keeps_the_share_of_moving_statistics_that_was_asked_for():
   np.testing.assert_allclose(means[2], means[0] * 1.75, rtol=1e-3)
 
 
+def test_kernels_begin_as_was_asked_for_and_biases_as_the_net_says():
+  own, other = lenet(), lenet(initializer='normal:stddev=0.5')
+  for name, before, now in zip(
+    own.parameters,
+    own.replicas[0].trainable,
+    other.replicas[0].trainable,
+    strict=True,
+  ):
+    if name.endswith('kernel'):
+      # Eight deviations of what is found, after 500 values or more.
+      found, size = np.std(now.numpy()), now.numpy().size
+      assert abs(found - 0.5) < 8 * 0.5 / np.sqrt(2 * size), name
+    else:
+      np.testing.assert_array_equal(before.numpy(), now.numpy())
+
+
 def test_a_net_without_batch_norm_has_no_share_to_change():
   with pytest.raises(
     data_errors.DataError,
