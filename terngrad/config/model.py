@@ -150,8 +150,8 @@ class TrainModel(Model):
 
   initializer: str = option(
     '',
-    'First values of kernels: normal:stddev=0.01, truncated_normal:stddev=0.01, '
-    "xavier or he; empty: the net's own.",
+    'First values of kernels: normal:stddev=0.01, '
+    "truncated_normal:stddev=0.01, xavier or he; empty: the net's own.",
     on_resume=options.FREE,
   )
 
