@@ -1,5 +1,6 @@
 """A model on several devices, each with a replica and an input of its own."""
 
+import operator
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -92,7 +93,7 @@ class ParallelModel:
     self._score = scoring.make_scorer(
       self.model, self._plan, self.replicas, minimized
     )
-    self._predict = tf.function(self._outputs, reduce_retracing=True)
+    self._forward = tf.function(self._outputs, reduce_retracing=True)
 
   def step(self):
     """Takes a step with a batch of each device.
@@ -181,8 +182,24 @@ class ParallelModel:
     Returns:
       What the model returns, as NumPy arrays: logits float32 [b, classes].
     """
+    outputs = self.forward(0, images)
+    return tf.nest.map_structure(lambda t: t.numpy(), outputs)
+
+  def forward(self, device_index, images):
+    """The outputs of one device's replica, without dropout, on that device.
+
+    Args:
+      device_index: of this process.
+      images: [b, ...], as the model takes them.
+
+    Returns:
+      What the model returns, tensors: logits float32 [b, classes].
+    """
     images = tf.cast(images, self._images.dtype)
-    return tf.nest.map_structure(lambda t: t.numpy(), self._predict(images))
+    # An int, not a tensor: each device has a function of its own.
+    device_index = operator.index(device_index)
+    with tf.device(self.devices[device_index]):
+      return self._forward(device_index, images)
 
   def params(self, device_index):
     """The parameters on a device of this process: dict of name to array."""
@@ -240,11 +257,10 @@ class ParallelModel:
       sums += self._score(batches).numpy()
     return scoring.mean_score(sums, self._exchange.group)
 
-  def _outputs(self, images):
-    with tf.device(self.devices[0]):
-      return scoring.outputs_of(
-        self.model, self._plan, self.replicas[0], images
-      )
+  def _outputs(self, device_index, images):
+    replica = self.replicas[device_index]
+    with tf.device(replica.device):
+      return scoring.outputs_of(self.model, self._plan, replica, images)
 
   def _values(self, device_index, kinds):
     replica = self.replicas[device_index]

@@ -67,6 +67,18 @@ def test_devices_are_virtual_workers_to_the_bit(codec):
     parallel.check_equal()
 
 
+def test_outputs_of_a_device_are_those_of_the_replica_that_lives_there():
+  parallel = made()
+  images, _ = small_inputs.of_device(0, 2)[0]
+  parallel.replicas[1].trainable[0].assign_add(
+    tf.ones_like(parallel.replicas[1].trainable[0])
+  )
+  first, second = (parallel.forward(i, images) for i in range(2))
+  assert first.device.endswith('CPU:0') and second.device.endswith('CPU:1')
+  np.testing.assert_array_equal(first, parallel.predict(images))
+  assert not np.array_equal(first, second)
+
+
 def test_recomputed_activations_end_at_the_same_bits():
   kept, again = (
     made(dropping_net, codec='ternary', optimize_gradient_memory=recomputes)

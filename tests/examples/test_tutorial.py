@@ -12,25 +12,50 @@ from tests.examples import notebook
 from tests.exchange import processes
 
 TUTORIAL = processes.ROOT / 'docs' / 'tutorial_multi_device.ipynb'
+SPLIT = TUTORIAL.with_name('tutorial_split_a_batch.ipynb')
+of_each = pytest.mark.parametrize(
+  'path', [TUTORIAL, SPLIT], ids=lambda path: path.stem
+)
 
 
-def test_it_is_stored_without_output():
-  stored = json.loads(TUTORIAL.read_text(encoding='utf-8'))
+@of_each
+def test_it_is_stored_without_output(path):
+  stored = json.loads(path.read_text(encoding='utf-8'))
   assert (stored['nbformat'], stored['nbformat_minor']) == (4, 5)
   cells = stored['cells']
   assert all(not cell.get('outputs') for cell in cells)
   assert len({cell['id'] for cell in cells}) == len(cells)
 
 
-def test_it_uses_public_names_alone():
-  code = '\n'.join(notebook.code_of(TUTORIAL))
+@of_each
+def test_it_uses_public_names_alone(path):
+  code = '\n'.join(notebook.code_of(path))
   used = set(re.findall(r'terngrad\.(\w+)', code))
   assert used == {'parallelize'} and used <= set(terngrad.__all__)
 
 
-def test_a_page_leads_to_it():
-  pages = pathlib.Path(TUTORIAL.parent).glob('*.md')
-  assert any(f']({TUTORIAL.name})' in page.read_text() for page in pages)
+@of_each
+def test_a_page_leads_to_it(path):
+  pages = pathlib.Path(path.parent).glob('*.md')
+  assert any(f']({path.name})' in page.read_text() for page in pages)
+
+
+@pytest.mark.slow
+def test_a_batch_of_four_is_split_and_its_step_is_the_same_on_both(tmp_path):
+  with processes.Processes() as started:
+    started.start('-m', 'tests.examples.notebook', SPLIT, tmp_path)
+    (ended,) = started.wait()
+  assert ended.code == 0, ended.log
+  for device, labels in enumerate(('[0 1]', '[2 3]')):
+    told = f'/CPU:{device}: images (2, 28, 28, 1), labels {labels}'
+    assert told in ended.log
+    assert f'device:CPU:{device}: logits (2, 10)' in ended.log
+  assert '[2, 1, 1]' in ended.log
+  assert 'Training on: 2 devices' in ended.log
+  assert re.search(r'4 examples, loss [\d.]+\n1\.60 bits', ended.log)
+  for claim in ('the same on the first device', 'changed', 'the same on both'):
+    assert f'{claim}: True' in ended.log
+  assert 'all parameters are equal to the bit' in ended.log
 
 
 @pytest.mark.slow
