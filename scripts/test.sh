@@ -119,7 +119,8 @@ if $has_path; then
 elif $all; then
   # What XLA compiled is given back where a process ends: all tests in one would
   # need more memory than many machines have.
-  for part in bin cli codec exchange keras slim step training; do
+  for part in bin bits cli codec examples exchange keras measure native slim step \
+    training; do
     rest+=("--ignore=$root/tests/$part")
     section "tests/$part${marks:+ ($marks)}" parallel "$root/tests/$part"
   done
