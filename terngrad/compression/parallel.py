@@ -44,9 +44,8 @@ def parallelize(
 
   Args:
     input_fn: takes (device_index, num_devices), returns that device's examples:
-      a `tf.data.Dataset` or another iterable of (images [b, ...], integer
-      labels [b]); or the iterator of one shared reader. Counts the devices of
-      all processes.
+      an iterable of (images [b, ...], integer labels [b]), or the iterator of
+      one shared reader. Counts the devices of all processes.
     model_fn: returns a `keras.Model` to logits [b, classes], or to a list of
       them and others. The first device uses the model's own variables.
     loss_fn: takes (outputs, labels int32 [b]), returns the mean over the
@@ -56,16 +55,13 @@ def parallelize(
     learning_rate: float, or a function of the steps taken before.
     devices: list of numbers of GPUs, or of logical CPU devices on a machine
       without any; or of names. As many in every process.
-    codec: as `--codec` spells it.
-    codec_rules: other codes for some variables, as `--codec_rules` spells them.
-    rendezvous: None for one process; else a dict of options of a cluster, by
-      the names of their flags, or a `config.cluster.Cluster`. Nothing may have
-      used TensorFlow before.
+    codec, codec_rules: as the flags of these names spell them.
+    rendezvous: None for one process; else a dict of a cluster's flags, or a
+      `config.cluster.Cluster`. Nothing may have used TensorFlow before.
     broadcast_computed_params: False leaves each device its own moving
       statistics; True averages them each step.
     optimize_gradient_memory: True computes activations again in the backward
-      pass, segment by segment, in place of keeping them: the same bits in less
-      memory and more time. The model is a graph of layers with one input.
+      pass, to the same bits. The model is a graph of layers with one input.
     seed: of the random codes, and for `keras.utils.set_random_seed`.
 
   Returns:
