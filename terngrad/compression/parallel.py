@@ -50,12 +50,12 @@ def parallelize(
       them and others. The first device uses the model's own variables.
     loss_fn: takes (outputs, labels int32 [b]), returns the mean over the
       examples, float32 []. None: cross entropy.
-    update: as `--optimizer` spells it. None: the model is only scored, as it is
-      at that moment, even if it is a training's.
+    update: as `--optimizer` spells it. None: the model is only scored.
     learning_rate: float, or a function of the steps taken before.
     devices: list of numbers of GPUs, or of logical CPU devices on a machine
       without any; or of names. As many in every process.
-    codec, codec_rules: as the flags of these names spell them.
+    codec: as `--codec` spells it.
+    codec_rules: as `--codec_rules` spells them.
     rendezvous: None for one process; else a dict of a cluster's flags, or a
       `config.cluster.Cluster`. Nothing may have used TensorFlow before.
     broadcast_computed_params: False leaves each device its own moving
