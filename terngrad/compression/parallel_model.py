@@ -259,8 +259,7 @@ class ParallelModel:
 
   def _outputs(self, device_index, images):
     replica = self.replicas[device_index]
-    with tf.device(replica.device):
-      return scoring.outputs_of(self.model, self._plan, replica, images)
+    return scoring.outputs_of(self.model, self._plan, replica, images)
 
   def _values(self, device_index, kinds):
     replica = self.replicas[device_index]

@@ -147,7 +147,6 @@ class TrainModel(Model):
     "from 0 to below 1; -1 for the net's own, 0.9997 for most. Runs of fewer "
     'than some 10,000 steps want less: 0.9 for hundreds, 0.99 for thousands.',
   )
-
   initializer: str = option(
     '',
     'First values of kernels: normal:stddev=0.01, '

@@ -12,7 +12,7 @@ from tensorflow.python.eager import context
 
 from terngrad.cluster import devices
 
-# With four tensors of 64 MiB above 0.8 of 256 MiB.
+# Five tensors of 64 MiB, above 0.8 of 256 MiB.
 _ELEMENTS = 2**24
 
 

@@ -40,45 +40,46 @@ def test_a_page_leads_to_it(path):
   assert any(f']({path.name})' in page.read_text() for page in pages)
 
 
-@pytest.mark.slow
-def test_a_batch_of_four_is_split_and_its_step_is_the_same_on_both(tmp_path):
+def log_of(path, folder):
+  """What a notebook says, which ends well; its pictures go to a folder."""
   with processes.Processes() as started:
-    started.start('-m', 'tests.examples.notebook', SPLIT, tmp_path)
+    started.start('-m', 'tests.examples.notebook', path, folder)
     (ended,) = started.wait()
   assert ended.code == 0, ended.log
+  return ended.log
+
+
+@pytest.mark.slow
+def test_a_batch_of_four_is_split_and_its_step_is_the_same_on_both(tmp_path):
+  log = log_of(SPLIT, tmp_path)
   for device, labels in enumerate(('[0 1]', '[2 3]')):
     told = f'/CPU:{device}: images (2, 28, 28, 1), labels {labels}'
-    assert told in ended.log
-    assert f'device:CPU:{device}: logits (2, 10)' in ended.log
-  assert '[2, 1, 1]' in ended.log
-  assert 'Training on: 2 devices' in ended.log
-  assert re.search(r'4 examples, loss [\d.]+\n1\.60 bits', ended.log)
+    assert told in log
+    assert f'device:CPU:{device}: logits (2, 10)' in log
+  assert '[2, 1, 1]' in log
+  assert 'Training on: 2 devices' in log
+  assert re.search(r'4 examples, loss [\d.]+\n1\.60 bits', log)
   for claim in ('the same on the first device', 'changed', 'the same on both'):
-    assert f'{claim}: True' in ended.log
-  assert 'all parameters are equal to the bit' in ended.log
+    assert f'{claim}: True' in log
+  assert 'all parameters are equal to the bit' in log
 
 
 @pytest.mark.slow
 @pytest.mark.cluster
 def test_its_cells_run_from_top_to_bottom(tmp_path):
-  with processes.Processes() as started:
-    started.start('-m', 'tests.examples.notebook', TUTORIAL, tmp_path)
-    (ended,) = started.wait()
-  assert ended.code == 0, ended.log
-  assert 'train: 1280 images' in ended.log and 'test: 96 images' in ended.log
-  speeds = re.findall(r'(\d+) images/s on (\d) device', ended.log)
+  log = log_of(TUTORIAL, tmp_path)
+  assert 'train: 1280 images' in log and 'test: 96 images' in log
+  speeds = re.findall(r'(\d+) images/s on (\d) device', log)
   assert [devices for _, devices in speeds] == ['1', '2', '2']
   assert all(int(speed) > 0 for speed, _ in speeds)
-  epochs = re.findall(
-    r'test accuracy ([\d.]+)% of 96, ([\d.]+) bits', ended.log
-  )
+  epochs = re.findall(r'test accuracy ([\d.]+)% of 96, ([\d.]+) bits', log)
   assert len(epochs) == 2 + 9 + 9
   floats, ternary = epochs[10], epochs[19]
   assert float(floats[0]) > 85 and float(ternary[0]) > 85
   assert float(ternary[1]) < 2 < 32 <= float(floats[1])
-  assert f'read again: {floats[0]}%' in ended.log
-  assert ended.log.count('parameters are equal to the bit') == 2
-  titles = re.findall(r'title: (\w+) \(\d+%\) (\w+)', ended.log)
+  assert f'read again: {floats[0]}%' in log
+  assert log.count('parameters are equal to the bit') == 2
+  titles = re.findall(r'title: (\w+) \(\d+%\) (\w+)', log)
   assert len(titles) == 16
   assert {*titles} <= {('RIGHT', 'green'), ('WRONG', 'red')}
   assert titles.count(('RIGHT', 'green')) > 11
