@@ -57,29 +57,49 @@ def make(kind, text, makers, numbers=False, **otherwise):
   check_name(kind, name, makers)
   maker = resolved(makers[name])
   known = inspect.signature(maker).parameters
+  options = read(f'{kind} {name}', items, known, numbers)
+  given = {key: value for key, value in otherwise.items() if key in known}
+  return maker(**given | options)
+
+
+def read(kind, items, known, numbers=False):
+  """The values of options, by name.
+
+  Args:
+    kind: what they are of, the beginning of the messages: 'codec topk'.
+    items: list of 'option=value', see `split`.
+    known: dict of name to `inspect.Parameter`; a value gets the type of its
+      default.
+    numbers: see `make`.
+
+  Returns:
+    dict of name to value.
+
+  Raises:
+    ValueError: see `make`.
+  """
   options = {}
   for item in items:
     option, equals, value = item.partition('=')
     if option not in known or not equals or (numbers and not _is_float(value)):
       raise ValueError(
-        f'{kind} {name}: expected option={"number" if numbers else "value"} '
+        f'{kind}: expected option={"number" if numbers else "value"} '
         f'with an option of {", ".join(known) or "none (it has no options)"}, '
         f'received {item!r}.{errors.did_you_mean(option, known)}'
       )
     if option in options:
       raise ValueError(
-        f'{kind} {name}: expected every option once, received {option} twice.'
+        f'{kind}: expected every option once, received {option} twice.'
       )
     wanted = type(known[option].default)
     try:
       options[option] = _READ.get(wanted, wanted)(value)
     except ValueError as error:
       raise ValueError(
-        f'{kind} {name}: expected a {wanted.__name__} for {option}, received '
+        f'{kind}: expected a {wanted.__name__} for {option}, received '
         f'{value!r}.'
       ) from error
-  given = {key: value for key, value in otherwise.items() if key in known}
-  return maker(**given | options)
+  return options
 
 
 def _truth(text):

@@ -4,10 +4,15 @@ A plain name is the net that the 2017 trainers built of that name; where the
 TF-Slim library's net of the same name is another one, that has the prefix
 `slim_`. `of_slim` takes a name of that library.
 
+Behind a name may be options of that net's own, those of its `build` that not
+every net has: 'resnet_v1_50:first_kernel=3,first_stride=1'.
+
 To add a net: one module with a `build` like `slim.nets.lenet.build`, one entry
 in `NETS`.
 """
 
+import functools
+import inspect
 from collections import abc
 from typing import Any
 from typing import NamedTuple
@@ -15,6 +20,7 @@ from typing import NamedTuple
 import keras
 
 from slim import errors
+from slim import spelling
 from slim.nets import alexnet
 from slim.nets import alexnet_v2
 from slim.nets import cifar10_alexnet
@@ -198,6 +204,40 @@ def of_slim(model_name: str) -> str:
   return errors.lookup(SLIM_NAMES, model_name, 'net of TF-Slim')
 
 
+def of(text: str) -> Net:
+  """The net that a text names, its own options bound.
+
+  Args:
+    text: a key of `NETS`, with options or without.
+
+  Raises:
+    slim.errors.UnknownNameError: no such net.
+    slim.errors.DataError: it has no such option, or not of this type.
+  """
+  name, items = spelling.split(text)
+  net = errors.lookup(NETS, name, 'net')
+  if not items:
+    return net
+  parameters = inspect.signature(net.build).parameters
+  own = {k: v for k, v in parameters.items() if k not in _EVERY_NETS}
+  try:
+    options = spelling.read(f'net {name}', items, own)
+  except ValueError as error:
+    raise errors.DataError(str(error)) from error
+  return net._replace(build=functools.partial(net.build, **options))
+
+
+# Parameters that `Net.build` has, whatever the net.
+_EVERY_NETS = (
+  'num_classes',
+  'image_size',
+  'channels',
+  'weight_decay',
+  'dropout_keep_prob',
+  'seed',
+)
+
+
 def build(
   name: str,
   *,
@@ -212,7 +252,7 @@ def build(
   """Builds a net by name.
 
   Args:
-    name: a key of `NETS`.
+    name: see `of`.
     num_classes: number of logits, >= 1.
     image_size: height and width of the input in pixels; None for the net's own.
     channels: channels of the input; None for the net's own.
@@ -229,10 +269,11 @@ def build(
 
   Raises:
     slim.errors.UnknownNameError: no such net.
-    slim.errors.DataError: the images are too small for it.
-    ValueError: no such initializer.
+    slim.errors.DataError: the images are too small for it, or it has no such
+      option.
+    ValueError: no such initializer, or an option that the net cannot have.
   """
-  net = errors.lookup(NETS, name, 'net')
+  net = of(name)
   image_size = _given(image_size, net.default_image_size)
   if image_size < net.least_image_size:
     raise errors.DataError(

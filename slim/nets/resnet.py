@@ -40,6 +40,10 @@ def build(
   weight_decay: float = 0.0001,
   dropout_keep_prob: float = 0.5,
   seed: int = 1,
+  bias: bool = False,
+  first_kernel: int = 7,
+  first_stride: int = 2,
+  last_pool: int = 0,
 ) -> keras.Model:
   """Builds a residual network.
 
@@ -56,29 +60,64 @@ def build(
       kernel w, never for biases, beta and gamma; 0 adds nothing.
     dropout_keep_prob: not used, this net has no dropout; every net takes it.
     seed: kernels are drawn with seed + 1, + 2, ... in the order of the layers.
+    bias: whether normalized convolutions have a bias all the same.
+    first_kernel: height and width of the first convolution, >= 1.
+    first_stride: its stride, >= 1.
+    last_pool: height and width of the last average pooling, of stride 1; 0 for
+      all that is left of the image.
 
   Returns:
     A model from float32 [B, image_size, image_size, channels] to logits,
     float32 [B, num_classes] under any precision policy.
+
+  Raises:
+    ValueError: a kernel or a stride below 1, or a pooling that is larger than
+      what is left of the image.
   """
   del dropout_keep_prob
+  if min(first_kernel, first_stride) < 1:
+    raise ValueError(
+      'resnet: expected first_kernel and first_stride >= 1, received '
+      f'{first_kernel} and {first_stride}. Leave them out for 7 and 2.'
+    )
   make = layers.Layers(
-    layers.Style(layers.variance_scaling, weight_decay, BATCH_NORM), seed
+    layers.Style(
+      layers.variance_scaling, weight_decay, BATCH_NORM, biased=bias
+    ),
+    seed,
   )
   apply = {1: _unit_v1, 2: _unit_v2}[version]
   images = keras.Input((image_size, image_size, channels), name='images')
   # The first unit of v2 normalizes what it is given.
   x = make.conv_same(
-    images, 'conv1', 64, 7, 2, **(_PLAIN if version == 2 else {})
+    images,
+    'conv1',
+    64,
+    first_kernel,
+    first_stride,
+    **(_PLAIN if version == 2 else {}),
   )
   x = layers.max_pool(x, 'pool1', 3, 2)
   for unit in _units(depth):
     x = apply(make, x, unit)
   if version == 2:
     x = make.normalize(x, 'postnorm')
-  x = keras.layers.GlobalAveragePooling2D(name='pool5')(x)
+  x = _last_pool(x, last_pool)
   logits = make.logits(x, num_classes)
   return keras.Model(images, logits, name=f'resnet_v{version}_{depth}')
+
+
+def _last_pool(x, size):
+  """What the classifier sees, [B, features]; see `build`."""
+  if size == 0:
+    return keras.layers.GlobalAveragePooling2D(name='pool5')(x)
+  if not 0 < size <= x.shape[1]:
+    raise ValueError(
+      f'resnet: expected last_pool from 0 to {x.shape[1]}, which is what is '
+      f'left of the image, received {size}. Use 0 for all of it.'
+    )
+  x = keras.layers.AveragePooling2D(size, strides=1, name='pool5')(x)
+  return keras.layers.Flatten(name='pool5_flat')(x)
 
 
 def builder(version: int, depth: int):

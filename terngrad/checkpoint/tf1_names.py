@@ -9,6 +9,7 @@ is a net's own.
 
 import re
 
+from slim import spelling
 from terngrad.checkpoint import inception_v3_names
 from terngrad.step import replicas
 
@@ -114,6 +115,7 @@ def _without_tower(name):
 
 def _layer(net, scopes):
   """Our layer, or the start of its name, for the parts of a scope."""
+  net = spelling.split(net)[0]
   own, renamed = _NETS.get(net, (None, {}))
   if _plain(scopes[0]) in (_plain(own or net), _plain(net)):
     scopes = scopes[1:]

@@ -5,7 +5,6 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from slim import errors as data_errors
 from slim.nets import factory as nets
 from terngrad import errors
 from terngrad.checkpoint import checkpoints
@@ -63,7 +62,7 @@ def load(options, channels):
   """
   path = checkpoints.find(options.checkpoint_dir)
   layout = checkpoints.read_layout(path)
-  net = data_errors.lookup(nets.NETS, layout.net, 'net')
+  net = nets.of(layout.net)
   size = options.image_size or net.default_image_size
   with tf.device(devices.evaluation_device(options.device)):
     model = nets.build(

@@ -43,12 +43,13 @@ def join(cluster, num_gpus, num_workers, names=()):
     `towers.Towers`, or `collective.Collective` with its `group`.
 
   Raises:
-    errors.ConfigError: the port is taken, or nccl is asked for where there is
-      no GPU.
+    errors.ConfigError: the port is taken, nccl is asked for where there is no
+      GPU, or a device of `names` is not there.
   """
   tasks = cluster.tasks
   if tasks is None:
     names = names or devices.tower_devices(min(num_gpus, num_workers))
+    devices.check_there(names)
     return towers.Towers(names, num_workers)
   own = num_workers // len(tasks.jobs['worker'])
   count = min(num_gpus, own)
@@ -64,6 +65,7 @@ def join(cluster, num_gpus, num_workers, names=()):
     )
   group = groups.Group(tasks, cluster.step_timeout, cluster.communication)
   names = names or devices.tower_devices(count)
+  devices.check_there(names)
   return collective.Collective(group, names, num_workers, cluster.collective)
 
 

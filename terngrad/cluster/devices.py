@@ -41,6 +41,60 @@ def tower_devices(count):
   return tuple(f'/CPU:{i}' for i in range(count))
 
 
+def named(devices):
+  """Full names of devices, for which the CPU is split where it has to be.
+
+  Must run before anything else uses TensorFlow where it has to split the CPU;
+  `check_there` says whether they are there.
+
+  Args:
+    devices: list of numbers of GPUs, or of logical CPU devices on a machine
+      without any, or of names such as 'gpu:0' or '/GPU:0'.
+
+  Returns:
+    Tuple of str, such as '/GPU:0'.
+
+  Raises:
+    errors.ConfigError: it is no such list, or empty.
+  """
+  parts = [] if isinstance(devices, str) else [_part(one) for one in devices]
+  if not parts or None in parts:
+    raise errors.ConfigError(
+      'devices: expected a list of numbers such as [0, 1] or of names such as '
+      f"['/GPU:0', '/GPU:1'], received {devices!r}. List at least one."
+    )
+  counts = [index + 1 for kind, index in parts if kind != 'GPU']
+  gpus = configure(max(counts, default=1))
+  default = 'GPU' if gpus else 'CPU'
+  return tuple(f'/{kind or default}:{index}' for kind, index in parts)
+
+
+def _part(device):
+  """(kind or '', number) of a device; None for what is none."""
+  if isinstance(device, int) and device >= 0:
+    return '', device
+  try:
+    spec = tf.DeviceSpec.from_string(device)
+  except (AttributeError, TypeError, ValueError):
+    return None
+  if spec.device_type not in ('CPU', 'GPU') or spec.job:
+    return None
+  return spec.device_type, spec.device_index or 0
+
+
+def check_there(names):
+  """Starts TensorFlow, and raises `errors.ConfigError` for a missing device."""
+  for name in names:
+    spec = tf.DeviceSpec.from_string(name)
+    found = len(tf.config.list_logical_devices(spec.device_type))
+    if spec.device_index >= found:
+      raise errors.ConfigError(
+        f'devices: expected devices of this machine, received {name}, but '
+        f'there are {found} of that kind. Use others, or configure logical CPU '
+        'devices before TensorFlow is used.'
+      )
+
+
 def configure(count):
   """Prepares `count` devices without making TensorFlow start.
 

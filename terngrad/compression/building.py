@@ -35,6 +35,7 @@ class Choices(NamedTuple):
     own_statistics: True where each device keeps its own moving statistics.
     recomputes: True where activations are computed again in the backward pass,
       see `recomputing.of`.
+    weight: see `passes.model_pass`.
     seed: of the random codes.
   """
 
@@ -45,6 +46,7 @@ class Choices(NamedTuple):
   loss: object = passes.PLAIN
   own_statistics: bool = False
   recomputes: bool = False
+  weight: Callable | None = None
   seed: int = 1
 
 
@@ -101,6 +103,7 @@ def build(model, exchange, choices):
       plan,
       scoring.loss_function(choices.loss),
       differentiate=recomputing.of(model) if choices.recomputes else None,
+      weight=choices.weight,
     ),
     exchange,
     copies,

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from terngrad.cluster import equality
+from terngrad.training import shares
 
 _BATCH = '(images [b, ...], labels int32 [b])'
 _SHARE = (
@@ -41,6 +42,7 @@ class DeviceInputs:
     ]
     self._iterators = [None] * len(self._sources)
     self._are_compared = False
+    self._sizes = []
     for place, source in enumerate(self._sources):
       self._check_source(place, source)
 
@@ -48,7 +50,9 @@ class DeviceInputs:
     """The examples of a step; an input that has ended begins anew.
 
     Returns:
-      (images [devices of this process, b, ...], labels int32 [the same, b]).
+      (images [devices of this process, b, ...], labels int32 [the same, b],
+      examples of all processes, an int), the first two as `shares.deal` makes
+      them where devices have different b.
 
     Raises:
       ValueError: no batches, batches of different shapes, or two devices that
@@ -56,23 +60,26 @@ class DeviceInputs:
     """
     batches = [self._again(place) for place in range(len(self._sources))]
     for place, (images, _) in enumerate(batches):
-      if images.shape != batches[0][0].shape:
+      if images.shape[1:] != batches[0][0].shape[1:]:
         raise ValueError(
-          f'{self._name(place)}: expected a batch like that of '
+          f'{self._name(place)}: expected examples like those of '
           f'{self._name(0)}, {_shown(batches[0][0])}, received '
-          f'{_shown(images)}: the mean over the devices is that of their '
-          'examples only where all have as many. Use '
-          '.repeat().batch(b, drop_remainder=True).'
+          f'{_shown(images)}. Give them one size.'
         )
-    sizes = self._compare(batches)
-    if len({*sizes}) > 1:
+    self._sizes = self._compare(batches) or self._sizes
+    own = [len(images) for images, _ in batches]
+    if self._exchange.group is None:
+      self._sizes = own
+    elif own != [self._sizes[number] for number in self._numbers]:
       raise ValueError(
-        'input_fn: expected first batches of one size on all devices, received '
-        f'{sizes} examples. Batch the inputs of all processes alike.'
+        f'{self._name(0)}: expected batches of as many examples as the first '
+        f'of each device, {self._sizes}, which other processes count on; '
+        f'received {own}. Use .repeat().batch(b, drop_remainder=True).'
       )
     images, labels = zip(*batches, strict=True)
     with tf.device('/CPU:0'):
-      return tf.stack(images), tf.stack(labels)
+      joined = tf.concat(images, axis=0), tf.concat(labels, axis=0)
+      return *shares.deal(own, *joined), sum(self._sizes)
 
   def once(self):
     """All examples, each once.

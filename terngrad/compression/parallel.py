@@ -14,8 +14,10 @@ same mean, so that replicas stay equal to the bit.
 
 A loss is the mean over the examples of its device, without a scale of one by
 the number of devices, which losses need whose gradients are added up: here the
-gradients' mean is taken. All batches of a step are of one size, so that it is
-the gradient of the mean over all examples.
+gradients' mean is taken. Where batches of a step differ in size, each device's
+loss is multiplied with its size by the mean size, so that it is the gradient of
+the mean over all examples. In several processes a device's batches are all of
+one size.
 """
 
 import keras

@@ -1,5 +1,6 @@
 """A model on several devices, each with a replica and an input of its own."""
 
+import functools
 import operator
 from collections.abc import Callable
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from terngrad.compression import scoring
 from terngrad.step import passes
 from terngrad.step import replicas
 from terngrad.training import metrics
+from terngrad.training import shares
 
 
 class Functions(NamedTuple):
@@ -79,7 +81,12 @@ class ParallelModel:
     self._exchange = exchange
     self._learning_rate = functions.learning_rate
     minimized = scoring.loss_function(functions.loss_fn or passes.PLAIN)
-    choices = choices._replace(loss=scoring.with_logits(minimized))
+    # Examples a device, of all devices in a step.
+    self._mean_share = tf.Variable(1.0, trainable=False)
+    choices = choices._replace(
+      loss=scoring.with_logits(minimized),
+      weight=functools.partial(shares.weight, self._mean_share),
+    )
     with tf.device(exchange.devices[0]):
       self.model = building.checked(functions.model_fn())
     self._images = _images(self.model)
@@ -111,7 +118,8 @@ class ParallelModel:
         'Call test() or evaluate(), or give an update such as '
         "'nesterov:momentum=0.9'."
       )
-    images, labels = self._inputs.next()
+    images, labels, num_examples = self._inputs.next()
+    self._mean_share.assign(num_examples / self.num_devices)
     rate = self._learning_rate
     result = self._step(
       images,
@@ -125,7 +133,7 @@ class ParallelModel:
     return scoring.Result(
       float(np.mean(result.entropy.numpy())),
       float(np.mean(result.accuracy.numpy())),
-      labels.shape[1] * self.num_devices,
+      num_examples,
       metrics.bits_per_element(result, self.codec.num_elements),
     )
 

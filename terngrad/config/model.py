@@ -4,6 +4,7 @@ import dataclasses
 import os
 import tempfile
 
+from slim import spelling
 from terngrad import errors
 from terngrad import lazy
 from terngrad.config import options
@@ -95,7 +96,8 @@ class Model:
 
   net: str = option(
     'alexnet',
-    'Network to build.',
+    'Network to build, with options of its own behind a colon where it has '
+    'some: resnet_v1_50:first_kernel=3,first_stride=1,bias=true,last_pool=4.',
     shared=options.WORKERS,
     on_resume=options.KEPT,
   )
@@ -110,7 +112,9 @@ class Model:
 
   def validate(self):
     """Raises `errors.ConfigError` for the first option out of its range."""
-    options.choice('net', self.net, nets.NETS)
+    options.choice('net', spelling.split(self.net)[0], nets.NETS)
+    with errors.as_config_error():
+      nets.of(self.net)
     options.at_least('weight_decay', self.weight_decay, 0)
     options.in_range('dropout_keep_prob', self.dropout_keep_prob, 0, 1)
     if self.dropout_keep_prob == 0:

@@ -5,6 +5,7 @@ import dataclasses
 from terngrad import errors
 from terngrad.config import options
 
+AUTO = 'auto'
 STATISTICS = ('averaged', 'per_device', 'synchronized')
 
 option = options.option
@@ -169,6 +170,19 @@ class Devices:
     'Devices; logical CPU devices where there is no GPU.',
     shared=options.WORKERS,
   )
+  devices: tuple = option(
+    (),
+    'Devices of this process by their names, with commas, in place of '
+    '--num_gpus: gpu:0,cpu:0 has a tower on each of two kinds.',
+    shared=options.WORKERS,
+  )
+  device_weights: tuple = option(
+    (),
+    'Parts of a batch that devices compute, as 1,0.25 where the second is four '
+    'times slower, a number a device, process by process; auto measures them. '
+    'The average is that of all examples. Empty: equal parts.',
+    on_resume=options.TOLD,
+  )
   num_nodes: int = option(
     -1, 'Virtual nodes, spread over the devices; -1 for one a device.'
   )
@@ -177,9 +191,37 @@ class Devices:
     "Store the parameters of this node's device only; -1 for every device's.",
   )
 
+  @property
+  def count(self):
+    """Devices of a process."""
+    return len(self.devices) or self.num_gpus
+
+  @property
+  def weights(self):
+    """What --device_weights says: list of float, or `AUTO`.
+
+    Raises:
+      errors.ConfigError: it says neither.
+    """
+    if self.device_weights == (AUTO,):
+      return AUTO
+    try:
+      found = [float(text) for text in self.device_weights]
+    except ValueError as error:
+      raise errors.ConfigError(
+        'device_weights: expected auto or a number a device, with commas, '
+        f'received {",".join(self.device_weights)[:200]!r}. Use 1,0.25 where '
+        'the second of two devices is four times slower.'
+      ) from error
+    for weight in found:
+      options.in_range('device_weights', weight, 0.001, 1000)
+    return found
+
   def validate(self):
     """Raises `errors.ConfigError` for the first option out of its range."""
     options.choice('bn_statistics', self.bn_statistics, STATISTICS)
+    if self.weights:
+      self._check_weights()
     for name in ('gradient_accumulation_steps', 'local_steps', 'num_gpus'):
       options.at_least(name, getattr(self, name), 1)
     options.at_least('save_tower', self.save_tower, -1)
@@ -198,6 +240,17 @@ class Devices:
         f'--bn_statistics=synchronized, received {parts}: parts run one after '
         'the other. Use --bn_statistics=averaged.'
       )
+
+  def _check_weights(self):
+    """Refuses what needs equal shares."""
+    for name in ('gradient_accumulation_steps', 'local_steps', 'bn_statistics'):
+      given = getattr(self, name)
+      if given not in (1, 'averaged', 'per_device'):
+        raise errors.ConfigError(
+          f'device_weights: expected none beside --{name}={given}, which takes '
+          f'equal shares, received {",".join(self.device_weights)}. Leave one '
+          'of the two out.'
+        )
 
   def _check_local_steps(self):
     if self.gradient_accumulation_steps > 1:

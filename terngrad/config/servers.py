@@ -201,6 +201,13 @@ class ServerConfig(configs.TrainConfig):
         f"{self.devices.bn_statistics}: other processes' statistics would be "
         'in no checkpoint. Leave it out.'
       )
+    for name in ('devices', 'device_weights'):
+      if getattr(self.devices, name):
+        raise errors.ConfigError(
+          f'{name}: expected none with parameter servers, received '
+          f'{",".join(getattr(self.devices, name))}: the chief knows the '
+          'devices of other tasks by their number alone. Use --num_gpus.'
+        )
     # Sums must have room for the nodes of all that make an update.
     codes = self.codes.named(self.whole().num_workers)
     if not self.cluster.waits_for_all:

@@ -42,7 +42,7 @@ class TrainConfig:
     """Nodes that compute gradients: virtual ones, or one a device."""
     if self.devices.num_nodes > 0:
       return self.devices.num_nodes
-    return self.devices.num_gpus * self.cluster.num_processes
+    return self.devices.count * self.cluster.num_processes
 
   def validate(self):
     """Raises `errors.ConfigError` for the first option that cannot be."""
@@ -94,7 +94,7 @@ class TrainConfig:
 
   def _check_synchronized(self):
     # The nodes of a device run one after the other.
-    apart, most = 'device', self.devices.num_gpus
+    apart, most = 'device', self.devices.count
     if self.cluster.tasks:
       apart, most = 'process', self.cluster.num_processes
     if self.num_workers > most:
@@ -105,8 +105,23 @@ class TrainConfig:
         'Give each its own, or use --bn_statistics=averaged.'
       )
 
+  def _check_weights(self):
+    """Refuses weights that are not one a device, or of too few examples."""
+    weights, processes = self.devices.weights, self.cluster.num_processes
+    used = min(self.devices.count, self.num_workers // processes) * processes
+    if weights != run_lib.AUTO and len(weights) != used:
+      raise errors.ConfigError(
+        f'device_weights: expected a number for each of the {used} devices of '
+        f'all processes, received {len(weights)}. Give as many, or '
+        '--device_weights=auto.'
+      )
+    options.at_least('batch_size', self.data.batch_size, self.num_workers)
+
   def _check_batch(self):
     devices, batch_size = self.devices, self.data.batch_size
+    if devices.weights:
+      self._check_weights()
+      return
     each = ''
     if devices.gradient_accumulation_steps > 1:
       each = f' times {devices.gradient_accumulation_steps} accumulation steps'

@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import tensorflow as tf
 
-from slim import errors as data_errors
 from slim.nets import factory as nets
 from terngrad.measure import timing
 from terngrad.training import evaluation
@@ -30,7 +29,7 @@ def measure(names, batch, batches, classes, rounds):
   Raises:
     slim.errors.UnknownNameError: there is no such net; nothing was measured.
   """
-  chosen = {name: data_errors.lookup(nets.NETS, name, 'net') for name in names}
+  chosen = {name: nets.of(name) for name in names}
   rows = []
   for name, net in chosen.items():
     size, channels = net.default_image_size, net.default_channels

@@ -65,7 +65,9 @@ class Pass(NamedTuple):
   num_statistics: int
 
 
-def model_pass(model, plan, loss=PLAIN, decoupled=False, differentiate=None):
+def model_pass(
+  model, plan, loss=PLAIN, decoupled=False, differentiate=None, weight=None
+):
   """The pass of a Keras classifier, by `model.stateless_call`.
 
   Args:
@@ -81,6 +83,9 @@ def model_pass(model, plan, loss=PLAIN, decoupled=False, differentiate=None):
       differentiated float32 [], the scores of a `Pass`); returns (list of
       gradients, scores, list of new non-trainable values). None for one tape
       over the model, which keeps all activations.
+    weight: takes a node's labels, returns float32 [], what its loss and scores
+      are multiplied with, so that means over nodes of unequal shares are those
+      of all examples. None for 1.
 
   Returns:
     A `Pass`. L2 terms are those of the variables' own regularizers.
@@ -92,7 +97,7 @@ def model_pass(model, plan, loss=PLAIN, decoupled=False, differentiate=None):
       _gradients,
       differentiate or functools.partial(_differentiate, model),
       plan,
-      loss,
+      functools.partial(_scores, loss, weight),
     ),
     decay=no_decay if decoupled else decay,
     decoupled_decay=decay if decoupled else None,
@@ -102,12 +107,11 @@ def model_pass(model, plan, loss=PLAIN, decoupled=False, differentiate=None):
 
 
 def _gradients(
-  differentiate, plan, loss, parameters, held, images, labels, key, scale=None
+  differentiate, plan, score, parameters, held, images, labels, key, scale=None
 ):
   def losses(outputs):
-    entropy = loss(outputs, labels)
-    scores = tf.stack([entropy, _accuracy(outputs, labels)])
-    return entropy if scale is None else entropy * scale, scores
+    scores = score(outputs, labels)
+    return scores[0] if scale is None else scores[0] * scale, tf.stack(scores)
 
   result, scores, state = differentiate(
     parameters, with_seeds(plan, held, key), images, losses
@@ -116,6 +120,12 @@ def _gradients(
     result = [gradient / scale for gradient in result]
   by_index = dict(zip(plan.indices, state, strict=True))
   return result, scores, [by_index[i] for i in range(len(plan.statistics))]
+
+
+def _scores(loss, weight, outputs, labels):
+  right = tf.cast(is_right(outputs, labels), tf.float32)
+  scores = [loss(outputs, labels), tf.reduce_mean(right)]
+  return scores if weight is None else [s * weight(labels) for s in scores]
 
 
 def _differentiate(model, parameters, state, images, losses):
@@ -127,9 +137,7 @@ def _differentiate(model, parameters, state, images, losses):
     target, scores = losses(outputs)
   # A parameter that the loss does not reach has a gradient of zeros.
   result = tape.gradient(
-    target,
-    parameters,
-    unconnected_gradients=tf.UnconnectedGradients.ZERO,
+    target, parameters, unconnected_gradients=tf.UnconnectedGradients.ZERO
   )
   return result, scores, state
 
@@ -146,11 +154,6 @@ def is_right(outputs, labels):
   """
   logits = outputs[0] if isinstance(outputs, list) else outputs
   return tf.math.in_top_k(labels, tf.cast(logits, tf.float32), 1)
-
-
-def _accuracy(outputs, labels):
-  """The share of labels with the largest logit, float32 []."""
-  return tf.reduce_mean(tf.cast(is_right(outputs, labels), tf.float32))
 
 
 def _regularization(variables, parameters):

@@ -17,6 +17,7 @@ from terngrad.cluster import devices as devices_lib
 from terngrad.codec import gradients
 from terngrad.config import cluster
 from terngrad.config import options
+from terngrad.config import run as run_options
 from terngrad.step import loss_scaling
 from terngrad.step import passes
 from terngrad.step import precision
@@ -26,9 +27,11 @@ from terngrad.step import states
 from terngrad.step import step as steps
 from terngrad.step import synchronized
 from terngrad.training import batches
+from terngrad.training import device_speeds
 from terngrad.training import evaluation
 from terngrad.training import execution
 from terngrad.training import run_codecs
+from terngrad.training import shares as shares_lib
 from terngrad.training.passes import accumulation
 from terngrad.training.passes import local_steps
 from terngrad.training.passes import recomputing
@@ -40,6 +43,8 @@ class Run(NamedTuple):
   Attributes:
     batches: takes a step, returns an iterator of (images [workers, b, ...],
       labels [workers, b]) from that step on.
+    shares: examples of each worker in a batch, where the devices have weights;
+      None for equal ones.
     epochs: `schedules.Epochs`.
     max_steps: steps to train.
     model: `keras.Model` with the variables of the first replica.
@@ -65,6 +70,7 @@ class Run(NamedTuple):
   """
 
   batches: Callable
+  shares: tuple | None
   epochs: schedules.Epochs
   max_steps: int
   model: keras.Model
@@ -116,8 +122,7 @@ def assemble(config, make_context=None):
 
   Args:
     config: a valid `training.TrainConfig`.
-    make_context: returns `execution.ExecutionContext`; None for
-      `of_this_process`.
+    make_context: returns its like; None for `of_this_process`.
 
   Returns:
     A `Run`.
@@ -140,13 +145,14 @@ def assemble(config, make_context=None):
     num_examples=context.data.num_examples,
     num_classes=context.data.num_classes,
   )
+  shares = _shares(config, context, training)
   make_step = functools.partial(context.make_step, training)
-  first = training.replicas[0]
-  names = replicas.variable_names(plan, first)
-  parameters = names[: len(first.trainable)]
+  names = replicas.variable_names(plan, training.replicas[0])
+  parameters = names[: len(plan.trainable)]
   epochs, max_steps = _length(config, context.data.num_examples)
   return Run(
-    batches=context.data.batches,
+    batches=functools.partial(context.data.batches, shares=shares),
+    shares=shares,
     epochs=epochs,
     max_steps=max_steps,
     model=model,
@@ -163,7 +169,7 @@ def assemble(config, make_context=None):
     float_step=make_step(codecs.in_float),
     warm_up=tuple(Stage(*one, make_step(one[1])) for one in codecs.first),
     regularization=_regularization(training),
-    layout=_stored_layout(config, context, max_steps),
+    layout=_stored_layout(config, context, max_steps, shares),
     method_states=names[len(names) - len(states.shared(codec)) :],
     store=stored_states.Store(
       training.states, codec, context.exchange, parameters
@@ -183,7 +189,9 @@ def of_this_process(config):
     errors.ConfigError, slim.errors.DataError: something is not there.
   """
   workers, chosen = config.num_workers, config.cluster
-  exchange = coordination.join(chosen, config.devices.num_gpus, workers)
+  listed = config.devices.devices
+  names = devices_lib.named(listed) if listed else ()
+  exchange = coordination.join(chosen, config.devices.count, workers, names)
   own = range(exchange.first, exchange.first + exchange.own)
   benchmark = config.run.benchmark_mode
   seconds = chosen.step_timeout + coordination.GRACE_SECONDS
@@ -201,6 +209,21 @@ def of_this_process(config):
       )
     ),
     assert_same=functools.partial(coordination.assert_same, exchange),
+  )
+
+
+def _shares(config, context, training):
+  """Examples of each worker in a batch, where the devices have weights."""
+  weights, workers = config.devices.weights, config.num_workers
+  if not weights:
+    return None
+  batch_size, size = config.data.batch_size, config.data.image_size
+  if weights == run_options.AUTO:
+    shape = batch_size // workers, size, size, context.data.channels
+    weights = device_speeds.weights(training, shape)
+  return shares_lib.divide(
+    batch_size,
+    shares_lib.of_workers(weights, workers, len(context.exchange.devices)),
   )
 
 
@@ -289,7 +312,7 @@ def _training(config, context, built):
     shared=states.shared(codec),
   )
   loss = passes.of_net(
-    nets.NETS[config.model.net],
+    nets.of(config.model.net),
     config.model.label_smoothing,
     config.model.aux_loss_weight,
   )
@@ -300,6 +323,7 @@ def _training(config, context, built):
     loss,
     decoupled=config.optimizer.decoupled_weight_decay,
     differentiate=recomputing.of(model) if saves else None,
+    weight=_weight(config),
   )
   local = None
   if config.devices.local_steps > 1:
@@ -323,6 +347,14 @@ def _training(config, context, built):
   )
 
 
+def _weight(config):
+  """What a worker's examples count, where the devices have weights."""
+  if not config.devices.weights:
+    return None
+  mean_share = config.data.batch_size / config.num_workers
+  return functools.partial(shares_lib.weight, mean_share)
+
+
 def _regularization(training):
   """A function of nothing: the L2 terms of the present parameters."""
 
@@ -335,7 +367,7 @@ def _regularization(training):
   return tf.function(regularization)
 
 
-def _stored_layout(config, context, max_steps):
+def _stored_layout(config, context, max_steps, shares):
   """The `checkpoints.Layout` of the run's checkpoints."""
   save_tower = config.devices.save_tower
   places = (
@@ -355,6 +387,8 @@ def _stored_layout(config, context, max_steps):
     '--optimizer': config.optimizer.optimizer,
     'data': context.data.digest,
     'max_steps': max_steps,
+    # What was measured changes bits, not how it was asked for.
+    'device_weights': ','.join(map(str, shares or ())),
   }
   if not schedules.needs_max_steps(config.optimizer):
     # A longer run takes the same steps.

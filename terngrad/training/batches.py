@@ -1,6 +1,7 @@
 """The batches of a process: what its workers get to see, step by step."""
 
 import contextlib
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -10,14 +11,17 @@ from slim.datasets import factory as datasets
 from slim.datasets.records import records
 from slim.nets import factory as nets
 from terngrad import errors
+from terngrad.training import shares as shares_lib
 
 
 class Data(NamedTuple):
   """The examples of a run.
 
   Attributes:
-    batches: takes a step, returns an iterator of (images [workers of this
-      process, b, ...], labels [the same, b]) from that step on.
+    batches: takes a step and the shares of all workers, a sequence of int,
+      None or left out for equal ones; returns an iterator of (images [workers
+      of this process, share, ...], labels [the same, share]) from that step on,
+      as `shares.deal` makes them.
     num_examples: examples in an epoch.
     num_classes: of the labels.
     channels: of the images.
@@ -37,7 +41,7 @@ def open_data(data, model, num_workers, benchmark, workers=None, part=(0, 1)):
   Args:
     data: `config.model.Data`, which says what is read, and how.
     model: `config.model.Model`; its net and its seed count.
-    num_workers: that share a batch.
+    num_workers: that share a batch, each with an example at least.
     benchmark: True for constant images, without any data.
     workers: range of those whose rows of each batch to read; None for all.
     part: (place, number of parts), which part of the examples to read.
@@ -51,10 +55,10 @@ def open_data(data, model, num_workers, benchmark, workers=None, part=(0, 1)):
   workers = workers or range(num_workers)
   if benchmark:
     return _constant(data, model, num_workers, workers)
-  share = data.batch_size // num_workers
-  rows = (share * workers.start, share * workers.stop)
+  equal = shares_lib.divide(data.batch_size, [1] * num_workers)
 
-  def load(step):
+  def load(step, shares=None):
+    begin, own = _own(shares or equal, workers)
     stream, split = datasets.load(
       data.dataset_name,
       data.data_dir,
@@ -71,15 +75,15 @@ def open_data(data, model, num_workers, benchmark, workers=None, part=(0, 1)):
         labels_offset=data.labels_offset,
         worker=part[0],
         num_workers=part[1],
-        rows=None if len(workers) == num_workers else rows,
+        rows=None if len(workers) == num_workers else (begin, begin + sum(own)),
       ),
       data.num_classes or None,
     )
-    return stream.map(lambda *batch: _split(len(workers), share, *batch)), split
+    return stream.map(functools.partial(shares_lib.deal, own)), split
 
   _, split = load(0)
   return Data(
-    lambda step: iter(load(step)[0]),
+    lambda step, shares=None: iter(load(step, shares)[0]),
     split.num_examples,
     split.num_classes,
     split.channels,
@@ -105,31 +109,25 @@ def explaining(data_dir, subset):
 def _constant(data, model, num_workers, workers):
   """Images of 0.5 and random labels, the same batch for ever."""
   dataset = datasets.DATASETS.get(data.dataset_name)
-  net = nets.NETS[model.net]
+  net = nets.of(model.net)
   classes = data.num_classes or (dataset and dataset.num_classes) or 1000
   channels = dataset.channels if dataset else net.default_channels
   count, size = data.batch_size, data.image_size
 
-  def batches(step):
+  def batches(step, shares=None):
     del step
-    images, labels = _split(
-      num_workers,
-      count // num_workers,
-      tf.fill([count, size, size, channels], 0.5),
-      tf.random.stateless_uniform(
-        [count], [model.seed % 2**31, 0], 0, classes, tf.int32
-      ),
+    shares = shares or shares_lib.divide(count, [1] * num_workers)
+    begin, own = _own(shares, workers)
+    images = tf.fill([sum(own), size, size, channels], 0.5)
+    labels = tf.random.stateless_uniform(
+      [count], [model.seed % 2**31, 0], 0, classes, tf.int32
     )
-    own = slice(workers.start, workers.stop)
-    batch = images[own], labels[own]
+    batch = shares_lib.deal(own, images, labels[begin : begin + sum(own)])
     return iter(lambda: batch, None)
 
   return Data(batches, 1281167, classes, channels)
 
 
-def _split(workers, share, images, labels):
-  """Deals examples to workers in equal, consecutive parts."""
-  return (
-    tf.reshape(images, [workers, share, *images.shape[1:]]),
-    tf.reshape(labels, [workers, share]),
-  )
+def _own(shares, workers):
+  """(the first row of a range of workers, their shares)."""
+  return sum(shares[: workers.start]), shares[workers.start : workers.stop]

@@ -94,7 +94,12 @@ def run_assembled(config, assemble, report, show_progress, start):
         alone.enter_context(folder.alone_in(train_dir))
       always_float = config.codes.floating_grad_epoch == 1
       codec = run.float_codec if always_float else run.codec
-      for line in execution.remarks(codec, run.exchange, always_float):
+      lines = execution.remarks(codec, run.exchange, always_float)
+      if run.shares:
+        lines.append(
+          f'examples of the workers: {", ".join(map(str, run.shares))}'
+        )
+      for line in lines:
         report(f'{datetime.now()}: {line}')
       folder.clear(train_dir, config.run.overwrite)
     return loop.run_steps(config, run, begin, report, show_progress)

@@ -107,6 +107,33 @@ def test_processes_of_lenet_equal_towers_after_fifty_steps(
 
 @pytest.mark.cluster
 @pytest.mark.slow
+def test_processes_with_uneven_parts_of_a_batch_equal_towers_with_them(
+  data_dir, tmp_path
+):
+  changes = {'device_weights': '3,1'}
+  words = arguments(
+    data_dir,
+    tmp_path / 'towers',
+    [],
+    exchange='towers',
+    num_gpus=2,
+    **changes,
+  )
+  finished = programs.run('mnist_train', *words)
+  assert finished.code == 0, finished.err
+  assert 'examples of the workers: 12, 4\n' in finished.out
+  ended = run_all(2, data_dir, tmp_path / 'run', **changes)
+  assert [one.code for one in ended] == [0, 0], ended
+  assert_same_run(tmp_path / 'run', tmp_path / 'towers')
+  (tmp_path / 'other').mkdir()
+  measured = run_all(
+    2, data_dir, tmp_path / 'other' / 'run', device_weights='auto', max_steps=2
+  )
+  assert [one.code for one in measured] == [0, 0], measured
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
 def test_a_signal_to_one_stops_all_at_one_step_and_they_continue(
   data_dir, towers, tmp_path
 ):

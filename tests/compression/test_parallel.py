@@ -127,6 +127,33 @@ def test_two_devices_take_the_step_of_one_with_all_examples():
     np.testing.assert_allclose(value, one.params(0)[name], atol=1e-6)
 
 
+@pytest.mark.parametrize('sizes', [(2, 1, 1), (3, 1)])
+def test_devices_with_uneven_parts_of_a_batch_take_its_step(sizes):
+  def split(index, count):
+    # The last batch is smaller, as the last of a data set is.
+    begin = sum(sizes[:index])
+    images, labels = small_inputs.of_device(0, 1)[0]
+    own = slice(begin, begin + sizes[index])
+    last = slice(index, index + 1)
+    return [(images[own], labels[own]), (images[last], labels[last])]
+
+  def whole(index, count):
+    images, labels = small_inputs.of_device(0, 1)[0]
+    return [(images, labels), (images[: len(sizes)], labels[: len(sizes)])]
+
+  apart = made(devices=['/CPU:0'] * len(sizes), input_fn=split)
+  one = made(devices=ONE, input_fn=whole)
+  for _ in range(3):
+    ours, others = apart.step(), one.step()
+    assert ours.num_examples == others.num_examples
+    np.testing.assert_allclose(ours.loss, others.loss, rtol=1e-5)
+    np.testing.assert_allclose(ours.accuracy, others.accuracy, rtol=1e-6)
+  apart.check_equal()
+  for name, value in apart.params(0).items():
+    # Sums of float32 in another order.
+    np.testing.assert_allclose(value, one.params(0)[name], atol=1e-6)
+
+
 def test_a_result_is_of_the_examples_before_the_update():
   parallel = made(codec='ternary')
   reports = []
@@ -279,8 +306,8 @@ def test_layers_that_are_not_trained_stay_and_do_not_travel():
 
 
 class TestInputs:
-  def refused(self, input_fn, match, devices=TWO):
-    parallel = made(input_fn=input_fn, devices=devices)
+  def refused(self, input_fn, match, build=small.dense_net, devices=TWO):
+    parallel = made(build, devices, input_fn=input_fn)
     with pytest.raises(ValueError, match=match):
       parallel.step()
 
@@ -346,13 +373,21 @@ class TestInputs:
     )
     assert ours == others
 
-  def test_batches_of_other_shapes_are_refused(self):
+  def test_examples_of_other_shapes_are_refused(self):
     def input_fn(index, count):
       (images, labels), *_ = small_inputs.of_device(index, count)
-      return [(images[: 4 - index], labels[: 4 - index])]
+      return [(images[:, : 4 + index], labels)]
 
     self.refused(
-      input_fn, r'like that of input_fn of device 0, float32 \[4, 8, 8, 1\]'
+      input_fn,
+      r'like those of input_fn of device 0, float32 \[4, 4, 8, 1\]',
+      lambda: keras.Sequential(
+        [
+          keras.Input([None, 8, 1]),
+          keras.layers.GlobalAveragePooling2D(),
+          keras.layers.Dense(2, name='logits'),
+        ]
+      ),
     )
 
   @pytest.mark.parametrize(
@@ -366,7 +401,7 @@ class TestInputs:
   )
   def test_tensors_of_other_ranks_are_refused(self, images, labels, match):
     batch = np.ones(images, np.float32), np.ones(labels, np.int32)
-    self.refused(lambda index, count: [batch], match, ONE)
+    self.refused(lambda index, count: [batch], match, devices=ONE)
 
   @pytest.mark.parametrize(
     ('source', 'match'),
@@ -378,7 +413,7 @@ class TestInputs:
     ids=['empty', 'images alone', 'labels that are no numbers of classes'],
   )
   def test_what_is_no_batch_is_refused(self, source, match):
-    self.refused(lambda index, count: source, match, ONE)
+    self.refused(lambda index, count: source, match, devices=ONE)
 
   def test_what_is_no_iterable_is_refused(self):
     with pytest.raises(ValueError, match='received NoneType. Return one'):

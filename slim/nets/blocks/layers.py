@@ -63,6 +63,7 @@ class Style(NamedTuple):
       kernel w; 0 adds nothing.
     batch_norm: normalizes convolutions, which then have no bias; None for
       none. Dense layers have a bias.
+    biased: whether convolutions that are normalized have a bias all the same.
     bias: what biases begin with.
     bias_decay: whether biases decay as kernels do.
     activation: 'relu', or None.
@@ -71,6 +72,7 @@ class Style(NamedTuple):
   initializer: Initializer
   weight_decay: float
   batch_norm: BatchNorm | None = None
+  biased: bool = False
   bias: float = 0.0
   bias_decay: bool = False
   activation: str | None = 'relu'
@@ -180,7 +182,7 @@ class Layers:
     return {
       'kernel_initializer': style.initializer(next(self._kernel_seeds)),
       'kernel_regularizer': decay,
-      'use_bias': not normalized,
+      'use_bias': style.biased or not normalized,
       'bias_initializer': keras.initializers.Constant(style.bias),
       'bias_regularizer': decay if style.bias_decay else None,
     }

@@ -5,6 +5,7 @@ import os
 import re
 import sys
 
+from slim import spelling
 from terngrad import lazy
 from terngrad.cli import command
 from terngrad.cli import flags
@@ -244,10 +245,10 @@ def log_stem(values, config):
   Returns:
     str, such as 'resnet50_gpu2_b64_L1000_lr0.10_v2'.
   """
-  net = config.model.net
+  net, _ = spelling.split(config.model.net)
   name = 'resnet50' if net == DEFAULTS['net'] else net
   return (
-    f'{name}_gpu{config.devices.num_gpus}_b{config.data.batch_size}_'
+    f'{name}_gpu{config.devices.count}_b{config.data.batch_size}_'
     f'L{values.num_labels}_lr{values.base_learning_rate:.2f}_v2'
   )
 

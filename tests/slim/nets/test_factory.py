@@ -270,3 +270,27 @@ def test_preprocessing_is_one_that_can_be_chosen():
   assert factory.NETS['resnet_v1_50'].preprocessing == 'vgg'
   assert factory.NETS['resnet_v1_200'].preprocessing == ''
   assert factory.NETS['overfeat'].preprocessing == ''
+
+
+def test_options_behind_a_name_are_those_of_its_net_alone():
+  net = factory.of('resnet_v2_50:first_kernel=3,bias=true')
+  assert net.build.keywords == {'first_kernel': 3, 'bias': True}
+  assert net._replace(build=None) == factory.NETS['resnet_v2_50']._replace(
+    build=None
+  )
+  assert factory.of('lenet') is factory.NETS['lenet']
+
+
+@pytest.mark.parametrize(
+  ('text', 'match'),
+  [
+    ('resnet_v1_50:first=3', 'first_kernel'),
+    ('resnet_v1_50:first_kernel=x', 'an? int for first_kernel'),
+    ('resnet_v1_50:seed=3', 'bias, first_kernel, first_stride, last_pool'),
+    ('lenet:bias=true', 'it has no options'),
+    ('resnet_v1_51:bias=true', 'Unknown net'),
+  ],
+)
+def test_options_that_a_net_has_not_are_refused(text, match):
+  with pytest.raises(errors.DataError, match=match):
+    factory.of(text)

@@ -123,3 +123,30 @@ def test_v2_computes_what_keras_applications_s_does():
   np.testing.assert_allclose(
     features(images), expected, atol=1e-4 * np.abs(expected).max()
   )
+
+
+def test_every_convolution_may_have_a_bias():
+  plain, biased = net(1), net(1, bias=True)
+  filters = [shape[-1] for shape in outlines.kernels(plain).values()][:-1]
+  assert biased.count_params() == plain.count_params() + sum(filters)
+
+
+def test_the_first_convolution_and_the_last_pooling_may_be_others():
+  model = net(1, image_size=64, first_kernel=3, first_stride=1, last_pool=3)
+  assert outlines.kernels(model)['conv1'] == (3, 3, 3, 64)
+  assert model.get_layer('conv1').output.shape[1:] == (64, 64, 64)
+  # 4 x 4 is left of 64 x 64, in which 2 x 2 windows of 3 x 3 fit.
+  assert outlines.kernels(model)['logits'] == (2 * 2 * 2048, 5)
+
+
+@pytest.mark.parametrize(
+  ('options', 'match'),
+  [
+    ({'first_kernel': 0}, 'first_kernel and first_stride >= 1'),
+    ({'last_pool': 8}, 'last_pool from 0 to 7'),
+    ({'last_pool': -1}, 'last_pool from 0 to 7'),
+  ],
+)
+def test_kernels_that_cannot_be_are_refused(options, match):
+  with pytest.raises(ValueError, match=match):
+    net(1, **options)

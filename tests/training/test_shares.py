@@ -1,0 +1,208 @@
+"""Batches that are divided by the speed of devices."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from terngrad import errors
+from terngrad.config import options as options_lib
+from terngrad.config import training as configs
+from terngrad.step import step as steps
+from terngrad.training import assembly
+from terngrad.training import device_speeds
+from terngrad.training import shares
+
+BATCH, RATE = 16, 0.5
+
+
+def config_of(num_gpus, **options):
+  config = options_lib.build(
+    configs.TrainConfig,
+    dataset_name='mnist',
+    batch_size=BATCH,
+    benchmark_mode=True,
+    optimizer='gd',
+    net='lenet',
+    image_size=8,
+    num_gpus=num_gpus,
+    weight_decay=0.1,
+    **options,
+  )
+  config.validate()
+  return config
+
+
+def stepped(run):
+  """What a step with the first batch leads to."""
+  images, labels = next(run.batches(0))
+  result = run.coded_step(
+    images,
+    labels,
+    tf.constant(0, tf.int64),
+    tf.constant(RATE),
+    tf.constant(0.5),
+  )
+  parameters = [
+    [v.numpy() for v in replica.trainable] for replica in run.replicas
+  ]
+  return result, parameters
+
+
+class TestDivide:
+  @pytest.mark.parametrize('seed', range(20))
+  def test_shares_are_whole_and_closer_than_one_to_their_part(self, seed):
+    draw = np.random.default_rng(seed)
+    weights = draw.uniform(0.1, 1, draw.integers(1, 9))
+    # So many that nobody needs a share of more than its part.
+    batch_size = int(draw.integers(100, 1000))
+    found = shares.divide(batch_size, weights)
+    assert sum(found) == batch_size
+    exact = batch_size * weights / weights.sum()
+    assert np.all(np.abs(np.array(found) - exact) < 1)
+
+  def test_nobody_gets_nothing(self):
+    assert shares.divide(5, [1000, 1, 1, 0.001]) == (2, 1, 1, 1)
+    assert shares.divide(3, [1, 1000, 1]) == (1, 1, 1)
+
+
+def test_uneven_parts_take_the_step_of_equal_ones():
+  apart, together = (
+    assembly.assemble(config_of(num_gpus, **weights))
+    for num_gpus, weights in [
+      (3, {'device_weights': ('1', '0.5', '0.1')}),
+      (1, {}),
+    ]
+  )
+  assert apart.shares == (10, 5, 1)
+  images, labels = next(apart.batches(0))
+  assert [len(part) for part in images] == [10, 5, 1]
+  np.testing.assert_array_equal(labels.values, next(together.batches(0))[1][0])
+  (ours, parameters), (others, (expected,)) = map(stepped, (apart, together))
+  np.testing.assert_allclose(
+    ours.entropy.numpy().mean(), others.entropy.numpy(), rtol=1e-6
+  )
+  np.testing.assert_allclose(
+    ours.accuracy.numpy().mean(), others.accuracy.numpy(), rtol=1e-6
+  )
+  for found in parameters:
+    for here, there, value in zip(found, parameters[0], expected, strict=True):
+      np.testing.assert_array_equal(here, there)
+      # Sums of float32 in another order.
+      np.testing.assert_allclose(here, value, atol=1e-6)
+
+
+def test_equal_weights_end_at_the_bits_of_none():
+  one, other = (
+    stepped(assembly.assemble(config_of(2, grad_bits=1, **weights)))
+    for weights in ({}, {'device_weights': ('0.5', '0.5')})
+  )
+  for parameters in zip(*one[1], *other[1], strict=True):
+    for value in parameters[1:]:
+      np.testing.assert_array_equal(parameters[0], value)
+
+
+def test_nodes_of_a_device_share_its_part():
+  config = config_of(
+    2, num_nodes=4, grad_bits=1, device_weights=('3', '1'), codec='ternary'
+  )
+  run = assembly.assemble(config)
+  assert run.shares == (6, 2, 6, 2)
+  result, (one, other) = stepped(run)
+  assert np.isfinite(result.entropy.numpy()).all()
+  for here, there in zip(one, other, strict=True):
+    np.testing.assert_array_equal(here, there)
+
+
+class SlowDevice:
+  """A clock, and passes that take so many of its seconds by their device."""
+
+  def __init__(self, node_pass, seconds):
+    self.now = 0.0
+    self._gradients = node_pass.gradients
+    self._seconds = seconds
+
+  def clock(self):
+    return self.now
+
+  def gradients(self, parameters, *rest):
+    here = tf.zeros([]).device
+    number = tf.DeviceSpec.from_string(here).device_index
+
+    def advance(loss):
+      self.now += self._seconds[number]
+      return loss
+
+    gradients, scores, moments = self._gradients(parameters, *rest)
+    scores = tf.ensure_shape(
+      tf.numpy_function(advance, [scores], tf.float32), [2]
+    )
+    return gradients, scores, moments
+
+
+def test_a_device_that_is_four_times_slower_gets_a_quarter(monkeypatch):
+  measure = device_speeds.weights
+
+  def throttled(training, shape):
+    slow = SlowDevice(training.node_pass, {0: 1.0, 1: 4.0})
+    node_pass = training.node_pass._replace(gradients=slow.gradients)
+    training = training._replace(node_pass=node_pass)
+    return measure(training, shape, slow.clock)
+
+  monkeypatch.setattr(device_speeds, 'weights', throttled)
+  run = assembly.assemble(config_of(2, device_weights=('auto',)))
+  assert run.shares == (13, 3)
+  assert run.layout.may_change['device_weights'] == '13,3'
+
+
+def test_speeds_are_those_of_whole_passes_of_all_devices():
+  run_of = {}
+
+  def keep(training, codec, **changes):
+    run_of['training'] = training
+    return steps.traced_step(training, codec, **changes)
+
+  config = config_of(2)
+  context = assembly.of_this_process(config)._replace(make_step=keep)
+  assembly.assemble(config, lambda: context)
+  found = device_speeds.weights(run_of['training'], [4, 8, 8, 1])
+  assert len(found) == 2
+  assert max(found) == 1
+  assert min(found) >= 0.05
+
+
+def test_named_devices_stand_in_for_numbers():
+  run = assembly.assemble(config_of(1, devices=('cpu:1', 'cpu:0')))
+  assert run.exchange.devices == ('/CPU:1', '/CPU:0')
+  assert len(run.replicas) == 2
+
+
+@pytest.mark.parametrize(
+  ('options', 'match'),
+  [
+    ({'device_weights': ('1',)}, 'each of the 2 devices .* received 1'),
+    ({'device_weights': ('1', 'x')}, "auto or a number .* received '1,x'"),
+    ({'device_weights': ('1', 'nan')}, 'received nan'),
+    ({'device_weights': ('1', '0')}, 'from 0.001 to 1000'),
+    (
+      {'device_weights': ('auto',), 'gradient_accumulation_steps': 2},
+      'none beside --gradient_accumulation_steps=2',
+    ),
+    (
+      {'device_weights': ('auto',), 'bn_statistics': 'synchronized'},
+      'none beside --bn_statistics=synchronized',
+    ),
+    (
+      {'device_weights': ('auto',), 'num_nodes': 17},
+      'batch_size: expected a number >= 17',
+    ),
+  ],
+)
+def test_what_cannot_be_divided_is_refused(options, match):
+  with pytest.raises(errors.ConfigError, match=match):
+    config_of(2, **options)
+
+
+@pytest.mark.parametrize('name', ['cpu:7', 'tpu:0'])
+def test_devices_that_are_not_there_are_refused(name):
+  with pytest.raises(errors.ConfigError, match='devices: expected'):
+    assembly.assemble(config_of(1, devices=(name,)))
