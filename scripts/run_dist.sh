@@ -28,7 +28,8 @@ PS_HOSTS is empty, workers are equal processes that exchange by collectives.
                    so that hosts need no private network; implies --restart=0
   --check          ask the hosts and start nothing; beside the above, print the
                    versions and GPUs that each task would have, and refuse
-                   versions that differ and GPUs that are not there
+                   versions that differ and GPUs that are not there; with
+                   --tunnel, open every tunnel and close it again
   --status         say which tasks run; the status is 1 unless all do
   --dry_run        print each host and command, and reach no host
   --help           print this
@@ -147,6 +148,14 @@ problems=$(each_task ask_task) || {
 }
 if [[ $action == check ]]; then
   check_versions
+  if $tunnel; then
+    problems=$(each_tunnel try_tunnel) || {
+      printf '%s\n' "$problems" >&2
+      fail 'tasks would not find each other' 'a tunnel to every host' \
+        'the above' 'repair it'
+    }
+    printf '%s\n' "$problems"
+  fi
   printf 'all tasks can start\n'
   exit
 fi

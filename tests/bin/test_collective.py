@@ -117,6 +117,7 @@ def test_processes_with_uneven_parts_of_a_batch_equal_towers_with_them(
     [],
     exchange='towers',
     num_gpus=2,
+    save_tower=0,
     **changes,
   )
   finished = programs.run('mnist_train', *words)

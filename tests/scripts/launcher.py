@@ -5,6 +5,11 @@ import os
 # A task that says it runs and stays until it is asked to end.
 STAYS = 'record "$@"; echo $$ >"$fifo"; read -r <>"$fifo.never"'
 HOSTS = 'PS_HOSTS=(one:2222)\nWORKER_HOSTS=(two:2222 three.example:2222)\n'
+# Sets `gpus` in an interpreter's script: one for each that its task was given.
+GPUS = (
+  'commas=${CUDA_VISIBLE_DEVICES//[!,]/}\n'
+  'gpus=0; [[ -z $CUDA_VISIBLE_DEVICES ]] || gpus=$((${#commas} + 1))\n'
+)
 LOCAL = (
   'PS_HOSTS=(localhost:2222)\nWORKER_HOSTS=("[::1]:2224" 127.0.0.2:2226)\n'
 )

@@ -22,11 +22,7 @@ def interpreter(cluster):
     cluster.ssh.write_text(text)
     cluster.project.program(
       cluster.project.root / '.venv' / 'bin' / 'python',
-      f'host=${{host:-}} v="{VERSIONS}"\n'
-      # A GPU for each that the task was given.
-      'commas=${CUDA_VISIBLE_DEVICES//[!,]/}\n'
-      'gpus=0; [[ -z $CUDA_VISIBLE_DEVICES ]] || gpus=$((${#commas} + 1))\n'
-      f'{body}',
+      f'host=${{host:-}} v="{VERSIONS}"\n{launcher.GPUS}{body}',
     )
 
   return write

@@ -22,6 +22,9 @@ while [[ $1 != -- ]]; do
   shift
 done
 case $all in
+  *' -O exit '*)
+    kill -TERM -- "-$(<"$socket")"
+    exit ;;
   *' -O check '*)
     echo "Master running (pid=$(<"$socket"))" >&2
     exit ;;
@@ -158,6 +161,38 @@ def test_a_tunnel_that_cannot_be_is_named_and_no_task_starts(tunnelled):
   assert 'a task did not start; stopping the others' in err
   assert cluster.project.calls() == []
   assert len(pids(cluster)) == 2
+  assert not any(map(launcher.runs, pids(cluster)))
+
+
+def checked(cluster):
+  """The same cluster, whose hosts have an interpreter that has all."""
+  cluster.project.program(
+    cluster.project.root / '.venv' / 'bin' / 'python',
+    f'{launcher.GPUS}echo "terngrad 1, TensorFlow 2, Python 3; $gpus GPUs"',
+  )
+  return cluster
+
+
+def test_a_check_opens_every_tunnel_and_leaves_none(tunnelled):
+  cluster = checked(tunnelled('exit 0'))
+  status, out, err = cluster.run('--check', '--tunnel')
+  assert (status, err) == (0, '')
+  for host in ('one', 'two', 'three.example'):
+    assert f'tunnel to {host}: can be opened\n' in out
+  assert out.endswith('all tasks can start\n')
+  assert len(pids(cluster)) == 3
+  assert not any(map(launcher.runs, pids(cluster)))
+  assert cluster.project.calls() == []
+
+
+def test_a_check_names_the_tunnel_that_cannot_be(tunnelled):
+  cluster = checked(tunnelled('exit 0', HOSTS.replace('three', 'closed')))
+  status, out, err = cluster.run('--check', '--tunnel')
+  assert status == 2
+  assert 'tunnel to two: can be opened' in err
+  assert 'received: remote port forwarding failed for listen port 2222' in err
+  assert 'expected: a tunnel to every host' in err
+  assert 'all tasks can start' not in out
   assert not any(map(launcher.runs, pids(cluster)))
 
 

@@ -119,6 +119,21 @@ def test_a_host_that_forwards_nothing_is_named_and_no_task_starts(stand_ins):
   no_server_stays(folder)
 
 
+def test_a_check_names_a_host_that_forwards_nothing(stand_ins):
+  cluster, folder = stand_ins(a='', b=NO_FORWARDS, c='')
+  cluster.project.program(
+    cluster.project.root / '.venv' / 'bin' / 'python',
+    f'{launcher.GPUS}echo "terngrad 1, TensorFlow 2, Python 3; $gpus GPUs"',
+  )
+  status, _, err = cluster.run('--check', '--tunnel')
+  assert status == 2
+  assert 'tunnel to c: can be opened' in err
+  assert 'tunnel to b: expected: the forwards' in err
+  assert 'remote port forwarding failed' in err
+  assert cluster.project.calls() == []
+  no_server_stays(folder)
+
+
 def test_a_host_whose_key_is_not_known_is_named_and_none_is_asked(stand_ins):
   cluster, folder = stand_ins(a='', b='', c='')
   known = folder / 'known_hosts'
