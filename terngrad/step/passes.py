@@ -123,8 +123,9 @@ def _gradients(
 
 
 def _scores(loss, weight, outputs, labels):
+  entropy = loss(outputs, labels)
   right = tf.cast(is_right(outputs, labels), tf.float32)
-  scores = [loss(outputs, labels), tf.reduce_mean(right)]
+  scores = [entropy, tf.reduce_mean(right)]
   return scores if weight is None else [s * weight(labels) for s in scores]
 
 
@@ -221,12 +222,11 @@ def cross_entropy(loss, outputs, labels):
   Returns:
     float32 [].
   """
-  main, *others = outputs if isinstance(outputs, list) else [outputs]
-  total = _mean_entropy(main, labels, loss.label_smoothing)
+  heads = outputs if isinstance(outputs, list) else [outputs]
+  smoothing = loss.label_smoothing
+  total, *others = [_mean_entropy(head, labels, smoothing) for head in heads]
   for other in others:
-    total += loss.aux_weight * _mean_entropy(
-      other, labels, loss.label_smoothing
-    )
+    total += loss.aux_weight * other
   return total
 
 

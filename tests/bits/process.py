@@ -9,7 +9,7 @@ import numpy as np
 from terngrad.cluster import devices
 from terngrad.cluster import spec as clusters
 from terngrad.exchange import group as groups
-from terngrad.measure import servers
+from terngrad.measure.processes import servers
 from tests.bits import cases
 from tests.bits import runs
 

@@ -9,8 +9,8 @@ from terngrad.cli.measure import evaluation
 from terngrad.cli.measure import exchange
 from terngrad.cli.measure import step
 from terngrad.cli.measure import variance
-from terngrad.measure import exchanges
 from terngrad.measure import variance as variances
+from terngrad.measure.processes import exchanges
 
 
 @pytest.mark.parametrize(

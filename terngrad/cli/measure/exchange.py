@@ -14,8 +14,8 @@ from terngrad.cluster import spec as clusters
 from terngrad.config import cluster
 from terngrad.config import options
 
-exchange_table = lazy.module('terngrad.measure.exchange_table')
-exchanges = lazy.module('terngrad.measure.exchanges')
+exchange_table = lazy.module('terngrad.measure.processes.exchange_table')
+exchanges = lazy.module('terngrad.measure.processes.exchanges')
 tables = lazy.module('terngrad.measure.tables')
 tf = lazy.module('tensorflow')
 
@@ -34,6 +34,8 @@ Cases are CODEC, CODEC@ALGORITHM or CODEC@ALGORITHM@BYTES, with auto, gather,
 reduce, two_shot, slices or two_shot_ternary for ALGORITHM, and BYTES in place
 of --bytes_per_bucket; they take turns, round by round, and a ratio is the
 median of the ratios to the first case within a round.
+The case ddp is PyTorch's DistributedDataParallel, where that is installed, with
+its hooks: ddp, ddp:hook=fp16, ddp:hook=bf16, ddp:hook=powersgd,rank=4.
 Without --real gradients are Gaussian numbers of the net's shapes: what is timed
 is probing, encoding, moving, decoding and updating.
 With --ps_hosts too, and --job_name=ps or worker, cases are exchanged by

@@ -11,9 +11,10 @@ from terngrad import errors
 from terngrad.cluster import tasks
 from terngrad.exchange import algorithms
 from terngrad.exchange import group as groups
-from terngrad.measure import exchanges
-from terngrad.measure import servers
 from terngrad.measure import timing
+from terngrad.measure.processes import exchanges
+from terngrad.measure.processes import peers
+from terngrad.measure.processes import servers
 
 # Seconds to wait for a task to come, and for a sign of its life.
 _TIMEOUT = 300
@@ -109,20 +110,34 @@ def _measure_collectives(cluster, cases, plan):
     group = groups.Group(cluster, _TIMEOUT)
     what = exchanges.subject(plan.net, plan.real)
     built = {
-      case.text: exchanges.case(
-        what,
-        group,
-        _for(case.codec, group.size),
-        case.algorithm,
-        plan.batch,
-        case.part_bytes,
-      )
-      for case in cases
+      case.text: _collective(cluster, group, what, case, plan) for case in cases
     }
   return _measure(built, what, group.size, plan, both_ways=False)
 
 
+def _collective(cluster, group, what, case, plan):
+  """The `exchanges.Case` of collectives, ours or a peer's."""
+  if peers.is_peer(case.codec):
+    host = cluster.jobs['worker'][0].rpartition(':')[0]
+    interface = plan.interface
+    return peers.case(what, group, host, case.codec, plan.batch, interface)
+  return exchanges.case(
+    what,
+    group,
+    _for(case.codec, group.size),
+    case.algorithm,
+    plan.batch,
+    case.part_bytes,
+  )
+
+
 def _measure_servers(cluster, cases, plan):
+  for case in cases:
+    if peers.is_peer(case.codec):
+      raise errors.ConfigError(
+        f'case: expected a code with parameter servers, received {case.text}, '
+        'which has none. Leave the servers or the case out.'
+      )
   servers.join(cluster, _TIMEOUT)
   try:
     count = len(cluster.jobs['worker'])

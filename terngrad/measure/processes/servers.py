@@ -8,7 +8,7 @@ from terngrad.cluster import tasks
 from terngrad.codec import parts
 from terngrad.exchange import server
 from terngrad.exchange import towers
-from terngrad.measure import exchanges
+from terngrad.measure.processes import exchanges
 from terngrad.step import passes
 from terngrad.step import replicas
 

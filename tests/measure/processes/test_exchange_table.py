@@ -3,7 +3,7 @@
 import pytest
 
 from terngrad import errors
-from terngrad.measure import exchange_table
+from terngrad.measure.processes import exchange_table
 
 
 @pytest.mark.parametrize(

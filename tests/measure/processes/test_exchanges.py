@@ -1,6 +1,6 @@
 import pytest
 
-from terngrad.measure import exchanges
+from terngrad.measure.processes import exchanges
 
 DEV = """\
 Inter-|   Receive                                                |  Transmit

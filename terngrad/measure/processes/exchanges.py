@@ -83,7 +83,8 @@ def single_column_alexnet():
     return layers.MaxPooling2D(3, 2)
 
   return keras.Sequential(
-    [
+    name=RACE,
+    layers=[
       keras.Input((224, 224, 3)),
       # torchvision pads by 2, which makes 55 x 55 of 224 x 224.
       layers.ZeroPadding2D(2),
@@ -93,7 +94,7 @@ def single_column_alexnet():
       layers.Flatten(),
       *(layers.Dense(4096, activation='relu') for _ in range(2)),
       layers.Dense(1000),
-    ]
+    ],
   )
 
 

@@ -1,0 +1,1 @@
+"""Steps of several processes: time, and bytes on the network."""
