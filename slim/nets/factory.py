@@ -270,8 +270,8 @@ def build(
   Raises:
     slim.errors.UnknownNameError: no such net.
     slim.errors.DataError: the images are too small for it, or it has no such
-      option.
-    ValueError: no such initializer, or an option that the net cannot have.
+      option, or not of this value.
+    ValueError: no such initializer.
   """
   net = of(name)
   image_size = _given(image_size, net.default_image_size)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import keras
 
+from slim import errors
 from slim.nets.blocks import layers
 
 BATCH_NORM = layers.BatchNorm(decay=0.997, epsilon=1e-5, scale=True)
@@ -71,12 +72,12 @@ def build(
     float32 [B, num_classes] under any precision policy.
 
   Raises:
-    ValueError: a kernel or a stride below 1, or a pooling that is larger than
-      what is left of the image.
+    slim.errors.DataError: a kernel or a stride below 1, or a pooling that is
+      larger than what is left of the image.
   """
   del dropout_keep_prob
   if min(first_kernel, first_stride) < 1:
-    raise ValueError(
+    raise errors.DataError(
       'resnet: expected first_kernel and first_stride >= 1, received '
       f'{first_kernel} and {first_stride}. Leave them out for 7 and 2.'
     )
@@ -112,7 +113,7 @@ def _last_pool(x, size):
   if size == 0:
     return keras.layers.GlobalAveragePooling2D(name='pool5')(x)
   if not 0 < size <= x.shape[1]:
-    raise ValueError(
+    raise errors.DataError(
       f'resnet: expected last_pool from 0 to {x.shape[1]}, which is what is '
       f'left of the image, received {size}. Use 0 for all of it.'
     )

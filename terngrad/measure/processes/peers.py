@@ -94,7 +94,9 @@ def _choice(hook=_PLAIN, rank=1):
   """(hook, rank) of a text."""
   spelling.check_name('hook', hook, _HOOKS)
   if not 1 <= rank <= 1024:
-    raise ValueError(f'rank: expected one from 1 to 1024, received {rank}.')
+    raise ValueError(
+      f'rank: expected one from 1 to 1024, received {rank}. Use rank=1.'
+    )
   return hook, rank
 
 
