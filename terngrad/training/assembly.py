@@ -122,7 +122,7 @@ def assemble(config, make_context=None):
 
   Args:
     config: a valid `training.TrainConfig`.
-    make_context: returns its like; None for `of_this_process`.
+    make_context: returns an `ExecutionContext`; None: `of_this_process`.
 
   Returns:
     A `Run`.

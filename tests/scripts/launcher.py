@@ -106,3 +106,11 @@ class Cluster:
     log = self.folder / 'ssh'
     lines = log.read_text().splitlines() if log.exists() else []
     return [line.split('\x1f')[:-1] for line in lines]
+
+
+def give_interpreter(project):
+  """Lets all hosts have the same versions, and the GPUs that tasks ask for."""
+  project.program(
+    project.root / '.venv' / 'bin' / 'python',
+    f'{GPUS}echo "terngrad 1, TensorFlow 2, Python 3; $gpus GPUs"',
+  )

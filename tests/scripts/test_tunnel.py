@@ -164,17 +164,9 @@ def test_a_tunnel_that_cannot_be_is_named_and_no_task_starts(tunnelled):
   assert not any(map(launcher.runs, pids(cluster)))
 
 
-def checked(cluster):
-  """The same cluster, whose hosts have an interpreter that has all."""
-  cluster.project.program(
-    cluster.project.root / '.venv' / 'bin' / 'python',
-    f'{launcher.GPUS}echo "terngrad 1, TensorFlow 2, Python 3; $gpus GPUs"',
-  )
-  return cluster
-
-
 def test_a_check_opens_every_tunnel_and_leaves_none(tunnelled):
-  cluster = checked(tunnelled('exit 0'))
+  cluster = tunnelled('exit 0')
+  launcher.give_interpreter(cluster.project)
   status, out, err = cluster.run('--check', '--tunnel')
   assert (status, err) == (0, '')
   for host in ('one', 'two', 'three.example'):
@@ -186,7 +178,8 @@ def test_a_check_opens_every_tunnel_and_leaves_none(tunnelled):
 
 
 def test_a_check_names_the_tunnel_that_cannot_be(tunnelled):
-  cluster = checked(tunnelled('exit 0', HOSTS.replace('three', 'closed')))
+  cluster = tunnelled('exit 0', HOSTS.replace('three', 'closed'))
+  launcher.give_interpreter(cluster.project)
   status, out, err = cluster.run('--check', '--tunnel')
   assert status == 2
   assert 'tunnel to two: can be opened' in err

@@ -121,10 +121,7 @@ def test_a_host_that_forwards_nothing_is_named_and_no_task_starts(stand_ins):
 
 def test_a_check_names_a_host_that_forwards_nothing(stand_ins):
   cluster, folder = stand_ins(a='', b=NO_FORWARDS, c='')
-  cluster.project.program(
-    cluster.project.root / '.venv' / 'bin' / 'python',
-    f'{launcher.GPUS}echo "terngrad 1, TensorFlow 2, Python 3; $gpus GPUs"',
-  )
+  launcher.give_interpreter(cluster.project)
   status, _, err = cluster.run('--check', '--tunnel')
   assert status == 2
   assert 'tunnel to c: can be opened' in err
