@@ -98,34 +98,24 @@ open_tunnel() {
     printf 'tunnel to %s: open (process %s)\n' "$1" "${BASH_REMATCH[1]}"
     return
   fi
-  tunnel_failed "$1" "$file.log" "$status"
+  text=$(tr -d '\000-\011\013-\037\177' <"$file.log")
+  printf 'tunnel to %s: expected: %s\nreceived: %s\nremedy: %s\n' "$1" \
+    'the forwards that --dry_run prints' "${text:-status $status}" \
+    'free these ports there, and let its sshd forward (AllowTcpForwarding)'
   return 1
 }
 
-# try_tunnel HOST: opens it and closes it again; leaves nothing.
+# try_tunnel HOST: opens it, closes it again and waits for its end.
 try_tunnel() {
-  local here forwards status=0
-  forwards_of "$1"
-  here=$(mktemp -d)
-  ssh "${ssh_options[@]}" "${tunnel_options[@]}" -S "$here/s" -E "$here/log" \
-    "${forwards[@]}" -- "$1" </dev/null >>"$here/log" 2>&1 || status=$?
-  ssh -S "$here/s" -O exit -- "$1" </dev/null >/dev/null 2>&1 || true
-  if ((status == 0)); then
-    printf 'tunnel to %s: can be opened\n' "$1"
-  else
-    tunnel_failed "$1" "$here/log" "$status"
-  fi
-  rm -rf -- "$here"
-  return "$((status != 0))"
-}
-
-# tunnel_failed HOST LOG STATUS: says what ssh said of it.
-tunnel_failed() {
-  local text
-  text=$(tr -d '\000-\011\013-\037\177' <"$2")
-  printf 'tunnel to %s: expected: %s\nreceived: %s\nremedy: %s\n' "$1" \
-    'the forwards that --dry_run prints' "${text:-status $3}" \
-    'free these ports there, and let its sshd forward (AllowTcpForwarding)'
+  local folder text status=0
+  # That of no experiment, for the functions that are called here.
+  folder=$(mktemp -d)
+  text=$(open_tunnel "$1") || status=1
+  close_tunnels >/dev/null
+  rm -rf -- "$folder"
+  ((status)) || text="tunnel to $1: can be opened"
+  printf '%s\n' "$text"
+  return "$status"
 }
 
 open_tunnels() {

@@ -22,9 +22,6 @@ while [[ $1 != -- ]]; do
   shift
 done
 case $all in
-  *' -O exit '*)
-    kill -TERM -- "-$(<"$socket")"
-    exit ;;
   *' -O check '*)
     echo "Master running (pid=$(<"$socket"))" >&2
     exit ;;
@@ -33,9 +30,11 @@ case $all in
       echo 'remote port forwarding failed for listen port 2222' >&2
       exit 255
     fi
-    setsid -- bash -c 'read -r <>"$1"' bash "$fifo.never" &
-    echo $! >"$socket"
-    echo $! >>"$log.tunnels"
+    # It has a session of its own before this one ends, as ssh has.
+    read -r pid < <(setsid -- bash -c 'echo $$; exec >&-; read -r <>"$1"' \
+      bash "$fifo.never")
+    echo "$pid" >"$socket"
+    echo "$pid" >>"$log.tunnels"
     exit ;;
 esac
 set -- -- "${@:2}"
