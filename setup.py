@@ -23,7 +23,7 @@ INSTALL_REQUIRES = [
   'absl-py>=2.0',
   # As TensorFlow, which also says which is too new.
   'h5py>=3.11',
-  'keras>=3.5,<4',
+  'keras>=3.10,<4',
   'matplotlib>=3.8',
   'mlxtend>=0.23',
   'numpy>=1.26',

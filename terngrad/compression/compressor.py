@@ -114,7 +114,11 @@ class Compressor:
     summed = self._rows(context, rows, variables, mean)
     dense = [i for i, rows in enumerate(sparse) if not rows]
     if dense:
-      own = [checked(gradients[i], variables.specs[i].name) for i in dense]
+      # Identities: one tensor of all replicas would reach `merged` only once.
+      own = [
+        tf.identity(checked(gradients[i], variables.specs[i].name))
+        for i in dense
+      ]
       reduced = context.merge_call(
         functools.partial(self.merged, variables.only(dense), mean),
         args=(own, tf.cast(tf.identity(step), tf.int64)),

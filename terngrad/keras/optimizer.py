@@ -13,6 +13,8 @@ from terngrad.compression import compressor as compressors
 
 # What Keras, its callbacks and `LossScaleOptimizer` ask of an optimizer.
 _OF_INNER = (
+  '_iterations',
+  '_trainable_variables',
   'clipnorm',
   'clipvalue',
   'ema_momentum',
@@ -150,6 +152,10 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     """See `keras.optimizers.Optimizer`."""
     self.inner_optimizer.exclude_from_weight_decay(var_list, var_names)
 
+  def update_step(self, gradient, variable, learning_rate):
+    """The wrapped optimizer's update of one variable; nothing is coded."""
+    self.inner_optimizer.update_step(gradient, variable, learning_rate)
+
   def set_weights(self, weights):
     """Sets the wrapped optimizer's variables."""
     self.inner_optimizer.set_weights(weights)
@@ -207,9 +213,11 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
   def _sum(self, grads_and_vars):
     """In place of the wrapped optimizer's own sum over the replicas."""
     inner = self.inner_optimizer
-    gradients, variables = zip(*grads_and_vars, strict=True)
+    variables = [variable for _, variable in grads_and_vars]
     summed = self._compressor.all_reduce(
-      gradients, known(inner, variables), inner._iterations
+      [_as_updated(g, v) for g, v in grads_and_vars],
+      known(inner, variables),
+      inner._iterations,
     )
     return list(zip(summed, variables, strict=True))
 
@@ -226,7 +234,9 @@ def known(optimizer, variables):
     variables: TensorFlow's, as its methods get them.
   """
   indices = tuple(optimizer._get_variable_index(v) for v in variables)
-  paths = [optimizer._trainable_variables[index].path for index in indices]
+  held = [optimizer._trainable_variables[index] for index in indices]
+  # Keras takes TensorFlow's variables too, which have no path.
+  paths = [getattr(variable, 'path', variable.name) for variable in held]
   return policy.Variables(
     indices,
     tuple(
@@ -257,6 +267,13 @@ def compressed(optimizer):
   return inner
 
 
+def _as_updated(gradient, variable):
+  """A float64 gradient in its variable's dtype, as the update casts it too."""
+  if isinstance(gradient, tf.IndexedSlices) or gradient.dtype != tf.float64:
+    return gradient
+  return tf.cast(gradient, variable.dtype)
+
+
 def _check(optimizer):
   """Refuses an optimizer that cannot be wrapped."""
   if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
@@ -264,6 +281,12 @@ def _check(optimizer):
       'optimizer: expected one without a loss scale, received '
       'LossScaleOptimizer, whose gradients are not yet divided by it. Put it '
       'around: LossScaleOptimizer(CompressedOptimizer(...)).'
+    )
+  if hasattr(optimizer, 'optimizers'):
+    raise ValueError(
+      f'optimizer: expected one, received {type(optimizer).__name__}, whose '
+      'optimizers add gradients up by themselves. Put CompressedOptimizer '
+      'around each of them.'
     )
   if not hasattr(type(optimizer), REPLACED):
     raise ValueError(

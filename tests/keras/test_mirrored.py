@@ -36,6 +36,19 @@ def test_replicas_stay_equal_and_residuals_differ():
   assert np.any(first) and np.any(second) and np.any(first != second)
 
 
+def test_a_gradient_that_is_one_tensor_on_all_replicas_counts_for_each():
+  strategy = small.strategy(2)
+  with strategy.scope():
+    variable = keras.Variable(np.zeros(3, np.float32), name='table')
+    optimizer = terngrad.keras.CompressedOptimizer(
+      keras.optimizers.SGD(1.0), 'identity'
+    )
+  gradient = tf.constant([1.0, 2.0, 3.0])
+  strategy.run(lambda: optimizer.apply_gradients([(gradient, variable)]))
+  for values in of_replicas(variable):
+    np.testing.assert_array_equal(values, [-2.0, -4.0, -6.0])
+
+
 def test_the_sum_is_that_of_what_each_replica_codes():
   """In a loop of one's own, with gradients that are known."""
   strategy = small.strategy(2)

@@ -175,6 +175,52 @@ def test_double_gradients_are_refused():
     wrap().apply([tf.zeros([4], tf.float64)], [variable])
 
 
+def test_a_double_gradient_of_a_float32_variable_is_cast_as_keras_casts_it():
+  variable = keras.Variable(np.zeros(4, np.float32), name='table')
+  gradient = np.float64([0.1, -0.2, 0.3, 1 / 3])
+  optimizer = terngrad.keras.CompressedOptimizer(
+    keras.optimizers.SGD(1.0), 'identity'
+  )
+  optimizer.apply([tf.constant(gradient)], [variable])
+  np.testing.assert_array_equal(variable.numpy(), -np.float32(gradient))
+
+
+def test_variables_of_tensorflow_are_coded_under_their_names():
+  variable = tf.Variable(tf.zeros([64]), name='of_tensorflow')
+  optimizer = terngrad.keras.CompressedOptimizer(
+    keras.optimizers.SGD(1.0), {'of_tensorflow': 'sign', '': 'identity'}
+  )
+  optimizer.apply([tf.linspace(-1.0, 2.0, 64)], [variable])
+  assert len(np.unique(np.abs(variable.numpy()))) == 1
+
+
+def test_averaged_weights_are_swapped_also_within_a_loss_scale():
+  model = small.compiled(
+    'ternary', optimizer=lambda: keras.optimizers.SGD(use_ema=True)
+  )
+  model.compile(keras.optimizers.LossScaleOptimizer(model.optimizer), 'mse')
+  model.optimizer.build(model.trainable_variables)
+  inner = model.optimizer.inner_optimizer.inner_optimizer
+  for average in inner._model_variables_moving_average:
+    average.assign(np.full(average.shape, 9.0))
+  swapping = keras.callbacks.SwapEMAWeights()
+  swapping.set_model(model)
+  swapping.on_test_begin()
+  for variable in model.trainable_variables:
+    np.testing.assert_array_equal(variable, np.full(variable.shape, 9.0))
+
+
+@pytest.mark.skipif(
+  not hasattr(keras.optimizers, 'MultiOptimizer'),
+  reason='This Keras has no MultiOptimizer.',
+)
+def test_an_optimizer_of_optimizers_is_refused_as_they_would_send_floats():
+  optimizers = keras.optimizers.OptimizerMap(keras.optimizers.SGD())
+  several = keras.optimizers.MultiOptimizer(optimizers)
+  with pytest.raises(ValueError, match='around each of them'):
+    terngrad.keras.CompressedOptimizer(several)
+
+
 @pytest.mark.parametrize(
   ('make', 'message'),
   [
