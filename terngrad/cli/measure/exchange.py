@@ -1,13 +1,13 @@
 """Measures steps of several processes: time, and bytes on the network."""
 
 import dataclasses
-import subprocess
 import sys
 
 from absl import logging
 
 from terngrad import errors
 from terngrad import lazy
+from terngrad.cli import children
 from terngrad.cli import command
 from terngrad.cli import ports
 from terngrad.cluster import spec as clusters
@@ -123,16 +123,9 @@ def _start_all(values):
   words += [f'--ps_hosts={",".join(hosts[count:])}']
   places = [('worker', i) for i in range(count)]
   places += [('ps', i) for i in range(values.servers)]
-  others = [
-    subprocess.Popen([*words, f'--job_name={job}', f'--task_id={index}'])
-    for job, index in places
-  ]
-  try:
-    # The chief is the first; without it the others may wait for ever.
-    return abs(others[0].wait()) or max(abs(other.wait()) for other in others)
-  finally:
-    for other in others:
-      other.kill()
+  return children.run(
+    [[*words, f'--job_name={job}', f'--task_id={i}'] for job, i in places]
+  )
 
 
 def _report(values, table):

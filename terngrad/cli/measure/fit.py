@@ -1,23 +1,39 @@
 """Measures steps of Keras's fit, as ratios in one run."""
 
 import dataclasses
+import json
+import os
+import sys
 
 from terngrad import lazy
+from terngrad.cli import children
 from terngrad.cli import command
+from terngrad.cli import ports
+from terngrad.cluster import resolvers
 from terngrad.config import options
 
 devices = lazy.module('terngrad.cluster.devices')
+exchanges = lazy.module('terngrad.measure.processes.exchanges')
 fit = lazy.module('terngrad.measure.keras.fit')
 tables = lazy.module('terngrad.measure.tables')
+tf = lazy.module('tensorflow')
 
 USAGE = """\
 {program}: measures steps of Keras's fit, as ratios in one run.
 
   {program} --codec=ternary --codec=error_feedback+topk
+  {program} --net=lenet --optimizer=sgd --processes=2 --batch_size=8
 
-The net of Keras's MNIST example under MirroredStrategy, on a constant batch:
-with Adam alone, and with CompressedOptimizer around it. Fits take turns, round
-by round; a ratio is that to Adam alone in the same round.
+The net of Keras's MNIST example, or another, under MirroredStrategy, on a
+constant batch: with the optimizer alone, and with CompressedOptimizer around
+it. Fits take turns, round by round; a ratio is that to the optimizer alone in
+the same round. `MB sent` is what this host's interface sent a step, the
+loopback what all processes here did; `equal` says that all replicas ended at
+the same bits.
+
+--processes starts that many here, under MultiWorkerMirroredStrategy. Where
+TF_CONFIG is set, this is one process of those that it names: start the same
+command on each host; the first prints the table.
 """
 
 option = options.option
@@ -34,9 +50,20 @@ class Flags:
     repeated=True,
   )
   batch_size: int = option(128, 'Examples a step, of all replicas.', 'data')
+  net: str = option(
+    'keras_mnist', 'keras_mnist, or as for measure exchange.', 'model'
+  )
+  optimizer: str = option('adam', 'Name of an optimizer of Keras.', 'model')
   num_gpus: int = option(2, 'Devices with a replica each.', 'devices')
+  processes: int = option(
+    0, 'Processes with a replica each to start here; 0: devices.', 'cluster'
+  )
+  interface: str = option(
+    '', 'Network interface whose bytes are counted; empty: all.', 'cluster'
+  )
   rounds: int = option(7, 'Rounds to take the median of.', 'run')
   steps: int = option(40, 'Steps of each fit.', 'run')
+  threads: int = option(0, "Of an operation; 0: TensorFlow's choice.", 'run')
   output: str = option('', 'Folder for measure_fit.csv.', 'run')
 
 
@@ -44,16 +71,49 @@ def act(values):
   """Prints the table, and writes it where a folder is named."""
   for name in ('batch_size', 'num_gpus', 'rounds', 'steps'):
     options.at_least(name, getattr(values, name), 1)
+  for name in ('processes', 'threads'):
+    options.at_least(name, getattr(values, name), 0)
+  if values.net != fit.EXAMPLE:
+    options.choice('net', values.net, exchanges.NETS)
+  config = os.environ.get('TF_CONFIG')
+  if values.processes and not config:
+    return _start_all(values.processes)
+  if values.threads:
+    tf.config.threading.set_intra_op_parallelism_threads(values.threads)
   measured = fit.table(
     values.codec,
-    devices.tower_devices(values.num_gpus),
-    values.batch_size,
-    values.rounds,
-    values.steps,
+    devices.tower_devices(values.num_gpus) if not config else (),
+    fit.Plan(
+      net=values.net,
+      optimizer=values.optimizer,
+      batch_size=values.batch_size,
+      rounds=values.rounds,
+      steps=values.steps,
+      interface=values.interface,
+    ),
   )
+  if config and not resolvers.from_tf_config(config).is_chief:
+    return command.DONE
   command.say(measured.round(3).to_string(index=False))
   if values.output:
     tables.write(values.output, 'measure_fit', measured)
+  return command.DONE
+
+
+def _start_all(count):
+  """Starts the processes of this machine; the exit code of one that failed."""
+  hosts = [f'127.0.0.1:{port}' for port in ports.free(count)]
+  words = [sys.executable, *sys.orig_argv[1:], '--interface=lo']
+  configs = [
+    {
+      'cluster': {'worker': hosts},
+      'task': {'type': 'worker', 'index': index},
+    }
+    for index in range(count)
+  ]
+  return children.run(
+    [words] * count, [{'TF_CONFIG': json.dumps(config)} for config in configs]
+  )
 
 
 COMMAND = command.Command(USAGE, Flags, act, required=('codec',))

@@ -1,41 +1,70 @@
 """Steps of Keras's own `fit`, with compression and without."""
 
+import hashlib
+import os
 import statistics
+from typing import NamedTuple
 
 import keras
 import numpy as np
 import pandas as pd
 import tensorflow as tf
 
+from terngrad.keras import multi_worker
 from terngrad.keras import optimizer as optimizers
 from terngrad.measure import timing
+from terngrad.measure.processes import exchanges
 
 PLAIN = 'none'
+EXAMPLE = 'keras_mnist'
 _SIDE, _CLASSES = 28, 10
 
 
-def table(codecs, devices, batch_size, rounds, steps):
-  """Times fits that take turns; all are of one strategy and one model.
+class Plan(NamedTuple):
+  """What is measured.
+
+  Attributes:
+    net: `EXAMPLE`, or of `measure.processes.exchanges.NETS`.
+    optimizer: a name that `keras.optimizers.get` takes.
+    batch_size: examples of a step, of all replicas.
+    rounds: that count.
+    steps: of a fit.
+    interface: whose bytes are counted, '' for all but the loopback.
+  """
+
+  net: str = EXAMPLE
+  optimizer: str = 'adam'
+  batch_size: int = 128
+  rounds: int = 7
+  steps: int = 40
+  interface: str = ''
+
+
+def table(codecs, devices, plan):
+  """Times fits that take turns; all are of one strategy and one net.
+
+  Where TF_CONFIG names other processes they are the replicas, and each calls
+  this with the same arguments, before anything else uses TensorFlow.
 
   Args:
     codecs: texts, as `--codec` spells them.
-    devices: names, one a replica.
-    batch_size: of all replicas.
-    rounds: that count.
-    steps: of a fit.
+    devices: names, one a replica; not used where there are other processes.
+    plan: `Plan`.
 
   Returns:
     `pandas.DataFrame`, a row a codec, `none` first: median and least
     milliseconds a step; the median, least and largest over the rounds of the
-    ratio to `none` in the same round.
+    ratio to `none` in the same round; megabytes that this host sent a step, a
+    median; whether all replicas end at the same bits of trainable weights and
+    of the optimizer's variables.
   """
-  strategy = tf.distribute.MirroredStrategy(devices)
-  data = _data(batch_size)
-  jobs = {
-    codec: (_job(strategy, codec, data, steps), steps)
-    for codec in (PLAIN, *codecs)
+  strategy = _strategy(devices)
+  data = _data(plan)
+  fits = {
+    codec: _Fit(strategy, codec, data, plan) for codec in (PLAIN, *codecs)
   }
-  seconds = timing.in_turns(jobs, rounds)
+  jobs = {codec: (fit, plan.steps) for codec, fit in fits.items()}
+  seconds = timing.in_turns(jobs, plan.rounds)
   rows = []
   for name, own in seconds.items():
     ratios = [a / b for a, b in zip(own, seconds[PLAIN], strict=True)]
@@ -48,38 +77,98 @@ def table(codecs, devices, batch_size, rounds, steps):
         'least ratio': min(ratios),
         'largest ratio': max(ratios),
         'ratio of least': min(own) / min(seconds[PLAIN]),
+        'MB sent': statistics.median(fits[name].sent) / plan.steps / 1e6,
+        'equal': fits[name].replicas_are_equal(),
       }
     )
   return pd.DataFrame(rows)
 
 
-def _data(batch_size):
+class _Fit:
+  """Fits a model for some steps, each time it is called.
+
+  Attributes:
+    sent: bytes that each call sent.
+  """
+
+  def __init__(self, strategy, codec, data, plan):
+    keras.utils.set_random_seed(0)
+    self._strategy, self._data, self._plan = strategy, data, plan
+    self.sent = []
+    with strategy.scope():
+      self._model = _model(plan.net)
+      optimizer = keras.optimizers.get(plan.optimizer)
+      if codec != PLAIN:
+        optimizer = optimizers.CompressedOptimizer(optimizer, codec)
+      loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+      self._model.compile(optimizer, loss)
+
+  def __call__(self):
+    _, before = exchanges.interface_bytes(self._plan.interface)
+    self._model.fit(
+      self._data, steps_per_epoch=self._plan.steps, shuffle=False, verbose=0
+    )
+    _, after = exchanges.interface_bytes(self._plan.interface)
+    self.sent.append(after - before)
+
+  def replicas_are_equal(self):
+    """Whether no bit of what an update reads differs, in all processes."""
+    model, strategy = self._model, self._strategy
+    digest = hashlib.sha256()
+    equal = True
+    for variable in (*model.trainable_variables, *model.optimizer.variables):
+      copies = strategy.experimental_local_results(variable.value)
+      own = [copy.numpy().tobytes() for copy in copies]
+      equal = equal and len(set(own)) == 1
+      digest.update(own[0])
+    row = [int(equal), *np.frombuffer(digest.digest(), np.int64)]
+    rows = _of_all_replicas(strategy, tf.constant([row], tf.int64))
+    return bool(rows[:, 0].all() and (rows == rows[0]).all())
+
+
+def _strategy(devices):
+  """Of all processes that TF_CONFIG names, or of some devices of this one."""
+  if 'TF_CONFIG' not in os.environ:
+    return tf.distribute.MirroredStrategy(devices)
+  strategy = tf.distribute.MultiWorkerMirroredStrategy()
+  multi_worker.repair_multi_worker()
+  return strategy
+
+
+def _of_all_replicas(strategy, row):
+  """What the replicas of all processes hold: array, a row a replica."""
+
+  @tf.function
+  def gathered():
+    return strategy.run(
+      lambda: tf.distribute.get_replica_context().all_gather(row, axis=0)
+    )
+
+  return strategy.experimental_local_results(gathered())[0].numpy()
+
+
+def _data(plan):
   """The same batch for ever, so that no time is the pipeline's."""
   numbers = np.random.default_rng(0)
-  images = numbers.normal(size=(batch_size, _SIDE, _SIDE, 1))
-  labels = numbers.integers(0, _CLASSES, batch_size)
-  return tf.data.Dataset.from_tensors(
-    (images.astype(np.float32), labels)
-  ).repeat()
-
-
-def _job(strategy, codec, data, steps):
-  """A function without arguments that fits so many steps."""
-  keras.utils.set_random_seed(0)
-  with strategy.scope():
-    model = _model()
-    optimizer = keras.optimizers.Adam()
-    if codec != PLAIN:
-      optimizer = optimizers.CompressedOptimizer(optimizer, codec)
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(optimizer, loss)
-  return lambda: model.fit(
-    data, steps_per_epoch=steps, shuffle=False, verbose=0
+  shape, classes = (_SIDE, _SIDE, 1), _CLASSES
+  if plan.net != EXAMPLE:
+    _, _, shape, classes = exchanges.subject(plan.net, real=False)
+  images = numbers.normal(size=(plan.batch_size, *shape))
+  labels = numbers.integers(0, classes, plan.batch_size)
+  options = tf.data.Options()
+  options.experimental_distribute.auto_shard_policy = (
+    tf.data.experimental.AutoShardPolicy.OFF
   )
+  batches = tf.data.Dataset.from_tensors((images.astype(np.float32), labels))
+  return batches.repeat().with_options(options)
 
 
-def _model():
-  """The net of Keras's own MNIST example."""
+def _model(net):
+  """A net by name, or that of Keras's own MNIST example."""
+  if net != EXAMPLE:
+    model = exchanges.subject(net, real=True).model
+    # Logits alone, of nets with an auxiliary loss.
+    return keras.Model(model.inputs, model.outputs[0])
   return keras.Sequential(
     [
       keras.Input((_SIDE, _SIDE, 1)),

@@ -1,5 +1,8 @@
 """The bench of Keras's fit, in a process that has one strategy."""
 
+import subprocess
+import sys
+
 import pandas as pd
 import pytest
 
@@ -21,3 +24,23 @@ def test_a_row_a_codec_and_plain_keras_is_1(tmp_path):
   assert plain['ratio'] == plain['least ratio'] == 1
   assert coded['least ratio'] <= coded['ratio'] <= coded['largest ratio']
   assert 0 < coded['least ms'] <= coded['ms a step']
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_processes_send_codes_and_end_at_equal_bits(tmp_path):
+  done = subprocess.run(
+    [
+      *(sys.executable, '-c', PROGRAM, 'measure', 'fit', '--processes=2'),
+      *('--codec=ternary', '--net=lenet', '--optimizer=sgd', '--batch_size=8'),
+      *('--rounds=1', '--steps=2', f'--output={tmp_path}'),
+    ],
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  assert done.returncode == 0, done.stderr
+  table = pd.read_csv(tmp_path / 'measure_fit.csv', keep_default_na=False)
+  assert table['equal'].all()
+  plain, coded = table['MB sent']
+  assert coded < plain / 15
