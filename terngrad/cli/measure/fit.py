@@ -5,6 +5,7 @@ import json
 import os
 import sys
 
+from terngrad import errors
 from terngrad import lazy
 from terngrad.cli import children
 from terngrad.cli import command
@@ -78,11 +79,13 @@ def act(values):
   config = os.environ.get('TF_CONFIG')
   if values.processes and not config:
     return _start_all(values.processes)
+  with errors.as_config_error():
+    cluster = resolvers.from_tf_config(config) if config else None
   if values.threads:
     tf.config.threading.set_intra_op_parallelism_threads(values.threads)
   measured = fit.table(
     values.codec,
-    devices.tower_devices(values.num_gpus) if not config else (),
+    devices.tower_devices(values.num_gpus) if not cluster else (),
     fit.Plan(
       net=values.net,
       optimizer=values.optimizer,
@@ -92,7 +95,7 @@ def act(values):
       interface=values.interface,
     ),
   )
-  if config and not resolvers.from_tf_config(config).is_chief:
+  if cluster and not cluster.is_chief:
     return command.DONE
   command.say(measured.round(3).to_string(index=False))
   if values.output:

@@ -59,10 +59,7 @@ def table(codecs, devices, plan):
     of the optimizer's variables.
   """
   strategy = _strategy(devices)
-  data = _data(plan)
-  fits = {
-    codec: _Fit(strategy, codec, data, plan) for codec in (PLAIN, *codecs)
-  }
+  fits = {codec: _Fit(strategy, codec, plan) for codec in (PLAIN, *codecs)}
   jobs = {codec: (fit, plan.steps) for codec, fit in fits.items()}
   seconds = timing.in_turns(jobs, plan.rounds)
   rows = []
@@ -91,9 +88,9 @@ class _Fit:
     sent: bytes that each call sent.
   """
 
-  def __init__(self, strategy, codec, data, plan):
+  def __init__(self, strategy, codec, plan):
     keras.utils.set_random_seed(0)
-    self._strategy, self._data, self._plan = strategy, data, plan
+    self._strategy, self._plan = strategy, plan
     self.sent = []
     with strategy.scope():
       self._model = _model(plan.net)
@@ -102,6 +99,7 @@ class _Fit:
         optimizer = optimizers.CompressedOptimizer(optimizer, codec)
       loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
       self._model.compile(optimizer, loss)
+    self._data = _data(self._model, plan.batch_size)
 
   def __call__(self):
     _, before = exchanges.interface_bytes(self._plan.interface)
@@ -128,7 +126,7 @@ class _Fit:
 
 def _strategy(devices):
   """Of all processes that TF_CONFIG names, or of some devices of this one."""
-  if 'TF_CONFIG' not in os.environ:
+  if not os.environ.get('TF_CONFIG'):
     return tf.distribute.MirroredStrategy(devices)
   strategy = tf.distribute.MultiWorkerMirroredStrategy()
   multi_worker.repair_multi_worker()
@@ -147,14 +145,11 @@ def _of_all_replicas(strategy, row):
   return strategy.experimental_local_results(gathered())[0].numpy()
 
 
-def _data(plan):
+def _data(model, batch_size):
   """The same batch for ever, so that no time is the pipeline's."""
   numbers = np.random.default_rng(0)
-  shape, classes = (_SIDE, _SIDE, 1), _CLASSES
-  if plan.net != EXAMPLE:
-    _, _, shape, classes = exchanges.subject(plan.net, real=False)
-  images = numbers.normal(size=(plan.batch_size, *shape))
-  labels = numbers.integers(0, classes, plan.batch_size)
+  images = numbers.normal(size=(batch_size, *model.inputs[0].shape[1:]))
+  labels = numbers.integers(0, model.outputs[0].shape[-1], batch_size)
   options = tf.data.Options()
   options.experimental_distribute.auto_shard_policy = (
     tf.data.experimental.AutoShardPolicy.OFF
