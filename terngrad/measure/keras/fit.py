@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import tensorflow as tf
 
+from terngrad import errors
 from terngrad.keras import multi_worker
 from terngrad.keras import optimizer as optimizers
 from terngrad.measure import timing
@@ -94,7 +95,7 @@ class _Fit:
     self.sent = []
     with strategy.scope():
       self._model = _model(plan.net)
-      optimizer = keras.optimizers.get(plan.optimizer)
+      optimizer = _optimizer(plan.optimizer)
       if codec != PLAIN:
         optimizer = optimizers.CompressedOptimizer(optimizer, codec)
       loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -122,6 +123,17 @@ class _Fit:
     row = [int(equal), *np.frombuffer(digest.digest(), np.int64)]
     rows = _of_all_replicas(strategy, tf.constant([row], tf.int64))
     return bool(rows[:, 0].all() and (rows == rows[0]).all())
+
+
+def _optimizer(name):
+  """A Keras optimizer with the arguments that Keras gives it."""
+  try:
+    return keras.optimizers.get(name)
+  except (ValueError, KeyError, TypeError) as error:
+    raise errors.ConfigError(
+      'optimizer: expected a name that keras.optimizers.get takes, such as '
+      f'adam or sgd, received {name!r}.'
+    ) from error
 
 
 def _strategy(devices):

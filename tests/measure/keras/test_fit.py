@@ -44,3 +44,13 @@ def test_processes_send_codes_and_end_at_equal_bits(tmp_path):
   assert table['equal'].all()
   plain, coded = table['MB sent']
   assert coded < plain / 15
+
+
+def test_an_optimizer_that_keras_does_not_know_ends_in_one_line():
+  done = forked.run(
+    *(None, PROGRAM, 'measure', 'fit', '--optimizer=nonsense'),
+    *('--num_gpus=1', '--batch_size=8', '--rounds=1', '--steps=1'),
+  )
+  assert done.returncode == 2
+  assert done.stderr.splitlines()[-1].startswith('error: optimizer: expected')
+  assert 'Traceback' not in done.stderr
