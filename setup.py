@@ -153,15 +153,20 @@ if X86:
 
 
 # These are compiled against TensorFlow.
-OPS = ('coding_ops.cc', 'decoding_ops.cc', 'sums_ops.cc')
+OPS = tuple(
+  f'operations/{name}_ops.cc'
+  for name in ('coding', 'decoding', 'grouped', 'index', 'sparse', 'sums')
+)
 
 HEADERS = (
   'decoding_impl.h',
   'encoding_impl.h',
+  'grouping_impl.h',
   'kernels.h',
   'kernels_impl.h',
-  'moving.h',
-  'ops_common.h',
+  'operations/moving.h',
+  'operations/ops_common.h',
+  'selection_impl.h',
   'spread.h',
   'vectors_impl.h',
 )
@@ -192,25 +197,33 @@ class BuildKernels(build_ext.build_ext):
     common = ['-std=c++17', '-O3', '-fPIC', '-fvisibility=hidden', '-Wno-psabi']
     common += ['-DTERNGRAD_X86'] if X86 else []
     commands = {
-      out / f'{name}.o': [*compiler, *common, *flags]
-      for name, flags in KERNEL_FLAGS.items()
+      name: [*compiler, *common, *flags] for name, flags in KERNEL_FLAGS.items()
     }
     operation = [
       *[*compiler, *common, '-Wno-deprecated-declarations'],
       f'-DTERNGRAD_TF_VERSION="{tensorflow["version"]}"',
+      f'-I{KERNEL_SOURCES}',
       *tensorflow['compile'],
     ]
-    commands |= {out / f'{name}.o': operation for name in OPS}
+    commands |= dict.fromkeys(OPS, operation)
+    objects = {name: out / f'{pathlib.Path(name).name}.o' for name in commands}
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
       runs = [
         pool.submit(
-          _run, [*command, '-c', str(KERNEL_SOURCES / to.stem), '-o', str(to)]
+          _run,
+          [
+            *command,
+            '-c',
+            str(KERNEL_SOURCES / name),
+            '-o',
+            str(objects[name]),
+          ],
         )
-        for to, command in commands.items()
+        for name, command in commands.items()
       ]
     for run in runs:
       run.result()
-    return [str(path) for path in commands]
+    return [str(path) for path in objects.values()]
 
   def _link(self, compiler, tensorflow, objects, ext):
     path = pathlib.Path(self.get_ext_fullpath(ext.name))

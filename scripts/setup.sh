@@ -64,7 +64,8 @@ key() {
   version=$(version_of "$venv/bin/python") || return 1
   {
     shopt -s nullglob
-    cat -- "$root/setup.py" "$root/pyproject.toml" "$root"/terngrad/native/src/*
+    cat -- "$root/setup.py" "$root/pyproject.toml" \
+      "$root"/terngrad/native/src/*.* "$root"/terngrad/native/src/*/*
     printf '%s\n' "$root" "$version" "$gpu"
   } | sha256sum | cut -d ' ' -f 1
 }

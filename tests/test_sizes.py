@@ -57,7 +57,7 @@ def test_half_of_the_modules_are_short():
 def test_native_sources_are_short():
   lengths = {
     name_of(path): len(path.read_text(encoding='utf-8').splitlines())
-    for path in (ROOT / 'terngrad/native/src').iterdir()
+    for path in (ROOT / 'terngrad/native/src').rglob('*.*')
   }
   assert lengths
   assert {k: n for k, n in lengths.items() if n > LONGEST_NATIVE_SOURCE} == {}

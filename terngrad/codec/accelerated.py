@@ -17,7 +17,8 @@ def on_kernels(codec):
 
   Every ternary code is probed by a kernel, and sums of its codes are decoded
   by one. Those of 32-bit digits are encoded by one, and base3 and two_bit
-  decoded too; the other functions compile themselves.
+  decoded too; the other functions compile themselves. Other codes bring their
+  kernels themselves, see `contract.Codec.native`.
 
   Args:
     codec: a `contract.Codec`.
@@ -25,6 +26,8 @@ def on_kernels(codec):
   Returns:
     A `contract.Codec`.
   """
+  if codec.native:
+    return codec.native()
   *before, packing = codec.stages
   quantizer = codec.quantizer
   if codec.decode_sums and not quantizer:

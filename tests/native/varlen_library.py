@@ -8,8 +8,7 @@ import subprocess
 import numpy as np
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-SOURCE = ROOT / 'terngrad' / 'native' / 'src'
+SOURCE = pathlib.Path(__file__).with_name('varlen')
 SOURCES = (SOURCE / 'varlen.cc', SOURCE / 'huffman243.cc')
 HERE = pathlib.Path(__file__).resolve().parent
 

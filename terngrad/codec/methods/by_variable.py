@@ -1,5 +1,7 @@
 """Codes of single variables: a payload is theirs, one after the other."""
 
+import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -10,6 +12,8 @@ from terngrad.codec.stages import contract
 from terngrad.codec.stages import random_bits
 from terngrad.codec.stages import statistics
 from terngrad.codec.stages import wire
+from terngrad.native import grouped_ops
+from terngrad.native import sparse_ops
 
 # Of codes that round to what is nearest, and of those that draw.
 FIXED = contract.Traits(
@@ -20,7 +24,16 @@ DRAWN = contract.Traits(
 )
 
 
-def by_variable(packing, encode, traits=FIXED, compiled=True, elements=None):
+class Native(NamedTuple):
+  """What kernels do in place of a codec's functions; see `contract.Codec`."""
+
+  encode_pieces: Callable
+  decode_sum: Callable
+
+
+def by_variable(
+  packing, encode, traits=FIXED, compiled=True, elements=None, native=None
+):
   """Makes a codec of how one variable is coded, by itself.
 
   Nothing is agreed on; probes are norms, which show what is not finite.
@@ -35,21 +48,11 @@ def by_variable(packing, encode, traits=FIXED, compiled=True, elements=None):
       a tensor of all: takes (int32 words, n), returns (int32 [k] indices,
       float32 [k]), index n where there is none; safe for any words. Those
       of a payload that an encoder made are each another.
+    native: `Native`, the same to the bit; None where there are no kernels.
 
   Returns:
     A `contract.Codec` of scope VARIABLE.
   """
-
-  def encode_pieces(pieces, sizes, own, shared, key):
-    del own, shared  # each variable is coded alone
-    whole = len(pieces) == len(sizes)
-    variables = pieces if whole else tf.split(pieces[0], sizes)
-    words, start = [], 0
-    for values, size in zip(variables, sizes, strict=True):
-      if size:
-        words.append(encode(values, _draws(key, start, size)))
-      start += size
-    return tf.concat(words, axis=0) if words else tf.zeros([0], tf.int32)
 
   def decode_sum(parts, shared, shapes, scale=1.0):
     sizes = method.sizes_of(shapes)
@@ -62,10 +65,10 @@ def by_variable(packing, encode, traits=FIXED, compiled=True, elements=None):
       sums = wire.sum_planes(variables, parts, sum(sizes))
     return chain.gradients_of(None, sums, shared, shapes, scale)
 
-  return contract.Codec(
+  codec = contract.Codec(
     name=packing.name,
     probe=statistics.norms,
-    encode_pieces=encode_pieces,
+    encode_pieces=functools.partial(_encode_pieces, encode),
     decode_sum=decode_sum,
     num_words=packing.num_words,
     traits=traits,
@@ -73,6 +76,44 @@ def by_variable(packing, encode, traits=FIXED, compiled=True, elements=None):
     compiled=compiled,
     scope=contract.VARIABLE,
   )
+  if native is None:
+    return codec
+  own = native._asdict() | {'probe': grouped_ops.norms, 'compiled': False}
+  return codec._replace(native=lambda: codec._replace(**own))
+
+
+def native_elements(packing, encode, elements):
+  """The `Native` of words that tell of few elements; see `by_variable`.
+
+  Args:
+    packing: `wire.CompositePacking`.
+    encode: as for `by_variable`, with kernels.
+    elements: as for `by_variable`.
+
+  Returns:
+    A `Native`.
+  """
+
+  def decode_sum(parts, shared, shapes, scale=1.0):
+    del shared
+    variables = _Variables(packing, elements, method.sizes_of(shapes))
+    indices, values = variables.rows(parts)
+    return sparse_ops.add_elements(indices, values, shapes, scale)
+
+  return Native(functools.partial(_encode_pieces, encode), decode_sum)
+
+
+def _encode_pieces(encode, pieces, sizes, own, shared, key):
+  """`contract.Codec.encode_pieces` by a function that encodes a variable."""
+  del own, shared  # each variable is coded alone
+  whole = len(pieces) == len(sizes)
+  variables = pieces if whole else tf.split(pieces[0], sizes)
+  words, start = [], 0
+  for values, size in zip(variables, sizes, strict=True):
+    if size:
+      words.append(encode(values, _draws(key, start, size)))
+    start += size
+  return tf.concat(words, axis=0) if words else tf.zeros([0], tf.int32)
 
 
 def scattered(elements):
@@ -145,8 +186,20 @@ class _Variables(NamedTuple):
     )
     return total[:-1]
 
+  def rows(self, parts):
+    """(int32 [n, k] indices in the bucket, float32 [n, k]) of all payloads."""
+    wire.check_length(self, parts, sum(self.sizes))
+    rows = method.rows_in_order(parts)
+    found = [self._elements(rows[row]) for row in range(rows.shape[0])]
+    if not sum(self.sizes):
+      return tf.zeros([len(found), 0], tf.int32), tf.zeros([len(found), 0])
+    indices, values = zip(*found, strict=True)
+    return tf.stack(indices)[..., 0], tf.stack(values)
+
   def _elements(self, words):
     """(int32 [k, 1] indices in the bucket, float32 [k]) of a payload."""
+    if not sum(self.sizes):
+      return tf.zeros([0, 1], tf.int32), tf.zeros([0])
     indices, values, start = [], [], 0
     for own, size in zip(self._split(words), self.sizes, strict=True):
       if size:

@@ -10,6 +10,7 @@ import tensorflow as tf
 from terngrad.codec.methods import by_variable
 from terngrad.codec.stages import ternary
 from terngrad.codec.stages import wire
+from terngrad.native import grouped_ops
 
 # Parts of a level have this many bits, so that 255 levels fit in an int32.
 FRACTION = 22
@@ -31,6 +32,7 @@ class Group(NamedTuple):
     size: elements of a group; 0 for all of a variable.
     num_scales: of a group.
     signed: whether scales may be negative.
+    native: `grouped_ops.Code`, the same for kernels; None where there are none.
   """
 
   name: str
@@ -40,6 +42,7 @@ class Group(NamedTuple):
   size: int
   num_scales: int = 1
   signed: bool = False
+  native: grouped_ops.Code | None = None
 
 
 def grouped(group, traits):
@@ -68,7 +71,28 @@ def grouped(group, traits):
   )
   drawn = traits.randomness != 'none'
   encode = functools.partial(_encode, group, drawn)
-  return by_variable.by_variable(words, encode, traits)
+  native = group.native and on_kernels(words, group.native)
+  return by_variable.by_variable(words, encode, traits, native=native)
+
+
+def on_kernels(words, code):
+  """The `by_variable.Native` of a code of groups.
+
+  Args:
+    words: `wire.CompositePacking`.
+    code: `grouped_ops.Code`.
+  """
+
+  def encode_pieces(pieces, sizes, own, shared, key):
+    del own, shared  # each variable is coded alone
+    num_words = sum(map(words.num_words, sizes))
+    return grouped_ops.encode(pieces, sizes, key, num_words, code)
+
+  def decode_sum(parts, shared, shapes, scale=1.0):
+    del shared
+    return grouped_ops.decode_sum(parts, shapes, scale, code)
+
+  return by_variable.Native(encode_pieces, decode_sum)
 
 
 def step(span, levels):

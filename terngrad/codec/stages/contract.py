@@ -163,6 +163,8 @@ class Codec(NamedTuple):
     requantizes: True where workers encode at once, by their own probe, and
       `requantize` when the shared one is known, instead of keeping gradients
       until then.
+    native: returns the same codec with native kernels, for CPUs; None where
+      `accelerated` finds those for it by its stages, or there are none.
   """
 
   name: str
@@ -179,6 +181,7 @@ class Codec(NamedTuple):
   group_size: int = 0
   scope: str = ELEMENT
   requantizes: bool = False
+  native: Callable | None = None
 
   @property
   def packing(self):

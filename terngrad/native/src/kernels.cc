@@ -29,6 +29,25 @@ constexpr double kConstant = 0x1p-32;
 // A scaler below this counts as 0.
 constexpr float kMinScaler = 0x1p-100f;
 
+// Larger magnitudes count as this where groups are coded.
+constexpr float kLargest = 0x1p126f;
+
+// What a level stands for: grouped.step.
+float Step(float span, int32_t levels) {
+  const float inverse = static_cast<float>(1.0 / levels);
+  const float exact = span * inverse;
+  int32_t bits;
+  std::memcpy(&bits, &exact, sizeof(bits));
+  bits = (bits + 0xff) & ~0xff;
+  float coarse;
+  std::memcpy(&coarse, &bits, sizeof(bits));
+  if (coarse * static_cast<float>(levels) < span) {
+    bits += 0x100;
+    std::memcpy(&coarse, &bits, sizeof(bits));
+  }
+  return coarse >= kMinScaler ? coarse : 0.0f;
+}
+
 }  // namespace
 
 const Kernels* Find(const char* name) {
@@ -84,6 +103,37 @@ void FinishStatistics(const Partial* partials, int64_t num_partials,
                 ? static_cast<float>(std::sqrt(variance))
                 : 0.0f;
   *max_abs = total.max_abs;
+}
+
+Extent Joined(const Extent* extents, int64_t num_extents) {
+  Extent all = extents[0];
+  for (int64_t i = 1; i < num_extents; ++i) {
+    all.least = std::min(all.least, extents[i].least);
+    all.largest = std::max(all.largest, extents[i].largest);
+    all.sum += extents[i].sum;
+  }
+  return all;
+}
+
+void FinishScales(const Extent& extent, const GroupCode& code, int64_t size,
+                  float* scales) {
+  const auto bounded = [](float value) {
+    return std::min(std::max(value, -kLargest), kLargest);
+  };
+  if (code.kind == GroupKind::kSigns) {
+    // Not divided: see statistics.mean_magnitude.
+    scales[0] = static_cast<float>(extent.sum * (1.0 / size));
+  } else if (code.kind == GroupKind::kSpans) {
+    const float least = bounded(extent.least);
+    scales[0] = least == 0.0f ? 0.0f : least;
+    scales[1] = Step(bounded(extent.largest) - least, code.levels);
+  } else {
+    constexpr double kMost = std::numeric_limits<float>::max();
+    const double norm = std::sqrt(extent.sum);
+    const float span = code.is_norm ? static_cast<float>(std::min(norm, kMost))
+                                    : extent.largest;
+    scales[0] = Step(bounded(span), code.levels);
+  }
 }
 
 float Clipped(float stddev, float max_abs, float clip_factor) {

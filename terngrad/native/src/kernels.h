@@ -75,6 +75,43 @@ struct Digits {
   int places;
 };
 
+// How the elements of a group are coded; see terngrad/codec/methods/grouped.py.
+enum class GroupKind {
+  kSteps,  // Signed multiples of a step: qsgd.
+  kSpans,  // Multiples of a step above the least: minmax.
+  kSigns,  // The sign, of the mean magnitude: sign.
+};
+
+// A code of groups of `size` consecutive elements of a variable.
+struct GroupCode {
+  GroupKind kind;
+  bool is_norm;     // Of kSteps: the step is of the Euclidean norm.
+  int32_t levels;   // The largest multiple.
+  uint32_t base;    // Of a word's digits, 2 or more.
+  int32_t places;   // Of a word.
+  int64_t size;
+
+  int num_scales() const { return kind == GroupKind::kSpans ? 2 : 1; }
+  int64_t num_groups(int64_t elements) const {
+    return (elements + size - 1) / size;
+  }
+};
+
+// What a pass over elements of a group finds, as far as its kind needs it.
+struct Extent {
+  float least;
+  float largest;  // Of magnitudes, but for kSpans.
+  double sum;     // Of squares, or of magnitudes.
+};
+
+// Elements of one block of an extent; a part of the definition, as
+// kStatisticsBlock is.
+constexpr int64_t kExtentBlock = 16384;
+
+// Words of a variable that are coded in groups at a time. Groups of at most so
+// many elements are measured where they are coded, others before.
+constexpr int64_t kGroupWords = 4096;
+
 // What sums that were added elsewhere are stored as.
 enum class SumType { kInt8, kInt32, kFloat };
 
@@ -129,6 +166,31 @@ struct Kernels {
                                Rates rates, int64_t first, int64_t begin,
                                int64_t end, const UpdatedVariable* variables,
                                int64_t num_variables);
+
+  // What `size` elements of one group are like.
+  Extent (*extent)(const float* data, int64_t size, const GroupCode& code);
+
+  // Writes words[begin, end) of the codes of a variable of `size` elements. Where
+  // `measures`, also the scales of the groups that begin in them; otherwise all
+  // scales are there already. They are those of all groups, of the first kind and
+  // then of the second. `key.first` is that of element 0.
+  void (*encode_groups)(const float* data, int64_t size, const GroupCode& code,
+                        Key key, bool measures, float* scales,
+                        int64_t num_words, int64_t begin, int64_t end,
+                        int32_t* words);
+
+  // For the elements that words [begin, end) hold, writes the sum over payloads,
+  // in their order, of what scales and codes stand for, times `scale`. Payloads
+  // are any words: scales, then codes.
+  void (*decode_groups)(const int32_t* const* payloads, int64_t num_payloads,
+                        const GroupCode& code, float scale, int64_t num_words,
+                        int64_t begin, int64_t end, float* data, int64_t size);
+
+  // Writes those of `size` elements that have at least the magnitude `least`, as
+  // bits, and their indices plus `first`; returns their number. There must be
+  // room for `size` of both.
+  int64_t (*at_least)(const float* data, int64_t size, int32_t least,
+                      int32_t first, int32_t* indices, float* values);
 };
 
 // The kernels for the instruction set called `name`, "avx512", "avx2" or
@@ -143,6 +205,14 @@ const Kernels* Best();
 // element is not finite, and 0 where there is none.
 void FinishStatistics(const Partial* partials, int64_t num_partials,
                       int64_t size, float* stddev, float* max_abs);
+
+// Puts together the extents of blocks, in their order.
+Extent Joined(const Extent* extents, int64_t num_extents);
+
+// The scales of a group of `size` elements: `code.num_scales()` of them; see
+// terngrad/codec/methods/grouped.py.
+void FinishScales(const Extent& extent, const GroupCode& code, int64_t size,
+                  float* scales);
 
 // The largest magnitude after clipping at `clip_factor` standard deviations,
 // where 0 clips nothing; see terngrad/codec/stages/clipping.py.

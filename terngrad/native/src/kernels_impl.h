@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
+#include <limits>
 
 #ifdef __AVX2__
 #include <immintrin.h>
@@ -23,13 +25,16 @@ namespace {
 #include "vectors_impl.h"
 #include "encoding_impl.h"
 #include "decoding_impl.h"
+#include "grouping_impl.h"
+#include "selection_impl.h"
 
 }  // namespace
 
 extern const Kernels kKernels;
 const Kernels kKernels = {TERNGRAD_ISA_NAME, Statistics,      Encode,
                           DecodeSum,         DecodeAndUpdate, ScaleSums,
-                          ScaleAndUpdate};
+                          ScaleAndUpdate,    Measure,         EncodeGroups,
+                          DecodeGroups,      AtLeast};
 
 }  // namespace TERNGRAD_ISA
 }  // namespace terngrad

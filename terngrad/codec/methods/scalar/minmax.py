@@ -11,6 +11,7 @@ import tensorflow as tf
 from terngrad.codec.methods import by_variable
 from terngrad.codec.methods import grouped
 from terngrad.codec.stages import packing
+from terngrad.native import grouped_ops
 
 
 def minmax(bits=8, group_size=512):
@@ -35,6 +36,7 @@ def minmax(bits=8, group_size=512):
   def encode(rows, draws):
     rows = tf.clip_by_value(rows, -grouped.LARGEST, grouped.LARGEST)
     least, largest = tf.reduce_min(rows, axis=1), tf.reduce_max(rows, axis=1)
+    least = tf.where(least == 0.0, 0.0, least)  # of either sign
     steps = grouped.step(largest - least, levels)
     above = rows - least[:, tf.newaxis]
     codes = grouped.round_to_levels(above, steps, levels, draws)
@@ -53,5 +55,8 @@ def minmax(bits=8, group_size=512):
     group_size,
     num_scales=2,
     signed=True,
+    native=grouped_ops.Code(
+      grouped_ops.SPANS, levels, 2**bits, 32 // bits, group_size
+    ),
   )
   return grouped.grouped(group, by_variable.DRAWN)

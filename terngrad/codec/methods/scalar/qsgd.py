@@ -13,6 +13,7 @@ from terngrad.codec.methods import by_variable
 from terngrad.codec.methods import grouped
 from terngrad.codec.stages import packing
 from terngrad.codec.stages import statistics
+from terngrad.native import grouped_ops
 
 NORMS = ('l2', 'max')
 
@@ -47,7 +48,15 @@ def qsgd(levels=7, group_size=512, norm='max'):
 
   packed = packing.digits(levels)
   name = f'qsgd({levels}, {norm}, {group_size})'
-  group = grouped.Group(name, packed, encode, decode, group_size)
+  code = grouped_ops.Code(
+    grouped_ops.STEPS,
+    levels,
+    2 * levels + 1,
+    packed.elements_per_word,
+    group_size,
+    is_norm=norm == 'l2',
+  )
+  group = grouped.Group(name, packed, encode, decode, group_size, native=code)
   return grouped.grouped(group, by_variable.DRAWN)
 
 

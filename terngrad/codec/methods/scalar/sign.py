@@ -13,12 +13,15 @@ import tensorflow as tf
 
 from terngrad.codec import method
 from terngrad.codec.methods import by_variable
+from terngrad.codec.methods import grouped
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import packing
 from terngrad.codec.stages import statistics
 from terngrad.codec.stages import wire
+from terngrad.native import grouped_ops
 
 BITS = packing.one_bit()
+_CODE = grouped_ops.Code(grouped_ops.SIGNS, levels=1, base=2, places=32)
 
 
 def sign(decide='mean'):
@@ -36,7 +39,8 @@ def sign(decide='mean'):
     ValueError: `decide` is neither.
   """
   if decide == 'mean':
-    return by_variable.by_variable(WORDS, _encode)
+    native = grouped.on_kernels(WORDS, _CODE)
+    return by_variable.by_variable(WORDS, _encode, native=native)
   if decide == 'majority':
     return _MAJORITY
   raise ValueError(

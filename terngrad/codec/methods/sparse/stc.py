@@ -12,6 +12,8 @@ ways are a few operations on whole vectors.
 """
 
 import functools
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -22,8 +24,23 @@ from terngrad.codec.methods.sparse import topk
 from terngrad.codec.stages import packing
 from terngrad.codec.stages import statistics
 from terngrad.codec.stages import wire
+from terngrad.native import sparse_ops
 
 _SIGNS = packing.unsigned(1)
+
+
+class _Steps(NamedTuple):
+  """What kernels do, or operations of any device."""
+
+  find: Callable
+  pack: Callable
+  unpack: Callable
+
+
+_PORTABLE = _Steps(topk.in_order, elias_fano.pack, elias_fano.unpack)
+_KERNELS = _Steps(
+  topk.in_order_by_kernel, sparse_ops.pack_indices, sparse_ops.unpack_indices
+)
 
 
 def stc(ratio=0.01):
@@ -41,18 +58,24 @@ def stc(ratio=0.01):
   """
   topk.check_ratio('stc', ratio)
   name = f'stc({ratio:g})'
-  elements = functools.partial(_elements, ratio)
+  elements = functools.partial(_elements, ratio, _PORTABLE)
   words = wire.CompositePacking(
     name,
     num_words=functools.partial(_num_words, ratio),
     planes=by_variable.scattered(elements),
     check=functools.partial(_check, name, ratio),
   )
+  encode = functools.partial(_encode, ratio)
   return by_variable.by_variable(
     words,
-    functools.partial(_encode, ratio),
+    functools.partial(encode, _PORTABLE),
     compiled=False,  # see `topk.largest`
     elements=elements,
+    native=by_variable.native_elements(
+      words,
+      functools.partial(encode, _KERNELS),
+      functools.partial(_elements, ratio, _KERNELS),
+    ),
   )
 
 
@@ -64,30 +87,29 @@ def _num_words(ratio, num_elements):
   return 1 + _SIGNS.num_words(number) + indices
 
 
-def _encode(ratio, values, draws):
+def _encode(ratio, does, values, draws):
   """The magnitude; the signs in the order of the indices; the indices."""
   del draws  # nothing is drawn
   size = values.shape[0]
-  indices = tf.sort(topk.largest(values, topk.count(ratio, size)))
-  sent = tf.gather(values, indices)
+  indices, sent = does.find(values, topk.count(ratio, size))
   magnitude = tf.bitcast(statistics.mean_magnitude(sent), tf.int32)
   negative = tf.cast(tf.bitcast(sent, tf.int32) < 0, tf.int32)
   return tf.concat(
     [
       magnitude[tf.newaxis],
       _SIGNS.pack_flat(negative),
-      elias_fano.pack(indices, size),
+      does.pack(indices, size),
     ],
     axis=0,
   )
 
 
-def _elements(ratio, words, num_elements):
+def _elements(ratio, does, words, num_elements):
   number = topk.count(ratio, num_elements)
   end = 1 + _SIGNS.num_words(number)
   negative = _SIGNS.unpack_flat(words[1:end], number)
   magnitude = tf.bitcast(words[0], tf.float32)
-  indices = elias_fano.unpack(words[end:], number, num_elements)
+  indices = does.unpack(words[end:], number, num_elements)
   values = tf.where(negative > 0, -magnitude, magnitude)
   return by_variable.inside(indices, num_elements), values
 

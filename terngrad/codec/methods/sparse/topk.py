@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from terngrad.codec.methods import by_variable
 from terngrad.codec.stages import wire
+from terngrad.native import sparse_ops
 
 _MAGNITUDE = 0x7FFFFFFF
 # From so many elements on one of so many is in the sample; a prime, since
@@ -45,9 +46,12 @@ def topk(ratio=0.01):
   )
   return by_variable.by_variable(
     words,
-    functools.partial(_encode, ratio),
+    functools.partial(_encode, ratio, in_order),
     compiled=False,  # see `largest`
     elements=_elements,
+    native=by_variable.native_elements(
+      words, functools.partial(_encode, ratio, in_order_by_kernel), _elements
+    ),
   )
 
 
@@ -102,12 +106,30 @@ def largest(values, number):
   return tf.cond(tf.shape(found)[0] >= number, of_found, of_all)
 
 
-def _encode(ratio, values, draws):
-  """The indices within the variable, the largest first; then the values."""
+def in_order(values, number):
+  """The same elements in the order of their indices, with those.
+
+  Args:
+    values: float32 [n].
+    number: k <= n.
+
+  Returns:
+    int32 [k] and float32 [k].
+  """
+  indices = tf.sort(largest(values, number))
+  return indices, tf.gather(values, indices)
+
+
+def in_order_by_kernel(values, number):
+  """`in_order` by a kernel, for CPUs."""
+  return sparse_ops.largest(values, number, rising=True)
+
+
+def _encode(ratio, find, values, draws):
+  """The indices within the variable, in rising order; then the values."""
   del draws  # nothing is drawn
-  indices = largest(values, count(ratio, values.shape[0]))
-  sent = tf.gather(tf.bitcast(values, tf.int32), indices)
-  return tf.concat([indices, sent], axis=0)
+  indices, sent = find(values, count(ratio, values.shape[0]))
+  return tf.concat([indices, tf.bitcast(sent, tf.int32)], axis=0)
 
 
 def _elements(words, num_elements):
@@ -119,14 +141,12 @@ def _elements(words, num_elements):
 def _check(name, words, num_elements):
   """Refuses other orders of indices, and values that are not finite."""
   indices, values = np.split(words, 2)
-  magnitudes = values.astype(np.int64) & _MAGNITUDE
-  keys = list(zip(-magnitudes, indices, strict=True))
   inside = np.all((indices >= 0) & (indices < num_elements))
-  if not inside or keys != sorted(keys) or len({*indices}) < len(indices):
+  if not inside or np.any(indices[1:] <= indices[:-1]):
     raise ValueError(
-      f'{name}: expected indices below {num_elements}, each once and the '
-      'largest magnitude first, received others. The payload was damaged or '
-      'made by another codec: send it again.'
+      f'{name}: expected indices below {num_elements}, each once and in rising '
+      'order, received others. The payload was damaged or made by another '
+      'codec: send it again.'
     )
   if not np.isfinite(values.view(np.float32)).all():
     raise ValueError(

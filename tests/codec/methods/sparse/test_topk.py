@@ -66,7 +66,7 @@ def test_ties_are_the_first_ones_in_every_mode(mode):
     encode = tf.function(encode, jit_compile=mode == 'xla')
   indices = encode(tf.constant(values)).numpy()[:500]
   expected = np.argsort(-np.abs(values), kind='stable')[:500]
-  np.testing.assert_array_equal(indices, expected)
+  np.testing.assert_array_equal(indices, np.sort(expected))
 
 
 @pytest.mark.parametrize(
@@ -108,8 +108,8 @@ def test_places_outside_are_passed_over(compiled):
   [
     (0, -1, 'expected indices below 20, each once'),
     (0, 20, 'expected indices below 20, each once'),
-    (2, 1, 'the largest magnitude first'),
-    (9, np.float32(99).view(np.int32), 'the largest magnitude first'),
+    (2, 1, 'in rising order'),
+    (2, 5, 'in rising order'),
     (5, np.float32(np.inf).view(np.int32), 'expected finite values'),
     (5, np.float32(np.nan).view(np.int32), 'expected finite values'),
   ],

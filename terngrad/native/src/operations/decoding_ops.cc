@@ -38,8 +38,7 @@ class Decoding : public Kernel {
   absl::Status Read(OpKernelContext* context, int64_t words,
                     std::vector<const int32_t*>* payloads,
                     const float** scalers) {
-    OpInputList parts;
-    TF_RETURN_IF_ERROR(context->input_list("parts", &parts));
+    TF_RETURN_IF_ERROR(ReadPayloads(context, words, payloads));
     const Tensor* numbers;
     TF_RETURN_IF_ERROR(context->input("scalers", &numbers));
     const int64_t count = shapes_.size();
@@ -48,24 +47,6 @@ class Decoding : public Kernel {
                              numbers->NumElements());
     }
     *scalers = numbers->flat<float>().data();
-    for (int64_t row = 0, more = 1; more; ++row) {
-      more = 0;
-      for (const Tensor& part : parts) {
-        if (part.dims() != 2 || part.dim_size(1) != words) {
-          return InvalidArgument("parts: expected shapes [n, ", words,
-                                 "], received ", part.shape().DebugString());
-        }
-        if (row < part.dim_size(0)) {
-          payloads->push_back(part.flat<int32_t>().data() + row * words);
-          more = 1;
-        }
-      }
-    }
-    const int64_t num_payloads = payloads->size();
-    if (num_payloads < 1 || num_payloads > kMaxPayloads) {
-      return InvalidArgument("parts: expected 1 to ", kMaxPayloads,
-                             " payloads, received ", num_payloads);
-    }
     return absl::OkStatus();
   }
 

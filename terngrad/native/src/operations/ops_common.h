@@ -72,6 +72,33 @@ inline int64_t NumWords(int64_t num_elements, const Digits& digits) {
   return (num_elements + digits.places - 1) / digits.places;
 }
 
+// The payloads of all workers, `words` of each, in their order: of the input
+// `parts`, see codec.method.Piece.
+inline absl::Status ReadPayloads(OpKernelContext* context, int64_t words,
+                                 std::vector<const int32_t*>* payloads) {
+  OpInputList parts;
+  TF_RETURN_IF_ERROR(context->input_list("parts", &parts));
+  for (int64_t row = 0, more = 1; more; ++row) {
+    more = 0;
+    for (const Tensor& part : parts) {
+      if (part.dims() != 2 || part.dim_size(1) != words) {
+        return InvalidArgument("parts: expected shapes [n, ", words,
+                               "], received ", part.shape().DebugString());
+      }
+      if (row < part.dim_size(0)) {
+        payloads->push_back(part.flat<int32_t>().data() + row * words);
+        more = 1;
+      }
+    }
+  }
+  const int64_t num_payloads = payloads->size();
+  if (num_payloads < 1 || num_payloads > kMaxPayloads) {
+    return InvalidArgument("parts: expected 1 to ", kMaxPayloads,
+                           " payloads, received ", num_payloads);
+  }
+  return absl::OkStatus();
+}
+
 // Of operations whose outputs have the shapes of their attribute `shapes`.
 inline absl::Status ListedShapes(
     tensorflow::shape_inference::InferenceContext* context) {

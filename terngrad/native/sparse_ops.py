@@ -1,0 +1,56 @@
+"""The kernels of codes that send few elements, as functions on tensors.
+
+As those of `ops`: in eager code and graphs, not under XLA.
+"""
+
+from terngrad import native
+
+
+def largest(elements, number, rising=False):
+  """The elements of largest magnitude, of equal ones the first.
+
+  Args:
+    elements: float32 [n].
+    number: k <= n.
+    rising: False: the largest first; True: in the order of their indices, which
+      is faster.
+
+  Returns:
+    int32 [k], their indices, and float32 [k].
+  """
+  found = native.library().terngrad_largest(
+    elements=elements, number=number, rising=rising
+  )
+  return found.indices, found.values
+
+
+def pack_indices(indices, num_elements):
+  """See `codec.methods.sparse.elias_fano.pack`."""
+  return native.library().terngrad_pack_indices(
+    indices=indices, number=indices.shape[0], num_elements=num_elements
+  )
+
+
+def unpack_indices(words, number, num_elements):
+  """See `codec.methods.sparse.elias_fano.unpack`."""
+  return native.library().terngrad_unpack_indices(
+    words=words, number=number, num_elements=num_elements
+  )
+
+
+def add_elements(indices, values, shapes, scale):
+  """Adds rows of few elements to zeros, in their order.
+
+  Args:
+    indices: int32 [rows, k], of elements that are counted through all
+      variables; those that none has are passed over. Fastest in rising order.
+    values: float32 [rows, k].
+    shapes: list of v static shapes.
+    scale: Python float, multiplies the sums.
+
+  Returns:
+    List of v float32 of `shapes`.
+  """
+  return native.library().terngrad_add_elements(
+    indices=indices, values=values, V=len(shapes), shapes=shapes, scale=scale
+  )

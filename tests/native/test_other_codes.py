@@ -1,0 +1,189 @@
+"""Kernels of codes of groups and of few elements give their twins' bits."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from terngrad import native
+from terngrad.codec import accelerated
+from terngrad.codec.methods import registry
+from terngrad.codec.methods.sparse import elias_fano
+from terngrad.codec.methods.sparse import topk
+from terngrad.native import grouped_ops
+from terngrad.native import sparse_ops
+from tests.native import test_kernels
+
+pytestmark = pytest.mark.skipif(
+  not native.available(), reason='the native kernels are not built here'
+)
+
+CODES = (
+  'qsgd',
+  'qsgd:levels=1,group_size=0',
+  'qsgd:levels=127,norm=l2',
+  'qsgd:levels=255,norm=l2,group_size=0',
+  'minmax:bits=1',
+  'minmax:bits=2,group_size=33',
+  'minmax:bits=4,group_size=5000',
+  'int8',
+  'sign',
+  'topk:ratio=0.3',
+  'topk:ratio=0.01',
+  'stc:ratio=0.01',
+  'stc:ratio=1',
+)
+# Lanes of 4, 8 and 16, sums of 32, groups of 512, and words of 4 to 32 places.
+BORDERS = (0, 1, 7, 16, 31, 32, 33, 511, 512, 513, 1025, 16_385)
+# Variables whose words, groups and samples are of many blocks.
+LARGE = (140_003, 5, 70_001)
+
+
+def assert_twins(text, gradients, num_workers=3, seed=0):
+  """Fails unless words, probes' meaning and sums agree to the bit."""
+  twin = registry.parse(text)
+  codec = accelerated.on_kernels(twin)
+  assert codec is not twin
+  np.testing.assert_allclose(
+    codec.probe(gradients), twin.probe(gradients), rtol=1e-6
+  )
+  words = []
+  for worker in range(num_workers):
+    key = test_kernels.keys(seed + worker)
+    some = [gradient * (worker + 1.0) for gradient in gradients]
+    expected = twin.encode(some, None, None, key)
+    actual = codec.encode(some, None, None, key)
+    np.testing.assert_array_equal(actual, expected)
+    words.append(expected)
+  assert_decodes_alike(text, words, [gradient.shape for gradient in gradients])
+
+
+def assert_decodes_alike(text, words, shapes):
+  twin = registry.parse(text)
+  codec = accelerated.on_kernels(twin)
+  parts = [tf.stack(words[0::2]), tf.stack(words[1::2])]
+  for scale in (1.0, 1.0 / len(words)):
+    expected = twin.decode_sum(parts, None, shapes, scale)
+    actual = codec.decode_sum(parts, None, shapes, scale)
+    for a, b in zip(actual, expected, strict=True):
+      assert a.shape == b.shape
+      np.testing.assert_array_equal(test_kernels.bits(a), test_kernels.bits(b))
+
+
+@pytest.mark.parametrize('text', CODES)
+@pytest.mark.parametrize('sizes', [BORDERS, LARGE], ids=['borders', 'large'])
+def test_words_and_sums_are_the_twins(text, sizes):
+  assert_twins(text, test_kernels.gradients_of(sizes, seed=len(sizes)))
+
+
+@pytest.mark.parametrize('text', CODES)
+@pytest.mark.parametrize(
+  'kind', ['zeros', 'signed zeros', 'equal', 'ties', 'tiny', 'huge', 'hidden']
+)
+def test_odd_gradients_are_the_twins(text, kind):
+  rng = np.random.default_rng(5)
+  size = 70_001
+  values = {
+    'zeros': lambda: np.zeros(size),
+    'signed zeros': lambda: rng.choice([0.0, -0.0], size),
+    'equal': lambda: np.full(size, -0.3),
+    'ties': lambda: rng.integers(-2, 3, size),
+    'tiny': lambda: rng.normal(size=size) * 2.0**-110,
+    'huge': lambda: rng.normal(size=size) * 2.0**120,
+    # What a sample of every third element sees is large, the others are not.
+    'hidden': lambda: np.where(np.arange(size) % 3, 1e-3, 5.0),
+  }[kind]()
+  assert_twins(text, [tf.constant(values, tf.float32)], num_workers=2)
+
+
+@pytest.mark.parametrize('text', CODES)
+def test_flat_and_listed_gradients_give_the_same_words(text):
+  codec = accelerated.on_kernels(registry.parse(text))
+  sizes = (70, 0, 1001)
+  gradients = test_kernels.gradients_of(sizes)
+  key = test_kernels.keys(1)
+  listed = codec.encode_pieces(gradients, sizes, None, None, key)
+  flat = codec.encode_pieces(
+    [tf.concat(gradients, axis=0)], sizes, None, None, key
+  )
+  np.testing.assert_array_equal(flat, listed)
+
+
+@pytest.mark.parametrize('text', ['qsgd:levels=3', 'minmax:bits=4', 'sign'])
+def test_any_codes_decode_as_by_the_twin(text):
+  """Replicas of mixed builds must not part on damaged codes."""
+  twin = registry.parse(text)
+  size = 3001
+  rng = np.random.default_rng(7)
+  words = []
+  for worker in range(3):
+    (gradient,) = test_kernels.gradients_of([size], seed=worker)
+    word = twin.encode([gradient], None, None, test_kernels.keys(worker))
+    word = word.numpy()
+    codes = slice(30, None)  # past the scales
+    word[codes] = rng.integers(-(2**31), 2**31, word[codes].shape)
+    words.append(tf.constant(word))
+  assert_decodes_alike(text, words, [(size,)])
+
+
+@pytest.mark.parametrize('text', ['topk:ratio=0.1', 'stc:ratio=0.1'])
+def test_any_indices_decode_as_by_the_twin(text):
+  sizes = (501, 90)
+  twin = registry.parse(text)
+  words = sum(map(twin.num_words, sizes))
+  rng = np.random.default_rng(8)
+  for _ in range(20):
+    # Of each word some bits, so that some indices are inside.
+    some = rng.integers(0, 2**31, words) >> rng.integers(0, 31, words)
+    one = tf.constant(some.astype(np.int32))
+    assert_decodes_alike(text, [one, one], [(n,) for n in sizes])
+
+
+def test_largest_are_in_either_order_those_of_a_sort():
+  for size in (1, 100, 70_001):
+    (values,) = test_kernels.gradients_of([size], seed=size)
+    for number in {1, max(1, size // 50), size}:
+      indices, found = sparse_ops.largest(values, number)
+      expected = topk.largest(values, number)
+      np.testing.assert_array_equal(indices, expected)
+      np.testing.assert_array_equal(found, tf.gather(values, expected))
+
+
+@pytest.mark.parametrize(
+  ('number', 'size'),
+  [(1, 1), (1, 2**31 - 1), (5, 5), (33, 1000), (700, 70_001)],
+)
+def test_indices_are_packed_as_by_the_twin(number, size):
+  rng = np.random.default_rng(number)
+  indices = {*rng.integers(0, size, number), size - 1}
+  while len(indices) < number:
+    indices.add(int(rng.integers(0, size)))
+  indices = tf.constant(sorted(indices)[-number:], tf.int32)
+  words = elias_fano.pack(indices, size) if size < 10**6 else None
+  packed = sparse_ops.pack_indices(indices, size)
+  if words is not None:
+    np.testing.assert_array_equal(packed, words)
+  np.testing.assert_array_equal(
+    sparse_ops.unpack_indices(packed, number, size), indices
+  )
+
+
+@pytest.mark.parametrize('indices', [[3, 2], [2, 2], [-1, 2], [2, 10]])
+def test_indices_that_do_not_rise_are_refused(indices):
+  with pytest.raises(tf.errors.InvalidArgumentError, match='rising'):
+    sparse_ops.pack_indices(tf.constant(indices), 10)
+
+
+@pytest.mark.parametrize('value', [np.nan, np.inf, -np.inf], ids=str)
+def test_a_norm_is_not_finite_where_one_element_is_not(value):
+  for size in (1, 33, 16_385):
+    for index in {0, size // 2, size - 1}:
+      values = np.ones(size, np.float32)
+      values[index] = value
+      norms = grouped_ops.norms([tf.constant(values), tf.ones([size])])
+      np.testing.assert_array_equal(np.isfinite(norms), [False, True])
+
+
+def test_payloads_of_another_length_are_refused():
+  codec = accelerated.on_kernels(registry.parse('qsgd'))
+  with pytest.raises(tf.errors.InvalidArgumentError, match='expected shapes'):
+    codec.decode_sum([tf.zeros([1, 9], tf.int32)], None, [(1000,)])
