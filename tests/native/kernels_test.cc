@@ -243,6 +243,89 @@ Result Run(const Kernels& kernels, const Problem& problem) {
   return result;
 }
 
+struct GroupProblem {
+  terngrad::GroupCode code;
+  terngrad::Key key;
+  Array<float> data;
+  int64_t size;
+  bool measures;
+};
+
+GroupProblem MakeGroupProblem() {
+  GroupProblem problem;
+  const int kind = Draw(0, 2);
+  const int bits = 1 << Draw(0, 3);
+  const int levels = kind == 0 ? Draw(1, 255) : kind == 1 ? (1 << bits) - 1 : 1;
+  const uint32_t base = kind == 0 ? 2 * levels + 1 : levels + 1;
+  int places = 1;
+  for (uint64_t all = base; all * base <= uint64_t{1} << 32; all *= base) {
+    ++places;
+  }
+  const int64_t most[] = {3, 700, 40000};
+  problem.size = Draw(1, most[Draw(0, 2)]);
+  const int64_t group = Draw(0, 1) ? Draw(1, problem.size) : problem.size;
+  problem.code = {static_cast<terngrad::GroupKind>(kind),
+                  kind == 0 && Draw(0, 1) == 1, levels, base, places, group};
+  problem.key = {static_cast<uint32_t>(random_source()),
+                 static_cast<uint32_t>(random_source()), false, 0};
+  problem.measures = group <= terngrad::kGroupWords && Draw(0, 1);
+  problem.data.reset(new float[problem.size]);
+  std::normal_distribution<float> normal;
+  for (int64_t k = 0; k < problem.size; ++k) {
+    problem.data[k] = Draw(0, 9) ? normal(random_source)
+                                 : std::ldexp(normal(random_source),
+                                              static_cast<int>(Draw(-140, 120)));
+  }
+  return problem;
+}
+
+// The words of a variable, what they and any other codes decode to, and its
+// elements from some magnitude on.
+Result Run(const Kernels& kernels, const GroupProblem& problem) {
+  const terngrad::GroupCode& code = problem.code;
+  const float* const data = problem.data.get();
+  const int64_t size = problem.size, groups = code.num_groups(size);
+  const int64_t scales = code.num_scales() * groups;
+  const int64_t num_words = (size + code.places - 1) / code.places;
+  Array<int32_t> words(new int32_t[scales + num_words]);
+  float* const own = reinterpret_cast<float*>(words.get());
+  for (int64_t g = 0; g < groups && !problem.measures; ++g) {
+    const int64_t from = g * code.size, length = std::min(code.size, size - from);
+    const terngrad::Extent extent = kernels.extent(data + from, length, code);
+    float found[2];
+    terngrad::FinishScales(extent, code, length, found);
+    for (int k = 0; k < code.num_scales(); ++k) own[k * groups + g] = found[k];
+  }
+  OnThreads(num_words, [&](int64_t begin, int64_t end) {
+    kernels.encode_groups(data, size, code, problem.key, problem.measures, own,
+                          num_words, begin, end, words.get() + scales);
+  });
+  Result result;
+  result.words.assign(words.get(), words.get() + scales + num_words);
+  Array<int32_t> noise(new int32_t[scales + num_words]);
+  for (int64_t k = 0; k < scales + num_words; ++k) {
+    // Any codes, of scales that an encoder makes.
+    const uint32_t other = static_cast<uint32_t>(words[k]) * 0x7feb352dU + 1;
+    noise[k] = k < scales ? words[k] : static_cast<int32_t>(other);
+  }
+  const int32_t* const payloads[] = {words.get(), noise.get(), words.get()};
+  for (const int64_t count : {1, 3}) {
+    Array<float> sums(new float[size]);
+    OnThreads(num_words, [&](int64_t begin, int64_t end) {
+      kernels.decode_groups(payloads, count, code, 1.0f / count, num_words,
+                            begin, end, sums.get(), size);
+    });
+    result.floats.insert(result.floats.end(), sums.get(), sums.get() + size);
+  }
+  Array<int32_t> indices(new int32_t[size]);
+  Array<float> values(new float[size]);
+  const int64_t found = kernels.at_least(data, size, 0x3f800000, 7,
+                                         indices.get(), values.get());
+  result.words.insert(result.words.end(), indices.get(), indices.get() + found);
+  result.floats.insert(result.floats.end(), values.get(), values.get() + found);
+  return result;
+}
+
 // Equal to the bit; any NaN is like any other.
 bool Same(const Result& a, const Result& b) {
   if (a.words != b.words || a.floats.size() != b.floats.size()) return false;
@@ -266,16 +349,20 @@ int main(int argc, char** argv) {
       std::printf("%s\n", kernels->name);
     }
   }
-  for (int64_t trial = 0; trial < trials; ++trial) {
-    const Problem problem = MakeProblem();
+  const auto agree = [&](const auto& problem, int64_t trial) {
     const Result expected = Run(*sets[0], problem);
     for (const Kernels* kernels : sets) {
       if (!Same(Run(*kernels, problem), expected)) {
         std::printf("trial %" PRId64 ": %s differs from %s\n", trial,
                     kernels->name, sets[0]->name);
-        return 1;
+        return false;
       }
     }
+    return true;
+  };
+  for (int64_t trial = 0; trial < trials; ++trial) {
+    if (!agree(MakeProblem(), trial)) return 1;
+    if (!agree(MakeGroupProblem(), trial)) return 1;
   }
   std::printf("%" PRId64 " trials\n", trials);
   return 0;
