@@ -1,7 +1,10 @@
 """Codecs for a kind of device: the same words and floats, at memory speed."""
 
+import functools
+
 import tensorflow as tf
 
+from terngrad import native
 from terngrad.codec.stages import chain
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import statistics
@@ -17,8 +20,7 @@ def on_kernels(codec):
 
   Every ternary code is probed by a kernel, and sums of its codes are decoded
   by one. Those of 32-bit digits are encoded by one, and base3 and two_bit
-  decoded too; the other functions compile themselves. Other codes bring their
-  kernels themselves, see `contract.Codec.native`.
+  decoded too; the other functions compile themselves. See `Codec.native` too.
 
   Args:
     codec: a `contract.Codec`.
@@ -27,23 +29,27 @@ def on_kernels(codec):
     A `contract.Codec`.
   """
   if codec.native:
-    return codec.native()
-  *before, packing = codec.stages
+    # Compiled apart without them too: joined to the update it rounds otherwise.
+    return codec.native() if native.available() else _self_compiled(codec)
+  if not native.available():
+    return codec
   quantizer = codec.quantizer
   if codec.decode_sums and not quantizer:
     return codec._replace(unit=contract.ONE)
   kinds = (ternary.quantize, ternary.quantize_in_strata)
   if not quantizer or quantizer.quantize not in kinds or codec.group_size:
     return codec
-  clips = any(isinstance(stage, contract.Clip) for stage in before)
-  digits = getattr(packing, 'digits', None)
+  clips = any(isinstance(stage, contract.Clip) for stage in codec.stages)
+  digits = getattr(codec.packing, 'digits', None)
   codec = _self_compiled(codec)._replace(
-    probe=_probe(codec), decode_sums=_decode_sums, unit=contract.SCALER
+    probe=_probe(codec), decode_sums=ops.scale_sums, unit=contract.SCALER
   )
   if digits:
     codec = codec._replace(encode_pieces=_encode(quantizer, clips, digits))
   if digits in _DECODED:
-    codec = codec._replace(decode_sum=_decode_sum(digits), digits=digits)
+    codec = codec._replace(
+      decode_sum=functools.partial(ops.decode_sum, digits=digits), digits=digits
+    )
   return codec
 
 
@@ -97,17 +103,6 @@ def _encode(quantizer, clips, digits):
     return ops.encode(pieces, sizes, own, shared, key, options)
 
   return encode_pieces
-
-
-def _decode_sum(digits):
-  def decode_sum(parts, shared, shapes, scale=1.0):
-    return ops.decode_sum(parts, shared, shapes, scale, digits)
-
-  return decode_sum
-
-
-def _decode_sums(sums, shared, shapes, scale=1.0):
-  return ops.scale_sums(sums, shared, shapes, scale)
 
 
 def _self_compiled(codec):

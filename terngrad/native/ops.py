@@ -89,7 +89,7 @@ def encode(pieces, sizes, limits, scalers, key, options):
   )
 
 
-def decode_sum(parts, scalers, shapes, scale, digits):
+def decode_sum(parts, scalers, shapes, scale=1.0, digits=(3, 20)):
   """Unpacks payloads, adds their codes and scales the sums, in one pass.
 
   Args:
@@ -113,7 +113,7 @@ def decode_sum(parts, scalers, shapes, scale, digits):
   )
 
 
-def scale_sums(sums, scalers, shapes, scale):
+def scale_sums(sums, scalers, shapes, scale=1.0):
   """Scales sums of codes that were unpacked and added before, in one pass.
 
   Args:

@@ -5,7 +5,6 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from terngrad import errors
-from terngrad import native
 from terngrad.codec import bucketing
 from terngrad.codec import gradients
 from terngrad.codec import parts
@@ -99,7 +98,7 @@ def on_devices(codec, devices):
   kinds = {tf.DeviceSpec.from_string(name).device_type for name in devices}
   if kinds == {'GPU'}:
     return bucketing.on_gpus(codec)
-  if kinds == {'CPU'} and native.available():
+  if kinds == {'CPU'}:
     return bucketing.on_kernels(codec)
   return codec
 

@@ -163,8 +163,8 @@ class Codec(NamedTuple):
     requantizes: True where workers encode at once, by their own probe, and
       `requantize` when the shared one is known, instead of keeping gradients
       until then.
-    native: returns the same codec with native kernels, for CPUs; None where
-      `accelerated` finds those for it by its stages, or there are none.
+    native: returns it with kernels of its own, for CPUs; None where it brings
+      none, see `accelerated`.
   """
 
   name: str
