@@ -206,24 +206,20 @@ class BuildKernels(build_ext.build_ext):
       *tensorflow['compile'],
     ]
     commands |= dict.fromkeys(OPS, operation)
-    objects = {name: out / f'{pathlib.Path(name).name}.o' for name in commands}
+    objects = {
+      name: str(out / f'{pathlib.Path(name).name}.o') for name in commands
+    }
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
       runs = [
         pool.submit(
           _run,
-          [
-            *command,
-            '-c',
-            str(KERNEL_SOURCES / name),
-            '-o',
-            str(objects[name]),
-          ],
+          [*command, '-c', str(KERNEL_SOURCES / name), '-o', objects[name]],
         )
         for name, command in commands.items()
       ]
     for run in runs:
       run.result()
-    return [str(path) for path in objects.values()]
+    return list(objects.values())
 
   def _link(self, compiler, tensorflow, objects, ext):
     path = pathlib.Path(self.get_ext_fullpath(ext.name))

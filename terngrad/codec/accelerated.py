@@ -98,11 +98,7 @@ def _encode(quantizer, clips, digits):
   options = ops.EncodeOptions(
     *digits, clips=clips, stratified=bool(quantizer.strata)
   )
-
-  def encode_pieces(pieces, sizes, own, shared, key):
-    return ops.encode(pieces, sizes, own, shared, key, options)
-
-  return encode_pieces
+  return functools.partial(ops.encode, options=options)
 
 
 def _self_compiled(codec):

@@ -33,19 +33,6 @@ class Code(NamedTuple):
   is_norm: bool = False
 
 
-def norms(gradients):
-  """The Euclidean norm of each gradient, in one pass.
-
-  Args:
-    gradients: list of v float32, any shapes.
-
-  Returns:
-    float32 [v]; NaN where an element is not finite, see
-    `codec.stages.statistics.norm`.
-  """
-  return native.library().terngrad_norms(gradients=gradients)
-
-
 def encode(pieces, sizes, key, num_words, code):
   """Scales, rounds and packs each variable, in one pass where groups are small.
 

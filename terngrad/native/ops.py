@@ -64,6 +64,19 @@ def clipped(gradients, clip_factor):
   )
 
 
+def norms(gradients):
+  """The Euclidean norm of each gradient, in one pass.
+
+  Args:
+    gradients: list of v float32, any shapes.
+
+  Returns:
+    float32 [v]; NaN where an element is not finite, see
+    `codec.stages.statistics.norm`.
+  """
+  return native.library().terngrad_norms(gradients=gradients)
+
+
 def encode(pieces, sizes, limits, scalers, key, options):
   """Clips, scales, ternarizes and packs in one pass.
 

@@ -25,14 +25,31 @@ def largest(elements, number, rising=False):
 
 
 def pack_indices(indices, num_elements):
-  """See `codec.methods.sparse.elias_fano.pack`."""
+  """`codec.methods.sparse.elias_fano.pack`: int32 [k] to int32 [words].
+
+  Args:
+    indices: int32 [k], rising, from 0 to n - 1.
+    num_elements: n.
+
+  Returns:
+    int32 [words].
+  """
   return native.library().terngrad_pack_indices(
     indices=indices, number=indices.shape[0], num_elements=num_elements
   )
 
 
 def unpack_indices(words, number, num_elements):
-  """See `codec.methods.sparse.elias_fano.unpack`."""
+  """`codec.methods.sparse.elias_fano.unpack`, safe for any words.
+
+  Args:
+    words: int32 [words].
+    number: k.
+    num_elements: n.
+
+  Returns:
+    int32 [k].
+  """
   return native.library().terngrad_unpack_indices(
     words=words, number=number, num_elements=num_elements
   )

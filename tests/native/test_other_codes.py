@@ -9,7 +9,7 @@ from terngrad.codec import accelerated
 from terngrad.codec.methods import registry
 from terngrad.codec.methods.sparse import elias_fano
 from terngrad.codec.methods.sparse import topk
-from terngrad.native import grouped_ops
+from terngrad.native import ops
 from terngrad.native import sparse_ops
 from tests.native import test_kernels
 
@@ -179,7 +179,7 @@ def test_a_norm_is_not_finite_where_one_element_is_not(value):
     for index in {0, size // 2, size - 1}:
       values = np.ones(size, np.float32)
       values[index] = value
-      norms = grouped_ops.norms([tf.constant(values), tf.ones([size])])
+      norms = ops.norms([tf.constant(values), tf.ones([size])])
       np.testing.assert_array_equal(np.isfinite(norms), [False, True])
 
 

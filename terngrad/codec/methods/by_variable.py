@@ -12,7 +12,7 @@ from terngrad.codec.stages import contract
 from terngrad.codec.stages import random_bits
 from terngrad.codec.stages import statistics
 from terngrad.codec.stages import wire
-from terngrad.native import grouped_ops
+from terngrad.native import ops
 from terngrad.native import sparse_ops
 
 # Of codes that round to what is nearest, and of those that draw.
@@ -78,7 +78,7 @@ def by_variable(
   )
   if native is None:
     return codec
-  own = native._asdict() | {'probe': grouped_ops.norms, 'compiled': False}
+  own = native._asdict() | {'probe': ops.norms, 'compiled': False}
   return codec._replace(native=lambda: codec._replace(**own))
 
 
@@ -191,8 +191,6 @@ class _Variables(NamedTuple):
     wire.check_length(self, parts, sum(self.sizes))
     rows = method.rows_in_order(parts)
     found = [self._elements(rows[row]) for row in range(rows.shape[0])]
-    if not sum(self.sizes):
-      return tf.zeros([len(found), 0], tf.int32), tf.zeros([len(found), 0])
     indices, values = zip(*found, strict=True)
     return tf.stack(indices)[..., 0], tf.stack(values)
 

@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from slim.nets import factory as nets
 from terngrad import errors
-from terngrad import native
 from terngrad.codec import bucketing
 from terngrad.codec import parts
 from terngrad.codec import policy
@@ -182,7 +181,7 @@ def codec_of(what, text):
     policy.VariableSpec(f'v{i}', shape) for i, shape in enumerate(what.shapes)
   ]
   codec = bucketing.gradient_codec(specs, [registry.method(text)] * len(specs))
-  return bucketing.on_kernels(codec) if native.available() else codec
+  return bucketing.on_kernels(codec)
 
 
 def examples(what, batch, worker):

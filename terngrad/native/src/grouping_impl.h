@@ -110,8 +110,8 @@ TERNGRAD_INLINE double SumWide(const float* data, int64_t size, Of of) {
   return total;
 }
 
-// Calls join(values) for vectors of all elements; past the last stand copies of
-// the first.
+// Calls join(k, values) for vectors of all elements, k 0 or 1 by turns; past the
+// last element stand copies of the first.
 template <typename Join>
 TERNGRAD_INLINE void ForAll(const float* data, int64_t size, Join join) {
   int64_t i = 0;
@@ -261,7 +261,7 @@ void EncodeGroupRange(const float* data, int64_t size, const GroupCode& code,
         i = until;
       }
       // Past the end stands the code 0.
-      for (i = std::max(i, first); i < first + count; ++i) {
+      for (; i < first + count; ++i) {
         words[i - first] += nothing * power;
       }
     }
