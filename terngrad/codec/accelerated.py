@@ -28,7 +28,7 @@ def on_kernels(codec):
   Returns:
     A `contract.Codec`.
   """
-  if codec.native:
+  if codec.native and (native.available() or codec.compiled):
     # Compiled apart without them too: joined to the update it rounds otherwise.
     return codec.native() if native.available() else _self_compiled(codec)
   if not native.available():
@@ -95,9 +95,7 @@ def _probe(codec):
 
 
 def _encode(quantizer, clips, digits):
-  options = ops.EncodeOptions(
-    *digits, clips=clips, stratified=bool(quantizer.strata)
-  )
+  options = ops.EncodeOptions(*digits, clips, bool(quantizer.strata))
   return functools.partial(ops.encode, options=options)
 
 

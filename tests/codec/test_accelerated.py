@@ -28,3 +28,31 @@ def test_probes_for_gpus_agree_and_nothing_else_changes(text):
 def test_codes_that_probe_otherwise_stay_as_they_are(text):
   codec = registry.parse(text)
   assert accelerated.probing_once(codec) is codec
+
+
+@pytest.mark.parametrize('text', ['qsgd', 'minmax:bits=2', 'sign'])
+def test_without_kernels_a_code_that_has_some_is_compiled_apart(
+  text, monkeypatch
+):
+  """Joined to the update a compiler would round decoding with it."""
+  monkeypatch.setattr(accelerated.native, 'available', lambda: False)
+  codec = registry.parse(text)
+  apart = accelerated.on_kernels(codec)
+  assert codec.compiled
+  assert not apart.compiled
+  gradients = [tf.random.stateless_normal([5003], [1, 2])]
+  key = tf.constant([3, 4], tf.uint32)
+  words = codec.encode(gradients, None, None, key)
+  np.testing.assert_array_equal(apart.encode(gradients, None, None, key), words)
+  parts = [tf.stack([words, words])]
+  expected = codec.decode_sum(parts, None, [(5003,)], 0.5)[0]
+  np.testing.assert_array_equal(
+    apart.decode_sum(parts, None, [(5003,)], 0.5)[0], expected
+  )
+
+
+@pytest.mark.parametrize('text', ['topk', 'stc', 'threshold', 'ternary'])
+def test_without_kernels_other_codes_stay_as_they_are(text, monkeypatch):
+  monkeypatch.setattr(accelerated.native, 'available', lambda: False)
+  codec = registry.parse(text)
+  assert accelerated.on_kernels(codec) is codec

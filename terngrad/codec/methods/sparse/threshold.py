@@ -18,6 +18,8 @@ from terngrad.codec.methods.sparse import topk
 from terngrad.codec.stages import chain
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import wire
+from terngrad.native import ops
+from terngrad.native import sparse_ops
 
 
 def threshold(above=0.001, capacity=0.02):
@@ -39,11 +41,18 @@ def threshold(above=0.001, capacity=0.02):
       f'threshold: expected above >= 0 and finite, received {above}. It is in '
       'the units of the gradient: try 0.001.'
     )
+  codec = _codec(topk.largest_elements, above, capacity)
+  by_kernels = _codec(sparse_ops.largest, above, capacity)
+  by_kernels = by_kernels._replace(probe=ops.norms)
+  return codec._replace(native=lambda: by_kernels)
+
+
+def _codec(find, above, capacity):
   name = f'threshold({above:g}, {capacity:g})'
   packing = wire.VariablePacking(
     name,
     elements_per_word=1,
-    pack=functools.partial(_pack, above, capacity),
+    pack=functools.partial(_pack, find, above, capacity),
     unpack=_unpack,
     capacity=lambda width: 1 + 2 * topk.count(capacity, width),
     used=_used,
@@ -63,12 +72,11 @@ def _used(first):
   return 1 + 2 * first
 
 
-def _pack(above, capacity, planes):
+def _pack(find, above, capacity, planes):
   """How many; then for each its index and its value, the largest first."""
   (values,) = planes
   number = topk.count(capacity, values.shape[0])
-  indices = topk.largest(values, number)
-  sent = tf.gather(values, indices)
+  indices, sent = find(values, number)
   chosen = (tf.abs(sent) >= above) & (sent != 0.0)
   pairs = tf.stack([indices, tf.bitcast(sent, tf.int32)], axis=1)
   pairs = tf.where(chosen[:, tf.newaxis], pairs, 0)

@@ -106,6 +106,12 @@ def largest(values, number):
   return tf.cond(tf.shape(found)[0] >= number, of_found, of_all)
 
 
+def largest_elements(values, number):
+  """The indices of the largest magnitudes, see `largest`, and the elements."""
+  indices = largest(values, number)
+  return indices, tf.gather(values, indices)
+
+
 def in_order(values, number):
   """The same elements in the order of their indices, with those.
 
