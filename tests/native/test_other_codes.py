@@ -78,7 +78,7 @@ def test_words_and_sums_are_the_twins(text, sizes):
 
 @pytest.mark.parametrize('text', CODES)
 @pytest.mark.parametrize(
-  'kind', ['zeros', 'signed zeros', 'equal', 'ties', 'tiny', 'huge', 'hidden']
+  'kind', ['zeros', 'signed zeros', 'equal', 'ties', 'two', 'tiny', 'huge', 'hidden']
 )
 def test_odd_gradients_are_the_twins(text, kind):
   rng = np.random.default_rng(5)
@@ -88,12 +88,21 @@ def test_odd_gradients_are_the_twins(text, kind):
     'signed zeros': lambda: rng.choice([0.0, -0.0], size),
     'equal': lambda: np.full(size, -0.3),
     'ties': lambda: rng.integers(-2, 3, size),
+    # Few are larger than those of which some are sent.
+    'two': lambda: np.where(rng.random(size) < 0.005, 3.0, -1.0),
     'tiny': lambda: rng.normal(size=size) * 2.0**-110,
     'huge': lambda: rng.normal(size=size) * 2.0**120,
     # What a sample of every third element sees is large, the others are not.
     'hidden': lambda: np.where(np.arange(size) % 3, 1e-3, 5.0),
   }[kind]()
   assert_twins(text, [tf.constant(values, tf.float32)], num_workers=2)
+
+
+def test_the_largest_of_a_group_is_never_rounded_above_all_levels():
+  # Their step is exact, and some of the products with its inverse are too large.
+  steps = np.random.default_rng(1).integers(1, 4096, 2_000_000)
+  gradient = tf.constant(127 * steps, tf.float32)
+  assert_twins('qsgd:levels=127,group_size=1', [gradient], num_workers=2)
 
 
 @pytest.mark.parametrize('text', CODES)
