@@ -78,7 +78,8 @@ def test_words_and_sums_are_the_twins(text, sizes):
 
 @pytest.mark.parametrize('text', CODES)
 @pytest.mark.parametrize(
-  'kind', ['zeros', 'signed zeros', 'equal', 'ties', 'two', 'tiny', 'huge', 'hidden']
+  'kind',
+  ['zeros', 'signed zeros', 'equal', 'ties', 'two', 'tiny', 'huge', 'hidden'],
 )
 def test_odd_gradients_are_the_twins(text, kind):
   rng = np.random.default_rng(5)
@@ -99,7 +100,7 @@ def test_odd_gradients_are_the_twins(text, kind):
 
 
 def test_the_largest_of_a_group_is_never_rounded_above_all_levels():
-  # Their step is exact, and some of the products with its inverse are too large.
+  # Their step is exact, some of the products with its inverse are too large.
   steps = np.random.default_rng(1).integers(1, 4096, 2_000_000)
   gradient = tf.constant(127 * steps, tf.float32)
   assert_twins('qsgd:levels=127,group_size=1', [gradient], num_workers=2)
