@@ -1,30 +1,25 @@
 """What gradient methods remember, as checkpoints hold it.
 
-Each worker's states, and what those keep who add for others, are spread over
-the processes. At a checkpoint the chief gathers them and stores those of all
-beside the replicas; a run that is continued deals them out again. They are
-stored by the names of state and variable, one array for all workers, so that
-buckets, parts, devices and processes may change in between.
+Workers' states are spread over the processes. At a checkpoint the chief gathers
+them and stores those of all beside the replicas; a run that is continued deals
+them out again. They are stored by the names of state and variable, one array
+for all workers, so that buckets, parts, devices and processes may change in
+between.
 
 They travel as integers, so that no bit changes, and in pieces, so that the
 chief alone ever holds many of them.
 """
 
 import contextlib
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from terngrad.checkpoint import checkpoints
-from terngrad.codec import method as methods
-from terngrad.codec import parts as parts_lib
-from terngrad.exchange import feedback
+from terngrad.step import states as states_lib
 
 # Elements that travel at once, about.
 _PIECE = 2**20
-# What those keep who add the codes of others.
-SUMMED = 'summed_residual'
 _NOTHING = np.zeros([0], np.float32)
 FOLDER = 'states'
 
@@ -47,34 +42,33 @@ class Store:
       parameters: names of the model's parameters.
     """
     self._exchange = exchange
-    self._workers = {
-      f'{key.name}/{parameters[key.variable]}': _in_order(
-        exchange, [of_device[key] for of_device in states.workers]
-      )
-      for key in states.workers[0]
+    names = {
+      key: f'{key.name}/{parameters[key.variable]}' for key in states.workers[0]
     }
-    self._summed = _summed(states, codec, parameters)
-    names = [*self._workers, *(n for s in self._summed for n in s.names)]
+    declared = states_lib.declared(codec)
+    self._declared = {name: declared[key] for key, name in names.items()}
+    self._workers = {
+      name: _in_order(exchange, [workers[key] for workers in states.workers])
+      for key, name in names.items()
+    }
     with tf.device('/CPU:0'):
       self.variables = {
         name: tf.Variable(_NOTHING, shape=tf.TensorShape(None), trainable=False)
-        for name in names
+        for name in self._workers
       }
 
   def gather(self):
     """Gives the chief all states; all processes call it at the same step.
 
     Returns:
-      dict of name to array: of workers [workers, ...], of those who add of the
-      variable's shape; {} in other processes than the chief.
+      dict of name to array [workers, ...]; {} in other processes than the
+      chief.
     """
     found = {}
     for name, variables in self._workers.items():
       rows = _gather(self._exchange.group, variables)
       if rows is not None:
         found[name] = rows.reshape(-1, *variables[0].shape)
-    for summed in self._summed:
-      found.update(summed.gather(self._exchange.group))
     return found
 
   def scatter(self, stored):
@@ -88,10 +82,9 @@ class Store:
     for name, variables in self._workers.items():
       values = stored.get(name)
       if values is not None:
-        values = _for_workers(values, self._exchange.num_workers)
+        count = self._exchange.num_workers
+        values = self._declared[name].for_workers(values, count)
       _deal(group, variables, values)
-    for summed in self._summed:
-      summed.scatter(group, stored)
 
   @contextlib.contextmanager
   def holding(self, gathered):
@@ -125,13 +118,6 @@ class Store:
       for name, key in keys.items()
       if reader.has_tensor(key)
     }
-    for index, summed in enumerate(self._summed):
-      # As checkpoints held it before states had names.
-      old = f'kept_error_{index}' + checkpoints.VALUE
-      if reader.has_tensor(old):
-        slices = reader.get_tensor(old)
-        if slices.shape[1:] == tuple(summed.variable.shape):
-          found.update(summed.by_name(slices))
     there = {
       key for key in reader.get_variable_to_shape_map() if _is_state(key)
     }
@@ -148,76 +134,6 @@ def _in_order(exchange, variables):
   for index, some in enumerate(variables):
     found.update(zip(exchange.workers_of(index), some, strict=True))
   return [found[worker] for worker in sorted(found)]
-
-
-class _Summed(NamedTuple):
-  """What the processes keep of the sum of one message, each of its slice.
-
-  Attributes:
-    variable: float32 variable [elements a word, width] of this process.
-    message: `codec.method.Message`.
-    names: of the variables that the message is of, as they are stored.
-    shapes: their shapes.
-  """
-
-  variable: tf.Variable
-  message: methods.Message
-  names: list
-  shapes: tuple
-
-  def gather(self, group):
-    """See `Store.gather`."""
-    slices = _gather(group, [self.variable])
-    if slices is None:
-      return {}
-    return self.by_name(slices.reshape(group.size, *self.variable.shape))
-
-  def by_name(self, slices):
-    """A dict of name to array, from the slices of all processes.
-
-    Args:
-      slices: float32 [processes, elements a word, width].
-    """
-    elements = feedback.elements_of(slices, self.message, len(slices))
-    ends = np.cumsum(methods.sizes_of(self.shapes))[:-1]
-    values = np.split(np.asarray(elements), ends)
-    return {
-      name: value.reshape(shape)
-      for name, value, shape in zip(
-        self.names, values, self.shapes, strict=True
-      )
-    }
-
-  def scatter(self, group, stored):
-    """See `Store.scatter`."""
-    slices = None
-    if all(name in stored for name in self.names):
-      elements = np.concatenate([np.ravel(stored[name]) for name in self.names])
-      slices = np.stack(
-        [
-          feedback.slices_of(elements, self.message, group.size, rank)
-          for rank in range(group.size)
-        ]
-      )
-    _deal(group, [self.variable], slices)
-
-
-def _summed(states, codec, parameters):
-  """A list of `_Summed`."""
-  found = []
-  for part, variables in zip(
-    parts_lib.parts(codec), states.residuals, strict=True
-  ):
-    rest = iter(variables)
-    for bucket in part.codec.buckets if variables else ():
-      names = [
-        f'{SUMMED}/{parameters[part.indices[i]]}' for i in bucket.indices
-      ]
-      for message in bucket.messages(0):
-        variable = next(rest)
-        if variable is not None:
-          found.append(_Summed(variable, message, names, bucket.shapes))
-  return found
 
 
 def _gather(group, variables):
@@ -273,24 +189,6 @@ def _deal(group, variables, values):
       piece = group.all_to_all(tf.constant(rows[:, first:last]))
       own.append(tf.bitcast(piece[0], tf.float32))
     variable.assign(tf.reshape(tf.concat(own, axis=0), variable.shape))
-
-
-def _for_workers(values, count):
-  """Workers' states for another number of them: all get the mean.
-
-  What is owed to the mean of the gradients is then what it was.
-
-  Args:
-    values: float32 [workers of then, ...].
-    count: workers of now.
-
-  Returns:
-    float32 [count, ...].
-  """
-  if len(values) == count:
-    return values
-  mean = np.mean(values, axis=0, dtype=np.float64).astype(np.float32)
-  return np.broadcast_to(mean, [count, *mean.shape])
 
 
 def _key(name):

@@ -19,6 +19,7 @@ a method of it.
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from terngrad.codec.stages import contract
@@ -28,9 +29,11 @@ from terngrad.codec.stages import statistics
 from terngrad.codec.stages import wire
 
 # How messages are combined.
-SUM, GATHER = 'sum', 'gather'
+SUM, GATHER, SCATTER = 'sum', 'gather', 'scatter'
 # Who remembers a state.
 WORKER, SHARED = 'worker', 'shared'
+# What becomes of workers' states where their number changes.
+MEAN, RANGES = 'mean', 'ranges'
 
 
 class Message(NamedTuple):
@@ -39,11 +42,13 @@ class Message(NamedTuple):
   Attributes:
     combine: SUM: receivers need the sum over the workers alone. Integers may be
       added anywhere and in any way; floats are added as float32 in the order of
-      the workers. GATHER: receivers need the words of every worker.
+      the workers. GATHER: receivers need the words of every worker. SCATTER:
+      words are as many equal parts as there are workers, and each worker needs
+      its own part of every worker's.
     num_words: of a worker's message, sent or not.
-    num_elements: how many numbers are summed; 0 for GATHER.
+    num_elements: how many numbers are summed; 0 for others than SUM.
     packing: for SUM, `wire.Packing` or `wire.VariablePacking`: how words hold
-      the numbers. For GATHER, None, or what counts the words that are used.
+      the numbers. For others, None, or what counts the words that are used.
     levels: for SUM of integers the largest magnitude; None for floats.
   """
 
@@ -88,6 +93,11 @@ def code_sum(packing, num_elements, levels):
 def gathered(num_words, packing=None):
   """The `Message` of so many words that all workers get from all."""
   return Message(GATHER, num_words, packing=packing)
+
+
+def scattered(num_words):
+  """The `Message` of so many words, a part of them for each worker."""
+  return Message(SCATTER, num_words)
 
 
 class Piece(NamedTuple):
@@ -166,14 +176,57 @@ def payloads(messages, travelled):
     travelled: list of `Piece`, one after the other, of all their words.
 
   Returns:
-    List of `Payloads`.
+    List of `Payloads`, or `Scattered`, one a message.
   """
   found, start = [], 0
   for message in messages:
     stop = start + message.num_words
-    found.append(Payloads(travelled, start, stop))
+    words = Payloads(travelled, start, stop)
+    if message.combine == SCATTER:
+      words = Scattered.of_all(words)
+    found.append(words)
     start = stop
   return found
+
+
+class Scattered(NamedTuple):
+  """The parts of all workers' messages that are for the workers here.
+
+  Attributes:
+    rows: int32 [N, k, words of a part], row r of worker r.
+    first: the worker that the first of the k parts is for.
+  """
+
+  rows: tf.Tensor
+  first: int = 0
+
+  @classmethod
+  def of_all(cls, words):
+    """All parts, of `Payloads` of whole messages."""
+    rows = rows_in_order(words.parts)
+    count = rows.shape[0]
+    return cls(tf.reshape(rows, [count, count, rows.shape[1] // count]))
+
+  def of(self, worker):
+    """The `Payloads` that a worker here received; its number is int32 []."""
+    rows = tf.gather(self.rows, worker - self.first, axis=1)
+    return Payloads([Piece(0, [rows])], 0, rows.shape[1])
+
+
+def received_by(worker, received):
+  """What a worker has of all rounds: of what was scattered its own part.
+
+  Args:
+    worker: int32 [].
+    received: for each round a list of `Payloads`, `Sum` or `Scattered`.
+
+  Returns:
+    The same, without `Scattered`.
+  """
+  return [
+    [one.of(worker) if isinstance(one, Scattered) else one for one in arrived]
+    for arrived in received
+  ]
 
 
 class Sum(NamedTuple):
@@ -181,8 +234,7 @@ class Sum(NamedTuple):
 
   Attributes:
     pieces: list of int8, int32 or float32 [elements], one after the other, in
-      all num_elements or more. Where who adds sends less than the sum of
-      integers, float32 too.
+      all num_elements or more.
   """
 
   pieces: list
@@ -205,13 +257,15 @@ class State(NamedTuple):
   Attributes:
     name: the same for all variables of a model; checkpoints know the array by
       it and by the variable.
-    owner: WORKER: each worker has its own, a number an element of the variable.
-      Where the number of workers changes, all get the mean of what there was,
-      so that what is owed to the mean of the gradients stays owed. SHARED:
-      every device computes the same.
+    owner: WORKER: each worker has its own. SHARED: every device computes the
+      same.
     variable: index of the variable in the bucket.
-    shape: tuple of int; for WORKER that of the variable.
+    shape: tuple of int.
     initial: takes the shape, returns float32: the first values. None: zeros.
+    dealt: for WORKER, how another number of workers goes on. MEAN: all get the
+      mean of what there was, so that what is owed to the mean of the gradients
+      stays owed. RANGES: those of all, one after the other, are one array with
+      zeros past its end, which is cut anew.
   """
 
   name: str
@@ -219,10 +273,31 @@ class State(NamedTuple):
   variable: int
   shape: tuple
   initial: Callable | None = None
+  dealt: str = MEAN
 
   def first_value(self):
     """float32 of the shape."""
     return self.initial(self.shape) if self.initial else tf.zeros(self.shape)
+
+  def for_workers(self, rows, count):
+    """The states of another number of workers; see `dealt`.
+
+    Args:
+      rows: float32 array [workers of then, ...].
+      count: workers of now.
+
+    Returns:
+      float32 array [count, *shape].
+    """
+    if len(rows) == count:
+      return rows
+    if self.dealt == RANGES:
+      whole = np.zeros([count, *self.shape], np.float32)
+      known = min(whole.size, rows.size)
+      whole.reshape(-1)[:known] = rows.reshape(-1)[:known]
+      return whole
+    mean = np.mean(rows, axis=0, dtype=np.float64).astype(np.float32)
+    return np.broadcast_to(mean, [count, *mean.shape])
 
 
 class Context(NamedTuple):
@@ -283,8 +358,8 @@ class Method(NamedTuple):
       `Payloads` or `Sum`. Only WORKER states may change.
     decode: takes (received, states, context), returns (list of v float32 of
       the shapes, the mean gradients; states). Only SHARED states may be read
-      or change.
-    estimate: takes (the words of the last round, context), returns a list of
+      or change, and nothing that was scattered be read.
+    estimate: takes (the words of round `telling`, context), returns a list of
       float32 as gradients come: what the worker's messages say of its own
       gradients. None: only the mean can say it.
     finish: takes (gradients, states, the mean gradients, context), returns
@@ -301,6 +376,7 @@ class Method(NamedTuple):
       the step must be that in which the words were made.
     strata: workers whose draws are spread evenly, see `contract.Quantizer`.
     max_workers: the most whose messages it can add; None for any number.
+    telling: the round whose words are of the worker's gradients alone.
     digits: for one round of one SUM, see `contract.Codec`: their sum over the
       number of workers is the mean. None for other methods. Fused updates look
       at it.
@@ -330,6 +406,7 @@ class Method(NamedTuple):
   draws_in_decode: bool = False
   strata: int = 0
   max_workers: int | None = None
+  telling: int = -1
   digits: tuple | None = None
   unit: str | None = None
   compiled: bool = True

@@ -3,7 +3,8 @@
 A server adds what the workers pushed and packs the sum again: codes of N
 workers have 2 N + 1 levels and travel as `packing.sums(N)`, 32 / 13 bits an
 element for N = 2; sums of floats travel as float32. Messages that all workers
-need from all are passed on as they are.
+need from all are passed on as they are, and so are those that each needs a part
+of.
 
 Servers share a round's words. A packing of fixed length can be cut at any word,
 because a range of words is the same range of every plane, and so can what is
@@ -96,7 +97,7 @@ class Totals:
       pulled: for each server with a range int32 [num_words], from `add`.
 
     Returns:
-      List of `method.Payloads` or `method.Sum`, one a message.
+      List of `method.Payloads`, `Sum` or `Scattered`, one a message.
     """
     found = [[] for _ in self._messages]
     for pieces, words in zip(filter(None, self._pieces), pulled, strict=True):
@@ -120,7 +121,7 @@ def _ranges(messages, num_servers):
     ideal = server * end // num_servers
     for message, start, stop in borders:
       if start < ideal < stop:
-        if message.combine == methods.GATHER:
+        if message.combine != methods.SUM:
           continue
         if isinstance(message.packing, wire.Packing):
           words = message.packing.word_bits // 32
@@ -146,7 +147,7 @@ def _pieces(messages, num_workers, begin, end):
 
 def _sizes(message, count, num_workers):
   """(num_planes, width, num_words) of a `Piece` of `count` words."""
-  if message.combine == methods.GATHER:
+  if message.combine != methods.SUM:
     return num_workers, count, num_workers * count
   packing = message.packing
   if isinstance(packing, wire.Packing):
@@ -173,7 +174,7 @@ def _small(message, num_workers):
 def _add(piece, parts, num_workers):
   """What is pulled of a piece, from int32 [n, words] a device."""
   message = piece.message
-  if message.combine == methods.GATHER:
+  if message.combine != methods.SUM:
     return tf.reshape(methods.rows_in_order(parts), [-1])
   size = piece.num_planes * piece.width
 
@@ -202,12 +203,13 @@ def _add(piece, parts, num_workers):
 
 def _received(message, some, num_workers):
   """A message as it was pulled, from its pieces and their words."""
-  if message.combine == methods.GATHER:
+  if message.combine != methods.SUM:
     travelled = [
       methods.Piece(piece.start, [tf.reshape(words, [num_workers, -1])])
       for piece, words in some
     ]
-    return methods.Payloads(travelled, 0, message.num_words)
+    (words,) = methods.payloads([message], travelled)
+    return words
   rows = [_unpack(piece, words, num_workers) for piece, words in some]
   whole = rows[0] if len(rows) == 1 else tf.concat(rows, axis=1)
   return methods.Sum([tf.reshape(whole, [-1])])

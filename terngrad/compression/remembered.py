@@ -86,8 +86,8 @@ class Remembered:
   def load(self, arrays):
     """Takes what `arrays` returned, in this process or another.
 
-    Where the numbers of workers differ, all get the mean of the rows, so that
-    what is owed to the mean of the gradients stays owed.
+    Where the numbers of workers differ, `codec.method.State.for_workers` says
+    what becomes of the rows.
 
     Args:
       arrays: dict of name to array.
@@ -104,7 +104,7 @@ class Remembered:
       self._own = None
       logging.warning(
         'States of %d of %d workers were saved and there are %d of %d now: '
-        'each gets the mean of those.',
+        'each gets the mean of those, or its range where it has one.',
         *(count, total, exchange.own, exchange.num_workers),
       )
     for key in self._declared:
@@ -144,12 +144,22 @@ class Remembered:
       for _, shared in self.devices:
         shared[key].assign(rows[0])
       return
-    if self._own:
-      rows = rows[self._own]
-    else:
-      rows = [rows.mean(axis=0)] * self._exchange.own
+    own, exchange = self._own, self._exchange
+    if own is None:
+      rows = self._for_workers(self._declared[key], rows)
+      own = slice(exchange.first, exchange.first + exchange.own)
+    rows = rows[own]
     for variable, row in zip(self._in_order(key), rows, strict=True):
       variable.assign(row)
+
+  def _for_workers(self, state, rows):
+    """The rows of all workers of now, from those that were saved."""
+    if state.dealt == methods.RANGES:
+      first, _, total = self._loaded[_WORKERS]
+      whole = np.zeros([total, *rows.shape[1:]], np.float32)
+      whole[first : first + len(rows)] = rows
+      rows = whole
+    return state.for_workers(rows, self._exchange.num_workers)
 
 
 def apart(make):

@@ -36,9 +36,8 @@ class Cluster:
     'auto',
     'How messages travel between processes: gather, reduce (codes that add, '
     'see --codec), two_shot, slices (floats); auto takes the one of the fewest '
-    'bytes, but two_shot only where it halves them. two_shot_ternary sends '
-    'sums back as ternary codes and keeps what they leave out: fewer bytes, '
-    'other results.',
+    'bytes, but two_shot only where it halves them. Sums that are coded on '
+    'their way back are a code: --codec=bidirectional+ternary.',
   )
   communication: str = option(
     'auto',

@@ -5,17 +5,16 @@ that add (`radix`) in TensorFlow's ring all-reduce. `two_shot` gives every
 process a slice of the words of all, which it sums; the sums are packed as
 digits of 2N + 1 levels and gathered. `slices` does the same for floats, whose
 sums return as float32. None of them rounds: what is decoded are the same sums.
-Only `two_shot_ternary`, which must be asked for, does: its sums return as
-ternary codes, see `feedback`.
+What is declared to be scattered always is.
 """
 
-from terngrad.exchange import feedback
+from terngrad.codec import method as methods
 from terngrad.exchange import gathering
 from terngrad.exchange import sums
 
-AUTO, GATHER, LOSSY = 'auto', 'gather', 'two_shot_ternary'
-SUMMED = {**sums.ALGORITHMS, LOSSY: feedback.ALGORITHM}
-NAMES = (GATHER, *SUMMED)
+AUTO, GATHER = 'auto', 'gather'
+# Those to choose from: what is scattered has no choice.
+NAMES = (GATHER, sums.REDUCE, sums.TWO_SHOT, sums.SLICES)
 # What a word of an algorithm counts for when one is chosen. Those of two shots
 # are unpacked, added and packed again on their way: with 4 hosts on 1 Gbit/s
 # that took 1 s more than a gather of a third more words (experiments/network).
@@ -34,31 +33,30 @@ def choices(messages, num_workers, num_processes, algorithm=AUTO):
     num_processes: P.
     algorithm: of `NAMES` for the messages that can take it, the others gather;
       or `AUTO`, for each message that of the fewest bytes, but two shots only
-      where they take half of the others', and never `LOSSY`. Small messages
-      gather.
+      where they take half of the others'. Small messages gather.
 
   Returns:
-    List of names of `NAMES`.
+    List of names of `NAMES`, or `sums.SCATTER`.
   """
   chosen = []
   for message in messages:
     costs = sent_words(message, num_workers, num_processes)
+    otherwise = next(iter(costs))
     if algorithm == AUTO:
-      chosen.append(_cheapest(costs))
+      chosen.append(_cheapest(costs, otherwise))
     else:
-      chosen.append(algorithm if algorithm in costs else GATHER)
+      chosen.append(algorithm if algorithm in costs else otherwise)
   return chosen
 
 
-def _cheapest(costs):
+def _cheapest(costs, otherwise):
   """The algorithm that `AUTO` takes, from what `sent_words` returns."""
   weighed = {
-    name: words * _WEIGHTS.get(name, 1)
-    for name, words in costs.items()
-    if name != LOSSY
+    name: words * _WEIGHTS.get(name, 1) for name, words in costs.items()
   }
   best = min(weighed, key=weighed.get)
-  return best if weighed[GATHER] - weighed[best] > _LEAST_SAVED else GATHER
+  saved = weighed[otherwise] - weighed[best]
+  return best if saved > _LEAST_SAVED else otherwise
 
 
 def sent_words(message, num_workers, num_processes):
@@ -70,36 +68,16 @@ def sent_words(message, num_workers, num_processes):
     num_processes: P.
 
   Returns:
-    dict of a name of `NAMES`, those that are open to the message, 'gather'
-    first, to float, words of 32 bits; the expected number where it varies.
+    dict of a name, those that are open to the message, to float, words of 32
+    bits; the expected number where it varies. 'gather' comes first, or is left
+    out where the message is scattered.
   """
   own = num_workers // num_processes
-  words = gathering.expected_words(message)
-  costs = {GATHER: (num_processes - 1) * own * words}
-  for name, algorithm in SUMMED.items():
+  costs = {}
+  if message.combine != methods.SCATTER:
+    words = gathering.expected_words(message)
+    costs[GATHER] = (num_processes - 1) * own * words
+  for name, algorithm in sums.ALGORITHMS.items():
     if algorithm.fits(message, num_workers):
       costs[name] = algorithm.sent_words(message, num_workers, num_processes)
   return costs
-
-
-def residual_shapes(codec, num_workers, num_processes, algorithm):
-  """Shapes of what a process keeps for the messages of a codec's first round.
-
-  Args:
-    codec: `codec.gradients.GradientCodec` of one part.
-    num_workers: of all processes.
-    num_processes: P.
-    algorithm: see `choices`.
-
-  Returns:
-    List of tuple of int, one a message; () where nothing is kept. Methods of
-    several rounds go on from sums that were rounded to nothing: they gather.
-  """
-  messages = codec.messages(0)
-  if codec.num_rounds > 1:
-    return [()] * len(messages)
-  chosen = choices(messages, num_workers, num_processes, algorithm)
-  return [
-    feedback.residual_shape(message, num_processes) if name == LOSSY else ()
-    for message, name in zip(messages, chosen, strict=True)
-  ]

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from terngrad.codec import method as methods
 from terngrad.exchange import algorithms
 from terngrad.exchange import gathering
 from terngrad.exchange import group as groups
@@ -60,21 +59,6 @@ class Collective:
     """Indices in `devices` of this process's devices."""
     return range(len(self.devices))
 
-  def residuals(self, codec):
-    """Shapes of what this process keeps from step to step, for `combine`.
-
-    Args:
-      codec: `codec.gradients.GradientCodec` of one part.
-
-    Returns:
-      List of tuple of int, one a message of the first round: the shape of a
-      float32 variable, zeros at first; () where nothing is kept.
-      `feedback.elements_of` says which elements it is of.
-    """
-    return algorithms.residual_shapes(
-      codec, self.num_workers, self.group.size, self._algorithm
-    )
-
   def batches(self, images, labels):
     """The examples of this process's workers; see `towers.Towers`."""
     batch = towers.Batch(images, labels, self.first)
@@ -90,21 +74,13 @@ class Collective:
         concluded.append(conclude(copies[-1]))
     return copies[0], concluded
 
-  def combine(self, messages, payloads, residuals=()):
-    """Moves the messages of a round.
-
-    Args:
-      messages: list of `codec.method.Message`.
-      payloads: for each device int32 [its workers, words of all messages].
-      residuals: variables of the shapes of `residuals`, or () for none: then
-        nothing is rounded. What is no matrix is not looked at.
-
-    Returns:
-      For each device a list of `codec.method.Payloads` or `Sum`, one a message.
-    """
-    names = self._algorithms(messages, residuals)
+  def combine(self, messages, payloads):
+    """Moves the messages of a round; see `towers.Towers`."""
+    names = algorithms.choices(
+      messages, self.num_workers, self.group.size, self._algorithm
+    )
     with tf.device(self.devices[0]):
-      moved = self._move(messages, names, payloads, residuals)
+      moved = self._move(messages, names, payloads)
     return [self._received(device, names, moved) for device in self.devices]
 
   def report(self, step, losses):
@@ -112,20 +88,7 @@ class Collective:
     # AutoGraph warns of a function that is a docstring alone.
     del step, losses
 
-  def _algorithms(self, messages, residuals):
-    """The name of each message's algorithm."""
-    names = algorithms.choices(
-      messages, self.num_workers, self.group.size, self._algorithm
-    )
-    kept = any(
-      isinstance(one, tf.Variable) and one.shape.rank == 2 for one in residuals
-    )
-    return [
-      algorithms.GATHER if name == algorithms.LOSSY and not kept else name
-      for name in names
-    ]
-
-  def _move(self, messages, names, payloads, residuals):
+  def _move(self, messages, names, payloads):
     """`_Moved`, from the arguments of `combine`."""
     rows = self._joined(payloads)
     whole = [
@@ -135,17 +98,12 @@ class Collective:
       return _Moved(whole, gathering.move(self.group, whole, rows), [])
     parts = groups.columns(rows, [message.num_words for message in messages])
     own, reduced = [], []
-    for number, (message, name, part) in enumerate(
-      zip(messages, names, parts, strict=True)
-    ):
+    for message, name, part in zip(messages, names, parts, strict=True):
       if name == algorithms.GATHER:
         own.append(part)
         continue
-      residual = residuals[number] if name == algorithms.LOSSY else None
-      reduction = sums.Reduction(
-        message, self.group, self.num_workers, residual
-      )
-      tensors = algorithms.SUMMED[name].move(reduction, part)
+      reduction = sums.Reduction(message, self.group, self.num_workers)
+      tensors = sums.ALGORITHMS[name].move(reduction, part)
       reduced.append(_Reduced(name, reduction, tensors))
     gathered = None
     if whole:
@@ -155,16 +113,15 @@ class Collective:
   def _received(self, device, names, moved):
     """What a device receives; see `combine`."""
     with tf.device(device):
-      whole, totals = [], []
+      whole, others = [], []
       if moved.gathered:
         here = tf.nest.map_structure(tf.identity, moved.gathered)
         whole = gathering.received(moved.whole, here)
       for name, reduction, tensors in moved.reduced:
         here = [tf.identity(tensor) for tensor in tensors]
-        pieces = algorithms.SUMMED[name].total(reduction, here)
-        totals.append(methods.Sum(pieces))
-    whole, totals = iter(whole), iter(totals)
-    return [next(whole if n == algorithms.GATHER else totals) for n in names]
+        others.append(sums.ALGORITHMS[name].received(reduction, here))
+    whole, others = iter(whole), iter(others)
+    return [next(whole if n == algorithms.GATHER else others) for n in names]
 
   def _joined(self, parts):
     """The rows of this process's workers, in their order."""
@@ -175,7 +132,7 @@ class Collective:
 
 
 class _Reduced(NamedTuple):
-  """A message that was summed: name of the algorithm, and what it moved."""
+  """A message that not all have whole: by which algorithm, what it moved."""
 
   name: str
   reduction: sums.Reduction

@@ -123,11 +123,6 @@ class Servers(NamedTuple):
     """The process that a device belongs to."""
     return device_index % self.num_processes
 
-  def residuals(self, codec):
-    """Shapes of what servers keep from step to step: nothing."""
-    del codec
-    return []
-
   def batches(self, images, labels):
     """The examples of all processes; see `Towers.batches`."""
     found = [(images, labels), *(feed.next() for feed in self.feeds)]
@@ -158,18 +153,11 @@ class Servers(NamedTuple):
       for own in zip(*values, strict=True)
     ]
 
-  def combine(self, messages, payloads, residuals=()):
+  def combine(self, messages, payloads):
     """Moves the messages of a round; see `Towers.combine`.
 
-    Args:
-      messages: list of `codec.method.Message`.
-      payloads: for each device int32 [its workers, words of all messages].
-      residuals: ().
-
-    Returns:
-      For each device a list of `codec.method.Payloads` or `Sum`, one a message.
+    What is scattered all processes get whole.
     """
-    del residuals
     totals = self.totals(messages)
     pulled = [[] for _ in self.devices]
     for server, (start, stop) in enumerate(totals.ranges):

@@ -1,4 +1,4 @@
-"""Messages that are summed on their way: what a process sends, adds, receives.
+"""Messages of which not all need all: what a process sends, adds, receives.
 
 Each algorithm is an entry of `ALGORITHMS`. None rounds anything: integers have
 one sum, and floats are added as float32 in the order of the workers.
@@ -15,24 +15,28 @@ from terngrad.exchange import group as groups
 from terngrad.exchange import slices
 
 REDUCE, TWO_SHOT, SLICES = 'reduce', 'two_shot', 'slices'
+SCATTER = methods.SCATTER
 # So that one piece of a large message is added while others are on the wire.
 _MOST_PIECES = 16
 
 
 class Reduction(NamedTuple):
-  """A message on its way to its sum.
+  """A message on its way.
 
   Attributes:
-    message: `codec.method.Message` of kind SUM.
+    message: `codec.method.Message` of kind SUM or SCATTER.
     group: `group.Group`.
     num_workers: of all processes.
-    residual: float32 variable, for what keeps something from step to step.
   """
 
   message: methods.Message
   group: groups.Group
   num_workers: int
-  residual: tf.Variable | None = None
+
+  @property
+  def own(self):
+    """Workers of a process."""
+    return self.num_workers // self.group.size
 
   @property
   def cut(self):
@@ -47,7 +51,7 @@ class Reduction(NamedTuple):
 
 
 class Algorithm(NamedTuple):
-  """How a message is summed on its way.
+  """How a message travels that not all need whole.
 
   Attributes:
     fits: takes (message, num_workers), returns whether it can be used.
@@ -55,14 +59,15 @@ class Algorithm(NamedTuple):
       sends and receives, words of 32 bits; float.
     move: takes (`Reduction`, int32 [workers of this process, words of the
       message]); returns a list of tensors, equal in all processes.
-    total: takes (`Reduction`, that list); returns the pieces of
-      `codec.method.Sum`. It is called on every device.
+    received: takes (`Reduction`, that list); returns what
+      `codec.method.Method.send` knows of the message, `Sum` or `Scattered`. It
+      is called on every device.
   """
 
   fits: Callable
   sent_words: Callable
   move: Callable
-  total: Callable
+  received: Callable
 
 
 def compiled(function):
@@ -101,7 +106,7 @@ def _reduced_total(reduction, moved):
     sums = packing.sums_of_total(total, reduction.num_workers)
     return tf.cast(sums, reduction.dtype)
 
-  return [unpack(*moved)]
+  return methods.Sum([unpack(*moved)])
 
 
 # Slices of codes, summed by their owners; the sums are packed and gathered.
@@ -151,7 +156,8 @@ def _two_shot_total(reduction, moved):
 
   # Joined outside of compiled code, which branches at every element of it.
   rows = unpack(tf.reshape(packed, [-1]))
-  return [reduction.cut.in_order(slices.of_planes(rows, reduction.cut))]
+  planes = slices.of_planes(rows, reduction.cut)
+  return methods.Sum([reduction.cut.in_order(planes)])
 
 
 # Slices of floats, summed by their owners; the sums are gathered.
@@ -200,15 +206,40 @@ def _slices(reduction, rows):
 
 
 def _slices_total(reduction, moved):
-  own = reduction.num_workers // reduction.group.size
-  pieces = _pieces(reduction, own)
+  pieces = _pieces(reduction, reduction.own)
   rows = [
     piece.by_digit(values) for piece, values in zip(pieces, moved, strict=True)
   ]
   if reduction.cut.elements_per_word > 1 and len(rows) > 1:
     # Elements of a word stand far from each other.
     rows = [tf.concat(rows, axis=1)]
-  return [tf.reshape(row, [-1]) for row in rows]
+  return methods.Sum([tf.reshape(row, [-1]) for row in rows])
+
+
+# Parts for each worker, which go to it alone.
+
+
+def _is_scattered(message, num_workers):
+  del num_workers
+  return message.combine == methods.SCATTER
+
+
+def _words_scattered(message, num_workers, processes):
+  own = num_workers // processes
+  return (processes - 1) * own * message.num_words / processes
+
+
+def _scatter(reduction, rows):
+  size, own = reduction.group.size, reduction.own
+  parts = tf.reshape(rows, [own, size, -1])
+  return [reduction.group.all_to_all(tf.transpose(parts, [1, 0, 2]))]
+
+
+def _scattered(reduction, moved):
+  own = reduction.own
+  words = reduction.message.num_words // reduction.num_workers
+  rows = tf.reshape(moved[0], [reduction.num_workers, own, words])
+  return methods.Scattered(rows, reduction.group.rank * own)
 
 
 ALGORITHMS = {
@@ -217,4 +248,5 @@ ALGORITHMS = {
     _packs_again, _words_of_two_shots, _two_shot, _two_shot_total
   ),
   SLICES: Algorithm(_is_of_floats, _words_of_slices, _slices, _slices_total),
+  SCATTER: Algorithm(_is_scattered, _words_scattered, _scatter, _scattered),
 }

@@ -79,11 +79,6 @@ class Towers(NamedTuple):
     """The group of processes: there is none."""
     return None
 
-  def residuals(self, codec):
-    """Shapes of what those who add keep, one a message; see `Collective`."""
-    del codec
-    return []
-
   def batches(self, images, labels):
     """Where the devices find their examples; traced once a step.
 
@@ -117,18 +112,17 @@ class Towers(NamedTuple):
         everyones = everyone
     return everyones, concluded
 
-  def combine(self, messages, payloads, residuals=()):
+  def combine(self, messages, payloads):
     """Moves the messages of a round.
 
     Args:
       messages: list of `codec.method.Message`.
       payloads: for each device int32 [its workers, words of all messages].
-      residuals: variables of the shapes of `residuals`.
 
     Returns:
-      For each device a list of `codec.method.Payloads` or `Sum`, one a message.
+      For each device a list of `codec.method.Payloads`, `Sum` or `Scattered`,
+      one a message.
     """
-    del residuals
     return [
       methods.payloads(messages, [methods.Piece(0, parts)])
       for parts in _send(self, payloads)

@@ -48,11 +48,14 @@ def _row(text, specs, workers):
     'workers': workers,
     'bits/element': codec.bits(workers) / codec.num_elements,
   }
+  # Every message's own first one, which is gather but for what is scattered.
+  otherwise = [next(iter(cost.values())) for cost in costs]
   for algorithm in algorithms.NAMES:
     if algorithm == algorithms.GATHER or any(
       algorithm in cost for cost in costs
     ):
-      words = [cost.get(algorithm, cost[algorithms.GATHER]) for cost in costs]
+      pairs = zip(costs, otherwise, strict=True)
+      words = [cost.get(algorithm, other) for cost, other in pairs]
       row[algorithm] = _megabytes(words)
   auto = [
     cost[algorithm] for cost, algorithm in zip(costs, chosen, strict=True)

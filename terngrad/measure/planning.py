@@ -3,7 +3,8 @@
 A step is computing, coding and the wire. Coding is timed here, on one gradient,
 and taken to grow with the elements; bytes are those that the exchanges count;
 a message waits `latency` for every hop one after the other: P - 1 of a gather,
-one more of two shots and slices, 2 (P - 1) of a ring. What travels while the
+one more of two shots and slices, 2 (P - 1) of a ring, one of what is scattered.
+What travels while the
 backward pass goes on (`overlap`) is hidden.
 """
 
@@ -130,9 +131,10 @@ def _job(text, workers):
     values, own = part.begin([gradient], [gradient], states, *numbers, worker)
     carried = part.carry(values, own, *numbers, worker, False)
     shared = gradients_lib.agree(own[tf.newaxis])
+    arrived = methods.received_by(worker, received)
     words = [
       part.send[number](
-        carried, states, received[:number], own, shared, *numbers, worker
+        carried, states, arrived[:number], own, shared, *numbers, worker
       )[0]
       for number in range(codec.num_rounds)
     ]
@@ -198,9 +200,11 @@ def _wire(text, shapes, workers):
     for message, algorithm in zip(messages, chosen, strict=True):
       words = algorithms.sent_words(message, workers, workers)[algorithm]
       num_bytes += 4 * words
-      hops += {algorithms.GATHER: chain, sums.REDUCE: 2 * chain}.get(
-        algorithm, chain + 1
-      )
+      hops += {
+        algorithms.GATHER: chain,
+        sums.REDUCE: 2 * chain,
+        sums.SCATTER: 1,
+      }.get(algorithm, chain + 1)
       gathers |= algorithm == algorithms.GATHER
   return num_bytes, hops, gathers
 

@@ -42,7 +42,3 @@ class AsyncLayout(NamedTuple):
     """Where the parameters of a worker's updates are."""
     del worker
     return 0
-
-  def residuals(self, codec):
-    """See `Servers`."""
-    return self.layout.residuals(codec)

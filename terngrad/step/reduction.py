@@ -107,7 +107,7 @@ class Reduction:
       )
       for index, where in enumerate(self._devices)
     ]
-    pending = rounds.exchange_part(exchange, self.codec, work, ())
+    pending = rounds.exchange_part(exchange, self.codec, work)
     means, sent = [], []
     for device, one in zip(exchange.devices, pending, strict=True):
       with tf.device(device):

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from terngrad.codec import gradients
+from terngrad.codec import method as methods
 from terngrad.step import nodes
 from terngrad.step import passes
 
@@ -133,7 +134,9 @@ class Work(NamedTuple):
     """
 
     def body(carried, states, told):
-      return self.part.send[number](carried, states, received, *told)
+      *_, worker = told
+      own = methods.received_by(worker, received)
+      return self.part.send[number](carried, states, own, *told)
 
     (payloads,) = self._for_each([(tf.int32, None)], body)
     with tf.device(self.where.replica.device):
@@ -204,14 +207,13 @@ class PendingMean(NamedTuple):
     return means
 
 
-def exchange_part(exchange, codec, work, residuals):
+def exchange_part(exchange, codec, work):
   """Lets a part's messages travel, round after round.
 
   Args:
     exchange: `exchange.towers.Towers` or another exchange.
     codec: `codec.gradients.GradientCodec` of the part.
     work: list of `Work`, one a device.
-    residuals: of the sums of the first round, see `states.MethodStates`.
 
   Returns:
     List of `PendingMean`, one a device.
@@ -222,9 +224,7 @@ def exchange_part(exchange, codec, work, residuals):
       one.send(number, before)
       for one, before in zip(work, received, strict=True)
     ]
-    combined = exchange.combine(
-      codec.messages(number), payloads, () if number else residuals
-    )
+    combined = exchange.combine(codec.messages(number), payloads)
     for i, device in enumerate(exchange.devices):
       received[i].append(combined[i])
       words[i].append(payloads[i])

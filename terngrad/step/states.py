@@ -10,7 +10,6 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from terngrad.codec import method as methods
-from terngrad.codec import parts as parts_lib
 
 
 class Key(NamedTuple):
@@ -173,9 +172,6 @@ class MethodStates:
 
   Attributes:
     workers: for each device a dict of `Key` to a list of variables, one a node.
-    residuals: for each part of the codec what those keep who add: for each
-      message of its first round a variable, or None where nothing is kept; see
-      `exchange.towers.Towers.combine`.
   """
 
   def __init__(self, codec, exchange):
@@ -190,15 +186,3 @@ class MethodStates:
       of_workers(declared(codec), device, len(exchange.workers_of(index)))
       for index, device in enumerate(exchange.devices)
     )
-    with tf.device(exchange.devices[0]):
-      self.residuals = [
-        [
-          tf.Variable(tf.zeros(shape), trainable=False) if shape else None
-          for shape in exchange.residuals(part.codec)
-        ]
-        for part in parts_lib.parts(codec)
-      ]
-
-  def residuals_of(self, number, part, exchange):
-    """Those of a part, () for a codec whose sums leave nothing out."""
-    return self.residuals[number] if any(exchange.residuals(part.codec)) else ()

@@ -121,11 +121,7 @@ def make_train_step(training, codec):
     )
     for replica in replicas
   ]
-  residuals = [
-    training.states.residuals_of(number, part, exchange)
-    for number, part in enumerate(parts)
-  ]
-  made = _Made(training, parts, functions, devices, ends, residuals)
+  made = _Made(training, parts, functions, devices, ends)
   return functools.partial(_train_step, made)
 
 
@@ -144,8 +140,6 @@ class _Made(NamedTuple):
     functions: list of `nodes.Functions`, of each part.
     devices: list of `nodes.Device`, one a device.
     ends: list of `step_end.StepEnd`, one a device.
-    residuals: for each part what its first round's sums may leave behind, see
-      `states.MethodStates.residuals_of`.
   """
 
   training: Training
@@ -153,7 +147,6 @@ class _Made(NamedTuple):
   functions: list
   devices: list
   ends: list
-  residuals: list
 
 
 def _train_step(
@@ -181,7 +174,6 @@ def _train_step(
       exchange,
       part.codec,
       _work(made, number, computed, metadata, seed_and_step),
-      made.residuals[number],
     )
     for number, part in enumerate(made.parts)
   ]

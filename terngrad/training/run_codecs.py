@@ -70,7 +70,10 @@ def of(codes, part_bytes, plan, devices):
 def _check_states(code, stage, codec):
   """Raises unless a stage's code remembers what the run's does."""
   of_stage, of_run = (
-    {key: state[:-1] for key, state in states.declared(one).items()}
+    {
+      key: state._replace(initial=None)
+      for key, state in states.declared(one).items()
+    }
     for one in (stage, codec)
   )
   if of_stage != of_run:

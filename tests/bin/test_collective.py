@@ -7,19 +7,18 @@ import signal
 import pytest
 import tensorflow as tf
 
-from terngrad.checkpoint import stored_states
 from terngrad.cluster import watchdog
+from terngrad.codec.methods.wrappers import bidirectional
 from tests.bin import programs
 from tests.exchange import processes
 
 STEPS, SAVE_ITER = 50, 20
 LAST = f'model.ckpt-{STEPS}'
-# Two nodes on two devices of each process, and a few buckets.
-TERNARY_SUMS = {
-  'collective': 'two_shot_ternary',
+# Two nodes on two devices of each process.
+BOTH_WAYS = {
+  'codec': 'error_feedback+bidirectional+ternary',
   'num_nodes': 4,
   'num_gpus': 2,
-  'bytes_per_bucket': 1_000_000,
 }
 
 
@@ -169,12 +168,13 @@ def test_a_lost_process_is_named_and_all_continue_to_the_same_bits(
 
 @pytest.mark.cluster
 @pytest.mark.slow
-def test_what_ternary_sums_keep_outlives_a_killed_process(data_dir, tmp_path):
+def test_what_ranges_keep_outlives_a_killed_process(data_dir, tmp_path):
   one, other = tmp_path / 'undisturbed', tmp_path / 'killed'
-  ended = run_all(2, data_dir, one, **TERNARY_SUMS)
+  ended = run_all(2, data_dir, one, **BOTH_WAYS)
   assert [process.code for process in ended] == [0, 0], ended
-  lose_one_and_continue(signal.SIGKILL, data_dir, other, **TERNARY_SUMS)
-  kept = [n for n in programs.tensors(one / LAST) if stored_states.SUMMED in n]
+  lose_one_and_continue(signal.SIGKILL, data_dir, other, **BOTH_WAYS)
+  stored = programs.tensors(one / LAST)
+  kept = [name for name in stored if bidirectional.RESIDUAL in name]
   assert len(kept) > 1
   assert_same_run(other, one)
 

@@ -77,12 +77,6 @@ LAYOUTS = {
   'two shots': Layout(
     4, processes=2, algorithm='two_shot', codes=('ternary', 'radix', 'mixed')
   ),
-  'ternary sums': Layout(
-    4,
-    processes=2,
-    algorithm='two_shot_ternary',
-    codes=('ternary', 'radix', 'mixed'),
-  ),
 }
 
 

@@ -26,10 +26,9 @@ FOLDER = pathlib.Path(__file__).parent / 'checkpoints'
 FIRST, LAST = 3, 8
 
 _TOWERS = {'num_gpus': 2, 'num_nodes': 4}
-_SUMS = {
+_BOTH_WAYS = {
   'exchange': 'collective',
-  'collective': 'two_shot_ternary',
-  'bytes_per_bucket': 40,
+  'codec': 'error_feedback+bidirectional+ternary',
   'num_nodes': 4,
 }
 # What differs from `_config`, and of how many processes.
@@ -39,8 +38,8 @@ RUNS = {
   'float16': (1, _TOWERS | {'dtype': 'float16'}),
   'per_device': (1, _TOWERS | {'bn_statistics': 'per_device'}),
   'save_tower': (1, _TOWERS | {'save_tower': 0}),
-  'sums_of_one': (1, _SUMS),
-  'sums_of_two': (2, _SUMS),
+  'both_ways_of_one': (1, _BOTH_WAYS),
+  'both_ways_of_two': (2, _BOTH_WAYS),
 }
 
 _NAME = 'tiny'
@@ -111,7 +110,7 @@ def train_together(name, train_dir, steps):
 def digest(train_dir, steps):
   """The digest of what a checkpoint holds of the devices.
 
-  What sums left out shows in it some steps later.
+  What codes left out shows in it some steps later.
   """
   found = hashlib.sha256()
   values = state(train_dir, steps)

@@ -7,7 +7,9 @@ from tests.bits import recorded
 
 
 def check(name, train_dir):
-  expected = recorded.of_this_machine('continued')[name]
+  expected = recorded.of_this_machine('continued').get(name)
+  if expected is None:
+    pytest.skip(f'{name} is not recorded on this kind of machine')
   continued.put_back(name, train_dir)
   before = continued.digest(train_dir, continued.FIRST)
   continued.train_together(name, train_dir, continued.LAST)
@@ -22,7 +24,7 @@ def test_an_older_run_goes_on_to_the_same_bits(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-  'name', ['sums_of_one', 'adam', 'float16', 'per_device', 'save_tower']
+  'name', ['both_ways_of_one', 'adam', 'float16', 'per_device', 'save_tower']
 )
 def test_every_kind_of_older_run_goes_on_to_the_same_bits(name, tmp_path):
   check(name, tmp_path / 'train')
@@ -31,13 +33,12 @@ def test_every_kind_of_older_run_goes_on_to_the_same_bits(name, tmp_path):
 @pytest.mark.cluster
 @pytest.mark.slow
 def test_an_older_run_of_two_processes_goes_on_to_the_same_bits(tmp_path):
-  check('sums_of_two', tmp_path / 'train')
+  check('both_ways_of_two', tmp_path / 'train')
 
 
 def test_every_run_is_recorded_and_small():
-  assert recorded.read('continued')
-  for digests in recorded.read('continued').values():
-    assert set(digests) == set(continued.RUNS)
+  known = recorded.read('continued').values()
+  assert {name for digests in known for name in digests} == set(continued.RUNS)
   for name in continued.RUNS:
     files = list((continued.FOLDER / name).iterdir())
     assert len(files) == 3

@@ -5,17 +5,13 @@ import types
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from terngrad.checkpoint import checkpoints
 from terngrad.checkpoint import resume
 from terngrad.checkpoint import sources
 from terngrad.checkpoint import stored_states
 from terngrad.cluster import coordination
-from terngrad.cluster import spec
-from terngrad.exchange import algorithms
-from terngrad.exchange import collective
-from terngrad.exchange import group
+from terngrad.codec.methods.wrappers import bidirectional
 from terngrad.exchange import towers
 from terngrad.step import replicas
 from tests.step import small
@@ -27,6 +23,8 @@ KINDS = (
   'error_feedback+powersgd:min_compression=0.1',
   'error_feedback+sign:decide=majority',
 )
+# It has states of ranges of variables.
+RANGES = 'error_feedback+bidirectional+topk:ratio=0.1'
 
 
 class Opened:
@@ -36,17 +34,11 @@ class Opened:
     self,
     folder,
     codec='ternary',
-    algorithm=None,
     part_bytes=PART_BYTES,
     workers=4,
   ):
     devices = '/CPU:0', '/CPU:1'
     self.exchange = towers.Towers(devices, workers)
-    if algorithm:
-      alone = spec.make({'worker': ['127.0.0.1:1']}, 'worker', 0)
-      self.exchange = collective.Collective(
-        group.Group(alone, 1), devices, workers, algorithm
-      )
     self.training = small.Training(
       small.dense_net,
       devices=2,
@@ -107,11 +99,10 @@ class Opened:
     return {name: v.view(np.uint32) for name, v in gathered.items()}
 
   def fill(self, bits):
-    """Gives every state of workers and adders other bits."""
+    """Gives every state of workers other bits."""
     some = self.training.states
     lists = [v for of_device in some.workers for v in of_device.values()]
-    kept = [v for of_part in some.residuals for v in of_part if v is not None]
-    for number, variable in enumerate([*sum(lists, []), *kept]):
+    for number, variable in enumerate(sum(lists, [])):
       size = variable.shape.num_elements()
       variable.assign(bits(number, size).reshape(variable.shape))
 
@@ -123,17 +114,17 @@ def assert_same(received, expected):
 
 
 @pytest.mark.parametrize(
-  ('codec', 'algorithm'),
+  'codec',
   [
     # It has states of workers and one that they share.
-    (KINDS[1], None),
-    *(pytest.param(k, None, marks=pytest.mark.slow) for k in KINDS[::2]),
-    ('ternary', algorithms.LOSSY),
+    KINDS[1],
+    *(pytest.param(k, marks=pytest.mark.slow) for k in KINDS[::2]),
+    RANGES,
   ],
 )
 @pytest.mark.gate_every(3)
-def test_a_run_goes_on_to_the_same_bits(codec, algorithm, tmp_path):
-  opened = Opened(tmp_path, codec, algorithm)
+def test_a_run_goes_on_to_the_same_bits(codec, tmp_path):
+  opened = Opened(tmp_path, codec)
   opened.training.run(2)
   opened.save(2)
 
@@ -150,14 +141,12 @@ def test_a_run_goes_on_to_the_same_bits(codec, algorithm, tmp_path):
   assert_same(received, states)
 
 
-@pytest.mark.parametrize(
-  ('codec', 'algorithm'), [(KINDS[0], None), ('ternary', algorithms.LOSSY)]
-)
+@pytest.mark.parametrize('codec', [KINDS[0], RANGES])
 def test_every_bit_comes_back_and_nothing_is_held_meanwhile(
-  codec, algorithm, tmp_path, monkeypatch
+  codec, tmp_path, monkeypatch
 ):
   monkeypatch.setattr(stored_states, '_PIECE', 50)
-  opened = Opened(tmp_path, codec, algorithm)
+  opened = Opened(tmp_path, codec)
 
   def odd(number, size):
     # Zeros of both signs, subnormal numbers, infinities, all kinds of NaN.
@@ -169,7 +158,7 @@ def test_every_bit_comes_back_and_nothing_is_held_meanwhile(
   opened.save(1)
   held = opened.run.store.variables.values()
   assert {v.numpy().size for v in held} == {0}
-  again = Opened(tmp_path, codec, algorithm)
+  again = Opened(tmp_path, codec)
   assert again.begin() == []
   assert_same(again.states(), expected)
 
@@ -177,14 +166,12 @@ def test_every_bit_comes_back_and_nothing_is_held_meanwhile(
 @pytest.mark.parametrize(
   ('before', 'now'), [(0, PART_BYTES), (PART_BYTES, 0), (1, PART_BYTES)]
 )
-@pytest.mark.parametrize(
-  ('codec', 'algorithm'), [(KINDS[0], None), ('ternary', algorithms.LOSSY)]
-)
-def test_parts_may_change_in_between(codec, algorithm, before, now, tmp_path):
-  opened = Opened(tmp_path, codec, algorithm, before)
+@pytest.mark.parametrize('codec', [KINDS[0], RANGES])
+def test_parts_may_change_in_between(codec, before, now, tmp_path):
+  opened = Opened(tmp_path, codec, before)
   opened.fill(lambda number, size: number + np.arange(size, dtype=np.float32))
   opened.save(1)
-  again = Opened(tmp_path, codec, algorithm, now)
+  again = Opened(tmp_path, codec, now)
   assert again.begin() == []
   assert_same(again.states(), opened.states())
 
@@ -237,26 +224,21 @@ def test_states_of_another_method_are_left_and_it_is_said(
     assert_same(again.states(), fresh)
 
 
-def test_slices_of_before_states_had_names_are_taken_over(tmp_path):
-  opened = Opened(tmp_path, algorithm=algorithms.LOSSY)
-  opened.fill(lambda number, size: number + np.arange(size, dtype=np.float32))
-  expected = opened.states()
-  kept = [v for some in opened.training.states.residuals for v in some]
-  old = {
-    f'kept_error_{i}': tf.Variable(v[tf.newaxis]) for i, v in enumerate(kept)
-  }
-  checkpoints.Writer(
-    opened.train_dir,
-    opened.run.layout._replace(kept='0 to 4'),
-    opened.run.replicas,
-    opened.run.names,
-    old,
-  ).save(1)
-  again = Opened(tmp_path, algorithm=algorithms.LOSSY)
-  assert again.begin() == []
-  received = again.states()
-  # Places past the last element were never looked at.
-  assert_same(received, expected)
+@pytest.mark.parametrize('count', [2, 3, 6])
+def test_what_a_mean_is_owed_stays_owed_by_other_workers(count, tmp_path):
+  opened = Opened(tmp_path, RANGES)
+  opened.training.run(2)
+  opened.save(2)
+  again = Opened(tmp_path, RANGES, workers=count)
+  again.begin()
+  before, now = opened.run.store.gather(), again.run.store.gather()
+  names = [name for name in before if bidirectional.RESIDUAL in name]
+  assert names
+  for name in names:
+    assert len(now[name]) == count
+    whole = [np.trim_zeros(np.ravel(one[name]), 'b') for one in (before, now)]
+    assert whole[0].size
+    np.testing.assert_array_equal(*whole)
 
 
 def test_who_reads_parameters_does_not_see_them(tmp_path):

@@ -68,8 +68,9 @@ class Workers:
     for turn_number in range(codec.num_rounds):
       rows = []
       for worker, turn in enumerate(turns):
+        arrived = methods.received_by(turn.worker, received)
         words, states = codec.send(
-          turn_number, carried[worker], self.states(worker), received, turn
+          turn_number, carried[worker], self.states(worker), arrived, turn
         )
         self.keep(worker, states)
         rows.append(words)

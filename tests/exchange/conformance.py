@@ -111,6 +111,12 @@ def of_words(count):
   return Sent(methods.gathered(count), draw)
 
 
+def of_parts(count):
+  """Any words, of which each worker needs a part; of all numbers of workers."""
+  sent = of_words(12 * count)
+  return sent._replace(message=methods.scattered(12 * count))
+
+
 def of_some_words(form, size):
   """Words of variable length, which are not summed."""
   capacity = form.num_words(size)
@@ -153,6 +159,7 @@ ROUNDS = {
   'one float32': [of_floats(1)],
   'fp16': [of_halves(20_003)],
   'gather': [of_words(20_003)],
+  'scatter': [of_parts(501)],
   'mixed': [
     of_codes(packing.base3(), 1003),
     of_words(5),
@@ -160,6 +167,7 @@ ROUNDS = {
     of_codes(bitmap.bitmap_sign(), 150_001),
     of_halves(20_003),
     of_words(11),
+    of_parts(3),
     of_codes(packing.radix(MOST_WORKERS), 77),
     of_codes(huffman.huffman243(), 200_003),
     of_entries(thc.entries(3.0), 15, 1001),
@@ -184,25 +192,25 @@ def draws(name, num_workers):
   ]
 
 
-def combine(exchange, name, residuals=()):
+def combine(exchange, name):
   """What an exchange makes of the messages of all steps of a round.
 
   Args:
     exchange: see `exchange.towers.Towers`.
     name: of `ROUNDS`.
-    residuals: see `Towers.combine`.
 
   Returns:
     For each step and each device of this process a list of dict, one a
     message: 'words' to int32 [workers, words] where those are received, 'sum'
-    to the sum of numbers.
+    to the sum of numbers, 'parts' to int32 [workers, k, words of a part] of
+    what is scattered, and 'first' to the worker that the first part is for.
   """
   messages = [sent.message for sent in ROUNDS[name]]
 
   @tf.function
   def step(*payloads):
     found = []
-    combined = exchange.combine(messages, list(payloads), residuals)
+    combined = exchange.combine(messages, list(payloads))
     for device, received in zip(exchange.devices, combined, strict=True):
       with tf.device(device):
         pairs = zip(messages, received, strict=True)
@@ -221,6 +229,8 @@ def combine(exchange, name, residuals=()):
 def _read(message, received, is_first):
   """dict of what a device has of a message: its sum, the words of all, both."""
   found = {}
+  if isinstance(received, methods.Scattered):
+    return {'parts': received.rows, 'first': tf.constant(received.first)}
   if isinstance(received, methods.Payloads):
     parts = received.parts
     total = sum(part.shape[0] for part in parts)
@@ -300,6 +310,13 @@ def _numbered(numbers):
   return values, -values
 
 
+def _parts(words, parts, first):
+  """What `_read` should have of words that were scattered."""
+  count, here = parts.shape[:2]
+  rows = words.reshape(count, count, -1)[:, first : first + here]
+  return {'parts': rows, 'first': np.int32(first)}
+
+
 class ExchangeConformance:
   """The tests. A subclass has `num_workers`, and `exchange` or the others."""
 
@@ -345,7 +362,10 @@ class ExchangeConformance:
           assert len(received) == len(drawn)
           for got, (words, total) in zip(received, drawn, strict=True):
             wanted = {'words': words, 'sum': total}
-            assert ('words' in got) or ('sum' in got and total is not None)
+            if 'parts' in got:
+              wanted = _parts(words, **got)
+            assert ('sum' not in got) or total is not None
+            assert got.keys() & {'words', 'sum', 'parts'}
             for key, values in got.items():
               assert values.dtype == wanted[key].dtype
               np.testing.assert_array_equal(

@@ -72,10 +72,6 @@ def test_words_are_those_of_the_formulas():
   assert costs['two_shot'] == pytest.approx(
     3 / 4 * words + 3 / 4 * 2**20 / 10, rel=1e-4
   )
-  # And back as 1.6 bits, with a scaler a slice.
-  assert costs[algorithms.LOSSY] == pytest.approx(
-    3 / 4 * words + 3 / 4 * words, rel=1e-4
-  )
   (radix,) = messages_of('ternary:packing=radix,workers=4')
   costs = algorithms.sent_words(radix, 4, 4)
   assert costs['reduce'] == pytest.approx(2 * 3 / 4 * 2**20 / 10, rel=1e-4)

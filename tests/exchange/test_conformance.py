@@ -96,9 +96,7 @@ class TestOneProcessOfOneWorker(OfOneProcess):
   num_workers = 1
 
 
-@pytest.mark.parametrize(
-  'algorithm', [w for w in algorithms.NAMES if w != algorithms.LOSSY]
-)
+@pytest.mark.parametrize('algorithm', algorithms.NAMES)
 class TestEveryWay(OfOneProcess):
   @pytest.fixture(autouse=True)
   def choose(self, algorithm):

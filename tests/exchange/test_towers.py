@@ -47,7 +47,3 @@ def test_every_device_concludes_there():
   for place, conclusion in enumerate(concluded):
     np.testing.assert_array_equal(conclusion, rows + 1.0)
     assert conclusion.device.endswith(f'CPU:{place}')
-
-
-def test_towers_keep_nothing():
-  assert make(2, 2).residuals(None) == []

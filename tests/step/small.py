@@ -107,7 +107,8 @@ class Training:
         self.plan.names, self.plan.trainable, strict=False
       )
     ]
-    coded, as_it_is = registry.method(codec), registry.method('identity')
+    coded = registry.method(codec, workers)
+    as_it_is = registry.method('identity')
     code = bucketing.gradient_codec(
       specs, [as_it_is if spec.name in plain else coded for spec in specs]
     )
@@ -176,8 +177,7 @@ class Training:
 
   def variables(self):
     """All that a step may change, seeds of dropout apart."""
-    kept = sum(self.states.residuals, [])
-    found = [variable for variable in kept if variable is not None]
+    found = []
     for of_device in self.states.workers:
       for variables in of_device.values():
         found += variables

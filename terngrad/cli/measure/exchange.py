@@ -31,8 +31,8 @@ On several hosts start it once on each, with the same flags but --task_id:
       --task_id=0 --allow_insecure_network --net=single_column_alexnet
 
 Cases are CODEC, CODEC@ALGORITHM or CODEC@ALGORITHM@BYTES, with auto, gather,
-reduce, two_shot, slices or two_shot_ternary for ALGORITHM, and BYTES in place
-of --bytes_per_bucket; they take turns, round by round, and a ratio is the
+reduce, two_shot or slices for ALGORITHM, and BYTES in place of
+--bytes_per_bucket; they take turns, round by round, and a ratio is the
 median of the ratios to the first case within a round.
 The case ddp is PyTorch's DistributedDataParallel, where that is installed, with
 its hooks: ddp, ddp:hook=fp16, ddp:hook=bf16, ddp:hook=powersgd,rank=4.

@@ -145,6 +145,7 @@ METHODS = {
 
 # What can stand before a code and a plus sign.
 WRAPPERS = {
+  'bidirectional': f'{_HERE}wrappers.bidirectional:bidirectional',
   'error_feedback': f'{_HERE}wrappers.error_feedback:error_feedback',
   'momentum': f'{_HERE}wrappers.momentum:momentum_correction',
 }
@@ -257,11 +258,11 @@ def method(text, workers=0):
   made = coded.as_method(spelling.make('codec', text, makers, workers=workers))
   plain = coded.as_method(identity())
   for wrapper in reversed(wrappers):
-    made = _wrapped(wrapper, made, plain)
+    made = _wrapped(wrapper, made, plain, workers)
   return made
 
 
-def _wrapped(text, made, plain):
+def _wrapped(text, made, plain, workers):
   name, _ = spelling.split(text)
   if name not in WRAPPERS:
     raise ValueError(
@@ -269,7 +270,7 @@ def _wrapped(text, made, plain):
       f'{name!r}.{errors.did_you_mean(name, WRAPPERS)}'
     )
   wrap = functools.partial(spelling.resolved(WRAPPERS[name]), made, plain)
-  return spelling.make('codec', text, {name: wrap})
+  return spelling.make('codec', text, {name: wrap}, workers=workers)
 
 
 def _in_full(text):

@@ -128,7 +128,7 @@ def case(what, group, codec_text, algorithm, batch, part_bytes=0):
   """
   exchange = collective.Collective(group, ('/CPU:0',), group.size, algorithm)
   copies = replicas_of(what, ('/CPU:0',))
-  codec = parts.cut(codec_of(what, codec_text), part_bytes)
+  codec = parts.cut(codec_of(what, codec_text, group.size), part_bytes)
   train_step = step_of(what, exchange, copies, codec)
   values = *examples(what, batch, group.rank), *numbers()
 
@@ -175,12 +175,13 @@ def step_of(what, exchange, copies, codec):
   return tf.function(take, reduce_retracing=True)
 
 
-def codec_of(what, text):
+def codec_of(what, text, num_workers):
   """The `GradientCodec` of a codec as `--codec` spells it."""
   specs = [
     policy.VariableSpec(f'v{i}', shape) for i, shape in enumerate(what.shapes)
   ]
-  codec = bucketing.gradient_codec(specs, [registry.method(text)] * len(specs))
+  code = registry.method(text, num_workers)
+  codec = bucketing.gradient_codec(specs, [code] * len(specs))
   return bucketing.on_kernels(codec)
 
 

@@ -77,7 +77,7 @@ def case(what, cluster, codec_text, batch, part_bytes=0):
   copies = exchanges.replicas_of(what, devices)
   for copy in copies[1:]:
     replicas.copy(copies[0], copy)
-  codec = parts.cut(exchanges.codec_of(what, codec_text), part_bytes)
+  codec = parts.cut(exchanges.codec_of(what, codec_text, count), part_bytes)
   examples = []
   for number, device in enumerate(devices):
     with tf.device(device):

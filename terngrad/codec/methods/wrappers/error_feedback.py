@@ -51,16 +51,16 @@ def error_feedback(method, plain, decay=1.0):
   def like(make):
     return make and (lambda: error_feedback(make(), plain, decay))
 
-  *sends, last = (functools.partial(around.send, send) for send in method.send)
+  sends = [functools.partial(around.send, send) for send in method.send]
   if method.estimate:
-    last = functools.partial(_send_last, method)
+    sends[method.telling] = functools.partial(_send_told, method)
   needs_mean = method.finish or not method.estimate
   decays = '' if decay == 1 else f'({decay:g})'
   return method._replace(
     name=f'error feedback{decays} > {method.name}',
     traits=method.traits._replace(unbiased=False),
     begin=functools.partial(_begin, method, decay),
-    send=(*sends, last),
+    send=tuple(sends),
     decode=functools.partial(around.decode, method),
     finish=functools.partial(_finish, method) if needs_mean else None,
     states=functools.partial(around.states, RESIDUAL, method),
@@ -83,10 +83,11 @@ def _begin(method, decay, gradients, states, context):
   return method.begin(corrected, own, context)
 
 
-def _send_last(method, corrected, states, received, context):
-  """The last round, where `method.estimate` tells what was left out."""
+def _send_told(method, corrected, states, received, context):
+  """The round of which `method.estimate` tells what was left out."""
   _, own = around.split(states, context)
-  words, own = method.send[-1](corrected, own, received, context)
+  send = method.send[method.telling]
+  words, own = send(corrected, own, received, context)
   said = method.estimate(words, context)
   return words, [*_left_out(corrected, said, context), *own]
 

@@ -56,13 +56,13 @@ def momentum_correction(method, plain, momentum=0.9, masking=1, clip_norm=0.0):
     options = momentum, masking, clip_norm
     return make and (lambda: momentum_correction(make(), plain, *options))
 
-  *sends, last = inner.send
-  sends = [functools.partial(around.send, send) for send in sends]
-  last = functools.partial(_send_last, last, bool(masking))
+  sends = [functools.partial(around.send, send) for send in inner.send]
+  told = inner.send[inner.telling]
+  sends[inner.telling] = functools.partial(_send_told, told, bool(masking))
   return inner._replace(
     name=f'momentum({momentum:g}) > {method.name}',
     begin=functools.partial(_begin, inner, momentum, clip_norm),
-    send=(*sends, last),
+    send=tuple(sends),
     decode=functools.partial(around.decode, inner),
     finish=inner.finish and functools.partial(_finish, inner),
     states=functools.partial(around.states, VELOCITY, inner),
@@ -94,8 +94,8 @@ def _clipped(gradients, clip_norm, context):
   return [gradient * factor for gradient in gradients]
 
 
-def _send_last(send, masking, corrected, states, received, context):
-  """The last round, in which velocities are renewed."""
+def _send_told(send, masking, corrected, states, received, context):
+  """The round that tells what was sent, in which velocities are renewed."""
   _, own = around.split(states, context)
   before = own[: len(context.shapes)]
   words, own = send(corrected, own, received, context)

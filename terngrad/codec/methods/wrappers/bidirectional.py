@@ -1,0 +1,338 @@
+"""Bidirectional compression: the mean of the gradients is coded too.
+
+Variables are cut into as many ranges as there are workers. Each worker codes
+every range by itself and sends it to the worker whose it is; that one decodes
+the mean of all, codes it again, by the same code, and sends it to all. So a
+worker sends and receives twice the words of its own gradients, about, however
+many workers there are, where a gather grows with their number.
+
+What the way back leaves out waits as a residual of the range's worker: error
+feedback on the server's side. With `error_feedback+` before it, the workers
+keep residuals of their own gradients too.
+
+Tang et al., DoubleSqueeze, ICML 2019, https://arxiv.org/abs/1905.05957,
+algorithm 1, for residuals on both sides; Sattler et al., Robust and
+Communication-Efficient Federated Learning, 2019,
+https://arxiv.org/abs/1903.02891, section V, for sparse ternary codes both ways;
+Tang et al., 1-bit Adam, ICML 2021, https://arxiv.org/abs/2102.02888, section
+5.2, for ranges in place of a server. Departure: each range of each variable
+has scales of its own, both ways.
+"""
+
+import functools
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from terngrad.codec import method as methods
+from terngrad.codec.stages import contract
+from terngrad.codec.stages import random_bits
+from terngrad.codec.stages import wire
+
+RESIDUAL = 'mean_residual'
+_THERE, _BACK = 0, 1
+# Streams of buckets are smaller numbers.
+_STREAMS = 2**32
+
+
+def bidirectional(method, plain, workers=0, residual=True):
+  """Wraps a method.
+
+  Args:
+    method: `method.Method` of one round and fixed length that remembers
+      nothing.
+    plain: the `method.Method` of float32 gradients, for steps in between: they
+      send the residuals too, and leave none.
+    workers: N, how many there are.
+    residual: whether what the way back leaves out is sent later.
+
+  Returns:
+    A `method.Method` of two rounds.
+
+  Raises:
+    ValueError: the method is of another kind, or N is not known.
+  """
+  if not workers or workers < 1:
+    raise ValueError(
+      f'bidirectional: expected how many workers there are, received {workers}.'
+      ' Say bidirectional:workers=4.'
+    )
+  _check(method)
+  both = _Both(method, workers, residual)
+
+  def like(make):
+    return make and (lambda: bidirectional(make(), plain, workers, residual))
+
+  traits = method.traits
+  return method._replace(
+    name=f'bidirectional{"" if residual else "(forgets)"} > {method.name}',
+    traits=traits._replace(
+      unbiased=traits.unbiased and not residual, lossless=False, additive=False
+    ),
+    begin=both.begin,
+    messages=both.messages,
+    send=(both.send, both.send_back),
+    decode=both.decode,
+    estimate=method.estimate and both.estimate,
+    telling=0,
+    states=both.states,
+    # Bits are drawn by the place in a range, which depends on all variables.
+    scope=contract.BUCKET if traits.randomness != 'none' else method.scope,
+    num_probes=lambda size: workers * method.num_probes(both.width(size)),
+    max_workers=None,
+    digits=None,
+    unit=None,
+    on_kernels=like(method.on_kernels),
+    on_gpus=like(method.on_gpus),
+    in_float=functools.partial(_in_float, both, plain),
+  )
+
+
+def _check(method):
+  """Refuses a method that ranges cannot be coded by."""
+  shapes = ((8, 8),)
+  rounds = method.messages(shapes)
+  if len(rounds) > 1 or method.finish or method.states(shapes):
+    raise ValueError(
+      'bidirectional: expected a code of one round that remembers nothing, '
+      f'received {method.name}. Put error_feedback+ or momentum+ before '
+      'bidirectional+, and use no method of several rounds.'
+    )
+  if method.carry:
+    raise ValueError(
+      'bidirectional: expected a method that keeps gradients until they are '
+      f'sent, received {method.name}. Leave sharing=requantize out.'
+    )
+  if any(isinstance(m.packing, wire.VariablePacking) for m in rounds[0]):
+    raise ValueError(
+      f'bidirectional: expected a code of fixed length, received {method.name}.'
+      ' Leave its packing out.'
+    )
+
+
+class _Both(NamedTuple):
+  """The functions of `bidirectional`, and its arguments."""
+
+  method: methods.Method
+  workers: int
+  residual: bool
+
+  def width(self, size):
+    """Elements of a range of a variable; the last ends with zeros."""
+    return -(-size // self.workers)
+
+  def ranges(self, shapes):
+    """The shapes of a range of each variable."""
+    return tuple((self.width(size),) for size in methods.sizes_of(shapes))
+
+  def states(self, shapes):
+    """See `method.Method`."""
+    if not self.residual:
+      return ()
+    return tuple(
+      methods.State(RESIDUAL, methods.WORKER, i, shape, dealt=methods.RANGES)
+      for i, shape in enumerate(self.ranges(shapes))
+    )
+
+  def messages(self, shapes):
+    """See `method.Method`."""
+    words = sum(m.num_words for m in self._inner(shapes))
+    back = self._num_probes(shapes) + words
+    return (
+      (methods.scattered(self.workers * words),),
+      (methods.gathered(back),),
+    )
+
+  def begin(self, gradients, states, context):
+    """See `method.Method`."""
+    del states
+    if context.num_workers != self.workers:
+      raise ValueError(
+        f'bidirectional: expected {self.workers} workers, received '
+        f'{context.num_workers}. Say workers={context.num_workers} in it.'
+      )
+    rows = self._cut(methods.each(gradients, context))
+
+    def probe(number):
+      own = [row[number] for row in rows]
+      return self.method.begin(own, (), self._at(context, number, _THERE))[1]
+
+    return gradients, self._by_variable(self._map(probe, tf.float32), context)
+
+  def send(self, gradients, states, received, context):
+    """Round 0: every range, coded, to its worker."""
+    del received
+    rows = self._cut(methods.each(gradients, context))
+
+    def encode(number):
+      own = [row[number] for row in rows]
+      where = self._at(context, number, _THERE)
+      words, _ = self.method.send[0](own, (), [], where)
+      return tf.concat(words, axis=0)
+
+    return [tf.reshape(self._map(encode, tf.int32), [-1])], states
+
+  def send_back(self, gradients, states, received, context):
+    """Round 1: the mean of the own range, coded, to all."""
+    del gradients
+    ((arrived,),) = received
+    worker = context.worker
+    there = self._at(context, worker, _THERE)
+    parts = methods.payloads(self._inner(context.shapes), arrived.pieces)
+    means, _ = self.method.decode([parts], (), there)
+    if self.residual:
+      means = [m + state for m, state in zip(means, states, strict=True)]
+    values = self._elements(means, worker, context)
+    back = self._at(context, worker, _BACK)
+    coded, probe = self.method.begin(values, (), back)
+    back = back._replace(own=probe, shared=probe)
+    words, _ = self.method.send[0](coded, (), [], back)
+    if self.residual:
+      said = self._decoded(tf.concat(words, axis=0), back, context)
+      left_out = [v - s for v, s in zip(values, said, strict=True)]
+      states = self._elements(left_out, worker, context)
+    return [tf.concat([tf.bitcast(probe, tf.int32), *words], axis=0)], states
+
+  def decode(self, received, states, context):
+    """See `method.Method`."""
+    _, (arrived,) = received
+    rows = methods.rows_in_order(arrived.parts)
+    num_probes = self._num_probes(context.shapes)
+
+    def decoded(number):
+      row = rows[number]
+      probe = tf.bitcast(row[:num_probes], tf.float32)
+      back = self._at(context, number, _BACK)._replace(shared=probe)
+      return self._decoded(row[num_probes:], back, context)
+
+    pieces = self._map(decoded, [tf.float32] * len(context.shapes))
+    whole = self._joined(pieces, context)
+    return methods.shaped(whole, context), states
+
+  def estimate(self, words, context):
+    """See `method.Method`."""
+    rows = tf.reshape(words[0], [self.workers, -1])
+    sizes = [m.num_words for m in self._inner(context.shapes)]
+
+    def said(number):
+      where = self._at(context, number, _THERE)
+      own = self.method.estimate(tf.split(rows[number], sizes), where)
+      return methods.each(own, where)
+
+    pieces = self._map(said, [tf.float32] * len(context.shapes))
+    return self._joined(pieces, context)
+
+  def placed(self, residuals, worker, context):
+    """A worker's ranges as float32 [n] of whole variables, zeros elsewhere."""
+    is_own = tf.range(self.workers)[:, tf.newaxis] == worker
+    rows = [tf.where(is_own, residual, 0.0) for residual in residuals]
+    return self._joined(rows, context)
+
+  def _inner(self, shapes):
+    """The messages of one range."""
+    return self.method.messages(self.ranges(shapes))[0]
+
+  def _num_probes(self, shapes):
+    """Of one range."""
+    widths = methods.sizes_of(self.ranges(shapes))
+    return sum(map(self.method.num_probes, widths))
+
+  def _elements(self, values, number, context):
+    """A range with zeros where it is longer than its variables."""
+    found = []
+    for own, size in zip(values, context.sizes, strict=True):
+      width = self.width(size)
+      exists = number * width + tf.range(width) < size
+      found.append(tf.where(exists, own, 0.0))
+    return found
+
+  def _cut(self, gradients):
+    """List of float32 [n] as list of [workers, width]."""
+    rows = []
+    for values in gradients:
+      width = self.width(values.shape[0])
+      missing = self.workers * width - values.shape[0]
+      # Nothing is copied where nothing is missing.
+      values = tf.pad(values, [[0, missing]]) if missing else values
+      rows.append(tf.reshape(values, [self.workers, width]))
+    return rows
+
+  def _joined(self, rows, context):
+    """List of [workers, width] as list of float32 [n]; undoes `_cut`."""
+    return [
+      tf.reshape(values, [-1])[:size]
+      for values, size in zip(rows, context.sizes, strict=True)
+    ]
+
+  def _by_variable(self, probes, context):
+    """Probes float32 [workers, p] of the ranges, those of a variable joined."""
+    widths = methods.sizes_of(self.ranges(context.shapes))
+    counts = list(map(self.method.num_probes, widths))
+    parts = tf.split(probes, counts, axis=1)
+    return tf.concat([tf.reshape(part, [-1]) for part in parts], axis=0)
+
+  def _of_range(self, probe, number, context):
+    """What `_by_variable` joined, of one range; None of None."""
+    if probe is None:
+      return None
+    widths = methods.sizes_of(self.ranges(context.shapes))
+    counts = list(map(self.method.num_probes, widths))
+    parts = tf.split(probe, [self.workers * count for count in counts])
+    rows = [tf.reshape(part, [self.workers, -1])[number] for part in parts]
+    return tf.concat(rows, axis=0)
+
+  def _at(self, context, number, way):
+    """The `method.Context` of a range, there or back."""
+    place = 2 * number + way
+    stream = tf.cast(place + 1, tf.int64) * _STREAMS + context.stream
+    key = context.key
+    there = way == _THERE
+    return context._replace(
+      shapes=self.ranges(context.shapes),
+      num_workers=self.workers if there else 1,
+      stream=stream,
+      key=None if key is None else random_bits.for_range(key, place),
+      own=self._of_range(context.own, number, context) if there else None,
+      shared=self._of_range(context.shared, number, context) if there else None,
+    )
+
+  def _decoded(self, words, back, context):
+    """What one payload of a range says, list of float32 [width]."""
+    pieces = [methods.Piece(0, [words[tf.newaxis]])]
+    received = [methods.payloads(self._inner(context.shapes), pieces)]
+    return self.method.decode(received, (), back)[0]
+
+  def _map(self, function, dtypes):
+    """A function of the number of a range, for all of them, stacked."""
+    return tf.map_fn(
+      function,
+      tf.range(self.workers),
+      fn_output_signature=dtypes,
+      parallel_iterations=1,
+    )
+
+
+def _in_float(both, plain):
+  """The method of float32 steps, in which residuals are sent."""
+
+  def begin(gradients, states, context):
+    gradients = methods.each(gradients, context)
+    if both.residual:
+      owed = both.placed(states, context.worker, context)
+      # The mean is over all workers, of whom one owes this.
+      gradients = [
+        gradient + both.workers * late
+        for gradient, late in zip(gradients, owed, strict=True)
+      ]
+    return plain.begin(gradients, (), context)
+
+  def send(gradients, states, received, context):
+    words, _ = plain.send[0](gradients, (), received, context)
+    return words, [tf.zeros_like(state) for state in states]
+
+  def decode(received, states, context):
+    return plain.decode(received, (), context)[0], states
+
+  return plain._replace(
+    begin=begin, send=(send,), decode=decode, states=both.states
+  )
