@@ -17,6 +17,7 @@ from terngrad.cluster import equality
 from terngrad.cluster import fingerprint
 from terngrad.cluster import spec as cluster_lib
 from terngrad.cluster import watchdog
+from terngrad.exchange import algorithms
 from terngrad.exchange import collective
 from terngrad.exchange import group as groups
 from terngrad.exchange import towers
@@ -66,7 +67,10 @@ def join(cluster, num_gpus, num_workers, names=()):
   group = groups.Group(tasks, cluster.step_timeout, cluster.communication)
   names = names or devices.tower_devices(count)
   devices.check_there(names)
-  return collective.Collective(group, names, num_workers, cluster.collective)
+  network = algorithms.Network(cluster.bandwidth, cluster.latency)
+  return collective.Collective(
+    group, names, num_workers, cluster.collective, network
+  )
 
 
 def assert_same(exchange, options, **choices):

@@ -35,9 +35,18 @@ class Cluster:
   collective: str = option(
     'auto',
     'How messages travel between processes: gather, reduce (codes that add, '
-    'see --codec), two_shot, slices (floats); auto takes the one of the fewest '
-    'bytes, but two_shot only where it halves them. Sums that are coded on '
-    'their way back are a code: --codec=bidirectional+ternary.',
+    'see --codec), two_shot, slices (floats); auto takes for each that of the '
+    'least time by --bandwidth and --latency, and the log says why. Sums that '
+    'are coded on their way back are a code: --codec=bidirectional+ternary.',
+  )
+  bandwidth: float = option(
+    1e9,
+    'Bits a second of a process, by which --collective=auto chooses; it '
+    'changes no bit of the result.',
+  )
+  latency: float = option(
+    5e-5,
+    'Seconds from one process to another, likewise.',
   )
   communication: str = option(
     'auto',
@@ -140,6 +149,8 @@ class Cluster:
           f'{name}: expected one of {", ".join(known)}, received '
           f'{getattr(self, name)!r}. Use one of these.'
         )
+    options.at_least('bandwidth', self.bandwidth, 1)
+    options.at_least('latency', self.latency, 0)
     if self.bytes_per_bucket < 0:
       raise errors.ConfigError(
         'bytes_per_bucket: expected bytes >= 0, received '

@@ -67,6 +67,8 @@ class ServerCluster(cluster_lib.Cluster):
   exchange: str = _fixed(SERVERS)
   collective: str = _fixed('')
   communication: str = _fixed('auto')
+  bandwidth: float = _fixed(1e9)
+  latency: float = _fixed(5e-5)
   job_name: str = option(
     '', 'ps or worker: what this process is.', shared=options.OWN
   )

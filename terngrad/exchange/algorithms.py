@@ -8,6 +8,8 @@ sums return as float32. None of them rounds: what is decoded are the same sums.
 What is declared to be scattered always is.
 """
 
+from typing import NamedTuple
+
 from terngrad.codec import method as methods
 from terngrad.exchange import gathering
 from terngrad.exchange import sums
@@ -15,16 +17,31 @@ from terngrad.exchange import sums
 AUTO, GATHER = 'auto', 'gather'
 # Those to choose from: what is scattered has no choice.
 NAMES = (GATHER, sums.REDUCE, sums.TWO_SHOT, sums.SLICES)
-# What a word of an algorithm counts for when one is chosen. Those of two shots
-# are unpacked, added and packed again on their way: with 4 hosts on 1 Gbit/s
-# that took 1 s more than a gather of a third more words (experiments/network).
-_WEIGHTS = {sums.TWO_SHOT: 2}
-# Words that must be saved: all that is gathered travels together, and all else
-# takes round trips of its own. 16 kB take 130 us at 1 Gbit/s.
-_LEAST_SAVED = 2**12
+# Seconds of computing an element, measured on two cores of an AMD EPYC with 16
+# million elements (ternary, float32) and rounded. A gather decodes the words of
+# every worker; what is summed on its way is unpacked and packed again.
+_DECODE_MORE = 3e-10
+_WORK = {sums.REDUCE: 2e-9, sums.TWO_SHOT: 5e-9, sums.SLICES: 3e-9}
 
 
-def choices(messages, num_workers, num_processes, algorithm=AUTO):
+class Network(NamedTuple):
+  """What joins processes, as far as a choice depends on it.
+
+  Attributes:
+    bandwidth: bits a second, of a process in either direction.
+    latency: seconds from one process to another.
+  """
+
+  bandwidth: float = 1e9
+  latency: float = 5e-5
+
+
+GIGABIT = Network()
+
+
+def choices(
+  messages, num_workers, num_processes, algorithm=AUTO, network=GIGABIT
+):
   """The algorithm of each message.
 
   Args:
@@ -32,31 +49,95 @@ def choices(messages, num_workers, num_processes, algorithm=AUTO):
     num_workers: of all processes.
     num_processes: P.
     algorithm: of `NAMES` for the messages that can take it, the others gather;
-      or `AUTO`, for each message that of the fewest bytes, but two shots only
-      where they take half of the others'. Small messages gather.
+      or `AUTO`, for each message that of the least time by `seconds`.
+    network: `Network`, the same in all processes.
 
   Returns:
     List of names of `NAMES`, or `sums.SCATTER`.
   """
   chosen = []
   for message in messages:
-    costs = sent_words(message, num_workers, num_processes)
-    otherwise = next(iter(costs))
+    times = seconds(message, num_workers, num_processes, network)
     if algorithm == AUTO:
-      chosen.append(_cheapest(costs, otherwise))
+      chosen.append(min(times, key=times.get))
     else:
-      chosen.append(algorithm if algorithm in costs else otherwise)
+      chosen.append(algorithm if algorithm in times else next(iter(times)))
   return chosen
 
 
-def _cheapest(costs, otherwise):
-  """The algorithm that `AUTO` takes, from what `sent_words` returns."""
-  weighed = {
-    name: words * _WEIGHTS.get(name, 1) for name, words in costs.items()
-  }
-  best = min(weighed, key=weighed.get)
-  saved = weighed[otherwise] - weighed[best]
-  return best if saved > _LEAST_SAVED else otherwise
+def seconds(message, num_workers, num_processes, network):
+  """What a message takes by each algorithm, by a model of its parts.
+
+  Words on the wire, hops one after the other, and what is computed beside what
+  every algorithm computes. All that is gathered travels together, so that its
+  hops count for no message.
+
+  Args:
+    message: `codec.method.Message`.
+    num_workers: of all processes.
+    num_processes: P.
+    network: `Network`.
+
+  Returns:
+    dict of a name, see `sent_words`, to float.
+  """
+  found = {}
+  for name, words in sent_words(message, num_workers, num_processes).items():
+    work = _WORK.get(name, _DECODE_MORE * (num_workers - 1))
+    gathers = name == GATHER
+    found[name] = (
+      32 * words / network.bandwidth
+      + (0 if gathers else hops(name, num_processes)) * network.latency
+      + work * message.num_elements
+    )
+  return found
+
+
+def hops(name, num_processes):
+  """How often a message of an algorithm waits for another process."""
+  chain = num_processes - 1
+  if name in (GATHER, sums.SCATTER):
+    return min(1, chain) if name == sums.SCATTER else chain
+  return 2 * chain if name == sums.REDUCE else chain + 1
+
+
+def told(messages, num_workers, num_processes, algorithm, network):
+  """A line for people: what travels how, and why.
+
+  Args:
+    messages: list of `codec.method.Message`, of a step.
+    num_workers: of all processes.
+    num_processes: P.
+    algorithm: see `choices`.
+    network: `Network`.
+  """
+  names = choices(messages, num_workers, num_processes, algorithm, network)
+  known = num_workers, num_processes
+  parts = []
+  for name in dict.fromkeys(names):
+    own = [m for m, n in zip(messages, names, strict=True) if n == name]
+    costs = [sent_words(m, *known) for m in own]
+    times = [seconds(m, *known, network) for m in own]
+    others = [
+      f'{other} {_milliseconds(times, other)}'
+      for other in NAMES
+      if other != name and any(other in one for one in times)
+    ]
+    beside = f', beside {", ".join(others)}' if others else ''
+    parts.append(
+      f'{name} {sum(4e-6 * cost[name] for cost in costs):.3g} MB '
+      f'{_milliseconds(times, name)}{beside}'
+    )
+  return (
+    f'exchange: {"; ".join(parts)} (a step and process, by the model of '
+    f'{network.bandwidth / 1e6:g} Mbit/s and {network.latency * 1e6:g} us)'
+  )
+
+
+def _milliseconds(times, name):
+  """Those of messages by an algorithm, or each by its first."""
+  total = sum(one.get(name, next(iter(one.values()))) for one in times)
+  return f'{1e3 * total:.3g} ms'
 
 
 def sent_words(message, num_workers, num_processes):

@@ -28,7 +28,14 @@ class Collective:
     group: `group.Group`.
   """
 
-  def __init__(self, group, devices, num_workers, algorithm=algorithms.AUTO):
+  def __init__(
+    self,
+    group,
+    devices,
+    num_workers,
+    algorithm=algorithms.AUTO,
+    network=algorithms.GIGABIT,
+  ):
     """Deals the workers.
 
     Args:
@@ -36,13 +43,14 @@ class Collective:
       devices: see above.
       num_workers: a multiple of the processes, with a worker for each device.
       algorithm: `algorithms.AUTO` or one of `algorithms.NAMES`.
+      network: `algorithms.Network`, by which `AUTO` chooses.
     """
     self.devices = devices
     self.num_workers = num_workers
     self.group = group
     self.own = num_workers // group.size
     self.first = group.rank * self.own
-    self._algorithm = algorithm
+    self._choice = algorithm, network
 
   def workers_of(self, device_index):
     """The workers on `devices[device_index]`, as a range."""
@@ -77,11 +85,17 @@ class Collective:
   def combine(self, messages, payloads):
     """Moves the messages of a round; see `towers.Towers`."""
     names = algorithms.choices(
-      messages, self.num_workers, self.group.size, self._algorithm
+      messages, self.num_workers, self.group.size, *self._choice
     )
     with tf.device(self.devices[0]):
       moved = self._move(messages, names, payloads)
     return [self._received(device, names, moved) for device in self.devices]
+
+  def told(self, messages):
+    """A line for people: how the messages of a step travel, and why."""
+    return algorithms.told(
+      messages, self.num_workers, self.group.size, *self._choice
+    )
 
   def report(self, step, losses):
     """Nothing: every process takes the same step; see `towers.Towers`."""

@@ -23,7 +23,6 @@ from terngrad.codec import method as methods
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.exchange import algorithms
-from terngrad.exchange import sums
 from terngrad.measure import timing
 from terngrad.step import nodes
 from terngrad.step import passes
@@ -177,7 +176,7 @@ def plan(text, shapes, computing, network, cost, overlap=0.0):
   Returns:
     A `Plan`.
   """
-  num_bytes, hops, gathers = _wire(text, tuple(shapes), network.workers)
+  num_bytes, hops, gathers = _wire(text, tuple(shapes), network)
   size = sum(methods.sizes_of(shapes))
   others = max(0, network.workers - 2) if gathers else 0
   coded = (cost.send + cost.receive + others * cost.more) * size
@@ -186,9 +185,11 @@ def plan(text, shapes, computing, network, cost, overlap=0.0):
 
 
 @functools.cache
-def _wire(text, shapes, workers):
+def _wire(text, shapes, network):
   """(bytes a process sends, hops one after the other, whether all gather)."""
   specs = [policy.VariableSpec('', shape) for shape in shapes]
+  workers = network.workers
+  between = algorithms.Network(network.bandwidth, network.latency)
   code = registry.method(text, workers)
   codec = bucketing.gradient_codec(specs, [code] * len(specs))
   chain = workers - 1
@@ -196,15 +197,11 @@ def _wire(text, shapes, workers):
   num_bytes, hops, gathers = 4 * codec.num_probes * chain, chain, False
   for number in range(codec.num_rounds):
     messages = codec.messages(number)
-    chosen = algorithms.choices(messages, workers, workers)
+    chosen = algorithms.choices(messages, workers, workers, network=between)
     for message, algorithm in zip(messages, chosen, strict=True):
       words = algorithms.sent_words(message, workers, workers)[algorithm]
       num_bytes += 4 * words
-      hops += {
-        algorithms.GATHER: chain,
-        sums.REDUCE: 2 * chain,
-        sums.SCATTER: 1,
-      }.get(algorithm, chain + 1)
+      hops += algorithms.hops(algorithm, workers)
       gathers |= algorithm == algorithms.GATHER
   return num_bytes, hops, gathers
 

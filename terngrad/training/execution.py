@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from terngrad import errors
 from terngrad import native
+from terngrad.exchange import collective
 from terngrad.training import batches
 from terngrad.training import meter
 
@@ -100,7 +101,7 @@ def remarks(codec, exchange, always_float=False):
     always_float: `codec` stands in place of another in every step.
 
   Returns:
-    List of two lines.
+    List of lines.
   """
   bits = codec.bits(exchange.num_workers) / max(1, codec.num_elements)
   elements = collections.Counter()
@@ -110,10 +111,15 @@ def remarks(codec, exchange, always_float=False):
   hint = '; --grad_bits=1 sends 1.6' if codec.lossless else ''
   if always_float:
     hint = ', as --floating_grad_epoch=1 asks'
-  return [
+  lines = [
     f'gradients: {bits:.2f} bits an element are sent{hint} ({sent})',
     f'kernels: {_kernels(exchange.devices)}',
   ]
+  if isinstance(exchange, collective.Collective) and exchange.group.size > 1:
+    rounds = range(codec.num_rounds)
+    messages = [m for number in rounds for m in codec.messages(number)]
+    lines.append(exchange.told(messages))
+  return lines
 
 
 def _kernels(devices):

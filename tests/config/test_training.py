@@ -109,15 +109,15 @@ def test_flags_choose_the_code(options, expected):
     ),
     (
       {'codec': 'error_fedback+topk'},
-      r"one of error_feedback, .* before \+, .*Did you mean 'error_feedback'",
+      r"one of bidirectional, .* before \+, .*Did you mean 'error_feedback'",
     ),
     (
       {'codec': 'topk+ternary'},
-      r"one of error_feedback, .* before \+.*'topk'",
+      r"one of bidirectional, .* before \+.*'topk'",
     ),
     (
       {'codec': '+ternary'},
-      r"one of error_feedback, .* before \+, received ''",
+      r"one of bidirectional, .* before \+, received ''",
     ),
     ({'codec': 'error_feedback+'}, 'codec: expected one of .*powersgd'),
     ({'codec': 'error_feedback+topkk'}, "Did you mean 'topk'"),

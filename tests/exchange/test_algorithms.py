@@ -1,9 +1,12 @@
+import re
+
 import pytest
 
 from terngrad.codec import bucketing
 from terngrad.codec import method as methods
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
+from terngrad.config import cluster as cluster_config
 from terngrad.exchange import algorithms
 from terngrad.exchange import gathering
 
@@ -18,7 +21,7 @@ def messages_of(text, elements=2**20):
   ('text', 'workers', 'algorithm'),
   [
     ('ternary', 2, 'gather'),
-    # Fewer words by two shots, but not by half.
+    # Fewer words by two shots, but more work.
     ('ternary', 4, 'gather'),
     ('ternary', 8, 'two_shot'),
     ('ternary', 64, 'two_shot'),
@@ -39,8 +42,63 @@ def test_auto_weighs_bytes_and_work(text, workers, algorithm):
 
 
 def test_small_messages_travel_with_what_is_gathered():
-  assert algorithms.choices(messages_of('identity', 1000), 3, 3) == ['gather']
-  assert algorithms.choices(messages_of('identity', 1000), 64, 64) == ['slices']
+  few, more = messages_of('identity', 1000), messages_of('identity', 10_000)
+  assert algorithms.choices(few, 3, 3) == ['gather']
+  # 64 hops of 50 us, for 20 ms of words.
+  assert algorithms.choices(few, 64, 64) == ['gather']
+  assert algorithms.choices(more, 64, 64) == ['slices']
+
+
+@pytest.mark.parametrize(
+  ('bandwidth', 'latency', 'algorithm'),
+  [
+    (1e9, 5e-5, 'gather'),
+    # 48 ns an element against 36, and 5 of work.
+    (1e8, 5e-5, 'two_shot'),
+    # 4 hops of 10 ms for 12 ns of each of a million elements.
+    (1e8, 1e-2, 'gather'),
+    (1e11, 5e-5, 'gather'),
+  ],
+)
+def test_auto_depends_on_the_network(bandwidth, latency, algorithm):
+  network = algorithms.Network(bandwidth, latency)
+  messages = messages_of('ternary')
+  chosen = algorithms.choices(messages, 4, 4, network=network)
+  assert chosen == [algorithm]
+  times = algorithms.seconds(messages[0], 4, 4, network)
+  assert min(times, key=times.get) == algorithm
+
+
+def test_seconds_are_those_of_the_formula():
+  network = algorithms.Network(1e8, 1e-3)
+  messages = messages_of('ternary')
+  words = algorithms.sent_words(messages[0], 4, 4)
+  times = algorithms.seconds(messages[0], 4, 4, network)
+  # No hop of a gather; three more than one of two shots.
+  assert times['gather'] == pytest.approx(
+    32 * words['gather'] / 1e8 + 3 * 3e-10 * 2**20
+  )
+  assert times['two_shot'] == pytest.approx(
+    32 * words['two_shot'] / 1e8 + 4e-3 + 5e-9 * 2**20
+  )
+
+
+def test_a_line_says_what_travels_how_and_why():
+  messages = [*messages_of('ternary', 2**24), methods.scattered(400)]
+  line = algorithms.told(messages, 4, 4, 'auto', algorithms.Network(1e8))
+  assert re.fullmatch(
+    r'exchange: two_shot 7.55 MB 6\d\d ms, beside gather 8\d\d ms; scatter '
+    r'0.0012 MB 0.146 ms \(a step and process, by the model of 100 Mbit/s and '
+    r'50 us\)',
+    line,
+  ), line
+
+
+def test_the_flags_of_a_network_are_those_of_the_model():
+  flags = cluster_config.Cluster()
+  assert algorithms.Network(flags.bandwidth, flags.latency) == (
+    algorithms.Network()
+  )
 
 
 def test_two_workers_a_process_make_slices_pay_for_two_processes():

@@ -147,7 +147,9 @@ def case(what, group, codec_text, algorithm, batch, part_bytes=0):
     for message, name in zip(messages, chosen, strict=True)
   )
   statistics = sum(int(tf.size(v)) for v in copies[0].statistics)
-  row = (group.size - 1) * (len(what.shapes) + 2 + statistics)
+  # A row of a worker: its probes, scores, wish to stop and statistics.
+  numbers_of_row = codec.num_probes + passes.NUM_SCORES + 1 + statistics
+  row = (group.size - 1) * numbers_of_row
   return Case(step, 4 * (words + row), chosen)
 
 
