@@ -10,13 +10,15 @@ import tensorflow as tf
 import tqdm
 
 
-def in_turns(jobs, rounds, warm_up=1):
+def in_turns(jobs, rounds, warm_up=1, settle=True):
   """Times jobs round by round, so that a slow moment meets all of them.
 
   Args:
     jobs: dict of name to (function without arguments, times it does its work).
     rounds: int.
     warm_up: int, rounds before that are not counted.
+    settle: whether each job runs once for nothing first: threads of the job
+      before may still be spinning, and its data are in the caches.
 
   Returns:
     Dict of name to a list of seconds for the work once, one a round.
@@ -24,9 +26,8 @@ def in_turns(jobs, rounds, warm_up=1):
   seconds = {name: [] for name in jobs}
   for turn in tqdm.trange(warm_up + rounds, unit='round', disable=None):
     for name, (job, times) in jobs.items():
-      # Once for nothing: threads of the job before may still be spinning, and
-      # its data are in the caches.
-      job()
+      if settle:
+        job()
       start = time.perf_counter()
       job()
       if turn >= warm_up:
