@@ -127,8 +127,8 @@ def case(what, group, codec_text, algorithm, batch, part_bytes=0):
     A `Case`.
   """
   exchange = collective.Collective(group, ('/CPU:0',), group.size, algorithm)
-  copies = replicas_of(what, ('/CPU:0',))
   codec = parts.cut(codec_of(what, codec_text, group.size), part_bytes)
+  copies = replicas_of(what, ('/CPU:0',), codec)
   train_step = step_of(what, exchange, copies, codec)
   values = *examples(what, batch, group.rank), *numbers()
 
@@ -202,27 +202,35 @@ def numbers():
   return tf.constant(0, tf.int64), tf.constant(1e-6), tf.constant(0.0)
 
 
-def replicas_of(what, devices):
+def replicas_of(what, devices, codec):
   """The variables, without moving averages of them: the peers keep none.
 
   Args:
     what: `Subject`.
     devices: names.
+    codec: from `codec_of`, in parts or not.
 
   Returns:
     Tuple of `replicas.Replica`, one a device.
   """
+  shared = states.shared(codec)
   if what.model is not None:
-    made = replicas.create(
-      replicas.variables_of(what.model), optimizers.gradient_descent(), devices
+    return replicas.create(
+      replicas.variables_of(what.model),
+      optimizers.gradient_descent(),
+      devices,
+      shared=shared,
+      averaged=False,
     )
-    return tuple(one._replace(averages=()) for one in made)
   made = []
   for device in devices:
     with tf.device(device):
       trainable = tuple(tf.Variable(tf.zeros(s)) for s in what.shapes)
     slots = tuple({} for _ in trainable)
-    made.append(replicas.Replica(device, trainable, (), slots, ()))
+    known = replicas.first_states(shared, device)
+    made.append(
+      replicas.Replica(device, trainable, (), slots, (), shared=known)
+    )
   return tuple(made)
 
 

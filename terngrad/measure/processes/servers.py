@@ -74,10 +74,10 @@ def case(what, cluster, codec_text, batch, part_bytes=0):
     servers=tuple(task.device() for task in tasks.all_tasks(cluster, 'ps')),
     num_processes=count,
   )
-  copies = exchanges.replicas_of(what, devices)
+  codec = parts.cut(exchanges.codec_of(what, codec_text, count), part_bytes)
+  copies = exchanges.replicas_of(what, devices, codec)
   for copy in copies[1:]:
     replicas.copy(copies[0], copy)
-  codec = parts.cut(exchanges.codec_of(what, codec_text, count), part_bytes)
   examples = []
   for number, device in enumerate(devices):
     with tf.device(device):

@@ -1,5 +1,7 @@
 import pytest
 
+from terngrad.cluster import spec
+from terngrad.exchange import group
 from terngrad.measure.processes import exchanges
 
 DEV = """\
@@ -34,3 +36,19 @@ def test_the_net_of_the_race_is_of_its_size():
       size *= length
     sizes.append(size)
   assert sum(sizes) == 61_100_840
+
+
+@pytest.mark.parametrize('real', [False, True])
+@pytest.mark.parametrize(
+  'codec',
+  [
+    'ternary',
+    'error_feedback+powersgd:rank=1',
+    pytest.param('bidirectional+stc', marks=pytest.mark.slow),
+    pytest.param('dgc', marks=pytest.mark.slow),
+  ],
+)
+def test_a_case_of_every_kind_of_method_steps(codec, real):
+  alone = group.Group(spec.make({'worker': ['127.0.0.1:1']}, 'worker', 0), 1)
+  what = exchanges.subject('lenet', real)
+  exchanges.case(what, alone, codec, 'auto', batch=2).step()
