@@ -43,6 +43,7 @@ def as_method(code):
     num_probes=code.num_probes,
     strata=code.quantizer.strata if code.quantizer else 0,
     max_workers=code.packing.max_workers,
+    agrees=code.agrees,
     digits=code.digits,
     unit=code.unit,
     compiled=code.compiled,

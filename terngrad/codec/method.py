@@ -377,6 +377,8 @@ class Method(NamedTuple):
     strata: workers whose draws are spread evenly, see `contract.Quantizer`.
     max_workers: the most whose messages it can add; None for any number.
     telling: the round whose words are of the worker's gradients alone.
+    agrees: whether a function looks at the agreed probe. False: probes are
+      norms of variables, which tell what is not finite and nothing else.
     digits: for one round of one SUM, see `contract.Codec`: their sum over the
       number of workers is the mean. None for other methods. Fused updates look
       at it.
@@ -407,6 +409,7 @@ class Method(NamedTuple):
   strata: int = 0
   max_workers: int | None = None
   telling: int = -1
+  agrees: bool = True
   digits: tuple | None = None
   unit: str | None = None
   compiled: bool = True

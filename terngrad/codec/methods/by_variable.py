@@ -75,6 +75,7 @@ def by_variable(
     stages=(packing,),
     compiled=compiled,
     scope=contract.VARIABLE,
+    agrees=False,
   )
   if native is None:
     return codec

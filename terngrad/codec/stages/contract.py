@@ -163,6 +163,7 @@ class Codec(NamedTuple):
     requantizes: True where workers encode at once, by their own probe, and
       `requantize` when the shared one is known, instead of keeping gradients
       until then.
+    agrees: see `method.Method`.
     native: returns it with kernels of its own, for CPUs; None where it brings
       none, see `accelerated`.
   """
@@ -181,6 +182,7 @@ class Codec(NamedTuple):
   group_size: int = 0
   scope: str = ELEMENT
   requantizes: bool = False
+  agrees: bool = True
   native: Callable | None = None
 
   @property

@@ -18,6 +18,7 @@ import tensorflow as tf
 from slim import spelling
 from terngrad import errors
 from terngrad.measure.processes import exchanges
+from terngrad.measure.processes import peer_nets
 
 NAME = 'ddp'
 _RATE = 1e-6
@@ -27,6 +28,10 @@ _PLAIN, _POWERSGD = 'none', 'powersgd'
 _WIDTHS = {_PLAIN: 4, 'fp16': 2, 'bf16': 2}
 _HOOKS_OF = 'torch.distributed.algorithms.ddp_comm_hooks'
 _HOOKS = (*_WIDTHS, _POWERSGD)
+_NETS = {
+  exchanges.RACE: peer_nets.alexnet,
+  'resnet_v1_50': peer_nets.resnet_v1_50,
+}
 
 
 def is_peer(text):
@@ -149,11 +154,11 @@ def _model(torch, what, batch, worker):
   """(a module, a function of it that returns the loss)."""
   if what.model is None:
     return _given_gradients(torch, what.shapes), lambda model: model()
-  if what.model.name != exchanges.RACE:
+  if what.model.name not in _NETS:
     raise errors.ConfigError(
-      f'case: expected --net={exchanges.RACE} for {NAME} with --real, the one '
-      f'net that is written for both, received {what.model.name}. Choose it, '
-      'or leave --real out.'
+      f'case: expected --net of {", ".join(_NETS)} for {NAME} with --real, '
+      f'those that are written for both, received {what.model.name}. Choose '
+      'one of them, or leave --real out.'
     )
   generator = torch.Generator().manual_seed(worker)
   images = torch.randn(
@@ -161,25 +166,8 @@ def _model(torch, what, batch, worker):
   )
   labels = torch.randint(0, what.classes, (batch,), generator=generator)
   entropy = torch.nn.functional.cross_entropy
-  return _alexnet(torch.nn), lambda model: entropy(model(images), labels)
-
-
-def _alexnet(nn):
-  """`exchanges.single_column_alexnet`, layer by layer."""
-
-  def conv(*sizes):
-    return nn.Conv2d(*sizes, padding='same'), nn.ReLU()
-
-  def dense(*sizes):
-    return nn.Linear(*sizes), nn.ReLU()
-
-  return nn.Sequential(
-    *(nn.Conv2d(3, 64, 11, 4, 2), nn.ReLU(), nn.MaxPool2d(3, 2)),
-    *(*conv(64, 192, 5), nn.MaxPool2d(3, 2)),
-    *(*conv(192, 384, 3), *conv(384, 256, 3), *conv(256, 256, 3)),
-    *(nn.MaxPool2d(3, 2), nn.Flatten()),
-    *(*dense(9216, 4096), *dense(4096, 4096), nn.Linear(4096, 1000)),
-  )
+  model = _NETS[what.model.name](torch.nn, what.classes)
+  return model, lambda model: entropy(model(images), labels)
 
 
 def _given_gradients(torch, shapes):

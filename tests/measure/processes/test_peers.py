@@ -1,12 +1,15 @@
 """PyTorch's steps beside ours, where PyTorch is installed."""
 
+import importlib
 import importlib.util
+import math
 import re
 import sys
 
 import pytest
 
 from terngrad import errors
+from terngrad.measure.processes import exchanges
 from terngrad.measure.processes import peers
 from tests.bin import programs
 
@@ -72,3 +75,17 @@ def test_peers_stand_in_the_table_and_send_what_the_formula_says():
   assert 0 <= plain < 0.1, finished.out
   assert 0 <= half < 0.1, finished.out
   assert 0 <= factors, finished.out
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+  importlib.util.find_spec('torch') is None, reason='no PyTorch'
+)
+@pytest.mark.parametrize('net', [exchanges.RACE, 'resnet_v1_50'])
+def test_nets_of_the_race_have_the_parameters_of_ours(net):
+  torch = importlib.import_module('torch')
+  what = exchanges.subject(net, real=True)
+  model, loss = peers._model(torch, what, 2, 0)
+  sizes = sorted(p.numel() for p in model.parameters())
+  assert sizes == sorted(math.prod(shape) for shape in what.shapes)
+  assert math.isfinite(float(loss(model)))

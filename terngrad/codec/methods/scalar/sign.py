@@ -131,6 +131,7 @@ _MAJORITY = method.Method(
     unbiased=False, lossless=False, additive=False, randomness='none'
   ),
   begin=method.begin_with_norms,
+  agrees=False,
   messages=_messages,
   send=(_send,),
   decode=_decode,

@@ -45,6 +45,7 @@ def randomk(ratio=0.01, unbiased=0):
       unbiased=bool(unbiased), randomness='shared'
     ),
     begin=method.begin_with_norms,
+    agrees=False,
     messages=code.messages,
     send=(code.send,),
     decode=code.decode,

@@ -57,6 +57,7 @@ def powersgd(rank=1, epsilon=1e-8, warm_start=1, min_compression=2.0):
       randomness='none' if warm_start else 'shared',
     ),
     begin=method.begin_with_norms,
+    agrees=False,
     messages=code.messages,
     send=(code.send_p, code.send_q),
     decode=code.decode,

@@ -78,7 +78,7 @@ def bidirectional(method, plain, workers=0, residual=True):
     states=both.states,
     # Bits are drawn by the place in a range, which depends on all variables.
     scope=contract.BUCKET if traits.randomness != 'none' else method.scope,
-    num_probes=lambda size: workers * method.num_probes(both.width(size)),
+    num_probes=both.num_probes,
     max_workers=None,
     digits=None,
     unit=None,
@@ -125,6 +125,12 @@ class _Both(NamedTuple):
     """The shapes of a range of each variable."""
     return tuple((self.width(size),) for size in methods.sizes_of(shapes))
 
+  def num_probes(self, size):
+    """See `method.Method`: each range has its own, where they are of use."""
+    if not self.method.agrees:
+      return self.method.num_probes(size)
+    return self.workers * self.method.num_probes(self.width(size))
+
   def states(self, shapes):
     """See `method.Method`."""
     if not self.residual:
@@ -137,7 +143,7 @@ class _Both(NamedTuple):
   def messages(self, shapes):
     """See `method.Method`."""
     words = sum(m.num_words for m in self._inner(shapes))
-    back = self._num_probes(shapes) + words
+    back = sum(self._counts(shapes)) + words
     return (
       (methods.scattered(self.workers * words),),
       (methods.gathered(back),),
@@ -151,6 +157,8 @@ class _Both(NamedTuple):
         f'bidirectional: expected {self.workers} workers, received '
         f'{context.num_workers}. Say workers={context.num_workers} in it.'
       )
+    if not self.method.agrees:
+      return gradients, self.method.begin(gradients, (), context)[1]
     rows = self._cut(methods.each(gradients, context))
 
     def probe(number):
@@ -191,13 +199,15 @@ class _Both(NamedTuple):
       said = self._decoded(tf.concat(words, axis=0), back, context)
       left_out = [v - s for v, s in zip(values, said, strict=True)]
       states = self._elements(left_out, worker, context)
-    return [tf.concat([tf.bitcast(probe, tf.int32), *words], axis=0)], states
+    if self.method.agrees:
+      words = [tf.bitcast(probe, tf.int32), *words]
+    return [tf.concat(words, axis=0)], states
 
   def decode(self, received, states, context):
     """See `method.Method`."""
     _, (arrived,) = received
     rows = methods.rows_in_order(arrived.parts)
-    num_probes = self._num_probes(context.shapes)
+    num_probes = sum(self._counts(context.shapes))
 
     def decoded(number):
       row = rows[number]
@@ -232,10 +242,11 @@ class _Both(NamedTuple):
     """The messages of one range."""
     return self.method.messages(self.ranges(shapes))[0]
 
-  def _num_probes(self, shapes):
-    """Of one range."""
-    widths = methods.sizes_of(self.ranges(shapes))
-    return sum(map(self.method.num_probes, widths))
+  def _counts(self, shapes):
+    """For each variable how many numbers of a range's probe are of it."""
+    if not self.method.agrees:
+      return [0] * len(shapes)
+    return [self.method.num_probes(width) for (width,) in self.ranges(shapes)]
 
   def _elements(self, values, number, context):
     """A range with zeros where it is longer than its variables."""
@@ -266,17 +277,14 @@ class _Both(NamedTuple):
 
   def _by_variable(self, probes, context):
     """Probes float32 [workers, p] of the ranges, those of a variable joined."""
-    widths = methods.sizes_of(self.ranges(context.shapes))
-    counts = list(map(self.method.num_probes, widths))
-    parts = tf.split(probes, counts, axis=1)
+    parts = tf.split(probes, self._counts(context.shapes), axis=1)
     return tf.concat([tf.reshape(part, [-1]) for part in parts], axis=0)
 
   def _of_range(self, probe, number, context):
     """What `_by_variable` joined, of one range; None of None."""
-    if probe is None:
+    if probe is None or not self.method.agrees:
       return None
-    widths = methods.sizes_of(self.ranges(context.shapes))
-    counts = list(map(self.method.num_probes, widths))
+    counts = self._counts(context.shapes)
     parts = tf.split(probe, [self.workers * count for count in counts])
     rows = [tf.reshape(part, [self.workers, -1])[number] for part in parts]
     return tf.concat(rows, axis=0)

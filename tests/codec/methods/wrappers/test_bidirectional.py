@@ -258,3 +258,13 @@ def test_another_number_of_workers_than_it_was_made_for_is_refused():
   codec = codec_of('bidirectional:workers=4+stc')
   with pytest.raises(ValueError, match='4 workers'):
     rounds.Workers(codec, WORKERS).step(codec, some_gradients(0), 0)
+
+
+@pytest.mark.parametrize(('text', 'probes'), [('stc', 2), ('ternary', 8)])
+def test_ranges_have_probes_of_their_own_where_they_are_of_use(text, probes):
+  codec = codec_of(f'bidirectional+{text}', 4, [(1024,), (12,)])
+  plain = codec_of(text, 4, [(256,), (3,)])
+  assert codec.num_probes == probes
+  (back,) = codec.messages(1)
+  of_a_range = probes // 4 if text == 'ternary' else 0
+  assert back.num_words == plain.round_words(0) + of_a_range
