@@ -3,6 +3,7 @@
 import statistics
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 import tensorflow as tf
 from matplotlib import figure
@@ -179,6 +180,7 @@ def _measure(built, what, count, plan, both_ways):
       'processes': count,
       'elements': elements,
       'milliseconds': 1e3 * statistics.median(seconds[text]),
+      'quartiles': _quartiles(seconds[text]),
       f'to {first}': timing.ratio(seconds, text, first),
       'payload_bytes': one.payload,
       'interface_bytes': sent[text],
@@ -187,6 +189,12 @@ def _measure(built, what, count, plan, both_ways):
     }
     for text, one in built.items()
   )
+
+
+def _quartiles(seconds):
+  """The first and the third, in milliseconds, as text."""
+  first, third = np.percentile(seconds, [25, 75]) * 1e3
+  return f'{first:.0f} to {third:.0f}'
 
 
 def _bytes_a_step(one, count, plan, both_ways):
