@@ -23,6 +23,8 @@ INSTALL_REQUIRES = [
   'absl-py>=2.0',
   # As TensorFlow, which also says which is too new.
   'h5py>=3.11',
+  # Of tensorflow-datasets, which says so only by way of older etils.
+  'importlib_resources>=6',
   'keras>=3.10,<4',
   'matplotlib>=3.8',
   'mlxtend>=0.23',

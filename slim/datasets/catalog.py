@@ -5,6 +5,7 @@ To add one: one entry in `DATASETS`.
 
 from typing import NamedTuple
 
+from slim import errors
 from slim.datasets.small_images import mnist
 
 
@@ -95,6 +96,24 @@ DATASETS: dict[str, Dataset] = {
     Dataset('image_db', (), storage='database', preprocessing='caffe2'),
   )
 }
+
+# What stands before the name of a set that tensorflow-datasets has.
+TFDS = 'tfds:'
+
+
+def find(name: str) -> Dataset:
+  """Returns what is known of a data set.
+
+  Args:
+    name: a key of `DATASETS`, or one of tensorflow-datasets after 'tfds:'.
+
+  Raises:
+    slim.errors.UnknownNameError: there is none of that name.
+  """
+  if name.startswith(TFDS):
+    return DATASETS['images']._replace(name=name)
+  return errors.lookup(DATASETS, name, 'data set')
+
 
 CONVERTERS: dict[str, str] = {
   name: dataset.converter

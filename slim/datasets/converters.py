@@ -13,6 +13,7 @@ from slim import errors
 from slim.datasets import catalog
 from slim.datasets.files import downloads
 from slim.datasets.photographs import convert_flowers
+from slim.datasets.photographs import convert_tfds
 from slim.datasets.records import sharding
 from slim.datasets.small_images import arrays
 from slim.datasets.small_images import convert_arrays
@@ -45,7 +46,8 @@ def convert(name: str, order: ConversionRequest) -> sharding.Report:
   """Converts a data set.
 
   Args:
-    name: a key of `catalog.CONVERTERS`.
+    name: a key of `catalog.CONVERTERS`, or one of tensorflow-datasets after
+      'tfds:'.
     order: what to do.
 
   Returns:
@@ -55,6 +57,8 @@ def convert(name: str, order: ConversionRequest) -> sharding.Report:
     slim.errors.UnknownNameError: no such data set, or none that is converted.
     slim.errors.DataError: the data cannot be used.
   """
+  if name.startswith(catalog.TFDS):
+    return of_tfds(name, order)
   found = errors.lookup(catalog.CONVERTERS, name, 'data set')
   converter = pkgutil.resolve_name(found)
   if isinstance(converter, types.ModuleType):
@@ -86,6 +90,29 @@ def small_images(
     folder,
     facts,
     functools.partial(fetch, order.request),
+    order.layout,
+    order.options,
+  )
+
+
+def of_tfds(name: str, order: ConversionRequest) -> sharding.Report:
+  """Converts an image classification set of tensorflow-datasets.
+
+  Args:
+    name: see `photographs.convert_tfds.convert`.
+    order: what to do.
+
+  Returns:
+    What was done.
+
+  Raises:
+    slim.errors.DataError: as `photographs.convert_tfds.convert`.
+  """
+  errors.lookup({'auto': 0, 'tfds': 0}, order.source, f'source of {name}')
+  return convert_tfds.convert(
+    pathlib.Path(order.dataset_dir),
+    name,
+    order.request.source_dir or '',
     order.layout,
     order.options,
   )

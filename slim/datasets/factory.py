@@ -48,7 +48,7 @@ def load(
   last batch may be smaller.
 
   Args:
-    name: a key of `DATASETS`.
+    name: see `catalog.find`.
     data_dir: the folder of the data set.
     split: one of the data set's splits.
     delivery: what to make of it.
@@ -66,7 +66,7 @@ def load(
     ValueError: a number is out of its range.
   """
   delivery.check()
-  dataset = errors.lookup(DATASETS, name, 'data set')
+  dataset = catalog.find(name)
   if dataset.splits:
     errors.lookup(dict.fromkeys(dataset.splits), split, f'split of {name}')
   chosen = preprocessing.get(

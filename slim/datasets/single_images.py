@@ -19,7 +19,7 @@ class Target(NamedTuple):
   """What the images are for.
 
   Attributes:
-    dataset: a key of `slim.datasets.catalog.DATASETS`.
+    dataset: see `slim.datasets.catalog.find`.
     net: name of a net.
     image_size: height and width to deliver, in pixels.
     preprocessing: a key of the table of preprocessings; '' for the one that
@@ -49,7 +49,7 @@ def load(path: str | os.PathLike, target: Target) -> tf.Tensor:
     slim.errors.DataError: it is no such file, is damaged or too large, or
       there is no such data set or preprocessing.
   """
-  dataset = errors.lookup(catalog.DATASETS, target.dataset, 'data set')
+  dataset = catalog.find(target.dataset)
   name = target.preprocessing or preprocessing.name_for(
     dataset.preprocessing, target.net
   )

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-from slim import errors as data_errors
 from terngrad import lazy
 from terngrad.cli import command
 from terngrad.config import options
@@ -61,9 +60,7 @@ def act(values):
     'images',
     'checkpoint_dir',
   )
-  dataset = data_errors.lookup(
-    catalog.DATASETS, values.dataset_name, 'data set'
-  )
+  dataset = catalog.find(values.dataset_name)
   devices.grow_memory()
   wanted = trained.Options(
     checkpoint_dir=values.checkpoint_dir,

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from slim import errors as data_errors
+from slim.datasets import catalog
 from slim.datasets import factory as datasets
 from slim.datasets.records import records as data_records
 from terngrad.checkpoint import trained
@@ -16,7 +16,7 @@ class ImageSource(NamedTuple):
   """Where images come from, and how they are prepared.
 
   Attributes:
-    dataset_name: key of `slim.datasets.factory.DATASETS`.
+    dataset_name: see `slim.datasets.catalog.find`.
     data_dir: its folder.
     subset: split.
     count: of images, >= 1.
@@ -47,7 +47,7 @@ def guessed(options, source):
     terngrad.errors.CheckpointError: there is no such checkpoint.
   """
   name = source.dataset_name
-  dataset = data_errors.lookup(datasets.DATASETS, name, 'data set')
+  dataset = catalog.find(name)
   devices.grow_memory()
   net = trained.load(options, dataset.channels)
   stream, split = datasets.load(

@@ -34,3 +34,26 @@ def test_workers_push_and_pull_what_the_formula_says(tmp_path):
     size / 20 + size / 13, rel=1e-2
   )
   assert float(plain['interface_bytes']) == pytest.approx(2 * size, rel=0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+@pytest.mark.parametrize('processes', [2, 3, 4])
+def test_codes_both_ways_send_what_the_formula_says(tmp_path, processes):
+  texts = 'ternary@gather', 'bidirectional+ternary', 'bidirectional+sign'
+  rows = programs.measured(
+    'measure_exchange',
+    tmp_path,
+    *('--net=lenet', '--rounds=5', f'--processes={processes}'),
+    *(f'--case={text}' for text in texts),
+  )
+  size = 4 * 1_256_080
+  # Each to all others; and parts there and back, with a row of probes.
+  bits = (
+    (processes - 1) / 20,
+    *(2 * (processes - 1) / processes / elements for elements in (20, 32)),
+  )
+  for row, expected in zip(rows, bits, strict=True):
+    payload = float(row['payload_bytes'])
+    assert payload == pytest.approx(size * expected, rel=0.02)
+    assert float(row['interface_bytes']) == pytest.approx(payload, rel=0.1)

@@ -152,10 +152,22 @@ def _encode(item: Item, text: str) -> bytes | shard_writer.Unreadable:
   if isinstance(image, shard_writer.Unreadable):
     return image
   name = pathlib.PurePosixPath(item.file.name).name
+  return record(image, item.label, text, name)
+
+
+def record(image: images.Encoded, label: int, text: str, name: str) -> bytes:
+  """Returns an image as build_image_data writes it.
+
+  Args:
+    image: JPEG.
+    label: its class.
+    text: name of the class.
+    name: of the file.
+  """
   size = (image.height, image.width, 3)
   return features.serialize(
     {
-      **features.of_image(b'JPEG', size, item.label, text),
+      **features.of_image(b'JPEG', size, label, text),
       'image/filename': features.of_bytes(os.fsencode(name)),
       features.IMAGE: features.of_bytes(image.content),
     }

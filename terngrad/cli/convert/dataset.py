@@ -29,14 +29,17 @@ class Flags(writing.Writing):
   """The flags."""
 
   dataset_name: str = option(
-    '', f'Data set: {", ".join(sorted(catalog.CONVERTERS))}.'
+    '',
+    f'Data set: {", ".join(sorted(catalog.CONVERTERS))}; or any image '
+    'classification set of tensorflow-datasets, as tfds:beans.',
   )
   dataset_dir: str = option('', 'Folder to write into.')
   source_dir: str = option(
     '',
     'Folder with the files as their authors publish them: the four idx files '
     'of mnist or fashion_mnist, cifar-10-binary.tar.gz or '
-    'cifar-10-python.tar.gz, flower_photos.tgz or its unpacked folder.',
+    'cifar-10-python.tar.gz, flower_photos.tgz or its unpacked folder; of '
+    'tfds:NAME the folder where tensorflow-datasets has it.',
   )
   source: str = option(
     'auto',

@@ -1,0 +1,191 @@
+"""Writes any image classification set of tensorflow-datasets as shards.
+
+Its images become JPEG, upright, with the keys of build_image_data; label 0 is
+kept for the background.
+"""
+
+import hashlib
+import pathlib
+from collections import abc
+from typing import NamedTuple
+
+import numpy as np
+
+from slim import errors
+from slim.datasets import catalog
+from slim.datasets.photographs import image_folders
+from slim.datasets.photographs import images
+from slim.datasets.photographs import labeled_images
+from slim.datasets.records import shard_writer
+from slim.datasets.records import sharding
+from slim.datasets.small_images import convert_arrays
+
+_TOGETHER = 256
+
+
+class Place(NamedTuple):
+  """An example: its split, and its number there."""
+
+  split: str
+  number: int
+
+
+class Source(NamedTuple):
+  """A data set that tensorflow-datasets has prepared.
+
+  Attributes:
+    builder: `tfds.core.DatasetBuilder`.
+    image: key of the feature with the image.
+    label: key of that with the class.
+    class_names: from label 0 there, which is 1 here.
+  """
+
+  builder: object
+  image: str
+  label: str
+  class_names: tuple[str, ...]
+
+
+def convert(
+  folder: pathlib.Path,
+  name: str,
+  data_dir: str,
+  layout: convert_arrays.FileLayout,
+  options: sharding.Options,
+) -> sharding.Report:
+  """Writes all splits.
+
+  Args:
+    folder: where to write.
+    name: 'tfds:' and how tensorflow-datasets names it: 'tfds:beans',
+      'tfds:cats_vs_dogs:4.0.1'.
+    data_dir: where tensorflow-datasets keeps it, or prepares it; '' for its own
+      folder.
+    layout: how to cut the examples into files.
+    options: how to write.
+
+  Returns:
+    What was done.
+
+  Raises:
+    slim.errors.DataError: it cannot be had, or is no image classification set;
+      or as `sharding.write`.
+  """
+  source = find(name.removeprefix(catalog.TFDS), data_dir)
+  return sharding.write(folder, plan(name, source, layout), options)
+
+
+def find(name: str, data_dir: str) -> Source:
+  """Prepares a data set, unless it is there.
+
+  Args:
+    name: as tensorflow-datasets spells it.
+    data_dir: see `convert`.
+
+  Raises:
+    slim.errors.DataError: see `convert`.
+  """
+  # Here, so that nobody waits for it who has other data.
+  import tensorflow_datasets as tfds
+
+  try:
+    builder = tfds.builder(name, data_dir=data_dir or None)
+    builder.download_and_prepare()
+  # What it raises is of many kinds, its network's and its registry's too.
+  except Exception as error:
+    said = str(error).strip().splitlines()
+    raise errors.DataError(
+      f'{catalog.TFDS}{name}: expected a data set of tensorflow-datasets; '
+      f'received "{said[0] if said else type(error).__name__}". Check the name '
+      'and the network, or give --source_dir, a folder where it is prepared.'
+    ) from error
+  features = builder.info.features
+  found = {
+    kind: [key for key, one in features.items() if isinstance(one, kind)]
+    for kind in (tfds.features.Image, tfds.features.ClassLabel)
+  }
+  keys = list(found.values())
+  if any(len(some) != 1 for some in keys):
+    raise errors.DataError(
+      f'{catalog.TFDS}{name}: expected one image and one class an example; '
+      f'received images {keys[0]} and classes {keys[1]}. Choose an image '
+      'classification set.'
+    )
+  (image,), (label,) = keys
+  return Source(builder, image, label, tuple(features[label].names))
+
+
+def plan(
+  name: str, source: Source, layout: convert_arrays.FileLayout
+) -> sharding.Plan:
+  """Plans the shards of all splits.
+
+  Args:
+    name: of the data set, as training is told it.
+    source: from `find`.
+    layout: how to cut the examples into files.
+  """
+  splits = source.builder.info.splits
+  # The one to train on first.
+  known = sorted(splits, key=lambda split: (split != 'train', split))
+  sizes = {split: splits[split].num_examples for split in known}
+  names = convert_arrays.split_names('tfds', known, layout)
+  return sharding.Plan(
+    dataset=name,
+    class_names=(image_folders.BACKGROUND, *source.class_names),
+    splits=tuple(
+      sharding.OutputSplit(
+        split, names[split], [Place(split, i) for i in range(size)]
+      )
+      for split, size in sizes.items()
+    ),
+    encode=lambda places: _encode(source, places),
+    source=f'tensorflow-datasets, {source.builder.info.full_name}',
+    identity=_identity(source),
+    together=_TOGETHER,
+  )
+
+
+def _identity(source):
+  """A hash of name, version, splits, their shards and their bytes."""
+  info = source.builder.info
+  known = [info.full_name, source.class_names]
+  known += [
+    (name, split.shard_lengths, split.num_bytes)
+    for name, split in sorted(info.splits.items())
+  ]
+  return hashlib.sha256(repr(known).encode()).hexdigest()
+
+
+def _encode(
+  source: Source, places: abc.Sequence[Place]
+) -> abc.Iterator[bytes | shard_writer.Unreadable]:
+  """Records of examples that stand one after the other."""
+  import tensorflow_datasets as tfds
+
+  split, first = places[0]
+  wanted = tfds.core.ReadInstruction(
+    split, from_=first, to=first + len(places), unit='abs'
+  )
+  examples = source.builder.as_dataset(
+    split=wanted,
+    shuffle_files=False,
+    # One file after the other, as examples are counted.
+    read_config=tfds.ReadConfig(interleave_cycle_length=1),
+    decoders={source.image: tfds.decode.SkipDecoding()},
+  )
+  for place, example in zip(places, tfds.as_numpy(examples), strict=True):
+    yield _record(source, place, example)
+
+
+def _record(source, place, example):
+  label = int(np.asarray(example[source.label]))
+  name = f'{place.split}_{place.number}'
+  if not 0 <= label < len(source.class_names):
+    return shard_writer.Unreadable(name, f'label {label}, which is no class')
+  try:
+    image = images.to_jpeg(bytes(example[source.image]))
+  except images.ImageError as error:
+    return shard_writer.Unreadable(name, str(error))
+  text = source.class_names[label]
+  return labeled_images.record(image, label + 1, text, name)
