@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from slim import errors
 from slim.datasets import catalog
+from slim.datasets import convert_tfds
 from slim.datasets.files import downloads
 from slim.datasets.photographs import convert_flowers
-from slim.datasets.photographs import convert_tfds
 from slim.datasets.records import sharding
 from slim.datasets.small_images import arrays
 from slim.datasets.small_images import convert_arrays
@@ -99,14 +99,14 @@ def of_tfds(name: str, order: ConversionRequest) -> sharding.Report:
   """Converts an image classification set of tensorflow-datasets.
 
   Args:
-    name: see `photographs.convert_tfds.convert`.
+    name: see `convert_tfds.convert`.
     order: what to do.
 
   Returns:
     What was done.
 
   Raises:
-    slim.errors.DataError: as `photographs.convert_tfds.convert`.
+    slim.errors.DataError: as `convert_tfds.convert`.
   """
   errors.lookup({'auto': 0, 'tfds': 0}, order.source, f'source of {name}')
   return convert_tfds.convert(

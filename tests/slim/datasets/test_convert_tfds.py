@@ -10,8 +10,8 @@ from PIL import Image
 
 from slim import errors
 from slim.datasets import catalog
+from slim.datasets import convert_tfds
 from slim.datasets import factory
-from slim.datasets.photographs import convert_tfds
 from slim.datasets.records import sharding
 from slim.datasets.small_images import convert_arrays
 
