@@ -10,6 +10,7 @@ from collections import abc
 from typing import NamedTuple
 
 import numpy as np
+from absl import logging
 
 from slim import errors
 from slim.datasets import catalog
@@ -88,6 +89,8 @@ def find(name: str, data_dir: str) -> Source:
   # Here, so that nobody waits for it who has other data.
   import tensorflow_datasets as tfds
 
+  # It tells of every range that is read.
+  logging.set_verbosity(logging.WARNING)
   try:
     builder = tfds.builder(name, data_dir=data_dir or None)
     builder.download_and_prepare()
