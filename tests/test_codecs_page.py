@@ -44,4 +44,4 @@ def test_every_command_line_on_the_page_names_codes():
       continue
     known = '+' in text or text.split(':')[0] in NAMES
     wrapped = text if known else f'{text}+sign'
-    assert registry.method(wrapped)
+    assert registry.method(wrapped, workers=4)
