@@ -38,7 +38,9 @@ def test_rows_say_what_is_declared(name):
 
 
 def test_every_command_line_on_the_page_names_codes():
-  texts = re.findall(r'`((?:error_feedback|momentum)[+:].*?)`', TEXT)
+  texts = re.findall(
+    r'`((?:error_feedback|momentum|bidirectional)[+:].*?)`', TEXT
+  )
   for text in [*texts, *re.findall(r'--codec=(\S+)', TEXT)]:
     if 'NAME' in text or text.endswith('+'):
       continue
