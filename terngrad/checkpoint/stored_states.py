@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from terngrad.checkpoint import checkpoints
+from terngrad.codec import dealing
 from terngrad.step import states as states_lib
 
 # Elements that travel at once, about.
@@ -83,7 +84,7 @@ class Store:
       values = stored.get(name)
       if values is not None:
         count = self._exchange.num_workers
-        values = self._declared[name].for_workers(values, count)
+        values = dealing.for_workers(self._declared[name], values, count)
       _deal(group, variables, values)
 
   @contextlib.contextmanager

@@ -19,7 +19,6 @@ a method of it.
 from collections.abc import Callable
 from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from terngrad.codec.stages import contract
@@ -93,11 +92,6 @@ def code_sum(packing, num_elements, levels):
 def gathered(num_words, packing=None):
   """The `Message` of so many words that all workers get from all."""
   return Message(GATHER, num_words, packing=packing)
-
-
-def scattered(num_words):
-  """The `Message` of so many words, a part of them for each worker."""
-  return Message(SCATTER, num_words)
 
 
 class Piece(NamedTuple):
@@ -178,14 +172,12 @@ def payloads(messages, travelled):
   Returns:
     List of `Payloads`, or `Scattered`, one a message.
   """
-  found, start = [], 0
+  found, stop = [], 0
   for message in messages:
-    stop = start + message.num_words
+    start, stop = stop, stop + message.num_words
     words = Payloads(travelled, start, stop)
-    if message.combine == SCATTER:
-      words = Scattered.of_all(words)
-    found.append(words)
-    start = stop
+    scattered = message.combine == SCATTER
+    found.append(Scattered.of_all(words) if scattered else words)
   return found
 
 
@@ -262,10 +254,10 @@ class State(NamedTuple):
     variable: index of the variable in the bucket.
     shape: tuple of int.
     initial: takes the shape, returns float32: the first values. None: zeros.
-    dealt: for WORKER, how another number of workers goes on. MEAN: all get the
-      mean of what there was, so that what is owed to the mean of the gradients
-      stays owed. RANGES: those of all, one after the other, are one array with
-      zeros past its end, which is cut anew.
+    dealt: for WORKER, what `dealing` does where their number changes. MEAN: all
+      get the mean of what there was, so that what is owed to the mean of the
+      gradients stays owed. RANGES: those of all, one after the other, are one
+      array with zeros past its end, which is cut anew.
   """
 
   name: str
@@ -278,26 +270,6 @@ class State(NamedTuple):
   def first_value(self):
     """float32 of the shape."""
     return self.initial(self.shape) if self.initial else tf.zeros(self.shape)
-
-  def for_workers(self, rows, count):
-    """The states of another number of workers; see `dealt`.
-
-    Args:
-      rows: float32 array [workers of then, ...].
-      count: workers of now.
-
-    Returns:
-      float32 array [count, *shape].
-    """
-    if len(rows) == count:
-      return rows
-    if self.dealt == RANGES:
-      whole = np.zeros([count, *self.shape], np.float32)
-      known = min(whole.size, rows.size)
-      whole.reshape(-1)[:known] = rows.reshape(-1)[:known]
-      return whole
-    mean = np.mean(rows, axis=0, dtype=np.float64).astype(np.float32)
-    return np.broadcast_to(mean, [count, *mean.shape])
 
 
 class Context(NamedTuple):

@@ -10,6 +10,7 @@ import concurrent.futures
 import numpy as np
 from absl import logging
 
+from terngrad.codec import dealing
 from terngrad.codec import method as methods
 from terngrad.codec.methods.wrappers import error_feedback
 from terngrad.step import replicas
@@ -86,7 +87,7 @@ class Remembered:
   def load(self, arrays):
     """Takes what `arrays` returned, in this process or another.
 
-    Where the numbers of workers differ, `codec.method.State.for_workers` says
+    Where the numbers of workers differ, `codec.dealing` says
     what becomes of the rows.
 
     Args:
@@ -159,7 +160,7 @@ class Remembered:
       whole = np.zeros([total, *rows.shape[1:]], np.float32)
       whole[first : first + len(rows)] = rows
       rows = whole
-    return state.for_workers(rows, self._exchange.num_workers)
+    return dealing.for_workers(state, rows, self._exchange.num_workers)
 
 
 def apart(make):

@@ -134,8 +134,7 @@ class Work(NamedTuple):
     """
 
     def body(carried, states, told):
-      *_, worker = told
-      own = methods.received_by(worker, received)
+      own = methods.received_by(told[-1], received)
       return self.part.send[number](carried, states, own, *told)
 
     (payloads,) = self._for_each([(tf.int32, None)], body)
@@ -220,10 +219,7 @@ def exchange_part(exchange, codec, work):
   """
   received, words, sent = ([[] for _ in work] for _ in range(3))
   for number in range(codec.num_rounds):
-    payloads = [
-      one.send(number, before)
-      for one, before in zip(work, received, strict=True)
-    ]
+    payloads = [w.send(number, r) for w, r in zip(work, received, strict=True)]
     combined = exchange.combine(codec.messages(number), payloads)
     for i, device in enumerate(exchange.devices):
       received[i].append(combined[i])

@@ -114,7 +114,7 @@ def of_words(count):
 def of_parts(count):
   """Any words, of which each worker needs a part; of all numbers of workers."""
   sent = of_words(12 * count)
-  return sent._replace(message=methods.scattered(12 * count))
+  return sent._replace(message=methods.Message(methods.SCATTER, 12 * count))
 
 
 def of_some_words(form, size):

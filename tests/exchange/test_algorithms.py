@@ -84,7 +84,10 @@ def test_seconds_are_those_of_the_formula():
 
 
 def test_a_line_says_what_travels_how_and_why():
-  messages = [*messages_of('ternary', 2**24), methods.scattered(400)]
+  messages = [
+    *messages_of('ternary', 2**24),
+    methods.Message(methods.SCATTER, 400),
+  ]
   line = algorithms.told(messages, 4, 4, 'auto', algorithms.Network(1e8))
   assert re.fullmatch(
     r'exchange: two_shot 7.55 MB 6\d\d ms, beside gather 8\d\d ms; scatter '

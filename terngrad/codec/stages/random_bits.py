@@ -28,10 +28,8 @@ _THREEFRY_PARITY = 0x1BD11BDA
 _EVERYBODY = -(2**31)
 # Folded into a bucket's key: the order of the workers' strata.
 _ORDER = 1
-# Likewise: the draws of requantizing, and those of ranges of a bucket, there
-# and back.
+# Likewise: the draws of requantizing.
 _REQUANTIZING = 2
-_RANGES = 3
 
 
 def seed_key(seed):
@@ -120,20 +118,6 @@ def of_buckets(streams, seed, step, worker):
 def for_requantizing(key):
   """The key of draws after a bucket's first, uint32 [2] or [3] from theirs."""
   folded = fold_in(key[:2], _REQUANTIZING)
-  return tf.concat([folded, key[2:]], axis=0)
-
-
-def for_range(key, number):
-  """The key of a range of a bucket that is coded by itself.
-
-  Args:
-    key: uint32 [3], from `of_buckets`.
-    number: int32 [] or integer >= 0; ranges of other numbers have other keys.
-
-  Returns:
-    uint32 [3].
-  """
-  folded = fold_in(fold_in(key[:2], _RANGES), number)
   return tf.concat([folded, key[2:]], axis=0)
 
 

@@ -33,6 +33,8 @@ RESIDUAL = 'mean_residual'
 _THERE, _BACK = 0, 1
 # Streams of buckets are smaller numbers.
 _STREAMS = 2**32
+# Folded into a bucket's key, where `random_bits` has 1 and 2.
+_PLACES = 3
 
 
 def bidirectional(method, plain, workers=0, residual=True):
@@ -145,7 +147,7 @@ class _Both(NamedTuple):
     words = sum(m.num_words for m in self._inner(shapes))
     back = sum(self._counts(shapes)) + words
     return (
-      (methods.scattered(self.workers * words),),
+      (methods.Message(methods.SCATTER, self.workers * words),),
       (methods.gathered(back),),
     )
 
@@ -299,7 +301,7 @@ class _Both(NamedTuple):
       shapes=self.ranges(context.shapes),
       num_workers=self.workers if there else 1,
       stream=stream,
-      key=None if key is None else random_bits.for_range(key, place),
+      key=None if key is None else _of_place(key, place),
       own=self._of_range(context.own, number, context) if there else None,
       shared=self._of_range(context.shared, number, context) if there else None,
     )
@@ -318,6 +320,13 @@ class _Both(NamedTuple):
       fn_output_signature=dtypes,
       parallel_iterations=1,
     )
+
+
+def _of_place(key, place):
+  """The key of a range, there or back, uint32 [3] from the bucket's."""
+  folded = random_bits.fold_in(key[:2], _PLACES)
+  folded = random_bits.fold_in(folded, place)
+  return tf.concat([folded, key[2:]], axis=0)
 
 
 def _in_float(both, plain):

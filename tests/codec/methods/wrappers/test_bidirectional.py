@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from terngrad.codec import bucketing
+from terngrad.codec import dealing
 from terngrad.codec import method as methods
 from terngrad.codec.methods import registry
 from terngrad.codec.methods.wrappers import bidirectional
@@ -233,10 +234,12 @@ def test_ranges_are_cut_anew_for_other_workers():
   state = methods.State('r', methods.WORKER, 0, (3,), dealt=methods.RANGES)
   rows = np.array([[1, 2, 3, 4], [5, 6, 7, 0]], np.float32)
   np.testing.assert_array_equal(
-    state.for_workers(rows, 3), [[1, 2, 3], [4, 5, 6], [7, 0, 0]]
+    dealing.for_workers(state, rows, 3), [[1, 2, 3], [4, 5, 6], [7, 0, 0]]
   )
   wide = state._replace(shape=(7,))
-  np.testing.assert_array_equal(wide.for_workers(rows, 1), [rows.ravel()[:7]])
+  np.testing.assert_array_equal(
+    dealing.for_workers(wide, rows, 1), [rows.ravel()[:7]]
+  )
 
 
 @pytest.mark.parametrize(
