@@ -96,9 +96,8 @@ def seconds(message, num_workers, num_processes, network):
 def hops(name, num_processes):
   """How often a message of an algorithm waits for another process."""
   chain = num_processes - 1
-  if name in (GATHER, sums.SCATTER):
-    return min(1, chain) if name == sums.SCATTER else chain
-  return 2 * chain if name == sums.REDUCE else chain + 1
+  known = {GATHER: chain, sums.REDUCE: 2 * chain, sums.SCATTER: min(1, chain)}
+  return known.get(name, chain + 1)
 
 
 def told(messages, num_workers, num_processes, algorithm, network):

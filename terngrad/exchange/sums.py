@@ -231,7 +231,7 @@ def _words_scattered(message, num_workers, processes):
 
 def _scatter(reduction, rows):
   size, own = reduction.group.size, reduction.own
-  parts = tf.reshape(rows, [own, size, -1])
+  parts = tf.reshape(rows, [own, size, reduction.message.num_words // size])
   return [reduction.group.all_to_all(tf.transpose(parts, [1, 0, 2]))]
 
 
