@@ -224,7 +224,10 @@ def test_states_of_another_method_are_left_and_it_is_said(
     assert_same(again.states(), fresh)
 
 
-@pytest.mark.parametrize('count', [2, 3, 6])
+@pytest.mark.parametrize(
+  'count',
+  [3, *(pytest.param(count, marks=pytest.mark.slow) for count in (2, 6))],
+)
 def test_what_a_mean_is_owed_stays_owed_by_other_workers(count, tmp_path):
   opened = Opened(tmp_path, RANGES)
   opened.training.run(2)

@@ -131,9 +131,9 @@ def test_steps_are_those_of_sparse_ternary_compression(feeds_back, residual):
   [
     'stc:ratio=0.1',
     'ternary',
-    'sign',
     'int8',
-    'thc',
+    pytest.param('sign', marks=pytest.mark.slow),
+    pytest.param('thc', marks=pytest.mark.slow),
     pytest.param('eden3', marks=pytest.mark.slow),
     pytest.param('randomk:ratio=0.2', marks=pytest.mark.slow),
     pytest.param('identity', marks=pytest.mark.slow),
@@ -161,7 +161,10 @@ def test_what_was_sent_and_what_all_owe_is_what_there_was(text):
     )
 
 
-@pytest.mark.parametrize('text', ['stc:ratio=0.1', 'ternary'])
+@pytest.mark.parametrize(
+  'text',
+  ['stc:ratio=0.1', pytest.param('ternary', marks=pytest.mark.slow)],
+)
 def test_a_step_in_float_sends_what_is_owed_and_leaves_nothing(text):
   codec = codec_of(f'error_feedback+bidirectional+{text}')
   plain = bucketing.in_float(codec, registry.method('identity'))
@@ -182,6 +185,7 @@ def test_a_step_in_float_sends_what_is_owed_and_leaves_nothing(text):
     assert not any(np.any(one) for one in states(workers, codec, name))
 
 
+@pytest.mark.slow
 def test_without_residuals_an_unbiased_code_stays_unbiased():
   method = registry.method('bidirectional:residual=0+ternary:clip_factor=0', 2)
   assert method.traits.unbiased
