@@ -95,7 +95,6 @@ def coding(text, rounds=5):
   Raises:
     ValueError: the text names no method.
   """
-  jobs = {workers: (_job(text, workers), 1) for workers in (2, 8)}
   jobs = {}
   for workers in (2, 8):
     for name, job in zip(('send', 'receive'), _job(text, workers), strict=True):

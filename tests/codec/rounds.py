@@ -1,5 +1,6 @@
 """Steps of methods without devices: all workers one after the other."""
 
+import numpy as np
 import tensorflow as tf
 
 from terngrad.codec import bucketing
@@ -47,6 +48,34 @@ class Workers:
   def step(self, codec, values, number):
     """The mean gradients of a list of float32 a worker, as NumPy."""
     return [mean.numpy() for mean in self.means(codec, values, number)]
+
+  def totals(self, codec, gradients):
+    """Takes steps; what was sent, and what there was, in the mean.
+
+    Args:
+      codec: `gradients.GradientCodec`.
+      gradients: for each step a list of float32 a worker.
+
+    Returns:
+      (for each variable the sum of the mean gradients that the steps gave; the
+      sum of the means of those that there were), float64.
+    """
+    sent, were = [], []
+    for number, values in enumerate(gradients):
+      sent.append(self.step(codec, values, number))
+      were.append(
+        [
+          np.mean(v, axis=0, dtype=np.float64)
+          for v in zip(*values, strict=True)
+        ]
+      )
+    return tuple(
+      [
+        np.sum(one, axis=0, dtype=np.float64)
+        for one in zip(*all_steps, strict=True)
+      ]
+      for all_steps in (sent, were)
+    )
 
   def means(self, codec, values, number):
     """`step`, as tensors."""

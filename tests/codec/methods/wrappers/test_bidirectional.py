@@ -142,14 +142,7 @@ def test_steps_are_those_of_sparse_ternary_compression(feeds_back, residual):
 def test_what_was_sent_and_what_all_owe_is_what_there_was(text):
   codec = codec_of(f'error_feedback+bidirectional+{text}')
   workers = rounds.Workers(codec, WORKERS)
-  sent = [np.zeros(s) for s in SHAPES]
-  were = [np.zeros(s) for s in SHAPES]
-  for step in range(STEPS):
-    values = some_gradients(step)
-    means = workers.step(codec, values, step)
-    for i, mean in enumerate(means):
-      sent[i] += mean
-      were[i] += np.mean([v[i] for v in values], axis=0, dtype=np.float64)
+  sent, were = workers.totals(codec, map(some_gradients, range(STEPS)))
   owed = states(workers, codec, 'residual')
   late = states(workers, codec, bidirectional.RESIDUAL)
   for i, total in enumerate(were):

@@ -46,14 +46,7 @@ def codec_of(text):
 def test_what_was_sent_and_what_is_left_is_what_there_was(text):
   codec = codec_of(text)
   workers = rounds.Workers(codec, WORKERS)
-  sent = [np.zeros(s) for s in SHAPES]
-  were = [np.zeros(s) for s in SHAPES]
-  for step in range(STEPS):
-    values = some_gradients(step)
-    means = workers.step(codec, values, step)
-    for i, mean in enumerate(means):
-      sent[i] += mean
-      were[i] += np.mean([v[i] for v in values], axis=0, dtype=np.float64)
+  sent, were = workers.totals(codec, map(some_gradients, range(STEPS)))
   for i, total in enumerate(were):
     left = np.mean([r[i] for r in residuals(workers)], axis=0)
     # In each step a worker's sum, its residual and the mean of all are
