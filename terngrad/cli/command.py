@@ -11,6 +11,7 @@ signal n, after a checkpoint. Converters say 1 where the data cannot be used.
 
 import dataclasses
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -43,6 +44,8 @@ class Command(NamedTuple):
     required: names of the options that must be given, which is checked before
       anything is loaded.
     rest: name of the field, a tuple, that takes what stands behind `--`.
+    own_names: dict of option to the flag that stands for it here, so that
+      errors have the words of the command line.
     needs_tensorflow: whether `act` uses it.
     is_converter: errors carry the program's name, and data that cannot be used
       is a failure.
@@ -57,6 +60,7 @@ class Command(NamedTuple):
   words: tuple[str, ...] = ()
   required: tuple[str, ...] = ()
   rest: str = ''
+  own_names: dict[str, str] = {}
   needs_tensorflow: bool = True
   is_converter: bool = False
   ends_process: bool = False
@@ -93,6 +97,10 @@ def run(command, program, arguments):
 def _act(command, program, arguments):
   label = program.rpartition(' ')[2] if command.is_converter else 'error'
   unusable = FAILED if command.is_converter else REFUSED
+
+  def refuse(error, code):
+    return complain(label, _in_own_words(command, error), code)
+
   try:
     parsed = flags.parse(
       command.options,
@@ -113,15 +121,22 @@ def _act(command, program, arguments):
     errors.ConfigError,
     data_errors.UnknownNameError,
   ) as error:
-    return complain(label, error, REFUSED)
+    return refuse(error, REFUSED)
   except data_errors.DataError as error:
-    return complain(label, error, unusable)
+    return refuse(error, unusable)
   except errors.TrainingError as error:
-    return complain(label, error, FAILED)
+    return refuse(error, FAILED)
   except KeyboardInterrupt:
     if command.is_converter:
       complain(label, 'stopped; the same command continues.', 0)
     return SIGNALLED + 2
+
+
+def _in_own_words(command, error):
+  """What an error says, with the command's names of the options."""
+  return re.sub(
+    r'\w+', lambda found: command.own_names.get(found[0], found[0]), str(error)
+  )
 
 
 def say(line):

@@ -2,8 +2,9 @@
 
 Bare: `tf.io.decode_jpeg` of whole images in memory, a crop of 87.5 % of height
 and width, a bilinear resize and batches, on as many threads. The pipeline reads
-shards, shuffles, cuts, decodes, distorts and batches, as training does. Both
-run in turns, so that what else the machine does meets both.
+shards, a database or a folder, shuffles, cuts, decodes, distorts and batches,
+as training does. Both run in turns, so that what else the machine does meets
+both.
 """
 
 import functools
@@ -16,11 +17,21 @@ import numpy as np
 import tensorflow as tf
 
 from slim import errors
+from slim.datasets import catalog
 from slim.datasets import factory
+from slim.datasets import write_db
+from slim.preprocessing import factory as preprocessing
 
 HEIGHT, WIDTH = 375, 500  # ImageNet's most frequent size
 _QUALITY = 95
 SHARDS = 4
+# Where photographs are read from: the data set whose reader it is.
+STORAGES = {
+  'records': 'imagenet',
+  'database': 'image_db',
+  'folder': 'image_folder',
+}
+_SPLIT = 'train'
 _CROP = 0.875
 _WARM_UP = 10  # batches: compiling, and filling buffers
 
@@ -46,39 +57,52 @@ class Rates(NamedTuple):
 
   Attributes:
     bare: images per second of bare decoding, two numbers a round and net.
-    pipelines: by net, (images per second, ratio to bare decoding) a round.
+    pipelines: by net and storage, (images per second, ratio to bare decoding)
+      a round.
   """
 
   bare: list[float]
-  pipelines: dict[str, list[tuple[float, float]]]
+  pipelines: dict[tuple[str, str], list[tuple[float, float]]]
 
 
 def compare(
-  jpegs: list[bytes], nets: tuple[str, ...], load: Load, rounds: int
+  jpegs: list[bytes],
+  nets: tuple[str, ...],
+  storages: tuple[str, ...],
+  load: Load,
+  rounds: int,
 ) -> Rates:
   """Measures the pipelines of nets and bare decoding in turns.
 
   Args:
     jpegs: of `photographs`.
     nets: whose preprocessing is measured.
+    storages: keys of `STORAGES`, where photographs are read from.
     load: how images are asked for.
     rounds: >= 1.
 
   Raises:
-    slim.errors.UnknownNameError: there is no preprocessing for a net.
+    slim.errors.UnknownNameError: there is no preprocessing for a net, or no
+      such storage.
   """
+  for storage in storages:
+    errors.lookup(STORAGES, storage, 'storage')
   with tempfile.TemporaryDirectory() as folder:
-    _write_records(pathlib.Path(folder), jpegs)
-    streams = {net: _pipeline(folder, net, load) for net in nets}
+    _write(pathlib.Path(folder), jpegs)
+    streams = {
+      (net, storage): _pipeline(folder, storage, net, load)
+      for net in nets
+      for storage in storages
+    }
     bare = _bare(jpegs, load)
     measure = functools.partial(_rate, load)
-    found = Rates([], {net: [] for net in nets})
+    found = Rates([], {key: [] for key in streams})
     for _ in range(rounds):
       # Before and after, because the machine may slow down in between.
-      for net, stream in streams.items():
+      for key, stream in streams.items():
         before, own, after = measure(bare), measure(stream), measure(bare)
         found.bare.extend((before, after))
-        found.pipelines[net].append((own, own * 2 / (before + after)))
+        found.pipelines[key].append((own, own * 2 / (before + after)))
   return found
 
 
@@ -110,15 +134,16 @@ def _bare(jpegs, load):
   )
 
 
-def _pipeline(folder, net, load):
+def _pipeline(folder, storage, net, load):
   delivery = factory.ReadOptions(
     image_size=load.image_size,
     batch_size=load.batch_size,
     training=True,
-    net=net,
+    preprocessing=preprocessing.name_for('', net),
     threads=load.threads,
   )
-  stream, _ = factory.load('imagenet', folder, 'train', delivery)
+  path = pathlib.Path(folder) / storage
+  stream, _ = factory.load(STORAGES[storage], path, _SPLIT, delivery)
   return stream
 
 
@@ -173,9 +198,19 @@ def _jpeg(pixels):
   return tf.io.encode_jpeg(whole, quality=_QUALITY).numpy()
 
 
-def _write_records(folder, jpegs):
+def _write(folder, jpegs):
+  """The photographs in each of `STORAGES`, each in a folder of its name."""
+  images = folder / 'folder' / _SPLIT / 'photographs'
+  images.mkdir(parents=True)
+  for number, jpeg in enumerate(jpegs):
+    (images / f'{number:06d}.jpg').write_bytes(jpeg)
+  own = catalog.find(STORAGES['folder'])
+  stored = write_db.images_of(own, folder / 'folder', _SPLIT)
+  (folder / 'database').mkdir()
+  write_db.write(stored, folder / 'database' / _SPLIT)
+  (folder / 'records').mkdir()
   for shard in range(SHARDS):
-    path = folder / f'train-{shard:05d}-of-{SHARDS:05d}'
+    path = folder / 'records' / f'{_SPLIT}-{shard:05d}-of-{SHARDS:05d}'
     with tf.io.TFRecordWriter(str(path)) as writer:
       for jpeg in jpegs[shard::SHARDS]:
         writer.write(_example(jpeg))

@@ -167,31 +167,40 @@ def shards(data, train_dir, *place):
 
 @contextlib.contextmanager
 def meeting(kind, folder):
-  """Flags of a place where shards can meet."""
+  """(flags of a place where shards can meet, what ends it)."""
   if kind == 'folder':
-    yield [f'--file_store_path={folder / "store"}']
+    yield [f'--file_store_path={folder / "store"}'], lambda: None
     return
   from tests.cluster import test_redis_rendezvous as redis_servers
 
   (port,) = ports.free(1)
-  with redis_servers.serving(folder, '--port', str(port)):
-    yield ['--redis_host=127.0.0.1', f'--redis_port={port}']
+  with redis_servers.serving(folder, '--port', str(port)) as (process, _):
+    yield ['--redis_host=127.0.0.1', f'--redis_port={port}'], process.kill
 
 
 @pytest.mark.slow
 @pytest.mark.cluster
+@pytest.mark.parametrize('codec', ['identity', 'ternary'])
 @pytest.mark.parametrize('kind', ['folder', 'redis'])
 def test_shards_that_meet_end_at_the_parameters_of_devices(
-  data, tmp_path, trained, kind
+  worker, data, tmp_path, kind, codec
 ):
-  with meeting(kind, tmp_path) as place:
-    first, second = shards(data, tmp_path / 'train', *place)
+  """A Redis server is killed when they have met."""
+  alone = tmp_path / 'alone'
+  words = arguments(data, alone, '--num_gpus=2', '--batch_size=8')
+  done = worker.run('resnet50_trainer', [*words, f'--codec={codec}'])
+  assert done.code == 0, done.err
+  with meeting(kind, tmp_path) as (place, end_it):
+    train_dir = tmp_path / 'train'
+    first, second = shards(data, train_dir, *place, f'--codec={codec}')
     with first, second:
+      first.read_until('Finished iteration 1/3 ')
+      end_it()
       for program in (first, second):
         done = program.wait()
         assert done.code == 0, done.err
-  expected = programs.tensors(trained[0] / 'model.ckpt-6')
-  received = programs.tensors(tmp_path / 'train' / 'model.ckpt-6')
+  expected = programs.tensors(alone / 'model.ckpt-6')
+  received = programs.tensors(train_dir / 'model.ckpt-6')
   names = [name for name in expected if name.startswith('tower_0/')]
   assert {n: received[n] for n in names} == {n: expected[n] for n in names}
-  assert len(pd.read_csv(log_of(tmp_path / 'train'), comment='#')) == 2
+  assert len(pd.read_csv(log_of(train_dir), comment='#')) == 2

@@ -46,6 +46,23 @@ def test_a_command_acts_on_what_is_given():
   assert acted == ['y']
 
 
+def test_errors_have_the_words_of_the_command_line(capsys):
+  def act(values):
+    raise command.flags.UsageError('task_id: expected 0, received task_ids')
+
+  renaming = command.Command(
+    '{program}: fails.',
+    Flags,
+    act,
+    needs_tensorflow=False,
+    own_names={'task_id': 'shard_id'},
+  )
+  assert command.run(renaming, 'x', []) == command.REFUSED
+  assert capsys.readouterr().err == (
+    'error: shard_id: expected 0, received task_ids\n'
+  )
+
+
 def test_an_error_that_nobody_foresaw_ends_the_process_without_an_abort(
   monkeypatch, capsys
 ):

@@ -1,6 +1,8 @@
 import concurrent.futures
+import contextlib
 import os
 import re
+import tempfile
 
 import pytest
 
@@ -134,3 +136,23 @@ def test_folders_that_cannot_be_used_are_refused(tmp_path):
   assert 'received nothing' in refused('', 0, 2, 'a:1')
   (tmp_path / 'file').touch()
   assert 'File exists' in refused(tmp_path / 'file', 0, 2, 'a:1')
+
+
+@contextlib.contextmanager
+def without_privileges():
+  """The superuser, who writes everywhere, is somebody else for a while."""
+  user = os.geteuid()
+  os.seteuid(user or 65534)
+  try:
+    yield
+  finally:
+    os.seteuid(user)
+
+
+def test_a_folder_that_cannot_be_written_is_refused_at_once():
+  with tempfile.TemporaryDirectory() as folder:
+    os.chmod(folder, 0o555)
+    with without_privileges():
+      message = refused(folder, 0, 2, 'a:1', timeout=60)
+  assert 'rendezvous_dir: expected a folder to write to' in message
+  assert 'Permission denied' in message and folder in message

@@ -17,8 +17,8 @@ USAGE = """\
   {program} --source_dir=PHOTOS
 
 Bare decoding is of whole images in memory, with a crop, a resize and batches.
-The pipeline reads shards, shuffles, cuts, decodes, distorts and batches, as
-training does. Both run in turns, on as many threads.
+The pipeline reads records, a database or a folder, shuffles, cuts, decodes,
+distorts and batches, as training does. Both run in turns, on as many threads.
 """
 
 option = options.option
@@ -36,6 +36,10 @@ class Flags:
   images: int = option(256, 'Photographs to make records of.')
   nets: tuple[str, ...] = option(
     ('alexnet', 'googlenet', 'vgg_16'), 'Nets whose preprocessing is measured.'
+  )
+  storages: tuple[str, ...] = option(
+    ('records',),
+    'Where photographs are read from: records, database, folder.',
   )
   image_size: int = option(224, 'Height and width to deliver.')
   batch_size: int = option(32, 'Images a batch.')
@@ -65,7 +69,9 @@ def act(values: Flags) -> None:
     values.threads or os.cpu_count() or 1,
   )
   jpegs = pipeline.photographs(values.source_dir, values.images)
-  found = pipeline.compare(jpegs, values.nets, load, values.rounds)
+  found = pipeline.compare(
+    jpegs, values.nets, values.storages, load, values.rounds
+  )
   size = statistics.mean(map(len, jpegs)) / 1000
   command.say(
     f'{pipeline.WIDTH}x{pipeline.HEIGHT} JPEGs of {size:.0f} kB to '
@@ -73,10 +79,10 @@ def act(values: Flags) -> None:
     f'{load.batch_size}'
   )
   command.say(f'bare: {statistics.median(found.bare):.0f} images/s')
-  for net, pairs in found.pipelines.items():
+  for (net, storage), pairs in found.pipelines.items():
     own, ratios = zip(*pairs, strict=True)
     command.say(
-      f'{net}: {statistics.median(own):.0f} images/s, ratio to bare '
+      f'{net}, {storage}: {statistics.median(own):.0f} images/s, ratio to bare '
       f'{statistics.median(ratios):.2f} ({min(ratios):.2f} to '
       f'{max(ratios):.2f})'
     )

@@ -123,4 +123,11 @@ def score(values: Flags) -> None:
   )
 
 
-COMMAND = command.Command(USAGE, Flags, score, required=('checkpoint_path',))
+COMMAND = command.Command(
+  USAGE,
+  Flags,
+  score,
+  required=('checkpoint_path',),
+  # Words of one part are plain English too.
+  own_names={own: flag for flag, own in _NAMES.items() if '_' in own},
+)

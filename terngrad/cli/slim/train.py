@@ -253,4 +253,11 @@ def train(values: Flags) -> int:
   return trainers.train(config)
 
 
-COMMAND = command.Command(USAGE, Flags, train, ends_process=True)
+COMMAND = command.Command(
+  USAGE,
+  Flags,
+  train,
+  ends_process=True,
+  # Words of one part are plain English too.
+  own_names={own: flag for flag, own in _NAMES.items() if '_' in own},
+)

@@ -138,4 +138,13 @@ def _name(folder):
   return os.path.basename(os.path.normpath(folder))
 
 
-COMMAND = command.Command(USAGE, Flags, train, DEFAULTS)
+COMMAND = command.Command(
+  USAGE,
+  Flags,
+  train,
+  DEFAULTS,
+  own_names={
+    'epoch_size': 'dataset_limit',
+    'initial_learning_rate': 'learning_rate',
+  },
+)

@@ -317,5 +317,15 @@ def _check_database(values):
 
 
 COMMAND = command.Command(
-  USAGE, Flags, train, DEFAULTS, required=('train_data',)
+  USAGE,
+  Flags,
+  train,
+  DEFAULTS,
+  required=('train_data',),
+  own_names={
+    'initial_learning_rate': 'base_learning_rate',
+    'rendezvous_dir': 'file_store_path',
+    'rendezvous_processes': 'num_shards',
+    'task_id': 'shard_id',
+  },
 )

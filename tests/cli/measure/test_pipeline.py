@@ -14,7 +14,8 @@ def start(folder, *arguments):
 @pytest.mark.slow
 def test_prints_the_ratio_of_each_net_to_bare_decoding(tmp_path):
   result = start(
-    tmp_path, '--images=8', '--batch_size=2', '--batches=2', '--rounds=1'
+    *(tmp_path, '--images=8', '--batch_size=2', '--batches=2', '--rounds=1'),
+    *('--nets=alexnet,vgg_16', '--storages=records,database,folder'),
   )
   assert result.returncode == 0, result.stderr
   heading, bare, *nets = result.stdout.splitlines()
@@ -23,9 +24,9 @@ def test_prints_the_ratio_of_each_net_to_bare_decoding(tmp_path):
   )
   assert re.fullmatch(r'bare: \d+ images/s', bare)
   assert [line.split(':')[0] for line in nets] == [
-    'alexnet',
-    'googlenet',
-    'vgg_16',
+    f'{net}, {storage}'
+    for net in ('alexnet', 'vgg_16')
+    for storage in ('records', 'database', 'folder')
   ]
   for line in nets:
     assert re.search(r': \d+ images/s, ratio to bare \d+\.\d\d \(', line)
@@ -37,6 +38,7 @@ def test_prints_the_ratio_of_each_net_to_bare_decoding(tmp_path):
   ('arguments', 'code', 'message'),
   [
     (['x'], 2, "flags only, received the word 'x'"),
+    (['--storages=tape'], 2, 'expected database, folder, records'),
     (['--images=3'], 2, 'images: expected a number >= 4'),
     (['--source_dir=.'], 1, 'expected JPEG files; received none'),
   ],
