@@ -1,4 +1,4 @@
-"""What gradient methods remember, as checkpoints hold it.
+"""What gradient methods and passes remember, as checkpoints hold it.
 
 Workers' states are spread over the processes. At a checkpoint the chief gathers
 them and stores those of all beside the replicas; a run that is continued deals
@@ -17,7 +17,6 @@ import tensorflow as tf
 
 from terngrad.checkpoint import checkpoints
 from terngrad.codec import dealing
-from terngrad.step import states as states_lib
 
 # Elements that travel at once, about.
 _PIECE = 2**20
@@ -33,12 +32,11 @@ class Store:
       `holding`.
   """
 
-  def __init__(self, states, codec, exchange, parameters):
+  def __init__(self, states, exchange, parameters):
     """Keeps nothing yet.
 
     Args:
       states: `states.MethodStates`.
-      codec: `codec.gradients.GradientCodec` of the whole model.
       exchange: see `step.Training`.
       parameters: names of the model's parameters.
     """
@@ -46,8 +44,7 @@ class Store:
     names = {
       key: f'{key.name}/{parameters[key.variable]}' for key in states.workers[0]
     }
-    declared = states_lib.declared(codec)
-    self._declared = {name: declared[key] for key, name in names.items()}
+    self._declared = {name: states.declared[key] for key, name in names.items()}
     self._workers = {
       name: _in_order(exchange, [workers[key] for workers in states.workers])
       for key, name in names.items()

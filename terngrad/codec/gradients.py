@@ -28,6 +28,7 @@ class Bucket(NamedTuple):
       that were one before they were cut.
     start: elements of that one before this bucket's.
     part: see `parts`.
+    fragment: see `fragments`.
   """
 
   method: methods.Method
@@ -38,6 +39,24 @@ class Bucket(NamedTuple):
   stream: int = 0
   start: int = 0
   part: int = 0
+  fragment: int = 0
+
+  def only(self, places):
+    """The bucket of some of its variables.
+
+    Args:
+      places: list of int, ascending, which of its variables.
+
+    Returns:
+      A `Bucket`; where the first stands among the elements is its caller's.
+    """
+    sizes = methods.sizes_of(self.shapes)
+    return self._replace(
+      indices=tuple(self.indices[place] for place in places),
+      shapes=tuple(self.shapes[place] for place in places),
+      num_probes=tuple(self.num_probes[place] for place in places),
+      num_elements=sum(sizes[place] for place in places),
+    )
 
   def messages(self, number):
     """The tuple of `method.Message` of a round; () after the last."""
@@ -78,13 +97,15 @@ class Turn(NamedTuple):
 
 
 class GradientCodec(NamedTuple):
-  """Codes all gradients of a model; made by `bucketing.gradient_codec`.
+  """Codes the gradients of a model; made by `bucketing.gradient_codec`.
+
+  One of a fragment codes those of some variables; see `fragments`.
 
   Carried gradients and states are lists with an entry a bucket, which is a list
   of tensors; see `method.Method`.
 
   Attributes:
-    buckets: tuple of `Bucket`; every variable is in one.
+    buckets: tuple of `Bucket`; every variable that is coded is in one.
   """
 
   buckets: tuple
@@ -100,13 +121,23 @@ class GradientCodec(NamedTuple):
     return all(bucket.method.compiled for bucket in self.buckets)
 
   @property
+  def variables(self):
+    """Indices in the model of the variables that are coded, ascending."""
+    return sorted(i for bucket in self.buckets for i in bucket.indices)
+
+  @property
   def num_variables(self):
-    """Variables of the whole model."""
-    return sum(len(bucket.indices) for bucket in self.buckets)
+    """Variables that are coded."""
+    return len(self.variables)
+
+  @property
+  def num_fragments(self):
+    """See `fragments`."""
+    return len({bucket.fragment for bucket in self.buckets})
 
   @property
   def num_elements(self):
-    """Gradient elements of the whole model."""
+    """Gradient elements of all variables that are coded."""
     return sum(bucket.num_elements for bucket in self.buckets)
 
   @property
@@ -312,23 +343,24 @@ class GradientCodec(NamedTuple):
   def in_model_order(self, values):
     """A list in the order of the buckets in that of the model's variables."""
     order = [i for bucket in self.buckets for i in bucket.indices]
-    return [values[order.index(i)] for i in range(len(order))]
+    return [values[order.index(i)] for i in self.variables]
 
   def probed_variables(self):
     """For each number of the probe the variable that it is of."""
-    return np.repeat(np.arange(self.num_variables), self._probe_counts())
+    counts = self._probe_counts()
+    return np.repeat(list(counts), list(counts.values()))
 
   def _probe_counts(self):
-    """For each variable how many numbers of the probe are of it."""
-    counts = np.zeros(self.num_variables, int)
+    """How many numbers of the probe each of `variables` has, by its index."""
+    counts = {}
     for bucket in self.buckets:
-      counts[list(bucket.indices)] = bucket.num_probes
-    return counts
+      counts.update(zip(bucket.indices, bucket.num_probes, strict=True))
+    return {i: counts[i] for i in self.variables}
 
   def probes_of_buckets(self):
     """For each bucket where its numbers stand in the probe, as int arrays."""
     counts = self._probe_counts()
-    ends = np.cumsum(counts)
+    ends = dict(zip(counts, np.cumsum(list(counts.values())), strict=True))
     return [
       np.concatenate(
         [np.arange(ends[i] - counts[i], ends[i]) for i in b.indices]

@@ -114,16 +114,5 @@ def _range(bucket, begin, end, number):
   """The bucket's variables from `begin` to before `end`."""
   sizes = [tf.TensorShape(shape).num_elements() for shape in bucket.shapes]
   members = [n for n, i in enumerate(bucket.indices) if begin <= i < end]
-
-  def pick(values):
-    return tuple(values[n] for n in members)
-
-  size = sum(pick(sizes))
-  return bucket._replace(
-    indices=pick(bucket.indices),
-    shapes=pick(bucket.shapes),
-    num_probes=pick(bucket.num_probes),
-    num_elements=size,
-    start=sum(sizes[: members[0]]) if members else 0,
-    part=number,
-  )
+  start = sum(sizes[: members[0]]) if members else 0
+  return bucket.only(members)._replace(start=start, part=number)

@@ -7,6 +7,7 @@ from terngrad import errors
 from terngrad.config import options
 from terngrad.step import optimizers
 from terngrad.step import schedules
+from terngrad.training.passes import inner_optimizers
 
 option = options.option
 
@@ -15,9 +16,14 @@ option = options.option
 class Optimizer:
   """How an averaged gradient, or what local steps changed, is applied."""
 
-  local_momentum: float = option(
-    0.0, 'Momentum of --local_steps, which begins anew after every exchange.'
+  inner_optimizer: str = option(
+    'momentum',
+    'Of --local_steps: momentum:momentum=0.9, whose velocity begins anew after '
+    'every exchange, or adamw:beta1=0.9,beta2=0.999,epsilon=1e-8, whose '
+    'moments stay with each node, two more copies of the parameters a node, '
+    'and whose L2 terms are decoupled. stays=true or false says otherwise.',
   )
+  local_momentum: float = option(0.0, 'Momentum of --inner_optimizer=momentum.')
   outer_learning_rate: float = option(
     1.0,
     'Learning rate of --optimizer beside --local_steps: with gd 1 averages the '
@@ -75,10 +81,33 @@ class Optimizer:
     with errors.as_config_error():
       return optimizers.parse(self.optimizer, self.momentum)
 
+  @property
+  def inner_name(self):
+    """The inner optimizer without its options."""
+    return spelling.split(self.inner_optimizer)[0]
+
+  def inner_rule(self) -> inner_optimizers.InnerOptimizer:
+    """The inner optimizer that --inner_optimizer describes.
+
+    Raises:
+      errors.ConfigError: it describes none.
+    """
+    with errors.as_config_error():
+      return inner_optimizers.parse(self.inner_optimizer, self.local_momentum)
+
   def validate(self):
     """Raises `errors.ConfigError` for the first option out of its range."""
     options.choice('optimizer', self.name, optimizers.OPTIMIZERS)
     self.rule()
+    inner = inner_optimizers.INNER_OPTIMIZERS
+    options.choice('inner_optimizer', self.inner_name, inner)
+    self.inner_rule()
+    if self.local_momentum and self.inner_name != 'momentum':
+      raise errors.ConfigError(
+        'local_momentum: expected it to be left out beside --inner_optimizer='
+        f'{self.inner_optimizer}, received {self.local_momentum}. Leave one of '
+        'the two out.'
+      )
     decay = 'learning_rate_decay_type'
     options.choice(decay, self.learning_rate_decay_type, schedules.DECAY_TYPES)
     for name in (

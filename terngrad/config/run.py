@@ -160,9 +160,27 @@ class Devices:
   )
   local_steps: int = option(
     1,
-    'Steps of plain descent that a node takes by itself, at the learning rate, '
-    'each on a part of its share; what they changed is then coded, averaged '
-    'and given to --optimizer in place of a gradient.',
+    'Steps of --inner_optimizer that a node takes by itself, at the learning '
+    'rate, each on a part of its share; what they changed is then coded, '
+    'averaged and given to --optimizer in place of a gradient.',
+    on_resume=options.TOLD,
+  )
+  fragments: int = option(
+    1,
+    'Parts of a model with --local_steps, whole layers, that are exchanged in '
+    'turns: a step is then a share of the local steps and the exchange of one. '
+    'A node keeps parameters of its own, one more copy a node.',
+    on_resume=options.KEPT,
+  )
+  overlap_steps: int = option(
+    0,
+    'Local steps that a node takes before it mixes in what the last exchange '
+    'brought; fewer than --local_steps over --fragments.',
+    on_resume=options.KEPT,
+  )
+  mixing_factor: float = option(
+    0.5,
+    "A node's own share in what --overlap_steps mixes, from 0 to 1.",
     on_resume=options.TOLD,
   )
   num_gpus: int = option(
@@ -197,6 +215,11 @@ class Devices:
     return len(self.devices) or self.num_gpus
 
   @property
+  def steps_of_turn(self):
+    """Local steps between two exchanges."""
+    return self.local_steps // self.fragments
+
+  @property
   def weights(self):
     """What --device_weights says: list of float, or `AUTO`.
 
@@ -225,6 +248,7 @@ class Devices:
     for name in ('gradient_accumulation_steps', 'local_steps', 'num_gpus'):
       options.at_least(name, getattr(self, name), 1)
     options.at_least('save_tower', self.save_tower, -1)
+    self._check_fragments()
     if self.local_steps > 1:
       self._check_local_steps()
     if self.bn_statistics == 'per_device' and self.save_tower >= 0:
@@ -251,6 +275,30 @@ class Devices:
           f'equal shares, received {",".join(self.device_weights)}. Leave one '
           'of the two out.'
         )
+
+  def _check_fragments(self):
+    options.at_least('fragments', self.fragments, 1)
+    options.at_least('overlap_steps', self.overlap_steps, 0)
+    if self.local_steps % self.fragments:
+      more = self.local_steps + self.fragments
+      raise errors.ConfigError(
+        'local_steps: expected a multiple of the '
+        f'{self.fragments} fragments, received {self.local_steps}. Use '
+        f'--local_steps={more - more % self.fragments}, or other --fragments.'
+      )
+    if self.overlap_steps and self.overlap_steps >= self.steps_of_turn:
+      raise errors.ConfigError(
+        f'overlap_steps: expected fewer than the {self.steps_of_turn} local '
+        f'steps between two exchanges, received {self.overlap_steps}. Use '
+        f'more --local_steps, or --overlap_steps={self.steps_of_turn - 1}.'
+      )
+    options.in_range('mixing_factor', self.mixing_factor, 0, 1)
+    if not (self.overlap_steps or options.is_default(self, 'mixing_factor')):
+      raise errors.ConfigError(
+        'mixing_factor: expected it to be left out without --overlap_steps, '
+        f'received {self.mixing_factor}. Give --overlap_steps=1, or leave it '
+        'out.'
+      )
 
   def _check_local_steps(self):
     if self.gradient_accumulation_steps > 1:

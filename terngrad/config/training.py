@@ -74,11 +74,20 @@ class TrainConfig:
         f'--local_steps={steps}, received True: L2 terms act in the local '
         'steps. Leave one of the two out.'
       )
-    for name in ('local_momentum', 'outer_learning_rate'):
+    for name in ('inner_optimizer', 'local_momentum', 'outer_learning_rate'):
       if steps == 1 and not options.is_default(self, name):
         raise errors.ConfigError(
           f'{name}: expected it to be left out without local steps, received '
           f'{getattr(optimizer, name)}. Give --local_steps=20, or leave it out.'
+        )
+    inner, devices = optimizer.inner_rule(), self.devices
+    keeps = inner.stays and inner.slots
+    if devices.fragments > 1 or devices.overlap_steps or keeps:
+      if self.model.dtype == 'float16':
+        raise errors.ConfigError(
+          'dtype: expected float32 or bfloat16 where nodes keep something '
+          'between exchanges, received float16: it would not be taken back '
+          'where the scale of the loss skips a step. Use --dtype=bfloat16.'
         )
 
   def _check_start(self):
@@ -126,8 +135,8 @@ class TrainConfig:
     if devices.gradient_accumulation_steps > 1:
       each = f' times {devices.gradient_accumulation_steps} accumulation steps'
     if devices.local_steps > 1:
-      each = f' times {devices.local_steps} local steps'
-    parts = devices.gradient_accumulation_steps * devices.local_steps
+      each = f' times {devices.steps_of_turn} local steps'
+    parts = devices.gradient_accumulation_steps * devices.steps_of_turn
     parts *= self.num_workers
     if batch_size % parts == 0:
       return

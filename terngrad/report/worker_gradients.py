@@ -12,7 +12,7 @@ from terngrad.training import assembly
 
 
 def take(config, log):
-  """Computes the next step of a run, without an update.
+  """Computes the next step of a run, and keeps nothing of its update.
 
   Args:
     config: `training.TrainConfig`, valid; where its train_dir holds no run the
@@ -20,8 +20,9 @@ def take(config, log):
     log: takes a line of what is begun with.
 
   Returns:
-    (dict of parameter to its gradients, float32 [workers, ...], L2 terms
-    included; the number of the step, from 1).
+    (dict of parameter to its gradients, or what local steps changed, float32
+    [workers, ...], L2 terms included, of those that the step exchanges; the
+    number of the step, from 1).
 
   Raises:
     terngrad.errors.ConfigError: the configuration does not fit the run.
@@ -31,21 +32,25 @@ def take(config, log):
   if step == 0:
     step = pretrained.start(config.start, run, log)
   images, labels = next(run.batches(step))
-  zero = tf.constant(0.0)
-  result = run.float_step(
-    images, labels, tf.constant(step, tf.int64), zero, zero
+  take_step, codec = run.chosen(step, floats=True)
+  result = take_step(
+    images,
+    labels,
+    tf.constant(step, tf.int64),
+    tf.constant(run.learning_rate(step), tf.float32),
+    tf.constant(0.0),
   )
   payloads = towers.in_order(
     [result.payloads(place) for place in range(len(result.words))]
   )
   # Float payloads are the gradients' own bits.
   workers = [
-    one_round.decode_mean(run.float_codec, [payload[tf.newaxis]], result.shared)
+    one_round.decode_mean(codec, [payload[tf.newaxis]], result.shared)
     for payload in payloads
   ]
   arrays = {
-    name: np.stack([gradients[i] for gradients in workers])
-    for i, name in enumerate(run.parameters)
+    run.parameters[i]: np.stack([gradients[place] for gradients in workers])
+    for place, i in enumerate(codec.variables)
   }
   return arrays, step + 1
 

@@ -206,8 +206,8 @@ def run_parts(node_pass, parts, where, batch, seed_and_step):
 
     def body(worker):
       key = random_bits.worker_key(*seed_and_step, worker)
-      results, scores, moments = node_pass.gradients(
-        parameters, held, *batch.of(worker), key, *scale
+      results, scores, moments = where.gradients(
+        node_pass, worker, parameters, held, *batch.of(worker), key, *scale
       )
       carried, probes = [], []
       for part, states in zip(parts, where.states, strict=True):
@@ -248,15 +248,28 @@ class Device(NamedTuple):
     replica: `replicas.Replica`.
     workers: range of the workers that live there.
     states: list of `states.OfPart`, one a part of the model.
+    memory: `states.OfNodes` of what the pass remembers, or ().
   """
 
   replica: object
   workers: range
   states: list
+  memory: object = ()
 
   def node_of(self, worker):
     """A worker's number among those of the device."""
     return (worker - self.workers.start) // self.workers.step
+
+  def gradients(self, node_pass, worker, *arguments):
+    """What a worker's pass returns; what it remembers is read and kept."""
+    if not self.memory:
+      return node_pass.gradients(*arguments)
+    node = self.node_of(worker)
+    *found, memory = node_pass.gradients(
+      *arguments, memory=self.memory.read(node)
+    )
+    self.memory.write(node, memory)
+    return found
 
 
 def map_nodes(device, workers, specs, body):

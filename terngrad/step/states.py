@@ -1,8 +1,9 @@
-"""What gradient methods remember from step to step, beside the replicas.
+"""What methods and passes remember from step to step, beside the replicas.
 
 A state is of one variable of the model. Those that every device computes the
 same are variables of each replica, with its parameters. Those of workers stand
-here: a variable for each node of this process, on its device.
+here: a variable for each node of this process, on its device. Passes remember
+what is of workers alone.
 """
 
 from typing import NamedTuple
@@ -65,6 +66,49 @@ def of_workers(declared_states, device, count):
     }
 
 
+class OfNodes:
+  """States of the nodes of one device."""
+
+  def __init__(self, lists):
+    """Keeps the variables.
+
+    Args:
+      lists: for each state the list of its variables, one a node.
+    """
+    self._lists = lists
+
+  def __bool__(self):
+    """Whether there are states."""
+    return bool(self._lists)
+
+  def read(self, node):
+    """The list of a node's states; its number on the device is int32 []."""
+    lists = self._lists
+    if not lists:
+      return []
+    if len(lists[0]) == 1:
+      return [variables[0].read_value() for variables in lists]
+
+    def branch(number):
+      return lambda: [variables[number].read_value() for variables in lists]
+
+    return tf.switch_case(node, [branch(i) for i in range(len(lists[0]))])
+
+  def write(self, node, values):
+    """Keeps a node's states, a list in the order of `read`."""
+    lists = self._lists
+    if not lists:
+      return
+    if len(lists[0]) == 1:
+      _assign([variables[0] for variables in lists], values)
+      return
+
+    def branch(number):
+      return lambda: _assign([v[number] for v in lists], values)
+
+    tf.switch_case(node, [branch(i) for i in range(len(lists[0]))])
+
+
 class OfPart:
   """The states of a part of a model, on one device."""
 
@@ -85,6 +129,7 @@ class OfPart:
       ]
       self._workers.append([workers.get(key, ()) for key in keys])
       self._shared.append([replica.shared.get(key) for key in keys])
+    self._own = OfNodes([v for bucket in self._workers for v in bucket if v])
 
   def read(self, node):
     """All states of a node, a list a bucket.
@@ -92,7 +137,7 @@ class OfPart:
     Args:
       node: int32 [], its number on the device.
     """
-    own = iter(self._read_own(node))
+    own = iter(self._own.read(node))
     return [
       [
         next(own) if owner == methods.WORKER else variable.read_value()
@@ -122,17 +167,7 @@ class OfPart:
       for owner, was, value in zip(owners, old, new, strict=True):
         if owner == methods.WORKER:
           values.append(_chosen(counts, value, was))
-    lists = self._own_lists()
-    if not lists:
-      return
-    if len(lists[0]) == 1:
-      _assign([variables[0] for variables in lists], values)
-      return
-
-    def branch(number):
-      return lambda: _assign([v[number] for v in lists], values)
-
-    tf.switch_case(node, [branch(i) for i in range(len(lists[0]))])
+    self._own.write(node, values)
 
   def write_shared(self, before, after, counts=None):
     """Keeps what `decode` returned; see `write`."""
@@ -140,22 +175,6 @@ class OfPart:
       for variable, was, value in zip(variables, old, new, strict=True):
         if variable is not None:
           variable.assign(_chosen(counts, value, was))
-
-  def _own_lists(self):
-    """The lists of variables, one a node, of all states of workers."""
-    return [v for bucket in self._workers for v in bucket if v]
-
-  def _read_own(self, node):
-    lists = self._own_lists()
-    if not lists:
-      return []
-    if len(lists[0]) == 1:
-      return [variables[0].read_value() for variables in lists]
-
-    def branch(number):
-      return lambda: [variables[number].read_value() for variables in lists]
-
-    return tf.switch_case(node, [branch(i) for i in range(len(lists[0]))])
 
 
 def _chosen(counts, value, before):
@@ -168,21 +187,32 @@ def _assign(variables, values):
 
 
 class MethodStates:
-  """What the methods of a run remember in this process, beside replicas.
+  """What a run remembers in this process, beside replicas.
 
   Attributes:
+    declared: dict of `Key` to `codec.method.State`, those of replicas too.
     workers: for each device a dict of `Key` to a list of variables, one a node.
   """
 
-  def __init__(self, codec, exchange):
+  def __init__(self, codec, exchange, of_pass=()):
     """Makes the variables, with their first values.
 
     Args:
       codec: `codec.gradients.GradientCodec` of the whole model, in parts or
         not.
       exchange: see `step.Training`.
+      of_pass: what the pass remembers, a tuple of `codec.method.State` of
+        workers, of the variables of the model.
     """
+    own = {Key(state.name, state.variable): state for state in of_pass}
+    self.declared = declared(codec) | own
     self.workers = tuple(
-      of_workers(declared(codec), device, len(exchange.workers_of(index)))
+      of_workers(self.declared, device, len(exchange.workers_of(index)))
       for index, device in enumerate(exchange.devices)
     )
+    self._of_pass = tuple(own)
+
+  def of_pass(self, device_index):
+    """`OfNodes` of what the pass remembers, on a device of the exchange."""
+    workers = self.workers[device_index]
+    return OfNodes([workers[key] for key in self._of_pass])

@@ -66,7 +66,9 @@ class Training(NamedTuple):
       passes; see `synchronized`.
     local: what workers do by themselves between two exchanges: has `of`, which
       takes (`node_pass`, learning rate) and returns the `passes.Pass` of that,
-      and `outer_rate`, the rate of the update. None: they compute gradients.
+      `outer_rate`, the rate of the update, and `fragments`, of which a step
+      exchanges one, () where it exchanges all. What the pass remembers is among
+      the states. None: they compute gradients.
   """
 
   node_pass: passes.Pass
@@ -85,6 +87,7 @@ def make_train_step(training, codec):
   Args:
     training: `Training`.
     codec: `codec.gradients.GradientCodec`, in parts or not; see `codec.parts`.
+      One of a fragment leaves all other parameters as they are.
 
   Returns:
     A function of (images [workers of this process, b, ...], labels int32 [the
@@ -108,6 +111,7 @@ def make_train_step(training, codec):
         states_lib.OfPart(part, training.states.workers[index], replica)
         for part in parts
       ],
+      training.states.of_pass(index),
     )
     for index, replica in enumerate(replicas)
   ]
@@ -178,7 +182,11 @@ def _train_step(
     for number, part in enumerate(made.parts)
   ]
   of_devices = list(zip(*exchanged, strict=True))
-  numbers = step, rate, averaging_decay
+  updates = step
+  if training.local and training.local.fragments:
+    # Of each variable there is one in as many steps.
+    updates = step // len(training.local.fragments)
+  numbers = updates, rate, averaging_decay
   for end, pending, statistics in zip(
     made.ends, of_devices, metadata.statistics, strict=True
   ):

@@ -22,11 +22,14 @@ class StepEnd:
     self._device = replica.device
     self._indices = [part.indices for part in parts]
     # A clip looks at all gradients, and so does the loss scale.
+    count = len(replica.trainable)
     if optimizer.clip_norm or replica.scaling:
+      indices = tuple(sorted(sum(self._indices, ())))
+      if len(indices) < count:
+        replica = replica.part(indices, range(len(replica.statistics)))
       self._whole = updates.make_update(replica, optimizer, decoupled_decay)
       return
     self._whole = None
-    count = len(replica.trainable)
     self._updates = [
       _update_of_part(
         replica.part(part.indices, ()),

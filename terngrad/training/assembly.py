@@ -14,6 +14,7 @@ from terngrad.checkpoint import scopes
 from terngrad.checkpoint import stored_states
 from terngrad.cluster import coordination
 from terngrad.cluster import devices as devices_lib
+from terngrad.codec import fragments
 from terngrad.codec import gradients
 from terngrad.config import cluster
 from terngrad.config import options
@@ -57,7 +58,8 @@ class Run(NamedTuple):
     order: names of the net's variables, layer by layer.
     codec: `gradients.GradientCodec` of the coded steps.
     float_codec: the same with float32 gradients.
-    coded_step: the traced step, see `step.make_train_step`.
+    coded_step: the traced step, see `step.make_train_step`; with fragments
+      those of all in turn.
     float_step: the same with float32 gradients.
     warm_up: tuple of `Stage`, of the first steps.
     regularization: returns the sum of the L2 terms of the present parameters,
@@ -95,6 +97,10 @@ class Run(NamedTuple):
 
   def chosen(self, step, floats):
     """(the traced step, its codec) after so many steps, or with floats."""
+    take, codec = self._chosen(step, floats)
+    return take, fragments.of_step(codec, step)
+
+  def _chosen(self, step, floats):
     if floats:
       return self.float_step, self.float_codec
     for stage in self.warm_up:
@@ -146,7 +152,7 @@ def assemble(config, make_context=None):
     num_classes=context.data.num_classes,
   )
   shares = _shares(config, context, training)
-  make_step = functools.partial(context.make_step, training)
+  make_step = functools.partial(_make_step, context, training)
   names = replicas.variable_names(plan, training.replicas[0])
   parameters = names[: len(plan.trainable)]
   epochs, max_steps = _length(config, context.data.num_examples)
@@ -171,9 +177,7 @@ def assemble(config, make_context=None):
     regularization=_regularization(training),
     layout=_stored_layout(config, context, max_steps, shares),
     method_states=names[len(names) - len(states.shared(codec)) :],
-    store=stored_states.Store(
-      training.states, codec, context.exchange, parameters
-    ),
+    store=stored_states.Store(training.states, context.exchange, parameters),
     exchange=context.exchange,
     hooks=context.hooks,
   )
@@ -210,6 +214,17 @@ def of_this_process(config):
     ),
     assert_same=functools.partial(coordination.assert_same, exchange),
   )
+
+
+def _make_step(context, training, codec):
+  """The traced step of a codec, or those of its fragments in turn."""
+  made = []
+  for turn in range(codec.num_fragments):
+    if training.local:
+      local = training.local._replace(turn=turn)
+      training = training._replace(local=local)
+    made.append(context.make_step(training, fragments.of_step(codec, turn)))
+  return fragments.in_turn(made)
 
 
 def _shares(config, context, training):
@@ -295,7 +310,9 @@ def _codecs(config, plan, devices):
   alone = config.cluster.exchange == cluster.TOWERS
   part_bytes = 0 if alone else config.cluster.bytes_per_bucket
   codes = config.codes.named(config.num_workers)
-  return run_codecs.of(codes, part_bytes, plan, devices)
+  return run_codecs.of(
+    codes, part_bytes, plan, devices, config.devices.fragments
+  )
 
 
 def _training(config, context, built):
@@ -325,25 +342,36 @@ def _training(config, context, built):
     differentiate=recomputing.of(model) if saves else None,
     weight=_weight(config),
   )
-  local = None
+  local, of_pass = None, ()
   if config.devices.local_steps > 1:
-    local = local_steps.LocalSteps(
-      config.devices.local_steps,
-      config.optimizer.local_momentum,
-      config.optimizer.outer_learning_rate,
-      node_pass.decay,
-    )
+    local = _local_steps(config, codec, node_pass)
     node_pass = node_pass._replace(decay=passes.no_decay)
+    of_pass = local.states([v.shape for v in plan.trainable])
   return steps.Training(
     accumulation.accumulated(
       node_pass, config.devices.gradient_accumulation_steps
     ),
     context.exchange,
     copies,
-    states.MethodStates(codec, context.exchange),
+    states.MethodStates(codec, context.exchange, of_pass),
     optimizer,
     config.model.seed,
     local=local,
+  )
+
+
+def _local_steps(config, codec, node_pass):
+  """The `local_steps.LocalSteps` of a run that has some."""
+  devices = config.devices
+  streams = devices.fragments > 1 or devices.overlap_steps > 0
+  return local_steps.LocalSteps(
+    devices.steps_of_turn,
+    config.optimizer.inner_rule(),
+    config.optimizer.outer_learning_rate,
+    node_pass.decay,
+    fragments.members(codec) if streams else (),
+    devices.overlap_steps,
+    devices.mixing_factor,
   )
 
 

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from terngrad import errors
 from terngrad import native
+from terngrad.codec import fragments
 from terngrad.exchange import collective
 from terngrad.training import batches
 from terngrad.training import meter
@@ -115,7 +116,14 @@ def remarks(codec, exchange, always_float=False):
     f'gradients: {bits:.2f} bits an element are sent{hint} ({sent})',
     f'kernels: {_kernels(exchange.devices)}',
   ]
+  turns = [
+    fragments.of_step(codec, step) for step in range(codec.num_fragments)
+  ]
+  if len(turns) > 1:
+    sizes = ', '.join(f'{own.num_elements:,}' for own in turns)
+    lines.append(f'fragments: {sizes} elements, exchanged in turns')
   if isinstance(exchange, collective.Collective) and exchange.group.size > 1:
+    codec = max(turns, key=lambda own: own.num_words)
     rounds = range(codec.num_rounds)
     messages = [m for number in rounds for m in codec.messages(number)]
     lines.append(exchange.told(messages))

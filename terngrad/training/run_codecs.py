@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from terngrad import errors
 from terngrad.codec import bucketing
+from terngrad.codec import fragments as fragments_lib
 from terngrad.codec import gradients
 from terngrad.codec import parts
 from terngrad.codec import policy
@@ -33,7 +34,7 @@ class RunCodecs(NamedTuple):
     return [bucket.method.name for one in codecs for bucket in one.buckets]
 
 
-def of(codes, part_bytes, plan, devices):
+def of(codes, part_bytes, plan, devices, fragments=1):
   """The codes of a run.
 
   Args:
@@ -41,18 +42,23 @@ def of(codes, part_bytes, plan, devices):
     part_bytes: see `parts.cut`.
     plan: `replicas.ModelVariables`.
     devices: names of the devices.
+    fragments: of the model, of which a step exchanges one.
 
   Returns:
     A `RunCodecs`.
 
   Raises:
-    errors.ConfigError: codes of the first steps remember something else.
+    errors.ConfigError: codes of the first steps remember something else, or
+      there are fewer layers than fragments.
   """
   specs = variable_specs(plan)
+  with errors.as_config_error():
+    numbers = fragments_lib.strided(specs, fragments)
 
   def made(code):
     rules = [*codes.rules, (policy.always, code)]
     codec = bucketing.gradient_codec(specs, policy.policy(rules, specs))
+    codec = fragments_lib.split(codec, numbers)
     return parts.cut(on_devices(codec, devices), part_bytes)
 
   codec = made(codes.code)

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from terngrad.checkpoint import checkpoints
 from terngrad.checkpoint import stored_states
+from terngrad.codec import fragments
 from terngrad.codec import one_round
 from terngrad.training import meter
 from terngrad.training import metric
@@ -60,7 +61,7 @@ class RunWriter:
     """Records what was measured since the last time; returns the line."""
     run = self._run
     self._logged = values = self._gauge.values(
-      run.codec.num_elements,
+      fragments.of_step(run.codec, step - 1).num_elements,
       learning_rate,
       float(run.regularization()),
       run.replicas[0].scaling,

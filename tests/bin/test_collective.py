@@ -106,6 +106,32 @@ def test_processes_of_lenet_equal_towers_after_fifty_steps(
 
 @pytest.mark.cluster
 @pytest.mark.slow
+def test_processes_with_parameters_of_their_own_equal_towers(
+  data_dir, tmp_path
+):
+  changes = {
+    'local_steps': 4,
+    'fragments': 2,
+    'overlap_steps': 1,
+    'inner_optimizer': 'adamw',
+    'optimizer': 'nesterov',
+    'outer_learning_rate': 0.7,
+    'initial_learning_rate': 0.001,
+    'num_nodes': 4,
+    'num_gpus': 2,
+  }
+  words = arguments(
+    data_dir, tmp_path / 'towers', [], exchange='towers', **changes
+  )
+  finished = programs.run('mnist_train', *words)
+  assert finished.code == 0, finished.err
+  ended = run_all(2, data_dir, tmp_path / 'run', **changes)
+  assert [one.code for one in ended] == [0, 0], ended
+  assert_same_run(tmp_path / 'run', tmp_path / 'towers')
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
 def test_processes_with_uneven_parts_of_a_batch_equal_towers_with_them(
   data_dir, tmp_path
 ):

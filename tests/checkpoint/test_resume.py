@@ -61,9 +61,7 @@ def opened(folder, build=small.dense_net, changes=(), **options):
     names=names,
     layout=layout,
     method_states=[],
-    store=stored_states.Store(
-      training.states, training.codec, training.exchange, parameters
-    ),
+    store=stored_states.Store(training.states, training.exchange, parameters),
   )
   writer = checkpoints.Writer(str(folder), layout, training.replicas, names)
   return training, run, writer, str(folder)

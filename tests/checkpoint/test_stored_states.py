@@ -25,6 +25,11 @@ KINDS = (
 )
 # It has states of ranges of variables.
 RANGES = 'error_feedback+bidirectional+topk:ratio=0.1'
+# Workers keep moments and parameters of their own between two exchanges.
+LOCAL = {
+  'local': small.Local(2, 'adamw', 0.7, keeps=True, overlap=1),
+  'fragments': 2,
+}
 
 
 class Opened:
@@ -36,6 +41,7 @@ class Opened:
     codec='ternary',
     part_bytes=PART_BYTES,
     workers=4,
+    **options,
   ):
     devices = '/CPU:0', '/CPU:1'
     self.exchange = towers.Towers(devices, workers)
@@ -48,6 +54,7 @@ class Opened:
       part_bytes=part_bytes,
       batch=2 * workers,
       on_kernels=True,
+      **options,
     )
     copies = self.training.replicas
     names = replicas.variable_names(self.training.plan, copies[0])
@@ -62,7 +69,6 @@ class Opened:
       ),
       store=stored_states.Store(
         self.training.states,
-        self.training.codec,
         self.exchange,
         names[: len(copies[0].trainable)],
       ),
@@ -114,22 +120,24 @@ def assert_same(received, expected):
 
 
 @pytest.mark.parametrize(
-  'codec',
+  ('codec', 'options'),
   [
     # It has states of workers and one that they share.
-    KINDS[1],
-    *(pytest.param(k, marks=pytest.mark.slow) for k in KINDS[::2]),
-    RANGES,
+    (KINDS[1], {}),
+    *(pytest.param(k, {}, marks=pytest.mark.slow) for k in KINDS[::2]),
+    (RANGES, {}),
+    # Three steps are one and a half times all local steps.
+    ('error_feedback+sign', LOCAL),
   ],
 )
-@pytest.mark.gate_every(3)
-def test_a_run_goes_on_to_the_same_bits(codec, tmp_path):
-  opened = Opened(tmp_path, codec)
-  opened.training.run(2)
-  opened.save(2)
+@pytest.mark.gate_every(4)
+def test_a_run_goes_on_to_the_same_bits(codec, options, tmp_path):
+  opened = Opened(tmp_path, codec, **options)
+  opened.training.run(3)
+  opened.save(3)
 
   def end():
-    opened.training.run(2, first=2)
+    opened.training.run(2, first=3)
     return [opened.training.values(i) for i in range(2)], opened.states()
 
   undisturbed, states = end()
@@ -176,12 +184,17 @@ def test_parts_may_change_in_between(codec, before, now, tmp_path):
   assert_same(again.states(), opened.states())
 
 
-@pytest.mark.parametrize('count', [2, 6])
-def test_other_workers_owe_the_mean_what_the_old_ones_owed(count, tmp_path):
-  opened = Opened(tmp_path, KINDS[0])
+@pytest.mark.parametrize(
+  ('count', 'options'),
+  [(2, {}), (6, {}), pytest.param(2, LOCAL, marks=pytest.mark.slow)],
+)
+def test_other_workers_owe_the_mean_what_the_old_ones_owed(
+  count, options, tmp_path
+):
+  opened = Opened(tmp_path, KINDS[0], **options)
   opened.fill(lambda number, size: number * np.ones(size, np.float32))
   opened.save(1)
-  again = Opened(tmp_path, KINDS[0], workers=count)
+  again = Opened(tmp_path, KINDS[0], workers=count, **options)
   (line,) = again.begin()
   assert 'num_workers was 4 before' in line
   before, now = opened.run.store.gather(), again.run.store.gather()
@@ -242,6 +255,27 @@ def test_what_a_mean_is_owed_stays_owed_by_other_workers(count, tmp_path):
     whole = [np.trim_zeros(np.ravel(one[name]), 'b') for one in (before, now)]
     assert whole[0].size
     np.testing.assert_array_equal(*whole)
+
+
+@pytest.mark.slow
+def test_local_steps_begin_where_a_run_without_them_was(tmp_path):
+  opened = Opened(tmp_path, 'identity')
+  opened.training.run(2)
+  opened.save(2)
+  again = Opened(tmp_path, 'identity', **LOCAL)
+  (line,) = again.begin()
+  assert 'misses what the run remembers of inner_steps/' in line
+  again.training.run(1, first=2, rate=1e-3)
+  stored = again.run.store.gather()
+  for name, variable in zip(
+    again.training.plan.names,
+    opened.training.replicas[0].trainable,
+    strict=True,
+  ):
+    for own in stored[f'local_parameters/{name}']:
+      # Two steps of AdamW.
+      np.testing.assert_allclose(own, variable.numpy(), atol=2.1e-3)
+      assert np.any(own != variable.numpy())
 
 
 def test_who_reads_parameters_does_not_see_them(tmp_path):

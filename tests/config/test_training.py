@@ -200,6 +200,44 @@ def test_flags_choose_the_code(options, expected):
     ({'gradient_accumulation_steps': 0}, 'expected a number >= 1'),
     ({'local_steps': 0}, 'local_steps: expected a number >= 1'),
     ({'local_momentum': 0.9}, 'expected it to be left out without local'),
+    ({'inner_optimizer': 'adamw'}, 'expected it to be left out without local'),
+    (
+      {'local_steps': 2, 'inner_optimizer': 'adam'},
+      'inner_optimizer: expected one of adamw, momentum, received',
+    ),
+    (
+      {'local_steps': 2, 'inner_optimizer': 'adamw:beta2=1'},
+      r'inner_optimizer: expected beta2 in \[0, 1\), received 1.0',
+    ),
+    (
+      {'local_steps': 2, 'inner_optimizer': 'adamw', 'local_momentum': 0.9},
+      'local_momentum: expected it to be left out beside .*=adamw',
+    ),
+    (
+      {'local_steps': 2, 'inner_optimizer': 'adamw', 'dtype': 'float16'},
+      'dtype: expected float32 or bfloat16 where nodes keep something',
+    ),
+    (
+      {'local_steps': 2, 'fragments': 2, 'dtype': 'float16'},
+      'dtype: expected float32 or bfloat16 where nodes keep something',
+    ),
+    (
+      {'local_steps': 5, 'fragments': 3},
+      'local_steps: expected a multiple of the 3 fragments.*local_steps=6',
+    ),
+    ({'fragments': 2}, 'local_steps: expected a multiple of the 2 fragments'),
+    (
+      {'local_steps': 6, 'fragments': 2, 'overlap_steps': 3},
+      'overlap_steps: expected fewer than the 3 .*overlap_steps=2',
+    ),
+    (
+      {'local_steps': 6, 'mixing_factor': 0.2},
+      'mixing_factor: expected it to be left out without --overlap_steps',
+    ),
+    (
+      {'local_steps': 6, 'overlap_steps': 1, 'mixing_factor': 1.5},
+      'mixing_factor: expected a number from 0 to 1',
+    ),
     (
       {'local_steps': 3, 'num_nodes': 2, 'batch_size': 32},
       'multiple of the 2 nodes times 3 local steps.*batch_size=36',

@@ -1,10 +1,13 @@
 """Small trainings: nets, batches and runs of a few steps, in this process."""
 
+from typing import NamedTuple
+
 import keras
 import numpy as np
 import tensorflow as tf
 
 from terngrad.codec import bucketing
+from terngrad.codec import fragments as fragments_lib
 from terngrad.codec import parts as parts_lib
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
@@ -16,6 +19,7 @@ from terngrad.step import states
 from terngrad.step import step as steps
 from terngrad.step import synchronized
 from terngrad.training.passes import accumulation
+from terngrad.training.passes import inner_optimizers
 from terngrad.training.passes import local_steps
 from terngrad.training.passes import recomputing
 
@@ -67,6 +71,29 @@ def _classifier(seed, layers):
   )
 
 
+class Local(NamedTuple):
+  """Local steps by their numbers; see `local_steps.LocalSteps`."""
+
+  count: int
+  inner: str = 'momentum'
+  outer_rate: float = 1.0
+  keeps: bool = False
+  overlap: int = 0
+  mixing: float = 0.5
+
+  def __call__(self, decay, members):
+    """The `local_steps.LocalSteps` of a training."""
+    return local_steps.LocalSteps(
+      self.count,
+      inner_optimizers.parse(self.inner, 0.0),
+      self.outer_rate,
+      decay,
+      members if self.keeps else (),
+      self.overlap,
+      self.mixing,
+    )
+
+
 class Training:
   """A net in training on logical CPU devices."""
 
@@ -92,6 +119,7 @@ class Training:
     on_kernels=False,
     plain=(),
     local=None,
+    fragments=1,
     recompute=False,
   ):
     self.model = build()
@@ -114,6 +142,7 @@ class Training:
     )
     if on_kernels:
       code = bucketing.on_kernels(code)
+    code = fragments_lib.split(code, fragments_lib.strided(specs, fragments))
     self.codec = parts_lib.cut(code, part_bytes)
     self.replicas = replicas.create(
       self.plan,
@@ -123,7 +152,6 @@ class Training:
       own_statistics,
       states.shared(self.codec),
     )
-    self.states = states.MethodStates(self.codec, self.exchange)
     self.node_pass = accumulation.accumulated(
       passes.model_pass(
         self.model,
@@ -137,11 +165,17 @@ class Training:
     changes = {}
     if synchronize:
       changes['pass_context'] = synchronized.contexts(self.exchange)
+    of_pass, made = (), None
     if local:
-      changes['local'] = local_steps.LocalSteps(*local, self.node_pass.decay)
+      made = local(self.node_pass.decay, fragments_lib.members(self.codec))
+      of_pass = made.states([v.shape for v in self.plan.trainable])
       self.node_pass = self.node_pass._replace(decay=passes.no_decay)
-    self.step = tf.function(
-      steps.make_train_step(
+    self.states = states.MethodStates(self.codec, self.exchange, of_pass)
+
+    def make_step(turn):
+      if made:
+        changes['local'] = made._replace(turn=turn)
+      return steps.traced_step(
         steps.Training(
           self.node_pass,
           self.exchange,
@@ -151,9 +185,11 @@ class Training:
           seed,
           **changes,
         ),
-        self.codec,
-      ),
-      reduce_retracing=True,
+        fragments_lib.of_step(self.codec, turn),
+      )
+
+    self.step = fragments_lib.in_turn(
+      [make_step(turn) for turn in range(self.codec.num_fragments)]
     )
     self.shape = [workers, batch // workers]
 

@@ -33,6 +33,26 @@ def assembled(**options):
   return assembly.assemble(config)
 
 
+def test_steps_exchange_fragments_in_turns():
+  run = lenet(local_steps=4, fragments=2, inner_optimizer='adamw')
+  codecs = [run.chosen(step, False)[1] for step in range(3)]
+  assert codecs[0] == codecs[2] != codecs[1]
+  for one, layers in zip(codecs, ('conv1', 'conv2'), strict=False):
+    assert {run.parameters[i].split('/')[0] for i in one.variables} >= {layers}
+  covered = sorted(codecs[0].variables + codecs[1].variables)
+  assert covered == list(range(len(run.parameters)))
+  kept = {name.split('/')[0] for name in run.store.variables}
+  assert kept == {
+    *('inner_steps', 'inner_first_moment', 'inner_second_moment'),
+    *('local_exchanges', 'local_parameters'),
+  }
+
+
+def test_more_fragments_than_layers_are_refused():
+  with pytest.raises(errors.ConfigError, match='at most 4, the layers of'):
+    lenet(local_steps=5, fragments=5)
+
+
 def take(run, label, rate):
   images = tf.random.stateless_normal([2, 4, 8, 8, 1], [3, 4])
   return run.float_step(

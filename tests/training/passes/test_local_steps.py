@@ -11,14 +11,14 @@ from tests.step import small
 COUNT, WORKERS, RATE = 3, 2, 0.05
 
 
-def trained(build=small.dense_net, local=(COUNT, 0.0, 1.0), **options):
+def trained(build=small.dense_net, **options):
   options = {
     'devices': 1,
     'workers': WORKERS,
     'batch': 24,
     'codec': 'identity',
     'optimizer': optimizers.gradient_descent(),
-    'local': local,
+    'local': small.Local(COUNT),
   } | options
   return small.at_its_start(build, **options)
 
@@ -45,7 +45,7 @@ def by_itself(training, images, labels, momentum=0.0):
 @pytest.mark.parametrize('momentum', [0.0, 0.9])
 @pytest.mark.gate_every(2)
 def test_plain_descent_at_rate_1_averages_the_workers(momentum):
-  training = trained(local=(COUNT, momentum, 1.0))
+  training = trained(local=small.Local(COUNT, f'momentum:momentum={momentum}'))
   images, labels = (x.numpy() for x in small.batch_of(0, training.shape))
   expected = [
     by_itself(training, *own, momentum)
@@ -62,7 +62,7 @@ def test_plain_descent_at_rate_1_averages_the_workers(momentum):
 
 def test_the_outer_optimizer_is_given_the_mean_change():
   training = trained(
-    optimizer=optimizers.nesterov(0.9), local=(COUNT, 0.0, 0.7)
+    optimizer=optimizers.nesterov(0.9), local=small.Local(COUNT, outer_rate=0.7)
   )
   images, labels = (x.numpy() for x in small.batch_of(0, training.shape))
   before = [v.numpy() for v in training.replicas[0].trainable]
@@ -86,7 +86,7 @@ def test_nodes_and_towers_end_at_the_same_bits(codec):
     'build': small.conv_net,
     'codec': codec,
     'workers': 4,
-    'local': (COUNT, 0.9, 0.5),
+    'local': small.Local(COUNT, 'momentum:momentum=0.9', 0.5),
   }
   nodes, towers = trained(devices=1, **options), trained(devices=2, **options)
   nodes.run(3)
@@ -96,7 +96,7 @@ def test_nodes_and_towers_end_at_the_same_bits(codec):
 
 
 def test_statistics_follow_every_local_step():
-  one = trained(small.conv_net, local=(1, 0.0, 1.0), workers=1, batch=8)
+  one = trained(small.conv_net, local=small.Local(1), workers=1, batch=8)
   three = trained(small.conv_net, workers=1)
   start = [v.numpy() for v in one.replicas[0].statistics]
   for training in (one, three):

@@ -172,7 +172,7 @@ def test_tensorflow_does_not_merge_the_second_run_with_the_first():
     pytest.param(1, 1, {}, marks=pytest.mark.slow),
     pytest.param(2, 2, {'synchronize': True}, marks=pytest.mark.slow),
     pytest.param(1, 2, {'parts': 2}, marks=pytest.mark.slow),
-    pytest.param(1, 2, {'local': (2, 0.9, 1.0)}, marks=pytest.mark.slow),
+    pytest.param(1, 2, {'local': small.Local(2)}, marks=pytest.mark.slow),
     pytest.param(1, 1, {'scaling': (2.0**10, 0.0)}, marks=pytest.mark.slow),
   ],
 )
