@@ -5,6 +5,7 @@ import pytest
 
 from tests.bin import programs
 from tests.torture import faults
+from tests.torture import references
 
 
 @pytest.mark.parametrize(
@@ -19,14 +20,14 @@ from tests.torture import faults
   ],
 )
 def test_a_program_that_ends_badly_is_a_difference(done):
-  with pytest.raises(faults.Difference, match='a file was damaged'):
-    faults._check_refusal(done, 'a file was damaged')
+  with pytest.raises(references.Difference, match='a file was damaged'):
+    references.check_refusal(done, 'a file was damaged')
 
 
 def test_a_program_that_refuses_or_works_is_none():
-  faults._check_refusal(programs.Finished(0, 'done', ''), '')
+  references.check_refusal(programs.Finished(0, 'done', ''), '')
   said = 'error: Expected a file, received none.'
-  faults._check_refusal(programs.Finished(2, '', said), '')
+  references.check_refusal(programs.Finished(2, '', said), '')
 
 
 def test_damage_changes_a_file_or_takes_it_away(tmp_path):
