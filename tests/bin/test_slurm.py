@@ -1,6 +1,5 @@
 """Runs that a real Slurm of one node starts, in daemons of their own."""
 
-import collections
 import contextlib
 import getpass
 import os
@@ -58,26 +57,25 @@ PartitionName=all Nodes=ALL Default=YES State=UP
 @contextlib.contextmanager
 def daemon(pattern, *command):
   """A process that has said `pattern` and runs until the end of the block."""
-  process = subprocess.Popen(
+  with subprocess.Popen(
     command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-  )
-  lines = []
-  try:
-    for line in process.stdout:
-      lines.append(line)
-      if re.search(pattern, line):
-        break
-    else:
-      raise AssertionError(f'{command[0]} ended: {lines}')
+  ) as process:
     # So that no pipe is full.
-    drain = threading.Thread(
-      target=collections.deque, args=(process.stdout, 0), daemon=True
-    )
-    drain.start()
-    yield
-  finally:
-    process.terminate()
-    process.wait()
+    drain = threading.Thread(target=process.stdout.read)
+    lines = []
+    try:
+      for line in process.stdout:
+        lines.append(line)
+        if re.search(pattern, line):
+          break
+      else:
+        raise AssertionError(f'{command[0]} ended: {lines}')
+      drain.start()
+      yield
+    finally:
+      process.terminate()
+      if drain.ident:
+        drain.join()
 
 
 @pytest.fixture(scope='module')
@@ -115,7 +113,10 @@ def slurm():
       ('slurmd', 'slurmd started'),
     ):
       stack.enter_context(daemon(pattern, name, '-D', '-f', str(conf)))
-    yield {'SLURM_CONF': str(conf), 'PYTHON': sys.executable} | programs.QUIET
+    found = {'SLURM_CONF': str(conf), 'PYTHON': sys.executable} | programs.QUIET
+    # What a failed test left.
+    stack.callback(run, found, 'scancel', f'--user={getpass.getuser()}')
+    yield found
 
 
 def run(slurm, *words, **variables):
