@@ -20,7 +20,6 @@ from tests.bin import programs
 from tests.torture import references
 
 _STEPS = 60
-_FLAGS = ('--save_iter=12', '--step_timeout=60')
 # Times that a chief may begin anew after the last fault.
 _ATTEMPTS = 5
 _CHIEF = 'worker', 0
@@ -46,7 +45,7 @@ def lost_equal_processes(place, rng):
   expected, seconds = _undisturbed(place.reference, mode)
   train = place.folder / 'train'
   count = int(rng.integers(1, 4))
-  with _cluster(place.reference, train, mode) as cluster:
+  with _cluster(place.reference, train, mode, seconds) as cluster:
     for _ in range(count):
       _start_ended(cluster)
       time.sleep(rng.uniform(0, seconds))
@@ -104,10 +103,14 @@ def _undisturbed(reference, mode):
   return _undisturbed_run(reference.idx, reference.data, mode)
 
 
-def _cluster(reference, train, mode):
-  """A `clusters.Cluster`, of which nothing is started yet."""
+def _cluster(reference, train, mode, seconds=math.inf):
+  """A `clusters.Cluster`, of which nothing is started yet.
+
+  `seconds` is what a run takes: a busy machine is no lost task.
+  """
   words = clusters.arguments(reference.data, train, steps=_STEPS)
-  words += [*_FLAGS, *mode.flags]
+  step_timeout = min(600, 60 + 2 * seconds)
+  words += ['--save_iter=12', f'--step_timeout={step_timeout}', *mode.flags]
   if mode.num_ps:
     return clusters.Cluster(mode.num_ps, mode.num_workers, words)
   words += programs.as_flags(
@@ -132,7 +135,8 @@ def _start_ended(cluster):
 def _lose_tasks(place, rng, mode, seconds):
   """Runs to the end, and loses some tasks meanwhile; how often."""
   count = int(rng.integers(1, 4))
-  with _cluster(place.reference, place.folder / 'train', mode) as cluster:
+  train = place.folder / 'train'
+  with _cluster(place.reference, train, mode, seconds) as cluster:
     _start_ended(cluster)
     for _ in range(count):
       time.sleep(rng.uniform(0, seconds))
