@@ -1,10 +1,18 @@
-"""The torture sees what it is there for."""
+"""The torture sees what it is there for, and finds nothing."""
+
+import io
+import tarfile
 
 import numpy as np
 import pytest
 
 from tests.bin import programs
+from tests.slim import archives_made
+from tests.torture import archives
+from tests.torture import cluster_faults
+from tests.torture import disk_faults
 from tests.torture import faults
+from tests.torture import references
 
 
 @pytest.mark.parametrize(
@@ -19,14 +27,14 @@ from tests.torture import faults
   ],
 )
 def test_a_program_that_ends_badly_is_a_difference(done):
-  with pytest.raises(faults.Difference, match='a file was damaged'):
-    faults._check_refusal(done, 'a file was damaged')
+  with pytest.raises(references.Difference, match='a file was damaged'):
+    references.check_refusal(done, 'a file was damaged')
 
 
 def test_a_program_that_refuses_or_works_is_none():
-  faults._check_refusal(programs.Finished(0, 'done', ''), '')
+  references.check_refusal(programs.Finished(0, 'done', ''), '')
   said = 'error: Expected a file, received none.'
-  faults._check_refusal(programs.Finished(2, '', said), '')
+  references.check_refusal(programs.Finished(2, '', said), '')
 
 
 def test_damage_changes_a_file_or_takes_it_away(tmp_path):
@@ -38,3 +46,53 @@ def test_damage_changes_a_file_or_takes_it_away(tmp_path):
     changed.add(path.read_bytes() if path.exists() else None)
   assert None in changed and len(changed) > 25
   assert b'x' * 100 not in changed
+
+
+def test_a_tar_lies_in_one_header_whose_checksum_is_right():
+  whole = archives_made.tar(
+    [archives_made.member(str(i), b'content') for i in range(3)]
+  )
+  read, changed = 0, set()
+  for seed in range(40):
+    content = archives.lie(np.random.default_rng(seed), whole)
+    assert len(content) == len(whole)
+    blocks = [
+      i
+      for i in range(0, len(whole), 512)
+      if content[i : i + 512] != whole[i : i + 512]
+    ]
+    changed.update(blocks)
+    try:
+      with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        read += len(archive.getmembers())
+    except tarfile.TarError:
+      pass
+  # Of headers alone, and nearly all are read as they are.
+  assert changed == {0, 1024, 2048}
+  assert read > 40
+
+
+@pytest.fixture(scope='module')
+def reference(tmp_path_factory):
+  return references.make_reference(tmp_path_factory.mktemp('torture'))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  'fault', faults.FAULTS + disk_faults.FAULTS, ids=lambda fault: fault.__name__
+)
+def test_a_round_of_each_fault_finds_nothing(fault, reference, tmp_path):
+  place = references.Place(tmp_path, reference)
+  assert fault(place, np.random.default_rng(5)) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+@pytest.mark.parametrize(
+  'fault', cluster_faults.FAULTS, ids=lambda fault: fault.__name__
+)
+def test_a_round_of_each_fault_of_a_cluster_finds_nothing(
+  fault, reference, tmp_path
+):
+  place = references.Place(tmp_path, reference)
+  assert fault(place, np.random.default_rng(5)) > 0

@@ -2,7 +2,6 @@
 #SBATCH --job-name=terngrad
 #SBATCH --nodes=4
 #SBATCH --ntasks-per-node=1
-#SBATCH --kill-on-bad-exit=1
 # Equal processes that exchange ternary gradients by collectives, one a node.
 #
 #   DATA_DIR=... TRAIN_DIR=... sbatch scripts/cluster/slurm.sh [FLAG...]
@@ -12,7 +11,8 @@
 # reaches these nodes (docs/security.md).
 set -euo pipefail
 
-exec srun "${PYTHON:-.venv/bin/python}" -m terngrad.bin.cifar10_train \
+exec srun --kill-on-bad-exit=1 \
+  "${PYTHON:-.venv/bin/python}" -m terngrad.bin.cifar10_train \
   --flagfile=experiments/cifar10/base.flags --grad_bits=1 --clip_factor=2.5 \
   --num_gpus=1 --num_nodes=-1 --exchange=collective --cluster=slurm \
   --allow_insecure_network --data_dir="${DATA_DIR:?a folder all nodes see}" \

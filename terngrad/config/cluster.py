@@ -61,12 +61,12 @@ class Cluster:
   )
   cluster: str = option(
     'flags',
-    'Who takes part: flags; tf_config; slurm; kubernetes:LABEL (pods with '
-    'hostNetwork; NODE_IP holds the address of this one); rendezvous (equal '
-    'processes meet in --rendezvous_dir); redis:URL (they meet at a Redis '
-    'server, such as redis:redis://HOST:6379/0, as --run_id); mpi (they meet '
-    'in --rendezvous_dir, numbered by mpirun); or a file with a host:port a '
-    'line.',
+    'Who takes part: flags; tf_config; slurm (slurm:N: the first N tasks are '
+    'parameter servers); kubernetes:LABEL (pods with hostNetwork; NODE_IP '
+    'holds the address of this one); rendezvous (equal processes meet in '
+    '--rendezvous_dir); redis:URL (they meet at a Redis server, such as '
+    'redis:redis://HOST:6379/0, as --run_id); mpi (they meet in '
+    '--rendezvous_dir, numbered by mpirun); or a file with a host:port a line.',
     shared=options.OWN,
   )
   worker_hosts: str = option('', 'host:port of every worker, with commas.')
@@ -196,7 +196,13 @@ def _from_tf_config(options):
 
 
 def _from_slurm(options):
-  return resolvers.from_slurm(0, options.cluster_port)
+  count = options.cluster.partition(':')[2] or '0'
+  if not (count.isdecimal() and len(count) < 6):
+    raise errors.ConfigError(
+      'cluster: expected a number of parameter servers behind slurm:, received '
+      f'{count[:200]!r}. Use --cluster=slurm:1, or slurm for none.'
+    )
+  return resolvers.from_slurm(int(count), options.cluster_port)
 
 
 def _from_kubernetes(options):

@@ -117,7 +117,8 @@ class ServerCluster(cluster_lib.Cluster):
         raise errors.ConfigError(
           f'cluster: expected a {job} task at least, received none from '
           f'--cluster={self.cluster[:200]}. Use --cluster=flags with '
-          '--ps_hosts and --worker_hosts, tf_config, or a file that lists both.'
+          '--ps_hosts and --worker_hosts, tf_config, slurm:1, or a file that '
+          'lists both.'
         )
     return cluster
 

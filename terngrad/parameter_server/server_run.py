@@ -153,9 +153,8 @@ def _execution_context(config, data):
   def time_limit(what):
     return watchdog.limit(cluster, next(limits), what)
 
-  def begin(step, shares=None):
+  def begin(step):
     """Lets all workers start from the chief's parameters and this step."""
-    del shares  # All are equal.
     with time_limit('Begin'):
       for other in copies[1:]:
         replicas.copy(copies[0], other)

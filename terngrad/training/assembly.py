@@ -151,13 +151,14 @@ def assemble(config, make_context=None):
     num_examples=context.data.num_examples,
     num_classes=context.data.num_classes,
   )
-  shares = _shares(config, context, training)
+  shares, batches = _shares(config, context, training), context.data.batches
   make_step = functools.partial(_make_step, context, training)
   names = replicas.variable_names(plan, training.replicas[0])
   parameters = names[: len(plan.trainable)]
   epochs, max_steps = _length(config, context.data.num_examples)
   return Run(
-    batches=functools.partial(context.data.batches, shares=shares),
+    # Only where it may have shares need a context know of them.
+    batches=functools.partial(batches, shares=shares) if shares else batches,
     shares=shares,
     epochs=epochs,
     max_steps=max_steps,

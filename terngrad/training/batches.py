@@ -18,10 +18,10 @@ class Data(NamedTuple):
   """The examples of a run.
 
   Attributes:
-    batches: takes a step and the shares of all workers, a sequence of int,
-      None or left out for equal ones; returns an iterator of (images [workers
-      of this process, share, ...], labels [the same, share]) from that step on,
-      as `shares.deal` makes them.
+    batches: takes a step and, where devices have weights, the shares of all
+      workers, a sequence of int, left out for equal ones; returns an iterator
+      of (images [workers of this process, share, ...], labels [the same,
+      share]) from that step on, as `shares.deal` makes them.
     num_examples: examples in an epoch.
     num_classes: of the labels.
     channels: of the images.

@@ -1,10 +1,12 @@
 """Runs the programs, in processes of their own, and reads what they write."""
 
+import contextlib
 import csv
 import json
 import os
 import pathlib
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -87,6 +89,15 @@ class Program:
   def send(self, number):
     """Sends a signal."""
     os.kill(self._process.pid, number)
+
+  def limit(self, resource_kind, value):
+    """Limits a resource of `resource`, such as RLIMIT_FSIZE, from now on."""
+    with contextlib.suppress(ProcessLookupError):
+      resource.prlimit(self._process.pid, resource_kind, (value, value))
+
+  def has_ended(self):
+    """Whether it has, without waiting."""
+    return self._process.exitcode is not None
 
   def wait(self):
     """Reads all lines and waits for the end."""

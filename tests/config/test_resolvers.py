@@ -6,6 +6,7 @@ from terngrad import errors
 from terngrad.cluster import spec
 from terngrad.config import cluster as cluster_config
 from terngrad.config import options as options_lib
+from terngrad.config import servers
 from terngrad.config import training
 
 
@@ -45,3 +46,24 @@ def test_a_password_of_redis_is_not_told_where_the_processes_are_not_equal():
   ) as error:
     cluster_config.RESOLVERS['redis'](told)
   assert 'Se@' not in str(error.value)
+
+
+def test_slurm_makes_so_many_first_tasks_parameter_servers(monkeypatch):
+  for name, value in {
+    'SLURM_PROCID': 2,
+    'SLURM_STEP_NUM_TASKS': 3,
+    'SLURM_STEP_NODELIST': 'localhost',
+    'SLURM_STEP_TASKS_PER_NODE': 3,
+    'SLURMD_NODENAME': 'localhost',
+  }.items():
+    monkeypatch.setenv(name, str(value))
+  jobs = {'ps': ('localhost:7000',)}
+  jobs['worker'] = 'localhost:7001', 'localhost:7002'
+  config = servers.ServerCluster(cluster='slurm:1', cluster_port=7000)
+  assert (config.tasks.jobs, config.tasks.index) == (jobs, 1)
+  config = servers.ServerCluster(cluster='slurm')
+  with pytest.raises(errors.ConfigError, match='expected a ps task.*slurm:1'):
+    _ = config.tasks
+  config = servers.ServerCluster(cluster='slurm:one')
+  with pytest.raises(errors.ConfigError, match=r"behind slurm:, received 'one"):
+    _ = config.tasks

@@ -1,7 +1,10 @@
 """scripts/cluster/: what schedulers read."""
 
+import copy
+import json
 import subprocess
 
+import pytest
 import yaml
 
 from tests.cli import starters
@@ -23,9 +26,10 @@ def test_slurm_script_starts_equal_processes(project, tmp_path, monkeypatch):
     },
     timeout=60,
   )
-  ((_, _, module, *words),) = project.calls()
+  ((option, _, _, module, *words),) = project.calls()
   # Its flag files are named from where it starts.
   monkeypatch.chdir(conftest.ROOT)
+  assert option == '--kill-on-bad-exit=1'
   assert module == 'terngrad.bin.cifar10_train'
   config = starters.parse(module, words)
   assert (config.cluster.exchange, config.cluster.cluster) == (
@@ -35,16 +39,65 @@ def test_slurm_script_starts_equal_processes(project, tmp_path, monkeypatch):
   assert (config.data.data_dir, config.model.seed) == ('/my data', 7)
 
 
-def test_manifest_is_yaml_of_a_policy_and_a_job():
-  text = (FOLDER / 'kubeflow-tfjob.yaml').read_text()
-  policy, job = yaml.safe_load_all(text)
+def documents(name):
+  return list(yaml.safe_load_all((FOLDER / name).read_text()))
+
+
+def test_a_job_of_kubeflow_starts_tasks_of_its_tf_config(monkeypatch):
+  policy, job = documents('kubeflow-tfjob.yaml')
   assert (policy['kind'], job['kind']) == ('NetworkPolicy', 'TFJob')
-  assert set(job['spec']['tfReplicaSpecs']) == {'PS', 'Worker'}
+  specs = {n.lower(): s for n, s in job['spec']['tfReplicaSpecs'].items()}
+  cluster = {
+    name: [
+      f'terngrad-{name}-{i}.default.svc:2222' for i in range(s['replicas'])
+    ]
+    for name, s in specs.items()
+  }
+  assert set(cluster) == {'ps', 'worker'}
+  for name, addresses in cluster.items():
+    index = len(addresses) - 1
+    task = {'cluster': cluster, 'task': {'type': name, 'index': index}}
+    monkeypatch.setenv('TF_CONFIG', json.dumps(task))
+    (container,) = specs[name]['template']['spec']['containers']
+    # What the operator looks for.
+    assert container['name'] == 'tensorflow'
+    _, _, module, *words = container['command']
+    config = starters.parse(module, words)
+    config.validate()
+    assert config.cluster.tasks.address == addresses[index]
+
+
+def known_to_kubernetes():
+  """Documents of all manifests that Kubernetes itself has schemas of."""
+  found = [
+    document
+    for path in sorted(FOLDER.glob('*.yaml'))
+    for document in documents(path.name)
+  ]
+  (job,) = (d for d in found if d['kind'] == 'TFJob')
+  found.remove(job)
+  # The operator knows what is around the templates of the pods.
+  return found + [
+    {'apiVersion': 'v1', 'kind': 'PodTemplate', 'template': each['template']}
+    for each in job['spec']['tfReplicaSpecs'].values()
+  ]
+
+
+def test_manifests_are_those_of_the_schemas_of_kubernetes():
+  schemas = pytest.importorskip('kubernetes_validate')
+  found = known_to_kubernetes()
+  assert len(found) == 7
+  for version in ('1.25', schemas.latest_version()):
+    for document in found:
+      schemas.validate(document, version, strict=True)
+    document = copy.deepcopy(found[-1])
+    document['template']['spec']['containers'][0]['comand'] = []
+    with pytest.raises(schemas.ValidationError, match='comand'):
+      schemas.validate(document, version, strict=True)
 
 
 def test_jobs_of_plain_kubernetes_name_all_their_tasks():
-  text = (FOLDER / 'kubernetes.yaml').read_text()
-  policy, service, *jobs = yaml.safe_load_all(text)
+  policy, service, *jobs = documents('kubernetes.yaml')
   assert (policy['kind'], service['kind']) == ('NetworkPolicy', 'Service')
   names = []
   for job in jobs:

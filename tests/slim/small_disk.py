@@ -23,3 +23,10 @@ def mounted(folder, kilobytes):
     yield folder
   finally:
     subprocess.run(['umount', str(folder)], check=True)
+
+
+def grow(folder, kilobytes):
+  """Makes a mounted disk that large."""
+  subprocess.run(
+    ['mount', '-o', f'remount,size={kilobytes}k', str(folder)], check=True
+  )

@@ -18,7 +18,12 @@ import numpy as np
 import pandas as pd
 import tqdm
 
+from tests.torture import cluster_faults
+from tests.torture import disk_faults
 from tests.torture import faults
+from tests.torture import references
+
+_FAULTS = faults.FAULTS + disk_faults.FAULTS + cluster_faults.FAULTS
 
 
 def main():
@@ -28,10 +33,11 @@ def main():
   parser.add_argument('--minutes', type=float, default=10, help='how long')
   parser.add_argument('--seed', type=int, default=1, help='of all rounds')
   parser.add_argument('--round', type=int, help='only this one')
+  parser.add_argument('--fault', default='', help='only what is named so')
   parser.add_argument('--output', type=pathlib.Path, required=True)
   options = parser.parse_args()
   options.output.mkdir(parents=True, exist_ok=True)
-  reference = faults.make_reference(options.output / 'reference')
+  reference = references.make_reference(options.output / 'reference')
   rounds = [options.round] if options.round is not None else range(10**9)
   end = time.monotonic() + 60 * options.minutes
   done = []
@@ -55,7 +61,8 @@ def main():
     say(done[-1]['difference'])
     say(
       f'repeat: python -m tests.torture --seed={options.seed} '
-      f'--round={done[-1]["round"]} --output={options.output}'
+      f'--round={done[-1]["round"]} --fault={options.fault} '
+      f'--output={options.output}'
     )
     return 1
   say(f'{len(done)} rounds without a difference')
@@ -69,13 +76,14 @@ def say(text):
 def run(number, options, reference):
   """One round; what is logged of it."""
   rng = np.random.default_rng([options.seed, number])
-  fault = faults.FAULTS[rng.integers(len(faults.FAULTS))]
+  chosen = [f for f in _FAULTS if options.fault in f.__name__]
+  fault = chosen[rng.integers(len(chosen))]
   folder = options.output / f'round_{number}'
   shutil.rmtree(folder, ignore_errors=True)
   folder.mkdir()
   before, count, difference = time.monotonic(), 0, ''
   try:
-    count = fault(faults.Place(folder, reference), rng)
+    count = fault(references.Place(folder, reference), rng)
   except Exception:
     difference = traceback.format_exc()
   if not difference:

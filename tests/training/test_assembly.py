@@ -222,3 +222,20 @@ def test_a_longer_run_is_another_only_where_its_rates_are(
   assert (rates[0].learning_rate(5) != rates[1].learning_rate(5)) == depends
   said = [run.layout.may_change.get('max_steps') for run in rates]
   assert said == ([10, 20] if depends else [None, None])
+
+
+def test_only_where_devices_have_weights_are_shares_asked_for(monkeypatch):
+  """Contexts of parameter servers deal equal batches and know no other."""
+  asked = []
+
+  def of_equal_workers(config):
+    context = of_this_process(config)
+    data = context.data._replace(batches=lambda step: asked.append(step))
+    return context._replace(data=data)
+
+  of_this_process = assembly.of_this_process
+  monkeypatch.setattr(assembly, 'of_this_process', of_equal_workers)
+  lenet().batches(3)
+  assert asked == [3]
+  with pytest.raises(TypeError, match='shares'):
+    lenet(device_weights=('3', '1')).batches(3)
