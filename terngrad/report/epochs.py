@@ -137,6 +137,7 @@ def chart(runs, tested):
       )
   axes.set_title(f'accuracy, {tested}, %', loc='left')
   axes.set_xlabel('epoch')
+  axes.xaxis.get_major_locator().set_params(integer=True)
   axes.grid(alpha=0.3)
   axes.legend(fontsize='small')
   page.tight_layout()
