@@ -231,6 +231,21 @@ def test_another_shape_is_refused_and_says_how_to_leave_it_out(tmp_path):
     Started(pretrained_model_checkpoint_path=path)
 
 
+def test_a_line_of_the_report_has_twenty_names():
+  names = [f'conv{i}' for i in range(22)]
+  assert pretrained._some(names[:20]) == ', '.join(names[:20])
+  assert pretrained._some(names) == f'{", ".join(names[:20])} and 2 more'
+
+
+def test_a_single_number_is_no_kernel(tmp_path):
+  values = of_tf1() | {'tower_0/fc3/weights': np.float32(1)}
+  path = tf1_checkpoints.write(tmp_path / 'model.ckpt', values)
+  with pytest.raises(
+    errors.CheckpointError, match=r'fc3/kernel .* received \[\]'
+  ):
+    Started(pretrained_model_checkpoint_path=path)
+
+
 @pytest.mark.parametrize('content', [b'', b'no checkpoint at all'])
 def test_a_file_that_is_no_checkpoint_is_refused(content, tmp_path):
   path = tmp_path / 'model.ckpt'

@@ -5,6 +5,7 @@ import types
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from terngrad.checkpoint import checkpoints
 from terngrad.checkpoint import resume
@@ -14,6 +15,7 @@ from terngrad.cluster import coordination
 from terngrad.codec.methods.wrappers import bidirectional
 from terngrad.exchange import towers
 from terngrad.step import replicas
+from tests.exchange import threads
 from tests.step import small
 
 # The logits travel before the other two variables.
@@ -251,3 +253,27 @@ def test_who_reads_parameters_does_not_see_them(tmp_path):
   source = sources.of_checkpoint(path, 'lenet')
   assert source.unexpected == []
   assert sorted(source.shapes) == sorted(opened.run.names)
+
+
+def test_the_chief_gets_the_states_of_all_processes_and_each_its_own_back(
+  monkeypatch,
+):
+  monkeypatch.setattr(stored_states, '_PIECE', 50)
+  shape = [3, 2, 7, 11]
+  values = np.random.default_rng(1).normal(size=shape).astype(np.float32)
+
+  def of_one(group):
+    variables = [tf.Variable(value) for value in values[group.rank]]
+    gathered = stored_states._gather(group, variables)
+    for variable in variables:
+      variable.assign(tf.zeros_like(variable))
+    stored_states._deal(group, variables, None)
+    assert not np.any(variables)
+    stored_states._deal(group, variables, gathered)
+    return gathered, np.array(variables)
+
+  chiefs, *others = threads.run(3, 50, of_one)
+  np.testing.assert_array_equal(chiefs[0], values.reshape([3, -1]))
+  assert [gathered for gathered, _ in others] == [None, None]
+  for (_, received), expected in zip([chiefs, *others], values, strict=True):
+    np.testing.assert_array_equal(received, expected)

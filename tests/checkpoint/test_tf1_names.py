@@ -76,6 +76,7 @@ def test_steps_and_slots_have_no_name_here(theirs):
   [
     ('lenet', 'logits/kernel', 'logits'),
     ('lenet', 'conv1/bias', 'conv1/'),
+    ('lenet', 'mix/bias', '/mix/'),
     ('lenet', 'conv1/bias', 'conv1/biases'),
     ('slim_lenet', 'logits/kernel', 'LeNet/fc4'),
     ('slim_lenet', 'conv1/kernel', 'LeNet'),

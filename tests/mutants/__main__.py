@@ -2,10 +2,11 @@
 
   python -m tests.mutants --folder=codec --count=200 --seed=1 --output=M
 
-M/mutants.jsonl has a line a mutant, and a second call goes on behind it. The
-table at the end counts them. The first call runs the tests once and writes to
-M/map.json which lines each executes; a mutant then meets only those that
-execute its own. `--again` asks the tests as they are now about the survivors.
+M/mutants.jsonl has a line a mutant, and a second call goes on behind it, with
+the sources of the first. The table at the end counts them. The first call runs
+the tests once and writes to M/map.json which lines each executes; a mutant then
+meets only those that execute its own. `--again` asks the tests as they are now
+about the survivors.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import sys
 import time
 
@@ -30,8 +32,12 @@ def main():
   options.output.mkdir(parents=True, exist_ok=True)
   options.output = options.output.resolve()
   _prepare(options.output)
-  chosen = choose(trees.ROOT, options.folder, options.seed, options.count)
-  path = options.output / 'map.json'
+  tree, path = options.output / 'tree', options.output / 'map.json'
+  if not tree.exists():
+    trees.copy(tree)
+  elif options.again:
+    trees.copy(tree, 'tests')
+  chosen = choose(tree, options.folder, options.seed, options.count)
   if not options.again and not path.exists():
     _map(options, path)
   found = lines.Map(path)
@@ -71,7 +77,7 @@ def _options():
   )
   parser.add_argument('--marks', help='of tests, as pytest -m')
   parser.add_argument(
-    '--budget', type=float, default=60, help='seconds of tests a mutant'
+    '--budget', type=float, default=15, help='seconds of tests a mutant'
   )
   return parser.parse_args()
 
@@ -150,12 +156,11 @@ def _map(options, path):
 
 
 def _tree(output, slot):
-  """(a fresh copy of the project, a folder to work in) of a slot."""
+  """(a copy of the project, a folder to work in) of a slot."""
   folder = output / f'slot_{slot}'
-  tree = folder / 'tree'
-  tree.mkdir(parents=True, exist_ok=True)
-  trees.copy(tree)
-  return tree, folder
+  # Over what a call that was killed may have left there.
+  shutil.copytree(output / 'tree', folder / 'tree', dirs_exist_ok=True)
+  return folder / 'tree', folder
 
 
 def _work(slot, numbers, chosen, found, options):
@@ -184,7 +189,7 @@ def judge(tree, folder, name, mutation, found, options):
   if not files:
     function = function_name(source, mutation)
     wanted, covering = found.tests(
-      name, mutation, function, options.budget, options.budget / 3
+      name, mutation, function, options.budget, options.budget / 5
     )
     files = list(dict.fromkeys(test.partition('::')[0] for test in wanted))
   before = time.monotonic()
@@ -202,7 +207,7 @@ def judge(tree, folder, name, mutation, found, options):
       break
   return {
     'verdict': verdict,
-    'by': answer.read_text(encoding='utf-8') if answer.exists() else '',
+    'by': answer.read_text(encoding='utf-8') if verdict == 'caught' else '',
     'place': f'{name}:{mutation.lines[0]}',
     'kind': mutation.kind,
     'diff': diff(source, mutation),

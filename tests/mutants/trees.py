@@ -9,10 +9,23 @@ import subprocess
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-def copy(folder):
-  """Copies what git knows or does not ignore, and the native kernels."""
+def copy(folder, part='.'):
+  """Copies what git knows or does not ignore, and the native kernels.
+
+  Args:
+    folder: `pathlib.Path` of the copy.
+    part: what to copy, relative to the root.
+  """
   listed = subprocess.run(
-    ['git', 'ls-files', '-z', '--cached', '--others', '--exclude-standard'],
+    [
+      'git',
+      'ls-files',
+      '-z',
+      '--cached',
+      '--others',
+      '--exclude-standard',
+      part,
+    ],
     cwd=ROOT,
     capture_output=True,
     check=True,

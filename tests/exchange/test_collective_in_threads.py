@@ -1,0 +1,58 @@
+"""Collectives of several processes, as threads, do what exchanges promise.
+
+Real processes are slow; see `test_collective_conformance.py`.
+"""
+
+import pytest
+
+from terngrad.exchange import collective
+from tests.exchange import conformance
+from tests.exchange import small_process
+from tests.exchange import test_collective_conformance as of_processes
+from tests.exchange import threads
+
+
+class OfThreads(conformance.ExchangeConformance):
+  processes = 2
+  devices = 1
+
+  def each(self, function, algorithm='auto'):
+    names = tuple(f'/CPU:{i}' for i in range(self.devices))
+
+    def of_one(group):
+      return function(
+        collective.Collective(group, names, self.num_workers, algorithm)
+      )
+
+    return threads.run(self.processes, small_process.PIECE, of_one)
+
+  def shared(self):
+    return self.each(conformance.share)
+
+  def given(self):
+    return self.each(conformance.examples)
+
+  def combined(self, name):
+    return [
+      found
+      for algorithm, rounds in of_processes.ROUNDS_OF_ALGORITHMS.items()
+      if name in rounds
+      for found in self.each(
+        lambda exchange: conformance.combine(exchange, name), algorithm
+      )
+    ]
+
+
+class TestTwoThreads(OfThreads):
+  num_workers = 2
+
+
+class TestTwoThreadsAndTwoDevices(OfThreads):
+  num_workers = 6
+  devices = 2
+
+
+@pytest.mark.slow
+class TestThreeThreads(OfThreads):
+  processes = 3
+  num_workers = 3
