@@ -124,8 +124,6 @@ def _layer(net, scopes):
   if scopes[:1] == ['logits']:
     return 'logits'
   if scopes[:1] == ['auxlogits']:
-    if scopes[1:2] == ['logits']:
-      return 'aux_logits'
     scopes = ['aux', *scopes[1:]]
   # 'conv1/conv1_1' says the same twice.
   scopes = [

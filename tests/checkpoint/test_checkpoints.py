@@ -39,6 +39,13 @@ def test_what_is_saved_comes_back_to_the_bit(tmp_path):
   assert checkpoints.read_layout(path) == layout()
 
 
+def test_what_older_checkpoints_do_not_say_is_what_all_runs_did_then():
+  older = layout()
+  assert older.dtype == 'float32'
+  assert older.bn_statistics == 'averaged'
+  assert older.trainable_scopes == ''
+
+
 def test_the_newest_five_are_kept(tmp_path):
   _, _, writer = opened(tmp_path)
   for step in range(1, 8):

@@ -11,6 +11,7 @@ from slim.nets import factory as nets
 from terngrad import errors
 from terngrad.checkpoint import checkpoints
 from terngrad.checkpoint import pretrained
+from terngrad.checkpoint import sources
 from terngrad.config import options as options_lib
 from terngrad.config import training as configs
 from terngrad.training import assembly
@@ -229,6 +230,23 @@ def test_another_shape_is_refused_and_says_how_to_leave_it_out(tmp_path):
     '--checkpoint_exclude_scopes=logits',
   ):
     Started(pretrained_model_checkpoint_path=path)
+
+
+def test_slots_go_on_but_for_those_of_what_is_left_out():
+  names = ['conv1/kernel', 'fc3/kernel']
+  slots = [f'{name}/{of}' for name in names for of in ('average', 'momentum')]
+  values = {n: tf.zeros([3]) for n in (*names, *slots, 'loss_scale', 'new')}
+  source = sources.WeightSource(
+    'there',
+    {name: [3] for name in values if name != 'new'} | {slots[1]: [4]},
+    lambda name: name.upper(),
+    unexpected=[],
+    step=7,
+  )
+  assert pretrained._rest(source, values, names, ['fc3/kernel']) == {
+    'conv1/kernel/average': 'CONV1/KERNEL/AVERAGE',
+    'loss_scale': 'LOSS_SCALE',
+  }
 
 
 def test_a_line_of_the_report_has_twenty_names():

@@ -200,6 +200,7 @@ def test_other_workers_owe_the_mean_what_the_old_ones_owed(count, tmp_path):
     (KINDS[0], 'ternary', 'holds what the run has no use for: '),
     ('ternary', KINDS[1], 'misses what the run remembers of residual/'),
     (KINDS[1], KINDS[0], 'no use for: .*powersgd_q'),
+    ('error_feedback+ternary', KINDS[1], 'remembers of .*powersgd_q'),
   ],
 )
 def test_states_of_another_method_are_left_and_it_is_said(

@@ -46,6 +46,11 @@ from terngrad.checkpoint import tf1_names
       'aux_logits/kernel',
     ),
     (
+      'inception_resnet_v2',
+      'InceptionResnetV2/AuxLogits/Logits/weights',
+      'aux_logits/kernel',
+    ),
+    (
       'resnet_v1_50',
       'resnet_v1_50/block1/unit_1/bottleneck_v1/conv1/BatchNorm/gamma',
       'block1_unit_1_conv1_bn/gamma',

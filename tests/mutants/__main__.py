@@ -6,7 +6,7 @@ M/mutants.jsonl has a line a mutant, and a second call goes on behind it, with
 the sources of the first. The table at the end counts them. The first call runs
 the tests once and writes to M/map.json which lines each executes; a mutant then
 meets only those that execute its own. `--again` asks the tests as they are now
-about the survivors.
+about the survivors: those that execute them, or all of `--tests`.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def main():
   elif options.again:
     trees.copy(tree, 'tests')
   chosen = choose(tree, options.folder, options.seed, options.count)
-  if not options.again and not path.exists():
+  if not path.exists() or (options.again and not options.tests):
     _map(options, path)
   found = lines.Map(path)
   for name in found.failed:
