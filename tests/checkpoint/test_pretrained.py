@@ -10,6 +10,7 @@ import tensorflow as tf
 from slim.nets import factory as nets
 from terngrad import errors
 from terngrad.checkpoint import checkpoints
+from terngrad.checkpoint import matching_weights
 from terngrad.checkpoint import pretrained
 from terngrad.checkpoint import sources
 from terngrad.config import options as options_lib
@@ -255,6 +256,12 @@ def test_a_line_of_the_report_has_twenty_names():
   assert pretrained._some(names) == f'{", ".join(names[:20])} and 2 more'
 
 
+def test_a_single_number_fits_a_single_number_alone():
+  assert matching_weights._fits([], [], is_head=False) is True
+  for received, expected in (([], [1]), ([1], [])):
+    assert not matching_weights._fits(received, expected, is_head=True)
+
+
 def test_a_single_number_is_no_kernel(tmp_path):
   values = of_tf1() | {'tower_0/fc3/weights': np.float32(1)}
   path = tf1_checkpoints.write(tmp_path / 'model.ckpt', values)
@@ -380,6 +387,7 @@ def test_a_weights_file_that_is_damaged_is_refused(tmp_path):
 def test_the_last_layer_is_trained_first_and_then_all(tmp_path):
   # The recipe of TF-Slim's scripts.
   first = Started(trainable_scopes='LeNet/logits')
+  assert (first.step, first.lines) == (0, [])
   run = first.run
   assert run.parameters == ['logits/kernel', 'logits/bias']
   assert run.codec.num_elements == 500 * 10 + 10

@@ -256,11 +256,19 @@ def test_who_reads_parameters_does_not_see_them(tmp_path):
   assert sorted(source.shapes) == sorted(opened.run.names)
 
 
+def test_names_with_dots_and_slashes_are_found_again(tmp_path):
+  variables = {'states': {'residual/a.b/kernel': tf.Variable(1.0)}}
+  path = tf.train.Checkpoint(**variables).save(str(tmp_path / 'model'))
+  key = stored_states._key('residual/a.b/kernel')
+  assert tf.train.load_checkpoint(path).has_tensor(key)
+
+
+@pytest.mark.parametrize('count', [1, 2])
 def test_the_chief_gets_the_states_of_all_processes_and_each_its_own_back(
-  monkeypatch,
+  count, monkeypatch
 ):
   monkeypatch.setattr(stored_states, '_PIECE', 50)
-  shape = [3, 2, 7, 11]
+  shape = [3, count, 7, 11]
   values = np.random.default_rng(1).normal(size=shape).astype(np.float32)
 
   def of_one(group):

@@ -70,9 +70,15 @@ def test_names_of_tensorflow_1_are_ours_in_another_spelling(
 
 @pytest.mark.parametrize(
   'theirs',
-  ['global_step', 'conv1/weights/Momentum', 'conv1/weights/Adam_1', 'weights'],
+  [
+    'global_step',
+    'conv1/weights/Momentum',
+    'conv1/weights/Adam_1',
+    'weights',
+    'LeNet/weights',
+  ],
 )
-def test_steps_and_slots_have_no_name_here(theirs):
+def test_steps_slots_and_what_has_no_layer_have_no_name_here(theirs):
   assert tf1_names.ours('lenet', theirs) == ''
 
 
