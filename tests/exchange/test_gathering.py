@@ -63,3 +63,14 @@ def test_what_does_not_vary_travels_together(sizes):
   np.testing.assert_array_equal(received[0].parts[0], rows[:, :7])
   if len(sizes) > 1:
     np.testing.assert_array_equal(received[2].parts[0], rows[:, -5:])
+
+
+def test_messages_are_found_in_pieces_that_end_elsewhere():
+  messages = [methods.gathered(size) for size in (4, 3, 5)]
+  rows = np.arange(24, dtype=np.int32).reshape([2, 12])
+  pieces = [tf.constant(part) for part in np.split(rows, [5, 10], axis=1)]
+  found = gathering.received(messages, gathering.Gathered(pieces, []))
+  for payloads, expected in zip(
+    found, np.split(rows, [4, 7], axis=1), strict=True
+  ):
+    np.testing.assert_array_equal(payloads.parts[0], expected)

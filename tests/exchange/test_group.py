@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from terngrad.cluster import spec
 from terngrad.exchange import group as groups
 from tests.exchange import threads
 
@@ -114,6 +115,24 @@ def test_a_collective_says_who_takes_part_and_which_it_is():
   assert (first['instance_key'], second['instance_key']) == (1, 2)
   assert group._where(key=9)['instance_key'] == 9
   assert first['communication_hint'] == 'auto'
+
+
+@pytest.mark.parametrize('communication', groups.COMMUNICATIONS)
+def test_the_way_that_was_chosen_is_that_of_gathers(communication):
+  group = groups.Group.joined(3, 1)
+  group._settle(3, 1, communication, PIECE)
+  on_gpus = communication == 'nccl'
+  assert group._on_gpus == on_gpus
+  # What stays on CPUs beside NCCL goes the runtime's way.
+  hint = group._where()['communication_hint']
+  assert hint == ('auto' if on_gpus else communication)
+  assert groups.COMMUNICATIONS == ('auto', 'ring', 'nccl')
+
+
+def test_nothing_said_is_the_runtimes_own_way():
+  cluster = spec.make({'worker': ['127.0.0.1:1']}, 'worker', 0)
+  where = groups.Group(cluster, 1)._where()
+  assert (where['group_size'], where['communication_hint']) == (1, 'auto')
 
 
 def test_a_silent_task_is_waited_for_as_long_as_was_said(monkeypatch):
