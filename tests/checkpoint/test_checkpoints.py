@@ -91,6 +91,15 @@ def test_replicas_that_differ_are_not_saved(tmp_path):
   assert checkpoints.newest(str(tmp_path)) is None
 
 
+def test_values_that_are_not_finite_are_not_saved(tmp_path):
+  training, _, writer = opened(tmp_path)
+  for replica in training.replicas:
+    replica.trainable[0].assign(np.nan * replica.trainable[0])
+  with pytest.raises(errors.TrainingError, match='finite numbers.*fc/kernel'):
+    writer.save(1)
+  assert checkpoints.newest(str(tmp_path)) is None
+
+
 @pytest.mark.parametrize(('places', 'missing'), [((0,), 1), ((1,), 0)])
 def test_a_device_that_was_not_stored_is_refused(tmp_path, places, missing):
   training, names, writer = opened(tmp_path, places)
