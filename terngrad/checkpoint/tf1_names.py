@@ -124,9 +124,6 @@ def _layer(net, scopes):
   if scopes[:1] == ['logits']:
     return 'logits'
   if scopes[:1] == ['auxlogits']:
-    last = scopes[1:2]
-    if last in (['logits'], ['aux_logits']):
-      return 'aux_logits'
     scopes = ['aux', *scopes[1:]]
   # 'conv1/conv1_1' says the same twice.
   scopes = [

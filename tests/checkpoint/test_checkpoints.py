@@ -39,6 +39,13 @@ def test_what_is_saved_comes_back_to_the_bit(tmp_path):
   assert checkpoints.read_layout(path) == layout()
 
 
+def test_what_older_checkpoints_do_not_say_is_what_all_runs_did_then():
+  older = layout()
+  assert older.dtype == 'float32'
+  assert older.bn_statistics == 'averaged'
+  assert older.trainable_scopes == ''
+
+
 def test_the_newest_five_are_kept(tmp_path):
   _, _, writer = opened(tmp_path)
   for step in range(1, 8):
@@ -80,6 +87,15 @@ def test_replicas_that_differ_are_not_saved(tmp_path):
     tf.ones_like(training.replicas[1].trainable[0])
   )
   with pytest.raises(errors.TrainingError, match='expected fc/kernel'):
+    writer.save(1)
+  assert checkpoints.newest(str(tmp_path)) is None
+
+
+def test_values_that_are_not_finite_are_not_saved(tmp_path):
+  training, _, writer = opened(tmp_path)
+  for replica in training.replicas:
+    replica.trainable[0].assign(np.nan * replica.trainable[0])
+  with pytest.raises(errors.TrainingError, match='finite numbers.*fc/kernel'):
     writer.save(1)
   assert checkpoints.newest(str(tmp_path)) is None
 

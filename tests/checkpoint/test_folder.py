@@ -3,6 +3,7 @@ import sys
 
 import pytest
 
+from slim.datasets.records import disk
 from terngrad import errors
 from terngrad.checkpoint import folder
 
@@ -35,6 +36,15 @@ def test_a_folder_is_free_again_after_use(tmp_path):
   for _ in range(2):
     with folder.alone_in(tmp_path):
       pass
+
+
+def test_where_folders_have_no_locks_nobody_is_kept_out(tmp_path, monkeypatch):
+  def no_locks(descriptor):
+    raise OSError('no locks available')
+
+  monkeypatch.setattr(disk, 'lock', no_locks)
+  with folder.alone_in(tmp_path), folder.alone_in(tmp_path):
+    pass
 
 
 UNFINISHED = (

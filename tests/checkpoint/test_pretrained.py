@@ -10,7 +10,9 @@ import tensorflow as tf
 from slim.nets import factory as nets
 from terngrad import errors
 from terngrad.checkpoint import checkpoints
+from terngrad.checkpoint import matching_weights
 from terngrad.checkpoint import pretrained
+from terngrad.checkpoint import sources
 from terngrad.config import options as options_lib
 from terngrad.config import training as configs
 from terngrad.training import assembly
@@ -231,6 +233,44 @@ def test_another_shape_is_refused_and_says_how_to_leave_it_out(tmp_path):
     Started(pretrained_model_checkpoint_path=path)
 
 
+def test_slots_go_on_but_for_those_of_what_is_left_out():
+  names = ['conv1/kernel', 'fc3/kernel']
+  slots = [f'{name}/{of}' for name in names for of in ('average', 'momentum')]
+  values = {n: tf.zeros([3]) for n in (*names, *slots, 'loss_scale', 'new')}
+  source = sources.WeightSource(
+    'there',
+    {name: [3] for name in values if name != 'new'} | {slots[1]: [4]},
+    lambda name: name.upper(),
+    unexpected=[],
+    step=7,
+  )
+  assert pretrained._rest(source, values, names, ['fc3/kernel']) == {
+    'conv1/kernel/average': 'CONV1/KERNEL/AVERAGE',
+    'loss_scale': 'LOSS_SCALE',
+  }
+
+
+def test_a_line_of_the_report_has_twenty_names():
+  names = [f'conv{i}' for i in range(22)]
+  assert pretrained._some(names[:20]) == ', '.join(names[:20])
+  assert pretrained._some(names) == f'{", ".join(names[:20])} and 2 more'
+
+
+def test_a_single_number_fits_a_single_number_alone():
+  assert matching_weights._fits([], [], is_head=False) is True
+  for received, expected in (([], [1]), ([1], [])):
+    assert not matching_weights._fits(received, expected, is_head=True)
+
+
+def test_a_single_number_is_no_kernel(tmp_path):
+  values = of_tf1() | {'tower_0/fc3/weights': np.float32(1)}
+  path = tf1_checkpoints.write(tmp_path / 'model.ckpt', values)
+  with pytest.raises(
+    errors.CheckpointError, match=r'fc3/kernel .* received \[\]'
+  ):
+    Started(pretrained_model_checkpoint_path=path)
+
+
 @pytest.mark.parametrize('content', [b'', b'no checkpoint at all'])
 def test_a_file_that_is_no_checkpoint_is_refused(content, tmp_path):
   path = tmp_path / 'model.ckpt'
@@ -347,6 +387,7 @@ def test_a_weights_file_that_is_damaged_is_refused(tmp_path):
 def test_the_last_layer_is_trained_first_and_then_all(tmp_path):
   # The recipe of TF-Slim's scripts.
   first = Started(trainable_scopes='LeNet/logits')
+  assert (first.step, first.lines) == (0, [])
   run = first.run
   assert run.parameters == ['logits/kernel', 'logits/bias']
   assert run.codec.num_elements == 500 * 10 + 10

@@ -94,6 +94,13 @@ def test_a_run_goes_on_to_the_same_bits(tmp_path, build, changes, options):
     np.testing.assert_array_equal(again.values(place), whole.values(place))
 
 
+def test_a_run_does_not_begin_where_a_damaged_checkpoint_stands(tmp_path):
+  assert resume.continue_run(str(tmp_path), None, None) == resume.NOTHING
+  (tmp_path / 'model.ckpt-1.index').write_bytes(b'torn')
+  with pytest.raises(errors.CheckpointError, match='which is damaged'):
+    resume.continue_run(str(tmp_path), None, None)
+
+
 @pytest.mark.parametrize(
   ('field', 'value'),
   [
@@ -119,6 +126,17 @@ def test_a_run_of_other_examples_or_variables_is_not_continued(
     match=f'with {field} {value}, received one with {before}',
   ):
     resume.continue_run(train_dir, run, None)
+
+
+def test_all_devices_go_on_from_the_one_that_is_stored(tmp_path):
+  whole, run, writer, _ = opened(tmp_path, changes={'places': [1]})
+  for replica in run.replicas:
+    replica.trainable[0].assign(replica.trainable[0] + 1.0)
+  writer.save(1)
+  again, run, _, train_dir = opened(tmp_path, changes={'places': [1]})
+  assert resume.continue_run(train_dir, run, lambda line: None).step == 1
+  for place in range(2):
+    np.testing.assert_array_equal(again.values(place), whole.values(place))
 
 
 def test_devices_with_their_own_statistics_stay_as_many(tmp_path):

@@ -5,6 +5,7 @@ import types
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from terngrad.checkpoint import checkpoints
 from terngrad.checkpoint import resume
@@ -14,6 +15,7 @@ from terngrad.cluster import coordination
 from terngrad.codec.methods.wrappers import bidirectional
 from terngrad.exchange import towers
 from terngrad.step import replicas
+from tests.exchange import threads
 from tests.step import small
 
 # The logits travel before the other two variables.
@@ -211,6 +213,7 @@ def test_other_workers_owe_the_mean_what_the_old_ones_owed(
     (KINDS[0], 'ternary', 'holds what the run has no use for: '),
     ('ternary', KINDS[1], 'misses what the run remembers of residual/'),
     (KINDS[1], KINDS[0], 'no use for: .*powersgd_q'),
+    ('error_feedback+ternary', KINDS[1], 'remembers of .*powersgd_q'),
   ],
 )
 def test_states_of_another_method_are_left_and_it_is_said(
@@ -285,3 +288,35 @@ def test_who_reads_parameters_does_not_see_them(tmp_path):
   source = sources.of_checkpoint(path, 'lenet')
   assert source.unexpected == []
   assert sorted(source.shapes) == sorted(opened.run.names)
+
+
+def test_names_with_dots_and_slashes_are_found_again(tmp_path):
+  variables = {'states': {'residual/a.b/kernel': tf.Variable(1.0)}}
+  path = tf.train.Checkpoint(**variables).save(str(tmp_path / 'model'))
+  key = stored_states._key('residual/a.b/kernel')
+  assert tf.train.load_checkpoint(path).has_tensor(key)
+
+
+@pytest.mark.parametrize('count', [1, 2])
+def test_the_chief_gets_the_states_of_all_processes_and_each_its_own_back(
+  count, monkeypatch
+):
+  monkeypatch.setattr(stored_states, '_PIECE', 50)
+  shape = [3, count, 7, 11]
+  values = np.random.default_rng(1).normal(size=shape).astype(np.float32)
+
+  def of_one(group):
+    variables = [tf.Variable(value) for value in values[group.rank]]
+    gathered = stored_states._gather(group, variables)
+    for variable in variables:
+      variable.assign(tf.zeros_like(variable))
+    stored_states._deal(group, variables, None)
+    assert not np.any(variables)
+    stored_states._deal(group, variables, gathered)
+    return gathered, np.array(variables)
+
+  chiefs, *others = threads.run(3, 50, of_one)
+  np.testing.assert_array_equal(chiefs[0], values.reshape([3, -1]))
+  assert [gathered for gathered, _ in others] == [None, None]
+  for (_, received), expected in zip([chiefs, *others], values, strict=True):
+    np.testing.assert_array_equal(received, expected)

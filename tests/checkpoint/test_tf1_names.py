@@ -46,6 +46,11 @@ from terngrad.checkpoint import tf1_names
       'aux_logits/kernel',
     ),
     (
+      'inception_resnet_v2',
+      'InceptionResnetV2/AuxLogits/Logits/weights',
+      'aux_logits/kernel',
+    ),
+    (
       'resnet_v1_50',
       'resnet_v1_50/block1/unit_1/bottleneck_v1/conv1/BatchNorm/gamma',
       'block1_unit_1_conv1_bn/gamma',
@@ -65,9 +70,15 @@ def test_names_of_tensorflow_1_are_ours_in_another_spelling(
 
 @pytest.mark.parametrize(
   'theirs',
-  ['global_step', 'conv1/weights/Momentum', 'conv1/weights/Adam_1', 'weights'],
+  [
+    'global_step',
+    'conv1/weights/Momentum',
+    'conv1/weights/Adam_1',
+    'weights',
+    'LeNet/weights',
+  ],
 )
-def test_steps_and_slots_have_no_name_here(theirs):
+def test_steps_slots_and_what_has_no_layer_have_no_name_here(theirs):
   assert tf1_names.ours('lenet', theirs) == ''
 
 
@@ -76,6 +87,7 @@ def test_steps_and_slots_have_no_name_here(theirs):
   [
     ('lenet', 'logits/kernel', 'logits'),
     ('lenet', 'conv1/bias', 'conv1/'),
+    ('lenet', 'mix/bias', '/mix/'),
     ('lenet', 'conv1/bias', 'conv1/biases'),
     ('slim_lenet', 'logits/kernel', 'LeNet/fc4'),
     ('slim_lenet', 'conv1/kernel', 'LeNet'),

@@ -47,3 +47,30 @@ def test_short_messages_travel_with_those_of_fixed_length():
   moved = move(messages, rows)
   assert [t.shape[1] for t in moved.together] == [5 + SHORT.num_words]
   assert len(moved.apart) == 1
+
+
+@pytest.mark.parametrize('sizes', [[7], [7, 5]])
+def test_what_does_not_vary_travels_together(sizes):
+  fixed = [methods.gathered(size) for size in sizes]
+  messages = [fixed[0], LONG, *fixed[1:]]
+  rows = np.arange(2 * sum(m.num_words for m in messages), dtype=np.int32)
+  rows = rows.reshape([2, -1])
+  rows[:, 7] = 1, 900  # used of what varies
+  moved = move(messages, tf.constant(rows))
+  (together,) = moved.together
+  assert together.shape[1] == sum(sizes)
+  received = gathering.received(messages, moved)
+  np.testing.assert_array_equal(received[0].parts[0], rows[:, :7])
+  if len(sizes) > 1:
+    np.testing.assert_array_equal(received[2].parts[0], rows[:, -5:])
+
+
+def test_messages_are_found_in_pieces_that_end_elsewhere():
+  messages = [methods.gathered(size) for size in (4, 3, 5)]
+  rows = np.arange(24, dtype=np.int32).reshape([2, 12])
+  pieces = [tf.constant(part) for part in np.split(rows, [5, 10], axis=1)]
+  found = gathering.received(messages, gathering.Gathered(pieces, []))
+  for payloads, expected in zip(
+    found, np.split(rows, [4, 7], axis=1), strict=True
+  ):
+    np.testing.assert_array_equal(payloads.parts[0], expected)

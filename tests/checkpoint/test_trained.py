@@ -1,0 +1,76 @@
+"""Models with what a checkpoint holds."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from terngrad import errors
+from terngrad.checkpoint import checkpoints
+from terngrad.checkpoint import trained
+from tests.checkpoint import test_checkpoints
+from tests.checkpoint import test_pretrained
+from tests.step import small
+
+
+def test_a_net_is_built_as_its_checkpoint_says(tmp_path):
+  run = test_pretrained.Started().run
+  for replica in run.replicas:
+    for average in replica.averages:
+      average.assign(average + 1.0)
+  writer = checkpoints.Writer(
+    str(tmp_path), run.layout, run.replicas, run.names
+  )
+  writer.save(7)
+  options = trained.Options(str(tmp_path), test_pretrained.SIZE, -1, False, '')
+  values, averages = (
+    trained.load(options._replace(restore_avg_var=averaged), channels=1)
+    for averaged in (False, True)
+  )
+  assert values.step == 7
+  assert values.layout == run.layout
+  assert values.image_size == test_pretrained.SIZE
+  assert values.model.output_shape == (None, 10)
+  for one, other, expected in zip(
+    values.model.trainable_variables,
+    averages.model.trainable_variables,
+    run.replicas[0].trainable,
+    strict=True,
+  ):
+    np.testing.assert_array_equal(one, expected)
+    np.testing.assert_array_equal(other, expected + 1.0)
+
+
+def restored(path, layout, tower):
+  """The first values of a model with a node's parameters."""
+  model = small.dense_net(seed=77)
+  trained.restore(model, path, layout, tower, averaged=False)
+  return model.trainable_variables[0].numpy()
+
+
+@pytest.mark.parametrize(
+  ('places', 'held'),
+  [((0,), [0, 2]), ((1,), [1, 3]), ((0, 1), [0, 1, 2, 3])],
+)
+def test_nodes_of_devices_that_are_stored_are_read(places, held, tmp_path):
+  # Four nodes on two devices.
+  training, _, writer = test_checkpoints.opened(tmp_path, places)
+  path, layout = writer.save(1), test_checkpoints.layout(places)
+  expected = training.replicas[0].trainable[0].numpy()
+  for tower in (-1, *held):
+    np.testing.assert_array_equal(restored(path, layout, tower), expected)
+  for tower in {0, 1, 2, 3, 4, 5} - set(held):
+    with pytest.raises(
+      errors.CheckpointError,
+      match=rf'one of \[{", ".join(map(str, held))}\], received {tower}\.',
+    ):
+      restored(path, layout, tower)
+
+
+def test_probabilities_of_an_image_sum_to_one_and_follow_the_logits():
+  model = small.dense_net()
+  images = tf.random.stateless_normal([3, small.SIZE, small.SIZE, 1], [1, 2])
+  found = trained.probabilities(model, images).numpy()
+  np.testing.assert_allclose(found.sum(axis=-1), 1.0, rtol=1e-6)
+  ratios = np.log(found[:, 1:] / found[:, :1])
+  logits = model(images).numpy()
+  np.testing.assert_allclose(ratios, logits[:, 1:] - logits[:, :1], rtol=1e-3)

@@ -1,0 +1,161 @@
+"""What travels in pieces, and under which keys; real ones are in processes."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from terngrad.cluster import spec
+from terngrad.exchange import group as groups
+from tests.exchange import threads
+
+PIECE = 10
+
+
+def rows(processes, own, columns):
+  size = processes * own * columns
+  return np.arange(size, dtype=np.int32).reshape([processes, own, columns])
+
+
+@pytest.mark.parametrize(
+  ('own', 'columns', 'most', 'sizes'),
+  [
+    (1, 19, 16, [19]),
+    (1, 20, 16, [10, 10]),
+    (1, 35, 16, [12, 12, 11]),
+    (2, 21, 16, [6, 6, 6, 3]),
+    (1, 35, 2, [18, 17]),
+    (1, 35, 1, [35]),
+    (1, 1000, 16, [63] * 15 + [55]),
+  ],
+)
+def test_a_large_tensor_travels_in_pieces(own, columns, most, sizes):
+  values = rows(2, own, columns)
+
+  def of_one(group):
+    return group.all_gather_pieces(tf.constant(values[group.rank]), most)
+
+  for pieces in threads.run(2, PIECE, of_one):
+    assert [piece.shape[1] for piece in pieces] == sizes
+    np.testing.assert_array_equal(
+      np.concatenate(pieces, axis=1), values.reshape([-1, columns])
+    )
+
+
+@pytest.mark.parametrize('shape', [[50], [2, 5, 5]])
+def test_what_is_no_matrix_travels_whole(shape):
+  values = np.arange(100, dtype=np.float32).reshape([2, *shape])
+
+  def of_one(group):
+    here = tf.constant(values[group.rank])
+    return group.all_gather(here), group.all_gather_pieces(here)
+
+  for gathered, (piece,) in threads.run(2, PIECE, of_one):
+    np.testing.assert_array_equal(gathered, np.concatenate(values))
+    np.testing.assert_array_equal(piece, gathered)
+
+
+@pytest.mark.parametrize(
+  ('columns', 'most', 'count'), [(5, 16, 1), (35, 16, 3), (35, 2, 2)]
+)
+@pytest.mark.parametrize('place', [0, 1, 2])
+def test_of_the_first_columns_every_length_has_its_keys(
+  columns, most, count, place
+):
+  values = rows(2, 1, columns)
+  lengths = [1, columns // 2, columns]
+
+  def of_one(group):
+    # Before and behind: a key of these has another shape.
+    for _ in lengths:
+      group.all_gather(tf.zeros([1, 77], tf.int32))
+    pieces = group.all_gather_first(
+      tf.constant(values[group.rank]), tf.constant(place), lengths, most
+    )
+    for _ in lengths:
+      group.all_gather(tf.zeros([1, 77], tf.int32))
+    return pieces
+
+  for pieces in threads.run(2, PIECE, of_one):
+    assert len(pieces) == count
+    widths = [piece.shape[1] for piece in pieces]
+    assert max(widths) - min(widths) <= 1
+    np.testing.assert_array_equal(
+      np.concatenate(pieces, axis=1), values[:, 0, : lengths[place]]
+    )
+
+
+def test_alone_nothing_travels():
+  alone = groups.Group.joined(1, 0)
+  values = tf.reshape(tf.range(12), [2, 6])
+  for gathered in (
+    alone.all_gather(values),
+    *alone.all_gather_pieces(values),
+    alone.all_reduce(values),
+    alone.all_to_all(values),
+    *alone.all_gather_first(values, tf.constant(1), [2, 6]),
+  ):
+    np.testing.assert_array_equal(gathered, values)
+
+
+@pytest.mark.parametrize('kind', [tf.int32, tf.float32])
+def test_all_get_the_bits_of_the_chief(kind):
+  bits = np.array([0x7FC00001, -(2**31), 1, 5], np.int32)
+
+  def of_one(group):
+    value = tf.bitcast(bits * (1 + group.rank), kind)
+    return tf.bitcast(group.broadcast(value), tf.int32)
+
+  for received in threads.run(3, PIECE, of_one):
+    np.testing.assert_array_equal(received, bits)
+
+
+def test_a_collective_says_who_takes_part_and_which_it_is():
+  group = groups.Group.joined(3, 1)
+  first, second = group._where(), group._where()
+  assert first['group_size'] == 3
+  assert first['group_key'] == second['group_key']
+  assert (first['instance_key'], second['instance_key']) == (1, 2)
+  assert group._where(key=9)['instance_key'] == 9
+  assert first['communication_hint'] == 'auto'
+
+
+@pytest.mark.parametrize('communication', groups.COMMUNICATIONS)
+def test_the_way_that_was_chosen_is_that_of_gathers(communication):
+  group = groups.Group.joined(3, 1)
+  group._settle(3, 1, communication, PIECE)
+  on_gpus = communication == 'nccl'
+  assert group._on_gpus == on_gpus
+  # What stays on CPUs beside NCCL goes the runtime's way.
+  hint = group._where()['communication_hint']
+  assert hint == ('auto' if on_gpus else communication)
+  assert groups.COMMUNICATIONS == ('auto', 'ring', 'nccl')
+
+
+def test_nothing_said_is_the_runtimes_own_way():
+  cluster = spec.make({'worker': ['127.0.0.1:1']}, 'worker', 0)
+  where = groups.Group(cluster, 1)._where()
+  assert (where['group_size'], where['communication_hint']) == (1, 'auto')
+
+
+def test_a_silent_task_is_waited_for_as_long_as_was_said(monkeypatch):
+  configured = []
+  now = groups.context.context()
+  monkeypatch.setattr(
+    now, 'configure_coordination_service', lambda **k: configured.append(k)
+  )
+  groups._wait_for_heartbeats(7.5)
+  now.configure_coordination_service(service_type='standalone')
+  assert configured == [
+    {'service_type': 'standalone', 'heartbeat_timeout_in_ms': 7500}
+  ]
+
+
+@pytest.mark.parametrize('height', [1, 3])
+@pytest.mark.parametrize('sizes', [[6], [1, 5], [2, 0, 4]])
+def test_columns_are_cut_where_it_was_said(height, sizes):
+  matrix = np.arange(6 * height).reshape([height, 6])
+  parts = groups.columns(tf.constant(matrix), sizes)
+  assert [part.shape.as_list() for part in parts] == [
+    [height, size] for size in sizes
+  ]
+  np.testing.assert_array_equal(np.concatenate(parts, axis=1), matrix)

@@ -1,0 +1,61 @@
+"""What layers of all workers tell each other; `tests/step` normalizes by it."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from terngrad.exchange import collective
+from terngrad.exchange import layer_collectives
+from terngrad.exchange import towers
+from tests.exchange import threads
+
+
+def test_every_device_hears_all_in_order_as_often_as_it_asks():
+  devices = '/CPU:0', '/CPU:1'
+  found = layer_collectives.LayerCollectives(towers.Towers(devices, 2))
+
+  @tf.function
+  def ask(values):
+    answers = []
+    for place, device in enumerate(devices):
+      with tf.device(device):
+        answers.append(
+          [found.gather(place, factor * values[place]) for factor in (1.0, 2.0)]
+        )
+    return answers
+
+  values = np.arange(6, dtype=np.float32).reshape([2, 3])
+  for once, twice in ask(tf.constant(values)):
+    np.testing.assert_array_equal(once, values)
+    np.testing.assert_array_equal(twice, 2 * values)
+
+
+def test_one_worker_hears_itself():
+  alone = layer_collectives.LayerCollectives(towers.Towers(('/CPU:0',), 1))
+  np.testing.assert_array_equal(alone.gather(0, tf.constant([3.0])), [[3.0]])
+
+
+def test_processes_hear_all_in_order():
+  def of_one(group):
+    exchange = collective.Collective(group, ('/CPU:0',), 3)
+    layers = layer_collectives.LayerCollectives(exchange)
+    return layers.gather(0, tf.constant([group.rank, 7.0]))
+
+  for heard in threads.run(3, 50, of_one):
+    np.testing.assert_array_equal(heard, [[0, 7], [1, 7], [2, 7]])
+
+
+@pytest.mark.parametrize('workers', [3, 4])
+def test_workers_that_take_turns_on_a_device_are_refused(workers):
+  exchange = towers.Towers(('/CPU:0', '/CPU:1'), workers)
+  with pytest.raises(ValueError, match='one worker a device, 2 in all'):
+    layer_collectives.LayerCollectives(exchange)
+
+
+def test_workers_that_share_a_process_are_refused():
+  def of_one(group):
+    exchange = collective.Collective(group, ('/CPU:0', '/CPU:1'), 4)
+    with pytest.raises(ValueError, match='one worker a process, 2 in all'):
+      layer_collectives.LayerCollectives(exchange)
+
+  threads.run(2, 50, of_one)
