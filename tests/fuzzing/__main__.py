@@ -14,13 +14,13 @@ import json
 import pathlib
 import shutil
 import signal
-import subprocess
 import sys
 import time
 
 import pandas as pd
 import tqdm
 
+from terngrad.sweep import warm
 from tests.fuzzing import targets
 
 
@@ -69,21 +69,16 @@ def run(name, options):
   before = time.monotonic()
   what = options.input.resolve() if options.input else options.inputs
   with open(folder / 'log', 'wb') as log:
-    done = subprocess.run(
-      [
-        *(sys.executable, '-m', 'tests.fuzzing.child'),
-        *(name, str(options.seed), str(what), str(folder)),
-      ],
-      stdout=log,
-      stderr=subprocess.STDOUT,
-      check=False,
+    process = warm.start(
+      'tests.fuzzing.child', [name, options.seed, what, folder], log, log
     )
+    process.join()
   found = folder / 'found.json'
   row = {'target': name, 'inputs': 0, 'failure': '', 'shares': {}}
-  if done.returncode == 0:
+  if process.exitcode == 0:
     row |= json.loads(found.read_text(encoding='utf-8'))
   else:
-    row['failure'] = _death(done.returncode, folder / 'log')
+    row['failure'] = _death(process.exitcode, folder / 'log')
   row.pop('content', None)
   row['seconds'] = time.monotonic() - before
   shares = row['shares'].values()

@@ -1,5 +1,7 @@
 """Payloads of every kind of code, by kernels and without them."""
 
+import zlib
+
 import numpy as np
 import tensorflow as tf
 
@@ -87,7 +89,9 @@ class _Decoders:
         f'{self.codec.name}: {self.size} elements of {self.workers} workers: '
         f'element {at} is {plain[at]!r} and with kernels {fast[at]!r}'
       )
-    validation.validate(self.codec, numbers[: self.num_words], self.size)
+    # One of eight, since that takes ten times as long as decoding.
+    if zlib.crc32(content) % 8 == 0:
+      validation.validate(self.codec, numbers[: self.num_words], self.size)
 
 
 def payload(text):
