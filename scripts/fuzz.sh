@@ -16,7 +16,7 @@ fails is kept, with the command that repeats it; exits with 1 then.
 
   --inputs=N    per target (default: 10000)
   --seed=S      of all inputs (default: 1)
-  --target=NAME only these; a pattern, such as 'payload_*'
+  --target=NAME only these; patterns, such as 'tar*,payload_*'
   --input=FILE  only this input
   --output=DIR  where inputs that fail are kept (default: a new folder)
 USAGE

@@ -30,12 +30,17 @@ def main():
   )
   parser.add_argument('--inputs', type=int, default=10_000, help='per target')
   parser.add_argument('--seed', type=int, default=1, help='of all inputs')
-  parser.add_argument('--target', default='*', help='a pattern of names')
+  parser.add_argument('--target', default='*', help='patterns, with , between')
   parser.add_argument('--input', type=pathlib.Path, help='try this file alone')
   parser.add_argument('--output', type=pathlib.Path, required=True)
   options = parser.parse_args()
   options.output.mkdir(parents=True, exist_ok=True)
-  names = fnmatch.filter(targets.TARGETS, options.target)
+  patterns = options.target.split(',')
+  names = [
+    name
+    for name in targets.TARGETS
+    if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+  ]
   if not names:
     parser.error(f'--target: expected one of {", ".join(targets.TARGETS)}')
   rows = []

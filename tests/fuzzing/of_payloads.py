@@ -113,7 +113,7 @@ def payload(text):
     ],
     # What `validation` refuses; decoders refuse nothing.
     (ValueError,),
-    ['terngrad.codec.methods.validation', 'terngrad.codec.stages.wire'],
+    ['terngrad.codec.methods.validation'],
     _WORDS,
     seconds=20,
   )

@@ -6,26 +6,17 @@ import re
 from slim import spelling
 from terngrad.codec.methods import registry
 
-_FILES = {
-  name: f'tests.fuzzing.of_files:{name}'
-  for name in (
-    *('tar', 'tar_within', 'tar_stream', 'idx', 'idx_gzip', 'pickled'),
-    *('cifar_python', 'boxes', 'box_list', 'labels', 'shards_json', 'counts'),
-  )
-}
-_RECORDS = {
-  name: f'tests.fuzzing.of_records:{name}'
-  for name in (
-    *('tfrecord', 'example', 'photograph', 'shard', 'tensor_protos'),
-    *('jpeg', 'png', 'other_image', 'decoded_image'),
-  )
-}
-_TEXTS = {
-  name: f'tests.fuzzing.of_texts:{name}'
-  for name in (
+_NAMES = {
+  'texts': (
     *('metrics', 'checkpoint_list', 'hosts', 'hosts_flags', 'tf_config'),
-    *('flags', 'sweep', 'codec', 'rules', 'stages'),
-  )
+    *('flags', 'sweep'),
+  ),
+  'codes': ('codec', 'rules', 'stages'),
+  'archives': ('tar', 'tar_within', 'tar_stream'),
+  'files': ('pickled', 'cifar_python', 'idx', 'idx_gzip'),
+  'lists': ('boxes', 'box_list', 'labels', 'shards_json', 'counts'),
+  'records': ('tfrecord', 'example', 'photograph', 'shard', 'tensor_protos'),
+  'images': ('jpeg', 'png', 'other_image', 'decoded_image'),
 }
 
 
@@ -35,11 +26,11 @@ def _payload_name(text):
 
 _PAYLOADS = {_payload_name(text): text for text in registry.KINDS}
 TARGETS = {
-  **_FILES,
-  **_RECORDS,
-  **_TEXTS,
-  **dict.fromkeys(_PAYLOADS, 'tests.fuzzing.of_payloads:payload'),
+  name: f'tests.fuzzing.of_{module}:{name}'
+  for module, names in _NAMES.items()
+  for name in names
 }
+TARGETS |= dict.fromkeys(_PAYLOADS, 'tests.fuzzing.of_payloads:payload')
 
 
 def get(name):
