@@ -207,7 +207,7 @@ def flags():
     parse,
     [
       b'# LeNet\n--net=lenet\n--max_steps=100\n--num_nodes=2\n',
-      b'--codec=topk:ratio=0.01\n--learning_rate=0.1\n--momentum 0.9\n',
+      b'--codec=topk:ratio=0.01\n--initial_learning_rate=0.1\n--momentum=0.9\n',
     ],
     (command_lines.UsageError, errors.ConfigError),
     ['terngrad.cli.flags', 'terngrad.config.options'],
