@@ -20,7 +20,11 @@ def main():
   name, seed, inputs, folder = sys.argv[1:]
   folder = pathlib.Path(folder)
   target = targets.get(name)
-  with tempfile.TemporaryDirectory(dir=folder) as work:
+  # In memory where that can be: parsers that write would wait for a disk.
+  memory = pathlib.Path('/dev/shm')
+  with tempfile.TemporaryDirectory(
+    dir=memory if memory.is_dir() else folder
+  ) as work:
     if inputs.isdecimal():
       found = _search(target, f'{seed} {name}', int(inputs), folder, work)
     else:
