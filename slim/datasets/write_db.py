@@ -19,6 +19,7 @@ from slim.datasets.files import tensor_protos
 from slim.datasets.records import disk
 from slim.datasets.records import order
 from slim.datasets.records import progress
+from slim.datasets.records import records
 
 _COMMIT_TOGETHER = 1000  # records
 # A bound that no disk reaches; the file is as large as what is in it.
@@ -196,10 +197,10 @@ def write(
   try:
     with disk.making_folder(target) as made:
       _fill(writer(package, made), images, shuffle_seed)
-  except tf.errors.OpError as error:
+  except records.FAILURES as error:
     raise errors.DataError(
-      f'Reading the images: expected whole files; received "{error.message}". '
-      'Convert or copy them again.'
+      'Reading the images: expected whole files; received '
+      f'"{records.message_of(error)}". Convert or copy them again.'
     ) from error
   # plyvel's input and output errors are OSErrors, LMDB's a class of its own.
   except (OSError, package.Error) as error:

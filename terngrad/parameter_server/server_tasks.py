@@ -202,7 +202,7 @@ class _Feeder:
       self._service.feed(tag, batches, stop)
     except data_errors.DataError as error:
       trouble = str(error)
-    except tf.errors.OpError as error:
+    except data_records.FAILURES as error:
       paths = data_records.find(self._data.data_dir, self._data.subset)
       trouble = str(data_records.explain(error, paths))
     if trouble and not stop.is_set():

@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-import tensorflow as tf
-
 from slim.datasets import catalog
 from slim.datasets import factory as datasets
 from slim.datasets.records import records as data_records
@@ -65,7 +63,7 @@ def guessed(options, source):
   )
   try:
     images, labels = next(iter(stream))
-  except tf.errors.OpError as error:
+  except data_records.FAILURES as error:
     paths = data_records.find(source.data_dir, source.subset)
     raise data_records.explain(error, paths) from error
   believed = trained.probabilities(net.model, images)

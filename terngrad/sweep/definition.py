@@ -162,8 +162,10 @@ def _sections(path):
   parser.optionxform = str
   try:
     parser.read_string(path.read_text(encoding='utf-8-sig'), os.fspath(path))
-  except (OSError, ValueError, configparser.Error) as error:
+  except (AttributeError, OSError, ValueError, configparser.Error) as error:
     said = ' '.join(str(error).split())
+    if isinstance(error, AttributeError):  # configparser foresees none
+      said = 'an indented line after one that has no ='
     raise errors.ConfigError(
       f'{path}: expected the definition of a sweep, received "{said}". '
       'experiments/lenet_codecs/sweep.ini is one.'

@@ -101,7 +101,7 @@ def explaining(data_dir, subset):
   """
   try:
     yield
-  except tf.errors.OpError as error:
+  except records.FAILURES as error:
     paths = records.find(data_dir, subset)
     raise errors.TrainingError(str(records.explain(error, paths))) from error
 

@@ -139,7 +139,7 @@ class _Scorer:
       return count(
         self._predict, self._batches, self._total, data.batch_size, report
       )
-    except tf.errors.OpError as error:
+    except data_records.FAILURES as error:
       paths = data_records.find(data.data_dir, data.subset)
       raise data_records.explain(error, paths) from error
 

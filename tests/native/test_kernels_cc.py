@@ -25,15 +25,15 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def build(folder, *options):
-  """Compiles the test with the kernels; returns the program."""
+def build(folder, *options, test='kernels_test'):
+  """Compiles a test with the kernels; returns the program."""
   common = [COMPILER, '-std=c++17', '-Wall', '-Wextra', '-Werror']
   common += ['-Wno-psabi', '-Wno-maybe-uninitialized', f'-I{SOURCES}']
   common += [*options, *(['-DTERNGRAD_X86'] if X86 else [])]
   sources = {SOURCES / name: flags for name, flags in FLAGS.items()}
   if not X86:
     sources = {p: f for p, f in sources.items() if 'avx' not in p.name}
-  sources[pathlib.Path(__file__).with_name('kernels_test.cc')] = []
+  sources[pathlib.Path(__file__).with_name(f'{test}.cc')] = []
   objects = [folder / f'{source.name}.o' for source in sources]
 
   def compile_one(source, flags, to):
@@ -43,13 +43,18 @@ def build(folder, *options):
 
   with concurrent.futures.ThreadPoolExecutor(2) as pool:
     list(pool.map(compile_one, sources, sources.values(), objects))
-  program = folder / 'kernels_test'
+  program = folder / test
   subprocess.run(
     [COMPILER, *options, *objects, '-o', program, '-lpthread'],
     check=True,
     timeout=600,
   )
   return program
+
+
+def sanitized(sanitizer):
+  """The options for a build that ends where a sanitizer finds something."""
+  return ('-O1', '-g', f'-fsanitize={sanitizer}', '-fno-sanitize-recover=all')
 
 
 def run(program, seed, trials):
@@ -76,13 +81,24 @@ def test_all_instruction_sets_give_the_same_bits_on_any_threads(tmp_path):
   'sanitizer', ['address,undefined', 'thread'], ids=['memory', 'threads']
 )
 def test_sanitizer_finds_nothing(tmp_path, sanitizer):
-  program = build(
-    tmp_path,
-    '-O1',
-    '-g',
-    f'-fsanitize={sanitizer}',
-    '-fno-sanitize-recover=all',
-  )
+  program = build(tmp_path, *sanitized(sanitizer))
   done = run(program, 2, 150)
   assert done.returncode == 0, done.stdout + done.stderr
   assert done.stderr == ''
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  ('count', 'options'),
+  [
+    (100_000, ('-O2',)),
+    (1_000_000, sanitized('address,undefined')),
+  ],
+  ids=['fast', 'memory'],
+)
+def test_any_words_decode_alike_and_within_bounds(tmp_path, count, options):
+  done = run(build(tmp_path, *options, test='payloads_test'), 1, count)
+  assert done.returncode == 0, done.stdout + done.stderr
+  assert done.stderr == ''
+  counts = [int(line.split()[1]) for line in done.stdout.splitlines()[-8:]]
+  assert sum(counts) >= count and min(counts) > count // 20

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from terngrad import native
 from terngrad.codec import accelerated
+from terngrad.codec.methods import grouped
 from terngrad.codec.methods import registry
 from terngrad.codec.methods.sparse import elias_fano
 from terngrad.codec.methods.sparse import topk
@@ -134,6 +135,37 @@ def test_any_codes_decode_as_by_the_twin(text):
     word[codes] = rng.integers(-(2**31), 2**31, word[codes].shape)
     words.append(tf.constant(word))
   assert_decodes_alike(text, words, [(size,)])
+
+
+@pytest.mark.parametrize(
+  'text', ['qsgd:levels=3', 'qsgd:levels=255', 'minmax:bits=8', 'minmax:bits=1']
+)
+def test_any_scales_decode_as_by_the_twin(text):
+  """Nor on scales of which a compiler could round products with a sum."""
+  size = 3001
+  rng = np.random.default_rng(9)
+  odd = [np.nan, np.inf, -np.inf, 3e38, -3e38, 1e-45, 2.0**-100, 0.0, -1.0]
+  words = []
+  for _ in range(3):
+    scales = rng.normal(size=12).astype(np.float32)
+    where = rng.random(12) < 0.4
+    scales[where] = rng.choice(odd, where.sum())
+    codes = rng.integers(
+      -(2**31), 2**31, registry.parse(text).num_words(size)
+    ).astype(np.int32)
+    codes[:12] = scales.view(np.int32)
+    words.append(tf.constant(codes))
+  assert_decodes_alike(text, words, [(size,)])
+
+
+@pytest.mark.parametrize('levels', [1, 2, 7, 127, 255])
+def test_steps_of_an_encoder_are_taken_as_they_are(levels):
+  spans = [0.0, 1e-30, 2.0**-100, 1.0, 1 / 3, 0.7, 2.0**126, 2.0**127]
+  steps = grouped.step(tf.constant(spans), levels)
+  np.testing.assert_array_equal(grouped.known_step(steps, levels), steps)
+  odd = tf.constant([np.nan, np.inf, -np.inf, 3.4e38, -1.5, 1e-45])
+  largest = grouped.known_step(odd, levels) * levels
+  assert np.all(np.isfinite(largest)) and np.all(largest >= 0)
 
 
 @pytest.mark.parametrize('text', ['topk:ratio=0.1', 'stc:ratio=0.1'])

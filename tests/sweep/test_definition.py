@@ -121,6 +121,10 @@ def test_the_command_line_says_other_seeds_and_fewer_variants(read):
       'expected the definition of a sweep',
     ),
     (('seeds = 1 2', 'seeds = 1 2\x00'), 'seeds as integers'),
+    (
+      ('--max_steps = 20', '--quiet\n  --max_steps = 20'),
+      'an indented line after one that has no =',
+    ),
   ],
 )
 def test_what_cannot_be_is_refused(read, change, message):

@@ -20,6 +20,7 @@ FORMAT = 1
 _MAX_BYTES = 2**26  # far above ImageNet's, of about 200 KB
 _MAX_COUNT = 2**53  # what JSON's numbers carry exactly everywhere
 _MAX_LABEL = 2**31 - 1
+_MAX_NAME_BYTES = 255  # of file systems
 _SHA256 = re.compile('[0-9a-f]{64}')
 
 
@@ -161,7 +162,11 @@ class _Node(NamedTuple):
     ]
 
   def text(self) -> str:
-    return self._typed(str, 'a string')
+    text = self._typed(str, 'a string')
+    # JSON can spell halves of characters, which no file can hold.
+    if re.search('[\ud800-\udfff]', text):
+      raise self.refused('a string of whole characters')
+    return text
 
   def whole(self, lowest: int, highest: int = _MAX_COUNT) -> int:
     expected = f'a whole number from {lowest} to {highest}'
@@ -227,7 +232,11 @@ def _split(node: _Node) -> SplitEntry:
 
 def _shard(node: _Node) -> Shard:
   name = node.get('file')
-  if name.text() in ('', '.', '..') or re.search(r'[/\\\0]', name.value):
+  if (
+    name.text() in ('', '.', '..')
+    or re.search(r'[/\\\0]', name.value)
+    or len(name.value.encode()) > _MAX_NAME_BYTES
+  ):
     raise name.refused('the name of a file in this folder')
   digest = node.get('sha256')
   if not _SHA256.fullmatch(digest.text()):

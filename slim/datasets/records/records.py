@@ -27,8 +27,13 @@ _CRC_MASK_DELTA = 0xA282EAD8
 # buffer would read photographs that the scan has no use for.
 _SCAN_BUFFER_BYTES = 8192
 _SCAN_THREADS = 16
+_MOST_SAID = 1000  # characters of a message
 
 PathLike = str | os.PathLike
+
+# What iterating over records raises. TensorFlow's messages repeat what it could
+# not parse, and where that is no text it fails to make text of the message.
+FAILURES = (tf.errors.OpError, UnicodeDecodeError)
 
 
 class RecordFile(NamedTuple):
@@ -148,7 +153,7 @@ def explain(
   Reads all the files, to find the damaged record: for use after a failure.
 
   Args:
-    error: what iterating over the records raised, such as
+    error: what iterating over the records raised, one of `FAILURES`, such as
       tf.errors.DataLossError.
     paths: the files that were being read; none for other sources, whose
       messages say where they stand.
@@ -162,7 +167,7 @@ def explain(
       verify(path)
     except errors.DataError as found:
       return found
-  message = getattr(error, 'message', None) or str(error)
+  message = message_of(error)
   if not paths:
     return errors.DataError(
       'Reading the data: expected examples of this data set; received '
@@ -174,6 +179,15 @@ def explain(
     'that the folder is of this data set, or convert that again with '
     '--overwrite.'
   )
+
+
+def message_of(error: Exception) -> str:
+  """What TensorFlow says, the beginning of it, of one of `FAILURES`."""
+  if isinstance(error, UnicodeDecodeError):
+    message = error.object.decode('utf-8', 'replace')
+  else:
+    message = getattr(error, 'message', None) or str(error)
+  return message[:_MOST_SAID]
 
 
 def _scan_stream(path: PathLike, file: io.BufferedReader) -> int:

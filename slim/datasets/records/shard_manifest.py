@@ -11,6 +11,7 @@ import pathlib
 from collections import abc
 
 import tensorflow as tf
+from google.protobuf import message
 
 from slim import errors
 from slim.datasets.records import disk
@@ -163,18 +164,23 @@ def _verify_shard(
     raise _damaged(path, f'sha256 {shard.sha256}', digest)
   stream = tf.data.TFRecordDataset(os.fspath(path)).as_numpy_iterator()
   for number, serialized in enumerate(stream):
-    features = tf.train.Example.FromString(serialized).features.feature
+    try:
+      features = tf.train.Example.FromString(serialized).features.feature
+    except message.DecodeError as error:
+      raise _damaged(
+        path, 'examples', f'"{error}" in record {number}'
+      ) from error
     kinds = {key: features[key].WhichOneof('kind') for key in sorted(features)}
     if kinds != found.features:
       raise _damaged(
         path, f'the features {found.features}', f'{kinds} in record {number}'
       )
-    label = features[_LABEL].int64_list.value[0]
-    if not 0 <= label < found.num_classes:
+    labels = features[_LABEL].int64_list.value
+    if len(labels) != 1 or not 0 <= labels[0] < found.num_classes:
       raise _damaged(
         path,
-        f'labels in [0, {found.num_classes})',
-        f'{label} in record {number}',
+        f'a label in [0, {found.num_classes})',
+        f'{list(labels[:9])} in record {number}',
       )
 
 

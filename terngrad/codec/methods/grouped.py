@@ -28,7 +28,7 @@ class Group(NamedTuple):
       returns (list of float32 [rows], the scales; int32 [rows, n]).
     decode: takes (list of float32 [rows, 1], int32 [rows, n]), returns float32
       [rows, n]. A product that is added to something must be exact, since
-      compilers round the two together where they like: see `step`.
+      compilers round the two together where they like: see `known_step`.
     size: elements of a group; 0 for all of a variable.
     num_scales: of a group.
     signed: whether scales may be negative.
@@ -113,6 +113,26 @@ def step(span, levels):
   short = coarse * float(levels) < span
   coarse = tf.where(short, tf.bitcast(bits + 0x100, tf.float32), coarse)
   return tf.where(coarse >= ternary.MIN_SCALER, coarse, 0.0)
+
+
+def known_step(words, levels):
+  """Steps as `step` makes them, of what a payload has in their place.
+
+  Whatever the words, products with levels are then exact and finite, so that
+  all that decode them get the same bits.
+
+  Args:
+    words: float32, any shape.
+    levels: see `step`.
+
+  Returns:
+    float32 of that shape: what `step` makes is returned as it is.
+  """
+  span = np.float32(2.0 * LARGEST / levels)
+  most = ((int(span.view(np.int32)) + 0xFF) & ~0xFF) + 0x100
+  bits = tf.bitwise.bitwise_and(tf.bitcast(words, tf.int32), 0x7FFFFF00)
+  steps = tf.bitcast(tf.minimum(bits, most), tf.float32)
+  return tf.where(steps >= ternary.MIN_SCALER, steps, 0.0)
 
 
 def round_to_levels(values, steps, levels, bits):

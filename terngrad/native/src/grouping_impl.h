@@ -282,6 +282,25 @@ void EncodeGroups(const float* data, int64_t size, const GroupCode& code,
 
 // --- decode
 
+// A step is one that `FinishScales` could have made: not negative, of 16
+// significant bits, and so small that its multiples are finite. Of other words
+// something is made that is one; grouped.known_step is the same.
+TERNGRAD_INLINE float KnownStep(float scale, int32_t most) {
+  int32_t bits;
+  std::memcpy(&bits, &scale, sizeof(bits));
+  bits = std::min(bits & 0x7fffff00, most);
+  std::memcpy(&scale, &bits, sizeof(bits));
+  return scale >= 0x1p-100f ? scale : 0.0f;
+}
+
+// The bits of the largest step.
+inline int32_t LargestStep(int32_t levels) {
+  const float span = static_cast<float>(0x1p127 / levels);
+  int32_t bits;
+  std::memcpy(&bits, &span, sizeof(bits));
+  return ((bits + 0xff) & ~0xff) + 0x100;
+}
+
 // Takes the lowest digits from words, and what they stand for.
 template <GroupKind kKind>
 struct FromDigits {
@@ -289,6 +308,7 @@ struct FromDigits {
   Words base;
   int shift;  // Of a digit, where bases are powers of 2.
   Ints levels;
+  int32_t most;  // Of the bits of a step.
   Floats first;
   Floats last;
 
@@ -296,11 +316,15 @@ struct FromDigits {
       : divisor(code.base),
         base(Words{} + code.base),
         shift(__builtin_ctz(code.base)),
-        levels(Ints{} + code.levels) {}
+        levels(Ints{} + code.levels),
+        most(LargestStep(code.levels)) {}
 
   TERNGRAD_INLINE void SetScales(const float* scales, int64_t num_groups) {
-    first = Floats{} + scales[0];
-    last = kKind == GroupKind::kSpans ? Floats{} + scales[num_groups] : first;
+    first = Floats{} + (kKind == GroupKind::kSteps ? KnownStep(scales[0], most)
+                                                   : scales[0]);
+    if (kKind == GroupKind::kSpans) {
+      last = Floats{} + KnownStep(scales[num_groups], most);
+    }
   }
 
   TERNGRAD_INLINE Floats operator()(Words* words) const {

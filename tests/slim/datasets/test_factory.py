@@ -208,6 +208,19 @@ def test_damaged_payload_surfaces_and_is_explained(small_mnist):
   assert 'train-mnist.tfrecord: record 1' in str(explained)
 
 
+def test_records_of_no_examples_surface_and_are_explained(tmp_path):
+  """Also where TensorFlow cannot make text of its message, which holds them."""
+  for payload in (b'no example', b'\xa0\xff' * 40):
+    record_files.write(tmp_path / 'test-x', [payload])
+    delivery = factory.ReadOptions(image_size=28, batch_size=1, training=False)
+    stream, _ = factory.load('mnist', tmp_path, 'test', delivery)
+    with pytest.raises(records.FAILURES) as caught:
+      list(stream)
+    said = str(records.explain(caught.value, [tmp_path / 'test-x']))
+    assert 'every record is whole, but reading failed with' in said
+    assert 'Could not parse example' in said and len(said) < 2000
+
+
 def test_label_of_another_data_set_is_refused(tmp_path):
   png = tf.io.encode_png(np.zeros([28, 28, 1], np.uint8)).numpy()
   record_files.write(tmp_path / 'test-x', [record_files.example(png, 10)])

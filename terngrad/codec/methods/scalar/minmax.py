@@ -44,6 +44,7 @@ def minmax(bits=8, group_size=512):
 
   def decode(scales, codes):
     least, steps = scales
+    steps = grouped.known_step(steps, levels)
     return tf.cast(codes, tf.float32) * steps + least
 
   name = f'minmax({bits}, {group_size})'

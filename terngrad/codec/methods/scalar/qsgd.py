@@ -44,7 +44,8 @@ def qsgd(levels=7, group_size=512, norm='max'):
     return [steps], tf.where(rows < 0.0, -codes, codes)
 
   def decode(scales, codes):
-    return tf.cast(codes, tf.float32) * scales[0]
+    steps = grouped.known_step(scales[0], levels)
+    return tf.cast(codes, tf.float32) * steps
 
   packed = packing.digits(levels)
   name = f'qsgd({levels}, {norm}, {group_size})'

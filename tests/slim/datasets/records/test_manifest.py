@@ -114,6 +114,10 @@ SHARD = (*TRAIN, 'shards', 0)
     (changed(*SHARD, 'file', to='a\\b'), 'a file in this folder'),
     (changed(*SHARD, 'file', to='a\x00b'), 'a file in this folder'),
     (changed(*SHARD, 'file', to=''), 'a file in this folder'),
+    (changed(*SHARD, 'file', to='a' * 256), 'a file in this folder'),
+    (changed(*SHARD, 'file', to='é' * 128), 'a file in this folder'),
+    (changed(*SHARD, 'file', to='a\ud800'), 'whole characters'),
+    (changed('labels', '1', to='\udfff'), r'whole characters at labels\.1'),
   ],
 )
 def test_what_cannot_be_is_refused_with_its_place(tmp_path, content, message):

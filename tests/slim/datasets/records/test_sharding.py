@@ -19,6 +19,7 @@ from slim.datasets.records import shard_writer
 from slim.datasets.records import sharding
 from slim.datasets.records import staging
 from tests.slim import plain_records
+from tests.slim import shard_files
 from tests.slim import small_disk
 
 ROOT = pathlib.Path(__file__).resolve().parents[4]
@@ -162,6 +163,28 @@ def test_verify_finds_a_whole_record_that_is_another(tmp_path):
   first, second = (tmp_path / f'train-0000{i}-of-00005' for i in range(2))
   first.write_bytes(second.read_bytes())
   with pytest.raises(errors.DataError, match='expected sha256 .* as shards'):
+    shard_manifest.verify(tmp_path)
+
+
+@pytest.mark.parametrize(
+  ('payload', 'received'),
+  [
+    (b'\xff\xff', 'expected examples, .* in record 0'),
+    (b'', r'expected the features .* received \{\} in record 0'),
+    (
+      features.serialize({'image/class/label': features.of_ints()}),
+      r'expected a label in \[0, 3\), .* received \[\] in record 0',
+    ),
+  ],
+  ids=['damaged', 'empty', 'without a label'],
+)
+def test_verify_finds_a_record_that_is_no_example(tmp_path, payload, received):
+  """Of a shards.json that fits it: both come from elsewhere."""
+  shard_files.write(tmp_path, 'mnist', {'train': [[payload]]})
+  told = json.loads((tmp_path / 'shards.json').read_text())
+  told['features'] = {'image/class/label': 'int64_list'}
+  (tmp_path / 'shards.json').write_text(json.dumps(told))
+  with pytest.raises(errors.DataError, match=received):
     shard_manifest.verify(tmp_path)
 
 

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Made-up inputs to every parser and decoder; never part of the gate.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
+
+usage() {
+  cat <<'USAGE'
+usage: scripts/fuzz.sh [--inputs=N] [--seed=S] [--target=NAME] [--input=FILE]
+                       [--output=DIR]
+
+Valid inputs are changed as damage and malice change them and given to every
+parser and decoder of bytes from elsewhere, in a process whose memory and time
+are bounded. Inputs that reach lines in a new order are changed further. What
+fails is kept, with the command that repeats it; exits with 1 then.
+
+  --inputs=N    per target (default: 10000)
+  --seed=S      of all inputs (default: 1)
+  --target=NAME only these; patterns, such as 'tar*,payload_*'
+  --input=FILE  only this input
+  --output=DIR  where inputs that fail are kept (default: a new folder)
+USAGE
+}
+
+arguments=()
+output=
+for argument in "$@"; do
+  case "$argument" in
+    --help | -h) usage && exit 0 ;;
+    --output=*) output=$argument ;;
+    --inputs=* | --seed=* | --target=* | --input=*) arguments+=("$argument") ;;
+    *) bad_argument "$argument" ;;
+  esac
+done
+cd -- "$root"
+exec "$root/.venv/bin/python" -m tests.fuzzing \
+  "${output:---output=$(mktemp -d)}" "${arguments[@]}"
