@@ -318,6 +318,29 @@ class GradientCodec(NamedTuple):
       self.received(index, received), states[index], self._context(index, turn)
     )
 
+  def estimate(self, words, turn):
+    """What a worker's messages say of its own gradients.
+
+    Args:
+      words: for each round int32 [words of the round], from `send`.
+      turn: `Turn` with all that there is.
+
+    Returns:
+      float32 [num_elements], in the order of `flatten`; None where a method's
+      messages say it of the mean alone.
+    """
+    found = []
+    for index, bucket in enumerate(self.buckets):
+      if bucket.method.estimate is None:
+        return None
+      number = bucket.method.telling % len(bucket.method.send)
+      before = sum(b.num_words(number) for b in self.buckets[:index])
+      sizes = [message.num_words for message in bucket.messages(number)]
+      own = words[number][before : before + sum(sizes)]
+      context = self._context(index, turn)
+      found += bucket.method.estimate(split(own, sizes, axis=0), context)
+    return _join(found, axis=0)
+
   def finish(self, carried, states, means, turn):
     """The states of a worker, when the means are known.
 

@@ -11,11 +11,13 @@ because a range of words is the same range of every plane, and so can what is
 passed on; a sum of words of variable length is made by one server.
 """
 
+import itertools
 from typing import NamedTuple
 
 import tensorflow as tf
 
 from terngrad.codec import method as methods
+from terngrad.codec import used_words
 from terngrad.codec.stages import packing as packings
 from terngrad.codec.stages import wire
 
@@ -70,24 +72,43 @@ class Totals:
     """Bits that a worker pulls."""
     return 32 * sum(self.num_words)
 
+  def pushed(self, server, words):
+    """What a device sends a server of its workers' words: those that are used.
+
+    Args:
+      server: its number.
+      words: int32 [n, words of the round].
+
+    Returns:
+      List of int32 [n, any]: one a piece of the server's, or one of all where
+      lengths are fixed.
+    """
+    pieces = self._pieces[server]
+    if not any(used_words.varies(piece.message) for piece in pieces):
+      return [words[:, slice(*self.ranges[server])]]
+    sizes = [message.num_words for message in self._messages]
+    messages = tf.split(words, sizes, axis=1)
+    return [
+      used_words.trimmed(p.message, messages[p.message_index], p.start, p.stop)
+      for p in pieces
+    ]
+
   def add(self, server, parts):
     """What workers pull from a server.
 
     Args:
       server: its number.
-      parts: list of int32 [n, words of its range]; see `method.Piece`.
+      parts: for each device what it `pushed`; see `method.Piece`.
 
     Returns:
       int32 [num_words[server]].
     """
-    begin, _ = self.ranges[server]
-    words, offset = [], begin
-    for piece in self._pieces[server]:
-      size = piece.stop - piece.start
-      columns = slice(offset - begin, offset - begin + size)
-      own = [part[:, columns] for part in parts]
-      words.append(_add(piece, own, self._num_workers))
-      offset += size
+    pieces = self._pieces[server]
+    columns = zip(*(_words_of(pieces, part) for part in parts), strict=True)
+    words = [
+      _add(piece, list(own), self._num_workers)
+      for piece, own in zip(pieces, columns, strict=True)
+    ]
     return words[0] if len(words) == 1 else tf.concat(words, axis=0)
 
   def received(self, pulled):
@@ -159,6 +180,21 @@ def _sizes(message, count, num_workers):
   if message.levels is not None:
     size = _sums(message, num_workers).num_words(size)
   return num_planes, width, size
+
+
+def _words_of(pieces, pushed):
+  """The words of each piece, int32 [n, its words], from what came of them."""
+  sizes = [piece.stop - piece.start for piece in pieces]
+  if len(pushed) == len(pieces):
+    return [
+      used_words.restored(words, size)
+      for words, size in zip(pushed, sizes, strict=True)
+    ]
+  (together,) = pushed
+  ends = itertools.accumulate(sizes)
+  return [
+    together[:, end - size : end] for size, end in zip(sizes, ends, strict=True)
+  ]
 
 
 def _sums(message, num_workers):

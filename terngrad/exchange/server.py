@@ -166,7 +166,7 @@ class Servers(NamedTuple):
       parts = []
       for device, payload in zip(self.devices, payloads, strict=True):
         with tf.device(device):
-          parts.append(payload[:, start:stop])
+          parts.append(totals.pushed(server, payload))
       with tf.device(self.servers[server]):
         total = totals.add(server, parts)
       for index, words in enumerate(self._pull(total)):

@@ -1,6 +1,5 @@
 """How far codes move the mean of real gradients."""
 
-import functools
 import zipfile
 from typing import NamedTuple
 
@@ -12,9 +11,8 @@ from matplotlib import figure
 
 from terngrad import errors as refusals
 from terngrad.codec import bucketing
-from terngrad.codec import gradients
-from terngrad.codec import one_round
 from terngrad.codec import policy
+from terngrad.codec import workers as stepping
 from terngrad.codec.methods import registry
 
 # What a code's error is compared with.
@@ -22,21 +20,29 @@ BASE = 'ternary'
 
 
 class Errors(NamedTuple):
-  """What a code does to the gradients of N workers.
+  """What a method does to the gradients of N workers in a first step.
 
   Attributes:
-    bits: an element that a worker sends, probes included.
+    bits: an element that a worker sends, counted, probes included.
     one: squared error of a worker's decoded gradient over its gradient's
-      square, the mean over workers and draws.
+      square, the mean over workers and draws; NaN where messages say nothing
+      of one worker's gradient.
+    one_sem: standard error of `one`, by the draws; NaN for one draw.
     mean: squared error of the decoded mean over the mean square of the workers'
       gradients: `one` / N where errors are independent and unbiased.
+    mean_sem: standard error of `mean`.
+    bias: the part of `mean` that is the same in all draws; estimated without
+      bias, so that it may fall below 0. NaN for one draw.
     shrinkage: 1 less the length of the decoded mean along the mean gradient,
       over the latter's own; 0 if unbiased. Clipping makes it positive.
   """
 
   bits: float
   one: float
+  one_sem: float
   mean: float
+  mean_sem: float
+  bias: float
   shrinkage: float
 
 
@@ -69,10 +75,10 @@ def read(path):
 
 
 def errors(text, workers, draws):
-  """Measures a codec on the gradients of one step.
+  """Measures a method on the gradients of one step, its first.
 
   Args:
-    text: as `registry.parse` takes it; the number of workers is filled in.
+    text: as `registry.method` takes it; the number of workers is filled in.
     workers: list of v float32 [workers, ...], NumPy, the variables' gradients.
     draws: int >= 1, how often the workers send these gradients.
 
@@ -80,47 +86,69 @@ def errors(text, workers, draws):
     `Errors`.
 
   Raises:
-    terngrad.errors.ConfigError: the text names no codec.
+    terngrad.errors.ConfigError: the text names no method.
   """
   count = workers[0].shape[0]
   with refusals.as_config_error():
-    codec = registry.parse(text, count)
-  code = bucketing.gradient_codec(
-    [
-      policy.VariableSpec(f'{i}', values.shape[1:], False)
-      for i, values in enumerate(workers)
-    ],
-    [codec] * len(workers),
-  )
-  send, decode, probe = (
-    tf.function(functools.partial(function, code), jit_compile=True)
-    for function in (_send, _decode, one_round.probe)
-  )
+    found = registry.method(text, count)
+  specs = [
+    policy.VariableSpec(f'{i}', values.shape[1:], False)
+    for i, values in enumerate(workers)
+  ]
+  code = bucketing.gradient_codec(specs, [found] * len(workers))
+  # Eager: to compile a code takes longer than a hundred draws.
+  code = bucketing.on_kernels(code)
   each = [[tf.constant(v[worker]) for v in workers] for worker in range(count)]
   flat = np.stack([code.flatten(values) for values in each]).astype(np.float64)
-  own = [probe(values) for values in each]
-  shared = gradients.agree(tf.stack(own))
   aim = flat.mean(axis=0)
   energy = np.square(flat).sum() / count
-  one, mean, along = 0.0, 0.0, 0.0
+  bits, one, mean, along, moved = [], [], [], [], np.zeros_like(aim)
   for draw in range(draws):
-    step = tf.constant(draw, tf.int64)
-    words = [
-      send(each[worker], own[worker], shared, step, tf.constant(worker))
-      for worker in range(count)
-    ]
-    for worker, payload in enumerate(words):
-      decoded = decode(payload[tf.newaxis], shared).numpy()
-      one += np.square(decoded - flat[worker]).sum() / energy
-    decoded = decode(tf.stack(words), shared).numpy()
-    mean += np.square(decoded - aim).sum() / energy
-    along += decoded @ aim / (aim @ aim)
+    taken = stepping.Workers(code, count).take(code, each, draw)
+    bits.append(_bits(code, taken))
+    one.append(_error_of_one(code, taken, flat) / energy / count)
+    decoded = code.flatten(taken.means).numpy().astype(np.float64)
+    moved += decoded - aim
+    mean.append(np.square(decoded - aim).sum() / energy)
+    along.append(decoded @ aim / (aim @ aim))
+  common = np.square(moved / draws).sum() / energy
+  several = draws > 1
   return Errors(
-    bits=code.bits(count) / code.num_elements,
-    one=one / draws / count,
-    mean=mean / draws,
-    shrinkage=1 - along / draws,
+    bits=np.mean(bits),
+    one=np.mean(one),
+    one_sem=_standard_error(one),
+    mean=np.mean(mean),
+    mean_sem=_standard_error(mean),
+    bias=(draws * common - np.mean(mean)) / (draws - 1) if several else np.nan,
+    shrinkage=1 - np.mean(along),
   )
+
+
+def _bits(code, taken):
+  """Bits an element that a worker sent, the mean over the workers."""
+  words = sum(
+    np.mean(code.sent_words(rows, number))
+    for number, rows in enumerate(taken.words)
+  )
+  return 32 * (words + code.num_probes) / code.num_elements
+
+
+def _error_of_one(code, taken, flat):
+  """The workers' squared errors, added; NaN where there are none."""
+  total = 0.0
+  for worker, turn in enumerate(taken.turns):
+    own = code.estimate([rows[worker] for rows in taken.words], turn)
+    if own is None:
+      return np.nan
+    total += np.square(own.numpy() - flat[worker]).sum()
+  return total
+
+
+def _standard_error(values):
+  """Of the mean of a list of float; NaN for one."""
+  if len(values) < 2:
+    return np.nan
+  return np.std(values, ddof=1) / np.sqrt(len(values))
 
 
 def table(files, texts, draws):
@@ -136,7 +164,7 @@ def table(files, texts, draws):
     often less than that of `BASE` the error of the mean is (gain).
 
   Raises:
-    terngrad.errors.ConfigError: a text names no codec.
+    terngrad.errors.ConfigError: a text names no method.
   """
   pairs = [(file, text) for file in files for text in texts]
   rows = []
@@ -171,12 +199,3 @@ def chart(measured):
     axis.set_title(name)
     axis.grid(alpha=0.3)
   return page
-
-
-def _send(code, values, own, shared, step, worker):
-  keys = code.keys(1, step, worker)
-  return one_round.encode(code, values, own, shared, keys)
-
-
-def _decode(code, words, shared):
-  return code.flatten(one_round.decode_mean(code, [words], shared))

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from terngrad.codec import one_round
+from terngrad.codec import used_words
 from terngrad.codec.stages import statistics
 from terngrad.parameter_server import async_shares
 from terngrad.step import optimizers
@@ -92,10 +93,11 @@ class Servers:
     """
     for share, buffer in zip(self._shares, buffers, strict=True):
       # Cut where they are, so that a server is sent its own alone.
-      words = payloads[:, share.words]
+      messages = share.codec.messages(0)
+      pushed = used_words.cut(messages, payloads[:, share.words])
       own = tf.gather(scalers, share.probes)
       with tf.device(share.replica.device):
-        buffer.words.assign(words)
+        buffer.words.assign(used_words.joined(messages, pushed))
         buffer.scalers.assign(own)
         for variable, index in zip(
           buffer.moments, share.statistics, strict=True

@@ -62,9 +62,9 @@ def read_until(group, index, pattern):
   return group.log(index)
 
 
-def assert_same_run(train_dir, reference):
-  received = programs.tensors(train_dir / LAST)
-  expected = programs.tensors(reference / LAST)
+def assert_same_run(train_dir, reference, step=STEPS):
+  received = programs.tensors(train_dir / f'model.ckpt-{step}')
+  expected = programs.tensors(reference / f'model.ckpt-{step}')
   assert received.keys() == expected.keys()
   differing = [n for n in expected if received[n] != expected[n]]
   # The layout tells in how many devices and places a run was.
@@ -128,6 +128,29 @@ def test_processes_with_parameters_of_their_own_equal_towers(
   ended = run_all(2, data_dir, tmp_path / 'run', **changes)
   assert [one.code for one in ended] == [0, 0], ended
   assert_same_run(tmp_path / 'run', tmp_path / 'towers')
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_eight_processes_equal_eight_virtual_nodes(data_dir, tmp_path):
+  # Sums of floats, of codes and of few elements, and words of all for all.
+  codes = {
+    'codec': 'ternary',
+    'codec_rules': 'rank<2 -> fp16; conv1/* -> qsgd; conv2/* -> topk:ratio=0.1',
+    'max_steps': 3,
+    'save_iter': 3,
+    # Eight of them begin slowly on few cores.
+    'start_timeout': 1200,
+    'step_timeout': 1200,
+  }
+  alone = arguments(
+    data_dir, tmp_path / 'alone', [], exchange='towers', num_nodes=8, **codes
+  )
+  finished = programs.run('mnist_train', *alone)
+  assert finished.code == 0, finished.err
+  ended = run_all(8, data_dir, tmp_path / 'run', **codes)
+  assert [one.code for one in ended] == [0] * 8, ended
+  assert_same_run(tmp_path / 'run', tmp_path / 'alone', step=3)
 
 
 @pytest.mark.cluster

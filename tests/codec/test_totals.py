@@ -77,7 +77,7 @@ def by_servers(codec, payloads, shared, num_servers, num_devices=2):
     sums = []
     for server, (start, stop) in enumerate(found.ranges):
       if start < stop:
-        cut = [part[:, start:stop] for part in parts]
+        cut = [found.pushed(server, part) for part in parts]
         sums.append(found.add(server, cut))
         assert sums[-1].shape == [found.num_words[server]]
     return decode(found.received(sums), shared)
@@ -145,8 +145,8 @@ def test_what_all_need_from_all_is_passed_on(num_servers):
   found = totals.Totals(messages, 3, num_servers)
   parts = [tf.constant(words[i::2]) for i in range(2)]
   pulled = [
-    found.add(server, [part[:, start:stop] for part in parts])
-    for server, (start, stop) in enumerate(found.ranges)
+    found.add(server, [found.pushed(server, part) for part in parts])
+    for server in range(num_servers)
   ]
   one, total, other = found.received(pulled)
   (first,), (second,) = one.parts, other.parts
@@ -175,6 +175,19 @@ def test_servers_share_the_words_evenly():
   assert sum(sizes) == codec.num_words
   assert max(sizes) - min(sizes) <= 1
   assert [start for start, _ in ranges[1:]] == [stop for _, stop in ranges[:-1]]
+
+
+@pytest.mark.parametrize('name', ['huffman243', 'bitmap_sign'])
+def test_words_that_are_not_used_are_not_pushed(name):
+  codec = codec_of(f'ternary:packing={name}')
+  payloads, _ = pushed(codec, 3)
+  coded, floats = codec.messages(0)
+  found = totals.Totals([coded, floats], 3, 1)
+  first, second = found.pushed(0, payloads)
+  used = np.max(payloads[:, 0] & 0xFFFFFF)
+  assert first.shape == [3, used]
+  assert used < coded.num_words
+  assert second.shape == [3, floats.num_words]
 
 
 def test_a_payload_of_variable_length_is_not_cut():

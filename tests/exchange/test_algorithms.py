@@ -162,14 +162,15 @@ def test_alone_nothing_is_sent():
 def test_lengths_rise_by_little_to_the_capacity(capacity):
   lengths = gathering.lengths(capacity)
   assert lengths[-1] == capacity
-  assert len(lengths) <= 48
+  assert len(lengths) <= 557
   assert lengths[0] <= capacity / 15 + 1
   for before, after in zip(lengths, lengths[1:], strict=False):
-    assert before < after <= 1.0601 * before + 1
+    assert before < after <= 1.00501 * before + 1
 
 
 def test_a_code_of_variable_length_costs_what_is_expected_of_it():
   (varying,) = messages_of('ternary:packing=huffman243')
   words = algorithms.sent_words(varying, 2, 2)['gather']
-  assert varying.expected_words <= words <= 1.07 * varying.expected_words
-  assert words < 0.85 * varying.num_words
+  assert varying.expected_words <= words <= 1.006 * varying.expected_words
+  # What the entropy of Gaussian gradients clipped at 2.5 sigma lets one hope.
+  assert 32 * words / varying.num_elements <= 1.24

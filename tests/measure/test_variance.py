@@ -25,3 +25,50 @@ def test_other_files_are_refused(tmp_path):
   for name in ('g.npz', 'absent.npz'):
     with pytest.raises(ValueError, match='a file that dump_gradients wrote'):
       variance.read(tmp_path / name)
+
+
+def gradients_of(workers):
+  rng = np.random.default_rng(2)
+  return [
+    np.float32(rng.normal(size=(workers, *shape))) for shape in ((60, 50), (7,))
+  ]
+
+
+@pytest.mark.parametrize(
+  'text', ['ternary:packing=huffman243', 'sign', 'topk', 'error_feedback+topk']
+)
+def test_the_error_of_one_worker_is_that_of_the_mean(text):
+  found = variance.errors(text, gradients_of(1), 2)
+  assert found.one == pytest.approx(found.mean, rel=1e-5)
+
+
+def test_methods_of_two_rounds_say_nothing_of_one_worker():
+  found = variance.errors('powersgd', gradients_of(2), 1)
+  assert np.isnan(found.one)
+  assert 0 < found.mean < 1
+  # P, Q, the vector as it is, and two norms.
+  assert found.bits * 3007 == 32 * (60 + 50 + 7 + 2)
+
+
+def test_bits_are_those_of_the_words_that_are_used():
+  huffman, base3, zeros = (
+    variance.errors(text, gradients, 1).bits
+    for text, gradients in (
+      ('ternary:packing=huffman243', gradients_of(2)),
+      ('ternary', gradients_of(2)),
+      ('threshold:above=9', gradients_of(2)),
+    )
+  )
+  assert huffman < 0.9 * base3
+  assert zeros * 3007 == 32 * (1 + 2)
+
+
+def test_what_draws_leave_is_told_apart_from_what_is_the_same_in_all():
+  values = gradients_of(2)
+  sign = variance.errors('sign', values, 2)
+  assert sign.bias == pytest.approx(sign.mean)
+  assert sign.mean_sem == pytest.approx(0, abs=1e-12)
+  natural = variance.errors('natural', values, 8)
+  assert abs(natural.bias) < 0.1 * natural.mean
+  assert 0 < natural.mean_sem < 0.1 * natural.mean
+  assert np.isnan(variance.errors('sign', values, 1).bias)

@@ -4,6 +4,7 @@ import dataclasses
 
 from terngrad import lazy
 from terngrad.cli import command
+from terngrad.codec.methods import registry
 from terngrad.config import options
 
 tables = lazy.module('terngrad.measure.tables')
@@ -14,14 +15,18 @@ USAGE = """\
 
   {program} --gradients=lenet=G.npz --output=O
 
-The files are those of `terngrad report gradients`. For every codec: bits an
-element; the squared error of one worker's gradient and that of the workers'
-mean, both over the mean square of a worker's gradient; how often less than
-plain TernGrad's the latter is; and by how much the mean is shortened, which is
-the bias of clipping.
+The files are those of `terngrad report gradients`, or of numpy.savez with
+arrays [workers, ...], one a variable. For every code, method or what is wrapped
+around one, in its first step: bits an element, counted from what is sent; the
+squared error of one worker's gradient and that of the workers' mean, both over
+the mean square of a worker's gradient, with standard errors by the draws; the
+part of the latter that is the same in all draws, which averaging leaves; by how
+much the mean is shortened; and how often less than plain TernGrad's the error
+of the mean is. --codecs=all measures every kind of code.
 """
 
 option = options.option
+ALL = 'all'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,7 +51,8 @@ class Flags:
       'eden3',
       'fp16',
     ),
-    "Codecs, as the trainers' --codec spells them; repeat for several.",
+    "Codecs, as the trainers' --codec spells them; repeat for several. all: "
+    'every kind.',
     'codes',
     repeated=True,
   )
@@ -64,7 +70,8 @@ def act(values):
     for item in values.gradients
   ]
   files = [(name, [*variance.read(path).values()]) for name, path in pairs]
-  table = variance.table(files, values.codecs, values.draws)
+  codecs = registry.every_kind() if ALL in values.codecs else values.codecs
+  table = variance.table(files, codecs, values.draws)
   command.say(table.round(4).to_string(index=False))
   if values.output:
     chart = variance.chart(table)

@@ -89,14 +89,16 @@ def case(what, cluster, codec_text, batch, part_bytes=0):
   def step():
     train_step(*examples[0], *numbers, tf.constant(0.0)).entropy.numpy()
 
-  pulled = sum(
-    layout.totals(part.codec.messages(number)).bits()
+  rounds = [
+    part.codec.messages(number)
     for part in parts.parts(codec)
     for number in range(part.codec.num_rounds)
-  )
+  ]
+  pushed = sum(m.expected_words for messages in rounds for m in messages)
+  pulled = sum(layout.totals(messages).bits() for messages in rounds)
   statistics = sum(int(tf.size(v)) for v in copies[0].statistics)
   # A row there, with scores and wish to stop; the agreed probe and the wish
   # back.
   row = 2 * (codec.num_probes + statistics + 1) + passes.NUM_SCORES
-  words = codec.num_words + row
-  return exchanges.Case(step, 4 * words + pulled / 8, ['servers'])
+  payload = 4 * (pushed + row) + pulled / 8
+  return exchanges.Case(step, payload, ['servers'])
