@@ -26,12 +26,14 @@ def counted(*words):
   return int(modules), int(lines)
 
 
-def test_a_step_on_towers_is_in_22_modules_of_2400_lines():
+def test_a_step_on_towers_is_in_22_modules_of_2450_lines():
   modules, lines = counted()
   assert modules <= 22
-  assert lines <= 2400
+  # 2,400 until issue 18: passes remember, and a step can be of a fragment.
+  assert lines <= 2450
 
 
-def test_a_step_over_servers_is_in_three_modules_more():
+def test_a_step_over_servers_is_in_four_modules_more():
   modules, _ = counted('--servers')
-  assert modules <= 3
+  # Three until issue 18: words of variable length are pushed at their length.
+  assert modules <= 4
