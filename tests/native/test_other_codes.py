@@ -158,6 +158,24 @@ def test_any_scales_decode_as_by_the_twin(text):
   assert_decodes_alike(text, words, [(size,)])
 
 
+@pytest.mark.parametrize('text', ['sign', 'minmax:bits=1', 'qsgd'])
+def test_subnormal_scales_decode_as_by_the_twin(text):
+  """In a graph, whose threads take subnormals for zeros where they compute."""
+  twin = registry.parse(text)
+  words = np.zeros([1, twin.num_words(77)], np.int32)
+  words[0, 0] = 131_072  # of 1.8e-40
+
+  @tf.function
+  def decoded(words):
+    kernels = accelerated.on_kernels(twin)
+    return [
+      codec.decode_sum([words], None, [(77,)])[0] for codec in (twin, kernels)
+    ]
+
+  a, b = decoded(tf.constant(words))
+  np.testing.assert_array_equal(test_kernels.bits(a), test_kernels.bits(b))
+
+
 @pytest.mark.parametrize('levels', [1, 2, 7, 127, 255])
 def test_steps_of_an_encoder_are_taken_as_they_are(levels):
   spans = [0.0, 1e-30, 2.0**-100, 1.0, 1 / 3, 0.7, 2.0**126, 2.0**127]

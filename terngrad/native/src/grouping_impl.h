@@ -282,15 +282,13 @@ void EncodeGroups(const float* data, int64_t size, const GroupCode& code,
 
 // --- decode
 
-// A step is one that `FinishScales` could have made: not negative, of 16
+// The bits of a step that `FinishScales` could have made: not negative, of 16
 // significant bits, and so small that its multiples are finite. Of other words
 // something is made that is one; grouped.known_step is the same.
-TERNGRAD_INLINE float KnownStep(float scale, int32_t most) {
-  int32_t bits;
-  std::memcpy(&bits, &scale, sizeof(bits));
+TERNGRAD_INLINE int32_t KnownStep(int32_t bits, int32_t most) {
+  constexpr int32_t kLeast = (127 - 100) << 23;  // of 2^-100
   bits = std::min(bits & 0x7fffff00, most);
-  std::memcpy(&scale, &bits, sizeof(bits));
-  return scale >= 0x1p-100f ? scale : 0.0f;
+  return bits >= kLeast ? bits : 0;
 }
 
 // The bits of the largest step.
@@ -319,11 +317,13 @@ struct FromDigits {
         levels(Ints{} + code.levels),
         most(LargestStep(code.levels)) {}
 
-  TERNGRAD_INLINE void SetScales(const float* scales, int64_t num_groups) {
-    first = Floats{} + (kKind == GroupKind::kSteps ? KnownStep(scales[0], most)
-                                                   : scales[0]);
+  // As bits: threads may take subnormals for zeros where they compute.
+  TERNGRAD_INLINE void SetScales(const int32_t* scales, int64_t num_groups) {
+    first = Bits<Floats>(Ints{} + (kKind == GroupKind::kSteps
+                                       ? KnownStep(scales[0], most)
+                                       : scales[0]));
     if (kKind == GroupKind::kSpans) {
-      last = Floats{} + KnownStep(scales[num_groups], most);
+      last = Bits<Floats>(Ints{} + KnownStep(scales[num_groups], most));
     }
   }
 
@@ -355,8 +355,7 @@ void DecodeGroupRange(const int32_t* const* payloads, int64_t num_payloads,
       const int32_t* const codes =
           payloads[r] + code.num_scales() * num_groups;
       std::memcpy(words, codes + block, sizeof(uint32_t) * count);
-      const float* const scales =
-          reinterpret_cast<const float*>(payloads[r]);
+      const int32_t* const scales = payloads[r];
       const bool adds = r > 0;
       const bool scaled = r + 1 == num_payloads && scale != 1.0f;
       for (int place = 0; place < code.places; ++place) {
