@@ -28,7 +28,7 @@ LAYERS = (
   'terngrad.cluster',
   'terngrad.step',
   'terngrad.checkpoint',
-  'terngrad.training.passes',
+  'terngrad.passes',
   'terngrad.config',
   'terngrad.training',
   'terngrad.compression',

@@ -12,13 +12,13 @@ from terngrad.codec import gradients
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.compression import scoring
+from terngrad.passes import recomputing
 from terngrad.step import optimizers
 from terngrad.step import passes
 from terngrad.step import replicas
 from terngrad.step import states
 from terngrad.step import step as steps
 from terngrad.training import run_codecs
-from terngrad.training.passes import recomputing
 
 
 class Choices(NamedTuple):

@@ -5,9 +5,9 @@ import dataclasses
 from slim import spelling
 from terngrad import errors
 from terngrad.config import options
+from terngrad.passes import inner_optimizers
 from terngrad.step import optimizers
 from terngrad.step import schedules
-from terngrad.training.passes import inner_optimizers
 
 option = options.option
 

@@ -19,6 +19,9 @@ from terngrad.codec import gradients
 from terngrad.config import cluster
 from terngrad.config import options
 from terngrad.config import run as run_options
+from terngrad.passes import accumulation
+from terngrad.passes import local_steps
+from terngrad.passes import recomputing
 from terngrad.step import loss_scaling
 from terngrad.step import passes
 from terngrad.step import precision
@@ -33,9 +36,6 @@ from terngrad.training import evaluation
 from terngrad.training import execution
 from terngrad.training import run_codecs
 from terngrad.training import shares as shares_lib
-from terngrad.training.passes import accumulation
-from terngrad.training.passes import local_steps
-from terngrad.training.passes import recomputing
 
 
 class Run(NamedTuple):

@@ -12,16 +12,16 @@ from terngrad.codec import parts as parts_lib
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.exchange import towers
+from terngrad.passes import accumulation
+from terngrad.passes import inner_optimizers
+from terngrad.passes import local_steps
+from terngrad.passes import recomputing
 from terngrad.step import optimizers
 from terngrad.step import passes
 from terngrad.step import replicas
 from terngrad.step import states
 from terngrad.step import step as steps
 from terngrad.step import synchronized
-from terngrad.training.passes import accumulation
-from terngrad.training.passes import inner_optimizers
-from terngrad.training.passes import local_steps
-from terngrad.training.passes import recomputing
 
 SIZE = 8
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from terngrad.step import optimizers
+from tests.passes import transcription
 from tests.step import small
-from tests.training.passes import transcription
 
 RATE = 0.02
 ADAMW = f'adamw:beta1={transcription.BETA1},beta2={transcription.BETA2}'

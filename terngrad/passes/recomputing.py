@@ -14,7 +14,7 @@ import functools
 
 import tensorflow as tf
 
-from terngrad.training.passes import segments
+from terngrad.passes import segments
 
 
 def of(model):

@@ -8,9 +8,9 @@ import pytest
 
 from slim.nets import factory as nets
 from terngrad import errors
-from terngrad.training.passes import segments
+from terngrad.passes import segments
+from tests.passes import cuttable
 from tests.step import small
-from tests.training.passes import cuttable
 
 
 def chain(layers):

@@ -14,14 +14,14 @@ from terngrad.codec.stages import random_bits
 from terngrad.config import options as options_lib
 from terngrad.config import servers
 from terngrad.config import training as configs
+from terngrad.passes import recomputing
+from terngrad.passes import segments
 from terngrad.step import passes
 from terngrad.step import precision
 from terngrad.step import replicas
 from terngrad.training import start
-from terngrad.training.passes import recomputing
-from terngrad.training.passes import segments
+from tests.passes import cuttable
 from tests.step import small
-from tests.training.passes import cuttable
 
 LOSS = passes.Loss(label_smoothing=0.1, aux_weight=0.4)
 

@@ -23,9 +23,9 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from terngrad.codec import method as methods
+from terngrad.passes import accumulation
+from terngrad.passes import inner_optimizers
 from terngrad.step import passes
-from terngrad.training.passes import accumulation
-from terngrad.training.passes import inner_optimizers
 
 
 class LocalSteps(NamedTuple):

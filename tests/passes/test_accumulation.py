@@ -4,9 +4,9 @@ import numpy as np
 import tensorflow as tf
 
 from terngrad.codec.stages import random_bits
+from terngrad.passes import accumulation
 from terngrad.step import passes
 from terngrad.step import replicas
-from terngrad.training.passes import accumulation
 from tests.step import small
 
 
