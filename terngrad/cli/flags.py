@@ -139,6 +139,11 @@ def parse(config_class, defaults, arguments, positional=(), rest=''):
     left = values(['program', *words])
   except flags.UnrecognizedFlagError as error:
     raise UsageError(_unknown(error.flagname, values)) from error
+  except RecursionError as error:  # absl's search for a name that is near
+    raise UsageError(
+      'Flags: expected flags of this program, received one with a name of '
+      'hundreds of characters. See --help.'
+    ) from error
   except flags.Error as error:
     raise UsageError(
       f'Flags: expected values of their types, received: {error}. --help says '

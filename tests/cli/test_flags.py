@@ -130,6 +130,11 @@ def test_unknown_flag_is_refused_with_a_suggestion(argument, message):
   assert re.search(message, refusal(argument))
 
 
+def test_unknown_flag_of_thousands_of_characters_is_refused_at_once():
+  with pytest.raises(flags.UsageError, match='of hundreds of characters'):
+    flags.parse(Small, {}, [f'--{"x" * 5000}=1'])
+
+
 def test_unknown_flag_is_refused_after_good_ones():
   assert '--nmae' in refusal('--b', '--count', '3', '--nmae', 'y')
 
