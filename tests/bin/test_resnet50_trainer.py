@@ -194,7 +194,7 @@ def test_shards_that_meet_end_at_the_parameters_of_devices(
     train_dir = tmp_path / 'train'
     first, second = shards(data, train_dir, *place, f'--codec={codec}')
     with first, second:
-      first.read_until('Finished iteration 1/3 ')
+      first.read_until('Finished iteration 3/3 .epoch 1/2')
       end_it()
       for program in (first, second):
         done = program.wait()

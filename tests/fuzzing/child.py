@@ -11,6 +11,8 @@ import pathlib
 import sys
 import tempfile
 
+from absl import logging
+
 from tests.fuzzing import reached
 from tests.fuzzing import search
 from tests.fuzzing import targets
@@ -20,6 +22,8 @@ def main():
   name, seed, inputs, folder = sys.argv[1:]
   folder = pathlib.Path(folder)
   target = targets.get(name)
+  # Damage that is told of is no news here.
+  logging.set_verbosity(logging.FATAL)
   # In memory where that can be: parsers that write would wait for a disk.
   memory = pathlib.Path('/dev/shm')
   with tempfile.TemporaryDirectory(

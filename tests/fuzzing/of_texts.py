@@ -4,8 +4,6 @@ import json
 import re
 import zlib
 
-from absl import logging
-
 from terngrad import errors
 from terngrad.checkpoint import listing
 from terngrad.cli import flags as command_lines
@@ -63,7 +61,6 @@ def metrics():
   scored = _line(
     {'step': 20, 'accuracy': 0.5, 'examples': 100, 'sparsity': 0.3}
   )
-  logging.set_verbosity(logging.FATAL)
   return Target(
     parse,
     [b''.join(lines), lines[0] + scored, b'{"step": 3, "total_loss": null}\n'],
@@ -99,7 +96,6 @@ def checkpoint_list():
     if path.exists() and not listing.read(folder):
       raise AssertionError('a list that cannot be read was left')
 
-  logging.set_verbosity(logging.FATAL)
   return Target(
     parse,
     [_LIST, _LIST.replace(b'model.ckpt', b'/somewhere/model.ckpt')],
