@@ -19,6 +19,8 @@ _FALSE = ('false', 'f', '0')
 
 _HELP = ('--help', '-help', '-h', '--helpfull')
 
+_LONGEST_NAME = 100
+
 # Numbers are TensorFlow's int64.
 _MOST = 2**63
 
@@ -135,15 +137,11 @@ def parse(config_class, defaults, arguments, positional=(), rest=''):
   words = join_booleans(
     _read_flagfiles(values, _named(own, positional)), booleans
   )
+  _check_names(words)
   try:
     left = values(['program', *words])
   except flags.UnrecognizedFlagError as error:
     raise UsageError(_unknown(error.flagname, values)) from error
-  except RecursionError as error:  # absl's search for a name that is near
-    raise UsageError(
-      'Flags: expected flags of this program, received one with a name of '
-      'hundreds of characters. See --help.'
-    ) from error
   except flags.Error as error:
     raise UsageError(
       f'Flags: expected values of their types, received: {error}. --help says '
@@ -156,6 +154,14 @@ def parse(config_class, defaults, arguments, positional=(), rest=''):
   if rest:
     parsed = dataclasses.replace(parsed, **{rest: tuple(others)})
   return Parsed(parsed, values['verbosity'].value)
+
+
+def _check_names(words):
+  """Refuses long names: absl's search for a near one takes their square."""
+  for word in words:
+    size = len(word.partition('=')[0])
+    if word.startswith('-') and size > _LONGEST_NAME:
+      raise UsageError(f'Flags: {word[:30]!r} has a name of {size} characters.')
 
 
 def _value(values, field):
