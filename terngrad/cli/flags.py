@@ -161,7 +161,10 @@ def _check_names(words):
   for word in words:
     size = len(word.partition('=')[0])
     if word.startswith('-') and size > _LONGEST_NAME:
-      raise UsageError(f'Flags: {word[:30]!r} has a name of {size} characters.')
+      raise UsageError(
+        f'Flags: {word[:30]!r} has a name of {size} characters, expected at '
+        f'most {_LONGEST_NAME}. See --help.'
+      )
 
 
 def _value(values, field):

@@ -88,7 +88,7 @@ def compare(
   for storage in storages:
     errors.lookup(STORAGES, storage, 'storage')
   with tempfile.TemporaryDirectory() as folder:
-    _write(pathlib.Path(folder), jpegs)
+    _write(pathlib.Path(folder), jpegs, storages)
     streams = {
       (net, storage): _pipeline(folder, storage, net, load)
       for net in nets
@@ -143,7 +143,11 @@ def _pipeline(folder, storage, net, load):
     threads=load.threads,
   )
   path = pathlib.Path(folder) / storage
-  stream, _ = factory.load(STORAGES[storage], path, _SPLIT, delivery)
+  # A database does not say how many there are.
+  num_classes = 1 if storage == 'database' else None
+  stream, _ = factory.load(
+    STORAGES[storage], path, _SPLIT, delivery, num_classes
+  )
   return stream
 
 
@@ -198,19 +202,30 @@ def _jpeg(pixels):
   return tf.io.encode_jpeg(whole, quality=_QUALITY).numpy()
 
 
-def _write(folder, jpegs):
-  """The photographs in each of `STORAGES`, each in a folder of its name."""
-  images = folder / 'folder' / _SPLIT / 'photographs'
+def _write(folder, jpegs, storages):
+  """The photographs in each of `storages`, in a folder of its name."""
+  if {'database', 'folder'} & {*storages}:
+    _write_images(folder / 'folder', jpegs)
+  if 'database' in storages:
+    own = catalog.find(STORAGES['folder'])
+    stored = write_db.images_of(own, folder / 'folder', _SPLIT)
+    (folder / 'database').mkdir()
+    write_db.write(stored, folder / 'database' / _SPLIT)
+  if 'records' in storages:
+    _write_records(folder / 'records', jpegs)
+
+
+def _write_images(folder, jpegs):
+  images = folder / _SPLIT / 'photographs'
   images.mkdir(parents=True)
   for number, jpeg in enumerate(jpegs):
     (images / f'{number:06d}.jpg').write_bytes(jpeg)
-  own = catalog.find(STORAGES['folder'])
-  stored = write_db.images_of(own, folder / 'folder', _SPLIT)
-  (folder / 'database').mkdir()
-  write_db.write(stored, folder / 'database' / _SPLIT)
-  (folder / 'records').mkdir()
+
+
+def _write_records(folder, jpegs):
+  folder.mkdir()
   for shard in range(SHARDS):
-    path = folder / 'records' / f'{_SPLIT}-{shard:05d}-of-{SHARDS:05d}'
+    path = folder / f'{_SPLIT}-{shard:05d}-of-{SHARDS:05d}'
     with tf.io.TFRecordWriter(str(path)) as writer:
       for jpeg in jpegs[shard::SHARDS]:
         writer.write(_example(jpeg))

@@ -38,7 +38,7 @@ def test_prints_the_ratio_of_each_net_to_bare_decoding(tmp_path):
   ('arguments', 'code', 'message'),
   [
     (['x'], 2, "flags only, received the word 'x'"),
-    (['--storages=tape'], 2, 'expected database, folder, records'),
+    (['--storages=tape'], 2, 'expected one of database, folder, records'),
     (['--images=3'], 2, 'images: expected a number >= 4'),
     (['--source_dir=.'], 1, 'expected JPEG files; received none'),
   ],
