@@ -61,6 +61,8 @@ EXTRAS_REQUIRE = {
     # The site of the documents; see mkdocs.yml.
     'mkdocs-material>=9.7,<10',
     'mkdocstrings[python]>=1,<2',
+    # The last mkdocstrings for Python 3.10 cannot work with a newer one.
+    'pymdown-extensions<12; python_version < "3.11"',
     'pytest>=8.2,<10',
     'pytest-xdist>=3.6',
     # Reads scripts/cluster/*.yaml.

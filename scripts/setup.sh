@@ -149,12 +149,13 @@ install() {
   "${pip[@]}" 'pip>=25' "${build_system[@]}"
   # Where they cannot be built, those of older sources must not stay.
   rm -f -- "$root"/terngrad/native/_kernels.*.so
+  # Before the build: what is edited while it runs is not in what it makes.
+  key >"$stamp.new"
   (cd -- "$root" && "${pip[@]}" --no-build-isolation --editable ".[$extras]")
   [[ ! -d $root/terngrad/native ]] ||
     compgen -G "$root/terngrad/native/_kernels.*.so" >/dev/null ||
     printf 'setup.sh: the native kernels are not built (pip install -v says why); %s\n' \
       'training works without them, slower' >&2
-  key >"$stamp.new"
   mv -f -- "$stamp.new" "$stamp"
 }
 

@@ -1,6 +1,8 @@
 """Plans a run: which code makes the fastest step on a network."""
 
 import dataclasses
+import os
+import platform
 
 from terngrad import errors
 from terngrad import lazy
@@ -8,7 +10,10 @@ from terngrad.cli import command
 from terngrad.config import options
 
 codec_table = lazy.module('terngrad.measure.codec_table')
-planning = lazy.module('terngrad.measure.planning')
+chart = lazy.module('terngrad.measure.planning.chart')
+coding = lazy.module('terngrad.measure.planning.coding')
+model = lazy.module('terngrad.measure.planning.model')
+parameters_lib = lazy.module('terngrad.measure.planning.parameters')
 tables = lazy.module('terngrad.measure.tables')
 
 USAGE = """\
@@ -18,12 +23,20 @@ USAGE = """\
   {program} --elements=25.6e6 --seconds=0.4 --bandwidth=1e8 --workers=8 \\
       --codecs=ternary --codecs=error_feedback+stc --output=plans
 
+  {program} --net=alexnet --fitted_to=slow/exchange.csv@1e8 \
+      --fitted_to=fast/exchange.csv@1e9 --bandwidth=1e7 --output=plans
+  {program} --net=alexnet --parameters=plans/parameters.json \
+      --bandwidth=1e7 --beside=slowest/exchange.csv@1e7
+
 --seconds is what a worker's step takes without any exchange, as training on one
 machine shows. Coding is timed here, on a million elements; bytes are those that
 the exchanges count; every hop waits --latency. The table has the parts of a
-step for each code, the fastest first, what it gains over float32 and up to
-which bandwidth it gains at all; --output writes it with a plot over bandwidth
-and workers. A model: measure_exchange measures.
+step for each code, the fastest first, what it gains over float32, over fp16 and
+over PowerSGD, and up to which bandwidth it gains at all; --output writes it
+with a plot over bandwidth and workers, and all that was known as
+parameters.json, which --parameters reads. --fitted_to fits computing, overlap,
+efficiency and the speed of coding to steps that `terngrad measure exchange
+--real` measured; it and --beside show how far such steps are from the plan.
 """
 
 option = options.option
@@ -51,6 +64,27 @@ class Flags:
     '--bytes_per_bucket.',
     'cluster',
   )
+  efficiency: float = option(
+    1.0,
+    'Part of the bandwidth that carries payload: 0.95 of TCP over Ethernet.',
+    'cluster',
+  )
+  parameters: str = option(
+    '',
+    'parameters.json of an earlier plan, in place of --seconds, --latency, '
+    '--overlap, --efficiency and of timing its codes again.',
+    'run',
+  )
+  fitted_to: tuple = option(
+    (),
+    'Table of measure exchange and the bits a second it was measured at, as '
+    'FILE.csv@1e9; repeat for several.',
+    'run',
+    repeated=True,
+  )
+  beside: tuple = option(
+    (), 'Likewise, to compare the plan with.', 'run', repeated=True
+  )
   codecs: tuple = option(
     (
       'fp16',
@@ -75,27 +109,95 @@ class Flags:
 def act(values):
   """Prints the table, and writes it where a folder is named."""
   _check(values)
-  network = planning.Network(values.bandwidth, values.latency, values.workers)
   if values.net:
     (shapes,) = codec_table.cases((), (values.net,)).values()
   else:
     shapes = [(1024, max(1, round(values.elements / 1024)))]
-  with errors.as_config_error():
-    costs = {
-      text: planning.coding(text, values.rounds)
-      for text in dict.fromkeys([planning.FLOAT32, *values.codecs])
-    }
-  known = values.codecs, shapes, values.seconds, network, costs, values.overlap
-  table = planning.table(*known)
+  fitted = _measured(values.fitted_to, shapes)
+  others = _measured(values.beside, shapes)
+  measured = [*fitted, *others]
+  known = _known(values, [one.text for one in measured])
+  if fitted:
+    known = parameters_lib.fit(known, fitted, shapes)._replace(
+      source=f'{known.source}; fitted to {", ".join(values.fitted_to)}'
+    )
+    command.say(
+      f'fitted: {known.computing:.4g} s of computing, overlap '
+      f'{known.overlap:.2f}, efficiency {known.efficiency:.3f}, coding '
+      f'{known.coding:.2f} times what was timed'
+    )
+  _tell_errors('fitted to', known, fitted, shapes)
+  _tell_errors('beside', known, others, shapes)
+  network = known.network(values.bandwidth, values.workers)
+  what = (
+    values.codecs,
+    shapes,
+    known.computing,
+    network,
+    known.costs,
+    known.overlap,
+  )
+  table = model.table(*what)
   command.say(table.to_string(index=False, float_format='{:.4g}'.format))
   best = table.iloc[0]
   command.say(
     f'fastest: {best["codec"]}, {best["step"]:.3g} s a step, '
-    f'{best["speed-up"]:.2f} times as fast as float32'
+    f'{best["over float32"]:.2f} times as fast as float32'
   )
   if values.output:
-    path = tables.write(values.output, 'plan', table, planning.chart(*known))
-    command.say(f'plot: {path}')
+    path = tables.write(values.output, 'plan', table, chart.draw(*what))
+    kept = parameters_lib.default_path(values.output)
+    parameters_lib.write(kept, known)
+    command.say(f'plot: {path}; parameters: {kept}')
+
+
+def _measured(texts, shapes):
+  """All `Measured` of some flags; says what it leaves out."""
+  found = []
+  for text in texts:
+    steps, left_out = parameters_lib.read_measured(text, shapes)
+    found += steps
+    if left_out:
+      command.say(f'left out of {text}: {", ".join(left_out)}')
+  return found
+
+
+def _known(values, more):
+  """The `Parameters`, with the costs of --codecs and of more codes."""
+  if values.parameters:
+    known = parameters_lib.read(values.parameters)
+  else:
+    known = parameters_lib.Parameters(
+      f'--seconds and other flags; codes timed in {values.rounds} rounds on '
+      f'{platform.processor() or platform.machine()}, {os.cpu_count()} cores',
+      values.seconds,
+      values.overlap,
+      values.efficiency,
+      values.latency,
+      1.0,
+      {},
+    )
+  with errors.as_config_error():
+    timed = {
+      text: coding.measure(text, values.rounds)
+      for text in dict.fromkeys([model.FLOAT32, *values.codecs, *more])
+      if text not in known.codes
+    }
+  return known._replace(codes=known.codes | timed)
+
+
+def _tell_errors(name, known, measured, shapes):
+  if not measured:
+    return
+  table = parameters_lib.beside(known, measured, shapes)
+  command.say(f'{name}:')
+  command.say(table.to_string(index=False, float_format='{:.4g}'.format))
+  size = table['error'].abs()
+  worst = table.loc[size.idxmax()]
+  command.say(
+    f'median error {size.median():.1%}; the worst {worst["error"]:+.1%}, of '
+    f'{worst["codec"]} at {worst["Mbit/s"]:g} Mbit/s'
+  )
 
 
 def _check(values):
@@ -110,7 +212,8 @@ def _check(values):
   options.at_least('workers', values.workers, 1)
   options.at_least('rounds', values.rounds, 1)
   options.in_range('overlap', values.overlap, 0, 1)
-  if not values.seconds:
+  options.in_range('efficiency', values.efficiency, 0.01, 1)
+  if not (values.seconds or values.parameters or values.fitted_to):
     raise errors.ConfigError(
       'seconds: expected those of a step of one worker without exchange, '
       'received 0. Train a few steps on one machine and read sec/batch.'

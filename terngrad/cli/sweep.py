@@ -18,7 +18,8 @@ from terngrad.config import options
 from terngrad.sweep import definition as definitions
 
 codec_table = lazy.module('terngrad.measure.codec_table')
-planning = lazy.module('terngrad.measure.planning')
+model = lazy.module('terngrad.measure.planning.model')
+coding = lazy.module('terngrad.measure.planning.coding')
 report = lazy.module('terngrad.report.sweep')
 runs = lazy.module('terngrad.sweep.runs')
 
@@ -156,10 +157,10 @@ def _modelled(config, values):
   """Seconds of a step, all of whose workers are on machines of their own."""
   workers = config.cluster.num_workers
   text = config.codes.text(workers)
-  network = planning.Network(values.bandwidth, values.latency, workers)
+  network = model.Network(values.bandwidth, values.latency, workers)
   (shapes,) = codec_table.cases((), (config.model.net,)).values()
-  cost = planning.coding(text)
-  return planning.plan(text, shapes, values.computing, network, cost).step
+  cost = coding.measure(text)
+  return model.plan(text, shapes, values.computing, network, cost).step
 
 
 def configurations(found):

@@ -5,24 +5,26 @@ import math
 import pytest
 
 from terngrad.codec.methods import registry
-from terngrad.measure import planning
+from terngrad.measure.planning import chart as charts
+from terngrad.measure.planning import coding
+from terngrad.measure.planning import model
 
 SHAPES = [(1000, 1000)]
 SIZE = 10**6
-GIGABIT = planning.Network(1e9, 0.0, 2)
-FREE = planning.Coding(0.0, 0.0, 0.0)
-COST = planning.Coding(1e-9, 2e-9, 3e-9)
+GIGABIT = model.Network(1e9, 0.0, 2)
+FREE = model.Coding(0.0, 0.0, 0.0)
+COST = model.Coding(1e-9, 2e-9, 3e-9)
 
 
 def plan(text, network=GIGABIT, cost=FREE, **options):
-  return planning.plan(text, SHAPES, 0.1, network, cost, **options)
+  return model.plan(text, SHAPES, 0.1, network, cost, **options)
 
 
 def test_wire_is_bytes_over_bandwidth():
   # 4 MB and a probe to one other.
   assert plan('identity').wire == pytest.approx(8 * 4e6 / 1e9, rel=1e-4)
   assert plan('ternary').wire == pytest.approx(1.6e6 / 1e9, rel=1e-3)
-  slow = planning.faster(GIGABIT, 1e7)
+  slow = model.faster(GIGABIT, 1e7)
   assert plan('ternary', slow).wire == pytest.approx(0.16, rel=1e-3)
 
 
@@ -52,10 +54,10 @@ def test_overlap_hides_no_more_than_there_is():
 
 def test_table_names_the_fastest_first_and_where_a_code_pays():
   costs = {'identity': FREE, 'ternary': COST, 'fp16': FREE}
-  table = planning.table(['ternary', 'fp16'], SHAPES, 0.1, GIGABIT, costs)
+  table = model.table(['ternary', 'fp16'], SHAPES, 0.1, GIGABIT, costs)
   assert list(table['codec']) == ['ternary', 'fp16', 'identity']
   rows = table.set_index('codec')
-  assert rows['speed-up']['identity'] == 1
+  assert rows['over float32']['identity'] == 1
   # (32 - 1.6) Mbit take 3 ms at that rate.
   assert rows['pays below Mbit/s']['ternary'] == pytest.approx(
     (32 - 1.6) / 3e-3, rel=0.01
@@ -64,7 +66,7 @@ def test_table_names_the_fastest_first_and_where_a_code_pays():
 
 
 def test_break_even_is_0_for_what_never_pays():
-  assert planning.break_even(lambda rate: (2.0, 1.0)) == 0
+  assert model.break_even(lambda rate: (2.0, 1.0)) == 0
 
 
 @pytest.mark.parametrize(
@@ -78,7 +80,7 @@ def test_break_even_is_0_for_what_never_pays():
 )
 @pytest.mark.gate_every(4)
 def test_coding_is_timed_for_every_kind_of_method(text):
-  cost = planning.coding(text, rounds=1)
+  cost = coding.measure(text, rounds=1)
   assert cost.send > 0 and cost.receive > 0 and cost.more >= 0
   # Below a microsecond an element, on anything.
   assert max(cost) < 1e-6
@@ -87,7 +89,7 @@ def test_coding_is_timed_for_every_kind_of_method(text):
 
 def test_chart_has_a_line_for_every_code():
   costs = {'identity': FREE, 'ternary': COST}
-  chart = planning.chart(['ternary'], SHAPES, 0.1, GIGABIT, costs)
+  chart = charts.draw(['ternary'], SHAPES, 0.1, GIGABIT, costs)
   for axes in chart.axes:
     labels = [line.get_label() for line in axes.lines]
     assert labels[:2] == ['identity', 'ternary']

@@ -1,0 +1,40 @@
+"""Step times of `model` as a plot."""
+
+from matplotlib import figure
+
+from terngrad.measure.planning import model
+
+_BANDWIDTHS = [10 ** (7 + i / 4) for i in range(17)]
+_WORKERS = [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 10_000]
+
+
+def draw(texts, shapes, computing, network, costs, overlap=0.0):
+  """Step times over bandwidth and over workers, a `figure.Figure`."""
+  drawn = figure.Figure(figsize=(12, 5), layout='constrained')
+  left, right = drawn.subplots(1, 2, sharey=True)
+  for text in dict.fromkeys([model.FLOAT32, *texts]):
+
+    def seconds(changed, text=text):
+      return model.plan(
+        text, shapes, computing, changed, costs[text], overlap
+      ).step
+
+    left.plot(
+      [rate / 1e6 for rate in _BANDWIDTHS],
+      [seconds(model.faster(network, rate)) for rate in _BANDWIDTHS],
+      label=text,
+    )
+    right.plot(
+      _WORKERS,
+      [seconds(network._replace(workers=count)) for count in _WORKERS],
+      label=text,
+    )
+  for axes, label in (
+    (left, f'Mbit/s, {network.workers} workers'),
+    (right, f'workers, {network.bandwidth / 1e6:g} Mbit/s'),
+  ):
+    axes.axhline(computing, color='black', linewidth=0.5, linestyle='--')
+    axes.set(xscale='log', yscale='log', xlabel=label)
+  left.set_ylabel('seconds a step; dashed: computing alone')
+  right.legend(fontsize='small')
+  return drawn

@@ -1,0 +1,281 @@
+"""What a plan knows of a machine and a network: timed, fitted or read."""
+
+import json
+import math
+import os
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from terngrad import errors
+from terngrad.codec import method as methods
+from terngrad.measure.planning import model
+
+# As many as are fitted.
+_FITTED = 4
+_REFINED = 4
+
+
+class Parameters(NamedTuple):
+  """All that `model.plan` needs but the variables, the bandwidth and workers.
+
+  Attributes:
+    source: where they come from, for readers.
+    computing: seconds of a worker's step without exchange.
+    overlap: part of it during which messages may travel, in [0, 1].
+    efficiency: part of the bandwidth that carries payload, in (0, 1].
+    latency: seconds from one process to another.
+    coding: what the times of `codes` are multiplied by: that of a worker which
+      shares its cores, or has others.
+    codes: dict of text, as `--codec` spells it, to `model.Coding`.
+  """
+
+  source: str
+  computing: float
+  overlap: float
+  efficiency: float
+  latency: float
+  coding: float
+  codes: dict
+
+  @property
+  def costs(self):
+    """Dict of text to the `model.Coding` of a worker."""
+    return {
+      text: model.Coding(*(self.coding * part for part in cost))
+      for text, cost in self.codes.items()
+    }
+
+  def network(self, bandwidth, workers):
+    """The `model.Network` of workers behind links of so many bits a second."""
+    return model.Network(bandwidth * self.efficiency, self.latency, workers)
+
+  def plan(self, text, shapes, bandwidth, workers):
+    """The `model.Plan` of a code of `codes`."""
+    network = self.network(bandwidth, workers)
+    cost = self.costs[text]
+    return model.plan(text, shapes, self.computing, network, cost, self.overlap)
+
+
+class Measured(NamedTuple):
+  """A step that was measured.
+
+  Attributes:
+    text: its code, as `--codec` spells it.
+    workers: processes.
+    bandwidth: bits a second of each.
+    seconds: its median.
+  """
+
+  text: str
+  workers: int
+  bandwidth: float
+  seconds: float
+
+
+def write(path, parameters):
+  """Writes `Parameters` as JSON, a line a code."""
+  codes = {text: cost._asdict() for text, cost in parameters.codes.items()}
+  fields = parameters._asdict() | {'codes': codes}
+  with open(path, 'w', encoding='utf-8') as file:
+    json.dump(fields, file, indent=1)
+    file.write('\n')
+
+
+def read(path):
+  """The `Parameters` of a file that `write` made.
+
+  Args:
+    path: of the file.
+
+  Returns:
+    `Parameters`.
+
+  Raises:
+    errors.ConfigError: the file cannot be read, or holds something else.
+  """
+  try:
+    with open(path, encoding='utf-8') as file:
+      fields = json.load(file)
+    codes = {
+      text: model.Coding(*map(_time, (c['send'], c['receive'], c['more'])))
+      for text, c in fields.pop('codes').items()
+    }
+    source = str(fields.pop('source'))
+    numbers = {name: _time(value) for name, value in fields.items()}
+    found = Parameters(source=source, codes=codes, **numbers)
+    if not 0 < found.efficiency <= 1 or found.overlap > 1:
+      raise ValueError('efficiency or overlap above 1')
+  except (
+    AttributeError,
+    KeyError,
+    OSError,
+    RecursionError,
+    TypeError,
+    ValueError,
+  ) as error:
+    raise errors.ConfigError(
+      'parameters: expected a file as plan --output writes it, received '
+      f'{path} ({error}). Write one: plan ... --output=FOLDER makes '
+      'parameters.json.'
+    ) from error
+  return found
+
+
+def _time(value):
+  if type(value) not in (int, float) or not 0 <= value < math.inf:
+    raise ValueError(f'expected numbers of at least 0, received {value!r}')
+  return float(value)
+
+
+def read_measured(text, shapes):
+  """The steps in a table of `terngrad measure exchange`.
+
+  Args:
+    text: path of the CSV file, '@' and the bits a second of its network.
+    shapes: list of tuple of int, of the variables that were meant.
+
+  Returns:
+    (list of `Measured`, list of the cases that are left out: those of other
+    programs, and with an algorithm of their own).
+
+  Raises:
+    errors.ConfigError: it is no such file, or of another net.
+  """
+  path, _, rate = text.rpartition('@')
+  try:
+    bandwidth = float(rate)
+    if not 1 <= bandwidth < math.inf:
+      raise ValueError(f'{rate} bits a second')
+    table = pd.read_csv(path)
+    rows = list(
+      zip(
+        table['case'].astype(str),
+        table['processes'].astype(int),
+        table['milliseconds'].astype(float) / 1e3,
+        table['elements'].astype(int),
+        strict=True,
+      )
+    )
+  except (KeyError, OSError, OverflowError, ValueError) as error:
+    raise errors.ConfigError(
+      'measured steps: expected FILE@BITS with the CSV file of measure '
+      f'exchange and its bits a second, such as runs/exchange.csv@1e9, '
+      f'received {text} ({error}). Mend the path or the rate.'
+    ) from error
+  size = sum(methods.sizes_of(shapes))
+  for case, *_, elements in rows:
+    if elements != size:
+      raise errors.ConfigError(
+        f'measured steps: expected those of {size:,} parameters, received '
+        f' {case} of {path} with {elements:,}. Name its --net.'
+      )
+  found, left_out = [], []
+  for case, workers, seconds, _ in rows:
+    if '@' in case or case.startswith('ddp'):
+      left_out.append(case)
+    else:
+      found.append(Measured(case, workers, bandwidth, seconds))
+  return found, left_out
+
+
+def fit(parameters, measured, shapes):
+  """Fits computing, overlap, efficiency and coding to steps that were measured.
+
+  The least sum of squared relative errors over a grid, refined around its best.
+
+  Args:
+    parameters: `Parameters` with the codes of all these steps, and a latency.
+    measured: list of `Measured`, of 4 at least.
+    shapes: list of tuple of int.
+
+  Returns:
+    `Parameters`.
+
+  Raises:
+    errors.ConfigError: there are too few.
+  """
+  if len(measured) < _FITTED:
+    raise errors.ConfigError(
+      f'fitted_to: expected at least {_FITTED} steps, received '
+      f'{len(measured)}. Measure more codes, or at another rate.'
+    )
+  bare = parameters._replace(computing=0.0, efficiency=1.0, coding=1.0)
+  plans = [bare.plan(m.text, shapes, m.bandwidth, m.workers) for m in measured]
+  seconds = np.array([m.seconds for m in measured])
+  coded = np.array([plan.coding for plan in plans])
+  wire = np.array([plan.wire for plan in plans])
+  ranges = {
+    'computing': (0.0, seconds.min()),
+    'overlap': (0.0, 1.0),
+    'efficiency': (0.5, 1.0),
+  }
+  for _ in range(_REFINED):
+    best, ranges = _search(ranges, seconds, coded, wire)
+  return parameters._replace(**best)
+
+
+def _search(ranges, seconds, coded, wire):
+  """(the best of a grid as a dict, narrower ranges around it)."""
+  axes = [np.linspace(*ends, 25) for ends in ranges.values()]
+  computing, overlap, efficiency = (
+    axis[..., np.newaxis] for axis in np.meshgrid(*axes, indexing='ij')
+  )
+  travels = wire / efficiency
+  rest = (
+    seconds - computing - travels + np.minimum(travels, overlap * computing)
+  )
+  # Linear in the factor of coding, whose best is known.
+  part = coded / seconds
+  free = not part.any()
+  factor = (rest / seconds * part).sum(-1, keepdims=True) / (
+    1.0 if free else (part**2).sum()
+  )
+  factor = np.full_like(factor, 1.0) if free else np.maximum(factor, 0)
+  error = ((rest / seconds - factor * part) ** 2).sum(-1)
+  place = np.unravel_index(error.argmin(), error.shape)
+  best = {
+    name: float(axis[index])
+    for name, axis, index in zip(ranges, axes, place, strict=True)
+  }
+  narrower = {}
+  for (name, (low, high)), axis in zip(ranges.items(), axes, strict=True):
+    step = axis[1] - axis[0]
+    narrower[name] = (
+      max(low, best[name] - 2 * step),
+      min(high, best[name] + 2 * step),
+    )
+  return best | {'coding': float(factor[place][0])}, narrower
+
+
+def beside(parameters, measured, shapes):
+  """What was planned beside what was measured.
+
+  Args:
+    parameters: `Parameters` with the codes of these steps.
+    measured: list of `Measured`.
+    shapes: list of tuple of int.
+
+  Returns:
+    `pandas.DataFrame`, a row a step, with seconds and the relative error.
+  """
+  rows = []
+  for one in measured:
+    planned = parameters.plan(one.text, shapes, one.bandwidth, one.workers).step
+    rows.append(
+      {
+        'codec': one.text,
+        'workers': one.workers,
+        'Mbit/s': one.bandwidth / 1e6,
+        'measured': one.seconds,
+        'planned': planned,
+        'error': planned / one.seconds - 1,
+      }
+    )
+  return pd.DataFrame(rows)
+
+
+def default_path(folder):
+  """Where `plan --output` writes them."""
+  return os.path.join(folder, 'parameters.json')
