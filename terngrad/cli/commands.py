@@ -198,6 +198,10 @@ COMMANDS = {
         'the training pipeline for photographs',
         'terngrad.cli.measure.pipeline:COMMAND',
       ),
+      'scaling': Entry(
+        'training on more and more devices and processes',
+        'terngrad.cli.measure.scaling:COMMAND',
+      ),
       'step': Entry(
         'a training step beside one without compression',
         'terngrad.cli.measure.step:COMMAND',

@@ -1,12 +1,18 @@
 """No wait without an end: names the silent task and ends the process.
 
 A call into TensorFlow that waits for another task cannot be cancelled, so the
-end of the wait is the end of the process.
+end of the wait is the end of the process. Some of these calls hold Python's
+lock, as when a function that is traced goes to all tasks: none of the process's
+Python threads runs then. So a timer of the C library ends it at the latest, and
+another process has the last words.
 """
 
+import atexit
 import concurrent.futures
 import contextlib
-import faulthandler
+import ctypes
+import functools
+import itertools
 import json
 import os
 import re
@@ -15,6 +21,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 
 from terngrad.cluster import spec as clusters
 
@@ -22,13 +29,16 @@ from terngrad.cluster import spec as clusters
 # last checkpoint. Of sysexits.h, EX_TEMPFAIL; scripts/run_dist.sh knows it too.
 LOST = 75
 _PING_SECONDS = 2.0
-# From the end of the time until all have been asked and the words are out.
+# Of a process that could not begin; see `cli.command`.
+_NOT_BEGUN = 1
+# From the end of the time until all have been asked and the words are out: by
+# this process, and then by the other.
 _LAST_WORDS_SECONDS = 10.0
 _TASK = re.compile(r'/job:(ps|worker)(?:/replica:0)?/task:([0-9]{1,6})')
 
 
 @contextlib.contextmanager
-def limit(cluster, seconds, what, end_with=None):
+def limit(cluster, seconds, what, end_with=None, code=LOST):
   """Lets a block take so long at most.
 
   Args:
@@ -36,69 +46,184 @@ def limit(cluster, seconds, what, end_with=None):
     seconds: float.
     what: the block's name, for the message.
     end_with: called with the message where the time is over; None for `end`.
+    code: exit code of the process.
   """
 
   def over():
-    (end_with or end)(complaint(cluster, seconds, what))
+    message = complaint(cluster, seconds, what)
+    end(message, code) if end_with is None else end_with(message)
 
   timer = threading.Timer(seconds, over)
   timer.daemon = True
   timer.start()
+  later = seconds + _LAST_WORDS_SECONDS
+  request = [dict(cluster.jobs), cluster.job, cluster.index, seconds, what]
   try:
-    yield
+    with contextlib.ExitStack() as stack:
+      if end_with is None:
+        stack.enter_context(_speaker(os.getpid()).speaks(later, request))
+        stack.enter_context(_ends(later + _LAST_WORDS_SECONDS, code))
+      yield
   finally:
     timer.cancel()
 
 
-@contextlib.contextmanager
 def limit_start(cluster, seconds, what):
-  """`limit` for blocks in which TensorFlow holds Python's lock.
+  """`limit` of what comes before the first step."""
+  return limit(cluster, seconds, what, code=_NOT_BEGUN)
 
-  While a process waits for the others to join, none of its Python threads
-  runs. So another process has the last words, and a thread without Python
-  ends this one, with code 1.
 
-  Args:
-    cluster: `cluster.Cluster`.
-    seconds: float.
-    what: the block's name, for the message.
+class _Value(ctypes.Union):
+  _fields_ = [('number', ctypes.c_int), ('pointer', ctypes.c_void_p)]
+
+
+class _Event(ctypes.Structure):
+  """`struct sigevent` of Linux, 64 bytes."""
+
+  _fields_ = [
+    ('value', _Value),
+    ('signal', ctypes.c_int),
+    ('notify', ctypes.c_int),
+    ('function', ctypes.c_void_p),
+    ('attributes', ctypes.c_void_p),
+    ('rest', ctypes.c_char * 32),
+  ]
+
+
+class _Times(ctypes.Structure):
+  """`struct itimerspec`."""
+
+  _fields_ = [
+    (name, ctypes.c_long)
+    for name in ('every', 'every_nanoseconds', 'in_seconds', 'nanoseconds')
+  ]
+
+
+_THREAD = 2  # SIGEV_THREAD
+
+
+@functools.cache
+def _timers():
+  """The C library, or None where it has no timers."""
+  for name in (None, 'librt.so.1'):
+    with contextlib.suppress(AttributeError, OSError):
+      library = ctypes.CDLL(name)
+      library.timer_delete.argtypes = [ctypes.c_void_p]
+      library.timer_settime.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_int,
+        ctypes.POINTER(_Times),
+        ctypes.c_void_p,
+      ]
+      library.timer_create.argtypes = [
+        ctypes.c_int,
+        ctypes.POINTER(_Event),
+        ctypes.POINTER(ctypes.c_void_p),
+      ]
+      return library
+  return None
+
+
+@contextlib.contextmanager
+def _ends(seconds, code):
+  """Ends this process, whatever it does, where a block takes longer.
+
+  By timer_create(2): when the time is over, a new thread of the C library calls
+  `_exit` with the code.
   """
-  request = [dict(cluster.jobs), cluster.job, cluster.index, seconds, what]
-  with (
-    open(os.devnull, 'w', encoding='ascii') as nowhere,
-    subprocess.Popen(
-      [sys.executable, '-m', __name__, json.dumps(request)],
+  library = _timers()
+  timer = ctypes.c_void_p()
+  event = _Event(value=_Value(number=code), notify=_THREAD)
+  if library:
+    event.function = ctypes.cast(library._exit, ctypes.c_void_p)
+  if not library or library.timer_create(
+    time.CLOCK_MONOTONIC, ctypes.byref(event), ctypes.byref(timer)
+  ):
+    yield
+    return
+  whole, part = divmod(seconds, 1)
+  when = _Times(in_seconds=int(whole), nanoseconds=int(1e9 * part))
+  library.timer_settime(timer, 0, ctypes.byref(when), None)
+  try:
+    yield
+  finally:
+    library.timer_delete(timer)
+
+
+class _Speaker:
+  """A process that says what this one cannot say any more."""
+
+  def __init__(self):
+    self._numbers = itertools.count()
+    # It ends when its standard input does, so with this process.
+    self._process = subprocess.Popen(
+      [sys.executable, '-m', __name__],
       stdin=subprocess.PIPE,
       stdout=subprocess.DEVNULL,
-    ),
-  ):
-    faulthandler.dump_traceback_later(
-      seconds + _LAST_WORDS_SECONDS, exit=True, file=nowhere
     )
+    os.set_blocking(self._process.stdin.fileno(), False)
+    atexit.register(self._end)
+
+  def _end(self):
+    self._process.communicate()
+
+  @contextlib.contextmanager
+  def speaks(self, seconds, request):
+    """Says a `complaint` where a block takes longer, of its arguments."""
+    number = next(self._numbers)
+    self._tell([number, seconds, request])
     try:
       yield
     finally:
-      faulthandler.cancel_dump_traceback_later()
+      self._tell([number])
+
+  def _tell(self, words):
+    # One that is gone or asleep says nothing, and is no reason to end.
+    with contextlib.suppress(OSError):
+      line = json.dumps(words) + '\n'
+      os.write(self._process.stdin.fileno(), line.encode())
 
 
-def _speak_for(request):
-  """Says what `limit_start` asks for, unless standard input ends before."""
-  jobs, job, index, seconds, what = json.loads(request)
-  ended, _, _ = select.select([sys.stdin], [], [], seconds)
-  if not ended:
-    cluster = clusters.make(jobs, job, index)
-    sys.stderr.write(f'error: {complaint(cluster, seconds, what)}\n')
+@functools.cache
+def _speaker(process):
+  """The `_Speaker` of a process by its number: a fork has its own."""
+  del process
+  return _Speaker()
 
 
-def end(message):
-  """Says why and ends the process with code `LOST`.
+def _speak():
+  """Is the process of a `_Speaker`."""
+  told = os.fdopen(0, 'rb', buffering=0)
+  waiting, rest = {}, b''
+  while True:
+    now = time.monotonic()
+    for number in [n for n, (when, _) in waiting.items() if when <= now]:
+      _, (jobs, job, index, seconds, what) = waiting.pop(number)
+      cluster = clusters.make(jobs, job, index)
+      sys.stderr.write(f'error: {complaint(cluster, seconds, what)}\n')
+    soonest = min((when for when, _ in waiting.values()), default=now + 3600)
+    if not select.select([told], [], [], max(0.0, soonest - now))[0]:
+      continue
+    block = told.read(65536)
+    if not block:
+      return
+    *lines, rest = (rest + block).split(b'\n')
+    for number, *more in map(json.loads, lines):
+      waiting.pop(number, None)
+      if more:
+        seconds, request = more
+        waiting[number] = time.monotonic() + seconds, request
+
+
+def end(message, code=LOST):
+  """Says why and ends the process.
 
   Without Python's own way out: TensorFlow would wait there for lost tasks.
   """
   sys.stdout.flush()
   sys.stderr.write(f'error: {message}\n')
   sys.stderr.flush()
-  os._exit(LOST)
+  os._exit(code)
 
 
 def complaint(cluster, seconds, what):
@@ -164,4 +289,4 @@ def answers(address):
 
 
 if __name__ == '__main__':
-  _speak_for(sys.argv[1])
+  _speak()

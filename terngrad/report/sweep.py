@@ -68,7 +68,7 @@ def read(path):
     errors.ConfigError: there is no such table, or it has other columns.
   """
   try:
-    runs = pd.read_csv(path)
+    runs = pd.read_csv(path, float_precision='round_trip')
   except (OSError, ValueError) as error:
     raise errors.ConfigError(
       f'results: expected a readable results.csv, received "{error}". Run '

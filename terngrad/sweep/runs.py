@@ -258,7 +258,7 @@ def _read(path):
   if not path.exists():
     return []
   try:
-    rows = pd.read_csv(path).to_dict('records')
+    rows = pd.read_csv(path, float_precision='round_trip').to_dict('records')
     return [row | {'variant': str(row['variant'])} for row in rows]
   except (OSError, ValueError, KeyError) as error:
     raise errors.ConfigError(

@@ -109,3 +109,20 @@ def test_a_stopped_worker_is_named_though_others_go_on(data_dir, tmp_path):
   # It was stopped while it pushed, or while the chief let it pull.
   assert re.search(r'(Worker 1|Step \d+): expected every task', finished.err)
   assert 'received no answer from worker 1 (localhost' in finished.err
+
+
+@pytest.mark.parametrize('sync', [False, True])
+def test_a_worker_stopped_before_the_first_step_is_named(
+  data_dir, tmp_path, sync
+):
+  words = arguments(data_dir, tmp_path, 100, sync=sync, step_timeout=25)
+  with clusters.Cluster(1, 2, words) as cluster:
+    cluster.start_all()
+    # The chief's functions are not traced yet: TensorFlow holds Python's lock
+    # while it sends them to all tasks.
+    cluster.tasks['worker', 1].read_until('reads from')
+    cluster.tasks['worker', 1].send(signal.SIGSTOP)
+    finished = cluster.chief.wait()
+  assert finished.code == watchdog.LOST
+  assert 'received no answer from worker 1 (localhost' in finished.err
+  assert 'step 1,' not in finished.out

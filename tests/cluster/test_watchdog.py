@@ -1,4 +1,7 @@
+import re
 import socket
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -79,3 +82,33 @@ def test_a_block_that_does_not_end_is_complained_of(silent):
   with watchdog.limit(tasks, 0.1, 'Step 1', end):
     assert over.wait(60)
   assert silent in said[0]
+
+
+# `PyDLL` keeps Python's lock while C sleeps, as TensorFlow does while it sends
+# a function to a task that is stopped.
+HOLDS_THE_LOCK = """
+import ctypes, sys
+from terngrad.cluster import spec, watchdog
+watchdog._LAST_WORDS_SECONDS = 1.5
+tasks = spec.make({'worker': ['localhost:1', sys.argv[1]]}, 'worker', 0)
+with getattr(watchdog, sys.argv[2])(tasks, 600, 'Step 1'):
+  pass
+with getattr(watchdog, sys.argv[2])(tasks, 0.1, 'Step 2'):
+  ctypes.PyDLL(None).sleep(600)
+"""
+
+
+@pytest.mark.parametrize(('name', 'code'), [('limit', 75), ('limit_start', 1)])
+def test_a_block_that_holds_pythons_lock_is_ended_too(name, code):
+  with socket.create_server(('127.0.0.1', 0)) as nobody:
+    place = f'127.0.0.1:{nobody.getsockname()[1]}'
+    ended = subprocess.run(
+      [sys.executable, '-c', HOLDS_THE_LOCK, place, name],
+      capture_output=True,
+      text=True,
+      timeout=100,
+    )
+  assert ended.returncode == code
+  (line,) = ended.stderr.splitlines()
+  assert re.match(r'error: Step 2: expected every task to take part', line)
+  assert f'no answer from worker 1 ({place})' in line

@@ -91,7 +91,7 @@ def make_folder(path: pathlib.Path) -> None:
 def put(made: pathlib.Path, path: pathlib.Path) -> None:
   """Gives what is finished its name, on the same disk and on it."""
   sync(made)
-  made.replace(path)
+  os.replace(made, path)
   sync(path.parent)
 
 

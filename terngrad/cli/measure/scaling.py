@@ -1,0 +1,92 @@
+"""Measures training on more and more devices and processes."""
+
+import dataclasses
+
+from terngrad import lazy
+from terngrad.cli import command
+from terngrad.cli import flags
+from terngrad.config import options
+
+scaling = lazy.module('terngrad.measure.scaling')
+tables = lazy.module('terngrad.measure.tables')
+
+USAGE = """\
+{program}: images a second by the number of devices and of processes.
+
+  {program} --batch_size=32 -- train cifar10 --data_dir=D
+  {program} --batch_size=8 --devices=1,2 --processes=1,2,4 --codecs=identity \\
+      --codecs=ternary -- train imagenet --net=alexnet --benchmark_mode
+
+Behind `--` stands a command `train` with its flags. It is run with every number
+of devices in one process, and with every number of processes of one device, on
+real data or, with its --benchmark_mode, on constant images: weak, where each
+gets --batch_size examples a step, and strong, where all share as many. Each
+figure is of a run of its own, of --steps steps, of which those before the first
+line of the log are not timed. On a machine that has fewer cores than devices
+nothing can grow: what then falls is what devices and exchange cost.
+"""
+
+option = options.option
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Flags:
+  """The flags, and the command behind them."""
+
+  batch_size: int = option(32, 'Examples a step of one device.', 'data')
+  devices: tuple = option(
+    ('1', '2'), 'Numbers of devices in one process.', 'devices'
+  )
+  processes: tuple = option(
+    ('1', '2'), 'Numbers of processes with one device each.', 'cluster'
+  )
+  codecs: tuple = option(
+    ('identity', 'ternary'),
+    "Codes, as the trainers' --codec spells them; repeat for several.",
+    'codes',
+    repeated=True,
+  )
+  steps: int = option(40, 'Steps of a run.', 'run')
+  rounds: int = option(1, 'Runs of each, to take the median of.', 'run')
+  output: str = option('', 'Folder for scaling.csv and scaling.png.', 'run')
+  command: tuple = ()
+
+
+def act(values):
+  """Prints the table, and writes it where a folder is named."""
+  if values.command[:1] != ('train',):
+    raise flags.UsageError(
+      'Expected `-- train DATASET --flag=value ...` behind the flags, received '
+      f'{" ".join(values.command) or "nothing"!r}. See --help.'
+    )
+  for name in ('batch_size', 'steps', 'rounds'):
+    options.at_least(name, getattr(values, name), 1)
+  some = scaling.points(
+    _counts('devices', values.devices),
+    _counts('processes', values.processes),
+    values.codecs,
+  )
+  rows = scaling.measure(
+    some, values.command, values.batch_size, values.steps, values.rounds
+  )
+  command.say(rows.to_string(index=False, float_format='{:.2f}'.format))
+  if values.output:
+    title = f'{" ".join(values.command[:2])}, batch {values.batch_size}'
+    path = tables.write(
+      values.output, 'scaling', rows, scaling.chart(rows, title)
+    )
+    command.say(f'plot: {path}')
+
+
+def _counts(name, texts):
+  if not all(text.isdecimal() and int(text) for text in texts):
+    raise flags.UsageError(
+      f'--{name}: expected whole numbers from 1, received {",".join(texts)!r}. '
+      f'Write for example --{name}=1,2,4.'
+    )
+  return sorted({int(text) for text in texts})
+
+
+COMMAND = command.Command(
+  USAGE, Flags, act, rest='command', needs_tensorflow=False
+)

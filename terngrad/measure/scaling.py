@@ -1,0 +1,190 @@
+"""Images a second by the number of devices, and of processes.
+
+Every figure is that of a training run of its own: a process can split its CPU
+into devices only once.
+"""
+
+import statistics
+import subprocess
+import sys
+import tempfile
+from typing import NamedTuple
+
+import pandas as pd
+import tqdm
+from matplotlib import figure
+
+from terngrad import errors
+from terngrad.training import records
+
+DEVICES, PROCESSES = 'devices', 'processes'
+WEAK, STRONG = 'weak', 'strong'
+
+
+class Point(NamedTuple):
+  """A run.
+
+  Attributes:
+    over: what there are several of, `DEVICES` or `PROCESSES`.
+    count: how many.
+    scaling: `WEAK`, the batch of one for each; `STRONG`, one batch
+      for all.
+    codec: as `--codec` spells it.
+  """
+
+  over: str
+  count: int
+  scaling: str
+  codec: str
+
+
+def points(devices, processes, codecs):
+  """The `Point`s of all numbers, kinds of scaling and codes.
+
+  Args:
+    devices: numbers of devices in one process, int >= 1.
+    processes: numbers of processes with a device each.
+    codecs: texts as `--codec` spells them.
+
+  Returns:
+    List of `Point`.
+  """
+  return [
+    Point(over, count, scaling, codec)
+    for codec in codecs
+    for over, counts in ((DEVICES, devices), (PROCESSES, processes))
+    for scaling in (WEAK, STRONG)
+    for count in counts
+  ]
+
+
+def words(point, command, batch_size, steps, folder):
+  """What stands behind `terngrad` for a run.
+
+  Args:
+    point: a `Point`.
+    command: list of words, a `train` command with its flags.
+    batch_size: examples a step of one device in one process.
+    steps: of the run.
+    folder: for its checkpoints and records.
+
+  Returns:
+    List of words.
+  """
+  times = point.count if point.scaling == WEAK else 1
+  ours = [
+    f'--batch_size={batch_size * times}',
+    f'--num_gpus={point.count if point.over == DEVICES else 1}',
+    f'--codec={point.codec}',
+    f'--max_steps={steps}',
+    f'--save_iter={steps}',
+    f'--train_dir={folder}',
+  ]
+  start = []
+  if point.over == PROCESSES and point.count > 1:
+    start = ['launch', f'--num_workers={point.count}', '--']
+  return [*start, *command, *ours]
+
+
+def measure(some, command, batch_size, steps, rounds):
+  """Runs all points in turns.
+
+  Args:
+    some: list of `Point`.
+    command: see `words`.
+    batch_size: see `words`.
+    steps: see `words`; the first of them are not timed.
+    rounds: runs of each point.
+
+  Returns:
+    `pandas.DataFrame`, a row a point: the median images a second, what this is
+    of one device in one process (`speed-up`), and the least and the most.
+
+  Raises:
+    errors.TrainingError: a run did not end well.
+  """
+  speeds = {point: [] for point in some}
+  turns = [point for _ in range(rounds) for point in some]
+  for point in tqdm.tqdm(turns, unit='run', disable=None):
+    speeds[point].append(_speed(point, command, batch_size, steps))
+  return table(speeds)
+
+
+def _speed(point, command, batch_size, steps):
+  """Images a second of one run, after those steps in which it starts."""
+  with tempfile.TemporaryDirectory() as folder:
+    ended = subprocess.run(
+      [
+        *(sys.executable, '-m', 'terngrad.cli.main'),
+        *words(point, command, batch_size, steps, folder),
+      ],
+      stdin=subprocess.DEVNULL,
+      stdout=subprocess.PIPE,
+      stderr=subprocess.STDOUT,
+      text=True,
+      errors='replace',
+    )
+    if ended.returncode:
+      last = '\n'.join(ended.stdout.splitlines()[-10:])
+      raise errors.TrainingError(
+        f'{point.count} {point.over}, {point.scaling}, {point.codec}: expected '
+        f'a run that ends with 0, received {ended.returncode}. It said:\n{last}'
+      )
+    rows = [r for r in records.read(folder) if 'sec_per_batch' in r]
+  times = point.count if point.scaling == WEAK else 1
+  timed = [row['sec_per_batch'] for row in rows[1:] or rows]
+  return batch_size * times / statistics.median(timed)
+
+
+def table(speeds):
+  """The table of `measure`, from a dict of `Point` to images a second."""
+  medians = {point: statistics.median(each) for point, each in speeds.items()}
+  return pd.DataFrame(
+    {
+      **point._asdict(),
+      'images/s': medians[point],
+      'speed-up': medians[point]
+      / medians.get(point._replace(count=1), float('nan')),
+      'least': min(each),
+      'most': max(each),
+    }
+    for point, each in speeds.items()
+  )
+
+
+def chart(rows, title):
+  """Images a second by the number, a panel for devices and one for processes.
+
+  Args:
+    rows: from `measure`.
+    title: of the chart.
+
+  Returns:
+    `matplotlib.figure.Figure`.
+  """
+  page = figure.Figure(figsize=(10, 4.5), layout='constrained')
+  kinds = list(dict.fromkeys(rows['over']))
+  panels = page.subplots(1, len(kinds), sharey=True, squeeze=False)[0]
+  marks = {WEAK: 'o-', STRONG: 's--'}
+  for axes, over in zip(panels, kinds, strict=True):
+    own = rows[rows['over'] == over]
+    for number, (codec, same) in enumerate(own.groupby('codec', sort=False)):
+      for scaling, line in same.groupby('scaling', sort=False):
+        axes.plot(
+          line['count'],
+          line['images/s'],
+          marks[scaling],
+          color=f'C{number}',
+          label=f'{codec}, {scaling}',
+        )
+      one = same.loc[same['count'] == 1, 'images/s']
+      if len(one):
+        most = own['count'].max()
+        axes.plot(
+          [1, most], [one.max(), most * one.max()], color='0.8', zorder=0
+        )
+    axes.set(xlabel=over, ylim=(0, None), xticks=sorted(set(own['count'])))
+  panels[0].set_ylabel('images/s; grey: as many times as fast')
+  panels[-1].legend(fontsize='small')
+  page.suptitle(title)
+  return page
