@@ -82,6 +82,7 @@ class Asynchronous:
       local_devices=range(1),
       hooks=execution.Hooks(
         time_limit=self._time_limit,
+        own_limit=self._time_limit,
         log_every=server_tasks.LOG_EVERY,
         line=self._line,
         save_secs=self._run.save_interval_secs,
@@ -139,7 +140,7 @@ class Asynchronous:
       ]
       for number in range(1, count):
         self._start(number)
-    return self._batches(self._data.batches(first))
+      return self._batches(self._data.batches(first))
 
   def _batches(self, batches):
     """The chief's next batch, again and again until its process began it.

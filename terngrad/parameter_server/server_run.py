@@ -160,7 +160,7 @@ def _execution_context(config, data):
         replicas.copy(copies[0], other)
       checks[:] = [digests.make_check(copies)]
       feeds[:] = _open_feeds(config, data.channels, step)
-    return data.batches(step)
+      return data.batches(step)
 
   def make_step(training, codec):
     copies[:] = training.replicas
@@ -175,6 +175,7 @@ def _execution_context(config, data):
     local_devices=layout.local_devices,
     hooks=execution.Hooks(
       time_limit=time_limit,
+      own_limit=functools.partial(watchdog.limit, cluster, 2 * step_timeout),
       log_every=server_tasks.LOG_EVERY,
       line=functools.partial(server_tasks.chief_line, layout.num_processes),
       save_secs=config.run.save_interval_secs,

@@ -22,6 +22,9 @@ class Hooks(NamedTuple):
   Attributes:
     time_limit: takes the name of something that waits for other processes,
       returns a context that ends the process where it takes too long.
+    own_limit: likewise of what this process does by itself, which may wait too:
+      TensorFlow tells every task of a cluster with parameter servers of each
+      function and kind of operation that the chief meets for the first time.
     log_every: steps between two lines.
     line: takes (step, values), returns the line; see `meter.log_line`.
     save_secs: seconds between checkpoints, beside those of save_iter.
@@ -35,6 +38,7 @@ class Hooks(NamedTuple):
   """
 
   time_limit: Callable = nullcontext
+  own_limit: Callable = nullcontext
   log_every: int = 10
   line: Callable = meter.log_line
   save_secs: float = float('inf')

@@ -129,11 +129,12 @@ def _take_steps(config, run, begin, stop, writer, screen):
     epoch = run.epochs.ended(step) if config.run.counts_epochs else None
     at_checkpoint = step % config.run.save_iter == 0 or saving.due()
     if writer:
-      writer.add(result)
-      logs = step % run.hooks.log_every == 0 or step == max_steps
-      if logs or at_checkpoint or epoch:
-        screen.say(writer.log(step, rate))
-      writer.observe(step, result, at_checkpoint)
+      with run.hooks.own_limit(f'Records of step {step}'):
+        writer.add(result)
+        logs = step % run.hooks.log_every == 0 or step == max_steps
+        if logs or at_checkpoint or epoch:
+          screen.say(writer.log(step, rate))
+        writer.observe(step, result, at_checkpoint)
     if epoch:
       _end_epoch(run, writer, screen, step, epoch)
     if at_checkpoint:
@@ -172,7 +173,10 @@ def _one_step(config, run, step, stream, stop):
   take, codec = run.chosen(step, floats)
   rate = run.learning_rate(step)
   decay = schedules.averaging_decay(step, config.optimizer.moving_average_decay)
-  with batches.explaining(config.data.data_dir, config.data.subset):
+  with (
+    batches.explaining(config.data.data_dir, config.data.subset),
+    run.hooks.own_limit(f'Data of step {step + 1}'),
+  ):
     images, labels = next(stream)
   with run.hooks.time_limit(f'Step {step + 1}'):
     result = take(
