@@ -1,0 +1,105 @@
+"""Runs of more and more devices and processes, and their table."""
+
+import math
+
+import pytest
+
+from terngrad import errors
+from terngrad.cli import flags
+from terngrad.cli.measure import scaling as command
+from terngrad.measure import scaling
+
+COMMAND = ('train', 'mnist', '--benchmark_mode', '--net=lenet')
+POINTS = scaling.points([1, 2], [1, 4], ['identity', 'ternary'])
+
+
+def words(over, count, kind):
+  point = scaling.Point(over, count, kind, 'ternary')
+  return scaling.words(point, COMMAND, 16, 5, 'T')
+
+
+def test_every_code_is_run_with_every_number_both_ways():
+  assert len(POINTS) == len(set(POINTS)) == 2 * 2 * (2 + 2)
+  assert {p.count for p in POINTS if p.over == scaling.PROCESSES} == {1, 4}
+
+
+def test_weak_runs_grow_the_batch_and_strong_ones_share_it():
+  assert '--batch_size=32' in words('devices', 2, 'weak')
+  assert '--batch_size=16' in words('devices', 2, 'strong')
+  assert '--num_gpus=2' in words('devices', 2, 'strong')
+
+
+def test_processes_are_launched_with_a_device_each():
+  several = words('processes', 4, 'weak')
+  assert several[:3] == ['launch', '--num_workers=4', '--']
+  assert several[3:7] == list(COMMAND)
+  assert '--num_gpus=1' in several and '--batch_size=64' in several
+  assert words('processes', 1, 'weak')[:1] == ['train']
+
+
+def test_speed_ups_are_those_of_a_code_and_a_kind():
+  speeds = {
+    point: [100.0 * point.count, 50.0 * point.count] for point in POINTS
+  }
+  rows = scaling.table(speeds).set_index(list(scaling.Point._fields))
+  one = rows.loc['processes', 4, 'strong', 'ternary']
+  assert one['images/s'] == 300
+  assert one['speed-up'] == 4
+  assert (one['least'], one['most']) == (200, 400)
+
+
+def test_without_one_device_nothing_is_compared():
+  point = scaling.Point('devices', 2, 'weak', 'ternary')
+  (row,) = scaling.table({point: [7.0]}).to_dict('records')
+  assert math.isnan(row['speed-up'])
+
+
+def test_chart_has_a_panel_for_each_and_an_ideal_line():
+  rows = scaling.table({point: [100.0 * point.count] for point in POINTS})
+  left, right = scaling.chart(rows, 'title').axes
+  assert (left.get_xlabel(), right.get_xlabel()) == ('devices', 'processes')
+  # Two codes, weak, strong and ideal.
+  assert len(left.lines) == len(right.lines) == 6
+
+
+def test_a_run_that_fails_is_told_with_its_last_lines():
+  point = scaling.Point('devices', 1, 'weak', 'no_such_code')
+  with pytest.raises(errors.TrainingError, match='no_such_code') as told:
+    scaling.measure([point], COMMAND, 8, 2, 1)
+  assert 'received 2. It said' in str(told.value)
+  assert 'codec: expected' in str(told.value)
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_devices_and_processes_are_really_run(tmp_path, capsys):
+  command.act(
+    command.Flags(
+      batch_size=8,
+      codecs=('ternary',),
+      steps=20,
+      output=str(tmp_path),
+      command=COMMAND,
+    )
+  )
+  out = capsys.readouterr().out
+  assert out.count(' ternary ') == 8
+  assert (tmp_path / 'scaling.png').stat().st_size
+  header, *rows = (tmp_path / 'scaling.csv').read_text().splitlines()
+  assert header == 'over,count,scaling,codec,images/s,speed-up,least,most'
+  assert len(rows) == 8
+
+
+@pytest.mark.parametrize(
+  ('change', 'said'),
+  [
+    ({'command': ()}, 'received .nothing'),
+    ({'command': ('eval', 'mnist')}, 'eval mnist'),
+    ({'devices': ('0',)}, 'whole numbers from 1'),
+    ({'processes': ('two',)}, 'whole numbers from 1'),
+  ],
+)
+def test_what_cannot_be_is_refused(change, said):
+  given = {'command': COMMAND} | change
+  with pytest.raises(flags.UsageError, match=said):
+    command.act(command.Flags(**given))
