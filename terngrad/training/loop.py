@@ -205,7 +205,6 @@ def _check_finite(run, step, result, codec):
     usable = np.isfinite(probes * np.float32(len(entropy)))
   if np.isfinite(entropy).all() and usable.all():
     return
-  bad = np.argwhere(~usable)
   variables = codec.probed_variables()
   worker_labels = result.worker_labels or [
     f'worker {i}' for i in range(len(entropy))
@@ -216,7 +215,7 @@ def _check_finite(run, step, result, codec):
   where += [
     f'{"sum" if np.isfinite(probes[worker, probe]) else "gradient"} of '
     f'{run.parameters[variables[probe]]} on {worker_labels[worker]}'
-    for worker, probe in bad
+    for worker, probe in np.argwhere(~usable)
   ]
   raise errors.TrainingError(
     f'Step {step + 1}: expected finite numbers, received NaN or infinity in '
