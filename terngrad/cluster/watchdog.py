@@ -179,7 +179,7 @@ class _Speaker:
 
   def _tell(self, words):
     # One that is gone or asleep says nothing, and is no reason to end.
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, ValueError):
       line = json.dumps(words) + '\n'
       os.write(self._process.stdin.fileno(), line.encode())
 
