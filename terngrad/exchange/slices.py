@@ -69,14 +69,6 @@ class Slices(NamedTuple):
       self.packing, [rows], self.elements_per_word * self.width
     )
 
-  def exists(self, rank):
-    """What of a slice is an element, bool [elements a word, width]."""
-    words = rank * self.width + tf.range(self.width)
-    elements = (
-      tf.range(self.elements_per_word)[:, tf.newaxis] * self.num_words + words
-    )
-    return (words < self.num_words) & (elements < self.num_elements)
-
   def by_digit(self, values):
     """All slices, [processes, n * width], as [n, words]; n elements a word."""
     shape = [self.processes, self.elements_per_word, self.width]

@@ -81,6 +81,13 @@ def test_seconds_are_those_of_the_formula():
   assert times['two_shot'] == pytest.approx(
     32 * words['two_shot'] / 1e8 + 4e-3 + 5e-9 * 2**20
   )
+  (floats,) = messages_of('identity')
+  words = algorithms.sent_words(floats, 4, 4)
+  times = algorithms.seconds(floats, 4, 4, network)
+  hops = algorithms.hops('slices', 4)
+  assert times['slices'] == pytest.approx(
+    32 * words['slices'] / 1e8 + 1e-3 * hops + 3e-9 * 2**20
+  )
 
 
 def test_a_line_says_what_travels_how_and_why():

@@ -119,6 +119,21 @@ def test_a_collective_says_who_takes_part_and_which_it_is():
   assert first['communication_hint'] == 'auto'
 
 
+def test_no_collective_is_taken_for_another_like_it():
+  group = groups.Group.joined(2, 1)
+
+  @tf.function
+  def several(rows):
+    return [group.all_to_all(rows), group.all_gather(rows)]
+
+  graph = several.get_concrete_function(tf.zeros([2, 3], tf.int32)).graph
+  collectives = [
+    op for op in graph.get_operations() if op.type.startswith('Collective')
+  ]
+  assert len(collectives) == 2
+  assert not any(op.get_attr('is_stateless') for op in collectives)
+
+
 @pytest.mark.parametrize('communication', groups.COMMUNICATIONS)
 def test_the_way_that_was_chosen_is_that_of_gathers(communication):
   group = groups.Group.joined(3, 1)
