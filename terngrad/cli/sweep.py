@@ -14,6 +14,7 @@ from terngrad import lazy
 from terngrad.cli import command
 from terngrad.cli import commands
 from terngrad.cli import flags
+from terngrad.cli import launch
 from terngrad.config import options
 from terngrad.sweep import definition as definitions
 
@@ -142,10 +143,11 @@ def _report(sweep, found, values, configs):
   baseline = found.baseline if found.baseline in present else ''
   if values.bandwidth:
     steps = rows.groupby('variant')['steps'].last()
+    # Of several processes the chief's flags alone do not say how many.
     seconds = {
       variant: steps[variant] * _modelled(config, values)
       for variant, config in configs.items()
-      if variant in present
+      if variant in present and not found.cells[0].launch
     }
     rows['modelled seconds'] = rows['variant'].map(seconds)
   title = found.folder.resolve().name
@@ -181,13 +183,26 @@ def configurations(found):
   for cell in found.cells:
     if cell.variant in configs:
       continue
-    config = _parse(trainer, found.words(cell.flags), cell.variant)
+    program, words = trainer, found.words(cell.flags)
+    if cell.launch:
+      program, words = _chief(cell, found.program, words)
+    config = _parse(program, words, cell.variant)
     try:
       config.validate()
     except errors.ConfigError as error:
       raise errors.ConfigError(f'{cell.variant}: {error}') from error
     configs[cell.variant] = config
   return configs
+
+
+def _chief(cell, data_set, words):
+  """(program, its words) of the chief of a run of several processes."""
+  values = _parse(launch.COMMAND, [*cell.launch], cell.variant)
+  command_line = 'train', data_set, *words
+  *_, (_, chief) = launch.tasks(
+    dataclasses.replace(values, command=command_line)
+  )
+  return commands.load(commands.find(tuple(chief[:2]))), chief[2:]
 
 
 def _parse(program, words, name):

@@ -1,12 +1,13 @@
 """What a sweep is: variants, seeds and flags, from a small file.
 
 An .ini file states differences only. `[sweep]` says which data set's programs
-run (`program`), the seeds, and the variant that others are compared with
-(`baseline`). `[flags]` holds the trainer's flags in all runs and `[eval]` the
-evaluator's, a flag a line. Every other section is an axis, whose lines
-`NAME = FLAGS` are the values on it; the variants of several axes are all their
-combinations, such as `ternary_8`. `[seeds]` gives the variants that a pattern
-matches seeds of their own, or none:
+run (`program`), the seeds, the variant that others are compared with
+(`baseline`), and the flags of `terngrad launch` where a run is of several
+processes (`launch`). `[flags]` holds the trainer's flags in all runs and
+`[eval]` the evaluator's, a flag a line. Every other section is an axis, whose
+lines `NAME = FLAGS` are the values on it; the variants of several axes are all
+their combinations, such as `ternary_8`. `[seeds]` gives the variants that a
+pattern matches seeds of their own, or none:
 
     [sweep]
     program = mnist
@@ -43,7 +44,7 @@ from terngrad import errors
 
 FILE_NAME = 'sweep.ini'
 _OWN = ('sweep', 'flags', 'eval', 'seeds')
-_KEYS = {'program', 'seeds', 'baseline'}
+_KEYS = {'program', 'seeds', 'baseline', 'launch'}
 
 
 class Cell(NamedTuple):
@@ -53,11 +54,13 @@ class Cell(NamedTuple):
     variant: the names of its values, joined.
     seed: of the run.
     flags: tuple of words, the trainer's: those of all runs, then its own.
+    launch: tuple of words, those of `terngrad launch`; (): it is not launched.
   """
 
   variant: str
   seed: int
   flags: tuple[str, ...]
+  launch: tuple[str, ...] = ()
 
   @property
   def name(self):
@@ -133,8 +136,9 @@ def read(path, seeds=(), only=(), more=()):
     for variant, found in own_seeds.items()
     if not only or any(fnmatch.fnmatchcase(variant, text) for text in only)
   }
+  launch = _split(path, 'launch', says.get('launch'))
   cells = [
-    Cell(variant, seed, (*everything, *variants[variant], *more))
+    Cell(variant, seed, (*everything, *variants[variant], *more), launch)
     for seed in dict.fromkeys(itertools.chain(*chosen.values()))
     for variant, found in chosen.items()
     if seed in found
@@ -202,12 +206,7 @@ def _variants(path, sections):
         f'{path}: expected names of variants that can be folders, received '
         f'{name!r}.'
       )
-    try:
-      words = [word for _, text in values for word in shlex.split(text or '')]
-    except ValueError as error:
-      raise errors.ConfigError(
-        f'{path}: expected flags for {name}, received "{error}".'
-      ) from error
+    words = [w for _, text in values for w in _split(path, name, text)]
     if name in found:
       raise errors.ConfigError(
         f'{path}: expected a name a variant, received {name} twice. Rename a '
@@ -215,6 +214,16 @@ def _variants(path, sections):
       )
     found[name] = words
   return found
+
+
+def _split(path, name, text):
+  """Flags in a line, as a shell reads them, as a tuple of words."""
+  try:
+    return tuple(shlex.split(text or ''))
+  except ValueError as error:
+    raise errors.ConfigError(
+      f'{path}: expected flags for {name}, received "{error}".'
+    ) from error
 
 
 def _seeds(path, sections, says, variants):

@@ -95,7 +95,9 @@ class Sweep:
         while waiting or under_way:
           while waiting and len(under_way) < jobs:
             cell = waiting.pop()
-            run = _Run(cell, self._commands(cell), self._work(cell), compiled)
+            work = self._work(cell)
+            words = commands(self._definition, cell, self._data_dir, work)
+            run = _Run(cell, words, work, compiled)
             under_way[run.sentinel] = run
           for ready in connection.wait([told, *under_way]):
             if ready is told:
@@ -111,29 +113,6 @@ class Sweep:
 
   def _work(self, cell):
     return self._work_dir / cell.name
-
-  def _commands(self, cell):
-    """The words of `terngrad` that train a cell, and those that score it."""
-    definition, work = self._definition, self._work(cell)
-    return [
-      [
-        'train',
-        definition.program,
-        *definition.words(cell.flags),
-        f'--seed={cell.seed}',
-        f'--data_dir={self._data_dir}',
-        f'--train_dir={work / "train"}',
-      ],
-      [
-        'eval',
-        definition.program,
-        *definition.words(definition.scoring),
-        f'--data_dir={self._data_dir}',
-        f'--checkpoint_dir={work / "train"}',
-        f'--eval_dir={work / "eval"}',
-        '--run_once',
-      ],
-    ]
 
   def _finish(self, run):
     """Keeps the row of a run that has ended; a line on it."""
@@ -170,6 +149,40 @@ class Sweep:
         'or remove what is there.'
       )
     self._rows[cell.name] = row
+
+
+def commands(definition, cell, data_dir, work):
+  """The words of `terngrad` that train a cell, and those that score it.
+
+  Args:
+    definition: `definition.Definition`.
+    cell: a `Cell` of it.
+    data_dir: folder of the data set.
+    work: `pathlib.Path` of the run's folder.
+
+  Returns:
+    Two lists of words.
+  """
+  return [
+    [
+      *_launched(cell),
+      'train',
+      definition.program,
+      *definition.words(cell.flags),
+      f'--seed={cell.seed}',
+      f'--data_dir={data_dir}',
+      f'--train_dir={work / "train"}',
+    ],
+    [
+      'eval',
+      definition.program,
+      *definition.words(definition.scoring),
+      f'--data_dir={data_dir}',
+      f'--checkpoint_dir={work / "train"}',
+      f'--eval_dir={work / "eval"}',
+      '--run_once',
+    ],
+  ]
 
 
 class _Run:
@@ -231,9 +244,14 @@ def _stop(runs):
     run.end(_GRACE)
 
 
+def _launched(cell):
+  """The words before those of the trainer."""
+  return ['launch', *cell.launch, '--'] if cell.launch else []
+
+
 def flags_of(cell):
   """What a row says of a cell's flags, as a shell reads them."""
-  return shlex.join([*cell.flags, f'--seed={cell.seed}'])
+  return shlex.join([*_launched(cell), *cell.flags, f'--seed={cell.seed}'])
 
 
 def _row(cell, work):

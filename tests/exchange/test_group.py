@@ -32,13 +32,15 @@ def test_a_large_tensor_travels_in_pieces(own, columns, most, sizes):
   values = rows(2, own, columns)
 
   def of_one(group):
-    return group.all_gather_pieces(tf.constant(values[group.rank]), most)
+    here = tf.constant(values[group.rank])
+    return group.all_gather_pieces(here, most), group.all_gather(here)
 
-  for pieces in threads.run(2, PIECE, of_one):
+  for pieces, whole in threads.run(2, PIECE, of_one):
     assert [piece.shape[1] for piece in pieces] == sizes
     np.testing.assert_array_equal(
       np.concatenate(pieces, axis=1), values.reshape([-1, columns])
     )
+    np.testing.assert_array_equal(whole, values.reshape([-1, columns]))
 
 
 @pytest.mark.parametrize('shape', [[50], [2, 5, 5]])

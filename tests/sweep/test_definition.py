@@ -8,6 +8,7 @@ import pytest
 from terngrad import errors
 from terngrad.cli import sweep as sweep_cli
 from terngrad.sweep import definition
+from terngrad.sweep import runs
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -164,3 +165,48 @@ def test_the_file_of_the_document_is_one(read):
     for code in ('float32', 'ternary', 'topk')
     for workers in (4, 16)
   }
+
+
+LAUNCHED = """\
+[sweep]
+program = mnist
+launch = --num_ps=1 --num_workers=4
+[flags]
+--max_steps = 20
+[pace]
+alone = --sync=false
+"""
+
+
+def test_a_run_of_several_processes_is_launched_with_its_flags(read):
+  (cell,) = read(LAUNCHED).cells
+  assert cell.launch == ('--num_ps=1', '--num_workers=4')
+  assert runs.flags_of(cell) == (
+    'launch --num_ps=1 --num_workers=4 -- --max_steps=20 --sync=false --seed=1'
+  )
+  assert runs.commands(read(LAUNCHED), cell, 'D', pathlib.Path('W'))[0] == [
+    *('launch', '--num_ps=1', '--num_workers=4', '--', 'train', 'mnist'),
+    *('--max_steps=20', '--sync=false', '--seed=1'),
+    *('--data_dir=D', '--train_dir=W/train'),
+  ]
+
+
+def test_flags_of_several_processes_are_read_as_the_chief_does(read):
+  (config,) = sweep_cli.configurations(read(LAUNCHED)).values()
+  assert config.cluster.sync is False
+  equal = LAUNCHED.replace('--num_ps=1 ', '').replace('--sync=false', '')
+  (config,) = sweep_cli.configurations(read(equal)).values()
+  assert config.cluster.exchange == 'collective'
+
+
+@pytest.mark.parametrize(
+  ('change', 'message'),
+  [
+    (('--num_ps=1', '--num_pss=1'), 'alone: .*num_pss'),
+    (('--num_ps=1 ', ''), 'alone: .*sync'),
+    (('--num_ps=1', "'--num_ps=1"), 'for launch, received "No closing'),
+  ],
+)
+def test_what_cannot_be_launched_is_refused(read, change, message):
+  with pytest.raises(errors.ConfigError, match=message):
+    sweep_cli.configurations(read(LAUNCHED.replace(*change)))
