@@ -11,6 +11,8 @@ from tests.torture import references
 
 # KiB that hold every round.
 _ROOM = 1 << 20
+# Bytes.
+_WORDS = 2**14
 
 
 def full_disks_of_trainers(place, rng):
@@ -56,7 +58,8 @@ def limited_files_of_trainers(place, rng):
   train = place.folder / 'train'
   words = references.training(place.reference.data, train)
   largest = max(p.stat().st_size for p in place.reference.train.iterdir())
-  limit = int(largest ** rng.uniform(0, 1.05))
+  # What it says goes to a file as well, which has to have room for it.
+  limit = max(_WORDS, int(largest ** rng.uniform(0, 1.05)))
   with programs.Program('mnist_train', words) as program:
     time.sleep(rng.uniform(0, place.reference.seconds))
     program.limit(resource.RLIMIT_FSIZE, limit)
