@@ -10,6 +10,7 @@ from terngrad.codec import bucketing
 from terngrad.codec import gradients
 from terngrad.codec import one_round
 from terngrad.codec import policy
+from terngrad.codec import workers
 from terngrad.codec.methods import registry
 from terngrad.codec.stages import random_bits
 from tests.codec import conformance
@@ -346,3 +347,25 @@ def test_payloads_that_are_not_stacked_are_refused():
   code = registry.ternary()
   with pytest.raises(ValueError, match=r'a list of int32 \[payloads, words\]'):
     code.decode_sum([tf.zeros([1], tf.int32)], tf.ones([1]), [(3,)])
+
+
+def test_an_estimate_has_the_buckets_one_after_the_other():
+  specs = [policy.VariableSpec(str(n), (n,)) for n in (5, 70, 3, 9)]
+  natural, half = registry.method('natural'), registry.method('fp16')
+  codec = bucketing.gradient_codec(specs, [natural, half, natural, half])
+  values = [
+    conformance.rng().normal(size=spec.shape).astype(np.float32)
+    for spec in specs
+  ]
+  one = workers.Workers(codec, 1)
+  taken = one.take(codec, [values], 0)
+  said = codec.estimate([rows[0] for rows in taken.words], taken.turns[0])
+  np.testing.assert_array_equal(said, codec.flatten(taken.means))
+
+
+def test_an_estimate_needs_one_of_every_bucket():
+  specs = [policy.VariableSpec(str(n), (n, n)) for n in (30, 70)]
+  low_rank = registry.method('error_feedback+powersgd')
+  codec = bucketing.gradient_codec(specs, [low_rank, registry.method('fp16')])
+  assert [bool(b.method.estimate) for b in codec.buckets] == [False, True]
+  assert codec.estimate([], None) is None

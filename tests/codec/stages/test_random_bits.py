@@ -260,3 +260,12 @@ def test_draws_of_two_elements_are_hardly_correlated(probability):
     both = np.mean(first & second) - np.mean(first) * np.mean(second)
     found[distance] = both / (probability * (1 - probability))
   assert max(map(abs, found.values())) < 0.004, found
+
+
+@pytest.mark.parametrize('words', [2, 3])
+def test_draws_after_the_first_have_another_key_and_the_same_stratum(words):
+  key = tf.constant([3, 5, 7][:words], tf.uint32)
+  again = random_bits.for_requantizing(key).numpy()
+  assert again.shape == (words,)
+  assert list(again[:2]) != [3, 5]
+  assert list(again[2:]) == [7][: words - 2]

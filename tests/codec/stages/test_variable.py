@@ -249,6 +249,13 @@ def test_gaussian_gradient_clipped_at_two_and_a_half_sigma(name, most):
   )
 
 
+def test_bitmap_sign_foretells_a_sign_for_every_code_that_fires():
+  # A word with the length, 2 of bits, and signs whose last word is half full.
+  foretold = bitmap.bitmap_sign().expected(64)
+  assert foretold == pytest.approx(1 + 2 + 64 * 0.3175 / 32 + 31 / 64)
+  assert bitmap.bitmap_sign(0.5).expected(0) == 1
+
+
 @pytest.mark.statistical
 @pytest.mark.parametrize('density', [0.02, 0.15, 0.3175, 0.5, 0.9])
 @pytest.mark.parametrize('maker', [bitmap.bitmap_sign, huffman.huffman243])

@@ -190,6 +190,7 @@ def test_damaged_payload_is_refused(text, place, word, message):
   ('text', 'message'),
   [
     ('qsgd:levels=0', 'levels from 1 to 255 .* received 0'),
+    ('qsgd:levels=256', 'levels from 1 to 255 .* received 256'),
     ('qsgd:norm=l1', "norm of l2, max, received 7 and 'l1'"),
     ('qsgd:group_size=-1', 'group_size: expected elements, or 0'),
     ('minmax:bits=3', 'expected bits of 1, 2, 4, 8, received 3'),

@@ -101,3 +101,13 @@ def test_thc_mean_of_equal_workers_errs_less_as_there_are_more():
   np.testing.assert_allclose(
     error(eight, values), error(one, values) / 8, rtol=0.1
   )
+
+
+@pytest.mark.parametrize(
+  ('size', 'is_kept'), [(2.0**-90, True), (2.0**-110, False)]
+)
+def test_thc_of_what_is_too_small_for_its_table_is_0(size, is_kept):
+  values = (conformance.rng().normal(size=64) * size).astype(np.float32)
+  codec = rounds.codec_of(registry.method('thc'), [(64,)])
+  (decoded,) = rounds.Workers(codec, 1).step(codec, [[values]], 0)
+  assert np.any(decoded) == is_kept
