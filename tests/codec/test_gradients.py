@@ -349,16 +349,17 @@ def test_payloads_that_are_not_stacked_are_refused():
     code.decode_sum([tf.zeros([1], tf.int32)], tf.ones([1]), [(3,)])
 
 
-def test_an_estimate_has_the_buckets_one_after_the_other():
+# One message, and two.
+@pytest.mark.parametrize('text', ['natural', 'signsgd'])
+def test_an_estimate_has_the_buckets_one_after_the_other(text):
   specs = [policy.VariableSpec(str(n), (n,)) for n in (5, 70, 3, 9)]
-  natural, half = registry.method('natural'), registry.method('fp16')
-  codec = bucketing.gradient_codec(specs, [natural, half, natural, half])
+  one, half = registry.method(text), registry.method('fp16')
+  codec = bucketing.gradient_codec(specs, [one, half, one, half])
   values = [
     conformance.rng().normal(size=spec.shape).astype(np.float32)
     for spec in specs
   ]
-  one = workers.Workers(codec, 1)
-  taken = one.take(codec, [values], 0)
+  taken = workers.Workers(codec, 1).take(codec, [values], 0)
   said = codec.estimate([rows[0] for rows in taken.words], taken.turns[0])
   np.testing.assert_array_equal(said, codec.flatten(taken.means))
 

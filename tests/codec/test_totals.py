@@ -196,3 +196,12 @@ def test_a_payload_of_variable_length_is_not_cut():
   assert isinstance(message.packing, wire.VariablePacking)
   sizes = [b - a for a, b in totals.Totals(codec.messages(0), 2, 3).ranges]
   assert sorted(sizes) == [0, 0, codec.num_words]
+
+
+def test_what_is_not_cut_goes_to_the_server_that_has_most_of_it():
+  codec = codec_of('ternary:packing=bitmap_sign', plain=(2,))
+  coded, floats = codec.messages(0)
+  assert floats.num_words < coded.num_words
+  found = totals.Totals(codec.messages(0), 2, 2).ranges
+  whole = coded.num_words + floats.num_words
+  assert found == [(0, coded.num_words), (coded.num_words, whole)]

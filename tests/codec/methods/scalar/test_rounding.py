@@ -78,6 +78,13 @@ def test_minmax_rounds_between_the_least_and_the_largest(bits):
     assert own.min() >= group.min()
 
 
+def test_minmax_sends_one_zero_for_both():
+  values = np.array([-0.0, 1, 2, 3], np.float32)
+  words, _ = conformance.encode(registry.parse('minmax'), values)
+  positive, _ = conformance.encode(registry.parse('minmax'), np.abs(values))
+  np.testing.assert_array_equal(words, positive)
+
+
 def test_one_bit_gives_the_means_of_either_sign():
   values = values_of()
   actual = decoded(f'one_bit:group_size={GROUP}', values)

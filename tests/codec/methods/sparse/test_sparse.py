@@ -33,6 +33,12 @@ def test_stc_is_the_sign_times_the_mean_of_the_largest(size):
   assert np.count_nonzero(actual) == len(chosen)
 
 
+def test_stc_takes_a_zero_for_positive():
+  values = np.array([-4, 0, 4, -0.0], np.float32)
+  actual = decoded('stc:ratio=1', values)
+  np.testing.assert_array_equal(actual, [-2, 2, 2, -2])
+
+
 def test_stc_takes_ten_bits_an_element_that_is_sent():
   codec = registry.parse('stc')
   assert codec.bits(10**6, 2) < 9.7e4
@@ -63,6 +69,12 @@ def test_threshold_sends_what_is_above_it_and_no_more_words():
   assert int(codec.sent_words(words)) == 1 + 2 * np.count_nonzero(above)
   actual = decoded('threshold:above=2,capacity=0.5', values)
   np.testing.assert_array_equal(actual, np.where(above, values, 0))
+
+
+def test_threshold_sends_the_first_element_alone():
+  values = np.array([5, 1, -1, 1, 1, 1, 1, 1], np.float32)
+  actual = decoded('threshold:above=2,capacity=0.5', values)
+  np.testing.assert_array_equal(actual, [5, 0, 0, 0, 0, 0, 0, 0])
 
 
 def test_threshold_leaves_the_smallest_out_where_there_is_no_room():
