@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from terngrad import native
 from terngrad.codec import accelerated
 from terngrad.codec.methods import registry
+from terngrad.codec.stages import contract
 
 
 @pytest.mark.parametrize(
@@ -56,3 +58,21 @@ def test_without_kernels_other_codes_stay_as_they_are(text, monkeypatch):
   monkeypatch.setattr(accelerated.native, 'available', lambda: False)
   codec = registry.parse(text)
   assert accelerated.on_kernels(codec) is codec
+
+
+@pytest.mark.skipif(not native.available(), reason='no kernels here')
+@pytest.mark.parametrize(
+  ('packing', 'digits'), [('base3', (3, 20)), ('two_bit', (4, 16))]
+)
+def test_sums_of_the_common_packings_are_decoded_by_a_kernel(packing, digits):
+  codec = registry.ternary(packing=packing)
+  fast = accelerated.on_kernels(codec)
+  assert fast.digits == digits
+  assert fast.decode_sum is not codec.decode_sum
+  assert fast.unit == contract.SCALER
+
+
+@pytest.mark.skipif(not native.available(), reason='no kernels here')
+def test_plain_floats_are_added_as_they_are():
+  codec = registry.identity()
+  assert accelerated.on_kernels(codec) == codec._replace(unit=contract.ONE)

@@ -62,6 +62,15 @@ def test_places_past_the_last_element_must_be_positive():
     validation.validate(codec, words, 5)
 
 
+def test_signs_are_no_scales():
+  codec = registry.parse('sign')
+  words, _ = conformance.encode(codec, np.full(32, -1.0))
+  words = words.numpy()
+  # As a float32 the word of signs is no number.
+  assert words[1] == -1
+  np.testing.assert_array_equal(validation.validate(codec, words, 32), words)
+
+
 @pytest.mark.parametrize('scale', [-1.0, np.inf, np.nan])
 def test_scale_that_is_no_magnitude_is_refused(scale):
   codec = registry.parse('sign')

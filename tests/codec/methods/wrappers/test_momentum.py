@@ -68,6 +68,28 @@ def test_steps_are_those_of_the_paper(options, masking, clip_norm):
       )
 
 
+def test_a_code_that_looks_at_the_mean_goes_on_with_the_velocity():
+  alone, corrected = (
+    rounds.codec_of(registry.method(text), SHAPES)
+    for text in (
+      'error_feedback+powersgd',
+      'momentum:masking=0+powersgd',
+    )
+  )
+  expected, workers = (rounds.Workers(c, WORKERS) for c in (alone, corrected))
+  velocities = [[np.zeros(s, np.float32) for s in SHAPES]] * WORKERS
+  for step in range(STEPS):
+    values = some_gradients(step)
+    velocities = [
+      [np.float32(MOMENTUM) * v + g for v, g in zip(*pair, strict=True)]
+      for pair in zip(velocities, values, strict=True)
+    ]
+    means = workers.step(corrected, values, step)
+    others = expected.step(alone, velocities, step)
+    for mean, other in zip(means, others, strict=True):
+      np.testing.assert_allclose(mean, other, rtol=1e-4, atol=1e-5)
+
+
 def test_steps_in_float_go_on_with_the_velocity():
   codec = rounds.codec_of(registry.method('dgc:ratio=0.1'), SHAPES)
   plain = bucketing.in_float(codec, registry.method('identity'))
