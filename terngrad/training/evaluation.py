@@ -62,6 +62,7 @@ def evaluate(config, report, wait=time.sleep):
     errors.ConfigError, slim.errors.DataError: it cannot begin.
     errors.CheckpointError: there is no checkpoint and --run_once is set, or it
       is of another net, or does not hold the tower.
+    errors.TrainingError: eval_dir cannot be written any more.
   """
   config.validate()
   run = config.run
@@ -128,7 +129,13 @@ class _Scorer:
     report(
       f'{datetime.now()}: {" ".join(said)} [{score.num_examples} examples]'
     )
-    self._record(score, report)
+    try:
+      self._record(score, report)
+    except OSError as error:
+      raise errors.TrainingError(
+        f'{run.eval_dir}: expected to be written, received: {error.strerror}. '
+        'Make room; the same command evaluates again.'
+      ) from error
     return score
 
   def _count(self, report):

@@ -5,6 +5,8 @@ the 'crc32' of the line as it is without that. Lines of before there were
 checksums are read too.
 """
 
+import contextlib
+import errno
 import json
 import math
 import os
@@ -73,13 +75,13 @@ class Recorder:
     """
     self._file.write(_line({'step': step, **values}))
     self._file.flush()
-    with self._events.as_default(step=step):
+    with self._writing(step):
       for name, value in values.items():
         tf.summary.scalar((tags or {}).get(name, name), value)
 
   def event(self, step, tag, value):
     """Writes a number for TensorBoard only."""
-    with self._events.as_default(step=step):
+    with self._writing(step):
       tf.summary.scalar(tag, value)
 
   def histograms(self, step, tensors):
@@ -88,13 +90,21 @@ class Recorder:
     tf.summary.histogram needs 240 bytes an element, 25 GB for the first dense
     layer of VGG.
     """
-    with self._events.as_default(step=step):
-      for tag, tensor in tensors.items():
-        tf.summary.write(tag, buckets(tensor), metadata=_HISTOGRAM)
+    counted = {tag: buckets(tensor) for tag, tensor in tensors.items()}
+    with self._writing(step):
+      for tag, rows in counted.items():
+        tf.summary.write(tag, rows, metadata=_HISTOGRAM)
+
+  @contextlib.contextmanager
+  def _writing(self, step):
+    """Where events of a step are written."""
+    with _as_os_error(), self._events.as_default(step=step):
+      yield
 
   def flush(self):
     """Makes all that was written visible to readers."""
-    self._events.flush()
+    with _as_os_error():
+      self._events.flush()
 
   def sync(self):
     """Brings all that was written to the disk, so that a power cut keeps it."""
@@ -105,8 +115,19 @@ class Recorder:
 
   def close(self):
     """Flushes and closes both files."""
-    self._events.close()
-    self._file.close()
+    with contextlib.closing(self._file), _as_os_error():
+      self._events.close()
+
+
+@contextlib.contextmanager
+def _as_os_error():
+  """TensorFlow's errors of the file of events as those of other files."""
+  try:
+    yield
+  except tf.errors.OpError as error:
+    is_full = isinstance(error, tf.errors.ResourceExhaustedError)
+    number = errno.ENOSPC if is_full else errno.EIO
+    raise OSError(number, os.strerror(number)) from error
 
 
 def buckets(tensor):

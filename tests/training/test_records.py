@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from terngrad.training import records
+from tests import forked
 from tests import power_cut
 
 
@@ -178,3 +179,24 @@ def test_what_was_synced_is_there_after_a_power_cut(tmp_path, monkeypatch):
     recorder.scalars(20, {'loss': 0.25})
     left = disk.after_power_cut(work, tmp_path / 'left')
   assert steps_in(left) == [10]
+
+
+LIMITED = """
+import resource, sys
+import tensorflow as tf
+from terngrad.training import records
+recorder = records.Recorder(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+try:
+  for step in range(1000):
+    recorder.histograms(step, {'a': tf.range(100.0)})
+    recorder.flush()
+except OSError as error:
+  print('told:', error.strerror)
+"""
+
+
+def test_events_that_cannot_be_written_are_an_error_of_files(tmp_path):
+  done = forked.run(None, LIMITED, tmp_path)
+  assert done.returncode == 0, done.stderr
+  assert done.stdout == 'told: Input/output error\n'
