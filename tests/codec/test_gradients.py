@@ -370,3 +370,14 @@ def test_an_estimate_needs_one_of_every_bucket():
   codec = bucketing.gradient_codec(specs, [low_rank, registry.method('fp16')])
   assert [bool(b.method.estimate) for b in codec.buckets] == [False, True]
   assert codec.estimate([], None) is None
+
+
+def test_a_bucket_may_have_fewer_rounds_than_another():
+  specs = [policy.VariableSpec('w', (30, 20)), policy.VariableSpec('b', (50,))]
+  low_rank = registry.method('error_feedback+powersgd')
+  codec = bucketing.gradient_codec(specs, [low_rank, registry.method('fp16')])
+  rounds = [len(bucket.method.send) for bucket in codec.buckets]
+  assert codec.num_rounds == rounds[0] > rounds[1]
+  values = [np.full(spec.shape, 0.5, np.float32) for spec in specs]
+  taken = workers.Workers(codec, 1).take(codec, [values], 0)
+  np.testing.assert_array_equal(taken.means[1], values[1])

@@ -1,5 +1,7 @@
 """Rotation and three levels: the error that theory names, and no bias."""
 
+import math
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -237,3 +239,16 @@ def test_bias_is_bounded_for_few_elements(values, largest):
   sample = conformance.sampler(eden.eden3(), values.size, draws=1000)
   own = conformance.probe(eden.eden3(), values).numpy()
   assert error(sample(values, own, own).mean, values) < largest
+
+
+@pytest.mark.parametrize('bits', [2, 3, 4])
+def test_levels_are_the_centroids_between_borders_to_a_64th(bits):
+  values, borders = eden._OF_BITS[bits]
+  ends = np.array([0.0, *borders, np.inf])
+  density = np.exp(-(ends**2) / 2) / math.sqrt(2 * math.pi)
+  below = np.array([math.erf(end / math.sqrt(2)) for end in ends]) / 2
+  centroids = (density[:-1] - density[1:]) / np.diff(below)
+  # Max's table has four digits, of levels and of borders.
+  assert np.abs(np.array(values) / 64 - centroids).max() < 1 / 128 + 0.001
+  middles = (centroids[:-1] + centroids[1:]) / 2
+  assert np.abs(middles - borders).max() < 0.001
