@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from terngrad.codec import bucketing
 from terngrad.codec import gradients
+from terngrad.codec import method as methods
 from terngrad.codec import one_round
 from terngrad.codec import policy
 from terngrad.codec import workers
@@ -381,3 +382,26 @@ def test_a_bucket_may_have_fewer_rounds_than_another():
   values = [np.full(spec.shape, 0.5, np.float32) for spec in specs]
   taken = workers.Workers(codec, 1).take(codec, [values], 0)
   np.testing.assert_array_equal(taken.means[1], values[1])
+
+
+def test_gradients_side_by_side_are_taken_apart_and_others_left():
+  specs = [policy.VariableSpec('a', (2, 3)), policy.VariableSpec('b', (4,))]
+  codec = bucketing.gradient_codec(specs, [registry.method('fp16')] * 2)
+  (bucket,) = codec.buckets
+  zero = tf.constant(0)
+  context = methods.Context(
+    bucket.shapes, 1, 0, 0, 1, tf.constant(0, tf.int64), zero, None, None, None
+  )
+  joined = tf.range(10.0)
+  first, second = methods.each([joined], context)
+  np.testing.assert_array_equal(first, np.arange(6))
+  np.testing.assert_array_equal(second, np.arange(6, 10))
+  apart = [first, second]
+  assert methods.each(apart, context) is apart
+
+
+def test_without_a_packing_or_elements_all_words_are_expected():
+  assert methods.Message(methods.GATHER, 5, 3).expected_words == 5
+  packing = methods.float_sum(7).packing
+  assert methods.Message(methods.GATHER, 5, 0, packing).expected_words == 5
+  assert methods.float_sum(7).expected_words == 7

@@ -234,6 +234,15 @@ def test_parts_of_a_model_give_the_bits_of_the_whole(text):
 
 
 @pytest.mark.gate_every(3)
+def test_what_is_said_to_lose_nothing_does_and_nothing_else(text):
+  codec, alone = codec_of(text), drawn()[:1]
+  loses_nothing = np.array_equal(
+    bits_of(step(codec, alone)), bits_of([tf.constant(v) for v in alone[0]])
+  )
+  assert loses_nothing == codec.lossless
+
+
+@pytest.mark.gate_every(3)
 def test_the_mean_of_one_worker_is_its_estimate(text):
   codec = codec_of(text)
   (bucket,) = codec.buckets
