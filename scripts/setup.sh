@@ -56,15 +56,14 @@ has_venv() {
   "$1" -I -c 'import ensurepip, venv' 2>/dev/null
 }
 
-# What the installation depends on: the two files, the kernels' sources, the
-# extras, the interpreter, and the folder, since a virtual environment cannot be
-# moved.
+# What the installation depends on: three files, the kernels' sources, the extras,
+# the interpreter, and the folder, since a virtual environment cannot be moved.
 key() {
   local version
   version=$(version_of "$venv/bin/python") || return 1
   {
     shopt -s nullglob
-    cat -- "$root/setup.py" "$root/pyproject.toml" \
+    cat -- "$root/setup.py" "$root/pyproject.toml" "$root/terngrad/version.py" \
       "$root"/terngrad/native/src/*.* "$root"/terngrad/native/src/*/*
     printf '%s\n' "$root" "$version" "$gpu"
   } | sha256sum | cut -d ' ' -f 1

@@ -34,8 +34,9 @@ class Project:
     self.root = folder / 'a project'
     shutil.copytree(ROOT / 'scripts', self.root / 'scripts')
     shutil.copytree(ROOT / 'experiments', self.root / 'experiments')
-    for name in ('setup.py', 'pyproject.toml'):
-      shutil.copy(ROOT / name, self.root)
+    (self.root / 'terngrad').mkdir()
+    for name in ('setup.py', 'pyproject.toml', 'terngrad/version.py'):
+      shutil.copy(ROOT / name, self.root / name)
     self.fifo = folder / 'fifo'
     os.mkfifo(self.fifo)
     # Open at both ends, so that no script waits for the other end.

@@ -66,7 +66,9 @@ def test_second_run_is_silent_and_does_nothing(project, python):
   assert project.calls() == before
 
 
-@pytest.mark.parametrize('name', ['setup.py', 'pyproject.toml'])
+@pytest.mark.parametrize(
+  'name', ['setup.py', 'pyproject.toml', 'terngrad/version.py']
+)
 def test_changed_dependencies_install_into_same_environment(
   project, python, name
 ):
