@@ -35,6 +35,7 @@ LAYERS = (
   'terngrad.keras',
   'terngrad.parameter_server',
   'terngrad.measure',
+  'terngrad.measure.planning',
   'terngrad.measure.processes',
   'terngrad.measure.keras',
   'terngrad.report',
