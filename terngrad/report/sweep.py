@@ -28,6 +28,7 @@ _COLUMNS = {
   'bits_per_element',
   'seconds',
 }
+_FLOATS = ('accuracy', 'bits_per_element', 'loss', 'seconds')
 # What accuracy is drawn over, and whether by powers of ten.
 _MODELLED = 'modelled seconds'
 _OVER = {'bits/element': True, 'seconds': False, _MODELLED: True}
@@ -55,6 +56,14 @@ for (const table of document.querySelectorAll('table'))
 """
 
 
+def exact(path):
+  """What stands in a results.csv, to the last digit, as a frame of pandas.
+
+  pandas 2 reads floats faster than exactly, and pandas 3 is not to be asked.
+  """
+  return pd.read_csv(path, converters=dict.fromkeys(_FLOATS, float))
+
+
 def read(path):
   """The runs of a results.csv, as `terngrad sweep` writes it.
 
@@ -68,7 +77,7 @@ def read(path):
     errors.ConfigError: there is no such table, or it has other columns.
   """
   try:
-    runs = pd.read_csv(path, float_precision='round_trip')
+    runs = exact(path)
   except (OSError, ValueError) as error:
     raise errors.ConfigError(
       f'results: expected a readable results.csv, received "{error}". Run '

@@ -21,6 +21,7 @@ import pandas as pd
 
 from slim.datasets.records import disk
 from terngrad import errors
+from terngrad.report import sweep as report
 from terngrad.sweep import warm
 from terngrad.training import records
 
@@ -276,7 +277,7 @@ def _read(path):
   if not path.exists():
     return []
   try:
-    rows = pd.read_csv(path, float_precision='round_trip').to_dict('records')
+    rows = report.exact(path).to_dict('records')
     return [row | {'variant': str(row['variant'])} for row in rows]
   except (OSError, ValueError, KeyError) as error:
     raise errors.ConfigError(
