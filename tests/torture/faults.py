@@ -69,7 +69,13 @@ def damaged_data(place, rng):
   )
   references.check_refusal(done, f'{path.name} was damaged')
   if done.code == 0:
-    references.check_equal(train, place.reference.tensors)
+    # What says of which examples a run was is not there without shards.json.
+    learned = {
+      name: value
+      for name, value in place.reference.tensors.items()
+      if not name.startswith('layout/')
+    }
+    references.check_equal(train, learned)
   return 1
 
 
