@@ -22,10 +22,9 @@ USAGE = """\
   {program} --net=alexnet --seconds=0.25 --bandwidth=1e9 --workers=4
   {program} --elements=25.6e6 --seconds=0.4 --bandwidth=1e8 --workers=8 \\
       --codecs=ternary --codecs=error_feedback+stc --output=plans
-
-  {program} --net=alexnet --fitted_to=slow/exchange.csv@1e8 \
+  {program} --net=alexnet --fitted_to=slow/exchange.csv@1e8 \\
       --fitted_to=fast/exchange.csv@1e9 --bandwidth=1e7 --output=plans
-  {program} --net=alexnet --parameters=plans/parameters.json \
+  {program} --net=alexnet --parameters=plans/parameters.json \\
       --bandwidth=1e7 --beside=slowest/exchange.csv@1e7
 
 --seconds is what a worker's step takes without any exchange, as training on one

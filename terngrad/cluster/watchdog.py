@@ -69,7 +69,7 @@ def limit(cluster, seconds, what, end_with=None, code=LOST):
 
 
 def limit_start(cluster, seconds, what):
-  """`limit` of what comes before the first step."""
+  """`limit` of what comes before the first step; ends with `_NOT_BEGUN`."""
   return limit(cluster, seconds, what, code=_NOT_BEGUN)
 
 

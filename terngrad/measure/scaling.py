@@ -128,7 +128,9 @@ def _speed(point, command, batch_size, steps):
       last = '\n'.join(ended.stdout.splitlines()[-10:])
       raise errors.TrainingError(
         f'{point.count} {point.over}, {point.scaling}, {point.codec}: expected '
-        f'a run that ends with 0, received {ended.returncode}. It said:\n{last}'
+        f'a run that ends with 0, received {ended.returncode}. It said:\n'
+        f'{last}\n'
+        'Mend that in the command behind `--`.'
       )
     rows = [r for r in records.read(folder) if 'sec_per_batch' in r]
   times = point.count if point.scaling == WEAK else 1

@@ -11,6 +11,7 @@ import pandas as pd
 from terngrad import errors
 from terngrad.codec import method as methods
 from terngrad.measure.planning import model
+from terngrad.measure.processes import peers
 
 # As many as are fitted.
 _FITTED = 4
@@ -99,11 +100,11 @@ def read(path):
     with open(path, encoding='utf-8') as file:
       fields = json.load(file)
     codes = {
-      text: model.Coding(*map(_time, (c['send'], c['receive'], c['more'])))
+      text: model.Coding(*map(_number, (c['send'], c['receive'], c['more'])))
       for text, c in fields.pop('codes').items()
     }
     source = str(fields.pop('source'))
-    numbers = {name: _time(value) for name, value in fields.items()}
+    numbers = {name: _number(value) for name, value in fields.items()}
     found = Parameters(source=source, codes=codes, **numbers)
     if not 0 < found.efficiency <= 1 or found.overlap > 1:
       raise ValueError('efficiency or overlap above 1')
@@ -123,7 +124,7 @@ def read(path):
   return found
 
 
-def _time(value):
+def _number(value):
   if type(value) not in (int, float) or not 0 <= value < math.inf:
     raise ValueError(f'expected numbers of at least 0, received {value!r}')
   return float(value)
@@ -173,7 +174,7 @@ def read_measured(text, shapes):
       )
   found, left_out = [], []
   for case, workers, seconds, _ in rows:
-    if '@' in case or case.startswith('ddp'):
+    if '@' in case or peers.is_peer(case):
       left_out.append(case)
     else:
       found.append(Measured(case, workers, bandwidth, seconds))
