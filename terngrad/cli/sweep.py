@@ -178,7 +178,8 @@ def configurations(found):
     )
   trainer = commands.load(commands.find(('train', found.program)))
   scorer = commands.load(commands.find(('eval', found.program)))
-  _parse(scorer, found.words(found.scoring), 'eval')
+  for name, words in found.scoring.items():
+    _parse(scorer, found.words(words), f'eval {name}'.strip())
   configs = {}
   for cell in found.cells:
     if cell.variant in configs:

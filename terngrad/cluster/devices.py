@@ -131,6 +131,29 @@ def grow_memory():
   return gpus
 
 
+def limit_threads(count):
+  """Has every operation of this process use so many cores at most.
+
+  Must run before anything else uses TensorFlow.
+
+  Args:
+    count: >= 1; 0 leaves it as it is.
+
+  Raises:
+    errors.ConfigError: TensorFlow already runs with another number.
+  """
+  if count in (0, tf.config.threading.get_intra_op_parallelism_threads()):
+    return
+  try:
+    tf.config.threading.set_intra_op_parallelism_threads(count)
+  except RuntimeError as error:
+    raise errors.ConfigError(
+      f'threads: expected {count} before the first operation, received them '
+      'when TensorFlow was in use. Start a new process, or call '
+      f'tf.config.threading.set_intra_op_parallelism_threads({count}) first.'
+    ) from error
+
+
 def keep_order_of_sums():
   """Has TensorFlow add up tensors in the order in which a graph says so.
 

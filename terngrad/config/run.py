@@ -201,6 +201,14 @@ class Devices:
     'The average is that of all examples. Empty: equal parts.',
     on_resume=options.TOLD,
   )
+  threads: int = option(
+    0,
+    'Cores that one operation of this process uses; 0: all. With 1 two runs '
+    'side by side take less time than one after the other. The last bits of a '
+    'run depend on it.',
+    shared=options.WORKERS,
+    on_resume=options.TOLD,
+  )
   num_nodes: int = option(
     -1, 'Virtual nodes, spread over the devices; -1 for one a device.'
   )
@@ -248,6 +256,7 @@ class Devices:
     for name in ('gradient_accumulation_steps', 'local_steps', 'num_gpus'):
       options.at_least(name, getattr(self, name), 1)
     options.at_least('save_tower', self.save_tower, -1)
+    options.at_least('threads', self.threads, 0)
     self._check_fragments()
     if self.local_steps > 1:
       self._check_local_steps()

@@ -61,7 +61,8 @@ def train(config, report, show_progress=False):
   cluster = config.cluster.tasks
   others = tasks.servers_of(cluster)
   _check_alone(config)
-  # First of all: the CPU can be split only before TensorFlow is used.
+  # First of all: both can be said only before TensorFlow is used.
+  devices.limit_threads(config.devices.threads)
   devices.tower_devices(config.devices.num_gpus)
   states = {}
   try:

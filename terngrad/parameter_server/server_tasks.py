@@ -129,6 +129,7 @@ def serve(config, report, stopped=lambda: None):
   chief = tasks.all_tasks(cluster, 'worker')[0]
   # What this process computes by itself is reading; its server has the GPUs.
   devices.hide_gpus()
+  devices.limit_threads(config.devices.threads)
   batches = None
   if task.job == 'worker':
     batches = open_part(config).batches

@@ -29,6 +29,8 @@ _COLUMNS = {
   'seconds',
 }
 _FLOATS = ('accuracy', 'bits_per_element', 'loss', 'seconds')
+# Before the names of further scores, see `terngrad.sweep.definition`.
+_SCORE = 'accuracy_'
 # What accuracy is drawn over, and whether by powers of ten.
 _MODELLED = 'modelled seconds'
 _OVER = {'bits/element': True, 'seconds': False, _MODELLED: True}
@@ -61,7 +63,14 @@ def exact(path):
 
   pandas 2 reads floats faster than exactly, and pandas 3 is not to be asked.
   """
-  return pd.read_csv(path, converters=dict.fromkeys(_FLOATS, float))
+  names = pd.read_csv(path, nrows=0).columns
+  floats = [n for n in names if n in _FLOATS or n.startswith(_SCORE)]
+  return pd.read_csv(path, converters=dict.fromkeys(floats, _number))
+
+
+def _number(text):
+  """A float; NaN where a run was not scored so."""
+  return float(text or math.nan)
 
 
 def read(path):
@@ -104,8 +113,8 @@ def summary(runs, baseline=''):
     `pandas.DataFrame`: accuracy in %, mean over the seeds, standard deviation
     and half width of the 95 % confidence interval of the mean (NaN of one
     seed); the mean difference to the baseline over the seeds that both have, in
-    points, and its half width; bits an element and seconds, means, and
-    modelled seconds where runs have them.
+    points, and its half width; further scores in %, bits an element and
+    seconds, means, and modelled seconds where runs have them.
 
   Raises:
     errors.ConfigError: no run is of the baseline.
@@ -132,6 +141,11 @@ def summary(runs, baseline=''):
       pairs = 100 * (accuracy[variant] - accuracy[baseline]).dropna()
       difference, _, half = interval(pairs)
       row |= {f'to {baseline}': difference, 'its 95 %': half}
+    row |= {
+      f'{name.removeprefix(_SCORE)} %': 100 * own[name].mean()
+      for name in runs.columns
+      if name.startswith(_SCORE)
+    }
     row |= {
       'bits/element': own['bits_per_element'].mean(),
       'seconds': own['seconds'].mean(),

@@ -4,7 +4,9 @@ An .ini file states differences only. `[sweep]` says which data set's programs
 run (`program`), the seeds, the variant that others are compared with
 (`baseline`), and the flags of `terngrad launch` where a run is of several
 processes (`launch`). `[flags]` holds the trainer's flags in all runs and
-`[eval]` the evaluator's, a flag a line. Every other section is an axis, whose
+`[eval]` the evaluator's, a flag a line; `[eval NAME]` has every run scored once
+more, with its flags after those of `[eval]`, for a column `accuracy_NAME` of the
+table. Every other section is an axis, whose
 lines `NAME = FLAGS` are the values on it; the variants of several axes are all
 their combinations, such as `ternary_8`. `[seeds]` gives the variants that a
 pattern matches seeds of their own, or none:
@@ -43,7 +45,8 @@ from typing import NamedTuple
 from terngrad import errors
 
 FILE_NAME = 'sweep.ini'
-_OWN = ('sweep', 'flags', 'eval', 'seeds')
+_EVAL = 'eval'
+_OWN = ('sweep', 'flags', _EVAL, 'seeds')
 _KEYS = {'program', 'seeds', 'baseline', 'launch'}
 
 
@@ -75,7 +78,8 @@ class Definition(NamedTuple):
     folder: of its file, where flag files are looked for.
     program: data set of the trainer and the evaluator, as `train` names it.
     baseline: variant that others are compared with, or ''.
-    scoring: tuple of words, the evaluator's flags.
+    scoring: dict of str to tuple of words, the evaluator's flags; '' is the
+      score that variants are compared by, other names are columns beside it.
     cells: list of `Cell`, variant after variant for every seed, so that
       comparisons of a seed come early.
   """
@@ -83,7 +87,7 @@ class Definition(NamedTuple):
   folder: pathlib.Path
   program: str
   baseline: str
-  scoring: tuple[str, ...]
+  scoring: dict[str, tuple[str, ...]]
   cells: list[Cell]
 
   def words(self, flags):
@@ -149,9 +153,9 @@ def read(path, seeds=(), only=(), more=()):
       f'seeds that fit {", ".join(only) or "all"}. Give seeds, or another '
       '--only.'
     )
-  scoring = _words(path, sections.get('eval', {}))
+  scoring = _scoring(path, sections)
   program = says.get('program') or 'mnist'
-  return Definition(path.parent, program, baseline, tuple(scoring), cells)
+  return Definition(path.parent, program, baseline, scoring, cells)
 
 
 def _sections(path):
@@ -190,9 +194,30 @@ def _words(path, section):
   ]
 
 
+def _scoring(path, sections):
+  """{name: the evaluator's words}; '' is that of `[eval]`."""
+  always = tuple(_words(path, sections.get(_EVAL, {})))
+  found = {'': always}
+  for section, flags in sections.items():
+    if not section.startswith(f'{_EVAL} '):
+      continue
+    name = section.removeprefix(_EVAL).strip()
+    if not name.isidentifier() or name in found:
+      raise errors.ConfigError(
+        f'{path}: expected [{_EVAL} NAME] with a name of letters, digits and _, '
+        f'once, received [{section}].'
+      )
+    found[name] = (*always, *_words(path, flags))
+  return found
+
+
 def _variants(path, sections):
   """{variant: its words}, all combinations of the axes' values."""
-  axes = [values for name, values in sections.items() if name not in _OWN]
+  axes = [
+    values
+    for name, values in sections.items()
+    if name not in _OWN and not name.startswith(f'{_EVAL} ')
+  ]
   if not axes:
     raise errors.ConfigError(
       f'{path}: expected a section with a variant a line, `NAME = FLAGS`, '

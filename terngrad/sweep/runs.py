@@ -121,7 +121,7 @@ class Sweep:
     if run.code:
       self.failed.append(cell.name)
       return f'{cell.name}: failed with {run.code}; see {work / _LOG}'
-    row = _row(cell, work) | self._about
+    row = _row(cell, work, self._definition.scoring) | self._about
     disk.write_text(work / _RESULT, json.dumps(row))
     self._rows[cell.name] = row
     self.write()
@@ -162,7 +162,7 @@ def commands(definition, cell, data_dir, work):
     work: `pathlib.Path` of the run's folder.
 
   Returns:
-    Two lists of words.
+    A list of words of the training, then one of each score.
   """
   return [
     [
@@ -174,16 +174,24 @@ def commands(definition, cell, data_dir, work):
       f'--data_dir={data_dir}',
       f'--train_dir={work / "train"}',
     ],
-    [
-      'eval',
-      definition.program,
-      *definition.words(definition.scoring),
-      f'--data_dir={data_dir}',
-      f'--checkpoint_dir={work / "train"}',
-      f'--eval_dir={work / "eval"}',
-      '--run_once',
-    ],
+    *(
+      [
+        'eval',
+        definition.program,
+        *definition.words(words),
+        f'--data_dir={data_dir}',
+        f'--checkpoint_dir={work / "train"}',
+        f'--eval_dir={work / _with("eval", name)}',
+        '--run_once',
+      ]
+      for name, words in definition.scoring.items()
+    ),
   ]
+
+
+def _with(what, name):
+  """What a score is called: as the first one, or with a name of its own."""
+  return f'{what}_{name}' if name else what
 
 
 class _Run:
@@ -255,15 +263,20 @@ def flags_of(cell):
   return shlex.join([*_launched(cell), *cell.flags, f'--seed={cell.seed}'])
 
 
-def _row(cell, work):
+def _row(cell, work, scores):
   """The figures of a run that has ended."""
   trained = [r for r in records.read(work / 'train') if 'total_loss' in r]
   last = trained[-1]
+  accuracy = {
+    _with('accuracy', name): scored[-1]['precision_at_1']
+    for name in scores
+    for scored in [records.read(work / _with('eval', name))]
+  }
   return {
     'variant': cell.variant,
     'seed': cell.seed,
     'steps': last['step'],
-    'accuracy': records.read(work / 'eval')[-1]['precision_at_1'],
+    **accuracy,
     'bits_per_element': last['bits_per_element'],
     'loss': last['total_loss_smoothed'],
     'seconds': last['seconds'],

@@ -10,6 +10,7 @@ from terngrad.checkpoint import folder
 from terngrad.checkpoint import pretrained
 from terngrad.checkpoint import resume
 from terngrad.cluster import coordination
+from terngrad.cluster import devices
 from terngrad.cluster import spec as clusters
 from terngrad.cluster import watchdog
 from terngrad.config import options
@@ -77,6 +78,7 @@ def run_assembled(config, assemble, report, show_progress, start):
   """
   if config.run.log_device_placement:
     tf.debugging.set_log_device_placement(True)
+  devices.limit_threads(config.devices.threads)
   writes, train_dir = config.cluster.keeps_files, config.run.train_dir
   with contextlib.ExitStack() as alone:
     there = writes and os.path.isdir(train_dir)

@@ -1,5 +1,7 @@
 """What is asked of TensorFlow's runtime."""
 
+import pytest
+
 from tests import forked
 
 
@@ -18,3 +20,25 @@ def test_a_large_sum_is_taken_apart_otherwise():
   found = kinds()
   assert 'AddN' not in found
   assert found.count('AssignAdd') == 3
+
+
+def threads_of(*words, folder):
+  return forked.run(
+    'tests.cluster.threads_of',
+    *words,
+    *('--max_steps=1', '--batch_size=2', '--benchmark_mode'),
+    f'--train_dir={folder}',
+  )
+
+
+@pytest.mark.parametrize('count', [1, 3])
+def test_operations_of_a_run_use_as_many_threads_as_it_says(count, tmp_path):
+  done = threads_of(f'--threads={count}', folder=tmp_path)
+  assert done.returncode == 0, done.stderr
+  assert done.stdout.splitlines()[-1] == f'{count} threads'
+
+
+def test_threads_that_come_too_late_are_refused(tmp_path):
+  done = threads_of('late', '--threads=3', folder=tmp_path)
+  assert done.returncode == 2
+  assert 'threads: expected 3 before the first operation' in done.stderr

@@ -23,14 +23,13 @@ def folder(request):
 def test_runs_are_valid_and_scored_with_their_net(folder):
   found = definition.read(folder)
   configs = sweep_cli.configurations(found)
-  words = found.words(found.scoring)
-  scored = options.by_name(
-    starters.parse(f'terngrad.bin.{found.program}_eval', words)
-  )
-  for config in configs.values():
-    trained = options.by_name(config)
-    for name in ('net', 'image_size', 'dataset_name'):
-      assert scored[name] == trained[name]
+  program = f'terngrad.bin.{found.program}_eval'
+  for words in map(found.words, found.scoring.values()):
+    scored = options.by_name(starters.parse(program, words))
+    for config in configs.values():
+      trained = options.by_name(config)
+      for name in ('net', 'image_size', 'dataset_name'):
+        assert scored[name] == trained[name]
 
 
 def test_finished_runs_are_of_the_sweep(folder, tmp_path):

@@ -62,6 +62,14 @@ def test_one_seed_has_no_spread_and_is_paired_with_its_own(runs):
   assert row['to float32'] == pytest.approx(50.0 - 99.2)
 
 
+def test_further_scores_are_means_of_the_runs_that_have_them(runs):
+  assert not [name for name in sweep.summary(runs) if name.startswith('raw')]
+  runs['accuracy_raw'] = [0.5, 0.7, math.nan] + [math.nan] * 4
+  table = sweep.summary(runs).set_index('variant')
+  assert table.loc['float32', 'raw %'] == pytest.approx(60)
+  assert math.isnan(table.loc['ternary', 'raw %'])
+
+
 def test_page_needs_nothing_else_and_says_all(runs):
   table = sweep.summary(runs, 'float32')
   page = sweep.page('lenet & more', table, runs)

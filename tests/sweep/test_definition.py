@@ -28,6 +28,9 @@ baseline = float32_2
 [eval]
 --batch_size = 100
 
+[eval values]
+--restore_avg_var = false
+
 [codec]
 float32 = --codec=identity
 ternary = --codec=ternary:clip_factor=2.5
@@ -68,7 +71,10 @@ def test_variants_are_all_combinations_seed_by_seed(read):
     'ternary_64_seed7',
   ]
   assert (found.program, found.baseline) == ('cifar10', 'float32_2')
-  assert found.scoring == ('--batch_size=100',)
+  assert found.scoring == {
+    '': ('--batch_size=100',),
+    'values': ('--batch_size=100', '--restore_avg_var=false'),
+  }
   assert found.cells[-1].flags == (
     *ALWAYS,
     '--codec=ternary:clip_factor=2.5',
@@ -113,6 +119,8 @@ def test_the_command_line_says_other_seeds_and_fewer_variants(read):
     (('seeds = 1 2', 'seeds = 1 two'), "seeds as integers, received '1 two'"),
     (('*_64 =', '*_16 ='), r"for the seeds of '\*_16', received none"),
     (('2 = --num', '../2 = --num'), 'that can be folders'),
+    (('[eval values]', '[eval ../x]'), r'digits and _, once, received \[eval'),
+    (('[eval values]', '[eval a]\n[eval  a]'), 'once, received'),
     (
       ('2 = --num_nodes=2', "2 = --x='1"),
       'for float32_2, received "No closing',
