@@ -174,8 +174,8 @@ class Devices:
   )
   overlap_steps: int = option(
     0,
-    'Local steps that a node takes before it mixes in what the last exchange '
-    'brought; fewer than --local_steps over --fragments.',
+    'Local steps that a node takes while an exchange is on its way, before it '
+    'mixes in what that brought; fewer than --local_steps over --fragments.',
     on_resume=options.KEPT,
   )
   mixing_factor: float = option(

@@ -11,9 +11,10 @@ is Nesterov's momentum and the inner one an AdamW that stays.
 In fragments: Douillard et al., Streaming DiLoCo with overlapping communication,
 2025, https://arxiv.org/abs/2501.18512. The parameters are exchanged a fragment
 at a time, in turns; what comes back is taken in some local steps later, mixed
-with what the worker has made of it meanwhile. Departures: all turns are equally
-long, moving statistics are averaged after each, and the wall time does not
-overlap: an exchange has ended before the next local step begins.
+with what the worker has made of it meanwhile. Those steps are taken while the
+exchange is on its way: nothing ties them to it. Departures: all turns are
+equally long, moving statistics are averaged after each, and those of the steps
+that overlap are not taken.
 """
 
 import functools
@@ -38,8 +39,9 @@ class LocalSteps(NamedTuple):
     decay: see `passes.Pass.decay`: L2 terms act in the workers' own steps.
     fragments: for each fragment the tuple of its parameters' indices; a worker
       then keeps parameters of its own between exchanges. () for none.
-    overlap: tau < count, steps that a worker takes before it mixes in what the
-      last exchange made of a fragment; 0 takes it over as it is.
+    overlap: tau < count, how many of the steps a worker takes while an exchange
+      is on its way, and before it mixes in what that made of a fragment; 0
+      takes it over as it is.
     mixing: alpha, the share in [0, 1] of the worker's own values in that mix.
     turn: the fragment that is exchanged after these steps.
   """
@@ -70,23 +72,31 @@ class LocalSteps(NamedTuple):
     def keep(name, variable, shape):
       found.append(methods.State(name, methods.WORKER, variable, shape))
 
-    if self.inner.slots and self.inner.stays:
+    if self.fragments:
+      for i, shape in enumerate(shapes):
+        keep('local_parameters', i, tuple(shape))
+      keep('local_exchanges', 0, ())
+    if self.overlap:
+      keep('local_scores', 0, (passes.NUM_SCORES,))
+    if self._keeps_slots:
       keep('inner_steps', 0, ())
       for i, shape in enumerate(shapes):
         for slot in self.inner.slots:
           keep(f'inner_{slot}', i, tuple(shape))
-    if self.fragments:
-      keep('local_exchanges', 0, ())
-      for i, shape in enumerate(shapes):
-        keep('local_parameters', i, tuple(shape))
     return tuple(found)
+
+  @property
+  def _keeps_slots(self):
+    """Whether slots outlive a pass."""
+    return bool(self.inner.slots) and (self.inner.stays or self.overlap > 0)
 
   def of(self, node_pass, learning_rate):
     """The pass whose gradient is what the worker's own steps took away.
 
-    A share of c b examples is c batches, where c is `count`. Parameters and
-    moving statistics go from step to step; a worker holds two more copies of
-    the parameters, and one a slot of the inner optimizer, while it is its turn.
+    A share of c b examples is c batches, where c is `count`; the last `overlap`
+    of them are for `meanwhile`. Parameters and moving statistics go from step
+    to step; a worker holds two more copies of the parameters, and one a slot of
+    the inner optimizer, while it is its turn.
 
     Args:
       node_pass: `passes.Pass` of one batch.
@@ -94,11 +104,26 @@ class LocalSteps(NamedTuple):
 
     Returns:
       A `passes.Pass` that remembers `states`; its scores are the means over
-      the steps.
+      the steps since the last exchange.
     """
     return node_pass._replace(
       gradients=functools.partial(self._run, node_pass, learning_rate)
     )
+
+  def meanwhile(self, node_pass, learning_rate):
+    """The steps that a worker takes while its exchange is on its way.
+
+    Args:
+      node_pass: see `of`.
+      learning_rate: see `of`.
+
+    Returns:
+      A function of (held, images, labels, key, scale, memory), as a pass takes
+      them, which returns what the worker remembers then; None where it waits.
+    """
+    if not self.overlap:
+      return None
+    return functools.partial(self._go_on, node_pass, learning_rate)
 
   def _run(
     self,
@@ -112,9 +137,45 @@ class LocalSteps(NamedTuple):
     scale=None,
     memory=None,
   ):
+    own = self._begun(parameters, memory) if memory else self._anew(parameters)
+    own = own._replace(
+      values=self._arrived(own.values, parameters, own.exchanges)
+    )
+    taken = self.count - self.overlap
+    of_steps = node_pass, learning_rate, held, images, labels, key, scale
+    own, moments = self._steps(own, 0, taken, *of_steps)
+    pairs = zip(parameters, own.values, strict=True)
+    changes = [before - after for before, after in pairs]
+    scored = taken + tf.where(own.exchanges > 0, float(self.overlap), 0.0)
+    found = changes, own.scores / scored, moments
+    own = own._replace(exchanges=own.exchanges + 1)
+    return found if memory is None else (*found, self._memory(own))
+
+  def _go_on(
+    self, node_pass, learning_rate, held, images, labels, key, scale, memory
+  ):
+    own = self._recall(memory)._replace(scores=tf.zeros([passes.NUM_SCORES]))
+    of_steps = node_pass, learning_rate, held, images, labels, key, scale
+    first = self.count - self.overlap
+    own, _ = self._steps(own, first, self.count, *of_steps)
+    return self._memory(own)
+
+  def _steps(
+    self,
+    own,
+    first,
+    last,
+    node_pass,
+    learning_rate,
+    held,
+    images,
+    labels,
+    key,
+    scale,
+  ):
+    """Steps with these numbers; (the `_Own` after them, moving statistics)."""
     batches = accumulation.parts_of(self.count, images, labels)
     fixed = held[node_pass.num_statistics :]
-    own = self._recall(parameters, memory or [])
 
     def step(number, values, slots, moments, total):
       gradients, scores, moments = node_pass.gradients(
@@ -124,55 +185,70 @@ class LocalSteps(NamedTuple):
         accumulation.part_key(key, number),
         scale,
       )
-      count = own.steps + tf.cast(number + 1, tf.float32)
+      count = own.steps + tf.cast(number - first + 1, tf.float32)
       each = zip(values, slots, gradients, self.decay(values), strict=True)
       pairs = [self.inner.apply(*one, learning_rate, count) for one in each]
       values, slots = map(list, zip(*pairs, strict=True))
       return number + 1, values, slots, moments, total + scores
 
-    def steps(first, last, *state):
-      return tf.while_loop(
-        lambda number, *_: number < last,
-        step,
-        (tf.constant(first), *state),
-        parallel_iterations=1,
-      )[1:]
-
     moments = held[: node_pass.num_statistics]
-    state = own.values, own.slots, moments, tf.zeros([passes.NUM_SCORES])
-    if self.overlap:
-      state = steps(0, self.overlap, *state)
-    values = self._arrived(state[0], parameters, own.exchanges)
-    values, slots, moments, total = steps(
-      self.overlap, self.count, values, *state[1:]
+    _, values, slots, moments, scores = tf.while_loop(
+      lambda number, *_: number < last,
+      step,
+      (tf.constant(first), own.values, own.slots, moments, own.scores),
+      parallel_iterations=1,
     )
-    pairs = zip(parameters, values, strict=True)
-    changes = [before - after for before, after in pairs]
-    found = changes, total * (1.0 / self.count), moments
-    after = _Own(values, slots, own.steps + self.count, own.exchanges + 1)
-    return found if memory is None else (*found, self._memory(after))
+    count = own.steps + (last - first)
+    return _Own(values, slots, count, own.exchanges, scores), moments
 
-  def _recall(self, parameters, memory):
-    """The `_Own` of a worker, from what `_memory` made."""
-    left = iter(memory)
-    values, steps, exchanges = parameters, tf.constant(0.0), tf.constant(0.0)
-    slots = [[tf.zeros_like(p) for _ in self.inner.slots] for p in parameters]
-    if self.inner.slots and self.inner.stays:
-      steps = next(left)
-      slots = [[next(left) for _ in of_one] for of_one in slots]
+  def _anew(self, parameters):
+    """The `_Own` of a worker that remembers nothing."""
+    return _Own(
+      values=parameters,
+      slots=[[tf.zeros_like(p) for _ in self.inner.slots] for p in parameters],
+      steps=tf.constant(0.0),
+      exchanges=tf.constant(0.0),
+      scores=tf.zeros([passes.NUM_SCORES]),
+    )
+
+  def _begun(self, parameters, memory):
+    """The `_Own` at the beginning of a pass."""
+    own, anew = self._recall(memory), self._anew(parameters)
+    if not self.inner.stays:
+      own = own._replace(slots=anew.slots, steps=anew.steps)
+    if not self.fragments:
+      return own._replace(values=anew.values)
+    # Nothing was kept before the first steps.
+    is_first = tf.equal(own.exchanges, 0)
+    pairs = zip(parameters, own.values, strict=True)
+    return own._replace(values=[tf.where(is_first, *pair) for pair in pairs])
+
+  def _recall(self, memory):
+    """The `_Own` that `_memory` made tensors of."""
+    left, own = iter(memory), self._anew([])
     if self.fragments:
-      exchanges = next(left)
-      # Nothing was kept before the first steps.
-      values = [tf.where(exchanges > 0, next(left), p) for p in parameters]
-    return _Own(values, slots, steps, exchanges)
+      values = [next(left) for _ in sum(self.fragments, ())]
+      own = own._replace(values=values, exchanges=next(left))
+    if self.overlap:
+      own = own._replace(scores=next(left))
+    if self._keeps_slots:
+      steps, *slots = left
+      size = len(self.inner.slots)
+      own = own._replace(
+        steps=steps,
+        slots=[slots[i : i + size] for i in range(0, len(slots), size)],
+      )
+    return own
 
   def _memory(self, own):
     """Tensors in the order of `states`."""
     found = []
-    if self.inner.slots and self.inner.stays:
-      found += [own.steps, *sum(own.slots, [])]
     if self.fragments:
-      found += [own.exchanges, *own.values]
+      found += [*own.values, own.exchanges]
+    if self.overlap:
+      found.append(own.scores)
+    if self._keeps_slots:
+      found += [own.steps, *sum(own.slots, [])]
     return found
 
   def _arrived(self, values, parameters, exchanges):
@@ -198,9 +274,12 @@ class _Own(NamedTuple):
     slots: for each of them the list of the inner optimizer's slots.
     steps: float32 [], those that are in the slots.
     exchanges: float32 [], those that its parameters went through.
+    scores: float32 [`passes.NUM_SCORES`], summed over its steps that no exchange
+      has told of.
   """
 
   values: list
   slots: list
   steps: tf.Tensor
   exchanges: tf.Tensor
+  scores: tf.Tensor

@@ -68,7 +68,9 @@ class Training(NamedTuple):
       takes (`node_pass`, learning rate) and returns the `passes.Pass` of that,
       `outer_rate`, the rate of the update, and `fragments`, of which a step
       exchanges one, () where it exchanges all. What the pass remembers is among
-      the states. None: they compute gradients.
+      the states; `meanwhile` takes the same as `of` and returns None, or what
+      workers do while the exchange is on its way, with what they remember. None:
+      they compute gradients.
   """
 
   node_pass: passes.Pass
@@ -158,8 +160,9 @@ def _train_step(
 ):
   training, exchange = made.training, made.training.exchange
   seed_and_step = tf.constant(training.seed, tf.int64), step
-  node_pass, rate = training.node_pass, learning_rate
+  node_pass, rate, meanwhile = training.node_pass, learning_rate, None
   if training.local:
+    meanwhile = training.local.meanwhile(node_pass, learning_rate)
     node_pass = training.local.of(node_pass, learning_rate)
     rate = tf.constant(training.local.outer_rate)
   computed = []
@@ -169,6 +172,9 @@ def _train_step(
       computed.append(
         nodes.run_parts(node_pass, made.functions, where, batch, seed_and_step)
       )
+      if meanwhile:
+        # Nothing of the exchange, nor of the update, waits for this.
+        nodes.run_meanwhile(meanwhile, where, batch, seed_and_step)
   own_statistics = training.replicas[0].own_statistics
   metadata = rounds.Metadata.of(exchange, computed, stop, own_statistics)
   # Only data tie the parts to each other, so that one is on its way while

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from terngrad.step import optimizers
 from tests.passes import transcription
@@ -35,6 +36,11 @@ def trained(build=small.dense_net, **options):
   [
     (transcription.AdamW, ADAMW),
     pytest.param(transcription.Momentum, STAYING, marks=pytest.mark.slow),
+    pytest.param(
+      transcription.MomentumAnew,
+      'momentum:momentum=0.9',
+      marks=pytest.mark.slow,
+    ),
   ],
 )
 @pytest.mark.parametrize(
@@ -63,12 +69,13 @@ def test_runs_are_those_of_the_algorithm(
   )
   for number in range(5):
     images, labels = (x.numpy() for x in small.batch_of(number, (2, 3, 4)))
-    training.take(
+    result = training.take(
       number, images.reshape(2, 12, 8, 8, 1), labels.reshape(2, 12), RATE
     )
     for k in range(3):
       batches = [(images[r, k], labels[r, k]) for r in range(2)]
       expected.step(batches, RATE, 0.7, 0.9)
+    np.testing.assert_allclose(result.entropy, expected.told, rtol=1e-3)
     for variable, value in zip(
       training.replicas[0].trainable, expected.outer, strict=True
     ):
@@ -109,6 +116,36 @@ def test_nodes_and_towers_end_at_the_same_bits(codec):
     ]
     for one, other in zip(of_nodes, rows, strict=True):
       np.testing.assert_array_equal(one, other)
+
+
+def ancestors(operation):
+  """All operations that run before one."""
+  found, waiting = set(), [operation]
+  while waiting:
+    one = waiting.pop()
+    for before in (*(t.op for t in one.inputs), *one.control_inputs):
+      if before not in found:
+        found.add(before)
+        waiting.append(before)
+  return found
+
+
+def test_steps_that_overlap_and_the_exchange_do_not_wait_for_each_other():
+  training = trained(workers=2, **STREAMED)
+  images, labels = small.batch_of(0, training.shape)
+  numbers = tf.constant(0, tf.int64), tf.constant(RATE), tf.constant(0.5)
+  traced = training.turns[0].get_concrete_function(images, labels, *numbers)
+  # Loops over nodes: two that change what they remember, and what they send.
+  kinds = 'While', 'StatelessWhile', 'StatefulPartitionedCall'
+  named = {kind: [] for kind in kinds}
+  for operation in traced.graph.get_operations():
+    if operation.type in named:
+      named[operation.type].append(operation)
+  (first, meanwhile), (send,), (update,) = named.values()
+  assert first in ancestors(meanwhile) & ancestors(send)
+  assert send in ancestors(update)
+  assert not {send, update} & ancestors(meanwhile)
+  assert meanwhile not in ancestors(update)
 
 
 def test_a_step_exchanges_one_fragment():

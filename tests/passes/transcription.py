@@ -15,6 +15,8 @@ BETA1, BETA2, EPSILON = 0.9, 0.95, 1e-8
 class AdamW:
   """An inner optimizer that stays."""
 
+  stays = True
+
   def __init__(self, shapes):
     self.first = [np.zeros(shape) for shape in shapes]
     self.second = [np.zeros(shape) for shape in shapes]
@@ -34,6 +36,8 @@ class AdamW:
 class Momentum:
   """An inner optimizer that stays."""
 
+  stays = True
+
   def __init__(self, shapes):
     self.velocity = [np.zeros(shape) for shape in shapes]
 
@@ -41,6 +45,12 @@ class Momentum:
     for i, (g, d) in enumerate(zip(gradients, decays, strict=True)):
       self.velocity[i] = 0.9 * self.velocity[i] + g + d
       values[i] = values[i] - rate * self.velocity[i]
+
+
+class MomentumAnew(Momentum):
+  """One whose velocity is 0 again after a fragment was mixed in."""
+
+  stays = False
 
 
 class Run:
@@ -55,25 +65,28 @@ class Run:
     count = training.exchange.num_workers
     self.workers = [list(self.outer) for _ in range(count)]
     self.inner = [inner(shapes) for _ in range(count)]
+    # Losses since the last exchange, and what that one told.
+    self.losses, self.told = [[] for _ in range(count)], []
     self.decay = passes.model_pass(training.model, training.plan).decay
     self.time = 0
 
   def step(self, batches, rate, outer_rate, outer_momentum):
     """A local step of all workers, each on its batch, and what is due."""
     self.time += 1
-    for values, inner, batch in zip(
-      self.workers, self.inner, batches, strict=True
+    for values, inner, batch, losses in zip(
+      self.workers, self.inner, batches, self.losses, strict=True
     ):
       tensors = [tf.constant(v, tf.float32) for v in values]
       key = tf.zeros([2], tf.uint32)
-      gradients, _, _ = self.training.node_pass.gradients(
+      gradients, scores, _ = self.training.node_pass.gradients(
         tensors, [], *batch, key
       )
+      losses.append(float(scores[0]))
       decays = [0.0 if d is None else d.numpy() for d in self.decay(tensors)]
       inner(values, [g.numpy() for g in gradients], decays, rate)
     for turn, fragment in enumerate(self.fragments):
-      # Fragment p is sent after (p + 1) H / F steps, and then every H.
-      offset = (turn + 1) * self.every // len(self.fragments)
+      # Fragment p is mixed in after (p + 1) H / F steps, and then every H.
+      offset = (turn + 1) * self.every // len(self.fragments) - self.overlap
       if self._due(offset):
         self._update(fragment, outer_rate, outer_momentum)
       if self._due(offset + self.overlap):
@@ -85,6 +98,8 @@ class Run:
 
   def _update(self, fragment, rate, momentum):
     """The outer optimizer, with Nesterov's momentum."""
+    self.told = [np.mean(losses) for losses in self.losses]
+    self.losses = [[] for _ in self.workers]
     for i in fragment:
       mean = np.mean([values[i] for values in self.workers], axis=0)
       change = self.outer[i] - mean
@@ -95,6 +110,9 @@ class Run:
 
   def _merge(self, fragment):
     own = self.mixing if self.overlap else 0.0
+    for number, inner in enumerate(self.inner):
+      if not inner.stays:
+        self.inner[number] = type(inner)([v.shape for v in self.outer])
     for values in self.workers:
       for i in fragment:
         values[i] = own * values[i] + (1 - own) * self.outer[i]

@@ -188,9 +188,8 @@ class Training:
         fragments_lib.of_step(self.codec, turn),
       )
 
-    self.step = fragments_lib.in_turn(
-      [make_step(turn) for turn in range(self.codec.num_fragments)]
-    )
+    self.turns = [make_step(turn) for turn in range(self.codec.num_fragments)]
+    self.step = fragments_lib.in_turn(self.turns)
     self.shape = [workers, batch // workers]
 
   def run(self, count, first=0, rate=0.05):
