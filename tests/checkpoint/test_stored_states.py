@@ -267,7 +267,7 @@ def test_local_steps_begin_where_a_run_without_them_was(tmp_path):
   opened.save(2)
   again = Opened(tmp_path, 'identity', **LOCAL)
   (line,) = again.begin()
-  assert 'misses what the run remembers of inner_steps/' in line
+  assert 'misses what the run remembers of local_parameters/' in line
   again.training.run(1, first=2, rate=1e-3)
   stored = again.run.store.gather()
   for name, variable in zip(

@@ -125,16 +125,22 @@ def test_randomk_sends_the_same_places_of_all_workers(unbiased):
 
 
 @pytest.mark.statistical
-def test_randomk_draws_every_place_as_often():
+@pytest.mark.parametrize('unbiased', [0, 1])
+def test_randomk_draws_every_place_as_often(unbiased):
+  # 15 stretches of 3 elements or 4.
   size, draws = 50, 400
-  codec = rounds.codec_of(registry.method('randomk:ratio=0.2'), [(size,)])
+  text = f'randomk:ratio=0.3,unbiased={unbiased}'
+  codec = rounds.codec_of(registry.method(text), [(size,)])
   ones = tf.ones([size])
 
   @tf.function
   def step(number):
     return rounds.Workers(codec, 1).means(codec, [[ones]], number)[0]
 
-  counts = sum(step(tf.constant(i)).numpy() for i in range(draws))
-  # Binomial with p = 0.2, within 6 deviations of 50 elements.
-  spread = (draws * 0.2 * 0.8) ** 0.5
-  assert np.abs(counts - draws * 0.2).max() < 6 * spread
+  means = sum(step(tf.constant(i)).numpy() for i in range(draws)) / draws
+  borders = np.arange(16) * size // 15
+  lengths = np.repeat(np.diff(borders), np.diff(borders))
+  factors = lengths if unbiased else 1
+  # A share of 1 / length of the draws, within 6 deviations of 50 elements.
+  spread = np.sqrt((1 / lengths) * (1 - 1 / lengths) / draws)
+  assert (np.abs(means - factors / lengths) < 6 * spread * factors).all()
