@@ -9,9 +9,9 @@ from terngrad import lazy
 from terngrad.cli import command
 from terngrad.config import options
 
-codec_table = lazy.module('terngrad.measure.codec_table')
 chart = lazy.module('terngrad.measure.planning.chart')
 coding = lazy.module('terngrad.measure.planning.coding')
+exchanges = lazy.module('terngrad.measure.processes.exchanges')
 model = lazy.module('terngrad.measure.planning.model')
 parameters_lib = lazy.module('terngrad.measure.planning.parameters')
 tables = lazy.module('terngrad.measure.tables')
@@ -109,7 +109,9 @@ def act(values):
   """Prints the table, and writes it where a folder is named."""
   _check(values)
   if values.net:
-    (shapes,) = codec_table.cases((), (values.net,)).values()
+    # Those of `measure exchange`, whose steps are compared.
+    options.choice('net', values.net, exchanges.NETS)
+    shapes = exchanges.subject(values.net, real=False).shapes
   else:
     shapes = [(1024, max(1, round(values.elements / 1024)))]
   fitted = _measured(values.fitted_to, shapes)

@@ -1,0 +1,133 @@
+"""What `terngrad plan` says beside steps that were measured: planned.csv, .svg.
+
+`parameters/NET.json` is what `terngrad plan --fitted_to` made of two hosts at
+1,000 and at 100 Mbit/s. All hosts are of one machine with two cores, so that of
+three or four each has a smaller part of a core: computing and coding count 1.5
+and 2 times. `measured/NET_HOSTS_RATE.csv` is a table of `terngrad measure
+exchange --real`; without it the plan stands alone, as it was written down
+before the measurement.
+"""
+
+import pathlib
+
+import matplotlib as mpl
+import pandas as pd
+from matplotlib import figure
+
+from terngrad.measure.planning import parameters as parameters_lib
+from terngrad.measure.processes import exchanges
+
+HERE = pathlib.Path(__file__).parent
+CORES = 2
+FITTED = [(2, 1000), (2, 100)]
+THIN = (
+  'ternary',
+  'minmax:bits=4',
+  'error_feedback+stc',
+  'error_feedback+powersgd:rank=1',
+)
+# (hosts, Mbit/s) and codes of what was not fitted.
+PLANNED = {
+  'lenet': {
+    (2, 10): ('identity', 'fp16', *THIN),
+    (3, 100): ('identity', 'fp16', *THIN),
+    (4, 1000): ('identity', 'fp16', *THIN),
+  },
+  'single_column_alexnet': {
+    (2, 10): ('ternary', *THIN[2:]),
+    (2, 300): ('identity', 'fp16', *THIN),
+    (3, 100): THIN,
+    (4, 1000): ('fp16', *THIN),
+  },
+  'resnet_v1_50': {(2, 10): ('ternary', *THIN[2:]), (3, 100): THIN},
+  'vgg_a': {(2, 10): THIN[2:], (2, 300): ('fp16', *THIN)},
+}
+
+
+def of_net(net, planned):
+  """A row for every step, planned and, where it is there, measured."""
+  known = parameters_lib.read(HERE / 'parameters' / f'{net}.json')
+  shapes = exchanges.subject(net, real=False).shapes
+  rows = []
+  for hosts, rate in [*FITTED, *planned]:
+    share = max(1.0, hosts / CORES)
+    own = known._replace(
+      computing=share * known.computing, coding=share * known.coding
+    )
+    table = HERE / 'measured' / f'{net}_{hosts}_{rate}mbit.csv'
+    found = {}
+    if table.exists():
+      measured, _ = parameters_lib.read_measured(f'{table}@{rate}e6', shapes)
+      found = {one.text: one.seconds for one in measured}
+    is_fitted = (hosts, rate) in FITTED
+    for code in found if is_fitted else planned[hosts, rate]:
+      rows.append(
+        {
+          'net': net,
+          'hosts': hosts,
+          'Mbit/s': rate,
+          'codec': code,
+          'fitted': is_fitted,
+          'planned': own.plan(code, shapes, rate * 1e6, hosts).step,
+          'measured': found.get(code),
+        }
+      )
+  return rows
+
+
+def draw(rows):
+  """Planned over measured seconds."""
+  page = figure.Figure(figsize=(7, 6), layout='constrained')
+  axes = page.subplots()
+  for net, own in rows.groupby('net', sort=False):
+    (line,) = axes.loglog(
+      *(own[own['fitted']][name] for name in ('measured', 'planned')),
+      'o',
+      fillstyle='none',
+      label=f'{net}, fitted',
+    )
+    axes.loglog(
+      *(own[~own['fitted']][name] for name in ('measured', 'planned')),
+      'o',
+      color=line.get_color(),
+      label=f'{net}, not fitted',
+    )
+  ends = rows['measured'].min() / 1.5, rows['measured'].max() * 1.5
+  axes.loglog(ends, ends, 'k-', linewidth=0.5)
+  axes.set(xlabel='measured, s a step', ylabel='planned, s a step')
+  axes.legend(fontsize='small')
+  return page
+
+
+def told(name, rows):
+  """A line on the errors of some rows; what they are in magnitude."""
+  size = rows['error'].abs().dropna()
+  if not len(size):
+    return
+  worst = rows.loc[size.idxmax()]
+  print(
+    f'{name}: {len(size)} steps, median error {size.median():.1%}, the worst '
+    f'{worst["error"]:+.1%} ({worst["codec"]}, {worst["net"]}, '
+    f'{worst["hosts"]} hosts, {worst["Mbit/s"]} Mbit/s)'
+  )
+
+
+def main():
+  """Writes both files and prints the errors."""
+  rows = pd.DataFrame(
+    sum((of_net(net, planned) for net, planned in PLANNED.items()), [])
+  )
+  rows['error'] = rows['planned'] / rows['measured'] - 1
+  rows.round(5).to_csv(HERE / 'planned.csv', index=False)
+  with mpl.rc_context({'svg.hashsalt': 'planned.svg'}):
+    draw(rows).savefig(HERE / 'planned.svg', metadata={'Date': None})
+  told('fitted', rows[rows['fitted']])
+  told('not fitted', rows[~rows['fitted']])
+  for (net, hosts, rate), own in rows.groupby(
+    ['net', 'hosts', 'Mbit/s'], sort=False
+  ):
+    told(f'{net}, {hosts} hosts, {rate} Mbit/s', own)
+
+
+if __name__ == '__main__':
+  main()
