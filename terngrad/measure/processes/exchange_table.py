@@ -1,5 +1,6 @@
 """Steps of several processes beside each other: time, and bytes sent."""
 
+import math
 import statistics
 from typing import NamedTuple
 
@@ -184,7 +185,8 @@ def _measure(built, what, count, plan, both_ways):
       f'to {first}': timing.ratio(seconds, text, first),
       'payload_bytes': one.payload,
       'interface_bytes': sent[text],
-      'overhead': sent[text] / one.payload - 1,
+      # One process alone sends nothing.
+      'overhead': sent[text] / one.payload - 1 if one.payload else math.nan,
       'bits_per_element': 8 * one.payload / elements,
     }
     for text, one in built.items()
