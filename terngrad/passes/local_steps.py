@@ -24,8 +24,10 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from terngrad.codec import method as methods
+from terngrad.codec.stages import random_bits
 from terngrad.passes import accumulation
 from terngrad.passes import inner_optimizers
+from terngrad.step import nodes
 from terngrad.step import passes
 
 
@@ -91,39 +93,30 @@ class LocalSteps(NamedTuple):
     return bool(self.inner.slots) and (self.inner.stays or self.overlap > 0)
 
   def of(self, node_pass, learning_rate):
-    """The pass whose gradient is what the worker's own steps took away.
+    """What workers do in a step.
 
     A share of c b examples is c batches, where c is `count`; the last `overlap`
-    of them are for `meanwhile`. Parameters and moving statistics go from step
-    to step; a worker holds two more copies of the parameters, and one a slot of
-    the inner optimizer, while it is its turn.
+    of them are for the time of the exchange. Parameters and moving statistics
+    go from step to step; a worker holds two more copies of the parameters, and
+    one a slot of the inner optimizer, while it is its turn.
 
     Args:
       node_pass: `passes.Pass` of one batch.
       learning_rate: float32 [], of the worker's own steps.
 
     Returns:
-      A `passes.Pass` that remembers `states`; its scores are the means over
-      the steps since the last exchange.
+      (a `passes.Pass` whose gradient is what the worker's own steps took away,
+      which remembers `states` and whose scores are the means over the steps
+      since the last exchange; the learning rate of the update float32 []; what
+      the nodes of a device do while the exchange is on its way, a function of
+      (`nodes.Device`, `exchange.towers.Batch`, seed and step) as
+      `nodes.run_parts` takes them, None where they wait).
     """
-    return node_pass._replace(
-      gradients=functools.partial(self._run, node_pass, learning_rate)
-    )
-
-  def meanwhile(self, node_pass, learning_rate):
-    """The steps that a worker takes while its exchange is on its way.
-
-    Args:
-      node_pass: see `of`.
-      learning_rate: see `of`.
-
-    Returns:
-      A function of (held, images, labels, key, scale, memory), as a pass takes
-      them, which returns what the worker remembers then; None where it waits.
-    """
-    if not self.overlap:
-      return None
-    return functools.partial(self._go_on, node_pass, learning_rate)
+    known = node_pass, learning_rate
+    meanwhile = functools.partial(self._go_on, *known) if self.overlap else None
+    gradients = functools.partial(self._run, *known)
+    outer_rate = tf.constant(self.outer_rate)
+    return node_pass._replace(gradients=gradients), outer_rate, meanwhile
 
   def _run(
     self,
@@ -151,14 +144,27 @@ class LocalSteps(NamedTuple):
     own = own._replace(exchanges=own.exchanges + 1)
     return found if memory is None else (*found, self._memory(own))
 
-  def _go_on(
-    self, node_pass, learning_rate, held, images, labels, key, scale, memory
-  ):
-    own = self._recall(memory)._replace(scores=tf.zeros([passes.NUM_SCORES]))
-    of_steps = node_pass, learning_rate, held, images, labels, key, scale
+  def _go_on(self, node_pass, learning_rate, where, batch, seed_and_step):
+    replica = where.replica
     first = self.count - self.overlap
-    own, _ = self._steps(own, first, self.count, *of_steps)
-    return self._memory(own)
+    with tf.device(replica.device):
+      held = [
+        tf.convert_to_tensor(v) for v in (*replica.statistics, *replica.frozen)
+      ]
+      scale = [tf.convert_to_tensor(v) for v in replica.scaling[:1]] or [None]
+
+      def body(worker):
+        node, key = where.node_of(worker), random_bits.worker_key
+        own = self._recall(where.memory.read(node))
+        own, _ = self._steps(
+          own._replace(scores=tf.zeros([passes.NUM_SCORES])),
+          *(first, self.count, node_pass, learning_rate, held),
+          *(*batch.of(worker), key(*seed_and_step, worker), *scale),
+        )
+        where.memory.write(node, self._memory(own))
+        return []
+
+      nodes.map_nodes(replica.device, where.workers, [], body)
 
   def _steps(
     self,

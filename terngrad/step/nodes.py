@@ -241,33 +241,6 @@ def run_parts(node_pass, parts, where, batch, seed_and_step):
     return rounds
 
 
-def run_meanwhile(meanwhile, where, batch, seed_and_step):
-  """Lets the nodes of one device go on while their messages travel.
-
-  Args:
-    meanwhile: see `step.Training.local`.
-    where: `Device`.
-    batch: see `run_parts`.
-    seed_and_step: pair of int64 [].
-  """
-  replica = where.replica
-  with tf.device(replica.device):
-    held = [
-      tf.convert_to_tensor(v) for v in (*replica.statistics, *replica.frozen)
-    ]
-    scale = tf.convert_to_tensor(replica.scaling[0]) if replica.scaling else None
-
-    def body(worker):
-      node = where.node_of(worker)
-      key = random_bits.worker_key(*seed_and_step, worker)
-      memory = where.memory.read(node)
-      memory = meanwhile(held, *batch.of(worker), key, scale, memory)
-      where.memory.write(node, memory)
-      return []
-
-    map_nodes(replica.device, where.workers, [], body)
-
-
 class Device(NamedTuple):
   """A device of an exchange.
 

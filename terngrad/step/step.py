@@ -64,13 +64,8 @@ class Training(NamedTuple):
     seed: integer, of the run.
     pass_context: takes a device index of `exchange`, returns the context of its
       passes; see `synchronized`.
-    local: what workers do by themselves between two exchanges: has `of`, which
-      takes (`node_pass`, learning rate) and returns the `passes.Pass` of that,
-      `outer_rate`, the rate of the update, and `fragments`, of which a step
-      exchanges one, () where it exchanges all. What the pass remembers is among
-      the states; `meanwhile` takes the same as `of` and returns None, or what
-      workers do while the exchange is on its way, with what they remember. None:
-      they compute gradients.
+    local: `local_steps.LocalSteps`, what workers do by themselves; of its
+      `fragments` a step exchanges one. None: they compute gradients.
   """
 
   node_pass: passes.Pass
@@ -161,10 +156,11 @@ def _train_step(
   training, exchange = made.training, made.training.exchange
   seed_and_step = tf.constant(training.seed, tf.int64), step
   node_pass, rate, meanwhile = training.node_pass, learning_rate, None
+  updates = step
   if training.local:
-    meanwhile = training.local.meanwhile(node_pass, learning_rate)
-    node_pass = training.local.of(node_pass, learning_rate)
-    rate = tf.constant(training.local.outer_rate)
+    node_pass, rate, meanwhile = training.local.of(node_pass, learning_rate)
+    # Of each variable there is one in as many steps.
+    updates = step // max(1, len(training.local.fragments))
   computed = []
   for index, batch in enumerate(exchange.batches(images, labels)):
     where = made.devices[index]
@@ -174,7 +170,7 @@ def _train_step(
       )
       if meanwhile:
         # Nothing of the exchange, nor of the update, waits for this.
-        nodes.run_meanwhile(meanwhile, where, batch, seed_and_step)
+        meanwhile(where, batch, seed_and_step)
   own_statistics = training.replicas[0].own_statistics
   metadata = rounds.Metadata.of(exchange, computed, stop, own_statistics)
   # Only data tie the parts to each other, so that one is on its way while
@@ -188,10 +184,6 @@ def _train_step(
     for number, part in enumerate(made.parts)
   ]
   of_devices = list(zip(*exchanged, strict=True))
-  updates = step
-  if training.local and training.local.fragments:
-    # Of each variable there is one in as many steps.
-    updates = step // len(training.local.fragments)
   numbers = updates, rate, averaging_decay
   for end, pending, statistics in zip(
     made.ends, of_devices, metadata.statistics, strict=True

@@ -25,8 +25,8 @@ baseline = float32
 [eval]
 --batch_size = 9
 
-[eval values]
---restore_avg_var = false
+[eval few]
+--num_examples = 9
 
 [codec]
 float32 = --codec=identity
@@ -73,8 +73,8 @@ def test_every_run_is_a_row_that_says_how_it_was_made(swept):
   assert [f'{r["variant"]}_seed{r["seed"]}' for r in found] == NAMES
   for row in found:
     assert row['steps'] == '4'
-    # After 4 steps averages are mostly what the net began with.
-    assert 0 <= float(row['accuracy']) != float(row['accuracy_values']) <= 1
+    # Of 37 examples some are right, and of 9 another share.
+    assert 0 < float(row['accuracy']) != float(row['accuracy_few']) <= 1
     assert row['flags'].endswith(f'--seed={row["seed"]}')
     assert 'tensorflow ' in row['versions'] and 'cores' in row['machine']
     assert row['commit']
@@ -86,7 +86,7 @@ def test_table_plot_and_page_stand_beside_it(swept):
   folder, _, done = swept
   summary = pd.read_csv(folder / 'sweep.csv')
   assert set(summary['variant']) == {'float32', 'ternary'}
-  assert 'to float32' in summary and 'values %' in summary
+  assert 'to float32' in summary and 'few %' in summary
   for name in ('sweep.md', 'sweep.png', 'sweep.html'):
     assert (folder / name).stat().st_size
   assert done.out.splitlines()[-1] == f'page: {folder}/sweep.html'
