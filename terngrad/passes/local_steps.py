@@ -280,8 +280,8 @@ class _Own(NamedTuple):
     slots: for each of them the list of the inner optimizer's slots.
     steps: float32 [], those that are in the slots.
     exchanges: float32 [], those that its parameters went through.
-    scores: float32 [`passes.NUM_SCORES`], summed over its steps that no exchange
-      has told of.
+    scores: float32 [`passes.NUM_SCORES`], summed over its steps that no
+      exchange has told of.
   """
 
   values: list

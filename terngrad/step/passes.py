@@ -47,7 +47,7 @@ class Pass(NamedTuple):
       are divided by, None or left out for 1; returns (list of gradients,
       scores float32 [`NUM_SCORES`]: loss, and top-1 accuracy as a share; list
       of new statistics). `held` are the moving statistics and then the frozen
-      parameters. A pass that remembers something, see `step.Training.local`,
+      parameters. A pass that remembers something, see `local_steps`,
       takes that too, as `memory`, a list of tensors, and returns it last.
     decay: takes the parameters, None in place of those that are not asked
       for; returns the gradients of those of their L2 terms that belong in the

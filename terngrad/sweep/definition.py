@@ -5,11 +5,11 @@ run (`program`), the seeds, the variant that others are compared with
 (`baseline`), and the flags of `terngrad launch` where a run is of several
 processes (`launch`). `[flags]` holds the trainer's flags in all runs and
 `[eval]` the evaluator's, a flag a line; `[eval NAME]` has every run scored once
-more, with its flags after those of `[eval]`, for a column `accuracy_NAME` of the
-table. Every other section is an axis, whose
-lines `NAME = FLAGS` are the values on it; the variants of several axes are all
-their combinations, such as `ternary_8`. `[seeds]` gives the variants that a
-pattern matches seeds of their own, or none:
+more, with its flags after those of `[eval]`, for a column `accuracy_NAME` of
+the table. Every other section is an axis, whose lines `NAME = FLAGS` are the
+values on it; the variants of several axes are all their combinations, such as
+`ternary_8`. `[seeds]` gives the variants that a pattern matches seeds of their
+own, or none:
 
     [sweep]
     program = mnist
@@ -204,8 +204,8 @@ def _scoring(path, sections):
     name = section.removeprefix(_EVAL).strip()
     if not name.isidentifier() or name in found:
       raise errors.ConfigError(
-        f'{path}: expected [{_EVAL} NAME] with a name of letters, digits and _, '
-        f'once, received [{section}].'
+        f'{path}: expected [{_EVAL} NAME] with a name of letters, digits and '
+        f'_, once, received [{section}].'
       )
     found[name] = (*always, *_words(path, flags))
   return found

@@ -5,10 +5,10 @@ https://arxiv.org/abs/1809.07599, with error feedback; Wangni et al., Gradient
 Sparsification for Communication-Efficient Distributed Optimization, NeurIPS
 2018, https://arxiv.org/abs/1710.09854, for the scale that leaves no bias. All
 workers draw the same indices, which so need not travel, and values can be added
-on their way. Departure: a variable is cut into k stretches, equally long but for
-one element, and each gives one of its elements, where the papers draw k of all.
-Every element is drawn as often and the mean error is the same; k numbers are
-drawn in place of n, and nothing is sorted.
+on their way. Departure: a variable is cut into k stretches, equally long but
+for one element, and each gives one of its elements, where the papers draw k of
+all. Every element is drawn as often and the mean error is the same; k numbers
+are drawn in place of n, and nothing is sorted.
 """
 
 from typing import NamedTuple
