@@ -29,6 +29,8 @@ _COLUMNS = {
   'seconds',
 }
 _FLOATS = ('accuracy', 'bits_per_element', 'loss', 'seconds')
+# What may look like a number, as the commit 076e364 does.
+_TEXTS = ('variant', 'commit')
 # Before the names of further scores, see `terngrad.sweep.definition`.
 _SCORE = 'accuracy_'
 # What accuracy is drawn over, and whether by powers of ten.
@@ -59,13 +61,15 @@ for (const table of document.querySelectorAll('table'))
 
 
 def exact(path):
-  """What stands in a results.csv, to the last digit, as a frame of pandas.
+  """What stands in a results.csv, to the last character, as a frame of pandas.
 
   pandas 2 reads floats faster than exactly, and pandas 3 is not to be asked.
   """
   names = pd.read_csv(path, nrows=0).columns
   floats = [n for n in names if n in _FLOATS or n.startswith(_SCORE)]
-  return pd.read_csv(path, converters=dict.fromkeys(floats, _number))
+  texts = [n for n in names if n in _TEXTS]
+  readers = dict.fromkeys(floats, _number) | dict.fromkeys(texts, str)
+  return pd.read_csv(path, converters=readers)
 
 
 def _number(text):

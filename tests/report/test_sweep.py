@@ -62,6 +62,21 @@ def test_one_seed_has_no_spread_and_is_paired_with_its_own(runs):
   assert row['to float32'] == pytest.approx(50.0 - 99.2)
 
 
+def test_commits_and_variants_that_look_like_numbers_stay_what_they_are(
+  tmp_path,
+):
+  path = tmp_path / 'results.csv'
+  path.write_text(
+    'variant,seed,steps,accuracy,bits_per_element,seconds,commit\n'
+    '08,1,100,0.5,32.0,1.0,076e364\n'
+    '1e3,1,100,0.25,1.6,1.0,0012345\n'
+  )
+  runs = sweep.read(path)
+  assert list(runs['variant']) == ['08', '1e3']
+  assert list(runs['commit']) == ['076e364', '0012345']
+  assert list(sweep.summary(runs, '08')['to 08']) == [0, -25]
+
+
 def test_further_scores_are_means_of_the_runs_that_have_them(runs):
   assert not [name for name in sweep.summary(runs) if name.startswith('raw')]
   runs['accuracy_raw'] = [0.5, 0.7, math.nan] + [math.nan] * 4
