@@ -135,8 +135,8 @@ class LocalSteps(NamedTuple):
       values=self._arrived(own.values, parameters, own.exchanges)
     )
     taken = self.count - self.overlap
-    of_steps = node_pass, learning_rate, held, images, labels, key, scale
-    own, moments = self._steps(own, 0, taken, *of_steps)
+    take = self._taking(node_pass, learning_rate, held, scale)
+    own, moments = take(own, range(taken), images, labels, key)
     pairs = zip(parameters, own.values, strict=True)
     changes = [before - after for before, after in pairs]
     scored = taken + tf.where(own.exchanges > 0, float(self.overlap), 0.0)
@@ -146,66 +146,62 @@ class LocalSteps(NamedTuple):
 
   def _go_on(self, node_pass, learning_rate, where, batch, seed_and_step):
     replica = where.replica
-    first = self.count - self.overlap
+    numbers = range(self.count - self.overlap, self.count)
     with tf.device(replica.device):
       held = [
         tf.convert_to_tensor(v) for v in (*replica.statistics, *replica.frozen)
       ]
-      scale = [tf.convert_to_tensor(v) for v in replica.scaling[:1]] or [None]
+      scale = [tf.convert_to_tensor(v) for v in replica.scaling[:1]]
+      take = self._taking(node_pass, learning_rate, held, *scale)
 
       def body(worker):
-        node, key = where.node_of(worker), random_bits.worker_key
+        node = where.node_of(worker)
+        key = random_bits.worker_key(*seed_and_step, worker)
         own = self._recall(where.memory.read(node))
-        own, _ = self._steps(
-          own._replace(scores=tf.zeros([passes.NUM_SCORES])),
-          *(first, self.count, node_pass, learning_rate, held),
-          *(*batch.of(worker), key(*seed_and_step, worker), *scale),
-        )
+        own = own._replace(scores=tf.zeros([passes.NUM_SCORES]))
+        own, _ = take(own, numbers, *batch.of(worker), key)
         where.memory.write(node, self._memory(own))
         return []
 
       nodes.map_nodes(replica.device, where.workers, [], body)
 
-  def _steps(
-    self,
-    own,
-    first,
-    last,
-    node_pass,
-    learning_rate,
-    held,
-    images,
-    labels,
-    key,
-    scale,
-  ):
-    """Steps with these numbers; (the `_Own` after them, moving statistics)."""
-    batches = accumulation.parts_of(self.count, images, labels)
+  def _taking(self, node_pass, learning_rate, held, scale=None):
+    """A function that takes steps.
+
+    It takes (`_Own`, range of their numbers, images, labels, key) and returns
+    (the `_Own` after them, the moving statistics).
+    """
+    moments = held[: node_pass.num_statistics]
     fixed = held[node_pass.num_statistics :]
 
-    def step(number, values, slots, moments, total):
-      gradients, scores, moments = node_pass.gradients(
-        values,
-        [*moments, *fixed],
-        *(batch[number] for batch in batches),
-        accumulation.part_key(key, number),
-        scale,
-      )
-      count = own.steps + tf.cast(number - first + 1, tf.float32)
-      each = zip(values, slots, gradients, self.decay(values), strict=True)
-      pairs = [self.inner.apply(*one, learning_rate, count) for one in each]
-      values, slots = map(list, zip(*pairs, strict=True))
-      return number + 1, values, slots, moments, total + scores
+    def take(own, numbers, images, labels, key):
+      batches = accumulation.parts_of(self.count, images, labels)
 
-    moments = held[: node_pass.num_statistics]
-    _, values, slots, moments, scores = tf.while_loop(
-      lambda number, *_: number < last,
-      step,
-      (tf.constant(first), own.values, own.slots, moments, own.scores),
-      parallel_iterations=1,
-    )
-    count = own.steps + (last - first)
-    return _Own(values, slots, count, own.exchanges, scores), moments
+      def step(number, values, slots, moments, total):
+        gradients, scores, moments = node_pass.gradients(
+          values,
+          [*moments, *fixed],
+          *(batch[number] for batch in batches),
+          accumulation.part_key(key, number),
+          scale,
+        )
+        count = own.steps + tf.cast(number - numbers.start + 1, tf.float32)
+        each = zip(values, slots, gradients, self.decay(values), strict=True)
+        pairs = [self.inner.apply(*one, learning_rate, count) for one in each]
+        values, slots = map(list, zip(*pairs, strict=True))
+        return number + 1, values, slots, moments, total + scores
+
+      start = tf.constant(numbers.start)
+      _, values, slots, after, scores = tf.while_loop(
+        lambda number, *_: number < numbers.stop,
+        step,
+        (start, own.values, own.slots, moments, own.scores),
+        parallel_iterations=1,
+      )
+      count = own.steps + len(numbers)
+      return _Own(values, slots, count, own.exchanges, scores), after
+
+    return take
 
   def _anew(self, parameters):
     """The `_Own` of a worker that remembers nothing."""
@@ -234,7 +230,9 @@ class LocalSteps(NamedTuple):
     left, own = iter(memory), self._anew([])
     if self.fragments:
       values = [next(left) for _ in sum(self.fragments, ())]
-      own = own._replace(values=values, exchanges=next(left))
+      own = own._replace(
+        values=values, slots=[[] for _ in values], exchanges=next(left)
+      )
     if self.overlap:
       own = own._replace(scores=next(left))
     if self._keeps_slots:

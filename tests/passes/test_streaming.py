@@ -35,6 +35,7 @@ def trained(build=small.dense_net, **options):
   ('inner', 'text'),
   [
     (transcription.AdamW, ADAMW),
+    (transcription.Descent, 'momentum'),
     pytest.param(transcription.Momentum, STAYING, marks=pytest.mark.slow),
     pytest.param(
       transcription.MomentumAnew,

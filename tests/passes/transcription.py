@@ -47,6 +47,19 @@ class Momentum:
       values[i] = values[i] - rate * self.velocity[i]
 
 
+class Descent:
+  """One that remembers nothing."""
+
+  stays = True
+
+  def __init__(self, shapes):
+    del shapes
+
+  def __call__(self, values, gradients, decays, rate):
+    for i, (g, d) in enumerate(zip(gradients, decays, strict=True)):
+      values[i] = values[i] - rate * (g + d)
+
+
 class MomentumAnew(Momentum):
   """One whose velocity is 0 again after a fragment was mixed in."""
 
