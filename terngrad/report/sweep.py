@@ -67,8 +67,7 @@ def exact(path):
   """
   names = pd.read_csv(path, nrows=0).columns
   floats = [n for n in names if n in _FLOATS or n.startswith(_SCORE)]
-  texts = [n for n in names if n in _TEXTS]
-  readers = dict.fromkeys(floats, _number) | dict.fromkeys(texts, str)
+  readers = dict.fromkeys(floats, _number) | dict.fromkeys(_TEXTS, str)
   return pd.read_csv(path, converters=readers)
 
 

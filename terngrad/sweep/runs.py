@@ -268,9 +268,8 @@ def _row(cell, work, scores):
   trained = [r for r in records.read(work / 'train') if 'total_loss' in r]
   last = trained[-1]
   accuracy = {
-    _with('accuracy', name): scored[-1]['precision_at_1']
+    _with('accuracy', name): _score(work / _with('eval', name))
     for name in scores
-    for scored in [records.read(work / _with('eval', name))]
   }
   return {
     'variant': cell.variant,
@@ -283,6 +282,11 @@ def _row(cell, work, scores):
     'ended': datetime.datetime.now().isoformat(timespec='seconds'),
     'flags': flags_of(cell),
   }
+
+
+def _score(folder):
+  """The accuracy that an evaluation ended with, as a share."""
+  return records.read(folder)[-1]['precision_at_1']
 
 
 def _read(path):

@@ -38,6 +38,7 @@ def train(config, report, show_progress=False, hooks=None):
     errors.TrainingError: it had to stop; the last checkpoint is good.
   """
   config.validate()
+  devices.limit_threads(config.devices.threads)
   cluster = config.cluster
   if cluster.keeps_files:
     options.folder('train_dir', config.run.train_dir)
@@ -78,7 +79,6 @@ def run_assembled(config, assemble, report, show_progress, start):
   """
   if config.run.log_device_placement:
     tf.debugging.set_log_device_placement(True)
-  devices.limit_threads(config.devices.threads)
   writes, train_dir = config.cluster.keeps_files, config.run.train_dir
   with contextlib.ExitStack() as alone:
     there = writes and os.path.isdir(train_dir)
