@@ -159,7 +159,15 @@ if X86:
 # These are compiled against TensorFlow.
 OPS = tuple(
   f'operations/{name}_ops.cc'
-  for name in ('coding', 'decoding', 'grouped', 'index', 'sparse', 'sums')
+  for name in (
+    'coding',
+    'decoding',
+    'grouped',
+    'index',
+    'rotated',
+    'sparse',
+    'sums',
+  )
 )
 
 HEADERS = (
@@ -170,6 +178,7 @@ HEADERS = (
   'kernels_impl.h',
   'operations/moving.h',
   'operations/ops_common.h',
+  'rotation_impl.h',
   'selection_impl.h',
   'spread.h',
   'vectors_impl.h',

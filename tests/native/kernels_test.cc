@@ -326,6 +326,112 @@ Result Run(const Kernels& kernels, const GroupProblem& problem) {
   return result;
 }
 
+struct RotatedProblem {
+  terngrad::RotatedCode code;
+  terngrad::Key key;
+  std::vector<Array<float>> memory;
+  std::vector<terngrad::Source> sources;
+  std::vector<int64_t> sizes;
+  int64_t total = 0;
+  float scale;
+};
+
+RotatedProblem MakeRotatedProblem() {
+  RotatedProblem problem;
+  problem.code = {};
+  const int kind = Draw(0, 4);
+  problem.code.with_zero = kind == 4;
+  problem.code.num_levels = kind == 4 ? 2 : 1 << kind;
+  int32_t level = problem.code.with_zero ? 0 : Draw(1, 9);
+  for (int k = 0; k < problem.code.num_levels; ++k) {
+    problem.code.levels[k] = level;
+    level += problem.code.with_zero ? 1 : Draw(1, 30);
+    if (k) problem.code.borders[k - 1] = 0.3 * k + 0.001 * Draw(0, 99);
+  }
+  const uint32_t bases[] = {2, 4, 16, 16, 3};
+  const int32_t places[] = {32, 16, 8, 8, 20};
+  problem.code.base = bases[kind];
+  problem.code.places = places[kind];
+  problem.key = {static_cast<uint32_t>(random_source()),
+                 static_cast<uint32_t>(random_source()), false, 0};
+  problem.scale = Draw(0, 1) ? 1.0f : 1.0f / 3;
+  const int64_t most[] = {9, 700, 30000};
+  const int64_t limit = most[Draw(0, 2)];
+  for (int64_t i = Draw(1, 3); i > 0; --i) {
+    const int64_t size = Draw(i == 1, limit);
+    problem.memory.emplace_back(new float[size]);
+    for (int64_t k = 0; k < size; ++k) {
+      problem.memory.back()[k] =
+          Draw(0, 9) ? std::normal_distribution<float>()(random_source) : 0.0f;
+    }
+    problem.sources.push_back({problem.memory.back().get(), size, 0.0f,
+                               std::ldexp(1.0f, Draw(-9, 9))});
+    problem.sizes.push_back(size);
+    problem.total += size;
+  }
+  problem.code.block = terngrad::kRotatedBlock;
+  while (problem.code.block / 2 >= problem.total && problem.code.block > 1) {
+    problem.code.block /= 2;
+  }
+  return problem;
+}
+
+// The words of a bucket, and what they and any others decode to.
+Result Run(const Kernels& kernels, const RotatedProblem& problem) {
+  const terngrad::RotatedCode& code = problem.code;
+  const int64_t blocks = (problem.total + code.block - 1) / code.block;
+  const int64_t num_words =
+      (blocks * code.block + code.places - 1) / code.places;
+  const int64_t head = terngrad::kKeyWords + blocks;
+  const int64_t room = num_words * code.places + 64;
+  Array<uint8_t> digits(new uint8_t[room]());
+  Array<int32_t> words(new int32_t[head + num_words]);
+  words[0] = static_cast<int32_t>(problem.key.first);
+  words[1] = static_cast<int32_t>(problem.key.second);
+  OnThreads(blocks, [&](int64_t begin, int64_t end) {
+    kernels.encode_rotated(
+        problem.sources.data(), problem.sources.size(), code, problem.key,
+        begin, end,
+        reinterpret_cast<float*>(words.get() + terngrad::kKeyWords),
+        digits.get());
+  });
+  std::memset(digits.get() + blocks * code.block, code.with_zero ? 1 : 0,
+              room - blocks * code.block);
+  OnThreads(num_words, [&](int64_t begin, int64_t end) {
+    kernels.pack_digits(digits.get(), code.base, code.places, num_words, begin,
+                        end, words.get() + head);
+  });
+  Result result;
+  result.words.assign(words.get(), words.get() + head + num_words);
+  Array<int32_t> noise(new int32_t[head + num_words]);
+  for (int64_t k = 0; k < head + num_words; ++k) {
+    // Any key and codes, and a few scales that no encoder makes.
+    const uint32_t other = static_cast<uint32_t>(words[k]) * 0x7feb352dU + 1;
+    const bool is_scale = terngrad::kKeyWords <= k && k < head;
+    noise[k] =
+        is_scale && other % 16 ? words[k] : static_cast<int32_t>(other);
+  }
+  const int32_t* const payloads[] = {words.get(), noise.get(), words.get()};
+  for (const int64_t count : {1, 3}) {
+    std::vector<Array<float>> memory;
+    std::vector<terngrad::Target> targets;
+    for (const int64_t size : problem.sizes) {
+      memory.emplace_back(new float[size]);
+      targets.push_back({memory.back().get(), size, 0.25f});
+    }
+    OnThreads(blocks, [&](int64_t begin, int64_t end) {
+      kernels.decode_rotated(payloads, count, code, problem.scale, blocks,
+                             num_words, begin, end, targets.data(),
+                             targets.size());
+    });
+    for (const auto& target : targets) {
+      result.floats.insert(result.floats.end(), target.data,
+                           target.data + target.size);
+    }
+  }
+  return result;
+}
+
 // Equal to the bit; any NaN is like any other.
 bool Same(const Result& a, const Result& b) {
   if (a.words != b.words || a.floats.size() != b.floats.size()) return false;
@@ -363,6 +469,7 @@ int main(int argc, char** argv) {
   for (int64_t trial = 0; trial < trials; ++trial) {
     if (!agree(MakeProblem(), trial)) return 1;
     if (!agree(MakeGroupProblem(), trial)) return 1;
+    if (!agree(MakeRotatedProblem(), trial)) return 1;
   }
   std::printf("%" PRId64 " trials\n", trials);
   return 0;

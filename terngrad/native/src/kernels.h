@@ -112,6 +112,27 @@ constexpr int64_t kExtentBlock = 16384;
 // many elements are measured where they are coded, others before.
 constexpr int64_t kGroupWords = 4096;
 
+// Elements that are rotated together, but for variables of fewer; see
+// terngrad/codec/methods/transforms/rotation.py.
+constexpr int64_t kRotatedBlock = 4096;
+
+// Most levels of a magnitude after a rotation.
+constexpr int kMostLevels = 8;
+
+// Words of a payload before its blocks' scales: the rotation's key.
+constexpr int kKeyWords = 2;
+
+// A code of rotated blocks; see terngrad/codec/methods/transforms/eden.py.
+struct RotatedCode {
+  int32_t num_levels;  // A power of 2.
+  int32_t levels[kMostLevels];  // Of magnitudes, rising.
+  double borders[kMostLevels - 1];  // Between them, in standard deviations.
+  bool with_zero;  // Two levels, of which the first is 0: three codes.
+  uint32_t base;   // Of a word's digits: 2, 3, 4 or 16.
+  int32_t places;  // Of a word: as many as fit.
+  int64_t block;   // Elements that are rotated together, a power of 2.
+};
+
 // What sums that were added elsewhere are stored as.
 enum class SumType { kInt8, kInt32, kFloat };
 
@@ -185,6 +206,29 @@ struct Kernels {
   void (*decode_groups)(const int32_t* const* payloads, int64_t num_payloads,
                         const GroupCode& code, float scale, int64_t num_words,
                         int64_t begin, int64_t end, float* data, int64_t size);
+
+  // Rotates blocks [begin, end) of a bucket, each element times its source's
+  // factor, and writes a scale and `code.block` digits for each. There must be
+  // room for 64 digits at least.
+  void (*encode_rotated)(const Source* sources, int64_t num_sources,
+                         const RotatedCode& code, Key key, int64_t begin,
+                         int64_t end, float* scales, uint8_t* digits);
+
+  // Writes words[begin, end) of digits, of which element p * num_words + j is the
+  // p-th of word j. There must be 64 more than words have; they are not used.
+  // Bases and places are those of a `RotatedCode`.
+  void (*pack_digits)(const uint8_t* digits, uint32_t base, int places,
+                      int64_t num_words, int64_t begin, int64_t end,
+                      int32_t* words);
+
+  // For the elements of blocks [begin, end) of `num_blocks`, writes (sum over
+  // payloads, in their order, of what they stand for * scaler) * scale. Payloads
+  // are any words: a key, scales, and `num_words` words of digits.
+  void (*decode_rotated)(const int32_t* const* payloads, int64_t num_payloads,
+                         const RotatedCode& code, float scale,
+                         int64_t num_blocks, int64_t num_words, int64_t begin,
+                         int64_t end, const Target* targets,
+                         int64_t num_targets);
 
   // Writes those of `size` elements that have at least the magnitude `least`, as
   // bits, and their indices plus `first`; returns their number. There must be

@@ -26,6 +26,7 @@ namespace {
 #include "encoding_impl.h"
 #include "decoding_impl.h"
 #include "grouping_impl.h"
+#include "rotation_impl.h"
 #include "selection_impl.h"
 
 }  // namespace
@@ -34,7 +35,8 @@ extern const Kernels kKernels;
 const Kernels kKernels = {TERNGRAD_ISA_NAME, Statistics,      Encode,
                           DecodeSum,         DecodeAndUpdate, ScaleSums,
                           ScaleAndUpdate,    Measure,         EncodeGroups,
-                          DecodeGroups,      AtLeast};
+                          DecodeGroups,      EncodeRotated,   PackDigits,
+                          DecodeRotated,     AtLeast};
 
 }  // namespace TERNGRAD_ISA
 }  // namespace terngrad

@@ -17,12 +17,15 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from terngrad.codec import method
 from terngrad.codec.methods.transforms import rotation
 from terngrad.codec.stages import chain
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import packing
 from terngrad.codec.stages import statistics
 from terngrad.codec.stages import wire
+from terngrad.native import ops
+from terngrad.native import rotated_ops
 
 _KEY_WORDS = 2
 
@@ -166,15 +169,43 @@ def _rotated(levels):
     planes=functools.partial(_decode, levels),
     check=functools.partial(_check, levels),
   )
-  return contract.Codec(
+  codec = contract.Codec(
     name=f'rotate > {levels.name}',
-    probe=_probe,
+    probe=functools.partial(_probe, statistics.norms),
     encode_pieces=functools.partial(_encode, levels),
     decode_sum=functools.partial(_decode_sum, words),
     num_words=words.num_words,
     traits=_TRAITS,
     stages=(words,),
     scope=contract.BUCKET,
+  )
+  return codec._replace(native=lambda: _on_kernels(codec, levels))
+
+
+def _on_kernels(codec, levels):
+  """The same codec with kernels, each of which passes through memory once."""
+  places = levels.packing.elements_per_word
+  base, _ = levels.packing.digits or (2 ** (32 // places), places)
+  code = rotated_ops.Code(levels.values, base, places)
+
+  def encode_pieces(pieces, sizes, own, shared, key):
+    del own
+    factors = 1.0 / rotation.power_of_two(shared)
+    num_words = codec.num_words(sum(sizes))
+    return rotated_ops.encode(
+      pieces, sizes, factors, key, levels.borders, num_words, code
+    )
+
+  def decode_sum(parts, shared, shapes, scale=1.0):
+    wire.check_length(codec.stages[0], parts, sum(method.sizes_of(shapes)))
+    powers = rotation.power_of_two(shared)
+    return rotated_ops.decode_sum(parts, powers, shapes, scale, code)
+
+  return codec._replace(
+    probe=functools.partial(_probe, ops.norms),
+    encode_pieces=encode_pieces,
+    decode_sum=decode_sum,
+    compiled=False,
   )
 
 
@@ -185,16 +216,12 @@ def _num_words(levels, num_elements):
   return _KEY_WORDS + blocks + levels.packing.num_words(blocks * block)
 
 
-def _probe(gradients):
-  """The root mean squares."""
+def _probe(norms, gradients):
+  """The root mean squares, of `norms`: see `statistics.norms`."""
   contract.check_gradients(gradients)
-  return tf.stack(
-    [
-      # Not divided: compiled code would multiply, and round otherwise.
-      statistics.norm(gradient) * max(1, gradient.shape.num_elements()) ** -0.5
-      for gradient in gradients
-    ]
-  )
+  counts = [max(1, gradient.shape.num_elements()) for gradient in gradients]
+  # Not divided: compiled code would multiply, and round otherwise.
+  return norms(gradients) * np.float32(np.power(counts, -0.5))
 
 
 def _encode(levels, pieces, sizes, own, shared, key):

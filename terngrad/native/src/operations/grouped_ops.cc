@@ -119,7 +119,6 @@ class EncodeGroups : public Grouped {
       OP_REQUIRES(context, size >= 0,
                   InvalidArgument("sizes: expected >= 0, received ", size));
       num_words_ += NumWords(size);
-      total_ += size;
     }
   }
 
@@ -131,7 +130,7 @@ class EncodeGroups : public Grouped {
                 InvalidArgument("key: expected 2 numbers, received ",
                                 key.NumElements()));
     std::vector<const float*> data;
-    OP_REQUIRES_OK(context, Variables(gradients, &data));
+    OP_REQUIRES_OK(context, ReadVariables(gradients, sizes_, &data));
     Tensor* words = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(
                                 0, TensorShape({num_words_}), &words));
@@ -146,27 +145,6 @@ class EncodeGroups : public Grouped {
   }
 
  private:
-  absl::Status Variables(const OpInputList& gradients,
-                         std::vector<const float*>* data) const {
-    const bool whole = gradients.size() == static_cast<int>(sizes_.size());
-    if (!whole && gradients.size() != 1) {
-      return InvalidArgument("gradients: expected ", sizes_.size(),
-                             " tensors, received ", gradients.size());
-    }
-    int64_t from = 0;
-    for (size_t i = 0; i < sizes_.size(); ++i) {
-      const Tensor& tensor = gradients[whole ? i : 0];
-      const int64_t expected = whole ? sizes_[i] : total_;
-      if (tensor.NumElements() != expected) {
-        return InvalidArgument("gradients: expected ", expected,
-                               " elements, received ", tensor.NumElements());
-      }
-      data->push_back(tensor.flat<float>().data() + (whole ? 0 : from));
-      from += sizes_[i];
-    }
-    return absl::OkStatus();
-  }
-
   void EncodeOne(OpKernelContext* context, const float* data, int64_t size,
                  Key key, int32_t* out) const {
     const GroupCode code = CodeOf(size);
@@ -196,7 +174,6 @@ class EncodeGroups : public Grouped {
 
   std::vector<int64_t> sizes_;
   int64_t num_words_ = 0;
-  int64_t total_ = 0;
 };
 
 class DecodeGroups : public Grouped {
@@ -240,13 +217,6 @@ class DecodeGroups : public Grouped {
 
 absl::Status NormsShape(InferenceContext* context) {
   context->set_output(0, context->Vector(context->num_inputs()));
-  return absl::OkStatus();
-}
-
-absl::Status WordsShape(InferenceContext* context) {
-  int32_t words;
-  TF_RETURN_IF_ERROR(context->GetAttr("num_words", &words));
-  context->set_output(0, context->Vector(words));
   return absl::OkStatus();
 }
 

@@ -72,6 +72,31 @@ inline int64_t NumWords(int64_t num_elements, const Digits& digits) {
   return (num_elements + digits.places - 1) / digits.places;
 }
 
+// Where variables of `sizes` lie, which are a tensor each, or all of one.
+inline absl::Status ReadVariables(const OpInputList& tensors,
+                                  const std::vector<int64_t>& sizes,
+                                  std::vector<const float*>* data) {
+  const bool whole = tensors.size() == static_cast<int>(sizes.size());
+  if (!whole && tensors.size() != 1) {
+    return InvalidArgument("gradients: expected ", sizes.size(),
+                           " tensors, received ", tensors.size());
+  }
+  int64_t total = 0;
+  for (const int64_t size : sizes) total += size;
+  int64_t from = 0;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    const Tensor& tensor = tensors[whole ? i : 0];
+    const int64_t expected = whole ? sizes[i] : total;
+    if (tensor.NumElements() != expected) {
+      return InvalidArgument("gradients: expected ", expected,
+                             " elements, received ", tensor.NumElements());
+    }
+    data->push_back(tensor.flat<float>().data() + (whole ? 0 : from));
+    from += sizes[i];
+  }
+  return absl::OkStatus();
+}
+
 // The payloads of all workers, `words` of each, in their order: of the input
 // `parts`, see codec.method.Piece.
 inline absl::Status ReadPayloads(OpKernelContext* context, int64_t words,
@@ -110,6 +135,15 @@ inline absl::Status ListedShapes(
         context->MakeShapeFromPartialTensorShape(shapes[i], &shape));
     context->set_output(i, shape);
   }
+  return absl::OkStatus();
+}
+
+// Of operations whose output is `num_words` words.
+inline absl::Status WordsShape(
+    tensorflow::shape_inference::InferenceContext* context) {
+  int32_t words;
+  TF_RETURN_IF_ERROR(context->GetAttr("num_words", &words));
+  context->set_output(0, context->Vector(words));
   return absl::OkStatus();
 }
 

@@ -1,0 +1,75 @@
+"""The kernels of codes of rotated blocks, as functions on tensors.
+
+As those of `ops`: in eager code and graphs, not under XLA.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from terngrad import native
+
+
+class Code(NamedTuple):
+  """A code of rotated blocks; see `codec.methods.transforms.eden`.
+
+  Attributes:
+    levels: of magnitudes, rising integers below 256, 1, 2, 4 or 8 of them; 0
+      and 1 for codes of -1, 0 and 1.
+    base: of a word's digits: 2, 3, 4 or 16.
+    places: digits of a word, as many as fit in 32 bits.
+  """
+
+  levels: tuple
+  base: int
+  places: int
+
+
+def encode(pieces, sizes, factors, key, borders, num_words, code):
+  """Rotates, chooses the nearest levels, scales and packs.
+
+  Args:
+    pieces: list of float32, the v variables, or one tensor with all of them.
+    sizes: list of v int, their elements.
+    factors: float32 [v], powers of 2 that elements are multiplied by before
+      they are rotated.
+    key: uint32 [2] or more, of the signs.
+    borders: between levels, in standard deviations of a block; one less.
+    num_words: of the payload.
+    code: `Code`.
+
+  Returns:
+    int32 [num_words]: the key, blocks' scales, codes.
+  """
+  return native.library().terngrad_encode_rotated(
+    gradients=pieces,
+    factors=factors,
+    borders=tf.constant(borders, tf.float64, [len(borders)]),
+    key=key,
+    sizes=sizes,
+    num_words=num_words,
+    **code._asdict(),
+  )
+
+
+def decode_sum(parts, factors, shapes, scale, code):
+  """Unpacks payloads, rotates back, and adds in the order of the workers.
+
+  Args:
+    parts: list of int32 [n, words], see `codec.method.Piece`.
+    factors: float32 [v], that sums are multiplied by.
+    shapes: list of v static shapes.
+    scale: Python float, multiplies the products.
+    code: `Code`.
+
+  Returns:
+    List of v float32 of `shapes`.
+  """
+  return native.library().terngrad_decode_rotated(
+    parts=parts,
+    factors=factors,
+    V=len(shapes),
+    shapes=shapes,
+    scale=scale,
+    **code._asdict(),
+  )

@@ -1,0 +1,139 @@
+"""Kernels of codes of rotated blocks give their twins' bits."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from terngrad import native
+from terngrad.codec import accelerated
+from terngrad.codec.methods import registry
+from tests.native import test_kernels
+
+pytestmark = pytest.mark.skipif(
+  not native.available(), reason='the native kernels are not built here'
+)
+
+CODES = ('eden3', 'drive', 'eden:bits=2', 'eden:bits=3', 'eden:bits=4')
+# Blocks of less than a vector, of some, and full ones with a rest; words of one
+# plane and of parts of two.
+SIZES = (
+  (0,),
+  (1,),
+  (2, 0, 1),
+  (7,),
+  (100, 31),
+  (4095,),
+  (4096,),
+  (4097, 5, 0, 16_385),
+  (140_003, 5, 70_001),
+)
+
+
+def both(text):
+  twin = registry.parse(text)
+  return twin, accelerated.on_kernels(twin)
+
+
+def assert_decodes_alike(text, words, shared, shapes):
+  twin, codec = both(text)
+  parts = [tf.stack(words[0::2]), tf.stack(words[1::2])]
+  for scale in (1.0, 1.0 / 3):
+    expected = twin.decode_sum(parts, shared, shapes, scale)
+    actual = codec.decode_sum(parts, shared, shapes, scale)
+    for a, b in zip(actual, expected, strict=True):
+      assert a.shape == b.shape
+      np.testing.assert_array_equal(test_kernels.bits(a), test_kernels.bits(b))
+
+
+def assert_twins(text, gradients):
+  twin, codec = both(text)
+  shared = twin.probe(gradients)
+  np.testing.assert_allclose(codec.probe(gradients), shared, rtol=1e-6)
+  words = []
+  for worker in range(3):
+    key = test_kernels.keys(worker)
+    some = [gradient * (worker + 1.0) for gradient in gradients]
+    words.append(twin.encode(some, shared, shared, key))
+    actual = codec.encode(some, shared, shared, key)
+    np.testing.assert_array_equal(actual, words[-1])
+  shapes = [gradient.shape for gradient in gradients]
+  assert_decodes_alike(text, words, shared, shapes)
+
+
+@pytest.mark.parametrize('text', CODES)
+@pytest.mark.parametrize('sizes', SIZES, ids=str)
+def test_words_and_sums_are_the_twins(text, sizes):
+  assert_twins(text, test_kernels.gradients_of(sizes, seed=len(sizes)))
+
+
+@pytest.mark.parametrize('text', CODES)
+@pytest.mark.parametrize(
+  'kind', ['zeros', 'signed zeros', 'equal', 'few', 'tiny', 'huge']
+)
+def test_odd_gradients_are_the_twins(text, kind):
+  rng = np.random.default_rng(5)
+  size = 9001
+  values = {
+    'zeros': lambda: np.zeros(size),
+    'signed zeros': lambda: rng.choice([0.0, -0.0], size),
+    # Rotated, nearly all are zeros or at a border.
+    'equal': lambda: np.full(size, -0.5),
+    'few': lambda: np.where(rng.random(size) < 0.001, 3.0, 0.0),
+    'tiny': lambda: rng.normal(size=size) * 2.0**-110,
+    'huge': lambda: rng.normal(size=size) * 2.0**120,
+  }[kind]()
+  assert_twins(text, [tf.constant(values, tf.float32)])
+
+
+@pytest.mark.parametrize('text', CODES)
+def test_flat_and_listed_gradients_give_the_same_words(text):
+  _, codec = both(text)
+  sizes = (70, 0, 1001)
+  gradients = test_kernels.gradients_of(sizes)
+  shared = codec.probe(gradients)
+  key = test_kernels.keys(1)
+  listed = codec.encode_pieces(gradients, sizes, None, shared, key)
+  flat = codec.encode_pieces(
+    [tf.concat(gradients, axis=0)], sizes, None, shared, key
+  )
+  np.testing.assert_array_equal(flat, listed)
+
+
+@pytest.mark.parametrize('text', CODES)
+def test_any_codes_decode_as_by_the_twin(text):
+  """Replicas of mixed builds must not part on damaged codes."""
+  twin, _ = both(text)
+  size = 9001
+  rng = np.random.default_rng(7)
+  (gradient,) = test_kernels.gradients_of([size])
+  shared = twin.probe([gradient])
+  words = []
+  for worker in range(3):
+    key = test_kernels.keys(worker)
+    word = twin.encode([gradient], shared, shared, key).numpy()
+    word[5:] = rng.integers(-(2**31), 2**31, word[5:].shape)
+    words.append(tf.constant(word))
+  assert_decodes_alike(text, words, shared, [(size,)])
+
+
+def test_in_a_graph_words_are_those_of_the_twin():
+  twin, codec = both('eden3')
+  gradients = test_kernels.gradients_of((5000, 70))
+  key = test_kernels.keys(3)
+
+  @tf.function
+  def work(gradients):
+    shared = codec.probe(gradients)
+    words = codec.encode(gradients, shared, shared, key)
+    assert words.shape == twin.num_words(5070)
+    return words
+
+  shared = twin.probe(gradients)
+  expected = twin.encode(gradients, shared, shared, key)
+  np.testing.assert_array_equal(work(gradients), expected)
+
+
+def test_payloads_of_another_length_are_refused():
+  _, codec = both('eden3')
+  with pytest.raises(ValueError, match='expected payloads of'):
+    codec.decode_sum([tf.zeros([1, 9], tf.int32)], tf.ones([1]), [(1000,)])
