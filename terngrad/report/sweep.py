@@ -10,6 +10,7 @@ import os
 
 import pandas as pd
 from matplotlib import figure
+from matplotlib import ticker
 
 from slim.datasets.records import disk
 from terngrad import errors
@@ -37,7 +38,7 @@ _SCORE = 'accuracy_'
 _MODELLED = 'modelled seconds'
 _OVER = {'bits/element': True, 'seconds': False, _MODELLED: True}
 _STYLE = """
-td, th { text-align: right; }
+td, th { text-align: right; white-space: nowrap; }
 td:first-child, th:first-child { text-align: left; }
 th { cursor: pointer; }
 """
@@ -168,7 +169,9 @@ def interval(values):
     return mean, math.nan, math.nan
   deviation = float(values.std(ddof=1))
   quantile = _T[count - 2] if count - 2 < len(_T) else 1.96
-  return mean, deviation, quantile * deviation / math.sqrt(count)
+  found = mean, deviation, quantile * deviation / math.sqrt(count)
+  # What is 0 but for the last bits of decimal fractions is shown as 0.
+  return tuple(round(number, 9) for number in found)
 
 
 def chart(table):
@@ -184,23 +187,51 @@ def chart(table):
         fmt='o',
         capsize=3,
       )
-      axes.annotate(
-        row['variant'],
-        (row[column], row['accuracy %']),
-        xytext=(5, 3),
-        textcoords='offset points',
-        fontsize='x-small',
-      )
     axes.set(xlabel=column, ylabel='accuracy, %')
     if _OVER[column]:
       axes.set_xscale('log')
-    for formatted in (
-      axes.xaxis.set_major_formatter,
-      axes.xaxis.set_minor_formatter,
-    ):
-      formatted('{x:g}')
+      axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+      axes.xaxis.set_minor_formatter('')
+    axes.xaxis.set_major_formatter('{x:g}')
+    axes.margins(x=0.1)
     axes.grid(alpha=0.3)
+  drawn.draw_without_rendering()
+  for axes, column in zip(drawn.axes, over, strict=True):
+    _label(axes, table['variant'], table[column], table['accuracy %'])
   return drawn
+
+
+def _label(axes, names, xs, ys):
+  """Names beside points, moved up until none is over another.
+
+  Args:
+    axes: with limits that stay.
+    names: of the points.
+    xs: their places, in the axes' units.
+    ys: likewise.
+  """
+  points = axes.transData.transform([*zip(xs, ys, strict=True)])
+  unit = axes.figure.dpi / 72
+  height = 8 * unit
+  placed = []
+  order = sorted(range(len(points)), key=lambda i: (points[i][1], i))
+  for i in order:
+    (x, y), name = points[i], names.iloc[i]
+    width = 4 * unit * len(name)
+    for left, right, low in sorted(placed, key=lambda box: box[2]):
+      if left < x + width and x < right and abs(low - y) < height:
+        y = low + height
+    placed.append((x, x + width, y))
+    moved = (y - points[i][1]) / unit
+    axes.annotate(
+      name,
+      (xs.iloc[i], ys.iloc[i]),
+      xytext=(8, moved),
+      textcoords='offset points',
+      fontsize='x-small',
+      va='center',
+      arrowprops={'arrowstyle': '-', 'alpha': 0.3, 'linewidth': 0.5},
+    )
 
 
 def markdown(table):

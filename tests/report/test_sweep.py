@@ -1,5 +1,6 @@
 """The report of an experiment: its numbers by hand, and a page of its own."""
 
+import itertools
 import math
 import re
 import statistics
@@ -111,3 +112,17 @@ def test_what_is_no_table_of_runs_is_refused(tmp_path, runs):
     sweep.read(tmp_path / 'other.csv')
   with pytest.raises(errors.ConfigError, match="variant of float32, .*'flaot'"):
     sweep.summary(runs, 'flaot')
+
+
+def test_names_of_points_in_one_place_are_not_over_each_other():
+  rows = [(f'variant_{i}', 1, 10, 0.98 + 1e-5 * i, 1.6, 5.0) for i in range(12)]
+  columns = ['variant', 'seed', 'steps', 'accuracy']
+  runs = pd.DataFrame(rows, columns=[*columns, 'bits_per_element', 'seconds'])
+  drawn = sweep.chart(sweep.summary(runs))
+  drawn.draw_without_rendering()
+  for axes in drawn.axes:
+    lows = sorted(name.get_window_extent().y0 for name in axes.texts)
+    assert len(lows) == 12
+    # Letters are seven points high.
+    gaps = [b - a for a, b in itertools.pairwise(lows)]
+    assert min(gaps) > 7 * drawn.dpi / 72
