@@ -73,3 +73,50 @@ def decode_sum(parts, factors, shapes, scale, code):
     scale=scale,
     **code._asdict(),
   )
+
+
+def encode_table(pieces, sizes, scales, keys, num_words, table):
+  """Rotates variables, rounds at random to entries of a table, and packs.
+
+  Args:
+    pieces: list of float32, the v variables, or one tensor with all of them.
+    sizes: list of v int, their elements.
+    scales: pair of float32 [blocks], of all variables' blocks: what elements
+      are multiplied by before they are rotated, and 2**16 over what an integer
+      of the table stands for after.
+    keys: pair of uint32 [v, 2], of the signs and of the draws.
+    num_words: of the payload.
+    table: 16 integers that rise from -15 to 15.
+
+  Returns:
+    int32 [num_words]: the numbers of entries, 8 a word.
+  """
+  factors, inverses = scales
+  signs, draws = keys
+  return native.library().terngrad_encode_table(
+    gradients=pieces,
+    factors=factors,
+    inverses=inverses,
+    signs=signs,
+    draws=draws,
+    sizes=sizes,
+    num_words=num_words,
+    table=table,
+  )
+
+
+def decode_table(sums, factors, signs, shapes):
+  """Rotates sums of entries back.
+
+  Args:
+    sums: int32 [n or more], of all variables' blocks.
+    factors: float32 [blocks], that rotated sums are multiplied by.
+    signs: uint32 [v, 2], keys.
+    shapes: list of v static shapes.
+
+  Returns:
+    List of v float32 of `shapes`.
+  """
+  return native.library().terngrad_decode_table(
+    sums=sums, factors=factors, signs=signs, V=len(shapes), shapes=shapes
+  )

@@ -4,6 +4,7 @@
 //
 //   kernels_test SEED TRIALS
 
+#include <algorithm>
 #include <atomic>
 #include <cinttypes>
 #include <cmath>
@@ -432,6 +433,70 @@ Result Run(const Kernels& kernels, const RotatedProblem& problem) {
   return result;
 }
 
+struct TableProblem {
+  terngrad::TableCode code;
+  terngrad::Key signs, draws;
+  Array<float> data;
+  std::vector<float> factors, inverses;
+  int64_t size;
+};
+
+TableProblem MakeTableProblem() {
+  TableProblem problem;
+  std::vector<int32_t> inner;
+  for (int32_t k = -14; k < 15; ++k) inner.push_back(k);
+  std::shuffle(inner.begin(), inner.end(), random_source);
+  std::sort(inner.begin(), inner.begin() + 14);
+  std::copy(inner.begin(), inner.begin() + 14, problem.code.entries + 1);
+  problem.code.entries[0] = -15;
+  problem.code.entries[15] = 15;
+  for (terngrad::Key* key : {&problem.signs, &problem.draws}) {
+    *key = {static_cast<uint32_t>(random_source()),
+            static_cast<uint32_t>(random_source()), false, 0};
+  }
+  const int64_t most[] = {9, 700, 30000};
+  problem.size = Draw(1, most[Draw(0, 2)]);
+  problem.code.block = terngrad::kRotatedBlock;
+  while (problem.code.block / 2 >= problem.size && problem.code.block > 1) {
+    problem.code.block /= 2;
+  }
+  problem.data.reset(new float[problem.size]);
+  for (int64_t k = 0; k < problem.size; ++k) {
+    problem.data[k] = Draw(0, 99)
+                          ? std::normal_distribution<float>()(random_source)
+                          : AnyFloat();
+  }
+  for (int64_t k = 0; k < problem.size; k += problem.code.block) {
+    problem.factors.push_back(std::ldexp(1.0f, Draw(-9, 9)));
+    problem.inverses.push_back(0.01f * Draw(0, 999999));
+  }
+  return problem;
+}
+
+// The numbers of a variable's entries, and what they rotate back to as integers.
+Result Run(const Kernels& kernels, const TableProblem& problem) {
+  const int64_t blocks = problem.factors.size();
+  const int64_t padded = blocks * problem.code.block;
+  Array<uint8_t> digits(new uint8_t[padded + 64]());
+  OnThreads(blocks, [&](int64_t begin, int64_t end) {
+    kernels.encode_table(problem.data.get(), problem.size, problem.code,
+                         problem.factors.data(), problem.inverses.data(),
+                         problem.signs, problem.draws, begin, end,
+                         digits.get());
+  });
+  Result result;
+  result.words.assign(digits.get(), digits.get() + padded);
+  Array<int32_t> sums(new int32_t[padded]);
+  for (int64_t k = 0; k < padded; ++k) sums[k] = digits[k] - 7;
+  result.floats.resize(problem.size);
+  OnThreads(blocks, [&](int64_t begin, int64_t end) {
+    kernels.decode_table(sums.get(), problem.size, problem.code.block,
+                         problem.factors.data(), problem.signs, begin, end,
+                         result.floats.data());
+  });
+  return result;
+}
+
 // Equal to the bit; any NaN is like any other.
 bool Same(const Result& a, const Result& b) {
   if (a.words != b.words || a.floats.size() != b.floats.size()) return false;
@@ -470,6 +535,7 @@ int main(int argc, char** argv) {
     if (!agree(MakeProblem(), trial)) return 1;
     if (!agree(MakeGroupProblem(), trial)) return 1;
     if (!agree(MakeRotatedProblem(), trial)) return 1;
+    if (!agree(MakeTableProblem(), trial)) return 1;
   }
   std::printf("%" PRId64 " trials\n", trials);
   return 0;

@@ -6,7 +6,9 @@ import tensorflow as tf
 
 from terngrad import native
 from terngrad.codec import accelerated
+from terngrad.codec import bucketing
 from terngrad.codec.methods import registry
+from tests.codec import rounds
 from tests.native import test_kernels
 
 pytestmark = pytest.mark.skipif(
@@ -137,3 +139,37 @@ def test_payloads_of_another_length_are_refused():
   _, codec = both('eden3')
   with pytest.raises(ValueError, match='expected payloads of'):
     codec.decode_sum([tf.zeros([1, 9], tf.int32)], tf.ones([1]), [(1000,)])
+
+
+def steps_of(codec, values, num_workers=3):
+  """(words, means) of two steps of workers, as NumPy."""
+  found = []
+  workers = rounds.Workers(codec, num_workers)
+  for number in range(2):
+    taken = workers.take(codec, values, number)
+    found += [*taken.words[0], *taken.means]
+  return [np.asarray(tensor) for tensor in found]
+
+
+@pytest.mark.parametrize(
+  ('text', 'sizes'),
+  [
+    ('thc', (1,)),
+    ('thc', (2, 0, 1)),
+    ('thc', (100, 31)),
+    ('thc:span=1.5', (4097, 5, 0, 16_385)),
+    ('error_feedback+thc', (140_003, 5, 70_001)),
+  ],
+  ids=str,
+)
+def test_words_and_means_of_tables_are_the_twins(text, sizes):
+  codec = rounds.codec_of(registry.method(text), [(n,) for n in sizes])
+  kernels = bucketing.on_kernels(codec)
+  assert kernels.buckets[0].method is not codec.buckets[0].method
+  values = [
+    [g.numpy() for g in test_kernels.gradients_of(sizes, seed=worker)]
+    for worker in range(3)
+  ]
+  expected = steps_of(codec, values)
+  for a, b in zip(steps_of(kernels, values), expected, strict=True):
+    np.testing.assert_array_equal(a.view(np.int32), b.view(np.int32))

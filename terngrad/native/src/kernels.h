@@ -133,6 +133,17 @@ struct RotatedCode {
   int64_t block;   // Elements that are rotated together, a power of 2.
 };
 
+// A table of 16 rising integers from -kTableGrid to kTableGrid, and the bits of a
+// part of 1; see terngrad/codec/methods/transforms/thc.py.
+constexpr int kTableEntries = 16;
+constexpr int kTableGrid = 15;
+constexpr int kTableFraction = 16;
+
+struct TableCode {
+  int32_t entries[kTableEntries];
+  int64_t block;  // Elements that are rotated together, a power of 2.
+};
+
 // What sums that were added elsewhere are stored as.
 enum class SumType { kInt8, kInt32, kFloat };
 
@@ -229,6 +240,18 @@ struct Kernels {
                          int64_t num_blocks, int64_t num_words, int64_t begin,
                          int64_t end, const Target* targets,
                          int64_t num_targets);
+
+  // Rotates blocks [begin, end) of a variable, each times its factor, and writes
+  // for each element the number of one of the two entries next to its rotated
+  // value times the block's inverse, 2^16 times what an integer stands for.
+  void (*encode_table)(const float* data, int64_t size, const TableCode& code,
+                       const float* factors, const float* inverses, Key signs,
+                       Key draws, int64_t begin, int64_t end, uint8_t* digits);
+
+  // Rotates blocks [begin, end) of sums of entries back, each times its factor.
+  void (*decode_table)(const int32_t* sums, int64_t size, int64_t block_size,
+                       const float* factors, Key signs, int64_t begin,
+                       int64_t end, float* data);
 
   // Writes those of `size` elements that have at least the magnitude `least`, as
   // bits, and their indices plus `first`; returns their number. There must be

@@ -36,7 +36,8 @@ const Kernels kKernels = {TERNGRAD_ISA_NAME, Statistics,      Encode,
                           DecodeSum,         DecodeAndUpdate, ScaleSums,
                           ScaleAndUpdate,    Measure,         EncodeGroups,
                           DecodeGroups,      EncodeRotated,   PackDigits,
-                          DecodeRotated,     AtLeast};
+                          DecodeRotated,     EncodeTable,     DecodeTable,
+                          AtLeast};
 
 }  // namespace TERNGRAD_ISA
 }  // namespace terngrad

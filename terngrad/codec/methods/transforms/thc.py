@@ -5,7 +5,7 @@ Compression, NSDI 2024, https://arxiv.org/abs/2302.08545: workers agree on the
 norms, rotate by one key, and round at random to entries of one table of 16
 integers, which anyone can look up and add. Departures: each block of 4096
 elements has its own norm; the table is computed for what is beyond three
-standard deviations to be clipped (`range`), not read from the paper; and sums
+standard deviations to be clipped (`span`), not read from the paper; and sums
 of N workers travel as integers of the width that they need.
 """
 
@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from terngrad.codec import method
 from terngrad.codec.methods.transforms import rotation
+from terngrad.codec.methods.transforms import thc_kernels
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import packing
 from terngrad.codec.stages import random_bits
@@ -44,7 +45,7 @@ def thc(span=3.0):
   if not 0 < span < float('inf'):
     raise ValueError(f'thc: expected a span above 0, received {span}. Use 3.')
   code = _THC(span)
-  return method.Method(
+  plain = method.Method(
     name=f'thc({span:g})',
     traits=contract.Traits(
       unbiased=False, lossless=False, additive=True, randomness='private'
@@ -57,6 +58,9 @@ def thc(span=3.0):
     scope=contract.VARIABLE,
     draws_in_decode=True,
     num_probes=lambda size: rotation.blocks(size)[0] if size else 1,
+  )
+  return plain._replace(
+    on_kernels=lambda: thc_kernels.on_kernels(plain, code, table(span))
   )
 
 
@@ -152,6 +156,11 @@ class _THC(NamedTuple):
     codes = tf.concat(codes, axis=0) if codes else tf.zeros([0], tf.int32)
     return [entries(self.span).pack_flat(codes)], states
 
+  def inverse(self, norms):
+    """What rotated elements are multiplied by to be rounded."""
+    unit = self.unit(norms)
+    return tf.where(unit > 0.0, 2.0**_FRACTION / unit, 0.0)
+
   def key(self, common, start):
     """The key of a variable's rotation, by its first element."""
     return random_bits.from_element(common, start)
@@ -159,8 +168,7 @@ class _THC(NamedTuple):
   def rounded(self, rows, norms, key):
     """int32 entries of rotated rows, rounded at random between neighbours."""
     size = rows.shape.num_elements()
-    unit = self.unit(norms)
-    inverse = tf.where(unit > 0.0, 2.0**_FRACTION / unit, 0.0)
+    inverse = self.inverse(norms)
     limit = _GRID << _FRACTION
     fixed = tf.round(rows * inverse[:, tf.newaxis])
     fixed = tf.cast(tf.clip_by_value(fixed, -limit, limit), tf.int32)
