@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from terngrad import native
+from terngrad.codec import bucketing
 from terngrad.codec.methods import registry
 from terngrad.codec.methods.transforms import thc
 from terngrad.codec.stages import wire
@@ -111,3 +113,14 @@ def test_thc_of_what_is_too_small_for_its_table_is_0(size, is_kept):
   codec = rounds.codec_of(registry.method('thc'), [(64,)])
   (decoded,) = rounds.Workers(codec, 1).step(codec, [[values]], 0)
   assert np.any(decoded) == is_kept
+
+
+@pytest.mark.parametrize('before', ['', 'error_feedback+'])
+def test_thc_works_without_kernels(before, monkeypatch):
+  monkeypatch.setattr(native, 'available', lambda: False)
+  codec = rounds.codec_of(registry.method(f'{before}thc'), [(64,)])
+  values = [[conformance.rng().normal(size=64).astype(np.float32)]]
+  expected = rounds.Workers(codec, 1).step(codec, values, 0)
+  other = bucketing.on_kernels(codec)
+  actual = rounds.Workers(other, 1).step(other, values, 0)
+  np.testing.assert_array_equal(actual, expected)
