@@ -6,21 +6,17 @@ As those of `ops`: in eager code and graphs, not under XLA.
 from terngrad import native
 
 
-def largest(elements, number, rising=False):
+def largest(elements, number):
   """The elements of largest magnitude, of equal ones the first.
 
   Args:
     elements: float32 [n].
     number: k <= n.
-    rising: False: the largest first; True: in the order of their indices, which
-      is faster.
 
   Returns:
-    int32 [k], their indices, and float32 [k].
+    int32 [k], their indices in rising order, and float32 [k].
   """
-  found = native.library().terngrad_largest(
-    elements=elements, number=number, rising=rising
-  )
+  found = native.library().terngrad_largest(elements=elements, number=number)
   return found.indices, found.values
 
 

@@ -130,6 +130,34 @@ def scattered(elements):
   return planes
 
 
+def sum_rows(parts, elements, num_elements):
+  """Adds payloads that tell of few elements, in the order of the workers.
+
+  Args:
+    parts: see `method.Piece`.
+    elements: takes a payload's int32 words, returns (int32 [k, 1] indices,
+      float32 [k]), index n where there is none.
+    num_elements: n.
+
+  Returns:
+    float32 [n].
+  """
+  rows = method.rows_in_order(parts)
+
+  def add(row, total):
+    indices, values = elements(rows[row])
+    return row + 1, tf.tensor_scatter_nd_add(total, indices, values)
+
+  # One past the end, for indices that no variable has.
+  _, total = tf.while_loop(
+    lambda row, _: row < rows.shape[0],
+    add,
+    (tf.constant(0), tf.zeros([num_elements + 1])),
+    parallel_iterations=1,
+  )
+  return total[:-1]
+
+
 def inside(indices, num_elements):
   """Indices, with n in place of those that no variable of n elements has."""
   outside = (indices < 0) | (indices >= num_elements)
@@ -172,20 +200,7 @@ class _Variables(NamedTuple):
   def sum_elements(self, parts):
     """float32 [elements]: the sum in the order of the workers."""
     wire.check_length(self, parts, sum(self.sizes))
-    rows = method.rows_in_order(parts)
-
-    def add(row, total):
-      indices, values = self._elements(rows[row])
-      return row + 1, tf.tensor_scatter_nd_add(total, indices, values)
-
-    # One past the end, for indices that no variable has.
-    _, total = tf.while_loop(
-      lambda row, _: row < rows.shape[0],
-      add,
-      (tf.constant(0), tf.zeros([sum(self.sizes) + 1])),
-      parallel_iterations=1,
-    )
-    return total[:-1]
+    return sum_rows(parts, self._elements, sum(self.sizes))
 
   def rows(self, parts):
     """(int32 [n, k] indices in the bucket, float32 [n, k]) of all payloads."""

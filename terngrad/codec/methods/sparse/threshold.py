@@ -14,6 +14,8 @@ import math
 import numpy as np
 import tensorflow as tf
 
+from terngrad.codec import method
+from terngrad.codec.methods import by_variable
 from terngrad.codec.methods.sparse import topk
 from terngrad.codec.stages import chain
 from terngrad.codec.stages import contract
@@ -41,9 +43,11 @@ def threshold(above=0.001, capacity=0.02):
       f'threshold: expected above >= 0 and finite, received {above}. It is in '
       'the units of the gradient: try 0.001.'
     )
-  codec = _codec(topk.largest_elements, above, capacity)
-  by_kernels = _codec(sparse_ops.largest, above, capacity)
-  by_kernels = by_kernels._replace(probe=ops.norms)
+  codec = _codec(topk.in_order, above, capacity)
+  by_kernels = _codec(topk.in_order_by_kernel, above, capacity)
+  by_kernels = by_kernels._replace(
+    probe=ops.norms, decode_sum=functools.partial(_add_rows, codec.packing)
+  )
   return codec._replace(native=lambda: by_kernels)
 
 
@@ -53,7 +57,9 @@ def _codec(find, above, capacity):
     name,
     elements_per_word=1,
     pack=functools.partial(_pack, find, above, capacity),
-    unpack=_unpack,
+    unpack=lambda words, width: [
+      by_variable.scattered(_elements)(words, width)
+    ],
     capacity=lambda width: 1 + 2 * topk.count(capacity, width),
     used=_used,
     # By the gradient, not by its size: as much as fits.
@@ -65,7 +71,35 @@ def _codec(find, above, capacity):
       unbiased=False, lossless=False, additive=False, randomness='none'
     ),
   )
-  return chain.chain(packing)._replace(scope=contract.BUCKET, compiled=False)
+  return chain.chain(packing)._replace(
+    decode_sum=functools.partial(_sum_rows, packing),
+    scope=contract.BUCKET,
+    compiled=False,
+  )
+
+
+def _sum_rows(packing, parts, shared, shapes, scale=1.0):
+  """`contract.Codec.decode_sum`: no tensor of all elements a worker."""
+  size = sum(method.sizes_of(shapes))
+  wire.check_length(packing, parts, size)
+
+  def elements(words):
+    indices, values = _elements(words, size)
+    return indices[:, tf.newaxis], values
+
+  sums = by_variable.sum_rows(parts, elements, size)
+  return chain.gradients_of(None, sums, shared, shapes, scale)
+
+
+def _add_rows(packing, parts, shared, shapes, scale=1.0):
+  """The same by a kernel."""
+  del shared
+  size = sum(method.sizes_of(shapes))
+  wire.check_length(packing, parts, size)
+  rows = method.rows_in_order(parts)
+  found = [_elements(rows[row], size) for row in range(rows.shape[0])]
+  indices, values = map(tf.stack, zip(*found, strict=True))
+  return sparse_ops.add_elements(indices, values, shapes, scale)
 
 
 def _used(first):
@@ -73,41 +107,40 @@ def _used(first):
 
 
 def _pack(find, above, capacity, planes):
-  """How many; then for each its index and its value, the largest first."""
+  """How many; then for each its index and its value, in rising order."""
   (values,) = planes
   number = topk.count(capacity, values.shape[0])
   indices, sent = find(values, number)
   chosen = (tf.abs(sent) >= above) & (sent != 0.0)
+  places = tf.cumsum(tf.cast(chosen, tf.int32))
   pairs = tf.stack([indices, tf.bitcast(sent, tf.int32)], axis=1)
-  pairs = tf.where(chosen[:, tf.newaxis], pairs, 0)
+  # Those that are not sent go past the end.
+  where = tf.where(chosen, places - 1, number)[:, tf.newaxis]
+  packed = tf.zeros([number + 1, 2], tf.int32)
+  packed = tf.tensor_scatter_nd_update(packed, where, pairs)[:-1]
   total = tf.reduce_sum(tf.cast(chosen, tf.int32))
-  return tf.concat([total[tf.newaxis], tf.reshape(pairs, [-1])], axis=0)
+  return tf.concat([total[tf.newaxis], tf.reshape(packed, [-1])], axis=0)
 
 
-def _unpack(words, width):
+def _elements(words, num_elements):
   indices, values = tf.unstack(tf.reshape(words[1:], [-1, 2]), axis=1)
   used = tf.range(indices.shape[0]) < words[0]
-  usable = used & (indices >= 0) & (indices < width)
-  indices = tf.where(usable, indices, width)[:, tf.newaxis]
-  bits = tf.zeros([width + 1], tf.int32)
-  bits = tf.tensor_scatter_nd_update(bits, indices, values)
-  return [tf.bitcast(bits[:width], tf.float32)]
+  indices = by_variable.inside(indices, num_elements)
+  return tf.where(used, indices, num_elements), tf.bitcast(values, tf.float32)
 
 
 def _check(name, words, width):
-  """Refuses indices outside or twice, other orders, and what is not finite."""
+  """Refuses indices outside or in other orders, and what is not finite."""
   pairs = words[1 : 1 + 2 * words[0]].reshape([-1, 2])
   indices, values = pairs.T
-  magnitudes = np.abs(np.ascontiguousarray(values).view(np.float32))
-  falling = np.all(magnitudes[1:] <= magnitudes[:-1])
   inside = np.all((indices >= 0) & (indices < width))
-  if not (inside and falling) or len({*indices}) < len(indices):
+  if not inside or np.any(indices[1:] <= indices[:-1]):
     raise ValueError(
-      f'{name}: expected indices below {width}, each once and the largest '
-      'magnitude first, received others. The payload was damaged or made by '
-      'another codec: send it again.'
+      f'{name}: expected indices below {width}, each once and in rising order, '
+      'received others. The payload was damaged or made by another codec: send '
+      'it again.'
     )
-  if not np.isfinite(magnitudes).all():
+  if not np.isfinite(np.ascontiguousarray(values).view(np.float32)).all():
     raise ValueError(
       f'{name}: expected finite values, received others. The payload was '
       'damaged: send it again.'

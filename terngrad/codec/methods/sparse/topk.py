@@ -106,14 +106,10 @@ def largest(values, number):
   return tf.cond(tf.shape(found)[0] >= number, of_found, of_all)
 
 
-def largest_elements(values, number):
-  """The indices of the largest magnitudes, see `largest`, and the elements."""
-  indices = largest(values, number)
-  return indices, tf.gather(values, indices)
-
-
 def in_order(values, number):
-  """The same elements in the order of their indices, with those.
+  """The indices of the largest magnitudes in rising order, and the elements.
+
+  Of equal magnitudes the first.
 
   Args:
     values: float32 [n].
@@ -128,7 +124,7 @@ def in_order(values, number):
 
 def in_order_by_kernel(values, number):
   """`in_order` by a kernel, for CPUs."""
-  return sparse_ops.largest(values, number, rising=True)
+  return sparse_ops.largest(values, number)
 
 
 def _encode(ratio, find, values, draws):

@@ -2,7 +2,6 @@
 // what arrives.
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -111,7 +110,7 @@ std::pair<int32_t, int64_t> Limit(const std::vector<float>& values,
   return {limit, larger};
 }
 
-// The elements of largest magnitude, of equal ones the first.
+// The elements of largest magnitude, of equal ones the first, in their order.
 Elements Largest(OpKernelContext* context, const float* data, int64_t size,
                  int64_t number) {
   Elements found = AtLeast(context, data, size, Likely(data, size, number));
@@ -130,41 +129,10 @@ Elements Largest(OpKernelContext* context, const float* data, int64_t size,
   return found;
 }
 
-// Sorts by magnitude, the largest first; equal ones stay in their order.
-void SortByMagnitude(Elements* elements) {
-  constexpr int kBits = 11;
-  struct One {
-    int32_t below;
-    int32_t index;
-    float value;
-  };
-  std::vector<One> now, next(elements->size());
-  for (int64_t k = 0; k < elements->size(); ++k) {
-    const float value = elements->values[k];
-    now.push_back({kMagnitude - MagnitudeOf(value), elements->indices[k], value});
-  }
-  for (int shift = 0; shift < 31; shift += kBits) {
-    const auto digit = [&](const One& one) {
-      return (one.below >> shift) & ((1 << kBits) - 1);
-    };
-    std::array<int64_t, 1 << kBits> starts = {};
-    for (const One& one : now) ++starts[digit(one)];
-    int64_t start = 0;
-    for (int64_t& count : starts) start += std::exchange(count, start);
-    for (const One& one : now) next[starts[digit(one)]++] = one;
-    std::swap(now, next);
-  }
-  for (size_t k = 0; k < now.size(); ++k) {
-    elements->indices[k] = now[k].index;
-    elements->values[k] = now[k].value;
-  }
-}
-
 class LargestOp : public Kernel {
  public:
   explicit LargestOp(OpKernelConstruction* context) : Kernel(context) {
     OP_REQUIRES_OK(context, context->GetAttr("number", &number_));
-    OP_REQUIRES_OK(context, context->GetAttr("rising", &rising_));
   }
 
   void Compute(OpKernelContext* context) override {
@@ -180,7 +148,6 @@ class LargestOp : public Kernel {
     OP_REQUIRES_OK(context, context->allocate_output(1, shape, &values));
     if (!number_) return;
     Elements found = Largest(context, from.flat<float>().data(), size, number_);
-    if (!rising_) SortByMagnitude(&found);
     std::copy(found.indices.begin(), found.indices.end(),
               indices->flat<int32_t>().data());
     std::copy(found.values.begin(), found.values.end(),
@@ -189,7 +156,6 @@ class LargestOp : public Kernel {
 
  private:
   int64_t number_;
-  bool rising_;
 };
 
 // A row of few elements, in rising order.
@@ -301,7 +267,6 @@ REGISTER_OP("TerngradLargest")
     .Output("indices: int32")
     .Output("values: float")
     .Attr("number: int >= 0")
-    .Attr("rising: bool")
     .SetShapeFn(LargestShape);
 
 REGISTER_OP("TerngradAddElements")
