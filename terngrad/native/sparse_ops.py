@@ -20,6 +20,23 @@ def largest(elements, number):
   return found.indices, found.values
 
 
+def encode_threshold(elements, number, above):
+  """The largest elements that reach a threshold.
+
+  Args:
+    elements: float32 [n].
+    number: k <= n, the most that are taken, of equal ones the first.
+    above: float >= 0, the least magnitude; zeros are not taken.
+
+  Returns:
+    int32 [1 + 2 k]: how many, then for each in rising order its index and its
+    value's bits, then zeros.
+  """
+  return native.library().terngrad_encode_threshold(
+    elements=elements, number=number, above=above
+  )
+
+
 def pack_indices(indices, num_elements):
   """`codec.methods.sparse.elias_fano.pack`: int32 [k] to int32 [words].
 

@@ -43,20 +43,20 @@ def threshold(above=0.001, capacity=0.02):
       f'threshold: expected above >= 0 and finite, received {above}. It is in '
       'the units of the gradient: try 0.001.'
     )
-  codec = _codec(topk.in_order, above, capacity)
-  by_kernels = _codec(topk.in_order_by_kernel, above, capacity)
+  codec = _codec(_encode, above, capacity)
+  by_kernels = _codec(sparse_ops.encode_threshold, above, capacity)
   by_kernels = by_kernels._replace(
     probe=ops.norms, decode_sum=functools.partial(_add_rows, codec.packing)
   )
   return codec._replace(native=lambda: by_kernels)
 
 
-def _codec(find, above, capacity):
+def _codec(encode, above, capacity):
   name = f'threshold({above:g}, {capacity:g})'
   packing = wire.VariablePacking(
     name,
     elements_per_word=1,
-    pack=functools.partial(_pack, find, above, capacity),
+    pack=functools.partial(_pack, encode, above, capacity),
     unpack=lambda words, width: [
       by_variable.scattered(_elements)(words, width)
     ],
@@ -106,20 +106,27 @@ def _used(first):
   return 1 + 2 * first
 
 
-def _pack(find, above, capacity, planes):
+def _pack(encode, above, capacity, planes):
   """How many; then for each its index and its value, in rising order."""
   (values,) = planes
-  number = topk.count(capacity, values.shape[0])
-  indices, sent = find(values, number)
-  chosen = (tf.abs(sent) >= above) & (sent != 0.0)
-  places = tf.cumsum(tf.cast(chosen, tf.int32))
-  pairs = tf.stack([indices, tf.bitcast(sent, tf.int32)], axis=1)
+  return encode(values, topk.count(capacity, values.shape[0]), above)
+
+
+def _encode(values, number, above):
+  """`sparse_ops.encode_threshold` on any device."""
+  indices, sent = topk.in_order(values, number)
+  bits = tf.bitcast(sent, tf.int32)
+  # As integers magnitudes have one order everywhere. Zeros are not sent.
+  least = max(int(np.float32(above).view(np.int32)), 1)
+  chosen = tf.bitwise.bitwise_and(bits, topk.MAGNITUDE) >= least
+  places = tf.cumsum(tf.cast(chosen, tf.int32)) - 1
   # Those that are not sent go past the end.
-  where = tf.where(chosen, places - 1, number)[:, tf.newaxis]
-  packed = tf.zeros([number + 1, 2], tf.int32)
-  packed = tf.tensor_scatter_nd_update(packed, where, pairs)[:-1]
+  where = tf.where(chosen, places, number)[:, tf.newaxis]
+  pairs = tf.tensor_scatter_nd_update(
+    tf.zeros([number + 1, 2], tf.int32), where, tf.stack([indices, bits], 1)
+  )
   total = tf.reduce_sum(tf.cast(chosen, tf.int32))
-  return tf.concat([total[tf.newaxis], tf.reshape(packed, [-1])], axis=0)
+  return tf.concat([total[tf.newaxis], tf.reshape(pairs[:-1], [-1])], axis=0)
 
 
 def _elements(words, num_elements):

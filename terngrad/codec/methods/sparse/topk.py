@@ -18,7 +18,7 @@ from terngrad.codec.methods import by_variable
 from terngrad.codec.stages import wire
 from terngrad.native import sparse_ops
 
-_MAGNITUDE = 0x7FFFFFFF
+MAGNITUDE = 0x7FFFFFFF
 # From so many elements on one of so many is in the sample; a prime, since
 # columns of matrices are powers of two.
 _SAMPLED, _STRIDE = 2**16, 61
@@ -84,7 +84,7 @@ def largest(values, number):
     int32 [k], the largest first.
   """
   # As integers magnitudes have one order everywhere, subnormals included.
-  magnitudes = tf.bitwise.bitwise_and(tf.bitcast(values, tf.int32), _MAGNITUDE)
+  magnitudes = tf.bitwise.bitwise_and(tf.bitcast(values, tf.int32), MAGNITUDE)
   size = magnitudes.shape[0]
 
   def of_all():

@@ -110,11 +110,16 @@ std::pair<int32_t, int64_t> Limit(const std::vector<float>& values,
   return {limit, larger};
 }
 
-// The elements of largest magnitude, of equal ones the first, in their order.
+// The elements of largest magnitude, of equal ones the first, in their order: so
+// many, or those that reach `least` where they are fewer.
 Elements Largest(OpKernelContext* context, const float* data, int64_t size,
-                 int64_t number) {
-  Elements found = AtLeast(context, data, size, Likely(data, size, number));
-  if (found.size() < number) found = AtLeast(context, data, size, 0);
+                 int64_t number, int32_t least) {
+  const int32_t likely = std::max(least, Likely(data, size, number));
+  Elements found = AtLeast(context, data, size, likely);
+  if (found.size() < number && likely > least) {
+    found = AtLeast(context, data, size, least);
+  }
+  if (found.size() <= number) return found;
   const auto [limit, larger] = Limit(found.values, number);
   int64_t equal = number - larger;
   int64_t count = 0;
@@ -147,7 +152,8 @@ class LargestOp : public Kernel {
     OP_REQUIRES_OK(context, context->allocate_output(0, shape, &indices));
     OP_REQUIRES_OK(context, context->allocate_output(1, shape, &values));
     if (!number_) return;
-    Elements found = Largest(context, from.flat<float>().data(), size, number_);
+    const Elements found =
+        Largest(context, from.flat<float>().data(), size, number_, 0);
     std::copy(found.indices.begin(), found.indices.end(),
               indices->flat<int32_t>().data());
     std::copy(found.values.begin(), found.values.end(),
@@ -156,6 +162,46 @@ class LargestOp : public Kernel {
 
  private:
   int64_t number_;
+};
+
+// The largest elements that reach a threshold: their number, and for each index
+// and value. See terngrad/codec/methods/sparse/threshold.py.
+class EncodeThreshold : public Kernel {
+ public:
+  explicit EncodeThreshold(OpKernelConstruction* context) : Kernel(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("number", &number_));
+    OP_REQUIRES_OK(context, context->GetAttr("above", &above_));
+  }
+
+  void Compute(OpKernelContext* context) override {
+    const Tensor& from = context->input(0);
+    const int64_t size = from.NumElements();
+    OP_REQUIRES(context, number_ >= 0 && number_ <= size && size <= kMagnitude,
+                InvalidArgument("number: expected 0 to ", size, ", received ",
+                                number_));
+    Tensor* words = nullptr;
+    OP_REQUIRES_OK(context,
+                   context->allocate_output(0, TensorShape({1 + 2 * number_}),
+                                            &words));
+    int32_t* out = words->flat<int32_t>().data();
+    Elements found;
+    if (number_) {
+      // No zeros.
+      const int32_t least = std::max(MagnitudeOf(above_), 1);
+      found =
+          Largest(context, from.flat<float>().data(), size, number_, least);
+    }
+    *out++ = static_cast<int32_t>(found.size());
+    for (int64_t k = 0; k < found.size(); ++k) {
+      *out++ = found.indices[k];
+      std::memcpy(out++, &found.values[k], sizeof(int32_t));
+    }
+    std::fill_n(out, 2 * (number_ - found.size()), 0);
+  }
+
+ private:
+  int64_t number_;
+  float above_;
 };
 
 // A row of few elements, in rising order.
@@ -269,6 +315,20 @@ REGISTER_OP("TerngradLargest")
     .Attr("number: int >= 0")
     .SetShapeFn(LargestShape);
 
+absl::Status ThresholdShape(InferenceContext* context) {
+  int32_t number;
+  TF_RETURN_IF_ERROR(context->GetAttr("number", &number));
+  context->set_output(0, context->Vector(1 + 2 * number));
+  return absl::OkStatus();
+}
+
+REGISTER_OP("TerngradEncodeThreshold")
+    .Input("elements: float")
+    .Output("words: int32")
+    .Attr("number: int >= 0")
+    .Attr("above: float")
+    .SetShapeFn(ThresholdShape);
+
 REGISTER_OP("TerngradAddElements")
     .Input("indices: int32")
     .Input("values: float")
@@ -280,6 +340,9 @@ REGISTER_OP("TerngradAddElements")
 
 REGISTER_KERNEL_BUILDER(Name("TerngradLargest").Device(tensorflow::DEVICE_CPU),
                         LargestOp);
+REGISTER_KERNEL_BUILDER(
+    Name("TerngradEncodeThreshold").Device(tensorflow::DEVICE_CPU),
+    EncodeThreshold);
 REGISTER_KERNEL_BUILDER(
     Name("TerngradAddElements").Device(tensorflow::DEVICE_CPU), AddElements);
 
