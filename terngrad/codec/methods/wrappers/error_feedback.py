@@ -8,6 +8,10 @@ Karimireddy et al., Error Feedback Fixes SignSGD and other Gradient Compression
 Schemes, ICML 2019, https://arxiv.org/abs/1901.09847, algorithm 2. Departure:
 the learning rate multiplies the mean after the exchange and not the gradient
 before it.
+
+Residuals stay small around a contraction, a code that leaves less than all of a
+gradient's square. Ternary codes clipped at 2.5 standard deviations leave 1.01
+of a normal one's, and their residuals grow without end; clipped at 1, 0.27.
 """
 
 import functools

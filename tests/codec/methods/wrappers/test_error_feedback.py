@@ -1,5 +1,7 @@
 """Error feedback: nothing is lost in the sum over the steps."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -95,3 +97,35 @@ def test_residuals_are_of_the_variables_and_unbiasedness_is_gone():
   assert [s.name for s in states] == [error_feedback.RESIDUAL] * len(SHAPES)
   assert [s.shape for s in states] == list(SHAPES)
   assert not codec.buckets[0].method.traits.unbiased
+
+
+def shares_left(text, steps, size=16_384):
+  """The square of a residual over that of a gradient, after each step."""
+  method = registry.method(f'error_feedback+{text}')
+  codec = rounds.codec_of(method, ((size,),))
+  codec = bucketing.on_kernels(codec)
+  workers = rounds.Workers(codec, 1)
+  rng = np.random.default_rng(4)
+  shares = []
+  for step in range(steps):
+    values = rng.normal(size=size).astype(np.float32)
+    workers.step(codec, [[values]], step)
+    shares.append(np.sum(workers.own[0][0][0].numpy() ** 2) / size)
+  return shares
+
+
+def test_ternary_clipped_at_one_deviation_is_a_contraction():
+  # Of a normal number x the code leaves E |x| - x**2 + P(|x| > 1) and the like:
+  # 0.2659 of the square in the mean, by integration.
+  shares = shares_left('ternary:clip_factor=1', 40)
+  np.testing.assert_allclose(shares[0], 0.2659, rtol=0.05)
+  # What is left of a sum of independent parts is at most this share of it.
+  assert max(shares) < 1.2 * 0.2659 / (1 - 0.2659)
+
+
+def test_ternary_clipped_at_two_and_a_half_is_none_and_residuals_grow():
+  shares = shares_left('ternary', 40)
+  np.testing.assert_allclose(shares[0], 1.0095, rtol=0.05)
+  # All that is left stays, and more comes with each step.
+  assert shares[-1] > 20
+  assert all(later > 0.9 * before + 0.5 for before, later in pairwise(shares))
