@@ -167,6 +167,7 @@ OPS = tuple(
     'rotated',
     'sparse',
     'sums',
+    'table',
   )
 )
 
@@ -176,11 +177,14 @@ HEADERS = (
   'grouping_impl.h',
   'kernels.h',
   'kernels_impl.h',
+  'levels_impl.h',
   'operations/moving.h',
   'operations/ops_common.h',
+  'operations/rotation.h',
   'rotation_impl.h',
   'selection_impl.h',
   'spread.h',
+  'tables_impl.h',
   'vectors_impl.h',
 )
 

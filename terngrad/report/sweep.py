@@ -9,14 +9,13 @@ import math
 import os
 
 import pandas as pd
-from matplotlib import figure
-from matplotlib import ticker
 
 from slim.datasets.records import disk
 from terngrad import errors
 from terngrad.measure import tables
 from terngrad.report import curves
 from terngrad.report import html_page
+from terngrad.report import sweep_plot
 
 # Student's t for 95 %, two-sided, by degrees of freedom from 1; 1.96 beyond.
 # Student, The Probable Error of a Mean, Biometrika 6 (1908), as tabulated.
@@ -34,9 +33,6 @@ _FLOATS = ('accuracy', 'bits_per_element', 'loss', 'seconds')
 _TEXTS = ('variant', 'commit')
 # Before the names of further scores, see `terngrad.sweep.definition`.
 _SCORE = 'accuracy_'
-# What accuracy is drawn over, and whether by powers of ten.
-_MODELLED = 'modelled seconds'
-_OVER = {'bits/element': True, 'seconds': False, _MODELLED: True}
 _STYLE = """
 td, th { text-align: right; white-space: nowrap; }
 td:first-child, th:first-child { text-align: left; }
@@ -154,15 +150,18 @@ def summary(runs, baseline=''):
       'bits/element': own['bits_per_element'].mean(),
       'seconds': own['seconds'].mean(),
     }
-    if _MODELLED in own:
-      row[_MODELLED] = own[_MODELLED].mean()
+    if sweep_plot.MODELLED in own:
+      row[sweep_plot.MODELLED] = own[sweep_plot.MODELLED].mean()
     rows.append(row)
   table = pd.DataFrame(rows)
   return table.sort_values('accuracy %', ascending=False, kind='stable')
 
 
 def interval(values):
-  """(mean, standard deviation, half width of the 95 % interval of the mean)."""
+  """(mean, standard deviation, half width of the 95 % interval of the mean).
+
+  To 9 decimals: what is 0 but for the last bits of decimal fractions is 0.
+  """
   count = len(values)
   mean = float(values.mean()) if count else math.nan
   if count < 2:
@@ -170,68 +169,7 @@ def interval(values):
   deviation = float(values.std(ddof=1))
   quantile = _T[count - 2] if count - 2 < len(_T) else 1.96
   found = mean, deviation, quantile * deviation / math.sqrt(count)
-  # What is 0 but for the last bits of decimal fractions is shown as 0.
   return tuple(round(number, 9) for number in found)
-
-
-def chart(table):
-  """Accuracy over bits and seconds, with intervals; a `figure.Figure`."""
-  over = [column for column in _OVER if column in table]
-  drawn = figure.Figure(figsize=(11, 6 * len(over)), layout='constrained')
-  for axes, column in zip(drawn.subplots(len(over)), over, strict=True):
-    for _, row in table.iterrows():
-      axes.errorbar(
-        row[column],
-        row['accuracy %'],
-        yerr=None if math.isnan(row['95 %']) else row['95 %'],
-        fmt='o',
-        capsize=3,
-      )
-    axes.set(xlabel=column, ylabel='accuracy, %')
-    if _OVER[column]:
-      axes.set_xscale('log')
-      axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
-      axes.xaxis.set_minor_formatter('')
-    axes.xaxis.set_major_formatter('{x:g}')
-    axes.margins(x=0.1)
-    axes.grid(alpha=0.3)
-  drawn.draw_without_rendering()
-  for axes, column in zip(drawn.axes, over, strict=True):
-    _label(axes, table['variant'], table[column], table['accuracy %'])
-  return drawn
-
-
-def _label(axes, names, xs, ys):
-  """Names beside points, moved up until none is over another.
-
-  Args:
-    axes: with limits that stay.
-    names: of the points.
-    xs: their places, in the axes' units.
-    ys: likewise.
-  """
-  points = axes.transData.transform([*zip(xs, ys, strict=True)])
-  unit = axes.figure.dpi / 72
-  height = 8 * unit
-  placed = []
-  order = sorted(range(len(points)), key=lambda i: (points[i][1], i))
-  for i in order:
-    (x, y), name = points[i], names.iloc[i]
-    width = 4 * unit * len(name)
-    for left, right, low in sorted(placed, key=lambda box: box[2]):
-      if left < x + width and x < right and abs(low - y) < height:
-        y = low + height
-    placed.append((x, x + width, y))
-    moved = (y - points[i][1]) / unit
-    axes.annotate(
-      name,
-      (xs.iloc[i], ys.iloc[i]),
-      xytext=(8, moved),
-      textcoords='offset points',
-      fontsize='x-small',
-      va='center',
-      arrowprops={'arrowstyle': '-', 'alpha': 0.3, 'linewidth': 0.5},
-    )
 
 
 def markdown(table):
@@ -258,7 +196,7 @@ def page(title, table, runs):
       '<p>Means over the seeds; differences are of pairs of the same seed. '
       'A click on a heading sorts.</p>',
       _html(table),
-      curves.element(chart(table), title),
+      curves.element(sweep_plot.chart(table), title),
       '<h2>All runs</h2>',
       _html(runs),
       f'<script>{_SCRIPT}</script>',
@@ -281,7 +219,7 @@ def write(folder, title, runs, baseline=''):
     equal to the byte.
   """
   found = summary(runs, baseline)
-  tables.write(folder, 'sweep', found, chart(found))
+  tables.write(folder, 'sweep', found, sweep_plot.chart(found))
   page_path = os.path.join(folder, 'sweep.html')
   disk.write_text(os.path.join(folder, 'sweep.md'), markdown(found))
   disk.write_text(page_path, page(title, found, runs))

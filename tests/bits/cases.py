@@ -37,7 +37,7 @@ CODES = {
   'huffman243': Code('ternary:packing=huffman243'),
   'radix': Code('ternary:packing=radix,workers={workers}'),
   'groups': Code('ternary:group_size=64', kernels=False),
-  'eden3': Code('eden3', kernels=False, cuts=False),
+  'eden3': Code('eden3', cuts=False),
   'fp16': Code('fp16', kernels=False),
   'identity': Code('identity', kernels=False),
   # Every part and every piece holds variables of both codes or of one.

@@ -39,7 +39,10 @@ class _Decoders:
     def fast(words, shared):
       return kernels.decode_sum([words], shared, [(size,)])[0]
 
-    self.plain = tf.function(plain, input_signature=[parts, probe])
+    # As a step has them without kernels: XLA joins products and sums.
+    self.plain = tf.function(
+      plain, input_signature=[parts, probe], jit_compile=codec.compiled
+    )
     self.fast = tf.function(fast, input_signature=[parts, probe])
 
   def seeds(self, case):

@@ -7,7 +7,9 @@ import tensorflow as tf
 from terngrad import native
 from terngrad.codec import accelerated
 from terngrad.codec import bucketing
+from terngrad.codec import method
 from terngrad.codec.methods import registry
+from terngrad.native import rotated_ops
 from tests.codec import rounds
 from tests.native import test_kernels
 
@@ -118,6 +120,42 @@ def test_any_codes_decode_as_by_the_twin(text):
   assert_decodes_alike(text, words, shared, [(size,)])
 
 
+@pytest.mark.parametrize('text', CODES)
+def test_any_scales_decode_as_by_the_twin_when_it_is_compiled(text):
+  """Nor on scales of which a compiler could round products with a sum."""
+  twin, codec = both(text)
+  size = 7  # here XLA joins levels and sums
+  rng = np.random.default_rng(9)
+  odd = [np.nan, np.inf, -np.inf, 3e38, 1e-45, 2.0**-100, 2.0**-101, 0.0, -1.0]
+  shared = tf.ones([1])
+  compiled = tf.function(
+    lambda words: twin.decode_sum([words], shared, [(size,)]), jit_compile=True
+  )
+  for _ in range(10):
+    words = rng.integers(-(2**31), 2**31, (3, twin.num_words(size)))
+    scales = rng.uniform(0.5, 2.0, 3).astype(np.float32)
+    scales[rng.random(3) < 0.3] = rng.choice(odd)
+    words[:, 2] = scales.view(np.int32)
+    words = tf.constant(words, tf.int32)
+    expected = compiled(words)[0]
+    actual = codec.decode_sum([words], shared, [(size,)])[0]
+    np.testing.assert_array_equal(
+      test_kernels.bits(actual), test_kernels.bits(expected)
+    )
+
+
+def test_attributes_that_are_no_code_are_refused():
+  for code in (
+    rotated_ops.Code((1,), 2, 0),
+    rotated_ops.Code((0, 5), 3, 20),
+    rotated_ops.Code((1, 2, 3), 16, 8),
+  ):
+    with pytest.raises(tf.errors.InvalidArgumentError, match='expected 1, 2'):
+      rotated_ops.decode_sum(
+        [tf.zeros([1, 9], tf.int32)], tf.ones([1]), [(3,)], 1.0, code
+      )
+
+
 def test_in_a_graph_words_are_those_of_the_twin():
   twin, codec = both('eden3')
   gradients = test_kernels.gradients_of((5000, 70))
@@ -151,9 +189,19 @@ def steps_of(codec, values, num_workers=3):
   return [np.asarray(tensor) for tensor in found]
 
 
+def assert_table_twins(text, sizes, values):
+  codec = rounds.codec_of(registry.method(text), [(n,) for n in sizes])
+  kernels = bucketing.on_kernels(codec)
+  assert kernels.buckets[0].method is not codec.buckets[0].method
+  expected = steps_of(codec, values)
+  for a, b in zip(steps_of(kernels, values), expected, strict=True):
+    np.testing.assert_array_equal(a.view(np.int32), b.view(np.int32))
+
+
 @pytest.mark.parametrize(
   ('text', 'sizes'),
   [
+    ('thc', (0,)),
     ('thc', (1,)),
     ('thc', (2, 0, 1)),
     ('thc', (100, 31)),
@@ -163,13 +211,47 @@ def steps_of(codec, values, num_workers=3):
   ids=str,
 )
 def test_words_and_means_of_tables_are_the_twins(text, sizes):
-  codec = rounds.codec_of(registry.method(text), [(n,) for n in sizes])
-  kernels = bucketing.on_kernels(codec)
-  assert kernels.buckets[0].method is not codec.buckets[0].method
   values = [
     [g.numpy() for g in test_kernels.gradients_of(sizes, seed=worker)]
     for worker in range(3)
   ]
-  expected = steps_of(codec, values)
-  for a, b in zip(steps_of(kernels, values), expected, strict=True):
-    np.testing.assert_array_equal(a.view(np.int32), b.view(np.int32))
+  assert_table_twins(text, sizes, values)
+
+
+def test_tables_of_odd_gradients_are_the_twins():
+  rng = np.random.default_rng(5)
+  size = 4500
+  kinds = [
+    np.zeros(size),
+    rng.choice([0.0, -0.0], size),
+    np.full(size, -0.5),
+    rng.normal(size=size) * 2.0**-110,
+    rng.normal(size=size) * 2.0**120,
+    np.where(np.arange(size) < 4096, 0.0, 1.0),  # a block of zeros
+  ]
+  values = [[kind.astype(np.float32) for kind in kinds]] * 3
+  assert_table_twins('thc', [size] * len(kinds), values)
+
+
+def test_in_a_graph_words_of_a_cut_bucket_are_those_of_the_twin():
+  text, sizes = 'thc', (300, 0, 4100)
+  plain = registry.method(text)
+  fast = plain.on_kernels()
+  gradients = test_kernels.gradients_of(sizes)
+  zero = tf.constant(0, tf.int64)
+  context = method.Context(
+    tuple((n,) for n in sizes), 2, 5, 1_234_567, zero, zero, zero
+  )
+  context = context._replace(key=test_kernels.keys(3))
+
+  @tf.function
+  def words_of(one, gradients):
+    carried, shared = one.begin(gradients, (), context)
+    own = context._replace(own=shared, shared=shared)
+    (words,), _ = one.send[0](carried, (), [], own)
+    return words
+
+  expected = words_of(plain, gradients)
+  np.testing.assert_array_equal(words_of(fast, gradients), expected)
+  flat = [tf.concat(gradients, axis=0)]
+  np.testing.assert_array_equal(words_of(fast, flat), expected)

@@ -11,6 +11,7 @@ import pytest
 
 from terngrad import errors
 from terngrad.report import sweep
+from terngrad.report import sweep_plot
 
 ACCURACY = {
   'float32': {1: 0.990, 2: 0.992, 3: 0.991},
@@ -118,7 +119,7 @@ def test_names_of_points_in_one_place_are_not_over_each_other():
   rows = [(f'variant_{i}', 1, 10, 0.98 + 1e-5 * i, 1.6, 5.0) for i in range(12)]
   columns = ['variant', 'seed', 'steps', 'accuracy']
   runs = pd.DataFrame(rows, columns=[*columns, 'bits_per_element', 'seconds'])
-  drawn = sweep.chart(sweep.summary(runs))
+  drawn = sweep_plot.chart(sweep.summary(runs))
   drawn.draw_without_rendering()
   for axes in drawn.axes:
     lows = sorted(name.get_window_extent().y0 for name in axes.texts)

@@ -10,7 +10,8 @@ pytestmark = pytest.mark.skipif(
   not native.available(), reason='there are no native kernels here'
 )
 STEPS = 5
-# Codes of every kind of kernel: digits, groups, signs, few elements.
+# Codes of every kind of kernel: digits, groups, signs, few elements, rotated
+# blocks and tables; and wrappers that compute by themselves.
 CODES = [
   'qsgd',
   pytest.param('ternary', marks=pytest.mark.slow),
@@ -24,6 +25,10 @@ CODES = [
   ),
   pytest.param('error_feedback+bidirectional+stc', marks=pytest.mark.slow),
   pytest.param('bidirectional+qsgd', marks=pytest.mark.slow),
+  pytest.param('momentum+eden3', marks=pytest.mark.slow),
+  pytest.param('error_feedback:decay=0.9+eden:bits=4', marks=pytest.mark.slow),
+  pytest.param('momentum+thc', marks=pytest.mark.slow),
+  pytest.param('error_feedback:decay=0.9+thc', marks=pytest.mark.slow),
 ]
 
 

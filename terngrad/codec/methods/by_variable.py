@@ -7,6 +7,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from terngrad.codec import method
+from terngrad.codec.methods import few_elements
 from terngrad.codec.stages import chain
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import random_bits
@@ -117,53 +118,6 @@ def _encode_pieces(encode, pieces, sizes, own, shared, key):
   return tf.concat(words, axis=0) if words else tf.zeros([0], tf.int32)
 
 
-def scattered(elements):
-  """`wire.CompositePacking.planes` of a function that gives few elements."""
-
-  def planes(words, num_elements):
-    indices, values = elements(words, num_elements)
-    zeros = tf.zeros([num_elements + 1])
-    return tf.tensor_scatter_nd_update(zeros, indices[:, tf.newaxis], values)[
-      :-1
-    ]
-
-  return planes
-
-
-def sum_rows(parts, elements, num_elements):
-  """Adds payloads that tell of few elements, in the order of the workers.
-
-  Args:
-    parts: see `method.Piece`.
-    elements: takes a payload's int32 words, returns (int32 [k, 1] indices,
-      float32 [k]), index n where there is none.
-    num_elements: n.
-
-  Returns:
-    float32 [n].
-  """
-  rows = method.rows_in_order(parts)
-
-  def add(row, total):
-    indices, values = elements(rows[row])
-    return row + 1, tf.tensor_scatter_nd_add(total, indices, values)
-
-  # One past the end, for indices that no variable has.
-  _, total = tf.while_loop(
-    lambda row, _: row < rows.shape[0],
-    add,
-    (tf.constant(0), tf.zeros([num_elements + 1])),
-    parallel_iterations=1,
-  )
-  return total[:-1]
-
-
-def inside(indices, num_elements):
-  """Indices, with n in place of those that no variable of n elements has."""
-  outside = (indices < 0) | (indices >= num_elements)
-  return tf.where(outside, num_elements, indices)
-
-
 def _draws(key, start, size):
   """A function that gives the random bits of a variable's elements."""
 
@@ -200,20 +154,17 @@ class _Variables(NamedTuple):
   def sum_elements(self, parts):
     """float32 [elements]: the sum in the order of the workers."""
     wire.check_length(self, parts, sum(self.sizes))
-    return sum_rows(parts, self._elements, sum(self.sizes))
+    return few_elements.sum_rows(parts, self._elements, sum(self.sizes))
 
   def rows(self, parts):
     """(int32 [n, k] indices in the bucket, float32 [n, k]) of all payloads."""
     wire.check_length(self, parts, sum(self.sizes))
-    rows = method.rows_in_order(parts)
-    found = [self._elements(rows[row]) for row in range(rows.shape[0])]
-    indices, values = zip(*found, strict=True)
-    return tf.stack(indices)[..., 0], tf.stack(values)
+    return few_elements.rows(parts, self._elements)
 
   def _elements(self, words):
-    """(int32 [k, 1] indices in the bucket, float32 [k]) of a payload."""
+    """(int32 [k] indices in the bucket, float32 [k]) of a payload."""
     if not sum(self.sizes):
-      return tf.zeros([0, 1], tf.int32), tf.zeros([0])
+      return tf.zeros([0], tf.int32), tf.zeros([0])
     indices, values, start = [], [], 0
     for own, size in zip(self._split(words), self.sizes, strict=True):
       if size:
@@ -222,7 +173,7 @@ class _Variables(NamedTuple):
         indices.append(tf.where(where < size, where + start, nowhere))
         values.append(what)
       start += size
-    return tf.concat(indices, axis=0)[:, tf.newaxis], tf.concat(values, axis=0)
+    return tf.concat(indices, axis=0), tf.concat(values, axis=0)
 
   def _split(self, words):
     return tf.split(words, [self.packing.num_words(n) for n in self.sizes])

@@ -41,8 +41,8 @@ struct Partial {
 struct Source {
   const float* data;
   int64_t size;
-  float limit;   // Magnitudes above are clipped; infinity clips nothing.
-  float factor;  // 2^23 / scaler, or 0.
+  float limit;   // Magnitudes above are clipped; of ternary codes.
+  float factor;  // What elements are multiplied by before they are coded.
 };
 
 // A variable of a bucket that is written.
@@ -131,6 +131,9 @@ struct RotatedCode {
   uint32_t base;   // Of a word's digits: 2, 3, 4 or 16.
   int32_t places;  // Of a word: as many as fit.
   int64_t block;   // Elements that are rotated together, a power of 2.
+
+  // Whether scales have 16 bits, so that products with levels are exact.
+  bool is_coarse() const { return levels[num_levels - 1] > 1; }
 };
 
 // A table of 16 rising integers from -kTableGrid to kTableGrid, and the bits of a

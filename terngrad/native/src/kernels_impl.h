@@ -27,6 +27,8 @@ namespace {
 #include "decoding_impl.h"
 #include "grouping_impl.h"
 #include "rotation_impl.h"
+#include "levels_impl.h"
+#include "tables_impl.h"
 #include "selection_impl.h"
 
 }  // namespace

@@ -19,6 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from terngrad.codec.methods import by_variable
+from terngrad.codec.methods import few_elements
 from terngrad.codec.methods.sparse import elias_fano
 from terngrad.codec.methods.sparse import topk
 from terngrad.codec.stages import packing
@@ -62,7 +63,7 @@ def stc(ratio=0.01):
   words = wire.CompositePacking(
     name,
     num_words=functools.partial(_num_words, ratio),
-    planes=by_variable.scattered(elements),
+    planes=functools.partial(_planes, ratio),
     check=functools.partial(_check, name, ratio),
   )
   encode = functools.partial(_encode, ratio)
@@ -104,6 +105,11 @@ def _encode(ratio, does, values, draws):
   )
 
 
+def _planes(ratio, words, num_elements):
+  indices, values = _elements(ratio, _PORTABLE, words, num_elements)
+  return few_elements.scattered(indices, values, num_elements)
+
+
 def _elements(ratio, does, words, num_elements):
   number = topk.count(ratio, num_elements)
   end = 1 + _SIGNS.num_words(number)
@@ -111,7 +117,7 @@ def _elements(ratio, does, words, num_elements):
   magnitude = tf.bitcast(words[0], tf.float32)
   indices = does.unpack(words[end:], number, num_elements)
   values = tf.where(negative > 0, -magnitude, magnitude)
-  return by_variable.inside(indices, num_elements), values
+  return few_elements.inside(indices, num_elements), values
 
 
 def _check(name, ratio, words, num_elements):

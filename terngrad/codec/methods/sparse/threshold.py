@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from terngrad.codec import method
-from terngrad.codec.methods import by_variable
+from terngrad.codec.methods import few_elements
 from terngrad.codec.methods.sparse import topk
 from terngrad.codec.stages import chain
 from terngrad.codec.stages import contract
@@ -57,9 +57,7 @@ def _codec(encode, above, capacity):
     name,
     elements_per_word=1,
     pack=functools.partial(_pack, encode, above, capacity),
-    unpack=lambda words, width: [
-      by_variable.scattered(_elements)(words, width)
-    ],
+    unpack=_unpack,
     capacity=lambda width: 1 + 2 * topk.count(capacity, width),
     used=_used,
     # By the gradient, not by its size: as much as fits.
@@ -82,12 +80,8 @@ def _sum_rows(packing, parts, shared, shapes, scale=1.0):
   """`contract.Codec.decode_sum`: no tensor of all elements a worker."""
   size = sum(method.sizes_of(shapes))
   wire.check_length(packing, parts, size)
-
-  def elements(words):
-    indices, values = _elements(words, size)
-    return indices[:, tf.newaxis], values
-
-  sums = by_variable.sum_rows(parts, elements, size)
+  elements = functools.partial(_elements, num_elements=size)
+  sums = few_elements.sum_rows(parts, elements, size)
   return chain.gradients_of(None, sums, shared, shapes, scale)
 
 
@@ -96,10 +90,14 @@ def _add_rows(packing, parts, shared, shapes, scale=1.0):
   del shared
   size = sum(method.sizes_of(shapes))
   wire.check_length(packing, parts, size)
-  rows = method.rows_in_order(parts)
-  found = [_elements(rows[row], size) for row in range(rows.shape[0])]
-  indices, values = map(tf.stack, zip(*found, strict=True))
+  elements = functools.partial(_elements, num_elements=size)
+  indices, values = few_elements.rows(parts, elements)
   return sparse_ops.add_elements(indices, values, shapes, scale)
+
+
+def _unpack(words, width):
+  indices, values = _elements(words, width)
+  return [few_elements.scattered(indices, values, width)]
 
 
 def _used(first):
@@ -132,7 +130,7 @@ def _encode(values, number, above):
 def _elements(words, num_elements):
   indices, values = tf.unstack(tf.reshape(words[1:], [-1, 2]), axis=1)
   used = tf.range(indices.shape[0]) < words[0]
-  indices = by_variable.inside(indices, num_elements)
+  indices = few_elements.inside(indices, num_elements)
   return tf.where(used, indices, num_elements), tf.bitcast(values, tf.float32)
 
 

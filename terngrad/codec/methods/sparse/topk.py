@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from terngrad.codec.methods import by_variable
+from terngrad.codec.methods import few_elements
 from terngrad.codec.stages import wire
 from terngrad.native import sparse_ops
 
@@ -41,7 +42,7 @@ def topk(ratio=0.01):
   words = wire.CompositePacking(
     f'topk({ratio:g})',
     num_words=lambda num_elements: 2 * count(ratio, num_elements),
-    planes=by_variable.scattered(_elements),
+    planes=_planes,
     check=functools.partial(_check, f'topk({ratio:g})'),
   )
   return by_variable.by_variable(
@@ -134,9 +135,14 @@ def _encode(ratio, find, values, draws):
   return tf.concat([indices, tf.bitcast(sent, tf.int32)], axis=0)
 
 
+def _planes(words, num_elements):
+  indices, values = _elements(words, num_elements)
+  return few_elements.scattered(indices, values, num_elements)
+
+
 def _elements(words, num_elements):
   indices, values = tf.split(words, 2)
-  indices = by_variable.inside(indices, num_elements)
+  indices = few_elements.inside(indices, num_elements)
   return indices, tf.bitcast(values, tf.float32)
 
 

@@ -12,16 +12,15 @@ each; the codes, for three levels 20 a word, as `packing.base3` packs them.
 """
 
 import functools
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from terngrad.codec import method
+from terngrad.codec.methods.transforms import lloyd_max
 from terngrad.codec.methods.transforms import rotation
 from terngrad.codec.stages import chain
 from terngrad.codec.stages import contract
-from terngrad.codec.stages import packing
 from terngrad.codec.stages import statistics
 from terngrad.codec.stages import wire
 from terngrad.native import ops
@@ -32,78 +31,6 @@ _KEY_WORDS = 2
 _TRAITS = contract.Traits(
   unbiased=False, lossless=False, additive=False, randomness='private'
 )
-
-
-class _Levels(NamedTuple):
-  """The best levels for standard normal numbers, symmetric about 0.
-
-  Attributes:
-    name: for labels.
-    values: the magnitudes, rising, as integers, so that products with scales of
-      16 bits are exact; a payload's scale says of what.
-    borders: between them, in standard deviations.
-    packing: `wire.Packing` of the codes.
-  """
-
-  name: str
-  values: tuple
-  borders: tuple
-  packing: wire.Packing
-
-  @property
-  def with_zero(self):
-    """Whether a level is 0, and codes are -1, 0 and 1."""
-    return self.values[0] == 0
-
-  def codes(self, index, negative):
-    """int32 codes of the places in `values`, and of signs."""
-    if self.with_zero:
-      return tf.where(negative, -index, index)
-    return index + tf.where(negative, len(self.values), 0)
-
-  def levels(self, codes):
-    """float32: what codes stand for; safe for any codes that unpack."""
-    if self.with_zero:
-      return tf.cast(codes, tf.float32)
-    table = np.array([*self.values, *(-v for v in self.values)], np.float32)
-    # Three bits are packed as four.
-    codes = tf.bitwise.bitwise_and(codes, len(table) - 1)
-    return tf.gather(tf.constant(table), codes)
-
-  def least_square(self, codes):
-    """How small the squares of rotated blocks can be, over their scale's.
-
-    A scale is the square over the sum of levels times magnitudes. Magnitudes
-    are at least the borders that they are beyond; and levels without 0 at least
-    the first, times a sum that is no less than the square's root. With 0 all of
-    the square but that of the border is in what is beyond it.
-
-    Args:
-      codes: NumPy int32 [blocks, block].
-
-    Returns:
-      float64 [blocks].
-    """
-    count = len(self.values)
-    index = np.abs(codes) if self.with_zero else codes & (count - 1)
-    reached = np.array(self.values) * np.array([0.0, *self.borders])
-    beyond = reached[np.minimum(index, count - 1)].sum(axis=1)
-    first = 1 - self.borders[0] ** 2 if self.with_zero else self.values[0] ** 2
-    return np.maximum(first, beyond**2 / codes.shape[1])
-
-
-# Max, Quantizing for Minimum Distortion, IRE Transactions on Information Theory
-# 6 (1), 1960, table 1, the levels in 64ths.
-_THREE = _Levels('lloyd_max_3 > base3', (0, 1), (0.6120,), packing.base3())
-_OF_BITS = {
-  1: ((1,), ()),
-  2: ((29, 97), (0.9816,)),
-  3: ((16, 48, 86, 138), (0.5006, 1.050, 1.748)),
-  4: (
-    (8, 25, 42, 60, 80, 104, 132, 175),
-    (0.2582, 0.5224, 0.7996, 1.099, 1.437, 1.844, 2.401),
-  ),
-}
 
 
 def eden3():
@@ -128,7 +55,7 @@ def eden3():
     Estimation for Federated Learning, ICML 2022,
     https://arxiv.org/abs/2108.08842, for the estimate and its scale.
   """
-  return _rotated(_THREE)
+  return _rotated(lloyd_max.THREE)
 
 
 def eden(bits=1):
@@ -143,13 +70,12 @@ def eden(bits=1):
   Raises:
     ValueError: `bits` is out of its range.
   """
-  if bits not in _OF_BITS:
+  if bits not in lloyd_max.OF_BITS:
     raise ValueError(
       f'eden: expected bits of 1, 2, 3, 4, received {bits}. Use eden:bits=2, '
       'or eden3 for 1.6 bits.'
     )
-  packed = packing.unsigned(4 if bits == 3 else bits)
-  return _rotated(_Levels(f'lloyd_max_{2**bits}', *_OF_BITS[bits], packed))
+  return _rotated(lloyd_max.OF_BITS[bits])
 
 
 def drive():
@@ -243,8 +169,8 @@ def _encode(levels, pieces, sizes, own, shared, key):
   level = tf.gather(tf.constant(levels.values, tf.float64), index)
   along = tf.reduce_sum(level * tf.cast(magnitude, tf.float64), axis=1)
   scales = tf.cast(tf.math.divide_no_nan(square, along), tf.float32)
-  if levels.values[-1] > 1:
-    scales = _coarse(scales)
+  if levels.is_coarse:
+    scales = lloyd_max.coarse(scales)
   codes = tf.reshape(levels.codes(index, rotated < 0.0), [-1])
   return tf.concat(
     [
@@ -254,12 +180,6 @@ def _encode(levels, pieces, sizes, own, shared, key):
     ],
     axis=0,
   )
-
-
-def _coarse(scales):
-  """Scales to 16 bits: products with levels of 8 are exact, see `_Levels`."""
-  bits = tf.bitcast(scales, tf.int32)
-  return tf.bitcast(tf.bitwise.bitwise_and(bits + 0x80, ~0xFF), tf.float32)
 
 
 def _decode_sum(packed, parts, shared, shapes, scale=1.0):
@@ -280,7 +200,7 @@ def _decode(levels, words, num_elements):
   )
   codes = levels.packing.unpack_flat(codes, blocks * block)
   rows = levels.levels(tf.reshape(codes, [blocks, block]))
-  rows *= tf.bitcast(scales, tf.float32)[:, tf.newaxis] / block
+  rows *= levels.known_scales(scales)[:, tf.newaxis] / block
   return rotation.unrotate(rows, tf.bitcast(key, tf.uint32), num_elements)
 
 

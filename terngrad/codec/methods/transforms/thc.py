@@ -145,32 +145,43 @@ class _THC(NamedTuple):
     ):
       size = values.shape[0]
       if size:
-        powers = rotation.power_of_two(norm)
-        # Exact, and rotated sums stay finite.
-        inverse = tf.repeat(1.0 / powers, rotation.blocks(size)[1])[:size]
+        factors, inverses = self.scales(norm)
+        factors = tf.repeat(factors, rotation.blocks(size)[1])[:size]
         key = self.key(context.common_key, start)
-        rows = rotation.rotate(values * inverse, key)
+        rows = rotation.rotate(values * factors, key)
         draws = random_bits.fold_in(context.key[:2], tf.constant(start))
-        codes.append(self.rounded(rows, norm / powers, draws))
+        codes.append(self.rounded(rows, inverses, draws))
       start += size
     codes = tf.concat(codes, axis=0) if codes else tf.zeros([0], tf.int32)
     return [entries(self.span).pack_flat(codes)], states
 
-  def inverse(self, norms):
-    """What rotated elements are multiplied by to be rounded."""
-    unit = self.unit(norms)
-    return tf.where(unit > 0.0, 2.0**_FRACTION / unit, 0.0)
+  def scales(self, norms):
+    """What elements are multiplied by before they are rotated, and after.
+
+    Args:
+      norms: float32 [blocks].
+
+    Returns:
+      Pair of float32 [blocks]; the first are powers of 2, so that products are
+      exact, and rotated sums finite.
+    """
+    powers = rotation.power_of_two(norms)
+    unit = self.unit(norms / powers)
+    return 1.0 / powers, tf.where(unit > 0.0, 2.0**_FRACTION / unit, 0.0)
+
+  def way_back(self, norms, size, scale):
+    """float32 [blocks]: what rotated sums of entries are multiplied by."""
+    return self.unit(norms) * (scale / rotation.blocks(size)[1])
 
   def key(self, common, start):
     """The key of a variable's rotation, by its first element."""
     return random_bits.from_element(common, start)
 
-  def rounded(self, rows, norms, key):
+  def rounded(self, rows, inverses, key):
     """int32 entries of rotated rows, rounded at random between neighbours."""
     size = rows.shape.num_elements()
-    inverse = self.inverse(norms)
     limit = _GRID << _FRACTION
-    fixed = tf.round(rows * inverse[:, tf.newaxis])
+    fixed = tf.round(rows * inverses[:, tf.newaxis])
     fixed = tf.cast(tf.clip_by_value(fixed, -limit, limit), tf.int32)
     values = table(self.span)
     cells = np.arange(-_GRID, _GRID)
@@ -218,7 +229,7 @@ class _THC(NamedTuple):
         rows = tf.reshape(sums[first : first + padded], [count, block])
         rows = rotation.hadamard(tf.cast(rows, tf.float32))
         # After all additions: before them compilers would round as they like.
-        rows *= (self.unit(norm) * (scale / block))[:, tf.newaxis]
+        rows *= self.way_back(norm, size, scale)[:, tf.newaxis]
         signs = rotation.signs(self.key(context.common_key, start), padded)
         found.append((tf.reshape(rows, [-1]) * signs)[:size])
       else:

@@ -3,11 +3,10 @@
 import functools
 from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from terngrad import native
-from terngrad.codec.methods.transforms import rotation
+from terngrad.codec import method
 from terngrad.codec.stages import random_bits
 from terngrad.native import rotated_ops
 
@@ -21,11 +20,12 @@ def on_kernels(plain, code, table):
     table: int [16], its entries.
 
   Returns:
-    A `method.Method`, whose words and means are the same to the bit; the same
-    one where the kernels are not built.
+    A `method.Method`, whose words and means are the same to the bit. Where the
+    kernels are not built its functions are compiled apart, as beside kernels:
+    joined to those of a wrapper they round otherwise.
   """
   if not native.available():
-    return plain
+    return method.self_compiled(plain)
   numbers = _Numbers(code)
   coding = _compiled(numbers.coding)
   of_sum = _compiled(numbers.of_sum)
@@ -70,7 +70,9 @@ _compiled = functools.partial(tf.function, jit_compile=True)
 
 
 class _Numbers(NamedTuple):
-  """What the kernels take beside gradients, of variables that have elements.
+  """What the kernels take beside gradients: numbers of blocks, and keys.
+
+  Variables without elements have keys, and no blocks.
 
   Attributes:
     code: the functions of `thc`.
@@ -80,9 +82,7 @@ class _Numbers(NamedTuple):
 
   def coding(self, context):
     """Scales of blocks and keys of variables, pairs."""
-    norms = self.norms(context)
-    powers = rotation.power_of_two(norms)
-    scales = 1.0 / powers, self.code.inverse(norms / powers)
+    scales = self.code.scales(tf.concat([n for n, _ in self.norms(context)], 0))
     starts = tf.constant(_starts(context))
     draws = random_bits.fold_in(context.key[:2][tf.newaxis], starts)
     return scales, (self.signs(context), draws)
@@ -101,16 +101,14 @@ class _Numbers(NamedTuple):
 
   def factors(self, context, scale):
     """float32 [blocks]: what rotated sums are multiplied by."""
-    blocks = [rotation.blocks(size) for size in context.sizes if size]
-    scales = [np.full(count, scale / block) for count, block in blocks]
-    units = self.code.unit(self.norms(context))
-    return units * np.concatenate(scales).astype(np.float32)
+    pairs = self.norms(context)
+    return tf.concat([self.code.way_back(*pair, scale) for pair in pairs], 0)
 
   def norms(self, context):
-    """float32 [blocks], the agreed ones."""
+    """Pairs of the agreed norms and the elements, of variables with some."""
     norms = self.code.split_norms(context)
     pairs = zip(norms, context.sizes, strict=True)
-    return tf.concat([norm for norm, size in pairs if size], axis=0)
+    return [(norm, size) for norm, size in pairs if size]
 
   def signs(self, context):
     """uint32 [v, 2]: the key of each variable's rotation."""

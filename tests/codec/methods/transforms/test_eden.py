@@ -9,6 +9,7 @@ import tensorflow as tf
 from terngrad.codec.methods import registry
 from terngrad.codec.methods import validation
 from terngrad.codec.methods.transforms import eden
+from terngrad.codec.methods.transforms import lloyd_max
 from terngrad.codec.methods.transforms import rotation
 from terngrad.codec.stages import packing
 from terngrad.codec.stages import random_bits
@@ -243,7 +244,7 @@ def test_bias_is_bounded_for_few_elements(values, largest):
 
 @pytest.mark.parametrize('bits', [2, 3, 4])
 def test_levels_are_the_centroids_between_borders_to_a_64th(bits):
-  values, borders = eden._OF_BITS[bits]
+  values, borders = lloyd_max.OF_BITS[bits][1:3]
   ends = np.array([0.0, *borders, np.inf])
   density = np.exp(-(ends**2) / 2) / math.sqrt(2 * math.pi)
   below = np.array([math.erf(end / math.sqrt(2)) for end in ends]) / 2

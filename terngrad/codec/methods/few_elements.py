@@ -1,0 +1,58 @@
+"""Words that tell of few elements: their indices, and their values.
+
+Functions here take `elements` or what it gives: it takes the int32 words of a
+payload and returns (int32 [k] indices, float32 [k] values); an index n, the
+number of all elements, is of none. It must be safe for any words.
+"""
+
+import tensorflow as tf
+
+from terngrad.codec import method
+
+
+def inside(indices, num_elements):
+  """Indices, with n in place of those that no variable of n elements has."""
+  outside = (indices < 0) | (indices >= num_elements)
+  return tf.where(outside, num_elements, indices)
+
+
+def scattered(indices, values, num_elements):
+  """float32 [n]: zeros but for the elements, of one index the last."""
+  zeros = tf.zeros([num_elements + 1])
+  return tf.tensor_scatter_nd_update(zeros, indices[:, tf.newaxis], values)[:-1]
+
+
+def sum_rows(parts, elements, num_elements):
+  """Adds payloads in the order of the workers, to one tensor.
+
+  Args:
+    parts: see `method.Piece`.
+    elements: see above.
+    num_elements: n.
+
+  Returns:
+    float32 [n].
+  """
+  words = method.rows_in_order(parts)
+
+  def add(row, total):
+    indices, values = elements(words[row])
+    indices = indices[:, tf.newaxis]
+    return row + 1, tf.tensor_scatter_nd_add(total, indices, values)
+
+  # One past the end, for what is no element.
+  _, total = tf.while_loop(
+    lambda row, _: row < words.shape[0],
+    add,
+    (tf.constant(0), tf.zeros([num_elements + 1])),
+    parallel_iterations=1,
+  )
+  return total[:-1]
+
+
+def rows(parts, elements):
+  """(int32 [r, k] indices, float32 [r, k] values) of r payloads, in order."""
+  words = method.rows_in_order(parts)
+  found = [elements(words[row]) for row in range(words.shape[0])]
+  indices, values = zip(*found, strict=True)
+  return tf.stack(indices), tf.stack(values)

@@ -1,0 +1,75 @@
+"""The plot of a sweep: accuracy over bits and seconds."""
+
+import math
+
+from matplotlib import figure
+from matplotlib import ticker
+
+# What accuracy is drawn over, and whether by powers of ten.
+MODELLED = 'modelled seconds'
+_OVER = {'bits/element': True, 'seconds': False, MODELLED: True}
+
+
+def chart(table):
+  """Accuracy over bits and seconds, with intervals; a `figure.Figure`."""
+  over = [column for column in _OVER if column in table]
+  drawn = figure.Figure(figsize=(11, 6 * len(over)), layout='constrained')
+  for axes, column in zip(drawn.subplots(len(over)), over, strict=True):
+    for _, row in table.iterrows():
+      axes.errorbar(
+        row[column],
+        row['accuracy %'],
+        yerr=None if math.isnan(row['95 %']) else row['95 %'],
+        fmt='o',
+        capsize=3,
+      )
+    axes.set(xlabel=column, ylabel='accuracy, %')
+    if _OVER[column]:
+      axes.set_xscale('log')
+      axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+      axes.xaxis.set_minor_formatter('')
+    axes.xaxis.set_major_formatter('{x:g}')
+    axes.margins(x=0.1)
+    low, high = axes.get_ylim()
+    # Room for names that are moved up.
+    axes.set_ylim(low, high + 0.2 * (high - low))
+    axes.grid(alpha=0.3)
+  # Names are placed where points are, which must not move any more.
+  drawn.draw_without_rendering()
+  drawn.set_layout_engine('none')
+  for axes, column in zip(drawn.axes, over, strict=True):
+    _label(axes, table['variant'], table[column], table['accuracy %'])
+  return drawn
+
+
+def _label(axes, names, xs, ys):
+  """Names beside points, moved up until none is over another.
+
+  Args:
+    axes: whose place and limits stay.
+    names: of the points.
+    xs: their places, in the axes' units.
+    ys: likewise.
+  """
+  points = axes.transData.transform([*zip(xs, ys, strict=True)])
+  unit = axes.figure.dpi / 72
+  height = 8 * unit
+  placed = []
+  order = sorted(range(len(points)), key=lambda i: (points[i][1], i))
+  for i in order:
+    (x, y), name = points[i], names.iloc[i]
+    width = 4 * unit * len(name)
+    for left, right, low in sorted(placed, key=lambda box: box[2]):
+      if left < x + width and x < right and abs(low - y) < height:
+        y = low + height
+    placed.append((x, x + width, y))
+    moved = (y - points[i][1]) / unit
+    axes.annotate(
+      name,
+      (xs.iloc[i], ys.iloc[i]),
+      xytext=(8, moved),
+      textcoords='offset points',
+      fontsize='x-small',
+      va='center',
+      arrowprops={'arrowstyle': '-', 'alpha': 0.3, 'linewidth': 0.5},
+    )
