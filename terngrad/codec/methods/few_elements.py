@@ -11,15 +11,20 @@ from terngrad.codec import method
 
 
 def inside(indices, num_elements):
-  """Indices, with n in place of those that no variable of n elements has."""
+  """int32 [k] indices, with n for those that no variable of n elements has."""
   outside = (indices < 0) | (indices >= num_elements)
   return tf.where(outside, num_elements, indices)
 
 
-def scattered(indices, values, num_elements):
-  """float32 [n]: zeros but for the elements, of one index the last."""
-  zeros = tf.zeros([num_elements + 1])
-  return tf.tensor_scatter_nd_update(zeros, indices[:, tf.newaxis], values)[:-1]
+def scattered(elements):
+  """A function of (words, n) to float32 [n]: zeros but for the elements."""
+
+  def planes(words, num_elements):
+    indices, values = elements(words, num_elements)
+    indices, zeros = indices[:, tf.newaxis], tf.zeros([num_elements + 1])
+    return tf.tensor_scatter_nd_update(zeros, indices, values)[:-1]
+
+  return planes
 
 
 def sum_rows(parts, elements, num_elements):

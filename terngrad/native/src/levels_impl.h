@@ -101,7 +101,7 @@ void EncodeRotated(const Source* sources, int64_t num_sources,
 
 // --- decode
 
-// A scale of a payload as eden._known_scales takes it, over the block's size:
+// A scale of a payload as lloyd_max.Levels takes it, over the size of a block:
 // products with levels are exact and finite, whatever the word.
 TERNGRAD_INLINE float KnownScale(int32_t bits, const RotatedCode& code) {
   constexpr int32_t kLeast = (127 - 100) << 23, kMost = (127 + 100) << 23;
@@ -114,8 +114,7 @@ TERNGRAD_INLINE float KnownScale(int32_t bits, const RotatedCode& code) {
 
 // What digits stand for, times the scale of a block.
 struct OfDigits {
-  Floats levels;  // The first ones; magnitudes of digits below `num_levels`.
-  float table[kMostLevels] = {};
+  float table[16] = {};  // Of magnitudes; as many as the widest vector has.
   Floats scale;
   Ints last;  // The largest index.
   int sign_shift;
@@ -129,8 +128,6 @@ struct OfDigits {
     for (int k = 0; k < code.num_levels; ++k) {
       table[k] = static_cast<float>(code.levels[k]);
     }
-    levels = Floats{};
-    std::memcpy(&levels, table, std::min(sizeof(levels), sizeof(table)));
   }
 
   TERNGRAD_INLINE Floats operator()(Words digit) const {
@@ -149,9 +146,9 @@ struct OfDigits {
   TERNGRAD_INLINE Floats Magnitudes(Ints index) const {
 #if defined(__AVX512F__)
     return Bits<Floats>(
-        _mm512_permutexvar_ps(Bits<__m512i>(index), Bits<__m512>(levels)));
+        _mm512_permutexvar_ps(Bits<__m512i>(index), _mm512_loadu_ps(table)));
 #elif defined(__AVX2__)
-    return Bits<Floats>(_mm256_permutevar8x32_ps(Bits<__m256>(levels),
+    return Bits<Floats>(_mm256_permutevar8x32_ps(_mm256_loadu_ps(table),
                                                  Bits<__m256i>(index)));
 #else
     Floats values;

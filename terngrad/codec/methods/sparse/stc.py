@@ -63,7 +63,7 @@ def stc(ratio=0.01):
   words = wire.CompositePacking(
     name,
     num_words=functools.partial(_num_words, ratio),
-    planes=functools.partial(_planes, ratio),
+    planes=few_elements.scattered(elements),
     check=functools.partial(_check, name, ratio),
   )
   encode = functools.partial(_encode, ratio)
@@ -103,11 +103,6 @@ def _encode(ratio, does, values, draws):
     ],
     axis=0,
   )
-
-
-def _planes(ratio, words, num_elements):
-  indices, values = _elements(ratio, _PORTABLE, words, num_elements)
-  return few_elements.scattered(indices, values, num_elements)
 
 
 def _elements(ratio, does, words, num_elements):

@@ -96,8 +96,7 @@ def _add_rows(packing, parts, shared, shapes, scale=1.0):
 
 
 def _unpack(words, width):
-  indices, values = _elements(words, width)
-  return [few_elements.scattered(indices, values, width)]
+  return [few_elements.scattered(_elements)(words, width)]
 
 
 def _used(first):

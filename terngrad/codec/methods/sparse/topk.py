@@ -42,7 +42,7 @@ def topk(ratio=0.01):
   words = wire.CompositePacking(
     f'topk({ratio:g})',
     num_words=lambda num_elements: 2 * count(ratio, num_elements),
-    planes=_planes,
+    planes=few_elements.scattered(_elements),
     check=functools.partial(_check, f'topk({ratio:g})'),
   )
   return by_variable.by_variable(
@@ -133,11 +133,6 @@ def _encode(ratio, find, values, draws):
   del draws  # nothing is drawn
   indices, sent = find(values, count(ratio, values.shape[0]))
   return tf.concat([indices, tf.bitcast(sent, tf.int32)], axis=0)
-
-
-def _planes(words, num_elements):
-  indices, values = _elements(words, num_elements)
-  return few_elements.scattered(indices, values, num_elements)
 
 
 def _elements(words, num_elements):

@@ -134,74 +134,78 @@ Elements Largest(OpKernelContext* context, const float* data, int64_t size,
   return found;
 }
 
-class LargestOp : public Kernel {
+// Operations that write the largest elements.
+class Selection : public Kernel {
  public:
-  explicit LargestOp(OpKernelConstruction* context) : Kernel(context) {
+  explicit Selection(OpKernelConstruction* context) : Kernel(context) {
     OP_REQUIRES_OK(context, context->GetAttr("number", &number_));
   }
 
-  void Compute(OpKernelContext* context) override {
+  void Compute(OpKernelContext* context) final {
     const Tensor& from = context->input(0);
     const int64_t size = from.NumElements();
     OP_REQUIRES(context, number_ >= 0 && number_ <= size && size <= kMagnitude,
                 InvalidArgument("number: expected 0 to ", size, ", received ",
                                 number_));
+    Elements found;
+    if (number_) {
+      found =
+          Largest(context, from.flat<float>().data(), size, number_, least_);
+    }
+    OP_REQUIRES_OK(context, Write(context, found));
+  }
+
+ protected:
+  virtual absl::Status Write(OpKernelContext* context,
+                             const Elements& found) = 0;
+
+  int64_t number_;
+  int32_t least_ = 0;  // Of a magnitude.
+};
+
+class LargestOp : public Selection {
+ public:
+  using Selection::Selection;
+
+ protected:
+  absl::Status Write(OpKernelContext* context, const Elements& found) override {
     Tensor* indices = nullptr;
     Tensor* values = nullptr;
     const TensorShape shape({number_});
-    OP_REQUIRES_OK(context, context->allocate_output(0, shape, &indices));
-    OP_REQUIRES_OK(context, context->allocate_output(1, shape, &values));
-    if (!number_) return;
-    const Elements found =
-        Largest(context, from.flat<float>().data(), size, number_, 0);
+    TF_RETURN_IF_ERROR(context->allocate_output(0, shape, &indices));
+    TF_RETURN_IF_ERROR(context->allocate_output(1, shape, &values));
     std::copy(found.indices.begin(), found.indices.end(),
               indices->flat<int32_t>().data());
     std::copy(found.values.begin(), found.values.end(),
               values->flat<float>().data());
+    return absl::OkStatus();
   }
-
- private:
-  int64_t number_;
 };
 
 // The largest elements that reach a threshold: their number, and for each index
 // and value. See terngrad/codec/methods/sparse/threshold.py.
-class EncodeThreshold : public Kernel {
+class EncodeThreshold : public Selection {
  public:
-  explicit EncodeThreshold(OpKernelConstruction* context) : Kernel(context) {
-    OP_REQUIRES_OK(context, context->GetAttr("number", &number_));
-    OP_REQUIRES_OK(context, context->GetAttr("above", &above_));
+  explicit EncodeThreshold(OpKernelConstruction* context) : Selection(context) {
+    float above;
+    OP_REQUIRES_OK(context, context->GetAttr("above", &above));
+    least_ = std::max(MagnitudeOf(above), 1);  // No zeros.
   }
 
-  void Compute(OpKernelContext* context) override {
-    const Tensor& from = context->input(0);
-    const int64_t size = from.NumElements();
-    OP_REQUIRES(context, number_ >= 0 && number_ <= size && size <= kMagnitude,
-                InvalidArgument("number: expected 0 to ", size, ", received ",
-                                number_));
+ protected:
+  absl::Status Write(OpKernelContext* context, const Elements& found) override {
     Tensor* words = nullptr;
-    OP_REQUIRES_OK(context,
-                   context->allocate_output(0, TensorShape({1 + 2 * number_}),
-                                            &words));
+    TF_RETURN_IF_ERROR(context->allocate_output(
+        0, TensorShape({1 + 2 * number_}), &words));
     int32_t* out = words->flat<int32_t>().data();
-    Elements found;
-    if (number_) {
-      // No zeros.
-      const int32_t least = std::max(MagnitudeOf(above_), 1);
-      found =
-          Largest(context, from.flat<float>().data(), size, number_, least);
-    }
     *out++ = static_cast<int32_t>(found.size());
     for (int64_t k = 0; k < found.size(); ++k) {
       *out++ = found.indices[k];
       std::memcpy(out++, &found.values[k], sizeof(int32_t));
     }
     std::fill_n(out, 2 * (number_ - found.size()), 0);
+    return absl::OkStatus();
   }
-
- private:
-  int64_t number_;
-  float above_;
 };
 
 // A row of few elements, in rising order.

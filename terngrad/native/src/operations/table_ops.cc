@@ -17,6 +17,7 @@ namespace {
 // Where the blocks of variables lie that are rotated each by itself.
 class Blocks {
  public:
+  Blocks() = default;
   explicit Blocks(const std::vector<int64_t>& sizes) : sizes_(sizes) {
     for (const int64_t size : sizes) {
       const int64_t block = BlockOf(size);
@@ -63,6 +64,7 @@ class EncodeTable : public Kernel {
       OP_REQUIRES(context, size >= 0,
                   InvalidArgument("sizes: expected >= 0, received ", size));
     }
+    blocks_ = Blocks(sizes_);
     std::vector<int32_t> table;
     OP_REQUIRES_OK(context, context->GetAttr("table", &table));
     bool rises = table.size() == kTableEntries && table[0] == -kTableGrid &&
@@ -84,20 +86,23 @@ class EncodeTable : public Kernel {
     const Tensor& inverses = context->input(gradients.size() + 1);
     const Tensor& signs = context->input(gradients.size() + 2);
     const Tensor& draws = context->input(gradients.size() + 3);
-    const Blocks blocks(sizes_);
     const int64_t count = sizes_.size();
     OP_REQUIRES(context,
-                factors.NumElements() == blocks.num_blocks() &&
-                    inverses.NumElements() == blocks.num_blocks() &&
+                factors.NumElements() == blocks_.num_blocks() &&
+                    inverses.NumElements() == blocks_.num_blocks() &&
                     signs.NumElements() == 2 * count &&
                     draws.NumElements() == 2 * count,
                 InvalidArgument("expected two numbers for each of ",
-                                blocks.num_blocks(), " blocks and two keys ",
-                                "for each of ", count, " variables"));
+                                blocks_.num_blocks(), " blocks and two keys ",
+                                "for each of ", count, " variables, received ",
+                                factors.NumElements(), " and ",
+                                inverses.NumElements(), " numbers, ",
+                                signs.NumElements() / 2, " and ",
+                                draws.NumElements() / 2, " keys"));
     std::vector<const float*> data;
     OP_REQUIRES_OK(context, ReadVariables(gradients, sizes_, &data));
     constexpr int kPlaces = 8;
-    const int64_t num_words = (blocks.num_padded() + kPlaces - 1) / kPlaces;
+    const int64_t num_words = (blocks_.num_padded() + kPlaces - 1) / kPlaces;
     Tensor* words = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(
                                 0, TensorShape({num_words}), &words));
@@ -110,7 +115,7 @@ class EncodeTable : public Kernel {
                                &digits));
     uint8_t* const bytes = digits.flat<uint8_t>().data();
     const Kernels* const kernels = Best();
-    blocks.ForAll([&](size_t i, int64_t size, int64_t block, int64_t number,
+    blocks_.ForAll([&](size_t i, int64_t size, int64_t block, int64_t number,
                       int64_t first_block, int64_t first) {
       TableCode code = code_;
       code.block = block;
@@ -126,8 +131,8 @@ class EncodeTable : public Kernel {
     const int32_t* const zero =
         std::find(code_.entries, code_.entries + kTableEntries, 0);
     const int fill = zero - code_.entries;
-    std::memset(bytes + blocks.num_padded(), fill < kTableEntries ? fill : 0,
-                num_words * kPlaces + kSpare - blocks.num_padded());
+    std::memset(bytes + blocks_.num_padded(), fill < kTableEntries ? fill : 0,
+                num_words * kPlaces + kSpare - blocks_.num_padded());
     SpreadOver(context, num_words, kBlockWords, kPlaces,
                [&](int64_t begin, int64_t end) {
                  kernels->pack_digits(bytes, 16, kPlaces, num_words, begin, end,
@@ -137,6 +142,7 @@ class EncodeTable : public Kernel {
 
  private:
   std::vector<int64_t> sizes_;
+  Blocks blocks_;
   TableCode code_;
 };
 
@@ -147,20 +153,20 @@ class DecodeTable : public Kernel {
     for (const TensorShape& shape : shapes_) {
       sizes_.push_back(shape.num_elements());
     }
+    blocks_ = Blocks(sizes_);
   }
 
   void Compute(OpKernelContext* context) override {
     const Tensor& sums = context->input(0);
     const Tensor& factors = context->input(1);
     const Tensor& signs = context->input(2);
-    const Blocks blocks(sizes_);
     const int64_t count = sizes_.size();
     OP_REQUIRES(context,
-                sums.NumElements() >= blocks.num_padded() &&
-                    factors.NumElements() == blocks.num_blocks() &&
+                sums.NumElements() >= blocks_.num_padded() &&
+                    factors.NumElements() == blocks_.num_blocks() &&
                     signs.NumElements() == 2 * count,
-                InvalidArgument("expected ", blocks.num_padded(), " sums or more, ",
-                                blocks.num_blocks(), " factors and ", count,
+                InvalidArgument("expected ", blocks_.num_padded(), " sums or more, ",
+                                blocks_.num_blocks(), " factors and ", count,
                                 " keys, received ", sums.NumElements(), ", ",
                                 factors.NumElements(), " and ",
                                 signs.NumElements() / 2));
@@ -171,7 +177,7 @@ class DecodeTable : public Kernel {
                      context->allocate_output(i, shapes_[i], &gradient));
       data[i] = gradient->flat<float>().data();
     }
-    blocks.ForAll([&](size_t i, int64_t size, int64_t block, int64_t number,
+    blocks_.ForAll([&](size_t i, int64_t size, int64_t block, int64_t number,
                       int64_t first_block, int64_t first) {
       SpreadOver(context, number, 1, block, [&](int64_t begin, int64_t end) {
         Best()->decode_table(sums.flat<int32_t>().data() + first, size, block,
@@ -184,6 +190,7 @@ class DecodeTable : public Kernel {
  private:
   std::vector<TensorShape> shapes_;
   std::vector<int64_t> sizes_;
+  Blocks blocks_;
 };
 
 REGISTER_OP("TerngradEncodeTable")
