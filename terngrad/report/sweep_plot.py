@@ -1,4 +1,4 @@
-"""The plot of a sweep: accuracy over bits and seconds."""
+"""The plot of a sweep: accuracy by variant, over bits and over seconds."""
 
 import math
 
@@ -11,10 +11,19 @@ _OVER = {'bits/element': True, 'seconds': False, MODELLED: True}
 
 
 def chart(table):
-  """Accuracy over bits and seconds, with intervals; a `figure.Figure`."""
+  """Accuracy of variants, over bits, over seconds; a `figure.Figure`.
+
+  Args:
+    table: of `report.sweep.summary`; intervals are drawn where it has them.
+  """
   over = [column for column in _OVER if column in table]
-  drawn = figure.Figure(figsize=(11, 6 * len(over)), layout='constrained')
-  for axes, column in zip(drawn.subplots(len(over)), over, strict=True):
+  # Inches.
+  heights = [1 + 0.25 * len(table), *[6] * len(over)]
+  drawn = figure.Figure(figsize=(11, sum(heights)), layout='constrained')
+  ratios = {'height_ratios': heights}
+  first, *others = drawn.subplots(len(heights), gridspec_kw=ratios)
+  _by_variant(first, table)
+  for axes, column in zip(others, over, strict=True):
     for _, row in table.iterrows():
       axes.errorbar(
         row[column],
@@ -37,9 +46,20 @@ def chart(table):
   # Names are placed where points are, which must not move any more.
   drawn.draw_without_rendering()
   drawn.set_layout_engine('none')
-  for axes, column in zip(drawn.axes, over, strict=True):
+  for axes, column in zip(others, over, strict=True):
     _label(axes, table['variant'], table[column], table['accuracy %'])
   return drawn
+
+
+def _by_variant(axes, table):
+  """A line for each variant, in the table's order: the mean, its interval."""
+  places = range(len(table))
+  axes.errorbar(
+    table['accuracy %'], places, xerr=table['95 %'], fmt='o', capsize=3
+  )
+  axes.set_yticks(places, table['variant'], fontsize='small')
+  axes.set(xlabel='accuracy, %', ylim=(len(table) - 0.5, -0.5))
+  axes.grid(alpha=0.3)
 
 
 def _label(axes, names, xs, ys):

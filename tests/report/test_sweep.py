@@ -121,9 +121,20 @@ def test_names_of_points_in_one_place_are_not_over_each_other():
   runs = pd.DataFrame(rows, columns=[*columns, 'bits_per_element', 'seconds'])
   drawn = sweep_plot.chart(sweep.summary(runs))
   drawn.draw_without_rendering()
-  for axes in drawn.axes:
+  for axes in drawn.axes[1:]:
     lows = sorted(name.get_window_extent().y0 for name in axes.texts)
     assert len(lows) == 12
     # Letters are seven points high.
     gaps = [b - a for a, b in itertools.pairwise(lows)]
     assert min(gaps) > 7 * drawn.dpi / 72
+
+
+def test_first_plot_has_a_line_for_each_variant_the_best_on_top(runs):
+  table = sweep.summary(runs)
+  axes = sweep_plot.chart(table).axes[0]
+  names = [label.get_text() for label in axes.get_yticklabels()]
+  assert names == sorted(ACCURACY, key=lambda name: -max(ACCURACY[name]))
+  low, high = axes.get_ylim()
+  assert low > len(names) - 1 > 0 > high
+  (means,) = axes.containers[0].lines[:1]
+  assert list(means.get_xdata()) == list(table['accuracy %'])
