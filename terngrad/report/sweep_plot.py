@@ -63,7 +63,7 @@ def _by_variant(axes, table):
 
 
 def _label(axes, names, xs, ys):
-  """Names beside points, moved up until none is over another.
+  """Names beside points, inside the axes, up where one would be over another.
 
   Args:
     axes: whose place and limits stay.
@@ -79,17 +79,20 @@ def _label(axes, names, xs, ys):
   for i in order:
     (x, y), name = points[i], names.iloc[i]
     width = 4 * unit * len(name)
+    inside = x + 8 * unit + width < axes.bbox.x1
+    start = x if inside else x - width
     for left, right, low in sorted(placed, key=lambda box: box[2]):
-      if left < x + width and x < right and abs(low - y) < height:
+      if left < start + width and start < right and abs(low - y) < height:
         y = low + height
-    placed.append((x, x + width, y))
+    placed.append((start, start + width, y))
     moved = (y - points[i][1]) / unit
     axes.annotate(
       name,
       (xs.iloc[i], ys.iloc[i]),
-      xytext=(8, moved),
+      xytext=(8 if inside else -8, moved),
       textcoords='offset points',
       fontsize='x-small',
+      ha='left' if inside else 'right',
       va='center',
       arrowprops={'arrowstyle': '-', 'alpha': 0.3, 'linewidth': 0.5},
     )

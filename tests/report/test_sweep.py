@@ -6,6 +6,7 @@ import re
 import statistics
 import xml.etree.ElementTree
 
+import matplotlib.text
 import pandas as pd
 import pytest
 
@@ -127,6 +128,21 @@ def test_names_of_points_in_one_place_are_not_over_each_other():
     # Letters are seven points high.
     gaps = [b - a for a, b in itertools.pairwise(lows)]
     assert min(gaps) > 7 * drawn.dpi / 72
+
+
+def test_names_of_points_are_inside_the_axes():
+  rows = [
+    ('a_long_name_of_a_variant', 1, 10, 0.98, 1.6, 5.0),
+    ('a_longer_name_of_another_variant', 1, 10, 0.99, 32.0, 9.0),
+  ]
+  columns = ['variant', 'seed', 'steps', 'accuracy']
+  runs = pd.DataFrame(rows, columns=[*columns, 'bits_per_element', 'seconds'])
+  drawn = sweep_plot.chart(sweep.summary(runs))
+  drawn.draw_without_rendering()
+  for axes in drawn.axes[1:]:
+    for name in axes.texts:
+      box = matplotlib.text.Text.get_window_extent(name)
+      assert axes.bbox.x0 < box.x0 < box.x1 < axes.bbox.x1
 
 
 def test_first_plot_has_a_line_for_each_variant_the_best_on_top(runs):
