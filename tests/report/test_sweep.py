@@ -116,12 +116,17 @@ def test_what_is_no_table_of_runs_is_refused(tmp_path, runs):
     sweep.summary(runs, 'flaot')
 
 
-def test_names_of_points_in_one_place_are_not_over_each_other():
-  rows = [(f'variant_{i}', 1, 10, 0.98 + 1e-5 * i, 1.6, 5.0) for i in range(12)]
+def drawn_of(rows):
   columns = ['variant', 'seed', 'steps', 'accuracy']
   runs = pd.DataFrame(rows, columns=[*columns, 'bits_per_element', 'seconds'])
   drawn = sweep_plot.chart(sweep.summary(runs))
   drawn.draw_without_rendering()
+  return drawn
+
+
+def test_names_of_points_in_one_place_are_not_over_each_other():
+  rows = [(f'variant_{i}', 1, 10, 0.98 + 1e-5 * i, 1.6, 5.0) for i in range(12)]
+  drawn = drawn_of(rows)
   for axes in drawn.axes[1:]:
     lows = sorted(name.get_window_extent().y0 for name in axes.texts)
     assert len(lows) == 12
@@ -135,10 +140,7 @@ def test_names_of_points_are_inside_the_axes():
     ('a_long_name_of_a_variant', 1, 10, 0.98, 1.6, 5.0),
     ('a_longer_name_of_another_variant', 1, 10, 0.99, 32.0, 9.0),
   ]
-  columns = ['variant', 'seed', 'steps', 'accuracy']
-  runs = pd.DataFrame(rows, columns=[*columns, 'bits_per_element', 'seconds'])
-  drawn = sweep_plot.chart(sweep.summary(runs))
-  drawn.draw_without_rendering()
+  drawn = drawn_of(rows)
   for axes in drawn.axes[1:]:
     for name in axes.texts:
       box = matplotlib.text.Text.get_window_extent(name)
