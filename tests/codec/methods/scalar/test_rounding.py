@@ -174,6 +174,14 @@ def test_fp8_rounds_as_ml_dtypes_does(kind, dtype):
     np.testing.assert_array_equal(actual, expected * np.float32(scale))
 
 
+@pytest.mark.parametrize('kind', ['e4m3', 'e5m2'])
+def test_fp8_keeps_what_is_near_the_least_normal_number(kind):
+  # A scale of their own would be too small to divide by; the least is 2**-120.
+  values = np.array([3e-38, -4e-38, 0, 1e-37], np.float32)
+  actual = decoded(f'fp8:kind={kind}', values)
+  np.testing.assert_allclose(actual, values, rtol=2.0**-3)
+
+
 @pytest.mark.parametrize(
   ('text', 'place', 'word', 'message'),
   [
