@@ -36,10 +36,11 @@ terngrad/sweep/definition.py. What is finished is not run again, what was
 stopped continues: give the same command. After every run results.csv has a row
 more, with flags, commit, versions and machine; at the end, or with --report,
 there are sweep.csv, sweep.md, sweep.png and sweep.html beside it: means,
-spreads, paired differences by seed, plots. They go to --output: where nothing
-is changed on the command line the sweep's own folder, else --work_dir. Words
-behind `--` are further flags of every training run. Runs share XLA's compiled
-functions and a process that has TensorFlow imported.
+spreads, paired differences by seed, plots. With --eval_subsets=test in [flags]
+there are curves over steps as well, and curves.csv. They go to --output: where
+nothing is changed on the command line the sweep's own folder, else --work_dir.
+Words behind `--` are further flags of every training run. Runs share XLA's
+compiled functions and a process that has TensorFlow imported.
 """
 
 option = options.option

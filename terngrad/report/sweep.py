@@ -17,6 +17,8 @@ from terngrad.report import curves
 from terngrad.report import html_page
 from terngrad.report import sweep_plot
 
+# Beside the table of runs: a row an epoch of a run, where epochs were scored.
+CURVES = 'curves.csv'
 # Student's t for 95 %, two-sided, by degrees of freedom from 1; 1.96 beyond.
 # Student, The Probable Error of a Mean, Biometrika 6 (1908), as tabulated.
 _T = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
@@ -102,6 +104,29 @@ def read(path):
   return runs
 
 
+def read_curves(folder):
+  """Accuracies by step of a sweep's runs.
+
+  Args:
+    folder: path of its results.
+
+  Returns:
+    `pandas.DataFrame` of index step and a column a variant: accuracy in % after
+    an epoch, mean over the seeds, with NaN where a variant has no epoch's end.
+    Empty where no epoch was scored.
+  """
+  path = os.path.join(folder, CURVES)
+  if not os.path.exists(path):
+    return pd.DataFrame()
+  rows = exact(path)
+  return (
+    100
+    * rows.pivot_table(
+      index='step', columns='variant', values='accuracy', sort=False
+    ).sort_index()
+  )
+
+
 def summary(runs, baseline=''):
   """A row a variant, the most accurate first.
 
@@ -114,7 +139,8 @@ def summary(runs, baseline=''):
     and half width of the 95 % confidence interval of the mean (NaN of one
     seed); the mean difference to the baseline over the seeds that both have, in
     points, and its half width; further scores in %, bits an element and
-    seconds, means, and modelled seconds where runs have them.
+    seconds, means, and modelled seconds where runs have them; steps where runs
+    differ in them.
 
   Raises:
     errors.ConfigError: no run is of the baseline.
@@ -127,6 +153,7 @@ def summary(runs, baseline=''):
   accuracy = runs.pivot_table(
     index='seed', columns='variant', values='accuracy', aggfunc='last'
   )
+  differ = runs['steps'].nunique() > 1
   rows = []
   for variant, own in runs.groupby('variant', sort=False):
     mean, deviation, half = interval(100 * accuracy[variant].dropna())
@@ -146,6 +173,8 @@ def summary(runs, baseline=''):
       for name in runs.columns
       if name.startswith(_SCORE)
     }
+    if differ:
+      row['steps'] = own['steps'].mean()
     row |= {
       'bits/element': own['bits_per_element'].mean(),
       'seconds': own['seconds'].mean(),
@@ -179,13 +208,14 @@ def markdown(table):
   return ''.join(f'| {" | ".join(line)} |\n' for line in lines)
 
 
-def page(title, table, runs):
+def page(title, table, runs, by_step):
   """One HTML file that needs nothing else: plot, summary, all runs.
 
   Args:
     title: of the page.
     table: from `summary`.
     runs: from `read`.
+    by_step: from `read_curves`.
 
   Returns:
     str.
@@ -196,7 +226,7 @@ def page(title, table, runs):
       '<p>Means over the seeds; differences are of pairs of the same seed. '
       'A click on a heading sorts.</p>',
       _html(table),
-      curves.element(sweep_plot.chart(table), title),
+      curves.element(sweep_plot.chart(table, by_step), title),
       '<h2>All runs</h2>',
       _html(runs),
       f'<script>{_SCRIPT}</script>',
@@ -219,10 +249,11 @@ def write(folder, title, runs, baseline=''):
     equal to the byte.
   """
   found = summary(runs, baseline)
-  tables.write(folder, 'sweep', found, sweep_plot.chart(found))
+  by_step = read_curves(folder)
+  tables.write(folder, 'sweep', found, sweep_plot.chart(found, by_step))
   page_path = os.path.join(folder, 'sweep.html')
   disk.write_text(os.path.join(folder, 'sweep.md'), markdown(found))
-  disk.write_text(page_path, page(title, found, runs))
+  disk.write_text(page_path, page(title, found, runs, by_step))
   shown = found.to_string(index=False, float_format='{:.4g}'.format)
   return f'{shown}\npage: {page_path}'
 

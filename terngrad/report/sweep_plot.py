@@ -1,4 +1,4 @@
-"""The plot of a sweep: accuracy by variant, over bits and over seconds."""
+"""The plot of a sweep: accuracy by variant, over bits, steps and seconds."""
 
 import math
 
@@ -7,22 +7,31 @@ from matplotlib import ticker
 
 # What accuracy is drawn over, and whether by powers of ten.
 MODELLED = 'modelled seconds'
-_OVER = {'bits/element': True, 'seconds': False, MODELLED: True}
+_OVER = {
+  'bits/element': True,
+  'steps': False,
+  'seconds': False,
+  MODELLED: True,
+}
 
 
-def chart(table):
-  """Accuracy of variants, over bits, over seconds; a `figure.Figure`.
+def chart(table, by_step):
+  """Accuracy of variants, over bits, steps, seconds; a `figure.Figure`.
 
   Args:
     table: of `report.sweep.summary`; intervals are drawn where it has them.
+    by_step: of `report.sweep.read_curves`; not drawn where it is empty.
   """
   over = [column for column in _OVER if column in table]
   # Inches.
-  heights = [1 + 0.25 * len(table), *[6] * len(over)]
+  heights = [1 + 0.25 * len(table), *[6] * (len(over) + (len(by_step) > 0))]
   drawn = figure.Figure(figsize=(11, sum(heights)), layout='constrained')
   ratios = {'height_ratios': heights}
   first, *others = drawn.subplots(len(heights), gridspec_kw=ratios)
   _by_variant(first, table)
+  if len(by_step):
+    *others, last = others
+    curves = _by_step(last, table['variant'], by_step)
   for axes, column in zip(others, over, strict=True):
     for _, row in table.iterrows():
       axes.errorbar(
@@ -47,7 +56,10 @@ def chart(table):
   drawn.draw_without_rendering()
   drawn.set_layout_engine('none')
   for axes, column in zip(others, over, strict=True):
-    _label(axes, table['variant'], table[column], table['accuracy %'])
+    _label(axes, *(list(table[c]) for c in ('variant', column, 'accuracy %')))
+  if len(by_step):
+    ends = [(c.name, c.index[-1], c.iloc[-1]) for c in curves]
+    _label(last, *zip(*ends, strict=True))
   return drawn
 
 
@@ -60,6 +72,23 @@ def _by_variant(axes, table):
   axes.set_yticks(places, table['variant'], fontsize='small')
   axes.set(xlabel='accuracy, %', ylim=(len(table) - 0.5, -0.5))
   axes.grid(alpha=0.3)
+
+
+def _by_step(axes, variants, by_step):
+  """A line for each variant, its mean after every epoch; what was drawn.
+
+  Colours are those that the variants have in other axes.
+  """
+  drawn = []
+  for i, variant in enumerate(variants):
+    if variant in by_step:
+      drawn.append(by_step[variant].dropna())
+      axes.plot(drawn[-1], marker='.', color=f'C{i}')
+  axes.set(xlabel='steps', ylabel='accuracy after an epoch, %')
+  axes.xaxis.set_major_formatter('{x:g}')
+  axes.margins(x=0.1)
+  axes.grid(alpha=0.3)
+  return drawn
 
 
 def _label(axes, names, xs, ys):
@@ -77,7 +106,7 @@ def _label(axes, names, xs, ys):
   placed = []
   order = sorted(range(len(points)), key=lambda i: (points[i][1], i))
   for i in order:
-    (x, y), name = points[i], names.iloc[i]
+    (x, y), name = points[i], names[i]
     width = 4 * unit * len(name)
     inside = x + 8 * unit + width < axes.bbox.x1
     start = x if inside else x - width
@@ -88,7 +117,7 @@ def _label(axes, names, xs, ys):
     moved = (y - points[i][1]) / unit
     axes.annotate(
       name,
-      (xs.iloc[i], ys.iloc[i]),
+      (xs[i], ys[i]),
       xytext=(8 if inside else -8, moved),
       textcoords='offset points',
       fontsize='x-small',

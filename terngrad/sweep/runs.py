@@ -23,10 +23,13 @@ from slim.datasets.records import disk
 from terngrad import errors
 from terngrad.report import sweep as report
 from terngrad.sweep import warm
+from terngrad.training import metrics
 from terngrad.training import records
 
 TABLE = 'results.csv'
 _RESULT, _LOG = 'result.json', 'log.txt'
+# In a result: [step, accuracy] of the epochs that were scored.
+_CURVE = 'curve'
 _MAIN = 'terngrad.cli.main'
 _PACKAGES = ('terngrad', 'tensorflow', 'keras', 'numpy')
 # Seconds for a run to end once it was asked to; it writes a checkpoint.
@@ -37,7 +40,8 @@ class Sweep:
   """The runs of a definition, finished and not.
 
   Attributes:
-    table: path of the table of finished runs.
+    table: path of the table of finished runs; accuracies after each of their
+      epochs are beside it, in `report.CURVES`, where training scored them.
     failed: names of the runs that failed; their logs say why.
   """
 
@@ -59,6 +63,7 @@ class Sweep:
     # Before the table changes the folder.
     self._about = _about()
     self._rows, self._others = {}, []
+    self._curves = self._read_curves()
     wanted = {(cell.variant, cell.seed): cell for cell in definition.cells}
     for row in _read(self.table):
       cell = wanted.get((row['variant'], row['seed']))
@@ -123,7 +128,7 @@ class Sweep:
       return f'{cell.name}: failed with {run.code}; see {work / _LOG}'
     row = _row(cell, work, self._definition.scoring) | self._about
     disk.write_text(work / _RESULT, json.dumps(row))
-    self._rows[cell.name] = row
+    self._take(cell, row)
     self.write()
     return (
       f'{cell.name}: {100 * row["accuracy"]:.2f} %, '
@@ -140,6 +145,14 @@ class Sweep:
     if rows or self._others:
       text = pd.DataFrame([*rows, *self._others]).to_csv(index=False)
       disk.write_text(self.table, text)
+    curves = [
+      {'variant': variant, 'seed': seed, 'step': step, 'accuracy': accuracy}
+      for (variant, seed), curve in self._curves.items()
+      for step, accuracy in curve
+    ]
+    if curves:
+      text = pd.DataFrame(curves).to_csv(index=False)
+      disk.write_text(self.table.with_name(report.CURVES), text)
 
   def _keep(self, cell, row, path):
     """Takes a row that was there before."""
@@ -149,7 +162,21 @@ class Sweep:
         f'received {row.get("flags")}. Give another --work_dir and --output, '
         'or remove what is there.'
       )
+    self._take(cell, row)
+
+  def _take(self, cell, row):
+    """Takes the row of a finished run in, and its curve if it has one."""
+    if curve := row.pop(_CURVE, None):
+      self._curves[cell.variant, cell.seed] = curve
     self._rows[cell.name] = row
+
+  def _read_curves(self):
+    """{(variant, seed): list of [step, accuracy]} of the file, if any."""
+    found = {}
+    for row in _read(self.table.with_name(report.CURVES)):
+      points = found.setdefault((row['variant'], row['seed']), [])
+      points.append([row['step'], row['accuracy']])
+    return found
 
 
 def commands(definition, cell, data_dir, work):
@@ -265,8 +292,8 @@ def flags_of(cell):
 
 def _row(cell, work, scores):
   """The figures of a run that has ended."""
-  trained = [r for r in records.read(work / 'train') if 'total_loss' in r]
-  last = trained[-1]
+  found = records.read(work / 'train')
+  last = [r for r in found if 'total_loss' in r][-1]
   accuracy = {
     _with('accuracy', name): _score(work / _with('eval', name))
     for name in scores
@@ -281,7 +308,17 @@ def _row(cell, work, scores):
     'seconds': last['seconds'],
     'ended': datetime.datetime.now().isoformat(timespec='seconds'),
     'flags': flags_of(cell),
+    _CURVE: _curve(found),
   }
+
+
+def _curve(trained):
+  """[step, accuracy] of each epoch, of the first subset that was scored."""
+  kind = metrics.EVALUATION[0]
+  for subset in metrics.epoch_subsets(trained, kind):
+    name = metrics.epoch_name(subset, kind)
+    return [[r['step'], r[name]] for r in trained if r.get(name) is not None]
+  return []
 
 
 def _score(folder):

@@ -21,6 +21,9 @@ baseline = float32
 --max_steps = 4
 --save_iter = 4
 --num_nodes = 2
+--eval_subsets = test
+# Two steps of 8.
+--epoch_size = 16
 
 [eval]
 --batch_size = 9
@@ -82,6 +85,17 @@ def test_every_run_is_a_row_that_says_how_it_was_made(swept):
   assert len(re.findall(r'_seed\d: [\d.]+ %', done.out)) == len(NAMES)
 
 
+def test_a_curve_has_every_epoch_that_training_scored(swept):
+  folder, work, _ = swept
+  curves = pd.read_csv(folder / 'curves.csv')
+  for variant, curve in curves.groupby('variant'):
+    lines = lines_of(work / f'{variant}_seed2/train/metrics.jsonl')
+    scored = [r for r in map(json.loads, lines) if 'test_precision_at_1' in r]
+    assert list(curve['step']) == [r['step'] for r in scored] == [2, 4]
+    assert list(curve['accuracy']) == [r['test_precision_at_1'] for r in scored]
+  assert len(curves) == 2 * len(NAMES)
+
+
 def test_table_plot_and_page_stand_beside_it(swept):
   folder, _, done = swept
   summary = pd.read_csv(folder / 'sweep.csv')
@@ -94,7 +108,7 @@ def test_table_plot_and_page_stand_beside_it(swept):
 
 def test_what_is_finished_is_not_run_again_and_reported_alike(swept, data_dir):
   folder, work, _ = swept
-  files = ('results.csv', 'sweep.csv', 'sweep.md', 'sweep.html')
+  files = ('results.csv', 'curves.csv', 'sweep.csv', 'sweep.md', 'sweep.html')
   before = [(folder / name).read_bytes() for name in files]
   logs = {p: p.stat().st_mtime_ns for p in work.glob('*/log.txt')}
   assert len(logs) == len(NAMES)
@@ -106,8 +120,10 @@ def test_what_is_finished_is_not_run_again_and_reported_alike(swept, data_dir):
 
 def test_the_table_alone_says_what_is_finished(swept, data_dir, tmp_path):
   folder, _, _ = swept
+  curves = (folder / 'curves.csv').read_bytes()
   done = sweep(folder, data_dir, tmp_path, '--report')
   assert done.code == 0, done.err
+  assert (folder / 'curves.csv').read_bytes() == curves
   assert not list(tmp_path.glob('*_seed*'))
 
 

@@ -19,6 +19,7 @@ ACCURACY = {
   'ternary': {1: 0.980, 2: 0.983, 3: 0.981},
   'once <b>': {2: 0.5},
 }
+NO_CURVES = pd.DataFrame()
 
 
 @pytest.fixture
@@ -88,9 +89,52 @@ def test_further_scores_are_means_of_the_runs_that_have_them(runs):
   assert math.isnan(table.loc['ternary', 'raw %'])
 
 
+def test_steps_are_told_where_runs_differ_in_them(runs):
+  assert 'steps' not in sweep.summary(runs)
+  runs.loc[runs['variant'] == 'ternary', 'steps'] = 133
+  table = sweep.summary(runs).set_index('variant')
+  assert dict(table['steps']) == {
+    'float32': 100,
+    'ternary': 133,
+    'once <b>': 100,
+  }
+  labels = [
+    a.get_xlabel()
+    for a in sweep_plot.chart(table.reset_index(), NO_CURVES).axes
+  ]
+  assert labels[1:] == ['bits/element', 'steps', 'seconds']
+
+
+def test_curves_are_means_over_the_seeds_at_the_steps_that_variants_have(
+  tmp_path, runs
+):
+  (tmp_path / 'curves.csv').write_text(
+    'variant,seed,step,accuracy\n'
+    'float32,1,50,0.5\nfloat32,1,100,0.75\n'
+    'float32,2,50,0.25\nfloat32,2,100,0.5\n'
+    'ternary,1,75,0.125\n'
+  )
+  by_step = sweep.read_curves(tmp_path)
+  assert list(by_step.index) == [50, 75, 100]
+  assert dict(by_step['float32'].dropna()) == {50: 37.5, 100: 62.5}
+  assert dict(by_step['ternary'].dropna()) == {75: 12.5}
+  axes = sweep_plot.chart(sweep.summary(runs), by_step).axes[-1]
+  assert axes.get_xlabel() == 'steps'
+  drawn = [[*zip(*line.get_data(), strict=True)] for line in axes.lines]
+  assert drawn == [[(50, 37.5), (100, 62.5)], [(75, 12.5)]]
+  assert [name.get_text() for name in axes.texts] == ['ternary', 'float32']
+  assert [line.get_color() for line in axes.lines] == ['C0', 'C1']
+
+
+def test_without_scored_epochs_there_are_no_curves(tmp_path, runs):
+  assert not len(sweep.read_curves(tmp_path))
+  axes = sweep_plot.chart(sweep.summary(runs), NO_CURVES).axes
+  assert [a.get_xlabel() for a in axes[1:]] == ['bits/element', 'seconds']
+
+
 def test_page_needs_nothing_else_and_says_all(runs):
   table = sweep.summary(runs, 'float32')
-  page = sweep.page('lenet & more', table, runs)
+  page = sweep.page('lenet & more', table, runs, NO_CURVES)
   assert 'lenet &amp; more' in page and 'once &lt;b&gt;' in page
   assert not re.search(r'(src|href)="(?!#)', page.replace('xlink:href="#', ''))
   body = re.search(r'<table>.*?</table>', page, re.DOTALL)[0]
@@ -119,7 +163,7 @@ def test_what_is_no_table_of_runs_is_refused(tmp_path, runs):
 def drawn_of(rows):
   columns = ['variant', 'seed', 'steps', 'accuracy']
   runs = pd.DataFrame(rows, columns=[*columns, 'bits_per_element', 'seconds'])
-  drawn = sweep_plot.chart(sweep.summary(runs))
+  drawn = sweep_plot.chart(sweep.summary(runs), NO_CURVES)
   drawn.draw_without_rendering()
   return drawn
 
@@ -149,7 +193,7 @@ def test_names_of_points_are_inside_the_axes():
 
 def test_first_plot_has_a_line_for_each_variant_the_best_on_top(runs):
   table = sweep.summary(runs)
-  axes = sweep_plot.chart(table).axes[0]
+  axes = sweep_plot.chart(table, NO_CURVES).axes[0]
   names = [label.get_text() for label in axes.get_yticklabels()]
   assert names == sorted(ACCURACY, key=lambda name: -max(ACCURACY[name]))
   low, high = axes.get_ylim()
