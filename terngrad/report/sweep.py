@@ -119,12 +119,8 @@ def read_curves(folder):
   if not os.path.exists(path):
     return pd.DataFrame()
   rows = exact(path)
-  return (
-    100
-    * rows.pivot_table(
-      index='step', columns='variant', values='accuracy', sort=False
-    ).sort_index()
-  )
+  rows['accuracy'] *= 100
+  return rows.pivot_table(index='step', columns='variant', values='accuracy')
 
 
 def summary(runs, baseline=''):

@@ -20,18 +20,23 @@ def chart(table, by_step):
 
   Args:
     table: of `report.sweep.summary`; intervals are drawn where it has them.
-    by_step: of `report.sweep.read_curves`; not drawn where it is empty.
+    by_step: of `report.sweep.read_curves`; variants of the table are drawn.
   """
   over = [column for column in _OVER if column in table]
+  curves = {
+    number: by_step[variant].dropna()
+    for number, variant in enumerate(table['variant'])
+    if variant in by_step
+  }
   # Inches.
-  heights = [1 + 0.25 * len(table), *[6] * (len(over) + (len(by_step) > 0))]
+  heights = [1 + 0.25 * len(table), *[6] * (len(over) + bool(curves))]
   drawn = figure.Figure(figsize=(11, sum(heights)), layout='constrained')
   ratios = {'height_ratios': heights}
   first, *others = drawn.subplots(len(heights), gridspec_kw=ratios)
   _by_variant(first, table)
-  if len(by_step):
+  if curves:
     *others, last = others
-    curves = _by_step(last, table['variant'], by_step)
+    _by_step(last, curves)
   for axes, column in zip(others, over, strict=True):
     for _, row in table.iterrows():
       axes.errorbar(
@@ -57,8 +62,8 @@ def chart(table, by_step):
   drawn.set_layout_engine('none')
   for axes, column in zip(others, over, strict=True):
     _label(axes, *(list(table[c]) for c in ('variant', column, 'accuracy %')))
-  if len(by_step):
-    ends = [(c.name, c.index[-1], c.iloc[-1]) for c in curves]
+  if curves:
+    ends = [(c.name, c.index[-1], c.iloc[-1]) for c in curves.values()]
     _label(last, *zip(*ends, strict=True))
   return drawn
 
@@ -74,21 +79,20 @@ def _by_variant(axes, table):
   axes.grid(alpha=0.3)
 
 
-def _by_step(axes, variants, by_step):
-  """A line for each variant, its mean after every epoch; what was drawn.
+def _by_step(axes, curves):
+  """A line for each variant, its mean after every epoch.
 
-  Colours are those that the variants have in other axes.
+  Args:
+    axes: to draw in.
+    curves: dict of the variant's number to `pandas.Series` of accuracy by step;
+      the number gives it the colour that it has in other axes.
   """
-  drawn = []
-  for i, variant in enumerate(variants):
-    if variant in by_step:
-      drawn.append(by_step[variant].dropna())
-      axes.plot(drawn[-1], marker='.', color=f'C{i}')
+  for number, curve in curves.items():
+    axes.plot(curve, marker='.', color=f'C{number}')
   axes.set(xlabel='steps', ylabel='accuracy after an epoch, %')
   axes.xaxis.set_major_formatter('{x:g}')
   axes.margins(x=0.1)
   axes.grid(alpha=0.3)
-  return drawn
 
 
 def _label(axes, names, xs, ys):

@@ -28,8 +28,10 @@ from terngrad.training import records
 
 TABLE = 'results.csv'
 _RESULT, _LOG = 'result.json', 'log.txt'
-# In a result: [step, accuracy] of the epochs that were scored.
+# In a result: the rows of `report.CURVES`.
 _CURVE = 'curve'
+# What variants are compared by.
+_ACCURACY = metrics.EVALUATION[0]
 _MAIN = 'terngrad.cli.main'
 _PACKAGES = ('terngrad', 'tensorflow', 'keras', 'numpy')
 # Seconds for a run to end once it was asked to; it writes a checkpoint.
@@ -142,17 +144,16 @@ class Sweep:
       for cell in self._definition.cells
       if cell.name in self._rows
     ]
-    if rows or self._others:
-      text = pd.DataFrame([*rows, *self._others]).to_csv(index=False)
-      disk.write_text(self.table, text)
-    curves = [
-      {'variant': variant, 'seed': seed, 'step': step, 'accuracy': accuracy}
-      for (variant, seed), curve in self._curves.items()
-      for step, accuracy in curve
+    rows += self._others
+    points = [
+      point
+      for row in rows
+      for point in self._curves.get((row['variant'], row['seed']), ())
     ]
-    if curves:
-      text = pd.DataFrame(curves).to_csv(index=False)
-      disk.write_text(self.table.with_name(report.CURVES), text)
+    for name, written in ((TABLE, rows), (report.CURVES, points)):
+      if written:
+        text = pd.DataFrame(written).to_csv(index=False)
+        disk.write_text(self.table.with_name(name), text)
 
   def _keep(self, cell, row, path):
     """Takes a row that was there before."""
@@ -171,11 +172,11 @@ class Sweep:
     self._rows[cell.name] = row
 
   def _read_curves(self):
-    """{(variant, seed): list of [step, accuracy]} of the file, if any."""
+    """{(variant, seed): the points of its curve} of the file, if any."""
     found = {}
-    for row in _read(self.table.with_name(report.CURVES)):
-      points = found.setdefault((row['variant'], row['seed']), [])
-      points.append([row['step'], row['accuracy']])
+    path = self.table.with_name(report.CURVES)
+    for point in _read(path, ('step', 'accuracy')):
+      found.setdefault((point['variant'], point['seed']), []).append(point)
     return found
 
 
@@ -308,30 +309,43 @@ def _row(cell, work, scores):
     'seconds': last['seconds'],
     'ended': datetime.datetime.now().isoformat(timespec='seconds'),
     'flags': flags_of(cell),
-    _CURVE: _curve(found),
+    _CURVE: _curve(cell, found),
   }
 
 
-def _curve(trained):
-  """[step, accuracy] of each epoch, of the first subset that was scored."""
-  kind = metrics.EVALUATION[0]
-  for subset in metrics.epoch_subsets(trained, kind):
-    name = metrics.epoch_name(subset, kind)
-    return [[r['step'], r[name]] for r in trained if r.get(name) is not None]
-  return []
+def _curve(cell, trained):
+  """The points of a run: a row for each epoch, of the first subset scored."""
+  subsets = metrics.epoch_subsets(trained, _ACCURACY)
+  if not subsets:
+    return []
+  name = metrics.epoch_name(subsets[0], _ACCURACY)
+  return [
+    {
+      'variant': cell.variant,
+      'seed': cell.seed,
+      'step': record['step'],
+      'accuracy': record[name],
+    }
+    for record in trained
+    if record.get(name) is not None
+  ]
 
 
 def _score(folder):
   """The accuracy that an evaluation ended with, as a share."""
-  return records.read(folder)[-1]['precision_at_1']
+  return records.read(folder)[-1][_ACCURACY.name]
 
 
-def _read(path):
-  """The rows of a table that may not be there."""
+def _read(path, columns=()):
+  """The rows of a table that may not be there: of runs, with `columns` too."""
   if not path.exists():
     return []
   try:
-    rows = report.exact(path).to_dict('records')
+    table = report.exact(path)
+    missing = sorted({'seed', *columns} - {*table.columns})
+    if missing:
+      raise ValueError(f'no {", ".join(missing)}')
+    rows = table.to_dict('records')
     return [row | {'variant': str(row['variant'])} for row in rows]
   except (OSError, ValueError, KeyError) as error:
     raise errors.ConfigError(

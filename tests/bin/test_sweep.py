@@ -127,6 +127,30 @@ def test_the_table_alone_says_what_is_finished(swept, data_dir, tmp_path):
   assert not list(tmp_path.glob('*_seed*'))
 
 
+@pytest.mark.parametrize('name', ['results.csv', 'curves.csv'])
+def test_a_table_without_its_columns_is_one_line(data_dir, tmp_path, name):
+  (tmp_path / 'sweep.ini').write_text(TEXT, encoding='utf-8')
+  (tmp_path / name).write_text('variant,other\nfloat32,1\n')
+  done = sweep(tmp_path, data_dir, tmp_path, '--report')
+  assert done.code
+  assert f'{name}: expected a table of runs, received "no ' in done.err
+  assert 'Traceback' not in done.err
+
+
+def test_a_row_that_is_taken_away_takes_its_curve_along(
+  swept, data_dir, tmp_path
+):
+  folder, _, _ = swept
+  for name in ('sweep.ini', 'results.csv', 'curves.csv'):
+    lines = lines_of(folder / name)
+    kept = lines if name != 'results.csv' else lines[:2]
+    (tmp_path / name).write_text('\n'.join([*kept, '']))
+  done = sweep(tmp_path, data_dir, tmp_path / 'none', '--report')
+  assert done.code == 0, done.err
+  curves = pd.read_csv(tmp_path / 'curves.csv')
+  assert set(curves['variant']) == {'float32'}
+
+
 @pytest.mark.slow
 def test_a_run_again_gives_the_same_row(swept, data_dir, tmp_path):
   folder, _, _ = swept
