@@ -27,6 +27,7 @@ INSTALL_REQUIRES = [
   'importlib_resources>=6',
   'keras>=3.10,<4',
   'matplotlib>=3.8',
+  'jinja2>=3.1',
   'mlxtend>=0.23',
   'numpy>=1.26',
   'pandas>=2.1',

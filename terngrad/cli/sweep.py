@@ -141,7 +141,11 @@ def _report(sweep, found, values, configs):
   """Prints the table, writes what is to be looked at; the exit code."""
   rows = report.read(sweep.table)
   present = set(rows['variant'])
-  baseline = found.baseline if found.baseline in present else ''
+  baselines = {
+    variant: baseline
+    for variant, baseline in found.baselines.items()
+    if baseline in present
+  }
   if values.bandwidth:
     steps = rows.groupby('variant')['steps'].last()
     # Of several processes the chief's flags alone do not say how many.
@@ -152,13 +156,13 @@ def _report(sweep, found, values, configs):
     }
     rows['modelled seconds'] = rows['variant'].map(seconds)
   title = found.folder.resolve().name
-  command.say(report.write(sweep.table.parent, title, rows, baseline))
+  command.say(report.write(sweep.table.parent, title, rows, baselines))
   return command.DONE
 
 
 def _modelled(config, values):
   """Seconds of a step, all of whose workers are on machines of their own."""
-  workers = config.cluster.num_workers
+  workers = config.num_workers
   text = config.codes.text(workers)
   network = model.Network(values.bandwidth, values.latency, workers)
   (shapes,) = codec_table.cases((), (config.model.net,)).values()

@@ -5,7 +5,6 @@ data addresses, and there is no script.
 """
 
 import base64
-import html
 from typing import NamedTuple
 
 import numpy as np
@@ -17,13 +16,42 @@ from terngrad.report import html_page
 from terngrad.training import metric
 from terngrad.training import metrics
 
-_STYLE = """
+_PAGE = """\
+{% extends 'base' %}
+{% block style %}
 svg { max-width: 620px; width: 100%; }
 .grid { display: flex; flex-wrap: wrap; gap: 10px; }
 .grid figure { margin: 0; padding: 4px; width: 128px; border: 2px solid; }
 .grid img { width: 128px; image-rendering: pixelated; display: block; }
 .RIGHT { border-color: green; } .RIGHT b { color: green; }
 .WRONG { border-color: red; } .WRONG b { color: red; }
+{% endblock %}
+{% block body %}
+<table>
+{% for name, value in facts.items() %}
+<tr><th>{{ name }}</th><td>{{ value }}</td></tr>
+{% endfor %}
+</table>
+{% for plot in plots %}
+{{ plot }}
+{% endfor %}
+{% if examples %}
+<h2>Test images</h2>
+{% set right = examples | selectattr('right') | list %}
+<p>{{ right | length }} of {{ examples | length }} right. Images are as the net
+sees them, scaled to be seen.</p>
+<div class="grid">
+{% for example in examples %}
+{% set word = 'RIGHT' if example.right else 'WRONG' %}
+<figure class="{{ word }}"><img alt="" src="{{ png(example.image) }}">
+{%- set sure = '{:.0%}'.format(example.guess.confidence) -%}
+<figcaption><b>{{ word }}</b><br>{{ example.guess.name }} {{ sure }}
+{%- if not example.right %}<br>is {{ example.truth }}{% endif -%}
+</figcaption></figure>
+{% endfor %}
+</div>
+{% endif %}
+{% endblock %}
 """
 
 
@@ -87,24 +115,15 @@ def page(title, facts, trained, scored, examples):
   Returns:
     str, HTML.
   """
-  rows = [
-    f'<tr><th>{html.escape(k)}</th><td>{html.escape(v)}</td></tr>'
-    for k, v in facts.items()
-  ]
-  parts = [
-    *('<table>', *rows, '</table>'),
-    *(curves.svg(plot) for plot in curves.plots(trained, scored)),
-  ]
-  if examples:
-    right = sum(example.right for example in examples)
-    parts += [
-      '<h2>Test images</h2>',
-      f'<p>{right} of {len(examples)} right. Images are as the net sees them, '
-      'scaled to be seen.</p><div class="grid">',
-      *(_figure(example) for example in examples),
-      '</div>',
-    ]
-  return html_page.document(title, parts, _STYLE)
+  plots = [curves.svg(plot) for plot in curves.plots(trained, scored)]
+  return html_page.render(
+    _PAGE,
+    title,
+    facts=facts,
+    plots=[html_page.raw(plot) for plot in plots],
+    examples=examples,
+    png=_png,
+  )
 
 
 def last_values(losses, scores):
@@ -134,19 +153,9 @@ def last_values(losses, scores):
   return facts
 
 
-def _figure(example):
-  word = 'RIGHT' if example.right else 'WRONG'
-  content = base64.b64encode(_png(example.image)).decode('ascii')
-  said = f'{html.escape(example.guess.name)} {example.guess.confidence:.0%}'
-  truth = '' if example.right else f'<br>is {html.escape(example.truth)}'
-  return (
-    f'<figure class="{word}"><img alt="" src="data:image/png;base64,{content}">'
-    f'<figcaption><b>{word}</b><br>{said}{truth}</figcaption></figure>'
-  )
-
-
 def _png(image):
-  """A PNG whose darkest value is black and whose brightest is white."""
+  """A PNG as an address; its darkest value is black, its brightest white."""
   least, greatest = image.min(), image.max()
   scaled = (image - least) * (255.0 / max(greatest - least, 1e-6))
-  return tf.io.encode_png(np.uint8(np.rint(scaled))).numpy()
+  content = tf.io.encode_png(np.uint8(np.rint(scaled))).numpy()
+  return f'data:image/png;base64,{base64.b64encode(content).decode("ascii")}'

@@ -4,7 +4,6 @@ Every figure has its spread over the seeds. A variant is compared with the
 baseline seed by seed, so that what a seed does to both falls out.
 """
 
-import html
 import math
 import os
 
@@ -19,7 +18,7 @@ from terngrad.report import sweep_plot
 
 # Beside the table of runs: a row an epoch of a run, where epochs were scored.
 CURVES = 'curves.csv'
-# Student's t for 95 %, two-sided, by degrees of freedom from 1; 1.96 beyond.
+# Student's t for 95 %, two-sided, by degrees of freedom from 1.
 # Student, The Probable Error of a Mean, Biometrika 6 (1908), as tabulated.
 _T = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 _COLUMNS = {
@@ -35,27 +34,38 @@ _FLOATS = ('accuracy', 'bits_per_element', 'loss', 'seconds')
 _TEXTS = ('variant', 'commit')
 # Before the names of further scores, see `terngrad.sweep.definition`.
 _SCORE = 'accuracy_'
-_STYLE = """
+# A click on a heading sorts by its column, by number where all are numbers.
+_PAGE = """\
+{% extends 'base' %}
+{% from 'tables' import table %}
+{% block style %}
 td, th { text-align: right; white-space: nowrap; }
 td:first-child, th:first-child { text-align: left; }
 th { cursor: pointer; }
-"""
-# A click on a heading sorts by its column, by numbers where there are some.
-_SCRIPT = """
+{% endblock %}
+{% block body %}
+<p>Means over the seeds; differences are of pairs of the same seed. A click on a
+heading sorts.</p>
+{{ table(*summary) }}
+{{ plot }}
+<h2>All runs</h2>
+{{ table(*runs) }}
+<script>
 for (const table of document.querySelectorAll('table'))
   table.querySelectorAll('th').forEach((heading, column) =>
     heading.addEventListener('click', () => {
       const up = heading.dataset.up !== 'true';
       heading.dataset.up = up;
-      const key = row => {
-        const text = row.cells[column].textContent;
-        const number = parseFloat(text);
-        return isNaN(number) ? text : number;
-      };
-      const rows = [...table.tBodies[0].rows].sort((a, b) =>
+      const rows = [...table.tBodies[0].rows];
+      const text = row => row.cells[column].textContent;
+      const numeric = rows.every(row => !isNaN(text(row)));
+      const key = row => numeric && text(row) ? Number(text(row)) : text(row);
+      rows.sort((a, b) =>
         (key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : 0) * (up ? 1 : -1));
       table.tBodies[0].append(...rows);
     }));
+</script>
+{% endblock %}
 """
 
 
@@ -123,29 +133,35 @@ def read_curves(folder):
   return rows.pivot_table(index='step', columns='variant', values='accuracy')
 
 
-def summary(runs, baseline=''):
+def summary(runs, baselines=None):
   """A row a variant, the most accurate first.
 
   Args:
     runs: from `read`.
-    baseline: the variant that others are compared with; '' for none.
+    baselines: dict of variants to those that they are compared with; what has
+      none is compared with nothing.
 
   Returns:
     `pandas.DataFrame`: accuracy in %, mean over the seeds, standard deviation
     and half width of the 95 % confidence interval of the mean (NaN of one
-    seed); the mean difference to the baseline over the seeds that both have, in
-    points, and its half width; further scores in %, bits an element and
+    seed); the mean difference to its baseline over the seeds that both have, in
+    points, and its half width, and where there are several baselines which one
+    that is; further scores in %, bits an element and
     seconds, means, and modelled seconds where runs have them; steps where runs
     differ in them.
 
   Raises:
-    errors.ConfigError: no run is of the baseline.
+    errors.ConfigError: no run is of a baseline.
   """
-  if baseline and baseline not in set(runs['variant']):
-    known = ', '.join(sorted(set(runs['variant'])))
+  baselines = baselines or {}
+  known = sorted({*runs['variant']})
+  if unknown := sorted({*baselines.values()} - {*known}):
     raise errors.ConfigError(
-      f'baseline: expected a variant of {known}, received {baseline!r}.'
+      f'baseline: expected a variant of {", ".join(known)}, received '
+      f'{unknown[0]!r}.'
     )
+  used = {baselines[variant] for variant in known if variant in baselines}
+  heading = f'to {"its baseline" if len(used) > 1 else "".join(used)}'
   accuracy = runs.pivot_table(
     index='seed', columns='variant', values='accuracy', aggfunc='last'
   )
@@ -160,10 +176,12 @@ def summary(runs, baseline=''):
       'sd': deviation,
       '95 %': half,
     }
-    if baseline:
+    if baseline := baselines.get(variant):
       pairs = 100 * (accuracy[variant] - accuracy[baseline]).dropna()
       difference, _, half = interval(pairs)
-      row |= {f'to {baseline}': difference, 'its 95 %': half}
+      row |= {heading: difference, 'its 95 %': half}
+      if len(used) > 1:
+        row['baseline'] = baseline
     row |= {
       f'{name.removeprefix(_SCORE)} %': 100 * own[name].mean()
       for name in runs.columns
@@ -192,15 +210,28 @@ def interval(values):
   if count < 2:
     return mean, math.nan, math.nan
   deviation = float(values.std(ddof=1))
-  quantile = _T[count - 2] if count - 2 < len(_T) else 1.96
-  found = mean, deviation, quantile * deviation / math.sqrt(count)
+  found = mean, deviation, _t(count - 1) * deviation / math.sqrt(count)
   return tuple(round(number, 9) for number in found)
+
+
+def _t(freedom):
+  """Student's t for 95 %, two-sided.
+
+  Beyond the table by Abramowitz and Stegun, Handbook of Mathematical Functions
+  (1964), 26.7.5: from 11 degrees of freedom on within 0.0005.
+  """
+  if freedom <= len(_T):
+    return _T[freedom - 1]
+  x = 1.959964
+  first = (x**3 + x) / 4
+  second = (5 * x**5 + 16 * x**3 + 3 * x) / 96
+  third = (3 * x**7 + 19 * x**5 + 17 * x**3 - 15 * x) / 384
+  return x + first / freedom + second / freedom**2 + third / freedom**3
 
 
 def markdown(table):
   """The table as Markdown."""
-  rows = [_cells(row) for _, row in table.iterrows()]
-  lines = [list(table.columns), ['---'] * len(table.columns), *rows]
+  lines = [list(table.columns), ['---'] * len(table.columns), *_texts(table)]
   return ''.join(f'| {" | ".join(line)} |\n' for line in lines)
 
 
@@ -216,35 +247,30 @@ def page(title, table, runs, by_step):
   Returns:
     str.
   """
-  return html_page.document(
+  plot = curves.element(sweep_plot.chart(table, by_step), title)
+  return html_page.render(
+    _PAGE,
     title,
-    [
-      '<p>Means over the seeds; differences are of pairs of the same seed. '
-      'A click on a heading sorts.</p>',
-      _html(table),
-      curves.element(sweep_plot.chart(table, by_step), title),
-      '<h2>All runs</h2>',
-      _html(runs),
-      f'<script>{_SCRIPT}</script>',
-    ],
-    _STYLE,
+    summary=(table.columns, _texts(table)),
+    plot=html_page.raw(plot),
+    runs=(runs.columns, _texts(runs)),
   )
 
 
-def write(folder, title, runs, baseline=''):
+def write(folder, title, runs, baselines=None):
   """Writes the summary as a table, Markdown, a plot and a page.
 
   Args:
     folder: path; made where it is not.
     title: of the page.
     runs: from `read`.
-    baseline: see `summary`.
+    baselines: see `summary`.
 
   Returns:
     The table and where the page is, for people. The files of equal runs are
     equal to the byte.
   """
-  found = summary(runs, baseline)
+  found = summary(runs, baselines)
   by_step = read_curves(folder)
   tables.write(folder, 'sweep', found, sweep_plot.chart(found, by_step))
   page_path = os.path.join(folder, 'sweep.html')
@@ -254,22 +280,14 @@ def write(folder, title, runs, baseline=''):
   return f'{shown}\npage: {page_path}'
 
 
-def _html(table):
-  heads = ''.join(f'<th>{html.escape(str(c))}</th>' for c in table.columns)
-  rows = ''.join(
-    f'<tr>{"".join(f"<td>{html.escape(c)}</td>" for c in _cells(row))}</tr>\n'
-    for _, row in table.iterrows()
-  )
-  return (
-    f'<table><thead><tr>{heads}</tr></thead><tbody>\n{rows}</tbody></table>'
-  )
-
-
-def _cells(row):
-  return [_shown(value) for value in row]
+def _texts(table):
+  """The cells of a table as text, a list a row."""
+  return [[_shown(value) for value in row] for _, row in table.iterrows()]
 
 
 def _shown(value):
   if not isinstance(value, float):
     return str(value)
-  return '' if math.isnan(value) else f'{value:.4g}'
+  if math.isnan(value):
+    return ''
+  return f'{value:.4g}' if abs(value) < 1e4 else f'{value:.0f}'

@@ -9,7 +9,8 @@ more, with its flags after those of `[eval]`, for a column `accuracy_NAME` of
 the table. Every other section is an axis, whose lines `NAME = FLAGS` are the
 values on it; the variants of several axes are all their combinations, such as
 `ternary_8`. `[seeds]` gives the variants that a pattern matches seeds of their
-own, or none:
+own, or none, and `[baselines]` gives them baselines of their own, or none; the
+last pattern that matches decides:
 
     [sweep]
     program = mnist
@@ -31,6 +32,9 @@ own, or none:
     float32_64 =
     ternary_64 = 1
 
+    [baselines]
+    *_64 = float32_64
+
 A file's own --flagfile is looked for beside it.
 """
 
@@ -46,7 +50,7 @@ from terngrad import errors
 
 FILE_NAME = 'sweep.ini'
 _EVAL = 'eval'
-_OWN = ('sweep', 'flags', _EVAL, 'seeds')
+_OWN = ('sweep', 'flags', _EVAL, 'seeds', 'baselines')
 _KEYS = {'program', 'seeds', 'baseline', 'launch'}
 
 
@@ -77,7 +81,7 @@ class Definition(NamedTuple):
   Attributes:
     folder: of its file, where flag files are looked for.
     program: data set of the trainer and the evaluator, as `train` names it.
-    baseline: variant that others are compared with, or ''.
+    baselines: dict of variants to those that they are compared with.
     scoring: dict of str to tuple of words, the evaluator's flags; '' is the
       score that variants are compared by, other names are columns beside it.
     cells: list of `Cell`, variant after variant for every seed, so that
@@ -86,7 +90,7 @@ class Definition(NamedTuple):
 
   folder: pathlib.Path
   program: str
-  baseline: str
+  baselines: dict[str, str]
   scoring: dict[str, tuple[str, ...]]
   cells: list[Cell]
 
@@ -128,12 +132,7 @@ def read(path, seeds=(), only=(), more=()):
     )
   everything = _words(path, sections.get('flags', {}))
   variants = _variants(path, sections)
-  baseline = says.get('baseline') or ''
-  if baseline and baseline not in variants:
-    raise errors.ConfigError(
-      f'{path}: expected a variant as baseline, received {baseline!r}. There '
-      f'are {", ".join(variants)}.'
-    )
+  baselines = _baselines(path, sections, says, variants)
   own_seeds = _seeds(path, sections, says, variants)
   chosen = {
     variant: (tuple(seeds) if seeds and found else found)
@@ -155,7 +154,7 @@ def read(path, seeds=(), only=(), more=()):
     )
   scoring = _scoring(path, sections)
   program = says.get('program') or 'mnist'
-  return Definition(path.parent, program, baseline, scoring, cells)
+  return Definition(path.parent, program, baselines, scoring, cells)
 
 
 def _sections(path):
@@ -253,15 +252,34 @@ def _split(path, name, text):
 
 def _seeds(path, sections, says, variants):
   """{variant: tuple of its seeds}."""
-  found = dict.fromkeys(variants, _numbers(path, says.get('seeds') or '1'))
-  for pattern, text in sections.get('seeds', {}).items():
+  usual = says.get('seeds') or '1'
+  texts = _by_pattern(path, sections, 'seeds', usual, variants)
+  return {variant: _numbers(path, text) for variant, text in texts.items()}
+
+
+def _baselines(path, sections, says, variants):
+  """{variant: what it is compared with}, of those that are."""
+  usual = says.get('baseline') or ''
+  found = _by_pattern(path, sections, 'baselines', usual, variants)
+  if unknown := sorted({*found.values()} - {*variants, ''}):
+    raise errors.ConfigError(
+      f'{path}: expected a variant as baseline, received {unknown[0]!r}. There '
+      f'are {", ".join(variants)}.'
+    )
+  return {variant: baseline for variant, baseline in found.items() if baseline}
+
+
+def _by_pattern(path, sections, name, usual, variants):
+  """{variant: text}, that of the last pattern of a section that matches it."""
+  found = dict.fromkeys(variants, usual)
+  for pattern, text in sections.get(name, {}).items():
     matched = fnmatch.filter(variants, pattern)
     if not matched:
       raise errors.ConfigError(
-        f'{path}: expected variants for the seeds of {pattern!r}, received '
+        f'{path}: expected variants for the {name} of {pattern!r}, received '
         f'none. There are {", ".join(variants)}.'
       )
-    found |= dict.fromkeys(matched, _numbers(path, text or ''))
+    found |= dict.fromkeys(matched, (text or '').strip())
   return found
 
 

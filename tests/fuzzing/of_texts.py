@@ -238,13 +238,15 @@ def sweep():
       b'[sweep]\nprogram = mnist\nseeds = 1 2\nbaseline = a_2\n[flags]\n'
       b'--max_steps = 20\n--quiet\n[codec]\na = --codec=identity\n'
       b'b = --codec=ternary --flagfile=x\n[workers]\n2 = --num_nodes=2\n'
-      b'4 = --num_nodes=4\n[seeds]\nb_* = 3\n[eval]\n--split = test\n',
+      b'4 = --num_nodes=4\n[seeds]\nb_* = 3\n[baselines]\n*_4 = a_4\n'
+      b'[eval]\n--split = test\n',
       b'# small\n[codec]\na =\nb = "--x=1 2"\n',
     ],
     (errors.ConfigError,),
     ['terngrad.sweep.definition'],
     (
       *(b'[sweep]\n', b'[flags]\n', b'[seeds]\n', b'[codec]\n', b'seeds = '),
+      b'[baselines]\n',
       *(b'program', b'baseline = ', b' = ', b'\n  ', b'a_2', b'%(x)s', b'*'),
     ),
   )

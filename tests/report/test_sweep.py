@@ -41,8 +41,12 @@ def runs(tmp_path):
   return sweep.read(path)
 
 
+def against(runs, baseline):
+  return dict.fromkeys(runs['variant'], baseline)
+
+
 def test_means_spreads_and_paired_differences_are_those_by_hand(runs):
-  table = sweep.summary(runs, 'float32').set_index('variant')
+  table = sweep.summary(runs, against(runs, 'float32')).set_index('variant')
   assert list(table.index) == ['float32', 'ternary', 'once <b>']
   own = [98.0, 98.3, 98.1]
   row = table.loc['ternary']
@@ -61,9 +65,34 @@ def test_means_spreads_and_paired_differences_are_those_by_hand(runs):
 
 
 def test_one_seed_has_no_spread_and_is_paired_with_its_own(runs):
-  row = sweep.summary(runs, 'float32').set_index('variant').loc['once <b>']
+  row = (
+    sweep.summary(runs, against(runs, 'float32'))
+    .set_index('variant')
+    .loc['once <b>']
+  )
   assert math.isnan(row['sd']) and math.isnan(row['95 %'])
   assert row['to float32'] == pytest.approx(50.0 - 99.2)
+
+
+def test_variants_with_baselines_of_their_own_are_paired_with_them(runs):
+  baselines = {'ternary': 'float32', 'once <b>': 'ternary', 'none': 'ternary'}
+  table = sweep.summary(runs, baselines).set_index('variant')
+  found = table['to its baseline']
+  assert found['ternary'] == pytest.approx(-2.9 / 3)
+  assert found['once <b>'] == pytest.approx(50 - 98.3)
+  assert math.isnan(found['float32'])
+  assert list(table['baseline'])[1:] == ['float32', 'ternary']
+  first = sweep.markdown(table.reset_index()).splitlines()[2]
+  assert 'nan' not in first
+
+
+def test_intervals_of_many_seeds_are_of_students_t():
+  # Student's t as tabulated: 11, 20 and 100 degrees of freedom.
+  for freedom, quantile in ((11, 2.201), (20, 2.086), (100, 1.984)):
+    values = pd.Series(range(freedom + 1)) * 1.0
+    _, deviation, half = sweep.interval(values)
+    received = half * math.sqrt(freedom + 1) / deviation
+    assert received == pytest.approx(quantile, abs=0.001)
 
 
 def test_commits_and_variants_that_look_like_numbers_stay_what_they_are(
@@ -78,7 +107,7 @@ def test_commits_and_variants_that_look_like_numbers_stay_what_they_are(
   runs = sweep.read(path)
   assert list(runs['variant']) == ['08', '1e3']
   assert list(runs['commit']) == ['076e364', '0012345']
-  assert list(sweep.summary(runs, '08')['to 08']) == [0, -25]
+  assert list(sweep.summary(runs, against(runs, '08'))['to 08']) == [0, -25]
 
 
 def test_further_scores_are_means_of_the_runs_that_have_them(runs):
@@ -133,7 +162,7 @@ def test_without_scored_epochs_there_are_no_curves(tmp_path, runs):
 
 
 def test_page_needs_nothing_else_and_says_all(runs):
-  table = sweep.summary(runs, 'float32')
+  table = sweep.summary(runs, against(runs, 'float32'))
   page = sweep.page('lenet & more', table, runs, NO_CURVES)
   assert 'lenet &amp; more' in page and 'once &lt;b&gt;' in page
   assert not re.search(r'(src|href)="(?!#)', page.replace('xlink:href="#', ''))
@@ -157,7 +186,7 @@ def test_what_is_no_table_of_runs_is_refused(tmp_path, runs):
   with pytest.raises(errors.ConfigError, match='received 1 rows without acc'):
     sweep.read(tmp_path / 'other.csv')
   with pytest.raises(errors.ConfigError, match="variant of float32, .*'flaot'"):
-    sweep.summary(runs, 'flaot')
+    sweep.summary(runs, against(runs, 'flaot'))
 
 
 def drawn_of(rows):

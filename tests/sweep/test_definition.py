@@ -43,6 +43,10 @@ ternary = --codec=ternary:clip_factor=2.5
 [seeds]
 *_64 =
 ternary_64 = 7
+
+[baselines]
+*_64 =
+ternary_64 = float32_64
 """
 ALWAYS = (
   '--max_steps=20',
@@ -70,7 +74,12 @@ def test_variants_are_all_combinations_seed_by_seed(read):
     'ternary_2_seed2',
     'ternary_64_seed7',
   ]
-  assert (found.program, found.baseline) == ('cifar10', 'float32_2')
+  assert found.program == 'cifar10'
+  assert found.baselines == {
+    'float32_2': 'float32_2',
+    'ternary_2': 'float32_2',
+    'ternary_64': 'float32_64',
+  }
   assert found.scoring == {
     '': ('--batch_size=100',),
     'values': ('--batch_size=100', '--restore_avg_var=false'),
@@ -118,6 +127,11 @@ def test_the_command_line_says_other_seeds_and_fewer_variants(read):
     (('--max_steps = 20', 'max_steps = 20'), "`--name = value`, received 'max"),
     (('seeds = 1 2', 'seeds = 1 two'), "seeds as integers, received '1 two'"),
     (('*_64 =', '*_16 ='), r"for the seeds of '\*_16', received none"),
+    (
+      ('ternary_64 = float32_64', 'b = a'),
+      "for the baselines of 'b', received",
+    ),
+    (('= float32_64', '= a'), "as baseline, received 'a'. There are float"),
     (('2 = --num', '../2 = --num'), 'that can be folders'),
     (('[eval values]', '[eval ../x]'), r'digits and _, once, received \[eval'),
     (('[eval values]', '[eval a]\n[eval  a]'), 'once, received'),

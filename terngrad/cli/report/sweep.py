@@ -37,12 +37,15 @@ class Flags:
 def act(values):
   """Prints the table, and writes it where a folder is named."""
   runs = sweep.read(values.results)
+  baselines = {}
+  if values.baseline:
+    baselines = dict.fromkeys(runs['variant'], values.baseline)
   if not values.output:
-    table = sweep.summary(runs, values.baseline)
+    table = sweep.summary(runs, baselines)
     command.say(table.to_string(index=False, float_format='{:.4g}'.format))
     return
   title = os.path.basename(os.path.dirname(os.path.abspath(values.results)))
-  command.say(sweep.write(values.output, title, runs, values.baseline))
+  command.say(sweep.write(values.output, title, runs, baselines))
 
 
 COMMAND = command.Command(USAGE, Flags, act, required=('results',))

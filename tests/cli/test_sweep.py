@@ -1,0 +1,79 @@
+"""`terngrad sweep --report` of what is finished: no run, no data."""
+
+import pandas as pd
+import pytest
+
+from terngrad import errors
+from terngrad.cli import sweep
+from terngrad.sweep import definition
+from terngrad.sweep import runs
+
+TEXT = """\
+[sweep]
+baseline = float32
+
+[flags]
+--batch_size = 8
+--max_steps = 50
+
+[codec]
+float32 = --codec=identity
+ternary = --codec=ternary --num_nodes=4
+"""
+
+
+@pytest.fixture
+def finished(tmp_path):
+  """A folder with a definition, both of whose runs have a row."""
+  (tmp_path / 'sweep.ini').write_text(TEXT, encoding='utf-8')
+  rows = [
+    {
+      'variant': cell.variant,
+      'seed': cell.seed,
+      'steps': 50,
+      'accuracy': 0.5,
+      'bits_per_element': 1.6,
+      'seconds': 3.0,
+      'flags': runs.flags_of(cell),
+    }
+    for cell in definition.read(tmp_path).cells
+  ]
+  pd.DataFrame(rows).to_csv(tmp_path / runs.TABLE, index=False)
+  return tmp_path
+
+
+def report(folder, **options):
+  """The table of the report, by variant."""
+  values = sweep.Flags(
+    definition=str(folder),
+    data_dir=str(folder),
+    work_dir=str(folder / 'work'),
+    report=True,
+    **options,
+  )
+  assert sweep.act(values) == 0
+  return pd.read_csv(folder / 'sweep.csv').set_index('variant')
+
+
+def test_modelled_seconds_are_steps_of_the_plan_on_that_network(finished):
+  # A step of LeNet's 1.3 million float32 by one worker has no wire; of ternary
+  # by four at 1 Mbit/s it has 1.6 bits an element, there and back, and more.
+  found = report(finished, bandwidth=1e6, computing=0.25)['modelled seconds']
+  assert found['float32'] == pytest.approx(50 * 0.25, rel=0.05)
+  wire = 50 * 1.25e6 * 1.6 / 1e6
+  assert 50 * 0.25 + wire < found['ternary'] < 50 * 0.25 + 5 * wire
+  faster = report(finished, bandwidth=1e9, computing=0.25)['modelled seconds']
+  assert faster['ternary'] < 50 * 0.25 + 0.1 * wire
+
+
+def test_without_a_network_no_seconds_are_modelled(finished):
+  assert 'modelled seconds' not in report(finished)
+
+
+def test_rows_of_other_flags_are_not_reported(finished):
+  path = finished / runs.TABLE
+  path.write_text(path.read_text().replace('--num_nodes=4', '--num_nodes=8'))
+  with pytest.raises(
+    errors.ConfigError, match='expected ternary_seed1 to have'
+  ):
+    report(finished)
