@@ -160,11 +160,10 @@ def summary(runs, baselines=None):
       f'baseline: expected a variant of {", ".join(known)}, received '
       f'{unknown[0]!r}.'
     )
-  used = {baselines[variant] for variant in known if variant in baselines}
-  heading = f'to {"its baseline" if len(used) > 1 else "".join(used)}'
   accuracy = runs.pivot_table(
     index='seed', columns='variant', values='accuracy', aggfunc='last'
   )
+  used = {baselines[variant] for variant in known if variant in baselines}
   differ = runs['steps'].nunique() > 1
   rows = []
   for variant, own in runs.groupby('variant', sort=False):
@@ -177,11 +176,7 @@ def summary(runs, baselines=None):
       '95 %': half,
     }
     if baseline := baselines.get(variant):
-      pairs = 100 * (accuracy[variant] - accuracy[baseline]).dropna()
-      difference, _, half = interval(pairs)
-      row |= {heading: difference, 'its 95 %': half}
-      if len(used) > 1:
-        row['baseline'] = baseline
+      row |= _compared(accuracy[variant], accuracy[baseline], len(used) > 1)
     row |= {
       f'{name.removeprefix(_SCORE)} %': 100 * own[name].mean()
       for name in runs.columns
@@ -198,6 +193,18 @@ def summary(runs, baselines=None):
     rows.append(row)
   table = pd.DataFrame(rows)
   return table.sort_values('accuracy %', ascending=False, kind='stable')
+
+
+def _compared(own, baseline, is_named):
+  """Columns on the differences of two series of accuracies by seed."""
+  difference, _, half = interval(100 * (own - baseline).dropna())
+  if not is_named:
+    return {f'to {baseline.name}': difference, 'its 95 %': half}
+  return {
+    'to its baseline': difference,
+    'its 95 %': half,
+    'baseline': baseline.name,
+  }
 
 
 def interval(values):
