@@ -57,9 +57,12 @@ def chart(table, by_step):
     # Room for names that are moved up.
     axes.set_ylim(low, high + 0.2 * (high - low))
     axes.grid(alpha=0.3)
-  # Names are placed where points are, which must not move any more.
+  # Names are placed where points are, which must not move any more. The solver
+  # of the layout takes its terms by their addresses, so that last bits differ.
   drawn.draw_without_rendering()
   drawn.set_layout_engine('none')
+  for axes in drawn.axes:
+    axes.set_position([round(side, 6) for side in axes.get_position().bounds])
   for axes, column in zip(others, over, strict=True):
     _label(axes, *(list(table[c]) for c in ('variant', column, 'accuracy %')))
   if curves:

@@ -220,6 +220,12 @@ def test_names_of_points_are_inside_the_axes():
       assert axes.bbox.x0 < box.x0 < box.x1 < axes.bbox.x1
 
 
+def test_axes_are_in_places_without_the_noise_of_a_solver(runs):
+  for axes in sweep_plot.chart(sweep.summary(runs), NO_CURVES).axes:
+    for side in axes.get_position().bounds:
+      assert side == pytest.approx(round(side, 6), abs=1e-12)
+
+
 def test_first_plot_has_a_line_for_each_variant_the_best_on_top(runs):
   table = sweep.summary(runs)
   axes = sweep_plot.chart(table, NO_CURVES).axes[0]
