@@ -1,4 +1,4 @@
-"""Scripts of experiments: run again, they write the tables beside them."""
+"""Scripts of experiments: their figures, and the tables beside them."""
 
 import os
 import pathlib
@@ -6,10 +6,23 @@ import shutil
 import subprocess
 import sys
 
+import numpy as np
 import pandas as pd
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def run(script, *words):
+  """What a script prints."""
+  done = subprocess.run(
+    [sys.executable, script, *words],
+    env=os.environ | {'PYTHONPATH': str(ROOT)},
+    check=True,
+    capture_output=True,
+    text=True,
+  )
+  return done.stdout
 
 
 @pytest.mark.parametrize(
@@ -23,12 +36,21 @@ def test_script_writes_the_table_that_is_committed(script, table, tmp_path):
   committed = (ROOT / 'experiments' / script).parent
   copy = shutil.copytree(committed, tmp_path / committed.name)
   (copy / table).unlink()
-  subprocess.run(
-    [sys.executable, copy / pathlib.Path(script).name],
-    env=os.environ | {'PYTHONPATH': str(ROOT)},
-    check=True,
-    stdout=subprocess.DEVNULL,
-  )
+  run(copy / pathlib.Path(script).name)
   expected, received = (pd.read_csv(p / table) for p in (committed, copy))
   # The last digit of what was rounded may be another where libraries differ.
   pd.testing.assert_frame_equal(received, expected, rtol=1e-3, atol=2e-4)
+
+
+def test_shared_scalers_are_those_by_hand(tmp_path):
+  # Nothing is beyond 2.5 deviations. Scalers are 1 and 3: 3 over their mean 2.
+  signs = np.float32([1, 1, -1, -1])
+  path = tmp_path / 'two.npz'
+  np.savez(path, kernel=np.stack([signs, 3 * signs]))
+  script = ROOT / 'experiments/cifar10_causes/shared_scalers.py'
+  name, *figures = run(script, path).splitlines()[1].split()
+  # (4 (3 - 1) + 0) / 2^2 of the mean's square 16; x^4 41 over 5 squared.
+  assert name == 'kernel'
+  assert [*map(float, figures)] == pytest.approx(
+    [1.5, 0.125, 0, 0, 1.64], abs=0.006
+  )
