@@ -1,7 +1,6 @@
 """Pages of one HTML file, which need nothing else."""
 
 import jinja2
-import markupsafe
 
 # What every page is made of; a page fills the blocks. `table` draws a table of
 # rows of text below its heads.
@@ -47,14 +46,10 @@ def render(template, title, **values):
     template: str of Jinja that extends `base` and fills its blocks `style` and
       `body`; `table` is imported from `tables`.
     title: text, also its heading.
-    **values: what the template names. Text is escaped; HTML comes from `raw`.
+    **values: what the template names. It is escaped, but for what the template
+      says is `safe`: the project's own HTML, such as an SVG.
 
   Returns:
     str, HTML.
   """
   return _ENVIRONMENT.from_string(template).render(title=title, **values)
-
-
-def raw(text):
-  """HTML that is not escaped: the project's own, such as an SVG."""
-  return markupsafe.Markup(text)

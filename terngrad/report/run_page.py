@@ -33,7 +33,7 @@ svg { max-width: 620px; width: 100%; }
 {% endfor %}
 </table>
 {% for plot in plots %}
-{{ plot }}
+{{ plot | safe }}
 {% endfor %}
 {% if examples %}
 <h2>Test images</h2>
@@ -115,12 +115,11 @@ def page(title, facts, trained, scored, examples):
   Returns:
     str, HTML.
   """
-  plots = [curves.svg(plot) for plot in curves.plots(trained, scored)]
   return html_page.render(
     _PAGE,
     title,
     facts=facts,
-    plots=[html_page.raw(plot) for plot in plots],
+    plots=[curves.svg(plot) for plot in curves.plots(trained, scored)],
     examples=examples,
     png=_png,
   )

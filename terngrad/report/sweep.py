@@ -47,7 +47,7 @@ th { cursor: pointer; }
 <p>Means over the seeds; differences are of pairs of the same seed. A click on a
 heading sorts.</p>
 {{ table(*summary) }}
-{{ plot }}
+{{ plot | safe }}
 <h2>All runs</h2>
 {{ table(*runs) }}
 <script>
@@ -254,12 +254,11 @@ def page(title, table, runs, by_step):
   Returns:
     str.
   """
-  plot = curves.element(sweep_plot.chart(table, by_step), title)
   return html_page.render(
     _PAGE,
     title,
     summary=(table.columns, _texts(table)),
-    plot=html_page.raw(plot),
+    plot=curves.element(sweep_plot.chart(table, by_step), title),
     runs=(runs.columns, _texts(runs)),
   )
 
