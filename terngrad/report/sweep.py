@@ -146,9 +146,8 @@ def summary(runs, baselines=None):
     and half width of the 95 % confidence interval of the mean (NaN of one
     seed); the mean difference to its baseline over the seeds that both have, in
     points, and its half width, and where there are several baselines which one
-    that is; further scores in %, bits an element and
-    seconds, means, and modelled seconds where runs have them; steps where runs
-    differ in them.
+    that is; further scores in %, bits an element and seconds, means, and
+    modelled seconds where runs have them; steps where runs differ in them.
 
   Raises:
     errors.ConfigError: no run is of a baseline.
@@ -158,7 +157,7 @@ def summary(runs, baselines=None):
   if unknown := sorted({*baselines.values()} - {*known}):
     raise errors.ConfigError(
       f'baseline: expected a variant of {", ".join(known)}, received '
-      f'{unknown[0]!r}.'
+      f'{unknown[0]!r}. Give one that has run.'
     )
   accuracy = runs.pivot_table(
     index='seed', columns='variant', values='accuracy', aggfunc='last'

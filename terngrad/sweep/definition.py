@@ -40,6 +40,7 @@ A file's own --flagfile is looked for beside it.
 
 import configparser
 import fnmatch
+import functools
 import itertools
 import os
 import pathlib
@@ -253,25 +254,29 @@ def _split(path, name, text):
 def _seeds(path, sections, says, variants):
   """{variant: tuple of its seeds}."""
   usual = says.get('seeds') or '1'
-  texts = _by_pattern(path, sections, 'seeds', usual, variants)
-  return {variant: _numbers(path, text) for variant, text in texts.items()}
+  read_text = functools.partial(_numbers, path)
+  return _by_pattern(path, sections, 'seeds', usual, variants, read_text)
 
 
 def _baselines(path, sections, says, variants):
   """{variant: what it is compared with}, of those that are."""
+
+  def read_text(text):
+    if text and text not in variants:
+      raise errors.ConfigError(
+        f'{path}: expected a variant as baseline, received {text!r}. There '
+        f'are {", ".join(variants)}.'
+      )
+    return text
+
   usual = says.get('baseline') or ''
-  found = _by_pattern(path, sections, 'baselines', usual, variants)
-  if unknown := sorted({*found.values()} - {*variants, ''}):
-    raise errors.ConfigError(
-      f'{path}: expected a variant as baseline, received {unknown[0]!r}. There '
-      f'are {", ".join(variants)}.'
-    )
+  found = _by_pattern(path, sections, 'baselines', usual, variants, read_text)
   return {variant: baseline for variant, baseline in found.items() if baseline}
 
 
-def _by_pattern(path, sections, name, usual, variants):
-  """{variant: text}, that of the last pattern of a section that matches it."""
-  found = dict.fromkeys(variants, usual)
+def _by_pattern(path, sections, name, usual, variants, read_text):
+  """{variant: what its text says}, the last pattern's, or else `usual`."""
+  found = dict.fromkeys(variants, read_text(usual))
   for pattern, text in sections.get(name, {}).items():
     matched = fnmatch.filter(variants, pattern)
     if not matched:
@@ -279,7 +284,7 @@ def _by_pattern(path, sections, name, usual, variants):
         f'{path}: expected variants for the {name} of {pattern!r}, received '
         f'none. There are {", ".join(variants)}.'
       )
-    found |= dict.fromkeys(matched, (text or '').strip())
+    found |= dict.fromkeys(matched, read_text(text or ''))
   return found
 
 

@@ -3,7 +3,6 @@
 import pandas as pd
 import pytest
 
-from terngrad import errors
 from terngrad.cli import sweep
 from terngrad.sweep import definition
 from terngrad.sweep import runs
@@ -68,12 +67,3 @@ def test_modelled_seconds_are_steps_of_the_plan_on_that_network(finished):
 
 def test_without_a_network_no_seconds_are_modelled(finished):
   assert 'modelled seconds' not in report(finished)
-
-
-def test_rows_of_other_flags_are_not_reported(finished):
-  path = finished / runs.TABLE
-  path.write_text(path.read_text().replace('--num_nodes=4', '--num_nodes=8'))
-  with pytest.raises(
-    errors.ConfigError, match='expected ternary_seed1 to have'
-  ):
-    report(finished)

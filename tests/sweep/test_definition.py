@@ -116,6 +116,23 @@ def test_the_command_line_says_other_seeds_and_fewer_variants(read):
 
 
 @pytest.mark.parametrize(
+  ('line', 'wrong', 'section'),
+  [
+    ('seeds = 1 2', 'seeds = 1 two', '[seeds]\n* = 3'),
+    ('baseline = float32_2', 'baseline = a', '[baselines]\n* = float32_2'),
+  ],
+)
+def test_what_is_wrong_is_refused_where_nothing_uses_it(
+  read, line, wrong, section
+):
+  name = section.splitlines()[0]
+  text = TEXT.replace(name, section)
+  assert read(text).cells
+  with pytest.raises(errors.ConfigError, match='received'):
+    read(text.replace(line, wrong))
+
+
+@pytest.mark.parametrize(
   ('change', 'message'),
   [
     (('# What differs.', 'stray = 1'), 'expected the definition of a sweep'),
