@@ -32,15 +32,27 @@ PLANNED = {
     (2, 10): ('identity', 'fp16', *THIN),
     (3, 100): ('identity', 'fp16', *THIN),
     (4, 1000): ('identity', 'fp16', *THIN),
+    (3, 10): THIN,
+    (4, 10): THIN,
   },
   'single_column_alexnet': {
     (2, 10): ('ternary', *THIN[2:]),
     (2, 300): ('identity', 'fp16', *THIN),
     (3, 100): THIN,
     (4, 1000): ('fp16', *THIN),
+    (3, 10): THIN[2:],
   },
-  'resnet_v1_50': {(2, 10): ('ternary', *THIN[2:]), (3, 100): THIN},
-  'vgg_a': {(2, 10): THIN[2:], (2, 300): ('fp16', *THIN)},
+  'resnet_v1_50': {
+    (2, 10): ('ternary', *THIN[2:]),
+    (3, 100): THIN,
+    (4, 1000): ('fp16', *THIN),
+  },
+  'vgg_a': {
+    (2, 10): THIN[2:],
+    (2, 300): ('fp16', *THIN),
+    (3, 100): ('ternary', *THIN[2:]),
+    (4, 1000): THIN,
+  },
 }
 
 
