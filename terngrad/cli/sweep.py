@@ -37,10 +37,12 @@ stopped continues: give the same command. After every run results.csv has a row
 more, with flags, commit, versions and machine; at the end, or with --report,
 there are sweep.csv, sweep.md, sweep.png and sweep.html beside it: means,
 spreads, paired differences by seed, plots. With --eval_subsets=test in [flags]
-there are curves over steps as well, and curves.csv. They go to --output: where
-nothing is changed on the command line the sweep's own folder, else --work_dir.
-Words behind `--` are further flags of every training run. Runs share XLA's
-compiled functions and a process that has TensorFlow imported.
+there are curves over steps as well, and curves.csv. A run that fails, as by
+diverging, has a row in failures.csv, and is run again by the same command; the
+report counts such rows. All go to --output: where nothing is changed on the
+command line the sweep's own folder, else --work_dir. Words behind `--` are
+further flags of every training run. Runs share XLA's compiled functions and a
+process that has TensorFlow imported.
 """
 
 option = options.option
@@ -100,7 +102,10 @@ def act(values):
     if not _run(sweep, values.jobs, len(found.cells), told):
       command.say('stopped; the same command continues')
       return command.SIGNALLED + number()
-  code = _report(sweep, found, values, configs)
+  # Where all that has run failed there is nothing to compare.
+  code = command.DONE
+  if sweep.table.exists():
+    code = _report(sweep, found, values, configs)
   for name in sweep.failed:
     command.complain('failed', name, command.FAILED)
   return command.FAILED if sweep.failed else code

@@ -18,6 +18,8 @@ from terngrad.report import sweep_plot
 
 # Beside the table of runs: a row an epoch of a run, where epochs were scored.
 CURVES = 'curves.csv'
+# A row a run that failed; see `terngrad.sweep.failures`.
+FAILURES = 'failures.csv'
 # Student's t for 95 %, two-sided, by degrees of freedom from 1.
 # Student, The Probable Error of a Mean, Biometrika 6 (1908), as tabulated.
 _T = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
@@ -50,6 +52,10 @@ heading sorts.</p>
 {{ plot | safe }}
 <h2>All runs</h2>
 {{ table(*runs) }}
+{% if failures %}
+<h2>Runs that failed</h2>
+{{ table(*failures) }}
+{% endif %}
 <script>
 for (const table of document.querySelectorAll('table'))
   table.querySelectorAll('th').forEach((heading, column) =>
@@ -133,13 +139,27 @@ def read_curves(folder):
   return rows.pivot_table(index='step', columns='variant', values='accuracy')
 
 
-def summary(runs, baselines=None):
+def read_failures(folder):
+  """Runs of a sweep that failed.
+
+  Args:
+    folder: path of its results.
+
+  Returns:
+    `pandas.DataFrame` with a row each; empty, without columns, where none is.
+  """
+  path = os.path.join(folder, FAILURES)
+  return exact(path) if os.path.exists(path) else pd.DataFrame()
+
+
+def summary(runs, baselines=None, failures=None):
   """A row a variant, the most accurate first.
 
   Args:
     runs: from `read`.
     baselines: dict of variants to those that they are compared with; what has
       none is compared with nothing.
+    failures: from `read_failures`, if any.
 
   Returns:
     `pandas.DataFrame`: accuracy in %, mean over the seeds, standard deviation
@@ -147,7 +167,9 @@ def summary(runs, baselines=None):
     seed); the mean difference to its baseline over the seeds that both have, in
     points, and its half width, and where there are several baselines which one
     that is; further scores in %, bits an element and seconds, means, and
-    modelled seconds where runs have them; steps where runs differ in them.
+    modelled seconds where runs have them; steps where runs differ in them. If
+    any run failed, how many did; a variant of failures alone is last, with
+    accuracy NaN.
 
   Raises:
     errors.ConfigError: no run is of a baseline.
@@ -176,22 +198,35 @@ def summary(runs, baselines=None):
     }
     if baseline := baselines.get(variant):
       row |= _compared(accuracy[variant], accuracy[baseline], len(used) > 1)
-    row |= {
-      f'{name.removeprefix(_SCORE)} %': 100 * own[name].mean()
-      for name in runs.columns
-      if name.startswith(_SCORE)
-    }
-    if differ:
-      row['steps'] = own['steps'].mean()
-    row |= {
-      'bits/element': own['bits_per_element'].mean(),
-      'seconds': own['seconds'].mean(),
-    }
-    if sweep_plot.MODELLED in own:
-      row[sweep_plot.MODELLED] = own[sweep_plot.MODELLED].mean()
-    rows.append(row)
+    rows.append(row | _means(own, differ))
   table = pd.DataFrame(rows)
+  if failures is not None and len(failures):
+    table = _with_failures(table, failures['variant'].value_counts(sort=False))
   return table.sort_values('accuracy %', ascending=False, kind='stable')
+
+
+def _means(own, with_steps):
+  """Columns that are means of a variant's runs and nothing more."""
+  means = own.mean(numeric_only=True)
+  further = [name for name in own.columns if name.startswith(_SCORE)]
+  row = {f'{n.removeprefix(_SCORE)} %': 100 * means[n] for n in further}
+  if with_steps:
+    row['steps'] = means['steps']
+  row['bits/element'] = means['bits_per_element']
+  row['seconds'] = means['seconds']
+  if sweep_plot.MODELLED in own:
+    row[sweep_plot.MODELLED] = means[sweep_plot.MODELLED]
+  return row
+
+
+def _with_failures(table, counts):
+  """A summary with `counts`, a series of numbers of failures by variant."""
+  lacking = [name for name in counts.index if name not in set(table['variant'])]
+  rows = pd.DataFrame({'variant': lacking, 'seeds': 0})
+  table = pd.concat([table, rows]) if lacking else table
+  failed = table['variant'].map(counts).fillna(0).astype(int)
+  table.insert(2, 'failed', failed)
+  return table
 
 
 def _compared(own, baseline, is_named):
@@ -241,14 +276,15 @@ def markdown(table):
   return ''.join(f'| {" | ".join(line)} |\n' for line in lines)
 
 
-def page(title, table, runs, by_step):
-  """One HTML file that needs nothing else: plot, summary, all runs.
+def page(title, table, runs, by_step, failures):
+  """One HTML file that needs nothing else: plot, summary, all runs, failures.
 
   Args:
     title: of the page.
     table: from `summary`.
     runs: from `read`.
     by_step: from `read_curves`.
+    failures: from `read_failures`.
 
   Returns:
     str.
@@ -257,12 +293,18 @@ def page(title, table, runs, by_step):
     _PAGE,
     title,
     summary=(table.columns, _texts(table)),
-    plot=curves.element(sweep_plot.chart(table, by_step), title),
+    plot=curves.element(_chart(table, by_step), title),
     runs=(runs.columns, _texts(runs)),
+    failures=len(failures) and (failures.columns, _texts(failures)),
   )
 
 
-def write(folder, title, runs, baselines=None):
+def _chart(table, by_step):
+  """The plot of the variants that have an accuracy."""
+  return sweep_plot.chart(table.dropna(subset='accuracy %'), by_step)
+
+
+def write(folder, title, runs, baselines=None, source=None):
   """Writes the summary as a table, Markdown, a plot and a page.
 
   Args:
@@ -270,17 +312,21 @@ def write(folder, title, runs, baselines=None):
     title: of the page.
     runs: from `read`.
     baselines: see `summary`.
+    source: folder of results.csv, with curves and failures beside it; by
+      default `folder`.
 
   Returns:
     The table and where the page is, for people. The files of equal runs are
     equal to the byte.
   """
-  found = summary(runs, baselines)
-  by_step = read_curves(folder)
-  tables.write(folder, 'sweep', found, sweep_plot.chart(found, by_step))
+  source = source or folder
+  failures = read_failures(source)
+  found = summary(runs, baselines, failures)
+  by_step = read_curves(source)
+  tables.write(folder, 'sweep', found, _chart(found, by_step))
   page_path = os.path.join(folder, 'sweep.html')
   disk.write_text(os.path.join(folder, 'sweep.md'), markdown(found))
-  disk.write_text(page_path, page(title, found, runs, by_step))
+  disk.write_text(page_path, page(title, found, runs, by_step, failures))
   shown = found.to_string(index=False, float_format='{:.4g}'.format)
   return f'{shown}\npage: {page_path}'
 

@@ -1,5 +1,7 @@
 """Runs what a sweep lacks: processes side by side, one row a finished run.
 
+Runs that failed have rows in a table of their own, and are run again.
+
 A run trains and evaluates in a folder of its own, <variant>_seed<seed>, and is
 finished when its row stands there. Rows that the table has already count too,
 so that several machines can share the work by the table.
@@ -22,6 +24,7 @@ import pandas as pd
 from slim.datasets.records import disk
 from terngrad import errors
 from terngrad.report import sweep as report
+from terngrad.sweep import failures
 from terngrad.sweep import warm
 from terngrad.training import metrics
 from terngrad.training import records
@@ -43,8 +46,9 @@ class Sweep:
 
   Attributes:
     table: path of the table of finished runs; accuracies after each of their
-      epochs are beside it, in `report.CURVES`, where training scored them.
-    failed: names of the runs that failed; their logs say why.
+      epochs are beside it, in `report.CURVES`, where training scored them, and
+      runs that failed in `report.FAILURES`.
+    failed: names of the runs that failed this time; their logs say why.
   """
 
   def __init__(self, definition, data_dir, work_dir, output):
@@ -66,6 +70,8 @@ class Sweep:
     self._about = _about()
     self._rows, self._others = {}, []
     self._curves = self._read_curves()
+    path = self.table.with_name(report.FAILURES)
+    self._failures = _read(path, ('code', 'error'))
     wanted = {(cell.variant, cell.seed): cell for cell in definition.cells}
     for row in _read(self.table):
       cell = wanted.get((row['variant'], row['seed']))
@@ -127,6 +133,9 @@ class Sweep:
     cell, work = run.cell, self._work(run.cell)
     if run.code:
       self.failed.append(cell.name)
+      failure = failures.row(cell, run.code, run.log(), flags_of(cell))
+      self._failures.append(failure | {'ended': _now()} | self._about)
+      self.write()
       return f'{cell.name}: failed with {run.code}; see {work / _LOG}'
     row = _row(cell, work, self._definition.scoring) | self._about
     disk.write_text(work / _RESULT, json.dumps(row))
@@ -138,7 +147,7 @@ class Sweep:
     )
 
   def write(self):
-    """Writes the table: finished runs in their order, then those of others."""
+    """Writes the tables: finished runs in their order, then those of others."""
     rows = [
       self._rows[cell.name]
       for cell in self._definition.cells
@@ -150,7 +159,11 @@ class Sweep:
       for row in rows
       for point in self._curves.get((row['variant'], row['seed']), ())
     ]
-    for name, written in ((TABLE, rows), (report.CURVES, points)):
+    for name, written in (
+      (TABLE, rows),
+      (report.CURVES, points),
+      (report.FAILURES, self._failures),
+    ):
       if written:
         text = pd.DataFrame(written).to_csv(index=False)
         disk.write_text(self.table.with_name(name), text)
@@ -232,13 +245,16 @@ class _Run:
 
   def __init__(self, cell, commands, folder, compiled):
     self.cell, self.code = cell, None
-    self._commands, self._folder = commands[::-1], folder
+    self._commands = commands[::-1]
+    self._log = folder / _LOG
     self._environment = os.environ | {
       # What one run has compiled all others load.
       'TF_XLA_FLAGS': f'{os.environ.get("TF_XLA_FLAGS", "")} '
       f'--tf_xla_persistent_cache_directory={compiled}'
     }
     disk.make_folder(folder)
+    self._log.touch()
+    self._begun = self._log.stat().st_size
     self._start()
 
   @property
@@ -256,6 +272,10 @@ class _Run:
     self._start()
     return True
 
+  def log(self):
+    """What this attempt has written, as a str."""
+    return self._log.read_bytes()[self._begun :].decode(errors='replace')
+
   def ask(self):
     """Asks it to stop."""
     self._process.terminate()
@@ -267,7 +287,7 @@ class _Run:
     self._process.join()
 
   def _start(self):
-    with open(self._folder / _LOG, 'a', encoding='utf-8') as log:
+    with open(self._log, 'a', encoding='utf-8') as log:
       self._process = warm.start(
         _MAIN, self._commands.pop(), log, log, environment=self._environment
       )
@@ -307,10 +327,15 @@ def _row(cell, work, scores):
     'bits_per_element': last['bits_per_element'],
     'loss': last['total_loss_smoothed'],
     'seconds': last['seconds'],
-    'ended': datetime.datetime.now().isoformat(timespec='seconds'),
+    'ended': _now(),
     'flags': flags_of(cell),
     _CURVE: _curve(cell, found),
   }
+
+
+def _now():
+  """The time as a row says it."""
+  return datetime.datetime.now().isoformat(timespec='seconds')
 
 
 def _curve(cell, trained):

@@ -207,6 +207,27 @@ def test_a_run_that_fails_leaves_the_others_and_says_where(
   assert 'error: ' in log
   variants = [row['variant'] for row in rows(tmp_path / 'work')]
   assert variants == ['float32', 'ternary']
+  (failure,) = pd.read_csv(tmp_path / 'work/failures.csv').to_dict('records')
+  assert [failure[n] for n in ('variant', 'seed', 'code')] == ['large', 1, 2]
+  assert f'error: {failure["error"]}' in log
+  assert failure['flags'].endswith('--seed=1') and failure['versions']
+  assert list(pd.read_csv(tmp_path / 'work/sweep.csv')['failed']) == [0, 0, 1]
+
+
+@pytest.mark.slow
+def test_runs_that_all_diverge_are_rows_of_failures_each_time(
+  data_dir, tmp_path
+):
+  text = TEXT.replace('8\n', '8\n--initial_learning_rate = 1e30\n', 1)
+  (tmp_path / 'sweep.ini').write_text(text, encoding='utf-8')
+  for attempts in (1, 2):
+    done = sweep(tmp_path, data_dir, tmp_path / 'work', '--only=float32')
+    assert done.code == 1 and 'failed: float32_seed2' in done.err
+    found = pd.read_csv(tmp_path / 'work/failures.csv')
+    assert len(found) == attempts
+    assert set(found['code']) == {1}
+    assert found['error'].str.startswith('Step ').all()
+  assert not (tmp_path / 'work/results.csv').exists()
 
 
 def test_wrong_flags_stop_it_before_the_first_run(data_dir, tmp_path):

@@ -19,7 +19,13 @@ ACCURACY = {
   'ternary': {1: 0.980, 2: 0.983, 3: 0.981},
   'once <b>': {2: 0.5},
 }
-NO_CURVES = pd.DataFrame()
+NO_CURVES = NO_FAILURES = pd.DataFrame()
+FAILURES = """\
+variant,seed,code,error,flags
+ternary,4,1,"Step 3: expected finite numbers, <b>",--codec=ternary
+never,1,-9,,--codec=terngrad
+ternary,5,1,Step 9,--codec=ternary
+"""
 
 
 @pytest.fixture
@@ -163,13 +169,44 @@ def test_without_scored_epochs_there_are_no_curves(tmp_path, runs):
 
 def test_page_needs_nothing_else_and_says_all(runs):
   table = sweep.summary(runs, against(runs, 'float32'))
-  page = sweep.page('lenet & more', table, runs, NO_CURVES)
+  page = sweep.page('lenet & more', table, runs, NO_CURVES, NO_FAILURES)
   assert 'lenet &amp; more' in page and 'once &lt;b&gt;' in page
   assert not re.search(r'(src|href)="(?!#)', page.replace('xlink:href="#', ''))
   body = re.search(r'<table>.*?</table>', page, re.DOTALL)[0]
   rows = xml.etree.ElementTree.fromstring(body).findall('.//tr')
   assert len(rows) == 1 + len(ACCURACY)
   assert page.count('<tr>') == 2 + len(ACCURACY) + len(runs)
+
+
+def test_failures_are_counted_and_shown_and_change_no_mean(runs, tmp_path):
+  (tmp_path / sweep.FAILURES).write_text(FAILURES, encoding='utf-8')
+  failures = sweep.read_failures(tmp_path)
+  without = sweep.summary(runs, against(runs, 'float32'))
+  table = sweep.summary(runs, against(runs, 'float32'), failures)
+  # One that never finished is last, and in no plot.
+  assert list(table['variant']) == [*without['variant'], 'never']
+  assert list(table['seeds']) == [*without['seeds'], 0]
+  assert list(table['failed']) == [0, 2, 0, 1]
+  left = table.drop(columns='failed').iloc[:-1]
+  pd.testing.assert_frame_equal(left, without, check_like=True)
+  sweep.write(tmp_path, 'all', runs, against(runs, 'float32'))
+  assert '| never | 0 | 1 |  |' in (tmp_path / 'sweep.md').read_text()
+  page = (tmp_path / 'sweep.html').read_text()
+  assert 'Runs that failed' in page and 'numbers, &lt;b&gt;' in page
+
+
+def test_where_nothing_failed_nothing_is_said_of_it(runs, tmp_path):
+  assert not len(sweep.read_failures(tmp_path))
+  table = sweep.summary(runs, failures=sweep.read_failures(tmp_path))
+  assert 'failed' not in table
+  assert 'failed' not in sweep.page('', table, runs, NO_CURVES, NO_FAILURES)
+
+
+def test_curves_and_failures_are_those_beside_the_results(runs, tmp_path):
+  (tmp_path / sweep.FAILURES).write_text(FAILURES, encoding='utf-8')
+  output = tmp_path / 'output'
+  sweep.write(output, 'all', runs, source=tmp_path)
+  assert 'failed' in pd.read_csv(output / 'sweep.csv')
 
 
 def test_markdown_is_a_table(runs):

@@ -17,9 +17,10 @@ USAGE = """\
 
 Reads the results.csv that `terngrad sweep` writes after every run. For every
 variant: accuracy with standard deviation and 95 % interval over the seeds, its
-difference to the baseline seed by seed, bits an element and seconds. Writes
-sweep.csv, sweep.md, sweep.png (accuracy over bits and seconds) and sweep.html,
-which needs no other file.
+difference to the baseline seed by seed, bits an element and seconds, and how
+many runs failed, if failures.csv is beside it. Writes sweep.csv, sweep.md,
+sweep.png (accuracy over bits and seconds) and sweep.html, which needs no other
+file.
 """
 
 option = options.option
@@ -40,12 +41,13 @@ def act(values):
   baselines = {}
   if values.baseline:
     baselines = dict.fromkeys(runs['variant'], values.baseline)
+  source = os.path.dirname(os.path.abspath(values.results))
   if not values.output:
-    table = sweep.summary(runs, baselines)
+    table = sweep.summary(runs, baselines, sweep.read_failures(source))
     command.say(table.to_string(index=False, float_format='{:.4g}'.format))
     return
-  title = os.path.basename(os.path.dirname(os.path.abspath(values.results)))
-  command.say(sweep.write(values.output, title, runs, baselines))
+  title = os.path.basename(source)
+  command.say(sweep.write(values.output, title, runs, baselines, source))
 
 
 COMMAND = command.Command(USAGE, Flags, act, required=('results',))
