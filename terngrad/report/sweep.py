@@ -33,7 +33,7 @@ _COLUMNS = {
 }
 _FLOATS = ('accuracy', 'bits_per_element', 'loss', 'seconds')
 # What may look like a number, as the commit 076e364 does.
-_TEXTS = ('variant', 'commit')
+_TEXTS = ('variant', 'commit', 'error')
 # Before the names of further scores, see `terngrad.sweep.definition`.
 _SCORE = 'accuracy_'
 # A click on a heading sorts by its column, by number where all are numbers.
@@ -130,11 +130,13 @@ def read_curves(folder):
     `pandas.DataFrame` of index step and a column a variant: accuracy in % after
     an epoch, mean over the seeds, with NaN where a variant has no epoch's end.
     Empty where no epoch was scored.
+
+  Raises:
+    errors.ConfigError: `CURVES` is there and is no such table.
   """
-  path = os.path.join(folder, CURVES)
-  if not os.path.exists(path):
-    return pd.DataFrame()
-  rows = exact(path)
+  rows = _beside(folder, CURVES, {'variant', 'step', 'accuracy'})
+  if not len(rows):
+    return rows
   rows['accuracy'] *= 100
   return rows.pivot_table(index='step', columns='variant', values='accuracy')
 
@@ -147,9 +149,28 @@ def read_failures(folder):
 
   Returns:
     `pandas.DataFrame` with a row each; empty, without columns, where none is.
+
+  Raises:
+    errors.ConfigError: `FAILURES` is there and is no such table.
   """
-  path = os.path.join(folder, FAILURES)
-  return exact(path) if os.path.exists(path) else pd.DataFrame()
+  return _beside(folder, FAILURES, {'variant', 'error'})
+
+
+def _beside(folder, name, columns):
+  """The table of that name with `columns`, or an empty one if it is not."""
+  path = os.path.join(folder, name)
+  if not os.path.exists(path):
+    return pd.DataFrame()
+  try:
+    rows = exact(path)
+    if missing := sorted(columns - {*rows.columns}):
+      raise ValueError(f'no {", ".join(missing)}')
+  except (OSError, ValueError) as error:
+    raise errors.ConfigError(
+      f'{path}: expected a table with {", ".join(sorted(columns))}, received '
+      f'"{error}". Remove it, or what is damaged in it.'
+    ) from error
+  return rows
 
 
 def summary(runs, baselines=None, failures=None):

@@ -209,6 +209,21 @@ def test_curves_and_failures_are_those_beside_the_results(runs, tmp_path):
   assert 'failed' in pd.read_csv(output / 'sweep.csv')
 
 
+@pytest.mark.parametrize('name', [sweep.CURVES, sweep.FAILURES])
+@pytest.mark.parametrize(
+  'damaged', [b'', b'seed\n1\n', b'a\n"', b'\xff\xfe\xff']
+)
+def test_a_damaged_table_beside_the_results_is_one_error(
+  runs, tmp_path, name, damaged
+):
+  (tmp_path / name).write_bytes(damaged)
+  with pytest.raises(
+    errors.ConfigError, match=f'{name}: expected a table with'
+  ):
+    sweep.write(tmp_path, 'all', runs)
+  assert [path.name for path in tmp_path.glob('sweep*')] == []
+
+
 def test_markdown_is_a_table(runs):
   lines = sweep.markdown(sweep.summary(runs)).splitlines()
   assert lines[0].startswith('| variant | seeds | accuracy % |')
