@@ -57,3 +57,24 @@ def test_codes_both_ways_send_what_the_formula_says(tmp_path, processes):
     payload = float(row['payload_bytes'])
     assert payload == pytest.approx(size * expected, rel=0.02)
     assert float(row['interface_bytes']) == pytest.approx(payload, rel=0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+@pytest.mark.parametrize(
+  ('bandwidth', 'algorithm', 'words'),
+  [('1e9', 'gather', 3 / 20), ('1e7', 'two_shot', 3 / 4 * (1 / 20 + 1 / 10))],
+)
+def test_auto_takes_what_is_fastest_at_the_bandwidth_that_is_told(
+  tmp_path, bandwidth, algorithm, words
+):
+  # The sums of four codes have nine levels, ten digits a word.
+  (row,) = programs.measured(
+    'measure_exchange',
+    tmp_path,
+    *('--net=lenet', '--rounds=1', '--processes=4', '--case=ternary'),
+    f'--bandwidth={bandwidth}',
+  )
+  assert set(row['algorithms'].split('+')) == {algorithm}
+  payload = float(row['payload_bytes'])
+  assert payload == pytest.approx(4 * 1_256_080 * words, rel=0.02)

@@ -14,6 +14,7 @@ from terngrad.cluster import spec as clusters
 from terngrad.config import cluster
 from terngrad.config import options
 
+algorithms = lazy.module('terngrad.exchange.algorithms')
 exchange_table = lazy.module('terngrad.measure.processes.exchange_table')
 exchanges = lazy.module('terngrad.measure.processes.exchanges')
 tables = lazy.module('terngrad.measure.tables')
@@ -80,6 +81,16 @@ class Flags:
   job_name: str = option('worker', 'ps or worker.', 'cluster')
   task_id: int = option(0, 'Place of this process there.', 'cluster')
   allow_insecure_network: bool = option(False, 'See the trainers.', 'cluster')
+  bandwidth: float = option(
+    cluster.Cluster.bandwidth,
+    'Bits a second of a process, by which the algorithm auto chooses.',
+    'cluster',
+  )
+  latency: float = option(
+    cluster.Cluster.latency,
+    'Seconds from one process to another, likewise.',
+    'cluster',
+  )
   interface: str = option(
     '', 'Network interface whose bytes are counted; empty: all.', 'cluster'
   )
@@ -96,20 +107,27 @@ def act(values):
     exchange_table.parse(text, values.bytes_per_bucket) for text in values.case
   ]
   options.choice('net', values.net, exchanges.NETS)
+  options.at_least('bandwidth', values.bandwidth, 1)
+  options.at_least('latency', values.latency, 0)
   if not values.worker_hosts:
     return _start_all(values)
   with errors.as_config_error():
-    cluster = clusters.from_flags(
+    tasks = clusters.from_flags(
       values.ps_hosts, values.worker_hosts, values.job_name, values.task_id
     )
-    warning = clusters.check_network(cluster, values.allow_insecure_network)
+    warning = clusters.check_network(tasks, values.allow_insecure_network)
   sys.stderr.write(f'{warning}\n')
   tf.config.threading.set_intra_op_parallelism_threads(values.threads)
   plan = exchange_table.Plan(
-    values.net, values.real, values.batch, values.rounds, values.interface
+    values.net,
+    values.real,
+    values.batch,
+    values.rounds,
+    values.interface,
+    algorithms.Network(values.bandwidth, values.latency),
   )
-  table = exchange_table.measure(cluster, cases, plan)
-  if cluster.is_chief:
+  table = exchange_table.measure(tasks, cases, plan)
+  if tasks.is_chief:
     _report(values, table)
   return command.DONE
 

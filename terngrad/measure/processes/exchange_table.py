@@ -49,6 +49,7 @@ class Plan(NamedTuple):
     batch: examples a process.
     rounds: to take the median of.
     interface: network interface whose bytes are counted; '' for all.
+    network: `algorithms.Network`, by which 'auto' chooses.
   """
 
   net: str
@@ -56,6 +57,7 @@ class Plan(NamedTuple):
   batch: int
   rounds: int
   interface: str
+  network: algorithms.Network = algorithms.GIGABIT
 
 
 def parse(text, part_bytes):
@@ -130,6 +132,7 @@ def _collective(cluster, group, what, case, plan):
     case.algorithm,
     plan.batch,
     case.part_bytes,
+    plan.network,
   )
 
 

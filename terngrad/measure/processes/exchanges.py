@@ -112,7 +112,15 @@ class Case(NamedTuple):
   algorithms: list
 
 
-def case(what, group, codec_text, algorithm, batch, part_bytes=0):
+def case(
+  what,
+  group,
+  codec_text,
+  algorithm,
+  batch,
+  part_bytes=0,
+  network=algorithms.GIGABIT,
+):
   """Builds a case.
 
   Args:
@@ -122,11 +130,14 @@ def case(what, group, codec_text, algorithm, batch, part_bytes=0):
     algorithm: 'auto' or one of `algorithms.NAMES`.
     batch: examples a process.
     part_bytes: see `codec.parts.cut`.
+    network: `algorithms.Network`, by which 'auto' chooses.
 
   Returns:
     A `Case`.
   """
-  exchange = collective.Collective(group, ('/CPU:0',), group.size, algorithm)
+  exchange = collective.Collective(
+    group, ('/CPU:0',), group.size, algorithm, network
+  )
   codec = parts.cut(codec_of(what, codec_text, group.size), part_bytes)
   copies = replicas_of(what, ('/CPU:0',), codec)
   train_step = step_of(what, exchange, copies, codec)
@@ -141,7 +152,9 @@ def case(what, group, codec_text, algorithm, batch, part_bytes=0):
     for number in range(part.codec.num_rounds)
     for message in part.codec.messages(number)
   ]
-  chosen = algorithms.choices(messages, group.size, group.size, algorithm)
+  chosen = algorithms.choices(
+    messages, group.size, group.size, algorithm, network
+  )
   words = sum(
     algorithms.sent_words(message, group.size, group.size)[name]
     for message, name in zip(messages, chosen, strict=True)
