@@ -75,14 +75,23 @@ for (const table of document.querySelectorAll('table'))
 """
 
 
-def exact(path):
+def exact(path, columns=()):
   """What stands in a results.csv, to the last character, as a frame of pandas.
 
   pandas 2 reads floats faster than exactly, and pandas 3 is not to be asked.
+
+  Args:
+    path: of the file, or of another table beside it.
+    columns: names that it must have.
+
+  Raises:
+    OSError, ValueError: it cannot be read, or columns are missing.
   """
   names = pd.read_csv(path, nrows=0).columns
   floats = [n for n in names if n in _FLOATS or n.startswith(_SCORE)]
   readers = dict.fromkeys(floats, _number) | dict.fromkeys(_TEXTS, str)
+  if missing := sorted({*columns} - {*names}):
+    raise ValueError(f'no {", ".join(missing)}')
   return pd.read_csv(path, converters=readers)
 
 
@@ -162,15 +171,12 @@ def _beside(folder, name, columns):
   if not os.path.exists(path):
     return pd.DataFrame()
   try:
-    rows = exact(path)
-    if missing := sorted(columns - {*rows.columns}):
-      raise ValueError(f'no {", ".join(missing)}')
+    return exact(path, columns)
   except (OSError, ValueError) as error:
     raise errors.ConfigError(
       f'{path}: expected a table with {", ".join(sorted(columns))}, received '
       f'"{error}". Remove it, or what is damaged in it.'
     ) from error
-  return rows
 
 
 def summary(runs, baselines=None, failures=None):

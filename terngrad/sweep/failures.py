@@ -18,7 +18,7 @@ def row(cell, code, log, flags):
   Args:
     cell: `definition.Cell`.
     code: exit code of the command that failed; below 0 a signal's number.
-    log: str, what this attempt wrote.
+    log: str, what that command wrote.
     flags: str, as in a row of the finished.
 
   Returns:

@@ -253,8 +253,6 @@ class _Run:
       f'--tf_xla_persistent_cache_directory={compiled}'
     }
     disk.make_folder(folder)
-    self._log.touch()
-    self._begun = self._log.stat().st_size
     self._start()
 
   @property
@@ -273,7 +271,7 @@ class _Run:
     return True
 
   def log(self):
-    """What this attempt has written, as a str."""
+    """What the last command has written, as a str."""
     return self._log.read_bytes()[self._begun :].decode(errors='replace')
 
   def ask(self):
@@ -288,6 +286,7 @@ class _Run:
 
   def _start(self):
     with open(self._log, 'a', encoding='utf-8') as log:
+      self._begun = log.tell()
       self._process = warm.start(
         _MAIN, self._commands.pop(), log, log, environment=self._environment
       )
@@ -366,11 +365,7 @@ def _read(path, columns=()):
   if not path.exists():
     return []
   try:
-    table = report.exact(path)
-    missing = sorted({'seed', *columns} - {*table.columns})
-    if missing:
-      raise ValueError(f'no {", ".join(missing)}')
-    rows = table.to_dict('records')
+    rows = report.exact(path, {'seed', *columns}).to_dict('records')
     return [row | {'variant': str(row['variant'])} for row in rows]
   except (OSError, ValueError, KeyError) as error:
     raise errors.ConfigError(
