@@ -11,6 +11,8 @@ import shutil
 import sys
 import tempfile
 
+from terngrad.cluster import onednn
+
 # TensorFlow's own levels: 0 writes all, 2 leaves warnings and remarks out.
 _LEVEL = 'TF_CPP_MIN_LOG_LEVEL'
 
@@ -18,9 +20,12 @@ _LEVEL = 'TF_CPP_MIN_LOG_LEVEL'
 def import_tensorflow(show=False):
   """Imports TensorFlow and looks for devices, which it also comments.
 
+  oneDNN is switched on before, where the environment does not decide.
+
   Args:
     show: True writes what it says, such as why it uses no GPU.
   """
+  onednn.prefer()
   if show:
     os.environ[_LEVEL] = '0'
     _import()

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from terngrad import native
 from terngrad import version
+from terngrad.cluster import onednn
 
 _MAX_FIELDS = 256
 
@@ -37,7 +38,7 @@ def fingerprint(**choices):
     'machine': platform.machine(),
     'kernels': native.available(),
     'threads': threads or len(os.sched_getaffinity(0)),
-    'onednn': os.environ.get('TF_ENABLE_ONEDNN_OPTS', 'default'),
+    'onednn': 'on' if onednn.is_on() else 'off',
     'xla_flags': os.environ.get('XLA_FLAGS', ''),
     **choices,
   }

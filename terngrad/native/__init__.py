@@ -2,10 +2,15 @@
 
 setup.py builds them against the TensorFlow that is installed, where there is a
 compiler. They are optional: without them the same functions run as TensorFlow
-operations, slower and to the same bits. `TERNGRAD_NATIVE=0` in the environment
-switches them off.
+operations, slower and to the same bits.
+
+The environment variable `TERNGRAD_NATIVE` chooses: 0 switches the kernels off;
+'avx512', 'avx2' or 'generic' takes those of an instruction set, to the same
+bits, so that one machine can measure all that it has; 1, or nothing, takes the
+fastest.
 """
 
+import ctypes
 import functools
 import importlib.machinery
 import os
@@ -14,7 +19,9 @@ import pathlib
 import tensorflow as tf
 from absl import logging
 
-_SWITCHED_OFF = 'TERNGRAD_NATIVE=0.'
+_SWITCH = 'TERNGRAD_NATIVE'
+_SWITCHED_OFF = f'{_SWITCH}=0.'
+_INSTRUCTION_SETS = ('generic', 'avx2', 'avx512')
 _BUILD = (
   'install the sources again: pip install --force-reinstall --no-deps '
   '--no-build-isolation . in their folder.'
@@ -38,26 +45,57 @@ def why_not():
 
 
 @functools.cache
+def instruction_set() -> str | None:
+  """The instruction set of the kernels: 'avx512', 'avx2' or 'generic'.
+
+  Returns:
+    The name; None where no kernels are used.
+  """
+  return _chosen(_find()[0]) if available() else None
+
+
+@functools.cache
 def _load():
   """(operations or None, why not or None)."""
   path, missing = _find()
   if missing is None:
     try:
-      return tf.load_op_library(str(path)), None
+      operations = tf.load_op_library(str(path))
     except (tf.errors.NotFoundError, OSError) as error:
       missing = f'{path.name} does not load: {error}'
+    else:
+      _check(_chosen(path))
+      return operations, None
   is_wish = missing == _SWITCHED_OFF
   log = logging.info if is_wish else logging.warning
   log('Native kernels: not used, %s', missing)
   return None, missing
 
 
+def _chosen(path: pathlib.Path) -> str:
+  """The instruction set that the loaded library uses."""
+  chosen = ctypes.CDLL(str(path)).terngrad_instruction_set
+  chosen.restype = ctypes.c_char_p
+  return chosen().decode()
+
+
+def _check(chosen: str) -> None:
+  """Refuses a wanted instruction set that this processor lacks."""
+  wanted = os.environ.get(_SWITCH, '1')
+  if wanted in _INSTRUCTION_SETS and wanted != chosen:
+    raise ValueError(
+      f'{_SWITCH}: expected an instruction set of this processor, received '
+      f'{wanted!r}. Unset it for the fastest, which is {chosen!r}.'
+    )
+
+
 def _find():
   """The library's path, and why it is not to be loaded or None."""
-  switch = os.environ.get('TERNGRAD_NATIVE', '1')
-  if switch not in ('0', '1'):
+  switch = os.environ.get(_SWITCH, '1')
+  if switch not in ('0', '1', *_INSTRUCTION_SETS):
     raise ValueError(
-      f'TERNGRAD_NATIVE: expected 0 or 1, received {switch!r}. Unset it.'
+      f'{_SWITCH}: expected 0, 1, {", ".join(_INSTRUCTION_SETS)}, received '
+      f'{switch!r}. Unset it.'
     )
   suffix = importlib.machinery.EXTENSION_SUFFIXES[0]
   path = pathlib.Path(__file__).parent / f'_kernels{suffix}'

@@ -12,6 +12,8 @@ import runpy
 import sys
 from multiprocessing import reduction
 
+from terngrad.cluster import onednn
+
 _context = multiprocessing.get_context('forkserver')
 _context.set_forkserver_preload(['tensorflow', 'keras'])
 
@@ -30,8 +32,10 @@ def start(module, arguments, out, err, folder=None, environment=None):
   Returns:
     A `multiprocessing.Process`, started.
   """
-  # What TensorFlow logs follows the variables of the process that imports it.
+  # What TensorFlow logs and computes with follows the variables of the process
+  # that imports it.
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+  onednn.prefer()
   process = _context.Process(
     target=_Target(
       module,

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from terngrad import errors
 from terngrad import native
+from terngrad.cluster import onednn
 from terngrad.codec import fragments
 from terngrad.exchange import collective
 from terngrad.training import batches
@@ -138,9 +139,10 @@ def _kernels(devices):
   kinds = {tf.DeviceSpec.from_string(name).device_type for name in devices}
   if kinds != {'CPU'}:
     return 'compiled by XLA'
+  computed = f'oneDNN {"on" if onednn.is_on() else "off"} for the passes'
   if native.available():
-    return 'native'
+    return f'native ({native.instruction_set()}); {computed}'
   return (
-    f'compiled by XLA, slower and to the same bits; native ones are not used, '
-    f'{native.why_not()}'
+    f'compiled by XLA, slower and to the same bits; {computed}; native ones '
+    f'are not used, {native.why_not()}'
   )

@@ -4,18 +4,20 @@ import pathlib
 
 import tensorflow as tf
 
+from terngrad.cluster import onednn
+
 # What chooses the compiled products, and by it the order of their sums.
 _FLAGS = ('avx2', 'avx512f', 'fma')
 
 
 def kind(text=None):
-  """The processor and TensorFlow, as the key of what was recorded.
+  """The processor, TensorFlow and its oneDNN: the key of what was recorded.
 
   Args:
     text: of /proc/cpuinfo; None reads it.
 
   Returns:
-    str, such as 'AuthenticAMD 25/1 avx2 fma, tensorflow 2.21.0'.
+    str, such as 'AuthenticAMD 25/1 avx2 fma, tensorflow 2.21.0, oneDNN off'.
   """
   if text is None:
     path = pathlib.Path('/proc/cpuinfo')
@@ -29,4 +31,5 @@ def kind(text=None):
   present = fields.get('flags', '').split()
   flags = [flag for flag in _FLAGS if flag in present]
   processor = ' '.join([vendor, f'{family}/{model}', *flags])
-  return f'{processor}, tensorflow {tf.__version__}'
+  switch = 'on' if onednn.is_on() else 'off'
+  return f'{processor}, tensorflow {tf.__version__}, oneDNN {switch}'

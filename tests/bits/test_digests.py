@@ -1,5 +1,7 @@
 """Trainings end at the bits that were recorded; see `cases`."""
 
+import re
+
 import pytest
 
 from tests.bits import cases
@@ -57,3 +59,4 @@ def test_a_machine_is_known_by_its_processor():
   text = 'vendor_id\t: A\ncpu family\t: 6\nmodel\t: 85\nflags\t: fma avx2 x\n'
   kind = machine.kind(f'{text}\n\nvendor_id: B')
   assert kind.startswith('A 6/85 avx2 fma, tensorflow ')
+  assert re.search(', oneDNN (on|off)$', kind)

@@ -1,6 +1,7 @@
 import pytest
 
 from terngrad.cluster import fingerprint
+from terngrad.cluster import onednn
 
 
 def test_equal_choices_are_equal_and_the_first_difference_is_named():
@@ -33,10 +34,14 @@ def test_fields_that_one_side_lacks_differ():
     fingerprint.check_equal(chief, chief | {'extra': '1'}, 'worker 1')
 
 
-def test_the_threads_that_are_set_show(monkeypatch):
-  monkeypatch.setenv('TF_ENABLE_ONEDNN_OPTS', '0')
-  assert fingerprint.fingerprint()['onednn'] == '0'
+def test_the_threads_that_are_set_show():
   assert int(fingerprint.fingerprint()['threads']) > 0
+
+
+@pytest.mark.parametrize('switch', ['on', 'off'])
+def test_the_library_that_computes_shows(switch, monkeypatch):
+  monkeypatch.setattr(onednn, 'is_on', lambda: switch == 'on')
+  assert fingerprint.fingerprint()['onednn'] == switch
 
 
 def test_bytes_give_the_fields_back():

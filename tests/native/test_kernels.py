@@ -303,7 +303,8 @@ decoded = codec.decode_sum(
 digest = hashlib.sha256()
 for tensor in (words, *decoded):
   digest.update(tensor.numpy().tobytes())
-print(native.available(), digest.hexdigest(), own.numpy().tobytes().hex())
+own = own.numpy().tobytes().hex()
+print(native.available(), digest.hexdigest(), own, native.instruction_set())
 """
 
 
@@ -312,26 +313,46 @@ def digest_of(threads, **environment):
     None, _DIGEST, threads, environment={**os.environ, **environment}
   )
   done.check_returncode()
-  available, digest, own = done.stdout.split()
-  return available == 'True', digest, own
+  available, digest, own, chosen = done.stdout.split()
+  return available == 'True', (digest, own), chosen
 
 
 def test_no_bit_depends_on_the_number_of_threads_or_the_switch():
   one = digest_of(1)
   assert one[0]
   assert digest_of(7) == one
-  off, digest, own = digest_of(2, TERNGRAD_NATIVE='0')
+  off, bits, chosen = digest_of(2, TERNGRAD_NATIVE='0')
   assert not off
+  assert chosen == 'None'
   # The probes of these gradients agree to the last bit, and so does the rest.
-  assert (digest, own) == one[1:]
+  assert bits == one[1]
+
+
+@pytest.mark.parametrize('name', ['generic', 'avx2', 'avx512'])
+def test_an_instruction_set_that_is_chosen_is_used_to_the_same_bits(name):
+  try:
+    _, bits, chosen = digest_of(2, TERNGRAD_NATIVE=name)
+  except subprocess.CalledProcessError as failure:
+    # Another processor than most.
+    assert 'expected an instruction set of this processor' in failure.stderr
+    pytest.skip(f'this processor has no {name}')
+  assert chosen == name
+  assert bits == digest_of(2)[1]
 
 
 def test_a_switch_that_is_neither_on_nor_off_is_refused():
   with pytest.raises(subprocess.CalledProcessError) as failure:
     digest_of(1, TERNGRAD_NATIVE='yes')
-  assert "TERNGRAD_NATIVE: expected 0 or 1, received 'yes'" in (
-    failure.value.stderr
+  assert (
+    "TERNGRAD_NATIVE: expected 0, 1, generic, avx2, avx512, received 'yes'"
+    in failure.value.stderr
   )
+
+
+def test_an_instruction_set_that_the_processor_lacks_is_refused(monkeypatch):
+  monkeypatch.setenv('TERNGRAD_NATIVE', 'avx512')
+  with pytest.raises(ValueError, match="'avx512'. Unset.* which is 'avx2'"):
+    native._check('avx2')
 
 
 # Refusals.

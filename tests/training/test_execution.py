@@ -6,6 +6,7 @@ import re
 import pytest
 
 from terngrad import native
+from terngrad.cluster import onednn
 from terngrad.codec import bucketing
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
@@ -54,8 +55,11 @@ def kernels_line(exchange=CPU):
 
 
 def test_kernels_are_named_and_why_they_are_not_used(monkeypatch):
+  monkeypatch.setattr(onednn, 'is_on', lambda: False)
   monkeypatch.setattr(native, '_load', lambda: (object(), None))
-  assert kernels_line() == 'kernels: native'
+  monkeypatch.setattr(native, 'instruction_set', lambda: 'avx2')
+  line = kernels_line()
+  assert line == 'kernels: native (avx2); oneDNN off for the passes'
   monkeypatch.setattr(native, '_load', lambda: (None, 'they were not built.'))
   line = kernels_line()
   assert line.endswith('native ones are not used, they were not built.')

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <initializer_list>
 #include <limits>
@@ -71,7 +72,8 @@ const Kernels* Find(const char* name) {
 
 const Kernels* Best() {
   static const Kernels* const best = [] {
-    for (const char* name : {"avx512", "avx2"}) {
+    const char* const chosen = std::getenv("TERNGRAD_NATIVE");
+    for (const char* name : {chosen ? chosen : "", "avx512", "avx2"}) {
       if (const Kernels* kernels = Find(name)) return kernels;
     }
     return Find("generic");
@@ -147,3 +149,8 @@ float Factor(float scaler) {
 }
 
 }  // namespace terngrad
+
+extern "C" __attribute__((visibility("default"))) const char*
+terngrad_instruction_set() {
+  return terngrad::Best()->name;
+}

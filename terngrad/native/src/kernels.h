@@ -159,7 +159,7 @@ struct Key {
   uint32_t stratum;
 };
 
-// One set of kernels; the machine's best is `Best()`.
+// One set of kernels; those that run are `Best()`.
 struct Kernels {
   const char* name;
 
@@ -267,7 +267,8 @@ struct Kernels {
 // "generic"; nullptr where they were not built or this machine has it not.
 const Kernels* Find(const char* name);
 
-// The fastest that this machine runs.
+// The fastest that this machine runs, or those that the environment variable
+// TERNGRAD_NATIVE names where this machine runs them. Read once.
 const Kernels* Best();
 
 // Adds up the blocks of a variable, in their order, and finishes the
@@ -292,5 +293,8 @@ float Clipped(float stddev, float max_abs, float clip_factor);
 float Factor(float scaler);
 
 }  // namespace terngrad
+
+// The name of `Best()`, for ctypes.
+extern "C" const char* terngrad_instruction_set();
 
 #endif  // TERNGRAD_NATIVE_KERNELS_H_
