@@ -1,5 +1,6 @@
 """scripts/test.sh and quickstart.sh, with stand-ins for what they run."""
 
+import platform
 import shlex
 import sys
 
@@ -43,6 +44,7 @@ def test_gate_runs_every_section_in_order(project, tools):
     pytest_call,
     ['-m', 'mkdocs'],
     pytest_call,
+    pytest_call,
   ]
 
 
@@ -50,8 +52,9 @@ def test_gate_exits_with_first_failure_and_runs_the_rest(project, tools):
   tools(python='exit 4', ruff='exit 3')
   status, out, _ = project.run('test.sh')
   assert status == 4
-  assert 'FAILED: imports,ruff check,ruff format,doctests,site,tests' in out
-  assert len(project.calls()) == 7
+  failed = 'imports,ruff check,ruff format,doctests,site,tests/bits'
+  assert f'FAILED: {failed}' in out
+  assert len(project.calls()) == 8
 
 
 def test_gate_without_doctests_passes(project, tools):
@@ -68,6 +71,24 @@ def test_gate_leaves_out_marked_tests_unless_told(project, tools):
   project.run('test.sh', '--all')
   assert marks not in last_pytest(project)
   assert '--all' not in last_pytest(project)
+
+
+@pytest.mark.parametrize('given', ['', '0'])
+def test_gate_computes_as_programs_do_and_recorded_bits_without_onednn(
+  given, project, tools
+):
+  tools(python='record onednn "${TF_ENABLE_ONEDNN_OPTS:-}" "$*"')
+  environment = {'TF_ENABLE_ONEDNN_OPTS': given} if given else {}
+  project.run('test.sh', **environment)
+  switches = {
+    words.split()[-1].rpartition('/')[2]: switch
+    for name, switch, words in (
+      call for call in project.calls() if call[:1] == ['onednn']
+    )
+  }
+  assert switches['bits'] == '0'
+  on = '1' if platform.machine() == 'x86_64' else ''
+  assert switches['tests'] == (given or on)
 
 
 def test_gate_hands_arguments_to_pytest_with_whole_paths(
