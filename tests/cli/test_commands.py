@@ -27,29 +27,35 @@ def paths(members, above=()):
 
 PATHS = list(paths(commands.COMMANDS))
 
-# Each command by itself: one whose module is missing leaves the others alone.
-# A lazy module is of another type until one of its names is asked for.
+# Each command in a process of its own: one whose module is missing leaves the
+# others alone. A lazy module is of another type until one of its names is used.
 ASK_ALL = """
-import contextlib, io, json, sys, traceback, types
+import contextlib, io, json, os, sys, traceback, types
 from terngrad.cli import main
 
-def loads_tensorflow():
-  return type(sys.modules.get('tensorflow')) is types.ModuleType
-
-answers = []
-for path in json.loads(sys.argv[1]):
-  before, out, err = loads_tensorflow(), io.StringIO(), io.StringIO()
+def ask(path):
+  out, err = io.StringIO(), io.StringIO()
   with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
     try:
       code = main.run([*path, '--help'])
     except Exception:
       code = traceback.format_exc()
-  answers.append({
-    'code': code,
-    'out': out.getvalue(),
-    'err': err.getvalue(),
-    'loads': loads_tensorflow() and not before,
-  })
+  loads = type(sys.modules.get('tensorflow')) is types.ModuleType
+  return {
+    'code': code, 'out': out.getvalue(), 'err': err.getvalue(), 'loads': loads
+  }
+
+answers = []
+for path in json.loads(sys.argv[1]):
+  there, here = os.pipe()
+  if not os.fork():
+    with open(here, 'w') as file:
+      json.dump(ask(path), file)
+    os._exit(0)
+  os.close(here)
+  with open(there) as file:
+    answers.append(json.load(file))
+  os.wait()
 json.dump(answers, sys.stdout)
 """
 

@@ -10,12 +10,12 @@ from terngrad import lazy
 from terngrad.cli import children
 from terngrad.cli import command
 from terngrad.cli import ports
-from terngrad.cluster import resolvers
 from terngrad.config import options
 
 devices = lazy.module('terngrad.cluster.devices')
 exchanges = lazy.module('terngrad.measure.processes.exchanges')
 fit = lazy.module('terngrad.measure.keras.fit')
+resolvers = lazy.module('terngrad.cluster.resolvers')
 tables = lazy.module('terngrad.measure.tables')
 tf = lazy.module('tensorflow')
 
