@@ -113,10 +113,12 @@ report_versions() {
 }
 
 # watch_task FILE SCRIPT ARGUMENT...: starts a task, prints its identity, waits
-# for its end and leaves its exit code in FILE.code.
+# for its end and leaves its exit code in FILE.code. FILE.waiter is the identity of
+# the shell that waits.
 watch_task() {
   local file=$1 pid code=0
   shift
+  identity "$BASHPID" >"$file.waiter" || true
   # A session of its own: it outlives the connection, and what it starts can be
   # told from everything else.
   setsid -- "$@" </dev/null >>"$file.log" 2>&1 &
@@ -154,22 +156,18 @@ start_task() {
 
 # task_status FOLDER TASK: prints how it is; status 0 while it runs.
 task_status() {
-  local file pid code='' i
+  local file pid code=''
   file=$(at_home "$1")/$2
-  if pid=$(leader "$file.pid"); then
-    printf 'running (process %s)\n' "$pid"
-    return
-  fi
   if [[ ! -e $file.pid ]]; then
     printf 'stopped\n'
     return 1
   fi
-  # The shell that waits for it may need a moment. A host that restarted has
-  # none.
-  for ((i = 0; i < 10; i++)); do
-    [[ ! -s $file.code ]] || break
-    sleep 0.1
-  done
+  # A task runs until the shell that waits for it has left its exit code. A host
+  # that restarted has no such shell.
+  if pid=$(leader "$file.pid") || pid=$(leader "$file.waiter"); then
+    printf 'running (process %s)\n' "$pid"
+    return
+  fi
   { read -r code <"$file.code"; } 2>/dev/null || true
   if [[ $code =~ ^[0-9]{1,3}$ ]]; then
     printf 'ended (exit code %s)\n' "$code"

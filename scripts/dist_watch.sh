@@ -10,9 +10,13 @@
 look_every=2
 # seconds that a task has to end; nothing is lost by killing it after that
 grace=10
+# seconds that tasks have to end by themselves once one was lost, or its host
+# cannot be reached: who lost another one may end before that one has failed
+settle=30
 # Exit codes: terngrad.cluster.watchdog.LOST, and a signal that asked to end.
 lost_code=75
 stopped_code=143
+nobody='a host cannot be reached'
 
 # check_restarts: of --restart=N.
 check_restarts() {
@@ -52,14 +56,20 @@ look() {
   [[ -z $cut || (-z $lost && $running == 0) ]] || lost=$cut
 }
 
-# wait_for_end: returns when the run ended or lost a task; see `look`.
+# wait_for_end: returns when the cause of the end is known; see `look`. A failure
+# is one. Where a task was lost, another one may be about to fail: the others get
+# `settle` seconds to end.
 wait_for_end() {
+  local end=''
   while :; do
     look
-    if [[ -n $failed || (-n $lost && -z $stopped) ]] || ((!running)); then
-      # What ended first is the cause, and a look goes from host to host.
-      look
-      return
+    [[ -z $failed ]] && ((running + unknown)) || return 0
+    if ((!running)) || [[ -n $lost && -z $stopped ]]; then
+      [[ -n $end ]] || say "${lost:-$nobody}; waiting up to $settle s for the others"
+      end=${end:-$((SECONDS + settle))}
+      ((SECONDS < end)) || return 0
+    else
+      end=''
     fi
     sleep "$look_every" || true
   done
@@ -99,7 +109,7 @@ watch() {
       close_tunnels
       exit 0
     fi
-    lost=${lost:-a host cannot be reached}
+    lost=${lost:-$nobody}
     if ((restart > $1)); then
       say "$lost; stopping the others: no restart of $1 is left"
       end_all "$grace" || true

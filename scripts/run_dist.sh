@@ -23,7 +23,8 @@ PS_HOSTS is empty, workers are equal processes that exchange by collectives.
                    was started last). That of an earlier run continues it.
   --restart=N      stay until the run ends. Where a task was killed, or lost
                    another one, stop all and start all again, from the last
-                   checkpoint; N times at most, 0 for never
+                   checkpoint; N times at most, 0 for never. First the others
+                   have 30 s to end: where one of them fails, that decides
   --tunnel         carry what tasks say to each other by ssh through this machine,
                    so that hosts need no private network; implies --restart=0
   --check          ask the hosts and start nothing; beside the above, print the

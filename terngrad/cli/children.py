@@ -1,7 +1,11 @@
 """Processes of a measurement, started on this machine."""
 
+import contextlib
 import os
 import subprocess
+import time
+
+from terngrad.cli import command
 
 
 def run(commands, environments=None):
@@ -13,7 +17,9 @@ def run(commands, environments=None):
       environment; None for nothing.
 
   Returns:
-    Exit code: the first command's where it failed, then the largest of others.
+    Exit code: the first command's where it failed, then that of the others that
+    decides (`command.decisive`). Where the first one was lost, the others have
+    `command.SETTLE` seconds to end, and one that failed decides.
   """
   environments = environments or [{}] * len(commands)
   started = [
@@ -22,7 +28,21 @@ def run(commands, environments=None):
   ]
   try:
     # The others may wait for ever for the first.
-    return abs(started[0].wait()) or max(abs(one.wait()) for one in started)
+    code = _code(started[0].wait())
+    if command.is_failure(code):
+      return code
+    end = time.monotonic() + command.SETTLE
+    for one in started:
+      with contextlib.suppress(subprocess.TimeoutExpired):
+        one.wait(max(0.0, end - time.monotonic()) if code else None)
+    codes = [one.poll() for one in started]
+    return command.decisive(_code(each) for each in codes if each is not None)
   finally:
     for one in started:
       one.kill()
+      one.wait()
+
+
+def _code(number: int) -> int:
+  """An exit code as a shell says it, 137 for SIGKILL; Python says -9."""
+  return command.SIGNALLED - number if number < 0 else number

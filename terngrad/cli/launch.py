@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 from terngrad.cli import command
 from terngrad.cli import flags
@@ -28,8 +29,10 @@ Without parameter servers the workers are equal and exchange codes with each
 other; with --num_ps=1 or more they push to them and pull sums. Behind `--`
 stands a command `train` with its flags; hosts and numbers are filled in. Every
 line of the log says whose it is. Where a process fails the others are stopped,
-and its exit code is this program's; signals are passed on. Parameter servers on
-GPUs of their own, or several machines: scripts/run_dist.sh.
+and its exit code is this program's; where one was killed, or lost another one,
+the others first have 30 s to end, so that the one that failed is found. Signals
+are passed on. Parameter servers on GPUs of their own, or several machines:
+scripts/run_dist.sh.
 """
 
 # Seconds for a process to end once it was asked to; a checkpoint is written.
@@ -136,6 +139,7 @@ class _Process:
     self._thread.join(_GRACE)
     self._process.kill()
     self._thread.join()
+    self._process.stdout.close()
 
   def signal(self, number):
     """Sends a signal, where the process still runs."""
@@ -143,24 +147,40 @@ class _Process:
 
 
 def _wait(running, events):
-  """Waits for all, or for the first that fails; the exit code."""
-  code = command.DONE
+  """Waits for all, or until it is known what failed; the exit code."""
+  stopped, ended, end = command.DONE, {}, None
   while running:
-    process, number = events.get()
+    left = None if end is None else max(0.0, end - time.monotonic())
+    try:
+      process, number = events.get(timeout=left)
+    except queue.Empty:
+      break
     if process is None:
-      code = command.SIGNALLED + number
+      stopped = command.SIGNALLED + number
       for each in running:
         each.signal(number)
       continue
     running.remove(process)
-    if number and code == command.DONE:
-      return command.complain(
-        'error',
-        f'{process.label} ended with exit code {number}: expected 0 of all, so '
-        'that the others are stopped. Its last lines say why.',
-        number,
+    ended[number] = process
+    if stopped or not number:
+      continue
+    if command.is_failure(number):
+      break
+    if running and end is None:
+      command.say(
+        f'[launch] {process.label} ended with exit code {number}; waiting up '
+        f'to {command.SETTLE} s for the others, to see what failed'
       )
-  return code
+      end = time.monotonic() + command.SETTLE
+  code = command.decisive(ended)
+  if stopped or not code:
+    return stopped
+  return command.complain(
+    'error',
+    f'{ended[code].label} ended with exit code {code}: expected 0 of all, so '
+    'that the others are stopped. Its last lines say why.',
+    code,
+  )
 
 
 @contextlib.contextmanager

@@ -86,3 +86,22 @@ def test_an_error_that_nobody_foresaw_ends_the_process_without_an_abort(
     command.run(failing, 'x', [])
   assert ended.value.code == command.FAILED
   assert 'RuntimeError: unforeseen' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+  ('codes', 'code'),
+  [
+    ([], 0),
+    ([0, 0], 0),
+    ([0, 75], 75),
+    ([75, 137], 137),
+    ([137, 75, 0], 137),
+    ([75, 134, 143], 143),
+    ([143, 3, 75], 3),
+    ([75, 1], 1),
+    # Of two failures the one that ended first.
+    ([2, 1], 2),
+  ],
+)
+def test_the_cause_decides_and_not_what_it_led_to(codes, code):
+  assert command.decisive(codes) == code

@@ -1,9 +1,14 @@
 """What `terngrad launch` starts, and what becomes of it."""
 
+import os
+import sys
+
 import pytest
 
+from terngrad.cli import command
 from terngrad.cli import flags
 from terngrad.cli import launch
+from terngrad.cluster import watchdog
 from tests.bin import programs
 
 TRAIN = ('train', 'mnist', '--max_steps=4')
@@ -77,3 +82,71 @@ def test_no_worker_is_refused():
   )
   assert finished.code == 2
   assert 'num_workers: expected a number >= 1, received 0' in finished.error
+
+
+@pytest.fixture
+def stand_ins(tmp_path, monkeypatch):
+  """Gives what each worker does, in bash; returns the launcher's exit code.
+
+  `late` writes a line to a worker that does `read -r <>"$fifo"`, when the
+  launcher has said a line with this text.
+  """
+  fifo = tmp_path / 'fifo'
+  os.mkfifo(fifo)
+
+  def launched(chief, other, late=''):
+    script = tmp_path / 'python'
+    script.write_text(
+      f'#!/usr/bin/env bash\nfifo={fifo}\n'
+      f'case " $* " in *" --task_id=0 "*) {chief} ;; *) {other} ;; esac\n'
+    )
+    script.chmod(0o755)
+    monkeypatch.setattr(sys, 'executable', str(script))
+    # Open to read and to write, a pipe waits for no other end.
+    with open(fifo, 'r+b', buffering=0) as go_on:
+      say = command.say
+
+      def said(line):
+        say(line)
+        if late and late in line:
+          go_on.write(b'\n')
+
+      monkeypatch.setattr(command, 'say', said)
+      return launch.launch(launch.Flags(command=TRAIN))
+
+  return launched
+
+
+STAYS = 'read -r <>"$fifo"'
+
+
+@pytest.mark.parametrize('first', [f'exit {watchdog.LOST}', 'kill -KILL $$'])
+@pytest.mark.parametrize('code', [1, 3])
+def test_a_failure_decides_though_a_survivor_ends_before(
+  stand_ins, monkeypatch, capsys, first, code
+):
+  monkeypatch.setattr(command, 'SETTLE', 600)
+  late = 'worker 0 ended with exit code'
+  assert stand_ins(first, f'{STAYS}; exit {code}', late) == code
+  out, err = capsys.readouterr()
+  assert 'waiting up to 600 s for the others' in out
+  assert f'worker 1 ended with exit code {code}: expected 0 of all' in err
+
+
+def test_a_loss_decides_where_no_process_fails_in_time(
+  stand_ins, monkeypatch, capsys
+):
+  monkeypatch.setattr(command, 'SETTLE', 0)
+  assert stand_ins(f'exit {watchdog.LOST}', STAYS) == watchdog.LOST
+  assert 'worker 0 ended with exit code 75' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('order', [1, -1])
+def test_what_was_killed_is_named_before_what_lost_it(
+  stand_ins, monkeypatch, capsys, order
+):
+  monkeypatch.setattr(command, 'SETTLE', 600)
+  does = (f'exit {watchdog.LOST}', 'kill -KILL $$')[::order]
+  assert stand_ins(*does) == 137
+  killed = 1 if order == 1 else 0
+  assert f'worker {killed} ended with exit code 137' in capsys.readouterr().err

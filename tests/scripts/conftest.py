@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import select
 import shutil
 import signal
@@ -56,6 +57,15 @@ class Project:
     )
     path.chmod(0o755)
     return path
+
+  def set(self, script, name, value):
+    """Gives a variable of a script another number."""
+    path = self.root / 'scripts' / script
+    text, count = re.subn(
+      rf'^{name}=\d+$', f'{name}={value}', path.read_text(), flags=re.M
+    )
+    assert count == 1, f'{name} is set {count} times in {script}'
+    path.write_text(text)
 
   def heard(self):
     """Returns the next line that a stand-in wrote to $fifo."""

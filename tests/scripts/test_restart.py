@@ -1,5 +1,6 @@
 """scripts/run_dist.sh --restart, and equal processes without servers."""
 
+import os
 import signal
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 from terngrad.cluster import watchdog
 from tests.scripts import launcher
 
+# As many seconds to settle as no machine is slow.
+LONG = 600
 EQUAL = 'PS_HOSTS=()\nWORKER_HOSTS=(localhost:2224 127.0.0.2:2226)\n'
 SURVIVOR = f'exit {watchdog.LOST}'
 STAYS = 'echo $$ >"$fifo"; read -r <>"$fifo.never"'
@@ -24,6 +27,7 @@ def equal(cluster):
       f'echo >"$mark"\nif [[ $4 == 0 ]]; then {first}; else {second}; fi',
     )
     cluster.write(EQUAL)
+    cluster.project.set('dist_watch.sh', 'settle', LONG)
     return cluster
 
   return write
@@ -74,6 +78,7 @@ def test_all_are_stopped_before_any_is_started_again(equal):
     f"trap 'record ended; exit 143' TERM; {STAYS}",
     'kill -KILL $$',
   )
+  cluster.project.set('dist_watch.sh', 'settle', 0)
   status, _, err = cluster.run('--experiment=e', '--restart=1')
   assert (status, err) == (0, '')
   third = cluster.project.calls()[2]
@@ -93,6 +98,32 @@ def test_a_process_that_fails_is_not_restarted(equal):
   cluster = equal(SURVIVOR, 'exit 3')
   status, out, err = cluster.run('--experiment=e', '--restart=5')
   assert (status, err) == (3, '')
+  assert 'worker_1 on 127.0.0.2: ended (exit code 3)' in out
+  assert len(cluster.project.calls()) == 2
+
+
+@pytest.mark.parametrize('late', ['task', 'exit code'])
+def test_a_failure_decides_though_a_survivor_ends_before(equal, late):
+  # Until the loss was seen the task stays, or the shell does that waits for it
+  # and leaves its exit code.
+  cluster = equal(
+    SURVIVOR, 'echo $PPID >"$fifo"; read -r <>"$fifo.never"; exit 3'
+  )
+  watcher = cluster.start('--experiment=e', '--restart=5')
+  waiter = int(cluster.project.heard())
+  launcher.read_until(watcher, 'experiment e')
+  # Open to read and to write, a pipe waits for no other end.
+  with open(f'{cluster.project.fifo}.never', 'r+b', buffering=0) as go_on:
+    if late == 'exit code':
+      os.kill(waiter, signal.SIGSTOP)
+      go_on.write(b'\n')
+    launcher.read_until(watcher, f'(exit code 75); waiting up to {LONG} s')
+    if late == 'exit code':
+      os.kill(waiter, signal.SIGCONT)
+    else:
+      go_on.write(b'\n')
+    out, err = watcher.communicate(timeout=cluster.project.TIMEOUT)
+  assert (watcher.returncode, err) == (3, '')
   assert 'worker_1 on 127.0.0.2: ended (exit code 3)' in out
   assert len(cluster.project.calls()) == 2
 
@@ -139,6 +170,7 @@ def test_a_host_that_cannot_be_reached_ends_the_restarts(cluster):
     f'record "$@"\n[[ $4 == 0 ]] || touch "{cluster.folder}/gone"\n{SURVIVOR}',
   )
   cluster.write('PS_HOSTS=()\nWORKER_HOSTS=(one:2222 gone:2222)\n')
+  cluster.project.set('dist_watch.sh', 'settle', 0)
   status, out, _ = cluster.run('--experiment=e', '--restart=5')
   assert status == watchdog.LOST
   assert 'e on gone: expected: ssh -o BatchMode=yes gone to work' in out
