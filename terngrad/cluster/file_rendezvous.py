@@ -1,12 +1,16 @@
 """A place to meet in a folder of a shared file system; see `rendezvous`."""
 
+import itertools
 import os
 import re
+import secrets
 import stat
 
 from terngrad.cluster import rendezvous
 from terngrad.cluster import spec as clusters
 
+# More names than a run's processes leave, with what they write at the moment.
+_MOST_NAMES = 4 * clusters.MAX_TASKS
 _NAME = re.compile(r'task_([0-9]{1,6})_of_([0-9]{1,6})')
 
 
@@ -58,7 +62,7 @@ class Folder:
 
   def _leave(self, path, address):
     """Writes a whole file at once, unless there is one."""
-    staged = f'{path}.{os.uname().nodename}.{os.getpid()}'
+    staged = f'{path}.{secrets.token_hex(8)}'
     with open(staged, 'x', encoding='ascii') as file:
       file.write(f'{address}\n')
     try:
@@ -70,8 +74,15 @@ class Folder:
       os.unlink(staged)
 
   def _check_run(self, count):
-    """Refuses a folder of a run with another number of processes."""
-    for name in os.listdir(self.name):
+    """Refuses a folder of another run, or of much else."""
+    with os.scandir(self.name) as entries:
+      names = [one.name for one in itertools.islice(entries, _MOST_NAMES + 1)]
+    if len(names) > _MOST_NAMES:
+      raise clusters.ClusterError(
+        f'{self.name}: expected a folder of one run, received more than '
+        f'{_MOST_NAMES} names in it. {self.another}'
+      )
+    for name in names:
       match = _NAME.fullmatch(name)
       if match and int(match[2]) != count:
         raise clusters.ClusterError(
@@ -88,12 +99,11 @@ def _read(path):
     number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
   except FileNotFoundError:
     return None
+  except OSError as error:
+    raise _strange(path, error.strerror) from error
   if not stat.S_ISREG(os.fstat(number).st_mode):
     os.close(number)
-    raise clusters.ClusterError(
-      f'{path}: expected a plain file, received something else. Look who can '
-      'write to this folder.'
-    )
+    raise _strange(path, 'something else')
   with open(number, 'rb') as file:
     content = file.read(rendezvous.MAX_BYTES + 1)
   line = content.decode('ascii', 'replace')
@@ -103,3 +113,10 @@ def _read(path):
       'Look who can write to this folder, or give another --rendezvous_dir.'
     )
   return line[:-1]
+
+
+def _strange(path, received):
+  return clusters.ClusterError(
+    f'{path}: expected a plain file to read, received: {received}. Look who '
+    'can write to this folder, or give another --rendezvous_dir.'
+  )

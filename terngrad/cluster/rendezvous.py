@@ -6,11 +6,15 @@ so what stands there is read as hostile. `file_rendezvous` and
 `redis_rendezvous` are places.
 """
 
+import queue
+import threading
 import time
 
 from terngrad.cluster import spec as clusters
 
 _LOOK_EVERY = 0.2  # seconds
+# Seconds that a look has even if the time to wait is over.
+_LEAST = 5.0
 # A name has 253 characters at most, a port five.
 MAX_BYTES = 300
 
@@ -32,7 +36,8 @@ def meet(place, index, count, address, timeout):
     index: of this process, from 0; process 0 is the chief.
     count: of processes.
     address: of this process, 'host:port', as the others reach it.
-    timeout: seconds to wait for the others.
+    timeout: seconds to wait for the others. All ends within 5 seconds more,
+      whatever the place does.
 
   Returns:
     A `cluster.Cluster` of workers.
@@ -52,7 +57,8 @@ def meet(place, index, count, address, timeout):
   found, unreached = {}, None
   while True:
     try:
-      found, unreached = _look(place, index, count, address), None
+      left = max(_LEAST, end - time.monotonic())
+      found, unreached = _look(left, place, index, count, address), None
     except ConnectionError as error:
       unreached = error
     missing = [i for i in range(count) if found.get(i) is None]
@@ -66,9 +72,9 @@ def meet(place, index, count, address, timeout):
     time.sleep(_LOOK_EVERY)
 
 
-def _look(place, index, count, address):
-  """The addresses that stand there, which are checked."""
-  found = place.look(index, count, address)
+def _look(seconds, place, index, count, address):
+  """The addresses that are there, which are checked."""
+  found = _within(seconds, place.look, index, count, address)
   for i, text in found.items():
     if text is not None:
       clusters.parse_address(text, place.where(i, count))
@@ -79,6 +85,31 @@ def _look(place, index, count, address):
       f'have one --task_id. {place.another}'
     )
   return found
+
+
+def _within(seconds, function, *arguments):
+  """What a function returns or raises, if it does so within so many seconds.
+
+  Otherwise a `ConnectionError`: a server that sends an answer byte by byte, a
+  name server or a file system that is silent would hold the process for ever.
+  """
+  ended = queue.SimpleQueue()
+
+  def call():
+    try:
+      ended.put((function(*arguments), None))
+    except BaseException as error:
+      ended.put((None, error))
+
+  # The end of the process does not wait for it.
+  threading.Thread(target=call, daemon=True).start()
+  try:
+    value, error = ended.get(timeout=seconds)
+  except queue.Empty:
+    raise ConnectionError('no whole answer in this time') from None
+  if error is not None:
+    raise error
+  return value
 
 
 def _who_is_missing(place, missing, count, timeout, unreached):

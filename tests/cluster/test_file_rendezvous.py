@@ -2,6 +2,7 @@ import concurrent.futures
 import contextlib
 import os
 import re
+import socket
 import tempfile
 
 import pytest
@@ -104,13 +105,51 @@ def test_links_pipes_and_folders_are_not_read(tmp_path):
   path = tmp_path / 'run' / 'task_1_of_2'
   path.parent.mkdir()
   path.symlink_to(secret)
-  assert 'task_1_of_2' in refused(path.parent, 0, 2, 'a:1')
+  assert 'received: Too many levels' in strange(path)
+  path.unlink()
+  path.symlink_to('nowhere')
+  assert 'received: Too many levels' in strange(path)
   path.unlink()
   os.mkfifo(path)
-  assert 'expected a plain file' in refused(path.parent, 0, 2, 'a:1')
+  assert 'received: something else' in strange(path)
+  path.unlink()
+  with socket.socket(socket.AF_UNIX) as listening:
+    listening.bind(os.fspath(path))
+    assert 'received: No such device' in strange(path)
   path.unlink()
   path.mkdir()
-  assert 'task_1_of_2' in refused(path.parent, 0, 2, 'a:1')
+  assert 'received: something else' in strange(path)
+
+
+def strange(path):
+  message = refused(path.parent, 0, 2, 'a:1')
+  assert f'{path}: expected a plain file to read' in message
+  return message
+
+
+def test_a_huge_file_is_refused_and_not_read(tmp_path):
+  with open(tmp_path / 'task_1_of_2', 'wb') as file:
+    file.truncate(2**40)
+  assert 'task_1_of_2: expected a line of host:port' in refused(
+    tmp_path, 0, 2, 'a:1'
+  )
+
+
+def test_a_folder_of_much_else_is_refused_and_not_read_to_its_end(
+  tmp_path, monkeypatch
+):
+  monkeypatch.setattr(file_rendezvous, '_MOST_NAMES', 3)
+  meet_all(tmp_path)
+  (tmp_path / 'a photograph').touch()
+  message = refused(tmp_path, 0, 3, 'a:1')
+  assert 'expected a folder of one run, received more than 3 names' in message
+  assert 'another --rendezvous_dir' in message
+
+
+def test_what_a_killed_process_of_this_number_left_is_in_nobody_s_way(tmp_path):
+  left = f'task_0_of_1.{os.uname().nodename}.{os.getpid()}'
+  (tmp_path / left).write_text('a:')
+  assert meet(tmp_path, 0, 1, 'a:1', 0).address == 'a:1'
 
 
 @pytest.mark.parametrize(
