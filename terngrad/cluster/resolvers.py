@@ -5,8 +5,10 @@ import os
 
 import tensorflow as tf
 
+from terngrad.cluster import slurm
 from terngrad.cluster import spec
 
+_SLURM_NUMBERS = ('SLURM_PROCID', 'SLURM_STEP_NUM_TASKS')
 # Open MPI: https://docs.open-mpi.org/en/v5.0.x/tuning-apps/environment-var.html
 # PMI of MPICH, MVAPICH and Intel MPI.
 _MPI_RANKS = (
@@ -109,7 +111,7 @@ def from_hosts_text(text, job_name, task_id):
 
 
 def from_slurm(num_ps, port):
-  """The cluster of this Slurm job step, by TensorFlow's own resolver.
+  """The cluster of this Slurm job step.
 
   Args:
     num_ps: int, how many of the tasks are parameter servers: the first ones.
@@ -122,31 +124,38 @@ def from_slurm(num_ps, port):
     cluster.ClusterError: this is no Slurm job step, or see `cluster.make`.
   """
   try:
-    tasks = int(os.environ['SLURM_STEP_NUM_TASKS'])
+    rank, tasks = (int(os.environ[name]) for name in _SLURM_NUMBERS)
     own = os.environ['SLURMD_NODENAME']
-    jobs = {'ps': num_ps, 'worker': tasks - num_ps}
-    resolver = tf.distribute.cluster_resolver.SlurmClusterResolver(
-      jobs={name: count for name, count in jobs.items() if count},
-      port_base=port,
-      # It deals as many tasks to a host as there are GPUs to give away.
-      gpus_per_node=tasks,
-      gpus_per_task=1,
-      auto_set_gpu=False,
-    )
-    found = resolver.cluster_spec().as_dict()
-    job, index = resolver.get_task_info()
-  except (KeyError, IndexError, RuntimeError, ValueError) as error:
+    listed = os.environ['SLURM_STEP_NODELIST']
+    hosts = slurm.hosts(listed)
+    counts = slurm.tasks_per_host(os.environ['SLURM_STEP_TASKS_PER_NODE'])
+  except (KeyError, ValueError) as error:
+    if isinstance(error, spec.ClusterError):
+      raise
     raise spec.ClusterError(
       'Slurm: expected a job step with SLURM_PROCID, SLURM_STEP_NUM_TASKS, '
-      'SLURM_STEP_NODELIST, SLURM_STEP_TASKS_PER_NODE and SLURMD_NODENAME, and '
-      f'at least {num_ps} tasks; received: {error}. Start the program by srun.'
+      'SLURM_STEP_NODELIST, SLURM_STEP_TASKS_PER_NODE and SLURMD_NODENAME, '
+      f'received: {error}. Start the program by srun.'
     ) from error
-  made = spec.make(found, job, index)
+  if len(hosts) != len(counts) or sum(counts) != tasks or rank >= tasks:
+    raise spec.ClusterError(
+      f'Slurm: expected {tasks} tasks on the hosts {spec.shown(listed)}, '
+      f'received {sum(counts)} on {len(counts)} of them, and task {rank}. '
+      'Start the program by srun.'
+    )
+  addresses = [
+    f'{host}:{port + i}'
+    for host, count in zip(hosts, counts, strict=True)
+    for i in range(count)
+  ]
+  jobs = {'ps': addresses[:num_ps], 'worker': addresses[num_ps:]}
+  job, index = ('ps', rank) if rank < num_ps else ('worker', rank - num_ps)
+  made = spec.make(jobs, job, index)
   if spec.host_of(made.address) != own:
     raise spec.ClusterError(
-      f'Slurm: expected task {job} {index} on {spec.host_of(made.address)}, '
-      f'received {own}: TensorFlow sorts hosts by name and Slurm deals them in '
-      "the order of the job's list. Name the hosts in a file, --cluster=FILE."
+      f'Slurm: expected task {rank} on {spec.host_of(made.address)}, the first '
+      f'tasks on the first host, received {own}. Start the program by `srun '
+      '--distribution=block`, or name the hosts in a file, --cluster=FILE.'
     )
   return made
 

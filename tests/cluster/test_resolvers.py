@@ -74,10 +74,37 @@ def test_a_slurm_step_gives_the_first_tasks_to_the_ps(monkeypatch):
   assert resolvers.from_slurm(0, 7000).index == 2
 
 
-def test_slurm_hosts_in_another_order_than_tensorflows_are_refused(monkeypatch):
-  # Sorted by name n10 comes before n9, and Slurm has n9 first.
-  slurm_step(monkeypatch, 'n[9-10]', '2,1', 0, 'n9')
-  with pytest.raises(spec.ClusterError, match=r'on n10, received n9.*FILE'):
+def test_slurm_hosts_keep_the_order_of_their_list(monkeypatch):
+  # Sorted by name n10 would come first.
+  slurm_step(monkeypatch, 'n[9-10]', '2,1', 2, 'n10')
+  found = resolvers.from_slurm(0, 7000)
+  assert found.jobs == {'worker': ('n9:7000', 'n9:7001', 'n10:7000')}
+  assert found.address == 'n10:7000'
+
+
+def test_slurm_tasks_in_another_order_than_their_hosts_are_refused(monkeypatch):
+  slurm_step(monkeypatch, 'n[9-10]', '2,1', 1, 'n10')
+  with pytest.raises(spec.ClusterError, match=r'task 1 on n9.*n10.*=block'):
+    resolvers.from_slurm(0, 7000)
+
+
+@pytest.mark.parametrize(
+  ('nodes', 'per_node', 'rank', 'said'),
+  [
+    ('n[9-10]', '3', 0, r"3 tasks on the hosts 'n\[9-10\]', received 3 on 1"),
+    ('n9', '2', 0, 'received 2 on 1'),
+    ('n9', '3', 3, 'and task 3'),
+    ('n[9-10', '2,1', 0, 'a list of 1 to 4096 hosts'),
+    ('n9', '3(x', 0, 'numbers of tasks such as'),
+    ('n9', '3', 'x', "job step.*'x'"),
+    ('-n9', '3', 0, 'expected host:port'),
+  ],
+)
+def test_a_slurm_step_that_cannot_be_is_refused(
+  monkeypatch, nodes, per_node, rank, said
+):
+  slurm_step(monkeypatch, nodes, per_node, rank, 'n9')
+  with pytest.raises(spec.ClusterError, match=said):
     resolvers.from_slurm(0, 7000)
 
 

@@ -1,0 +1,122 @@
+"""Slurm's short forms: lists of hosts, and how many tasks each of them has.
+
+`rack[1-2]n[08-10],login` is a list of seven hosts and `2(x3),1` says that the
+first three have two tasks. Slurm's own program reads such lists where it is
+installed; a container often has the variables of the job and not the program.
+
+References:
+  Slurm, "NodeName" in slurm.conf(5), https://slurm.schedmd.com/slurm.conf.html
+"""
+
+import contextlib
+import itertools
+import math
+import re
+import shutil
+import subprocess
+
+from terngrad.cluster import spec
+
+_SECONDS = 30
+# A host: names and brackets, one behind the other. Between hosts: commas.
+_HOST = re.compile(r'(?:[^\[\],\s]+|\[[^\[\]\s]*\])+')
+_PART = re.compile(r'\[([^\]]*)\]|([^\[]+)')
+_RANGE = re.compile(r'([0-9]{1,18})(?:-([0-9]{1,18}))?')
+_TASKS = re.compile(r'([0-9]{1,6})(?:\(x([0-9]{1,6})\))?')
+
+
+def hosts(text: str) -> list[str]:
+  """The hosts of a list, in its order, by `scontrol` or else by `expand`.
+
+  Raises:
+    spec.ClusterError: it is no list of hosts.
+  """
+  program, found = shutil.which('scontrol'), []
+  if program:
+    # Without Slurm's configuration, as in a container, it does nothing; and of
+    # a list that it does not know it says nothing.
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+      found = subprocess.run(
+        [program, 'show', 'hostnames', text],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_SECONDS,
+        check=True,
+      ).stdout.split()
+  return found or expand(text)
+
+
+def expand(text: str) -> list[str]:
+  """The hosts of a list, in its order.
+
+  Brackets hold numbers and ranges; a range has as many digits as its first
+  number. Of two brackets in a name the last one changes first.
+
+  Examples:
+    >>> expand('node[9-11],gpu[01-02]-ib')
+    ['node9', 'node10', 'node11', 'gpu01-ib', 'gpu02-ib']
+
+  Raises:
+    spec.ClusterError: it is no list, or has more than `spec.MAX_TASKS` hosts.
+  """
+  words = _HOST.findall(text)
+  # What is left are commas and spaces between hosts.
+  if not words or re.sub(r'[,\s]', '', _HOST.sub('', text)):
+    raise _no_list(text)
+  found = []
+  for word in words:
+    parts = [
+      [name] if name else _numbers(inside, text)
+      for inside, name in _PART.findall(word)
+    ]
+    if len(found) + math.prod(map(len, parts)) > spec.MAX_TASKS:
+      raise _no_list(text)
+    found += map(''.join, itertools.product(*parts))
+  return found
+
+
+def tasks_per_host(text: str) -> list[int]:
+  """How many tasks each host has.
+
+  Examples:
+    >>> tasks_per_host('2(x3),1')
+    [2, 2, 2, 1]
+
+  Raises:
+    spec.ClusterError: the text does not say it.
+  """
+  found = []
+  for word in text.split(','):
+    match = _TASKS.fullmatch(word)
+    hosts = int(match[2] or 1) if match else 0
+    if not 0 < hosts <= spec.MAX_TASKS - len(found):
+      raise spec.ClusterError(
+        'Slurm: expected numbers of tasks such as 2(x3),1 in '
+        f'SLURM_STEP_TASKS_PER_NODE, received {spec.shown(text)}. Start the '
+        'program by srun.'
+      )
+    found += [int(match[1])] * hosts
+  return found
+
+
+def _numbers(inside, text):
+  """The numbers in brackets, as texts."""
+  found = []
+  for word in inside.split(','):
+    match = _RANGE.fullmatch(word)
+    first, last = (
+      (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+    )
+    if not first <= last < first + spec.MAX_TASKS - len(found):
+      raise _no_list(text)
+    found += [f'{n:0{len(match[1])}d}' for n in range(first, last + 1)]
+  return found
+
+
+def _no_list(text):
+  return spec.ClusterError(
+    f'Slurm: expected a list of 1 to {spec.MAX_TASKS} hosts such as '
+    f'n1,gpu[08-10,12] in SLURM_STEP_NODELIST, received {spec.shown(text)}. '
+    'Start the program by srun, or name the hosts in a file, --cluster=FILE.'
+  )
