@@ -20,6 +20,7 @@ import tensorflow as tf
 from absl import logging
 
 from slim.datasets.records import disk
+from terngrad import errors
 
 FILE_NAME = 'metrics.jsonl'
 
@@ -49,7 +50,7 @@ class Recorder:
         no step stands twice. None keeps all.
     """
     self._folder = pathlib.Path(directory)
-    path = self._folder / FILE_NAME
+    self._path = path = self._folder / FILE_NAME
     read_lines = _read(path)
     lines = [
       record
@@ -72,12 +73,37 @@ class Recorder:
       step: integer.
       values: dict of name to number; one line of JSON.
       tags: dict of name to the TensorBoard tag, where it differs.
+
+    Raises:
+      errors.TrainingError: the file does not have its name any more.
     """
+    self._check_name()
     self._file.write(_line({'step': step, **values}))
     self._file.flush()
     with self._writing(step):
       for name, value in values.items():
         tf.summary.scalar((tags or {}).get(name, name), value)
+
+  def _check_name(self):
+    """Raises `errors.TrainingError` where readers do not find what is written.
+
+    Checkpoints, which are opened by their names, would be in another folder
+    than the records, if not in another run.
+    """
+    try:
+      there = os.stat(self._path)
+    except (FileNotFoundError, NotADirectoryError):
+      received = 'none'
+    else:
+      if os.path.samestat(there, os.fstat(self._file.fileno())):
+        return
+      received = 'another one'
+    raise errors.TrainingError(
+      f'{self._path}: expected the file that this run writes, received '
+      f'{received}: it or its folder was removed or renamed while the run was '
+      'at work, which stops. Give the folder its name back, or give its new '
+      'one; the same command then continues from the last checkpoint in it.'
+    )
 
   def event(self, step, tag, value):
     """Writes a number for TensorBoard only."""
@@ -107,7 +133,12 @@ class Recorder:
       self._events.flush()
 
   def sync(self):
-    """Brings all that was written to the disk, so that a power cut keeps it."""
+    """Brings all that was written to the disk, so that a power cut keeps it.
+
+    Raises:
+      errors.TrainingError: the file does not have its name any more.
+    """
+    self._check_name()
     self.flush()
     os.fsync(self._file.fileno())
     for path in self._folder.glob('events.out.tfevents.*'):

@@ -6,6 +6,7 @@ import pytest
 
 from slim.datasets.small_images import convert_mnist
 from slim.datasets.small_images import mnist_source
+from terngrad import errors
 from terngrad.checkpoint import checkpoints
 from terngrad.config import options as options_lib
 from terngrad.config import training as configs
@@ -117,3 +118,18 @@ def test_a_run_that_continues_with_other_examples_says_so(tmp_path):
   before, (line,) = told
   assert before == []
   assert line.endswith('the run does not end at the same bits')
+
+
+def test_a_run_stops_whose_folder_is_renamed_under_it(tmp_path):
+  folder = tmp_path / 'run'
+
+  def report(line):
+    if ': step 20,' in line:
+      folder.rename(tmp_path / 'other')
+
+  with pytest.raises(errors.TrainingError) as caught:
+    train(folder, report)
+  assert 'renamed while the run was at work' in str(caught.value)
+  # Nothing is written to what has the name now.
+  assert not folder.exists()
+  assert checkpoints.newest(str(tmp_path / 'other')).endswith('-10')

@@ -2,11 +2,13 @@ import contextlib
 import json
 import pathlib
 import re
+import shutil
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from terngrad import errors
 from terngrad.training import records
 from tests import forked
 from tests import power_cut
@@ -184,6 +186,7 @@ def test_what_was_synced_is_there_after_a_power_cut(tmp_path, monkeypatch):
 LIMITED = """
 import resource, sys
 import tensorflow as tf
+from terngrad import errors
 from terngrad.training import records
 recorder = records.Recorder(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
@@ -200,3 +203,61 @@ def test_events_that_cannot_be_written_are_an_error_of_files(tmp_path):
   done = forked.run(None, LIMITED, tmp_path)
   assert done.returncode == 0, done.stderr
   assert done.stdout == 'told: Input/output error\n'
+
+
+def remove(folder):
+  shutil.rmtree(folder)
+
+
+def rename(folder):
+  folder.rename(folder.with_name('renamed'))
+
+
+def replace(folder):
+  """As another trainer of the same command does, once the first was renamed."""
+  shutil.copytree(folder, folder.with_name('copy'))
+  rename(folder)
+  folder.with_name('copy').rename(folder)
+
+
+def remove_file(folder):
+  (folder / records.FILE_NAME).unlink()
+
+
+def become_file(folder):
+  remove(folder)
+  folder.touch()
+
+
+@pytest.mark.parametrize(
+  'change', [remove, rename, replace, remove_file, become_file]
+)
+@pytest.mark.parametrize('call', ['scalars', 'sync'])
+def test_what_is_written_where_nobody_finds_it_is_an_error(
+  tmp_path, change, call
+):
+  folder = tmp_path / 'run'
+  folder.mkdir()
+  recorder = records.Recorder(folder)
+  recorder.scalars(1, {'loss': 2.0})
+  change(folder)
+  with pytest.raises(errors.TrainingError) as caught:
+    recorder.sync() if call == 'sync' else recorder.scalars(2, {'loss': 1.0})
+  recorder.close()
+  message = str(caught.value)
+  received = 'another one' if change is replace else 'none'
+  assert f'{folder}/{records.FILE_NAME}: expected the file that' in message
+  assert f'received {received}: ' in message and '\n' not in message
+
+
+def test_a_folder_that_is_reached_by_a_link_may_be_moved(tmp_path):
+  (tmp_path / 'disk').mkdir()
+  (tmp_path / 'run').symlink_to('disk')
+  recorder = records.Recorder(tmp_path / 'run')
+  (tmp_path / 'disk').rename(tmp_path / 'other')
+  (tmp_path / 'run').unlink()
+  (tmp_path / 'run').symlink_to('other')
+  recorder.scalars(1, {'loss': 2.0})
+  recorder.sync()
+  recorder.close()
+  assert records.read(tmp_path / 'other') == [{'step': 1, 'loss': 2.0}]
