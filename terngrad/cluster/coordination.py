@@ -54,10 +54,7 @@ def join(cluster, num_gpus, num_workers, names=()):
     return towers.Towers(names, num_workers)
   own = num_workers // len(tasks.jobs['worker'])
   count = min(num_gpus, own)
-  try:
-    cluster_lib.check_port(tasks)
-  except cluster_lib.ClusterError as error:
-    raise errors.ConfigError(str(error)) from error
+  check_port(tasks)
   gpus = devices.configure(count)
   if cluster.communication == groups.NCCL and not gpus:
     raise errors.ConfigError(
@@ -71,6 +68,14 @@ def join(cluster, num_gpus, num_workers, names=()):
   return collective.Collective(
     group, names, num_workers, cluster.collective, network
   )
+
+
+def check_port(cluster: cluster_lib.Cluster) -> None:
+  """`spec.check_port`, whose refusal is an `errors.ConfigError`."""
+  try:
+    cluster_lib.check_port(cluster)
+  except cluster_lib.ClusterError as error:
+    raise errors.ConfigError(str(error)) from error
 
 
 def assert_same(exchange, options, **choices):

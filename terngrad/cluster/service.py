@@ -51,7 +51,7 @@ class Service:
       )
     except tf.errors.OpError as error:
       raise tasks.LostError(
-        f'{task}: expected to listen on its port, received: {error.message} '
+        f'{task}: expected to listen on its port, received: {error.message}. '
         'Stop what uses the port, or name another in the list of hosts.'
       ) from error
     self._graph = tf.Graph()

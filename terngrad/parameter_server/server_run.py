@@ -18,9 +18,9 @@ from slim import errors as data_errors
 from terngrad import errors
 from terngrad.checkpoint import digests
 from terngrad.checkpoint import folder
+from terngrad.cluster import coordination
 from terngrad.cluster import devices
 from terngrad.cluster import fingerprint
-from terngrad.cluster import spec
 from terngrad.cluster import tasks
 from terngrad.cluster import watchdog
 from terngrad.config import options
@@ -100,10 +100,7 @@ def _check_alone(config):
   Raises:
     errors.ConfigError: another process has this task's port or folder.
   """
-  try:
-    spec.check_port(config.cluster.tasks)
-  except spec.ClusterError as error:
-    raise errors.ConfigError(str(error)) from error
+  coordination.check_port(config.cluster.tasks)
   if os.path.isdir(config.run.train_dir):
     with folder.alone_in(config.run.train_dir):
       pass

@@ -15,6 +15,7 @@ from slim import errors as data_errors
 from slim.datasets import shards
 from slim.datasets.records import records as data_records
 from terngrad import errors
+from terngrad.cluster import coordination
 from terngrad.cluster import devices
 from terngrad.cluster import fingerprint
 from terngrad.cluster import service as services
@@ -127,6 +128,8 @@ def serve(config, report, stopped=lambda: None):
   cluster = config.cluster.tasks
   task = tasks.all_tasks(cluster, cluster.job)[cluster.index]
   chief = tasks.all_tasks(cluster, 'worker')[0]
+  # TensorFlow's server says only that it could not start.
+  coordination.check_port(cluster)
   # What this process computes by itself is reading; its server has the GPUs.
   devices.hide_gpus()
   devices.limit_threads(config.devices.threads)

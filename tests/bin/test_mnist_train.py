@@ -432,6 +432,11 @@ def _over_a_file(place):
   return place.arguments(train_dir=place.folder / 'file')
 
 
+def _over_a_link_to_nothing(place):
+  (place.folder / 'link').symlink_to('gone')
+  return place.arguments(train_dir=place.folder / 'link')
+
+
 def write_layout(folder, step=2, **changes):
   """A checkpoint that has nothing but a step and a layout."""
   layout = {
@@ -608,6 +613,12 @@ BAD = {
     _over_a_file,
     'train_dir: expected a folder that can be written',
     'received .*/file ',
+    'Choose another --train_dir',
+  ),
+  'folder that is a link to nothing': Bad(
+    _over_a_link_to_nothing,
+    'train_dir: expected a folder that can be written',
+    'received .*/link .*is a link to gone, which is not there',
     'Choose another --train_dir',
   ),
   'checkpoint of another net': Bad(

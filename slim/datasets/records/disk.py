@@ -81,7 +81,17 @@ def make_folder(path: pathlib.Path) -> None:
     OSError: it cannot be made.
   """
   missing = [place for place in (path, *path.parents) if not place.exists()]
-  path.mkdir(parents=True, exist_ok=True)
+  try:
+    path.mkdir(parents=True, exist_ok=True)
+  except FileExistsError as error:
+    for place in missing:
+      if place.is_symlink():
+        # What the system says is that the file exists.
+        raise FileNotFoundError(
+          errno.ENOENT,
+          f'{place} is a link to {os.readlink(place)}, which is not there',
+        ) from error
+    raise
   for made in missing:
     # A folder that may be written need not be one that may be opened.
     with contextlib.suppress(PermissionError):

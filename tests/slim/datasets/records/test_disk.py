@@ -139,3 +139,23 @@ def test_a_lock_goes_with_the_process(tmp_path, is_folder):
     first.kill()
   assert disk.lock(descriptor)
   os.close(descriptor)
+
+
+@pytest.mark.parametrize('below', ['', 'new/run'])
+def test_a_link_to_nothing_is_named_where_a_folder_is_made(tmp_path, below):
+  link = tmp_path / 'link'
+  link.symlink_to('gone')
+  with pytest.raises(FileNotFoundError) as caught:
+    disk.make_folder(link / below)
+  assert (
+    caught.value.strerror == f'{link} is a link to gone, which is not there'
+  )
+  (tmp_path / 'gone').mkdir()
+  disk.make_folder(link / below)
+  assert (tmp_path / 'gone' / below).is_dir()
+
+
+def test_a_file_in_the_place_of_a_folder_is_an_error(tmp_path):
+  (tmp_path / 'file').touch()
+  with pytest.raises(FileExistsError):
+    disk.make_folder(tmp_path / 'file')
