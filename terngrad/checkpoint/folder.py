@@ -21,6 +21,34 @@ _OWN_FILES = (
 )
 
 
+# What tells that a run is here, or was.
+_OF_A_RUN = r'checkpoint|metrics\.jsonl|model\.ckpt-\d+\.index'
+
+
+def find_run(path: str, flag: str) -> str:
+  """The folder that a run wrote its files to, by the name that a person gives.
+
+  Args:
+    path: of the run's --train_dir, or of the folder that holds it as `train`.
+    flag: whose value it is, for the message.
+
+  Returns:
+    The path of the --train_dir.
+
+  Raises:
+    errors.ConfigError: there is no run.
+  """
+  for folder in (path, os.path.join(path, 'train')):
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+      if path and any(re.fullmatch(_OF_A_RUN, n) for n in os.listdir(folder)):
+        return folder
+  raise errors.ConfigError(
+    f'{flag}: expected the --train_dir of a run, or the folder that holds it '
+    f'as `train`, received {path!r}, where no run has written anything. Check '
+    'the path.'
+  )
+
+
 @contextlib.contextmanager
 def alone_in(path):
   """Keeps other trainers out of a folder; the lock goes with the process.

@@ -7,6 +7,7 @@ import pandas as pd
 from matplotlib import figure
 
 from terngrad import errors
+from terngrad.checkpoint import folder as run_folder
 from terngrad.training import metric
 from terngrad.training import metrics
 from terngrad.training import records
@@ -28,16 +29,17 @@ def read(folder):
   """Reads a run.
 
   Args:
-    folder: path; holds the run's --train_dir as `train` and, where it was
-      evaluated, its --eval_dir as `eval`.
+    folder: path of the run's --train_dir, or of the folder that holds it as
+      `train`. Where the run was evaluated, its --eval_dir is `eval` in that
+      folder, or beside a `train`.
 
   Returns:
     A `Run`.
 
   Raises:
-    errors.ConfigError: there is no record of training.
+    errors.ConfigError: there is no run, or no record of training.
   """
-  trained = os.path.join(folder, 'train')
+  trained = run_folder.find_run(folder, 'runs')
   losses = _of_table(metrics.TRAINING, records.read(trained))
   if not len(losses):
     raise errors.ConfigError(
@@ -45,6 +47,9 @@ def read(folder):
       'Give the folder of a run that has begun.'
     )
   scores = records.read(os.path.join(folder, 'eval'))
+  whole = os.path.abspath(trained)
+  if not scores and os.path.basename(whole) == 'train':
+    scores = records.read(os.path.join(os.path.dirname(whole), 'eval'))
   return Run(losses, _of_table(metrics.EVALUATION, scores))
 
 

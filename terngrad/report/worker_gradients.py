@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from slim.datasets.records import disk
+from terngrad import errors
 from terngrad.checkpoint import pretrained
 from terngrad.checkpoint import resume
 from terngrad.codec import one_round
@@ -15,8 +16,8 @@ def take(config, log):
   """Computes the next step of a run, and keeps nothing of its update.
 
   Args:
-    config: `training.TrainConfig`, valid; where its train_dir holds no run the
-      step is the first.
+    config: `training.TrainConfig`, valid; without a train_dir the step is the
+      first.
     log: takes a line of what is begun with.
 
   Returns:
@@ -25,12 +26,20 @@ def take(config, log):
     number of the step, from 1).
 
   Raises:
-    terngrad.errors.ConfigError: the configuration does not fit the run.
+    terngrad.errors.ConfigError: the configuration does not fit the run, or
+      the run has no checkpoint.
   """
-  run = assembly.assemble(config)
-  step = resume.continue_run(config.run.train_dir, run, log).step
-  if step == 0:
+  run, folder = assembly.assemble(config), config.run.train_dir
+  if folder:
+    step = resume.continue_run(folder, run, log).step
+  else:
     step = pretrained.start(config.start, run, log)
+  if folder and not step:
+    raise errors.ConfigError(
+      f'train_dir: expected a run with a checkpoint, received {folder}, which '
+      'has none. Wait until it has saved one, or leave --train_dir out for the '
+      'first step.'
+    )
   images, labels = next(run.batches(step))
   take_step, codec = run.chosen(step, floats=True)
   result = take_step(

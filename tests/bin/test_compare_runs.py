@@ -51,7 +51,7 @@ def test_table_and_plot_show_every_run(worker, tmp_path):
   [
     ('', '--runs: expected a value'),
     ('nonsense', 'expected NAME=FOLDER'),
-    ('a=/none', 'expected a metrics'),
+    ('a=/none', 'runs: expected the --train_dir of a run, or the folder'),
   ],
 )
 def test_what_cannot_be_compared_is_refused(runs, message, worker, tmp_path):
@@ -61,3 +61,28 @@ def test_what_cannot_be_compared_is_refused(runs, message, worker, tmp_path):
   assert done.code == 2
   assert message in done.error
   assert not (tmp_path / 'out').exists()
+
+
+@pytest.mark.parametrize('given', ['a', 'a/train'])
+def test_a_run_is_named_by_its_train_dir_or_the_folder_above(
+  worker, tmp_path, given
+):
+  fill(tmp_path / 'a', 0.9871)
+  done = worker.run(
+    'compare_runs',
+    programs.as_flags(runs=f'ours={tmp_path / given}', output=tmp_path / 'out'),
+  )
+  assert done.code == 0, done.err
+  assert '98.71%' in done.out and '40.0' in done.out
+
+
+def test_an_evaluation_in_the_train_dir_is_found(worker, tmp_path):
+  fill(tmp_path / 'a', 0.9871)
+  (tmp_path / 'a' / 'train').rename(tmp_path / 'run')
+  (tmp_path / 'a' / 'eval').rename(tmp_path / 'run' / 'eval')
+  done = worker.run(
+    'compare_runs',
+    programs.as_flags(runs=f'a={tmp_path / "run"}', output=tmp_path / 'out'),
+  )
+  assert done.code == 0, done.err
+  assert '98.71%' in done.out

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 
-def dump(worker, data_dir, path, nodes):
+def dump(worker, data_dir, path, nodes, *more):
   return worker.run(
     'dump_gradients',
     [
@@ -16,7 +16,7 @@ def dump(worker, data_dir, path, nodes):
       '--batch_size=8',
       f'--num_nodes={nodes}',
       f'--data_dir={data_dir}',
-      f'--train_dir={path.parent / "none"}',
+      *more,
     ],
   )
 
@@ -47,6 +47,52 @@ def test_output_needs_the_name_of_a_dump(worker, data_dir, tmp_path):
   finished = dump(worker, data_dir, tmp_path / 'gradients', 1)
   assert finished.code == 2
   assert 'output: expected a file name that ends in .npz' in finished.err
+
+
+@pytest.mark.parametrize('given', ['none', 'empty', 'file'])
+def test_a_folder_without_a_run_is_refused(worker, data_dir, tmp_path, given):
+  (tmp_path / 'empty' / 'train').mkdir(parents=True)
+  (tmp_path / 'file').touch()
+  finished = dump(
+    worker, data_dir, tmp_path / 'g.npz', 1, f'--train_dir={tmp_path / given}'
+  )
+  assert finished.code == 2
+  assert 'train_dir: expected the --train_dir of a run' in finished.error
+  assert str(tmp_path / given) in finished.error
+  assert not (tmp_path / 'g.npz').exists()
+
+
+@pytest.mark.slow
+def test_a_run_is_named_by_its_train_dir_or_the_folder_above(
+  worker, one_tower, data_dir, tmp_path
+):
+  (tmp_path / 'train').symlink_to(one_tower)
+  dumps = []
+  for folder in (one_tower, tmp_path):
+    path = tmp_path / f'{len(dumps)}.npz'
+    finished = dump(
+      worker,
+      data_dir,
+      path,
+      4,
+      *('--num_gpus=2', '--batch_size=4', f'--train_dir={folder}'),
+    )
+    assert finished.code == 0, finished.err
+    assert 'gradients of 4 workers in step 3' in finished.out
+    with np.load(path) as arrays:
+      dumps.append({name: arrays[name] for name in arrays})
+  np.testing.assert_equal(*dumps)
+
+
+@pytest.mark.slow
+def test_a_run_without_a_checkpoint_is_refused(worker, data_dir, tmp_path):
+  (tmp_path / 'run').mkdir()
+  (tmp_path / 'run' / 'metrics.jsonl').touch()
+  finished = dump(
+    worker, data_dir, tmp_path / 'g.npz', 1, f'--train_dir={tmp_path / "run"}'
+  )
+  assert finished.code == 2
+  assert 'train_dir: expected a run with a checkpoint' in finished.error
 
 
 def test_errors_and_gains_are_told(worker, tmp_path):

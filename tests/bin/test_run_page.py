@@ -59,7 +59,7 @@ def test_page_without_data_has_curves_only(worker, one_tower, tmp_path):
   ('values', 'message'),
   [
     ({'eval_dir': '/none'}, 'eval_dir: expected a folder with metrics.jsonl'),
-    ({'train_dir': '/none'}, 'train_dir: expected a folder with metrics.jsonl'),
+    ({'train_dir': '/none'}, 'train_dir: expected the --train_dir of a run'),
     ({'output': '/none/run.html'}, 'output: expected a file that can be writ'),
     ({'num_images': 0}, 'num_images: expected 1 or more'),
   ],

@@ -89,3 +89,32 @@ def test_a_path_that_is_a_file_is_refused(tmp_path):
   (tmp_path / 'file').touch()
   with pytest.raises(errors.ConfigError, match='expected a folder that can be'):
     folder.make(tmp_path / 'file')
+
+
+@pytest.mark.parametrize(
+  'name', ['metrics.jsonl', 'checkpoint', 'model.ckpt-20.index']
+)
+@pytest.mark.parametrize('below', ['', 'train'])
+def test_a_run_is_found_by_its_folder_or_the_one_above(tmp_path, name, below):
+  place = tmp_path / below
+  place.mkdir(exist_ok=True)
+  (place / name).touch()
+  assert folder.find_run(str(tmp_path), 'flag') == str(place)
+  assert folder.find_run(str(place), 'flag') == str(place)
+
+
+@pytest.mark.parametrize('there', [None, 'train', 'photograph.jpg', 'eval'])
+def test_a_folder_without_a_run_is_refused(tmp_path, there):
+  if there:
+    (tmp_path / 'run' / there).mkdir(parents=True)
+  with pytest.raises(errors.ConfigError) as caught:
+    folder.find_run(str(tmp_path / 'run'), 'runs')
+  assert f"received '{tmp_path}/run', where no run" in str(caught.value)
+  assert str(caught.value).startswith('runs: expected the --train_dir of')
+
+
+def test_no_name_is_not_the_folder_that_one_is_in(tmp_path, monkeypatch):
+  (tmp_path / 'checkpoint').touch()
+  monkeypatch.chdir(tmp_path)
+  with pytest.raises(errors.ConfigError, match="received ''"):
+    folder.find_run('', 'train_dir')

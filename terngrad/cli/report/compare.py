@@ -15,8 +15,8 @@ USAGE = """\
 
   {program} --output=O --runs=float32=DIR1,ternary=DIR2
 
-A run's folder holds its --train_dir as `train` and, where it was evaluated, its
---eval_dir as `eval`.
+A run's folder is its --train_dir or holds that as `train`. Where the run was
+evaluated, its --eval_dir is `eval` in that folder, or beside a `train`.
 """
 
 option = options.option
@@ -28,8 +28,8 @@ class Flags:
 
   runs: tuple = option(
     (),
-    'NAME=FOLDER of each run, comma separated; the folder holds train and '
-    'eval.',
+    'NAME=FOLDER of each run, comma separated; the folder is its --train_dir, '
+    'or holds train and eval.',
     'run',
   )
   output: str = option('.', 'Folder for table and plot.', 'run')

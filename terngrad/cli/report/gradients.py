@@ -8,6 +8,7 @@ from terngrad.cli import command
 from terngrad.config import options
 from terngrad.config import training as configs
 
+folder = lazy.module('terngrad.checkpoint.folder')
 worker_gradients = lazy.module('terngrad.report.worker_gradients')
 
 USAGE = """\
@@ -18,9 +19,10 @@ USAGE = """\
 
 Takes the flags of the run in T, continues from its last checkpoint for one step
 and writes, for every parameter, float32 [workers, ...] under its name: what the
-codes are made of, L2 terms included. T stays as it is; where there is no run,
-the step is the first, or that from --pretrained_model_checkpoint_path. For
-`terngrad measure variance`.
+codes are made of, L2 terms included. T is the run's --train_dir, or the folder
+that holds it as `train`, and stays as it is. Without --train_dir the step is
+the first, or that from --pretrained_model_checkpoint_path. For `terngrad
+measure variance`.
 """
 
 
@@ -38,6 +40,9 @@ def act(config):
       f'output: expected a file name that ends in .npz, received '
       f'{config.output!r}. Say --output=gradients.npz.'
     )
+  if config.run.train_dir:
+    train_dir = folder.find_run(config.run.train_dir, 'train_dir')
+    config = options.replace(config, train_dir=train_dir)
   config.validate()
   arrays, step = worker_gradients.take(config, command.say)
   worker_gradients.write(config.output, arrays)

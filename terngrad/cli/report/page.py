@@ -11,6 +11,7 @@ from terngrad.config import options
 checkpoints = lazy.module('terngrad.checkpoint.checkpoints')
 guessed_images = lazy.module('terngrad.report.guessed_images')
 records = lazy.module('terngrad.training.records')
+run_folder = lazy.module('terngrad.checkpoint.folder')
 run_page = lazy.module('terngrad.report.run_page')
 trained = lazy.module('terngrad.checkpoint.trained')
 
@@ -20,9 +21,9 @@ USAGE = """\
   {program} --train_dir=T --eval_dir=E --output=run.html \\
       --dataset_name=cifar10 --data_dir=D --subset=test
 
-Loss, accuracy, zeros, bits and images/s come from the records in T and E. With
---data_dir there are images too, with what the net of T's newest checkpoint says
-of them.
+Loss, accuracy, zeros, bits and images/s come from the records in T and E; T is
+the run's --train_dir, or the folder that holds it as `train`. With --data_dir
+there are images too, with what the net of T's newest checkpoint says of them.
 """
 
 option = options.option
@@ -55,6 +56,8 @@ class Flags:
 
 def act(values):
   """Writes the page."""
+  train_dir = run_folder.find_run(values.train_dir, 'train_dir')
+  values = dataclasses.replace(values, train_dir=train_dir)
   losses = records.read(values.train_dir)
   if not losses:
     raise flags.UsageError(
