@@ -29,10 +29,8 @@ Without parameter servers the workers are equal and exchange codes with each
 other; with --num_ps=1 or more they push to them and pull sums. Behind `--`
 stands a command `train` with its flags; hosts and numbers are filled in. Every
 line of the log says whose it is. Where a process fails the others are stopped,
-and its exit code is this program's; where one was killed, or lost another one,
-the others first have 30 s to end, so that the one that failed is found. Signals
-are passed on. Parameter servers on GPUs of their own, or several machines:
-scripts/run_dist.sh.
+and its exit code is this program's; signals are passed on. Parameter servers on
+GPUs of their own, or several machines: scripts/run_dist.sh.
 """
 
 # Seconds for a process to end once it was asked to; a checkpoint is written.
