@@ -29,7 +29,7 @@ class Flags:
   runs: tuple = option(
     (),
     'NAME=FOLDER of each run, comma separated; the folder holds train and '
-    'eval.',
+    'eval. Double quotes around one of them keep its commas and spaces.',
     'run',
   )
   output: str = option('.', 'Folder for table and plot.', 'run')
