@@ -3,12 +3,14 @@
 import os
 import pathlib
 import re
+from collections import abc
 
 from slim import errors
 
 FILE_NAME = 'labels.txt'
 
 _MAX_BYTES = 2**24
+_MOST_LISTED = 20  # classes in a message
 _NUMBERED = re.compile(r'([0-9]{1,9}):(.*)')
 
 
@@ -52,6 +54,14 @@ def read(
       raise _refused(path, f'the line {line[:60]!r} after numbered ones')
     labels[int(match[1])] = match[2]
   return labels
+
+
+def listed(labels: abc.Mapping[int, str]) -> str:
+  """The first classes by label, for a message: '0:ape, 1:bee and 3 more'."""
+  lines = [f'{label}:{name}' for label, name in sorted(labels.items())]
+  more = len(lines) - _MOST_LISTED
+  shown = ', '.join(lines[:_MOST_LISTED])
+  return f'{shown} and {more} more' if more > 0 else shown or 'none'
 
 
 def _refused(path: pathlib.Path, received: str) -> errors.DataError:

@@ -1,7 +1,7 @@
 """Image files by themselves, as evaluation would see them in a data set."""
 
+import functools
 import os
-import pathlib
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +9,8 @@ import tensorflow as tf
 
 from slim import errors
 from slim.datasets import catalog
-from slim.datasets.photographs import images as image_files
+from slim.datasets.photographs import image_files
+from slim.datasets.photographs import images
 from slim.preprocessing import contract
 from slim.preprocessing import factory as preprocessing
 from slim.preprocessing import photographs
@@ -56,24 +57,33 @@ def load(path: str | os.PathLike, target: Target) -> tf.Tensor:
   chosen = preprocessing.get(name)
   if isinstance(chosen, contract.Batched):
     chosen = contract.single(chosen)
-  pixels = _pixels(path, dataset.image_size or 0)
+  nothing_drawn = tf.zeros([2], tf.int64)
+  try:
+    photograph = _photograph(path, dataset)
+    return chosen.evaluate.one(photograph, nothing_drawn, target.image_size)
+  except tf.errors.OpError as error:
+    raise errors.DataError(
+      f'{path}: expected an image; received "{error.message}". Give an image '
+      'file that can be read.'
+    ) from error
+
+
+def _photograph(
+  path: str | os.PathLike, dataset: catalog.Dataset
+) -> photographs.Photograph:
+  if not dataset.image_size:
+    image = image_files.read(path, images.to_decodable)
+    return photographs.of_encoded(
+      tf.constant(image.content),
+      image_format=tf.constant(image.image_format),
+      size=tf.constant(image.size),
+      boxes=tf.zeros([0, 4]),
+      channels=dataset.channels,
+    )
+  resized = functools.partial(images.to_pixels, side=dataset.image_size)
+  image = image_files.read(path, resized)
+  pixels = np.frombuffer(image.content, np.uint8)
+  pixels = pixels.reshape(image.height, image.width, 3)
   if dataset.channels == 1:
     pixels = tf.image.rgb_to_grayscale(pixels)
-  return chosen.evaluate.one(
-    photographs.of_pixels(pixels),
-    tf.zeros([2], tf.int64),  # evaluation draws nothing
-    target.image_size,
-  )
-
-
-def _pixels(path: str | os.PathLike, side: int) -> np.ndarray:
-  """uint8 [H, W, 3]."""
-  try:
-    content = pathlib.Path(path).read_bytes()
-    encoded = image_files.to_pixels(content, side)
-  except (OSError, image_files.ImageError) as error:
-    raise errors.DataError(
-      f'{path}: {error}. Give an image file that can be read.'
-    ) from error
-  pixels = np.frombuffer(encoded.content, np.uint8)
-  return pixels.reshape(encoded.height, encoded.width, 3)
+  return photographs.of_pixels(pixels)

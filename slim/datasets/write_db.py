@@ -16,10 +16,13 @@ from slim.datasets import image_folder
 from slim.datasets import shards
 from slim.datasets.files import databases
 from slim.datasets.files import tensor_protos
+from slim.datasets.photographs import image_files
+from slim.datasets.photographs import images as image_contents
 from slim.datasets.records import disk
 from slim.datasets.records import order
 from slim.datasets.records import progress
 from slim.datasets.records import records
+from slim.datasets.records import shard_writer
 
 _COMMIT_TOGETHER = 1000  # records
 # A bound that no disk reaches; the file is as large as what is in it.
@@ -34,38 +37,83 @@ class Images(NamedTuple):
     count: of the images.
     labels: name by label, or None.
     stream: `examples.Stored`, `count` of them.
+    skipped: files that were left out as unreadable, 'name: reason'.
   """
 
   count: int
   labels: dict[int, str] | None
   stream: tf.data.Dataset
+  skipped: tuple[str, ...] = ()
 
 
 def images_of(
-  dataset: catalog.Dataset, data_dir: str | os.PathLike, split: str
+  dataset: catalog.Dataset,
+  data_dir: str | os.PathLike,
+  split: str,
+  skip_corrupt: bool = False,
 ) -> Images:
-  """Opens a split to copy its images as they are stored.
+  """Opens a split to copy its images.
+
+  Those of TFRecord files are copied as they are stored there, files of a folder
+  as `photographs.images.to_stored` makes them.
 
   Args:
     dataset: of which the folder is, of TFRecord files or of images.
     data_dir: the folder.
     split: prefix of the files, or name of the folder.
+    skip_corrupt: leave out files that are no images. They are looked for here,
+      by decoding all of them.
 
   Returns:
     Images in the order of the files.
 
   Raises:
-    slim.errors.DataError: they cannot be read.
+    slim.errors.DataError: they cannot be read; names all files of a folder that
+      are no images.
   """
   if dataset.storage == 'folder':
-    source = image_folder.open_split(data_dir, split, None)
-    stream = tf.data.Dataset.range(source.count).map(source.read)
-    return Images(source.count, source.labels, stream)
+    return _of_folder(data_dir, split, skip_corrupt)
   found = shards.find(dataset, data_dir, split)
   stream = order.in_file_order(found.files).map(
     lambda position, serialized: examples.parse(serialized)
   )
   return Images(sum(f.count for f in found.files), found.labels, stream)
+
+
+def _of_folder(
+  data_dir: str | os.PathLike, split: str, skip_corrupt: bool
+) -> Images:
+  files = image_folder.find(data_dir, split)
+  skipped = image_files.unreadable(files.paths)
+  if skipped and (not skip_corrupt or len(skipped) == len(files.paths)):
+    source = os.fspath(pathlib.Path(data_dir) / split)
+    raise shard_writer.refusal(source, list(skipped.values()))
+  kept = [i for i in range(len(files.paths)) if i not in skipped]
+  paths = tf.constant([os.fsencode(files.paths[i]) for i in kept])
+  numbers = tf.constant([files.labels[i] for i in kept], tf.int64)
+
+  def read(path, number):
+    encoded = tf.numpy_function(
+      lambda path: np.array(
+        image_files.read(path, image_contents.to_stored).content, object
+      ),
+      [path],
+      tf.string,
+      stateful=False,
+    )
+    return examples.Stored(
+      encoded=tf.ensure_shape(encoded, []),
+      image_format=tf.constant(b''),
+      size=tf.constant([-1, -1]),
+      boxes=tf.zeros([0, 4]),
+      label=number,
+    )
+
+  stream = tf.data.Dataset.from_tensor_slices((paths, numbers)).map(
+    read, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
+  )
+  said = tuple(map(str, skipped.values()))
+  return Images(len(kept), files.classes, stream, said)
 
 
 def of_classes(
@@ -104,10 +152,10 @@ def of_classes(
       f'classes: expected images of each class; received none of '
       f'{classes[int(counts.argmin())]}. Leave it out, or choose another split.'
     )
-  return Images(
-    int(counts.sum()),
-    {i: names.get(label, str(label)) for i, label in enumerate(chosen)},
-    stream,
+  return images._replace(
+    count=int(counts.sum()),
+    labels={i: names.get(label, str(label)) for i, label in enumerate(chosen)},
+    stream=stream,
   )
 
 

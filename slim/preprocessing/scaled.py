@@ -3,7 +3,8 @@
 In training only the pixels of the square are decoded and resized, so that its
 place is a whole number of stored pixels; the code of 2017 resized the whole
 image and cut then, at a whole number of resized pixels. Evaluation does as
-2017 did. Resizing is bilinear with centres at half pixels (2017: corners).
+2017 did, but without the ends of long strips, which the square does not reach.
+Resizing is bilinear with centres at half pixels (2017: corners).
 """
 
 import functools
@@ -20,6 +21,9 @@ from slim.preprocessing import photographs
 _CHANNELS = 3
 # Of ImageNet's training images, in [0, 255]: red, green, blue.
 _IMAGENET_MEAN = (123.68, 116.78, 103.94)
+# The most that a side of what evaluation resizes has of the other: a strip of 1
+# x 1,000,000 pixels, scaled to 256 x 256,000,000, would take 786 GB.
+_MOST_ASPECT = 16
 
 
 class Scaling(NamedTuple):
@@ -106,12 +110,26 @@ def _evaluate(scaling, photograph, seed, image_size):
   del seed
   _check(image_size, scaling.side)
   step = _source_size(scaling, photograph) / float(scaling.side)
-  size = tf.cast(tf.cast(photograph.size, tf.float32) / step, tf.int32)
+  window = _evaluated(scaling, photograph.size)
+  size = tf.cast(tf.cast(window[2:], tf.float32) / step, tf.int32)
   size = tf.maximum(size, image_size)
-  resized = tf.image.resize(photograph.whole(), size)
+  resized = tf.image.resize(photograph.crop(window), size)
   y, x = tf.unstack((size - image_size) // 2)
   square = resized[y : y + image_size, x : x + image_size]
   return _normalised(scaling, square, image_size)
+
+
+def _evaluated(scaling, size):
+  """What evaluation resizes: y, x, height, width; int32 [4].
+
+  All of it, or the middle of a strip: both of its ends lose as many pixels,
+  so that the square is cut at the same place.
+  """
+  if not scaling.keeps_aspect:
+    return tf.concat([[0, 0], size], 0)
+  excess = tf.maximum(size - _MOST_ASPECT * tf.reduce_min(size), 0)
+  corner = excess // 2
+  return tf.concat([corner, size - 2 * corner], 0)
 
 
 def _source_size(scaling, photograph):

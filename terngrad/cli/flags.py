@@ -2,9 +2,13 @@
 
 Flags exist only here and in the programs. Old command lines keep working:
 `--flag True` is read like `--flag=True` for flags that are true or false.
+Values are taken as they are given; but items of a list lose the spaces around
+them, unless they are in double quotes.
 """
 
 import dataclasses
+import os
+import re
 import textwrap
 from typing import Any
 from typing import NamedTuple
@@ -29,6 +33,11 @@ _COLUMNS = 80
 _INDENT = ' ' * 6
 
 
+# Items of a list, which end at a comma or with the text.
+_QUOTED = re.compile(r'\s*"((?:[^"]|"")*)"\s*(,|$)')
+_UNQUOTED = re.compile(r'([^,]*)(,|$)')
+
+
 class UsageError(ValueError):
   """A command line that cannot be read."""
 
@@ -43,6 +52,45 @@ class Parsed(NamedTuple):
 
   values: Any
   verbosity: int
+
+
+class _Values(flags.FlagValues):
+  """Flags whose --flagfile may have a space at an end of its name."""
+
+  def _extract_filename(self, flagfile_str):
+    name = os.path.expanduser(flagfile_str.partition('=')[2].rstrip('\r\n'))
+    return (
+      name if os.path.exists(name) else super()._extract_filename(flagfile_str)
+    )
+
+
+class _ListParser(flags.ListParser):
+  """Reads `a, b,"c, d"`; what is in quotes keeps its spaces and commas."""
+
+  def parse(self, argument):
+    if isinstance(argument, list) or '"' not in argument:
+      return super().parse(argument)
+    items, place, separator = [], 0, ','
+    while separator:
+      quoted = _QUOTED.match(argument, place)
+      found = quoted or _UNQUOTED.match(argument, place)
+      item = found[1].replace('""', '"') if quoted else found[1].strip()
+      if not quoted and item.startswith('"'):
+        raise ValueError(f'expected a quote at the end of {item!r}')
+      items.append(item)
+      place, separator = found.end(), found[2]
+    return items
+
+
+def _define_list(name, default, description, flag_values):
+  flags.DEFINE(
+    _ListParser(),
+    name,
+    default,
+    description,
+    flag_values,
+    flags.CsvListSerializer(','),
+  )
 
 
 def asks_for_help(arguments, rest=''):
@@ -80,7 +128,7 @@ def define(config_class, defaults=None):
     ValueError: a default is of no field.
   """
   defaults = dict(defaults or {})
-  values = flags.FlagValues()
+  values = _Values()
   for field in options.fields(config_class):
     default = defaults.pop(field.name, field.default)
     if isinstance(default, tuple):
@@ -109,7 +157,7 @@ def _maker(field):
     float: flags.DEFINE_float,
     int: flags.DEFINE_integer,
     str: flags.DEFINE_string,
-    tuple: flags.DEFINE_list,
+    tuple: _define_list,
   }[type(field.default)]
 
 

@@ -9,6 +9,7 @@ from terngrad.config import options
 catalog = lazy.module('slim.datasets.catalog')
 devices = lazy.module('terngrad.cluster.devices')
 guesses = lazy.module('terngrad.report.guesses')
+image_folder = lazy.module('slim.datasets.image_folder')
 labels = lazy.module('slim.datasets.labels')
 single_images = lazy.module('slim.datasets.single_images')
 tf = lazy.module('tensorflow')
@@ -21,7 +22,8 @@ USAGE = """\
       --images=a.jpg,b.png
 
 The net is that of the checkpoint. The data set says how images are prepared;
-labels.txt in --data_dir says how the classes are called.
+labels.txt in --data_dir says how the classes are called, or of an image_folder
+the folders of its training split.
 """
 
 option = options.option
@@ -87,10 +89,13 @@ def act(values):
 
 
 def names_of(values, dataset):
-  """Name by logit, or None where there is no labels.txt."""
+  """Name by logit, or None where nothing says the names."""
   if not values.data_dir:
     return None
-  names = labels.read(values.data_dir, first_label=dataset.first_label) or {}
+  if dataset.storage == 'folder':
+    names = image_folder.find_classes(values.data_dir)
+  else:
+    names = labels.read(values.data_dir, first_label=dataset.first_label) or {}
   return {label - values.labels_offset: name for label, name in names.items()}
 
 

@@ -97,6 +97,62 @@ def test_value_of_a_flag_that_takes_one_is_left_alone(word):
   assert parse('--subset', word, '--b', 'True') == Small(subset=word, b=True)
 
 
+@pytest.mark.parametrize('value', [' x', 'x ', '-x', ' x, y', '"x"', "' x'"])
+def test_a_value_is_taken_as_it_is_given(value):
+  assert parse(f'--name={value}') == Small(name=value)
+  assert parse('--name', value) == Small(name=value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Lists:
+  """A list with commas, and one by repeating the flag."""
+
+  items: tuple = options.option(('z',), 'A list.', 'data')
+  each: tuple = options.option((), 'Another.', 'data', repeated=True)
+
+
+@pytest.mark.parametrize(
+  ('value', 'items'),
+  [
+    ('', ()),
+    ('a', ('a',)),
+    ('a, b ,c', ('a', 'b', 'c')),
+    ('a,', ('a', '')),
+    ('" x"', (' x',)),
+    (' x', ('x',)),
+    ('a,"b, c ", d', ('a', 'b, c ', 'd')),
+    ('"say ""a""", "", b', ('say "a"', '', 'b')),
+    ('NAME=" x", b', ('NAME=" x"', 'b')),
+    ('"a",', ('a', '')),
+  ],
+)
+def test_items_of_a_list_keep_their_spaces_in_quotes(value, items):
+  found = flags.parse(Lists, {}, [f'--items={value}', f'--each={value}']).values
+  assert found == Lists(items=items, each=(value,))
+
+
+@pytest.mark.parametrize('value', ['"a', 'a,"b', '"a"b', '"a" b,c'])
+def test_a_quote_without_its_end_is_refused(value):
+  with pytest.raises(flags.UsageError, match='a quote at the end of'):
+    flags.parse(Lists, {}, [f'--items={value}'])
+
+
+def test_a_flagfile_may_have_a_space_at_an_end_of_its_name(
+  tmp_path, monkeypatch
+):
+  monkeypatch.chdir(tmp_path)
+  for folder in (' a', 'b '):
+    (tmp_path / folder).mkdir()
+  (tmp_path / ' a' / 'x.flags').write_text('--count=7\n--flagfile=b /y \n')
+  (tmp_path / 'b ' / 'y ').write_text('--name= of a file\n')
+  expected = Small(count=7, name=' of a file')
+  assert parse('--flagfile= a/x.flags') == expected
+  assert parse('--flagfile', ' a/x.flags') == expected
+  # Where there is no such file the space is not of its name.
+  (tmp_path / 'z').write_text('--count=8')
+  assert parse('--flagfile= z ') == Small(count=8)
+
+
 def test_words_after_two_dashes_are_no_flags():
   words = ['--b', '--', '--c', 'False']
   assert flags.join_booleans(words, {'b', 'c'}) == words

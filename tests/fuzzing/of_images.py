@@ -36,7 +36,8 @@ def jpeg():
 
   def parse(content, folder):
     del folder
-    for take in (images.to_jpeg, images.to_pixels):
+    images.to_decodable(content)
+    for take in (images.to_jpeg, images.to_pixels, images.to_stored):
       found = take(content)
       if found.height * found.width > images.MAX_PIXELS:
         raise AssertionError('an image that is too large')

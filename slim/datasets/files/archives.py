@@ -10,6 +10,7 @@ import gzip
 import hashlib
 import os
 import pathlib
+import re
 import tarfile
 import zlib
 from collections import abc
@@ -26,18 +27,25 @@ _DAMAGE = (
   OSError,
   zlib.error,
   ValueError,
+  IndexError,
   OverflowError,
   RecursionError,
 )
 # A path's longest name is 4096 bytes; some writers add a page of attributes.
 _MOST_HEADER_BYTES = 1 << 16
+_ATTRIBUTES = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
 _WITH_MORE_HEADER = (
   tarfile.GNUTYPE_LONGNAME,
   tarfile.GNUTYPE_LONGLINK,
-  tarfile.XHDTYPE,
-  tarfile.XGLTYPE,
-  tarfile.SOLARIS_XHDTYPE,
+  *_ATTRIBUTES,
 )
+_TYPE = slice(156, 157)  # of a header, its place in the block
+# A record of attributes: its length, which counts all of it, name and value.
+_RECORD = re.compile(rb'([0-9]{1,5}) [^=\n]+=')
+# tarfile's search in attributes takes the square of a run of digits.
+_DIGITS = re.compile(rb'[0-9]{256}')
+# What a compressed archive may have besides its files and as much of headers.
+_FRAMING_BYTES = 1 << 20
 
 
 class _Header(tarfile.TarInfo):
@@ -50,6 +58,66 @@ class _Header(tarfile.TarInfo):
     if header.size < 0 or (limit and header.size > limit):
       raise tarfile.ReadError(f'a header of {header.size} bytes')
     return header
+
+
+class _Headers:
+  """A file of which tarfile reads headers only, and not many bytes of them.
+
+  A member's headers (long names, attributes, maps of sparse files) have
+  `_MOST_HEADER_BYTES` together, and so have the attributes of all members.
+  tarfile keeps and searches attributes in ways that take the square of their
+  size where they are malformed: such are refused before it sees them.
+  """
+
+  def __init__(self, file: BinaryIO):
+    """Reads from where the file is."""
+    self.last_block = b''
+    self.tell = file.tell
+    self.seek = file.seek
+    self._file = file
+    self._kind = b''  # of the header whose content is to be read next
+    self._left = _MOST_HEADER_BYTES
+    self._left_for_all = _MOST_HEADER_BYTES
+
+  def begin_member(self) -> None:
+    """Allows the next member its headers."""
+    self._left = _MOST_HEADER_BYTES
+
+  def read(self, size: int) -> bytes:
+    """Reads bytes of headers.
+
+    Raises:
+      tarfile.ReadError: they are too many, or malformed attributes.
+    """
+    self._left -= size
+    content = self._file.read(size)
+    kind, self._kind = self._kind, b''
+    if kind in _ATTRIBUTES:
+      _check_attributes(content)
+    if kind == tarfile.XGLTYPE:
+      self._left_for_all -= size
+    if kind not in _WITH_MORE_HEADER and size == _BLOCK_BYTES:
+      self.last_block, self._kind = content, content[_TYPE]
+    # Two blocks more: the header of the attributes and that of the member.
+    if min(self._left + 2 * _BLOCK_BYTES, self._left_for_all) < 0:
+      raise tarfile.ReadError(
+        f'more than {_MOST_HEADER_BYTES} bytes of headers of a member'
+      )
+    return content
+
+
+def _check_attributes(content: bytes) -> None:
+  """Refuses records of another length than they say, and runs of digits."""
+  begin = 0
+  while found := _RECORD.match(content, begin):
+    end = begin + int(found[1])
+    if end < found.end() + 1 or content[end - 1 : end] != b'\n':
+      raise tarfile.ReadError('attributes of another length than they say')
+    begin = end
+  if content[begin : begin + 1].isdigit():
+    raise tarfile.ReadError('attributes of another form')
+  if _DIGITS.search(content):
+    raise tarfile.ReadError('attributes with more than 255 digits in a row')
 
 
 class Member(NamedTuple):
@@ -168,22 +236,22 @@ def files(
     slim.errors.DataError: as `index`, or larger than the limit.
   """
   total = 0
+  most = 2 * limit + _FRAMING_BYTES
   with refusing_damage(path), open(path, 'rb') as file:
     source = gzip.open(file) if _is_gzip(file) else file
-    with tarfile.open(fileobj=source, mode='r|', tarinfo=_Header) as tar:
-      for info in tar:
-        _check(path, info)
-        # What tarfile keeps of them can be larger than the archive.
-        tar.members.clear()
-        total += info.size
-        if total > limit:
-          raise _refusal(path, f'more than {limit} bytes when unpacked')
-        if info.isfile() and is_wanted(info.name):
-          yield info.name, tar.extractfile(info).read()
+    for info in _infos(path, source):
+      total += info.size
+      if total > limit or source.tell() > most:
+        raise _refusal(path, f'more than {limit} bytes when unpacked')
+      if info.isfile() and is_wanted(info.name):
+        source.seek(info.offset_data)
+        content = source.read(info.size)
+        if len(content) < info.size:
+          raise _refusal(path, f'{info.name!r} without its end')
+        yield info.name, content
     # gzip checks its checksum at its end, which is behind that of the tar.
-    while piece := source.read(_COPY_TOGETHER):
-      total += len(piece)
-      if total > limit + _COPY_TOGETHER:
+    while source.read(_COPY_TOGETHER):
+      if source.tell() > most + _COPY_TOGETHER:
         raise _refusal(path, f'more than {limit} bytes when unpacked')
 
 
@@ -206,21 +274,38 @@ def _is_gzip(file: BinaryIO) -> bool:
 
 
 def _index(path: str, file: BinaryIO) -> list[Member]:
-  """Lists the files of the tar that begins where the open file stands."""
-  found = []
+  """Lists the files of the tar that begins where the open file is."""
+  return [
+    Member(info.name, path, info.offset_data, info.size)
+    for info in _infos(path, file)
+    if info.isfile()
+  ]
+
+
+def _infos(
+  path: os.PathLike | str, file: BinaryIO
+) -> abc.Iterator[tarfile.TarInfo]:
+  """What a tar says of its files and folders, checked, and then its end.
+
+  Args:
+    path: of the tar, for messages.
+    file: the tar, which begins where the file is. It is read forward only.
+  """
+  headers = _Headers(file)
+  count = 0
   # 'r:' refuses compression, in which offsets would mean nothing.
-  with tarfile.open(fileobj=file, mode='r:', tarinfo=_Header) as tar:
+  with tarfile.open(fileobj=headers, mode='r:', tarinfo=_Header) as tar:
     for info in tar:
       _check(path, info)
+      # What tarfile keeps of them can be larger than the archive.
       tar.members.clear()
-      if info.isfile():
-        found.append(Member(info.name, path, info.offset_data, info.size))
-    # A tar ends with blocks of zeros. tarfile is content without them, and
-    # stops at a damaged header as if it were the end.
-    file.seek(tar.offset)
-    if file.read(_BLOCK_BYTES) != bytes(_BLOCK_BYTES):
-      raise _refusal(path, f'none after {len(found)} members')
-  return found
+      headers.begin_member()
+      count += 1
+      yield info
+  # A tar ends with blocks of zeros. tarfile is content without them, and
+  # stops at a damaged header as if it were the end.
+  if headers.last_block != bytes(_BLOCK_BYTES):
+    raise _refusal(path, f'none after {count} members')
 
 
 def _check(path: os.PathLike | str, info: tarfile.TarInfo) -> None:

@@ -7,6 +7,7 @@ from collections import abc
 from slim import errors
 from slim.datasets.files import archives
 from slim.datasets.photographs import labeled_images
+from slim.datasets.records import label_lines
 
 BACKGROUND = 'background'  # the name of label 0
 
@@ -78,14 +79,15 @@ def check_name(folder: pathlib.Path, name: str) -> None:
     name: of that, as Python has the names of files.
 
   Raises:
-    slim.errors.DataError: it is not UTF-8, or is cut where lines are read.
+    slim.errors.DataError: it is not UTF-8, has control characters, or is cut
+      where lines are read; says which.
   """
-  # What is not UTF-8 are surrogates, which no line has.
-  line = name.encode(errors='replace').decode().rstrip().splitlines()
-  if line != [name]:
+  trouble = label_lines.why_no_line(name)
+  if trouble:
     raise errors.DataError(
-      f'{folder}: expected folders whose names can be lines of labels.txt, in '
-      f'UTF-8 without line ends; received {os.fsencode(name)!r}. Rename it.'
+      f'{folder}: expected folders whose names can be lines of '
+      f'labels.txt; received {os.fsencode(name)!r}: {trouble}. Rename '
+      'it.'
     )
 
 

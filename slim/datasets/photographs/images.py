@@ -6,6 +6,7 @@ and compressed as JPEG of quality 100. Files are hostile until decoded.
 """
 
 import io
+import struct
 from typing import NamedTuple
 
 import numpy as np
@@ -16,12 +17,23 @@ from PIL import ImageOps
 # The largest photo of ImageNet has 61 million pixels; 89 million is also where
 # Pillow begins to warn of files made to fill the memory.
 MAX_PIXELS = 89_478_485
+# What these take uncompressed, with 16 bits of each of 4 channels.
+MAX_BYTES = 8 * MAX_PIXELS
+
+RAW = b'RAW'
 
 # Formats that Pillow may try: each further decoder is a further way in.
 _FORMATS = ('JPEG', 'PNG', 'GIF', 'BMP', 'WEBP')
 # MPO is JPEG with further pictures behind the first.
 _JPEGS = ('JPEG', 'MPO')
 _JPEG_MODES = ('RGB', 'L')  # stored as they are: decoders make RGB of both
+_JPEG_START, _JPEG_END = b'\xff\xd8\xff', b'\xff\xd9'
+_JPEG_FRAMES = (0xC0, 0xC1, 0xC2)
+_JPEG_SCAN = 0xDA
+# What a JPEG usually has before its scan, without EXIF and XMP (0xE1).
+_JPEG_USUAL = {*_JPEG_FRAMES, 0xC4, 0xDB, 0xDD, 0xFE, 0xE0, *range(0xE2, 0xF0)}
+# Of these every decoder makes the same.
+_PNG_MODES = ('RGB', 'L', 'P', '1', 'I', 'I;16')
 _QUALITY = 100
 _ORIENTATION = 0x0112  # the tag of EXIF
 _UPRIGHT = 1
@@ -46,6 +58,76 @@ class Encoded(NamedTuple):
   width: int
 
 
+class Decodable(NamedTuple):
+  """An image that TensorFlow decodes to what a viewer shows.
+
+  Attributes:
+    content: a JPEG, or the pixels row by row, 3 bytes each.
+    image_format: `RAW` for pixels; else b''.
+    size: height and width in pixels; (-1, -1) for a JPEG, which says its own.
+  """
+
+  content: bytes
+  image_format: bytes
+  size: tuple[int, int]
+
+
+def check_bytes(size: int) -> None:
+  """Raises `ImageError` for a file of more bytes than any image needs."""
+  if size > MAX_BYTES:
+    raise ImageError(f'expected at most {MAX_BYTES} bytes; received {size}')
+
+
+def to_decodable(content: bytes) -> Decodable:
+  """Makes of a file what readers decode, upright and without transparency.
+
+  A JPEG that TensorFlow decodes to what `to_jpeg` stores is not decoded here,
+  and of most of them only the first bytes are looked at.
+
+  Args:
+    content: see `to_jpeg`.
+
+  Returns:
+    The JPEG as it is, or the pixels of all else.
+
+  Raises:
+    ImageError: as `to_jpeg`.
+  """
+  if _is_plain_jpeg(content):
+    return Decodable(content, b'', (-1, -1))
+  with _opened(content) as image:
+    if _is_kept(image):
+      _check_end(content)
+      return Decodable(content, b'', (-1, -1))
+    pixels = _rgb(image, upright=True)
+  return Decodable(pixels.tobytes(), RAW, (pixels.height, pixels.width))
+
+
+def to_stored(content: bytes) -> Encoded:
+  """Checks an image by decoding it; changes it where decoders would differ.
+
+  Args:
+    content: see `to_jpeg`.
+
+  Returns:
+    The file byte for byte where it is an upright JPEG in RGB or grey, or an
+    upright PNG without transparency; else the image as `to_jpeg` makes it.
+
+  Raises:
+    ImageError: as `to_jpeg`.
+  """
+  with _opened(content) as image:
+    if (
+      image.format == 'PNG'
+      and image.mode in _PNG_MODES
+      and not image.has_transparency_data
+      and _orientation(image) == _UPRIGHT
+    ):
+      _rgb(image, upright=True)
+      return Encoded(content, image.height, image.width)
+  return to_jpeg(content)
+
+
 def to_jpeg(content: bytes, upright: bool = True) -> Encoded:
   """Checks an image by decoding it, and makes it JPEG where it is not.
 
@@ -62,10 +144,9 @@ def to_jpeg(content: bytes, upright: bool = True) -> Encoded:
     ImageError: no such image, damaged, or too large.
   """
   with _opened(content) as image:
-    if image.format in _JPEGS and image.mode in _JPEG_MODES:
-      if not upright or _orientation(image) == _UPRIGHT:
-        _check_jpeg(content)
-        return Encoded(content, image.height, image.width)
+    if _is_kept(image, upright):
+      _check_jpeg(content)
+      return Encoded(content, image.height, image.width)
     pixels = _rgb(image, upright)
   buffer = io.BytesIO()
   # 0: colours in full resolution, too.
@@ -113,15 +194,64 @@ def _opened(content: bytes) -> Image.Image:
     raise _damaged(error) from error
   if image.width * image.height > MAX_PIXELS:
     raise _too_large(f'{image.width} x {image.height}')
-  if image.format in _JPEGS:
-    # A block of 8 x 8 pixels takes a bit at least.
-    blocks = (image.width // 8) * (image.height // 8)
-    if 8 * len(content) < blocks:
-      raise ImageError(
-        f'expected a whole JPEG; received {len(content)} bytes for '
-        f'{image.width} x {image.height} pixels'
-      )
+  if image.format in _JPEGS and not _has_room(content, *image.size):
+    raise ImageError(
+      f'expected a whole JPEG; received {len(content)} bytes for '
+      f'{image.width} x {image.height} pixels'
+    )
   return image
+
+
+def _has_room(content: bytes, width: int, height: int) -> bool:
+  """Whether a JPEG has a bit for each block of 8 x 8 pixels."""
+  return 8 * len(content) >= (width // 8) * (height // 8)
+
+
+def _is_kept(image: Image.Image, upright: bool = True) -> bool:
+  """Whether an image is a JPEG that is stored and decoded as it is."""
+  return (
+    image.format in _JPEGS
+    and image.mode in _JPEG_MODES
+    and (not upright or _orientation(image) == _UPRIGHT)
+  )
+
+
+def _is_plain_jpeg(content: bytes) -> bool:
+  """Whether a file is a JPEG that is surely kept, see `_is_kept`.
+
+  False where Pillow has to look: at EXIF and XMP, which may say how to turn it,
+  at other numbers of colours, and at whatever is unusual.
+  """
+  if not (content.startswith(_JPEG_START) and content.endswith(_JPEG_END)):
+    return False
+  frame, place = b'', 2
+  while content[place : place + 1] == b'\xff':
+    marker = content[place + 1]
+    if marker == _JPEG_SCAN:
+      break
+    length = int.from_bytes(content[place + 2 : place + 4], 'big')
+    if marker not in _JPEG_USUAL:
+      return False
+    if marker in _JPEG_FRAMES:
+      frame = content[place + 4 : place + 10]
+    place += 2 + length
+  else:
+    return False
+  if len(frame) < 6:
+    return False
+  bits, height, width, channels = struct.unpack('>BHHB', frame)
+  return (
+    bits == 8
+    and channels in (1, 3)
+    and 0 < height * width <= MAX_PIXELS
+    and _has_room(content, width, height)
+  )
+
+
+def _check_end(content: bytes) -> None:
+  """Refuses a JPEG that is cut, by decoding it where its end is another."""
+  if not content.endswith(_JPEG_END):
+    _check_jpeg(content)
 
 
 def _orientation(image: Image.Image) -> int:

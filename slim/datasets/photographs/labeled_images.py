@@ -118,8 +118,8 @@ def unpack(
       if path.is_file() and path.stat().st_size == item.file.size:
         continue
       path.parent.mkdir(parents=True, exist_ok=True)
-      path.write_bytes(item.file.read())
-  except OSError as error:
+      path.write_bytes(_content(item))
+  except (OSError, images.ImageError) as error:
     raise errors.DataError(
       f'{folder}: expected a folder that can be written and has space; '
       f'received "{error}". Free some and run this again: it continues.'
@@ -133,7 +133,7 @@ def read(
 
   Args:
     item: the image.
-    make: `slim.datasets.photographs.images.to_jpeg` or `to_pixels`.
+    make: a function of `slim.datasets.photographs.images`, as `to_jpeg`.
 
   Returns:
     What `make` returns, or why it cannot be had.
@@ -142,9 +142,15 @@ def read(
   if not name.endswith(item.file.name):
     name = f'{name}, {item.file.name}'
   try:
-    return make(item.file.read())
+    return make(_content(item))
   except (OSError, images.ImageError) as error:
     return shard_writer.Unreadable(name, str(error))
+
+
+def _content(item: Item) -> bytes:
+  """The file, unless it is larger than any image."""
+  images.check_bytes(item.file.size)
+  return item.file.read()
 
 
 def _encode(item: Item, text: str) -> bytes | shard_writer.Unreadable:

@@ -42,6 +42,23 @@ class Unreadable(NamedTuple):
     return f'{self.name}: {self.reason}'
 
 
+def refusal(
+  source: str, unreadable: abc.Sequence[Unreadable]
+) -> errors.DataError:
+  """The error that names all that is unreadable.
+
+  Args:
+    source: where the examples come from, for people.
+    unreadable: at least one.
+  """
+  listed = '\n  '.join(map(str, unreadable))
+  return errors.DataError(
+    f'{source}: expected readable images; received {len(unreadable)} '
+    f'that are not:\n  {listed}\nRepair or remove them and run this again, '
+    'or leave them out with --skip_corrupt.'
+  )
+
+
 class Job(NamedTuple):
   """A shard to write.
 

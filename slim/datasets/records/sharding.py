@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from slim import errors
 from slim.datasets.records import disk
+from slim.datasets.records import label_lines
 from slim.datasets.records import manifest
 from slim.datasets.records import shard_manifest
 from slim.datasets.records import shard_writer
@@ -118,7 +119,8 @@ def write(
   Raises:
     slim.errors.DataError: the folder cannot be written, has no space, is in use
       by another process, or holds another conversion; items are unreadable
-      (names them all); or a split has fewer items than shards.
+      (names them all); a split has fewer items than shards; or the name of a
+      class is no line of text.
   """
   options = options or Options()
   if options.num_threads < 0:
@@ -128,6 +130,7 @@ def write(
     )
   for split in plan.splits:
     _check_size(plan, split)
+  _check_names(plan)
   try:
     with staging.locked(folder) as place:
       try:
@@ -154,6 +157,17 @@ def _check_size(plan: Plan, split: OutputSplit) -> None:
       f'{len(split.items)} examples of {split.name}; received '
       f'{len(split.file_names)}. Give another number of shards.'
     )
+
+
+def _check_names(plan: Plan) -> None:
+  for name in plan.class_names:
+    # Sources of others have names that end with spaces; they do no harm.
+    trouble = label_lines.why_no_line(name.rstrip(' '))
+    if trouble:
+      raise errors.DataError(
+        f'{plan.source}: expected names of classes that can be lines of '
+        f'labels.txt; received {name!r}: {trouble}. Change it there.'
+      )
 
 
 def _fingerprint(plan: Plan) -> str:
@@ -218,12 +232,7 @@ def _write(
   )
   written, unreadable = shard_writer.write(place, missing, encoder)
   if unreadable and not options.skip_unreadable:
-    listed = '\n  '.join(map(str, unreadable))
-    raise errors.DataError(
-      f'{plan.source}: expected readable images; received {len(unreadable)} '
-      f'that are not:\n  {listed}\nRepair or remove them and run this again, '
-      'or leave them out with --skip_corrupt.'
-    )
+    raise shard_writer.refusal(plan.source, unreadable)
   notes.update(written)
   found = _manifest(plan, notes, place, folder)
   _publish(folder, place, found)

@@ -3,8 +3,6 @@
 import dataclasses
 import pathlib
 
-from absl import logging
-
 from slim import errors
 from slim.datasets import catalog
 from slim.datasets import labels
@@ -24,7 +22,10 @@ USAGE = """\
   {program} --dataset_name=image_folder --dataset_dir=D \\
       --subset=train --output_db=O/train
 
-D has an image folder D/train/<class> for each class. Two classes of ImageNet:
+D has an image folder D/train/<class> for each class. The classes are those of
+D/labels.txt, else of D/train; a split may lack some of them. Upright JPEG and
+PNG files are stored as they are; photos that EXIF says to turn, images with
+transparency and other formats as JPEG of quality 100. Two classes of ImageNet:
 
   {program} --dataset_name=imagenet --dataset_dir=D \\
       --classes=n02958343,n02858304 --examples_per_class=640 --output_db=O/train
@@ -69,6 +70,9 @@ class Flags:
     False, 'Number the images in another order than they have.'
   )
   seed: int = option(1, 'Of that order.')
+  skip_corrupt: bool = option(
+    False, 'Leave unreadable files of a folder out instead of failing.'
+  )
   verify: bool = option(
     False, 'Write nothing; compare every record of the database that is there.'
   )
@@ -88,7 +92,10 @@ def act(values: Flags) -> None:
   options.at_least('seed', values.seed, 0)
   dataset = errors.lookup(_SOURCES, values.dataset_name, 'data set')
   options.at_least('examples_per_class', values.examples_per_class, 0)
-  images = write_db.images_of(dataset, values.dataset_dir, values.subset)
+  images = write_db.images_of(
+    dataset, values.dataset_dir, values.subset, values.skip_corrupt
+  )
+  writing.report_skipped(images.skipped)
   if values.classes:
     images = write_db.of_classes(
       images, values.classes, values.examples_per_class
@@ -103,31 +110,44 @@ def act(values: Flags) -> None:
     count = write_db.verify(images, values.output_db, shuffle_seed)
     command.say(f'{values.output_db}: {count} images, all as in the data set.')
     return
+  labels_path = pathlib.Path(values.output_db).parent / labels.FILE_NAME
+  is_named = _names_the_same(images.labels, labels_path)
   count = write_db.write(
     images,
     values.output_db,
     kind=values.db_type,
     shuffle_seed=shuffle_seed,
   )
-  _keep_labels(images.labels, pathlib.Path(values.output_db).parent)
+  if images.labels and not is_named:
+    lines = (
+      f'{label}:{name}\n' for label, name in sorted(images.labels.items())
+    )
+    disk.write_text(labels_path, ''.join(lines))
   command.say(f'Wrote {values.output_db}: {count} images, {values.db_type}.')
 
 
-def _keep_labels(names, folder):
-  """Writes labels.txt beside the database, where readers look for it."""
-  path = folder / labels.FILE_NAME
-  if names is None:
-    return
-  known = labels.read(folder, first_label=0)
-  if known is None:
-    lines = (f'{label}:{name}\n' for label, name in sorted(names.items()))
-    disk.write_text(path, ''.join(lines))
-  elif known != names:
-    logging.warning(
-      '%s names other classes and was kept; correct it, or put databases of '
-      'other classes into other folders.',
-      path,
+def _names_the_same(names: dict[int, str] | None, path: pathlib.Path) -> bool:
+  """Whether labels.txt, where readers look for it, names the classes.
+
+  Args:
+    names: of the images that are to be written; None where nobody knows.
+    path: of labels.txt beside the database; False where it is not there.
+
+  Raises:
+    slim.errors.DataError: it has another name for one of the labels.
+  """
+  known = labels.read(path.parent, first_label=0)
+  names = names or {}
+  if known and any(
+    known.get(label, name) != name for label, name in names.items()
+  ):
+    raise errors.DataError(
+      f'{path}: expected the classes of the images, {labels.listed(names)}; '
+      f'received {labels.listed(known)}. Readers would take one class for '
+      'another: put databases of other classes into other folders, or remove '
+      'the file if no database there needs it.'
     )
+  return bool(known)
 
 
 COMMAND = writing.converter(

@@ -6,6 +6,7 @@ nothing was written; 130 stopped by ctrl-c.
 
 import dataclasses
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 
 from terngrad import lazy
@@ -97,9 +98,7 @@ def report(folder: str, done) -> None:
     done: its report.
   """
   counts = ', '.join(f'{n} {split}' for split, n in done.counts.items())
-  if done.skipped:
-    listed = '\n  '.join(done.skipped)
-    command.say(f'Left out {len(done.skipped)} unreadable images:\n  {listed}')
+  report_skipped(done.skipped)
   if done.written:
     command.say(f'Wrote {folder}: {counts}; source: {done.source}.')
   else:
@@ -107,6 +106,13 @@ def report(folder: str, done) -> None:
       f'Kept the complete files in {folder}: {counts}. Give --overwrite to '
       'write them again.'
     )
+
+
+def report_skipped(skipped: Sequence[str]) -> None:
+  """Names the files that were left out as unreadable, if there are some."""
+  if skipped:
+    listed = '\n  '.join(skipped)
+    command.say(f'Left out {len(skipped)} unreadable images:\n  {listed}')
 
 
 def verify(folder: str) -> None:

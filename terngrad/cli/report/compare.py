@@ -29,7 +29,8 @@ class Flags:
   runs: tuple = option(
     (),
     'NAME=FOLDER of each run, comma separated; the folder is its --train_dir, '
-    'or holds train and eval.',
+    'or holds train and eval. Double quotes around one of them keep its commas '
+    'and spaces.',
     'run',
   )
   output: str = option('.', 'Folder for table and plot.', 'run')

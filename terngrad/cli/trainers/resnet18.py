@@ -64,7 +64,10 @@ class Flags(command.without(configs.TrainConfig, _REPLACED)):
     False, 'Print the layers of the net before training.', 'model'
   )
   compare: tuple = option(
-    (), 'Folders of other runs to draw beside this one.', 'run'
+    (),
+    'Folders of other runs to draw beside this one. Double quotes around one '
+    'of them keep its commas and spaces.',
+    'run',
   )
 
 

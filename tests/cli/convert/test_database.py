@@ -118,6 +118,54 @@ def test_classes_that_are_not_there_are_refused(
   assert not (tmp_path / 'db').exists()
 
 
+def test_a_split_gets_the_labels_of_the_training_split(tmp_path, arguments):
+  test = tmp_path / 'photos' / 'test' / 'class 1'
+  test.mkdir(parents=True)
+  (tmp_path / 'photos' / 'train' / 'class 1' / '1.jpg').rename(test / '1.jpg')
+  for split in ('train', 'test'):
+    chosen = [f'--subset={split}', f'--output_db={tmp_path / "db" / split}']
+    done = start(tmp_path, *arguments[:2], *chosen)
+    assert done.returncode == 0, done.stderr
+  database = databases.open_database(tmp_path / 'db' / 'test')
+  assert tensor_protos.decode(database.read(0)).label == 1
+  content = (tmp_path / 'db' / 'labels.txt').read_text()
+  assert content == '0:class 0\n1:class 1\n'
+
+
+def test_labels_beside_the_database_that_name_other_classes_are_refused(
+  tmp_path, arguments
+):
+  (tmp_path / 'db').mkdir()
+  path = tmp_path / 'db' / 'labels.txt'
+  path.write_text('class 1\nclass 0\n')
+  done = start(tmp_path, *arguments)
+  assert done.returncode == 1
+  assert '0:class 0, 1:class 1; received 0:class 1, 1:class 0' in done.stderr
+  assert os.listdir(tmp_path / 'db') == ['labels.txt']
+  # Further classes do no harm.
+  path.write_text('class 0\nclass 1\nclass 2\n')
+  done = start(tmp_path, *arguments)
+  assert done.returncode == 0, done.stderr
+  assert path.read_text() == 'class 0\nclass 1\nclass 2\n'
+
+
+def test_a_file_that_is_no_image_is_named_or_left_out(tmp_path, arguments):
+  bad = tmp_path / 'photos' / 'train' / 'class 1' / 'Thumbs.db'
+  bad.write_bytes(b'\xd0\xcf\x11\xe0')
+  done = start(tmp_path, *arguments)
+  assert (done.returncode, done.stdout) == (1, '')
+  assert f'{bad}: expected JPEG, PNG, GIF, BMP or WebP' in done.stderr
+  assert not (tmp_path / 'db').exists()
+  done = start(tmp_path, *arguments, '--skip_corrupt')
+  assert done.returncode == 0, done.stderr
+  first, second, last = done.stdout.splitlines()
+  assert first == 'Left out 1 unreadable images:'
+  assert second.startswith(f'  {bad}: expected JPEG')
+  assert last == f'Wrote {tmp_path}/db/train: 5 images, lmdb.'
+  done = start(tmp_path, *arguments, '--skip_corrupt', '--verify')
+  assert done.returncode == 0, done.stderr
+
+
 def test_a_class_of_imagenet_is_its_synset():
   names = {1: 'n01440764: tench, Tinca tinca', 2: 'n01443537: goldfish'}
   assert write_db._label_of(names, 'n01443537') == 2

@@ -3,6 +3,7 @@
 import codecs
 import os
 import pathlib
+import re
 import tarfile
 
 import numpy as np
@@ -192,15 +193,24 @@ def test_a_bad_file_of_labels_is_refused(tmp_path, text, message):
 
 
 @pytest.mark.parametrize(
-  'name',
-  [b'caf\xe9', b'a\nb', b'a\rb', 'a\u2028b'.encode(), b'a\x1cb', b'a '],
+  ('name', 'reason'),
+  [
+    (b'caf\xe9', 'not UTF-8'),
+    (b'a\nb', 'a line end'),
+    (b'a\rb', 'a line end'),
+    ('a\u2028b'.encode(), 'a line end'),
+    (b'a\x1cb', 'a line end'),
+    (b'a ', 'ends with a space'),
+    (b'\x1b[31mred', r"control character '\\x1b'"),
+  ],
 )
-def test_a_class_whose_name_is_no_line_is_refused(tmp_path, name):
+def test_a_class_whose_name_is_no_line_is_refused(tmp_path, name, reason):
   image_files.write_folders(tmp_path / 'train', {'a': 3, 'b': 3})
   (tmp_path / 'train' / 'b').rename(tmp_path / 'train' / os.fsdecode(name))
   with pytest.raises(errors.DataError, match='names can be lines') as caught:
     build(tmp_path)
   assert repr(name) in str(caught.value)
+  assert re.search(reason, str(caught.value))
   assert not (tmp_path / 'out').exists()
   with pytest.raises(errors.DataError, match='names can be lines'):
     image_folder.open_split(tmp_path, 'train', None)

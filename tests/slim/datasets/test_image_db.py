@@ -15,6 +15,9 @@ from slim.datasets import factory
 from slim.datasets import write_db
 from slim.datasets.files import databases
 from slim.datasets.files import tensor_protos
+from slim.datasets.photographs import images as image_contents
+from tests.slim import image_files
+from tests.slim import image_kinds
 from tests.slim import photograph_files
 from tests.slim import record_files
 
@@ -172,6 +175,57 @@ def test_tfrecords_are_copied_with_labels_and_pixels(tmp_path):
   found = [tensor_protos.decode(database.read(i)) for i in range(2)]
   assert found[0] == (content, b'', (-1, -1), 5)
   assert found[1] == (pixels(1).tobytes(), b'RAW', SIZES[1], 2)
+
+
+def test_a_class_without_images_leaves_the_labels_of_the_others(tmp_path):
+  image_files.write_folders(tmp_path / 'train', {'ape': 1, 'bee': 1, 'cat': 1})
+  image_files.write_folders(tmp_path / 'test', {'ape': 1, 'cat': 2})
+  found = write_db.images_of(catalog.DATASETS['image_folder'], tmp_path, 'test')
+  assert found.labels == {0: 'ape', 1: 'bee', 2: 'cat'}
+  write_db.write(found, tmp_path / 'db')
+  database = databases.open_database(tmp_path / 'db')
+  stored = [tensor_protos.decode(database.read(i)).label for i in range(3)]
+  assert stored == [0, 2, 2]
+
+
+@pytest.mark.parametrize('name', image_kinds.RESOLVED)
+def test_a_database_has_the_picture_that_its_folder_shows(tmp_path, name):
+  content, shown, _ = image_kinds.RESOLVED[name]()
+  (tmp_path / 'train' / 'a').mkdir(parents=True)
+  (tmp_path / 'train' / 'a' / 'x').write_bytes(content)
+  write_db.write(images(tmp_path), tmp_path / 'db')
+  database = databases.open_database(tmp_path / 'db')
+  stored = tensor_protos.decode(database.read(0)).encoded
+  assert stored == image_contents.to_jpeg(content).content
+  assert tf.io.decode_jpeg(stored).shape == shown.shape
+
+
+def test_what_is_no_image_is_named_and_nothing_is_written(tmp_path):
+  image_files.write_folders(tmp_path / 'train', {'a': 2, 'b': 2})
+  for name in image_kinds.BAD:
+    image_kinds.write_bad(tmp_path / 'train' / 'b' / name)
+  with pytest.raises(errors.DataError, match='received 5 that are') as caught:
+    images(tmp_path)
+  for name, reason in image_kinds.BAD.items():
+    assert f'{tmp_path}/train/b/{name}: {reason}' in str(caught.value)
+
+
+def test_what_is_no_image_is_left_out_where_that_is_asked_for(tmp_path):
+  image_files.write_folders(tmp_path / 'train', {'a': 2, 'b': 2})
+  for name in image_kinds.BAD:
+    image_kinds.write_bad(tmp_path / 'train' / 'a' / name)
+  dataset = catalog.DATASETS['image_folder']
+  found = write_db.images_of(dataset, tmp_path, 'train', skip_corrupt=True)
+  assert len(found.skipped) == len(image_kinds.BAD)
+  assert write_db.write(found, tmp_path / 'db') == 4
+  database = databases.open_database(tmp_path / 'db')
+  stored = [tensor_protos.decode(database.read(i)).label for i in range(4)]
+  assert stored == [0, 0, 1, 1]
+  for path in (tmp_path / 'train').glob('*/*.jpg'):
+    if path.name not in image_kinds.BAD:
+      path.unlink()
+  with pytest.raises(errors.DataError, match='received 5 that are not'):
+    write_db.images_of(dataset, tmp_path, 'train', skip_corrupt=True)
 
 
 def test_shuffled_keys_hold_every_image_once(photos, tmp_path):

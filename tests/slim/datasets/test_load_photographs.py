@@ -231,7 +231,9 @@ def test_labels_txt_orders_the_classes_of_a_folder(tmp_path):
   _, split = load(tmp_path, 0, 'image_folder')
   assert (split.num_classes, split.labels[2]) == (3, 'daisy')
   (tmp_path / 'labels.txt').write_text('rose\n')
-  with pytest.raises(errors.DataError, match='daisy: expected a class that'):
+  with pytest.raises(
+    errors.DataError, match='rose; received daisy, rose. Not among'
+  ):
     load(tmp_path, 0, 'image_folder')
 
 

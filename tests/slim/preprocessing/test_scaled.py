@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from slim.preprocessing import photographs
 from slim.preprocessing import scaled
+from tests import bounded
 from tests.slim import photograph_files
 
 MEAN = np.array([123.68, 116.78, 103.94])
@@ -46,6 +47,52 @@ def test_vgg_evaluation_is_the_centre_of_the_scaled_image(shape):
   # One pixel's worth of the steepest slope of these images, where the length
   # is rounded otherwise.
   np.testing.assert_allclose(result, expected, atol=1e-3)
+
+
+def evaluation_of_whole_image(image, preprocessing_mean, std=1.0):
+  """What evaluation is by its definition: all is resized, then cut."""
+  shape = image.shape[:2]
+  step = np.float32(min(shape)) / np.float32(256)
+  size = np.maximum((np.float32(shape) / step).astype(int), 224)
+  whole = tf.image.resize(image, size)
+  y, x = (size - 224) // 2
+  square = whole[y : y + 224, x : x + 224]
+  result = square - np.full([224, 224, 3], preprocessing_mean, np.float32)
+  return (result / std if std != 1 else result).numpy()
+
+
+@pytest.mark.parametrize(
+  'shape', [(375, 500), (97, 61), (60, 960), (320, 20), (1, 16)]
+)
+def test_evaluation_of_an_ordinary_image_is_that_of_the_whole(shape):
+  image = photograph_files.pixels(*shape)
+  for preprocessing, mean, std in (
+    (scaled.VGG, np.float32(MEAN), 1.0),
+    (scaled.CAFFE2, 128, 128.0),
+  ):
+    result = preprocessing.evaluate.one(of(image), seed(0), 224)
+    expected = evaluation_of_whole_image(image, mean, std)
+    np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize('shape', [(20, 1000), (1001, 20), (8, 500)])
+def test_evaluation_of_a_strip_sees_its_middle_as_that_of_the_whole(shape):
+  image = photograph_files.pixels(*shape)
+  result = scaled.VGG.evaluate.one(of(image), seed(0), 224)
+  expected = evaluation_of_whole_image(image, np.float32(MEAN))
+  # Half a pixel of the result, where the length is rounded otherwise; in smooth
+  # colours.
+  np.testing.assert_allclose(result, expected, atol=2)
+
+
+@pytest.mark.parametrize('name', ['VGG', 'CAFFE2', 'ALEXNET'])
+@pytest.mark.parametrize('shape', [(60, 20000), (200000, 1)])
+def test_strips_take_no_more_memory_than_photographs(name, shape):
+  image = of(np.zeros([*shape, 3], np.uint8))
+  stages = getattr(scaled, name).evaluate
+  stages.one(of(np.zeros([300, 500, 3], np.uint8)), seed(0), 224)
+  with bounded.memory(100 << 20):
+    assert stages.one(image, seed(0), 224).shape == (224, 224, 3)
 
 
 def test_alexnet_evaluation_squeezes_the_image_to_a_square():

@@ -1,3 +1,4 @@
+import gzip
 import tarfile
 
 import pytest
@@ -195,6 +196,106 @@ def test_few_bytes_take_neither_time_nor_memory(tmp_path, name):
       archives.index(path)
     with pytest.raises(errors.DataError, match='a whole tar archive'):
       list(archives.files(path, 1000, lambda _: True))
+
+
+def blocks(content):
+  return content.ljust(-(-len(content) // 512) * 512, b'\0')
+
+
+def with_sum(block):
+  """A header with the checksum that it should have."""
+  block = block[:148] + b' ' * 8 + block[156:]
+  return block[:148] + b'%06o\0 ' % sum(block) + block[156:]
+
+
+def attributes(content, kind=tarfile.XHDTYPE):
+  """A header of attributes, and a file that has them."""
+  content = header(kind, len(content)) + blocks(content)
+  return content + header(tarfile.REGTYPE, 0)
+
+
+def old_sparse(extensions):
+  """A sparse file of old GNU tar, its map in further blocks."""
+  first = bytearray(header(tarfile.GNUTYPE_SPARSE, 512))
+  further = bytearray(b'00000000001\0' * 42 + bytes(8))
+  first[482] = further[504] = 1  # there is more
+  return with_sum(bytes(first)) + bytes(further) * extensions
+
+
+def overlapping(length):
+  """Records of two bytes by what they say; each name is the rest of all."""
+  return b'2 ' * (length // 2) + b'=\n'
+
+
+TOO_MUCH = {
+  'map of a sparse file': (
+    attributes(SPARSE)[:-512]
+    + header(tarfile.REGTYPE, 1 << 20)
+    + b'99999999999\n'
+    + b'1\n' * (1 << 19),
+    'more than 65536 bytes of headers',
+  ),
+  'old map of a sparse file': (
+    old_sparse(2000),
+    'more than 65536 bytes of headers',
+  ),
+  'digits': (attributes(b'1' * 60000), 'attributes of another form'),
+  'digits of a value': (
+    attributes(b'1009 a=' + b'1' * 1001 + b'\n'),
+    'more than 255 digits in a row',
+  ),
+  'overlapping attributes': (
+    attributes(overlapping(60000)),
+    'attributes of another length',
+  ),
+  'attributes of all': (
+    b''.join(
+      attributes(b'900 %03d=' % i + b'x' * 891 + b'\n', tarfile.XGLTYPE)
+      for i in range(80)
+    ),
+    'more than 65536 bytes of headers',
+  ),
+}
+
+
+@pytest.mark.parametrize('name', TOO_MUCH)
+def test_headers_that_take_the_reader_s_time_are_refused_early(tmp_path, name):
+  content, message = TOO_MUCH[name]
+  (tmp_path / 'a.tar').write_bytes(content + END)
+  (tmp_path / 'a.tgz').write_bytes(gzip.compress(content + END))
+  with pytest.raises(errors.DataError, match=message):
+    archives.index(tmp_path / 'a.tar')
+  for path in tmp_path.iterdir():
+    with pytest.raises(errors.DataError, match=message):
+      list(archives.files(path, 1 << 30, lambda _: True))
+
+
+def test_empty_members_without_end_are_more_than_the_limit(tmp_path):
+  content = header(tarfile.REGTYPE, 0) * 5000 + END
+  path = tmp_path / 'a.tgz'
+  path.write_bytes(gzip.compress(content))
+  with pytest.raises(errors.DataError, match='more than 1000 bytes'):
+    list(archives.files(path, 1000, lambda _: True))
+  assert len(list(archives.files(path, 1 << 20, lambda _: True))) == 5000
+
+
+def test_a_stream_whose_end_is_missing_is_refused(tmp_path):
+  path = tmp_path / 'a.tgz'
+  path.write_bytes(gzip.compress(header(tarfile.REGTYPE, 0)))
+  with pytest.raises(errors.DataError, match='received none after 1 members'):
+    list(archives.files(path, 1000, lambda _: True))
+
+
+@pytest.mark.parametrize('size', [0, 1, 511, 512, 513, 5000])
+def test_streamed_files_have_their_content(tmp_path, size):
+  members = {f'{i}': bytes([i]) * size for i in range(1, 4)}
+  content = archives_made.tar(
+    [archives_made.member(*item) for item in members.items()], 'w:gz'
+  )
+  path = tmp_path / 'a.tgz'
+  path.write_bytes(content)
+  found = dict(archives.files(path, 1 << 20, lambda name: name != '2'))
+  assert found == {name: members[name] for name in ('1', '3')}
 
 
 def test_attributes_of_all_are_not_kept_for_each(tmp_path):

@@ -8,6 +8,7 @@ from PIL import Image
 
 from slim.datasets.photographs import images
 from tests.slim import image_files
+from tests.slim import image_kinds
 
 JPEG_ERROR = 6  # of 255; smooth pictures at quality 100
 
@@ -160,12 +161,69 @@ def test_the_limit_holds_below_the_size_that_pillow_refuses():
     images.to_jpeg(image_files.bomb(9999))
 
 
+@pytest.mark.parametrize('name', image_kinds.ORDINARY)
+def test_ordinary_jpeg_and_png_are_stored_byte_for_byte(name):
+  content = image_kinds.ORDINARY[name]()
+  stored = images.to_stored(content)
+  if 'jpeg' in name or 'png' in name:
+    assert stored.content == content
+  else:
+    assert stored == images.to_jpeg(content)
+
+
+@pytest.mark.parametrize('name', image_kinds.RESOLVED)
+def test_what_decoders_make_different_pictures_of_is_stored_as_jpeg(name):
+  content, shown, _ = image_kinds.RESOLVED[name]()
+  stored = images.to_stored(content)
+  assert stored == images.to_jpeg(content)
+  # Where a part is transparent there is an edge, at which JPEG rings.
+  difference = np.abs(pixels_of(stored).astype(int) - shown)
+  assert difference.mean() < 4
+
+
+@pytest.mark.parametrize('name', ['jpeg', 'grey jpeg', 'progressive jpeg'])
+def test_a_usual_jpeg_is_taken_by_its_header_alone(name, monkeypatch):
+  monkeypatch.setattr(images, '_opened', None)
+  content = image_kinds.ORDINARY[name]()
+  assert images.to_decodable(content) == (content, b'', (-1, -1))
+
+
+def test_a_jpeg_whose_exif_follows_other_segments_is_turned():
+  content = image_files.turned_jpeg(6)
+  start = content.index(b'\xff\xe1')
+  end = start + 2 + int.from_bytes(content[start + 2 : start + 4], 'big')
+  exif, rest = content[start:end], content[:start] + content[end:]
+  scan = rest.index(b'\xff\xda')
+  late = rest[:scan] + exif + rest[scan:]
+  assert images.to_decodable(late).size == (30, 20)
+
+
+def test_an_unusual_jpeg_is_looked_at_by_pillow():
+  content = image_files.jpeg()
+  filled = content[:2] + b'\xff' + content[2:]  # a fill byte, which is allowed
+  assert images.to_decodable(filled).content in (filled, content)
+  for size in range(2, 300, 7):
+    with pytest.raises(images.ImageError):
+      images.to_decodable(content[:size])
+
+
+@pytest.mark.parametrize('make', [images.to_decodable, images.to_stored])
+def test_files_of_more_bytes_than_any_image_are_refused(make):
+  images.check_bytes(images.MAX_BYTES)
+  with pytest.raises(images.ImageError, match='at most 715827880 bytes'):
+    images.check_bytes(images.MAX_BYTES + 1)
+  with pytest.raises(images.ImageError, match='at most 89478485 pixels'):
+    make(image_files.bomb())
+
+
 def test_a_jpeg_that_declares_more_than_its_bytes_can_hold_is_refused():
   content = image_files.jpeg()
   frame = content.index(b'\xff\xc0')
   size = struct.pack('>HH', 9000, 9900)
   content = content[: frame + 5] + size + content[frame + 9 :]
-  for make in (images.to_jpeg, images.to_pixels):
+  for make in (
+    *(images.to_jpeg, images.to_pixels, images.to_stored, images.to_decodable),
+  ):
     with pytest.raises(images.ImageError, match='bytes for 9900 x 9000'):
       make(content)
 

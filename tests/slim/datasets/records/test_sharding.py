@@ -369,3 +369,13 @@ def test_a_lock_on_a_file_that_its_holder_removed_is_void(
   with staging.locked(tmp_path):
     with pytest.raises(errors.DataError, match=f'process {os.getpid()} is at'):
       sharding.write(tmp_path, plan())
+
+
+@pytest.mark.parametrize('name', ['\x1b[31m', 'a\nb'])
+def test_names_of_classes_that_are_no_lines_are_refused(tmp_path, name):
+  named = plan()._replace(class_names=('a', name, 'c'))
+  with pytest.raises(
+    errors.DataError, match='names of classes that can be lin'
+  ):
+    sharding.write(tmp_path / 'out', named)
+  assert not (tmp_path / 'out').exists()

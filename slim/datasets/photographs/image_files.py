@@ -1,0 +1,68 @@
+"""Image files by their paths, which errors name."""
+
+import concurrent.futures
+import os
+import pathlib
+from collections import abc
+from typing import Any
+
+from slim import errors
+from slim.datasets.photographs import images
+from slim.datasets.records import progress
+from slim.datasets.records import shard_writer
+
+
+def read(path: str | bytes | os.PathLike, make: abc.Callable[[bytes], Any]):
+  """Reads a file and makes an image of it.
+
+  Args:
+    path: of the file.
+    make: a function of `images`, as `images.to_decodable`.
+
+  Returns:
+    What `make` returns.
+
+  Raises:
+    slim.errors.DataError: it cannot be read, is larger than any image, or is
+      none.
+  """
+  try:
+    return make(_content(path))
+  except (OSError, images.ImageError) as error:
+    name = os.fsencode(path).decode(errors='replace')
+    raise errors.DataError(
+      f'{name}: {error}. Give an image file that can be read, or move it away.'
+    ) from error
+
+
+def unreadable(
+  paths: abc.Sequence[pathlib.Path],
+) -> dict[int, shard_writer.Unreadable]:
+  """Finds what is no image, by decoding all files.
+
+  Args:
+    paths: of the files.
+
+  Returns:
+    What cannot be read and why, by its place among the paths.
+  """
+
+  def check(path):
+    try:
+      images.to_stored(_content(path))
+    except (OSError, images.ImageError) as error:
+      return shard_writer.Unreadable(path, str(error))
+    return None
+
+  # Decoding is outside of Python's lock.
+  with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    found = progress.Progress(
+      pool.map(check, paths), total=len(paths), unit=' images checked'
+    )
+    return {i: trouble for i, trouble in enumerate(found) if trouble}
+
+
+def _content(path: str | bytes | os.PathLike) -> bytes:
+  with open(path, 'rb') as file:
+    images.check_bytes(os.fstat(file.fileno()).st_size)
+    return file.read(images.MAX_BYTES)
