@@ -237,7 +237,7 @@ class Compressor:
         codec = run_codecs.on_devices(codec, self._exchange.devices)
       (whole,) = parts.parts(codec)
       part = whole._replace(indices=variables.indices)
-      self._remembered.declare(part)
+      self._remembered.declare(part, variables.model or variables.specs)
       self._reductions[key] = reduction.Reduction(
         self._exchange, part, self._remembered.devices, self.seed
       )

@@ -182,10 +182,11 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     arrays = {name: store[name] for name in store.keys()}
     states = {n: a for n, a in arrays.items() if n.startswith(_STATE)}
     own = {n: a for n, a in arrays.items() if n not in states}
-    self.inner_optimizer.load_own_variables(own)
+    # First, since Keras raises at the first slot of another shape.
     self._compressor.load(
       {name.removeprefix(_STATE): array[...] for name, array in states.items()}
     )
+    self.inner_optimizer.load_own_variables(own)
 
   def get_config(self):
     """See `keras.optimizers.Optimizer`; with the wrapped one's."""
@@ -234,16 +235,13 @@ def known(optimizer, variables):
     variables: TensorFlow's, as its methods get them.
   """
   indices = tuple(optimizer._get_variable_index(v) for v in variables)
-  held = [optimizer._trainable_variables[index] for index in indices]
   # Keras takes TensorFlow's variables too, which have no path.
-  paths = [getattr(variable, 'path', variable.name) for variable in held]
-  return policy.Variables(
-    indices,
-    tuple(
-      policy.VariableSpec(path, tuple(variable.shape))
-      for path, variable in zip(paths, variables, strict=True)
-    ),
+  model = tuple(
+    policy.VariableSpec(getattr(v, 'path', v.name), tuple(v.shape))
+    for v in optimizer._trainable_variables
   )
+  specs = tuple(model[index] for index in indices)
+  return policy.Variables(indices, specs, model=model)
 
 
 def compressed(optimizer):
