@@ -7,6 +7,7 @@ gradients of all replicas.
 
 import keras
 import tensorflow as tf
+from absl import logging
 
 from terngrad.codec import policy
 from terngrad.compression import compressor as compressors
@@ -25,6 +26,8 @@ _OF_INNER = (
   'use_ema',
   'weight_decay',
 )
+# With these Keras makes gradients of rows dense.
+_MAKE_DENSE = ('global_clipnorm', 'gradient_accumulation_steps')
 REPLACED = '_all_reduce_sum_gradients'
 _STATE = 'state:'
 
@@ -82,6 +85,7 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     self._wrapped = tf.Module()
     self._wrapped.optimizer = optimizer
     self._compressor = compressors.Compressor(codec, seed)
+    self._warned = False
     setattr(optimizer, REPLACED, self._sum)
 
   def __getattr__(self, name):
@@ -141,7 +145,28 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     if not self.built and trainable_variables is not None:
       with keras.name_scope(self.name):
         self.build(list(trainable_variables))
+    self._warn_of_whole_tables(grads, trainable_variables)
     self.inner_optimizer.apply(grads, trainable_variables)
+
+  def _warn_of_whole_tables(self, gradients, variables):
+    """Logs once which gradients of rows the wrapped optimizer makes dense."""
+    inner = self.inner_optimizer
+    causes = [name for name in _MAKE_DENSE if getattr(inner, name)]
+    names = [
+      getattr(variable, 'path', variable.name)
+      for gradient, variable in zip(
+        gradients, variables or inner._trainable_variables, strict=False
+      )
+      if isinstance(gradient, tf.IndexedSlices)
+    ]
+    if causes and names and not self._warned:
+      self._warned = True
+      logging.warning(
+        'Compressed as whole variables: %s. %s makes gradients of some rows '
+        '(tf.IndexedSlices) dense, in Keras too. With clipnorm or clipvalue '
+        'they stay rows, which travel as they are.',
+        *(', '.join(names), ' and '.join(causes)),
+      )
 
   def apply_gradients(self, grads_and_vars):
     """See `apply`; returns the wrapped optimizer's count of calls."""

@@ -100,6 +100,7 @@ class VirtualOptimizer(optimizers.CompressedOptimizer):
         'model: expected one of virtual_workers, received one that was loaded '
         'or compiled since. Call terngrad.keras.virtual_workers once more.'
       )
+    self._warn_of_whole_tables(grads, trainable_variables)
     self._record(zip(grads, trainable_variables, strict=True))
 
   @contextlib.contextmanager

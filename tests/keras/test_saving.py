@@ -46,6 +46,44 @@ def test_states_that_were_not_used_since_are_saved_again(tmp_path):
   same(first, keras.models.load_model(tmp_path / 'b.keras'))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize('codec', [None, small.FEEDBACK])
+@pytest.mark.parametrize('replicas', [1, 2])
+def test_dropout_goes_on_where_its_seeds_are_restored(
+  tmp_path, codec, replicas
+):
+  """Keras saves no seeds: without or with the wrapper."""
+
+  def compiled():
+    keras.utils.set_random_seed(1)
+    with small.strategy(replicas).scope():
+      made = keras.Sequential(
+        [*small.model().layers, keras.layers.Dropout(0.5, seed=7)]
+      )
+      rule = keras.optimizers.Adam(0.01)
+      if codec:
+        rule = terngrad.keras.CompressedOptimizer(rule, codec)
+      made.build((None, small.FEATURES))
+      made.compile(
+        rule, keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+      )
+    return made
+
+  def seeds(made):
+    return made.layers[-1].seed_generator.state
+
+  whole, first = compiled(), compiled()
+  small.fit(whole, epochs=2)
+  small.fit(first, epochs=1)
+  first.save(tmp_path / 'a.keras')
+  with small.strategy(replicas).scope():
+    second = keras.models.load_model(tmp_path / 'a.keras')
+  assert np.any(seeds(second).numpy() != seeds(first).numpy())
+  seeds(second).assign(seeds(first).numpy())
+  small.fit(second, epochs=1)
+  same(whole, second)
+
+
 class Killed(Exception):
   """What ends a fit in the middle."""
 
