@@ -220,6 +220,7 @@ class _Step:
       found[:], masked[:] = self._gradients(data)
 
     trial.get_concrete_function(data)
+    _refuse_doubles([variable for _, variable in found])
     if not self._optimizer.built:
       self._optimizer.build(self._model.trainable_variables)
     trained = [(v, isinstance(g, tf.IndexedSlices)) for g, v in found]
@@ -232,6 +233,17 @@ class _Step:
         'Not compressed: %s. Gradients of some rows (tf.IndexedSlices) are '
         'added up as float32.',
         ', '.join(sorted(plain)),
+      )
+
+
+def _refuse_doubles(variables):
+  """Refuses variables of float64, as `CompressedOptimizer` does."""
+  for variable in variables:
+    if tf.as_dtype(variable.dtype) == tf.float64:
+      raise ValueError(
+        f'{variable.path}: expected a variable of float32, float16 or '
+        'bfloat16, received float64, of which codes would lose digits. Use '
+        "keras.config.set_floatx('float32')."
       )
 
 

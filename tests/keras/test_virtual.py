@@ -1,5 +1,7 @@
 """Virtual workers under stock `fit` are workers."""
 
+import inspect
+
 import keras
 import numpy as np
 import pytest
@@ -93,19 +95,60 @@ def test_a_worker_without_rows_sends_what_it_owes():
   assert len(np.unique(left[3])) > 2
 
 
+def sparse_features(features):
+  inputs = keras.Input((small.FEATURES,), sparse=True)
+  cut = tf.sparse.from_dense(np.maximum(features, 0))
+  return cut, inputs, inputs
+
+
+def ragged_words(features):
+  inputs = keras.Input((None,), dtype='int32', ragged=True)
+  words = tf.ragged.range(1, 2 + np.arange(len(features)) % 5)
+  known = keras.layers.Embedding(10, 4)(inputs)
+  mean = keras.layers.Lambda(
+    lambda rows: tf.reduce_mean(rows, axis=1), output_shape=(4,)
+  )
+  return words, inputs, mean(known)
+
+
 @pytest.mark.slow
-def test_sparse_inputs_are_cut_by_rows():
+@pytest.mark.parametrize(
+  'kind',
+  [
+    sparse_features,
+    pytest.param(
+      ragged_words,
+      marks=pytest.mark.skipif(
+        'ragged' not in inspect.signature(keras.Input).parameters,
+        reason='This Keras has no ragged inputs.',
+      ),
+    ),
+  ],
+)
+def test_sparse_and_ragged_inputs_are_cut_by_rows(kind):
   features, labels = small.data(18)
-  features = tf.sparse.from_dense(np.maximum(features, 0))
-  data = tf.data.Dataset.from_tensor_slices((features, labels)).batch(8)
 
   def make():
-    inputs = keras.Input((small.FEATURES,), sparse=True)
-    made = keras.Model(inputs, keras.layers.Dense(3, 'softmax')(inputs))
+    _, inputs, known = kind(features)
+    made = keras.Model(inputs, keras.layers.Dense(3, 'softmax')(known))
     made.compile(descent(), 'sparse_categorical_crossentropy')
     return made
 
+  data = tf.data.Dataset.from_tensor_slices((kind(features)[0], labels))
+  data = data.batch(8)
   beside_stock(make, lambda made: made.fit(data, verbose=0, shuffle=False))
+
+
+def test_variables_of_float64_are_refused():
+  made = keras.Sequential(
+    [keras.Input((6,)), keras.layers.Dense(3, dtype='float64')]
+  )
+  made.compile('sgd', 'mse')
+  terngrad.keras.virtual_workers(made, 'identity', 2)
+  with pytest.raises(
+    ValueError, match='kernel: expected a variable of float32'
+  ):
+    made.train_on_batch(np.zeros((4, 6)), np.zeros((4, 3)))
 
 
 def padded(examples=16, length=10):
