@@ -45,11 +45,14 @@ class Variables(NamedTuple):
     specs: tuple of `VariableSpec`.
     plain: frozenset of names of those that travel as float32, whatever the
       codec.
+    model: tuple of `VariableSpec` of all variables that `indices` count; names
+      are '' where they are not known. () where these are `specs`.
   """
 
   indices: tuple
   specs: tuple
   plain: frozenset = frozenset()
+  model: tuple = ()
 
   def only(self, indices):
     """Some of them."""

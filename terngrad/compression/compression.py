@@ -47,12 +47,13 @@ def compress(gradients, codec='ternary', *, step, seed=0, mean=False, names=()):
   if not isinstance(codec, compressor.Compressor):
     rules = codec if isinstance(codec, str) else tuple(codec.items())
     codec = _of_strategy(tf.distribute.get_strategy(), rules, seed)
-  names = names or [f'gradient {index}' for index in range(len(gradients))]
+  numbered = [f'gradient {index}' for index in range(len(gradients))]
   specs = tuple(
     policy.VariableSpec(name, tuple(gradient.shape))
-    for name, gradient in zip(names, gradients, strict=True)
+    for name, gradient in zip(names or numbered, gradients, strict=True)
   )
-  variables = policy.Variables(tuple(range(len(specs))), specs)
+  model = specs if names else tuple(spec._replace(name='') for spec in specs)
+  variables = policy.Variables(tuple(range(len(specs))), specs, model=model)
   return codec.all_reduce(gradients, variables, step, mean)
 
 

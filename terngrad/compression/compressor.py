@@ -45,6 +45,21 @@ class Observed(NamedTuple):
   residuals: list
 
 
+class PassedRows(NamedTuple):
+  """What an observer is told of `tf.IndexedSlices`, which travel as they are.
+
+  Attributes:
+    bits: float64 [], of values and indices that a worker sends; the mean over
+      the workers of this process.
+    num_elements: float64 [], elements of the values; likewise.
+    exchange: `exchange.towers.Towers` or another exchange.
+  """
+
+  bits: tf.Tensor
+  num_elements: tf.Tensor
+  exchange: object
+
+
 class Compressor:
   """Codec, exchange and states for the gradients of one model.
 
@@ -52,7 +67,8 @@ class Compressor:
     codec: as it was given.
     seed: integer, of the random codes.
     num_workers: virtual workers, or None.
-    observer: None, or a function of `Observed` that is traced with each step.
+    observer: None, or a function of `Observed`, and of `PassedRows` where there
+      are rows, that is traced with each step.
   """
 
   def __init__(self, codec, seed=0, num_workers=None):
@@ -112,6 +128,7 @@ class Compressor:
     sparse = [isinstance(g, tf.IndexedSlices) for g in gradients]
     rows = {i: g for i, g in enumerate(gradients) if sparse[i]}
     summed = self._rows(context, rows, variables, mean)
+    self._observe_rows(context, list(rows.values()))
     dense = [i for i, rows in enumerate(sparse) if not rows]
     if dense:
       # Identities: one tensor of all replicas would reach `merged` only once.
@@ -201,6 +218,24 @@ class Compressor:
       )
     if not gradients or context.num_replicas_in_sync == 1:
       return gradients
+    strategy = context.strategy
+    if isinstance(strategy, strategies.OF_ONE_PROCESS):
+      # TensorFlow's collectives fail in conditions, which Keras makes of
+      # several steps an execution.
+      merged = context.merge_call(
+        functools.partial(_joined_rows, mean),
+        args=(
+          [tf.identity(g.values) for g in gradients.values()],
+          [tf.identity(g.indices) for g in gradients.values()],
+        ),
+      )
+      number = tf.get_static_value(context.replica_id_in_sync_group)
+      return {
+        index: tf.IndexedSlices(*joined, gradient.dense_shape)
+        for (index, gradient), joined in zip(
+          gradients.items(), merged[number], strict=True
+        )
+      }
     op = tf.distribute.ReduceOp.MEAN if mean else tf.distribute.ReduceOp.SUM
     summed = context.all_reduce(op, list(gradients.values()))
     return dict(zip(gradients, summed, strict=True))
@@ -237,7 +272,7 @@ class Compressor:
         codec = run_codecs.on_devices(codec, self._exchange.devices)
       (whole,) = parts.parts(codec)
       part = whole._replace(indices=variables.indices)
-      self._remembered.declare(part)
+      self._remembered.declare(part, variables.model or variables.specs)
       self._reductions[key] = reduction.Reduction(
         self._exchange, part, self._remembered.devices, self.seed
       )
@@ -264,6 +299,46 @@ class Compressor:
       self.observer(
         Observed(codec, reduced, gradients, self._exchange, residuals)
       )
+
+  def _observe_rows(self, context, gradients):
+    """Tells the observer of `tf.IndexedSlices` of a replica."""
+    if not self.observer or not gradients:
+      return
+    parts = [part for g in gradients for part in (g.values, g.indices)]
+    bits = [_count(part) * 8 * part.dtype.size for part in parts]
+    elements = [_count(gradient.values) for gradient in gradients]
+    context.merge_call(
+      self._observe_merged_rows, args=(tf.add_n(bits), tf.add_n(elements))
+    )
+
+  def _observe_merged_rows(self, strategy, *counts):
+    self._join(strategy)
+    bits, elements = (
+      tf.reduce_mean(tf.stack(strategy.experimental_local_results(count)))
+      for count in counts
+    )
+    self.observer(PassedRows(bits, elements, self._exchange))
+
+
+def _joined_rows(mean, strategy, values, indices):
+  """The rows of all replicas; for each the list of (values, indices)."""
+  count = strategy.num_replicas_in_sync
+
+  def joined(device):
+    with tf.device(device):
+      found = []
+      for pair in zip(values, indices, strict=True):
+        parts = map(strategy.experimental_local_results, pair)
+        rows, places = (tf.concat(part, axis=0) for part in parts)
+        found.append((rows / count if mean else rows, places))
+      return found
+
+  return [joined(device) for device in strategy.extended.worker_devices]
+
+
+def _count(tensor):
+  """Elements of a tensor, float64 []."""
+  return tf.cast(tf.size(tensor), tf.float64)
 
 
 def rules(codec):

@@ -6,17 +6,22 @@ have shown which of it is needed.
 """
 
 import concurrent.futures
+from collections.abc import Iterable
+from collections.abc import Sequence
 
 import numpy as np
 from absl import logging
 
 from terngrad.codec import dealing
 from terngrad.codec import method as methods
+from terngrad.codec import parts
+from terngrad.codec import policy
 from terngrad.codec.methods.wrappers import error_feedback
+from terngrad.compression import state_matching
 from terngrad.step import replicas
 from terngrad.step import states
 
-_WORKERS = 'workers'
+_WORKERS, _VARIABLES = 'workers', 'variables'
 
 
 class Remembered:
@@ -36,23 +41,40 @@ class Remembered:
     self._exchange = exchange
     self.devices = [({}, {}) for _ in exchange.devices]
     self._declared = {}
+    # All trained variables, `VariableSpec`s, which numbers of states count;
+    # None until gradients came.
+    self._model = None
     self._loaded = {}
+    # Those of what was loaded; None for files of 0.2.
+    self._loaded_model = None
+    # Whether names in `_loaded` count as `_model` does.
+    self._placed = True
     # Which of the loaded rows are of this process; None where they are not.
     self._own = None
 
-  def declare(self, part):
-    """Makes the variables of a `codec.parts.Part` that are not there yet."""
+  def declare(
+    self, part: parts.Part, model: Sequence[policy.VariableSpec]
+  ) -> None:
+    """Makes the variables of a part that are not there yet.
+
+    Args:
+      part: its indices count the variables of `model`.
+      model: all trained variables.
+    """
+    self._model = model
+    dropped = self._place()
     declared = {
       states.Key(key.name, part.indices[key.variable]): state
       for key, state in states.declared(part.codec).items()
     }
     fresh = {k: s for k, s in declared.items() if k not in self._declared}
-    if not fresh:
-      return
-    self._declared |= fresh
-    apart(lambda: self._make(fresh))
+    if fresh:
+      self._declared |= fresh
+      dropped += apart(lambda: self._make(fresh))
+    _warn(dropped)
 
   def _make(self, fresh):
+    """Makes variables with first or loaded values; see `_restore`."""
     for index, device in enumerate(self._exchange.devices):
       count = len(self._exchange.workers_of(index))
       workers, shared = self.devices[index]
@@ -62,40 +84,50 @@ class Remembered:
       }
       shared |= replicas.first_states(of_owner[methods.SHARED], device)
       workers |= states.of_workers(of_owner[methods.WORKER], device, count)
-    for key in fresh:
-      self._restore(key)
+    return self._restore(fresh)
 
-  def arrays(self):
-    """All of it, dict of name to array, for a checkpoint.
+  def arrays(self) -> dict[str, np.ndarray]:
+    """All of it, by name, for a checkpoint.
 
     Of workers float32 [workers of this process, ...], in their order; `workers`
-    says which these are: the first one's number, how many, how many there are.
+    says which these are: the first one's number, how many, how many there are;
+    `variables` which variables the numbers in names count.
     """
-    if not self._declared:
-      return dict(self._loaded)
     found = dict(self._loaded)
     for key in self._declared:
       found[_name(key)] = np.stack(
         [variable.numpy() for variable in self._in_order(key)]
       )
-    exchange = self._exchange
-    found[_WORKERS] = np.array(
-      [exchange.first, exchange.own, exchange.num_workers]
-    )
+    if self._declared:
+      exchange = self._exchange
+      found[_WORKERS] = np.array(
+        [exchange.first, exchange.own, exchange.num_workers]
+      )
+    model = self._model if self._placed else self._loaded_model
+    if found and model is not None:
+      found[_VARIABLES] = state_matching.encode(model)
     return found
 
-  def load(self, arrays):
+  def load(self, arrays: dict[str, np.ndarray]) -> None:
     """Takes what `arrays` returned, in this process or another.
 
-    Where the numbers of workers differ, `codec.dealing` says
-    what becomes of the rows.
-
-    Args:
-      arrays: dict of name to array.
+    Where the numbers of workers differ, `codec.dealing` says what becomes of
+    the rows, and `state_matching` where the variables do. What fits no variable
+    is dropped, and the log names its variable.
     """
     self._loaded = {name: np.asarray(array) for name, array in arrays.items()}
-    if _WORKERS not in self._loaded:
-      return
+    listed = self._loaded.pop(_VARIABLES, None)
+    self._loaded_model = (
+      None if listed is None else state_matching.decode(listed)
+    )
+    self._placed = False
+    if _WORKERS in self._loaded:
+      self._find_own()
+    if self._model is not None:
+      _warn(self._place() + self._restore(self._declared))
+
+  def _find_own(self):
+    """Which of the loaded rows are of the workers here."""
     first, count, total = self._loaded[_WORKERS]
     exchange = self._exchange
     begin = exchange.first - first
@@ -108,8 +140,29 @@ class Remembered:
         'each gets the mean of those, or its range where it has one.',
         *(count, total, exchange.own, exchange.num_workers),
       )
-    for key in self._declared:
-      self._restore(key)
+
+  def _place(self) -> list[str]:
+    """Numbers what was loaded as `_model` does; returns whose is dropped."""
+    if self._placed:
+      return []
+    self._placed = True
+    saved, numbers = self._loaded_model, set(map(_number, self._loaded))
+    if saved is not None:
+      places = state_matching.match(saved, self._model)
+    elif numbers - {None} <= set(range(len(self._model))):
+      places = {number: number for number in range(len(self._model))}
+    else:
+      # A variable went; which one is not known.
+      places = {}
+    loaded, self._loaded = self._loaded, {}
+    for name, array in loaded.items():
+      number = _number(name)
+      if number in places:
+        name = f'{name.rpartition(":")[0]}:{places[number]}'
+      if number is None or number in places:
+        self._loaded[name] = array
+    lost = numbers - {None} - places.keys()
+    return [_spelled(saved, number) for number in lost]
 
   def residuals(self, indices):
     """For each worker of this process its variables of error feedback.
@@ -136,11 +189,26 @@ class Remembered:
       )
     ]
 
-  def _restore(self, key):
-    """Assigns what was loaded, if it was."""
-    rows = self._loaded.pop(_name(key), None)
-    if rows is None:
-      return
+  def _restore(self, keys: Iterable[states.Key]) -> list[str]:
+    """Assigns what was loaded of these; returns whose is dropped."""
+    rows = {key: self._loaded.get(_name(key)) for key in keys}
+    rows = {key: array for key, array in rows.items() if array is not None}
+    strange = [key for key in rows if not self._fits(key, rows[key])]
+    if strange and self._loaded_model is None:
+      # One number is wrong, so others may be.
+      strange = list(rows)
+    for key in rows:
+      del self._loaded[_name(key)]
+      if key not in strange:
+        self._assign(key, rows[key])
+    return [_spelled(self._model, key.variable) for key in strange]
+
+  def _fits(self, key, rows):
+    state = self._declared[key]
+    is_cut = state.dealt == methods.RANGES and self._own is None
+    return is_cut or rows.shape[1:] == tuple(state.shape)
+
+  def _assign(self, key, rows):
     if self._declared[key].owner == methods.SHARED:
       for _, shared in self.devices:
         shared[key].assign(rows[0])
@@ -175,3 +243,24 @@ def apart(make):
 
 def _name(key):
   return f'{key.name}:{key.variable}'
+
+
+def _number(name):
+  """The number of the variable in the name of a state, or None."""
+  _, colon, number = name.rpartition(':')
+  return int(number) if colon and number.isdecimal() else None
+
+
+def _spelled(model, number):
+  """The path of a variable, or its number where that is all that is known."""
+  return (model and model[number].name) or f'variable {number}'
+
+
+def _warn(dropped):
+  if dropped:
+    logging.warning(
+      'States of codes were saved for %s, which this model does not train, or '
+      'not in that shape, or by a code that keeps other shapes. They are '
+      'dropped; new ones begin with their first values.',
+      ', '.join(sorted(set(dropped))),
+    )

@@ -11,7 +11,7 @@ from terngrad.exchange import collective
 from terngrad.exchange import group
 from terngrad.exchange import towers
 
-_OF_ONE_PROCESS = (
+OF_ONE_PROCESS = (
   tf.distribute.MirroredStrategy,
   tf.distribute.OneDeviceStrategy,
 )
@@ -46,7 +46,7 @@ def of_strategy(strategy, device, num_workers=None):
     processes = _processes(strategy.cluster_resolver)
     if processes[0] > 1:
       return collective.Collective(_group(*processes), devices, count)
-  elif not isinstance(strategy, _OF_ONE_PROCESS):
+  elif not isinstance(strategy, OF_ONE_PROCESS):
     raise ValueError(
       'strategy: expected MirroredStrategy, MultiWorkerMirroredStrategy, '
       f'OneDeviceStrategy or none, received {type(strategy).__name__}. Choose '

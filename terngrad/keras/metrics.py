@@ -3,6 +3,7 @@
 import keras
 import tensorflow as tf
 
+from terngrad.compression import compressor as compressors
 from terngrad.compression import remembered
 from terngrad.keras import optimizer as optimizers
 
@@ -14,15 +15,19 @@ _FLOAT_BITS = 32
 class CompressionMetrics(keras.callbacks.Callback):
   """Adds figures of the compressed gradients to the logs of `fit`.
 
-  All are means over the steps of the epoch, of what is coded: gradients of rows
-  (`tf.IndexedSlices`) are not.
+  All are means over the steps of the epoch. The first two are of all gradients,
+  the others of those that are coded: gradients of rows (`tf.IndexedSlices`)
+  travel as they are.
 
-  - `bits_per_element`: what a worker sends, for each element of its gradient;
-    all its words, and what the workers agree on first.
+  - `bits_per_element`: what a worker sends, for each element of its gradients;
+    all its words, what the workers agree on first, and the values and indices
+    of rows, whose elements are those of the rows that it sends.
   - `compression_ratio`: 32 over that.
   - `zeros`: share of zeros among the elements of the mean gradient.
   - `compression_error`: the norm of what the mean of the gradients has lost,
-    over its own norm. Only where all workers are replicas of this process.
+    over its own norm. Only where all workers are replicas of this process. With
+    error feedback it is above 1 where more of earlier steps is sent than of the
+    present gradient is lost; what counts there is `residual_norm`.
   - `residual_norm`: with error feedback the norm of a worker's residuals, of
     all variables; the root of the mean of its square over the workers here.
 
@@ -90,7 +95,11 @@ class CompressionMetrics(keras.callbacks.Callback):
 
   def _observe(self, observed):
     with tf.device(observed.exchange.devices[0]):
-      self._sums.add(figures(observed))
+      if isinstance(observed, compressors.PassedRows):
+        self._sums.add_bits(observed.bits, observed.num_elements)
+      else:
+        self._sums.add_bits(*sent_bits(observed))
+        self._sums.add(figures(observed))
 
 
 class _Sums:
@@ -99,15 +108,25 @@ class _Sums:
   def __init__(self):
     self._sums = {
       name: tf.Variable(0.0, trainable=False)
-      for name in (BITS, ZEROS, ERROR, RESIDUAL)
+      for name in (ZEROS, ERROR, RESIDUAL)
     }
     self._count = tf.Variable(0.0, trainable=False)
+    # Of float64: an epoch's bits are more than float32 can count.
+    self._bits, self._elements = (
+      tf.Variable(0.0, trainable=False, dtype=tf.float64) for _ in range(2)
+    )
     self._known = ()
 
   def reset(self):
     """Forgets all steps."""
-    for variable in (*self._sums.values(), self._count):
-      variable.assign(0.0)
+    sums = self._sums.values()
+    for variable in (*sums, self._count, self._bits, self._elements):
+      variable.assign(tf.zeros([], variable.dtype))
+
+  def add_bits(self, bits, elements):
+    """Adds what was sent in a step, and of how many elements; float64 []."""
+    self._bits.assign_add(bits)
+    self._elements.assign_add(elements)
 
   def add(self, found):
     """Adds a step's figures, traced; `found` is a dict of float32 []."""
@@ -118,33 +137,34 @@ class _Sums:
 
   def means(self):
     """Figures by name, dict of float; {} before the first step."""
-    count = float(self._count.numpy())
-    if not count:
+    elements, count = float(self._elements.numpy()), float(self._count.numpy())
+    if not elements:
       return {}
-    found = {
-      name: float(self._sums[name].numpy()) / count for name in self._known
-    }
-    found[RATIO] = _FLOAT_BITS / found[BITS]
+    bits = float(self._bits.numpy()) / elements
+    found = {BITS: bits, RATIO: _FLOAT_BITS / bits}
+    if count:
+      for name in self._known:
+        found[name] = float(self._sums[name].numpy()) / count
     return found
 
 
-def figures(observed):
-  """The figures of a step.
+def sent_bits(observed: compressors.Observed) -> tuple:
+  """Bits that a worker sends in a step, of how many elements; float64 []."""
+  codec = observed.codec
+  sent = tf.reduce_mean(tf.cast(observed.reduced.sent, tf.float64))
+  words = sent + codec.num_probes
+  return _FLOAT_BITS * words, tf.constant(codec.num_elements, tf.float64)
 
-  Args:
-    observed: `compression.compressor.Observed`.
+
+def figures(observed: compressors.Observed) -> dict:
+  """The figures of what is coded in a step.
 
   Returns:
     dict of name to float32 []; without what cannot be known.
   """
-  codec, reduced = observed.codec, observed.reduced
-  words = tf.reduce_mean(tf.cast(reduced.sent, tf.float32)) + codec.num_probes
-  means = reduced.means[0]
+  means = observed.reduced.means[0]
   zeros = tf.add_n([tf.reduce_sum(tf.cast(m == 0, tf.float32)) for m in means])
-  found = {
-    BITS: _FLOAT_BITS * words / codec.num_elements,
-    ZEROS: zeros / codec.num_elements,
-  }
+  found = {ZEROS: zeros / observed.codec.num_elements}
   here = observed.gradients
   if here and len(here) == observed.exchange.num_workers:
     exact = [tf.add_n(values) / len(here) for values in zip(*here, strict=True)]

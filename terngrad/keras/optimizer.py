@@ -7,6 +7,7 @@ gradients of all replicas.
 
 import keras
 import tensorflow as tf
+from absl import logging
 
 from terngrad.codec import policy
 from terngrad.compression import compressor as compressors
@@ -25,6 +26,8 @@ _OF_INNER = (
   'use_ema',
   'weight_decay',
 )
+# With these Keras makes gradients of rows dense.
+_MAKE_DENSE = ('global_clipnorm', 'gradient_accumulation_steps')
 REPLACED = '_all_reduce_sum_gradients'
 _STATE = 'state:'
 
@@ -82,6 +85,7 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     self._wrapped = tf.Module()
     self._wrapped.optimizer = optimizer
     self._compressor = compressors.Compressor(codec, seed)
+    self._warned = False
     setattr(optimizer, REPLACED, self._sum)
 
   def __getattr__(self, name):
@@ -141,7 +145,28 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     if not self.built and trainable_variables is not None:
       with keras.name_scope(self.name):
         self.build(list(trainable_variables))
+    self._warn_of_whole_tables(grads, trainable_variables)
     self.inner_optimizer.apply(grads, trainable_variables)
+
+  def _warn_of_whole_tables(self, gradients, variables):
+    """Logs once which gradients of rows the wrapped optimizer makes dense."""
+    inner = self.inner_optimizer
+    causes = [name for name in _MAKE_DENSE if getattr(inner, name)]
+    names = [
+      getattr(variable, 'path', variable.name)
+      for gradient, variable in zip(
+        gradients, variables or inner._trainable_variables, strict=False
+      )
+      if isinstance(gradient, tf.IndexedSlices)
+    ]
+    if causes and names and not self._warned:
+      self._warned = True
+      logging.warning(
+        'Compressed as whole variables: %s. %s makes gradients of some rows '
+        '(tf.IndexedSlices) dense, in Keras too. With clipnorm or clipvalue '
+        'they stay rows, which travel as they are.',
+        *(', '.join(names), ' and '.join(causes)),
+      )
 
   def apply_gradients(self, grads_and_vars):
     """See `apply`; returns the wrapped optimizer's count of calls."""
@@ -182,10 +207,11 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     arrays = {name: store[name] for name in store.keys()}
     states = {n: a for n, a in arrays.items() if n.startswith(_STATE)}
     own = {n: a for n, a in arrays.items() if n not in states}
-    self.inner_optimizer.load_own_variables(own)
+    # First, since Keras raises at the first slot of another shape.
     self._compressor.load(
       {name.removeprefix(_STATE): array[...] for name, array in states.items()}
     )
+    self.inner_optimizer.load_own_variables(own)
 
   def get_config(self):
     """See `keras.optimizers.Optimizer`; with the wrapped one's."""
@@ -234,16 +260,13 @@ def known(optimizer, variables):
     variables: TensorFlow's, as its methods get them.
   """
   indices = tuple(optimizer._get_variable_index(v) for v in variables)
-  held = [optimizer._trainable_variables[index] for index in indices]
   # Keras takes TensorFlow's variables too, which have no path.
-  paths = [getattr(variable, 'path', variable.name) for variable in held]
-  return policy.Variables(
-    indices,
-    tuple(
-      policy.VariableSpec(path, tuple(variable.shape))
-      for path, variable in zip(paths, variables, strict=True)
-    ),
+  model = tuple(
+    policy.VariableSpec(getattr(v, 'path', v.name), tuple(v.shape))
+    for v in optimizer._trainable_variables
   )
+  specs = tuple(model[index] for index in indices)
+  return policy.Variables(indices, specs, model=model)
 
 
 def compressed(optimizer):

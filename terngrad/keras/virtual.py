@@ -7,7 +7,9 @@ import tensorflow as tf
 from absl import logging
 
 from terngrad.compression import compressor as compressors
+from terngrad.keras import masks
 from terngrad.keras import optimizer as optimizers
+from terngrad.keras import rows as rows_lib
 
 # What is done to each worker's own gradients, and not to their mean.
 _OF_WORKERS = ('clipnorm', 'clipvalue', 'global_clipnorm', 'loss_scale_factor')
@@ -22,11 +24,13 @@ def virtual_workers(model, codec='ternary', num_workers=4, seed=0):
   one gradient's memory a worker.
 
   Where N does not divide a batch, workers get one row more or less, and their
-  gradients weights in proportion; a batch of fewer rows than workers is an
-  error. Layers see one worker's rows at a time: batch normalization normalizes
-  by them, as on N machines, and its moving averages take N steps a batch. Row
-  gradients of embeddings (`tf.IndexedSlices`) are added up as float32, and the
-  log says so once.
+  gradients weights in proportion; of a batch of fewer rows than workers, as the
+  last of an epoch may be, some get none, and code zeros. A loss of masked
+  outputs is the mean over the unmasked positions of the batch. Layers see one
+  worker's rows at a time: batch normalization normalizes by them, as on N
+  machines, and its moving averages take N steps a batch. Row gradients of
+  embeddings (`tf.IndexedSlices`) are added up as float32, and the log says so
+  once.
 
   Args:
     model: compiled `keras.Model` without a `train_step` of its own, outside of
@@ -96,6 +100,7 @@ class VirtualOptimizer(optimizers.CompressedOptimizer):
         'model: expected one of virtual_workers, received one that was loaded '
         'or compiled since. Call terngrad.keras.virtual_workers once more.'
       )
+    self._warn_of_whole_tables(grads, trainable_variables)
     self._record(zip(grads, trainable_variables, strict=True))
 
   @contextlib.contextmanager
@@ -142,23 +147,28 @@ class _Step:
   def __call__(self, data):
     """Trains on a batch; see `keras.Model.train_step`."""
     optimizer = self._optimizer
-    workers = optimizer.compressor.num_workers
-    rows = tf.shape(_first(data))[0]
-    enough = tf.debugging.assert_greater_equal(
-      rows, workers, 'A batch has fewer rows than there are virtual workers.'
-    )
-    with tf.control_dependencies([enough] if enough is not None else []):
-      rows = tf.identity(rows)
-    trained = self._trained(data, rows)
+    rows = rows_lib.Rows(data, optimizer.compressor.num_workers)
+    trained, is_masked = self._trained(data)
+    unmasked = masks.unmasked_positions(self._model, data) if is_masked else []
     variables = [variable for variable, _ in trained]
 
-    def of_worker(worker):
-      weight = _weight(data, worker, rows, workers)
+    def computed(worker):
+      shares = masks.Shares(unmasked, rows.share(worker)) if unmasked else None
+      weight = rows.weight(worker)
       own = [
-        tf.cast(tf.convert_to_tensor(gradient), tf.float32)
-        for gradient, _ in self._gradients(data, worker, rows)
+        _dense(gradient, variable.shape)
+        for gradient, variable in self._gradients(rows.of(worker), shares)[0]
       ]
       return own if weight is None else [g * weight for g in own]
+
+    def of_worker(worker):
+      if rows.all_work:
+        return computed(worker)
+      return tf.cond(
+        rows.size(worker) > 0,
+        lambda: computed(worker),
+        lambda: [tf.zeros(variable.shape) for variable in variables],
+      )
 
     chosen = optimizers.known(
       optimizer.inner_optimizer, [variable.value for variable in variables]
@@ -176,44 +186,45 @@ class _Step:
     optimizer.apply_mean(means, variables)
     return self._model.get_metrics_result()
 
-  def _gradients(self, data, worker, rows):
-    """Pairs of a worker's gradient and its variable."""
-    workers = self._optimizer.compressor.num_workers
-    begin, end = _rows_of(worker, rows, workers)
-    size = _static_rows(data)
-    exact = size is not None and size % workers == 0
+  def _gradients(self, data, shares=None):
+    """Pairs of a worker's gradient and its variable; which outputs are masked.
 
-    def of_rows(tensor):
-      if tensor is None:
-        return None
-      part = tensor[begin:end]
-      if exact:
-        part = tf.ensure_shape(part, [size // workers, *tensor.shape[1:]])
-      return part
-
-    with self._optimizer.recorded() as found:
-      keras.Model.train_step(
-        self._model, keras.tree.map_structure(of_rows, data)
-      )
+    Args:
+      data: the worker's rows.
+      shares: see `masks.weighed`.
+    """
+    model = self._model
+    with (
+      self._optimizer.recorded() as found,
+      masks.weighed(model, shares) as masked,
+    ):
+      keras.Model.train_step(model, data)
     pairs = [(g, v) for g, v in found if g is not None]
     clipped = self._optimizer.clipped([g for g, _ in pairs])
-    return [(g, v) for g, (_, v) in zip(clipped, pairs, strict=True)]
+    gradients = [(g, v) for g, (_, v) in zip(clipped, pairs, strict=True)]
+    return gradients, masked
 
-  def _trained(self, data, rows):
-    """Pairs of a variable with a gradient, and whether that is of rows."""
-    found = []
+  def _trained(self, data):
+    """What a step is like, before it is computed.
+
+    Returns:
+      Pairs of a variable with a gradient, and whether that is of rows; and
+      whether an output of the model is masked.
+    """
+    found, masked = [], []
 
     # Traced to be looked at, and never called.
     @tf.function(autograph=False)
-    def trial(data, rows):
+    def trial(data):
       # Once more where Keras made variables, of metrics or of the model.
-      found.clear()
-      found.extend(self._gradients(data, tf.constant(0), rows))
+      found[:], masked[:] = self._gradients(data)
 
-    trial.get_concrete_function(data, rows)
+    trial.get_concrete_function(data)
+    _refuse_doubles([variable for _, variable in found])
     if not self._optimizer.built:
       self._optimizer.build(self._model.trainable_variables)
-    return [(v, isinstance(g, tf.IndexedSlices)) for g, v in found]
+    trained = [(v, isinstance(g, tf.IndexedSlices)) for g, v in found]
+    return trained, any(masked)
 
   def _tell(self, plain):
     if plain and not self._told:
@@ -225,27 +236,23 @@ class _Step:
       )
 
 
-def _rows_of(worker, rows, workers):
-  """First row of a worker and the one after its last, int32 []."""
-  return worker * rows // workers, (worker + 1) * rows // workers
+def _refuse_doubles(variables):
+  """Refuses variables of float64, as `CompressedOptimizer` does."""
+  for variable in variables:
+    if tf.as_dtype(variable.dtype) == tf.float64:
+      raise ValueError(
+        f'{variable.path}: expected a variable of float32, float16 or '
+        'bfloat16, received float64, of which codes would lose digits. Use '
+        "keras.config.set_floatx('float32')."
+      )
 
 
-def _weight(data, worker, rows, workers):
-  """float32 []: rows of the worker in units of their mean; None where all 1."""
-  size = _static_rows(data)
-  if size is not None and size % workers == 0:
-    return None
-  begin, end = _rows_of(worker, rows, workers)
-  own = tf.cast((end - begin) * workers, tf.float32)
-  return own / tf.cast(rows, tf.float32)
-
-
-def _first(data):
-  return next(t for t in keras.tree.flatten(data) if t is not None)
-
-
-def _static_rows(data):
-  return _first(data).shape[0]
+def _dense(gradient, shape):
+  """The gradient of a variable as float32; its shape may be unknown."""
+  dense = tf.cast(tf.convert_to_tensor(gradient), tf.float32)
+  if dense.shape.is_fully_defined():
+    return dense
+  return tf.ensure_shape(dense, shape)
 
 
 def _check(model, num_workers):
@@ -258,6 +265,15 @@ def _check(model, num_workers):
     raise ValueError(
       f'model: expected a compiled one, received {model.name} without an '
       'optimizer. Call model.compile first.'
+    )
+  reductions = [
+    getattr(loss, 'reduction', None) for loss in keras.tree.flatten(model.loss)
+  ]
+  if 'mean_with_sample_weight' in reductions:
+    raise ValueError(
+      "loss: expected reduction='sum_over_batch_size' with virtual workers, "
+      'received mean_with_sample_weight, a mean of which the workers have '
+      'unequal shares. Divide the sample weights by their mean instead.'
     )
   if type(model).train_step is not keras.Model.train_step:
     raise ValueError(

@@ -83,6 +83,31 @@ def test_a_compressor_remembers_and_can_be_saved():
   assert np.any(whole[3] != whole[0])
 
 
+def test_states_follow_the_names_of_gradients_and_not_their_numbers():
+  gradients = dict(zip(('a', 'b'), VALUES, strict=True))
+  compressor = terngrad.Compressor(FEEDBACK)
+  terngrad.compress(
+    list(gradients.values()), compressor, step=0, names=list(gradients)
+  )
+  again = terngrad.Compressor('error_feedback+identity')
+  again.load(compressor.saved())
+  (sent,) = terngrad.compress(
+    [np.zeros_like(VALUES[1])], again, step=1, names=['b']
+  )
+  left = compressor.saved()['residual:1'][0]
+  np.testing.assert_array_equal(sent, left)
+
+
+def test_states_of_fewer_gradients_without_names_are_dropped(caplog):
+  compressor = terngrad.Compressor(FEEDBACK)
+  terngrad.compress(list(VALUES), compressor, step=0)
+  again = terngrad.Compressor('error_feedback+identity')
+  again.load(compressor.saved())
+  (sent,) = terngrad.compress([np.zeros_like(VALUES[1])], again, step=1)
+  assert not sent.numpy().any()
+  assert 'variable 0, variable 1' in caplog.text
+
+
 def test_names_choose_the_codec():
   kernel, bias = terngrad.compress(
     [VALUES[0], VALUES[1]],

@@ -72,7 +72,9 @@ def weights(made):
   for candidate in (made.optimizer, optimizer):
     if hasattr(candidate, 'compressor'):
       saved = candidate.compressor.saved()
-      return found + [saved[name] for name in sorted(saved)]
+      # The names of models that are built one after the other differ.
+      names = sorted(saved.keys() - {'variables'})
+      return found + [saved[name] for name in names]
   return found
 
 

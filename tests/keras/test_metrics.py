@@ -33,6 +33,40 @@ def test_float32_costs_32_bits_and_loses_nothing():
   assert found['compression_error'] == [0, 0]
 
 
+@pytest.mark.parametrize(
+  'replicas', [1, pytest.param(2, marks=pytest.mark.slow)]
+)
+def test_rows_that_travel_as_they_are_count(replicas):
+  generator = np.random.default_rng(0)
+  words = generator.integers(0, 100, size=(32, 6))
+  with small.strategy(replicas).scope():
+    made = keras.Sequential(
+      [
+        keras.Input((6,), dtype='int32'),
+        keras.layers.Embedding(100, 8),
+        keras.layers.GlobalAveragePooling1D(),
+        keras.layers.Dense(3),
+      ]
+    )
+    rule = terngrad.keras.CompressedOptimizer(keras.optimizers.SGD(), 'sign')
+    made.compile(rule, 'mse')
+  found = made.fit(
+    words,
+    generator.normal(size=(32, 3)),
+    batch_size=16,
+    verbose=0,
+    callbacks=[terngrad.keras.CompressionMetrics()],
+  ).history
+  rows, coded = 16 // replicas * 6, 8 * 3 + 3
+  # A word of signs, a scale and a probe for each of the two coded variables.
+  bits = 32 * (rows * 8 + rows) + 2 * 3 * 32
+  expected = bits / (rows * 8 + coded)
+  np.testing.assert_allclose(found['bits_per_element'], expected, rtol=1e-6)
+  np.testing.assert_allclose(
+    found['compression_ratio'], 32 / expected, rtol=1e-6
+  )
+
+
 def test_what_error_feedback_leaves_out_is_its_residual():
   """One step: nothing was kept before, so the error is the residual."""
   made = small.compiled(small.FEEDBACK, optimizer=keras.optimizers.SGD)

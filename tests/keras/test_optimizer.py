@@ -125,6 +125,21 @@ def test_a_gradient_of_rows_stays_one(caplog):
   assert len(told) == 1
 
 
+@pytest.mark.parametrize(
+  'option', ['global_clipnorm', 'gradient_accumulation_steps']
+)
+def test_a_gradient_of_rows_that_keras_makes_dense_is_logged(caplog, option):
+  table = keras.Variable(np.zeros((100, 4), np.float32), name='table')
+  rows = tf.IndexedSlices(tf.ones((2, 4)), tf.constant([3, 7]), (100, 4))
+  optimizer = wrap('sign', **{option: 2})
+  for _ in range(4):
+    optimizer.apply([rows], [table])
+  logged = [r.getMessage() for r in caplog.records if 'whole' in r.message]
+  assert len(logged) == 1
+  assert f'table. {option}' in logged[0]
+  assert np.all(table.numpy())
+
+
 def test_a_variable_without_gradient_is_left_alone():
   variables = [keras.Variable(np.zeros(g.shape)) for g in GRADIENTS]
   optimizer = wrap('identity')

@@ -46,6 +46,44 @@ def test_states_that_were_not_used_since_are_saved_again(tmp_path):
   same(first, keras.models.load_model(tmp_path / 'b.keras'))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize('codec', [None, small.FEEDBACK])
+@pytest.mark.parametrize('replicas', [1, 2])
+def test_dropout_goes_on_where_its_seeds_are_restored(
+  tmp_path, codec, replicas
+):
+  """Keras saves no seeds: without or with the wrapper."""
+
+  def compiled():
+    keras.utils.set_random_seed(1)
+    with small.strategy(replicas).scope():
+      made = keras.Sequential(
+        [*small.model().layers, keras.layers.Dropout(0.5, seed=7)]
+      )
+      rule = keras.optimizers.Adam(0.01)
+      if codec:
+        rule = terngrad.keras.CompressedOptimizer(rule, codec)
+      made.build((None, small.FEATURES))
+      made.compile(
+        rule, keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+      )
+    return made
+
+  def seeds(made):
+    return made.layers[-1].seed_generator.state
+
+  whole, first = compiled(), compiled()
+  small.fit(whole, epochs=2)
+  small.fit(first, epochs=1)
+  first.save(tmp_path / 'a.keras')
+  with small.strategy(replicas).scope():
+    second = keras.models.load_model(tmp_path / 'a.keras')
+  assert np.any(seeds(second).numpy() != seeds(first).numpy())
+  seeds(second).assign(seeds(first).numpy())
+  small.fit(second, epochs=1)
+  same(whole, second)
+
+
 class Killed(Exception):
   """What ends a fit in the middle."""
 
@@ -119,6 +157,146 @@ def test_the_mean_of_all_rows_is_what_another_number_gets():
   optimizer.compressor.load({'residual:0': rows, 'workers': [0, 2, 2]})
   optimizer.apply([np.zeros(3, np.float32)], [variable])
   np.testing.assert_array_equal(variable.numpy(), -rows.mean(axis=0))
+
+
+SENDS_ALL = 'error_feedback+identity'
+
+
+def file_of(names, shapes, codec='error_feedback+topk:ratio=0.01'):
+  """What an optimizer writes after a step; the first residuals by name."""
+  variables = [
+    keras.Variable(np.zeros(shape, np.float32), name=name)
+    for name, shape in zip(names, shapes, strict=True)
+  ]
+  optimizer = terngrad.keras.CompressedOptimizer(
+    keras.optimizers.SGD(1.0), codec
+  )
+  generator = np.random.default_rng(0)
+  optimizer.apply(
+    [generator.normal(size=shape).astype(np.float32) for shape in shapes],
+    variables,
+  )
+  store = {}
+  optimizer.save_own_variables(store)
+  left = {n: store[f'state:residual:{i}'][0] for i, n in enumerate(names)}
+  return store, left
+
+
+def sent_after(store, names, shapes, codec=SENDS_ALL):
+  """What a step without gradients takes off variables of zeros, by name."""
+  variables = [
+    keras.Variable(np.zeros(shape, np.float32), name=name)
+    for name, shape in zip(names, shapes, strict=True)
+  ]
+  optimizer = terngrad.keras.CompressedOptimizer(
+    keras.optimizers.SGD(1.0), codec
+  )
+  optimizer.build(variables)
+  optimizer.load_own_variables(store)
+  optimizer.apply([np.zeros(s, np.float32) for s in shapes], variables)
+  return {n: -v.numpy() for n, v in zip(names, variables, strict=True)}
+
+
+def dropped(caplog):
+  return [r.getMessage() for r in caplog.records if 'dropped' in r.message]
+
+
+class TestStatesOfAChangedModel:
+  def test_the_layers_that_stayed_keep_theirs_and_the_others_begin_anew(
+    self, caplog
+  ):
+    store, left = file_of(['base', 'middle', 'head'], [(6, 5), (6, 5), (6, 5)])
+    now = ['middle', 'new', 'head']
+    sent = sent_after(store, now, [(6, 5), (6, 5), (6, 4)])
+    np.testing.assert_array_equal(sent['middle'], left['middle'])
+    assert not sent['new'].any()
+    assert not sent['head'].any()
+    (message,) = dropped(caplog)
+    assert 'base, head' in message
+
+  def test_a_model_that_is_built_again_keeps_all(self, caplog):
+    store, left = file_of(['dense', 'dense_1'], [(6, 5), (6, 5)])
+    sent = sent_after(store, ['dense_2', 'dense_3'], [(6, 5), (6, 5)])
+    small.assert_equal(list(sent.values()), list(left.values()))
+    assert not dropped(caplog)
+
+  def test_another_rank_begins_with_its_own_matrices(self, caplog):
+    power = 'error_feedback+powersgd:rank={},min_compression=0.1'
+    store, left = file_of(['table'], [(6, 5)], power.format(1))
+    sent = sent_after(store, ['table'], [(6, 5)], power.format(2))
+    assert left['table'].any() and sent['table'].any()
+    (message,) = dropped(caplog)
+    assert 'table' in message
+
+  def test_what_is_saved_again_has_the_numbers_of_the_model_of_now(self):
+    store, left = file_of(['a', 'b'], [(6, 5), (6, 5)])
+    variable = keras.Variable(np.zeros((6, 5), np.float32), name='b')
+    plain = terngrad.keras.CompressedOptimizer(
+      keras.optimizers.SGD(1.0), 'identity'
+    )
+    plain.build([variable])
+    plain.load_own_variables(store)
+    plain.apply([np.zeros((6, 5), np.float32)], [variable])
+    again = {}
+    plain.save_own_variables(again)
+    sent = sent_after(again, ['b'], [(6, 5)])
+    np.testing.assert_array_equal(sent['b'], left['b'])
+
+  @pytest.mark.parametrize(
+    ('names', 'shapes', 'kept'),
+    [
+      (['a', 'b'], [(6, 5), (6, 5)], True),
+      (['b'], [(6, 5)], False),
+      (['a', 'b'], [(6, 5), (6, 4)], False),
+    ],
+  )
+  def test_files_of_0_2_are_read_by_number_or_not_at_all(
+    self, names, shapes, kept, caplog
+  ):
+    store, left = file_of(['a', 'b'], [(6, 5), (6, 5)])
+    del store['state:variables']
+    sent = sent_after(store, names, shapes)
+    for name in names:
+      expected = left[name] if kept else np.zeros_like(sent[name])
+      np.testing.assert_array_equal(sent[name], expected)
+    assert len(dropped(caplog)) == (not kept)
+
+  def test_weights_that_do_not_fit_are_skipped_as_keras_skips_them(
+    self, tmp_path
+  ):
+    def momentum():
+      return keras.optimizers.SGD(0.1, momentum=0.9)
+
+    first = small.compiled(small.FEEDBACK, optimizer=momentum)
+    small.fit(first, epochs=1, steps_per_epoch=1)
+    first.save_weights(tmp_path / 'a.weights.h5')
+    left = first.optimizer.compressor.saved()
+    second = keras.Sequential(
+      [
+        keras.Input((small.FEATURES,)),
+        keras.layers.Dense(8, 'tanh', name='hidden'),
+        keras.layers.Dense(5, name='logits'),
+      ]
+    )
+    optimizer = terngrad.keras.CompressedOptimizer(momentum(), small.FEEDBACK)
+    second.compile(optimizer, 'mse')
+    optimizer.build(second.trainable_variables)
+    with pytest.warns(UserWarning, match='could not be loaded'):
+      second.load_weights(tmp_path / 'a.weights.h5', skip_mismatch=True)
+    shapes = [v.shape for v in second.trainable_variables]
+    optimizer.apply(
+      [np.zeros(shape, np.float32) for shape in shapes],
+      second.trainable_variables,
+    )
+    now = [optimizer.compressor.saved()[f'residual:{i}'] for i in range(4)]
+    for number in range(2):
+      # The largest were sent.
+      unsent = now[number] != 0
+      assert unsent.any()
+      np.testing.assert_array_equal(
+        now[number][unsent], left[f'residual:{number}'][unsent]
+      )
+    assert not now[2].any() and not now[3].any()
 
 
 def test_the_configuration_makes_the_same_optimizer():

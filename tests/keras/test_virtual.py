@@ -1,5 +1,7 @@
 """Virtual workers under stock `fit` are workers."""
 
+import inspect
+
 import keras
 import numpy as np
 import pytest
@@ -29,7 +31,7 @@ def test_two_are_two_replicas_to_the_bit():
 def test_float32_is_the_whole_batch():
   """Of any size: shares of rows that differ count by their rows."""
   features, labels = small.data()
-  for size in (16, 18, 5):
+  for size in (16, 18, 5, 3, 1):
     found = []
     for workers in (None, 4):
       made = small.compiled(None, optimizer=lambda: keras.optimizers.SGD(1.0))
@@ -43,11 +45,188 @@ def test_float32_is_the_whole_batch():
       np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
-def test_a_batch_with_fewer_rows_than_workers_is_refused():
-  made = virtual('identity', 4)
-  features, labels = small.data()
-  with pytest.raises(tf.errors.InvalidArgumentError, match='fewer rows'):
-    made.train_on_batch(features[:3], labels[:3])
+def beside_stock(make, fit, workers=4):
+  """Losses and weights of stock Keras, and of virtual workers in float32."""
+  found = []
+  for number in (None, workers):
+    keras.utils.set_random_seed(1)
+    made = make()
+    if number:
+      terngrad.keras.virtual_workers(made, 'identity', number)
+    losses = fit(made).history['loss']
+    found.append((losses, [v.numpy() for v in made.weights]))
+  (expected, whole), (losses, shared) = found
+  np.testing.assert_allclose(losses, expected, rtol=1e-5)
+  for ours, theirs in zip(shared, whole, strict=True):
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+def descent():
+  return keras.optimizers.SGD(0.5)
+
+
+@pytest.mark.parametrize(
+  'compiling',
+  [
+    {},
+    pytest.param({'run_eagerly': True}, marks=pytest.mark.slow),
+    pytest.param({'steps_per_execution': 2}, marks=pytest.mark.slow),
+  ],
+)
+def test_a_last_batch_with_fewer_rows_than_workers_trains(compiling):
+  features, labels = small.data(35)
+  beside_stock(
+    lambda: small.compiled(None, optimizer=descent, **compiling),
+    lambda made: made.fit(features, labels, 16, verbose=0, shuffle=False),
+  )
+
+
+def test_a_worker_without_rows_sends_what_it_owes():
+  made = virtual('error_feedback+topk:ratio=0.01', 4)
+  owed = np.ones((4, 6, 8), np.float32)
+  made.optimizer.compressor.load({'residual:0': owed, 'workers': [0, 4, 4]})
+  features, labels = small.data(1)
+  made.train_on_batch(features, labels)
+  left = made.optimizer.compressor.saved()['residual:0']
+  # The last worker has the one row; of 48 elements each sends one.
+  for worker in range(3):
+    assert sorted(np.unique(left[worker])) == [0, 1]
+    assert np.count_nonzero(left[worker]) == 47
+  assert len(np.unique(left[3])) > 2
+
+
+def sparse_features(features):
+  inputs = keras.Input((small.FEATURES,), sparse=True)
+  cut = tf.sparse.from_dense(np.maximum(features, 0))
+  return cut, inputs, inputs
+
+
+def ragged_words(features):
+  inputs = keras.Input((None,), dtype='int32', ragged=True)
+  words = tf.ragged.range(1, 2 + np.arange(len(features)) % 5)
+  known = keras.layers.Embedding(10, 4)(inputs)
+  mean = keras.layers.Lambda(
+    lambda rows: tf.reduce_mean(rows, axis=1), output_shape=(4,)
+  )
+  return words, inputs, mean(known)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  'kind',
+  [
+    sparse_features,
+    pytest.param(
+      ragged_words,
+      marks=pytest.mark.skipif(
+        'ragged' not in inspect.signature(keras.Input).parameters,
+        reason='This Keras has no ragged inputs.',
+      ),
+    ),
+  ],
+)
+def test_sparse_and_ragged_inputs_are_cut_by_rows(kind):
+  features, labels = small.data(18)
+
+  def make():
+    _, inputs, known = kind(features)
+    made = keras.Model(inputs, keras.layers.Dense(3, 'softmax')(known))
+    made.compile(descent(), 'sparse_categorical_crossentropy')
+    return made
+
+  data = tf.data.Dataset.from_tensor_slices((kind(features)[0], labels))
+  data = data.batch(8)
+  beside_stock(make, lambda made: made.fit(data, verbose=0, shuffle=False))
+
+
+def test_variables_of_float64_are_refused():
+  made = keras.Sequential(
+    [keras.Input((6,)), keras.layers.Dense(3, dtype='float64')]
+  )
+  made.compile('sgd', 'mse')
+  terngrad.keras.virtual_workers(made, 'identity', 2)
+  with pytest.raises(
+    ValueError, match='kernel: expected a variable of float32'
+  ):
+    made.train_on_batch(np.zeros((4, 6)), np.zeros((4, 3)))
+
+
+def padded(examples=16, length=10):
+  """int64 [examples, length], words from 1 with ever less padding of zeros."""
+  words = np.random.default_rng(0).integers(1, 20, size=(examples, length))
+  words[np.arange(length) > np.arange(examples)[:, np.newaxis] // 2] = 0
+  return words
+
+
+def tagger(loss='sparse_categorical_crossentropy', kind=keras.Model):
+  words = keras.Input((10,), dtype='int32')
+  known = keras.layers.Embedding(20, 4, mask_zero=True)(words)
+  made = kind(words, keras.layers.Dense(3, 'softmax')(known))
+  made.compile(descent(), loss)
+  return made
+
+
+def test_a_masked_loss_is_the_mean_over_the_batch():
+  words = padded()
+  beside_stock(
+    tagger, lambda made: made.fit(words, words % 3, verbose=0, shuffle=False)
+  )
+
+
+@pytest.mark.slow
+def test_masked_outputs_count_each_by_its_own_mask():
+  words, length = padded(18), padded(18)[::-1]
+  weights = np.random.default_rng(1).uniform(0.1, 2, size=(18, 10))
+
+  def make():
+    inputs = [keras.Input((10,), dtype='int32') for _ in range(2)]
+    masked = [
+      keras.layers.Embedding(20, 4, mask_zero=True)(one) for one in inputs
+    ]
+    tags = keras.layers.Dense(3, 'softmax', kernel_regularizer='l2')(masked[0])
+    sizes = keras.layers.LSTM(2, return_sequences=True)(masked[1])
+    whole = keras.layers.Dense(1)(keras.layers.LSTM(2)(masked[0]))
+    made = keras.Model(inputs, [tags, sizes, whole])
+    losses = ['sparse_categorical_crossentropy', 'mse', 'mse']
+    made.compile(descent(), losses, loss_weights=[1.0, 0.3, 0.5])
+    return made
+
+  beside_stock(
+    make,
+    lambda made: made.fit(
+      [words, length],
+      [words % 3, np.ones((18, 10, 2)), np.ones((18, 1))],
+      batch_size=16,
+      sample_weight=[weights, weights, weights[:, 0]],
+      verbose=0,
+      shuffle=False,
+    ),
+  )
+
+
+class OwnLoss(keras.Model):
+  def compute_loss(self, x, y, y_pred, sample_weight, training=True):
+    del x, training
+    return self._compile_loss(y, y_pred, sample_weight)
+
+
+@pytest.mark.parametrize(
+  ('make', 'received'),
+  [
+    (
+      lambda: tagger(
+        keras.losses.SparseCategoricalCrossentropy(reduction='sum')
+      ),
+      'received sum',
+    ),
+    (lambda: tagger(kind=OwnLoss), 'own compute_loss'),
+  ],
+)
+def test_masked_losses_that_are_no_means_are_refused(make, received):
+  made = terngrad.keras.virtual_workers(make(), 'identity', 4)
+  words = padded()
+  with pytest.raises(ValueError, match=received):
+    made.train_on_batch(words, words % 3)
 
 
 def test_each_worker_clips_its_own_gradient():
@@ -144,6 +323,19 @@ class Own(keras.Sequential):
         2,
       ),
       'gradient_accumulation_steps: expected None',
+    ),
+    (
+      lambda: (
+        tagger(
+          {
+            'dense': keras.losses.SparseCategoricalCrossentropy(
+              reduction='mean_with_sample_weight'
+            )
+          }
+        ),
+        2,
+      ),
+      'received mean_with_sample_weight',
     ),
   ],
 )

@@ -1,0 +1,135 @@
+"""Losses of masked outputs, such as those of padded sequences.
+
+Keras takes the mean over the positions that are not masked. Virtual workers
+have different numbers of them, so each worker's loss is weighed by its share:
+what is minimized is the mean over the unmasked positions of the whole batch.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import keras
+import tensorflow as tf
+
+_MEANS = 'sum_over_batch_size', 'mean'
+
+
+class Shares(NamedTuple):
+  """What a worker has of a batch.
+
+  Attributes:
+    unmasked: for each output of the model how many positions of the whole batch
+      are not masked, float32 []; None for one without a mask.
+    rows: share of the worker in the rows of the batch, float32 [].
+  """
+
+  unmasked: list
+  rows: tf.Tensor
+
+
+def unmasked_positions(model: keras.Model, data) -> list:
+  """`Shares.unmasked` of a batch, by a forward pass that changes nothing.
+
+  In a traced step only the operations that masks depend on are computed.
+  """
+  x, _, _ = keras.utils.unpack_x_y_sample_weight(data)
+  with keras.StatelessScope():
+    outputs = keras.tree.flatten(model(x))
+  return [_count(output) for output in outputs]
+
+
+@contextlib.contextmanager
+def weighed(model: keras.Model, shares: Shares | None) -> Iterator[list]:
+  """Lets a model's losses count by the worker's share of unmasked positions.
+
+  Args:
+    model: `keras.Model`, whose `train_step` is called inside.
+    shares: of the worker; None leaves losses as they are.
+
+  Yields:
+    List that gets, for each output, whether it has a mask.
+
+  Raises:
+    ValueError: within, a loss of a masked output is no mean.
+  """
+  found = []
+  original = model.compute_loss
+
+  def compute_loss(x, y, y_pred, sample_weight, **options):
+    found[:] = [_mask(output) is not None for output in _flat(y_pred)]
+    if any(found):
+      _check(model)
+      if shares is not None:
+        sample_weight = _weights(y_pred, sample_weight, shares)
+    return original(x, y, y_pred, sample_weight, **options)
+
+  # An attribute of the instance hides the method, as long as it is there.
+  model.compute_loss = compute_loss
+  try:
+    yield found
+  finally:
+    del model.compute_loss
+
+
+def _weights(y_pred, sample_weight, shares):
+  """The sample weights, those of masked outputs times their factor."""
+  outputs = _flat(y_pred)
+  weights = _flat(sample_weight)
+  if not keras.tree.is_nested(sample_weight):
+    weights = weights * len(outputs)
+  weighed_ones = [
+    weight if total is None else _weighed(output, weight, total * shares.rows)
+    for output, weight, total in zip(
+      outputs, weights, shares.unmasked, strict=True
+    )
+  ]
+  return keras.tree.pack_sequence_as(y_pred, weighed_ones)
+
+
+def _weighed(output, weight, total):
+  """Sample weights that give a worker's mean its share of the whole mean.
+
+  Args:
+    output: of a worker, with a mask.
+    weight: its sample weights, or None.
+    total: float32 [], the unmasked positions that it would have if every row
+      had the mean of the batch.
+  """
+  factor = tf.math.divide_no_nan(_count(output), total)
+  if weight is None:
+    return tf.fill(tf.shape(_mask(output)), factor)
+  return tf.cast(weight, tf.float32) * factor
+
+
+def _flat(nest):
+  return keras.tree.flatten(nest)
+
+
+def _mask(output):
+  return getattr(output, '_keras_mask', None)
+
+
+def _count(output):
+  """Unmasked positions, float32 []; None without a mask."""
+  mask = _mask(output)
+  return None if mask is None else tf.reduce_sum(tf.cast(mask, tf.float32))
+
+
+def _check(model):
+  """Refuses losses of which the mean over all workers cannot be made."""
+  reductions = [
+    getattr(loss, 'reduction', 'sum_over_batch_size')
+    for loss in _flat(model.loss)
+    if loss is not None
+  ]
+  own = type(model).compute_loss is not keras.Model.compute_loss
+  if own or not set(reductions) <= set(_MEANS):
+    received = (
+      "the model's own compute_loss" if own else ', '.join(map(str, reductions))
+    )
+    raise ValueError(
+      "loss: expected reduction='sum_over_batch_size' where outputs are masked "
+      f'and workers are virtual, received {received}. Use that reduction, or '
+      'train under MirroredStrategy, where each replica reduces its own rows.'
+    )
