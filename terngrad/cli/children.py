@@ -3,6 +3,8 @@
 import os
 import subprocess
 
+from terngrad import signals
+
 
 def run(commands, environments=None):
   """Starts commands side by side; the first one's end is the end of all.
@@ -17,7 +19,7 @@ def run(commands, environments=None):
   """
   environments = environments or [{}] * len(commands)
   started = [
-    subprocess.Popen(words, env=os.environ | more)
+    subprocess.Popen(words, env=os.environ | signals.environment() | more)
     for words, more in zip(commands, environments, strict=True)
   ]
   try:
