@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from terngrad import signal_guard
 from terngrad import signals
 
 # Many times what it takes, on a busy machine.
@@ -16,6 +17,7 @@ LIMIT = 200
 NUMBERS = [pytest.param(n, id=n.name) for n in signals.NUMBERS]
 BEGIN = """
 import ctypes, os, signal, subprocess, sys, time
+from terngrad import signal_guard
 from terngrad import signals
 from terngrad.cluster import spec, watchdog
 
@@ -73,7 +75,7 @@ class Script:
       stdout=subprocess.PIPE,
       stderr=subprocess.PIPE,
       text=True,
-      env=os.environ | {signals.VARIABLE: str(seconds)},
+      env=os.environ | {signal_guard.VARIABLE: str(seconds)},
     )
     self.first = self._process.stdout.readline()
     self.number = self._process.pid
@@ -208,17 +210,17 @@ def test_nothing_stays_behind_a_program_without_a_signal():
   ],
 )
 def test_two_requests_are_told_from_one(came, second):
-  requests = signals.Requests()
+  requests = signal_guard.Requests()
   for number, when in came:
     requests.add(number, when)
   assert requests.second == second
 
 
 def test_all_end_within_thirty_seconds_and_what_is_started_before(monkeypatch):
-  monkeypatch.delenv(signals.VARIABLE, raising=False)
-  assert signals.seconds() < 30
-  own = signals.seconds()
+  monkeypatch.delenv(signal_guard.VARIABLE, raising=False)
+  assert signal_guard.seconds() < 30
+  own = signal_guard.seconds()
   monkeypatch.setenv(*signals.environment().popitem())
-  assert 20 < signals.seconds() < own
-  monkeypatch.setenv(signals.VARIABLE, 'many')
-  assert signals.seconds() == own
+  assert 20 < signal_guard.seconds() < own
+  monkeypatch.setenv(signal_guard.VARIABLE, 'many')
+  assert signal_guard.seconds() == own

@@ -23,6 +23,7 @@ from absl import logging
 
 from slim import errors as data_errors
 from terngrad import errors
+from terngrad import signal_guard
 from terngrad import signals
 from terngrad.cli import flags
 from terngrad.cli import quiet
@@ -115,7 +116,7 @@ def _act(command, program, arguments):
     require(parsed.values, *command.required)
     if command.needs_tensorflow:
       # Its threads leave signals to this one, see `signals.joining`.
-      with signals.blocked():
+      with signal_guard.blocked():
         quiet.import_tensorflow(parsed.verbosity > 0)
     logging.use_absl_handler()
     if command.is_converter:

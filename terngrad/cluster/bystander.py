@@ -19,7 +19,7 @@ import pathlib
 import signal
 import time
 
-from terngrad import signals
+from terngrad import signal_guard
 
 # A thread that runs reads at once; on a busy machine it may take longer.
 _LATER_SECONDS = 1.0
@@ -133,7 +133,7 @@ class Bystander:
 
     Args:
       process: its number.
-      reader: descriptor of `signals.Guard.reader`.
+      reader: descriptor of `signal_guard.Guard.reader`.
       seconds: from the first signal to the end.
       exits: number of a signal to what `exit_pipe` returned there.
     """
@@ -141,7 +141,7 @@ class Bystander:
     self._process = process
     self._reader = reader
     self._seconds = seconds
-    self.requests = signals.Requests()
+    self.requests = signal_guard.Requests()
     self._exits = exits
     self._taken: int | None = None
     self._took_at = 0.0
@@ -171,12 +171,12 @@ class Bystander:
   def look(self) -> int | None:
     """The number of the signal by which the process has to end now, or None."""
     now = time.monotonic()
-    waiting = signals.unread(self._reader) + self._pending()
+    waiting = signal_guard.unread(self._reader) + self._pending()
     self._seen = [
       self._seen[i] if i < len(self._seen) else (now, number)
       for i, number in enumerate(waiting)
     ]
-    self.requests = requests = signals.Requests()
+    self.requests = requests = signal_guard.Requests()
     if self._taken is not None:
       requests.add(self._taken, self._took_at)
     last = self._took_at + self._seconds + _AFTER_THREAD_SECONDS
@@ -207,5 +207,5 @@ class Bystander:
     with contextlib.suppress(OSError, IndexError, ValueError):
       status = pathlib.Path(f'/proc/{self._process}/status').read_text()
       mask = int(status.partition('\nShdPnd:')[2].split()[0], 16)
-      return [n for n in signals.NUMBERS if mask >> (n - 1) & 1]
+      return [n for n in signal_guard.NUMBERS if mask >> (n - 1) & 1]
     return []

@@ -25,6 +25,7 @@ import sys
 import threading
 import time
 
+from terngrad import signal_guard
 from terngrad import signals
 from terngrad.cluster import bystander
 from terngrad.cluster import spec as clusters
@@ -59,7 +60,7 @@ def limit(cluster, seconds, what, end_with=None, code=LOST):
 
   timer = threading.Timer(seconds, over)
   timer.daemon = True
-  with signals.blocked():
+  with signal_guard.blocked():
     timer.start()
   later = seconds + _LAST_WORDS_SECONDS
   request = [dict(cluster.jobs), cluster.job, cluster.index, seconds, what]
@@ -70,6 +71,9 @@ def limit(cluster, seconds, what, end_with=None, code=LOST):
       if end_with is None:
         stack.enter_context(_speaker(os.getpid()).speaks(later, request))
         stack.enter_context(_ends(later + _LAST_WORDS_SECONDS, code))
+      if watch:
+        watch.waits.append(what)
+        stack.callback(watch.waits.remove, what)
       yield
   finally:
     timer.cancel()
@@ -142,7 +146,7 @@ class _Speaker:
     watch = signals.guard()
     if watch:
       exits = {
-        number: bystander.exit_pipe(signals.EXIT_CODE + number)
+        number: bystander.exit_pipe(signal_guard.EXIT_CODE + number)
         for number in signals.NUMBERS
       }
       reader = watch.reader
@@ -159,7 +163,9 @@ class _Speaker:
     )
     os.set_blocking(self._process.stdin.fileno(), False)
     atexit.register(self._end)
-    signals.listen(lambda **news: self._tell(news))
+    signal_guard.listen(lambda **news: self._tell(news))
+    if number := signals.taken():
+      self._tell({'taken': number})
 
   def _end(self):
     self._process.communicate()
@@ -251,7 +257,7 @@ def _end_by(watch, number, waiting):
   """Ends the process that does not take a signal, and says what it did."""
   _, request = next(reversed(waiting.values()), (0, None))
   what, kept = (request[4], request[5]) if request else ('', None)
-  words = signals.last_words(
+  words = signal_guard.last_words(
     watch.requests, watch.within, what, kept and kept[0], kept is not None
   )
   sys.stderr.write(f'{words}\n')

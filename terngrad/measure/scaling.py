@@ -16,6 +16,7 @@ import tqdm
 from matplotlib import figure
 
 from terngrad import errors
+from terngrad import signal_guard
 from terngrad import signals
 from terngrad.training import records
 
@@ -127,7 +128,7 @@ def _run(words):
       said, _ = process.communicate()
     except BaseException:
       # It starts processes of its own, which must not outlive it.
-      signals.kill_below(process.pid)
+      signal_guard.kill_below(process.pid)
       raise
   return process.returncode, said
 

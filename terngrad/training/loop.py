@@ -62,7 +62,6 @@ def run_steps(config, run, begin, report, show_progress=False):
     screen = stack.enter_context(_screen(run, begin[0], report, show_progress))
     try:
       step = _take_steps(config, run, begin, stop, writer, screen)
-      stop.doing = 'the other processes'
       with run.hooks.time_limit('End'):
         coordination.barrier(run.exchange, step)
     except tf.errors.OpError as error:
@@ -118,15 +117,14 @@ def _take_steps(config, run, begin, stop, writer, screen):
   `begin` is the pair (steps taken before, step of the checkpoint that stands in
   train_dir or -1); `writer` is None in processes that keep no files.
   """
-  step, saved = begin
-  stop.saved = max(0, saved)
+  step, stop.saved = begin
   max_steps = run.max_steps
   saving = run_writer.IntervalTimer(run.hooks.save_secs)
   stream = run.batches(step) if step < max_steps else None
   while step < max_steps and not stop.agreed:
     result, rate = _one_step(config, run, step, stream, stop)
     step += 1
-    stop.agree(result)
+    stop.agree(result, step)
     screen.tick(result)
     epoch = run.epochs.ended(step) if config.run.counts_epochs else None
     at_checkpoint = step % config.run.save_iter == 0 or saving.due()
@@ -140,10 +138,10 @@ def _take_steps(config, run, begin, stop, writer, screen):
     if epoch:
       _end_epoch(run, writer, screen, step, epoch)
     if at_checkpoint:
-      _save(run, writer, step, stop)
-      saved = step
-  if saved != step:
-    path = _save(run, writer, step, stop)
+      _save(run, writer, step)
+      stop.saved = step
+  if stop.saved != step:
+    path = _save(run, writer, step)
     screen.say(f'{datetime.now()}: saved {path}')
   return step
 
@@ -157,16 +155,13 @@ def _end_epoch(run, writer, screen, step, epoch):
     screen.say(writer.end_epoch(step, epoch, scores, seconds))
 
 
-def _save(run, writer, step, stop):
+def _save(run, writer, step):
   """Proves that all replicas are equal; writes a checkpoint, its path."""
-  stop.doing = f'the checkpoint of step {step}'
   with run.hooks.time_limit(f'Step {step}'):
     run.hooks.before_save()
     coordination.assert_equal(run.exchange, run.replicas[0], run.names)
     states = run.store.gather()
-  path = writer.save(step, states) if writer else None
-  stop.saved = step
-  return path
+  return writer.save(step, states) if writer else None
 
 
 def _one_step(config, run, step, stream, stop):
@@ -178,13 +173,11 @@ def _one_step(config, run, step, stream, stop):
   take, codec = run.chosen(step, floats)
   rate = run.learning_rate(step)
   decay = schedules.averaging_decay(step, config.optimizer.moving_average_decay)
-  stop.doing = f'the data of step {step + 1}'
   with (
     batches.explaining(config.data.data_dir, config.data.subset),
     run.hooks.own_limit(f'Data of step {step + 1}'),
   ):
     images, labels = next(stream)
-  stop.doing = f'step {step + 1}'
   with run.hooks.time_limit(f'Step {step + 1}'):
     result = take(
       images,
