@@ -23,7 +23,7 @@ EXIT_CODE = 128
 # Seconds from the first signal to the end of the process, in the environment.
 VARIABLE = 'TERNGRAD_STOP_SECONDS'
 # Schedulers often kill after 30.
-_DEFAULT, LEAST, _MOST = 28.0, 1.0, 1e6
+_DEFAULT, LEAST, _MOST = 27.0, 1.0, 1e6
 # A terminal sends SIGINT to a script and to what it started, and the script may
 # send SIGTERM at once: another signal in this time is the same request.
 _ONE_REQUEST_SECONDS = 2.0

@@ -31,7 +31,7 @@ other; with --num_ps=1 or more they push to them and pull sums. Behind `--`
 stands a command `train` with its flags; hosts and numbers are filled in. Every
 line of the log says whose it is. Where a process fails the others are stopped,
 and its exit code is this program's; signals are passed on, and what has not
-ended 28 seconds after one is killed. Parameter servers on GPUs of their own, or
+ended 27 seconds after one is killed. Parameter servers on GPUs of their own, or
 several machines: scripts/run_dist.sh.
 """
 

@@ -17,6 +17,7 @@ import math
 import os
 import pathlib
 import signal
+import sys
 import time
 
 from terngrad import signal_guard
@@ -24,7 +25,7 @@ from terngrad import signal_guard
 # A thread that runs reads at once; on a busy machine it may take longer.
 _LATER_SECONDS = 1.0
 # The thread's own end comes first.
-_AFTER_THREAD_SECONDS = 1.0
+_AFTER_THREAD_SECONDS = 2.0
 _LOOK_EVERY = 0.2
 THREAD = 2  # SIGEV_THREAD
 
@@ -94,7 +95,7 @@ def exit_pipe(code: int) -> int | None:
   Returns:
     int, or None where the C library cannot.
   """
-  found = library('aio_read')
+  found = library('aio_read') if sys.platform == 'linux' else None
   if found is None:
     return None
   receiving, sending = os.pipe()
