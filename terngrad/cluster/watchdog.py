@@ -194,7 +194,7 @@ def _speaker(process):
   return _Speaker()
 
 
-def _speak(words):
+def _speak(words: list[str]) -> None:
   """Is the process of a `_Speaker`: also a `bystander.Bystander`."""
   for number in signals.NUMBERS:
     # A terminal sends them to all processes of a program.
@@ -222,14 +222,16 @@ def _speak(words):
       _hear(line, waiting, watch)
 
 
-def _patience(waiting, watch):
+def _patience(waiting: dict, watch: bystander.Bystander | None) -> float:
   """Seconds in which a `_Speaker`'s process has nothing to do by itself."""
   soonest = min((when for when, _ in waiting.values()), default=math.inf)
   patience = max(0.0, min(3600.0, soonest - time.monotonic()))
   return min(patience, watch.patience) if watch else patience
 
 
-def _hear(line, waiting, watch):
+def _hear(
+  line: dict | list, waiting: dict, watch: bystander.Bystander | None
+) -> None:
   """Takes in what a process says to its `_Speaker`'s."""
   if isinstance(line, dict):
     if watch and 'taken' in line:
@@ -244,7 +246,7 @@ def _hear(line, waiting, watch):
     waiting[number] = time.monotonic() + seconds, request
 
 
-def _complain(waiting):
+def _complain(waiting: dict) -> None:
   """Says of which blocks the time is over."""
   now = time.monotonic()
   for number in [n for n, (when, _) in waiting.items() if when <= now]:
@@ -253,7 +255,7 @@ def _complain(waiting):
     sys.stderr.write(f'error: {complaint(cluster, seconds, what)}\n')
 
 
-def _end_by(watch, number, waiting):
+def _end_by(watch: bystander.Bystander, number: int, waiting: dict) -> None:
   """Ends the process that does not take a signal, and says what it did."""
   _, request = next(reversed(waiting.values()), (0, None))
   what, kept = (request[4], request[5]) if request else ('', None)

@@ -113,7 +113,7 @@ def measure(some, command, batch_size, steps, rounds):
   return table(speeds)
 
 
-def _run(words):
+def _run(words: list[str]) -> tuple[int, str]:
   """(Exit code, what it said) of a command of `terngrad`."""
   with subprocess.Popen(
     [sys.executable, '-m', 'terngrad.cli.main', *words],
