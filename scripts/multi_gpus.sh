@@ -110,10 +110,13 @@ name_run() {
 }
 
 # stop SIGNAL: signals the children that run, and returns when they have ended.
+# One that was stopped (SIGSTOP) hears it when it goes on.
 # shellcheck disable=SC2317  # The traps call it.
 stop() {
   local pid
-  for pid in $(jobs -pr); do kill "-$1" "$pid" 2>/dev/null || true; done
+  for pid in $(jobs -pr); do
+    kill "-$1" "$pid" 2>/dev/null && kill -CONT "$pid" 2>/dev/null || true
+  done
   # A trap ends `wait` early, hence the loop.
   while [[ -n $(jobs -pr) ]]; do wait || true; done
 }

@@ -7,6 +7,8 @@ import time
 
 from terngrad.cli import command
 
+from terngrad import signals
+
 
 def run(commands, environments=None):
   """Starts commands side by side; the first one's end is the end of all.
@@ -23,7 +25,7 @@ def run(commands, environments=None):
   """
   environments = environments or [{}] * len(commands)
   started = [
-    subprocess.Popen(words, env=os.environ | more)
+    subprocess.Popen(words, env=os.environ | signals.environment() | more)
     for words, more in zip(commands, environments, strict=True)
   ]
   try:

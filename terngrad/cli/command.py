@@ -24,6 +24,8 @@ from absl import logging
 
 from slim import errors as data_errors
 from terngrad import errors
+from terngrad import signal_guard
+from terngrad import signals
 from terngrad.cli import flags
 from terngrad.cli import quiet
 from terngrad.cluster import watchdog
@@ -87,14 +89,15 @@ def run(command, program, arguments):
   if flags.asks_for_help(arguments, command.rest):
     say(flags.help_text(command.options, command.defaults, usage))
     return DONE
-  if not command.ends_process:
-    return _act(command, program, arguments)
-  try:
-    code = _act(command, program, arguments)
-  except Exception:
-    # What nobody foresaw must not be followed by an abort.
-    traceback.print_exc()
-    code = FAILED
+  with signals.obey():
+    if not command.ends_process:
+      return _act(command, program, arguments)
+    try:
+      code = _act(command, program, arguments)
+    except Exception:
+      # What nobody foresaw must not be followed by an abort.
+      traceback.print_exc()
+      code = FAILED
   sys.stdout.flush()
   sys.stderr.flush()
   os._exit(code)
@@ -117,7 +120,9 @@ def _act(command, program, arguments):
     )
     require(parsed.values, *command.required)
     if command.needs_tensorflow:
-      quiet.import_tensorflow(parsed.verbosity > 0)
+      # Its threads leave signals to this one, see `signals.joining`.
+      with signal_guard.blocked():
+        quiet.import_tensorflow(parsed.verbosity > 0)
     logging.use_absl_handler()
     if command.is_converter:
       logging.set_verbosity(logging.INFO)
@@ -132,10 +137,10 @@ def _act(command, program, arguments):
     return refuse(error, unusable)
   except errors.TrainingError as error:
     return refuse(error, FAILED)
-  except KeyboardInterrupt:
+  except KeyboardInterrupt as error:
     if command.is_converter:
       complain(label, 'stopped; the same command continues.', 0)
-    return SIGNALLED + 2
+    return SIGNALLED + getattr(error, 'number', signal.SIGINT)
 
 
 def _in_own_words(command, error):

@@ -6,6 +6,7 @@ the hosts of all, and its own place among them.
 
 import contextlib
 import dataclasses
+import os
 import queue
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import sys
 import threading
 import time
 
+from terngrad import signals
 from terngrad.cli import command
 from terngrad.cli import flags
 from terngrad.cli import ports
@@ -29,8 +31,9 @@ Without parameter servers the workers are equal and exchange codes with each
 other; with --num_ps=1 or more they push to them and pull sums. Behind `--`
 stands a command `train` with its flags; hosts and numbers are filled in. Every
 line of the log says whose it is. Where a process fails the others are stopped,
-and its exit code is this program's; signals are passed on. Parameter servers on
-GPUs of their own, or several machines: scripts/run_dist.sh.
+and its exit code is this program's; signals are passed on, and what has not
+ended 27 seconds after one is killed. Parameter servers on GPUs of their own, or
+several machines: scripts/run_dist.sh.
 """
 
 # Seconds for a process to end once it was asked to; a checkpoint is written.
@@ -118,6 +121,7 @@ class _Process:
       errors='replace',
       # A ctrl-c reaches the launcher alone, which passes it on once.
       start_new_session=True,
+      env=os.environ | signals.environment(),
     )
     self._thread = threading.Thread(target=self._watch, args=(events,))
     self._thread.start()
@@ -140,8 +144,9 @@ class _Process:
     self._process.stdout.close()
 
   def signal(self, number):
-    """Sends a signal, where the process still runs."""
+    """Sends a signal, where the process still runs, and wakes it for that."""
     self._process.send_signal(number)
+    self._process.send_signal(signal.SIGCONT)
 
 
 def _wait(running, events):

@@ -5,6 +5,7 @@ import os
 import sys
 
 from terngrad import lazy
+from terngrad import signals
 from terngrad.cli import command
 from terngrad.config import servers
 from terngrad.config import training as configs
@@ -12,7 +13,6 @@ from terngrad.config import training as configs
 start = lazy.module('terngrad.training.start')
 server_run = lazy.module('terngrad.parameter_server.server_run')
 server_tasks = lazy.module('terngrad.parameter_server.server_tasks')
-signals = lazy.module('terngrad.training.signals')
 
 _USAGE = """\
 {{program}}: trains a net on {title}.
@@ -82,6 +82,9 @@ def serve_or_train(config):
   try:
     outcome = server_run.train(config, command.say, sys.stderr.isatty())
   except server_run.TaskLostError as error:
+    if stopped_by := signals.taken():
+      command.complain('error', error, 0)
+      return command.SIGNALLED + stopped_by
     command.say(f'{datetime.datetime.now()}: {error}; beginning anew')
     # The run itself must stay, whatever the command says.
     arguments = [*sys.orig_argv[1:], '--overwrite=false']

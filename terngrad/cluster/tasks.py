@@ -8,6 +8,7 @@ queue belong to the server, so they go with its process. The other end of all
 this is `cluster.service`.
 """
 
+import contextlib
 import json
 import os
 import time
@@ -229,6 +230,7 @@ def connect(cluster):
     raise LostError(f'Expected to join the cluster: {error}') from error
 
 
+@contextlib.contextmanager
 def session(task, timeout):
   """A session with the server of a task and with no other.
 
@@ -236,14 +238,21 @@ def session(task, timeout):
     task: `Task`.
     timeout: seconds that a call may take.
 
-  Returns:
+  Yields:
     A `tf.compat.v1.Session` on the default graph.
   """
   config = tf.compat.v1.ConfigProto(
     device_filters=[f'/job:{task.job}/task:{task.index}'],
     operation_timeout_in_ms=int(timeout * 1000),
   )
-  return tf.compat.v1.Session(f'grpc://{task.address}', config=config)
+  opened = tf.compat.v1.Session(f'grpc://{task.address}', config=config)
+  try:
+    yield opened
+  finally:
+    # As a context it would close itself in a thread after an error; where the
+    # task does not answer that prints a traceback which nobody can catch.
+    with contextlib.suppress(tf.errors.OpError):
+      opened.close()
 
 
 def state_variable(initial):

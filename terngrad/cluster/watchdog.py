@@ -14,15 +14,20 @@ import ctypes
 import functools
 import itertools
 import json
+import math
 import os
 import re
 import select
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
 
+from terngrad import signal_guard
+from terngrad import signals
+from terngrad.cluster import bystander
 from terngrad.cluster import spec as clusters
 
 # Of a process that ends because another one was lost: all can continue from the
@@ -55,14 +60,20 @@ def limit(cluster, seconds, what, end_with=None, code=LOST):
 
   timer = threading.Timer(seconds, over)
   timer.daemon = True
-  timer.start()
+  with signal_guard.blocked():
+    timer.start()
   later = seconds + _LAST_WORDS_SECONDS
   request = [dict(cluster.jobs), cluster.job, cluster.index, seconds, what]
+  watch = signals.guard()
+  request.append(watch and watch.stop and [watch.stop.saved])
   try:
     with contextlib.ExitStack() as stack:
       if end_with is None:
         stack.enter_context(_speaker(os.getpid()).speaks(later, request))
         stack.enter_context(_ends(later + _LAST_WORDS_SECONDS, code))
+      if watch:
+        watch.waits.append(what)
+        stack.callback(watch.waits.remove, what)
       yield
   finally:
     timer.cancel()
@@ -71,23 +82,6 @@ def limit(cluster, seconds, what, end_with=None, code=LOST):
 def limit_start(cluster, seconds, what):
   """`limit` of what comes before the first step; ends with `_NOT_BEGUN`."""
   return limit(cluster, seconds, what, code=_NOT_BEGUN)
-
-
-class _Value(ctypes.Union):
-  _fields_ = [('number', ctypes.c_int), ('pointer', ctypes.c_void_p)]
-
-
-class _Event(ctypes.Structure):
-  """`struct sigevent` of Linux, 64 bytes."""
-
-  _fields_ = [
-    ('value', _Value),
-    ('signal', ctypes.c_int),
-    ('notify', ctypes.c_int),
-    ('function', ctypes.c_void_p),
-    ('attributes', ctypes.c_void_p),
-    ('rest', ctypes.c_char * 32),
-  ]
 
 
 class _Times(ctypes.Structure):
@@ -99,29 +93,24 @@ class _Times(ctypes.Structure):
   ]
 
 
-_THREAD = 2  # SIGEV_THREAD
-
-
-@functools.cache
 def _timers():
   """The C library, or None where it has no timers."""
-  for name in (None, 'librt.so.1'):
-    with contextlib.suppress(AttributeError, OSError):
-      library = ctypes.CDLL(name)
-      library.timer_delete.argtypes = [ctypes.c_void_p]
-      library.timer_settime.argtypes = [
-        ctypes.c_void_p,
-        ctypes.c_int,
-        ctypes.POINTER(_Times),
-        ctypes.c_void_p,
-      ]
-      library.timer_create.argtypes = [
-        ctypes.c_int,
-        ctypes.POINTER(_Event),
-        ctypes.POINTER(ctypes.c_void_p),
-      ]
-      return library
-  return None
+  library = bystander.library('timer_create', 'timer_settime', 'timer_delete')
+  if library is None:
+    return None
+  library.timer_delete.argtypes = [ctypes.c_void_p]
+  library.timer_settime.argtypes = [
+    ctypes.c_void_p,
+    ctypes.c_int,
+    ctypes.POINTER(_Times),
+    ctypes.c_void_p,
+  ]
+  library.timer_create.argtypes = [
+    ctypes.c_int,
+    ctypes.POINTER(bystander.Event),
+    ctypes.POINTER(ctypes.c_void_p),
+  ]
+  return library
 
 
 @contextlib.contextmanager
@@ -133,9 +122,7 @@ def _ends(seconds, code):
   """
   library = _timers()
   timer = ctypes.c_void_p()
-  event = _Event(value=_Value(number=code), notify=_THREAD)
-  if library:
-    event.function = ctypes.cast(library._exit, ctypes.c_void_p)
+  event = bystander.exits_with(code)
   if not library or library.timer_create(
     time.CLOCK_MONOTONIC, ctypes.byref(event), ctypes.byref(timer)
   ):
@@ -155,14 +142,30 @@ class _Speaker:
 
   def __init__(self):
     self._numbers = itertools.count()
+    words, shared = [], []
+    watch = signals.guard()
+    if watch:
+      exits = {
+        number: bystander.exit_pipe(signal_guard.EXIT_CODE + number)
+        for number in signals.NUMBERS
+      }
+      reader = watch.reader
+      shared = [reader, *(n for n in exits.values() if n is not None)]
+      words = [
+        json.dumps([os.getpid(), reader, watch.seconds, [*exits.items()]])
+      ]
     # It ends when its standard input does, so with this process.
     self._process = subprocess.Popen(
-      [sys.executable, '-m', __name__],
+      [sys.executable, '-m', __name__, *words],
       stdin=subprocess.PIPE,
       stdout=subprocess.DEVNULL,
+      pass_fds=shared,
     )
     os.set_blocking(self._process.stdin.fileno(), False)
     atexit.register(self._end)
+    signal_guard.listen(lambda **news: self._tell(news))
+    if number := signals.taken():
+      self._tell({'taken': number})
 
   def _end(self):
     self._process.communicate()
@@ -191,28 +194,77 @@ def _speaker(process):
   return _Speaker()
 
 
-def _speak():
-  """Is the process of a `_Speaker`."""
+def _speak(words: list[str]) -> None:
+  """Is the process of a `_Speaker`: also a `bystander.Bystander`."""
+  for number in signals.NUMBERS:
+    # A terminal sends them to all processes of a program.
+    signal.signal(number, signal.SIG_IGN)
+  watch = None
+  if words:
+    process, reader, seconds, exits = json.loads(words[0])
+    watch = bystander.Bystander(process, reader, seconds, dict(exits))
   told = os.fdopen(0, 'rb', buffering=0)
   waiting, rest = {}, b''
   while True:
-    now = time.monotonic()
-    for number in [n for n, (when, _) in waiting.items() if when <= now]:
-      _, (jobs, job, index, seconds, what) = waiting.pop(number)
-      cluster = clusters.make(jobs, job, index)
-      sys.stderr.write(f'error: {complaint(cluster, seconds, what)}\n')
-    soonest = min((when for when, _ in waiting.values()), default=now + 3600)
-    if not select.select([told], [], [], max(0.0, soonest - now))[0]:
+    _complain(waiting)
+    if watch and (number := watch.look()):
+      _end_by(watch, number, waiting)
+      return
+    patience = _patience(waiting, watch)
+    sources = [told, *(watch.sources if watch else ())]
+    if told not in select.select(sources, [], [], patience)[0]:
       continue
     block = told.read(65536)
     if not block:
       return
     *lines, rest = (rest + block).split(b'\n')
-    for number, *more in map(json.loads, lines):
-      waiting.pop(number, None)
-      if more:
-        seconds, request = more
-        waiting[number] = time.monotonic() + seconds, request
+    for line in map(json.loads, lines):
+      _hear(line, waiting, watch)
+
+
+def _patience(waiting: dict, watch: bystander.Bystander | None) -> float:
+  """Seconds in which a `_Speaker`'s process has nothing to do by itself."""
+  soonest = min((when for when, _ in waiting.values()), default=math.inf)
+  patience = max(0.0, min(3600.0, soonest - time.monotonic()))
+  return min(patience, watch.patience) if watch else patience
+
+
+def _hear(
+  line: dict | list, waiting: dict, watch: bystander.Bystander | None
+) -> None:
+  """Takes in what a process says to its `_Speaker`'s."""
+  if isinstance(line, dict):
+    if watch and 'taken' in line:
+      watch.take(line['taken'])
+    elif watch:
+      watch.blocked = line['blocked']
+    return
+  number, *more = line
+  waiting.pop(number, None)
+  if more:
+    seconds, request = more
+    waiting[number] = time.monotonic() + seconds, request
+
+
+def _complain(waiting: dict) -> None:
+  """Says of which blocks the time is over."""
+  now = time.monotonic()
+  for number in [n for n, (when, _) in waiting.items() if when <= now]:
+    _, (jobs, job, index, seconds, what, _) = waiting.pop(number)
+    cluster = clusters.make(jobs, job, index)
+    sys.stderr.write(f'error: {complaint(cluster, seconds, what)}\n')
+
+
+def _end_by(watch: bystander.Bystander, number: int, waiting: dict) -> None:
+  """Ends the process that does not take a signal, and says what it did."""
+  _, request = next(reversed(waiting.values()), (0, None))
+  what, kept = (request[4], request[5]) if request else ('', None)
+  words = signal_guard.last_words(
+    watch.requests, watch.within, what, kept and kept[0], kept is not None
+  )
+  sys.stderr.write(f'{words}\n')
+  sys.stderr.flush()
+  watch.end(number)
 
 
 def end(message, code=LOST):
@@ -289,4 +341,4 @@ def answers(address):
 
 
 if __name__ == '__main__':
-  _speak()
+  _speak(sys.argv[1:])

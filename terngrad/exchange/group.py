@@ -13,6 +13,8 @@ import uuid
 import tensorflow as tf
 from tensorflow.python.eager import context
 
+from terngrad import signals
+
 NCCL = 'nccl'
 COMMUNICATIONS = ('auto', 'ring', NCCL)
 _HOST, _GPU = '/CPU:0', '/GPU:0'
@@ -240,7 +242,8 @@ def _join(cluster, timeout):
   _wait_for_heartbeats(timeout)
   # The strategy is TensorFlow's public way to the runtime of its collectives;
   # nothing else of it is used.
-  return tf.distribute.MultiWorkerMirroredStrategy(resolver)
+  with signals.joining():
+    return tf.distribute.MultiWorkerMirroredStrategy(resolver)
 
 
 def _wait_for_heartbeats(seconds):

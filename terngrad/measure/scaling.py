@@ -4,6 +4,7 @@ Every figure is that of a training run of its own: a process can split its CPU
 into devices only once.
 """
 
+import os
 import statistics
 import subprocess
 import sys
@@ -15,6 +16,8 @@ import tqdm
 from matplotlib import figure
 
 from terngrad import errors
+from terngrad import signal_guard
+from terngrad import signals
 from terngrad.training import records
 
 DEVICES, PROCESSES = 'devices', 'processes'
@@ -110,25 +113,35 @@ def measure(some, command, batch_size, steps, rounds):
   return table(speeds)
 
 
+def _run(words: list[str]) -> tuple[int, str]:
+  """(Exit code, what it said) of a command of `terngrad`."""
+  with subprocess.Popen(
+    [sys.executable, '-m', 'terngrad.cli.main', *words],
+    stdin=subprocess.DEVNULL,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+    text=True,
+    errors='replace',
+    env=os.environ | signals.environment(),
+  ) as process:
+    try:
+      said, _ = process.communicate()
+    except BaseException:
+      # It starts processes of its own, which must not outlive it.
+      signal_guard.kill_below(process.pid)
+      raise
+  return process.returncode, said
+
+
 def _speed(point, command, batch_size, steps):
   """Images a second of one run, after those steps in which it starts."""
   with tempfile.TemporaryDirectory() as folder:
-    ended = subprocess.run(
-      [
-        *(sys.executable, '-m', 'terngrad.cli.main'),
-        *words(point, command, batch_size, steps, folder),
-      ],
-      stdin=subprocess.DEVNULL,
-      stdout=subprocess.PIPE,
-      stderr=subprocess.STDOUT,
-      text=True,
-      errors='replace',
-    )
-    if ended.returncode:
-      last = '\n'.join(ended.stdout.splitlines()[-10:])
+    code, said = _run(words(point, command, batch_size, steps, folder))
+    if code:
+      last = '\n'.join(said.splitlines()[-10:])
       raise errors.TrainingError(
         f'{point.count} {point.over}, {point.scaling}, {point.codec}: expected '
-        f'a run that ends with 0, received {ended.returncode}. It said:\n'
+        f'a run that ends with 0, received {code}. It said:\n'
         f'{last}\n'
         'Mend that in the command behind `--`.'
       )

@@ -71,7 +71,8 @@ def train(config, report, show_progress=False):
     _compare(config, others, states)
     # Functions of before the others must not be taken back from them.
     gc.collect()
-    tasks.connect(cluster)
+    with watchdog.limit(cluster, 2 * config.cluster.step_timeout, 'Start'):
+      tasks.connect(cluster)
     outcome = _train(config, data, report, show_progress)
   except tasks.NotJoinedError as error:
     # The others are those of whoever has the address.

@@ -23,6 +23,7 @@ import pandas as pd
 
 from slim.datasets.records import disk
 from terngrad import errors
+from terngrad import signals
 from terngrad.report import sweep as report
 from terngrad.sweep import failures
 from terngrad.sweep import warm
@@ -247,11 +248,15 @@ class _Run:
     self.cell, self.code = cell, None
     self._commands = commands[::-1]
     self._log = folder / _LOG
-    self._environment = os.environ | {
-      # What one run has compiled all others load.
-      'TF_XLA_FLAGS': f'{os.environ.get("TF_XLA_FLAGS", "")} '
-      f'--tf_xla_persistent_cache_directory={compiled}'
-    }
+    self._environment = (
+      os.environ
+      | signals.environment()
+      | {
+        # What one run has compiled all others load.
+        'TF_XLA_FLAGS': f'{os.environ.get("TF_XLA_FLAGS", "")} '
+        f'--tf_xla_persistent_cache_directory={compiled}'
+      }
+    )
     disk.make_folder(folder)
     self._start()
 

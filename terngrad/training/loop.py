@@ -11,12 +11,12 @@ import tensorflow as tf
 import tqdm
 
 from terngrad import errors
+from terngrad import signals
 from terngrad.cluster import coordination
 from terngrad.step import loss_scaling
 from terngrad.step import schedules
 from terngrad.training import batches
 from terngrad.training import run_writer
-from terngrad.training import signals
 
 
 class Outcome(NamedTuple):
@@ -117,14 +117,14 @@ def _take_steps(config, run, begin, stop, writer, screen):
   `begin` is the pair (steps taken before, step of the checkpoint that stands in
   train_dir or -1); `writer` is None in processes that keep no files.
   """
-  step, saved = begin
+  step, stop.saved = begin
   max_steps = run.max_steps
   saving = run_writer.IntervalTimer(run.hooks.save_secs)
   stream = run.batches(step) if step < max_steps else None
   while step < max_steps and not stop.agreed:
     result, rate = _one_step(config, run, step, stream, stop)
     step += 1
-    stop.agree(result)
+    stop.agree(result, step)
     screen.tick(result)
     epoch = run.epochs.ended(step) if config.run.counts_epochs else None
     at_checkpoint = step % config.run.save_iter == 0 or saving.due()
@@ -139,8 +139,8 @@ def _take_steps(config, run, begin, stop, writer, screen):
       _end_epoch(run, writer, screen, step, epoch)
     if at_checkpoint:
       _save(run, writer, step)
-      saved = step
-  if saved != step:
+      stop.saved = step
+  if stop.saved != step:
     path = _save(run, writer, step)
     screen.say(f'{datetime.now()}: saved {path}')
   return step

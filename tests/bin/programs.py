@@ -15,12 +15,18 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from terngrad import signal_guard
 from terngrad.sweep import warm
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Seconds that a program may take, many times what it does, on a busy machine.
 LIMIT = 1200
-QUIET = {'TF_CPP_MIN_LOG_LEVEL': '2', 'PYTHONPATH': str(_ROOT)}
+QUIET = {
+  'TF_CPP_MIN_LOG_LEVEL': '2',
+  'PYTHONPATH': str(_ROOT),
+  # After a signal a step may take its time on a busy machine.
+  signal_guard.VARIABLE: str(LIMIT),
+}
 
 
 class Finished(NamedTuple):

@@ -10,6 +10,8 @@ import sys
 import tempfile
 from typing import NamedTuple
 
+from terngrad import signal_guard
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Seconds that a process may take, many times what it does, on a busy machine.
 LIMIT = 1800
@@ -62,6 +64,8 @@ class Processes:
       stderr=log,
       env=os.environ
       | {'PYTHONPATH': str(ROOT), 'TF_CPP_MIN_LOG_LEVEL': '2'}
+      # After a signal a step may take its time on a busy machine.
+      | {signal_guard.VARIABLE: str(LIMIT)}
       | environment,
     )
     self.processes.append(process)

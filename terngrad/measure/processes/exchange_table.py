@@ -11,6 +11,7 @@ from matplotlib import figure
 
 from terngrad import errors
 from terngrad.cluster import tasks
+from terngrad.cluster import watchdog
 from terngrad.exchange import algorithms
 from terngrad.exchange import group as groups
 from terngrad.measure import timing
@@ -100,18 +101,21 @@ def measure(cluster, cases, plan):
     errors.TrainingError: another task did not come, or the port is taken.
   """
   try:
-    if 'ps' not in cluster.jobs:
-      return _measure_collectives(cluster, cases, plan)
-    if cluster.is_chief:
-      return _measure_servers(cluster, cases, plan)
-    return servers.serve(cluster, _LONGEST)
+    # What the limit starts obeys signals while Python's lock is held.
+    with watchdog.limit(cluster, _LONGEST, 'The measurement'):
+      if 'ps' not in cluster.jobs:
+        return _measure_collectives(cluster, cases, plan)
+      if cluster.is_chief:
+        return _measure_servers(cluster, cases, plan)
+      return servers.serve(cluster, _LONGEST)
   except tasks.LostError as error:
     raise errors.TrainingError(str(error)) from error
 
 
 def _measure_collectives(cluster, cases, plan):
   with errors.as_config_error():
-    group = groups.Group(cluster, _TIMEOUT)
+    with watchdog.limit_start(cluster, _TIMEOUT, 'Start'):
+      group = groups.Group(cluster, _TIMEOUT)
     what = exchanges.subject(plan.net, plan.real)
     built = {
       case.text: _collective(cluster, group, what, case, plan) for case in cases

@@ -1,0 +1,75 @@
+import signal
+import socket
+
+import pytest
+
+from terngrad.cluster import bystander
+
+SECONDS = 20.0
+
+
+@pytest.fixture
+def pair():
+  reader, writer = socket.socketpair()
+  with reader, writer:
+    yield reader, writer
+
+
+@pytest.fixture
+def clock(monkeypatch):
+  """A list of one number, the time that it is."""
+  now = [100.0]
+  monkeypatch.setattr(bystander.time, 'monotonic', lambda: now[0])
+  return now
+
+
+@pytest.fixture
+def watch(pair):
+  return bystander.Bystander(0, pair[0].fileno(), SECONDS, {})
+
+
+def test_a_signal_that_nobody_reads_ends_the_process_in_time(
+  pair, clock, watch
+):
+  assert watch.look() is None and watch.patience == float('inf')
+  pair[1].send(bytes([signal.SIGINT]))
+  assert watch.look() is None and watch.patience < 1
+  clock[0] += SECONDS - 0.5
+  assert watch.look() is None
+  clock[0] += 1
+  assert watch.look() == signal.SIGINT
+  # It only looked.
+  assert pair[0].recv(9) == bytes([signal.SIGINT])
+
+
+def test_a_second_one_ends_it_soon(pair, clock, watch):
+  pair[1].send(bytes([signal.SIGTERM]))
+  assert watch.look() is None
+  clock[0] += 5
+  pair[1].send(bytes([signal.SIGINT]))
+  assert watch.look() is None
+  clock[0] += 1.5
+  assert watch.look() == signal.SIGINT
+
+
+def test_what_the_thread_has_read_is_its_own_to_obey(pair, clock, watch):
+  pair[1].send(bytes([signal.SIGTERM]))
+  assert watch.look() is None
+  pair[0].recv(1)
+  watch.take(signal.SIGTERM)
+  clock[0] += SECONDS
+  assert watch.look() is None
+  # Python's lock stops it since then.
+  clock[0] += 5
+  assert watch.look() == signal.SIGTERM
+
+
+def test_a_second_one_that_the_thread_cannot_read_ends_it_soon(
+  pair, clock, watch
+):
+  watch.take(signal.SIGTERM)
+  clock[0] += 1
+  pair[1].send(bytes([signal.SIGTERM]))
+  assert watch.look() is None
+  clock[0] += 1.5
+  assert watch.look() == signal.SIGTERM

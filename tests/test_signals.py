@@ -1,0 +1,226 @@
+"""A process that waits in C for ever ends by a signal, in time."""
+
+import os
+import pathlib
+import select
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from terngrad import signal_guard
+from terngrad import signals
+
+# Many times what it takes, on a busy machine.
+LIMIT = 200
+NUMBERS = [pytest.param(n, id=n.name) for n in signals.NUMBERS]
+BEGIN = """
+import ctypes, os, signal, subprocess, sys, time
+from terngrad import signal_guard
+from terngrad import signals
+from terngrad.cluster import spec, watchdog
+
+tasks = spec.make({'worker': ['localhost:1', 'localhost:2']}, 'worker', 0)
+
+def wait(library):
+  # A signal ends a sleep of C, but no wait for a lock that is never free.
+  lock = ctypes.create_string_buffer(128)
+  library(None).pthread_mutex_lock(lock)
+  print('waits', flush=True)
+  library(None).pthread_mutex_lock(lock)
+
+with signals.obey():
+"""
+# `CDLL` lets other threads run while C waits; `PyDLL` keeps Python's lock, as
+# TensorFlow does while it sends a function to a task that is stopped.
+WAITS = {
+  'others run': """
+  with signals.stopping() as stop:
+    stop.doing, stop.saved = 'step 3', 2
+    wait(ctypes.CDLL)
+""",
+  'lock is held': """
+  with signals.stopping() as stop:
+    stop.saved = 2
+    with watchdog.limit(tasks, 10000, 'step 3'):
+      wait(ctypes.PyDLL)
+""",
+  'lock is held later': """
+  with signals.stopping() as stop:
+    stop.saved = 2
+    with watchdog.limit(tasks, 10000, 'step 3'):
+      print('waits', flush=True)
+      while not (stop.signal and signals.taken()):
+        time.sleep(0.01)
+      wait(ctypes.PyDLL)
+""",
+}
+# As TensorFlow does where processes join.
+TAKES_THE_SIGNAL_AWAY = """
+  with watchdog.limit_start(tasks, 10000, 'Start'):
+    with signals.joining():
+      for number in signals.NUMBERS:
+        ctypes.CDLL(None).signal(int(number), ctypes.c_void_p(1))
+      wait(ctypes.PyDLL)
+"""
+
+
+class Script:
+  """A process that runs a script after `BEGIN`, to its first line."""
+
+  def __init__(self, script, seconds):
+    self._process = subprocess.Popen(
+      [sys.executable, '-c', BEGIN + script],
+      stdout=subprocess.PIPE,
+      stderr=subprocess.PIPE,
+      text=True,
+      env=os.environ | {signal_guard.VARIABLE: str(seconds)},
+    )
+    self.first = self._process.stdout.readline()
+    self.number = self._process.pid
+
+  def __enter__(self):
+    return self
+
+  def __exit__(self, *error):
+    self._process.kill()
+    self._process.communicate()
+
+  def send(self, number):
+    self._process.send_signal(number)
+
+  def send_until_it_ends(self, number):
+    while self._process.poll() is None:
+      self._process.send_signal(number)
+      select.select([], [], [], 0.2)
+
+  def end(self):
+    """(Exit code, the line that it ends with)."""
+    _, said = self._process.communicate(timeout=LIMIT)
+    lines = [line for line in said.splitlines() if line.startswith('error: ')]
+    return self._process.returncode, lines
+
+
+@pytest.mark.parametrize('number', NUMBERS)
+@pytest.mark.parametrize('wait', WAITS)
+def test_a_wait_without_an_end_is_cut_short(wait, number):
+  with Script(WAITS[wait], seconds=1) as script:
+    script.send(number)
+    assert script.end() == (
+      128 + number,
+      [
+        f'error: stopped: expected step 3 to end within 1 s of {number.name}, '
+        'it did not; the last checkpoint is of step 2; the same command '
+        'continues'
+      ],
+    )
+
+
+@pytest.mark.parametrize('number', NUMBERS)
+@pytest.mark.parametrize('wait', WAITS)
+def test_a_second_signal_waits_for_nothing(wait, number):
+  with Script(WAITS[wait], seconds=10000) as script:
+    script.send_until_it_ends(number)
+    code, (line,) = script.end()
+  assert code == 128 + number
+  assert f'a second signal, {number.name}, while it waited for step 3' in line
+
+
+@pytest.mark.parametrize('number', NUMBERS)
+def test_a_handler_of_others_takes_no_signal_away_while_processes_join(number):
+  with Script(TAKES_THE_SIGNAL_AWAY, seconds=10000) as script:
+    script.send(number)
+    code, (line,) = script.end()
+  assert code == 128 + number
+  assert f'expected Start to end within 1 s of {number.name}' in line
+
+
+def test_handlers_stand_again_after_processes_have_joined():
+  script = """
+  with signals.joining():
+    ctypes.CDLL(None).signal(int(signal.SIGTERM), ctypes.c_void_p(1))
+  try:
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(10000)
+  except signals.Interrupted as error:
+    print(error.number, flush=True)
+"""
+  with Script(script, seconds=10000) as run:
+    assert run.first == '15\n'
+    assert run.end() == (0, [])
+
+
+def test_processes_below_end_too_whatever_they_ignore():
+  script = """
+  deaf = 'import signal, time; signal.signal(15, signal.SIG_IGN); '
+  deaf += 'print(1, flush=True); time.sleep(10000)'
+  child = subprocess.Popen(
+    [sys.executable, '-c', deaf], stdout=subprocess.PIPE, start_new_session=True
+  )
+  child.stdout.readline()
+  with signals.stopping():
+    print(child.pid, flush=True)
+    wait(ctypes.CDLL)
+"""
+  with Script(script, seconds=1) as run:
+    child = int(run.first)
+    run.send(signal.SIGTERM)
+    code, _ = run.end()
+  assert code == 128 + signal.SIGTERM
+  # It may still wait for whoever reaps it.
+  stat = pathlib.Path(f'/proc/{child}/stat')
+  assert not stat.exists() or stat.read_text().rpartition(')')[2][1] == 'Z'
+
+
+def test_a_block_that_may_save_ends_by_itself():
+  script = """
+  with signals.stopping() as stop:
+    print('waits', flush=True)
+    while not stop.agreed:
+      time.sleep(0.05)
+  print(stop.agreed, flush=True)
+"""
+  with Script(script, seconds=10000) as run:
+    run.send(signal.SIGINT)
+    assert run.end() == (0, [])
+
+
+def test_nothing_stays_behind_a_program_without_a_signal():
+  before = [signal.getsignal(number) for number in signals.NUMBERS]
+  descriptor = signal.set_wakeup_fd(-1)
+  signal.set_wakeup_fd(descriptor)
+  for _ in range(2):
+    with signals.obey():
+      assert signals.guard() is not None
+  assert signals.guard() is None
+  assert [signal.getsignal(number) for number in signals.NUMBERS] == before
+  assert signal.set_wakeup_fd(descriptor) == descriptor
+
+
+@pytest.mark.parametrize(
+  ('came', 'second'),
+  [
+    ([(signal.SIGTERM, 0)], None),
+    ([(signal.SIGTERM, 0), (signal.SIGTERM, 0.1)], signal.SIGTERM),
+    # A terminal's, and that of the script that it interrupted.
+    ([(signal.SIGINT, 0), (signal.SIGTERM, 0.1)], None),
+    ([(signal.SIGINT, 0), (signal.SIGTERM, 5)], signal.SIGTERM),
+    ([(signal.SIGCHLD, 0), (signal.SIGTERM, 5)], None),
+  ],
+)
+def test_two_requests_are_told_from_one(came, second):
+  requests = signal_guard.Requests()
+  for number, when in came:
+    requests.add(number, when)
+  assert requests.second == second
+
+
+def test_all_end_within_thirty_seconds_and_what_is_started_before(monkeypatch):
+  monkeypatch.delenv(signal_guard.VARIABLE, raising=False)
+  assert signal_guard.seconds() < 30
+  own = signal_guard.seconds()
+  monkeypatch.setenv(*signals.environment().popitem())
+  assert 20 < signal_guard.seconds() < own
+  monkeypatch.setenv(signal_guard.VARIABLE, 'many')
+  assert signal_guard.seconds() == own
