@@ -59,7 +59,7 @@ LAYERS_OF_DATA = (
   'slim.datasets',
 )
 LAYERS_OF_NETS = ('slim.nets.blocks', 'slim.nets')
-MOST_MODULES = 15
+MOST_MODULES = 20
 # These have programs of older names, a few lines each.
 LARGER = {'terngrad/bin'}
 MOST_LINES_OF_A_STARTER = 15

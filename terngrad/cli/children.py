@@ -5,9 +5,8 @@ import os
 import subprocess
 import time
 
-from terngrad.cli import command
-
 from terngrad import signals
+from terngrad.cli import command
 
 
 def run(commands, environments=None):
