@@ -15,7 +15,7 @@ class CompressionMetrics(keras.callbacks.Callback):
   """Adds figures of the compressed gradients to the logs of `fit`.
 
   All are means over the steps of the epoch, of what is coded: gradients of rows
-  (`tf.IndexedSlices`) are not.
+  (`tf.IndexedSlices`) are not. Steps whose gradient is not finite are left out.
 
   - `bits_per_element`: what a worker sends, for each element of its gradient;
     all its words, and what the workers agree on first.
@@ -90,7 +90,8 @@ class CompressionMetrics(keras.callbacks.Callback):
 
   def _observe(self, observed):
     with tf.device(observed.exchange.devices[0]):
-      self._sums.add(figures(observed))
+      finite = tf.reduce_all(observed.reduced.finite[0])
+      self._sums.add(figures(observed), finite)
 
 
 class _Sums:
@@ -109,12 +110,17 @@ class _Sums:
     for variable in (*self._sums.values(), self._count):
       variable.assign(0.0)
 
-  def add(self, found):
-    """Adds a step's figures, traced; `found` is a dict of float32 []."""
+  def add(self, found: dict, counts: tf.Tensor) -> None:
+    """Adds a step's figures, traced.
+
+    Args:
+      found: dict of float32 [].
+      counts: bool [], False leaves the step out.
+    """
     self._known = tuple(found)
-    self._count.assign_add(1.0)
+    self._count.assign_add(tf.cast(counts, tf.float32))
     for name, value in found.items():
-      self._sums[name].assign_add(value)
+      self._sums[name].assign_add(tf.where(counts, value, 0.0))
 
   def means(self):
     """Figures by name, dict of float; {} before the first step."""
