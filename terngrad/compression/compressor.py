@@ -213,7 +213,11 @@ class Compressor:
     """
     self._join(tf.distribute.get_strategy())
     step = tf.cast(tf.identity(step), tf.int64)
-    reduced = self._reduction(variables)([of_worker], [step])
+
+    def shaped(worker):
+      return list(map(_shaped, of_worker(worker), variables.specs))
+
+    reduced = self._reduction(variables)([shaped], [step])
     self._observe(variables, reduced, None)
     return Sums(reduced.means[0], reduced.finite[0])
 
@@ -317,7 +321,8 @@ def checked(gradient: tf.Tensor, spec: policy.VariableSpec) -> tf.Tensor:
   """The gradient as float32, of the shape of its variable.
 
   Raises:
-    ValueError: a dtype that codes would lose digits of, or another shape.
+    ValueError: a dtype that codes would lose digits of.
+    tf.errors.InvalidArgumentError: another shape.
   """
   if gradient.dtype not in _FLOATS:
     raise ValueError(
@@ -325,11 +330,15 @@ def checked(gradient: tf.Tensor, spec: policy.VariableSpec) -> tf.Tensor:
       f'received {gradient.dtype.name}, of which codes would lose digits. Use '
       "keras.config.set_floatx('float32')."
     )
-  gradient = tf.cast(gradient, tf.float32)
+  return _shaped(tf.cast(gradient, tf.float32), spec)
+
+
+def _shaped(gradient: tf.Tensor, spec: policy.VariableSpec) -> tf.Tensor:
+  """The gradient, of a static shape."""
   # Only where something is unknown: a check is an operation of every step.
-  if not gradient.shape.is_fully_defined():
-    gradient = tf.ensure_shape(gradient, spec.shape)
-  return gradient
+  if gradient.shape.is_fully_defined():
+    return gradient
+  return tf.ensure_shape(gradient, spec.shape)
 
 
 def is_compiled_by_xla() -> bool:
