@@ -1,5 +1,7 @@
 """A step of Keras whose gradient is not finite changes nothing."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ import tensorflow as tf
 
 import terngrad.keras
 from tests import not_finite
+from tests.exchange import processes
 from tests.keras import small
 
 pytestmark = small.ARRAYS_OF_KERAS
@@ -341,3 +344,19 @@ def test_a_fit_goes_on_and_its_figures_stay_finite():
   for name, values in history.items():
     assert np.isfinite(values).all(), name
   assert all(np.isfinite(v).all() for v in model.get_weights())
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_processes_skip_what_one_of_them_sees():
+  hosts = processes.addresses(2)
+  with processes.Processes() as started:
+    for rank in range(2):
+      task = {'type': 'worker', 'index': rank}
+      started.start(
+        processes.ROOT / 'tests/keras/not_finite_process.py',
+        TF_CONFIG=json.dumps({'cluster': {'worker': hosts}, 'task': task}),
+      )
+    for ended in started.wait():
+      assert ended.code == 0, ended.log
+      assert ended.log.count(SKIPPED) == 1
