@@ -26,11 +26,12 @@ def counted(*words):
   return int(modules), int(lines)
 
 
-def test_a_step_on_towers_is_in_22_modules_of_2450_lines():
+def test_a_step_on_towers_is_in_22_modules_of_2500_lines():
   modules, lines = counted()
   assert modules <= 22
   # 2,400 until issue 18: passes remember, and a step can be of a fragment.
-  assert lines <= 2450
+  # 2,450 until issue 48: a step that is not finite changes nothing.
+  assert lines <= 2500
 
 
 def test_a_step_over_servers_is_in_four_modules_more():

@@ -4,7 +4,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import keras
+import numpy as np
 
+from terngrad import errors
 from terngrad.cluster import devices
 from terngrad.codec import bucketing
 from terngrad.codec import coded
@@ -57,7 +59,8 @@ class Built(NamedTuple):
     plan: `replicas.ModelVariables`.
     codec: `codec.gradients.GradientCodec`, or None.
     replicas: tuple of `replicas.Replica`, one a device, without averages.
-    step: the traced step, see `step.make_train_step`, or None.
+    step: the traced step, see `step.make_train_step`, or None. One in which a
+      loss or a gradient is not finite changes nothing; see `check_taken`.
   """
 
   plan: replicas.ModelVariables
@@ -110,8 +113,33 @@ def build(model, exchange, choices):
     states.MethodStates(codec, exchange),
     rule,
     choices.seed,
+    skips_not_finite=True,
   )
   return Built(plan, codec, copies, steps.traced_step(training, codec))
+
+
+def check_taken(result: steps.StepResult, step: int, workers: str) -> None:
+  """Refuses a step in which a loss or a gradient was not finite.
+
+  Args:
+    result: of a `Built.step`.
+    step: its number, from 1.
+    workers: what to call them.
+
+  Raises:
+    errors.TrainingError: the step was not taken; says on which workers.
+  """
+  if result.is_taken:
+    return
+  entropy, probes = result.entropy.numpy(), result.probes.numpy()
+  with np.errstate(over='ignore'):
+    usable = np.isfinite(probes * np.float32(len(entropy))).all(axis=1)
+  finite = usable & np.isfinite(entropy)
+  raise errors.TrainingError(
+    f'Step {step}: expected finite numbers, received NaN or infinity in the '
+    f'loss or the gradient of {workers} {np.flatnonzero(~finite)}. Nothing was '
+    'updated: lower the learning rate, or leave these examples out.'
+  )
 
 
 def forward_only(model, exchange):

@@ -1,6 +1,7 @@
 """Compressed gradients in a loop of one's own, in one call."""
 
 import functools
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -10,7 +11,16 @@ from terngrad.compression import compressor
 
 
 @tf.autograph.experimental.do_not_convert
-def compress(gradients, codec='ternary', *, step, seed=0, mean=False, names=()):
+def compress(
+  gradients,
+  codec='ternary',
+  *,
+  step,
+  seed=0,
+  mean=False,
+  names=(),
+  shapes: Sequence | None = None,
+):
   """Adds the gradients of all replicas up, as they tell it each other in codes.
 
   Under a strategy of `tf.distribute` this is called inside of `strategy.run`,
@@ -26,8 +36,8 @@ def compress(gradients, codec='ternary', *, step, seed=0, mean=False, names=()):
     [0.5, -0.25, 0.0, 0.0]
 
   Args:
-    gradients: list of float32, float16 or bfloat16 tensors of known shapes, the
-      same in every call; or of `tf.IndexedSlices`, which travel as they are.
+    gradients: list of float32, float16 or bfloat16 tensors of the same shapes
+      in every call; or of `tf.IndexedSlices`, which travel as they are.
     codec: 'ternary', 'powersgd:rank=2', or a dict of regular expressions of
       names to such texts. A `Compressor` for codes that remember something.
     step: integer [], steps taken before: random codes depend on it.
@@ -36,25 +46,55 @@ def compress(gradients, codec='ternary', *, step, seed=0, mean=False, names=()):
       averages over its own examples. The sum is for losses that are divided by
       the examples of all.
     names: of the variables, for a dict and for messages.
+    shapes: of the variables, where those of the gradients are not known while
+      the step is traced: `[variable.shape for variable in variables]`.
 
   Returns:
     List of the same kinds, shapes and dtypes, the same bits on all replicas.
+    Where a gradient is not finite on any replica, all elements of that one are
+    NaN, and all that a `Compressor` remembers stays as it was.
 
   Raises:
     ValueError: a text that names no codec, or one that remembers; a dtype or
-      a strategy that is not supported.
+      a strategy that is not supported; or a shape that is not known.
   """
   if not isinstance(codec, compressor.Compressor):
     rules = codec if isinstance(codec, str) else tuple(codec.items())
     codec = _of_strategy(tf.distribute.get_strategy(), rules, seed)
   numbered = [f'gradient {index}' for index in range(len(gradients))]
+  if shapes is None:
+    shapes = [gradient.shape for gradient in gradients]
   specs = tuple(
-    policy.VariableSpec(name, tuple(gradient.shape))
-    for name, gradient in zip(names or numbered, gradients, strict=True)
+    _spec(*each)
+    for each in zip(names or numbered, gradients, shapes, strict=True)
   )
   model = specs if names else tuple(spec._replace(name='') for spec in specs)
   variables = policy.Variables(tuple(range(len(specs))), specs, model=model)
   return codec.all_reduce(gradients, variables, step, mean)
+
+
+def _spec(name, gradient, shape) -> policy.VariableSpec:
+  """The `policy.VariableSpec` of a gradient.
+
+  Raises:
+    ValueError: its shape is not known, and it is coded; or another was given.
+  """
+  shape = tf.TensorShape(shape)
+  if not shape.is_compatible_with(gradient.shape):
+    raise ValueError(
+      f'{name}: expected a gradient of shape {shape}, received one of '
+      f'{gradient.shape}. Give the shapes in the order of the gradients.'
+    )
+  if shape.is_fully_defined():
+    return policy.VariableSpec(name, tuple(shape))
+  if isinstance(gradient, tf.IndexedSlices):
+    # Nothing is coded.
+    return policy.VariableSpec(name, ())
+  raise ValueError(
+    f'{name}: expected a gradient of a known shape, received one of {shape}. '
+    'Call compress(..., shapes=[v.shape for v in variables]), of the variables '
+    'that the gradients are of.'
+  )
 
 
 @functools.lru_cache(maxsize=64)

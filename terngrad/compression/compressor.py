@@ -19,6 +19,7 @@ from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.compression import remembered
 from terngrad.exchange import strategies
+from terngrad.step import loss_scaling
 from terngrad.step import reduction
 from terngrad.training import run_codecs
 
@@ -60,6 +61,21 @@ class PassedRows(NamedTuple):
   exchange: object
 
 
+class Sums(NamedTuple):
+  """The sums, or means, of all replicas' gradients.
+
+  Attributes:
+    values: list of the kinds and dtypes of the gradients. All elements of a
+      variable are NaN where a replica's gradient was not finite; in
+      `tf.IndexedSlices` the rows have what they had.
+    finite: bool [variables], whether the gradient of each was finite on all
+      replicas; equal on all.
+  """
+
+  values: list
+  finite: tf.Tensor
+
+
 class Compressor:
   """Codec, exchange and states for the gradients of one model.
 
@@ -98,23 +114,35 @@ class Compressor:
     self._reductions = {}
     self._told = False
 
-  @tf.autograph.experimental.do_not_convert
   def all_reduce(self, gradients, variables, step, mean=False):
-    """The sum of all replicas' gradients, where one replica computes.
+    """The sums, or means, of `reduce` alone; its arguments."""
+    return self.reduce(gradients, variables, step, mean).values
+
+  @tf.autograph.experimental.do_not_convert
+  def reduce(
+    self,
+    gradients: list,
+    variables: policy.Variables,
+    step: tf.Tensor,
+    mean: bool = False,
+  ) -> Sums:
+    """The sums of all replicas' gradients, where one replica computes.
 
     The sum is the mean of gradients that are each coded as N times themselves:
     where a loss is divided by the number of replicas, as Keras does, what is
     coded are the gradients of each replica's own mean.
 
+    Where a gradient is not finite on any replica, all states stay as they are.
+
     Args:
-      gradients: list of float32, float16 or bfloat16 tensors of known shapes,
-        or of `tf.IndexedSlices`: these travel as they are.
+      gradients: list of float32, float16 or bfloat16 tensors, or of
+        `tf.IndexedSlices`: these travel as they are.
       variables: `codec.policy.Variables` of them.
       step: integer [], steps taken before.
-      mean: True for the mean instead.
+      mean: True for the means instead.
 
     Returns:
-      List of the same kinds and dtypes.
+      `Sums`.
 
     Raises:
       ValueError: a dtype or a strategy that cannot be; or no replica computes.
@@ -129,37 +157,45 @@ class Compressor:
     rows = {i: g for i, g in enumerate(gradients) if sparse[i]}
     summed = self._rows(context, rows, variables, mean)
     self._observe_rows(context, list(rows.values()))
+    # What travels as it is brings every replica's NaN and infinity with it.
+    finite = {i: loss_scaling.all_finite([g.values]) for i, g in summed.items()}
     dense = [i for i, rows in enumerate(sparse) if not rows]
     if dense:
+      others = tf.reduce_all(tf.stack([True, *finite.values()]))
       # Identities: one tensor of all replicas would reach `merged` only once.
       own = [
-        tf.identity(checked(gradients[i], variables.specs[i].name))
-        for i in dense
+        tf.identity(checked(gradients[i], variables.specs[i])) for i in dense
       ]
       reduced = context.merge_call(
         functools.partial(self.merged, variables.only(dense), mean),
-        args=(own, tf.cast(tf.identity(step), tf.int64)),
+        args=(own, tf.cast(tf.identity(step), tf.int64), tf.identity(others)),
       )
       number = tf.get_static_value(context.replica_id_in_sync_group)
-      summed |= zip(dense, reduced[number - self._exchange.first], strict=True)
-    return [
+      sums = reduced[number - self._exchange.first]
+      summed |= zip(dense, sums.values, strict=True)
+      finite |= zip(dense, tf.unstack(sums.finite), strict=True)
+    values = [
       summed[i] if rows else tf.cast(summed[i], gradients[i].dtype)
       for i, rows in enumerate(sparse)
     ]
+    known = [finite[i] for i in range(len(gradients))]
+    return Sums(values, tf.convert_to_tensor(known, tf.bool))
 
-  def merged(self, variables, mean, strategy, own, step):
-    """`all_reduce` for who is between the replicas.
+  def merged(self, variables, mean, strategy, own, step, others_finite=None):
+    """`reduce` for who is between the replicas.
 
     Args:
       variables: `codec.policy.Variables`.
-      mean: see `all_reduce`.
+      mean: see `reduce`.
       strategy: the present `tf.distribute.Strategy`.
       own: list of float32, each of all replicas, as `strategy.run` returns
         values.
       step: int64 [], likewise.
+      others_finite: bool [], likewise, whether gradients are that travel as
+        they are; None for no others.
 
     Returns:
-      For each replica of this process the list of sums, or of means.
+      For each replica of this process its `Sums`.
     """
     self._join(strategy)
     count = 1 if mean else self._exchange.num_workers
@@ -169,15 +205,18 @@ class Compressor:
       [gradient * count for gradient in gradients] if count > 1 else gradients
       for gradients in of_replicas
     ]
+    if others_finite is not None:
+      others_finite = strategy.experimental_local_results(others_finite)
     reduced = self._reduction(variables)(
       [lambda worker, own=own: list(own) for own in scaled],
       strategy.experimental_local_results(step),
+      others_finite,
     )
     self._observe(variables, reduced, scaled)
-    return reduced.means
+    return list(map(Sums, reduced.means, reduced.finite))
 
   @tf.autograph.experimental.do_not_convert
-  def mean_over_workers(self, of_worker, variables, step, skips=False):
+  def mean_over_workers(self, of_worker, variables, step):
     """The mean gradients of virtual workers, which compute one by one.
 
     Args:
@@ -185,17 +224,19 @@ class Compressor:
         float32 gradients.
       variables: `codec.policy.Variables` of them.
       step: integer [], steps taken before.
-      skips: True leaves states alone in a step in which a gradient is not
-        finite.
 
     Returns:
-      List of float32.
+      `Sums` of the means, float32.
     """
     self._join(tf.distribute.get_strategy())
     step = tf.cast(tf.identity(step), tf.int64)
-    reduced = self._reduction(variables)([of_worker], [step], skips)
+
+    def shaped(worker):
+      return list(map(_shaped, of_worker(worker), variables.specs))
+
+    reduced = self._reduction(variables)([shaped], [step])
     self._observe(variables, reduced, None)
-    return reduced.means[0]
+    return Sums(reduced.means[0], reduced.finite[0])
 
   def saved(self):
     """The states, dict of name to array; see `Remembered.arrays`."""
@@ -259,9 +300,7 @@ class Compressor:
   def _reduction(self, variables):
     """The `reduction.Reduction` of some variables."""
     # Kernels in C++ are nothing that XLA can compile.
-    in_xla = control_flow_util.GraphOrParentsInXlaContext(
-      ops.get_default_graph()
-    )
+    in_xla = is_compiled_by_xla()
     key = variables.indices, variables.plain, in_xla
     if key not in self._reductions:
       codec = bucketing.gradient_codec(
@@ -353,12 +392,30 @@ def rules(codec):
   )
 
 
-def checked(gradient, name):
-  """The gradient as float32; refuses what codes would lose digits of."""
+def checked(gradient: tf.Tensor, spec: policy.VariableSpec) -> tf.Tensor:
+  """The gradient as float32, of the shape of its variable.
+
+  Raises:
+    ValueError: a dtype that codes would lose digits of.
+    tf.errors.InvalidArgumentError: another shape.
+  """
   if gradient.dtype not in _FLOATS:
     raise ValueError(
-      f'{name}: expected a gradient of float32, float16 or bfloat16, received '
-      f'{gradient.dtype.name}, of which codes would lose digits. Use '
+      f'{spec.name}: expected a gradient of float32, float16 or bfloat16, '
+      f'received {gradient.dtype.name}, of which codes would lose digits. Use '
       "keras.config.set_floatx('float32')."
     )
-  return tf.cast(gradient, tf.float32)
+  return _shaped(tf.cast(gradient, tf.float32), spec)
+
+
+def _shaped(gradient: tf.Tensor, spec: policy.VariableSpec) -> tf.Tensor:
+  """The gradient, of a static shape."""
+  # Only where something is unknown: a check is an operation of every step.
+  if gradient.shape.is_fully_defined():
+    return gradient
+  return tf.ensure_shape(gradient, spec.shape)
+
+
+def is_compiled_by_xla() -> bool:
+  """Whether what is traced now becomes a part of a program of XLA."""
+  return control_flow_util.GraphOrParentsInXlaContext(ops.get_default_graph())

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from terngrad import errors
 from terngrad.cluster import coordination
 from terngrad.compression import building
 from terngrad.compression import device_inputs
@@ -110,7 +109,8 @@ class ParallelModel:
 
     Raises:
       ValueError: the model only scores, or the batches cannot be used.
-      errors.TrainingError: a loss or a gradient is not finite.
+      errors.TrainingError: a loss or a gradient is not finite; the batches are
+        taken from the input, and nothing else has changed.
     """
     if self.codec is None:
       raise ValueError(
@@ -128,8 +128,8 @@ class ParallelModel:
       tf.constant(rate(self.steps) if callable(rate) else rate, tf.float32),
       tf.constant(0.0),
     )
+    building.check_taken(result, self.steps + 1, 'devices')
     self.steps += 1
-    self._check_finite(result)
     return scoring.Result(
       float(np.mean(result.entropy.numpy())),
       float(np.mean(result.accuracy.numpy())),
@@ -278,17 +278,6 @@ class ParallelModel:
     )
     wanted = {id(v) for kind in kinds for v in getattr(replica, kind)}
     return {name: v.numpy() for name, v in named if id(v) in wanted}
-
-  def _check_finite(self, result):
-    """Raises where a loss or a gradient is not finite."""
-    probes = np.isfinite(result.probes.numpy()).all(axis=1)
-    finite = probes & np.isfinite(result.entropy.numpy())
-    if not finite.all():
-      raise errors.TrainingError(
-        f'Step {self.steps}: expected finite numbers, received NaN or infinity '
-        f'in the loss or the gradient of devices {np.flatnonzero(~finite)}. '
-        'Lower the learning rate, and begin from what was saved before.'
-      )
 
 
 def _images(model):

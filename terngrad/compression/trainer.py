@@ -84,6 +84,8 @@ class Trainer:
 
     Raises:
       ValueError: there are not examples of every worker.
+      errors.TrainingError: a loss or a gradient is not finite; nothing has
+        changed.
     """
     given = tuple(images.shape), tuple(labels.shape)
     if given[0][:2] != given[1] or given[1][:1] != (self._num_workers,):
@@ -99,6 +101,7 @@ class Trainer:
       tf.constant(learning_rate, tf.float32),
       tf.constant(0.0),
     )
+    building.check_taken(result, self.steps + 1, 'workers')
     self.steps += 1
     return result
 

@@ -15,9 +15,9 @@ _FLOAT_BITS = 32
 class CompressionMetrics(keras.callbacks.Callback):
   """Adds figures of the compressed gradients to the logs of `fit`.
 
-  All are means over the steps of the epoch. The first two are of all gradients,
-  the others of those that are coded: gradients of rows (`tf.IndexedSlices`)
-  travel as they are.
+  All are means over the steps of the epoch; steps whose gradient is not finite
+  are left out. The first two are of all gradients, the others of those that are
+  coded: gradients of rows (`tf.IndexedSlices`) travel as they are.
 
   - `bits_per_element`: what a worker sends, for each element of its gradients;
     all its words, what the workers agree on first, and the values and indices
@@ -99,7 +99,8 @@ class CompressionMetrics(keras.callbacks.Callback):
         self._sums.add_bits(observed.bits, observed.num_elements)
       else:
         self._sums.add_bits(*sent_bits(observed))
-        self._sums.add(figures(observed))
+        finite = tf.reduce_all(observed.reduced.finite[0])
+        self._sums.add(figures(observed), finite)
 
 
 class _Sums:
@@ -128,12 +129,17 @@ class _Sums:
     self._bits.assign_add(bits)
     self._elements.assign_add(elements)
 
-  def add(self, found):
-    """Adds a step's figures, traced; `found` is a dict of float32 []."""
+  def add(self, found: dict, counts: tf.Tensor) -> None:
+    """Adds a step's figures, traced.
+
+    Args:
+      found: dict of float32 [].
+      counts: bool [], False leaves the step out.
+    """
     self._known = tuple(found)
-    self._count.assign_add(1.0)
+    self._count.assign_add(tf.cast(counts, tf.float32))
     for name, value in found.items():
-      self._sums[name].assign_add(value)
+      self._sums[name].assign_add(tf.where(counts, value, 0.0))
 
   def means(self):
     """Figures by name, dict of float; {} before the first step."""

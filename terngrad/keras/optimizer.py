@@ -5,12 +5,15 @@ own code. What is replaced is the place where Keras's optimizers add up the
 gradients of all replicas.
 """
 
+import contextlib
+
 import keras
 import tensorflow as tf
 from absl import logging
 
 from terngrad.codec import policy
 from terngrad.compression import compressor as compressors
+from terngrad.keras import not_finite
 
 # What Keras, its callbacks and `LossScaleOptimizer` ask of an optimizer.
 _OF_INNER = (
@@ -59,7 +62,14 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     >>> model.compile(outer, 'mse')
   """
 
-  def __init__(self, optimizer, codec='ternary', seed=0, name=None):
+  def __init__(
+    self,
+    optimizer,
+    codec='ternary',
+    seed=0,
+    name=None,
+    on_not_finite: str = not_finite.SKIP,
+  ):
     """Wraps an optimizer.
 
     Args:
@@ -70,9 +80,15 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
         found in its path.
       seed: integer, of the random codes.
       name: of this optimizer; None for one of the wrapped one's.
+      on_not_finite: what becomes of a step in which a gradient of any worker is
+        NaN or infinite. 'skip': nothing changes, neither weights, slots,
+        averages and `iterations` nor what codes remember, and the log says so
+        once. 'raise': nothing changes, and `tf.errors.InvalidArgumentError` is
+        raised. 'pass': that variable's update is NaN, as without compression.
 
     Raises:
-      ValueError: a codec that is none, or an optimizer that cannot be wrapped.
+      ValueError: a codec or an action that is none, or an optimizer that cannot
+        be wrapped.
     """
     optimizer = keras.optimizers.get(optimizer)
     _check(optimizer)
@@ -86,6 +102,8 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     self._wrapped.optimizer = optimizer
     self._compressor = compressors.Compressor(codec, seed)
     self._warned = False
+    self._guard = not_finite.Guard(on_not_finite)
+    self._waiting = _Waiting()
     setattr(optimizer, REPLACED, self._sum)
 
   def __getattr__(self, name):
@@ -120,6 +138,11 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     """`compression.compressor.Compressor`."""
     return self._compressor
 
+  @property
+  def on_not_finite(self) -> str:
+    """What becomes of a step whose gradient is not finite."""
+    return self._guard.action
+
   def build(self, variables):
     """Makes the wrapped optimizer's variables.
 
@@ -142,11 +165,20 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
       grads: see `keras.optimizers.Optimizer.apply`.
       trainable_variables: likewise.
     """
+    inner = self.inner_optimizer
     if not self.built and trainable_variables is not None:
       with keras.name_scope(self.name):
         self.build(list(trainable_variables))
     self._warn_of_whole_tables(grads, trainable_variables)
-    self.inner_optimizer.apply(grads, trainable_variables)
+    pairs = self._pairs(grads, trainable_variables)
+    if not pairs or self.on_not_finite == not_finite.PASS:
+      inner.apply(grads, trainable_variables)
+      return
+    # Before the wrapped optimizer begins: it decays weights before it adds up.
+    sums, found = self._reduced(pairs)
+    self._guard.apply(
+      self._apply_sums, (grads, trainable_variables, sums), found
+    )
 
   def _warn_of_whole_tables(self, gradients, variables):
     """Logs once which gradients of rows the wrapped optimizer makes dense."""
@@ -220,6 +252,7 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
       'optimizer': keras.saving.serialize_keras_object(self.inner_optimizer),
       'codec': self._compressor.codec,
       'seed': self._compressor.seed,
+      'on_not_finite': self.on_not_finite,
     }
 
   @classmethod
@@ -236,16 +269,103 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     delattr(inner, REPLACED)
     return inner
 
+  def clipped(self, gradients):
+    """A worker's gradients, unscaled and clipped."""
+    inner = self.inner_optimizer
+    if inner.loss_scale_factor is not None:
+      gradients = [gradient / inner.loss_scale_factor for gradient in gradients]
+    return inner._clip_gradients(gradients)
+
+  def _pairs(self, grads, variables):
+    """Pairs of those that are added up; [] where Keras refuses to apply."""
+    inner = self.inner_optimizer
+    if variables is None:
+      variables = inner._trainable_variables
+    if len(grads) != len(variables):
+      return []
+    inner._check_variables_are_known(variables)
+    return [
+      (gradient, variable)
+      for gradient, variable in zip(grads, variables, strict=True)
+      if gradient is not None
+      and not inner._overwrite_variable_with_gradient(variable)
+    ]
+
+  def _reduced(self, pairs):
+    """The sums of what the wrapped optimizer would add up; `Found`."""
+    inner = self.inner_optimizer
+    gradients, variables = zip(*pairs, strict=True)
+    steps = inner.gradient_accumulation_steps
+    if not steps:
+      return self._compressed(self.clipped(gradients), variables)
+    kept = inner._accumulated_gradients
+    totals = [
+      gradient + kept[inner._get_variable_index(variable)]
+      for gradient, variable in pairs
+    ]
+
+    def compress():
+      means = self.clipped([total / steps for total in totals])
+      sums, found = self._compressed(means, variables)
+      return sums, found.finite
+
+    def keep():
+      return totals, not_finite.of_each(totals)
+
+    is_last = (inner._iterations + 1) % steps == 0
+    sums, finite = tf.cond(is_last, compress, keep)
+    names = [spec.name for spec in known(inner, variables).specs]
+    return sums, not_finite.Found(finite, names, inner._iterations)
+
+  def _compressed(self, gradients, variables):
+    """The sums over the replicas, and `Found`."""
+    inner = self.inner_optimizer
+    gradients = list(map(_as_updated, gradients, variables))
+    variables = known(inner, variables)
+    sums = self._compressor.reduce(gradients, variables, inner._iterations)
+    names = [spec.name for spec in variables.specs]
+    found = not_finite.Found(sums.finite, names, inner._iterations)
+    return sums.values, found
+
+  def _apply_sums(self, grads, variables, sums):
+    """Lets the wrapped optimizer apply gradients whose sums are known."""
+    with self._waiting.known(sums):
+      self.inner_optimizer.apply(grads, variables)
+
   def _sum(self, grads_and_vars):
     """In place of the wrapped optimizer's own sum over the replicas."""
-    inner = self.inner_optimizer
-    variables = [variable for _, variable in grads_and_vars]
-    summed = self._compressor.all_reduce(
-      [_as_updated(g, v) for g, v in grads_and_vars],
-      known(inner, variables),
-      inner._iterations,
-    )
-    return list(zip(summed, variables, strict=True))
+    gradients, variables = zip(*grads_and_vars, strict=True)
+    sums = self._waiting.sums()
+    if sums is None:
+      sums, found = self._compressed(gradients, variables)
+      self._guard.report(found)
+    return list(zip(sums, variables, strict=True))
+
+
+class _Waiting:
+  """Sums that wait for the wrapped optimizer, of each replica of a process."""
+
+  def __init__(self):
+    self._sums = {}
+
+  @contextlib.contextmanager
+  def known(self, sums):
+    """Keeps the sums of this replica."""
+    self._sums[_replica()] = sums
+    try:
+      yield
+    finally:
+      del self._sums[_replica()]
+
+  def sums(self):
+    """Those of this replica, or None."""
+    return self._sums.get(_replica())
+
+
+def _replica():
+  """The number of the replica that computes."""
+  context = tf.distribute.get_replica_context()
+  return int(tf.get_static_value(context.replica_id_in_sync_group))
 
 
 for _name in _OF_INNER:

@@ -98,14 +98,16 @@ class CompressedReduce(tf.distribute.ReductionToOneDevice):
   def _sums(self, values, asked):
     """The sums of gradients of all replicas."""
     strategy = tf.distribute.get_strategy()
-    names = [spec.name for spec in asked.variables.specs]
     own = [
-      _of_all(compressors.checked(g, name) for g in value.values)
-      for name, value in zip(names, values, strict=True)
+      _of_all(compressors.checked(g, spec) for g in value.values)
+      for spec, value in zip(asked.variables.specs, values, strict=True)
     ]
     step = tf.cast(tf.identity(asked.step), tf.int64)
     steps = _of_all([step] * strategy.num_replicas_in_sync)
-    sums = self._compressor.merged(asked.variables, False, strategy, own, steps)
+    merged = self._compressor.merged(
+      asked.variables, False, strategy, own, steps
+    )
+    sums = [of_replica.values for of_replica in merged]
     return [
       distribute_utils.regroup(
         tuple(tf.cast(s, value.values[0].dtype) for s in of_replicas),

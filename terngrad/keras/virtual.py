@@ -8,6 +8,7 @@ from absl import logging
 
 from terngrad.compression import compressor as compressors
 from terngrad.keras import masks
+from terngrad.keras import not_finite
 from terngrad.keras import optimizer as optimizers
 from terngrad.keras import rows as rows_lib
 
@@ -15,7 +16,13 @@ from terngrad.keras import rows as rows_lib
 _OF_WORKERS = ('clipnorm', 'clipvalue', 'global_clipnorm', 'loss_scale_factor')
 
 
-def virtual_workers(model, codec='ternary', num_workers=4, seed=0):
+def virtual_workers(
+  model,
+  codec='ternary',
+  num_workers=4,
+  seed=0,
+  on_not_finite: str = not_finite.SKIP,
+):
   """Lets a model's batches be shared by workers whose gradients are coded.
 
   Each of the N workers computes, one after the other, the gradient of its rows
@@ -39,6 +46,7 @@ def virtual_workers(model, codec='ternary', num_workers=4, seed=0):
     codec: see `CompressedOptimizer`.
     num_workers: N >= 1.
     seed: integer, of the random codes.
+    on_not_finite: see `CompressedOptimizer`.
 
   Returns:
     The model.
@@ -50,7 +58,9 @@ def virtual_workers(model, codec='ternary', num_workers=4, seed=0):
   rule, states = model.optimizer, {}
   if isinstance(rule, optimizers.CompressedOptimizer):
     rule, states = rule.unwrapped(), rule.compressor.saved()
-  made = VirtualOptimizer(rule, codec, num_workers, seed)
+  made = VirtualOptimizer(
+    rule, codec, num_workers, seed, on_not_finite=on_not_finite
+  )
   made.compressor.load(states)
   made.built = rule.built
   model.optimizer = made
@@ -65,7 +75,15 @@ def virtual_workers(model, codec='ternary', num_workers=4, seed=0):
 class VirtualOptimizer(optimizers.CompressedOptimizer):
   """The optimizer of `virtual_workers`: gets gradients one worker at a time."""
 
-  def __init__(self, optimizer, codec, num_workers, seed=0, name=None):
+  def __init__(
+    self,
+    optimizer,
+    codec,
+    num_workers,
+    seed=0,
+    name=None,
+    on_not_finite: str = not_finite.SKIP,
+  ):
     """Wraps an optimizer; see `CompressedOptimizer`.
 
     Args:
@@ -74,11 +92,12 @@ class VirtualOptimizer(optimizers.CompressedOptimizer):
       num_workers: N.
       seed: see there.
       name: see there.
+      on_not_finite: see there.
 
     Raises:
       ValueError: see there; or gradients are accumulated.
     """
-    super().__init__(optimizer, codec, seed, name)
+    super().__init__(optimizer, codec, seed, name, on_not_finite)
     if self.gradient_accumulation_steps:
       raise ValueError(
         'gradient_accumulation_steps: expected None with virtual workers, '
@@ -113,15 +132,21 @@ class VirtualOptimizer(optimizers.CompressedOptimizer):
     finally:
       self._record = None
 
-  def clipped(self, gradients):
-    """A worker's gradients, unscaled and clipped."""
-    inner = self.inner_optimizer
-    if inner.loss_scale_factor is not None:
-      gradients = [gradient / inner.loss_scale_factor for gradient in gradients]
-    return inner._clip_gradients(gradients)
+  def apply_mean(self, means, variables, found: not_finite.Found) -> None:
+    """Updates the variables by the mean gradients of all workers.
 
-  def apply_mean(self, means, variables):
-    """Updates the variables by the mean gradients of all workers."""
+    Args:
+      means: list of tensors.
+      variables: `keras.Variable`s.
+      found: whether the gradients are finite.
+    """
+    if self.on_not_finite == not_finite.PASS:
+      self._guard.report(found)
+      self._apply_mean(means, variables)
+    else:
+      self._guard.apply(self._apply_mean, (means, variables), found)
+
+  def _apply_mean(self, means, variables):
     inner = self.inner_optimizer
     kept = {name: getattr(inner, name) for name in _OF_WORKERS}
     try:
@@ -179,11 +204,15 @@ class _Step:
       if sparse
     )
     self._tell(plain)
-    means = optimizer.compressor.mean_over_workers(
+    sums = optimizer.compressor.mean_over_workers(
       of_worker, chosen._replace(plain=plain), optimizer.iterations
     )
-    means = [tf.cast(m, v.dtype) for m, v in zip(means, variables, strict=True)]
-    optimizer.apply_mean(means, variables)
+    means = [
+      tf.cast(m, v.dtype) for m, v in zip(sums.values, variables, strict=True)
+    ]
+    names = [spec.name for spec in chosen.specs]
+    found = not_finite.Found(sums.finite, names, optimizer.iterations)
+    optimizer.apply_mean(means, variables, found)
     return self._model.get_metrics_result()
 
   def _gradients(self, data, shares=None):

@@ -288,8 +288,11 @@ def map_nodes(device, workers, specs, body):
     # Without the loop nothing has to be stacked, that is copied.
     with tf.device(device):
       return [Single(value) for value in body(tf.constant(workers.start))]
+  # What is carried is read once more in each round.
   arrays = [
-    tf.TensorArray(dtype, size=len(workers), element_shape=shape)
+    tf.TensorArray(
+      dtype, len(workers), clear_after_read=False, element_shape=shape
+    )
     for dtype, shape in specs
   ]
 

@@ -7,10 +7,11 @@ between.
 
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
+from terngrad.codec import gradients as gradients_lib
 from terngrad.exchange import towers
-from terngrad.step import loss_scaling
 from terngrad.step import nodes
 from terngrad.step import passes
 from terngrad.step import replicas
@@ -22,9 +23,11 @@ class Reduced(NamedTuple):
   """The mean gradients of a step, and what they cost.
 
   Attributes:
-    means: for each device a list of float32, the same bits on all.
+    means: for each device a list of float32, the same bits on all. All elements
+      are NaN where a worker's gradient of that variable was not finite.
     sent: int32 [workers of this process], words that each sent.
-    finite: for each device bool [], whether all gradients of all workers were.
+    finite: for each device bool [variables], whether the gradients of each
+      were, of all workers, and so is their sum.
     pending: for each device `rounds.PendingMean`.
   """
 
@@ -67,15 +70,17 @@ class Reduction:
         nodes.Device(replica, exchange.workers_of(index), [own])
       )
 
-  def __call__(self, gradients, step, skips=False):
+  def __call__(self, gradients, step, others_finite=None):
     """Reduces the gradients of all workers; to be traced or not.
+
+    A step in which a gradient is not finite leaves all states alone.
 
     Args:
       gradients: for each device a function of a worker's number, int32 [], that
         returns the list of its float32 gradients.
       step: for each device int64 [], steps taken before.
-      skips: True leaves all states alone in a step in which a gradient is not
-        finite.
+      others_finite: for each device bool [], whether the gradients are that
+        others reduce in this step, alike on all devices; None for no others.
 
     Returns:
       `Reduced`.
@@ -94,7 +99,15 @@ class Reduction:
       exchange, computed, tf.constant(0.0), own_statistics=False
     )
     (shared,) = metadata.shared
-    finite = [loss_scaling.all_finite([agreed]) for agreed in shared]
+    finite, counts = [], []
+    for index, device in enumerate(exchange.devices):
+      with tf.device(device):
+        # Gradients that are finite may add up to infinity.
+        agreed = shared[index] * exchange.num_workers
+        finite.append(_finite_variables(self.codec, agreed))
+        counts.append(tf.reduce_all(finite[index]))
+        if others_finite is not None:
+          counts[index] &= others_finite[index]
     work = [
       rounds.Work(
         part=self._functions,
@@ -103,17 +116,39 @@ class Reduction:
         where=where,
         shared=shared[index],
         seed_and_step=numbers[index],
-        counts=finite[index] if skips else None,
+        counts=counts[index],
       )
       for index, where in enumerate(self._devices)
     ]
     pending = rounds.exchange_part(exchange, self.codec, work)
     means, sent = [], []
-    for device, one in zip(exchange.devices, pending, strict=True):
+    for index, device in enumerate(exchange.devices):
       with tf.device(device):
-        means.append(one.means())
-        sent.append(tf.add_n(one.sent))
+        means.append(_or_nan(finite[index], pending[index].means()))
+        sent.append(tf.add_n(pending[index].sent))
     return Reduced(means, towers.in_order(sent), finite, pending)
+
+
+def _finite_variables(
+  codec: gradients_lib.GradientCodec, probe: tf.Tensor
+) -> tf.Tensor:
+  """Bool [variables], whether all numbers of each in a probe are."""
+  _, rows = np.unique(codec.probed_variables(), return_inverse=True)
+  strange = tf.cast(~tf.math.is_finite(probe), tf.int32)
+  return tf.math.unsorted_segment_sum(strange, rows, codec.num_variables) < 1
+
+
+def _or_nan(finite: tf.Tensor, means: list[tf.Tensor]) -> list[tf.Tensor]:
+  """The means; NaN in those of variables whose gradients are not finite."""
+
+  def marked() -> list[tf.Tensor]:
+    pairs = zip(tf.unstack(finite), means, strict=True)
+    return [tf.where(known, m, float('nan')) for known, m in pairs]
+
+  # A branch: where all are finite, as nearly always, nothing is copied.
+  return tf.nest.flatten(
+    tf.cond(tf.reduce_all(finite), lambda: list(means), marked)
+  )
 
 
 class _Numbers:

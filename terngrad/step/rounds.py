@@ -157,9 +157,8 @@ class Work(NamedTuple):
       carried = [_listed(array.read(node)) for array in self.computed.carried]
       own = self.computed.probes[node]
       told = own, self.shared, *self.seed_and_step, worker
-      before = self.states.read(node)
-      result, after = body(carried, before, told)
-      self.states.write(node, before, after, self.counts)
+      result, after = body(carried, self.states.read(node), told)
+      self.states.write(node, after, self.counts)
       return [] if result is None else [result]
 
     with tf.device(device):
@@ -196,11 +195,10 @@ class PendingMean(NamedTuple):
   def means(self):
     """The list of mean gradients; states that depend on them change."""
     work, states = self.work, self.work.states
-    before = states.read_shared()
     means, after = work.part.decode(
-      self.received, before, work.shared, *work.seed_and_step
+      self.received, states.read_shared(), work.shared, *work.seed_and_step
     )
-    states.write_shared(before, after, work.counts)
+    states.write_shared(after, work.counts)
     if work.part.codec.finishes:
       work.finish(means)
     return means

@@ -6,6 +6,7 @@ here: a variable for each node of this process, on its device. Passes remember
 what is of workers alone.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -153,32 +154,41 @@ class OfPart:
       for variables in self._shared
     ]
 
-  def write(self, node, before, after, counts=None):
+  def write(self, node, values, counts=None):
     """Keeps what a node's function returned.
 
     Args:
       node: int32 [].
-      before: what `read` returned.
-      after: the same, changed.
+      values: what `read` returned, changed.
       counts: bool [], False leaves everything as it is; None is True.
     """
-    values = []
-    for owners, old, new in zip(self._owners, before, after, strict=True):
-      for owner, was, value in zip(owners, old, new, strict=True):
-        if owner == methods.WORKER:
-          values.append(_chosen(counts, value, was))
-    self._own.write(node, values)
+    own = [
+      value
+      for owners, of_bucket in zip(self._owners, values, strict=True)
+      for owner, value in zip(owners, of_bucket, strict=True)
+      if owner == methods.WORKER
+    ]
+    if own:
+      _if(counts, lambda: self._own.write(node, own))
 
-  def write_shared(self, before, after, counts=None):
+  def write_shared(self, values, counts=None):
     """Keeps what `decode` returned; see `write`."""
-    for variables, old, new in zip(self._shared, before, after, strict=True):
-      for variable, was, value in zip(variables, old, new, strict=True):
-        if variable is not None:
-          variable.assign(_chosen(counts, value, was))
+    pairs = [
+      (variable, value)
+      for variables, of_bucket in zip(self._shared, values, strict=True)
+      for variable, value in zip(variables, of_bucket, strict=True)
+      if variable is not None
+    ]
+    if pairs:
+      _if(counts, lambda: _assign(*zip(*pairs, strict=True)))
 
 
-def _chosen(counts, value, before):
-  return value if counts is None else tf.where(counts, value, before)
+def _if(counts: tf.Tensor | None, write: Callable[[], None]) -> None:
+  """Writes states; a branch, since choosing values would copy all of them."""
+  if counts is None:
+    write()
+  else:
+    tf.cond(counts, write, lambda: None)
 
 
 def _assign(variables, values):

@@ -36,6 +36,8 @@ class StepResult(NamedTuple):
       `make_train_step`.
     worker_labels: tuple of str, what to call the workers; () for by their
       numbers.
+    is_taken: bool [], False where nothing was updated; see
+      `Training.skips_not_finite`.
   """
 
   entropy: tf.Tensor
@@ -46,6 +48,7 @@ class StepResult(NamedTuple):
   sent: tf.Tensor
   stop: tf.Tensor
   worker_labels: tuple = ()
+  is_taken: tf.Tensor | bool = True
 
   def payloads(self, device_index):
     """The whole payloads of a device, int32 [its workers, words]."""
@@ -66,6 +69,8 @@ class Training(NamedTuple):
       passes; see `synchronized`.
     local: `local_steps.LocalSteps`, what workers do by themselves; of its
       `fragments` a step exchanges one. None: they compute gradients.
+    skips_not_finite: True leaves replicas and states as they are in a step in
+      which a loss or a gradient of any worker is not finite.
   """
 
   node_pass: passes.Pass
@@ -76,6 +81,7 @@ class Training(NamedTuple):
   seed: int
   pass_context: Callable = lambda device_index: contextlib.nullcontext()
   local: object = None
+  skips_not_finite: bool = False
 
 
 def make_train_step(training, codec):
@@ -175,20 +181,25 @@ def _train_step(
   metadata = rounds.Metadata.of(exchange, computed, stop, own_statistics)
   # Only data tie the parts to each other, so that one is on its way while
   # others are computed.
+  counts = _counts(training, metadata)
   exchanged = [
     rounds.exchange_part(
       exchange,
       part.codec,
-      _work(made, number, computed, metadata, seed_and_step),
+      _work(made, number, computed, metadata, seed_and_step, counts),
     )
     for number, part in enumerate(made.parts)
   ]
   of_devices = list(zip(*exchanged, strict=True))
   numbers = updates, rate, averaging_decay
-  for end, pending, statistics in zip(
-    made.ends, of_devices, metadata.statistics, strict=True
+  for end, pending, statistics, is_taken in zip(
+    made.ends, of_devices, metadata.statistics, counts, strict=True
   ):
-    end(pending, statistics, numbers)
+    update = functools.partial(end, pending, statistics, numbers)
+    if training.skips_not_finite:
+      tf.cond(is_taken, update, lambda: None)
+    else:
+      update()
   exchange.report(step, [of_parts[0].scores[:, 0] for of_parts in computed])
   return StepResult(
     entropy=metadata.scores[:, 0],
@@ -203,12 +214,12 @@ def _train_step(
     ],
     sent=_total(exchange, of_devices),
     stop=metadata.stop,
+    is_taken=counts[0] if training.skips_not_finite else True,
   )
 
 
-def _work(made, number, computed, metadata, seed_and_step):
+def _work(made, number, computed, metadata, seed_and_step, counts):
   """For each device the `rounds.Work` of a part."""
-  scales = bool(made.training.replicas[0].scaling)
   return [
     rounds.Work(
       part=made.functions[number],
@@ -217,7 +228,7 @@ def _work(made, number, computed, metadata, seed_and_step):
       where=where,
       shared=metadata.shared[number][index],
       seed_and_step=seed_and_step,
-      counts=_finite(metadata, index) if scales else None,
+      counts=counts[index],
     )
     for index, (where, of_parts) in enumerate(
       zip(made.devices, computed, strict=True)
@@ -225,11 +236,24 @@ def _work(made, number, computed, metadata, seed_and_step):
   ]
 
 
-def _finite(metadata, device_index):
-  """Bool [], whether all gradients are, as a device knows of all workers."""
-  return loss_scaling.all_finite(
-    [agreed[device_index] for agreed in metadata.shared]
-  )
+def _counts(training: Training, metadata: rounds.Metadata) -> list:
+  """For each device whether states change, bool [] or None; see `rounds.Work`.
+
+  As the device knows it of all workers.
+  """
+  of_devices = list(zip(*metadata.shared, strict=True))
+  if training.skips_not_finite:
+    count = training.exchange.num_workers
+    # Gradients that are finite may add up to infinity.
+    return [
+      loss_scaling.all_finite(
+        [metadata.scores[:, 0], *(agreed * count for agreed in of_parts)]
+      )
+      for of_parts in of_devices
+    ]
+  if training.replicas[0].scaling:
+    return list(map(loss_scaling.all_finite, of_devices))
+  return [None] * len(of_devices)
 
 
 def _total(exchange, of_devices):

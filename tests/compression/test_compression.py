@@ -10,6 +10,7 @@ from tests.keras import small
 VALUES = np.random.default_rng(0).normal(size=(2, 30, 4)).astype(np.float32)
 STRATEGY = small.strategy(2)
 FEEDBACK = 'error_feedback+topk:ratio=0.1'
+FEEDBACK_FREE = 'topk:ratio=0.1'
 
 
 def of_replicas(function):
@@ -130,6 +131,29 @@ def test_rows_of_replicas_are_gathered():
   expected[5] = (VALUES[0, 0] + VALUES[1, 0]) / 2
   for each in of_replicas(gathered):
     np.testing.assert_array_equal(each, expected)
+
+
+def test_shapes_that_are_not_known_are_given_or_refused_by_name():
+  def traced(**options):
+    @tf.function(input_signature=[tf.TensorSpec([None, None])])
+    def step(gradient):
+      return terngrad.compress(
+        [gradient], FEEDBACK_FREE, step=0, names=['a/kernel'], **options
+      )[0]
+
+    return step(VALUES[0])
+
+  found = traced(shapes=[(30, 4)])
+  (expected,) = terngrad.compress([VALUES[0]], FEEDBACK_FREE, step=0)
+  np.testing.assert_array_equal(found, expected)
+  with pytest.raises(
+    ValueError, match=r'a/kernel: expected .* known shape.*shapes='
+  ):
+    traced()
+  with pytest.raises(ValueError, match=r'a/kernel: expected .* shape \(30,\)'):
+    traced(shapes=[(30,)])
+  with pytest.raises(tf.errors.InvalidArgumentError, match='not compatible'):
+    traced(shapes=[(4, 30)])
 
 
 def test_what_remembers_needs_a_compressor():

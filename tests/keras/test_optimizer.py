@@ -184,6 +184,28 @@ def test_calls_about_weights_reach_the_wrapped_optimizer():
   assert float(optimizer.learning_rate) == 0.125
 
 
+def test_gradients_whose_shapes_are_not_known_are_coded_as_others():
+  """As those of loops, of `tf.where` and of ragged inputs."""
+
+  def moved(shape):
+    variable = keras.Variable(np.zeros((40, 5), np.float32))
+    optimizer = wrap(small.FEEDBACK, momentum=0.5)
+    optimizer.build([variable])
+
+    @tf.function(input_signature=[tf.TensorSpec(shape)])
+    def step(gradient):
+      optimizer.apply([gradient], [variable])
+
+    for _ in range(2):
+      step(GRADIENTS[0])
+    return variable.numpy()
+
+  known = moved((40, 5))
+  assert np.any(known)
+  for shape in ((None, 5), None):
+    np.testing.assert_array_equal(moved(shape), known)
+
+
 def test_double_gradients_are_refused():
   variable = keras.Variable(np.zeros(4), dtype='float64', name='table')
   with pytest.raises(ValueError, match='table: expected a gradient of float32'):

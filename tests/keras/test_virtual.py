@@ -229,6 +229,34 @@ def test_masked_losses_that_are_no_means_are_refused(make, received):
     made.train_on_batch(words, words % 3)
 
 
+class Shapeless(keras.layers.Dense):
+  """A layer whose kernel has a gradient of unknown static shape."""
+
+  def call(self, inputs):
+    return tf.matmul(inputs, _shapeless(tf.convert_to_tensor(self.kernel)))
+
+
+@tf.custom_gradient
+def _shapeless(kernel):
+  def upstream(gradient):
+    return tf.py_function(lambda g: g, [gradient], tf.float32)
+
+  return tf.identity(kernel), upstream
+
+
+def test_gradients_of_unknown_shapes_are_coded():
+  features, labels = small.data()
+  found = []
+  for kind in (keras.layers.Dense, Shapeless):
+    keras.utils.set_random_seed(1)
+    made = keras.Sequential([keras.Input((6,)), kind(3, use_bias=False)])
+    made.compile('sgd', keras.losses.SparseCategoricalCrossentropy(True))
+    terngrad.keras.virtual_workers(made, 'topk:ratio=0.5', 2)
+    made.train_on_batch(features, labels)
+    found.append(made.get_weights()[0])
+  np.testing.assert_array_equal(*found)
+
+
 def test_each_worker_clips_its_own_gradient():
   def rule():
     return keras.optimizers.SGD(1.0, global_clipnorm=1e-3)

@@ -55,6 +55,12 @@ def _described(value):
 class Traits(NamedTuple):
   """Properties that an exchange may rely on; the conformance tests hold them.
 
+  Whatever the traits, what is twice as large is coded as twice the gradient, as
+  long as the largest magnitude of a variable, or of a group, is from 2**-96 to
+  2**120 divided by the workers. Smaller gradients may count as zeros; elements
+  below 2**-126, which processors flush, always may. `fp16` and `threshold` look
+  at magnitudes themselves.
+
   Attributes:
     unbiased: the mean of decoded payloads over all keys is the gradient, up to
       the declared clipping and to 2**-24 of the scaler; and zero where the

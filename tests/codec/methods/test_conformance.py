@@ -138,6 +138,19 @@ def test_huge_and_subnormal_gradients_stay_finite_and_small(text):
       assert np.all(np.abs(mean) <= limit)
 
 
+@pytest.mark.parametrize('exponent', [-86, 100])
+@pytest.mark.gate_every(15)
+def test_very_small_and_large_gradients_are_coded_as_others(text, exponent):
+  """In the range that `contract.Traits` declares."""
+  if text.startswith(('fp16', 'threshold')):
+    pytest.skip('These look at magnitudes themselves.')
+  scale = 2.0**exponent
+  scaled = [[np.float32(v * scale) for v in own] for own in drawn()]
+  means = step(codec_of(text), scaled)
+  for mean, expected in zip(means, means_of(text), strict=True):
+    np.testing.assert_allclose(mean / scale, expected, rtol=1e-5, atol=1e-6)
+
+
 def test_an_element_that_is_not_finite_shows_in_the_probe(text):
   codec = codec_of(text)
   for place, value in zip((0, 1, 3), conformance.NOT_FINITE, strict=True):

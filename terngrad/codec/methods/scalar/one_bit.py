@@ -17,6 +17,8 @@ from terngrad.codec.stages import packing
 def one_bit(group_size=0):
   """Signs and two means for each group; zeros count as positive.
 
+  Elements below 2**-126 (1.2e-38) count as zeros.
+
   Args:
     group_size: elements that share two means, 64 bits; 0 for a whole variable.
 

@@ -47,6 +47,8 @@ def eden3():
   with 10 normal ones about 0.01 and with 100 below 0.001. Where that matters,
   keep such variables in float32.
 
+  Elements below 2**-126 (1.2e-38) count as zeros.
+
   Returns:
     A `contract.Codec` of 1.61 bits an element.
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from terngrad.codec import method
+from terngrad.codec.methods.transforms import rotation
 from terngrad.codec.stages import random_bits
 
 _SEED = 20190531
@@ -133,18 +134,34 @@ def _by_columns(a, b, **transposed):
 
 
 def orthogonal(matrix, epsilon):
-  """The matrix with orthogonal columns, by Gram-Schmidt."""
+  """The matrix with orthogonal columns, by Gram-Schmidt.
+
+  Args:
+    matrix: float32 [n, r], of any size: see `_in_range`.
+    epsilon: is added to the norms that columns are divided by.
+  """
   shapes = (tuple(matrix.shape),)
   return _compiled(_gram_schmidt, shapes, epsilon=epsilon)(matrix)
 
 
 def _gram_schmidt(matrix, epsilon):
-  columns = tf.unstack(matrix, axis=1)
+  columns = tf.unstack(_in_range(matrix), axis=1)
   for i, column in enumerate(columns):
     columns[i] = column = column / (tf.norm(column) + epsilon)
     for j in range(i + 1, len(columns)):
       columns[j] -= tf.reduce_sum(column * columns[j]) * column
   return tf.stack(columns, axis=1)
+
+
+def _in_range(matrix: tf.Tensor) -> tf.Tensor:
+  """The matrix, divided by a power of two where squares would be no floats.
+
+  Also where epsilon would not be small beside the norms; in between it is as it
+  was, to the bit.
+  """
+  largest = tf.reduce_max(tf.abs(matrix))
+  is_usual = (largest >= 2.0**-20) & (largest <= 2.0**50)
+  return matrix * tf.where(is_usual, 1.0, 1.0 / rotation.power_of_two(largest))
 
 
 @functools.cache

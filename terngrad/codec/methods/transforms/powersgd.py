@@ -6,7 +6,9 @@ the arithmetic of `powerSGD_hook` of PyTorch: Q is orthogonalised before it is
 used, and sums of P are not divided. Departures: a variable is the matrix
 [-1, last axis], since Keras has a kernel's outputs there and PyTorch in the
 first axis; a column of Q that is zero, which in the hook stays so, is drawn
-anew; and normal numbers are sums of twelve uniform ones, the same everywhere.
+anew; P and Q of very small or large numbers are scaled before epsilon is added,
+where the hook makes zeros of them; and normal numbers are sums of twelve
+uniform ones, the same everywhere.
 """
 
 from typing import NamedTuple

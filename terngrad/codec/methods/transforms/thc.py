@@ -32,6 +32,8 @@ _FRACTION = 16
 def thc(span=3.0):
   """4 bits an element one way, and sums of integers up to 15 N back.
 
+  Blocks whose root mean square is below 2**-97 (6.3e-30) count as zeros.
+
   Args:
     span: what the largest entry stands for, in root mean squares of a block by
       its agreed norm; what lies beyond is clipped.

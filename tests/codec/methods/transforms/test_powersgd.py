@@ -107,6 +107,27 @@ def test_a_matrix_of_low_rank_arrives_whole(warm_start):
   np.testing.assert_allclose(mean, low, rtol=0, atol=1e-4)
 
 
+@pytest.mark.parametrize('exponent', [-100, 100])
+@pytest.mark.parametrize('warm_start', [0, 1])
+def test_very_small_and_large_gradients_are_coded_as_others(
+  exponent, warm_start
+):
+  method = registry.method(f'powersgd:rank=2,warm_start={warm_start}')
+  codec = rounds.codec_of(method, [(30, 20)])
+  found = []
+  # The second step begins with a Q of the first one's size.
+  for scale in (1.0, 2.0**exponent):
+    rng = np.random.default_rng(1)
+    workers = rounds.Workers(codec, 2)
+    for number in range(2):
+      values = rng.normal(size=(2, 30, 20)) * scale
+      own = [[value.astype(np.float32)] for value in values]
+      (mean,) = workers.step(codec, own, number)
+    found.append(mean / scale)
+  assert np.any(found[0])
+  np.testing.assert_allclose(found[1], found[0], rtol=1e-3, atol=1e-5)
+
+
 def test_words_are_those_of_p_and_q_and_of_what_is_not_worth_it():
   codec = rounds.codec_of(
     registry.method('powersgd:rank=2,min_compression=1'), SHAPES

@@ -1,0 +1,142 @@
+"""What becomes of a step whose gradient is not finite."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+from absl import logging
+
+from terngrad.compression import compressor as compressors
+from terngrad.step import loss_scaling
+
+SKIP, RAISE, PASS = ACTIONS = 'skip', 'raise', 'pass'
+
+
+class Found(NamedTuple):
+  """What is known of a step's gradients; alike on all replicas.
+
+  Attributes:
+    finite: bool [variables], whether each one's gradient is, of all workers.
+    names: of the variables, a list.
+    step: integer [], steps taken before.
+  """
+
+  finite: tf.Tensor
+  names: list
+  step: tf.Tensor
+
+
+class Guard:
+  """Takes the steps of an optimizer whose gradients are finite.
+
+  Attributes:
+    action: for other steps: 'skip' them, 'raise' an error, or 'pass' on NaN.
+  """
+
+  def __init__(self, action: str = SKIP):
+    """Takes one of `ACTIONS`.
+
+    Raises:
+      ValueError: it is none.
+    """
+    if action not in ACTIONS:
+      raise ValueError(
+        f'on_not_finite: expected one of {", ".join(ACTIONS)}, received '
+        f'{action!r}. Use {SKIP!r} to leave weights as they are in such a step.'
+      )
+    self.action = action
+    self._is_logged = False
+
+  def apply(self, update: Callable, arguments: tuple, found: Found) -> None:
+    """Calls `update`, if the gradients of all workers are finite.
+
+    The branch is taken between the replicas: within one, nothing that meets
+    others may depend on it.
+
+    Args:
+      update: a function of one replica.
+      arguments: its, of this replica.
+      found: `Found` of this replica.
+
+    Raises:
+      tf.errors.InvalidArgumentError: a gradient is not finite, and `action` is
+        'raise'; nothing has changed.
+    """
+
+    def decide(strategy, finite, step, *arguments):
+      def take():
+        if tf.distribute.in_cross_replica_context():
+          strategy.extended.call_for_each_replica(update, args=arguments)
+        else:
+          update(*arguments)
+
+      first = strategy.experimental_local_results
+      here = Found(first(finite)[0], found.names, first(step)[0])
+      tf.cond(tf.reduce_all(here.finite), take, lambda: self._refuse(here))
+
+    tf.__internal__.distribute.interim.maybe_merge_call(
+      decide,
+      tf.distribute.get_strategy(),
+      tf.identity(found.finite),
+      tf.identity(found.step),
+      *arguments,
+    )
+
+  def report(self, found: Found) -> None:
+    """Logs, once a process, that a gradient is not finite."""
+    tf.cond(tf.reduce_all(found.finite), lambda: None, lambda: self._log(found))
+
+  def _refuse(self, found):
+    if self.action == SKIP:
+      self._log(found)
+      return
+    if compressors.is_compiled_by_xla():
+      raise ValueError(
+        f'on_not_finite: expected {SKIP!r} or {PASS!r} in a step that XLA '
+        f'compiles, which cannot raise, received {RAISE!r}. Compile the model '
+        'with jit_compile=False.'
+      )
+    message = [
+      _described(found),
+      'Lower the learning rate, or look at the data.',
+    ]
+    tf.debugging.Assert(False, [tf.strings.join(message, ' ')])
+
+  def _log(self, found):
+    # Python cannot be called from programs of XLA.
+    if not self._is_logged and not compressors.is_compiled_by_xla():
+      tf.py_function(self._log_once, [_described(found)], [])
+
+  def _log_once(self, described):
+    if self._is_logged:
+      return
+    self._is_logged = True
+    consequence = (
+      'Their update is NaN, as without compression'
+      if self.action == PASS
+      else 'The step was skipped: weights, optimizer and codes are as before'
+    )
+    logging.warning(
+      '%s %s. Further such steps are not logged.',
+      *(described.numpy().decode(), consequence),
+    )
+
+
+def of_each(tensors: list) -> tf.Tensor:
+  """Bool [tensors], whether all elements of each are finite."""
+  return tf.stack([loss_scaling.all_finite([tensor]) for tensor in tensors])
+
+
+def _described(found):
+  """A sentence, string []: which variables, at which step."""
+  names = tf.boolean_mask(tf.constant(found.names), ~found.finite)
+  return tf.strings.join(
+    [
+      'Step ',
+      tf.strings.as_string(found.step + 1),
+      ': expected finite gradients, received NaN or infinity on at least one '
+      'worker, of ',
+      tf.strings.reduce_join(names, separator=', '),
+      '.',
+    ]
+  )
