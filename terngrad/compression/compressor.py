@@ -135,8 +135,7 @@ class Compressor:
     Where a gradient is not finite on any replica, all states stay as they are.
 
     Args:
-      gradients: list of float32, float16 or bfloat16 tensors, or of
-        `tf.IndexedSlices`: these travel as they are.
+      gradients: list of floats, or of `tf.IndexedSlices`, which are not coded.
       variables: `codec.policy.Variables` of them.
       step: integer [], steps taken before.
       mean: True for the means instead.
@@ -178,7 +177,7 @@ class Compressor:
       summed[i] if rows else tf.cast(summed[i], gradients[i].dtype)
       for i, rows in enumerate(sparse)
     ]
-    known = [finite[i] for i in range(len(gradients))]
+    known = [finite[i] for i in range(len(sparse))]
     return Sums(values, tf.convert_to_tensor(known, tf.bool))
 
   def merged(self, variables, mean, strategy, own, step, others_finite=None):
