@@ -5,8 +5,6 @@ own code. What is replaced is the place where Keras's optimizers add up the
 gradients of all replicas.
 """
 
-import contextlib
-
 import keras
 import tensorflow as tf
 from absl import logging
@@ -14,6 +12,8 @@ from absl import logging
 from terngrad.codec import policy
 from terngrad.compression import compressor as compressors
 from terngrad.keras import not_finite
+from terngrad.keras import waiting_sums
+from terngrad.keras import wrapping
 
 # What Keras, its callbacks and `LossScaleOptimizer` ask of an optimizer.
 _OF_INNER = (
@@ -31,7 +31,6 @@ _OF_INNER = (
 )
 # With these Keras makes gradients of rows dense.
 _MAKE_DENSE = ('global_clipnorm', 'gradient_accumulation_steps')
-REPLACED = '_all_reduce_sum_gradients'
 _STATE = 'state:'
 
 
@@ -91,8 +90,8 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
         be wrapped.
     """
     optimizer = keras.optimizers.get(optimizer)
-    _check(optimizer)
-    _check_options(optimizer)
+    wrapping.check(optimizer, CompressedOptimizer)
+    wrapping.check_options(optimizer)
     super().__init__(
       learning_rate=0.0, name=name or f'compressed_{optimizer.name}'
     )
@@ -103,8 +102,8 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     self._compressor = compressors.Compressor(codec, seed)
     self._warned = False
     self._guard = not_finite.Guard(on_not_finite)
-    self._waiting = _Waiting()
-    setattr(optimizer, REPLACED, self._sum)
+    self._waiting = waiting_sums.WaitingSums()
+    setattr(optimizer, wrapping.REPLACED, self._sum)
 
   def __getattr__(self, name):
     """What is not known here is the wrapped optimizer's, as `momentum`."""
@@ -152,7 +151,7 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     Raises:
       ValueError: an option that Keras cannot do under this strategy.
     """
-    _check_options(self.inner_optimizer)
+    wrapping.check_options(self.inner_optimizer)
     if not self.inner_optimizer.built:
       self.inner_optimizer.build(variables)
     self.built = True
@@ -266,15 +265,17 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
   def unwrapped(self):
     """The wrapped optimizer, which adds up by itself again."""
     inner = self.inner_optimizer
-    delattr(inner, REPLACED)
+    delattr(inner, wrapping.REPLACED)
     return inner
 
   def clipped(self, gradients):
     """A worker's gradients, unscaled and clipped."""
-    inner = self.inner_optimizer
-    if inner.loss_scale_factor is not None:
-      gradients = [gradient / inner.loss_scale_factor for gradient in gradients]
-    return inner._clip_gradients(gradients)
+    return self.inner_optimizer._clip_gradients(self._unscaled(gradients))
+
+  def _unscaled(self, gradients):
+    """A worker's gradients of the loss itself, see `scale_loss`."""
+    scale = self.inner_optimizer.loss_scale_factor
+    return gradients if scale is None else [g / scale for g in gradients]
 
   def _pairs(self, grads, variables):
     """Pairs of those that are added up; [] where Keras refuses to apply."""
@@ -301,11 +302,13 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     kept = inner._accumulated_gradients
     totals = [
       gradient + kept[inner._get_variable_index(variable)]
-      for gradient, variable in pairs
+      for gradient, variable in zip(
+        self._unscaled(gradients), variables, strict=True
+      )
     ]
 
     def compress():
-      means = self.clipped([total / steps for total in totals])
+      means = inner._clip_gradients([total / steps for total in totals])
       sums, found = self._compressed(means, variables)
       return sums, found.finite
 
@@ -340,32 +343,6 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
       sums, found = self._compressed(gradients, variables)
       self._guard.report(found)
     return list(zip(sums, variables, strict=True))
-
-
-class _Waiting:
-  """Sums that wait for the wrapped optimizer, of each replica of a process."""
-
-  def __init__(self):
-    self._sums = {}
-
-  @contextlib.contextmanager
-  def known(self, sums):
-    """Keeps the sums of this replica."""
-    self._sums[_replica()] = sums
-    try:
-      yield
-    finally:
-      del self._sums[_replica()]
-
-  def sums(self):
-    """Those of this replica, or None."""
-    return self._sums.get(_replica())
-
-
-def _replica():
-  """The number of the replica that computes."""
-  context = tf.distribute.get_replica_context()
-  return int(tf.get_static_value(context.replica_id_in_sync_group))
 
 
 for _name in _OF_INNER:
@@ -415,48 +392,3 @@ def _as_updated(gradient, variable):
   if isinstance(gradient, tf.IndexedSlices) or gradient.dtype != tf.float64:
     return gradient
   return tf.cast(gradient, variable.dtype)
-
-
-def _check(optimizer):
-  """Refuses an optimizer that cannot be wrapped."""
-  if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
-    raise ValueError(
-      'optimizer: expected one without a loss scale, received '
-      'LossScaleOptimizer, whose gradients are not yet divided by it. Put it '
-      'around: LossScaleOptimizer(CompressedOptimizer(...)).'
-    )
-  if hasattr(optimizer, 'optimizers'):
-    raise ValueError(
-      f'optimizer: expected one, received {type(optimizer).__name__}, whose '
-      'optimizers add gradients up by themselves. Put CompressedOptimizer '
-      'around each of them.'
-    )
-  if not hasattr(type(optimizer), REPLACED):
-    raise ValueError(
-      'optimizer: expected one that adds up the gradients of replicas by '
-      f'{REPLACED}, as those of Keras 3 on TensorFlow do, received '
-      f'{type(optimizer).__name__} of Keras {keras.__version__} on '
-      f'{keras.backend.backend()}. Install a version that setup.py names, and '
-      'set KERAS_BACKEND=tensorflow.'
-    )
-  if hasattr(getattr(optimizer, REPLACED), '__self__') and isinstance(
-    getattr(optimizer, REPLACED).__self__, CompressedOptimizer
-  ):
-    raise ValueError(
-      f'optimizer: expected one that is not yet compressed, received '
-      f'{optimizer.name}, which is. Wrap it once, and make a new one for '
-      'another model.'
-    )
-
-
-def _check_options(optimizer):
-  """Refuses what Keras cannot do with several replicas, before it tries."""
-  replicas = tf.distribute.get_strategy().num_replicas_in_sync
-  for name in ('gradient_accumulation_steps', 'ema_overwrite_frequency'):
-    value = getattr(optimizer, name)
-    if value and replicas > 1:
-      raise ValueError(
-        f'{name}: expected None with {replicas} replicas, received {value}: '
-        'Keras would take this decision where no replica may wait for others. '
-        'Leave it out, or train on one device.'
-      )

@@ -18,6 +18,7 @@ from terngrad.codec import policy
 from terngrad.compression import compression
 from terngrad.compression import compressor as compressors
 from terngrad.keras import optimizer as optimizers
+from terngrad.keras import wrapping
 
 
 class CompressedReduce(tf.distribute.ReductionToOneDevice):
@@ -143,9 +144,9 @@ def _mark():
   owner = next(
     c
     for c in keras.optimizers.Optimizer.__mro__
-    if optimizers.REPLACED in vars(c)
+    if wrapping.REPLACED in vars(c)
   )
-  stock = vars(owner)[optimizers.REPLACED]
+  stock = vars(owner)[wrapping.REPLACED]
   if hasattr(stock, '__wrapped__'):
     return
 
@@ -160,4 +161,4 @@ def _mark():
     finally:
       _asked = None
 
-  setattr(owner, optimizers.REPLACED, marked)
+  setattr(owner, wrapping.REPLACED, marked)

@@ -125,6 +125,20 @@ def test_a_gradient_of_rows_stays_one(caplog):
   assert len(told) == 1
 
 
+@pytest.mark.parametrize('options', [{}, {'clipnorm': 1.0}])
+def test_accumulated_gradients_are_unscaled_once(options):
+  options |= {'gradient_accumulation_steps': 2, 'loss_scale_factor': 8.0}
+  stock, coded = (
+    applied(optimizer, [8.0 * GRADIENTS[0]], steps=4)
+    for optimizer in (
+      keras.optimizers.SGD(1.0, **options),
+      wrap('identity', **options),
+    )
+  )
+  assert np.any(stock)
+  np.testing.assert_array_equal(coded, stock)
+
+
 @pytest.mark.parametrize(
   'option', ['global_clipnorm', 'gradient_accumulation_steps']
 )
