@@ -59,17 +59,21 @@ def weighed(model: keras.Model, shares: Shares | None) -> Iterator[list]:
   def compute_loss(x, y, y_pred, sample_weight, **options):
     found[:] = [_mask(output) is not None for output in _flat(y_pred)]
     if any(found):
-      _check(model)
+      _check(model, original)
       if shares is not None:
         sample_weight = _weights(y_pred, sample_weight, shares)
     return original(x, y, y_pred, sample_weight, **options)
 
   # An attribute of the instance hides the method, as long as it is there.
+  is_attribute = 'compute_loss' in vars(model)
   model.compute_loss = compute_loss
   try:
     yield found
   finally:
-    del model.compute_loss
+    if is_attribute:
+      model.compute_loss = original
+    else:
+      del model.compute_loss
 
 
 def _weights(y_pred, sample_weight, shares):
@@ -116,14 +120,15 @@ def _count(output):
   return None if mask is None else tf.reduce_sum(tf.cast(mask, tf.float32))
 
 
-def _check(model):
+def _check(model, compute_loss):
   """Refuses losses of which the mean over all workers cannot be made."""
   reductions = [
     getattr(loss, 'reduction', 'sum_over_batch_size')
     for loss in _flat(model.loss)
     if loss is not None
   ]
-  own = type(model).compute_loss is not keras.Model.compute_loss
+  stock = keras.Model.compute_loss
+  own = getattr(compute_loss, '__func__', None) is not stock
   if own or not set(reductions) <= set(_MEANS):
     received = (
       "the model's own compute_loss" if own else ', '.join(map(str, reductions))

@@ -229,6 +229,28 @@ def test_masked_losses_that_are_no_means_are_refused(make, received):
     made.train_on_batch(words, words % 3)
 
 
+def test_a_compute_loss_of_the_instance_stays():
+  """As a method of ones own: called, kept, and refused where masks are."""
+  made = small.compiled(None)
+  original, called = made.compute_loss, []
+
+  def compute_loss(x, y, y_pred, sample_weight, training=True):
+    called.append(y_pred.shape)
+    return original(x, y, y_pred, sample_weight, training=training)
+
+  made.compute_loss = compute_loss
+  terngrad.keras.virtual_workers(made, 'identity', 2)
+  made.train_on_batch(*small.data(8))
+  assert called[-1] == (4, small.CLASSES)
+  assert made.compute_loss is compute_loss
+  made, words = tagger(), padded()
+  original = made.compute_loss
+  made.compute_loss = compute_loss
+  terngrad.keras.virtual_workers(made, 'identity', 2)
+  with pytest.raises(ValueError, match='own compute_loss'):
+    made.train_on_batch(words, words % 3)
+
+
 class Shapeless(keras.layers.Dense):
   """A layer whose kernel has a gradient of unknown static shape."""
 
