@@ -60,11 +60,15 @@ def _load():
   path, missing = _find()
   if missing is None:
     try:
-      operations = tf.load_op_library(str(path))
+      operations, chosen = tf.load_op_library(str(path)), _chosen(path)
     except (tf.errors.NotFoundError, OSError) as error:
       missing = f'{path.name} does not load: {error}'
+    except AttributeError:
+      missing = (
+        f'{path.name} was built of older sources. With a C++ compiler, {_BUILD}'
+      )
     else:
-      _check(_chosen(path))
+      _check(chosen)
       return operations, None
   is_wish = missing == _SWITCHED_OFF
   log = logging.info if is_wish else logging.warning
@@ -73,7 +77,11 @@ def _load():
 
 
 def _chosen(path: pathlib.Path) -> str:
-  """The instruction set that the loaded library uses."""
+  """The instruction set that the loaded library uses.
+
+  Raises:
+    AttributeError: a library that cannot tell.
+  """
   chosen = ctypes.CDLL(str(path)).terngrad_instruction_set
   chosen.restype = ctypes.c_char_p
   return chosen().decode()

@@ -1,6 +1,8 @@
 """The native kernels and their twin in TensorFlow give the same bits."""
 
+import _ctypes
 import os
+import pathlib
 import subprocess
 
 import hypothesis
@@ -353,6 +355,16 @@ def test_an_instruction_set_that_the_processor_lacks_is_refused(monkeypatch):
   monkeypatch.setenv('TERNGRAD_NATIVE', 'avx512')
   with pytest.raises(ValueError, match="'avx512'. Unset.* which is 'avx2'"):
     native._check('avx2')
+
+
+def test_a_library_of_older_sources_is_not_used(monkeypatch):
+  """Such as one that was built before an editable checkout moved on."""
+  other = pathlib.Path(_ctypes.__file__)
+  monkeypatch.setattr(native, '_find', lambda: (other, None))
+  operations, why_not = native._load.__wrapped__()
+  assert operations is None
+  assert f'{other.name} was built of older sources.' in why_not
+  assert 'install the sources again: pip install' in why_not
 
 
 # Refusals.
