@@ -17,6 +17,7 @@ from terngrad.codec import bucketing
 from terngrad.codec import parts
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
+from terngrad.compression import passed_rows
 from terngrad.compression import remembered
 from terngrad.exchange import strategies
 from terngrad.step import loss_scaling
@@ -46,21 +47,6 @@ class Observed(NamedTuple):
   residuals: list
 
 
-class PassedRows(NamedTuple):
-  """What an observer is told of `tf.IndexedSlices`, which travel as they are.
-
-  Attributes:
-    bits: float64 [], of values and indices that a worker sends; the mean over
-      the workers of this process.
-    num_elements: float64 [], elements of the values; likewise.
-    exchange: `exchange.towers.Towers` or another exchange.
-  """
-
-  bits: tf.Tensor
-  num_elements: tf.Tensor
-  exchange: object
-
-
 class Sums(NamedTuple):
   """The sums, or means, of all replicas' gradients.
 
@@ -83,8 +69,8 @@ class Compressor:
     codec: as it was given.
     seed: integer, of the random codes.
     num_workers: virtual workers, or None.
-    observer: None, or a function of `Observed`, and of `PassedRows` where there
-      are rows, that is traced with each step.
+    observer: None, or a function of `Observed`, and of `passed_rows.PassedRows`
+      where there are rows, that is traced with each step.
   """
 
   def __init__(self, codec, seed=0, num_workers=None):
@@ -256,29 +242,7 @@ class Compressor:
         'as they are.',
         ', '.join(variables.specs[i].name for i in gradients),
       )
-    if not gradients or context.num_replicas_in_sync == 1:
-      return gradients
-    strategy = context.strategy
-    if isinstance(strategy, strategies.OF_ONE_PROCESS):
-      # TensorFlow's collectives fail in conditions, which Keras makes of
-      # several steps an execution.
-      merged = context.merge_call(
-        functools.partial(_joined_rows, mean),
-        args=(
-          [tf.identity(g.values) for g in gradients.values()],
-          [tf.identity(g.indices) for g in gradients.values()],
-        ),
-      )
-      number = tf.get_static_value(context.replica_id_in_sync_group)
-      return {
-        index: tf.IndexedSlices(*joined, gradient.dense_shape)
-        for (index, gradient), joined in zip(
-          gradients.items(), merged[number], strict=True
-        )
-      }
-    op = tf.distribute.ReduceOp.MEAN if mean else tf.distribute.ReduceOp.SUM
-    summed = context.all_reduce(op, list(gradients.values()))
-    return dict(zip(gradients, summed, strict=True))
+    return passed_rows.summed(context, gradients, mean)
 
   def _join(self, strategy):
     """Finds the other workers, once."""
@@ -342,11 +306,8 @@ class Compressor:
     """Tells the observer of `tf.IndexedSlices` of a replica."""
     if not self.observer or not gradients:
       return
-    parts = [part for g in gradients for part in (g.values, g.indices)]
-    bits = [_count(part) * 8 * part.dtype.size for part in parts]
-    elements = [_count(gradient.values) for gradient in gradients]
     context.merge_call(
-      self._observe_merged_rows, args=(tf.add_n(bits), tf.add_n(elements))
+      self._observe_merged_rows, args=passed_rows.sent(gradients)
     )
 
   def _observe_merged_rows(self, strategy, *counts):
@@ -355,28 +316,7 @@ class Compressor:
       tf.reduce_mean(tf.stack(strategy.experimental_local_results(count)))
       for count in counts
     )
-    self.observer(PassedRows(bits, elements, self._exchange))
-
-
-def _joined_rows(mean, strategy, values, indices):
-  """The rows of all replicas; for each the list of (values, indices)."""
-  count = strategy.num_replicas_in_sync
-
-  def joined(device):
-    with tf.device(device):
-      found = []
-      for pair in zip(values, indices, strict=True):
-        parts = map(strategy.experimental_local_results, pair)
-        rows, places = (tf.concat(part, axis=0) for part in parts)
-        found.append((rows / count if mean else rows, places))
-      return found
-
-  return [joined(device) for device in strategy.extended.worker_devices]
-
-
-def _count(tensor):
-  """Elements of a tensor, float64 []."""
-  return tf.cast(tf.size(tensor), tf.float64)
+    self.observer(passed_rows.PassedRows(bits, elements, self._exchange))
 
 
 def rules(codec):

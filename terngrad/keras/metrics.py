@@ -4,6 +4,7 @@ import keras
 import tensorflow as tf
 
 from terngrad.compression import compressor as compressors
+from terngrad.compression import passed_rows
 from terngrad.compression import remembered
 from terngrad.keras import optimizer as optimizers
 
@@ -15,9 +16,10 @@ _FLOAT_BITS = 32
 class CompressionMetrics(keras.callbacks.Callback):
   """Adds figures of the compressed gradients to the logs of `fit`.
 
-  All are means over the steps of the epoch; steps whose gradient is not finite
-  are left out. The first two are of all gradients, the others of those that are
-  coded: gradients of rows (`tf.IndexedSlices`) travel as they are.
+  All are means over the steps of the epoch. The first two are of all gradients
+  of all steps. The others are of those that are coded, since gradients of rows
+  (`tf.IndexedSlices`) travel as they are, and leave steps out whose gradient is
+  not finite on any worker.
 
   - `bits_per_element`: what a worker sends, for each element of its gradients;
     all its words, what the workers agree on first, and the values and indices
@@ -95,7 +97,7 @@ class CompressionMetrics(keras.callbacks.Callback):
 
   def _observe(self, observed):
     with tf.device(observed.exchange.devices[0]):
-      if isinstance(observed, compressors.PassedRows):
+      if isinstance(observed, passed_rows.PassedRows):
         self._sums.add_bits(observed.bits, observed.num_elements)
       else:
         self._sums.add_bits(*sent_bits(observed))
