@@ -23,8 +23,8 @@ _SWITCH = 'TERNGRAD_NATIVE'
 _SWITCHED_OFF = f'{_SWITCH}=0.'
 _INSTRUCTION_SETS = ('generic', 'avx2', 'avx512')
 _BUILD = (
-  'install the sources again: pip install --force-reinstall --no-deps '
-  '--no-build-isolation . in their folder.'
+  'With a C++ compiler, install the sources again: pip install '
+  '--force-reinstall --no-deps --no-build-isolation . in their folder.'
 )
 _MARKER = 'terngrad-native-built-for-tensorflow-{};'
 
@@ -64,9 +64,7 @@ def _load():
     except (tf.errors.NotFoundError, OSError) as error:
       missing = f'{path.name} does not load: {error}'
     except AttributeError:
-      missing = (
-        f'{path.name} was built of older sources. With a C++ compiler, {_BUILD}'
-      )
+      missing = f'{path.name} was built of older sources. {_BUILD}'
     else:
       _check(chosen)
       return operations, None
@@ -110,11 +108,11 @@ def _find():
   if switch == '0':
     return path, _SWITCHED_OFF
   if not path.exists():
-    return path, f'they were not built. With a C++ compiler, {_BUILD}'
+    return path, f'they were not built. {_BUILD}'
   # Asked before the file is loaded: the ABI changes from version to version.
   if _MARKER.format(tf.__version__).encode() not in path.read_bytes():
     return path, (
       f'{path.name} was built for another version than TensorFlow '
-      f'{tf.__version__}. With a C++ compiler, {_BUILD}'
+      f'{tf.__version__}. {_BUILD}'
     )
   return path, None
