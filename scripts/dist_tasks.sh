@@ -194,8 +194,9 @@ stop_tasks() {
   }
   end=$((SECONDS + $2))
   mapfile -t left < <(members "${sessions[@]}")
-  # Some may be gone by now.
+  # Some may be gone by now. What was stopped (SIGSTOP) hears it when it goes on.
   kill -TERM "${left[@]}" 2>/dev/null || true
+  kill -CONT "${left[@]}" 2>/dev/null || true
   while ((SECONDS < end && ${#left[@]})); do
     sleep 0.1
     mapfile -t left < <(members "${sessions[@]}")

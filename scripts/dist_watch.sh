@@ -10,6 +10,9 @@
 look_every=2
 # seconds that a task has to end; nothing is lost by killing it after that
 grace=10
+# the same where somebody ends the run: tasks save, and end by themselves before
+# (27 s, terngrad/signal_guard.py)
+grace_to_save=29
 # seconds that tasks have to end by themselves once one was lost, or its host
 # cannot be reached: who lost another one may end before that one has failed
 settle=30
@@ -79,7 +82,7 @@ wait_for_end() {
 quit() {
   trap - INT TERM HUP
   say "signal $1: stopping all tasks"
-  end_all 60 || true
+  end_all "$grace_to_save" || true
   exit $((128 + $1))
 }
 

@@ -3,6 +3,7 @@
 See `signals.obey`, which starts it.
 """
 
+import _thread
 import contextlib
 import functools
 import os
@@ -24,10 +25,15 @@ EXIT_CODE = 128
 VARIABLE = 'TERNGRAD_STOP_SECONDS'
 # Schedulers often kill after 30.
 _DEFAULT, LEAST, _MOST = 27.0, 1.0, 1e6
-# A terminal sends SIGINT to a script and to what it started, and the script may
-# send SIGTERM at once: another signal in this time is the same request.
-_ONE_REQUEST_SECONDS = 2.0
+# One request may send several signals. The same one comes twice where systemd
+# or Slurm send it to all processes of a job, and `terngrad launch` passes it
+# on; another one comes where a terminal sends SIGINT to a script and to what it
+# started, and the script sends SIGTERM.
+_SAME_REQUEST_SECONDS = 1.0
+_OTHER_REQUEST_SECONDS = 2.0
 _LAST_WORDS_SECONDS = 0.5
+# That a thread of `passed_on` may outlive its block.
+_TAKE_SECONDS = 0.1
 
 
 def seconds() -> float:
@@ -65,7 +71,11 @@ class Requests:
       return
     if self.first is None:
       self.first, self._since = number, now
-    elif number == self.first or now - self._since > _ONE_REQUEST_SECONDS:
+      return
+    within = (
+      _SAME_REQUEST_SECONDS if number == self.first else _OTHER_REQUEST_SECONDS
+    )
+    if now - self._since > within:
       self.second = self.second or number
 
 
@@ -272,13 +282,45 @@ def blocked() -> Iterator[None]:
   Handlers of before stand again after it: TensorFlow replaces that of SIGTERM
   where processes join. Only the main thread may install handlers.
   """
-  before = signal.pthread_sigmask(signal.SIG_BLOCK, NUMBERS)
+  before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
   try:
+    # This and `signal` call handlers of what came before, which may raise.
+    signal.pthread_sigmask(signal.SIG_BLOCK, NUMBERS)
     yield
   finally:
-    if threading.current_thread() is threading.main_thread():
-      for number in NUMBERS:
-        handler = signal.getsignal(number)
-        if handler is not None:
-          signal.signal(number, handler)
-    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    try:
+      _install_again()
+    finally:
+      signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _install_again() -> None:
+  """Installs Python's handlers where others may have put theirs."""
+  if threading.current_thread() is threading.main_thread():
+    for number in NUMBERS:
+      handler = signal.getsignal(number)
+      if handler is not None:
+        signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def passed_on() -> Iterator[None]:
+  """`blocked`, but a thread takes the signals and calls Python's handlers.
+
+  For what starts threads and takes long: they leave signals alone for ever, and
+  the main thread has its handlers called as if nothing were blocked.
+  """
+  ended = threading.Event()
+
+  def take() -> None:
+    while not ended.is_set():
+      came = signal.sigtimedwait(NUMBERS, _TAKE_SECONDS)
+      if came is not None:
+        _thread.interrupt_main(came.si_signo)
+
+  with blocked():
+    threading.Thread(target=take, daemon=True).start()
+    try:
+      yield
+    finally:
+      ended.set()

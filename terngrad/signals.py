@@ -172,6 +172,16 @@ def stopping(alone: bool = True) -> Iterator[Stop]:
     _restore(previous)
 
 
+@contextlib.contextmanager
+def importing() -> Iterator[None]:
+  """A block that starts threads of TensorFlow, which leave signals alone.
+
+  It takes seconds, on a busy machine many: signals are obeyed meanwhile.
+  """
+  with signal_guard.passed_on() if guard() else signal_guard.blocked():
+    yield
+
+
 def environment() -> dict[str, str]:
   """What a process that this one starts and waits for has to know.
 

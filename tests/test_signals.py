@@ -87,6 +87,9 @@ class Script:
     self._process.kill()
     self._process.communicate()
 
+  def line(self):
+    return self._process.stdout.readline()
+
   def send(self, number):
     self._process.send_signal(number)
 
@@ -134,6 +137,61 @@ def test_a_handler_of_others_takes_no_signal_away_while_processes_join(number):
     code, (line,) = script.end()
   assert code == 128 + number
   assert f'expected Start to end within 1 s of {number.name}' in line
+
+
+def test_a_signal_and_its_second_are_obeyed_while_tensorflow_is_imported():
+  # Importing takes longer than a test can rely on; waiting is the same to it.
+  script = """
+  try:
+    with signals.importing():
+      print('waits', flush=True)
+      while True:
+        time.sleep(0.01)
+  except signals.Interrupted as error:
+    print(signal.Signals(error.number).name, flush=True)
+    wait(ctypes.CDLL)
+"""
+  with Script(script, seconds=10000) as run:
+    run.send(signal.SIGINT)
+    assert run.line() == 'SIGINT\n'
+    run.send_until_it_ends(signal.SIGINT)
+    code, (line,) = run.end()
+  assert code == 128 + signal.SIGINT
+  assert 'a second signal, SIGINT' in line
+
+
+def test_threads_that_start_while_tensorflow_is_imported_take_no_signal():
+  script = """
+  import threading
+  masks = []
+  look = lambda: masks.append(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+  with signals.importing():
+    thread = threading.Thread(target=look)
+    thread.start()
+  thread.join()
+  look()
+  print([sorted(map(int, mask)) for mask in masks], flush=True)
+"""
+  with Script(script, seconds=10000) as run:
+    assert run.first == '[[2, 15], []]\n'
+
+
+def test_a_handler_that_raises_leaves_no_signal_blocked(monkeypatch):
+  real = signal.pthread_sigmask
+
+  def masks(how, numbers):
+    before = real(how, numbers)
+    # As the real one does for a signal that came just before.
+    if numbers == signal_guard.NUMBERS:
+      raise signals.Interrupted(signal.SIGTERM)
+    return before
+
+  before = real(signal.SIG_BLOCK, ())
+  monkeypatch.setattr(signal, 'pthread_sigmask', masks)
+  with pytest.raises(signals.Interrupted), signal_guard.blocked():
+    pytest.fail('began')
+  after = real(signal.SIG_SETMASK, before)
+  assert after == before
 
 
 def test_handlers_stand_again_after_processes_have_joined():
@@ -202,7 +260,11 @@ def test_nothing_stays_behind_a_program_without_a_signal():
   ('came', 'second'),
   [
     ([(signal.SIGTERM, 0)], None),
-    ([(signal.SIGTERM, 0), (signal.SIGTERM, 0.1)], signal.SIGTERM),
+    ([(signal.SIGTERM, 0), (signal.SIGTERM, 1.1)], signal.SIGTERM),
+    # That of systemd or Slurm to all processes of a job, and that of a launcher
+    # among them.
+    ([(signal.SIGTERM, 0), (signal.SIGTERM, 0.1)], None),
+    ([(signal.SIGTERM, 0), (signal.SIGTERM, 0), (signal.SIGTERM, 5)], 15),
     # A terminal's, and that of the script that it interrupted.
     ([(signal.SIGINT, 0), (signal.SIGTERM, 0.1)], None),
     ([(signal.SIGINT, 0), (signal.SIGTERM, 5)], signal.SIGTERM),

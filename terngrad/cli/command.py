@@ -24,7 +24,6 @@ from absl import logging
 
 from slim import errors as data_errors
 from terngrad import errors
-from terngrad import signal_guard
 from terngrad import signals
 from terngrad.cli import flags
 from terngrad.cli import quiet
@@ -121,7 +120,7 @@ def _act(command, program, arguments):
     require(parsed.values, *command.required)
     if command.needs_tensorflow:
       # Its threads leave signals to this one, see `signals.joining`.
-      with signal_guard.blocked():
+      with signals.importing():
         quiet.import_tensorflow(parsed.verbosity > 0)
     logging.use_absl_handler()
     if command.is_converter:

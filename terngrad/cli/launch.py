@@ -159,7 +159,8 @@ def _wait(running, events):
     except queue.Empty:
       break
     if process is None:
-      stopped = command.SIGNALLED + number
+      # They have as long as they need now, see `signal_guard.seconds`.
+      stopped, end = command.SIGNALLED + number, None
       for each in running:
         each.signal(number)
       continue

@@ -127,8 +127,11 @@ def _run(words: list[str]) -> tuple[int, str]:
     try:
       said, _ = process.communicate()
     except BaseException:
-      # It starts processes of its own, which must not outlive it.
-      signal_guard.kill_below(process.pid)
+      # It starts processes of its own, which must not outlive it. The number of
+      # one that has ended may be another's.
+      if process.poll() is None:
+        signal_guard.kill_below(process.pid)
+        process.kill()
       raise
   return process.returncode, said
 

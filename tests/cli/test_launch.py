@@ -1,6 +1,7 @@
 """What `terngrad launch` starts, and what becomes of it."""
 
 import os
+import signal
 import sys
 
 import pytest
@@ -150,3 +151,28 @@ def test_what_was_killed_is_named_before_what_lost_it(
   assert stand_ins(*does) == 137
   killed = 1 if order == 1 else 0
   assert f'worker {killed} ended with exit code 137' in capsys.readouterr().err
+
+
+def test_a_signal_while_others_may_fail_gives_them_their_own_time(
+  stand_ins, monkeypatch
+):
+  say, ask, asked = command.say, launch._Process.signal, []
+
+  def said(line):
+    say(line)
+    if 'to see what failed' in line:
+      os.kill(os.getpid(), signal.SIGTERM)
+
+  def signalled(process, number):
+    if process._process.poll() is None:
+      asked.append(process.label)
+    ask(process, number)
+
+  monkeypatch.setattr(command, 'SETTLE', 0)
+  monkeypatch.setattr(command, 'say', said)
+  monkeypatch.setattr(launch._Process, 'signal', signalled)
+  saves = 'trap "sleep 1; exit 143" TERM; echo >"$fifo"; '
+  saves += 'while :; do sleep 0.1; done'
+  code = stand_ins(f'{STAYS}; exit {watchdog.LOST}', saves)
+  # A second signal would cut short what it saves.
+  assert (code, asked) == (143, ['worker 1'])

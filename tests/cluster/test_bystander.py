@@ -68,7 +68,7 @@ def test_a_second_one_that_the_thread_cannot_read_ends_it_soon(
   pair, clock, watch
 ):
   watch.take(signal.SIGTERM)
-  clock[0] += 1
+  clock[0] += 2
   pair[1].send(bytes([signal.SIGTERM]))
   assert watch.look() is None
   clock[0] += 1.5

@@ -1,10 +1,14 @@
 """Runs of more and more devices and processes, and their table."""
 
 import math
+import os
+import signal
+import sys
 
 import pytest
 
 from terngrad import errors
+from terngrad import signals
 from terngrad.cli import flags
 from terngrad.cli.measure import scaling as command
 from terngrad.measure import scaling
@@ -103,3 +107,34 @@ def test_what_cannot_be_is_refused(change, said):
   given = {'command': COMMAND} | change
   with pytest.raises(flags.UsageError, match=said):
     command.act(command.Flags(**given))
+
+
+def test_a_signal_ends_the_run_that_is_measured(tmp_path, monkeypatch):
+  there, never = tmp_path / 'there', tmp_path / 'never'
+  os.mkfifo(there)
+  os.mkfifo(never)
+  script = tmp_path / 'python'
+  # The signal comes when the run is at work, which would take minutes.
+  outlived = tmp_path / 'outlived'
+  script.write_text(
+    f'#!/usr/bin/env bash\necho $$ >{there}\nkill -TERM $PPID\n'
+    f'read -r -t 200 <>{never}\ntouch {outlived}\n'
+  )
+  script.chmod(0o755)
+  monkeypatch.setattr(sys, 'executable', str(script))
+  with open(there, 'r+b', buffering=0) as pipe:
+
+    def interrupt(number, frame):
+      del frame
+      raise signals.Interrupted(number)
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+      with pytest.raises(signals.Interrupted):
+        scaling._run(['train'])
+    finally:
+      signal.signal(signal.SIGTERM, before)
+    process = int(pipe.readline())
+  with pytest.raises(ProcessLookupError):
+    os.kill(process, 0)
+  assert not outlived.exists()

@@ -1,5 +1,7 @@
 """scripts/stop_dist.sh and kill_local.sh, with a fake ssh."""
 
+import os
+import signal
 import subprocess
 
 import pytest
@@ -42,6 +44,20 @@ def test_recorded_configuration_stops_what_it_started(cluster):
   cluster.config = cluster.workspace / 'e' / 'config_dist.sh'
   assert cluster.run('--status')[0] == 0
   assert cluster.run(script='stop_dist.sh')[0] == 0
+  assert not any(map(runs, pids.values()))
+
+
+def test_stop_wakes_a_task_that_was_stopped(cluster):
+  saved = cluster.folder / 'saved'
+  cluster.worker = cluster.script(
+    'worker script', f'trap \'echo >"{saved}"; exit 143\' TERM\n{STAYS}'
+  )
+  pids = cluster.started()
+  os.kill(pids['worker_1'], signal.SIGSTOP)
+  status, out, err = cluster.run('--seconds=30', script='stop_dist.sh')
+  assert (status, err) == (0, '')
+  assert 'killed' not in out
+  assert saved.exists()
   assert not any(map(runs, pids.values()))
 
 
