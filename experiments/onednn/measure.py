@@ -52,12 +52,13 @@ def main() -> None:
     net, batch, steps = values.step
     sys.stdout.write(f'{time_step(net, int(batch), int(steps)):.2f}\n')
     return
-  done = {tuple(row.values())[:-1] for row in read()}
+  done = {tuple(row.values())[:-1] for row in read(TABLE)}
   todo = itertools.product(range(values.rounds), CASES, INSTRUCTIONS, '01')
   for number, (net, batch, steps), instructions, switch in todo:
     key = (processor(), instructions, net, str(batch), switch, str(number))
     if key not in done:
-      append((*key, start((net, batch, steps), instructions, switch)))
+      row = (*key, start((net, batch, steps), instructions, switch))
+      append(TABLE, COLUMNS, row)
 
 
 def start(case, instructions: str, switch: str) -> str:
@@ -151,21 +152,21 @@ def processor() -> str:
   return f'{fields["vendor_id"]} {family} {vectors}'
 
 
-def read() -> list[dict]:
-  """The rows of the table, each a dict by column."""
-  if not TABLE.exists():
+def read(table: pathlib.Path) -> list[dict]:
+  """The rows of a table, each a dict by column; none where it is not there."""
+  if not table.exists():
     return []
-  with TABLE.open(newline='', encoding='utf-8') as file:
+  with table.open(newline='', encoding='utf-8') as file:
     return list(csv.DictReader(file))
 
 
-def append(row) -> None:
-  """Adds a row to the table, which is made where there is none."""
-  is_new = not TABLE.exists()
-  with TABLE.open('a', newline='', encoding='utf-8') as file:
+def append(table: pathlib.Path, columns: tuple, row: tuple) -> None:
+  """Adds a row to a table, which is made where there is none."""
+  is_new = not table.exists()
+  with table.open('a', newline='', encoding='utf-8') as file:
     writer = csv.writer(file, lineterminator='\n')
     if is_new:
-      writer.writerow(COLUMNS)
+      writer.writerow(columns)
     writer.writerow(row)
 
 

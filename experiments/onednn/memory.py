@@ -1,0 +1,155 @@
+"""Counts page faults of decoding and of `fit` by allocator; writes memory.csv.
+
+    python experiments/onednn/memory.py --rounds=3
+
+TensorFlow's allocator for CPUs gives every freed tensor back to the C library,
+which gives large ones back to the system, so that each new one costs a page
+fault for every 4 KB. With oneDNN on it is another allocator, which keeps them.
+Each figure is of a process of its own; processes take turns.
+"""
+
+import argparse
+import itertools
+import os
+import pathlib
+import resource
+import statistics
+import subprocess
+import sys
+import time
+
+import measure
+
+TABLE = pathlib.Path(__file__).with_name('memory.csv')
+COLUMNS = (
+  'processor',
+  'setting',
+  'case',
+  'round',
+  'milliseconds',
+  'faults',
+  'resident_mb',
+  'largest_mb',
+)
+_OFF = {'TF_ENABLE_ONEDNN_OPTS': '0'}
+SETTINGS = {
+  'oneDNN off': _OFF,
+  'oneDNN on': {'TF_ENABLE_ONEDNN_OPTS': '1'},
+  'off, TF_CPU_ALLOCATOR_USE_BFC': _OFF | {'TF_CPU_ALLOCATOR_USE_BFC': '1'},
+  'off, MALLOC_MMAP_THRESHOLD_': _OFF
+  | {
+    'MALLOC_MMAP_THRESHOLD_': '4294967296',
+    'MALLOC_TRIM_THRESHOLD_': '17179869184',
+  },
+  'off, huge pages': _OFF | {'GLIBC_TUNABLES': 'glibc.malloc.hugetlb=1'},
+}
+CASES = ('copy', 'decode', 'fit')
+_ELEMENTS = 16_000_000
+_CALLS = 15
+
+
+def main() -> None:
+  """Counts what the table lacks, or one case in this process."""
+  parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+  parser.add_argument('--rounds', type=int, default=3)
+  parser.add_argument('--case', choices=CASES)
+  values = parser.parse_args()
+  if values.case:
+    sys.stdout.write(' '.join(map(str, count(values.case))) + '\n')
+    return
+  done = {tuple(row.values())[:4] for row in measure.read(TABLE)}
+  todo = itertools.product(range(values.rounds), CASES, SETTINGS)
+  for number, case, setting in todo:
+    key = (measure.processor(), setting, case, str(number))
+    if key not in done:
+      measure.append(TABLE, COLUMNS, (*key, *start(case, SETTINGS[setting])))
+
+
+def start(case: str, environment: dict[str, str]) -> list[str]:
+  """The figures of a case in a process with these variables."""
+  process = subprocess.run(
+    [sys.executable, __file__, '--case', case],
+    env=os.environ | environment,
+    check=True,
+    stdout=subprocess.PIPE,
+    text=True,
+  )
+  return process.stdout.splitlines()[-1].split()
+
+
+def count(case: str) -> tuple[float, float, int, int]:
+  """Milliseconds and page faults a call; MB that are held now, and at most."""
+  call = {'copy': copy_call, 'decode': decode_call, 'fit': fit_call}[case]()
+  for _ in range(3):
+    call()
+  seconds, before = [], _faults()
+  for _ in range(_CALLS):
+    begin = time.perf_counter()
+    call()
+    seconds.append(time.perf_counter() - begin)
+  faults = (_faults() - before) / _CALLS
+  status = pathlib.Path('/proc/self/status').read_text(encoding='utf-8')
+  resident, largest = (
+    int(status.partition(name)[2].split()[0]) // 1000
+    for name in ('VmRSS:', 'VmHWM:')
+  )
+  milliseconds = round(1e3 * statistics.median(seconds), 2)
+  return milliseconds, round(faults, 1), resident, largest
+
+
+def copy_call():
+  """Copies 64 MB, as what others are compared with."""
+  import tensorflow as tf
+
+  gradient = tf.random.stateless_normal([_ELEMENTS], [0, 1])
+  return tf.function(
+    lambda: tf.raw_ops.DeepCopy(x=gradient)
+  ).get_concrete_function()
+
+
+def decode_call():
+  """Decodes 64 MB of ternary codes by the kernels."""
+  import tensorflow as tf
+
+  from terngrad.codec import accelerated
+  from terngrad.codec.methods import registry
+  from terngrad.codec.stages import random_bits
+
+  codec = accelerated.on_kernels(registry.parse('ternary'))
+  gradient = tf.random.stateless_normal([_ELEMENTS], [0, 1])
+  probe = codec.probe([gradient])
+  words = codec.encode([gradient], probe, probe, random_bits.seed_key(1))
+
+  @tf.function
+  def decode():
+    return codec.decode_sum([words[tf.newaxis]], probe, [(_ELEMENTS,)])[0]
+
+  return decode.get_concrete_function()
+
+
+def fit_call():
+  """A step of `fit` of 38 million parameters, ternary, batch 8."""
+  import keras
+  import numpy as np
+
+  import terngrad.keras
+
+  keras.utils.set_random_seed(0)
+  layers = [keras.layers.Dense(4096, 'relu') for _ in range(2)]
+  model = keras.Sequential(
+    [keras.Input((5120,)), *layers, keras.layers.Dense(10)]
+  )
+  loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+  optimizer = keras.optimizers.SGD(1e-3, momentum=0.9)
+  model.compile(terngrad.keras.CompressedOptimizer(optimizer, 'ternary'), loss)
+  examples = np.random.default_rng(0).normal(size=(8, 5120)).astype('float32')
+  labels = np.arange(8) % 10
+  return lambda: model.train_on_batch(examples, labels)
+
+
+def _faults() -> int:
+  return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
+if __name__ == '__main__':
+  main()
