@@ -114,11 +114,12 @@ def test_a_signal_ends_the_run_that_is_measured(tmp_path, monkeypatch):
   os.mkfifo(there)
   os.mkfifo(never)
   script = tmp_path / 'python'
-  # The signal comes when the run is at work, which would take minutes.
+  # The signal comes when the run is at work, which would take minutes. It prints
+  # more than a pipe holds, so that its output is being read by then.
   outlived = tmp_path / 'outlived'
   script.write_text(
-    f'#!/usr/bin/env bash\necho $$ >{there}\nkill -TERM $PPID\n'
-    f'read -r -t 200 <>{never}\ntouch {outlived}\n'
+    f'#!/usr/bin/env bash\necho $$ >{there}\nprintf %200000s\n'
+    f'kill -TERM $PPID\nread -r -t 200 <>{never}\ntouch {outlived}\n'
   )
   script.chmod(0o755)
   monkeypatch.setattr(sys, 'executable', str(script))
