@@ -114,8 +114,8 @@ def test_a_signal_ends_the_run_that_is_measured(tmp_path, monkeypatch):
   os.mkfifo(there)
   os.mkfifo(never)
   script = tmp_path / 'python'
-  # The signal comes when the run is at work, which would take minutes. It prints
-  # more than a pipe holds, so that its output is being read by then.
+  # The signal comes when the run is at work, which would take minutes. It
+  # prints more than a pipe holds, so that its output is being read by then.
   outlived = tmp_path / 'outlived'
   script.write_text(
     f'#!/usr/bin/env bash\necho $$ >{there}\nprintf %200000s\n'
