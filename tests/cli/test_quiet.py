@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from terngrad.cluster import onednn
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # From Python, by the descriptor, from C and from another process; the first
@@ -131,6 +133,34 @@ def test_a_level_that_the_user_set_is_kept(stand_in):
   unset = 'os.environ.pop("TF_CPP_MIN_LOG_LEVEL", None)'
   assert stderr_of(script.format(unset), folder) == '2'
   assert stderr_of(script.format(''), folder, TF_CPP_MIN_LOG_LEVEL='3') == '3'
+
+
+@pytest.mark.parametrize(
+  ('machine', 'given', 'expected'),
+  [
+    ('x86_64', None, '1'),
+    ('x86_64', '0', '0'),
+    ('x86_64', '1', '1'),
+    ('aarch64', None, 'None'),
+  ],
+)
+def test_onednn_is_switched_on_where_the_user_has_not_decided(
+  stand_in, machine, given, expected
+):
+  # What the import itself finds in the environment.
+  find = f'import os\nfound = os.environ.get({onednn.VARIABLE!r})\n'
+  folder = stand_in(find + TENSORFLOW)
+  script = (
+    'import os, platform, sys\n'
+    f'os.environ.pop({onednn.VARIABLE!r}, None)\n'
+    f'given = {given!r}\n'
+    f'if given: os.environ[{onednn.VARIABLE!r}] = given\n'
+    f'platform.machine = lambda: {machine!r}\n'
+    f'{IMPORT}()\n'
+    'import tensorflow\n'
+    'sys.stderr.write(str(tensorflow.found))\n'
+  )
+  assert stderr_of(script, folder) == expected
 
 
 def test_a_failing_import_says_all(stand_in):
