@@ -10,10 +10,10 @@
 look_every=2
 # seconds that a task has to end; nothing is lost by killing it after that
 grace=10
-# the same where somebody ends the run: tasks save, and end by themselves before
+# the same where somebody ends the run: tasks save, and end before
 # (27 s, terngrad/signal_guard.py)
 grace_to_save=29
-# seconds that tasks have to end by themselves once one was lost, or its host
+# seconds that tasks have to end without a signal once one was lost, or its host
 # cannot be reached: who lost another one may end before that one has failed
 settle=30
 # Exit codes: terngrad.cluster.watchdog.LOST, and a signal that asked to end.

@@ -52,7 +52,7 @@ class Saves(Protocol):
 
 
 class Requests:
-  """Tells a second request to stop from a first one.
+  """Distinguishes a second request to stop from the first.
 
   Attributes:
     first: number of the first signal, or None.

@@ -21,7 +21,7 @@ _OWN_FILES = (
 )
 
 
-# What tells that a run is here, or was.
+# Files that show that a run is here, or was.
 _OF_A_RUN = r'checkpoint|metrics\.jsonl|model\.ckpt-\d+\.index'
 
 

@@ -31,8 +31,8 @@ from terngrad.cluster import watchdog
 from terngrad.config import options
 
 DONE, FAILED, REFUSED, SIGNALLED = 0, 1, 2, 128
-# Seconds that the processes of a run have to end by themselves once one of them
-# was lost: who lost another one may end before that one has failed.
+# Seconds that the processes of a run have to end without a signal once one of
+# them was lost: who lost another one may end before that one has failed.
 SETTLE = 30
 
 

@@ -303,7 +303,7 @@ class Compressor:
       )
 
   def _observe_rows(self, context, gradients):
-    """Tells the observer of `tf.IndexedSlices` of a replica."""
+    """Calls the observer with what the rows of all replicas take."""
     if not self.observer or not gradients:
       return
     context.merge_call(

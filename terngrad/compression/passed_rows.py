@@ -9,7 +9,7 @@ from terngrad.exchange import strategies
 
 
 class PassedRows(NamedTuple):
-  """What an observer is told of `tf.IndexedSlices`, which travel as they are.
+  """What an observer gets of `tf.IndexedSlices`, which travel as they are.
 
   Attributes:
     bits: float64 [], of values and indices that a worker sends; the mean over

@@ -78,7 +78,7 @@ def _chosen(path: pathlib.Path) -> str:
   """The instruction set that the loaded library uses.
 
   Raises:
-    AttributeError: a library that cannot tell.
+    AttributeError: a library of older sources, without this function.
   """
   chosen = ctypes.CDLL(str(path)).terngrad_instruction_set
   chosen.restype = ctypes.c_char_p

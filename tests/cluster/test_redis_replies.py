@@ -100,7 +100,7 @@ def texts(*words):
   return b''.join(b'$%d\r\n%s\r\n' % (len(word), word) for word in words)
 
 
-# Each is all that a server sends, and what is said of it.
+# Each is all that a server sends, and the message about it.
 STRANGE = {
   'a number': (b':7\r\n', '7'),
   'nothing': (b'$-1\r\n', 'None'),

@@ -90,7 +90,7 @@ RESOLVED = {
   'cmyk': _cmyk,
 }
 
-# Name of a file that is no image: what is said of it.
+# Name of a file that is no image: the message about it.
 BAD = {
   'Thumbs.db': 'expected JPEG, PNG, GIF, BMP or WebP',
   'page.jpg': 'expected JPEG, PNG, GIF, BMP or WebP; received a file',
