@@ -29,7 +29,7 @@ def run(commands, environments=None):
   ]
   try:
     # The others may wait for ever for the first.
-    code = _code(started[0].wait())
+    code = command.as_shell(started[0].wait())
     if command.is_failure(code):
       return code
     end = time.monotonic() + command.SETTLE
@@ -37,13 +37,10 @@ def run(commands, environments=None):
       with contextlib.suppress(subprocess.TimeoutExpired):
         one.wait(max(0.0, end - time.monotonic()) if code else None)
     codes = [one.poll() for one in started]
-    return command.decisive(_code(each) for each in codes if each is not None)
+    return command.decisive(
+      command.as_shell(each) for each in codes if each is not None
+    )
   finally:
     for one in started:
       one.kill()
       one.wait()
-
-
-def _code(number: int) -> int:
-  """An exit code as a shell says it, 137 for SIGKILL; Python says -9."""
-  return command.SIGNALLED - number if number < 0 else number

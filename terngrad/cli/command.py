@@ -149,6 +149,11 @@ def _in_own_words(command, error):
   )
 
 
+def as_shell(code: int) -> int:
+  """An exit code as a shell says it: 137 for SIGKILL, where Python says -9."""
+  return SIGNALLED - code if code < 0 else code
+
+
 def is_failure(code: int) -> bool:
   """Whether an exit code is of a process that failed, and was not just lost.
 

@@ -130,7 +130,7 @@ class _Process:
     for line in self._process.stdout:
       command.say(f'[{self.label}] {line.rstrip()}')
     code = self._process.wait()
-    events.put((self, command.SIGNALLED - code if code < 0 else code))
+    events.put((self, command.as_shell(code)))
 
   def __enter__(self):
     return self
