@@ -23,7 +23,9 @@ class PassedRows(NamedTuple):
   exchange: object
 
 
-def summed(context, gradients: dict, mean: bool) -> dict:
+def summed(
+  context: tf.distribute.ReplicaContext, gradients: dict, mean: bool
+) -> dict:
   """The sums of all replicas' rows, where one replica computes.
 
   Args:
@@ -32,7 +34,7 @@ def summed(context, gradients: dict, mean: bool) -> dict:
     mean: True for the means instead.
 
   Returns:
-    dict of the same keys; rows of the same number may stand there twice.
+    dict of the same keys; an index may be listed more than once.
   """
   if not gradients or context.num_replicas_in_sync == 1:
     return gradients

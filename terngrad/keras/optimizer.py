@@ -268,8 +268,16 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     delattr(inner, wrapping.REPLACED)
     return inner
 
-  def clipped(self, gradients):
-    """A worker's gradients, unscaled and clipped."""
+  def clipped(self, gradients: list) -> list:
+    """A worker's gradients, unscaled and clipped by the wrapped optimizer.
+
+    Args:
+      gradients: list of float tensors, or of `tf.IndexedSlices`, of the loss
+        that `scale_loss` returned.
+
+    Returns:
+      List of the same shapes and dtypes.
+    """
     return self.inner_optimizer._clip_gradients(self._unscaled(gradients))
 
   def _unscaled(self, gradients):
