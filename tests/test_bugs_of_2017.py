@@ -17,13 +17,13 @@ from slim.datasets.small_images import mnist_source
 from slim.preprocessing import factory as preprocessing
 from terngrad.checkpoint import checkpoints
 from terngrad.cluster import devices
-from terngrad.codec import bucketing
-from terngrad.codec import one_round
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.config import options as options_lib
 from terngrad.config import training as configs
 from terngrad.exchange import towers
+from terngrad.reduce import bucketing
+from terngrad.reduce import one_round
 from terngrad.step import optimizers
 from terngrad.step import replicas
 from terngrad.step import schedules

@@ -26,6 +26,7 @@ LAYERS = (
   'terngrad.codec.methods.wrappers',
   'terngrad.exchange',
   'terngrad.cluster',
+  'terngrad.reduce',
   'terngrad.step',
   'terngrad.checkpoint',
   'terngrad.passes',

@@ -8,17 +8,17 @@ import numpy as np
 
 from terngrad import errors
 from terngrad.cluster import devices
-from terngrad.codec import bucketing
 from terngrad.codec import coded
-from terngrad.codec import gradients
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.compression import scoring
 from terngrad.passes import recomputing
+from terngrad.reduce import bucketing
+from terngrad.reduce import gradients
+from terngrad.reduce import states
 from terngrad.step import optimizers
 from terngrad.step import passes
 from terngrad.step import replicas
-from terngrad.step import states
 from terngrad.step import step as steps
 from terngrad.training import run_codecs
 
@@ -57,7 +57,7 @@ class Built(NamedTuple):
 
   Attributes:
     plan: `replicas.ModelVariables`.
-    codec: `codec.gradients.GradientCodec`, or None.
+    codec: `reduce.gradients.GradientCodec`, or None.
     replicas: tuple of `replicas.Replica`, one a device, without averages.
     step: the traced step, see `step.make_train_step`, or None. One in which a
       loss or a gradient is not finite changes nothing; see `check_taken`.

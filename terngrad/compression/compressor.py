@@ -13,15 +13,15 @@ from absl import logging
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import control_flow_util
 
-from terngrad.codec import bucketing
-from terngrad.codec import parts
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.compression import passed_rows
 from terngrad.compression import remembered
 from terngrad.exchange import strategies
+from terngrad.reduce import bucketing
+from terngrad.reduce import parts
+from terngrad.reduce import reduction
 from terngrad.step import loss_scaling
-from terngrad.step import reduction
 from terngrad.training import run_codecs
 
 _FLOATS = (tf.float32, tf.float16, tf.bfloat16)
@@ -31,8 +31,8 @@ class Observed(NamedTuple):
   """What an observer of a step is told; see `Compressor`.
 
   Attributes:
-    codec: `codec.gradients.GradientCodec`.
-    reduced: `step.reduction.Reduced`.
+    codec: `reduce.gradients.GradientCodec`.
+    reduced: `reduce.reduction.Reduced`.
     gradients: for each worker of this process its list of float32 gradients;
       None where virtual workers compute one by one.
     exchange: `exchange.towers.Towers` or another exchange.

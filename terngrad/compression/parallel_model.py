@@ -61,7 +61,7 @@ class ParallelModel:
     model: the `keras.Model`, whose variables are those of the first device.
     devices: tuple of names, those of this process.
     num_devices: of all processes.
-    codec: `codec.gradients.GradientCodec`; None for a model that only scores.
+    codec: `reduce.gradients.GradientCodec`; None for a model that only scores.
     replicas: tuple of `step.replicas.Replica`, one a device of this process.
     steps: steps taken.
   """

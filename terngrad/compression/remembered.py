@@ -14,12 +14,12 @@ from absl import logging
 
 from terngrad.codec import dealing
 from terngrad.codec import method as methods
-from terngrad.codec import parts
 from terngrad.codec import policy
 from terngrad.codec.methods.wrappers import error_feedback
 from terngrad.compression import state_matching
+from terngrad.reduce import parts
+from terngrad.reduce import states
 from terngrad.step import replicas
-from terngrad.step import states
 
 _WORKERS, _VARIABLES = 'workers', 'variables'
 

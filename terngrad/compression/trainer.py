@@ -12,7 +12,7 @@ class Trainer:
   """A Keras classifier in training: replicas, methods' states and the step.
 
   Attributes:
-    codec: `codec.gradients.GradientCodec`.
+    codec: `reduce.gradients.GradientCodec`.
     replicas: tuple of `step.replicas.Replica`, one a device, equal to the bit.
     steps: steps taken.
   """

@@ -2,11 +2,11 @@
 
 import pandas as pd
 
-from terngrad.codec import bucketing
 from terngrad.codec import policy
 from terngrad.codec import totals
 from terngrad.codec.methods import registry
 from terngrad.exchange import algorithms
+from terngrad.reduce import bucketing
 
 _MEGABYTE = 2**20
 

@@ -10,10 +10,10 @@ import tqdm
 from matplotlib import figure
 
 from terngrad import errors as refusals
-from terngrad.codec import bucketing
 from terngrad.codec import policy
-from terngrad.codec import workers as stepping
 from terngrad.codec.methods import registry
+from terngrad.reduce import bucketing
+from terngrad.reduce import workers as stepping
 
 # What a code's error is compared with.
 BASE = 'ternary'

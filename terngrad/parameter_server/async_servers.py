@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from terngrad.codec import one_round
 from terngrad.codec import used_words
 from terngrad.codec.stages import statistics
 from terngrad.parameter_server import async_shares
+from terngrad.reduce import one_round
 from terngrad.step import optimizers
 from terngrad.step import updates
 
@@ -40,7 +40,7 @@ class Servers:
 
     Args:
       node_pass: `passes.Pass`.
-      codec: `codec.gradients.GradientCodec`.
+      codec: `reduce.gradients.GradientCodec`.
       server: `replicas.Replica`, its variables dealt to the servers.
       optimizer: `optimizers.Optimizer`.
       aggregate: gradients of an update, >= 1.

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from terngrad.codec import bucketing
-from terngrad.codec import gradients
 from terngrad.codec import policy
+from terngrad.reduce import bucketing
+from terngrad.reduce import gradients
 from terngrad.step import replicas
 
 

@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from terngrad.codec import gradients
-from terngrad.codec import parts as parts_lib
 from terngrad.exchange import towers as towers_lib
-from terngrad.step import nodes
+from terngrad.reduce import gradients
+from terngrad.reduce import nodes
+from terngrad.reduce import parts as parts_lib
+from terngrad.reduce import rounds
+from terngrad.reduce import states
 from terngrad.step import passes
-from terngrad.step import rounds
-from terngrad.step import states
 
 
 class Pushed(NamedTuple):

@@ -27,7 +27,7 @@ from terngrad.codec import method as methods
 from terngrad.codec.stages import random_bits
 from terngrad.passes import accumulation
 from terngrad.passes import inner_optimizers
-from terngrad.step import nodes
+from terngrad.reduce import nodes
 from terngrad.step import passes
 
 

@@ -8,10 +8,10 @@ import tensorflow as tf
 from matplotlib import figure
 
 from terngrad import errors
-from terngrad.codec import bucketing
-from terngrad.codec import one_round
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
+from terngrad.reduce import bucketing
+from terngrad.reduce import one_round
 
 # Rows of the chart: the largest variables.
 _SHOWN = 6

@@ -7,8 +7,8 @@ from slim.datasets.records import disk
 from terngrad import errors
 from terngrad.checkpoint import pretrained
 from terngrad.checkpoint import resume
-from terngrad.codec import one_round
 from terngrad.exchange import towers
+from terngrad.reduce import one_round
 from terngrad.training import assembly
 
 

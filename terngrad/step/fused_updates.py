@@ -34,11 +34,11 @@ def make(replica, optimizer, decoupled_decay, codec):
     replica: `replicas.Replica` without statistics.
     optimizer: `optimizers.Optimizer`.
     decoupled_decay: see `updates.make_update`.
-    codec: `codec.gradients.GradientCodec` of the replica's parameters.
+    codec: `reduce.gradients.GradientCodec` of the replica's parameters.
 
   Returns:
     A function of (what was received, see `GradientCodec.decode`, which `fits`;
-    `codec.gradients.Turn`; the numbers of `updates.make_update`), or None.
+    `reduce.gradients.Turn`; the numbers of `updates.make_update`), or None.
   """
   if not _possible(replica, optimizer, decoupled_decay, codec):
     return None

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from terngrad.codec import parts as parts_lib
 from terngrad.exchange import towers
+from terngrad.reduce import nodes
+from terngrad.reduce import parts as parts_lib
+from terngrad.reduce import rounds
+from terngrad.reduce import states as states_lib
 from terngrad.step import loss_scaling
-from terngrad.step import nodes
 from terngrad.step import passes
-from terngrad.step import rounds
-from terngrad.step import states as states_lib
 from terngrad.step import step_end
 
 
@@ -89,8 +89,8 @@ def make_train_step(training, codec):
 
   Args:
     training: `Training`.
-    codec: `codec.gradients.GradientCodec`, in parts or not; see `codec.parts`.
-      One of a fragment leaves all other parameters as they are.
+    codec: `reduce.gradients.GradientCodec`, in parts or not; see
+      `reduce.parts`. One of a fragment leaves all other parameters as they are.
 
   Returns:
     A function of (images [workers of this process, b, ...], labels int32 [the
@@ -143,7 +143,7 @@ class _Made(NamedTuple):
 
   Attributes:
     training: `Training`.
-    parts: list of `codec.parts.Part`.
+    parts: list of `reduce.parts.Part`.
     functions: list of `nodes.Functions`, of each part.
     devices: list of `nodes.Device`, one a device.
     ends: list of `step_end.StepEnd`, one a device.

@@ -16,7 +16,7 @@ class StepEnd:
       replica: `replicas.Replica`.
       optimizer: `optimizers.Optimizer`.
       decoupled_decay: see `updates.make_update`.
-      parts: list of `codec.parts.Part`.
+      parts: list of `reduce.parts.Part`.
       functions: list of `nodes.Functions`, of each part.
     """
     self._device = replica.device

@@ -14,20 +14,20 @@ from terngrad.checkpoint import scopes
 from terngrad.checkpoint import stored_states
 from terngrad.cluster import coordination
 from terngrad.cluster import devices as devices_lib
-from terngrad.codec import fragments
-from terngrad.codec import gradients
 from terngrad.config import cluster
 from terngrad.config import options
 from terngrad.config import run as run_options
 from terngrad.passes import accumulation
 from terngrad.passes import local_steps
 from terngrad.passes import recomputing
+from terngrad.reduce import fragments
+from terngrad.reduce import gradients
+from terngrad.reduce import states
 from terngrad.step import loss_scaling
 from terngrad.step import passes
 from terngrad.step import precision
 from terngrad.step import replicas
 from terngrad.step import schedules
-from terngrad.step import states
 from terngrad.step import step as steps
 from terngrad.step import synchronized
 from terngrad.training import batches

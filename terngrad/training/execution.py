@@ -11,8 +11,8 @@ import tensorflow as tf
 from terngrad import errors
 from terngrad import native
 from terngrad.cluster import onednn
-from terngrad.codec import fragments
 from terngrad.exchange import collective
+from terngrad.reduce import fragments
 from terngrad.training import batches
 from terngrad.training import meter
 

@@ -5,13 +5,13 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from terngrad import errors
-from terngrad.codec import bucketing
-from terngrad.codec import fragments as fragments_lib
-from terngrad.codec import gradients
-from terngrad.codec import parts
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
-from terngrad.step import states
+from terngrad.reduce import bucketing
+from terngrad.reduce import fragments as fragments_lib
+from terngrad.reduce import gradients
+from terngrad.reduce import parts
+from terngrad.reduce import states
 
 
 class RunCodecs(NamedTuple):

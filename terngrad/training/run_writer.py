@@ -7,8 +7,8 @@ import tensorflow as tf
 
 from terngrad.checkpoint import checkpoints
 from terngrad.checkpoint import stored_states
-from terngrad.codec import fragments
-from terngrad.codec import one_round
+from terngrad.reduce import fragments
+from terngrad.reduce import one_round
 from terngrad.training import meter
 from terngrad.training import metric
 from terngrad.training import metrics

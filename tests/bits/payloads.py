@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from terngrad.codec import bucketing
-from terngrad.codec import gradients
-from terngrad.codec import one_round
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
+from terngrad.reduce import bucketing
+from terngrad.reduce import gradients
+from terngrad.reduce import one_round
 
 SHAPES = ((7, 9), (45,))
 SEED, STEP, WORKERS = 20170522, 1234, (3, 6)

@@ -12,12 +12,12 @@ import numpy as np
 import tensorflow as tf
 
 from terngrad.cluster import tasks
-from terngrad.codec import parts as parts_lib
 from terngrad.exchange import collective
 from terngrad.exchange import server
 from terngrad.exchange import towers
+from terngrad.reduce import parts as parts_lib
+from terngrad.reduce import states
 from terngrad.step import replicas
-from terngrad.step import states
 from terngrad.step import step as steps
 from tests.bits import cases
 from tests.exchange import processes

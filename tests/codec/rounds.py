@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from terngrad.codec import bucketing
 from terngrad.codec import policy
-from terngrad.codec import workers
+from terngrad.reduce import bucketing
+from terngrad.reduce import workers
 
 
 def codec_of(method, shapes):

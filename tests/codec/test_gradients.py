@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from terngrad.codec import bucketing
-from terngrad.codec import gradients
 from terngrad.codec import method as methods
-from terngrad.codec import one_round
 from terngrad.codec import policy
-from terngrad.codec import workers
 from terngrad.codec.methods import registry
 from terngrad.codec.stages import random_bits
+from terngrad.reduce import bucketing
+from terngrad.reduce import gradients
+from terngrad.reduce import one_round
+from terngrad.reduce import workers
 from tests.codec import conformance
 
 # One is a scalar, two are alike, one is empty.

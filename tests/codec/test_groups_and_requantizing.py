@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from terngrad.codec import bucketing
-from terngrad.codec import one_round
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.codec.stages import chain
 from terngrad.codec.stages import clipping
 from terngrad.codec.stages import float_words
+from terngrad.reduce import bucketing
+from terngrad.reduce import one_round
 from tests.codec import conformance
 
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from terngrad.codec import bucketing
-from terngrad.codec import one_round
-from terngrad.codec import parts as parts_lib
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
+from terngrad.reduce import bucketing
+from terngrad.reduce import one_round
+from terngrad.reduce import parts as parts_lib
 
 SHAPES = ((50,), (3, 20), (30,), (100,), (7,))
 PLAIN, TERNARY = registry.identity(), registry.ternary()

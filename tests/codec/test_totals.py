@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from terngrad.codec import bucketing
-from terngrad.codec import gradients
 from terngrad.codec import method
-from terngrad.codec import one_round
 from terngrad.codec import policy
 from terngrad.codec import totals
 from terngrad.codec.methods import registry
 from terngrad.codec.stages import wire
+from terngrad.reduce import bucketing
+from terngrad.reduce import gradients
+from terngrad.reduce import one_round
 
 SHAPES = [(3, 7), (401,), (5,), (64, 3)]
 CODES = (

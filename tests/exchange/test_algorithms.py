@@ -2,13 +2,13 @@ import re
 
 import pytest
 
-from terngrad.codec import bucketing
 from terngrad.codec import method as methods
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.config import cluster as cluster_config
 from terngrad.exchange import algorithms
 from terngrad.exchange import gathering
+from terngrad.reduce import bucketing
 
 
 def messages_of(text, elements=2**20):

@@ -6,10 +6,10 @@ import tensorflow as tf
 
 from terngrad import native
 from terngrad.codec import accelerated
-from terngrad.codec import bucketing
 from terngrad.codec import method
 from terngrad.codec.methods import registry
 from terngrad.native import rotated_ops
+from terngrad.reduce import bucketing
 from tests.codec import rounds
 from tests.native import test_kernels
 

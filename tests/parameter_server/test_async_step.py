@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from terngrad.codec import bucketing
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.codec.methods.wrappers import error_feedback
@@ -12,10 +11,11 @@ from terngrad.exchange import towers
 from terngrad.parameter_server import async_servers
 from terngrad.parameter_server import async_shares
 from terngrad.parameter_server import async_step
+from terngrad.reduce import bucketing
+from terngrad.reduce import states
 from terngrad.step import optimizers
 from terngrad.step import passes
 from terngrad.step import replicas
-from terngrad.step import states
 from tests.step import small
 
 RATE = 0.05

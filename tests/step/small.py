@@ -6,9 +6,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from terngrad.codec import bucketing
-from terngrad.codec import fragments as fragments_lib
-from terngrad.codec import parts as parts_lib
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.exchange import towers
@@ -16,10 +13,13 @@ from terngrad.passes import accumulation
 from terngrad.passes import inner_optimizers
 from terngrad.passes import local_steps
 from terngrad.passes import recomputing
+from terngrad.reduce import bucketing
+from terngrad.reduce import fragments as fragments_lib
+from terngrad.reduce import parts as parts_lib
+from terngrad.reduce import states
 from terngrad.step import optimizers
 from terngrad.step import passes
 from terngrad.step import replicas
-from terngrad.step import states
 from terngrad.step import step as steps
 from terngrad.step import synchronized
 

@@ -5,12 +5,12 @@ import pytest
 import tensorflow as tf
 
 from terngrad import native
-from terngrad.codec import bucketing
-from terngrad.codec import gradients
 from terngrad.codec import method
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.native import ops
+from terngrad.reduce import bucketing
+from terngrad.reduce import gradients
 from terngrad.step import fused_updates
 from terngrad.step import loss_scaling
 from terngrad.step import optimizers

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import pytest
 
-from terngrad.codec import one_round
+from terngrad.reduce import one_round
 from terngrad.step import loss_scaling
 from terngrad.step import optimizers
 from tests.step import small

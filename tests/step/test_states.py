@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from terngrad.codec import bucketing
 from terngrad.codec import method
-from terngrad.codec import one_round
 from terngrad.codec.methods import registry
+from terngrad.reduce import bucketing
+from terngrad.reduce import one_round
+from terngrad.reduce import states
 from terngrad.step import loss_scaling
-from terngrad.step import states
 from terngrad.step import step as steps
 from tests.step import small
 

@@ -5,14 +5,14 @@ import statistics
 
 import tensorflow as tf
 
-from terngrad.codec import bucketing
-from terngrad.codec import gradients as gradients_lib
 from terngrad.codec import method as methods
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.measure import timing
 from terngrad.measure.planning import model
-from terngrad.step import nodes
+from terngrad.reduce import bucketing
+from terngrad.reduce import gradients as gradients_lib
+from terngrad.reduce import nodes
 from terngrad.step import passes
 
 _SAMPLE = (1024, 1024)

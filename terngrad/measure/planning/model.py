@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from terngrad.codec import bucketing
 from terngrad.codec import method as methods
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.exchange import algorithms
+from terngrad.reduce import bucketing
 
 FLOAT32 = 'identity'
 # What others send, and PyTorch's thinnest: columns of their own.

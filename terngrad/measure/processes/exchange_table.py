@@ -32,7 +32,7 @@ class Case(NamedTuple):
     text: as it was asked for.
     codec: as `--codec` spells it; 'workers=N' in it is filled in.
     algorithm: see `exchanges.case`.
-    part_bytes: see `codec.parts.cut`.
+    part_bytes: see `reduce.parts.cut`.
   """
 
   text: str

@@ -8,16 +8,16 @@ import tensorflow as tf
 
 from slim.nets import factory as nets
 from terngrad import errors
-from terngrad.codec import bucketing
-from terngrad.codec import parts
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.exchange import algorithms
 from terngrad.exchange import collective
+from terngrad.reduce import bucketing
+from terngrad.reduce import parts
+from terngrad.reduce import states
 from terngrad.step import optimizers
 from terngrad.step import passes
 from terngrad.step import replicas
-from terngrad.step import states
 from terngrad.step import step as steps
 
 # The net of the race: see `single_column_alexnet`.
@@ -129,7 +129,7 @@ def case(
     codec_text: as `--codec` spells it.
     algorithm: 'auto' or one of `algorithms.NAMES`.
     batch: examples a process.
-    part_bytes: see `codec.parts.cut`.
+    part_bytes: see `reduce.parts.cut`.
     network: `algorithms.Network`, by which 'auto' chooses.
 
   Returns:

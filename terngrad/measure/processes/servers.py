@@ -5,10 +5,10 @@ import tensorflow as tf
 from terngrad import native
 from terngrad.cluster import service
 from terngrad.cluster import tasks
-from terngrad.codec import parts
 from terngrad.exchange import server
 from terngrad.exchange import towers
 from terngrad.measure.processes import exchanges
+from terngrad.reduce import parts
 from terngrad.step import passes
 from terngrad.step import replicas
 
@@ -62,7 +62,7 @@ def case(what, cluster, codec_text, batch, part_bytes=0):
     cluster: `cluster.spec.Cluster` of worker 0, after `join`.
     codec_text: as `--codec` spells it.
     batch: examples a worker.
-    part_bytes: see `codec.parts.cut`.
+    part_bytes: see `reduce.parts.cut`.
 
   Returns:
     An `exchanges.Case`; its payload is what a worker pushes and pulls.

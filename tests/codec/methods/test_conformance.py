@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from terngrad.codec import gradients as gradients_lib
 from terngrad.codec import method as methods
-from terngrad.codec import parts
 from terngrad.codec.methods import registry
 from terngrad.codec.stages import contract
+from terngrad.reduce import gradients as gradients_lib
+from terngrad.reduce import parts
 from tests.codec import conformance
 from tests.codec import rounds
 

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from terngrad.codec import bucketing
-from terngrad.codec import gradients
-from terngrad.codec import one_round
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import random_bits
+from terngrad.reduce import bucketing
+from terngrad.reduce import gradients
+from terngrad.reduce import one_round
 from tests.codec import conformance
 
 

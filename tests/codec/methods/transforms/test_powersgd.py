@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from terngrad.codec import bucketing
 from terngrad.codec.methods import registry
 from terngrad.codec.methods.transforms import low_rank
 from terngrad.codec.methods.transforms import powersgd
+from terngrad.reduce import bucketing
 from tests.codec import rounds
 
 # A kernel, a vector, a matrix that is not worth it, one that is, a scalar.

@@ -5,10 +5,10 @@ import pytest
 import tensorflow as tf
 
 from terngrad import native
-from terngrad.codec import bucketing
 from terngrad.codec.methods import registry
 from terngrad.codec.methods.transforms import thc
 from terngrad.codec.stages import wire
+from terngrad.reduce import bucketing
 from tests.codec import conformance
 from tests.codec import rounds
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from terngrad.codec import bucketing
 from terngrad.codec import dealing
 from terngrad.codec import method as methods
 from terngrad.codec.methods import registry
 from terngrad.codec.methods.wrappers import bidirectional
 from terngrad.exchange import algorithms
+from terngrad.reduce import bucketing
 from tests.codec import rounds
 
 # Ranges that are even, that end with zeros, that are all zeros.

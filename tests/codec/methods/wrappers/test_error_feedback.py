@@ -5,9 +5,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from terngrad.codec import bucketing
 from terngrad.codec.methods import registry
 from terngrad.codec.methods.wrappers import error_feedback
+from terngrad.reduce import bucketing
 from tests.codec import rounds
 
 SHAPES = ((12, 10), (7,), ())

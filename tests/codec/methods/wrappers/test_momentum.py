@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from terngrad.codec import bucketing
 from terngrad.codec.methods import registry
+from terngrad.reduce import bucketing
 from tests.codec import conformance
 from tests.codec import rounds
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from terngrad.codec import gradients
 from terngrad.codec.stages import contract
+from terngrad.reduce import gradients
 
 _FLOAT_BYTES = 4
 

@@ -1,8 +1,8 @@
 """Sorts the variables of a model into buckets, each with its method."""
 
 from terngrad.codec import coded
-from terngrad.codec import gradients
 from terngrad.codec import method as methods
+from terngrad.reduce import gradients
 
 
 def gradient_codec(specs, codes):

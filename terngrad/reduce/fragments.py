@@ -5,7 +5,7 @@ Douillard et al., Streaming DiLoCo, https://arxiv.org/abs/2501.18512, section
 follow it, its bias and its normalisation.
 """
 
-from terngrad.codec import gradients
+from terngrad.reduce import gradients
 
 
 def strided(specs, count):

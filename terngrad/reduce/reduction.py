@@ -10,13 +10,13 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from terngrad.codec import gradients as gradients_lib
 from terngrad.exchange import towers
-from terngrad.step import nodes
+from terngrad.reduce import gradients as gradients_lib
+from terngrad.reduce import nodes
+from terngrad.reduce import rounds
+from terngrad.reduce import states as states_lib
 from terngrad.step import passes
 from terngrad.step import replicas
-from terngrad.step import rounds
-from terngrad.step import states as states_lib
 
 
 class Reduced(NamedTuple):
@@ -41,7 +41,7 @@ class Reduction:
   """The exchange of some variables' gradients, step by step.
 
   Attributes:
-    codec: `codec.gradients.GradientCodec` of them.
+    codec: `reduce.gradients.GradientCodec` of them.
   """
 
   def __init__(self, exchange, part, states, seed):
@@ -49,7 +49,7 @@ class Reduction:
 
     Args:
       exchange: `exchange.towers.Towers` or another exchange.
-      part: `codec.parts.Part` of the variables.
+      part: `reduce.parts.Part` of the variables.
       states: for each device a pair: dict of `states.Key` to a list of
         variables, one a worker there; and dict of `states.Key` to the variable
         that all workers share.

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from terngrad.codec import gradients
 from terngrad.codec import method as methods
-from terngrad.step import nodes
+from terngrad.reduce import gradients
+from terngrad.reduce import nodes
 from terngrad.step import passes
 
 
@@ -174,7 +174,7 @@ class PendingMean(NamedTuple):
 
   Attributes:
     work: `Work` of the device.
-    received: see `codec.gradients.GradientCodec.send`, of all rounds.
+    received: see `reduce.gradients.GradientCodec.send`, of all rounds.
     words: for each round int32 [its workers, words], what they sent.
     sent: for each round int32 [its workers], how many words of those.
   """
@@ -186,7 +186,7 @@ class PendingMean(NamedTuple):
 
   @property
   def turn(self):
-    """`codec.gradients.Turn` of the step."""
+    """`reduce.gradients.Turn` of the step."""
     work = self.work
     return gradients.Turn(
       *work.seed_and_step, work.part.num_workers, shared=work.shared
@@ -209,7 +209,7 @@ def exchange_part(exchange, codec, work):
 
   Args:
     exchange: `exchange.towers.Towers` or another exchange.
-    codec: `codec.gradients.GradientCodec` of the part.
+    codec: `reduce.gradients.GradientCodec` of the part.
     work: list of `Work`, one a device.
 
   Returns:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from terngrad.codec import gradients
 from terngrad.codec import method as methods
+from terngrad.reduce import gradients
 
 
 class Taken(NamedTuple):

@@ -6,8 +6,8 @@ use them.
 
 import tensorflow as tf
 
-from terngrad.codec import gradients as gradients_lib
 from terngrad.codec import method as methods
+from terngrad.reduce import gradients as gradients_lib
 
 
 def probe(codec, gradients):

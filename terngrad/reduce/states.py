@@ -25,7 +25,7 @@ def declared(codec):
   """The states of all variables of a codec.
 
   Args:
-    codec: `codec.gradients.GradientCodec` of the whole model.
+    codec: `reduce.gradients.GradientCodec` of the whole model.
 
   Returns:
     dict of `Key` to `codec.method.State`.
@@ -117,7 +117,7 @@ class OfPart:
     """Finds the variables.
 
     Args:
-      part: `codec.parts.Part`.
+      part: `reduce.parts.Part`.
       workers: from `of_workers`.
       replica: `replicas.Replica` of the device.
     """
@@ -208,7 +208,7 @@ class MethodStates:
     """Makes the variables, with their first values.
 
     Args:
-      codec: `codec.gradients.GradientCodec` of the whole model, in parts or
+      codec: `reduce.gradients.GradientCodec` of the whole model, in parts or
         not.
       exchange: see `step.Training`.
       of_pass: what the pass remembers, a tuple of `codec.method.State` of

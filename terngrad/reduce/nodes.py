@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from terngrad.codec import gradients as gradients_lib
 from terngrad.codec import method as methods
 from terngrad.codec.stages import random_bits
+from terngrad.reduce import gradients as gradients_lib
 from terngrad.step import passes
 
 
@@ -40,7 +40,7 @@ class Functions(NamedTuple):
   """A worker's side of a part, compiled where that is of use.
 
   Attributes:
-    codec: `codec.gradients.GradientCodec` of the part.
+    codec: `reduce.gradients.GradientCodec` of the part.
     num_workers: N.
     begin: takes (gradients and parameters of the whole model, states, seed,
       step, worker), returns (gradients that are coded, with those of the L2
@@ -66,13 +66,13 @@ class Functions(NamedTuple):
 
 
 def functions(node_pass, codec, num_workers, indices=None):
-  """Compiles a worker's side of a `codec.gradients.GradientCodec`.
+  """Compiles a worker's side of a `reduce.gradients.GradientCodec`.
 
   Args:
     node_pass: `passes.Pass`.
     codec: of a part of the model.
     num_workers: N.
-    indices: those of the part's variables, see `codec.parts.Part`; None
+    indices: those of the part's variables, see `reduce.parts.Part`; None
       for the whole model.
 
   Returns:

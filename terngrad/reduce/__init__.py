@@ -1,0 +1,1 @@
+"""From the gradients of workers to the mean that all devices have."""
