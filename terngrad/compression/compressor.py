@@ -6,8 +6,11 @@ is a single worker, whose gradients are coded and decoded, or N virtual ones.
 
 import functools
 import re
+from collections.abc import Callable
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 from tensorflow.python.framework import ops
@@ -17,33 +20,60 @@ from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.compression import passed_rows
 from terngrad.compression import remembered
+from terngrad.exchange import protocol
 from terngrad.exchange import strategies
+from terngrad.exchange import towers
 from terngrad.reduce import bucketing
-from terngrad.reduce import parts
-from terngrad.reduce import reduction
+from terngrad.reduce import gradients as gradients_lib
+from terngrad.reduce import reducer as reducers
 from terngrad.step import loss_scaling
 from terngrad.training import run_codecs
 
 _FLOATS = (tf.float32, tf.float16, tf.bfloat16)
 
 
+class Reduced(NamedTuple):
+  """The mean gradients of a step, and what they cost.
+
+  Attributes:
+    means: for each device a list of float32, the same bits on all. All elements
+      are NaN where a worker's gradient of that variable was not finite.
+    finite: for each device bool [variables], whether the gradients of each
+      were, of all workers, and so is their sum.
+    pending: for each device the `reducer.PendingMean`.
+  """
+
+  means: list[list[tf.Tensor]]
+  finite: list[tf.Tensor]
+  pending: list[reducers.PendingMean]
+
+  @property
+  def sent(self) -> tf.Tensor:
+    """int32 [workers of this process], words that each sent."""
+    counts = []
+    for one in self.pending:
+      with tf.device(one.device):
+        counts.append(tf.add_n(one.sent))
+    return towers.in_order(counts)
+
+
 class Observed(NamedTuple):
   """What an observer of a step is told; see `Compressor`.
 
   Attributes:
-    codec: `reduce.gradients.GradientCodec`.
-    reduced: `reduce.reduction.Reduced`.
+    codec: of the gradients.
+    reduced: their means.
     gradients: for each worker of this process its list of float32 gradients;
       None where virtual workers compute one by one.
-    exchange: `exchange.towers.Towers` or another exchange.
+    exchange: between the workers.
     residuals: for each worker of this process the list of its variables of
       error feedback.
   """
 
-  codec: object
-  reduced: reduction.Reduced
+  codec: gradients_lib.GradientCodec
+  reduced: Reduced
   gradients: list | None
-  exchange: object
+  exchange: protocol.Exchange
   residuals: list
 
 
@@ -97,7 +127,7 @@ class Compressor:
     self._exchange = None
     self._remembered = None
     self._loaded = {}
-    self._reductions = {}
+    self._reducers = {}
     self._told = False
 
   def all_reduce(self, gradients, variables, step, mean=False):
@@ -192,36 +222,64 @@ class Compressor:
     ]
     if others_finite is not None:
       others_finite = strategy.experimental_local_results(others_finite)
-    reduced = self._reduction(variables)(
+    reduced = self.reduce_workers(
       [lambda worker, own=own: list(own) for own in scaled],
+      variables,
       strategy.experimental_local_results(step),
       others_finite,
+      scaled,
     )
-    self._observe(variables, reduced, scaled)
     return list(map(Sums, reduced.means, reduced.finite))
 
   @tf.autograph.experimental.do_not_convert
-  def mean_over_workers(self, of_worker, variables, step):
-    """The mean gradients of virtual workers, which compute one by one.
+  def reduce_workers(
+    self,
+    gradients_of: Sequence[Callable[[tf.Tensor], list[tf.Tensor]]],
+    variables: policy.Variables,
+    steps: Sequence[tf.Tensor],
+    others_finite: Sequence[tf.Tensor] | None = None,
+    known: list | None = None,
+  ) -> Reduced:
+    """The mean gradients of all workers, wherever they come from.
+
+    A step in which a gradient is not finite leaves all states alone.
 
     Args:
-      of_worker: takes a worker's number, int32 [], returns the list of its
-        float32 gradients.
-      variables: `codec.policy.Variables` of them.
-      step: integer [], steps taken before.
+      gradients_of: for each device a function of a worker's number, int32 [],
+        that returns the list of its float32 gradients.
+      variables: of the gradients.
+      steps: for each device integer [], steps taken before.
+      others_finite: for each device bool [], whether the gradients are that
+        others reduce in this step, alike on all devices; None for no others.
+      known: for each worker of this process its gradients, for the observer.
 
     Returns:
-      `Sums` of the means, float32.
+      `Reduced`.
     """
     self._join(tf.distribute.get_strategy())
-    step = tf.cast(tf.identity(step), tf.int64)
-
-    def shaped(worker):
-      return list(map(_shaped, of_worker(worker), variables.specs))
-
-    reduced = self._reduction(variables)([shaped], [step])
-    self._observe(variables, reduced, None)
-    return Sums(reduced.means[0], reduced.finite[0])
+    reducer, exchange = self._reducer(variables), self._exchange
+    begun = reducer.begin(
+      [_worker_gradients(one, variables.specs) for one in gradients_of],
+      [tf.cast(tf.identity(step), tf.int64) for step in steps],
+    )
+    (part,), (shared,) = reducer.parts, begun.metadata.shared
+    finite, apply_states = [], []
+    for index, device in enumerate(exchange.devices):
+      with tf.device(device):
+        # Gradients that are finite may add up to infinity.
+        agreed = shared[index] * exchange.num_workers
+        finite.append(_finite_variables(part.codec, agreed))
+        apply_states.append(tf.reduce_all(finite[index]))
+        if others_finite is not None:
+          apply_states[index] &= others_finite[index]
+    (pending,) = reducer.exchange(begun, apply_states)
+    means = []
+    for one, known_finite in zip(pending, finite, strict=True):
+      with tf.device(one.device):
+        means.append(_or_nan(known_finite, one.means()))
+    reduced = Reduced(means, finite, pending)
+    self._observe(variables, part.codec, reduced, known)
+    return reduced
 
   def saved(self):
     """The states, dict of name to array; see `Remembered.arrays`."""
@@ -260,25 +318,29 @@ class Compressor:
         'received another. Make a new optimizer, or a new compressor.'
       )
 
-  def _reduction(self, variables):
-    """The `reduction.Reduction` of some variables."""
+  def _reducer(self, variables: policy.Variables) -> reducers.Reducer:
+    """The `Reducer` of some variables."""
     # Kernels in C++ are nothing that XLA can compile.
     in_xla = is_compiled_by_xla()
     key = variables.indices, variables.plain, in_xla
-    if key not in self._reductions:
+    if key not in self._reducers:
       codec = bucketing.gradient_codec(
         variables.specs,
         policy.policy(self._policy(variables.plain), variables.specs),
       )
       if not in_xla:
         codec = run_codecs.on_devices(codec, self._exchange.devices)
-      (whole,) = parts.parts(codec)
-      part = whole._replace(indices=variables.indices)
-      self._remembered.declare(part, variables.model or variables.specs)
-      self._reductions[key] = reduction.Reduction(
-        self._exchange, part, self._remembered.devices, self.seed
+      self._remembered.declare(
+        codec, variables.indices, variables.model or variables.specs
       )
-    return self._reductions[key]
+      self._reducers[key] = reducers.Reducer(
+        codec,
+        self._exchange,
+        self._remembered.devices,
+        self.seed,
+        variables=variables.indices,
+      )
+    return self._reducers[key]
 
   def _policy(self, plain):
     """The rules of `policy.policy`."""
@@ -294,9 +356,8 @@ class Compressor:
       ),
     ]
 
-  def _observe(self, variables, reduced, gradients):
+  def _observe(self, variables, codec, reduced, gradients):
     if self.observer:
-      codec = self._reduction(variables).codec
       residuals = self._remembered.residuals(variables.indices)
       self.observer(
         Observed(codec, reduced, gradients, self._exchange, residuals)
@@ -317,6 +378,38 @@ class Compressor:
       for count in counts
     )
     self.observer(passed_rows.PassedRows(bits, elements, self._exchange))
+
+
+def _worker_gradients(
+  of_worker: Callable[[tf.Tensor], list[tf.Tensor]],
+  specs: Sequence[policy.VariableSpec],
+) -> Callable[[tf.Tensor], reducers.WorkerGradients]:
+  """A worker's gradients as a `Reducer` takes them, of static shapes."""
+  return lambda worker: reducers.WorkerGradients(
+    list(map(_shaped, of_worker(worker), specs))
+  )
+
+
+def _finite_variables(
+  codec: gradients_lib.GradientCodec, probe: tf.Tensor
+) -> tf.Tensor:
+  """Bool [variables], whether all numbers of each in a probe are."""
+  _, rows = np.unique(codec.probed_variables(), return_inverse=True)
+  strange = tf.cast(~tf.math.is_finite(probe), tf.int32)
+  return tf.math.unsorted_segment_sum(strange, rows, codec.num_variables) < 1
+
+
+def _or_nan(finite: tf.Tensor, means: list[tf.Tensor]) -> list[tf.Tensor]:
+  """The means; NaN in those of variables whose gradients are not finite."""
+
+  def marked() -> list[tf.Tensor]:
+    pairs = zip(tf.unstack(finite), means, strict=True)
+    return [tf.where(known, m, float('nan')) for known, m in pairs]
+
+  # A branch: where all are finite, as nearly always, nothing is copied.
+  return tf.nest.flatten(
+    tf.cond(tf.reduce_all(finite), lambda: list(means), marked)
+  )
 
 
 def rules(codec):

@@ -17,7 +17,7 @@ from terngrad.codec import method as methods
 from terngrad.codec import policy
 from terngrad.codec.methods.wrappers import error_feedback
 from terngrad.compression import state_matching
-from terngrad.reduce import parts
+from terngrad.reduce import gradients
 from terngrad.reduce import states
 from terngrad.step import replicas
 
@@ -28,8 +28,7 @@ class Remembered:
   """The states of this process's workers.
 
   Attributes:
-    devices: for each device a pair: dict of `states.Key` to a list of
-      variables, one a worker there; dict of `states.Key` to a shared variable.
+    devices: for each device its `states.DeviceStates`.
   """
 
   def __init__(self, exchange):
@@ -39,7 +38,7 @@ class Remembered:
       exchange: `exchange.towers.Towers` or another exchange.
     """
     self._exchange = exchange
-    self.devices = [({}, {}) for _ in exchange.devices]
+    self.devices = [states.DeviceStates({}, {}) for _ in exchange.devices]
     self._declared = {}
     # All trained variables, `VariableSpec`s, which numbers of states count;
     # None until gradients came.
@@ -53,19 +52,23 @@ class Remembered:
     self._own = None
 
   def declare(
-    self, part: parts.Part, model: Sequence[policy.VariableSpec]
+    self,
+    codec: gradients.GradientCodec,
+    variables: Sequence[int],
+    model: Sequence[policy.VariableSpec],
   ) -> None:
-    """Makes the variables of a part that are not there yet.
+    """Makes the variables of a codec's states that are not there yet.
 
     Args:
-      part: its indices count the variables of `model`.
+      codec: of some gradients.
+      variables: for each of them its index in `model`.
       model: all trained variables.
     """
     self._model = model
     dropped = self._place()
     declared = {
-      states.Key(key.name, part.indices[key.variable]): state
-      for key, state in states.declared(part.codec).items()
+      states.Key(key.name, variables[key.variable]): state
+      for key, state in states.declared(codec).items()
     }
     fresh = {k: s for k, s in declared.items() if k not in self._declared}
     if fresh:

@@ -107,6 +107,11 @@ class Servers(NamedTuple):
     return 0
 
   @property
+  def own(self) -> int:
+    """How many workers the chief's program has."""
+    return self.num_workers
+
+  @property
   def group(self):
     """The group of equal processes: there is none."""
     return None

@@ -5,6 +5,8 @@ own code. What is replaced is the place where Keras's optimizers add up the
 gradients of all replicas.
 """
 
+from collections.abc import Sequence
+
 import keras
 import tensorflow as tf
 from absl import logging
@@ -173,10 +175,21 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     if not pairs or self.on_not_finite == not_finite.PASS:
       inner.apply(grads, trainable_variables)
       return
+    gradients, variables = zip(*pairs, strict=True)
+    chosen = known(inner, variables)
     # Before the wrapped optimizer begins: it decays weights before it adds up.
-    sums, found = self._reduced(pairs)
+    if inner.gradient_accumulation_steps:
+      sums = self._accumulated(gradients, variables, chosen)
+    else:
+      sums = self._compressor.reduce(
+        _as_updated(self.clipped(gradients), variables),
+        chosen,
+        inner._iterations,
+      )
     self._guard.apply(
-      self._apply_sums, (grads, trainable_variables, sums), found
+      self._apply_sums,
+      (grads, trainable_variables, sums.values),
+      self._found(sums, chosen),
     )
 
   def _warn_of_whole_tables(self, gradients, variables):
@@ -300,14 +313,18 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
       and not inner._overwrite_variable_with_gradient(variable)
     ]
 
-  def _reduced(self, pairs):
-    """The sums of what the wrapped optimizer would add up; `Found`."""
+  def _accumulated(
+    self,
+    gradients: Sequence[tf.Tensor],
+    variables: Sequence[tf.Variable],
+    chosen: policy.Variables,
+  ) -> compressors.Sums:
+    """The sums in the step that applies them; in others what is kept so far."""
     inner = self.inner_optimizer
-    gradients, variables = zip(*pairs, strict=True)
-    steps = inner.gradient_accumulation_steps
-    if not steps:
-      return self._compressed(self.clipped(gradients), variables)
-    kept = inner._accumulated_gradients
+    steps, kept = (
+      inner.gradient_accumulation_steps,
+      inner._accumulated_gradients,
+    )
     totals = [
       gradient + kept[inner._get_variable_index(variable)]
       for gradient, variable in zip(
@@ -315,28 +332,25 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
       )
     ]
 
-    def compress():
+    def compress() -> compressors.Sums:
       means = inner._clip_gradients([total / steps for total in totals])
-      sums, found = self._compressed(means, variables)
-      return sums, found.finite
+      means = _as_updated(means, variables)
+      return self._compressor.reduce(means, chosen, inner._iterations)
 
-    def keep():
-      return totals, not_finite.of_each(totals)
+    def keep() -> compressors.Sums:
+      return compressors.Sums(totals, not_finite.of_each(totals))
 
     is_last = (inner._iterations + 1) % steps == 0
-    sums, finite = tf.cond(is_last, compress, keep)
-    names = [spec.name for spec in known(inner, variables).specs]
-    return sums, not_finite.Found(finite, names, inner._iterations)
+    return tf.cond(is_last, compress, keep)
 
-  def _compressed(self, gradients, variables):
-    """The sums over the replicas, and `Found`."""
-    inner = self.inner_optimizer
-    gradients = list(map(_as_updated, gradients, variables))
-    variables = known(inner, variables)
-    sums = self._compressor.reduce(gradients, variables, inner._iterations)
-    names = [spec.name for spec in variables.specs]
-    found = not_finite.Found(sums.finite, names, inner._iterations)
-    return sums.values, found
+  def _found(
+    self, sums: compressors.Sums, chosen: policy.Variables
+  ) -> not_finite.Found:
+    """Whether the gradients of a step are finite."""
+    names = [spec.name for spec in chosen.specs]
+    return not_finite.Found(
+      sums.finite, names, self.inner_optimizer._iterations
+    )
 
   def _apply_sums(self, grads, variables, sums):
     """Lets the wrapped optimizer apply gradients whose sums are known."""
@@ -348,8 +362,12 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     gradients, variables = zip(*grads_and_vars, strict=True)
     sums = self._waiting.sums()
     if sums is None:
-      sums, found = self._compressed(gradients, variables)
-      self._guard.report(found)
+      chosen = known(self.inner_optimizer, variables)
+      reduced = self._compressor.reduce(
+        _as_updated(gradients, variables), chosen, self.iterations
+      )
+      self._guard.report(self._found(reduced, chosen))
+      sums = reduced.values
     return list(zip(sums, variables, strict=True))
 
 
@@ -395,8 +413,17 @@ def compressed(optimizer):
   return inner
 
 
-def _as_updated(gradient, variable):
-  """A float64 gradient in its variable's dtype, as the update casts it too."""
-  if isinstance(gradient, tf.IndexedSlices) or gradient.dtype != tf.float64:
-    return gradient
-  return tf.cast(gradient, variable.dtype)
+def _as_updated(
+  gradients: Sequence[tf.Tensor], variables: Sequence[tf.Variable]
+) -> list[tf.Tensor]:
+  """Gradients, those of float64 in their variable's dtype.
+
+  The update casts them too.
+  """
+  return [
+    tf.cast(gradient, variable.dtype)
+    if not isinstance(gradient, tf.IndexedSlices)
+    and gradient.dtype == tf.float64
+    else gradient
+    for gradient, variable in zip(gradients, variables, strict=True)
+  ]

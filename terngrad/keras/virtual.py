@@ -204,14 +204,13 @@ class _Step:
       if sparse
     )
     self._tell(plain)
-    sums = optimizer.compressor.mean_over_workers(
-      of_worker, chosen._replace(plain=plain), optimizer.iterations
+    reduced = optimizer.compressor.reduce_workers(
+      [of_worker], chosen._replace(plain=plain), [optimizer.iterations]
     )
-    means = [
-      tf.cast(m, v.dtype) for m, v in zip(sums.values, variables, strict=True)
-    ]
+    (means,), (finite,) = reduced.means, reduced.finite
+    means = [tf.cast(m, v.dtype) for m, v in zip(means, variables, strict=True)]
     names = [spec.name for spec in chosen.specs]
-    found = not_finite.Found(sums.finite, names, optimizer.iterations)
+    found = not_finite.Found(finite, names, optimizer.iterations)
     optimizer.apply_mean(means, variables, found)
     return self._model.get_metrics_result()
 

@@ -15,11 +15,11 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from terngrad.exchange import towers as towers_lib
-from terngrad.reduce import gradients
-from terngrad.reduce import nodes
-from terngrad.reduce import parts as parts_lib
-from terngrad.reduce import rounds
-from terngrad.reduce import states
+from terngrad.parameter_server import async_servers
+from terngrad.reduce import metadata as metadata_lib
+from terngrad.reduce import reducer as reducers
+from terngrad.reduce import states as states_lib
+from terngrad.step import device_passes
 from terngrad.step import passes
 
 
@@ -105,18 +105,24 @@ def make_process(source, servers):
     A `Process`.
   """
   towers = source.towers
-  (part,) = parts_lib.parts(servers.codec)
+  replica = source.replicas[0]
+  states = zip(source.states, source.replicas, strict=True)
   made = _Made(
     source,
     servers,
-    nodes.functions(source.node_pass, servers.codec, towers.num_workers),
+    reducers.Reducer(
+      servers.codec,
+      towers,
+      [states_lib.DeviceStates(own, one.shared) for own, one in states],
+      source.seed,
+      metadata_lib.Row(
+        passes.NUM_SCORES, tuple(tuple(v.shape) for v in replica.statistics)
+      ),
+      source.node_pass.decay,
+    ),
     [
-      nodes.Device(
-        replica,
-        towers.workers_of(index),
-        [states.OfPart(part, source.states[index], replica)],
-      )
-      for index, replica in enumerate(source.replicas)
+      device_passes.DevicePasses(one, towers.workers_of(index))
+      for index, one in enumerate(source.replicas)
     ],
     servers.buffers(towers.num_workers),
   )
@@ -132,53 +138,45 @@ class _Made(NamedTuple):
   """What the functions of a process share.
 
   Attributes:
-    source: `GradientSource`.
-    servers: `async_servers.Servers`.
-    functions: `nodes.Functions`.
-    devices: list of `nodes.Device`, one a device.
+    source: where its gradients come from.
+    servers: where they go.
+    reducer: of its workers' gradients, whose mean is never asked for.
+    passes: of each device.
     buffers: of the process, from `servers.buffers`.
   """
 
   source: GradientSource
-  servers: object
-  functions: nodes.Functions
-  devices: list
+  servers: async_servers.Servers
+  reducer: reducers.Reducer
+  passes: list[device_passes.DevicePasses]
   buffers: list
 
 
 def _push(made, pulled, own, *given):
   source, servers = made.source, made.servers
   feed, first_device = source.feed, source.towers.devices[0]
-  seed_and_step = tf.constant(source.seed, tf.int64), pulled
   batch = towers_lib.Batch(*(feed.next() if feed else given), first=0)
-  computed = []
-  for where in made.devices:
-    computed += nodes.run_parts(
-      source.node_pass, [made.functions], where, batch, seed_and_step
-    )
+  seed = tf.constant(source.seed, tf.int64)
+  begun = made.reducer.begin(
+    [
+      one.gradients_of(source.node_pass, batch, seed, pulled)
+      for one in made.passes
+    ],
+    [pulled] * len(made.passes),
+  )
+  (pending,) = made.reducer.exchange(begun, [None] * len(made.passes))
+  metadata = begun.metadata
+  (shared, *_), (probes,) = metadata.shared[0], metadata.probes
   with tf.device(first_device):
-    shared = gradients.agree(tf.concat([r.probes for r in computed], axis=0))
-  payloads = [
-    rounds.Work(
-      made.functions, where.states[0], r, where, shared, seed_and_step
-    ).send(0, [])
-    for r, where in zip(computed, made.devices, strict=True)
-  ]
-  with tf.device(first_device):
-    together = towers_lib.in_order(payloads)
-    sent = servers.codec.sent_words(together)
-    means = [
-      tf.reduce_mean(tf.concat(values, axis=0), axis=0)
-      for values in zip(*(r.statistics for r in computed), strict=True)
-    ]
-    servers.put(made.buffers, together, shared, means)
-  scores = towers_lib.in_order([r.scores for r in computed])
+    words = towers_lib.in_order([one.words[0] for one in pending])
+    sent = towers_lib.in_order([one.sent[0] for one in pending])
+    servers.put(made.buffers, words, shared, metadata.statistics[0])
   if feed:
-    feed.report(own, [r.scores[:, 0] for r in computed])
+    feed.report(own, [local.scores[:, 0] for local in begun.local])
   return Pushed(
-    entropy=scores[:, 0],
-    accuracy=scores[:, 1],
-    probes=towers_lib.in_order([r.probes for r in computed]),
+    entropy=metadata.scores[:, 0],
+    accuracy=metadata.scores[:, 1],
+    probes=probes,
     shared=shared,
     sent=sent,
   )

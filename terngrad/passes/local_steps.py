@@ -27,7 +27,7 @@ from terngrad.codec import method as methods
 from terngrad.codec.stages import random_bits
 from terngrad.passes import accumulation
 from terngrad.passes import inner_optimizers
-from terngrad.reduce import nodes
+from terngrad.reduce import worker_map
 from terngrad.step import passes
 
 
@@ -109,8 +109,8 @@ class LocalSteps(NamedTuple):
       which remembers `states` and whose scores are the means over the steps
       since the last exchange; the learning rate of the update float32 []; what
       the nodes of a device do while the exchange is on its way, a function of
-      (`nodes.Device`, `exchange.towers.Batch`, seed and step) as
-      `nodes.run_parts` takes them, None where they wait).
+      (`device_passes.DevicePasses`, `exchange.towers.Batch`, (seed and step
+      int64 [])), None where they wait).
     """
     known = node_pass, learning_rate
     meanwhile = functools.partial(self._go_on, *known) if self.overlap else None
@@ -155,7 +155,7 @@ class LocalSteps(NamedTuple):
       take = self._taking(node_pass, learning_rate, held, *scale)
 
       def body(worker):
-        node = where.node_of(worker)
+        node = where.index_of(worker)
         key = random_bits.worker_key(*seed_and_step, worker)
         own = self._recall(where.memory.read(node))
         own = own._replace(scores=tf.zeros([passes.NUM_SCORES]))
@@ -163,7 +163,7 @@ class LocalSteps(NamedTuple):
         where.memory.write(node, self._memory(own))
         return []
 
-      nodes.map_nodes(replica.device, where.workers, [], body)
+      worker_map.worker_map(replica.device, where.workers, [], body)
 
   def _taking(self, node_pass, learning_rate, held, scale=None):
     """A function that takes steps.

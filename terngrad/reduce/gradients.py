@@ -6,6 +6,9 @@ other; its probe is the vector of its variables' probes. So an exchange moves
 few flat tensors whatever the model is.
 """
 
+import dataclasses
+import functools
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -74,20 +77,21 @@ class Bucket(NamedTuple):
     return self.method.states(self.shapes)
 
 
-class Turn(NamedTuple):
-  """What tells one worker's work in one step from all others.
+class WorkerStep(NamedTuple):
+  """Identifies one worker in one step: seed, step, rank, keys, probes.
 
   Attributes:
     seed: int64 [] or integer, of the run.
     step: int64 [], steps taken before this one.
-    num_workers: N, Python int.
-    worker: int32 [], its number; None where all do the same.
-    keys: uint32 [buckets, 3], from `GradientCodec.keys`; None likewise.
+    num_workers: N.
+    worker: int32 [], its number; None for what all workers compute alike.
+    keys: uint32 [buckets, 3], from `GradientCodec.keys`; None where they are
+      made of the rest when they are needed.
     own: float32 [num_probes], its probe; None before there is one.
-    shared: float32 [num_probes], the agreed probe; None likewise.
+    shared: float32 [num_probes], the agreed probe; None before there is one.
   """
 
-  seed: tf.Tensor
+  seed: tf.Tensor | int
   step: tf.Tensor
   num_workers: int
   worker: tf.Tensor | None = None
@@ -96,7 +100,8 @@ class Turn(NamedTuple):
   shared: tf.Tensor | None = None
 
 
-class GradientCodec(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class GradientCodec:
   """Codes the gradients of a model; made by `bucketing.gradient_codec`.
 
   One of a fragment codes those of some variables; see `fragments`.
@@ -123,7 +128,7 @@ class GradientCodec(NamedTuple):
   @property
   def variables(self):
     """Indices in the model of the variables that are coded, ascending."""
-    return sorted(i for bucket in self.buckets for i in bucket.indices)
+    return self._layout.variables
 
   @property
   def num_variables(self):
@@ -148,7 +153,7 @@ class GradientCodec(NamedTuple):
   @property
   def num_rounds(self):
     """Rounds of messages."""
-    return max(len(bucket.method.send) for bucket in self.buckets)
+    return max((len(bucket.method.send) for bucket in self.buckets), default=0)
 
   @property
   def num_words(self):
@@ -224,13 +229,13 @@ class GradientCodec(NamedTuple):
     streams = [(bucket.stream, bucket.method.strata) for bucket in self.buckets]
     return random_bits.of_buckets(streams, seed, step, worker)
 
-  def begin(self, gradients, states, turn):
+  def begin(self, gradients, states, step):
     """What a worker codes, and what its gradients ask to agree on.
 
     Args:
       gradients: list of float32, in the order and shapes of the variables.
       states: of the worker and those that are shared.
-      turn: `Turn`.
+      step: `WorkerStep`.
 
     Returns:
       (carried gradients; float32 [num_probes], in the order of the variables:
@@ -240,25 +245,25 @@ class GradientCodec(NamedTuple):
     for index, bucket in enumerate(self.buckets):
       own = [tf.reshape(gradients[i], [-1]) for i in bucket.indices]
       values, probe = bucket.method.begin(
-        own, states[index], self._context(index, turn)
+        own, states[index], self._context(index, step)
       )
       carried.append(values)
       probes.append(probe)
-    order = np.argsort(np.concatenate(self.probes_of_buckets()))
-    return carried, tf.gather(tf.concat(probes, axis=0), order)
+    return carried, tf.gather(tf.concat(probes, axis=0), self._layout.order)
 
-  def carry(self, carried, turn):
+  def carry(self, carried, step):
     """What a worker keeps of `begin`'s gradients until there is a round.
 
     Args:
       carried: from `begin`.
-      turn: `Turn` with `own`.
+      step: `WorkerStep` with `own`.
 
     Returns:
       Carried gradients, or words in their stead.
     """
+    step = self._with_keys(step)
     return [
-      [bucket.method.carry(values, self._context(index, turn))]
+      [bucket.method.carry(values, self._context(index, step))]
       if bucket.method.carry
       else values
       for index, (bucket, values) in enumerate(
@@ -266,7 +271,7 @@ class GradientCodec(NamedTuple):
       )
     ]
 
-  def send(self, number, carried, states, received, turn):
+  def send(self, number, carried, states, received, step):
     """A worker's messages of a round.
 
     Args:
@@ -275,11 +280,12 @@ class GradientCodec(NamedTuple):
       states: of the worker and those that are shared.
       received: for each round before what the exchange gave: a list of
         `method.Payloads` or `method.Sum`, one for each of `messages`.
-      turn: `Turn` with all that there is.
+      step: `WorkerStep` with both probes.
 
     Returns:
       (int32 [words of the round], states).
     """
+    step = self._with_keys(step)
     words, after = [], []
     for index, bucket in enumerate(self.buckets):
       state = states[index]
@@ -288,42 +294,46 @@ class GradientCodec(NamedTuple):
           carried[index],
           state,
           self.received(index, received),
-          self._context(index, turn),
+          self._context(index, step),
         )
         words += values
       after.append(state)
     return _join(words, axis=0), after
 
-  def decode(self, received, states, turn):
+  def decode(self, received, states, step):
     """The mean gradients.
 
     Args:
       received: see `send`, of all rounds.
       states: those that are shared, None in place of workers' own.
-      turn: `Turn` without worker.
+      step: `WorkerStep` without worker.
 
     Returns:
       (list of float32, in the order and shapes of the variables; states).
     """
     means, after = [], []
     for index in range(len(self.buckets)):
-      values, state = self.decode_bucket(index, received, states, turn)
+      values, state = self.buckets[index].method.decode(
+        self.received(index, received),
+        states[index],
+        self._context(index, step),
+      )
       means += values
       after.append(state)
     return self.in_model_order(means), after
 
-  def decode_bucket(self, index, received, states, turn):
+  def decode_bucket(self, index, received, states, step):
     """`decode` for one bucket: (its means, in its order; its states)."""
     return self.buckets[index].method.decode(
-      self.received(index, received), states[index], self._context(index, turn)
+      self.received(index, received), states[index], self._context(index, step)
     )
 
-  def estimate(self, words, turn):
+  def estimate(self, words, step):
     """What a worker's messages say of its own gradients.
 
     Args:
       words: for each round int32 [words of the round], from `send`.
-      turn: `Turn` with all that there is.
+      step: `WorkerStep` with both probes.
 
     Returns:
       float32 [num_elements], in the order of `flatten`; None where a method's
@@ -334,93 +344,140 @@ class GradientCodec(NamedTuple):
       if bucket.method.estimate is None:
         return None
       number = bucket.method.telling % len(bucket.method.send)
-      before = sum(b.num_words(number) for b in self.buckets[:index])
       sizes = [message.num_words for message in bucket.messages(number)]
-      own = words[number][before : before + sum(sizes)]
-      context = self._context(index, turn)
+      own = words[number][self._layout.words[number][index]]
+      context = self._context(index, step)
       found += bucket.method.estimate(split(own, sizes, axis=0), context)
     return _join(found, axis=0)
 
-  def finish(self, carried, states, means, turn):
+  def finish(self, carried, states, means, step):
     """The states of a worker, when the means are known.
 
     Args:
       carried: from `carry`.
       states: see `send`.
       means: from `decode`.
-      turn: `Turn` with all that there is.
+      step: `WorkerStep` with both probes.
 
     Returns:
       States.
     """
+    step = self._with_keys(step)
     after = []
     for index, bucket in enumerate(self.buckets):
       state = states[index]
       if bucket.method.finish:
         own = [means[i] for i in bucket.indices]
-        context = self._context(index, turn)
+        context = self._context(index, step)
         state = bucket.method.finish(carried[index], state, own, context)
       after.append(state)
     return after
 
   def in_model_order(self, values):
     """A list in the order of the buckets in that of the model's variables."""
-    order = [i for bucket in self.buckets for i in bucket.indices]
-    return [values[order.index(i)] for i in self.variables]
+    return [values[place] for place in self._layout.places]
 
   def probed_variables(self):
     """For each number of the probe the variable that it is of."""
-    counts = self._probe_counts()
-    return np.repeat(list(counts), list(counts.values()))
-
-  def _probe_counts(self):
-    """How many numbers of the probe each of `variables` has, by its index."""
-    counts = {}
-    for bucket in self.buckets:
-      counts.update(zip(bucket.indices, bucket.num_probes, strict=True))
-    return {i: counts[i] for i in self.variables}
+    return self._layout.probed
 
   def probes_of_buckets(self):
-    """For each bucket where its numbers stand in the probe, as int arrays."""
-    counts = self._probe_counts()
-    ends = dict(zip(counts, np.cumsum(list(counts.values())), strict=True))
-    return [
-      np.concatenate(
-        [np.arange(ends[i] - counts[i], ends[i]) for i in b.indices]
-      )
-      for b in self.buckets
-    ]
+    """For each bucket where its numbers are in the probe, as int arrays."""
+    return self._layout.probes
+
+  @functools.cached_property
+  def _layout(self):
+    return _layout(self)
 
   def received(self, index, received):
     """What a bucket received: for each of its rounds a list, one a message."""
     found = []
-    for number, arrived in enumerate(received):
-      before = sum(len(b.messages(number)) for b in self.buckets[:index])
-      count = len(self.buckets[index].messages(number))
-      if count:
-        found.append(arrived[before : before + count])
+    for number, of_all in enumerate(received):
+      messages = self._layout.messages[number][index]
+      if messages.start < messages.stop:
+        found.append(of_all[messages])
     return found
 
-  def _context(self, index, turn):
+  def _with_keys(self, step):
+    """The `WorkerStep` with the keys of its worker."""
+    if step.keys is not None or step.worker is None:
+      return step
+    return step._replace(keys=self.keys(step.seed, step.step, step.worker))
+
+  def _context(self, index, step):
     """The `method.Context` of a bucket."""
     bucket = self.buckets[index]
-    numbers = self.probes_of_buckets()[index]
+    numbers = self._layout.probes[index]
 
     def pick(probe):
       return None if probe is None else tf.gather(probe, numbers)
 
     return methods.Context(
       shapes=bucket.shapes,
-      num_workers=turn.num_workers,
+      num_workers=step.num_workers,
       stream=bucket.stream,
       start=bucket.start,
-      seed=turn.seed,
-      step=turn.step,
-      worker=turn.worker,
-      key=None if turn.keys is None else turn.keys[index],
-      own=pick(turn.own),
-      shared=pick(turn.shared),
+      seed=step.seed,
+      step=step.step,
+      worker=step.worker,
+      key=None if step.keys is None else step.keys[index],
+      own=pick(step.own),
+      shared=pick(step.shared),
     )
+
+
+class _Layout(NamedTuple):
+  """Where the buckets' numbers are among those of a model.
+
+  Attributes:
+    variables: list of int, the variables that are coded, ascending.
+    places: for each of them its place among those of the buckets.
+    probed: int [probes], for each number of the probe its variable.
+    probes: for each bucket int [its probes], places in the probe.
+    order: int [probes], from the order of the buckets to that of the probe.
+    messages: for each round and bucket the slice of its messages.
+    words: for each round and bucket the slice of its words.
+  """
+
+  variables: list[int]
+  places: list[int]
+  probed: np.ndarray
+  probes: list[np.ndarray]
+  order: np.ndarray
+  messages: list[list[slice]]
+  words: list[list[slice]]
+
+
+def _layout(codec):
+  """The `_Layout` of a `GradientCodec`."""
+  buckets = codec.buckets
+  order = [i for bucket in buckets for i in bucket.indices]
+  variables = sorted(order)
+  counts = dict(
+    zip(order, (n for b in buckets for n in b.num_probes), strict=True)
+  )
+  each = [counts[i] for i in variables]
+  ends = dict(zip(variables, np.cumsum(each), strict=True))
+  probes = [
+    np.concatenate([np.arange(ends[i] - counts[i], ends[i]) for i in b.indices])
+    for b in buckets
+  ]
+  rounds = range(codec.num_rounds)
+  return _Layout(
+    variables=variables,
+    places=[order.index(i) for i in variables],
+    probed=np.repeat(variables, each),
+    probes=probes,
+    order=np.argsort(np.concatenate([[], *probes])),
+    messages=[_slices([len(b.messages(n)) for b in buckets]) for n in rounds],
+    words=[_slices([b.num_words(n) for b in buckets]) for n in rounds],
+  )
+
+
+def _slices(sizes):
+  """Slices of such sizes, one after the other."""
+  ends = itertools.accumulate(sizes)
+  return [slice(end - n, end) for n, end in zip(sizes, ends, strict=True)]
 
 
 def agree(probes):

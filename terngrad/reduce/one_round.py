@@ -12,7 +12,7 @@ from terngrad.reduce import gradients as gradients_lib
 
 def probe(codec, gradients):
   """The probe of gradients, float32 [num_probes]; see `GradientCodec.begin`."""
-  turn = gradients_lib.Turn(
+  turn = gradients_lib.WorkerStep(
     tf.constant(0, tf.int64), tf.constant(0, tf.int64), 1
   )
   return codec.begin(gradients, [()] * len(codec.buckets), turn)[1]
@@ -41,9 +41,11 @@ def encode(codec, gradients, own, shared, keys):
     sizes = [bucket.num_elements for bucket in codec.buckets]
     carried = [[part] for part in gradients_lib.split(gradients, sizes, axis=0)]
   zero = tf.constant(0, tf.int64)
-  turn = gradients_lib.Turn(zero, zero, 1, tf.constant(0), keys, own, shared)
-  carried = codec.carry(carried, turn)
-  return codec.send(0, carried, [()] * len(codec.buckets), [], turn)[0]
+  step = gradients_lib.WorkerStep(
+    zero, zero, 1, tf.constant(0), keys, own, shared
+  )
+  carried = codec.carry(carried, step)
+  return codec.send(0, carried, [()] * len(codec.buckets), [], step)[0]
 
 
 def decode_mean(codec, parts, shared):
@@ -60,6 +62,6 @@ def decode_mean(codec, parts, shared):
   """
   zero = tf.constant(0, tf.int64)
   count = sum(part.shape[0] for part in parts)
-  turn = gradients_lib.Turn(zero, zero, count, shared=shared)
+  turn = gradients_lib.WorkerStep(zero, zero, count, shared=shared)
   received = methods.payloads(codec.messages(0), [methods.Piece(0, parts)])
   return codec.decode([received], [()] * len(codec.buckets), turn)[0]

@@ -7,11 +7,13 @@ what is of workers alone.
 """
 
 from collections.abc import Callable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
 
 from terngrad.codec import method as methods
+from terngrad.reduce import gradients
 
 
 class Key(NamedTuple):
@@ -110,26 +112,44 @@ class OfNodes:
     tf.switch_case(node, [branch(i) for i in range(len(lists[0]))])
 
 
+class DeviceStates(NamedTuple):
+  """The states on one device.
+
+  Attributes:
+    workers: dict of `Key` to the variables of its workers.
+    shared: dict of `Key` to the variable that all workers share.
+  """
+
+  workers: dict[Key, list[tf.Variable]]
+  shared: dict[Key, tf.Variable]
+
+
 class OfPart:
   """The states of a part of a model, on one device."""
 
-  def __init__(self, part, workers, replica):
+  def __init__(
+    self,
+    codec: gradients.GradientCodec,
+    variables: Sequence[int],
+    states: DeviceStates,
+  ) -> None:
     """Finds the variables.
 
     Args:
-      part: `reduce.parts.Part`.
-      workers: from `of_workers`.
-      replica: `replicas.Replica` of the device.
+      codec: of the part.
+      variables: for each of its variables the index by which states are known.
+      states: those of the device.
     """
-    self._owners = [[s.owner for s in b.states] for b in part.codec.buckets]
+    workers, shared = states
+    self._owners = [[s.owner for s in b.states] for b in codec.buckets]
     self._workers, self._shared = [], []
-    for bucket in part.codec.buckets:
+    for bucket in codec.buckets:
       keys = [
-        Key(state.name, part.indices[bucket.indices[state.variable]])
+        Key(state.name, variables[bucket.indices[state.variable]])
         for state in bucket.states
       ]
       self._workers.append([workers.get(key, ()) for key in keys])
-      self._shared.append([replica.shared.get(key) for key in keys])
+      self._shared.append([shared.get(key) for key in keys])
     self._own = OfNodes([v for bucket in self._workers for v in bucket if v])
 
   def read(self, node):
@@ -154,13 +174,13 @@ class OfPart:
       for variables in self._shared
     ]
 
-  def write(self, node, values, counts=None):
+  def write(self, node, values, apply=None):
     """Keeps what a node's function returned.
 
     Args:
       node: int32 [].
       values: what `read` returned, changed.
-      counts: bool [], False leaves everything as it is; None is True.
+      apply: bool [], False leaves everything as it is; None is True.
     """
     own = [
       value
@@ -169,9 +189,9 @@ class OfPart:
       if owner == methods.WORKER
     ]
     if own:
-      _if(counts, lambda: self._own.write(node, own))
+      _if(apply, lambda: self._own.write(node, own))
 
-  def write_shared(self, values, counts=None):
+  def write_shared(self, values, apply=None):
     """Keeps what `decode` returned; see `write`."""
     pairs = [
       (variable, value)
@@ -180,15 +200,15 @@ class OfPart:
       if variable is not None
     ]
     if pairs:
-      _if(counts, lambda: _assign(*zip(*pairs, strict=True)))
+      _if(apply, lambda: _assign(*zip(*pairs, strict=True)))
 
 
-def _if(counts: tf.Tensor | None, write: Callable[[], None]) -> None:
+def _if(apply: tf.Tensor | None, write: Callable[[], None]) -> None:
   """Writes states; a branch, since choosing values would copy all of them."""
-  if counts is None:
+  if apply is None:
     write()
   else:
-    tf.cond(counts, write, lambda: None)
+    tf.cond(apply, write, lambda: None)
 
 
 def _assign(variables, values):

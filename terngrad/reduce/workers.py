@@ -100,7 +100,7 @@ class Workers:
     for worker, own in enumerate(values):
       index = tf.constant(worker)
       keys = codec.keys(1, step, index)
-      turn = gradients.Turn(1, step, len(values), index, keys)
+      turn = gradients.WorkerStep(1, step, len(values), index, keys)
       held, probe = codec.begin(
         [tf.convert_to_tensor(v) for v in own], self.states(worker), turn
       )

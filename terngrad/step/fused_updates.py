@@ -9,6 +9,7 @@ relies on it.
 """
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -16,6 +17,7 @@ import tensorflow as tf
 from terngrad.codec import method as methods
 from terngrad.codec.stages import contract
 from terngrad.native import ops
+from terngrad.reduce import gradients as gradients_lib
 from terngrad.step import optimizers
 from terngrad.step import replicas
 from terngrad.step import updates
@@ -25,80 +27,99 @@ _TRIAL_WORDS = 517
 _DIGITS = (3, 20)
 
 
-def make(replica, optimizer, decoupled_decay, codec):
+class FusedUpdate:
+  """An update that writes no gradients; see `make`."""
+
+  def __init__(
+    self,
+    replica: replicas.Replica,
+    optimizer: optimizers.Optimizer,
+    codec: gradients_lib.GradientCodec,
+  ) -> None:
+    """Takes what `make` found possible."""
+    self._replica = replica
+    self._optimizer = optimizer
+    self._codec = codec
+    self._tensors = of(replica, optimizer)
+
+  def __call__(
+    self,
+    received: list,
+    step: gradients_lib.WorkerStep,
+    numbers: updates.Numbers,
+  ) -> None:
+    """Updates the replica.
+
+    Variables whose method has no kernel are decoded and updated apart.
+
+    Args:
+      received: see `GradientCodec.decode`; `fits` is True of it.
+      step: without worker.
+      numbers: of the update.
+    """
+    codec, rates = self._codec, numbers[1:]
+    scale = 1.0 / step.num_workers
+    no_states = [()] * len(codec.buckets)
+    means, others = [], []
+    for number, bucket in enumerate(codec.buckets):
+      if not _has_kernel(codec, number, received):
+        means += codec.decode_bucket(number, received, no_states, step)[0]
+        others += bucket.indices
+        continue
+      method, messages = bucket.method, codec.received(number, received)[0][0]
+      scalers = tf.gather(step.shared, codec.probes_of_buckets()[number])
+      tensors = self._tensors.of(bucket.indices)
+      if isinstance(messages, methods.Payloads):
+        for piece in messages.pieces:
+          ops.fused_update(method.digits, piece, scalers, scale, tensors, rates)
+        continue
+      if method.unit == contract.ONE:
+        scalers = tf.ones(scalers.shape)
+      first = 0
+      for sums in messages.pieces:
+        ops.fused_update_of_sums(sums, first, scalers, scale, tensors, rates)
+        first += sums.shape[0]
+    if others:
+      rest = self._replica.part(others, ())
+      updates.make_update(rest, self._optimizer, None)(means, [], numbers)
+
+
+def fits(codec: gradients_lib.GradientCodec, received: list) -> bool:
+  """Whether there is a kernel for some of what was received."""
+  numbers = range(len(codec.buckets))
+  return any(_has_kernel(codec, number, received) for number in numbers)
+
+
+def _has_kernel(
+  codec: gradients_lib.GradientCodec, number: int, received: list
+) -> bool:
+  """Whether a kernel updates a bucket's variables by what it received."""
+  method = codec.buckets[number].method
+  messages = codec.received(number, received)[0][0]
+  if isinstance(messages, methods.Payloads):
+    return bool(method.digits)
+  return bool(method.unit)
+
+
+def make(
+  replica: replicas.Replica,
+  optimizer: optimizers.Optimizer,
+  decoupled_decay: Callable | None,
+  codec: gradients_lib.GradientCodec,
+) -> FusedUpdate | None:
   """An update that writes no gradients, or None where there is none.
 
-  Variables whose method has no kernel are decoded and updated apart.
-
   Args:
-    replica: `replicas.Replica` without statistics.
-    optimizer: `optimizers.Optimizer`.
+    replica: without statistics.
+    optimizer: applied once a step.
     decoupled_decay: see `updates.make_update`.
-    codec: `reduce.gradients.GradientCodec` of the replica's parameters.
-
-  Returns:
-    A function of (what was received, see `GradientCodec.decode`, which `fits`;
-    `reduce.gradients.Turn`; the numbers of `updates.make_update`), or None.
+    codec: of the replica's parameters.
   """
   if not _possible(replica, optimizer, decoupled_decay, codec):
     return None
   if not agrees(bool(optimizer.slots), bool(replica.averages)):
     return None
-  tensors = of(replica, optimizer)
-  probes = codec.probes_of_buckets()
-  no_states = [()] * len(codec.buckets)
-
-  def update(received, turn, numbers):
-    _, learning_rate, averaging_decay = numbers
-    rates = learning_rate, averaging_decay
-    scale = 1.0 / turn.num_workers
-    means, others = [], []
-    for number, bucket in enumerate(codec.buckets):
-      move = _kernel_for(codec, number, received)
-      if move:
-        scalers = tf.gather(turn.shared, probes[number])
-        move(scalers, scale, tensors.of(bucket.indices), rates)
-        continue
-      means += codec.decode_bucket(number, received, no_states, turn)[0]
-      others += bucket.indices
-    if others:
-      rest = replica.part(others, ())
-      updates.make_update(rest, optimizer, None)(means, [], numbers)
-
-  return update
-
-
-def fits(codec, received):
-  """Whether there is a kernel for some of what was received."""
-  numbers = range(len(codec.buckets))
-  return any(_kernel_for(codec, number, received) for number in numbers)
-
-
-def _kernel_for(codec, number, received):
-  """What moves the variables of a bucket by what it received, or None."""
-  method = codec.buckets[number].method
-  messages = codec.received(number, received)[0][0]
-  if isinstance(messages, methods.Payloads):
-    return method.digits and functools.partial(_by_payloads, method, messages)
-  return method.unit and functools.partial(_by_sums, method, messages)
-
-
-def _by_payloads(method, messages, scalers, *rest):
-  for piece in messages.pieces:
-    ops.fused_update(method.digits, piece, scalers, *rest)
-
-
-def _by_sums(method, messages, scalers, *rest):
-  if method.unit == contract.ONE:
-    scalers = tf.ones(scalers.shape)
-  first = 0
-  for sums in messages.pieces:
-    ops.fused_update_of_sums(sums, first, scalers, *rest)
-    first += sums.shape[0]
-
-
-def _has_kernel(bucket):
-  return bool(bucket.method.digits or bucket.method.unit)
+  return FusedUpdate(replica, optimizer, codec)
 
 
 def _possible(replica, optimizer, decoupled_decay, codec):
@@ -114,7 +135,7 @@ def _possible(replica, optimizer, decoupled_decay, codec):
   if device.device_type != 'CPU' or device.job:
     # The trial tells nothing of the processors of other tasks.
     return False
-  return any(map(_has_kernel, codec.buckets))
+  return any(b.method.digits or b.method.unit for b in codec.buckets)
 
 
 def of(replica, optimizer):

@@ -11,12 +11,16 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from terngrad.exchange import protocol
 from terngrad.exchange import towers
-from terngrad.reduce import nodes
+from terngrad.reduce import gradients as gradients_lib
+from terngrad.reduce import metadata as metadata_lib
 from terngrad.reduce import parts as parts_lib
-from terngrad.reduce import rounds
+from terngrad.reduce import reducer as reducers
 from terngrad.reduce import states as states_lib
+from terngrad.step import device_passes
 from terngrad.step import loss_scaling
+from terngrad.step import optimizers
 from terngrad.step import passes
 from terngrad.step import step_end
 
@@ -74,10 +78,10 @@ class Training(NamedTuple):
   """
 
   node_pass: passes.Pass
-  exchange: object
+  exchange: protocol.Exchange
   replicas: tuple
-  states: object
-  optimizer: object
+  states: states_lib.MethodStates
+  optimizer: optimizers.Optimizer
   seed: int
   pass_context: Callable = lambda device_index: contextlib.nullcontext()
   local: object = None
@@ -85,7 +89,7 @@ class Training(NamedTuple):
 
 
 def make_train_step(training, codec):
-  """Builds the traced step.
+  """Builds the step.
 
   Args:
     training: `Training`.
@@ -98,38 +102,7 @@ def make_train_step(training, codec):
     [], stop float32 [] or 0.0: the signal that asks this process to stop) that
     updates the replicas and returns a `StepResult`. To be traced.
   """
-  exchange, replicas = training.exchange, training.replicas
-  parts = parts_lib.parts(codec)
-  functions = [
-    nodes.functions(
-      training.node_pass, part.codec, exchange.num_workers, part.indices
-    )
-    for part in parts
-  ]
-  devices = [
-    nodes.Device(
-      replica,
-      exchange.workers_of(index),
-      [
-        states_lib.OfPart(part, training.states.workers[index], replica)
-        for part in parts
-      ],
-      training.states.of_pass(index),
-    )
-    for index, replica in enumerate(replicas)
-  ]
-  ends = [
-    step_end.StepEnd(
-      replica,
-      training.optimizer,
-      training.node_pass.decoupled_decay,
-      parts,
-      functions,
-    )
-    for replica in replicas
-  ]
-  made = _Made(training, parts, functions, devices, ends)
-  return functools.partial(_train_step, made)
+  return _TrainStep(training, codec).take
 
 
 def traced_step(training, codec, **changes):
@@ -138,128 +111,138 @@ def traced_step(training, codec, **changes):
   return tf.function(take, reduce_retracing=True)
 
 
-class _Made(NamedTuple):
-  """What all steps of a training share.
+class _TrainStep:
+  """A step of a training: gradients, codes, exchange, mean, update."""
 
-  Attributes:
-    training: `Training`.
-    parts: list of `reduce.parts.Part`.
-    functions: list of `nodes.Functions`, of each part.
-    devices: list of `nodes.Device`, one a device.
-    ends: list of `step_end.StepEnd`, one a device.
-  """
-
-  training: Training
-  parts: list
-  functions: list
-  devices: list
-  ends: list
-
-
-def _train_step(
-  made, images, labels, step, learning_rate, averaging_decay, stop=0.0
-):
-  training, exchange = made.training, made.training.exchange
-  seed_and_step = tf.constant(training.seed, tf.int64), step
-  node_pass, rate, meanwhile = training.node_pass, learning_rate, None
-  updates = step
-  if training.local:
-    node_pass, rate, meanwhile = training.local.of(node_pass, learning_rate)
-    # Of each variable there is one in as many steps.
-    updates = step // max(1, len(training.local.fragments))
-  computed = []
-  for index, batch in enumerate(exchange.batches(images, labels)):
-    where = made.devices[index]
-    with training.pass_context(index):
-      computed.append(
-        nodes.run_parts(node_pass, made.functions, where, batch, seed_and_step)
+  def __init__(
+    self, training: Training, codec: gradients_lib.GradientCodec
+  ) -> None:
+    """Prepares reducer and updates; see `make_train_step`."""
+    self._training = training
+    replica = training.replicas[0]
+    states = zip(training.states.workers, training.replicas, strict=True)
+    self._reducer = reducers.Reducer(
+      codec,
+      training.exchange,
+      [states_lib.DeviceStates(own, one.shared) for own, one in states],
+      training.seed,
+      metadata_lib.Row(
+        passes.NUM_SCORES,
+        tuple(tuple(v.shape) for v in replica.statistics),
+        replica.own_statistics,
+      ),
+      training.node_pass.decay,
+    )
+    self._passes = [
+      device_passes.DevicePasses(
+        one,
+        training.exchange.workers_of(index),
+        training.states.of_pass(index),
+        functools.partial(training.pass_context, index),
       )
-      if meanwhile:
-        # Nothing of the exchange, nor of the update, waits for this.
-        meanwhile(where, batch, seed_and_step)
-  own_statistics = training.replicas[0].own_statistics
-  metadata = rounds.Metadata.of(exchange, computed, stop, own_statistics)
-  # Only data tie the parts to each other, so that one is on its way while
-  # others are computed.
-  counts = _counts(training, metadata)
-  exchanged = [
-    rounds.exchange_part(
-      exchange,
-      part.codec,
-      _work(made, number, computed, metadata, seed_and_step, counts),
-    )
-    for number, part in enumerate(made.parts)
-  ]
-  of_devices = list(zip(*exchanged, strict=True))
-  numbers = updates, rate, averaging_decay
-  for end, pending, statistics, is_taken in zip(
-    made.ends, of_devices, metadata.statistics, counts, strict=True
-  ):
-    update = functools.partial(end, pending, statistics, numbers)
-    if training.skips_not_finite:
-      tf.cond(is_taken, update, lambda: None)
-    else:
-      update()
-  exchange.report(step, [of_parts[0].scores[:, 0] for of_parts in computed])
-  return StepResult(
-    entropy=metadata.scores[:, 0],
-    accuracy=metadata.scores[:, 1],
-    probes=parts_lib.join_probes(made.parts, metadata.probes),
-    shared=parts_lib.join_probes(
-      made.parts, [one[0] for one in metadata.shared]
-    ),
-    words=[
-      sum((part.words for part in of_devices[index]), [])
-      for index in exchange.local_devices
-    ],
-    sent=_total(exchange, of_devices),
-    stop=metadata.stop,
-    is_taken=counts[0] if training.skips_not_finite else True,
-  )
-
-
-def _work(made, number, computed, metadata, seed_and_step, counts):
-  """For each device the `rounds.Work` of a part."""
-  return [
-    rounds.Work(
-      part=made.functions[number],
-      states=where.states[number],
-      computed=of_parts[number],
-      where=where,
-      shared=metadata.shared[number][index],
-      seed_and_step=seed_and_step,
-      counts=counts[index],
-    )
-    for index, (where, of_parts) in enumerate(
-      zip(made.devices, computed, strict=True)
-    )
-  ]
-
-
-def _counts(training: Training, metadata: rounds.Metadata) -> list:
-  """For each device whether states change, bool [] or None; see `rounds.Work`.
-
-  As the device knows it of all workers.
-  """
-  of_devices = list(zip(*metadata.shared, strict=True))
-  if training.skips_not_finite:
-    count = training.exchange.num_workers
-    # Gradients that are finite may add up to infinity.
-    return [
-      loss_scaling.all_finite(
-        [metadata.scores[:, 0], *(agreed * count for agreed in of_parts)]
-      )
-      for of_parts in of_devices
+      for index, one in enumerate(training.replicas)
     ]
-  if training.replicas[0].scaling:
-    return list(map(loss_scaling.all_finite, of_devices))
-  return [None] * len(of_devices)
+    self._ends = [
+      step_end.StepEnd(
+        one,
+        training.optimizer,
+        training.node_pass.decoupled_decay,
+        self._reducer.parts,
+      )
+      for one in training.replicas
+    ]
 
+  def take(
+    self,
+    images: tf.Tensor,
+    labels: tf.Tensor,
+    step: tf.Tensor,
+    learning_rate: tf.Tensor,
+    averaging_decay: tf.Tensor,
+    stop: tf.Tensor | float = 0.0,
+  ) -> StepResult:
+    """Takes one step; see `make_train_step`."""
+    training, exchange = self._training, self._training.exchange
+    node_pass, rate, meanwhile, updates = self._local(step, learning_rate)
+    seed = tf.constant(training.seed, tf.int64)
+    batches = exchange.batches(images, labels)
+    begun = self._reducer.begin(
+      [
+        one.gradients_of(node_pass, batch, seed, step)
+        for one, batch in zip(self._passes, batches, strict=True)
+      ],
+      [step] * len(batches),
+      stop,
+    )
+    if meanwhile:
+      # Nothing of the exchange, nor of the update, waits for this.
+      for one, batch in zip(self._passes, batches, strict=True):
+        meanwhile(one, batch, (seed, step))
+    apply_states = self._apply_states(begun.metadata)
+    of_parts = self._reducer.exchange(begun, apply_states)
+    numbers = updates, rate, averaging_decay
+    for index, end in enumerate(self._ends):
+      pending = [of_devices[index] for of_devices in of_parts]
+      statistics = begun.metadata.statistics[index]
+      if training.skips_not_finite:
+        update = functools.partial(end, pending, statistics, numbers)
+        tf.cond(apply_states[index], update, lambda: None)
+      else:
+        end(pending, statistics, numbers)
+    exchange.report(step, [local.scores[:, 0] for local in begun.local])
+    return self._result(begun.metadata, of_parts, apply_states[0])
 
-def _total(exchange, of_devices):
-  """int32 [workers]: words of all parts and rounds, counted where they are."""
-  totals = []
-  for device, parts in zip(exchange.devices, of_devices, strict=True):
-    with tf.device(device):
-      totals.append(tf.add_n(sum((part.sent for part in parts), [])))
-  return towers.in_order(totals)
+  def _local(self, step: tf.Tensor, learning_rate: tf.Tensor) -> tuple:
+    """(the pass, the learning rate, `meanwhile`, updates taken before)."""
+    training = self._training
+    if not training.local:
+      return training.node_pass, learning_rate, None, step
+    made = training.local.of(training.node_pass, learning_rate)
+    # Of each variable there is one update in as many steps as fragments.
+    return *made, step // max(1, len(training.local.fragments))
+
+  def _apply_states(
+    self, metadata: metadata_lib.Metadata
+  ) -> list[tf.Tensor | None]:
+    """For each device whether states change, bool []; None for True.
+
+    By what the device knows of all workers.
+    """
+    of_devices = list(zip(*metadata.shared, strict=True))
+    if self._training.skips_not_finite:
+      count = self._training.exchange.num_workers
+      # Gradients that are finite may add up to infinity.
+      return [
+        loss_scaling.all_finite(
+          [metadata.scores[:, 0], *(agreed * count for agreed in of_parts)]
+        )
+        for of_parts in of_devices
+      ]
+    if self._training.replicas[0].scaling:
+      return list(map(loss_scaling.all_finite, of_devices))
+    return [None] * len(of_devices)
+
+  def _result(
+    self,
+    metadata: metadata_lib.Metadata,
+    of_parts: list[list[reducers.PendingMean]],
+    is_taken: tf.Tensor | None,
+  ) -> StepResult:
+    exchange, parts = self._training.exchange, self._reducer.parts
+    totals = []
+    for pending in zip(*of_parts, strict=True):
+      with tf.device(pending[0].device):
+        totals.append(tf.add_n([sent for one in pending for sent in one.sent]))
+    return StepResult(
+      entropy=metadata.scores[:, 0],
+      accuracy=metadata.scores[:, 1],
+      probes=parts_lib.join_probes(parts, metadata.probes),
+      shared=parts_lib.join_probes(parts, [one[0] for one in metadata.shared]),
+      words=[
+        [words for pending in of_parts for words in pending[index].words]
+        for index in exchange.local_devices
+      ],
+      sent=towers.in_order(totals),
+      stop=metadata.stop,
+      is_taken=True if is_taken is None else is_taken,
+    )

@@ -1,23 +1,45 @@
 """The end of a step: means are decoded and the replica is updated."""
 
+from collections.abc import Callable
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import tensorflow as tf
 
+from terngrad.reduce import gradients as gradients_lib
+from terngrad.reduce import parts as parts_lib
+from terngrad.reduce import reducer as reducers
 from terngrad.step import fused_updates
+from terngrad.step import optimizers
+from terngrad.step import replicas
 from terngrad.step import updates
+
+
+class _OfPart(NamedTuple):
+  """The updates of a part: one of means, and one of messages or None."""
+
+  codec: gradients_lib.GradientCodec
+  update: updates.Update
+  fused: fused_updates.FusedUpdate | None
 
 
 class StepEnd:
   """The updates of one device, part by part where nothing ties them."""
 
-  def __init__(self, replica, optimizer, decoupled_decay, parts, functions):
+  def __init__(
+    self,
+    replica: replicas.Replica,
+    optimizer: optimizers.Optimizer,
+    decoupled_decay: Callable | None,
+    parts: Sequence[parts_lib.Part],
+  ) -> None:
     """Tries the kernels, once a process; updates compile when first called.
 
     Args:
-      replica: `replicas.Replica`.
-      optimizer: `optimizers.Optimizer`.
+      replica: of the device.
+      optimizer: applied once a step.
       decoupled_decay: see `updates.make_update`.
-      parts: list of `reduce.parts.Part`.
-      functions: list of `nodes.Functions`, of each part.
+      parts: of the model.
     """
     self._device = replica.device
     self._indices = [part.indices for part in parts]
@@ -30,25 +52,32 @@ class StepEnd:
       self._whole = updates.make_update(replica, optimizer, decoupled_decay)
       return
     self._whole = None
-    self._updates = [
-      _update_of_part(
-        replica.part(part.indices, ()),
-        optimizer,
-        updates.decoupled_decay_of(decoupled_decay, part.indices, count),
-        part.codec,
+    self._updates = []
+    for part in parts:
+      variables = replica.part(part.indices, ())
+      decay = updates.decoupled_decay_of(decoupled_decay, part.indices, count)
+      self._updates.append(
+        _OfPart(
+          part.codec,
+          updates.make_update(variables, optimizer, decay),
+          fused_updates.make(variables, optimizer, decay, part.codec),
+        )
       )
-      for part in parts
-    ]
     statistics = replica.part((), tuple(range(len(replica.statistics))))
     self._update_statistics = updates.make_update(statistics, optimizer, None)
 
-  def __call__(self, pending, statistics, numbers):
+  def __call__(
+    self,
+    pending: Sequence[reducers.PendingMean],
+    statistics: list[tf.Tensor],
+    numbers: updates.Numbers,
+  ) -> None:
     """Updates the replica.
 
     Args:
-      pending: list of `rounds.PendingMean`, of each part.
+      pending: of each part.
       statistics: list of float32, the new statistics.
-      numbers: see `updates.make_update`.
+      numbers: of the update.
     """
     with tf.device(self._device):
       if self._whole:
@@ -56,21 +85,10 @@ class StepEnd:
         pairs = zip(sum(self._indices, ()), means, strict=True)
         self._whole([v for _, v in sorted(pairs)], statistics, numbers)
         return
-      for update, one in zip(self._updates, pending, strict=True):
-        update(one, numbers)
+      for made, one in zip(self._updates, pending, strict=True):
+        if made.fused and fused_updates.fits(made.codec, one.received):
+          made.fused(one.received, one.step, numbers)
+        else:
+          made.update(one.means(), [], numbers)
       if statistics:
         self._update_statistics([], statistics, numbers)
-
-
-def _update_of_part(replica, optimizer, decoupled_decay, codec):
-  """A function of a `rounds.PendingMean` and the numbers of an update."""
-  update = updates.make_update(replica, optimizer, decoupled_decay)
-  fused = fused_updates.make(replica, optimizer, decoupled_decay, codec)
-
-  def apply(pending, numbers):
-    if fused and fused_updates.fits(codec, pending.received):
-      fused(pending.received, pending.turn, numbers)
-    else:
-      update(pending.means(), [], numbers)
-
-  return apply

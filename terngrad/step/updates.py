@@ -1,9 +1,16 @@
 """What a step does to parameters, their slots and their averages."""
 
+from collections.abc import Callable
+
 import tensorflow as tf
 
 from terngrad.step import loss_scaling
 from terngrad.step import optimizers
+
+# (step int64 [], learning_rate float32 [], averaging_decay float32 []).
+Numbers = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
+# Takes average gradients, new statistics and the numbers.
+Update = Callable[[list[tf.Tensor], list[tf.Tensor], Numbers], None]
 
 
 def decoupled_decay_of(decoupled_decay, indices, count):

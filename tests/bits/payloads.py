@@ -107,7 +107,7 @@ def coded(text, probes=None, how='XLA'):
     if requantizes:
       carried = [[tf.reshape(gradient, [-1]) for gradient in own]]
       step = tf.constant(STEP, tf.int64)
-      turn = gradients.Turn(SEED, step, len(WORKERS), worker, keys, probe)
+      turn = gradients.WorkerStep(SEED, step, len(WORKERS), worker, keys, probe)
       ((alone,),) = codec.carry(carried, turn)
     else:
       alone = one_round.encode(codec, own, probe, probe, keys)

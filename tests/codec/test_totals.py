@@ -84,7 +84,7 @@ def by_servers(codec, payloads, shared, num_servers, num_devices=2):
 
   @tf.function(jit_compile=codec.compiled)
   def decode(received, shared):
-    turn = gradients.Turn(zero, zero, payloads.shape[0], shared=shared)
+    turn = gradients.WorkerStep(zero, zero, payloads.shape[0], shared=shared)
     return codec.decode([received], [()] * len(codec.buckets), turn)[0]
 
   return exchange(payloads, shared)

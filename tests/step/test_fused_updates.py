@@ -85,9 +85,9 @@ def received_of(codec, pieces):
 
 
 def turn_of(shared, workers=3):
-  """A `gradients.Turn` of so many workers."""
+  """A `gradients.WorkerStep` of so many workers."""
   zero = tf.constant(0, tf.int64)
-  return gradients.Turn(zero, zero, workers, shared=shared)
+  return gradients.WorkerStep(zero, zero, workers, shared=shared)
 
 
 def means_of(codec, pieces, shared):

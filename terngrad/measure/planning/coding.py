@@ -12,8 +12,7 @@ from terngrad.measure import timing
 from terngrad.measure.planning import model
 from terngrad.reduce import bucketing
 from terngrad.reduce import gradients as gradients_lib
-from terngrad.reduce import nodes
-from terngrad.step import passes
+from terngrad.reduce import programs
 
 _SAMPLE = (1024, 1024)
 
@@ -51,32 +50,35 @@ def _job(text, workers):
   spec = policy.VariableSpec('v', _SAMPLE)
   codec = bucketing.gradient_codec([spec], [registry.method(text, workers)])
   codec = bucketing.on_kernels(codec)
-  no_pass = passes.Pass(None, passes.no_decay, None, None, 0)
-  part = nodes.functions(no_pass, codec, workers)
+  part = programs.Programs(codec)
   gradient = tf.random.stateless_normal(_SAMPLE, [1, 2])
   states = [
     [state.first_value() for state in bucket.states] for bucket in codec.buckets
   ]
-  numbers = tf.constant(1, tf.int64), tf.constant(0, tf.int64)
+  of_all = gradients_lib.WorkerStep(
+    tf.constant(1, tf.int64), tf.constant(0, tf.int64), workers
+  )
   worker = tf.constant(0)
 
   @tf.function
   def send(received):
-    values, own = part.begin([gradient], [gradient], states, *numbers, worker)
-    carried = part.carry(values, own, *numbers, worker, False)
+    step = of_all._replace(worker=worker)
+    values, own = part.begin([gradient], [gradient], states, step)
+    step = step._replace(own=own)
+    carried = part.carry(values, step, stacked=False)
     shared = gradients_lib.agree(own[tf.newaxis])
     arrived = methods.received_by(worker, received)
+    step = part.with_keys(step._replace(shared=shared))
     words = [
-      part.send[number](
-        carried, states, arrived[:number], own, shared, *numbers, worker
-      )[0]
+      part.send(number, carried, states, arrived[:number], step)[0]
       for number in range(codec.num_rounds)
     ]
     return words, shared
 
   @tf.function
   def receive(rows, shared):
-    return part.decode(_received(codec, rows), states, shared, *numbers)[0]
+    step = of_all._replace(shared=shared)
+    return part.decode(_received(codec, rows), states, step)[0]
 
   rows = [
     tf.zeros([workers, codec.round_words(n)], tf.int32)

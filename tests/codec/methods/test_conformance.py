@@ -76,7 +76,9 @@ def begun(codec, values, worker, seed=1):
   """(what `begin` holds, probe, states, turn) of a worker."""
   step = tf.constant(2, tf.int64)
   keys = codec.keys(seed, step, tf.constant(worker))
-  turn = gradients_lib.Turn(seed, step, WORKERS, tf.constant(worker), keys)
+  turn = gradients_lib.WorkerStep(
+    seed, step, WORKERS, tf.constant(worker), keys
+  )
   states = rounds.Workers(codec, 1).states(0)
   held, own = codec.begin([tf.constant(v) for v in values], states, turn)
   return held, own, states, turn
@@ -289,7 +291,9 @@ def test_payloads_from_any_number_of_devices_add_in_the_order_of_workers(text):
   probes = tf.stack([begun(codec, v, 0)[1] for v in drawn()])
   shared = gradients_lib.agree(probes)
   rows = [words_of(codec, v, w, shared)[0] for w, v in enumerate(drawn())]
-  turn = gradients_lib.Turn(1, tf.constant(2, tf.int64), WORKERS, shared=shared)
+  turn = gradients_lib.WorkerStep(
+    1, tf.constant(2, tf.int64), WORKERS, shared=shared
+  )
   found = []
   for devices in (1, 2, 3):
     dealt = [tf.stack(rows[d::devices]) for d in range(devices)]
@@ -303,7 +307,7 @@ def test_payloads_from_any_number_of_devices_add_in_the_order_of_workers(text):
 def test_any_words_decode_to_something(text):
   codec = codec_of(text)
   rng = conformance.rng()
-  turn = gradients_lib.Turn(
+  turn = gradients_lib.WorkerStep(
     1, tf.constant(2, tf.int64), 2, shared=tf.ones([codec.num_probes])
   )
   states = [[s.first_value() for s in states] for states in codec.states()]

@@ -1,0 +1,126 @@
+"""The coding of one part of a model, cut into programs that XLA compiles.
+
+The cut decides about bits, since XLA rounds products and sums of a program
+together: keys; begin, with the L2 terms; carry; the send of each round; decode;
+finish. Methods with native kernels are not compiled here: they run as they are.
+"""
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from terngrad.codec import method as methods
+from terngrad.reduce import gradients as gradients_lib
+
+
+def no_decay(parameters: list) -> list[None]:
+  """No L2 term for any parameter."""
+  return [None] * len(parameters)
+
+
+class Programs:
+  """What one worker does for a part of a model.
+
+  Attributes:
+    send: `GradientCodec.send`, compiled where that is of use.
+    finish: `GradientCodec.finish`, likewise.
+    decode: `GradientCodec.decode`, likewise.
+  """
+
+  def __init__(
+    self,
+    codec: gradients_lib.GradientCodec,
+    decay: Callable[[list], list] = no_decay,
+    compiles: bool = True,
+  ) -> None:
+    """Compiles nothing yet: programs are compiled when they are first called.
+
+    Args:
+      codec: of the part.
+      decay: takes the parameters, None for those of other parts; returns the
+        gradients of their L2 terms, None for those without any.
+      compiles: False leaves everything to eager execution.
+    """
+    self._codec = codec
+    self._decay = decay
+    as_program = _compiled if compiles else _as_it_is
+    whole = as_program if codec.compiled else _as_it_is
+    # Plain floats are sent as they are; a compiled program would copy them.
+    self.send = (_as_it_is if codec.lossless else whole)(codec.send)
+    self.finish = whole(codec.finish)
+    self.decode = whole(codec.decode)
+    self._begin = whole(self._begin_with_decay)
+    self._requantize = whole(codec.carry)
+    self._keys = as_program(codec.keys)
+
+  def begin(
+    self,
+    gradients: list,
+    parameters: list,
+    states: list,
+    step: gradients_lib.WorkerStep,
+  ) -> tuple[list, tf.Tensor]:
+    """What a worker codes, and its probe; see `GradientCodec.begin`.
+
+    Args:
+      gradients: list of float32, None for variables of other parts.
+      parameters: list of float32, likewise.
+      states: of the worker, and the shared ones.
+      step: without keys: no method draws before the probe.
+    """
+    return self._begin(gradients, parameters, states, step)
+
+  def _begin_with_decay(
+    self,
+    gradients: list,
+    parameters: list,
+    states: list,
+    step: gradients_lib.WorkerStep,
+  ) -> tuple[list, tf.Tensor]:
+    decayed = [
+      gradient if term is None else gradient + term
+      for gradient, term in zip(gradients, self._decay(parameters), strict=True)
+      if gradient is not None
+    ]
+    return self._codec.begin(decayed, states, step)
+
+  def carry(
+    self, carried: list, step: gradients_lib.WorkerStep, stacked: bool
+  ) -> list:
+    """What a worker keeps until the workers have agreed on a probe.
+
+    Args:
+      carried: from `begin`.
+      step: with the worker's probe.
+      stacked: True for one tensor a bucket.
+
+    Returns:
+      For each bucket a list of tensors.
+    """
+    buckets = self._codec.buckets
+    # Not in a compiled program: XLA's concatenation is five times slower.
+    if self._codec.compiled or stacked:
+      carried = [
+        values if bucket.method.carry else [methods.flat(values)]
+        for bucket, values in zip(buckets, carried, strict=True)
+      ]
+    if any(bucket.method.carry for bucket in buckets):
+      carried = self._requantize(carried, self.with_keys(step))
+    return carried
+
+  def with_keys(
+    self, step: gradients_lib.WorkerStep
+  ) -> gradients_lib.WorkerStep:
+    """The step with the worker's keys, unless a program makes them itself."""
+    if self._codec.compiled:
+      return step
+    # Hundreds of operations on a few numbers: compiled, they cost nothing.
+    return step._replace(keys=self._keys(step.seed, step.step, step.worker))
+
+
+def _compiled(function: Callable) -> Callable:
+  return tf.function(function, jit_compile=True)
+
+
+def _as_it_is(function: Callable) -> Callable:
+  return function

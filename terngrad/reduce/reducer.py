@@ -1,0 +1,371 @@
+"""The only place where a step's gradients become their mean.
+
+A `Reducer` runs the workers' passes and codes what they give (`begin`), lets
+messages travel round after round (`exchange`), and leaves the mean pending on
+each device until its update asks for it (`PendingMean`). The same for towers,
+equal processes, parameter servers, Keras and loops of one's own: they differ in
+their exchange and in where gradients come from.
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from terngrad.codec import method as methods
+from terngrad.exchange import protocol
+from terngrad.reduce import gradients as gradients_lib
+from terngrad.reduce import metadata as metadata_lib
+from terngrad.reduce import parts as parts_lib
+from terngrad.reduce import programs as programs_lib
+from terngrad.reduce import states as states_lib
+from terngrad.reduce import worker_map
+
+
+class WorkerGradients(NamedTuple):
+  """What a worker's pass gives.
+
+  Attributes:
+    gradients: list of float32, of all variables of the reducer.
+    parameters: list of float32, their values, of which L2 terms are added to
+      the gradients; () where a reducer adds none.
+    scores: float32 [scores], or None where the row has none.
+    statistics: list of float32, the new moving statistics.
+  """
+
+  gradients: list[tf.Tensor]
+  parameters: Sequence[tf.Tensor] = ()
+  scores: tf.Tensor | None = None
+  statistics: Sequence[tf.Tensor] = ()
+
+
+class Begun(NamedTuple):
+  """A step whose workers have computed, and agreed on probes.
+
+  Attributes:
+    local: of each device.
+    metadata: of all workers.
+    seed: int64 [], of the run.
+    steps: int64 [], steps taken before; on each device.
+  """
+
+  local: list[metadata_lib.Local]
+  metadata: metadata_lib.Metadata
+  seed: tf.Tensor
+  steps: Sequence[tf.Tensor]
+
+
+class _Part(NamedTuple):
+  """A part of the model in a reducer.
+
+  Attributes:
+    number: of the part.
+    part: see `parts`.
+    programs: of one worker.
+    states: for each device those of the part.
+  """
+
+  number: int
+  part: parts_lib.Part
+  programs: programs_lib.Programs
+  states: list[states_lib.OfPart]
+
+  @property
+  def codec(self) -> gradients_lib.GradientCodec:
+    """That of the part."""
+    return self.part.codec
+
+  def only(self, values: Sequence[tf.Tensor]) -> list:
+    """A list of all variables, with None for those of other parts.
+
+    So that a part waits for nothing that it does not need.
+    """
+    indices = self.part.indices
+    return [v if i in indices else None for i, v in enumerate(values)]
+
+
+class PendingMean:
+  """A part's messages on one device, before they are decoded.
+
+  Attributes:
+    device: its name.
+    workers: those that live there.
+    received: for each round what the exchange gave; see `GradientCodec.send`.
+    words: for each round int32 [its workers, words], what they sent.
+    sent: for each round int32 [its workers], how many of those were used.
+  """
+
+  def __init__(
+    self,
+    exchange: protocol.Exchange,
+    part: _Part,
+    begun: Begun,
+    device_index: int,
+    apply_states: tf.Tensor | None,
+  ) -> None:
+    """Has received nothing yet.
+
+    Args:
+      exchange: between the workers.
+      part: of the model.
+      begun: the step.
+      device_index: in `exchange.devices`.
+      apply_states: bool [], False leaves states as they are; None for True.
+    """
+    self.device = exchange.devices[device_index]
+    self.workers = exchange.workers_of(device_index)
+    self.received, self.words, self.sent = [], [], []
+    self._part = part
+    self._states = part.states[device_index]
+    local, number = begun.local[device_index], part.number
+    self._carried = local.carried[number]
+    self._probes = local.probes[number]
+    self._apply = apply_states
+    self.step = gradients_lib.WorkerStep(
+      begun.seed,
+      begun.steps[device_index],
+      exchange.num_workers,
+      shared=begun.metadata.shared[number][device_index],
+    )
+
+  def sender(self, number: int) -> Callable[[tf.Tensor], list[tf.Tensor]]:
+    """The function of a worker, int32 [], to its messages of a round."""
+
+    def send(worker: tf.Tensor) -> list[tf.Tensor]:
+      index, carried, step = self._of_worker(worker)
+      words, states = self._part.programs.send(
+        number,
+        carried,
+        self._states.read(index),
+        methods.received_by(worker, self.received),
+        step,
+      )
+      self._states.write(index, states, self._apply)
+      return [words]
+
+    return send
+
+  def add(self, number: int, words: tf.Tensor, received: list) -> None:
+    """Keeps what was sent and received in a round.
+
+    Args:
+      number: of the round.
+      words: int32 [its workers, words].
+      received: see `exchange.protocol.Exchange.combine`.
+    """
+    self.words.append(words)
+    self.received.append(received)
+    with tf.device(self.device):
+      self.sent.append(self._part.codec.sent_words(words, number))
+
+  def means(self) -> list[tf.Tensor]:
+    """The mean gradients, float32; states that depend on them change."""
+    means, after = self._part.programs.decode(
+      self.received, self._states.read_shared(), self.step
+    )
+    self._states.write_shared(after, self._apply)
+    if self._part.codec.finishes:
+      self._finish(means)
+    return means
+
+  def _finish(self, means: list[tf.Tensor]) -> None:
+    """Lets the workers keep what depends on the mean gradients."""
+
+    def finish(worker: tf.Tensor) -> list:
+      index, carried, step = self._of_worker(worker)
+      states = self._part.programs.finish(
+        carried, self._states.read(index), means, step
+      )
+      self._states.write(index, states, self._apply)
+      return []
+
+    with tf.device(self.device):
+      worker_map.worker_map(self.device, self.workers, [], finish)
+
+  def _of_worker(
+    self, worker: tf.Tensor
+  ) -> tuple[tf.Tensor, list, gradients_lib.WorkerStep]:
+    """(its index on the device, what it carries, its step)."""
+    index = worker_map.index_of(worker, self.workers)
+    carried = [array.read(index) for array in self._carried]
+    carried = [one if isinstance(one, list) else [one] for one in carried]
+    step = self.step._replace(worker=worker, own=self._probes[index])
+    return index, carried, self._part.programs.with_keys(step)
+
+
+_NO_ROW = metadata_lib.Row()
+
+
+class Reducer:
+  """Reduces the gradients of all workers to their mean, step by step.
+
+  Attributes:
+    parts: list of `parts.Part`.
+  """
+
+  def __init__(
+    self,
+    codec: gradients_lib.GradientCodec,
+    exchange: protocol.Exchange,
+    states: Sequence[states_lib.DeviceStates],
+    seed: int,
+    row: metadata_lib.Row = _NO_ROW,
+    decay: Callable[[list], list] = programs_lib.no_decay,
+    variables: Sequence[int] | None = None,
+  ) -> None:
+    """Prepares the programs of a worker, which compile when first called.
+
+    Args:
+      codec: of the gradients, in parts or not.
+      exchange: between the workers.
+      states: for each device those of the codec's methods.
+      seed: of the run.
+      row: what travels beside the probes.
+      decay: see `programs.Programs`.
+      variables: for each gradient the index by which its states are known; None
+        for its own.
+    """
+    self._exchange = exchange
+    self._seed = seed
+    self._row = row
+    self.parts = parts_lib.parts(codec)
+    self._parts = []
+    for number, part in enumerate(self.parts):
+      known = [i if variables is None else variables[i] for i in part.indices]
+      self._parts.append(
+        _Part(
+          number,
+          part,
+          programs_lib.Programs(part.codec, decay),
+          [states_lib.OfPart(part.codec, known, one) for one in states],
+        )
+      )
+
+  def begin(
+    self,
+    gradients_of: Sequence[Callable[[tf.Tensor], WorkerGradients]],
+    steps: Sequence[tf.Tensor],
+    stop: tf.Tensor | float = 0.0,
+  ) -> Begun:
+    """Lets all workers compute, and agree on probes; to be traced or not.
+
+    A worker's pass, `begin` and `carry` are one after the other, before the
+    next worker's pass.
+
+    Args:
+      gradients_of: for each device a function of a worker's number, int32 [].
+      steps: for each device int64 [], steps taken before.
+      stop: float32 [], the signal that asks this process to stop.
+
+    Returns:
+      `Begun`.
+    """
+    seed = tf.constant(self._seed, tf.int64)
+    local = [
+      self._begin_on(index, one, seed, step)
+      for index, (one, step) in enumerate(zip(gradients_of, steps, strict=True))
+    ]
+    metadata = metadata_lib.gather(self._exchange, self._row, local, stop)
+    return Begun(local, metadata, seed, steps)
+
+  def _begin_on(
+    self,
+    index: int,
+    gradients_of: Callable[[tf.Tensor], WorkerGradients],
+    seed: tf.Tensor,
+    step: tf.Tensor,
+  ) -> metadata_lib.Local:
+    """Runs the passes of a device's workers, and codes what they give."""
+    device = self._exchange.devices[index]
+    workers = self._exchange.workers_of(index)
+    stacked = len(workers) > 1
+
+    def begin(worker: tf.Tensor) -> list:
+      found = gradients_of(worker)
+      carried, probes = [], []
+      for part in self._parts:
+        worker_step = gradients_lib.WorkerStep(
+          seed, step, self._exchange.num_workers, worker
+        )
+        states = part.states[index].read(worker_map.index_of(worker, workers))
+        values, probe = part.programs.begin(
+          part.only(found.gradients),
+          part.only(found.parameters),
+          states,
+          worker_step,
+        )
+        worker_step = worker_step._replace(own=probe)
+        carried += part.programs.carry(values, worker_step, stacked)
+        probes.append(probe)
+      if stacked:
+        carried = [value for (value,) in carried]
+      scores = tf.zeros([0]) if found.scores is None else found.scores
+      return [*carried, *probes, scores, *found.statistics]
+
+    with tf.device(device):
+      return self._local(
+        worker_map.worker_map(device, workers, self._specs(), begin)
+      )
+
+  def _specs(self) -> list[tuple]:
+    """(dtype, shape) of what `_begin_on` computes for a worker."""
+    sizes = [size for p in self._parts for size in p.codec.carried_sizes()]
+    shapes = [[part.codec.num_probes] for part in self._parts]
+    shapes += [[self._row.num_scores], *self._row.statistics]
+    return [
+      *((dtype, [size]) for dtype, size in sizes),
+      *((tf.float32, shape) for shape in shapes),
+    ]
+
+  def _local(self, arrays: list) -> metadata_lib.Local:
+    """What `_begin_on` computed for all workers of a device."""
+    carried, first = [], 0
+    for part in self._parts:
+      last = first + len(part.codec.buckets)
+      carried.append(arrays[first:last])
+      first = last
+    stacks = [array.stack() for array in arrays[first:]]
+    count = len(self._parts)
+    return metadata_lib.Local(
+      carried, stacks[:count], stacks[count], stacks[count + 1 :]
+    )
+
+  def exchange(
+    self, begun: Begun, apply_states: Sequence[tf.Tensor | None]
+  ) -> list[list[PendingMean]]:
+    """Lets all messages travel, round after round.
+
+    Only data tie the parts to each other, so that the messages of one travel
+    while others are computed.
+
+    Args:
+      begun: from `begin`.
+      apply_states: for each device bool [], False leaves all states as they
+        are; None for True.
+
+    Returns:
+      For each part a list of `PendingMean`, one a device.
+    """
+    exchange = self._exchange
+    of_parts = []
+    for part in self._parts:
+      pending = [
+        PendingMean(exchange, part, begun, index, apply)
+        for index, apply in enumerate(apply_states)
+      ]
+      of_parts.append(pending)
+      for number in range(part.codec.num_rounds):
+        payloads = []
+        for one in pending:
+          with tf.device(one.device):
+            (words,) = worker_map.worker_map(
+              one.device, one.workers, [(tf.int32, None)], one.sender(number)
+            )
+            payloads.append(words.stack())
+        combined = exchange.combine(part.codec.messages(number), payloads)
+        for one, words, received in zip(
+          pending, payloads, combined, strict=True
+        ):
+          one.add(number, words, received)
+    return of_parts

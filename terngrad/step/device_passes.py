@@ -1,0 +1,80 @@
+"""The passes of the workers of one device, which share its replica."""
+
+import contextlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from terngrad.codec.stages import random_bits
+from terngrad.exchange import towers
+from terngrad.reduce import reducer as reducers
+from terngrad.reduce import states as states_lib
+from terngrad.reduce import worker_map
+from terngrad.step import passes
+from terngrad.step import replicas
+
+
+class DevicePasses(NamedTuple):
+  """A device, and what passes on it read and keep.
+
+  Attributes:
+    replica: of the device.
+    workers: those that live there.
+    memory: what a pass keeps from step to step, see `local_steps`; empty for
+      passes that keep nothing.
+    context: makes the context that passes are traced in; see `synchronized`.
+  """
+
+  replica: replicas.Replica
+  workers: range
+  memory: states_lib.OfNodes = states_lib.OfNodes([])
+  context: Callable[[], contextlib.AbstractContextManager] = (
+    contextlib.nullcontext
+  )
+
+  def index_of(self, worker: tf.Tensor) -> tf.Tensor:
+    """A worker's index on the device, int32 []."""
+    return worker_map.index_of(worker, self.workers)
+
+  def gradients_of(
+    self,
+    node_pass: passes.Pass,
+    batch: towers.Batch,
+    seed: tf.Tensor,
+    step: tf.Tensor,
+  ) -> Callable[[tf.Tensor], reducers.WorkerGradients]:
+    """The passes of a step, for `Reducer.begin`; reads the replica once.
+
+    Args:
+      node_pass: of one worker.
+      batch: with the examples of the workers.
+      seed: int64 [], of the run.
+      step: int64 [], steps taken before.
+
+    Returns:
+      A function of a worker's number, int32 [].
+    """
+    replica = self.replica
+    with tf.device(replica.device):
+      parameters = [tf.convert_to_tensor(v) for v in replica.trainable]
+      held = [
+        tf.convert_to_tensor(v) for v in (*replica.statistics, *replica.frozen)
+      ]
+      scale = [tf.convert_to_tensor(v) for v in replica.scaling[:1]]
+
+    def run(worker: tf.Tensor) -> reducers.WorkerGradients:
+      key = random_bits.worker_key(seed, step, worker)
+      arguments = parameters, held, *batch.of(worker), key, *scale
+      index, kept = self.index_of(worker), {}
+      if self.memory:
+        kept['memory'] = self.memory.read(index)
+      with self.context():
+        gradients, scores, moments, *memory = node_pass.gradients(
+          *arguments, **kept
+        )
+      for values in memory:
+        self.memory.write(index, values)
+      return reducers.WorkerGradients(gradients, parameters, scores, moments)
+
+    return run
