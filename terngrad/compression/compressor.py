@@ -338,7 +338,7 @@ class Compressor:
         self._exchange,
         self._remembered.devices,
         self.seed,
-        variables=variables.indices,
+        reducers.Options(variables=variables.indices),
       )
     return self._reducers[key]
 

@@ -115,10 +115,12 @@ def make_process(source, servers):
       towers,
       [states_lib.DeviceStates(own, one.shared) for own, one in states],
       source.seed,
-      metadata_lib.Row(
-        passes.NUM_SCORES, tuple(tuple(v.shape) for v in replica.statistics)
+      reducers.Options(
+        metadata_lib.Row(
+          passes.NUM_SCORES, tuple(tuple(v.shape) for v in replica.statistics)
+        ),
+        source.node_pass.decay,
       ),
-      source.node_pass.decay,
     ),
     [
       device_passes.DevicePasses(one, towers.workers_of(index))

@@ -194,7 +194,24 @@ class PendingMean:
     return index, carried, self._part.programs.with_keys(step)
 
 
-_NO_ROW = metadata_lib.Row()
+class Options(NamedTuple):
+  """What differs between a training and gradients that are there already.
+
+  Attributes:
+    row: what travels beside the probes.
+    decay: the L2 terms; see `programs.Programs`.
+    variables: for each gradient the index by which its states are known; None
+      for its own.
+    compiles: False runs everything as it is, without programs of XLA.
+  """
+
+  row: metadata_lib.Row = metadata_lib.Row()
+  decay: Callable[[list], list] = programs_lib.no_decay
+  variables: Sequence[int] | None = None
+  compiles: bool = True
+
+
+_DEFAULT = Options()
 
 
 class Reducer:
@@ -210,9 +227,7 @@ class Reducer:
     exchange: protocol.Exchange,
     states: Sequence[states_lib.DeviceStates],
     seed: int,
-    row: metadata_lib.Row = _NO_ROW,
-    decay: Callable[[list], list] = programs_lib.no_decay,
-    variables: Sequence[int] | None = None,
+    options: Options = _DEFAULT,
   ) -> None:
     """Prepares the programs of a worker, which compile when first called.
 
@@ -221,23 +236,22 @@ class Reducer:
       exchange: between the workers.
       states: for each device those of the codec's methods.
       seed: of the run.
-      row: what travels beside the probes.
-      decay: see `programs.Programs`.
-      variables: for each gradient the index by which its states are known; None
-        for its own.
+      options: see there.
     """
     self._exchange = exchange
     self._seed = seed
-    self._row = row
+    self._row = options.row
     self.parts = parts_lib.parts(codec)
     self._parts = []
     for number, part in enumerate(self.parts):
-      known = [i if variables is None else variables[i] for i in part.indices]
+      known = part.indices
+      if options.variables is not None:
+        known = [options.variables[i] for i in known]
       self._parts.append(
         _Part(
           number,
           part,
-          programs_lib.Programs(part.codec, decay),
+          programs_lib.Programs(part.codec, options.decay, options.compiles),
           [states_lib.OfPart(part.codec, known, one) for one in states],
         )
       )

@@ -1,14 +1,20 @@
-"""Steps of methods without devices: all workers one after the other.
+"""Steps without passes and updates: the workers of one device, as they are.
 
-For measurements and tests; training goes through `step`.
+For measurements and tests, eagerly or traced; the reducer is that of training.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
 
-from terngrad.codec import method as methods
+from terngrad.exchange import towers
 from terngrad.reduce import gradients
+from terngrad.reduce import reducer as reducers
+from terngrad.reduce import states as states_lib
+
+_DEVICE = '/CPU:0'
+_SEED = 1
 
 
 class Taken(NamedTuple):
@@ -17,104 +23,105 @@ class Taken(NamedTuple):
   Attributes:
     means: list of float32, in the order and shapes of the variables.
     words: for each round int32 [workers, words of the round].
-    turns: list of `gradients.Turn`, one a worker.
+    steps: of each worker.
   """
 
-  means: list
-  words: list
-  turns: list
+  means: list[tf.Tensor]
+  words: list[tf.Tensor]
+  steps: list[gradients.WorkerStep]
 
 
 class Workers:
   """Workers with their states, which take steps together."""
 
-  def __init__(self, codec, num_workers):
+  def __init__(self, codec: gradients.GradientCodec, num_workers: int) -> None:
     """Begins with the first values of all states.
 
     Args:
-      codec: `gradients.GradientCodec`.
+      codec: of the gradients; others with the same states may take steps too.
       num_workers: N.
     """
-    self.shared = [
-      [s.first_value() if s.owner == methods.SHARED else None for s in states]
-      for states in codec.states()
-    ]
-    self.own = [
+    self._exchange = towers.Towers((_DEVICE,), num_workers)
+    declared = states_lib.declared(codec)
+    self._keys = [
       [
-        [s.first_value() if s.owner == methods.WORKER else None for s in states]
-        for states in codec.states()
+        states_lib.Key(s.name, bucket.indices[s.variable])
+        for s in bucket.states
       ]
-      for _ in range(num_workers)
+      for bucket in codec.buckets
+    ]
+    with tf.init_scope():
+      self._variables = states_lib.DeviceStates(
+        states_lib.of_workers(declared, _DEVICE, num_workers),
+        {
+          key: tf.Variable(state.first_value(), trainable=False)
+          for key, state in states_lib.shared(codec).items()
+        },
+      )
+
+  @property
+  def shared(self) -> list[list]:
+    """For each bucket the list of its shared states, None for others."""
+    found = self._variables.shared
+    return [
+      [found[key].read_value() if key in found else None for key in keys]
+      for keys in self._keys
     ]
 
-  def states(self, worker):
-    """What a worker sees: its own states and those that are shared."""
+  @property
+  def own(self) -> list[list[list]]:
+    """For each worker and bucket the list of its states, None for others."""
+    return list(map(self._own, range(self._exchange.num_workers)))
+
+  def states(self, worker: int) -> list[list]:
+    """For each bucket what a worker sees: its own states and shared ones."""
     return [
       [b if a is None else a for a, b in zip(*pair, strict=True)]
-      for pair in zip(self.own[worker], self.shared, strict=True)
+      for pair in zip(self._own(worker), self.shared, strict=True)
     ]
 
-  def keep(self, worker, states):
-    """Keeps a worker's own states of `states`."""
-    self.own[worker] = [
-      [None if a is None else b for a, b in zip(*pair, strict=True)]
-      for pair in zip(self.own[worker], states, strict=True)
+  def _own(self, worker: int) -> list[list]:
+    found = self._variables.workers
+    return [
+      [found[k][worker].read_value() if k in found else None for k in keys]
+      for keys in self._keys
     ]
 
-  def take(self, codec, values, number):
+  def take(
+    self,
+    codec: gradients.GradientCodec,
+    values: Sequence[Sequence[tf.Tensor]],
+    number: tf.Tensor | int,
+  ) -> Taken:
     """Takes a step; states change.
 
     Args:
-      codec: `gradients.GradientCodec`.
-      values: for each worker a list of float32, its gradients.
+      codec: of the gradients.
+      values: for each worker its gradients, float32.
       number: int or int64 [], steps taken before this one.
 
     Returns:
       `Taken`.
     """
-    step = tf.cast(number, tf.int64)
-    turns, carried = self._begin(codec, values, step)
-    words, received = [], []
-    for turn_number in range(codec.num_rounds):
-      rows = []
-      for worker, turn in enumerate(turns):
-        arrived = methods.received_by(turn.worker, received)
-        row, states = codec.send(
-          turn_number, carried[worker], self.states(worker), arrived, turn
-        )
-        self.keep(worker, states)
-        rows.append(row)
-      words.append(tf.stack(rows))
-      pieces = [methods.Piece(0, [words[-1]])]
-      received.append(methods.payloads(codec.messages(turn_number), pieces))
-    means = self._decode(codec, received, turns[0])
-    for worker, turn in enumerate(turns):
-      if codec.finishes:
-        states = codec.finish(carried[worker], self.states(worker), means, turn)
-        self.keep(worker, states)
-    return Taken(means, words, turns)
+    reducer = reducers.Reducer(
+      codec,
+      self._exchange,
+      [self._variables],
+      _SEED,
+      reducers.Options(compiles=False),
+    )
+    stacks = [tf.stack(list(rows)) for rows in zip(*values, strict=True)]
 
-  def _begin(self, codec, values, step):
-    """Each worker's `Turn`, and what it carries."""
-    turns, carried = [], []
-    for worker, own in enumerate(values):
-      index = tf.constant(worker)
-      keys = codec.keys(1, step, index)
-      turn = gradients.WorkerStep(1, step, len(values), index, keys)
-      held, probe = codec.begin(
-        [tf.convert_to_tensor(v) for v in own], self.states(worker), turn
-      )
-      turns.append(turn._replace(own=probe))
-      carried.append(codec.carry(held, turns[-1]))
-    shared = gradients.agree(tf.stack([turn.own for turn in turns]))
-    return [turn._replace(shared=shared) for turn in turns], carried
+    def gradients_of(worker: tf.Tensor) -> reducers.WorkerGradients:
+      return reducers.WorkerGradients([stack[worker] for stack in stacks])
 
-  def _decode(self, codec, received, turn):
-    """The mean gradients; shared states change."""
-    before = [
-      [None if a is not None else b for a, b in zip(*pair, strict=True)]
-      for pair in zip(self.own[0], self.shared, strict=True)
-    ]
-    told = turn._replace(worker=None, keys=None, own=None)
-    means, self.shared = codec.decode(received, before, told)
-    return means
+    begun = reducer.begin([gradients_of], [tf.cast(number, tf.int64)])
+    ((pending,),) = reducer.exchange(begun, [None])
+    means = pending.means()
+    (probes,) = begun.metadata.probes
+    steps = []
+    for index, probe in enumerate(tf.unstack(probes)):
+      worker = tf.constant(index)
+      keys = codec.keys(_SEED, pending.step.step, worker)
+      steps.append(pending.step._replace(worker=worker, keys=keys, own=probe))
+    return Taken(means, pending.words, steps)

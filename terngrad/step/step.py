@@ -126,12 +126,14 @@ class _TrainStep:
       training.exchange,
       [states_lib.DeviceStates(own, one.shared) for own, one in states],
       training.seed,
-      metadata_lib.Row(
-        passes.NUM_SCORES,
-        tuple(tuple(v.shape) for v in replica.statistics),
-        replica.own_statistics,
+      reducers.Options(
+        metadata_lib.Row(
+          passes.NUM_SCORES,
+          tuple(tuple(v.shape) for v in replica.statistics),
+          replica.own_statistics,
+        ),
+        training.node_pass.decay,
       ),
-      training.node_pass.decay,
     )
     self._passes = [
       device_passes.DevicePasses(

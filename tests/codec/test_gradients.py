@@ -361,7 +361,7 @@ def test_an_estimate_has_the_buckets_one_after_the_other(text):
     for spec in specs
   ]
   taken = workers.Workers(codec, 1).take(codec, [values], 0)
-  said = codec.estimate([rows[0] for rows in taken.words], taken.turns[0])
+  said = codec.estimate([rows[0] for rows in taken.words], taken.steps[0])
   np.testing.assert_array_equal(said, codec.flatten(taken.means))
 
 

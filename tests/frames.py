@@ -1,0 +1,163 @@
+"""Which functions of ours a gradient passes on its way to a native kernel.
+
+  python -m tests.frames
+
+Takes a step of each route: fit (Keras's, one replica), virtual (workers of one
+device), towers and servers. Prints a line a function, outermost first, on the
+way to encode and on that to decode: route, direction, path, name, lines.
+Comprehensions are no functions.
+"""
+
+import functools
+import inspect
+import pathlib
+import sys
+
+import tensorflow as tf
+
+_ROOT = pathlib.Path(__file__).resolve().parents[1]
+_PRODUCT = str(_ROOT / 'terngrad')
+_COMPREHENSIONS = '<listcomp>', '<setcomp>', '<dictcomp>', '<genexpr>'
+ENCODE, DECODE = 'encode', 'decode'
+# Functions of `terngrad.native.ops` that make an operation.
+_KERNELS = {
+  ENCODE: ('encode',),
+  DECODE: (
+    'decode_sum',
+    'scale_sums',
+    'fused_update',
+    'fused_update_of_sums',
+  ),
+}
+
+
+def route_to(function):
+  """[(path, name, lines)] of the callers, outermost first, and the function."""
+  code, frame, found = function.__code__, sys._getframe(2), []
+  codes = [code]
+  while frame is not None:
+    codes.append(frame.f_code)
+    frame = frame.f_back
+  for code in codes:
+    if code.co_filename.startswith(_PRODUCT):
+      if code.co_name not in _COMPREHENSIONS:
+        found.append((code.co_filename, code.co_name, length(code)))
+  return found[::-1]
+
+
+def length(code):
+  """How many lines a function has, its docstring apart."""
+  lines, _ = inspect.getsourcelines(code)
+  docstring = next(iter(code.co_consts), None)
+  is_docstring = isinstance(docstring, str) and '"""' in ''.join(lines)
+  return len(lines) - (docstring.count('\n') + 1 if is_docstring else 0)
+
+
+class Routes(dict):
+  """The longest route to each kind of kernel, noted while it is called."""
+
+  def __init__(self):
+    super().__init__()
+    from terngrad.native import ops
+
+    for kind, names in _KERNELS.items():
+      for name in names:
+        setattr(ops, name, self._noting(kind, getattr(ops, name)))
+
+  def _noting(self, kind, function):
+    @functools.wraps(function)
+    def noting(*arguments, **options):
+      found = route_to(function)
+      self[kind] = max(self.get(kind, []), found, key=len)
+      return function(*arguments, **options)
+
+    return noting
+
+
+def fit():
+  """A step of Keras's `fit` with `CompressedOptimizer`."""
+  from terngrad import keras as compressed
+
+  model = _model()
+  optimizer = compressed.CompressedOptimizer('sgd', 'ternary')
+  model.compile(optimizer, 'mse')
+  model.fit(tf.zeros([8, 16]), tf.zeros([8, 4]), verbose=0)
+
+
+def virtual():
+  """A step of `fit` with virtual workers."""
+  from terngrad import keras as compressed
+
+  model = _model()
+  model.compile('sgd', 'mse')
+  compressed.virtual_workers(model, 'ternary', num_workers=2)
+  model.fit(tf.zeros([8, 16]), tf.zeros([8, 4]), verbose=0)
+
+
+def towers():
+  """A step on towers, several workers on a device."""
+  _take(None)
+
+
+def servers():
+  """The same over parameter servers."""
+  from terngrad.exchange import server
+  from terngrad.exchange import towers as towers_lib
+  from tests.step import small
+
+  names = tuple(f'/CPU:{i}' for i in range(2))
+  given = server.Given(*small.batch_of(1, [2, 2]))
+  _take(server.Servers(towers_lib.Towers(names, 4), ('/CPU:2',), 2, [given]))
+
+
+def _take(exchange):
+  from terngrad.step import step as steps
+  from tests.step import small
+
+  built = small.Training(
+    small.dense_net,
+    devices=2,
+    workers=4,
+    codec='ternary',
+    exchange=exchange,
+    on_kernels=True,
+  )
+  training = steps.Training(
+    built.node_pass,
+    built.exchange,
+    built.replicas,
+    built.states,
+    built.optimizer,
+    seed=11,
+  )
+  numbers = tf.constant(0, tf.int64), tf.constant(0.1), tf.constant(0.5)
+  take = tf.function(steps.make_train_step(training, built.codec))
+  take(*small.batch_of(0, [2, 2] if exchange else [4, 2]), *numbers)
+
+
+def _model():
+  import keras
+
+  return keras.Sequential([keras.Input((16,)), keras.layers.Dense(4)])
+
+
+def main():
+  """Prints all routes."""
+  tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices('CPU')[0],
+    [tf.config.LogicalDeviceConfiguration()] * 4,
+  )
+  # Functions that AutoGraph has rewritten are of no module.
+  tf.function = functools.partial(tf.function, autograph=False)
+  routes = Routes()
+  for take in (fit, virtual, towers, servers):
+    routes.clear()
+    take()
+    for kind, route in routes.items():
+      for path, name, lines in route:
+        where = pathlib.Path(path).relative_to(_ROOT)
+        sys.stdout.write(f'{take.__name__} {kind} {where} {name} {lines}\n')
+
+
+if __name__ == '__main__':
+  main()
