@@ -23,7 +23,6 @@ from terngrad.config import options as options_lib
 from terngrad.config import training as configs
 from terngrad.exchange import towers
 from terngrad.reduce import bucketing
-from terngrad.reduce import one_round
 from terngrad.step import optimizers
 from terngrad.step import replicas
 from terngrad.step import schedules
@@ -33,6 +32,7 @@ from terngrad.training import meter
 from terngrad.training import records
 from terngrad.training import start
 from tests.cli import starters
+from tests.codec import one_round
 from tests.slim import mnist_files
 from tests.step import small
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from terngrad.exchange import protocol
 from terngrad.exchange import strategies
 
 
@@ -20,7 +21,7 @@ class PassedRows(NamedTuple):
 
   bits: tf.Tensor
   num_elements: tf.Tensor
-  exchange: object
+  exchange: protocol.Exchange
 
 
 def summed(

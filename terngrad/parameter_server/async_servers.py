@@ -5,7 +5,6 @@ as a float32 sum; with the last the servers average, update the parameters and
 hold nothing again.
 """
 
-import functools
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -13,7 +12,6 @@ import tensorflow as tf
 from terngrad.codec import used_words
 from terngrad.codec.stages import statistics
 from terngrad.parameter_server import async_shares
-from terngrad.reduce import one_round
 from terngrad.step import optimizers
 from terngrad.step import updates
 
@@ -54,9 +52,8 @@ class Servers:
       optimizer = optimizer._replace(clip_norm=0.0)
     self._decodes, self._updates, self._held, self._means = [], [], [], []
     for share in self._shares:
-      decode = functools.partial(one_round.decode_mean, share.codec)
       self._decodes.append(
-        tf.function(decode, jit_compile=share.codec.compiled)
+        tf.function(share.codec.decode_words, jit_compile=share.codec.compiled)
       )
       decoupled_decay = updates.decoupled_decay_of(
         node_pass.decoupled_decay, share.variables, codec.num_variables

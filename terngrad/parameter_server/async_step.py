@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from terngrad.exchange import server
 from terngrad.exchange import towers as towers_lib
 from terngrad.parameter_server import async_servers
 from terngrad.reduce import metadata as metadata_lib
@@ -90,7 +91,7 @@ class GradientSource(NamedTuple):
   towers: towers_lib.Towers
   replicas: list
   states: list
-  feed: object
+  feed: server.Feed | None
   seed: int
 
 

@@ -9,6 +9,7 @@ few flat tensors whatever the model is.
 import dataclasses
 import functools
 import itertools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -327,6 +328,25 @@ class GradientCodec:
     return self.buckets[index].method.decode(
       self.received(index, received), states[index], self._context(index, step)
     )
+
+  def decode_words(
+    self, parts: Sequence[tf.Tensor], shared: tf.Tensor
+  ) -> list[tf.Tensor]:
+    """The mean gradients of workers, of codes of one round without states.
+
+    Args:
+      parts: list of int32 [n, num_words], the payloads as they come from the
+        devices; see `method.Piece`.
+      shared: float32 [num_probes], the agreed probe.
+
+    Returns:
+      List of float32, in the order and shapes of the variables.
+    """
+    zero = tf.constant(0, tf.int64)
+    count = sum(part.shape[0] for part in parts)
+    received = methods.payloads(self.messages(0), [methods.Piece(0, parts)])
+    step = WorkerStep(zero, zero, count, shared=shared)
+    return self.decode([received], [()] * len(self.buckets), step)[0]
 
   def estimate(self, words, step):
     """What a worker's messages say of its own gradients.

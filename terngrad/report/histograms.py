@@ -11,7 +11,7 @@ from terngrad import errors
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.reduce import bucketing
-from terngrad.reduce import one_round
+from terngrad.reduce import workers
 
 # Rows of the chart: the largest variables.
 _SHOWN = 6
@@ -40,10 +40,7 @@ def coded(text, gradients):
 
   @functools.partial(tf.function, jit_compile=True)
   def there_and_back(values):
-    own = one_round.probe(code, values)
-    keys = code.keys(1, tf.constant(0, tf.int64), tf.constant(0))
-    words = one_round.encode(code, values, own, own, keys)
-    return one_round.decode_mean(code, [words[tf.newaxis]], own)
+    return workers.Workers(code, 1).take(code, [values], 0).means
 
   found = there_and_back([tf.constant(v) for v in gradients.values()])
   return {n: value.numpy() for n, value in zip(gradients, found, strict=True)}

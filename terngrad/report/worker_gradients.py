@@ -8,7 +8,6 @@ from terngrad import errors
 from terngrad.checkpoint import pretrained
 from terngrad.checkpoint import resume
 from terngrad.exchange import towers
-from terngrad.reduce import one_round
 from terngrad.training import assembly
 
 
@@ -54,7 +53,7 @@ def take(config, log):
   )
   # Float payloads are the gradients' own bits.
   workers = [
-    one_round.decode_mean(codec, [payload[tf.newaxis]], result.shared)
+    codec.decode_words([payload[tf.newaxis]], result.shared)
     for payload in payloads
   ]
   arrays = {

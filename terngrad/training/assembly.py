@@ -17,6 +17,7 @@ from terngrad.cluster import devices as devices_lib
 from terngrad.config import cluster
 from terngrad.config import options
 from terngrad.config import run as run_options
+from terngrad.exchange import protocol
 from terngrad.passes import accumulation
 from terngrad.passes import local_steps
 from terngrad.passes import recomputing
@@ -92,7 +93,7 @@ class Run(NamedTuple):
   layout: checkpoints.Layout
   method_states: list
   store: stored_states.Store
-  exchange: object
+  exchange: protocol.Exchange
   hooks: execution.Hooks
 
   def chosen(self, step, floats):

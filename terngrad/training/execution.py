@@ -12,6 +12,7 @@ from terngrad import errors
 from terngrad import native
 from terngrad.cluster import onednn
 from terngrad.exchange import collective
+from terngrad.exchange import protocol
 from terngrad.reduce import fragments
 from terngrad.training import batches
 from terngrad.training import meter
@@ -67,7 +68,7 @@ class ExecutionContext(NamedTuple):
       made, those of the first replica, where its own device is not that of all.
   """
 
-  exchange: object
+  exchange: protocol.Exchange
   data: batches.Data
   make_step: Callable
   local_devices: range

@@ -8,7 +8,6 @@ import tensorflow as tf
 from terngrad.checkpoint import checkpoints
 from terngrad.checkpoint import stored_states
 from terngrad.reduce import fragments
-from terngrad.reduce import one_round
 from terngrad.training import meter
 from terngrad.training import metric
 from terngrad.training import metrics
@@ -138,9 +137,7 @@ def _histograms(run, result):
     if not coded:
       continue
     # A device's first node stands for the device.
-    sent = one_round.decode_mean(
-      run.codec, [result.payloads(index)[:1]], result.shared
-    )
+    sent = run.codec.decode_words([result.payloads(index)[:1]], result.shared)
     for name, gradient in zip(run.parameters, sent, strict=True):
       tag = f'tower_{index}/{name}/binary'
       histograms[f'{tag}/gradients'] = gradient

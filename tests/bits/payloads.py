@@ -16,7 +16,7 @@ from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.reduce import bucketing
 from terngrad.reduce import gradients
-from terngrad.reduce import one_round
+from tests.codec import one_round
 
 SHAPES = ((7, 9), (45,))
 SEED, STEP, WORKERS = 20170522, 1234, (3, 6)

@@ -12,9 +12,9 @@ from terngrad.codec.methods import registry
 from terngrad.codec.stages import random_bits
 from terngrad.reduce import bucketing
 from terngrad.reduce import gradients
-from terngrad.reduce import one_round
 from terngrad.reduce import workers
 from tests.codec import conformance
+from tests.codec import one_round
 
 # One is a scalar, two are alike, one is empty.
 SHAPES = ((5, 4, 3), (7,), (), (60,), (60,), (0, 3))

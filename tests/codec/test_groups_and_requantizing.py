@@ -10,8 +10,8 @@ from terngrad.codec.stages import chain
 from terngrad.codec.stages import clipping
 from terngrad.codec.stages import float_words
 from terngrad.reduce import bucketing
-from terngrad.reduce import one_round
 from tests.codec import conformance
+from tests.codec import one_round
 
 
 def rng():

@@ -7,8 +7,8 @@ import tensorflow as tf
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.reduce import bucketing
-from terngrad.reduce import one_round
 from terngrad.reduce import parts as parts_lib
+from tests.codec import one_round
 
 SHAPES = ((50,), (3, 20), (30,), (100,), (7,))
 PLAIN, TERNARY = registry.identity(), registry.ternary()

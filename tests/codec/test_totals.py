@@ -11,7 +11,7 @@ from terngrad.codec.methods import registry
 from terngrad.codec.stages import wire
 from terngrad.reduce import bucketing
 from terngrad.reduce import gradients
-from terngrad.reduce import one_round
+from tests.codec import one_round
 
 SHAPES = [(3, 7), (401,), (5,), (64, 3)]
 CODES = (

@@ -5,9 +5,9 @@ import functools
 import numpy as np
 import pytest
 
-from terngrad.reduce import one_round
 from terngrad.step import loss_scaling
 from terngrad.step import optimizers
+from tests.codec import one_round
 from tests.step import small
 
 CODECS = (

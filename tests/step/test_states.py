@@ -7,10 +7,10 @@ import tensorflow as tf
 from terngrad.codec import method
 from terngrad.codec.methods import registry
 from terngrad.reduce import bucketing
-from terngrad.reduce import one_round
 from terngrad.reduce import states
 from terngrad.step import loss_scaling
 from terngrad.step import step as steps
+from tests.codec import one_round
 from tests.step import small
 
 POWERSGD = 'error_feedback+powersgd:min_compression=0.1'

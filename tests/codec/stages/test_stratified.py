@@ -10,8 +10,8 @@ from terngrad.codec.stages import contract
 from terngrad.codec.stages import random_bits
 from terngrad.reduce import bucketing
 from terngrad.reduce import gradients
-from terngrad.reduce import one_round
 from tests.codec import conformance
+from tests.codec import one_round
 
 
 class Answers:

@@ -10,8 +10,8 @@ from terngrad.codec.methods import registry
 from terngrad.codec.methods import validation
 from terngrad.codec.stages import packing
 from terngrad.reduce import bucketing
-from terngrad.reduce import one_round
 from tests.codec import conformance
+from tests.codec import one_round
 
 SHAPES = ((5, 7), (), (40,))
 

@@ -1,12 +1,10 @@
 """Gradients there and back outside of a training step.
 
-For methods of one round and without states, as measurements, records and tests
-use them.
+For methods of one round and without states.
 """
 
 import tensorflow as tf
 
-from terngrad.codec import method as methods
 from terngrad.reduce import gradients as gradients_lib
 
 
@@ -49,19 +47,5 @@ def encode(codec, gradients, own, shared, keys):
 
 
 def decode_mean(codec, parts, shared):
-  """The average gradient of workers, for methods as `encode` wants them.
-
-  Args:
-    codec: `gradients.GradientCodec`.
-    parts: list of int32 [n, num_words], the payloads as they come from the
-      devices; see `method.Piece`.
-    shared: float32 [num_probes], the agreed probe.
-
-  Returns:
-    List of float32, in the order and shapes of the variables.
-  """
-  zero = tf.constant(0, tf.int64)
-  count = sum(part.shape[0] for part in parts)
-  turn = gradients_lib.WorkerStep(zero, zero, count, shared=shared)
-  received = methods.payloads(codec.messages(0), [methods.Piece(0, parts)])
-  return codec.decode([received], [()] * len(codec.buckets), turn)[0]
+  """The average gradient of workers; see `GradientCodec.decode_words`."""
+  return codec.decode_words(parts, shared)
