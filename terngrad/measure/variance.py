@@ -136,8 +136,8 @@ def _bits(code, taken):
 def _error_of_one(code, taken, flat):
   """The workers' squared errors, added; NaN where there are none."""
   total = 0.0
-  for worker, step in enumerate(taken.steps):
-    own = code.estimate([rows[worker] for rows in taken.words], step)
+  for worker in range(len(taken.steps)):
+    own = taken.estimate(code, worker)
     if own is None:
       return np.nan
     total += np.square(own.numpy() - flat[worker]).sum()

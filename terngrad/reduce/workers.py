@@ -30,6 +30,13 @@ class Taken(NamedTuple):
   words: list[tf.Tensor]
   steps: list[gradients.WorkerStep]
 
+  def estimate(
+    self, codec: gradients.GradientCodec, worker: int
+  ) -> tf.Tensor | None:
+    """What a worker's messages say of its gradients; see `GradientCodec`."""
+    words = [rows[worker] for rows in self.words]
+    return codec.estimate(words, self.steps[worker])
+
 
 class Workers:
   """Workers with their states, which take steps together."""

@@ -1,0 +1,77 @@
+"""The two halves of a reduction, apart: what is sent, and what is received.
+
+For measurements of either; training goes through `reducer`.
+"""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from terngrad.codec import method as methods
+from terngrad.reduce import gradients as gradients_lib
+from terngrad.reduce import programs as programs_lib
+
+
+class Halves:
+  """The programs of the first of N workers, in its first step."""
+
+  def __init__(
+    self, codec: gradients_lib.GradientCodec, num_workers: int
+  ) -> None:
+    """Traces nothing yet.
+
+    Args:
+      codec: of the gradients.
+      num_workers: N.
+    """
+    self._codec = codec
+    self._programs = programs_lib.Programs(codec)
+    self._states = [
+      [state.first_value() for state in states] for states in codec.states()
+    ]
+    self._step = gradients_lib.WorkerStep(
+      tf.constant(1, tf.int64), tf.constant(0, tf.int64), num_workers
+    )
+    self.send = tf.function(self._send)
+    self.receive = tf.function(self._receive)
+
+  def _send(
+    self, gradients: list[tf.Tensor], rows: Sequence[tf.Tensor]
+  ) -> tuple[list[tf.Tensor], tf.Tensor]:
+    """What a worker sends.
+
+    Args:
+      gradients: list of float32.
+      rows: for each round int32 [N, words], what all sent.
+
+    Returns:
+      (for each round int32 [words]; float32 [probes], the agreed probe: its
+      own).
+    """
+    programs, worker = self._programs, tf.constant(0)
+    step = self._step._replace(worker=worker)
+    values, own = programs.begin(gradients, gradients, self._states, step)
+    shared = gradients_lib.agree(own[tf.newaxis])
+    step = step._replace(own=own)
+    carried = programs.carry(values, step, stacked=False)
+    received = methods.received_by(worker, self._received(rows))
+    step = programs.with_keys(step._replace(shared=shared))
+    words = []
+    for number in range(self._codec.num_rounds):
+      before = received[:number]
+      sent, _ = programs.send(number, carried, self._states, before, step)
+      words.append(sent)
+    return words, shared
+
+  def _receive(
+    self, rows: Sequence[tf.Tensor], shared: tf.Tensor
+  ) -> list[tf.Tensor]:
+    """The mean gradients of what all sent; see `_send`."""
+    step = self._step._replace(shared=shared)
+    return self._programs.decode(self._received(rows), self._states, step)[0]
+
+  def _received(self, rows: Sequence[tf.Tensor]) -> list[list]:
+    return [
+      methods.payloads(self._codec.messages(number), [methods.Piece(0, [row])])
+      for number, row in enumerate(rows)
+    ]

@@ -1,0 +1,46 @@
+"""Only `terngrad.reduce` lets methods work, read from the sources."""
+
+import ast
+import pathlib
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+_VERBS = {'begin', 'carry', 'send', 'decode', 'estimate', 'finish'}
+# What has verbs of the same names.
+_OTHERS = {
+  'terngrad/cli/sweep.py tell.send',
+  'terngrad/compression/compressor.py reducer.begin',
+  'terngrad/compression/remembered.py state_matching.decode',
+  'terngrad/measure/variance.py taken.estimate',
+  'terngrad/parameter_server/async_step.py made.reducer.begin',
+  'terngrad/parameter_server/server_run.py free.finish',
+  'terngrad/parameter_server/server_tasks.py feeder.begin',
+  'terngrad/step/step.py self._reducer.begin',
+}
+# Methods call those that they wrap; kernels have names of their own.
+_MAY = ('terngrad/reduce/', 'terngrad/codec/')
+
+
+def calls_of_verbs(path):
+  """Yields (line, text) of the calls of a method's verbs in a module."""
+  for node in ast.walk(ast.parse(path.read_text(encoding='utf-8'))):
+    if not isinstance(node, ast.Call):
+      continue
+    function = node.func
+    if isinstance(function, ast.Subscript):
+      function = function.value
+    if isinstance(function, ast.Attribute) and function.attr in _VERBS:
+      # Of bytes, whose decode takes nothing or the name of an encoding.
+      is_text = function.attr == 'decode' and all(
+        isinstance(argument, ast.Constant) for argument in node.args
+      )
+      if not is_text:
+        yield node.lineno, ast.unparse(function)
+
+
+def test_only_reduce_lets_methods_work():
+  strange = set()
+  for path in sorted((_ROOT / 'terngrad').rglob('*.py')):
+    name = path.relative_to(_ROOT).as_posix()
+    if not name.startswith(_MAY):
+      strange |= {f'{name} {text}' for _, text in calls_of_verbs(path)}
+  assert strange == _OTHERS
