@@ -162,12 +162,7 @@ class Compressor:
     Raises:
       ValueError: a dtype or a strategy that cannot be; or no replica computes.
     """
-    context = tf.distribute.get_replica_context()
-    if context is None:
-      raise ValueError(
-        'gradients: expected those of one replica, received them where no '
-        'replica computes. Call this inside of strategy.run.'
-      )
+    context = _replica_context()
     sparse = [isinstance(g, tf.IndexedSlices) for g in gradients]
     rows = {i: g for i, g in enumerate(gradients) if sparse[i]}
     summed = self._rows(context, rows, variables, mean)
@@ -410,6 +405,21 @@ def _or_nan(finite: tf.Tensor, means: list[tf.Tensor]) -> list[tf.Tensor]:
   return tf.nest.flatten(
     tf.cond(tf.reduce_all(finite), lambda: list(means), marked)
   )
+
+
+def _replica_context() -> tf.distribute.ReplicaContext:
+  """That of the replica that computes.
+
+  Raises:
+    ValueError: none does.
+  """
+  context = tf.distribute.get_replica_context()
+  if context is None:
+    raise ValueError(
+      'gradients: expected those of one replica, received them where no '
+      'replica computes. Call this inside of strategy.run.'
+    )
+  return context
 
 
 def rules(codec):

@@ -212,11 +212,6 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
         *(', '.join(names), ' and '.join(causes)),
       )
 
-  def apply_gradients(self, grads_and_vars):
-    """See `apply`; returns the wrapped optimizer's count of calls."""
-    super().apply_gradients(grads_and_vars)
-    return self.inner_optimizer._iterations
-
   def exclude_from_weight_decay(self, var_list=None, var_names=None):
     """See `keras.optimizers.Optimizer`."""
     self.inner_optimizer.exclude_from_weight_decay(var_list, var_names)

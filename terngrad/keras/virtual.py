@@ -1,6 +1,8 @@
 """What N workers would do, on one device and under stock `fit`."""
 
 import contextlib
+from collections.abc import Callable
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -172,29 +174,8 @@ class _Step:
   def __call__(self, data):
     """Trains on a batch; see `keras.Model.train_step`."""
     optimizer = self._optimizer
-    rows = rows_lib.Rows(data, optimizer.compressor.num_workers)
     trained, is_masked = self._trained(data)
-    unmasked = masks.unmasked_positions(self._model, data) if is_masked else []
     variables = [variable for variable, _ in trained]
-
-    def computed(worker):
-      shares = masks.Shares(unmasked, rows.share(worker)) if unmasked else None
-      weight = rows.weight(worker)
-      own = [
-        _dense(gradient, variable.shape)
-        for gradient, variable in self._gradients(rows.of(worker), shares)[0]
-      ]
-      return own if weight is None else [g * weight for g in own]
-
-    def of_worker(worker):
-      if rows.all_work:
-        return computed(worker)
-      return tf.cond(
-        rows.size(worker) > 0,
-        lambda: computed(worker),
-        lambda: [tf.zeros(variable.shape) for variable in variables],
-      )
-
     chosen = optimizers.known(
       optimizer.inner_optimizer, [variable.value for variable in variables]
     )
@@ -205,7 +186,9 @@ class _Step:
     )
     self._tell(plain)
     reduced = optimizer.compressor.reduce_workers(
-      [of_worker], chosen._replace(plain=plain), [optimizer.iterations]
+      [self._of_worker(data, is_masked, variables)],
+      chosen._replace(plain=plain),
+      [optimizer.iterations],
     )
     (means,), (finite,) = reduced.means, reduced.finite
     means = [tf.cast(m, v.dtype) for m, v in zip(means, variables, strict=True)]
@@ -213,6 +196,39 @@ class _Step:
     found = not_finite.Found(finite, names, optimizer.iterations)
     optimizer.apply_mean(means, variables, found)
     return self._model.get_metrics_result()
+
+  def _of_worker(
+    self, data: Any, is_masked: bool, variables: list[keras.Variable]
+  ) -> Callable[[tf.Tensor], list[tf.Tensor]]:
+    """A function of a worker's number to its gradients, float32.
+
+    Args:
+      data: of the batch, as Keras gives it.
+      is_masked: whether an output of the model is.
+      variables: those that gradients are of.
+    """
+    rows = rows_lib.Rows(data, self._optimizer.compressor.num_workers)
+    unmasked = masks.unmasked_positions(self._model, data) if is_masked else []
+
+    def computed(worker: tf.Tensor) -> list[tf.Tensor]:
+      shares = masks.Shares(unmasked, rows.share(worker)) if unmasked else None
+      weight = rows.weight(worker)
+      own = [
+        _dense(gradient, variable.shape)
+        for gradient, variable in self._gradients(rows.of(worker), shares)[0]
+      ]
+      return own if weight is None else [g * weight for g in own]
+
+    def of_worker(worker: tf.Tensor) -> list[tf.Tensor]:
+      if rows.all_work:
+        return computed(worker)
+      return tf.cond(
+        rows.size(worker) > 0,
+        lambda: computed(worker),
+        lambda: [tf.zeros(variable.shape) for variable in variables],
+      )
+
+    return of_worker
 
   def _gradients(self, data, shares=None):
     """Pairs of a worker's gradient and its variable; which outputs are masked.

@@ -13,11 +13,6 @@ from terngrad.codec import method as methods
 from terngrad.reduce import gradients as gradients_lib
 
 
-def no_decay(parameters: list) -> list[None]:
-  """No L2 term for any parameter."""
-  return [None] * len(parameters)
-
-
 class Programs:
   """What one worker does for a part of a model.
 
@@ -30,7 +25,7 @@ class Programs:
   def __init__(
     self,
     codec: gradients_lib.GradientCodec,
-    decay: Callable[[list], list] = no_decay,
+    decay: Callable[[list], list] | None = None,
     compiles: bool = True,
   ) -> None:
     """Compiles nothing yet: programs are compiled when they are first called.
@@ -38,7 +33,8 @@ class Programs:
     Args:
       codec: of the part.
       decay: takes the parameters, None for those of other parts; returns the
-        gradients of their L2 terms, None for those without any.
+        gradients of their L2 terms, None for those without any. None for no
+        terms.
       compiles: False leaves everything to eager execution.
     """
     self._codec = codec
@@ -77,9 +73,12 @@ class Programs:
     states: list,
     step: gradients_lib.WorkerStep,
   ) -> tuple[list, tf.Tensor]:
+    terms = [None] * len(gradients)
+    if self._decay:
+      terms = self._decay(parameters)
     decayed = [
       gradient if term is None else gradient + term
-      for gradient, term in zip(gradients, self._decay(parameters), strict=True)
+      for gradient, term in zip(gradients, terms, strict=True)
       if gradient is not None
     ]
     return self._codec.begin(decayed, states, step)

@@ -206,7 +206,7 @@ class Options(NamedTuple):
   """
 
   row: metadata_lib.Row = metadata_lib.Row()
-  decay: Callable[[list], list] = programs_lib.no_decay
+  decay: Callable[[list], list] | None = None
   variables: Sequence[int] | None = None
   compiles: bool = True
 
