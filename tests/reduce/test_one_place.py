@@ -10,6 +10,7 @@ _OTHERS = {
   'terngrad/cli/sweep.py tell.send',
   'terngrad/compression/compressor.py reducer.begin',
   'terngrad/compression/remembered.py state_matching.decode',
+  'terngrad/measure/planning/coding.py both.send',
   'terngrad/measure/variance.py taken.estimate',
   'terngrad/parameter_server/async_step.py made.reducer.begin',
   'terngrad/parameter_server/server_run.py free.finish',
