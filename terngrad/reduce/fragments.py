@@ -5,10 +5,19 @@ Douillard et al., Streaming DiLoCo, https://arxiv.org/abs/2501.18512, section
 follow it, its bias and its normalisation.
 """
 
+from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from terngrad.codec import policy
 from terngrad.reduce import gradients
 
 
-def strided(specs, count):
+def strided(
+  specs: Sequence[policy.VariableSpec], count: int
+) -> tuple[int, ...]:
   """Which fragment each variable is of: layer l of fragment l mod `count`.
 
   Examples:
@@ -39,7 +48,9 @@ def strided(specs, count):
   return tuple(layer % count for layer in layers)
 
 
-def split(codec, numbers):
+def split(
+  codec: gradients.GradientCodec, numbers: Sequence[int]
+) -> gradients.GradientCodec:
   """The codec with buckets whose variables are of one fragment each.
 
   Args:
@@ -62,7 +73,9 @@ def split(codec, numbers):
   return gradients.GradientCodec(tuple(buckets))
 
 
-def of_step(codec, step):
+def of_step(
+  codec: gradients.GradientCodec, step: int
+) -> gradients.GradientCodec:
   """The codec of the fragment that a step exchanges.
 
   Args:
@@ -79,14 +92,14 @@ def of_step(codec, step):
   return gradients.GradientCodec(tuple(own))
 
 
-def members(codec):
+def members(codec: gradients.GradientCodec) -> tuple[tuple[int, ...], ...]:
   """For each fragment the tuple of its variables' indices in the model."""
   return tuple(
     tuple(of_step(codec, turn).variables) for turn in range(codec.num_fragments)
   )
 
 
-def in_turn(steps):
+def in_turn(steps: Sequence[Callable]) -> Callable:
   """One step of those of all fragments.
 
   Args:
@@ -99,7 +112,9 @@ def in_turn(steps):
   if len(steps) == 1:
     return steps[0]
 
-  def take(images, labels, step, *numbers):
+  def take(
+    images: tf.Tensor, labels: tf.Tensor, step: tf.Tensor, *numbers: Any
+  ) -> Any:
     return steps[int(step) % len(steps)](images, labels, step, *numbers)
 
   return take

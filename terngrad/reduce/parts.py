@@ -27,11 +27,13 @@ class Part(NamedTuple):
   """
 
   codec: gradients.GradientCodec
-  indices: tuple
+  indices: tuple[int, ...]
   probes: np.ndarray
 
 
-def cut(codec, max_bytes):
+def cut(
+  codec: gradients.GradientCodec, max_bytes: int
+) -> gradients.GradientCodec:
   """The codec with its buckets cut into parts.
 
   From the last variable on a part takes variables until it has `max_bytes` of
@@ -56,7 +58,7 @@ def cut(codec, max_bytes):
   return gradients.GradientCodec(tuple(b for b in buckets if b.indices))
 
 
-def parts(codec):
+def parts(codec: gradients.GradientCodec) -> list[Part]:
   """The parts of a codec, in the order in which they travel.
 
   Args:
@@ -79,7 +81,7 @@ def parts(codec):
   return found
 
 
-def join_probes(some, probes):
+def join_probes(some: list[Part], probes: list[tf.Tensor]) -> tf.Tensor:
   """The model's probe from those of its parts.
 
   Args:
@@ -95,7 +97,7 @@ def join_probes(some, probes):
   return tf.gather(tf.concat(probes, axis=-1), order, axis=-1)
 
 
-def _ends(codec, max_bytes):
+def _ends(codec: gradients.GradientCodec, max_bytes: int) -> list[int]:
   """Borders between parts, as indices of variables, the last first."""
   sizes = {}
   for bucket in codec.buckets:
@@ -110,7 +112,9 @@ def _ends(codec, max_bytes):
   return [*borders, 0]
 
 
-def _range(bucket, begin, end, number):
+def _range(
+  bucket: gradients.Bucket, begin: int, end: int, number: int
+) -> gradients.Bucket:
   """The bucket's variables from `begin` to before `end`."""
   sizes = [tf.TensorShape(shape).num_elements() for shape in bucket.shapes]
   members = [n for n, i in enumerate(bucket.indices) if begin <= i < end]

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from terngrad.codec import method as methods
+from terngrad.exchange import protocol
 from terngrad.reduce import gradients
 
 
@@ -23,7 +24,7 @@ class Key(NamedTuple):
   variable: int
 
 
-def declared(codec):
+def declared(codec: gradients.GradientCodec) -> dict[Key, methods.State]:
   """The states of all variables of a codec.
 
   Args:
@@ -39,7 +40,7 @@ def declared(codec):
   return found
 
 
-def shared(codec):
+def shared(codec: gradients.GradientCodec) -> dict[Key, methods.State]:
   """`declared`, those of owner SHARED, as `replicas.create` takes them."""
   return {
     key: state
@@ -48,7 +49,9 @@ def shared(codec):
   }
 
 
-def of_workers(declared_states, device, count):
+def of_workers(
+  declared_states: dict[Key, methods.State], device: str, count: int
+) -> dict[Key, list[tf.Variable]]:
   """Variables for the nodes of a device.
 
   Args:
@@ -72,7 +75,7 @@ def of_workers(declared_states, device, count):
 class OfNodes:
   """States of the nodes of one device."""
 
-  def __init__(self, lists):
+  def __init__(self, lists: Sequence[Sequence[tf.Variable]]) -> None:
     """Keeps the variables.
 
     Args:
@@ -80,11 +83,11 @@ class OfNodes:
     """
     self._lists = lists
 
-  def __bool__(self):
+  def __bool__(self) -> bool:
     """Whether there are states."""
     return bool(self._lists)
 
-  def read(self, node):
+  def read(self, node: tf.Tensor) -> list[tf.Tensor]:
     """The list of a node's states; its number on the device is int32 []."""
     lists = self._lists
     if not lists:
@@ -92,12 +95,12 @@ class OfNodes:
     if len(lists[0]) == 1:
       return [variables[0].read_value() for variables in lists]
 
-    def branch(number):
+    def branch(number: int) -> Callable[[], list[tf.Tensor]]:
       return lambda: [variables[number].read_value() for variables in lists]
 
     return tf.switch_case(node, [branch(i) for i in range(len(lists[0]))])
 
-  def write(self, node, values):
+  def write(self, node: tf.Tensor, values: Sequence[tf.Tensor]) -> None:
     """Keeps a node's states, a list in the order of `read`."""
     lists = self._lists
     if not lists:
@@ -106,7 +109,7 @@ class OfNodes:
       _assign([variables[0] for variables in lists], values)
       return
 
-    def branch(number):
+    def branch(number: int) -> Callable[[], None]:
       return lambda: _assign([v[number] for v in lists], values)
 
     tf.switch_case(node, [branch(i) for i in range(len(lists[0]))])
@@ -152,7 +155,7 @@ class OfPart:
       self._shared.append([shared.get(key) for key in keys])
     self._own = OfNodes([v for bucket in self._workers for v in bucket if v])
 
-  def read(self, node):
+  def read(self, node: tf.Tensor) -> list[list[tf.Tensor]]:
     """All states of a node, a list a bucket.
 
     Args:
@@ -167,14 +170,19 @@ class OfPart:
       for owners, variables in zip(self._owners, self._shared, strict=True)
     ]
 
-  def read_shared(self):
+  def read_shared(self) -> list[list[tf.Tensor | None]]:
     """The states that all share, None in place of others; a list a bucket."""
     return [
       [None if v is None else v.read_value() for v in variables]
       for variables in self._shared
     ]
 
-  def write(self, node, values, apply=None):
+  def write(
+    self,
+    node: tf.Tensor,
+    values: Sequence[Sequence[tf.Tensor]],
+    apply: tf.Tensor | None = None,
+  ) -> None:
     """Keeps what a node's function returned.
 
     Args:
@@ -191,7 +199,11 @@ class OfPart:
     if own:
       _if(apply, lambda: self._own.write(node, own))
 
-  def write_shared(self, values, apply=None):
+  def write_shared(
+    self,
+    values: Sequence[Sequence[tf.Tensor | None]],
+    apply: tf.Tensor | None = None,
+  ) -> None:
     """Keeps what `decode` returned; see `write`."""
     pairs = [
       (variable, value)
@@ -211,7 +223,9 @@ def _if(apply: tf.Tensor | None, write: Callable[[], None]) -> None:
     tf.cond(apply, write, lambda: None)
 
 
-def _assign(variables, values):
+def _assign(
+  variables: Sequence[tf.Variable], values: Sequence[tf.Tensor]
+) -> None:
   for variable, value in zip(variables, values, strict=True):
     variable.assign(value)
 
@@ -224,7 +238,12 @@ class MethodStates:
     workers: for each device a dict of `Key` to a list of variables, one a node.
   """
 
-  def __init__(self, codec, exchange, of_pass=()):
+  def __init__(
+    self,
+    codec: gradients.GradientCodec,
+    exchange: protocol.Exchange,
+    of_pass: Sequence[methods.State] = (),
+  ) -> None:
     """Makes the variables, with their first values.
 
     Args:
@@ -242,7 +261,7 @@ class MethodStates:
     )
     self._of_pass = tuple(own)
 
-  def of_pass(self, device_index):
+  def of_pass(self, device_index: int) -> OfNodes:
     """`OfNodes` of what the pass remembers, on a device of the exchange."""
     workers = self.workers[device_index]
     return OfNodes([workers[key] for key in self._of_pass])
