@@ -60,7 +60,7 @@ class Bucket(NamedTuple):
 
   def messages(self, number):
     """The tuple of `method.Message` of a round; () after the last."""
-    if number >= len(self.method.send):
+    if number >= self.method.num_rounds:
       return ()
     return self.method.messages(self.shapes)[number]
 
@@ -148,7 +148,7 @@ class GradientCodec(NamedTuple):
   @property
   def num_rounds(self):
     """Rounds of messages."""
-    return max(len(bucket.method.send) for bucket in self.buckets)
+    return max(bucket.method.num_rounds for bucket in self.buckets)
 
   @property
   def num_words(self):
@@ -158,7 +158,7 @@ class GradientCodec(NamedTuple):
   @property
   def finishes(self):
     """Whether a worker remembers what depends on the mean gradients."""
-    return any(bucket.method.finish for bucket in self.buckets)
+    return any(bucket.method.finishes for bucket in self.buckets)
 
   def round_words(self, number):
     """Words of a worker's messages of a round, sent or not."""
@@ -176,7 +176,7 @@ class GradientCodec(NamedTuple):
     """For each bucket (dtype, elements) of what a worker carries, stacked."""
     return [
       (tf.int32, bucket.method.carry_words(bucket.shapes))
-      if bucket.method.carry
+      if bucket.method.carries
       else (tf.float32, bucket.num_elements)
       for bucket in self.buckets
     ]
@@ -259,7 +259,7 @@ class GradientCodec(NamedTuple):
     """
     return [
       [bucket.method.carry(values, self._context(index, turn))]
-      if bucket.method.carry
+      if bucket.method.carries
       else values
       for index, (bucket, values) in enumerate(
         zip(self.buckets, carried, strict=True)
@@ -283,8 +283,9 @@ class GradientCodec(NamedTuple):
     words, after = [], []
     for index, bucket in enumerate(self.buckets):
       state = states[index]
-      if number < len(bucket.method.send):
-        values, state = bucket.method.send[number](
+      if number < bucket.method.num_rounds:
+        values, state = bucket.method.send(
+          number,
           carried[index],
           state,
           self.received(index, received),
@@ -331,9 +332,9 @@ class GradientCodec(NamedTuple):
     """
     found = []
     for index, bucket in enumerate(self.buckets):
-      if bucket.method.estimate is None:
+      if not bucket.method.estimates:
         return None
-      number = bucket.method.telling % len(bucket.method.send)
+      number = bucket.method.telling % bucket.method.num_rounds
       before = sum(b.num_words(number) for b in self.buckets[:index])
       sizes = [message.num_words for message in bucket.messages(number)]
       own = words[number][before : before + sum(sizes)]
@@ -356,7 +357,7 @@ class GradientCodec(NamedTuple):
     after = []
     for index, bucket in enumerate(self.buckets):
       state = states[index]
-      if bucket.method.finish:
+      if bucket.method.finishes:
         own = [means[i] for i in bucket.indices]
         context = self._context(index, turn)
         state = bucket.method.finish(carried[index], state, own, context)

@@ -149,10 +149,10 @@ def _carry(codec, requantize, carried, own, *numbers_and_stacked):
   # Not in the compiled part: XLA's concatenation is five times slower.
   if codec.compiled or stacked:
     carried = [
-      values if bucket.method.carry else [methods.flat(values)]
+      values if bucket.method.carries else [methods.flat(values)]
       for bucket, values in zip(codec.buckets, carried, strict=True)
     ]
-  if any(bucket.method.carry for bucket in codec.buckets):
+  if any(bucket.method.carries for bucket in codec.buckets):
     carried = requantize(carried, own, *numbers)
   return carried
 
