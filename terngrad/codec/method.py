@@ -611,6 +611,13 @@ def compile_apart(target: Method, source: Method, names: Sequence[str]) -> None:
     setattr(target, name, compiled)
 
 
+def begin_with_norms(
+  gradients: Tensors, states: Tensors, context: Context
+) -> tuple[Tensors, tf.Tensor]:
+  """`Method.begin`, for methods of functions; goes in 0.4."""
+  return Method.begin(Method(), gradients, states, context)
+
+
 def sizes_of(shapes: Shapes) -> list[int]:
   """Elements of each shape, list of int."""
   return [tf.TensorShape(shape).num_elements() for shape in shapes]
