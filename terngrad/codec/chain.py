@@ -19,6 +19,7 @@ import tensorflow as tf
 from terngrad import native
 from terngrad.codec import coded
 from terngrad.codec import method
+from terngrad.codec import wrapper
 from terngrad.codec.stages import chain as chains
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import planes
@@ -227,7 +228,7 @@ class _Probed(Chain):
 
   def __init__(self, code: Chain) -> None:
     vars(self).update(vars(code))
-    method.compile_apart(self, code, self._compiled)
+    wrapper.compile_apart(self, code, self._compiled)
 
   def probe(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
     contract.check_gradients(gradients)

@@ -1,5 +1,6 @@
 """Methods of one round: each worker sends its gradients as words of a code."""
 
+import abc
 from collections.abc import Sequence
 from typing import Self
 
@@ -7,6 +8,7 @@ import tensorflow as tf
 
 from terngrad import native
 from terngrad.codec import method
+from terngrad.codec import wrapper
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import random_bits
 from terngrad.codec.stages import statistics
@@ -66,6 +68,7 @@ class Code(method.Method):
     """
     return statistics.norms(gradients)
 
+  @abc.abstractmethod
   def encode_pieces(
     self,
     pieces: Sequence[tf.Tensor],
@@ -86,8 +89,8 @@ class Code(method.Method):
     Returns:
       int32 [w].
     """
-    raise NotImplementedError
 
+  @abc.abstractmethod
   def decode_sum(
     self,
     parts: Sequence[tf.Tensor],
@@ -107,7 +110,6 @@ class Code(method.Method):
     Returns:
       List of v float32.
     """
-    raise NotImplementedError
 
   def decode_sums(
     self,
@@ -339,7 +341,7 @@ def apart(code: Code) -> Code:
   names = ['probe', 'decode_sum', 'decode_sums', 'encode_pieces']
   # Plain floats are moved as they are; compiled code would copy them.
   names = names[:-1] if code.traits.lossless else names
-  method.compile_apart(made, code, names)
+  wrapper.compile_apart(made, code, names)
   return made
 
 

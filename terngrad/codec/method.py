@@ -15,21 +15,36 @@ Methods know nothing of devices, flags, optimizers or communication. One that
 needs no rounds and remembers nothing is a `coded.Code`.
 """
 
+import abc
 from collections.abc import Callable
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
 
+from terngrad.codec.messages import GATHER as GATHER
+from terngrad.codec.messages import SCATTER as SCATTER
+from terngrad.codec.messages import SUM as SUM
+from terngrad.codec.messages import AnyPacking as AnyPacking
+from terngrad.codec.messages import Arrived as Arrived
+from terngrad.codec.messages import Message as Message
+from terngrad.codec.messages import Payloads as Payloads
+from terngrad.codec.messages import Piece as Piece
+from terngrad.codec.messages import Received as Received
+from terngrad.codec.messages import Rounds as Rounds
+from terngrad.codec.messages import Scattered as Scattered
+from terngrad.codec.messages import Sum as Sum
+from terngrad.codec.messages import code_sum as code_sum
+from terngrad.codec.messages import float_sum as float_sum
+from terngrad.codec.messages import gathered as gathered
+from terngrad.codec.messages import payloads as payloads
+from terngrad.codec.messages import received_by as received_by
+from terngrad.codec.messages import rows_in_order as rows_in_order
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import deprecated
-from terngrad.codec.stages import float_words
 from terngrad.codec.stages import random_bits
 from terngrad.codec.stages import statistics
-from terngrad.codec.stages import wire
 
-# How messages are combined.
-SUM, GATHER, SCATTER = 'sum', 'gather', 'scatter'
 # Who remembers a state.
 WORKER, SHARED = 'worker', 'shared'
 # What becomes of workers' states where their number changes.
@@ -37,228 +52,6 @@ MEAN, RANGES = 'mean', 'ranges'
 
 Shapes = contract.Shapes
 Tensors = Sequence[tf.Tensor]
-AnyPacking = wire.Packing | wire.VariablePacking | wire.CompositePacking
-
-
-class Message(NamedTuple):
-  """One of the tensors that a worker sends in a round, as int32 words.
-
-  Attributes:
-    combine: SUM: receivers need the sum over the workers alone. Integers may be
-      added anywhere and in any way; floats are added as float32 in the order of
-      the workers. GATHER: receivers need the words of every worker. SCATTER:
-      words are as many equal parts as there are workers, and each worker needs
-      its own part of every worker's.
-    num_words: of a worker's message, sent or not.
-    num_elements: how many numbers are summed; 0 for others than SUM.
-    packing: for SUM, `wire.Packing` or `wire.VariablePacking`: how words hold
-      the numbers. For others, None, or what counts the words that are used.
-    levels: for SUM of integers the largest magnitude; None for floats.
-  """
-
-  combine: str
-  num_words: int
-  num_elements: int = 0
-  packing: AnyPacking | None = None
-  levels: int | None = None
-
-  def sent_words(self, words: tf.Tensor) -> tf.Tensor:
-    """int32 [...]: how many words of int32 [..., num_words] are sent."""
-    if self.packing is None:
-      return wire.all_words(words)
-    return self.packing.sent_words(words)
-
-  @property
-  def expected_words(self) -> float:
-    """Words that are sent on average; see `coded.Code.bits`."""
-    if self.packing is None or not self.num_elements:
-      return self.num_words
-    return self.packing.expected_words(self.num_elements)
-
-
-def float_sum(num_elements: int) -> Message:
-  """The `Message` of so many float32, which are summed."""
-  packing = float_words.float32_words()
-  return Message(SUM, num_elements, num_elements, packing)
-
-
-def code_sum(
-  packing: wire.Packing | wire.VariablePacking, num_elements: int, levels: int
-) -> Message:
-  """The `Message` of integers, which are summed.
-
-  Args:
-    packing: `wire.Packing` or `wire.VariablePacking` of them.
-    num_elements: how many.
-    levels: their largest magnitude.
-  """
-  words = packing.num_words(num_elements)
-  return Message(SUM, words, num_elements, packing, levels)
-
-
-def gathered(num_words: int, packing: AnyPacking | None = None) -> Message:
-  """The `Message` of so many words that all workers get from all."""
-  return Message(GATHER, num_words, packing=packing)
-
-
-class Piece(NamedTuple):
-  """Words of all workers' messages.
-
-  Attributes:
-    first: how many words of a message stand before them.
-    parts: list of m int32 [n / m, words]: worker r's words are row r // m of
-      part r % m, as they come from m devices; the first parts may have one row
-      more.
-  """
-
-  first: int
-  parts: list[tf.Tensor]
-
-
-def rows_in_order(parts: Sequence[tf.Tensor]) -> tf.Tensor:
-  """int32 [n, w], row r of worker r, from parts; see `Piece`."""
-  if len(parts) == 1:
-    return parts[0]
-  total = sum(part.shape[0] for part in parts)
-  orders = [list(range(i, total, len(parts))) for i in range(len(parts))]
-  return tf.dynamic_stitch(orders, parts)
-
-
-class Payloads(NamedTuple):
-  """A message of every worker.
-
-  Attributes:
-    travelled: list of `Piece`, one after the other, of what travelled.
-    start: first word of the message in that.
-    stop: word after its last.
-  """
-
-  travelled: list[Piece]
-  start: int
-  stop: int
-
-  @property
-  def pieces(self) -> list[Piece]:
-    """The message's own words, a list of one `Piece` or more."""
-    found = []
-    for piece in self.travelled:
-      width = piece.parts[0].shape[1]
-      begin = max(piece.first, self.start)
-      end = min(piece.first + width, self.stop)
-      if begin < end:
-        parts = piece.parts
-        if end - begin < width:
-          columns = slice(begin - piece.first, end - piece.first)
-          parts = [part[:, columns] for part in parts]
-        found.append(Piece(begin - self.start, parts))
-    if not found:
-      found.append(Piece(0, [p[:, :0] for p in self.travelled[0].parts]))
-    return found
-
-  @property
-  def parts(self) -> list[tf.Tensor]:
-    """The `Piece.parts` of the whole message."""
-    pieces = self.pieces
-    if len(pieces) == 1:
-      return pieces[0].parts
-    columns = zip(*(piece.parts for piece in pieces), strict=True)
-    return [tf.concat(list(column), axis=1) for column in columns]
-
-  def sum(self, message: Message) -> tf.Tensor:
-    """What `Sum.sum` would be, for a message that may be summed."""
-    return wire.sum_planes(message.packing, self.parts, message.num_elements)
-
-
-def payloads(
-  messages: Sequence[Message], travelled: list[Piece]
-) -> list['Received']:
-  """The messages in what travelled as one tensor.
-
-  Args:
-    messages: list of `Message`, in the order of their words.
-    travelled: list of `Piece`, one after the other, of all their words.
-
-  Returns:
-    List of `Payloads`, or `Scattered`, one a message.
-  """
-  found: list[Received] = []
-  stop = 0
-  for message in messages:
-    start, stop = stop, stop + message.num_words
-    words = Payloads(travelled, start, stop)
-    scattered = message.combine == SCATTER
-    found.append(Scattered.of_all(words) if scattered else words)
-  return found
-
-
-class Scattered(NamedTuple):
-  """The parts of all workers' messages that are for the workers here.
-
-  Attributes:
-    rows: int32 [N, k, words of a part], row r of worker r.
-    first: the worker that the first of the k parts is for.
-  """
-
-  rows: tf.Tensor
-  first: int = 0
-
-  @classmethod
-  def of_all(cls, words: Payloads) -> 'Scattered':
-    """All parts, of `Payloads` of whole messages."""
-    rows = rows_in_order(words.parts)
-    count = rows.shape[0]
-    return cls(tf.reshape(rows, [count, count, rows.shape[1] // count]))
-
-  def of(self, worker: tf.Tensor) -> Payloads:
-    """The `Payloads` that a worker here received; its number is int32 []."""
-    rows = tf.gather(self.rows, worker - self.first, axis=1)
-    return Payloads([Piece(0, [rows])], 0, rows.shape[1])
-
-
-class Sum(NamedTuple):
-  """The sum of a message over all workers.
-
-  Attributes:
-    pieces: list of int8, int32 or float32 [elements], one after the other, in
-      all num_elements or more.
-  """
-
-  pieces: list[tf.Tensor]
-
-  @property
-  def total(self) -> tf.Tensor:
-    """All pieces as one tensor."""
-    return flat(self.pieces)
-
-  def sum(self, message: Message) -> tf.Tensor:
-    """The sum as float32, or int32; [num_elements or more]."""
-    del message
-    total = self.total
-    return total if total.dtype.is_floating else tf.cast(total, tf.int32)
-
-
-Received = Payloads | Sum | Scattered
-# For each round one a message.
-Arrived = Sequence[Sequence[Received]]
-Rounds = Sequence[Sequence[Message]]
-
-
-def received_by(
-  worker: tf.Tensor, received: Arrived
-) -> list[list[Payloads | Sum]]:
-  """What a worker has of all rounds: of what was scattered its own part.
-
-  Args:
-    worker: int32 [].
-    received: for each round a list of `Payloads`, `Sum` or `Scattered`.
-
-  Returns:
-    The same, without `Scattered`.
-  """
-  return [
-    [one.of(worker) if isinstance(one, Scattered) else one for one in arrived]
-    for arrived in received
-  ]
 
 
 class State(NamedTuple):
@@ -384,9 +177,9 @@ class Method(deprecated.OfFunctions):
   unit: str | None = None
   compiled: bool = True
 
+  @abc.abstractmethod
   def messages(self, shapes: Shapes) -> Rounds:
     """For each round its messages, for variables of such shapes."""
-    raise NotImplementedError
 
   def states(self, shapes: Shapes) -> tuple[State, ...]:
     """What is kept from step to step: nothing."""
@@ -427,6 +220,7 @@ class Method(deprecated.OfFunctions):
     """The number of `carry`'s words."""
     raise NotImplementedError
 
+  @abc.abstractmethod
   def send(
     self,
     number: int,
@@ -448,8 +242,8 @@ class Method(deprecated.OfFunctions):
     Returns:
       (list of int32 words, one a message; states).
     """
-    raise NotImplementedError
 
+  @abc.abstractmethod
   def decode(
     self,
     received: Arrived,
@@ -466,7 +260,6 @@ class Method(deprecated.OfFunctions):
     Returns:
       (list of v float32 of the shapes; states).
     """
-    raise NotImplementedError
 
   def estimate(
     self, words: Sequence[tf.Tensor], context: Context
@@ -505,117 +298,11 @@ class Method(deprecated.OfFunctions):
     return plain
 
 
-class Wrapper(Method):
-  """A method around another one, which it does as that does it.
-
-  Attributes:
-    method: the other one.
-  """
-
-  def __init__(self, method: Method) -> None:
-    """Declares what the other one does."""
-    self.method = method
-    for name in Method.__annotations__:
-      setattr(self, name, getattr(method, name))
-
-  def around(self, method: Method) -> Method:
-    """The same around another method."""
-    raise NotImplementedError
-
-  def messages(self, shapes: Shapes) -> Rounds:
-    """See `Method`."""
-    return self.method.messages(shapes)
-
-  def states(self, shapes: Shapes) -> tuple[State, ...]:
-    """See `Method`."""
-    return self.method.states(shapes)
-
-  def num_probes(self, num_elements: int) -> int:
-    """See `Method`."""
-    return self.method.num_probes(num_elements)
-
-  def begin(
-    self, gradients: Tensors, states: Tensors, context: Context
-  ) -> tuple[Tensors, tf.Tensor]:
-    """See `Method`."""
-    return self.method.begin(gradients, states, context)
-
-  def send(
-    self,
-    number: int,
-    gradients: Tensors,
-    states: Tensors,
-    received: Arrived,
-    context: Context,
-  ) -> tuple[list[tf.Tensor], Tensors]:
-    """See `Method`."""
-    return self.method.send(number, gradients, states, received, context)
-
-  def decode(
-    self, received: Arrived, states: Tensors, context: Context
-  ) -> tuple[list[tf.Tensor], Tensors]:
-    """See `Method`."""
-    return self.method.decode(received, states, context)
-
-  def estimate(
-    self, words: Sequence[tf.Tensor], context: Context
-  ) -> list[tf.Tensor]:
-    """See `Method`."""
-    return self.method.estimate(words, context)
-
-  def carry_words(self, shapes: Shapes) -> int:
-    """See `Method`."""
-    return self.method.carry_words(shapes)
-
-  def on_kernels(self) -> Method:
-    """See `Method`."""
-    return self._again(self.method.on_kernels())
-
-  def on_gpus(self) -> Method:
-    """See `Method`."""
-    return self._again(self.method.on_gpus())
-
-  def in_float(self, plain: Method) -> Method:
-    """See `Method`."""
-    return self.around(self.method.in_float(plain))
-
-  def _again(self, method: Method) -> Method:
-    return self if method is self.method else self.around(method)
-
-
-class SelfCompiled(Wrapper):
-  """A method whose functions XLA compiles one by one."""
-
-  def __init__(self, method: Method) -> None:
-    """Wraps a method that wants to be compiled."""
-    super().__init__(method)
-    names = ['begin', 'carry', 'decode', 'estimate', 'finish', 'send']
-    # Plain floats are moved as they are; compiled code would copy them.
-    compile_apart(self, method, names[:-1] if method.traits.lossless else names)
-
-  def around(self, method: Method) -> Method:
-    """Another method is compiled anew, where it wants to be."""
-    return method
-
-
-def self_compiled(method: Method) -> Method:
-  """The method with functions that XLA compiles one by one, if any."""
-  return SelfCompiled(method) if method.compiled else method
-
-
-def compile_apart(target: Method, source: Method, names: Sequence[str]) -> None:
-  """Gives a method another one's functions, which XLA compiles one by one."""
-  target.compiled = False
-  for name in names:
-    compiled = tf.function(getattr(source, name), jit_compile=True)
-    setattr(target, name, compiled)
-
-
 def begin_with_norms(
   gradients: Tensors, states: Tensors, context: Context
 ) -> tuple[Tensors, tf.Tensor]:
   """`Method.begin`, for methods of functions; goes in 0.4."""
-  return Method.begin(Method(), gradients, states, context)
+  return Method.begin(None, gradients, states, context)  # type: ignore
 
 
 def sizes_of(shapes: Shapes) -> list[int]:

@@ -2,6 +2,7 @@
 
 from terngrad.codec import coded
 from terngrad.codec import method as methods
+from terngrad.codec import wrapper
 from terngrad.reduce import gradients
 
 
@@ -89,7 +90,7 @@ def _alike(buckets):
   """A `GradientCodec` whose methods are all to be compiled, or none."""
   if not all(bucket.method.compiled for bucket in buckets):
     buckets = [
-      bucket._replace(method=methods.self_compiled(bucket.method))
+      bucket._replace(method=wrapper.self_compiled(bucket.method))
       for bucket in buckets
     ]
   return gradients.GradientCodec(tuple(buckets))

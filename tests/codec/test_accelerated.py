@@ -26,7 +26,7 @@ def changes(codec, other):
   return {
     name
     for name in before | after
-    if not name.startswith('__') and before.get(name) is not after.get(name)
+    if not name.startswith('_') and before.get(name) is not after.get(name)
   }
 
 

@@ -1,5 +1,6 @@
 """Codes of single variables: a payload is theirs, one after the other."""
 
+import abc
 from collections.abc import Callable
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -42,6 +43,7 @@ class ByVariable(wire.CompositePacking, coded.Code):
     """See `coded.Code`."""
     return (self,)
 
+  @abc.abstractmethod
   def encode_variable(
     self, values: tf.Tensor, draws: Callable[[], tf.Tensor]
   ) -> tf.Tensor:
@@ -51,7 +53,6 @@ class ByVariable(wire.CompositePacking, coded.Code):
       values: float32 [n], n >= 1.
       draws: returns uint32 [n], random bits of each element.
     """
-    raise NotImplementedError
 
   def encode_pieces(
     self,
@@ -101,6 +102,7 @@ class FewElements(ByVariable):
 
   compiled = False  # see `topk.largest`
 
+  @abc.abstractmethod
   def elements(
     self, words: tf.Tensor, num_elements: int
   ) -> tuple[tf.Tensor, tf.Tensor]:
@@ -109,7 +111,6 @@ class FewElements(ByVariable):
     The index is n where there is none; safe for any words. Those of a payload
     that an encoder made are each another.
     """
-    raise NotImplementedError
 
   def planes(self, words: tf.Tensor, num_elements: int) -> tf.Tensor:
     """See `wire.CompositePacking`."""

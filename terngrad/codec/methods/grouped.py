@@ -1,5 +1,6 @@
 """Codes of groups of consecutive elements: a few scales, and small integers."""
 
+import abc
 from collections.abc import Callable
 from collections.abc import Sequence
 
@@ -54,6 +55,7 @@ class Grouped(by_variable.ByVariable):
       )
     self.name, self.integers, self.size = name, integers, size
 
+  @abc.abstractmethod
   def encode_groups(
     self, rows: tf.Tensor, bits: tf.Tensor | None
   ) -> tuple[list[tf.Tensor], tf.Tensor]:
@@ -66,8 +68,8 @@ class Grouped(by_variable.ByVariable):
     Returns:
       (list of float32 [rows], the scales; int32 [rows, n]).
     """
-    raise NotImplementedError
 
+  @abc.abstractmethod
   def decode_groups(
     self, scales: Sequence[tf.Tensor], codes: tf.Tensor
   ) -> tf.Tensor:
@@ -83,7 +85,6 @@ class Grouped(by_variable.ByVariable):
     Returns:
       float32 [rows, n].
     """
-    raise NotImplementedError
 
   def num_words(self, num_elements: int) -> int:
     """See `wire.CompositePacking`."""

@@ -12,9 +12,7 @@ from terngrad.codec.stages import deprecated
 from terngrad.codec.stages import planes
 from terngrad.codec.stages import statistics
 
-__getattr__ = deprecated.moved(
-  __name__, {'chain': 'terngrad.codec.chain:chain'}
-)
+__getattr__ = deprecated.moved(__name__, chain='terngrad.codec.chain:chain')
 
 
 def local_scaler(

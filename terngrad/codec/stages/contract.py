@@ -3,6 +3,7 @@
 `chain.chain` makes codes of stages. `wire` has the last one, the packing.
 """
 
+import abc
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from typing import Any
@@ -102,9 +103,9 @@ class Clip(Stage):
   clip_factor: float | None = None
   domain = (FLOAT, FLOAT)
 
+  @abc.abstractmethod
   def limit(self, stats: 'statistics.Statistics') -> tf.Tensor:
     """float32 [], which no element's magnitude may exceed; infinity: any."""
-    raise NotImplementedError
 
 
 class Quantizer(Stage):
@@ -125,18 +126,19 @@ class Quantizer(Stage):
   strata: int = 0
   domain = (FLOAT, CODES)
 
+  @abc.abstractmethod
   def scaler(self, stats: 'statistics.Statistics') -> tf.Tensor:
     """The local scaler, float32 []; the workers agree on the largest.
 
     Args:
       stats: of the clipped gradient.
     """
-    raise NotImplementedError
 
+  @abc.abstractmethod
   def factor(self, scaler: tf.Tensor) -> tf.Tensor:
     """float32 [v] of scalers: values times it are what `quantize` takes."""
-    raise NotImplementedError
 
+  @abc.abstractmethod
   def quantize(
     self, scaled: tf.Tensor, positions: tf.Tensor, key: tf.Tensor
   ) -> tf.Tensor:
@@ -151,11 +153,10 @@ class Quantizer(Stage):
     Returns:
       int32 [w].
     """
-    raise NotImplementedError
 
+  @abc.abstractmethod
   def dequantize(self, codes: tf.Tensor, scaler: tf.Tensor) -> tf.Tensor:
     """float32 of int32 codes, or of sums of codes of several workers."""
-    raise NotImplementedError
 
 
-__getattr__ = deprecated.moved(__name__, {'Codec': 'terngrad.codec.coded:Code'})
+__getattr__ = deprecated.moved(__name__, Codec='terngrad.codec.coded:Code')

@@ -4,6 +4,7 @@ Methods, codes, packings, quantizers and clips were tuples of functions. Their
 classes still take those by position or by name, as `Packing(name='p', pack=f)`.
 """
 
+import abc
 import copy
 import importlib
 import warnings
@@ -34,34 +35,42 @@ _IS_THERE = {
   'carry': 'carries',
   'decode_sums': 'summable',
 }
+# Functions that need not be there; None of 0.2.
+_OPTIONAL = (
+  *_IS_THERE,
+  'carry_words',
+  'twin',
+  'on_kernels',
+  'on_gpus',
+  'in_float',
+)
 
 
-class OfFunctions:
+class OfFunctions(abc.ABC):  # noqa: B024
   """A class that 0.2 made instances of from functions."""
 
-  def __init__(self, *values: Any, **named: Any) -> None:
+  def __new__(cls, *values: Any, **named: Any) -> Self:
     """Takes what 0.2 took; subclasses have parameters of their own."""
-    if values or named:
-      kind = type(self)
-      if kind.__module__.partition('.')[0] != 'terngrad':
-        raise TypeError(f'{kind.__name__} takes no arguments.')
-      _warn(kind)
-      fields = _FIELDS[kind.__name__].split()
-      given = dict(zip(fields, values, strict=False)) | named
-      vars(self).update(_translated(given))
+    if not (values or named) or cls.__init__ is not object.__init__:
+      return super().__new__(cls)
+    if cls.__module__.partition('.')[0] != 'terngrad':
+      raise TypeError(f'{cls.__name__} takes no arguments.')
+    fields = _FIELDS[cls.__name__].split()
+    made = _of_functions(cls, dict(zip(fields, values, strict=False)) | named)
+    return super().__new__(made)
 
   def _replace(self, **changes: Any) -> Self:
     """A copy with other functions or values, as a tuple of 0.2 made it."""
-    kind = type(self)
-    _warn(kind)
     other = copy.copy(self)
     # Kernels compute what the class of a stage says and not this one.
-    other.__class__ = type(kind.__name__, (kind,), {})
-    vars(other).update(_translated(changes))
+    other.__class__ = kind = _of_functions(type(self), changes)
+    for name in vars(kind).keys() & vars(self).keys():
+      delattr(other, name)
     return other
 
 
-def _warn(kind: type) -> None:
+def _of_functions(kind: type, given: dict[str, Any]) -> type:
+  """A subclass with these functions and values."""
   warnings.warn(
     f'{kind.__name__} of functions goes in terngrad 0.4: write a subclass of '
     f'{kind.__module__}.{kind.__name__} with methods of those names, see '
@@ -69,38 +78,33 @@ def _warn(kind: type) -> None:
     DeprecationWarning,
     stacklevel=3,
   )
+  members = {
+    name: staticmethod(value) if callable(value) else value
+    for name, value in _translated(given).items()
+  }
+  return type(kind.__name__, (kind,), members)
 
 
 def _translated(given: dict[str, Any]) -> dict[str, Any]:
-  """Attributes of an instance for what 0.2 called them."""
+  """Members of a class for what 0.2 called them."""
   found = dict(given)
   for name, says in _IS_THERE.items():
     if name in given:
       found[says] = given[name] is not None
+  for name, new in (('requantizes', 'carries'), ('native', 'twin')):
+    if name in given:
+      found[new] = found.pop(name)
   if 'send' in given:
-    found |= {
-      'send': _of_rounds(given['send']),
-      'num_rounds': len(given['send']),
-    }
-  if 'requantizes' in given:
-    found['carries'] = found.pop('requantizes')
-  if 'native' in given:
-    found['twin'] = found.pop('native')
+    found['send'] = _of_rounds(given['send'])
+    found['num_rounds'] = len(given['send'])
   if given.get('in_float'):
     found['in_float'] = lambda plain: given['in_float']()
   if 'stages' in given:
-    *_, last = given['stages']
     strata = [getattr(stage, 'strata', 0) for stage in given['stages']]
-    found |= {'max_workers': last.max_workers, 'strata': max(strata)}
-  return {
-    name: value
-    for name, value in found.items()
-    if value is not None or name not in _OPTIONAL
-  }
-
-
-_OPTIONAL = {*_IS_THERE, 'carry_words', 'on_kernels', 'on_gpus', 'in_float'}
-_OPTIONAL |= {'twin'}
+    found['max_workers'] = given['stages'][-1].max_workers
+    found['strata'] = max(strata)
+  gone = [name for name in _OPTIONAL if found.get(name, found) is None]
+  return {name: found[name] for name in found.keys() - gone}
 
 
 def _of_rounds(functions: tuple[Callable[..., Any], ...]) -> Callable[..., Any]:
@@ -112,12 +116,12 @@ def _of_rounds(functions: tuple[Callable[..., Any], ...]) -> Callable[..., Any]:
   return send
 
 
-def moved(module: str, names: dict[str, str]) -> Callable[[str], Any]:
+def moved(module: str, **names: str) -> Callable[[str], Any]:
   """The `__getattr__` of a module some of whose names are elsewhere now.
 
   Args:
     module: its name.
-    names: of what was in it, and 'module:name' of what is in its place.
+    **names: of what was in it, and 'module:name' of what is in its place.
   """
 
   def find(name: str) -> Any:

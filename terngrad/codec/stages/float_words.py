@@ -1,5 +1,7 @@
 """Floats on the wire: the baselines that every code is compared with."""
 
+import abc
+
 import tensorflow as tf
 
 from terngrad.codec.stages import contract
@@ -65,13 +67,13 @@ class _TwoAWord(wire.Packing):
     unbiased=False, lossless=False, additive=False, randomness='none'
   )
 
+  @abc.abstractmethod
   def to_bits(self, values: tf.Tensor) -> tf.Tensor:
     """uint32 below 2**16 of float32."""
-    raise NotImplementedError
 
+  @abc.abstractmethod
   def from_bits(self, bits: tf.Tensor) -> tf.Tensor:
     """The inverse of `to_bits`."""
-    raise NotImplementedError
 
   def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
     low, high = map(self.to_bits, planes)

@@ -1,5 +1,6 @@
 """What a packing is: codes or floats to words and back."""
 
+import abc
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -44,9 +45,9 @@ class Fixed(contract.Stage):
   levels: int | None = None
   max_workers: int | None = None
 
+  @abc.abstractmethod
   def num_words(self, num_elements: int) -> int:
     """int32 numbers in a payload."""
-    raise NotImplementedError
 
   def expected_words(self, num_elements: int) -> float:
     """int32 numbers that are sent: all."""
@@ -76,13 +77,13 @@ class Packing(Fixed):
   fill: int = 0
   domain = (contract.CODES, contract.WORDS)
 
+  @abc.abstractmethod
   def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
     """int32 [w] words of k planes [w]; [2 w] where words have 64 bits."""
-    raise NotImplementedError
 
+  @abc.abstractmethod
   def unpack(self, words: tf.Tensor) -> Planes:
     """The inverse of `pack`, also of a sum of words: k planes [w]."""
-    raise NotImplementedError
 
   def width(self, num_elements: int) -> int:
     """Elements of a plane."""
@@ -177,28 +178,28 @@ class VariablePacking(contract.Stage):
   fill: int = 0
   domain = (contract.CODES, contract.WORDS)
 
+  @abc.abstractmethod
   def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
     """The words of k planes [w], int32 [capacity]."""
-    raise NotImplementedError
 
+  @abc.abstractmethod
   def unpack(self, words: tf.Tensor, width: int) -> Planes:
     """The k planes [w] of int32 [capacity].
 
     Words that `pack` did not make give some codes, read nothing else and end.
     """
-    raise NotImplementedError
 
+  @abc.abstractmethod
   def capacity(self, width: int) -> int:
     """The largest number of words of planes [w]."""
-    raise NotImplementedError
 
   def used(self, first: tf.Tensor) -> tf.Tensor:
     """int32 [...]: how many words are used, of payloads' first word."""
     return first
 
+  @abc.abstractmethod
   def expected(self, num_elements: int) -> float:
     """Words used on average, for codes of the density it was made for."""
-    raise NotImplementedError
 
   def check(self, words: np.ndarray, width: int) -> None:
     """Raises ValueError for what `pack` cannot have made.
@@ -244,10 +245,11 @@ class CompositePacking(Fixed):
 
   domain = (contract.FLOAT, contract.WORDS)
 
+  @abc.abstractmethod
   def planes(self, words: tf.Tensor, num_elements: int) -> tf.Tensor:
     """float32 [n] of int32 words of n >= 1 elements; safe for any words."""
-    raise NotImplementedError
 
+  @abc.abstractmethod
   def check(
     self, words: np.ndarray, num_elements: int
   ) -> tuple[Packing, np.ndarray, int] | None:
@@ -261,7 +263,6 @@ class CompositePacking(Fixed):
       (packing, words, elements) of the codes among the words, which must be
       checked too; None where there are none.
     """
-    raise NotImplementedError
 
 
 def all_words(words: tf.Tensor) -> tf.Tensor:

@@ -128,6 +128,8 @@ def test_stages_get_planes_in_order_with_positions_and_shared_scaler(compiled):
     def pack(self, planes):
       return planes[0] + 100 * planes[1]
 
+    unpack = None  # not looked at
+
   codec = chain.chain(Shown(), TwoAWord())
   variables = [tf.constant([[1.0], [2.0]]), tf.constant([3.0, 4.0, 5.0])]
   own, shared = tf.constant([2.0, 5.0]), tf.constant([9.0, 7.0])

@@ -79,4 +79,4 @@ class Minmax(grouped.Grouped):
 
 
 class _OnKernels(grouped.OnKernels, Minmax):
-  pass
+  """With kernels."""

@@ -87,7 +87,7 @@ class Qsgd(grouped.Grouped):
 
 
 class _OnKernels(grouped.OnKernels, Qsgd):
-  pass
+  """With kernels."""
 
 
 def _norms(rows: tf.Tensor, norm: str) -> tf.Tensor:

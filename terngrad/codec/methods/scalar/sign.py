@@ -93,7 +93,7 @@ class Sign(by_variable.ByVariable):
 
 
 class _OnKernels(grouped.OnKernels, Sign):
-  pass
+  """With kernels."""
 
 
 class Majority(method.Method):

@@ -49,12 +49,9 @@ def stc(ratio: float = 0.01) -> coded.Code:
 class Stc(topk.TopK):
   """See `stc`."""
 
+  kind = 'stc'
   pack_indices = staticmethod(elias_fano.pack)
   unpack_indices = staticmethod(elias_fano.unpack)
-
-  def __init__(self, ratio: float) -> None:
-    """See `stc`."""
-    self.name, self.ratio = f'stc({ratio:g})', ratio
 
   def num_words(self, num_elements: int) -> int:
     """See `wire.CompositePacking`."""

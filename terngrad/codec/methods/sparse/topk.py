@@ -45,9 +45,11 @@ def topk(ratio: float = 0.01) -> coded.Code:
 class TopK(by_variable.FewElements):
   """See `topk`."""
 
+  kind: str = 'topk'
+
   def __init__(self, ratio: float) -> None:
     """See `topk`."""
-    self.name, self.ratio = f'topk({ratio:g})', ratio
+    self.name, self.ratio = f'{self.kind}({ratio:g})', ratio
 
   def find(self, values: tf.Tensor, number: int) -> tuple[tf.Tensor, tf.Tensor]:
     """See `in_order`."""

@@ -14,6 +14,7 @@ uniform ones, the same everywhere.
 import tensorflow as tf
 
 from terngrad.codec import method
+from terngrad.codec import wrapper
 from terngrad.codec.methods.transforms import low_rank
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import random_bits
@@ -172,7 +173,7 @@ class PowerSGD(method.Method):
     return found.join(low, small), q if self.warm_start else states
 
 
-class _InFloat(method.Wrapper):
+class _InFloat(wrapper.Wrapper):
   """The plain method, with states that it leaves as they are."""
 
   def __init__(self, plain: method.Method, code: PowerSGD) -> None:

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from terngrad import native
 from terngrad.codec import method
+from terngrad.codec import wrapper
 from terngrad.codec.methods.transforms import rotation
 from terngrad.codec.methods.transforms import thc_kernels
 from terngrad.codec.stages import contract
@@ -134,7 +135,7 @@ class Thc(method.Method):
     joined to those of a wrapper they round otherwise.
     """
     if not native.available():
-      return method.SelfCompiled(self)
+      return wrapper.SelfCompiled(self)
     return thc_kernels.OnKernels(self, table(self.span))
 
   def messages(self, shapes: method.Shapes) -> method.Rounds:

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from terngrad.codec import method
+from terngrad.codec import wrapper
 from terngrad.codec.stages import random_bits
 from terngrad.native import rotated_ops
 
 
-class OnKernels(method.Wrapper):
+class OnKernels(wrapper.Wrapper):
   """A `thc.Thc` with kernels, to the bit.
 
   Variables without elements have keys, and no blocks.
@@ -18,15 +19,11 @@ class OnKernels(method.Wrapper):
   def __init__(self, plain: method.Method, table: Sequence[int]) -> None:
     """Puts `plain` on kernels, whose `table` has int [16] entries."""
     super().__init__(plain)
-    method.compile_apart(self, plain, ['begin'])
+    wrapper.compile_apart(self, plain, ['begin'])
     self.entries = [int(entry) for entry in table]
     self.coding = tf.function(self._coding, jit_compile=True)
     self.of_sum = tf.function(self._of_sum, jit_compile=True)
     self.of_words = tf.function(self._of_words, jit_compile=True)
-
-  def around(self, method: method.Method) -> method.Method:
-    """Another method is not `thc`, or has its own kernels."""
-    return method
 
   def send(
     self,

@@ -4,12 +4,15 @@ A wrapper's own states come first, one of each variable; the wrapped method gets
 the rest.
 """
 
+import abc
+
 import tensorflow as tf
 
 from terngrad.codec import method as methods
+from terngrad.codec import wrapper
 
 
-class Keeping(methods.Wrapper):
+class Keeping(wrapper.Wrapper):
   """A wrapper with a state of each variable and worker.
 
   Attributes:
@@ -48,6 +51,7 @@ class Keeping(methods.Wrapper):
       own = self.renewed(gradients, states, (words, after), context)
     return words, [*own, *after]
 
+  @abc.abstractmethod
   def renewed(
     self,
     gradients: methods.Tensors,
@@ -63,7 +67,6 @@ class Keeping(methods.Wrapper):
       sent: what the method within sent, and its states.
       context: of the round.
     """
-    raise NotImplementedError
 
   def decode(
     self,

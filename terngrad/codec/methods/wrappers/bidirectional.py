@@ -26,6 +26,7 @@ from typing import Any
 import tensorflow as tf
 
 from terngrad.codec import method as methods
+from terngrad.codec import wrapper
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import random_bits
 from terngrad.codec.stages import wire
@@ -87,7 +88,7 @@ def _check(method: methods.Method) -> None:
     )
 
 
-class Bidirectional(methods.Wrapper):
+class Bidirectional(wrapper.Wrapper):
   """See `bidirectional`."""
 
   def __init__(
@@ -111,7 +112,7 @@ class Bidirectional(methods.Wrapper):
       self.scope = contract.BUCKET
 
   def around(self, method: methods.Method) -> methods.Method:
-    """See `method.Wrapper`."""
+    """See `wrapper.Wrapper`."""
     return Bidirectional(method, self.workers, self.residual)
 
   def in_float(self, plain: methods.Method) -> methods.Method:
@@ -372,7 +373,7 @@ def _of_place(key: tf.Tensor, place: tf.Tensor) -> tf.Tensor:
   return tf.concat([folded, key[2:]], axis=0)
 
 
-class _InFloat(methods.Wrapper):
+class _InFloat(wrapper.Wrapper):
   """The method of float32 steps, in which residuals are sent."""
 
   def __init__(self, plain: methods.Method, both: Bidirectional) -> None:

@@ -69,7 +69,7 @@ class ErrorFeedback(around.Keeping):
     self.decay = decay
 
   def around(self, method: methods.Method) -> methods.Method:
-    """See `method.Wrapper`."""
+    """See `wrapper.Wrapper`."""
     return ErrorFeedback(method, self.decay)
 
   def begin(

@@ -79,7 +79,7 @@ class Momentum(around.Keeping):
       self.scope = contract.BUCKET
 
   def around(self, method: methods.Method) -> methods.Method:
-    """See `method.Wrapper`."""
+    """See `wrapper.Wrapper`."""
     return Momentum(method, self.momentum, self.masking, self.clip_norm)
 
   def in_float(self, plain: methods.Method) -> methods.Method:

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from terngrad.codec import dealing
 from terngrad.codec import method as methods
+from terngrad.codec import wrapper
 from terngrad.codec.methods import registry
 from terngrad.codec.methods.wrappers import bidirectional
 from terngrad.exchange import algorithms
@@ -29,7 +30,7 @@ def codec_of(text, workers=WORKERS, shapes=SHAPES):
   return rounds.codec_of(Traced(registry.method(text, workers)), shapes)
 
 
-class Traced(methods.Wrapper):
+class Traced(wrapper.Wrapper):
   """A method as graphs: one by one its operations take a second a step."""
 
   def __init__(self, method):
@@ -37,9 +38,6 @@ class Traced(methods.Wrapper):
     self.begin = tf.function(method.begin)
     self.send = tf.function(method.send)
     self.decode = tf.function(method.decode)
-
-  def around(self, method):
-    return method
 
 
 def states(workers, codec, name):
