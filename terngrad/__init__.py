@@ -10,7 +10,7 @@ from terngrad.version import __version__
 
 _HOMES = {
   'CODECS': 'terngrad.codec.methods.registry',
-  'Codec': 'terngrad.codec.stages.contract',
+  'Codec': ('terngrad.codec.coded', 'Code'),
   'Compressor': 'terngrad.compression.compressor',
   'EvalConfig': 'terngrad.config.training',
   'GradientCodec': 'terngrad.reduce.gradients',
@@ -20,7 +20,7 @@ _HOMES = {
   'VariableSpec': 'terngrad.codec.policy',
   'base3': 'terngrad.codec.stages.packing',
   'build_config': ('terngrad.config.options', 'build'),
-  'chain': 'terngrad.codec.stages.chain',
+  'chain': 'terngrad.codec.chain',
   'clip_by_stddev': 'terngrad.codec.stages.clipping',
   'compress': 'terngrad.compression.compression',
   'evaluate': 'terngrad.training.evaluation',

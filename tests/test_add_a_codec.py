@@ -48,7 +48,7 @@ def test_the_race_learns_with_every_code(snippets, capsys):
 
 
 def test_the_method_is_short(snippets):
-  body = snippets[0][snippets[0].index('def predicted') :]
+  body = snippets[0][snippets[0].index('class Predicted') :]
   assert len([line for line in body.splitlines() if line.strip()]) < 50
 
 

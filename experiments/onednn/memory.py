@@ -111,11 +111,10 @@ def decode_call():
   """Decodes 64 MB of ternary codes by the kernels."""
   import tensorflow as tf
 
-  from terngrad.codec import accelerated
   from terngrad.codec.methods import registry
   from terngrad.codec.stages import random_bits
 
-  codec = accelerated.on_kernels(registry.parse('ternary'))
+  codec = registry.parse('ternary').on_kernels()
   gradient = tf.random.stateless_normal([_ELEMENTS], [0, 1])
   probe = codec.probe([gradient])
   words = codec.encode([gradient], probe, probe, random_bits.seed_key(1))

@@ -1,115 +1,359 @@
 """Methods of one round: each worker sends its gradients as words of a code."""
 
-import functools
+import abc
+from collections.abc import Sequence
+from typing import Self
 
 import tensorflow as tf
 
-from terngrad.codec import accelerated
+from terngrad import native
 from terngrad.codec import method
+from terngrad.codec import wrapper
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import random_bits
+from terngrad.codec.stages import statistics
 
 
-def as_method(code):
-  """The method that sends gradients as a code.
+class Code(method.Method):
+  """A method of one message that keeps no state.
 
-  Args:
-    code: `contract.Codec`; or a `method.Method`, which is returned.
+  A payload is one flat int32 tensor of words and nothing else: TensorFlow's
+  collectives carry no narrower integers, and a code that must send floats
+  beside its digits sends their bits as words.
 
-  Returns:
-    A `method.Method`.
+  A subclass defines `encode_pieces` and `decode_sum`, and what else is not as
+  here. `chain.chain` makes codes of stages.
+
+  Attributes:
+    stages: what it is a chain of; the last is the packing.
+    group_size: elements of a variable that share a scaler; 0 for all of it.
+    summable: whether sums of what words hold say all: then there is
+      `decode_sums`.
+    carries: True where workers encode at once, by their own probe, and
+      `requantize` when the shared one is known.
+  """
+
+  estimates = True
+  stages: Sequence[contract.Stage] = ()
+  group_size: int = 0
+  summable: bool = False
+
+  @classmethod
+  def of(cls, code: 'Code') -> Self:
+    """A code of this class with all that a code of another one holds."""
+    made = cls.__new__(cls)
+    vars(made).update(vars(code))
+    return made
+
+  @property
+  def packing(self) -> method.AnyPacking:
+    """The last stage."""
+    return self.stages[-1]
+
+  @property
+  def quantizer(self) -> contract.Quantizer | None:
+    """The `contract.Quantizer` among the stages, or None."""
+    kind = contract.Quantizer
+    return next((s for s in self.stages if isinstance(s, kind)), None)
+
+  def probe(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
+    """What the workers must agree on before they encode, by the largest.
+
+    Args:
+      gradients: list of v float32 of any static shapes.
+
+    Returns:
+      float32 [p], `num_probes` of a variable. An entry is not finite where an
+      element that it is of is not.
+    """
+    return statistics.norms(gradients)
+
+  @abc.abstractmethod
+  def encode_pieces(
+    self,
+    pieces: Sequence[tf.Tensor],
+    sizes: Sequence[int],
+    own: tf.Tensor,
+    shared: tf.Tensor,
+    key: tf.Tensor,
+  ) -> tf.Tensor:
+    """`encode` for flat gradients.
+
+    Args:
+      pieces: list of float32, the v gradients, or one tensor, all of them.
+      sizes: list of v int.
+      own: see `encode`.
+      shared: see `encode`.
+      key: see `encode`.
+
+    Returns:
+      int32 [w].
+    """
+
+  @abc.abstractmethod
+  def decode_sum(
+    self,
+    parts: Sequence[tf.Tensor],
+    shared: tf.Tensor,
+    shapes: method.Shapes,
+    scale: float = 1.0,
+  ) -> list[tf.Tensor]:
+    """The sums of the gradients that payloads stand for, times scale.
+
+    Args:
+      parts: the payloads of n workers, a list of m int32 [n / m, w], see
+        `method.Piece`. They are added in the order of the workers.
+      shared: float32 [p], the agreed probe.
+      shapes: of the v variables.
+      scale: Python float.
+
+    Returns:
+      List of v float32.
+    """
+
+  def decode_sums(
+    self,
+    sums: tf.Tensor,
+    shared: tf.Tensor,
+    shapes: method.Shapes,
+    scale: float = 1.0,
+  ) -> list[tf.Tensor]:
+    """What `decode_sum` returns, from sums of what the words hold.
+
+    Args:
+      sums: of the workers' codes, int8 or int32, or of their floats, float32,
+        [elements or more].
+      shared: see `decode_sum`.
+      shapes: see `decode_sum`.
+      scale: see `decode_sum`.
+
+    Returns:
+      List of v float32.
+    """
+    raise NotImplementedError
+
+  def num_words(self, num_elements: int) -> int:
+    """Words of a payload of so many elements, in a bucket.
+
+    For codes of scope VARIABLE, in a variable; see `words_of`.
+    """
+    return self.packing.num_words(num_elements)
+
+  def words_of(self, sizes: Sequence[int]) -> int:
+    """Words of a payload of variables of so many elements, list of v int."""
+    if self.scope == contract.VARIABLE:
+      return sum(map(self.num_words, sizes))
+    return self.num_words(sum(sizes))
+
+  def num_probes(self, num_elements: int) -> int:
+    """How many of the probe's numbers are of a variable; at least 1."""
+    if not self.group_size:
+      return 1
+    return max(1, -(-num_elements // self.group_size))
+
+  def encode(
+    self,
+    gradients: Sequence[tf.Tensor],
+    own: tf.Tensor,
+    shared: tf.Tensor,
+    key: tf.Tensor,
+  ) -> tf.Tensor:
+    """This worker's payload for a bucket.
+
+    Args:
+      gradients: list of v float32 of any static shapes.
+      own: float32 [p], this worker's probe.
+      shared: float32 [p], the agreed probe.
+      key: uint32 [2], from `random_bits.fold_in`; or, for strata, [3], see
+        `gradients.GradientCodec.keys`.
+
+    Returns:
+      int32 [w].
+
+    Raises:
+      ValueError: these are no gradients, no probes of them, or no key.
+    """
+    contract.check_gradients(gradients)
+    pieces = [tf.reshape(gradient, [-1]) for gradient in gradients]
+    sizes = [piece.shape.num_elements() for piece in pieces]
+    probes = sum(map(self.num_probes, sizes))
+    if shared is not None and tuple(shared.shape) != (probes,):
+      raise ValueError(
+        f'{self.name}: expected a shared probe of {probes} numbers, for '
+        f'{len(sizes)} gradients, received {contract.described(shared)}. Call '
+        'probe with the same gradients.'
+      )
+    if self.strata and key.shape[0] != 3:
+      raise ValueError(
+        f"{self.name}: expected a key of 3 numbers, the last the worker's "
+        f'stratum, received {key.shape[0]}. Take it from GradientCodec.keys.'
+      )
+    return self.encode_pieces(pieces, sizes, own, shared, key)
+
+  def requantize(
+    self,
+    words: tf.Tensor,
+    own: tf.Tensor,
+    shared: tf.Tensor,
+    shapes: method.Shapes,
+    key: tf.Tensor,
+  ) -> tf.Tensor:
+    """A payload of the shared scaler from one of the worker's own.
+
+    A code of the own scaler s is kept with probability s / S, S the shared one.
+    What was not 0 with probability |g| / s then is not with |g| / S: the law of
+    encoding by S. An element and the decoded one have the same sign, so that
+    this is encoding again what was decoded.
+
+    Args:
+      words: int32 [w], encoded with `own` as the shared probe.
+      own: float32 [p], this worker's probe.
+      shared: float32 [p], the agreed probe, nowhere below `own`.
+      shapes: of the v variables.
+      key: as for `encode`, another one.
+
+    Returns:
+      int32 [w].
+    """
+    decoded = self.decode_sum([words[tf.newaxis]], own, shapes)
+    return self.encode(decoded, own, shared, key)
+
+  def bits(
+    self, num_elements: int, num_workers: int, num_probes: int = 1
+  ) -> float:
+    """Bits that one worker sends for a bucket, its probe included.
+
+    Where the length varies this is the mean for the density of codes that the
+    packing was made for: of Gaussian gradients.
+    """
+    del num_workers  # the codes that exist so far cost the same for any number
+    words = self.packing.expected_words(num_elements)
+    return 32 * (words + num_probes)
+
+  def sent_words(self, words: tf.Tensor) -> tf.Tensor:
+    """How many words of payloads must be sent; the rest are zero.
+
+    Args:
+      words: int32 [..., w], payloads.
+
+    Returns:
+      int32 [...].
+    """
+    return self.packing.sent_words(words)
+
+  def twin(self) -> 'Code | None':
+    """The code with kernels of its own, for CPUs; None where it has none."""
+    return None
+
+  def on_kernels(self) -> method.Method:
+    """See `method.Method`."""
+    twin = self.twin()
+    if twin is None or native.available():
+      return twin or self
+    # Compiled apart without them too: joined to the update it rounds otherwise.
+    return apart(self) if self.compiled else self
+
+  def messages(self, shapes: method.Shapes) -> method.Rounds:
+    """See `method.Method`."""
+    sizes = method.sizes_of(shapes)
+    words = self.words_of(sizes)
+    if not self.summable:
+      return ((method.gathered(words, self.packing),),)
+    levels = self.quantizer.levels if self.quantizer else None
+    packing = self.packing
+    message = method.Message(method.SUM, words, sum(sizes), packing, levels)
+    return ((message,),)
+
+  def begin(
+    self,
+    gradients: method.Tensors,
+    states: method.Tensors,
+    context: method.Context,
+  ) -> tuple[method.Tensors, tf.Tensor]:
+    """See `method.Method`."""
+    del states
+    return gradients, self.probe(method.each(gradients, context))
+
+  def carry(
+    self, gradients: method.Tensors, context: method.Context
+  ) -> tf.Tensor:
+    """A payload as if the worker's own probe were the agreed one."""
+    key = random_bits.from_element(context.key, context.start)
+    own = context.own
+    return self.encode_pieces(gradients, context.sizes, own, own, key)
+
+  def carry_words(self, shapes: method.Shapes) -> int:
+    """See `method.Method`."""
+    return self.words_of(method.sizes_of(shapes))
+
+  def send(
+    self,
+    number: int,
+    gradients: method.Tensors,
+    states: method.Tensors,
+    received: method.Arrived,
+    context: method.Context,
+  ) -> tuple[list[tf.Tensor], method.Tensors]:
+    """See `method.Method`."""
+    del number, received
+    own, shared = context.own, context.shared
+    if self.carries:
+      key = random_bits.for_requantizing(context.key)
+      key = random_bits.from_element(key, context.start)
+      return [
+        self.requantize(gradients[0], own, shared, context.shapes, key)
+      ], states
+    # Of elements that are counted from the start of the whole bucket.
+    key = random_bits.from_element(context.key, context.start)
+    return [
+      self.encode_pieces(gradients, context.sizes, own, shared, key)
+    ], states
+
+  def decode(
+    self,
+    received: method.Arrived,
+    states: method.Tensors,
+    context: method.Context,
+  ) -> tuple[list[tf.Tensor], method.Tensors]:
+    """See `method.Method`."""
+    ((arrived,),) = received
+    shared, shapes = context.shared, context.shapes
+    # Graphs and XLA turn a division by a constant into this product, which may
+    # differ in the last bit; so that eager code agrees, all multiply.
+    scale = 1.0 / context.num_workers
+    if isinstance(arrived, method.Payloads):
+      return self.decode_sum(arrived.parts, shared, shapes, scale), states
+    return self.decode_sums(arrived.total, shared, shapes, scale), states
+
+  def estimate(
+    self, words: Sequence[tf.Tensor], context: method.Context
+  ) -> list[tf.Tensor]:
+    """See `method.Method`."""
+    decoded = self.decode_sum(
+      [words[0][tf.newaxis]], context.shared, context.shapes
+    )
+    return [tf.reshape(gradient, [-1]) for gradient in decoded]
+
+
+def apart(code: Code) -> Code:
+  """The code with functions that XLA compiles one by one."""
+  made = type(code).of(code)
+  names = ['probe', 'decode_sum', 'decode_sums', 'encode_pieces']
+  # Plain floats are moved as they are; compiled code would copy them.
+  names = names[:-1] if code.traits.lossless else names
+  wrapper.compile_apart(made, code, names)
+  return made
+
+
+def as_method(code: method.Method) -> method.Method:
+  """A method, which is returned as it is.
 
   Raises:
-    ValueError: it is neither.
+    ValueError: it is none.
   """
   if isinstance(code, method.Method):
     return code
-  if not isinstance(code, contract.Codec):
-    raise ValueError(
-      f'code: expected a Codec or a Method, received {code!r}. Make one of a '
-      "text such as 'ternary' by parse_codec."
-    )
-  return method.Method(
-    name=code.name,
-    traits=code.traits,
-    begin=functools.partial(_begin, code),
-    messages=functools.partial(_messages, code),
-    send=(functools.partial(_send, code),),
-    decode=functools.partial(_decode, code),
-    estimate=functools.partial(_estimate, code),
-    scope=code.scope,
-    carry=functools.partial(_carry, code) if code.requantizes else None,
-    carry_words=lambda shapes: code.words_of(method.sizes_of(shapes)),
-    num_probes=code.num_probes,
-    strata=code.quantizer.strata if code.quantizer else 0,
-    max_workers=code.packing.max_workers,
-    agrees=code.agrees,
-    digits=code.digits,
-    unit=code.unit,
-    compiled=code.compiled,
-    on_kernels=lambda: as_method(accelerated.on_kernels(code)),
-    on_gpus=lambda: as_method(accelerated.probing_once(code)),
+  raise ValueError(
+    f'code: expected a Codec or a Method, received {code!r}. Make one of a '
+    "text such as 'ternary' by parse_codec."
   )
-
-
-def _messages(code, shapes):
-  sizes = method.sizes_of(shapes)
-  words = code.words_of(sizes)
-  if code.decode_sums is None:
-    return ((method.gathered(words, code.packing),),)
-  levels = code.quantizer.levels if code.quantizer else None
-  message = method.Message(method.SUM, words, sum(sizes), code.packing, levels)
-  return ((message,),)
-
-
-def _begin(code, gradients, states, context):
-  del states
-  return gradients, code.probe(method.each(gradients, context))
-
-
-def _carry(code, gradients, context):
-  # As if the worker's own probe were the agreed one.
-  return _encode(code, gradients, context, context.own)
-
-
-def _send(code, gradients, states, received, context):
-  del received
-  if not code.requantizes:
-    return [_encode(code, gradients, context, context.shared)], states
-  key = _key(random_bits.for_requantizing(context.key), context)
-  words = code.requantize(
-    gradients[0], context.own, context.shared, context.shapes, key
-  )
-  return [words], states
-
-
-def _encode(code, gradients, context, shared):
-  key = _key(context.key, context)
-  return code.encode_pieces(gradients, context.sizes, context.own, shared, key)
-
-
-def _key(key, context):
-  """The key of elements that are counted from the start of the whole bucket."""
-  return random_bits.from_element(key, context.start)
-
-
-def _decode(code, received, states, context):
-  ((arrived,),) = received
-  scale = 1.0 / context.num_workers
-  # Graphs and XLA turn a division by a constant into this product, which may
-  # differ in the last bit; so that eager code agrees, all multiply.
-  if isinstance(arrived, method.Payloads):
-    means = code.decode_sum(
-      arrived.parts, context.shared, context.shapes, scale
-    )
-  else:
-    sums = arrived.total
-    means = code.decode_sums(sums, context.shared, context.shapes, scale)
-  return means, states
-
-
-def _estimate(code, words, context):
-  decoded = code.decode_sum(
-    [words[0][tf.newaxis]], context.shared, context.shapes
-  )
-  return [tf.reshape(gradient, [-1]) for gradient in decoded]

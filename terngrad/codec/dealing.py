@@ -5,7 +5,9 @@ import numpy as np
 from terngrad.codec import method as methods
 
 
-def for_workers(state, rows, count):
+def for_workers(
+  state: methods.State, rows: np.ndarray, count: int
+) -> np.ndarray:
   """The states of another number of workers.
 
   Args:

@@ -3,7 +3,11 @@
 import fnmatch
 import operator
 import re
+from collections.abc import Callable
+from collections.abc import Sequence
 from typing import NamedTuple
+from typing import Self
+from typing import TypeVar
 
 _COMPARISON = re.compile(r'(rank|size)\s*(<=|>=|<|>|=)\s*([0-9]+)')
 _OPERATORS = {
@@ -25,16 +29,20 @@ class VariableSpec(NamedTuple):
   """
 
   name: str
-  shape: tuple
+  shape: tuple[int, ...]
   is_logits: bool = False
 
   @property
-  def num_elements(self):
+  def num_elements(self) -> int:
     """The product of the shape."""
     size = 1
     for extent in self.shape:
       size *= extent
     return size
+
+
+Predicate = Callable[[VariableSpec], bool]
+_C = TypeVar('_C')
 
 
 class Variables(NamedTuple):
@@ -49,12 +57,12 @@ class Variables(NamedTuple):
       are '' where they are not known. () where these are `specs`.
   """
 
-  indices: tuple
-  specs: tuple
-  plain: frozenset = frozenset()
-  model: tuple = ()
+  indices: tuple[int, ...]
+  specs: tuple[VariableSpec, ...]
+  plain: frozenset[str] = frozenset()
+  model: tuple[VariableSpec, ...] = ()
 
-  def only(self, indices):
+  def only(self, indices: Sequence[int]) -> Self:
     """Some of them."""
     return self._replace(
       indices=tuple(self.indices[i] for i in indices),
@@ -62,23 +70,25 @@ class Variables(NamedTuple):
     )
 
 
-def smaller_than(num_elements):
+def smaller_than(num_elements: int) -> Predicate:
   """A predicate: the variable has fewer than `num_elements` elements."""
   return lambda spec: spec.num_elements < num_elements
 
 
-def is_logits(spec):
+def is_logits(spec: VariableSpec) -> bool:
   """A predicate: the variable belongs to the final classifier."""
   return spec.is_logits
 
 
-def always(spec):
+def always(spec: VariableSpec) -> bool:
   """A predicate: any variable."""
   del spec
   return True
 
 
-def policy(rules, specs):
+def policy(
+  rules: Sequence[tuple[Predicate, _C]], specs: Sequence[VariableSpec]
+) -> tuple[_C, ...]:
   """Gives every variable the codec of the first rule that holds for it.
 
   Args:
@@ -95,7 +105,7 @@ def policy(rules, specs):
   return tuple(_first(rules, spec) for spec in specs)
 
 
-def parse(text):
+def parse(text: str) -> list[tuple[Predicate, str]]:
   """Rules as a command line spells them, 'WHERE -> CODE; WHERE -> CODE'.
 
   Examples:
@@ -127,7 +137,7 @@ def parse(text):
   return found
 
 
-def parse_stages(text):
+def parse_stages(text: str) -> list[tuple[int, str]]:
   """Codes of the first steps of a run, 'UNTIL -> CODE; UNTIL -> CODE'.
 
   Examples:
@@ -155,7 +165,7 @@ def parse_stages(text):
   return found
 
 
-def _arrows(text):
+def _arrows(text: str) -> list[tuple[str, ...]]:
   """For each part of a text between ; (itself, left of ->, ->, right of it)."""
   parts = filter(None, (part.strip() for part in text.split(';')))
   return [
@@ -163,11 +173,11 @@ def _arrows(text):
   ]
 
 
-def _all_of(conditions):
+def _all_of(conditions: Sequence[Predicate]) -> Predicate:
   return lambda spec: all(holds(spec) for holds in conditions)
 
 
-def _condition(text):
+def _condition(text: str) -> Predicate:
   match = _COMPARISON.fullmatch(text)
   if not match:
     if re.search('[<>=]', text):
@@ -178,14 +188,14 @@ def _condition(text):
     return lambda spec: fnmatch.fnmatchcase(spec.name, text)
   kind, compare, number = match.groups()
 
-  def holds(spec):
+  def holds(spec: VariableSpec) -> bool:
     value = len(spec.shape) if kind == 'rank' else spec.num_elements
     return _OPERATORS[compare](value, int(number))
 
   return holds
 
 
-def _first(rules, spec):
+def _first(rules: Sequence[tuple[Predicate, _C]], spec: VariableSpec) -> _C:
   for holds, codec in rules:
     if holds(spec):
       return codec

@@ -12,6 +12,9 @@ passed on; a sum of words of variable length is made by one server.
 """
 
 import itertools
+from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -54,7 +57,12 @@ class Totals:
     num_words: for each server, of what a worker pulls.
   """
 
-  def __init__(self, messages, num_workers, num_servers):
+  def __init__(
+    self,
+    messages: Sequence[methods.Message],
+    num_workers: int,
+    num_servers: int,
+  ) -> None:
     """Shares the messages among servers.
 
     Args:
@@ -68,11 +76,11 @@ class Totals:
     self._pieces = [_pieces(messages, num_workers, *r) for r in self.ranges]
     self.num_words = [sum(p.num_words for p in some) for some in self._pieces]
 
-  def bits(self):
+  def bits(self) -> int:
     """Bits that a worker pulls."""
     return 32 * sum(self.num_words)
 
-  def pushed(self, server, words):
+  def pushed(self, server: int, words: tf.Tensor) -> list[tf.Tensor]:
     """What a device sends a server of its workers' words: those that are used.
 
     Args:
@@ -93,7 +101,7 @@ class Totals:
       for p in pieces
     ]
 
-  def add(self, server, parts):
+  def add(self, server: int, parts: Sequence[Sequence[tf.Tensor]]) -> tf.Tensor:
     """What workers pull from a server.
 
     Args:
@@ -111,7 +119,7 @@ class Totals:
     ]
     return words[0] if len(words) == 1 else tf.concat(words, axis=0)
 
-  def received(self, pulled):
+  def received(self, pulled: Sequence[tf.Tensor]) -> list[methods.Received]:
     """What a worker makes of what it pulled.
 
     Args:
@@ -120,7 +128,7 @@ class Totals:
     Returns:
       List of `method.Payloads`, `Sum` or `Scattered`, one a message.
     """
-    found = [[] for _ in self._messages]
+    found: list[list[tuple[Piece, tf.Tensor]]] = [[] for _ in self._messages]
     for pieces, words in zip(filter(None, self._pieces), pulled, strict=True):
       parts = tf.split(words, [piece.num_words for piece in pieces])
       for piece, part in zip(pieces, parts, strict=True):
@@ -131,7 +139,9 @@ class Totals:
     ]
 
 
-def _ranges(messages, num_servers):
+def _ranges(
+  messages: Sequence[methods.Message], num_servers: int
+) -> list[tuple[int, int]]:
   """Nearly equal ranges of words; what cannot be cut stays whole."""
   borders, end = [], 0
   for message in messages:
@@ -153,7 +163,9 @@ def _ranges(messages, num_servers):
   return list(zip(cuts, [*cuts[1:], end], strict=True))
 
 
-def _pieces(messages, num_workers, begin, end):
+def _pieces(
+  messages: Sequence[methods.Message], num_workers: int, begin: int, end: int
+) -> list[Piece]:
   """The pieces of a range, in the order of the words."""
   found, offset = [], 0
   for index, message in enumerate(messages):
@@ -166,7 +178,9 @@ def _pieces(messages, num_workers, begin, end):
   return found
 
 
-def _sizes(message, count, num_workers):
+def _sizes(
+  message: methods.Message, count: int, num_workers: int
+) -> tuple[int, int, int]:
   """(num_planes, width, num_words) of a `Piece` of `count` words."""
   if message.combine != methods.SUM:
     return num_workers, count, num_workers * count
@@ -182,7 +196,9 @@ def _sizes(message, count, num_workers):
   return num_planes, width, size
 
 
-def _words_of(pieces, pushed):
+def _words_of(
+  pieces: Sequence[Piece], pushed: Sequence[tf.Tensor]
+) -> list[tf.Tensor]:
   """The words of each piece, int32 [n, its words], from what came of them."""
   sizes = [piece.stop - piece.start for piece in pieces]
   if len(pushed) == len(pieces):
@@ -197,17 +213,17 @@ def _words_of(pieces, pushed):
   ]
 
 
-def _sums(message, num_workers):
+def _sums(message: methods.Message, num_workers: int) -> wire.Packing:
   """The packing of sums of codes."""
   return packings.sums(num_workers * message.levels)
 
 
-def _small(message, num_workers):
+def _small(message: methods.Message, num_workers: int) -> tf.DType:
   """The narrowest type that holds a sum of codes."""
   return tf.int8 if num_workers * message.levels < 128 else tf.int32
 
 
-def _add(piece, parts, num_workers):
+def _add(piece: Piece, parts: list[tf.Tensor], num_workers: int) -> tf.Tensor:
   """What is pulled of a piece, from int32 [n, words] a device."""
   message = piece.message
   if message.combine != methods.SUM:
@@ -215,7 +231,7 @@ def _add(piece, parts, num_workers):
   size = piece.num_planes * piece.width
 
   @_compiled
-  def add(parts):
+  def add(parts: list[tf.Tensor]) -> tf.Tensor:
     sums = wire.sum_planes(message.packing, parts, size)
     if message.levels is None:
       return sums
@@ -229,7 +245,7 @@ def _add(piece, parts, num_workers):
   padded = tf.pad(sums, [[0, missing]])
 
   @_compiled
-  def pack(sums):
+  def pack(sums: tf.Tensor) -> tf.Tensor:
     codes = tf.cast(sums, tf.int32)
     rows = tf.reshape(codes, [target.elements_per_word, -1])
     return target.pack(tf.unstack(rows))
@@ -237,7 +253,11 @@ def _add(piece, parts, num_workers):
   return pack(padded)
 
 
-def _received(message, some, num_workers):
+def _received(
+  message: methods.Message,
+  some: Sequence[tuple[Piece, tf.Tensor]],
+  num_workers: int,
+) -> methods.Received:
   """A message as it was pulled, from its pieces and their words."""
   if message.combine != methods.SUM:
     travelled = [
@@ -251,7 +271,7 @@ def _received(message, some, num_workers):
   return methods.Sum([tf.reshape(whole, [-1])])
 
 
-def _unpack(piece, words, num_workers):
+def _unpack(piece: Piece, words: tf.Tensor, num_workers: int) -> tf.Tensor:
   """The sum of a piece, [num_planes, width] of int8, int32 or float32."""
   message = piece.message
   shape = [piece.num_planes, piece.width]
@@ -260,7 +280,7 @@ def _unpack(piece, words, num_workers):
   target = _sums(message, num_workers)
 
   @_compiled
-  def unpack(words):
+  def unpack(words: tf.Tensor) -> list[tf.Tensor]:
     small = _small(message, num_workers)
     return [tf.cast(plane, small) for plane in target.unpack(words)]
 
@@ -269,6 +289,6 @@ def _unpack(piece, words, num_workers):
   return tf.reshape(sums[: shape[0] * shape[1]], shape)
 
 
-def _compiled(function):
+def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
   """Compiled where a traced step calls it, each for its own device."""
   return tf.function(function, jit_compile=True)

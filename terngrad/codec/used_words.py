@@ -4,17 +4,25 @@ Of messages whose length varies those after the last that is used stay behind:
 they are zero.
 """
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
+from terngrad.codec import method
 from terngrad.codec.stages import wire
 
 
-def varies(message):
+def varies(message: method.Message) -> bool:
   """Whether fewer than all words of a `method.Message` may be used."""
   return isinstance(message.packing, wire.VariablePacking)
 
 
-def trimmed(message, words, start=0, stop=None):
+def trimmed(
+  message: method.Message,
+  words: tf.Tensor,
+  start: int = 0,
+  stop: int | None = None,
+) -> tf.Tensor:
   """A range of the words of a device's workers, as far as one of them uses it.
 
   Args:
@@ -33,7 +41,7 @@ def trimmed(message, words, start=0, stop=None):
   return words[:, start : tf.clip_by_value(used, start, stop)]
 
 
-def restored(words, size):
+def restored(words: tf.Tensor, size: int) -> tf.Tensor:
   """The inverse of `trimmed`: int32 [n, size] of int32 [n, any]."""
   if words.shape[1] == size:
     return words
@@ -41,7 +49,9 @@ def restored(words, size):
   return tf.ensure_shape(whole, [words.shape[0], size])
 
 
-def cut(messages, words):
+def cut(
+  messages: Sequence[method.Message], words: tf.Tensor
+) -> list[tf.Tensor]:
   """All of a round's words that are used.
 
   Args:
@@ -57,7 +67,9 @@ def cut(messages, words):
   return [trimmed(*pair) for pair in zip(messages, parts, strict=True)]
 
 
-def joined(messages, parts):
+def joined(
+  messages: Sequence[method.Message], parts: Sequence[tf.Tensor]
+) -> tf.Tensor:
   """The inverse of `cut`: int32 [n, words of all messages]."""
   if not any(map(varies, messages)):
     return parts[0]

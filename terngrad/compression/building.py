@@ -27,8 +27,7 @@ class Choices(NamedTuple):
   """How a model is trained.
 
   Attributes:
-    codec: as `--codec` spells it, or a `codec.method.Method` or
-      `codec.stages.contract.Codec`.
+    codec: as `--codec` spells it, or a `codec.method.Method`.
     rules: other codes for some variables, as `--codec_rules` spells them.
     in_float32: takes a `codec.policy.VariableSpec`; True leaves the gradient of
       that variable as it is.

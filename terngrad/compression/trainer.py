@@ -35,7 +35,7 @@ class Trainer:
     Args:
       model: maps images to logits [b, classes].
       codec: as `--codec` spells it, such as 'error_feedback+topk:ratio=0.01';
-        or a `codec.method.Method` or `codec.stages.contract.Codec`.
+        or a `codec.method.Method`.
       rules: other codes for some variables, as `--codec_rules` spells them.
       num_workers: N, virtual nodes; worker r computes on device r mod M.
       devices: names of M devices.

@@ -249,7 +249,7 @@ class ServerConfig(configs.TrainConfig):
 
 def _check_alone(code):
   """Refuses a code whose workers need each other in a step."""
-  if code.carry:
+  if code.carries:
     raise errors.ConfigError(
       'codec: expected sharing=probe where a step does not wait for all '
       f'workers, received {code.name}: each process codes by a scaler of its '
@@ -259,7 +259,7 @@ def _check_alone(code):
   # Of one variable that is a matrix: shapes say what a method sends.
   shapes = ((8, 8),)
   owners = {state.owner for state in code.states(shapes)}
-  waits = len(code.send) > 1 or code.finish or code.draws_in_decode
+  waits = code.num_rounds > 1 or code.finishes or code.draws_in_decode
   if waits or owners - {method.WORKER}:
     raise errors.ConfigError(
       'codec: expected a code of one round where a step does not wait for all '

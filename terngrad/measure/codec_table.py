@@ -10,7 +10,6 @@ from matplotlib import figure
 from slim.nets import factory as nets
 from terngrad import errors
 from terngrad import native
-from terngrad.codec import accelerated
 from terngrad.codec.methods import registry
 from terngrad.measure import codecs as measures
 from terngrad.measure import rivals
@@ -24,7 +23,7 @@ _DRAWN_ELEMENTS = 2**23
 
 
 def codecs(texts):
-  """Dict of text, as `--codec` spells it, to the `contract.Codec`.
+  """Dict of text, as `--codec` spells it, to the `coded.Code`.
 
   Raises:
     errors.ConfigError: a text names no code of one message.
@@ -114,7 +113,7 @@ def _kinds(parsed):
   """Dict of (text, how it is computed) to codec."""
   kinds = {}
   for text, codec in parsed.items():
-    fast = accelerated.on_kernels(codec) if native.available() else codec
+    fast = codec.on_kernels() if native.available() else codec
     if fast is not codec:
       kinds[text, 'native'] = fast
     kinds[text, 'XLA' if codec.compiled else 'graph'] = codec

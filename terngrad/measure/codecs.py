@@ -43,7 +43,7 @@ def jobs(codec, gradients, times):
   """The work of a codec on gradients, to be timed.
 
   Args:
-    codec: a `contract.Codec`.
+    codec: a `coded.Code`.
     gradients: list of float32.
     times: int, how often each job does its work.
 
@@ -138,7 +138,7 @@ def quality(codec, gradients, draws):
   """Measures a codec's `Quality`.
 
   Args:
-    codec: a `contract.Codec`.
+    codec: a `coded.Code`.
     gradients: list of float32.
     draws: int >= 2, payloads of the same gradients.
 

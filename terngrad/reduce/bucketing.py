@@ -2,6 +2,7 @@
 
 from terngrad.codec import coded
 from terngrad.codec import method as methods
+from terngrad.codec import wrapper
 from terngrad.reduce import gradients
 
 
@@ -10,7 +11,7 @@ def gradient_codec(specs, codes):
 
   Args:
     specs: the `policy.VariableSpec`s, in the order of the gradients.
-    codes: the `method.Method` or `contract.Codec` of each, from
+    codes: the `method.Method` of each, from
       `policy.policy`.
 
   Returns:
@@ -45,12 +46,12 @@ def gradient_codec(specs, codes):
 
 def on_kernels(codec):
   """The codec with native kernels, where its methods have some; for CPUs."""
-  return with_methods(codec, lambda m: m.on_kernels and m.on_kernels())
+  return with_methods(codec, lambda m: m.on_kernels())
 
 
 def on_gpus(codec):
   """The codec with methods that suit GPUs better, where there are some."""
-  return with_methods(codec, lambda m: m.on_gpus and m.on_gpus())
+  return with_methods(codec, lambda m: m.on_gpus())
 
 
 def in_float(codec, plain):
@@ -63,7 +64,7 @@ def in_float(codec, plain):
   Returns:
     A `GradientCodec` with the states of `codec`.
   """
-  return with_methods(codec, lambda m: m.in_float() if m.in_float else plain)
+  return with_methods(codec, lambda m: m.in_float(plain))
 
 
 def with_methods(codec, change):
@@ -71,15 +72,14 @@ def with_methods(codec, change):
 
   Args:
     codec: `GradientCodec`.
-    change: takes a `method.Method`, returns the one in its place, or None to
-      leave it.
+    change: takes a `method.Method`, returns the one in its place.
 
   Returns:
     A `GradientCodec`.
   """
   buckets = []
   for bucket in codec.buckets:
-    method = change(bucket.method) or bucket.method
+    method = change(bucket.method)
     sizes = methods.sizes_of(bucket.shapes)
     counts = tuple(method.num_probes(size) for size in sizes)
     buckets.append(bucket._replace(method=method, num_probes=counts))
@@ -90,7 +90,7 @@ def _alike(buckets):
   """A `GradientCodec` whose methods are all to be compiled, or none."""
   if not all(bucket.method.compiled for bucket in buckets):
     buckets = [
-      bucket._replace(method=methods.self_compiled(bucket.method))
+      bucket._replace(method=wrapper.self_compiled(bucket.method))
       for bucket in buckets
     ]
   return gradients.GradientCodec(tuple(buckets))

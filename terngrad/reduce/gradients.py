@@ -64,7 +64,7 @@ class Bucket(NamedTuple):
 
   def messages(self, number):
     """The tuple of `method.Message` of a round; () after the last."""
-    if number >= len(self.method.send):
+    if number >= self.method.num_rounds:
       return ()
     return self.method.messages(self.shapes)[number]
 
@@ -154,7 +154,7 @@ class GradientCodec:
   @property
   def num_rounds(self):
     """Rounds of messages."""
-    return max((len(bucket.method.send) for bucket in self.buckets), default=0)
+    return max((b.method.num_rounds for b in self.buckets), default=0)
 
   @property
   def num_words(self):
@@ -164,7 +164,7 @@ class GradientCodec:
   @property
   def finishes(self):
     """Whether a worker remembers what depends on the mean gradients."""
-    return any(bucket.method.finish for bucket in self.buckets)
+    return any(bucket.method.finishes for bucket in self.buckets)
 
   def round_words(self, number):
     """Words of a worker's messages of a round, sent or not."""
@@ -182,7 +182,7 @@ class GradientCodec:
     """For each bucket (dtype, elements) of what a worker carries, stacked."""
     return [
       (tf.int32, bucket.method.carry_words(bucket.shapes))
-      if bucket.method.carry
+      if bucket.method.carries
       else (tf.float32, bucket.num_elements)
       for bucket in self.buckets
     ]
@@ -265,7 +265,7 @@ class GradientCodec:
     step = self._with_keys(step)
     return [
       [bucket.method.carry(values, self._context(index, step))]
-      if bucket.method.carry
+      if bucket.method.carries
       else values
       for index, (bucket, values) in enumerate(
         zip(self.buckets, carried, strict=True)
@@ -290,8 +290,9 @@ class GradientCodec:
     words, after = [], []
     for index, bucket in enumerate(self.buckets):
       state = states[index]
-      if number < len(bucket.method.send):
-        values, state = bucket.method.send[number](
+      if number < bucket.method.num_rounds:
+        values, state = bucket.method.send(
+          number,
           carried[index],
           state,
           self.received(index, received),
@@ -361,9 +362,9 @@ class GradientCodec:
     """
     found = []
     for index, bucket in enumerate(self.buckets):
-      if bucket.method.estimate is None:
+      if not bucket.method.estimates:
         return None
-      number = bucket.method.telling % len(bucket.method.send)
+      number = bucket.method.telling % bucket.method.num_rounds
       sizes = [message.num_words for message in bucket.messages(number)]
       own = words[number][self._layout.words[number][index]]
       context = self._context(index, step)
@@ -386,7 +387,7 @@ class GradientCodec:
     after = []
     for index, bucket in enumerate(self.buckets):
       state = states[index]
-      if bucket.method.finish:
+      if bucket.method.finishes:
         own = [means[i] for i in bucket.indices]
         context = self._context(index, step)
         state = bucket.method.finish(carried[index], state, own, context)

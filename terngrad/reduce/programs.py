@@ -100,10 +100,10 @@ class Programs:
     # Not in a compiled program: XLA's concatenation is five times slower.
     if self._codec.compiled or stacked:
       carried = [
-        values if bucket.method.carry else [methods.flat(values)]
+        values if bucket.method.carries else [methods.flat(values)]
         for bucket, values in zip(buckets, carried, strict=True)
       ]
-    if any(bucket.method.carry for bucket in buckets):
+    if any(bucket.method.carries for bucket in buckets):
       carried = self._requantize(carried, self.with_keys(step))
     return carried
 

@@ -88,7 +88,7 @@ def coded(text, probes=None, how='XLA'):
   codec = bucketing.gradient_codec(specs, [registry.parse(text)] * len(specs))
   if how == 'kernels':
     codec = bucketing.on_kernels(codec)
-  requantizes = codec.buckets[0].method.carry is not None
+  requantizes = codec.buckets[0].method.carries
 
   def compiled(function):
     if how == 'eager':

@@ -1,5 +1,6 @@
 """The codecs of a model's variables together."""
 
+import copy
 import itertools
 
 import numpy as np
@@ -66,8 +67,7 @@ def test_variables_of_one_codec_form_a_bucket_in_order_of_first_use():
 
 
 def test_every_variable_is_in_a_bucket_even_if_its_codec_is_a_copy():
-  # A copy of a NamedTuple is equal to it and is not it.
-  code = model([TERNARY, TERNARY._replace()], [(3,), (4,)])
+  code = model([TERNARY, copy.copy(TERNARY)], [(3,), (4,)])
   assert (code.num_variables, code.num_elements) == (2, 7)
 
 
@@ -369,7 +369,7 @@ def test_an_estimate_needs_one_of_every_bucket():
   specs = [policy.VariableSpec(str(n), (n, n)) for n in (30, 70)]
   low_rank = registry.method('error_feedback+powersgd')
   codec = bucketing.gradient_codec(specs, [low_rank, registry.method('fp16')])
-  assert [bool(b.method.estimate) for b in codec.buckets] == [False, True]
+  assert [b.method.estimates for b in codec.buckets] == [False, True]
   assert codec.estimate([], None) is None
 
 
@@ -377,7 +377,7 @@ def test_a_bucket_may_have_fewer_rounds_than_another():
   specs = [policy.VariableSpec('w', (30, 20)), policy.VariableSpec('b', (50,))]
   low_rank = registry.method('error_feedback+powersgd')
   codec = bucketing.gradient_codec(specs, [low_rank, registry.method('fp16')])
-  rounds = [len(bucket.method.send) for bucket in codec.buckets]
+  rounds = [bucket.method.num_rounds for bucket in codec.buckets]
   assert codec.num_rounds == rounds[0] > rounds[1]
   values = [np.full(spec.shape, 0.5, np.float32) for spec in specs]
   taken = workers.Workers(codec, 1).take(codec, [values], 0)

@@ -76,7 +76,7 @@ def test_elements_keep_their_codes_in_parts(text):
 def decoded(codec, values):
   own = one_round.probe(codec, values)
   keys = codec.keys(1, 2, 1)
-  requantizes = any(bucket.method.carry for bucket in codec.buckets)
+  requantizes = any(bucket.method.carries for bucket in codec.buckets)
   shared = 2.0 * own if requantizes else own
   words = one_round.encode(codec, values, own, shared, keys)
   return one_round.decode_mean(codec, [words[tf.newaxis]], shared)

@@ -5,7 +5,6 @@ import zlib
 import numpy as np
 import tensorflow as tf
 
-from terngrad.codec import accelerated
 from terngrad.codec.methods import registry
 from terngrad.codec.methods import validation
 from tests.fuzzing.target import Difference
@@ -29,7 +28,7 @@ class _Decoders:
     self.codec, self.size, self.workers = codec, size, workers
     self.num_words = codec.num_words(size)
     self.num_probes = int(codec.probe([tf.zeros([size])]).shape[0])
-    kernels = accelerated.on_kernels(codec)
+    kernels = codec.on_kernels()
     parts = tf.TensorSpec([workers, self.num_words], tf.int32)
     probe = tf.TensorSpec([self.num_probes], tf.float32)
 

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from terngrad import native
-from terngrad.codec import accelerated
+from terngrad.codec import chain
 from terngrad.codec.methods import registry
 from terngrad.measure import codecs as measures
 from terngrad.measure import rivals
@@ -46,11 +46,12 @@ def test_quality_of_ternary_codes_is_that_of_the_formulas():
 
 def test_a_biased_codec_shows_in_its_score():
   codec = registry.parse('ternary')
-  shrunk = codec._replace(
-    decode_sum=lambda parts, own, shapes, scale=1.0: codec.decode_sum(
-      parts, own, shapes, 0.9 * scale
-    )
-  )
+
+  class Shrunk(chain.Chain):
+    def decode_sum(self, parts, shared, shapes, scale=1.0):
+      return codec.decode_sum(parts, shared, shapes, 0.9 * scale)
+
+  shrunk = Shrunk(codec.stages)
   assert measures.quality(shrunk, gaussian(), 32).bias < -5
 
 
@@ -64,7 +65,7 @@ def test_jobs_run(fast):
   if fast:
     if not native.available():
       pytest.skip('the native kernels are not built here')
-    codec = accelerated.on_kernels(codec)
+    codec = codec.on_kernels()
   jobs = measures.jobs(codec, gaussian(), 2)
   ends = ['update', 'fused_update'] if fast else ['update']
   assert list(jobs) == ['probe', 'encode', 'decode', 'decode_sum', *ends]

@@ -12,7 +12,6 @@ import tensorflow as tf
 from hypothesis import strategies
 
 from terngrad import native
-from terngrad.codec import accelerated
 from terngrad.codec import method
 from terngrad.codec.methods import registry
 from terngrad.codec.stages import random_bits
@@ -64,7 +63,7 @@ def gradients_of(sizes, seed=0):
 def assert_twins(text, gradients, own, shared, seed=0, num_workers=3):
   """Fails unless words and sums agree to the bit."""
   twin = registry.parse(text)
-  codec = accelerated.on_kernels(twin)
+  codec = twin.on_kernels()
   assert codec is not twin
   words = []
   for worker in range(num_workers):
@@ -134,7 +133,7 @@ ODD_WORDS = np.concatenate(
 def test_words_that_no_encoder_makes_decode_alike(packing):
   """Replicas of mixed builds must not part on a damaged payload."""
   twin = registry.parse(f'ternary:clip_factor=0,packing={packing}')
-  codec = accelerated.on_kernels(twin)
+  codec = twin.on_kernels()
   words = np.stack([ODD_WORDS, ODD_WORDS[::-1]]).view(np.int32)
   size = twin.packing.elements_per_word * words.shape[1]
   decoded = [
@@ -151,7 +150,7 @@ def test_codes_without_kernels_of_their_own_are_the_twins(text):
   gradients = gradients_of((1003, 20))
   own = registry.parse(text).probe(gradients)
   np.testing.assert_allclose(
-    accelerated.on_kernels(registry.parse(text)).probe(gradients),
+    registry.parse(text).on_kernels().probe(gradients),
     own,
     rtol=1e-6,
   )
@@ -170,7 +169,7 @@ def test_sums_that_were_added_elsewhere_decode_as_by_the_twin(dtype, sizes):
   scalers = tf.constant(np.resize([0.3, 0.0, 1e-20, 3e38], len(sizes)))
   scalers = tf.cast(scalers, tf.float32)
   twin = registry.parse('ternary')
-  codec = accelerated.on_kernels(twin)
+  codec = twin.on_kernels()
   for scale in (1.0, 1 / 3):
     expected = twin.decode_sums(sums, scalers, [(n,) for n in sizes], scale)
     actual = codec.decode_sums(sums, scalers, [(n,) for n in sizes], scale)
@@ -201,7 +200,7 @@ def test_words_and_floats_are_the_twins_for_any_values(data):
 
 def assert_encodes_as_the_twin(text, gradients, own, shared, seed):
   twin = registry.parse(text)
-  codec = accelerated.on_kernels(twin)
+  codec = twin.on_kernels()
   expected = twin.encode(gradients, own, shared, keys(seed % 2**31))
   actual = codec.encode(gradients, own, shared, keys(seed % 2**31))
   np.testing.assert_array_equal(actual, expected)
@@ -214,7 +213,7 @@ def test_an_element_fires_from_its_draw_on_and_not_an_ulp_before():
   drawn = random_bits.element_bits(keys(1), tf.bitcast(positions, tf.uint32))
   edges = (drawn.numpy() >> 9).astype(np.float32) + np.float32(0.5)
   before = np.nextafter(edges, np.float32(0))
-  codec = accelerated.on_kernels(registry.parse('ternary:clip_factor=0'))
+  codec = registry.parse('ternary:clip_factor=0').on_kernels()
   scaler = tf.constant([2.0**23])
   for values, fires in ((edges, True), (-edges, True), (before, False)):
     words = codec.encode([tf.constant(values)], scaler, scaler, keys(1))
@@ -234,7 +233,7 @@ def test_sums_of_many_workers_are_the_twins(num_workers):
 
 
 def test_flat_and_listed_gradients_give_the_same_words():
-  codec = accelerated.on_kernels(registry.parse('ternary'))
+  codec = registry.parse('ternary').on_kernels()
   sizes = (70, 0, 1001)
   gradients = gradients_of(sizes)
   own = codec.probe(gradients)
@@ -287,12 +286,11 @@ import numpy as np
 import tensorflow as tf
 tf.config.threading.set_intra_op_parallelism_threads(int(sys.argv[1]))
 from terngrad import native
-from terngrad.codec import accelerated
 from terngrad.codec.methods import registry
 from terngrad.codec.stages import random_bits
 codec = registry.parse('ternary')
 if native.available():
-  codec = accelerated.on_kernels(codec)
+  codec = codec.on_kernels()
 rng = np.random.default_rng(0)
 sizes = (1_000_003, 17, 300_000)
 gradients = [tf.constant(rng.normal(size=n), tf.float32) for n in sizes]

@@ -15,10 +15,9 @@ pytestmark = pytest.mark.skipif(
 
 _PROGRAM = """
 import tensorflow as tf
-from terngrad.codec import accelerated
 from terngrad.codec.methods import registry
 from terngrad.codec.stages import random_bits
-codec = accelerated.on_kernels(registry.parse('ternary'))
+codec = registry.parse('ternary').on_kernels()
 key = random_bits.seed_key(1)
 
 @tf.function

@@ -5,7 +5,6 @@ import pytest
 import tensorflow as tf
 
 from terngrad import native
-from terngrad.codec import accelerated
 from terngrad.codec.methods import grouped
 from terngrad.codec.methods import registry
 from terngrad.codec.methods.sparse import elias_fano
@@ -43,7 +42,7 @@ LARGE = (140_003, 5, 70_001)
 def assert_twins(text, gradients, num_workers=3, seed=0):
   """Fails unless words, probes' meaning and sums agree to the bit."""
   twin = registry.parse(text)
-  codec = accelerated.on_kernels(twin)
+  codec = twin.on_kernels()
   assert codec is not twin
   np.testing.assert_allclose(
     codec.probe(gradients), twin.probe(gradients), rtol=1e-6
@@ -61,7 +60,7 @@ def assert_twins(text, gradients, num_workers=3, seed=0):
 
 def assert_decodes_alike(text, words, shapes):
   twin = registry.parse(text)
-  codec = accelerated.on_kernels(twin)
+  codec = twin.on_kernels()
   parts = [tf.stack(words[0::2]), tf.stack(words[1::2])]
   for scale in (1.0, 1.0 / len(words)):
     expected = twin.decode_sum(parts, None, shapes, scale)
@@ -109,7 +108,7 @@ def test_the_largest_of_a_group_is_never_rounded_above_all_levels():
 
 @pytest.mark.parametrize('text', CODES)
 def test_flat_and_listed_gradients_give_the_same_words(text):
-  codec = accelerated.on_kernels(registry.parse(text))
+  codec = registry.parse(text).on_kernels()
   sizes = (70, 0, 1001)
   gradients = test_kernels.gradients_of(sizes)
   key = test_kernels.keys(1)
@@ -167,7 +166,7 @@ def test_subnormal_scales_decode_as_by_the_twin(text):
 
   @tf.function
   def decoded(words):
-    kernels = accelerated.on_kernels(twin)
+    kernels = twin.on_kernels()
     return [
       codec.decode_sum([words], None, [(77,)])[0] for codec in (twin, kernels)
     ]
@@ -247,6 +246,6 @@ def test_a_norm_is_not_finite_where_one_element_is_not(value):
 
 
 def test_payloads_of_another_length_are_refused():
-  codec = accelerated.on_kernels(registry.parse('qsgd'))
+  codec = registry.parse('qsgd').on_kernels()
   with pytest.raises(tf.errors.InvalidArgumentError, match='expected shapes'):
     codec.decode_sum([tf.zeros([1, 9], tf.int32)], None, [(1000,)])

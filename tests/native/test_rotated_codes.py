@@ -5,7 +5,6 @@ import pytest
 import tensorflow as tf
 
 from terngrad import native
-from terngrad.codec import accelerated
 from terngrad.codec import method
 from terngrad.codec.methods import registry
 from terngrad.native import rotated_ops
@@ -35,7 +34,7 @@ SIZES = (
 
 def both(text):
   twin = registry.parse(text)
-  return twin, accelerated.on_kernels(twin)
+  return twin, twin.on_kernels()
 
 
 def assert_decodes_alike(text, words, shared, shapes):
@@ -248,7 +247,7 @@ def test_in_a_graph_words_of_a_cut_bucket_are_those_of_the_twin():
   def words_of(one, gradients):
     carried, shared = one.begin(gradients, (), context)
     own = context._replace(own=shared, shared=shared)
-    (words,), _ = one.send[0](carried, (), [], own)
+    (words,), _ = one.send(0, carried, (), [], own)
     return words
 
   expected = words_of(plain, gradients)

@@ -8,10 +8,9 @@ import sys
 import numpy as np
 import tensorflow as tf
 
-from terngrad.codec import accelerated
+from terngrad.codec import coded
 from terngrad.codec.methods import registry
 from terngrad.codec.methods import validation
-from terngrad.codec.stages import contract
 
 
 def words_of(rng, count):
@@ -33,7 +32,7 @@ def try_one(rng):
   """Decodes one payload by kernels and without them."""
   text = registry.KINDS[rng.integers(len(registry.KINDS))]
   codec = registry.parse(text, 8)
-  if not isinstance(codec, contract.Codec):
+  if not isinstance(codec, coded.Code):
     return
   size = int(rng.integers(1, 3000))
   words = words_of(rng, codec.num_words(size))
@@ -42,7 +41,7 @@ def try_one(rng):
   shared = tf.constant(np.repeat(shared, numbers), tf.float32)
   found = [
     each.decode_sum([tf.constant(words[np.newaxis])], shared, [(size,)])[0]
-    for each in (codec, accelerated.on_kernels(codec))
+    for each in (codec, codec.on_kernels())
   ]
   ours, others = (np.asarray(value).view(np.int32) for value in found)
   # NaN is NaN, whatever its bits.

@@ -5,29 +5,33 @@ payload and returns (int32 [k] indices, float32 [k] values); an index n, the
 number of all elements, is of none. It must be safe for any words.
 """
 
+from collections.abc import Callable
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 from terngrad.codec import method
 
+Elements = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 
-def inside(indices, num_elements):
+
+def inside(indices: tf.Tensor, num_elements: int) -> tf.Tensor:
   """int32 [k] indices, with n for those that no variable of n elements has."""
   outside = (indices < 0) | (indices >= num_elements)
   return tf.where(outside, num_elements, indices)
 
 
-def scattered(elements):
-  """A function of (words, n) to float32 [n]: zeros but for the elements."""
-
-  def planes(words, num_elements):
-    indices, values = elements(words, num_elements)
-    indices, zeros = indices[:, tf.newaxis], tf.zeros([num_elements + 1])
-    return tf.tensor_scatter_nd_update(zeros, indices, values)[:-1]
-
-  return planes
+def scattered(
+  indices: tf.Tensor, values: tf.Tensor, num_elements: int
+) -> tf.Tensor:
+  """float32 [n]: zeros but for the elements."""
+  indices, zeros = indices[:, tf.newaxis], tf.zeros([num_elements + 1])
+  return tf.tensor_scatter_nd_update(zeros, indices, values)[:-1]
 
 
-def sum_rows(parts, elements, num_elements):
+def sum_rows(
+  parts: Sequence[tf.Tensor], elements: Elements, num_elements: int
+) -> tf.Tensor:
   """Adds payloads in the order of the workers, to one tensor.
 
   Args:
@@ -40,7 +44,7 @@ def sum_rows(parts, elements, num_elements):
   """
   words = method.rows_in_order(parts)
 
-  def add(row, total):
+  def add(row: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     indices, values = elements(words[row])
     indices = indices[:, tf.newaxis]
     return row + 1, tf.tensor_scatter_nd_add(total, indices, values)
@@ -55,7 +59,9 @@ def sum_rows(parts, elements, num_elements):
   return total[:-1]
 
 
-def rows(parts, elements):
+def rows(
+  parts: Sequence[tf.Tensor], elements: Elements
+) -> tuple[tf.Tensor, tf.Tensor]:
   """(int32 [r, k] indices, float32 [r, k] values) of r payloads, in order."""
   words = method.rows_in_order(parts)
   found = [elements(words[row]) for row in range(words.shape[0])]

@@ -1,16 +1,18 @@
 """Codes of groups of consecutive elements: a few scales, and small integers."""
 
-import functools
+import abc
 from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
+from terngrad.codec import method
 from terngrad.codec.methods import by_variable
 from terngrad.codec.stages import ternary
 from terngrad.codec.stages import wire
 from terngrad.native import grouped_ops
+from terngrad.native import ops
 
 # Parts of a level have this many bits, so that 255 levels fit in an int32.
 FRACTION = 22
@@ -18,84 +20,176 @@ FRACTION = 22
 LARGEST = 2.0**126
 
 
-class Group(NamedTuple):
-  """How the elements of a group become scales and integers.
+class Grouped(by_variable.ByVariable):
+  """A code of variables in groups, whose elements share a few scales.
+
+  A variable's payload is its groups' first scales, their second ones and so
+  on, and then the integers of all elements. A subclass defines `encode_groups`
+  and `decode_groups`.
 
   Attributes:
-    name: for labels.
-    packing: `wire.Packing` of the integers.
-    encode: takes (float32 [rows, n], uint32 [rows, n] random bits or None),
-      returns (list of float32 [rows], the scales; int32 [rows, n]).
-    decode: takes (list of float32 [rows, 1], int32 [rows, n]), returns float32
-      [rows, n]. A product that is added to something must be exact, since
-      compilers round the two together where they like: see `known_step`.
+    integers: `wire.Packing` of the integers.
     size: elements of a group; 0 for all of a variable.
     num_scales: of a group.
     signed: whether scales may be negative.
-    native: `grouped_ops.Code`, the same for kernels; None where there are none.
   """
 
-  name: str
-  packing: wire.Packing
-  encode: Callable
-  decode: Callable
-  size: int
   num_scales: int = 1
   signed: bool = False
-  native: grouped_ops.Code | None = None
+
+  def __init__(self, name: str, integers: wire.Packing, size: int) -> None:
+    """Makes the code.
+
+    Args:
+      name: for labels.
+      integers: see above.
+      size: see above.
+
+    Raises:
+      ValueError: the size of a group is negative.
+    """
+    if size < 0:
+      raise ValueError(
+        f'group_size: expected elements, or 0 for whole variables, received '
+        f'{size}. Use 512.'
+      )
+    self.name, self.integers, self.size = name, integers, size
+
+  @abc.abstractmethod
+  def encode_groups(
+    self, rows: tf.Tensor, bits: tf.Tensor | None
+  ) -> tuple[list[tf.Tensor], tf.Tensor]:
+    """The scales and the integers of groups.
+
+    Args:
+      rows: float32 [rows, n].
+      bits: uint32 [rows, n], random; None where nothing is drawn.
+
+    Returns:
+      (list of float32 [rows], the scales; int32 [rows, n]).
+    """
+
+  @abc.abstractmethod
+  def decode_groups(
+    self, scales: Sequence[tf.Tensor], codes: tf.Tensor
+  ) -> tf.Tensor:
+    """What the integers of groups stand for.
+
+    A product that is added to something must be exact, since compilers round
+    the two together where they like: see `known_step`.
+
+    Args:
+      scales: list of float32 [rows, 1].
+      codes: int32 [rows, n].
+
+    Returns:
+      float32 [rows, n].
+    """
+
+  def num_words(self, num_elements: int) -> int:
+    """See `wire.CompositePacking`."""
+    if not num_elements:
+      return 0
+    codes = self.integers.num_words(num_elements)
+    return self._num_scales(num_elements) + codes
+
+  def encode_variable(
+    self, values: tf.Tensor, draws: Callable[[], tf.Tensor]
+  ) -> tf.Tensor:
+    """See `by_variable.ByVariable`."""
+    shapes = self._shapes(values.shape[0])
+    bits = draws() if self.traits.randomness != 'none' else None
+    scales, codes = [], []
+    for rows, draw in zip(
+      _cut(values, shapes), _cut(bits, shapes), strict=True
+    ):
+      scale, code = self.encode_groups(rows, draw)
+      scales.append(scale)
+      codes.append(tf.reshape(code, [-1]))
+    kinds = zip(*scales, strict=True)
+    scales = tf.concat([tf.concat(kind, axis=0) for kind in kinds], axis=0)
+    words = self.integers.pack_flat(tf.concat(codes, axis=0))
+    return tf.concat([tf.bitcast(scales, tf.int32), words], axis=0)
+
+  def planes(self, words: tf.Tensor, num_elements: int) -> tf.Tensor:
+    """See `wire.CompositePacking`."""
+    shapes = self._shapes(num_elements)
+    count = self._num_scales(num_elements)
+    scales = tf.split(tf.bitcast(words[:count], tf.float32), self.num_scales)
+    counts = [rows for rows, _ in shapes]
+    scales = [
+      [s[:, tf.newaxis] for s in tf.split(kind, counts)] for kind in scales
+    ]
+    codes = self.integers.unpack_flat(words[count:], num_elements)
+    decoded = [
+      self.decode_groups(scale, code)
+      for *scale, code in zip(*scales, _cut(codes, shapes), strict=True)
+    ]
+    return tf.concat([tf.reshape(rows, [-1]) for rows in decoded], axis=0)
+
+  def check(
+    self, words: np.ndarray, num_elements: int
+  ) -> tuple[wire.Packing, np.ndarray, int]:
+    """Refuses scales that no encoder makes."""
+    count = self._num_scales(num_elements)
+    scales = words[:count].view(np.float32)
+    bad = scales[~(np.isfinite(scales) & (self.signed | (scales >= 0)))]
+    if bad.size:
+      raise ValueError(
+        f'{self.name}: expected finite scales{"" if self.signed else " >= 0"}, '
+        f'received {bad[0]}. The payload was damaged or made by another codec: '
+        'send it again.'
+      )
+    return self.integers, words[count:], num_elements
+
+  def _shapes(self, num_elements: int) -> list[tuple[int, int]]:
+    """(rows, elements of each) of whole groups, and of the one that is not."""
+    size = min(self.size or num_elements, num_elements)
+    rest = num_elements % size
+    return [(num_elements // size, size)] + [(1, rest)] * bool(rest)
+
+  def _num_scales(self, num_elements: int) -> int:
+    groups = sum(rows for rows, _ in self._shapes(num_elements))
+    return self.num_scales * groups
 
 
-def grouped(group, traits):
-  """The `contract.Codec` of variables that are coded in groups.
+class OnKernels(by_variable.ByVariable):
+  """A code of variables that kernels code: the first base of its `twin`.
 
-  A variable's payload is its groups' first scales, their second ones and so
-  on, and then the integers of all elements.
-
-  Args:
-    group: `Group`.
-    traits: see `contract.Traits`.
-
-  Raises:
-    ValueError: the size of a group is negative.
+  Attributes:
+    kernels: what the kernels take; the code sets it.
   """
-  if group.size < 0:
-    raise ValueError(
-      f'group_size: expected elements, or 0 for whole variables, received '
-      f'{group.size}. Use 512.'
-    )
-  words = wire.CompositePacking(
-    group.name,
-    num_words=functools.partial(_num_words, group),
-    planes=functools.partial(_planes, group),
-    check=functools.partial(_check, group),
-  )
-  drawn = traits.randomness != 'none'
-  encode = functools.partial(_encode, group, drawn)
-  native = group.native and on_kernels(words, group.native)
-  return by_variable.by_variable(words, encode, traits, native=native)
 
+  compiled = False
+  probe = staticmethod(ops.norms)
+  kernels: grouped_ops.Code
 
-def on_kernels(words, code):
-  """The `by_variable.Native` of a code of groups.
-
-  Args:
-    words: `wire.CompositePacking`.
-    code: `grouped_ops.Code`.
-  """
-
-  def encode_pieces(pieces, sizes, own, shared, key):
+  def encode_pieces(
+    self,
+    pieces: Sequence[tf.Tensor],
+    sizes: Sequence[int],
+    own: tf.Tensor,
+    shared: tf.Tensor,
+    key: tf.Tensor,
+  ) -> tf.Tensor:
+    """See `coded.Code`."""
     del own, shared  # each variable is coded alone
-    num_words = sum(map(words.num_words, sizes))
-    return grouped_ops.encode(pieces, sizes, key, num_words, code)
+    num_words = self.words_of(sizes)
+    return grouped_ops.encode(pieces, sizes, key, num_words, self.kernels)
 
-  def decode_sum(parts, shared, shapes, scale=1.0):
+  def decode_sum(
+    self,
+    parts: Sequence[tf.Tensor],
+    shared: tf.Tensor,
+    shapes: method.Shapes,
+    scale: float = 1.0,
+  ) -> list[tf.Tensor]:
+    """See `coded.Code`."""
     del shared
-    return grouped_ops.decode_sum(parts, shapes, scale, code)
-
-  return by_variable.Native(encode_pieces, decode_sum)
+    return grouped_ops.decode_sum(parts, shapes, scale, self.kernels)
 
 
-def step(span, levels):
+def step(span: tf.Tensor, levels: int) -> tf.Tensor:
   """What a level stands for, so that products with levels are exact.
 
   Args:
@@ -115,7 +209,7 @@ def step(span, levels):
   return tf.where(coarse >= ternary.MIN_SCALER, coarse, 0.0)
 
 
-def known_step(words, levels):
+def known_step(words: tf.Tensor, levels: int) -> tf.Tensor:
   """Steps as `step` makes them, of what a payload has in their place.
 
   Whatever the words, products with levels are then exact and finite, so that
@@ -135,7 +229,9 @@ def known_step(words, levels):
   return tf.where(steps >= ternary.MIN_SCALER, steps, 0.0)
 
 
-def round_to_levels(values, steps, levels, bits):
+def round_to_levels(
+  values: tf.Tensor, steps: tf.Tensor, levels: int, bits: tf.Tensor
+) -> tf.Tensor:
   """Rounds at random to one of the two nearest levels, without bias.
 
   Args:
@@ -156,71 +252,11 @@ def round_to_levels(values, steps, levels, bits):
   return tf.bitwise.right_shift(fixed + tf.bitcast(draw, tf.int32), FRACTION)
 
 
-def _shapes(group, num_elements):
-  """(rows, elements of each) of the whole groups and of the one that is not."""
-  size = min(group.size or num_elements, num_elements)
-  rest = num_elements % size
-  return [(num_elements // size, size)] + [(1, rest)] * bool(rest)
-
-
-def _num_scales(group, num_elements):
-  return group.num_scales * sum(g for g, _ in _shapes(group, num_elements))
-
-
-def _num_words(group, num_elements):
-  if not num_elements:
-    return 0
-  codes = group.packing.num_words(num_elements)
-  return _num_scales(group, num_elements) + codes
-
-
-def _encode(group, drawn, values, draws):
-  shapes = _shapes(group, values.shape[0])
-  bits = draws() if drawn else None
-  scales, codes = [], []
-  for rows, draw in zip(_cut(values, shapes), _cut(bits, shapes), strict=True):
-    scale, code = group.encode(rows, draw)
-    scales.append(scale)
-    codes.append(tf.reshape(code, [-1]))
-  kinds = zip(*scales, strict=True)
-  scales = tf.concat([tf.concat(kind, axis=0) for kind in kinds], axis=0)
-  words = group.packing.pack_flat(tf.concat(codes, axis=0))
-  return tf.concat([tf.bitcast(scales, tf.int32), words], axis=0)
-
-
-def _cut(values, shapes):
+def _cut(
+  values: tf.Tensor | None, shapes: Sequence[tuple[int, int]]
+) -> list[tf.Tensor | None]:
   """A variable's elements as list of [rows, n]; None for each None."""
   if values is None:
     return [None] * len(shapes)
   parts = tf.split(values, [rows * size for rows, size in shapes])
   return [tf.reshape(p, shape) for p, shape in zip(parts, shapes, strict=True)]
-
-
-def _planes(group, words, num_elements):
-  shapes = _shapes(group, num_elements)
-  count = _num_scales(group, num_elements)
-  scales = tf.split(tf.bitcast(words[:count], tf.float32), group.num_scales)
-  counts = [rows for rows, _ in shapes]
-  scales = [
-    [s[:, tf.newaxis] for s in tf.split(kind, counts)] for kind in scales
-  ]
-  codes = group.packing.unpack_flat(words[count:], num_elements)
-  decoded = [
-    group.decode(scale, code)
-    for *scale, code in zip(*scales, _cut(codes, shapes), strict=True)
-  ]
-  return tf.concat([tf.reshape(rows, [-1]) for rows in decoded], axis=0)
-
-
-def _check(group, words, num_elements):
-  """Refuses scales that no encoder makes."""
-  count = _num_scales(group, num_elements)
-  scales = words[:count].view(np.float32)
-  bad = scales[~(np.isfinite(scales) & (group.signed | (scales >= 0)))]
-  if bad.size:
-    raise ValueError(
-      f'{group.name}: expected finite scales{"" if group.signed else " >= 0"}, '
-      f'received {bad[0]}. The payload was damaged or made by another codec: '
-      'send it again.'
-    )
-  return group.packing, words[count:], num_elements

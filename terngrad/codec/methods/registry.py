@@ -1,18 +1,24 @@
 """Codecs by name, as `--codec NAME[:option=value,...]` spells them."""
 
 import functools
+from collections.abc import Callable
 from importlib import metadata
+from typing import TYPE_CHECKING
+from typing import Any
 
 from slim import errors
 from slim import spelling
 from terngrad import lazy
 
+if TYPE_CHECKING:
+  from terngrad.codec import method as methods
+  from terngrad.codec.stages import contract
+
 # Names alone are asked for by --help, which does without TensorFlow.
 bitmap = lazy.module('terngrad.codec.stages.bitmap')
-chain = lazy.module('terngrad.codec.stages.chain')
+chain = lazy.module('terngrad.codec.chain')
 clipping = lazy.module('terngrad.codec.stages.clipping')
 coded = lazy.module('terngrad.codec.coded')
-contract = lazy.module('terngrad.codec.stages.contract')
 float_words = lazy.module('terngrad.codec.stages.float_words')
 huffman = lazy.module('terngrad.codec.stages.huffman')
 packings = lazy.module('terngrad.codec.stages.packing')
@@ -20,31 +26,31 @@ ternaries = lazy.module('terngrad.codec.stages.ternary')
 zero_runs = lazy.module('terngrad.codec.stages.zero_runs')
 
 
-def identity():
+def identity() -> 'coded.Code':
   """The plain float32 gradient, 32 bits an element."""
   return chain.chain(float_words.float32_words())
 
 
-def fp16():
+def fp16() -> 'coded.Code':
   """The gradient in half precision, 16 bits an element."""
   return chain.chain(float_words.float16_words())
 
 
-def bf16():
+def bf16() -> 'coded.Code':
   """The gradient in bfloat16, 16 bits an element."""
   return chain.chain(float_words.bfloat16_words())
 
 
 def ternary(
-  clip_factor=2.5,
-  scaler_rule='max_clipped',
-  packing='base3',
-  dither='private',
-  workers=0,
-  word_bits=32,
-  group_size=0,
-  sharing='probe',
-):
+  clip_factor: float = 2.5,
+  scaler_rule: str = 'max_clipped',
+  packing: str = 'base3',
+  dither: str = 'private',
+  workers: int = 0,
+  word_bits: int = 32,
+  group_size: int = 0,
+  sharing: str = 'probe',
+) -> 'coded.Code':
   """TernGrad.
 
   Args:
@@ -66,7 +72,7 @@ def ternary(
       same; payloads of N virtual nodes wait in memory instead of N gradients.
 
   Returns:
-    A `contract.Codec`.
+    A `coded.Code`.
 
   Raises:
     ValueError: an option is out of its range.
@@ -85,13 +91,16 @@ def ternary(
   if clip_factor and not by_stddev:
     stages = [clip, *stages]
   codec = chain.chain(*stages, group_size=group_size)
-  if sharing == 'probe':
-    return codec
-  # By this name checkpoints know it.
-  return codec._replace(name=f'{codec.name}, thinned', requantizes=True)
+  if sharing != 'probe':
+    codec.carries = True
+    # Checkpoints store this name.
+    codec.name += ', thinned'
+  return codec
 
 
-def _packing(name, clip_factor, workers, word_bits):
+def _packing(
+  name: str, clip_factor: float, workers: int, word_bits: int
+) -> 'contract.Stage':
   density = ternaries.gaussian_density(clip_factor)
   makers = {
     'base3': packings.base3,
@@ -115,7 +124,7 @@ def _packing(name, clip_factor, workers, word_bits):
 
 _HERE = 'terngrad.codec.methods.'
 # Functions, or where they stand, as `module:function`.
-CODECS = {
+CODECS: dict[str, Callable[..., Any] | str] = {
   'asymmetric': f'{_HERE}scalar.asymmetric:asymmetric',
   'bf16': bf16,
   'drive': f'{_HERE}transforms.eden:drive',
@@ -151,7 +160,7 @@ WRAPPERS = {
 }
 
 # The group of entry points by which other packages bring codes: a name, and
-# `module:function` of what returns a `contract.Codec` or a `method.Method`.
+# `module:function` of what returns a `method.Method`.
 ENTRY_POINTS = 'terngrad.codecs'
 
 # Names of the literature; options that follow are those of the last code.
@@ -200,12 +209,12 @@ KINDS = (
 )
 
 
-def every_kind():
+def every_kind() -> tuple[str, ...]:
   """`KINDS` for any number of workers, and `METHODS`; tuple of text."""
   return (*(text.replace(',workers=8', '') for text in KINDS), *METHODS)
 
 
-def parse(text, workers=0):
+def parse(text: str, workers: int = 0) -> 'coded.Code':
   """The codec that a command line names.
 
   Examples:
@@ -217,7 +226,7 @@ def parse(text, workers=0):
     workers: how many there are, where the text does not say.
 
   Returns:
-    A `contract.Codec`.
+    A `coded.Code`.
 
   Raises:
     ValueError: unknown name or option, or a bad value; the message lists what
@@ -230,7 +239,7 @@ def parse(text, workers=0):
   makers = CODECS | _of_others(name)
   spelling.check_name('codec', name, makers, remark)
   made = spelling.make('codec', text, makers, workers=workers)
-  if wrappers or not isinstance(made, contract.Codec):
+  if wrappers or not isinstance(made, coded.Code):
     raise ValueError(
       f'codec: expected a code of one message, received {text!r}, which is a '
       'method of several. Name a code here, or use the method in training.'
@@ -238,7 +247,7 @@ def parse(text, workers=0):
   return made
 
 
-def method(text, workers=0):
+def method(text: str, workers: int = 0) -> 'methods.Method':
   """The method that a command line names, with what is wrapped around it.
 
   Examples:
@@ -261,24 +270,25 @@ def method(text, workers=0):
   name, _ = spelling.split(text)
   makers = CODECS | METHODS | _of_others(name)
   made = coded.as_method(spelling.make('codec', text, makers, workers=workers))
-  plain = coded.as_method(identity())
   for wrapper in reversed(wrappers):
-    made = _wrapped(wrapper, made, plain, workers)
+    made = _wrapped(wrapper, made, workers)
   return made
 
 
-def _wrapped(text, made, plain, workers):
+def _wrapped(
+  text: str, made: 'methods.Method', workers: int
+) -> 'methods.Method':
   name, _ = spelling.split(text)
   if name not in WRAPPERS:
     raise ValueError(
       f'codec: expected one of {", ".join(WRAPPERS)} before +, received '
       f'{name!r}.{errors.did_you_mean(name, WRAPPERS)}'
     )
-  wrap = functools.partial(spelling.resolved(WRAPPERS[name]), made, plain)
+  wrap = functools.partial(spelling.resolved(WRAPPERS[name]), made)
   return spelling.make('codec', text, {name: wrap}, workers=workers)
 
 
-def _in_full(text):
+def _in_full(text: str) -> str:
   """The text, with what an alias of its last part stands for."""
   before, plus, last = text.rpartition('+')
   name, items = spelling.split(last)
@@ -292,7 +302,7 @@ def _in_full(text):
   return f'{before}{plus}{wrappers}{between}{code}'
 
 
-def _of_others(name):
+def _of_others(name: str) -> dict[str, str]:
   """Codes that other packages have registered, unless the name is ours.
 
   Their metadata is read for names that are unknown here alone.

@@ -3,20 +3,23 @@
 Training pays nothing for it: this is for words from files and sockets, eagerly.
 """
 
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
+from terngrad.codec import coded
 from terngrad.codec.stages import wire
 
 
-def validate(codec, words, num_elements):
+def validate(codec: coded.Code, words: Any, num_elements: int) -> np.ndarray:
   """Checks a payload that came from a file or a socket.
 
   `decode_sum` is safe for any words, but gives some gradient for those that no
   encoder made.
 
   Args:
-    codec: `contract.Codec`.
+    codec: whose payload it is.
     words: anything that NumPy takes for int32 [w]; zeros that were not sent
       may be missing at its end.
     num_elements: of the bucket; for codes of scope VARIABLE of the variable.
@@ -55,7 +58,11 @@ def validate(codec, words, num_elements):
   return words
 
 
-def _check_floats(packing, words, num_elements):
+def _check_floats(
+  packing: wire.Packing | wire.VariablePacking,
+  words: np.ndarray,
+  num_elements: int,
+) -> None:
   """Raises ValueError unless words hold finite numbers, and then zeros."""
   values = wire.join(packing.planes(tf.constant(words), num_elements)).numpy()
   wrong = np.flatnonzero(~np.isfinite(values))
@@ -71,7 +78,11 @@ def _check_floats(packing, words, num_elements):
     )
 
 
-def _check_codes(packing, words, num_elements):
+def _check_codes(
+  packing: wire.Packing | wire.VariablePacking,
+  words: np.ndarray,
+  num_elements: int,
+) -> None:
   """Raises ValueError unless `words` are what their codes pack to."""
   found = packing.planes(tf.constant(words), num_elements)
   codes = wire.join(found).numpy()
@@ -97,7 +108,12 @@ def _check_codes(packing, words, num_elements):
     )
 
 
-def _restore(packing, words, num_elements, capacity):
+def _restore(
+  packing: wire.VariablePacking,
+  words: np.ndarray,
+  num_elements: int,
+  capacity: int,
+) -> np.ndarray:
   """A variable payload with the zeros that were not sent, int32 [capacity]."""
   used = int(packing.used(tf.constant(words[0]))) if words.size else 1
   if not 1 <= used <= min(words.size, capacity) or words.size > capacity:
@@ -114,7 +130,7 @@ def _restore(packing, words, num_elements, capacity):
   return np.pad(words, [0, capacity - words.size])
 
 
-def _hex(word):
+def _hex(word: int) -> str:
   return f'0x{int(word) & 0xFFFFFFFF:08x}'
 
 

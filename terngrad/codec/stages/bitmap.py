@@ -17,7 +17,7 @@ from terngrad.codec.stages import wire
 _PLACES = 32
 
 
-def bitmap_sign(density=0.3175):
+def bitmap_sign(density: float = 0.3175) -> wire.VariablePacking:
   """1 + density bits an element: for a wire or a file of any length.
 
   Args:
@@ -27,94 +27,92 @@ def bitmap_sign(density=0.3175):
   Returns:
     A `wire.VariablePacking` of codes in {-1, 0, 1}.
   """
+  return _BitmapSign(density)
 
-  def expected(num_elements):
+
+class _BitmapSign(wire.VariablePacking):
+  name = 'bitmap_sign'
+  elements_per_word = _PLACES
+
+  def __init__(self, density: float) -> None:
+    self._density = density
+
+  def capacity(self, width: int) -> int:
+    return 1 + 2 * width
+
+  def expected(self, num_elements: int) -> float:
     # The last word of signs is half full on average.
-    signs = num_elements * density / 32 + 31 / 64 if num_elements else 0
+    signs = num_elements * self._density / 32 + 31 / 64 if num_elements else 0
     return 1 - (-num_elements // _PLACES) + signs
 
-  return wire.VariablePacking(
-    name='bitmap_sign',
-    elements_per_word=_PLACES,
-    pack=_pack,
-    unpack=_unpack,
-    capacity=lambda width: 1 + 2 * width,
-    used=lambda first: first,
-    expected=expected,
-    check=_check,
-  )
-
-
-def _pack(planes):
-  codes = tf.stack(planes)
-  width = codes.shape[1]
-  if not width:
-    return tf.constant([1])
-  nonzero = tf.cast(codes != 0, tf.int32)
-  rank = tf.cumsum(nonzero, axis=0, exclusive=True)
-  counts = tf.reduce_sum(nonzero, axis=0)
-  signs = tf.reduce_sum(_left(_uint32(codes < 0), _uint32(rank)), axis=0)
-  # Each word's signs, at most 32, touch two words of the payload.
-  start = tf.cumsum(counts, exclusive=True)
-  shift = tf.bitcast(start % 32, tf.uint32)
-  # A shift by 32 is undefined.
-  above = _right(_right(signs, tf.ones_like(shift)), 31 - shift)
-  index = start // 32
-  stream = tf.math.unsorted_segment_sum(
-    tf.bitcast(tf.concat([_left(signs, shift), above], axis=0), tf.int32),
-    # What goes past the end is 0.
-    tf.concat([index, tf.minimum(index + 1, width - 1)], axis=0),
-    width,
-  )
-  bitmap = tf.reduce_sum(_left(_uint32(nonzero), _places()), axis=0)
-  used = 1 + width + (tf.reduce_sum(counts) + 31) // 32
-  return tf.concat([[used], tf.bitcast(bitmap, tf.int32), stream], axis=0)
-
-
-def _unpack(words, width):
-  if not width:
-    return [tf.zeros([0], tf.int32)] * _PLACES
-  words = tf.bitcast(words, tf.uint32)
-  bitmap, stream = words[1 : 1 + width], words[1 + width :]
-  nonzero = _bit(bitmap[tf.newaxis], _places())
-  rank = tf.cumsum(nonzero, axis=0, exclusive=True)
-  # At most 32 bits a word of the bitmap: never past the stream's end.
-  start = tf.cumsum(tf.reduce_sum(nonzero, axis=0), exclusive=True)
-  shift = tf.bitcast(start % 32, tf.uint32)
-  low = tf.gather(stream, start // 32)
-  high = tf.gather(stream, tf.minimum(start // 32 + 1, width - 1))
-  above = _left(_left(high, tf.ones_like(shift)), 31 - shift)
-  signs = tf.bitwise.bitwise_or(_right(low, shift), above)
-  return tf.unstack(nonzero * (1 - 2 * _bit(signs, _uint32(rank))))
-
-
-def _check(words, width):
-  count = int(np.unpackbits(words[1 : 1 + width].view(np.uint8)).sum())
-  used = 1 + width + -(-count // 32)
-  if words[0] != used:
-    raise ValueError(
-      f'bitmap_sign: expected {used} words by its {count} nonzero codes, '
-      f'received a first word of {words[0]}. The payload was damaged: send it '
-      'again.'
+  def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
+    codes = tf.stack(planes)
+    width = codes.shape[1]
+    if not width:
+      return tf.constant([1])
+    nonzero = tf.cast(codes != 0, tf.int32)
+    rank = tf.cumsum(nonzero, axis=0, exclusive=True)
+    counts = tf.reduce_sum(nonzero, axis=0)
+    signs = tf.reduce_sum(_left(_uint32(codes < 0), _uint32(rank)), axis=0)
+    # Each word's signs, at most 32, touch two words of the payload.
+    start = tf.cumsum(counts, exclusive=True)
+    shift = tf.bitcast(start % 32, tf.uint32)
+    # A shift by 32 is undefined.
+    above = _right(_right(signs, tf.ones_like(shift)), 31 - shift)
+    index = start // 32
+    stream = tf.math.unsorted_segment_sum(
+      tf.bitcast(tf.concat([_left(signs, shift), above], axis=0), tf.int32),
+      # What goes past the end is 0.
+      tf.concat([index, tf.minimum(index + 1, width - 1)], axis=0),
+      width,
     )
+    bitmap = tf.reduce_sum(_left(_uint32(nonzero), _places()), axis=0)
+    used = 1 + width + (tf.reduce_sum(counts) + 31) // 32
+    return tf.concat([[used], tf.bitcast(bitmap, tf.int32), stream], axis=0)
+
+  def unpack(self, words: tf.Tensor, width: int) -> wire.Planes:
+    if not width:
+      return [tf.zeros([0], tf.int32)] * _PLACES
+    words = tf.bitcast(words, tf.uint32)
+    bitmap, stream = words[1 : 1 + width], words[1 + width :]
+    nonzero = _bit(bitmap[tf.newaxis], _places())
+    rank = tf.cumsum(nonzero, axis=0, exclusive=True)
+    # At most 32 bits a word of the bitmap: never past the stream's end.
+    start = tf.cumsum(tf.reduce_sum(nonzero, axis=0), exclusive=True)
+    shift = tf.bitcast(start % 32, tf.uint32)
+    low = tf.gather(stream, start // 32)
+    high = tf.gather(stream, tf.minimum(start // 32 + 1, width - 1))
+    above = _left(_left(high, tf.ones_like(shift)), 31 - shift)
+    signs = tf.bitwise.bitwise_or(_right(low, shift), above)
+    return tf.unstack(nonzero * (1 - 2 * _bit(signs, _uint32(rank))))
+
+  def check(self, words: np.ndarray, width: int) -> None:
+    count = int(np.unpackbits(words[1 : 1 + width].view(np.uint8)).sum())
+    used = 1 + width + -(-count // 32)
+    if words[0] != used:
+      raise ValueError(
+        f'bitmap_sign: expected {used} words by its {count} nonzero codes, '
+        f'received a first word of {words[0]}. The payload was damaged: send '
+        'it again.'
+      )
 
 
-def _places():
+def _places() -> tf.Tensor:
   return _uint32(tf.range(_PLACES))[:, tf.newaxis]
 
 
-def _bit(words, places):
+def _bit(words: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
   """int32: the bits of uint32 `words` at `places`."""
   return tf.bitwise.bitwise_and(tf.bitcast(_right(words, places), tf.int32), 1)
 
 
-def _left(words, shifts):
+def _left(words: tf.Tensor, shifts: tf.Tensor) -> tf.Tensor:
   return tf.bitwise.left_shift(words, shifts)
 
 
-def _right(words, shifts):
+def _right(words: tf.Tensor, shifts: tf.Tensor) -> tf.Tensor:
   return tf.bitwise.right_shift(words, shifts)
 
 
-def _uint32(values):
+def _uint32(values: tf.Tensor) -> tf.Tensor:
   return tf.cast(values, tf.uint32)

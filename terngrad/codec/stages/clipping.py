@@ -3,9 +3,10 @@
 import tensorflow as tf
 
 from terngrad.codec.stages import contract
+from terngrad.codec.stages import statistics
 
 
-def clip_by_stddev(clip_factor):
+def clip_by_stddev(clip_factor: float) -> contract.Clip:
   """Clips every element to `clip_factor` standard deviations about zero.
 
   The standard deviation is the population's, about the mean. A gradient whose
@@ -30,19 +31,22 @@ def clip_by_stddev(clip_factor):
   References:
     Wen et al., TernGrad, section 3.3, https://arxiv.org/abs/1705.07878.
   """
-  if not 0.0 <= clip_factor < float('inf'):
-    raise ValueError(
-      'clip_factor is a limit in standard deviations: expected a finite number '
-      f'>= 0, received {clip_factor}. Use 2.5 as in the paper, or 0 to turn '
-      'clipping off.'
-    )
+  return _ByStddev(clip_factor)
 
-  def limit(stats):
-    wanted = clip_factor * stats.stddev
+
+class _ByStddev(contract.Clip):
+  clip_factor: float
+
+  def __init__(self, clip_factor: float) -> None:
+    if not 0.0 <= clip_factor < float('inf'):
+      raise ValueError(
+        'clip_factor is a limit in standard deviations: expected a finite '
+        f'number >= 0, received {clip_factor}. Use 2.5 as in the paper, or 0 '
+        'to turn clipping off.'
+      )
+    self.name = f'clip_by_stddev({clip_factor:g})'
+    self.clip_factor = clip_factor
+
+  def limit(self, stats: statistics.Statistics) -> tf.Tensor:
+    wanted = self.clip_factor * stats.stddev
     return tf.where(wanted > 0.0, wanted, float('inf'))
-
-  return contract.Clip(
-    name=f'clip_by_stddev({clip_factor:g})',
-    limit=limit,
-    clip_factor=clip_factor,
-  )

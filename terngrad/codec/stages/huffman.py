@@ -16,6 +16,7 @@ plus 1. Elements past the end are 0. The encoder takes the table of the codes
 at hand: one that were made for the mean of all gradients would not suit each.
 """
 
+import numpy as np
 import tensorflow as tf
 
 from terngrad.codec.stages import huffman_tables
@@ -31,7 +32,7 @@ _RAW = 4
 _ZEROS = 121
 
 
-def huffman243(density=0.3175):
+def huffman243(density: float = 0.3175) -> wire.VariablePacking:
   """About 1.23 bits an element at that density, 1.6 at most.
 
   Args:
@@ -41,51 +42,84 @@ def huffman243(density=0.3175):
   Returns:
     A `wire.VariablePacking` of codes in {-1, 0, 1}.
   """
-  return wire.VariablePacking(
-    name='huffman243',
-    elements_per_word=_TRITS,
-    pack=_pack,
-    unpack=_unpack,
-    capacity=_capacity,
-    used=lambda first: tf.bitwise.bitwise_and(first, 0xFFFFFF),
-    expected=lambda num_elements: _expected(num_elements, density),
-    check=_check,
-  )
+  return _Huffman(density)
 
 
-def _capacity(width):
+class _Huffman(wire.VariablePacking):
+  name = 'huffman243'
+  elements_per_word = _TRITS
+
+  def __init__(self, density: float) -> None:
+    self._density = density
+
+  def capacity(self, width: int) -> int:
+    return _capacity(width)
+
+  def used(self, first: tf.Tensor) -> tf.Tensor:
+    return tf.bitwise.bitwise_and(first, 0xFFFFFF)
+
+  def expected(self, num_elements: int) -> float:
+    width = -(-num_elements // _TRITS)
+    step = min(max(round(_STEPS * self._density), 1), _STEPS - 1)
+    bits = huffman_tables.mean_length(self._density, step)
+    # The last word of a block is half full on average.
+    stream = width * bits / 32 + _blocks(width) * 31 / 64
+    return min(_start(width) + stream, _capacity(width))
+
+  def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
+    width = planes[0].shape[0]
+    if not width:
+      return tf.constant([1])
+    # Digits are code + 1.
+    symbols = sum((plane + 1) * 3**place for place, plane in enumerate(planes))
+    words, used = _stream(symbols, _best_step(planes))
+    return tf.where(used <= _capacity(width), words, _raw(symbols))
+
+  def unpack(self, words: tf.Tensor, width: int) -> wire.Planes:
+    if not width:
+      return [tf.zeros([0], tf.int32)] * _TRITS
+    step = _step(words[0])
+    symbols = tf.cond(
+      # Other steps than those of the tables decode to something.
+      (step > 0) & (step < _STEPS),
+      lambda: _decode(words, step, width),
+      lambda: _from_raw(words, width),
+    )
+    return [symbols // 3**place % 3 - 1 for place in range(_TRITS)]
+
+  def check(self, words: np.ndarray, width: int) -> None:
+    step, used = int(_step(words[0])), int(words[0]) & 0xFFFFFF
+    if step >= _STEPS:
+      raise ValueError(
+        f'huffman243: expected a table from 0 to {_STEPS - 1} in the first '
+        f'word, received {step}. The payload was damaged or made by another '
+        'codec.'
+      )
+    wanted, why = _capacity(width), 'without a code'
+    if step:
+      wanted = _start(width) + int(tf.reduce_sum(_block_words(words, width)))
+      why = f'by the lengths of its {_blocks(width)} blocks'
+    if wanted != used:
+      raise ValueError(
+        f'huffman243: expected {wanted} words {why}, received a first word '
+        f'that says {used}. The payload was damaged: send it again.'
+      )
+
+
+def _capacity(width: int) -> int:
   return 1 - (-width // _RAW)
 
 
-def _expected(num_elements, density):
-  width = -(-num_elements // _TRITS)
-  step = min(max(round(_STEPS * density), 1), _STEPS - 1)
-  bits = huffman_tables.mean_length(density, step)
-  # The last word of a block is half full on average.
-  stream = width * bits / 32 + _blocks(width) * 31 / 64
-  return min(_start(width) + stream, _capacity(width))
-
-
-def _blocks(width):
+def _blocks(width: int) -> int:
   return -(-width // BLOCK)
 
 
-def _start(width):
+def _start(width: int) -> int:
   """Words before the first block of `width` symbols."""
   return 1 - (-_blocks(width) // 4)
 
 
-def _pack(planes):
-  width = planes[0].shape[0]
-  if not width:
-    return tf.constant([1])
-  # Digits are code + 1.
-  symbols = sum((plane + 1) * 3**place for place, plane in enumerate(planes))
-  words, used = _stream(symbols, _best_step(planes))
-  return tf.where(used <= _capacity(width), words, _raw(symbols))
-
-
-def _best_step(planes):
+def _best_step(planes: list[tf.Tensor]) -> tf.Tensor:
   """q, int32 []: the nearest to 64 times the density of the codes."""
   size = len(planes) * planes[0].shape[0]
   nonzero = tf.add_n([tf.math.count_nonzero(plane) for plane in planes])
@@ -93,7 +127,7 @@ def _best_step(planes):
   return tf.cast(tf.clip_by_value(step, 1, _STEPS - 1), tf.int32)
 
 
-def _raw(symbols):
+def _raw(symbols: tf.Tensor) -> tf.Tensor:
   """The payload without a code, int32 [capacity]."""
   words = _capacity(symbols.shape[0]) - 1
   missing = _RAW * words - symbols.shape[0]
@@ -104,7 +138,7 @@ def _raw(symbols):
   return tf.concat([[1 + words], body], axis=0)
 
 
-def _stream(symbols, step):
+def _stream(symbols: tf.Tensor, step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
   """The payload by table `step`, and how many words it would need.
 
   Args:
@@ -146,7 +180,9 @@ def _stream(symbols, step):
   return stream + tf.pad(head, [[0, capacity - head.shape[0]]]), used
 
 
-def _code_words(symbols, step):
+def _code_words(
+  symbols: tf.Tensor, step: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
   """Lengths and values of code words, int32 [blocks, 512], zeros at the end."""
   all_tables = huffman_tables.tables()
   # One gather for both. Not [step]: to compile that, XLA evaluates step's whole
@@ -158,25 +194,12 @@ def _code_words(symbols, step):
   return found % 16, found // 16
 
 
-def _block_words(words, width):
+def _block_words(words: tf.Tensor, width: int) -> tf.Tensor:
   """The number of words of each block, of a payload's int32 words."""
   return wire.unpack_bytes(words[1 : _start(width)])[: _blocks(width)]
 
 
-def _unpack(words, width):
-  if not width:
-    return [tf.zeros([0], tf.int32)] * _TRITS
-  step = _step(words[0])
-  symbols = tf.cond(
-    # Other steps than those of the tables decode to something.
-    (step > 0) & (step < _STEPS),
-    lambda: _decode(words, step, width),
-    lambda: _from_raw(words, width),
-  )
-  return [symbols // 3**place % 3 - 1 for place in range(_TRITS)]
-
-
-def _from_raw(words, width):
+def _from_raw(words: tf.Tensor, width: int) -> tf.Tensor:
   body = tf.bitcast(words[1:], tf.uint32)
   places = [
     body // tf.constant(243**place, tf.uint32) % tf.constant(243, tf.uint32)
@@ -185,12 +208,12 @@ def _from_raw(words, width):
   return tf.bitcast(tf.concat(places, axis=0), tf.int32)[:width]
 
 
-def _step(first):
+def _step(first: tf.Tensor) -> tf.Tensor:
   """q, 0 to 255."""
   return tf.bitwise.bitwise_and(tf.bitwise.right_shift(first, 24), 255)
 
 
-def _decode(words, step, width):
+def _decode(words: tf.Tensor, step: tf.Tensor, width: int) -> tf.Tensor:
   """int32 [s] symbols: all blocks side by side, a symbol at a time."""
   block_words = _block_words(words, width)
   first = _start(width) + tf.cumsum(block_words, exclusive=True)
@@ -199,7 +222,9 @@ def _decode(words, step, width):
   unsigned = tf.bitcast(words, tf.uint32)
   last = words.shape[0] - 1
 
-  def decode(i, place, symbols):
+  def decode(
+    i: tf.Tensor, place: tf.Tensor, symbols: tf.TensorArray
+  ) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
     # Both bounded, whatever the table of blocks says.
     word = tf.gather(unsigned, tf.minimum(place // 32, last))
     following = tf.gather(unsigned, tf.minimum(place // 32 + 1, last))
@@ -220,7 +245,7 @@ def _decode(words, step, width):
   return tf.reshape(tf.transpose(array.stack()), [-1])[:width]
 
 
-def _lookup(step):
+def _lookup(step: tf.Tensor) -> tf.Tensor:
   """int32 [4096]: 16 symbol + length of the code word that a number begins."""
   row = [tf.gather(field, step) for field in huffman_tables.tables()]
   _, _, ends, bases, symbols = row
@@ -231,27 +256,9 @@ def _lookup(step):
   return 16 * tf.gather(symbols, place + tf.gather(bases, length - 1)) + length
 
 
-def _check(words, width):
-  step, used = int(_step(words[0])), int(words[0]) & 0xFFFFFF
-  if step >= _STEPS:
-    raise ValueError(
-      f'huffman243: expected a table from 0 to {_STEPS - 1} in the first word, '
-      f'received {step}. The payload was damaged or made by another codec.'
-    )
-  wanted, why = _capacity(width), 'without a code'
-  if step:
-    wanted = _start(width) + int(tf.reduce_sum(_block_words(words, width)))
-    why = f'by the lengths of its {_blocks(width)} blocks'
-  if wanted != used:
-    raise ValueError(
-      f'huffman243: expected {wanted} words {why}, received a first word that '
-      f'says {used}. The payload was damaged: send it again.'
-    )
-
-
-def _left(words, shifts):
+def _left(words: tf.Tensor, shifts: tf.Tensor) -> tf.Tensor:
   return tf.bitwise.left_shift(words, tf.cast(shifts, tf.uint32))
 
 
-def _right(words, shifts):
+def _right(words: tf.Tensor, shifts: tf.Tensor) -> tf.Tensor:
   return tf.bitwise.right_shift(words, tf.cast(shifts, tf.uint32))

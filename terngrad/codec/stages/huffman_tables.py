@@ -42,7 +42,7 @@ class Tables(NamedTuple):
 
 
 @functools.cache
-def tables():
+def tables() -> Tables:
   """All tables.
 
   Returns:
@@ -53,20 +53,20 @@ def tables():
   return Tables(*map(np.stack, zip(unused, *rows, strict=True)))
 
 
-def mean_length(density, step):
+def mean_length(density: float, step: int) -> float:
   """Mean bits of a symbol under table `step`, for codes of a density."""
   nonzero = nonzero_trits()
   chance = (density / 2) ** nonzero * (1 - density) ** (TRITS - nonzero)
   return float(chance @ tables().lengths[step])
 
 
-def nonzero_trits():
+def nonzero_trits() -> np.ndarray:
   """int64 [243]: how many trits of each symbol stand for -1 or +1."""
   symbols = np.arange(SYMBOLS)
   return sum((symbols // 3**place % 3 != 1).astype(int) for place in range(5))
 
 
-def _lengths(step):
+def _lengths(step: int) -> np.ndarray:
   """int32 [243]: of an optimal code with words of at most LONGEST bits.
 
   Package-merge, told by what is a leaf alone: Larmore and Hirschberg, "A fast
@@ -95,7 +95,7 @@ def _lengths(step):
   return lengths
 
 
-def _canonical(lengths):
+def _canonical(lengths: np.ndarray) -> Tables:
   """The row of `Tables` of code words of these lengths."""
   symbols = np.argsort(lengths, kind='stable').astype(np.int32)
   values = np.zeros(SYMBOLS, np.int32)

@@ -16,7 +16,7 @@ from terngrad.codec.stages import wire
 MOST_SUMMED = 2**15
 
 
-def two_bit():
+def two_bit() -> wire.Packing:
   """16 codes a word, 2 bits each: 0 for -1, 1 for 0, 2 for +1.
 
   The digits of the 2017 code's encoder, in words instead of bytes.
@@ -24,42 +24,19 @@ def two_bit():
   Returns:
     A `wire.Packing` of codes in {-1, 0, 1}.
   """
-
-  def pack(planes):
-    word = _digit(planes[0])
-    for place, plane in enumerate(planes[1:], start=1):
-      shift = tf.constant(2 * place, tf.uint32)
-      word = tf.bitwise.bitwise_or(
-        word, tf.bitwise.left_shift(_digit(plane), shift)
-      )
-    return tf.bitcast(word, tf.int32)
-
-  def unpack(words):
-    shifts = tf.constant(np.arange(0, 32, 2)[:, np.newaxis], tf.uint32)
-    digits = tf.bitwise.right_shift(tf.bitcast(words, tf.uint32), shifts)
-    return _code(tf.bitwise.bitwise_and(digits, tf.constant(3, tf.uint32)))
-
-  return wire.Packing(
-    name='two_bit',
-    elements_per_word=16,
-    pack=pack,
-    unpack=unpack,
-    domain=(contract.CODES, contract.WORDS),
-    levels=1,
-    digits=(4, 16),
-  )
+  return _TwoBit()
 
 
-def base3():
+def base3() -> wire.Packing:
   """20 codes a word, 1.6 bits each: place p weighs 3**p, digit = code + 1.
 
   Returns:
     A `wire.Packing` of codes in {-1, 0, 1}.
   """
-  return _positional('base3', 3, 32)._replace(unpack=_unpack_trits)
+  return _Base3('base3', 3)
 
 
-def one_bit():
+def one_bit() -> wire.Packing:
   """32 signs a word: bit 0 for +1, 1 for -1.
 
   There is no code 0: the places past the last element hold +1.
@@ -67,34 +44,10 @@ def one_bit():
   Returns:
     A `wire.Packing` of codes in {-1, 1}.
   """
-  shifts = np.arange(32, dtype=np.uint32)
-
-  def pack(planes):
-    word = tf.zeros_like(planes[0], tf.uint32)
-    for shift, plane in zip(shifts, planes, strict=True):
-      bit = tf.where(plane < 0, tf.constant(1 << shift, tf.uint32), 0)
-      word = tf.bitwise.bitwise_or(word, bit)
-    return tf.bitcast(word, tf.int32)
-
-  def unpack(words):
-    bits = tf.bitwise.right_shift(
-      tf.bitcast(words, tf.uint32), shifts[:, np.newaxis]
-    )
-    bits = tf.bitwise.bitwise_and(bits, tf.constant(1, tf.uint32))
-    return 1 - 2 * tf.bitcast(bits, tf.int32)
-
-  return wire.Packing(
-    name='one_bit',
-    elements_per_word=32,
-    pack=pack,
-    unpack=unpack,
-    domain=(contract.SIGNS, contract.WORDS),
-    levels=1,
-    fill=1,
-  )
+  return _OneBit()
 
 
-def digits(levels):
+def digits(levels: int) -> wire.Packing:
   """As many integers a word as fit as digits of base 2 levels + 1.
 
   Args:
@@ -109,10 +62,10 @@ def digits(levels):
       f'digits: expected levels from 1 to {MOST_SUMMED - 1}, received '
       f'{levels}. Use 7 for 4 bits an integer.'
     )
-  return _positional(f'digits({levels})', 2 * levels + 1, 32, levels)
+  return Positional(f'digits({levels})', 2 * levels + 1, levels=levels)
 
 
-def unsigned(bits):
+def unsigned(bits: int) -> wire.Packing:
   """32 / bits integers a word, the first in the lowest bits.
 
   Args:
@@ -126,33 +79,10 @@ def unsigned(bits):
       f'bits: expected one of 1, 2, 4, 8, 16, received {bits}. Use the next '
       'larger one.'
     )
-  largest = np.uint32(2**bits - 1)
-  shifts = np.arange(0, 32, bits, dtype=np.uint32)
-
-  def pack(planes):
-    word = tf.zeros_like(planes[0], tf.uint32)
-    for shift, plane in zip(shifts, planes, strict=True):
-      moved = tf.bitwise.left_shift(tf.bitcast(plane, tf.uint32), shift)
-      word = tf.bitwise.bitwise_or(word, moved)
-    return tf.bitcast(word, tf.int32)
-
-  def unpack(words):
-    moved = tf.bitwise.right_shift(
-      tf.bitcast(words, tf.uint32), shifts[:, np.newaxis]
-    )
-    return tf.bitcast(tf.bitwise.bitwise_and(moved, largest), tf.int32)
-
-  return wire.Packing(
-    name=f'unsigned({bits})',
-    elements_per_word=32 // bits,
-    pack=pack,
-    unpack=unpack,
-    domain=(contract.CODES, contract.WORDS),
-    levels=2**bits - 1,
-  )
+  return Unsigned(bits)
 
 
-def radix(num_workers, word_bits=32):
+def radix(num_workers: int, word_bits: int = 32) -> wire.Packing:
   """Digits with room for the sum of all workers' codes.
 
   Place p weighs (2 N + 1)**p and a worker's digit is code + 1, so that plain
@@ -171,22 +101,10 @@ def radix(num_workers, word_bits=32):
   Raises:
     ValueError: an argument is out of its range.
   """
-  if not 1 <= num_workers < MOST_SUMMED:
-    raise ValueError(
-      'radix: expected a number of workers from 1 to 32767, received '
-      f'{num_workers}. Say how many are added, as in packing=radix,workers=8.'
-    )
-  if word_bits not in (32, 64):
-    raise ValueError(
-      f'radix: expected word_bits 32 or 64, received {word_bits}. Use 64 where '
-      'an all-reduce takes no int32.'
-    )
-  name = f'radix({num_workers}{", 64" if word_bits == 64 else ""})'
-  packing = _positional(name, 2 * num_workers + 1, word_bits)
-  return packing._replace(max_workers=num_workers)
+  return _Radix(num_workers, word_bits)
 
 
-def sums(num_workers):
+def sums(num_workers: int) -> wire.Packing:
   """Sums of the ternary codes of up to N workers: digits of base 2 N + 1.
 
   What `radix` words add up to, but made from the sums themselves.
@@ -197,94 +115,183 @@ def sums(num_workers):
   Returns:
     A `wire.Packing` of integers in [-N, N].
   """
-  adding = radix(num_workers)
-  # A digit of `radix` is code + 1, and 1 for each of the others.
-  others = num_workers - 1
-
-  def pack(planes):
-    return adding.pack([plane + others for plane in planes])
-
-  def unpack(words):
-    return [plane - others for plane in adding.unpack(words)]
-
-  return adding._replace(
-    name=f'sums({num_workers})',
-    pack=pack,
-    unpack=unpack,
-    levels=num_workers,
-    max_workers=None,
-  )
+  return _Sums(num_workers)
 
 
-def _positional(name, base, word_bits, levels=1):
-  """As many digits of `base` as fit in a word; digit = code + levels."""
-  dtype = tf.uint32 if word_bits == 32 else tf.uint64
-  places = 1
-  while base ** (places + 1) <= 2**word_bits:
-    places += 1
+class _TwoBit(wire.Packing):
+  name = 'two_bit'
+  elements_per_word = 16
+  levels = 1
+  digits = (4, 16)
 
-  def pack(planes):
-    digits = [tf.cast(_digit(plane, levels), dtype) for plane in planes]
+  def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
+    word = _digit(planes[0])
+    for place, plane in enumerate(planes[1:], start=1):
+      shift = tf.constant(2 * place, tf.uint32)
+      word = tf.bitwise.bitwise_or(
+        word, tf.bitwise.left_shift(_digit(plane), shift)
+      )
+    return tf.bitcast(word, tf.int32)
+
+  def unpack(self, words: tf.Tensor) -> wire.Planes:
+    shifts = tf.constant(np.arange(0, 32, 2)[:, np.newaxis], tf.uint32)
+    digits = tf.bitwise.right_shift(tf.bitcast(words, tf.uint32), shifts)
+    return _code(tf.bitwise.bitwise_and(digits, tf.constant(3, tf.uint32)))
+
+
+class _OneBit(wire.Packing):
+  name = 'one_bit'
+  elements_per_word = 32
+  levels = 1
+  fill = 1
+  domain = (contract.SIGNS, contract.WORDS)
+  _shifts = np.arange(32, dtype=np.uint32)
+
+  def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
+    word = tf.zeros_like(planes[0], tf.uint32)
+    for shift, plane in zip(self._shifts, planes, strict=True):
+      bit = tf.where(plane < 0, tf.constant(1 << shift, tf.uint32), 0)
+      word = tf.bitwise.bitwise_or(word, bit)
+    return tf.bitcast(word, tf.int32)
+
+  def unpack(self, words: tf.Tensor) -> wire.Planes:
+    bits = tf.bitwise.right_shift(
+      tf.bitcast(words, tf.uint32), self._shifts[:, np.newaxis]
+    )
+    bits = tf.bitwise.bitwise_and(bits, tf.constant(1, tf.uint32))
+    return 1 - 2 * tf.bitcast(bits, tf.int32)
+
+
+class Unsigned(wire.Packing):
+  """See `unsigned`."""
+
+  def __init__(self, bits: int) -> None:
+    """Takes the bits of an integer."""
+    self.name = f'unsigned({bits})'
+    self.elements_per_word = 32 // bits
+    self.levels = 2**bits - 1
+    self._shifts = np.arange(0, 32, bits, dtype=np.uint32)
+    self._mask = np.uint32(2**bits - 1)
+
+  def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
+    """See `wire.Packing`."""
+    word = tf.zeros_like(planes[0], tf.uint32)
+    for shift, plane in zip(self._shifts, planes, strict=True):
+      moved = tf.bitwise.left_shift(tf.bitcast(plane, tf.uint32), shift)
+      word = tf.bitwise.bitwise_or(word, moved)
+    return tf.bitcast(word, tf.int32)
+
+  def unpack(self, words: tf.Tensor) -> wire.Planes:
+    """See `wire.Packing`."""
+    moved = tf.bitwise.right_shift(
+      tf.bitcast(words, tf.uint32), self._shifts[:, np.newaxis]
+    )
+    return tf.bitcast(tf.bitwise.bitwise_and(moved, self._mask), tf.int32)
+
+
+class Positional(wire.Packing):
+  """As many digits of a base as fit in a word; digit = code + levels."""
+
+  def __init__(
+    self, name: str, base: int, word_bits: int = 32, levels: int = 1
+  ) -> None:
+    """Makes the packing.
+
+    Args:
+      name: see `wire.Packing`.
+      base: of the digits, > levels.
+      word_bits: see `wire.Packing`.
+      levels: see `wire.Packing`.
+    """
+    places = 1
+    while base ** (places + 1) <= 2**word_bits:
+      places += 1
+    self.name, self.word_bits, self.levels = name, word_bits, levels
+    self.elements_per_word = places
+    self._base = base
+    self._dtype = tf.uint32 if word_bits == 32 else tf.uint64
+    if word_bits == 32 and levels == 1:
+      self.digits = base, places
+
+  def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
+    """See `wire.Packing`."""
+    dtype = self._dtype
+    digits = [tf.cast(_digit(plane, self.levels), dtype) for plane in planes]
     word = digits[-1]
     for digit in reversed(digits[:-1]):
-      word = word * tf.constant(base, dtype) + digit
+      word = word * tf.constant(self._base, dtype) + digit
     return tf.reshape(tf.bitcast(word, tf.int32), [-1])
 
-  def unpack(words):
-    if word_bits == 64:
+  def unpack(self, words: tf.Tensor) -> wire.Planes:
+    """See `wire.Packing`."""
+    if self.word_bits == 64:
       words = tf.reshape(words, [-1, 2])
-    word = tf.bitcast(words, dtype)
+    word, base = tf.bitcast(words, self._dtype), self._base
     codes = []
-    for place in range(places):
+    for place in range(self.elements_per_word):
       # Each place divides the word itself: XLA then computes the places side
       # by side instead of keeping a chain of quotients.
-      quotient = word // tf.constant(base**place, dtype)
-      above = quotient // tf.constant(base, dtype)
-      digit = quotient - above * tf.constant(base, dtype)
-      codes.append(_code(tf.cast(digit, tf.uint32), levels))
+      quotient = word // tf.constant(base**place, self._dtype)
+      above = quotient // tf.constant(base, self._dtype)
+      digit = quotient - above * tf.constant(base, self._dtype)
+      codes.append(_code(tf.cast(digit, tf.uint32), self.levels))
     return codes
 
-  return wire.Packing(
-    name=name,
-    elements_per_word=places,
-    pack=pack,
-    unpack=unpack,
-    domain=(contract.CODES, contract.WORDS),
-    levels=levels,
-    word_bits=word_bits,
-    digits=(base, places) if word_bits == 32 and levels == 1 else None,
-  )
+
+class _Base3(Positional):
+  def unpack(self, words: tf.Tensor) -> wire.Planes:
+    """The planes, int32 [20, w].
+
+    All places by the same arithmetic with a row of constants, so that XLA makes
+    one loop of it that writes each code once. Ten trits are a number below
+    2**17, of any word; a float32 holds it and, half of one added, divides it by
+    a power of 3 with an error far below what would change the quotient.
+    """
+    word = tf.bitcast(words, tf.uint32)
+    high = word // tf.constant(3**10, tf.uint32)
+    low = word - high * tf.constant(3**10, tf.uint32)
+    place = np.arange(20)[:, np.newaxis]
+    trits = tf.where(place < 10, low, high)
+    inverse = np.float32(1 / 3.0 ** (place % 10))
+    quotient = tf.floor((_float(trits) + 0.5) * inverse)
+    above = tf.floor((quotient + 0.5) * np.float32(1 / 3))
+    return tf.cast(quotient - 3.0 * above, tf.int32) - 1
 
 
-def _unpack_trits(words):
-  """The planes of `base3`, int32 [20, w].
-
-  All places by the same arithmetic with a row of constants, so that XLA makes
-  one loop of it that writes each code once. Ten trits are a number below 2**17,
-  of any word; a float32 holds it and, half of one added, divides it by a power
-  of 3 with an error far below what would change the quotient.
-  """
-  word = tf.bitcast(words, tf.uint32)
-  high = word // tf.constant(3**10, tf.uint32)
-  low = word - high * tf.constant(3**10, tf.uint32)
-  place = np.arange(20)[:, np.newaxis]
-  trits = tf.where(place < 10, low, high)
-  inverse = np.float32(1 / 3.0 ** (place % 10))
-  quotient = tf.floor((_float(trits) + 0.5) * inverse)
-  above = tf.floor((quotient + 0.5) * np.float32(1 / 3))
-  return tf.cast(quotient - 3.0 * above, tf.int32) - 1
+class _Radix(Positional):
+  def __init__(self, num_workers: int, word_bits: int) -> None:
+    if not 1 <= num_workers < MOST_SUMMED:
+      raise ValueError(
+        'radix: expected a number of workers from 1 to 32767, received '
+        f'{num_workers}. Say how many are added, as in packing=radix,workers=8.'
+      )
+    if word_bits not in (32, 64):
+      raise ValueError(
+        f'radix: expected word_bits 32 or 64, received {word_bits}. Use 64 '
+        'where an all-reduce takes no int32.'
+      )
+    name = f'radix({num_workers}{", 64" if word_bits == 64 else ""})'
+    super().__init__(name, 2 * num_workers + 1, word_bits)
+    self.max_workers = num_workers
 
 
-def _float(numbers):
+class _Sums(_Radix):
+  def __init__(self, num_workers: int) -> None:
+    super().__init__(num_workers, 32)
+    self.name, self.levels = f'sums({num_workers})', num_workers
+    self.max_workers = None
+
+
+def _float(numbers: tf.Tensor) -> tf.Tensor:
   """uint32 below 2**24 as float32."""
   return tf.cast(tf.bitcast(numbers, tf.int32), tf.float32)
 
 
-def _digit(codes, levels=1):
+def _digit(codes: tf.Tensor, levels: int = 1) -> tf.Tensor:
   """int32 codes in [-levels, levels] as uint32 digits from 0."""
   return tf.bitcast(codes + levels, tf.uint32)
 
 
-def _code(digits, levels=1):
+def _code(digits: tf.Tensor, levels: int = 1) -> tf.Tensor:
   """uint32 digits as int32 codes."""
   return tf.bitcast(digits, tf.int32) - levels

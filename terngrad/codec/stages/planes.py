@@ -7,10 +7,12 @@ planes. The places past the end hold the code zero, or where a packing has none
 its `fill`, and nothing reads them.
 """
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 
-def plane(flat, place, width):
+def plane(flat: tf.Tensor, place: int, width: int) -> tf.Tensor:
   """Elements `place * width` onwards, float32 [width], zeros past the end."""
   size = flat.shape.num_elements()
   start = min(place * width, size)
@@ -20,7 +22,9 @@ def plane(flat, place, width):
   return tf.pad(values, [[0, missing]]) if missing else values
 
 
-def spread(values, sizes, place, width):
+def spread(
+  values: tf.Tensor, sizes: Sequence[int], place: int, width: int
+) -> tf.Tensor:
   """Each variable's value for the elements of a plane.
 
   Args:
@@ -49,7 +53,9 @@ def spread(values, sizes, place, width):
   return tf.concat([tf.fill([n], values[i]) for i, n in pieces], axis=0)
 
 
-def spread_groups(values, sizes, group_size):
+def spread_groups(
+  values: tf.Tensor, sizes: Sequence[int], group_size: int
+) -> tf.Tensor:
   """Each group's value for its elements.
 
   Args:

@@ -19,10 +19,16 @@ variance of a sum by a few thousandths. What was recorded depends on these bits,
 so they stay.
 """
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 _THREEFRY_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _THREEFRY_PARITY = 0x1BD11BDA
+
+# int64 [], or a Python integer.
+Integer = tf.Tensor | int
+_Pair = tuple[tf.Tensor, tf.Tensor]
 
 # What stands for the worker where all draw the same: the number of none.
 _EVERYBODY = -(2**31)
@@ -32,7 +38,7 @@ _ORDER = 1
 _REQUANTIZING = 2
 
 
-def seed_key(seed):
+def seed_key(seed: Integer) -> tf.Tensor:
   """The root key of a run.
 
   Args:
@@ -44,7 +50,7 @@ def seed_key(seed):
   return tf.bitcast(tf.cast(seed, tf.int64), tf.uint32)
 
 
-def fold_in(key, data):
+def fold_in(key: tf.Tensor, data: tf.Tensor) -> tf.Tensor:
   """A new key from a key and a number: other numbers, unrelated keys.
 
   Args:
@@ -61,7 +67,7 @@ def fold_in(key, data):
   return fold(key, data)
 
 
-def worker_key(seed, step, worker):
+def worker_key(seed: Integer, step: Integer, worker: Integer) -> tf.Tensor:
   """The key of one worker's codes in one step.
 
   Args:
@@ -76,7 +82,7 @@ def worker_key(seed, step, worker):
   return fold_in(key, worker)
 
 
-def common_key(seed, step, stream):
+def common_key(seed: Integer, step: Integer, stream: Integer) -> tf.Tensor:
   """The key of a bucket that is the same for all workers.
 
   Args:
@@ -90,7 +96,12 @@ def common_key(seed, step, stream):
   return fold_in(worker_key(seed, step, _EVERYBODY), stream)
 
 
-def of_buckets(streams, seed, step, worker):
+def of_buckets(
+  streams: Sequence[tuple[int, int]],
+  seed: Integer,
+  step: Integer,
+  worker: Integer,
+) -> tf.Tensor:
   """The keys of the buckets of one worker.
 
   Args:
@@ -115,13 +126,13 @@ def of_buckets(streams, seed, step, worker):
   return tf.stack(rows)
 
 
-def for_requantizing(key):
+def for_requantizing(key: tf.Tensor) -> tf.Tensor:
   """The key of draws after a bucket's first, uint32 [2] or [3] from theirs."""
   folded = fold_in(key[:2], _REQUANTIZING)
   return tf.concat([folded, key[2:]], axis=0)
 
 
-def from_element(key, start):
+def from_element(key: tf.Tensor, start: int) -> tf.Tensor:
   """The key of a bucket whose first element is a larger one's `start`-th.
 
   Args:
@@ -139,7 +150,7 @@ def from_element(key, start):
   )
 
 
-def element_bits(key, positions):
+def element_bits(key: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
   """32 random bits for each element.
 
   Args:
@@ -156,7 +167,7 @@ def element_bits(key, positions):
   return _xor_shift(bits, 16)
 
 
-def stratum(key, worker, num_workers):
+def stratum(key: tf.Tensor, worker: tf.Tensor, num_workers: int) -> tf.Tensor:
   """A worker's share of [0, 2**32), in a random order of the workers.
 
   Args:
@@ -177,11 +188,11 @@ def stratum(key, worker, num_workers):
   return tf.cast(rank * 2**32 // num_workers, tf.uint32)
 
 
-def _counting(count):
+def _counting(count: int) -> tf.Tensor:
   return tf.bitcast(tf.range(count), tf.uint32)
 
 
-def _fold(key, data):
+def _fold(key: tf.Tensor, data: tf.Tensor) -> tf.Tensor:
   """`fold_in` of int64 data."""
   words = tf.bitcast(data, tf.uint32)
   first, second = _threefry(
@@ -193,7 +204,7 @@ def _fold(key, data):
 _fold_at_once = tf.function(_fold, autograph=False, reduce_retracing=True)
 
 
-def _threefry(key, counter):
+def _threefry(key: _Pair, counter: _Pair) -> _Pair:
   """Threefry-2x32 with 20 rounds; pairs of uint32 tensors in and out."""
   parity = tf.bitwise.bitwise_xor(
     tf.bitwise.bitwise_xor(key[0], key[1]), _uint32(_THREEFRY_PARITY)
@@ -210,17 +221,17 @@ def _threefry(key, counter):
   return x0, x1
 
 
-def _xor_shift(bits, distance):
+def _xor_shift(bits: tf.Tensor, distance: int) -> tf.Tensor:
   shifted = tf.bitwise.right_shift(bits, _uint32(distance))
   return tf.bitwise.bitwise_xor(bits, shifted)
 
 
-def _rotate_left(bits, distance):
+def _rotate_left(bits: tf.Tensor, distance: int) -> tf.Tensor:
   return tf.bitwise.bitwise_or(
     tf.bitwise.left_shift(bits, _uint32(distance)),
     tf.bitwise.right_shift(bits, _uint32(32 - distance)),
   )
 
 
-def _uint32(value):
+def _uint32(value: int) -> tf.Tensor:
   return tf.constant(value, tf.uint32)

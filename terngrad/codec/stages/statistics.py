@@ -1,6 +1,8 @@
 """The statistics of a gradient that codes are scaled by, in one pass."""
 
 import functools
+from collections.abc import Callable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +27,10 @@ _LARGE = 65536
 _CONSTANT = 2.0**-32
 
 
+_One = Callable[[tf.Tensor], tf.Tensor]
+_Two = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+
+
 class Statistics(NamedTuple):
   """Of one gradient.
 
@@ -37,7 +43,7 @@ class Statistics(NamedTuple):
   max_abs: tf.Tensor
 
 
-def statistics(gradient):
+def statistics(gradient: tf.Tensor) -> Statistics:
   """Standard deviation and largest magnitude.
 
   Sums run in float64 and are rounded to float32 once. A gradient of one
@@ -60,7 +66,7 @@ def statistics(gradient):
   return _finish(total, squares, largest, size)
 
 
-def in_one_pass(gradient):
+def in_one_pass(gradient: tf.Tensor) -> Statistics:
   """`statistics` in one reduction of three numbers, for GPUs.
 
   Three reductions are three loops where XLA does not join them, each of which
@@ -80,7 +86,12 @@ def in_one_pass(gradient):
   return _finish(*_one_pass(size)(flat), size)
 
 
-def _finish(total, squares, largest, size):
+def _finish(
+  total: tf.Tensor,
+  squares: tf.Tensor,
+  largest: tf.Tensor,
+  size: int | tf.Tensor,
+) -> Statistics:
   mean = total / size
   mean_square = squares / size
   variance = mean_square - mean * mean
@@ -95,7 +106,7 @@ def _finish(total, squares, largest, size):
   )
 
 
-def of_groups(gradient, group_size):
+def of_groups(gradient: tf.Tensor, group_size: int) -> Statistics:
   """Statistics of every group of consecutive elements.
 
   Args:
@@ -119,7 +130,7 @@ def of_groups(gradient, group_size):
   )
 
 
-def norm(gradient):
+def norm(gradient: tf.Tensor) -> tf.Tensor:
   """The Euclidean norm: the cheapest number that tells of every element.
 
   Args:
@@ -132,14 +143,14 @@ def norm(gradient):
   return _root(_reduce(flat, _wide_square, tf.add, tf.reduce_sum))
 
 
-def _root(squares):
+def _root(squares: tf.Tensor) -> tf.Tensor:
   """float32: norms of float64 sums of squares."""
   root = tf.minimum(tf.sqrt(squares), tf.float32.max)
   finite = tf.math.is_finite(squares)
   return tf.where(finite, tf.cast(root, tf.float32), float('nan'))
 
 
-def norms_of_rows(rows):
+def norms_of_rows(rows: tf.Tensor) -> tf.Tensor:
   """The `norm` of each row.
 
   Args:
@@ -153,13 +164,13 @@ def norms_of_rows(rows):
   return _root(tf.reduce_sum(_wide_square(rows), axis=1))
 
 
-def norms(gradients):
+def norms(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
   """float32 [v], the `norm` of each: the probe where nothing is agreed on."""
   contract.check_gradients(gradients)
   return tf.stack([norm(gradient) for gradient in gradients])
 
 
-def mean_magnitude(gradient):
+def mean_magnitude(gradient: tf.Tensor) -> tf.Tensor:
   """The mean of the magnitudes, summed in float64 and rounded once.
 
   Args:
@@ -174,12 +185,12 @@ def mean_magnitude(gradient):
   return tf.cast(total * (1.0 / flat.shape.num_elements()), tf.float32)
 
 
-def _wide_abs(values):
+def _wide_abs(values: tf.Tensor) -> tf.Tensor:
   return _wide(tf.abs(values))
 
 
 @functools.cache
-def _one_pass(size):
+def _one_pass(size: int) -> Callable[[tf.Tensor], list[tf.Tensor]]:
   """Takes float32 [size], returns float64 [] sum, squares and largest.
 
   Only XLA reduces several numbers at once: hence compiled on its own, also for
@@ -189,11 +200,11 @@ def _one_pass(size):
   kinds = (_wide, tf.add), (_wide_square, tf.add), (_wide_abs, tf.maximum)
 
   @tf.function
-  def combine(*values):
+  def combine(*values: tf.Tensor) -> list[tf.Tensor]:
     pairs = zip(kinds, values[:3], values[3:], strict=True)
     return [both(a, b) for (_, both), a, b in pairs]
 
-  def reduce(flat):
+  def reduce(flat: tf.Tensor) -> list[tf.Tensor]:
     # Zeros past the end change no sum and no largest magnitude.
     width = -(-size // _PLANES)
     rows = [planes.plane(flat, p, width) for p in range(_PLANES)]
@@ -210,15 +221,17 @@ def _one_pass(size):
   return compiled.get_concrete_function(tf.TensorSpec([size]))
 
 
-def _wide(values):
+def _wide(values: tf.Tensor) -> tf.Tensor:
   return tf.cast(values, tf.float64)
 
 
-def _wide_square(values):
+def _wide_square(values: tf.Tensor) -> tf.Tensor:
   return tf.square(_wide(values))
 
 
-def _reduce(flat, transform, combine, finish):
+def _reduce(
+  flat: tf.Tensor, transform: _One, combine: _Two, finish: _One
+) -> tf.Tensor:
   """Combines `transform` of all elements in an order that the size fixes."""
   size = flat.shape.num_elements()
   if size < _LARGE:
@@ -232,7 +245,7 @@ def _reduce(flat, transform, combine, finish):
   return combine(head, finish(transform(tail)))
 
 
-def _tree(rows, transform, combine):
+def _tree(rows: list[tf.Tensor], transform: _One, combine: _Two) -> tf.Tensor:
   """`transform` of rows of the same size, combined until one is left."""
   rows = [transform(row) for row in rows]
   while len(rows) > 1:

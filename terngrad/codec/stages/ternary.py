@@ -1,12 +1,12 @@
 """TernGrad's quantizer: gradients of -1, 0 and +1 times a shared scaler."""
 
-import functools
 import math
 
 import tensorflow as tf
 
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import random_bits
+from terngrad.codec.stages import statistics
 
 # Probabilities have 23 bits: half-integers below 2**23 are exact in float32.
 _RESOLUTION = 2.0**23
@@ -21,14 +21,13 @@ DITHERS = ('private', 'stratified')
 # In standard deviations: about the largest of a million normal numbers.
 _UNCLIPPED = 4.9
 
-_TRAITS = contract.Traits(
-  unbiased=True, lossless=False, additive=True, randomness='private'
-)
-
 
 def ternarize(
-  scaler_rule='max_clipped', clip_factor=0.0, dither='private', workers=0
-):
+  scaler_rule: str = 'max_clipped',
+  clip_factor: float = 0.0,
+  dither: str = 'private',
+  workers: int = 0,
+) -> 'Ternarize':
   """Rounds each element at random to -1, 0 or +1 times the scaler.
 
   Args:
@@ -58,26 +57,13 @@ def ternarize(
     offset each other; here the draws are one systematic sample, shifted.
   """
   _check(scaler_rule, clip_factor, dither, workers)
-  by_stddev, stratified = scaler_rule == 'stddev', dither == 'stratified'
-  name = f'ternarize(stddev, {clip_factor:g})' if by_stddev else 'ternarize'
-  if stratified:
-    name = f'{name}[{workers} strata]'
-  return contract.Quantizer(
-    name=name,
-    scaler=functools.partial(_deviations, clip_factor)
-    if by_stddev
-    else _largest,
-    factor=factor,
-    quantize=quantize_in_strata if stratified else quantize,
-    dequantize=dequantize,
-    levels=1,
-    traits=_TRAITS._replace(randomness='shared') if stratified else _TRAITS,
-    clips=by_stddev,
-    strata=workers if stratified else 0,
-  )
+  kind = ByStddev if scaler_rule == 'stddev' else Ternarize
+  return kind(clip_factor, workers if dither == 'stratified' else 0)
 
 
-def _check(scaler_rule, clip_factor, dither, workers):
+def _check(
+  scaler_rule: str, clip_factor: float, dither: str, workers: int
+) -> None:
   """Raises ValueError for options that `ternarize` does not take."""
   if dither not in DITHERS:
     raise ValueError(
@@ -107,19 +93,7 @@ def _check(scaler_rule, clip_factor, dither, workers):
     )
 
 
-def _largest(stats):
-  return stats.max_abs
-
-
-def _deviations(clip_factor, stats):
-  # Bounded, since only an element that is not finite may make it infinite.
-  wanted = tf.minimum(clip_factor * stats.stddev, tf.float32.max)
-  # NaN, or a bound in its place, must not hide that max_abs is NaN.
-  usable = (wanted > 0.0) & tf.math.is_finite(stats.max_abs)
-  return tf.where(usable, wanted, stats.max_abs)
-
-
-def factor(scaler):
+def factor(scaler: tf.Tensor) -> tf.Tensor:
   """What turns values into signed probabilities in units of 2**-23.
 
   Args:
@@ -132,7 +106,9 @@ def factor(scaler):
   return tf.where(scaler >= MIN_SCALER, _RESOLUTION / scaler, 0.0)
 
 
-def quantize(scaled, positions, key):
+def quantize(
+  scaled: tf.Tensor, positions: tf.Tensor, key: tf.Tensor
+) -> tf.Tensor:
   """Rounds each element at random to -1, 0 or +1, without bias.
 
   P(code != 0) = |value| / scaler to the nearest 2**-23, so that
@@ -154,7 +130,9 @@ def quantize(scaled, positions, key):
   return round_by(scaled, random_bits.element_bits(key, positions))
 
 
-def quantize_in_strata(scaled, positions, key):
+def quantize_in_strata(
+  scaled: tf.Tensor, positions: tf.Tensor, key: tf.Tensor
+) -> tf.Tensor:
   """As `quantize`, with draws that are spread evenly over the workers.
 
   An element's draws are one draw for all workers plus each one's stratum. A
@@ -177,7 +155,7 @@ def quantize_in_strata(scaled, positions, key):
   return round_by(scaled, tf.where(scaled < 0.0, bits, tf.bitwise.invert(bits)))
 
 
-def round_by(scaled, bits):
+def round_by(scaled: tf.Tensor, bits: tf.Tensor) -> tf.Tensor:
   """Codes of magnitude 1 where a draw, the bits' upper 23, is low enough.
 
   Args:
@@ -197,7 +175,7 @@ def round_by(scaled, bits):
   return tf.where(fires, tf.where(scaled < 0.0, -1, 1), 0)
 
 
-def dequantize(codes, scaler):
+def dequantize(codes: tf.Tensor, scaler: tf.Tensor) -> tf.Tensor:
   """Codes, or sums of codes of several workers, times the scaler.
 
   Args:
@@ -210,7 +188,7 @@ def dequantize(codes, scaler):
   return tf.cast(codes, tf.float32) * scaler
 
 
-def gaussian_density(clip_factor):
+def gaussian_density(clip_factor: float) -> float:
   """The part of codes that are not 0, for Gaussian gradients, on average.
 
   E[min(|z|, c)] / c for a standard normal z: 0.3175 for c = 2.5.
@@ -225,3 +203,54 @@ def gaussian_density(clip_factor):
   c = clip_factor or _UNCLIPPED
   inside = math.sqrt(2 / math.pi) * (1 - math.exp(-(c**2) / 2))
   return inside / c + math.erfc(c / math.sqrt(2))
+
+
+class Ternarize(contract.Quantizer):
+  """See `ternarize`."""
+
+  levels = 1
+  traits = contract.Traits(
+    unbiased=True, lossless=False, additive=True, randomness='private'
+  )
+  factor = staticmethod(factor)
+  dequantize = staticmethod(dequantize)
+
+  def __init__(self, clip_factor: float = 0.0, strata: int = 0) -> None:
+    """Takes what was checked; `strata` is the number of workers, or 0."""
+    self.clip_factor, self.strata = clip_factor, strata
+    self.name = 'ternarize'
+    if strata:
+      self.name += f'[{strata} strata]'
+      self.traits = self.traits._replace(randomness='shared')
+
+  def scaler(self, stats: statistics.Statistics) -> tf.Tensor:
+    """See `contract.Quantizer`."""
+    return stats.max_abs
+
+  def quantize(
+    self, scaled: tf.Tensor, positions: tf.Tensor, key: tf.Tensor
+  ) -> tf.Tensor:
+    """See `quantize` and `quantize_in_strata`."""
+    draw = quantize_in_strata if self.strata else quantize
+    return draw(scaled, positions, key)
+
+
+class ByStddev(Ternarize):
+  """The 2017 rule; see `ternarize`."""
+
+  clips = True
+
+  def __init__(self, clip_factor: float, strata: int = 0) -> None:
+    """See `Ternarize`."""
+    super().__init__(clip_factor, strata)
+    self.name = self.name.replace(
+      'ternarize', f'ternarize(stddev, {clip_factor:g})'
+    )
+
+  def scaler(self, stats: statistics.Statistics) -> tf.Tensor:
+    """See `contract.Quantizer`."""
+    # Bounded, since only an element that is not finite may make it infinite.
+    wanted = tf.minimum(self.clip_factor * stats.stddev, tf.float32.max)
+    # NaN, or a bound in its place, must not hide that max_abs is NaN.
+    usable = (wanted > 0.0) & tf.math.is_finite(stats.max_abs)
+    return tf.where(usable, wanted, stats.max_abs)

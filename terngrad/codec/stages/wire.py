@@ -1,8 +1,10 @@
 """What a packing is: codes or floats to words and back."""
 
-from collections.abc import Callable
-from typing import NamedTuple
+import abc
+from collections.abc import Sequence
+from typing import Protocol
 
+import numpy as np
 import tensorflow as tf
 
 from terngrad.codec.stages import contract
@@ -12,56 +14,86 @@ from terngrad.codec.stages import planes
 # the payload claims.
 MAX_VARIABLE_ELEMENTS = 2**28
 
+# k planes, a list of [w] or one tensor [k, w]; or all elements [n].
+Planes = list[tf.Tensor] | tf.Tensor
 
-class Packing(NamedTuple):
-  """CODES or FLOAT to WORDS of a fixed number: k elements in each word.
+
+class Unpacks(Protocol):
+  """What payloads are summed by: any packing, or those of many variables."""
+
+  @property
+  def name(self) -> str:
+    """For messages."""
+
+  def num_words(self, num_elements: int) -> int:
+    """int32 numbers in a payload."""
+
+  def planes(self, words: tf.Tensor, num_elements: int) -> Planes:
+    """What a payload unpacks to."""
+
+
+class Fixed(contract.Stage):
+  """A packing to WORDS of which all are sent.
 
   Attributes:
-    name: for messages and labels.
-    elements_per_word: k.
-    pack: takes a list of k planes [w], returns their w words as int32, which
-      are twice as many numbers where a word has 64 bits.
-    unpack: the inverse of `pack`, also of a sum of words: takes int32 words,
-      returns the k planes, as a list of [w] or as one tensor [k, w].
     levels: the largest code that fits; None for packings of floats.
-    word_bits: 32, or 64: two int32 side by side, the low half first.
-    digits: (base, k) where a word is k digits of a base, digit = code + 1, the
-      first the lowest; None for other words.
     max_workers: of how many workers words may be added as integers that wrap
       around, so that `unpack` gives the sum of codes, -1 for each worker but
       the first; None where sums of words mean nothing.
-    fill: the code that places past the last element unpack to.
   """
 
-  name: str
-  elements_per_word: int
-  pack: Callable
-  unpack: Callable
-  domain: tuple
   levels: int | None = None
-  traits: contract.Traits | None = None
-  word_bits: int = 32
-  digits: tuple | None = None
   max_workers: int | None = None
-  fill: int = 0
 
-  def width(self, num_elements):
-    """Elements of a plane."""
-    return -(-num_elements // self.elements_per_word)
-
-  def num_words(self, num_elements):
+  @abc.abstractmethod
+  def num_words(self, num_elements: int) -> int:
     """int32 numbers in a payload."""
-    return self.width(num_elements) * self.word_bits // 32
 
-  def expected_words(self, num_elements):
+  def expected_words(self, num_elements: int) -> float:
     """int32 numbers that are sent: all."""
     return self.num_words(num_elements)
 
-  def sent_words(self, words):
+  def sent_words(self, words: tf.Tensor) -> tf.Tensor:
     """int32 [...]: for each payload of int32 [..., w] how many are sent."""
     return all_words(words)
 
-  def lanes(self, words):
+
+class Packing(Fixed):
+  """CODES or FLOAT to WORDS of a fixed number: k elements in each word.
+
+  Attributes:
+    elements_per_word: k.
+    traits: see `contract.Traits`; None for packings of codes.
+    word_bits: 32, or 64: two int32 side by side, the low half first.
+    digits: (base, k) where a word is k digits of a base, digit = code + 1, the
+      first the lowest; None for other words.
+    fill: the code that places past the last element unpack to.
+  """
+
+  elements_per_word: int
+  traits: contract.Traits | None = None
+  word_bits: int = 32
+  digits: tuple[int, int] | None = None
+  fill: int = 0
+  domain = (contract.CODES, contract.WORDS)
+
+  @abc.abstractmethod
+  def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
+    """int32 [w] words of k planes [w]; [2 w] where words have 64 bits."""
+
+  @abc.abstractmethod
+  def unpack(self, words: tf.Tensor) -> Planes:
+    """The inverse of `pack`, also of a sum of words: k planes [w]."""
+
+  def width(self, num_elements: int) -> int:
+    """Elements of a plane."""
+    return -(-num_elements // self.elements_per_word)
+
+  def num_words(self, num_elements: int) -> int:
+    """int32 numbers in a payload."""
+    return self.width(num_elements) * self.word_bits // 32
+
+  def lanes(self, words: tf.Tensor) -> tf.Tensor:
     """Payloads as the numbers that workers may add.
 
     Args:
@@ -84,7 +116,7 @@ class Packing(NamedTuple):
     pairs = tf.concat([tf.shape(words)[:-1], [words.shape[-1] // 2, 2]], axis=0)
     return tf.bitcast(tf.reshape(words, pairs), tf.int64)
 
-  def sums_of_total(self, total, num_workers):
+  def sums_of_total(self, total: tf.Tensor, num_workers: int) -> tf.Tensor:
     """The sums of codes, from the sum of the `lanes` of payloads.
 
     Args:
@@ -108,64 +140,82 @@ class Packing(NamedTuple):
     # Every worker's digit is its code + 1; unpacking takes one 1 away.
     return codes - (num_workers - 1)
 
-  def planes(self, words, num_elements):
+  def planes(self, words: tf.Tensor, num_elements: int) -> Planes:
     """`unpack`, for payloads of any kind."""
     del num_elements
     return self.unpack(words)
 
-  def pack_flat(self, values):
+  def pack_flat(self, values: tf.Tensor) -> tf.Tensor:
     """int32 words of int32 or float32 [n], in the order of the planes."""
     width = self.width(values.shape[0])
     places = range(self.elements_per_word)
     return self.pack([planes.plane(values, p, width) for p in places])
 
-  def unpack_flat(self, words, num_elements):
+  def unpack_flat(self, words: tf.Tensor, num_elements: int) -> tf.Tensor:
     """The inverse of `pack_flat`: int32 or float32 [num_elements]."""
     return join(self.unpack(words))[:num_elements]
 
 
-class VariablePacking(NamedTuple):
+class VariablePacking(contract.Stage):
   """CODES to WORDS of a number that depends on the codes.
 
   Compiled code and loops want one shape. So a payload has `capacity` words for
-  every gradient of a size, its first word tells how many are used, and those
+  every gradient of a size, its first word says how many are used, and those
   after them are zero and need not be sent.
 
   Attributes:
-    name: for messages and labels.
     elements_per_word: k, the number of planes.
-    pack: takes a list of k planes [w], returns int32 [capacity].
-    unpack: takes (int32 [capacity], w), returns the list of k planes [w]. Words
-      that `pack` did not make give some codes, read nothing else and end.
-    capacity: takes w, returns the largest number of words.
-    used: takes the first word of payloads, int32 [...]; returns int32 [...],
-      how many words are used.
-    expected: takes n, returns the mean number of used words, float, for codes
-      of the density that the packing was made for.
-    check: takes (NumPy int32 [capacity], w), raises ValueError for what `pack`
-      cannot have made, as far as decoding and packing again does not tell.
     levels: the largest code that fits; None for packings of floats.
+    traits: see `Packing`.
+    max_workers: see `Packing`: sums of words mean nothing.
+    fill: see `Packing`.
   """
 
-  name: str
   elements_per_word: int
-  pack: Callable
-  unpack: Callable
-  capacity: Callable
-  used: Callable
-  expected: Callable
-  check: Callable
   levels: int | None = 1
-  domain: tuple = (contract.CODES, contract.WORDS)
   traits: contract.Traits | None = None
   max_workers: int | None = None
   fill: int = 0
+  domain = (contract.CODES, contract.WORDS)
 
-  def width(self, num_elements):
+  @abc.abstractmethod
+  def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
+    """The words of k planes [w], int32 [capacity]."""
+
+  @abc.abstractmethod
+  def unpack(self, words: tf.Tensor, width: int) -> Planes:
+    """The k planes [w] of int32 [capacity].
+
+    Words that `pack` did not make give some codes, read nothing else and end.
+    """
+
+  @abc.abstractmethod
+  def capacity(self, width: int) -> int:
+    """The largest number of words of planes [w]."""
+
+  def used(self, first: tf.Tensor) -> tf.Tensor:
+    """int32 [...]: how many words are used, of payloads' first word."""
+    return first
+
+  @abc.abstractmethod
+  def expected(self, num_elements: int) -> float:
+    """Words used on average, for codes of the density it was made for."""
+
+  def check(self, words: np.ndarray, width: int) -> None:
+    """Raises ValueError for what `pack` cannot have made.
+
+    As far as decoding and packing again does not show it.
+
+    Args:
+      words: NumPy int32 [capacity].
+      width: w.
+    """
+
+  def width(self, num_elements: int) -> int:
     """Elements of a plane."""
     return -(-num_elements // self.elements_per_word)
 
-  def num_words(self, num_elements):
+  def num_words(self, num_elements: int) -> int:
     """int32 numbers in a payload, used or not."""
     if num_elements > MAX_VARIABLE_ELEMENTS:
       raise ValueError(
@@ -174,52 +224,48 @@ class VariablePacking(NamedTuple):
       )
     return self.capacity(self.width(num_elements))
 
-  def expected_words(self, num_elements):
+  def expected_words(self, num_elements: int) -> float:
     """int32 numbers that are sent, on average."""
     return self.expected(num_elements)
 
-  def sent_words(self, words):
+  def sent_words(self, words: tf.Tensor) -> tf.Tensor:
     """int32 [...]: for each payload of int32 [..., w] how many are sent."""
     return self.used(words[..., 0])
 
-  def planes(self, words, num_elements):
+  def planes(self, words: tf.Tensor, num_elements: int) -> Planes:
     """`unpack`, for payloads of any kind."""
     return self.unpack(words, self.width(num_elements))
 
 
-class CompositePacking(NamedTuple):
+class CompositePacking(Fixed):
   """FLOAT to WORDS of several kinds: scales or places, and codes or values.
 
-  Attributes:
-    name: for messages and labels.
-    num_words: takes the elements of a bucket, or of a variable where that is
-      the codec's scope; returns the int32 numbers of a payload, which are all
-      sent.
-    planes: takes (int32 words, elements n >= 1), returns float32 [n]; safe for
-      any words.
-    check: takes (NumPy int32 [num_words], elements), raises ValueError for what
-      no encoder can have made. Returns (packing, words, elements) of the codes
-      among them, which must be checked too, or None.
+  Its `num_words` is of a bucket, or of a variable where that is the scope.
   """
 
-  name: str
-  num_words: Callable
-  planes: Callable
-  check: Callable
-  levels: None = None
-  domain: tuple = (contract.FLOAT, contract.WORDS)
-  max_workers: None = None
+  domain = (contract.FLOAT, contract.WORDS)
 
-  def expected_words(self, num_elements):
-    """int32 numbers that are sent: all."""
-    return self.num_words(num_elements)
+  @abc.abstractmethod
+  def planes(self, words: tf.Tensor, num_elements: int) -> tf.Tensor:
+    """float32 [n] of int32 words of n >= 1 elements; safe for any words."""
 
-  def sent_words(self, words):
-    """int32 [...]: for each payload of int32 [..., w] how many are sent."""
-    return all_words(words)
+  @abc.abstractmethod
+  def check(
+    self, words: np.ndarray, num_elements: int
+  ) -> tuple[Packing, np.ndarray, int] | None:
+    """Raises ValueError for what no encoder can have made.
+
+    Args:
+      words: NumPy int32 [num_words].
+      num_elements: >= 1.
+
+    Returns:
+      (packing, words, elements) of the codes among the words, which must be
+      checked too; None where there are none.
+    """
 
 
-def all_words(words):
+def all_words(words: tf.Tensor) -> tf.Tensor:
   """What `sent_words` counts where every word is sent.
 
   Args:
@@ -231,15 +277,17 @@ def all_words(words):
   return tf.fill(tf.shape(words)[:-1], words.shape[-1])
 
 
-def sum_planes(packing, parts, num_elements):
+def sum_planes(
+  packing: Unpacks, parts: Sequence[tf.Tensor], num_elements: int
+) -> tf.Tensor:
   """Sums what payloads unpack to, as one vector of `packing`'s places.
 
   Payloads are unpacked one at a time and added in place in the order of the
   workers, so that memory does not grow with them and floats have one order.
 
   Args:
-    packing: `Packing` or `VariablePacking`.
-    parts: list of int32 [n, w], see `contract.Codec.decode_sum`.
+    packing: `Packing` or another one.
+    parts: list of int32 [n, w], see `coded.Code.decode_sum`.
     num_elements: of the bucket.
 
   Returns:
@@ -250,7 +298,9 @@ def sum_planes(packing, parts, num_elements):
   """
   check_length(packing, parts, num_elements)
 
-  def add(sums, row, some):
+  def add(
+    sums: Planes, row: int | tf.Tensor, some: Sequence[tf.Tensor]
+  ) -> Planes:
     for part in some:
       planes = packing.planes(part[row], num_elements)
       if isinstance(sums, list):
@@ -272,7 +322,9 @@ def sum_planes(packing, parts, num_elements):
   return join(add(sums, min(counts), longer))
 
 
-def check_length(packing, parts, num_elements):
+def check_length(
+  packing: Unpacks, parts: Sequence[tf.Tensor], num_elements: int
+) -> None:
   """Raises ValueError where payloads have not the words of their bucket.
 
   Args:
@@ -296,7 +348,7 @@ def check_length(packing, parts, num_elements):
       )
 
 
-def _plus(sums, values):
+def _plus(sums: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
   """The sum, which TensorFlow must not join with others in another order.
 
   Its graph optimizer makes one `AddN` of several additions, whose inputs it
@@ -305,14 +357,14 @@ def _plus(sums, values):
   return tf.ensure_shape(sums + values, sums.shape)
 
 
-def join(planes):
+def join(planes: Planes) -> tf.Tensor:
   """The elements of planes, a list of [w] or one tensor [k, w], as [k * w]."""
   if isinstance(planes, list):
     return tf.concat(planes, axis=0)
   return tf.reshape(planes, [-1])
 
 
-def pack_bytes(numbers):
+def pack_bytes(numbers: tf.Tensor) -> tf.Tensor:
   """Bytes one after the other, from the lowest of each word up.
 
   Args:
@@ -326,7 +378,7 @@ def pack_bytes(numbers):
   return tf.reduce_sum(tf.bitwise.left_shift(quads, [0, 8, 16, 24]), axis=1)
 
 
-def unpack_bytes(words):
+def unpack_bytes(words: tf.Tensor) -> tf.Tensor:
   """The inverse of `pack_bytes`: int32 [4 w] of int32 [w]."""
   quads = tf.bitcast(words[:, tf.newaxis], tf.uint32)
   quads = tf.bitwise.right_shift(quads, tf.constant([0, 8, 16, 24], tf.uint32))

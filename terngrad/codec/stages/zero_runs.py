@@ -21,7 +21,7 @@ from terngrad.codec.stages import wire
 _TRITS, _ZEROS, _RUNS, _LONGEST = 5, 121, 243, 14
 
 
-def zero_runs(density=0.3175):
+def zero_runs(density: float = 0.3175) -> wire.VariablePacking:
   """1.6 bits an element at most, and 0.11 where all codes are 0.
 
   Args:
@@ -31,68 +31,62 @@ def zero_runs(density=0.3175):
   Returns:
     A `wire.VariablePacking` of codes in {-1, 0, 1}.
   """
+  return _ZeroRuns(density)
 
-  def expected(num_elements):
+
+class _ZeroRuns(wire.VariablePacking):
+  name = 'zero_runs'
+  elements_per_word = _TRITS
+
+  def __init__(self, density: float) -> None:
+    self._density = density
+
+  def capacity(self, width: int) -> int:
+    return 1 - (-width // 4)
+
+  def expected(self, num_elements: int) -> float:
     symbols = -(-num_elements // _TRITS)
-    zero = (1 - density) ** _TRITS
+    zero = (1 - self._density) ** _TRITS
     # What is not zero, and a byte for each 14 of a run, whose length is
     # geometric.
     runs = (1 - zero) * zero / (1 - zero**_LONGEST)
     return 1 + symbols * (1 - zero + runs) / 4 + 3 / 8 * (num_elements > 0)
 
-  return wire.VariablePacking(
-    name='zero_runs',
-    elements_per_word=_TRITS,
-    pack=_pack,
-    unpack=_unpack,
-    capacity=lambda width: 1 - (-width // 4),
-    used=lambda first: first,
-    expected=expected,
-    check=_check,
-  )
+  def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
+    size = planes[0].shape[0]
+    if not size:
+      return tf.constant([1])
+    symbols = sum((plane + 1) * 3**place for place, plane in enumerate(planes))
+    zero = tf.cast(symbols == _ZEROS, tf.int32)
+    # How far into its run each zero is, from 1: zeros so far, less those before
+    # the last symbol that was none.
+    zeros = tf.cumsum(zero)
+    others = tf.cumsum(1 - zero)
+    before = tf.scatter_nd(
+      tf.where(zero == 1, size + 1, others)[:, tf.newaxis], zeros, [size + 2]
+    )
+    place = zeros - tf.gather(before, others) - 1
+    within = place % _LONGEST
+    following = tf.concat([zero[1:], [0]], axis=0)
+    last = (within == _LONGEST - 1) | (following == 0)
+    runs = tf.where(within == 0, _ZEROS, _RUNS - 1 + within)
+    found = tf.where(zero == 1, runs, symbols)
+    sent = (zero == 0) | last
+    rank = tf.cumsum(tf.cast(sent, tf.int32)) - 1
+    capacity = -(-size // 4)
+    target = tf.where(sent, rank, 4 * capacity)[:, tf.newaxis]
+    packed = tf.scatter_nd(target, tf.where(sent, found, 0), [4 * capacity + 1])
+    used = 1 + (rank[-1] + 4) // 4
+    return tf.concat([[used], wire.pack_bytes(packed[:-1])], axis=0)
 
-
-def _pack(planes):
-  size = planes[0].shape[0]
-  if not size:
-    return tf.constant([1])
-  symbols = sum((plane + 1) * 3**place for place, plane in enumerate(planes))
-  zero = tf.cast(symbols == _ZEROS, tf.int32)
-  # How far into its run each zero is, from 1: zeros so far, less those before
-  # the last symbol that was none.
-  zeros = tf.cumsum(zero)
-  others = tf.cumsum(1 - zero)
-  before = tf.scatter_nd(
-    tf.where(zero == 1, size + 1, others)[:, tf.newaxis], zeros, [size + 2]
-  )
-  place = zeros - tf.gather(before, others) - 1
-  within = place % _LONGEST
-  following = tf.concat([zero[1:], [0]], axis=0)
-  last = (within == _LONGEST - 1) | (following == 0)
-  runs = tf.where(within == 0, _ZEROS, _RUNS - 1 + within)
-  found = tf.where(zero == 1, runs, symbols)
-  sent = (zero == 0) | last
-  rank = tf.cumsum(tf.cast(sent, tf.int32)) - 1
-  capacity = -(-size // 4)
-  target = tf.where(sent, rank, 4 * capacity)[:, tf.newaxis]
-  packed = tf.scatter_nd(target, tf.where(sent, found, 0), [4 * capacity + 1])
-  used = 1 + (rank[-1] + 4) // 4
-  return tf.concat([[used], wire.pack_bytes(packed[:-1])], axis=0)
-
-
-def _unpack(words, width):
-  if not width:
-    return [tf.zeros([0], tf.int32)] * _TRITS
-  found = wire.unpack_bytes(words[1:])
-  length = tf.where(found < _RUNS, 1, found - (_RUNS - 2))
-  start = tf.minimum(tf.cumsum(length, exclusive=True), width)[:, tf.newaxis]
-  # Which byte each symbol is of: as many as have begun, less one.
-  begun = tf.scatter_nd(start, tf.ones_like(length), [width + 1])
-  byte = tf.gather(found, tf.cumsum(begun[:-1]) - 1)
-  symbols = tf.where(byte < _RUNS, byte, _ZEROS)
-  return [symbols // 3**place % 3 - 1 for place in range(_TRITS)]
-
-
-def _check(words, width):
-  """All that can be wrong shows where the codes are packed again."""
-  del words, width
+  def unpack(self, words: tf.Tensor, width: int) -> wire.Planes:
+    if not width:
+      return [tf.zeros([0], tf.int32)] * _TRITS
+    found = wire.unpack_bytes(words[1:])
+    length = tf.where(found < _RUNS, 1, found - (_RUNS - 2))
+    start = tf.minimum(tf.cumsum(length, exclusive=True), width)[:, tf.newaxis]
+    # Which byte each symbol is of: as many as have begun, less one.
+    begun = tf.scatter_nd(start, tf.ones_like(length), [width + 1])
+    byte = tf.gather(found, tf.cumsum(begun[:-1]) - 1)
+    symbols = tf.where(byte < _RUNS, byte, _ZEROS)
+    return [symbols // 3**place % 3 - 1 for place in range(_TRITS)]

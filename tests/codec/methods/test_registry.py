@@ -8,8 +8,8 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
+from terngrad.codec import coded
 from terngrad.codec.methods import registry
-from terngrad.codec.stages import contract
 from tests.codec import bounds
 from tests.codec.methods import test_conformance as methods_conformance
 
@@ -118,7 +118,7 @@ def test_text_that_names_none_is_an_error_that_says_why(text, message):
 
 @pytest.mark.parametrize('name', registry.CODECS)
 def test_every_codec_needs_no_options(name):
-  assert isinstance(registry.parse(name), contract.Codec)
+  assert isinstance(registry.parse(name), coded.Code)
 
 
 def test_listing_is_sorted():
@@ -132,7 +132,7 @@ def test_listing_is_sorted():
 )
 def test_any_text_gives_a_codec_or_a_value_error(text):
   try:
-    assert isinstance(registry.parse(text), contract.Codec)
+    assert isinstance(registry.parse(text), coded.Code)
   except ValueError as error:
     assert 'expected' in str(error)
 

@@ -4,17 +4,30 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from terngrad.codec.stages import chain
+from terngrad.codec import chain
 from terngrad.codec.stages import clipping
 from terngrad.codec.stages import float_words
 from terngrad.codec.stages import packing
 from terngrad.codec.stages import ternary
+from terngrad.codec.stages import wire
 from tests.codec import conformance
 
 CLIP = clipping.clip_by_stddev(2.5)
 TERNARIZE = ternary.ternarize()
 BASE3 = packing.base3()
 FLOATS = float_words.float32_words()
+
+
+class TwoLevels(ternary.Ternarize):
+  levels = 2
+
+
+class WideBase3(packing.Positional):
+  """As base3, and says that it has room for more."""
+
+  def __init__(self):
+    super().__init__('base3', 3)
+    self.levels = 2
 
 
 @pytest.mark.parametrize(
@@ -60,7 +73,7 @@ def test_name_lists_the_stages(stages, name):
       r'clip_by_stddev\(2\.5\)\. Leave one',
     ),
     (
-      (TERNARIZE._replace(levels=2), BASE3),
+      (TwoLevels(), BASE3),
       r'base3 holds codes up to 1, ternarize makes codes up to 2\. Choose',
     ),
   ],
@@ -85,7 +98,7 @@ def test_stages_that_do_not_fit_are_an_error(stages, message):
 
 
 def test_packing_with_more_levels_than_codes_fits():
-  chain.chain(TERNARIZE, BASE3._replace(levels=2))
+  chain.chain(TERNARIZE, WideBase3())
 
 
 def test_traits_are_those_of_quantizer_else_of_packing():
@@ -98,20 +111,26 @@ def test_stages_get_planes_in_order_with_positions_and_shared_scaler(compiled):
   # Two variables, five elements, words of two: planes [0 1 2] and [3 4 -].
   seen = []
 
-  def quantize(scaled, positions, key):
-    seen.append(scaled.shape)
-    assert positions.dtype == tf.uint32
-    # What bits are drawn from is their sum; the key's other half stays.
-    place = tf.bitcast(positions + key[0] - KEY[0], tf.int32)
-    tf.debugging.assert_equal(key[1], KEY[1])
-    return tf.cast(scaled, tf.int32) + 10_000 * place
+  class Shown(ternary.Ternarize):
+    factor = staticmethod(tf.identity)
 
-  codec = chain.chain(
-    TERNARIZE._replace(factor=tf.identity, quantize=quantize),
-    BASE3._replace(
-      elements_per_word=2, pack=lambda planes: planes[0] + 100 * planes[1]
-    ),
-  )
+    def quantize(self, scaled, positions, key):
+      seen.append(scaled.shape)
+      assert positions.dtype == tf.uint32
+      # What bits are drawn from is their sum; the key's other half stays.
+      place = tf.bitcast(positions + key[0] - KEY[0], tf.int32)
+      tf.debugging.assert_equal(key[1], KEY[1])
+      return tf.cast(scaled, tf.int32) + 10_000 * place
+
+  class TwoAWord(wire.Packing):
+    name, elements_per_word, levels = 'two a word', 2, 1
+
+    def pack(self, planes):
+      return planes[0] + 100 * planes[1]
+
+    unpack = None  # not looked at
+
+  codec = chain.chain(Shown(), TwoAWord())
   variables = [tf.constant([[1.0], [2.0]]), tf.constant([3.0, 4.0, 5.0])]
   own, shared = tf.constant([2.0, 5.0]), tf.constant([9.0, 7.0])
   encode = tf.function(codec.encode) if compiled else codec.encode

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from terngrad.codec.stages import chain
+from terngrad.codec import chain
 from terngrad.codec.stages import clipping
 from terngrad.codec.stages import float_words
 from terngrad.codec.stages import statistics

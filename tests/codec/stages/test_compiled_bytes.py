@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from terngrad.codec import accelerated
 from terngrad.codec.methods import registry
 
 SIZE = 2_000_003
@@ -101,7 +100,7 @@ def test_encoding_reads_the_gradient_once_and_writes_its_words(text):
   'text', ['ternary', 'ternary:scaler_rule=stddev', 'ternary:clip_factor=0']
 )
 def test_a_probe_for_gpus_reads_the_gradient_once(text):
-  codec = accelerated.probing_once(registry.parse(text))
+  codec = registry.parse(text).on_gpus()
   total = bytes_accessed(lambda g: codec.probe([g]), tf.zeros([SIZE]))
   # XLA of TensorFlow 2.20 does not join reductions of different kinds.
   times = 2 if tf.__version__.startswith('2.20.') else 1

@@ -6,9 +6,9 @@ import pytest
 import tensorflow as tf
 from hypothesis import strategies
 
+from terngrad.codec import chain
 from terngrad.codec.methods import registry
 from terngrad.codec.methods import validation
-from terngrad.codec.stages import chain
 from terngrad.codec.stages import float_words
 from tests.codec import bounds
 from tests.codec import conformance

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from terngrad.codec import chain
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.codec.stages import contract
@@ -65,12 +66,13 @@ class TestDraws(Answers, conformance.DrawConformance):
     gradient = self.gradient()
     codec = self.make()
     own = conformance.probe(codec, gradient).numpy()
-    moved = codec._replace(
-      encode_pieces=lambda *arguments: codec.encode_pieces(
-        *arguments[:-1],
-        tf.concat([arguments[-1][:2], [3 * 2**29 + 1]], axis=0),
-      )
-    )
+
+    class Moved(chain.Chain):
+      def encode_pieces(self, *arguments):
+        key = tf.concat([arguments[-1][:2], [3 * 2**29 + 1]], axis=0)
+        return codec.encode_pieces(*arguments[:-1], key)
+
+    moved = Moved(codec.stages)
     sample = conformance.sampler(moved, gradient.size)
     drawn = sample(gradient, own, own)
     conformance.check_law(drawn, self.mean(gradient, own, own), float(own))

@@ -6,26 +6,34 @@ import pytest
 import tensorflow as tf
 from hypothesis import strategies
 
+from terngrad.codec import chain
 from terngrad.codec.methods import registry
-from terngrad.codec.stages import chain
 from terngrad.codec.stages import clipping
-from terngrad.codec.stages import packing
 from terngrad.codec.stages import random_bits
 from terngrad.codec.stages import statistics
 from terngrad.codec.stages import ternary
+from terngrad.codec.stages import wire
 from tests.codec import conformance
 
 LARGEST_DRAW = 2**32 - 1
 # Of seed 7, folded with 11: computed with Python's integers.
 GOLDEN_CODES = '+-+-+00-+-+0+0+-0000000-'
 
+
 # A code a word: compiles fastest where packing does not matter.
-PLAIN = packing.base3()._replace(
-  name='plain',
-  elements_per_word=1,
-  pack=lambda planes: planes[0],
-  unpack=lambda words: [words],
-)
+class Plain(wire.Packing):
+  name = 'plain'
+  elements_per_word = 1
+  levels = 1
+
+  def pack(self, planes):
+    return planes[0]
+
+  def unpack(self, words):
+    return [words]
+
+
+PLAIN = Plain()
 
 
 @pytest.mark.slow
@@ -109,68 +117,64 @@ def scaled_to(gradient, stddev, largest):
 # Controls: wrong codecs, which the check of the law has to find.
 
 
-def spoilt(change):
-  """The unclipped codec with its quantizer changed."""
-  return chain.chain(change(ternary.ternarize()), PLAIN)
+def spoilt(quantizer):
+  """The unclipped codec with another quantizer."""
+  return chain.chain(quantizer, PLAIN)
 
 
-def scaled_threshold(factor):
-  def change(good):
-    return good._replace(
-      quantize=lambda scaled, *rest: good.quantize(scaled * factor, *rest)
-    )
+class ScaledThreshold(ternary.Ternarize):
+  def __init__(self, by):
+    super().__init__()
+    self.by = by
 
-  return change
+  def quantize(self, scaled, positions, key):
+    return ternary.quantize(scaled * self.by, positions, key)
 
 
-def coarse_draws(good):
+class CoarseDraws(ternary.Ternarize):
   """Draws of 4 bits: the probability is rounded up to sixteenths."""
 
-  def quantize(scaled, positions, key):
+  def factor(self, scaler):
+    return 1 / scaler
+
+  def quantize(self, scaled, positions, key):
     bits = random_bits.element_bits(key, positions)
     draw = tf.bitwise.right_shift(bits, tf.constant(28, tf.uint32))
     fires = tf.cast(draw, tf.float32) < 16 * tf.abs(scaled)
     return tf.where(fires, tf.cast(tf.sign(scaled), tf.int32), 0)
 
-  return good._replace(factor=lambda scaler: 1 / scaler, quantize=quantize)
+
+class OneDrawForAll(ternary.Ternarize):
+  def quantize(self, scaled, positions, key):
+    return ternary.quantize(scaled, tf.zeros_like(positions), key)
 
 
-def one_draw_for_all(good):
-  def quantize(scaled, positions, key):
-    return good.quantize(scaled, tf.zeros_like(positions), key)
+class HalfAsOftenTwiceAsLarge(ternary.Ternarize):
+  def quantize(self, scaled, positions, key):
+    return ternary.quantize(0.5 * scaled, positions, key)
 
-  return good._replace(quantize=quantize)
-
-
-def half_as_often_twice_as_large(good):
-  def quantize(scaled, positions, key):
-    return good.quantize(0.5 * scaled, positions, key)
-
-  def dequantize(codes, scaler):
-    return 2.0 * good.dequantize(codes, scaler)
-
-  return good._replace(quantize=quantize, dequantize=dequantize)
+  def dequantize(self, codes, scaler):
+    return 2.0 * ternary.dequantize(codes, scaler)
 
 
-def unfair_to_one_sign(good):
+class UnfairToOneSign(ternary.Ternarize):
   """2 % more of +1 than there should be."""
 
-  def quantize(scaled, *rest):
-    return good.quantize(tf.where(scaled > 0, 1.02 * scaled, scaled), *rest)
-
-  return good._replace(quantize=quantize)
+  def quantize(self, scaled, positions, key):
+    unfair = tf.where(scaled > 0, 1.02 * scaled, scaled)
+    return ternary.quantize(unfair, positions, key)
 
 
 CONTROLS = {
-  'threshold 2 % high': (scaled_threshold(1.02), conformance.check_mean),
-  'threshold 1 % low': (scaled_threshold(0.99), conformance.check_mean),
-  'draws of 4 bits': (coarse_draws, conformance.check_mean),
-  'positive values 2 % high': (unfair_to_one_sign, conformance.check_mean),
+  'threshold 2 % high': (ScaledThreshold(1.02), conformance.check_mean),
+  'threshold 1 % low': (ScaledThreshold(0.99), conformance.check_mean),
+  'draws of 4 bits': (CoarseDraws(), conformance.check_mean),
+  'positive values 2 % high': (UnfairToOneSign(), conformance.check_mean),
   'variance doubled': (
-    half_as_often_twice_as_large,
+    HalfAsOftenTwiceAsLarge(),
     conformance.check_variance,
   ),
-  'one draw for all': (one_draw_for_all, conformance.check_independence),
+  'one draw for all': (OneDrawForAll(), conformance.check_independence),
 }
 
 
@@ -178,10 +182,12 @@ CONTROLS = {
 @pytest.mark.parametrize('name', CONTROLS)
 @pytest.mark.gate_every(3)
 def test_check_of_the_law_finds_wrong_codec(name):
-  change, check = CONTROLS[name]
+  quantizer, check = CONTROLS[name]
   gradient = TestUnclipped().gradient()
   own = np.abs(gradient).max()
-  drawn = conformance.sampler(spoilt(change), gradient.size)(gradient, own, own)
+  drawn = conformance.sampler(spoilt(quantizer), gradient.size)(
+    gradient, own, own
+  )
   with pytest.raises(AssertionError, match='times the bound|chi-square'):
     check(drawn, gradient.astype(np.float64), float(own))
 
@@ -189,7 +195,7 @@ def test_check_of_the_law_finds_wrong_codec(name):
 def test_check_of_the_law_passes_the_same_codec_unspoilt():
   gradient = TestUnclipped().gradient()
   own = np.abs(gradient).max()
-  sample = conformance.sampler(spoilt(lambda good: good), gradient.size)
+  sample = conformance.sampler(spoilt(ternary.ternarize()), gradient.size)
   drawn = sample(gradient, own, own)
   conformance.check_law(drawn, gradient.astype(np.float64), float(own))
 

@@ -8,8 +8,11 @@ https://arxiv.org/abs/1612.01064). Departure from TernGrad: workers do not share
 scalers, which travel with the codes.
 """
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
+from terngrad.codec import coded
 from terngrad.codec.methods import by_variable
 from terngrad.codec.methods import grouped
 from terngrad.codec.stages import clipping
@@ -18,7 +21,7 @@ from terngrad.codec.stages import statistics
 from terngrad.codec.stages import ternary
 
 
-def asymmetric(clip_factor=2.5, group_size=0):
+def asymmetric(clip_factor: float = 2.5, group_size: int = 0) -> coded.Code:
   """-1, 0 and +1 times one of two scalers.
 
   Args:
@@ -27,18 +30,34 @@ def asymmetric(clip_factor=2.5, group_size=0):
       variable.
 
   Returns:
-    A `contract.Codec` of 1.6 bits an element, unbiased up to the clipping.
+    A `coded.Code` of 1.6 bits an element, unbiased up to the clipping.
 
   Raises:
     ValueError: an option is out of its range.
   """
-  clip = clipping.clip_by_stddev(clip_factor) if clip_factor else None
+  return Asymmetric(clip_factor, group_size)
 
-  def encode(rows, bits):
+
+class Asymmetric(grouped.Grouped):
+  """See `asymmetric`."""
+
+  traits = by_variable.DRAWN
+  num_scales = 2
+
+  def __init__(self, clip_factor: float, group_size: int) -> None:
+    """See `asymmetric`."""
+    self.clip = clipping.clip_by_stddev(clip_factor) if clip_factor else None
+    name = f'asymmetric({clip_factor:g}, {group_size})'
+    super().__init__(name, packing.base3(), group_size)
+
+  def encode_groups(
+    self, rows: tf.Tensor, bits: tf.Tensor | None
+  ) -> tuple[list[tf.Tensor], tf.Tensor]:
+    """See `grouped.Grouped`."""
     magnitude = tf.abs(rows)
-    if clip:
+    if self.clip:
       stats = statistics.of_groups(rows, rows.shape[1])
-      magnitude = tf.minimum(magnitude, clip.limit(stats)[:, tf.newaxis])
+      magnitude = tf.minimum(magnitude, self.clip.limit(stats)[:, tf.newaxis])
     negative = rows < 0.0
     scalers = [
       tf.reduce_max(tf.where(chosen, magnitude, 0.0), axis=1)
@@ -48,13 +67,10 @@ def asymmetric(clip_factor=2.5, group_size=0):
     fires = ternary.round_by(magnitude * tf.where(negative, down, up), bits)
     return scalers, tf.where(negative, -fires, fires)
 
-  def decode(scalers, codes):
+  def decode_groups(
+    self, scales: Sequence[tf.Tensor], codes: tf.Tensor
+  ) -> tf.Tensor:
+    """See `grouped.Grouped`."""
     zeros = tf.zeros(codes.shape)
-    negative = tf.where(codes < 0, -scalers[1], zeros)
-    return tf.where(codes > 0, scalers[0], negative)
-
-  name = f'asymmetric({clip_factor:g}, {group_size})'
-  group = grouped.Group(
-    name, packing.base3(), encode, decode, group_size, num_scales=2
-  )
-  return grouped.grouped(group, by_variable.DRAWN)
+    negative = tf.where(codes < 0, -scales[1], zeros)
+    return tf.where(codes > 0, scales[0], negative)

@@ -6,10 +6,12 @@ and e5m2, which reaches 57344. Departure: the scale is a group's own, and brings
 its largest magnitude to the upper half of the range.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import tensorflow as tf
 
-from terngrad.codec.methods import by_variable
+from terngrad.codec import coded
 from terngrad.codec.methods import grouped
 from terngrad.codec.stages import packing
 
@@ -17,7 +19,7 @@ from terngrad.codec.stages import packing
 FORMATS = {'e4m3': (3, 7, 0x7E), 'e5m2': (2, 15, 0x7B)}
 
 
-def fp8(kind='e4m3', group_size=512):
+def fp8(kind: str = 'e4m3', group_size: int = 512) -> coded.Code:
   """Elements rounded to nearest, ties to even.
 
   Args:
@@ -25,7 +27,7 @@ def fp8(kind='e4m3', group_size=512):
     group_size: elements that share a scale, 32 bits; 0 for a whole variable.
 
   Returns:
-    A `contract.Codec` of 8 bits an element.
+    A `coded.Code` of 8 bits an element.
 
   Raises:
     ValueError: an option is out of its range.
@@ -35,29 +37,42 @@ def fp8(kind='e4m3', group_size=512):
       f'kind: expected one of {", ".join(FORMATS)}, received {kind!r}. Use '
       'e4m3, or e5m2 for gradients of very different sizes.'
     )
-  mantissa, bias, largest = FORMATS[kind]
-  table = _values(mantissa, bias, largest)
+  return Fp8(kind, group_size)
 
-  def encode(rows, bits):
+
+class Fp8(grouped.Grouped):
+  """See `fp8`."""
+
+  def __init__(self, kind: str, group_size: int) -> None:
+    """See `fp8`."""
+    name = f'fp8({kind}, {group_size})'
+    super().__init__(name, packing.unsigned(8), group_size)
+    self.mantissa, self.bias, largest = FORMATS[kind]
+    self.table = _values(self.mantissa, self.bias, largest)
+    self.largest = float(self.table[largest])
+
+  def encode_groups(
+    self, rows: tf.Tensor, bits: tf.Tensor | None
+  ) -> tuple[list[tf.Tensor], tf.Tensor]:
+    """See `grouped.Grouped`."""
     del bits  # nothing is drawn
     span = tf.reduce_max(tf.abs(rows), axis=1)
-    scales = _power_of_two_above(span * (1.0 / float(table[largest])))
+    scales = _power_of_two_above(span * (1.0 / self.largest))
     bounded = tf.minimum(
-      tf.abs(rows) * (1.0 / scales)[:, tf.newaxis], float(table[largest])
+      tf.abs(rows) * (1.0 / scales)[:, tf.newaxis], self.largest
     )
-    codes = _codes(bounded, mantissa, bias)
+    codes = _codes(bounded, self.mantissa, self.bias)
     sign = tf.where((rows < 0.0) & (codes > 0), 128, 0)
     return [scales], codes + sign
 
-  def decode(scales, codes):
-    return tf.gather(tf.constant(table), codes) * scales[0]
+  def decode_groups(
+    self, scales: Sequence[tf.Tensor], codes: tf.Tensor
+  ) -> tf.Tensor:
+    """See `grouped.Grouped`."""
+    return tf.gather(tf.constant(self.table), codes) * scales[0]
 
-  name = f'fp8({kind}, {group_size})'
-  group = grouped.Group(name, packing.unsigned(8), encode, decode, group_size)
-  return grouped.grouped(group, by_variable.FIXED)
 
-
-def _codes(values, mantissa, bias):
+def _codes(values: tf.Tensor, mantissa: int, bias: int) -> tf.Tensor:
   """int32 codes of float32 magnitudes within the range."""
   cut = 23 - mantissa
   bits = tf.bitcast(values, tf.int32)
@@ -69,7 +84,7 @@ def _codes(values, mantissa, bias):
   return tf.where(values >= 2.0 ** (1 - bias), normal, even)
 
 
-def _values(mantissa, bias, largest):
+def _values(mantissa: int, bias: int, largest: int) -> np.ndarray:
   """float32 [256]: what codes stand for; the largest for those above it."""
   codes = np.minimum(np.arange(128), largest)
   exponent, rest = codes >> mantissa, codes & (2**mantissa - 1)
@@ -78,7 +93,7 @@ def _values(mantissa, bias, largest):
   return np.concatenate([values, -values]).astype(np.float32)
 
 
-def _power_of_two_above(values):
+def _power_of_two_above(values: tf.Tensor) -> tf.Tensor:
   """The least power of two from 2**-120 to 2**120 that is not below."""
   bits = tf.bitcast(values, tf.int32)
   bits = tf.bitwise.bitwise_and(bits + 0x7FFFFF, 0x7F800000)

@@ -6,15 +6,18 @@ consecutive elements, since rows of layers have very different lengths; and the
 steps have 16 significant bits, rounded up.
 """
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
+from terngrad.codec import coded
 from terngrad.codec.methods import by_variable
 from terngrad.codec.methods import grouped
 from terngrad.codec.stages import packing
 from terngrad.native import grouped_ops
 
 
-def minmax(bits=8, group_size=512):
+def minmax(bits: int = 8, group_size: int = 512) -> coded.Code:
   """Unsigned integers of a few bits between two float32 a group.
 
   Args:
@@ -22,7 +25,7 @@ def minmax(bits=8, group_size=512):
     group_size: elements that share the two, 64 bits; 0 for a whole variable.
 
   Returns:
-    A `contract.Codec`, unbiased for magnitudes up to 2**126.
+    A `coded.Code`, unbiased for magnitudes up to 2**126.
 
   Raises:
     ValueError: an option is out of its range.
@@ -31,33 +34,49 @@ def minmax(bits=8, group_size=512):
     raise ValueError(
       f'minmax: expected bits of 1, 2, 4, 8, received {bits}. Use 4.'
     )
-  levels = 2**bits - 1
+  return Minmax(bits, group_size)
 
-  def encode(rows, draws):
+
+class Minmax(grouped.Grouped):
+  """See `minmax`."""
+
+  traits = by_variable.DRAWN
+  num_scales = 2
+  signed = True
+
+  def __init__(self, bits: int, group_size: int) -> None:
+    """See `minmax`."""
+    name = f'minmax({bits}, {group_size})'
+    super().__init__(name, packing.unsigned(bits), group_size)
+    self.num_levels = 2**bits - 1
+    self.kernels = grouped_ops.Code(
+      grouped_ops.SPANS, self.num_levels, 2**bits, 32 // bits, group_size
+    )
+
+  def encode_groups(
+    self, rows: tf.Tensor, bits: tf.Tensor | None
+  ) -> tuple[list[tf.Tensor], tf.Tensor]:
+    """See `grouped.Grouped`."""
     rows = tf.clip_by_value(rows, -grouped.LARGEST, grouped.LARGEST)
     least, largest = tf.reduce_min(rows, axis=1), tf.reduce_max(rows, axis=1)
     least = tf.where(least == 0.0, 0.0, least)  # of either sign
-    steps = grouped.step(largest - least, levels)
+    steps = grouped.step(largest - least, self.num_levels)
     above = rows - least[:, tf.newaxis]
-    codes = grouped.round_to_levels(above, steps, levels, draws)
+    codes = grouped.round_to_levels(above, steps, self.num_levels, bits)
     return [least, steps], codes
 
-  def decode(scales, codes):
+  def decode_groups(
+    self, scales: Sequence[tf.Tensor], codes: tf.Tensor
+  ) -> tf.Tensor:
+    """See `grouped.Grouped`."""
     least, steps = scales
-    steps = grouped.known_step(steps, levels)
+    steps = grouped.known_step(steps, self.num_levels)
     return tf.cast(codes, tf.float32) * steps + least
 
-  name = f'minmax({bits}, {group_size})'
-  group = grouped.Group(
-    name,
-    packing.unsigned(bits),
-    encode,
-    decode,
-    group_size,
-    num_scales=2,
-    signed=True,
-    native=grouped_ops.Code(
-      grouped_ops.SPANS, levels, 2**bits, 32 // bits, group_size
-    ),
-  )
-  return grouped.grouped(group, by_variable.DRAWN)
+  def twin(self) -> coded.Code:
+    """See `coded.Code`."""
+    return _OnKernels.of(self)
+
+
+class _OnKernels(grouped.OnKernels, Minmax):
+  """With kernels."""

@@ -5,9 +5,12 @@ https://arxiv.org/abs/1905.10988, definition 1: 9 bits an element. No departure;
 subnormal numbers are rounded to 0 or to 2**-126, likewise without bias.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import tensorflow as tf
 
+from terngrad.codec import coded
 from terngrad.codec.methods import by_variable
 from terngrad.codec.stages import packing
 from terngrad.codec.stages import wire
@@ -17,59 +20,64 @@ _EXPONENTS, _SIGNS = packing.unsigned(8), packing.unsigned(1)
 _LARGEST = 254
 
 
-def natural():
+def natural() -> coded.Code:
   """Elements rounded at random to one of the two nearest powers of two.
 
   Returns:
-    A `contract.Codec`, unbiased up to 2**127.
+    A `coded.Code`, unbiased up to 2**127.
   """
-  return by_variable.by_variable(_WORDS, _encode, by_variable.DRAWN)
+  return Natural()
 
 
-def _encode(values, draws):
-  bits = tf.bitcast(values, tf.int32)
-  mantissa = tf.bitwise.bitwise_and(bits, 0x7FFFFF)
-  exponent = tf.bitwise.bitwise_and(tf.bitwise.right_shift(bits, 23), 0xFF)
-  draw = tf.bitwise.right_shift(draws(), tf.constant(9, tf.uint32))
-  up = tf.cast(tf.bitcast(draw, tf.int32) < mantissa, tf.int32)
-  exponent = tf.minimum(exponent + up, _LARGEST)
-  return tf.concat(
-    [
-      _EXPONENTS.pack_flat(exponent),
-      _SIGNS.pack_flat(tf.cast(bits < 0, tf.int32)),
-    ],
-    axis=0,
-  )
+class Natural(by_variable.ByVariable):
+  """See `natural`."""
 
+  name = 'natural'
+  traits = by_variable.DRAWN
 
-def _num_words(num_elements):
-  return sum(words.num_words(num_elements) for words in (_EXPONENTS, _SIGNS))
+  def num_words(self, num_elements: int) -> int:
+    """See `wire.CompositePacking`."""
+    return sum(words.num_words(num_elements) for words in (_EXPONENTS, _SIGNS))
 
-
-def _planes(words, num_elements):
-  count = _EXPONENTS.num_words(num_elements)
-  exponent = _EXPONENTS.unpack_flat(words[:count], num_elements)
-  sign = _SIGNS.unpack_flat(words[count:], num_elements)
-  # No encoder sends infinity, but anyone may.
-  exponent = tf.minimum(exponent, _LARGEST)
-  bits = tf.bitwise.left_shift(exponent, 23)
-  return tf.bitcast(
-    tf.bitwise.bitwise_or(bits, tf.bitwise.left_shift(sign, 31)), tf.float32
-  )
-
-
-def _check(words, num_elements):
-  """Refuses infinities, and signs past the last element."""
-  count = _EXPONENTS.num_words(num_elements)
-  exponents = words[:count].view(np.uint8)
-  if exponents.max(initial=0) > _LARGEST:
-    raise ValueError(
-      f'natural: expected exponents of at most {_LARGEST}, received 255. The '
-      'payload was damaged: send it again.'
+  def encode_variable(
+    self, values: tf.Tensor, draws: Callable[[], tf.Tensor]
+  ) -> tf.Tensor:
+    """See `by_variable.ByVariable`."""
+    bits = tf.bitcast(values, tf.int32)
+    mantissa = tf.bitwise.bitwise_and(bits, 0x7FFFFF)
+    exponent = tf.bitwise.bitwise_and(tf.bitwise.right_shift(bits, 23), 0xFF)
+    draw = tf.bitwise.right_shift(draws(), tf.constant(9, tf.uint32))
+    up = tf.cast(tf.bitcast(draw, tf.int32) < mantissa, tf.int32)
+    exponent = tf.minimum(exponent + up, _LARGEST)
+    return tf.concat(
+      [
+        _EXPONENTS.pack_flat(exponent),
+        _SIGNS.pack_flat(tf.cast(bits < 0, tf.int32)),
+      ],
+      axis=0,
     )
-  return _SIGNS, words[count:], num_elements
 
+  def planes(self, words: tf.Tensor, num_elements: int) -> tf.Tensor:
+    """See `wire.CompositePacking`."""
+    count = _EXPONENTS.num_words(num_elements)
+    exponent = _EXPONENTS.unpack_flat(words[:count], num_elements)
+    sign = _SIGNS.unpack_flat(words[count:], num_elements)
+    # No encoder sends infinity, but anyone may.
+    exponent = tf.minimum(exponent, _LARGEST)
+    bits = tf.bitwise.left_shift(exponent, 23)
+    return tf.bitcast(
+      tf.bitwise.bitwise_or(bits, tf.bitwise.left_shift(sign, 31)), tf.float32
+    )
 
-_WORDS = wire.CompositePacking(
-  'natural', num_words=_num_words, planes=_planes, check=_check
-)
+  def check(
+    self, words: np.ndarray, num_elements: int
+  ) -> tuple[wire.Packing, np.ndarray, int]:
+    """Refuses infinities, and signs past the last element."""
+    count = _EXPONENTS.num_words(num_elements)
+    exponents = words[:count].view(np.uint8)
+    if exponents.max(initial=0) > _LARGEST:
+      raise ValueError(
+        f'natural: expected exponents of at most {_LARGEST}, received 255. The '
+        'payload was damaged: send it again.'
+      )
+    return _SIGNS, words[count:], num_elements

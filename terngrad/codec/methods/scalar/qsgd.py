@@ -7,8 +7,11 @@ Departures: integers are packed as digits of one length and not by Elias codes;
 and the part of the norm has 16 significant bits, rounded up.
 """
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
+from terngrad.codec import coded
 from terngrad.codec.methods import by_variable
 from terngrad.codec.methods import grouped
 from terngrad.codec.stages import packing
@@ -18,7 +21,9 @@ from terngrad.native import grouped_ops
 NORMS = ('l2', 'max')
 
 
-def qsgd(levels=7, group_size=512, norm='max'):
+def qsgd(
+  levels: int = 7, group_size: int = 512, norm: str = 'max'
+) -> coded.Code:
   """Elements in steps of a group's norm / levels.
 
   Args:
@@ -27,7 +32,7 @@ def qsgd(levels=7, group_size=512, norm='max'):
     norm: 'l2', the paper's; 'max', the largest magnitude, which is smaller.
 
   Returns:
-    A `contract.Codec`, unbiased.
+    A `coded.Code`, unbiased.
 
   Raises:
     ValueError: an option is out of its range.
@@ -37,31 +42,55 @@ def qsgd(levels=7, group_size=512, norm='max'):
       'qsgd: expected levels from 1 to 255 and a norm of l2, max, received '
       f'{levels} and {norm!r}. Use qsgd:levels=7,norm=max for 4 bits.'
     )
+  return Qsgd(levels, group_size, norm)
 
-  def encode(rows, bits):
-    steps = grouped.step(_norms(rows, norm), levels)
-    codes = grouped.round_to_levels(tf.abs(rows), steps, levels, bits)
+
+class Qsgd(grouped.Grouped):
+  """See `qsgd`."""
+
+  traits = by_variable.DRAWN
+
+  def __init__(self, levels: int, group_size: int, norm: str) -> None:
+    """See `qsgd`."""
+    digits = packing.digits(levels)
+    super().__init__(
+      f'qsgd({levels}, {norm}, {group_size})', digits, group_size
+    )
+    self.num_levels, self.norm = levels, norm
+    self.kernels = grouped_ops.Code(
+      grouped_ops.STEPS,
+      levels,
+      2 * levels + 1,
+      digits.elements_per_word,
+      group_size,
+      is_norm=norm == 'l2',
+    )
+
+  def encode_groups(
+    self, rows: tf.Tensor, bits: tf.Tensor | None
+  ) -> tuple[list[tf.Tensor], tf.Tensor]:
+    """See `grouped.Grouped`."""
+    steps = grouped.step(_norms(rows, self.norm), self.num_levels)
+    codes = grouped.round_to_levels(tf.abs(rows), steps, self.num_levels, bits)
     return [steps], tf.where(rows < 0.0, -codes, codes)
 
-  def decode(scales, codes):
-    steps = grouped.known_step(scales[0], levels)
+  def decode_groups(
+    self, scales: Sequence[tf.Tensor], codes: tf.Tensor
+  ) -> tf.Tensor:
+    """See `grouped.Grouped`."""
+    steps = grouped.known_step(scales[0], self.num_levels)
     return tf.cast(codes, tf.float32) * steps
 
-  packed = packing.digits(levels)
-  name = f'qsgd({levels}, {norm}, {group_size})'
-  code = grouped_ops.Code(
-    grouped_ops.STEPS,
-    levels,
-    2 * levels + 1,
-    packed.elements_per_word,
-    group_size,
-    is_norm=norm == 'l2',
-  )
-  group = grouped.Group(name, packed, encode, decode, group_size, native=code)
-  return grouped.grouped(group, by_variable.DRAWN)
+  def twin(self) -> coded.Code:
+    """See `coded.Code`."""
+    return _OnKernels.of(self)
 
 
-def _norms(rows, norm):
+class _OnKernels(grouped.OnKernels, Qsgd):
+  """With kernels."""
+
+
+def _norms(rows: tf.Tensor, norm: str) -> tf.Tensor:
   if norm == 'max':
     norms = tf.reduce_max(tf.abs(rows), axis=1)
   else:

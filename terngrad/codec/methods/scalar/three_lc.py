@@ -9,13 +9,15 @@ left out is not kept here: `error_feedback` does that.
 
 import tensorflow as tf
 
-from terngrad.codec.stages import chain
+from terngrad.codec import chain
+from terngrad.codec import coded
 from terngrad.codec.stages import contract
+from terngrad.codec.stages import statistics
 from terngrad.codec.stages import ternary
 from terngrad.codec.stages import zero_runs
 
 
-def three_lc(sparsity=1.75):
+def three_lc(sparsity: float = 1.75) -> coded.Code:
   """Rounds to nearest of -1, 0 and +1 times sparsity * largest magnitude.
 
   Args:
@@ -23,7 +25,7 @@ def three_lc(sparsity=1.75):
       sends fewer and larger values.
 
   Returns:
-    A `contract.Codec` of variable length, to be used with error feedback.
+    A `coded.Code` of variable length, to be used with error feedback.
 
   Raises:
     ValueError: `sparsity` is out of its range.
@@ -33,27 +35,36 @@ def three_lc(sparsity=1.75):
       f'three_lc: expected a sparsity from 1 to below 2, received {sparsity}. '
       'Use 1.75.'
     )
+  # Few elements come near the largest.
+  packing = zero_runs.zero_runs(density=0.01)
+  return chain.chain(ThreeValues(sparsity), packing)
 
-  def scaler(stats):
+
+class ThreeValues(contract.Quantizer):
+  """See `three_lc`."""
+
+  levels = 1
+  traits = contract.Traits(
+    unbiased=False, lossless=False, additive=True, randomness='none'
+  )
+  factor = staticmethod(ternary.factor)
+  dequantize = staticmethod(ternary.dequantize)
+
+  def __init__(self, sparsity: float) -> None:
+    """See `three_lc`."""
+    self.name, self.sparsity = f'three_values({sparsity:g})', sparsity
+
+  def scaler(self, stats: statistics.Statistics) -> tf.Tensor:
+    """See `contract.Quantizer`."""
     # Bounded, since only an element that is not finite may make it infinite.
-    wanted = tf.minimum(stats.max_abs, tf.float32.max / sparsity) * sparsity
+    wanted = tf.minimum(stats.max_abs, tf.float32.max / self.sparsity)
+    wanted *= self.sparsity
     return tf.where(tf.math.is_finite(stats.max_abs), wanted, stats.max_abs)
 
-  def quantize(scaled, positions, key):
+  def quantize(
+    self, scaled: tf.Tensor, positions: tf.Tensor, key: tf.Tensor
+  ) -> tf.Tensor:
+    """See `contract.Quantizer`."""
     del positions, key  # nothing is drawn
     # Half the scaler in the units of `ternary.factor`.
     return tf.where(tf.abs(scaled) >= 2.0**22, tf.where(scaled < 0.0, -1, 1), 0)
-
-  quantizer = contract.Quantizer(
-    name=f'three_values({sparsity:g})',
-    scaler=scaler,
-    factor=ternary.factor,
-    quantize=quantize,
-    dequantize=ternary.dequantize,
-    levels=1,
-    traits=contract.Traits(
-      unbiased=False, lossless=False, additive=True, randomness='none'
-    ),
-  )
-  # Few elements come near the largest.
-  return chain.chain(quantizer, zero_runs.zero_runs(density=0.01))

@@ -5,6 +5,7 @@ k)) bits are stored as l planes of k bits, and the others, h, in a string of
 k + floor((n - 1) / 2**l) + 1 bits, of which number h + i is 1 for index i.
 """
 
+import numpy as np
 import tensorflow as tf
 
 from terngrad.codec.stages import packing
@@ -12,7 +13,7 @@ from terngrad.codec.stages import packing
 _BITS = packing.unsigned(1)
 
 
-def num_words(number, num_elements):
+def num_words(number: int, num_elements: int) -> int:
   """Words of so many indices; see `pack`.
 
   Args:
@@ -26,7 +27,7 @@ def num_words(number, num_elements):
   return low + _BITS.num_words(_string_bits(number, num_elements))
 
 
-def pack(indices, num_elements):
+def pack(indices: tf.Tensor, num_elements: int) -> tf.Tensor:
   """Packs indices.
 
   Args:
@@ -50,7 +51,7 @@ def pack(indices, num_elements):
   return tf.concat([*words, _BITS.pack_flat(string)], axis=0)
 
 
-def unpack(words, number, num_elements):
+def unpack(words: tf.Tensor, number: int, num_elements: int) -> tf.Tensor:
   """The inverse of `pack`.
 
   Args:
@@ -81,7 +82,7 @@ def unpack(words, number, num_elements):
   return tf.bitwise.bitwise_or(indices, tf.bitwise.left_shift(high, low_bits))
 
 
-def check(name, words, number, num_elements):
+def check(name: str, words: np.ndarray, number: int, num_elements: int) -> None:
   """Raises ValueError unless NumPy int32 words are what indices pack to."""
   indices = unpack(tf.constant(words), number, num_elements)
   rising = bool(tf.reduce_all(indices[1:] > indices[:-1]))
@@ -97,9 +98,9 @@ def check(name, words, number, num_elements):
     )
 
 
-def _low_bits(number, num_elements):
+def _low_bits(number: int, num_elements: int) -> int:
   return (num_elements // number).bit_length() - 1
 
 
-def _string_bits(number, num_elements):
+def _string_bits(number: int, num_elements: int) -> int:
   return number + ((num_elements - 1) >> _low_bits(number, num_elements)) + 1

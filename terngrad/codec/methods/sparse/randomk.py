@@ -11,7 +11,7 @@ all. Every element is drawn as often and the mean error is the same; k numbers
 are drawn in place of n, and nothing is sorted.
 """
 
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -21,7 +21,7 @@ from terngrad.codec.methods.sparse import topk
 from terngrad.codec.stages import random_bits
 
 
-def randomk(ratio=0.01, unbiased=0):
+def randomk(ratio: float = 0.01, unbiased: int = 0) -> method.Method:
   """A part of the elements of each variable, as float32.
 
   Args:
@@ -41,38 +41,36 @@ def randomk(ratio=0.01, unbiased=0):
       f'unbiased: expected 0 or 1, received {unbiased}. Use 0 with error '
       'feedback and 1 without.'
     )
-  code = _Random(ratio, bool(unbiased))
-  return method.Method(
-    name=f'randomk({ratio:g}{", unbiased" if unbiased else ""})',
-    traits=by_variable.FIXED._replace(
-      unbiased=bool(unbiased), randomness='shared'
-    ),
-    begin=method.begin_with_norms,
-    agrees=False,
-    messages=code.messages,
-    send=(code.send,),
-    decode=code.decode,
-    estimate=code.estimate,
-    draws_in_decode=True,
-    compiled=False,  # XLA gathers and scatters element by element
-  )
+  return RandomK(ratio, bool(unbiased))
 
 
-class _Random(NamedTuple):
-  """The functions of `randomk`, and its options."""
+class RandomK(method.Method):
+  """See `randomk`."""
 
-  ratio: float
-  unbiased: bool
+  agrees = False
+  estimates = True
+  draws_in_decode = True
+  compiled = False  # XLA gathers and scatters element by element
 
-  def counts(self, context):
+  def __init__(self, ratio: float, unbiased: bool) -> None:
+    """See `randomk`."""
+    self.ratio, self.unbiased = ratio, unbiased
+    self.name = f'randomk({ratio:g}{", unbiased" if unbiased else ""})'
+    self.traits = by_variable.FIXED._replace(
+      unbiased=unbiased, randomness='shared'
+    )
+
+  def counts(self, context: method.Context) -> list[int]:
+    """How many elements of each variable are sent."""
     return [topk.count(self.ratio, n) if n else 0 for n in context.sizes]
 
-  def messages(self, shapes):
+  def messages(self, shapes: method.Shapes) -> method.Rounds:
+    """See `method.Method`."""
     sizes = method.sizes_of(shapes)
     sent = sum(topk.count(self.ratio, n) for n in sizes if n)
     return ((method.float_sum(sent),),)
 
-  def drawn(self, context):
+  def drawn(self, context: method.Context) -> list[tuple[tf.Tensor, tf.Tensor]]:
     """For each variable (indices int32 [k], lengths of their stretches)."""
     found, start = [], context.start
     for size, number in zip(context.sizes, self.counts(context), strict=True):
@@ -86,24 +84,43 @@ class _Random(NamedTuple):
       start += size
     return found
 
-  def send(self, gradients, states, received, context):
-    del received
+  def send(
+    self,
+    number: int,
+    gradients: method.Tensors,
+    states: method.Tensors,
+    received: method.Arrived,
+    context: method.Context,
+  ) -> tuple[list[tf.Tensor], method.Tensors]:
+    """See `method.Method`."""
+    del number, received
     pairs = zip(
       method.each(gradients, context), self.drawn(context), strict=True
     )
     values = tf.concat([tf.gather(v, where) for v, (where, _) in pairs], axis=0)
     return [tf.bitcast(values, tf.int32)], states
 
-  def decode(self, received, states, context):
+  def decode(
+    self,
+    received: method.Arrived,
+    states: method.Tensors,
+    context: method.Context,
+  ) -> tuple[list[tf.Tensor], method.Tensors]:
+    """See `method.Method`."""
     message = self.messages(context.shapes)[0][0]
     scale = 1.0 / context.num_workers
     means = received[0][0].sum(message)[: message.num_elements] * scale
     return method.shaped(self.spread(means, context), context), states
 
-  def estimate(self, words, context):
+  def estimate(
+    self, words: Sequence[tf.Tensor], context: method.Context
+  ) -> list[tf.Tensor]:
+    """See `method.Method`."""
     return self.spread(tf.bitcast(words[0], tf.float32), context)
 
-  def spread(self, values, context):
+  def spread(
+    self, values: tf.Tensor, context: method.Context
+  ) -> list[tf.Tensor]:
     """Sent values at their indices, a list of float32 [n]."""
     counts = self.counts(context)
     found = []

@@ -10,21 +10,25 @@ above; others wait in the residual of error feedback.
 
 import functools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
+from terngrad.codec import chain
+from terngrad.codec import coded
 from terngrad.codec import method
+from terngrad.codec.methods import by_variable
 from terngrad.codec.methods import few_elements
 from terngrad.codec.methods.sparse import topk
-from terngrad.codec.stages import chain
+from terngrad.codec.stages import chain as chains
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import wire
 from terngrad.native import ops
 from terngrad.native import sparse_ops
 
 
-def threshold(above=0.001, capacity=0.02):
+def threshold(above: float = 0.001, capacity: float = 0.02) -> coded.Code:
   """Elements of magnitudes of at least `above`, 64 bits each.
 
   Args:
@@ -32,7 +36,7 @@ def threshold(above=0.001, capacity=0.02):
     capacity: the largest part of a bucket's elements that is sent, in (0, 1].
 
   Returns:
-    A `contract.Codec` of variable length, to be used with error feedback.
+    A `coded.Code` of variable length, to be used with error feedback.
 
   Raises:
     ValueError: an option is out of its range.
@@ -43,73 +47,113 @@ def threshold(above=0.001, capacity=0.02):
       f'threshold: expected above >= 0 and finite, received {above}. It is in '
       'the units of the gradient: try 0.001.'
     )
-  codec = _codec(_encode, above, capacity)
-  by_kernels = _codec(sparse_ops.encode_threshold, above, capacity)
-  by_kernels = by_kernels._replace(
-    probe=ops.norms, decode_sum=functools.partial(_add_rows, codec.packing)
-  )
-  return codec._replace(native=lambda: by_kernels)
+  return Threshold(_Pairs(above, capacity))
 
 
-def _codec(encode, above, capacity):
-  name = f'threshold({above:g}, {capacity:g})'
-  packing = wire.VariablePacking(
-    name,
-    elements_per_word=1,
-    pack=functools.partial(_pack, encode, above, capacity),
-    unpack=_unpack,
-    capacity=lambda width: 1 + 2 * topk.count(capacity, width),
-    used=_used,
-    # By the gradient, not by its size: as much as fits.
-    expected=lambda size: 1 + 2 * topk.count(capacity, size),
-    check=functools.partial(_check, name),
-    levels=None,
-    domain=(contract.FLOAT, contract.WORDS),
-    traits=contract.Traits(
-      unbiased=False, lossless=False, additive=False, randomness='none'
-    ),
-  )
-  return chain.chain(packing)._replace(
-    decode_sum=functools.partial(_sum_rows, packing),
-    scope=contract.BUCKET,
-    compiled=False,
-  )
+class Threshold(chain.Chain):
+  """See `threshold`."""
+
+  scope = contract.BUCKET
+  compiled = False
+
+  def __init__(self, packing: wire.VariablePacking) -> None:
+    """See `threshold`."""
+    super().__init__((packing,))
+
+  def decode_sum(
+    self,
+    parts: Sequence[tf.Tensor],
+    shared: tf.Tensor,
+    shapes: method.Shapes,
+    scale: float = 1.0,
+  ) -> list[tf.Tensor]:
+    """See `coded.Code`: no tensor of all elements a worker."""
+    size = sum(method.sizes_of(shapes))
+    wire.check_length(self.packing, parts, size)
+    elements = functools.partial(_elements, num_elements=size)
+    sums = few_elements.sum_rows(parts, elements, size)
+    return chains.gradients_of(None, sums, shared, shapes, scale)
+
+  def twin(self) -> coded.Code:
+    """See `coded.Code`."""
+    packing = self.packing
+    return _OnKernels(_NativePairs(packing.above, packing.part))
 
 
-def _sum_rows(packing, parts, shared, shapes, scale=1.0):
-  """`contract.Codec.decode_sum`: no tensor of all elements a worker."""
-  size = sum(method.sizes_of(shapes))
-  wire.check_length(packing, parts, size)
-  elements = functools.partial(_elements, num_elements=size)
-  sums = few_elements.sum_rows(parts, elements, size)
-  return chain.gradients_of(None, sums, shared, shapes, scale)
+class _OnKernels(Threshold):
+  probe = staticmethod(ops.norms)
+
+  def decode_sum(
+    self,
+    parts: Sequence[tf.Tensor],
+    shared: tf.Tensor,
+    shapes: method.Shapes,
+    scale: float = 1.0,
+  ) -> list[tf.Tensor]:
+    del shared
+    size = sum(method.sizes_of(shapes))
+    wire.check_length(self.packing, parts, size)
+    elements = functools.partial(_elements, num_elements=size)
+    indices, values = few_elements.rows(parts, elements)
+    return sparse_ops.add_elements(indices, values, shapes, scale)
 
 
-def _add_rows(packing, parts, shared, shapes, scale=1.0):
-  """The same by a kernel."""
-  del shared
-  size = sum(method.sizes_of(shapes))
-  wire.check_length(packing, parts, size)
-  elements = functools.partial(_elements, num_elements=size)
-  indices, values = few_elements.rows(parts, elements)
-  return sparse_ops.add_elements(indices, values, shapes, scale)
-
-
-def _unpack(words, width):
-  return [few_elements.scattered(_elements)(words, width)]
-
-
-def _used(first):
-  return 1 + 2 * first
-
-
-def _pack(encode, above, capacity, planes):
+class _Pairs(wire.VariablePacking):
   """How many; then for each its index and its value, in rising order."""
-  (values,) = planes
-  return encode(values, topk.count(capacity, values.shape[0]), above)
+
+  elements_per_word = 1
+  levels = None
+  domain = (contract.FLOAT, contract.WORDS)
+  traits = by_variable.FIXED
+
+  def __init__(self, above: float, part: float) -> None:
+    self.name = f'threshold({above:g}, {part:g})'
+    self.above, self.part = above, part
+
+  def choose(self, values: tf.Tensor, number: int, above: float) -> tf.Tensor:
+    return _encode(values, number, above)
+
+  def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
+    (values,) = planes
+    number = topk.count(self.part, values.shape[0])
+    return self.choose(values, number, self.above)
+
+  def unpack(self, words: tf.Tensor, width: int) -> wire.Planes:
+    return [few_elements.scattered(*_elements(words, width), width)]
+
+  def capacity(self, width: int) -> int:
+    return 1 + 2 * topk.count(self.part, width)
+
+  def used(self, first: tf.Tensor) -> tf.Tensor:
+    return 1 + 2 * first
+
+  def expected(self, num_elements: int) -> float:
+    # By the gradient, not by its size: as much as fits.
+    return self.capacity(num_elements)
+
+  def check(self, words: np.ndarray, width: int) -> None:
+    """Refuses indices outside or in other orders, and what is not finite."""
+    pairs = words[1 : 1 + 2 * words[0]].reshape([-1, 2])
+    indices, values = pairs.T
+    inside = np.all((indices >= 0) & (indices < width))
+    if not inside or np.any(indices[1:] <= indices[:-1]):
+      raise ValueError(
+        f'{self.name}: expected indices below {width}, each once and in rising '
+        'order, received others. The payload was damaged or made by another '
+        'codec: send it again.'
+      )
+    if not np.isfinite(np.ascontiguousarray(values).view(np.float32)).all():
+      raise ValueError(
+        f'{self.name}: expected finite values, received others. The payload '
+        'was damaged: send it again.'
+      )
 
 
-def _encode(values, number, above):
+class _NativePairs(_Pairs):
+  choose = staticmethod(sparse_ops.encode_threshold)
+
+
+def _encode(values: tf.Tensor, number: int, above: float) -> tf.Tensor:
   """`sparse_ops.encode_threshold` on any device."""
   indices, sent = topk.in_order(values, number)
   bits = tf.bitcast(sent, tf.int32)
@@ -126,26 +170,10 @@ def _encode(values, number, above):
   return tf.concat([total[tf.newaxis], tf.reshape(pairs[:-1], [-1])], axis=0)
 
 
-def _elements(words, num_elements):
+def _elements(
+  words: tf.Tensor, num_elements: int
+) -> tuple[tf.Tensor, tf.Tensor]:
   indices, values = tf.unstack(tf.reshape(words[1:], [-1, 2]), axis=1)
   used = tf.range(indices.shape[0]) < words[0]
   indices = few_elements.inside(indices, num_elements)
   return tf.where(used, indices, num_elements), tf.bitcast(values, tf.float32)
-
-
-def _check(name, words, width):
-  """Refuses indices outside or in other orders, and what is not finite."""
-  pairs = words[1 : 1 + 2 * words[0]].reshape([-1, 2])
-  indices, values = pairs.T
-  inside = np.all((indices >= 0) & (indices < width))
-  if not inside or np.any(indices[1:] <= indices[:-1]):
-    raise ValueError(
-      f'{name}: expected indices below {width}, each once and in rising order, '
-      'received others. The payload was damaged or made by another codec: send '
-      'it again.'
-    )
-  if not np.isfinite(np.ascontiguousarray(values).view(np.float32)).all():
-    raise ValueError(
-      f'{name}: expected finite values, received others. The payload was '
-      'damaged: send it again.'
-    )

@@ -8,15 +8,15 @@ and what is left out is not kept here: `error_feedback` does that. Without it,
 most elements never move.
 """
 
-import functools
 import math
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 
+from terngrad.codec import coded
 from terngrad.codec.methods import by_variable
 from terngrad.codec.methods import few_elements
-from terngrad.codec.stages import wire
 from terngrad.native import sparse_ops
 
 MAGNITUDE = 0x7FFFFFFF
@@ -25,7 +25,7 @@ MAGNITUDE = 0x7FFFFFFF
 _SAMPLED, _STRIDE = 2**16, 61
 
 
-def topk(ratio=0.01):
+def topk(ratio: float = 0.01) -> coded.Code:
   """The largest elements of each variable; of equal ones the first.
 
   Args:
@@ -33,30 +33,75 @@ def topk(ratio=0.01):
       (0, 1]. An element that is sent costs 64 bits.
 
   Returns:
-    A `contract.Codec`, to be used with error feedback.
+    A `coded.Code`, to be used with error feedback.
 
   Raises:
     ValueError: `ratio` is out of its range.
   """
   check_ratio('topk', ratio)
-  words = wire.CompositePacking(
-    f'topk({ratio:g})',
-    num_words=lambda num_elements: 2 * count(ratio, num_elements),
-    planes=few_elements.scattered(_elements),
-    check=functools.partial(_check, f'topk({ratio:g})'),
-  )
-  return by_variable.by_variable(
-    words,
-    functools.partial(_encode, ratio, in_order),
-    compiled=False,  # see `largest`
-    elements=_elements,
-    native=by_variable.native_elements(
-      words, functools.partial(_encode, ratio, in_order_by_kernel), _elements
-    ),
-  )
+  return TopK(ratio)
 
 
-def check_ratio(name, ratio):
+class TopK(by_variable.FewElements):
+  """See `topk`."""
+
+  kind: str = 'topk'
+
+  def __init__(self, ratio: float) -> None:
+    """See `topk`."""
+    self.name, self.ratio = f'{self.kind}({ratio:g})', ratio
+
+  def find(self, values: tf.Tensor, number: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """See `in_order`."""
+    return in_order(values, number)
+
+  def num_words(self, num_elements: int) -> int:
+    """See `wire.CompositePacking`."""
+    return 2 * count(self.ratio, num_elements)
+
+  def encode_variable(
+    self, values: tf.Tensor, draws: Callable[[], tf.Tensor]
+  ) -> tf.Tensor:
+    """See `by_variable.ByVariable`."""
+    del draws  # nothing is drawn
+    # The indices within the variable, in rising order; then the values.
+    indices, sent = self.find(values, count(self.ratio, values.shape[0]))
+    return tf.concat([indices, tf.bitcast(sent, tf.int32)], axis=0)
+
+  def elements(
+    self, words: tf.Tensor, num_elements: int
+  ) -> tuple[tf.Tensor, tf.Tensor]:
+    """See `by_variable.FewElements`."""
+    indices, values = tf.split(words, 2)
+    indices = few_elements.inside(indices, num_elements)
+    return indices, tf.bitcast(values, tf.float32)
+
+  def check(self, words: np.ndarray, num_elements: int) -> None:
+    """Refuses other orders of indices, and values that are not finite."""
+    indices, values = np.split(words, 2)
+    inside = np.all((indices >= 0) & (indices < num_elements))
+    if not inside or np.any(indices[1:] <= indices[:-1]):
+      raise ValueError(
+        f'{self.name}: expected indices below {num_elements}, each once and in '
+        'rising order, received others. The payload was damaged or made by '
+        'another codec: send it again.'
+      )
+    if not np.isfinite(values.view(np.float32)).all():
+      raise ValueError(
+        f'{self.name}: expected finite values, received others. The payload '
+        'was damaged: send it again.'
+      )
+
+  def twin(self) -> coded.Code:
+    """See `coded.Code`."""
+    return _OnKernels.of(self)
+
+
+class _OnKernels(by_variable.NativeElements, TopK):
+  find = staticmethod(sparse_ops.largest)
+
+
+def check_ratio(name: str, ratio: float) -> None:
   """Raises ValueError unless a part of the elements is one; see `topk`."""
   if not 0 < ratio <= 1:
     raise ValueError(
@@ -65,12 +110,12 @@ def check_ratio(name, ratio):
     )
 
 
-def count(ratio, num_elements):
+def count(ratio: float, num_elements: int) -> int:
   """How many of a variable's elements a ratio means: at least one if any."""
   return min(num_elements, max(1, math.ceil(ratio * num_elements)))
 
 
-def largest(values, number):
+def largest(values: tf.Tensor, number: int) -> tf.Tensor:
   """The indices of the largest magnitudes, of equal ones the first.
 
   TensorFlow selects where XLA sorts: 20 ms against 500 for 10^6 elements. Of
@@ -88,7 +133,7 @@ def largest(values, number):
   magnitudes = tf.bitwise.bitwise_and(tf.bitcast(values, tf.int32), MAGNITUDE)
   size = magnitudes.shape[0]
 
-  def of_all():
+  def of_all() -> tf.Tensor:
     return tf.math.top_k(magnitudes, number).indices
 
   if size < _SAMPLED or number > size // 4:
@@ -100,14 +145,14 @@ def largest(values, number):
   likely = tf.math.top_k(sample, own).values[-1]
   found = tf.where(magnitudes >= likely)[:, 0]
 
-  def of_found():
+  def of_found() -> tf.Tensor:
     indices = tf.math.top_k(tf.gather(magnitudes, found), number).indices
     return tf.cast(tf.gather(found, indices), tf.int32)
 
   return tf.cond(tf.shape(found)[0] >= number, of_found, of_all)
 
 
-def in_order(values, number):
+def in_order(values: tf.Tensor, number: int) -> tuple[tf.Tensor, tf.Tensor]:
   """The indices of the largest magnitudes in rising order, and the elements.
 
   Of equal magnitudes the first.
@@ -121,38 +166,3 @@ def in_order(values, number):
   """
   indices = tf.sort(largest(values, number))
   return indices, tf.gather(values, indices)
-
-
-def in_order_by_kernel(values, number):
-  """`in_order` by a kernel, for CPUs."""
-  return sparse_ops.largest(values, number)
-
-
-def _encode(ratio, find, values, draws):
-  """The indices within the variable, in rising order; then the values."""
-  del draws  # nothing is drawn
-  indices, sent = find(values, count(ratio, values.shape[0]))
-  return tf.concat([indices, tf.bitcast(sent, tf.int32)], axis=0)
-
-
-def _elements(words, num_elements):
-  indices, values = tf.split(words, 2)
-  indices = few_elements.inside(indices, num_elements)
-  return indices, tf.bitcast(values, tf.float32)
-
-
-def _check(name, words, num_elements):
-  """Refuses other orders of indices, and values that are not finite."""
-  indices, values = np.split(words, 2)
-  inside = np.all((indices >= 0) & (indices < num_elements))
-  if not inside or np.any(indices[1:] <= indices[:-1]):
-    raise ValueError(
-      f'{name}: expected indices below {num_elements}, each once and in rising '
-      'order, received others. The payload was damaged or made by another '
-      'codec: send it again.'
-    )
-  if not np.isfinite(values.view(np.float32)).all():
-    raise ValueError(
-      f'{name}: expected finite values, received others. The payload was '
-      'damaged: send it again.'
-    )

@@ -11,11 +11,12 @@ A payload is: the rotation's key, two words; the scales of the blocks, one word
 each; the codes, for three levels 20 a word, as `packing.base3` packs them.
 """
 
-import functools
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
+from terngrad.codec import coded
 from terngrad.codec import method
 from terngrad.codec.methods.transforms import lloyd_max
 from terngrad.codec.methods.transforms import rotation
@@ -28,12 +29,8 @@ from terngrad.native import rotated_ops
 
 _KEY_WORDS = 2
 
-_TRAITS = contract.Traits(
-  unbiased=False, lossless=False, additive=False, randomness='private'
-)
 
-
-def eden3():
+def eden3() -> coded.Code:
   """Rotation, three levels and a scale for each block of 4096 elements.
 
   Variables are first divided by their agreed root mean square, to a power of
@@ -50,24 +47,24 @@ def eden3():
   Elements below 2**-126 (1.2e-38) count as zeros.
 
   Returns:
-    A `contract.Codec` of 1.61 bits an element.
+    A `coded.Code` of 1.61 bits an element.
 
   References:
     Vargaftik et al., EDEN: Communication-Efficient and Robust Distributed Mean
     Estimation for Federated Learning, ICML 2022,
     https://arxiv.org/abs/2108.08842, for the estimate and its scale.
   """
-  return _rotated(lloyd_max.THREE)
+  return Eden(lloyd_max.THREE)
 
 
-def eden(bits=1):
+def eden(bits: int = 1) -> coded.Code:
   """As `eden3`, with two levels for each of so many bits an element.
 
   Args:
     bits: of an element: 1, 2, 3 or 4; 3 are packed as 4 are.
 
   Returns:
-    A `contract.Codec`.
+    A `coded.Code`.
 
   Raises:
     ValueError: `bits` is out of its range.
@@ -77,10 +74,10 @@ def eden(bits=1):
       f'eden: expected bits of 1, 2, 3, 4, received {bits}. Use eden:bits=2, '
       'or eden3 for 1.6 bits.'
     )
-  return _rotated(lloyd_max.OF_BITS[bits])
+  return Eden(lloyd_max.OF_BITS[bits])
 
 
-def drive():
+def drive() -> coded.Code:
   """Signs after a rotation, and a scale for each block.
 
   Vargaftik et al., DRIVE: One-bit Distributed Mean Estimation, NeurIPS 2021,
@@ -90,152 +87,187 @@ def drive():
   return eden(1)
 
 
-def _rotated(levels):
-  words = wire.CompositePacking(
-    'eden_words',
-    num_words=functools.partial(_num_words, levels),
-    planes=functools.partial(_decode, levels),
-    check=functools.partial(_check, levels),
+class EdenWords(wire.CompositePacking):
+  """The key, the scales and the codes of rotated blocks."""
+
+  name = 'eden_words'
+
+  def __init__(self, levels: lloyd_max.Levels) -> None:
+    """Takes the levels that codes stand for."""
+    self.table = levels
+
+  def num_words(self, num_elements: int) -> int:
+    """See `wire.CompositePacking`."""
+    if num_elements == 0:
+      return 0
+    blocks, block = rotation.blocks(num_elements)
+    return _KEY_WORDS + blocks + self.table.packing.num_words(blocks * block)
+
+  def planes(self, words: tf.Tensor, num_elements: int) -> tf.Tensor:
+    """The gradient of one payload in units of the probe, float32 [n]."""
+    levels = self.table
+    blocks, block = rotation.blocks(num_elements)
+    key, scales, codes = tf.split(
+      words, [_KEY_WORDS, blocks, words.shape[0] - _KEY_WORDS - blocks]
+    )
+    codes = levels.packing.unpack_flat(codes, blocks * block)
+    rows = levels.levels(tf.reshape(codes, [blocks, block]))
+    rows *= levels.known_scales(scales)[:, tf.newaxis] / block
+    return rotation.unrotate(rows, tf.bitcast(key, tf.uint32), num_elements)
+
+  def check(
+    self, words: np.ndarray, num_elements: int
+  ) -> tuple[wire.Packing, np.ndarray, int]:
+    """Refuses scales that no gradient has whose size is at most the agreed."""
+    levels = self.table
+    if num_elements == 0:
+      return levels.packing, words, 0
+    blocks, block = rotation.blocks(num_elements)
+    scales = words[_KEY_WORDS : _KEY_WORDS + blocks].view(np.float32)
+    code_words = words[_KEY_WORDS + blocks :]
+    bad = scales[~(np.isfinite(scales) & (scales >= 0))]
+    if bad.size:
+      raise ValueError(
+        f'eden_words: expected finite scales >= 0, received {bad[0]}. The '
+        'payload was damaged or made by another codec: send it again.'
+      )
+    codes = levels.packing.unpack_flat(tf.constant(code_words), blocks * block)
+    share = levels.least_square(np.reshape(codes, [blocks, block]))
+    # In units of the probe's power of two elements have at most the root mean
+    # square 2, or 4 where that power was limited; a norm that is no float32 is
+    # left to fail. The square of a block, rotated, is `block` times that of its
+    # elements.
+    least = np.sum(scales.astype(np.float64) ** 2 * share)
+    if least > 1.01 * 16 * block * num_elements:
+      raise ValueError(
+        'eden_words: expected scales of a gradient no larger than the agreed '
+        f'probe, received up to {scales.max():g}. The payload was damaged or '
+        'made by another codec: send it again.'
+      )
+    return levels.packing, code_words, blocks * block
+
+
+class Eden(coded.Code):
+  """See `eden3`."""
+
+  scope = contract.BUCKET
+  traits = contract.Traits(
+    unbiased=False, lossless=False, additive=False, randomness='private'
   )
-  codec = contract.Codec(
-    name=f'rotate > {levels.name}',
-    probe=functools.partial(_probe, statistics.norms),
-    encode_pieces=functools.partial(_encode, levels),
-    decode_sum=functools.partial(_decode_sum, words),
-    num_words=words.num_words,
-    traits=_TRAITS,
-    stages=(words,),
-    scope=contract.BUCKET,
-  )
-  return codec._replace(native=lambda: _on_kernels(codec, levels))
+  norms = staticmethod(statistics.norms)
+
+  def __init__(self, levels: lloyd_max.Levels) -> None:
+    """Takes the levels of rotated elements."""
+    self.name, self.levels = f'rotate > {levels.name}', levels
+    self.stages = (EdenWords(levels),)
+
+  def probe(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
+    """The root mean squares."""
+    contract.check_gradients(gradients)
+    counts = [max(1, gradient.shape.num_elements()) for gradient in gradients]
+    # Not divided: compiled code would multiply, and round otherwise.
+    return self.norms(gradients) * np.float32(np.power(counts, -0.5))
+
+  def encode_pieces(
+    self,
+    pieces: Sequence[tf.Tensor],
+    sizes: Sequence[int],
+    own: tf.Tensor,
+    shared: tf.Tensor,
+    key: tf.Tensor,
+  ) -> tf.Tensor:
+    """See `coded.Code`."""
+    levels = self.levels
+    del own
+    flat = pieces[0] if len(pieces) == 1 else tf.concat(pieces, axis=0)
+    if not sum(sizes):
+      return tf.zeros([0], tf.int32)
+    units = _per_element(1.0 / rotation.power_of_two(shared), sizes)
+    rotated = rotation.rotate(flat * units, key[:_KEY_WORDS])
+    square = tf.reduce_sum(tf.square(tf.cast(rotated, tf.float64)), axis=1)
+    deviation = tf.sqrt(square / rotated.shape[1])
+    magnitude = tf.abs(rotated)
+    index = tf.zeros(magnitude.shape, tf.int32)
+    for border in levels.borders:
+      least = tf.cast(border * deviation, tf.float32)[:, tf.newaxis]
+      # Zeros have the border 0, and are not beyond it.
+      beyond = (magnitude >= least) & (magnitude > 0.0)
+      index += tf.cast(beyond, tf.int32)
+    level = tf.gather(tf.constant(levels.values, tf.float64), index)
+    along = tf.reduce_sum(level * tf.cast(magnitude, tf.float64), axis=1)
+    scales = tf.cast(tf.math.divide_no_nan(square, along), tf.float32)
+    if levels.is_coarse:
+      scales = lloyd_max.coarse(scales)
+    codes = tf.reshape(levels.codes(index, rotated < 0.0), [-1])
+    return tf.concat(
+      [
+        tf.bitcast(key[:_KEY_WORDS], tf.int32),
+        tf.bitcast(scales, tf.int32),
+        levels.packing.pack_flat(codes),
+      ],
+      axis=0,
+    )
+
+  def decode_sum(
+    self,
+    parts: Sequence[tf.Tensor],
+    shared: tf.Tensor,
+    shapes: method.Shapes,
+    scale: float = 1.0,
+  ) -> list[tf.Tensor]:
+    """See `coded.Code`."""
+    sizes = method.sizes_of(shapes)
+    if not sum(sizes):
+      return [tf.zeros(shape) for shape in shapes]
+    total = wire.sum_planes(self.packing, parts, sum(sizes))
+    total *= _per_element(rotation.power_of_two(shared), sizes)
+    return chain.gradients_of(None, total, shared, shapes, scale)
+
+  def twin(self) -> coded.Code:
+    """See `coded.Code`."""
+    return _OnKernels(self.levels)
 
 
-def _on_kernels(codec, levels):
-  """The same codec with kernels, each of which passes through memory once."""
-  places = levels.packing.elements_per_word
-  base, _ = levels.packing.digits or (2 ** (32 // places), places)
-  code = rotated_ops.Code(levels.values, base, places)
+class _OnKernels(Eden):
+  """With kernels, each of which passes through memory once."""
 
-  def encode_pieces(pieces, sizes, own, shared, key):
+  compiled = False
+  norms = staticmethod(ops.norms)
+
+  def __init__(self, levels: lloyd_max.Levels) -> None:
+    super().__init__(levels)
+    places = levels.packing.elements_per_word
+    base, _ = levels.packing.digits or (2 ** (32 // places), places)
+    self.kernels = rotated_ops.Code(levels.values, base, places)
+
+  def encode_pieces(
+    self,
+    pieces: Sequence[tf.Tensor],
+    sizes: Sequence[int],
+    own: tf.Tensor,
+    shared: tf.Tensor,
+    key: tf.Tensor,
+  ) -> tf.Tensor:
     del own
     factors = 1.0 / rotation.power_of_two(shared)
-    num_words = codec.num_words(sum(sizes))
+    num_words, borders = self.num_words(sum(sizes)), self.levels.borders
     return rotated_ops.encode(
-      pieces, sizes, factors, key, levels.borders, num_words, code
+      pieces, sizes, factors, key, borders, num_words, self.kernels
     )
 
-  def decode_sum(parts, shared, shapes, scale=1.0):
-    wire.check_length(codec.stages[0], parts, sum(method.sizes_of(shapes)))
+  def decode_sum(
+    self,
+    parts: Sequence[tf.Tensor],
+    shared: tf.Tensor,
+    shapes: method.Shapes,
+    scale: float = 1.0,
+  ) -> list[tf.Tensor]:
+    wire.check_length(self.packing, parts, sum(method.sizes_of(shapes)))
     powers = rotation.power_of_two(shared)
-    return rotated_ops.decode_sum(parts, powers, shapes, scale, code)
-
-  return codec._replace(
-    probe=functools.partial(_probe, ops.norms),
-    encode_pieces=encode_pieces,
-    decode_sum=decode_sum,
-    compiled=False,
-  )
+    return rotated_ops.decode_sum(parts, powers, shapes, scale, self.kernels)
 
 
-def _num_words(levels, num_elements):
-  if num_elements == 0:
-    return 0
-  blocks, block = rotation.blocks(num_elements)
-  return _KEY_WORDS + blocks + levels.packing.num_words(blocks * block)
-
-
-def _probe(norms, gradients):
-  """The root mean squares, of `norms`: see `statistics.norms`."""
-  contract.check_gradients(gradients)
-  counts = [max(1, gradient.shape.num_elements()) for gradient in gradients]
-  # Not divided: compiled code would multiply, and round otherwise.
-  return norms(gradients) * np.float32(np.power(counts, -0.5))
-
-
-def _encode(levels, pieces, sizes, own, shared, key):
-  del own
-  flat = pieces[0] if len(pieces) == 1 else tf.concat(pieces, axis=0)
-  if not sum(sizes):
-    return tf.zeros([0], tf.int32)
-  units = _per_element(1.0 / rotation.power_of_two(shared), sizes)
-  rotated = rotation.rotate(flat * units, key[:_KEY_WORDS])
-  square = tf.reduce_sum(tf.square(tf.cast(rotated, tf.float64)), axis=1)
-  deviation = tf.sqrt(square / rotated.shape[1])
-  magnitude = tf.abs(rotated)
-  index = tf.zeros(magnitude.shape, tf.int32)
-  for border in levels.borders:
-    least = tf.cast(border * deviation, tf.float32)[:, tf.newaxis]
-    # Zeros have the border 0, and are not beyond it.
-    beyond = (magnitude >= least) & (magnitude > 0.0)
-    index += tf.cast(beyond, tf.int32)
-  level = tf.gather(tf.constant(levels.values, tf.float64), index)
-  along = tf.reduce_sum(level * tf.cast(magnitude, tf.float64), axis=1)
-  scales = tf.cast(tf.math.divide_no_nan(square, along), tf.float32)
-  if levels.is_coarse:
-    scales = lloyd_max.coarse(scales)
-  codes = tf.reshape(levels.codes(index, rotated < 0.0), [-1])
-  return tf.concat(
-    [
-      tf.bitcast(key[:_KEY_WORDS], tf.int32),
-      tf.bitcast(scales, tf.int32),
-      levels.packing.pack_flat(codes),
-    ],
-    axis=0,
-  )
-
-
-def _decode_sum(packed, parts, shared, shapes, scale=1.0):
-  sizes = [tf.TensorShape(shape).num_elements() for shape in shapes]
-  if not sum(sizes):
-    return [tf.zeros(shape) for shape in shapes]
-
-  total = wire.sum_planes(packed, parts, sum(sizes))
-  total *= _per_element(rotation.power_of_two(shared), sizes)
-  return chain.gradients_of(None, total, shared, shapes, scale)
-
-
-def _decode(levels, words, num_elements):
-  """The gradient of one payload in units of the probe, float32 [n]."""
-  blocks, block = rotation.blocks(num_elements)
-  key, scales, codes = tf.split(
-    words, [_KEY_WORDS, blocks, words.shape[0] - _KEY_WORDS - blocks]
-  )
-  codes = levels.packing.unpack_flat(codes, blocks * block)
-  rows = levels.levels(tf.reshape(codes, [blocks, block]))
-  rows *= levels.known_scales(scales)[:, tf.newaxis] / block
-  return rotation.unrotate(rows, tf.bitcast(key, tf.uint32), num_elements)
-
-
-def _check(levels, words, num_elements):
-  """Refuses scales that no gradient has whose size is at most the agreed."""
-  if num_elements == 0:
-    return levels.packing, words, 0
-  blocks, block = rotation.blocks(num_elements)
-  scales = words[_KEY_WORDS : _KEY_WORDS + blocks].view(np.float32)
-  code_words = words[_KEY_WORDS + blocks :]
-  bad = scales[~(np.isfinite(scales) & (scales >= 0))]
-  if bad.size:
-    raise ValueError(
-      f'eden_words: expected finite scales >= 0, received {bad[0]}. The '
-      'payload was damaged or made by another codec: send it again.'
-    )
-  codes = levels.packing.unpack_flat(tf.constant(code_words), blocks * block)
-  share = levels.least_square(np.reshape(codes, [blocks, block]))
-  # In units of the probe's power of two elements have at most the root mean
-  # square 2, or 4 where that power was limited; a norm that is no float32 is
-  # left to fail. The square of a block, rotated, is `block` times that of its
-  # elements.
-  least = np.sum(scales.astype(np.float64) ** 2 * share)
-  if least > 1.01 * 16 * block * num_elements:
-    raise ValueError(
-      'eden_words: expected scales of a gradient no larger than the agreed '
-      f'probe, received up to {scales.max():g}. The payload was damaged or '
-      'made by another codec: send it again.'
-    )
-  return levels.packing, code_words, blocks * block
-
-
-def _per_element(values, sizes):
+def _per_element(values: tf.Tensor, sizes: Sequence[int]) -> tf.Tensor:
   """float32 [elements]: each variable's value for its elements."""
   return tf.concat(
     [tf.fill([size], values[i]) for i, size in enumerate(sizes)], axis=0

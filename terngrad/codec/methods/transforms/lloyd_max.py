@@ -21,27 +21,27 @@ class Levels(NamedTuple):
   """
 
   name: str
-  values: tuple
-  borders: tuple
+  values: tuple[int, ...]
+  borders: tuple[float, ...]
   packing: wire.Packing
 
   @property
-  def with_zero(self):
+  def with_zero(self) -> bool:
     """Whether a level is 0, and codes are -1, 0 and 1."""
     return self.values[0] == 0
 
   @property
-  def is_coarse(self):
+  def is_coarse(self) -> bool:
     """Whether scales have 16 bits, for products with levels to be exact."""
     return self.values[-1] > 1
 
-  def codes(self, index, negative):
+  def codes(self, index: tf.Tensor, negative: tf.Tensor) -> tf.Tensor:
     """int32 codes of the places in `values`, and of signs."""
     if self.with_zero:
       return tf.where(negative, -index, index)
     return index + tf.where(negative, len(self.values), 0)
 
-  def levels(self, codes):
+  def levels(self, codes: tf.Tensor) -> tf.Tensor:
     """float32: what codes stand for; safe for any codes that unpack."""
     if self.with_zero:
       return tf.cast(codes, tf.float32)
@@ -50,7 +50,7 @@ class Levels(NamedTuple):
     codes = tf.bitwise.bitwise_and(codes, len(table) - 1)
     return tf.gather(tf.constant(table), codes)
 
-  def least_square(self, codes):
+  def least_square(self, codes: np.ndarray) -> np.ndarray:
     """How small the squares of rotated blocks can be, over their scale's.
 
     A scale is the square over the sum of levels times magnitudes. Magnitudes
@@ -71,7 +71,7 @@ class Levels(NamedTuple):
     first = 1 - self.borders[0] ** 2 if self.with_zero else self.values[0] ** 2
     return np.maximum(first, beyond**2 / codes.shape[1])
 
-  def known_scales(self, words):
+  def known_scales(self, words: tf.Tensor) -> tf.Tensor:
     """Scales as encoders make them, of what a payload has in their place.
 
     Whatever the words, products with levels are then exact and finite, so that
@@ -91,13 +91,13 @@ class Levels(NamedTuple):
     return tf.where(scales >= 2.0**-100, scales, 0.0)
 
 
-def coarse(scales):
+def coarse(scales: tf.Tensor) -> tf.Tensor:
   """Scales to 16 bits: products with levels of 8 are exact, see `Levels`."""
   bits = tf.bitcast(scales, tf.int32)
   return tf.bitcast(tf.bitwise.bitwise_and(bits + 0x80, ~0xFF), tf.float32)
 
 
-def _of_bits(bits, values, borders):
+def _of_bits(bits: int, values: tuple, borders: tuple) -> Levels:
   # Three bits are packed as four.
   packed = packing.unsigned(4 if bits == 3 else bits)
   return Levels(f'lloyd_max_{2**bits}', values, borders, packed)

@@ -6,6 +6,10 @@ them. Here every mode, eager, traced or compiled, gets the same bits.
 
 import functools
 import math
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Any
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -25,34 +29,36 @@ class Matrices(NamedTuple):
     factors: for each (rows, columns, rank), or None for a small one.
   """
 
-  shapes: tuple
-  factors: tuple
+  shapes: tuple[tuple[int, ...], ...]
+  factors: tuple[tuple[int, int, int] | None, ...]
 
   @property
-  def indices(self):
+  def indices(self) -> list[int]:
     """Of the matrices among the variables."""
     return [i for i, factor in enumerate(self.factors) if factor]
 
   @property
-  def p_shapes(self):
+  def p_shapes(self) -> list[tuple[int, int]]:
     """(rows, rank) of each matrix."""
     return [(self.factors[i][0], self.factors[i][2]) for i in self.indices]
 
   @property
-  def q_shapes(self):
+  def q_shapes(self) -> list[tuple[int, int]]:
     """(columns, rank) of each matrix."""
     return [self.factors[i][1:] for i in self.indices]
 
-  def matrices(self, values):
+  def matrices(self, values: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     """Those of v tensors that are matrices, [rows, columns]."""
     return [tf.reshape(values[i], self.factors[i][:2]) for i in self.indices]
 
-  def small(self, values):
+  def small(self, values: Sequence[Any]) -> list[Any]:
     """Those of a list of v that are small."""
     pairs = zip(values, self.factors, strict=True)
     return [value for value, factor in pairs if not factor]
 
-  def join(self, matrices, small):
+  def join(
+    self, matrices: Iterable[tf.Tensor], small: Iterable[tf.Tensor]
+  ) -> list[tf.Tensor]:
     """All v tensors in their shapes."""
     matrices, small = iter(matrices), iter(small)
     return [
@@ -61,13 +67,15 @@ class Matrices(NamedTuple):
     ]
 
 
-def split(shapes, rank, min_compression):
+def split(shapes: method.Shapes, rank: int, min_compression: float) -> Matrices:
   """`Matrices`; see `powersgd.powersgd` for rank and min_compression."""
   factors = (_factor(shape, rank, min_compression) for shape in shapes)
   return Matrices(tuple(shapes), tuple(factors))
 
 
-def _factor(shape, rank, min_compression):
+def _factor(
+  shape: Sequence[int], rank: int, min_compression: float
+) -> tuple[int, int, int] | None:
   """(rows, columns, rank), or None for what is not worth the compression."""
   if len(shape) < 2:
     return None
@@ -78,30 +86,30 @@ def _factor(shape, rank, min_compression):
   return (rows, columns, rank) if worth else None
 
 
-def words(values):
+def words(values: Sequence[tf.Tensor]) -> tf.Tensor:
   """A list of float32 as int32 [elements]."""
   flat = [tf.zeros([0]), *(tf.reshape(value, [-1]) for value in values)]
   return tf.bitcast(tf.concat(flat, axis=0), tf.int32)
 
 
-def cut(flat, shapes):
+def cut(flat: tf.Tensor, shapes: method.Shapes) -> list[tf.Tensor]:
   """The tensors of these shapes that stand one after the other in `flat`."""
   sizes = method.sizes_of(shapes)
   parts = tf.split(flat[: sum(sizes)], sizes) if sizes else []
   return [tf.reshape(p, s) for p, s in zip(parts, shapes, strict=True)]
 
 
-def first_q(shape):
+def first_q(shape: Sequence[int]) -> tf.Tensor:
   """Q of a run's first step, float32 of the shape."""
   return normal(shape, random_bits.seed_key(_SEED))
 
 
-def revived(q):
+def revived(q: tf.Tensor) -> tf.Tensor:
   """Q with the first Q's columns in place of those that are zero."""
   return tf.where(tf.reduce_any(q != 0, axis=0), q, first_q(q.shape))
 
 
-def normal(shape, key):
+def normal(shape: Sequence[int], key: tf.Tensor) -> tf.Tensor:
   """float32 of the shape, nearly standard normal, exact to the bit."""
   count = math.prod(shape)
   positions = tf.bitcast(tf.range(6 * count), tf.uint32)
@@ -112,7 +120,12 @@ def normal(shape, key):
   return tf.reshape(tf.cast(total - 6 * 65535, tf.float32) / 65536, shape)
 
 
-def product(a, b, transpose_a=False, transpose_b=False):
+def product(
+  a: tf.Tensor,
+  b: tf.Tensor,
+  transpose_a: bool = False,
+  transpose_b: bool = False,
+) -> tf.Tensor:
   """The matrix product, of the same bits in every mode."""
   multiply = _compiled(
     _by_columns if transpose_a else tf.matmul,
@@ -123,7 +136,7 @@ def product(a, b, transpose_a=False, transpose_b=False):
   return multiply(a, b)
 
 
-def _by_columns(a, b, **transposed):
+def _by_columns(a: tf.Tensor, b: tf.Tensor, **transposed: bool) -> tf.Tensor:
   """The product column by column.
 
   XLA has a loop of its own for a transposed matrix and a vector; with two
@@ -133,7 +146,7 @@ def _by_columns(a, b, **transposed):
   return tf.concat([tf.matmul(a, c, **transposed) for c in columns], axis=1)
 
 
-def orthogonal(matrix, epsilon):
+def orthogonal(matrix: tf.Tensor, epsilon: float) -> tf.Tensor:
   """The matrix with orthogonal columns, by Gram-Schmidt.
 
   Args:
@@ -144,7 +157,7 @@ def orthogonal(matrix, epsilon):
   return _compiled(_gram_schmidt, shapes, epsilon=epsilon)(matrix)
 
 
-def _gram_schmidt(matrix, epsilon):
+def _gram_schmidt(matrix: tf.Tensor, epsilon: float) -> tf.Tensor:
   columns = tf.unstack(_in_range(matrix), axis=1)
   for i, column in enumerate(columns):
     columns[i] = column = column / (tf.norm(column) + epsilon)
@@ -165,7 +178,11 @@ def _in_range(matrix: tf.Tensor) -> tf.Tensor:
 
 
 @functools.cache
-def _compiled(function, shapes, **options):
+def _compiled(
+  function: Callable[..., tf.Tensor],
+  shapes: tuple[tuple[int, ...], ...],
+  **options: Any,
+) -> Callable[..., tf.Tensor]:
   """One program for every mode: TensorFlow's and XLA's products differ."""
   made = tf.function(functools.partial(function, **options), jit_compile=True)
   return made.get_concrete_function(*map(tf.TensorSpec, shapes))

@@ -11,22 +11,23 @@ where the hook makes zeros of them; and normal numbers are sums of twelve
 uniform ones, the same everywhere.
 """
 
-from typing import NamedTuple
-
 import tensorflow as tf
 
-from terngrad.codec import coded
 from terngrad.codec import method
+from terngrad.codec import wrapper
 from terngrad.codec.methods.transforms import low_rank
-from terngrad.codec.stages import chain
 from terngrad.codec.stages import contract
-from terngrad.codec.stages import float_words
 from terngrad.codec.stages import random_bits
 
 Q = 'powersgd_q'
 
 
-def powersgd(rank=1, epsilon=1e-8, warm_start=1, min_compression=2.0):
+def powersgd(
+  rank: int = 1,
+  epsilon: float = 1e-8,
+  warm_start: int = 1,
+  min_compression: float = 2.0,
+) -> method.Method:
   """Sums of rank `rank` of all workers' gradients, in two rounds.
 
   Args:
@@ -47,48 +48,49 @@ def powersgd(rank=1, epsilon=1e-8, warm_start=1, min_compression=2.0):
       'powersgd: expected rank >= 1, epsilon >= 0 and warm_start 0 or 1, '
       f'received {rank}, {epsilon} and {warm_start}. Use powersgd:rank=2.'
     )
+  return PowerSGD(rank, epsilon, warm_start, min_compression)
 
-  code = _PowerSGD(rank, epsilon, warm_start, min_compression)
-  plain = coded.as_method(chain.chain(float_words.float32_words()))
-  return method.Method(
-    name=f'powersgd({rank}{"" if warm_start else ", cold"})',
-    traits=contract.Traits(
+
+class PowerSGD(method.Method):
+  """See `powersgd`."""
+
+  scope = contract.VARIABLE
+  num_rounds = 2
+  agrees = False
+  # Products differ in bits from compiler to compiler: see `low_rank.product`.
+  compiled = False
+
+  def __init__(
+    self, rank: int, epsilon: float, warm_start: int, min_compression: float
+  ) -> None:
+    """See `powersgd`."""
+    self.name = f'powersgd({rank}{"" if warm_start else ", cold"})'
+    self.traits = contract.Traits(
       unbiased=False,
       lossless=False,
       additive=False,
       randomness='none' if warm_start else 'shared',
-    ),
-    begin=method.begin_with_norms,
-    agrees=False,
-    messages=code.messages,
-    send=(code.send_p, code.send_q),
-    decode=code.decode,
-    states=code.states,
-    scope=contract.VARIABLE,
-    # Products differ in bits from compiler to compiler: see `low_rank.product`.
-    compiled=False,
-    in_float=lambda: plain._replace(states=code.states),
-  )
+    )
+    self.rank, self.epsilon = rank, epsilon
+    self.warm_start, self.min_compression = warm_start, min_compression
 
+  def in_float(self, plain: method.Method) -> method.Method:
+    """See `method.Method`."""
+    return _InFloat(plain, self)
 
-class _PowerSGD(NamedTuple):
-  """The functions of `powersgd`, and its options."""
-
-  rank: int
-  epsilon: float
-  warm_start: int
-  min_compression: float
-
-  def split(self, shapes):
+  def split(self, shapes: method.Shapes) -> low_rank.Matrices:
+    """Which variables are matrices."""
     return low_rank.split(shapes, self.rank, self.min_compression)
 
-  def messages(self, shapes):
+  def messages(self, shapes: method.Shapes) -> method.Rounds:
+    """See `method.Method`."""
     found = self.split(shapes)
     kinds = found.p_shapes, found.small(shapes), found.q_shapes
     p, plain, q = (method.float_sum(sum(method.sizes_of(k))) for k in kinds)
     return (p, plain), (q,)
 
-  def states(self, shapes):
+  def states(self, shapes: method.Shapes) -> tuple[method.State, ...]:
+    """See `method.Method`."""
     found = self.split(shapes)
     return tuple(
       method.State(Q, method.SHARED, index, shape, low_rank.first_q)
@@ -96,18 +98,41 @@ class _PowerSGD(NamedTuple):
       if self.warm_start
     )
 
-  def send_p(self, gradients, states, received, context):
-    del received
-    found = self.split(context.shapes)
+  def send(
+    self,
+    number: int,
+    gradients: method.Tensors,
+    states: method.Tensors,
+    received: method.Arrived,
+    context: method.Context,
+  ) -> tuple[list[tf.Tensor], method.Tensors]:
+    """See `method.Method`."""
     values = method.each(gradients, context)
+    if number == 0:
+      return self._p(values, states, context), states
+    matrices = self.split(context.shapes).matrices(values)
+    pairs = zip(matrices, self.summed_p(received, context), strict=True)
+    q = [low_rank.product(matrix, p, transpose_a=True) for matrix, p in pairs]
+    return [low_rank.words(q)], states
+
+  def _p(
+    self,
+    values: method.Tensors,
+    states: method.Tensors,
+    context: method.Context,
+  ) -> list[tf.Tensor]:
+    """The words of the first round: P, and what is small."""
+    found = self.split(context.shapes)
     matrices, q = found.matrices(values), self.first_q(states, context)
     p = [
       low_rank.product(matrix, low_rank.orthogonal(own, self.epsilon))
       for matrix, own in zip(matrices, q, strict=True)
     ]
-    return [low_rank.words(p), low_rank.words(found.small(values))], states
+    return [low_rank.words(p), low_rank.words(found.small(values))]
 
-  def first_q(self, states, context):
+  def first_q(
+    self, states: method.Tensors, context: method.Context
+  ) -> list[tf.Tensor]:
     """The Q of each matrix that a step begins with."""
     if self.warm_start:
       return [low_rank.revived(q) for q in states]
@@ -121,20 +146,21 @@ class _PowerSGD(NamedTuple):
       for shape, start in zip(found.q_shapes, starts, strict=True)
     ]
 
-  def summed_p(self, received, context):
+  def summed_p(
+    self, received: method.Arrived, context: method.Context
+  ) -> list[tf.Tensor]:
     """The orthogonal P of each matrix."""
     sums = received[0][0].sum(self.messages(context.shapes)[0][0])
     p = low_rank.cut(sums, self.split(context.shapes).p_shapes)
     return [low_rank.orthogonal(matrix, self.epsilon) for matrix in p]
 
-  def send_q(self, gradients, states, received, context):
-    values = method.each(gradients, context)
-    matrices = self.split(context.shapes).matrices(values)
-    pairs = zip(matrices, self.summed_p(received, context), strict=True)
-    q = [low_rank.product(matrix, p, transpose_a=True) for matrix, p in pairs]
-    return [low_rank.words(q)], states
-
-  def decode(self, received, states, context):
+  def decode(
+    self,
+    received: method.Arrived,
+    states: method.Tensors,
+    context: method.Context,
+  ) -> tuple[list[tf.Tensor], method.Tensors]:
+    """See `method.Method`."""
     (_, plain), (last,) = self.messages(context.shapes)
     found = self.split(context.shapes)
     # Multiplied, as everywhere: see `coded`.
@@ -145,3 +171,17 @@ class _PowerSGD(NamedTuple):
     small = received[0][1].sum(plain) * scale
     small = low_rank.cut(small, found.small(context.shapes))
     return found.join(low, small), q if self.warm_start else states
+
+
+class _InFloat(wrapper.Wrapper):
+  """The plain method, with states that it leaves as they are."""
+
+  def __init__(self, plain: method.Method, code: PowerSGD) -> None:
+    super().__init__(plain)
+    self.code = code
+
+  def around(self, method: method.Method) -> method.Method:
+    return _InFloat(method, self.code)
+
+  def states(self, shapes: method.Shapes) -> tuple[method.State, ...]:
+    return self.code.states(shapes)

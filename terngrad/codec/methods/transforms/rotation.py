@@ -16,14 +16,14 @@ BLOCK = 4096
 _RADIX = 16
 
 
-def blocks(num_elements):
+def blocks(num_elements: int) -> tuple[int, int]:
   """(number of blocks, elements of each); the last is filled with zeros."""
   if num_elements >= BLOCK:
     return -(-num_elements // BLOCK), BLOCK
   return 1, 2 ** math.ceil(math.log2(num_elements))
 
 
-def rotate(flat, key):
+def rotate(flat: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
   """float32 [blocks, block]: the elements with random signs, mixed.
 
   Args:
@@ -37,20 +37,20 @@ def rotate(flat, key):
   return hadamard(tf.reshape(padded, [count, block]))
 
 
-def unrotate(rows, key, num_elements):
+def unrotate(rows: tf.Tensor, key: tf.Tensor, num_elements: int) -> tf.Tensor:
   """float32 [num_elements]: the inverse of `rotate`, times the block's size."""
   flat = tf.reshape(hadamard(rows), [-1])
   return (flat * signs(key, flat.shape[0]))[:num_elements]
 
 
-def signs(key, size):
+def signs(key: tf.Tensor, size: int) -> tf.Tensor:
   """float32 [size], each 1 or -1."""
   positions = tf.bitcast(tf.range(size), tf.uint32)
   bits = tf.bitcast(random_bits.element_bits(key, positions), tf.int32)
   return tf.where(bits < 0, -1.0, 1.0)
 
 
-def hadamard(rows):
+def hadamard(rows: tf.Tensor) -> tf.Tensor:
   """Rows times the Hadamard matrix of their length, a power of 2.
 
   Only sums and differences, in one order in every mode. Sixteen elements are
@@ -74,7 +74,7 @@ def hadamard(rows):
   return rows
 
 
-def power_of_two(values):
+def power_of_two(values: tf.Tensor) -> tf.Tensor:
   """The largest below each of float32 >= 0, from 2**-126 to 2**126.
 
   Products with it are exact, so that no compiler can make another number of

@@ -10,18 +10,21 @@ of N workers travel as integers of the width that they need.
 """
 
 import functools
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
+from terngrad import native
 from terngrad.codec import method
+from terngrad.codec import wrapper
 from terngrad.codec.methods.transforms import rotation
 from terngrad.codec.methods.transforms import thc_kernels
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import packing
 from terngrad.codec.stages import random_bits
 from terngrad.codec.stages import statistics
+from terngrad.codec.stages import wire
 
 # Entries are from -_GRID to _GRID, 31 in all: the paper's granularity of 30.
 _GRID = 15
@@ -29,7 +32,7 @@ _BITS = 4
 _FRACTION = 16
 
 
-def thc(span=3.0):
+def thc(span: float = 3.0) -> method.Method:
   """4 bits an element one way, and sums of integers up to 15 N back.
 
   Blocks whose root mean square is below 2**-97 (6.3e-30) count as zeros.
@@ -46,28 +49,11 @@ def thc(span=3.0):
   """
   if not 0 < span < float('inf'):
     raise ValueError(f'thc: expected a span above 0, received {span}. Use 3.')
-  code = _THC(span)
-  plain = method.Method(
-    name=f'thc({span:g})',
-    traits=contract.Traits(
-      unbiased=False, lossless=False, additive=True, randomness='private'
-    ),
-    begin=code.begin,
-    messages=code.messages,
-    send=(code.send,),
-    decode=code.decode,
-    estimate=code.estimate,
-    scope=contract.VARIABLE,
-    draws_in_decode=True,
-    num_probes=lambda size: rotation.blocks(size)[0] if size else 1,
-  )
-  return plain._replace(
-    on_kernels=lambda: thc_kernels.on_kernels(plain, code, table(span))
-  )
+  return Thc(span)
 
 
 @functools.cache
-def table(span=3.0):
+def table(span: float = 3.0) -> np.ndarray:
   """The entries, int [16], that lose least of a standard normal number.
 
   Of all rising tables from -15 to 15 by dynamic programming; between entries a
@@ -97,49 +83,88 @@ def table(span=3.0):
 
 
 @functools.cache
-def entries(span):
+def entries(span: float) -> wire.Packing:
   """The `wire.Packing` of table entries, 8 a word."""
-  plain = packing.unsigned(_BITS)
-  values = table(span).astype(np.int32)
-  # For each entry its number.
-  numbers = np.zeros(2 * _GRID + 1, np.int32)
-  numbers[values + _GRID] = np.arange(2**_BITS)
+  return _Entries(span)
 
-  def pack(planes):
-    return plain.pack(
-      [tf.gather(tf.constant(numbers), p + _GRID) for p in planes]
+
+class _Entries(packing.Unsigned):
+  def __init__(self, span: float) -> None:
+    super().__init__(_BITS)
+    self.name, self.levels = f'thc_entries({span:g})', _GRID
+    self._values = table(span).astype(np.int32)
+    # What is packed as 0 past the end, which may be no entry.
+    self.fill = int(self._values[0])
+    # For each entry its number.
+    self._numbers = np.zeros(2 * _GRID + 1, np.int32)
+    self._numbers[self._values + _GRID] = np.arange(2**_BITS)
+
+  def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
+    numbers = tf.constant(self._numbers)
+    return packing.Unsigned.pack(
+      self, [tf.gather(numbers, plane + _GRID) for plane in planes]
     )
 
-  def unpack(words):
-    return tf.gather(tf.constant(values), plain.unpack(words))
+  def unpack(self, words: tf.Tensor) -> wire.Planes:
+    numbers = packing.Unsigned.unpack(self, words)
+    return tf.gather(tf.constant(self._values), numbers)
 
-  return plain._replace(
-    name=f'thc_entries({span:g})',
-    pack=pack,
-    unpack=unpack,
-    levels=_GRID,
-    # What is packed as 0 past the end, which may be no entry.
-    fill=int(values[0]),
+
+class Thc(method.Method):
+  """See `thc`."""
+
+  traits = contract.Traits(
+    unbiased=False, lossless=False, additive=True, randomness='private'
   )
+  scope = contract.VARIABLE
+  estimates = True
+  draws_in_decode = True
 
+  def __init__(self, span: float) -> None:
+    """See `thc`."""
+    self.name, self.span = f'thc({span:g})', span
 
-class _THC(NamedTuple):
-  """The functions of `thc`, and its option."""
+  def num_probes(self, num_elements: int) -> int:
+    """See `method.Method`: a block's norm each."""
+    return rotation.blocks(num_elements)[0] if num_elements else 1
 
-  span: float
+  def on_kernels(self) -> method.Method:
+    """See `method.Method`.
 
-  def messages(self, shapes):
+    Where kernels are not built functions are compiled apart, as beside kernels:
+    joined to those of a wrapper they round otherwise.
+    """
+    if not native.available():
+      return wrapper.SelfCompiled(self)
+    return thc_kernels.OnKernels(self, table(self.span))
+
+  def messages(self, shapes: method.Shapes) -> method.Rounds:
+    """See `method.Method`."""
     padded = [_padded(n) for n in method.sizes_of(shapes)]
     return ((method.code_sum(entries(self.span), sum(padded), _GRID),),)
 
-  def begin(self, gradients, states, context):
+  def begin(
+    self,
+    gradients: method.Tensors,
+    states: method.Tensors,
+    context: method.Context,
+  ) -> tuple[method.Tensors, tf.Tensor]:
+    """See `method.Method`."""
     del states
     return gradients, tf.concat(
       [_norms(values) for values in method.each(gradients, context)], axis=0
     )
 
-  def send(self, gradients, states, received, context):
-    del received
+  def send(
+    self,
+    number: int,
+    gradients: method.Tensors,
+    states: method.Tensors,
+    received: method.Arrived,
+    context: method.Context,
+  ) -> tuple[list[tf.Tensor], method.Tensors]:
+    """See `method.Method`."""
+    del number, received
     codes, start = [], context.start
     norms = self.split_norms(context)
     for values, norm in zip(
@@ -157,7 +182,7 @@ class _THC(NamedTuple):
     codes = tf.concat(codes, axis=0) if codes else tf.zeros([0], tf.int32)
     return [entries(self.span).pack_flat(codes)], states
 
-  def scales(self, norms):
+  def scales(self, norms: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """What elements are multiplied by before they are rotated, and after.
 
     Args:
@@ -171,15 +196,17 @@ class _THC(NamedTuple):
     unit = self.unit(norms / powers)
     return 1.0 / powers, tf.where(unit > 0.0, 2.0**_FRACTION / unit, 0.0)
 
-  def way_back(self, norms, size, scale):
+  def way_back(self, norms: tf.Tensor, size: int, scale: float) -> tf.Tensor:
     """float32 [blocks]: what rotated sums of entries are multiplied by."""
     return self.unit(norms) * (scale / rotation.blocks(size)[1])
 
-  def key(self, common, start):
+  def key(self, common: tf.Tensor, start: int) -> tf.Tensor:
     """The key of a variable's rotation, by its first element."""
     return random_bits.from_element(common, start)
 
-  def rounded(self, rows, inverses, key):
+  def rounded(
+    self, rows: tf.Tensor, inverses: tf.Tensor, key: tf.Tensor
+  ) -> tf.Tensor:
     """int32 entries of rotated rows, rounded at random between neighbours."""
     size = rows.shape.num_elements()
     limit = _GRID << _FRACTION
@@ -201,26 +228,37 @@ class _THC(NamedTuple):
     above = fixed - below * 2**_FRACTION
     return below + tf.where(draw * width < above, width, 0)
 
-  def unit(self, norms):
+  def unit(self, norms: tf.Tensor) -> tf.Tensor:
     """What 1 stands for in rotated blocks of such norms, float32 [blocks]."""
     # A block is rotated by a matrix of 1 and -1: its elements' root mean square
     # is the norm.
     unit = norms * (self.span / _GRID)
     return tf.where(unit >= 2.0**-100, unit, 0.0)
 
-  def decode(self, received, states, context):
+  def decode(
+    self,
+    received: method.Arrived,
+    states: method.Tensors,
+    context: method.Context,
+  ) -> tuple[list[tf.Tensor], method.Tensors]:
+    """See `method.Method`."""
     message = self.messages(context.shapes)[0][0]
     sums = received[0][0].sum(message)
     scale = 1.0 / context.num_workers
     means = self.decoded(sums, context, scale)
     return method.shaped(means, context), states
 
-  def estimate(self, words, context):
+  def estimate(
+    self, words: Sequence[tf.Tensor], context: method.Context
+  ) -> list[tf.Tensor]:
+    """See `method.Method`."""
     message = self.messages(context.shapes)[0][0]
     sums = entries(self.span).unpack_flat(words[0], message.num_elements)
     return self.decoded(sums, context, 1.0)
 
-  def decoded(self, sums, context, scale):
+  def decoded(
+    self, sums: tf.Tensor, context: method.Context, scale: float
+  ) -> list[tf.Tensor]:
     """List of float32 [n] of sums of entries."""
     found, first, start = [], 0, context.start
     norms = self.split_norms(context)
@@ -240,18 +278,18 @@ class _THC(NamedTuple):
       start += size
     return found
 
-  def split_norms(self, context):
+  def split_norms(self, context: method.Context) -> list[tf.Tensor]:
     """The agreed norms of each variable's blocks."""
     counts = [rotation.blocks(n)[0] if n else 1 for n in context.sizes]
     return tf.split(context.shared, counts)
 
 
-def _padded(size):
+def _padded(size: int) -> int:
   count, block = rotation.blocks(size) if size else (0, 0)
   return count * block
 
 
-def _norms(values):
+def _norms(values: tf.Tensor) -> tf.Tensor:
   """float32 [blocks]: the norms of a variable's blocks; one for none."""
   size = values.shape[0]
   if not size:

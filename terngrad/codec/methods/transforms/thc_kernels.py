@@ -1,124 +1,117 @@
 """`thc` with kernels that rotate, round and pack; what is small is compiled."""
 
-import functools
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import tensorflow as tf
 
-from terngrad import native
 from terngrad.codec import method
+from terngrad.codec import wrapper
 from terngrad.codec.stages import random_bits
 from terngrad.native import rotated_ops
 
 
-def on_kernels(plain, code, table):
-  """The same method with kernels.
+class OnKernels(wrapper.Wrapper):
+  """A `thc.Thc` with kernels, to the bit.
 
-  Args:
-    plain: `method.Method`, of `thc`.
-    code: its functions.
-    table: int [16], its entries.
-
-  Returns:
-    A `method.Method`, whose words and means are the same to the bit. Where the
-    kernels are not built its functions are compiled apart, as beside kernels:
-    joined to those of a wrapper they round otherwise.
+  Variables without elements have keys, and no blocks.
   """
-  if not native.available():
-    return method.self_compiled(plain)
-  numbers = _Numbers(code)
-  coding = _compiled(numbers.coding)
-  of_sum = _compiled(numbers.of_sum)
-  of_words = _compiled(numbers.of_words)
-  entries = [int(entry) for entry in table]
 
-  def send(gradients, states, received, context):
+  def __init__(self, plain: method.Method, table: Sequence[int]) -> None:
+    """Puts `plain` on kernels, whose `table` has int [16] entries."""
+    super().__init__(plain)
+    wrapper.compile_apart(self, plain, ['begin'])
+    self.entries = [int(entry) for entry in table]
+    self.coding = tf.function(self._coding, jit_compile=True)
+    self.of_sum = tf.function(self._of_sum, jit_compile=True)
+    self.of_words = tf.function(self._of_words, jit_compile=True)
+
+  def send(
+    self,
+    number: int,
+    gradients: method.Tensors,
+    states: method.Tensors,
+    received: method.Arrived,
+    context: method.Context,
+  ) -> tuple[list[tf.Tensor], method.Tensors]:
+    """See `method.Method`."""
     if not sum(context.sizes):
-      return plain.send[0](gradients, states, received, context)
-    (message,) = code.messages(context.shapes)[0]
-    scales, keys = coding(context)
+      return self.method.send(number, gradients, states, received, context)
+    ((message,),) = self.messages(context.shapes)
+    scales, keys = self.coding(context)
     sizes, num_words = context.sizes, message.num_words
     words = rotated_ops.encode_table(
-      gradients, sizes, scales, keys, num_words, entries
+      gradients, sizes, scales, keys, num_words, self.entries
     )
     return [words], states
 
-  def decode(received, states, context):
+  def decode(
+    self,
+    received: method.Arrived,
+    states: method.Tensors,
+    context: method.Context,
+  ) -> tuple[list[tf.Tensor], method.Tensors]:
+    """See `method.Method`."""
     if not sum(context.sizes):
-      return plain.decode(received, states, context)
-    sums, factors, signs = of_sum(received[0][0], context)
+      return self.method.decode(received, states, context)
+    sums, factors, signs = self.of_sum(received[0][0], context)
     shapes = context.shapes
     return rotated_ops.decode_table(sums, factors, signs, shapes), states
 
-  def estimate(words, context):
+  def estimate(
+    self, words: Sequence[tf.Tensor], context: method.Context
+  ) -> list[tf.Tensor]:
+    """See `method.Method`."""
     if not sum(context.sizes):
-      return plain.estimate(words, context)
-    sums, factors, signs = of_words(words[0], context)
+      return self.method.estimate(words, context)
+    sums, factors, signs = self.of_words(words[0], context)
     shapes = [[size] for size in context.sizes]
     return rotated_ops.decode_table(sums, factors, signs, shapes)
 
-  return plain._replace(
-    begin=_compiled(plain.begin),
-    send=(send,),
-    decode=decode,
-    estimate=estimate,
-    compiled=False,
-  )
-
-
-_compiled = functools.partial(tf.function, jit_compile=True)
-
-
-class _Numbers(NamedTuple):
-  """What the kernels take beside gradients: numbers of blocks, and keys.
-
-  Variables without elements have keys, and no blocks.
-
-  Attributes:
-    code: the functions of `thc`.
-  """
-
-  code: object
-
-  def coding(self, context):
+  def _coding(self, context: method.Context) -> tuple:
     """Scales of blocks and keys of variables, pairs."""
-    scales = self.code.scales(tf.concat([n for n, _ in self.norms(context)], 0))
+    scales = self.method.scales(
+      tf.concat([n for n, _ in self._norms(context)], 0)
+    )
     starts = tf.constant(_starts(context))
     draws = random_bits.fold_in(context.key[:2][tf.newaxis], starts)
-    return scales, (self.signs(context), draws)
+    return scales, (self._signs(context), draws)
 
-  def of_sum(self, received, context):
+  def _of_sum(
+    self, received: method.Received, context: method.Context
+  ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Sums of entries, factors of blocks and keys of variables."""
-    (message,) = self.code.messages(context.shapes)[0]
-    factors = self.factors(context, 1.0 / context.num_workers)
-    return received.sum(message), factors, self.signs(context)
+    ((message,),) = self.messages(context.shapes)
+    factors = self._factors(context, 1.0 / context.num_workers)
+    return received.sum(message), factors, self._signs(context)
 
-  def of_words(self, words, context):
+  def _of_words(
+    self, words: tf.Tensor, context: method.Context
+  ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """The same of one worker's words."""
-    (message,) = self.code.messages(context.shapes)[0]
+    ((message,),) = self.messages(context.shapes)
     sums = message.packing.unpack_flat(words, message.num_elements)
-    return sums, self.factors(context, 1.0), self.signs(context)
+    return sums, self._factors(context, 1.0), self._signs(context)
 
-  def factors(self, context, scale):
+  def _factors(self, context: method.Context, scale: float) -> tf.Tensor:
     """float32 [blocks]: what rotated sums are multiplied by."""
-    pairs = self.norms(context)
-    return tf.concat([self.code.way_back(*pair, scale) for pair in pairs], 0)
+    pairs = self._norms(context)
+    return tf.concat([self.method.way_back(*pair, scale) for pair in pairs], 0)
 
-  def norms(self, context):
+  def _norms(self, context: method.Context) -> list[tuple[tf.Tensor, int]]:
     """Pairs of the agreed norms and the elements, of variables with some."""
-    norms = self.code.split_norms(context)
+    norms = self.method.split_norms(context)
     pairs = zip(norms, context.sizes, strict=True)
     return [(norm, size) for norm, size in pairs if size]
 
-  def signs(self, context):
+  def _signs(self, context: method.Context) -> tf.Tensor:
     """uint32 [v, 2]: the key of each variable's rotation."""
     common = context.common_key
     return tf.stack(
-      [self.code.key(common, start) for start in _starts(context)]
+      [self.method.key(common, start) for start in _starts(context)]
     )
 
 
-def _starts(context):
+def _starts(context: method.Context) -> list[int]:
   """The first element of each variable, as its random bits count it."""
   sizes = context.sizes
   return [context.start + sum(sizes[:i]) for i in range(len(sizes))]

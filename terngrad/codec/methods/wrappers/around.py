@@ -1,42 +1,80 @@
-"""What a wrapper remembers of each variable, before what is within remembers.
+"""What a wrapper keeps of each variable, before what is within keeps.
 
 A wrapper's own states come first, one of each variable; the wrapped method gets
 the rest.
 """
 
+import abc
+
+import tensorflow as tf
+
 from terngrad.codec import method as methods
+from terngrad.codec import wrapper
 
 
-def states(name, inner, shapes):
-  """Tuple of `method.State`: one a variable and worker, then `inner`'s.
+class Keeping(wrapper.Wrapper):
+  """A wrapper with a state of each variable and worker.
 
-  Args:
-    name: of the wrapper's states.
-    inner: `method.Method` within.
-    shapes: of the variables.
+  Attributes:
+    state: the name of its states.
   """
-  own = tuple(
-    methods.State(name, methods.WORKER, index, tuple(shape))
-    for index, shape in enumerate(shapes)
-  )
-  return (*own, *inner.states(shapes))
 
+  state: str
 
-def split(states, context):
-  """(the wrapper's own states, those of the method within)."""
-  count = len(context.shapes)
-  return states[:count], states[count:]
+  def states(self, shapes: methods.Shapes) -> tuple[methods.State, ...]:
+    """See `method.Method`."""
+    own = tuple(
+      methods.State(self.state, methods.WORKER, index, tuple(shape))
+      for index, shape in enumerate(shapes)
+    )
+    return (*own, *self.method.states(shapes))
 
+  def split(
+    self, states: methods.Tensors, context: methods.Context
+  ) -> tuple[methods.Tensors, methods.Tensors]:
+    """(the wrapper's own states, those of the method within)."""
+    count = len(context.shapes)
+    return states[:count], states[count:]
 
-def send(inner_send, gradients, states, received, context):
-  """`Method.send` of a round that the wrapper has nothing to do with."""
-  own, inner = split(states, context)
-  words, inner = inner_send(gradients, inner, received, context)
-  return words, [*own, *inner]
+  def send(
+    self,
+    number: int,
+    gradients: methods.Tensors,
+    states: methods.Tensors,
+    received: methods.Arrived,
+    context: methods.Context,
+  ) -> tuple[list[tf.Tensor], methods.Tensors]:
+    """See `method.Method`; the round `telling` renews the wrapper's states."""
+    own, inner = self.split(states, context)
+    words, after = self.method.send(number, gradients, inner, received, context)
+    if number == self.telling % self.num_rounds:
+      own = self.renewed(gradients, states, (words, after), context)
+    return words, [*own, *after]
 
+  @abc.abstractmethod
+  def renewed(
+    self,
+    gradients: methods.Tensors,
+    states: methods.Tensors,
+    sent: tuple[list[tf.Tensor], methods.Tensors],
+    context: methods.Context,
+  ) -> methods.Tensors:
+    """The wrapper's own states after the round that tells what was sent.
 
-def decode(method, received, states, context):
-  """`Method.decode` where the wrapper has nothing to do with it."""
-  own, inner = split(states, context)
-  means, inner = method.decode(received, inner, context)
-  return means, [*own, *inner]
+    Args:
+      gradients: what was coded.
+      states: before the round, of the wrapper and of the method within.
+      sent: what the method within sent, and its states.
+      context: of the round.
+    """
+
+  def decode(
+    self,
+    received: methods.Arrived,
+    states: methods.Tensors,
+    context: methods.Context,
+  ) -> tuple[list[tf.Tensor], methods.Tensors]:
+    """See `method.Method`."""
+    own, inner = self.split(states, context)
+    means, inner = self.method.decode(received, inner, context)
+    return means, [*own, *inner]

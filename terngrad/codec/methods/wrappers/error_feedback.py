@@ -14,8 +14,6 @@ gradient's square. Ternary codes clipped at 2.5 standard deviations leave 1.01
 of a normal one's, and their residuals grow without end; clipped at 1, 0.27.
 """
 
-import functools
-
 import tensorflow as tf
 
 from terngrad.codec import method as methods
@@ -24,13 +22,15 @@ from terngrad.codec.methods.wrappers import around
 RESIDUAL = 'residual'
 
 
-def error_feedback(method, plain, decay=1.0):
+def error_feedback(
+  method: methods.Method, decay: float = 1.0
+) -> methods.Method:
   """Wraps a method.
 
+  In float32 steps in between residuals are sent too, and none is left.
+
   Args:
-    method: `method.Method` that carries gradients.
-    plain: the `method.Method` of float32 gradients, for steps in between: they
-      send the residuals too, and leave none.
+    method: one that carries gradients.
     decay: what residuals are multiplied by before they are added, in (0, 1]; 1
       forgets nothing.
 
@@ -41,72 +41,88 @@ def error_feedback(method, plain, decay=1.0):
     ValueError: the method carries words, of which nothing can be subtracted;
       or `decay` is out of its range.
   """
-  if not 0 < decay <= 1:
-    raise ValueError(
-      'error_feedback: expected a decay above 0 and at most 1, received '
-      f'{decay}. Leave it out to forget nothing.'
-    )
-  if method.carry is not None:
-    raise ValueError(
-      f'error_feedback: expected a method that keeps gradients until they are '
-      f'sent, received {method.name}. Leave sharing=requantize out.'
-    )
-
-  def like(make):
-    return make and (lambda: error_feedback(make(), plain, decay))
-
-  sends = [functools.partial(around.send, send) for send in method.send]
-  if method.estimate:
-    sends[method.telling] = functools.partial(_send_told, method)
-  needs_mean = method.finish or not method.estimate
-  decays = '' if decay == 1 else f'({decay:g})'
-  return method._replace(
-    name=f'error feedback{decays} > {method.name}',
-    traits=method.traits._replace(unbiased=False),
-    begin=functools.partial(_begin, method, decay),
-    send=tuple(sends),
-    decode=functools.partial(around.decode, method),
-    finish=functools.partial(_finish, method) if needs_mean else None,
-    states=functools.partial(around.states, RESIDUAL, method),
-    on_kernels=like(method.on_kernels),
-    on_gpus=like(method.on_gpus),
-    in_float=like(method.in_float or (lambda: plain)),
-  )
+  return ErrorFeedback(method, decay)
 
 
-def _begin(method, decay, gradients, states, context):
-  residuals, own = around.split(states, context)
-  if decay != 1:
-    residuals = [residual * decay for residual in residuals]
-  corrected = [
-    gradient + tf.reshape(residual, [-1])
-    for gradient, residual in zip(
-      methods.each(gradients, context), residuals, strict=True
-    )
-  ]
-  return method.begin(corrected, own, context)
+class ErrorFeedback(around.Keeping):
+  """See `error_feedback`."""
+
+  state = RESIDUAL
+
+  def __init__(self, method: methods.Method, decay: float = 1.0) -> None:
+    """See `error_feedback`."""
+    if not 0 < decay <= 1:
+      raise ValueError(
+        'error_feedback: expected a decay above 0 and at most 1, received '
+        f'{decay}. Leave it out to forget nothing.'
+      )
+    if method.carries:
+      raise ValueError(
+        'error_feedback: expected a method that keeps gradients until they are '
+        f'sent, received {method.name}. Leave sharing=requantize out.'
+      )
+    super().__init__(method)
+    decays = '' if decay == 1 else f'({decay:g})'
+    self.name = f'error feedback{decays} > {method.name}'
+    self.traits = method.traits._replace(unbiased=False)
+    self.finishes = method.finishes or not method.estimates
+    self.decay = decay
+
+  def around(self, method: methods.Method) -> methods.Method:
+    """See `wrapper.Wrapper`."""
+    return ErrorFeedback(method, self.decay)
+
+  def begin(
+    self,
+    gradients: methods.Tensors,
+    states: methods.Tensors,
+    context: methods.Context,
+  ) -> tuple[methods.Tensors, tf.Tensor]:
+    """See `method.Method`."""
+    residuals, own = self.split(states, context)
+    if self.decay != 1:
+      residuals = [residual * self.decay for residual in residuals]
+    corrected = [
+      gradient + tf.reshape(residual, [-1])
+      for gradient, residual in zip(
+        methods.each(gradients, context), residuals, strict=True
+      )
+    ]
+    return self.method.begin(corrected, own, context)
+
+  def renewed(
+    self,
+    gradients: methods.Tensors,
+    states: methods.Tensors,
+    sent: tuple[list[tf.Tensor], methods.Tensors],
+    context: methods.Context,
+  ) -> methods.Tensors:
+    """What the words leave out, where they say it; see `finish`."""
+    if not self.estimates:
+      return self.split(states, context)[0]
+    said = self.method.estimate(sent[0], context)
+    return _left_out(gradients, said, context)
+
+  def finish(
+    self,
+    gradients: methods.Tensors,
+    states: methods.Tensors,
+    means: methods.Tensors,
+    context: methods.Context,
+  ) -> methods.Tensors:
+    """See `method.Method`."""
+    residuals, own = self.split(states, context)
+    if not self.estimates:
+      said = [tf.reshape(mean, [-1]) for mean in means]
+      residuals = _left_out(gradients, said, context)
+    if self.method.finishes:
+      own = self.method.finish(gradients, own, means, context)
+    return [*residuals, *own]
 
 
-def _send_told(method, corrected, states, received, context):
-  """The round of which `method.estimate` tells what was left out."""
-  _, own = around.split(states, context)
-  send = method.send[method.telling]
-  words, own = send(corrected, own, received, context)
-  said = method.estimate(words, context)
-  return words, [*_left_out(corrected, said, context), *own]
-
-
-def _finish(method, corrected, states, means, context):
-  residuals, own = around.split(states, context)
-  if not method.estimate:
-    said = [tf.reshape(mean, [-1]) for mean in means]
-    residuals = _left_out(corrected, said, context)
-  if method.finish:
-    own = method.finish(corrected, own, means, context)
-  return [*residuals, *own]
-
-
-def _left_out(corrected, said, context):
+def _left_out(
+  corrected: methods.Tensors, said: methods.Tensors, context: methods.Context
+) -> list[tf.Tensor]:
   """The new residuals, of the shapes of the variables."""
   pairs = zip(
     methods.each(corrected, context),

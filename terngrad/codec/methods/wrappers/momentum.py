@@ -7,8 +7,6 @@ its velocities, and not of its gradients; the optimizer then is plain descent.
 Departure: a velocity is what was added to the sum, after rounding.
 """
 
-import functools
-
 import tensorflow as tf
 
 from terngrad.codec import method as methods
@@ -20,12 +18,18 @@ from terngrad.codec.stages import statistics
 VELOCITY = 'velocity'
 
 
-def momentum_correction(method, plain, momentum=0.9, masking=1, clip_norm=0.0):
+def momentum_correction(
+  method: methods.Method,
+  momentum: float = 0.9,
+  masking: int = 1,
+  clip_norm: float = 0.0,
+) -> methods.Method:
   """Wraps a method, and adds error feedback.
 
+  In float32 steps in between all is sent, and the velocity goes on.
+
   Args:
-    method: `method.Method` that carries gradients.
-    plain: see `error_feedback.error_feedback`.
+    method: one that carries gradients.
     momentum: m of v = m v + g, in [0, 1).
     masking: 1: the velocity of an element that is sent begins anew.
     clip_norm: the gradients of a bucket are scaled down to this norm over the
@@ -45,46 +49,93 @@ def momentum_correction(method, plain, momentum=0.9, masking=1, clip_norm=0.0):
       f'clip_norm >= 0, received {momentum}, {masking} and {clip_norm}. Use '
       'momentum:momentum=0.9.'
     )
-  if masking and not method.estimate:
+  if masking and not method.estimates:
     raise ValueError(
       'momentum: expected a method of which a worker knows what it sent, '
       f'received {method.name}. Say momentum:masking=0.'
     )
-  inner = error_feedback.error_feedback(method, plain)
-
-  def like(make, masking):
-    options = momentum, masking, clip_norm
-    return make and (lambda: momentum_correction(make(), plain, *options))
-
-  sends = [functools.partial(around.send, send) for send in inner.send]
-  told = inner.send[inner.telling]
-  sends[inner.telling] = functools.partial(_send_told, told, bool(masking))
-  return inner._replace(
-    name=f'momentum({momentum:g}) > {method.name}',
-    begin=functools.partial(_begin, inner, momentum, clip_norm),
-    send=tuple(sends),
-    decode=functools.partial(around.decode, inner),
-    finish=inner.finish and functools.partial(_finish, inner),
-    states=functools.partial(around.states, VELOCITY, inner),
-    scope=contract.BUCKET if clip_norm else method.scope,
-    on_kernels=like(method.on_kernels, masking),
-    on_gpus=like(method.on_gpus, masking),
-    # All is sent in float32, and the velocity goes on.
-    in_float=like(method.in_float or (lambda: plain), 0),
-  )
+  corrected = error_feedback.ErrorFeedback(method)
+  return Momentum(corrected, momentum, masking, clip_norm)
 
 
-def _begin(inner, momentum, clip_norm, gradients, states, context):
-  velocities, own = around.split(states, context)
-  gradients = methods.each(gradients, context)
-  if clip_norm:
-    gradients = _clipped(gradients, clip_norm, context)
-  pairs = zip(gradients, velocities, strict=True)
-  moved = [tf.reshape(v, [-1]) * momentum + g for g, v in pairs]
-  return inner.begin(moved, own, context)
+class Momentum(around.Keeping):
+  """See `momentum_correction`."""
+
+  state = VELOCITY
+
+  def __init__(
+    self,
+    method: error_feedback.ErrorFeedback,
+    momentum: float,
+    masking: int,
+    clip_norm: float,
+  ) -> None:
+    """See `momentum_correction`."""
+    super().__init__(method)
+    self.name = f'momentum({momentum:g}) > {method.method.name}'
+    self.momentum, self.masking = momentum, masking
+    self.clip_norm = clip_norm
+    if clip_norm:
+      self.scope = contract.BUCKET
+
+  def around(self, method: methods.Method) -> methods.Method:
+    """See `wrapper.Wrapper`."""
+    return Momentum(method, self.momentum, self.masking, self.clip_norm)
+
+  def in_float(self, plain: methods.Method) -> methods.Method:
+    """See `method.Method`."""
+    method = self.method.in_float(plain)
+    return Momentum(method, self.momentum, 0, self.clip_norm)
+
+  def begin(
+    self,
+    gradients: methods.Tensors,
+    states: methods.Tensors,
+    context: methods.Context,
+  ) -> tuple[methods.Tensors, tf.Tensor]:
+    """See `method.Method`."""
+    velocities, own = self.split(states, context)
+    gradients = methods.each(gradients, context)
+    if self.clip_norm:
+      gradients = _clipped(gradients, self.clip_norm, context)
+    pairs = zip(gradients, velocities, strict=True)
+    moved = [tf.reshape(v, [-1]) * self.momentum + g for g, v in pairs]
+    return self.method.begin(moved, own, context)
+
+  def renewed(
+    self,
+    gradients: methods.Tensors,
+    states: methods.Tensors,
+    sent: tuple[list[tf.Tensor], methods.Tensors],
+    context: methods.Context,
+  ) -> methods.Tensors:
+    """The velocities after the round that tells what was sent."""
+    _, before = self.split(states, context)
+    velocities = []
+    for total, old, new in zip(
+      methods.shaped(gradients, context), before, sent[1], strict=False
+    ):
+      velocity = total - old
+      # An element of which nothing was left out of the sum was not sent.
+      kept = new == total if self.masking else True
+      velocities.append(tf.where(kept, velocity, 0.0))
+    return velocities
+
+  def finish(
+    self,
+    gradients: methods.Tensors,
+    states: methods.Tensors,
+    means: methods.Tensors,
+    context: methods.Context,
+  ) -> methods.Tensors:
+    """See `method.Method`."""
+    velocities, own = self.split(states, context)
+    return [*velocities, *self.method.finish(gradients, own, means, context)]
 
 
-def _clipped(gradients, clip_norm, context):
+def _clipped(
+  gradients: methods.Tensors, clip_norm: float, context: methods.Context
+) -> list[tf.Tensor]:
   """Gradients of at most the worker's part of the norm."""
   limit = clip_norm * context.num_workers**-0.5
   norms = tf.cast(statistics.norms(gradients), tf.float64)
@@ -92,25 +143,3 @@ def _clipped(gradients, clip_norm, context):
   factor = tf.cast(tf.minimum(limit / tf.maximum(norm, limit), 1.0), tf.float32)
   # A norm that is not finite must show in the probe.
   return [gradient * factor for gradient in gradients]
-
-
-def _send_told(send, masking, corrected, states, received, context):
-  """The round that tells what was sent, in which velocities are renewed."""
-  _, own = around.split(states, context)
-  before = own[: len(context.shapes)]
-  words, own = send(corrected, own, received, context)
-  velocities = []
-  for total, old, new in zip(
-    methods.shaped(corrected, context), before, own, strict=False
-  ):
-    velocity = total - old
-    # An element of which nothing was left out of the sum was not sent.
-    kept = new == total if masking else True
-    velocities.append(tf.where(kept, velocity, 0.0))
-  return words, [*velocities, *own]
-
-
-def _finish(inner, corrected, states, means, context):
-  velocities, own = around.split(states, context)
-  own = inner.finish(corrected, own, means, context)
-  return [*velocities, *own]

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from terngrad.codec import dealing
 from terngrad.codec import method as methods
+from terngrad.codec import wrapper
 from terngrad.codec.methods import registry
 from terngrad.codec.methods.wrappers import bidirectional
 from terngrad.exchange import algorithms
@@ -26,16 +27,17 @@ def some_gradients(step):
 
 
 def codec_of(text, workers=WORKERS, shapes=SHAPES):
-  return rounds.codec_of(traced(registry.method(text, workers)), shapes)
+  return rounds.codec_of(Traced(registry.method(text, workers)), shapes)
 
 
-def traced(method):
-  """The method as graphs: one by one its operations take a second a step."""
-  return method._replace(
-    begin=tf.function(method.begin),
-    send=tuple(map(tf.function, method.send)),
-    decode=tf.function(method.decode),
-  )
+class Traced(wrapper.Wrapper):
+  """A method as graphs: one by one its operations take a second a step."""
+
+  def __init__(self, method):
+    super().__init__(method)
+    self.begin = tf.function(method.begin)
+    self.send = tf.function(method.send)
+    self.decode = tf.function(method.decode)
 
 
 def states(workers, codec, name):

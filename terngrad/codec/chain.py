@@ -1,0 +1,310 @@
+"""Makes codes of stages.
+
+A code is a chain of stages in the order in which data flows through them:
+
+  FLOAT --clip--> FLOAT --quantizer--> CODES --packing--> WORDS
+
+`chain(clip_by_stddev(2.5), ternarize(), base3())` is TernGrad and
+`chain(float32_words())` is the plain gradient. Clips and scalers are each
+variable's own; a bucket is quantized and packed as one vector, so that the
+compiled code does not grow with the number of variables.
+"""
+
+import functools
+from collections.abc import Callable
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from terngrad import native
+from terngrad.codec import coded
+from terngrad.codec import method
+from terngrad.codec import wrapper
+from terngrad.codec.stages import chain as chains
+from terngrad.codec.stages import contract
+from terngrad.codec.stages import planes
+from terngrad.codec.stages import random_bits
+from terngrad.codec.stages import statistics
+from terngrad.codec.stages import ternary
+from terngrad.codec.stages import wire
+from terngrad.native import ops
+
+# The digits that there are kernels to decode.
+_DECODED = ((3, 20), (4, 16))
+
+
+def chain(*stages: contract.Stage, group_size: int = 0) -> 'Chain':
+  """Makes a code of stages, listed in the order of the data.
+
+  Args:
+    *stages: any number of `Clip`, at most one `Quantizer`, then one `Packing`
+      that takes what comes before it.
+    group_size: elements that have a clip and a scaler of their own, consecutive
+      ones of a variable; 0 for one of each for the whole variable.
+
+  Returns:
+    A `coded.Code`.
+
+  Raises:
+    ValueError: the stages do not fit together, the message names the two; or
+      there are groups, but no quantizer.
+  """
+  return Chain(stages, group_size)
+
+
+class Chain(coded.Code):
+  """See `chain`."""
+
+  def __init__(
+    self, stages: Sequence[contract.Stage], group_size: int = 0
+  ) -> None:
+    """See `chain`."""
+    chains.check(stages, group_size)
+    self.stages, self.group_size = stages, group_size
+    self.name = ' > '.join(stage.name for stage in stages)
+    if group_size:
+      self.name += f' in groups of {group_size}'
+    self.clips = [s for s in stages if isinstance(s, contract.Clip)]
+    self.max_workers = self.packing.max_workers
+    quantizer = self.quantizer
+    self.traits = (quantizer or self.packing).traits
+    if self.clips:
+      self.traits = self.traits._replace(lossless=False)
+    if quantizer:
+      self.strata, self.summable = quantizer.strata, quantizer.traits.additive
+    else:
+      self.summable = isinstance(self.packing, wire.Packing)
+
+  def probe(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
+    """The local scalers, or clipped magnitudes; see `coded.Code`."""
+    if not (self.clips or self.quantizer):
+      # Nothing to agree on, but an element that is not finite must show.
+      return statistics.norms(gradients)
+    contract.check_gradients(gradients)
+    if self.group_size:
+      groups = [statistics.of_groups(g, self.group_size) for g in gradients]
+      scalers = [chains.local_scaler(self.stages, stats) for stats in groups]
+      return tf.concat(scalers, axis=0)
+    stats = [statistics.statistics(gradient) for gradient in gradients]
+    return tf.stack([chains.local_scaler(self.stages, one) for one in stats])
+
+  def encode_pieces(
+    self,
+    pieces: Sequence[tf.Tensor],
+    sizes: Sequence[int],
+    own: tf.Tensor,
+    shared: tf.Tensor,
+    key: tf.Tensor,
+  ) -> tf.Tensor:
+    """See `coded.Code`."""
+    flat = pieces[0] if len(pieces) == 1 else tf.concat(pieces, axis=0)
+    packing, quantizer = self.packing, self.quantizer
+    width = packing.width(sum(sizes))
+    factors = quantizer.factor(shared) if quantizer else None
+    if self.group_size:
+      spread = functools.partial(
+        planes.spread_groups, sizes=sizes, group_size=self.group_size
+      )
+      flat = self._scaled(flat, own, factors, spread)
+    count = packing.elements_per_word
+    at_once = tf.executing_eagerly()
+    if at_once:
+      # Compiled, a plane at a time needs no memory for the others. One by one,
+      # operations on all planes are fewer.
+      width *= count
+    positions = tf.bitcast(tf.range(width), tf.uint32)
+    codes = []
+    for place in range(1 if at_once else count):
+      plane = planes.plane(flat, place, width)
+      if not self.group_size:
+        spread = functools.partial(
+          planes.spread, sizes=sizes, place=place, width=width
+        )
+        plane = self._scaled(plane, own, factors, spread)
+      if quantizer:
+        # Counting from the plane's start: the sum of a range and a constant
+        # would be a constant as large as the plane.
+        start = [place * width] + [0] * (key.shape[0] - 1)
+        start = tf.constant(start, tf.uint32)
+        plane = quantizer.quantize(plane, positions, key + start)
+      codes.append(plane)
+    return packing.pack(tf.split(codes[0], count) if at_once else codes)
+
+  def _scaled(
+    self,
+    values: tf.Tensor,
+    own: tf.Tensor,
+    factors: tf.Tensor | None,
+    spread: Callable[[tf.Tensor], tf.Tensor],
+  ) -> tf.Tensor:
+    """Values, clipped and in the units that the quantizer takes.
+
+    Args:
+      values: float32 [w].
+      own: the worker's probe.
+      factors: what the quantizer multiplies values with, one a number of the
+        probe.
+      spread: takes such numbers, returns for each value that of its variable.
+    """
+    if self.clips:
+      # The probe of a chain that clips is the largest clipped magnitude, so
+      # that clipping at it is clipping at the limits.
+      limit = spread(own)
+      values = tf.clip_by_value(values, -limit, limit)
+    return values if factors is None else values * spread(factors)
+
+  def decode_sum(
+    self,
+    parts: Sequence[tf.Tensor],
+    shared: tf.Tensor,
+    shapes: method.Shapes,
+    scale: float = 1.0,
+  ) -> list[tf.Tensor]:
+    """See `coded.Code`."""
+    packing, size = self.packing, sum(method.sizes_of(shapes))
+    if packing.max_workers is None:
+      sums = wire.sum_planes(packing, parts, size)
+    else:
+      wire.check_length(packing, parts, size)
+      # Words add: one sum is unpacked instead of every payload.
+      totals = [tf.reduce_sum(packing.lanes(part), axis=0) for part in parts]
+      workers = sum(part.shape[0] for part in parts)
+      sums = packing.sums_of_total(tf.add_n(totals), workers)
+    return self.decode_sums(sums, shared, shapes, scale)
+
+  def decode_sums(
+    self,
+    sums: tf.Tensor,
+    shared: tf.Tensor,
+    shapes: method.Shapes,
+    scale: float = 1.0,
+  ) -> list[tf.Tensor]:
+    """See `coded.Code`."""
+    return chains.gradients_of(
+      self.quantizer, sums, shared, shapes, scale, self.group_size
+    )
+
+  def on_kernels(self) -> method.Method:
+    """See `method.Method`.
+
+    Every ternary code is probed by a kernel, and sums of its codes are decoded
+    by one. Those of 32-bit digits are encoded by one, and base3 and two_bit
+    decoded too; the other functions are compiled apart.
+    """
+    if self.twin() or not native.available():
+      return super().on_kernels()
+    if self.summable and not self.quantizer:
+      return _Summed.of(self)
+    kinds = (ternary.Ternarize, ternary.ByStddev)
+    if type(self.quantizer) not in kinds or self.group_size:
+      return self
+    digits = getattr(self.packing, 'digits', None)
+    if digits in _DECODED:
+      return _Ternary(self)
+    return _Encoded(self) if digits else _Probed(self)
+
+  def on_gpus(self) -> method.Method:
+    """Probes read gradients once, and agree to 1e-6; see `method.Method`."""
+    looks_at_them = self.quantizer or self.clips
+    return self if self.group_size or not looks_at_them else _OnePass.of(self)
+
+
+class _OnePass(Chain):
+  def probe(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
+    stats = [statistics.in_one_pass(gradient) for gradient in gradients]
+    return tf.stack([chains.local_scaler(self.stages, one) for one in stats])
+
+
+class _Summed(Chain):
+  unit = contract.ONE
+
+
+class _Probed(Chain):
+  """Ternary codes with kernels for probes and sums of codes."""
+
+  unit = contract.SCALER
+  decode_sums = staticmethod(ops.scale_sums)
+  _compiled: Sequence[str] = ('encode_pieces', 'decode_sum')
+
+  def __init__(self, code: Chain) -> None:
+    vars(self).update(vars(code))
+    wrapper.compile_apart(self, code, self._compiled)
+
+  def probe(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
+    contract.check_gradients(gradients)
+    factors = [clip.clip_factor for clip in self.clips] or [0.0]
+    if self.quantizer.clips or len(factors) > 1 or factors[0] is None:
+      stats = statistics.Statistics(*ops.statistics(gradients))
+      return chains.local_scaler(self.stages, stats)
+    return ops.clipped(gradients, factors[0])
+
+
+class _Encoded(_Probed):
+  """With a kernel that encodes 32-bit digits."""
+
+  _compiled = ('decode_sum',)
+
+  def __init__(self, code: Chain) -> None:
+    super().__init__(code)
+    clips, stratified = bool(self.clips), bool(self.strata)
+    self.options = ops.EncodeOptions(*self.packing.digits, clips, stratified)
+
+  def encode_pieces(
+    self,
+    pieces: Sequence[tf.Tensor],
+    sizes: Sequence[int],
+    own: tf.Tensor,
+    shared: tf.Tensor,
+    key: tf.Tensor,
+  ) -> tf.Tensor:
+    return ops.encode(pieces, sizes, own, shared, key, self.options)
+
+  def send(
+    self,
+    number: int,
+    gradients: method.Tensors,
+    states: method.Tensors,
+    received: method.Arrived,
+    context: method.Context,
+  ) -> tuple[list[tf.Tensor], method.Tensors]:
+    if self.carries:
+      return super().send(number, gradients, states, received, context)
+    key = random_bits.from_element(context.key, context.start)
+    sizes, own, shared = context.sizes, context.own, context.shared
+    return [
+      ops.encode(gradients, sizes, own, shared, key, self.options)
+    ], states
+
+
+class _Ternary(_Encoded):
+  """With a kernel that decodes them too: base3 and two_bit."""
+
+  _compiled = ()
+
+  def __init__(self, code: Chain) -> None:
+    super().__init__(code)
+    self.digits = self.packing.digits
+
+  def decode_sum(
+    self,
+    parts: Sequence[tf.Tensor],
+    shared: tf.Tensor,
+    shapes: method.Shapes,
+    scale: float = 1.0,
+  ) -> list[tf.Tensor]:
+    return ops.decode_sum(parts, shared, shapes, scale, self.digits)
+
+  def decode(
+    self,
+    received: method.Arrived,
+    states: method.Tensors,
+    context: method.Context,
+  ) -> tuple[list[tf.Tensor], method.Tensors]:
+    ((arrived,),) = received
+    if not isinstance(arrived, method.Payloads):
+      return super().decode(received, states, context)
+    shared, shapes = context.shared, context.shapes
+    scale = 1.0 / context.num_workers
+    return ops.decode_sum(
+      arrived.parts, shared, shapes, scale, self.digits
+    ), states

@@ -1,0 +1,224 @@
+"""What 0.2 made of functions runs with a warning and gives the same bits."""
+
+import importlib
+import pathlib
+import re
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from terngrad.codec import chain
+from terngrad.codec import coded
+from terngrad.codec import method
+from terngrad.codec.methods import registry
+from terngrad.codec.methods.wrappers import error_feedback
+from terngrad.codec.stages import bitmap
+from terngrad.codec.stages import clipping
+from terngrad.codec.stages import contract
+from terngrad.codec.stages import float_words
+from terngrad.codec.stages import packing
+from terngrad.codec.stages import statistics
+from terngrad.codec.stages import ternary
+from terngrad.codec.stages import wire
+from terngrad.reduce import bucketing
+from tests.codec import rounds
+
+SHAPES = [(6, 5), (700,)]
+# Its program of 0.2.
+OLD_PAGE = pathlib.Path(__file__).parent / 'predicted_0_2.txt'
+PAGE = pathlib.Path(__file__).parents[2] / 'docs' / 'add_a_codec.md'
+
+
+def gradients_of(step, workers=2):
+  rng = np.random.default_rng([step, 3])
+  return [
+    [rng.normal(size=shape).astype(np.float32) for shape in SHAPES]
+    for _ in range(workers)
+  ]
+
+
+def means_of(made, change=lambda codec: codec):
+  """The means of three steps of two workers."""
+  codec = change(rounds.codec_of(made, SHAPES))
+  workers = rounds.Workers(codec, 2)
+  return [workers.step(codec, gradients_of(step), step) for step in range(3)]
+
+
+def assert_same(made, expected, change=lambda codec: codec):
+  for ours, others in zip(
+    means_of(made, change), means_of(expected, change), strict=True
+  ):
+    for one, other in zip(ours, others, strict=True):
+      np.testing.assert_array_equal(one, other)
+
+
+@pytest.fixture
+def predicted(tmp_path, monkeypatch):
+  """The class of the page; and an entry point of its functions of 0.2."""
+  text = re.findall('```python\n(.*?)```', PAGE.read_text(), re.DOTALL)[0]
+  (tmp_path / 'predicted.py').write_text(text, encoding='utf-8')
+  (tmp_path / 'of_functions.py').write_text(OLD_PAGE.read_text())
+  info = tmp_path / 'of_functions-1.0.dist-info'
+  info.mkdir()
+  (info / 'METADATA').write_text('Name: of_functions\nVersion: 1.0\n')
+  (info / 'entry_points.txt').write_text(
+    '[terngrad.codecs]\nfunctions = of_functions:predicted\n'
+  )
+  monkeypatch.syspath_prepend(tmp_path)
+  monkeypatch.delitem(sys.modules, 'predicted', raising=False)
+  return importlib.import_module('predicted').Predicted
+
+
+@pytest.mark.parametrize('wrapper', ['', 'error_feedback+'])
+def test_a_method_of_functions_sends_what_the_class_sends(predicted, wrapper):
+  with pytest.warns(DeprecationWarning, match='subclass of .*method.Method'):
+    made = registry.method(f'{wrapper}functions:decay=0.5')
+  expected = predicted(0.5)
+  if wrapper:
+    expected = error_feedback.error_feedback(expected)
+  assert made.name == expected.name
+  assert_same(made, expected)
+  assert_same(made, expected, bucketing.on_kernels)
+  plain = registry.method('identity')
+  assert_same(made, expected, lambda codec: bucketing.in_float(codec, plain))
+
+
+def of_sums():
+  """A code of functions: float32, whose sums are enough."""
+  code = registry.identity()
+  return contract.Codec(
+    name='floats',
+    probe=statistics.norms,
+    encode_pieces=code.encode_pieces,
+    decode_sum=code.decode_sum,
+    num_words=lambda num_elements: num_elements,
+    traits=code.traits,
+    stages=(float_words.float32_words(),),
+    decode_sums=code.decode_sums,
+  )
+
+
+def test_a_code_of_functions_sends_what_a_chain_sends():
+  with pytest.warns(DeprecationWarning, match='goes in terngrad 0.4'):
+    made = of_sums()
+  assert isinstance(made, coded.Code)
+  assert made.summable and not made.carries
+  assert_same(made, registry.identity())
+  assert_same(made, registry.identity(), bucketing.on_kernels)
+  assert made.bits(10, 2) == registry.identity().bits(10, 2)
+
+
+def test_a_code_of_functions_may_bring_kernels_and_requantize():
+  code = registry.parse('ternary:sharing=requantize')
+  with pytest.warns(DeprecationWarning):
+    made = contract.Codec(
+      code.name,
+      code.probe,
+      code.encode_pieces,
+      code.decode_sum,
+      code.num_words,
+      code.traits,
+      code.stages,
+      code.decode_sums,
+      requantizes=True,
+      native=lambda: code,
+    )
+  assert made.carries
+  assert made.twin() is code
+  assert made.max_workers == code.max_workers
+  assert_same(made, code)
+
+
+def of_functions():
+  """The stages of TernGrad, of functions."""
+  clip, quantizer = clipping.clip_by_stddev(2.5), ternary.ternarize()
+  words = packing.base3()
+  return (
+    contract.Clip(name=clip.name, limit=clip.limit, clip_factor=2.5),
+    contract.Quantizer(
+      name='ternarize',
+      scaler=quantizer.scaler,
+      factor=ternary.factor,
+      quantize=ternary.quantize,
+      dequantize=ternary.dequantize,
+      levels=1,
+      traits=quantizer.traits,
+    ),
+    wire.Packing(
+      'base3',
+      20,
+      words.pack,
+      words.unpack,
+      (contract.CODES, contract.WORDS),
+      levels=1,
+      digits=(3, 20),
+    ),
+  )
+
+
+def test_stages_of_functions_make_the_chain_that_classes_make():
+  with pytest.warns(DeprecationWarning) as told:
+    stages = of_functions()
+  kinds = [str(one.message).partition(' ')[0] for one in told]
+  assert kinds == ['Clip', 'Quantizer', 'Packing']
+  made = chain.chain(*stages)
+  assert made.name == registry.ternary().name
+  assert_same(made, registry.ternary())
+  assert_same(made, registry.ternary(), bucketing.on_kernels)
+
+
+def test_packings_of_other_kinds_are_made_of_functions():
+  known = bitmap.bitmap_sign()
+  with pytest.warns(DeprecationWarning, match='VariablePacking'):
+    made = wire.VariablePacking(
+      name='bits',
+      elements_per_word=32,
+      pack=known.pack,
+      unpack=known.unpack,
+      capacity=known.capacity,
+      used=known.used,
+      expected=known.expected,
+      check=known.check,
+    )
+  code = chain.chain(ternary.ternarize(), made)
+  assert_same(code, chain.chain(ternary.ternarize(), known))
+  with pytest.warns(DeprecationWarning, match='CompositePacking'):
+    whole = wire.CompositePacking(
+      name='whole',
+      num_words=lambda n: n,
+      planes=lambda words, n: tf.bitcast(words, tf.float32),
+      check=lambda words, n: None,
+    )
+  words = tf.ones([2, 7], tf.int32)
+  np.testing.assert_array_equal(whole.sent_words(words), [7, 7])
+  assert whole.expected_words(7) == 7
+
+
+def test_a_copy_with_another_function_goes_without_kernels():
+  with pytest.warns(DeprecationWarning, match='Ternarize of functions'):
+    never = ternary.ternarize()._replace(
+      quantize=lambda scaled, positions, key: tf.zeros_like(positions, tf.int32)
+    )
+  code = chain.chain(never, packing.base3())
+  assert code.on_kernels() is code
+  assert not any(np.any(mean) for mean in means_of(code)[0])
+
+
+def test_names_that_moved_are_found_with_a_warning():
+  chains = importlib.import_module('terngrad.codec.stages.chain')
+  with pytest.warns(DeprecationWarning, match='use terngrad.codec.coded.Code'):
+    assert contract.Codec is coded.Code
+  with pytest.warns(DeprecationWarning, match='use terngrad.codec.chain.chain'):
+    assert chains.chain is chain.chain
+  with pytest.raises(AttributeError, match="has no attribute 'Decoder'"):
+    contract.Decoder  # noqa: B018
+
+
+def test_a_subclass_takes_no_functions():
+  class Mine(method.Method):
+    name = 'mine'
+
+  with pytest.raises(TypeError, match='Mine takes no arguments'):
+    Mine(name='yours')
