@@ -25,6 +25,7 @@ from terngrad.exchange import strategies
 from terngrad.exchange import towers
 from terngrad.reduce import bucketing
 from terngrad.reduce import gradients as gradients_lib
+from terngrad.reduce import pending as pending_lib
 from terngrad.reduce import reducer as reducers
 from terngrad.step import loss_scaling
 from terngrad.training import run_codecs
@@ -40,12 +41,12 @@ class Reduced(NamedTuple):
       are NaN where a worker's gradient of that variable was not finite.
     finite: for each device bool [variables], whether the gradients of each
       were, of all workers, and so is their sum.
-    pending: for each device the `reducer.PendingMean`.
+    pending: for each device the `pending.PendingMean`.
   """
 
   means: list[list[tf.Tensor]]
   finite: list[tf.Tensor]
-  pending: list[reducers.PendingMean]
+  pending: list[pending_lib.PendingMean]
 
   @property
   def sent(self) -> tf.Tensor:

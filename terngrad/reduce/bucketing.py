@@ -1,18 +1,24 @@
 """Sorts the variables of a model into buckets, each with its method."""
 
+from collections.abc import Callable
+from collections.abc import Sequence
+
 from terngrad.codec import coded
 from terngrad.codec import method as methods
+from terngrad.codec import policy
 from terngrad.codec import wrapper
+from terngrad.reduce import buckets as buckets_lib
 from terngrad.reduce import gradients
 
 
-def gradient_codec(specs, codes):
+def gradient_codec(
+  specs: Sequence[policy.VariableSpec], codes: Sequence[methods.Method]
+) -> gradients.GradientCodec:
   """Sorts variables into buckets by their code.
 
   Args:
     specs: the `policy.VariableSpec`s, in the order of the gradients.
-    codes: the `method.Method` of each, from
-      `policy.policy`.
+    codes: the `method.Method` of each, from `policy.policy`.
 
   Returns:
     A `GradientCodec`. Where one or more methods must not be compiled, none
@@ -32,7 +38,7 @@ def gradient_codec(specs, codes):
     sizes = [specs[i].num_elements for i in indices]
     method = coded.as_method(code)
     buckets.append(
-      gradients.Bucket(
+      buckets_lib.Bucket(
         method=method,
         indices=indices,
         shapes=tuple(tuple(specs[i].shape) for i in indices),
@@ -44,17 +50,19 @@ def gradient_codec(specs, codes):
   return _alike(buckets)
 
 
-def on_kernels(codec):
+def on_kernels(codec: gradients.GradientCodec) -> gradients.GradientCodec:
   """The codec with native kernels, where its methods have some; for CPUs."""
   return with_methods(codec, lambda m: m.on_kernels())
 
 
-def on_gpus(codec):
+def on_gpus(codec: gradients.GradientCodec) -> gradients.GradientCodec:
   """The codec with methods that suit GPUs better, where there are some."""
   return with_methods(codec, lambda m: m.on_gpus())
 
 
-def in_float(codec, plain):
+def in_float(
+  codec: gradients.GradientCodec, plain: methods.Method
+) -> gradients.GradientCodec:
   """The codec of float32 steps in a run whose other steps use `codec`.
 
   Args:
@@ -67,7 +75,10 @@ def in_float(codec, plain):
   return with_methods(codec, lambda m: m.in_float(plain))
 
 
-def with_methods(codec, change):
+def with_methods(
+  codec: gradients.GradientCodec,
+  change: Callable[[methods.Method], methods.Method],
+) -> gradients.GradientCodec:
   """The codec with other methods for the same buckets.
 
   Args:
@@ -86,7 +97,7 @@ def with_methods(codec, change):
   return _alike(buckets)
 
 
-def _alike(buckets):
+def _alike(buckets: Sequence[buckets_lib.Bucket]) -> gradients.GradientCodec:
   """A `GradientCodec` whose methods are all to be compiled, or none."""
   if not all(bucket.method.compiled for bucket in buckets):
     buckets = [

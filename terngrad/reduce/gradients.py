@@ -8,7 +8,6 @@ few flat tensors whatever the model is.
 
 import dataclasses
 import functools
-import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -17,65 +16,10 @@ import tensorflow as tf
 
 from terngrad.codec import method as methods
 from terngrad.codec.stages import random_bits
+from terngrad.reduce import buckets as buckets_lib
 
-
-class Bucket(NamedTuple):
-  """The variables that one method codes together.
-
-  Attributes:
-    method: `method.Method`.
-    indices: tuple of int, the variables' indices in the model.
-    shapes: tuple of their shapes.
-    num_probes: tuple, how many numbers of the probe are of each.
-    num_elements: of all of them.
-    stream: the number that its keys are derived by, the same for all buckets
-      that were one before they were cut.
-    start: elements of that one before this bucket's.
-    part: see `parts`.
-    fragment: see `fragments`.
-  """
-
-  method: methods.Method
-  indices: tuple
-  shapes: tuple
-  num_probes: tuple
-  num_elements: int
-  stream: int = 0
-  start: int = 0
-  part: int = 0
-  fragment: int = 0
-
-  def only(self, places):
-    """The bucket of some of its variables.
-
-    Args:
-      places: list of int, ascending, which of its variables.
-
-    Returns:
-      A `Bucket`; where the first stands among the elements is its caller's.
-    """
-    sizes = methods.sizes_of(self.shapes)
-    return self._replace(
-      indices=tuple(self.indices[place] for place in places),
-      shapes=tuple(self.shapes[place] for place in places),
-      num_probes=tuple(self.num_probes[place] for place in places),
-      num_elements=sum(sizes[place] for place in places),
-    )
-
-  def messages(self, number):
-    """The tuple of `method.Message` of a round; () after the last."""
-    if number >= self.method.num_rounds:
-      return ()
-    return self.method.messages(self.shapes)[number]
-
-  def num_words(self, number):
-    """Words of all messages of a round."""
-    return sum(message.num_words for message in self.messages(number))
-
-  @property
-  def states(self):
-    """Tuple of `method.State`."""
-    return self.method.states(self.shapes)
+# For each bucket a list of tensors.
+OfBuckets = Sequence[methods.Tensors]
 
 
 class WorkerStep(NamedTuple):
@@ -111,74 +55,74 @@ class GradientCodec:
   of tensors; see `method.Method`.
 
   Attributes:
-    buckets: tuple of `Bucket`; every variable that is coded is in one.
+    buckets: tuple of `buckets.Bucket`; every variable that is coded is in one.
   """
 
-  buckets: tuple
+  buckets: tuple[buckets_lib.Bucket, ...]
 
   @property
-  def lossless(self):
+  def lossless(self) -> bool:
     """True where messages are the gradients' own bits."""
     return all(bucket.method.traits.lossless for bucket in self.buckets)
 
   @property
-  def compiled(self):
+  def compiled(self) -> bool:
     """True where the methods want to be compiled; see `method.Method`."""
     return all(bucket.method.compiled for bucket in self.buckets)
 
   @property
-  def variables(self):
+  def variables(self) -> list[int]:
     """Indices in the model of the variables that are coded, ascending."""
     return self._layout.variables
 
   @property
-  def num_variables(self):
+  def num_variables(self) -> int:
     """Variables that are coded."""
     return len(self.variables)
 
   @property
-  def num_fragments(self):
+  def num_fragments(self) -> int:
     """See `fragments`."""
     return len({bucket.fragment for bucket in self.buckets})
 
   @property
-  def num_elements(self):
+  def num_elements(self) -> int:
     """Gradient elements of all variables that are coded."""
     return sum(bucket.num_elements for bucket in self.buckets)
 
   @property
-  def num_probes(self):
+  def num_probes(self) -> int:
     """Numbers that the workers agree on."""
     return sum(sum(bucket.num_probes) for bucket in self.buckets)
 
   @property
-  def num_rounds(self):
+  def num_rounds(self) -> int:
     """Rounds of messages."""
     return max((b.method.num_rounds for b in self.buckets), default=0)
 
   @property
-  def num_words(self):
+  def num_words(self) -> int:
     """Words of a worker's messages of all rounds, sent or not."""
     return sum(map(self.round_words, range(self.num_rounds)))
 
   @property
-  def finishes(self):
+  def finishes(self) -> bool:
     """Whether a worker remembers what depends on the mean gradients."""
     return any(bucket.method.finishes for bucket in self.buckets)
 
-  def round_words(self, number):
+  def round_words(self, number: int) -> int:
     """Words of a worker's messages of a round, sent or not."""
     return sum(bucket.num_words(number) for bucket in self.buckets)
 
-  def messages(self, number):
+  def messages(self, number: int) -> list[methods.Message]:
     """The `method.Message`s of a round, in the order of their words."""
     return [m for bucket in self.buckets for m in bucket.messages(number)]
 
-  def states(self):
+  def states(self) -> list[tuple[methods.State, ...]]:
     """For each bucket a tuple of `method.State`."""
     return [bucket.states for bucket in self.buckets]
 
-  def carried_sizes(self):
+  def carried_sizes(self) -> list[tuple[tf.DType, int]]:
     """For each bucket (dtype, elements) of what a worker carries, stacked."""
     return [
       (tf.int32, bucket.method.carry_words(bucket.shapes))
@@ -187,7 +131,7 @@ class GradientCodec:
       for bucket in self.buckets
     ]
 
-  def bits(self, num_workers):
+  def bits(self, num_workers: int) -> float:
     """Bits that one worker sends a step, probes included.
 
     The mean for Gaussian gradients where a message's length varies.
@@ -200,7 +144,7 @@ class GradientCodec:
     ]
     return 32 * (sum(words) + self.num_probes)
 
-  def sent_words(self, payloads, number=0):
+  def sent_words(self, payloads: tf.Tensor, number: int = 0) -> tf.Tensor:
     """How many words of a round must be sent; the others are zero.
 
     Args:
@@ -220,17 +164,24 @@ class GradientCodec:
       ]
     )
 
-  def flatten(self, gradients):
+  def flatten(self, gradients: methods.Tensors) -> tf.Tensor:
     """All gradients as float32 [num_elements], bucket after bucket."""
     order = [i for bucket in self.buckets for i in bucket.indices]
     return tf.concat([tf.reshape(gradients[i], [-1]) for i in order], axis=0)
 
-  def keys(self, seed, step, worker):
+  def keys(
+    self, seed: tf.Tensor | int, step: tf.Tensor, worker: tf.Tensor
+  ) -> tf.Tensor:
     """The keys of the buckets of one worker; see `random_bits.of_buckets`."""
     streams = [(bucket.stream, bucket.method.strata) for bucket in self.buckets]
     return random_bits.of_buckets(streams, seed, step, worker)
 
-  def begin(self, gradients, states, step):
+  def begin(
+    self,
+    gradients: methods.Tensors,
+    states: OfBuckets,
+    step: WorkerStep,
+  ) -> tuple[OfBuckets, tf.Tensor]:
     """What a worker codes, and what its gradients ask to agree on.
 
     Args:
@@ -252,7 +203,7 @@ class GradientCodec:
       probes.append(probe)
     return carried, tf.gather(tf.concat(probes, axis=0), self._layout.order)
 
-  def carry(self, carried, step):
+  def carry(self, carried: OfBuckets, step: WorkerStep) -> OfBuckets:
     """What a worker keeps of `begin`'s gradients until there is a round.
 
     Args:
@@ -272,7 +223,14 @@ class GradientCodec:
       )
     ]
 
-  def send(self, number, carried, states, received, step):
+  def send(
+    self,
+    number: int,
+    carried: OfBuckets,
+    states: OfBuckets,
+    received: methods.Arrived,
+    step: WorkerStep,
+  ) -> tuple[tf.Tensor, OfBuckets]:
     """A worker's messages of a round.
 
     Args:
@@ -302,7 +260,9 @@ class GradientCodec:
       after.append(state)
     return _join(words, axis=0), after
 
-  def decode(self, received, states, step):
+  def decode(
+    self, received: methods.Arrived, states: OfBuckets, step: WorkerStep
+  ) -> tuple[list[tf.Tensor], OfBuckets]:
     """The mean gradients.
 
     Args:
@@ -324,7 +284,13 @@ class GradientCodec:
       after.append(state)
     return self.in_model_order(means), after
 
-  def decode_bucket(self, index, received, states, step):
+  def decode_bucket(
+    self,
+    index: int,
+    received: methods.Arrived,
+    states: OfBuckets,
+    step: WorkerStep,
+  ) -> tuple[list[tf.Tensor], methods.Tensors]:
     """`decode` for one bucket: (its means, in its order; its states)."""
     return self.buckets[index].method.decode(
       self.received(index, received), states[index], self._context(index, step)
@@ -349,7 +315,9 @@ class GradientCodec:
     step = WorkerStep(zero, zero, count, shared=shared)
     return self.decode([received], [()] * len(self.buckets), step)[0]
 
-  def estimate(self, words, step):
+  def estimate(
+    self, words: methods.Tensors, step: WorkerStep
+  ) -> tf.Tensor | None:
     """What a worker's messages say of its own gradients.
 
     Args:
@@ -371,7 +339,13 @@ class GradientCodec:
       found += bucket.method.estimate(split(own, sizes, axis=0), context)
     return _join(found, axis=0)
 
-  def finish(self, carried, states, means, step):
+  def finish(
+    self,
+    carried: OfBuckets,
+    states: OfBuckets,
+    means: methods.Tensors,
+    step: WorkerStep,
+  ) -> OfBuckets:
     """The states of a worker, when the means are known.
 
     Args:
@@ -394,23 +368,23 @@ class GradientCodec:
       after.append(state)
     return after
 
-  def in_model_order(self, values):
+  def in_model_order(self, values: Sequence) -> list:
     """A list in the order of the buckets in that of the model's variables."""
     return [values[place] for place in self._layout.places]
 
-  def probed_variables(self):
+  def probed_variables(self) -> np.ndarray:
     """For each number of the probe the variable that it is of."""
     return self._layout.probed
 
-  def probes_of_buckets(self):
+  def probes_of_buckets(self) -> list[np.ndarray]:
     """For each bucket where its numbers are in the probe, as int arrays."""
     return self._layout.probes
 
   @functools.cached_property
-  def _layout(self):
-    return _layout(self)
+  def _layout(self) -> buckets_lib.Layout:
+    return buckets_lib.layout(self.buckets)
 
-  def received(self, index, received):
+  def received(self, index: int, received: methods.Arrived) -> methods.Arrived:
     """What a bucket received: for each of its rounds a list, one a message."""
     found = []
     for number, of_all in enumerate(received):
@@ -419,18 +393,18 @@ class GradientCodec:
         found.append(of_all[messages])
     return found
 
-  def _with_keys(self, step):
+  def _with_keys(self, step: WorkerStep) -> WorkerStep:
     """The `WorkerStep` with the keys of its worker."""
     if step.keys is not None or step.worker is None:
       return step
     return step._replace(keys=self.keys(step.seed, step.step, step.worker))
 
-  def _context(self, index, step):
+  def _context(self, index: int, step: WorkerStep) -> methods.Context:
     """The `method.Context` of a bucket."""
     bucket = self.buckets[index]
     numbers = self._layout.probes[index]
 
-    def pick(probe):
+    def pick(probe: tf.Tensor | None) -> tf.Tensor | None:
       return None if probe is None else tf.gather(probe, numbers)
 
     return methods.Context(
@@ -447,61 +421,7 @@ class GradientCodec:
     )
 
 
-class _Layout(NamedTuple):
-  """Where the buckets' numbers are among those of a model.
-
-  Attributes:
-    variables: list of int, the variables that are coded, ascending.
-    places: for each of them its place among those of the buckets.
-    probed: int [probes], for each number of the probe its variable.
-    probes: for each bucket int [its probes], places in the probe.
-    order: int [probes], from the order of the buckets to that of the probe.
-    messages: for each round and bucket the slice of its messages.
-    words: for each round and bucket the slice of its words.
-  """
-
-  variables: list[int]
-  places: list[int]
-  probed: np.ndarray
-  probes: list[np.ndarray]
-  order: np.ndarray
-  messages: list[list[slice]]
-  words: list[list[slice]]
-
-
-def _layout(codec):
-  """The `_Layout` of a `GradientCodec`."""
-  buckets = codec.buckets
-  order = [i for bucket in buckets for i in bucket.indices]
-  variables = sorted(order)
-  counts = dict(
-    zip(order, (n for b in buckets for n in b.num_probes), strict=True)
-  )
-  each = [counts[i] for i in variables]
-  ends = dict(zip(variables, np.cumsum(each), strict=True))
-  probes = [
-    np.concatenate([np.arange(ends[i] - counts[i], ends[i]) for i in b.indices])
-    for b in buckets
-  ]
-  rounds = range(codec.num_rounds)
-  return _Layout(
-    variables=variables,
-    places=[order.index(i) for i in variables],
-    probed=np.repeat(variables, each),
-    probes=probes,
-    order=np.argsort(np.concatenate([[], *probes])),
-    messages=[_slices([len(b.messages(n)) for b in buckets]) for n in rounds],
-    words=[_slices([b.num_words(n) for b in buckets]) for n in rounds],
-  )
-
-
-def _slices(sizes):
-  """Slices of such sizes, one after the other."""
-  ends = itertools.accumulate(sizes)
-  return [slice(end - n, end) for n, end in zip(sizes, ends, strict=True)]
-
-
-def agree(probes):
+def agree(probes: tf.Tensor) -> tf.Tensor:
   """The agreed probe of float32 [workers, num_probes]: the largest.
 
   It is not finite where a worker's is not: XLA's own maximum passes over NaN.
@@ -510,11 +430,13 @@ def agree(probes):
   return tf.where(finite, tf.reduce_max(probes, axis=0), float('nan'))
 
 
-def _join(parts, axis):
+def _join(parts: methods.Tensors, axis: int) -> tf.Tensor:
   """The concatenation; one part is not copied."""
   return parts[0] if len(parts) == 1 else tf.concat(parts, axis)
 
 
-def split(tensor, sizes, axis):
+def split(
+  tensor: tf.Tensor, sizes: Sequence[int], axis: int
+) -> list[tf.Tensor]:
   """The parts of a tensor; one part is not copied."""
   return [tensor] if len(sizes) == 1 else tf.split(tensor, sizes, axis)

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from terngrad.codec.stages import contract
+from terngrad.reduce import buckets as buckets_lib
 from terngrad.reduce import gradients
 
 _FLOAT_BYTES = 4
@@ -113,8 +114,8 @@ def _ends(codec: gradients.GradientCodec, max_bytes: int) -> list[int]:
 
 
 def _range(
-  bucket: gradients.Bucket, begin: int, end: int, number: int
-) -> gradients.Bucket:
+  bucket: buckets_lib.Bucket, begin: int, end: int, number: int
+) -> buckets_lib.Bucket:
   """The bucket's variables from `begin` to before `end`."""
   sizes = [tf.TensorShape(shape).num_elements() for shape in bucket.shapes]
   members = [n for n, i in enumerate(bucket.indices) if begin <= i < end]

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from terngrad.codec import method as methods
 from terngrad.exchange import protocol
 from terngrad.reduce import gradients as gradients_lib
 from terngrad.reduce import metadata as metadata_lib
 from terngrad.reduce import parts as parts_lib
+from terngrad.reduce import pending as pending_lib
 from terngrad.reduce import programs as programs_lib
 from terngrad.reduce import states as states_lib
 from terngrad.reduce import worker_map
@@ -38,160 +38,6 @@ class WorkerGradients(NamedTuple):
   parameters: Sequence[tf.Tensor] = ()
   scores: tf.Tensor | None = None
   statistics: Sequence[tf.Tensor] = ()
-
-
-class Begun(NamedTuple):
-  """A step whose workers have computed, and agreed on probes.
-
-  Attributes:
-    local: of each device.
-    metadata: of all workers.
-    seed: int64 [], of the run.
-    steps: int64 [], steps taken before; on each device.
-  """
-
-  local: list[metadata_lib.Local]
-  metadata: metadata_lib.Metadata
-  seed: tf.Tensor
-  steps: Sequence[tf.Tensor]
-
-
-class _Part(NamedTuple):
-  """A part of the model in a reducer.
-
-  Attributes:
-    number: of the part.
-    part: see `parts`.
-    programs: of one worker.
-    states: for each device those of the part.
-  """
-
-  number: int
-  part: parts_lib.Part
-  programs: programs_lib.Programs
-  states: list[states_lib.OfPart]
-
-  @property
-  def codec(self) -> gradients_lib.GradientCodec:
-    """That of the part."""
-    return self.part.codec
-
-  def only(self, values: Sequence[tf.Tensor]) -> list:
-    """A list of all variables, with None for those of other parts.
-
-    So that a part waits for nothing that it does not need.
-    """
-    indices = self.part.indices
-    return [v if i in indices else None for i, v in enumerate(values)]
-
-
-class PendingMean:
-  """A part's messages on one device, before they are decoded.
-
-  Attributes:
-    device: its name.
-    workers: those that live there.
-    received: for each round what the exchange gave; see `GradientCodec.send`.
-    words: for each round int32 [its workers, words], what they sent.
-    sent: for each round int32 [its workers], how many of those were used.
-  """
-
-  def __init__(
-    self,
-    exchange: protocol.Exchange,
-    part: _Part,
-    begun: Begun,
-    device_index: int,
-    apply_states: tf.Tensor | None,
-  ) -> None:
-    """Has received nothing yet.
-
-    Args:
-      exchange: between the workers.
-      part: of the model.
-      begun: the step.
-      device_index: in `exchange.devices`.
-      apply_states: bool [], False leaves states as they are; None for True.
-    """
-    self.device = exchange.devices[device_index]
-    self.workers = exchange.workers_of(device_index)
-    self.received, self.words, self.sent = [], [], []
-    self._part = part
-    self._states = part.states[device_index]
-    local, number = begun.local[device_index], part.number
-    self._carried = local.carried[number]
-    self._probes = local.probes[number]
-    self._apply = apply_states
-    self.step = gradients_lib.WorkerStep(
-      begun.seed,
-      begun.steps[device_index],
-      exchange.num_workers,
-      shared=begun.metadata.shared[number][device_index],
-    )
-
-  def sender(self, number: int) -> Callable[[tf.Tensor], list[tf.Tensor]]:
-    """The function of a worker, int32 [], to its messages of a round."""
-
-    def send(worker: tf.Tensor) -> list[tf.Tensor]:
-      index, carried, step = self._of_worker(worker)
-      words, states = self._part.programs.send(
-        number,
-        carried,
-        self._states.read(index),
-        methods.received_by(worker, self.received),
-        step,
-      )
-      self._states.write(index, states, self._apply)
-      return [words]
-
-    return send
-
-  def add(self, number: int, words: tf.Tensor, received: list) -> None:
-    """Keeps what was sent and received in a round.
-
-    Args:
-      number: of the round.
-      words: int32 [its workers, words].
-      received: see `exchange.protocol.Exchange.combine`.
-    """
-    self.words.append(words)
-    self.received.append(received)
-    with tf.device(self.device):
-      self.sent.append(self._part.codec.sent_words(words, number))
-
-  def means(self) -> list[tf.Tensor]:
-    """The mean gradients, float32; states that depend on them change."""
-    means, after = self._part.programs.decode(
-      self.received, self._states.read_shared(), self.step
-    )
-    self._states.write_shared(after, self._apply)
-    if self._part.codec.finishes:
-      self._finish(means)
-    return means
-
-  def _finish(self, means: list[tf.Tensor]) -> None:
-    """Lets the workers keep what depends on the mean gradients."""
-
-    def finish(worker: tf.Tensor) -> list:
-      index, carried, step = self._of_worker(worker)
-      states = self._part.programs.finish(
-        carried, self._states.read(index), means, step
-      )
-      self._states.write(index, states, self._apply)
-      return []
-
-    with tf.device(self.device):
-      worker_map.worker_map(self.device, self.workers, [], finish)
-
-  def _of_worker(
-    self, worker: tf.Tensor
-  ) -> tuple[tf.Tensor, list, gradients_lib.WorkerStep]:
-    """(its index on the device, what it carries, its step)."""
-    index = worker_map.index_of(worker, self.workers)
-    carried = [array.read(index) for array in self._carried]
-    carried = [one if isinstance(one, list) else [one] for one in carried]
-    step = self.step._replace(worker=worker, own=self._probes[index])
-    return index, carried, self._part.programs.with_keys(step)
 
 
 class Options(NamedTuple):
@@ -248,7 +94,7 @@ class Reducer:
       if options.variables is not None:
         known = [options.variables[i] for i in known]
       self._parts.append(
-        _Part(
+        pending_lib.PartPrograms(
           number,
           part,
           programs_lib.Programs(part.codec, options.decay, options.compiles),
@@ -261,7 +107,7 @@ class Reducer:
     gradients_of: Sequence[Callable[[tf.Tensor], WorkerGradients]],
     steps: Sequence[tf.Tensor],
     stop: tf.Tensor | float = 0.0,
-  ) -> Begun:
+  ) -> pending_lib.Begun:
     """Lets all workers compute, and agree on probes; to be traced or not.
 
     A worker's pass, `begin` and `carry` are one after the other, before the
@@ -273,7 +119,7 @@ class Reducer:
       stop: float32 [], the signal that asks this process to stop.
 
     Returns:
-      `Begun`.
+      `pending.Begun`.
     """
     seed = tf.constant(self._seed, tf.int64)
     local = [
@@ -281,7 +127,7 @@ class Reducer:
       for index, (one, step) in enumerate(zip(gradients_of, steps, strict=True))
     ]
     metadata = metadata_lib.gather(self._exchange, self._row, local, stop)
-    return Begun(local, metadata, seed, steps)
+    return pending_lib.Begun(local, metadata, seed, steps)
 
   def _begin_on(
     self,
@@ -346,8 +192,8 @@ class Reducer:
     )
 
   def exchange(
-    self, begun: Begun, apply_states: Sequence[tf.Tensor | None]
-  ) -> list[list[PendingMean]]:
+    self, begun: pending_lib.Begun, apply_states: Sequence[tf.Tensor | None]
+  ) -> list[list[pending_lib.PendingMean]]:
     """Lets all messages travel, round after round.
 
     Only data tie the parts to each other, so that the messages of one travel
@@ -359,13 +205,13 @@ class Reducer:
         are; None for True.
 
     Returns:
-      For each part a list of `PendingMean`, one a device.
+      For each part a list of `pending.PendingMean`, one a device.
     """
     exchange = self._exchange
     of_parts = []
     for part in self._parts:
       pending = [
-        PendingMean(exchange, part, begun, index, apply)
+        pending_lib.PendingMean(exchange, part, begun, index, apply)
         for index, apply in enumerate(apply_states)
       ]
       of_parts.append(pending)

@@ -16,6 +16,7 @@ from terngrad.exchange import towers
 from terngrad.reduce import gradients as gradients_lib
 from terngrad.reduce import metadata as metadata_lib
 from terngrad.reduce import parts as parts_lib
+from terngrad.reduce import pending as pending_lib
 from terngrad.reduce import reducer as reducers
 from terngrad.reduce import states as states_lib
 from terngrad.step import device_passes
@@ -227,7 +228,7 @@ class _TrainStep:
   def _result(
     self,
     metadata: metadata_lib.Metadata,
-    of_parts: list[list[reducers.PendingMean]],
+    of_parts: list[list[pending_lib.PendingMean]],
     is_taken: tf.Tensor | None,
   ) -> StepResult:
     exchange, parts = self._training.exchange, self._reducer.parts

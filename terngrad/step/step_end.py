@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from terngrad.reduce import gradients as gradients_lib
 from terngrad.reduce import parts as parts_lib
-from terngrad.reduce import reducer as reducers
+from terngrad.reduce import pending as pending_lib
 from terngrad.step import fused_updates
 from terngrad.step import optimizers
 from terngrad.step import replicas
@@ -68,7 +68,7 @@ class StepEnd:
 
   def __call__(
     self,
-    pending: Sequence[reducers.PendingMean],
+    pending: Sequence[pending_lib.PendingMean],
     statistics: list[tf.Tensor],
     numbers: updates.Numbers,
   ) -> None:
