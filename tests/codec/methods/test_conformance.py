@@ -248,6 +248,16 @@ def test_parts_of_a_model_give_the_bits_of_the_whole(text):
   np.testing.assert_array_equal(actual, bits_of(means_of(text)))
 
 
+def test_what_a_method_declares_are_values(text):
+  made = registry.method(text, WORKERS)
+  kinds = (str, int, tuple, type(None))
+  assert {
+    name: value
+    for name in methods.Method.__annotations__
+    if not isinstance(value := getattr(made, name), kinds)
+  } == {}
+
+
 @pytest.mark.gate_every(3)
 def test_what_is_said_to_lose_nothing_does_and_nothing_else(text):
   codec, alone = codec_of(text), drawn()[:1]

@@ -193,12 +193,12 @@ class Thc(method.Method):
       exact, and rotated sums finite.
     """
     powers = rotation.power_of_two(norms)
-    unit = self.unit(norms / powers)
+    unit = self.units(norms / powers)
     return 1.0 / powers, tf.where(unit > 0.0, 2.0**_FRACTION / unit, 0.0)
 
   def way_back(self, norms: tf.Tensor, size: int, scale: float) -> tf.Tensor:
     """float32 [blocks]: what rotated sums of entries are multiplied by."""
-    return self.unit(norms) * (scale / rotation.blocks(size)[1])
+    return self.units(norms) * (scale / rotation.blocks(size)[1])
 
   def key(self, common: tf.Tensor, start: int) -> tf.Tensor:
     """The key of a variable's rotation, by its first element."""
@@ -228,7 +228,7 @@ class Thc(method.Method):
     above = fixed - below * 2**_FRACTION
     return below + tf.where(draw * width < above, width, 0)
 
-  def unit(self, norms: tf.Tensor) -> tf.Tensor:
+  def units(self, norms: tf.Tensor) -> tf.Tensor:
     """What 1 stands for in rotated blocks of such norms, float32 [blocks]."""
     # A block is rotated by a matrix of 1 and -1: its elements' root mean square
     # is the norm.
