@@ -14,7 +14,7 @@ with the status of the first one that failed.
 
   --all   also the tests marked slow and cluster, and gpu where there is one
 
-Other arguments go to pytest's last section: scripts/test.sh -x tests/codec
+Other arguments are pytest's: scripts/test.sh -x tests/codec
 USAGE
 }
 
@@ -110,13 +110,20 @@ parallel() {
     "${arguments[@]}" "$@"
 }
 
+# With -k, perhaps no test of a part is meant; but one of some part is.
+found=false
+# shellcheck disable=SC2317  # `section` calls it.
+part() {
+  local code=0
+  parallel "$@" || code=$?
+  ((code == 5)) || found=true
+  ((code == 5)) || return "$code"
+}
+
 # Most digests were recorded without oneDNN, whose sums differ in the last bits.
 # shellcheck disable=SC2317  # `section` calls it.
 recorded_bits() {
-  local code=0
-  TF_ENABLE_ONEDNN_OPTS=0 parallel "$root/tests/bits" || code=$?
-  # With -k, perhaps none of them is meant.
-  ((code == 5)) || return "$code"
+  TF_ENABLE_ONEDNN_OPTS=0 part "$root/tests/bits"
 }
 
 structure=("$root/tests/test_imports.py" "$root/tests/test_layers.py")
@@ -125,23 +132,32 @@ section 'ruff check' "$bin/ruff" check --quiet "$root"
 section 'ruff format' "$bin/ruff" format --check --quiet "$root"
 section 'doctests' doctests
 section 'site' site
-# Without a path: all but what has run.
-rest=("${structure[@]/#/--ignore=}" "--ignore=$root/tests/bits" "$root/tests")
 if $has_path; then
-  rest=()
+  section "tests${marks:+ ($marks)}" parallel
 else
   section "tests/bits${marks:+ ($marks)}" recorded_bits
-fi
-if $all && ! $has_path; then
   # What XLA compiled is given back where a process ends: all tests in one would
   # need more memory than many machines have.
-  for part in bin cli codec examples exchange keras measure native slim step \
-    training; do
-    rest+=("--ignore=$root/tests/$part")
-    section "tests/$part${marks:+ ($marks)}" parallel "$root/tests/$part"
+  parts=('codec exchange native reduce step'
+    'compression keras passes training')
+  $all && parts=(bin cli codec examples exchange keras measure native reduce
+    slim step training)
+  # Without those: all but what has run.
+  rest=("${structure[@]/#/--ignore=}" "--ignore=$root/tests/bits")
+  for names in "${parts[@]}"; do
+    read -ra folders <<<"$names"
+    section "tests/{${names// /,}}${marks:+ ($marks)}" \
+      part "${folders[@]/#/$root/tests/}"
+    rest+=("${folders[@]/#/--ignore=$root/tests/}")
   done
+  section "tests${marks:+ ($marks)}" part "${rest[@]}" "$root/tests"
+  if ! $found; then
+    printf 'No test was selected: expected one, received %s.\n' \
+      "${arguments[*]}" >&2
+    failed+=(tests)
+    ((status)) || status=5
+  fi
 fi
-section "tests${marks:+ ($marks)}" parallel "${rest[@]}"
 
 printf '\n=== %d s in all; ' $((SECONDS - started))
 if ((status)); then

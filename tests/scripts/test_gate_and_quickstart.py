@@ -43,8 +43,8 @@ def test_gate_runs_every_section_in_order(project, tools):
     ['ruff', 'format'],
     pytest_call,
     ['-m', 'mkdocs'],
-    pytest_call,
-    pytest_call,
+    # Bits, two groups of folders, and all else.
+    *([pytest_call] * 4),
   ]
 
 
@@ -54,12 +54,40 @@ def test_gate_exits_with_first_failure_and_runs_the_rest(project, tools):
   assert status == 4
   failed = 'imports,ruff check,ruff format,doctests,site,tests/bits'
   assert f'FAILED: {failed}' in out
-  assert len(project.calls()) == 8
+  assert len(project.calls()) == 10
 
 
 def test_gate_without_doctests_passes(project, tools):
   tools(python='case "$*" in *--doctest-modules*) exit 5 ;; esac')
   assert project.run('test.sh')[0] == 0
+
+
+@pytest.mark.parametrize('arguments', [[], ['--all']], ids=['gate', 'all'])
+def test_gate_runs_every_folder_of_tests_once(project, tools, arguments):
+  tools()
+  project.run('test.sh', *arguments)
+  calls = [call for call in project.calls() if 'loadfile' in call]
+  root = f'{project.root}/tests'
+  *parts, everything = [
+    word for call in calls for word in call if word.startswith(root)
+  ]
+  assert everything == root
+  ignored = {w for w in calls[-1] if w.startswith('--ignore=')}
+  assert {f'--ignore={part}' for part in parts} < ignored
+  assert len(set(parts)) == len(parts) > 5
+
+
+def test_gate_passes_where_some_part_has_no_test_that_is_meant(project, tools):
+  tools(python='case "$*" in *"/tests/bits") exit 5 ;; esac')
+  assert project.run('test.sh', '-k', 'a')[0] == 0
+
+
+def test_gate_fails_where_no_test_is_meant(project, tools):
+  tools(python='case "$*" in *loadfile*) exit 5 ;; esac')
+  status, out, err = project.run('test.sh', '-k', 'misspelt')
+  assert status == 5
+  assert 'FAILED: tests' in out
+  assert 'received -k misspelt' in err
 
 
 def test_gate_leaves_out_marked_tests_unless_told(project, tools):
