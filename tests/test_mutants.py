@@ -114,7 +114,7 @@ def test_a_file_is_what_it_was_whatever_happens_meanwhile(tmp_path):
 def test_tests_that_execute_a_line_are_asked_the_mirrored_and_cheap_first(
   tmp_path,
 ):
-  near, far = 'tests/codec/test_parts.py::', 'tests/codec/test_totals.py::'
+  near, far = 'tests/reduce/test_parts.py::', 'tests/codec/test_totals.py::'
   costs = {f'{far}a': 1, f'{near}b': 3, f'{near}c': 2, f'{far}d': 1}
   path = 'terngrad/reduce/parts.py'
   executed = {name: [[path, 2]] for name in costs} | {f'{far}d': [[path, 9]]}
