@@ -99,7 +99,7 @@ def jobs(codec, gradients, times):
 
 def _updates(codec, words, own, shapes):
   """Ways to end a step with the words of two workers."""
-  optimizer = optimizers.momentum()
+  optimizer = optimizers.Momentum()
   parameters, velocities = (
     tuple(tf.Variable(tf.zeros(s), trainable=False) for s in shapes)
     for _ in range(2)

@@ -84,22 +84,3 @@ def members(codec):
   return tuple(
     tuple(of_step(codec, turn).variables) for turn in range(codec.num_fragments)
   )
-
-
-def in_turn(steps):
-  """One step of those of all fragments.
-
-  Args:
-    steps: for each fragment a function of (images, labels, step, ...); see
-      `step.make_train_step`.
-
-  Returns:
-    A function of the same; the only one, where there is one.
-  """
-  if len(steps) == 1:
-    return steps[0]
-
-  def take(images, labels, step, *numbers):
-    return steps[int(step) % len(steps)](images, labels, step, *numbers)
-
-  return take

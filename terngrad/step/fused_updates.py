@@ -9,7 +9,6 @@ relies on it.
 """
 
 import functools
-from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -18,6 +17,7 @@ from terngrad.codec import method as methods
 from terngrad.codec.stages import contract
 from terngrad.native import ops
 from terngrad.reduce import gradients as gradients_lib
+from terngrad.reduce import programs
 from terngrad.step import optimizers
 from terngrad.step import replicas
 from terngrad.step import updates
@@ -104,7 +104,7 @@ def _has_kernel(
 def make(
   replica: replicas.Replica,
   optimizer: optimizers.Optimizer,
-  decoupled_decay: Callable | None,
+  decoupled_decay: programs.WeightDecay | None,
   codec: gradients_lib.GradientCodec,
 ) -> FusedUpdate | None:
   """An update that writes no gradients, or None where there is none.
@@ -122,9 +122,16 @@ def make(
   return FusedUpdate(replica, optimizer, codec)
 
 
-def _possible(replica, optimizer, decoupled_decay, codec):
+def _possible(
+  replica: replicas.Replica,
+  optimizer: optimizers.Optimizer,
+  decoupled_decay: programs.WeightDecay | None,
+  codec: gradients_lib.GradientCodec,
+) -> bool:
   # A clip, a decay and a loss scale want to see gradients.
-  if optimizer.momentum is None or optimizer.clip_norm or decoupled_decay:
+  if (
+    optimizer.kernel_momentum is None or optimizer.clip_norm or decoupled_decay
+  ):
     return False
   if replica.scaling or replica.statistics:
     return False
@@ -138,29 +145,31 @@ def _possible(replica, optimizer, decoupled_decay, codec):
   return any(b.method.digits or b.method.unit for b in codec.buckets)
 
 
-def of(replica, optimizer):
-  """The `ops.UpdateTensors` of a replica whose optimizer has a `momentum`."""
+def of(
+  replica: replicas.Replica, optimizer: optimizers.Optimizer
+) -> ops.UpdateTensors:
+  """The tensors of a replica whose optimizer has a `kernel_momentum`."""
   return ops.UpdateTensors(
     parameters=replica.trainable,
     velocities=[slot[optimizers.MOMENTUM] for slot in replica.slots if slot],
     averages=replica.averages,
-    momentum=optimizer.momentum,
+    momentum=optimizer.kernel_momentum,
   )
 
 
 @functools.cache
-def agrees(has_momentum, has_averages):
+def agrees(has_momentum: bool, has_averages: bool) -> bool:
   """Whether the kernel gives the bits of `updates.make_update` here.
 
   Args:
-    has_momentum: whether `optimizers.momentum` is tried, or plain descent.
+    has_momentum: whether `optimizers.Momentum` is tried, or plain descent.
     has_averages: whether there are moving averages.
 
   Returns:
     bool.
   """
   optimizer = (
-    optimizers.momentum() if has_momentum else optimizers.gradient_descent()
+    optimizers.Momentum() if has_momentum else optimizers.GradientDescent()
   )
   with tf.init_scope(), tf.device('/CPU:0'):
     ours, xlas = (_trial(optimizer, has_averages) for _ in range(2))

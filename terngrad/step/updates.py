@@ -4,8 +4,11 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from terngrad.reduce import programs
+from terngrad.step import clipping
 from terngrad.step import loss_scaling
 from terngrad.step import optimizers
+from terngrad.step import replicas
 
 # (step int64 [], learning_rate float32 [], averaging_decay float32 []).
 Numbers = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
@@ -13,32 +16,11 @@ Numbers = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
 Update = Callable[[list[tf.Tensor], list[tf.Tensor], Numbers], None]
 
 
-def decoupled_decay_of(decoupled_decay, indices, count):
-  """`passes.Pass.decoupled_decay` for some parameters of a model.
-
-  Args:
-    decoupled_decay: of all of them, or None.
-    indices: tuple of int, those of the variables in the model.
-    count: how many the model has.
-
-  Returns:
-    A function of these parameters, a list, to the list of their terms; None
-    where `decoupled_decay` is.
-  """
-  if decoupled_decay is None:
-    return None
-
-  def decay_part(parameters):
-    whole = [None] * count
-    for i, parameter in zip(indices, parameters, strict=True):
-      whole[i] = parameter
-    terms = decoupled_decay(whole)
-    return [terms[i] for i in indices]
-
-  return decay_part
-
-
-def make_update(replica, optimizer, decoupled_decay):
+def make_update(
+  replica: replicas.Replica,
+  optimizer: optimizers.Optimizer,
+  decoupled_decay: programs.WeightDecay | None,
+) -> Update:
   """The compiled end of a step on one device.
 
   One program, so that an element of a parameter, its slots and its average pass
@@ -47,22 +29,20 @@ def make_update(replica, optimizer, decoupled_decay):
   to round together, and layouts would differ in the last bit. `fused_updates`
   has kernels that do both.
 
-  `decoupled_decay` gives the decoupled decay, see `passes.Pass`: its terms,
-  times the learning rate, are taken off the parameters as they were before the
-  step, and pass neither through the clip nor through the optimizer.
+  The gradients of the decoupled decay, times the learning rate, are taken off
+  the parameters as they were before the step, and pass neither through the clip
+  nor through the optimizer.
 
   Args:
-    replica: `replicas.Replica`.
-    optimizer: `optimizers.Optimizer`.
-    decoupled_decay: see above; None for no decay.
-
-  Returns:
-    A function of (list of average gradients, list of new statistics, (step
-    int64 [], learning_rate float32 [], averaging_decay float32 [])).
+    replica: of the device.
+    optimizer: applied once a step.
+    decoupled_decay: the L2 terms of the replica's parameters; None for none.
   """
 
   @tf.function(jit_compile=True)
-  def update(means, statistics, numbers):
+  def update(
+    means: list[tf.Tensor], statistics: list[tf.Tensor], numbers: Numbers
+  ) -> None:
     if not replica.scaling:
       apply(means, statistics, numbers)
       return
@@ -70,13 +50,15 @@ def make_update(replica, optimizer, decoupled_decay):
     tf.cond(finite, lambda: apply(means, statistics, numbers), lambda: None)
     loss_scaling.follow(replica.scaling, finite)
 
-  def apply(means, statistics, numbers):
+  def apply(
+    means: list[tf.Tensor], statistics: list[tf.Tensor], numbers: Numbers
+  ) -> None:
     step, learning_rate, averaging_decay = numbers
     if optimizer.clip_norm:
-      means = optimizers.clip_by_global_norm(means, optimizer.clip_norm)
+      means = clipping.clip_by_global_norm(means, optimizer.clip_norm)
     if decoupled_decay:
       parameters = [tf.convert_to_tensor(v) for v in replica.trainable]
-      terms = decoupled_decay(parameters)
+      terms = decoupled_decay.gradients(parameters)
       for variable, decay in zip(replica.trainable, terms, strict=True):
         if decay is not None:
           variable.assign_sub(learning_rate * decay)

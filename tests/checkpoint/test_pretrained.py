@@ -393,7 +393,7 @@ def test_the_last_layer_is_trained_first_and_then_all(tmp_path):
   assert run.codec.num_elements == 500 * 10 + 10
   before = first.values()
   images, labels = next(run.batches(0))
-  run.float_step(
+  run.float_step.take(
     images,
     labels,
     tf.constant(0, tf.int64),
