@@ -237,10 +237,14 @@ def test_slots_go_on_but_for_those_of_what_is_left_out():
   names = ['conv1/kernel', 'fc3/kernel']
   slots = [f'{name}/{of}' for name in names for of in ('average', 'momentum')]
   values = {n: tf.zeros([3]) for n in (*names, *slots, 'loss_scale', 'new')}
-  source = sources.WeightSource(
+
+  class Upper(sources.WeightSource):
+    def read(self, name):
+      return name.upper()
+
+  source = Upper(
     'there',
     {name: [3] for name in values if name != 'new'} | {slots[1]: [4]},
-    lambda name: name.upper(),
     unexpected=[],
     step=7,
   )
