@@ -106,7 +106,7 @@ def _updates(codec, words, own, shapes):
   )
   slots = tuple({optimizers.MOMENTUM: v} for v in velocities)
   replica = replicas.Replica('/CPU:0', parameters, (), slots, ())
-  update = updates.make_update(replica, optimizer, None)
+  update = updates.Update(replica, optimizer, None)
   parts = [tf.tile(words, [2, 1])]
   rates = tf.constant(1e-3), tf.constant(0.0)
 

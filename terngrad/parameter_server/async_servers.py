@@ -68,7 +68,7 @@ class Servers:
       )
       decay = node_pass.decoupled_decay
       decay = decay and decay.part(share.variables)
-      self._updates.append(updates.make_update(share.replica, optimizer, decay))
+      self._updates.append(updates.Update(share.replica, optimizer, decay))
       if aggregate > 1:
         self._held.append(_zeros_beside(share.replica))
         self._means.append(_make_mean(self._held[-1], aggregate))

@@ -2,7 +2,7 @@
 
 A gradient that is decoded is written to memory, only to be read once by the
 update: together that takes three times as long as at once (docs/speed.md). The
-kernel gives the bits of `updates.make_update`, on which towers, servers and
+kernel gives the bits of `updates.Update`, on which towers, servers and
 collectives agree, where XLA fuses products with sums as it does on every
 processor that has an instruction for it. A process tries that once before it
 relies on it.
@@ -81,7 +81,7 @@ class FusedUpdate:
         first += sums.shape[0]
     if others:
       rest = self._replica.part(others, ())
-      updates.make_update(rest, self._optimizer, None)(means, [], numbers)
+      updates.Update(rest, self._optimizer, None)(means, [], numbers)
 
 
 def fits(codec: gradients_lib.GradientCodec, received: list) -> bool:
@@ -112,7 +112,7 @@ def make(
   Args:
     replica: without statistics.
     optimizer: applied once a step.
-    decoupled_decay: see `updates.make_update`.
+    decoupled_decay: see `updates.Update`.
     codec: of the replica's parameters.
   """
   if not _possible(replica, optimizer, decoupled_decay, codec):
@@ -159,7 +159,7 @@ def of(
 
 @functools.cache
 def agrees(has_momentum: bool, has_averages: bool) -> bool:
-  """Whether the kernel gives the bits of `updates.make_update` here.
+  """Whether the kernel gives the bits of `updates.Update` here.
 
   Args:
     has_momentum: whether `optimizers.Momentum` is tried, or plain descent.
@@ -179,7 +179,7 @@ def agrees(has_momentum: bool, has_averages: bool) -> bool:
     rates = tf.constant(0.0371), tf.constant(0.9876)
     shapes = [variable.shape for variable in ours.trainable]
     means = ops.decode_sum([words], scalers, shapes, 0.5, _DIGITS)
-    update = updates.make_update(xlas, optimizer, None)
+    update = updates.Update(xlas, optimizer, None)
     update(means, [], (tf.constant(0, tf.int64), *rates))
     piece = methods.Piece(0, [words])
     ops.fused_update(_DIGITS, piece, scalers, 0.5, of(ours, optimizer), rates)

@@ -38,7 +38,7 @@ class StepEnd:
     Args:
       replica: of the device.
       optimizer: applied once a step.
-      decoupled_decay: see `updates.make_update`.
+      decoupled_decay: see `updates.Update`.
       parts: of the model.
     """
     self._device = replica.device
@@ -49,7 +49,7 @@ class StepEnd:
       if len(indices) < len(replica.trainable):
         replica = replica.part(indices, range(len(replica.statistics)))
         decoupled_decay = decoupled_decay and decoupled_decay.part(indices)
-      self._whole = updates.make_update(replica, optimizer, decoupled_decay)
+      self._whole = updates.Update(replica, optimizer, decoupled_decay)
       return
     self._whole = None
     self._updates = []
@@ -59,12 +59,12 @@ class StepEnd:
       self._updates.append(
         _OfPart(
           part.codec,
-          updates.make_update(variables, optimizer, decay),
+          updates.Update(variables, optimizer, decay),
           fused_updates.make(variables, optimizer, decay, part.codec),
         )
       )
     statistics = replica.part((), tuple(range(len(replica.statistics))))
-    self._update_statistics = updates.make_update(statistics, optimizer, None)
+    self._update_statistics = updates.Update(statistics, optimizer, None)
 
   def __call__(
     self,

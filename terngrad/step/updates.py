@@ -1,6 +1,5 @@
 """What a step does to parameters, their slots and their averages."""
 
-from collections.abc import Callable
 
 import tensorflow as tf
 
@@ -12,15 +11,9 @@ from terngrad.step import replicas
 
 # (step int64 [], learning_rate float32 [], averaging_decay float32 []).
 Numbers = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
-# Takes average gradients, new statistics and the numbers.
-Update = Callable[[list[tf.Tensor], list[tf.Tensor], Numbers], None]
 
 
-def make_update(
-  replica: replicas.Replica,
-  optimizer: optimizers.Optimizer,
-  decoupled_decay: programs.WeightDecay | None,
-) -> Update:
+class Update:
   """The compiled end of a step on one device.
 
   One program, so that an element of a parameter, its slots and its average pass
@@ -32,27 +25,51 @@ def make_update(
   The gradients of the decoupled decay, times the learning rate, are taken off
   the parameters as they were before the step, and pass neither through the clip
   nor through the optimizer.
-
-  Args:
-    replica: of the device.
-    optimizer: applied once a step.
-    decoupled_decay: the L2 terms of the replica's parameters; None for none.
   """
 
-  @tf.function(jit_compile=True)
-  def update(
-    means: list[tf.Tensor], statistics: list[tf.Tensor], numbers: Numbers
+  def __init__(
+    self,
+    replica: replicas.Replica,
+    optimizer: optimizers.Optimizer,
+    decoupled_decay: programs.WeightDecay | None,
   ) -> None:
-    if not replica.scaling:
-      apply(means, statistics, numbers)
+    """Compiles nothing yet.
+
+    Args:
+      replica: of the device.
+      optimizer: applied once a step.
+      decoupled_decay: the L2 terms of the replica's parameters; None for none.
+    """
+    self._replica = replica
+    self._optimizer = optimizer
+    self._decoupled_decay = decoupled_decay
+
+  @tf.function(jit_compile=True)
+  def __call__(
+    self,
+    means: list[tf.Tensor],
+    statistics: list[tf.Tensor],
+    numbers: Numbers,
+  ) -> None:
+    """Updates the replica, by means of gradients and new statistics."""
+    scaling = self._replica.scaling
+    if not scaling:
+      self._apply(means, statistics, numbers)
       return
     finite = loss_scaling.all_finite(means)
-    tf.cond(finite, lambda: apply(means, statistics, numbers), lambda: None)
-    loss_scaling.follow(replica.scaling, finite)
+    tf.cond(
+      finite, lambda: self._apply(means, statistics, numbers), lambda: None
+    )
+    loss_scaling.follow(scaling, finite)
 
-  def apply(
-    means: list[tf.Tensor], statistics: list[tf.Tensor], numbers: Numbers
+  def _apply(
+    self,
+    means: list[tf.Tensor],
+    statistics: list[tf.Tensor],
+    numbers: Numbers,
   ) -> None:
+    replica, optimizer = self._replica, self._optimizer
+    decoupled_decay = self._decoupled_decay
     step, learning_rate, averaging_decay = numbers
     if optimizer.clip_norm:
       means = clipping.clip_by_global_norm(means, optimizer.clip_norm)
@@ -74,5 +91,3 @@ def make_update(
     for average, value in zip(replica.averages, values, strict=False):
       kept = averaging_decay * average
       average.assign(kept + (1.0 - averaging_decay) * value)
-
-  return update

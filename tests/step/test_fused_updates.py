@@ -117,7 +117,7 @@ def test_bits_are_those_of_the_compiled_update(text, rule, averages):
   def fused_update(pieces, shared, numbers):
     fused(received_of(codec, pieces), turn_of(shared), numbers)
 
-  update = updates.make_update(other, optimizer, None)
+  update = updates.Update(other, optimizer, None)
   shared = tf.constant(np.geomspace(1e-30, 1e20, codec.num_probes), tf.float32)
   # Three times: on what the one before has written.
   size = codec.num_words
@@ -140,7 +140,7 @@ def test_buckets_without_a_kernel_are_updated_apart(cut):
   optimizer = optimizers.Momentum()
   ours, other = (replica_of(optimizer, True, sizes) for _ in range(2))
   fused_update = fused_updates.make(ours, optimizer, None, codec)
-  update = updates.make_update(other, optimizer, None)
+  update = updates.Update(other, optimizer, None)
   pieces = pieces_of((cut, 12, codec.num_words - cut - 12))
   shared = tf.constant([0.5, 1.0, 0.25])
   fused_update(received_of(codec, pieces), turn_of(shared), NUMBERS)
@@ -219,7 +219,7 @@ def test_sums_move_variables_as_gradients_do(dtype, rule, averages):
   scalers = tf.constant(rng.random(len(SIZES)).astype(np.float32))
   shapes = [(size,) for size in SIZES]
   means = ops.scale_sums(sums, scalers, shapes, 1 / 3)
-  updates.make_update(others, optimizer, None)(means, [], NUMBERS)
+  updates.Update(others, optimizer, None)(means, [], NUMBERS)
   # In pieces that end anywhere, the last with digits past the last element.
   borders = [0, 1, 70, 71, 20_000, total + 5]
   tensors = fused_updates.of(ours, optimizer)
