@@ -31,12 +31,12 @@ def weights(training, shape, clock=time.perf_counter):
   labels = tf.zeros(shape[:1], tf.int32)
   seconds = []
   for replica in training.replicas:
-    take = _TimedPass(training.node_pass, replica).take
+    timed = _TimedPass(training.node_pass, replica)
     times = []
     # The first one traces the pass, and fills caches.
     for _ in range(1 + _ROUNDS):
       begin = clock()
-      take(images, labels).numpy()
+      timed.take(images, labels).numpy()
       times.append(clock() - begin)
     seconds.append(min(times[1:]))
   everyone = np.array([seconds], np.float32)
