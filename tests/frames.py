@@ -133,7 +133,7 @@ def _take(exchange):
     seed=11,
   )
   numbers = tf.constant(0, tf.int64), tf.constant(0.1), tf.constant(0.5)
-  take = tf.function(steps.make_train_step(training, built.codec))
+  take = tf.function(steps.TrainStep(training, built.codec).take)
   take(*small.batch_of(0, [2, 2] if exchange else [4, 2]), *numbers)
 
 

@@ -97,21 +97,20 @@ def of_towers(codec):
   )
   calls = Calls()
 
-  def make_context():
-    context = assembly.of_this_process(config)
+  context = assembly.of_this_process(config)
+  make_step = context.make_step
 
-    def make_step(*arguments):
-      with calls:
-        return context.make_step(*arguments)
+  def noting(*arguments):
+    with calls:
+      return make_step(*arguments)
 
-    return context._replace(make_step=make_step)
-
-  run = assembly.assemble(config, make_context)
+  context.make_step = noting
+  run = assembly.assemble(config, context)
   batches = iter(run.batches(0))
   images, labels = next(batches)
   numbers = tf.constant(0, tf.int64), tf.constant(0.1), tf.constant(0.5)
   with calls:
-    run.coded_step(images, labels, *numbers, tf.constant(0.0))
+    run.coded_step.take(images, labels, *numbers, tf.constant(0.0))
   return {*calls.paths, pathlib.Path(loop.__file__)}
 
 
@@ -144,7 +143,7 @@ def of_servers(codec):
   numbers = tf.constant(0, tf.int64), tf.constant(0.1), tf.constant(0.5)
   calls = Calls()
   with calls:
-    take = tf.function(steps.make_train_step(training, built.codec))
+    take = tf.function(steps.TrainStep(training, built.codec).take)
     take(*small.batch_of(0, [2, 2]), *numbers)
   return calls.paths
 

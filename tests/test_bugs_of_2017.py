@@ -102,7 +102,7 @@ def test_b2_replicas_start_equal_even_without_seeds():
   model = keras.Sequential([keras.Input([3]), keras.layers.Dense(5)])
   copies = replicas.create(
     replicas.variables_of(model),
-    optimizers.gradient_descent(),
+    optimizers.GradientDescent(),
     ('/CPU:0', '/CPU:1'),
   )
   first, second = (copy.trainable[0].numpy() for copy in copies)

@@ -44,9 +44,25 @@ def open_split(
       'num_classes.'
     )
 
-  def read(index):
+  return _Source(database, num_classes or max(names) + 1, names)
+
+
+class _Source(sources.ExampleSource):
+  """The records of a database, by their numbers."""
+
+  def __init__(
+    self,
+    database: databases.Database,
+    num_classes: int,
+    labels: dict[int, str] | None,
+  ) -> None:
+    super().__init__(database.count, num_classes, labels)
+    self._database = database
+
+  def read(self, index: tf.Tensor) -> examples.Stored:
+    """See `sources.ExampleSource.read`."""
     encoded, image_format, size, label = tf.numpy_function(
-      lambda number: _columns(database, int(number)),
+      self._columns,
       [index],
       [tf.string, tf.string, tf.int32, tf.int64],
       # tf.data may then run it ahead and in any order.
@@ -60,24 +76,21 @@ def open_split(
       label=tf.ensure_shape(label, []),
     )
 
-  return sources.ExampleSource(
-    count=database.count,
-    num_classes=num_classes or max(names) + 1,
-    labels=names,
-    read=read,
-  )
-
-
-def _columns(database, number):
-  """(encoded, format, size int32 [2], label int64) of a record."""
-  try:
-    image = tensor_protos.decode(database.read(number))
-  except errors.DataError as error:
-    raise errors.DataError(f'{database.path}, key {number}: {error}') from error
-  return (
-    # As objects: NumPy would cut zero bytes off the end of a string.
-    np.array(image.encoded, object),
-    np.array(image.image_format, object),
-    np.array(image.size, np.int32),
-    np.array(image.label, np.int64),
-  )
+  def _columns(
+    self, number: np.ndarray
+  ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(encoded, format, size int32 [2], label int64) of a record."""
+    database, number = self._database, int(number)
+    try:
+      image = tensor_protos.decode(database.read(number))
+    except errors.DataError as error:
+      raise errors.DataError(
+        f'{database.path}, key {number}: {error}'
+      ) from error
+    return (
+      # As objects: NumPy would cut zero bytes off the end of a string.
+      np.array(image.encoded, object),
+      np.array(image.image_format, object),
+      np.array(image.size, np.int32),
+      np.array(image.label, np.int64),
+    )

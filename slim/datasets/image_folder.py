@@ -137,22 +137,22 @@ def open_split(
       f'num_classes: expected at least {least}, the classes of '
       f'{_origin(data_dir)}; received {num_classes}. Leave it out.'
     )
-  return sources.ExampleSource(
-    count=len(files.paths),
-    num_classes=num_classes or least,
-    labels=files.classes,
-    read=_reader(files),
-  )
+  return _Source(files, num_classes or least)
 
 
-def _reader(files: Files) -> abc.Callable[[tf.Tensor], examples.Stored]:
-  paths = tf.constant([os.fsencode(path) for path in files.paths])
-  numbers = tf.constant(files.labels, tf.int64)
+class _Source(sources.ExampleSource):
+  """The images of a split, by their numbers."""
 
-  def read(index):
+  def __init__(self, files: Files, num_classes: int) -> None:
+    super().__init__(len(files.paths), num_classes, files.classes)
+    self._paths = tf.constant([os.fsencode(path) for path in files.paths])
+    self._numbers = tf.constant(files.labels, tf.int64)
+
+  def read(self, index: tf.Tensor) -> examples.Stored:
+    """See `sources.ExampleSource.read`."""
     encoded, image_format, size = tf.numpy_function(
       _columns,
-      [paths[index]],
+      [self._paths[index]],
       [tf.string, tf.string, tf.int32],
       # tf.data may then run it ahead and in any order.
       stateful=False,
@@ -162,10 +162,8 @@ def _reader(files: Files) -> abc.Callable[[tf.Tensor], examples.Stored]:
       image_format=tf.ensure_shape(image_format, []),
       size=tf.ensure_shape(size, [2]),
       boxes=tf.zeros([0, 4]),
-      label=numbers[index],
+      label=self._numbers[index],
     )
-
-  return read
 
 
 def _columns(

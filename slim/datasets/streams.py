@@ -1,9 +1,8 @@
 """Streams of examples in the order of their delivery, not yet read."""
 
+import abc
 import dataclasses
-from collections import abc
 from typing import Any
-from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -15,18 +14,48 @@ from slim.datasets import sources
 from slim.datasets.records import order
 
 
-class Stream(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Stream(abc.ABC):
   """Examples of a split.
 
   Attributes:
     split: what is known of it.
     elements: (position int64 [], what stands for an example).
-    read: takes what stands for an example; returns the example.
   """
 
   split: read_options.SplitInfo
   elements: tf.data.Dataset
-  read: abc.Callable[[Any], examples.Stored]
+
+  @abc.abstractmethod
+  def read(self, element: Any) -> examples.Stored:
+    """The example that `element`, of `elements`, stands for."""
+
+
+class _Serialized(Stream):
+  """Examples that stand for themselves."""
+
+  def read(self, element: tf.Tensor) -> examples.Stored:
+    """See `Stream.read`."""
+    return examples.parse(element)
+
+
+class _Referenced(Stream):
+  """Places of examples in files."""
+
+  def read(self, element: order.Reference) -> examples.Stored:
+    """See `Stream.read`."""
+    return examples.parse(element.serialized())
+
+
+@dataclasses.dataclass(frozen=True)
+class _OfSource(Stream):
+  """Indices of the examples of a source."""
+
+  source: sources.ExampleSource
+
+  def read(self, element: tf.Tensor) -> examples.Stored:
+    """See `Stream.read`."""
+    return self.source.read(element)
 
 
 def of_records(
@@ -61,11 +90,11 @@ def of_records(
     digest=found.digest,
   )
   if not delivery.training:
-    return Stream(split, order.in_file_order(files), examples.parse)
-  shuffled, read = (
-    (order.shuffled, examples.parse)
+    return _Serialized(split, order.in_file_order(files))
+  shuffled, kind = (
+    (order.shuffled, _Serialized)
     if as_strings
-    else (order.shuffled_references, _parse_referenced)
+    else (order.shuffled_references, _Referenced)
   )
   elements = shuffled(
     files,
@@ -74,7 +103,7 @@ def of_records(
     # A larger window than the split would only tie the order to its size.
     window=min(delivery.shuffle_buffer, count),
   )
-  return Stream(split, elements, read)
+  return kind(split, elements)
 
 
 def of_source(
@@ -104,11 +133,11 @@ def of_source(
   )
   if not delivery.training:
     elements = tf.data.Dataset.range(begin, end).enumerate()
-    return Stream(split, elements, source.read)
+    return _OfSource(split, elements, source)
   elements = order.shuffled_indices(
     end - begin, seed=delivery.seed, start=delivery.start
   ).map(lambda position, index: (position, begin + index))
-  return Stream(split, elements, source.read)
+  return _OfSource(split, elements, source)
 
 
 def only_rows(
@@ -130,10 +159,6 @@ def only_rows(
     return (row >= begin) & (row < end)
 
   return (
-    stream._replace(elements=stream.elements.filter(wanted)),
+    dataclasses.replace(stream, elements=stream.elements.filter(wanted)),
     dataclasses.replace(delivery, batch_size=end - begin, rows=None),
   )
-
-
-def _parse_referenced(reference: order.Reference) -> examples.Stored:
-  return examples.parse(reference.serialized())

@@ -1,16 +1,18 @@
 """CIFAR-10's preprocessing, as the 2017 trainer and as slim had it."""
 
-import functools
-from typing import NamedTuple
+import dataclasses
 
 import tensorflow as tf
 
 from slim.preprocessing import contract
 from slim.preprocessing import draws
 
+_CONTRAST = (0.2, 1.8)  # factors
 
-class _Kind(NamedTuple):
-  """How the two differ.
+
+@dataclasses.dataclass(frozen=True)
+class Cifar(contract.Batched):
+  """The preprocessing of small photographs.
 
   Attributes:
     padding: dark pixels at each side before the random crop.
@@ -22,38 +24,51 @@ class _Kind(NamedTuple):
   brightest: float
   brightness: float
 
+  def train(
+    self, images: tf.Tensor, seeds: tf.Tensor, image_size: int
+  ) -> tf.Tensor:
+    """Crops, mirrors, changes brightness and contrast, in this order.
 
-_CONTRAST = (0.2, 1.8)  # factors
+    Args:
+      images: uint8 [B, H, W, C].
+      seeds: int64 [B, 2].
+      image_size: of the crop, at most H and W with the padding, in pixels.
+
+    Returns:
+      float32 [B, image_size, image_size, C], mean 0 and variance 1 in each
+      image.
+    """
+    numbers = tf.map_fn(
+      lambda seed: draws.uniform(seed, 5), seeds, fn_output_signature=tf.float32
+    )
+    y, x, mirror, bright, contrast = tf.unstack(numbers, axis=1)
+    pad = [self.padding] * 2
+    padded = tf.pad(images, [[0, 0], pad, pad, [0, 0]])
+    cut = _crop(padded, y, x, mirror, image_size)
+    scaled = tf.cast(cut, tf.float32) * (self.brightest / 255.0)
+    bright = draws.between(bright, -self.brightness, self.brightness)
+    scaled += bright[:, None, None, None]
+    mean = tf.reduce_mean(scaled, [1, 2], keepdims=True)
+    factor = draws.between(contrast, *_CONTRAST)[:, None, None, None]
+    return tf.image.per_image_standardization((scaled - mean) * factor + mean)
+
+  def evaluate(
+    self, images: tf.Tensor, seeds: tf.Tensor, image_size: int
+  ) -> tf.Tensor:
+    """Centres the image in a square; mean 0 and variance 1 in each."""
+    del seeds
+    square = tf.image.resize_with_crop_or_pad(images, image_size, image_size)
+    scaled = tf.cast(square, tf.float32) * (self.brightest / 255.0)
+    return tf.image.per_image_standardization(scaled)
 
 
-def _train(kind, images, seeds, image_size):
-  """Crops, mirrors, changes brightness and contrast, in this order.
-
-  Args:
-    kind: a `_Kind`.
-    images: uint8 [B, H, W, C].
-    seeds: int64 [B, 2].
-    image_size: of the crop, at most H and W with the padding, in pixels.
-
-  Returns:
-    float32 [B, image_size, image_size, C], mean 0 and variance 1 in each image.
-  """
-  numbers = tf.map_fn(
-    lambda seed: draws.uniform(seed, 5), seeds, fn_output_signature=tf.float32
-  )
-  y, x, mirror, bright, contrast = tf.unstack(numbers, axis=1)
-  pad = [kind.padding] * 2
-  padded = tf.pad(images, [[0, 0], pad, pad, [0, 0]])
-  cut = _crop(padded, y, x, mirror, image_size)
-  scaled = tf.cast(cut, tf.float32) * (kind.brightest / 255.0)
-  bright = draws.between(bright, -kind.brightness, kind.brightness)
-  scaled += bright[:, None, None, None]
-  mean = tf.reduce_mean(scaled, [1, 2], keepdims=True)
-  factor = draws.between(contrast, *_CONTRAST)[:, None, None, None]
-  return tf.image.per_image_standardization((scaled - mean) * factor + mean)
-
-
-def _crop(images, y, x, mirror, image_size):
+def _crop(
+  images: tf.Tensor,
+  y: tf.Tensor,
+  x: tf.Tensor,
+  mirror: tf.Tensor,
+  image_size: int,
+) -> tf.Tensor:
   """Cuts a square at a place of its own from each image; mirrors half."""
   height, width = images.shape[1:3]
   if height is not None and image_size > min(height, width):
@@ -70,21 +85,7 @@ def _crop(images, y, x, mirror, image_size):
   return tf.gather(cut, columns, axis=2, batch_dims=1)
 
 
-def _evaluate(kind, images, seeds, image_size):
-  """Centres the image in a square; mean 0 and variance 1 in each."""
-  del seeds
-  square = tf.image.resize_with_crop_or_pad(images, image_size, image_size)
-  scaled = tf.cast(square, tf.float32) * (kind.brightest / 255.0)
-  return tf.image.per_image_standardization(scaled)
-
-
-def _batched(kind):
-  return contract.Batched(
-    functools.partial(_train, kind), functools.partial(_evaluate, kind)
-  )
-
-
 # The 2017 trainer's: values in [0, 1].
-CIFAR10 = _batched(_Kind(padding=0, brightest=1.0, brightness=63 / 255))
+CIFAR10 = Cifar(padding=0, brightest=1.0, brightness=63 / 255)
 # slim's: values in [0, 255].
-CIFARNET = _batched(_Kind(padding=4, brightest=255.0, brightness=63.0))
+CIFARNET = Cifar(padding=4, brightest=255.0, brightness=63.0)

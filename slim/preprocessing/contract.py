@@ -5,7 +5,7 @@ at a time; of photographs each is cut and resized by itself, and what can be
 done to many at once follows.
 """
 
-from collections import abc
+import abc
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -13,39 +13,63 @@ import tensorflow as tf
 from slim.preprocessing import photographs
 
 
-class Batched(NamedTuple):
-  """For images of one size.
+class Batched(abc.ABC):
+  """For images of one size."""
 
-  Attributes:
-    train: (images uint8 [B, H, W, C], seeds int64 [B, 2], image_size in pixels)
-      to float32 [B, image_size, image_size, C].
-    evaluate: the same; does not use the seeds.
-  """
+  @abc.abstractmethod
+  def train(
+    self, images: tf.Tensor, seeds: tf.Tensor, image_size: int
+  ) -> tf.Tensor:
+    """Preprocesses a batch for training.
 
-  train: abc.Callable[[tf.Tensor, tf.Tensor, int], tf.Tensor]
-  evaluate: abc.Callable[[tf.Tensor, tf.Tensor, int], tf.Tensor]
+    Args:
+      images: uint8 [B, H, W, C].
+      seeds: int64 [B, 2].
+      image_size: height and width of the result in pixels.
+
+    Returns:
+      float32 [B, image_size, image_size, C].
+    """
+
+  @abc.abstractmethod
+  def evaluate(
+    self, images: tf.Tensor, seeds: tf.Tensor, image_size: int
+  ) -> tf.Tensor:
+    """The same for evaluation; does not use the seeds."""
 
 
-def _as_they_are(images: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
-  del numbers
-  return images
+class Stages(abc.ABC):
+  """What happens to a photograph, and then to a batch of them."""
 
+  @abc.abstractmethod
+  def each(
+    self, photograph: photographs.Photograph, seed: tf.Tensor, image_size: int
+  ) -> tuple[tf.Tensor, tf.Tensor]:
+    """Cuts and resizes a photograph.
 
-class Stages(NamedTuple):
-  """What happens to a photograph, and then to a batch of them.
+    Args:
+      photograph: of any size.
+      seed: int64 [2].
+      image_size: height and width of the result in pixels.
 
-  Attributes:
-    each: (photograph, seed int64 [2], image_size in pixels) to (image float32
-      [image_size, image_size, C], numbers float32 [k] for `together`, all
-      random ones among them).
-    together: (images [B, image_size, image_size, C], numbers [B, k]) to float32
-      of the images' shape; each result depends on its own image and numbers.
-  """
+    Returns:
+      (image float32 [image_size, image_size, C], numbers float32 [k] for
+      `together`, all random ones among them).
+    """
 
-  each: abc.Callable[
-    [photographs.Photograph, tf.Tensor, int], tuple[tf.Tensor, tf.Tensor]
-  ]
-  together: abc.Callable[[tf.Tensor, tf.Tensor], tf.Tensor] = _as_they_are
+  def together(self, images: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
+    """What can be done to many at once; leaves them as they are.
+
+    Args:
+      images: [B, image_size, image_size, C].
+      numbers: [B, k].
+
+    Returns:
+      float32 of the images' shape; each result depends on its own image and
+      numbers.
+    """
+    del numbers
+    return images
 
   def one(
     self, photograph: photographs.Photograph, seed: tf.Tensor, image_size: int
@@ -69,12 +93,33 @@ class Single(NamedTuple):
 
 def single(batched: Batched) -> Single:
   """Makes of a preprocessing for batches one for photographs."""
+  return Single(_TrainWhole(batched), _EvaluateWhole(batched))
 
-  def stages(act):
-    def each(photograph, seed, image_size):
-      image = act(photograph.whole()[None], seed[None], image_size)[0]
-      return image, tf.zeros([0])
 
-    return Stages(each)
+class _TrainWhole(Stages):
+  """The training of a batch, for all of a photograph."""
 
-  return Single(stages(batched.train), stages(batched.evaluate))
+  def __init__(self, batched: Batched) -> None:
+    self._batched = batched
+
+  def each(
+    self, photograph: photographs.Photograph, seed: tf.Tensor, image_size: int
+  ) -> tuple[tf.Tensor, tf.Tensor]:
+    """See `Stages.each`."""
+    image = self._batched.train(
+      photograph.whole()[None], seed[None], image_size
+    )[0]
+    return image, tf.zeros([0])
+
+
+class _EvaluateWhole(_TrainWhole):
+  """The evaluation of a batch, for all of a photograph."""
+
+  def each(
+    self, photograph: photographs.Photograph, seed: tf.Tensor, image_size: int
+  ) -> tuple[tf.Tensor, tf.Tensor]:
+    """See `Stages.each`."""
+    image = self._batched.evaluate(
+      photograph.whole()[None], seed[None], image_size
+    )[0]
+    return image, tf.zeros([0])

@@ -27,35 +27,63 @@ _HUE = 0.2  # turns
 _CONTRAST = (0.5, 1.5)
 
 
-def _train(is_fast, photograph, seed, image_size):
-  """Cuts, resizes and mirrors; the numbers are `colours.distort`'s changes."""
-  pixels = photograph.crop(_window(photograph, seed))
-  number = draws.uniform(seed, 6)
-  # One draw for both, as a thread's number was.
-  thread = draws.index(number[0], len(_METHODS))
-  pixels = photographs.flip(pixels, number[1] < 0.5)
-  if is_fast:
-    resized = photographs.resize(pixels, image_size)
-  else:
-    resized = _resize_by(thread, pixels, image_size)
-  contrast = draws.between(number[5], *_CONTRAST)
-  contrast_comes_first = tf.equal(thread % 2, 1)
-  changes = tf.stack(
-    [
-      draws.between(number[2], -_BRIGHTNESS, _BRIGHTNESS),
-      tf.where(contrast_comes_first, contrast, 1.0),
-      draws.between(number[3], *_SATURATION),
-      draws.between(number[4], -_HUE, _HUE),
-      tf.where(contrast_comes_first, 1.0, contrast),
-    ]
-  )
-  if is_fast:
-    changes *= tf.constant([1.0, 0.0, 1.0, 0.0, 0.0])
-    changes += tf.constant([0.0, 1.0, 0.0, 0.0, 1.0])
-  return resized, changes
+class Training(contract.Stages):
+  """Cuts, resizes and mirrors; then changes colours."""
+
+  def __init__(self, is_fast: bool) -> None:
+    """Bilinear only, and neither hue nor contrast, where it is fast."""
+    self._is_fast = is_fast
+
+  def each(
+    self, photograph: photographs.Photograph, seed: tf.Tensor, image_size: int
+  ) -> tuple[tf.Tensor, tf.Tensor]:
+    """See `contract.Stages.each`; the numbers are for `colours.distort`."""
+    pixels = photograph.crop(_window(photograph, seed))
+    number = draws.uniform(seed, 6)
+    # One draw for both, as a thread's number was.
+    thread = draws.index(number[0], len(_METHODS))
+    pixels = photographs.flip(pixels, number[1] < 0.5)
+    if self._is_fast:
+      resized = photographs.resize(pixels, image_size)
+    else:
+      resized = _resize_by(thread, pixels, image_size)
+    contrast = draws.between(number[5], *_CONTRAST)
+    contrast_comes_first = tf.equal(thread % 2, 1)
+    changes = tf.stack(
+      [
+        draws.between(number[2], -_BRIGHTNESS, _BRIGHTNESS),
+        tf.where(contrast_comes_first, contrast, 1.0),
+        draws.between(number[3], *_SATURATION),
+        draws.between(number[4], -_HUE, _HUE),
+        tf.where(contrast_comes_first, 1.0, contrast),
+      ]
+    )
+    if self._is_fast:
+      changes *= tf.constant([1.0, 0.0, 1.0, 0.0, 0.0])
+      changes += tf.constant([0.0, 1.0, 0.0, 0.0, 1.0])
+    return resized, changes
+
+  def together(self, images: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
+    """See `contract.Stages.together`."""
+    return colours.distort(images, numbers)
 
 
-def _window(photograph, seed):
+class Evaluation(contract.Stages):
+  """Resizes the central part to [-1, +1]."""
+
+  def each(
+    self, photograph: photographs.Photograph, seed: tf.Tensor, image_size: int
+  ) -> tuple[tf.Tensor, tf.Tensor]:
+    """See `contract.Stages.each`."""
+    del seed
+    size = tf.cast(photograph.size, tf.float32)
+    corner = tf.cast((size - size * _CENTRE) / 2.0, tf.int32)
+    window = tf.concat([corner, photograph.size - 2 * corner], 0)
+    resized = photographs.resize(photograph.crop(window), image_size)
+    return (resized / 255.0 - 0.5) * 2.0, tf.zeros([0])
+
+
+def _window(photograph: photographs.Photograph, seed: tf.Tensor) -> tf.Tensor:
   """A random part that holds a share of some object: y, x, height, width."""
   begin, extent, _ = tf.image.stateless_sample_distorted_bounding_box(
     tf.concat([photograph.size, [3]], 0),
@@ -71,8 +99,10 @@ def _window(photograph, seed):
   return tf.concat([begin[:2], extent[:2]], 0)
 
 
-def _resize_by(thread, pixels, image_size):
-  def by(method):
+def _resize_by(
+  thread: tf.Tensor, pixels: tf.Tensor, image_size: int
+) -> tf.Tensor:
+  def by(method: str) -> tf.Tensor:
     resized = tf.image.resize(pixels, [image_size, image_size], method)
     return tf.cast(resized, tf.float32)
 
@@ -81,23 +111,6 @@ def _resize_by(thread, pixels, image_size):
   )
 
 
-def _evaluate(photograph, seed, image_size):
-  """Resizes the central part to [-1, +1]."""
-  del seed
-  size = tf.cast(photograph.size, tf.float32)
-  corner = tf.cast((size - size * _CENTRE) / 2.0, tf.int32)
-  window = tf.concat([corner, photograph.size - 2 * corner], 0)
-  resized = photographs.resize(photograph.crop(window), image_size)
-  return (resized / 255.0 - 0.5) * 2.0, tf.zeros([0])
-
-
-def _preprocessing(is_fast):
-  return contract.Single(
-    contract.Stages(functools.partial(_train, is_fast), colours.distort),
-    contract.Stages(_evaluate),
-  )
-
-
-INCEPTION = _preprocessing(is_fast=False)
+INCEPTION = contract.Single(Training(is_fast=False), Evaluation())
 # slim's quick mode: bilinear only, and neither hue nor contrast.
-INCEPTION_FAST = _preprocessing(is_fast=True)
+INCEPTION_FAST = contract.Single(Training(is_fast=True), Evaluation())

@@ -5,40 +5,46 @@ import tensorflow as tf
 from slim.preprocessing import contract
 
 
-def preprocess(image: tf.Tensor, seed: tf.Tensor, image_size: int) -> tf.Tensor:
+class Mnist(contract.Batched):
   """Centres the image in a square and scales it to [-1, +1].
 
-  Args:
-    image: uint8 [..., H, W, C], one image or a batch.
-    seed: int64 [..., 2]. Not used, nothing is random here; every
-      preprocessing takes it.
-    image_size: height and width of the result in pixels. Larger images are
-      cropped, smaller ones padded with the darkest value.
-
-  Returns:
-    float32 [..., image_size, image_size, C] in [-1, +1].
+  Larger images are cropped, smaller ones padded with the darkest value. Nothing
+  is random.
   """
-  del seed
-  scaled = tf.cast(image, tf.float32) / 255.0
-  square = tf.image.resize_with_crop_or_pad(scaled, image_size, image_size)
-  return (square - 0.5) * 2.0
+
+  def train(
+    self, images: tf.Tensor, seeds: tf.Tensor, image_size: int
+  ) -> tf.Tensor:
+    """See `contract.Batched.train`; the result is in [-1, +1]."""
+    del seeds
+    scaled = tf.cast(images, tf.float32) / 255.0
+    square = tf.image.resize_with_crop_or_pad(scaled, image_size, image_size)
+    return (square - 0.5) * 2.0
+
+  def evaluate(
+    self, images: tf.Tensor, seeds: tf.Tensor, image_size: int
+  ) -> tf.Tensor:
+    """The same as `train`."""
+    return self.train(images, seeds, image_size)
 
 
-def lenet(image: tf.Tensor, seed: tf.Tensor, image_size: int) -> tf.Tensor:
-  """Centres the image in a square and scales it as slim does for LeNet.
+class Lenet(contract.Batched):
+  """Centres the image in a square and scales it as slim does for LeNet."""
 
-  Args:
-    image: uint8 [..., H, W, C], one image or a batch.
-    seed: int64 [..., 2]. Not used.
-    image_size: height and width of the result in pixels.
+  def train(
+    self, images: tf.Tensor, seeds: tf.Tensor, image_size: int
+  ) -> tf.Tensor:
+    """See `contract.Batched.train`; the result is (x - 128) / 128."""
+    del seeds
+    square = tf.image.resize_with_crop_or_pad(images, image_size, image_size)
+    return (tf.cast(square, tf.float32) - 128.0) / 128.0
 
-  Returns:
-    float32 [..., image_size, image_size, C], (x - 128) / 128.
-  """
-  del seed
-  square = tf.image.resize_with_crop_or_pad(image, image_size, image_size)
-  return (tf.cast(square, tf.float32) - 128.0) / 128.0
+  def evaluate(
+    self, images: tf.Tensor, seeds: tf.Tensor, image_size: int
+  ) -> tf.Tensor:
+    """The same as `train`."""
+    return self.train(images, seeds, image_size)
 
 
-MNIST = contract.Batched(preprocess, preprocess)
-LENET = contract.Batched(lenet, lenet)
+MNIST = Mnist()
+LENET = Lenet()

@@ -1,7 +1,6 @@
 """Photographs of any size, of which only the wanted part is decoded."""
 
-from collections import abc
-from typing import NamedTuple
+import abc
 
 import tensorflow as tf
 
@@ -14,24 +13,49 @@ _JPEG = b'\xff\xd8\xff'
 _FLOAT_PIXELS = 2
 
 
-class Photograph(NamedTuple):
+class Photograph(abc.ABC):
   """An image that is cut before it is decoded, where its format allows that.
 
   Attributes:
     size: int32 [2], height and width in pixels.
     boxes: float32 [n, 4], the objects in it, n >= 0: ymin, xmin, ymax, xmax as
       shares of height and width.
-    crop: takes a window, int32 [4]: y, x, height, width in pixels, within the
-      image; returns uint8 [height, width, C].
   """
 
-  size: tf.Tensor
-  boxes: tf.Tensor
-  crop: abc.Callable[[tf.Tensor], tf.Tensor]
+  def __init__(self, size: tf.Tensor, boxes: tf.Tensor) -> None:
+    """Takes what all photographs have; see the class."""
+    self.size = size
+    self.boxes = boxes
+
+  @abc.abstractmethod
+  def crop(self, window: tf.Tensor) -> tf.Tensor:
+    """Cuts a window out.
+
+    Args:
+      window: int32 [4]: y, x, height, width in pixels, within the image.
+
+    Returns:
+      uint8 [height, width, C].
+    """
 
   def whole(self) -> tf.Tensor:
     """All pixels, uint8 [H, W, C]."""
     return self.crop(tf.concat([[0, 0], self.size], 0))
+
+
+class _Pixels(Photograph):
+  """A photograph that is decoded."""
+
+  def __init__(
+    self, pixels: tf.Tensor, size: tf.Tensor, boxes: tf.Tensor
+  ) -> None:
+    super().__init__(size, boxes)
+    self._pixels = pixels
+
+  def crop(self, window: tf.Tensor) -> tf.Tensor:
+    """See `Photograph.crop`."""
+    size = tf.concat([window[2:], [-1]], 0)
+    return tf.slice(self._pixels, tf.concat([window[:2], [0]], 0), size)
 
 
 def of_pixels(pixels: tf.Tensor, boxes: tf.Tensor | None = None) -> Photograph:
@@ -45,14 +69,37 @@ def of_pixels(pixels: tf.Tensor, boxes: tf.Tensor | None = None) -> Photograph:
     The photograph.
   """
   pixels = tf.convert_to_tensor(pixels)
-
-  def crop(window):
-    size = tf.concat([window[2:], [-1]], 0)
-    return tf.slice(pixels, tf.concat([window[:2], [0]], 0), size)
-
   if boxes is None:
     boxes = tf.zeros([0, 4])
-  return Photograph(tf.shape(pixels)[:2], boxes, crop)
+  return _Pixels(pixels, tf.shape(pixels)[:2], boxes)
+
+
+class _Encoded(Photograph):
+  """The content of a file: JPEG is decoded at each crop, others were once."""
+
+  def __init__(
+    self,
+    encoded: tf.Tensor,
+    is_jpeg: tf.Tensor,
+    pixels: tf.Tensor,
+    channels: int,
+    size_and_boxes: tuple[tf.Tensor, tf.Tensor],
+  ) -> None:
+    super().__init__(*size_and_boxes)
+    self._channels = channels
+    self._encoded = encoded
+    self._is_jpeg = is_jpeg
+    self._pixels = pixels
+
+  def crop(self, window: tf.Tensor) -> tf.Tensor:
+    """See `Photograph.crop`."""
+    channels = self._channels
+    result = tf.cond(
+      self._is_jpeg,
+      lambda: tf.io.decode_and_crop_jpeg(self._encoded, window, channels),
+      lambda: of_pixels(self._pixels).crop(window),
+    )
+    return tf.ensure_shape(result, [None, None, channels])
 
 
 def of_encoded(
@@ -105,15 +152,7 @@ def of_encoded(
   # What is decoded here is decoded once, however often it is cut.
   pixels, true_size = tf.cond(is_jpeg, undecoded, decoded)
 
-  def crop(window):
-    result = tf.cond(
-      is_jpeg,
-      lambda: tf.io.decode_and_crop_jpeg(encoded, window, channels),
-      lambda: of_pixels(pixels).crop(window),
-    )
-    return tf.ensure_shape(result, [None, None, channels])
-
-  return Photograph(true_size, boxes, crop)
+  return _Encoded(encoded, is_jpeg, pixels, channels, (true_size, boxes))
 
 
 def resize(pixels: tf.Tensor, image_size: int) -> tf.Tensor:

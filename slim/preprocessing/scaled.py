@@ -7,7 +7,6 @@ image and cut then, at a whole number of resized pixels. Evaluation does as
 Resizing is bilinear with centres at half pixels (2017: corners).
 """
 
-import functools
 import math
 from typing import NamedTuple
 
@@ -49,10 +48,7 @@ class Scaling(NamedTuple):
 
 def preprocessing(scaling: Scaling) -> contract.Single:
   """Makes the preprocessing that scales like this."""
-  return contract.Single(
-    contract.Stages(functools.partial(_train, scaling)),
-    contract.Stages(functools.partial(_evaluate, scaling)),
-  )
+  return contract.Single(Training(scaling), Evaluation(scaling))
 
 
 def image_input(
@@ -86,37 +82,59 @@ def image_input(
   )
 
 
-def _train(scaling, photograph, seed, image_size):
-  y, x, side, mirror = tf.unstack(draws.uniform(seed, 4))
-  low, high = scaling.sides
-  _check(image_size, low)
-  length = low + draws.index(side, high - low + 1)
-  # How many stored pixels a pixel of the result stands for.
-  step = _source_size(scaling, photograph) / tf.cast(length, tf.float32)
-  extent = tf.cast(tf.round(image_size * step), tf.int32)
-  extent = tf.clip_by_value(extent, 1, photograph.size)
-  free = photograph.size - extent + 1
-  corner = draws.index(tf.stack([y, x]), free)
-  pixels = photograph.crop(tf.concat([corner, extent], 0))
-  resized = photographs.resize(pixels, image_size)
-  image, numbers = _normalised(scaling, resized, image_size)
-  if scaling.mirrors:
-    # Last, because the window has more pixels.
-    image = photographs.flip(image, mirror < 0.5)
-  return image, numbers
+class Training(contract.Stages):
+  """Cuts a random square, and perhaps mirrors it."""
+
+  def __init__(self, scaling: Scaling) -> None:
+    """Takes how a photograph becomes a square."""
+    self._scaling = scaling
+
+  def each(
+    self, photograph: photographs.Photograph, seed: tf.Tensor, image_size: int
+  ) -> tuple[tf.Tensor, tf.Tensor]:
+    """See `contract.Stages.each`."""
+    scaling = self._scaling
+    y, x, side, mirror = tf.unstack(draws.uniform(seed, 4))
+    low, high = scaling.sides
+    _check(image_size, low)
+    length = low + draws.index(side, high - low + 1)
+    # How many stored pixels a pixel of the result stands for.
+    step = _source_size(scaling, photograph) / tf.cast(length, tf.float32)
+    extent = tf.cast(tf.round(image_size * step), tf.int32)
+    extent = tf.clip_by_value(extent, 1, photograph.size)
+    free = photograph.size - extent + 1
+    corner = draws.index(tf.stack([y, x]), free)
+    pixels = photograph.crop(tf.concat([corner, extent], 0))
+    resized = photographs.resize(pixels, image_size)
+    image, numbers = _normalised(scaling, resized, image_size)
+    if scaling.mirrors:
+      # Last, because the window has more pixels.
+      image = photographs.flip(image, mirror < 0.5)
+    return image, numbers
 
 
-def _evaluate(scaling, photograph, seed, image_size):
-  del seed
-  _check(image_size, scaling.side)
-  step = _source_size(scaling, photograph) / float(scaling.side)
-  window = _evaluated(scaling, photograph.size)
-  size = tf.cast(tf.cast(window[2:], tf.float32) / step, tf.int32)
-  size = tf.maximum(size, image_size)
-  resized = tf.image.resize(photograph.crop(window), size)
-  y, x = tf.unstack((size - image_size) // 2)
-  square = resized[y : y + image_size, x : x + image_size]
-  return _normalised(scaling, square, image_size)
+class Evaluation(contract.Stages):
+  """Cuts the square in the middle."""
+
+  def __init__(self, scaling: Scaling) -> None:
+    """Takes how a photograph becomes a square."""
+    self._scaling = scaling
+
+  def each(
+    self, photograph: photographs.Photograph, seed: tf.Tensor, image_size: int
+  ) -> tuple[tf.Tensor, tf.Tensor]:
+    """See `contract.Stages.each`."""
+    scaling = self._scaling
+    del seed
+    _check(image_size, scaling.side)
+    step = _source_size(scaling, photograph) / float(scaling.side)
+    window = _evaluated(scaling, photograph.size)
+    size = tf.cast(tf.cast(window[2:], tf.float32) / step, tf.int32)
+    size = tf.maximum(size, image_size)
+    resized = tf.image.resize(photograph.crop(window), size)
+    y, x = tf.unstack((size - image_size) // 2)
+    square = resized[y : y + image_size, x : x + image_size]
+    return _normalised(scaling, square, image_size)
 
 
 def _evaluated(scaling, size):

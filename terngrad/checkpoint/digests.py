@@ -1,41 +1,45 @@
 """Equality of replicas on other machines, by digests of their bits."""
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 from terngrad.cluster import equality
+from terngrad.step import replicas
 
 
-def make_check(replicas):
-  """Makes a check of replicas that moves eight bytes a variable.
+class Check:
+  """A check of replicas that moves eight bytes a variable."""
 
-  Args:
-    replicas: tuple of `replicas.Replica`, on any devices.
+  def __init__(self, copies: Sequence[replicas.Replica]) -> None:
+    """Takes replicas, on any devices."""
+    self._copies = copies
 
-  Returns:
-    A function that raises `errors.TrainingError` where two replicas differ, and
-    names the variable and the devices. Equal digests prove equal bits but for
-    one chance in 2**32 a variable.
-  """
+  def run(self) -> None:
+    """Compares the replicas as they are now.
+
+    Equal digests prove equal bits but for one chance in 2**32 a variable.
+
+    Raises:
+      errors.TrainingError: two differ; names the variable and the devices.
+    """
+    names = [variable.name for variable in self._copies[0].variables()]
+    devices = [replica.device for replica in self._copies]
+    found = [digests.numpy() for digests in self._digests()]
+    equality.check(found, names, devices)
 
   @tf.function
-  def digests():
+  def _digests(self) -> list[tf.Tensor]:
     found = []
-    for replica in replicas:
+    for replica in self._copies:
       with tf.device(replica.device):
         values = [tf.convert_to_tensor(v) for v in replica.variables()]
         found.append(_digests(values))
     return found
 
-  def check():
-    names = [variable.name for variable in replicas[0].variables()]
-    devices = [replica.device for replica in replicas]
-    equality.check([found.numpy() for found in digests()], names, devices)
-
-  return check
-
 
 @tf.function(jit_compile=True)
-def _digests(values):
+def _digests(values: list[tf.Tensor]) -> tf.Tensor:
   """int64 [variables]; one program, since each costs a compilation."""
   return tf.stack([digest(value) for value in values])
 

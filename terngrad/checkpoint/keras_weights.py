@@ -9,6 +9,7 @@ than the net has.
 
 import contextlib
 import zipfile
+from collections.abc import Sequence
 
 import h5py
 import numpy as np
@@ -19,8 +20,8 @@ from terngrad.checkpoint import sources
 _INSIDE = 'model.weights.h5'
 
 
-def of_file(path, order):
-  """The `sources.WeightSource` of a `.weights.h5`, `.h5` or `.keras` file.
+def of_file(path: str, order: Sequence[str]) -> sources.WeightSource:
+  """The values of a `.weights.h5`, `.h5` or `.keras` file.
 
   Args:
     path: of the file.
@@ -49,11 +50,27 @@ def of_file(path, order):
       f'received: {error}. Check the path; save them again if they are damaged.'
     ) from error
 
-  def read(name):
-    with _open(path) as file:
-      return np.asarray(file[paths[name]], np.float32)
+  return _File(path, shapes, paths, sorted(unexpected))
 
-  return sources.WeightSource(path, shapes, read, sorted(unexpected), step=0)
+
+class _File(sources.WeightSource):
+  """Values in a file of Keras."""
+
+  def __init__(
+    self,
+    path: str,
+    shapes: dict[str, list[int]],
+    paths: dict[str, str],
+    unexpected: list[str],
+  ) -> None:
+    """Reads nothing; `paths` are those within the file, by our names."""
+    super().__init__(path, shapes, unexpected, step=0)
+    self._paths = paths
+
+  def read(self, name: str) -> np.ndarray:
+    """See `sources.WeightSource.read`."""
+    with _open(self.path) as file:
+      return np.asarray(file[self._paths[name]], np.float32)
 
 
 @contextlib.contextmanager

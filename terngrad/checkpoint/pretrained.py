@@ -22,7 +22,7 @@ def start(options, run, report):
 
   Args:
     options: `config.run.Start`, or what has its options.
-    run: `assembly.Run`.
+    run: `training.run.Run`.
     report: called with each line for the person who watches.
 
   Returns:

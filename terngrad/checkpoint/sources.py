@@ -1,9 +1,9 @@
 """Values of variables in files: other runs', TensorFlow 1's and Keras's."""
 
+import abc
 import os
-from collections.abc import Callable
-from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from terngrad import errors
@@ -12,26 +12,63 @@ from terngrad.checkpoint import listing
 from terngrad.checkpoint import tf1_names
 
 
-class WeightSource(NamedTuple):
+class WeightSource(abc.ABC):
   """Where values are read from.
 
   Attributes:
     path: of the file, for messages.
     shapes: dict of our name to the shape, a list, of what stands there.
-    read: takes one of these names, returns its value, an array.
     unexpected: names in the file that are not understood.
     step: steps taken before it was written; 0 where it does not say.
   """
 
-  path: str
-  shapes: dict
-  read: Callable
-  unexpected: list
-  step: int
+  def __init__(
+    self,
+    path: str,
+    shapes: dict[str, list[int]],
+    unexpected: list[str],
+    step: int,
+  ) -> None:
+    """Takes what all sources have; see the class."""
+    self.path = path
+    self.shapes = shapes
+    self.unexpected = unexpected
+    self.step = step
+
+  @abc.abstractmethod
+  def read(self, name: str) -> np.ndarray:
+    """The value of one of the names of `shapes`."""
 
 
-def of_checkpoint(path, net):
-  """The `WeightSource` of a checkpoint, of this package or of TensorFlow 1.
+class _Checkpoint(WeightSource):
+  """Values in a checkpoint."""
+
+  def __init__(
+    self,
+    path: str,
+    reader: tf.train.CheckpointReader,
+    known: dict[str, str],
+    unexpected: list[str],
+    step: int,
+  ) -> None:
+    """Reads shapes; `known` are keys of the checkpoint by our names."""
+    shapes = reader.get_variable_to_shape_map()
+    super().__init__(
+      path,
+      {name: list(shapes[key]) for name, key in known.items()},
+      unexpected,
+      step,
+    )
+    self._reader = reader
+    self._known = known
+
+  def read(self, name: str) -> np.ndarray:
+    """See `WeightSource.read`."""
+    return self._reader.get_tensor(self._known[name])
+
+
+def of_checkpoint(path: str, net: str) -> WeightSource:
+  """The values of a checkpoint, of this package or of TensorFlow 1.
 
   Args:
     path: prefix, file of TensorFlow 1's first format, or folder, of which the
@@ -60,14 +97,9 @@ def of_checkpoint(path, net):
     step = _foreign_step(reader)
   # Of the towers of 2017, which say the same, the first.
   known = {name: key for key, name in sorted(names.items())[::-1] if name}
-  return WeightSource(
-    path=path,
-    shapes={name: list(shapes[key]) for name, key in known.items()},
-    read=lambda name: reader.get_tensor(known[name]),
-    # Of our own only other devices' values, and what is no value.
-    unexpected=sorted(k for k, name in names.items() if not (name or own)),
-    step=step,
-  )
+  # Of our own only other devices' values, and what is no value.
+  unexpected = sorted(k for k, name in names.items() if not (name or own))
+  return _Checkpoint(path, reader, known, unexpected, step)
 
 
 def _find(path):

@@ -5,13 +5,17 @@ from typing import NamedTuple
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from terngrad import errors
 from terngrad.cluster import devices
 from terngrad.codec import coded
+from terngrad.codec import method
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
+from terngrad.codec.stages import contract
 from terngrad.compression import scoring
+from terngrad.exchange import protocol
 from terngrad.passes import recomputing
 from terngrad.reduce import bucketing
 from terngrad.reduce import gradients
@@ -20,6 +24,7 @@ from terngrad.step import optimizers
 from terngrad.step import passes
 from terngrad.step import replicas
 from terngrad.step import step as steps
+from terngrad.step import traced_step
 from terngrad.training import run_codecs
 
 
@@ -35,19 +40,19 @@ class Choices(NamedTuple):
     loss: see `scoring.loss_function`.
     own_statistics: True where each device keeps its own moving statistics.
     recomputes: True where activations are computed again in the backward pass,
-      see `recomputing.of`.
-    weight: see `passes.model_pass`.
+      see `recomputing`.
+    mean_share: see `passes.ModelPass`.
     seed: of the random codes.
   """
 
-  codec: object = 'ternary'
+  codec: str | method.Method | contract.Codec = 'ternary'
   rules: str = ''
-  in_float32: Callable = lambda spec: False
+  in_float32: Callable[[policy.VariableSpec], bool] = lambda spec: False
   optimizer: str = 'momentum'
-  loss: object = passes.PLAIN
+  loss: passes.LossFunction = passes.PLAIN
   own_statistics: bool = False
   recomputes: bool = False
-  weight: Callable | None = None
+  mean_share: tf.Variable | None = None
   seed: int = 1
 
 
@@ -56,28 +61,27 @@ class Built(NamedTuple):
 
   Attributes:
     plan: `replicas.ModelVariables`.
-    codec: `reduce.gradients.GradientCodec`, or None.
-    replicas: tuple of `replicas.Replica`, one a device, without averages.
-    step: the traced step, see `step.make_train_step`, or None. One in which a
-      loss or a gradient is not finite changes nothing; see `check_taken`.
+    codec: of the gradients, or None.
+    replicas: one a device, without averages.
+    step: the traced step, or None. One in which a loss or a gradient is not
+      finite changes nothing; see `check_taken`.
   """
 
   plan: replicas.ModelVariables
-  codec: gradients.GradientCodec
-  replicas: tuple
-  step: Callable
+  codec: gradients.GradientCodec | None
+  replicas: tuple[replicas.Replica, ...]
+  step: traced_step.TracedStep | None
 
 
-def build(model, exchange, choices):
+def build(
+  model: keras.Model, exchange: protocol.Exchange, choices: Choices
+) -> Built:
   """Makes replicas and the step; the first replica is the model's own.
 
   Args:
     model: maps images to logits [b, classes].
     exchange: see `step.Training`.
-    choices: `Choices`.
-
-  Returns:
-    A `Built`.
+    choices: how it is trained.
 
   Raises:
     ValueError: the text of a codec, a rule or the optimizer names none; or the
@@ -99,14 +103,10 @@ def build(model, exchange, choices):
     shared=states.shared(codec),
     averaged=False,
   )
+  kind = recomputing.RecomputedPass if choices.recomputes else passes.ModelPass
+  loss = scoring.loss_function(choices.loss)
   training = steps.Training(
-    passes.model_pass(
-      model,
-      plan,
-      scoring.loss_function(choices.loss),
-      differentiate=recomputing.of(model) if choices.recomputes else None,
-      weight=choices.weight,
-    ),
+    kind(model, plan, loss, mean_share=choices.mean_share),
     exchange,
     copies,
     states.MethodStates(codec, exchange),
@@ -114,7 +114,7 @@ def build(model, exchange, choices):
     choices.seed,
     skips_not_finite=True,
   )
-  return Built(plan, codec, copies, steps.traced_step(training, codec))
+  return Built(plan, codec, copies, traced_step.TracedStep(training, codec))
 
 
 def check_taken(result: steps.StepResult, step: int, workers: str) -> None:
@@ -141,10 +141,10 @@ def check_taken(result: steps.StepResult, step: int, workers: str) -> None:
   )
 
 
-def forward_only(model, exchange):
+def forward_only(model: keras.Model, exchange: protocol.Exchange) -> Built:
   """A `Built` that takes no step: without slots, codec and `step`."""
   plan = replicas.variables_of(model)
-  no_slots = optimizers.gradient_descent()
+  no_slots = optimizers.GradientDescent()
   copies = replicas.create(plan, no_slots, exchange.devices, averaged=False)
   return Built(plan, None, copies, None)
 

@@ -25,6 +25,7 @@ import keras
 from terngrad.compression import building
 from terngrad.compression import parallel_model
 from terngrad.compression import placement
+from terngrad.step import passes
 
 
 def parallelize(
@@ -76,6 +77,7 @@ def parallelize(
     codec=codec,
     rules=codec_rules,
     optimizer=update,
+    loss=loss_fn or passes.PLAIN,
     own_statistics=not broadcast_computed_params,
     recomputes=optimize_gradient_memory,
     seed=seed,
@@ -83,7 +85,5 @@ def parallelize(
   exchange = placement.join(devices, rendezvous)
   keras.utils.set_random_seed(seed % 2**31)
   return parallel_model.ParallelModel(
-    parallel_model.Functions(input_fn, model_fn, loss_fn, learning_rate),
-    exchange,
-    choices,
+    input_fn, model_fn, learning_rate, exchange, choices
   )

@@ -1,10 +1,10 @@
 """A model on several devices, each with a replica and an input of its own."""
 
-import functools
 import operator
 from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Iterable
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -12,26 +12,9 @@ from terngrad.cluster import coordination
 from terngrad.compression import building
 from terngrad.compression import device_inputs
 from terngrad.compression import scoring
-from terngrad.step import passes
+from terngrad.exchange import protocol
 from terngrad.step import replicas
 from terngrad.training import metrics
-from terngrad.training import shares
-
-
-class Functions(NamedTuple):
-  """What a user gives; see `parallel.parallelize`.
-
-  Attributes:
-    input_fn: takes (device_index, num_devices), returns an iterable of batches.
-    model_fn: takes nothing, returns a `keras.Model`.
-    loss_fn: takes (outputs, labels), returns float32 []; None: cross entropy.
-    learning_rate: float, or a function of the steps taken before.
-  """
-
-  input_fn: Callable
-  model_fn: Callable
-  loss_fn: Callable | None
-  learning_rate: object
 
 
 class ParallelModel:
@@ -66,30 +49,38 @@ class ParallelModel:
     steps: steps taken.
   """
 
-  def __init__(self, functions, exchange, choices):
+  def __init__(
+    self,
+    input_fn: Callable[[int, int], Iterable],
+    model_fn: Callable[[], keras.Model],
+    learning_rate: float | Callable[[int], float],
+    exchange: protocol.Exchange,
+    choices: building.Choices,
+  ) -> None:
     """Makes the model, its replicas and what takes steps.
 
     Args:
-      functions: `Functions`.
-      exchange: `exchange.towers.Towers` or another, with a worker a device.
-      choices: `building.Choices`; `loss` is left out.
+      input_fn: see `parallel.parallelize`.
+      model_fn: likewise.
+      learning_rate: likewise.
+      exchange: with a worker a device.
+      choices: how the model is trained.
 
     Raises:
       ValueError: there is no model, or no input.
     """
     self._exchange = exchange
-    self._learning_rate = functions.learning_rate
-    minimized = scoring.loss_function(functions.loss_fn or passes.PLAIN)
+    self._learning_rate = learning_rate
+    minimized = scoring.loss_function(choices.loss)
     # Examples a device, of all devices in a step.
     self._mean_share = tf.Variable(1.0, trainable=False)
     choices = choices._replace(
-      loss=scoring.with_logits(minimized),
-      weight=functools.partial(shares.weight, self._mean_share),
+      loss=scoring.with_logits(minimized), mean_share=self._mean_share
     )
     with tf.device(exchange.devices[0]):
-      self.model = building.checked(functions.model_fn())
+      self.model = building.checked(model_fn())
     self._images = _images(self.model)
-    self._inputs = self._open(functions.input_fn)
+    self._inputs = self._open(input_fn)
     training = _built(self.model, exchange, choices)
     self._plan, self.codec, self.replicas, self._step = training
     self.devices = exchange.devices
@@ -121,7 +112,7 @@ class ParallelModel:
     images, labels, num_examples = self._inputs.next()
     self._mean_share.assign(num_examples / self.num_devices)
     rate = self._learning_rate
-    result = self._step(
+    result = self._step.take(
       images,
       labels,
       tf.constant(self.steps, tf.int64),

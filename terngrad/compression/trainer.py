@@ -94,7 +94,7 @@ class Trainer:
         f'[{self._num_workers}, b], the examples of every worker, received '
         f'{list(given[0])} and {list(given[1])}. Split the batch by workers.'
       )
-    result = self._step(
+    result = self._step.take(
       images,
       labels,
       tf.constant(self.steps, tf.int64),

@@ -99,14 +99,14 @@ def jobs(codec, gradients, times):
 
 def _updates(codec, words, own, shapes):
   """Ways to end a step with the words of two workers."""
-  optimizer = optimizers.momentum()
+  optimizer = optimizers.Momentum()
   parameters, velocities = (
     tuple(tf.Variable(tf.zeros(s), trainable=False) for s in shapes)
     for _ in range(2)
   )
   slots = tuple({optimizers.MOMENTUM: v} for v in velocities)
   replica = replicas.Replica('/CPU:0', parameters, (), slots, ())
-  update = updates.make_update(replica, optimizer, None)
+  update = updates.Update(replica, optimizer, None)
   parts = [tf.tile(words, [2, 1])]
   rates = tf.constant(1e-3), tf.constant(0.0)
 

@@ -105,7 +105,7 @@ def _tower_step(config):
   counter = itertools.count()
 
   def step():
-    run.coded_step(
+    run.coded_step.take(
       images,
       labels,
       tf.constant(next(counter), tf.int64),

@@ -12,53 +12,74 @@ The order is that of time: no two runs end at the same bits.
 """
 
 import concurrent.futures
-import functools
+import contextlib
 import queue
+from collections.abc import Iterator
+from collections.abc import Sequence
 
 import tensorflow as tf
 
 from terngrad.cluster import watchdog
+from terngrad.config import servers
+from terngrad.exchange import server
 from terngrad.exchange import towers as towers_lib
 from terngrad.parameter_server import async_layout
 from terngrad.parameter_server import async_servers
 from terngrad.parameter_server import async_shares
 from terngrad.parameter_server import async_step
-from terngrad.parameter_server import server_tasks
+from terngrad.parameter_server import server_feeds
+from terngrad.parameter_server import server_hooks
 from terngrad.parameter_server import staleness
+from terngrad.reduce import gradients
 from terngrad.step import replicas
 from terngrad.step import step as steps
+from terngrad.training import batches as batches_lib
 from terngrad.training import execution
 
 # The process of the chief, whose batches the loop gives.
 _CHIEF = 0
 
 
-class Asynchronous:
-  """A run in which a step takes the gradients of some processes."""
+class Asynchronous(execution.ExecutionContext, steps.Step):
+  """A run in which a step takes the gradients of some processes.
 
-  def __init__(self, cluster, run, seed, data, layout, open_feeds):
+  It is both the context of the run and its step.
+  """
+
+  def __init__(
+    self,
+    cluster: servers.ServerCluster,
+    run: servers.ServerRun,
+    seed: int,
+    data: batches_lib.Data,
+    layout: server.Servers,
+    feeds: server_feeds.Feeds,
+  ) -> None:
     """Starts nothing.
 
     Args:
-      cluster: `config.servers.ServerCluster` of the chief.
-      run: `config.servers.ServerRun`, which says when to save.
+      cluster: of the chief.
+      run: says when to save.
       seed: of the run.
-      data: `batches.Data` of the chief's process.
-      layout: `exchange.server.Servers`.
-      open_feeds: takes a step, returns a `server.Feed` for each process
-        but the chief.
+      data: of the chief's process.
+      layout: who lives where.
+      feeds: of all processes but the chief.
     """
+    self._tally = staleness.Tally()
+    super().__init__(
+      async_layout.AsyncLayout(layout),
+      data,
+      range(1),
+      server_hooks.AsyncHooks(cluster, run, layout.num_processes, self._tally),
+    )
     self._cluster = cluster
-    self._run = run
     self._seed = seed
-    self._data = data
     self._layout = layout
-    self._open_feeds = open_feeds
+    self._feeds = feeds
     self._rule = staleness.Rule(
       0 if cluster.sync else cluster.max_staleness,
       cluster.scale_learning_rate_by_staleness,
     )
-    self._tally = staleness.Tally()
     self._node_pass = None
     self._copies = ()
     self._states = None
@@ -73,41 +94,18 @@ class Asynchronous:
     self._arrivals = queue.SimpleQueue()
     self._in_flight = {}
 
-  def make_context(self):
-    """The `execution.ExecutionContext` of the run."""
-    return execution.ExecutionContext(
-      exchange=async_layout.AsyncLayout(self._layout),
-      data=self._data._replace(batches=self._begin),
-      make_step=self._make_step,
-      local_devices=range(1),
-      hooks=execution.Hooks(
-        time_limit=self._time_limit,
-        own_limit=self._time_limit,
-        log_every=server_tasks.LOG_EVERY,
-        line=self._line,
-        save_secs=self._run.save_interval_secs,
-        observe_secs=self._run.save_summaries_secs,
-        measure=self._tally.take,
-      ),
-      placement_scope=functools.partial(
-        async_shares.dealt, self._layout.servers
-      ),
-    )
+  def placement_scope(self) -> contextlib.AbstractContextManager:
+    """Deals the variables to the servers."""
+    return async_shares.dealt(self._layout.servers)
 
-  def _time_limit(self, what):
-    """A limit of twice the time of a step; see `watchdog.limit`.
-
-    A step of the loop waits for a push, which has a limit of its own, and then
-    for the servers; the first ones of all wait for compilers.
-    """
-    seconds = 2 * self._cluster.step_timeout
-    return watchdog.limit(self._cluster.tasks, seconds, what)
-
-  def finish(self):
+  def finish(self) -> None:
     """Waits for pushes that are under way, which count no more."""
     concurrent.futures.wait(self._in_flight.values())
 
-  def _make_step(self, training, codec):
+  def make_step(
+    self, training: steps.Training, codec: gradients.GradientCodec
+  ) -> steps.Step:
+    """See `execution.ExecutionContext.make_step`."""
     # The first codec is that of coded steps; float32 steps between them are
     # refused, so the second is never used.
     if not self._servers:
@@ -120,27 +118,30 @@ class Asynchronous:
         training.optimizer,
         self._cluster.aggregate,
       )
-    return self._take
+    return self
 
-  def _begin(self, step):
+  def batches(
+    self, step: int, shares: Sequence[int] | None = None
+  ) -> Iterator[batches_lib.Batch]:
     """Lets all processes begin at a step; the chief's batches, see `_batches`.
 
     Each has had its share of the updates, about: nobody keeps count.
     """
+    del shares  # all are equal
     count = self._layout.num_processes
     self._first = first = step * self._cluster.aggregate // count
-    with self._time_limit('Begin'):
+    with self.hooks.time_limit('Begin'):
       for copy in self._copies[1:]:
         replicas.copy(self._copies[0], copy)
       self._pulled = [step] * count
       self._own = [first] * count
       self._processes = [
         self._make_process(number, feed)
-        for number, feed in enumerate([None, *self._open_feeds(first)])
+        for number, feed in enumerate([None, *self._feeds.open(first)])
       ]
       for number in range(1, count):
         self._start(number)
-      return self._batches(self._data.batches(first))
+      return self._batches(self.data.batches(first))
 
   def _batches(self, batches):
     """The chief's next batch, again and again until its process began it.
@@ -154,7 +155,7 @@ class Asynchronous:
 
   def _make_process(self, number, feed):
     count = self._layout.num_processes
-    return async_step.make_process(
+    return async_step.Process(
       async_step.GradientSource(
         node_pass=self._node_pass,
         towers=towers_lib.Towers(
@@ -194,15 +195,23 @@ class Asynchronous:
     self._in_flight[number] = future
     future.add_done_callback(lambda _: self._arrivals.put(number))
 
-  def _take(self, images, labels, step, rate, decay, stop):
+  def take(
+    self,
+    images: tf.Tensor,
+    labels: tf.Tensor,
+    step: tf.Tensor,
+    learning_rate: tf.Tensor,
+    averaging_decay: tf.Tensor,
+    stop: tf.Tensor | float = 0.0,
+  ) -> steps.StepResult:
     """Takes a step with the next pushes that are not too late.
 
     Args:
       images: [nodes, b, ...], the chief's, see `_batches`.
       labels: likewise, [nodes, b].
       step: int64 [].
-      rate: float32 [], learning rate.
-      decay: float32 [], of the averages.
+      learning_rate: float32 [].
+      averaging_decay: float32 [].
       stop: float32 [].
 
     Returns:
@@ -218,8 +227,8 @@ class Asynchronous:
       self._processes[number].hold()
       number, late, came[number] = self._next_push(taken)
     # Only where one gradient makes an update can it be late.
-    rate = self._rule.learning_rate(rate, late)
-    self._processes[number].apply(step, rate, decay)
+    rate = self._rule.learning_rate(learning_rate, late)
+    self._processes[number].apply(step, rate, averaging_decay)
     self._pull(came, taken + 1)
     for number in came:
       # The chief waits for the loop, which may have to save.
@@ -266,15 +275,4 @@ class Asynchronous:
         for number in came
         for node in nodes
       ),
-    )
-
-  def _line(self, step, values):
-    """The chief's lines: where none can be late, without staleness."""
-    count = self._layout.num_processes
-    return server_tasks.chief_line(
-      count,
-      step,
-      values,
-      batches=count / self._cluster.aggregate,
-      without=('staleness',) if self._cluster.sync else (),
     )

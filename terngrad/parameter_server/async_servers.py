@@ -12,7 +12,11 @@ import tensorflow as tf
 from terngrad.codec import used_words
 from terngrad.codec.stages import statistics
 from terngrad.parameter_server import async_shares
+from terngrad.reduce import gradients
+from terngrad.step import clipping
 from terngrad.step import optimizers
+from terngrad.step import passes
+from terngrad.step import replicas
 from terngrad.step import updates
 
 
@@ -33,14 +37,21 @@ class GradientBuffer(NamedTuple):
 class Servers:
   """The servers of a run; they hold the parameters."""
 
-  def __init__(self, node_pass, codec, server, optimizer, aggregate):
+  def __init__(
+    self,
+    node_pass: passes.Pass,
+    codec: gradients.GradientCodec,
+    server: replicas.Replica,
+    optimizer: optimizers.Optimizer,
+    aggregate: int,
+  ) -> None:
     """Makes what they need besides the parameters.
 
     Args:
-      node_pass: `passes.Pass`.
-      codec: `reduce.gradients.GradientCodec`.
-      server: `replicas.Replica`, its variables dealt to the servers.
-      optimizer: `optimizers.Optimizer`.
+      node_pass: of the workers.
+      codec: of the model.
+      server: its variables are dealt to the servers.
+      optimizer: applied once an update.
       aggregate: gradients of an update, >= 1.
     """
     self.replica = server
@@ -49,18 +60,15 @@ class Servers:
     # A norm over several servers is no matter of one of them.
     self._clip_norm = 0.0 if alone else optimizer.clip_norm
     if not alone:
-      optimizer = optimizer._replace(clip_norm=0.0)
+      optimizer = optimizer.clipped(0.0)
     self._decodes, self._updates, self._held, self._means = [], [], [], []
     for share in self._shares:
       self._decodes.append(
         tf.function(share.codec.decode_words, jit_compile=share.codec.compiled)
       )
-      decoupled_decay = updates.decoupled_decay_of(
-        node_pass.decoupled_decay, share.variables, codec.num_variables
-      )
-      self._updates.append(
-        updates.make_update(share.replica, optimizer, decoupled_decay)
-      )
+      decay = node_pass.decoupled_decay
+      decay = decay and decay.part(share.variables)
+      self._updates.append(updates.Update(share.replica, optimizer, decay))
       if aggregate > 1:
         self._held.append(_zeros_beside(share.replica))
         self._means.append(_make_mean(self._held[-1], aggregate))
@@ -150,7 +158,7 @@ class Servers:
       with tf.device(share.replica.device):
         norms += [statistics.norm(v) for v in some[: len(share.variables)]]
     with tf.device(self._shares[0].replica.device):
-      return optimizers.clip_factor(norms, self._clip_norm)
+      return clipping.clip_factor(norms, self._clip_norm)
 
 
 def _zeros(shape, dtype=tf.float32):

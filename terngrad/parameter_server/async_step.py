@@ -7,9 +7,7 @@ and add to what they hold or update the parameters. `pull`: the process has the
 parameters.
 """
 
-import functools
 import hashlib
-from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -22,6 +20,7 @@ from terngrad.reduce import reducer as reducers
 from terngrad.reduce import states as states_lib
 from terngrad.step import device_passes
 from terngrad.step import passes
+from terngrad.step import replicas as replicas_lib
 
 
 class Pushed(NamedTuple):
@@ -42,26 +41,7 @@ class Pushed(NamedTuple):
   sent: tf.Tensor
 
 
-class Process(NamedTuple):
-  """The functions of one worker process.
-
-  Attributes:
-    push: takes (pulled int64 [], updates before the last pull; own int64 [],
-      batches that the process had before) and, for the chief, (images [nodes,
-      b, ...], labels [nodes, b]); returns a `Pushed`.
-    hold: takes nothing.
-    apply: takes (step int64 [], learning_rate float32 [], averaging_decay
-      float32 []).
-    pull: takes nothing.
-  """
-
-  push: Callable
-  hold: Callable
-  apply: Callable
-  pull: Callable
-
-
-def seed_of(seed, number):
+def seed_of(seed: int, number: int) -> int:
   """A process's own seed, so that no two processes draw the same bits.
 
   Args:
@@ -79,9 +59,9 @@ class GradientSource(NamedTuple):
   """Where the gradients of a process come from.
 
   Attributes:
-    node_pass: `passes.Pass`.
-    towers: `exchange.towers.Towers` of its nodes on its devices.
-    replicas: list of `replicas.Replica`, one a device.
+    node_pass: of a node.
+    towers: its nodes on its devices.
+    replicas: one a device.
     states: for each device what `states.of_workers` made.
     feed: `server.Feed`, or None for the chief, whose batches are given.
     seed: integer, see `seed_of`.
@@ -89,120 +69,114 @@ class GradientSource(NamedTuple):
 
   node_pass: passes.Pass
   towers: towers_lib.Towers
-  replicas: list
-  states: list
+  replicas: list[replicas_lib.Replica]
+  states: list[dict[states_lib.Key, list[tf.Variable]]]
   feed: server.Feed | None
   seed: int
 
 
-def make_process(source, servers):
-  """Builds the traced functions of a process.
+class Process:
+  """What one worker process does at its own pace; all is traced."""
 
-  Args:
-    source: `GradientSource`.
-    servers: `async_servers.Servers`.
+  def __init__(
+    self, source: GradientSource, servers: async_servers.Servers
+  ) -> None:
+    """Traces nothing yet.
 
-  Returns:
-    A `Process`.
-  """
-  towers = source.towers
-  replica = source.replicas[0]
-  states = zip(source.states, source.replicas, strict=True)
-  made = _Made(
-    source,
-    servers,
-    reducers.Reducer(
+    Args:
+      source: where its gradients come from.
+      servers: where they go.
+    """
+    towers, replica = source.towers, source.replicas[0]
+    states = zip(source.states, source.replicas, strict=True)
+    row = metadata_lib.Row(
+      passes.NUM_SCORES, tuple(tuple(v.shape) for v in replica.statistics)
+    )
+    self._source = source
+    self._servers = servers
+    # The mean of its workers' gradients is never asked for.
+    self._reducer = reducers.Reducer(
       servers.codec,
       towers,
       [states_lib.DeviceStates(own, one.shared) for own, one in states],
       source.seed,
-      reducers.Options(
-        metadata_lib.Row(
-          passes.NUM_SCORES, tuple(tuple(v.shape) for v in replica.statistics)
-        ),
-        source.node_pass.decay,
-      ),
-    ),
-    [
+      reducers.Options(row, source.node_pass.decay),
+    )
+    self._passes = [
       device_passes.DevicePasses(one, towers.workers_of(index))
       for index, one in enumerate(source.replicas)
-    ],
-    servers.buffers(towers.num_workers),
-  )
-  return Process(
-    *(
-      tf.function(functools.partial(function, made))
-      for function in (_push, _hold, _apply, _pull)
+    ]
+    self._buffers = servers.buffers(towers.num_workers)
+
+  @tf.function
+  def push(
+    self, pulled: tf.Tensor, own: tf.Tensor, *given: tf.Tensor
+  ) -> Pushed:
+    """Computes a gradient and sends its codes to the servers.
+
+    Args:
+      pulled: int64 [], updates before the last pull.
+      own: int64 [], batches that the process had before.
+      *given: for the chief images [nodes, b, ...] and labels [nodes, b].
+    """
+    source, count = self._source, len(self._passes)
+    feed = source.feed
+    batch = towers_lib.Batch(*(feed.next() if feed else given), first=0)
+    seed = tf.constant(source.seed, tf.int64)
+    begun = self._reducer.begin(
+      [
+        one.gradients_of(source.node_pass, batch, seed, pulled)
+        for one in self._passes
+      ],
+      [pulled] * count,
     )
-  )
+    (pending,) = self._reducer.exchange(begun, [None] * count)
+    metadata = begun.metadata
+    (shared, *_), (probes,) = metadata.shared[0], metadata.probes
+    with tf.device(source.towers.devices[0]):
+      words = towers_lib.in_order([one.words[0] for one in pending])
+      sent = towers_lib.in_order([one.sent[0] for one in pending])
+      self._servers.put(self._buffers, words, shared, metadata.statistics[0])
+    if feed:
+      feed.report(own, [local.scores[:, 0] for local in begun.local])
+    return Pushed(
+      entropy=metadata.scores[:, 0],
+      accuracy=metadata.scores[:, 1],
+      probes=probes,
+      shared=shared,
+      sent=sent,
+    )
 
+  @tf.function
+  def hold(self) -> None:
+    """Lets the servers add its gradient to what they hold."""
+    self._servers.hold(self._buffers)
 
-class _Made(NamedTuple):
-  """What the functions of a process share.
+  @tf.function
+  def apply(
+    self, step: tf.Tensor, learning_rate: tf.Tensor, averaging_decay: tf.Tensor
+  ) -> None:
+    """Lets the servers update the parameters.
 
-  Attributes:
-    source: where its gradients come from.
-    servers: where they go.
-    reducer: of its workers' gradients, whose mean is never asked for.
-    passes: of each device.
-    buffers: of the process, from `servers.buffers`.
-  """
+    Args:
+      step: int64 [], updates before.
+      learning_rate: float32 [].
+      averaging_decay: float32 [].
+    """
+    self._servers.update(self._buffers, (step, learning_rate, averaging_decay))
 
-  source: GradientSource
-  servers: async_servers.Servers
-  reducer: reducers.Reducer
-  passes: list[device_passes.DevicePasses]
-  buffers: list
-
-
-def _push(made, pulled, own, *given):
-  source, servers = made.source, made.servers
-  feed, first_device = source.feed, source.towers.devices[0]
-  batch = towers_lib.Batch(*(feed.next() if feed else given), first=0)
-  seed = tf.constant(source.seed, tf.int64)
-  begun = made.reducer.begin(
-    [
-      one.gradients_of(source.node_pass, batch, seed, pulled)
-      for one in made.passes
-    ],
-    [pulled] * len(made.passes),
-  )
-  (pending,) = made.reducer.exchange(begun, [None] * len(made.passes))
-  metadata = begun.metadata
-  (shared, *_), (probes,) = metadata.shared[0], metadata.probes
-  with tf.device(first_device):
-    words = towers_lib.in_order([one.words[0] for one in pending])
-    sent = towers_lib.in_order([one.sent[0] for one in pending])
-    servers.put(made.buffers, words, shared, metadata.statistics[0])
-  if feed:
-    feed.report(own, [local.scores[:, 0] for local in begun.local])
-  return Pushed(
-    entropy=metadata.scores[:, 0],
-    accuracy=metadata.scores[:, 1],
-    probes=probes,
-    shared=shared,
-    sent=sent,
-  )
-
-
-def _hold(made):
-  made.servers.hold(made.buffers)
-
-
-def _apply(made, *numbers):
-  made.servers.update(made.buffers, numbers)
-
-
-def _pull(made):
-  server = made.servers.replica
-  values = []
-  for variable in (*server.trainable, *server.statistics):
-    with tf.device(variable.device):
-      values.append(tf.convert_to_tensor(variable))
-  for replica in made.source.replicas:
-    with tf.device(replica.device):
-      targets = (*replica.trainable, *replica.statistics)
-      for target, value in zip(targets, values, strict=True):
-        target.assign(value)
-      # Other devices of the process have it from the first.
-      values = [tf.convert_to_tensor(target) for target in targets]
+  @tf.function
+  def pull(self) -> None:
+    """Fetches the parameters and the moving statistics."""
+    server = self._servers.replica
+    values = []
+    for variable in (*server.trainable, *server.statistics):
+      with tf.device(variable.device):
+        values.append(tf.convert_to_tensor(variable))
+    for replica in self._source.replicas:
+      with tf.device(replica.device):
+        targets = (*replica.trainable, *replica.statistics)
+        for target, value in zip(targets, values, strict=True):
+          target.assign(value)
+        # Other devices of the process have it from the first.
+        values = [tf.convert_to_tensor(target) for target in targets]

@@ -8,15 +8,14 @@ failure everything begins anew from there, the chief's own process included.
 
 import functools
 import gc
-import itertools
 import os
+from collections.abc import Callable
 from datetime import datetime
 
 import tensorflow as tf
 
 from slim import errors as data_errors
 from terngrad import errors
-from terngrad.checkpoint import digests
 from terngrad.checkpoint import folder
 from terngrad.cluster import coordination
 from terngrad.cluster import devices
@@ -24,17 +23,15 @@ from terngrad.cluster import fingerprint
 from terngrad.cluster import tasks
 from terngrad.cluster import watchdog
 from terngrad.config import options
-from terngrad.exchange import server as exchange
-from terngrad.exchange import towers as tower_lib
+from terngrad.config import servers
 from terngrad.parameter_server import async_run
+from terngrad.parameter_server import server_context
+from terngrad.parameter_server import server_feeds
 from terngrad.parameter_server import server_tasks
-from terngrad.step import replicas
-from terngrad.step import step as steps
 from terngrad.training import assembly
-from terngrad.training import execution
+from terngrad.training import batches
+from terngrad.training import loop
 from terngrad.training import start
-
-_DTYPES = (tf.float32, tf.int32)
 
 
 class TaskLostError(errors.TrainingError):
@@ -107,123 +104,31 @@ def _check_alone(config):
       pass
 
 
-def _train(config, data, report, show_progress):
+def _train(
+  config: servers.ServerConfig,
+  data: batches.Data,
+  report: Callable[[str], None],
+  show_progress: bool,
+) -> loop.Outcome:
   cluster = config.cluster
-  free = None if cluster.waits_for_all else _asynchronous(config, data)
-  make_context = (
-    free.make_context
-    if free
-    else functools.partial(_execution_context, config, data)
+  feeds = server_feeds.Feeds(config, data.channels)
+  layout = server_feeds.layout(config)
+  context = (
+    server_context.ServerContext(config, data, layout, feeds)
+    if cluster.waits_for_all
+    else async_run.Asynchronous(
+      cluster, config.run, config.model.seed, data, layout, feeds
+    )
   )
   outcome = start.run_assembled(
     config.whole(),
-    functools.partial(assembly.assemble, make_context=make_context),
+    functools.partial(assembly.assemble, context=context),
     report,
     show_progress,
     start=watchdog.limit(cluster.tasks, 2 * cluster.step_timeout, 'Start'),
   )
-  if free:
-    free.finish()
+  context.finish()
   return outcome
-
-
-def _asynchronous(config, data):
-  return async_run.Asynchronous(
-    config.cluster,
-    config.run,
-    config.model.seed,
-    data,
-    _layout(config),
-    functools.partial(_open_feeds, config, data.channels),
-  )
-
-
-def _execution_context(config, data):
-  """The `execution.ExecutionContext` of a cluster; see `train`."""
-  cluster, step_timeout = config.cluster.tasks, config.cluster.step_timeout
-  feeds, copies, checks = [], [], []
-  # The feeds are known before the first step is traced.
-  layout = _layout(config)._replace(feeds=feeds)
-  # What comes first is compiled meanwhile.
-  limits = itertools.chain(
-    [2 * step_timeout] * 2, itertools.repeat(step_timeout)
-  )
-
-  def time_limit(what):
-    return watchdog.limit(cluster, next(limits), what)
-
-  def begin(step):
-    """Lets all workers start from the chief's parameters and this step."""
-    with time_limit('Begin'):
-      for other in copies[1:]:
-        replicas.copy(copies[0], other)
-      checks[:] = [digests.make_check(copies)]
-      feeds[:] = _open_feeds(config, data.channels, step)
-      return data.batches(step)
-
-  def make_step(training, codec):
-    copies[:] = training.replicas
-    take = steps.make_train_step(training, codec)
-    return tf.function(take, reduce_retracing=True)
-
-  # The tasks were compared before they were connected.
-  return execution.ExecutionContext(
-    exchange=layout,
-    data=data._replace(batches=begin),
-    make_step=make_step,
-    local_devices=layout.local_devices,
-    hooks=execution.Hooks(
-      time_limit=time_limit,
-      own_limit=functools.partial(watchdog.limit, cluster, 2 * step_timeout),
-      log_every=server_tasks.LOG_EVERY,
-      line=functools.partial(server_tasks.chief_line, layout.num_processes),
-      save_secs=config.run.save_interval_secs,
-      observe_secs=config.run.save_summaries_secs,
-      before_save=lambda: [check() for check in checks],
-    ),
-  )
-
-
-def _layout(config):
-  """Who lives where: full names of devices."""
-  cluster = config.cluster.tasks
-  workers = tasks.all_tasks(cluster, 'worker')
-  names = []
-  for number in range(min(config.devices.num_gpus, config.num_workers)):
-    for task in workers:
-      prefix = task.device('GPU:')
-      gpus = [
-        d.name
-        for d in tf.config.list_logical_devices('GPU')
-        if d.name.startswith(prefix)
-      ]
-      names.append(
-        gpus[number % len(gpus)] if gpus else task.device(f'CPU:{number}')
-      )
-  return exchange.Servers(
-    towers=tower_lib.Towers(tuple(names), config.num_workers * len(workers)),
-    servers=tuple(task.device() for task in tasks.all_tasks(cluster, 'ps')),
-    num_processes=len(workers),
-  )
-
-
-def _open_feeds(config, channels, step):
-  """Lets all other workers read from a step on; their `exchange.Feed`s."""
-  size = config.data.image_size
-  # Images [nodes, b, s, s, c] and labels [nodes, b].
-  share = [config.num_workers, config.data.batch_size // config.num_workers]
-  shapes = [*share, size, size, channels], share
-  feeds = []
-  for task in tasks.all_tasks(config.cluster.tasks, 'worker')[1:]:
-    tag = tasks.new_tag()
-    tasks.order(task, do='feed', tag=tag, step=step)
-    with tf.device(task.device()):
-      handle = tasks.batch_queue(tag, _DTYPES)
-      progress = tasks.progress_queue(tag)
-    feeds.append(
-      exchange.Feed(task.device(), handle, progress, _DTYPES, shapes)
-    )
-  return feeds
 
 
 def _wait_for(config, others, report):

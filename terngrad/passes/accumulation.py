@@ -10,29 +10,50 @@ from terngrad.step import passes
 _FIRST_KEY = 2**30
 
 
-def accumulated(node_pass, count):
+def accumulated(node_pass: passes.Pass, count: int) -> passes.Pass:
   """A pass that computes a node's share in `count` equal parts.
 
-  Gradients, scores and new statistics are the means over the parts, added in
-  their order: the gradient is that of the whole share up to rounding where the
-  net has no batch normalisation, which here sees a part at a time. The loop
-  holds the activations of one part and one more copy of the gradients.
-
   Args:
-    node_pass: `passes.Pass`.
+    node_pass: of a part.
     count: parts, >= 1; must divide the share. 1 gives `node_pass`.
-
-  Returns:
-    A `passes.Pass`.
   """
-  if count == 1:
-    return node_pass
+  return node_pass if count == 1 else Accumulated(node_pass, count)
 
-  def run(parameters, held, images, labels, key, scale=None):
+
+class Accumulated(passes.Pass):
+  """Gradients, scores and new statistics as the means over equal parts.
+
+  They are added in the order of the parts: the gradient is that of the whole
+  share up to rounding where the net has no batch normalisation, which here sees
+  a part at a time. The loop holds the activations of one part and one more copy
+  of the gradients.
+  """
+
+  def __init__(self, node_pass: passes.Pass, count: int) -> None:
+    """Takes the pass of a part, and how many there are."""
+    super().__init__(
+      node_pass.num_statistics, node_pass.decay, node_pass.decoupled_decay
+    )
+    self._node_pass = node_pass
+    self._count = count
+
+  def gradients(
+    self,
+    parameters: list[tf.Tensor],
+    held: list[tf.Tensor],
+    images: tf.Tensor,
+    labels: tf.Tensor,
+    key: tf.Tensor,
+    scale: tf.Tensor | None = None,
+  ) -> tuple[list[tf.Tensor], tf.Tensor, list[tf.Tensor]]:
+    """See `passes.Pass.gradients`."""
+    count = self._count
     images, labels = parts_of(count, images, labels)
 
-    def part(number):
-      results, scores, moments = node_pass.gradients(
+    def add(
+      number: tf.Tensor, sums: list[tf.Tensor]
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+      results, scores, moments = self._node_pass.gradients(
         parameters,
         held,
         images[number],
@@ -40,15 +61,12 @@ def accumulated(node_pass, count):
         part_key(key, number),
         scale,
       )
-      return [*results, scores, *moments]
-
-    def add(number, sums):
-      values = part(number)
+      values = [*results, scores, *moments]
       return number + 1, [
         total + value for total, value in zip(sums, values, strict=True)
       ]
 
-    moments = held[: node_pass.num_statistics]
+    moments = held[: self.num_statistics]
     scores = tf.zeros([passes.NUM_SCORES])
     shapes = [t.shape for t in (*parameters, scores, *moments)]
     _, sums = tf.while_loop(
@@ -61,16 +79,14 @@ def accumulated(node_pass, count):
     size = len(parameters)
     return means[:size], means[size], means[size + 1 :]
 
-  return node_pass._replace(gradients=run)
 
-
-def parts_of(count, *tensors):
-  """Tensors [b, ...] as [count, b / count, ...], a list."""
+def parts_of(count: int, *tensors: tf.Tensor) -> list[tf.Tensor]:
+  """Tensors [b, ...] as [count, b / count, ...]."""
   return [
     tf.reshape(t, [count, t.shape[0] // count, *t.shape[1:]]) for t in tensors
   ]
 
 
-def part_key(key, number):
+def part_key(key: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
   """The uint32 [2] key of a part of a node's share, from the node's."""
   return random_bits.fold_in(key, _FIRST_KEY + number)

@@ -10,57 +10,72 @@ the second run makes of the moving statistics is dropped. The last segment runs
 once.
 """
 
-import functools
+from collections.abc import Callable
 
+import keras
 import tensorflow as tf
 
 from terngrad.passes import segments
+from terngrad.step import passes
+from terngrad.step import replicas
 
 
-def of(model):
-  """What differentiates a model and recomputes its activations.
+class RecomputedPass(passes.ModelPass):
+  """The pass of a classifier that recomputes its activations."""
 
-  Args:
-    model: see `segments.of`.
+  def __init__(
+    self,
+    model: keras.Model,
+    plan: replicas.ModelVariables,
+    loss: passes.LossFunction = passes.PLAIN,
+    decoupled: bool = False,
+    mean_share: tf.Variable | float | None = None,
+  ) -> None:
+    """Cuts the model; see `passes.ModelPass`.
 
-  Returns:
-    A function for `passes.model_pass`.
+    Raises:
+      errors.ConfigError: see `segments.of`.
+    """
+    super().__init__(model, plan, loss, decoupled, mean_share)
+    self._segments = segments.of(model)
 
-  Raises:
-    errors.ConfigError: see `segments.of`.
-  """
-  return functools.partial(_differentiate, segments.of(model))
-
-
-def _differentiate(chain, parameters, state, images, losses):
-  *first, last = chain
-  given, heads, state_after = [images], {}, list(state)
-  for segment in first:
-    (cut, *outputs), moved = segment(parameters, state, given[-1])
-    given.append(cut)
-    heads.update(zip(segment.outputs, outputs, strict=True))
-    _put(state_after, segment.others, moved)
-  # Nothing before it is trained.
-  begin = next(i for i, segment in enumerate(chain) if segment.trainable)
-  with tf.GradientTape(watch_accessed_variables=False) as tape:
-    own = [parameters[i] for i in last.trainable]
-    tape.watch([*own, given[-1], *heads.values()])
-    outputs, moved = last(parameters, state, given[-1])
-    outputs = {**heads, **dict(zip(last.outputs, outputs, strict=True))}
-    target, scores = losses(_as_model_returns(outputs))
-  _put(state_after, last.others, moved)
-  reached = given[-1] if begin < len(first) else []
-  own, upstream, of_heads = _gradient(tape, target, [own, reached, heads])
-  results = [None] * len(parameters)
-  _put(results, last.trainable, own)
-  for index in reversed(range(begin, len(first))):
-    segment = first[index]
-    arriving = [upstream, *(of_heads[i] for i in segment.outputs)]
-    own, upstream = _again(
-      segment, parameters, state, given[index], arriving, own, index > begin
-    )
-    _put(results, segment.trainable, own)
-  return results, scores, state_after
+  def differentiate(
+    self,
+    parameters: list[tf.Tensor],
+    state: list[tf.Tensor],
+    images: tf.Tensor,
+    losses: Callable[[passes.Outputs], tuple[tf.Tensor, tf.Tensor]],
+  ) -> tuple[list[tf.Tensor], tf.Tensor, list[tf.Tensor]]:
+    """See `passes.ModelPass.differentiate`."""
+    chain = self._segments
+    *first, last = chain
+    given, heads, state_after = [images], {}, list(state)
+    for segment in first:
+      (cut, *outputs), moved = segment(parameters, state, given[-1])
+      given.append(cut)
+      heads.update(zip(segment.outputs, outputs, strict=True))
+      _put(state_after, segment.others, moved)
+    # Nothing before it is trained.
+    begin = next(i for i, segment in enumerate(chain) if segment.trainable)
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+      own = [parameters[i] for i in last.trainable]
+      tape.watch([*own, given[-1], *heads.values()])
+      outputs, moved = last(parameters, state, given[-1])
+      outputs = {**heads, **dict(zip(last.outputs, outputs, strict=True))}
+      target, scores = losses(_as_model_returns(outputs))
+    _put(state_after, last.others, moved)
+    reached = given[-1] if begin < len(first) else []
+    own, upstream, of_heads = _gradient(tape, target, [own, reached, heads])
+    results = [None] * len(parameters)
+    _put(results, last.trainable, own)
+    for index in reversed(range(begin, len(first))):
+      segment = first[index]
+      arriving = [upstream, *(of_heads[i] for i in segment.outputs)]
+      own, upstream = _again(
+        segment, parameters, state, given[index], arriving, own, index > begin
+      )
+      _put(results, segment.trainable, own)
+    return results, scores, state_after
 
 
 def _again(segment, parameters, state, given, arriving, before, reaches_on):

@@ -5,11 +5,7 @@ Douillard et al., Streaming DiLoCo, https://arxiv.org/abs/2501.18512, section
 follow it, its bias and its normalisation.
 """
 
-from collections.abc import Callable
 from collections.abc import Sequence
-from typing import Any
-
-import tensorflow as tf
 
 from terngrad.codec import policy
 from terngrad.reduce import gradients
@@ -97,24 +93,3 @@ def members(codec: gradients.GradientCodec) -> tuple[tuple[int, ...], ...]:
   return tuple(
     tuple(of_step(codec, turn).variables) for turn in range(codec.num_fragments)
   )
-
-
-def in_turn(steps: Sequence[Callable]) -> Callable:
-  """One step of those of all fragments.
-
-  Args:
-    steps: for each fragment a function of (images, labels, step, ...); see
-      `step.make_train_step`.
-
-  Returns:
-    A function of the same; the only one, where there is one.
-  """
-  if len(steps) == 1:
-    return steps[0]
-
-  def take(
-    images: tf.Tensor, labels: tf.Tensor, step: tf.Tensor, *numbers: Any
-  ) -> Any:
-    return steps[int(step) % len(steps)](images, labels, step, *numbers)
-
-  return take

@@ -6,11 +6,53 @@ finish. Methods with native kernels are not compiled here: they run as they are.
 """
 
 from collections.abc import Callable
+from collections.abc import Sequence
 
+import keras
 import tensorflow as tf
 
 from terngrad.codec import method as methods
 from terngrad.reduce import gradients as gradients_lib
+
+
+class WeightDecay:
+  """The L2 terms of variables, those of their own regularizers."""
+
+  def __init__(self, variables: Sequence[keras.Variable]) -> None:
+    """Takes the variables, whose values are not read."""
+    self._variables = variables
+
+  def part(self, indices: Sequence[int]) -> 'WeightDecay':
+    """The terms of some of the variables."""
+    return WeightDecay([self._variables[i] for i in indices])
+
+  def total(self, parameters: Sequence[tf.Tensor | None]) -> tf.Tensor:
+    """The sum of all terms, float32 [].
+
+    Args:
+      parameters: values of the variables, None for those to leave out.
+    """
+    terms = [
+      variable.regularizer(parameter)
+      for variable, parameter in zip(self._variables, parameters, strict=True)
+      if variable.regularizer is not None and parameter is not None
+    ]
+    return tf.add_n([tf.constant(0.0), *terms])
+
+  def gradients(
+    self, parameters: Sequence[tf.Tensor | None]
+  ) -> list[tf.Tensor | None]:
+    """The gradients of the terms, None where a variable has none.
+
+    Args:
+      parameters: see `total`.
+    """
+    asked = [p for p in parameters if p is not None]
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+      tape.watch(asked)
+      loss = self.total(parameters)
+    found = iter(tape.gradient(loss, asked))
+    return [p if p is None else next(found) for p in parameters]
 
 
 class Programs:
@@ -25,16 +67,14 @@ class Programs:
   def __init__(
     self,
     codec: gradients_lib.GradientCodec,
-    decay: Callable[[list], list] | None = None,
+    decay: WeightDecay | None = None,
     compiles: bool = True,
   ) -> None:
     """Compiles nothing yet: programs are compiled when they are first called.
 
     Args:
       codec: of the part.
-      decay: takes the parameters, None for those of other parts; returns the
-        gradients of their L2 terms, None for those without any. None for no
-        terms.
+      decay: the L2 terms of all parameters of the model; None for none.
       compiles: False leaves everything to eager execution.
     """
     self._codec = codec
@@ -75,7 +115,7 @@ class Programs:
   ) -> tuple[list, tf.Tensor]:
     terms = [None] * len(gradients)
     if self._decay:
-      terms = self._decay(parameters)
+      terms = self._decay.gradients(parameters)
     decayed = [
       gradient if term is None else gradient + term
       for gradient, term in zip(gradients, terms, strict=True)

@@ -45,14 +45,14 @@ class Options(NamedTuple):
 
   Attributes:
     row: what travels beside the probes.
-    decay: the L2 terms; see `programs.Programs`.
+    decay: the L2 terms of the parameters; None for none.
     variables: for each gradient the index by which its states are known; None
       for its own.
     compiles: False runs everything as it is, without programs of XLA.
   """
 
   row: metadata_lib.Row = metadata_lib.Row()
-  decay: Callable[[list], list] | None = None
+  decay: programs_lib.WeightDecay | None = None
   variables: Sequence[int] | None = None
   compiles: bool = True
 

@@ -40,8 +40,8 @@ def take(config, log):
       'first step.'
     )
   images, labels = next(run.batches(step))
-  take_step, codec = run.chosen(step, floats=True)
-  result = take_step(
+  train_step, codec = run.chosen(step, floats=True)
+  result = train_step.take(
     images,
     labels,
     tf.constant(step, tf.int64),

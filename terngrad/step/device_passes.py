@@ -1,5 +1,6 @@
 """The passes of the workers of one device, which share its replica."""
 
+import abc
 import contextlib
 from collections.abc import Callable
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from terngrad.reduce import states as states_lib
 from terngrad.reduce import worker_map
 from terngrad.step import passes
 from terngrad.step import replicas
+from terngrad.step import synchronized
 
 
 class DevicePasses(NamedTuple):
@@ -23,15 +25,15 @@ class DevicePasses(NamedTuple):
     workers: those that live there.
     memory: what a pass keeps from step to step, see `local_steps`; empty for
       passes that keep nothing.
-    context: makes the context that passes are traced in; see `synchronized`.
+    device_index: in the exchange.
+    synchronization: of batch normalisations over the workers, or None.
   """
 
   replica: replicas.Replica
   workers: range
   memory: states_lib.OfNodes = states_lib.OfNodes([])
-  context: Callable[[], contextlib.AbstractContextManager] = (
-    contextlib.nullcontext
-  )
+  device_index: int = 0
+  synchronization: synchronized.Synchronization | None = None
 
   def index_of(self, worker: tf.Tensor) -> tf.Tensor:
     """A worker's index on the device, int32 []."""
@@ -69,7 +71,7 @@ class DevicePasses(NamedTuple):
       index, kept = self.index_of(worker), {}
       if self.memory:
         kept['memory'] = self.memory.read(index)
-      with self.context():
+      with self._context():
         gradients, scores, moments, *memory = node_pass.gradients(
           *arguments, **kept
         )
@@ -78,3 +80,56 @@ class DevicePasses(NamedTuple):
       return reducers.WorkerGradients(gradients, parameters, scores, moments)
 
     return run
+
+  def _context(self) -> contextlib.AbstractContextManager:
+    """What passes are traced in."""
+    if self.synchronization is None:
+      return contextlib.nullcontext()
+    return self.synchronization.context(self.device_index)
+
+
+class LocalPass(passes.Pass):
+  """A pass of several steps of a worker's own; see `passes.local_steps`.
+
+  Attributes:
+    outer_rate: the learning rate of the update after the exchange.
+  """
+
+  outer_rate: float
+
+  @abc.abstractmethod
+  def go_on(
+    self,
+    where: DevicePasses,
+    batch: towers.Batch,
+    seed_and_step: tuple[tf.Tensor, tf.Tensor],
+  ) -> None:
+    """What the nodes of a device do while the exchange is on its way.
+
+    Args:
+      where: the device.
+      batch: with the examples of its workers.
+      seed_and_step: int64 [] both.
+    """
+
+
+class LocalTraining(abc.ABC):
+  """What workers do by themselves; see `passes.local_steps`.
+
+  Attributes:
+    fragments: for each fragment the tuple of its parameters' indices; () for
+      none.
+  """
+
+  fragments: tuple[tuple[int, ...], ...]
+
+  @abc.abstractmethod
+  def pass_at(
+    self, node_pass: passes.Pass, learning_rate: tf.Tensor
+  ) -> LocalPass:
+    """What workers do in a step.
+
+    Args:
+      node_pass: of one batch.
+      learning_rate: float32 [], of the worker's own steps.
+    """

@@ -2,14 +2,13 @@
 
 A gradient that is decoded is written to memory, only to be read once by the
 update: together that takes three times as long as at once (docs/speed.md). The
-kernel gives the bits of `updates.make_update`, on which towers, servers and
+kernel gives the bits of `updates.Update`, on which towers, servers and
 collectives agree, where XLA fuses products with sums as it does on every
 processor that has an instruction for it. A process tries that once before it
 relies on it.
 """
 
 import functools
-from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -18,6 +17,7 @@ from terngrad.codec import method as methods
 from terngrad.codec.stages import contract
 from terngrad.native import ops
 from terngrad.reduce import gradients as gradients_lib
+from terngrad.reduce import programs
 from terngrad.step import optimizers
 from terngrad.step import replicas
 from terngrad.step import updates
@@ -81,7 +81,7 @@ class FusedUpdate:
         first += sums.shape[0]
     if others:
       rest = self._replica.part(others, ())
-      updates.make_update(rest, self._optimizer, None)(means, [], numbers)
+      updates.Update(rest, self._optimizer, None)(means, [], numbers)
 
 
 def fits(codec: gradients_lib.GradientCodec, received: list) -> bool:
@@ -104,7 +104,7 @@ def _has_kernel(
 def make(
   replica: replicas.Replica,
   optimizer: optimizers.Optimizer,
-  decoupled_decay: Callable | None,
+  decoupled_decay: programs.WeightDecay | None,
   codec: gradients_lib.GradientCodec,
 ) -> FusedUpdate | None:
   """An update that writes no gradients, or None where there is none.
@@ -112,7 +112,7 @@ def make(
   Args:
     replica: without statistics.
     optimizer: applied once a step.
-    decoupled_decay: see `updates.make_update`.
+    decoupled_decay: see `updates.Update`.
     codec: of the replica's parameters.
   """
   if not _possible(replica, optimizer, decoupled_decay, codec):
@@ -122,9 +122,16 @@ def make(
   return FusedUpdate(replica, optimizer, codec)
 
 
-def _possible(replica, optimizer, decoupled_decay, codec):
+def _possible(
+  replica: replicas.Replica,
+  optimizer: optimizers.Optimizer,
+  decoupled_decay: programs.WeightDecay | None,
+  codec: gradients_lib.GradientCodec,
+) -> bool:
   # A clip, a decay and a loss scale want to see gradients.
-  if optimizer.momentum is None or optimizer.clip_norm or decoupled_decay:
+  if (
+    optimizer.kernel_momentum is None or optimizer.clip_norm or decoupled_decay
+  ):
     return False
   if replica.scaling or replica.statistics:
     return False
@@ -138,29 +145,31 @@ def _possible(replica, optimizer, decoupled_decay, codec):
   return any(b.method.digits or b.method.unit for b in codec.buckets)
 
 
-def of(replica, optimizer):
-  """The `ops.UpdateTensors` of a replica whose optimizer has a `momentum`."""
+def of(
+  replica: replicas.Replica, optimizer: optimizers.Optimizer
+) -> ops.UpdateTensors:
+  """The tensors of a replica whose optimizer has a `kernel_momentum`."""
   return ops.UpdateTensors(
     parameters=replica.trainable,
     velocities=[slot[optimizers.MOMENTUM] for slot in replica.slots if slot],
     averages=replica.averages,
-    momentum=optimizer.momentum,
+    momentum=optimizer.kernel_momentum,
   )
 
 
 @functools.cache
-def agrees(has_momentum, has_averages):
-  """Whether the kernel gives the bits of `updates.make_update` here.
+def agrees(has_momentum: bool, has_averages: bool) -> bool:
+  """Whether the kernel gives the bits of `updates.Update` here.
 
   Args:
-    has_momentum: whether `optimizers.momentum` is tried, or plain descent.
+    has_momentum: whether `optimizers.Momentum` is tried, or plain descent.
     has_averages: whether there are moving averages.
 
   Returns:
     bool.
   """
   optimizer = (
-    optimizers.momentum() if has_momentum else optimizers.gradient_descent()
+    optimizers.Momentum() if has_momentum else optimizers.GradientDescent()
   )
   with tf.init_scope(), tf.device('/CPU:0'):
     ours, xlas = (_trial(optimizer, has_averages) for _ in range(2))
@@ -170,7 +179,7 @@ def agrees(has_momentum, has_averages):
     rates = tf.constant(0.0371), tf.constant(0.9876)
     shapes = [variable.shape for variable in ours.trainable]
     means = ops.decode_sum([words], scalers, shapes, 0.5, _DIGITS)
-    update = updates.make_update(xlas, optimizer, None)
+    update = updates.Update(xlas, optimizer, None)
     update(means, [], (tf.constant(0, tf.int64), *rates))
     piece = methods.Piece(0, [words])
     ops.fused_update(_DIGITS, piece, scalers, 0.5, of(ours, optimizer), rates)

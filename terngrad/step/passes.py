@@ -1,12 +1,21 @@
 """A node's pass forward and backward, as pure functions of a model's values."""
 
-import functools
+import abc
+import copy
 from collections.abc import Callable
+from typing import Any
 from typing import NamedTuple
 
+import keras
 import tensorflow as tf
 
 from terngrad.codec.stages import random_bits
+from terngrad.reduce import programs
+from terngrad.step import replicas
+
+# What a model returns: logits [b, classes], or a list of them and the logits of
+# auxiliary heads.
+Outputs = tf.Tensor | list[tf.Tensor]
 
 
 class Loss(NamedTuple):
@@ -26,129 +35,188 @@ class Loss(NamedTuple):
   label_smoothing: float = 0.0
   aux_weight: float = 0.0
 
-  def __call__(self, outputs, labels):
+  def __call__(self, outputs: Outputs, labels: tf.Tensor) -> tf.Tensor:
     """See `cross_entropy`."""
     return cross_entropy(self, outputs, labels)
 
 
 PLAIN = Loss()
 
+# Takes outputs and labels int32 [b]; returns the mean over the b examples,
+# float32 [].
+LossFunction = Callable[[Outputs, tf.Tensor], tf.Tensor]
 # What a pass says of its examples.
 NUM_SCORES = 2
 
 
-class Pass(NamedTuple):
+class Pass(abc.ABC):
   """A model's loss as pure functions.
 
   Attributes:
-    gradients: takes (parameters, held, images, labels, key, scale), lists of
-      tensors, a node's batch, its uint32 [2] key and the float32 [] that the
-      loss is multiplied with before it is differentiated and its gradients
-      are divided by, None or left out for 1; returns (list of gradients,
-      scores float32 [`NUM_SCORES`]: loss, and top-1 accuracy as a share; list
-      of new statistics). `held` are the moving statistics and then the frozen
-      parameters. A pass that remembers something, see `local_steps`,
-      takes that too, as `memory`, a list of tensors, and returns it last.
-    decay: takes the parameters, None in place of those that are not asked
-      for; returns the gradients of those of their L2 terms that belong in the
-      compressed gradient, None where a parameter has none.
-    decoupled_decay: the same for those that the update applies by itself; None
-      where it applies none.
-    regularization: takes the parameters, returns the sum of their L2 terms,
-      float32 [].
     num_statistics: how many of `held` are moving statistics.
+    decay: the L2 terms that belong in the compressed gradient; None for none.
+    decoupled_decay: those that the update applies by itself; None for none.
   """
 
-  gradients: Callable
-  decay: Callable
-  decoupled_decay: Callable | None
-  regularization: Callable
-  num_statistics: int
+  def __init__(
+    self,
+    num_statistics: int,
+    decay: programs.WeightDecay | None = None,
+    decoupled_decay: programs.WeightDecay | None = None,
+  ) -> None:
+    """Takes what all passes have; see the class."""
+    self.num_statistics = num_statistics
+    self.decay = decay
+    self.decoupled_decay = decoupled_decay
+
+  def without_decay(self) -> 'Pass':
+    """The same pass, whose compressed gradient is without L2 terms."""
+    made = copy.copy(self)
+    made.decay = None
+    return made
+
+  @abc.abstractmethod
+  def gradients(
+    self,
+    parameters: list[tf.Tensor],
+    held: list[tf.Tensor],
+    images: tf.Tensor,
+    labels: tf.Tensor,
+    key: tf.Tensor,
+    scale: tf.Tensor | None = None,
+  ) -> tuple[Any, ...]:
+    """Differentiates the loss of a node's batch.
+
+    A pass that remembers something, see `local_steps`, takes that too, as
+    `memory`, a list of tensors, and returns it last.
+
+    Args:
+      parameters: of the model.
+      held: the moving statistics and then the frozen parameters.
+      images: of the node.
+      labels: int32 [b], of the node.
+      key: uint32 [2], of the node.
+      scale: float32 [], what the loss is multiplied with before it is
+        differentiated and its gradients are divided by; None for 1.
+
+    Returns:
+      (list of gradients, scores float32 [`NUM_SCORES`]: loss, and top-1
+      accuracy as a share; list of new statistics).
+    """
 
 
-def model_pass(
-  model, plan, loss=PLAIN, decoupled=False, differentiate=None, weight=None
-):
+class ModelPass(Pass):
   """The pass of a Keras classifier, by `model.stateless_call`.
 
-  Args:
-    model: maps images to logits [b, classes], or to a list of them and the
-      logits of auxiliary heads.
-    plan: its `replicas.ModelVariables`.
-    loss: `Loss`, or another function of (the model's outputs, labels int32 [b])
-      that returns the mean over the b examples, float32 [].
-    decoupled: True leaves the L2 terms out of the compressed gradient, for the
-      update to apply.
-    differentiate: takes (parameters, non-trainable values of the model, images,
-      losses), where `losses` takes the model's outputs and returns (what is
-      differentiated float32 [], the scores of a `Pass`); returns (list of
-      gradients, scores, list of new non-trainable values). None for one tape
-      over the model, which keeps all activations.
-    weight: takes a node's labels, returns float32 [], what its loss and scores
-      are multiplied with, so that means over nodes of unequal shares are those
-      of all examples. None for 1.
+  One tape over the model keeps all activations.
 
-  Returns:
-    A `Pass`. L2 terms are those of the variables' own regularizers.
+  Attributes:
+    model: the classifier.
   """
-  regularization = functools.partial(_regularization, plan.trainable)
-  decay = functools.partial(_decay, regularization)
-  return Pass(
-    gradients=functools.partial(
-      _gradients,
-      differentiate or functools.partial(_differentiate, model),
-      plan,
-      functools.partial(_scores, loss, weight),
-    ),
-    decay=no_decay if decoupled else decay,
-    decoupled_decay=decay if decoupled else None,
-    regularization=regularization,
-    num_statistics=len(plan.statistics),
-  )
 
+  def __init__(
+    self,
+    model: keras.Model,
+    plan: replicas.ModelVariables,
+    loss: LossFunction = PLAIN,
+    decoupled: bool = False,
+    mean_share: tf.Variable | float | None = None,
+  ) -> None:
+    """Prepares the L2 terms, those of the variables' own regularizers.
 
-def _gradients(
-  differentiate, plan, score, parameters, held, images, labels, key, scale=None
-):
-  def losses(outputs):
-    scores = score(outputs, labels)
-    return scores[0] if scale is None else scores[0] * scale, tf.stack(scores)
-
-  result, scores, state = differentiate(
-    parameters, with_seeds(plan, held, key), images, losses
-  )
-  if scale is not None:
-    result = [gradient / scale for gradient in result]
-  by_index = dict(zip(plan.indices, state, strict=True))
-  return result, scores, [by_index[i] for i in range(len(plan.statistics))]
-
-
-def _scores(loss, weight, outputs, labels):
-  entropy = loss(outputs, labels)
-  right = tf.cast(is_right(outputs, labels), tf.float32)
-  scores = [entropy, tf.reduce_mean(right)]
-  return scores if weight is None else [s * weight(labels) for s in scores]
-
-
-def _differentiate(model, parameters, state, images, losses):
-  with tf.GradientTape(watch_accessed_variables=False) as tape:
-    tape.watch(parameters)
-    outputs, state = model.stateless_call(
-      parameters, state, images, training=True
+    Args:
+      model: maps images to `Outputs`.
+      plan: its variables.
+      loss: what is minimized.
+      decoupled: True leaves the L2 terms out of the compressed gradient, for
+        the update to apply.
+      mean_share: examples a node, of all nodes. A node's loss and scores are
+        multiplied with its share of examples by it, so that means over nodes of
+        unequal shares are those of all examples. None for equal shares.
+    """
+    decay = programs.WeightDecay(plan.trainable)
+    super().__init__(
+      len(plan.statistics),
+      None if decoupled else decay,
+      decay if decoupled else None,
     )
-    target, scores = losses(outputs)
-  # A parameter that the loss does not reach has a gradient of zeros.
-  result = tape.gradient(
-    target, parameters, unconnected_gradients=tf.UnconnectedGradients.ZERO
-  )
-  return result, scores, state
+    self.model = model
+    self._plan = plan
+    self._loss = loss
+    self._mean_share = mean_share
+
+  def gradients(
+    self,
+    parameters: list[tf.Tensor],
+    held: list[tf.Tensor],
+    images: tf.Tensor,
+    labels: tf.Tensor,
+    key: tf.Tensor,
+    scale: tf.Tensor | None = None,
+  ) -> tuple[list[tf.Tensor], tf.Tensor, list[tf.Tensor]]:
+    """See `Pass.gradients`."""
+    plan = self._plan
+
+    def losses(outputs: Outputs) -> tuple[tf.Tensor, tf.Tensor]:
+      scores = self._scores(outputs, labels)
+      return scores[0] if scale is None else scores[0] * scale, tf.stack(scores)
+
+    result, scores, state = self.differentiate(
+      parameters, with_seeds(plan, held, key), images, losses
+    )
+    if scale is not None:
+      result = [gradient / scale for gradient in result]
+    by_index = dict(zip(plan.indices, state, strict=True))
+    return result, scores, [by_index[i] for i in range(len(plan.statistics))]
+
+  def differentiate(
+    self,
+    parameters: list[tf.Tensor],
+    state: list[tf.Tensor],
+    images: tf.Tensor,
+    losses: Callable[[Outputs], tuple[tf.Tensor, tf.Tensor]],
+  ) -> tuple[list[tf.Tensor], tf.Tensor, list[tf.Tensor]]:
+    """Differentiates a loss by the parameters.
+
+    Args:
+      parameters: of the model.
+      state: its non-trainable values.
+      images: of the node.
+      losses: takes the model's outputs; returns what is differentiated, float32
+        [], and the scores.
+
+    Returns:
+      (list of gradients, scores, list of new non-trainable values).
+    """
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+      tape.watch(parameters)
+      outputs, state = self.model.stateless_call(
+        parameters, state, images, training=True
+      )
+      target, scores = losses(outputs)
+    # A parameter that the loss does not reach has a gradient of zeros.
+    result = tape.gradient(
+      target, parameters, unconnected_gradients=tf.UnconnectedGradients.ZERO
+    )
+    return result, scores, state
+
+  def _scores(self, outputs: Outputs, labels: tf.Tensor) -> list[tf.Tensor]:
+    entropy = self._loss(outputs, labels)
+    right = tf.cast(is_right(outputs, labels), tf.float32)
+    scores = [entropy, tf.reduce_mean(right)]
+    if self._mean_share is None:
+      return scores
+    return [
+      score * (tf.cast(tf.shape(labels)[0], tf.float32) / self._mean_share)
+      for score in scores
+    ]
 
 
-def is_right(outputs, labels):
+def is_right(outputs: Outputs, labels: tf.Tensor) -> tf.Tensor:
   """Whether each label has the largest logit.
 
   Args:
-    outputs: of a model, logits [b, classes] or a list of them and others.
+    outputs: of a model.
     labels: int32 [b].
 
   Returns:
@@ -158,30 +226,9 @@ def is_right(outputs, labels):
   return tf.math.in_top_k(labels, tf.cast(logits, tf.float32), 1)
 
 
-def _regularization(variables, parameters):
-  terms = [
-    variable.regularizer(parameter)
-    for variable, parameter in zip(variables, parameters, strict=True)
-    if variable.regularizer is not None and parameter is not None
-  ]
-  return tf.add_n([tf.constant(0.0), *terms])
-
-
-def _decay(regularization, parameters):
-  asked = [p for p in parameters if p is not None]
-  with tf.GradientTape(watch_accessed_variables=False) as tape:
-    tape.watch(asked)
-    loss = regularization(parameters)
-  found = iter(tape.gradient(loss, asked))
-  return [p if p is None else next(found) for p in parameters]
-
-
-def no_decay(parameters):
-  """`Pass.decay` where L2 terms act elsewhere."""
-  return [None] * len(parameters)
-
-
-def with_seeds(plan, held, key):
+def with_seeds(
+  plan: replicas.ModelVariables, held: list[tf.Tensor], key: tf.Tensor
+) -> list[tf.Tensor]:
   """The model's non-trainable values, with a dropout seed a layer from `key`.
 
   Layers fold in negative numbers; the codes fold in the index of a bucket.

@@ -4,9 +4,8 @@ The same for the devices of one process, for equal processes and for workers
 with parameter servers: they differ in their exchange alone.
 """
 
-import contextlib
+import abc
 import functools
-from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -24,6 +23,7 @@ from terngrad.step import loss_scaling
 from terngrad.step import optimizers
 from terngrad.step import passes
 from terngrad.step import step_end
+from terngrad.step import synchronized
 
 
 class StepResult(NamedTuple):
@@ -38,7 +38,7 @@ class StepResult(NamedTuple):
       one a part: their messages, round after round.
     sent: int32 [workers of the exchange's `own`], how many words each sent.
     stop: float32 [], the largest wish to stop of all processes; see
-      `make_train_step`.
+      `Step.take`.
     worker_labels: tuple of str, what to call the workers; () for by their
       numbers.
     is_taken: bool [], False where nothing was updated; see
@@ -70,10 +70,9 @@ class Training(NamedTuple):
     states: `states.MethodStates`.
     optimizer: `optimizers.Optimizer`, applied once a step to each replica.
     seed: integer, of the run.
-    pass_context: takes a device index of `exchange`, returns the context of its
-      passes; see `synchronized`.
-    local: `local_steps.LocalSteps`, what workers do by themselves; of its
-      `fragments` a step exchanges one. None: they compute gradients.
+    synchronization: of batch normalisations over the workers, or None.
+    local: what workers do by themselves; of its `fragments` a step exchanges
+      one. None: they compute gradients.
     skips_not_finite: True leaves replicas and states as they are in a step in
       which a loss or a gradient of any worker is not finite.
   """
@@ -84,41 +83,49 @@ class Training(NamedTuple):
   states: states_lib.MethodStates
   optimizer: optimizers.Optimizer
   seed: int
-  pass_context: Callable = lambda device_index: contextlib.nullcontext()
-  local: object = None
+  synchronization: synchronized.Synchronization | None = None
+  local: device_passes.LocalTraining | None = None
   skips_not_finite: bool = False
 
 
-def make_train_step(training, codec):
-  """Builds the step.
+class Step(abc.ABC):
+  """A step of a training."""
 
-  Args:
-    training: `Training`.
-    codec: `reduce.gradients.GradientCodec`, in parts or not; see
-      `reduce.parts`. One of a fragment leaves all other parameters as they are.
+  @abc.abstractmethod
+  def take(
+    self,
+    images: tf.Tensor,
+    labels: tf.Tensor,
+    step: tf.Tensor,
+    learning_rate: tf.Tensor,
+    averaging_decay: tf.Tensor,
+    stop: tf.Tensor | float = 0.0,
+  ) -> StepResult:
+    """Takes one step: updates the replicas.
 
-  Returns:
-    A function of (images [workers of this process, b, ...], labels int32 [the
-    same, b], step int64 [], learning_rate float32 [], averaging_decay float32
-    [], stop float32 [] or 0.0: the signal that asks this process to stop) that
-    updates the replicas and returns a `StepResult`. To be traced.
-  """
-  return _TrainStep(training, codec).take
+    Args:
+      images: [workers of this process, b, ...].
+      labels: int32 [workers of this process, b].
+      step: int64 [], steps taken before.
+      learning_rate: float32 [].
+      averaging_decay: float32 [].
+      stop: float32 [], the signal that asks this process to stop; 0 for none.
+    """
 
 
-def traced_step(training, codec, **changes):
-  """The function of `make_train_step`, traced; `changes` are of `training`."""
-  take = make_train_step(training._replace(**changes), codec)
-  return tf.function(take, reduce_retracing=True)
-
-
-class _TrainStep:
-  """A step of a training: gradients, codes, exchange, mean, update."""
+class TrainStep(Step):
+  """Gradients, codes, exchange, mean, update; `take` is to be traced."""
 
   def __init__(
     self, training: Training, codec: gradients_lib.GradientCodec
   ) -> None:
-    """Prepares reducer and updates; see `make_train_step`."""
+    """Prepares reducer and updates.
+
+    Args:
+      training: what is trained.
+      codec: in parts or not; see `reduce.parts`. One of a fragment leaves all
+        other parameters as they are.
+    """
     self._training = training
     replica = training.replicas[0]
     states = zip(training.states.workers, training.replicas, strict=True)
@@ -141,7 +148,8 @@ class _TrainStep:
         one,
         training.exchange.workers_of(index),
         training.states.of_pass(index),
-        functools.partial(training.pass_context, index),
+        index,
+        training.synchronization,
       )
       for index, one in enumerate(training.replicas)
     ]
@@ -164,9 +172,10 @@ class _TrainStep:
     averaging_decay: tf.Tensor,
     stop: tf.Tensor | float = 0.0,
   ) -> StepResult:
-    """Takes one step; see `make_train_step`."""
+    """See `Step.take`."""
     training, exchange = self._training, self._training.exchange
-    node_pass, rate, meanwhile, updates = self._local(step, learning_rate)
+    local, rate, updates = self._local(step, learning_rate)
+    node_pass = local or training.node_pass
     seed = tf.constant(training.seed, tf.int64)
     batches = exchange.batches(images, labels)
     begun = self._reducer.begin(
@@ -177,10 +186,10 @@ class _TrainStep:
       [step] * len(batches),
       stop,
     )
-    if meanwhile:
+    if local:
       # Nothing of the exchange, nor of the update, waits for this.
       for one, batch in zip(self._passes, batches, strict=True):
-        meanwhile(one, batch, (seed, step))
+        local.go_on(one, batch, (seed, step))
     apply_states = self._apply_states(begun.metadata)
     of_parts = self._reducer.exchange(begun, apply_states)
     numbers = updates, rate, averaging_decay
@@ -195,14 +204,17 @@ class _TrainStep:
     exchange.report(step, [local.scores[:, 0] for local in begun.local])
     return self._result(begun.metadata, of_parts, apply_states[0])
 
-  def _local(self, step: tf.Tensor, learning_rate: tf.Tensor) -> tuple:
-    """(the pass, the learning rate, `meanwhile`, updates taken before)."""
-    training = self._training
-    if not training.local:
-      return training.node_pass, learning_rate, None, step
-    made = training.local.of(training.node_pass, learning_rate)
+  def _local(
+    self, step: tf.Tensor, learning_rate: tf.Tensor
+  ) -> tuple[device_passes.LocalPass | None, tf.Tensor, tf.Tensor]:
+    """(the local pass, rate of the update, updates taken before)."""
+    local = self._training.local
+    if not local:
+      return None, learning_rate, step
+    made = local.pass_at(self._training.node_pass, learning_rate)
     # Of each variable there is one update in as many steps as fragments.
-    return *made, step // max(1, len(training.local.fragments))
+    updates = step // max(1, len(local.fragments))
+    return made, tf.constant(made.outer_rate), updates
 
   def _apply_states(
     self, metadata: metadata_lib.Metadata

@@ -1,6 +1,5 @@
 """The end of a step: means are decoded and the replica is updated."""
 
-from collections.abc import Callable
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -9,6 +8,7 @@ import tensorflow as tf
 from terngrad.reduce import gradients as gradients_lib
 from terngrad.reduce import parts as parts_lib
 from terngrad.reduce import pending as pending_lib
+from terngrad.reduce import programs
 from terngrad.step import fused_updates
 from terngrad.step import optimizers
 from terngrad.step import replicas
@@ -30,7 +30,7 @@ class StepEnd:
     self,
     replica: replicas.Replica,
     optimizer: optimizers.Optimizer,
-    decoupled_decay: Callable | None,
+    decoupled_decay: programs.WeightDecay | None,
     parts: Sequence[parts_lib.Part],
   ) -> None:
     """Tries the kernels, once a process; updates compile when first called.
@@ -38,33 +38,33 @@ class StepEnd:
     Args:
       replica: of the device.
       optimizer: applied once a step.
-      decoupled_decay: see `updates.make_update`.
+      decoupled_decay: see `updates.Update`.
       parts: of the model.
     """
     self._device = replica.device
     self._indices = [part.indices for part in parts]
     # A clip looks at all gradients, and so does the loss scale.
-    count = len(replica.trainable)
     if optimizer.clip_norm or replica.scaling:
       indices = tuple(sorted(sum(self._indices, ())))
-      if len(indices) < count:
+      if len(indices) < len(replica.trainable):
         replica = replica.part(indices, range(len(replica.statistics)))
-      self._whole = updates.make_update(replica, optimizer, decoupled_decay)
+        decoupled_decay = decoupled_decay and decoupled_decay.part(indices)
+      self._whole = updates.Update(replica, optimizer, decoupled_decay)
       return
     self._whole = None
     self._updates = []
     for part in parts:
       variables = replica.part(part.indices, ())
-      decay = updates.decoupled_decay_of(decoupled_decay, part.indices, count)
+      decay = decoupled_decay and decoupled_decay.part(part.indices)
       self._updates.append(
         _OfPart(
           part.codec,
-          updates.make_update(variables, optimizer, decay),
+          updates.Update(variables, optimizer, decay),
           fused_updates.make(variables, optimizer, decay, part.codec),
         )
       )
     statistics = replica.part((), tuple(range(len(replica.statistics))))
-    self._update_statistics = updates.make_update(statistics, optimizer, None)
+    self._update_statistics = updates.Update(statistics, optimizer, None)
 
   def __call__(
     self,

@@ -7,39 +7,45 @@ each worker's gradient is then that of all workers' losses by its own
 activations, and their mean is that of the whole batch.
 """
 
+import keras
 import tensorflow as tf
 
 from slim.nets.blocks import batch_norm
 from terngrad.exchange import layer_collectives
+from terngrad.exchange import protocol
 
 
-def synchronize(model):
+def synchronize(model: keras.Model) -> None:
   """Lets the batch normalisations of a Keras model ask for sums."""
   for layer in batch_norm.layers_of(model):
     layer.synchronized = True
 
 
-def contexts(exchange):
-  """Makes the contexts of passes whose layers sum over the workers.
+class Synchronization:
+  """The contexts of passes whose layers sum over the workers."""
 
-  Args:
-    exchange: see `layer_collectives.LayerCollectives`.
+  def __init__(self, exchange: protocol.Exchange) -> None:
+    """Begins nothing.
 
-  Returns:
-    A function of a device index that returns the context in which its
-    worker's pass is traced.
+    Args:
+      exchange: see `layer_collectives.LayerCollectives`.
 
-  Raises:
-    ValueError: see `layer_collectives.LayerCollectives`.
-  """
-  workers = layer_collectives.LayerCollectives(exchange)
-  return lambda device_index: _Worker(workers, device_index)
+    Raises:
+      ValueError: see `layer_collectives.LayerCollectives`.
+    """
+    self._workers = layer_collectives.LayerCollectives(exchange)
+
+  def context(self, device_index: int) -> tf.distribute.ReplicaContext:
+    """The context in which the pass of a device's worker is traced."""
+    return _Worker(self._workers, device_index)
 
 
 class _Worker(tf.distribute.ReplicaContext):
   """One worker, as a replica that Keras's layers ask for sums."""
 
-  def __init__(self, workers, device_index):
+  def __init__(
+    self, workers: layer_collectives.LayerCollectives, device_index: int
+  ) -> None:
     super().__init__(tf.distribute.get_strategy(), device_index)
     self._workers = workers
     self._device_index = device_index

@@ -1,44 +1,18 @@
 """What a step does to parameters, their slots and their averages."""
 
-from collections.abc import Callable
-
 import tensorflow as tf
 
+from terngrad.reduce import programs
+from terngrad.step import clipping
 from terngrad.step import loss_scaling
 from terngrad.step import optimizers
+from terngrad.step import replicas
 
 # (step int64 [], learning_rate float32 [], averaging_decay float32 []).
 Numbers = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
-# Takes average gradients, new statistics and the numbers.
-Update = Callable[[list[tf.Tensor], list[tf.Tensor], Numbers], None]
 
 
-def decoupled_decay_of(decoupled_decay, indices, count):
-  """`passes.Pass.decoupled_decay` for some parameters of a model.
-
-  Args:
-    decoupled_decay: of all of them, or None.
-    indices: tuple of int, those of the variables in the model.
-    count: how many the model has.
-
-  Returns:
-    A function of these parameters, a list, to the list of their terms; None
-    where `decoupled_decay` is.
-  """
-  if decoupled_decay is None:
-    return None
-
-  def decay_part(parameters):
-    whole = [None] * count
-    for i, parameter in zip(indices, parameters, strict=True):
-      whole[i] = parameter
-    terms = decoupled_decay(whole)
-    return [terms[i] for i in indices]
-
-  return decay_part
-
-
-def make_update(replica, optimizer, decoupled_decay):
+class Update:
   """The compiled end of a step on one device.
 
   One program, so that an element of a parameter, its slots and its average pass
@@ -47,36 +21,60 @@ def make_update(replica, optimizer, decoupled_decay):
   to round together, and layouts would differ in the last bit. `fused_updates`
   has kernels that do both.
 
-  `decoupled_decay` gives the decoupled decay, see `passes.Pass`: its terms,
-  times the learning rate, are taken off the parameters as they were before the
-  step, and pass neither through the clip nor through the optimizer.
-
-  Args:
-    replica: `replicas.Replica`.
-    optimizer: `optimizers.Optimizer`.
-    decoupled_decay: see above; None for no decay.
-
-  Returns:
-    A function of (list of average gradients, list of new statistics, (step
-    int64 [], learning_rate float32 [], averaging_decay float32 [])).
+  The gradients of the decoupled decay, times the learning rate, are taken off
+  the parameters as they were before the step, and pass neither through the clip
+  nor through the optimizer.
   """
 
+  def __init__(
+    self,
+    replica: replicas.Replica,
+    optimizer: optimizers.Optimizer,
+    decoupled_decay: programs.WeightDecay | None,
+  ) -> None:
+    """Compiles nothing yet.
+
+    Args:
+      replica: of the device.
+      optimizer: applied once a step.
+      decoupled_decay: the L2 terms of the replica's parameters; None for none.
+    """
+    self._replica = replica
+    self._optimizer = optimizer
+    self._decoupled_decay = decoupled_decay
+
   @tf.function(jit_compile=True)
-  def update(means, statistics, numbers):
-    if not replica.scaling:
-      apply(means, statistics, numbers)
+  def __call__(
+    self,
+    means: list[tf.Tensor],
+    statistics: list[tf.Tensor],
+    numbers: Numbers,
+  ) -> None:
+    """Updates the replica, by means of gradients and new statistics."""
+    scaling = self._replica.scaling
+    if not scaling:
+      self._apply(means, statistics, numbers)
       return
     finite = loss_scaling.all_finite(means)
-    tf.cond(finite, lambda: apply(means, statistics, numbers), lambda: None)
-    loss_scaling.follow(replica.scaling, finite)
+    tf.cond(
+      finite, lambda: self._apply(means, statistics, numbers), lambda: None
+    )
+    loss_scaling.follow(scaling, finite)
 
-  def apply(means, statistics, numbers):
+  def _apply(
+    self,
+    means: list[tf.Tensor],
+    statistics: list[tf.Tensor],
+    numbers: Numbers,
+  ) -> None:
+    replica, optimizer = self._replica, self._optimizer
+    decoupled_decay = self._decoupled_decay
     step, learning_rate, averaging_decay = numbers
     if optimizer.clip_norm:
-      means = optimizers.clip_by_global_norm(means, optimizer.clip_norm)
+      means = clipping.clip_by_global_norm(means, optimizer.clip_norm)
     if decoupled_decay:
       parameters = [tf.convert_to_tensor(v) for v in replica.trainable]
-      terms = decoupled_decay(parameters)
+      terms = decoupled_decay.gradients(parameters)
       for variable, decay in zip(replica.trainable, terms, strict=True):
         if decay is not None:
           variable.assign_sub(learning_rate * decay)
@@ -92,5 +90,3 @@ def make_update(replica, optimizer, decoupled_decay):
     for average, value in zip(replica.averages, values, strict=False):
       kept = averaging_decay * average
       average.assign(kept + (1.0 - averaging_decay) * value)
-
-  return update

@@ -1,8 +1,6 @@
 """Puts a run together from its configuration; writes nothing."""
 
-import functools
-from collections.abc import Callable
-from typing import NamedTuple
+import dataclasses
 
 import keras
 import tensorflow as tf
@@ -17,12 +15,13 @@ from terngrad.cluster import devices as devices_lib
 from terngrad.config import cluster
 from terngrad.config import options
 from terngrad.config import run as run_options
-from terngrad.exchange import protocol
+from terngrad.config import training as training_options
 from terngrad.passes import accumulation
 from terngrad.passes import local_steps
 from terngrad.passes import recomputing
 from terngrad.reduce import fragments
 from terngrad.reduce import gradients
+from terngrad.reduce import programs
 from terngrad.reduce import states
 from terngrad.step import loss_scaling
 from terngrad.step import passes
@@ -31,113 +30,31 @@ from terngrad.step import replicas
 from terngrad.step import schedules
 from terngrad.step import step as steps
 from terngrad.step import synchronized
+from terngrad.step import traced_step
 from terngrad.training import batches
 from terngrad.training import device_speeds
 from terngrad.training import evaluation
 from terngrad.training import execution
+from terngrad.training import process_context
+from terngrad.training import run as run_lib
 from terngrad.training import run_codecs
 from terngrad.training import shares as shares_lib
 
 
-class Run(NamedTuple):
-  """All that the training loop needs.
-
-  Attributes:
-    batches: takes a step, returns an iterator of (images [workers, b, ...],
-      labels [workers, b]) from that step on.
-    shares: examples of each worker in a batch, where the devices have weights;
-      None for equal ones.
-    epochs: `schedules.Epochs`.
-    max_steps: steps to train.
-    model: `keras.Model` with the variables of the first replica.
-    score: scores the present parameters, see `evaluation.make_scorer`; or None.
-    learning_rate: takes steps taken before, returns that of the next, a float.
-    replicas: tuple of `replicas.Replica`.
-    names: of a replica's variables.
-    parameters: names of the parameters, the first of `names`.
-    logits: names of all variables of the classifiers, auxiliary ones too.
-    order: names of the net's variables, layer by layer.
-    codec: `gradients.GradientCodec` of the coded steps.
-    float_codec: the same with float32 gradients.
-    coded_step: the traced step, see `step.make_train_step`; with fragments
-      those of all in turn.
-    float_step: the same with float32 gradients.
-    warm_up: tuple of `Stage`, of the first steps.
-    regularization: returns the sum of the L2 terms of the present parameters,
-      float32 [].
-    layout: `checkpoints.Layout`.
-    method_states: names of what methods share, the last of `names`.
-    store: `stored_states.Store`.
-    exchange: see `step.Training`.
-    hooks: `execution.Hooks`.
-  """
-
-  batches: Callable
-  shares: tuple | None
-  epochs: schedules.Epochs
-  max_steps: int
-  model: keras.Model
-  score: Callable | None
-  learning_rate: Callable
-  replicas: tuple
-  names: list
-  parameters: list
-  logits: frozenset
-  order: tuple
-  codec: gradients.GradientCodec
-  float_codec: gradients.GradientCodec
-  coded_step: Callable
-  float_step: Callable
-  warm_up: tuple
-  regularization: Callable
-  layout: checkpoints.Layout
-  method_states: list
-  store: stored_states.Store
-  exchange: protocol.Exchange
-  hooks: execution.Hooks
-
-  def chosen(self, step, floats):
-    """(the traced step, its codec) after so many steps, or with floats."""
-    take, codec = self._chosen(step, floats)
-    return take, fragments.of_step(codec, step)
-
-  def _chosen(self, step, floats):
-    if floats:
-      return self.float_step, self.float_codec
-    for stage in self.warm_up:
-      if step < stage.until:
-        return stage.step, stage.codec
-    return self.coded_step, self.codec
-
-
-class Stage(NamedTuple):
-  """The code of some of the first steps.
-
-  Attributes:
-    until: steps before which it is used.
-    codec: `gradients.GradientCodec`.
-    step: the traced step.
-  """
-
-  until: int
-  codec: gradients.GradientCodec
-  step: Callable
-
-
-def assemble(config, make_context=None):
+def assemble(
+  config: training_options.TrainConfig,
+  context: execution.ExecutionContext | None = None,
+) -> run_lib.Run:
   """Builds model, replicas, codec and step.
 
   Args:
-    config: a valid `training.TrainConfig`.
-    make_context: returns an `ExecutionContext`; None: `of_this_process`.
-
-  Returns:
-    A `Run`.
+    config: a valid one.
+    context: where the run takes place; None: `of_this_process`.
 
   Raises:
     errors.ConfigError, slim.errors.DataError: something is not there.
   """
-  context = make_context() if make_context else of_this_process(config)
+  context = context or of_this_process(config)
   devices_lib.keep_order_of_sums()
   model = _model(config, context)
   plan = _layout(config, model)
@@ -152,20 +69,20 @@ def assemble(config, make_context=None):
     num_examples=context.data.num_examples,
     num_classes=context.data.num_classes,
   )
-  shares, batches = _shares(config, context, training), context.data.batches
-  make_step = functools.partial(_make_step, context, training)
+  shares = _shares(config, context, training)
   names = replicas.variable_names(plan, training.replicas[0])
   parameters = names[: len(plan.trainable)]
   epochs, max_steps = _length(config, context.data.num_examples)
-  return Run(
-    # Only where it may have shares need a context know of them.
-    batches=functools.partial(batches, shares=shares) if shares else batches,
+  return run_lib.Run(
+    context=context,
     shares=shares,
     epochs=epochs,
     max_steps=max_steps,
     model=model,
-    score=evaluation.make_scorer(config, model, context),
-    learning_rate=_learning_rate(config.optimizer, epochs, max_steps),
+    scorer=evaluation.Scorer(config, model, context)
+    if config.run.eval_subsets
+    else None,
+    optimizer=config.optimizer,
     replicas=tuple(training.replicas[index] for index in context.local_devices),
     names=names,
     parameters=parameters,
@@ -173,20 +90,24 @@ def assemble(config, make_context=None):
     order=plan.order,
     codec=codec,
     float_codec=codecs.in_float,
-    coded_step=make_step(codec),
-    float_step=make_step(codecs.in_float),
-    warm_up=tuple(Stage(*one, make_step(one[1])) for one in codecs.first),
-    regularization=_regularization(training),
+    coded_step=_step(context, training, codec),
+    float_step=_step(context, training, codecs.in_float),
+    warm_up=tuple(
+      run_lib.Stage(*one, _step(context, training, one[1]))
+      for one in codecs.first
+    ),
+    decay=programs.WeightDecay(plan.trainable),
     layout=_stored_layout(config, context, max_steps, shares),
     method_states=names[len(names) - len(states.shared(codec)) :],
     store=stored_states.Store(training.states, context.exchange, parameters),
-    exchange=context.exchange,
     hooks=context.hooks,
   )
 
 
-def of_this_process(config):
-  """The `execution.ExecutionContext` of a run without parameter servers.
+def of_this_process(
+  config: training_options.TrainConfig,
+) -> process_context.ProcessContext:
+  """The context of a run without parameter servers.
 
   Blocks until all processes are there. Nothing may have used TensorFlow: the
   CPU can be split only before.
@@ -200,33 +121,30 @@ def of_this_process(config):
   exchange = coordination.join(chosen, config.devices.count, workers, names)
   own = range(exchange.first, exchange.first + exchange.own)
   benchmark = config.run.benchmark_mode
-  seconds = chosen.step_timeout + coordination.GRACE_SECONDS
-  changes = {}
-  if config.devices.bn_statistics == 'synchronized':
-    changes['pass_context'] = synchronized.contexts(exchange)
-  return execution.ExecutionContext(
-    exchange=exchange,
-    data=batches.open_data(config.data, config.model, workers, benchmark, own),
-    make_step=functools.partial(steps.traced_step, **changes),
-    local_devices=range(len(exchange.devices)),
-    hooks=execution.Hooks(
-      time_limit=functools.partial(
-        coordination.time_limit, chosen.tasks, seconds
-      )
+  is_synchronized = config.devices.bn_statistics == 'synchronized'
+  return process_context.ProcessContext(
+    exchange,
+    batches.open_data(config.data, config.model, workers, benchmark, own),
+    process_context.ProcessHooks(
+      chosen.tasks, chosen.step_timeout + coordination.GRACE_SECONDS
     ),
-    assert_same=functools.partial(coordination.assert_same, exchange),
+    synchronized.Synchronization(exchange) if is_synchronized else None,
   )
 
 
-def _make_step(context, training, codec):
+def _step(
+  context: execution.ExecutionContext,
+  training: steps.Training,
+  codec: gradients.GradientCodec,
+) -> steps.Step:
   """The traced step of a codec, or those of its fragments in turn."""
   made = []
   for turn in range(codec.num_fragments):
     if training.local:
-      local = training.local._replace(turn=turn)
+      local = dataclasses.replace(training.local, turn=turn)
       training = training._replace(local=local)
     made.append(context.make_step(training, fragments.of_step(codec, turn)))
-  return fragments.in_turn(made)
+  return traced_step.in_turn(made)
 
 
 def _shares(config, context, training):
@@ -252,14 +170,6 @@ def _length(config, num_examples):
   if config.run.num_epochs:
     return epochs, epochs.steps(config.run.num_epochs)
   return epochs, config.run.max_steps
-
-
-def _learning_rate(optimizer, epochs, max_steps):
-  """The function of `Run.learning_rate`."""
-  steps_per_epoch = epochs.num_examples / epochs.batch_size
-  return lambda step: schedules.learning_rate(
-    optimizer, step, steps_per_epoch, max_steps
-  )
 
 
 def _model(config, context):
@@ -320,8 +230,9 @@ def _codecs(config, plan, devices):
 def _training(config, context, built):
   """The `step.Training`; `built` is (model, layout of replicas, codec)."""
   model, plan, codec = built
-  clip_norm = config.optimizer.clip_gradient_norm
-  optimizer = config.optimizer.rule()._replace(clip_norm=clip_norm)
+  optimizer = config.optimizer.rule().clipped(
+    config.optimizer.clip_gradient_norm
+  )
   copies = replicas.create(
     plan,
     optimizer,
@@ -336,18 +247,19 @@ def _training(config, context, built):
     config.model.aux_loss_weight,
   )
   saves = config.devices.optimize_gradient_memory
-  node_pass = passes.model_pass(
+  kind = recomputing.RecomputedPass if saves else passes.ModelPass
+  mean_share = config.data.batch_size / config.num_workers
+  node_pass = kind(
     model,
     plan,
     loss,
     decoupled=config.optimizer.decoupled_weight_decay,
-    differentiate=recomputing.of(model) if saves else None,
-    weight=_weight(config),
+    mean_share=mean_share if config.devices.weights else None,
   )
   local, of_pass = None, ()
   if config.devices.local_steps > 1:
     local = _local_steps(config, codec, node_pass)
-    node_pass = node_pass._replace(decay=passes.no_decay)
+    node_pass = node_pass.without_decay()
     of_pass = local.states([v.shape for v in plan.trainable])
   return steps.Training(
     accumulation.accumulated(
@@ -375,26 +287,6 @@ def _local_steps(config, codec, node_pass):
     devices.overlap_steps,
     devices.mixing_factor,
   )
-
-
-def _weight(config):
-  """What a worker's examples count, where the devices have weights."""
-  if not config.devices.weights:
-    return None
-  mean_share = config.data.batch_size / config.num_workers
-  return functools.partial(shares_lib.weight, mean_share)
-
-
-def _regularization(training):
-  """A function of nothing: the L2 terms of the present parameters."""
-
-  def regularization():
-    parameters = training.replicas[0].trainable
-    return training.node_pass.regularization(
-      [tf.convert_to_tensor(v) for v in parameters]
-    )
-
-  return tf.function(regularization)
 
 
 def _stored_layout(config, context, max_steps, shares):

@@ -1,10 +1,12 @@
 """How fast the devices of a run are, for batches that are divided by it."""
 
-import functools
 import time
 
 import numpy as np
 import tensorflow as tf
+
+from terngrad.step import passes
+from terngrad.step import replicas
 
 _ROUNDS = 3
 # Weights are multiples of it, so that devices of one kind mostly get as much.
@@ -29,12 +31,12 @@ def weights(training, shape, clock=time.perf_counter):
   labels = tf.zeros(shape[:1], tf.int32)
   seconds = []
   for replica in training.replicas:
-    take = tf.function(functools.partial(_pass, training.node_pass, replica))
+    timed = _TimedPass(training.node_pass, replica)
     times = []
     # The first one traces the pass, and fills caches.
     for _ in range(1 + _ROUNDS):
       begin = clock()
-      take(images, labels).numpy()
+      timed.take(images, labels).numpy()
       times.append(clock() - begin)
     seconds.append(min(times[1:]))
   everyone = np.array([seconds], np.float32)
@@ -52,15 +54,25 @@ def relative(speeds):
   ]
 
 
-def _pass(node_pass, replica, images, labels):
-  """Runs a pass, all of it: a number of all gradients, float32 []."""
-  with tf.device(replica.device):
-    parameters, *held = (
-      [tf.convert_to_tensor(v) for v in variables]
-      for variables in (replica.trainable, replica.statistics, replica.frozen)
-    )
-    key = tf.zeros([2], tf.uint32)
-    gradients, scores, _ = node_pass.gradients(
-      parameters, sum(held, []), images, labels, key
-    )
-    return tf.add_n([scores[0], *(tf.reduce_sum(g) for g in gradients)])
+class _TimedPass:
+  """A pass of one device."""
+
+  def __init__(self, node_pass: passes.Pass, replica: replicas.Replica) -> None:
+    """Takes the pass and where it runs."""
+    self._node_pass = node_pass
+    self._replica = replica
+
+  @tf.function
+  def take(self, images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+    """Runs all of the pass: a number of all gradients, float32 []."""
+    replica = self._replica
+    with tf.device(replica.device):
+      parameters, *held = (
+        [tf.convert_to_tensor(v) for v in variables]
+        for variables in (replica.trainable, replica.statistics, replica.frozen)
+      )
+      key = tf.zeros([2], tf.uint32)
+      gradients, scores, _ = self._node_pass.gradients(
+        parameters, sum(held, []), images, labels, key
+      )
+      return tf.add_n([scores[0], *(tf.reduce_sum(g) for g in gradients)])

@@ -22,8 +22,11 @@ from terngrad.checkpoint import checkpoints
 from terngrad.checkpoint import trained
 from terngrad.cluster import devices
 from terngrad.config import options
+from terngrad.config import training as training_options
+from terngrad.exchange import group as groups
 from terngrad.step import replicas
 from terngrad.training import batches
+from terngrad.training import execution
 from terngrad.training import metric
 from terngrad.training import metrics
 from terngrad.training import records
@@ -237,48 +240,57 @@ def count(predict, batches, total, batch_size, report):
   return dict(zip(names, (sums.numpy() / total).tolist(), strict=True))
 
 
-def make_scorer(config, model, context):
-  """Makes the function that scores a model at the end of an epoch.
+class Scorer:
+  """Scores a model at the end of an epoch.
 
   Every process takes its share of the batches; what they count is added.
-
-  Args:
-    config: a valid `training.TrainConfig`.
-    model: `keras.Model` with the variables of the first replica.
-    context: `execution.ExecutionContext`.
-
-  Returns:
-    A function of nothing, which returns a dict of '<subset>_<metric>' to the
-    mean over all examples of a subset, of all of `metrics.EVALUATION` and all
-    of --eval_subsets; None where there are no subsets. All processes must call
-    it.
-
-  Raises:
-    slim.errors.DataError: a subset is not there.
   """
-  if not config.run.eval_subsets:
-    return None
-  exchange = context.exchange
-  rank, processes = 0, 1
-  if exchange.group is not None:
-    rank, processes = exchange.group.rank, exchange.group.size
-  predict = predictor(model, exchange.devices[0])
-  # A name that is given twice is scored once.
-  subsets = {name: _open(config, name) for name in config.run.eval_subsets}
 
-  def score():
-    sums = []
-    for name, (stream, _) in subsets.items():
-      with batches.explaining(config.data.data_dir, name):
-        sums.append(_add_up(predict, stream.shard(processes, rank)))
-    sums = _of_all(np.stack(sums), exchange.group, context.hooks.time_limit)
-    return {
-      metrics.epoch_name(name, kind): float(total / split.count)
-      for (name, (_, split)), row in zip(subsets.items(), sums, strict=True)
-      for kind, total in zip(metrics.EVALUATION, row, strict=True)
+  def __init__(
+    self,
+    config: training_options.TrainConfig,
+    model: keras.Model,
+    context: execution.ExecutionContext,
+  ) -> None:
+    """Opens the subsets.
+
+    Args:
+      config: a valid one, with subsets to score.
+      model: with the variables of the first replica.
+      context: where the run takes place.
+
+    Raises:
+      slim.errors.DataError: a subset is not there.
+    """
+    self._context = context
+    self._data_dir = config.data.data_dir
+    self._predict = predictor(model, context.exchange.devices[0])
+    # A name that is given twice is scored once.
+    self._subsets = {
+      name: _open(config, name) for name in config.run.eval_subsets
     }
 
-  return score
+  def score(self) -> dict[str, float]:
+    """Scores the present parameters; all processes must call it.
+
+    Returns:
+      dict of '<subset>_<metric>' to the mean over all examples of a subset, of
+      all of `metrics.EVALUATION` and all of --eval_subsets.
+    """
+    group = self._context.exchange.group
+    part = (1, 0) if group is None else (group.size, group.rank)
+    sums = []
+    for name, (stream, _) in self._subsets.items():
+      with batches.explaining(self._data_dir, name):
+        sums.append(_add_up(self._predict, stream.shard(*part)))
+    sums = _of_all(np.stack(sums), group, self._context.hooks)
+    return {
+      metrics.epoch_name(name, kind): float(total / split.count)
+      for (name, (_, split)), row in zip(
+        self._subsets.items(), sums, strict=True
+      )
+      for kind, total in zip(metrics.EVALUATION, row, strict=True)
+    }
 
 
 def _add_up(predict, stream):
@@ -316,13 +328,15 @@ def _open(config, subset):
   )
 
 
-def _of_all(sums, group, time_limit):
+def _of_all(
+  sums: np.ndarray, group: groups.Group | None, hooks: execution.Hooks
+) -> np.ndarray:
   """The sums float64 [subsets, metrics] of all processes together."""
   if group is None:
     return sums
   # What travels is int32; counts stay exact.
   own = sums.view(np.int32)[np.newaxis]
-  with time_limit('Scores of an epoch'):
+  with hooks.time_limit('Scores of an epoch'):
     everyone = group.all_gather_now(own)
   return everyone.view(np.float64).sum(axis=0)
 

@@ -1,10 +1,10 @@
 """Where a run takes place, and what a loop does there besides its steps."""
 
+import abc
 import collections
 import contextlib
-from collections.abc import Callable
-from contextlib import nullcontext
-from typing import NamedTuple
+from collections.abc import Iterator
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -14,67 +14,112 @@ from terngrad.cluster import onednn
 from terngrad.exchange import collective
 from terngrad.exchange import protocol
 from terngrad.reduce import fragments
+from terngrad.reduce import gradients
+from terngrad.step import step as steps
 from terngrad.training import batches
 from terngrad.training import meter
+from terngrad.training import metrics
 
 
-class Hooks(NamedTuple):
+class Hooks:
   """What a loop does besides its steps.
 
   Attributes:
-    time_limit: takes the name of something that waits for other processes,
-      returns a context that ends the process where it takes too long.
-    own_limit: likewise of what this process does by itself, which may wait too:
-      TensorFlow tells every task of a cluster with parameter servers of each
-      function and kind of operation that the chief meets for the first time.
     log_every: steps between two lines.
-    line: takes (step, values), returns the line; see `meter.log_line`.
     save_secs: seconds between checkpoints, beside those of save_iter.
     observe_secs: seconds between histograms, beside those of save_iter.
-    before_save: called before every checkpoint; raises where replicas differ
-      that the loop does not see.
-    measure: called for every record; returns `metrics.Arrivals`, or None where
-      every step waits for all.
-    epoch_ended: called with the record of each epoch that ends, a dict of name
-      to number, where files are kept.
   """
 
-  time_limit: Callable = nullcontext
-  own_limit: Callable = nullcontext
-  log_every: int = 10
-  line: Callable = meter.log_line
-  save_secs: float = float('inf')
-  observe_secs: float = float('inf')
-  before_save: Callable = lambda: None
-  measure: Callable = lambda: None
-  epoch_ended: Callable = lambda record: None
+  log_every = 10
+  save_secs = float('inf')
+  observe_secs = float('inf')
+
+  def time_limit(self, what: str) -> contextlib.AbstractContextManager:
+    """Ends the process where something takes too long.
+
+    Args:
+      what: the name of something that waits for other processes.
+    """
+    del what
+    return contextlib.nullcontext()
+
+  def own_limit(self, what: str) -> contextlib.AbstractContextManager:
+    """Likewise of what this process does by itself, which may wait too.
+
+    TensorFlow tells every task of a cluster with parameter servers of each
+    function and kind of operation that the chief meets for the first time.
+
+    Args:
+      what: its name.
+    """
+    del what
+    return contextlib.nullcontext()
+
+  def line(self, step: int, values: dict[str, float]) -> str:
+    """The line of a step; see `meter.log_line`."""
+    return meter.log_line(step, values)
+
+  def before_save(self) -> None:
+    """Raises where replicas differ that the loop does not see."""
+
+  def measure(self) -> metrics.Arrivals | None:
+    """What came late since the last record; None where all wait for all."""
+
+  def epoch_ended(self, record: dict[str, float]) -> None:
+    """Takes the record of an epoch that ends, where files are kept."""
 
 
-class ExecutionContext(NamedTuple):
+class ExecutionContext(abc.ABC):
   """Where a run takes place.
 
   Attributes:
-    exchange: `exchange.towers.Towers` or `exchange.collective.Collective`,
-      which says where the workers are; a replica is made on each device.
-    data: `batches.Data`.
-    make_step: takes (`step.Training` of the exchange, codec), returns a traced
-      step; see `step.make_train_step`.
+    exchange: says where the workers are; a replica is made on each device.
+    data: the examples.
     local_devices: the device indices of the replicas that the loop saves and
       looks at.
-    hooks: `Hooks`.
-    assert_same: takes the configuration and what was built, by name; raises
-      `errors.ConfigError` where another process has something else.
-    placement_scope: returns the context in which the model's variables are
-      made, those of the first replica, where its own device is not that of all.
+    hooks: what the loop does besides its steps.
   """
 
-  exchange: protocol.Exchange
-  data: batches.Data
-  make_step: Callable
-  local_devices: range
-  hooks: Hooks
-  assert_same: Callable = lambda *told, **built: None
-  placement_scope: Callable = nullcontext
+  def __init__(
+    self,
+    exchange: protocol.Exchange,
+    data: batches.Data,
+    local_devices: range,
+    hooks: Hooks,
+  ) -> None:
+    """Takes what all contexts have; see the class."""
+    self.exchange = exchange
+    self.data = data
+    self.local_devices = local_devices
+    self.hooks = hooks
+
+  @abc.abstractmethod
+  def make_step(
+    self, training: steps.Training, codec: gradients.GradientCodec
+  ) -> steps.Step:
+    """The traced step of a training of the exchange."""
+
+  def batches(
+    self, step: int, shares: Sequence[int] | None = None
+  ) -> Iterator[batches.Batch]:
+    """The batches from a step on; see `batches.Data.batches`."""
+    return self.data.batches(step, shares)
+
+  def assert_same(self, chosen: dict[str, object], **built: object) -> None:
+    """Raises `errors.ConfigError` where another process has something else.
+
+    Args:
+      chosen: the configuration, by name.
+      **built: what was built.
+    """
+    del chosen, built  # one process compares nothing
+
+  def placement_scope(self) -> contextlib.AbstractContextManager:
+    """The context in which the model's variables are made.
+
+    Those of the first replica, where its own device is not that of all.
+    """
+    return contextlib.nullcontext()
 
 
 @contextlib.contextmanager

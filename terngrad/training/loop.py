@@ -15,6 +15,7 @@ from terngrad import signals
 from terngrad.cluster import coordination
 from terngrad.step import loss_scaling
 from terngrad.step import schedules
+from terngrad.step import step as steps
 from terngrad.training import batches
 from terngrad.training import run_writer
 
@@ -36,7 +37,7 @@ def run_steps(config, run, begin, report, show_progress=False):
 
   Args:
     config: `training.TrainConfig`, its numbers those of all workers together.
-    run: `assembly.Run`.
+    run: `run.Run`.
     begin: pair (steps taken before, step of the checkpoint that stands in
       train_dir or -1).
     report: called with each line for the person who watches.
@@ -59,7 +60,13 @@ def run_steps(config, run, begin, report, show_progress=False):
     stop = stack.enter_context(
       signals.stopping(alone=run.exchange.group is None)
     )
-    screen = stack.enter_context(_screen(run, begin[0], report, show_progress))
+    bar = tqdm.tqdm(
+      total=run.max_steps,
+      initial=begin[0],
+      unit='step',
+      disable=not show_progress,
+    )
+    screen = _Screen(stack.enter_context(bar), report, show_progress)
     try:
       step = _take_steps(config, run, begin, stop, writer, screen)
       with run.hooks.time_limit('End'):
@@ -79,36 +86,28 @@ def run_steps(config, run, begin, report, show_progress=False):
   return Outcome(step, stop.agreed if step < run.max_steps else None)
 
 
-class _Screen(NamedTuple):
-  """What the person who watches sees.
+class _Screen:
+  """What the person who watches sees, with a progress bar if asked for."""
 
-  Attributes:
-    say: takes a line.
-    tick: called with the `step.StepResult` of every step.
-  """
+  def __init__(
+    self, bar: tqdm.tqdm, report: Callable[[str], None], shows: bool
+  ) -> None:
+    """Takes the bar, where lines go without one, and whether it is shown."""
+    self._bar = bar
+    self._shows = shows
+    self._report = bar.write if shows else report
 
-  say: Callable
-  tick: Callable
+  def say(self, line: str) -> None:
+    """Shows a line."""
+    self._report(line)
 
-
-@contextlib.contextmanager
-def _screen(run, step, report, show_progress):
-  """A `_Screen`, with a progress bar if asked for."""
-  with tqdm.tqdm(
-    total=run.max_steps,
-    initial=step,
-    unit='step',
-    disable=not show_progress,
-  ) as bar:
-
-    def tick(result):
-      if show_progress:
-        pair = result.entropy, result.accuracy
-        loss, accuracy = (float(value.numpy().mean()) for value in pair)
-        bar.set_postfix(loss=loss, accuracy=accuracy, refresh=False)
-      bar.update()
-
-    yield _Screen(bar.write if show_progress else report, tick)
+  def tick(self, result: steps.StepResult) -> None:
+    """Shows that a step was taken."""
+    if self._shows:
+      pair = result.entropy, result.accuracy
+      loss, accuracy = (float(value.numpy().mean()) for value in pair)
+      self._bar.set_postfix(loss=loss, accuracy=accuracy, refresh=False)
+    self._bar.update()
 
 
 def _take_steps(config, run, begin, stop, writer, screen):
@@ -149,7 +148,7 @@ def _take_steps(config, run, begin, stop, writer, screen):
 def _end_epoch(run, writer, screen, step, epoch):
   """Scores the parameters, if that is asked for, and records the epoch."""
   before = time.perf_counter()
-  scores = run.score() if run.score else {}
+  scores = run.score()
   if writer:
     seconds = time.perf_counter() - before
     screen.say(writer.end_epoch(step, epoch, scores, seconds))
@@ -170,7 +169,7 @@ def _one_step(config, run, step, stream, stop):
   floats = schedules.uses_float_gradients(
     cycle, step, batch_size, run.epochs.num_examples
   )
-  take, codec = run.chosen(step, floats)
+  train_step, codec = run.chosen(step, floats)
   rate = run.learning_rate(step)
   decay = schedules.averaging_decay(step, config.optimizer.moving_average_decay)
   with (
@@ -179,7 +178,7 @@ def _one_step(config, run, step, stream, stop):
   ):
     images, labels = next(stream)
   with run.hooks.time_limit(f'Step {step + 1}'):
-    result = take(
+    result = train_step.take(
       images,
       labels,
       tf.constant(step, tf.int64),

@@ -22,7 +22,7 @@ class RunWriter:
 
     Args:
       folder: path of the run's files.
-      run: `assembly.Run`.
+      run: `training.run.Run`.
       begin: pair (steps taken before, step of the checkpoint that stands in
         the folder or -1).
       report: called with each line for the person who watches.
@@ -75,7 +75,7 @@ class RunWriter:
     Args:
       step: steps taken.
       epoch: its number, from 1.
-      scores: from `evaluation.make_scorer`, or {}.
+      scores: from `Run.score`.
       seconds: that scoring took, which are no time of training.
     """
     self._gauge.leave_out(seconds)

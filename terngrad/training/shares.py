@@ -86,16 +86,3 @@ def deal(shares, images, labels):
     tf.reshape(images, [workers, share, *images.shape[1:]]),
     tf.reshape(labels, [workers, share]),
   )
-
-
-def weight(mean_share, labels):
-  """What the mean over a worker's examples counts in a mean of workers.
-
-  Args:
-    mean_share: examples a worker, of all workers; float32 [].
-    labels: [b], of the worker.
-
-  Returns:
-    float32 [].
-  """
-  return tf.cast(tf.shape(labels)[0], tf.float32) / mean_share

@@ -1,6 +1,7 @@
 """How a run begins: alone in its folder, assembled, with what was stored."""
 
 import contextlib
+import dataclasses
 import os
 from datetime import datetime
 
@@ -14,9 +15,11 @@ from terngrad.cluster import devices
 from terngrad.cluster import spec as clusters
 from terngrad.cluster import watchdog
 from terngrad.config import options
+from terngrad.config import training as training_options
 from terngrad.training import assembly
 from terngrad.training import execution
 from terngrad.training import loop
+from terngrad.training import run as run_lib
 
 
 def train(config, report, show_progress=False, hooks=None):
@@ -26,7 +29,7 @@ def train(config, report, show_progress=False, hooks=None):
     config: `training.TrainConfig`.
     report: called with each line for the person who watches.
     show_progress: True draws a progress bar on the terminal.
-    hooks: takes the `assembly.Run`, returns what the loop does besides its
+    hooks: takes the `run.Run`, returns what the loop does besides its
       steps; None for what it does by itself.
 
   Returns:
@@ -53,9 +56,9 @@ def train(config, report, show_progress=False, hooks=None):
     cluster.tasks, cluster.start_timeout, 'Start', watchdog.limit_start
   )
 
-  def assemble(config):
+  def assemble(config: training_options.TrainConfig) -> run_lib.Run:
     run = assembly.assemble(config)
-    return run._replace(hooks=hooks(run)) if hooks else run
+    return dataclasses.replace(run, hooks=hooks(run)) if hooks else run
 
   return run_assembled(config, assemble, report, show_progress, start)
 
@@ -65,7 +68,7 @@ def run_assembled(config, assemble, report, show_progress, start):
 
   Args:
     config: `training.TrainConfig`, its numbers those of all workers together.
-    assemble: takes it, returns an `assembly.Run`.
+    assemble: takes it, returns a `run.Run`.
     report: see `train`.
     show_progress: see `train`.
     start: context manager for what comes before the first step.

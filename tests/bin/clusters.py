@@ -136,29 +136,27 @@ def towers(
     num_nodes=nodes * num_processes,
   )
 
-  def make_context():
-    context = assembly.of_this_process(whole)
-    parts = [
-      batches.open_data(
-        config.data,
-        config.model,
-        nodes,
-        benchmark=False,
-        part=(part, num_processes),
-      )
-      for part in range(num_processes)
-    ]
+  context = assembly.of_this_process(whole)
+  parts = [
+    batches.open_data(
+      config.data,
+      config.model,
+      nodes,
+      benchmark=False,
+      part=(part, num_processes),
+    )
+    for part in range(num_processes)
+  ]
 
-    def dealt(step):
-      for rows in zip(*(part.batches(step) for part in parts), strict=True):
-        # Process p has the workers p, p + P, p + 2 P...
-        yield [_dealt(row) for row in zip(*rows, strict=True)]
+  def dealt(step):
+    for rows in zip(*(part.batches(step) for part in parts), strict=True):
+      # Process p has the workers p, p + P, p + 2 P...
+      yield [_dealt(row) for row in zip(*rows, strict=True)]
 
-    return context._replace(data=context.data._replace(batches=dealt))
-
+  context.batches = dealt
   start.run_assembled(
     whole,
-    functools.partial(assembly.assemble, make_context=make_context),
+    functools.partial(assembly.assemble, context=context),
     lambda line: None,
     show_progress=False,
     start=contextlib.nullcontext(),

@@ -75,7 +75,7 @@ def bits_by_servers(case, cluster):
     num_processes=len(devices),
     feeds=[],
   )
-  take = steps.make_train_step(
+  take = steps.TrainStep(
     steps.Training(
       parts.node_pass,
       served,
@@ -85,7 +85,7 @@ def bits_by_servers(case, cluster):
       seed=11,
     ),
     parts.codec,
-  )
+  ).take
 
   @tf.function
   def step(number, *batches):

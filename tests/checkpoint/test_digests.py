@@ -18,7 +18,7 @@ def pair(one, other):
 
 
 def test_equal_replicas_pass():
-  digests.make_check(pair([1.0, -2.0], [1.0, -2.0]))()
+  digests.Check(pair([1.0, -2.0], [1.0, -2.0])).run()
 
 
 @pytest.mark.parametrize(
@@ -31,14 +31,14 @@ def test_equal_replicas_pass():
   ],
 )
 def test_a_differing_replica_is_named(other):
-  check = digests.make_check(pair([1.0, -2.0, 0.0], other))
+  check = digests.Check(pair([1.0, -2.0, 0.0], other)).run
   with pytest.raises(errors.TrainingError, match='kernel:0 on /CPU:1 to equal'):
     check()
 
 
 def test_a_later_difference_is_seen_by_the_same_check():
   one, other = pair([1.0, 2.0], [1.0, 2.0])
-  check = digests.make_check((one, other))
+  check = digests.Check((one, other)).run
   check()
   other.trainable[0].assign([1.0, 3.0])
   with pytest.raises(errors.TrainingError):

@@ -90,6 +90,13 @@ class _Traced:
     return self._function(*arguments)
 
 
+class Data(batches.Data):
+  """Batches that are numbers."""
+
+  def batches(self, step, shares=None):
+    return ((tf.constant(i), 'labels') for i in range(step, 99))
+
+
 @pytest.fixture
 def begin(monkeypatch):
   """Makes runs of three processes of two nodes, and steps of them."""
@@ -110,17 +117,8 @@ def begin(monkeypatch):
     values = iter((1.0, float('nan'), 1.0))
     made = (Process(script, i, value) for i, value in enumerate(values))
     monkeypatch.setattr(async_run.async_servers, 'Servers', lambda *_: 'them')
-    monkeypatch.setattr(
-      async_run.async_step, 'make_process', lambda *_: next(made)
-    )
-    data = batches.Data(
-      batches=lambda step: (
-        (tf.constant(i), 'labels') for i in range(step, 99)
-      ),
-      num_examples=90,
-      num_classes=10,
-      channels=1,
-    )
+    monkeypatch.setattr(async_run.async_step, 'Process', lambda *_: next(made))
+    data = Data(num_examples=90, num_classes=10, channels=1)
     layout = exchange.Servers(towers.Towers(tuple('abc'), 6), ('ps',), 3)
     run = async_run.Asynchronous(
       config.cluster,
@@ -128,23 +126,22 @@ def begin(monkeypatch):
       config.model.seed,
       data,
       layout,
-      lambda step: [0, 0],
+      types.SimpleNamespace(open=lambda step: [0, 0]),
     )
     runs.append(run)
-    context = run.make_context()
     training = types.SimpleNamespace(
       node_pass=None,
       replicas=[None],
       states=types.SimpleNamespace(workers=()),
       optimizer=None,
     )
-    take = context.make_step(training, None)
-    given = context.data.batches(first)
+    taken = run.make_step(training, None)
+    given = run.batches(first)
 
     def step(number):
-      return take(*next(given), number, 0.6, 0.5, 0.0)
+      return taken.take(*next(given), number, 0.6, 0.5, 0.0)
 
-    return script, step, context.hooks.measure
+    return script, step, run.hooks.measure
 
   yield make
   for run in runs:

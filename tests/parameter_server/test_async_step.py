@@ -50,7 +50,7 @@ class Servers:
       specs, [registry.method(codec)] * len(specs)
     )
     self.shape = [nodes_each, 4]
-    self.node_pass = passes.model_pass(model, plan, decoupled=decoupled)
+    self.node_pass = passes.ModelPass(model, plan, decoupled=decoupled)
     self.servers = async_servers.Servers(
       self.node_pass, self.codec, self.copies[0], optimizer, aggregate
     )
@@ -60,7 +60,7 @@ class Servers:
       for _ in range(processes)
     ]
     self.processes = [
-      async_step.make_process(
+      async_step.Process(
         async_step.GradientSource(
           node_pass=self.node_pass,
           towers=where,
@@ -99,7 +99,7 @@ class Servers:
       )[0]
       for images, labels in zip(*small.batch_of(batch, self.shape), strict=True)
     ]
-    decay = self.node_pass.decay(parameters)
+    decay = self.node_pass.decay.gradients(parameters)
     means = [sum(g) / len(found) for g in zip(*found, strict=True)]
     return flat(
       [m if d is None else m + d for m, d in zip(means, decay, strict=True)]
@@ -325,7 +325,7 @@ def test_two_servers_do_what_one_does(build, clip_norm):
       'identity',
       build=build,
       num_servers=num_servers,
-      optimizer=MOMENTUM._replace(clip_norm=clip_norm),
+      optimizer=MOMENTUM.clipped(clip_norm),
       decoupled=True,
     )
     for num_servers in (1, 2)

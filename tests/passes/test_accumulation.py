@@ -14,7 +14,7 @@ def both_passes(build, count):
   """(what a node of 8 examples computes at once, in `count` parts)."""
   model = build()
   plan = replicas.variables_of(model)
-  whole = passes.model_pass(model, plan)
+  whole = passes.ModelPass(model, plan)
   images, labels = small.batch_of(0, [8])
   arguments = (
     [tf.convert_to_tensor(v.value) for v in plan.trainable],
@@ -50,15 +50,14 @@ def test_each_part_drops_other_units():
   plan = replicas.variables_of(model)
   seen = []
 
-  def gradients_of(parameters, held, images, labels, key, scale):
-    del labels, scale
-    seen.append(key)
-    scores = tf.fill([passes.NUM_SCORES], tf.reduce_sum(images))
-    return [tf.zeros_like(p) for p in parameters], scores, held
+  class Noting(passes.Pass):
+    def gradients(self, parameters, held, images, labels, key, scale=None):
+      del labels, scale
+      seen.append(key)
+      scores = tf.fill([passes.NUM_SCORES], tf.reduce_sum(images))
+      return [tf.zeros_like(p) for p in parameters], scores, held
 
-  parts = accumulation.accumulated(
-    passes.model_pass(model, plan)._replace(gradients=gradients_of), 2
-  )
+  parts = accumulation.accumulated(Noting(len(plan.statistics)), 2)
   images, labels = small.batch_of(0, [4])
   key = tf.constant([1, 2], tf.uint32)
   held = [tf.convert_to_tensor(v.value) for v in plan.statistics]

@@ -17,7 +17,7 @@ def trained(build=small.dense_net, **options):
     'workers': WORKERS,
     'batch': 24,
     'codec': 'identity',
-    'optimizer': optimizers.gradient_descent(),
+    'optimizer': optimizers.GradientDescent(),
     'local': small.Local(COUNT),
   } | options
   return small.at_its_start(build, **options)
@@ -27,7 +27,7 @@ def by_itself(training, images, labels, momentum=0.0):
   """A worker's parameters after its own steps, in NumPy and eager passes."""
   values = [v.numpy() for v in training.replicas[0].trainable]
   velocities = [np.zeros_like(v) for v in values]
-  decay = passes.model_pass(training.model, training.plan).decay
+  decay = passes.ModelPass(training.model, training.plan).decay.gradients
   for batch, own in zip(
     np.split(images, COUNT), np.split(labels, COUNT), strict=True
   ):
@@ -62,7 +62,7 @@ def test_plain_descent_at_rate_1_averages_the_workers(momentum):
 
 def test_the_outer_optimizer_is_given_the_mean_change():
   training = trained(
-    optimizer=optimizers.nesterov(0.9), local=small.Local(COUNT, outer_rate=0.7)
+    optimizer=optimizers.Nesterov(0.9), local=small.Local(COUNT, outer_rate=0.7)
   )
   images, labels = (x.numpy() for x in small.batch_of(0, training.shape))
   before = [v.numpy() for v in training.replicas[0].trainable]

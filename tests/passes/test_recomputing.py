@@ -39,10 +39,8 @@ def both(model, scale=None, trained=lambda name: True, traced=True, count=4):
     *([] if scale is None else [tf.constant(scale)]),
   ]
   results = []
-  for differentiate in (None, recomputing.of(model)):
-    node_pass = passes.model_pass(
-      model, plan, LOSS, differentiate=differentiate
-    )
+  for kind in (passes.ModelPass, recomputing.RecomputedPass):
+    node_pass = kind(model, plan, LOSS)
     run = tf.function(node_pass.gradients) if traced else node_pass.gradients
     results.append(tf.nest.map_structure(np.asarray, run(*arguments)))
   return results
@@ -116,9 +114,7 @@ def test_a_parameter_that_the_loss_does_not_reach_has_zeros():
   model = cuttable.net_with_a_head()
   plan = replicas.variables_of(model)
   images, labels = small.batch_of(0, [4])
-  node_pass = passes.model_pass(
-    model, plan, loss, differentiate=recomputing.of(model)
-  )
+  node_pass = recomputing.RecomputedPass(model, plan, loss)
   gradients, _, _ = node_pass.gradients(
     [tf.convert_to_tensor(v.value) for v in plan.trainable],
     [tf.convert_to_tensor(v.value) for v in plan.statistics],
@@ -140,9 +136,7 @@ def test_tensorflow_does_not_merge_the_second_run_with_the_first():
   once = len(last.model.layers) - 1
   twice = sum(len(segment.model.layers) - 1 for segment in first)
   plan = replicas.variables_of(model)
-  node_pass = passes.model_pass(
-    model, plan, differentiate=recomputing.of(model)
-  )
+  node_pass = recomputing.RecomputedPass(model, plan)
   run = tf.function(node_pass.gradients)
   arguments = (
     [tf.convert_to_tensor(v.value) for v in plan.trainable],

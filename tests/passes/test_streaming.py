@@ -11,7 +11,7 @@ from tests.step import small
 RATE = 0.02
 ADAMW = f'adamw:beta1={transcription.BETA1},beta2={transcription.BETA2}'
 STAYING = 'momentum:momentum=0.9,stays=1'
-NESTEROV = optimizers.nesterov(0.9)
+NESTEROV = optimizers.Nesterov(0.9)
 # Of two layers.
 STREAMED = {
   'local': small.Local(3, ADAMW, 0.7, keeps=True, overlap=1, mixing=0.25),
@@ -135,7 +135,8 @@ def test_steps_that_overlap_and_the_exchange_do_not_wait_for_each_other():
   training = trained(workers=2, **STREAMED)
   images, labels = small.batch_of(0, training.shape)
   numbers = tf.constant(0, tf.int64), tf.constant(RATE), tf.constant(0.5)
-  traced = training.turns[0].get_concrete_function(images, labels, *numbers)
+  program = training.turns[0].program
+  traced = program.get_concrete_function(images, labels, *numbers)
   # Loops over nodes: two that change what they remember, and what they send.
   kinds = 'While', 'StatelessWhile', 'StatefulPartitionedCall'
   named = {kind: [] for kind in kinds}
@@ -168,7 +169,7 @@ def test_a_step_exchanges_one_fragment():
 
 @pytest.mark.slow
 def test_what_clips_looks_at_the_fragment():
-  rule = optimizers.gradient_descent()._replace(clip_norm=1e-3)
+  rule = optimizers.GradientDescent().clipped(1e-3)
   training = trained(optimizer=rule, **STREAMED)
   for number, own in enumerate([(0, 1), (2, 3)]):
     before = [v.numpy() for v in training.replicas[0].trainable]
@@ -188,7 +189,7 @@ def test_outer_powers_count_the_updates_of_a_fragment():
   sizes = []
   for fragments in (1, 2):
     training = trained(
-      optimizer=optimizers.adam(),
+      optimizer=optimizers.Adam(),
       local=STREAMED['local']._replace(outer_rate=0.01),
       fragments=fragments,
     )

@@ -80,7 +80,7 @@ class Run:
     self.inner = [inner(shapes) for _ in range(count)]
     # Losses since the last exchange, and what that one told.
     self.losses, self.told = [[] for _ in range(count)], []
-    self.decay = passes.model_pass(training.model, training.plan).decay
+    self.decay = passes.ModelPass(training.model, training.plan).decay.gradients
     self.time = 0
 
   def step(self, batches, rate, outer_rate, outer_momentum):

@@ -1,5 +1,6 @@
 """Small trainings: nets, batches and runs of a few steps, in this process."""
 
+import dataclasses
 from typing import NamedTuple
 
 import keras
@@ -22,6 +23,7 @@ from terngrad.step import passes
 from terngrad.step import replicas
 from terngrad.step import step as steps
 from terngrad.step import synchronized
+from terngrad.step import traced_step
 
 SIZE = 8
 
@@ -126,7 +128,7 @@ class Training:
     if synchronize:
       synchronized.synchronize(self.model)
     self.plan = replicas.variables_of(self.model, trained)
-    self.optimizer = optimizer or optimizers.momentum(0.9)
+    self.optimizer = optimizer or optimizers.Momentum(0.9)
     names = tuple(f'/CPU:{i}' for i in range(devices))
     self.exchange = exchange or towers.Towers(names, workers)
     specs = [
@@ -153,29 +155,25 @@ class Training:
       states.shared(self.codec),
     )
     self.node_pass = accumulation.accumulated(
-      passes.model_pass(
-        self.model,
-        self.plan,
-        loss,
-        decoupled,
-        recomputing.of(self.model) if recompute else None,
+      (recomputing.RecomputedPass if recompute else passes.ModelPass)(
+        self.model, self.plan, loss, decoupled
       ),
       parts,
     )
     changes = {}
     if synchronize:
-      changes['pass_context'] = synchronized.contexts(self.exchange)
+      changes['synchronization'] = synchronized.Synchronization(self.exchange)
     of_pass, made = (), None
     if local:
       made = local(self.node_pass.decay, fragments_lib.members(self.codec))
       of_pass = made.states([v.shape for v in self.plan.trainable])
-      self.node_pass = self.node_pass._replace(decay=passes.no_decay)
+      self.node_pass = self.node_pass.without_decay()
     self.states = states.MethodStates(self.codec, self.exchange, of_pass)
 
     def make_step(turn):
       if made:
-        changes['local'] = made._replace(turn=turn)
-      return steps.traced_step(
+        changes['local'] = dataclasses.replace(made, turn=turn)
+      return traced_step.TracedStep(
         steps.Training(
           self.node_pass,
           self.exchange,
@@ -189,7 +187,7 @@ class Training:
       )
 
     self.turns = [make_step(turn) for turn in range(self.codec.num_fragments)]
-    self.step = fragments_lib.in_turn(self.turns)
+    self.step = traced_step.in_turn(self.turns)
     self.shape = [workers, batch // workers]
 
   def run(self, count, first=0, rate=0.05):
@@ -202,7 +200,7 @@ class Training:
 
   def take(self, number, images, labels, rate=0.05):
     """Takes one step; returns its result."""
-    return self.step(
+    return self.step.take(
       images,
       labels,
       tf.constant(number, tf.int64),

@@ -25,9 +25,9 @@ pytestmark = pytest.mark.skipif(
 # Borders of vectors, words and blocks; see tests/native/test_kernels.py.
 SIZES = (0, 1, 15, 17, 31, 513, 20 * 512, 20 * 512 * 3 + 7)
 RULES = {
-  'descent': optimizers.gradient_descent(),
-  'momentum': optimizers.momentum(0.9),
-  'momentum of 0': optimizers.momentum(0.0),
+  'descent': optimizers.GradientDescent(),
+  'momentum': optimizers.Momentum(0.9),
+  'momentum of 0': optimizers.Momentum(0.0),
 }
 NUMBERS = (tf.constant(0, tf.int64), tf.constant(0.0371), tf.constant(0.9876))
 
@@ -117,7 +117,7 @@ def test_bits_are_those_of_the_compiled_update(text, rule, averages):
   def fused_update(pieces, shared, numbers):
     fused(received_of(codec, pieces), turn_of(shared), numbers)
 
-  update = updates.make_update(other, optimizer, None)
+  update = updates.Update(other, optimizer, None)
   shared = tf.constant(np.geomspace(1e-30, 1e20, codec.num_probes), tf.float32)
   # Three times: on what the one before has written.
   size = codec.num_words
@@ -137,10 +137,10 @@ def test_buckets_without_a_kernel_are_updated_apart(cut):
   specs = [policy.VariableSpec(f'v{i}', (n,)) for i, n in enumerate(sizes)]
   kinds = [registry.method(text) for text in ('ternary', 'identity', 'ternary')]
   codec = bucketing.on_kernels(bucketing.gradient_codec(specs, kinds))
-  optimizer = optimizers.momentum()
+  optimizer = optimizers.Momentum()
   ours, other = (replica_of(optimizer, True, sizes) for _ in range(2))
   fused_update = fused_updates.make(ours, optimizer, None, codec)
-  update = updates.make_update(other, optimizer, None)
+  update = updates.Update(other, optimizer, None)
   pieces = pieces_of((cut, 12, codec.num_words - cut - 12))
   shared = tf.constant([0.5, 1.0, 0.25])
   fused_update(received_of(codec, pieces), turn_of(shared), NUMBERS)
@@ -150,7 +150,7 @@ def test_buckets_without_a_kernel_are_updated_apart(cut):
 
 
 def test_a_scaler_that_is_no_number_reaches_its_variable_alone():
-  optimizer, codec = optimizers.momentum(0.9), codec_of((30, 30))
+  optimizer, codec = optimizers.Momentum(0.9), codec_of((30, 30))
   replica = replica_of(optimizer, averages=True, sizes=(30, 30))
   fused_update = fused_updates.make(replica, optimizer, None, codec)
   pieces = pieces_of((codec.num_words,))
@@ -161,7 +161,7 @@ def test_a_scaler_that_is_no_number_reaches_its_variable_alone():
 
 
 def test_what_somebody_has_read_stays_as_it_was():
-  optimizer, codec = optimizers.momentum(0.9), codec_of((1000,))
+  optimizer, codec = optimizers.Momentum(0.9), codec_of((1000,))
   replica = replica_of(optimizer, averages=True, sizes=(1000,))
   read = [variable.read_value() for variable in replica.variables()]
   before = [value.numpy().copy() for value in read]
@@ -178,7 +178,7 @@ def test_what_somebody_has_read_stays_as_it_was():
 
 @pytest.mark.parametrize('held', [False, True])
 def test_a_piece_changes_the_elements_of_its_words(held):
-  optimizer, codec = optimizers.momentum(0.9), codec_of((1000,))
+  optimizer, codec = optimizers.Momentum(0.9), codec_of((1000,))
   replica = replica_of(optimizer, averages=True, sizes=(1000,))
   tensors = fused_updates.of(replica, optimizer)
   before = [variable.numpy().copy() for variable in replica.variables()]
@@ -219,7 +219,7 @@ def test_sums_move_variables_as_gradients_do(dtype, rule, averages):
   scalers = tf.constant(rng.random(len(SIZES)).astype(np.float32))
   shapes = [(size,) for size in SIZES]
   means = ops.scale_sums(sums, scalers, shapes, 1 / 3)
-  updates.make_update(others, optimizer, None)(means, [], NUMBERS)
+  updates.Update(others, optimizer, None)(means, [], NUMBERS)
   # In pieces that end anywhere, the last with digits past the last element.
   borders = [0, 1, 70, 71, 20_000, total + 5]
   tensors = fused_updates.of(ours, optimizer)
@@ -262,7 +262,7 @@ def made(monkeypatch):
     ({}, 1),
     ({'devices': 2, 'part_bytes': 200}, 4),
     pytest.param(
-      {'optimizer': optimizers.gradient_descent()}, 1, marks=pytest.mark.slow
+      {'optimizer': optimizers.GradientDescent()}, 1, marks=pytest.mark.slow
     ),
     pytest.param(
       {'codec': 'ternary:packing=two_bit,sharing=requantize'},
@@ -278,7 +278,7 @@ def made(monkeypatch):
     ({'devices': 2, 'own_statistics': True}, 2),
     # Nothing to decode on its way.
     pytest.param(
-      {'optimizer': optimizers.momentum()._replace(clip_norm=0.1)},
+      {'optimizer': optimizers.Momentum().clipped(0.1)},
       0,
       marks=pytest.mark.slow,
     ),
@@ -311,10 +311,10 @@ def test_steps_are_those_with_gradients(monkeypatch, made, options, times):
 @pytest.mark.parametrize(
   ('optimizer', 'text'),
   [
-    (optimizers.adam(), 'ternary'),
-    (optimizers.rmsprop(), 'ternary'),
-    (optimizers.momentum(), 'eden3'),
-    (optimizers.momentum(), 'ternary:group_size=64'),
+    (optimizers.Adam(), 'ternary'),
+    (optimizers.RMSProp(), 'ternary'),
+    (optimizers.Momentum(), 'eden3'),
+    (optimizers.Momentum(), 'ternary:group_size=64'),
   ],
   ids=['adam', 'rmsprop', 'eden3', 'groups'],
 )
@@ -346,7 +346,7 @@ def test_there_are_kernels_for_what_arrives_as_it_does(
 
 @pytest.mark.parametrize('device', ['/GPU:0', '/job:worker/task:1/CPU:0'])
 def test_devices_of_which_the_trial_tells_nothing_have_none(device):
-  optimizer = optimizers.momentum()
+  optimizer = optimizers.Momentum()
   replica = replica_of(optimizer, averages=True, sizes=(30,))
   other = replica._replace(device=device)
   assert fused_updates.make(other, optimizer, None, codec_of((30,))) is None

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from terngrad.step import clipping
 from terngrad.step import optimizers
 
 RATES = (0.1, 0.1, 0.02)
@@ -34,20 +35,20 @@ def steps_of(optimizer):
 
 def test_gradient_descent_subtracts_rate_times_gradient():
   np.testing.assert_allclose(
-    steps_of(optimizers.gradient_descent())[0], [0.9, 1.2], rtol=1e-6
+    steps_of(optimizers.GradientDescent())[0], [0.9, 1.2], rtol=1e-6
   )
 
 
 def test_momentum_keeps_the_rate_out_of_its_velocity():
   # v: 1, 1.4, 4.26; w: 0.9, 0.76, 0.6748. Keras's velocity holds the rate and
   # would end elsewhere, because the rate changes.
-  seen = [values[0] for values in steps_of(optimizers.momentum(0.9))]
+  seen = [values[0] for values in steps_of(optimizers.Momentum(0.9))]
   np.testing.assert_allclose(seen, [0.9, 0.76, 0.6748], rtol=1e-6)
 
 
 def test_adam_takes_steps_of_the_rate_on_a_constant_gradient():
   variable = tf.Variable([0.0])
-  adam = optimizers.adam()
+  adam = optimizers.Adam()
   slots = {name: tf.Variable([start]) for name, start in adam.slots.items()}
   for step in range(3):
     adam.apply(
@@ -63,24 +64,24 @@ def test_adam_takes_steps_of_the_rate_on_a_constant_gradient():
 
 def test_rmsprop_starts_its_mean_square_at_one():
   # s = 0.9 * 1 + 0.1 * 1 = 1; w = 1 - 0.1 / sqrt(1 + 1).
-  first = steps_of(optimizers.rmsprop(0.9))[0]
+  first = steps_of(optimizers.RMSProp(0.9))[0]
   np.testing.assert_allclose(first[0], 1 - 0.1 / 2**0.5, rtol=1e-6)
 
 
 def test_adagrad_divides_by_the_root_of_the_sum_of_squares():
-  first = steps_of(optimizers.adagrad(initial=3.0))[0]
+  first = steps_of(optimizers.Adagrad(initial=3.0))[0]
   np.testing.assert_allclose(first, [0.95, 1 + 0.2 / 7**0.5], rtol=1e-6)
 
 
 def test_adadelta_scales_by_the_updates_before():
   # s = 0.5 * 1**2; the update is sqrt(0 + 0.5) / sqrt(s + 0.5) * 1.
-  first = steps_of(optimizers.adadelta(rho=0.5, epsilon=0.5))[0]
+  first = steps_of(optimizers.Adadelta(rho=0.5, epsilon=0.5))[0]
   np.testing.assert_allclose(first[0], 1 - 0.1 * 0.5**0.5, rtol=1e-6)
 
 
 def test_ftrl_with_a_strong_l1_term_empties_small_weights():
-  assert steps_of(optimizers.ftrl())[2].all()
-  np.testing.assert_array_equal(steps_of(optimizers.ftrl(l1=1e3))[2], [0, 0])
+  assert steps_of(optimizers.Ftrl())[2].all()
+  np.testing.assert_array_equal(steps_of(optimizers.Ftrl(l1=1e3))[2], [0, 0])
 
 
 def test_options_of_a_command_line_reach_the_optimizer():
@@ -135,7 +136,7 @@ def test_compiled_and_plain_steps_agree(name):
 def test_gradients_are_scaled_down_together_to_the_norm(limit, factor):
   # 3, 4 and 12: the norm over both variables is 13.
   given = [tf.constant([3.0, 4.0]), tf.constant([[12.0]])]
-  received = optimizers.clip_by_global_norm(given, limit)
+  received = clipping.clip_by_global_norm(given, limit)
   for before, after in zip(given, received, strict=True):
     np.testing.assert_allclose(after, before * factor, rtol=1e-6)
 
@@ -143,5 +144,5 @@ def test_gradients_are_scaled_down_together_to_the_norm(limit, factor):
 def test_the_norm_of_millions_of_elements_loses_none():
   # In order in float32 the sum of ones stops at 2**24.
   size = 2**24 + 2**20
-  (received,) = optimizers.clip_by_global_norm([tf.ones([size])], 1.0)
+  (received,) = clipping.clip_by_global_norm([tf.ones([size])], 1.0)
   np.testing.assert_allclose(received[0], size**-0.5, rtol=1e-6)

@@ -27,7 +27,7 @@ def stepped(dtype, net):
   run = assembly.assemble(config)
   _, labels = next(run.batches(0))
   images = tf.random.stateless_normal([2, 4, 16, 16, 1], [1, 2])
-  result = run.float_step(
+  result = run.float_step.take(
     images,
     labels,
     tf.constant(0, tf.int64),

@@ -77,7 +77,7 @@ def test_a_step_with_float_gradients_sends_the_residuals(codec):
   ]
   plain = registry.method('identity')
   take = tf.function(
-    steps.make_train_step(
+    steps.TrainStep(
       steps.Training(
         training.node_pass,
         training.exchange,
@@ -87,7 +87,7 @@ def test_a_step_with_float_gradients_sends_the_residuals(codec):
         seed=11,
       ),
       bucketing.in_float(training.codec, plain),
-    )
+    ).take
   )
   before = training.replicas[0].slots[0]['momentum'].numpy()
   numbers = tf.constant(2, tf.int64), tf.constant(0.0), tf.constant(0.5)

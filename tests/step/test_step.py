@@ -31,7 +31,7 @@ CODECS = (
     )
   ),
 )
-DESCENT = optimizers.gradient_descent()
+DESCENT = optimizers.GradientDescent()
 dropout_net = functools.partial(small.conv_net, dropout=0.4)
 
 
@@ -151,7 +151,7 @@ def test_l2_terms_are_in_the_gradient():
   kernel = training.replicas[0].trainable[0]
   before = kernel.numpy()
   zeros = tf.zeros([1, 8, small.SIZE, small.SIZE, 1])
-  training.step(
+  training.step.take(
     zeros,
     tf.zeros([1, 8], tf.int32),
     tf.constant(0, tf.int64),
@@ -172,11 +172,11 @@ def test_the_optimizer_runs_once_a_step_whatever_the_number_of_nodes():
       devices=1,
       workers=workers,
       codec='identity',
-      optimizer=optimizers.adam(),
+      optimizer=optimizers.Adam(),
     )
     images, labels = small.batch_of(0, [1, 2])
     for number in range(3):
-      training.step(
+      training.step.take(
         tf.repeat(images, workers, axis=0),
         tf.repeat(labels, workers, axis=0),
         tf.constant(number, tf.int64),
@@ -199,7 +199,7 @@ def test_the_graph_does_not_grow_with_the_nodes(devices):
       batch=64,
       on_kernels=True,
     )
-    concrete = training.step.get_concrete_function(
+    concrete = training.step.program.get_concrete_function(
       *small.batch_of(0, training.shape),
       tf.constant(0, tf.int64),
       tf.constant(0.1),
@@ -303,7 +303,7 @@ def test_a_gradient_that_is_not_finite_shows_in_its_probe():
   spoilt = tf.tensor_scatter_nd_update(
     images, [[2, 0, 0, 0, 0]], [float('nan')]
   )
-  result = training.step(
+  result = training.step.take(
     spoilt,
     labels,
     tf.constant(0, tf.int64),
@@ -329,7 +329,7 @@ def one_update(build, count=1, rate=0.5, **options):
 def test_an_update_is_at_most_the_norm_times_the_rate():
   _, plain, _ = one_update(small.dense_net, optimizer=DESCENT)
   before, after, _ = one_update(
-    small.dense_net, optimizer=DESCENT._replace(clip_norm=0.01)
+    small.dense_net, optimizer=DESCENT.clipped(0.01)
   )
   moved = [a - b for a, b in zip(after, before, strict=True)]
   free = [a - b for a, b in zip(plain, before, strict=True)]
@@ -388,7 +388,7 @@ def test_decoupled_decay_does_not_pass_through_the_optimizer(name):
 
 def test_all_options_together_keep_layouts_equal_to_the_bit():
   options = {
-    'optimizer': optimizers.adam()._replace(clip_norm=0.05),
+    'optimizer': optimizers.Adam().clipped(0.05),
     'loss': passes.Loss(label_smoothing=0.1),
     'decoupled': True,
     'parts': 2,

@@ -55,7 +55,7 @@ def test_more_fragments_than_layers_are_refused():
 
 def take(run, label, rate):
   images = tf.random.stateless_normal([2, 4, 8, 8, 1], [3, 4])
-  return run.float_step(
+  return run.float_step.take(
     images,
     tf.fill([2, 4], label),
     tf.constant(0, tf.int64),
@@ -102,7 +102,7 @@ def test_a_step_keeps_the_share_of_moving_statistics_that_was_asked_for():
   means = []
   for number in range(3):
     # With a rate of 0 every step sees the same means.
-    run.float_step(
+    run.float_step.take(
       images,
       tf.fill([1, 8], 1),
       tf.constant(number, tf.int64),
@@ -150,7 +150,7 @@ def test_nodes_compute_their_share_in_as_many_parts_as_are_asked_for():
       tf.constant(0.1),
       tf.constant(0.5),
     )
-    graph = run.float_step.get_concrete_function(*arguments).graph
+    graph = run.float_step.program.get_concrete_function(*arguments).graph
     definition = graph.as_graph_def()
     nodes = [*definition.node]
     for function in definition.library.function:
@@ -230,12 +230,12 @@ def test_only_where_devices_have_weights_are_shares_asked_for(monkeypatch):
 
   def of_equal_workers(config):
     context = of_this_process(config)
-    data = context.data._replace(batches=lambda step: asked.append(step))
-    return context._replace(data=data)
+    context.batches = lambda step: asked.append(step)
+    return context
 
   of_this_process = assembly.of_this_process
   monkeypatch.setattr(assembly, 'of_this_process', of_equal_workers)
   lenet().batches(3)
   assert asked == [3]
-  with pytest.raises(TypeError, match='shares'):
+  with pytest.raises(TypeError, match='positional'):
     lenet(device_weights=('3', '1')).batches(3)

@@ -7,7 +7,8 @@ import tensorflow as tf
 from terngrad import errors
 from terngrad.config import options as options_lib
 from terngrad.config import training as configs
-from terngrad.step import step as steps
+from terngrad.step import passes
+from terngrad.step import traced_step
 from terngrad.training import assembly
 from terngrad.training import device_speeds
 from terngrad.training import shares
@@ -35,7 +36,7 @@ def config_of(num_gpus, **options):
 def stepped(run):
   """What a step with the first batch leads to."""
   images, labels = next(run.batches(0))
-  result = run.coded_step(
+  result = run.coded_step.take(
     images,
     labels,
     tf.constant(0, tf.int64),
@@ -113,10 +114,11 @@ def test_nodes_of_a_device_share_its_part():
     np.testing.assert_array_equal(here, there)
 
 
-class SlowDevice:
+class SlowDevice(passes.Pass):
   """A clock, and passes that take so many of its seconds by their device."""
 
   def __init__(self, node_pass, seconds):
+    super().__init__(node_pass.num_statistics)
     self.now = 0.0
     self._gradients = node_pass.gradients
     self._seconds = seconds
@@ -144,8 +146,7 @@ def test_a_device_that_is_four_times_slower_gets_a_quarter(monkeypatch):
 
   def throttled(training, shape):
     slow = SlowDevice(training.node_pass, {0: 1.0, 1: 4.0})
-    node_pass = training.node_pass._replace(gradients=slow.gradients)
-    training = training._replace(node_pass=node_pass)
+    training = training._replace(node_pass=slow)
     return measure(training, shape, slow.clock)
 
   monkeypatch.setattr(device_speeds, 'weights', throttled)
@@ -157,13 +158,14 @@ def test_a_device_that_is_four_times_slower_gets_a_quarter(monkeypatch):
 def test_speeds_are_those_of_whole_passes_of_all_devices():
   run_of = {}
 
-  def keep(training, codec, **changes):
+  def keep(training, codec):
     run_of['training'] = training
-    return steps.traced_step(training, codec, **changes)
+    return traced_step.TracedStep(training, codec)
 
   config = config_of(2)
-  context = assembly.of_this_process(config)._replace(make_step=keep)
-  assembly.assemble(config, lambda: context)
+  context = assembly.of_this_process(config)
+  context.make_step = keep
+  assembly.assemble(config, context)
   found = device_speeds.weights(run_of['training'], [4, 8, 8, 1])
   assert len(found) == 2
   assert max(found) == 1

@@ -15,8 +15,9 @@ from terngrad.config import training as configs
 
 databases = lazy.module('slim.datasets.files.databases')
 devices = lazy.module('terngrad.cluster.devices')
+epoch_log = lazy.module('terngrad.report.epoch_log')
 epochs = lazy.module('terngrad.report.epochs')
-records = lazy.module('terngrad.training.records')
+run_lib = lazy.module('terngrad.training.run')
 start = lazy.module('terngrad.training.start')
 
 USAGE = """\
@@ -253,39 +254,18 @@ def log_stem(values, config):
   )
 
 
-def hooks(values, config, run):
+def hooks(
+  values: Flags, config: configs.TrainConfig, run: 'run_lib.Run'
+) -> 'epoch_log.EpochLog':
   """What the loop says, and the log that it keeps.
 
   Args:
-    values: `Flags`.
+    values: the command line.
     config: from `to_config`.
-    run: `assembly.Run`.
-
-  Returns:
-    `execution.Hooks`.
+    run: whose hooks these replace.
   """
-  folder = config.run.train_dir
-  path = epochs.path_in(folder, log_stem(values, config))
-  (tested,) = config.run.eval_subsets or ('',)
-
-  def line(step, measured):
-    epoch = run.epochs.of(step)
-    return (
-      f'Finished iteration {epoch.step}/{epoch.num_steps} (epoch '
-      f'{epoch.number}/{config.run.num_epochs}) '
-      f'({measured["examples_per_sec"]:.2f} images/sec; '
-      f'loss = {measured["total_loss"]:.3f}; '
-      f'accuracy = {measured["accuracy"]:.3f}; '
-      f'{measured["bits_per_element"]:.2f} bits/element)'
-    )
-
-  def epoch_ended(record):
-    del record  # the log holds what earlier runs of the folder left, too
-    found = records.read(folder)
-    rows = epochs.rows(found, config.data.batch_size, tested)
-    epochs.write(path, options.by_name(values), rows)
-
-  return run.hooks._replace(line=line, epoch_ended=epoch_ended)
+  path = epochs.path_in(config.run.train_dir, log_stem(values, config))
+  return epoch_log.EpochLog(path, options.by_name(values), config, run)
 
 
 def train(values: Flags) -> int:

@@ -12,13 +12,17 @@ from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.exchange import algorithms
 from terngrad.exchange import collective
+from terngrad.exchange import protocol
+from terngrad.measure.processes import drawn_gradients
 from terngrad.reduce import bucketing
+from terngrad.reduce import gradients
 from terngrad.reduce import parts
 from terngrad.reduce import states
 from terngrad.step import optimizers
 from terngrad.step import passes
 from terngrad.step import replicas
 from terngrad.step import step as steps
+from terngrad.step import traced_step
 
 # The net of the race: see `single_column_alexnet`.
 RACE = 'single_column_alexnet'
@@ -144,7 +148,7 @@ def case(
   values = *examples(what, batch, group.rank), *numbers()
 
   def step():
-    train_step(*values).entropy.numpy()
+    train_step.take(*values).entropy.numpy()
 
   messages = [
     message
@@ -166,28 +170,29 @@ def case(
   return Case(step, 4 * (words + row), chosen)
 
 
-def step_of(what, exchange, copies, codec):
+def step_of(
+  what: Subject,
+  exchange: protocol.Exchange,
+  copies: tuple[replicas.Replica, ...],
+  codec: gradients.GradientCodec,
+) -> traced_step.TracedStep:
   """The traced step of the trainer.
 
   Args:
-    what: `Subject`.
-    exchange: see `step.Training`.
+    what: is trained.
+    exchange: between the workers.
     copies: from `replicas_of`.
     codec: from `codec_of`, in parts or not.
-
-  Returns:
-    See `step.make_train_step`.
   """
   training = steps.Training(
     node_pass=pass_of(what),
     exchange=exchange,
     replicas=copies,
     states=states.MethodStates(codec, exchange),
-    optimizer=optimizers.gradient_descent(),
+    optimizer=optimizers.GradientDescent(),
     seed=1,
   )
-  take = steps.make_train_step(training, codec)
-  return tf.function(take, reduce_retracing=True)
+  return traced_step.TracedStep(training, codec)
 
 
 def codec_of(what, text, num_workers):
@@ -230,7 +235,7 @@ def replicas_of(what, devices, codec):
   if what.model is not None:
     return replicas.create(
       replicas.variables_of(what.model),
-      optimizers.gradient_descent(),
+      optimizers.GradientDescent(),
       devices,
       shared=shared,
       averaged=False,
@@ -247,30 +252,11 @@ def replicas_of(what, devices, codec):
   return tuple(made)
 
 
-def pass_of(what):
-  """The `passes.Pass` of a subject."""
+def pass_of(what: Subject) -> passes.Pass:
+  """The pass of a subject."""
   if what.model is not None:
-    return passes.model_pass(what.model, replicas.variables_of(what.model))
-  drawn = [
-    tf.Variable(tf.random.stateless_normal(shape, [i, 3]), trainable=False)
-    for i, shape in enumerate(what.shapes)
-  ]
-
-  def run(parameters, statistics, images, labels, key):
-    del parameters, statistics, labels, key
-    nothing = tf.fill([passes.NUM_SCORES], 0.0 * images[0, 0, 0, 0])
-    return [tf.identity(v) for v in drawn], nothing, []
-
-  def nothing(parameters):
-    return [None] * len(parameters)
-
-  return passes.Pass(
-    gradients=run,
-    decay=nothing,
-    decoupled_decay=None,
-    regularization=lambda _: 0.0,
-    num_statistics=0,
-  )
+    return passes.ModelPass(what.model, replicas.variables_of(what.model))
+  return drawn_gradients.DrawnGradients(what.shapes)
 
 
 def interface_bytes(name, text=None):

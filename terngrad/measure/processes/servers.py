@@ -87,7 +87,7 @@ def case(what, cluster, codec_text, batch, part_bytes=0):
   numbers = exchanges.numbers()
 
   def step():
-    train_step(*examples[0], *numbers, tf.constant(0.0)).entropy.numpy()
+    train_step.take(*examples[0], *numbers, tf.constant(0.0)).entropy.numpy()
 
   rounds = [
     part.codec.messages(number)

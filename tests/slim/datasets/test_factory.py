@@ -132,14 +132,15 @@ def test_images_come_in_the_size_asked_for(small_mnist):
 def test_preprocessing_gets_seed_and_position_of_each_example(
   small_mnist, monkeypatch
 ):
-  def seeds_as_images(images, seeds, image_size):
-    del images, image_size
-    return tf.cast(seeds, tf.float32)
+  class SeedsAsImages(contract.Batched):
+    def train(self, images, seeds, image_size):
+      del images, image_size
+      return tf.cast(seeds, tf.float32)
+
+    evaluate = train
 
   monkeypatch.setitem(
-    factory.preprocessing.PREPROCESSINGS,
-    'mnist',
-    contract.Batched(seeds_as_images, seeds_as_images),
+    factory.preprocessing.PREPROCESSINGS, 'mnist', SeedsAsImages()
   )
   batches = training(small_mnist, seed=77, start=20)
   for first in (20, 24):
