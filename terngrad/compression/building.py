@@ -13,7 +13,6 @@ from terngrad.codec import coded
 from terngrad.codec import method
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
-from terngrad.codec.stages import contract
 from terngrad.compression import scoring
 from terngrad.exchange import protocol
 from terngrad.passes import recomputing
@@ -45,7 +44,7 @@ class Choices(NamedTuple):
     seed: of the random codes.
   """
 
-  codec: str | method.Method | contract.Codec = 'ternary'
+  codec: str | method.Method = 'ternary'
   rules: str = ''
   in_float32: Callable[[policy.VariableSpec], bool] = lambda spec: False
   optimizer: str = 'momentum'

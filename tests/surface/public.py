@@ -70,16 +70,15 @@ def _signature(value):
     value = value.__func__
   if isinstance(value, types.FunctionType | type):
     try:
-      return _without_addresses(str(inspect.signature(value)))
+      signature = inspect.signature(value)
     except ValueError:
       return 'class'
+    # Types may be added: names and defaults count.
+    bare = [
+      one.replace(annotation=one.empty) for one in signature.parameters.values()
+    ]
+    return re.sub(r' at 0x[0-9a-f]+', '', str(inspect.Signature(bare)))
   return type(value).__name__
-
-
-def _without_addresses(text):
-  # Annotations become part of it where there are any; names and defaults count.
-  parameters = re.sub(r' at 0x[0-9a-f]+', '', text)
-  return re.sub(r' -> .*', '', parameters)
 
 
 def _codecs():
