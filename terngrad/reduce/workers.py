@@ -3,6 +3,7 @@
 For measurements and tests, eagerly or traced; the reducer is that of training.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ import tensorflow as tf
 
 from terngrad.exchange import towers
 from terngrad.reduce import gradients
+from terngrad.reduce import parts as parts_lib
 from terngrad.reduce import reducer as reducers
 from terngrad.reduce import states as states_lib
 
@@ -123,12 +125,23 @@ class Workers:
       return reducers.WorkerGradients([stack[worker] for stack in stacks])
 
     begun = reducer.begin([gradients_of], [tf.cast(number, tf.int64)])
-    ((pending,),) = reducer.exchange(begun, [None])
-    means = pending.means()
-    (probes,) = begun.metadata.probes
+    pending = [one for (one,) in reducer.exchange(begun, [None])]
+    means = {}
+    for part, one in zip(reducer.parts, pending, strict=True):
+      means |= zip(part.indices, one.means(), strict=True)
+    probes = parts_lib.join_probes(reducer.parts, begun.metadata.probes)
+    shared = [of_device for (of_device,) in begun.metadata.shared]
+    shared = parts_lib.join_probes(reducer.parts, shared)
     steps = []
     for index, probe in enumerate(tf.unstack(probes)):
       worker = tf.constant(index)
-      keys = codec.keys(_SEED, pending.step.step, worker)
-      steps.append(pending.step._replace(worker=worker, keys=keys, own=probe))
-    return Taken(means, pending.words, steps)
+      step = pending[0].step._replace(worker=worker, own=probe, shared=shared)
+      keys = codec.keys(_SEED, step.step, worker)
+      steps.append(step._replace(keys=keys))
+    # Buckets are in the order of their parts, and so are the words of a round.
+    rounds = itertools.zip_longest(*(one.words for one in pending))
+    words = [
+      tf.concat([own for own in of_parts if own is not None], axis=1)
+      for of_parts in rounds
+    ]
+    return Taken([means[i] for i in sorted(means)], words, steps)
