@@ -40,6 +40,7 @@ LAYERS = (
   'terngrad.measure.keras',
   'terngrad.report',
   'terngrad.sweep',
+  'terngrad.launching',
   'terngrad.cli',
   'terngrad.cli.convert',
   'terngrad.cli.measure',
