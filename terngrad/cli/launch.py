@@ -18,6 +18,7 @@ from collections.abc import Sequence
 
 from terngrad import signals
 from terngrad.cli import command
+from terngrad.cli import launch_flags
 from terngrad.cli import launch_hosts
 from terngrad.cli import ports
 from terngrad.config import options
@@ -44,7 +45,7 @@ _GRACE = 120
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Flags(launch_hosts.Hosts):
+class Flags(launch_flags.Hosts):
   """The flags, and the command behind them."""
 
   num_workers: int = options.option(
@@ -67,7 +68,7 @@ def launch(values: Flags) -> int:
       command is none that trains on several processes.
     terngrad.errors.ConfigError: nothing was started.
   """
-  if launch_hosts.is_asked(values):
+  if launch_flags.is_asked(values):
     return launch_hosts.launch(values, values.command, values.num_ps)
   for name, least in (('num_workers', 1), ('num_ps', 0)):
     options.at_least(name, getattr(values, name), least)
@@ -215,7 +216,7 @@ def _signals_in(events: _Events) -> Iterator[None]:
 
 
 COMMAND = command.Command(
-  USAGE + launch_hosts.USAGE,
+  USAGE + launch_flags.USAGE,
   Flags,
   launch,
   rest='command',
