@@ -89,9 +89,11 @@ else
 fi
 # The configuration outlives this script in the experiment's folder.
 "${network[@]}" "${run[@]}" "$@" >/dev/null
+launcher=${TERNGRAD_PYTHON:-${PYTHON:-}}
 printf 'started; logs and checkpoints: %s\nstate: %s\nstop:  %s\n' \
   "$workspace/$experiment" \
-  "$(printf '%q ' "$root/scripts/run_dist.sh" --status \
+  "$(printf '%q ' ${launcher:+env "TERNGRAD_PYTHON=$launcher"} \
+    "$root/scripts/run_dist.sh" --status \
     "--config=$workspace/$experiment/config_dist.sh" \
     "--experiment=$experiment")" \
   "$(printf '%q ' "$root/scripts/kill_local.sh" "$workspace/$experiment")"
