@@ -4,8 +4,7 @@ import os
 import sys
 
 if not __package__:
-  # Started by its path: Python then searches this folder, where a package
-  # `datasets` would hide others of that name, and not the one above it.
+  # Started by its path, in a folder whose `datasets` would hide others.
   sys.path[0] = os.path.dirname(sys.path[0])
 
 from terngrad.cli import main

@@ -63,7 +63,7 @@ LAYERS_OF_NETS = ('slim.nets.blocks', 'slim.nets')
 MOST_MODULES = 20
 # These have programs of older names, a few lines each.
 LARGER = {'terngrad/bin'}
-MOST_LINES_OF_A_STARTER = 12
+MOST_LINES_OF_A_STARTER = 13
 IMPORTS_OF_A_STARTER = {'os', 'sys', 'terngrad.cli.main'}
 
 
