@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from terngrad.cli import flags
 from terngrad.cli import launch_flags
+from terngrad.launching import addresses
 from terngrad.launching import configuration
 from terngrad.launching import launcher
 from terngrad.launching import refusals
@@ -40,6 +41,8 @@ def launch(
     config = configuration.read(values.config, values.scripts)
   else:
     config = _of_hosts(values, servers)
+    if action not in (launcher.STATUS, launcher.STOP):
+      _check_promise(values, config)
 
   def tasks(name: str) -> list[tasks_lib.Task]:
     if values.config:
@@ -81,6 +84,11 @@ def _of_hosts(
       f'--num_ps: expected 0 to {len(values.hosts)}, as many as --hosts, '
       f'received {servers}.'
     )
+  if not values.workspace.startswith(('/', '~/')):
+    raise flags.UsageError(
+      '--workspace: expected a folder of all hosts, a path from / or ~/, '
+      f'received {values.workspace!r}. Give it beside --hosts.'
+    )
   workers = tuple(
     _address(each, launch_flags.WORKER_PORT) for each in values.hosts
   )
@@ -99,6 +107,19 @@ def _of_hosts(
     ),
     values.scripts,
   )
+
+
+def _check_promise(
+  values: launch_flags.Hosts, config: configuration.Configuration
+) -> None:
+  """Refuses a network that others may reach, in the flags' words."""
+  outside = [a for a in config.all_addresses if not addresses.is_loopback(a)]
+  if outside and not (values.allow_insecure_network or values.tunnel):
+    raise flags.UsageError(
+      '--hosts: expected --allow_insecure_network or --tunnel beside hosts '
+      f'other than localhost, received neither with {outside[0]}. TensorFlow '
+      'has no authentication: read docs/security.md first.'
+    )
 
 
 def _address(host: str, port: int) -> str:
