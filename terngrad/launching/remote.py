@@ -13,6 +13,7 @@ from typing import NamedTuple
 from typing import TypeVar
 
 from terngrad.launching import addresses
+from terngrad.launching import refusals
 
 # BatchMode: no question that nobody would answer. ServerAlive*: a host that
 # falls silent is given up after 15 s.
@@ -81,8 +82,18 @@ class Hosts:
     Args:
       scripts: folder with dist_tasks.sh.
       check: called before each call; may raise to make none.
+
+    Raises:
+      terngrad.errors.ConfigError: the folder has none.
     """
     path = pathlib.Path(scripts) / 'dist_tasks.sh'
+    if not path.is_file():
+      raise refusals.refusal(
+        'nothing to run on hosts',
+        "the project's folder scripts/, with dist_tasks.sh",
+        scripts,
+        'give --scripts=FOLDER, of a copy of the project',
+      )
     self._functions = path.read_bytes()
     self._check = check
 

@@ -1,6 +1,7 @@
 """Signals that wait for the end of a call, and what they end."""
 
 import os
+import select
 import signal
 
 import pytest
@@ -25,9 +26,15 @@ def test_a_signal_waits_for_the_next_look(interruptions):
   interruptions.check()
 
 
-def test_a_signal_ends_a_pause(interruptions):
-  with interruptions.heeded():
+def test_a_signal_ends_a_pause(interruptions, monkeypatch):
+  wait = select.select
+
+  def signalled(*words):
     os.kill(os.getpid(), signal.SIGINT)
+    return wait(*words)
+
+  monkeypatch.setattr(select, 'select', signalled)
+  with interruptions.heeded():
     with pytest.raises(interruptions_lib.Interrupted):
       interruptions.pause(600)
 
