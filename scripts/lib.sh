@@ -27,6 +27,12 @@ find_python() {
     'run scripts/setup.sh, or set PYTHON to one'
 }
 
+# run_tests_module MODULE ARGUMENT...: becomes it, in the project's folder.
+run_tests_module() {
+  cd -- "$root"
+  exec "$root/.venv/bin/python" -m "$@"
+}
+
 # launch ARGUMENT...: becomes `terngrad launch`. PYTHON is the interpreter of the
 # tasks; TERNGRAD_PYTHON is that of the launcher, where it is another one.
 launch() {
