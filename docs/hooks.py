@@ -8,6 +8,8 @@ written twice. Pages of sweeps are rendered from their tables then.
 import ast
 import html
 import pathlib
+from collections.abc import Mapping
+from typing import Any
 
 from terngrad.cli import commands
 from terngrad.cli import sweep
@@ -31,7 +33,7 @@ def on_page_markdown(markdown, **known):
   return markdown
 
 
-def on_post_build(config, **known):
+def on_post_build(config: Mapping[str, Any], **known: Any) -> None:
   """Called by mkdocs when all pages are written: adds those of sweeps."""
   del known
   for folder in swept():
