@@ -32,9 +32,8 @@ def launch(
     refusals.check_experiment(values.experiment)
   restarts = None
   if values.restart != launch_flags.NEVER:
-    restarts = refusals.whole_number(
-      'no number of restarts', 'restart', values.restart
-    )
+    what = 'no number of restarts'
+    restarts = refusals.whole_number(what, 'restart', values.restart)
   seconds = refusals.whole_number('no time', 'seconds', values.seconds)
   action = _action(values)
   if values.config:

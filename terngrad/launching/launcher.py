@@ -108,11 +108,20 @@ def run(request: Request) -> int:
   experiment.record()
   if request.restarts is None and not request.tunnel:
     return _start(experiment)
+  return _start_and_watch(experiment, interruptions, request.restarts or 0)
+
+
+def _start_and_watch(
+  experiment: experiments.Experiment,
+  interruptions: interruptions_lib.Interruptions,
+  restarts: int,
+) -> int:
+  """Starts all tasks and stays until the run ends; its exit code."""
   try:
     with interruptions.heeded():
       return (
         _start(experiment)
-        or watch.Watch(experiment, interruptions, request.restarts or 0).run()
+        or watch.Watch(experiment, interruptions, restarts).run()
       )
   except interruptions_lib.Interrupted as error:
     return watch.end_all(experiment, error.number)
