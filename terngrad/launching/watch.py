@@ -75,6 +75,14 @@ class Look(NamedTuple):
     return known._replace(failed=line, code=code)
 
 
+def settle() -> float:
+  """Seconds that the others have to end, see `SETTLE_VARIABLE`."""
+  try:
+    return max(0.0, float(os.environ[SETTLE_VARIABLE]))
+  except (KeyError, ValueError):
+    return exit_codes.SETTLE
+
+
 def look(experiment: experiments.Experiment) -> Look:
   """Asks for all tasks and tunnels."""
   found = Look(unknown=len(experiment.tasks))
@@ -106,7 +114,7 @@ class Watch:
     self._experiment = experiment
     self._interruptions = interruptions
     self._restarts = restarts
-    self._settle = float(os.environ.get(SETTLE_VARIABLE, exit_codes.SETTLE))
+    self._settle = settle()
 
   def run(self) -> int:
     """The exit code of the run; returns when it has ended."""

@@ -37,3 +37,11 @@ def test_other_lines_say_nothing_of_a_task():
   before = watch.Look(unknown=1)
   for line in ('Welcome.', 'worker_1 on a: expected: ssh to work', LINE):
     assert before.add(line) == before
+
+
+@pytest.mark.parametrize(
+  ('text', 'seconds'), [('7.5', 7.5), ('-1', 0), ('soon', 30), ('', 30)]
+)
+def test_the_environment_says_how_long_others_have(monkeypatch, text, seconds):
+  monkeypatch.setenv(watch.SETTLE_VARIABLE, text)
+  assert watch.settle() == seconds
