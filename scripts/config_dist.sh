@@ -1,8 +1,8 @@
 # shellcheck shell=bash disable=SC2034
-# What scripts/run_dist.sh starts, and where. It is read, never executed: names
-# and words only, of which nothing is expanded but a ~/ that begins a path, on
-# the host that uses it. Words with spaces stand in quotes. docs/distributed.md
-# goes through three machines.
+# What `terngrad launch --config=FILE` (scripts/run_dist.sh) starts, and where.
+# It is read, never executed: names and words only, of which nothing is expanded
+# but a ~/ that begins a path, on the host that uses it. Words with spaces are in
+# quotes. docs/distributed.md goes through three machines.
 
 # host:port of each task. A parameter server and a worker may share a host, with
 # a port each. Hosts are reached by ssh but for localhost, which needs none.
@@ -17,7 +17,7 @@ WORKER_HOSTS=(
 WORKER_DEVICES=('' '')
 
 # One a worker: the folder of its part of the data, as scripts/split_dataset.sh
-# makes it.
+# makes it; '' for none.
 DATA_DIR=(
   ~/dataset/cifar10-data/worker_0_of_2
   ~/dataset/cifar10-data/worker_1_of_2

@@ -1,12 +1,9 @@
-# shellcheck shell=bash disable=SC2034
+# shellcheck shell=bash
 # What is done with the tasks of one host, on that host. Sourced by
-# kill_local.sh and by dist.sh, which sends these functions to `bash -s` on other
-# hosts; so they use nothing else of the project. Linux only: /proc says who is who.
-
-task_functions=(
-  at_home stat_of identity leader members check_task report_versions watch_task
-  start_task task_status stop_tasks
-)
+# kill_local.sh. `terngrad launch` sends this file and a call of one function to
+# `bash -s` on other hosts, so it uses nothing else of the project. Linux only:
+# /proc says which process is which.
+set -euo pipefail
 
 # at_home PATH: prints it with this host's home for a ~/ at the beginning.
 at_home() {

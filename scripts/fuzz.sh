@@ -22,16 +22,6 @@ fails is kept, with the command that repeats it; exits with 1 then.
 USAGE
 }
 
-arguments=()
-output=
-for argument in "$@"; do
-  case "$argument" in
-    --help | -h) usage && exit 0 ;;
-    --output=*) output=$argument ;;
-    --inputs=* | --seed=* | --target=* | --input=*) arguments+=("$argument") ;;
-    *) bad_argument "$argument" ;;
-  esac
-done
-cd -- "$root"
-exec "$root/.venv/bin/python" -m tests.fuzzing \
-  "${output:---output=$(mktemp -d)}" "${arguments[@]}"
+check_known '--inputs= --seed= --target= --input= --output=' "$@"
+[[ " $*" == *' --output='* ]] || set -- "--output=$(mktemp -d)" "$@"
+run_tests_module tests.fuzzing "$@"

@@ -19,8 +19,53 @@ bad_argument() {
   exit 2
 }
 
-# check_seconds WORD
-check_seconds() {
-  [[ $1 =~ ^(0|[1-9][0-9]{0,5})$ ]] || fail 'no time' \
-    '--seconds: a whole number, 0 or more' "$1" 'give one'
+# find_python: sets `python`, the interpreter of the tasks.
+find_python() {
+  python=${PYTHON:-$root/.venv/bin/python}
+  command -v -- "$python" >/dev/null || fail 'no interpreter' \
+    'an interpreter with terngrad' "$python" \
+    'run scripts/setup.sh, or set PYTHON to one'
+}
+
+# run_tests_module MODULE ARGUMENT...: becomes it, in the project's folder.
+run_tests_module() {
+  cd -- "$root"
+  exec "$root/.venv/bin/python" -m "$@"
+}
+
+# launch ARGUMENT...: becomes `terngrad launch`. PYTHON is the interpreter of the
+# tasks; TERNGRAD_PYTHON is that of the launcher, where it is another one.
+launch() {
+  local python=${TERNGRAD_PYTHON:-}
+  [[ -n $python ]] || find_python
+  exec "$python" -m terngrad.cli.main launch "--scripts=$root/scripts" \
+    "--config=$root/scripts/config_dist.sh" "$@"
+}
+
+# usage: of scripts that become `terngrad launch`; others have one themselves.
+usage() {
+  printf 'usage: scripts/%s [--FLAG=value ...]\n\n' "${0##*/}"
+  (launch --help)
+}
+
+# check_known NAMES ARGUMENT...: refuses arguments that are none of NAMES, such
+# as '--config= --check', and after `--` in it nothing. --help prints `usage`.
+check_known() {
+  local argument names
+  read -rd '' -a names <<<"$1" || true
+  for argument in "${@:2}"; do
+    case $argument in
+      --help | -h) usage && exit 0 ;;
+      --*=*) is_one_of "${argument%%=*}=" "${names[@]}" ;;
+      *) is_one_of "$argument" "${names[@]}" ;;
+    esac || bad_argument "$argument"
+    [[ $argument != -- ]] || return 0
+  done
+}
+
+# is_one_of WORD CHOICE...
+is_one_of() {
+  local choice
+  for choice in "${@:2}"; do [[ $choice != "$1" ]] || return 0; done
+  return 1
 }

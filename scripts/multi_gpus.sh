@@ -1,6 +1,7 @@
 # shellcheck shell=bash
-# Sourced by run_multi_gpus_*.sh, which call `run_multi_gpus` then: a trainer and
-# an evaluator side by side. Hyper-parameters are in experiments/, not here.
+# Sourced by run_multi_gpus_*.sh with the arguments of `run_multi_gpus`: a trainer
+# and an evaluator side by side. Hyper-parameters are in experiments/, not here.
+set -euo pipefail
 
 # shellcheck source=scripts/lib.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
@@ -88,9 +89,7 @@ check_places() {
   $dry_run || [[ -d $workspace ]] || fail 'no place for results' \
     'ROOT_WORKSPACE: a folder that exists' "$workspace" \
     'make it (mkdir -p), or set ROOT_WORKSPACE to another'
-  command -v -- "$python" >/dev/null || fail 'no interpreter' \
-    'an interpreter with terngrad' "$python" \
-    'run scripts/setup.sh, or set PYTHON to one'
+  find_python
   for file in "${train_files[@]}"; do
     [[ -r $file ]] || fail 'no flag file' 'a file of flags' "$file" \
       'set TRAIN_FLAGFILE to one, or unset it'
@@ -203,7 +202,6 @@ run_multi_gpus() {
   parse_arguments "$@"
   workspace=${ROOT_WORKSPACE:-$HOME/dataset/results/$dataset}
   data_dir=${DATA_DIR:-$HOME/dataset/$dataset-data}
-  python=${PYTHON:-$root/.venv/bin/python}
   folder=$root/experiments/$experiment
   local second=${TRAIN_FLAGFILE-${variant:+$folder/$variant}}
   train_files=("$folder/base.flags" ${second:+"$second"})
@@ -229,3 +227,5 @@ run_multi_gpus() {
   fi
   run_both
 }
+
+run_multi_gpus "$@"

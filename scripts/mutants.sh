@@ -29,5 +29,4 @@ for argument in "$@"; do
     --help | -h) usage && exit 0 ;;
   esac
 done
-cd -- "$root"
-exec "$root/.venv/bin/python" -m tests.mutants "$@"
+run_tests_module tests.mutants "$@"

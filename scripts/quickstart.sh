@@ -20,12 +20,7 @@ environment:
 USAGE
 }
 
-for argument in "$@"; do
-  case "$argument" in
-    --help | -h) usage && exit 0 ;;
-    *) bad_argument "$argument" ;;
-  esac
-done
+check_known '' "$@"
 
 steps=${STEPS:-1000}
 [[ $steps =~ ^[1-9][0-9]*$ ]] || fail 'cannot train for so many steps' \

@@ -2,8 +2,8 @@
 # Trains cifar10_alexnet on CIFAR-10 with one parameter server and two workers
 # on this machine.
 set -euo pipefail
-# shellcheck source=scripts/dist.sh
-source "$(dirname -- "${BASH_SOURCE[0]}")/dist.sh"
+# shellcheck source=scripts/lib.sh
+source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
 
 usage() {
   cat <<'USAGE'
@@ -30,71 +30,70 @@ From the environment:
 USAGE
 }
 
-experiment=$(date +%Y-%m-%d_%H-%M-%S)
-options=()
-dry_run=false
-start=true
-flags=()
-while (($#)); do
-  case "$1" in
-    --experiment=*) experiment=${1#*=} && check_experiment ;;
-    --check) options+=("$1") && start=false ;;
-    --dry_run) options+=("$1") && dry_run=true && start=false ;;
-    --help | -h) usage && exit 0 ;;
-    --) flags=("$@") && break ;;
-    *) bad_argument "$1" ;;
-  esac
-  shift
-done
-
 # complete PATH: prints it from /.
 complete() {
   if [[ $1 == /* ]]; then printf '%s' "$1"; else printf '%s' "$PWD/$1"; fi
 }
 
+# quoted WORD...: prints them as `terngrad launch` reads them.
+quoted() {
+  local quote="'" other="'\"'\"'"
+  printf "'%s' " "${@//$quote/$other}"
+}
+
+check_known '--experiment= --check --dry_run --' "$@"
+experiment=$(date +%Y-%m-%d_%H-%M-%S)
+start=true
+dry_run=false
+for argument in "$@"; do
+  case $argument in
+    --experiment=*) experiment=${argument#*=} ;;
+    --check) start=false ;;
+    --dry_run) start=false dry_run=true ;;
+    --) break ;;
+  esac
+done
+workspace=$(complete "${WORKSPACE:-$HOME/dataset/results/cifar10}")
 data=$(complete "${DATA_DIR:-$HOME/dataset/cifar10-data}")
 read -ra devices <<<"${WORKER_DEVICES:-}"
 ((${#devices[@]})) || devices=('' '')
-# shellcheck disable=SC2034  # `write_config` reads these.
-{
-  PS_HOSTS=(localhost:2222)
-  WORKER_HOSTS=(localhost:2224 localhost:2226)
-  WORKSPACE=$(complete "${WORKSPACE:-$HOME/dataset/results/cifar10}")
-  unset WORKER_DEVICES DATA_DIR
-  WORKER_DEVICES=("${devices[@]}")
-  DATA_DIR=("$data/worker_0_of_2" "$data/worker_1_of_2")
-  WORKER_SCRIPT=run_single_worker_cifarnet.sh
-  PS_SCRIPT=run_single_ps_cifar10.sh
-  ALLOW_INSECURE_NETWORK=false
-}
 config=$(mktemp)
 trap 'rm -f -- "$config"' EXIT
-write_config >"$config"
-load_config
+cat >"$config" <<CONFIG
+PS_HOSTS=(localhost:2222)
+WORKER_HOSTS=(localhost:2224 localhost:2226)
+WORKER_DEVICES=($(quoted "${devices[@]}"))
+DATA_DIR=($(quoted "$data/worker_0_of_2" "$data/worker_1_of_2"))
+WORKER_SCRIPT=run_single_worker_cifarnet.sh
+PS_SCRIPT=run_single_ps_cifar10.sh
+WORKSPACE=$(quoted "$workspace")
+ALLOW_INSECURE_NETWORK=false
+CONFIG
+run=("$root/scripts/run_dist.sh" "--config=$config" "--experiment=$experiment")
+# It refuses what it cannot read before data is dealt.
+"${run[@]}" --dry_run >/dev/null
 $dry_run || "$root/scripts/split_dataset.sh" --all "$data" 2
-
-launch=(
-  "$root/scripts/run_dist.sh" "--config=$config" "--experiment=$experiment"
-  "${options[@]}" "${flags[@]}"
-)
 if ! $start; then
-  "${launch[@]}"
+  "${run[@]}" "$@"
   exit
 fi
 # Ports are free in a network of their own, and closed to everybody else.
-if unshare --map-root-user --net ip link set lo up 2>/dev/null; then
+network=(unshare --map-root-user --net)
+if "${network[@]}" ip link set lo up 2>/dev/null; then
   # shellcheck disable=SC2016  # The inner shell expands it.
-  launch=(unshare --map-root-user --net bash -c
-    'ip link set lo up && exec "$@"' bash "${launch[@]}")
+  network+=(bash -c 'ip link set lo up && exec "$@"' bash)
 else
+  network=()
   printf '%s: no network of its own: expected unshare --net and ip to work; %s\n' \
     "${0##*/}" 'the ports 2222, 2224 and 2226 are open to this network' >&2
 fi
 # The configuration outlives this script in the experiment's folder.
-"${launch[@]}" >/dev/null
-recorded=$WORKSPACE/$experiment/config_dist.sh
+"${network[@]}" "${run[@]}" "$@" >/dev/null
+launcher=${TERNGRAD_PYTHON:-${PYTHON:-}}
 printf 'started; logs and checkpoints: %s\nstate: %s\nstop:  %s\n' \
-  "$WORKSPACE/$experiment" \
-  "$(printf '%q ' "$root/scripts/run_dist.sh" "--config=$recorded" \
-    "--experiment=$experiment" --status)" \
-  "$(printf '%q ' "$root/scripts/kill_local.sh" "$WORKSPACE/$experiment")"
+  "$workspace/$experiment" \
+  "$(printf '%q ' ${launcher:+env "TERNGRAD_PYTHON=$launcher"} \
+    "$root/scripts/run_dist.sh" --status \
+    "--config=$workspace/$experiment/config_dist.sh" \
+    "--experiment=$experiment")" \
+  "$(printf '%q ' "$root/scripts/kill_local.sh" "$workspace/$experiment")"

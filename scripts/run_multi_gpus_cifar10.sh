@@ -1,8 +1,6 @@
 #!/usr/bin/env bash
 # Trains cifar10_alexnet on CIFAR-10 with ternary gradients,
 # and evaluates it side by side.
-set -euo pipefail
 # shellcheck source=scripts/multi_gpus.sh
-source "$(dirname -- "${BASH_SOURCE[0]}")/multi_gpus.sh"
-
-run_multi_gpus cifar10 cifar10 ternary_2.flags num_nodes "$@"
+source "$(dirname -- "${BASH_SOURCE[0]}")/multi_gpus.sh" \
+  cifar10 cifar10 ternary_2.flags num_nodes "$@"

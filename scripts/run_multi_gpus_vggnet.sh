@@ -1,7 +1,5 @@
 #!/usr/bin/env bash
 # Trains VGG-A on ImageNet, and evaluates it side by side.
-set -euo pipefail
 # shellcheck source=scripts/multi_gpus.sh
-source "$(dirname -- "${BASH_SOURCE[0]}")/multi_gpus.sh"
-
-run_multi_gpus imagenet vggnet '' num_gpus "$@"
+source "$(dirname -- "${BASH_SOURCE[0]}")/multi_gpus.sh" \
+  imagenet vggnet '' num_gpus "$@"

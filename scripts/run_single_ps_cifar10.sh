@@ -1,7 +1,5 @@
 #!/usr/bin/env bash
 # Is one parameter server of a run on CIFAR-10.
-set -euo pipefail
 # shellcheck source=scripts/single.sh
-source "$(dirname -- "${BASH_SOURCE[0]}")/single.sh"
-
-run_single_ps cifar10 cifar10 "$@"
+source "$(dirname -- "${BASH_SOURCE[0]}")/single.sh" \
+  ps cifar10 cifar10 "$@"

@@ -1,6 +1,7 @@
 # shellcheck shell=bash
-# Sourced by run_single_*.sh: one task of a run, in the foreground.
-# Hyper-parameters are in experiments/, not here.
+# Sourced by run_single_*.sh with its arguments: one task of a run, in the
+# foreground. Hyper-parameters are in experiments/, not here.
+set -euo pipefail
 
 # shellcheck source=scripts/lib.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
@@ -39,31 +40,22 @@ check_task_id() {
     '<task>: a whole number, 0 or more' "$1" 'give its place in the list'
 }
 
-# begin JOB COUNT ARGUMENT...: checks the first COUNT arguments.
+# begin COUNT ARGUMENT...: checks the first COUNT arguments.
 begin() {
-  local count=$2 given=$1
-  shift 2
+  local count=$1
+  shift
   if [[ ${1:-} == --help || ${1:-} == -h ]]; then usage && exit 0; fi
   (($# >= count)) || fail 'wrong number of arguments' "$count or more" "$#" \
     'see --help'
-  [[ $3 == "$given" ]] || fail 'another kind of task' "$given" "$3" \
-    'see --help'
+  [[ $3 == "$job" ]] || fail 'another kind of task' "$job" "$3" 'see --help'
   check_task_id "$4"
   workspace=${WORKSPACE:-$HOME/dataset/results/$dataset}
-  python=${PYTHON:-$root/.venv/bin/python}
-  command -v -- "$python" >/dev/null || fail 'no interpreter' \
-    'an interpreter with terngrad' "$python" \
-    'run scripts/setup.sh, or set PYTHON to one'
+  find_python
 }
 
-# run_single_worker DATASET EXPERIMENT ARGUMENT...
-#   DATASET     that of the program, cifar10 for cifar10_distributed_train
-#   EXPERIMENT  the folder in experiments/
-run_single_worker() {
-  local commas folder
-  dataset=$1 folder=$root/experiments/$2 job=worker
-  shift 2
-  begin worker 7 "$@"
+run_worker() {
+  local commas
+  begin 7 "$@"
   export CUDA_VISIBLE_DEVICES=$5
   # A CPU counts as one device.
   commas=${5//[!,]/}
@@ -76,21 +68,26 @@ run_single_worker() {
       --flagfile="$folder/base.flags" --exchange=collective --num_nodes=-1 \
       "${@:2}"
   fi
-  exec "$python" -m "terngrad.bin.${dataset}_distributed_train" \
-    --flagfile="$folder/base.flags" --flagfile="$folder/distributed.flags" \
-    --ps_hosts="$1" --job_name=worker "${@:2}"
+  with_servers --ps_hosts="$1" --job_name=worker "${@:2}"
 }
 
-# run_single_ps DATASET EXPERIMENT ARGUMENT...
-run_single_ps() {
-  local folder
-  dataset=$1 folder=$root/experiments/$2 job=ps
-  shift 2
-  begin ps 5 "$@"
+run_ps() {
+  begin 5 "$@"
   # Parameters live in memory; the GPUs are the workers'.
   export CUDA_VISIBLE_DEVICES=
-  exec "$python" -m "terngrad.bin.${dataset}_distributed_train" \
-    --flagfile="$folder/base.flags" --flagfile="$folder/distributed.flags" \
-    --ps_hosts="$1" --worker_hosts="$2" --job_name=ps --task_id="$4" \
-    --num_gpus=1 --train_dir="$workspace/$5/ps_$4" "${@:6}"
+  with_servers --ps_hosts="$1" --worker_hosts="$2" --job_name=ps \
+    --task_id="$4" --num_gpus=1 --train_dir="$workspace/$5/ps_$4" "${@:6}"
 }
+
+# with_servers FLAG...
+with_servers() {
+  exec "$python" -m "terngrad.bin.${dataset}_distributed_train" \
+    --flagfile="$folder/base.flags" --flagfile="$folder/distributed.flags" "$@"
+}
+
+# JOB DATASET EXPERIMENT ARGUMENT...
+#   JOB         worker or ps
+#   DATASET     that of the program, cifar10 for cifar10_distributed_train
+#   EXPERIMENT  the folder in experiments/
+job=$1 dataset=$2 folder=$root/experiments/$3
+"run_$job" "${@:4}"

@@ -24,16 +24,6 @@ at the first difference with the command that repeats it, and exits with 1.
 USAGE
 }
 
-arguments=()
-output=
-for argument in "$@"; do
-  case "$argument" in
-    --help | -h) usage && exit 0 ;;
-    --output=*) output=$argument ;;
-    --minutes=* | --seed=* | --round=* | --fault=*) arguments+=("$argument") ;;
-    *) bad_argument "$argument" ;;
-  esac
-done
-cd -- "$root"
-exec "$root/.venv/bin/python" -m tests.torture \
-  "${output:---output=$(mktemp -d)}" "${arguments[@]}"
+check_known '--minutes= --seed= --round= --fault= --output=' "$@"
+[[ " $*" == *' --output='* ]] || set -- "--output=$(mktemp -d)" "$@"
+run_tests_module tests.torture "$@"

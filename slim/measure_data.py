@@ -1,16 +1,12 @@
 """Starts `terngrad measure data`, by its older name."""
 
-import pathlib
+import os
 import sys
 
-if __package__ in (None, ''):
-  # Started by its path: Python then searches this folder, where a package
-  # `datasets` would hide others of that name, and not the one above it.
-  sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+if not __package__:
+  # Started by its path, in a folder whose `datasets` would hide others.
+  sys.path[0] = os.path.dirname(sys.path[0])
 
 from terngrad.cli import main
 
-run = main.starter('measure', 'data', name='measure_data')
-
-if __name__ == '__main__':
-  sys.exit(run())
+run = main.starter('measure', 'data', name='measure_data', module=__name__)

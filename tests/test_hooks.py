@@ -53,3 +53,15 @@ def test_every_page_is_reached(hooks):
   listed = (ROOT / 'mkdocs.yml').read_text(encoding='utf-8')
   for path in ROOT.glob('docs/**/*.md'):
     assert f'- {path.relative_to(ROOT / "docs")}\n' in listed
+
+
+def test_every_sweep_with_results_has_a_page(hooks, tmp_path, monkeypatch):
+  everything = hooks.swept()
+  assert len(everything) > 5
+  links = re.findall(r'href="([^"]+)"', hooks.sweep_list())
+  one = next(f for f in everything if f.name == 'lenet_staleness')
+  monkeypatch.setattr(hooks, 'swept', lambda: [one])
+  hooks.on_post_build({'site_dir': str(tmp_path)})
+  (page,) = tmp_path.glob('**/sweep.html')
+  assert page.relative_to(tmp_path).as_posix() in links
+  assert len(links) == len(everything)

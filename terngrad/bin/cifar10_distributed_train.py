@@ -1,12 +1,10 @@
 """Starts `terngrad distributed_train cifar10`, by its older name."""
 
-import sys
-
 from terngrad.cli import main
 
 run = main.starter(
-  'distributed_train', 'cifar10', name='cifar10_distributed_train'
+  'distributed_train',
+  'cifar10',
+  name='cifar10_distributed_train',
+  module=__name__,
 )
-
-if __name__ == '__main__':
-  sys.exit(run())

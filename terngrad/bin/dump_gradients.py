@@ -1,10 +1,7 @@
 """Starts `terngrad report gradients`, by its older name."""
 
-import sys
-
 from terngrad.cli import main
 
-run = main.starter('report', 'gradients', name='dump_gradients')
-
-if __name__ == '__main__':
-  sys.exit(run())
+run = main.starter(
+  'report', 'gradients', name='dump_gradients', module=__name__
+)

@@ -1,10 +1,7 @@
 """Starts `terngrad distributed_train mnist`, by its older name."""
 
-import sys
-
 from terngrad.cli import main
 
-run = main.starter('distributed_train', 'mnist', name='mnist_distributed_train')
-
-if __name__ == '__main__':
-  sys.exit(run())
+run = main.starter(
+  'distributed_train', 'mnist', name='mnist_distributed_train', module=__name__
+)

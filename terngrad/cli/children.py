@@ -7,6 +7,7 @@ import time
 
 from terngrad import signals
 from terngrad.cli import command
+from terngrad.launching import exit_codes
 
 
 def run(commands, environments=None):
@@ -19,8 +20,8 @@ def run(commands, environments=None):
 
   Returns:
     Exit code: the first command's where it failed, then that of the others that
-    decides (`command.decisive`). Where the first one was lost, the others have
-    `command.SETTLE` seconds to end, and one that failed decides.
+    decides (`exit_codes.decisive`). Where the first one was lost, the others
+    have `command.SETTLE` seconds to end, and one that failed decides.
   """
   environments = environments or [{}] * len(commands)
   started = [
@@ -29,16 +30,16 @@ def run(commands, environments=None):
   ]
   try:
     # The others may wait for ever for the first.
-    code = command.as_shell(started[0].wait())
-    if command.is_failure(code):
+    code = exit_codes.as_shell(started[0].wait())
+    if exit_codes.is_failure(code):
       return code
     end = time.monotonic() + command.SETTLE
     for one in started:
       with contextlib.suppress(subprocess.TimeoutExpired):
         one.wait(max(0.0, end - time.monotonic()) if code else None)
     codes = [one.poll() for one in started]
-    return command.decisive(
-      command.as_shell(each) for each in codes if each is not None
+    return exit_codes.decisive(
+      exit_codes.as_shell(each) for each in codes if each is not None
     )
   finally:
     for one in started:

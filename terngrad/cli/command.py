@@ -16,7 +16,6 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
-from collections.abc import Iterable
 from typing import Any
 from typing import NamedTuple
 
@@ -27,13 +26,12 @@ from terngrad import errors
 from terngrad import signals
 from terngrad.cli import flags
 from terngrad.cli import quiet
-from terngrad.cluster import watchdog
 from terngrad.config import options
+from terngrad.launching import exit_codes
 
-DONE, FAILED, REFUSED, SIGNALLED = 0, 1, 2, 128
-# Seconds that the processes of a run have to end without a signal once one of
-# them was lost: who lost another one may end before that one has failed.
-SETTLE = 30
+DONE, FAILED, REFUSED = 0, 1, 2
+SIGNALLED = exit_codes.SIGNALLED
+SETTLE = exit_codes.SETTLE
 
 
 class Command(NamedTuple):
@@ -147,38 +145,6 @@ def _in_own_words(command, error):
   return re.sub(
     r'\w+', lambda found: command.own_names.get(found[0], found[0]), str(error)
   )
-
-
-def as_shell(code: int) -> int:
-  """An exit code as a shell says it: 137 for SIGKILL, where Python says -9."""
-  return SIGNALLED - code if code < 0 else code
-
-
-def is_failure(code: int) -> bool:
-  """Whether an exit code is of a process that failed, and was not just lost.
-
-  Such a code decides what the run ends with, whatever the others' codes are.
-  """
-  return 0 < code < SIGNALLED and code != watchdog.LOST
-
-
-def decisive(codes: Iterable[int]) -> int:
-  """The exit code of a run by those of its processes.
-
-  A failure comes before a signal that asked one to end, that before a signal
-  that killed one, and all of them before the loss of another process, which
-  they cause.
-  """
-  asked = {
-    SIGNALLED + n for n in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
-  }
-
-  def rank(code: int) -> int:
-    if is_failure(code):
-      return 4
-    return 3 if code in asked else 2 if code > SIGNALLED else bool(code)
-
-  return max(codes, key=rank, default=DONE)
 
 
 def say(line):

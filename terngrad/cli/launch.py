@@ -13,12 +13,16 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from collections.abc import Sequence
 
 from terngrad import signals
 from terngrad.cli import command
-from terngrad.cli import flags
+from terngrad.cli import launch_flags
+from terngrad.cli import launch_hosts
 from terngrad.cli import ports
 from terngrad.config import options
+from terngrad.launching import exit_codes
 
 USAGE = """\
 {program}: starts all processes of a training run on this machine.
@@ -33,7 +37,7 @@ stands a command `train` with its flags; hosts and numbers are filled in. Every
 line of the log says whose it is. Where a process fails the others are stopped,
 and its exit code is this program's; signals are passed on, and what has not
 ended 27 seconds after one is killed. Parameter servers on GPUs of their own, or
-several machines: scripts/run_dist.sh.
+several machines: below.
 """
 
 # Seconds for a process to end once it was asked to; a checkpoint is written.
@@ -41,22 +45,35 @@ _GRACE = 120
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Flags:
+class Flags(launch_flags.Hosts):
   """The flags, and the command behind them."""
 
-  num_workers: int = options.option(2, 'Worker processes.', 'cluster')
+  num_workers: int = options.option(
+    2, 'Worker processes, on this machine.', 'cluster'
+  )
   num_ps: int = options.option(
     0, 'Parameter servers; 0: workers exchange with each other.', 'cluster'
   )
-  command: tuple = ()
+  command: tuple[str, ...] = ()
 
 
-def launch(values):
-  """Runs all processes; returns the exit code of the first that failed."""
+def launch(values: Flags) -> int:
+  """Runs all processes; returns the exit code of the run.
+
+  Args:
+    values: the flags.
+
+  Raises:
+    terngrad.cli.flags.UsageError: the flags contradict each other, or the
+      command is none that trains on several processes.
+    terngrad.errors.ConfigError: nothing was started.
+  """
+  if launch_flags.is_asked(values):
+    return launch_hosts.launch(values, values.command, values.num_ps)
   for name, least in (('num_workers', 1), ('num_ps', 0)):
     options.at_least(name, getattr(values, name), least)
   # One that signal handlers may use.
-  events = queue.SimpleQueue()
+  events: _Events = queue.SimpleQueue()
   with contextlib.ExitStack() as stack:
     stack.enter_context(_signals_in(events))
     processes = [
@@ -66,8 +83,8 @@ def launch(values):
     return _wait(processes, events)
 
 
-def tasks(values):
-  """What to start.
+def tasks(values: Flags) -> list[tuple[str, list[str]]]:
+  """What to start on this machine.
 
   Args:
     values: `Flags`.
@@ -76,32 +93,17 @@ def tasks(values):
     List of (label, list of words behind `terngrad`); the chief is the last.
 
   Raises:
-    flags.UsageError: the command is none that trains on several processes.
+    terngrad.cli.flags.UsageError: see `launch_hosts.assigned`.
   """
-  words = list(values.command)
-  if words[:1] not in (['train'], ['distributed_train']) or 'slim' in words[:2]:
-    raise flags.UsageError(
-      'Expected `-- train DATASET --flag=value ...` behind the flags, received '
-      f'{" ".join(words) or "nothing"!r}. See --help.'
-    )
   free = ports.free(values.num_workers + values.num_ps)
   hosts = [f'localhost:{port}' for port in free]
   workers, servers = hosts[: values.num_workers], hosts[values.num_workers :]
-  given = [f'--worker_hosts={",".join(workers)}']
-  if servers:
-    words[0] = 'distributed_train'
-    given.append(f'--ps_hosts={",".join(servers)}')
-  else:
-    words[0] = 'train'
-    given.append('--exchange=collective')
-  return [
-    (
-      f'{job} {index}',
-      [*words, *given, f'--job_name={job}', f'--task_id={index}'],
-    )
-    for job, members in (('ps', servers), ('worker', workers))
-    for index in reversed(range(len(members)))
-  ]
+  found = launch_hosts.assigned(
+    values.command, ','.join(workers), ','.join(servers)
+  )
+  # Of each kind the first is the last.
+  ordered = sorted(found, key=lambda task: (task[0], -task[1]))
+  return [(f'{job} {index}', words) for job, index, words in ordered]
 
 
 class _Process:
@@ -110,7 +112,9 @@ class _Process:
   Puts (itself, its exit code) into `events` when it has ended.
   """
 
-  def __init__(self, label, arguments, events):
+  def __init__(
+    self, label: str, arguments: Sequence[str], events: '_Events'
+  ) -> None:
     self.label = label
     self._process = subprocess.Popen(
       [sys.executable, '-m', 'terngrad.cli.main', *arguments],
@@ -123,35 +127,44 @@ class _Process:
       start_new_session=True,
       env=os.environ | signals.environment(),
     )
+    if self._process.stdout is None:
+      raise RuntimeError('Expected a pipe of a process, received none.')
+    self._lines = self._process.stdout
     self._thread = threading.Thread(target=self._watch, args=(events,))
     self._thread.start()
 
-  def _watch(self, events):
-    for line in self._process.stdout:
+  def _watch(self, events: '_Events') -> None:
+    for line in self._lines:
       command.say(f'[{self.label}] {line.rstrip()}')
     code = self._process.wait()
-    events.put((self, command.as_shell(code)))
+    events.put((self, exit_codes.as_shell(code)))
 
-  def __enter__(self):
+  def __enter__(self) -> '_Process':
     return self
 
-  def __exit__(self, *error):
+  def __exit__(self, *error: object) -> None:
     del error
     self.signal(signal.SIGTERM)
     self._thread.join(_GRACE)
     self._process.kill()
     self._thread.join()
-    self._process.stdout.close()
+    self._lines.close()
 
-  def signal(self, number):
+  def signal(self, number: int) -> None:
     """Sends a signal, where the process still runs, and wakes it for that."""
     self._process.send_signal(number)
     self._process.send_signal(signal.SIGCONT)
 
 
-def _wait(running, events):
+# What ended with which code, or None and a signal.
+_Events = queue.SimpleQueue[tuple[_Process | None, int]]
+
+
+def _wait(running: list[_Process], events: _Events) -> int:
   """Waits for all, or until it is known what failed; the exit code."""
-  stopped, ended, end = command.DONE, {}, None
+  ended: dict[int, _Process] = {}
+  end: float | None = None
+  stopped = command.DONE
   while running:
     left = None if end is None else max(0.0, end - time.monotonic())
     try:
@@ -160,7 +173,7 @@ def _wait(running, events):
       break
     if process is None:
       # They have as long as they need now, see `signal_guard.seconds`.
-      stopped, end = command.SIGNALLED + number, None
+      stopped, end = exit_codes.SIGNALLED + number, None
       for each in running:
         each.signal(number)
       continue
@@ -168,7 +181,7 @@ def _wait(running, events):
     ended[number] = process
     if stopped or not number:
       continue
-    if command.is_failure(number):
+    if exit_codes.is_failure(number):
       break
     if running and end is None:
       command.say(
@@ -176,7 +189,7 @@ def _wait(running, events):
         f'to {command.SETTLE} s for the others, to see what failed'
       )
       end = time.monotonic() + command.SETTLE
-  code = command.decisive(ended)
+  code = exit_codes.decisive(ended)
   if stopped or not code:
     return stopped
   return command.complain(
@@ -188,7 +201,7 @@ def _wait(running, events):
 
 
 @contextlib.contextmanager
-def _signals_in(events):
+def _signals_in(events: _Events) -> Iterator[None]:
   """Puts (None, signal) into `events` instead of dying by it."""
   numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
   before = {
@@ -203,5 +216,9 @@ def _signals_in(events):
 
 
 COMMAND = command.Command(
-  USAGE, Flags, launch, rest='command', needs_tensorflow=False
+  USAGE + launch_flags.USAGE,
+  Flags,
+  launch,
+  rest='command',
+  needs_tensorflow=False,
 )

@@ -2,6 +2,7 @@
 
 import functools
 import sys
+from collections.abc import Callable
 
 from slim import errors as data_errors
 from terngrad import version
@@ -45,21 +46,26 @@ def run(arguments=None):
   return command.DONE if words or not path else command.REFUSED
 
 
-def starter(*path, name):
+def starter(*path: str, name: str, module: str = '') -> Callable[[], int]:
   """What a program of an older name runs.
 
   Args:
     *path: of the command, such as 'train', 'mnist'.
     name: of the program, such as 'mnist_train'.
+    module: `__name__` of the caller; where it is the program that Python was
+      started with, the command runs and the process ends.
 
   Returns:
     A function that runs the command on this process's command line and returns
     the exit code.
   """
-  return functools.partial(_start, path, name)
+  run = functools.partial(_start, path, name)
+  if module == '__main__':
+    sys.exit(run())
+  return run
 
 
-def _start(path, name):
+def _start(path: tuple[str, ...], name: str) -> int:
   return command.run(commands.load(commands.find(path)), name, sys.argv[1:])
 
 

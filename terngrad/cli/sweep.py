@@ -4,8 +4,11 @@ import contextlib
 import dataclasses
 import multiprocessing
 import os
+import pathlib
 import signal
 import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import tqdm
 
@@ -17,6 +20,9 @@ from terngrad.cli import flags
 from terngrad.cli import launch
 from terngrad.config import options
 from terngrad.sweep import definition as definitions
+
+if TYPE_CHECKING:
+  import pandas as pd
 
 codec_table = lazy.module('terngrad.measure.codec_table')
 model = lazy.module('terngrad.measure.planning.model')
@@ -146,11 +152,7 @@ def _report(sweep, found, values, configs):
   """Prints the table, writes what is to be looked at; the exit code."""
   rows = report.read(sweep.table)
   present = set(rows['variant'])
-  baselines = {
-    variant: baseline
-    for variant, baseline in found.baselines.items()
-    if baseline in present
-  }
+  baselines = _present(found.baselines, rows)
   if values.bandwidth:
     steps = rows.groupby('variant')['steps'].last()
     # Of several processes the chief's flags alone do not say how many.
@@ -163,6 +165,33 @@ def _report(sweep, found, values, configs):
   title = found.folder.resolve().name
   command.say(report.write(sweep.table.parent, title, rows, baselines))
   return command.DONE
+
+
+def _present(
+  baselines: Mapping[str, str], rows: 'pd.DataFrame'
+) -> dict[str, str]:
+  """The baselines that have runs."""
+  present = set(rows['variant'])
+  return {
+    v: baseline for v, baseline in baselines.items() if baseline in present
+  }
+
+
+def render(folder: pathlib.Path, output: pathlib.Path) -> str:
+  """Writes table, plot and page of an experiment's finished runs.
+
+  They are those of `terngrad sweep FOLDER --report`, to the byte.
+
+  Args:
+    folder: with sweep.ini and results.csv.
+    output: folder to write into.
+
+  Returns:
+    The table and where the page is, for people.
+  """
+  rows = report.read(folder / 'results.csv')
+  baselines = _present(definitions.read(folder).baselines, rows)
+  return report.write(output, folder.resolve().name, rows, baselines, folder)
 
 
 def _modelled(config, values):

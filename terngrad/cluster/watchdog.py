@@ -31,7 +31,7 @@ from terngrad.cluster import bystander
 from terngrad.cluster import spec as clusters
 
 # Of a process that ends because another one was lost: all can continue from the
-# last checkpoint. Of sysexits.h, EX_TEMPFAIL; scripts/run_dist.sh knows it too.
+# last checkpoint. Of sysexits.h, EX_TEMPFAIL; see `launching.exit_codes`.
 LOST = 75
 _PING_SECONDS = 2.0
 # Of a process that could not begin; see `cli.command`.

@@ -1,15 +1,30 @@
 """Compressed gradients in programs of Keras: one line beside `model.fit`."""
 
+from typing import Any
+
 from terngrad.keras.metrics import CompressionMetrics
 from terngrad.keras.multi_worker import repair_multi_worker
 from terngrad.keras.optimizer import CompressedOptimizer
-from terngrad.keras.reduce import CompressedReduce
 from terngrad.keras.virtual import virtual_workers
 
 __all__ = [
   'CompressedOptimizer',
-  'CompressedReduce',
   'CompressionMetrics',
   'repair_multi_worker',
   'virtual_workers',
 ]
+
+_REMOVED = {
+  'CompressedReduce': (
+    'terngrad.keras.CompressedReduce is gone. Wrap the optimizer with '
+    'terngrad.keras.CompressedOptimizer; in a training loop of your own, call '
+    'terngrad.compress on the gradients.'
+  )
+}
+
+
+def __getattr__(name: str) -> Any:
+  if name in _REMOVED:
+    # `from terngrad.keras import NAME` hides the text of an AttributeError.
+    raise ImportError(_REMOVED[name])
+  raise AttributeError(f'module {__name__!r} has no attribute {name!r}')

@@ -7,6 +7,7 @@ import pytest
 from terngrad.cli import command
 from terngrad.cli import quiet
 from terngrad.config import options
+from terngrad.launching import exit_codes
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -104,4 +105,4 @@ def test_an_error_that_nobody_foresaw_ends_the_process_without_an_abort(
   ],
 )
 def test_the_cause_decides_and_not_what_it_led_to(codes, code):
-  assert command.decisive(codes) == code
+  assert exit_codes.decisive(codes) == code

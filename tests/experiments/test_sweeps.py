@@ -43,6 +43,16 @@ def test_finished_runs_are_of_the_sweep(folder, tmp_path):
     assert flags[row['variant'], row['seed']] == row['flags']
 
 
+@pytest.mark.gate_every(3)
+def test_tables_are_those_of_the_runs(folder, tmp_path):
+  if not (folder / 'sweep.csv').exists():
+    pytest.skip('no tables')
+  sweep_cli.render(folder, tmp_path)
+  for name in ('sweep.csv', 'sweep.md'):
+    assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
+  assert {'sweep.png', 'sweep.html'} <= {p.name for p in tmp_path.iterdir()}
+
+
 def test_how_to_run_it_is_said(folder):
   text = (folder / 'README.md').read_text(encoding='utf-8')
   assert f'terngrad sweep experiments/{folder.name}' in text

@@ -2,11 +2,11 @@
 
 import os
 import pathlib
-import re
 import select
 import shutil
 import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -42,6 +42,8 @@ class Project:
     os.mkfifo(self.fifo)
     # Open at both ends, so that no script waits for the other end.
     self.pipe = os.fdopen(os.open(self.fifo, os.O_RDWR), 'r+b', buffering=0)
+    # Of the environment of all scripts. The launcher is this interpreter's.
+    self.variables = {'TERNGRAD_PYTHON': sys.executable}
     self._log = folder / 'calls'
     self._folder = folder
 
@@ -58,14 +60,9 @@ class Project:
     path.chmod(0o755)
     return path
 
-  def set(self, script, name, value):
-    """Gives a variable of a script another number."""
-    path = self.root / 'scripts' / script
-    text, count = re.subn(
-      rf'^{name}=\d+$', f'{name}={value}', path.read_text(), flags=re.M
-    )
-    assert count == 1, f'{name} is set {count} times in {script}'
-    path.write_text(text)
+  def settle(self, seconds):
+    """Gives tasks so long to end after a loss."""
+    self.variables['TERNGRAD_SETTLE_SECONDS'] = seconds
 
   def heard(self):
     """Returns the next line that a stand-in wrote to $fifo."""
@@ -87,10 +84,11 @@ class Project:
       'PATH': os.environ['PATH'],
       'LC_ALL': 'C',
     }
+    environment |= self.variables | variables
     return subprocess.Popen(
       [str(self.root / 'scripts' / script), *arguments],
       cwd=self._folder,
-      env=environment | {name: str(v) for name, v in variables.items()},
+      env={name: str(value) for name, value in environment.items()},
       stdin=subprocess.DEVNULL,
       stdout=subprocess.PIPE,
       stderr=subprocess.PIPE,

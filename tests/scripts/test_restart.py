@@ -27,7 +27,7 @@ def equal(cluster):
       f'echo >"$mark"\nif [[ $4 == 0 ]]; then {first}; else {second}; fi',
     )
     cluster.write(EQUAL)
-    cluster.project.set('dist_watch.sh', 'settle', LONG)
+    cluster.project.settle(LONG)
     return cluster
 
   return write
@@ -78,7 +78,7 @@ def test_all_are_stopped_before_any_is_started_again(equal):
     f"trap 'record ended; exit 143' TERM; {STAYS}",
     'kill -KILL $$',
   )
-  cluster.project.set('dist_watch.sh', 'settle', 0)
+  cluster.project.settle(0)
   status, _, err = cluster.run('--experiment=e', '--restart=1')
   assert (status, err) == (0, '')
   third = cluster.project.calls()[2]
@@ -170,7 +170,7 @@ def test_a_host_that_cannot_be_reached_ends_the_restarts(cluster):
     f'record "$@"\n[[ $4 == 0 ]] || touch "{cluster.folder}/gone"\n{SURVIVOR}',
   )
   cluster.write('PS_HOSTS=()\nWORKER_HOSTS=(one:2222 gone:2222)\n')
-  cluster.project.set('dist_watch.sh', 'settle', 0)
+  cluster.project.settle(0)
   status, out, _ = cluster.run('--experiment=e', '--restart=5')
   assert status == watchdog.LOST
   assert 'e on gone: expected: ssh -o BatchMode=yes gone to work' in out

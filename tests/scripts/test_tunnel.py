@@ -201,7 +201,7 @@ def test_a_restart_makes_new_tunnels(tunnelled):
 
 def test_a_tunnel_that_ends_is_a_loss_though_all_tasks_run(tunnelled):
   cluster = tunnelled(STAYS)
-  cluster.project.set('dist_watch.sh', 'settle', 0)
+  cluster.project.settle(0)
   with cluster.start('--experiment=e', '--tunnel') as watcher:
     try:
       tasks = [int(cluster.project.heard()) for _ in range(3)]

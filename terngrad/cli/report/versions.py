@@ -14,8 +14,8 @@ USAGE = """\
 
   {program}
 
-scripts/run_dist.sh --check compares the line of every host. GPUs are those that
-CUDA_VISIBLE_DEVICES leaves.
+`terngrad launch --config=FILE --check` compares the line of every host. GPUs
+are those that CUDA_VISIBLE_DEVICES leaves.
 """
 
 

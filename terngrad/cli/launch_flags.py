@@ -1,0 +1,143 @@
+"""The flags of `terngrad launch` about several machines."""
+
+import dataclasses
+import pathlib
+
+from terngrad.cli import flags
+from terngrad.config import options
+
+USAGE = """\
+
+On several machines:
+
+  {program} --config=config_dist.sh [--check] [-- --grad_bits=1 ...]
+  {program} --config=config_dist.sh --status
+  {program} --config=config_dist.sh --stop [--seconds=60]
+  {program} --hosts=node1,node2 --workspace=~/results \\
+      --allow_insecure_network -- train mnist --data_dir=D --train_dir=T ...
+
+starts each task on its host, by ssh, and returns. First it asks every host
+whether its tasks can start; where one cannot, none is started. Hosts have the
+same project and interpreter at the same path. --config names a file of hosts
+and folders like scripts/config_dist.sh, which is read and never executed; flags
+behind `--` go to all workers, after those of WORKER_SCRIPT. With --hosts the
+command behind `--` is the task, one a host. Logs, PID files and checkpoints are
+in WORKSPACE/ID of each host: ps_0.log, worker_0.log, and worker_0/ for the
+checkpoints of a configuration's chief.
+
+Status 2: refused before anything was started. Status 1: a task did not start,
+and those that did were stopped; of --status, not all run; of --stop, a host
+could not be reached. --stop ends what was started for one experiment and
+nothing else: what the PID files name, if it still is that process; tunnels end
+last, on the machine that opened them.
+
+With --restart the status is that of the run: 0 all tasks came to their end; 75
+one was lost, and there was no restart left or possible; 143 somebody stopped
+it; 1, 2 and others: that of a task that failed, whose log says why. These are
+not restarted. A signal to this program ends the tasks: 128 and its number.
+"""
+
+# No name of an experiment, and no number of restarts.
+BY_TIME, NEVER = '(by time)', 'none'
+WORKER_PORT, PS_PORT = 2224, 2222
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Hosts:
+  """The flags about several machines."""
+
+  config: str = options.option(
+    '', 'File of hosts and folders, such as scripts/config_dist.sh.', 'cluster'
+  )
+  hosts: tuple[str, ...] = options.option(
+    (),
+    'In place of --config: the host of each worker, or host:port '
+    f'({WORKER_PORT} where none is given). --num_ps servers are on the first '
+    f'ones, at port {PS_PORT}.',
+    'cluster',
+  )
+  workspace: str = options.option(
+    '',
+    'With --hosts: a folder that exists on all hosts, for logs and PID files. '
+    "~/ begins one in each host's home.",
+    'cluster',
+  )
+  allow_insecure_network: bool = options.option(
+    False,
+    "With --hosts: promises that nobody else reaches the hosts' ports, whose "
+    'servers have no authentication (docs/security.md).',
+    'cluster',
+  )
+  experiment: str = options.option(
+    BY_TIME,
+    'Names the folder in WORKSPACE. That of an earlier run continues it. The '
+    'default is the time; with --status and --stop, what was started last.',
+    'cluster',
+  )
+  restart: str = options.option(
+    NEVER,
+    'A number: stay until the run ends. Where a task was killed, or lost '
+    'another one, stop all and start all again, from the last checkpoint; so '
+    'often at most, 0 for never. First the others have '
+    'TERNGRAD_SETTLE_SECONDS (30) to end: where one of them fails, that '
+    'decides.',
+    'cluster',
+  )
+  tunnel: bool = options.option(
+    False,
+    'Carry what tasks say to each other by ssh through this machine, so that '
+    'hosts need no private network; implies --restart=0.',
+    'cluster',
+  )
+  check: bool = options.option(
+    False,
+    'Ask the hosts and start nothing; also print the versions and GPUs that '
+    'each task would have, and refuse versions that differ and GPUs that are '
+    'not there; with --tunnel, open every tunnel and close it again.',
+    'cluster',
+  )
+  status: bool = options.option(
+    False, 'Say which tasks run; the status is 1 unless all do.', 'cluster'
+  )
+  dry_run: bool = options.option(
+    False, 'Print each host and command, and reach no host.', 'cluster'
+  )
+  stop: bool = options.option(
+    False, 'End the tasks of an experiment on all hosts.', 'cluster'
+  )
+  seconds: str = options.option(
+    '60',
+    'With --stop: what has not ended then is killed. The chief saves a '
+    'checkpoint when it is asked to end.',
+    'cluster',
+  )
+  scripts: str = options.option(
+    str(pathlib.Path(__file__).resolve().parents[2] / 'scripts'),
+    'Folder of WORKER_SCRIPT and PS_SCRIPT that are names alone, and of what '
+    'runs on hosts; at the same path on all of them.',
+    'cluster',
+  )
+
+
+def is_asked(values: Hosts) -> bool:
+  """Whether the flags are about several machines.
+
+  Raises:
+    terngrad.cli.flags.UsageError: only some of them are.
+  """
+  if values.config and values.hosts:
+    raise flags.UsageError(
+      'Expected --config or --hosts, received both. Leave one out.'
+    )
+  wanted = bool(values.config or values.hosts)
+  changed = [
+    o.name
+    for o in options.fields(Hosts)
+    if getattr(values, o.name) != o.default
+  ]
+  if changed and not wanted:
+    raise flags.UsageError(
+      f'--{changed[0]}: expected --config=FILE or --hosts=A,B beside it, '
+      'received neither. See --help.'
+    )
+  return wanted

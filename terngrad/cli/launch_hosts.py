@@ -1,0 +1,190 @@
+"""The part of `terngrad launch` that starts tasks on several machines."""
+
+import sys
+from collections.abc import Sequence
+
+from terngrad.cli import flags
+from terngrad.cli import launch_flags
+from terngrad.launching import addresses
+from terngrad.launching import configuration
+from terngrad.launching import launcher
+from terngrad.launching import refusals
+from terngrad.launching import tasks as tasks_lib
+
+
+def launch(
+  values: launch_flags.Hosts, command: tuple[str, ...], servers: int
+) -> int:
+  """Does what the flags ask for on all hosts; returns the exit code.
+
+  Args:
+    values: the flags.
+    command: words behind `--`.
+    servers: how many parameter servers, with --hosts.
+
+  Raises:
+    terngrad.cli.flags.UsageError: flags contradict each other.
+    terngrad.errors.ConfigError: a value, the configuration or a host is not as
+      it must be; nothing was started.
+  """
+  named = values.experiment != launch_flags.BY_TIME
+  if named:
+    refusals.check_experiment(values.experiment)
+  restarts = None
+  if values.restart != launch_flags.NEVER:
+    what = 'no number of restarts'
+    restarts = refusals.whole_number(what, 'restart', values.restart)
+  seconds = refusals.whole_number('no time', 'seconds', values.seconds)
+  action = _action(values)
+  if values.config:
+    config = configuration.read(values.config, values.scripts)
+  else:
+    config = _of_hosts(values, servers)
+    if action not in (launcher.STATUS, launcher.STOP):
+      _check_promise(values, config)
+
+  def tasks(name: str) -> list[tasks_lib.Task]:
+    if values.config:
+      return tasks_lib.of_scripts(config, name, values.tunnel, command)
+    if action in (launcher.STATUS, launcher.STOP):
+      return tasks_lib.of_scripts(config, name, values.tunnel, ())
+    return _of_command(config, values.tunnel, command)
+
+  return launcher.run(
+    launcher.Request(
+      config=config,
+      tasks=tasks,
+      scripts=values.scripts,
+      action=action,
+      experiment=values.experiment if named else '',
+      restarts=restarts,
+      seconds=seconds,
+      tunnel=values.tunnel,
+    )
+  )
+
+
+def _action(values: launch_flags.Hosts) -> str:
+  asked = [name for name in launcher.ACTIONS if getattr(values, name, False)]
+  if len(asked) > 1:
+    raise flags.UsageError(
+      f'Expected one of --{", --".join(launcher.ACTIONS[1:])}, received '
+      f'--{" and --".join(asked)}. Leave all but one out.'
+    )
+  return asked[0] if asked else launcher.START
+
+
+def _of_hosts(
+  values: launch_flags.Hosts, servers: int
+) -> configuration.Configuration:
+  """The configuration that --hosts and --num_ps describe."""
+  if not 0 <= servers <= len(values.hosts):
+    raise flags.UsageError(
+      f'--num_ps: expected 0 to {len(values.hosts)}, as many as --hosts, '
+      f'received {servers}.'
+    )
+  if not values.workspace.startswith(('/', '~/')):
+    raise flags.UsageError(
+      '--workspace: expected a folder of all hosts, a path from / or ~/, '
+      f'received {values.workspace!r}. Give it beside --hosts.'
+    )
+  workers = tuple(
+    _address(each, launch_flags.WORKER_PORT) for each in values.hosts
+  )
+  first = [each.rpartition(':')[0] for each in workers[:servers]]
+  return configuration.checked(
+    configuration.Configuration(
+      source='--hosts',
+      ps_hosts=tuple(f'{host}:{launch_flags.PS_PORT}' for host in first),
+      worker_hosts=workers,
+      worker_devices=('',) * len(workers),
+      data_dirs=('',) * len(workers),
+      worker_script=sys.executable,
+      ps_script=sys.executable,
+      workspace=values.workspace,
+      allow_insecure_network=str(values.allow_insecure_network).lower(),
+    ),
+    values.scripts,
+  )
+
+
+def _check_promise(
+  values: launch_flags.Hosts, config: configuration.Configuration
+) -> None:
+  """Refuses a network that others may reach, in the flags' words."""
+  outside = [a for a in config.all_addresses if not addresses.is_loopback(a)]
+  if outside and not (values.allow_insecure_network or values.tunnel):
+    raise flags.UsageError(
+      '--hosts: expected --allow_insecure_network or --tunnel beside hosts '
+      f'other than localhost, received neither with {outside[0]}. TensorFlow '
+      'has no authentication: read docs/security.md first.'
+    )
+
+
+def _address(host: str, port: int) -> str:
+  return host if host.rpartition(':')[2].isdecimal() else f'{host}:{port}'
+
+
+def assigned(
+  command: Sequence[str], workers: str, servers: str
+) -> list[tuple[str, int, list[str]]]:
+  """Gives a training command to each process of a run.
+
+  Args:
+    command: words behind `terngrad`, 'train', 'mnist', ....
+    workers: their addresses, with commas.
+    servers: those of the parameter servers; '' for none.
+
+  Returns:
+    List of ('ps' or 'worker', number, words behind `terngrad`).
+
+  Raises:
+    terngrad.cli.flags.UsageError: the command is none that trains on several
+      processes.
+  """
+  words = list(command)
+  if words[:1] not in (['train'], ['distributed_train']) or 'slim' in words[:2]:
+    raise flags.UsageError(
+      'Expected `-- train DATASET --flag=value ...` behind the flags, received '
+      f'{" ".join(words) or "nothing"!r}. See --help.'
+    )
+  given = [f'--worker_hosts={workers}']
+  if servers:
+    words[0] = 'distributed_train'
+    given.append(f'--ps_hosts={servers}')
+  else:
+    words[0] = 'train'
+    given.append('--exchange=collective')
+  counts = {
+    'ps': servers.count(',') + 1 if servers else 0,
+    'worker': workers.count(',') + 1,
+  }
+  return [
+    (job, index, [*words, *given, f'--job_name={job}', f'--task_id={index}'])
+    for job, count in counts.items()
+    for index in range(count)
+  ]
+
+
+def _of_command(
+  config: configuration.Configuration, tunnel: bool, command: tuple[str, ...]
+) -> list[tasks_lib.Task]:
+  """The tasks that a command behind `--` stands for, one a host."""
+  vouched = config.allow_insecure_network == 'true' and not tunnel
+  found = assigned(
+    command,
+    tasks_lib.seen(config.worker_hosts, tunnel),
+    tasks_lib.seen(config.ps_hosts, tunnel),
+  )
+  program = (config.worker_script, '-m', 'terngrad.cli.main')
+  hosts = {'ps': config.ps_hosts, 'worker': config.worker_hosts}
+  return [
+    tasks_lib.Task(
+      f'{job}_{index}',
+      hosts[job][index],
+      '',
+      '',
+      (*program, *words, *(['--allow_insecure_network'] if vouched else [])),
+    )
+    for job, index, words in found
+  ]

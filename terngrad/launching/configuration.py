@@ -1,0 +1,215 @@
+"""Which tasks are started on which hosts, and what is refused of that."""
+
+import dataclasses
+import os
+import re
+from typing import Any
+
+from terngrad import errors
+from terngrad.launching import addresses
+from terngrad.launching import config_file
+from terngrad.launching import refusals
+
+# Variables of the file and fields of a `Configuration`.
+LISTS = {
+  'PS_HOSTS': 'ps_hosts',
+  'WORKER_HOSTS': 'worker_hosts',
+  'WORKER_DEVICES': 'worker_devices',
+  'DATA_DIR': 'data_dirs',
+}
+WORDS = {
+  'WORKER_SCRIPT': 'worker_script',
+  'PS_SCRIPT': 'ps_script',
+  'WORKSPACE': 'workspace',
+  'ALLOW_INSECURE_NETWORK': 'allow_insecure_network',
+}
+_DEVICES = re.compile(r'([0-9]{1,4}(,[0-9]{1,4})*)?')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Configuration:
+  """The tasks of a run, their hosts and folders.
+
+  Attributes:
+    source: where it was read, for messages.
+    ps_hosts: 'host:port' of each parameter server; none for equal workers.
+    worker_hosts: 'host:port' of each worker, one or more.
+    worker_devices: the GPUs of each worker, '0,1'; '' for none.
+    data_dirs: the folder of each worker's data; '' for none.
+    worker_script: path of the program that is one worker.
+    ps_script: path of the program that is one parameter server.
+    workspace: folder on all hosts in which experiments have theirs.
+    allow_insecure_network: 'true' where nobody else reaches the hosts.
+  """
+
+  source: str
+  ps_hosts: tuple[str, ...]
+  worker_hosts: tuple[str, ...]
+  worker_devices: tuple[str, ...]
+  data_dirs: tuple[str, ...]
+  worker_script: str
+  ps_script: str
+  workspace: str
+  allow_insecure_network: str
+
+  @property
+  def all_addresses(self) -> tuple[str, ...]:
+    """Those of all tasks, parameter servers first."""
+    return (*self.ps_hosts, *self.worker_hosts)
+
+  @property
+  def hosts(self) -> dict[str, str]:
+    """The first address of each host, by the host's name."""
+    found: dict[str, str] = {}
+    for address in self.all_addresses:
+      found.setdefault(addresses.host(address), address)
+    return found
+
+  def refusal(
+    self, expected: str, received: str, remedy: str
+  ) -> errors.ConfigError:
+    """The error for a value that cannot be used."""
+    return refusals.refusal(
+      f'cannot use {self.source}', expected, received, remedy
+    )
+
+  def text(self) -> str:
+    """The configuration as `read` reads it."""
+    return config_file.write(
+      {name: getattr(self, field) for name, field in LISTS.items()},
+      {name: getattr(self, field) for name, field in WORDS.items()},
+    )
+
+
+def at_home(path: str) -> str:
+  """A path with this host's home for a ~/ at the beginning."""
+  if path.startswith('~/'):
+    return f'{os.environ["HOME"]}/{path[2:]}'
+  return path
+
+
+def read(path: str, scripts: str) -> Configuration:
+  """Reads and checks a file.
+
+  Args:
+    path: of the file.
+    scripts: folder of programs that are named without a folder.
+
+  Returns:
+    A `Configuration` whose programs have whole paths.
+
+  Raises:
+    terngrad.errors.ConfigError: there is no such file, or what it says cannot
+      be used.
+  """
+  lists, words = config_file.read(path, tuple(LISTS), tuple(WORDS))
+  values: dict[str, Any] = {field: lists[name] for name, field in LISTS.items()}
+  values |= {field: words[name] for name, field in WORDS.items()}
+  return checked(Configuration(source=path, **values), scripts)
+
+
+def checked(config: Configuration, scripts: str) -> Configuration:
+  """Refuses what cannot be started; completes the programs' paths.
+
+  Args:
+    config: a configuration.
+    scripts: see `read`.
+
+  Returns:
+    The configuration with whole paths of its programs.
+
+  Raises:
+    terngrad.errors.ConfigError: a value cannot be used.
+  """
+  if config.allow_insecure_network not in ('true', 'false'):
+    raise config.refusal(
+      'ALLOW_INSECURE_NETWORK: true or false',
+      config.allow_insecure_network,
+      'write one of these',
+    )
+  _check_addresses(config)
+  workers = len(config.worker_hosts)
+  for name in ('WORKER_DEVICES', 'DATA_DIR'):
+    count = len(getattr(config, LISTS[name]))
+    if count != workers:
+      raise config.refusal(
+        f'{name}: one a worker, {workers}',
+        str(count),
+        'list as many as WORKER_HOSTS',
+      )
+  for devices in config.worker_devices:
+    if not _DEVICES.fullmatch(devices):
+      raise config.refusal(
+        "WORKER_DEVICES: numbers of GPUs, or ''",
+        devices,
+        "write '0', '0,1' or ''",
+      )
+  for path in filter(None, config.data_dirs):
+    _check_path(config, 'DATA_DIR', path)
+  _check_path(config, 'WORKSPACE', config.workspace)
+  programs = {
+    WORDS[name]: _program(config, name, scripts)
+    for name in ('WORKER_SCRIPT', 'PS_SCRIPT')
+  }
+  return dataclasses.replace(config, **programs)
+
+
+def _check_addresses(config: Configuration) -> None:
+  """Each is one, and no two are the same."""
+  if not config.worker_hosts:
+    raise config.refusal('WORKER_HOSTS: one or more', 'none', 'list host:port')
+  known = set()
+  for address in config.all_addresses:
+    if not addresses.is_one(address):
+      raise config.refusal(
+        'host:port with a port from 1 to 65535',
+        address,
+        'write host.example:2222, or [2001:db8::1]:2222 for IPv6',
+      )
+    if address in known:
+      raise config.refusal(
+        'every address once', f'{address} again', 'give each task its own port'
+      )
+    known.add(address)
+
+
+def check_network(config: Configuration) -> None:
+  """Refuses hosts that cannot reach each other, or may not."""
+  local = [a for a in config.all_addresses if addresses.is_loopback(a)]
+  outside = [a for a in config.all_addresses if a not in local]
+  if not outside:
+    return
+  if local:
+    raise config.refusal(
+      'names that all hosts know, or localhost only',
+      f'{local[0]} and {outside[-1]}',
+      f"write this machine's name for {addresses.host(local[0])}",
+    )
+  if config.allow_insecure_network != 'true':
+    raise config.refusal(
+      'ALLOW_INSECURE_NETWORK=true for hosts other than localhost',
+      f'{config.allow_insecure_network} with {outside[-1]}',
+      'TensorFlow has no authentication: read docs/security.md first',
+    )
+
+
+def _check_path(config: Configuration, name: str, path: str) -> None:
+  if not path.startswith(('/', '~/')):
+    raise config.refusal(
+      f'{name}: a path from / or ~/',
+      f"'{path}'",
+      'hosts have no common folder to begin from',
+    )
+
+
+def _program(config: Configuration, name: str, scripts: str) -> str:
+  path: str = getattr(config, WORDS[name])
+  if not path or ('/' in path and path[0] not in '/~'):
+    raise config.refusal(
+      f'{name}: a name, or a path from / or ~/',
+      f"'{path}'",
+      "write the script's whole path",
+    )
+  path = path if '/' in path else f'{scripts}/{path}'
+  _check_path(config, name, path)
+  return path

@@ -1,0 +1,133 @@
+"""An experiment: its tasks, their hosts, and its folder on this machine."""
+
+import pathlib
+from collections.abc import Sequence
+
+from terngrad.launching import configuration
+from terngrad.launching import output
+from terngrad.launching import refusals
+from terngrad.launching import remote
+from terngrad.launching import tasks as tasks_lib
+from terngrad.launching import tunnels as tunnels_lib
+
+_LATEST = 'latest_experiment'
+
+
+class Experiment:
+  """What is done with all tasks of an experiment.
+
+  Attributes:
+    config: its configuration.
+    name: of it.
+    folder: of it on all hosts.
+    here: the same on this machine.
+    tasks: list of its `tasks.Task`s.
+    tunnels: its `tunnels.Tunnels`.
+    tunnel: whether it wants them.
+  """
+
+  def __init__(
+    self,
+    config: configuration.Configuration,
+    name: str,
+    tasks: Sequence[tasks_lib.Task],
+    hosts: remote.Hosts,
+    tunnel: bool = False,
+  ) -> None:
+    """Reaches no host yet."""
+    self.config = config
+    self.name = name
+    self.tasks = list(tasks)
+    self.folder = f'{config.workspace}/{name}'
+    self.here = pathlib.Path(configuration.at_home(self.folder))
+    self.tunnels = tunnels_lib.Tunnels(config, hosts, self.here)
+    self.tunnel = tunnel
+    self._hosts = hosts
+
+  def can_start(self, task: tasks_lib.Task) -> remote.Said:
+    """Asks a host what would keep a task from starting."""
+    return self._tell(
+      task, 'check_task', self.folder, task.name, task.command[0], task.data
+    )
+
+  def versions(self, task: tasks_lib.Task, python: str) -> remote.Said:
+    """Asks a host which versions and GPUs a task would have."""
+    return self._tell(task, 'report_versions', python, task.devices)
+
+  def start(self, task: tasks_lib.Task) -> remote.Said:
+    """Starts a task on its host."""
+    return self._tell(task, 'start_task', self.folder, task.name, *task.command)
+
+  def status(self, task: tasks_lib.Task) -> remote.Said:
+    """Asks a host how a task is."""
+    return self._tell(task, 'task_status', self.folder, task.name)
+
+  def _tell(
+    self, task: tasks_lib.Task, function: str, *words: str
+  ) -> remote.Said:
+    return self._hosts.tell(task.address, task.name, function, *words)
+
+  def start_all(self) -> bool:
+    """Opens the tunnels and starts all tasks; whether every one did."""
+    others = self.tunnels.others if self.tunnel else []
+    opened = remote.each(self.tunnels.open, others, output.say)
+    return opened.ok and remote.each(self.start, self.tasks, output.say).ok
+
+  def end_all(self, seconds: int) -> bool:
+    """Ends all tasks, then their tunnels.
+
+    Args:
+      seconds: what has not ended then is killed.
+
+    Returns:
+      Whether all hosts could be reached.
+    """
+
+    def end(address: str) -> remote.Said:
+      return self._hosts.tell(
+        address, self.name, 'stop_tasks', self.folder, str(seconds)
+      )
+
+    ended = remote.each(end, self.config.hosts.values(), output.say)
+    self.close_tunnels()
+    return ended.ok
+
+  def close_tunnels(self) -> None:
+    """Ends those that are open."""
+    for line in self.tunnels.close():
+      output.say(line)
+
+  def record(self) -> None:
+    """Leaves on this machine what --status and --stop need."""
+    self.here.mkdir(parents=True, exist_ok=True)
+    new = self.here / '.config_dist.sh'
+    text = self.config.text().encode(errors='surrogateescape')
+    new.write_bytes(text)
+    # The file may be the configuration itself, so it is replaced as a whole.
+    new.replace(self.recorded)
+    (self.here.parent / _LATEST).write_text(f'{self.name}\n')
+
+  @property
+  def recorded(self) -> pathlib.Path:
+    """The configuration in the experiment's folder."""
+    return self.here / 'config_dist.sh'
+
+
+def latest(config: configuration.Configuration) -> str:
+  """The name of the experiment that was started last from here.
+
+  Raises:
+    terngrad.errors.ConfigError: none was, or its name is none.
+  """
+  path = pathlib.Path(configuration.at_home(config.workspace)) / _LATEST
+  try:
+    name = path.read_text().split('\n')[0].strip()
+  except OSError as error:
+    raise refusals.refusal(
+      'no experiment',
+      f'one that was started here, in {path}',
+      'none',
+      'give --experiment=ID',
+    ) from error
+  refusals.check_experiment(name)
+  return name

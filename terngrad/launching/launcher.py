@@ -1,0 +1,211 @@
+"""Starts, checks and stops the tasks of a configuration on their hosts."""
+
+import dataclasses
+import os
+import re
+import shlex
+import time
+from collections.abc import Callable
+
+from terngrad.launching import configuration
+from terngrad.launching import experiment as experiments
+from terngrad.launching import interruptions as interruptions_lib
+from terngrad.launching import output
+from terngrad.launching import refusals
+from terngrad.launching import remote
+from terngrad.launching import tasks as tasks_lib
+from terngrad.launching import tunnels
+from terngrad.launching import watch
+
+START, CHECK, STATUS, DRY_RUN, STOP = ACTIONS = (
+  'start',
+  'check',
+  'status',
+  'dry_run',
+  'stop',
+)
+# Of tasks that did not start, and of a state that is not "all run".
+_FAILED = 1
+_GRACE = 10
+_VERSIONS = re.compile(r'.*?: (terngrad .*)')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request:
+  """What to do with the tasks of a run.
+
+  Attributes:
+    config: the hosts and folders.
+    tasks: makes the tasks of an experiment by its name.
+    scripts: folder with dist_tasks.sh, of a project that is at the same path on
+      all hosts.
+    action: one of `ACTIONS`.
+    experiment: its name; '' for a new one, or the one that was started last.
+    restarts: how often all are started again; None to return when they run.
+    seconds: what has not ended then is killed, of `STOP`.
+    tunnel: whether ssh carries what tasks say to each other.
+  """
+
+  config: configuration.Configuration
+  tasks: Callable[[str], list[tasks_lib.Task]]
+  scripts: str
+  action: str = START
+  experiment: str = ''
+  restarts: int | None = None
+  seconds: int = 60
+  tunnel: bool = False
+
+  def named(
+    self, name: str, interruptions: interruptions_lib.Interruptions
+  ) -> experiments.Experiment:
+    """The experiment of a name."""
+    hosts = remote.Hosts(self.scripts, interruptions.check)
+    return experiments.Experiment(
+      self.config, name, self.tasks(name), hosts, self.tunnel
+    )
+
+
+def run(request: Request) -> int:
+  """Does what is asked for.
+
+  Returns:
+    Exit code. 0 done; 1 a task did not start, does not run or could not be
+    reached; with restarts that of the run, see `watch.Watch`.
+
+  Raises:
+    terngrad.errors.ConfigError: refused before anything was started.
+  """
+  if request.restarts is not None and request.action != START:
+    raise refusals.refusal(
+      'nothing to restart',
+      f'--restart without --{request.action}',
+      f'--{request.action}',
+      'leave one out',
+    )
+  interruptions = interruptions_lib.Interruptions()
+  if request.action in (STATUS, STOP):
+    name = request.experiment or experiments.latest(request.config)
+    experiment = request.named(name, interruptions)
+    if request.action == STOP:
+      return 0 if experiment.end_all(request.seconds) else _FAILED
+    return _status(experiment)
+  if request.tunnel:
+    tunnels.check(request.config)
+  else:
+    configuration.check_network(request.config)
+  name = request.experiment or time.strftime('%Y-%m-%d_%H-%M-%S')
+  experiment = request.named(name, interruptions)
+  if request.action == DRY_RUN:
+    return _print(experiment)
+  _all_or_none(
+    remote.each(experiment.can_start, experiment.tasks),
+    'nothing was started',
+    'hosts that can start their tasks',
+    'repair it, and try with --check',
+  )
+  if request.action == CHECK:
+    return _check(experiment, request)
+  experiment.record()
+  if request.restarts is None and not request.tunnel:
+    return _start(experiment)
+  return _start_and_watch(experiment, interruptions, request.restarts or 0)
+
+
+def _start_and_watch(
+  experiment: experiments.Experiment,
+  interruptions: interruptions_lib.Interruptions,
+  restarts: int,
+) -> int:
+  """Starts all tasks and stays until the run ends; its exit code."""
+  try:
+    with interruptions.heeded():
+      return (
+        _start(experiment)
+        or watch.Watch(experiment, interruptions, restarts).run()
+      )
+  except interruptions_lib.Interrupted as error:
+    return watch.end_all(experiment, error.number)
+
+
+def _start(experiment: experiments.Experiment) -> int:
+  """Starts all tasks, or none; the exit code."""
+  if not experiment.start_all():
+    output.warn(['launch: a task did not start; stopping the others'])
+    experiment.end_all(_GRACE)
+    return _FAILED
+  words = ('terngrad', 'launch', f'--config={experiment.recorded}', '--status')
+  output.say(f'experiment {experiment.name}; its state: {shlex.join(words)}')
+  return 0
+
+
+def _status(experiment: experiments.Experiment) -> int:
+  """Prints how all tasks and tunnels are; 1 unless all run."""
+  tasks = remote.each(experiment.status, experiment.tasks, output.say)
+  opened = experiment.tunnels.status()
+  for line in opened.lines:
+    output.say(line)
+  return 0 if tasks.ok and opened.ok else _FAILED
+
+
+def _print(experiment: experiments.Experiment) -> int:
+  """Prints each host and command, and reaches no host."""
+  if experiment.tunnel:
+    for host in experiment.tunnels.others:
+      output.say(experiment.tunnels.line(host))
+  for task in experiment.tasks:
+    output.say(task.line)
+  return 0
+
+
+def _check(experiment: experiments.Experiment, request: Request) -> int:
+  """Prints the versions of every task; all must be the same."""
+  python = os.path.join(os.path.dirname(request.scripts), '.venv/bin/python')
+  said = _all_or_none(
+    remote.each(lambda t: experiment.versions(t, python), experiment.tasks),
+    'tasks would not run',
+    'terngrad and GPUs on every host',
+    'run scripts/setup.sh there, or repair WORKER_DEVICES',
+  )
+  for line in said.lines:
+    output.say(line)
+  _same_versions(said.lines)
+  if request.tunnel:
+    said = _all_or_none(
+      remote.each(experiment.tunnels.trial, experiment.tunnels.others),
+      'tasks would not find each other',
+      'a tunnel to every host',
+      'repair it',
+    )
+    for line in said.lines:
+      output.say(line)
+  output.say('all tasks can start')
+  return 0
+
+
+def _same_versions(lines: list[str]) -> None:
+  """Refuses that 'NAME on HOST: VERSIONS; GPUS' differ."""
+  first = ''
+  for line in lines:
+    # Shells may say more.
+    found = _VERSIONS.fullmatch(line)
+    if not found:
+      continue
+    versions = found[1].rpartition(';')[0]
+    first = first or versions
+    if versions != first:
+      raise refusals.refusal(
+        'hosts differ',
+        f'{first} everywhere',
+        line.rpartition(';')[0],
+        'install the same versions on all hosts',
+      )
+
+
+def _all_or_none(
+  said: remote.Said, what: str, expected: str, remedy: str
+) -> remote.Said:
+  """Returns what was said; raises where not all is well, after printing it."""
+  if not said.ok:
+    output.warn(said.lines)
+    raise refusals.refusal(what, expected, 'the above', remedy)
+  return said

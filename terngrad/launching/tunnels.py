@@ -1,0 +1,167 @@
+"""Connections between hosts that share no private network, carried by ssh.
+
+All tasks are given the same addresses: 127.0.0.1, and the port of each task.
+One ssh goes from this machine to each host. It brings the ports of that host's
+tasks here (-L) and the ports of all others there (-R). So no host needs a key
+of another one, and all that tasks say to each other passes through here.
+"""
+
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+
+from terngrad.launching import addresses
+from terngrad.launching import configuration
+from terngrad.launching import remote
+
+# -f: it returns when all forwards stand, and stays in the background. -M: it
+# then tells its process's number.
+_OPTIONS = ('-f', '-N', '-M', '-o', 'ExitOnForwardFailure=yes')
+_PID = re.compile(r'pid=([1-9][0-9]{0,9})')
+# Seconds that a tunnel has to end.
+_GRACE = '5'
+
+
+def check(config: configuration.Configuration) -> None:
+  """A port can stand for a task only if no other task has it."""
+  known: dict[str, str] = {}
+  for address in config.all_addresses:
+    port = addresses.port(address)
+    if port in known:
+      raise config.refusal(
+        'with --tunnel every port once, on whatever host',
+        f'{address} and {known[port]}',
+        'give each task its own port',
+      )
+    known[port] = address
+
+
+class Tunnels:
+  """Those of an experiment; their files are in its folder on this machine."""
+
+  def __init__(
+    self,
+    config: configuration.Configuration,
+    hosts: remote.Hosts,
+    folder: pathlib.Path,
+  ) -> None:
+    """Opens nothing yet.
+
+    Args:
+      config: the configuration.
+      hosts: for calls on this machine.
+      folder: of the experiment.
+    """
+    self._config = config
+    self._hosts = hosts
+    self._folder = folder / 'tunnels'
+
+  @property
+  def others(self) -> list[str]:
+    """The hosts but this one."""
+    return [
+      host
+      for host, address in self._config.hosts.items()
+      if not addresses.is_loopback(address)
+    ]
+
+  def line(self, host: str) -> str:
+    """The command for people."""
+    words = (*remote.SSH, *_OPTIONS, *self._forwards(host), '--', host)
+    return f'tunnel to {host}: {shlex.join(words)}'
+
+  def open(self, host: str) -> remote.Said:
+    """Opens one; leaves tunnel_HOST.pid and .log."""
+    self._folder.mkdir(parents=True, exist_ok=True)
+    file = self._folder / f'tunnel_{host}'
+    log = file.with_name(f'{file.name}.log')
+    status, text = self._connect(host, log)
+    found = _PID.search(text)
+    identity = (
+      self._hosts.here('identity', found[1]) if found and not status else None
+    )
+    if found and identity and identity.ok:
+      file.with_name(f'{file.name}.pid').write_text(f'{identity.text}\n')
+      return remote.Said(True, [f'tunnel to {host}: open (process {found[1]})'])
+    received = remote.plain(log.read_bytes()) or f'status {status}'
+    return remote.Said(
+      False,
+      [
+        f'tunnel to {host}: expected: the forwards that --dry_run prints',
+        f'received: {received}',
+        'remedy: free these ports there, and let its sshd forward '
+        '(AllowTcpForwarding)',
+      ],
+    )
+
+  def trial(self, host: str) -> remote.Said:
+    """Opens a tunnel, closes it again and waits for its end."""
+    # Of no experiment.
+    with tempfile.TemporaryDirectory() as folder:
+      other = Tunnels(self._config, self._hosts, pathlib.Path(folder))
+      said = other.open(host)
+      other.close()
+    if not said.ok:
+      return said
+    return remote.Said(True, [f'tunnel to {host}: can be opened'])
+
+  def close(self) -> list[str]:
+    """Ends those that are open; returns lines about it."""
+    if not list(self._folder.glob('*.pid')):
+      return []
+    return self._hosts.here('stop_tasks', str(self._folder), _GRACE).lines
+
+  def status(self) -> remote.Said:
+    """How each is; not ok unless all of them run."""
+    ok, lines = True, []
+    for file in sorted(self._folder.glob('tunnel_*.pid')):
+      host = file.stem.removeprefix('tunnel_')
+      found = self._hosts.here('leader', str(file))
+      if found.ok:
+        how = f'running (process {found.text})'
+      else:
+        ok, how = False, f'ended, log {file.with_suffix(".log")}'
+      lines.append(f'tunnel to {host}: {how}')
+    return remote.Said(ok, lines)
+
+  def _connect(self, host: str, log: pathlib.Path) -> tuple[int, str]:
+    """(exit code of ssh, what it then says of its process)."""
+    # The path of a socket must be short.
+    sockets = pathlib.Path(tempfile.mkdtemp())
+    socket = ('-S', str(sockets / 's'))
+    try:
+      # -E: what stays in the background says there why it ended, and what it
+      # cannot forward. A file, because a pipe would be held open.
+      log.write_bytes(b'')
+      with log.open('ab') as output:
+        status = subprocess.run(
+          (*remote.SSH, *_OPTIONS, *socket, '-E', str(log))
+          + (*self._forwards(host), '--', host),
+          stdin=subprocess.DEVNULL,
+          stdout=output,
+          stderr=subprocess.STDOUT,
+          check=False,
+        ).returncode
+      asked = subprocess.run(
+        ('ssh', *socket, '-O', 'check', '--', host),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+      )
+    finally:
+      # Nobody else is to command it.
+      shutil.rmtree(sockets)
+    return status, remote.plain(asked.stdout)
+
+  def _forwards(self, host: str) -> list[str]:
+    """The options of a host's ssh."""
+    words = []
+    for address in self._config.all_addresses:
+      port = f'127.0.0.1:{addresses.port(address)}'
+      local = addresses.host(address) == host
+      words += ['-L' if local else '-R', f'{port}:{port}']
+    return words

@@ -1,0 +1,133 @@
+"""`terngrad launch --hosts`: a command on several machines, without a file."""
+
+import os
+import pathlib
+import shlex
+import sys
+
+import pytest
+
+from terngrad import errors
+from terngrad.cli import flags
+from terngrad.cli import launch
+from terngrad.cli import ports
+
+TRAIN = ('train', 'mnist', '--max_steps=4', 'a b')
+
+
+def dry_run(capsys, **changes):
+  """{task: words behind its host} that would be started."""
+  usual = {
+    'hosts': ('one', 'two:9'),
+    'workspace': '/results',
+    'allow_insecure_network': True,
+    'command': TRAIN,
+  }
+  assert launch.launch(launch.Flags(dry_run=True, **(usual | changes))) == 0
+  lines = capsys.readouterr().out.splitlines()
+  found = (line.partition(': ') for line in lines)
+  return {name: shlex.split(command) for name, _, command in found}
+
+
+def test_each_host_gets_a_worker_by_the_command(capsys):
+  tasks = dry_run(capsys)
+  assert set(tasks) == {'worker_0 on one', 'worker_1 on two'}
+  words = tasks['worker_1 on two']
+  assert words[:7] == [sys.executable, '-m', 'terngrad.cli.main', *TRAIN]
+  assert words[7:] == [
+    '--worker_hosts=one:2224,two:9',
+    '--exchange=collective',
+    '--job_name=worker',
+    '--task_id=1',
+    '--allow_insecure_network',
+  ]
+
+
+def test_servers_are_on_the_first_hosts(capsys):
+  tasks = dry_run(capsys, num_ps=1)
+  assert list(tasks)[0] == 'ps_0 on one'
+  assert '--ps_hosts=one:2222' in tasks['worker_1 on two']
+  assert tasks['ps_0 on one'][3] == 'distributed_train'
+
+
+def test_tunnels_need_no_promise_and_tasks_meet_at_loopback(capsys):
+  tasks = dry_run(capsys, tunnel=True, allow_insecure_network=False)
+  words = tasks['worker_0 on one']
+  assert '--worker_hosts=127.0.0.1:2224,127.0.0.1:9' in words
+  assert '--allow_insecure_network' not in words
+  assert {'tunnel to one', 'tunnel to two'} < set(tasks)
+
+
+@pytest.mark.parametrize(
+  ('changes', 'message'),
+  [
+    ({'config': 'x'}, 'received both'),
+    ({'scripts': '/nowhere'}, 'give --scripts=FOLDER'),
+    ({'num_ps': 3}, '--num_ps: expected 0 to 2'),
+    ({'workspace': ''}, '--workspace: expected a folder'),
+    ({'allow_insecure_network': False}, 'expected --allow_insecure_network'),
+    ({'command': ('eval', 'mnist')}, 'train DATASET'),
+    ({'status': True}, 'Leave all but one out'),
+    ({'hosts': ()}, 'expected --config=FILE or --hosts'),
+    ({'hosts': ('a b', 'c')}, 'received: a b:2224'),
+    ({'hosts': ('one', 'localhost')}, 'localhost only'),
+    ({'restart': '1'}, '--restart without --dry_run'),
+    ({'experiment': '../x'}, 'no name of an experiment'),
+  ],
+)
+def test_what_cannot_be_is_refused(capsys, changes, message):
+  with pytest.raises((flags.UsageError, errors.ConfigError), match=message):
+    dry_run(capsys, **changes)
+
+
+@pytest.fixture
+def started(tmp_path, monkeypatch):
+  """A function: launches two stand-ins for workers here, in experiment `e`."""
+  fifo = tmp_path / 'never'
+  os.mkfifo(fifo)
+  script = tmp_path / 'python'
+  script.write_text(
+    f'#!/usr/bin/env bash\necho "$@"\n[[ -z ${{END:-}} ]] || exit "$END"\n'
+    f'read -r <>{fifo}\n'
+  )
+  script.chmod(0o755)
+  monkeypatch.setattr(sys, 'executable', str(script))
+  hosts = tuple(f'localhost:{port}' for port in ports.free(2))
+  usual = {'hosts': hosts, 'workspace': str(tmp_path), 'experiment': 'e'}
+
+  def launched(**changes):
+    return launch.launch(launch.Flags(**(usual | changes)))
+
+  yield launched
+  launched(stop=True, seconds='0')
+
+
+def test_tasks_are_started_told_and_stopped(started, tmp_path, capsys):
+  assert started(command=TRAIN) == 0
+  assert started(status=True) == 0
+  assert capsys.readouterr().out.count(': running (process') == 2
+  # What was recorded does as well.
+  config = tmp_path / 'e' / 'config_dist.sh'
+  recorded = {'hosts': (), 'workspace': '', 'config': str(config)}
+  assert started(status=True, **recorded) == 0
+  assert started(stop=True) == 0
+  assert capsys.readouterr().out.count(': stopped worker_') == 2
+  assert started(status=True) == 1
+  assert not list((tmp_path / 'e').glob('*.pid'))
+
+
+@pytest.mark.parametrize('code', [0, 3])
+def test_with_restarts_the_exit_code_is_that_of_the_run(
+  started, monkeypatch, capsys, code
+):
+  monkeypatch.setenv('END', str(code))
+  assert started(command=TRAIN, restart='2') == code
+  assert 'restart 1 of 2' not in capsys.readouterr().out
+
+
+def test_the_log_of_a_task_has_its_command(started, tmp_path, monkeypatch):
+  monkeypatch.setenv('END', '0')
+  started(command=TRAIN, restart='0')
+  log = pathlib.Path(tmp_path / 'e' / 'worker_1.log').read_text()
+  assert log.startswith('-m terngrad.cli.main train mnist --max_steps=4 a b')
+  assert '--task_id=1' in log
