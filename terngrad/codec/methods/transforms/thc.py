@@ -100,10 +100,8 @@ class _Entries(packing.Unsigned):
     self._numbers[self._values + _GRID] = np.arange(2**_BITS)
 
   def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
-    numbers = tf.constant(self._numbers)
-    return packing.Unsigned.pack(
-      self, [tf.gather(numbers, plane + _GRID) for plane in planes]
-    )
+    planes = [tf.gather(tf.constant(self._numbers), p + _GRID) for p in planes]
+    return packing.Unsigned.pack(self, planes)
 
   def unpack(self, words: tf.Tensor) -> wire.Planes:
     numbers = packing.Unsigned.unpack(self, words)
