@@ -115,13 +115,14 @@ def test_a_signal_ends_the_run_that_is_measured(tmp_path, monkeypatch):
   os.mkfifo(never)
   script = tmp_path / 'python'
   # The signal comes when the run is at work, which would take minutes. It
-  # prints more than a pipe holds, so that its output is being read by then; and
-  # a line afterwards, since a signal that comes just before the reader waits
-  # does not wake it.
+  # prints more than a pipe holds, so that its output is being read by then. And
+  # it comes every second: one that comes between two reads in C does not wake
+  # the second, in programs the thread of `signal_guard` ends that.
   outlived = tmp_path / 'outlived'
   script.write_text(
     f'#!/usr/bin/env bash\necho $$ >{there}\nprintf %200000s\n'
-    f'kill -TERM $PPID\necho\nread -r -t 200 <>{never}\ntouch {outlived}\n'
+    f'for _ in {{1..200}}; do kill -TERM $PPID; read -r -t 1 <>{never}; done\n'
+    f'touch {outlived}\n'
   )
   script.chmod(0o755)
   monkeypatch.setattr(sys, 'executable', str(script))
