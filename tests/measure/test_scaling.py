@@ -121,7 +121,7 @@ def test_a_signal_ends_the_run_that_is_measured(tmp_path, monkeypatch):
   outlived = tmp_path / 'outlived'
   script.write_text(
     f'#!/usr/bin/env bash\necho $$ >{there}\nprintf %200000s\n'
-    f'for try in {{1..200}}; do kill -TERM $PPID; read -r -t 1 <>{never}; done\n'
+    f'for _ in {{1..200}}; do kill -TERM $PPID; read -r -t 1 <>{never}; done\n'
     f'touch {outlived}\n'
   )
   script.chmod(0o755)
