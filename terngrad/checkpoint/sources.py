@@ -2,6 +2,7 @@
 
 import abc
 import os
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -46,7 +47,8 @@ class _Checkpoint(WeightSource):
   def __init__(
     self,
     path: str,
-    reader: tf.train.CheckpointReader,
+    # TensorFlow has no public name for its class.
+    reader: Any,
     known: dict[str, str],
     unexpected: list[str],
     step: int,

@@ -1,6 +1,5 @@
 """What a step does to parameters, their slots and their averages."""
 
-
 import tensorflow as tf
 
 from terngrad.reduce import programs

@@ -11,8 +11,7 @@ _OTHERS = {
   'terngrad/compression/compressor.py reducer.begin',
   'terngrad/compression/remembered.py state_matching.decode',
   'terngrad/measure/variance.py taken.estimate',
-  'terngrad/parameter_server/async_step.py made.reducer.begin',
-  'terngrad/parameter_server/server_run.py free.finish',
+  'terngrad/parameter_server/async_step.py self._reducer.begin',
   'terngrad/parameter_server/server_tasks.py feeder.begin',
   'terngrad/step/step.py self._reducer.begin',
 }
