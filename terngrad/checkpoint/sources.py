@@ -47,6 +47,7 @@ class _Checkpoint(WeightSource):
   def __init__(
     self,
     path: str,
+    # TensorFlow has no public name for its class.
     reader: Any,
     known: dict[str, str],
     unexpected: list[str],

@@ -98,7 +98,7 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
     """Deals the variables to the servers."""
     return async_shares.dealt(self._layout.servers)
 
-  def finish(self) -> None:
+  def join(self) -> None:
     """Waits for pushes that are under way, which count no more."""
     concurrent.futures.wait(self._in_flight.values())
 

@@ -23,7 +23,8 @@ class ServerContext(execution.ExecutionContext):
 
   def __init__(
     self,
-    config: servers.ServerConfig,
+    cluster: servers.ServerCluster,
+    run: servers.ServerRun,
     data: batches.Data,
     layout: exchange.Servers,
     feeds: server_feeds.Feeds,
@@ -31,16 +32,15 @@ class ServerContext(execution.ExecutionContext):
     """Starts nothing.
 
     Args:
-      config: of the chief.
+      cluster: of the chief.
+      run: says when to save.
       data: of the chief's process.
       layout: who lives where.
       feeds: of the other workers.
     """
     # They are known before the first step is traced.
     layout = layout._replace(feeds=[])
-    hooks = server_hooks.ServerHooks(
-      config.cluster, config.run, layout.num_processes
-    )
+    hooks = server_hooks.ServerHooks(cluster, run, layout.num_processes)
     super().__init__(layout, data, layout.local_devices, hooks)
     self._server_hooks = hooks
     self._layout = layout
@@ -67,5 +67,5 @@ class ServerContext(execution.ExecutionContext):
       self._layout.feeds[:] = self._feeds.open(step)
       return self.data.batches(step)
 
-  def finish(self) -> None:
+  def join(self) -> None:
     """Nothing is under way when the loop ends."""

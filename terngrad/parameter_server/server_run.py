@@ -24,6 +24,8 @@ from terngrad.cluster import tasks
 from terngrad.cluster import watchdog
 from terngrad.config import options
 from terngrad.config import servers
+from terngrad.exchange import server as exchange
+from terngrad.exchange import towers as tower_lib
 from terngrad.parameter_server import async_run
 from terngrad.parameter_server import server_context
 from terngrad.parameter_server import server_feeds
@@ -111,10 +113,12 @@ def _train(
   show_progress: bool,
 ) -> loop.Outcome:
   cluster = config.cluster
-  feeds = server_feeds.Feeds(config, data.channels)
-  layout = server_feeds.layout(config)
+  size, nodes = config.data.image_size, config.num_workers
+  share = [nodes, config.data.batch_size // nodes]
+  feeds = server_feeds.Feeds(cluster.tasks, [*share, size, size, data.channels])
+  layout = _layout(config)
   context = (
-    server_context.ServerContext(config, data, layout, feeds)
+    server_context.ServerContext(cluster, config.run, data, layout, feeds)
     if cluster.waits_for_all
     else async_run.Asynchronous(
       cluster, config.run, config.model.seed, data, layout, feeds
@@ -127,8 +131,31 @@ def _train(
     show_progress,
     start=watchdog.limit(cluster.tasks, 2 * cluster.step_timeout, 'Start'),
   )
-  context.finish()
+  context.join()
   return outcome
+
+
+def _layout(config: servers.ServerConfig) -> exchange.Servers:
+  """Who lives where: full names of devices."""
+  cluster = config.cluster.tasks
+  workers = tasks.all_tasks(cluster, 'worker')
+  names = []
+  for number in range(min(config.devices.num_gpus, config.num_workers)):
+    for task in workers:
+      prefix = task.device('GPU:')
+      gpus = [
+        d.name
+        for d in tf.config.list_logical_devices('GPU')
+        if d.name.startswith(prefix)
+      ]
+      names.append(
+        gpus[number % len(gpus)] if gpus else task.device(f'CPU:{number}')
+      )
+  return exchange.Servers(
+    towers=tower_lib.Towers(tuple(names), config.num_workers * len(workers)),
+    servers=tuple(task.device() for task in tasks.all_tasks(cluster, 'ps')),
+    num_processes=len(workers),
+  )
 
 
 def _wait_for(config, others, report):

@@ -2,7 +2,7 @@
 
 import contextlib
 
-from terngrad.config import training as training_options
+from terngrad.config import run as run_options
 from terngrad.report import epochs
 from terngrad.training import execution
 from terngrad.training import records
@@ -16,7 +16,7 @@ class EpochLog(execution.Hooks):
     self,
     path: str,
     flags: dict[str, object],
-    config: training_options.TrainConfig,
+    options: run_options.Run,
     run: run_lib.Run,
   ) -> None:
     """Writes nothing yet.
@@ -24,14 +24,14 @@ class EpochLog(execution.Hooks):
     Args:
       path: of the log.
       flags: of the command line, which the log begins with.
-      config: of the run.
+      options: of the run.
       run: whose hooks these replace.
     """
     self._before = run.hooks
     self._epochs = run.epochs
     self._path = path
     self._flags = flags
-    self._config = config
+    self._options = options
 
   def time_limit(self, what: str) -> contextlib.AbstractContextManager:
     """That of the run; see `execution.Hooks.time_limit`."""
@@ -42,7 +42,7 @@ class EpochLog(execution.Hooks):
     epoch = self._epochs.of(step)
     return (
       f'Finished iteration {epoch.step}/{epoch.num_steps} (epoch '
-      f'{epoch.number}/{self._config.run.num_epochs}) '
+      f'{epoch.number}/{self._options.num_epochs}) '
       f'({values["examples_per_sec"]:.2f} images/sec; '
       f'loss = {values["total_loss"]:.3f}; '
       f'accuracy = {values["accuracy"]:.3f}; '
@@ -52,8 +52,7 @@ class EpochLog(execution.Hooks):
   def epoch_ended(self, record: dict[str, float]) -> None:
     """Writes the log."""
     del record  # the log holds what earlier runs of the folder left, too
-    config = self._config
-    (tested,) = config.run.eval_subsets or ('',)
-    found = records.read(config.run.train_dir)
-    rows = epochs.rows(found, config.data.batch_size, tested)
+    (tested,) = self._options.eval_subsets or ('',)
+    found = records.read(self._options.train_dir)
+    rows = epochs.rows(found, self._epochs.batch_size, tested)
     epochs.write(self._path, self._flags, rows)

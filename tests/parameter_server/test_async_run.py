@@ -145,7 +145,7 @@ def begin(monkeypatch):
 
   yield make
   for run in runs:
-    run.finish()
+    run.join()
 
 
 def test_a_step_takes_the_first_gradients_and_drops_the_late(begin):

@@ -13,7 +13,6 @@ _OTHERS = {
   'terngrad/measure/planning/coding.py both.send',
   'terngrad/measure/variance.py taken.estimate',
   'terngrad/parameter_server/async_step.py self._reducer.begin',
-  'terngrad/parameter_server/server_run.py context.finish',
   'terngrad/parameter_server/server_tasks.py feeder.begin',
   'terngrad/step/step.py self._reducer.begin',
 }

@@ -265,7 +265,7 @@ def hooks(
     run: whose hooks these replace.
   """
   path = epochs.path_in(config.run.train_dir, log_stem(values, config))
-  return epoch_log.EpochLog(path, options.by_name(values), config, run)
+  return epoch_log.EpochLog(path, options.by_name(values), config.run, run)
 
 
 def train(values: Flags) -> int:
