@@ -9,9 +9,11 @@ their table, wherever they appear.
 import functools
 from typing import NamedTuple
 
-import tensorflow as tf
-
+from terngrad import lazy
 from terngrad.training import metric
+
+# Plots and pages of runs need the names of metrics alone.
+tf = lazy.module('tensorflow')
 
 
 class Arrivals(NamedTuple):
