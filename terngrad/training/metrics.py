@@ -13,7 +13,7 @@ from terngrad import lazy
 from terngrad.training import metric
 
 # Plots and pages of runs need the names of metrics alone.
-tf = lazy.module('tensorflow')
+scores = lazy.module('terngrad.training.example_scores')
 
 
 class Arrivals(NamedTuple):
@@ -117,11 +117,6 @@ def bits_per_element(result, num_elements):
 
 def _staleness(summary, measured):
   return measured.arrivals and summary(measured.arrivals.staleness)
-
-
-def _in_top(count, labels, logits):
-  """Whether each label is among the `count` largest logits."""
-  return tf.math.in_top_k(labels, logits, min(count, logits.shape[-1]))
 
 
 # What stands in the legend where runs are compared.
@@ -228,7 +223,7 @@ TRAINING = (
 EVALUATION = (
   metric.Metric(
     'precision_at_1',
-    functools.partial(_in_top, 1),
+    lambda labels, logits: scores.is_in_top(1, labels, logits),
     tag='Accuracy @ 1',
     line='precision @ 1 = {precision_at_1:.4f}',
     curve=metric.Drawn(ACCURACY, 'top-1', factor=100),
@@ -238,16 +233,14 @@ EVALUATION = (
   ),
   metric.Metric(
     'recall_at_5',
-    functools.partial(_in_top, 5),
+    lambda labels, logits: scores.is_in_top(5, labels, logits),
     tag='Accuracy @ 5',
     line='recall @ 5 = {recall_at_5:.4f}',
     curve=metric.Drawn(ACCURACY, 'top-5', factor=100),
   ),
   metric.Metric(
     'loss',
-    lambda labels, logits: tf.nn.sparse_softmax_cross_entropy_with_logits(
-      labels, logits
-    ),
+    lambda labels, logits: scores.cross_entropy(labels, logits),
     tag='Loss',
     fact=metric.Shown('cross entropy', '{:.4f}'.format),
   ),
