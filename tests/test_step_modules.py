@@ -26,12 +26,12 @@ def counted(*words):
   return int(modules), int(lines)
 
 
-def test_a_step_on_towers_is_in_22_modules_of_2500_lines():
+def test_a_step_on_towers_is_in_30_modules_of_3400_lines():
   modules, lines = counted()
-  assert modules <= 22
-  # 2,400 until issue 18: passes remember, and a step can be of a fragment.
-  # 2,450 until issue 48: a step that is not finite changes nothing.
-  assert lines <= 2500
+  # 22 and 2,500 until issue 49, whose signatures say types and whose methods,
+  # passes and optimizers are classes. Its aim, not yet met, is 18 and 2,000.
+  assert modules <= 30
+  assert lines <= 3400
 
 
 def test_a_step_over_servers_is_in_four_modules_more():
