@@ -34,7 +34,8 @@ def test_a_step_on_towers_is_in_30_modules_of_3400_lines():
   assert lines <= 3400
 
 
-def test_a_step_over_servers_is_in_four_modules_more():
+def test_a_step_over_servers_is_in_five_modules_more():
   modules, _ = counted('--servers')
   # Three until issue 18: words of variable length are pushed at their length.
-  assert modules <= 4
+  # Four until issue 49: what makes a packing also takes those of 0.2.
+  assert modules <= 5
