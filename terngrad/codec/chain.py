@@ -79,7 +79,7 @@ class Chain(coded.Code):
 
   @property
   def packing(self) -> wire.Packing | wire.VariablePacking:
-    """The last stage."""
+    """The last stage: a `wire.CompositePacking` is a code by itself."""
     return cast(wire.Packing | wire.VariablePacking, self.stages[-1])
 
   def probe(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:

@@ -51,7 +51,7 @@ class Code(method.Method):
 
   @property
   def packing(self) -> method.AnyPacking:
-    """The last stage."""
+    """The last stage, one to words."""
     return cast(method.AnyPacking, self.stages[-1])
 
   @property

@@ -168,6 +168,7 @@ class OfPart:
       [
         next(own)
         if owner == methods.WORKER
+        # All that is no worker's is shared.
         else cast(tf.Variable, variable).read_value()
         for owner, variable in zip(owners, variables, strict=True)
       ]

@@ -100,6 +100,7 @@ class OnKernels(wrapper.Wrapper):
   ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """The same of one worker's words."""
     ((message,),) = self.messages(context.shapes)
+    # It is `thc.entries`.
     packing = cast(wire.Packing, message.packing)
     sums = packing.unpack_flat(words, message.num_elements)
     return sums, self._factors(context, 1.0), self._signs(context)

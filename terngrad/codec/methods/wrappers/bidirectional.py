@@ -204,6 +204,7 @@ class Bidirectional(wrapper.Wrapper):
   ) -> tuple[list[tf.Tensor], methods.Tensors]:
     """Round 1: the mean of the own range, coded, to all."""
     ((arrived,),) = received
+    # Of what was scattered `send` has its own part.
     pieces = cast(methods.Payloads, arrived).pieces
     worker = context.worker
     there = self._at(context, worker, _THERE)
@@ -232,6 +233,7 @@ class Bidirectional(wrapper.Wrapper):
   ) -> tuple[list[tf.Tensor], methods.Tensors]:
     """See `method.Method`."""
     _, (arrived,) = received
+    # Round 1 is gathered.
     rows = methods.rows_in_order(cast(methods.Payloads, arrived).parts)
     num_probes = sum(self._counts(context.shapes))
 

@@ -82,11 +82,13 @@ class Momentum(around.Keeping):
 
   def around(self, method: methods.Method) -> methods.Method:
     """See `wrapper.Wrapper`."""
+    # Error feedback gives itself around another method.
     corrected = cast(error_feedback.ErrorFeedback, method)
     return Momentum(corrected, self.momentum, self.masking, self.clip_norm)
 
   def in_float(self, plain: methods.Method) -> methods.Method:
     """See `method.Method`."""
+    # As above.
     method = self.method.in_float(plain)
     corrected = cast(error_feedback.ErrorFeedback, method)
     return Momentum(corrected, self.momentum, 0, self.clip_norm)
