@@ -68,6 +68,7 @@ EXTRAS_REQUIRE = {
     'mkdocstrings[python]>=1,<2',
     # The last mkdocstrings for Python 3.10 cannot work with a newer one.
     'pymdown-extensions<12; python_version < "3.11"',
+    'mypy>=1.15',
     'pytest>=8.2,<10',
     'pytest-xdist>=3.6',
     # Reads scripts/cluster/*.yaml.

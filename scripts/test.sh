@@ -9,7 +9,7 @@ usage() {
 usage: scripts/test.sh [--all] [--help] [argument of pytest ...]
 
 Installs the project (scripts/setup.sh), then checks imports, lint, format,
-doctests, the site of the documents and tests. Runs every section, and exits
+types, doctests, the site of the documents and tests. Runs every section, and exits
 with the status of the first one that failed.
 
   --all   also the tests marked slow and cluster, and gpu where there is one
@@ -83,6 +83,12 @@ pytest() {
   "$bin/python" -m pytest -c "$root/pyproject.toml" --rootdir "$root" -q "$@"
 }
 
+# From the root: the paths in its settings are relative.
+# shellcheck disable=SC2317  # `section` calls it.
+types() {
+  (cd -- "$root" && "$bin/python" -m mypy --config-file "$root/pyproject.toml")
+}
+
 # shellcheck disable=SC2317  # `section` calls it.
 doctests() {
   local package packages=() code=0
@@ -130,6 +136,7 @@ structure=("$root/tests/test_imports.py" "$root/tests/test_layers.py")
 section 'imports' pytest "${structure[@]}"
 section 'ruff check' "$bin/ruff" check --quiet "$root"
 section 'ruff format' "$bin/ruff" format --check --quiet "$root"
+section 'mypy' types
 section 'doctests' doctests
 section 'site' site
 if $has_path; then

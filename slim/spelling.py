@@ -2,23 +2,30 @@
 
 import inspect
 import pkgutil
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
 
 from slim import errors
 
 
-def split(text):
+def split(text: str) -> tuple[str, list[str]]:
   """(NAME, list of 'option=value') of a text."""
   name, _, rest = text.partition(':')
   return name, list(filter(None, rest.split(',')))
 
 
-def join(name, options):
+def join(name: str, options: Mapping[str, Any]) -> str:
   """The text of a name and a dict of its options."""
   items = ','.join(f'{key}={value}' for key, value in options.items())
   return f'{name}:{items}'
 
 
-def check_name(kind, name, known, remark=''):
+def check_name(
+  kind: str, name: str, known: Collection[str], remark: str = ''
+) -> None:
   """Raises ValueError for a name that is not known, and says which are.
 
   Args:
@@ -34,7 +41,13 @@ def check_name(kind, name, known, remark=''):
     )
 
 
-def make(kind, text, makers, numbers=False, **otherwise):
+def make(
+  kind: str,
+  text: str,
+  makers: Mapping[str, Callable[..., Any] | str],
+  numbers: bool = False,
+  **otherwise: Any,
+) -> Any:
   """Calls the function that a text names, with the options that it says.
 
   Args:
@@ -62,7 +75,12 @@ def make(kind, text, makers, numbers=False, **otherwise):
   return maker(**given | options)
 
 
-def read(kind, items, known, numbers=False):
+def read(
+  kind: str,
+  items: Sequence[str],
+  known: Mapping[str, inspect.Parameter],
+  numbers: bool = False,
+) -> dict[str, Any]:
   """The values of options, by name.
 
   Args:
@@ -78,7 +96,7 @@ def read(kind, items, known, numbers=False):
   Raises:
     ValueError: see `make`.
   """
-  options = {}
+  options: dict[str, Any] = {}
   for item in items:
     option, equals, value = item.partition('=')
     if option not in known or not equals or (numbers and not _is_float(value)):
@@ -102,7 +120,7 @@ def read(kind, items, known, numbers=False):
   return options
 
 
-def _truth(text):
+def _truth(text: str) -> bool:
   """Reads a value that is true or false."""
   word = text.lower()
   if word not in ('true', 'false', '1', '0'):
@@ -111,15 +129,15 @@ def _truth(text):
 
 
 # How texts become values, where not by the type itself.
-_READ = {bool: _truth}
+_READ: dict[type, Callable[[str], Any]] = {bool: _truth}
 
 
-def resolved(entry):
+def resolved(entry: Callable[..., Any] | str) -> Callable[..., Any]:
   """The function that a table names, by itself or as 'module:function'."""
   return pkgutil.resolve_name(entry) if isinstance(entry, str) else entry
 
 
-def _is_float(text):
+def _is_float(text: str) -> bool:
   try:
     float(text)
   except ValueError:

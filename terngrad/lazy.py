@@ -7,9 +7,10 @@ it by `module`.
 
 import importlib.util
 import sys
+import types
 
 
-def module(name):
+def module(name: str) -> types.ModuleType:
   """A module whose code runs when one of its names is first asked for.
 
   Args:
@@ -27,7 +28,7 @@ def module(name):
   if name in sys.modules:
     return sys.modules[name]
   spec = importlib.util.find_spec(name)
-  if spec is None:
+  if spec is None or spec.loader is None:
     raise ModuleNotFoundError(f'No module named {name!r}', name=name)
   spec.loader = importlib.util.LazyLoader(spec.loader)
   lazy = importlib.util.module_from_spec(spec)

@@ -1,5 +1,6 @@
 """Every module parses, imports without a warning, and says nothing."""
 
+import ast
 import os
 import pathlib
 import subprocess
@@ -21,6 +22,23 @@ MODULES = [
   for path in SOURCES
   if path.relative_to(ROOT).parts[0] in PACKAGES
 ]
+
+# Of typing; setup.py promises Python 3.10.
+NEWER_THAN_3_10 = {
+  'LiteralString',
+  'Never',
+  'NotRequired',
+  'Required',
+  'Self',
+  'TypeAliasType',
+  'TypeVarTuple',
+  'Unpack',
+  'assert_never',
+  'assert_type',
+  'dataclass_transform',
+  'override',
+  'reveal_type',
+}
 
 # Reports all modules that fail, not only the first. A lazy module runs when it
 # is asked for something. Each gets an empty set of flags, since two programs
@@ -58,6 +76,25 @@ def run_python(tmp_path, *arguments):
 def test_source_compiles(path):
   # compile() keeps the result in memory: a gate leaves no files behind.
   compile(path.read_text(encoding='utf-8'), str(path), 'exec')
+
+
+def names_of_typing(path):
+  """Yields what a module imports from typing when it runs."""
+  tree = ast.parse(path.read_text(encoding='utf-8'))
+  # Not what stands under `if TYPE_CHECKING`.
+  for node in tree.body:
+    if isinstance(node, ast.ImportFrom) and node.module == 'typing':
+      yield from (alias.name for alias in node.names)
+
+
+def test_names_of_typing_are_those_of_the_oldest_python():
+  newer = [
+    f'{path.relative_to(ROOT)}: {name}'
+    for path in SOURCES
+    for name in names_of_typing(path)
+    if name in NEWER_THAN_3_10
+  ]
+  assert newer == []
 
 
 def test_every_module_imports_without_warnings(tmp_path):

@@ -1,23 +1,26 @@
 """Whether the replicas of a run are equal to the bit, by digests."""
 
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
 
 from terngrad import errors
 
 
-def digest(array):
+def digest(array: np.ndarray) -> np.ndarray:
   """int32 [4] of the bytes of a NumPy array."""
-  data = hashlib.blake2b(np.ascontiguousarray(array), digest_size=16)
+  data = hashlib.blake2b(np.ascontiguousarray(array).data, digest_size=16)
   return np.frombuffer(data.digest(), np.int32)
 
 
-def check(digests, names, replicas):
+def check(
+  digests: Sequence[np.ndarray], names: Sequence[str], replicas: Sequence[str]
+) -> None:
   """Compares the digests of all replicas with those of the first.
 
   Args:
-    digests: for each replica a NumPy array [variables, ...].
+    digests: for each replica [variables, ...].
     names: of the variables.
     replicas: what the replicas are called: 'worker 1', or their devices.
 

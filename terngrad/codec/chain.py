@@ -13,6 +13,7 @@ compiled code does not grow with the number of variables.
 import functools
 from collections.abc import Callable
 from collections.abc import Sequence
+from typing import cast
 
 import tensorflow as tf
 
@@ -67,13 +68,19 @@ class Chain(coded.Code):
     self.clips = [s for s in stages if isinstance(s, contract.Clip)]
     self.max_workers = self.packing.max_workers
     quantizer = self.quantizer
-    self.traits = (quantizer or self.packing).traits
+    # Packings of codes have none, and come after a quantizer.
+    self.traits = cast(contract.Traits, (quantizer or self.packing).traits)
     if self.clips:
       self.traits = self.traits._replace(lossless=False)
     if quantizer:
       self.strata, self.summable = quantizer.strata, quantizer.traits.additive
     else:
       self.summable = isinstance(self.packing, wire.Packing)
+
+  @property
+  def packing(self) -> wire.Packing | wire.VariablePacking:
+    """The last stage: a `wire.CompositePacking` is a code by itself."""
+    return cast(wire.Packing | wire.VariablePacking, self.stages[-1])
 
   def probe(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
     """The local scalers, or clipped magnitudes; see `coded.Code`."""
@@ -162,7 +169,7 @@ class Chain(coded.Code):
   ) -> list[tf.Tensor]:
     """See `coded.Code`."""
     packing, size = self.packing, sum(method.sizes_of(shapes))
-    if packing.max_workers is None:
+    if not isinstance(packing, wire.Packing) or packing.max_workers is None:
       sums = wire.sum_planes(packing, parts, size)
     else:
       wire.check_length(packing, parts, size)
@@ -200,8 +207,8 @@ class Chain(coded.Code):
       return self
     digits = getattr(self.packing, 'digits', None)
     if digits in _DECODED:
-      return _Ternary(self)
-    return _Encoded(self) if digits else _Probed(self)
+      return _Ternary(self, digits)
+    return _Encoded(self, digits) if digits else _Probed(self)
 
   def on_gpus(self) -> method.Method:
     """Probes read gradients once, and agree to 1e-6; see `method.Method`."""
@@ -223,17 +230,27 @@ class _Probed(Chain):
   """Ternary codes with kernels for probes and sums of codes."""
 
   unit = contract.SCALER
-  decode_sums = staticmethod(ops.scale_sums)
   _compiled: Sequence[str] = ('encode_pieces', 'decode_sum')
 
   def __init__(self, code: Chain) -> None:
     vars(self).update(vars(code))
     wrapper.compile_apart(self, code, self._compiled)
 
+  def decode_sums(
+    self,
+    sums: tf.Tensor,
+    shared: tf.Tensor,
+    shapes: method.Shapes,
+    scale: float = 1.0,
+  ) -> list[tf.Tensor]:
+    return ops.scale_sums(sums, shared, shapes, scale)
+
   def probe(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
     contract.check_gradients(gradients)
+    quantizer = self.quantizer
     factors = [clip.clip_factor for clip in self.clips] or [0.0]
-    if self.quantizer.clips or len(factors) > 1 or factors[0] is None:
+    several = quantizer is None or quantizer.clips or len(factors) > 1
+    if several or factors[0] is None:
       stats = statistics.Statistics(*ops.statistics(gradients))
       return chains.local_scaler(self.stages, stats)
     return ops.clipped(gradients, factors[0])
@@ -242,12 +259,12 @@ class _Probed(Chain):
 class _Encoded(_Probed):
   """With a kernel that encodes 32-bit digits."""
 
-  _compiled = ('decode_sum',)
+  _compiled: Sequence[str] = ('decode_sum',)
 
-  def __init__(self, code: Chain) -> None:
+  def __init__(self, code: Chain, digits: tuple[int, int]) -> None:
     super().__init__(code)
     clips, stratified = bool(self.clips), bool(self.strata)
-    self.options = ops.EncodeOptions(*self.packing.digits, clips, stratified)
+    self.options = ops.EncodeOptions(*digits, clips, stratified)
 
   def encode_pieces(
     self,
@@ -279,11 +296,12 @@ class _Encoded(_Probed):
 class _Ternary(_Encoded):
   """With a kernel that decodes them too: base3 and two_bit."""
 
+  digits: tuple[int, int]
   _compiled = ()
 
-  def __init__(self, code: Chain) -> None:
-    super().__init__(code)
-    self.digits = self.packing.digits
+  def __init__(self, code: Chain, digits: tuple[int, int]) -> None:
+    super().__init__(code, digits)
+    self.digits = digits
 
   def decode_sum(
     self,

@@ -2,7 +2,8 @@
 
 import abc
 from collections.abc import Sequence
-from typing import Self
+from typing import TYPE_CHECKING
+from typing import cast
 
 import tensorflow as tf
 
@@ -12,6 +13,9 @@ from terngrad.codec import wrapper
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import random_bits
 from terngrad.codec.stages import statistics
+
+if TYPE_CHECKING:
+  from typing_extensions import Self
 
 
 class Code(method.Method):
@@ -39,7 +43,7 @@ class Code(method.Method):
   summable: bool = False
 
   @classmethod
-  def of(cls, code: 'Code') -> Self:
+  def of(cls, code: 'Code') -> 'Self':
     """A code of this class with all that a code of another one holds."""
     made = cls.__new__(cls)
     vars(made).update(vars(code))
@@ -47,8 +51,8 @@ class Code(method.Method):
 
   @property
   def packing(self) -> method.AnyPacking:
-    """The last stage."""
-    return self.stages[-1]
+    """The last stage, one to words."""
+    return cast(method.AnyPacking, self.stages[-1])
 
   @property
   def quantizer(self) -> contract.Quantizer | None:
@@ -323,7 +327,9 @@ class Code(method.Method):
     scale = 1.0 / context.num_workers
     if isinstance(arrived, method.Payloads):
       return self.decode_sum(arrived.parts, shared, shapes, scale), states
-    return self.decode_sums(arrived.total, shared, shapes, scale), states
+    # Codes scatter nothing.
+    total = cast(method.Sum, arrived).total
+    return self.decode_sums(total, shared, shapes, scale), states
 
   def estimate(
     self, words: Sequence[tf.Tensor], context: method.Context

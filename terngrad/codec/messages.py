@@ -36,6 +36,34 @@ class Message(NamedTuple):
   packing: AnyPacking | None = None
   levels: int | None = None
 
+  @property
+  def sum_packing(self) -> wire.Packing | wire.VariablePacking:
+    """`packing` of a message that may be summed.
+
+    Raises:
+      ValueError: it may not.
+    """
+    if isinstance(self.packing, wire.Packing | wire.VariablePacking):
+      return self.packing
+    raise ValueError(
+      'message: expected one whose packing holds numbers that add, received '
+      f'{self.combine} of {self.num_words} words. Read it as Payloads.'
+    )
+
+  @property
+  def sum_levels(self) -> int:
+    """`levels` of a sum of integers.
+
+    Raises:
+      ValueError: the message is of others.
+    """
+    if self.levels is None:
+      raise ValueError(
+        f'message: expected integers to sum, received {self.combine} of '
+        f'{self.num_elements} floats. Add them as they are.'
+      )
+    return self.levels
+
   def sent_words(self, words: tf.Tensor) -> tf.Tensor:
     """int32 [...]: how many words of int32 [..., num_words] are sent."""
     if self.packing is None:
@@ -140,7 +168,9 @@ class Payloads(NamedTuple):
 
   def sum(self, message: Message) -> tf.Tensor:
     """What `Sum.sum` would be, for a message that may be summed."""
-    return wire.sum_planes(message.packing, self.parts, message.num_elements)
+    return wire.sum_planes(
+      message.sum_packing, self.parts, message.num_elements
+    )
 
 
 def payloads(
@@ -187,6 +217,13 @@ class Scattered(NamedTuple):
     """The `Payloads` that a worker here received; its number is int32 []."""
     rows = tf.gather(self.rows, worker - self.first, axis=1)
     return Payloads([Piece(0, [rows])], 0, rows.shape[1])
+
+  def sum(self, message: Message) -> tf.Tensor:
+    """Raises ValueError: no device has all parts."""
+    raise ValueError(
+      f'Scattered: expected a message to sum, received {message.combine} of '
+      f'{message.num_words} words. Read the parts of a worker by `of`.'
+    )
 
 
 class Sum(NamedTuple):

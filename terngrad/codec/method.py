@@ -111,6 +111,20 @@ class Context(NamedTuple):
   shared: tf.Tensor | None = None
 
   @property
+  def worker_key(self) -> tf.Tensor:
+    """`key`, in a function of a worker.
+
+    Raises:
+      ValueError: it is of no worker.
+    """
+    if self.key is None:
+      raise ValueError(
+        'context: expected the key of a worker, received none. Draw from '
+        'common_key in decode.'
+      )
+    return self.key
+
+  @property
   def sizes(self) -> list[int]:
     """Elements of each variable, list of v int."""
     return sizes_of(self.shapes)

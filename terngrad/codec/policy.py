@@ -5,9 +5,12 @@ import operator
 import re
 from collections.abc import Callable
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 from typing import NamedTuple
-from typing import Self
 from typing import TypeVar
+
+if TYPE_CHECKING:
+  from typing_extensions import Self
 
 _COMPARISON = re.compile(r'(rank|size)\s*(<=|>=|<|>|=)\s*([0-9]+)')
 _OPERATORS = {
@@ -62,7 +65,7 @@ class Variables(NamedTuple):
   plain: frozenset[str] = frozenset()
   model: tuple[VariableSpec, ...] = ()
 
-  def only(self, indices: Sequence[int]) -> Self:
+  def only(self, indices: Sequence[int]) -> 'Self':
     """Some of them."""
     return self._replace(
       indices=tuple(self.indices[i] for i in indices),
@@ -153,7 +156,7 @@ def parse_stages(text: str) -> list[tuple[int, str]]:
   Raises:
     ValueError: a stage has no number, no code or a number that does not rise.
   """
-  found = []
+  found: list[tuple[int, str]] = []
   for stage, until, arrow, code in _arrows(text):
     last = found[-1][0] if found else 0
     if not (arrow and code and until.isdecimal() and int(until) > last):

@@ -184,7 +184,7 @@ def _sizes(
   """(num_planes, width, num_words) of a `Piece` of `count` words."""
   if message.combine != methods.SUM:
     return num_workers, count, num_workers * count
-  packing = message.packing
+  packing = message.sum_packing
   if isinstance(packing, wire.Packing):
     width = count * 32 // packing.word_bits
   else:
@@ -215,12 +215,12 @@ def _words_of(
 
 def _sums(message: methods.Message, num_workers: int) -> wire.Packing:
   """The packing of sums of codes."""
-  return packings.sums(num_workers * message.levels)
+  return packings.sums(num_workers * message.sum_levels)
 
 
 def _small(message: methods.Message, num_workers: int) -> tf.DType:
   """The narrowest type that holds a sum of codes."""
-  return tf.int8 if num_workers * message.levels < 128 else tf.int32
+  return tf.int8 if num_workers * message.sum_levels < 128 else tf.int32
 
 
 def _add(piece: Piece, parts: list[tf.Tensor], num_workers: int) -> tf.Tensor:
@@ -232,7 +232,7 @@ def _add(piece: Piece, parts: list[tf.Tensor], num_workers: int) -> tf.Tensor:
 
   @_compiled
   def add(parts: list[tf.Tensor]) -> tf.Tensor:
-    sums = wire.sum_planes(message.packing, parts, size)
+    sums = wire.sum_planes(message.sum_packing, parts, size)
     if message.levels is None:
       return sums
     return tf.cast(sums, _small(message, num_workers))

@@ -7,8 +7,10 @@ is a single worker, whose gradients are coded and decoded, or N virtual ones.
 import functools
 import re
 from collections.abc import Callable
+from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import NamedTuple
+from typing import TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -31,6 +33,10 @@ from terngrad.step import loss_scaling
 from terngrad.training import run_codecs
 
 _FLOATS = (tf.float32, tf.float16, tf.bfloat16)
+
+
+# A codec's text, or regular expressions of variables to such texts.
+Spelled: TypeAlias = str | dict[str, str]
 
 
 class Reduced(NamedTuple):
@@ -73,9 +79,9 @@ class Observed(NamedTuple):
 
   codec: gradients_lib.GradientCodec
   reduced: Reduced
-  gradients: list | None
+  gradients: list[list[tf.Tensor]] | None
   exchange: protocol.Exchange
-  residuals: list
+  residuals: list[list[tf.Variable]]
 
 
 class Sums(NamedTuple):
@@ -89,8 +95,11 @@ class Sums(NamedTuple):
       replicas; equal on all.
   """
 
-  values: list
+  values: list[tf.Tensor | tf.IndexedSlices]
   finite: tf.Tensor
+
+
+Observer: TypeAlias = Callable[[Observed | passed_rows.PassedRows], None]
 
 
 class Compressor:
@@ -98,13 +107,14 @@ class Compressor:
 
   Attributes:
     codec: as it was given.
-    seed: integer, of the random codes.
+    seed: of the random codes.
     num_workers: virtual workers, or None.
-    observer: None, or a function of `Observed`, and of `passed_rows.PassedRows`
-      where there are rows, that is traced with each step.
+    observer: traced with each step; it gets rows where there are some.
   """
 
-  def __init__(self, codec, seed=0, num_workers=None):
+  def __init__(
+    self, codec: Spelled, seed: int = 0, num_workers: int | None = None
+  ) -> None:
     """Checks the codec; all else waits for the first gradients.
 
     Args:
@@ -120,14 +130,14 @@ class Compressor:
     self.codec = codec
     self.seed = seed
     self.num_workers = num_workers
-    self.observer = None
+    self.observer: Observer | None = None
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
     for _, text in rules(codec):
       registry.method(text, num_workers or replicas)
     self._strategy = None
     self._exchange = None
     self._remembered = None
-    self._loaded = {}
+    self._loaded: dict[str, np.ndarray] = {}
     self._reducers = {}
     self._told = False
 
@@ -277,11 +287,11 @@ class Compressor:
     self._observe(variables, part.codec, reduced, known)
     return reduced
 
-  def saved(self):
-    """The states, dict of name to array; see `Remembered.arrays`."""
+  def saved(self) -> dict[str, np.ndarray]:
+    """The states by name; see `Remembered.arrays`."""
     return self._remembered.arrays() if self._remembered else self._loaded
 
-  def load(self, arrays):
+  def load(self, arrays: Mapping[str, np.ndarray]) -> None:
     """Takes what `saved` returned, here or elsewhere."""
     self._loaded = dict(arrays)
     if self._remembered:
@@ -423,7 +433,7 @@ def _replica_context() -> tf.distribute.ReplicaContext:
   return context
 
 
-def rules(codec):
+def rules(codec: Spelled) -> list[tuple[str, str]]:
   """Pairs of a regular expression and the text of a codec; see `Compressor`."""
   if isinstance(codec, str):
     return [('', codec)]

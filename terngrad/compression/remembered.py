@@ -6,8 +6,10 @@ have shown which of it is needed.
 """
 
 import concurrent.futures
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 from absl import logging
@@ -20,6 +22,8 @@ from terngrad.compression import state_matching
 from terngrad.reduce import gradients
 from terngrad.reduce import states
 from terngrad.step import replicas
+
+_T = TypeVar('_T')
 
 _WORKERS, _VARIABLES = 'workers', 'variables'
 
@@ -234,7 +238,7 @@ class Remembered:
     return dealing.for_workers(state, rows, self._exchange.num_workers)
 
 
-def apart(make):
+def apart(make: Callable[[], _T]) -> _T:
   """What a function returns that makes variables, as if called by itself.
 
   A thread of its own knows neither the graph that is being traced nor the

@@ -8,6 +8,8 @@ sums return as float32. None of them rounds: what is decoded are the same sums.
 What is declared to be scattered always is.
 """
 
+from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from terngrad.codec import method as methods
@@ -40,32 +42,41 @@ GIGABIT = Network()
 
 
 def choices(
-  messages, num_workers, num_processes, algorithm=AUTO, network=GIGABIT
-):
+  messages: Sequence[methods.Message],
+  num_workers: int,
+  num_processes: int,
+  algorithm: str = AUTO,
+  network: Network = GIGABIT,
+) -> list[str]:
   """The algorithm of each message.
 
   Args:
-    messages: list of `codec.method.Message`.
+    messages: of a round.
     num_workers: of all processes.
     num_processes: P.
     algorithm: of `NAMES` for the messages that can take it, the others gather;
       or `AUTO`, for each message that of the least time by `seconds`.
-    network: `Network`, the same in all processes.
+    network: the same in all processes.
 
   Returns:
-    List of names of `NAMES`, or `sums.SCATTER`.
+    For each of `NAMES`, or `sums.SCATTER`.
   """
   chosen = []
   for message in messages:
     times = seconds(message, num_workers, num_processes, network)
     if algorithm == AUTO:
-      chosen.append(min(times, key=times.get))
+      chosen.append(min(times, key=times.__getitem__))
     else:
       chosen.append(algorithm if algorithm in times else next(iter(times)))
   return chosen
 
 
-def seconds(message, num_workers, num_processes, network):
+def seconds(
+  message: methods.Message,
+  num_workers: int,
+  num_processes: int,
+  network: Network,
+) -> dict[str, float]:
   """What a message takes by each algorithm, by a model of its parts.
 
   Words on the wire, hops one after the other, and what is computed beside what
@@ -73,13 +84,13 @@ def seconds(message, num_workers, num_processes, network):
   hops count for no message.
 
   Args:
-    message: `codec.method.Message`.
+    message: of a round.
     num_workers: of all processes.
     num_processes: P.
-    network: `Network`.
+    network: between the processes.
 
   Returns:
-    dict of a name, see `sent_words`, to float.
+    By name, see `sent_words`.
   """
   found = {}
   for name, words in sent_words(message, num_workers, num_processes).items():
@@ -93,22 +104,28 @@ def seconds(message, num_workers, num_processes, network):
   return found
 
 
-def hops(name, num_processes):
+def hops(name: str, num_processes: int) -> int:
   """How often a message of an algorithm waits for another process."""
   chain = num_processes - 1
   known = {GATHER: chain, sums.REDUCE: 2 * chain, sums.SCATTER: min(1, chain)}
   return known.get(name, chain + 1)
 
 
-def told(messages, num_workers, num_processes, algorithm, network):
+def told(
+  messages: Sequence[methods.Message],
+  num_workers: int,
+  num_processes: int,
+  algorithm: str,
+  network: Network,
+) -> str:
   """A line for people: what travels how, and why.
 
   Args:
-    messages: list of `codec.method.Message`, of a step.
+    messages: of a step.
     num_workers: of all processes.
     num_processes: P.
     algorithm: see `choices`.
-    network: `Network`.
+    network: between the processes.
   """
   names = choices(messages, num_workers, num_processes, algorithm, network)
   known = num_workers, num_processes
@@ -133,27 +150,29 @@ def told(messages, num_workers, num_processes, algorithm, network):
   )
 
 
-def _milliseconds(times, name):
+def _milliseconds(times: Sequence[Mapping[str, float]], name: str) -> str:
   """Those of messages by an algorithm, or each by its first."""
   total = sum(one.get(name, next(iter(one.values()))) for one in times)
   return f'{1e3 * total:.3g} ms'
 
 
-def sent_words(message, num_workers, num_processes):
+def sent_words(
+  message: methods.Message, num_workers: int, num_processes: int
+) -> dict[str, float]:
   """What a process sends for a message, and receives, by each algorithm.
 
   Args:
-    message: `codec.method.Message`.
+    message: of a round.
     num_workers: of all processes.
     num_processes: P.
 
   Returns:
-    dict of a name, those that are open to the message, to float, words of 32
-    bits; the expected number where it varies. 'gather' comes first, or is left
-    out where the message is scattered.
+    By name, those that are open to the message, words of 32 bits; the expected
+    number where it varies. 'gather' comes first, or is left out where the
+    message is scattered.
   """
   own = num_workers // num_processes
-  costs = {}
+  costs: dict[str, float] = {}
   if message.combine != methods.SCATTER:
     words = gathering.expected_words(message)
     costs[GATHER] = (num_processes - 1) * own * words

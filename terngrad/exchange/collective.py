@@ -6,15 +6,21 @@ as towers do. Every device decodes what all workers sent, or their sum, by
 itself; whatever the algorithm, the average is that of towers, to the bit.
 """
 
+from collections.abc import Callable
+from collections.abc import Sequence
 from typing import NamedTuple
+from typing import TypeVar
 
 import tensorflow as tf
 
+from terngrad.codec import method as methods
 from terngrad.exchange import algorithms
 from terngrad.exchange import gathering
 from terngrad.exchange import group as groups
 from terngrad.exchange import sums
 from terngrad.exchange import towers
+
+_T = TypeVar('_T')
 
 
 class Collective:
@@ -30,20 +36,20 @@ class Collective:
 
   def __init__(
     self,
-    group,
-    devices,
-    num_workers,
-    algorithm=algorithms.AUTO,
-    network=algorithms.GIGABIT,
-  ):
+    group: groups.Group,
+    devices: tuple[str, ...],
+    num_workers: int,
+    algorithm: str = algorithms.AUTO,
+    network: algorithms.Network = algorithms.GIGABIT,
+  ) -> None:
     """Deals the workers.
 
     Args:
-      group: `group.Group`.
+      group: of the processes.
       devices: see above.
       num_workers: a multiple of the processes, with a worker for each device.
       algorithm: `algorithms.AUTO` or one of `algorithms.NAMES`.
-      network: `algorithms.Network`, by which `AUTO` chooses.
+      network: by which `AUTO` chooses.
     """
     self.devices = devices
     self.num_workers = num_workers
@@ -52,37 +58,42 @@ class Collective:
     self.first = group.rank * self.own
     self._choice = algorithm, network
 
-  def workers_of(self, device_index):
+  def workers_of(self, device_index: int) -> range:
     """The workers on `devices[device_index]`, as a range."""
     return range(
       self.first + device_index, self.first + self.own, len(self.devices)
     )
 
-  def device_of(self, worker):
+  def device_of(self, worker: int) -> int:
     """The index in `devices` of a worker of this process."""
     return (worker - self.first) % len(self.devices)
 
   @property
-  def local_devices(self):
+  def local_devices(self) -> range:
     """Indices in `devices` of this process's devices."""
     return range(len(self.devices))
 
-  def batches(self, images, labels):
+  def batches(self, images: tf.Tensor, labels: tf.Tensor) -> list[towers.Batch]:
     """The examples of this process's workers; see `towers.Towers`."""
     batch = towers.Batch(images, labels, self.first)
     return [batch] * len(self.devices)
 
-  def gather_metadata(self, rows, conclude):
+  def gather_metadata(
+    self, rows: Sequence[tf.Tensor], conclude: Callable[[tf.Tensor], _T]
+  ) -> tuple[tf.Tensor, list[_T]]:
     """Tells every worker's row of numbers to all; see `towers.Towers`."""
     everyone = self.group.all_gather(self._joined(rows))
-    copies, concluded = [], []
+    copies: list[tf.Tensor] = []
+    concluded: list[_T] = []
     for device in self.devices:
       with tf.device(device):
         copies.append(tf.identity(everyone))
         concluded.append(conclude(copies[-1]))
     return copies[0], concluded
 
-  def combine(self, messages, payloads):
+  def combine(
+    self, messages: Sequence[methods.Message], payloads: Sequence[tf.Tensor]
+  ) -> list[list[methods.Received]]:
     """Moves the messages of a round; see `towers.Towers`."""
     names = algorithms.choices(
       messages, self.num_workers, self.group.size, *self._choice
@@ -91,19 +102,24 @@ class Collective:
       moved = self._move(messages, names, payloads)
     return [self._received(device, names, moved) for device in self.devices]
 
-  def told(self, messages):
+  def told(self, messages: Sequence[methods.Message]) -> str:
     """A line for people: how the messages of a step travel, and why."""
     return algorithms.told(
       messages, self.num_workers, self.group.size, *self._choice
     )
 
-  def report(self, step, losses):
+  def report(self, step: tf.Tensor, losses: Sequence[tf.Tensor]) -> None:
     """Nothing: every process takes the same step; see `towers.Towers`."""
     # AutoGraph warns of a function that is a docstring alone.
     del step, losses
 
-  def _move(self, messages, names, payloads):
-    """`_Moved`, from the arguments of `combine`."""
+  def _move(
+    self,
+    messages: Sequence[methods.Message],
+    names: Sequence[str],
+    payloads: Sequence[tf.Tensor],
+  ) -> '_Moved':
+    """Moves the arguments of `combine`."""
     rows = self._joined(payloads)
     whole = [
       m for m, n in zip(messages, names, strict=True) if n == algorithms.GATHER
@@ -124,20 +140,25 @@ class Collective:
       gathered = gathering.move(self.group, whole, tf.concat(own, axis=1))
     return _Moved(whole, gathered, reduced)
 
-  def _received(self, device, names, moved):
+  def _received(
+    self, device: str, names: Sequence[str], moved: '_Moved'
+  ) -> list[methods.Received]:
     """What a device receives; see `combine`."""
     with tf.device(device):
-      whole, others = [], []
+      whole: list[methods.Received] = []
+      others: list[methods.Received] = []
       if moved.gathered:
         here = tf.nest.map_structure(tf.identity, moved.gathered)
         whole = gathering.received(moved.whole, here)
       for name, reduction, tensors in moved.reduced:
         here = [tf.identity(tensor) for tensor in tensors]
         others.append(sums.ALGORITHMS[name].received(reduction, here))
-    whole, others = iter(whole), iter(others)
-    return [next(whole if n == algorithms.GATHER else others) for n in names]
+    gathered, reduced = iter(whole), iter(others)
+    return [
+      next(gathered if n == algorithms.GATHER else reduced) for n in names
+    ]
 
-  def _joined(self, parts):
+  def _joined(self, parts: Sequence[tf.Tensor]) -> tf.Tensor:
     """The rows of this process's workers, in their order."""
     if len(parts) == 1:
       return parts[0]
@@ -150,18 +171,18 @@ class _Reduced(NamedTuple):
 
   name: str
   reduction: sums.Reduction
-  tensors: list
+  tensors: list[tf.Tensor]
 
 
 class _Moved(NamedTuple):
   """What all processes have of a round.
 
   Attributes:
-    whole: list of `codec.method.Message`, those that were gathered.
-    gathered: `gathering.Gathered` of them, None where there is none.
-    reduced: list of `_Reduced`, the others in their order.
+    whole: those that were gathered.
+    gathered: of them; None where there is none.
+    reduced: the others in their order.
   """
 
-  whole: list
+  whole: list[methods.Message]
   gathered: gathering.Gathered | None
-  reduced: list
+  reduced: list[_Reduced]

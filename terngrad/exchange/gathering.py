@@ -7,6 +7,7 @@ of words, so they agree on the largest first, and round it up to one of some
 """
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -35,53 +36,52 @@ class Gathered(NamedTuple):
       a piece], of its first words.
   """
 
-  together: list
-  apart: list
+  together: list[tf.Tensor]
+  apart: list[list[tf.Tensor]]
 
 
-def varies(message):
-  """Whether less than the whole `codec.method.Message` may travel."""
+def varies(message: methods.Message) -> bool:
+  """Whether less than the whole message may travel."""
   is_variable = isinstance(message.packing, wire.VariablePacking)
   return is_variable and message.num_words >= _LEAST_AGREED
 
 
-def lengths(capacity):
+def lengths(capacity: int) -> list[int]:
   """The numbers of words that may travel of a message of varying length.
 
   Args:
     capacity: words of the message, >= 1.
 
   Returns:
-    Ascending list of int, the last is `capacity`.
+    In ascending order, the last is `capacity`.
   """
   return sorted({math.ceil(capacity * _STEP**-k) for k in range(_MOST_LENGTHS)})
 
 
-def expected_words(message):
+def expected_words(message: methods.Message) -> float:
   """Words that a worker's message is expected to take on its way."""
   if not varies(message):
     return message.num_words
   possible = lengths(message.num_words)
-  index = np.searchsorted(possible, message.expected_words)
+  index = int(np.searchsorted(possible, message.expected_words))
   return possible[min(index, len(possible) - 1)]
 
 
-def move(group, messages, rows):
+def move(
+  group: groups.Group, messages: Sequence[methods.Message], rows: tf.Tensor
+) -> Gathered:
   """Gathers messages; called by all processes.
 
   Args:
-    group: `group.Group`.
-    messages: list of `codec.method.Message`.
+    group: of the processes.
+    messages: of a round.
     rows: int32 [workers of this process, words of all messages].
-
-  Returns:
-    `Gathered`.
   """
   parts = groups.columns(rows, [message.num_words for message in messages])
   pairs = list(zip(messages, parts, strict=True))
   fixed = [part for message, part in pairs if not varies(message)]
   variable = [pair for pair in pairs if varies(pair[0])]
-  together = []
+  together: list[tf.Tensor] = []
   if not variable:
     together = group.all_gather_pieces(rows)
   elif fixed:
@@ -90,7 +90,9 @@ def move(group, messages, rows):
   return Gathered(together, _move_used(group, variable) if variable else [])
 
 
-def _move_used(group, pairs):
+def _move_used(
+  group: groups.Group, pairs: Sequence[tuple[methods.Message, tf.Tensor]]
+) -> list[list[tf.Tensor]]:
   """`Gathered.apart`, of pairs of a message and int32 [own, its words]."""
   used = [tf.reduce_max(message.sent_words(part)) for message, part in pairs]
   largest = tf.reduce_max(group.all_gather(tf.stack(used)[tf.newaxis]), axis=0)
@@ -103,7 +105,9 @@ def _move_used(group, pairs):
   return found
 
 
-def received(messages, gathered):
+def received(
+  messages: Sequence[methods.Message], gathered: Gathered
+) -> list[methods.Received]:
   """What a device has of the messages when they are there.
 
   Args:
@@ -111,9 +115,10 @@ def received(messages, gathered):
     gathered: `Gathered`, on the device.
 
   Returns:
-    List of `codec.method.Payloads`, one a message.
+    One a message.
   """
-  pieces, first = [], 0
+  pieces: list[methods.Piece] = []
+  first = 0
   for tensor in gathered.together:
     pieces.append(methods.Piece(first, [tensor]))
     first += tensor.shape[1]
@@ -125,7 +130,9 @@ def received(messages, gathered):
   ]
 
 
-def _padded(message, pieces):
+def _padded(
+  message: methods.Message, pieces: Sequence[tf.Tensor]
+) -> methods.Payloads:
   """The payloads of all workers, from their first words."""
   workers = pieces[0].shape[0]
   missing = message.num_words - tf.add_n([tf.shape(p)[1] for p in pieces])

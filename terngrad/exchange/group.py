@@ -9,7 +9,12 @@ int32, which those of GPUs do not. With NCCL what is gathered stays on GPUs.
 import functools
 import itertools
 import uuid
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+from typing import Protocol
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
 
@@ -26,6 +31,18 @@ _PIECE = 2**18
 _MOST_PIECES = 16
 
 
+class Tasks(Protocol):
+  """The tasks of a run: `cluster.spec.Cluster`."""
+
+  @property
+  def jobs(self) -> Mapping[str, Sequence[str]]:
+    """For each job the addresses of its tasks, 'host:port'."""
+
+  @property
+  def index(self) -> int:
+    """The index of this process in its job."""
+
+
 class Group:
   """This process's place among the worker processes.
 
@@ -35,11 +52,17 @@ class Group:
     piece: elements of a piece of a tensor that travels in pieces.
   """
 
-  def __init__(self, cluster, timeout, communication='auto', piece=_PIECE):
+  def __init__(
+    self,
+    cluster: Tasks,
+    timeout: float,
+    communication: str = 'auto',
+    piece: int = _PIECE,
+  ) -> None:
     """Joins; blocks until all have. Nothing may have used TensorFlow before.
 
     Args:
-      cluster: `cluster.Cluster` with workers only.
+      cluster: with workers only.
       timeout: seconds without a sign of life after which a task is lost.
       communication: of `COMMUNICATIONS`; `NCCL` needs a GPU in each process.
       piece: elements of a piece of a large tensor.
@@ -49,7 +72,7 @@ class Group:
     self._strategy = _join(cluster, timeout) if size > 1 else None
 
   @classmethod
-  def joined(cls, size, rank):
+  def joined(cls, size: int, rank: int) -> 'Group':
     """The group of processes that a strategy of TensorFlow's has joined.
 
     Args:
@@ -57,14 +80,16 @@ class Group:
       rank: of this process.
 
     Returns:
-      A `Group`. A process has one at most: collectives are told apart by their
+      A process has one at most: collectives are told apart by their
       number in it.
     """
     group = cls.__new__(cls)
     group._settle(size, rank, 'auto', _PIECE)
     return group
 
-  def _settle(self, size, rank, communication, piece):
+  def _settle(
+    self, size: int, rank: int, communication: str, piece: int
+  ) -> None:
     self.piece = piece
     self.size = size
     self.rank = rank
@@ -72,7 +97,7 @@ class Group:
     self._on_gpus = communication == NCCL
     self._hint = communication
 
-  def all_gather(self, tensor):
+  def all_gather(self, tensor: tf.Tensor) -> tf.Tensor:
     """All-gather: the tensors of all processes, one below the other.
 
     Args:
@@ -84,7 +109,9 @@ class Group:
     pieces = self.all_gather_pieces(tensor)
     return pieces[0] if len(pieces) == 1 else tf.concat(pieces, axis=1)
 
-  def all_gather_pieces(self, tensor, most=_MOST_PIECES):
+  def all_gather_pieces(
+    self, tensor: tf.Tensor, most: int = _MOST_PIECES
+  ) -> list[tf.Tensor]:
     """`gather`, some columns at a time.
 
     The runtime copies a tensor a few times on its way. In pieces, one is copied
@@ -106,7 +133,13 @@ class Group:
     sizes = [size] * (count - 1) + [tensor.shape[1] - size * (count - 1)]
     return [self._gather(piece) for piece in columns(tensor, sizes)]
 
-  def all_gather_first(self, matrix, length, lengths, most=_MOST_PIECES):
+  def all_gather_first(
+    self,
+    matrix: tf.Tensor,
+    length: tf.Tensor,
+    lengths: Sequence[int],
+    most: int = _MOST_PIECES,
+  ) -> list[tf.Tensor]:
     """All-gather of the first columns of a matrix, in pieces.
 
     The runtime wants tensors of one shape under one key, so that there is a key
@@ -134,7 +167,9 @@ class Group:
       pieces.append(self._gather(matrix[:, first:stop], first_key + length))
     return pieces
 
-  def _gather(self, tensor, key=None):
+  def _gather(
+    self, tensor: tf.Tensor, key: tf.Tensor | None = None
+  ) -> tf.Tensor:
     shape = [self.size * tensor.shape[0], *tensor.shape[1:]]
     with tf.device(_GPU if self._on_gpus else _HOST):
       result = tf.raw_ops.CollectiveGatherV2(
@@ -142,7 +177,7 @@ class Group:
       )
     return tf.ensure_shape(result, shape)
 
-  def all_reduce(self, tensor):
+  def all_reduce(self, tensor: tf.Tensor) -> tf.Tensor:
     """The sum over the processes; sums of integers wrap around.
 
     Args:
@@ -162,7 +197,7 @@ class Group:
       )
     return tf.ensure_shape(result, tensor.shape)
 
-  def all_to_all(self, tensor):
+  def all_to_all(self, tensor: tf.Tensor) -> tf.Tensor:
     """Gives row p to process p.
 
     Args:
@@ -181,11 +216,11 @@ class Group:
       )
     return tf.ensure_shape(result, tensor.shape)
 
-  def all_gather_now(self, array):
-    """`gather` outside of traced code; returns a NumPy array."""
+  def all_gather_now(self, array: np.ndarray | tf.Tensor) -> np.ndarray:
+    """`gather` outside of traced code."""
     return self.all_gather(tf.convert_to_tensor(array)).numpy()
 
-  def broadcast(self, value):
+  def broadcast(self, value: tf.Tensor) -> tf.Tensor:
     """The chief's value, to the bit, outside of traced code.
 
     Args:
@@ -200,11 +235,13 @@ class Group:
     return tf.bitcast(self.all_reduce(bits), value.dtype)
 
   @functools.cached_property
-  def _gpu_token(self):
+  def _gpu_token(self) -> tf.Tensor:
     """NCCL hangs where two processes begin collectives in another order."""
     return _token(_GPU)
 
-  def _where(self, on_gpus=False, key=None):
+  def _where(
+    self, on_gpus: bool = False, key: tf.Tensor | None = None
+  ) -> dict[str, Any]:
     """What a collective needs beside its tensor.
 
     No time-out of its own: the runtime would give it a thread that sleeps until
@@ -219,7 +256,7 @@ class Group:
     }
 
 
-def _token(device):
+def _token(device: str) -> tf.Tensor:
   """What orders collectives in a traced function: those of one token in turn.
 
   Those without any are in turn too, so that one would wait for others whose
@@ -231,7 +268,9 @@ def _token(device):
     )
 
 
-def _join(cluster, timeout):
+def _join(
+  cluster: Tasks, timeout: float
+) -> tf.distribute.MultiWorkerMirroredStrategy:
   """Starts the server of this process and waits for those of the others."""
   resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
     tf.train.ClusterSpec({'worker': list(cluster.jobs['worker'])}),
@@ -246,7 +285,7 @@ def _join(cluster, timeout):
     return tf.distribute.MultiWorkerMirroredStrategy(resolver)
 
 
-def _wait_for_heartbeats(seconds):
+def _wait_for_heartbeats(seconds: float) -> None:
   """Lets a task be silent for so long before the runtime gives it up.
 
   The runtime would after 10 seconds, and on a slow link a heartbeat stands
@@ -261,7 +300,7 @@ def _wait_for_heartbeats(seconds):
   )
 
 
-def columns(tensor, sizes):
+def columns(tensor: tf.Tensor, sizes: Sequence[int]) -> list[tf.Tensor]:
   """Ranges of columns of a matrix; those of one row are not copied."""
   if len(sizes) == 1:
     return [tensor]

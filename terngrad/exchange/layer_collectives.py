@@ -9,6 +9,8 @@ import itertools
 
 import tensorflow as tf
 
+from terngrad.exchange import protocol
+
 # Those of a process share one table of the runtime, whoever made them.
 _GROUP_KEYS = itertools.count(8001)
 _INSTANCE_KEYS = itertools.count(1)
@@ -20,7 +22,7 @@ class LayerCollectives:
   Every worker's program must ask in the same order.
   """
 
-  def __init__(self, exchange):
+  def __init__(self, exchange: protocol.Exchange) -> None:
     """Takes the workers of an exchange.
 
     Args:
@@ -31,21 +33,23 @@ class LayerCollectives:
       ValueError: more than that. They run one after the other, or would have to
         wait for their own process.
     """
-    several = exchange.group is not None and exchange.group.size > 1
-    expected = exchange.group.size if several else len(exchange.devices)
+    group = exchange.group
+    if group is not None and group.size == 1:
+      group = None
+    expected = len(exchange.devices) if group is None else group.size
     if exchange.num_workers != expected:
       raise ValueError(
-        f'exchange: expected one worker a {"process" if several else "device"},'
+        f'exchange: expected one worker a {"process" if group else "device"},'
         f' {expected} in all; received {exchange.num_workers}. Give each its '
         'own.'
       )
     self._count = expected
-    self._group = exchange.group if several else None
+    self._group = group
     self._group_key = next(_GROUP_KEYS)
-    self._instance_keys = []
+    self._instance_keys: list[int] = []
     self._asked = [0] * len(exchange.devices)
 
-  def gather(self, device_index, tensor):
+  def gather(self, device_index: int, tensor: tf.Tensor) -> tf.Tensor:
     """All-gather.
 
     Args:
@@ -68,7 +72,7 @@ class LayerCollectives:
       shape=[self._count, *tensor.shape],
     )
 
-  def _next_key(self, device_index):
+  def _next_key(self, device_index: int) -> int:
     """The same for the n-th question of every device."""
     number = self._asked[device_index]
     self._asked[device_index] += 1

@@ -2,13 +2,16 @@
 
 from collections.abc import Callable
 from collections.abc import Sequence
-from typing import Any
 from typing import Protocol
+from typing import TypeVar
 
 import tensorflow as tf
 
 from terngrad.codec import method as methods
 from terngrad.exchange import group as groups
+from terngrad.exchange import towers
+
+_T = TypeVar('_T')
 
 # What a worker has of one message of all.
 Received = methods.Payloads | methods.Sum | methods.Scattered
@@ -53,8 +56,8 @@ class Exchange(Protocol):
   def device_of(self, worker: int) -> int:
     """The index in `devices` of a worker's device."""
 
-  def batches(self, images: tf.Tensor, labels: tf.Tensor) -> list:
-    """For each device the `towers.Batch` with its examples.
+  def batches(self, images: tf.Tensor, labels: tf.Tensor) -> list[towers.Batch]:
+    """For each device the batch with its examples.
 
     Args:
       images: [workers of this process, b, ...].
@@ -62,8 +65,8 @@ class Exchange(Protocol):
     """
 
   def gather_metadata(
-    self, rows: Sequence[tf.Tensor], conclude: Callable[[tf.Tensor], Any]
-  ) -> tuple[tf.Tensor, list]:
+    self, rows: Sequence[tf.Tensor], conclude: Callable[[tf.Tensor], _T]
+  ) -> tuple[tf.Tensor, list[_T]]:
     """Gives every worker's row of numbers to all devices.
 
     Args:

@@ -6,12 +6,18 @@ server adds them in the order of the workers and every process pulls each sum
 once, whatever the number of its devices.
 """
 
+from collections.abc import Callable
+from collections.abc import Sequence
 from typing import NamedTuple
+from typing import TypeVar
 
 import tensorflow as tf
 
+from terngrad.codec import method as methods
 from terngrad.codec import totals as totals_lib
 from terngrad.exchange import towers as tower_lib
+
+_T = TypeVar('_T')
 
 
 class Feed(NamedTuple):
@@ -28,10 +34,10 @@ class Feed(NamedTuple):
   device: str
   handle: tf.Tensor
   progress: tf.Tensor
-  dtypes: tuple
-  shapes: tuple
+  dtypes: tuple[tf.DType, tf.DType]
+  shapes: tuple[Sequence[int | None], Sequence[int | None]]
 
-  def next(self):
+  def next(self) -> tuple[tf.Tensor, tf.Tensor]:
     """(images, labels), on the process's own CPU."""
     with tf.device(self.device):
       parts = tf.raw_ops.QueueDequeueV2(
@@ -39,9 +45,10 @@ class Feed(NamedTuple):
       )
     for part, shape in zip(parts, self.shapes, strict=True):
       part.set_shape(shape)
-    return tuple(parts)
+    images, labels = parts
+    return images, labels
 
-  def report(self, step, losses):
+  def report(self, step: tf.Tensor, losses: Sequence[tf.Tensor]) -> None:
     """Lets the process say what its examples' loss was.
 
     Args:
@@ -61,11 +68,11 @@ class Given(NamedTuple):
   images: tf.Tensor
   labels: tf.Tensor
 
-  def next(self):
+  def next(self) -> tuple[tf.Tensor, tf.Tensor]:
     """The examples."""
     return self.images, self.labels
 
-  def report(self, step, losses):
+  def report(self, step: tf.Tensor, losses: Sequence[tf.Tensor]) -> None:
     """Nobody wants to know."""
 
 
@@ -82,27 +89,27 @@ class Servers(NamedTuple):
   """
 
   towers: tower_lib.Towers
-  servers: tuple
+  servers: tuple[str, ...]
   num_processes: int
-  feeds: list = ()
+  feeds: Sequence[Feed | Given] = ()
 
   @property
-  def devices(self):
+  def devices(self) -> tuple[str, ...]:
     """Full device names."""
     return self.towers.devices
 
   @property
-  def num_workers(self):
+  def num_workers(self) -> int:
     """Of all processes."""
     return self.towers.num_workers
 
   @property
-  def local_devices(self):
+  def local_devices(self) -> range:
     """The device indices of the chief's process."""
     return range(0, len(self.devices), self.num_processes)
 
   @property
-  def first(self):
+  def first(self) -> int:
     """The first worker of the chief's program, which has all."""
     return 0
 
@@ -112,23 +119,25 @@ class Servers(NamedTuple):
     return self.num_workers
 
   @property
-  def group(self):
+  def group(self) -> None:
     """The group of equal processes: there is none."""
     return None
 
-  def workers_of(self, device_index):
+  def workers_of(self, device_index: int) -> range:
     """The workers on `devices[device_index]`, as a range."""
     return self.towers.workers_of(device_index)
 
-  def device_of(self, worker):
+  def device_of(self, worker: int) -> int:
     """The index in `devices` of a worker's device."""
     return self.towers.device_of(worker)
 
-  def process_of(self, device_index):
+  def process_of(self, device_index: int) -> int:
     """The process that a device belongs to."""
     return device_index % self.num_processes
 
-  def batches(self, images, labels):
+  def batches(
+    self, images: tf.Tensor, labels: tf.Tensor
+  ) -> list[tower_lib.Batch]:
     """The examples of all processes; see `Towers.batches`."""
     found = [(images, labels), *(feed.next() for feed in self.feeds)]
     count = self.num_processes
@@ -138,7 +147,9 @@ class Servers(NamedTuple):
       for p in map(self.process_of, range(len(self.devices)))
     ]
 
-  def gather_metadata(self, rows, conclude):
+  def gather_metadata(
+    self, rows: Sequence[tf.Tensor], conclude: Callable[[tf.Tensor], _T]
+  ) -> tuple[tf.Tensor, list[_T]]:
     """Tells the first server every worker's row, and all what follows.
 
     Args:
@@ -158,13 +169,15 @@ class Servers(NamedTuple):
       for own in zip(*values, strict=True)
     ]
 
-  def combine(self, messages, payloads):
+  def combine(
+    self, messages: Sequence[methods.Message], payloads: Sequence[tf.Tensor]
+  ) -> list[list[methods.Received]]:
     """Moves the messages of a round; see `Towers.combine`.
 
     What is scattered all processes get whole.
     """
     totals = self.totals(messages)
-    pulled = [[] for _ in self.devices]
+    pulled: list[list[tf.Tensor]] = [[] for _ in self.devices]
     for server, (start, stop) in enumerate(totals.ranges):
       if start == stop:
         continue
@@ -182,19 +195,19 @@ class Servers(NamedTuple):
         received.append(totals.received(words))
     return received
 
-  def report(self, step, losses):
+  def report(self, step: tf.Tensor, losses: Sequence[tf.Tensor]) -> None:
     """Tells each process the losses of its examples; see `Towers.report`."""
     for process, feed in enumerate(self.feeds, start=1):
       feed.report(step, losses[process :: self.num_processes])
 
-  def totals(self, messages):
-    """`codec.totals.Totals` of the messages of a round."""
+  def totals(self, messages: Sequence[methods.Message]) -> totals_lib.Totals:
+    """The totals of the messages of a round."""
     return totals_lib.Totals(messages, self.num_workers, len(self.servers))
 
-  def _pull(self, value):
+  def _pull(self, value: tf.Tensor) -> list[tf.Tensor]:
     """A server's tensor on every device: one transfer a process."""
     found = []
-    firsts = {}
+    firsts: dict[int, tf.Tensor] = {}
     for index, device in enumerate(self.devices):
       process = self.process_of(index)
       with tf.device(device):

@@ -1,9 +1,11 @@
 """Slices of a message's words: which process sums which elements."""
 
 from typing import NamedTuple
+from typing import cast
 
 import tensorflow as tf
 
+from terngrad.codec import method as methods
 from terngrad.codec.stages import wire
 
 
@@ -23,16 +25,16 @@ class Slices(NamedTuple):
   processes: int
 
   @property
-  def width(self):
+  def width(self) -> int:
     """Words of a slice; those past the last word are 0."""
     return -(-self.num_words // self.processes)
 
   @property
-  def elements_per_word(self):
+  def elements_per_word(self) -> int:
     """Elements of a word."""
     return self.packing.elements_per_word
 
-  def deal(self, rows):
+  def deal(self, rows: tf.Tensor) -> tf.Tensor:
     """int32 [own, num_words] as int32 [processes, own, width]."""
     own = rows.shape[0]
     past = self.width * self.processes - self.num_words
@@ -43,7 +45,7 @@ class Slices(NamedTuple):
       return tf.reshape(rows, [self.processes, 1, self.width])
     return tf.transpose(rows, [1, 0, 2])
 
-  def sums(self, received):
+  def sums(self, received: tf.Tensor) -> tf.Tensor:
     """Sums of the codes of all workers, int32 [elements a word, width].
 
     Args:
@@ -58,7 +60,7 @@ class Slices(NamedTuple):
     ]
     return tf.reduce_sum(tf.reshape(codes, shape), axis=1)
 
-  def sums_in_order(self, received):
+  def sums_in_order(self, received: tf.Tensor) -> tf.Tensor:
     """Sums of floats, added in the order of the workers; see `sums`.
 
     Returns:
@@ -69,7 +71,7 @@ class Slices(NamedTuple):
       self.packing, [rows], self.elements_per_word * self.width
     )
 
-  def by_digit(self, values):
+  def by_digit(self, values: tf.Tensor) -> tf.Tensor:
     """All slices, [processes, n * width], as [n, words]; n elements a word."""
     shape = [self.processes, self.elements_per_word, self.width]
     rows = tf.transpose(tf.reshape(values, shape), [1, 0, 2])
@@ -78,19 +80,18 @@ class Slices(NamedTuple):
     )
     return rows[:, : self.num_words]
 
-  def in_order(self, values):
+  def in_order(self, values: tf.Tensor) -> tf.Tensor:
     """`by_digit`, flat: all elements, and what is past the end."""
     return tf.reshape(self.by_digit(values), [-1])
 
 
-def of(message, processes):
-  """The `Slices` of a `codec.method.Message` where `fits` says it has some."""
-  return Slices(
-    message.packing, message.num_words, message.num_elements, processes
-  )
+def of(message: methods.Message, processes: int) -> Slices:
+  """The `Slices` of a message where `fits` says it has some."""
+  packing = cast(wire.Packing, message.packing)
+  return Slices(packing, message.num_words, message.num_elements, processes)
 
 
-def fits(message):
+def fits(message: methods.Message) -> bool:
   """Whether a few words of a message can be summed without the others."""
   packing = message.packing
   return (
@@ -100,12 +101,12 @@ def fits(message):
   )
 
 
-def in_planes(values, packing):
+def in_planes(values: tf.Tensor, packing: wire.Packing) -> list[tf.Tensor]:
   """Values as the planes of a packing.
 
   Args:
     values: int32, any shape.
-    packing: `codec.stages.wire.Packing` of k elements a word.
+    packing: of k elements a word.
 
   Returns:
     List of k int32 [w]; zeros past the last value.
@@ -117,7 +118,7 @@ def in_planes(values, packing):
   return tf.split(flat, count)
 
 
-def of_planes(rows, cut):
+def of_planes(rows: wire.Planes, cut: Slices) -> tf.Tensor:
   """The slices of all processes from planes of their words side by side.
 
   Args:

@@ -17,11 +17,15 @@ OF_ONE_PROCESS = (
 )
 
 
-def of_strategy(strategy, device, num_workers=None):
+def of_strategy(
+  strategy: tf.distribute.Strategy,
+  device: str,
+  num_workers: int | None = None,
+) -> towers.Towers | collective.Collective:
   """The exchange of a strategy's replicas.
 
   Args:
-    strategy: `tf.distribute.Strategy`.
+    strategy: of TensorFlow, or the default one.
     device: where the model lives that has no strategy.
     num_workers: N virtual workers, where there is one replica; None for one.
 
@@ -55,9 +59,13 @@ def of_strategy(strategy, device, num_workers=None):
   return towers.Towers(devices, num_workers or count)
 
 
-def _processes(resolver):
+def _processes(
+  resolver: tf.distribute.cluster_resolver.ClusterResolver | None,
+) -> tuple[int, int]:
   """(how many there are, the number of this one), as strategies count them."""
-  jobs = resolver.cluster_spec().as_dict() if resolver else {}
+  if not resolver:
+    return 1, 0
+  jobs = resolver.cluster_spec().as_dict()
   chiefs, workers = (len(jobs.get(job, ())) for job in ('chief', 'worker'))
   if chiefs + workers < 2:
     return 1, 0
@@ -66,5 +74,5 @@ def _processes(resolver):
 
 
 @functools.cache
-def _group(size, rank):
+def _group(size: int, rank: int) -> group.Group:
   return group.Group.joined(size, rank)

@@ -7,7 +7,9 @@ workers.
 
 import abc
 from collections.abc import Callable
+from typing import Any
 from typing import NamedTuple
+from typing import cast
 
 import tensorflow as tf
 
@@ -49,7 +51,7 @@ class Reduction(NamedTuple):
   @property
   def dtype(self) -> tf.DType:
     """The narrowest type that holds a sum of codes."""
-    largest = self.num_workers * self.message.levels
+    largest = self.num_workers * self.message.sum_levels
     return tf.int8 if largest < 128 else tf.int32
 
 
@@ -92,7 +94,9 @@ class Algorithm(abc.ABC):
     """
 
 
-def compiled(function: Callable) -> tf.types.experimental.PolymorphicFunction:
+def compiled(
+  function: Callable[..., Any],
+) -> tf.types.experimental.PolymorphicFunction:
   """Compiled where a traced step calls it, each for its own device."""
   return tf.function(function, jit_compile=True)
 
@@ -107,7 +111,9 @@ class Reduce(Algorithm):
   def fits(self, message: methods.Message, num_workers: int) -> bool:
     """Whether the packing adds."""
     del num_workers
-    return _codes(message) and message.packing.max_workers is not None
+    packing = message.packing
+    adds = isinstance(packing, wire.Packing) and packing.max_workers is not None
+    return _codes(message) and adds
 
   def sent_words(
     self, message: methods.Message, num_workers: int, processes: int
@@ -118,14 +124,16 @@ class Reduce(Algorithm):
 
   def move(self, reduction: Reduction, rows: tf.Tensor) -> list[tf.Tensor]:
     """The sum of all words."""
-    lanes = reduction.message.packing.lanes(rows)
+    # It is one where `fits` says so.
+    packing = cast(wire.Packing, reduction.message.packing)
+    lanes = packing.lanes(rows)
     return [reduction.group.all_reduce(tf.reduce_sum(lanes, axis=0))]
 
   def received(
     self, reduction: Reduction, moved: list[tf.Tensor]
   ) -> methods.Sum:
     """The sums of codes that the words hold."""
-    packing = reduction.message.packing
+    packing = cast(wire.Packing, reduction.message.packing)
 
     @compiled
     def unpack(total: tf.Tensor) -> tf.Tensor:
@@ -143,7 +151,7 @@ class TwoShot(Algorithm):
     return (
       _codes(message)
       and slices.fits(message)
-      and num_workers * message.levels < packings.MOST_SUMMED
+      and num_workers * message.sum_levels < packings.MOST_SUMMED
     )
 
   def sent_words(
@@ -188,7 +196,7 @@ class TwoShot(Algorithm):
 
 def _back(message: methods.Message, num_workers: int) -> wire.Packing:
   """The packing of sums of codes."""
-  return packings.sums(num_workers * message.levels)
+  return packings.sums(num_workers * message.sum_levels)
 
 
 class Slices(Algorithm):
@@ -284,7 +292,7 @@ class Scatter(Algorithm):
     return methods.Scattered(rows, reduction.group.rank * own)
 
 
-ALGORITHMS = {
+ALGORITHMS: dict[str, Algorithm] = {
   REDUCE: Reduce(),
   TWO_SHOT: TwoShot(),
   SLICES: Slices(),

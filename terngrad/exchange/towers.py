@@ -11,11 +11,16 @@ The methods of `Towers` that take or return tensors are what every exchange has:
 one.
 """
 
+from collections.abc import Callable
+from collections.abc import Sequence
 from typing import NamedTuple
+from typing import TypeVar
 
 import tensorflow as tf
 
 from terngrad.codec import method as methods
+
+_T = TypeVar('_T')
 
 
 class Batch(NamedTuple):
@@ -33,7 +38,7 @@ class Batch(NamedTuple):
   first: int
   stride: int = 1
 
-  def of(self, worker):
+  def of(self, worker: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """(images, labels) of a worker of the process, int32 []."""
     row = (worker - self.first) // self.stride
     return self.images[row], self.labels[row]
@@ -48,38 +53,38 @@ class Towers(NamedTuple):
     num_workers: >= len(devices).
   """
 
-  devices: tuple
+  devices: tuple[str, ...]
   num_workers: int
 
-  def workers_of(self, device_index):
+  def workers_of(self, device_index: int) -> range:
     """The workers on `devices[device_index]`, as a range."""
     return range(device_index, self.num_workers, len(self.devices))
 
-  def device_of(self, worker):
+  def device_of(self, worker: int) -> int:
     """The index in `devices` of a worker's device."""
     return worker % len(self.devices)
 
   @property
-  def first(self):
+  def first(self) -> int:
     """The first worker of this process."""
     return 0
 
   @property
-  def own(self):
+  def own(self) -> int:
     """How many workers this process has."""
     return self.num_workers
 
   @property
-  def local_devices(self):
+  def local_devices(self) -> range:
     """Indices in `devices` of this process's devices."""
     return range(len(self.devices))
 
   @property
-  def group(self):
+  def group(self) -> None:
     """The group of processes: there is none."""
     return None
 
-  def batches(self, images, labels):
+  def batches(self, images: tf.Tensor, labels: tf.Tensor) -> list[Batch]:
     """Where the devices find their examples; traced once a step.
 
     Args:
@@ -91,7 +96,9 @@ class Towers(NamedTuple):
     """
     return [Batch(images, labels, self.first)] * len(self.devices)
 
-  def gather_metadata(self, rows, conclude):
+  def gather_metadata(
+    self, rows: Sequence[tf.Tensor], conclude: Callable[[tf.Tensor], _T]
+  ) -> tuple[tf.Tensor, list[_T]]:
     """Tells every worker's row of numbers to all.
 
     Args:
@@ -103,7 +110,8 @@ class Towers(NamedTuple):
       (float32 [workers, n], for records; for each device what `conclude`
       returned, on that device).
     """
-    concluded, everyones = [], None
+    concluded: list[_T] = []
+    everyones = None
     for device, parts in zip(self.devices, _send(self, rows), strict=True):
       with tf.device(device):
         everyone = in_order(parts)
@@ -112,7 +120,9 @@ class Towers(NamedTuple):
         everyones = everyone
     return everyones, concluded
 
-  def combine(self, messages, payloads):
+  def combine(
+    self, messages: Sequence[methods.Message], payloads: Sequence[tf.Tensor]
+  ) -> list[list[methods.Received]]:
     """Moves the messages of a round.
 
     Args:
@@ -128,7 +138,7 @@ class Towers(NamedTuple):
       for parts in _send(self, payloads)
     ]
 
-  def report(self, step, losses):
+  def report(self, step: tf.Tensor, losses: Sequence[tf.Tensor]) -> None:
     """Tells other processes what became of a step; here there are none.
 
     Args:
@@ -137,7 +147,7 @@ class Towers(NamedTuple):
     """
 
 
-def _send(towers, parts):
+def _send(towers: Towers, parts: Sequence[tf.Tensor]) -> list[list[tf.Tensor]]:
   """Sends what every worker has to every device.
 
   Args:
@@ -155,6 +165,6 @@ def _send(towers, parts):
   return received
 
 
-def in_order(parts):
+def in_order(parts: Sequence[tf.Tensor]) -> tf.Tensor:
   """One tensor [workers, ...] in the order of the workers, from `parts`."""
   return methods.rows_in_order(parts)

@@ -6,7 +6,9 @@ what is minimized is the mean over the unmasked positions of the whole batch.
 """
 
 import contextlib
+from collections.abc import Callable
 from collections.abc import Iterator
+from typing import Any
 from typing import NamedTuple
 
 import keras
@@ -24,11 +26,11 @@ class Shares(NamedTuple):
     rows: share of the worker in the rows of the batch, float32 [].
   """
 
-  unmasked: list
+  unmasked: list[tf.Tensor | None]
   rows: tf.Tensor
 
 
-def unmasked_positions(model: keras.Model, data) -> list:
+def unmasked_positions(model: keras.Model, data: Any) -> list[tf.Tensor | None]:
   """`Shares.unmasked` of a batch, by a forward pass that changes nothing.
 
   In a traced step only the operations that masks depend on are computed.
@@ -40,11 +42,11 @@ def unmasked_positions(model: keras.Model, data) -> list:
 
 
 @contextlib.contextmanager
-def weighed(model: keras.Model, shares: Shares | None) -> Iterator[list]:
+def weighed(model: keras.Model, shares: Shares | None) -> Iterator[list[bool]]:
   """Lets a model's losses count by the worker's share of unmasked positions.
 
   Args:
-    model: `keras.Model`, whose `train_step` is called inside.
+    model: whose `train_step` is called inside.
     shares: of the worker; None leaves losses as they are.
 
   Yields:
@@ -53,10 +55,12 @@ def weighed(model: keras.Model, shares: Shares | None) -> Iterator[list]:
   Raises:
     ValueError: within, a loss of a masked output is no mean.
   """
-  found = []
+  found: list[bool] = []
   original = model.compute_loss
 
-  def compute_loss(x, y, y_pred, sample_weight, **options):
+  def compute_loss(
+    x: Any, y: Any, y_pred: Any, sample_weight: Any, **options: Any
+  ) -> tf.Tensor:
     found[:] = [_mask(output) is not None for output in _flat(y_pred)]
     if any(found):
       _check(model, original)
@@ -76,7 +80,7 @@ def weighed(model: keras.Model, shares: Shares | None) -> Iterator[list]:
       del model.compute_loss
 
 
-def _weights(y_pred, sample_weight, shares):
+def _weights(y_pred: Any, sample_weight: Any, shares: Shares) -> Any:
   """The sample weights, those of masked outputs times their factor."""
   outputs = _flat(y_pred)
   weights = _flat(sample_weight)
@@ -91,7 +95,9 @@ def _weights(y_pred, sample_weight, shares):
   return keras.tree.pack_sequence_as(y_pred, weighed_ones)
 
 
-def _weighed(output, weight, total):
+def _weighed(
+  output: tf.Tensor, weight: tf.Tensor | None, total: tf.Tensor
+) -> tf.Tensor:
   """Sample weights that give a worker's mean its share of the whole mean.
 
   Args:
@@ -106,21 +112,21 @@ def _weighed(output, weight, total):
   return tf.cast(weight, tf.float32) * factor
 
 
-def _flat(nest):
+def _flat(nest: Any) -> list[Any]:
   return keras.tree.flatten(nest)
 
 
-def _mask(output):
+def _mask(output: tf.Tensor) -> tf.Tensor | None:
   return getattr(output, '_keras_mask', None)
 
 
-def _count(output):
+def _count(output: tf.Tensor) -> tf.Tensor | None:
   """Unmasked positions, float32 []; None without a mask."""
   mask = _mask(output)
   return None if mask is None else tf.reduce_sum(tf.cast(mask, tf.float32))
 
 
-def _check(model, compute_loss):
+def _check(model: keras.Model, compute_loss: Callable[..., Any]) -> None:
   """Refuses losses of which the mean over all workers cannot be made."""
   reductions = [
     getattr(loss, 'reduction', 'sum_over_batch_size')

@@ -1,5 +1,10 @@
 """What compression costs and loses, among the logs of a fit."""
 
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+from typing import TypeAlias
+
 import keras
 import tensorflow as tf
 
@@ -11,6 +16,7 @@ from terngrad.keras import optimizer as optimizers
 BITS, RATIO, ZEROS = 'bits_per_element', 'compression_ratio', 'zeros'
 ERROR, RESIDUAL = 'compression_error', 'residual_norm'
 _FLOAT_BITS = 32
+_Logs: TypeAlias = dict[str, Any] | None
 
 
 class CompressionMetrics(keras.callbacks.Callback):
@@ -37,7 +43,7 @@ class CompressionMetrics(keras.callbacks.Callback):
   these figures too; the step is traced anew when it comes and after it went.
   """
 
-  def __init__(self, every=10):
+  def __init__(self, every: int = 10) -> None:
     """Makes the callback.
 
     Args:
@@ -56,7 +62,7 @@ class CompressionMetrics(keras.callbacks.Callback):
     self.every = every
     self._sums = remembered.apart(_Sums)
 
-  def set_model(self, model):
+  def set_model(self, model: keras.Model) -> None:
     """Lets the model's optimizer tell its figures.
 
     Args:
@@ -68,34 +74,36 @@ class CompressionMetrics(keras.callbacks.Callback):
     super().set_model(model)
     self._observe_by(self._observe)
 
-  def on_train_end(self, logs=None):
+  def on_train_end(self, logs: _Logs = None) -> None:
     """Lets the steps of a next fit do without figures."""
     del logs
     self._observe_by(None)
 
-  def on_epoch_begin(self, epoch, logs=None):
+  def on_epoch_begin(self, epoch: int, logs: _Logs = None) -> None:
     """Begins new means."""
     del epoch, logs
     self._sums.reset()
 
-  def on_train_batch_end(self, batch, logs=None):
+  def on_train_batch_end(self, batch: int, logs: _Logs = None) -> None:
     """Adds the means so far, after some of the steps."""
     if logs is not None and (batch + 1) % self.every == 0:
       logs.update(self._sums.means())
 
-  def on_epoch_end(self, epoch, logs=None):
+  def on_epoch_end(self, epoch: int, logs: _Logs = None) -> None:
     """Adds the means of the epoch."""
     del epoch
     if logs is not None:
       logs.update(self._sums.means())
 
-  def _observe_by(self, observer):
+  def _observe_by(self, observer: compressors.Observer | None) -> None:
     compressor = optimizers.compressed(self.model.optimizer).compressor
     compressor.observer = observer
     # Made again when the fit begins.
     self.model.train_function = None
 
-  def _observe(self, observed):
+  def _observe(
+    self, observed: compressors.Observed | passed_rows.PassedRows
+  ) -> None:
     with tf.device(observed.exchange.devices[0]):
       if isinstance(observed, passed_rows.PassedRows):
         self._sums.add_bits(observed.bits, observed.num_elements)
@@ -108,7 +116,7 @@ class CompressionMetrics(keras.callbacks.Callback):
 class _Sums:
   """Sums of figures over steps, where the steps are computed."""
 
-  def __init__(self):
+  def __init__(self) -> None:
     self._sums = {
       name: tf.Variable(0.0, trainable=False)
       for name in (ZEROS, ERROR, RESIDUAL)
@@ -118,24 +126,24 @@ class _Sums:
     self._bits, self._elements = (
       tf.Variable(0.0, trainable=False, dtype=tf.float64) for _ in range(2)
     )
-    self._known = ()
+    self._known: tuple[str, ...] = ()
 
-  def reset(self):
+  def reset(self) -> None:
     """Forgets all steps."""
     sums = self._sums.values()
     for variable in (*sums, self._count, self._bits, self._elements):
       variable.assign(tf.zeros([], variable.dtype))
 
-  def add_bits(self, bits, elements):
+  def add_bits(self, bits: tf.Tensor, elements: tf.Tensor) -> None:
     """Adds what was sent in a step, and of how many elements; float64 []."""
     self._bits.assign_add(bits)
     self._elements.assign_add(elements)
 
-  def add(self, found: dict, counts: tf.Tensor) -> None:
+  def add(self, found: Mapping[str, tf.Tensor], counts: tf.Tensor) -> None:
     """Adds a step's figures, traced.
 
     Args:
-      found: dict of float32 [].
+      found: float32 [], by name.
       counts: bool [], False leaves the step out.
     """
     self._known = tuple(found)
@@ -143,8 +151,8 @@ class _Sums:
     for name, value in found.items():
       self._sums[name].assign_add(tf.where(counts, value, 0.0))
 
-  def means(self):
-    """Figures by name, dict of float; {} before the first step."""
+  def means(self) -> dict[str, float]:
+    """Figures by name; {} before the first step."""
     elements, count = float(self._elements.numpy()), float(self._count.numpy())
     if not elements:
       return {}
@@ -156,7 +164,9 @@ class _Sums:
     return found
 
 
-def sent_bits(observed: compressors.Observed) -> tuple:
+def sent_bits(
+  observed: compressors.Observed,
+) -> tuple[tf.Tensor, tf.Tensor]:
   """Bits that a worker sends in a step, of how many elements; float64 []."""
   codec = observed.codec
   sent = tf.reduce_mean(tf.cast(observed.reduced.sent, tf.float64))
@@ -164,11 +174,11 @@ def sent_bits(observed: compressors.Observed) -> tuple:
   return _FLOAT_BITS * words, tf.constant(codec.num_elements, tf.float64)
 
 
-def figures(observed: compressors.Observed) -> dict:
+def figures(observed: compressors.Observed) -> dict[str, tf.Tensor]:
   """The figures of what is coded in a step.
 
   Returns:
-    dict of name to float32 []; without what cannot be known.
+    float32 [] by name; without what cannot be known.
   """
   means = observed.reduced.means[0]
   zeros = tf.add_n([tf.reduce_sum(tf.cast(m == 0, tf.float32)) for m in means])
@@ -184,5 +194,5 @@ def figures(observed: compressors.Observed) -> dict:
   return found
 
 
-def _norm(tensors):
+def _norm(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
   return tf.sqrt(tf.add_n([tf.reduce_sum(tf.square(t)) for t in tensors]))

@@ -8,6 +8,8 @@ does not have.
 
 import functools
 import re
+from collections.abc import Callable
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -15,17 +17,17 @@ from absl import logging
 
 # In which both have been seen, first and last.
 _BROKEN = (3, 5), (3, 15)
-_done = []
+_done: list[bool] = []
 
 
-def repair_multi_worker():
+def repair_multi_worker() -> bool:
   """Lets `fit`, `evaluate` and `predict` work on several processes.
 
   To be called once, before the first of them; it changes what Keras does under
   `MultiWorkerMirroredStrategy` of several processes, and nothing else.
 
   Returns:
-    bool, whether Keras was changed: False where it was already, or where it is
+    Whether Keras was changed: False where it was already, or where it is
     of a version that is not known to need it, which the log says.
   """
   version = tuple(int(n) for n in re.findall(r'\d+', keras.__version__)[:2])
@@ -47,23 +49,23 @@ def repair_multi_worker():
   return True
 
 
-def _is_of_several_processes(strategy):
+def _is_of_several_processes(strategy: tf.distribute.Strategy) -> bool:
   return (
     isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
     and strategy.extended._in_multi_worker_mode()
   )
 
 
-def _with_local_batches(build):
+def _with_local_batches(build: Callable[..., Any]) -> Callable[..., Any]:
   """`_maybe_symbolic_build`, which looks at shapes of one replica."""
 
   @functools.wraps(build)
-  def repaired(self, *arguments, **named):
+  def repaired(self: keras.Model, *arguments: Any, **named: Any) -> Any:
     strategy = self.distribute_strategy
     if not _is_of_several_processes(strategy):
       return build(self, *arguments, **named)
 
-    def first(reduce_op, value, axis):
+    def first(reduce_op: Any, value: Any, axis: int | None) -> Any:
       del reduce_op, axis
       return keras.tree.map_structure(
         lambda v: strategy.experimental_local_results(v)[0], value
@@ -79,11 +81,15 @@ def _with_local_batches(build):
   return repaired
 
 
-def _with_scalars(reduce_per_replica):
+def _with_scalars(
+  reduce_per_replica: Callable[..., Any],
+) -> Callable[..., Any]:
   """`reduce_per_replica`, which takes means of scalars over the replicas."""
 
   @functools.wraps(reduce_per_replica)
-  def repaired(values, strategy, reduction):
+  def repaired(
+    values: Any, strategy: tf.distribute.Strategy, reduction: str
+  ) -> Any:
     is_mean = reduction in ('auto', 'mean')
     if not (is_mean and _is_of_several_processes(strategy)):
       return reduce_per_replica(values, strategy, reduction)

@@ -1,6 +1,8 @@
 """What becomes of a step whose gradient is not finite."""
 
 from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -17,12 +19,12 @@ class Found(NamedTuple):
 
   Attributes:
     finite: bool [variables], whether each one's gradient is, of all workers.
-    names: of the variables, a list.
+    names: of the variables.
     step: integer [], steps taken before.
   """
 
   finite: tf.Tensor
-  names: list
+  names: list[str]
   step: tf.Tensor
 
 
@@ -33,7 +35,7 @@ class Guard:
     action: for other steps: 'skip' them, 'raise' an error, or 'pass' on NaN.
   """
 
-  def __init__(self, action: str = SKIP):
+  def __init__(self, action: str = SKIP) -> None:
     """Takes one of `ACTIONS`.
 
     Raises:
@@ -47,7 +49,12 @@ class Guard:
     self.action = action
     self._is_logged = False
 
-  def apply(self, update: Callable, arguments: tuple, found: Found) -> None:
+  def apply(
+    self,
+    update: Callable[..., None],
+    arguments: tuple[Any, ...],
+    found: Found,
+  ) -> None:
     """Calls `update`, if the gradients of all workers are finite.
 
     The branch is taken between the replicas: within one, nothing that meets
@@ -56,15 +63,20 @@ class Guard:
     Args:
       update: a function of one replica.
       arguments: its, of this replica.
-      found: `Found` of this replica.
+      found: of this replica.
 
     Raises:
       tf.errors.InvalidArgumentError: a gradient is not finite, and `action` is
         'raise'; nothing has changed.
     """
 
-    def decide(strategy, finite, step, *arguments):
-      def take():
+    def decide(
+      strategy: tf.distribute.Strategy,
+      finite: tf.Tensor,
+      step: tf.Tensor,
+      *arguments: Any,
+    ) -> None:
+      def take() -> None:
         if tf.distribute.in_cross_replica_context():
           strategy.extended.call_for_each_replica(update, args=arguments)
         else:
@@ -86,7 +98,7 @@ class Guard:
     """Logs, once a process, that a gradient is not finite."""
     tf.cond(tf.reduce_all(found.finite), lambda: None, lambda: self._log(found))
 
-  def _refuse(self, found):
+  def _refuse(self, found: Found) -> None:
     if self.action == SKIP:
       self._log(found)
       return
@@ -102,12 +114,12 @@ class Guard:
     ]
     tf.debugging.Assert(False, [tf.strings.join(message, ' ')])
 
-  def _log(self, found):
+  def _log(self, found: Found) -> None:
     # Python cannot be called from programs of XLA.
     if not self._is_logged and not compressors.is_compiled_by_xla():
       tf.py_function(self._log_once, [_described(found)], [])
 
-  def _log_once(self, described):
+  def _log_once(self, described: tf.Tensor) -> None:
     if self._is_logged:
       return
     self._is_logged = True
@@ -122,12 +134,12 @@ class Guard:
     )
 
 
-def of_each(tensors: list) -> tf.Tensor:
+def of_each(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
   """Bool [tensors], whether all elements of each are finite."""
   return tf.stack([loss_scaling.all_finite([tensor]) for tensor in tensors])
 
 
-def _described(found):
+def _described(found: Found) -> tf.Tensor:
   """A sentence, string []: which variables, at which step."""
   names = tf.boolean_mask(tf.constant(found.names), ~found.finite)
   return tf.strings.join(

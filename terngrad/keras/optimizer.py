@@ -5,9 +5,16 @@ own code. What is replaced is the place where Keras's optimizers add up the
 gradients of all replicas.
 """
 
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import MutableMapping
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from typing import Any
+from typing import TypeAlias
 
 import keras
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -16,6 +23,11 @@ from terngrad.compression import compressor as compressors
 from terngrad.keras import not_finite
 from terngrad.keras import waiting_sums
 from terngrad.keras import wrapping
+
+if TYPE_CHECKING:
+  from typing_extensions import Self
+
+Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 
 # What Keras, its callbacks and `LossScaleOptimizer` ask of an optimizer.
 _OF_INNER = (
@@ -36,10 +48,10 @@ _MAKE_DENSE = ('global_clipnorm', 'gradient_accumulation_steps')
 _STATE = 'state:'
 
 
-def _of_inner(name):
+def _of_inner(name: str) -> property:
   """A property that is the wrapped optimizer's."""
 
-  def write(self, value):
+  def write(self: 'CompressedOptimizer', value: Any) -> None:
     # Keras's constructor writes before there is any.
     if '_wrapped' in self.__dict__:
       setattr(self._wrapped.optimizer, name, value)
@@ -65,21 +77,21 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
 
   def __init__(
     self,
-    optimizer,
-    codec='ternary',
-    seed=0,
-    name=None,
+    optimizer: keras.optimizers.Optimizer | str | dict[str, Any],
+    codec: compressors.Spelled = 'ternary',
+    seed: int = 0,
+    name: str | None = None,
     on_not_finite: str = not_finite.SKIP,
-  ):
+  ) -> None:
     """Wraps an optimizer.
 
     Args:
-      optimizer: `keras.optimizers.Optimizer`, which no other holds; or what
-        `keras.optimizers.get` takes. `LossScaleOptimizer` goes around this one.
+      optimizer: one which no other holds; or what `keras.optimizers.get` takes.
+        `LossScaleOptimizer` goes around this one.
       codec: 'ternary', 'error_feedback+topk:ratio=0.01', or a dict of regular
         expressions to such texts: a variable gets that of the first which is
         found in its path.
-      seed: integer, of the random codes.
+      seed: of the random codes.
       name: of this optimizer; None for one of the wrapped one's.
       on_not_finite: what becomes of a step in which a gradient of any worker is
         NaN or infinite. 'skip': nothing changes, neither weights, slots,
@@ -107,7 +119,7 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     self._waiting = waiting_sums.WaitingSums()
     setattr(optimizer, wrapping.REPLACED, self._sum)
 
-  def __getattr__(self, name):
+  def __getattr__(self, name: str) -> Any:
     """What is not known here is the wrapped optimizer's, as `momentum`."""
     if name.startswith('__') or '_wrapped' not in self.__dict__:
       raise AttributeError(name)
@@ -116,27 +128,27 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     return getattr(self._wrapped.optimizer, name)
 
   @property
-  def variables(self):
-    """The wrapped optimizer's, a list."""
+  def variables(self) -> list[keras.Variable]:
+    """The wrapped optimizer's."""
     return self.inner_optimizer.variables
 
   @property
-  def iterations(self):
+  def iterations(self) -> keras.Variable:
     """Steps taken, as the wrapped optimizer counts them."""
     return self.inner_optimizer.iterations
 
   @property
-  def learning_rate(self):
+  def learning_rate(self) -> keras.Variable | tf.Tensor:
     """The wrapped optimizer's."""
     return self.inner_optimizer.learning_rate
 
   @learning_rate.setter
-  def learning_rate(self, learning_rate):
+  def learning_rate(self, learning_rate: tf.Tensor | float) -> None:
     self.inner_optimizer.learning_rate = learning_rate
 
   @property
-  def compressor(self):
-    """`compression.compressor.Compressor`."""
+  def compressor(self) -> compressors.Compressor:
+    """What codes the gradients."""
     return self._compressor
 
   @property
@@ -144,11 +156,11 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     """What becomes of a step whose gradient is not finite."""
     return self._guard.action
 
-  def build(self, variables):
+  def build(self, variables: Sequence[keras.Variable]) -> None:
     """Makes the wrapped optimizer's variables.
 
     Args:
-      variables: trainable `keras.Variable`s, in the order of the gradients.
+      variables: trainable ones, in the order of the gradients.
 
     Raises:
       ValueError: an option that Keras cannot do under this strategy.
@@ -159,7 +171,11 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     self.built = True
 
   @tf.autograph.experimental.do_not_convert
-  def apply(self, grads, trainable_variables=None):
+  def apply(
+    self,
+    grads: Sequence[Gradient | None],
+    trainable_variables: Sequence[keras.Variable] | None = None,
+  ) -> None:
     """Adds the gradients of all replicas up, coded, and applies the sum.
 
     Args:
@@ -192,7 +208,11 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
       self._found(sums, chosen),
     )
 
-  def _warn_of_whole_tables(self, gradients, variables):
+  def _warn_of_whole_tables(
+    self,
+    gradients: Sequence[Gradient | None],
+    variables: Sequence[keras.Variable] | None,
+  ) -> None:
     """Logs once which gradients of rows the wrapped optimizer makes dense."""
     inner = self.inner_optimizer
     causes = [name for name in _MAKE_DENSE if getattr(inner, name)]
@@ -212,36 +232,47 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
         *(', '.join(names), ' and '.join(causes)),
       )
 
-  def exclude_from_weight_decay(self, var_list=None, var_names=None):
+  def exclude_from_weight_decay(
+    self,
+    var_list: Sequence[keras.Variable] | None = None,
+    var_names: Sequence[str] | None = None,
+  ) -> None:
     """See `keras.optimizers.Optimizer`."""
     self.inner_optimizer.exclude_from_weight_decay(var_list, var_names)
 
-  def update_step(self, gradient, variable, learning_rate):
+  def update_step(
+    self,
+    gradient: Gradient,
+    variable: keras.Variable,
+    learning_rate: tf.Tensor,
+  ) -> None:
     """The wrapped optimizer's update of one variable; nothing is coded."""
     self.inner_optimizer.update_step(gradient, variable, learning_rate)
 
-  def set_weights(self, weights):
+  def set_weights(self, weights: Sequence[np.ndarray]) -> None:
     """Sets the wrapped optimizer's variables."""
     self.inner_optimizer.set_weights(weights)
 
-  def scale_loss(self, loss):
+  def scale_loss(self, loss: tf.Tensor) -> tf.Tensor:
     """The loss that is differentiated, see `keras.optimizers.Optimizer`."""
     return self.inner_optimizer.scale_loss(loss)
 
-  def finalize_variable_values(self, var_list):
+  def finalize_variable_values(
+    self, var_list: Sequence[keras.Variable]
+  ) -> None:
     """Ends a fit, see `keras.optimizers.Optimizer`."""
     self.inner_optimizer.finalize_variable_values(var_list)
 
-  def save_own_variables(self, store):
+  def save_own_variables(self, store: MutableMapping[str, np.ndarray]) -> None:
     """Writes the wrapped optimizer's variables, and what codes remember."""
-    kept = {}
+    kept: dict[str, np.ndarray] = {}
     self.inner_optimizer.save_own_variables(kept)
     for name, array in self._compressor.saved().items():
       kept[_STATE + name] = array
     for name, array in kept.items():
       store[name] = array
 
-  def load_own_variables(self, store):
+  def load_own_variables(self, store: Mapping[str, np.ndarray]) -> None:
     """Reads what `save_own_variables` wrote, or the wrapped optimizer did."""
     arrays = {name: store[name] for name in store.keys()}
     states = {n: a for n, a in arrays.items() if n.startswith(_STATE)}
@@ -252,7 +283,7 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     )
     self.inner_optimizer.load_own_variables(own)
 
-  def get_config(self):
+  def get_config(self) -> dict[str, Any]:
     """See `keras.optimizers.Optimizer`; with the wrapped one's."""
     return {
       'name': self.name,
@@ -263,37 +294,44 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     }
 
   @classmethod
-  def from_config(cls, fields, custom_objects=None):
+  def from_config(
+    cls,
+    fields: Mapping[str, Any],
+    custom_objects: Mapping[str, Any] | None = None,
+  ) -> 'Self':
     """Makes one of what `get_config` returned."""
     optimizer = keras.saving.deserialize_keras_object(
       fields['optimizer'], custom_objects=custom_objects
     )
-    return cls(**(fields | {'optimizer': optimizer}))
+    return cls(**{**fields, 'optimizer': optimizer})
 
-  def unwrapped(self):
+  def unwrapped(self) -> keras.optimizers.Optimizer:
     """The wrapped optimizer, which adds up by itself again."""
     inner = self.inner_optimizer
     delattr(inner, wrapping.REPLACED)
     return inner
 
-  def clipped(self, gradients: list) -> list:
+  def clipped(self, gradients: Sequence[Gradient]) -> list[Gradient]:
     """A worker's gradients, unscaled and clipped by the wrapped optimizer.
 
     Args:
-      gradients: list of float tensors, or of `tf.IndexedSlices`, of the loss
-        that `scale_loss` returned.
+      gradients: of floats, of the loss that `scale_loss` returned.
 
     Returns:
-      List of the same shapes and dtypes.
+      Those of the same shapes and dtypes.
     """
     return self.inner_optimizer._clip_gradients(self._unscaled(gradients))
 
-  def _unscaled(self, gradients):
+  def _unscaled(self, gradients: Sequence[Gradient]) -> Sequence[Gradient]:
     """A worker's gradients of the loss itself, see `scale_loss`."""
     scale = self.inner_optimizer.loss_scale_factor
     return gradients if scale is None else [g / scale for g in gradients]
 
-  def _pairs(self, grads, variables):
+  def _pairs(
+    self,
+    grads: Sequence[Gradient | None],
+    variables: Sequence[keras.Variable] | None,
+  ) -> list[tuple[Gradient, keras.Variable]]:
     """Pairs of those that are added up; [] where Keras refuses to apply."""
     inner = self.inner_optimizer
     if variables is None:
@@ -347,12 +385,19 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
       sums.finite, names, self.inner_optimizer._iterations
     )
 
-  def _apply_sums(self, grads, variables, sums):
+  def _apply_sums(
+    self,
+    grads: Sequence[Gradient | None],
+    variables: Sequence[keras.Variable] | None,
+    sums: Sequence[Gradient],
+  ) -> None:
     """Lets the wrapped optimizer apply gradients whose sums are known."""
     with self._waiting.known(sums):
       self.inner_optimizer.apply(grads, variables)
 
-  def _sum(self, grads_and_vars):
+  def _sum(
+    self, grads_and_vars: Iterable[tuple[Gradient, tf.Variable]]
+  ) -> Iterable[tuple[Gradient, tf.Variable]]:
     """In place of the wrapped optimizer's own sum over the replicas."""
     gradients, variables = zip(*grads_and_vars, strict=True)
     sums = self._waiting.sums()
@@ -370,11 +415,13 @@ for _name in _OF_INNER:
   setattr(CompressedOptimizer, _name, _of_inner(_name))
 
 
-def known(optimizer, variables):
-  """`codec.policy.Variables` of some that an optimizer was built with.
+def known(
+  optimizer: keras.optimizers.Optimizer, variables: Sequence[tf.Variable]
+) -> policy.Variables:
+  """Some of the variables that an optimizer was built with.
 
   Args:
-    optimizer: `keras.optimizers.Optimizer`.
+    optimizer: that is built.
     variables: TensorFlow's, as its methods get them.
   """
   indices = tuple(optimizer._get_variable_index(v) for v in variables)
@@ -387,8 +434,8 @@ def known(optimizer, variables):
   return policy.Variables(indices, specs, model=model)
 
 
-def compressed(optimizer):
-  """The `CompressedOptimizer` in an optimizer.
+def compressed(optimizer: keras.optimizers.Optimizer) -> CompressedOptimizer:
+  """The one with codes in an optimizer.
 
   Args:
     optimizer: a model's, which it is or goes around it.

@@ -1,7 +1,12 @@
 """Rows of a batch, shared by virtual workers."""
 
+from typing import Any
+from typing import TypeAlias
+
 import keras
 import tensorflow as tf
+
+_Tensor: TypeAlias = tf.Tensor | tf.SparseTensor | tf.RaggedTensor
 
 
 class Rows:
@@ -15,7 +20,7 @@ class Rows:
     all_work: True where every worker is known to get a row.
   """
 
-  def __init__(self, data, workers: int):
+  def __init__(self, data: Any, workers: int) -> None:
     """Shares a batch.
 
     Args:
@@ -31,7 +36,7 @@ class Rows:
     self.count = tf.shape(first)[0]
     self.all_work = size is not None and size >= workers
 
-  def of(self, worker: tf.Tensor):
+  def of(self, worker: tf.Tensor) -> Any:
     """The rows of a worker, a nest like the whole; its number is int32 []."""
     begin, end = self._range(worker)
     return keras.tree.map_structure(
@@ -55,13 +60,15 @@ class Rows:
     own = tf.cast(self.size(worker), tf.float32)
     return own / tf.cast(self.count, tf.float32)
 
-  def _range(self, worker):
+  def _range(self, worker: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """First row of a worker and the one after its last, int32 []."""
     begin = worker * self.count // self._workers
     return begin, (worker + 1) * self.count // self._workers
 
 
-def _cut(tensor, begin, end, size):
+def _cut(
+  tensor: _Tensor | None, begin: tf.Tensor, end: tf.Tensor, size: int | None
+) -> _Tensor | None:
   """The rows from `begin` to `end`; `size` of them where that is known."""
   if tensor is None:
     return None

@@ -2,9 +2,14 @@
 
 import contextlib
 from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
+from typing import cast
 
 import keras
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -16,15 +21,17 @@ from terngrad.keras import rows as rows_lib
 
 # What is done to each worker's own gradients, and not to their mean.
 _OF_WORKERS = ('clipnorm', 'clipvalue', 'global_clipnorm', 'loss_scale_factor')
+# A gradient that was applied, and its variable.
+_Applied = tuple[optimizers.Gradient | None, keras.Variable]
 
 
 def virtual_workers(
-  model,
-  codec='ternary',
-  num_workers=4,
-  seed=0,
+  model: keras.Model,
+  codec: compressors.Spelled = 'ternary',
+  num_workers: int = 4,
+  seed: int = 0,
   on_not_finite: str = not_finite.SKIP,
-):
+) -> keras.Model:
   """Lets a model's batches be shared by workers whose gradients are coded.
 
   Each of the N workers computes, one after the other, the gradient of its rows
@@ -42,12 +49,12 @@ def virtual_workers(
   once.
 
   Args:
-    model: compiled `keras.Model` without a `train_step` of its own, outside of
+    model: compiled, without a `train_step` of its own, outside of
       a strategy. It is changed. After another `compile`, or `load_model`, call
       this again: what codes remember is kept.
     codec: see `CompressedOptimizer`.
     num_workers: N >= 1.
-    seed: integer, of the random codes.
+    seed: of the random codes.
     on_not_finite: see `CompressedOptimizer`.
 
   Returns:
@@ -57,7 +64,8 @@ def virtual_workers(
     ValueError: a model, an optimizer or a codec that cannot be.
   """
   _check(model, num_workers)
-  rule, states = model.optimizer, {}
+  rule = model.optimizer
+  states: dict[str, np.ndarray] = {}
   if isinstance(rule, optimizers.CompressedOptimizer):
     rule, states = rule.unwrapped(), rule.compressor.saved()
   made = VirtualOptimizer(
@@ -79,13 +87,13 @@ class VirtualOptimizer(optimizers.CompressedOptimizer):
 
   def __init__(
     self,
-    optimizer,
-    codec,
-    num_workers,
-    seed=0,
-    name=None,
+    optimizer: keras.optimizers.Optimizer | str | dict[str, Any],
+    codec: compressors.Spelled,
+    num_workers: int,
+    seed: int = 0,
+    name: str | None = None,
     on_not_finite: str = not_finite.SKIP,
-  ):
+  ) -> None:
     """Wraps an optimizer; see `CompressedOptimizer`.
 
     Args:
@@ -108,13 +116,17 @@ class VirtualOptimizer(optimizers.CompressedOptimizer):
       )
     self._compressor = compressors.Compressor(codec, seed, num_workers)
     # A function: Keras would track a list, as a copy.
-    self._record = None
+    self._record: Callable[[Iterable[_Applied]], None] | None = None
 
-  def get_config(self):
+  def get_config(self) -> dict[str, Any]:
     """See `CompressedOptimizer`; with the number of workers."""
     return super().get_config() | {'num_workers': self._compressor.num_workers}
 
-  def apply(self, grads, trainable_variables=None):
+  def apply(
+    self,
+    grads: Sequence[optimizers.Gradient | None],
+    trainable_variables: Sequence[keras.Variable] | None = None,
+  ) -> None:
     """Keeps the gradients of a worker."""
     if self._record is None:
       raise ValueError(
@@ -122,24 +134,29 @@ class VirtualOptimizer(optimizers.CompressedOptimizer):
         'or compiled since. Call terngrad.keras.virtual_workers once more.'
       )
     self._warn_of_whole_tables(grads, trainable_variables)
-    self._record(zip(grads, trainable_variables, strict=True))
+    self._record(zip(grads, trainable_variables or (), strict=True))
 
   @contextlib.contextmanager
-  def recorded(self):
+  def recorded(self) -> Iterator[list[_Applied]]:
     """Yields a list that gets what is applied: (gradient or None, variable)."""
-    found = []
+    found: list[_Applied] = []
     self._record = found.extend
     try:
       yield found
     finally:
       self._record = None
 
-  def apply_mean(self, means, variables, found: not_finite.Found) -> None:
+  def apply_mean(
+    self,
+    means: Sequence[tf.Tensor],
+    variables: Sequence[keras.Variable],
+    found: not_finite.Found,
+  ) -> None:
     """Updates the variables by the mean gradients of all workers.
 
     Args:
-      means: list of tensors.
-      variables: `keras.Variable`s.
+      means: one a variable.
+      variables: those to update.
       found: whether the gradients are finite.
     """
     if self.on_not_finite == not_finite.PASS:
@@ -148,7 +165,9 @@ class VirtualOptimizer(optimizers.CompressedOptimizer):
     else:
       self._guard.apply(self._apply_mean, (means, variables), found)
 
-  def _apply_mean(self, means, variables):
+  def _apply_mean(
+    self, means: Sequence[tf.Tensor], variables: Sequence[keras.Variable]
+  ) -> None:
     inner = self.inner_optimizer
     kept = {name: getattr(inner, name) for name in _OF_WORKERS}
     try:
@@ -159,19 +178,21 @@ class VirtualOptimizer(optimizers.CompressedOptimizer):
       for name, value in kept.items():
         setattr(inner, name, value)
 
-  def _sum(self, grads_and_vars):
+  def _sum(
+    self, grads_and_vars: Iterable[tuple[optimizers.Gradient, tf.Variable]]
+  ) -> Iterable[tuple[optimizers.Gradient, tf.Variable]]:
     return grads_and_vars
 
 
 class _Step:
   """A model's training step, in place of its own `train_step`."""
 
-  def __init__(self, model, optimizer):
+  def __init__(self, model: keras.Model, optimizer: VirtualOptimizer) -> None:
     self._model = model
     self._optimizer = optimizer
     self._told = False
 
-  def __call__(self, data):
+  def __call__(self, data: Any) -> dict[str, Any]:
     """Trains on a batch; see `keras.Model.train_step`."""
     optimizer = self._optimizer
     trained, is_masked = self._trained(data)
@@ -207,7 +228,9 @@ class _Step:
       is_masked: whether an output of the model is.
       variables: those that gradients are of.
     """
-    rows = rows_lib.Rows(data, self._optimizer.compressor.num_workers)
+    # It is a number here.
+    num_workers = cast(int, self._optimizer.compressor.num_workers)
+    rows = rows_lib.Rows(data, num_workers)
     unmasked = masks.unmasked_positions(self._model, data) if is_masked else []
 
     def computed(worker: tf.Tensor) -> list[tf.Tensor]:
@@ -230,7 +253,9 @@ class _Step:
 
     return of_worker
 
-  def _gradients(self, data, shares=None):
+  def _gradients(
+    self, data: Any, shares: masks.Shares | None = None
+  ) -> tuple[list[tuple[optimizers.Gradient, keras.Variable]], list[bool]]:
     """Pairs of a worker's gradient and its variable; which outputs are masked.
 
     Args:
@@ -248,18 +273,21 @@ class _Step:
     gradients = [(g, v) for g, (_, v) in zip(clipped, pairs, strict=True)]
     return gradients, masked
 
-  def _trained(self, data):
+  def _trained(
+    self, data: Any
+  ) -> tuple[list[tuple[keras.Variable, bool]], bool]:
     """What a step is like, before it is computed.
 
     Returns:
       Pairs of a variable with a gradient, and whether that is of rows; and
       whether an output of the model is masked.
     """
-    found, masked = [], []
+    found: list[tuple[optimizers.Gradient, keras.Variable]] = []
+    masked: list[bool] = []
 
     # Traced to be looked at, and never called.
     @tf.function(autograph=False)
-    def trial(data):
+    def trial(data: Any) -> None:
       # Once more where Keras made variables, of metrics or of the model.
       found[:], masked[:] = self._gradients(data)
 
@@ -270,7 +298,7 @@ class _Step:
     trained = [(v, isinstance(g, tf.IndexedSlices)) for g, v in found]
     return trained, any(masked)
 
-  def _tell(self, plain):
+  def _tell(self, plain: frozenset[str]) -> None:
     if plain and not self._told:
       self._told = True
       logging.warning(
@@ -280,7 +308,7 @@ class _Step:
       )
 
 
-def _refuse_doubles(variables):
+def _refuse_doubles(variables: Sequence[keras.Variable]) -> None:
   """Refuses variables of float64, as `CompressedOptimizer` does."""
   for variable in variables:
     if tf.as_dtype(variable.dtype) == tf.float64:
@@ -291,7 +319,7 @@ def _refuse_doubles(variables):
       )
 
 
-def _dense(gradient, shape):
+def _dense(gradient: optimizers.Gradient, shape: tf.TensorShape) -> tf.Tensor:
   """The gradient of a variable as float32; its shape may be unknown."""
   dense = tf.cast(tf.convert_to_tensor(gradient), tf.float32)
   if dense.shape.is_fully_defined():
@@ -299,7 +327,7 @@ def _dense(gradient, shape):
   return tf.ensure_shape(dense, shape)
 
 
-def _check(model, num_workers):
+def _check(model: keras.Model, num_workers: int) -> None:
   """Refuses a model that cannot be shared by virtual workers."""
   if num_workers < 1:
     raise ValueError(

@@ -15,6 +15,7 @@ import functools
 import importlib.machinery
 import os
 import pathlib
+from typing import Any
 
 import tensorflow as tf
 from absl import logging
@@ -29,17 +30,20 @@ _BUILD = (
 _MARKER = 'terngrad-native-built-for-tensorflow-{};'
 
 
-def available():
+def available() -> bool:
   """Whether the kernels can be used; warns once where they are missing."""
   return library() is not None
 
 
-def library():
-  """The loaded operations, or None; see `terngrad.native.ops`."""
+def library() -> Any:
+  """The loaded operations, or None; see `terngrad.native.ops`.
+
+  TensorFlow makes the module when it loads it, which no type describes.
+  """
   return _load()[0]
 
 
-def why_not():
+def why_not() -> str | None:
   """Why the kernels are not used, a sentence; None where they are."""
   return _load()[1]
 
@@ -55,7 +59,7 @@ def instruction_set() -> str | None:
 
 
 @functools.cache
-def _load():
+def _load() -> tuple[Any, str | None]:
   """(operations or None, why not or None)."""
   path, missing = _find()
   if missing is None:
@@ -95,7 +99,7 @@ def _check(chosen: str) -> None:
     )
 
 
-def _find():
+def _find() -> tuple[pathlib.Path, str | None]:
   """The library's path, and why it is not to be loaded or None."""
   switch = os.environ.get(_SWITCH, '1')
   if switch not in ('0', '1', *_INSTRUCTION_SETS):

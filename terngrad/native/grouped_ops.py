@@ -3,7 +3,10 @@
 As those of `ops`: in eager code and graphs, not under XLA.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
+
+import tensorflow as tf
 
 from terngrad import native
 
@@ -33,7 +36,13 @@ class Code(NamedTuple):
   is_norm: bool = False
 
 
-def encode(pieces, sizes, key, num_words, code):
+def encode(
+  pieces: Sequence[tf.Tensor],
+  sizes: Sequence[int],
+  key: tf.Tensor,
+  num_words: int,
+  code: Code,
+) -> tf.Tensor:
   """Scales, rounds and packs each variable, in one pass where groups are small.
 
   Args:
@@ -55,7 +64,12 @@ def encode(pieces, sizes, key, num_words, code):
   )
 
 
-def decode_sum(parts, shapes, scale, code):
+def decode_sum(
+  parts: Sequence[tf.Tensor],
+  shapes: Sequence[Sequence[int]],
+  scale: float,
+  code: Code,
+) -> list[tf.Tensor]:
   """Unpacks payloads and adds what they stand for, in one pass.
 
   Args:

@@ -4,9 +4,29 @@ They run on all of TensorFlow's own CPU threads. Results do not depend on the
 number of threads, nor on the instruction set.
 """
 
+from collections.abc import Sequence
+from typing import Any
 from typing import NamedTuple
+from typing import Protocol
+from typing import TypeVar
+
+import tensorflow as tf
 
 from terngrad import native
+
+_T = TypeVar('_T')
+
+
+class Piece(Protocol):
+  """Words of all workers' messages: `codec.method.Piece`."""
+
+  @property
+  def first(self) -> int:
+    """How many words of a message stand before them."""
+
+  @property
+  def parts(self) -> list[tf.Tensor]:
+    """int32 [n, words] a device."""
 
 
 class EncodeOptions(NamedTuple):
@@ -26,7 +46,9 @@ class EncodeOptions(NamedTuple):
   stratified: bool = False
 
 
-def statistics(gradients):
+def statistics(
+  gradients: Sequence[tf.Tensor],
+) -> tuple[tf.Tensor, tf.Tensor]:
   """Standard deviation and largest magnitude of each gradient, in one pass.
 
   Sums run in float64, in blocks whose order the size alone fixes.
@@ -43,7 +65,7 @@ def statistics(gradients):
   return result.stddev, result.max_abs
 
 
-def clipped(gradients, clip_factor):
+def clipped(gradients: Sequence[tf.Tensor], clip_factor: float) -> tf.Tensor:
   """The largest magnitude of each gradient after clipping, in one pass.
 
   The same as `stages.clipping` makes of `statistics`, without the handful of
@@ -64,7 +86,7 @@ def clipped(gradients, clip_factor):
   )
 
 
-def norms(gradients):
+def norms(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
   """The Euclidean norm of each gradient, in one pass.
 
   Args:
@@ -77,7 +99,14 @@ def norms(gradients):
   return native.library().terngrad_norms(gradients=gradients)
 
 
-def encode(pieces, sizes, limits, scalers, key, options):
+def encode(
+  pieces: Sequence[tf.Tensor],
+  sizes: Sequence[int],
+  limits: tf.Tensor,
+  scalers: tf.Tensor,
+  key: tf.Tensor,
+  options: EncodeOptions,
+) -> tf.Tensor:
   """Clips, scales, ternarizes and packs in one pass.
 
   Args:
@@ -102,7 +131,13 @@ def encode(pieces, sizes, limits, scalers, key, options):
   )
 
 
-def decode_sum(parts, scalers, shapes, scale=1.0, digits=(3, 20)):
+def decode_sum(
+  parts: Sequence[tf.Tensor],
+  scalers: tf.Tensor,
+  shapes: Sequence[Sequence[int]],
+  scale: float = 1.0,
+  digits: tuple[int, int] = (3, 20),
+) -> list[tf.Tensor]:
   """Unpacks payloads, adds their codes and scales the sums, in one pass.
 
   Args:
@@ -126,7 +161,12 @@ def decode_sum(parts, scalers, shapes, scale=1.0, digits=(3, 20)):
   )
 
 
-def scale_sums(sums, scalers, shapes, scale=1.0):
+def scale_sums(
+  sums: tf.Tensor,
+  scalers: tf.Tensor,
+  shapes: Sequence[Sequence[int]],
+  scale: float = 1.0,
+) -> list[tf.Tensor]:
   """Scales sums of codes that were unpacked and added before, in one pass.
 
   Args:
@@ -153,15 +193,15 @@ class UpdateTensors(NamedTuple):
     momentum: Python float.
   """
 
-  parameters: list
-  velocities: list
-  averages: list
+  parameters: Sequence[tf.Variable]
+  velocities: Sequence[tf.Variable]
+  averages: Sequence[tf.Variable]
   momentum: float
 
-  def of(self, indices):
+  def of(self, indices: Sequence[int]) -> 'UpdateTensors':
     """The same for some of the variables."""
 
-    def pick(values):
+    def pick(values: Sequence[_T]) -> list[_T]:
       return [values[i] for i in indices] if values else []
 
     return self._replace(
@@ -171,7 +211,14 @@ class UpdateTensors(NamedTuple):
     )
 
 
-def fused_update(digits, piece, scalers, scale, tensors, rates):
+def fused_update(
+  digits: tuple[int, int],
+  piece: Piece,
+  scalers: tf.Tensor,
+  scale: float,
+  tensors: UpdateTensors,
+  rates: tuple[tf.Tensor, tf.Tensor],
+) -> tf.Operation | None:
   """Moves variables by the sums that payloads stand for, in one pass.
 
   Those of their elements that the words of `piece` hold.
@@ -205,7 +252,14 @@ def fused_update(digits, piece, scalers, scale, tensors, rates):
   )
 
 
-def fused_update_of_sums(sums, first, scalers, scale, tensors, rates):
+def fused_update_of_sums(
+  sums: tf.Tensor,
+  first: int,
+  scalers: tf.Tensor,
+  scale: float,
+  tensors: UpdateTensors,
+  rates: tuple[tf.Tensor, tf.Tensor],
+) -> tf.Operation | None:
   """`fused_update` by sums that were unpacked and added before.
 
   Args:
@@ -232,10 +286,12 @@ def fused_update_of_sums(sums, first, scalers, scale, tensors, rates):
   )
 
 
-def _moving(tensors, rates):
+def _moving(
+  tensors: UpdateTensors, rates: tuple[tf.Tensor, tf.Tensor]
+) -> dict[str, Any]:
   """What operations that move variables have in common."""
 
-  def handles(variables):
+  def handles(variables: Sequence[tf.Variable]) -> list[tf.Tensor]:
     return [variable.handle for variable in variables]
 
   return {

@@ -3,6 +3,7 @@
 As those of `ops`: in eager code and graphs, not under XLA.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -20,12 +21,20 @@ class Code(NamedTuple):
     places: digits of a word, as many as fit in 32 bits.
   """
 
-  levels: tuple
+  levels: tuple[int, ...]
   base: int
   places: int
 
 
-def encode(pieces, sizes, factors, key, borders, num_words, code):
+def encode(
+  pieces: Sequence[tf.Tensor],
+  sizes: Sequence[int],
+  factors: tf.Tensor,
+  key: tf.Tensor,
+  borders: Sequence[float],
+  num_words: int,
+  code: Code,
+) -> tf.Tensor:
   """Rotates, chooses the nearest levels, scales and packs.
 
   Args:
@@ -52,7 +61,13 @@ def encode(pieces, sizes, factors, key, borders, num_words, code):
   )
 
 
-def decode_sum(parts, factors, shapes, scale, code):
+def decode_sum(
+  parts: Sequence[tf.Tensor],
+  factors: tf.Tensor,
+  shapes: Sequence[Sequence[int]],
+  scale: float,
+  code: Code,
+) -> list[tf.Tensor]:
   """Unpacks payloads, rotates back, and adds in the order of the workers.
 
   Args:
@@ -75,7 +90,14 @@ def decode_sum(parts, factors, shapes, scale, code):
   )
 
 
-def encode_table(pieces, sizes, scales, keys, num_words, table):
+def encode_table(
+  pieces: Sequence[tf.Tensor],
+  sizes: Sequence[int],
+  scales: tuple[tf.Tensor, tf.Tensor],
+  keys: tuple[tf.Tensor, tf.Tensor],
+  num_words: int,
+  table: Sequence[int],
+) -> tf.Tensor:
   """Rotates variables, rounds at random to entries of a table, and packs.
 
   Args:
@@ -105,7 +127,12 @@ def encode_table(pieces, sizes, scales, keys, num_words, table):
   )
 
 
-def decode_table(sums, factors, signs, shapes):
+def decode_table(
+  sums: tf.Tensor,
+  factors: tf.Tensor,
+  signs: tf.Tensor,
+  shapes: Sequence[Sequence[int]],
+) -> list[tf.Tensor]:
   """Rotates sums of entries back.
 
   Args:

@@ -3,10 +3,14 @@
 As those of `ops`: in eager code and graphs, not under XLA.
 """
 
+from collections.abc import Sequence
+
+import tensorflow as tf
+
 from terngrad import native
 
 
-def largest(elements, number):
+def largest(elements: tf.Tensor, number: int) -> tuple[tf.Tensor, tf.Tensor]:
   """The elements of largest magnitude, of equal ones the first.
 
   Args:
@@ -20,7 +24,9 @@ def largest(elements, number):
   return found.indices, found.values
 
 
-def encode_threshold(elements, number, above):
+def encode_threshold(
+  elements: tf.Tensor, number: int, above: float
+) -> tf.Tensor:
   """The largest elements that reach a threshold.
 
   Args:
@@ -37,7 +43,7 @@ def encode_threshold(elements, number, above):
   )
 
 
-def pack_indices(indices, num_elements):
+def pack_indices(indices: tf.Tensor, num_elements: int) -> tf.Tensor:
   """`codec.methods.sparse.elias_fano.pack`: int32 [k] to int32 [words].
 
   Args:
@@ -52,7 +58,9 @@ def pack_indices(indices, num_elements):
   )
 
 
-def unpack_indices(words, number, num_elements):
+def unpack_indices(
+  words: tf.Tensor, number: int, num_elements: int
+) -> tf.Tensor:
   """`codec.methods.sparse.elias_fano.unpack`, safe for any words.
 
   Args:
@@ -68,7 +76,12 @@ def unpack_indices(words, number, num_elements):
   )
 
 
-def add_elements(indices, values, shapes, scale):
+def add_elements(
+  indices: tf.Tensor,
+  values: tf.Tensor,
+  shapes: Sequence[Sequence[int]],
+  scale: float,
+) -> list[tf.Tensor]:
   """Adds rows of few elements to zeros, in their order.
 
   Args:

@@ -27,7 +27,7 @@ class Bucket(NamedTuple):
 
   method: methods.Method
   indices: tuple[int, ...]
-  shapes: methods.Shapes
+  shapes: tuple[tuple[int, ...], ...]
   num_probes: tuple[int, ...]
   num_elements: int
   stream: int = 0

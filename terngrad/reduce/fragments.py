@@ -32,7 +32,7 @@ def strided(
   Raises:
     ValueError: there are fewer layers.
   """
-  layers = []
+  layers: list[int] = []
   for spec in specs:
     begins = not layers or len(spec.shape) > 1
     layers.append((layers[-1] if layers else -1) + begins)

@@ -10,6 +10,7 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import NamedTuple
+from typing import TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -18,6 +19,7 @@ from terngrad.codec import method as methods
 from terngrad.codec.stages import random_bits
 from terngrad.reduce import buckets as buckets_lib
 
+_T = TypeVar('_T')
 # For each bucket a list of tensors.
 OfBuckets = Sequence[methods.Tensors]
 
@@ -311,7 +313,8 @@ class GradientCodec:
     """
     zero = tf.constant(0, tf.int64)
     count = sum(part.shape[0] for part in parts)
-    received = methods.payloads(self.messages(0), [methods.Piece(0, parts)])
+    piece = methods.Piece(0, list(parts))
+    received = methods.payloads(self.messages(0), [piece])
     step = WorkerStep(zero, zero, count, shared=shared)
     return self.decode([received], [()] * len(self.buckets), step)[0]
 
@@ -368,7 +371,7 @@ class GradientCodec:
       after.append(state)
     return after
 
-  def in_model_order(self, values: Sequence) -> list:
+  def in_model_order(self, values: Sequence[_T]) -> list[_T]:
     """A list in the order of the buckets in that of the model's variables."""
     return [values[place] for place in self._layout.places]
 

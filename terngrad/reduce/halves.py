@@ -70,7 +70,7 @@ class Halves:
     step = self._step._replace(shared=shared)
     return self._programs.decode(self._received(rows), self._states, step)[0]
 
-  def _received(self, rows: Sequence[tf.Tensor]) -> list[list]:
+  def _received(self, rows: Sequence[tf.Tensor]) -> methods.Arrived:
     return [
       methods.payloads(self._codec.messages(number), [methods.Piece(0, [row])])
       for number, row in enumerate(rows)

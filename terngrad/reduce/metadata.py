@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from terngrad.exchange import protocol
 from terngrad.reduce import gradients
+from terngrad.reduce import worker_map
 
 
 class Row(NamedTuple):
@@ -23,7 +24,7 @@ class Row(NamedTuple):
   """
 
   num_scores: int = 0
-  statistics: tuple = ()
+  statistics: tuple[tuple[int, ...], ...] = ()
   local_statistics: bool = False
 
 
@@ -39,7 +40,7 @@ class Local(NamedTuple):
     statistics: list of float32 [its workers, ...].
   """
 
-  carried: list[list]
+  carried: list[list[worker_map.Single | tf.TensorArray]]
   probes: list[tf.Tensor]
   scores: tf.Tensor
   statistics: list[tf.Tensor]
@@ -86,7 +87,9 @@ def gather(
   sizes = [num_probes, row.num_scores, 1]
   sizes += [tf.TensorShape(shape).num_elements() for shape in moving]
 
-  def conclude(everyone: tf.Tensor) -> tuple:
+  def conclude(
+    everyone: tf.Tensor,
+  ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
     probes, _, stops, *moments = tf.split(everyone, sizes, axis=1)
     statistics = [
       tf.reshape(tf.reduce_mean(values, axis=0), shape)

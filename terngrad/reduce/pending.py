@@ -52,7 +52,7 @@ class PartPrograms(NamedTuple):
     """That of the part."""
     return self.part.codec
 
-  def only(self, values: Sequence[tf.Tensor]) -> list:
+  def only(self, values: Sequence[tf.Tensor]) -> list[tf.Tensor | None]:
     """A list of all variables, with None for those of other parts.
 
     So that a part waits for nothing that it does not need.
@@ -91,7 +91,9 @@ class PendingMean:
     """
     self.device = exchange.devices[device_index]
     self.workers = exchange.workers_of(device_index)
-    self.received, self.words, self.sent = [], [], []
+    self.received: list[Sequence[methods.Received]] = []
+    self.words: list[tf.Tensor] = []
+    self.sent: list[tf.Tensor] = []
     self._part = part
     self._states = part.states[device_index]
     local, number = begun.local[device_index], part.number
@@ -122,7 +124,9 @@ class PendingMean:
 
     return send
 
-  def add(self, number: int, words: tf.Tensor, received: list) -> None:
+  def add(
+    self, number: int, words: tf.Tensor, received: Sequence[methods.Received]
+  ) -> None:
     """Keeps what was sent and received in a round.
 
     Args:
@@ -148,7 +152,7 @@ class PendingMean:
   def _finish(self, means: list[tf.Tensor]) -> None:
     """Lets the workers keep what depends on the mean gradients."""
 
-    def finish(worker: tf.Tensor) -> list:
+    def finish(worker: tf.Tensor) -> list[tf.Tensor]:
       index, carried, step = self._of_worker(worker)
       states = self._part.programs.finish(
         carried, self._states.read(index), means, step
@@ -161,7 +165,7 @@ class PendingMean:
 
   def _of_worker(
     self, worker: tf.Tensor
-  ) -> tuple[tf.Tensor, list, gradients_lib.WorkerStep]:
+  ) -> tuple[tf.Tensor, list[list[tf.Tensor]], gradients_lib.WorkerStep]:
     """(its index on the device, what it carries, its step)."""
     index = worker_map.index_of(worker, self.workers)
     carried = [array.read(index) for array in self._carried]

@@ -7,12 +7,17 @@ finish. Methods with native kernels are not compiled here: they run as they are.
 
 from collections.abc import Callable
 from collections.abc import Sequence
+from typing import ParamSpec
+from typing import TypeVar
 
 import keras
 import tensorflow as tf
 
 from terngrad.codec import method as methods
 from terngrad.reduce import gradients as gradients_lib
+
+_P = ParamSpec('_P')
+_T = TypeVar('_T')
 
 
 class WeightDecay:
@@ -91,11 +96,11 @@ class Programs:
 
   def begin(
     self,
-    gradients: list,
-    parameters: list,
-    states: list,
+    gradients: Sequence[tf.Tensor | None],
+    parameters: Sequence[tf.Tensor | None],
+    states: gradients_lib.OfBuckets,
     step: gradients_lib.WorkerStep,
-  ) -> tuple[list, tf.Tensor]:
+  ) -> tuple[gradients_lib.OfBuckets, tf.Tensor]:
     """What a worker codes, and its probe; see `GradientCodec.begin`.
 
     Args:
@@ -108,11 +113,11 @@ class Programs:
 
   def _begin_with_decay(
     self,
-    gradients: list,
-    parameters: list,
-    states: list,
+    gradients: Sequence[tf.Tensor | None],
+    parameters: Sequence[tf.Tensor | None],
+    states: gradients_lib.OfBuckets,
     step: gradients_lib.WorkerStep,
-  ) -> tuple[list, tf.Tensor]:
+  ) -> tuple[gradients_lib.OfBuckets, tf.Tensor]:
     terms = [None] * len(gradients)
     if self._decay:
       terms = self._decay.gradients(parameters)
@@ -124,8 +129,11 @@ class Programs:
     return self._codec.begin(decayed, states, step)
 
   def carry(
-    self, carried: list, step: gradients_lib.WorkerStep, stacked: bool
-  ) -> list:
+    self,
+    carried: gradients_lib.OfBuckets,
+    step: gradients_lib.WorkerStep,
+    stacked: bool,
+  ) -> gradients_lib.OfBuckets:
     """What a worker keeps until the workers have agreed on a probe.
 
     Args:
@@ -157,9 +165,9 @@ class Programs:
     return step._replace(keys=self._keys(step.seed, step.step, step.worker))
 
 
-def _compiled(function: Callable) -> Callable:
+def _compiled(function: Callable[_P, _T]) -> Callable[_P, _T]:
   return tf.function(function, jit_compile=True)
 
 
-def _as_it_is(function: Callable) -> Callable:
+def _as_it_is(function: Callable[_P, _T]) -> Callable[_P, _T]:
   return function

@@ -90,7 +90,7 @@ class Reducer:
     self.parts = parts_lib.parts(codec)
     self._parts = []
     for number, part in enumerate(self.parts):
-      known = part.indices
+      known: Sequence[int] = part.indices
       if options.variables is not None:
         known = [options.variables[i] for i in known]
       self._parts.append(
@@ -141,9 +141,10 @@ class Reducer:
     workers = self._exchange.workers_of(index)
     stacked = len(workers) > 1
 
-    def begin(worker: tf.Tensor) -> list:
+    def begin(worker: tf.Tensor) -> list[tf.Tensor | list[tf.Tensor]]:
       found = gradients_of(worker)
-      carried, probes = [], []
+      carried: list[tf.Tensor | list[tf.Tensor]] = []
+      probes: list[tf.Tensor] = []
       for part in self._parts:
         worker_step = gradients_lib.WorkerStep(
           seed, step, self._exchange.num_workers, worker
@@ -168,17 +169,21 @@ class Reducer:
         worker_map.worker_map(device, workers, self._specs(), begin)
       )
 
-  def _specs(self) -> list[tuple]:
+  def _specs(self) -> list[tuple[tf.DType, Sequence[int]]]:
     """(dtype, shape) of what `_begin_on` computes for a worker."""
     sizes = [size for p in self._parts for size in p.codec.carried_sizes()]
-    shapes = [[part.codec.num_probes] for part in self._parts]
-    shapes += [[self._row.num_scores], *self._row.statistics]
+    shapes: list[tuple[int, ...]] = [
+      (part.codec.num_probes,) for part in self._parts
+    ]
+    shapes += [(self._row.num_scores,), *self._row.statistics]
     return [
       *((dtype, [size]) for dtype, size in sizes),
       *((tf.float32, shape) for shape in shapes),
     ]
 
-  def _local(self, arrays: list) -> metadata_lib.Local:
+  def _local(
+    self, arrays: list[worker_map.Single | tf.TensorArray]
+  ) -> metadata_lib.Local:
     """What `_begin_on` computed for all workers of a device."""
     carried, first = [], 0
     for part in self._parts:

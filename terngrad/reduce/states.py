@@ -7,8 +7,10 @@ what is of workers alone.
 """
 
 from collections.abc import Callable
+from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import NamedTuple
+from typing import cast
 
 import tensorflow as tf
 
@@ -124,7 +126,7 @@ class DeviceStates(NamedTuple):
   """
 
   workers: dict[Key, list[tf.Variable]]
-  shared: dict[Key, tf.Variable]
+  shared: Mapping[Key, tf.Variable]
 
 
 class OfPart:
@@ -164,7 +166,10 @@ class OfPart:
     own = iter(self._own.read(node))
     return [
       [
-        next(own) if owner == methods.WORKER else variable.read_value()
+        next(own)
+        if owner == methods.WORKER
+        # All that is no worker's is shared.
+        else cast(tf.Variable, variable).read_value()
         for owner, variable in zip(owners, variables, strict=True)
       ]
       for owners, variables in zip(self._owners, self._shared, strict=True)

@@ -34,8 +34,8 @@ class Single(NamedTuple):
 def worker_map(
   device: str,
   workers: range,
-  specs: Sequence[tuple],
-  function: Callable[[tf.Tensor], list],
+  specs: Sequence[tuple[tf.DType, Sequence[int] | None]],
+  function: Callable[[tf.Tensor], Sequence[tf.Tensor | list[tf.Tensor]]],
 ) -> list[Single | tf.TensorArray]:
   """Calls a function for the workers of a device, one after the other.
 

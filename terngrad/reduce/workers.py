@@ -69,7 +69,7 @@ class Workers:
       )
 
   @property
-  def shared(self) -> list[list]:
+  def shared(self) -> list[list[tf.Tensor | None]]:
     """For each bucket the list of its shared states, None for others."""
     found = self._variables.shared
     return [
@@ -78,18 +78,18 @@ class Workers:
     ]
 
   @property
-  def own(self) -> list[list[list]]:
+  def own(self) -> list[list[list[tf.Tensor | None]]]:
     """For each worker and bucket the list of its states, None for others."""
     return list(map(self._own, range(self._exchange.num_workers)))
 
-  def states(self, worker: int) -> list[list]:
+  def states(self, worker: int) -> list[list[tf.Tensor | None]]:
     """For each bucket what a worker sees: its own states and shared ones."""
     return [
       [b if a is None else a for a, b in zip(*pair, strict=True)]
       for pair in zip(self._own(worker), self.shared, strict=True)
     ]
 
-  def _own(self, worker: int) -> list[list]:
+  def _own(self, worker: int) -> list[list[tf.Tensor | None]]:
     found = self._variables.workers
     return [
       [found[k][worker].read_value() if k in found else None for k in keys]
@@ -126,7 +126,7 @@ class Workers:
 
     begun = reducer.begin([gradients_of], [tf.cast(number, tf.int64)])
     pending = [one for (one,) in reducer.exchange(begun, [None])]
-    means = {}
+    means: dict[int, tf.Tensor] = {}
     for part, one in zip(reducer.parts, pending, strict=True):
       means |= zip(part.indices, one.means(), strict=True)
     probes = parts_lib.join_probes(reducer.parts, begun.metadata.probes)

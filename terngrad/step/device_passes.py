@@ -81,7 +81,7 @@ class DevicePasses(NamedTuple):
 
     return run
 
-  def _context(self) -> contextlib.AbstractContextManager:
+  def _context(self) -> contextlib.AbstractContextManager[None]:
     """What passes are traced in."""
     if self.synchronization is None:
       return contextlib.nullcontext()

@@ -9,6 +9,7 @@ relies on it.
 """
 
 import functools
+from typing import cast
 
 import numpy as np
 import tensorflow as tf
@@ -44,7 +45,7 @@ class FusedUpdate:
 
   def __call__(
     self,
-    received: list,
+    received: methods.Arrived,
     step: gradients_lib.WorkerStep,
     numbers: updates.Numbers,
   ) -> None:
@@ -60,7 +61,8 @@ class FusedUpdate:
     codec, rates = self._codec, numbers[1:]
     scale = 1.0 / step.num_workers
     no_states = [()] * len(codec.buckets)
-    means, others = [], []
+    means: list[tf.Tensor] = []
+    others: list[int] = []
     for number, bucket in enumerate(codec.buckets):
       if not _has_kernel(codec, number, received):
         means += codec.decode_bucket(number, received, no_states, step)[0]
@@ -70,13 +72,16 @@ class FusedUpdate:
       scalers = tf.gather(step.shared, codec.probes_of_buckets()[number])
       tensors = self._tensors.of(bucket.indices)
       if isinstance(messages, methods.Payloads):
+        # There is a kernel.
+        digits = cast(tuple[int, int], method.digits)
         for piece in messages.pieces:
-          ops.fused_update(method.digits, piece, scalers, scale, tensors, rates)
+          ops.fused_update(digits, piece, scalers, scale, tensors, rates)
         continue
       if method.unit == contract.ONE:
         scalers = tf.ones(scalers.shape)
       first = 0
-      for sums in messages.pieces:
+      # Nothing with a unit is scattered.
+      for sums in cast(methods.Sum, messages).pieces:
         ops.fused_update_of_sums(sums, first, scalers, scale, tensors, rates)
         first += sums.shape[0]
     if others:
@@ -84,14 +89,14 @@ class FusedUpdate:
       updates.Update(rest, self._optimizer, None)(means, [], numbers)
 
 
-def fits(codec: gradients_lib.GradientCodec, received: list) -> bool:
+def fits(codec: gradients_lib.GradientCodec, received: methods.Arrived) -> bool:
   """Whether there is a kernel for some of what was received."""
   numbers = range(len(codec.buckets))
   return any(_has_kernel(codec, number, received) for number in numbers)
 
 
 def _has_kernel(
-  codec: gradients_lib.GradientCodec, number: int, received: list
+  codec: gradients_lib.GradientCodec, number: int, received: methods.Arrived
 ) -> bool:
   """Whether a kernel updates a bucket's variables by what it received."""
   method = codec.buckets[number].method
@@ -153,7 +158,8 @@ def of(
     parameters=replica.trainable,
     velocities=[slot[optimizers.MOMENTUM] for slot in replica.slots if slot],
     averages=replica.averages,
-    momentum=optimizer.kernel_momentum,
+    # `_possible` looked.
+    momentum=cast(float, optimizer.kernel_momentum),
   )
 
 
@@ -164,9 +170,6 @@ def agrees(has_momentum: bool, has_averages: bool) -> bool:
   Args:
     has_momentum: whether `optimizers.Momentum` is tried, or plain descent.
     has_averages: whether there are moving averages.
-
-  Returns:
-    bool.
   """
   optimizer = (
     optimizers.Momentum() if has_momentum else optimizers.GradientDescent()
@@ -194,7 +197,9 @@ def agrees(has_momentum: bool, has_averages: bool) -> bool:
     )
 
 
-def _trial(optimizer, has_averages):
+def _trial(
+  optimizer: optimizers.Optimizer, has_averages: bool
+) -> replicas.Replica:
   """A replica of a parameter and one of small values, zeros among them.
 
   None is subnormal: threads of TensorFlow make zeros of those, Python's, which
@@ -203,7 +208,7 @@ def _trial(optimizer, has_averages):
   rng = np.random.default_rng(1)
   small = 77
 
-  def variables():
+  def variables() -> tuple[tf.Variable, ...]:
     large = rng.standard_normal(_TRIAL_WORDS * _DIGITS[1] - small - 3)
     values = large, rng.choice([0.0, -0.0, 1e-20, -3e-20, 1.0], small)
     return tuple(

@@ -9,6 +9,8 @@ References:
   https://arxiv.org/abs/1710.03740, section 3.2.
 """
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 # The scale, and the steps since it last changed: floats both, since GPUs keep
@@ -19,14 +21,14 @@ _GROW_AFTER = 2000
 _LOWEST, _HIGHEST = 1.0, 2.0**24
 
 
-def all_finite(gradients):
+def all_finite(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
   """Whether all elements of a list of tensors are finite, bool []."""
   return tf.reduce_all(
     [tf.reduce_all(tf.math.is_finite(gradient)) for gradient in gradients]
   )
 
 
-def follow(scaling, finite):
+def follow(scaling: Sequence[tf.Variable], finite: tf.Tensor) -> None:
   """Halves the scale after a step that overflowed, doubles it after many good.
 
   Args:
@@ -42,6 +44,6 @@ def follow(scaling, finite):
   good.assign(tf.where(finite, count, 0.0))
 
 
-def can_fall(scaling):
+def can_fall(scaling: Sequence[tf.Variable]) -> bool:
   """False where there is no scale, or it has fallen as far as it goes."""
   return bool(scaling) and float(scaling[0]) > _LOWEST

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import abc
 import copy
+from typing import TYPE_CHECKING
 from typing import NamedTuple
 
 from slim import spelling
 from terngrad import lazy
 
-# Names alone are asked for by --help, which does without TensorFlow.
-tf = lazy.module('tensorflow')
+if TYPE_CHECKING:
+  import tensorflow as tf
+else:
+  # Names alone are asked for by --help, which does without TensorFlow.
+  tf = lazy.module('tensorflow')
 
 # The slot of `Momentum`.
 MOMENTUM = 'momentum'

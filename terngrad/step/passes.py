@@ -3,8 +3,10 @@
 import abc
 import copy
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 from typing import Any
 from typing import NamedTuple
+from typing import TypeAlias
 
 import keras
 import tensorflow as tf
@@ -13,9 +15,12 @@ from terngrad.codec.stages import random_bits
 from terngrad.reduce import programs
 from terngrad.step import replicas
 
+if TYPE_CHECKING:
+  from slim.nets import factory
+
 # What a model returns: logits [b, classes], or a list of them and the logits of
 # auxiliary heads.
-Outputs = tf.Tensor | list[tf.Tensor]
+Outputs: TypeAlias = tf.Tensor | list[tf.Tensor]
 
 
 class Loss(NamedTuple):
@@ -44,7 +49,7 @@ PLAIN = Loss()
 
 # Takes outputs and labels int32 [b]; returns the mean over the b examples,
 # float32 [].
-LossFunction = Callable[[Outputs, tf.Tensor], tf.Tensor]
+LossFunction: TypeAlias = Loss | Callable[[Outputs, tf.Tensor], tf.Tensor]
 # What a pass says of its examples.
 NUM_SCORES = 2
 
@@ -241,16 +246,15 @@ def with_seeds(
   ]
 
 
-def of_net(net, label_smoothing=-1.0, aux_weight=-1.0):
+def of_net(
+  net: 'factory.Net', label_smoothing: float = -1.0, aux_weight: float = -1.0
+) -> Loss:
   """The loss of a net, with its own numbers where these are -1.
 
   Args:
-    net: `slim.nets.factory.Net`.
+    net: what is trained.
     label_smoothing: see `Loss`.
     aux_weight: see `Loss`.
-
-  Returns:
-    A `Loss`.
   """
   return Loss(
     net.label_smoothing if label_smoothing == -1 else label_smoothing,
@@ -258,11 +262,11 @@ def of_net(net, label_smoothing=-1.0, aux_weight=-1.0):
   )
 
 
-def cross_entropy(loss, outputs, labels):
+def cross_entropy(loss: Loss, outputs: Outputs, labels: tf.Tensor) -> tf.Tensor:
   """The mean softmax cross entropy, of all heads with their factors.
 
   Args:
-    loss: `Loss`.
+    loss: what is minimized.
     outputs: logits [b, classes], or the list of them and those of auxiliary
       heads.
     labels: int32 [b].
@@ -278,7 +282,9 @@ def cross_entropy(loss, outputs, labels):
   return total
 
 
-def _mean_entropy(logits, labels, smoothing):
+def _mean_entropy(
+  logits: tf.Tensor, labels: tf.Tensor, smoothing: float
+) -> tf.Tensor:
   logits = tf.cast(logits, tf.float32)
   if smoothing == 0:
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)

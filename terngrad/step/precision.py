@@ -1,12 +1,13 @@
 """Mixed precision: layers that compute in 16 bits on float32 parameters."""
 
 import contextlib
+from collections.abc import Iterator
 
 import keras
 
 
 @contextlib.contextmanager
-def of_layers(dtype):
+def of_layers(dtype: str) -> Iterator[None]:
   """Layers made inside compute in `dtype`.
 
   Their variables, and what a layer with a dtype of its own returns (the logits

@@ -1,14 +1,25 @@
 """Replicas: one copy of a model's state on each device, equal to the bit."""
 
 import types
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import NamedTuple
+from typing import cast
 
+import keras
 import numpy as np
 import tensorflow as tf
 
 from terngrad import errors
 from terngrad.cluster import equality
+from terngrad.codec import method as methods
+from terngrad.reduce import states
 from terngrad.step import loss_scaling
+from terngrad.step import optimizers
+
+_Variables = tuple[tf.Variable, ...]
 
 
 class Replica(NamedTuple):
@@ -32,16 +43,16 @@ class Replica(NamedTuple):
   """
 
   device: str
-  trainable: tuple
-  statistics: tuple
-  slots: tuple
-  averages: tuple
-  frozen: tuple = ()
-  scaling: tuple = ()
+  trainable: _Variables
+  statistics: _Variables
+  slots: tuple[dict[str, tf.Variable], ...]
+  averages: _Variables
+  frozen: _Variables = ()
+  scaling: _Variables = ()
   own_statistics: bool = False
-  shared: dict = types.MappingProxyType({})
+  shared: Mapping[states.Key, tf.Variable] = types.MappingProxyType({})
 
-  def variables(self):
+  def variables(self) -> list[tf.Variable]:
     """All variables, in a fixed order."""
     slots = [variable for slot in self.slots for variable in slot.values()]
     return [
@@ -54,12 +65,14 @@ class Replica(NamedTuple):
       *self.shared.values(),
     ]
 
-  def part(self, parameters, statistics):
+  def part(
+    self, parameters: Sequence[int], statistics: Sequence[int]
+  ) -> 'Replica':
     """A replica of some of the variables, with their slots and averages.
 
     Args:
-      parameters: tuple of int, indices in `trainable`.
-      statistics: tuple of int, indices in `statistics`.
+      parameters: indices in `trainable`.
+      statistics: indices in `statistics`.
 
     Returns:
       A `Replica`, without averages of the frozen.
@@ -75,7 +88,7 @@ class Replica(NamedTuple):
       else (),
     )
 
-  def own(self):
+  def own(self) -> list[bool]:
     """For each of `variables()` whether other replicas need not have it."""
     if not self.own_statistics:
       return [False] * len(self.variables())
@@ -99,19 +112,21 @@ class ModelVariables(NamedTuple):
       statistics and then the frozen; None for a seed of dropout.
   """
 
-  names: tuple
-  trainable: tuple
-  statistics: tuple
-  frozen: tuple
-  order: tuple
-  indices: tuple
+  names: tuple[str, ...]
+  trainable: tuple[keras.Variable, ...]
+  statistics: tuple[keras.Variable, ...]
+  frozen: tuple[keras.Variable, ...]
+  order: tuple[str, ...]
+  indices: tuple[int | None, ...]
 
 
-def variables_of(model, trained=lambda name: True):
+def variables_of(
+  model: keras.Model, trained: Callable[[str], bool] = lambda name: True
+) -> ModelVariables:
   """Sorts a Keras model's variables; see `ModelVariables`.
 
   Args:
-    model: a built `keras.Model`.
+    model: a built one.
     trained: takes the name of a parameter, False freezes it: the variable is
       no longer trainable.
 
@@ -119,7 +134,7 @@ def variables_of(model, trained=lambda name: True):
     A `ModelVariables`.
   """
 
-  def name(variable):
+  def name(variable: keras.Variable) -> str:
     # Without the model's own name, which is no part of the net.
     return variable.path.removeprefix(f'{model.name}/')
 
@@ -153,14 +168,14 @@ def variables_of(model, trained=lambda name: True):
 
 
 def create(
-  plan,
-  optimizer,
-  devices,
-  scaling=(),
-  own_statistics=False,
-  shared=(),
-  averaged=True,
-):
+  plan: ModelVariables,
+  optimizer: optimizers.Optimizer,
+  devices: Sequence[str],
+  scaling: Sequence[float] = (),
+  own_statistics: bool = False,
+  shared: Mapping[states.Key, methods.State] | tuple[()] = (),
+  averaged: bool = True,
+) -> tuple[Replica, ...]:
   """One replica a device, all equal to the model's present values.
 
   The first replica uses the model's own variables, so that a machine with one
@@ -169,12 +184,12 @@ def create(
   Slots and averages stand beside their variables, wherever the model's are.
 
   Args:
-    plan: `ModelVariables` of the model.
-    optimizer: `optimizers.Optimizer`.
+    plan: variables of the model.
+    optimizer: whose slots each replica has.
     devices: names, one a replica.
     scaling: values that the variables of the loss scale start from.
     own_statistics: True where each device keeps its own statistics.
-    shared: dict from `states.shared`, or () for none.
+    shared: from `states.shared`, or () for none.
     averaged: False makes no averages.
 
   Returns:
@@ -182,10 +197,10 @@ def create(
   """
   kinds = (plan.trainable, plan.statistics, plan.frozen)
   first = [tuple(v.value for v in kind) for kind in kinds]
-  made = []
+  made: list[Replica] = []
   for device in devices:
-    kinds = first if not made else [_copies(kind, device) for kind in first]
-    trainable, statistics, frozen = kinds
+    own = first if not made else [_copies(kind, device) for kind in first]
+    trainable, statistics, frozen = own
     made.append(
       Replica(
         device=device,
@@ -202,16 +217,20 @@ def create(
   return tuple(made)
 
 
-def first_states(shared, device):
+def first_states(
+  shared: Mapping[states.Key, methods.State] | tuple[()], device: str
+) -> dict[states.Key, tf.Variable]:
   """Variables on a device, from what `states.shared` returns."""
   with tf.device(device):
     return {
       key: tf.Variable(state.first_value(), trainable=False)
-      for key, state in dict(shared).items()
+      for key, state in dict(shared or {}).items()
     }
 
 
-def _slots(optimizer, variable):
+def _slots(
+  optimizer: optimizers.Optimizer, variable: tf.Variable
+) -> dict[str, tf.Variable]:
   """A parameter's slots, where it is."""
   with tf.device(variable.device):
     return {
@@ -220,22 +239,25 @@ def _slots(optimizer, variable):
     }
 
 
-def _copies(values, device=None):
+def _copies(
+  values: Iterable[tf.Variable | float], device: str | None = None
+) -> _Variables:
   """Variables of the same values, on a device or where each of them is."""
   made = []
   for value in values:
-    with tf.device(device or value.device):
+    # Numbers come with a device.
+    with tf.device(device or cast(tf.Variable, value).device):
       made.append(tf.Variable(value, trainable=False))
   return tuple(made)
 
 
-def copy(source, target):
+def copy(source: Replica, target: Replica) -> None:
   """Makes `target` equal to `source`, to the bit."""
   for here, there in zip(source.variables(), target.variables(), strict=True):
     there.assign(here)
 
 
-def check_equal(replicas, names):
+def check_equal(replicas: Sequence[Replica], names: Sequence[str]) -> None:
   """Proves that all replicas are equal to the bit, but for what is their own.
 
   Args:
@@ -262,11 +284,11 @@ def check_equal(replicas, names):
   )
 
 
-def check_finite(replica, names):
+def check_finite(replica: Replica, names: Sequence[str]) -> None:
   """Proves that a replica holds neither NaN nor infinity.
 
   Args:
-    replica: `Replica`.
+    replica: of a training.
     names: of its variables, in the order of `Replica.variables()`.
 
   Raises:
@@ -281,7 +303,7 @@ def check_finite(replica, names):
       )
 
 
-def variable_names(plan, replica):
+def variable_names(plan: ModelVariables, replica: Replica) -> list[str]:
   """Names of `replica.variables()`, for checkpoints and messages."""
   slots = [
     f'{name}/{slot}'
@@ -291,10 +313,10 @@ def variable_names(plan, replica):
   averaged = plan.names if replica.averages else ()
   averages = [average_name(name) for name in averaged]
   scaling = loss_scaling.NAMES[: len(replica.scaling)]
-  states = [f'{plan.names[key.variable]}/{key.name}' for key in replica.shared]
-  return [*plan.names, *slots, *averages, *scaling, *states]
+  shared = [f'{plan.names[key.variable]}/{key.name}' for key in replica.shared]
+  return [*plan.names, *slots, *averages, *scaling, *shared]
 
 
-def average_name(name):
+def average_name(name: str) -> str:
   """The name of the moving average of a parameter or statistic."""
   return f'{name}/average'

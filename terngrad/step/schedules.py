@@ -6,8 +6,41 @@ traced step, which so never has to be traced again.
 
 import math
 from typing import NamedTuple
+from typing import Protocol
 
 DECAY_TYPES = ('fixed', 'exponential', 'polynomial', 'linear')
+
+
+class Decay(Protocol):
+  """How a learning rate falls: `config.optimizer.Optimizer`."""
+
+  @property
+  def name(self) -> str:
+    """Of the optimizer."""
+
+  @property
+  def initial_learning_rate(self) -> float:
+    """The rate of the first step."""
+
+  @property
+  def learning_rate_decay_type(self) -> str:
+    """Of `DECAY_TYPES`."""
+
+  @property
+  def learning_rate_decay_factor(self) -> float:
+    """Of a drop, for 'exponential'."""
+
+  @property
+  def num_epochs_per_decay(self) -> float:
+    """From one drop to the next, or until the end of 'linear'."""
+
+  @property
+  def end_learning_rate(self) -> float:
+    """Where 'linear' ends."""
+
+  @property
+  def decay_adam(self) -> bool:
+    """Whether the rate of Adam falls too."""
 
 
 class Epoch(NamedTuple):
@@ -38,12 +71,12 @@ class Epochs(NamedTuple):
   num_examples: int
   batch_size: int
 
-  def steps(self, count):
+  def steps(self, count: int) -> int:
     """Steps until so many epochs have ended."""
     return -(-count * self.num_examples // self.batch_size)
 
-  def of(self, step):
-    """The `Epoch` that a step is of: the first that its examples are of.
+  def of(self, step: int) -> Epoch:
+    """The epoch that a step is of: the first that its examples are of.
 
     Args:
       step: steps taken, this one among them; >= 1.
@@ -52,7 +85,7 @@ class Epochs(NamedTuple):
     first = self.steps(before)
     return Epoch(before + 1, step - first, self.steps(before + 1) - first)
 
-  def ended(self, step):
+  def ended(self, step: int) -> int | None:
     """The number, from 1, of the epoch that ends in a step; or None.
 
     Where a batch is larger than an epoch, it is the last of those that end.
@@ -66,21 +99,22 @@ class Epochs(NamedTuple):
     return after if after > before else None
 
 
-def learning_rate(optimizer, step, steps_per_epoch, max_steps):
+def learning_rate(
+  optimizer: Decay, step: int, steps_per_epoch: float, max_steps: int
+) -> float:
   """The learning rate of a step, by the 2017 code's formulas.
 
   Adam has a fixed learning rate whatever the decay type, unless it is to decay
   as in TF-Slim's trainer, whose polynomial decay is `linear` here.
 
   Args:
-    optimizer: `config.optimizer.Optimizer`, or what has its initial rate, its
-      name and all that it says of the decay.
+    optimizer: of the run.
     step: steps taken before this one.
-    steps_per_epoch: float.
+    steps_per_epoch: on average.
     max_steps: of the run.
 
   Returns:
-    float; the polynomial schedule falls as the square root and reaches 0 at
+    The rate; the polynomial schedule falls as the square root and reaches 0 at
     max_steps.
   """
   initial = optimizer.initial_learning_rate
@@ -98,17 +132,17 @@ def learning_rate(optimizer, step, steps_per_epoch, max_steps):
   return initial * optimizer.learning_rate_decay_factor**drops
 
 
-def needs_max_steps(optimizer):
+def needs_max_steps(optimizer: Decay) -> bool:
   """Whether the learning rate of a step depends on the last one's number."""
   decay_type = optimizer.learning_rate_decay_type
   return decay_type == 'polynomial' and not _is_adam(optimizer)
 
 
-def _is_adam(optimizer):
+def _is_adam(optimizer: Decay) -> bool:
   return optimizer.name == 'adam' and not optimizer.decay_adam
 
 
-def averaging_decay(step, limit=0.9999):
+def averaging_decay(step: int, limit: float = 0.9999) -> float:
   """How much of the moving average of the parameters stays at a step.
 
   Args:
@@ -121,7 +155,9 @@ def averaging_decay(step, limit=0.9999):
   return min(limit, (1 + step) / (10 + step))
 
 
-def uses_float_gradients(floating_grad_epoch, step, batch_size, num_examples):
+def uses_float_gradients(
+  floating_grad_epoch: int, step: int, batch_size: int, num_examples: int
+) -> bool:
   """True in the last epoch of every cycle of `floating_grad_epoch` epochs.
 
   Args:
@@ -130,9 +166,6 @@ def uses_float_gradients(floating_grad_epoch, step, batch_size, num_examples):
     step: steps taken before this one.
     batch_size: examples a step.
     num_examples: examples in an epoch.
-
-  Returns:
-    bool.
   """
   if floating_grad_epoch == 0:
     return False

@@ -22,6 +22,7 @@ from terngrad.step import device_passes
 from terngrad.step import loss_scaling
 from terngrad.step import optimizers
 from terngrad.step import passes
+from terngrad.step import replicas as replicas_lib
 from terngrad.step import step_end
 from terngrad.step import synchronized
 
@@ -39,7 +40,7 @@ class StepResult(NamedTuple):
     sent: int32 [workers of the exchange's `own`], how many words each sent.
     stop: float32 [], the largest wish to stop of all processes; see
       `Step.take`.
-    worker_labels: tuple of str, what to call the workers; () for by their
+    worker_labels: what to call the workers; () for by their
       numbers.
     is_taken: bool [], False where nothing was updated; see
       `Training.skips_not_finite`.
@@ -49,13 +50,13 @@ class StepResult(NamedTuple):
   accuracy: tf.Tensor
   probes: tf.Tensor
   shared: tf.Tensor
-  words: list
+  words: list[list[tf.Tensor]]
   sent: tf.Tensor
   stop: tf.Tensor
-  worker_labels: tuple = ()
+  worker_labels: tuple[str, ...] = ()
   is_taken: tf.Tensor | bool = True
 
-  def payloads(self, device_index):
+  def payloads(self, device_index: int) -> tf.Tensor:
     """The whole payloads of a device, int32 [its workers, words]."""
     return tf.concat(self.words[device_index], axis=1)
 
@@ -64,11 +65,11 @@ class Training(NamedTuple):
   """What a step trains, and where.
 
   Attributes:
-    node_pass: `passes.Pass`.
-    exchange: `exchange.towers.Towers` or another exchange.
-    replicas: tuple of `replicas.Replica`, one a device of `exchange`.
-    states: `states.MethodStates`.
-    optimizer: `optimizers.Optimizer`, applied once a step to each replica.
+    node_pass: of a worker.
+    exchange: between the workers.
+    replicas: one a device of `exchange`.
+    states: of the methods.
+    optimizer: applied once a step to each replica.
     seed: integer, of the run.
     synchronization: of batch normalisations over the workers, or None.
     local: what workers do by themselves; of its `fragments` a step exchanges
@@ -79,7 +80,7 @@ class Training(NamedTuple):
 
   node_pass: passes.Pass
   exchange: protocol.Exchange
-  replicas: tuple
+  replicas: tuple[replicas_lib.Replica, ...]
   states: states_lib.MethodStates
   optimizer: optimizers.Optimizer
   seed: int

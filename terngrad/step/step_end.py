@@ -49,10 +49,12 @@ class StepEnd:
       if len(indices) < len(replica.trainable):
         replica = replica.part(indices, range(len(replica.statistics)))
         decoupled_decay = decoupled_decay and decoupled_decay.part(indices)
-      self._whole = updates.Update(replica, optimizer, decoupled_decay)
+      self._whole: updates.Update | None = updates.Update(
+        replica, optimizer, decoupled_decay
+      )
       return
     self._whole = None
-    self._updates = []
+    self._updates: list[_OfPart] = []
     for part in parts:
       variables = replica.part(part.indices, ())
       decay = decoupled_decay and decoupled_decay.part(part.indices)

@@ -7,6 +7,8 @@ each worker's gradient is then that of all workers' losses by its own
 activations, and their mean is that of the whole batch.
 """
 
+from collections.abc import Callable
+
 import keras
 import tensorflow as tf
 
@@ -50,7 +52,12 @@ class _Worker(tf.distribute.ReplicaContext):
     self._workers = workers
     self._device_index = device_index
 
-  def all_reduce(self, reduce_op, value, options=None):
+  def all_reduce(
+    self,
+    reduce_op: tf.distribute.ReduceOp,
+    value: tf.Tensor,
+    options: tf.distribute.experimental.CommunicationOptions | None = None,
+  ) -> tf.Tensor:
     """The sum of a tensor over the workers, on each of them.
 
     Args:
@@ -71,13 +78,15 @@ class _Worker(tf.distribute.ReplicaContext):
         f'received {reduce_op}. Take such a layer out of the model.'
       )
 
-    def add(tensor):
+    def add(tensor: tf.Tensor) -> tf.Tensor:
       return tf.reduce_sum(
         self._workers.gather(self._device_index, tensor), axis=0
       )
 
     @tf.custom_gradient
-    def total(tensor):
+    def total(
+      tensor: tf.Tensor,
+    ) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
       return add(tensor), add
 
     return total(value)

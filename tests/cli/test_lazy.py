@@ -51,3 +51,10 @@ def test_a_module_that_does_not_exist_is_refused_at_once(package, name):
   with pytest.raises(ModuleNotFoundError, match='No module named') as caught:
     lazy.module(name.format(package))
   assert caught.value.name in name.format(package)
+
+
+def test_a_folder_without_modules_is_refused(package, tmp_path):
+  (tmp_path / f'{package}_folder').mkdir()
+  importlib.invalidate_caches()
+  with pytest.raises(ModuleNotFoundError, match='No module named'):
+    lazy.module(f'{package}_folder')

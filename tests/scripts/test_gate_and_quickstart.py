@@ -41,6 +41,7 @@ def test_gate_runs_every_section_in_order(project, tools):
     pytest_call,
     ['ruff', 'check'],
     ['ruff', 'format'],
+    ['-m', 'mypy'],
     pytest_call,
     ['-m', 'mkdocs'],
     # Bits, two groups of folders, and all else.
@@ -52,9 +53,19 @@ def test_gate_exits_with_first_failure_and_runs_the_rest(project, tools):
   tools(python='exit 4', ruff='exit 3')
   status, out, _ = project.run('test.sh')
   assert status == 4
-  failed = 'imports,ruff check,ruff format,doctests,site,tests/bits'
+  failed = 'imports,ruff check,ruff format,mypy,doctests,site,tests/bits'
   assert f'FAILED: {failed}' in out
-  assert len(project.calls()) == 10
+  assert len(project.calls()) == 11
+
+
+def test_gate_checks_types_where_the_paths_of_their_settings_are(
+  project, tools
+):
+  tools(python='record at "$PWD" "$2"')
+  project.run('test.sh')
+  calls = project.calls()
+  assert ['at', str(project.root), 'mypy'] in calls
+  assert ['at', str(project.root), 'pytest'] not in calls
 
 
 def test_gate_without_doctests_passes(project, tools):

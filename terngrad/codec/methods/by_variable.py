@@ -4,6 +4,7 @@ import abc
 from collections.abc import Callable
 from collections.abc import Sequence
 from typing import NamedTuple
+from typing import cast
 
 import tensorflow as tf
 
@@ -38,8 +39,9 @@ class ByVariable(wire.CompositePacking, coded.Code):
   scope = contract.VARIABLE
   agrees = False
 
+  # Codes of stages choose them, this one is its only stage.
   @property
-  def stages(self) -> Sequence[contract.Stage]:
+  def stages(self) -> Sequence[contract.Stage]:  # type: ignore[override]
     """See `coded.Code`."""
     return (self,)
 
@@ -180,13 +182,14 @@ class _Variables(NamedTuple):
     return tf.concat([self.code.planes(p, n) for p, n in pairs if n], axis=0)
 
   def elements(self, words: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """(int32 [k] indices in the bucket, float32 [k]) of a payload."""
+    """(int32 [k] indices in the bucket, float32 [k]) of `FewElements`."""
     if not sum(self.sizes):
       return tf.zeros([0], tf.int32), tf.zeros([0])
+    code = cast(FewElements, self.code)
     indices, values, start = [], [], 0
     for own, size in zip(self._split(words), self.sizes, strict=True):
       if size:
-        where, what = self.code.elements(own, size)
+        where, what = code.elements(own, size)
         nowhere = tf.constant(sum(self.sizes))
         indices.append(tf.where(where < size, where + start, nowhere))
         values.append(what)

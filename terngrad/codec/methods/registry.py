@@ -11,6 +11,7 @@ from slim import spelling
 from terngrad import lazy
 
 if TYPE_CHECKING:
+  from terngrad.codec import coded as coded_lib
   from terngrad.codec import method as methods
   from terngrad.codec.stages import contract
 
@@ -26,17 +27,17 @@ ternaries = lazy.module('terngrad.codec.stages.ternary')
 zero_runs = lazy.module('terngrad.codec.stages.zero_runs')
 
 
-def identity() -> 'coded.Code':
+def identity() -> 'coded_lib.Code':
   """The plain float32 gradient, 32 bits an element."""
   return chain.chain(float_words.float32_words())
 
 
-def fp16() -> 'coded.Code':
+def fp16() -> 'coded_lib.Code':
   """The gradient in half precision, 16 bits an element."""
   return chain.chain(float_words.float16_words())
 
 
-def bf16() -> 'coded.Code':
+def bf16() -> 'coded_lib.Code':
   """The gradient in bfloat16, 16 bits an element."""
   return chain.chain(float_words.bfloat16_words())
 
@@ -50,7 +51,7 @@ def ternary(
   word_bits: int = 32,
   group_size: int = 0,
   sharing: str = 'probe',
-) -> 'coded.Code':
+) -> 'coded_lib.Code':
   """TernGrad.
 
   Args:
@@ -214,7 +215,7 @@ def every_kind() -> tuple[str, ...]:
   return (*(text.replace(',workers=8', '') for text in KINDS), *METHODS)
 
 
-def parse(text: str, workers: int = 0) -> 'coded.Code':
+def parse(text: str, workers: int = 0) -> 'coded_lib.Code':
   """The codec that a command line names.
 
   Examples:

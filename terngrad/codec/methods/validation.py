@@ -86,11 +86,12 @@ def _check_codes(
   """Raises ValueError unless `words` are what their codes pack to."""
   found = packing.planes(tf.constant(words), num_elements)
   codes = wire.join(found).numpy()
-  wrong = np.flatnonzero(np.abs(codes) > packing.levels)
+  levels = packing.levels or 0
+  wrong = np.flatnonzero(np.abs(codes) > levels)
   if wrong.size:
     raise ValueError(
-      f'{packing.name}: expected codes from {-packing.levels} to '
-      f'{packing.levels}, received the digit of {codes[wrong[0]]} for element '
+      f'{packing.name}: expected codes from {-levels} to '
+      f'{levels}, received the digit of {codes[wrong[0]]} for element '
       f'{wrong[0]}. {_SPOILT}'
     )
   if np.any(codes[num_elements:] != packing.fill):

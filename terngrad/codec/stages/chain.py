@@ -11,6 +11,7 @@ from terngrad.codec.stages import contract
 from terngrad.codec.stages import deprecated
 from terngrad.codec.stages import planes
 from terngrad.codec.stages import statistics
+from terngrad.codec.stages import wire
 
 __getattr__ = deprecated.moved(__name__, chain='terngrad.codec.chain:chain')
 
@@ -59,7 +60,7 @@ def gradients_of(
   """
   sizes = [tf.TensorShape(shape).num_elements() for shape in shapes]
   sums = sums[: sum(sizes)]
-  if group_size:
+  if quantizer and group_size:
     scalers = planes.spread_groups(shared, sizes, group_size)
     sums = quantizer.dequantize(sums, scalers)
   sums = tf.split(sums, sizes)
@@ -100,7 +101,12 @@ def check(stages: Sequence[contract.Stage], group_size: int) -> None:
         f'{stage.name} bounds the elements itself; expected no stage before '
         f'it, received {before.name}. Leave one of the two out.'
       )
-    if isinstance(before, contract.Quantizer) and before.levels > stage.levels:
+    if (
+      isinstance(before, contract.Quantizer)
+      and isinstance(stage, wire.Fixed | wire.VariablePacking)
+      and stage.levels is not None
+      and before.levels > stage.levels
+    ):
       raise ValueError(
         f'{stage.name} holds codes up to {stage.levels}, {before.name} makes '
         f'codes up to {before.levels}. Choose a packing with more levels.'

@@ -9,8 +9,11 @@ import copy
 import importlib
 import warnings
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 from typing import Any
-from typing import Self
+
+if TYPE_CHECKING:
+  from typing_extensions import Self
 
 # The parameters of 0.2, in their order.
 _FIELDS = {
@@ -49,7 +52,7 @@ _OPTIONAL = (
 class OfFunctions(abc.ABC):  # noqa: B024
   """A class that 0.2 made instances of from functions."""
 
-  def __new__(cls, *values: Any, **named: Any) -> Self:
+  def __new__(cls, *values: Any, **named: Any) -> 'Self':
     """Takes what 0.2 took; subclasses have parameters of their own."""
     if not (values or named) or cls.__init__ is not object.__init__:
       return super().__new__(cls)
@@ -59,7 +62,7 @@ class OfFunctions(abc.ABC):  # noqa: B024
     made = _of_functions(cls, dict(zip(fields, values, strict=False)) | named)
     return super().__new__(made)
 
-  def _replace(self, **changes: Any) -> Self:
+  def _replace(self, **changes: Any) -> 'Self':
     """A copy with other functions or values, as a tuple of 0.2 made it."""
     other = copy.copy(self)
     # Kernels compute what the class of a stage says and not this one.

@@ -78,7 +78,8 @@ def _lengths(step: int) -> np.ndarray:
   ]
   order = sorted(range(SYMBOLS), key=lambda symbol: (weights[symbol], symbol))
   leaves = [(weights[symbol], 0) for symbol in order]
-  merged, rounds = [], []
+  merged: list[tuple[int, int]] = []
+  rounds: list[list[tuple[int, int]]] = []
   for _ in range(LONGEST):
     pairs = zip(merged[::2], merged[1::2], strict=False)
     packages = [(one[0] + two[0], 1) for one, two in pairs]
@@ -88,10 +89,10 @@ def _lengths(step: int) -> np.ndarray:
   lengths = np.zeros(SYMBOLS, np.int32)
   taken = 2 * (SYMBOLS - 1)
   for merged in reversed(rounds):
-    packages = sum(package for _, package in merged[:taken])
+    count = sum(package for _, package in merged[:taken])
     # The leaves among them are the lightest; each makes its code word longer.
-    lengths[order[: taken - packages]] += 1
-    taken = 2 * packages
+    lengths[order[: taken - count]] += 1
+    taken = 2 * count
   return lengths
 
 
@@ -103,7 +104,7 @@ def _canonical(lengths: np.ndarray) -> Tables:
   following, place = 0, 0
   for length in range(1, LONGEST + 1):
     following *= 2
-    count = np.count_nonzero(lengths == length)
+    count = int(np.count_nonzero(lengths == length))
     values[symbols[place : place + count]] = following + np.arange(count)
     bases[length - 1] = place - following
     following, place = following + count, place + count

@@ -192,6 +192,8 @@ class Unsigned(wire.Packing):
 class Positional(wire.Packing):
   """As many digits of a base as fit in a word; digit = code + levels."""
 
+  levels: int
+
   def __init__(
     self, name: str, base: int, word_bits: int = 32, levels: int = 1
   ) -> None:

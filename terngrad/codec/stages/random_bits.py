@@ -20,6 +20,7 @@ so they stay.
 """
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import tensorflow as tf
 
@@ -27,7 +28,7 @@ _THREEFRY_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _THREEFRY_PARITY = 0x1BD11BDA
 
 # int64 [], or a Python integer.
-Integer = tf.Tensor | int
+Integer: TypeAlias = tf.Tensor | int
 _Pair = tuple[tf.Tensor, tf.Tensor]
 
 # What stands for the worker where all draw the same: the number of none.

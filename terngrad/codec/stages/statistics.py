@@ -83,7 +83,8 @@ def in_one_pass(gradient: tf.Tensor) -> Statistics:
   size = flat.shape.num_elements()
   if size < _LARGE:
     return statistics(flat)
-  return _finish(*_one_pass(size)(flat), size)
+  total, squares, largest = _one_pass(size)(flat)
+  return _finish(total, squares, largest, size)
 
 
 def _finish(

@@ -3,6 +3,7 @@
 import abc
 from collections.abc import Sequence
 from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -15,7 +16,7 @@ from terngrad.codec.stages import planes
 MAX_VARIABLE_ELEMENTS = 2**28
 
 # k planes, a list of [w] or one tensor [k, w]; or all elements [n].
-Planes = list[tf.Tensor] | tf.Tensor
+Planes: TypeAlias = list[tf.Tensor] | tf.Tensor
 
 
 class Unpacks(Protocol):
@@ -129,9 +130,10 @@ class Packing(Fixed):
     Raises:
       ValueError: words hold no sum of so many.
     """
-    if num_workers > self.max_workers:
+    most = self.max_workers or 0
+    if num_workers > most:
       raise ValueError(
-        f'{self.name}: expected the payloads of at most {self.max_workers} '
+        f'{self.name}: expected the payloads of at most {most} '
         f'workers, received {num_workers}. Make the codec with '
         f'workers={num_workers}.'
       )

@@ -265,6 +265,11 @@ def test_lanes_of_payloads_that_do_not_add_are_an_error():
     base3.lanes(tf.zeros([3], tf.int32))
 
 
+def test_sums_of_words_that_do_not_add_are_refused():
+  with pytest.raises(ValueError, match='base3: expected .* at most 0 workers'):
+    packing.base3().sums_of_total(tf.zeros([2], tf.int32), 1)
+
+
 @pytest.mark.parametrize(
   ('arguments', 'message'),
   [

@@ -11,6 +11,7 @@ above; others wait in the residual of error feedback.
 import functools
 import math
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 import tensorflow as tf
@@ -56,9 +57,14 @@ class Threshold(chain.Chain):
   scope = contract.BUCKET
   compiled = False
 
-  def __init__(self, packing: wire.VariablePacking) -> None:
+  def __init__(self, packing: '_Pairs') -> None:
     """See `threshold`."""
     super().__init__((packing,))
+
+  @property
+  def packing(self) -> '_Pairs':
+    """The only stage."""
+    return cast(_Pairs, self.stages[-1])
 
   def decode_sum(
     self,
@@ -110,8 +116,8 @@ class _Pairs(wire.VariablePacking):
     self.name = f'threshold({above:g}, {part:g})'
     self.above, self.part = above, part
 
-  def choose(self, values: tf.Tensor, number: int, above: float) -> tf.Tensor:
-    return _encode(values, number, above)
+  def choose(self, elements: tf.Tensor, number: int, above: float) -> tf.Tensor:
+    return _encode(elements, number, above)
 
   def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
     (values,) = planes

@@ -17,6 +17,7 @@ import tensorflow as tf
 from terngrad.codec import coded
 from terngrad.codec.methods import by_variable
 from terngrad.codec.methods import few_elements
+from terngrad.codec.stages import wire
 from terngrad.native import sparse_ops
 
 MAGNITUDE = 0x7FFFFFFF
@@ -51,9 +52,11 @@ class TopK(by_variable.FewElements):
     """See `topk`."""
     self.name, self.ratio = f'{self.kind}({ratio:g})', ratio
 
-  def find(self, values: tf.Tensor, number: int) -> tuple[tf.Tensor, tf.Tensor]:
+  def find(
+    self, elements: tf.Tensor, number: int
+  ) -> tuple[tf.Tensor, tf.Tensor]:
     """See `in_order`."""
-    return in_order(values, number)
+    return in_order(elements, number)
 
   def num_words(self, num_elements: int) -> int:
     """See `wire.CompositePacking`."""
@@ -76,7 +79,9 @@ class TopK(by_variable.FewElements):
     indices = few_elements.inside(indices, num_elements)
     return indices, tf.bitcast(values, tf.float32)
 
-  def check(self, words: np.ndarray, num_elements: int) -> None:
+  def check(
+    self, words: np.ndarray, num_elements: int
+  ) -> tuple[wire.Packing, np.ndarray, int] | None:
     """Refuses other orders of indices, and values that are not finite."""
     indices, values = np.split(words, 2)
     inside = np.all((indices >= 0) & (indices < num_elements))
@@ -91,6 +96,7 @@ class TopK(by_variable.FewElements):
         f'{self.name}: expected finite values, received others. The payload '
         'was damaged: send it again.'
       )
+    return None
 
   def twin(self) -> coded.Code:
     """See `coded.Code`."""

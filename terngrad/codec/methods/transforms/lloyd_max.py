@@ -97,7 +97,9 @@ def coarse(scales: tf.Tensor) -> tf.Tensor:
   return tf.bitcast(tf.bitwise.bitwise_and(bits + 0x80, ~0xFF), tf.float32)
 
 
-def _of_bits(bits: int, values: tuple, borders: tuple) -> Levels:
+def _of_bits(
+  bits: int, values: tuple[int, ...], borders: tuple[float, ...]
+) -> Levels:
   # Three bits are packed as four.
   packed = packing.unsigned(4 if bits == 3 else bits)
   return Levels(f'lloyd_max_{2**bits}', values, borders, packed)

@@ -29,7 +29,7 @@ class Matrices(NamedTuple):
     factors: for each (rows, columns, rank), or None for a small one.
   """
 
-  shapes: tuple[tuple[int, ...], ...]
+  shapes: method.Shapes
   factors: tuple[tuple[int, int, int] | None, ...]
 
   @property
@@ -38,18 +38,23 @@ class Matrices(NamedTuple):
     return [i for i, factor in enumerate(self.factors) if factor]
 
   @property
+  def _sides(self) -> list[tuple[int, int, int]]:
+    return [factor for factor in self.factors if factor]
+
+  @property
   def p_shapes(self) -> list[tuple[int, int]]:
     """(rows, rank) of each matrix."""
-    return [(self.factors[i][0], self.factors[i][2]) for i in self.indices]
+    return [(rows, rank) for rows, _, rank in self._sides]
 
   @property
   def q_shapes(self) -> list[tuple[int, int]]:
     """(columns, rank) of each matrix."""
-    return [self.factors[i][1:] for i in self.indices]
+    return [(columns, rank) for _, columns, rank in self._sides]
 
   def matrices(self, values: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     """Those of v tensors that are matrices, [rows, columns]."""
-    return [tf.reshape(values[i], self.factors[i][:2]) for i in self.indices]
+    pairs = zip(self.indices, self._sides, strict=True)
+    return [tf.reshape(values[i], sides[:2]) for i, sides in pairs]
 
   def small(self, values: Sequence[Any]) -> list[Any]:
     """Those of a list of v that are small."""

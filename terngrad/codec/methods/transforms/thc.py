@@ -174,7 +174,7 @@ class Thc(method.Method):
         factors = tf.repeat(factors, rotation.blocks(size)[1])[:size]
         key = self.key(context.common_key, start)
         rows = rotation.rotate(values * factors, key)
-        draws = random_bits.fold_in(context.key[:2], tf.constant(start))
+        draws = random_bits.fold_in(context.worker_key[:2], tf.constant(start))
         codes.append(self.rounded(rows, inverses, draws))
       start += size
     codes = tf.concat(codes, axis=0) if codes else tf.zeros([0], tf.int32)

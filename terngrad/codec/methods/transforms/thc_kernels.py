@@ -1,13 +1,22 @@
 """`thc` with kernels that rotate, round and pack; what is small is compiled."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from typing import cast
 
+import numpy as np
 import tensorflow as tf
 
-from terngrad.codec import method
+from terngrad.codec import method as methods
 from terngrad.codec import wrapper
 from terngrad.codec.stages import random_bits
+from terngrad.codec.stages import wire
 from terngrad.native import rotated_ops
+
+if TYPE_CHECKING:
+  from terngrad.codec.methods.transforms import thc
+
+_Pair = tuple[tf.Tensor, tf.Tensor]
 
 
 class OnKernels(wrapper.Wrapper):
@@ -16,7 +25,9 @@ class OnKernels(wrapper.Wrapper):
   Variables without elements have keys, and no blocks.
   """
 
-  def __init__(self, plain: method.Method, table: Sequence[int]) -> None:
+  method: 'thc.Thc'
+
+  def __init__(self, plain: 'thc.Thc', table: np.ndarray) -> None:
     """Puts `plain` on kernels, whose `table` has int [16] entries."""
     super().__init__(plain)
     wrapper.compile_apart(self, plain, ['begin'])
@@ -28,11 +39,11 @@ class OnKernels(wrapper.Wrapper):
   def send(
     self,
     number: int,
-    gradients: method.Tensors,
-    states: method.Tensors,
-    received: method.Arrived,
-    context: method.Context,
-  ) -> tuple[list[tf.Tensor], method.Tensors]:
+    gradients: methods.Tensors,
+    states: methods.Tensors,
+    received: methods.Arrived,
+    context: methods.Context,
+  ) -> tuple[list[tf.Tensor], methods.Tensors]:
     """See `method.Method`."""
     if not sum(context.sizes):
       return self.method.send(number, gradients, states, received, context)
@@ -46,10 +57,10 @@ class OnKernels(wrapper.Wrapper):
 
   def decode(
     self,
-    received: method.Arrived,
-    states: method.Tensors,
-    context: method.Context,
-  ) -> tuple[list[tf.Tensor], method.Tensors]:
+    received: methods.Arrived,
+    states: methods.Tensors,
+    context: methods.Context,
+  ) -> tuple[list[tf.Tensor], methods.Tensors]:
     """See `method.Method`."""
     if not sum(context.sizes):
       return self.method.decode(received, states, context)
@@ -58,7 +69,7 @@ class OnKernels(wrapper.Wrapper):
     return rotated_ops.decode_table(sums, factors, signs, shapes), states
 
   def estimate(
-    self, words: Sequence[tf.Tensor], context: method.Context
+    self, words: Sequence[tf.Tensor], context: methods.Context
   ) -> list[tf.Tensor]:
     """See `method.Method`."""
     if not sum(context.sizes):
@@ -67,17 +78,17 @@ class OnKernels(wrapper.Wrapper):
     shapes = [[size] for size in context.sizes]
     return rotated_ops.decode_table(sums, factors, signs, shapes)
 
-  def _coding(self, context: method.Context) -> tuple:
+  def _coding(self, context: methods.Context) -> tuple[_Pair, _Pair]:
     """Scales of blocks and keys of variables, pairs."""
     scales = self.method.scales(
       tf.concat([n for n, _ in self._norms(context)], 0)
     )
     starts = tf.constant(_starts(context))
-    draws = random_bits.fold_in(context.key[:2][tf.newaxis], starts)
+    draws = random_bits.fold_in(context.worker_key[:2][tf.newaxis], starts)
     return scales, (self._signs(context), draws)
 
   def _of_sum(
-    self, received: method.Received, context: method.Context
+    self, received: methods.Received, context: methods.Context
   ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Sums of entries, factors of blocks and keys of variables."""
     ((message,),) = self.messages(context.shapes)
@@ -85,25 +96,27 @@ class OnKernels(wrapper.Wrapper):
     return received.sum(message), factors, self._signs(context)
 
   def _of_words(
-    self, words: tf.Tensor, context: method.Context
+    self, words: tf.Tensor, context: methods.Context
   ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """The same of one worker's words."""
     ((message,),) = self.messages(context.shapes)
-    sums = message.packing.unpack_flat(words, message.num_elements)
+    # It is `thc.entries`.
+    packing = cast(wire.Packing, message.packing)
+    sums = packing.unpack_flat(words, message.num_elements)
     return sums, self._factors(context, 1.0), self._signs(context)
 
-  def _factors(self, context: method.Context, scale: float) -> tf.Tensor:
+  def _factors(self, context: methods.Context, scale: float) -> tf.Tensor:
     """float32 [blocks]: what rotated sums are multiplied by."""
     pairs = self._norms(context)
     return tf.concat([self.method.way_back(*pair, scale) for pair in pairs], 0)
 
-  def _norms(self, context: method.Context) -> list[tuple[tf.Tensor, int]]:
+  def _norms(self, context: methods.Context) -> list[tuple[tf.Tensor, int]]:
     """Pairs of the agreed norms and the elements, of variables with some."""
     norms = self.method.split_norms(context)
     pairs = zip(norms, context.sizes, strict=True)
     return [(norm, size) for norm, size in pairs if size]
 
-  def _signs(self, context: method.Context) -> tf.Tensor:
+  def _signs(self, context: methods.Context) -> tf.Tensor:
     """uint32 [v, 2]: the key of each variable's rotation."""
     common = context.common_key
     return tf.stack(
@@ -111,7 +124,7 @@ class OnKernels(wrapper.Wrapper):
     )
 
 
-def _starts(context: method.Context) -> list[int]:
+def _starts(context: methods.Context) -> list[int]:
   """The first element of each variable, as its random bits count it."""
   sizes = context.sizes
   return [context.start + sum(sizes[:i]) for i in range(len(sizes))]

@@ -22,6 +22,7 @@ has scales of its own, both ways.
 from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
+from typing import cast
 
 import tensorflow as tf
 
@@ -203,9 +204,11 @@ class Bidirectional(wrapper.Wrapper):
   ) -> tuple[list[tf.Tensor], methods.Tensors]:
     """Round 1: the mean of the own range, coded, to all."""
     ((arrived,),) = received
+    # Of what was scattered `send` has its own part.
+    pieces = cast(methods.Payloads, arrived).pieces
     worker = context.worker
     there = self._at(context, worker, _THERE)
-    parts = methods.payloads(self._inner(context.shapes), arrived.pieces)
+    parts = methods.payloads(self._inner(context.shapes), pieces)
     means, _ = self.method.decode([parts], (), there)
     if self.residual:
       means = [m + state for m, state in zip(means, states, strict=True)]
@@ -230,7 +233,8 @@ class Bidirectional(wrapper.Wrapper):
   ) -> tuple[list[tf.Tensor], methods.Tensors]:
     """See `method.Method`."""
     _, (arrived,) = received
-    rows = methods.rows_in_order(arrived.parts)
+    # Round 1 is gathered.
+    rows = methods.rows_in_order(cast(methods.Payloads, arrived).parts)
     num_probes = sum(self._counts(context.shapes))
 
     def decoded(number: tf.Tensor) -> list[tf.Tensor]:

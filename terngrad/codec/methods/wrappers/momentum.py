@@ -7,6 +7,8 @@ its velocities, and not of its gradients; the optimizer then is plain descent.
 Departure: a velocity is what was added to the sum, after rounding.
 """
 
+from typing import cast
+
 import tensorflow as tf
 
 from terngrad.codec import method as methods
@@ -80,12 +82,16 @@ class Momentum(around.Keeping):
 
   def around(self, method: methods.Method) -> methods.Method:
     """See `wrapper.Wrapper`."""
-    return Momentum(method, self.momentum, self.masking, self.clip_norm)
+    # Error feedback gives itself around another method.
+    corrected = cast(error_feedback.ErrorFeedback, method)
+    return Momentum(corrected, self.momentum, self.masking, self.clip_norm)
 
   def in_float(self, plain: methods.Method) -> methods.Method:
     """See `method.Method`."""
+    # As above.
     method = self.method.in_float(plain)
-    return Momentum(method, self.momentum, 0, self.clip_norm)
+    corrected = cast(error_feedback.ErrorFeedback, method)
+    return Momentum(corrected, self.momentum, 0, self.clip_norm)
 
   def begin(
     self,
