@@ -40,7 +40,7 @@ class Exchange(Protocol):
 
   @property
   def own(self) -> int:
-    """How many workers this process feeds with examples."""
+    """How many workers it programs; rows of a step's `sent`."""
 
   @property
   def local_devices(self) -> range:

@@ -404,7 +404,10 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     if sums is None:
       chosen = known(self.inner_optimizer, variables)
       reduced = self._compressor.reduce(
-        _as_updated(gradients, variables), chosen, self.iterations
+        _as_updated(gradients, variables),
+        chosen,
+        # Of accumulated gradients `iterations` is a part of it.
+        self.inner_optimizer._iterations,
       )
       self._guard.report(self._found(reduced, chosen))
       sums = reduced.values

@@ -9,7 +9,8 @@ class AsyncLayout(NamedTuple):
   """Where replicas are; see `exchange.towers.Towers`.
 
   Parameters, slots and averages of the run are the servers', the first device,
-  which stands for all of them and has no workers.
+  which stands for all of them and has no workers. It says where things are and
+  moves nothing: no `exchange.protocol.Exchange`.
 
   Attributes:
     layout: `exchange.server.Servers`.

@@ -260,5 +260,5 @@ class TrainStep(Step):
       ],
       sent=towers.in_order(totals),
       stop=metadata.stop,
-      is_taken=True if is_taken is None else is_taken,
+      is_taken=is_taken if self._training.skips_not_finite else True,
     )

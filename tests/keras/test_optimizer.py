@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 import terngrad.keras
+from terngrad.keras import not_finite
 from tests.keras import small
 
 
@@ -104,6 +105,20 @@ def test_accumulation_codes_the_mean_of_the_gradients_once():
   assert not variable.numpy().any()
   optimizer.apply([tf.constant(GRADIENTS[0])], [variable])
   assert np.count_nonzero(variable.numpy()) == 40
+
+
+def test_accumulated_steps_draw_the_same_bits_whatever_is_done_with_nan():
+  found = []
+  for action in not_finite.ACTIONS:
+    optimizer = terngrad.keras.CompressedOptimizer(
+      keras.optimizers.SGD(1.0, gradient_accumulation_steps=3),
+      on_not_finite=action,
+    )
+    variable = keras.Variable(np.zeros((40, 5), np.float32))
+    for _ in range(6):
+      optimizer.apply([tf.constant(GRADIENTS[0])], [variable])
+    found.append(variable.numpy())
+  np.testing.assert_array_equal(found[1:], found[:1] * 2)
 
 
 def test_a_gradient_of_rows_stays_one(caplog):
