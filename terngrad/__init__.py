@@ -5,6 +5,7 @@ are first used, so that importing the package is quick and prints nothing.
 """
 
 import importlib
+from typing import Any
 
 from terngrad.version import __version__
 
@@ -42,7 +43,7 @@ _PACKAGES = ('keras',)
 __all__ = ['__version__', *sorted(_HOMES), *_PACKAGES]
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
   if name in _PACKAGES:
     return importlib.import_module(f'{__name__}.{name}')
   if name not in _HOMES:
@@ -52,5 +53,5 @@ def __getattr__(name):
   return getattr(importlib.import_module(module), attribute)
 
 
-def __dir__():
+def __dir__() -> list[str]:
   return __all__

@@ -1,6 +1,7 @@
 """Errors meant for the person at the keyboard, by what they ask of them."""
 
 import contextlib
+from collections.abc import Iterator
 
 
 class ConfigError(ValueError):
@@ -19,7 +20,7 @@ class TrainingError(RuntimeError):
 
 
 @contextlib.contextmanager
-def as_config_error():
+def as_config_error() -> Iterator[None]:
   """Raises what the block raises as ValueError as a `ConfigError`."""
   try:
     yield

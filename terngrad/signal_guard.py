@@ -316,7 +316,7 @@ def passed_on() -> Iterator[None]:
     while not ended.is_set():
       came = signal.sigtimedwait(NUMBERS, _TAKE_SECONDS)
       if came is not None:
-        _thread.interrupt_main(came.si_signo)
+        _thread.interrupt_main(signal.Signals(came.si_signo))
 
   with blocked():
     threading.Thread(target=take, daemon=True).start()

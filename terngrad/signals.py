@@ -90,7 +90,7 @@ def guard() -> signal_guard.Guard | None:
 def taken() -> int | None:
   """The number of the first signal that came in `obey`, or None."""
   watch = guard()
-  return watch and watch.taken
+  return watch.taken if watch else None
 
 
 @contextlib.contextmanager
@@ -106,7 +106,7 @@ def obey() -> Iterator[None]:
   watch = signal_guard.Guard()
   _guards.append(watch)
   before = signal.set_wakeup_fd(watch.writer, warn_on_full_buffer=False)
-  interrupted = []
+  interrupted: list[int] = []
 
   def interrupt(number: int, frame: Any) -> None:
     del frame

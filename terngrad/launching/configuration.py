@@ -147,7 +147,7 @@ def checked(config: Configuration, scripts: str) -> Configuration:
   for path in filter(None, config.data_dirs):
     _check_path(config, 'DATA_DIR', path)
   _check_path(config, 'WORKSPACE', config.workspace)
-  programs = {
+  programs: dict[str, Any] = {
     WORDS[name]: _program(config, name, scripts)
     for name in ('WORKER_SCRIPT', 'PS_SCRIPT')
   }

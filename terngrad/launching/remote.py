@@ -68,8 +68,9 @@ def each(
     said = ask(one)
     ok = ok and said.ok
     lines += said.lines
-    for line in said.lines if say else ():
-      say(line)
+    if say is not None:
+      for line in said.lines:
+        say(line)
   return Said(ok, lines)
 
 

@@ -7,12 +7,16 @@ one device take turns, each from values of its own.
 from __future__ import annotations
 
 import abc
+from typing import TYPE_CHECKING
 
 from slim import spelling
 from terngrad import lazy
 
-# Names alone are asked for by --help, which does without TensorFlow.
-tf = lazy.module('tensorflow')
+if TYPE_CHECKING:
+  import tensorflow as tf
+else:
+  # Names alone are asked for by --help, which does without TensorFlow.
+  tf = lazy.module('tensorflow')
 
 
 class InnerOptimizer(abc.ABC):

@@ -41,7 +41,7 @@ class LocalMemory(device_passes.LocalTraining):
     inner: `inner_optimizers.InnerOptimizer` of those.
     outer_rate: the learning rate of the update after the exchange.
     decay: the L2 terms, which act in the workers' own steps; None for none.
-    fragments: for each fragment the tuple of its parameters' indices; a worker
+    fragments: for each fragment its parameters' indices; a worker
       then keeps parameters of its own between exchanges. () for none.
     overlap: tau < count, how many of the steps a worker takes while an exchange
       is on its way, and before it mixes in what that made of a fragment; 0
@@ -54,7 +54,7 @@ class LocalMemory(device_passes.LocalTraining):
   inner: inner_optimizers.InnerOptimizer
   outer_rate: float
   decay: programs.WeightDecay | None
-  fragments: tuple = ()
+  fragments: tuple[tuple[int, ...], ...] = ()
   overlap: int = 0
   mixing: float = 0.5
   turn: int = 0

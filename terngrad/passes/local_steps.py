@@ -116,7 +116,7 @@ class LocalPass(device_passes.LocalPass):
       scale = [tf.convert_to_tensor(v) for v in replica.scaling[:1]]
       given = held, scale[0] if scale else None
 
-      def body(worker: tf.Tensor) -> list:
+      def body(worker: tf.Tensor) -> list[tf.Tensor]:
         node = where.index_of(worker)
         key = random_bits.worker_key(*seed_and_step, worker)
         own = steps.recall(where.memory.read(node))
@@ -158,10 +158,12 @@ class LocalPass(device_passes.LocalPass):
       moments: list[tf.Tensor],
       total: tf.Tensor,
     ) -> tuple[Any, ...]:
+      images, labels = (batch[number] for batch in batches)
       gradients, scores, moments = self._node_pass.gradients(
         values,
         [*moments, *fixed],
-        *(batch[number] for batch in batches),
+        images,
+        labels,
         accumulation.part_key(key, number),
         scale,
       )

@@ -11,6 +11,10 @@ once.
 """
 
 from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+from typing import TypeVar
 
 import keras
 import tensorflow as tf
@@ -18,6 +22,8 @@ import tensorflow as tf
 from terngrad.passes import segments
 from terngrad.step import passes
 from terngrad.step import replicas
+
+_T = TypeVar('_T')
 
 
 class RecomputedPass(passes.ModelPass):
@@ -49,7 +55,8 @@ class RecomputedPass(passes.ModelPass):
     """See `passes.ModelPass.differentiate`."""
     chain = self._segments
     *first, last = chain
-    given, heads, state_after = [images], {}, list(state)
+    given, state_after = [images], list(state)
+    heads: dict[int, tf.Tensor] = {}
     for segment in first:
       (cut, *outputs), moved = segment(parameters, state, given[-1])
       given.append(cut)
@@ -60,13 +67,13 @@ class RecomputedPass(passes.ModelPass):
     with tf.GradientTape(watch_accessed_variables=False) as tape:
       own = [parameters[i] for i in last.trainable]
       tape.watch([*own, given[-1], *heads.values()])
-      outputs, moved = last(parameters, state, given[-1])
-      outputs = {**heads, **dict(zip(last.outputs, outputs, strict=True))}
-      target, scores = losses(_as_model_returns(outputs))
+      computed, moved = last(parameters, state, given[-1])
+      whole = {**heads, **dict(zip(last.outputs, computed, strict=True))}
+      target, scores = losses(_as_model_returns(whole))
     _put(state_after, last.others, moved)
     reached = given[-1] if begin < len(first) else []
     own, upstream, of_heads = _gradient(tape, target, [own, reached, heads])
-    results = [None] * len(parameters)
+    results: list[tf.Tensor] = [None] * len(parameters)
     _put(results, last.trainable, own)
     for index in reversed(range(begin, len(first))):
       segment = first[index]
@@ -78,11 +85,19 @@ class RecomputedPass(passes.ModelPass):
     return results, scores, state_after
 
 
-def _again(segment, parameters, state, given, arriving, before, reaches_on):
+def _again(
+  segment: segments.Segment,
+  parameters: Sequence[tf.Tensor],
+  state: Sequence[tf.Tensor],
+  given: tf.Tensor,
+  arriving: Sequence[tf.Tensor],
+  before: Sequence[tf.Tensor],
+  reaches_on: bool,
+) -> tuple[list[tf.Tensor], tf.Tensor | list[tf.Tensor]]:
   """Runs a segment again and differentiates it.
 
   Args:
-    segment: `segments.Segment`.
+    segment: of the model.
     parameters: see `Segment.__call__`.
     state: what it was in the forward pass.
     given: the cut before the segment.
@@ -105,7 +120,13 @@ def _again(segment, parameters, state, given, arriving, before, reaches_on):
   return _gradient(tape, results, sources, arriving)
 
 
-def _gradient(tape, target, sources, output_gradients=None):
+def _gradient(
+  tape: tf.GradientTape,
+  target: tf.Tensor | Sequence[tf.Tensor],
+  sources: Sequence[Any],
+  output_gradients: Sequence[tf.Tensor] | None = None,
+) -> Any:
+  # A nest like `sources`.
   # A parameter that the loss does not reach has a gradient of zeros.
   return tape.gradient(
     target,
@@ -115,12 +136,12 @@ def _gradient(tape, target, sources, output_gradients=None):
   )
 
 
-def _as_model_returns(outputs):
+def _as_model_returns(outputs: Mapping[int, tf.Tensor]) -> passes.Outputs:
   """The one output, or a list of them, from {index: tensor}."""
   ordered = [outputs[index] for index in sorted(outputs)]
   return ordered if len(ordered) > 1 else ordered[0]
 
 
-def _put(values, indices, new):
+def _put(values: list[_T], indices: Sequence[int], new: Sequence[_T]) -> None:
   for index, value in zip(indices, new, strict=True):
     values[index] = value

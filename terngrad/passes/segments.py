@@ -5,40 +5,51 @@ it is computed from it and from nothing else before it. Residual units, the
 blocks of Inception and the layers of VGG end in one.
 """
 
+from collections.abc import Sequence
+from typing import Any
 from typing import NamedTuple
+from typing import TypeAlias
 
 import keras
 import tensorflow as tf
 
 from terngrad import errors
 
+# A call of a layer. Keras has no public name for it.
+_Node: TypeAlias = Any
+
 
 class Segment(NamedTuple):
   """A part of a model, from one cut to the next.
 
   Attributes:
-    model: `keras.Model` that shares the layers of the whole, from the cut
+    model: shares the layers of the whole, from the cut
       before to a list of the next cut, of all segments but the last, and of
       `outputs`.
-    trainable: tuple of int, its parameters in the whole's
+    trainable: indices of its parameters in the whole's
       `trainable_variables`.
-    others: tuple of int, its values in the whole's `non_trainable_variables`.
-    outputs: tuple of int, which outputs of the whole are computed here.
+    others: indices of its values in the whole's `non_trainable_variables`.
+    outputs: which outputs of the whole are computed here.
     num_bytes: of what its layers return, for one example.
   """
 
   model: keras.Model
-  trainable: tuple
-  others: tuple
-  outputs: tuple
+  trainable: tuple[int, ...]
+  others: tuple[int, ...]
+  outputs: tuple[int, ...]
   num_bytes: int
 
-  def __call__(self, parameters, state, given):
+  def __call__(
+    self,
+    parameters: Sequence[tf.Tensor],
+    state: Sequence[tf.Tensor],
+    given: tf.Tensor,
+  ) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
     """Runs the segment in training.
 
     Args:
-      parameters: list, the values of the whole's `trainable_variables`.
-      state: list, those of its `non_trainable_variables`.
+      parameters: the values of the whole's `trainable_variables`.
+      state: those of its `non_trainable_variables`.
       given: the cut before, [b, ...].
 
     Returns:
@@ -54,7 +65,7 @@ class Segment(NamedTuple):
     return results if isinstance(results, list) else [results], moved
 
 
-def of(model):
+def of(model: keras.Model) -> list[Segment]:
   """Cuts a model so that recomputing it segment by segment takes least memory.
 
   While a segment is differentiated, its own activations are held and the cuts
@@ -69,11 +80,11 @@ def of(model):
   makes each segment as long as it can be, and so cuts at large tensors.
 
   Args:
-    model: functional or sequential `keras.Model` of one input; its variables
+    model: functional or sequential, of one input; its variables
       are trainable or not as they are going to be.
 
   Returns:
-    List of `Segment`, two or more, in the order of the computation. Each
+    Two or more, in the order of the computation. Each
     variable is in exactly one.
 
   Raises:
@@ -101,15 +112,15 @@ def of(model):
   return graph.segments([cuts[i] for i in chosen])
 
 
-def plan(pieces, costs):
+def plan(pieces: Sequence[int], costs: Sequence[int]) -> tuple[int, ...]:
   """Chooses cuts; see `of`.
 
   Args:
-    pieces: list of int, bytes of the activations between all possible cuts.
-    costs: list of int, one shorter: bytes of the tensor at each cut.
+    pieces: bytes of the activations between all possible cuts.
+    costs: one shorter: bytes of the tensor at each cut.
 
   Returns:
-    Tuple of int, the chosen cuts, ascending; empty where none saves memory.
+    The chosen cuts, ascending; empty where none saves memory.
   """
   total = sum(pieces)
   plans = [
@@ -119,15 +130,18 @@ def plan(pieces, costs):
   return min(plans, key=lambda cuts: peak(pieces, costs, cuts))
 
 
-def _within(pieces, costs, budget):
+def _within(
+  pieces: Sequence[int], costs: Sequence[int], budget: float
+) -> tuple[int, ...]:
   """The cuts of fewest bytes whose segments are within a budget.
 
   A piece beyond it is a segment by itself.
   """
   # For the first 0, 1, 2, ... pieces: (bytes of the cuts, the cuts).
-  best = [(0, ())]
+  best: list[tuple[int, tuple[int, ...]]] = [(0, ())]
   for end in range(1, len(pieces) + 1):
-    size, found = 0, []
+    size = 0
+    found: list[tuple[int, int, list[int], tuple[int, ...]]] = []
     # Of equals the latest cuts: a cut is held while all after it are.
     for start in reversed(range(end)):
       size += pieces[start]
@@ -142,7 +156,9 @@ def _within(pieces, costs, budget):
   return best[-1][1]
 
 
-def peak(pieces, costs, cuts):
+def peak(
+  pieces: Sequence[int], costs: Sequence[int], cuts: Sequence[int]
+) -> int:
   """The most bytes held at once, with these of all possible cuts."""
   bounds = [0, *(cut + 1 for cut in cuts), len(pieces)]
   sizes = [sum(pieces[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)]
@@ -153,7 +169,7 @@ def peak(pieces, costs, cuts):
   return most
 
 
-def _uncuttable(model, reason):
+def _uncuttable(model: keras.Model, reason: str) -> errors.ConfigError:
   return errors.ConfigError(
     'optimize_gradient_memory: expected a net that can be cut where one tensor '
     f'is all that goes on, received {model.name}, {reason}. Leave '
@@ -165,28 +181,28 @@ def _uncuttable(model, reason):
 class _Cut(NamedTuple):
   """A tensor, and the nodes that are computed after it, as bits."""
 
-  tensor: object
+  tensor: keras.KerasTensor
   after: int
 
 
 class _Graph:
   """The nodes of a model, calls of layers; sets of them are bits of an int."""
 
-  def __init__(self, model):
+  def __init__(self, model: keras.Model) -> None:
     self._model = model
     self._nodes = _nodes_of(model)
     self.all = (1 << len(self._nodes)) - 1
     # By the tensors' ids: equality is elementwise.
-    self._consumers = {}
+    self._consumers: dict[int, list[int]] = {}
     for number, node in enumerate(self._nodes):
       for tensor in node.input_tensors:
         self._consumers.setdefault(id(tensor), []).append(number)
-    self._after = {}
+    self._after: dict[int, int] = {}
     for node in reversed(self._nodes):
       for tensor in node.output_tensors:
         self._after[id(tensor)] = self._computed_after(tensor)
 
-  def _computed_after(self, tensor):
+  def _computed_after(self, tensor: keras.KerasTensor) -> int:
     """All nodes that need a tensor, at once or by others."""
     found = 0
     for number in self._consumers.get(id(tensor), ()):
@@ -195,7 +211,7 @@ class _Graph:
         found |= self._after[id(output)]
     return found
 
-  def cuts(self):
+  def cuts(self) -> list[_Cut]:
     """All cuts on the way to the first output, from the input on.
 
     The calls of one layer, and of layers that share a variable, are on one
@@ -218,7 +234,7 @@ class _Graph:
           found.append(_Cut(tensor, after))
     return sorted(found, key=lambda cut: -cut.after.bit_count())
 
-  def _all_passes(self, tensor, after):
+  def _all_passes(self, tensor: keras.KerasTensor, after: int) -> bool:
     for number, node in enumerate(self._nodes):
       if after >> number & 1:
         continue
@@ -230,15 +246,15 @@ class _Graph:
           return False
     return True
 
-  def _together(self):
+  def _together(self) -> list[int]:
     """Sets of nodes that no cut may part."""
-    found = {}
+    found: dict[int, int] = {}
     for number, node in enumerate(self._nodes):
       for owner in (node.operation, *_variables(node)):
         found[id(owner)] = found.get(id(owner), 0) | 1 << number
     return [mask for mask in found.values() if mask.bit_count() > 1]
 
-  def num_bytes(self, mask):
+  def num_bytes(self, mask: int) -> int:
     """Of what nodes return, but the images, for one example."""
     return sum(
       _num_bytes(tensor)
@@ -247,8 +263,8 @@ class _Graph:
       for tensor in node.output_tensors
     )
 
-  def segments(self, cuts):
-    """The `Segment`s between chosen cuts."""
+  def segments(self, cuts: Sequence[_Cut]) -> list[Segment]:
+    """Those between chosen cuts."""
     starts = [self._model.inputs[0], *(cut.tensor for cut in cuts)]
     masks = [self.all, *(cut.after for cut in cuts), 0]
     return [
@@ -258,7 +274,12 @@ class _Graph:
       )
     ]
 
-  def _segment(self, start, ends, mask):
+  def _segment(
+    self,
+    start: keras.KerasTensor,
+    ends: Sequence[keras.KerasTensor],
+    mask: int,
+  ) -> Segment:
     outputs = [
       index
       for index, tensor in enumerate(self._model.outputs)
@@ -279,17 +300,18 @@ class _Graph:
       num_bytes=self.num_bytes(mask),
     )
 
-  def _of(self, mask):
+  def _of(self, mask: int) -> list[_Node]:
     return [n for i, n in enumerate(self._nodes) if mask >> i & 1]
 
-  def _node_of(self, tensor):
+  def _node_of(self, tensor: keras.KerasTensor) -> int:
     node = _maker(tensor)
     return next(i for i, each in enumerate(self._nodes) if each is node)
 
 
-def _nodes_of(model):
+def _nodes_of(model: keras.Model) -> list[_Node]:
   """The nodes that a model's outputs need, each after those it needs."""
-  order, seen = [], set()
+  order: list[_Node] = []
+  seen: set[int] = set()
   waiting = [(_maker(tensor), False) for tensor in reversed(model.outputs)]
   while waiting:
     node, ready = waiting.pop()
@@ -302,22 +324,24 @@ def _nodes_of(model):
   return order
 
 
-def _maker(tensor):
+def _maker(tensor: keras.KerasTensor) -> _Node:
   """The node that made a tensor. Keras has no public name for its graph."""
   operation, node_index, _ = tensor._keras_history
   return operation._inbound_nodes[node_index]
 
 
-def _variables(node):
+def _variables(node: _Node) -> Sequence[keras.Variable]:
   return getattr(node.operation, 'variables', ())
 
 
-def _indices(own, whole):
+def _indices(
+  own: Sequence[keras.Variable], whole: Sequence[keras.Variable]
+) -> tuple[int, ...]:
   places = {id(variable): index for index, variable in enumerate(whole)}
   return tuple(places[id(variable)] for variable in own)
 
 
-def _num_bytes(tensor):
+def _num_bytes(tensor: keras.KerasTensor) -> int:
   """For one example."""
   elements = tf.TensorShape(tensor.shape[1:]).num_elements()
   return elements * tf.as_dtype(tensor.dtype).size
