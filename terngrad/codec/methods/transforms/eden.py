@@ -223,9 +223,13 @@ class Eden(coded.Code):
     total *= _per_element(rotation.power_of_two(shared), sizes)
     return chain.gradients_of(None, total, shared, shapes, scale)
 
-  def twin(self) -> coded.Code:
+  def twin(self) -> coded.Code | None:
     """See `coded.Code`."""
-    return _OnKernels(self.levels)
+    if type(self) is not Eden:
+      return None
+    made = _OnKernels(self.levels)
+    vars(made).update(vars(self))
+    return made
 
 
 class _OnKernels(Eden):
