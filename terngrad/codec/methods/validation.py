@@ -30,7 +30,7 @@ def validate(codec: coded.Code, words: Any, num_elements: int) -> np.ndarray:
   Raises:
     ValueError: `encode` makes no such payload; says what was expected.
   """
-  packing = codec.packing
+  packing = codec.packing or codec
   words = np.asarray(words)
   if words.dtype not in (np.int32, np.uint32) or words.ndim != 1:
     raise ValueError(
@@ -47,6 +47,8 @@ def validate(codec: coded.Code, words: Any, num_elements: int) -> np.ndarray:
       f'{packing.name}: expected {capacity} words for {num_elements} elements, '
       f'received {words.size}. The payload is torn, or of another bucket.'
     )
+  if codec.packing is None:
+    return words  # what they hold the code alone knows
   if isinstance(packing, wire.CompositePacking):
     codes = packing.check(words, num_elements)
     if codes:
