@@ -73,7 +73,7 @@ def test_all_words_of_a_code_without_stages_are_sent():
   words = tf.zeros([2, 4], tf.int32)
   np.testing.assert_array_equal(code.sent_words(words), [4, 4])
   assert validation.validate(code, words[0], 7).size == 4
-  with pytest.raises(ValueError, match='halves: expected 4 words'):
+  with pytest.raises(ValueError, match='halves: expected 5 words'):
     validation.validate(code, words[0], 9)
 
 
