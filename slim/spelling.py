@@ -69,7 +69,11 @@ def make(
   name, items = split(text)
   check_name(kind, name, makers)
   maker = resolved(makers[name])
-  known = inspect.signature(maker).parameters
+  known = {
+    name: parameter
+    for name, parameter in inspect.signature(maker).parameters.items()
+    if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+  }
   options = read(f'{kind} {name}', items, known, numbers)
   given = {key: value for key, value in otherwise.items() if key in known}
   return maker(**given | options)

@@ -198,7 +198,8 @@ class Chain(coded.Code):
     by one. Those of 32-bit digits are encoded by one, and base3 and two_bit
     decoded too; the other functions are compiled apart.
     """
-    if self.twin() or not native.available():
+    if type(self) is not Chain or not native.available():
+      # A subclass may compute otherwise than kernels do.
       return super().on_kernels()
     if self.summable and not self.quantizer:
       return _Summed.of(self)
@@ -212,8 +213,9 @@ class Chain(coded.Code):
 
   def on_gpus(self) -> method.Method:
     """Probes read gradients once, and agree to 1e-6; see `method.Method`."""
-    looks_at_them = self.quantizer or self.clips
-    return self if self.group_size or not looks_at_them else _OnePass.of(self)
+    if type(self) is not Chain or self.group_size:
+      return self
+    return _OnePass.of(self) if self.quantizer or self.clips else self
 
 
 class _OnePass(Chain):

@@ -13,6 +13,7 @@ from terngrad.codec import wrapper
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import random_bits
 from terngrad.codec.stages import statistics
+from terngrad.codec.stages import wire
 
 if TYPE_CHECKING:
   from typing_extensions import Self
@@ -25,8 +26,9 @@ class Code(method.Method):
   collectives carry no narrower integers, and a code that must send floats
   beside its digits sends their bits as words.
 
-  A subclass defines `encode_pieces` and `decode_sum`, and what else is not as
-  here. `chain.chain` makes codes of stages.
+  A subclass defines `name`, `traits`, `encode_pieces`, `decode_sum` and, unless
+  it has stages, `num_words`; and what else is not as here. `chain.chain` makes
+  codes of stages.
 
   Attributes:
     stages: what it is a chain of; the last is the packing.
@@ -50,9 +52,9 @@ class Code(method.Method):
     return made
 
   @property
-  def packing(self) -> method.AnyPacking:
-    """The last stage, one to words."""
-    return cast(method.AnyPacking, self.stages[-1])
+  def packing(self) -> method.AnyPacking | None:
+    """The last stage; None without stages: all `num_words` are sent."""
+    return cast(method.AnyPacking, self.stages[-1]) if self.stages else None
 
   @property
   def quantizer(self) -> contract.Quantizer | None:
@@ -141,6 +143,8 @@ class Code(method.Method):
 
     For codes of scope VARIABLE, in a variable; see `words_of`.
     """
+    if self.packing is None:
+      raise NotImplementedError(f'{self.name}: define num_words, or stages.')
     return self.packing.num_words(num_elements)
 
   def words_of(self, sizes: Sequence[int]) -> int:
@@ -231,7 +235,9 @@ class Code(method.Method):
     packing was made for: of Gaussian gradients.
     """
     del num_workers  # the codes that exist so far cost the same for any number
-    words = self.packing.expected_words(num_elements)
+    packing = self.packing
+    count = packing.expected_words if packing else self.num_words
+    words = count(num_elements)
     return 32 * (words + num_probes)
 
   def sent_words(self, words: tf.Tensor) -> tf.Tensor:
@@ -243,6 +249,8 @@ class Code(method.Method):
     Returns:
       int32 [...].
     """
+    if self.packing is None:
+      return wire.all_words(words)
     return self.packing.sent_words(words)
 
   def twin(self) -> 'Code | None':

@@ -1,5 +1,6 @@
 """Methods around other methods."""
 
+import copy
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -88,7 +89,17 @@ class Wrapper(methods.Method):
     return self.around(self.method.in_float(plain))
 
   def _again(self, method: methods.Method) -> methods.Method:
-    return self if method is self.method else self.around(method)
+    if method is self.method:
+      return self
+    made = self.around(method)
+    if not isinstance(self, type(made)):
+      return made
+    # What a subclass defines and what `_replace` changed stays.
+    known, again = vars(self.around(self.method)), copy.copy(self)
+    for name, value in vars(made).items():
+      if name not in vars(self) or vars(self)[name] == known[name]:
+        setattr(again, name, value)
+    return again
 
 
 class SelfCompiled(Wrapper):

@@ -222,3 +222,100 @@ def test_a_subclass_takes_no_functions():
 
   with pytest.raises(TypeError, match='Mine takes no arguments'):
     Mine(name='yours')
+
+
+TEXTS = [
+  'ternary',
+  'ternary:packing=huffman243',
+  'identity',
+  'qsgd',
+  'minmax',
+  'sign',
+  'topk',
+  'stc',
+  'threshold',
+  'eden3',
+  'thc',
+  'bf16',
+  'three_lc',
+  'error_feedback+ternary',
+  'momentum+topk',
+  'bidirectional:workers=2+qsgd',
+]
+
+
+@pytest.mark.parametrize('text', TEXTS)
+def test_values_of_a_copy_are_those_of_its_kernels(text):
+  with pytest.warns(DeprecationWarning):
+    made = registry.method(text)._replace(name='mine', agrees=True)
+  expected = registry.method(text)
+  for change in ('on_kernels', 'on_gpus'):
+    one, other = getattr(made, change)(), getattr(expected, change)()
+    assert type(one) is type(other)
+    assert one.name == 'mine'
+    assert one.agrees
+
+
+def test_a_copy_that_requantizes_does_so_on_kernels():
+  with pytest.warns(DeprecationWarning):
+    made = registry.parse('ternary')._replace(requantizes=True)
+  assert made.on_kernels().carries
+  assert made.on_gpus().carries
+  expected = registry.parse('ternary:sharing=requantize')
+  assert_same(made, expected, bucketing.on_kernels)
+
+
+@pytest.mark.parametrize('text', ['ternary', 'qsgd'])
+def test_a_copy_with_other_stages_has_them_on_kernels(text):
+  code = registry.parse(text)
+  stages = tuple(code.stages)
+  with pytest.warns(DeprecationWarning):
+    made = code._replace(stages=stages)
+  assert made.on_kernels().stages == stages
+  assert_same(made, code, bucketing.on_kernels)
+
+
+def test_a_copy_without_kernels_has_none():
+  with pytest.warns(DeprecationWarning):
+    made = registry.parse('qsgd')._replace(native=None)
+  assert made.on_kernels() is made
+  with pytest.warns(DeprecationWarning):
+    made = registry.method('thc')._replace(on_kernels=None)
+  assert made.on_kernels() is made
+
+
+def test_wrappers_go_around_a_renamed_code():
+  with pytest.warns(DeprecationWarning):
+    made = registry.parse('ternary')._replace(name='mine')
+  wrapped = error_feedback.error_feedback(made)
+  assert wrapped.on_kernels().name == 'error feedback > mine'
+  assert_same(
+    wrapped, registry.method('error_feedback+ternary'), bucketing.on_kernels
+  )
+
+
+@pytest.mark.parametrize(
+  ('make', 'message'),
+  [
+    (lambda: coded.Code('a', len, len, len), "argument: 'num_words'"),
+    (lambda: contract.Clip(limit=len), "argument: 'name'"),
+    (lambda: contract.Clip('a', len, 1.0, 'b', 'c'), 'too many positional'),
+    (lambda: contract.Clip('a', len, limmit=1), "argument 'limmit'"),
+    (lambda: contract.Clip('a', len, name='b'), "multiple values .*'name'"),
+    (lambda: wire.Fixed('a'), 'Fixed takes no arguments'),
+  ],
+)
+def test_arguments_that_0_2_refused_are_refused(make, message):
+  with pytest.raises(TypeError, match=message):
+    make()
+
+
+def test_a_copy_with_an_unknown_name_is_refused():
+  with pytest.raises(ValueError, match="unexpected field names: .'nmae'"):
+    registry.parse('ternary')._replace(nmae='mine')
+
+
+def test_what_is_made_of_functions_says_what_it_is():
+  with pytest.warns(DeprecationWarning):
+    made = contract.Clip('mine', len)
+  assert repr(made).startswith('<terngrad.codec.stages.contract.Clip object')

@@ -58,3 +58,13 @@ def test_a_text_is_joined_of_what_it_is_split_into():
   name, items = spelling.split('scaled:count=3,rule=min')
   options = dict(item.split('=') for item in items)
   assert spelling.join(name, options) == 'scaled:count=3,rule=min'
+
+
+def test_a_maker_of_any_arguments_has_no_options():
+  def mine(*values, **named):
+    return values, named
+
+  assert spelling.make('codec', 'mine', {'mine': mine}) == ((), {})
+  for item in ('decay=1', 'values=1', 'named=1'):
+    with pytest.raises(ValueError, match='none .it has no options.'):
+      spelling.make('codec', f'mine:{item}', {'mine': mine})

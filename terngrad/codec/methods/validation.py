@@ -31,22 +31,25 @@ def validate(codec: coded.Code, words: Any, num_elements: int) -> np.ndarray:
     ValueError: `encode` makes no such payload; says what was expected.
   """
   packing = codec.packing
+  kind = packing or codec
   words = np.asarray(words)
   if words.dtype not in (np.int32, np.uint32) or words.ndim != 1:
     raise ValueError(
-      f'{packing.name}: expected int32 words of one dimension, received '
+      f'{kind.name}: expected int32 words of one dimension, received '
       f'{words.dtype} {words.shape}. Send the flat payload.'
     )
   words = words.view(np.int32)
-  capacity = packing.num_words(num_elements)
+  capacity = kind.num_words(num_elements)
   if isinstance(packing, wire.VariablePacking):
     words = _restore(packing, words, num_elements, capacity)
     packing.check(words, packing.width(num_elements))
   elif words.size != capacity:
     raise ValueError(
-      f'{packing.name}: expected {capacity} words for {num_elements} elements, '
+      f'{kind.name}: expected {capacity} words for {num_elements} elements, '
       f'received {words.size}. The payload is torn, or of another bucket.'
     )
+  if packing is None:
+    return words  # what they hold the code alone knows
   if isinstance(packing, wire.CompositePacking):
     codes = packing.check(words, num_elements)
     if codes:

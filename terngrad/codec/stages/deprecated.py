@@ -7,29 +7,32 @@ classes still take those by position or by name, as `Packing(name='p', pack=f)`.
 import abc
 import copy
 import importlib
+import inspect
 import warnings
 from collections.abc import Callable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from typing import Any
 
 if TYPE_CHECKING:
   from typing_extensions import Self
 
-# The parameters of 0.2, in their order.
+# The parameters of 0.2, in their order; those before the stroke are required. A
+# code that is its own packing is a code.
 _FIELDS = {
-  'Clip': 'name limit clip_factor domain',
-  'Quantizer': 'name scaler factor quantize dequantize levels traits clips '
-  'strata domain',
-  'Packing': 'name elements_per_word pack unpack domain levels traits '
-  'word_bits digits max_workers fill',
-  'VariablePacking': 'name elements_per_word pack unpack capacity used '
-  'expected check levels domain traits max_workers fill',
-  'CompositePacking': 'name num_words planes check levels domain max_workers',
-  'Code': 'name probe encode_pieces decode_sum num_words traits stages '
+  'Code': 'name probe encode_pieces decode_sum num_words traits stages | '
   'decode_sums digits unit compiled group_size scope requantizes agrees native',
-  'Method': 'name traits begin messages send decode estimate finish states '
+  'Method': 'name traits begin messages send decode | estimate finish states '
   'scope carry carry_words num_probes draws_in_decode strata max_workers '
   'telling agrees digits unit compiled on_kernels on_gpus in_float',
+  'Clip': 'name limit | clip_factor domain',
+  'Quantizer': 'name scaler factor quantize dequantize levels traits | clips '
+  'strata domain',
+  'Packing': 'name elements_per_word pack unpack domain | levels traits '
+  'word_bits digits max_workers fill',
+  'VariablePacking': 'name elements_per_word pack unpack capacity used '
+  'expected check | levels domain traits max_workers fill',
+  'CompositePacking': 'name num_words planes check | levels domain max_workers',
 }
 # What says whether a function that need not be there is.
 _IS_THERE = {
@@ -56,24 +59,75 @@ class OfFunctions(abc.ABC):  # noqa: B024
     """Takes what 0.2 took; subclasses have parameters of their own."""
     if not (values or named) or cls.__init__ is not object.__init__:
       return super().__new__(cls)
-    if cls.__module__.partition('.')[0] != 'terngrad':
+    if cls.__module__.partition('.')[0] != 'terngrad' or _base(cls) is not cls:
       raise TypeError(f'{cls.__name__} takes no arguments.')
-    fields = _FIELDS[cls.__name__].split()
-    made = _of_functions(cls, dict(zip(fields, values, strict=False)) | named)
-    return super().__new__(made)
+    given = _given(cls.__name__, values, named)
+    _warn(cls)
+    return super().__new__(_of_functions(cls, _members(cls, given)))
 
   def _replace(self, **changes: Any) -> 'Self':
-    """A copy with other functions or values, as a tuple of 0.2 made it."""
+    """A copy with other functions or values, as a tuple of 0.2 made it.
+
+    Kernels compute what the class of a code says. They know its values, and so
+    those are the copy's own; functions make a class, which has no kernels.
+    """
+    kind = type(self)
+    base = _base(kind) or kind
+    unknown = changes.keys() - set(_FIELDS[base.__name__].split())
+    if unknown:
+      raise ValueError(f'Got unexpected field names: {sorted(unknown)!r}')
+    members = _members(base, changes)
+    values = {
+      name: value
+      for name, value in members.items()
+      if not callable(value) and not isinstance(_of(kind, name), property)
+    }
+    functions = {name: members[name] for name in members.keys() - values.keys()}
+    _warn(kind)
     other = copy.copy(self)
-    # Kernels compute what the class of a stage says and not this one.
-    other.__class__ = kind = _of_functions(type(self), changes)
-    for name in vars(kind).keys() & vars(self).keys():
+    if functions:
+      other.__class__ = _of_functions(kind, functions)
+    for name in functions.keys() & vars(self).keys():
       delattr(other, name)
+    vars(other).update(values)
     return other
 
 
-def _of_functions(kind: type, given: dict[str, Any]) -> type:
-  """A subclass with these functions and values."""
+def _of(kind: type, name: str) -> Any:
+  """What a class has by a name, or None."""
+  return inspect.getattr_static(kind, name, None)
+
+
+def _base(kind: type) -> type | None:
+  """The class that 0.2 had in place of this one, or None."""
+  ours = {
+    one.__name__: one
+    for one in kind.__mro__
+    if one.__module__.startswith('terngrad.codec.')
+  }
+  return next((ours[name] for name in _FIELDS if name in ours), None)
+
+
+def _given(
+  kind: str, values: Sequence[Any], named: dict[str, Any]
+) -> dict[str, Any]:
+  """Arguments by their names; TypeError for others than 0.2 took."""
+  required, optional = map(str.split, _FIELDS[kind].split('|'))
+  parameter = inspect.Parameter
+  signature = inspect.Signature(
+    [parameter(name, parameter.POSITIONAL_OR_KEYWORD) for name in required]
+    + [
+      parameter(name, parameter.POSITIONAL_OR_KEYWORD, default=None)
+      for name in optional
+    ]
+  )
+  try:
+    return signature.bind(*values, **named).arguments
+  except TypeError as error:
+    raise TypeError(f'{kind}: {error}.') from None
+
+
+def _warn(kind: type) -> None:
   warnings.warn(
     f'{kind.__name__} of functions goes in terngrad 0.4: write a subclass of '
     f'{kind.__module__}.{kind.__name__} with methods of those names, see '
@@ -81,11 +135,24 @@ def _of_functions(kind: type, given: dict[str, Any]) -> type:
     DeprecationWarning,
     stacklevel=3,
   )
-  members = {
-    name: staticmethod(value) if callable(value) else value
+
+
+def _of_functions(kind: type, members: dict[str, Any]) -> type:
+  """A subclass with these functions and values."""
+  return type(kind.__name__, (kind,), members | {'__module__': kind.__module__})
+
+
+def _members(base: type, given: dict[str, Any]) -> dict[str, Any]:
+  """Members of a subclass of a class of `_FIELDS`, for what 0.2 took."""
+  return {
+    # A function that is not there is that of the class.
+    name: getattr(base, name)
+    if value is None and name in _OPTIONAL
+    else staticmethod(value)
+    if callable(value)
+    else value
     for name, value in _translated(given).items()
   }
-  return type(kind.__name__, (kind,), members)
 
 
 def _translated(given: dict[str, Any]) -> dict[str, Any]:
@@ -102,12 +169,11 @@ def _translated(given: dict[str, Any]) -> dict[str, Any]:
     found['num_rounds'] = len(given['send'])
   if given.get('in_float'):
     found['in_float'] = lambda plain: given['in_float']()
-  if 'stages' in given:
+  if given.get('stages'):
     strata = [getattr(stage, 'strata', 0) for stage in given['stages']]
     found['max_workers'] = given['stages'][-1].max_workers
     found['strata'] = max(strata)
-  gone = [name for name in _OPTIONAL if found.get(name, found) is None]
-  return {name: found[name] for name in found.keys() - gone}
+  return found
 
 
 def _of_rounds(functions: tuple[Callable[..., Any], ...]) -> Callable[..., Any]:

@@ -73,9 +73,9 @@ class Minmax(grouped.Grouped):
     steps = grouped.known_step(steps, self.num_levels)
     return tf.cast(codes, tf.float32) * steps + least
 
-  def twin(self) -> coded.Code:
+  def twin(self) -> coded.Code | None:
     """See `coded.Code`."""
-    return _OnKernels.of(self)
+    return _OnKernels.of(self) if type(self) is Minmax else None
 
 
 class _OnKernels(grouped.OnKernels, Minmax):

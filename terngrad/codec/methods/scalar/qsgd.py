@@ -81,9 +81,9 @@ class Qsgd(grouped.Grouped):
     steps = grouped.known_step(scales[0], self.num_levels)
     return tf.cast(codes, tf.float32) * steps
 
-  def twin(self) -> coded.Code:
+  def twin(self) -> coded.Code | None:
     """See `coded.Code`."""
-    return _OnKernels.of(self)
+    return _OnKernels.of(self) if type(self) is Qsgd else None
 
 
 class _OnKernels(grouped.OnKernels, Qsgd):

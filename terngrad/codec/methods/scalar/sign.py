@@ -87,9 +87,9 @@ class Sign(by_variable.ByVariable):
       )
     return BITS, words[1:], num_elements
 
-  def twin(self) -> coded.Code:
+  def twin(self) -> coded.Code | None:
     """See `coded.Code`."""
-    return _OnKernels.of(self)
+    return _OnKernels.of(self) if type(self) is Sign else None
 
 
 class _OnKernels(grouped.OnKernels, Sign):

@@ -107,9 +107,9 @@ class Stc(topk.TopK):
     elias_fano.check(self.name, words[end:], number, num_elements)
     return _SIGNS, words[1:end], number
 
-  def twin(self) -> coded.Code:
+  def twin(self) -> coded.Code | None:
     """See `coded.Code`."""
-    return _OnKernels.of(self)
+    return _OnKernels.of(self) if type(self) is Stc else None
 
 
 class _OnKernels(by_variable.NativeElements, Stc):

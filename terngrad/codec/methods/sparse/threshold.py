@@ -80,10 +80,13 @@ class Threshold(chain.Chain):
     sums = few_elements.sum_rows(parts, elements, size)
     return chains.gradients_of(None, sums, shared, shapes, scale)
 
-  def twin(self) -> coded.Code:
+  def twin(self) -> coded.Code | None:
     """See `coded.Code`."""
-    packing = self.packing
-    return _OnKernels(_NativePairs(packing.above, packing.part))
+    if type(self) is not Threshold:
+      return None
+    made, packing = _OnKernels.of(self), self.packing
+    made.stages = (_NativePairs(packing.above, packing.part),)
+    return made
 
 
 class _OnKernels(Threshold):

@@ -98,9 +98,9 @@ class TopK(by_variable.FewElements):
       )
     return None
 
-  def twin(self) -> coded.Code:
+  def twin(self) -> coded.Code | None:
     """See `coded.Code`."""
-    return _OnKernels.of(self)
+    return _OnKernels.of(self) if type(self) is TopK else None
 
 
 class _OnKernels(by_variable.NativeElements, TopK):

@@ -159,7 +159,8 @@ class Eden(coded.Code):
   def __init__(self, levels: lloyd_max.Levels) -> None:
     """Takes the levels of rotated elements."""
     self.name, self.levels = f'rotate > {levels.name}', levels
-    self.stages = (EdenWords(levels),)
+    self.words = EdenWords(levels)
+    self.stages = (self.words,)
 
   def probe(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
     """The root mean squares."""
@@ -219,13 +220,17 @@ class Eden(coded.Code):
     sizes = method.sizes_of(shapes)
     if not sum(sizes):
       return [tf.zeros(shape) for shape in shapes]
-    total = wire.sum_planes(self.packing, parts, sum(sizes))
+    total = wire.sum_planes(self.words, parts, sum(sizes))
     total *= _per_element(rotation.power_of_two(shared), sizes)
     return chain.gradients_of(None, total, shared, shapes, scale)
 
-  def twin(self) -> coded.Code:
+  def twin(self) -> coded.Code | None:
     """See `coded.Code`."""
-    return _OnKernels(self.levels)
+    if type(self) is not Eden:
+      return None
+    made = _OnKernels(self.levels)
+    vars(made).update(vars(self))
+    return made
 
 
 class _OnKernels(Eden):
@@ -262,7 +267,7 @@ class _OnKernels(Eden):
     shapes: method.Shapes,
     scale: float = 1.0,
   ) -> list[tf.Tensor]:
-    wire.check_length(self.packing, parts, sum(method.sizes_of(shapes)))
+    wire.check_length(self.words, parts, sum(method.sizes_of(shapes)))
     powers = rotation.power_of_two(shared)
     return rotated_ops.decode_sum(parts, powers, shapes, scale, self.kernels)
 

@@ -132,7 +132,7 @@ class Thc(method.Method):
     Where kernels are not built functions are compiled apart, as beside kernels:
     joined to those of a wrapper they round otherwise.
     """
-    if not native.available():
+    if type(self) is not Thc or not native.available():
       return wrapper.SelfCompiled(self)
     return thc_kernels.OnKernels(self, table(self.span))
 
