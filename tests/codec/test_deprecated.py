@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from slim import spelling
 from terngrad.codec import chain
 from terngrad.codec import coded
 from terngrad.codec import method
@@ -319,3 +320,12 @@ def test_what_is_made_of_functions_says_what_it_is():
   with pytest.warns(DeprecationWarning):
     made = contract.Clip('mine', len)
   assert repr(made).startswith('<terngrad.codec.stages.contract.Clip object')
+
+
+@pytest.mark.parametrize('item', ['decay=1', 'values=1', 'named=1'])
+def test_a_class_without_parameters_has_no_options_in_texts(item):
+  class Mine(method.Method):
+    name = 'mine'
+
+  with pytest.raises(ValueError, match='none .it has no options.'):
+    spelling.make('codec', f'mine:{item}', {'mine': Mine})
