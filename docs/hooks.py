@@ -11,6 +11,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+from slim.datasets.records import disk
 from terngrad.cli import commands
 from terngrad.cli import sweep
 
@@ -38,8 +39,9 @@ def on_post_build(config: Mapping[str, Any], **known: Any) -> None:
   del known
   for folder in swept():
     output = pathlib.Path(config['site_dir'], 'experiments', folder.name)
-    output.mkdir(parents=True)
-    sweep.render(folder, output)
+    # It is there where only what changed is built (`--dirty`).
+    output.mkdir(parents=True, exist_ok=True)
+    disk.write_text(output / 'sweep.html', sweep.page(folder))
 
 
 def swept() -> list[pathlib.Path]:

@@ -7,8 +7,8 @@ set -euo pipefail
 
 # at_home PATH: prints it with this host's home for a ~/ at the beginning.
 at_home() {
-  # shellcheck disable=SC2088  # It is compared, not expanded.
-  [[ $1 != '~/'* ]] || set -- "$HOME/${1:2}"
+  # shellcheck disable=SC2088  # It is compared, not expanded. HOME may be unset.
+  [[ $1 != '~/'* ]] || set -- ~/"${1:2}"
   printf '%s' "$1"
 }
 
@@ -85,16 +85,21 @@ check_task() {
   return "$status"
 }
 
-# report_versions PYTHON DEVICES: says which versions would run here; refuses
-# other GPUs than DEVICES, '0,1', names. PYTHON in the environment comes first,
-# as for the tasks.
+# report_versions PYTHON [DEVICES]: says which versions would run here; refuses
+# other GPUs than DEVICES, '0,1', names. With DEVICES, PYTHON in the environment
+# comes first, as for the scripts of tasks. Without them the task is PYTHON
+# itself, with all GPUs.
 report_versions() {
-  local python=${PYTHON:-$1} text status=0 gpus=${2:+x}${2//[!,]/}
+  local python=$1 text status=0 gpus='' variables=(TF_CPP_MIN_LOG_LEVEL=3)
+  if (($# > 1)); then
+    python=${PYTHON:-$1} gpus=${2:+x}${2//[!,]/}
+    variables+=("CUDA_VISIBLE_DEVICES=$2")
+  fi
   local word='[^ ,;]+'
   local line="^terngrad $word, TensorFlow $word, Python $word; ([0-9]+) GPUs\$"
   # Standard input is this program, and an import may hang on a network's disk.
-  text=$(CUDA_VISIBLE_DEVICES=$2 TF_CPP_MIN_LOG_LEVEL=3 timeout 300 \
-    "$python" -m terngrad.bin.versions 2>&1 </dev/null) || status=$?
+  text=$(env "${variables[@]}" timeout 300 "$python" \
+    -m terngrad.bin.versions 2>&1 </dev/null) || status=$?
   text=${text##*$'\n'}
   if ((status)) || [[ ! $text =~ $line ]]; then
     printf 'expected an interpreter with terngrad, received %s: %s\n' \
@@ -102,7 +107,7 @@ report_versions() {
     return 1
   fi
   printf '%s\n' "$text"
-  ((BASH_REMATCH[1] == ${#gpus})) || {
+  (($# < 2 || BASH_REMATCH[1] == ${#gpus})) || {
     printf 'WORKER_DEVICES: expected the GPUs %s, received %s of %s\n' "$2" \
       "${BASH_REMATCH[1]}" "${#gpus}"
     return 1

@@ -36,9 +36,12 @@ run_tests_module() {
 # launch ARGUMENT...: becomes `terngrad launch`. PYTHON is the interpreter of the
 # tasks; TERNGRAD_PYTHON is that of the launcher, where it is another one.
 launch() {
-  local python=${TERNGRAD_PYTHON:-}
+  local python=${TERNGRAD_PYTHON:-} found words=(-m terngrad.cli.main)
   [[ -n $python ]] || find_python
-  exec "$python" -m terngrad.cli.main launch "--scripts=$root/scripts" \
+  # With -m, the user's folder would be the first in which modules are found.
+  found=$(command -v -- "$python") || true
+  [[ ! -f ${found%/*}/terngrad ]] || words=("${found%/*}/terngrad")
+  exec "$python" "${words[@]}" launch "--scripts=$root/scripts" \
     "--config=$root/scripts/config_dist.sh" "$@"
 }
 

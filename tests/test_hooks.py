@@ -8,6 +8,7 @@ import xml.etree.ElementTree
 import pytest
 
 from terngrad.cli import commands
+from terngrad.cli import sweep
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
@@ -62,6 +63,20 @@ def test_every_sweep_with_results_has_a_page(hooks, tmp_path, monkeypatch):
   one = next(f for f in everything if f.name == 'lenet_staleness')
   monkeypatch.setattr(hooks, 'swept', lambda: [one])
   hooks.on_post_build({'site_dir': str(tmp_path)})
+  # As `mkdocs build --dirty` does.
+  hooks.on_post_build({'site_dir': str(tmp_path)})
   (page,) = tmp_path.glob('**/sweep.html')
   assert page.relative_to(tmp_path).as_posix() in links
   assert len(links) == len(everything)
+
+
+def test_a_page_of_the_site_is_that_of_the_report_and_all_there_is(
+  hooks, tmp_path, monkeypatch
+):
+  one = next(f for f in hooks.swept() if f.name == 'lenet_staleness')
+  monkeypatch.setattr(hooks, 'swept', lambda: [one])
+  hooks.on_post_build({'site_dir': str(tmp_path / 'site')})
+  written = [p for p in (tmp_path / 'site').rglob('*') if p.is_file()]
+  assert [p.name for p in written] == ['sweep.html']
+  sweep.render(one, tmp_path)
+  assert written[0].read_text() == (tmp_path / 'sweep.html').read_text()

@@ -37,8 +37,10 @@ it; 1, 2 and others: that of a task that failed, whose log says why. These are
 not restarted. A signal to this program ends the tasks: 128 and its number.
 """
 
-# No name of an experiment, and no number of restarts.
-BY_TIME, NEVER = '(by time)', 'none'
+# No name of a file or an experiment, and no number of restarts.
+NO_FILE, BY_TIME, NEVER = '(none)', '(by time)', 'none'
+# What the file of --config says.
+_IN_FILE = ('num_workers', 'num_ps', 'workspace', 'allow_insecure_network')
 WORKER_PORT, PS_PORT = 2224, 2222
 
 
@@ -47,7 +49,9 @@ class Hosts:
   """The flags about several machines."""
 
   config: str = options.option(
-    '', 'File of hosts and folders, such as scripts/config_dist.sh.', 'cluster'
+    NO_FILE,
+    'File of hosts and folders, such as scripts/config_dist.sh.',
+    'cluster',
   )
   hosts: tuple[str, ...] = options.option(
     (),
@@ -123,21 +127,38 @@ def is_asked(values: Hosts) -> bool:
   """Whether the flags are about several machines.
 
   Raises:
-    terngrad.cli.flags.UsageError: only some of them are.
+    terngrad.cli.flags.UsageError: only some of them are, or one would be
+      ignored.
   """
-  if values.config and values.hosts:
+  from_file = values.config != NO_FILE
+  if from_file and values.hosts:
     raise flags.UsageError(
       'Expected --config or --hosts, received both. Leave one out.'
     )
-  wanted = bool(values.config or values.hosts)
-  changed = [
-    o.name
-    for o in options.fields(Hosts)
-    if getattr(values, o.name) != o.default
-  ]
+  wanted = from_file or bool(values.hosts)
+  changed = _changed(values, Hosts)
   if changed and not wanted:
     raise flags.UsageError(
       f'--{changed[0]}: expected --config=FILE or --hosts=A,B beside it, '
       'received neither. See --help.'
     )
+  if wanted and 'seconds' in changed and not values.stop:
+    raise flags.UsageError(
+      '--seconds: expected --stop beside it, received none. Leave it out.'
+    )
+  said = [name for name in _changed(values, type(values)) if name in _IN_FILE]
+  if from_file and said:
+    raise flags.UsageError(
+      f'--{said[0]}: expected none beside --config, whose file says it, '
+      f'received {getattr(values, said[0])!r}. Write it into the file.'
+    )
   return wanted
+
+
+def _changed(values: Hosts, known: type[Hosts]) -> list[str]:
+  """The names of a class's flags that are not as they are by default."""
+  return [
+    o.name
+    for o in options.fields(known)
+    if getattr(values, o.name) != o.default
+  ]

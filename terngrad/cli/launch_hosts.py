@@ -36,7 +36,8 @@ def launch(
     restarts = refusals.whole_number(what, 'restart', values.restart)
   seconds = refusals.whole_number('no time', 'seconds', values.seconds)
   action = _action(values)
-  if values.config:
+  from_file = values.config != launch_flags.NO_FILE
+  if from_file:
     config = configuration.read(values.config, values.scripts)
   else:
     config = _of_hosts(values, servers)
@@ -44,7 +45,7 @@ def launch(
       _check_promise(values, config)
 
   def tasks(name: str) -> list[tasks_lib.Task]:
-    if values.config:
+    if from_file:
       return tasks_lib.of_scripts(config, name, values.tunnel, command)
     if action in (launcher.STATUS, launcher.STOP):
       return tasks_lib.of_scripts(config, name, values.tunnel, ())
@@ -185,6 +186,7 @@ def _of_command(
       '',
       '',
       (*program, *words, *(['--allow_insecure_network'] if vouched else [])),
+      is_python=True,
     )
     for job, index, words in found
   ]

@@ -194,6 +194,16 @@ def render(folder: pathlib.Path, output: pathlib.Path) -> str:
   return report.write(output, folder.resolve().name, rows, baselines, folder)
 
 
+def page(folder: pathlib.Path) -> str:
+  """The page alone that `render` writes, whose plots take long; HTML."""
+  rows = report.read(folder / 'results.csv')
+  baselines = _present(definitions.read(folder).baselines, rows)
+  failures = report.read_failures(folder)
+  table = report.summary(rows, baselines, failures)
+  by_step = report.read_curves(folder)
+  return report.page(folder.resolve().name, table, rows, by_step, failures)
+
+
 def _modelled(config, values):
   """Seconds of a step, all of whose workers are on machines of their own."""
   workers = config.num_workers

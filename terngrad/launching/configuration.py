@@ -83,9 +83,8 @@ class Configuration:
 
 def at_home(path: str) -> str:
   """A path with this host's home for a ~/ at the beginning."""
-  if path.startswith('~/'):
-    return f'{os.environ["HOME"]}/{path[2:]}'
-  return path
+  # Of other users there is no ~NAME/ here, so that it stays as it is.
+  return os.path.expanduser(path) if path.startswith('~/') else path
 
 
 def read(path: str, scripts: str) -> Configuration:

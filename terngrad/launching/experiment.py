@@ -51,8 +51,16 @@ class Experiment:
     )
 
   def versions(self, task: tasks_lib.Task, python: str) -> remote.Said:
-    """Asks a host which versions and GPUs a task would have."""
-    return self._tell(task, 'report_versions', python, task.devices)
+    """Asks a host which versions and GPUs a task would have.
+
+    Args:
+      task: of this experiment.
+      python: interpreter of tasks that are scripts.
+    """
+    words = (python, task.devices)
+    if task.is_python:
+      words = (task.command[0],)
+    return self._tell(task, 'report_versions', *words)
 
   def start(self, task: tasks_lib.Task) -> remote.Said:
     """Starts a task on its host."""
@@ -98,14 +106,26 @@ class Experiment:
       output.say(line)
 
   def record(self) -> None:
-    """Leaves on this machine what --status and --stop need."""
-    self.here.mkdir(parents=True, exist_ok=True)
+    """Leaves on this machine what --status and --stop need.
+
+    Raises:
+      terngrad.errors.ConfigError: it cannot be written.
+    """
     new = self.here / '.config_dist.sh'
     text = self.config.text().encode(errors='surrogateescape')
-    new.write_bytes(text)
-    # The file may be the configuration itself, so it is replaced as a whole.
-    new.replace(self.recorded)
-    (self.here.parent / _LATEST).write_text(f'{self.name}\n')
+    try:
+      self.here.mkdir(parents=True, exist_ok=True)
+      new.write_bytes(text)
+      # The file may be the configuration itself, so it is replaced as a whole.
+      new.replace(self.recorded)
+      (self.here.parent / _LATEST).write_text(f'{self.name}\n')
+    except OSError as error:
+      raise refusals.refusal(
+        'nothing was started',
+        f'to write what --status and --stop need into {self.here}',
+        str(error),
+        'give a WORKSPACE that can be written on this machine too',
+      ) from error
 
   @property
   def recorded(self) -> pathlib.Path:
@@ -121,7 +141,7 @@ def latest(config: configuration.Configuration) -> str:
   """
   path = pathlib.Path(configuration.at_home(config.workspace)) / _LATEST
   try:
-    name = path.read_text().split('\n')[0].strip()
+    name = path.read_text(errors='replace').split('\n')[0].strip()
   except OSError as error:
     raise refusals.refusal(
       'no experiment',

@@ -7,8 +7,11 @@ import contextlib
 import select
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from typing import Any
+
+from terngrad import signal_guard
 
 _NUMBERS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
@@ -33,11 +36,14 @@ class Interruptions:
     """Nothing is kept yet."""
     self._number: int | None = None
     self._reader: socket.socket | None = None
+    self._requests = signal_guard.Requests()
+    self._at_once = False
 
   def check(self) -> None:
-    """Raises `Interrupted` where a signal came."""
-    if self._number is not None:
-      raise Interrupted(self._number)
+    """Raises `Interrupted` where a signal came; once for each request."""
+    number, self._number = self._number, None
+    if number is not None:
+      raise Interrupted(number)
 
   def pause(self, seconds: float) -> None:
     """Waits; raises `Interrupted` as soon as a signal comes."""
@@ -67,24 +73,35 @@ class Interruptions:
       self._reader.close()
       writer.close()
       self._reader = self._number = None
+      self._requests = signal_guard.Requests()
+
+  @contextlib.contextmanager
+  def at_once(self) -> Iterator[None]:
+    """A block, while `heeded`, that the next request ends by `Interrupted`."""
+    self._at_once = True
+    try:
+      self.check()
+      yield
+    finally:
+      self._at_once = False
 
   def _keep(self, number: int, frame: Any) -> None:
     del frame
-    self._number = self._number or number
+    if self._is_new(number):
+      self._number = self._number or number
+    if self._at_once:
+      self.check()
 
-
-@contextlib.contextmanager
-def deadly() -> Iterator[None]:
-  """A block in which a signal, the second one, ends the process at once."""
-  before = signal.set_wakeup_fd(-1)
-  handlers = {
-    number: signal.signal(number, signal.SIG_DFL)
-    for number in _NUMBERS
-    if signal.getsignal(number) != signal.SIG_IGN
-  }
-  try:
-    yield
-  finally:
-    for number, handler in handlers.items():
-      signal.signal(number, handler)
-    signal.set_wakeup_fd(before)
+  def _is_new(self, number: int) -> bool:
+    """Whether a signal is of no request that is known, as a guard decides."""
+    now = time.monotonic()
+    # A guard leaves SIGHUP alone.
+    known = signal.SIGTERM if number == signal.SIGHUP else number
+    first = self._requests.first is None
+    self._requests.add(known, now)
+    if not first and self._requests.second is None:
+      return False
+    # What comes next is compared with this one.
+    self._requests = signal_guard.Requests()
+    self._requests.add(known, now)
+    return True

@@ -117,14 +117,14 @@ def _start_and_watch(
   restarts: int,
 ) -> int:
   """Starts all tasks and stays until the run ends; its exit code."""
-  try:
-    with interruptions.heeded():
+  with interruptions.heeded():
+    try:
       return (
         _start(experiment)
         or watch.Watch(experiment, interruptions, restarts).run()
       )
-  except interruptions_lib.Interrupted as error:
-    return watch.end_all(experiment, error.number)
+    except interruptions_lib.Interrupted as error:
+      return watch.end_all(experiment, interruptions, error.number)
 
 
 def _start(experiment: experiments.Experiment) -> int:
@@ -133,7 +133,9 @@ def _start(experiment: experiments.Experiment) -> int:
     output.warn(['launch: a task did not start; stopping the others'])
     experiment.end_all(_GRACE)
     return _FAILED
-  words = ('terngrad', 'launch', f'--config={experiment.recorded}', '--status')
+  words = ('terngrad', 'launch', f'--config={experiment.recorded}')
+  # Without its name it would be what is started last.
+  words += (f'--experiment={experiment.name}', '--status')
   output.say(f'experiment {experiment.name}; its state: {shlex.join(words)}')
   return 0
 

@@ -25,6 +25,8 @@ SSH = (
 )
 # ssh's exit code where it does not reach the host.
 _NOT_REACHED = 255
+# A shell's exit code where it does not find a program.
+NOT_STARTED = 127
 _CONTROL = {code: None for code in (*range(10), *range(11, 32), 127)}
 
 
@@ -133,14 +135,24 @@ class Hosts:
   ) -> tuple[int, str]:
     self._check()
     call = f'\n{shlex.join((function, *words))}\n'
-    done = subprocess.run(
-      command,
-      input=self._functions + call.encode(errors='surrogateescape'),
-      stdout=subprocess.PIPE,
-      stderr=subprocess.STDOUT,
-      check=False,
-    )
+    try:
+      done = subprocess.run(
+        command,
+        input=self._functions + call.encode(errors='surrogateescape'),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+        # A ctrl-c is for the launcher, which looks at it between two calls.
+        start_new_session=True,
+      )
+    except OSError as error:
+      return NOT_STARTED, cannot_start(command[0], error)
     return done.returncode, plain(done.stdout)
+
+
+def cannot_start(program: str, error: OSError) -> str:
+  """The line about a program of this machine that does not start."""
+  return f'cannot start {program} here: {error.strerror}'
 
 
 def plain(output: bytes) -> str:

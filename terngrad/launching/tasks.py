@@ -17,6 +17,7 @@ class Task(NamedTuple):
     devices: its GPUs, '0,1'; '' for none.
     data: folder of its data; '' for none.
     command: the program and its arguments.
+    is_python: whether the program is the interpreter, which gets all GPUs.
   """
 
   name: str
@@ -24,6 +25,7 @@ class Task(NamedTuple):
   devices: str
   data: str
   command: tuple[str, ...]
+  is_python: bool = False
 
   @property
   def line(self) -> str:

@@ -129,13 +129,13 @@ class Tunnels:
 
   def _connect(self, host: str, log: pathlib.Path) -> tuple[int, str]:
     """(exit code of ssh, what it then says of its process)."""
+    log.write_bytes(b'')
     # The path of a socket must be short.
     sockets = pathlib.Path(tempfile.mkdtemp())
     socket = ('-S', str(sockets / 's'))
     try:
       # -E: what stays in the background says there why it ended, and what it
       # cannot forward. A file, because a pipe would be held open.
-      log.write_bytes(b'')
       with log.open('ab') as output:
         status = subprocess.run(
           (*remote.SSH, *_OPTIONS, *socket, '-E', str(log))
@@ -144,6 +144,7 @@ class Tunnels:
           stdout=output,
           stderr=subprocess.STDOUT,
           check=False,
+          start_new_session=True,
         ).returncode
       asked = subprocess.run(
         ('ssh', *socket, '-O', 'check', '--', host),
@@ -151,7 +152,11 @@ class Tunnels:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         check=False,
+        start_new_session=True,
       )
+    except OSError as error:
+      log.write_text(f'{remote.cannot_start("ssh", error)}\n')
+      return remote.NOT_STARTED, ''
     finally:
       # Nobody else is to command it.
       shutil.rmtree(sockets)

@@ -176,19 +176,30 @@ class Watch:
       self._interruptions.pause(_LOOK_EVERY)
 
 
-def end_all(experiment: experiments.Experiment, number: int) -> int:
-  """Ends the tasks with this program.
+def end_all(
+  experiment: experiments.Experiment,
+  interruptions: interruptions_lib.Interruptions,
+  number: int,
+) -> int:
+  """Ends the tasks with this program; a second request kills them.
 
   Args:
     experiment: has been started.
+    interruptions: are heeded.
     number: of the signal that asked for it.
 
   Returns:
     The exit code.
   """
   say(f'signal {number}: stopping all tasks')
-  with interruptions_lib.deadly():
-    experiment.end_all(int(signal_guard.seconds()) + _AFTER_SAVING)
+  for seconds in (int(signal_guard.seconds()) + _AFTER_SAVING, 0):
+    try:
+      with interruptions.at_once():
+        experiment.end_all(seconds)
+      break
+    except interruptions_lib.Interrupted as error:
+      number = error.number
+      say(f'signal {number} again: waiting no longer')
   return exit_codes.SIGNALLED + number
 
 

@@ -17,12 +17,13 @@ TRAIN = ('train', 'mnist', '--max_steps=4', 'a b')
 
 def dry_run(capsys, **changes):
   """{task: words behind its host} that would be started."""
-  usual = {
-    'hosts': ('one', 'two:9'),
-    'workspace': '/results',
-    'allow_insecure_network': True,
-    'command': TRAIN,
-  }
+  usual = {'command': TRAIN}
+  if 'config' not in changes or 'hosts' not in changes:
+    usual |= {
+      'hosts': ('one', 'two:9'),
+      'workspace': '/results',
+      'allow_insecure_network': True,
+    }
   assert launch.launch(launch.Flags(dry_run=True, **(usual | changes))) == 0
   lines = capsys.readouterr().out.splitlines()
   found = (line.partition(': ') for line in lines)
@@ -68,11 +69,23 @@ def test_tunnels_need_no_promise_and_tasks_meet_at_loopback(capsys):
     ({'allow_insecure_network': False}, 'expected --allow_insecure_network'),
     ({'command': ('eval', 'mnist')}, 'train DATASET'),
     ({'status': True}, 'Leave all but one out'),
+    ({'seconds': '9'}, '--seconds: expected --stop beside it'),
+    ({'config': '', 'hosts': ()}, 'no configuration'),
     ({'hosts': ()}, 'expected --config=FILE or --hosts'),
     ({'hosts': ('a b', 'c')}, 'received: a b:2224'),
     ({'hosts': ('one', 'localhost')}, 'localhost only'),
     ({'restart': '1'}, '--restart without --dry_run'),
     ({'experiment': '../x'}, 'no name of an experiment'),
+    *(
+      ({'config': 'x', 'hosts': ()} | ignored, f'--{name}: expected none')
+      for ignored in (
+        {'num_workers': 7},
+        {'num_ps': 3},
+        {'workspace': '/nowhere'},
+        {'allow_insecure_network': True},
+      )
+      for name in ignored
+    ),
   ],
 )
 def test_what_cannot_be_is_refused(capsys, changes, message):
@@ -131,3 +144,36 @@ def test_the_log_of_a_task_has_its_command(started, tmp_path, monkeypatch):
   log = pathlib.Path(tmp_path / 'e' / 'worker_1.log').read_text()
   assert log.startswith('-m terngrad.cli.main train mnist --max_steps=4 a b')
   assert '--task_id=1' in log
+
+
+def test_check_asks_the_interpreter_of_the_tasks_with_all_its_gpus(
+  tmp_path, monkeypatch, capsys
+):
+  script = tmp_path / 'python'
+  script.write_text(
+    '#!/bin/bash\ngpus=${CUDA_VISIBLE_DEVICES-8}\n'
+    'echo "terngrad 1, TensorFlow 2, Python 3; ${gpus:-0} GPUs"\n'
+  )
+  script.chmod(0o755)
+  monkeypatch.setattr(sys, 'executable', str(script))
+  monkeypatch.setenv('PYTHON', '/nowhere')
+  monkeypatch.delenv('CUDA_VISIBLE_DEVICES', raising=False)
+  values = launch.Flags(
+    hosts=('localhost',), workspace=str(tmp_path), check=True, command=TRAIN
+  )
+  assert launch.launch(values) == 0
+  assert (
+    'worker_0 on localhost: terngrad 1, TensorFlow 2, Python 3; 8 GPUs'
+    in capsys.readouterr().out
+  )
+
+
+def test_the_command_that_is_printed_names_the_experiment(started, capsys):
+  assert started(command=TRAIN) == 0
+  (line,) = (
+    line
+    for line in capsys.readouterr().out.splitlines()
+    if line.startswith('experiment e; its state: ')
+  )
+  words = shlex.split(line.partition('its state: ')[2])
+  assert words[-2:] == ['--experiment=e', '--status']

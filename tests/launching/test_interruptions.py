@@ -3,6 +3,7 @@
 import os
 import select
 import signal
+import time
 
 import pytest
 
@@ -45,8 +46,8 @@ def test_what_nohup_ignores_stays_ignored(interruptions):
     with interruptions.heeded():
       os.kill(os.getpid(), signal.SIGHUP)
       interruptions.check()
-    with interruptions_lib.deadly():
-      os.kill(os.getpid(), signal.SIGHUP)
+      with interruptions.at_once():
+        os.kill(os.getpid(), signal.SIGHUP)
   finally:
     signal.signal(signal.SIGHUP, before)
 
@@ -55,15 +56,14 @@ def test_handlers_are_those_of_before_afterwards(interruptions):
   numbers = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
   before = [signal.getsignal(number) for number in numbers]
   with interruptions.heeded():
-    pass
-  with interruptions_lib.deadly():
-    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    with interruptions.at_once():
+      assert signal.getsignal(signal.SIGTERM) not in before
   assert [signal.getsignal(number) for number in numbers] == before
 
 
 @pytest.mark.parametrize(('variable', 'seconds'), [('', 29), ('100', 102)])
 def test_tasks_have_their_time_to_save_after_a_signal(
-  monkeypatch, capsys, variable, seconds
+  interruptions, monkeypatch, capsys, variable, seconds
 ):
   monkeypatch.setenv(signal_guard.VARIABLE, variable)
   asked = []
@@ -71,6 +71,59 @@ def test_tasks_have_their_time_to_save_after_a_signal(
   class Experiment:
     end_all = asked.append
 
-  assert watch.end_all(Experiment(), signal.SIGTERM) == 143
+  assert watch.end_all(Experiment(), interruptions, signal.SIGTERM) == 143
   assert asked == [seconds]
   assert 'signal 15: stopping all tasks' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+  ('first', 'other', 'one_request'),
+  [
+    (signal.SIGTERM, signal.SIGTERM, 1),
+    (signal.SIGINT, signal.SIGTERM, 2),
+    (signal.SIGHUP, signal.SIGTERM, 1),
+  ],
+)
+def test_a_second_request_kills_and_the_same_one_does_not(
+  interruptions, monkeypatch, capsys, first, other, one_request
+):
+  now, asked = [100.0], []
+  monkeypatch.setattr(time, 'monotonic', lambda: now[0])
+
+  class Experiment:
+    def end_all(self, seconds):
+      asked.append(seconds)
+      now[0] += (one_request if seconds else 1) - 0.3
+      os.kill(os.getpid(), other)
+      asked.append('goes on')
+      if seconds:
+        now[0] += 0.6
+        os.kill(os.getpid(), other)
+        asked.append('too far')
+
+  with interruptions.heeded():
+    os.kill(os.getpid(), first)
+    with pytest.raises(interruptions_lib.Interrupted):
+      interruptions.check()
+    assert watch.end_all(Experiment(), interruptions, first) == 128 + other
+  assert asked == [29, 'goes on', 0, 'goes on']
+  assert f'signal {other.value} again: waiting no' in capsys.readouterr().out
+
+
+def test_a_request_before_the_tasks_are_asked_is_no_less_one(
+  interruptions, monkeypatch
+):
+  now, asked = [100.0], []
+  monkeypatch.setattr(time, 'monotonic', lambda: now[0])
+
+  class Experiment:
+    end_all = asked.append
+
+  with interruptions.heeded():
+    os.kill(os.getpid(), signal.SIGTERM)
+    with pytest.raises(interruptions_lib.Interrupted):
+      interruptions.check()
+    now[0] += 2
+    os.kill(os.getpid(), signal.SIGTERM)
+    watch.end_all(Experiment(), interruptions, signal.SIGTERM)
+  assert asked == [0]

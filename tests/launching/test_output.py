@@ -1,6 +1,8 @@
 """Lines for people."""
 
+import io
 import os
+import sys
 
 from terngrad.launching import output
 
@@ -10,3 +12,13 @@ def test_paths_that_are_no_utf8_are_written_somehow(capsys):
   output.say(path)
   output.warn([path])
   assert capsys.readouterr() == ('/a\\udcff\n', '/a\\udcff\n')
+
+
+def test_letters_that_the_output_does_not_have_are_written_somehow(monkeypatch):
+  written = io.BytesIO()
+  out = io.TextIOWrapper(written, encoding='ascii')
+  monkeypatch.setattr(sys, 'stdout', out)
+  monkeypatch.setattr(sys, 'stderr', out)
+  output.say('/\xe9')
+  output.warn(['/\xe8'])
+  assert written.getvalue() == b'/\\xe9\n/\\xe8\n'

@@ -199,3 +199,43 @@ def test_help_is_printed(project, script):
   status, out, err = project.run(script, '--help')
   assert (status, err) == (0, '')
   assert f'scripts/{script}' in out.splitlines()[0]
+
+
+def test_a_folder_of_the_user_hides_no_module(project, tmp_path):
+  # It is where scripts are started here.
+  (tmp_path / 'logging').mkdir()
+  (tmp_path / 'logging' / '__init__.py').touch()
+  status, out, err = project.run('run_dist.sh', '--dry_run')
+  assert (status, err) == (0, ''), err
+  assert len(out.splitlines()) == 3
+
+
+@pytest.mark.parametrize('script', ['run_dist.sh', 'stop_dist.sh'])
+def test_an_empty_name_of_a_file_is_refused(project, script):
+  status, out, err = project.run(script, '--config=')
+  assert (status, out) == (2, '')
+  assert 'no configuration' in err
+
+
+def test_without_a_home_in_the_environment_commands_are_printed(project):
+  start = project.root / 'scripts' / 'run_dist.sh'
+  start.write_text(start.read_text().replace('set -e', 'unset HOME\nset -e', 1))
+  status, _, err = project.run('run_dist.sh', '--dry_run')
+  assert (status, err) == (0, '')
+
+
+def test_without_ssh_each_task_says_so(cluster, monkeypatch):
+  cluster.write(HOSTS)
+  cluster.ssh.unlink()
+  needed = cluster.folder / 'few'
+  needed.mkdir()
+  for name in ('bash', 'dirname', 'env'):
+    (needed / name).symlink_to(f'/usr/bin/{name}')
+  monkeypatch.setenv('PATH', str(needed))
+  for arguments in (['--experiment=e'], ['--check']):
+    status, _, err = cluster.run(*arguments)
+    assert status == 2
+    assert 'worker_0 on two: cannot start ssh here: No such file' in err
+  status, out, err = cluster.run('--experiment=e', '--status')
+  assert (status, err) == (1, '')
+  assert out.count('cannot start ssh here') == 3
