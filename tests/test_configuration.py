@@ -9,7 +9,8 @@ import ast
 import pathlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-ABOVE = {'bin', 'cli', 'config'}
+# What launches programs has another configuration, of hosts.
+ABOVE = {'bin', 'cli', 'config', 'launching'}
 MOST_MODULES = 8
 WHOLE = {
   # They put a run together, begin it, or go through its steps.

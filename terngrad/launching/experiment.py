@@ -57,7 +57,7 @@ class Experiment:
       task: of this experiment.
       python: interpreter of tasks that are scripts.
     """
-    words = (python, task.devices)
+    words: tuple[str, ...] = (python, task.devices)
     if task.is_python:
       words = (task.command[0],)
     return self._tell(task, 'report_versions', *words)

@@ -133,9 +133,9 @@ def _start(experiment: experiments.Experiment) -> int:
     output.warn(['launch: a task did not start; stopping the others'])
     experiment.end_all(_GRACE)
     return _FAILED
-  words = ('terngrad', 'launch', f'--config={experiment.recorded}')
+  words = ['terngrad', 'launch', f'--config={experiment.recorded}']
   # Without its name it would be what is started last.
-  words += (f'--experiment={experiment.name}', '--status')
+  words += [f'--experiment={experiment.name}', '--status']
   output.say(f'experiment {experiment.name}; its state: {shlex.join(words)}')
   return 0
 

@@ -79,9 +79,7 @@ def assemble(
     epochs=epochs,
     max_steps=max_steps,
     model=model,
-    scorer=evaluation.Scorer(config, model, context)
-    if config.run.eval_subsets
-    else None,
+    scorer=_scorer(config, model, context),
     optimizer=config.optimizer,
     replicas=tuple(training.replicas[index] for index in context.local_devices),
     names=names,
@@ -102,6 +100,17 @@ def assemble(
     store=stored_states.Store(training.states, context.exchange, parameters),
     hooks=context.hooks,
   )
+
+
+def _scorer(
+  config: training_options.TrainConfig,
+  model: keras.Model,
+  context: execution.ExecutionContext,
+) -> evaluation.Scorer | None:
+  """What scores between steps; None where nothing is to be scored."""
+  if not config.run.eval_subsets:
+    return None
+  return evaluation.Scorer(config, model, context)
 
 
 def of_this_process(

@@ -31,7 +31,7 @@ def test_a_signal_ends_a_pause(interruptions, monkeypatch):
   wait = select.select
 
   def signalled(*words):
-    os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.SIGTERM)
     return wait(*words)
 
   monkeypatch.setattr(select, 'select', signalled)
