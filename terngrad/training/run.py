@@ -97,8 +97,8 @@ class Run:
   def batches(self, step: int) -> Iterator[batches.Batch]:
     """The batches after so many steps."""
     # Only where it may have shares need a context know of them.
-    more = (self.shares,) if self.shares else ()
-    return self.context.batches(step, *more)
+    more = {'shares': self.shares} if self.shares else {}
+    return self.context.batches(step, **more)
 
   def score(self) -> dict[str, float]:
     """Scores the present parameters; {} where that is not asked for."""

@@ -237,5 +237,5 @@ def test_only_where_devices_have_weights_are_shares_asked_for(monkeypatch):
   monkeypatch.setattr(assembly, 'of_this_process', of_equal_workers)
   lenet().batches(3)
   assert asked == [3]
-  with pytest.raises(TypeError, match='positional'):
+  with pytest.raises(TypeError, match='shares'):
     lenet(device_weights=('3', '1')).batches(3)
