@@ -29,7 +29,10 @@ def calls_of_verbs(path):
       function = function.value
     if isinstance(function, ast.Attribute) and function.attr in _VERBS:
       # Of bytes, whose decode takes the name of an encoding or nothing.
-      is_text = function.attr == 'decode' and len(node.args) < 2
+      is_text = function.attr == 'decode' and (
+        len(node.args) < 2
+        or all(isinstance(argument, ast.Constant) for argument in node.args)
+      )
       if not is_text:
         yield node.lineno, ast.unparse(function)
 
