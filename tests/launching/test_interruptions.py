@@ -12,6 +12,18 @@ from terngrad.launching import interruptions as interruptions_lib
 from terngrad.launching import watch
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_ignored():
+  """Signals as in a program on a terminal; in the background some are not."""
+  before = {
+    number: signal.signal(number, signal.SIG_DFL)
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+  }
+  yield
+  for number, handler in before.items():
+    signal.signal(number, handler)
+
+
 @pytest.fixture
 def interruptions():
   return interruptions_lib.Interruptions()
