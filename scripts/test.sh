@@ -143,10 +143,9 @@ if $has_path; then
   section "tests${marks:+ ($marks)}" parallel
 else
   section "tests/bits${marks:+ ($marks)}" recorded_bits
+  parts=()
   # What XLA compiled is given back where a process ends: all tests in one would
   # need more memory than many machines have.
-  parts=('codec exchange native reduce step'
-    'compression keras passes training')
   $all && parts=(bin cli codec examples exchange keras measure native reduce
     slim step training)
   # Without those: all but what has run.
