@@ -15,8 +15,6 @@ import tensorflow as tf
 from terngrad.exchange import server
 from terngrad.exchange import towers as towers_lib
 from terngrad.parameter_server import async_servers
-from terngrad.reduce import metadata as metadata_lib
-from terngrad.reduce import reducer as reducers
 from terngrad.reduce import states as states_lib
 from terngrad.step import device_passes
 from terngrad.step import passes
@@ -87,20 +85,17 @@ class Process:
       source: where its gradients come from.
       servers: where they go.
     """
-    towers, replica = source.towers, source.replicas[0]
-    states = zip(source.states, source.replicas, strict=True)
-    row = metadata_lib.Row(
-      passes.NUM_SCORES, tuple(tuple(v.shape) for v in replica.statistics)
-    )
+    towers = source.towers
     self._source = source
     self._servers = servers
     # The mean of its workers' gradients is never asked for.
-    self._reducer = reducers.Reducer(
+    self._reducer = device_passes.reducer(
       servers.codec,
       towers,
-      [states_lib.DeviceStates(own, one.shared) for own, one in states],
+      source.replicas,
+      source.states,
+      source.node_pass,
       source.seed,
-      reducers.Options(row, source.node_pass.decay),
     )
     self._passes = [
       device_passes.DevicePasses(one, towers.workers_of(index))

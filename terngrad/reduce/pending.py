@@ -124,20 +124,18 @@ class PendingMean:
 
     return send
 
-  def add(
-    self, number: int, words: tf.Tensor, received: Sequence[methods.Received]
-  ) -> None:
-    """Keeps what was sent and received in a round.
+  def add(self, words: tf.Tensor, received: Sequence[methods.Received]) -> None:
+    """Keeps what was sent and received in the next round.
 
     Args:
-      number: of the round.
       words: int32 [its workers, words].
       received: see `exchange.protocol.Exchange.combine`.
     """
+    with tf.device(self.device):
+      sent = self._part.codec.sent_words(words, len(self.sent))
     self.words.append(words)
     self.received.append(received)
-    with tf.device(self.device):
-      self.sent.append(self._part.codec.sent_words(words, number))
+    self.sent.append(sent)
 
   def means(self) -> list[tf.Tensor]:
     """The mean gradients, float32; states that depend on them change."""

@@ -64,7 +64,9 @@ class Programs:
   """What one worker does for a part of a model.
 
   Attributes:
-    send: `GradientCodec.send`, compiled where that is of use.
+    begin: what is coded, with the gradients of L2 terms, and the probe; see
+      `_begin`. Compiled where that is of use, as all of these.
+    send: `GradientCodec.send`, likewise.
     finish: `GradientCodec.finish`, likewise.
     decode: `GradientCodec.decode`, likewise.
   """
@@ -90,11 +92,11 @@ class Programs:
     self.send = (_as_it_is if codec.lossless else whole)(codec.send)
     self.finish = whole(codec.finish)
     self.decode = whole(codec.decode)
-    self._begin = whole(self._begin_with_decay)
+    self.begin = whole(self._begin)
     self._requantize = whole(codec.carry)
     self._keys = as_program(codec.keys)
 
-  def begin(
+  def _begin(
     self,
     gradients: Sequence[tf.Tensor | None],
     parameters: Sequence[tf.Tensor | None],
@@ -109,15 +111,6 @@ class Programs:
       states: of the worker, and the shared ones.
       step: without keys: no method draws before the probe.
     """
-    return self._begin(gradients, parameters, states, step)
-
-  def _begin_with_decay(
-    self,
-    gradients: Sequence[tf.Tensor | None],
-    parameters: Sequence[tf.Tensor | None],
-    states: gradients_lib.OfBuckets,
-    step: gradients_lib.WorkerStep,
-  ) -> tuple[gradients_lib.OfBuckets, tf.Tensor]:
     terms = [None] * len(gradients)
     if self._decay:
       terms = self._decay.gradients(parameters)

@@ -137,27 +137,28 @@ class Reducer:
     step: tf.Tensor,
   ) -> metadata_lib.Local:
     """Runs the passes of a device's workers, and codes what they give."""
-    device = self._exchange.devices[index]
-    workers = self._exchange.workers_of(index)
+    exchange = self._exchange
+    device, workers = exchange.devices[index], exchange.workers_of(index)
     stacked = len(workers) > 1
 
     def begin(worker: tf.Tensor) -> list[tf.Tensor | list[tf.Tensor]]:
       found = gradients_of(worker)
       carried: list[tf.Tensor | list[tf.Tensor]] = []
       probes: list[tf.Tensor] = []
+      place = worker_map.index_of(worker, workers)
+      of_worker = gradients_lib.WorkerStep(
+        seed, step, exchange.num_workers, worker
+      )
       for part in self._parts:
-        worker_step = gradients_lib.WorkerStep(
-          seed, step, self._exchange.num_workers, worker
-        )
-        states = part.states[index].read(worker_map.index_of(worker, workers))
         values, probe = part.programs.begin(
           part.only(found.gradients),
           part.only(found.parameters),
-          states,
-          worker_step,
+          part.states[index].read(place),
+          of_worker,
         )
-        worker_step = worker_step._replace(own=probe)
-        carried += part.programs.carry(values, worker_step, stacked)
+        carried += part.programs.carry(
+          values, of_worker._replace(own=probe), stacked
+        )
         probes.append(probe)
       if stacked:
         carried = [value for (value,) in carried]
@@ -232,5 +233,5 @@ class Reducer:
         for one, words, received in zip(
           pending, payloads, combined, strict=True
         ):
-          one.add(number, words, received)
+          one.add(words, received)
     return of_parts

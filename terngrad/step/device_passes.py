@@ -3,12 +3,16 @@
 import abc
 import contextlib
 from collections.abc import Callable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
 
 from terngrad.codec.stages import random_bits
+from terngrad.exchange import protocol
 from terngrad.exchange import towers
+from terngrad.reduce import gradients as gradients_lib
+from terngrad.reduce import metadata as metadata_lib
 from terngrad.reduce import reducer as reducers
 from terngrad.reduce import states as states_lib
 from terngrad.reduce import worker_map
@@ -86,6 +90,38 @@ class DevicePasses(NamedTuple):
     if self.synchronization is None:
       return contextlib.nullcontext()
     return self.synchronization.context(self.device_index)
+
+
+def reducer(
+  codec: gradients_lib.GradientCodec,
+  exchange: protocol.Exchange,
+  copies: Sequence[replicas.Replica],
+  worker_states: Sequence[dict[states_lib.Key, list[tf.Variable]]],
+  node_pass: passes.Pass,
+  seed: int,
+) -> reducers.Reducer:
+  """The reducer of what passes on replicas give.
+
+  Args:
+    codec: of the replicas' parameters.
+    exchange: between the workers.
+    copies: the replicas, one a device of `exchange`.
+    worker_states: for each device what `states.of_workers` made.
+    node_pass: of one worker, whose L2 terms are added to its gradients.
+    seed: of the run.
+  """
+  replica = copies[0]
+  row = metadata_lib.Row(
+    passes.NUM_SCORES,
+    tuple(tuple(v.shape) for v in replica.statistics),
+    replica.own_statistics,
+  )
+  states = [
+    states_lib.DeviceStates(own, one.shared)
+    for own, one in zip(worker_states, copies, strict=True)
+  ]
+  options = reducers.Options(row, node_pass.decay)
+  return reducers.Reducer(codec, exchange, states, seed, options)
 
 
 class LocalPass(passes.Pass):

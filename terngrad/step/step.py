@@ -16,7 +16,6 @@ from terngrad.reduce import gradients as gradients_lib
 from terngrad.reduce import metadata as metadata_lib
 from terngrad.reduce import parts as parts_lib
 from terngrad.reduce import pending as pending_lib
-from terngrad.reduce import reducer as reducers
 from terngrad.reduce import states as states_lib
 from terngrad.step import device_passes
 from terngrad.step import loss_scaling
@@ -128,21 +127,13 @@ class TrainStep(Step):
         other parameters as they are.
     """
     self._training = training
-    replica = training.replicas[0]
-    states = zip(training.states.workers, training.replicas, strict=True)
-    self._reducer = reducers.Reducer(
+    self._reducer = device_passes.reducer(
       codec,
       training.exchange,
-      [states_lib.DeviceStates(own, one.shared) for own, one in states],
+      training.replicas,
+      training.states.workers,
+      training.node_pass,
       training.seed,
-      reducers.Options(
-        metadata_lib.Row(
-          passes.NUM_SCORES,
-          tuple(tuple(v.shape) for v in replica.statistics),
-          replica.own_statistics,
-        ),
-        training.node_pass.decay,
-      ),
     )
     self._passes = [
       device_passes.DevicePasses(
