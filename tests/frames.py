@@ -21,9 +21,9 @@ _COMPREHENSIONS = '<listcomp>', '<setcomp>', '<dictcomp>', '<genexpr>'
 ENCODE, DECODE = 'encode', 'decode'
 # Functions of `terngrad.native.ops` that make an operation.
 _KERNELS = {
-  ENCODE: ('encode',),
+  ENCODE: ('EncodeOptions.encode',),
   DECODE: (
-    'decode_sum',
+    'Digits.decode_sum',
     'scale_sums',
     'fused_update',
     'fused_update_of_sums',
@@ -62,7 +62,9 @@ class Routes(dict):
 
     for kind, names in _KERNELS.items():
       for name in names:
-        setattr(ops, name, self._noting(kind, getattr(ops, name)))
+        *owners, function = name.split('.')
+        owner = functools.reduce(getattr, owners, ops)
+        setattr(owner, function, self._noting(kind, getattr(owner, function)))
 
   def _noting(self, kind, function):
     @functools.wraps(function)

@@ -24,7 +24,6 @@ from terngrad.codec import wrapper
 from terngrad.codec.stages import chain as chains
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import planes
-from terngrad.codec.stages import random_bits
 from terngrad.codec.stages import statistics
 from terngrad.codec.stages import ternary
 from terngrad.codec.stages import wire
@@ -268,63 +267,23 @@ class _Encoded(_Probed):
     clips, stratified = bool(self.clips), bool(self.strata)
     self.options = ops.EncodeOptions(*digits, clips, stratified)
 
-  def encode_pieces(
-    self,
-    pieces: Sequence[tf.Tensor],
-    sizes: Sequence[int],
-    own: tf.Tensor,
-    shared: tf.Tensor,
-    key: tf.Tensor,
-  ) -> tf.Tensor:
-    return ops.encode(pieces, sizes, own, shared, key, self.options)
-
-  def send(
-    self,
-    number: int,
-    gradients: method.Tensors,
-    states: method.Tensors,
-    received: method.Arrived,
-    context: method.Context,
-  ) -> tuple[list[tf.Tensor], method.Tensors]:
-    if self.carries:
-      return super().send(number, gradients, states, received, context)
-    key = random_bits.from_element(context.key, context.start)
-    sizes, own, shared = context.sizes, context.own, context.shared
-    return [
-      ops.encode(gradients, sizes, own, shared, key, self.options)
-    ], states
+  @property
+  def encode_pieces(self) -> Callable[..., tf.Tensor]:
+    # The kernel's own function, so that nothing is between it and `send`.
+    return self.options.encode
 
 
 class _Ternary(_Encoded):
   """With a kernel that decodes them too: base3 and two_bit."""
 
-  digits: tuple[int, int]
+  digits: ops.Digits
   _compiled = ()
 
   def __init__(self, code: Chain, digits: tuple[int, int]) -> None:
     super().__init__(code, digits)
-    self.digits = digits
+    self.digits = ops.Digits(*digits)
 
-  def decode_sum(
-    self,
-    parts: Sequence[tf.Tensor],
-    shared: tf.Tensor,
-    shapes: method.Shapes,
-    scale: float = 1.0,
-  ) -> list[tf.Tensor]:
-    return ops.decode_sum(parts, shared, shapes, scale, self.digits)
-
-  def decode(
-    self,
-    received: method.Arrived,
-    states: method.Tensors,
-    context: method.Context,
-  ) -> tuple[list[tf.Tensor], method.Tensors]:
-    ((arrived,),) = received
-    if not isinstance(arrived, method.Payloads):
-      return super().decode(received, states, context)
-    shared, shapes = context.shared, context.shapes
-    scale = 1.0 / context.num_workers
-    return ops.decode_sum(
-      arrived.parts, shared, shapes, scale, self.digits
-    ), states
+  @property
+  def decode_sum(self) -> Callable[..., list[tf.Tensor]]:
+    # See `encode_pieces`.
+    return self.digits.decode_sum

@@ -30,7 +30,7 @@ class Piece(Protocol):
 
 
 class EncodeOptions(NamedTuple):
-  """How `encode` works.
+  """How `encode` clips, scales, ternarizes and packs, in one pass.
 
   Attributes:
     radix: the base of a word's digits, >= 3.
@@ -44,6 +44,75 @@ class EncodeOptions(NamedTuple):
   places: int
   clips: bool = True
   stratified: bool = False
+
+  def encode(
+    self,
+    pieces: Sequence[tf.Tensor],
+    sizes: Sequence[int],
+    limits: tf.Tensor,
+    scalers: tf.Tensor,
+    key: tf.Tensor,
+  ) -> tf.Tensor:
+    """The words of a payload.
+
+    Args:
+      pieces: list of float32, the v variables, or one tensor with all of them.
+      sizes: list of v int, their elements.
+      limits: float32 [v], the largest magnitude; not looked at where nothing is
+        clipped.
+      scalers: float32 [v].
+      key: uint32 [2] or [3], see `codec.stages.ternary.quantize_in_strata`.
+
+    Returns:
+      int32 [words].
+    """
+    return native.library().terngrad_encode(
+      gradients=pieces,
+      limits=limits,
+      scalers=scalers,
+      key=key,
+      sizes=sizes,
+      **self._asdict(),
+    )
+
+
+class Digits(NamedTuple):
+  """Digits of words, of which kernels decode (3, 20) and (4, 16).
+
+  Attributes:
+    radix: their base.
+    places: how many are in a word.
+  """
+
+  radix: int
+  places: int
+
+  def decode_sum(
+    self,
+    parts: Sequence[tf.Tensor],
+    scalers: tf.Tensor,
+    shapes: Sequence[Sequence[int]],
+    scale: float = 1.0,
+  ) -> list[tf.Tensor]:
+    """Unpacks payloads, adds their codes and scales the sums, in one pass.
+
+    Args:
+      parts: list of int32 [n, words], see `codec.method.Piece`.
+      scalers: float32 [v].
+      shapes: list of v static shapes.
+      scale: Python float, multiplies after the scaler.
+
+    Returns:
+      List of v float32 of `shapes`.
+    """
+    return native.library().terngrad_decode_sum(
+      parts=parts,
+      scalers=scalers,
+      V=len(shapes),
+      shapes=shapes,
+      scale=scale,
+      **self._asdict(),
+    )
 
 
 def statistics(
@@ -97,68 +166,6 @@ def norms(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
     `codec.stages.statistics.norm`.
   """
   return native.library().terngrad_norms(gradients=gradients)
-
-
-def encode(
-  pieces: Sequence[tf.Tensor],
-  sizes: Sequence[int],
-  limits: tf.Tensor,
-  scalers: tf.Tensor,
-  key: tf.Tensor,
-  options: EncodeOptions,
-) -> tf.Tensor:
-  """Clips, scales, ternarizes and packs in one pass.
-
-  Args:
-    pieces: list of float32, the v variables, or one tensor with all of them.
-    sizes: list of v int, their elements.
-    limits: float32 [v], the largest magnitude; not looked at where nothing is
-      clipped.
-    scalers: float32 [v].
-    key: uint32 [2] or [3], see `codec.stages.ternary.quantize_in_strata`.
-    options: `EncodeOptions`.
-
-  Returns:
-    int32 [words].
-  """
-  return native.library().terngrad_encode(
-    gradients=pieces,
-    limits=limits,
-    scalers=scalers,
-    key=key,
-    sizes=sizes,
-    **options._asdict(),
-  )
-
-
-def decode_sum(
-  parts: Sequence[tf.Tensor],
-  scalers: tf.Tensor,
-  shapes: Sequence[Sequence[int]],
-  scale: float = 1.0,
-  digits: tuple[int, int] = (3, 20),
-) -> list[tf.Tensor]:
-  """Unpacks payloads, adds their codes and scales the sums, in one pass.
-
-  Args:
-    parts: list of int32 [n, words], see `codec.method.Piece`.
-    scalers: float32 [v].
-    shapes: list of v static shapes.
-    scale: Python float, multiplies after the scaler.
-    digits: (3, 20) or (4, 16).
-
-  Returns:
-    List of v float32 of `shapes`.
-  """
-  return native.library().terngrad_decode_sum(
-    parts=parts,
-    scalers=scalers,
-    V=len(shapes),
-    shapes=shapes,
-    scale=scale,
-    radix=digits[0],
-    places=digits[1],
-  )
 
 
 def scale_sums(

@@ -25,7 +25,7 @@ from terngrad.step import updates
 
 # Of the trial: a whole block of words, and no multiple of a vector.
 _TRIAL_WORDS = 517
-_DIGITS = (3, 20)
+_DIGITS = ops.Digits(3, 20)
 
 
 class FusedUpdate:
@@ -181,7 +181,7 @@ def agrees(has_momentum: bool, has_averages: bool) -> bool:
     scalers = tf.constant([0.0123, 1e-20])
     rates = tf.constant(0.0371), tf.constant(0.9876)
     shapes = [variable.shape for variable in ours.trainable]
-    means = ops.decode_sum([words], scalers, shapes, 0.5, _DIGITS)
+    means = _DIGITS.decode_sum([words], scalers, shapes, 0.5)
     update = updates.Update(xlas, optimizer, None)
     update(means, [], (tf.constant(0, tf.int64), *rates))
     piece = methods.Piece(0, [words])

@@ -372,44 +372,44 @@ def test_arguments_that_do_not_fit_are_refused():
   flat = tf.zeros([10])
   one = tf.ones([1])
   key = tf.constant([1, 2], tf.uint32)
-  base3 = ops.EncodeOptions(3, 20)
+  base3, trits = ops.EncodeOptions(3, 20), ops.Digits(3, 20)
   cases = {
-    'expected 9 elements in all, received 10': lambda: ops.encode(
-      [flat], [9], one, one, key, base3
+    'expected 9 elements in all, received 10': lambda: base3.encode(
+      [flat], [9], one, one, key
     ),
-    'expected 2 tensors, received 3': lambda: ops.encode(
-      [flat] * 3, [10, 20], tf.ones([2]), tf.ones([2]), key, base3
+    'expected 2 tensors, received 3': lambda: base3.encode(
+      [flat] * 3, [10, 20], tf.ones([2]), tf.ones([2]), key
     ),
-    'gradient 1: expected 11 elements, received 10': lambda: ops.encode(
-      [flat] * 2, [10, 11], tf.ones([2]), tf.ones([2]), key, base3
+    'gradient 1: expected 11 elements, received 10': lambda: base3.encode(
+      [flat] * 2, [10, 11], tf.ones([2]), tf.ones([2]), key
     ),
-    'expected 1 of each, received 2 and 1': lambda: ops.encode(
-      [flat], [10], tf.ones([2]), one, key, base3
+    'expected 1 of each, received 2 and 1': lambda: base3.encode(
+      [flat], [10], tf.ones([2]), one, key
     ),
-    'key: expected 2 or 3 numbers, received 4': lambda: ops.encode(
-      [flat], [10], one, one, tf.zeros([4], tf.uint32), base3
+    'key: expected 2 or 3 numbers, received 4': lambda: base3.encode(
+      [flat], [10], one, one, tf.zeros([4], tf.uint32)
     ),
-    'received radix 2 and places 20': lambda: ops.encode(
-      [flat], [10], one, one, key, ops.EncodeOptions(2, 20)
+    'received radix 2 and places 20': lambda: ops.EncodeOptions(2, 20).encode(
+      [flat], [10], one, one, key
     ),
-    'received radix 3 and places 21': lambda: ops.encode(
-      [flat], [10], one, one, key, ops.EncodeOptions(3, 21)
+    'received radix 3 and places 21': lambda: ops.EncodeOptions(3, 21).encode(
+      [flat], [10], one, one, key
     ),
-    'received radix 5 and places 10': lambda: ops.decode_sum(
-      [tf.zeros([1, 1], tf.int32)], one, [(10,)], 1.0, (5, 10)
+    'received radix 5 and places 10': lambda: ops.Digits(5, 10).decode_sum(
+      [tf.zeros([1, 1], tf.int32)], one, [(10,)], 1.0
     ),
-    'sizes: expected >= 0, received -1': lambda: ops.encode(
-      [flat], [-1], one, one, key, base3
+    'sizes: expected >= 0, received -1': lambda: base3.encode(
+      [flat], [-1], one, one, key
     ),
-    r'expected shapes \[n, 1\], received \[1,2\]': lambda: ops.decode_sum(
-      [tf.zeros([1, 2], tf.int32)], one, [(10,)], 1.0, (3, 20)
+    r'expected shapes \[n, 1\], received \[1,2\]': lambda: ops.Digits(
+      3, 20
+    ).decode_sum([tf.zeros([1, 2], tf.int32)], one, [(10,)], 1.0),
+    'scalers: expected 1, received 2': lambda: trits.decode_sum(
+      [tf.zeros([1, 1], tf.int32)], tf.ones([2]), [(10,)], 1.0
     ),
-    'scalers: expected 1, received 2': lambda: ops.decode_sum(
-      [tf.zeros([1, 1], tf.int32)], tf.ones([2]), [(10,)], 1.0, (3, 20)
-    ),
-    'expected 1 to 16384 payloads, received 0': lambda: ops.decode_sum(
-      [tf.zeros([0, 1], tf.int32)], one, [(10,)], 1.0, (3, 20)
-    ),
+    'expected 1 to 16384 payloads, received 0': lambda: ops.Digits(
+      3, 20
+    ).decode_sum([tf.zeros([0, 1], tf.int32)], one, [(10,)], 1.0),
   }
   sums = tf.zeros([9], tf.int8)
   cases |= {
