@@ -1,11 +1,15 @@
 """Counts page faults of decoding and of `fit` by allocator; writes memory.csv.
 
     python experiments/onednn/memory.py --rounds=3
+    python experiments/onednn/memory.py --case=towers --minutes=60
 
 TensorFlow's allocator for CPUs gives every freed tensor back to the C library,
 which gives large ones back to the system, so that each new one costs a page
 fault for every 4 KB. With oneDNN on it is another allocator, which keeps them.
 Each figure is of a process of its own; processes take turns.
+
+The second command writes to hours.csv how much memory a process holds as it
+repeats one case, every five minutes.
 """
 
 import argparse
@@ -31,6 +35,16 @@ COLUMNS = (
   'resident_mb',
   'largest_mb',
 )
+HOURS = pathlib.Path(__file__).with_name('hours.csv')
+HOURS_COLUMNS = (
+  'processor',
+  'onednn',
+  'case',
+  'minutes',
+  'calls',
+  'resident_mb',
+  'largest_mb',
+)
 _OFF = {'TF_ENABLE_ONEDNN_OPTS': '0'}
 SETTINGS = {
   'oneDNN off': _OFF,
@@ -44,6 +58,7 @@ SETTINGS = {
   'off, huge pages': _OFF | {'GLIBC_TUNABLES': 'glibc.malloc.hugetlb=1'},
 }
 CASES = ('copy', 'decode', 'fit')
+MINUTES_BETWEEN_ROWS = 5
 _ELEMENTS = 16_000_000
 _CALLS = 15
 
@@ -52,8 +67,12 @@ def main() -> None:
   """Counts what the table lacks, or one case in this process."""
   parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
   parser.add_argument('--rounds', type=int, default=3)
-  parser.add_argument('--case', choices=CASES)
+  parser.add_argument('--case', choices=list(CALLS))
+  parser.add_argument('--minutes', type=float, default=0)
   values = parser.parse_args()
+  if values.minutes:
+    watch(values.case or 'fit', values.minutes)
+    return
   if values.case:
     sys.stdout.write(' '.join(map(str, count(values.case))) + '\n')
     return
@@ -79,7 +98,7 @@ def start(case: str, environment: dict[str, str]) -> list[str]:
 
 def count(case: str) -> tuple[float, float, int, int]:
   """Milliseconds and page faults a call; MB that are held now, and at most."""
-  call = {'copy': copy_call, 'decode': decode_call, 'fit': fit_call}[case]()
+  call = CALLS[case]()
   for _ in range(3):
     call()
   seconds, before = [], _faults()
@@ -88,13 +107,35 @@ def count(case: str) -> tuple[float, float, int, int]:
     call()
     seconds.append(time.perf_counter() - begin)
   faults = (_faults() - before) / _CALLS
+  milliseconds = round(1e3 * statistics.median(seconds), 2)
+  return milliseconds, round(faults, 1), *held()
+
+
+def held() -> tuple[int, int]:
+  """Megabytes that this process holds now, and the most that it has held."""
   status = pathlib.Path('/proc/self/status').read_text(encoding='utf-8')
   resident, largest = (
     int(status.partition(name)[2].split()[0]) // 1000
     for name in ('VmRSS:', 'VmHWM:')
   )
-  milliseconds = round(1e3 * statistics.median(seconds), 2)
-  return milliseconds, round(faults, 1), resident, largest
+  return resident, largest
+
+
+def watch(case: str, minutes: float) -> None:
+  """Repeats a case for so long; a row of hours.csv every five minutes."""
+  call = CALLS[case]()
+  call()
+  switch = os.environ.get('TF_ENABLE_ONEDNN_OPTS', 'default')
+  begin = time.monotonic()
+  calls = row_at = 0
+  while row_at <= minutes:
+    passed = (time.monotonic() - begin) / 60
+    if passed >= row_at:
+      row = (switch, case, round(passed, 1), calls, *held())
+      measure.append(HOURS, HOURS_COLUMNS, (measure.processor(), *row))
+      row_at += MINUTES_BETWEEN_ROWS
+    call()
+    calls += 1
 
 
 def copy_call():
@@ -146,8 +187,29 @@ def fit_call():
   return lambda: model.train_on_batch(examples, labels)
 
 
+def towers_call():
+  """A step of `terngrad.Trainer`: AlexNet, two workers of 2, ternary."""
+  import numpy as np
+
+  import terngrad
+
+  model, images, labels = measure.image_net('alexnet', 4)
+  trainer = terngrad.Trainer(model, 'ternary', num_workers=2)
+  images = images.reshape(2, 2, *images.shape[1:])
+  labels = labels.reshape(2, 2).astype(np.int32)
+  return lambda: trainer.step(images, labels, learning_rate=1e-3)
+
+
 def _faults() -> int:
   return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
+CALLS = {
+  'copy': copy_call,
+  'decode': decode_call,
+  'fit': fit_call,
+  'towers': towers_call,
+}
 
 
 if __name__ == '__main__':
