@@ -4,6 +4,7 @@ And the mark `gate_every`, by which the fast gate takes some cases of a test.
 """
 
 import collections
+import gc
 import zlib
 
 import pytest
@@ -24,6 +25,15 @@ def worker(tmp_path_factory):
   """A process that runs programs one after the other; see programs.Worker."""
   with programs.Worker(tmp_path_factory.mktemp('worker')) as process:
     yield process
+
+
+def pytest_collection_finish():
+  """Exempts what is imported and collected by now from garbage collection.
+
+  It lives as long as the process, and each full collection looked at all of it.
+  """
+  gc.collect()
+  gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
