@@ -3,6 +3,7 @@
 import contextlib
 import time
 from collections.abc import Callable
+from collections.abc import Iterator
 from datetime import datetime
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from terngrad.step import loss_scaling
 from terngrad.step import schedules
 from terngrad.step import step as steps
 from terngrad.training import batches
+from terngrad.training import execution
 from terngrad.training import run_writer
 
 
@@ -56,7 +58,7 @@ def run_steps(config, run, begin, report, show_progress=False):
   )
   with contextlib.ExitStack() as stack:
     if writer:
-      stack.enter_context(contextlib.closing(writer))
+      stack.enter_context(_closing(writer, run.hooks))
     stop = stack.enter_context(
       signals.stopping(alone=run.exchange.group is None)
     )
@@ -84,6 +86,22 @@ def run_steps(config, run, begin, report, show_progress=False):
         'last checkpoint.'
       ) from error
   return Outcome(step, stop.agreed if step < run.max_steps else None)
+
+
+@contextlib.contextmanager
+def _closing(
+  writer: run_writer.RunWriter, hooks: execution.Hooks
+) -> Iterator[None]:
+  """Closes the records at the end, whether a step failed or not.
+
+  TensorFlow registers what closes the file of events with every task first.
+  Where one of them does not answer, it waits without an end.
+  """
+  try:
+    yield
+  finally:
+    with hooks.own_limit('End of the records'):
+      writer.close()
 
 
 class _Screen:

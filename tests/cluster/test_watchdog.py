@@ -1,3 +1,4 @@
+import contextlib
 import re
 import socket
 import subprocess
@@ -23,10 +24,12 @@ def awake():
   with socket.create_server(('127.0.0.1', 0)) as server:
 
     def greet():
-      while True:
-        connection, _ = server.accept()
-        with connection:
-          connection.sendall(b'\0')
+      # Until the test closes the server.
+      with contextlib.suppress(OSError):
+        while True:
+          connection, _ = server.accept()
+          with connection:
+            connection.sendall(b'\0')
 
     threading.Thread(target=greet, daemon=True).start()
     yield f'127.0.0.1:{server.getsockname()[1]}'

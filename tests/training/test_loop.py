@@ -1,5 +1,6 @@
 """What stops a run: numbers of a step, or no folder to begin in."""
 
+import contextlib
 import types
 
 import numpy as np
@@ -12,7 +13,9 @@ from terngrad.config import servers
 from terngrad.config import training as configs
 from terngrad.parameter_server import server_run
 from terngrad.training import evaluation
+from terngrad.training import execution
 from terngrad.training import loop
+from terngrad.training import records
 from terngrad.training import start
 
 RUN = types.SimpleNamespace(parameters=['fc/kernel', 'fc/bias'])
@@ -52,6 +55,37 @@ def test_gradients_that_add_up_to_infinity_stop_the_run():
 def test_a_loss_that_is_not_finite_stops_the_run():
   with pytest.raises(errors.TrainingError, match='the loss of worker 3'):
     check([[1.0, 1.0]] * 4, (1.0, 1.0, 1.0, np.nan))
+
+
+def test_records_are_closed_within_a_limit(tmp_path, monkeypatch):
+  """A lost task that TensorFlow waits for must not keep the process alive."""
+  limits, seen = [], []
+  close = records.Recorder.close
+
+  @contextlib.contextmanager
+  def own_limit(self, what):
+    limits.append(what)
+    yield
+    limits.remove(what)
+
+  monkeypatch.setattr(execution.Hooks, 'own_limit', own_limit)
+  monkeypatch.setattr(
+    records.Recorder,
+    'close',
+    lambda recorder: (seen.append([*limits]), close(recorder)),
+  )
+  config = options_lib.build(
+    configs.TrainConfig,
+    net='lenet',
+    dataset_name='mnist',
+    batch_size=4,
+    max_steps=1,
+    train_dir=str(tmp_path),
+    benchmark_mode=True,
+    image_size=8,
+  )
+  start.train(config, lambda line: None)
+  assert seen == [['End of the records']]
 
 
 def test_a_run_without_a_folder_does_not_begin():
