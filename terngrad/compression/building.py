@@ -23,7 +23,6 @@ from terngrad.step import optimizers
 from terngrad.step import passes
 from terngrad.step import replicas
 from terngrad.step import step as steps
-from terngrad.step import traced_step
 from terngrad.training import run_codecs
 
 
@@ -69,7 +68,7 @@ class Built(NamedTuple):
   plan: replicas.ModelVariables
   codec: gradients.GradientCodec | None
   replicas: tuple[replicas.Replica, ...]
-  step: traced_step.TracedStep | None
+  step: steps.TrainStep | None
 
 
 def build(
@@ -113,7 +112,7 @@ def build(
     choices.seed,
     skips_not_finite=True,
   )
-  return Built(plan, codec, copies, traced_step.TracedStep(training, codec))
+  return Built(plan, codec, copies, steps.TrainStep(training, codec))
 
 
 def check_taken(result: steps.StepResult, step: int, workers: str) -> None:

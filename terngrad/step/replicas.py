@@ -70,12 +70,11 @@ class Replica(NamedTuple):
   ) -> 'Replica':
     """A replica of some of the variables, with their slots and averages.
 
+    It has no averages of the frozen.
+
     Args:
       parameters: indices in `trainable`.
       statistics: indices in `statistics`.
-
-    Returns:
-      A `Replica`, without averages of the frozen.
     """
     first = len(self.trainable)
     averaged = (*parameters, *(first + index for index in statistics))
@@ -129,9 +128,6 @@ def variables_of(
     model: a built one.
     trained: takes the name of a parameter, False freezes it: the variable is
       no longer trainable.
-
-  Returns:
-    A `ModelVariables`.
   """
 
   def name(variable: keras.Variable) -> str:
@@ -173,7 +169,7 @@ def create(
   devices: Sequence[str],
   scaling: Sequence[float] = (),
   own_statistics: bool = False,
-  shared: Mapping[states.Key, methods.State] | tuple[()] = (),
+  shared: Mapping[states.Key, methods.State] = types.MappingProxyType({}),
   averaged: bool = True,
 ) -> tuple[Replica, ...]:
   """One replica a device, all equal to the model's present values.
@@ -181,7 +177,7 @@ def create(
   The first replica uses the model's own variables, so that a machine with one
   device holds the parameters once.
 
-  Slots and averages stand beside their variables, wherever the model's are.
+  Slots and averages are beside their variables, wherever the model's are.
 
   Args:
     plan: variables of the model.
@@ -189,11 +185,8 @@ def create(
     devices: names, one a replica.
     scaling: values that the variables of the loss scale start from.
     own_statistics: True where each device keeps its own statistics.
-    shared: from `states.shared`, or () for none.
+    shared: from `states.shared`.
     averaged: False makes no averages.
-
-  Returns:
-    A tuple of `Replica`.
   """
   kinds = (plan.trainable, plan.statistics, plan.frozen)
   first = [tuple(v.value for v in kind) for kind in kinds]
@@ -211,21 +204,10 @@ def create(
         frozen=frozen,
         scaling=_copies(scaling, device),
         own_statistics=own_statistics,
-        shared=first_states(shared, device),
+        shared=states.of_replica(shared, device),
       )
     )
   return tuple(made)
-
-
-def first_states(
-  shared: Mapping[states.Key, methods.State] | tuple[()], device: str
-) -> dict[states.Key, tf.Variable]:
-  """Variables on a device, from what `states.shared` returns."""
-  with tf.device(device):
-    return {
-      key: tf.Variable(state.first_value(), trainable=False)
-      for key, state in dict(shared or {}).items()
-    }
 
 
 def _slots(
@@ -311,10 +293,13 @@ def variable_names(plan: ModelVariables, replica: Replica) -> list[str]:
     for slot in named
   ]
   averaged = plan.names if replica.averages else ()
-  averages = [average_name(name) for name in averaged]
-  scaling = loss_scaling.NAMES[: len(replica.scaling)]
-  shared = [f'{plan.names[key.variable]}/{key.name}' for key in replica.shared]
-  return [*plan.names, *slots, *averages, *scaling, *shared]
+  return [
+    *plan.names,
+    *slots,
+    *map(average_name, averaged),
+    *loss_scaling.NAMES[: len(replica.scaling)],
+    *(f'{plan.names[key.variable]}/{key.name}' for key in replica.shared),
+  ]
 
 
 def average_name(name: str) -> str:

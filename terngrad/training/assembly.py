@@ -19,6 +19,7 @@ from terngrad.config import training as training_options
 from terngrad.passes import accumulation
 from terngrad.passes import local_steps
 from terngrad.passes import recomputing
+from terngrad.passes import turns
 from terngrad.reduce import fragments
 from terngrad.reduce import gradients
 from terngrad.reduce import programs
@@ -30,7 +31,6 @@ from terngrad.step import replicas
 from terngrad.step import schedules
 from terngrad.step import step as steps
 from terngrad.step import synchronized
-from terngrad.step import traced_step
 from terngrad.training import batches
 from terngrad.training import device_speeds
 from terngrad.training import evaluation
@@ -153,7 +153,7 @@ def _step(
       local = dataclasses.replace(training.local, turn=turn)
       training = training._replace(local=local)
     made.append(context.make_step(training, fragments.of_step(codec, turn)))
-  return traced_step.in_turn(made)
+  return made[0] if len(made) == 1 else turns.StepInTurn(made)
 
 
 def _shares(config, context, training):

@@ -17,12 +17,12 @@ from terngrad.measure.processes import drawn_gradients
 from terngrad.reduce import bucketing
 from terngrad.reduce import gradients
 from terngrad.reduce import parts
+from terngrad.reduce import programs
 from terngrad.reduce import states
 from terngrad.step import optimizers
 from terngrad.step import passes
 from terngrad.step import replicas
 from terngrad.step import step as steps
-from terngrad.step import traced_step
 
 # The net of the race: see `single_column_alexnet`.
 RACE = 'single_column_alexnet'
@@ -152,7 +152,7 @@ def case(
 
   messages = [
     message
-    for part in parts.parts(codec)
+    for part in programs.parts(codec)
     for number in range(part.codec.num_rounds)
     for message in part.codec.messages(number)
   ]
@@ -175,7 +175,7 @@ def step_of(
   exchange: protocol.Exchange,
   copies: tuple[replicas.Replica, ...],
   codec: gradients.GradientCodec,
-) -> traced_step.TracedStep:
+) -> steps.TrainStep:
   """The traced step of the trainer.
 
   Args:
@@ -192,7 +192,7 @@ def step_of(
     optimizer=optimizers.GradientDescent(),
     seed=1,
   )
-  return traced_step.TracedStep(training, codec)
+  return steps.TrainStep(training, codec)
 
 
 def codec_of(what, text, num_workers):
@@ -245,7 +245,7 @@ def replicas_of(what, devices, codec):
     with tf.device(device):
       trainable = tuple(tf.Variable(tf.zeros(s)) for s in what.shapes)
     slots = tuple({} for _ in trainable)
-    known = replicas.first_states(shared, device)
+    known = states.of_replica(shared, device)
     made.append(
       replicas.Replica(device, trainable, (), slots, (), shared=known)
     )
