@@ -17,6 +17,7 @@ from terngrad.launching import refusals
 _PIECE = re.compile(
   r"""'([^']*)'|"([^"]*)"|([^\]\s'"()#;&|<>`$\\*?{}\[]+)""", re.ASCII
 )
+_WORD = re.compile(f'(?:{_PIECE.pattern})+', re.ASCII)
 _BEGIN = re.compile(r'([A-Z_]+)=')
 _CONTROL = re.compile(r'[\x00-\x1f\x7f]')
 _SPACES = ' \t\n\v\f\r'
@@ -133,18 +134,15 @@ class _Reader:
 
   def _take_word(self) -> str:
     """Takes a word; returns it without its quotes."""
-    found = _PIECE.match(self._rest)
+    found = _WORD.match(self._rest)
     if not found:
       raise self._refusal(
         'a word, in quotes where it has special characters',
         self._here(),
         'write it in single quotes',
       )
-    word = ''
-    while found:
-      word += found[1] or found[2] or found[3] or ''
-      self._rest = self._rest[found.end() :]
-      found = _PIECE.match(self._rest)
+    word = ''.join(map(''.join, _PIECE.findall(found[0])))
+    self._rest = self._rest[found.end() :]
     if self._rest and self._rest[0] not in f'{_SPACES})':
       raise self._refusal(
         'a space after a word',
