@@ -19,8 +19,8 @@ import keras
 import tensorflow as tf
 
 from terngrad.passes import segments
+from terngrad.step import model_variables
 from terngrad.step import passes
-from terngrad.step import replicas
 
 _T = TypeVar('_T')
 
@@ -31,7 +31,7 @@ class RecomputedPass(passes.ModelPass):
   def __init__(
     self,
     model: keras.Model,
-    plan: replicas.ModelVariables,
+    plan: model_variables.ModelVariables,
     loss: passes.LossFunction = passes.PLAIN,
     decoupled: bool = False,
     mean_share: tf.Variable | float | None = None,

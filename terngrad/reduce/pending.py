@@ -110,12 +110,6 @@ class PendingMean:
       self.received, self._states.read_shared(), self.step
     )
     self._states.write_shared(after, self._apply)
-    if self._part.codec.finishes:
-      self._finish(means)
-    return means
-
-  def _finish(self, means: list[tf.Tensor]) -> None:
-    """Lets the workers keep what depends on the mean gradients."""
 
     def finish(worker: tf.Tensor) -> list[tf.Tensor]:
       index, carried, step = self._of_worker(worker)
@@ -123,8 +117,10 @@ class PendingMean:
       self._states.write(index, states, self._apply)
       return []
 
-    with tf.device(self.device):
-      worker_map.worker_map(self.device, self.workers, [], finish)
+    if self._part.codec.finishes:
+      with tf.device(self.device):
+        worker_map.worker_map(self.device, self.workers, [], finish)
+    return means
 
   def _of_worker(
     self, worker: tf.Tensor

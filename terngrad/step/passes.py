@@ -15,7 +15,7 @@ import tensorflow as tf
 from terngrad.codec.stages import random_bits
 from terngrad.exchange import towers
 from terngrad.reduce import programs
-from terngrad.step import replicas
+from terngrad.step import model_variables
 
 if TYPE_CHECKING:
   from slim.nets import factory
@@ -151,7 +151,7 @@ class ModelPass(Pass):
   def __init__(
     self,
     model: keras.Model,
-    plan: replicas.ModelVariables,
+    plan: model_variables.ModelVariables,
     loss: LossFunction = PLAIN,
     decoupled: bool = False,
     mean_share: tf.Variable | float | None = None,
@@ -261,7 +261,7 @@ def is_right(outputs: Outputs, labels: tf.Tensor) -> tf.Tensor:
 
 
 def with_seeds(
-  plan: replicas.ModelVariables, held: list[tf.Tensor], key: tf.Tensor
+  plan: model_variables.ModelVariables, held: list[tf.Tensor], key: tf.Tensor
 ) -> list[tf.Tensor]:
   """The model's non-trainable values, with a dropout seed a layer from `key`.
 
@@ -278,13 +278,7 @@ def with_seeds(
 def of_net(
   net: 'factory.Net', label_smoothing: float = -1.0, aux_weight: float = -1.0
 ) -> Loss:
-  """The loss of a net, with its own numbers where these are -1.
-
-  Args:
-    net: what is trained.
-    label_smoothing: see `Loss`.
-    aux_weight: see `Loss`.
-  """
+  """The `Loss` of a net, with its own numbers where these are -1."""
   return Loss(
     net.label_smoothing if label_smoothing == -1 else label_smoothing,
     net.auxiliary_weight if aux_weight == -1 else aux_weight,

@@ -25,6 +25,7 @@ from terngrad.reduce import gradients
 from terngrad.reduce import programs
 from terngrad.reduce import states
 from terngrad.step import loss_scaling
+from terngrad.step import model_variables
 from terngrad.step import passes
 from terngrad.step import precision
 from terngrad.step import replicas
@@ -211,12 +212,16 @@ def _model(config, context):
 
 def _layout(config, model):
   """The model's variables, those outside --trainable_scopes frozen."""
-  plan = replicas.variables_of(model)
+  plan = model_variables.variables_of(model)
   names = plan.names[: len(plan.trainable)]
   trained = scopes.members(
     'trainable_scopes', config.start.trainable_scopes, config.model.net, names
   )
-  return replicas.variables_of(model, trained.__contains__) if trained else plan
+  return (
+    model_variables.variables_of(model, trained.__contains__)
+    if trained
+    else plan
+  )
 
 
 def _logits(names):

@@ -19,6 +19,7 @@ from terngrad.reduce import bucketing
 from terngrad.reduce import fragments as fragments_lib
 from terngrad.reduce import parts as parts_lib
 from terngrad.reduce import states
+from terngrad.step import model_variables
 from terngrad.step import optimizers
 from terngrad.step import passes
 from terngrad.step import replicas
@@ -127,7 +128,7 @@ class Training:
     self.model = build()
     if synchronize:
       synchronized.synchronize(self.model)
-    self.plan = replicas.variables_of(self.model, trained)
+    self.plan = model_variables.variables_of(self.model, trained)
     self.optimizer = optimizer or optimizers.Momentum(0.9)
     names = tuple(f'/CPU:{i}' for i in range(devices))
     self.exchange = exchange or towers.Towers(names, workers)

@@ -19,6 +19,7 @@ from terngrad.reduce import gradients
 from terngrad.reduce import parts
 from terngrad.reduce import programs
 from terngrad.reduce import states
+from terngrad.step import model_variables
 from terngrad.step import optimizers
 from terngrad.step import passes
 from terngrad.step import replicas
@@ -234,7 +235,7 @@ def replicas_of(what, devices, codec):
   shared = states.shared(codec)
   if what.model is not None:
     return replicas.create(
-      replicas.variables_of(what.model),
+      model_variables.variables_of(what.model),
       optimizers.GradientDescent(),
       devices,
       shared=shared,
@@ -255,7 +256,9 @@ def replicas_of(what, devices, codec):
 def pass_of(what: Subject) -> passes.Pass:
   """The pass of a subject."""
   if what.model is not None:
-    return passes.ModelPass(what.model, replicas.variables_of(what.model))
+    return passes.ModelPass(
+      what.model, model_variables.variables_of(what.model)
+    )
   return drawn_gradients.DrawnGradients(what.shapes)
 
 
