@@ -135,8 +135,8 @@ def _take(exchange):
     seed=11,
   )
   numbers = tf.constant(0, tf.int64), tf.constant(0.1), tf.constant(0.5)
-  take = tf.function(steps.TrainStep(training, built.codec).take)
-  take(*small.batch_of(0, [2, 2] if exchange else [4, 2]), *numbers)
+  step = steps.TrainStep(training, built.codec)
+  step.take(*small.batch_of(0, [2, 2] if exchange else [4, 2]), *numbers)
 
 
 def _model():

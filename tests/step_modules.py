@@ -143,8 +143,8 @@ def of_servers(codec):
   numbers = tf.constant(0, tf.int64), tf.constant(0.1), tf.constant(0.5)
   calls = Calls()
   with calls:
-    take = tf.function(steps.TrainStep(training, built.codec).take)
-    take(*small.batch_of(0, [2, 2]), *numbers)
+    step = steps.TrainStep(training, built.codec)
+    step.take(*small.batch_of(0, [2, 2]), *numbers)
   return calls.paths
 
 

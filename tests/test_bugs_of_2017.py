@@ -23,6 +23,7 @@ from terngrad.config import options as options_lib
 from terngrad.config import training as configs
 from terngrad.exchange import towers
 from terngrad.reduce import bucketing
+from terngrad.step import model_variables
 from terngrad.step import optimizers
 from terngrad.step import replicas
 from terngrad.step import schedules
@@ -101,7 +102,7 @@ def test_b1_floating_grad_epoch_sends_floats_in_its_epochs(mnist, tmp_path):
 def test_b2_replicas_start_equal_even_without_seeds():
   model = keras.Sequential([keras.Input([3]), keras.layers.Dense(5)])
   copies = replicas.create(
-    replicas.variables_of(model),
+    model_variables.variables_of(model),
     optimizers.GradientDescent(),
     ('/CPU:0', '/CPU:1'),
   )

@@ -26,12 +26,12 @@ def counted(*words):
   return int(modules), int(lines)
 
 
-def test_a_step_on_towers_is_in_30_modules_of_3400_lines():
+def test_a_step_on_towers_is_in_28_modules_of_3280_lines():
   modules, lines = counted()
   # 22 and 2,500 until issue 49, whose signatures say types and whose methods,
   # passes and optimizers are classes. Its aim, not yet met, is 18 and 2,000.
-  assert modules <= 30
-  assert lines <= 3400
+  assert modules <= 28
+  assert lines <= 3280
 
 
 def test_a_step_over_servers_is_in_five_modules_more():

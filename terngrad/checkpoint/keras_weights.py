@@ -26,7 +26,7 @@ def of_file(path: str, order: Sequence[str]) -> sources.WeightSource:
   Args:
     path: of the file.
     order: the net's variables in the order in which its layers have them, our
-      names; see `replicas.ModelVariables`.
+      names; see `model_variables.ModelVariables`.
 
   Raises:
     errors.CheckpointError: it cannot be read, or holds what is read elsewhere.

@@ -9,6 +9,7 @@ from slim.nets import factory as nets
 from terngrad import errors
 from terngrad.checkpoint import checkpoints
 from terngrad.cluster import devices
+from terngrad.step import model_variables
 from terngrad.step import replicas
 
 
@@ -89,7 +90,7 @@ def restore(model, path, layout, tower, averaged):
     errors.CheckpointError: it does not hold the tower.
   """
   device_index = _device_index(tower, path, layout)
-  plan = replicas.variables_of(model)
+  plan = model_variables.variables_of(model)
   named = zip(plan.names, (*plan.trainable, *plan.statistics), strict=True)
   checkpoints.restore(
     path,

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 
 from terngrad import signals
 from terngrad.cli import command
+from terngrad.cli import flags
 from terngrad.cli import launch_flags
 from terngrad.cli import launch_hosts
 from terngrad.cli import ports
@@ -69,6 +70,11 @@ def launch(values: Flags) -> int:
     terngrad.errors.ConfigError: nothing was started.
   """
   if launch_flags.is_asked(values):
+    if values.hosts and not options.is_default(values, 'num_workers'):
+      raise flags.UsageError(
+        '--num_workers: expected none beside --hosts, each of which is a '
+        f'worker, received {values.num_workers}. Leave it out.'
+      )
     return launch_hosts.launch(values, values.command, values.num_ps)
   for name, least in (('num_workers', 1), ('num_ps', 0)):
     options.at_least(name, getattr(values, name), least)

@@ -19,11 +19,11 @@ from terngrad.passes import recomputing
 from terngrad.reduce import bucketing
 from terngrad.reduce import gradients
 from terngrad.reduce import states
+from terngrad.step import model_variables
 from terngrad.step import optimizers
 from terngrad.step import passes
 from terngrad.step import replicas
 from terngrad.step import step as steps
-from terngrad.step import traced_step
 from terngrad.training import run_codecs
 
 
@@ -59,17 +59,17 @@ class Built(NamedTuple):
   """A model in training.
 
   Attributes:
-    plan: `replicas.ModelVariables`.
+    plan: `model_variables.ModelVariables`.
     codec: of the gradients, or None.
     replicas: one a device, without averages.
     step: the traced step, or None. One in which a loss or a gradient is not
       finite changes nothing; see `check_taken`.
   """
 
-  plan: replicas.ModelVariables
+  plan: model_variables.ModelVariables
   codec: gradients.GradientCodec | None
   replicas: tuple[replicas.Replica, ...]
-  step: traced_step.TracedStep | None
+  step: steps.TrainStep | None
 
 
 def build(
@@ -87,7 +87,7 @@ def build(
       model cannot be cut to be recomputed.
   """
   devices.keep_order_of_sums()
-  plan = replicas.variables_of(model)
+  plan = model_variables.variables_of(model)
   specs = run_codecs.variable_specs(plan)
   methods = _methods(specs, choices, exchange.num_workers)
   codec = run_codecs.on_devices(
@@ -113,7 +113,7 @@ def build(
     choices.seed,
     skips_not_finite=True,
   )
-  return Built(plan, codec, copies, traced_step.TracedStep(training, codec))
+  return Built(plan, codec, copies, steps.TrainStep(training, codec))
 
 
 def check_taken(result: steps.StepResult, step: int, workers: str) -> None:
@@ -142,7 +142,7 @@ def check_taken(result: steps.StepResult, step: int, workers: str) -> None:
 
 def forward_only(model: keras.Model, exchange: protocol.Exchange) -> Built:
   """A `Built` that takes no step: without slots, codec and `step`."""
-  plan = replicas.variables_of(model)
+  plan = model_variables.variables_of(model)
   no_slots = optimizers.GradientDescent()
   copies = replicas.create(plan, no_slots, exchange.devices, averaged=False)
   return Built(plan, None, copies, None)

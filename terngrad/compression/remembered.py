@@ -21,7 +21,6 @@ from terngrad.codec.methods.wrappers import error_feedback
 from terngrad.compression import state_matching
 from terngrad.reduce import gradients
 from terngrad.reduce import states
-from terngrad.step import replicas
 
 _T = TypeVar('_T')
 
@@ -89,7 +88,7 @@ class Remembered:
         owner: {k: s for k, s in fresh.items() if s.owner == owner}
         for owner in (methods.WORKER, methods.SHARED)
       }
-      shared |= replicas.first_states(of_owner[methods.SHARED], device)
+      shared |= states.of_replica(of_owner[methods.SHARED], device)
       workers |= states.of_workers(of_owner[methods.WORKER], device, count)
     return self._restore(fresh)
 

@@ -122,7 +122,7 @@ def make_scorer(model, plan, replicas, minimized):
 
   Args:
     model: a `keras.Model`.
-    plan: its `replicas.ModelVariables`.
+    plan: its `model_variables.ModelVariables`.
     replicas: tuple of `replicas.Replica`.
     minimized: a function of (outputs, labels), see `loss_function`.
 

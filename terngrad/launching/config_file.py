@@ -17,6 +17,7 @@ from terngrad.launching import refusals
 _PIECE = re.compile(
   r"""'([^']*)'|"([^"]*)"|([^\]\s'"()#;&|<>`$\\*?{}\[]+)""", re.ASCII
 )
+_WORD = re.compile(f'(?:{_PIECE.pattern})+', re.ASCII)
 _BEGIN = re.compile(r'([A-Z_]+)=')
 _CONTROL = re.compile(r'[\x00-\x1f\x7f]')
 _SPACES = ' \t\n\v\f\r'
@@ -47,9 +48,8 @@ def read(
       'give --config=FILE',
     )
   text = pathlib.Path(path).read_bytes().decode(errors='surrogateescape')
-  reader = _Reader(path, lists, words)
-  reader.read(text)
-  return {n: tuple(v) for n, v in reader.lists.items()}, reader.words
+  found = _Reader(path, lists, words).read(text)
+  return {n: tuple(found[n]) for n in lists}, {n: found[n][0] for n in words}
 
 
 def write(lists: Mapping[str, Sequence[str]], words: Mapping[str, str]) -> str:
@@ -67,96 +67,82 @@ def _quoted(word: str) -> str:
 
 
 class _Reader:
-  """Reads the text of a file, word by word.
-
-  Attributes:
-    lists: dict of name to its words.
-    words: dict of name to its word.
-  """
+  """Reads the text of a file, word by word."""
 
   def __init__(
     self, path: str, lists: Sequence[str], words: Sequence[str]
   ) -> None:
     self._path = path
     self._known = {'list': lists, 'word': words}
-    self.lists: dict[str, list[str]] = {}
-    self.words: dict[str, str] = {}
+    self._found: dict[str, list[str]] = {}
     # The list whose ) has not come yet.
     self._open = ''
     self._line = self._rest = ''
     self._number = 0
 
-  def read(self, text: str) -> None:
+  def read(self, text: str) -> dict[str, list[str]]:
+    """The words of each variable."""
     for self._number, self._line in enumerate(text.split('\n'), 1):
       self._rest = self._line.lstrip(_SPACES)
       while self._rest and not self._rest.startswith('#'):
-        if self._open:
-          self._take_item()
-        else:
+        if not self._open:
           self._begin_variable()
+        elif self._rest.startswith(')'):
+          self._rest, self._open = self._rest[1:], ''
+        else:
+          self._found[self._open].append(self._take_word())
         self._rest = self._rest.lstrip(_SPACES)
     if self._open:
       raise self._refusal(f'a ) that ends {self._open}', 'none', 'add it')
-    for names in self._known.values():
-      for name in names:
-        if name not in self.lists and name not in self.words:
-          raise self._refusal(
-            name, 'nothing', 'take the line from scripts/config_dist.sh'
-          )
+    for name in (*self._known['list'], *self._known['word']):
+      if name not in self._found:
+        raise self._refusal(
+          name, 'nothing', 'take the line from scripts/config_dist.sh'
+        )
+    return self._found
 
   def _begin_variable(self) -> None:
     """Takes NAME=word, or NAME=( of a list."""
-    found = _BEGIN.match(self._rest)
-    if not found:
+    begin = _BEGIN.match(self._rest)
+    if not begin:
       raise self._refusal(
         'NAME=word or NAME=(word ...)',
         self._here(),
         'compare with scripts/config_dist.sh',
       )
-    name = found[1]
-    self._rest = self._rest[found.end() :]
-    if name in self.lists or name in self.words:
+    name = begin[1]
+    self._rest = self._rest[begin.end() :]
+    if name in self._found:
       raise self._refusal(
         'every variable once',
         f'line {self._number}: {name} again',
         'leave one out',
       )
-    if self._rest.startswith('('):
-      self._check_name(name, 'list', 'write a word, or another name')
-      self._rest = self._rest[1:]
-      self._open, self.lists[name] = name, []
-    else:
-      self._check_name(name, 'word', 'write a list, (...), or another name')
-      self.words[name] = self._take_word()
-
-  def _check_name(self, name: str, kind: str, remedy: str) -> None:
-    known = self._known[kind]
-    if name not in known:
+    is_list = self._rest.startswith('(')
+    kind, other = ('list', 'a word') if is_list else ('word', 'a list, (...)')
+    if name not in self._known[kind]:
       raise self._refusal(
-        f'a {kind} for one of {" ".join(known)}', self._here(), remedy
+        f'a {kind} for one of {" ".join(self._known[kind])}',
+        self._here(),
+        f'write {other}, or another name',
       )
-
-  def _take_item(self) -> None:
-    """Takes one word of the list that is open, or its end."""
-    if self._rest.startswith(')'):
-      self._rest, self._open = self._rest[1:], ''
+    self._found[name] = []
+    if is_list:
+      self._rest, self._open = self._rest[1:], name
     else:
-      self.lists[self._open].append(self._take_word())
+      self._found[name].append(self._take_word())
 
   def _take_word(self) -> str:
     """Takes a word; returns it without its quotes."""
-    found = _PIECE.match(self._rest)
+    found = _WORD.match(self._rest)
     if not found:
       raise self._refusal(
         'a word, in quotes where it has special characters',
         self._here(),
         'write it in single quotes',
       )
-    word = ''
-    while found:
-      word += found[1] or found[2] or found[3] or ''
-      self._rest = self._rest[found.end() :]
-      found = _PIECE.match(self._rest)
+    word = ''.join(map(''.join, _PIECE.findall(found[0])))
+    self._rest = self._rest[found.end() :]
     if self._rest and self._rest[0] not in f'{_SPACES})':
       raise self._refusal(
         'a space after a word',

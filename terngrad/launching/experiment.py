@@ -102,8 +102,7 @@ class Experiment:
 
   def close_tunnels(self) -> None:
     """Ends those that are open."""
-    for line in self.tunnels.close():
-      output.say(line)
+    output.say(*self.tunnels.close())
 
   def record(self) -> None:
     """Leaves on this machine what --status and --stop need.

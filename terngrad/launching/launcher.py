@@ -144,18 +144,15 @@ def _status(experiment: experiments.Experiment) -> int:
   """Prints how all tasks and tunnels are; 1 unless all run."""
   tasks = remote.each(experiment.status, experiment.tasks, output.say)
   opened = experiment.tunnels.status()
-  for line in opened.lines:
-    output.say(line)
+  output.say(*opened.lines)
   return 0 if tasks.ok and opened.ok else _FAILED
 
 
 def _print(experiment: experiments.Experiment) -> int:
   """Prints each host and command, and reaches no host."""
   if experiment.tunnel:
-    for host in experiment.tunnels.others:
-      output.say(experiment.tunnels.line(host))
-  for task in experiment.tasks:
-    output.say(task.line)
+    output.say(*map(experiment.tunnels.line, experiment.tunnels.others))
+  output.say(*(task.line for task in experiment.tasks))
   return 0
 
 
@@ -168,8 +165,7 @@ def _check(experiment: experiments.Experiment, request: Request) -> int:
     'terngrad and GPUs on every host',
     'run scripts/setup.sh there, or repair WORKER_DEVICES',
   )
-  for line in said.lines:
-    output.say(line)
+  output.say(*said.lines)
   _same_versions(said.lines)
   if request.tunnel:
     said = _all_or_none(
@@ -178,8 +174,7 @@ def _check(experiment: experiments.Experiment, request: Request) -> int:
       'a tunnel to every host',
       'repair it',
     )
-    for line in said.lines:
-      output.say(line)
+    output.say(*said.lines)
   output.say('all tasks can start')
   return 0
 
@@ -187,18 +182,15 @@ def _check(experiment: experiments.Experiment, request: Request) -> int:
 def _same_versions(lines: list[str]) -> None:
   """Refuses that 'NAME on HOST: VERSIONS; GPUS' differ."""
   first = ''
-  for line in lines:
-    # Shells may say more.
-    found = _VERSIONS.fullmatch(line)
-    if not found:
-      continue
+  # Shells may say more.
+  for found in filter(None, map(_VERSIONS.fullmatch, lines)):
     versions = found[1].rpartition(';')[0]
     first = first or versions
     if versions != first:
       raise refusals.refusal(
         'hosts differ',
         f'{first} everywhere',
-        line.rpartition(';')[0],
+        found[0].rpartition(';')[0],
         'install the same versions on all hosts',
       )
 

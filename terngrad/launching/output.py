@@ -2,22 +2,23 @@
 
 import sys
 from collections.abc import Iterable
+from typing import TextIO
 
 
-def say(line: str) -> None:
-  """Writes a line to standard output."""
-  sys.stdout.write(f'{_writable(line, sys.stdout.encoding)}\n')
-  sys.stdout.flush()
+def say(*lines: str) -> None:
+  """Writes lines to standard output."""
+  _write(sys.stdout, lines)
 
 
 def warn(lines: Iterable[str]) -> None:
   """Writes lines to standard error."""
-  encoding = sys.stderr.encoding
-  sys.stderr.writelines(f'{_writable(line, encoding)}\n' for line in lines)
-  sys.stderr.flush()
+  _write(sys.stderr, lines)
 
 
-def _writable(line: str, encoding: str | None) -> str:
-  """A line whose letters the output may not have, as those of a path."""
-  encoding = encoding or 'utf-8'
-  return line.encode(encoding, errors='backslashreplace').decode(encoding)
+def _write(stream: TextIO, lines: Iterable[str]) -> None:
+  """Writes lines, whose letters the stream may not have, as those of a path."""
+  encoding = stream.encoding or 'utf-8'
+  for line in lines:
+    written = line.encode(encoding, errors='backslashreplace')
+    stream.write(f'{written.decode(encoding)}\n')
+  stream.flush()

@@ -9,6 +9,8 @@ import shlex
 import subprocess
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import IO
 from typing import NamedTuple
 from typing import TypeVar
 
@@ -53,14 +55,14 @@ _Asked = TypeVar('_Asked')
 def each(
   ask: Callable[[_Asked], Said],
   whom: Iterable[_Asked],
-  say: Callable[[str], None] | None = None,
+  say: Callable[..., None] | None = None,
 ) -> Said:
   """Asks for each, one after the other.
 
   Args:
     ask: what says how each is.
     whom: of what to ask.
-    say: gets each line as it comes; None to keep them for the answer.
+    say: gets the lines of each as they come; None to keep them for the answer.
 
   Returns:
     All lines; not ok unless all are.
@@ -71,8 +73,7 @@ def each(
     ok = ok and said.ok
     lines += said.lines
     if say is not None:
-      for line in said.lines:
-        say(line)
+      say(*said.lines)
   return Said(ok, lines)
 
 
@@ -136,18 +137,35 @@ class Hosts:
     self._check()
     call = f'\n{shlex.join((function, *words))}\n'
     try:
-      done = subprocess.run(
-        command,
-        input=self._functions + call.encode(errors='surrogateescape'),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        check=False,
-        # A ctrl-c is for the launcher, which looks at it between two calls.
-        start_new_session=True,
+      done = run(
+        command, self._functions + call.encode(errors='surrogateescape')
       )
     except OSError as error:
       return NOT_STARTED, cannot_start(command[0], error)
     return done.returncode, plain(done.stdout)
+
+
+def run(
+  command: Sequence[str],
+  given: bytes = b'',
+  stdout: int | IO[bytes] = subprocess.PIPE,
+) -> subprocess.CompletedProcess[bytes]:
+  """Runs a program of this machine to its end.
+
+  Args:
+    command: the program and its arguments.
+    given: its standard input.
+    stdout: gets what it writes, to standard error too.
+  """
+  return subprocess.run(
+    command,
+    input=given,
+    stdout=stdout,
+    stderr=subprocess.STDOUT,
+    check=False,
+    # A ctrl-c is for the launcher, which looks at it between two calls.
+    start_new_session=True,
+  )
 
 
 def cannot_start(program: str, error: OSError) -> str:

@@ -10,7 +10,6 @@ import pathlib
 import re
 import shlex
 import shutil
-import subprocess
 import tempfile
 
 from terngrad.launching import addresses
@@ -137,30 +136,19 @@ class Tunnels:
       # -E: what stays in the background says there why it ended, and what it
       # cannot forward. A file, because a pipe would be held open.
       with log.open('ab') as output:
-        status = subprocess.run(
+        opened = remote.run(
           (*remote.SSH, *_OPTIONS, *socket, '-E', str(log))
           + (*self._forwards(host), '--', host),
-          stdin=subprocess.DEVNULL,
           stdout=output,
-          stderr=subprocess.STDOUT,
-          check=False,
-          start_new_session=True,
-        ).returncode
-      asked = subprocess.run(
-        ('ssh', *socket, '-O', 'check', '--', host),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        check=False,
-        start_new_session=True,
-      )
+        )
+      asked = remote.run(('ssh', *socket, '-O', 'check', '--', host))
     except OSError as error:
       log.write_text(f'{remote.cannot_start("ssh", error)}\n')
       return remote.NOT_STARTED, ''
     finally:
       # Nobody else is to command it.
       shutil.rmtree(sockets)
-    return status, remote.plain(asked.stdout)
+    return opened.returncode, remote.plain(asked.stdout)
 
   def _forwards(self, host: str) -> list[str]:
     """The options of a host's ssh."""

@@ -10,7 +10,6 @@ from terngrad.parameter_server import server_hooks
 from terngrad.reduce import gradients
 from terngrad.step import replicas
 from terngrad.step import step as steps
-from terngrad.step import traced_step
 from terngrad.training import batches
 from terngrad.training import execution
 
@@ -52,7 +51,7 @@ class ServerContext(execution.ExecutionContext):
   ) -> steps.Step:
     """See `execution.ExecutionContext.make_step`."""
     self._copies = training.replicas
-    return traced_step.TracedStep(training, codec)
+    return steps.TrainStep(training, codec)
 
   def batches(
     self, step: int, shares: Sequence[int] | None = None

@@ -73,23 +73,22 @@ class LocalMemory(device_passes.LocalTraining):
     Returns:
       Those of the parameters of the whole model.
     """
-    found = []
-
-    def keep(name: str, variable: int, shape: tuple[int, ...]) -> None:
-      found.append(methods.State(name, methods.WORKER, variable, shape))
-
+    known = [(i, tuple(shape)) for i, shape in enumerate(shapes)]
+    # Names, indices of variables and shapes.
+    found: list[tuple[str, int, tuple[int, ...]]] = []
     if self.fragments:
-      for i, shape in enumerate(shapes):
-        keep('local_parameters', i, tuple(shape))
-      keep('local_exchanges', 0, ())
+      found += [('local_parameters', *one) for one in known]
+      found.append(('local_exchanges', 0, ()))
     if self.overlap:
-      keep('local_scores', 0, (passes.NUM_SCORES,))
+      found.append(('local_scores', 0, (passes.NUM_SCORES,)))
     if self._keeps_slots:
-      keep('inner_steps', 0, ())
-      for i, shape in enumerate(shapes):
-        for slot in self.inner.slots:
-          keep(f'inner_{slot}', i, tuple(shape))
-    return tuple(found)
+      names = [f'inner_{slot}' for slot in self.inner.slots]
+      found.append(('inner_steps', 0, ()))
+      found += [(name, *one) for one in known for name in names]
+    return tuple(
+      methods.State(name, methods.WORKER, variable, shape)
+      for name, variable, shape in found
+    )
 
   @property
   def _keeps_slots(self) -> bool:

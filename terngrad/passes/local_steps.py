@@ -40,7 +40,7 @@ class LocalSteps(local_memory.LocalMemory):
     return LocalPass(self, node_pass, learning_rate)
 
 
-class LocalPass(device_passes.LocalPass):
+class LocalPass(passes.Pass):
   """What workers do in a step.
 
   Its gradient is what the worker's own steps took away; its scores are the
@@ -64,7 +64,6 @@ class LocalPass(device_passes.LocalPass):
     super().__init__(
       node_pass.num_statistics, node_pass.decay, node_pass.decoupled_decay
     )
-    self.outer_rate = steps.outer_rate
     self._steps = steps
     self._node_pass = node_pass
     self._learning_rate = learning_rate
@@ -102,23 +101,20 @@ class LocalPass(device_passes.LocalPass):
     self,
     where: device_passes.DevicePasses,
     batch: towers.Batch,
-    seed_and_step: tuple[tf.Tensor, tf.Tensor],
+    seed: tf.Tensor,
+    step: tf.Tensor,
   ) -> None:
-    """See `device_passes.LocalPass.go_on`."""
-    steps, replica = self._steps, where.replica
+    """See `passes.Pass.go_on`."""
+    steps, device = self._steps, where.replica.device
     if not steps.overlap:
       return
     numbers = range(steps.count - steps.overlap, steps.count)
-    with tf.device(replica.device):
-      held = [
-        tf.convert_to_tensor(v) for v in (*replica.statistics, *replica.frozen)
-      ]
-      scale = [tf.convert_to_tensor(v) for v in replica.scaling[:1]]
-      given = held, scale[0] if scale else None
+    with tf.device(device):
+      given = where.held()
 
       def body(worker: tf.Tensor) -> list[tf.Tensor]:
-        node = where.index_of(worker)
-        key = random_bits.worker_key(*seed_and_step, worker)
+        node = worker_map.index_of(worker, where.workers)
+        key = random_bits.worker_key(seed, step, worker)
         own = steps.recall(where.memory.read(node))
         own = own._replace(scores=tf.zeros([passes.NUM_SCORES]))
         batches = accumulation.parts_of(steps.count, *batch.of(worker))
@@ -126,7 +122,7 @@ class LocalPass(device_passes.LocalPass):
         where.memory.write(node, steps.memory(own))
         return []
 
-      worker_map.worker_map(replica.device, where.workers, [], body)
+      worker_map.worker_map(device, where.workers, [], body)
 
   def _take(
     self,

@@ -11,7 +11,6 @@ once.
 """
 
 from collections.abc import Callable
-from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 from typing import TypeVar
@@ -20,8 +19,8 @@ import keras
 import tensorflow as tf
 
 from terngrad.passes import segments
+from terngrad.step import model_variables
 from terngrad.step import passes
-from terngrad.step import replicas
 
 _T = TypeVar('_T')
 
@@ -32,7 +31,7 @@ class RecomputedPass(passes.ModelPass):
   def __init__(
     self,
     model: keras.Model,
-    plan: replicas.ModelVariables,
+    plan: model_variables.ModelVariables,
     loss: passes.LossFunction = passes.PLAIN,
     decoupled: bool = False,
     mean_share: tf.Variable | float | None = None,
@@ -69,7 +68,8 @@ class RecomputedPass(passes.ModelPass):
       tape.watch([*own, given[-1], *heads.values()])
       computed, moved = last(parameters, state, given[-1])
       whole = {**heads, **dict(zip(last.outputs, computed, strict=True))}
-      target, scores = losses(_as_model_returns(whole))
+      ordered = [whole[index] for index in sorted(whole)]
+      target, scores = losses(ordered if len(ordered) > 1 else ordered[0])
     _put(state_after, last.others, moved)
     reached = given[-1] if begin < len(first) else []
     own, upstream, of_heads = _gradient(tape, target, [own, reached, heads])
@@ -134,12 +134,6 @@ def _gradient(
     output_gradients,
     unconnected_gradients=tf.UnconnectedGradients.ZERO,
   )
-
-
-def _as_model_returns(outputs: Mapping[int, tf.Tensor]) -> passes.Outputs:
-  """The one output, or a list of them, from {index: tensor}."""
-  ordered = [outputs[index] for index in sorted(outputs)]
-  return ordered if len(ordered) > 1 else ordered[0]
 
 
 def _put(values: list[_T], indices: Sequence[int], new: Sequence[_T]) -> None:

@@ -235,22 +235,22 @@ class _Graph:
     return sorted(found, key=lambda cut: -cut.after.bit_count())
 
   def _all_passes(self, tensor: keras.KerasTensor, after: int) -> bool:
-    for number, node in enumerate(self._nodes):
-      if after >> number & 1:
-        continue
-      for output in node.output_tensors:
-        if output is not tensor and any(
-          after >> consumer & 1
-          for consumer in self._consumers.get(id(output), ())
-        ):
-          return False
-    return True
+    """Whether no other tensor goes on from before it to what is after."""
+    return not any(
+      after >> consumer & 1
+      for number, node in enumerate(self._nodes)
+      if not after >> number & 1
+      for output in node.output_tensors
+      if output is not tensor
+      for consumer in self._consumers.get(id(output), ())
+    )
 
   def _together(self) -> list[int]:
     """Sets of nodes that no cut may part."""
     found: dict[int, int] = {}
     for number, node in enumerate(self._nodes):
-      for owner in (node.operation, *_variables(node)):
+      variables = getattr(node.operation, 'variables', ())
+      for owner in (node.operation, *variables):
         found[id(owner)] = found.get(id(owner), 0) | 1 << number
     return [mask for mask in found.values() if mask.bit_count() > 1]
 
@@ -258,8 +258,8 @@ class _Graph:
     """Of what nodes return, but the images, for one example."""
     return sum(
       _num_bytes(tensor)
-      for node in self._of(mask)
-      if not node.is_input
+      for number, node in enumerate(self._nodes)
+      if mask >> number & 1 and not node.is_input
       for tensor in node.output_tensors
     )
 
@@ -300,9 +300,6 @@ class _Graph:
       num_bytes=self.num_bytes(mask),
     )
 
-  def _of(self, mask: int) -> list[_Node]:
-    return [n for i, n in enumerate(self._nodes) if mask >> i & 1]
-
   def _node_of(self, tensor: keras.KerasTensor) -> int:
     node = _maker(tensor)
     return next(i for i, each in enumerate(self._nodes) if each is node)
@@ -328,10 +325,6 @@ def _maker(tensor: keras.KerasTensor) -> _Node:
   """The node that made a tensor. Keras has no public name for its graph."""
   operation, node_index, _ = tensor._keras_history
   return operation._inbound_nodes[node_index]
-
-
-def _variables(node: _Node) -> Sequence[keras.Variable]:
-  return getattr(node.operation, 'variables', ())
 
 
 def _indices(

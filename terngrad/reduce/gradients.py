@@ -10,7 +10,6 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import NamedTuple
-from typing import TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -19,7 +18,6 @@ from terngrad.codec import method as methods
 from terngrad.codec.stages import random_bits
 from terngrad.reduce import buckets as buckets_lib
 
-_T = TypeVar('_T')
 # For each bucket a list of tensors.
 OfBuckets = Sequence[methods.Tensors]
 
@@ -75,7 +73,7 @@ class GradientCodec:
   @property
   def variables(self) -> list[int]:
     """Indices in the model of the variables that are coded, ascending."""
-    return self._layout.variables
+    return sorted(self._order)
 
   @property
   def num_variables(self) -> int:
@@ -168,8 +166,8 @@ class GradientCodec:
 
   def flatten(self, gradients: methods.Tensors) -> tf.Tensor:
     """All gradients as float32 [num_elements], bucket after bucket."""
-    order = [i for bucket in self.buckets for i in bucket.indices]
-    return tf.concat([tf.reshape(gradients[i], [-1]) for i in order], axis=0)
+    own = [tf.reshape(gradients[i], [-1]) for i in self._order]
+    return tf.concat(own, axis=0)
 
   def keys(
     self, seed: tf.Tensor | int, step: tf.Tensor, worker: tf.Tensor
@@ -203,7 +201,7 @@ class GradientCodec:
       )
       carried.append(values)
       probes.append(probe)
-    return carried, tf.gather(tf.concat(probes, axis=0), self._layout.order)
+    return carried, tf.gather(tf.concat(probes, axis=0), self._probe_order)
 
   def carry(self, carried: OfBuckets, step: WorkerStep) -> OfBuckets:
     """What a worker keeps of `begin`'s gradients until there is a round.
@@ -263,7 +261,11 @@ class GradientCodec:
     return _join(words, axis=0), after
 
   def decode(
-    self, received: methods.Arrived, states: OfBuckets, step: WorkerStep
+    self,
+    received: methods.Arrived,
+    states: OfBuckets,
+    step: WorkerStep,
+    only: Sequence[int] | None = None,
   ) -> tuple[list[tf.Tensor], OfBuckets]:
     """The mean gradients.
 
@@ -271,32 +273,32 @@ class GradientCodec:
       received: see `send`, of all rounds.
       states: those that are shared, None in place of workers' own.
       step: `WorkerStep` without worker.
+      only: numbers of buckets, to leave out all others; None for all.
 
     Returns:
       (list of float32, in the order and shapes of the variables; states).
     """
-    means, after = [], []
-    for index in range(len(self.buckets)):
-      values, state = self.buckets[index].method.decode(
+    means: dict[int, tf.Tensor] = {}
+    after = []
+    for index in range(len(self.buckets)) if only is None else only:
+      bucket = self.buckets[index]
+      values, state = bucket.method.decode(
         self.received(index, received),
         states[index],
         self._context(index, step),
       )
-      means += values
+      means |= zip(bucket.indices, values, strict=True)
       after.append(state)
-    return self.in_model_order(means), after
+    return [means[i] for i in sorted(means)], after
 
-  def decode_bucket(
+  def means(
     self,
-    index: int,
     received: methods.Arrived,
-    states: OfBuckets,
     step: WorkerStep,
-  ) -> tuple[list[tf.Tensor], methods.Tensors]:
-    """`decode` for one bucket: (its means, in its order; its states)."""
-    return self.buckets[index].method.decode(
-      self.received(index, received), states[index], self._context(index, step)
-    )
+    only: Sequence[int] | None = None,
+  ) -> list[tf.Tensor]:
+    """The mean gradients of methods without states; see `decode`."""
+    return self.decode(received, [()] * len(self.buckets), step, only)[0]
 
   def decode_words(
     self, parts: Sequence[tf.Tensor], shared: tf.Tensor
@@ -316,7 +318,7 @@ class GradientCodec:
     piece = methods.Piece(0, list(parts))
     received = methods.payloads(self.messages(0), [piece])
     step = WorkerStep(zero, zero, count, shared=shared)
-    return self.decode([received], [()] * len(self.buckets), step)[0]
+    return self.means([received], step)
 
   def estimate(
     self, words: methods.Tensors, step: WorkerStep
@@ -337,7 +339,8 @@ class GradientCodec:
         return None
       number = bucket.method.telling % bucket.method.num_rounds
       sizes = [message.num_words for message in bucket.messages(number)]
-      own = words[number][self._layout.words[number][index]]
+      of_buckets = [b.num_words(number) for b in self.buckets]
+      own = split(words[number], of_buckets, axis=0)[index]
       context = self._context(index, step)
       found += bucket.method.estimate(split(own, sizes, axis=0), context)
     return _join(found, axis=0)
@@ -371,29 +374,40 @@ class GradientCodec:
       after.append(state)
     return after
 
-  def in_model_order(self, values: Sequence[_T]) -> list[_T]:
-    """A list in the order of the buckets in that of the model's variables."""
-    return [values[place] for place in self._layout.places]
-
   def probed_variables(self) -> np.ndarray:
     """For each number of the probe the variable that it is of."""
-    return self._layout.probed
-
-  def probes_of_buckets(self) -> list[np.ndarray]:
-    """For each bucket where its numbers are in the probe, as int arrays."""
-    return self._layout.probes
+    return np.sort(self._probed)
 
   @functools.cached_property
-  def _layout(self) -> buckets_lib.Layout:
-    return buckets_lib.layout(self.buckets)
+  def probes_of_buckets(self) -> list[np.ndarray]:
+    """For each bucket where its numbers are in the probe, as int arrays."""
+    ends = np.cumsum([sum(bucket.num_probes) for bucket in self.buckets])
+    return np.split(np.argsort(self._probe_order), ends[:-1])
+
+  @functools.cached_property
+  def _order(self) -> list[int]:
+    """The variables, bucket after bucket."""
+    return [i for bucket in self.buckets for i in bucket.indices]
+
+  @functools.cached_property
+  def _probed(self) -> np.ndarray:
+    """For each number of the buckets' probes the variable that it is of."""
+    counts = [n for bucket in self.buckets for n in bucket.num_probes]
+    return np.repeat(self._order, counts)
+
+  @functools.cached_property
+  def _probe_order(self) -> np.ndarray:
+    """Int array, from the order of the buckets to that of the variables."""
+    return np.argsort(self._probed, kind='stable')
 
   def received(self, index: int, received: methods.Arrived) -> methods.Arrived:
     """What a bucket received: for each of its rounds a list, one a message."""
     found = []
     for number, of_all in enumerate(received):
-      messages = self._layout.messages[number][index]
-      if messages.start < messages.stop:
-        found.append(of_all[messages])
+      counts = [len(bucket.messages(number)) for bucket in self.buckets]
+      first = sum(counts[:index])
+      if counts[index]:
+        found.append(of_all[first : first + counts[index]])
     return found
 
   def _with_keys(self, step: WorkerStep) -> WorkerStep:
@@ -405,7 +419,7 @@ class GradientCodec:
   def _context(self, index: int, step: WorkerStep) -> methods.Context:
     """The `method.Context` of a bucket."""
     bucket = self.buckets[index]
-    numbers = self._layout.probes[index]
+    numbers = self.probes_of_buckets[index]
 
     def pick(probe: tf.Tensor | None) -> tf.Tensor | None:
       return None if probe is None else tf.gather(probe, numbers)

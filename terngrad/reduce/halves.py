@@ -25,17 +25,16 @@ class Halves:
       num_workers: N.
     """
     self._codec = codec
-    self._programs = programs_lib.Programs(codec)
+    (self._part,) = programs_lib.parts(codec)
     self._states = [
       [state.first_value() for state in states] for states in codec.states()
     ]
     self._step = gradients_lib.WorkerStep(
       tf.constant(1, tf.int64), tf.constant(0, tf.int64), num_workers
     )
-    self.send = tf.function(self._send)
-    self.receive = tf.function(self._receive)
 
-  def _send(
+  @tf.function
+  def send(
     self, gradients: list[tf.Tensor], rows: Sequence[tf.Tensor]
   ) -> tuple[list[tf.Tensor], tf.Tensor]:
     """What a worker sends.
@@ -48,27 +47,28 @@ class Halves:
       (for each round int32 [words]; float32 [probes], the agreed probe: its
       own).
     """
-    programs, worker = self._programs, tf.constant(0)
+    part, worker = self._part, tf.constant(0)
     step = self._step._replace(worker=worker)
-    values, own = programs.begin(gradients, gradients, self._states, step)
+    values, own = part.begin(gradients, gradients, self._states, step)
     shared = gradients_lib.agree(own[tf.newaxis])
     step = step._replace(own=own)
-    carried = programs.carry(values, step, stacked=False)
+    carried = part.carry(values, step, stacked=False)
     received = methods.received_by(worker, self._received(rows))
-    step = programs.with_keys(step._replace(shared=shared))
+    step = part.with_keys(step._replace(shared=shared))
     words = []
     for number in range(self._codec.num_rounds):
       before = received[:number]
-      sent, _ = programs.send(number, carried, self._states, before, step)
+      sent, _ = part.send(number, carried, self._states, before, step)
       words.append(sent)
     return words, shared
 
-  def _receive(
+  @tf.function
+  def receive(
     self, rows: Sequence[tf.Tensor], shared: tf.Tensor
   ) -> list[tf.Tensor]:
-    """The mean gradients of what all sent; see `_send`."""
+    """The mean gradients of what all sent; see `send`."""
     step = self._step._replace(shared=shared)
-    return self._programs.decode(self._received(rows), self._states, step)[0]
+    return self._part.decode(self._received(rows), self._states, step)[0]
 
   def _received(self, rows: Sequence[tf.Tensor]) -> methods.Arrived:
     return [

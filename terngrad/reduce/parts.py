@@ -6,9 +6,6 @@ that it draws in one piece, and scalers are each variable's own: what is decoded
 does not depend on the parts.
 """
 
-from typing import NamedTuple
-
-import numpy as np
 import tensorflow as tf
 
 from terngrad.codec.stages import contract
@@ -16,20 +13,6 @@ from terngrad.reduce import buckets as buckets_lib
 from terngrad.reduce import gradients
 
 _FLOAT_BYTES = 4
-
-
-class Part(NamedTuple):
-  """Variables whose codes travel together.
-
-  Attributes:
-    codec: `gradients.GradientCodec` of these variables alone.
-    indices: tuple of int, the variables' indices in the model, ascending.
-    probes: int array, where the numbers of their probe stand in the model's.
-  """
-
-  codec: gradients.GradientCodec
-  indices: tuple[int, ...]
-  probes: np.ndarray
 
 
 def cut(
@@ -57,45 +40,6 @@ def cut(
     for bucket in codec.buckets
   ]
   return gradients.GradientCodec(tuple(b for b in buckets if b.indices))
-
-
-def parts(codec: gradients.GradientCodec) -> list[Part]:
-  """The parts of a codec, in the order in which they travel.
-
-  Args:
-    codec: `gradients.GradientCodec`, from `cut` or not.
-
-  Returns:
-    List of `Part`.
-  """
-  probed = codec.probed_variables()
-  found = []
-  for number in sorted({bucket.part for bucket in codec.buckets}):
-    own = [bucket for bucket in codec.buckets if bucket.part == number]
-    indices = tuple(sorted(i for bucket in own for i in bucket.indices))
-    local = tuple(
-      bucket._replace(indices=tuple(map(indices.index, bucket.indices)))
-      for bucket in own
-    )
-    probes = np.flatnonzero(np.isin(probed, indices))
-    found.append(Part(gradients.GradientCodec(local), indices, probes))
-  return found
-
-
-def join_probes(some: list[Part], probes: list[tf.Tensor]) -> tf.Tensor:
-  """The model's probe from those of its parts.
-
-  Args:
-    some: list of `Part`, all of them.
-    probes: for each float32 [..., its probes].
-
-  Returns:
-    float32 [..., probes].
-  """
-  if len(some) == 1:
-    return probes[0]
-  order = np.argsort(np.concatenate([part.probes for part in some]))
-  return tf.gather(tf.concat(probes, axis=-1), order, axis=-1)
 
 
 def _ends(codec: gradients.GradientCodec, max_bytes: int) -> list[int]:

@@ -10,7 +10,6 @@ from terngrad.codec import method as methods
 from terngrad.exchange import protocol
 from terngrad.reduce import gradients as gradients_lib
 from terngrad.reduce import metadata as metadata_lib
-from terngrad.reduce import parts as parts_lib
 from terngrad.reduce import programs as programs_lib
 from terngrad.reduce import states as states_lib
 from terngrad.reduce import worker_map
@@ -22,43 +21,12 @@ class Begun(NamedTuple):
   Attributes:
     local: of each device.
     metadata: of all workers.
-    seed: int64 [], of the run.
-    steps: int64 [], steps taken before; on each device.
+    steps: for each device the step, without worker and probes.
   """
 
   local: list[metadata_lib.Local]
   metadata: metadata_lib.Metadata
-  seed: tf.Tensor
-  steps: Sequence[tf.Tensor]
-
-
-class PartPrograms(NamedTuple):
-  """A part of the model in a reducer.
-
-  Attributes:
-    number: of the part.
-    part: see `parts`.
-    programs: of one worker.
-    states: for each device those of the part.
-  """
-
-  number: int
-  part: parts_lib.Part
-  programs: programs_lib.Programs
-  states: list[states_lib.OfPart]
-
-  @property
-  def codec(self) -> gradients_lib.GradientCodec:
-    """That of the part."""
-    return self.part.codec
-
-  def only(self, values: Sequence[tf.Tensor]) -> list[tf.Tensor | None]:
-    """A list of all variables, with None for those of other parts.
-
-    So that a part waits for nothing that it does not need.
-    """
-    indices = self.part.indices
-    return [v if i in indices else None for i, v in enumerate(values)]
+  steps: list[gradients_lib.WorkerStep]
 
 
 class PendingMean:
@@ -75,7 +43,8 @@ class PendingMean:
   def __init__(
     self,
     exchange: protocol.Exchange,
-    part: PartPrograms,
+    part: programs_lib.Part,
+    states: states_lib.OfPart,
     begun: Begun,
     device_index: int,
     apply_states: tf.Tensor | None,
@@ -85,6 +54,7 @@ class PendingMean:
     Args:
       exchange: between the workers.
       part: of the model.
+      states: those of the part on the device.
       begun: the step.
       device_index: in `exchange.devices`.
       apply_states: bool [], False leaves states as they are; None for True.
@@ -95,16 +65,13 @@ class PendingMean:
     self.words: list[tf.Tensor] = []
     self.sent: list[tf.Tensor] = []
     self._part = part
-    self._states = part.states[device_index]
+    self._states = states
     local, number = begun.local[device_index], part.number
     self._carried = local.carried[number]
     self._probes = local.probes[number]
     self._apply = apply_states
-    self.step = gradients_lib.WorkerStep(
-      begun.seed,
-      begun.steps[device_index],
-      exchange.num_workers,
-      shared=begun.metadata.shared[number][device_index],
+    self.step = begun.steps[device_index]._replace(
+      shared=begun.metadata.shared[number][device_index]
     )
 
   def sender(self, number: int) -> Callable[[tf.Tensor], list[tf.Tensor]]:
@@ -112,7 +79,7 @@ class PendingMean:
 
     def send(worker: tf.Tensor) -> list[tf.Tensor]:
       index, carried, step = self._of_worker(worker)
-      words, states = self._part.programs.send(
+      words, states = self._part.send(
         number,
         carried,
         self._states.read(index),
@@ -139,27 +106,21 @@ class PendingMean:
 
   def means(self) -> list[tf.Tensor]:
     """The mean gradients, float32; states that depend on them change."""
-    means, after = self._part.programs.decode(
+    means, after = self._part.decode(
       self.received, self._states.read_shared(), self.step
     )
     self._states.write_shared(after, self._apply)
-    if self._part.codec.finishes:
-      self._finish(means)
-    return means
-
-  def _finish(self, means: list[tf.Tensor]) -> None:
-    """Lets the workers keep what depends on the mean gradients."""
 
     def finish(worker: tf.Tensor) -> list[tf.Tensor]:
       index, carried, step = self._of_worker(worker)
-      states = self._part.programs.finish(
-        carried, self._states.read(index), means, step
-      )
+      states = self._part.finish(carried, self._states.read(index), means, step)
       self._states.write(index, states, self._apply)
       return []
 
-    with tf.device(self.device):
-      worker_map.worker_map(self.device, self.workers, [], finish)
+    if self._part.codec.finishes:
+      with tf.device(self.device):
+        worker_map.worker_map(self.device, self.workers, [], finish)
+    return means
 
   def _of_worker(
     self, worker: tf.Tensor
@@ -169,4 +130,4 @@ class PendingMean:
     carried = [array.read(index) for array in self._carried]
     carried = [one if isinstance(one, list) else [one] for one in carried]
     step = self.step._replace(worker=worker, own=self._probes[index])
-    return index, carried, self._part.programs.with_keys(step)
+    return index, carried, self._part.with_keys(step)

@@ -1,8 +1,9 @@
-"""The coding of one part of a model, cut into programs that XLA compiles.
+"""The parts of a model, each with its programs, which XLA compiles.
 
-The cut decides about bits, since XLA rounds products and sums of a program
-together: keys; begin, with the L2 terms; carry; the send of each round; decode;
-finish. Methods with native kernels are not compiled here: they run as they are.
+What is one program decides about bits, since XLA rounds products and sums of a
+program together: keys; begin, with the L2 terms; carry; the send of each round;
+decode; finish. Methods with native kernels are not compiled here: they run as
+they are.
 """
 
 from collections.abc import Callable
@@ -11,9 +12,11 @@ from typing import ParamSpec
 from typing import TypeVar
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from terngrad.codec import method as methods
+from terngrad.reduce import buckets as buckets_lib
 from terngrad.reduce import gradients as gradients_lib
 
 _P = ParamSpec('_P')
@@ -60,10 +63,14 @@ class WeightDecay:
     return [p if p is None else next(found) for p in parameters]
 
 
-class Programs:
-  """What one worker does for a part of a model.
+class Part:
+  """Variables whose codes travel together, and what a worker does with them.
 
   Attributes:
+    number: of the part, in the order in which parts travel.
+    codec: of these variables alone.
+    indices: the variables' indices in the model, ascending.
+    probes: int array, where the numbers of their probe are in the model's.
     begin: what is coded, with the gradients of L2 terms, and the probe; see
       `_begin`. Compiled where that is of use, as all of these.
     send: `GradientCodec.send`, likewise.
@@ -73,28 +80,53 @@ class Programs:
 
   def __init__(
     self,
-    codec: gradients_lib.GradientCodec,
+    number: int,
+    buckets: Sequence[buckets_lib.Bucket],
+    probed: np.ndarray,
     decay: WeightDecay | None = None,
     compiles: bool = True,
   ) -> None:
     """Compiles nothing yet: programs are compiled when they are first called.
 
     Args:
-      codec: of the part.
+      number: of the part.
+      buckets: of these variables, as they are in the model.
+      probed: for each number of the model's probe its variable.
       decay: the L2 terms of all parameters of the model; None for none.
       compiles: False leaves everything to eager execution.
     """
-    self._codec = codec
+    self.number = number
+    self.indices = tuple(sorted(i for b in buckets for i in b.indices))
+    self.probes = np.flatnonzero(np.isin(probed, self.indices))
+    self.codec = codec = gradients_lib.GradientCodec(
+      tuple(
+        bucket._replace(indices=tuple(map(self.indices.index, bucket.indices)))
+        for bucket in buckets
+      )
+    )
     self._decay = decay
-    as_program = _compiled if compiles else _as_it_is
-    whole = as_program if codec.compiled else _as_it_is
+
+    def program(
+      function: Callable[_P, _T], compiled: bool = codec.compiled
+    ) -> Callable[_P, _T]:
+      if compiles and compiled:
+        return tf.function(function, jit_compile=True)
+      return function
+
     # Plain floats are sent as they are; a compiled program would copy them.
-    self.send = (_as_it_is if codec.lossless else whole)(codec.send)
-    self.finish = whole(codec.finish)
-    self.decode = whole(codec.decode)
-    self.begin = whole(self._begin)
-    self._requantize = whole(codec.carry)
-    self._keys = as_program(codec.keys)
+    self.send = program(codec.send, codec.compiled and not codec.lossless)
+    self.finish = program(codec.finish)
+    self.decode = program(codec.decode)
+    self.begin = program(self._begin)
+    self._requantize = program(codec.carry)
+    self._keys = program(codec.keys, True)
+
+  def only(self, values: Sequence[_T]) -> list[_T | None]:
+    """A list of all variables, with None for those of other parts.
+
+    So that a part waits for nothing that it does not need.
+    """
+    return [v if i in self.indices else None for i, v in enumerate(values)]
 
   def _begin(
     self,
@@ -119,7 +151,7 @@ class Programs:
       for gradient, term in zip(gradients, terms, strict=True)
       if gradient is not None
     ]
-    return self._codec.begin(decayed, states, step)
+    return self.codec.begin(decayed, states, step)
 
   def carry(
     self,
@@ -137,9 +169,9 @@ class Programs:
     Returns:
       For each bucket a list of tensors.
     """
-    buckets = self._codec.buckets
+    buckets = self.codec.buckets
     # Not in a compiled program: XLA's concatenation is five times slower.
-    if self._codec.compiled or stacked:
+    if self.codec.compiled or stacked:
       carried = [
         values if bucket.method.carries else [methods.flat(values)]
         for bucket, values in zip(buckets, carried, strict=True)
@@ -152,15 +184,39 @@ class Programs:
     self, step: gradients_lib.WorkerStep
   ) -> gradients_lib.WorkerStep:
     """The step with the worker's keys, unless a program makes them itself."""
-    if self._codec.compiled:
+    if self.codec.compiled:
       return step
     # Hundreds of operations on a few numbers: compiled, they cost nothing.
     return step._replace(keys=self._keys(step.seed, step.step, step.worker))
 
 
-def _compiled(function: Callable[_P, _T]) -> Callable[_P, _T]:
-  return tf.function(function, jit_compile=True)
+def parts(
+  codec: gradients_lib.GradientCodec,
+  decay: WeightDecay | None = None,
+  compiles: bool = True,
+) -> list[Part]:
+  """The parts of a codec, in the order in which they travel; see `Part`."""
+  of_parts: dict[int, list[buckets_lib.Bucket]] = {}
+  for bucket in sorted(codec.buckets, key=lambda bucket: bucket.part):
+    of_parts.setdefault(bucket.part, []).append(bucket)
+  probed = codec.probed_variables()
+  return [
+    Part(number, buckets, probed, decay, compiles)
+    for number, buckets in enumerate(of_parts.values())
+  ]
 
 
-def _as_it_is(function: Callable[_P, _T]) -> Callable[_P, _T]:
-  return function
+def join_probes(some: list[Part], probes: list[tf.Tensor]) -> tf.Tensor:
+  """The model's probe from those of its parts.
+
+  Args:
+    some: all parts.
+    probes: for each float32 [..., its probes].
+
+  Returns:
+    float32 [..., probes].
+  """
+  if len(some) == 1:
+    return probes[0]
+  order = np.argsort(np.concatenate([part.probes for part in some]))
+  return tf.gather(tf.concat(probes, axis=-1), order, axis=-1)

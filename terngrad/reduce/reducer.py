@@ -16,7 +16,6 @@ import tensorflow as tf
 from terngrad.exchange import protocol
 from terngrad.reduce import gradients as gradients_lib
 from terngrad.reduce import metadata as metadata_lib
-from terngrad.reduce import parts as parts_lib
 from terngrad.reduce import pending as pending_lib
 from terngrad.reduce import programs as programs_lib
 from terngrad.reduce import states as states_lib
@@ -30,13 +29,13 @@ class WorkerGradients(NamedTuple):
     gradients: list of float32, of all variables of the reducer.
     parameters: list of float32, their values, of which L2 terms are added to
       the gradients; () where a reducer adds none.
-    scores: float32 [scores], or None where the row has none.
+    scores: float32 [scores]; () where the row has none.
     statistics: list of float32, the new moving statistics.
   """
 
   gradients: list[tf.Tensor]
   parameters: Sequence[tf.Tensor] = ()
-  scores: tf.Tensor | None = None
+  scores: tf.Tensor | tuple[()] = ()
   statistics: Sequence[tf.Tensor] = ()
 
 
@@ -64,7 +63,7 @@ class Reducer:
   """Reduces the gradients of all workers to their mean, step by step.
 
   Attributes:
-    parts: list of `parts.Part`.
+    parts: of the model.
   """
 
   def __init__(
@@ -87,19 +86,15 @@ class Reducer:
     self._exchange = exchange
     self._seed = seed
     self._row = options.row
-    self.parts = parts_lib.parts(codec)
-    self._parts = []
-    for number, part in enumerate(self.parts):
+    self.parts = programs_lib.parts(codec, options.decay, options.compiles)
+    # For each part and device.
+    self._states = []
+    for part in self.parts:
       known: Sequence[int] = part.indices
       if options.variables is not None:
         known = [options.variables[i] for i in known]
-      self._parts.append(
-        pending_lib.PartPrograms(
-          number,
-          part,
-          programs_lib.Programs(part.codec, options.decay, options.compiles),
-          [states_lib.OfPart(part.codec, known, one) for one in states],
-        )
+      self._states.append(
+        [states_lib.OfPart(part.codec, known, one) for one in states]
       )
 
   def begin(
@@ -122,19 +117,20 @@ class Reducer:
       `pending.Begun`.
     """
     seed = tf.constant(self._seed, tf.int64)
+    count = self._exchange.num_workers
+    known = [gradients_lib.WorkerStep(seed, step, count) for step in steps]
     local = [
-      self._begin_on(index, one, seed, step)
-      for index, (one, step) in enumerate(zip(gradients_of, steps, strict=True))
+      self._begin_on(index, *one)
+      for index, one in enumerate(zip(gradients_of, known, strict=True))
     ]
     metadata = metadata_lib.gather(self._exchange, self._row, local, stop)
-    return pending_lib.Begun(local, metadata, seed, steps)
+    return pending_lib.Begun(local, metadata, known)
 
   def _begin_on(
     self,
     index: int,
     gradients_of: Callable[[tf.Tensor], WorkerGradients],
-    seed: tf.Tensor,
-    step: tf.Tensor,
+    step: gradients_lib.WorkerStep,
   ) -> metadata_lib.Local:
     """Runs the passes of a device's workers, and codes what they give."""
     exchange = self._exchange
@@ -146,56 +142,44 @@ class Reducer:
       carried: list[tf.Tensor | list[tf.Tensor]] = []
       probes: list[tf.Tensor] = []
       place = worker_map.index_of(worker, workers)
-      of_worker = gradients_lib.WorkerStep(
-        seed, step, exchange.num_workers, worker
-      )
-      for part in self._parts:
-        values, probe = part.programs.begin(
+      of_worker = step._replace(worker=worker)
+      for part, states in zip(self.parts, self._states, strict=True):
+        values, probe = part.begin(
           part.only(found.gradients),
           part.only(found.parameters),
-          part.states[index].read(place),
+          states[index].read(place),
           of_worker,
         )
-        carried += part.programs.carry(
-          values, of_worker._replace(own=probe), stacked
-        )
+        carried += part.carry(values, of_worker._replace(own=probe), stacked)
         probes.append(probe)
       if stacked:
         carried = [value for (value,) in carried]
-      scores = tf.zeros([0]) if found.scores is None else found.scores
+      scores = tf.convert_to_tensor(found.scores, tf.float32)
       return [*carried, *probes, scores, *found.statistics]
 
     with tf.device(device):
-      return self._local(
+      arrays = iter(
         worker_map.worker_map(device, workers, self._specs(), begin)
+      )
+      return metadata_lib.Local(
+        [[next(arrays) for _ in part.codec.buckets] for part in self.parts],
+        [next(arrays).stack() for _ in self.parts],
+        next(arrays).stack(),
+        [array.stack() for array in arrays],
       )
 
   def _specs(self) -> list[tuple[tf.DType, Sequence[int]]]:
     """(dtype, shape) of what `_begin_on` computes for a worker."""
-    sizes = [size for p in self._parts for size in p.codec.carried_sizes()]
-    shapes: list[tuple[int, ...]] = [
-      (part.codec.num_probes,) for part in self._parts
+    codecs = [part.codec for part in self.parts]
+    shapes = [
+      *((codec.num_probes,) for codec in codecs),
+      (self._row.num_scores,),
+      *self._row.statistics,
     ]
-    shapes += [(self._row.num_scores,), *self._row.statistics]
     return [
-      *((dtype, [size]) for dtype, size in sizes),
+      *((dtype, [n]) for codec in codecs for dtype, n in codec.carried_sizes()),
       *((tf.float32, shape) for shape in shapes),
     ]
-
-  def _local(
-    self, arrays: list[worker_map.Single | tf.TensorArray]
-  ) -> metadata_lib.Local:
-    """What `_begin_on` computed for all workers of a device."""
-    carried, first = [], 0
-    for part in self._parts:
-      last = first + len(part.codec.buckets)
-      carried.append(arrays[first:last])
-      first = last
-    stacks = [array.stack() for array in arrays[first:]]
-    count = len(self._parts)
-    return metadata_lib.Local(
-      carried, stacks[:count], stacks[count], stacks[count + 1 :]
-    )
 
   def exchange(
     self, begun: pending_lib.Begun, apply_states: Sequence[tf.Tensor | None]
@@ -215,10 +199,12 @@ class Reducer:
     """
     exchange = self._exchange
     of_parts = []
-    for part in self._parts:
+    for part, states in zip(self.parts, self._states, strict=True):
       pending = [
-        pending_lib.PendingMean(exchange, part, begun, index, apply)
-        for index, apply in enumerate(apply_states)
+        pending_lib.PendingMean(exchange, part, own, begun, index, apply)
+        for index, (own, apply) in enumerate(
+          zip(states, apply_states, strict=True)
+        )
       ]
       of_parts.append(pending)
       for number in range(part.codec.num_rounds):

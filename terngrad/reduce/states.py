@@ -6,17 +6,21 @@ here: a variable for each node of this process, on its device. Passes remember
 what is of workers alone.
 """
 
+import functools
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import NamedTuple
-from typing import cast
+from typing import TypeVar
 
 import tensorflow as tf
 
 from terngrad.codec import method as methods
 from terngrad.exchange import protocol
+from terngrad.reduce import buckets
 from terngrad.reduce import gradients
+
+_T = TypeVar('_T')
 
 
 class Key(NamedTuple):
@@ -24,6 +28,11 @@ class Key(NamedTuple):
 
   name: str
   variable: int
+
+
+def keys_of(bucket: buckets.Bucket) -> list[Key]:
+  """The keys of the states of a bucket."""
+  return [Key(s.name, bucket.indices[s.variable]) for s in bucket.states]
 
 
 def declared(codec: gradients.GradientCodec) -> dict[Key, methods.State]:
@@ -35,11 +44,11 @@ def declared(codec: gradients.GradientCodec) -> dict[Key, methods.State]:
   Returns:
     dict of `Key` to `codec.method.State`.
   """
-  found = {}
-  for bucket in codec.buckets:
-    for state in bucket.states:
-      found[Key(state.name, bucket.indices[state.variable])] = state
-  return found
+  return {
+    key: state
+    for bucket in codec.buckets
+    for key, state in zip(keys_of(bucket), bucket.states, strict=True)
+  }
 
 
 def shared(codec: gradients.GradientCodec) -> dict[Key, methods.State]:
@@ -74,6 +83,17 @@ def of_workers(
     }
 
 
+def of_replica(
+  shared_states: Mapping[Key, methods.State], device: str
+) -> dict[Key, tf.Variable]:
+  """Variables on a device, from what `shared` returns."""
+  with tf.device(device):
+    return {
+      key: tf.Variable(state.first_value(), trainable=False)
+      for key, state in shared_states.items()
+    }
+
+
 class OfNodes:
   """States of the nodes of one device."""
 
@@ -83,38 +103,30 @@ class OfNodes:
     Args:
       lists: for each state the list of its variables, one a node.
     """
-    self._lists = lists
+    self._nodes = list(zip(*lists, strict=True))
 
   def __bool__(self) -> bool:
     """Whether there are states."""
-    return bool(self._lists)
+    return bool(self._nodes)
 
   def read(self, node: tf.Tensor) -> list[tf.Tensor]:
     """The list of a node's states; its number on the device is int32 []."""
-    lists = self._lists
-    if not lists:
-      return []
-    if len(lists[0]) == 1:
-      return [variables[0].read_value() for variables in lists]
-
-    def branch(number: int) -> Callable[[], list[tf.Tensor]]:
-      return lambda: [variables[number].read_value() for variables in lists]
-
-    return tf.switch_case(node, [branch(i) for i in range(len(lists[0]))])
+    found = self._at(node, lambda own: [v.read_value() for v in own])
+    return [] if found is None else found
 
   def write(self, node: tf.Tensor, values: Sequence[tf.Tensor]) -> None:
     """Keeps a node's states, a list in the order of `read`."""
-    lists = self._lists
-    if not lists:
-      return
-    if len(lists[0]) == 1:
-      _assign([variables[0] for variables in lists], values)
-      return
+    self._at(node, lambda own: _assign(own, values))
 
-    def branch(number: int) -> Callable[[], None]:
-      return lambda: _assign([v[number] for v in lists], values)
-
-    tf.switch_case(node, [branch(i) for i in range(len(lists[0]))])
+  def _at(
+    self, node: tf.Tensor, act: Callable[[Sequence[tf.Variable]], _T]
+  ) -> _T | None:
+    """Calls a function with the variables of a node; None for no variables."""
+    if len(self._nodes) < 2:
+      return act(self._nodes[0]) if self._nodes else None
+    return tf.switch_case(
+      node, [functools.partial(act, own) for own in self._nodes]
+    )
 
 
 class DeviceStates(NamedTuple):
@@ -145,17 +157,14 @@ class OfPart:
       variables: for each of its variables the index by which states are known.
       states: those of the device.
     """
-    workers, shared = states
-    self._owners = [[s.owner for s in b.states] for b in codec.buckets]
-    self._workers, self._shared = [], []
-    for bucket in codec.buckets:
-      keys = [
-        Key(state.name, variables[bucket.indices[state.variable]])
-        for state in bucket.states
-      ]
-      self._workers.append([workers.get(key, ()) for key in keys])
-      self._shared.append([shared.get(key) for key in keys])
-    self._own = OfNodes([v for bucket in self._workers for v in bucket if v])
+    keys = [
+      [Key(name, variables[i]) for name, i in keys_of(bucket)]
+      for bucket in codec.buckets
+    ]
+    # None in place of what is of workers.
+    self._shared = [[states.shared.get(key) for key in own] for own in keys]
+    workers = [states.workers.get(key) for own in keys for key in own]
+    self._own = OfNodes([variables for variables in workers if variables])
 
   def read(self, node: tf.Tensor) -> list[list[tf.Tensor]]:
     """All states of a node, a list a bucket.
@@ -165,14 +174,8 @@ class OfPart:
     """
     own = iter(self._own.read(node))
     return [
-      [
-        next(own)
-        if owner == methods.WORKER
-        # All that is no worker's is shared.
-        else cast(tf.Variable, variable).read_value()
-        for owner, variable in zip(owners, variables, strict=True)
-      ]
-      for owners, variables in zip(self._owners, self._shared, strict=True)
+      [next(own) if v is None else v.read_value() for v in variables]
+      for variables in self._shared
     ]
 
   def read_shared(self) -> list[list[tf.Tensor | None]]:
@@ -195,12 +198,7 @@ class OfPart:
       values: what `read` returned, changed.
       apply: bool [], False leaves everything as it is; None is True.
     """
-    own = [
-      value
-      for owners, of_bucket in zip(self._owners, values, strict=True)
-      for owner, value in zip(owners, of_bucket, strict=True)
-      if owner == methods.WORKER
-    ]
+    own = [value for v, value in self._pairs(values) if v is None]
     if own:
       _if(apply, lambda: self._own.write(node, own))
 
@@ -210,14 +208,19 @@ class OfPart:
     apply: tf.Tensor | None = None,
   ) -> None:
     """Keeps what `decode` returned; see `write`."""
-    pairs = [
-      (variable, value)
-      for variables, of_bucket in zip(self._shared, values, strict=True)
-      for variable, value in zip(variables, of_bucket, strict=True)
-      if variable is not None
-    ]
+    pairs = [pair for pair in self._pairs(values) if pair[0] is not None]
     if pairs:
       _if(apply, lambda: _assign(*zip(*pairs, strict=True)))
+
+  def _pairs(
+    self, values: Sequence[Sequence[_T]]
+  ) -> list[tuple[tf.Variable | None, _T]]:
+    """Each shared variable, or None for a worker's own, with its value."""
+    return [
+      pair
+      for pairs in zip(self._shared, values, strict=True)
+      for pair in zip(*pairs, strict=True)
+    ]
 
 
 def _if(apply: tf.Tensor | None, write: Callable[[], None]) -> None:

@@ -4,6 +4,7 @@ For measurements and tests, eagerly or traced; the reducer is that of training.
 """
 
 import itertools
+from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ import tensorflow as tf
 
 from terngrad.exchange import towers
 from terngrad.reduce import gradients
-from terngrad.reduce import parts as parts_lib
+from terngrad.reduce import programs
 from terngrad.reduce import reducer as reducers
 from terngrad.reduce import states as states_lib
 
@@ -52,47 +53,40 @@ class Workers:
     """
     self._exchange = towers.Towers((_DEVICE,), num_workers)
     declared = states_lib.declared(codec)
-    self._keys = [
-      [
-        states_lib.Key(s.name, bucket.indices[s.variable])
-        for s in bucket.states
-      ]
-      for bucket in codec.buckets
-    ]
+    self._keys = [states_lib.keys_of(bucket) for bucket in codec.buckets]
     with tf.init_scope():
       self._variables = states_lib.DeviceStates(
         states_lib.of_workers(declared, _DEVICE, num_workers),
-        {
-          key: tf.Variable(state.first_value(), trainable=False)
-          for key, state in states_lib.shared(codec).items()
-        },
+        states_lib.of_replica(states_lib.shared(codec), _DEVICE),
       )
 
   @property
   def shared(self) -> list[list[tf.Tensor | None]]:
     """For each bucket the list of its shared states, None for others."""
-    found = self._variables.shared
-    return [
-      [found[key].read_value() if key in found else None for key in keys]
-      for keys in self._keys
-    ]
+    return self._found(self._variables.shared)
 
   @property
   def own(self) -> list[list[list[tf.Tensor | None]]]:
     """For each worker and bucket the list of its states, None for others."""
-    return list(map(self._own, range(self._exchange.num_workers)))
+    return [
+      self._found(
+        {key: v[worker] for key, v in self._variables.workers.items()}
+      )
+      for worker in range(self._exchange.num_workers)
+    ]
 
   def states(self, worker: int) -> list[list[tf.Tensor | None]]:
     """For each bucket what a worker sees: its own states and shared ones."""
     return [
       [b if a is None else a for a, b in zip(*pair, strict=True)]
-      for pair in zip(self._own(worker), self.shared, strict=True)
+      for pair in zip(self.own[worker], self.shared, strict=True)
     ]
 
-  def _own(self, worker: int) -> list[list[tf.Tensor | None]]:
-    found = self._variables.workers
+  def _found(
+    self, variables: Mapping[states_lib.Key, tf.Variable]
+  ) -> list[list[tf.Tensor | None]]:
     return [
-      [found[k][worker].read_value() if k in found else None for k in keys]
+      [variables[k].read_value() if k in variables else None for k in keys]
       for keys in self._keys
     ]
 
@@ -129,9 +123,9 @@ class Workers:
     means: dict[int, tf.Tensor] = {}
     for part, one in zip(reducer.parts, pending, strict=True):
       means |= zip(part.indices, one.means(), strict=True)
-    probes = parts_lib.join_probes(reducer.parts, begun.metadata.probes)
+    probes = programs.join_probes(reducer.parts, begun.metadata.probes)
     shared = [of_device for (of_device,) in begun.metadata.shared]
-    shared = parts_lib.join_probes(reducer.parts, shared)
+    shared = programs.join_probes(reducer.parts, shared)
     steps = []
     for index, probe in enumerate(tf.unstack(probes)):
       worker = tf.constant(index)

@@ -4,6 +4,8 @@ import abc
 import contextlib
 from collections.abc import Callable
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -18,7 +20,6 @@ from terngrad.reduce import states as states_lib
 from terngrad.reduce import worker_map
 from terngrad.step import passes
 from terngrad.step import replicas
-from terngrad.step import synchronized
 
 
 class DevicePasses(NamedTuple):
@@ -29,19 +30,13 @@ class DevicePasses(NamedTuple):
     workers: those that live there.
     memory: what a pass keeps from step to step, see `local_steps`; empty for
       passes that keep nothing.
-    device_index: in the exchange.
-    synchronization: of batch normalisations over the workers, or None.
+    context: makes what a pass is traced in; see `synchronized`.
   """
 
   replica: replicas.Replica
   workers: range
   memory: states_lib.OfNodes = states_lib.OfNodes([])
-  device_index: int = 0
-  synchronization: synchronized.Synchronization | None = None
-
-  def index_of(self, worker: tf.Tensor) -> tf.Tensor:
-    """A worker's index on the device, int32 []."""
-    return worker_map.index_of(worker, self.workers)
+  context: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext
 
   def gradients_of(
     self,
@@ -61,21 +56,16 @@ class DevicePasses(NamedTuple):
     Returns:
       A function of a worker's number, int32 [].
     """
-    replica = self.replica
-    with tf.device(replica.device):
-      parameters = [tf.convert_to_tensor(v) for v in replica.trainable]
-      held = [
-        tf.convert_to_tensor(v) for v in (*replica.statistics, *replica.frozen)
-      ]
-      scale = [tf.convert_to_tensor(v) for v in replica.scaling[:1]]
+    with tf.device(self.replica.device):
+      parameters = [tf.convert_to_tensor(v) for v in self.replica.trainable]
+    held, scale = self.held()
 
     def run(worker: tf.Tensor) -> reducers.WorkerGradients:
       key = random_bits.worker_key(seed, step, worker)
-      arguments = parameters, held, *batch.of(worker), key, *scale
-      index, kept = self.index_of(worker), {}
-      if self.memory:
-        kept['memory'] = self.memory.read(index)
-      with self._context():
+      arguments = parameters, held, *batch.of(worker), key, scale
+      index = worker_map.index_of(worker, self.workers)
+      kept = {'memory': self.memory.read(index)} if self.memory else {}
+      with self.context():
         gradients, scores, moments, *memory = node_pass.gradients(
           *arguments, **kept
         )
@@ -85,11 +75,15 @@ class DevicePasses(NamedTuple):
 
     return run
 
-  def _context(self) -> contextlib.AbstractContextManager[None]:
-    """What passes are traced in."""
-    if self.synchronization is None:
-      return contextlib.nullcontext()
-    return self.synchronization.context(self.device_index)
+  def held(self) -> tuple[list[tf.Tensor], tf.Tensor | None]:
+    """(`held` of `passes.Pass.gradients`, its `scale`)."""
+    replica = self.replica
+    with tf.device(replica.device):
+      held = [
+        tf.convert_to_tensor(v) for v in (*replica.statistics, *replica.frozen)
+      ]
+      scale = [tf.convert_to_tensor(v) for v in replica.scaling[:1]]
+    return held, scale[0] if scale else None
 
 
 def reducer(
@@ -124,45 +118,22 @@ def reducer(
   return reducers.Reducer(codec, exchange, states, seed, options)
 
 
-class LocalPass(passes.Pass):
-  """A pass of several steps of a worker's own; see `passes.local_steps`.
-
-  Attributes:
-    outer_rate: the learning rate of the update after the exchange.
-  """
-
-  outer_rate: float
-
-  @abc.abstractmethod
-  def go_on(
-    self,
-    where: DevicePasses,
-    batch: towers.Batch,
-    seed_and_step: tuple[tf.Tensor, tf.Tensor],
-  ) -> None:
-    """What the nodes of a device do while the exchange is on its way.
-
-    Args:
-      where: the device.
-      batch: with the examples of its workers.
-      seed_and_step: int64 [] both.
-    """
-
-
 class LocalTraining(abc.ABC):
   """What workers do by themselves; see `passes.local_steps`.
 
   Attributes:
     fragments: for each fragment the tuple of its parameters' indices; () for
       none.
+    outer_rate: the learning rate of the update after the exchange.
   """
 
   fragments: tuple[tuple[int, ...], ...]
+  outer_rate: float
 
   @abc.abstractmethod
   def pass_at(
     self, node_pass: passes.Pass, learning_rate: tf.Tensor
-  ) -> LocalPass:
+  ) -> passes.Pass:
     """What workers do in a step.
 
     Args:

@@ -8,6 +8,7 @@ processor that has an instruction for it. A process tries that once before it
 relies on it.
 """
 
+import dataclasses
 import functools
 from typing import cast
 
@@ -28,20 +29,19 @@ _TRIAL_WORDS = 517
 _DIGITS = ops.Digits(3, 20)
 
 
+@dataclasses.dataclass(frozen=True)
 class FusedUpdate:
-  """An update that writes no gradients; see `make`."""
+  """An update that writes no gradients; see `make`.
 
-  def __init__(
-    self,
-    replica: replicas.Replica,
-    optimizer: optimizers.Optimizer,
-    codec: gradients_lib.GradientCodec,
-  ) -> None:
-    """Takes what `make` found possible."""
-    self._replica = replica
-    self._optimizer = optimizer
-    self._codec = codec
-    self._tensors = of(replica, optimizer)
+  Attributes:
+    replica: without statistics.
+    optimizer: applied once a step.
+    codec: of the replica's parameters.
+  """
+
+  replica: replicas.Replica
+  optimizer: optimizers.Optimizer
+  codec: gradients_lib.GradientCodec
 
   def __call__(
     self,
@@ -58,26 +58,24 @@ class FusedUpdate:
       step: without worker.
       numbers: of the update.
     """
-    codec, rates = self._codec, numbers[1:]
+    codec, rates = self.codec, numbers[1:]
+    parameters = of(self.replica, self.optimizer)
     scale = 1.0 / step.num_workers
-    no_states = [()] * len(codec.buckets)
-    means: list[tf.Tensor] = []
-    others: list[int] = []
+    others = []
     for number, bucket in enumerate(codec.buckets):
-      if not _has_kernel(codec, number, received):
-        means += codec.decode_bucket(number, received, no_states, step)[0]
-        others += bucket.indices
+      messages = _for_kernel(codec, number, received)
+      if messages is None:
+        others.append(number)
         continue
-      method, messages = bucket.method, codec.received(number, received)[0][0]
-      scalers = tf.gather(step.shared, codec.probes_of_buckets()[number])
-      tensors = self._tensors.of(bucket.indices)
+      scalers = tf.gather(step.shared, codec.probes_of_buckets[number])
+      tensors = parameters.of(bucket.indices)
       if isinstance(messages, methods.Payloads):
         # There is a kernel.
-        digits = cast(tuple[int, int], method.digits)
+        digits = cast(tuple[int, int], bucket.method.digits)
         for piece in messages.pieces:
           ops.fused_update(digits, piece, scalers, scale, tensors, rates)
         continue
-      if method.unit == contract.ONE:
+      if bucket.method.unit == contract.ONE:
         scalers = tf.ones(scalers.shape)
       first = 0
       # Nothing with a unit is scattered.
@@ -85,25 +83,26 @@ class FusedUpdate:
         ops.fused_update_of_sums(sums, first, scalers, scale, tensors, rates)
         first += sums.shape[0]
     if others:
-      rest = self._replica.part(others, ())
-      updates.Update(rest, self._optimizer, None)(means, [], numbers)
+      means = codec.means(received, step, others)
+      indices = sorted(i for n in others for i in codec.buckets[n].indices)
+      rest = self.replica.part(indices, ())
+      updates.Update(rest, self.optimizer, None)(means, [], numbers)
 
 
 def fits(codec: gradients_lib.GradientCodec, received: methods.Arrived) -> bool:
   """Whether there is a kernel for some of what was received."""
   numbers = range(len(codec.buckets))
-  return any(_has_kernel(codec, number, received) for number in numbers)
+  return any(_for_kernel(codec, n, received) is not None for n in numbers)
 
 
-def _has_kernel(
+def _for_kernel(
   codec: gradients_lib.GradientCodec, number: int, received: methods.Arrived
-) -> bool:
-  """Whether a kernel updates a bucket's variables by what it received."""
+) -> methods.Received | None:
+  """What a bucket received, where a kernel updates its variables by that."""
   method = codec.buckets[number].method
   messages = codec.received(number, received)[0][0]
-  if isinstance(messages, methods.Payloads):
-    return bool(method.digits)
-  return bool(method.unit)
+  is_payloads = isinstance(messages, methods.Payloads)
+  return messages if (method.digits if is_payloads else method.unit) else None
 
 
 def make(
@@ -120,34 +119,24 @@ def make(
     decoupled_decay: see `updates.Update`.
     codec: of the replica's parameters.
   """
-  if not _possible(replica, optimizer, decoupled_decay, codec):
+  # A clip, a decay and a loss scale want to see gradients.
+  if optimizer.kernel_momentum is None or any(
+    (optimizer.clip_norm, decoupled_decay, replica.scaling, replica.statistics)
+  ):
+    return None
+  owners = {state.owner for states in codec.states() for state in states}
+  if codec.finishes or methods.SHARED in owners:
+    return None
+  device = tf.DeviceSpec.from_string(replica.device)
+  # The trial says nothing of the processors of other tasks.
+  is_own = device.device_type == 'CPU' and not device.job
+  if not is_own or not any(
+    bucket.method.digits or bucket.method.unit for bucket in codec.buckets
+  ):
     return None
   if not agrees(bool(optimizer.slots), bool(replica.averages)):
     return None
   return FusedUpdate(replica, optimizer, codec)
-
-
-def _possible(
-  replica: replicas.Replica,
-  optimizer: optimizers.Optimizer,
-  decoupled_decay: programs.WeightDecay | None,
-  codec: gradients_lib.GradientCodec,
-) -> bool:
-  # A clip, a decay and a loss scale want to see gradients.
-  if (
-    optimizer.kernel_momentum is None or optimizer.clip_norm or decoupled_decay
-  ):
-    return False
-  if replica.scaling or replica.statistics:
-    return False
-  owners = {state.owner for states in codec.states() for state in states}
-  if codec.finishes or methods.SHARED in owners:
-    return False
-  device = tf.DeviceSpec.from_string(replica.device)
-  if device.device_type != 'CPU' or device.job:
-    # The trial tells nothing of the processors of other tasks.
-    return False
-  return any(b.method.digits or b.method.unit for b in codec.buckets)
 
 
 def of(
@@ -158,7 +147,7 @@ def of(
     parameters=replica.trainable,
     velocities=[slot[optimizers.MOMENTUM] for slot in replica.slots if slot],
     averages=replica.averages,
-    # `_possible` looked.
+    # `make` looked.
     momentum=cast(float, optimizer.kernel_momentum),
   )
 

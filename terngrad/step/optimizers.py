@@ -7,10 +7,8 @@ RMSProp starts its mean square at 0 and not at 1.
 
 from __future__ import annotations
 
-import abc
 import copy
 from typing import TYPE_CHECKING
-from typing import NamedTuple
 
 from slim import spelling
 from terngrad import lazy
@@ -25,7 +23,7 @@ else:
 MOMENTUM = 'momentum'
 
 
-class Optimizer(abc.ABC):
+class Optimizer:
   """An update rule; its text has all its numbers.
 
   Attributes:
@@ -37,12 +35,21 @@ class Optimizer(abc.ABC):
   """
 
   def __init__(
-    self, slots: dict[str, float], kernel_momentum: float | None = None
+    self, operation: str, slots: dict[str, tuple[str, float]], **numbers: float
   ) -> None:
-    """Takes what all rules have; see the class."""
-    self.slots = slots
-    self.kernel_momentum = kernel_momentum
+    """Takes what all rules have.
+
+    Args:
+      operation: its name in `tf.raw_ops`.
+      slots: by name, the operation's argument and the value to start from.
+      **numbers: other arguments of the operation, the same in all steps.
+    """
+    self.slots = {name: start for name, (_, start) in slots.items()}
+    self.kernel_momentum: float | None = None
     self.clip_norm = 0.0
+    self._operation = operation
+    self._arguments = {name: argument for name, (argument, _) in slots.items()}
+    self._numbers = numbers
 
   def __repr__(self) -> str:
     """The rule and its numbers."""
@@ -71,24 +78,19 @@ class Optimizer(abc.ABC):
       learning_rate: float32 [].
       step: int64 [], the steps taken before this one.
     """
-    handles = {name: slot.handle for name, slot in slots.items()}
-    self._apply(
-      _Operands(variable.handle, handles, gradient, learning_rate, step)
+    getattr(tf.raw_ops, self._operation)(
+      var=variable.handle,
+      **{self._arguments[name]: slot.handle for name, slot in slots.items()},
+      **self._of_step(gradient, learning_rate, step),
+      **self._numbers,
     )
 
-  @abc.abstractmethod
-  def _apply(self, on: _Operands) -> None:
-    """Calls TensorFlow's operation."""
-
-
-class _Operands(NamedTuple):
-  """What an operation takes; see `Optimizer.apply`."""
-
-  variable: tf.Tensor
-  slots: dict[str, tf.Tensor]
-  gradient: tf.Tensor
-  rate: tf.Tensor
-  step: tf.Tensor
+  def _of_step(
+    self, gradient: tf.Tensor, rate: tf.Tensor, step: tf.Tensor
+  ) -> dict[str, tf.Tensor]:
+    """The operation's arguments that are of one step."""
+    del step
+    return {'lr': rate, 'grad': gradient}
 
 
 class GradientDescent(Optimizer):
@@ -96,12 +98,14 @@ class GradientDescent(Optimizer):
 
   def __init__(self) -> None:
     """Has no options."""
-    super().__init__({}, 0.0)
+    super().__init__('ResourceApplyGradientDescent', {})
+    self.kernel_momentum = 0.0
 
-  def _apply(self, on: _Operands) -> None:
-    tf.raw_ops.ResourceApplyGradientDescent(
-      var=on.variable, alpha=on.rate, delta=on.gradient
-    )
+  def _of_step(
+    self, gradient: tf.Tensor, rate: tf.Tensor, step: tf.Tensor
+  ) -> dict[str, tf.Tensor]:
+    del step
+    return {'alpha': rate, 'delta': gradient}
 
 
 class Momentum(Optimizer):
@@ -111,18 +115,13 @@ class Momentum(Optimizer):
 
   def __init__(self, momentum: float = 0.9) -> None:
     """Takes the factor, in [0, 1)."""
-    super().__init__({MOMENTUM: 0.0}, None if self._is_nesterov else momentum)
-    self._momentum = momentum
-
-  def _apply(self, on: _Operands) -> None:
-    tf.raw_ops.ResourceApplyMomentum(
-      var=on.variable,
-      accum=on.slots[MOMENTUM],
-      lr=on.rate,
-      grad=on.gradient,
-      momentum=self._momentum,
+    super().__init__(
+      'ResourceApplyMomentum',
+      {MOMENTUM: ('accum', 0.0)},
+      momentum=momentum,
       use_nesterov=self._is_nesterov,
     )
+    self.kernel_momentum = None if self._is_nesterov else momentum
 
 
 class Nesterov(Momentum):
@@ -143,23 +142,23 @@ class Adam(Optimizer):
     self, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8
   ) -> None:
     """Takes decays of both moments, and what is added to the second's root."""
-    super().__init__({'first_moment': 0.0, 'second_moment': 0.0})
-    self._beta1, self._beta2, self._epsilon = beta1, beta2, epsilon
-
-  def _apply(self, on: _Operands) -> None:
-    count = tf.cast(on.step + 1, tf.float64)
-    tf.raw_ops.ResourceApplyAdam(
-      var=on.variable,
-      m=on.slots['first_moment'],
-      v=on.slots['second_moment'],
-      beta1_power=tf.cast(self._beta1**count, tf.float32),
-      beta2_power=tf.cast(self._beta2**count, tf.float32),
-      lr=on.rate,
-      beta1=self._beta1,
-      beta2=self._beta2,
-      epsilon=self._epsilon,
-      grad=on.gradient,
+    super().__init__(
+      'ResourceApplyAdam',
+      {'first_moment': ('m', 0.0), 'second_moment': ('v', 0.0)},
+      beta1=beta1,
+      beta2=beta2,
+      epsilon=epsilon,
     )
+
+  def _of_step(
+    self, gradient: tf.Tensor, rate: tf.Tensor, step: tf.Tensor
+  ) -> dict[str, tf.Tensor]:
+    count = tf.cast(step + 1, tf.float64)
+    powers = {
+      f'{name}_power': tf.cast(self._numbers[name] ** count, tf.float32)
+      for name in ('beta1', 'beta2')
+    }
+    return {'lr': rate, 'grad': gradient, **powers}
 
 
 class RMSProp(Optimizer):
@@ -173,19 +172,12 @@ class RMSProp(Optimizer):
     self, momentum: float = 0.9, decay: float = 0.9, epsilon: float = 1.0
   ) -> None:
     """Takes the numbers of the formulas, momentum in [0, 1)."""
-    super().__init__({'mean_square': 1.0, MOMENTUM: 0.0})
-    self._momentum, self._decay, self._epsilon = momentum, decay, epsilon
-
-  def _apply(self, on: _Operands) -> None:
-    tf.raw_ops.ResourceApplyRMSProp(
-      var=on.variable,
-      ms=on.slots['mean_square'],
-      mom=on.slots[MOMENTUM],
-      lr=on.rate,
-      grad=on.gradient,
-      rho=self._decay,
-      momentum=self._momentum,
-      epsilon=self._epsilon,
+    super().__init__(
+      'ResourceApplyRMSProp',
+      {'mean_square': ('ms', 1.0), MOMENTUM: ('mom', 0.0)},
+      rho=decay,
+      momentum=momentum,
+      epsilon=epsilon,
     )
 
 
@@ -198,19 +190,11 @@ class Adadelta(Optimizer):
 
   def __init__(self, rho: float = 0.95, epsilon: float = 1.0) -> None:
     """Takes the decay of both means, and what is added to them."""
-    super().__init__({'mean_square': 0.0, 'mean_square_update': 0.0})
-    self._rho, self._epsilon = rho, epsilon
-
-  def _apply(self, on: _Operands) -> None:
-    tf.raw_ops.ResourceApplyAdadelta(
-      var=on.variable,
-      accum=on.slots['mean_square'],
-      accum_update=on.slots['mean_square_update'],
-      lr=on.rate,
-      grad=on.gradient,
-      rho=self._rho,
-      epsilon=self._epsilon,
-    )
+    slots = {
+      'mean_square': ('accum', 0.0),
+      'mean_square_update': ('accum_update', 0.0),
+    }
+    super().__init__('ResourceApplyAdadelta', slots, rho=rho, epsilon=epsilon)
 
 
 class Adagrad(Optimizer):
@@ -218,15 +202,7 @@ class Adagrad(Optimizer):
 
   def __init__(self, initial: float = 0.1) -> None:
     """Takes what s starts from, > 0."""
-    super().__init__({'square_sum': initial})
-
-  def _apply(self, on: _Operands) -> None:
-    tf.raw_ops.ResourceApplyAdagrad(
-      var=on.variable,
-      accum=on.slots['square_sum'],
-      lr=on.rate,
-      grad=on.gradient,
-    )
+    super().__init__('ResourceApplyAdagrad', {'square_sum': ('accum', initial)})
 
 
 class Ftrl(Optimizer):
@@ -251,19 +227,12 @@ class Ftrl(Optimizer):
       l1: strength of the L1 term, >= 0.
       l2: strength of the L2 term, >= 0.
     """
-    super().__init__({'square_sum': initial, 'linear': 0.0})
-    self._power, self._l1, self._l2 = power, l1, l2
-
-  def _apply(self, on: _Operands) -> None:
-    tf.raw_ops.ResourceApplyFtrl(
-      var=on.variable,
-      accum=on.slots['square_sum'],
-      linear=on.slots['linear'],
-      lr=on.rate,
-      grad=on.gradient,
-      l1=self._l1,
-      l2=self._l2,
-      lr_power=self._power,
+    super().__init__(
+      'ResourceApplyFtrl',
+      {'square_sum': ('accum', initial), 'linear': ('linear', 0.0)},
+      l1=l1,
+      l2=l2,
+      lr_power=power,
     )
 
 

@@ -2,6 +2,7 @@
 
 import abc
 import copy
+import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 from typing import Any
@@ -12,11 +13,13 @@ import keras
 import tensorflow as tf
 
 from terngrad.codec.stages import random_bits
+from terngrad.exchange import towers
 from terngrad.reduce import programs
-from terngrad.step import replicas
+from terngrad.step import model_variables
 
 if TYPE_CHECKING:
   from slim.nets import factory
+  from terngrad.step import device_passes
 
 # What a model returns: logits [b, classes], or a list of them and the logits of
 # auxiliary heads.
@@ -41,8 +44,23 @@ class Loss(NamedTuple):
   aux_weight: float = 0.0
 
   def __call__(self, outputs: Outputs, labels: tf.Tensor) -> tf.Tensor:
-    """See `cross_entropy`."""
-    return cross_entropy(self, outputs, labels)
+    """The mean softmax cross entropy, of all heads with their factors.
+
+    Args:
+      outputs: logits [b, classes], or the list of them and those of auxiliary
+        heads.
+      labels: int32 [b].
+
+    Returns:
+      float32 [].
+    """
+    heads = outputs if isinstance(outputs, list) else [outputs]
+    total, *others = [
+      _mean_entropy(head, labels, self.label_smoothing) for head in heads
+    ]
+    for other in others:
+      total += self.aux_weight * other
+    return total
 
 
 PLAIN = Loss()
@@ -54,6 +72,7 @@ LossFunction: TypeAlias = Loss | Callable[[Outputs, tf.Tensor], tf.Tensor]
 NUM_SCORES = 2
 
 
+@dataclasses.dataclass(eq=False)
 class Pass(abc.ABC):
   """A model's loss as pure functions.
 
@@ -63,16 +82,9 @@ class Pass(abc.ABC):
     decoupled_decay: those that the update applies by itself; None for none.
   """
 
-  def __init__(
-    self,
-    num_statistics: int,
-    decay: programs.WeightDecay | None = None,
-    decoupled_decay: programs.WeightDecay | None = None,
-  ) -> None:
-    """Takes what all passes have; see the class."""
-    self.num_statistics = num_statistics
-    self.decay = decay
-    self.decoupled_decay = decoupled_decay
+  num_statistics: int
+  decay: programs.WeightDecay | None = None
+  decoupled_decay: programs.WeightDecay | None = None
 
   def without_decay(self) -> 'Pass':
     """The same pass, whose compressed gradient is without L2 terms."""
@@ -109,6 +121,23 @@ class Pass(abc.ABC):
       accuracy as a share; list of new statistics).
     """
 
+  def go_on(
+    self,
+    where: 'device_passes.DevicePasses',
+    batch: towers.Batch,
+    seed: tf.Tensor,
+    step: tf.Tensor,
+  ) -> None:
+    """What workers do during the exchange: nothing but for `local_steps`.
+
+    Args:
+      where: the device.
+      batch: with the examples of its workers.
+      seed: int64 [], of the run.
+      step: int64 [], steps taken before.
+    """
+    del where, batch, seed, step
+
 
 class ModelPass(Pass):
   """The pass of a Keras classifier, by `model.stateless_call`.
@@ -122,7 +151,7 @@ class ModelPass(Pass):
   def __init__(
     self,
     model: keras.Model,
-    plan: replicas.ModelVariables,
+    plan: model_variables.ModelVariables,
     loss: LossFunction = PLAIN,
     decoupled: bool = False,
     mean_share: tf.Variable | float | None = None,
@@ -232,7 +261,7 @@ def is_right(outputs: Outputs, labels: tf.Tensor) -> tf.Tensor:
 
 
 def with_seeds(
-  plan: replicas.ModelVariables, held: list[tf.Tensor], key: tf.Tensor
+  plan: model_variables.ModelVariables, held: list[tf.Tensor], key: tf.Tensor
 ) -> list[tf.Tensor]:
   """The model's non-trainable values, with a dropout seed a layer from `key`.
 
@@ -249,37 +278,11 @@ def with_seeds(
 def of_net(
   net: 'factory.Net', label_smoothing: float = -1.0, aux_weight: float = -1.0
 ) -> Loss:
-  """The loss of a net, with its own numbers where these are -1.
-
-  Args:
-    net: what is trained.
-    label_smoothing: see `Loss`.
-    aux_weight: see `Loss`.
-  """
+  """The `Loss` of a net, with its own numbers where these are -1."""
   return Loss(
     net.label_smoothing if label_smoothing == -1 else label_smoothing,
     net.auxiliary_weight if aux_weight == -1 else aux_weight,
   )
-
-
-def cross_entropy(loss: Loss, outputs: Outputs, labels: tf.Tensor) -> tf.Tensor:
-  """The mean softmax cross entropy, of all heads with their factors.
-
-  Args:
-    loss: what is minimized.
-    outputs: logits [b, classes], or the list of them and those of auxiliary
-      heads.
-    labels: int32 [b].
-
-  Returns:
-    float32 [].
-  """
-  heads = outputs if isinstance(outputs, list) else [outputs]
-  smoothing = loss.label_smoothing
-  total, *others = [_mean_entropy(head, labels, smoothing) for head in heads]
-  for other in others:
-    total += loss.aux_weight * other
-  return total
 
 
 def _mean_entropy(

@@ -1,14 +1,12 @@
 """Replicas: one copy of a model's state on each device, equal to the bit."""
 
 import types
-from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import NamedTuple
 from typing import cast
 
-import keras
 import numpy as np
 import tensorflow as tf
 
@@ -17,6 +15,7 @@ from terngrad.cluster import equality
 from terngrad.codec import method as methods
 from terngrad.reduce import states
 from terngrad.step import loss_scaling
+from terngrad.step import model_variables
 from terngrad.step import optimizers
 
 _Variables = tuple[tf.Variable, ...]
@@ -70,12 +69,11 @@ class Replica(NamedTuple):
   ) -> 'Replica':
     """A replica of some of the variables, with their slots and averages.
 
+    It has no averages of the frozen.
+
     Args:
       parameters: indices in `trainable`.
       statistics: indices in `statistics`.
-
-    Returns:
-      A `Replica`, without averages of the frozen.
     """
     first = len(self.trainable)
     averaged = (*parameters, *(first + index for index in statistics))
@@ -98,82 +96,13 @@ class Replica(NamedTuple):
     return [id(variable) in own for variable in self.variables()]
 
 
-class ModelVariables(NamedTuple):
-  """A model's variables by what training does with them.
-
-  Attributes:
-    names: of the parameters, the statistics and the frozen, 'conv1/kernel'.
-    trainable: Keras variables, the parameters.
-    statistics: Keras variables, float32 moving statistics.
-    frozen: Keras variables, the parameters that are not trained, also those of
-      layers that are not.
-    order: all names, layer by layer, as the model has them.
-    indices: for each of `model.non_trainable_variables` its index in the
-      statistics and then the frozen; None for a seed of dropout.
-  """
-
-  names: tuple[str, ...]
-  trainable: tuple[keras.Variable, ...]
-  statistics: tuple[keras.Variable, ...]
-  frozen: tuple[keras.Variable, ...]
-  order: tuple[str, ...]
-  indices: tuple[int | None, ...]
-
-
-def variables_of(
-  model: keras.Model, trained: Callable[[str], bool] = lambda name: True
-) -> ModelVariables:
-  """Sorts a Keras model's variables; see `ModelVariables`.
-
-  Args:
-    model: a built one.
-    trained: takes the name of a parameter, False freezes it: the variable is
-      no longer trainable.
-
-  Returns:
-    A `ModelVariables`.
-  """
-
-  def name(variable: keras.Variable) -> str:
-    # Without the model's own name, which is no part of the net.
-    return variable.path.removeprefix(f'{model.name}/')
-
-  for variable in model.trainable_variables:
-    variable.trainable = bool(trained(name(variable)))
-  trainable = tuple(model.trainable_variables)
-  others = [
-    v
-    for v in model.non_trainable_variables
-    if not v.path.endswith('seed_generator_state')
-  ]
-  # Keras tells parameters of layers that are not trained from statistics by
-  # this list alone.
-  layers = model._flatten_layers()
-  parameters = {v.path for one in layers for v in one._trainable_variables}
-  frozen = [v for v in others if v.path in parameters]
-  statistics = [v for v in others if v.path not in parameters]
-  indices = {v.path: i for i, v in enumerate([*statistics, *frozen])}
-  return ModelVariables(
-    names=tuple(name(v) for v in (*trainable, *statistics, *frozen)),
-    trainable=trainable,
-    statistics=tuple(statistics),
-    frozen=tuple(frozen),
-    order=tuple(
-      name(v)
-      for v in model.weights
-      if v.path in indices or v.path in {t.path for t in trainable}
-    ),
-    indices=tuple(indices.get(v.path) for v in model.non_trainable_variables),
-  )
-
-
 def create(
-  plan: ModelVariables,
+  plan: model_variables.ModelVariables,
   optimizer: optimizers.Optimizer,
   devices: Sequence[str],
   scaling: Sequence[float] = (),
   own_statistics: bool = False,
-  shared: Mapping[states.Key, methods.State] | tuple[()] = (),
+  shared: Mapping[states.Key, methods.State] = types.MappingProxyType({}),
   averaged: bool = True,
 ) -> tuple[Replica, ...]:
   """One replica a device, all equal to the model's present values.
@@ -181,7 +110,7 @@ def create(
   The first replica uses the model's own variables, so that a machine with one
   device holds the parameters once.
 
-  Slots and averages stand beside their variables, wherever the model's are.
+  Slots and averages are beside their variables, wherever the model's are.
 
   Args:
     plan: variables of the model.
@@ -189,11 +118,8 @@ def create(
     devices: names, one a replica.
     scaling: values that the variables of the loss scale start from.
     own_statistics: True where each device keeps its own statistics.
-    shared: from `states.shared`, or () for none.
+    shared: from `states.shared`.
     averaged: False makes no averages.
-
-  Returns:
-    A tuple of `Replica`.
   """
   kinds = (plan.trainable, plan.statistics, plan.frozen)
   first = [tuple(v.value for v in kind) for kind in kinds]
@@ -211,21 +137,10 @@ def create(
         frozen=frozen,
         scaling=_copies(scaling, device),
         own_statistics=own_statistics,
-        shared=first_states(shared, device),
+        shared=states.of_replica(shared, device),
       )
     )
   return tuple(made)
-
-
-def first_states(
-  shared: Mapping[states.Key, methods.State] | tuple[()], device: str
-) -> dict[states.Key, tf.Variable]:
-  """Variables on a device, from what `states.shared` returns."""
-  with tf.device(device):
-    return {
-      key: tf.Variable(state.first_value(), trainable=False)
-      for key, state in dict(shared or {}).items()
-    }
 
 
 def _slots(
@@ -303,7 +218,9 @@ def check_finite(replica: Replica, names: Sequence[str]) -> None:
       )
 
 
-def variable_names(plan: ModelVariables, replica: Replica) -> list[str]:
+def variable_names(
+  plan: model_variables.ModelVariables, replica: Replica
+) -> list[str]:
   """Names of `replica.variables()`, for checkpoints and messages."""
   slots = [
     f'{name}/{slot}'
@@ -311,10 +228,13 @@ def variable_names(plan: ModelVariables, replica: Replica) -> list[str]:
     for slot in named
   ]
   averaged = plan.names if replica.averages else ()
-  averages = [average_name(name) for name in averaged]
-  scaling = loss_scaling.NAMES[: len(replica.scaling)]
-  shared = [f'{plan.names[key.variable]}/{key.name}' for key in replica.shared]
-  return [*plan.names, *slots, *averages, *scaling, *shared]
+  return [
+    *plan.names,
+    *slots,
+    *map(average_name, averaged),
+    *loss_scaling.NAMES[: len(replica.scaling)],
+    *(f'{plan.names[key.variable]}/{key.name}' for key in replica.shared),
+  ]
 
 
 def average_name(name: str) -> str:

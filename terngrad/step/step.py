@@ -5,6 +5,7 @@ with parameter servers: they differ in their exchange alone.
 """
 
 import abc
+import contextlib
 import functools
 from typing import NamedTuple
 
@@ -14,8 +15,8 @@ from terngrad.exchange import protocol
 from terngrad.exchange import towers
 from terngrad.reduce import gradients as gradients_lib
 from terngrad.reduce import metadata as metadata_lib
-from terngrad.reduce import parts as parts_lib
 from terngrad.reduce import pending as pending_lib
+from terngrad.reduce import programs
 from terngrad.reduce import states as states_lib
 from terngrad.step import device_passes
 from terngrad.step import loss_scaling
@@ -87,6 +88,14 @@ class Training(NamedTuple):
   local: device_passes.LocalTraining | None = None
   skips_not_finite: bool = False
 
+  def context(
+    self, device_index: int
+  ) -> contextlib.AbstractContextManager[None]:
+    """What the passes on a device of `exchange` are traced in."""
+    if self.synchronization:
+      return self.synchronization.context(device_index)
+    return contextlib.nullcontext()
+
 
 class Step(abc.ABC):
   """A step of a training."""
@@ -114,12 +123,12 @@ class Step(abc.ABC):
 
 
 class TrainStep(Step):
-  """Gradients, codes, exchange, mean, update; `take` is to be traced."""
+  """Gradients, codes, exchange, mean, update; traced when first taken."""
 
   def __init__(
     self, training: Training, codec: gradients_lib.GradientCodec
   ) -> None:
-    """Prepares reducer and updates.
+    """Prepares reducer and updates; traces nothing yet.
 
     Args:
       training: what is trained.
@@ -140,8 +149,7 @@ class TrainStep(Step):
         one,
         training.exchange.workers_of(index),
         training.states.of_pass(index),
-        index,
-        training.synchronization,
+        functools.partial(training.context, index),
       )
       for index, one in enumerate(training.replicas)
     ]
@@ -155,6 +163,7 @@ class TrainStep(Step):
       for one in training.replicas
     ]
 
+  @tf.function(reduce_retracing=True)
   def take(
     self,
     images: tf.Tensor,
@@ -166,8 +175,7 @@ class TrainStep(Step):
   ) -> StepResult:
     """See `Step.take`."""
     training, exchange = self._training, self._training.exchange
-    local, rate, updates = self._local(step, learning_rate)
-    node_pass = local or training.node_pass
+    node_pass, rate, updates = self._local(step, learning_rate)
     seed = tf.constant(training.seed, tf.int64)
     batches = exchange.batches(images, labels)
     begun = self._reducer.begin(
@@ -178,10 +186,9 @@ class TrainStep(Step):
       [step] * len(batches),
       stop,
     )
-    if local:
-      # Nothing of the exchange, nor of the update, waits for this.
-      for one, batch in zip(self._passes, batches, strict=True):
-        local.go_on(one, batch, (seed, step))
+    # Nothing of the exchange, nor of the update, waits for this.
+    for one, batch in zip(self._passes, batches, strict=True):
+      node_pass.go_on(one, batch, seed, step)
     apply_states = self._apply_states(begun.metadata)
     of_parts = self._reducer.exchange(begun, apply_states)
     numbers = updates, rate, averaging_decay
@@ -198,15 +205,15 @@ class TrainStep(Step):
 
   def _local(
     self, step: tf.Tensor, learning_rate: tf.Tensor
-  ) -> tuple[device_passes.LocalPass | None, tf.Tensor, tf.Tensor]:
-    """(the local pass, rate of the update, updates taken before)."""
-    local = self._training.local
+  ) -> tuple[passes.Pass, tf.Tensor, tf.Tensor]:
+    """(the pass, learning rate of the update, updates taken before)."""
+    node_pass, local = self._training.node_pass, self._training.local
     if not local:
-      return None, learning_rate, step
-    made = local.pass_at(self._training.node_pass, learning_rate)
+      return node_pass, learning_rate, step
+    made = local.pass_at(node_pass, learning_rate)
     # Of each variable there is one update in as many steps as fragments.
     updates = step // max(1, len(local.fragments))
-    return made, tf.constant(made.outer_rate), updates
+    return made, tf.constant(local.outer_rate), updates
 
   def _apply_states(
     self, metadata: metadata_lib.Metadata
@@ -243,8 +250,8 @@ class TrainStep(Step):
     return StepResult(
       entropy=metadata.scores[:, 0],
       accuracy=metadata.scores[:, 1],
-      probes=parts_lib.join_probes(parts, metadata.probes),
-      shared=parts_lib.join_probes(parts, [one[0] for one in metadata.shared]),
+      probes=programs.join_probes(parts, metadata.probes),
+      shared=programs.join_probes(parts, [one[0] for one in metadata.shared]),
       words=[
         [words for pending in of_parts for words in pending[index].words]
         for index in exchange.local_devices

@@ -5,8 +5,6 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from terngrad.reduce import gradients as gradients_lib
-from terngrad.reduce import parts as parts_lib
 from terngrad.reduce import pending as pending_lib
 from terngrad.reduce import programs
 from terngrad.step import fused_updates
@@ -15,12 +13,18 @@ from terngrad.step import replicas
 from terngrad.step import updates
 
 
-class _OfPart(NamedTuple):
-  """The updates of a part: one of means, and one of messages or None."""
+class _Together(NamedTuple):
+  """Parts that are updated together, and how.
 
-  codec: gradients_lib.GradientCodec
+  Attributes:
+    parts: of the model.
+    update: takes their means.
+    fused: takes the messages of the only part; None where that cannot be.
+  """
+
+  parts: Sequence[programs.Part]
   update: updates.Update
-  fused: fused_updates.FusedUpdate | None
+  fused: fused_updates.FusedUpdate | None = None
 
 
 class StepEnd:
@@ -31,7 +35,7 @@ class StepEnd:
     replica: replicas.Replica,
     optimizer: optimizers.Optimizer,
     decoupled_decay: programs.WeightDecay | None,
-    parts: Sequence[parts_lib.Part],
+    parts: Sequence[programs.Part],
   ) -> None:
     """Tries the kernels, once a process; updates compile when first called.
 
@@ -42,31 +46,22 @@ class StepEnd:
       parts: of the model.
     """
     self._device = replica.device
-    self._indices = [part.indices for part in parts]
+    self._updates: list[_Together] = []
+    statistics = tuple(range(len(replica.statistics)))
     # A clip looks at all gradients, and so does the loss scale.
-    if optimizer.clip_norm or replica.scaling:
-      indices = tuple(sorted(sum(self._indices, ())))
-      if len(indices) < len(replica.trainable):
-        replica = replica.part(indices, range(len(replica.statistics)))
-        decoupled_decay = decoupled_decay and decoupled_decay.part(indices)
-      self._whole: updates.Update | None = updates.Update(
-        replica, optimizer, decoupled_decay
-      )
-      return
-    self._whole = None
-    self._updates: list[_OfPart] = []
-    for part in parts:
-      variables = replica.part(part.indices, ())
-      decay = decoupled_decay and decoupled_decay.part(part.indices)
-      self._updates.append(
-        _OfPart(
-          part.codec,
-          updates.Update(variables, optimizer, decay),
-          fused_updates.make(variables, optimizer, decay, part.codec),
-        )
-      )
-    statistics = replica.part((), tuple(range(len(replica.statistics))))
-    self._update_statistics = updates.Update(statistics, optimizer, None)
+    self._at_once = bool(optimizer.clip_norm or replica.scaling)
+    for own in [parts] if self._at_once else [[part] for part in parts]:
+      indices = sorted(i for part in own for i in part.indices)
+      decay = decoupled_decay and decoupled_decay.part(indices)
+      some = replica.part(indices, statistics if self._at_once else ())
+      fused = None
+      if not self._at_once:
+        fused = fused_updates.make(some, optimizer, decay, own[0].codec)
+      update = updates.Update(some, optimizer, decay)
+      self._updates.append(_Together(own, update, fused))
+    self._update_statistics = updates.Update(
+      replica.part((), statistics), optimizer, None
+    )
 
   def __call__(
     self,
@@ -82,15 +77,16 @@ class StepEnd:
       numbers: of the update.
     """
     with tf.device(self._device):
-      if self._whole:
-        means = sum((one.means() for one in pending), [])
-        pairs = zip(sum(self._indices, ()), means, strict=True)
-        self._whole([v for _, v in sorted(pairs)], statistics, numbers)
-        return
-      for made, one in zip(self._updates, pending, strict=True):
-        if made.fused and fused_updates.fits(made.codec, one.received):
-          made.fused(one.received, one.step, numbers)
-        else:
-          made.update(one.means(), [], numbers)
-      if statistics:
+      for parts, update, fused in self._updates:
+        first = pending[parts[0].number]
+        if fused and fused_updates.fits(parts[0].codec, first.received):
+          fused(first.received, first.step, numbers)
+          continue
+        means: dict[int, tf.Tensor] = {}
+        for part in parts:
+          of_part = pending[part.number].means()
+          means |= zip(part.indices, of_part, strict=True)
+        own = statistics if self._at_once else []
+        update([means[i] for i in sorted(means)], own, numbers)
+      if statistics and not self._at_once:
         self._update_statistics([], statistics, numbers)

@@ -14,7 +14,6 @@ import tensorflow as tf
 
 from slim.nets.blocks import batch_norm
 from terngrad.exchange import layer_collectives
-from terngrad.exchange import protocol
 
 
 def synchronize(model: keras.Model) -> None:
@@ -23,23 +22,12 @@ def synchronize(model: keras.Model) -> None:
     layer.synchronized = True
 
 
-class Synchronization:
+class Synchronization(layer_collectives.LayerCollectives):
   """The contexts of passes whose layers sum over the workers."""
-
-  def __init__(self, exchange: protocol.Exchange) -> None:
-    """Begins nothing.
-
-    Args:
-      exchange: see `layer_collectives.LayerCollectives`.
-
-    Raises:
-      ValueError: see `layer_collectives.LayerCollectives`.
-    """
-    self._workers = layer_collectives.LayerCollectives(exchange)
 
   def context(self, device_index: int) -> tf.distribute.ReplicaContext:
     """The context in which the pass of a device's worker is traced."""
-    return _Worker(self._workers, device_index)
+    return _Worker(self, device_index)
 
 
 class _Worker(tf.distribute.ReplicaContext):

@@ -1,5 +1,7 @@
 """What a step does to parameters, their slots and their averages."""
 
+import dataclasses
+
 import tensorflow as tf
 
 from terngrad.reduce import programs
@@ -12,6 +14,7 @@ from terngrad.step import replicas
 Numbers = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class Update:
   """The compiled end of a step on one device.
 
@@ -24,24 +27,16 @@ class Update:
   The gradients of the decoupled decay, times the learning rate, are taken off
   the parameters as they were before the step, and pass neither through the clip
   nor through the optimizer.
+
+  Attributes:
+    replica: of the device.
+    optimizer: applied once a step.
+    decoupled_decay: the L2 terms of the replica's parameters; None for none.
   """
 
-  def __init__(
-    self,
-    replica: replicas.Replica,
-    optimizer: optimizers.Optimizer,
-    decoupled_decay: programs.WeightDecay | None,
-  ) -> None:
-    """Compiles nothing yet.
-
-    Args:
-      replica: of the device.
-      optimizer: applied once a step.
-      decoupled_decay: the L2 terms of the replica's parameters; None for none.
-    """
-    self._replica = replica
-    self._optimizer = optimizer
-    self._decoupled_decay = decoupled_decay
+  replica: replicas.Replica
+  optimizer: optimizers.Optimizer
+  decoupled_decay: programs.WeightDecay | None
 
   @tf.function(jit_compile=True)
   def __call__(
@@ -51,7 +46,7 @@ class Update:
     numbers: Numbers,
   ) -> None:
     """Updates the replica, by means of gradients and new statistics."""
-    scaling = self._replica.scaling
+    scaling = self.replica.scaling
     if not scaling:
       self._apply(means, statistics, numbers)
       return
@@ -67,8 +62,8 @@ class Update:
     statistics: list[tf.Tensor],
     numbers: Numbers,
   ) -> None:
-    replica, optimizer = self._replica, self._optimizer
-    decoupled_decay = self._decoupled_decay
+    replica, optimizer = self.replica, self.optimizer
+    decoupled_decay = self.decoupled_decay
     step, learning_rate, averaging_decay = numbers
     if optimizer.clip_norm:
       means = clipping.clip_by_global_norm(means, optimizer.clip_norm)

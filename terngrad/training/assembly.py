@@ -19,18 +19,19 @@ from terngrad.config import training as training_options
 from terngrad.passes import accumulation
 from terngrad.passes import local_steps
 from terngrad.passes import recomputing
+from terngrad.passes import turns
 from terngrad.reduce import fragments
 from terngrad.reduce import gradients
 from terngrad.reduce import programs
 from terngrad.reduce import states
 from terngrad.step import loss_scaling
+from terngrad.step import model_variables
 from terngrad.step import passes
 from terngrad.step import precision
 from terngrad.step import replicas
 from terngrad.step import schedules
 from terngrad.step import step as steps
 from terngrad.step import synchronized
-from terngrad.step import traced_step
 from terngrad.training import batches
 from terngrad.training import device_speeds
 from terngrad.training import evaluation
@@ -153,7 +154,7 @@ def _step(
       local = dataclasses.replace(training.local, turn=turn)
       training = training._replace(local=local)
     made.append(context.make_step(training, fragments.of_step(codec, turn)))
-  return traced_step.in_turn(made)
+  return made[0] if len(made) == 1 else turns.StepInTurn(made)
 
 
 def _shares(config, context, training):
@@ -211,12 +212,16 @@ def _model(config, context):
 
 def _layout(config, model):
   """The model's variables, those outside --trainable_scopes frozen."""
-  plan = replicas.variables_of(model)
+  plan = model_variables.variables_of(model)
   names = plan.names[: len(plan.trainable)]
   trained = scopes.members(
     'trainable_scopes', config.start.trainable_scopes, config.model.net, names
   )
-  return replicas.variables_of(model, trained.__contains__) if trained else plan
+  return (
+    model_variables.variables_of(model, trained.__contains__)
+    if trained
+    else plan
+  )
 
 
 def _logits(names):

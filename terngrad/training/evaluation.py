@@ -24,7 +24,7 @@ from terngrad.cluster import devices
 from terngrad.config import options
 from terngrad.config import training as training_options
 from terngrad.exchange import group as groups
-from terngrad.step import replicas
+from terngrad.step import model_variables
 from terngrad.training import batches
 from terngrad.training import execution
 from terngrad.training import metric
@@ -164,7 +164,7 @@ class _Scorer:
         {**score.values, 'num_examples': score.num_examples},
         metric.tags(metrics.EVALUATION),
       )
-      plan = replicas.variables_of(self._model)
+      plan = model_variables.variables_of(self._model)
       named = zip(plan.names, plan.trainable, strict=False)
       recorder.histograms(score.step, {name: v.value for name, v in named})
       images, _ = next(iter(self._batches))

@@ -8,7 +8,6 @@ from terngrad.exchange import protocol
 from terngrad.reduce import gradients
 from terngrad.step import step as steps
 from terngrad.step import synchronized
-from terngrad.step import traced_step
 from terngrad.training import batches
 from terngrad.training import execution
 
@@ -45,7 +44,7 @@ class ProcessContext(execution.ExecutionContext):
   ) -> steps.Step:
     """See `execution.ExecutionContext.make_step`."""
     training = training._replace(synchronization=self._synchronization)
-    return traced_step.TracedStep(training, codec)
+    return steps.TrainStep(training, codec)
 
   def assert_same(self, chosen: dict[str, object], **built: object) -> None:
     """See `execution.ExecutionContext.assert_same`."""

@@ -40,7 +40,7 @@ def of(codes, part_bytes, plan, devices, fragments=1):
   Args:
     codes: `config.codes.Named`.
     part_bytes: see `parts.cut`.
-    plan: `replicas.ModelVariables`.
+    plan: `model_variables.ModelVariables`.
     devices: names of the devices.
     fragments: of the model, of which a step exchanges one.
 
@@ -95,7 +95,7 @@ def _check_states(code, stage, codec):
 
 
 def variable_specs(plan):
-  """A `policy.VariableSpec` a parameter of a `replicas.ModelVariables`."""
+  """A `policy.VariableSpec` a parameter of a model; see `ModelVariables`."""
   return [
     policy.VariableSpec(name, tuple(variable.shape), is_logits(name))
     for name, variable in zip(plan.names, plan.trainable, strict=False)

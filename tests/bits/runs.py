@@ -15,7 +15,7 @@ from terngrad.cluster import tasks
 from terngrad.exchange import collective
 from terngrad.exchange import server
 from terngrad.exchange import towers
-from terngrad.reduce import parts as parts_lib
+from terngrad.reduce import programs
 from terngrad.reduce import states
 from terngrad.step import replicas
 from terngrad.step import step as steps
@@ -75,7 +75,7 @@ def bits_by_servers(case, cluster):
     num_processes=len(devices),
     feeds=[],
   )
-  take = steps.TrainStep(
+  train_step = steps.TrainStep(
     steps.Training(
       parts.node_pass,
       served,
@@ -85,14 +85,14 @@ def bits_by_servers(case, cluster):
       seed=11,
     ),
     parts.codec,
-  ).take
+  )
 
   @tf.function
   def step(number, *batches):
     own, *others = zip(batches[::2], batches[1::2], strict=True)
     served.feeds[:] = [server.Given(*other) for other in others]
     numbers = number, tf.constant(_RATE), tf.constant(_DECAY)
-    return take(*own, *numbers).entropy
+    return train_step.take(*own, *numbers).entropy
 
   for number in range(cases.STEPS):
     batches = []
@@ -127,7 +127,7 @@ def _training(case, devices, exchange=None):
     plain=code.plain,
   )
   # Otherwise the case would be another one's twin.
-  assert len(parts_lib.parts(training.codec)) == (3 if case.parts else 1)
+  assert len(programs.parts(training.codec)) == (3 if case.parts else 1)
   return training
 
 

@@ -65,6 +65,7 @@ def test_tunnels_need_no_promise_and_tasks_meet_at_loopback(capsys):
     ({'config': 'x'}, 'received both'),
     ({'scripts': '/nowhere'}, 'give --scripts=FOLDER'),
     ({'num_ps': 3}, '--num_ps: expected 0 to 2'),
+    ({'num_workers': 7}, '--num_workers: expected none beside --hosts'),
     ({'workspace': ''}, '--workspace: expected a folder'),
     ({'allow_insecure_network': False}, 'expected --allow_insecure_network'),
     ({'command': ('eval', 'mnist')}, 'train DATASET'),

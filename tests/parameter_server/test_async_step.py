@@ -13,6 +13,7 @@ from terngrad.parameter_server import async_shares
 from terngrad.parameter_server import async_step
 from terngrad.reduce import bucketing
 from terngrad.reduce import states
+from terngrad.step import model_variables
 from terngrad.step import optimizers
 from terngrad.step import passes
 from terngrad.step import replicas
@@ -39,7 +40,7 @@ class Servers:
     servers = [f'/CPU:{i}' for i in range(num_servers)]
     with async_shares.dealt(servers):
       model = build()
-    plan = replicas.variables_of(model)
+    plan = model_variables.variables_of(model)
     optimizer = optimizer or optimizers.parse('gd', 0.0)
     self.copies = replicas.create(plan, optimizer, ['/CPU:0'] * (1 + processes))
     specs = [

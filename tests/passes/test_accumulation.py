@@ -5,15 +5,15 @@ import tensorflow as tf
 
 from terngrad.codec.stages import random_bits
 from terngrad.passes import accumulation
+from terngrad.step import model_variables
 from terngrad.step import passes
-from terngrad.step import replicas
 from tests.step import small
 
 
 def both_passes(build, count):
   """(what a node of 8 examples computes at once, in `count` parts)."""
   model = build()
-  plan = replicas.variables_of(model)
+  plan = model_variables.variables_of(model)
   whole = passes.ModelPass(model, plan)
   images, labels = small.batch_of(0, [8])
   arguments = (
@@ -47,7 +47,7 @@ def test_statistics_move_once_by_the_mean_over_the_parts():
 def test_each_part_drops_other_units():
   build = functools.partial(small.conv_net, dropout=0.5)
   model = build()
-  plan = replicas.variables_of(model)
+  plan = model_variables.variables_of(model)
   seen = []
 
   class Noting(passes.Pass):

@@ -16,9 +16,9 @@ from terngrad.config import servers
 from terngrad.config import training as configs
 from terngrad.passes import recomputing
 from terngrad.passes import segments
+from terngrad.step import model_variables
 from terngrad.step import passes
 from terngrad.step import precision
-from terngrad.step import replicas
 from terngrad.training import start
 from tests.passes import cuttable
 from tests.step import small
@@ -28,7 +28,7 @@ LOSS = passes.Loss(label_smoothing=0.1, aux_weight=0.4)
 
 def both(model, scale=None, trained=lambda name: True, traced=True, count=4):
   """(gradients, loss, statistics) of kept and of recomputed activations."""
-  plan = replicas.variables_of(model, trained)
+  plan = model_variables.variables_of(model, trained)
   size, channels = model.inputs[0].shape[2:]
   arguments = [
     [tf.convert_to_tensor(v.value) for v in plan.trainable],
@@ -112,7 +112,7 @@ def test_frozen_parameters_change_no_bit(begin):
 def test_a_parameter_that_the_loss_does_not_reach_has_zeros():
   loss = LOSS._replace(aux_weight=0.0)
   model = cuttable.net_with_a_head()
-  plan = replicas.variables_of(model)
+  plan = model_variables.variables_of(model)
   images, labels = small.batch_of(0, [4])
   node_pass = recomputing.RecomputedPass(model, plan, loss)
   gradients, _, _ = node_pass.gradients(
@@ -135,7 +135,7 @@ def test_tensorflow_does_not_merge_the_second_run_with_the_first():
   *first, last = segments.of(model)
   once = len(last.model.layers) - 1
   twice = sum(len(segment.model.layers) - 1 for segment in first)
-  plan = replicas.variables_of(model)
+  plan = model_variables.variables_of(model)
   node_pass = recomputing.RecomputedPass(model, plan)
   run = tf.function(node_pass.gradients)
   arguments = (

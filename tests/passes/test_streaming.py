@@ -135,7 +135,7 @@ def test_steps_that_overlap_and_the_exchange_do_not_wait_for_each_other():
   training = trained(workers=2, **STREAMED)
   images, labels = small.batch_of(0, training.shape)
   numbers = tf.constant(0, tf.int64), tf.constant(RATE), tf.constant(0.5)
-  program = training.turns[0].program
+  program = training.turns[0].take
   traced = program.get_concrete_function(images, labels, *numbers)
   # Loops over nodes: two that change what they remember, and what they send.
   kinds = 'While', 'StatelessWhile', 'StatefulPartitionedCall'

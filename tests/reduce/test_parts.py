@@ -8,6 +8,7 @@ from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.reduce import bucketing
 from terngrad.reduce import parts as parts_lib
+from terngrad.reduce import programs
 from tests.codec import one_round
 
 SHAPES = ((50,), (3, 20), (30,), (100,), (7,))
@@ -36,7 +37,7 @@ def model(codecs=MIXED):
 def test_parts_take_variables_from_the_last_until_they_have_enough(
   size, expected
 ):
-  found = parts_lib.parts(parts_lib.cut(model(), size))
+  found = programs.parts(parts_lib.cut(model(), size))
   assert [part.indices for part in found] == expected
   for part in found:
     assert part.codec.num_elements == sum(
@@ -65,7 +66,7 @@ def test_elements_keep_their_codes_in_parts(text):
   values = [tf.constant(rng.normal(size=shape), tf.float32) for shape in SHAPES]
   expected = decoded(whole, values)
   found = [None] * len(values)
-  for part in parts_lib.parts(parts_lib.cut(whole, 200)):
+  for part in programs.parts(parts_lib.cut(whole, 200)):
     results = decoded(part.codec, [values[i] for i in part.indices])
     for i, result in zip(part.indices, results, strict=True):
       found[i] = result
@@ -86,11 +87,11 @@ def test_the_probe_of_all_parts_is_that_of_the_model():
   grouped = registry.parse('ternary:group_size=16')
   whole = model([grouped, TERNARY, grouped, PLAIN, grouped])
   values = [tf.random.stateless_normal(s, [i, 1]) for i, s in enumerate(SHAPES)]
-  some = parts_lib.parts(parts_lib.cut(whole, 300))
+  some = programs.parts(parts_lib.cut(whole, 300))
   assert len(some) == 3
   probes = [
     one_round.probe(p.codec, [values[i] for i in p.indices]) for p in some
   ]
   np.testing.assert_array_equal(
-    parts_lib.join_probes(some, probes), one_round.probe(whole, values)
+    programs.join_probes(some, probes), one_round.probe(whole, values)
   )

@@ -14,16 +14,17 @@ from terngrad.passes import accumulation
 from terngrad.passes import inner_optimizers
 from terngrad.passes import local_steps
 from terngrad.passes import recomputing
+from terngrad.passes import turns
 from terngrad.reduce import bucketing
 from terngrad.reduce import fragments as fragments_lib
 from terngrad.reduce import parts as parts_lib
 from terngrad.reduce import states
+from terngrad.step import model_variables
 from terngrad.step import optimizers
 from terngrad.step import passes
 from terngrad.step import replicas
 from terngrad.step import step as steps
 from terngrad.step import synchronized
-from terngrad.step import traced_step
 
 SIZE = 8
 
@@ -127,7 +128,7 @@ class Training:
     self.model = build()
     if synchronize:
       synchronized.synchronize(self.model)
-    self.plan = replicas.variables_of(self.model, trained)
+    self.plan = model_variables.variables_of(self.model, trained)
     self.optimizer = optimizer or optimizers.Momentum(0.9)
     names = tuple(f'/CPU:{i}' for i in range(devices))
     self.exchange = exchange or towers.Towers(names, workers)
@@ -173,7 +174,7 @@ class Training:
     def make_step(turn):
       if made:
         changes['local'] = dataclasses.replace(made, turn=turn)
-      return traced_step.TracedStep(
+      return steps.TrainStep(
         steps.Training(
           self.node_pass,
           self.exchange,
@@ -187,7 +188,9 @@ class Training:
       )
 
     self.turns = [make_step(turn) for turn in range(self.codec.num_fragments)]
-    self.step = traced_step.in_turn(self.turns)
+    self.step = self.turns[0]
+    if fragments > 1:
+      self.step = turns.StepInTurn(self.turns)
     self.shape = [workers, batch // workers]
 
   def run(self, count, first=0, rate=0.05):

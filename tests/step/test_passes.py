@@ -18,32 +18,26 @@ def test_a_smoothed_label_gives_each_class_its_share():
   # 0.8 of the label stays and 0.2 / 4 goes to each of the four classes.
   targets = 0.05 + 0.8 * np.eye(4)[LABELS.numpy()]
   expected = -(targets * log_softmax(LOGITS)).sum(axis=1).mean()
-  received = passes.cross_entropy(
-    passes.Loss(label_smoothing=0.2), LOGITS, LABELS
-  )
+  received = passes.Loss(label_smoothing=0.2)(LOGITS, LABELS)
   np.testing.assert_allclose(received, expected, rtol=1e-6)
 
 
 def test_without_smoothing_the_loss_is_that_of_the_label():
   expected = -log_softmax(LOGITS)[[0, 1], LABELS.numpy()].mean()
-  received = passes.cross_entropy(passes.PLAIN, LOGITS, LABELS)
+  received = passes.PLAIN(LOGITS, LABELS)
   np.testing.assert_allclose(received, expected, rtol=1e-6)
 
 
 def test_auxiliary_logits_count_with_their_weight_and_are_smoothed_too():
   loss = passes.Loss(label_smoothing=0.1, aux_weight=0.4)
   other = tf.reverse(LOGITS, [1])
-  alone = [
-    passes.cross_entropy(loss, logits, LABELS) for logits in (LOGITS, other)
-  ]
-  received = passes.cross_entropy(loss, [LOGITS, other], LABELS)
+  alone = [loss(logits, LABELS) for logits in (LOGITS, other)]
+  received = loss([LOGITS, other], LABELS)
   np.testing.assert_allclose(received, alone[0] + 0.4 * alone[1], rtol=1e-6)
 
 
 def test_logits_of_16_bits_are_scored_in_32():
-  received = passes.cross_entropy(
-    passes.PLAIN, tf.cast(LOGITS, tf.bfloat16), LABELS
-  )
+  received = passes.PLAIN(tf.cast(LOGITS, tf.bfloat16), LABELS)
   assert received.dtype == tf.float32
 
 

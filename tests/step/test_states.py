@@ -76,22 +76,20 @@ def test_a_step_with_float_gradients_sends_the_residuals(codec):
     for key in training.states.workers[0]
   ]
   plain = registry.method('identity')
-  take = tf.function(
-    steps.TrainStep(
-      steps.Training(
-        training.node_pass,
-        training.exchange,
-        training.replicas,
-        training.states,
-        training.optimizer,
-        seed=11,
-      ),
-      bucketing.in_float(training.codec, plain),
-    ).take
+  train_step = steps.TrainStep(
+    steps.Training(
+      training.node_pass,
+      training.exchange,
+      training.replicas,
+      training.states,
+      training.optimizer,
+      seed=11,
+    ),
+    bucketing.in_float(training.codec, plain),
   )
   before = training.replicas[0].slots[0]['momentum'].numpy()
   numbers = tf.constant(2, tf.int64), tf.constant(0.0), tf.constant(0.5)
-  result = take(*small.batch_of(2, training.shape), *numbers)
+  result = train_step.take(*small.batch_of(2, training.shape), *numbers)
   assert any(np.any(value) for value in owed)
   for of_device in training.states.workers:
     for variables in of_device.values():

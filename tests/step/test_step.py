@@ -199,7 +199,7 @@ def test_the_graph_does_not_grow_with_the_nodes(devices):
       batch=64,
       on_kernels=True,
     )
-    concrete = training.step.program.get_concrete_function(
+    concrete = training.step.take.get_concrete_function(
       *small.batch_of(0, training.shape),
       tf.constant(0, tf.int64),
       tf.constant(0.1),

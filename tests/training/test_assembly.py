@@ -150,7 +150,7 @@ def test_nodes_compute_their_share_in_as_many_parts_as_are_asked_for():
       tf.constant(0.1),
       tf.constant(0.5),
     )
-    graph = run.float_step.program.get_concrete_function(*arguments).graph
+    graph = run.float_step.take.get_concrete_function(*arguments).graph
     definition = graph.as_graph_def()
     nodes = [*definition.node]
     for function in definition.library.function:

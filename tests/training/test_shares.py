@@ -8,7 +8,7 @@ from terngrad import errors
 from terngrad.config import options as options_lib
 from terngrad.config import training as configs
 from terngrad.step import passes
-from terngrad.step import traced_step
+from terngrad.step import step as steps
 from terngrad.training import assembly
 from terngrad.training import device_speeds
 from terngrad.training import shares
@@ -160,7 +160,7 @@ def test_speeds_are_those_of_whole_passes_of_all_devices():
 
   def keep(training, codec):
     run_of['training'] = training
-    return traced_step.TracedStep(training, codec)
+    return steps.TrainStep(training, codec)
 
   config = config_of(2)
   context = assembly.of_this_process(config)

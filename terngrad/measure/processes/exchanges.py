@@ -17,12 +17,13 @@ from terngrad.measure.processes import drawn_gradients
 from terngrad.reduce import bucketing
 from terngrad.reduce import gradients
 from terngrad.reduce import parts
+from terngrad.reduce import programs
 from terngrad.reduce import states
+from terngrad.step import model_variables
 from terngrad.step import optimizers
 from terngrad.step import passes
 from terngrad.step import replicas
 from terngrad.step import step as steps
-from terngrad.step import traced_step
 
 # The net of the race: see `single_column_alexnet`.
 RACE = 'single_column_alexnet'
@@ -152,7 +153,7 @@ def case(
 
   messages = [
     message
-    for part in parts.parts(codec)
+    for part in programs.parts(codec)
     for number in range(part.codec.num_rounds)
     for message in part.codec.messages(number)
   ]
@@ -175,7 +176,7 @@ def step_of(
   exchange: protocol.Exchange,
   copies: tuple[replicas.Replica, ...],
   codec: gradients.GradientCodec,
-) -> traced_step.TracedStep:
+) -> steps.TrainStep:
   """The traced step of the trainer.
 
   Args:
@@ -192,7 +193,7 @@ def step_of(
     optimizer=optimizers.GradientDescent(),
     seed=1,
   )
-  return traced_step.TracedStep(training, codec)
+  return steps.TrainStep(training, codec)
 
 
 def codec_of(what, text, num_workers):
@@ -234,7 +235,7 @@ def replicas_of(what, devices, codec):
   shared = states.shared(codec)
   if what.model is not None:
     return replicas.create(
-      replicas.variables_of(what.model),
+      model_variables.variables_of(what.model),
       optimizers.GradientDescent(),
       devices,
       shared=shared,
@@ -245,7 +246,7 @@ def replicas_of(what, devices, codec):
     with tf.device(device):
       trainable = tuple(tf.Variable(tf.zeros(s)) for s in what.shapes)
     slots = tuple({} for _ in trainable)
-    known = replicas.first_states(shared, device)
+    known = states.of_replica(shared, device)
     made.append(
       replicas.Replica(device, trainable, (), slots, (), shared=known)
     )
@@ -255,7 +256,9 @@ def replicas_of(what, devices, codec):
 def pass_of(what: Subject) -> passes.Pass:
   """The pass of a subject."""
   if what.model is not None:
-    return passes.ModelPass(what.model, replicas.variables_of(what.model))
+    return passes.ModelPass(
+      what.model, model_variables.variables_of(what.model)
+    )
   return drawn_gradients.DrawnGradients(what.shapes)
 
 

@@ -9,6 +9,7 @@ from terngrad.exchange import server
 from terngrad.exchange import towers
 from terngrad.measure.processes import exchanges
 from terngrad.reduce import parts
+from terngrad.reduce import programs
 from terngrad.step import passes
 from terngrad.step import replicas
 
@@ -91,7 +92,7 @@ def case(what, cluster, codec_text, batch, part_bytes=0):
 
   rounds = [
     part.codec.messages(number)
-    for part in parts.parts(codec)
+    for part in programs.parts(codec)
     for number in range(part.codec.num_rounds)
   ]
   pushed = sum(m.expected_words for messages in rounds for m in messages)
