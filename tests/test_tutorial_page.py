@@ -1,0 +1,28 @@
+"""The programs of docs/tutorial.md run, and its model learns."""
+
+import pathlib
+import re
+
+import pytest
+
+TEXT = pathlib.Path(__file__).parents[1] / 'docs' / 'tutorial.md'
+
+
+@pytest.mark.slow
+def test_the_tutorial_ends_with_a_trained_model(tmp_path, monkeypatch, capsys):
+  monkeypatch.chdir(tmp_path)
+  programs = re.findall('```python\n(.*?)```', TEXT.read_text(), re.DOTALL)
+  names = {}
+  for program in programs:
+    exec(compile(program, str(TEXT), 'exec'), names)
+  *lines, last = capsys.readouterr().out.splitlines()
+  found = [
+    re.search(r'([\d.]+) bits/element, accuracy ([\d.]+)%', line).groups()
+    for line in lines
+  ]
+  bits, accuracies = ([float(v) for v in column] for column in zip(*found))
+  assert len(found) == 3
+  assert min(accuracies) > 85
+  assert bits[0] == 32
+  assert max(bits[1:]) < 4
+  assert last.startswith('guesses')
