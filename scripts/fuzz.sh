@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Made-up inputs to every parser and decoder; never part of the gate.
+# Random inputs for every parser and decoder; not part of the gate.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"

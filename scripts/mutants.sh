@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Random mutants of a folder against its tests; never part of the gate.
+# Runs the tests of a folder against random mutants; not part of the gate.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"

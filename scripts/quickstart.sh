@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# From nothing to a comparison of float32 and ternary gradients, on any machine.
+# Installs the project and compares float32 with ternary gradients.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
@@ -28,7 +28,7 @@ steps=${STEPS:-1000}
 
 folder=${QUICKSTART_DIR:-quickstart}
 mkdir -p -- "$folder"
-# Complete, so that it cannot be taken for an option.
+# An absolute path cannot be mistaken for an option.
 folder=$(cd -- "$folder" && pwd -P)
 experiment=$root/experiments/lenet
 started=$SECONDS

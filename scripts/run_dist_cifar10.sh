@@ -30,12 +30,12 @@ From the environment:
 USAGE
 }
 
-# complete PATH: prints it from /.
+# complete PATH: prints the absolute path.
 complete() {
   if [[ $1 == /* ]]; then printf '%s' "$1"; else printf '%s' "$PWD/$1"; fi
 }
 
-# quoted WORD...: prints them as `terngrad launch` reads them.
+# quoted WORD...: prints the words with the quotes that `terngrad launch` reads.
 quoted() {
   local quote="'" other="'\"'\"'"
   printf "'%s' " "${@//$quote/$other}"
@@ -70,14 +70,14 @@ WORKSPACE=$(quoted "$workspace")
 ALLOW_INSECURE_NETWORK=false
 CONFIG
 run=("$root/scripts/run_dist.sh" "--config=$config" "--experiment=$experiment")
-# It refuses what it cannot read before data is dealt.
+# It refuses an unreadable configuration before the data is split.
 "${run[@]}" --dry_run >/dev/null
 $dry_run || "$root/scripts/split_dataset.sh" --all "$data" 2
 if ! $start; then
   "${run[@]}" "$@"
   exit
 fi
-# Ports are free in a network of their own, and closed to everybody else.
+# In a private network all ports are free, and no one else can connect to them.
 network=(unshare --map-root-user --net)
 if "${network[@]}" ip link set lo up 2>/dev/null; then
   # shellcheck disable=SC2016  # The inner shell expands it.
@@ -87,7 +87,7 @@ else
   printf '%s: no network of its own: expected unshare --net and ip to work; %s\n' \
     "${0##*/}" 'the ports 2222, 2224 and 2226 are open to this network' >&2
 fi
-# The configuration outlives this script in the experiment's folder.
+# The configuration stays in the experiment's folder after this script ends.
 "${network[@]}" "${run[@]}" "$@" >/dev/null
 launcher=${TERNGRAD_PYTHON:-${PYTHON:-}}
 printf 'started; logs and checkpoints: %s\nstate: %s\nstop:  %s\n' \

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Faults in random order against an undisturbed run; never part of the gate.
+# Random faults, compared with an undisturbed run; not part of the gate.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
