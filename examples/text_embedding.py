@@ -4,8 +4,8 @@
 
 The sentences are synthetic: a few of a thousand words are glad or sad. The
 gradient of the embedding is sparse and is sent uncompressed; the log says so.
-All other gradients are compressed with error feedback. A stopped `fit` continues
-from its backup.
+All other gradients are compressed with error feedback. A stopped `fit`
+continues from its backup.
 """
 
 import sys

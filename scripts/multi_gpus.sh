@@ -10,18 +10,18 @@ usage() {
   cat <<USAGE
 usage: [VARIABLE=value ...] scripts/${0##*/} [--dry_run] [--help]
 
-Trains on $dataset and evaluates the checkpoints side by side. Returns when both
-are done, with the trainer's status, or the evaluator's if the trainer's is 0.
-Interrupted or terminated, it stops both.
+Trains on $dataset and evaluates the checkpoints during training. Returns when
+both are done, with the trainer's status, or the evaluator's if the trainer's is
+0. A signal stops both.
 
-  --dry_run  print the two commands, and start and make nothing
+  --dry_run  print the two commands; start and create nothing
 
 Folders, from the environment:
-  ROOT_WORKSPACE  where results go; must exist
+  ROOT_WORKSPACE  folder for results; must exist
                   (default: ~/dataset/results/$dataset)
   DATA_DIR        the converted data set (default: ~/dataset/$dataset-data)
-  RUN_DATE        ends the folders' names (default: now). That of an earlier
-                  run continues it.
+  RUN_DATE        end of the folders' names (default: now). The value of an
+                  earlier run continues that run.
   PYTHON          an interpreter with terngrad (default: that of
                   scripts/setup.sh)
   TRAIN_FLAGFILE  flags of the trainer after experiments/$experiment/base.flags,

@@ -10,11 +10,11 @@ usage: scripts/quickstart.sh [--help]
 
 Installs the project (scripts/setup.sh), converts MNIST, trains LeNet with
 float32 and with ternary gradients, evaluates both and prints them side by side.
-Started again it goes on from what is there.
+A second call continues from the existing files.
 
 environment:
-  QUICKSTART_DIR    where everything goes (default: quickstart)
-  STEPS             optimizer updates of each training (default: 1000)
+  QUICKSTART_DIR    folder for all results (default: quickstart)
+  STEPS             training steps of each run (default: 1000)
   MNIST_SOURCE_DIR  a folder with MNIST's four .gz files; without it they are
                     downloaded
 USAGE

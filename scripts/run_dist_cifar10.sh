@@ -9,18 +9,18 @@ usage() {
   cat <<'USAGE'
 usage: [VARIABLE=value ...] scripts/run_dist_cifar10.sh [OPTION...] [-- FLAG...]
 
-Deals the data set to two workers (scripts/split_dataset.sh), starts them and a
-parameter server on this machine, and returns. They get a network of their own,
-which nobody else reaches, where the kernel allows it. Flags after -- go to the
+Splits the data set between two workers (scripts/split_dataset.sh), starts them
+and a parameter server on this machine, and returns. If the kernel allows it, they
+get a private network that no one else can connect to. Flags after -- go to the
 workers:
 
   scripts/run_dist_cifar10.sh -- --grad_bits=1 --clip_factor=2.5
 
-Options are those of scripts/run_dist.sh but --config: --experiment=ID, --check,
---dry_run, --help. It prints how to ask for the state and how to stop.
+Options are those of scripts/run_dist.sh without --config: --experiment=ID,
+--check, --dry_run, --help. It prints the commands for the state and for stopping.
 
 From the environment:
-  WORKSPACE       where results go; must exist
+  WORKSPACE       folder for results; must exist
                   (default: ~/dataset/results/cifar10)
   DATA_DIR        the converted data set (default: ~/dataset/cifar10-data)
   WORKER_DEVICES  the GPU of each worker, '0 1'; may be the same

@@ -9,12 +9,12 @@ usage() {
 usage: scripts/setup.sh [--gpu] [--help]
 
 Makes .venv in the project's root and installs the project into it, editable,
-with what its tests need. Does nothing, silently, when that is up to date.
+with the requirements of its tests. Does nothing if .venv is up to date.
 
-  --gpu   install TensorFlow's CUDA libraries too (kept on later calls)
+  --gpu   install TensorFlow's CUDA libraries too (also in later calls)
 
 environment:
-  PYTHON  the interpreter to use; without it the newest fitting one of
+  PYTHON  the interpreter; the default is the newest suitable one of
           python3.13, python3.12, ... and python3 on the PATH
 USAGE
 }

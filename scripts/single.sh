@@ -15,16 +15,16 @@ usage() {
   cat <<USAGE
 usage: scripts/${0##*/} $arguments [--FLAG...]
 
-Is one task of a run on $dataset, until it ends. scripts/run_dist.sh starts all
-of them.
+Runs one task of a run on $dataset until it ends. scripts/run_dist.sh starts all
+tasks.
 
   <ps hosts>      host:port,host:port of all parameter servers; '' for none: then
                   workers are equal processes that exchange by collectives
-  <worker hosts>  the same of all workers
-  <task>          the place of this one in the list of its kind, from 0
+  <worker hosts>  the same for all workers
+  <task>          the index of this task in the list of its kind, from 0
   <devices>       of a worker: its GPUs, 0 or 0,1; '' for none
   <data dir>      of a worker: its part of the data (scripts/split_dataset.sh)
-  <experiment>    names the folder in WORKSPACE; the same one continues
+  <experiment>    name of the folder in WORKSPACE; an existing one continues
   --FLAG...       further flags of terngrad.bin.${dataset}_distributed_train,
                   of ${dataset}_train without parameter servers
 

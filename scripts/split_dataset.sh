@@ -10,16 +10,17 @@ usage: scripts/split_dataset.sh [--uneven] <dir> <workers> <index>
        scripts/split_dataset.sh [--uneven] --all <dir> <workers>
 
 Makes <dir>/worker_<index>_of_<workers> with links to that worker's part of the
-files <dir>/train-*: a block of consecutive ones, in the order of their names.
-labels.txt and shards.json are linked too, so that epochs keep the length of the
-whole set. A folder that exists must hold exactly these links.
+files <dir>/train-*: consecutive files in the order of their names. It links
+labels.txt and shards.json too, so that an epoch has the length of the whole set.
+An existing folder must contain exactly these links.
 
   <dir>      folder of a converted data set
-  <workers>  how many workers there are, 1 or more
-  <index>    which worker, from 0
+  <workers>  number of workers, 1 or more
+  <index>    number of the worker, from 0
 
   --all      make the folders of all workers
-  --uneven   if the files cannot be dealt evenly, the first workers get one more
+  --uneven   if the number of workers does not divide the files, the first workers
+             get one file more
   --help     print this
 USAGE
 }

@@ -9,12 +9,12 @@ usage() {
 usage: scripts/test.sh [--all] [--help] [argument of pytest ...]
 
 Installs the project (scripts/setup.sh), then checks imports, lint, format,
-types, doctests, the site of the documents and tests. Runs every section, and exits
-with the status of the first one that failed.
+types, doctests, the documentation site and tests. Runs all sections, and exits
+with the status of the first section that failed.
 
-  --all   also the tests marked slow and cluster, and gpu where there is one
+  --all   also the tests marked slow and cluster, and gpu if there is a GPU
 
-Other arguments are pytest's: scripts/test.sh -x tests/codec
+Other arguments go to pytest: scripts/test.sh -x tests/codec
 USAGE
 }
 

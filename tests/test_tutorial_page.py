@@ -20,7 +20,8 @@ def test_the_tutorial_ends_with_a_trained_model(tmp_path, monkeypatch, capsys):
     re.search(r'([\d.]+) bits/element, accuracy ([\d.]+)%', line).groups()
     for line in lines
   ]
-  bits, accuracies = ([float(v) for v in column] for column in zip(*found))
+  bits = [float(row[0]) for row in found]
+  accuracies = [float(row[1]) for row in found]
   assert len(found) == 3
   assert min(accuracies) > 85
   assert bits[0] == 32
