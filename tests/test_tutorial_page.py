@@ -5,10 +5,13 @@ import re
 
 import pytest
 
+from tests.keras import small
+
 TEXT = pathlib.Path(__file__).parents[1] / 'docs' / 'tutorial.md'
 
 
 @pytest.mark.slow
+@small.ARRAYS_OF_KERAS
 def test_the_tutorial_ends_with_a_trained_model(tmp_path, monkeypatch, capsys):
   monkeypatch.chdir(tmp_path)
   programs = re.findall('```python\n(.*?)```', TEXT.read_text(), re.DOTALL)
