@@ -1,8 +1,8 @@
-"""What the site shows of the code itself, and of the experiments.
+"""Generates parts of the site from the code and from the experiments.
 
-Pages have marks, `<!-- commands -->`, `<!-- house -->` and `<!-- sweeps -->`,
-which are replaced when the site is built (hooks of mkdocs), so that nothing is
-written twice. Pages of sweeps are rendered from their tables then.
+mkdocs calls the hooks when it builds the site. They replace the marks
+`<!-- commands -->`, `<!-- house -->` and `<!-- sweeps -->` of pages, and render
+the pages of sweeps from their tables.
 """
 
 import ast
@@ -25,7 +25,7 @@ _STYLE = (
 
 
 def on_page_markdown(markdown, **known):
-  """Called by mkdocs for every page."""
+  """Replaces the marks of a page; mkdocs calls it for every page."""
   del known
   for mark, make in _MARKS.items():
     text = f'<!-- {mark} -->'
@@ -35,24 +35,24 @@ def on_page_markdown(markdown, **known):
 
 
 def on_post_build(config: Mapping[str, Any], **known: Any) -> None:
-  """Called by mkdocs when all pages are written: adds those of sweeps."""
+  """Adds the pages of sweeps; mkdocs calls it after it wrote all pages."""
   del known
   for folder in swept():
     output = pathlib.Path(config['site_dir'], 'experiments', folder.name)
-    # It is there where only what changed is built (`--dirty`).
+    # The folder exists if only changed pages are built (`--dirty`).
     output.mkdir(parents=True, exist_ok=True)
     disk.write_text(output / 'sweep.html', sweep.page(folder))
 
 
 def swept() -> list[pathlib.Path]:
-  """The experiments of many runs that have tables."""
+  """Folders of sweeps that have tables."""
   found = ROOT.glob('experiments/*/sweep.ini')
   folders = (path.parent for path in found)
   return sorted(f for f in folders if (f / 'sweep.csv').exists())
 
 
 def sweep_list() -> str:
-  """Links to the pages of sweeps, in HTML: they are no pages of mkdocs."""
+  """HTML links to the pages of sweeps, which are not pages of mkdocs."""
   items = [
     f'<li><a href="experiments/{folder.name}/sweep.html">'
     f'<code>experiments/{folder.name}</code></a></li>'
@@ -62,7 +62,7 @@ def sweep_list() -> str:
 
 
 def command_list():
-  """All commands, a table row each."""
+  """A table with one row per command."""
   lines = ['| command | what it does |', '| --- | --- |']
 
   def add(members, above):
@@ -78,7 +78,7 @@ def command_list():
 
 
 def house():
-  """The packages as floors: each uses only what stands below it; SVG."""
+  """SVG of the packages in layers: each imports only packages below it."""
   uses = imports()
   floors = {}
   for package in uses:
@@ -117,7 +117,7 @@ def _room(package, uses, x, y, width):
 
 
 def imports():
-  """{package: the packages whose modules it imports}; slim is one."""
+  """{package: set of packages that it imports}, with slim as one package."""
   packages = ['slim'] + [
     f'terngrad.{path.parent.name}'
     for path in ROOT.glob('terngrad/*/__init__.py')
@@ -137,13 +137,13 @@ def imports():
 
 def _modules(package):
   folder = ROOT / package.replace('.', '/')
-  # What stands in slim itself starts commands of terngrad.
+  # Modules of slim itself only start commands of terngrad.
   pattern = '*/**/*.py' if package == 'slim' else '**/*.py'
   return [path for path in folder.glob(pattern) if path.stem != '__init__']
 
 
 def _imported(path):
-  """Names that a module imports, at once or when they are first used."""
+  """Names that a module imports, directly or by `lazy.module`."""
   names = set()
   for node in ast.walk(ast.parse(path.read_text(encoding='utf-8'))):
     if isinstance(node, ast.ImportFrom) and node.module:

@@ -1,10 +1,10 @@
-"""A net of keras.applications gets a new head, by four virtual workers.
+"""Fine-tunes a net of keras.applications with four virtual workers.
 
     python examples/fine_tune.py [WEIGHTS] [EPOCHS]
 
-WEIGHTS is `imagenet` (Keras downloads them), a file, or `none`; where they
-cannot be had the program says so and goes on with random ones. The images are
-made up: discs and squares of three colours.
+WEIGHTS is `imagenet` (Keras downloads them), a file, or `none`. If they are not
+available, the program prints that and continues with random weights. The images
+are synthetic: discs and squares in three colours.
 """
 
 import sys
@@ -42,7 +42,7 @@ def base(weights, examples):
   except Exception as error:
     print(f'No {weights} weights: {error}\nRandom ones instead.')
   net = keras.applications.MobileNetV2(weights=None, **options)
-  # What random layers normalize by, from examples.
+  # Statistics for the normalization of random layers, from examples.
   for momentum in (0.0, 0.9):
     for layer in net.layers:
       layer.momentum = momentum
@@ -54,7 +54,7 @@ def main(weights='imagenet', epochs='3'):
   keras.utils.set_random_seed(0)
   train, test = images(240, seed=1), images(120, seed=2)
   net = base(weights, train[0])
-  # Frozen: its gradients are not computed, and none of them travels.
+  # Frozen: its gradients are neither computed nor sent.
   net.trainable = False
   model = keras.Sequential([net, keras.layers.Dense(len(COLOURS))])
   loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -65,7 +65,7 @@ def main(weights='imagenet', epochs='3'):
   model.fit(*train, 24, int(epochs), verbose=2, callbacks=[figures])
   print(f'head: test accuracy {model.evaluate(*test, verbose=0)[1]:.1%}')
 
-  # Then its last block too, more slowly. Compiled anew, it is asked anew.
+  # Then its last block too, more slowly. `compile` needs a new call.
   net.trainable = True
   for layer in net.layers[:-4]:
     layer.trainable = False

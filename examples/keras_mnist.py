@@ -1,4 +1,4 @@
-"""MNIST with Keras on two devices, its gradients compressed by one line.
+"""Trains MNIST with Keras on two devices; one line compresses gradients.
 
     python examples/keras_mnist.py [CODEC] [EPOCHS] [SEED]
 
@@ -15,7 +15,7 @@ import terngrad.keras
 
 
 def devices():
-  """Names of two GPUs, or of the CPU as two devices."""
+  """Names of two GPUs, or of two logical CPU devices."""
   gpus = tf.config.list_physical_devices('GPU')
   if len(gpus) > 1:
     return ['GPU:0', 'GPU:1']
@@ -62,7 +62,7 @@ def main(codec='ternary', epochs='3', seed='0'):
     )
     optimizer = keras.optimizers.Adam()
     if codec != 'none':
-      # The one line.
+      # This line compresses the gradients.
       optimizer = terngrad.keras.CompressedOptimizer(optimizer, codec)
     model.compile(
       optimizer, 'sparse_categorical_crossentropy', metrics=['accuracy']

@@ -1,11 +1,11 @@
-"""Sentences of two moods, with an embedding, on two replicas.
+"""Classifies sentences with an embedding, on two replicas.
 
     python examples/text_embedding.py [EPOCHS]
 
-The sentences are made up: a few of a thousand words are glad or sad. The
-gradient of the embedding is of the rows of a batch alone; it travels as it is,
-and the log says so. All else is compressed, what is left out is sent later, and
-the fit goes on where it was stopped.
+The sentences are synthetic: a few of a thousand words are glad or sad. The
+gradient of the embedding is sparse and is sent uncompressed; the log says so.
+All other gradients are compressed with error feedback. A stopped `fit`
+continues from its backup.
 """
 
 import sys
@@ -21,13 +21,13 @@ WORDS, LENGTH, MOODY = 1000, 40, 50
 
 
 def sentences(count, seed):
-  """(int32 [count, LENGTH], the words' numbers; int32 [count], 1 for glad)."""
+  """(int32 [count, LENGTH], word indices; int32 [count], 1 for glad)."""
   numbers = np.random.default_rng(seed)
   moods = numbers.integers(0, 2, count)
   words = numbers.integers(2 * MOODY, WORDS, [count, LENGTH])
-  places = numbers.integers(0, LENGTH, [count, 4])
+  positions = numbers.integers(0, LENGTH, [count, 4])
   shown = numbers.integers(0, MOODY, [count, 4]) + MOODY * moods[:, None]
-  np.put_along_axis(words, places, shown, axis=1)
+  np.put_along_axis(words, positions, shown, axis=1)
   return words.astype('int32'), moods.astype('int32')
 
 
@@ -48,7 +48,7 @@ def main(epochs='3'):
     )
     optimizer = terngrad.keras.CompressedOptimizer(
       keras.optimizers.Adam(0.01),
-      # Matrices by a code that keeps what it leaves out, vectors as they are.
+      # Matrices with error feedback, vectors uncompressed.
       {'bias': 'identity', '': 'error_feedback+topk:ratio=0.05'},
     )
     model.compile(optimizer, 'binary_crossentropy', metrics=['accuracy'])

@@ -1,9 +1,9 @@
-"""A loop of one's own on two processes, which tell each other codes.
+"""Trains with a custom loop in two processes that exchange codes.
 
     python examples/two_processes.py [CODEC] [STEPS]
 
-Without TF_CONFIG it starts itself twice on this machine. On machines of your
-own set TF_CONFIG, as for any program with MultiWorkerMirroredStrategy.
+Without TF_CONFIG the program starts itself twice on this machine. On several
+machines set TF_CONFIG, as for any program with MultiWorkerMirroredStrategy.
 """
 
 import json
@@ -34,7 +34,7 @@ def start():
 
 
 def main(codec='error_feedback+topk:ratio=0.05', steps='200'):
-  # First of all: nothing may have used TensorFlow before.
+  # Create it first: nothing may have used TensorFlow before.
   strategy = tf.distribute.MultiWorkerMirroredStrategy()
   import terngrad
 
@@ -55,7 +55,7 @@ def main(codec='error_feedback+topk:ratio=0.05', steps='200'):
         errors = inputs @ (weights - truth)
         loss = tf.reduce_mean(tf.square(errors))
       gradient = tape.gradient(loss, weights)
-      # The mean over both processes, coded.
+      # The mean over both processes, compressed.
       (mean,) = terngrad.compress(
         [gradient], compressor, step=number, mean=True
       )

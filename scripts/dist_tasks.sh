@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# What is done with the tasks of one host, on that host. Sourced by
+# Starts, checks and stops the tasks of one host, on that host. Sourced by
 # kill_local.sh. `terngrad launch` sends this file and a call of one function to
 # `bash -s` on other hosts, so it uses nothing else of the project. Linux only:
-# /proc says which process is which.
+# it identifies processes by /proc.
 set -euo pipefail
 
-# at_home PATH: prints it with this host's home for a ~/ at the beginning.
+# at_home PATH: prints the path, with this host's home instead of a leading ~/.
 at_home() {
   # shellcheck disable=SC2088  # It is compared, not expanded. HOME may be unset.
   [[ $1 != '~/'* ]] || set -- ~/"${1:2}"
@@ -15,15 +15,15 @@ at_home() {
 # stat_of PID: sets `fields` to those of /proc/PID/stat after the name.
 stat_of() {
   local line=''
-  # No process for each: `members` looks at all there are.
+  # No subprocess for each PID: `members` reads all of them.
   { IFS= read -r -d '' line <"/proc/$1/stat"; } 2>/dev/null || true
   [[ -n $line ]] || return 1
-  # The name is in brackets and may hold anything.
+  # The name is in brackets and may contain anything.
   read -ra fields <<<"${line##*) }"
 }
 
-# identity PID: prints a line that no other process ever has: the boot, the
-# number, and when it began.
+# identity PID: prints a line that is unique to this process: the boot, the
+# number and the start time.
 identity() {
   local fields
   stat_of "$1" || return 1
@@ -31,7 +31,7 @@ identity() {
     "$(cat /proc/sys/kernel/random/boot_id)"
 }
 
-# leader PID_FILE: prints the number of the process, if it still runs.
+# leader PID_FILE: prints the number of the process if it still runs.
 leader() {
   local line='' fields pid
   [[ -f $1 ]] && { read -r line <"$1" || return 1; }
@@ -55,7 +55,7 @@ members() {
   done
 }
 
-# check_task FOLDER TASK SCRIPT DATA_DIR: says what would keep it from starting.
+# check_task FOLDER TASK SCRIPT DATA_DIR: prints what would prevent its start.
 # DATA_DIR is '' for a task without data.
 check_task() {
   local folder script data pid status=0
@@ -85,9 +85,9 @@ check_task() {
   return "$status"
 }
 
-# report_versions PYTHON [DEVICES]: says which versions would run here; refuses
-# other GPUs than DEVICES, '0,1', names. With DEVICES, PYTHON in the environment
-# comes first, as for the scripts of tasks. Without them the task is PYTHON
+# report_versions PYTHON [DEVICES]: prints the versions on this host. Refuses if
+# the GPUs DEVICES ('0,1') do not exist. With DEVICES, PYTHON in the environment
+# has precedence, as in the scripts of tasks. Without them the task is PYTHON
 # itself, with all GPUs.
 report_versions() {
   local python=$1 text status=0 gpus='' variables=(TF_CPP_MIN_LOG_LEVEL=3)
@@ -97,7 +97,7 @@ report_versions() {
   fi
   local word='[^ ,;]+'
   local line="^terngrad $word, TensorFlow $word, Python $word; ([0-9]+) GPUs\$"
-  # Standard input is this program, and an import may hang on a network's disk.
+  # Standard input is this program. An import may hang on a network disk.
   text=$(env "${variables[@]}" timeout 300 "$python" \
     -m terngrad.bin.versions 2>&1 </dev/null) || status=$?
   text=${text##*$'\n'}
@@ -115,26 +115,26 @@ report_versions() {
 }
 
 # watch_task FILE SCRIPT ARGUMENT...: starts a task, prints its identity, waits
-# for its end and leaves its exit code in FILE.code. FILE.waiter is the identity of
-# the shell that waits.
+# for its end and writes its exit code to FILE.code. FILE.waiter is the identity
+# of the waiting shell.
 watch_task() {
   local file=$1 pid code=0
   shift
   identity "$BASHPID" >"$file.waiter" || true
-  # A session of its own: it outlives the connection, and what it starts can be
-  # told from everything else.
+  # A separate session: the task outlives the connection, and the session
+  # identifies every process that it starts.
   setsid -- "$@" </dev/null >>"$file.log" 2>&1 &
   pid=$!
   identity "$pid" || true
-  # Who reads the identity must not wait for the end.
+  # The reader of the identity must not wait for the end of the task.
   exec >/dev/null 2>&1
   wait "$pid" || code=$?
   printf '%s\n' "$code" >"$file.code"
 }
 
-# start_task FOLDER TASK SCRIPT ARGUMENT...: leaves FOLDER/TASK.pid and .log.
-# SCRIPT finds WORKSPACE in its environment. Arguments that begin with ~/ are
-# paths of this host.
+# start_task FOLDER TASK SCRIPT ARGUMENT...: writes FOLDER/TASK.pid and .log.
+# WORKSPACE is in the environment of SCRIPT. Arguments that begin with ~/ are
+# paths on this host.
 start_task() {
   local folder file line='' word words=()
   folder=$(at_home "$1") file=$(at_home "$1")/$2
@@ -142,7 +142,7 @@ start_task() {
   mkdir -p -- "$folder"
   rm -f -- "$file.code"
   for word in "$@"; do words+=("$(at_home "$word")"); done
-  # The shell that waits has a session too, so that no closed terminal ends it.
+  # The waiting shell has a session too, so that closing a terminal does not end it.
   read -r line < <(
     WORKSPACE=${folder%/*} exec setsid -- bash -c \
       "$(declare -f stat_of identity watch_task)"$'\nwatch_task "$@"' bash \
@@ -156,7 +156,7 @@ start_task() {
   printf 'started (process %s), log %s\n' "${line%% *}" "$file.log"
 }
 
-# task_status FOLDER TASK: prints how it is; status 0 while it runs.
+# task_status FOLDER TASK: prints the state of the task; status 0 while it runs.
 task_status() {
   local file pid code=''
   file=$(at_home "$1")/$2
@@ -164,8 +164,8 @@ task_status() {
     printf 'stopped\n'
     return 1
   fi
-  # A task runs until the shell that waits for it has left its exit code. A host
-  # that restarted has no such shell.
+  # A task runs until the waiting shell has written its exit code. After a restart
+  # of the host there is no such shell.
   if pid=$(leader "$file.pid") || pid=$(leader "$file.waiter"); then
     printf 'running (process %s)\n' "$pid"
     return
@@ -179,9 +179,9 @@ task_status() {
   return 1
 }
 
-# stop_tasks FOLDER SECONDS: asks the tasks of this host to end, and after
-# SECONDS kills what is left. PID files of processes that are gone, or another
-# host's, are left as they are.
+# stop_tasks FOLDER SECONDS: sends the tasks of this host SIGTERM, and after
+# SECONDS kills the remaining ones. It ignores PID files of processes that have
+# ended and of other hosts.
 stop_tasks() {
   local folder file pid end sessions=() files=() left=()
   folder=$(at_home "$1")
@@ -196,7 +196,7 @@ stop_tasks() {
   }
   end=$((SECONDS + $2))
   mapfile -t left < <(members "${sessions[@]}")
-  # Some may be gone by now. What was stopped (SIGSTOP) hears it when it goes on.
+  # Some may have ended. A stopped task (SIGSTOP) gets the signal when it continues.
   kill -TERM "${left[@]}" 2>/dev/null || true
   kill -CONT "${left[@]}" 2>/dev/null || true
   while ((SECONDS < end && ${#left[@]})); do

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Made-up inputs to every parser and decoder; never part of the gate.
+# Random inputs for every parser and decoder; not part of the gate.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
@@ -9,16 +9,16 @@ usage() {
 usage: scripts/fuzz.sh [--inputs=N] [--seed=S] [--target=NAME] [--input=FILE]
                        [--output=DIR]
 
-Valid inputs are changed as damage and malice change them and given to every
-parser and decoder of bytes from elsewhere, in a process whose memory and time
-are bounded. Inputs that reach lines in a new order are changed further. What
-fails is kept, with the command that repeats it; exits with 1 then.
+Changes valid inputs at random and passes them to every parser and decoder of
+external data, in a process with limited memory and time. Changes an input
+further if it executes lines in a new order. Stores failing inputs with the
+command that repeats them, and then exits with 1.
 
   --inputs=N    per target (default: 10000)
   --seed=S      of all inputs (default: 1)
   --target=NAME only these; patterns, such as 'tar*,payload_*'
   --input=FILE  only this input
-  --output=DIR  where inputs that fail are kept (default: a new folder)
+  --output=DIR  folder for failing inputs (default: a new folder)
 USAGE
 }
 

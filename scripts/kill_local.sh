@@ -10,11 +10,11 @@ usage() {
   cat <<'USAGE'
 usage: scripts/kill_local.sh [--seconds=N] <folder>
 
-Ends the tasks of one experiment that run on this host, and nothing else: what
-the PID files name, if it still is that process.
+Ends the tasks of one experiment on this host, and nothing else: the processes
+of its PID files, if they are still the same processes.
 
-  <folder>     the experiment's, WORKSPACE/ID
-  --seconds=N  what has not ended then is killed (default: 60)
+  <folder>     folder of the experiment, WORKSPACE/ID
+  --seconds=N  seconds until the remaining tasks are killed (default: 60)
   --help       print this
 USAGE
 }

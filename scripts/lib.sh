@@ -1,10 +1,10 @@
 # shellcheck shell=bash disable=SC2034
-# Sourced by the scripts beside it. Sets `root`, the project's folder.
+# Sourced by the scripts in this folder. Sets `root`, the project's folder.
 
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)
 
 # fail WHAT EXPECTED RECEIVED REMEDY
-# Explains on standard error and exits with status 2.
+# Prints an error on standard error and exits with status 2.
 fail() {
   printf '%s: %s\n  expected: %s\n  received: %s\n  remedy:   %s\n' \
     "${0##*/}" "$@" >&2
@@ -27,32 +27,32 @@ find_python() {
     'run scripts/setup.sh, or set PYTHON to one'
 }
 
-# run_tests_module MODULE ARGUMENT...: becomes it, in the project's folder.
+# run_tests_module MODULE ARGUMENT...: execs the module, in the project's folder.
 run_tests_module() {
   cd -- "$root"
   exec "$root/.venv/bin/python" -m "$@"
 }
 
-# launch ARGUMENT...: becomes `terngrad launch`. PYTHON is the interpreter of the
-# tasks; TERNGRAD_PYTHON is that of the launcher, where it is another one.
+# launch ARGUMENT...: execs `terngrad launch`. PYTHON is the interpreter of the
+# tasks. Set TERNGRAD_PYTHON if the launcher needs another interpreter.
 launch() {
   local python=${TERNGRAD_PYTHON:-} found words=(-m terngrad.cli.main)
   [[ -n $python ]] || find_python
-  # With -m, the user's folder would be the first in which modules are found.
+  # With -m, Python would look for modules in the user's folder first.
   found=$(command -v -- "$python") || true
   [[ ! -f ${found%/*}/terngrad ]] || words=("${found%/*}/terngrad")
   exec "$python" "${words[@]}" launch "--scripts=$root/scripts" \
     "--config=$root/scripts/config_dist.sh" "$@"
 }
 
-# usage: of scripts that become `terngrad launch`; others have one themselves.
+# usage: for scripts that exec `terngrad launch`; other scripts define `usage`.
 usage() {
   printf 'usage: scripts/%s [--FLAG=value ...]\n\n' "${0##*/}"
   (launch --help)
 }
 
-# check_known NAMES ARGUMENT...: refuses arguments that are none of NAMES, such
-# as '--config= --check', and after `--` in it nothing. --help prints `usage`.
+# check_known NAMES ARGUMENT...: refuses arguments that are not in NAMES, such
+# as '--config= --check'. After `--` in NAMES it accepts all. --help prints `usage`.
 check_known() {
   local argument names
   read -rd '' -a names <<<"$1" || true

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Sourced by run_multi_gpus_*.sh with the arguments of `run_multi_gpus`: a trainer
-# and an evaluator side by side. Hyper-parameters are in experiments/, not here.
+# Sourced by run_multi_gpus_*.sh with the arguments of `run_multi_gpus`. Runs a
+# trainer and an evaluator side by side. Hyper-parameters are in experiments/.
 set -euo pipefail
 
 # shellcheck source=scripts/lib.sh
@@ -10,18 +10,18 @@ usage() {
   cat <<USAGE
 usage: [VARIABLE=value ...] scripts/${0##*/} [--dry_run] [--help]
 
-Trains on $dataset and evaluates the checkpoints side by side. Returns when both
-are done, with the trainer's status, or the evaluator's if the trainer's is 0.
-Interrupted or terminated, it stops both.
+Trains on $dataset and evaluates the checkpoints during training. Returns when
+both are done, with the trainer's status, or the evaluator's if the trainer's is
+0. A signal stops both.
 
-  --dry_run  print the two commands, and start and make nothing
+  --dry_run  print the two commands; start and create nothing
 
 Folders, from the environment:
-  ROOT_WORKSPACE  where results go; must exist
+  ROOT_WORKSPACE  folder for results; must exist
                   (default: ~/dataset/results/$dataset)
   DATA_DIR        the converted data set (default: ~/dataset/$dataset-data)
-  RUN_DATE        ends the folders' names (default: now). That of an earlier
-                  run continues it.
+  RUN_DATE        end of the folders' names (default: now). The value of an
+                  earlier run continues that run.
   PYTHON          an interpreter with terngrad (default: that of
                   scripts/setup.sh)
   TRAIN_FLAGFILE  flags of the trainer after experiments/$experiment/base.flags,
@@ -41,7 +41,7 @@ CUDA_VISIBLE_DEVICES chooses the GPUs, as for every CUDA program.
 USAGE
 }
 
-# variable=flag. What is not set in the environment is left to the flag files.
+# variable=flag. The flag files set what the environment does not set.
 both=(NET=net IMAGE_SIZE=image_size)
 trainer_only=(
   NUM_GPUS=num_gpus NUM_NODES=num_nodes OPTIMIZER=optimizer MOMENTUM=momentum
@@ -58,14 +58,14 @@ evaluator_only=(
   EVAL_INTERVAL_SECS=eval_interval_secs EVAL_DEVICE=device
   RESTORE_AVG_VAR=restore_avg_var
 )
-# What the folders' names are made of, in order, before the counts of devices.
+# The parts of the folders' names, in order, before the counts of devices.
 named=(
   net image_size optimizer grad_bits initial_learning_rate clip_factor
   floating_grad_epoch weight_decay momentum size_to_binarize batch_size
 )
 
 # overrides VARIABLE=flag...
-# Prints --flag=value for each variable that is set, each ended by a zero byte.
+# Prints --flag=value for each variable that is set, each with a zero byte at its end.
 overrides() {
   local pair variable
   for pair in "$@"; do
@@ -75,7 +75,7 @@ overrides() {
   done
 }
 
-# value_of FLAG: what the trainer will see.
+# value_of FLAG: prints the value that the trainer will use.
 value_of() {
   {
     cat -- "${train_files[@]}"
@@ -83,7 +83,7 @@ value_of() {
   } | sed -n "s/^ *--$1=//p" | tail -n 1
 }
 
-# check_places: refuses what is not there before anything is made.
+# check_places: refuses missing folders before it makes any.
 check_places() {
   local file
   $dry_run || [[ -d $workspace ]] || fail 'no place for results' \
@@ -96,7 +96,7 @@ check_places() {
   done
 }
 
-# name_run: sets `name`, that of the run's folders, by the scheme of 2017.
+# name_run: sets `name`, the name of the run's folders, by the scheme of 2017.
 name_run() {
   local flag
   name=$dataset
@@ -108,8 +108,8 @@ name_run() {
     "flags without '/' and line ends" "$name" 'change the variable that has one'
 }
 
-# stop SIGNAL: signals the children that run, and returns when they have ended.
-# One that was stopped (SIGSTOP) hears it when it goes on.
+# stop SIGNAL: signals the running children, and returns when they have ended.
+# A stopped child (SIGSTOP) gets the signal when it continues.
 # shellcheck disable=SC2317  # The traps call it.
 stop() {
   local pid
@@ -124,7 +124,7 @@ stop() {
 # shellcheck disable=SC2317  # The traps call it.
 interrupted() {
   trap - EXIT
-  # A second signal is for children that do not heed TERM.
+  # A second signal is for children that ignore TERM.
   trap 'stop KILL' INT TERM HUP
   printf '%s: %s; stopping trainer and evaluator\n' "${0##*/}" "$1" >&2
   stop TERM
@@ -148,7 +148,7 @@ run_both() {
     "$info_dir/eval_${name}_info.txt"
   wait "$trainer_pid" || status=$?
   if ((status)); then
-    # There will be no last checkpoint, so the evaluator would wait for ever.
+    # There will be no last checkpoint, so the evaluator would wait forever.
     printf '%s: the trainer failed with status %s; stopping the evaluator\n' \
       "${0##*/}" "$status" >&2
     exit "$status"
@@ -172,8 +172,8 @@ parse_arguments() {
   done
 }
 
-# set_flags: sets `train_flags` and `eval_flags`. As absl has it, the last one
-# of the same name holds.
+# set_flags: sets `train_flags` and `eval_flags`. As in absl, the last flag
+# of a name wins.
 set_flags() {
   local file
   train_flags=()
@@ -183,16 +183,16 @@ set_flags() {
   eval_flags=("--flagfile=$folder/eval.flags")
   mapfile -d '' -O 1 -t eval_flags \
     < <(overrides "${both[@]}" "${evaluator_only[@]}")
-  # The evaluator stops by itself when it has scored the trainer's last step.
+  # The evaluator stops when it has evaluated the trainer's last step.
   eval_flags+=("--max_steps=$(value_of max_steps)")
 }
 
 # run_multi_gpus DATASET EXPERIMENT VARIANT COUNTED ARGUMENT...
-#   DATASET     that of the programs, mnist for mnist_train
+#   DATASET     the one in the programs' names, mnist for mnist_train
 #   EXPERIMENT  the folder in experiments/
-#   VARIANT     a file there that follows base.flags, or ''
-#   COUNTED     the flags that end the folders' names: 'num_gpus num_nodes'
-#   ARGUMENT    of the script
+#   VARIANT     a flag file there that is read after base.flags, or ''
+#   COUNTED     the flags at the end of the folders' names: 'num_gpus num_nodes'
+#   ARGUMENT    the arguments of the script
 run_multi_gpus() {
   local counted
   dataset=$1 experiment=$2 variant=$3

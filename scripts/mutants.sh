@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Random mutants of a folder against its tests; never part of the gate.
+# Runs the tests of a folder against random mutants; not part of the gate.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
@@ -9,18 +9,19 @@ usage() {
 usage: scripts/mutants.sh --folder=F --output=DIR [--count=N] [--seed=S]
                           [--jobs=J] [--again] [argument ...]
 
-Changes an operator, a constant, a condition or a statement of terngrad/F, in a
-copy of the project, and looks whether the tests of tests/F see it: N times, each
-by itself. A second call goes on where the first ended. Prints the survivors.
+Changes one operator, constant, condition or statement of terngrad/F in a copy of
+the project, runs the tests of tests/F, and repeats this N times with other
+changes. A second call continues the first. Prints the changes that no test
+detects ("survivors").
 
-  --folder=F    such as codec
-  --output=DIR  for the copy, the map of tests and lines, and mutants.jsonl
-  --count=N     how many (default: 200)
-  --seed=S      by which they are chosen (default: 1)
-  --jobs=J      at a time (default: 1)
-  --again       asks the tests as they are now about the survivors
+  --folder=F    a folder, such as codec
+  --output=DIR  folder for the copy, the map of tests and lines, mutants.jsonl
+  --count=N     number of mutants (default: 200)
+  --seed=S      seed of their choice (default: 1)
+  --jobs=J      mutants in parallel (default: 1)
+  --again       run the current tests against the survivors
 
-Other arguments are of python -m tests.mutants.
+Other arguments go to python -m tests.mutants.
 USAGE
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# From nothing to a comparison of float32 and ternary gradients, on any machine.
+# Installs the project and compares float32 with ternary gradients.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
@@ -10,11 +10,11 @@ usage: scripts/quickstart.sh [--help]
 
 Installs the project (scripts/setup.sh), converts MNIST, trains LeNet with
 float32 and with ternary gradients, evaluates both and prints them side by side.
-Started again it goes on from what is there.
+A second call continues from the existing files.
 
 environment:
-  QUICKSTART_DIR    where everything goes (default: quickstart)
-  STEPS             optimizer updates of each training (default: 1000)
+  QUICKSTART_DIR    folder for all results (default: quickstart)
+  STEPS             training steps of each run (default: 1000)
   MNIST_SOURCE_DIR  a folder with MNIST's four .gz files; without it they are
                     downloaded
 USAGE
@@ -28,7 +28,7 @@ steps=${STEPS:-1000}
 
 folder=${QUICKSTART_DIR:-quickstart}
 mkdir -p -- "$folder"
-# Complete, so that it cannot be taken for an option.
+# An absolute path cannot be mistaken for an option.
 folder=$(cd -- "$folder" && pwd -P)
 experiment=$root/experiments/lenet
 started=$SECONDS

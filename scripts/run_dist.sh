@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `terngrad launch --config=FILE` by its older name.
+# Older name of `terngrad launch --config=FILE`.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"

@@ -9,18 +9,18 @@ usage() {
   cat <<'USAGE'
 usage: [VARIABLE=value ...] scripts/run_dist_cifar10.sh [OPTION...] [-- FLAG...]
 
-Deals the data set to two workers (scripts/split_dataset.sh), starts them and a
-parameter server on this machine, and returns. They get a network of their own,
-which nobody else reaches, where the kernel allows it. Flags after -- go to the
+Splits the data set between two workers (scripts/split_dataset.sh), starts them
+and a parameter server on this machine, and returns. If the kernel allows it, they
+get a private network that no one else can connect to. Flags after -- go to the
 workers:
 
   scripts/run_dist_cifar10.sh -- --grad_bits=1 --clip_factor=2.5
 
-Options are those of scripts/run_dist.sh but --config: --experiment=ID, --check,
---dry_run, --help. It prints how to ask for the state and how to stop.
+Options are those of scripts/run_dist.sh without --config: --experiment=ID,
+--check, --dry_run, --help. It prints the commands for the state and for stopping.
 
 From the environment:
-  WORKSPACE       where results go; must exist
+  WORKSPACE       folder for results; must exist
                   (default: ~/dataset/results/cifar10)
   DATA_DIR        the converted data set (default: ~/dataset/cifar10-data)
   WORKER_DEVICES  the GPU of each worker, '0 1'; may be the same
@@ -30,12 +30,12 @@ From the environment:
 USAGE
 }
 
-# complete PATH: prints it from /.
+# complete PATH: prints the absolute path.
 complete() {
   if [[ $1 == /* ]]; then printf '%s' "$1"; else printf '%s' "$PWD/$1"; fi
 }
 
-# quoted WORD...: prints them as `terngrad launch` reads them.
+# quoted WORD...: prints the words with the quotes that `terngrad launch` reads.
 quoted() {
   local quote="'" other="'\"'\"'"
   printf "'%s' " "${@//$quote/$other}"
@@ -70,14 +70,14 @@ WORKSPACE=$(quoted "$workspace")
 ALLOW_INSECURE_NETWORK=false
 CONFIG
 run=("$root/scripts/run_dist.sh" "--config=$config" "--experiment=$experiment")
-# It refuses what it cannot read before data is dealt.
+# It refuses an unreadable configuration before the data is split.
 "${run[@]}" --dry_run >/dev/null
 $dry_run || "$root/scripts/split_dataset.sh" --all "$data" 2
 if ! $start; then
   "${run[@]}" "$@"
   exit
 fi
-# Ports are free in a network of their own, and closed to everybody else.
+# In a private network all ports are free, and no one else can connect to them.
 network=(unshare --map-root-user --net)
 if "${network[@]}" ip link set lo up 2>/dev/null; then
   # shellcheck disable=SC2016  # The inner shell expands it.
@@ -87,7 +87,7 @@ else
   printf '%s: no network of its own: expected unshare --net and ip to work; %s\n' \
     "${0##*/}" 'the ports 2222, 2224 and 2226 are open to this network' >&2
 fi
-# The configuration outlives this script in the experiment's folder.
+# The configuration stays in the experiment's folder after this script ends.
 "${network[@]}" "${run[@]}" "$@" >/dev/null
 launcher=${TERNGRAD_PYTHON:-${PYTHON:-}}
 printf 'started; logs and checkpoints: %s\nstate: %s\nstop:  %s\n' \

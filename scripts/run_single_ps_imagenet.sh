@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Is one parameter server of a run on ImageNet.
+# Runs one parameter server of a run on ImageNet.
 # shellcheck source=scripts/single.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/single.sh" \
   ps imagenet alexnet "$@"

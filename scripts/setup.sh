@@ -9,12 +9,12 @@ usage() {
 usage: scripts/setup.sh [--gpu] [--help]
 
 Makes .venv in the project's root and installs the project into it, editable,
-with what its tests need. Does nothing, silently, when that is up to date.
+with the requirements of its tests. Does nothing if .venv is up to date.
 
-  --gpu   install TensorFlow's CUDA libraries too (kept on later calls)
+  --gpu   install TensorFlow's CUDA libraries too (also in later calls)
 
 environment:
-  PYTHON  the interpreter to use; without it the newest fitting one of
+  PYTHON  the interpreter; the default is the newest suitable one of
           python3.13, python3.12, ... and python3 on the PATH
 USAGE
 }
@@ -31,10 +31,10 @@ done
 venv=$root/.venv
 stamp=$venv/terngrad-setup-stamp
 gpu_mark=$venv/terngrad-gpu
-# Written when the bare environment is whole; holds the folder it was made for.
+# Written when the empty environment is complete; contains its folder.
 made_for=$venv/terngrad-made-for
 
-# The bounds on Python's minor version are stated once, in setup.py.
+# Only setup.py has the bounds of Python's minor version.
 bounds=$(sed -n "s/^ *python_requires='>=3\.\([0-9]*\),<3\.\([0-9]*\)',$/\1 \2/p" \
   "$root/setup.py")
 [[ $bounds =~ ^[0-9]+\ [0-9]+$ ]] || fail 'cannot tell the Python versions' \
@@ -56,8 +56,8 @@ has_venv() {
   "$1" -I -c 'import ensurepip, venv' 2>/dev/null
 }
 
-# What the installation depends on: three files, the kernels' sources, the extras,
-# the interpreter, and the folder, since a virtual environment cannot be moved.
+# The installation depends on three files, the sources of the kernels, the extras,
+# the interpreter, and the folder, because a virtual environment cannot be moved.
 key() {
   local version
   version=$(version_of "$venv/bin/python") || return 1
@@ -72,13 +72,13 @@ key() {
 up_to_date() {
   local now version
   [[ -f $stamp ]] && now=$(key) && [[ $(<"$stamp") == "$now" ]] || return 1
-  # Without PYTHON any interpreter will do; with it, that version is wanted.
+  # Without PYTHON any suitable interpreter is used; with it, only that version.
   [[ -z ${PYTHON:-} ]] && return 0
   version=$(version_of "$PYTHON") || return 1
   [[ $version == "$(version_of "$venv/bin/python")" ]]
 }
 
-# Sets `python` and `python_version`, or explains and exits.
+# Sets `python` and `python_version`, or prints an error and exits.
 choose_python() {
   local name version without_venv='' seen=''
   local wanted="Python 3.$lowest to 3.$highest"
@@ -118,10 +118,10 @@ install() {
     build_system+=("${BASH_REMATCH[1]}")
     requires=${BASH_REMATCH[2]}
   done
-  # From here until the last line nothing is up to date, so that an interrupted
-  # run is done again.
+  # Until the last line the installation counts as outdated, so that an interrupted
+  # run is repeated.
   rm -f -- "$stamp"
-  # One that was half made, or moved here from elsewhere (its programs name the
+  # An incomplete environment, or one that was moved (its programs contain the
   # old folder), is made again.
   if [[ -f $made_for && $(<"$made_for") == "$root" ]]; then
     current=$(version_of "$venv/bin/python") || current=none
@@ -140,15 +140,15 @@ install() {
   fi
   printf 'setup.sh: installing into %s (a minute or so the first time)\n' \
     "$venv" >&2
-  # What the build needs comes first and pip builds with it, rather than with a
-  # copy that it would fetch every time: then a repeated run needs no network.
-  # The pip that comes with Python 3.10 and 3.11 was seen to search for 18 minutes
-  # for what one of 2025 resolves in half a minute. -qq: errors only.
+  # Install the build requirements first and let pip build with them. Otherwise
+  # pip would download them every time; this way a repeated run needs no network.
+  # The pip of Python 3.10 and 3.11 once took 18 minutes to resolve what a pip of
+  # 2025 resolves in half a minute. -qq: errors only.
   pip=("$venv/bin/python" -m pip --disable-pip-version-check install -qq)
   "${pip[@]}" 'pip>=25' "${build_system[@]}"
-  # Where they cannot be built, those of older sources must not stay.
+  # If the kernels cannot be built, those of older sources must not remain.
   rm -f -- "$root"/terngrad/native/_kernels.*.so
-  # Before the build: what is edited while it runs is not in what it makes.
+  # Before the build, because edits during the build are not in its result.
   key >"$stamp.new"
   (cd -- "$root" && "${pip[@]}" --no-build-isolation --editable ".[$extras]")
   [[ ! -d $root/terngrad/native ]] ||
@@ -160,8 +160,8 @@ install() {
 
 [[ -e $gpu_mark ]] && gpu=true
 up_to_date && exit 0
-# Two at once: the second waits, and then finds the work done. The lock is on
-# the root folder itself, so that no file is left behind.
+# If two run at once, the second waits and then has nothing to do. The lock is on
+# the root folder itself, so that no lock file remains.
 if command -v flock >/dev/null; then
   exec 9<"$root"
   flock 9

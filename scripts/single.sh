@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Sourced by run_single_*.sh with its arguments: one task of a run, in the
-# foreground. Hyper-parameters are in experiments/, not here.
+# Sourced by run_single_*.sh with its arguments: runs one task in the
+# foreground. Hyper-parameters are in experiments/.
 set -euo pipefail
 
 # shellcheck source=scripts/lib.sh
@@ -15,16 +15,16 @@ usage() {
   cat <<USAGE
 usage: scripts/${0##*/} $arguments [--FLAG...]
 
-Is one task of a run on $dataset, until it ends. scripts/run_dist.sh starts all
-of them.
+Runs one task of a run on $dataset until it ends. scripts/run_dist.sh starts all
+tasks.
 
   <ps hosts>      host:port,host:port of all parameter servers; '' for none: then
                   workers are equal processes that exchange by collectives
-  <worker hosts>  the same of all workers
-  <task>          the place of this one in the list of its kind, from 0
+  <worker hosts>  the same for all workers
+  <task>          the index of this task in the list of its kind, from 0
   <devices>       of a worker: its GPUs, 0 or 0,1; '' for none
   <data dir>      of a worker: its part of the data (scripts/split_dataset.sh)
-  <experiment>    names the folder in WORKSPACE; the same one continues
+  <experiment>    name of the folder in WORKSPACE; an existing one continues
   --FLAG...       further flags of terngrad.bin.${dataset}_distributed_train,
                   of ${dataset}_train without parameter servers
 
@@ -63,7 +63,7 @@ run_worker() {
     --num_gpus="$((${#commas} + 1))" --data_dir="$6" \
     --train_dir="$workspace/$7/worker_$4" "${@:8}"
   if [[ -z $1 ]]; then
-    # The batch of base.flags, shared by a node a device.
+    # One node per device; the nodes share the batch of base.flags.
     exec "$python" -m "terngrad.bin.${dataset}_train" \
       --flagfile="$folder/base.flags" --exchange=collective --num_nodes=-1 \
       "${@:2}"
@@ -73,7 +73,7 @@ run_worker() {
 
 run_ps() {
   begin 5 "$@"
-  # Parameters live in memory; the GPUs are the workers'.
+  # The server keeps parameters in CPU memory; the workers use the GPUs.
   export CUDA_VISIBLE_DEVICES=
   with_servers --ps_hosts="$1" --worker_hosts="$2" --job_name=ps \
     --task_id="$4" --num_gpus=1 --train_dir="$workspace/$5/ps_$4" "${@:6}"
@@ -87,7 +87,7 @@ with_servers() {
 
 # JOB DATASET EXPERIMENT ARGUMENT...
 #   JOB         worker or ps
-#   DATASET     that of the program, cifar10 for cifar10_distributed_train
+#   DATASET     the one in the program's name, cifar10 for cifar10_distributed_train
 #   EXPERIMENT  the folder in experiments/
 job=$1 dataset=$2 folder=$root/experiments/$3
 "run_$job" "${@:4}"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Deals the training shards of a data set to workers, by links.
+# Splits the training shards of a data set among workers, by links.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
@@ -10,16 +10,17 @@ usage: scripts/split_dataset.sh [--uneven] <dir> <workers> <index>
        scripts/split_dataset.sh [--uneven] --all <dir> <workers>
 
 Makes <dir>/worker_<index>_of_<workers> with links to that worker's part of the
-files <dir>/train-*: a block of consecutive ones, in the order of their names.
-labels.txt and shards.json are linked too, so that epochs keep the length of the
-whole set. A folder that exists must hold exactly these links.
+files <dir>/train-*: consecutive files in the order of their names. It links
+labels.txt and shards.json too, so that an epoch has the length of the whole set.
+An existing folder must contain exactly these links.
 
   <dir>      folder of a converted data set
-  <workers>  how many workers there are, 1 or more
-  <index>    which worker, from 0
+  <workers>  number of workers, 1 or more
+  <index>    number of the worker, from 0
 
   --all      make the folders of all workers
-  --uneven   if the files cannot be dealt evenly, the first workers get one more
+  --uneven   if the number of workers does not divide the files, the first workers
+             get one file more
   --help     print this
 USAGE
 }
@@ -47,7 +48,7 @@ dir=${arguments[0]}
 workers=${arguments[1]}
 [[ -d $dir ]] || fail 'no data set' 'a folder' "$dir" \
   'convert the data set first: python -m slim.download_and_convert_data'
-# Ten digits and more could overflow.
+# Ten or more digits could overflow.
 [[ $workers =~ ^[1-9][0-9]{0,8}$ ]] || fail 'cannot deal' \
   '<workers>: a whole number, 1 or more' "$workers" 'give one'
 first=0
@@ -61,10 +62,10 @@ if ! $all; then
   first=$index
   last=$index
 fi
-# Complete, so that it cannot be taken for an option.
+# An absolute path cannot be mistaken for an option.
 dir=$(cd -- "$dir" && pwd -P)
 
-# Globs sort by the locale, readers by the bytes.
+# Globs sort by the locale, readers by bytes.
 LC_ALL=C
 shopt -s nullglob
 shards=()
@@ -99,8 +100,8 @@ wanted() {
   done
 }
 
-# check FOLDER NAME...: fails unless the folder holds exactly links of these
-# names to the files beside it. Hidden files are the readers' own.
+# check FOLDER NAME...: fails unless the folder contains exactly links with these
+# names to the files of the data set. Hidden files belong to the readers.
 check() {
   local folder=$1 name path remedy
   local -A known=()
@@ -130,8 +131,8 @@ describe() {
   fi
 }
 
-# look INDEX: sets `folder` and `names` to the worker's, and checks the folder
-# if there is one; returns 1 if there is none.
+# look INDEX: sets `folder` and `names` of the worker, and checks the folder if it
+# exists; returns 1 if it does not.
 look() {
   folder=$dir/worker_$1_of_$workers
   mapfile -d '' -t names < <(wanted "$1")
@@ -146,12 +147,12 @@ deal() {
     printf 'kept %s\n' "$folder"
     return
   fi
-  # Renamed when it is complete, so that nobody trains on half of it.
+  # Renamed when it is complete, so that no worker trains on a part of it.
   staging=$(mktemp -d -- "$dir/.split-XXXXXX")
   chmod --reference="$dir" -- "$staging"
   for name in "${names[@]}"; do ln -s -- "../$name" "$staging/$name"; done
-  # -T: another process may have made the folder by now, and staging must not
-  # move into it.
+  # -T: another process may have made the folder meanwhile, and `mv` must not
+  # move `staging` into it.
   mv -T -- "$staging" "$folder" 2>/dev/null || look "$1" ||
     fail 'cannot make the folder' "$dir can be written" "$folder" \
       'check its permissions'
@@ -162,6 +163,6 @@ deal() {
 
 staging=
 trap '[[ -z $staging ]] || rm -rf -- "$staging"' EXIT
-# Bad folders are found before any is made.
+# Checks all existing folders before it makes any.
 for ((i = first; i <= last; i++)); do look "$i" || true; done
 for ((i = first; i <= last; i++)); do deal "$i"; done

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `terngrad launch --config=FILE --stop` by its older name.
+# Older name of `terngrad launch --config=FILE --stop`.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The gate: what a change has to pass. CONTRIBUTING.md says what is in it.
+# The gate: the checks that every change must pass. CONTRIBUTING.md lists them.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
@@ -9,12 +9,12 @@ usage() {
 usage: scripts/test.sh [--all] [--help] [argument of pytest ...]
 
 Installs the project (scripts/setup.sh), then checks imports, lint, format,
-types, doctests, the site of the documents and tests. Runs every section, and exits
-with the status of the first one that failed.
+types, doctests, the documentation site and tests. Runs all sections, and exits
+with the status of the first section that failed.
 
-  --all   also the tests marked slow and cluster, and gpu where there is one
+  --all   also the tests marked slow and cluster, and gpu if there is a GPU
 
-Other arguments are pytest's: scripts/test.sh -x tests/codec
+Other arguments go to pytest: scripts/test.sh -x tests/codec
 USAGE
 }
 
@@ -31,7 +31,7 @@ for argument in "$@"; do
       ;;
     --help | -h) usage && exit 0 ;;
     *)
-      # pytest runs in another folder, so paths (and path::test) are completed.
+      # pytest runs in another folder, so make paths (and path::test) absolute.
       if [[ $argument != -* && -e ${argument%%::*} ]]; then
         has_path=true
         [[ $argument == /* ]] || argument=$PWD/$argument
@@ -45,19 +45,19 @@ started=$SECONDS
 "$root/scripts/setup.sh"
 bin=$root/.venv/bin
 
-# TensorFlow's runtime would add its remarks about the CPU and the devices to the
-# output of every test that fails. 2 keeps its errors.
+# Otherwise TensorFlow's runtime adds messages about the CPU and the devices to the
+# output of every failing test. 2 shows its errors only.
 export TF_CPP_MIN_LOG_LEVEL=2
 
 # As the programs do (terngrad/cluster/onednn.py): the passes take half the time.
 [[ $(uname -m) != x86_64 ]] ||
   export TF_ENABLE_ONEDNN_OPTS=${TF_ENABLE_ONEDNN_OPTS:-1}
 
-# From a folder of its own, so that what is imported is what was installed.
+# In a temporary folder, so that tests import the installed package.
 folder=$(mktemp -d)
 trap 'rm -rf -- "$folder"' EXIT
 
-# What XLA compiles once is loaded by all tests and by the programs they start.
+# All tests, and the programs that they start, share XLA's compilation cache.
 mkdir -- "$folder/xla" "$folder/work"
 export TF_XLA_FLAGS="--tf_xla_persistent_cache_directory=$folder/xla ${TF_XLA_FLAGS:-}"
 cd -- "$folder/work"
@@ -83,7 +83,7 @@ pytest() {
   "$bin/python" -m pytest -c "$root/pyproject.toml" --rootdir "$root" -q "$@"
 }
 
-# From the root: the paths in its settings are relative.
+# In the root: the paths in its settings are relative.
 # shellcheck disable=SC2317  # `section` calls it.
 types() {
   (cd -- "$root" && "$bin/python" -m mypy --config-file "$root/pyproject.toml")
@@ -92,7 +92,7 @@ types() {
 # shellcheck disable=SC2317  # `section` calls it.
 doctests() {
   local package packages=() code=0
-  # Programs define flags of the same names.
+  # Programs define flags with the same names.
   for package in "$root"/terngrad/*/ "$root"/slim/*/; do
     [[ $package == */terngrad/bin/ ]] || packages+=("$package")
   done
@@ -107,16 +107,17 @@ site() {
     --config-file "$root/mkdocs.yml" --site-dir "$folder/site"
 }
 
-# Two at a time: most wait for a process or run on one core. A file's tests stay
-# together, with what they share. Where one of the two is killed, the section ends
-# and names its test: with another in its place pytest-xdist would wait for ever.
+# Two tests at a time: most wait for a process or use one core. The tests of a file
+# run in one process, because they share fixtures. If one of the two processes is
+# killed, the section ends and names its test: with a new process pytest-xdist
+# would wait forever.
 # shellcheck disable=SC2317  # `section` calls it.
 parallel() {
   pytest -n 2 --dist loadfile --max-worker-restart=0 -m "$marks" \
     "${arguments[@]}" "$@"
 }
 
-# With -k, perhaps no test of a part is meant; but one of some part is.
+# With -k, a part may have no matching test, but some part must have one.
 found=false
 # shellcheck disable=SC2317  # `section` calls it.
 part() {
@@ -126,7 +127,7 @@ part() {
   ((code == 5)) || return "$code"
 }
 
-# Most digests were recorded without oneDNN, whose sums differ in the last bits.
+# Most digests were recorded without oneDNN, whose last bits differ.
 # shellcheck disable=SC2317  # `section` calls it.
 recorded_bits() {
   TF_ENABLE_ONEDNN_OPTS=0 part "$root/tests/bits"
@@ -144,11 +145,11 @@ if $has_path; then
 else
   section "tests/bits${marks:+ ($marks)}" recorded_bits
   parts=()
-  # What XLA compiled is given back where a process ends: all tests in one would
+  # XLA frees compiled programs when a process ends. All tests in one process would
   # need more memory than many machines have.
   $all && parts=(bin cli codec examples exchange keras measure native reduce
     slim step training)
-  # Without those: all but what has run.
+  # All other tests.
   rest=("${structure[@]/#/--ignore=}" "--ignore=$root/tests/bits")
   for names in "${parts[@]}"; do
     read -ra folders <<<"$names"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Faults in random order against an undisturbed run; never part of the gate.
+# Random faults, compared with an undisturbed run; not part of the gate.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
@@ -9,18 +9,18 @@ usage() {
 usage: scripts/torture.sh [--minutes=N] [--seed=S] [--round=R] [--fault=NAME]
                           [--output=DIR]
 
-Trainers are stopped and killed, and so are servers, workers and equal processes
-of clusters; checkpoints, records, data and sources damaged, converters and
-evaluators killed, disks full, archives hostile, decoders given words that no
-encoder made: in random order, each against a run that nothing disturbed. Stops
-at the first difference with the command that repeats it, and exits with 1.
+Creates faults in random order and compares each run with an undisturbed run. It
+stops and kills trainers, servers, workers, equal processes, converters and
+evaluators; damages checkpoints, records, data and sources; fills disks; makes
+hostile archives and corrupted payloads. Stops at the first difference, prints the
+command that repeats it, and exits with 1.
 
-  --minutes=N   how long (default: 10)
-  --seed=S      of all rounds (default: 1)
+  --minutes=N   duration (default: 10)
+  --seed=S      seed of all rounds (default: 1)
   --round=R     only this round
-  --fault=NAME  only faults with this in their names: cluster_faults.py and
+  --fault=NAME  only faults whose names contain NAME: cluster_faults.py and
                 others in tests/torture
-  --output=DIR  where it works (default: a new folder)
+  --output=DIR  folder for the runs (default: a new folder)
 USAGE
 }
 

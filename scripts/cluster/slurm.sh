@@ -2,13 +2,13 @@
 #SBATCH --job-name=terngrad
 #SBATCH --nodes=4
 #SBATCH --ntasks-per-node=1
-# Equal processes that exchange ternary gradients by collectives, one a node.
+# Equal processes that exchange ternary gradients by collectives, one per node.
 #
 #   DATA_DIR=... TRAIN_DIR=... sbatch scripts/cluster/slurm.sh [FLAG...]
 #
-# Run it from the project's folder, which all nodes see. TensorFlow's servers
-# have no authentication: --allow_insecure_network promises that nobody else
-# reaches these nodes (docs/security.md).
+# Run it in the project's folder, on a file system of all nodes. TensorFlow's
+# servers have no authentication: with --allow_insecure_network you promise that
+# no one else can connect to these nodes (docs/security.md).
 set -euo pipefail
 
 exec srun --kill-on-bad-exit=1 \
