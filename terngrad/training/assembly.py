@@ -13,8 +13,8 @@ from terngrad.checkpoint import stored_states
 from terngrad.cluster import coordination
 from terngrad.cluster import devices as devices_lib
 from terngrad.config import cluster
+from terngrad.config import devices as device_options
 from terngrad.config import options
-from terngrad.config import run as run_options
 from terngrad.config import training as training_options
 from terngrad.passes import accumulation
 from terngrad.passes import local_steps
@@ -162,7 +162,7 @@ def _shares(config, context, training):
   if not weights:
     return None
   batch_size, size = config.data.batch_size, config.data.image_size
-  if weights == run_options.AUTO:
+  if weights == device_options.AUTO:
     shape = batch_size // workers, size, size, context.data.channels
     weights = device_speeds.weights(training, shape)
   return shares_lib.divide(
