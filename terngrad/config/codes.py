@@ -1,6 +1,7 @@
 """Options of the gradient code, and the code that they name."""
 
 import dataclasses
+from typing import TYPE_CHECKING
 from typing import NamedTuple
 
 from slim import spelling
@@ -9,7 +10,8 @@ from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.config import options
 
-option = options.option
+if TYPE_CHECKING:
+  from terngrad.codec import method
 
 
 class Named(NamedTuple):
@@ -17,32 +19,31 @@ class Named(NamedTuple):
 
   Attributes:
     code: of what no rule decides.
-    rules: list of (predicate on `policy.VariableSpec`, method), see `policy`.
-    first: list of (steps before which it is used, the method in place of
-      `code`).
+    rules: see `policy.policy`.
+    first: each with the steps before which it is used in place of `code`.
   """
 
-  code: object
-  rules: list
-  first: list
+  code: 'method.Method'
+  rules: 'list[tuple[policy.Predicate, method.Method]]'
+  first: 'list[tuple[int, method.Method]]'
 
   @property
-  def methods(self):
+  def methods(self) -> 'list[method.Method]':
     """All of them."""
     return [*(found for _, found in (*self.rules, *self.first)), self.code]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Codes:
+class Codes(options.Part):
   """How gradients are coded.
 
   A run that continues compares the code's name, whichever flags gave it.
   """
 
-  size_to_binarize: int = option(
-    1, 'Gradients with fewer elements than this stay float32.'
+  size_to_binarize: int = options.option(
+    1, 'Gradients with fewer elements than this stay float32.', least=0
   )
-  codec: str = option(
+  codec: str = options.option(
     '',
     'Gradient code, NAME[:option=value,...], of '
     f'{", ".join(sorted(registry.CODECS))}, or a method of several rounds, '
@@ -52,82 +53,79 @@ class Codes:
     'ternary:packing=radix,workers=N.',
     on_resume=options.FREE,
   )
-  codec_rules: str = option(
+  codec_rules: str = options.option(
     '',
     "Other codes for some variables, 'WHERE -> CODE; ...': WHERE is rank<2, "
     "size>=1000 or a pattern for the name such as '*/bias', or several with & "
     'between them; CODE as for --codec. The first rule that holds decides, '
     'before --size_to_binarize and --quantize_logits.',
   )
-  codec_warm_up: str = option(
+  codec_warm_up: str = options.option(
     '',
     "Codes of the first steps, 'UNTIL -> CODE; ...' with rising numbers of "
     "steps, such as '200 -> identity; 400 -> error_feedback+topk:ratio=0.1'; "
     '--codec follows, and must remember the same as they do.',
   )
-  grad_bits: int = option(
+  grad_bits: int = options.option(
     32,
     '1 for ternary gradients, 2, 4 or 8 for integers between the least and the '
     'largest of 512 elements (minmax), 32 for float32.',
     on_resume=options.FREE,
   )
-  clip_factor: float = option(
+  clip_factor: float = options.option(
     0.0,
     'Clip gradients at this many standard deviations, 2.5 in the paper; 0 does '
     'not clip. --codec=ternary clips at 2.5 where neither this nor its own '
     'option is set; --codec=ternary:clip_factor=0 does not.',
     on_resume=options.FREE,
+    least=0,
   )
-  scaler_rule: str = option(
+  scaler_rule: str = options.option(
     'max_clipped',
     "max_clipped, the paper's: the largest clipped magnitude; stddev, the 2017 "
     "code's: clip_factor standard deviations.",
     on_resume=options.FREE,
   )
-  packing: str = option(
+  packing: str = options.option(
     'base3',
     'base3, 1.6 bits an element; two_bit, 2; bitmap_sign and huffman243, about '
     '1.3 and 1.2, by the gradients. For radix see --codec.',
     on_resume=options.FREE,
   )
-  quantize_logits: bool = option(
+  quantize_logits: bool = options.option(
     False, 'Code the gradients of the logits layer too.'
   )
-  floating_grad_epoch: int = option(
+  floating_grad_epoch: int = options.option(
     0,
     'k > 0: float32 gradients in the last epoch of every k; 1 is always '
     'float32.',
+    least=0,
   )
-  use_encoding: bool = option(
+  use_encoding: bool = options.option(
     False, 'Accepted; codes are always packed and sent.', on_resume=options.FREE
   )
 
-  def validate(self):
-    """Raises `errors.ConfigError` for the first option out of its range."""
-    for name in ('size_to_binarize', 'clip_factor', 'floating_grad_epoch'):
-      options.at_least(name, getattr(self, name), 0)
-
-  def named(self, num_workers):
+  def named(self, num_workers: int) -> Named:
     """The `Named` methods, for so many nodes.
 
     Raises:
       errors.ConfigError: a text names none, or options contradict each other.
     """
     with errors.as_config_error():
-      rules = policy.parse(self.codec_rules)
+      parsed = policy.parse(self.codec_rules)
       # Equal texts are one method, whose variables are coded together.
-      made = {code: _made(code, num_workers) for _, code in rules}
+      made = {code: _made(code, num_workers) for _, code in parsed}
       stages = policy.parse_stages(self.codec_warm_up)
       first = [(until, _made(code, num_workers)) for until, code in stages]
       code = _made(self.text(num_workers), num_workers)
     plain = registry.method('identity')
-    rules = [(holds, made[text]) for holds, text in rules]
+    rules = [(holds, made[text]) for holds, text in parsed]
     rules.append((policy.smaller_than(self.size_to_binarize), plain))
     if not self.quantize_logits:
       rules.append((policy.is_logits, plain))
     return Named(code, rules, first)
 
-  def text(self, num_workers):
+  def text(self, num_workers: int | None) -> str:
     """The code as `--codec` spells it, whichever flags name it.
 
     Args:
@@ -140,53 +138,50 @@ class Codes:
       return self._codec_text_of_grad_bits()
     wrappers, plus, text = self.codec.rpartition('+')
     name, items = spelling.split(text)
-    if self.grad_bits not in (32, 1) or (self.grad_bits == 1) > (
-      name == 'ternary'
-    ):
-      raise errors.ConfigError(
-        f'codec: expected --grad_bits to be left out beside --codec={name}, '
-        f'received {self.grad_bits}. Choose the code by one of the two.'
-      )
+    options.refuse(
+      self.grad_bits not in (32, 1)
+      or (self.grad_bits == 1) > (name == 'ternary'),
+      f'codec: expected --grad_bits to be left out beside --codec={name}, '
+      f'received {self.grad_bits}. Choose the code by one of the two.',
+    )
     # What it says must be right by itself.
-    registry.method(self.codec, num_workers)
+    registry.method(self.codec, num_workers or 0)
     given = dict(item.partition('=')[::2] for item in items)
-    for flag in ('clip_factor', 'scaler_rule', 'packing'):
-      if options.is_default(self, flag):
-        continue
+    flags = 'clip_factor', 'scaler_rule', 'packing'
+    for flag in (n for n in flags if not options.is_default(self, n)):
       value = getattr(self, flag)
-      if name != 'ternary' or type(value)(given.get(flag, value)) != value:
-        raise errors.ConfigError(
-          f'{flag}: expected it to agree with --codec={self.codec}, received '
-          f'{value}. Say it once, as '
-          f'--codec={wrappers}{plus}ternary:{flag}={value}.'
-        )
+      options.refuse(
+        name != 'ternary' or type(value)(given.get(flag, value)) != value,
+        f'{flag}: expected it to agree with --codec={self.codec}, received '
+        f'{value}. Say it once, as '
+        f'--codec={wrappers}{plus}ternary:{flag}={value}.',
+      )
       given[flag] = value
     return f'{wrappers}{plus}{spelling.join(name, given)}'
 
-  def _codec_text_of_grad_bits(self):
-    if self.grad_bits == 32:
-      return 'identity'
-    if self.grad_bits == 1:
-      return (
-        f'ternary:clip_factor={self.clip_factor},'
-        f'scaler_rule={self.scaler_rule},packing={self.packing}'
-      )
-    if self.grad_bits in (2, 4, 8):
-      return f'minmax:bits={self.grad_bits}'
-    raise errors.ConfigError(
+  def _codec_text_of_grad_bits(self) -> str:
+    texts = {
+      32: 'identity',
+      1: f'ternary:clip_factor={self.clip_factor},'
+      f'scaler_rule={self.scaler_rule},packing={self.packing}',
+    }
+    texts |= {bits: f'minmax:bits={bits}' for bits in (2, 4, 8)}
+    options.refuse(
+      self.grad_bits not in texts,
       'grad_bits: expected 1 (ternary), 2, 4 or 8 (integers) or 32 (float32), '
       f'received {self.grad_bits}. Use one of them, or choose a code with '
-      '--codec.'
+      '--codec.',
     )
+    return texts[self.grad_bits]
 
 
-def _made(text, num_workers):
+def _made(text: str, num_workers: int) -> 'method.Method':
   code = registry.method(text, num_workers)
   limit = code.max_workers
-  if limit is not None and limit < num_workers:
-    raise errors.ConfigError(
-      f'codec: expected a code for the {num_workers} nodes, received '
-      f'--codec={text}, which adds {limit} at most. Say '
-      f'workers={num_workers} in it.'
-    )
+  options.refuse(
+    limit is not None and limit < num_workers,
+    f'codec: expected a code for the {num_workers} nodes, received '
+    f'--codec={text}, which adds {limit} at most. Say '
+    f'workers={num_workers} in it.',
+  )
   return code

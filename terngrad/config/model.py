@@ -12,168 +12,164 @@ from terngrad.config import options
 nets = lazy.module('slim.nets.factory')
 initializers = lazy.module('slim.nets.blocks.initializers')
 
-option = options.option
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Data:
+class Data(options.Part):
   """What is read, and how many examples a step takes."""
 
-  dataset_name: str = option(
+  dataset_name: str = options.option(
     'imagenet',
     'Data set to read.',
     shared=options.WORKERS,
     on_resume=options.KEPT,
   )
-  data_dir: str = option(
+  data_dir: str = options.option(
     os.path.join(tempfile.gettempdir(), 'mydata'),
     'Folder of the TFRecord files <subset>-*.',
     shared=options.OWN,
     on_resume=options.FREE,
   )
-  subset: str = option(
+  subset: str = options.option(
     'train',
     'Prefix of the files to read.',
     shared=options.WORKERS,
     on_resume=options.KEPT,
   )
-  batch_size: int = option(
+  batch_size: int = options.option(
     32,
     'Examples a step, split evenly over the nodes.',
     shared=options.WORKERS,
     on_resume=options.KEPT,
+    least=1,
   )
-  image_size: int = option(
-    224, 'Height and width of the input.', shared=options.WORKERS
+  image_size: int = options.option(
+    224, 'Height and width of the input.', shared=options.WORKERS, least=1
   )
-  preprocessing: str = option(
+  preprocessing: str = options.option(
     '',
     'Name of the preprocessing; empty: that of data set and net. caffe2 has '
     'options: caffe2:mean=128,std=128,scale=256,mirror=true.',
     shared=options.WORKERS,
   )
-  num_classes: int = option(
+  num_classes: int = options.option(
     0,
     'Classes of data that does not say how many; 0: what the data says.',
     shared=options.WORKERS,
+    least=0,
   )
-  labels_offset: int = option(
+  labels_offset: int = options.option(
     0,
     'Subtract from the labels: 1 leaves the background out.',
     shared=options.WORKERS,
+    least=0,
   )
-  num_preprocess_threads: int = option(
-    4, 'Accepted; TensorFlow tunes its own threads.', on_resume=options.FREE
+  num_preprocess_threads: int = options.option(
+    4,
+    'Accepted; TensorFlow tunes its own threads.',
+    on_resume=options.FREE,
+    least=1,
   )
-  num_readers: int = option(
+  num_readers: int = options.option(
     4,
     'Accepted; one reader keeps the order of the examples.',
     on_resume=options.FREE,
+    least=1,
   )
-  input_queue_memory_factor: int = option(
+  input_queue_memory_factor: int = options.option(
     16,
     'Shuffle this many times 1024 examples together.',
     shared=options.WORKERS,
+    least=1,
   )
-
-  def validate(self):
-    """Raises `errors.ConfigError` for the first option out of its range."""
-    for name in (
-      'batch_size',
-      'image_size',
-      'num_preprocess_threads',
-      'num_readers',
-      'input_queue_memory_factor',
-    ):
-      options.at_least(name, getattr(self, name), 1)
-    for name in ('labels_offset', 'num_classes'):
-      options.at_least(name, getattr(self, name), 0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Model:
+class Model(options.Part):
   """The net, as training and evaluation build it."""
 
-  net: str = option(
+  net: str = options.option(
     'alexnet',
     'Network to build, with options of its own behind a colon where it has '
     'some: resnet_v1_50:first_kernel=3,first_stride=1,bias=true,last_pool=4.',
     shared=options.WORKERS,
     on_resume=options.KEPT,
   )
-  seed: int = option(
+  seed: int = options.option(
     1,
     'Of weights, order of examples, dropout and random codes.',
     shared=options.WORKERS,
     on_resume=options.KEPT,
+    least=-(2**63),
+    most=2**63 - 1,
   )
-  weight_decay: float = option(0.0005, 'L2 coefficient of the kernels.')
-  dropout_keep_prob: float = option(0.5, 'Share of units that dropout keeps.')
+  weight_decay: float = options.option(
+    0.0005, 'L2 coefficient of the kernels.', least=0
+  )
+  dropout_keep_prob: float = options.option(
+    0.5, 'Share of units that dropout keeps.', least=0, most=1
+  )
 
-  def validate(self):
-    """Raises `errors.ConfigError` for the first option out of its range."""
+  def validate(self) -> None:
+    """See `options.Part.validate`."""
+    super().validate()
     options.choice('net', spelling.split(self.net)[0], nets.NETS)
     with errors.as_config_error():
       nets.of(self.net)
-    options.at_least('weight_decay', self.weight_decay, 0)
-    options.in_range('dropout_keep_prob', self.dropout_keep_prob, 0, 1)
-    if self.dropout_keep_prob == 0:
-      raise errors.ConfigError(
-        'dropout_keep_prob: expected a share above 0, received 0, which keeps '
-        'nothing. Use 1 for no dropout.'
-      )
-    options.in_range('seed', self.seed, -(2**63), 2**63 - 1)
+    options.refuse(
+      self.dropout_keep_prob == 0,
+      'dropout_keep_prob: expected a share above 0, received 0, which keeps '
+      'nothing. Use 1 for no dropout.',
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainModel(Model):
   """The net in training: its loss, precision and moving statistics."""
 
-  label_smoothing: float = option(
+  label_smoothing: float = options.option(
     -1.0,
     'Share of each label that is spread evenly over all classes; -1 for the '
     "net's own, 0.1 for inception_v3.",
+    least=0,
+    most=1,
   )
-  aux_loss_weight: float = option(
+  aux_loss_weight: float = options.option(
     -1.0,
     'Factor of the loss of auxiliary logits, where the net has them; -1 for '
     "the net's own, 0.4.",
+    least=0,
   )
-  dtype: str = option(
+  dtype: str = options.option(
     'float32',
     'float32, bfloat16 or float16: of the computations of the layers; '
     'parameters, logits and gradients are float32. float16 scales the loss, '
     'and skips a step whose gradients are not finite.',
   )
-  batch_norm_decay: float = option(
+  batch_norm_decay: float = options.option(
     -1.0,
     'Share of the moving statistics of batch normalisation that a step keeps, '
     "from 0 to below 1; -1 for the net's own, 0.9997 for most. Runs of fewer "
     'than some 10,000 steps want less: 0.9 for hundreds, 0.99 for thousands.',
+    least=0,
+    most=1,
   )
-  initializer: str = option(
+  initializer: str = options.option(
     '',
     'First values of kernels: normal:stddev=0.01, '
     "truncated_normal:stddev=0.01, xavier or he; empty: the net's own.",
     on_resume=options.FREE,
   )
 
-  def validate(self):
-    """Raises `errors.ConfigError` for the first option out of its range."""
+  def validate(self) -> None:
+    """See `options.Part.validate`."""
     super().validate()
     if self.initializer:
       with errors.as_config_error():
         initializers.parse(self.initializer)
-    if self.label_smoothing != -1:
-      options.in_range('label_smoothing', self.label_smoothing, 0, 1)
-    if self.aux_loss_weight != -1:
-      options.at_least('aux_loss_weight', self.aux_loss_weight, 0)
-    if self.batch_norm_decay != -1:
-      options.in_range('batch_norm_decay', self.batch_norm_decay, 0, 1)
-    if self.batch_norm_decay == 1:
-      raise errors.ConfigError(
-        'batch_norm_decay: expected a share below 1, received 1, with which '
-        'the moving statistics stay at their beginning. Use 0.9997, or -1 for '
-        "the net's own."
-      )
+    options.refuse(
+      self.batch_norm_decay == 1,
+      'batch_norm_decay: expected a share below 1, received 1, with which the '
+      'moving statistics stay at their beginning. Use 0.9997, or -1 for the '
+      "net's own.",
+    )
     options.choice('dtype', self.dtype, ('float32', 'bfloat16', 'float16'))

@@ -10,9 +10,9 @@ where it had them. An evaluation is in `evaluation`, parameter servers are in
 import dataclasses
 import os
 
-from terngrad import errors
 from terngrad.config import cluster as cluster_lib
 from terngrad.config import codes as codes_lib
+from terngrad.config import devices as devices_lib
 from terngrad.config import evaluation
 from terngrad.config import model as model_lib
 from terngrad.config import optimizer as optimizer_lib
@@ -31,106 +31,108 @@ class TrainConfig:
   model: model_lib.TrainModel = options.part(model_lib.TrainModel)
   run: run_lib.Run = options.part(run_lib.Run)
   start: run_lib.Start = options.part(run_lib.Start)
-  devices: run_lib.Devices = options.part(run_lib.Devices)
+  devices: devices_lib.Devices = options.part(devices_lib.Devices)
   optimizer: optimizer_lib.Optimizer = options.part(optimizer_lib.Optimizer)
   codes: codes_lib.Codes = options.part(codes_lib.Codes)
   # Last, as hosts that are looked for may have to be waited for.
   cluster: cluster_lib.Cluster = options.part(cluster_lib.Cluster)
 
   @property
-  def num_workers(self):
+  def num_workers(self) -> int:
     """Nodes that compute gradients: virtual ones, or one a device."""
     if self.devices.num_nodes > 0:
       return self.devices.num_nodes
     return self.devices.count * self.cluster.num_processes
 
-  def validate(self):
+  def validate(self) -> None:
     """Raises `errors.ConfigError` for the first option that cannot be."""
     options.validate_parts(self)
     self._check_local_steps()
     self._check_start()
-    save_tower, processes = self.devices.save_tower, self.cluster.num_processes
-    if save_tower >= self.num_workers:
-      raise errors.ConfigError(
-        f'save_tower: expected -1 or a node from 0 to {self.num_workers - 1}, '
-        f'received {save_tower}. Ask for fewer, or set --num_nodes.'
-      )
-    if self.num_workers % processes:
-      raise errors.ConfigError(
-        f'num_nodes: expected a multiple of the {processes} processes '
-        f'of --worker_hosts, received {self.num_workers}. Leave it out, or '
-        'give every process as many nodes.'
-      )
-    self._check_batch()
+    self._check_nodes()
+    if self.devices.weights:
+      self._check_weights()
+    else:
+      self._check_batch()
     self.codes.named(self.num_workers)
-    if self.devices.bn_statistics == 'synchronized':
-      self._check_synchronized()
+    self._check_synchronized()
 
-  def _check_local_steps(self):
+  def _check_local_steps(self) -> None:
     steps, optimizer = self.devices.local_steps, self.optimizer
-    if steps > 1 and optimizer.decoupled_weight_decay:
-      raise errors.ConfigError(
-        'decoupled_weight_decay: expected it to be left out beside '
-        f'--local_steps={steps}, received True: L2 terms act in the local '
-        'steps. Leave one of the two out.'
-      )
+    options.refuse(
+      steps > 1 and optimizer.decoupled_weight_decay,
+      'decoupled_weight_decay: expected it to be left out beside '
+      f'--local_steps={steps}, received True: L2 terms act in the local steps. '
+      'Leave one of the two out.',
+    )
     for name in ('inner_optimizer', 'local_momentum', 'outer_learning_rate'):
-      if steps == 1 and not options.is_default(self, name):
-        raise errors.ConfigError(
-          f'{name}: expected it to be left out without local steps, received '
-          f'{getattr(optimizer, name)}. Give --local_steps=20, or leave it out.'
-        )
+      options.refuse(
+        steps == 1 and not options.is_default(optimizer, name),
+        f'{name}: expected it to be left out without local steps, received '
+        f'{getattr(optimizer, name)}. Give --local_steps=20, or leave it out.',
+      )
     inner, devices = optimizer.inner_rule(), self.devices
-    keeps = inner.stays and inner.slots
-    if devices.fragments > 1 or devices.overlap_steps or keeps:
-      if self.model.dtype == 'float16':
-        raise errors.ConfigError(
-          'dtype: expected float32 or bfloat16 where nodes keep something '
-          'between exchanges, received float16: it would not be taken back '
-          'where the scale of the loss skips a step. Use --dtype=bfloat16.'
-        )
+    keeps = bool(inner.stays and inner.slots)
+    options.refuse(
+      (devices.fragments > 1 or devices.overlap_steps > 0 or keeps)
+      and self.model.dtype == 'float16',
+      'dtype: expected float32 or bfloat16 where nodes keep something between '
+      'exchanges, received float16: it would not be taken back where the scale '
+      'of the loss skips a step. Use --dtype=bfloat16.',
+    )
 
-  def _check_start(self):
+  def _check_start(self) -> None:
     path = os.path.realpath(self.start.path)
     folder = os.path.realpath(self.run.train_dir)
     inside = path == folder or path.startswith(folder + os.sep)
-    if self.run.overwrite and self.start.path and inside:
-      raise errors.ConfigError(
-        'overwrite: expected --pretrained_model_checkpoint_path outside of '
-        f'--train_dir, received {self.start.path}, which would be deleted. '
-        'Choose another --train_dir.'
-      )
+    options.refuse(
+      self.run.overwrite and bool(self.start.path) and inside,
+      'overwrite: expected --pretrained_model_checkpoint_path outside of '
+      f'--train_dir, received {self.start.path}, which would be deleted. '
+      'Choose another --train_dir.',
+    )
 
-  def _check_synchronized(self):
+  def _check_nodes(self) -> None:
+    save_tower, processes = self.devices.save_tower, self.cluster.num_processes
+    options.refuse(
+      save_tower >= self.num_workers,
+      f'save_tower: expected -1 or a node from 0 to {self.num_workers - 1}, '
+      f'received {save_tower}. Ask for fewer, or set --num_nodes.',
+    )
+    options.refuse(
+      self.num_workers % processes != 0,
+      f'num_nodes: expected a multiple of the {processes} processes of '
+      f'--worker_hosts, received {self.num_workers}. Leave it out, or give '
+      'every process as many nodes.',
+    )
+
+  def _check_synchronized(self) -> None:
     # The nodes of a device run one after the other.
     apart, most = 'device', self.devices.count
     if self.cluster.tasks:
       apart, most = 'process', self.cluster.num_processes
-    if self.num_workers > most:
-      raise errors.ConfigError(
-        f'num_nodes: expected at most {most} beside '
-        f'--bn_statistics=synchronized, one a {apart}, received '
-        f'{self.num_workers}: nodes that share one run one after the other. '
-        'Give each its own, or use --bn_statistics=averaged.'
-      )
+    options.refuse(
+      self.devices.bn_statistics == 'synchronized' and self.num_workers > most,
+      f'num_nodes: expected at most {most} beside '
+      f'--bn_statistics=synchronized, one a {apart}, received '
+      f'{self.num_workers}: nodes that share one run one after the other. Give '
+      'each its own, or use --bn_statistics=averaged.',
+    )
 
-  def _check_weights(self):
+  def _check_weights(self) -> None:
     """Refuses weights that are not one a device, or of too few examples."""
     weights, processes = self.devices.weights, self.cluster.num_processes
     used = min(self.devices.count, self.num_workers // processes) * processes
-    if weights != run_lib.AUTO and len(weights) != used:
-      raise errors.ConfigError(
-        f'device_weights: expected a number for each of the {used} devices of '
-        f'all processes, received {len(weights)}. Give as many, or '
-        '--device_weights=auto.'
-      )
+    options.refuse(
+      weights != devices_lib.AUTO and len(weights) != used,
+      f'device_weights: expected a number for each of the {used} devices of '
+      f'all processes, received {len(weights)}. Give as many, or '
+      '--device_weights=auto.',
+    )
     options.at_least('batch_size', self.data.batch_size, self.num_workers)
 
-  def _check_batch(self):
+  def _check_batch(self) -> None:
     devices, batch_size = self.devices, self.data.batch_size
-    if devices.weights:
-      self._check_weights()
-      return
     each = ''
     if devices.gradient_accumulation_steps > 1:
       each = f' times {devices.gradient_accumulation_steps} accumulation steps'
@@ -138,11 +140,10 @@ class TrainConfig:
       each = f' times {devices.steps_of_turn} local steps'
     parts = devices.gradient_accumulation_steps * devices.steps_of_turn
     parts *= self.num_workers
-    if batch_size % parts == 0:
-      return
-    more = batch_size - batch_size % parts + parts
-    raise errors.ConfigError(
+    more = -(-batch_size // parts) * parts
+    options.refuse(
+      batch_size != more,
       f'batch_size: expected a multiple of the {self.num_workers} nodes{each}, '
       f'received {batch_size}. Use --batch_size={more}, or another '
-      '--num_nodes.'
+      '--num_nodes.',
     )

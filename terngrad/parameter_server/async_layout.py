@@ -1,45 +1,32 @@
 """Where the replicas are of a run in which no update waits for all."""
 
-from typing import NamedTuple
-
 from terngrad.exchange import server
 
 
-class AsyncLayout(NamedTuple):
+class AsyncLayout(server.Servers):
   """Where replicas are; see `exchange.towers.Towers`.
 
   Parameters, slots and averages of the run are the servers', the first device,
-  which stands for all of them and has no workers. It says where things are and
-  moves nothing: no `exchange.protocol.Exchange`.
-
-  Attributes:
-    layout: `exchange.server.Servers`.
+  which stands for all of them and has no workers. It says where things are;
+  nothing is exchanged by it.
   """
 
-  layout: server.Servers
-
   @property
-  def devices(self):
+  def devices(self) -> tuple[str, ...]:
     """Of the servers, and then of the workers."""
-    return (self.layout.servers[0], *self.layout.devices)
+    return (self.servers[0], *self.towers.devices)
 
   @property
-  def group(self):
-    """None: see `Servers`."""
-    return self.layout.group
+  def local_devices(self) -> range:
+    """The servers'."""
+    return range(1)
 
-  @property
-  def num_workers(self):
-    """Of all processes."""
-    return self.layout.num_workers
-
-  def workers_of(self, device_index):
+  def workers_of(self, device_index: int) -> range:
     """The workers on `devices[device_index]`, as a range."""
-    if not device_index:
-      return range(0)
-    return self.layout.workers_of(device_index - 1)
+    own = self.towers.workers_of
+    return own(device_index - 1) if device_index else range(0)
 
-  def device_of(self, worker):
+  def device_of(self, worker: int) -> int:
     """Where the parameters of a worker's updates are."""
     del worker
     return 0

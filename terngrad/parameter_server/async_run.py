@@ -13,7 +13,9 @@ The order is that of time: no two runs end at the same bits.
 
 import concurrent.futures
 import contextlib
+import dataclasses
 import queue
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 
@@ -38,6 +40,23 @@ from terngrad.training import execution
 
 # The process of the chief, whose batches the loop gives.
 _CHIEF = 0
+
+
+@dataclasses.dataclass
+class _Worker:
+  """A worker process, as the chief sees it.
+
+  Attributes:
+    process: pushes and pulls.
+    begun: batches that it has begun, in all runs.
+    pulled: updates before it pulled.
+    seconds: that its next push may take.
+  """
+
+  process: async_step.Process
+  begun: int
+  pulled: int
+  seconds: float
 
 
 class Asynchronous(execution.ExecutionContext, steps.Step):
@@ -67,10 +86,9 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
     """
     self._tally = staleness.Tally()
     super().__init__(
-      async_layout.AsyncLayout(layout),
+      async_layout.AsyncLayout(*layout),
       data,
-      range(1),
-      server_hooks.AsyncHooks(cluster, run, layout.num_processes, self._tally),
+      server_hooks.ServerHooks(cluster, run, self._tally),
     )
     self._cluster = cluster
     self._seed = seed
@@ -80,21 +98,15 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
       0 if cluster.sync else cluster.max_staleness,
       cluster.scale_learning_rate_by_staleness,
     )
-    self._node_pass = None
-    self._copies = ()
-    self._states = None
-    self._servers = None
-    self._processes = []
-    self._pulled = []
-    self._first = 0
-    self._own = []
+    self._made: list[tuple[steps.Training, gradients.GradientCodec]] = []
+    self._workers: list[_Worker] = []
     self._num_nodes = layout.num_workers // layout.num_processes
-    self._batch = ()
+    self._batch: Sequence[batches_lib.Examples] = ()
     self._pool = concurrent.futures.ThreadPoolExecutor(layout.num_processes)
-    self._arrivals = queue.SimpleQueue()
-    self._in_flight = {}
+    self._arrivals: queue.SimpleQueue[int] = queue.SimpleQueue()
+    self._in_flight: dict[int, concurrent.futures.Future[steps.StepResult]] = {}
 
-  def placement_scope(self) -> contextlib.AbstractContextManager:
+  def placement_scope(self) -> contextlib.AbstractContextManager[None]:
     """Deals the variables to the servers."""
     return async_shares.dealt(self._layout.servers)
 
@@ -106,18 +118,7 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
     self, training: steps.Training, codec: gradients.GradientCodec
   ) -> steps.Step:
     """See `execution.ExecutionContext.make_step`."""
-    # The first codec is that of coded steps; float32 steps between them are
-    # refused, so the second is never used.
-    if not self._servers:
-      self._node_pass, self._copies = training.node_pass, training.replicas
-      self._states = training.states
-      self._servers = async_servers.Servers(
-        training.node_pass,
-        codec,
-        training.replicas[0],
-        training.optimizer,
-        self._cluster.aggregate,
-      )
+    self._made.append((training, codec))
     return self
 
   def batches(
@@ -127,70 +128,93 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
 
     Each has had its share of the updates, about: nobody keeps count.
     """
-    del shares  # all are equal
-    count = self._layout.num_processes
-    self._first = first = step * self._cluster.aggregate // count
+    # The first codec is that of coded steps; float32 steps between them are
+    # refused, so no other is used.
+    training, codec = self._made[0]
+    first, *others = training.replicas
+    begun = step * self._cluster.aggregate // self._layout.num_processes
     with self.hooks.time_limit('Begin'):
-      for copy in self._copies[1:]:
-        replicas.copy(self._copies[0], copy)
-      self._pulled = [step] * count
-      self._own = [first] * count
-      self._processes = [
-        self._make_process(number, feed)
-        for number, feed in enumerate([None, *self._feeds.open(first)])
+      for other in others:
+        replicas.copy(first, other)
+      target = async_servers.Servers(
+        training.node_pass,
+        codec,
+        first,
+        training.optimizer,
+        self._cluster.aggregate,
+      )
+      self._workers = [
+        _Worker(
+          self._make_process(training, target, number, feed),
+          begun,
+          step,
+          # What comes first is compiled meanwhile.
+          2 * self._cluster.step_timeout,
+        )
+        for number, feed in enumerate([None, *self._feeds(begun)])
       ]
-      for number in range(1, count):
+      for number in range(1, len(self._workers)):
         self._start(number)
-      return self._batches(self.data.batches(first))
+      return self._batches(super().batches(begun, shares))
 
-  def _batches(self, batches):
+  def _batches(
+    self, batches: Iterator[batches_lib.Batch]
+  ) -> Iterator[batches_lib.Batch]:
     """The chief's next batch, again and again until its process began it.
 
     The loop asks for it, and explains data that cannot be read.
     """
-    while True:
-      if not self._batch:
-        self._batch = next(batches)
-      yield self._batch
+    for batch in batches:
+      self._batch = batch
+      while self._batch:
+        yield batch
 
-  def _make_process(self, number, feed):
-    count = self._layout.num_processes
+  def _make_process(
+    self,
+    training: steps.Training,
+    target: async_servers.Servers,
+    number: int,
+    feed: server.Feed | None,
+  ) -> async_step.Process:
+    # The first device is the servers'.
+    own = slice(1 + number, None, self._layout.num_processes)
     return async_step.Process(
-      async_step.GradientSource(
-        node_pass=self._node_pass,
-        towers=towers_lib.Towers(
-          self._layout.towers.devices[number::count], self._num_nodes
-        ),
-        # The first device is the servers'.
-        replicas=self._copies[1 + number :: count],
-        states=self._states.workers[1 + number :: count],
-        feed=feed,
-        seed=async_step.seed_of(self._seed, number),
-      ),
-      self._servers,
+      node_pass=training.node_pass,
+      towers=towers_lib.Towers(self.exchange.devices[own], self._num_nodes),
+      replicas=training.replicas[own],
+      states=training.states.workers[own],
+      feed=feed,
+      seed=async_step.seed_of(self._seed, number),
+      servers=target,
     )
 
-  def _start(self, number):
+  def _start(self, number: int) -> None:
     """Lets a process compute and push a gradient, in a thread that waits."""
-    batch = ()
+    worker = self._workers[number]
+    batch: Sequence[batches_lib.Examples] = ()
     if number == _CHIEF:
       batch, self._batch = self._batch, ()
-    push = self._processes[number].push
-    told = self._pulled[number], self._own[number]
-    arguments = [*(tf.constant(value, tf.int64) for value in told), *batch]
+    push = worker.process.push
+    arguments = [
+      tf.constant(worker.pulled, tf.int64),
+      tf.constant(worker.begun, tf.int64),
+      *batch,
+    ]
     # Traced here: Keras need not be used by several threads at once.
     push.get_concrete_function(*arguments)
-    begins = self._own[number] == self._first
-    seconds = self._cluster.step_timeout * (2 if begins else 1)
+    limit = watchdog.limit(
+      self._cluster.tasks, worker.seconds, f'Worker {number}'
+    )
 
-    def wait():
-      with watchdog.limit(self._cluster.tasks, seconds, f'Worker {number}'):
+    def wait() -> steps.StepResult:
+      with limit:
         pushed = push(*arguments)
         # It may still be under way until a number of it is looked at.
         pushed.entropy.numpy()
       return pushed
 
-    self._own[number] += 1
+    worker.seconds = self._cluster.step_timeout
+    worker.begun += 1
     future = self._pool.submit(wait)
     self._in_flight[number] = future
     future.add_done_callback(lambda _: self._arrivals.put(number))
@@ -215,7 +239,7 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
       stop: float32 [].
 
     Returns:
-      A `step.StepResult` of the processes that pushed.
+      That of the processes that pushed.
     """
     del images, labels  # its process takes them from `_batch`
     taken = int(step)
@@ -224,11 +248,11 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
     came = {}
     number, late, came[number] = self._next_push(taken)
     while len(came) < self._cluster.aggregate:
-      self._processes[number].hold()
+      self._workers[number].process.hold()
       number, late, came[number] = self._next_push(taken)
     # Only where one gradient makes an update can it be late.
     rate = self._rule.learning_rate(learning_rate, late)
-    self._processes[number].apply(step, rate, averaging_decay)
+    self._workers[number].process.apply(step, rate, averaging_decay)
     self._pull(came, taken + 1)
     for number in came:
       # The chief waits for the loop, which may have to save.
@@ -236,12 +260,12 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
         self._start(number)
     return self._result(came, stop)
 
-  def _next_push(self, taken):
-    """(process, staleness, `async_step.Pushed`); drops what comes too late."""
+  def _next_push(self, taken: int) -> tuple[int, int, steps.StepResult]:
+    """(process, staleness, push); drops what comes too late."""
     while True:
       number = self._arrivals.get()
       pushed = self._in_flight.pop(number).result()
-      late = taken - self._pulled[number]
+      late = taken - self._workers[number].pulled
       if self._rule.applies(late):
         self._tally.apply(late)
         return number, late, pushed
@@ -249,24 +273,24 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
       self._pull([number], taken)
       self._start(number)
 
-  def _pull(self, numbers, step):
+  def _pull(self, numbers: Iterable[int], step: int) -> None:
     """Lets processes pull at once, after `step` updates."""
-    for _ in self._pool.map(lambda n: self._processes[n].pull(), numbers):
-      pass
-    for number in numbers:
-      self._pulled[number] = step
+    pulling = [self._workers[number] for number in numbers]
+    # A list waits for all of them.
+    list(self._pool.map(lambda worker: worker.process.pull(), pulling))
+    for worker in pulling:
+      worker.pulled = step
 
-  def _result(self, came, stop):
-    parts = async_step.Pushed(*zip(*came.values(), strict=True))
+  def _result(
+    self, came: dict[int, steps.StepResult], stop: tf.Tensor | float
+  ) -> steps.StepResult:
+    parts = list(came.values())
     nodes = range(self._num_nodes)
-    return steps.StepResult(
-      entropy=tf.concat(parts.entropy, axis=0),
-      accuracy=tf.concat(parts.accuracy, axis=0),
-      probes=tf.concat(parts.probes, axis=0),
-      shared=parts.shared[-1],
-      # Codes stay on the servers, so there are no histograms of them.
-      words=[[tf.zeros([1, 0], tf.int32)]],
-      sent=tf.concat(parts.sent, axis=0),
+    return parts[-1]._replace(
+      entropy=tf.concat([part.entropy for part in parts], axis=0),
+      accuracy=tf.concat([part.accuracy for part in parts], axis=0),
+      probes=tf.concat([part.probes for part in parts], axis=0),
+      sent=tf.concat([part.sent for part in parts], axis=0),
       stop=tf.convert_to_tensor(stop),
       worker_labels=tuple(
         f'node {node} of worker {number}'

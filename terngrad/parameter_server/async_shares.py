@@ -6,6 +6,10 @@ the push to a server is one range of words.
 """
 
 import contextlib
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import Any
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +17,7 @@ import tensorflow as tf
 
 from terngrad.codec import policy
 from terngrad.reduce import bucketing
+from terngrad.reduce import buckets as buckets_lib
 from terngrad.reduce import gradients
 from terngrad.step import replicas
 
@@ -21,69 +26,73 @@ class Share(NamedTuple):
   """What one server has.
 
   Attributes:
-    replica: `replicas.Replica` of its variables alone.
-    variables: tuple of int, the indices of its parameters in the model.
-    statistics: tuple of int, the indices of its moving statistics.
-    codec: `gradients.GradientCodec` of its parameters alone.
-    words: slice of a payload.
-    probes: int array, the indices in a probe.
+    replica: of its variables alone.
+    variables: the indices of its parameters in the model.
+    statistics: the indices of its moving statistics.
+    codec: of its parameters alone.
+    words: of a payload.
+    probes: int64 [its probes], the indices in a probe.
   """
 
   replica: replicas.Replica
-  variables: tuple
-  statistics: tuple
+  variables: tuple[int, ...]
+  statistics: tuple[int, ...]
   codec: gradients.GradientCodec
   words: slice
   probes: np.ndarray
 
 
 @contextlib.contextmanager
-def dealt(devices):
+def dealt(devices: Sequence[str]) -> Iterator[None]:
   """A context in which variables go to the device with the fewest bytes.
 
   What is not trained, a layer's moving statistics, stands where the parameter
   before it does.
-
-  Args:
-    devices: names.
   """
   held = dict.fromkeys(devices, 0)
-  last = [devices[0]]
+  device = devices[0]
 
-  def create(next_creator, **kwargs):
+  def create(
+    next_creator: Callable[..., tf.Variable], **kwargs: Any
+  ) -> tf.Variable:
+    nonlocal device
     if kwargs.get('trainable', True):
-      last[0] = min(held, key=held.get)
-    with tf.device(last[0]):
+      device = min(held, key=held.__getitem__)
+    with tf.device(device):
       variable = next_creator(**kwargs)
-    size = variable.shape.num_elements() * variable.dtype.size
-    held[last[0]] += size
+    held[device] += variable.shape.num_elements() * variable.dtype.size
     return variable
 
   with tf.variable_creator_scope(create):
     yield
 
 
-def share(codec, server):
+def share(
+  codec: gradients.GradientCodec, server: replicas.Replica
+) -> tuple[gradients.GradientCodec, list[Share]]:
   """Cuts a run's codec by where the server's variables are.
 
   Args:
-    codec: `gradients.GradientCodec` of the model.
-    server: `replicas.Replica`, its variables on any devices.
+    codec: of the model.
+    server: its variables are on any devices.
 
   Returns:
-    (`gradients.GradientCodec` whose payloads come share after share, list of
-    `Share`).
+    (the codec whose payloads come share after share, the shares).
   """
-  chosen = {}
-  for bucket in codec.buckets:
-    for index, shape in zip(bucket.indices, bucket.shapes, strict=True):
-      chosen[index] = bucket.method, shape
+  chosen = {
+    index: (bucket.method, shape)
+    for bucket in codec.buckets
+    for index, shape in zip(bucket.indices, bucket.shapes, strict=True)
+  }
   variables = (*server.trainable, *server.statistics)
-  shares, buckets, start = [], [], 0
+  shares: list[Share] = []
+  buckets: list[buckets_lib.Bucket] = []
+  start = 0
   probed = codec.probed_variables()
   for device in dict.fromkeys(variable.device for variable in variables):
     mine, statistics = (
-      _on(device, kind) for kind in (server.trainable, server.statistics)
+      tuple(i for i, v in enumerate(kind) if v.device == device)
+      for kind in (server.trainable, server.statistics)
     )
     own = bucketing.gradient_codec(
       [policy.VariableSpec('', chosen[index][1]) for index in mine],
@@ -105,8 +114,3 @@ def share(codec, server):
       # A stream of its own: no two servers' variables draw the same bits.
       buckets.append(bucket._replace(indices=indices, stream=len(buckets)))
   return gradients.GradientCodec(tuple(buckets)), shares
-
-
-def _on(device, variables):
-  """The indices of the variables that stand on a device."""
-  return tuple(i for i, v in enumerate(variables) if v.device == device)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from collections.abc import Sequence
 
+from terngrad.checkpoint import digests
 from terngrad.config import servers
 from terngrad.exchange import server as exchange
 from terngrad.parameter_server import server_feeds
@@ -19,6 +20,8 @@ class ServerContext(execution.ExecutionContext):
 
   Its tasks were compared before they were connected.
   """
+
+  hooks: server_hooks.ServerHooks
 
   def __init__(
     self,
@@ -38,11 +41,9 @@ class ServerContext(execution.ExecutionContext):
       feeds: of the other workers.
     """
     # They are known before the first step is traced.
-    layout = layout._replace(feeds=[])
-    hooks = server_hooks.ServerHooks(cluster, run, layout.num_processes)
-    super().__init__(layout, data, layout.local_devices, hooks)
-    self._server_hooks = hooks
-    self._layout = layout
+    self._opened: list[exchange.Feed] = []
+    layout = layout._replace(feeds=self._opened)
+    super().__init__(layout, data, server_hooks.ServerHooks(cluster, run))
     self._feeds = feeds
     self._copies: Sequence[replicas.Replica] = ()
 
@@ -51,20 +52,15 @@ class ServerContext(execution.ExecutionContext):
   ) -> steps.Step:
     """See `execution.ExecutionContext.make_step`."""
     self._copies = training.replicas
-    return steps.TrainStep(training, codec)
+    return super().make_step(training, codec)
 
   def batches(
     self, step: int, shares: Sequence[int] | None = None
   ) -> Iterator[batches.Batch]:
     """Lets all workers start from the chief's parameters and this step."""
-    del shares  # all are equal
-    first, *others = self._copies
-    with self._server_hooks.time_limit('Begin'):
-      for other in others:
-        replicas.copy(first, other)
-      self._server_hooks.check(self._copies)
-      self._layout.feeds[:] = self._feeds.open(step)
-      return self.data.batches(step)
-
-  def join(self) -> None:
-    """Nothing is under way when the loop ends."""
+    with self.hooks.time_limit('Begin'):
+      for other in self._copies[1:]:
+        replicas.copy(self._copies[0], other)
+      self.hooks.check = digests.Check(self._copies)
+      self._opened[:] = self._feeds(step)
+      return super().batches(step, shares)

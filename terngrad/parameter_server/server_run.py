@@ -40,16 +40,17 @@ class TaskLostError(errors.TrainingError):
   """A task was lost; the run can continue from its last checkpoint."""
 
 
-def train(config, report, show_progress=False):
+def train(
+  config: servers.ServerConfig,
+  report: Callable[[str], None],
+  show_progress: bool = False,
+) -> loop.Outcome:
   """Trains as the chief; see `start.train`.
 
   Args:
-    config: a valid `servers.ServerConfig`; this process is the chief.
+    config: a valid one; this process is the chief.
     report: called with each line for the person who watches.
     show_progress: True draws a progress bar on the terminal.
-
-  Returns:
-    A `loop.Outcome`.
 
   Raises:
     TaskLostError: start the chief's process anew to continue.
@@ -63,10 +64,10 @@ def train(config, report, show_progress=False):
   # First of all: both can be said only before TensorFlow is used.
   devices.limit_threads(config.devices.threads)
   devices.tower_devices(config.devices.num_gpus)
-  states = {}
+  states: dict[tasks.Task, tasks.State] = {}
   try:
     data = server_tasks.open_part(config)
-    states.update(_wait_for(config, others, report))
+    states |= _wait_for(config, others, report)
     _compare(config, others, states)
     # Functions of before the others must not be taken back from them.
     gc.collect()
@@ -94,7 +95,7 @@ def train(config, report, show_progress=False):
   return outcome
 
 
-def _check_alone(config):
+def _check_alone(config: servers.ServerConfig) -> None:
   """Refuses to give orders where another process may be the chief.
 
   Raises:
@@ -115,7 +116,9 @@ def _train(
   cluster = config.cluster
   size, nodes = config.data.image_size, config.num_workers
   share = [nodes, config.data.batch_size // nodes]
-  feeds = server_feeds.Feeds(cluster.tasks, [*share, size, size, data.channels])
+  feeds = functools.partial(
+    server_feeds.begin, cluster.tasks, [*share, size, size, data.channels]
+  )
   layout = _layout(config)
   context = (
     server_context.ServerContext(cluster, config.run, data, layout, feeds)
@@ -139,17 +142,13 @@ def _layout(config: servers.ServerConfig) -> exchange.Servers:
   """Who lives where: full names of devices."""
   cluster = config.cluster.tasks
   workers = tasks.all_tasks(cluster, 'worker')
+  gpus = [device.name for device in tf.config.list_logical_devices('GPU')]
   names = []
   for number in range(min(config.devices.num_gpus, config.num_workers)):
     for task in workers:
-      prefix = task.device('GPU:')
-      gpus = [
-        d.name
-        for d in tf.config.list_logical_devices('GPU')
-        if d.name.startswith(prefix)
-      ]
+      own = [name for name in gpus if name.startswith(task.device('GPU:'))]
       names.append(
-        gpus[number % len(gpus)] if gpus else task.device(f'CPU:{number}')
+        own[number % len(own)] if own else task.device(f'CPU:{number}')
       )
   return exchange.Servers(
     towers=tower_lib.Towers(tuple(names), config.num_workers * len(workers)),
@@ -158,7 +157,11 @@ def _layout(config: servers.ServerConfig) -> exchange.Servers:
   )
 
 
-def _wait_for(config, others, report):
+def _wait_for(
+  config: servers.ServerConfig,
+  others: list[tasks.Task],
+  report: Callable[[str], None],
+) -> dict[tasks.Task, tasks.State]:
   """The first states of all other tasks, once they have come."""
   states = tasks.states_within(
     others,
@@ -176,21 +179,24 @@ def _wait_for(config, others, report):
   return states
 
 
-def _compare(config, others, states):
+def _compare(
+  config: servers.ServerConfig,
+  others: list[tasks.Task],
+  states: dict[tasks.Task, tasks.State],
+) -> None:
   """Refuses tasks that cannot work on this run."""
   for task in others:
     expected = server_tasks.own_fingerprint(config, task.job)
-    try:
+    with errors.as_config_error():
       fingerprint.check_equal(expected, states[task].fingerprint, str(task))
-    except fingerprint.MismatchError as error:
-      raise errors.ConfigError(str(error)) from error
 
 
-def _explain(others, before, error):
-  """Why a step failed.
-
-  Returns:
-    None where the error says it itself, or what a task says.
+def _explain(
+  others: list[tasks.Task],
+  before: dict[tasks.Task, tasks.State],
+  error: Exception,
+) -> str | None:
+  """What a task says of why a step failed; None where the error says it.
 
   Raises:
     TaskLostError: a task is gone, or is not the one that it was.

@@ -5,43 +5,55 @@ and reads its own data. What they do the chief decides; they wait for its
 orders, and end with the run.
 """
 
+import functools
 import threading
 import time
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Mapping
+from collections.abc import Sequence
 from datetime import datetime
-
-import tensorflow as tf
+from typing import Any
 
 from slim import errors as data_errors
 from slim.datasets import shards
-from slim.datasets.records import records as data_records
 from terngrad import errors
 from terngrad.cluster import coordination
 from terngrad.cluster import devices
 from terngrad.cluster import fingerprint
 from terngrad.cluster import service as services
+from terngrad.cluster import spec
 from terngrad.cluster import tasks
+from terngrad.config import model
 from terngrad.config import options
+from terngrad.config import servers
+from terngrad.parameter_server import server_feeds
 from terngrad.training import batches as batches_lib
 from terngrad.training import metric
 from terngrad.training import metrics
 
 # Seconds between two looks whether the chief is still there.
 _LOOK_EVERY = 5.0
-_DTYPES = (tf.float32, tf.int32)
 # Steps between two lines of a worker.
 LOG_EVERY = 30
 # Those of the run, of which lines of 2017 show a worker's share.
 _OWN_RATES = ('examples_per_sec', 'sec_per_batch')
 
 
-def worker_line(worker, what, examples_per_sec, sec_per_batch, more=()):
+def worker_line(
+  worker: int,
+  what: str,
+  examples_per_sec: float,
+  sec_per_batch: float,
+  more: Sequence[str] = (),
+) -> str:
   """The 2017 line of a worker.
 
   Args:
     worker: its number.
     what: the text before the brackets.
-    examples_per_sec: float.
-    sec_per_batch: float.
+    examples_per_sec: in the brackets.
+    sec_per_batch: likewise.
     more: texts to add in the brackets.
   """
   rates = (
@@ -52,13 +64,19 @@ def worker_line(worker, what, examples_per_sec, sec_per_batch, more=()):
   return f'Worker {worker}: {datetime.now()}: {what} ({"; ".join(rates)})'
 
 
-def chief_line(num_processes, step, values, batches=1, without=()):
+def chief_line(
+  num_processes: int,
+  step: int,
+  values: Mapping[str, float],
+  batches: float = 1,
+  without: Collection[str] = (),
+) -> str:
   """The 2017 lines of the chief: a worker's mean rates, the loss of the step.
 
   Args:
     num_processes: worker processes.
     step: steps taken.
-    values: dict of name to number, of `metrics.TRAINING`.
+    values: by name, of `metrics.TRAINING`.
     batches: steps in which a worker computes a batch.
     without: names of metrics to leave out.
   """
@@ -74,7 +92,7 @@ def chief_line(num_processes, step, values, batches=1, without=()):
   )
 
 
-def own_fingerprint(config, job):
+def own_fingerprint(config: servers.ServerConfig, job: str) -> dict[str, Any]:
   """What this task must have in common with the chief.
 
   A ps needs no flags of the run, and its threads and kernels change no bit.
@@ -89,30 +107,32 @@ def own_fingerprint(config, job):
   )
 
 
-def open_part(config):
+def open_part(config: servers.ServerConfig) -> batches_lib.Data:
   """The examples of this worker process; see `batches.open_data`.
 
   Workers of one folder read disjoint parts of it; a folder that
   `split_dataset.sh` made is a part already and is read whole.
   """
   cluster = config.cluster.tasks
-  part = cluster.index, len(cluster.jobs['worker'])
-  if shards.is_workers(config.data.data_dir):
-    part = 0, 1
+  is_part = shards.is_workers(config.data.data_dir)
   return batches_lib.open_data(
     config.data,
     config.model,
     config.num_workers,
     config.run.benchmark_mode,
-    part=part,
+    part=(0, 1) if is_part else (cluster.index, len(cluster.jobs['worker'])),
   )
 
 
-def serve(config, report, stopped=lambda: None):
+def serve(
+  config: servers.ServerConfig,
+  report: Callable[[str], None],
+  stopped: Callable[[], int | None] = lambda: None,
+) -> int | None:
   """Serves until the chief says that the run has ended.
 
   Args:
-    config: `servers.ServerConfig` of this process, which is not chief.
+    config: of this process, which is not chief.
     report: called with each line for the person who watches.
     stopped: returns the number of a signal that asks this process to end, or
       None.
@@ -133,12 +153,10 @@ def serve(config, report, stopped=lambda: None):
   # What this process computes by itself is reading; its server has the GPUs.
   devices.hide_gpus()
   devices.limit_threads(config.devices.threads)
-  batches = None
-  if task.job == 'worker':
-    batches = open_part(config).batches
+  data = open_part(config) if task.job == 'worker' else None
   service = _start(config, cluster, task)
   report(f'{datetime.now()}: {task} serves')
-  feeder = _Feeder(service, config.data, batches, report)
+  feeder = _Feeder(service, config.data, data, report) if data else None
   # The chief itself waits for the others before it is there.
   patience = 2 * config.cluster.start_timeout
   seen = time.monotonic()
@@ -160,13 +178,15 @@ def serve(config, report, stopped=lambda: None):
         raise kind(f'{task}: the chief ended: {order["why"]}')
       report(f'{datetime.now()}: the run has ended')
       return None
-    if order.get('do') == 'feed' and batches:
+    if order.get('do') == 'feed' and feeder:
       feeder.begin(str(order['tag']), int(order['step']))
       report(f'{datetime.now()}: {task} reads from step {order["step"]} on')
   return stopped()
 
 
-def _start(config, cluster, task):
+def _start(
+  config: servers.ServerConfig, cluster: spec.Cluster, task: tasks.Task
+) -> services.Service:
   """Starts this process's server."""
   counts = {'GPU': 0} if task.job == 'ps' else {'CPU': config.devices.num_gpus}
   fields = own_fingerprint(config, task.job)
@@ -179,43 +199,48 @@ def _start(config, cluster, task):
 class _Feeder:
   """Reads batches in a thread, for one process of the chief at a time."""
 
-  def __init__(self, service, data, batches, report):
+  def __init__(
+    self,
+    service: services.Service,
+    options: model.Data,
+    data: batches_lib.Data,
+    report: Callable[[str], None],
+  ) -> None:
     self._report = report
     self._service = service
+    self._options = options
     self._data = data
-    self._batches = batches
-    self._stop = None
-    self._tag = None
+    self._end: Callable[[], None] = lambda: None
 
-  def begin(self, tag, step):
+  def begin(self, tag: str, step: int) -> None:
     """Starts from the batch of a step, in the queue `tag`."""
-    if self._stop:
-      # A chief that was lost left its queue behind, perhaps full.
-      self._stop.set()
-      self._service.close(self._tag, _DTYPES)
-    self._stop, self._tag = threading.Event(), tag
-    for target in (self._run, self._tell):
-      threading.Thread(
-        target=target, args=(tag, step, self._stop), daemon=True
-      ).start()
+    # A chief that was lost left its queue behind, perhaps full.
+    self._end()
+    stop = threading.Event()
+    self._end = functools.partial(self._close, tag, stop)
+    run = functools.partial(self._run, tag, step, stop)
+    tell = functools.partial(self._tell, tag, step)
+    threading.Thread(target=run, daemon=True).start()
+    threading.Thread(target=tell, daemon=True).start()
 
-  def _run(self, tag, step, stop):
-    trouble = ''
+  def _close(self, tag: str, stop: threading.Event) -> None:
+    stop.set()
+    self._service.close(tag, server_feeds.DTYPES)
+
+  def _run(self, tag: str, step: int, stop: threading.Event) -> None:
+    options = self._options
     try:
-      batches = self._batches(step)
-      self._service.feed(tag, batches, stop)
+      with batches_lib.explaining(
+        options.data_dir, options.subset, data_errors.DataError
+      ):
+        self._service.feed(tag, self._data.batches(step), stop)
     except data_errors.DataError as error:
-      trouble = str(error)
-    except data_records.FAILURES as error:
-      paths = data_records.find(self._data.data_dir, self._data.subset)
-      trouble = str(data_records.explain(error, paths))
-    if trouble and not stop.is_set():
-      self._service.fail(trouble)
-      self._service.close(tag, _DTYPES)
+      if not stop.is_set():
+        self._service.fail(str(error))
+        self._close(tag, stop)
 
-  def _tell(self, tag, step, stop):
+  def _tell(self, tag: str, step: int) -> None:
     """Says what steps were taken, until the queue is closed."""
-    del stop
     since, before = time.monotonic(), step
     for step, loss in self._service.progress(tag):
       if step % LOG_EVERY:
@@ -227,7 +252,7 @@ class _Feeder:
         worker_line(
           self._service.task.index,
           f'step {step}, entropy_loss = {loss:.2f}',
-          self._data.batch_size / seconds,
+          self._options.batch_size / seconds,
           seconds,
         )
       )

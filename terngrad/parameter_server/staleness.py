@@ -8,6 +8,8 @@ learning rate by it.
 
 from typing import NamedTuple
 
+import tensorflow as tf
+
 from terngrad.training import metrics
 
 
@@ -23,11 +25,13 @@ class Rule(NamedTuple):
   bound: int = -1
   scales: bool = False
 
-  def applies(self, staleness):
+  def applies(self, staleness: int) -> bool:
     """False where a gradient is to be dropped."""
     return self.bound < 0 or staleness <= self.bound
 
-  def learning_rate(self, rate, staleness):
+  def learning_rate(
+    self, rate: tf.Tensor | float, staleness: int
+  ) -> tf.Tensor | float:
     """The learning rate of a gradient, from that of its step."""
     return rate / (1 + staleness) if self.scales else rate
 
@@ -35,21 +39,21 @@ class Rule(NamedTuple):
 class Tally:
   """Counts what came since the last record."""
 
-  def __init__(self):
+  def __init__(self) -> None:
     """Nothing has come."""
-    self._applied = []
+    self._applied: list[int] = []
     self._dropped = 0
 
-  def apply(self, staleness):
+  def apply(self, staleness: int) -> None:
     """Counts a gradient that was applied."""
     self._applied.append(staleness)
 
-  def drop(self):
+  def drop(self) -> None:
     """Counts a gradient that was dropped."""
     self._dropped += 1
 
-  def take(self):
-    """The `metrics.Arrivals` to record; counting begins anew."""
+  def take(self) -> metrics.Arrivals:
+    """What is to be recorded; the count begins again."""
     arrivals = metrics.Arrivals(self._applied or [0], self._dropped)
     self._applied, self._dropped = [], 0
     return arrivals

@@ -1,12 +1,13 @@
 """The batches of a process: what its workers get to see, step by step."""
 
-import abc
 import contextlib
 import functools
 import itertools
+from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import NamedTuple
+from typing import TypeAlias
 
 import tensorflow as tf
 
@@ -17,44 +18,29 @@ from terngrad import errors
 from terngrad.config import model as model_options
 from terngrad.training import shares as shares_lib
 
-# Images [workers of this process, share, ...] and labels [the same, share], as
-# `shares.deal` makes them.
-Batch = tuple[tf.Tensor | tf.RaggedTensor, tf.Tensor | tf.RaggedTensor]
+# As `shares.deal` makes them.
+Examples: TypeAlias = tf.Tensor | tf.RaggedTensor
+# Images [workers of this process, share, ...] and labels [the same, share].
+Batch = tuple[Examples, Examples]
 
 
-class Data(abc.ABC):
+class Data(NamedTuple):
   """The examples of a run.
 
   Attributes:
     num_examples: examples in an epoch.
     num_classes: of the labels.
     channels: of the images.
+    batches: the batches from a step on. Takes the steps taken before, and the
+      shares of all workers, where devices have weights; None for equal ones.
     digest: of what is read, see `read_options.SplitInfo`.
   """
 
-  def __init__(
-    self,
-    num_examples: int,
-    num_classes: int,
-    channels: int,
-    digest: str | None = None,
-  ) -> None:
-    """Takes what all data have; see the class."""
-    self.num_examples = num_examples
-    self.num_classes = num_classes
-    self.channels = channels
-    self.digest = digest
-
-  @abc.abstractmethod
-  def batches(
-    self, step: int, shares: Sequence[int] | None = None
-  ) -> Iterator[Batch]:
-    """The batches from a step on.
-
-    Args:
-      step: steps taken before.
-      shares: of all workers, where devices have weights; None for equal ones.
-    """
+  num_examples: int
+  num_classes: int
+  channels: int
+  batches: Callable[..., Iterator[Batch]]
+  digest: str | None = None
 
 
 def open_data(
@@ -78,132 +64,124 @@ def open_data(
   Raises:
     slim.errors.DataError: it is not there.
   """
-  own = _Rows(data.batch_size, num_workers, workers or range(num_workers))
+  own = functools.partial(
+    _rows, data.batch_size, num_workers, workers or range(num_workers)
+  )
   if benchmark:
-    return _ConstantData(data, model, own)
-  return _StoredData(data, model, own, part)
+    return _constant(data, model, own)
+  load = functools.partial(_load, data, model, part, own)
+  _, split = load(0)
+  return Data(
+    split.num_examples,
+    split.num_classes,
+    split.channels,
+    lambda step, shares=None: iter(load(step, shares)[0]),
+    split.digest,
+  )
 
 
-class _Rows(NamedTuple):
+# Takes the shares of all workers; see `_rows`.
+_Rows = Callable[[Sequence[int] | None], tuple[tuple[int, int], Sequence[int]]]
+
+
+def _rows(
+  batch_size: int,
+  num_workers: int,
+  workers: range,
+  shares: Sequence[int] | None,
+) -> tuple[tuple[int, int], Sequence[int]]:
   """Which rows of a batch some workers have.
 
-  Attributes:
+  Args:
     batch_size: examples, of all workers.
     num_workers: that share a batch.
     workers: those whose rows they are.
+    shares: of all workers; None for equal ones.
+
+  Returns:
+    ((begin, end) of the rows, the shares of these workers).
   """
-
-  batch_size: int
-  num_workers: int
-  workers: range
-
-  @property
-  def are_all(self) -> bool:
-    """Whether they are the whole batch."""
-    return len(self.workers) == self.num_workers
-
-  def of(self, shares: Sequence[int] | None) -> tuple[int, Sequence[int]]:
-    """(the first row, the shares of the workers), by the shares of all."""
-    workers = self.workers
-    shares = shares or shares_lib.divide(
-      self.batch_size, [1] * self.num_workers
-    )
-    return sum(shares[: workers.start]), shares[workers.start : workers.stop]
+  shares = shares or shares_lib.divide(batch_size, [1] * num_workers)
+  begin = sum(shares[: workers.start])
+  own = shares[workers.start : workers.stop]
+  return (begin, begin + sum(own)), own
 
 
-class _StoredData(Data):
+def _load(
+  data: model_options.Data,
+  model: model_options.Model,
+  part: tuple[int, int],
+  rows_of: _Rows,
+  step: int,
+  shares: Sequence[int] | None = None,
+) -> tuple[tf.data.Dataset, datasets.SplitInfo]:
   """Examples in files."""
-
-  def __init__(
-    self,
-    data: model_options.Data,
-    model: model_options.Model,
-    rows: _Rows,
-    part: tuple[int, int],
-  ) -> None:
-    """Finds the files; see `open_data`."""
-    self._data, self._model, self._rows, self._part = data, model, rows, part
-    _, split = self._load(0, None)
-    super().__init__(
-      split.num_examples, split.num_classes, split.channels, split.digest
-    )
-
-  def batches(
-    self, step: int, shares: Sequence[int] | None = None
-  ) -> Iterator[Batch]:
-    """See `Data.batches`."""
-    return iter(self._load(step, shares)[0])
-
-  def _load(
-    self, step: int, shares: Sequence[int] | None
-  ) -> tuple[tf.data.Dataset, datasets.SplitInfo]:
-    data, model, part = self._data, self._model, self._part
-    begin, own = self._rows.of(shares)
-    stream, split = datasets.load(
-      data.dataset_name,
-      data.data_dir,
-      data.subset,
-      datasets.ReadOptions(
-        image_size=data.image_size,
-        batch_size=data.batch_size,
-        training=True,
-        seed=model.seed,
-        start=step * data.batch_size,
-        shuffle_buffer=1024 * data.input_queue_memory_factor,
-        net=model.net,
-        preprocessing=data.preprocessing,
-        labels_offset=data.labels_offset,
-        worker=part[0],
-        num_workers=part[1],
-        rows=None if self._rows.are_all else (begin, begin + sum(own)),
-      ),
-      data.num_classes or None,
-    )
-    return stream.map(functools.partial(shares_lib.deal, own)), split
+  rows, own = rows_of(shares)
+  stream, split = datasets.load(
+    data.dataset_name,
+    data.data_dir,
+    data.subset,
+    datasets.ReadOptions(
+      image_size=data.image_size,
+      batch_size=data.batch_size,
+      training=True,
+      seed=model.seed,
+      start=step * data.batch_size,
+      shuffle_buffer=1024 * data.input_queue_memory_factor,
+      net=model.net,
+      preprocessing=data.preprocessing,
+      labels_offset=data.labels_offset,
+      worker=part[0],
+      num_workers=part[1],
+      rows=None if rows == (0, data.batch_size) else rows,
+    ),
+    data.num_classes or None,
+  )
+  return stream.map(functools.partial(shares_lib.deal, own)), split
 
 
-class _ConstantData(Data):
+def _constant(
+  data: model_options.Data, model: model_options.Model, rows_of: _Rows
+) -> Data:
   """Images of 0.5 and random labels, the same batch for ever."""
-
-  def __init__(
-    self, data: model_options.Data, model: model_options.Model, rows: _Rows
-  ) -> None:
-    """Reads nothing; see `open_data`."""
-    dataset = datasets.DATASETS.get(data.dataset_name)
-    net = nets.of(model.net)
-    classes = data.num_classes or (dataset and dataset.num_classes) or 1000
-    channels = dataset.channels if dataset else net.default_channels
-    super().__init__(1281167, classes, channels)
-    self._size, self._seed, self._rows = data.image_size, model.seed, rows
+  dataset = datasets.DATASETS.get(data.dataset_name)
+  net = nets.of(model.net)
+  classes = data.num_classes or (dataset and dataset.num_classes) or 1000
+  channels = dataset.channels if dataset else net.default_channels
 
   def batches(
-    self, step: int, shares: Sequence[int] | None = None
+    step: int, shares: Sequence[int] | None = None
   ) -> Iterator[Batch]:
-    """See `Data.batches`."""
     del step
-    begin, own = self._rows.of(shares)
-    images = tf.fill([sum(own), self._size, self._size, self.channels], 0.5)
+    (begin, end), own = rows_of(shares)
+    size = data.image_size
+    images = tf.fill([end - begin, size, size, channels], 0.5)
     labels = tf.random.stateless_uniform(
-      [self._rows.batch_size],
-      [self._seed % 2**31, 0],
-      0,
-      self.num_classes,
-      tf.int32,
+      [data.batch_size], [model.seed % 2**31, 0], 0, classes, tf.int32
     )
-    batch = shares_lib.deal(own, images, labels[begin : begin + sum(own)])
-    return itertools.repeat(batch)
+    return itertools.repeat(shares_lib.deal(own, images, labels[begin:end]))
+
+  return Data(1281167, classes, channels, batches)
 
 
 @contextlib.contextmanager
-def explaining(data_dir: str, subset: str) -> Iterator[None]:
+def explaining(
+  data_dir: str,
+  subset: str,
+  kind: type[Exception] = errors.TrainingError,
+) -> Iterator[None]:
   """Says which file of a subset is damaged where reading it fails.
 
+  Args:
+    data_dir: folder of the files.
+    subset: of the data.
+    kind: what is raised; a DataError says that nothing was written.
+
   Raises:
-    errors.TrainingError: it does; not a DataError, which says that nothing was
-      written.
+    kind: it fails.
   """
   try:
     yield
   except records.FAILURES as error:
     paths = records.find(data_dir, subset)
-    raise errors.TrainingError(str(records.explain(error, paths))) from error
+    raise kind(str(records.explain(error, paths))) from error

@@ -1,8 +1,8 @@
 """Where a run takes place, and what a loop does there besides its steps."""
 
-import abc
 import collections
 import contextlib
+import math
 from collections.abc import Iterator
 from collections.abc import Sequence
 
@@ -10,7 +10,9 @@ import tensorflow as tf
 
 from terngrad import errors
 from terngrad import native
+from terngrad.cluster import coordination
 from terngrad.cluster import onednn
+from terngrad.cluster import spec
 from terngrad.exchange import collective
 from terngrad.exchange import protocol
 from terngrad.reduce import fragments
@@ -31,19 +33,25 @@ class Hooks:
   """
 
   log_every = 10
-  save_secs = float('inf')
-  observe_secs = float('inf')
+  save_secs = math.inf
+  observe_secs = math.inf
 
-  def time_limit(self, what: str) -> contextlib.AbstractContextManager:
+  def __init__(
+    self, cluster: spec.Cluster | None = None, seconds: float = math.inf
+  ) -> None:
+    """Takes the equal processes, None for one, and the time for a wait."""
+    self._cluster = cluster
+    self._seconds = seconds
+
+  def time_limit(self, what: str) -> contextlib.AbstractContextManager[None]:
     """Ends the process where something takes too long.
 
     Args:
       what: the name of something that waits for other processes.
     """
-    del what
-    return contextlib.nullcontext()
+    return coordination.time_limit(self._cluster, self._seconds, what)
 
-  def own_limit(self, what: str) -> contextlib.AbstractContextManager:
+  def own_limit(self, what: str) -> contextlib.AbstractContextManager[None]:
     """Likewise of what this process does by itself, which may wait too.
 
     TensorFlow tells every task of a cluster with parameter servers of each
@@ -64,40 +72,34 @@ class Hooks:
 
   def measure(self) -> metrics.Arrivals | None:
     """What came late since the last record; None where all wait for all."""
+    return None
 
   def epoch_ended(self, record: dict[str, float]) -> None:
     """Takes the record of an epoch that ends, where files are kept."""
 
 
-class ExecutionContext(abc.ABC):
+class ExecutionContext:
   """Where a run takes place.
 
   Attributes:
     exchange: says where the workers are; a replica is made on each device.
     data: the examples.
-    local_devices: the device indices of the replicas that the loop saves and
-      looks at.
     hooks: what the loop does besides its steps.
   """
 
   def __init__(
-    self,
-    exchange: protocol.Exchange,
-    data: batches.Data,
-    local_devices: range,
-    hooks: Hooks,
+    self, exchange: protocol.Exchange, data: batches.Data, hooks: Hooks
   ) -> None:
     """Takes what all contexts have; see the class."""
     self.exchange = exchange
     self.data = data
-    self.local_devices = local_devices
     self.hooks = hooks
 
-  @abc.abstractmethod
   def make_step(
     self, training: steps.Training, codec: gradients.GradientCodec
   ) -> steps.Step:
     """The traced step of a training of the exchange."""
+    return steps.TrainStep(training, codec)
 
   def batches(
     self, step: int, shares: Sequence[int] | None = None
@@ -105,25 +107,19 @@ class ExecutionContext(abc.ABC):
     """The batches from a step on; see `batches.Data.batches`."""
     return self.data.batches(step, shares)
 
-  def assert_same(self, chosen: dict[str, object], **built: object) -> None:
-    """Raises `errors.ConfigError` where another process has something else.
-
-    Args:
-      chosen: the configuration, by name.
-      **built: what was built.
-    """
-    del chosen, built  # one process compares nothing
-
-  def placement_scope(self) -> contextlib.AbstractContextManager:
+  def placement_scope(self) -> contextlib.AbstractContextManager[None]:
     """The context in which the model's variables are made.
 
     Those of the first replica, where its own device is not that of all.
     """
     return contextlib.nullcontext()
 
+  def join(self) -> None:
+    """Waits for what is under way when the loop ends."""
+
 
 @contextlib.contextmanager
-def refusing_size():
+def refusing_size() -> Iterator[None]:
   """Refuses what TensorFlow has no place for while a run is put together.
 
   Raises:
@@ -144,19 +140,20 @@ def refusing_size():
     ) from error
 
 
-def remarks(codec, exchange, always_float=False):
+def remarks(
+  codec: gradients.GradientCodec,
+  exchange: protocol.Exchange,
+  always_float: bool = False,
+) -> list[str]:
   """Lines for people: what a worker sends, and what computes codes.
 
   Args:
-    codec: `gradients.GradientCodec`.
+    codec: of coded steps.
     exchange: see `ExecutionContext`.
     always_float: `codec` stands in place of another in every step.
-
-  Returns:
-    List of lines.
   """
   bits = codec.bits(exchange.num_workers) / max(1, codec.num_elements)
-  elements = collections.Counter()
+  elements: collections.Counter[str] = collections.Counter()
   for bucket in codec.buckets:
     elements[bucket.method.name] += bucket.num_elements
   sent = ', '.join(f'{n:,} as {name}' for name, n in elements.items())
@@ -181,7 +178,7 @@ def remarks(codec, exchange, always_float=False):
   return lines
 
 
-def _kernels(devices):
+def _kernels(devices: Sequence[str]) -> str:
   kinds = {tf.DeviceSpec.from_string(name).device_type for name in devices}
   if kinds != {'CPU'}:
     return 'compiled by XLA'

@@ -14,11 +14,14 @@ import tqdm
 from terngrad import errors
 from terngrad import signals
 from terngrad.cluster import coordination
+from terngrad.config import training as training_options
+from terngrad.reduce import gradients
 from terngrad.step import loss_scaling
 from terngrad.step import schedules
 from terngrad.step import step as steps
 from terngrad.training import batches
 from terngrad.training import execution
+from terngrad.training import run as run_lib
 from terngrad.training import run_writer
 
 
@@ -34,43 +37,44 @@ class Outcome(NamedTuple):
   stopped_by: int | None
 
 
-def run_steps(config, run, begin, report, show_progress=False):
+def run_steps(
+  config: training_options.TrainConfig,
+  run: run_lib.Run,
+  begin: run_writer.Begin,
+  report: Callable[[str], None],
+  show_progress: bool = False,
+) -> Outcome:
   """Trains until max_steps or a signal.
 
   Args:
-    config: `training.TrainConfig`, its numbers those of all workers together.
-    run: `run.Run`.
-    begin: pair (steps taken before, step of the checkpoint that stands in
-      train_dir or -1).
+    config: its numbers are those of all workers together.
+    run: what is trained.
+    begin: see `run_writer.Begin`.
     report: called with each line for the person who watches.
     show_progress: True draws a progress bar on the terminal.
-
-  Returns:
-    An `Outcome`.
 
   Raises:
     errors.TrainingError: it had to stop; the last checkpoint is good.
   """
-  writer = (
-    run_writer.RunWriter(config.run.train_dir, run, begin, report)
-    if config.cluster.keeps_files
-    else None
-  )
   with contextlib.ExitStack() as stack:
-    if writer:
+    bar = stack.enter_context(
+      tqdm.tqdm(
+        total=run.max_steps,
+        initial=begin[0],
+        unit='step',
+        disable=not show_progress,
+      )
+    )
+    writer = None
+    if config.cluster.keeps_files:
+      say = bar.write if show_progress else report
+      writer = run_writer.RunWriter(config.run.train_dir, run, begin, say)
       stack.enter_context(_closing(writer, run.hooks))
     stop = stack.enter_context(
       signals.stopping(alone=run.exchange.group is None)
     )
-    bar = tqdm.tqdm(
-      total=run.max_steps,
-      initial=begin[0],
-      unit='step',
-      disable=not show_progress,
-    )
-    screen = _Screen(stack.enter_context(bar), report, show_progress)
     try:
-      step = _take_steps(config, run, begin, stop, writer, screen)
+      step = _take_steps(config, run, begin, stop, writer, bar)
       with run.hooks.time_limit('End'):
         coordination.barrier(run.exchange, step)
     except tf.errors.OpError as error:
@@ -104,75 +108,65 @@ def _closing(
       writer.close()
 
 
-class _Screen:
-  """What the person who watches sees, with a progress bar if asked for."""
-
-  def __init__(
-    self, bar: tqdm.tqdm, report: Callable[[str], None], shows: bool
-  ) -> None:
-    """Takes the bar, where lines go without one, and whether it is shown."""
-    self._bar = bar
-    self._shows = shows
-    self._report = bar.write if shows else report
-
-  def say(self, line: str) -> None:
-    """Shows a line."""
-    self._report(line)
-
-  def tick(self, result: steps.StepResult) -> None:
-    """Shows that a step was taken."""
-    if self._shows:
-      pair = result.entropy, result.accuracy
-      loss, accuracy = (float(value.numpy().mean()) for value in pair)
-      self._bar.set_postfix(loss=loss, accuracy=accuracy, refresh=False)
-    self._bar.update()
-
-
-def _take_steps(config, run, begin, stop, writer, screen):
+def _take_steps(
+  config: training_options.TrainConfig,
+  run: run_lib.Run,
+  begin: run_writer.Begin,
+  stop: signals.Stop,
+  writer: run_writer.RunWriter | None,
+  bar: tqdm.tqdm,
+) -> int:
   """Runs the steps that are left; returns the steps taken.
 
-  `begin` is the pair (steps taken before, step of the checkpoint that stands in
-  train_dir or -1); `writer` is None in processes that keep no files.
+  `writer` is None in processes that keep no files.
   """
   step, stop.saved = begin
-  max_steps = run.max_steps
   saving = run_writer.IntervalTimer(run.hooks.save_secs)
-  stream = run.batches(step) if step < max_steps else None
-  while step < max_steps and not stop.agreed:
+  stream = run.batches(step) if step < run.max_steps else iter(())
+  while step < run.max_steps and not stop.agreed:
     result, rate = _one_step(config, run, step, stream, stop)
     step += 1
     stop.agree(result, step)
-    screen.tick(result)
+    _show(bar, result)
     epoch = run.epochs.ended(step) if config.run.counts_epochs else None
     at_checkpoint = step % config.run.save_iter == 0 or saving.due()
     if writer:
       with run.hooks.own_limit(f'Records of step {step}'):
-        writer.add(result)
-        logs = step % run.hooks.log_every == 0 or step == max_steps
+        writer.gauge.add(result)
+        logs = step % run.hooks.log_every == 0 or step == run.max_steps
         if logs or at_checkpoint or epoch:
-          screen.say(writer.log(step, rate))
+          writer.log(step, rate)
         writer.observe(step, result, at_checkpoint)
     if epoch:
-      _end_epoch(run, writer, screen, step, epoch)
+      begun = time.perf_counter()
+      scores = run.score()
+      if writer:
+        seconds = time.perf_counter() - begun
+        writer.end_epoch(step, epoch, scores, seconds)
     if at_checkpoint:
       _save(run, writer, step)
       stop.saved = step
   if stop.saved != step:
     path = _save(run, writer, step)
-    screen.say(f'{datetime.now()}: saved {path}')
+    if writer:
+      writer.say(f'{datetime.now()}: saved {path}')
   return step
 
 
-def _end_epoch(run, writer, screen, step, epoch):
-  """Scores the parameters, if that is asked for, and records the epoch."""
-  before = time.perf_counter()
-  scores = run.score()
-  if writer:
-    seconds = time.perf_counter() - before
-    screen.say(writer.end_epoch(step, epoch, scores, seconds))
+def _show(bar: tqdm.tqdm, result: steps.StepResult) -> None:
+  """Shows that a step was taken, if there is a progress bar."""
+  if not bar.disable:
+    bar.set_postfix(
+      loss=float(result.entropy.numpy().mean()),
+      accuracy=float(result.accuracy.numpy().mean()),
+      refresh=False,
+    )
+  bar.update()
 
 
-def _save(run, writer, step):
+def _save(
+  run: run_lib.Run, writer: run_writer.RunWriter | None, step: int
+) -> str | None:
   """Proves that all replicas are equal; writes a checkpoint, its path."""
   with run.hooks.time_limit(f'Step {step}'):
     run.hooks.before_save()
@@ -181,8 +175,14 @@ def _save(run, writer, step):
   return writer.save(step, states) if writer else None
 
 
-def _one_step(config, run, step, stream, stop):
-  """Takes one step and looks at its losses; (StepResult, learning rate)."""
+def _one_step(
+  config: training_options.TrainConfig,
+  run: run_lib.Run,
+  step: int,
+  stream: Iterator[batches.Batch],
+  stop: signals.Stop,
+) -> tuple[steps.StepResult, float]:
+  """Takes one step and looks at its losses; the learning rate beside them."""
   cycle, batch_size = config.codes.floating_grad_epoch, config.data.batch_size
   floats = schedules.uses_float_gradients(
     cycle, step, batch_size, run.epochs.num_examples
@@ -211,7 +211,12 @@ def _one_step(config, run, step, stream, stop):
   return result, rate
 
 
-def _check_finite(run, step, result, codec):
+def _check_finite(
+  run: run_lib.Run,
+  step: int,
+  result: steps.StepResult,
+  codec: gradients.GradientCodec,
+) -> None:
   """Raises where a loss or a gradient is not finite, and says where.
 
   Gradients that are may add up to infinity: the mean is their sum, divided.
@@ -223,15 +228,11 @@ def _check_finite(run, step, result, codec):
   if np.isfinite(entropy).all() and usable.all():
     return
   variables = codec.probed_variables()
-  worker_labels = result.worker_labels or [
-    f'worker {i}' for i in range(len(entropy))
-  ]
-  where = [
-    f'loss of {worker_labels[i]}' for i in np.flatnonzero(~np.isfinite(entropy))
-  ]
+  names = result.worker_labels or [f'worker {i}' for i in range(len(entropy))]
+  where = [f'loss of {names[i]}' for i in np.flatnonzero(~np.isfinite(entropy))]
   where += [
     f'{"sum" if np.isfinite(probes[worker, probe]) else "gradient"} of '
-    f'{run.parameters[variables[probe]]} on {worker_labels[worker]}'
+    f'{run.parameters[variables[probe]]} on {names[worker]}'
     for worker, probe in np.argwhere(~usable)
   ]
   raise errors.TrainingError(

@@ -4,6 +4,10 @@ The tables are in `metrics`.
 """
 
 from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any
 from typing import NamedTuple
 
 
@@ -23,7 +27,7 @@ class Drawn(NamedTuple):
   """How a metric is drawn.
 
   Attributes:
-    axes: `Axes`.
+    axes: of the plot.
     label: in the legend of a plot that has several curves.
     factor: of the values, 100 for a share in percent.
     first: True draws it before those of the same plot that are not.
@@ -45,7 +49,7 @@ class Shown(NamedTuple):
   """
 
   label: str
-  show: Callable
+  show: Callable[[float], object]
   first: bool = False
 
 
@@ -67,7 +71,7 @@ class Metric(NamedTuple):
   """
 
   name: str
-  compute: Callable
+  compute: Callable[..., Any]
   tag: str = ''
   line: str = ''
   brackets: str = ''
@@ -77,22 +81,27 @@ class Metric(NamedTuple):
   compared: Drawn | None = None
 
 
-def tags(table):
+def tags(table: Iterable[Metric]) -> dict[str, str]:
   """{name: TensorBoard's tag} of the metrics whose tag is not their name."""
   return {metric.name: metric.tag for metric in table if metric.tag}
 
 
-def texts(table, values, part, without=()):
+def texts(
+  table: Iterable[Metric],
+  values: Mapping[str, float],
+  part: str,
+  without: Collection[str] = (),
+) -> list[str]:
   """What a log line says.
 
   Args:
-    table: of `Metric`.
-    values: dict of name to number.
+    table: metrics, in their order.
+    values: by name.
     part: 'line' or 'brackets'.
     without: names to leave out.
 
   Returns:
-    List of str, one of each metric that has such a text and a value.
+    One of each metric that has such a text and a value.
   """
   formats = (
     getattr(metric, part)
@@ -102,16 +111,12 @@ def texts(table, values, part, without=()):
   return [text.format_map(values) for text in formats if text]
 
 
-def entries(table, field):
+def entries(table: Iterable[Metric], field: str) -> list[tuple[Metric, Any]]:
   """The metrics of a table that fill a field, those to be first first.
 
   Args:
-    table: of `Metric`.
-    field: name of a field that is `Drawn`, `Shown` or None.
-
-  Returns:
-    List of (`Metric`, the field's value).
+    table: metrics, in their order.
+    field: name of one that is `Drawn`, `Shown` or None; it comes with each.
   """
-  found = [(metric, getattr(metric, field)) for metric in table]
-  found = [(metric, entry) for metric, entry in found if entry]
+  found = [(m, getattr(m, field)) for m in table if getattr(m, field)]
   return sorted(found, key=lambda pair: not pair[1].first)

@@ -6,85 +6,56 @@ entry here is all that a further metric takes. Metrics stand in the order of
 their table, wherever they appear.
 """
 
-import functools
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+from typing import Any
 from typing import NamedTuple
 
 from terngrad import lazy
 from terngrad.training import metric
 
+if TYPE_CHECKING:
+  from terngrad.step import step as steps
+
 # Plots and pages of runs need the names of metrics alone.
 scores = lazy.module('terngrad.training.example_scores')
+
+
+# A line of `metrics.jsonl`: numbers, None where one is not finite.
+Record = dict[str, Any]
 
 
 class Arrivals(NamedTuple):
   """What came since the last record, where a step does not wait for all.
 
   Attributes:
-    staleness: list of int, of the gradients that were applied; [0] for none.
+    staleness: of the gradients that were applied; [0] for none.
     dropped: gradients that came too late.
   """
 
-  staleness: list
+  staleness: list[int]
   dropped: int
 
 
-class Measured(NamedTuple):
-  """What is known of a run when it records; "last" is the last step.
-
-  Attributes:
-    result: `step.StepResult` of the last.
-    entropy: loss of the last, mean over the workers.
-    smoothed: mean of the losses of all steps, in which later ones count more.
-    regularization: L2 terms of the parameters after the last.
-    learning_rate: of the last.
-    sec_per_batch: seconds a step, mean since the record before.
-    seconds: of training, in all runs of the folder.
-    epoch_loss: mean of the losses of the steps of the epoch so far.
-    accuracy: top-1 accuracy, as a share, of the same examples, each as it was
-      when its gradient was computed.
-    batch_size: examples a step.
-    num_elements: of a gradient.
-    scaling: variables of `loss_scaling.NAMES`; () without a loss scale.
-    arrivals: `Arrivals`; None where every step waits for all.
-  """
-
-  result: object
-  entropy: float
-  smoothed: float
-  regularization: float
-  learning_rate: float
-  sec_per_batch: float
-  seconds: float
-  epoch_loss: float
-  accuracy: float
-  batch_size: int
-  num_elements: int
-  scaling: tuple = ()
-  arrivals: Arrivals | None = None
-
-
-def epoch_name(subset, kind):
+def epoch_name(subset: str, kind: metric.Metric) -> str:
   """The name of a subset's score in the records of training.
 
   Args:
     subset: that was scored at the end of an epoch.
-    kind: `metric.Metric` of `EVALUATION`.
-
-  Returns:
-    str.
+    kind: of `EVALUATION`.
   """
   return f'{subset}_{kind.name}'
 
 
-def epoch_subsets(records, kind):
+def epoch_subsets(records: Iterable[Record], kind: metric.Metric) -> list[str]:
   """The subsets that records of training have scores of.
 
   Args:
-    records: list of dict of name to number.
-    kind: `metric.Metric` of `EVALUATION`.
+    records: of training.
+    kind: of `EVALUATION`.
 
   Returns:
-    List of str, in the order of their first score.
+    In the order of their first score.
   """
   suffix = epoch_name('', kind)
   names = dict.fromkeys(name for record in records for name in record)
@@ -101,22 +72,18 @@ LEARNING_RATE = metric.Axes('learning rate')
 PLOTS = (LOSS, ACCURACY, ZEROS, BITS, SPEED, LEARNING_RATE)
 
 
-def bits_per_element(result, num_elements):
+def bits_per_element(result: 'steps.StepResult', num_elements: int) -> float:
   """What a worker sent on average: words and probes, 4 bytes a number.
 
   Args:
-    result: `step.StepResult`.
+    result: of a step.
     num_elements: of a gradient.
 
   Returns:
-    float, bits an element of the gradient, mean over the workers.
+    Bits an element of the gradient, mean over the workers.
   """
   words = float(result.sent.numpy().mean())
   return 32 * (words + result.probes.shape[1]) / num_elements
-
-
-def _staleness(summary, measured):
-  return measured.arrivals and summary(measured.arrivals.staleness)
 
 
 # What stands in the legend where runs are compared.
@@ -145,16 +112,16 @@ SECONDS = metric.Metric(
   column=metric.Shown('seconds', lambda value: round(value, 1), first=True),
 )
 
-EPOCH_LOSS = metric.Metric('epoch_loss', lambda m: m.epoch_loss)
+EPOCH_LOSS = metric.Metric('epoch_loss', lambda m: m.means[0])
 EPOCH_ACCURACY = metric.Metric(
   'accuracy',
-  lambda m: m.accuracy,
+  lambda m: m.means[1],
   curve=metric.Drawn(ACCURACY, 'top-1, training, in the epoch', factor=100),
   fact=metric.Shown('top-1 accuracy, training', '{:.2%}'.format),
 )
 
-# Each `compute` takes `Measured` and returns a number, or None where a run has
-# none. Names and tags are the 2017 code's: there raw losses carry a suffix.
+# Each `compute` takes a `meter.Meter` and returns a number, or None where a run
+# has none. Names and tags are the 2017 code's: there raw losses carry a suffix.
 TRAINING = (
   metric.Metric(
     'entropy_loss',
@@ -189,7 +156,7 @@ TRAINING = (
   ),
   metric.Metric(
     'examples_per_sec',
-    lambda m: m.batch_size / m.sec_per_batch,
+    lambda m: m.epochs.batch_size / m.sec_per_batch,
     brackets='{examples_per_sec:.1f} examples/sec',
     curve=metric.Drawn(SPEED),
   ),
@@ -207,10 +174,14 @@ TRAINING = (
   ),
   metric.Metric(
     'staleness',
-    functools.partial(_staleness, lambda found: sum(found) / len(found)),
+    lambda m: (
+      m.arrivals and sum(m.arrivals.staleness) / len(m.arrivals.staleness)
+    ),
     brackets='staleness {staleness:.2f}, at most {largest_staleness}',
   ),
-  metric.Metric('largest_staleness', functools.partial(_staleness, max)),
+  metric.Metric(
+    'largest_staleness', lambda m: m.arrivals and max(m.arrivals.staleness)
+  ),
   metric.Metric(
     'dropped_gradients',
     lambda m: m.arrivals and m.arrivals.dropped,

@@ -13,7 +13,8 @@ import os
 import pathlib
 import re
 import zlib
-from typing import NamedTuple
+from collections.abc import Iterator
+from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -21,6 +22,7 @@ from absl import logging
 
 from slim.datasets.records import disk
 from terngrad import errors
+from terngrad.training import metrics
 
 FILE_NAME = 'metrics.jsonl'
 
@@ -37,42 +39,43 @@ class Recorder:
   Numbers that are not finite are written as null.
 
   Attributes:
-    last: dict of name to the newest number that was read.
+    last: the newest number of each name that was read.
     cut: lines for people, on what was there and is not kept.
   """
 
-  def __init__(self, directory, step=None):
+  def __init__(
+    self, directory: str | os.PathLike[str], step: int | None = None
+  ) -> None:
     """Opens the records of a folder that exists.
 
     Args:
-      directory: path.
+      directory: its path.
       step: the run continues from this step: later lines are dropped, so that
         no step stands twice. None keeps all.
     """
-    self._folder = pathlib.Path(directory)
-    self._path = path = self._folder / FILE_NAME
-    read_lines = _read(path)
-    lines = [
-      record
-      for record in read_lines.records
-      if step is None or record['step'] <= step
-    ]
-    self.cut = read_lines.remarks
-    if dropped := len(read_lines.records) - len(lines):
+    self._path = path = pathlib.Path(directory, FILE_NAME)
+    found, self.cut = _read(path)
+    lines = [r for r in found if step is None or r['step'] <= step]
+    if dropped := len(found) - len(lines):
       self.cut += [f'{path}: dropped {dropped} lines of steps after {step}']
-    disk.write_text(path, ''.join(_line(record) for record in lines))
+    disk.write_text(path, ''.join(map(_line, lines)))
     # A step may have several lines.
     self.last = {k: v for record in lines for k, v in record.items()}
     self._file = open(path, 'a', encoding='utf-8')  # closed by close()
     self._events = tf.summary.create_file_writer(os.fspath(directory))
 
-  def scalars(self, step, values, tags=None):
+  def scalars(
+    self,
+    step: int,
+    values: Mapping[str, float],
+    tags: Mapping[str, str] | None = None,
+  ) -> None:
     """Writes numbers of one step.
 
     Args:
-      step: integer.
-      values: dict of name to number; one line of JSON.
-      tags: dict of name to the TensorBoard tag, where it differs.
+      step: of the numbers.
+      values: by name; one line of JSON.
+      tags: the TensorBoard tags of names, where they differ.
 
     Raises:
       errors.TrainingError: the file does not have its name any more.
@@ -84,7 +87,7 @@ class Recorder:
       for name, value in values.items():
         tf.summary.scalar((tags or {}).get(name, name), value)
 
-  def _check_name(self):
+  def _check_name(self) -> None:
     """Raises `errors.TrainingError` where readers do not find what is written.
 
     Checkpoints, which are opened by their names, would be in another folder
@@ -105,13 +108,15 @@ class Recorder:
       'one; the same command then continues from the last checkpoint in it.'
     )
 
-  def event(self, step, tag, value):
+  def event(self, step: int, tag: str, value: float) -> None:
     """Writes a number for TensorBoard only."""
     with self._writing(step):
       tf.summary.scalar(tag, value)
 
-  def histograms(self, step, tensors):
-    """Writes the distributions of tensors, a dict of tag to tensor.
+  def histograms(
+    self, step: int, tensors: Mapping[str, tf.Tensor | tf.Variable]
+  ) -> None:
+    """Writes the distributions of tensors, by tag.
 
     tf.summary.histogram needs 240 bytes an element, 25 GB for the first dense
     layer of VGG.
@@ -122,17 +127,17 @@ class Recorder:
         tf.summary.write(tag, rows, metadata=_HISTOGRAM)
 
   @contextlib.contextmanager
-  def _writing(self, step):
+  def _writing(self, step: int) -> Iterator[None]:
     """Where events of a step are written."""
     with _as_os_error(), self._events.as_default(step=step):
       yield
 
-  def flush(self):
+  def flush(self) -> None:
     """Makes all that was written visible to readers."""
     with _as_os_error():
       self._events.flush()
 
-  def sync(self):
+  def sync(self) -> None:
     """Brings all that was written to the disk, so that a power cut keeps it.
 
     Raises:
@@ -141,17 +146,17 @@ class Recorder:
     self._check_name()
     self.flush()
     os.fsync(self._file.fileno())
-    for path in self._folder.glob('events.out.tfevents.*'):
+    for path in self._path.parent.glob('events.out.tfevents.*'):
       disk.sync(path)
 
-  def close(self):
+  def close(self) -> None:
     """Flushes and closes both files."""
     with contextlib.closing(self._file), _as_os_error():
       self._events.close()
 
 
 @contextlib.contextmanager
-def _as_os_error():
+def _as_os_error() -> Iterator[None]:
   """TensorFlow's errors of the file of events as those of other files."""
   try:
     yield
@@ -161,7 +166,7 @@ def _as_os_error():
     raise OSError(number, os.strerror(number)) from error
 
 
-def buckets(tensor):
+def buckets(tensor: tf.Tensor | tf.Variable) -> np.ndarray:
   """Counts a tensor's elements in buckets of equal width.
 
   Args:
@@ -178,66 +183,43 @@ def buckets(tensor):
     values = values[finite]
   if not values.size:
     return np.zeros([_BUCKETS, 3])
-  if values.min() == values.max():
+  limits = float(values.min()), float(values.max())
+  if limits[0] == limits[1]:
     counts = np.append(np.zeros(_BUCKETS - 1), values.size)
-    edges = np.full(_BUCKETS + 1, values[0], np.float64)
+    edges = np.full(_BUCKETS + 1, limits[0])
   else:
-    limits = (float(values.min()), float(values.max()))
     counts, edges = np.histogram(values, _BUCKETS, limits)
   return np.stack([edges[:-1], edges[1:], counts], axis=1).astype(np.float64)
 
 
-class _Lines(NamedTuple):
-  """What a file of records holds.
-
-  Attributes:
-    records: list of dict, each with an integer 'step', in order.
-    remarks: list of lines for people, on what is damaged.
-  """
-
-  records: list
-  remarks: list
-
-
-def read(directory):
+def read(directory: str | os.PathLike[str]) -> list[metrics.Record]:
   """The records of a folder, in order; damaged lines are left out.
 
-  Args:
-    directory: path.
-
   Returns:
-    List of dict of name to number or None, each with an integer 'step'.
+    Each has an integer 'step'.
   """
-  found = _read(pathlib.Path(directory, FILE_NAME))
-  for remark in found.remarks:
+  found, remarks = _read(pathlib.Path(directory, FILE_NAME))
+  for remark in remarks:
     logging.warning('%s', remark)
-  return found.records
+  return found
 
 
-def _read(path):
-  """The `_Lines` of a file, which need not exist."""
+def _read(path: pathlib.Path) -> tuple[list[metrics.Record], list[str]]:
+  """(the records of a file, which need not exist; remarks on damaged lines)."""
   if not path.exists():
-    return _Lines([], [])
-  found, damaged = [], []
+    return [], []
   with open(path, 'rb') as file:
-    for number, line in enumerate(file, start=1):
-      record = _record(line.rstrip(b'\n'))
-      if record is None:
-        damaged.append(number)
-      else:
-        found.append(record)
-  if not damaged:
-    return _Lines(found, [])
-  return _Lines(
-    found,
-    [
-      f'{path}: left out {len(damaged)} damaged or torn lines, the first is '
-      f'line {damaged[0]}'
-    ],
-  )
+    lines = [_record(line.rstrip(b'\n')) for line in file]
+  damaged = [number for number, one in enumerate(lines, start=1) if one is None]
+  remarks = [
+    f'{path}: left out {len(damaged)} damaged or torn lines, the first is line '
+    f'{first}'
+    for first in damaged[:1]
+  ]
+  return [one for one in lines if one is not None], remarks
 
 
-def _record(line):
+def _record(line: bytes) -> metrics.Record | None:
   """What a line holds; None where it is damaged."""
   checked = _CHECKED.fullmatch(line)
   if checked:
@@ -248,20 +230,19 @@ def _record(line):
     record = json.loads(line)
   except (ValueError, RecursionError):
     return None
-  if not isinstance(record, dict) or not isinstance(record.get('step'), int):
-    return None
-  # Text is a checksum that is no longer one.
-  is_whole = all(
-    v is None or isinstance(v, int | float) for v in record.values()
+  is_whole = (
+    isinstance(record, dict)
+    and isinstance(record.get('step'), int)
+    # Text is a checksum that is no longer one.
+    and all(v is None or isinstance(v, int | float) for v in record.values())
   )
   return record if is_whole else None
 
 
-def _line(record):
-  text = json.dumps({k: _number(v) for k, v in record.items()})
+def _line(record: metrics.Record) -> str:
+  known = {
+    name: None if isinstance(v, float) and not math.isfinite(v) else v
+    for name, v in record.items()
+  }
+  text = json.dumps(known)
   return f'{text[:-1]}, "crc32": "{zlib.crc32(text.encode()):08x}"}}\n'
-
-
-def _number(value):
-  infinite = isinstance(value, float) and not math.isfinite(value)
-  return None if infinite else value

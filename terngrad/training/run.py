@@ -1,6 +1,7 @@
 """A run that is put together; see `assembly`."""
 
 import dataclasses
+from collections.abc import Callable
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -18,7 +19,6 @@ from terngrad.step import replicas
 from terngrad.step import schedules
 from terngrad.step import step as steps
 from terngrad.training import batches
-from terngrad.training import evaluation
 from terngrad.training import execution
 
 
@@ -47,7 +47,8 @@ class Run:
     epochs: by the examples there are.
     max_steps: steps to train.
     model: with the variables of the first replica.
-    scorer: of the present parameters, or None.
+    score: scores the present parameters, see `epoch_scores.scorer`; {} where
+      nothing is to be scored.
     optimizer: the flags that learning rates depend on.
     replicas: one a device.
     names: of a replica's variables.
@@ -71,7 +72,7 @@ class Run:
   epochs: schedules.Epochs
   max_steps: int
   model: keras.Model
-  scorer: evaluation.Scorer | None
+  score: Callable[[], dict[str, float]]
   optimizer: optimizer_options.Optimizer
   replicas: tuple[replicas.Replica, ...]
   names: list[str]
@@ -100,10 +101,6 @@ class Run:
     more = {'shares': self.shares} if self.shares else {}
     return self.context.batches(step, **more)
 
-  def score(self) -> dict[str, float]:
-    """Scores the present parameters; {} where that is not asked for."""
-    return self.scorer.score() if self.scorer else {}
-
   def learning_rate(self, step: int) -> float:
     """The learning rate after so many steps."""
     steps_per_epoch = self.epochs.num_examples / self.epochs.batch_size
@@ -122,15 +119,7 @@ class Run:
     self, step: int, floats: bool
   ) -> tuple[steps.Step, gradients.GradientCodec]:
     """(the traced step, its codec) after so many steps, or with floats."""
-    take, codec = self._chosen(step, floats)
+    coded = [(s.step, s.codec) for s in self.warm_up if step < s.until]
+    coded.append((self.coded_step, self.codec))
+    take, codec = (self.float_step, self.float_codec) if floats else coded[0]
     return take, fragments.of_step(codec, step)
-
-  def _chosen(
-    self, step: int, floats: bool
-  ) -> tuple[steps.Step, gradients.GradientCodec]:
-    if floats:
-      return self.float_step, self.float_codec
-    for stage in self.warm_up:
-      if step < stage.until:
-        return stage.step, stage.codec
-    return self.coded_step, self.codec

@@ -1,12 +1,15 @@
 """The codes of a run: of coded steps, of float32 steps and of the first."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
 
 from terngrad import errors
+from terngrad.codec import method
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
+from terngrad.config import codes as codes_lib
 from terngrad.reduce import bucketing
 from terngrad.reduce import fragments as fragments_lib
 from terngrad.reduce import gradients
@@ -18,34 +21,38 @@ class RunCodecs(NamedTuple):
   """The codes of all variables.
 
   Attributes:
-    codec: `gradients.GradientCodec` of coded steps.
+    codec: of coded steps.
     in_float: that of float32 steps.
-    first: list of (steps before which it is used, that of these first steps).
+    first: those of the first steps, each with the steps before which it is
+      used.
   """
 
   codec: gradients.GradientCodec
   in_float: gradients.GradientCodec
-  first: list
+  first: list[tuple[int, gradients.GradientCodec]]
 
   @property
-  def names(self):
+  def names(self) -> list[str]:
     """Of the codes of all buckets, which processes of a run compare."""
     codecs = self.codec, *(codec for _, codec in self.first)
     return [bucket.method.name for one in codecs for bucket in one.buckets]
 
 
-def of(codes, part_bytes, plan, devices, fragments=1):
+def of(
+  codes: codes_lib.Named,
+  part_bytes: int,
+  plan: model_variables.ModelVariables,
+  devices: Sequence[str],
+  fragments: int = 1,
+) -> RunCodecs:
   """The codes of a run.
 
   Args:
-    codes: `config.codes.Named`.
+    codes: as they are named.
     part_bytes: see `parts.cut`.
-    plan: `model_variables.ModelVariables`.
+    plan: of the model.
     devices: names of the devices.
     fragments: of the model, of which a step exchanges one.
-
-  Returns:
-    A `RunCodecs`.
 
   Raises:
     errors.ConfigError: codes of the first steps remember something else, or
@@ -55,7 +62,7 @@ def of(codes, part_bytes, plan, devices, fragments=1):
   with errors.as_config_error():
     numbers = fragments_lib.strided(specs, fragments)
 
-  def made(code):
+  def made(code: method.Method) -> gradients.GradientCodec:
     rules = [*codes.rules, (policy.always, code)]
     codec = bucketing.gradient_codec(specs, policy.policy(rules, specs))
     codec = fragments_lib.split(codec, numbers)
@@ -65,15 +72,18 @@ def of(codes, part_bytes, plan, devices, fragments=1):
   in_float = bucketing.in_float(codec, registry.method('identity'))
   first = []
   for until, code in codes.first:
-    own = in_float
-    if not code.traits.lossless:
-      own = made(code)
+    own = in_float if code.traits.lossless else made(code)
+    if own is not in_float:
       _check_states(code, own, codec)
     first.append((until, own))
   return RunCodecs(codec, in_float, first)
 
 
-def _check_states(code, stage, codec):
+def _check_states(
+  code: method.Method,
+  stage: gradients.GradientCodec,
+  codec: gradients.GradientCodec,
+) -> None:
   """Raises unless a stage's code remembers what the run's does."""
   of_stage, of_run = (
     {
@@ -94,24 +104,26 @@ def _check_states(code, stage, codec):
     )
 
 
-def variable_specs(plan):
-  """A `policy.VariableSpec` a parameter of a model; see `ModelVariables`."""
+def variable_specs(
+  plan: model_variables.ModelVariables,
+) -> list[policy.VariableSpec]:
+  """What a policy may know of each parameter."""
   return [
     policy.VariableSpec(name, tuple(variable.shape), is_logits(name))
     for name, variable in zip(plan.names, plan.trainable, strict=False)
   ]
 
 
-def on_devices(codec, devices):
-  """A `gradients.GradientCodec` as devices of their kind compute it best."""
+def on_devices(
+  codec: gradients.GradientCodec, devices: Sequence[str]
+) -> gradients.GradientCodec:
+  """A codec as devices of their kind compute it best."""
   kinds = {tf.DeviceSpec.from_string(name).device_type for name in devices}
   if kinds == {'GPU'}:
     return bucketing.on_gpus(codec)
-  if kinds == {'CPU'}:
-    return bucketing.on_kernels(codec)
-  return codec
+  return bucketing.on_kernels(codec) if kinds == {'CPU'} else codec
 
 
-def is_logits(name, layers=('logits',)):
+def is_logits(name: str, layers: Sequence[str] = ('logits',)) -> bool:
   """True for variables of the final classifier, the layer named 'logits'."""
   return name.split('/')[0] in layers

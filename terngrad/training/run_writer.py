@@ -1,32 +1,51 @@
 """What a run leaves: checkpoints, records and histograms."""
 
 import time
+from collections.abc import Callable
 from datetime import datetime
+from typing import Any
 
 import tensorflow as tf
 
 from terngrad.checkpoint import checkpoints
 from terngrad.checkpoint import stored_states
 from terngrad.reduce import fragments
+from terngrad.step import step as steps
 from terngrad.training import meter
 from terngrad.training import metric
 from terngrad.training import metrics
 from terngrad.training import records
+from terngrad.training import run as run_lib
+
+# Steps taken before, and the step of the checkpoint that is in the folder, or
+# -1.
+Begin = tuple[int, int]
 
 
 class RunWriter:
-  """Keeps the files of a run."""
+  """Keeps the files of a run.
 
-  def __init__(self, folder, run, begin, report):
+  Attributes:
+    gauge: measures the steps that it is given.
+    say: called with each line for the person who watches.
+  """
+
+  def __init__(
+    self,
+    folder: str,
+    run: run_lib.Run,
+    begin: Begin,
+    say: Callable[[str], None],
+  ) -> None:
     """Opens them.
 
     Args:
       folder: path of the run's files.
-      run: `training.run.Run`.
-      begin: pair (steps taken before, step of the checkpoint that stands in
-        the folder or -1).
-      report: called with each line for the person who watches.
+      run: whose they are.
+      begin: see `Begin`.
+      say: called with each line for the person who watches.
     """
+    self.say = say
     self._run = run
     self._writer = checkpoints.Writer(
       folder,
@@ -37,40 +56,38 @@ class RunWriter:
     )
     self._recorder = records.Recorder(folder, step=begin[0])
     for line in self._recorder.cut:
-      report(line)
+      say(line)
     last = self._recorder.last.get('step', 0)
     if last < begin[1] - begin[1] % run.hooks.log_every:
-      report(
+      say(
         f'{folder}/{records.FILE_NAME}: ends at step {last}; the lines from '
         f'there to step {begin[1]} are lost'
       )
-    self._gauge = meter.Meter(run.epochs, self._recorder.last, begin[0])
-    self._logged = {}
+    self.gauge = meter.Meter(run.epochs, self._recorder.last, begin[0])
+    self._logged: dict[str, float] = {}
     self._observing = IntervalTimer(run.hooks.observe_secs)
 
-  def close(self):
+  def close(self) -> None:
     """Closes the records."""
     self._recorder.close()
 
-  def add(self, result):
-    """Takes in the `step.StepResult` of a step."""
-    self._gauge.add(result)
-
-  def log(self, step, learning_rate):
-    """Records what was measured since the last time; returns the line."""
+  def log(self, step: int, learning_rate: float) -> None:
+    """Records what was measured since the last time, and says it."""
     run = self._run
-    self._logged = values = self._gauge.values(
+    self._logged = self.gauge.values(
       fragments.of_step(run.codec, step - 1).num_elements,
       learning_rate,
       float(run.regularization()),
       run.replicas[0].scaling,
       run.hooks.measure(),
     )
-    self._recorder.scalars(step, values, metric.tags(metrics.TRAINING))
-    return run.hooks.line(step, values)
+    self._recorder.scalars(step, self._logged, metric.tags(metrics.TRAINING))
+    self.say(run.hooks.line(step, self._logged))
 
-  def end_epoch(self, step, epoch, scores, seconds):
-    """Records an epoch whose last step was just logged; returns the line.
+  def end_epoch(
+    self, step: int, epoch: int, scores: dict[str, float], seconds: float
+  ) -> None:
+    """Records an epoch whose last step was just logged, and says it.
 
     Args:
       step: steps taken.
@@ -78,7 +95,7 @@ class RunWriter:
       scores: from `Run.score`.
       seconds: that scoring took, which are no time of training.
     """
-    self._gauge.leave_out(seconds)
+    self.gauge.leave_out(seconds)
     of_epoch = {'epoch': epoch, **scores}
     self._recorder.scalars(step, of_epoch)
     self._run.hooks.epoch_ended({'step': step, **self._logged, **of_epoch})
@@ -89,28 +106,28 @@ class RunWriter:
     }
     said = ', '.join(f'{name} = {value:.4f}' for name, value in known.items())
     scored = f' ({seconds:.1f} s of scoring)' if scores else ''
-    return (
+    self.say(
       f'{datetime.now()}: epoch {epoch} ended in step {step}, {said}{scored}'
     )
 
-  def observe(self, step, result, at_checkpoint):
+  def observe(
+    self, step: int, result: steps.StepResult, at_checkpoint: bool
+  ) -> None:
     """Records histograms of the variables and of the codes of each tower.
 
     Args:
       step: steps taken.
-      result: `step.StepResult` of the last.
+      result: of the last.
       at_checkpoint: True where they are wanted, whatever the time.
     """
-    due = self._observing.due()
-    if not (due or at_checkpoint):
-      return
-    histograms, sparsity = _histograms(self._run, result)
-    self._recorder.histograms(step, histograms)
-    if sparsity:
-      self._recorder.scalars(step, sparsity)
-    self._recorder.flush()
+    if self._observing.due() or at_checkpoint:
+      histograms, sparsity = _histograms(self._run, result)
+      self._recorder.histograms(step, histograms)
+      if sparsity:
+        self._recorder.scalars(step, sparsity)
+      self._recorder.flush()
 
-  def save(self, step, states):
+  def save(self, step: int, states: dict[str, Any]) -> str:
     """Writes a checkpoint; returns its path.
 
     Args:
@@ -122,20 +139,23 @@ class RunWriter:
       return self._writer.save(step)
 
 
-def _histograms(run, result):
-  """(tag to values, tag to the share of zeros in what each tower sent)."""
-  histograms, sparsity = {}, {}
+def _histograms(
+  run: run_lib.Run, result: steps.StepResult
+) -> tuple[dict[str, tf.Tensor | tf.Variable], dict[str, float]]:
+  """(values, the share of zeros in what each tower sent), by tag."""
+  histograms = {
+    f'tower_{index}/{name}': variable
+    for index, replica in enumerate(run.replicas)
+    for name, variable in zip(run.parameters, replica.trainable, strict=True)
+  }
+  sparsity = {}
   coded = (
     sum(part.shape[1] for part in result.words[0]) == run.codec.num_words
     and not run.codec.lossless
     # What a node sent says nothing by itself where there are more rounds.
     and run.codec.num_rounds == 1
   )
-  for index, replica in enumerate(run.replicas):
-    pairs = zip(run.parameters, replica.trainable, strict=True)
-    histograms.update({f'tower_{index}/{name}': v for name, v in pairs})
-    if not coded:
-      continue
+  for index in range(len(run.replicas) if coded else 0):
     # A device's first node stands for the device.
     sent = run.codec.decode_words([result.payloads(index)[:1]], result.shared)
     for name, gradient in zip(run.parameters, sent, strict=True):
@@ -148,19 +168,15 @@ def _histograms(run, result):
 class IntervalTimer:
   """A clock that says when some seconds have passed since it last did."""
 
-  def __init__(self, seconds):
-    """Starts the clock.
-
-    Args:
-      seconds: float; infinity for never.
-    """
+  def __init__(self, seconds: float) -> None:
+    """Starts the clock; infinity is for never."""
     self._seconds = seconds
     self._last = time.monotonic()
 
-  def due(self):
+  def due(self) -> bool:
     """True once every so many seconds."""
     now = time.monotonic()
-    if now - self._last < self._seconds:
-      return False
-    self._last = now
-    return True
+    is_due = now - self._last >= self._seconds
+    if is_due:
+      self._last = now
+    return is_due

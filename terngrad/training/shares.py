@@ -6,19 +6,21 @@ where each worker's number is multiplied with its share by the mean share.
 
 import functools
 import math
+from collections.abc import Sequence
 
+import numpy as np
 import tensorflow as tf
 
 
-def divide(batch_size, weights):
+def divide(batch_size: int, weights: Sequence[float]) -> tuple[int, ...]:
   """Whole shares in proportion to weights, by their largest remainders.
 
   Args:
     batch_size: examples, one for each weight at least.
-    weights: sequence of positive numbers, one a worker.
+    weights: positive numbers, one a worker.
 
   Returns:
-    Tuple of int, one a worker, each 1 or more, whose sum is `batch_size`. Of
+    One a worker, each 1 or more, whose sum is `batch_size`. Of
     equal remainders the first worker's counts.
 
   Examples:
@@ -31,27 +33,26 @@ def divide(batch_size, weights):
   exact = [batch_size * weight / total for weight in weights]
   shares = [max(1, math.floor(share)) for share in exact]
   while sum(shares) < batch_size:
-    short = [a - b for a, b in zip(exact, shares, strict=True)]
-    shares[short.index(max(short))] += 1
+    shares[np.argmax(np.subtract(exact, shares))] += 1
   while sum(shares) > batch_size:
-    over = [
-      b - a if b > 1 else -math.inf for a, b in zip(exact, shares, strict=True)
-    ]
-    shares[over.index(max(over))] -= 1
+    over = np.where(np.greater(shares, 1), np.subtract(shares, exact), -np.inf)
+    shares[np.argmax(over)] -= 1
   return tuple(shares)
 
 
-def of_workers(weights, num_workers, num_devices):
+def of_workers(
+  weights: Sequence[float], num_workers: int, num_devices: int
+) -> list[float]:
   """The weights of workers, by those of the devices that they are spread over.
 
   Args:
-    weights: sequence of positive numbers, one a device, process by process.
+    weights: positive numbers, one a device, process by process.
     num_workers: as many in each process; worker w of a process is on its device
       w mod M.
     num_devices: M, those of a process.
 
   Returns:
-    List of positive numbers, one a worker: a device's weight is that of all its
+    Positive numbers, one a worker: a device's weight is that of all its
     workers together.
 
   Examples:
@@ -65,11 +66,13 @@ def of_workers(weights, num_workers, num_devices):
   return [weights[place] / places.count(place) for place in places]
 
 
-def deal(shares, images, labels):
+def deal(
+  shares: Sequence[int], images: tf.Tensor, labels: tf.Tensor
+) -> tuple[tf.Tensor | tf.RaggedTensor, tf.Tensor | tf.RaggedTensor]:
   """Deals examples to workers, who get consecutive ones.
 
   Args:
-    shares: sequence of int, one a worker.
+    shares: one a worker.
     images: [b, ...], b the sum of the shares.
     labels: [b].
 

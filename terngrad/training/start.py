@@ -3,8 +3,10 @@
 import contextlib
 import dataclasses
 import os
+from collections.abc import Callable
 from datetime import datetime
 
+import numpy as np
 import tensorflow as tf
 
 from terngrad.checkpoint import folder
@@ -20,20 +22,23 @@ from terngrad.training import assembly
 from terngrad.training import execution
 from terngrad.training import loop
 from terngrad.training import run as run_lib
+from terngrad.training import run_writer
 
 
-def train(config, report, show_progress=False, hooks=None):
+def train(
+  config: training_options.TrainConfig,
+  report: Callable[[str], None],
+  show_progress: bool = False,
+  hooks: Callable[[run_lib.Run], execution.Hooks] | None = None,
+) -> loop.Outcome:
   """Trains until max_steps or a signal; continues what stands in train_dir.
 
   Args:
-    config: `training.TrainConfig`.
+    config: of the run.
     report: called with each line for the person who watches.
     show_progress: True draws a progress bar on the terminal.
-    hooks: takes the `run.Run`, returns what the loop does besides its
-      steps; None for what it does by itself.
-
-  Returns:
-    A `loop.Outcome`.
+    hooks: makes what the loop does besides its steps, for the run; None for
+      what it does by itself.
 
   Raises:
     errors.ConfigError, slim.errors.DataError: it cannot begin; nothing was
@@ -51,7 +56,7 @@ def train(config, report, show_progress=False, hooks=None):
     )
   # Of several processes the first alone keeps files and talks.
   if not cluster.keeps_files:
-    report, show_progress = _silence, False
+    report, show_progress = (lambda line: None), False
   start = coordination.time_limit(
     cluster.tasks, cluster.start_timeout, 'Start', watchdog.limit_start
   )
@@ -63,18 +68,21 @@ def train(config, report, show_progress=False, hooks=None):
   return run_assembled(config, assemble, report, show_progress, start)
 
 
-def run_assembled(config, assemble, report, show_progress, start):
+def run_assembled(
+  config: training_options.TrainConfig,
+  assemble: Callable[[training_options.TrainConfig], run_lib.Run],
+  report: Callable[[str], None],
+  show_progress: bool,
+  start: contextlib.AbstractContextManager[None],
+) -> loop.Outcome:
   """`train` for a configuration that is valid.
 
   Args:
-    config: `training.TrainConfig`, its numbers those of all workers together.
-    assemble: takes it, returns a `run.Run`.
+    config: its numbers are those of all workers together.
+    assemble: puts the run together.
     report: see `train`.
     show_progress: see `train`.
-    start: context manager for what comes before the first step.
-
-  Returns:
-    A `loop.Outcome`.
+    start: the context of what comes before the first step.
 
   Raises:
     errors.ConfigError, slim.errors.DataError, errors.TrainingError: see
@@ -97,34 +105,32 @@ def run_assembled(config, assemble, report, show_progress, start):
       folder.make(train_dir)
       if not there:
         alone.enter_context(folder.alone_in(train_dir))
-      always_float = config.codes.floating_grad_epoch == 1
-      codec = run.float_codec if always_float else run.codec
-      lines = execution.remarks(codec, run.exchange, always_float)
-      if run.shares:
-        lines.append(
-          f'examples of the workers: {", ".join(map(str, run.shares))}'
-        )
-      for line in lines:
+      for line in _remarks(config, run):
         report(f'{datetime.now()}: {line}')
       folder.clear(train_dir, config.run.overwrite)
     return loop.run_steps(config, run, begin, report, show_progress)
 
 
-def _silence(line):
-  del line
+def _remarks(
+  config: training_options.TrainConfig, run: run_lib.Run
+) -> list[str]:
+  """What is said of a run before its first step."""
+  always_float = config.codes.floating_grad_epoch == 1
+  codec = run.float_codec if always_float else run.codec
+  lines = execution.remarks(codec, run.exchange, always_float)
+  if run.shares:
+    lines.append(f'examples of the workers: {", ".join(map(str, run.shares))}')
+  return lines
 
 
-def _begin(config, run, report):
-  """Restores; what `loop.run_steps` begins from, and what methods remember.
-
-  Returns:
-    ((steps taken before, step of train_dir's checkpoint or -1), see
-    `stored_states.Store.scatter`).
-  """
+def _begin(
+  config: training_options.TrainConfig,
+  run: run_lib.Run,
+  report: Callable[[str], None],
+) -> tuple[run_writer.Begin, dict[str, np.ndarray]]:
+  """Restores; what a loop begins from, and what methods remember."""
   restored = resume.NOTHING
   if not config.run.overwrite:
     restored = resume.continue_run(config.run.train_dir, run, report)
-  first = restored.step
-  if not first:
-    first = pretrained.start(config.start, run, report)
+  first = restored.step or pretrained.start(config.start, run, report)
   return (first, restored.step or -1), restored.states

@@ -36,6 +36,34 @@ class WithAnother(configs.TrainConfig):
   optimizer: Warm = options.part(Warm)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Bounded(options.Part):
+  """Options that say their ranges."""
+
+  warmth: float = options.option(0.5, 'Warmth.', least=0, most=1)
+  rounds: int = options.option(-1, 'Rounds; -1: as many as it takes.', least=1)
+
+
+@pytest.mark.parametrize(
+  'values', [{}, {'warmth': 1.0}, {'warmth': 0.0, 'rounds': 1}]
+)
+def test_values_in_the_range_that_an_option_declares_are_taken(values):
+  Bounded(**values).validate()
+
+
+@pytest.mark.parametrize(
+  ('values', 'message'),
+  [
+    ({'warmth': 1.5}, 'warmth: expected a number from 0 to 1, received 1.5'),
+    ({'warmth': float('nan')}, 'from 0 to 1, received nan'),
+    ({'rounds': 0}, 'rounds: expected a number >= 1, received 0'),
+  ],
+)
+def test_others_are_refused(values, message):
+  with pytest.raises(errors.ConfigError, match=message):
+    Bounded(**values).validate()
+
+
 def test_a_new_option_is_a_flag_with_help_at_once():
   parsed = flags.parse(WithAnother, {}, ['--warmth=2'])
   assert parsed.values.optimizer.warmth == 2.0

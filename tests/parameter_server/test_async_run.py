@@ -1,5 +1,6 @@
 """Whose gradient counts, with processes that push in the order of a script."""
 
+import itertools
 import threading
 import types
 
@@ -12,7 +13,7 @@ from terngrad.config import servers
 from terngrad.exchange import server as exchange
 from terngrad.exchange import towers
 from terngrad.parameter_server import async_run
-from terngrad.parameter_server import async_step
+from terngrad.step import step as steps
 from terngrad.training import batches
 from terngrad.training import loop
 from terngrad.training import metrics
@@ -53,12 +54,14 @@ class Process:
       self._script.batches.append(int(batch[0]))
     self._script.wait_for(self._number)
     self._waits = True
-    return async_step.Pushed(
+    return steps.StepResult(
       entropy=tf.fill([2], float(self._number)),
       accuracy=tf.fill([2], 0.5),
       probes=tf.fill([2, 1], self._value),
       shared=tf.fill([1], self._value),
+      words=[],
       sent=tf.zeros([2], tf.int32),
+      stop=tf.zeros([]),
     )
 
   def hold(self):
@@ -90,13 +93,6 @@ class _Traced:
     return self._function(*arguments)
 
 
-class Data(batches.Data):
-  """Batches that are numbers."""
-
-  def batches(self, step, shares=None):
-    return ((tf.constant(i), 'labels') for i in range(step, 99))
-
-
 @pytest.fixture
 def begin(monkeypatch):
   """Makes runs of three processes of two nodes, and steps of them."""
@@ -117,8 +113,14 @@ def begin(monkeypatch):
     values = iter((1.0, float('nan'), 1.0))
     made = (Process(script, i, value) for i, value in enumerate(values))
     monkeypatch.setattr(async_run.async_servers, 'Servers', lambda *_: 'them')
-    monkeypatch.setattr(async_run.async_step, 'Process', lambda *_: next(made))
-    data = Data(num_examples=90, num_classes=10, channels=1)
+    monkeypatch.setattr(async_run.async_step, 'Process', lambda **_: next(made))
+    numbers = ((tf.constant(i), 'labels') for i in itertools.count())
+    data = batches.Data(
+      num_examples=90,
+      num_classes=10,
+      channels=1,
+      batches=lambda step, shares: itertools.islice(numbers, step, None),
+    )
     layout = exchange.Servers(towers.Towers(tuple('abc'), 6), ('ps',), 3)
     run = async_run.Asynchronous(
       config.cluster,
@@ -126,7 +128,7 @@ def begin(monkeypatch):
       config.model.seed,
       data,
       layout,
-      types.SimpleNamespace(open=lambda step: [0, 0]),
+      lambda step: [0, 0],
     )
     runs.append(run)
     training = types.SimpleNamespace(

@@ -62,15 +62,13 @@ class Servers:
     ]
     self.processes = [
       async_step.Process(
-        async_step.GradientSource(
-          node_pass=self.node_pass,
-          towers=where,
-          replicas=[copy],
-          states=[self.states[number]],
-          feed=None,
-          seed=async_step.seed_of(7, number),
-        ),
-        self.servers,
+        node_pass=self.node_pass,
+        towers=where,
+        replicas=[copy],
+        states=[self.states[number]],
+        feed=None,
+        seed=async_step.seed_of(7, number),
+        servers=self.servers,
       )
       for number, copy in enumerate(self.copies[1:])
     ]
