@@ -15,6 +15,7 @@ from terngrad.reduce import fragments as fragments_lib
 from terngrad.reduce import gradients
 from terngrad.reduce import parts
 from terngrad.reduce import states
+from terngrad.step import model_variables
 
 
 class RunCodecs(NamedTuple):
