@@ -56,8 +56,8 @@ class EncodeOptions(NamedTuple):
     """The words of a payload.
 
     Args:
-      pieces: list of float32, the v variables, or one tensor with all of them.
-      sizes: list of v int, their elements.
+      pieces: float32, the v variables, or one tensor with all of them.
+      sizes: their elements.
       limits: float32 [v], the largest magnitude; not looked at where nothing is
         clipped.
       scalers: float32 [v].
@@ -97,13 +97,13 @@ class Digits(NamedTuple):
     """Unpacks payloads, adds their codes and scales the sums, in one pass.
 
     Args:
-      parts: list of int32 [n, words], see `codec.method.Piece`.
+      parts: int32 [n, words], see `codec.method.Piece`.
       scalers: float32 [v].
-      shapes: list of v static shapes.
-      scale: Python float, multiplies after the scaler.
+      shapes: static, of the v variables.
+      scale: multiplies after the scaler.
 
     Returns:
-      List of v float32 of `shapes`.
+      v float32 of `shapes`.
     """
     return native.library().terngrad_decode_sum(
       parts=parts,
@@ -123,7 +123,7 @@ def statistics(
   Sums run in float64, in blocks whose order the size alone fixes.
 
   Args:
-    gradients: list of v float32, any shapes.
+    gradients: v float32, any shapes.
 
   Returns:
     Pair of float32 [v]; see `codec.stages.statistics.Statistics`.
@@ -142,8 +142,8 @@ def clipped(gradients: Sequence[tf.Tensor], clip_factor: float) -> tf.Tensor:
   the pass.
 
   Args:
-    gradients: list of v float32, any shapes.
-    clip_factor: float >= 0, see `codec.stages.clipping.clip_by_stddev`.
+    gradients: v float32, any shapes.
+    clip_factor: >= 0, see `codec.stages.clipping.clip_by_stddev`.
 
   Returns:
     float32 [v]; NaN where an element is not finite.
@@ -159,11 +159,10 @@ def norms(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
   """The Euclidean norm of each gradient, in one pass.
 
   Args:
-    gradients: list of v float32, any shapes.
+    gradients: v float32, any shapes.
 
   Returns:
-    float32 [v]; NaN where an element is not finite, see
-    `codec.stages.statistics.norm`.
+    float32 [v]; as `codec.stages.statistics.norm`.
   """
   return native.library().terngrad_norms(gradients=gradients)
 
@@ -179,11 +178,11 @@ def scale_sums(
   Args:
     sums: int8, int32 or float32 [elements, or more].
     scalers: float32 [v].
-    shapes: list of v static shapes.
-    scale: Python float, multiplies after the scaler.
+    shapes: static, of the v variables.
+    scale: multiplies after the scaler.
 
   Returns:
-    List of v float32 of `shapes`.
+    v float32 of `shapes`.
   """
   return native.library().terngrad_scale_sums(
     sums=sums, scalers=scalers, V=len(shapes), shapes=shapes, scale=scale
@@ -273,10 +272,10 @@ def fused_update_of_sums(
     sums: int8, int32 or float32 [n], of the elements from `first` on; those
       past the last element are not looked at.
     first: elements of all variables before them.
-    scalers: see `fused_update`.
-    scale: see `fused_update`.
-    tensors: see `fused_update`.
-    rates: see `fused_update`.
+    scalers: as the others see `fused_update`.
+    scale: see there.
+    tensors: see there.
+    rates: see there.
 
   Returns:
     The operation, for graphs; None in eager code.
