@@ -53,7 +53,7 @@ class EncodeOptions(NamedTuple):
     scalers: tf.Tensor,
     key: tf.Tensor,
   ) -> tf.Tensor:
-    """The words of a payload.
+    """The words of a payload, int32 [words].
 
     Args:
       pieces: float32, the v variables, or one tensor with all of them.
@@ -62,9 +62,6 @@ class EncodeOptions(NamedTuple):
         clipped.
       scalers: float32 [v].
       key: uint32 [2] or [3], see `codec.stages.ternary.quantize_in_strata`.
-
-    Returns:
-      int32 [words].
     """
     return native.library().terngrad_encode(
       gradients=pieces,
@@ -156,13 +153,10 @@ def clipped(gradients: Sequence[tf.Tensor], clip_factor: float) -> tf.Tensor:
 
 
 def norms(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
-  """The Euclidean norm of each gradient, in one pass.
+  """float32 [v]: `codec.stages.statistics.norm` of each gradient, in one pass.
 
   Args:
     gradients: v float32, any shapes.
-
-  Returns:
-    float32 [v]; as `codec.stages.statistics.norm`.
   """
   return native.library().terngrad_norms(gradients=gradients)
 
@@ -173,16 +167,13 @@ def scale_sums(
   shapes: Sequence[Sequence[int]],
   scale: float = 1.0,
 ) -> list[tf.Tensor]:
-  """Scales sums of codes that were unpacked and added before, in one pass.
+  """`Digits.decode_sum` of sums that were unpacked and added before.
 
   Args:
     sums: int8, int32 or float32 [elements, or more].
-    scalers: float32 [v].
-    shapes: static, of the v variables.
-    scale: multiplies after the scaler.
-
-  Returns:
-    v float32 of `shapes`.
+    scalers: as the others see there.
+    shapes: see there.
+    scale: see there.
   """
   return native.library().terngrad_scale_sums(
     sums=sums, scalers=scalers, V=len(shapes), shapes=shapes, scale=scale
@@ -276,9 +267,6 @@ def fused_update_of_sums(
     scale: see there.
     tensors: see there.
     rates: see there.
-
-  Returns:
-    The operation, for graphs; None in eager code.
   """
   moving = _moving(tensors, rates)
   total = sum(shape.num_elements() for shape in moving['shapes'])

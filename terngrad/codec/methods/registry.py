@@ -242,7 +242,7 @@ def parse(text: str, workers: int = 0) -> 'coded_lib.Code':
 
 
 def method(text: str, workers: int = 0) -> 'methods.Method':
-  """The method that a command line names, with what is wrapped around it.
+  """The method that a command line names, and its wrappers; see `parse`.
 
   Examples:
     >>> method('error_feedback+ternary:clip_factor=0').name
@@ -253,9 +253,6 @@ def method(text: str, workers: int = 0) -> 'methods.Method':
       `ALIASES`; before it any of `WRAPPERS`, with options in the same way, and
       a plus sign.
     workers: how many there are, where the text does not say.
-
-  Raises:
-    ValueError: see `parse`.
   """
   *wrappers, text = _in_full(text).split('+')
   name, _ = spelling.split(text)
@@ -294,10 +291,7 @@ def _in_full(text: str) -> str:
 
 
 def _of_others(name: str) -> dict[str, str]:
-  """Codes that other packages have registered, unless the name is ours.
-
-  Their metadata is read for names that are unknown here alone.
-  """
+  """Codes of other packages; metadata is read for unknown names alone."""
   if name in CODECS or name in METHODS:
     return {}
   found = metadata.entry_points(group=ENTRY_POINTS)

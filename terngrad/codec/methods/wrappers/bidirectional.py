@@ -32,7 +32,6 @@ from terngrad.codec.methods.wrappers import float_steps
 from terngrad.codec.methods.wrappers import ranges
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import random_bits
-from terngrad.codec.stages import wire
 
 RESIDUAL = 'mean_residual'
 _THERE, _BACK = 0, 1
@@ -62,30 +61,8 @@ def bidirectional(
       f'bidirectional: expected how many workers there are, received {workers}.'
       ' Say bidirectional:workers=4.'
     )
-  _check(method)
+  ranges.check(method)
   return Bidirectional(method, workers, residual)
-
-
-def _check(method: methods.Method) -> None:
-  """Refuses a method that ranges cannot be coded by."""
-  shapes = ((8, 8),)
-  rounds = method.messages(shapes)
-  if len(rounds) > 1 or method.finishes or method.states(shapes):
-    raise ValueError(
-      'bidirectional: expected a code of one round that remembers nothing, '
-      f'received {method.name}. Put error_feedback+ or momentum+ before '
-      'bidirectional+, and use no method of several rounds.'
-    )
-  if method.carries:
-    raise ValueError(
-      'bidirectional: expected a method that keeps gradients until they are '
-      f'sent, received {method.name}. Leave sharing=requantize out.'
-    )
-  if any(isinstance(m.packing, wire.VariablePacking) for m in rounds[0]):
-    raise ValueError(
-      f'bidirectional: expected a code of fixed length, received {method.name}.'
-      ' Leave its packing out.'
-    )
 
 
 class Bidirectional(wrapper.Wrapper):

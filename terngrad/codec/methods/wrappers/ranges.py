@@ -9,6 +9,29 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from terngrad.codec import method as methods
+from terngrad.codec.stages import wire
+
+
+def check(method: methods.Method) -> None:
+  """Raises ValueError for a method that ranges cannot be coded by."""
+  shapes = ((8, 8),)
+  rounds = method.messages(shapes)
+  if len(rounds) > 1 or method.finishes or method.states(shapes):
+    raise ValueError(
+      'bidirectional: expected a code of one round that remembers nothing, '
+      f'received {method.name}. Put error_feedback+ or momentum+ before '
+      'bidirectional+, and use no method of several rounds.'
+    )
+  if method.carries:
+    raise ValueError(
+      'bidirectional: expected a method that keeps gradients until they are '
+      f'sent, received {method.name}. Leave sharing=requantize out.'
+    )
+  if any(isinstance(m.packing, wire.VariablePacking) for m in rounds[0]):
+    raise ValueError(
+      f'bidirectional: expected a code of fixed length, received {method.name}.'
+      ' Leave its packing out.'
+    )
 
 
 def width(size: int, workers: int) -> int:
@@ -20,11 +43,11 @@ def cut(gradients: methods.Tensors, workers: int) -> list[tf.Tensor]:
   """List of float32 [n] as list of [workers, width]."""
   rows = []
   for values in gradients:
-    shape = [workers, width(values.shape[0], workers)]
+    columns = width(values.shape[0], workers)
+    missing = workers * columns - values.shape[0]
     # Nothing is copied where nothing is missing.
-    if missing := shape[0] * shape[1] - values.shape[0]:
-      values = tf.pad(values, [[0, missing]])
-    rows.append(tf.reshape(values, shape))
+    values = tf.pad(values, [[0, missing]]) if missing else values
+    rows.append(tf.reshape(values, [workers, columns]))
   return rows
 
 
