@@ -57,8 +57,6 @@ def chain(*stages: contract.Stage, group_size: int = 0) -> 'Chain':
 class Chain(coded.Code):
   """See `chain`."""
 
-  measure = staticmethod(statistics.statistics)
-
   def __init__(
     self, stages: Sequence[contract.Stage], group_size: int = 0
   ) -> None:
@@ -95,7 +93,7 @@ class Chain(coded.Code):
       groups = [statistics.of_groups(g, self.group_size) for g in gradients]
       scalers = [chains.local_scaler(self.stages, stats) for stats in groups]
       return tf.concat(scalers, axis=0)
-    stats = [self.measure(gradient) for gradient in gradients]
+    stats = [statistics.statistics(gradient) for gradient in gradients]
     return tf.stack([chains.local_scaler(self.stages, one) for one in stats])
 
   def encode_pieces(
@@ -219,7 +217,9 @@ class Chain(coded.Code):
 
 
 class _OnePass(Chain):
-  measure = staticmethod(statistics.in_one_pass)
+  def probe(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
+    stats = [statistics.in_one_pass(gradient) for gradient in gradients]
+    return tf.stack([chains.local_scaler(self.stages, one) for one in stats])
 
 
 class _Summed(Chain):
