@@ -225,13 +225,10 @@ def _pieces(reduction: Reduction, own: int) -> list[slices.Slices]:
     return [whole]
   # A multiple of the processes, so that only the last piece is padded.
   size = -(-whole.num_words // (count * whole.processes)) * whole.processes
-  found, rest = [], whole.num_words
-  while rest:
-    words = min(size, rest)
-    elements = words * whole.elements_per_word
-    found.append(whole._replace(num_words=words, num_elements=elements))
-    rest -= words
-  return found
+  starts = range(0, whole.num_words, size)
+  counts = [min(size, whole.num_words - start) for start in starts]
+  k = whole.elements_per_word
+  return [whole._replace(num_words=n, num_elements=n * k) for n in counts]
 
 
 class Scatter(Algorithm):

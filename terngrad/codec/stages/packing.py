@@ -206,9 +206,7 @@ class Positional(wire.Packing):
       word_bits: see `wire.Packing`.
       levels: see `wire.Packing`.
     """
-    places = 1
-    while base ** (places + 1) <= 2**word_bits:
-      places += 1
+    places = max(p for p in range(1, 65) if base**p <= 2**word_bits)
     self.name, self.word_bits, self.levels = name, word_bits, levels
     self.elements_per_word, self._base = places, base
     self._dtype = tf.uint32 if word_bits == 32 else tf.uint64
