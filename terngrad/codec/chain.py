@@ -24,12 +24,14 @@ from terngrad.codec import wrapper
 from terngrad.codec.stages import chain as chains
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import planes
+from terngrad.codec.stages import random_bits
 from terngrad.codec.stages import statistics
 from terngrad.codec.stages import ternary
 from terngrad.codec.stages import wire
 from terngrad.native import ops
 
-# The digits that there are kernels to decode.
+# The quantizers that kernels know, and the digits that they decode.
+_TERNARY = (ternary.Ternarize, ternary.ByStddev)
 _DECODED = ((3, 20), (4, 16))
 
 
@@ -103,7 +105,7 @@ class Chain(coded.Code):
     key: tf.Tensor,
   ) -> tf.Tensor:
     """See `coded.Code`."""
-    flat = pieces[0] if len(pieces) == 1 else tf.concat(pieces, axis=0)
+    flat = method.flat(pieces)
     packing, quantizer = self.packing, self.quantizer
     width = packing.width(sum(sizes))
     factors = quantizer.factor(shared) if quantizer else None
@@ -113,11 +115,10 @@ class Chain(coded.Code):
       )
       flat = self._scaled(flat, own, factors, spread)
     count = packing.elements_per_word
+    # Compiled, a plane at a time needs no memory for the others. One by one,
+    # operations on all planes are fewer.
     at_once = tf.executing_eagerly()
-    if at_once:
-      # Compiled, a plane at a time needs no memory for the others. One by one,
-      # operations on all planes are fewer.
-      width *= count
+    width *= count if at_once else 1
     positions = tf.bitcast(tf.range(width), tf.uint32)
     codes = []
     for place in range(1 if at_once else count):
@@ -130,9 +131,8 @@ class Chain(coded.Code):
       if quantizer:
         # Counting from the plane's start: the sum of a range and a constant
         # would be a constant as large as the plane.
-        start = [place * width] + [0] * (key.shape[0] - 1)
-        start = tf.constant(start, tf.uint32)
-        plane = quantizer.quantize(plane, positions, key + start)
+        plane_key = random_bits.from_element(key, place * width)
+        plane = quantizer.quantize(plane, positions, plane_key)
       codes.append(plane)
     return packing.pack(tf.split(codes[0], count) if at_once else codes)
 
@@ -171,7 +171,7 @@ class Chain(coded.Code):
     if not isinstance(packing, wire.Packing) or packing.max_workers is None:
       sums = wire.sum_planes(packing, parts, size)
     else:
-      wire.check_length(packing, parts, size)
+      wire.check_length(packing.name, packing.num_words(size), parts, size)
       # Words add: one sum is unpacked instead of every payload.
       totals = [tf.reduce_sum(packing.lanes(part), axis=0) for part in parts]
       workers = sum(part.shape[0] for part in parts)
@@ -202,8 +202,7 @@ class Chain(coded.Code):
       return super().on_kernels()
     if self.summable and not self.quantizer:
       return _Summed.of(self)
-    kinds = (ternary.Ternarize, ternary.ByStddev)
-    if type(self.quantizer) not in kinds or self.group_size:
+    if type(self.quantizer) not in _TERNARY or self.group_size:
       return self
     digits = getattr(self.packing, 'digits', None)
     if digits in _DECODED:
@@ -264,8 +263,9 @@ class _Encoded(_Probed):
 
   def __init__(self, code: Chain, digits: tuple[int, int]) -> None:
     super().__init__(code)
-    clips, stratified = bool(self.clips), bool(self.strata)
-    self.options = ops.EncodeOptions(*digits, clips, stratified)
+    self.options = ops.EncodeOptions(
+      *digits, clips=bool(self.clips), stratified=bool(self.strata)
+    )
 
   @property
   def encode_pieces(self) -> Callable[..., tf.Tensor]:

@@ -43,6 +43,13 @@ class Code(method.Method):
   stages: Sequence[contract.Stage] = ()
   group_size: int = 0
   summable: bool = False
+  _twin: 'type[Code] | None'
+
+  def __init_subclass__(cls, twin_of: 'type[Code] | None' = None) -> None:
+    """Takes the class whose codes this one computes with kernels, if any."""
+    super().__init_subclass__()
+    if twin_of:
+      twin_of._twin = cls
 
   @classmethod
   def of(cls, code: 'Code') -> 'Self':
@@ -59,14 +66,14 @@ class Code(method.Method):
   @property
   def quantizer(self) -> contract.Quantizer | None:
     """The `contract.Quantizer` among the stages, or None."""
-    kind = contract.Quantizer
-    return next((s for s in self.stages if isinstance(s, kind)), None)
+    found = (s for s in self.stages if isinstance(s, contract.Quantizer))
+    return next(found, None)
 
   def probe(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
     """What the workers must agree on before they encode, by the largest.
 
     Args:
-      gradients: list of v float32 of any static shapes.
+      gradients: v float32 of any static shapes.
 
     Returns:
       float32 [p], `num_probes` of a variable. An entry is not finite where an
@@ -83,17 +90,14 @@ class Code(method.Method):
     shared: tf.Tensor,
     key: tf.Tensor,
   ) -> tf.Tensor:
-    """`encode` for flat gradients.
+    """int32 [w]: `encode` for flat gradients.
 
     Args:
-      pieces: list of float32, the v gradients, or one tensor, all of them.
-      sizes: list of v int.
-      own: see `encode`.
-      shared: see `encode`.
-      key: see `encode`.
-
-    Returns:
-      int32 [w].
+      pieces: float32, the v gradients, or one tensor, all of them.
+      sizes: of the v gradients.
+      own: as the others see `encode`.
+      shared: see there.
+      key: see there.
     """
 
   @abc.abstractmethod
@@ -104,17 +108,14 @@ class Code(method.Method):
     shapes: method.Shapes,
     scale: float = 1.0,
   ) -> list[tf.Tensor]:
-    """The sums of the gradients that payloads stand for, times scale.
+    """The sums of what payloads stand for, times scale; v float32.
 
     Args:
-      parts: the payloads of n workers, a list of m int32 [n / m, w], see
-        `method.Piece`. They are added in the order of the workers.
+      parts: the payloads of n workers, m int32 [n / m, w], see `method.Piece`.
+        They are added in the order of the workers.
       shared: float32 [p], the agreed probe.
       shapes: of the v variables.
-      scale: Python float.
-
-    Returns:
-      List of v float32.
+      scale: multiplies the sums.
     """
 
   def decode_sums(
@@ -129,12 +130,9 @@ class Code(method.Method):
     Args:
       sums: of the workers' codes, int8 or int32, or of their floats, float32,
         [elements or more].
-      shared: see `decode_sum`.
-      shapes: see `decode_sum`.
-      scale: see `decode_sum`.
-
-    Returns:
-      List of v float32.
+      shared: as the others see `decode_sum`.
+      shapes: see there.
+      scale: see there.
     """
     raise NotImplementedError
 
@@ -219,9 +217,6 @@ class Code(method.Method):
       shared: float32 [p], the agreed probe, nowhere below `own`.
       shapes: of the v variables.
       key: as for `encode`, another one.
-
-    Returns:
-      int32 [w].
     """
     decoded = self.decode_sum([words[tf.newaxis]], own, shapes)
     return self.encode(decoded, own, shared, key)
@@ -232,30 +227,23 @@ class Code(method.Method):
     """Bits that one worker sends for a bucket, its probe included.
 
     Where the length varies this is the mean for the density of codes that the
-    packing was made for: of Gaussian gradients.
+    packing was made for: of Gaussian gradients. Codes so far cost the same for
+    any number of workers.
     """
-    del num_workers  # the codes that exist so far cost the same for any number
-    packing = self.packing
-    count = packing.expected_words if packing else self.num_words
-    words = count(num_elements)
-    return 32 * (words + num_probes)
+    count = self.packing.expected_words if self.packing else self.num_words
+    return 32 * (count(num_elements) + num_probes)
 
   def sent_words(self, words: tf.Tensor) -> tf.Tensor:
-    """How many words of payloads must be sent; the rest are zero.
-
-    Args:
-      words: int32 [..., w], payloads.
-
-    Returns:
-      int32 [...].
-    """
+    """int32 [...]: how many of int32 [..., w] are sent; the rest are zero."""
     if self.packing is None:
       return wire.all_words(words)
     return self.packing.sent_words(words)
 
   def twin(self) -> 'Code | None':
     """The code with kernels of its own, for CPUs; None where it has none."""
-    return None
+    # Not that of a base: a subclass may compute otherwise than kernels do.
+    kind = vars(type(self)).get('_twin')
+    return kind.of(self) if kind else None
 
   def on_kernels(self) -> method.Method:
     """See `method.Method`."""
@@ -268,13 +256,11 @@ class Code(method.Method):
   def messages(self, shapes: method.Shapes) -> method.Rounds:
     """See `method.Method`."""
     sizes = method.sizes_of(shapes)
-    words = self.words_of(sizes)
+    words, packing = self.words_of(sizes), self.packing
     if not self.summable:
-      return ((method.gathered(words, self.packing),),)
+      return ((method.gathered(words, packing),),)
     levels = self.quantizer.levels if self.quantizer else None
-    packing = self.packing
-    message = method.Message(method.SUM, words, sum(sizes), packing, levels)
-    return ((message,),)
+    return ((method.Message(method.SUM, words, sum(sizes), packing, levels),),)
 
   def begin(
     self,
@@ -283,16 +269,14 @@ class Code(method.Method):
     context: method.Context,
   ) -> tuple[method.Tensors, tf.Tensor]:
     """See `method.Method`."""
-    del states
     return gradients, self.probe(method.each(gradients, context))
 
   def carry(
     self, gradients: method.Tensors, context: method.Context
   ) -> tf.Tensor:
     """A payload as if the worker's own probe were the agreed one."""
-    key = random_bits.from_element(context.key, context.start)
-    own = context.own
-    return self.encode_pieces(gradients, context.sizes, own, own, key)
+    own, sizes = context.own, context.sizes
+    return self.encode_pieces(gradients, sizes, own, own, context.element_key)
 
   def carry_words(self, shapes: method.Shapes) -> int:
     """See `method.Method`."""
@@ -307,19 +291,14 @@ class Code(method.Method):
     context: method.Context,
   ) -> tuple[list[tf.Tensor], method.Tensors]:
     """See `method.Method`."""
-    del number, received
-    own, shared = context.own, context.shared
+    own, shared, key = context.own, context.shared, context.element_key
     if self.carries:
       key = random_bits.for_requantizing(context.key)
       key = random_bits.from_element(key, context.start)
-      return [
-        self.requantize(gradients[0], own, shared, context.shapes, key)
-      ], states
-    # Of elements that are counted from the start of the whole bucket.
-    key = random_bits.from_element(context.key, context.start)
-    return [
-      self.encode_pieces(gradients, context.sizes, own, shared, key)
-    ], states
+      words = self.requantize(gradients[0], own, shared, context.shapes, key)
+    else:
+      words = self.encode_pieces(gradients, context.sizes, own, shared, key)
+    return [words], states
 
   def decode(
     self,
@@ -329,23 +308,18 @@ class Code(method.Method):
   ) -> tuple[list[tf.Tensor], method.Tensors]:
     """See `method.Method`."""
     ((arrived,),) = received
-    shared, shapes = context.shared, context.shapes
-    # Graphs and XLA turn a division by a constant into this product, which may
-    # differ in the last bit; so that eager code agrees, all multiply.
-    scale = 1.0 / context.num_workers
+    where = context.shared, context.shapes, context.scale
     if isinstance(arrived, method.Payloads):
-      return self.decode_sum(arrived.parts, shared, shapes, scale), states
+      return self.decode_sum(arrived.parts, *where), states
     # Codes scatter nothing.
-    total = cast(method.Sum, arrived).total
-    return self.decode_sums(total, shared, shapes, scale), states
+    return self.decode_sums(cast(method.Sum, arrived).total, *where), states
 
   def estimate(
     self, words: Sequence[tf.Tensor], context: method.Context
   ) -> list[tf.Tensor]:
     """See `method.Method`."""
-    decoded = self.decode_sum(
-      [words[0][tf.newaxis]], context.shared, context.shapes
-    )
+    payload = [words[0][tf.newaxis]]
+    decoded = self.decode_sum(payload, context.shared, context.shapes)
     return [tf.reshape(gradient, [-1]) for gradient in decoded]
 
 
@@ -354,8 +328,7 @@ def apart(code: Code) -> Code:
   made = type(code).of(code)
   names = ['probe', 'decode_sum', 'decode_sums', 'encode_pieces']
   # Plain floats are moved as they are; compiled code would copy them.
-  names = names[:-1] if code.traits.lossless else names
-  wrapper.compile_apart(made, code, names)
+  wrapper.compile_apart(made, code, names[: 3 if code.traits.lossless else 4])
   return made
 
 

@@ -1,11 +1,13 @@
 """What workers send each other in a round, and what arrives of it."""
 
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
 
 from terngrad.codec.stages import float_words
+from terngrad.codec.stages import packing as packings
 from terngrad.codec.stages import wire
 
 # How messages are combined.
@@ -64,6 +66,32 @@ class Message(NamedTuple):
       )
     return self.levels
 
+  def packing_of_sums(self, num_workers: int) -> wire.Packing:
+    """The `wire.Packing` of sums of the codes of so many workers."""
+    return packings.sums(num_workers * self.sum_levels)
+
+  def dtype_of_sums(self, num_workers: int) -> tf.DType:
+    """The narrowest type that holds a sum of codes."""
+    return tf.int8 if num_workers * self.sum_levels < 128 else tf.int32
+
+  def unpacked_sums(
+    self, words: tf.Tensor, num_workers: int
+  ) -> list[tf.Tensor]:
+    """The planes of sums of codes, from words of `packing_of_sums`.
+
+    They are joined outside of compiled code, which branches at every element
+    of it.
+    """
+    packing = self.packing_of_sums(num_workers)
+    small = self.dtype_of_sums(num_workers)
+
+    # Where a traced step calls it, each for its own device.
+    @tf.function(jit_compile=True)
+    def unpack(words: tf.Tensor) -> list[tf.Tensor]:
+      return [tf.cast(plane, small) for plane in packing.unpack(words)]
+
+    return unpack(words)
+
   def sent_words(self, words: tf.Tensor) -> tf.Tensor:
     """int32 [...]: how many words of int32 [..., num_words] are sent."""
     if self.packing is None:
@@ -80,19 +108,20 @@ class Message(NamedTuple):
 
 def float_sum(num_elements: int) -> Message:
   """The `Message` of so many float32, which are summed."""
-  packing = float_words.float32_words()
-  return Message(SUM, num_elements, num_elements, packing)
+  return code_sum(float_words.float32_words(), num_elements)
 
 
 def code_sum(
-  packing: wire.Packing | wire.VariablePacking, num_elements: int, levels: int
+  packing: wire.Packing | wire.VariablePacking,
+  num_elements: int,
+  levels: int | None = None,
 ) -> Message:
   """The `Message` of integers, which are summed.
 
   Args:
-    packing: `wire.Packing` or `wire.VariablePacking` of them.
+    packing: of them.
     num_elements: how many.
-    levels: their largest magnitude.
+    levels: their largest magnitude; None for floats.
   """
   words = packing.num_words(num_elements)
   return Message(SUM, words, num_elements, packing, levels)
@@ -153,18 +182,13 @@ class Payloads(NamedTuple):
           columns = slice(begin - piece.first, end - piece.first)
           parts = [part[:, columns] for part in parts]
         found.append(Piece(begin - self.start, parts))
-    if not found:
-      found.append(Piece(0, [p[:, :0] for p in self.travelled[0].parts]))
-    return found
+    return found or [Piece(0, [p[:, :0] for p in self.travelled[0].parts])]
 
   @property
   def parts(self) -> list[tf.Tensor]:
     """The `Piece.parts` of the whole message."""
-    pieces = self.pieces
-    if len(pieces) == 1:
-      return pieces[0].parts
-    columns = zip(*(piece.parts for piece in pieces), strict=True)
-    return [tf.concat(list(column), axis=1) for column in columns]
+    columns = zip(*(piece.parts for piece in self.pieces), strict=True)
+    return [wire.concat(column, axis=1) for column in columns]
 
   def sum(self, message: Message) -> tf.Tensor:
     """What `Sum.sum` would be, for a message that may be summed."""
@@ -185,11 +209,10 @@ def payloads(
   Returns:
     List of `Payloads`, or `Scattered`, one a message.
   """
+  stops = itertools.accumulate(message.num_words for message in messages)
   found: list[Received] = []
-  stop = 0
-  for message in messages:
-    start, stop = stop, stop + message.num_words
-    words = Payloads(travelled, start, stop)
+  for message, stop in zip(messages, stops, strict=True):
+    words = Payloads(travelled, stop - message.num_words, stop)
     scattered = message.combine == SCATTER
     found.append(Scattered.of_all(words) if scattered else words)
   return found
@@ -211,7 +234,7 @@ class Scattered(NamedTuple):
     """All parts, of `Payloads` of whole messages."""
     rows = rows_in_order(words.parts)
     count = rows.shape[0]
-    return cls(tf.reshape(rows, [count, count, rows.shape[1] // count]))
+    return cls(tf.reshape(rows, [count, count, -1]))
 
   def of(self, worker: tf.Tensor) -> Payloads:
     """The `Payloads` that a worker here received; its number is int32 []."""
@@ -239,12 +262,10 @@ class Sum(NamedTuple):
   @property
   def total(self) -> tf.Tensor:
     """All pieces as one tensor."""
-    pieces = self.pieces
-    return pieces[0] if len(pieces) == 1 else tf.concat(pieces, axis=0)
+    return wire.concat(self.pieces)
 
   def sum(self, message: Message) -> tf.Tensor:
     """The sum as float32, or int32; [num_elements or more]."""
-    del message
     total = self.total
     return total if total.dtype.is_floating else tf.cast(total, tf.int32)
 

@@ -22,6 +22,15 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from terngrad.codec.context import Context as Context
+from terngrad.codec.context import Shapes as Shapes
+from terngrad.codec.context import Tensors as Tensors
+from terngrad.codec.context import each as each
+from terngrad.codec.context import each_of as each_of
+from terngrad.codec.context import flat as flat
+from terngrad.codec.context import shaped as shaped
+from terngrad.codec.context import sizes_of as sizes_of
+from terngrad.codec.context import starts_of as starts_of
 from terngrad.codec.messages import GATHER as GATHER
 from terngrad.codec.messages import SCATTER as SCATTER
 from terngrad.codec.messages import SUM as SUM
@@ -42,16 +51,12 @@ from terngrad.codec.messages import received_by as received_by
 from terngrad.codec.messages import rows_in_order as rows_in_order
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import deprecated
-from terngrad.codec.stages import random_bits
 from terngrad.codec.stages import statistics
 
 # Who remembers a state.
 WORKER, SHARED = 'worker', 'shared'
 # What becomes of workers' states where their number changes.
 MEAN, RANGES = 'mean', 'ranges'
-
-Shapes = contract.Shapes
-Tensors = Sequence[tf.Tensor]
 
 
 class State(NamedTuple):
@@ -81,58 +86,6 @@ class State(NamedTuple):
   def first_value(self) -> tf.Tensor:
     """float32 of the shape."""
     return self.initial(self.shape) if self.initial else tf.zeros(self.shape)
-
-
-class Context(NamedTuple):
-  """What the functions of a method may know.
-
-  Attributes:
-    shapes: tuple of the shapes of the bucket's v variables.
-    num_workers: N.
-    stream: number of the bucket, by which its random bits differ from others'.
-    start: elements of the bucket before these, where it was cut into parts.
-    seed: int64 [], of the run.
-    step: int64 [], steps taken before this one.
-    worker: int32 [], its number; None in `decode`.
-    key: uint32 [3], from `random_bits.of_buckets`; None in `decode`.
-    own: float32 [p], the worker's probe; None in `begin` and `decode`.
-    shared: float32 [p], the agreed probe; None in `begin` and `carry`.
-  """
-
-  shapes: tuple[tuple[int, ...], ...]
-  num_workers: int
-  stream: int
-  start: int
-  seed: tf.Tensor
-  step: tf.Tensor
-  worker: tf.Tensor | None = None
-  key: tf.Tensor | None = None
-  own: tf.Tensor | None = None
-  shared: tf.Tensor | None = None
-
-  @property
-  def worker_key(self) -> tf.Tensor:
-    """`key`, in a function of a worker.
-
-    Raises:
-      ValueError: it is of no worker.
-    """
-    if self.key is None:
-      raise ValueError(
-        'context: expected the key of a worker, received none. Draw from '
-        'common_key in decode.'
-      )
-    return self.key
-
-  @property
-  def sizes(self) -> list[int]:
-    """Elements of each variable, list of v int."""
-    return sizes_of(self.shapes)
-
-  @property
-  def common_key(self) -> tf.Tensor:
-    """uint32 [2], the same for all workers in a step."""
-    return random_bits.common_key(self.seed, self.step, self.stream)
 
 
 class Method(deprecated.OfFunctions):
@@ -197,12 +150,10 @@ class Method(deprecated.OfFunctions):
 
   def states(self, shapes: Shapes) -> tuple[State, ...]:
     """What is kept from step to step: nothing."""
-    del shapes
     return ()
 
   def num_probes(self, num_elements: int) -> int:
     """How many numbers of the probe are of a variable of so many elements."""
-    del num_elements
     return 1
 
   def begin(
@@ -219,7 +170,6 @@ class Method(deprecated.OfFunctions):
       (The gradients that are coded; float32 [p], the probe. An entry of it is
       not finite where an element that it is of is not.)
     """
-    del states
     return gradients, statistics.norms(each(gradients, context))
 
   def carry(self, gradients: Tensors, context: Context) -> tf.Tensor:
@@ -317,27 +267,3 @@ def begin_with_norms(
 ) -> tuple[Tensors, tf.Tensor]:
   """`Method.begin`, for methods of functions; goes in 0.4."""
   return Method.begin(None, gradients, states, context)  # type: ignore
-
-
-def sizes_of(shapes: Shapes) -> list[int]:
-  """Elements of each shape, list of int."""
-  return [tf.TensorShape(shape).num_elements() for shape in shapes]
-
-
-def flat(gradients: Tensors) -> tf.Tensor:
-  """Gradients as one float32 [elements]; a single tensor is not copied."""
-  return gradients[0] if len(gradients) == 1 else tf.concat(gradients, axis=0)
-
-
-def each(gradients: Tensors, context: Context) -> Tensors:
-  """Gradients as a list of v float32, flat; nothing is copied if they are."""
-  sizes = context.sizes
-  if len(gradients) == len(sizes):
-    return gradients
-  return tf.split(gradients[0], sizes)
-
-
-def shaped(gradients: Tensors, context: Context) -> list[tf.Tensor]:
-  """Gradients as a list of v float32 of the shapes."""
-  pairs = zip(each(gradients, context), context.shapes, strict=True)
-  return [tf.reshape(gradient, shape) for gradient, shape in pairs]

@@ -1,6 +1,7 @@
 """Which codec each variable gets, decided once when the model is built."""
 
 import fnmatch
+import math
 import operator
 import re
 from collections.abc import Callable
@@ -38,10 +39,7 @@ class VariableSpec(NamedTuple):
   @property
   def num_elements(self) -> int:
     """The product of the shape."""
-    size = 1
-    for extent in self.shape:
-      size *= extent
-    return size
+    return math.prod(self.shape)
 
 
 Predicate = Callable[[VariableSpec], bool]
@@ -85,7 +83,6 @@ def is_logits(spec: VariableSpec) -> bool:
 
 def always(spec: VariableSpec) -> bool:
   """A predicate: any variable."""
-  del spec
   return True
 
 

@@ -11,18 +11,19 @@ because a range of words is the same range of every plane, and so can what is
 passed on; a sum of words of variable length is made by one server.
 """
 
+import functools
 import itertools
-from collections.abc import Callable
 from collections.abc import Sequence
-from typing import Any
 from typing import NamedTuple
 
 import tensorflow as tf
 
 from terngrad.codec import method as methods
 from terngrad.codec import used_words
-from terngrad.codec.stages import packing as packings
 from terngrad.codec.stages import wire
+
+# Where a traced step calls it, each for its own device.
+_compiled = functools.partial(tf.function, jit_compile=True)
 
 
 class Piece(NamedTuple):
@@ -70,8 +71,7 @@ class Totals:
       num_workers: who send them, >= 1.
       num_servers: >= 1.
     """
-    self._messages = messages
-    self._num_workers = num_workers
+    self._messages, self._num_workers = messages, num_workers
     self.ranges = _ranges(messages, num_servers)
     self._pieces = [_pieces(messages, num_workers, *r) for r in self.ranges]
     self.num_words = [sum(p.num_words for p in some) for some in self._pieces]
@@ -117,7 +117,7 @@ class Totals:
       _add(piece, list(own), self._num_workers)
       for piece, own in zip(pieces, columns, strict=True)
     ]
-    return words[0] if len(words) == 1 else tf.concat(words, axis=0)
+    return wire.concat(words)
 
   def received(self, pulled: Sequence[tf.Tensor]) -> list[methods.Received]:
     """What a worker makes of what it pulled.
@@ -143,22 +143,20 @@ def _ranges(
   messages: Sequence[methods.Message], num_servers: int
 ) -> list[tuple[int, int]]:
   """Nearly equal ranges of words; what cannot be cut stays whole."""
-  borders, end = [], 0
-  for message in messages:
-    borders.append((message, end, end + message.num_words))
-    end += message.num_words
+  sizes = [message.num_words for message in messages]
+  starts, end = methods.starts_of(sizes), sum(sizes)
   cuts = [0]
   for server in range(1, num_servers):
     ideal = server * end // num_servers
-    for message, start, stop in borders:
-      if start < ideal < stop:
-        if message.combine != methods.SUM:
-          continue
-        if isinstance(message.packing, wire.Packing):
-          words = message.packing.word_bits // 32
-          ideal = start + (ideal - start) // words * words
-        else:
-          ideal = start if ideal - start < stop - ideal else stop
+    for message, start in zip(messages, starts, strict=True):
+      stop = start + message.num_words
+      if message.combine != methods.SUM or not start < ideal < stop:
+        continue
+      if isinstance(message.packing, wire.Packing):
+        words = message.packing.word_bits // 32
+        ideal = start + (ideal - start) // words * words
+      else:
+        ideal = start if ideal - start < stop - ideal else stop
     cuts.append(ideal)
   return list(zip(cuts, [*cuts[1:], end], strict=True))
 
@@ -167,11 +165,13 @@ def _pieces(
   messages: Sequence[methods.Message], num_workers: int, begin: int, end: int
 ) -> list[Piece]:
   """The pieces of a range, in the order of the words."""
-  found, offset = [], 0
-  for index, message in enumerate(messages):
-    start = max(begin, offset) - offset
-    stop = min(end, offset + message.num_words) - offset
-    offset += message.num_words
+  found = []
+  offsets = methods.starts_of([message.num_words for message in messages])
+  for index, (message, offset) in enumerate(
+    zip(messages, offsets, strict=True)
+  ):
+    start = max(begin - offset, 0)
+    stop = min(end - offset, message.num_words)
     if start < stop:
       sizes = _sizes(message, stop - start, num_workers)
       found.append(Piece(message, index, start, stop, *sizes))
@@ -192,7 +192,7 @@ def _sizes(
   num_planes = packing.elements_per_word
   size = num_planes * width
   if message.levels is not None:
-    size = _sums(message, num_workers).num_words(size)
+    size = message.packing_of_sums(num_workers).num_words(size)
   return num_planes, width, size
 
 
@@ -213,16 +213,6 @@ def _words_of(
   ]
 
 
-def _sums(message: methods.Message, num_workers: int) -> wire.Packing:
-  """The packing of sums of codes."""
-  return packings.sums(num_workers * message.sum_levels)
-
-
-def _small(message: methods.Message, num_workers: int) -> tf.DType:
-  """The narrowest type that holds a sum of codes."""
-  return tf.int8 if num_workers * message.sum_levels < 128 else tf.int32
-
-
 def _add(piece: Piece, parts: list[tf.Tensor], num_workers: int) -> tf.Tensor:
   """What is pulled of a piece, from int32 [n, words] a device."""
   message = piece.message
@@ -235,19 +225,18 @@ def _add(piece: Piece, parts: list[tf.Tensor], num_workers: int) -> tf.Tensor:
     sums = wire.sum_planes(message.sum_packing, parts, size)
     if message.levels is None:
       return sums
-    return tf.cast(sums, _small(message, num_workers))
+    return tf.cast(sums, message.dtype_of_sums(num_workers))
 
   sums = add(parts)
   if message.levels is None:
     return tf.bitcast(sums, tf.int32)
-  target = _sums(message, num_workers)
+  target = message.packing_of_sums(num_workers)
   missing = target.width(size) * target.elements_per_word - size
   padded = tf.pad(sums, [[0, missing]])
 
   @_compiled
   def pack(sums: tf.Tensor) -> tf.Tensor:
-    codes = tf.cast(sums, tf.int32)
-    rows = tf.reshape(codes, [target.elements_per_word, -1])
+    rows = tf.reshape(tf.cast(sums, tf.int32), [target.elements_per_word, -1])
     return target.pack(tf.unstack(rows))
 
   return pack(padded)
@@ -267,8 +256,7 @@ def _received(
     (words,) = methods.payloads([message], travelled)
     return words
   rows = [_unpack(piece, words, num_workers) for piece, words in some]
-  whole = rows[0] if len(rows) == 1 else tf.concat(rows, axis=1)
-  return methods.Sum([tf.reshape(whole, [-1])])
+  return methods.Sum([tf.reshape(wire.concat(rows, axis=1), [-1])])
 
 
 def _unpack(piece: Piece, words: tf.Tensor, num_workers: int) -> tf.Tensor:
@@ -277,18 +265,5 @@ def _unpack(piece: Piece, words: tf.Tensor, num_workers: int) -> tf.Tensor:
   shape = [piece.num_planes, piece.width]
   if message.levels is None:
     return tf.reshape(tf.bitcast(words, tf.float32), shape)
-  target = _sums(message, num_workers)
-
-  @_compiled
-  def unpack(words: tf.Tensor) -> list[tf.Tensor]:
-    small = _small(message, num_workers)
-    return [tf.cast(plane, small) for plane in target.unpack(words)]
-
-  # Joined outside of compiled code, which branches at every element of it.
-  sums = wire.join(unpack(words))
+  sums = wire.join(message.unpacked_sums(words, num_workers))
   return tf.reshape(sums[: shape[0] * shape[1]], shape)
-
-
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-  """Compiled where a traced step calls it, each for its own device."""
-  return tf.function(function, jit_compile=True)

@@ -102,6 +102,29 @@ class Wrapper(methods.Method):
     return again
 
 
+class WithStates(Wrapper):
+  """A method with another one's states, which it leaves as they are.
+
+  Attributes:
+    remembering: the other one.
+  """
+
+  def __init__(
+    self, method: methods.Method, remembering: methods.Method
+  ) -> None:
+    """Wraps a method that keeps nothing."""
+    super().__init__(method)
+    self.remembering = remembering
+
+  def around(self, method: methods.Method) -> methods.Method:
+    """See `Wrapper`."""
+    return type(self)(method, self.remembering)
+
+  def states(self, shapes: methods.Shapes) -> tuple[methods.State, ...]:
+    """See `method.Method`."""
+    return self.remembering.states(shapes)
+
+
 class SelfCompiled(Wrapper):
   """A method whose functions XLA compiles one by one."""
 
@@ -124,5 +147,4 @@ def compile_apart(
   """Gives a method another one's functions, which XLA compiles one by one."""
   target.compiled = False
   for name in names:
-    compiled = tf.function(getattr(source, name), jit_compile=True)
-    setattr(target, name, compiled)
+    setattr(target, name, tf.function(getattr(source, name), jit_compile=True))

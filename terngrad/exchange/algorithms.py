@@ -64,10 +64,8 @@ def choices(
   chosen = []
   for message in messages:
     times = seconds(message, num_workers, num_processes, network)
-    if algorithm == AUTO:
-      chosen.append(min(times, key=times.__getitem__))
-    else:
-      chosen.append(algorithm if algorithm in times else next(iter(times)))
+    best = min(times, key=times.__getitem__) if algorithm == AUTO else algorithm
+    chosen.append(best if best in times else next(iter(times)))
   return chosen
 
 
@@ -94,12 +92,10 @@ def seconds(
   """
   found = {}
   for name, words in sent_words(message, num_workers, num_processes).items():
-    work = _WORK.get(name, _DECODE_MORE * (num_workers - 1))
-    gathers = name == GATHER
     found[name] = (
       32 * words / network.bandwidth
-      + (0 if gathers else hops(name, num_processes)) * network.latency
-      + work * message.num_elements
+      + (0 if name == GATHER else hops(name, num_processes)) * network.latency
+      + _WORK.get(name, _DECODE_MORE * (num_workers - 1)) * message.num_elements
     )
   return found
 

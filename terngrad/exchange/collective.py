@@ -8,7 +8,6 @@ itself; whatever the algorithm, the average is that of towers, to the bit.
 
 from collections.abc import Callable
 from collections.abc import Sequence
-from typing import NamedTuple
 from typing import TypeVar
 
 import tensorflow as tf
@@ -21,6 +20,13 @@ from terngrad.exchange import sums
 from terngrad.exchange import towers
 
 _T = TypeVar('_T')
+# The messages that were gathered, what was gathered of them; and of each other
+# message, in their order, by which algorithm it travelled and what that moved.
+_Moved = tuple[
+  list[methods.Message],
+  gathering.Gathered,
+  list[tuple[sums.Algorithm, sums.Reduction, list[tf.Tensor]]],
+]
 
 
 class Collective:
@@ -51,9 +57,7 @@ class Collective:
       algorithm: `algorithms.AUTO` or one of `algorithms.NAMES`.
       network: by which `AUTO` chooses.
     """
-    self.devices = devices
-    self.num_workers = num_workers
-    self.group = group
+    self.group, self.devices, self.num_workers = group, devices, num_workers
     self.own = num_workers // group.size
     self.first = group.rank * self.own
     self._choice = algorithm, network
@@ -75,21 +79,14 @@ class Collective:
 
   def batches(self, images: tf.Tensor, labels: tf.Tensor) -> list[towers.Batch]:
     """The examples of this process's workers; see `towers.Towers`."""
-    batch = towers.Batch(images, labels, self.first)
-    return [batch] * len(self.devices)
+    return [towers.Batch(images, labels, self.first)] * len(self.devices)
 
   def gather_metadata(
     self, rows: Sequence[tf.Tensor], conclude: Callable[[tf.Tensor], _T]
   ) -> tuple[tf.Tensor, list[_T]]:
     """Tells every worker's row of numbers to all; see `towers.Towers`."""
     everyone = self.group.all_gather(self._joined(rows))
-    copies: list[tf.Tensor] = []
-    concluded: list[_T] = []
-    for device in self.devices:
-      with tf.device(device):
-        copies.append(tf.identity(everyone))
-        concluded.append(conclude(copies[-1]))
-    return copies[0], concluded
+    return towers.conclude_on(self.devices, [everyone], conclude)
 
   def combine(
     self, messages: Sequence[methods.Message], payloads: Sequence[tf.Tensor]
@@ -118,45 +115,43 @@ class Collective:
     messages: Sequence[methods.Message],
     names: Sequence[str],
     payloads: Sequence[tf.Tensor],
-  ) -> '_Moved':
+  ) -> _Moved:
     """Moves the arguments of `combine`."""
     rows = self._joined(payloads)
     whole = [
       m for m, n in zip(messages, names, strict=True) if n == algorithms.GATHER
     ]
     if len(whole) == len(messages):
-      return _Moved(whole, gathering.move(self.group, whole, rows), [])
+      return whole, gathering.move(self.group, whole, rows), []
     parts = groups.columns(rows, [message.num_words for message in messages])
     own, reduced = [], []
     for message, name, part in zip(messages, names, parts, strict=True):
       if name == algorithms.GATHER:
         own.append(part)
-        continue
-      reduction = sums.Reduction(message, self.group, self.num_workers)
-      tensors = sums.ALGORITHMS[name].move(reduction, part)
-      reduced.append(_Reduced(name, reduction, tensors))
-    gathered = None
+      else:
+        algorithm = sums.ALGORITHMS[name]
+        reduction = sums.Reduction(message, self.group, self.num_workers)
+        reduced.append((algorithm, reduction, algorithm.move(reduction, part)))
+    gathered = gathering.Gathered([], [])
     if whole:
       gathered = gathering.move(self.group, whole, tf.concat(own, axis=1))
-    return _Moved(whole, gathered, reduced)
+    return whole, gathered, reduced
 
   def _received(
-    self, device: str, names: Sequence[str], moved: '_Moved'
+    self, device: str, names: Sequence[str], moved: _Moved
   ) -> list[methods.Received]:
     """What a device receives; see `combine`."""
+    messages, gathered, reduced = moved
     with tf.device(device):
-      whole: list[methods.Received] = []
-      others: list[methods.Received] = []
-      if moved.gathered:
-        here = tf.nest.map_structure(tf.identity, moved.gathered)
-        whole = gathering.received(moved.whole, here)
-      for name, reduction, tensors in moved.reduced:
-        here = [tf.identity(tensor) for tensor in tensors]
-        others.append(sums.ALGORITHMS[name].received(reduction, here))
-    gathered, reduced = iter(whole), iter(others)
-    return [
-      next(gathered if n == algorithms.GATHER else reduced) for n in names
-    ]
+      here = tf.nest.map_structure(tf.identity, gathered)
+      whole = iter(gathering.received(messages, here))
+      others = iter(
+        [
+          algorithm.received(reduction, list(map(tf.identity, tensors)))
+          for algorithm, reduction, tensors in reduced
+        ]
+      )
+    return [next(whole if n == algorithms.GATHER else others) for n in names]
 
   def _joined(self, parts: Sequence[tf.Tensor]) -> tf.Tensor:
     """The rows of this process's workers, in their order."""
@@ -164,25 +159,3 @@ class Collective:
       return parts[0]
     with tf.device(self.devices[0]):
       return towers.in_order(parts)
-
-
-class _Reduced(NamedTuple):
-  """A message that not all have whole: by which algorithm, what it moved."""
-
-  name: str
-  reduction: sums.Reduction
-  tensors: list[tf.Tensor]
-
-
-class _Moved(NamedTuple):
-  """What all processes have of a round.
-
-  Attributes:
-    whole: those that were gathered.
-    gathered: of them; None where there is none.
-    reduced: the others in their order.
-  """
-
-  whole: list[methods.Message]
-  gathered: gathering.Gathered | None
-  reduced: list[_Reduced]

@@ -85,8 +85,7 @@ def move(
   if not variable:
     together = group.all_gather_pieces(rows)
   elif fixed:
-    joined = fixed[0] if len(fixed) == 1 else tf.concat(fixed, axis=1)
-    together = group.all_gather_pieces(joined)
+    together = group.all_gather_pieces(wire.concat(fixed, axis=1))
   return Gathered(together, _move_used(group, variable) if variable else [])
 
 
@@ -117,11 +116,9 @@ def received(
   Returns:
     One a message.
   """
-  pieces: list[methods.Piece] = []
-  first = 0
-  for tensor in gathered.together:
-    pieces.append(methods.Piece(first, [tensor]))
-    first += tensor.shape[1]
+  starts = methods.starts_of([piece.shape[1] for piece in gathered.together])
+  parts = [[piece] for piece in gathered.together]
+  pieces = list(map(methods.Piece, starts, parts))
   fixed = [message for message in messages if not varies(message)]
   together, apart = iter(methods.payloads(fixed, pieces)), iter(gathered.apart)
   return [

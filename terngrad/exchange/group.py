@@ -19,6 +19,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from terngrad import signals
+from terngrad.codec.stages import wire
 
 NCCL = 'nccl'
 COMMUNICATIONS = ('auto', 'ring', NCCL)
@@ -75,13 +76,11 @@ class Group:
   def joined(cls, size: int, rank: int) -> 'Group':
     """The group of processes that a strategy of TensorFlow's has joined.
 
+    A process has one at most: collectives are known by their number in it.
+
     Args:
       size: P.
       rank: of this process.
-
-    Returns:
-      A process has one at most: collectives are told apart by their
-      number in it.
     """
     group = cls.__new__(cls)
     group._settle(size, rank, 'auto', _PIECE)
@@ -90,12 +89,9 @@ class Group:
   def _settle(
     self, size: int, rank: int, communication: str, piece: int
   ) -> None:
-    self.piece = piece
-    self.size = size
-    self.rank = rank
+    self.size, self.rank, self.piece = size, rank, piece
     self._keys = itertools.count(1)
-    self._on_gpus = communication == NCCL
-    self._hint = communication
+    self._hint, self._on_gpus = communication, communication == NCCL
 
   def all_gather(self, tensor: tf.Tensor) -> tf.Tensor:
     """All-gather: the tensors of all processes, one below the other.
@@ -106,8 +102,7 @@ class Group:
     Returns:
       [size * k, ...], in the order of the processes.
     """
-    pieces = self.all_gather_pieces(tensor)
-    return pieces[0] if len(pieces) == 1 else tf.concat(pieces, axis=1)
+    return wire.concat(self.all_gather_pieces(tensor), axis=1)
 
   def all_gather_pieces(
     self, tensor: tf.Tensor, most: int = _MOST_PIECES
@@ -178,13 +173,10 @@ class Group:
     return tf.ensure_shape(result, shape)
 
   def all_reduce(self, tensor: tf.Tensor) -> tf.Tensor:
-    """The sum over the processes; sums of integers wrap around.
+    """The sum over the processes, of the same shape; it wraps around.
 
     Args:
       tensor: int32 or int64, the same shape in every process.
-
-    Returns:
-      The same shape.
     """
     if self.size == 1:
       return tensor
@@ -210,9 +202,7 @@ class Group:
       return tensor
     with tf.device(_HOST):
       result = tf.raw_ops.CollectiveAllToAllV2(
-        input=tf.identity(tensor),
-        is_stateless=False,
-        **self._where(),
+        input=tf.identity(tensor), is_stateless=False, **self._where()
       )
     return tf.ensure_shape(result, tensor.shape)
 

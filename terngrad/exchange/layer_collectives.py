@@ -5,6 +5,8 @@ all devices made. Inside a layer each worker's program has to wait for those of
 the others, so this takes collective operations, also within a process.
 """
 
+import collections
+import functools
 import itertools
 
 import tensorflow as tf
@@ -43,11 +45,13 @@ class LayerCollectives:
         f' {expected} in all; received {exchange.num_workers}. Give each its '
         'own.'
       )
-    self._count = expected
-    self._group = group
+    self._count, self._group = expected, group
     self._group_key = next(_GROUP_KEYS)
-    self._instance_keys: list[int] = []
-    self._asked = [0] * len(exchange.devices)
+    # The same for the n-th question of every device.
+    self._instance_keys: dict[int, int] = collections.defaultdict(
+      functools.partial(next, _INSTANCE_KEYS)
+    )
+    self._questions = [itertools.count() for _ in exchange.devices]
 
   def gather(self, device_index: int, tensor: tf.Tensor) -> tf.Tensor:
     """All-gather.
@@ -68,14 +72,6 @@ class LayerCollectives:
       input=tensor[None],
       group_size=self._count,
       group_key=self._group_key,
-      instance_key=self._next_key(device_index),
+      instance_key=self._instance_keys[next(self._questions[device_index])],
       shape=[self._count, *tensor.shape],
     )
-
-  def _next_key(self, device_index: int) -> int:
-    """The same for the n-th question of every device."""
-    number = self._asked[device_index]
-    self._asked[device_index] += 1
-    if number == len(self._instance_keys):
-      self._instance_keys.append(next(_INSTANCE_KEYS))
-    return self._instance_keys[number]

@@ -114,14 +114,14 @@ class Servers(NamedTuple):
     return 0
 
   @property
-  def own(self) -> int:
-    """How many workers the chief's program has."""
-    return self.num_workers
-
-  @property
   def group(self) -> None:
     """The group of equal processes: there is none."""
     return None
+
+  @property
+  def own(self) -> int:
+    """How many workers the chief's program has."""
+    return self.num_workers
 
   def workers_of(self, device_index: int) -> range:
     """The workers on `devices[device_index]`, as a range."""
@@ -160,9 +160,8 @@ class Servers(NamedTuple):
       (float32 [workers, n] on the first server; for each device what `conclude`
       returned).
     """
-    with tf.device(self.servers[0]):
-      everyone = tower_lib.in_order([tf.identity(row) for row in rows])
-      concluded = conclude(everyone)
+    server = self.servers[:1]
+    everyone, (concluded,) = tower_lib.conclude_on(server, rows, conclude)
     values = [self._pull(value) for value in tf.nest.flatten(concluded)]
     return everyone, [
       tf.nest.pack_sequence_as(concluded, list(own))
@@ -206,11 +205,11 @@ class Servers(NamedTuple):
 
   def _pull(self, value: tf.Tensor) -> list[tf.Tensor]:
     """A server's tensor on every device: one transfer a process."""
-    found = []
-    firsts: dict[int, tf.Tensor] = {}
+    found: list[tf.Tensor] = []
     for index, device in enumerate(self.devices):
-      process = self.process_of(index)
+      # The first devices are one of each process.
+      is_first = index < self.num_processes
+      source = value if is_first else found[self.process_of(index)]
       with tf.device(device):
-        found.append(tf.identity(firsts.get(process, value)))
-      firsts.setdefault(process, found[-1])
+        found.append(tf.identity(source))
     return found

@@ -51,8 +51,7 @@ class Slices(NamedTuple):
     Args:
       received: int32 [processes, own, width], what each had for this process.
     """
-    rows = tf.reshape(received, [-1])
-    codes = wire.join(self.packing.unpack(rows))
+    codes = wire.join(self.packing.unpack(tf.reshape(received, [-1])))
     shape = [
       self.elements_per_word,
       received.shape[0] * received.shape[1],
@@ -75,14 +74,8 @@ class Slices(NamedTuple):
     """All slices, [processes, n * width], as [n, words]; n elements a word."""
     shape = [self.processes, self.elements_per_word, self.width]
     rows = tf.transpose(tf.reshape(values, shape), [1, 0, 2])
-    rows = tf.reshape(
-      rows, [self.elements_per_word, self.processes * self.width]
-    )
+    rows = tf.reshape(rows, [self.elements_per_word, -1])
     return rows[:, : self.num_words]
-
-  def in_order(self, values: tf.Tensor) -> tf.Tensor:
-    """`by_digit`, flat: all elements, and what is past the end."""
-    return tf.reshape(self.by_digit(values), [-1])
 
 
 def of(message: methods.Message, processes: int) -> Slices:
@@ -114,8 +107,7 @@ def in_planes(values: tf.Tensor, packing: wire.Packing) -> list[tf.Tensor]:
   flat = tf.reshape(values, [-1])
   count = packing.elements_per_word
   row = packing.width(flat.shape[0])
-  flat = tf.pad(flat, [[0, row * count - flat.shape[0]]])
-  return tf.split(flat, count)
+  return tf.split(tf.pad(flat, [[0, row * count - flat.shape[0]]]), count)
 
 
 def of_planes(rows: wire.Planes, cut: Slices) -> tf.Tensor:
@@ -126,7 +118,7 @@ def of_planes(rows: wire.Planes, cut: Slices) -> tf.Tensor:
     cut: `Slices`.
 
   Returns:
-    [processes, elements a word * width], as `Slices.in_order` takes it.
+    [processes, elements a word * width], as `Slices.by_digit` takes it.
   """
   rows = rows if isinstance(rows, list) else tf.unstack(rows)
   parts = [tf.reshape(row, [cut.processes, -1]) for row in rows]

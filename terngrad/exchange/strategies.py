@@ -11,6 +11,7 @@ from terngrad.exchange import collective
 from terngrad.exchange import group
 from terngrad.exchange import towers
 
+_group = functools.cache(group.Group.joined)
 OF_ONE_PROCESS = (
   tf.distribute.MirroredStrategy,
   tf.distribute.OneDeviceStrategy,
@@ -71,8 +72,3 @@ def _processes(
     return 1, 0
   before = chiefs if resolver.task_type == 'worker' else 0
   return chiefs + workers, before + resolver.task_id
-
-
-@functools.cache
-def _group(size: int, rank: int) -> group.Group:
-  return group.Group.joined(size, rank)

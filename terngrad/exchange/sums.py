@@ -6,8 +6,7 @@ workers.
 """
 
 import abc
-from collections.abc import Callable
-from typing import Any
+import functools
 from typing import NamedTuple
 from typing import cast
 
@@ -47,12 +46,6 @@ class Reduction(NamedTuple):
   def cut(self) -> slices.Slices:
     """The slices of the message."""
     return slices.of(self.message, self.group.size)
-
-  @property
-  def dtype(self) -> tf.DType:
-    """The narrowest type that holds a sum of codes."""
-    largest = self.num_workers * self.message.sum_levels
-    return tf.int8 if largest < 128 else tf.int32
 
 
 class Algorithm(abc.ABC):
@@ -94,11 +87,8 @@ class Algorithm(abc.ABC):
     """
 
 
-def compiled(
-  function: Callable[..., Any],
-) -> tf.types.experimental.PolymorphicFunction:
-  """Compiled where a traced step calls it, each for its own device."""
-  return tf.function(function, jit_compile=True)
+# Where a traced step calls it, each for its own device.
+compiled = functools.partial(tf.function, jit_compile=True)
 
 
 def _codes(message: methods.Message) -> bool:
@@ -110,7 +100,6 @@ class Reduce(Algorithm):
 
   def fits(self, message: methods.Message, num_workers: int) -> bool:
     """Whether the packing adds."""
-    del num_workers
     packing = message.packing
     adds = isinstance(packing, wire.Packing) and packing.max_workers is not None
     return _codes(message) and adds
@@ -119,14 +108,12 @@ class Reduce(Algorithm):
     self, message: methods.Message, num_workers: int, processes: int
   ) -> float:
     """A ring adds 1/P of the words at a time, and passes the sums on."""
-    del num_workers
     return 2 * (processes - 1) / processes * message.num_words
 
   def move(self, reduction: Reduction, rows: tf.Tensor) -> list[tf.Tensor]:
     """The sum of all words."""
     # It is one where `fits` says so.
-    packing = cast(wire.Packing, reduction.message.packing)
-    lanes = packing.lanes(rows)
+    lanes = cast(wire.Packing, reduction.message.packing).lanes(rows)
     return [reduction.group.all_reduce(tf.reduce_sum(lanes, axis=0))]
 
   def received(
@@ -138,7 +125,8 @@ class Reduce(Algorithm):
     @compiled
     def unpack(total: tf.Tensor) -> tf.Tensor:
       sums = packing.sums_of_total(total, reduction.num_workers)
-      return tf.cast(sums, reduction.dtype)
+      small = reduction.message.dtype_of_sums(reduction.num_workers)
+      return tf.cast(sums, small)
 
     return methods.Sum([unpack(*moved)])
 
@@ -160,15 +148,14 @@ class TwoShot(Algorithm):
     """Slices of the own words, and the packed sums."""
     cut = slices.of(message, processes)
     own = num_workers // processes
-    back = _back(message, num_workers).num_words(
-      cut.elements_per_word * cut.width
-    )
-    return (processes - 1) * (own * cut.width + back)
+    back = message.packing_of_sums(num_workers)
+    packed = back.num_words(cut.elements_per_word * cut.width)
+    return (processes - 1) * (own * cut.width + packed)
 
   def move(self, reduction: Reduction, rows: tf.Tensor) -> list[tf.Tensor]:
     """The packed sums of all slices."""
     cut, group = reduction.cut, reduction.group
-    back = _back(reduction.message, reduction.num_workers)
+    back = reduction.message.packing_of_sums(reduction.num_workers)
 
     @compiled
     def pack_sums(received: tf.Tensor) -> tf.Tensor:
@@ -181,22 +168,10 @@ class TwoShot(Algorithm):
     self, reduction: Reduction, moved: list[tf.Tensor]
   ) -> methods.Sum:
     """The sums, in the order of the elements."""
-    (packed,) = moved
-    back = _back(reduction.message, reduction.num_workers)
-
-    @compiled
-    def unpack(words: tf.Tensor) -> list[tf.Tensor]:
-      return [tf.cast(plane, reduction.dtype) for plane in back.unpack(words)]
-
-    # Joined outside of compiled code, which branches at every element of it.
-    rows = unpack(tf.reshape(packed, [-1]))
+    words = tf.reshape(moved[0], [-1])
+    rows = reduction.message.unpacked_sums(words, reduction.num_workers)
     planes = slices.of_planes(rows, reduction.cut)
-    return methods.Sum([reduction.cut.in_order(planes)])
-
-
-def _back(message: methods.Message, num_workers: int) -> wire.Packing:
-  """The packing of sums of codes."""
-  return packings.sums(num_workers * message.sum_levels)
+    return methods.Sum([tf.reshape(reduction.cut.by_digit(planes), [-1])])
 
 
 class Slices(Algorithm):
@@ -204,7 +179,6 @@ class Slices(Algorithm):
 
   def fits(self, message: methods.Message, num_workers: int) -> bool:
     """Whether the message is of floats."""
-    del num_workers
     floats = message.combine == methods.SUM and message.levels is None
     return floats and slices.fits(message)
 
@@ -224,8 +198,7 @@ class Slices(Algorithm):
     parts = groups.columns(rows, [piece.num_words for piece in pieces])
     moved = []
     for piece, part in zip(pieces, parts, strict=True):
-      received = group.all_to_all(piece.deal(part))
-      sums = compiled(piece.sums_in_order)(received)
+      sums = compiled(piece.sums_in_order)(group.all_to_all(piece.deal(part)))
       moved += group.all_gather_pieces(sums[tf.newaxis], most=1)
     return moved
 
@@ -252,13 +225,10 @@ def _pieces(reduction: Reduction, own: int) -> list[slices.Slices]:
     return [whole]
   # A multiple of the processes, so that only the last piece is padded.
   size = -(-whole.num_words // (count * whole.processes)) * whole.processes
-  found, rest = [], whole.num_words
-  while rest:
-    words = min(size, rest)
-    elements = words * whole.elements_per_word
-    found.append(whole._replace(num_words=words, num_elements=elements))
-    rest -= words
-  return found
+  starts = range(0, whole.num_words, size)
+  counts = [min(size, whole.num_words - start) for start in starts]
+  k = whole.elements_per_word
+  return [whole._replace(num_words=n, num_elements=n * k) for n in counts]
 
 
 class Scatter(Algorithm):
@@ -266,7 +236,6 @@ class Scatter(Algorithm):
 
   def fits(self, message: methods.Message, num_workers: int) -> bool:
     """Whether the message is declared to be scattered."""
-    del num_workers
     return message.combine == methods.SCATTER
 
   def sent_words(

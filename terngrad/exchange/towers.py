@@ -110,15 +110,7 @@ class Towers(NamedTuple):
       (float32 [workers, n], for records; for each device what `conclude`
       returned, on that device).
     """
-    concluded: list[_T] = []
-    everyones = None
-    for device, parts in zip(self.devices, _send(self, rows), strict=True):
-      with tf.device(device):
-        everyone = in_order(parts)
-        concluded.append(conclude(everyone))
-      if everyones is None:
-        everyones = everyone
-    return everyones, concluded
+    return conclude_on(self.devices, rows, conclude)
 
   def combine(
     self, messages: Sequence[methods.Message], payloads: Sequence[tf.Tensor]
@@ -133,10 +125,14 @@ class Towers(NamedTuple):
       For each device a list of `codec.method.Payloads`, `Sum` or `Scattered`,
       one a message.
     """
-    return [
-      methods.payloads(messages, [methods.Piece(0, parts)])
-      for parts in _send(self, payloads)
-    ]
+    received = []
+    for device in self.devices:
+      with tf.device(device):
+        # They stay apart: putting them in the order of the workers would copy
+        # them once more.
+        parts = [tf.identity(part) for part in payloads]
+        received.append(methods.payloads(messages, [methods.Piece(0, parts)]))
+    return received
 
   def report(self, step: tf.Tensor, losses: Sequence[tf.Tensor]) -> None:
     """Tells other processes what became of a step; here there are none.
@@ -147,22 +143,27 @@ class Towers(NamedTuple):
     """
 
 
-def _send(towers: Towers, parts: Sequence[tf.Tensor]) -> list[list[tf.Tensor]]:
-  """Sends what every worker has to every device.
+def conclude_on(
+  devices: Sequence[str],
+  rows: Sequence[tf.Tensor],
+  conclude: Callable[[tf.Tensor], _T],
+) -> tuple[tf.Tensor, list[_T]]:
+  """What every device concludes from all workers' rows.
 
   Args:
-    towers: `Towers`.
-    parts: for each device a tensor [its workers, ...] on that device.
+    devices: where.
+    rows: for each device of workers float32 [its workers, n].
+    conclude: see `Towers.gather_metadata`.
 
   Returns:
-    For each device the list of `parts`, on that device. They stay apart:
-    putting them in the order of the workers would copy them once more.
+    As `Towers.gather_metadata`.
   """
-  received = []
-  for device in towers.devices:
+  copies, concluded = [], []
+  for device in devices:
     with tf.device(device):
-      received.append([tf.identity(part) for part in parts])
-  return received
+      copies.append(in_order([tf.identity(row) for row in rows]))
+      concluded.append(conclude(copies[-1]))
+  return copies[0], concluded
 
 
 def in_order(parts: Sequence[tf.Tensor]) -> tf.Tensor:

@@ -72,8 +72,7 @@ def _load() -> tuple[Any, str | None]:
     else:
       _check(chosen)
       return operations, None
-  is_wish = missing == _SWITCHED_OFF
-  log = logging.info if is_wish else logging.warning
+  log = logging.info if missing == _SWITCHED_OFF else logging.warning
   log('Native kernels: not used, %s', missing)
   return None, missing
 

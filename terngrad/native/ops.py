@@ -53,18 +53,15 @@ class EncodeOptions(NamedTuple):
     scalers: tf.Tensor,
     key: tf.Tensor,
   ) -> tf.Tensor:
-    """The words of a payload.
+    """The words of a payload, int32 [words].
 
     Args:
-      pieces: list of float32, the v variables, or one tensor with all of them.
-      sizes: list of v int, their elements.
+      pieces: float32, the v variables, or one tensor with all of them.
+      sizes: their elements.
       limits: float32 [v], the largest magnitude; not looked at where nothing is
         clipped.
       scalers: float32 [v].
       key: uint32 [2] or [3], see `codec.stages.ternary.quantize_in_strata`.
-
-    Returns:
-      int32 [words].
     """
     return native.library().terngrad_encode(
       gradients=pieces,
@@ -97,13 +94,13 @@ class Digits(NamedTuple):
     """Unpacks payloads, adds their codes and scales the sums, in one pass.
 
     Args:
-      parts: list of int32 [n, words], see `codec.method.Piece`.
+      parts: int32 [n, words], see `codec.method.Piece`.
       scalers: float32 [v].
-      shapes: list of v static shapes.
-      scale: Python float, multiplies after the scaler.
+      shapes: static, of the v variables.
+      scale: multiplies after the scaler.
 
     Returns:
-      List of v float32 of `shapes`.
+      v float32 of `shapes`.
     """
     return native.library().terngrad_decode_sum(
       parts=parts,
@@ -123,7 +120,7 @@ def statistics(
   Sums run in float64, in blocks whose order the size alone fixes.
 
   Args:
-    gradients: list of v float32, any shapes.
+    gradients: v float32, any shapes.
 
   Returns:
     Pair of float32 [v]; see `codec.stages.statistics.Statistics`.
@@ -142,8 +139,8 @@ def clipped(gradients: Sequence[tf.Tensor], clip_factor: float) -> tf.Tensor:
   the pass.
 
   Args:
-    gradients: list of v float32, any shapes.
-    clip_factor: float >= 0, see `codec.stages.clipping.clip_by_stddev`.
+    gradients: v float32, any shapes.
+    clip_factor: >= 0, see `codec.stages.clipping.clip_by_stddev`.
 
   Returns:
     float32 [v]; NaN where an element is not finite.
@@ -156,14 +153,10 @@ def clipped(gradients: Sequence[tf.Tensor], clip_factor: float) -> tf.Tensor:
 
 
 def norms(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
-  """The Euclidean norm of each gradient, in one pass.
+  """float32 [v]: `codec.stages.statistics.norm` of each gradient, in one pass.
 
   Args:
-    gradients: list of v float32, any shapes.
-
-  Returns:
-    float32 [v]; NaN where an element is not finite, see
-    `codec.stages.statistics.norm`.
+    gradients: v float32, any shapes.
   """
   return native.library().terngrad_norms(gradients=gradients)
 
@@ -174,16 +167,13 @@ def scale_sums(
   shapes: Sequence[Sequence[int]],
   scale: float = 1.0,
 ) -> list[tf.Tensor]:
-  """Scales sums of codes that were unpacked and added before, in one pass.
+  """`Digits.decode_sum` of sums that were unpacked and added before.
 
   Args:
     sums: int8, int32 or float32 [elements, or more].
-    scalers: float32 [v].
-    shapes: list of v static shapes.
-    scale: Python float, multiplies after the scaler.
-
-  Returns:
-    List of v float32 of `shapes`.
+    scalers: as the others see there.
+    shapes: see there.
+    scale: see there.
   """
   return native.library().terngrad_scale_sums(
     sums=sums, scalers=scalers, V=len(shapes), shapes=shapes, scale=scale
@@ -273,13 +263,10 @@ def fused_update_of_sums(
     sums: int8, int32 or float32 [n], of the elements from `first` on; those
       past the last element are not looked at.
     first: elements of all variables before them.
-    scalers: see `fused_update`.
-    scale: see `fused_update`.
-    tensors: see `fused_update`.
-    rates: see `fused_update`.
-
-  Returns:
-    The operation, for graphs; None in eager code.
+    scalers: as the others see `fused_update`.
+    scale: see there.
+    tensors: see there.
+    rates: see there.
   """
   moving = _moving(tensors, rates)
   total = sum(shape.num_elements() for shape in moving['shapes'])

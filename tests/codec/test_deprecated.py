@@ -78,7 +78,7 @@ def test_a_method_of_functions_sends_what_the_class_sends(predicted, wrapper):
     made = registry.method(f'{wrapper}functions:decay=0.5')
   expected = predicted(0.5)
   if wrapper:
-    expected = error_feedback.error_feedback(expected)
+    expected = error_feedback.ErrorFeedback(expected)
   assert made.name == expected.name
   assert_same(made, expected)
   assert_same(made, expected, bucketing.on_kernels)
@@ -288,7 +288,7 @@ def test_a_copy_without_kernels_has_none():
 def test_wrappers_go_around_a_renamed_code():
   with pytest.warns(DeprecationWarning):
     made = registry.parse('ternary')._replace(name='mine')
-  wrapped = error_feedback.error_feedback(made)
+  wrapped = error_feedback.ErrorFeedback(made)
   assert wrapped.on_kernels().name == 'error feedback > mine'
   assert_same(
     wrapped, registry.method('error_feedback+ternary'), bucketing.on_kernels

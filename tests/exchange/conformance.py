@@ -171,7 +171,7 @@ ROUNDS = {
     of_codes(packing.radix(MOST_WORKERS), 77),
     of_codes(huffman.huffman243(), 200_003),
     of_entries(thc.entries(3.0), 15, 1001),
-    of_some_words(threshold.threshold(1.0, 1.0).packing, 30_000),
+    of_some_words(threshold.Threshold(1.0, 1.0).packing, 30_000),
   ],
 }
 # 'mixed' has messages of the kinds of all the others but words of 64 bits.

@@ -48,4 +48,4 @@ def test_a_piece_of_narrow_floats_has_several_elements_a_word():
 )
 def test_sums_of_codes_fit_their_type(workers, dtype):
   message = methods.code_sum(packing.base3(), 100, 1)
-  assert reduction(message, 1, workers).dtype == dtype
+  assert message.dtype_of_sums(workers) == dtype

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from terngrad.codec import method
 from terngrad.codec.methods import by_variable
+from terngrad.codec.methods import validation
 from terngrad.codec.stages import ternary
 from terngrad.codec.stages import wire
 from terngrad.native import grouped_ops
@@ -99,16 +100,12 @@ class Grouped(by_variable.ByVariable):
     """See `by_variable.ByVariable`."""
     shapes = self._shapes(values.shape[0])
     bits = draws() if self.traits.randomness != 'none' else None
-    scales, codes = [], []
-    for rows, draw in zip(
-      _cut(values, shapes), _cut(bits, shapes), strict=True
-    ):
-      scale, code = self.encode_groups(rows, draw)
-      scales.append(scale)
-      codes.append(tf.reshape(code, [-1]))
+    parts = map(self.encode_groups, _cut(values, shapes), _cut(bits, shapes))
+    scales, codes = zip(*parts, strict=True)
     kinds = zip(*scales, strict=True)
     scales = tf.concat([tf.concat(kind, axis=0) for kind in kinds], axis=0)
-    words = self.integers.pack_flat(tf.concat(codes, axis=0))
+    codes = tf.concat([tf.reshape(code, [-1]) for code in codes], axis=0)
+    words = self.integers.pack_flat(codes)
     return tf.concat([tf.bitcast(scales, tf.int32), words], axis=0)
 
   def planes(self, words: tf.Tensor, num_elements: int) -> tf.Tensor:
@@ -133,13 +130,8 @@ class Grouped(by_variable.ByVariable):
     """Refuses scales that no encoder makes."""
     count = self._num_scales(num_elements)
     scales = words[:count].view(np.float32)
-    bad = scales[~(np.isfinite(scales) & (self.signed | (scales >= 0)))]
-    if bad.size:
-      raise ValueError(
-        f'{self.name}: expected finite scales{"" if self.signed else " >= 0"}, '
-        f'received {bad[0]}. The payload was damaged or made by another codec: '
-        'send it again.'
-      )
+    expected = 'finite scales' if self.signed else 'finite scales >= 0'
+    validation.check_scales(self.name, scales, expected, self.signed)
     return self.integers, words[count:], num_elements
 
   def _shapes(self, num_elements: int) -> list[tuple[int, int]]:
@@ -149,12 +141,11 @@ class Grouped(by_variable.ByVariable):
     return [(num_elements // size, size)] + [(1, rest)] * bool(rest)
 
   def _num_scales(self, num_elements: int) -> int:
-    groups = sum(rows for rows, _ in self._shapes(num_elements))
-    return self.num_scales * groups
+    return self.num_scales * sum(rows for rows, _ in self._shapes(num_elements))
 
 
 class OnKernels(by_variable.ByVariable):
-  """A code of variables that kernels code: the first base of its `twin`.
+  """A code of variables that kernels code: the first base of a twin.
 
   Attributes:
     kernels: what the kernels take; the code sets it.
@@ -173,7 +164,6 @@ class OnKernels(by_variable.ByVariable):
     key: tf.Tensor,
   ) -> tf.Tensor:
     """See `coded.Code`."""
-    del own, shared  # each variable is coded alone
     num_words = self.words_of(sizes)
     return grouped_ops.encode(pieces, sizes, key, num_words, self.kernels)
 
@@ -185,7 +175,6 @@ class OnKernels(by_variable.ByVariable):
     scale: float = 1.0,
   ) -> list[tf.Tensor]:
     """See `coded.Code`."""
-    del shared
     return grouped_ops.decode_sum(parts, shapes, scale, self.kernels)
 
 

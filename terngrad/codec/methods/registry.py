@@ -72,9 +72,6 @@ def ternary(
       and drop codes at random when they know the shared one. The law is the
       same; payloads of N virtual nodes wait in memory instead of N gradients.
 
-  Returns:
-    A `coded.Code`.
-
   Raises:
     ValueError: an option is out of its range.
   """
@@ -124,39 +121,39 @@ def _packing(
 
 
 _HERE = 'terngrad.codec.methods.'
-# Functions, or where they stand, as `module:function`.
+# Functions and classes, or where they are, as `module:name`.
 CODECS: dict[str, Callable[..., Any] | str] = {
-  'asymmetric': f'{_HERE}scalar.asymmetric:asymmetric',
+  'asymmetric': f'{_HERE}scalar.asymmetric:Asymmetric',
   'bf16': bf16,
   'drive': f'{_HERE}transforms.eden:drive',
   'eden': f'{_HERE}transforms.eden:eden',
   'eden3': f'{_HERE}transforms.eden:eden3',
   'fp16': fp16,
-  'fp8': f'{_HERE}scalar.fp8:fp8',
+  'fp8': f'{_HERE}scalar.fp8:Fp8',
   'identity': identity,
-  'minmax': f'{_HERE}scalar.minmax:minmax',
-  'natural': f'{_HERE}scalar.natural:natural',
-  'one_bit': f'{_HERE}scalar.one_bit:one_bit',
-  'qsgd': f'{_HERE}scalar.qsgd:qsgd',
+  'minmax': f'{_HERE}scalar.minmax:Minmax',
+  'natural': f'{_HERE}scalar.natural:Natural',
+  'one_bit': f'{_HERE}scalar.one_bit:OneBit',
+  'qsgd': f'{_HERE}scalar.qsgd:Qsgd',
   'sign': f'{_HERE}scalar.sign:sign',
-  'stc': f'{_HERE}sparse.stc:stc',
+  'stc': f'{_HERE}sparse.stc:Stc',
   'ternary': ternary,
   'three_lc': f'{_HERE}scalar.three_lc:three_lc',
-  'threshold': f'{_HERE}sparse.threshold:threshold',
-  'topk': f'{_HERE}sparse.topk:topk',
+  'threshold': f'{_HERE}sparse.threshold:Threshold',
+  'topk': f'{_HERE}sparse.topk:TopK',
 }
 
 # What is no code, since it has several rounds or messages, or remembers.
 METHODS = {
-  'powersgd': f'{_HERE}transforms.powersgd:powersgd',
-  'randomk': f'{_HERE}sparse.randomk:randomk',
-  'thc': f'{_HERE}transforms.thc:thc',
+  'powersgd': f'{_HERE}transforms.powersgd:PowerSGD',
+  'randomk': f'{_HERE}sparse.randomk:RandomK',
+  'thc': f'{_HERE}transforms.thc:Thc',
 }
 
 # What can stand before a code and a plus sign.
 WRAPPERS = {
   'bidirectional': f'{_HERE}wrappers.bidirectional:bidirectional',
-  'error_feedback': f'{_HERE}wrappers.error_feedback:error_feedback',
+  'error_feedback': f'{_HERE}wrappers.error_feedback:ErrorFeedback',
   'momentum': f'{_HERE}wrappers.momentum:momentum_correction',
 }
 
@@ -226,15 +223,11 @@ def parse(text: str, workers: int = 0) -> 'coded_lib.Code':
     text: 'NAME' or 'NAME:option=value,option=value'.
     workers: how many there are, where the text does not say.
 
-  Returns:
-    A `coded.Code`.
-
   Raises:
     ValueError: unknown name or option, or a bad value; the message lists what
       there is.
   """
-  text = _in_full(text)
-  wrappers, _, text = text.rpartition('+')
+  wrappers, _, text = _in_full(text).rpartition('+')
   name, _ = spelling.split(text)
   remark = ', a method and no code' if name in METHODS else ''
   makers = CODECS | _of_others(name)
@@ -249,7 +242,7 @@ def parse(text: str, workers: int = 0) -> 'coded_lib.Code':
 
 
 def method(text: str, workers: int = 0) -> 'methods.Method':
-  """The method that a command line names, with what is wrapped around it.
+  """The method that a command line names, and its wrappers; see `parse`.
 
   Examples:
     >>> method('error_feedback+ternary:clip_factor=0').name
@@ -260,12 +253,6 @@ def method(text: str, workers: int = 0) -> 'methods.Method':
       `ALIASES`; before it any of `WRAPPERS`, with options in the same way, and
       a plus sign.
     workers: how many there are, where the text does not say.
-
-  Returns:
-    A `method.Method`.
-
-  Raises:
-    ValueError: see `parse`.
   """
   *wrappers, text = _in_full(text).split('+')
   name, _ = spelling.split(text)
@@ -304,10 +291,7 @@ def _in_full(text: str) -> str:
 
 
 def _of_others(name: str) -> dict[str, str]:
-  """Codes that other packages have registered, unless the name is ours.
-
-  Their metadata is read for names that are unknown here alone.
-  """
+  """Codes of other packages; metadata is read for unknown names alone."""
   if name in CODECS or name in METHODS:
     return {}
   found = metadata.entry_points(group=ENTRY_POINTS)

@@ -61,6 +61,24 @@ def validate(codec: coded.Code, words: Any, num_elements: int) -> np.ndarray:
   return words
 
 
+def check_scales(
+  name: str, scales: np.ndarray, expected: str, signed: bool = False
+) -> None:
+  """Raises ValueError for scales that no encoder makes.
+
+  Args:
+    name: of the packing.
+    scales: float32 [n], of a payload.
+    expected: what they are, for the message.
+    signed: whether they may be negative.
+  """
+  bad = scales[~(np.isfinite(scales) & (signed | (scales >= 0)))]
+  if bad.size:
+    raise ValueError(
+      f'{name}: expected {expected}, received {bad[0]}. {_SPOILT}'
+    )
+
+
 def _check_floats(
   packing: wire.Packing | wire.VariablePacking,
   words: np.ndarray,

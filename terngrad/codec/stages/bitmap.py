@@ -30,12 +30,9 @@ def bitmap_sign(density: float = 0.3175) -> wire.VariablePacking:
   return _BitmapSign(density)
 
 
-class _BitmapSign(wire.VariablePacking):
+class _BitmapSign(wire.OfDensity):
   name = 'bitmap_sign'
   elements_per_word = _PLACES
-
-  def __init__(self, density: float) -> None:
-    self._density = density
 
   def capacity(self, width: int) -> int:
     return 1 + 2 * width
@@ -45,11 +42,9 @@ class _BitmapSign(wire.VariablePacking):
     signs = num_elements * self._density / 32 + 31 / 64 if num_elements else 0
     return 1 - (-num_elements // _PLACES) + signs
 
-  def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
+  def pack_codes(self, planes: list[tf.Tensor]) -> tf.Tensor:
     codes = tf.stack(planes)
     width = codes.shape[1]
-    if not width:
-      return tf.constant([1])
     nonzero = tf.cast(codes != 0, tf.int32)
     rank = tf.cumsum(nonzero, axis=0, exclusive=True)
     counts = tf.reduce_sum(nonzero, axis=0)
@@ -70,9 +65,8 @@ class _BitmapSign(wire.VariablePacking):
     used = 1 + width + (tf.reduce_sum(counts) + 31) // 32
     return tf.concat([[used], tf.bitcast(bitmap, tf.int32), stream], axis=0)
 
-  def unpack(self, words: tf.Tensor, width: int) -> wire.Planes:
-    if not width:
-      return [tf.zeros([0], tf.int32)] * _PLACES
+  def unpack_codes(self, words: tf.Tensor, width: int) -> wire.Planes:
+
     words = tf.bitcast(words, tf.uint32)
     bitmap, stream = words[1 : 1 + width], words[1 + width :]
     nonzero = _bit(bitmap[tf.newaxis], _places())

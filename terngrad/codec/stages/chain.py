@@ -30,8 +30,7 @@ def local_scaler(
   """
   for stage in stages:
     if isinstance(stage, contract.Clip):
-      limit = stage.limit(stats)
-      stats = stats._replace(max_abs=_lesser(stats.max_abs, limit))
+      stats = stats._replace(max_abs=_lesser(stats.max_abs, stage.limit(stats)))
     if isinstance(stage, contract.Quantizer):
       return stage.scaler(stats)
   return stats.max_abs

@@ -33,16 +33,13 @@ def check_gradients(gradients: Any) -> None:
 
   One tensor would be taken for the list of its rows.
   """
-  is_list = isinstance(gradients, list | tuple)
-  if not (is_list and all(_is_float32(one) for one in gradients)):
+  if not isinstance(gradients, list | tuple) or any(
+    getattr(one, 'dtype', None) != tf.float32 for one in gradients
+  ):
     raise ValueError(
       'gradients: expected a list of float32 tensors, one a variable, received '
       f'{described(gradients)}. Put one gradient into a list.'
     )
-
-
-def _is_float32(value: Any) -> bool:
-  return getattr(value, 'dtype', None) == tf.float32
 
 
 def described(value: Any) -> str:

@@ -34,6 +34,7 @@ _FIELDS = {
   'expected check | levels domain traits max_workers fill',
   'CompositePacking': 'name num_words planes check | levels domain max_workers',
 }
+_RENAMED = {'requantizes': 'carries', 'native': 'twin'}
 # What says whether a function that need not be there is.
 _IS_THERE = {
   'estimate': 'estimates',
@@ -59,7 +60,7 @@ class OfFunctions(abc.ABC):  # noqa: B024
     """Takes what 0.2 took; subclasses have parameters of their own."""
     if not (values or named) or cls.__init__ is not object.__init__:
       return super().__new__(cls)
-    if cls.__module__.partition('.')[0] != 'terngrad' or _base(cls) is not cls:
+    if _base(cls) is not cls:
       raise TypeError(f'{cls.__name__} takes no arguments.')
     given = _given(cls.__name__, values, named)
     _warn(cls)
@@ -77,25 +78,20 @@ class OfFunctions(abc.ABC):  # noqa: B024
     if unknown:
       raise ValueError(f'Got unexpected field names: {sorted(unknown)!r}')
     members = _members(base, changes)
-    values = {
+    functions = {
       name: value
       for name, value in members.items()
-      if not callable(value) and not isinstance(_of(kind, name), property)
+      if callable(value)
+      or isinstance(inspect.getattr_static(kind, name, None), property)
     }
-    functions = {name: members[name] for name in members.keys() - values.keys()}
     _warn(kind)
     other = copy.copy(self)
+    vars(other).update(members)
     if functions:
       other.__class__ = _of_functions(kind, functions)
-    for name in functions.keys() & vars(self).keys():
-      delattr(other, name)
-    vars(other).update(values)
+    for name in functions:
+      del vars(other)[name]
     return other
-
-
-def _of(kind: type, name: str) -> Any:
-  """What a class has by a name, or None."""
-  return inspect.getattr_static(kind, name, None)
 
 
 def _base(kind: type) -> type | None:
@@ -112,13 +108,13 @@ def _given(
   kind: str, values: Sequence[Any], named: dict[str, Any]
 ) -> dict[str, Any]:
   """Arguments by their names; TypeError for others than 0.2 took."""
-  required, optional = map(str.split, _FIELDS[kind].split('|'))
-  parameter = inspect.Parameter
+  required, _, optional = _FIELDS[kind].partition('|')
+  anywhere = inspect.Parameter.POSITIONAL_OR_KEYWORD
   signature = inspect.Signature(
-    [parameter(name, parameter.POSITIONAL_OR_KEYWORD) for name in required]
+    [inspect.Parameter(name, anywhere) for name in required.split()]
     + [
-      parameter(name, parameter.POSITIONAL_OR_KEYWORD, default=None)
-      for name in optional
+      inspect.Parameter(name, anywhere, default=None)
+      for name in optional.split()
     ]
   )
   try:
@@ -157,32 +153,21 @@ def _members(base: type, given: dict[str, Any]) -> dict[str, Any]:
 
 def _translated(given: dict[str, Any]) -> dict[str, Any]:
   """Members of a class for what 0.2 called them."""
-  found = dict(given)
-  for name, says in _IS_THERE.items():
-    if name in given:
-      found[says] = given[name] is not None
-  for name, new in (('requantizes', 'carries'), ('native', 'twin')):
-    if name in given:
-      found[new] = found.pop(name)
+  found = {_RENAMED.get(name, name): value for name, value in given.items()}
+  found |= {
+    _IS_THERE[name]: given[name] is not None
+    for name in given.keys() & _IS_THERE.keys()
+  }
   if 'send' in given:
-    found['send'] = _of_rounds(given['send'])
-    found['num_rounds'] = len(given['send'])
+    rounds = given['send']
+    found['send'] = lambda number, *arguments: rounds[number](*arguments)
+    found['num_rounds'] = len(rounds)
   if given.get('in_float'):
     found['in_float'] = lambda plain: given['in_float']()
   if given.get('stages'):
-    strata = [getattr(stage, 'strata', 0) for stage in given['stages']]
     found['max_workers'] = given['stages'][-1].max_workers
-    found['strata'] = max(strata)
+    found['strata'] = max(getattr(s, 'strata', 0) for s in given['stages'])
   return found
-
-
-def _of_rounds(functions: tuple[Callable[..., Any], ...]) -> Callable[..., Any]:
-  """`Method.send` of a function a round."""
-
-  def send(number: int, *arguments: Any) -> Any:
-    return functions[number](*arguments)
-
-  return send
 
 
 def moved(module: str, **names: str) -> Callable[[str], Any]:

@@ -77,15 +77,13 @@ class _TwoAWord(wire.Packing):
 
   def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
     low, high = map(self.to_bits, planes)
-    word = tf.bitwise.bitwise_or(
-      low, tf.bitwise.left_shift(high, tf.constant(16, tf.uint32))
-    )
+    word = tf.bitwise.bitwise_or(low, tf.bitwise.left_shift(high, 16))
     return tf.bitcast(word, tf.int32)
 
   def unpack(self, words: tf.Tensor) -> wire.Planes:
     word = tf.bitcast(words, tf.uint32)
-    high = tf.bitwise.right_shift(word, tf.constant(16, tf.uint32))
-    low = tf.bitwise.bitwise_and(word, tf.constant(0xFFFF, tf.uint32))
+    high = tf.bitwise.right_shift(word, 16)
+    low = tf.bitwise.bitwise_and(word, 0xFFFF)
     return [self.from_bits(low), self.from_bits(high)]
 
 
@@ -95,18 +93,16 @@ class _Bfloat16(_TwoAWord):
   def to_bits(self, values: tf.Tensor) -> tf.Tensor:
     """The upper bits of float32, rounded."""
     bits = tf.bitcast(values, tf.uint32)
-    sixteen = tf.constant(16, tf.uint32)
+
     # Half of what is cut off, less where the last bit that stays is even.
-    odd = tf.bitwise.bitwise_and(tf.bitwise.right_shift(bits, sixteen), 1)
-    rounded = tf.bitwise.right_shift(bits + 0x7FFF + odd, sixteen)
+    odd = tf.bitwise.bitwise_and(tf.bitwise.right_shift(bits, 16), 1)
+    rounded = tf.bitwise.right_shift(bits + 0x7FFF + odd, 16)
     # Rounded up to infinity: one less is the largest finite number.
     infinite = tf.bitwise.bitwise_and(rounded, 0x7FFF) == 0x7F80
     return tf.where(infinite, rounded - 1, rounded)
 
   def from_bits(self, bits: tf.Tensor) -> tf.Tensor:
-    return tf.bitcast(
-      tf.bitwise.left_shift(bits, tf.constant(16, tf.uint32)), tf.float32
-    )
+    return tf.bitcast(tf.bitwise.left_shift(bits, 16), tf.float32)
 
 
 class _Float16(_TwoAWord):
@@ -118,5 +114,4 @@ class _Float16(_TwoAWord):
     return tf.cast(tf.bitcast(half, tf.uint16), tf.uint32)
 
   def from_bits(self, bits: tf.Tensor) -> tf.Tensor:
-    half = tf.bitcast(tf.cast(bits, tf.uint16), tf.float16)
-    return tf.cast(half, tf.float32)
+    return tf.cast(tf.bitcast(tf.cast(bits, tf.uint16), tf.float16), tf.float32)

@@ -45,15 +45,12 @@ def huffman243(density: float = 0.3175) -> wire.VariablePacking:
   return _Huffman(density)
 
 
-class _Huffman(wire.VariablePacking):
+class _Huffman(wire.OfDensity):
   name = 'huffman243'
   elements_per_word = _TRITS
 
-  def __init__(self, density: float) -> None:
-    self._density = density
-
   def capacity(self, width: int) -> int:
-    return _capacity(width)
+    return 1 - (-width // _RAW)
 
   def used(self, first: tf.Tensor) -> tf.Tensor:
     return tf.bitwise.bitwise_and(first, 0xFFFFFF)
@@ -64,20 +61,18 @@ class _Huffman(wire.VariablePacking):
     bits = huffman_tables.mean_length(self._density, step)
     # The last word of a block is half full on average.
     stream = width * bits / 32 + _blocks(width) * 31 / 64
-    return min(_start(width) + stream, _capacity(width))
+    return min(_start(width) + stream, self.capacity(width))
 
-  def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
+  def pack_codes(self, planes: list[tf.Tensor]) -> tf.Tensor:
     width = planes[0].shape[0]
-    if not width:
-      return tf.constant([1])
     # Digits are code + 1.
     symbols = sum((plane + 1) * 3**place for place, plane in enumerate(planes))
-    words, used = _stream(symbols, _best_step(planes))
-    return tf.where(used <= _capacity(width), words, _raw(symbols))
+    capacity = self.capacity(width)
+    words, used = _stream(symbols, _best_step(planes), capacity)
+    return tf.where(used <= capacity, words, _raw(symbols, capacity))
 
-  def unpack(self, words: tf.Tensor, width: int) -> wire.Planes:
-    if not width:
-      return [tf.zeros([0], tf.int32)] * _TRITS
+  def unpack_codes(self, words: tf.Tensor, width: int) -> wire.Planes:
+
     step = _step(words[0])
     symbols = tf.cond(
       # Other steps than those of the tables decode to something.
@@ -95,7 +90,7 @@ class _Huffman(wire.VariablePacking):
         f'word, received {step}. The payload was damaged or made by another '
         'codec.'
       )
-    wanted, why = _capacity(width), 'without a code'
+    wanted, why = self.capacity(width), 'without a code'
     if step:
       wanted = _start(width) + int(tf.reduce_sum(_block_words(words, width)))
       why = f'by the lengths of its {_blocks(width)} blocks'
@@ -104,10 +99,6 @@ class _Huffman(wire.VariablePacking):
         f'huffman243: expected {wanted} words {why}, received a first word '
         f'that says {used}. The payload was damaged: send it again.'
       )
-
-
-def _capacity(width: int) -> int:
-  return 1 - (-width // _RAW)
 
 
 def _blocks(width: int) -> int:
@@ -127,29 +118,31 @@ def _best_step(planes: list[tf.Tensor]) -> tf.Tensor:
   return tf.cast(tf.clip_by_value(step, 1, _STEPS - 1), tf.int32)
 
 
-def _raw(symbols: tf.Tensor) -> tf.Tensor:
+def _raw(symbols: tf.Tensor, capacity: int) -> tf.Tensor:
   """The payload without a code, int32 [capacity]."""
-  words = _capacity(symbols.shape[0]) - 1
+  words = capacity - 1
   missing = _RAW * words - symbols.shape[0]
   padded = tf.pad(symbols, [[0, missing]], constant_values=_ZEROS)
   places = tf.unstack(tf.reshape(padded, [_RAW, words]))
   # Wraps around as uint32 would.
   body = sum(symbol * 243**p for p, symbol in enumerate(places))
-  return tf.concat([[1 + words], body], axis=0)
+  return tf.concat([[capacity], body], axis=0)
 
 
-def _stream(symbols: tf.Tensor, step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _stream(
+  symbols: tf.Tensor, step: tf.Tensor, capacity: int
+) -> tuple[tf.Tensor, tf.Tensor]:
   """The payload by table `step`, and how many words it would need.
 
   Args:
     symbols: int32 [s].
     step: int32 [], q.
+    capacity: words of a payload.
 
   Returns:
     (int32 [capacity], of use where that is enough; int32 []).
   """
   width = symbols.shape[0]
-  capacity = _capacity(width)
   lengths, values = _code_words(symbols, step)
   end = tf.cumsum(lengths, axis=1)
   block_words = (end[:, -1] + 31) // 32
@@ -215,8 +208,7 @@ def _step(first: tf.Tensor) -> tf.Tensor:
 
 def _decode(words: tf.Tensor, step: tf.Tensor, width: int) -> tf.Tensor:
   """int32 [s] symbols: all blocks side by side, a symbol at a time."""
-  block_words = _block_words(words, width)
-  first = _start(width) + tf.cumsum(block_words, exclusive=True)
+  first = _start(width) + tf.cumsum(_block_words(words, width), exclusive=True)
   rounds = min(BLOCK, width)
   lookup = _lookup(step)
   unsigned = tf.bitcast(words, tf.uint32)

@@ -101,7 +101,20 @@ def radix(num_workers: int, word_bits: int = 32) -> wire.Packing:
   Raises:
     ValueError: an argument is out of its range.
   """
-  return _Radix(num_workers, word_bits)
+  if not 1 <= num_workers < MOST_SUMMED:
+    raise ValueError(
+      'radix: expected a number of workers from 1 to 32767, received '
+      f'{num_workers}. Say how many are added, as in packing=radix,workers=8.'
+    )
+  if word_bits not in (32, 64):
+    raise ValueError(
+      f'radix: expected word_bits 32 or 64, received {word_bits}. Use 64 '
+      'where an all-reduce takes no int32.'
+    )
+  name = f'radix({num_workers}{", 64" if word_bits == 64 else ""})'
+  packing = Positional(name, 2 * num_workers + 1, word_bits)
+  packing.max_workers = num_workers
+  return packing
 
 
 def sums(num_workers: int) -> wire.Packing:
@@ -115,51 +128,10 @@ def sums(num_workers: int) -> wire.Packing:
   Returns:
     A `wire.Packing` of integers in [-N, N].
   """
-  return _Sums(num_workers)
-
-
-class _TwoBit(wire.Packing):
-  name = 'two_bit'
-  elements_per_word = 16
-  levels = 1
-  digits = (4, 16)
-
-  def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
-    word = _digit(planes[0])
-    for place, plane in enumerate(planes[1:], start=1):
-      shift = tf.constant(2 * place, tf.uint32)
-      word = tf.bitwise.bitwise_or(
-        word, tf.bitwise.left_shift(_digit(plane), shift)
-      )
-    return tf.bitcast(word, tf.int32)
-
-  def unpack(self, words: tf.Tensor) -> wire.Planes:
-    shifts = tf.constant(np.arange(0, 32, 2)[:, np.newaxis], tf.uint32)
-    digits = tf.bitwise.right_shift(tf.bitcast(words, tf.uint32), shifts)
-    return _code(tf.bitwise.bitwise_and(digits, tf.constant(3, tf.uint32)))
-
-
-class _OneBit(wire.Packing):
-  name = 'one_bit'
-  elements_per_word = 32
-  levels = 1
-  fill = 1
-  domain = (contract.SIGNS, contract.WORDS)
-  _shifts = np.arange(32, dtype=np.uint32)
-
-  def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
-    word = tf.zeros_like(planes[0], tf.uint32)
-    for shift, plane in zip(self._shifts, planes, strict=True):
-      bit = tf.where(plane < 0, tf.constant(1 << shift, tf.uint32), 0)
-      word = tf.bitwise.bitwise_or(word, bit)
-    return tf.bitcast(word, tf.int32)
-
-  def unpack(self, words: tf.Tensor) -> wire.Planes:
-    bits = tf.bitwise.right_shift(
-      tf.bitcast(words, tf.uint32), self._shifts[:, np.newaxis]
-    )
-    bits = tf.bitwise.bitwise_and(bits, tf.constant(1, tf.uint32))
-    return 1 - 2 * tf.bitcast(bits, tf.int32)
+  packing = radix(num_workers)
+  packing.name, packing.levels = f'sums({num_workers})', num_workers
+  packing.max_workers = None
+  return packing
 
 
 class Unsigned(wire.Packing):
@@ -181,12 +153,41 @@ class Unsigned(wire.Packing):
       word = tf.bitwise.bitwise_or(word, moved)
     return tf.bitcast(word, tf.int32)
 
-  def unpack(self, words: tf.Tensor) -> wire.Planes:
+  def unpack(self, words: tf.Tensor) -> tf.Tensor:
     """See `wire.Packing`."""
     moved = tf.bitwise.right_shift(
       tf.bitcast(words, tf.uint32), self._shifts[:, np.newaxis]
     )
     return tf.bitcast(tf.bitwise.bitwise_and(moved, self._mask), tf.int32)
+
+
+class _TwoBit(Unsigned):
+  digits = (4, 16)
+
+  def __init__(self) -> None:
+    super().__init__(2)
+    self.name, self.levels = 'two_bit', 1
+
+  def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
+    return super().pack([plane + 1 for plane in planes])
+
+  def unpack(self, words: tf.Tensor) -> wire.Planes:
+    return super().unpack(words) - 1
+
+
+class _OneBit(Unsigned):
+  fill = 1
+  domain = (contract.SIGNS, contract.WORDS)
+
+  def __init__(self) -> None:
+    super().__init__(1)
+    self.name = 'one_bit'
+
+  def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
+    return super().pack([tf.cast(plane < 0, tf.int32) for plane in planes])
+
+  def unpack(self, words: tf.Tensor) -> wire.Planes:
+    return 1 - 2 * super().unpack(words)
 
 
 class Positional(wire.Packing):
@@ -205,23 +206,21 @@ class Positional(wire.Packing):
       word_bits: see `wire.Packing`.
       levels: see `wire.Packing`.
     """
-    places = 1
-    while base ** (places + 1) <= 2**word_bits:
-      places += 1
+    places = max(p for p in range(1, 65) if base**p <= 2**word_bits)
     self.name, self.word_bits, self.levels = name, word_bits, levels
-    self.elements_per_word = places
-    self._base = base
+    self.elements_per_word, self._base = places, base
     self._dtype = tf.uint32 if word_bits == 32 else tf.uint64
     if word_bits == 32 and levels == 1:
       self.digits = base, places
 
   def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
     """See `wire.Packing`."""
-    dtype = self._dtype
-    digits = [tf.cast(_digit(plane, self.levels), dtype) for plane in planes]
-    word = digits[-1]
-    for digit in reversed(digits[:-1]):
-      word = word * tf.constant(self._base, dtype) + digit
+    *rest, word = (
+      tf.cast(tf.bitcast(plane + self.levels, tf.uint32), self._dtype)
+      for plane in planes
+    )
+    for digit in reversed(rest):
+      word = word * tf.constant(self._base, self._dtype) + digit
     return tf.reshape(tf.bitcast(word, tf.int32), [-1])
 
   def unpack(self, words: tf.Tensor) -> wire.Planes:
@@ -236,7 +235,8 @@ class Positional(wire.Packing):
       quotient = word // tf.constant(base**place, self._dtype)
       above = quotient // tf.constant(base, self._dtype)
       digit = quotient - above * tf.constant(base, self._dtype)
-      codes.append(_code(tf.cast(digit, tf.uint32), self.levels))
+      digit = tf.bitcast(tf.cast(digit, tf.uint32), tf.int32)
+      codes.append(digit - self.levels)
     return codes
 
 
@@ -253,47 +253,8 @@ class _Base3(Positional):
     high = word // tf.constant(3**10, tf.uint32)
     low = word - high * tf.constant(3**10, tf.uint32)
     place = np.arange(20)[:, np.newaxis]
-    trits = tf.where(place < 10, low, high)
+    trits = tf.bitcast(tf.where(place < 10, low, high), tf.int32)
     inverse = np.float32(1 / 3.0 ** (place % 10))
-    quotient = tf.floor((_float(trits) + 0.5) * inverse)
+    quotient = tf.floor((tf.cast(trits, tf.float32) + 0.5) * inverse)
     above = tf.floor((quotient + 0.5) * np.float32(1 / 3))
     return tf.cast(quotient - 3.0 * above, tf.int32) - 1
-
-
-class _Radix(Positional):
-  def __init__(self, num_workers: int, word_bits: int) -> None:
-    if not 1 <= num_workers < MOST_SUMMED:
-      raise ValueError(
-        'radix: expected a number of workers from 1 to 32767, received '
-        f'{num_workers}. Say how many are added, as in packing=radix,workers=8.'
-      )
-    if word_bits not in (32, 64):
-      raise ValueError(
-        f'radix: expected word_bits 32 or 64, received {word_bits}. Use 64 '
-        'where an all-reduce takes no int32.'
-      )
-    name = f'radix({num_workers}{", 64" if word_bits == 64 else ""})'
-    super().__init__(name, 2 * num_workers + 1, word_bits)
-    self.max_workers = num_workers
-
-
-class _Sums(_Radix):
-  def __init__(self, num_workers: int) -> None:
-    super().__init__(num_workers, 32)
-    self.name, self.levels = f'sums({num_workers})', num_workers
-    self.max_workers = None
-
-
-def _float(numbers: tf.Tensor) -> tf.Tensor:
-  """uint32 below 2**24 as float32."""
-  return tf.cast(tf.bitcast(numbers, tf.int32), tf.float32)
-
-
-def _digit(codes: tf.Tensor, levels: int = 1) -> tf.Tensor:
-  """int32 codes in [-levels, levels] as uint32 digits from 0."""
-  return tf.bitcast(codes + levels, tf.uint32)
-
-
-def _code(digits: tf.Tensor, levels: int = 1) -> tf.Tensor:
-  """uint32 digits as int32 codes."""
-  return tf.bitcast(digits, tf.int32) - levels

@@ -7,6 +7,7 @@ planes. The places past the end hold the code zero, or where a packing has none
 its `fill`, and nothing reads them.
 """
 
+import itertools
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -37,14 +38,12 @@ def spread(
     float32 [] where the plane lies in one variable, as most do in a net whose
     elements are in a few large ones; else float32 [width].
   """
-  pieces = []
   start, stop = place * width, min((place + 1) * width, sum(sizes))
-  end = 0
-  for i, size in enumerate(sizes):
-    begin, end = end, end + size
-    count = min(stop, end) - max(start, begin)
-    if count > 0:
-      pieces.append([i, count])
+  counts = [
+    min(stop, end) - max(start, end - size)
+    for size, end in zip(sizes, itertools.accumulate(sizes), strict=True)
+  ]
+  pieces = [[i, count] for i, count in enumerate(counts) if count > 0]
   if not pieces:
     return tf.constant(0.0)
   if len(pieces) == 1:

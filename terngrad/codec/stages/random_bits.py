@@ -64,8 +64,7 @@ def fold_in(key: tf.Tensor, data: tf.Tensor) -> tf.Tensor:
   """
   data = tf.cast(data, tf.int64)
   # One by one its hundred small operations take milliseconds.
-  fold = _fold_at_once if tf.executing_eagerly() else _fold
-  return fold(key, data)
+  return (_fold_at_once if tf.executing_eagerly() else _fold)(key, data)
 
 
 def worker_key(seed: Integer, step: Integer, worker: Integer) -> tf.Tensor:
@@ -79,8 +78,7 @@ def worker_key(seed: Integer, step: Integer, worker: Integer) -> tf.Tensor:
   Returns:
     uint32 [2].
   """
-  key = fold_in(seed_key(seed), step)
-  return fold_in(key, worker)
+  return fold_in(fold_in(seed_key(seed), step), worker)
 
 
 def common_key(seed: Integer, step: Integer, stream: Integer) -> tf.Tensor:
@@ -127,10 +125,14 @@ def of_buckets(
   return tf.stack(rows)
 
 
+def folded(key: tf.Tensor, data: Integer) -> tf.Tensor:
+  """`fold_in` of uint32 [2] or [3]: a third number, the stratum, stays."""
+  return tf.concat([fold_in(key[:2], data), key[2:]], axis=0)
+
+
 def for_requantizing(key: tf.Tensor) -> tf.Tensor:
   """The key of draws after a bucket's first, uint32 [2] or [3] from theirs."""
-  folded = fold_in(key[:2], _REQUANTIZING)
-  return tf.concat([folded, key[2:]], axis=0)
+  return folded(key, _REQUANTIZING)
 
 
 def from_element(key: tf.Tensor, start: int) -> tf.Tensor:
@@ -155,17 +157,20 @@ def element_bits(key: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
   """32 random bits for each element.
 
   Args:
-    key: uint32 [2].
+    key: uint32 [2]; further numbers are not looked at.
     positions: uint32, any shape: indices of elements.
 
   Returns:
     uint32, shape of `positions`.
   """
-  bits = positions + key[0]
-  bits = _xor_shift(bits, 16) * _uint32(0x7FEB352D)
-  bits = bits + key[1]
-  bits = _xor_shift(bits, 15) * _uint32(0x846CA68B)
+  bits = _xor_shift(positions + key[0], 16) * _uint32(0x7FEB352D)
+  bits = _xor_shift(bits + key[1], 15) * _uint32(0x846CA68B)
   return _xor_shift(bits, 16)
+
+
+def range_bits(key: tf.Tensor, size: int, start: int = 0) -> tf.Tensor:
+  """`element_bits` of the elements from `start` on, uint32 [size]."""
+  return element_bits(key, tf.bitcast(tf.range(start, start + size), tf.uint32))
 
 
 def stratum(key: tf.Tensor, worker: tf.Tensor, num_workers: int) -> tf.Tensor:
@@ -180,17 +185,13 @@ def stratum(key: tf.Tensor, worker: tf.Tensor, num_workers: int) -> tf.Tensor:
     uint32 [], the start of the share: a permutation of 0, 1 / num_workers, ...
     times 2**32, rounded down.
   """
-  order = tf.cast(element_bits(key, _counting(num_workers)), tf.int64)
+  order = tf.cast(range_bits(key, num_workers), tf.int64)
   index = tf.range(num_workers, dtype=tf.int64)
   worker = tf.cast(worker, tf.int64)
   mine = tf.gather(order, worker)
   before = (order < mine) | ((order == mine) & (index < worker))
-  rank = tf.reduce_sum(tf.cast(before, tf.int64))
+  rank = tf.math.count_nonzero(before)
   return tf.cast(rank * 2**32 // num_workers, tf.uint32)
-
-
-def _counting(count: int) -> tf.Tensor:
-  return tf.bitcast(tf.range(count), tf.uint32)
 
 
 def _fold(key: tf.Tensor, data: tf.Tensor) -> tf.Tensor:
@@ -210,9 +211,8 @@ def _threefry(key: _Pair, counter: _Pair) -> _Pair:
   parity = tf.bitwise.bitwise_xor(
     tf.bitwise.bitwise_xor(key[0], key[1]), _uint32(_THREEFRY_PARITY)
   )
-  schedule = (key[0], key[1], parity)
-  x0 = counter[0] + schedule[0]
-  x1 = counter[1] + schedule[1]
+  schedule = (*key, parity)
+  x0, x1 = counter[0] + key[0], counter[1] + key[1]
   for block in range(5):
     for rotation in _THREEFRY_ROTATIONS[block % 2]:
       x0 = x0 + x1
@@ -223,14 +223,13 @@ def _threefry(key: _Pair, counter: _Pair) -> _Pair:
 
 
 def _xor_shift(bits: tf.Tensor, distance: int) -> tf.Tensor:
-  shifted = tf.bitwise.right_shift(bits, _uint32(distance))
-  return tf.bitwise.bitwise_xor(bits, shifted)
+  return tf.bitwise.bitwise_xor(bits, tf.bitwise.right_shift(bits, distance))
 
 
 def _rotate_left(bits: tf.Tensor, distance: int) -> tf.Tensor:
   return tf.bitwise.bitwise_or(
-    tf.bitwise.left_shift(bits, _uint32(distance)),
-    tf.bitwise.right_shift(bits, _uint32(32 - distance)),
+    tf.bitwise.left_shift(bits, distance),
+    tf.bitwise.right_shift(bits, 32 - distance),
   )
 
 

@@ -58,7 +58,7 @@ def statistics(gradient: tf.Tensor) -> Statistics:
   """
   flat = tf.reshape(gradient, [-1])
   size = flat.shape.num_elements()
-  if size == 0:
+  if not size:
     return Statistics(tf.constant(0.0), tf.constant(0.0))
   total = _reduce(flat, _wide, tf.add, tf.reduce_sum)
   squares = _reduce(flat, _wide_square, tf.add, tf.reduce_sum)
@@ -93,8 +93,7 @@ def _finish(
   largest: tf.Tensor,
   size: int | tf.Tensor,
 ) -> Statistics:
-  mean = total / size
-  mean_square = squares / size
+  mean, mean_square = total / size, squares / size
   variance = mean_square - mean * mean
   variance = tf.where(variance > _CONSTANT * mean_square, variance, 0.0)
   stddev = tf.cast(tf.sqrt(variance), tf.float32)
@@ -120,8 +119,8 @@ def of_groups(gradient: tf.Tensor, group_size: int) -> Statistics:
   flat = tf.reshape(gradient, [-1])
   size = flat.shape.num_elements()
   groups = max(1, -(-size // group_size))
-  rows = tf.pad(flat, [[0, groups * group_size - size]])
-  rows = tf.reshape(rows, [groups, group_size])
+  padded = tf.pad(flat, [[0, groups * group_size - size]])
+  rows = tf.reshape(padded, [groups, group_size])
   counts = np.full(groups, group_size, np.float64)
   counts[-1] = max(1, size - (groups - 1) * group_size)
   total = tf.reduce_sum(_wide(rows), axis=1)
@@ -240,10 +239,9 @@ def _reduce(
   width = size // _PLANES
   rows = [flat[p * width : (p + 1) * width] for p in range(_PLANES)]
   head = finish(_tree(rows, transform, combine))
-  tail = flat[_PLANES * width :]
-  if tail.shape.num_elements() == 0:
+  if size % _PLANES == 0:
     return head
-  return combine(head, finish(transform(tail)))
+  return combine(head, finish(transform(flat[_PLANES * width :])))
 
 
 def _tree(rows: list[tf.Tensor], transform: _One, combine: _Two) -> tf.Tensor:

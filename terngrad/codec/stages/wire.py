@@ -1,36 +1,24 @@
 """What a packing is: codes or floats to words and back."""
 
 import abc
-from collections.abc import Sequence
-from typing import Protocol
-from typing import TypeAlias
 
 import numpy as np
 import tensorflow as tf
 
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import planes
+from terngrad.codec.stages.payloads import Planes as Planes
+from terngrad.codec.stages.payloads import check_length as check_length
+from terngrad.codec.stages.payloads import concat as concat
+from terngrad.codec.stages.payloads import join as join
+from terngrad.codec.stages.payloads import pack_bytes as pack_bytes
+from terngrad.codec.stages.payloads import sum_planes as sum_planes
+from terngrad.codec.stages.payloads import sum_unpacked as sum_unpacked
+from terngrad.codec.stages.payloads import unpack_bytes as unpack_bytes
 
 # Where a payload's length varies, positions of bits must fit in int32 whatever
 # the payload claims.
 MAX_VARIABLE_ELEMENTS = 2**28
-
-# k planes, a list of [w] or one tensor [k, w]; or all elements [n].
-Planes: TypeAlias = list[tf.Tensor] | tf.Tensor
-
-
-class Unpacks(Protocol):
-  """What payloads are summed by: any packing, or those of many variables."""
-
-  @property
-  def name(self) -> str:
-    """For messages."""
-
-  def num_words(self, num_elements: int) -> int:
-    """int32 numbers in a payload."""
-
-  def planes(self, words: tf.Tensor, num_elements: int) -> Planes:
-    """What a payload unpacks to."""
 
 
 class Fixed(contract.Stage):
@@ -59,24 +47,36 @@ class Fixed(contract.Stage):
     return all_words(words)
 
 
-class Packing(Fixed):
-  """CODES or FLOAT to WORDS of a fixed number: k elements in each word.
+class InPlanes(contract.Stage):
+  """CODES or FLOAT in k planes to WORDS; see `planes`.
 
   Attributes:
-    elements_per_word: k.
+    elements_per_word: k, the number of planes.
     traits: see `contract.Traits`; None for packings of codes.
-    word_bits: 32, or 64: two int32 side by side, the low half first.
-    digits: (base, k) where a word is k digits of a base, digit = code + 1, the
-      first the lowest; None for other words.
     fill: the code that places past the last element unpack to.
   """
 
   elements_per_word: int
   traits: contract.Traits | None = None
-  word_bits: int = 32
-  digits: tuple[int, int] | None = None
   fill: int = 0
   domain = (contract.CODES, contract.WORDS)
+
+  def width(self, num_elements: int) -> int:
+    """Elements of a plane."""
+    return -(-num_elements // self.elements_per_word)
+
+
+class Packing(InPlanes, Fixed):
+  """CODES or FLOAT to WORDS of a fixed number: k elements in each word.
+
+  Attributes:
+    word_bits: 32, or 64: two int32 side by side, the low half first.
+    digits: (base, k) where a word is k digits of a base, digit = code + 1, the
+      first the lowest; None for other words.
+  """
+
+  word_bits: int = 32
+  digits: tuple[int, int] | None = None
 
   @abc.abstractmethod
   def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
@@ -85,10 +85,6 @@ class Packing(Fixed):
   @abc.abstractmethod
   def unpack(self, words: tf.Tensor) -> Planes:
     """The inverse of `pack`, also of a sum of words: k planes [w]."""
-
-  def width(self, num_elements: int) -> int:
-    """Elements of a plane."""
-    return -(-num_elements // self.elements_per_word)
 
   def num_words(self, num_elements: int) -> int:
     """int32 numbers in a payload."""
@@ -138,13 +134,11 @@ class Packing(Fixed):
         f'workers={num_workers}.'
       )
     words = tf.reshape(tf.bitcast(total, tf.int32), [-1])
-    codes = join(self.unpack(words))
     # Every worker's digit is its code + 1; unpacking takes one 1 away.
-    return codes - (num_workers - 1)
+    return join(self.unpack(words)) - (num_workers - 1)
 
   def planes(self, words: tf.Tensor, num_elements: int) -> Planes:
     """`unpack`, for payloads of any kind."""
-    del num_elements
     return self.unpack(words)
 
   def pack_flat(self, values: tf.Tensor) -> tf.Tensor:
@@ -158,7 +152,7 @@ class Packing(Fixed):
     return join(self.unpack(words))[:num_elements]
 
 
-class VariablePacking(contract.Stage):
+class VariablePacking(InPlanes):
   """CODES to WORDS of a number that depends on the codes.
 
   Compiled code and loops want one shape. So a payload has `capacity` words for
@@ -166,19 +160,12 @@ class VariablePacking(contract.Stage):
   after them are zero and need not be sent.
 
   Attributes:
-    elements_per_word: k, the number of planes.
     levels: the largest code that fits; None for packings of floats.
-    traits: see `Packing`.
-    max_workers: see `Packing`: sums of words mean nothing.
-    fill: see `Packing`.
+    max_workers: see `Fixed`: sums of words mean nothing.
   """
 
-  elements_per_word: int
   levels: int | None = 1
-  traits: contract.Traits | None = None
   max_workers: int | None = None
-  fill: int = 0
-  domain = (contract.CODES, contract.WORDS)
 
   @abc.abstractmethod
   def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
@@ -213,10 +200,6 @@ class VariablePacking(contract.Stage):
       width: w.
     """
 
-  def width(self, num_elements: int) -> int:
-    """Elements of a plane."""
-    return -(-num_elements // self.elements_per_word)
-
   def num_words(self, num_elements: int) -> int:
     """int32 numbers in a payload, used or not."""
     if num_elements > MAX_VARIABLE_ELEMENTS:
@@ -237,6 +220,32 @@ class VariablePacking(contract.Stage):
   def planes(self, words: tf.Tensor, num_elements: int) -> Planes:
     """`unpack`, for payloads of any kind."""
     return self.unpack(words, self.width(num_elements))
+
+
+class OfDensity(VariablePacking):
+  """A packing of codes in {-1, 0, 1} whose length depends on their density."""
+
+  def __init__(self, density: float) -> None:
+    """Takes the expected part of codes that are not 0; see `expected`."""
+    self._density = density
+
+  def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
+    """See `VariablePacking`: of no codes the first word alone."""
+    return self.pack_codes(planes) if planes[0].shape[0] else tf.constant([1])
+
+  @abc.abstractmethod
+  def pack_codes(self, planes: list[tf.Tensor]) -> tf.Tensor:
+    """`pack` of planes that are not empty."""
+
+  def unpack(self, words: tf.Tensor, width: int) -> Planes:
+    """See `VariablePacking`."""
+    if width:
+      return self.unpack_codes(words, width)
+    return [tf.zeros([0], tf.int32)] * self.elements_per_word
+
+  @abc.abstractmethod
+  def unpack_codes(self, words: tf.Tensor, width: int) -> Planes:
+    """`unpack` of planes that are not empty."""
 
 
 class CompositePacking(Fixed):
@@ -277,113 +286,3 @@ def all_words(words: tf.Tensor) -> tf.Tensor:
     int32 [...], w for each payload.
   """
   return tf.fill(tf.shape(words)[:-1], words.shape[-1])
-
-
-def sum_planes(
-  packing: Unpacks, parts: Sequence[tf.Tensor], num_elements: int
-) -> tf.Tensor:
-  """Sums what payloads unpack to, as one vector of `packing`'s places.
-
-  Payloads are unpacked one at a time and added in place in the order of the
-  workers, so that memory does not grow with them and floats have one order.
-
-  Args:
-    packing: `Packing` or another one.
-    parts: list of int32 [n, w], see `coded.Code.decode_sum`.
-    num_elements: of the bucket.
-
-  Returns:
-    Of the packing's dtype, [num_elements] and the places past the end.
-
-  Raises:
-    ValueError: payloads of a bucket of that size have another length.
-  """
-  check_length(packing, parts, num_elements)
-
-  def add(
-    sums: Planes, row: int | tf.Tensor, some: Sequence[tf.Tensor]
-  ) -> Planes:
-    for part in some:
-      planes = packing.planes(part[row], num_elements)
-      if isinstance(sums, list):
-        sums = [_plus(a, b) for a, b in zip(sums, planes, strict=True)]
-      else:
-        sums = _plus(sums, planes)
-    return sums
-
-  counts = [part.shape[0] for part in parts]
-  sums = add(packing.planes(parts[0][0], num_elements), 0, parts[1:])
-  if min(counts) > 1:
-    _, sums = tf.while_loop(
-      lambda row, _: row < min(counts),
-      lambda row, sums: (row + 1, add(sums, row, parts)),
-      (tf.constant(1), sums),
-      parallel_iterations=1,
-    )
-  longer = [part for part in parts if part.shape[0] > min(counts)]
-  return join(add(sums, min(counts), longer))
-
-
-def check_length(
-  packing: Unpacks, parts: Sequence[tf.Tensor], num_elements: int
-) -> None:
-  """Raises ValueError where payloads have not the words of their bucket.
-
-  Args:
-    packing: `Packing` or another one.
-    parts: list of int32 [n, w], payloads.
-    num_elements: of the bucket.
-  """
-  if any(len(part.shape) != 2 for part in parts):
-    raise ValueError(
-      f'{packing.name}: expected a list of int32 [payloads, words], received '
-      f'{[list(part.shape) for part in parts]}. Stack the payloads of a '
-      'device, and put the stacks of all devices into a list.'
-    )
-  expected = packing.num_words(num_elements)
-  for part in parts:
-    if part.shape[1] not in (expected, None):
-      raise ValueError(
-        f'{packing.name}: expected payloads of {expected} words for '
-        f'{num_elements} elements, received {part.shape[1]}. They are torn, or '
-        'of another bucket.'
-      )
-
-
-def _plus(sums: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-  """The sum, which TensorFlow must not join with others in another order.
-
-  Its graph optimizer makes one `AddN` of several additions, whose inputs it
-  reorders. It sees no additions in what has had its shape checked.
-  """
-  return tf.ensure_shape(sums + values, sums.shape)
-
-
-def join(planes: Planes) -> tf.Tensor:
-  """The elements of planes, a list of [w] or one tensor [k, w], as [k * w]."""
-  if isinstance(planes, list):
-    return tf.concat(planes, axis=0)
-  return tf.reshape(planes, [-1])
-
-
-def pack_bytes(numbers: tf.Tensor) -> tf.Tensor:
-  """Bytes one after the other, from the lowest of each word up.
-
-  Args:
-    numbers: int32 [n] below 256.
-
-  Returns:
-    int32 [ceil(n / 4)]; bytes past the last are 0.
-  """
-  missing = -numbers.shape[0] % 4
-  quads = tf.reshape(tf.pad(numbers, [[0, missing]]), [-1, 4])
-  return tf.reduce_sum(tf.bitwise.left_shift(quads, [0, 8, 16, 24]), axis=1)
-
-
-def unpack_bytes(words: tf.Tensor) -> tf.Tensor:
-  """The inverse of `pack_bytes`: int32 [4 w] of int32 [w]."""
-  quads = tf.bitcast(words[:, tf.newaxis], tf.uint32)
-  quads = tf.bitwise.right_shift(quads, tf.constant([0, 8, 16, 24], tf.uint32))
-  return tf.reshape(
-    tf.bitwise.bitwise_and(tf.bitcast(quads, tf.int32), 255), [-1]
-  )

@@ -34,12 +34,9 @@ def zero_runs(density: float = 0.3175) -> wire.VariablePacking:
   return _ZeroRuns(density)
 
 
-class _ZeroRuns(wire.VariablePacking):
+class _ZeroRuns(wire.OfDensity):
   name = 'zero_runs'
   elements_per_word = _TRITS
-
-  def __init__(self, density: float) -> None:
-    self._density = density
 
   def capacity(self, width: int) -> int:
     return 1 - (-width // 4)
@@ -52,10 +49,8 @@ class _ZeroRuns(wire.VariablePacking):
     runs = (1 - zero) * zero / (1 - zero**_LONGEST)
     return 1 + symbols * (1 - zero + runs) / 4 + 3 / 8 * (num_elements > 0)
 
-  def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
+  def pack_codes(self, planes: list[tf.Tensor]) -> tf.Tensor:
     size = planes[0].shape[0]
-    if not size:
-      return tf.constant([1])
     symbols = sum((plane + 1) * 3**place for place, plane in enumerate(planes))
     zero = tf.cast(symbols == _ZEROS, tf.int32)
     # How far into its run each zero is, from 1: zeros so far, less those before
@@ -65,10 +60,8 @@ class _ZeroRuns(wire.VariablePacking):
     before = tf.scatter_nd(
       tf.where(zero == 1, size + 1, others)[:, tf.newaxis], zeros, [size + 2]
     )
-    place = zeros - tf.gather(before, others) - 1
-    within = place % _LONGEST
-    following = tf.concat([zero[1:], [0]], axis=0)
-    last = (within == _LONGEST - 1) | (following == 0)
+    within = (zeros - tf.gather(before, others) - 1) % _LONGEST
+    last = (within == _LONGEST - 1) | (tf.concat([zero[1:], [0]], axis=0) == 0)
     runs = tf.where(within == 0, _ZEROS, _RUNS - 1 + within)
     found = tf.where(zero == 1, runs, symbols)
     sent = (zero == 0) | last
@@ -79,9 +72,8 @@ class _ZeroRuns(wire.VariablePacking):
     used = 1 + (rank[-1] + 4) // 4
     return tf.concat([[used], wire.pack_bytes(packed[:-1])], axis=0)
 
-  def unpack(self, words: tf.Tensor, width: int) -> wire.Planes:
-    if not width:
-      return [tf.zeros([0], tf.int32)] * _TRITS
+  def unpack_codes(self, words: tf.Tensor, width: int) -> wire.Planes:
+
     found = wire.unpack_bytes(words[1:])
     length = tf.where(found < _RUNS, 1, found - (_RUNS - 2))
     start = tf.minimum(tf.cumsum(length, exclusive=True), width)[:, tf.newaxis]

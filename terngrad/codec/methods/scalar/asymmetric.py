@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from terngrad.codec import coded
 from terngrad.codec.methods import by_variable
 from terngrad.codec.methods import grouped
 from terngrad.codec.stages import clipping
@@ -21,31 +20,26 @@ from terngrad.codec.stages import statistics
 from terngrad.codec.stages import ternary
 
 
-def asymmetric(clip_factor: float = 2.5, group_size: int = 0) -> coded.Code:
-  """-1, 0 and +1 times one of two scalers.
-
-  Args:
-    clip_factor: in standard deviations of a group; 0 does not clip.
-    group_size: elements that share two scalers, 64 bits; 0 for a whole
-      variable.
-
-  Returns:
-    A `coded.Code` of 1.6 bits an element, unbiased up to the clipping.
-
-  Raises:
-    ValueError: an option is out of its range.
-  """
-  return Asymmetric(clip_factor, group_size)
-
-
 class Asymmetric(grouped.Grouped):
-  """See `asymmetric`."""
+  """-1, 0 and +1 times one of two scalers: 1.6 bits an element.
+
+  Unbiased up to the clipping.
+  """
 
   traits = by_variable.DRAWN
   num_scales = 2
 
-  def __init__(self, clip_factor: float, group_size: int) -> None:
-    """See `asymmetric`."""
+  def __init__(self, clip_factor: float = 2.5, group_size: int = 0) -> None:
+    """Makes the code.
+
+    Args:
+      clip_factor: in standard deviations of a group; 0 does not clip.
+      group_size: elements that share two scalers, 64 bits; 0 for a whole
+        variable.
+
+    Raises:
+      ValueError: an option is out of its range.
+    """
     self.clip = clipping.clip_by_stddev(clip_factor) if clip_factor else None
     name = f'asymmetric({clip_factor:g}, {group_size})'
     super().__init__(name, packing.base3(), group_size)
@@ -71,6 +65,5 @@ class Asymmetric(grouped.Grouped):
     self, scales: Sequence[tf.Tensor], codes: tf.Tensor
   ) -> tf.Tensor:
     """See `grouped.Grouped`."""
-    zeros = tf.zeros(codes.shape)
-    negative = tf.where(codes < 0, -scales[1], zeros)
+    negative = tf.where(codes < 0, -scales[1], tf.zeros(codes.shape))
     return tf.where(codes > 0, scales[0], negative)

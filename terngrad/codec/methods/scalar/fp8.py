@@ -11,7 +11,6 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from terngrad.codec import coded
 from terngrad.codec.methods import grouped
 from terngrad.codec.stages import packing
 
@@ -19,32 +18,24 @@ from terngrad.codec.stages import packing
 FORMATS = {'e4m3': (3, 7, 0x7E), 'e5m2': (2, 15, 0x7B)}
 
 
-def fp8(kind: str = 'e4m3', group_size: int = 512) -> coded.Code:
-  """Elements rounded to nearest, ties to even.
-
-  Args:
-    kind: 'e4m3' or 'e5m2'.
-    group_size: elements that share a scale, 32 bits; 0 for a whole variable.
-
-  Returns:
-    A `coded.Code` of 8 bits an element.
-
-  Raises:
-    ValueError: an option is out of its range.
-  """
-  if kind not in FORMATS:
-    raise ValueError(
-      f'kind: expected one of {", ".join(FORMATS)}, received {kind!r}. Use '
-      'e4m3, or e5m2 for gradients of very different sizes.'
-    )
-  return Fp8(kind, group_size)
-
-
 class Fp8(grouped.Grouped):
-  """See `fp8`."""
+  """Elements of 8 bits, rounded to nearest, ties to even."""
 
-  def __init__(self, kind: str, group_size: int) -> None:
-    """See `fp8`."""
+  def __init__(self, kind: str = 'e4m3', group_size: int = 512) -> None:
+    """Makes the code.
+
+    Args:
+      kind: 'e4m3' or 'e5m2'.
+      group_size: elements that share a scale, 32 bits; 0 for a whole variable.
+
+    Raises:
+      ValueError: an option is out of its range.
+    """
+    if kind not in FORMATS:
+      raise ValueError(
+        f'kind: expected one of {", ".join(FORMATS)}, received {kind!r}. Use '
+        'e4m3, or e5m2 for gradients of very different sizes.'
+      )
     name = f'fp8({kind}, {group_size})'
     super().__init__(name, packing.unsigned(8), group_size)
     self.mantissa, self.bias, largest = FORMATS[kind]
@@ -55,15 +46,13 @@ class Fp8(grouped.Grouped):
     self, rows: tf.Tensor, bits: tf.Tensor | None
   ) -> tuple[list[tf.Tensor], tf.Tensor]:
     """See `grouped.Grouped`."""
-    del bits  # nothing is drawn
     span = tf.reduce_max(tf.abs(rows), axis=1)
     scales = _power_of_two_above(span * (1.0 / self.largest))
     bounded = tf.minimum(
       tf.abs(rows) * (1.0 / scales)[:, tf.newaxis], self.largest
     )
     codes = _codes(bounded, self.mantissa, self.bias)
-    sign = tf.where((rows < 0.0) & (codes > 0), 128, 0)
-    return [scales], codes + sign
+    return [scales], codes + tf.where((rows < 0.0) & (codes > 0), 128, 0)
 
   def decode_groups(
     self, scales: Sequence[tf.Tensor], codes: tf.Tensor

@@ -10,42 +10,36 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from terngrad.codec import coded
 from terngrad.codec.methods import by_variable
 from terngrad.codec.methods import grouped
 from terngrad.codec.stages import packing
 from terngrad.native import grouped_ops
 
 
-def minmax(bits: int = 8, group_size: int = 512) -> coded.Code:
+class Minmax(grouped.Grouped):
   """Unsigned integers of a few bits between two float32 a group.
 
-  Args:
-    bits: of an element: 1, 2, 4 or 8.
-    group_size: elements that share the two, 64 bits; 0 for a whole variable.
-
-  Returns:
-    A `coded.Code`, unbiased for magnitudes up to 2**126.
-
-  Raises:
-    ValueError: an option is out of its range.
+  Unbiased for magnitudes up to 2**126.
   """
-  if bits not in (1, 2, 4, 8):
-    raise ValueError(
-      f'minmax: expected bits of 1, 2, 4, 8, received {bits}. Use 4.'
-    )
-  return Minmax(bits, group_size)
-
-
-class Minmax(grouped.Grouped):
-  """See `minmax`."""
 
   traits = by_variable.DRAWN
   num_scales = 2
   signed = True
 
-  def __init__(self, bits: int, group_size: int) -> None:
-    """See `minmax`."""
+  def __init__(self, bits: int = 8, group_size: int = 512) -> None:
+    """Makes the code.
+
+    Args:
+      bits: of an element: 1, 2, 4 or 8.
+      group_size: elements that share the two, 64 bits; 0 for a whole variable.
+
+    Raises:
+      ValueError: an option is out of its range.
+    """
+    if bits not in (1, 2, 4, 8):
+      raise ValueError(
+        f'minmax: expected bits of 1, 2, 4, 8, received {bits}. Use 4.'
+      )
     name = f'minmax({bits}, {group_size})'
     super().__init__(name, packing.unsigned(bits), group_size)
     self.num_levels = 2**bits - 1
@@ -73,10 +67,6 @@ class Minmax(grouped.Grouped):
     steps = grouped.known_step(steps, self.num_levels)
     return tf.cast(codes, tf.float32) * steps + least
 
-  def twin(self) -> coded.Code | None:
-    """See `coded.Code`."""
-    return _OnKernels.of(self) if type(self) is Minmax else None
 
-
-class _OnKernels(grouped.OnKernels, Minmax):
+class _OnKernels(grouped.OnKernels, Minmax, twin_of=Minmax):
   """With kernels."""

@@ -10,7 +10,6 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from terngrad.codec import coded
 from terngrad.codec.methods import by_variable
 from terngrad.codec.stages import packing
 from terngrad.codec.stages import wire
@@ -20,17 +19,11 @@ _EXPONENTS, _SIGNS = packing.unsigned(8), packing.unsigned(1)
 _LARGEST = 254
 
 
-def natural() -> coded.Code:
+class Natural(by_variable.ByVariable):
   """Elements rounded at random to one of the two nearest powers of two.
 
-  Returns:
-    A `coded.Code`, unbiased up to 2**127.
+  Unbiased up to 2**127.
   """
-  return Natural()
-
-
-class Natural(by_variable.ByVariable):
-  """See `natural`."""
 
   name = 'natural'
   traits = by_variable.DRAWN
@@ -48,10 +41,9 @@ class Natural(by_variable.ByVariable):
     exponent = tf.bitwise.bitwise_and(tf.bitwise.right_shift(bits, 23), 0xFF)
     draw = tf.bitwise.right_shift(draws(), tf.constant(9, tf.uint32))
     up = tf.cast(tf.bitcast(draw, tf.int32) < mantissa, tf.int32)
-    exponent = tf.minimum(exponent + up, _LARGEST)
     return tf.concat(
       [
-        _EXPONENTS.pack_flat(exponent),
+        _EXPONENTS.pack_flat(tf.minimum(exponent + up, _LARGEST)),
         _SIGNS.pack_flat(tf.cast(bits < 0, tf.int32)),
       ],
       axis=0,
@@ -63,8 +55,7 @@ class Natural(by_variable.ByVariable):
     exponent = _EXPONENTS.unpack_flat(words[:count], num_elements)
     sign = _SIGNS.unpack_flat(words[count:], num_elements)
     # No encoder sends infinity, but anyone may.
-    exponent = tf.minimum(exponent, _LARGEST)
-    bits = tf.bitwise.left_shift(exponent, 23)
+    bits = tf.bitwise.left_shift(tf.minimum(exponent, _LARGEST), 23)
     return tf.bitcast(
       tf.bitwise.bitwise_or(bits, tf.bitwise.left_shift(sign, 31)), tf.float32
     )
@@ -74,8 +65,7 @@ class Natural(by_variable.ByVariable):
   ) -> tuple[wire.Packing, np.ndarray, int]:
     """Refuses infinities, and signs past the last element."""
     count = _EXPONENTS.num_words(num_elements)
-    exponents = words[:count].view(np.uint8)
-    if exponents.max(initial=0) > _LARGEST:
+    if words[:count].view(np.uint8).max(initial=0) > _LARGEST:
       raise ValueError(
         f'natural: expected exponents of at most {_LARGEST}, received 255. The '
         'payload was damaged: send it again.'

@@ -11,46 +11,42 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from terngrad.codec import coded
 from terngrad.codec.methods import grouped
 from terngrad.codec.stages import packing
 
 
-def one_bit(group_size: int = 0) -> coded.Code:
+class OneBit(grouped.Grouped):
   """Signs and two means for each group; zeros count as positive.
 
-  Elements below 2**-126 (1.2e-38) count as zeros.
-
-  Args:
-    group_size: elements that share two means, 64 bits; 0 for a whole variable.
-
-  Returns:
-    A `coded.Code`, to be used with error feedback.
-
-  Raises:
-    ValueError: `group_size` is negative.
+  To be used with error feedback. Elements below 2**-126 (1.2e-38) count as
+  zeros.
   """
-  return OneBit(f'one_bit({group_size})', packing.unsigned(1), group_size)
-
-
-class OneBit(grouped.Grouped):
-  """See `one_bit`."""
 
   num_scales = 2
+
+  def __init__(self, group_size: int = 0) -> None:
+    """Makes the code.
+
+    Args:
+      group_size: elements that share two means, 64 bits; 0 for a whole
+        variable.
+
+    Raises:
+      ValueError: `group_size` is negative.
+    """
+    super().__init__(f'one_bit({group_size})', packing.unsigned(1), group_size)
 
   def encode_groups(
     self, rows: tf.Tensor, bits: tf.Tensor | None
   ) -> tuple[list[tf.Tensor], tf.Tensor]:
     """See `grouped.Grouped`."""
-    del bits  # nothing is drawn
     negative = tf.bitcast(rows, tf.int32) < 0
     wide = tf.cast(tf.abs(rows), tf.float64)
     means = []
     for chosen in (~negative, negative):
       count = tf.reduce_sum(tf.cast(chosen, tf.float64), axis=1)
       total = tf.reduce_sum(tf.where(chosen, wide, 0.0), axis=1)
-      mean = tf.math.divide_no_nan(total, count)
-      means.append(tf.cast(mean, tf.float32))
+      means.append(tf.cast(tf.math.divide_no_nan(total, count), tf.float32))
     return means, tf.cast(negative, tf.int32)
 
   def decode_groups(

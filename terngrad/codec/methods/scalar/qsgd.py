@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from terngrad.codec import coded
 from terngrad.codec.methods import by_variable
 from terngrad.codec.methods import grouped
 from terngrad.codec.stages import packing
@@ -21,37 +20,29 @@ from terngrad.native import grouped_ops
 NORMS = ('l2', 'max')
 
 
-def qsgd(
-  levels: int = 7, group_size: int = 512, norm: str = 'max'
-) -> coded.Code:
-  """Elements in steps of a group's norm / levels.
-
-  Args:
-    levels: s, from 1 to 255: digits of base 2 s + 1; 7 for 4 bits an element.
-    group_size: elements that share a norm, 32 bits; 0 for a whole variable.
-    norm: 'l2', the paper's; 'max', the largest magnitude, which is smaller.
-
-  Returns:
-    A `coded.Code`, unbiased.
-
-  Raises:
-    ValueError: an option is out of its range.
-  """
-  if not 1 <= levels <= 255 or norm not in NORMS:
-    raise ValueError(
-      'qsgd: expected levels from 1 to 255 and a norm of l2, max, received '
-      f'{levels} and {norm!r}. Use qsgd:levels=7,norm=max for 4 bits.'
-    )
-  return Qsgd(levels, group_size, norm)
-
-
 class Qsgd(grouped.Grouped):
-  """See `qsgd`."""
+  """Elements in steps of a group's norm / levels, unbiased."""
 
   traits = by_variable.DRAWN
 
-  def __init__(self, levels: int, group_size: int, norm: str) -> None:
-    """See `qsgd`."""
+  def __init__(
+    self, levels: int = 7, group_size: int = 512, norm: str = 'max'
+  ) -> None:
+    """Makes the code.
+
+    Args:
+      levels: s, from 1 to 255: digits of base 2 s + 1; 7 for 4 bits an element.
+      group_size: elements that share a norm, 32 bits; 0 for a whole variable.
+      norm: 'l2', the paper's; 'max', the largest magnitude, which is smaller.
+
+    Raises:
+      ValueError: an option is out of its range.
+    """
+    if not 1 <= levels <= 255 or norm not in NORMS:
+      raise ValueError(
+        'qsgd: expected levels from 1 to 255 and a norm of l2, max, received '
+        f'{levels} and {norm!r}. Use qsgd:levels=7,norm=max for 4 bits.'
+      )
     digits = packing.digits(levels)
     super().__init__(
       f'qsgd({levels}, {norm}, {group_size})', digits, group_size
@@ -81,12 +72,8 @@ class Qsgd(grouped.Grouped):
     steps = grouped.known_step(scales[0], self.num_levels)
     return tf.cast(codes, tf.float32) * steps
 
-  def twin(self) -> coded.Code | None:
-    """See `coded.Code`."""
-    return _OnKernels.of(self) if type(self) is Qsgd else None
 
-
-class _OnKernels(grouped.OnKernels, Qsgd):
+class _OnKernels(grouped.OnKernels, Qsgd, twin_of=Qsgd):
   """With kernels."""
 
 

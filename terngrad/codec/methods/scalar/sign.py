@@ -14,10 +14,10 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from terngrad.codec import coded
 from terngrad.codec import method
 from terngrad.codec.methods import by_variable
 from terngrad.codec.methods import grouped
+from terngrad.codec.methods import validation
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import packing
 from terngrad.codec.stages import statistics
@@ -65,34 +65,25 @@ class Sign(by_variable.ByVariable):
     self, values: tf.Tensor, draws: Callable[[], tf.Tensor]
   ) -> tf.Tensor:
     """See `by_variable.ByVariable`."""
-    del draws  # nothing is drawn
     scale = tf.bitcast(statistics.mean_magnitude(values), tf.int32)
     return tf.concat([scale[tf.newaxis], _sign_words(values)], axis=0)
 
   def planes(self, words: tf.Tensor, num_elements: int) -> tf.Tensor:
     """See `wire.CompositePacking`."""
     scale = tf.bitcast(words[0], tf.float32)
-    signs = BITS.unpack_flat(words[1:], num_elements)
-    return tf.where(signs < 0, -scale, scale)
+    negative = BITS.unpack_flat(words[1:], num_elements) < 0
+    return tf.where(negative, -scale, scale)
 
   def check(
     self, words: np.ndarray, num_elements: int
   ) -> tuple[wire.Packing, np.ndarray, int]:
     """Refuses a scale that is negative or not finite."""
     scales = words[:1].view(np.float32)
-    if not np.all(np.isfinite(scales) & (scales >= 0)):
-      raise ValueError(
-        f'{self.name}: expected a finite scale >= 0, received {scales[0]}. The '
-        'payload was damaged or made by another codec: send it again.'
-      )
+    validation.check_scales(self.name, scales, 'a finite scale >= 0')
     return BITS, words[1:], num_elements
 
-  def twin(self) -> coded.Code | None:
-    """See `coded.Code`."""
-    return _OnKernels.of(self) if type(self) is Sign else None
 
-
-class _OnKernels(grouped.OnKernels, Sign):
+class _OnKernels(grouped.OnKernels, Sign, twin_of=Sign):
   """With kernels."""
 
 
@@ -119,15 +110,14 @@ class Majority(method.Method):
     context: method.Context,
   ) -> tuple[list[tf.Tensor], method.Tensors]:
     """See `method.Method`."""
-    del number, received
     scales = [
       statistics.mean_magnitude(values) if n else tf.constant(0.0)
       for values, n in zip(
         method.each(gradients, context), context.sizes, strict=True
       )
     ]
-    words = _sign_words(method.flat(gradients))
-    return [words, tf.bitcast(tf.stack(scales), tf.int32)], states
+    scale_words = tf.bitcast(tf.stack(scales), tf.int32)
+    return [_sign_words(method.flat(gradients)), scale_words], states
 
   def decode(
     self,
@@ -138,11 +128,9 @@ class Majority(method.Method):
     """See `method.Method`."""
     (messages,) = self.messages(context.shapes)
     pairs = zip(received[0], messages, strict=True)
-    votes, scales = (r.sum(m) for r, m in pairs)
-    # Multiplied, as everywhere: see `coded`.
-    scales *= 1.0 / context.num_workers
-    scaled = _scaled(tf.sign(votes), scales, context)
-    return method.shaped(scaled, context), states
+    votes, scales = (arrived.sum(message) for arrived, message in pairs)
+    means = _scaled(tf.sign(votes), scales * context.scale, context)
+    return method.shaped(means, context), states
 
   def estimate(
     self, words: Sequence[tf.Tensor], context: method.Context
@@ -155,8 +143,7 @@ class Majority(method.Method):
 def _sign_words(flat: tf.Tensor) -> tf.Tensor:
   # Compared as integers: compiled code may take subnormals for zeros.
   bits = tf.bitcast(flat, tf.int32)
-  signs = tf.where((bits < 0) & (bits != tf.int32.min), -1, 1)
-  return BITS.pack_flat(signs)
+  return BITS.pack_flat(tf.where((bits < 0) & (bits != tf.int32.min), -1, 1))
 
 
 def _scaled(

@@ -36,8 +36,7 @@ def three_lc(sparsity: float = 1.75) -> coded.Code:
       'Use 1.75.'
     )
   # Few elements come near the largest.
-  packing = zero_runs.zero_runs(density=0.01)
-  return chain.chain(ThreeValues(sparsity), packing)
+  return chain.chain(ThreeValues(sparsity), zero_runs.zero_runs(density=0.01))
 
 
 class ThreeValues(contract.Quantizer):
@@ -65,6 +64,5 @@ class ThreeValues(contract.Quantizer):
     self, scaled: tf.Tensor, positions: tf.Tensor, key: tf.Tensor
   ) -> tf.Tensor:
     """See `contract.Quantizer`."""
-    del positions, key  # nothing is drawn
     # Half the scaler in the units of `ternary.factor`.
     return tf.where(tf.abs(scaled) >= 2.0**22, tf.where(scaled < 0.0, -1, 1), 0)

@@ -39,10 +39,8 @@ def pack(indices: tf.Tensor, num_elements: int) -> tf.Tensor:
   """
   number = indices.shape[0]
   low_bits = _low_bits(number, num_elements)
-  words = []
-  for bit in range(low_bits):
-    plane = tf.bitwise.bitwise_and(tf.bitwise.right_shift(indices, bit), 1)
-    words.append(_BITS.pack_flat(plane))
+  planes = [tf.bitwise.right_shift(indices, bit) for bit in range(low_bits)]
+  words = [_BITS.pack_flat(tf.bitwise.bitwise_and(one, 1)) for one in planes]
   ones = tf.bitwise.right_shift(indices, low_bits) + tf.range(number)
   string = tf.zeros([_string_bits(number, num_elements)], tf.int32)
   string = tf.tensor_scatter_nd_update(
@@ -86,9 +84,8 @@ def check(name: str, words: np.ndarray, number: int, num_elements: int) -> None:
   """Raises ValueError unless NumPy int32 words are what indices pack to."""
   indices = unpack(tf.constant(words), number, num_elements)
   rising = bool(tf.reduce_all(indices[1:] > indices[:-1]))
-  inside = int(indices[-1]) < num_elements
   if (
-    not (rising and inside)
+    not (rising and (int(indices[-1]) < num_elements))
     or (pack(indices, num_elements) != words).numpy().any()
   ):
     raise ValueError(

@@ -21,67 +21,58 @@ from terngrad.codec.methods.sparse import topk
 from terngrad.codec.stages import random_bits
 
 
-def randomk(ratio: float = 0.01, unbiased: int = 0) -> method.Method:
-  """A part of the elements of each variable, as float32.
-
-  Args:
-    ratio: of a variable's n elements k = max(1, ceil(ratio n)) are sent.
-    unbiased: 0: values as they are, for error feedback; 1: times the length of
-      their stretch, n / k in the mean, to be used without it.
-
-  Returns:
-    A `method.Method`.
-
-  Raises:
-    ValueError: an option is out of its range.
-  """
-  topk.check_ratio('randomk', ratio)
-  if unbiased not in (0, 1):
-    raise ValueError(
-      f'unbiased: expected 0 or 1, received {unbiased}. Use 0 with error '
-      'feedback and 1 without.'
-    )
-  return RandomK(ratio, bool(unbiased))
-
-
 class RandomK(method.Method):
-  """See `randomk`."""
+  """A part of the elements of each variable, as float32."""
 
   agrees = False
   estimates = True
   draws_in_decode = True
   compiled = False  # XLA gathers and scatters element by element
 
-  def __init__(self, ratio: float, unbiased: bool) -> None:
-    """See `randomk`."""
+  def __init__(self, ratio: float = 0.01, unbiased: int = 0) -> None:
+    """Makes the code.
+
+    Args:
+      ratio: of a variable's n elements k = max(1, ceil(ratio n)) are sent.
+      unbiased: 0: values as they are, for error feedback; 1: times the length
+        of their stretch, n / k in the mean, to be used without it.
+
+    Raises:
+      ValueError: an option is out of its range.
+    """
+    topk.check_ratio('randomk', ratio)
+    if unbiased not in (0, 1):
+      raise ValueError(
+        f'unbiased: expected 0 or 1, received {unbiased}. Use 0 with error '
+        'feedback and 1 without.'
+      )
     self.ratio, self.unbiased = ratio, unbiased
     self.name = f'randomk({ratio:g}{", unbiased" if unbiased else ""})'
     self.traits = by_variable.FIXED._replace(
-      unbiased=unbiased, randomness='shared'
+      unbiased=bool(unbiased), randomness='shared'
     )
 
-  def counts(self, context: method.Context) -> list[int]:
+  def counts(self, sizes: Sequence[int]) -> list[int]:
     """How many elements of each variable are sent."""
-    return [topk.count(self.ratio, n) if n else 0 for n in context.sizes]
+    return [topk.count(self.ratio, size) for size in sizes]
 
   def messages(self, shapes: method.Shapes) -> method.Rounds:
     """See `method.Method`."""
-    sizes = method.sizes_of(shapes)
-    sent = sum(topk.count(self.ratio, n) for n in sizes if n)
-    return ((method.float_sum(sent),),)
+    counts = self.counts(method.sizes_of(shapes))
+    return ((method.float_sum(sum(counts)),),)
 
   def drawn(self, context: method.Context) -> list[tuple[tf.Tensor, tf.Tensor]]:
     """For each variable (indices int32 [k], lengths of their stretches)."""
-    found, start = [], context.start
-    for size, number in zip(context.sizes, self.counts(context), strict=True):
-      positions = tf.bitcast(tf.range(start, start + number), tf.uint32)
-      bits = random_bits.element_bits(context.common_key, positions)
+    found = []
+    for size, number, start in zip(
+      context.sizes, self.counts(context.sizes), context.starts, strict=True
+    ):
+      bits = random_bits.range_bits(context.common_key, number, start)
       borders = tf.range(number + 1, dtype=tf.int64) * size // max(1, number)
       lengths = borders[1:] - borders[:-1]
       # bits / 2**32 of a stretch
       places = tf.bitwise.right_shift(tf.cast(bits, tf.int64) * lengths, 32)
       found.append((tf.cast(borders[:-1] + places, tf.int32), lengths))
-      start += size
     return found
 
   def send(
@@ -93,12 +84,9 @@ class RandomK(method.Method):
     context: method.Context,
   ) -> tuple[list[tf.Tensor], method.Tensors]:
     """See `method.Method`."""
-    del number, received
-    pairs = zip(
-      method.each(gradients, context), self.drawn(context), strict=True
-    )
-    values = tf.concat([tf.gather(v, where) for v, (where, _) in pairs], axis=0)
-    return [tf.bitcast(values, tf.int32)], states
+    each, drawn = method.each(gradients, context), self.drawn(context)
+    values = [tf.gather(v, i) for v, (i, _) in zip(each, drawn, strict=True)]
+    return [tf.bitcast(tf.concat(values, axis=0), tf.int32)], states
 
   def decode(
     self,
@@ -108,8 +96,7 @@ class RandomK(method.Method):
   ) -> tuple[list[tf.Tensor], method.Tensors]:
     """See `method.Method`."""
     message = self.messages(context.shapes)[0][0]
-    scale = 1.0 / context.num_workers
-    means = received[0][0].sum(message)[: message.num_elements] * scale
+    means = received[0][0].sum(message)[: message.num_elements] * context.scale
     return method.shaped(self.spread(means, context), context), states
 
   def estimate(
@@ -122,16 +109,13 @@ class RandomK(method.Method):
     self, values: tf.Tensor, context: method.Context
   ) -> list[tf.Tensor]:
     """Sent values at their indices, a list of float32 [n]."""
-    counts = self.counts(context)
+    parts = tf.split(values, self.counts(context.sizes))
     found = []
     for size, sent, (indices, lengths) in zip(
-      context.sizes, tf.split(values, counts), self.drawn(context), strict=True
+      context.sizes, parts, self.drawn(context), strict=True
     ):
       if self.unbiased:
         sent = sent * tf.cast(lengths, tf.float32)
-      found.append(
-        tf.tensor_scatter_nd_update(
-          tf.zeros([size]), indices[:, tf.newaxis], sent
-        )
-      )
+      where, zeros = indices[:, tf.newaxis], tf.zeros([size])
+      found.append(tf.tensor_scatter_nd_update(zeros, where, sent))
     return found

@@ -16,9 +16,8 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from terngrad.codec import coded
-from terngrad.codec.methods import by_variable
 from terngrad.codec.methods import few_elements
+from terngrad.codec.methods import validation
 from terngrad.codec.methods.sparse import elias_fano
 from terngrad.codec.methods.sparse import topk
 from terngrad.codec.stages import packing
@@ -29,29 +28,27 @@ from terngrad.native import sparse_ops
 _SIGNS = packing.unsigned(1)
 
 
-def stc(ratio: float = 0.01) -> coded.Code:
+class Stc(topk.TopK):
   """The largest elements as plus or minus their mean magnitude.
 
-  Args:
-    ratio: see `topk.topk`; an element that is sent costs about
-      log2(1 / ratio) + 3 bits.
-
-  Returns:
-    A `coded.Code`, to be used with error feedback.
-
-  Raises:
-    ValueError: `ratio` is out of its range.
+  To be used with error feedback.
   """
-  topk.check_ratio('stc', ratio)
-  return Stc(ratio)
-
-
-class Stc(topk.TopK):
-  """See `stc`."""
 
   kind = 'stc'
   pack_indices = staticmethod(elias_fano.pack)
   unpack_indices = staticmethod(elias_fano.unpack)
+
+  def __init__(self, ratio: float = 0.01) -> None:
+    """Makes the code.
+
+    Args:
+      ratio: see `topk.TopK`; an element that is sent costs about
+        log2(1 / ratio) + 3 bits.
+
+    Raises:
+      ValueError: `ratio` is out of its range.
+    """
+    super().__init__(ratio)
 
   def num_words(self, num_elements: int) -> int:
     """See `wire.CompositePacking`."""
@@ -65,7 +62,6 @@ class Stc(topk.TopK):
     self, values: tf.Tensor, draws: Callable[[], tf.Tensor]
   ) -> tf.Tensor:
     """See `by_variable.ByVariable`."""
-    del draws  # nothing is drawn
     # The magnitude; the signs in the order of the indices; the indices.
     size = values.shape[0]
     indices, sent = self.find(values, topk.count(self.ratio, size))
@@ -98,21 +94,13 @@ class Stc(topk.TopK):
     """Refuses a magnitude that is none, and indices that are not in order."""
     number = topk.count(self.ratio, num_elements)
     end = 1 + _SIGNS.num_words(number)
-    magnitude = words[:1].view(np.float32)[0]
-    if not (np.isfinite(magnitude) and magnitude >= 0):
-      raise ValueError(
-        f'{self.name}: expected a finite magnitude >= 0, received {magnitude}. '
-        'The payload was damaged or made by another codec: send it again.'
-      )
+    magnitudes = words[:1].view(np.float32)
+    validation.check_scales(self.name, magnitudes, 'a finite magnitude >= 0')
     elias_fano.check(self.name, words[end:], number, num_elements)
     return _SIGNS, words[1:end], number
 
-  def twin(self) -> coded.Code | None:
-    """See `coded.Code`."""
-    return _OnKernels.of(self) if type(self) is Stc else None
 
-
-class _OnKernels(by_variable.NativeElements, Stc):
+class _OnKernels(few_elements.OnKernels, Stc, twin_of=Stc):
   find = staticmethod(sparse_ops.largest)
   pack_indices = staticmethod(sparse_ops.pack_indices)
   unpack_indices = staticmethod(sparse_ops.unpack_indices)

@@ -8,7 +8,6 @@ Departure: a payload has room for a part of the elements, the largest of those
 above; others wait in the residual of error feedback.
 """
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import cast
@@ -16,95 +15,73 @@ from typing import cast
 import numpy as np
 import tensorflow as tf
 
-from terngrad.codec import chain
-from terngrad.codec import coded
 from terngrad.codec import method
 from terngrad.codec.methods import by_variable
 from terngrad.codec.methods import few_elements
 from terngrad.codec.methods.sparse import topk
-from terngrad.codec.stages import chain as chains
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import wire
-from terngrad.native import ops
 from terngrad.native import sparse_ops
 
 
-def threshold(above: float = 0.001, capacity: float = 0.02) -> coded.Code:
-  """Elements of magnitudes of at least `above`, 64 bits each.
+class Threshold(few_elements.FewElements):
+  """Elements of magnitudes of at least a threshold, 64 bits each.
 
-  Args:
-    above: the threshold, >= 0, in the gradient's units.
-    capacity: the largest part of a bucket's elements that is sent, in (0, 1].
-
-  Returns:
-    A `coded.Code` of variable length, to be used with error feedback.
-
-  Raises:
-    ValueError: an option is out of its range.
+  Of variable length; to be used with error feedback.
   """
-  topk.check_ratio('threshold', capacity)
-  if not 0 <= above < math.inf:
-    raise ValueError(
-      f'threshold: expected above >= 0 and finite, received {above}. It is in '
-      'the units of the gradient: try 0.001.'
-    )
-  return Threshold(_Pairs(above, capacity))
 
-
-class Threshold(chain.Chain):
-  """See `threshold`."""
-
+  traits = by_variable.FIXED
   scope = contract.BUCKET
-  compiled = False
 
-  def __init__(self, packing: '_Pairs') -> None:
-    """See `threshold`."""
-    super().__init__((packing,))
+  def __init__(self, above: float = 0.001, capacity: float = 0.02) -> None:
+    """Makes the code.
+
+    Args:
+      above: the threshold, >= 0, in the gradient's units.
+      capacity: the largest part of a bucket's elements that is sent, in (0, 1].
+
+    Raises:
+      ValueError: an option is out of its range.
+    """
+    topk.check_ratio('threshold', capacity)
+    if not 0 <= above < math.inf:
+      raise ValueError(
+        f'threshold: expected above >= 0 and finite, received {above}. It is '
+        'in the units of the gradient: try 0.001.'
+      )
+    self.stages = (_Pairs(above, capacity),)
+    self.name = self.packing.name
 
   @property
   def packing(self) -> '_Pairs':
     """The only stage."""
     return cast(_Pairs, self.stages[-1])
 
-  def decode_sum(
-    self,
-    parts: Sequence[tf.Tensor],
-    shared: tf.Tensor,
-    shapes: method.Shapes,
-    scale: float = 1.0,
-  ) -> list[tf.Tensor]:
-    """See `coded.Code`: no tensor of all elements a worker."""
-    size = sum(method.sizes_of(shapes))
-    wire.check_length(self.packing, parts, size)
-    elements = functools.partial(_elements, num_elements=size)
-    sums = few_elements.sum_rows(parts, elements, size)
-    return chains.gradients_of(None, sums, shared, shapes, scale)
+  def choose(self, elements: tf.Tensor, number: int, above: float) -> tf.Tensor:
+    """int32 [1 + 2 number]; see `sparse_ops.encode_threshold`."""
+    return _encode(elements, number, above)
 
-  def twin(self) -> coded.Code | None:
+  def encode_pieces(
+    self,
+    pieces: Sequence[tf.Tensor],
+    sizes: Sequence[int],
+    own: tf.Tensor,
+    shared: tf.Tensor,
+    key: tf.Tensor,
+  ) -> tf.Tensor:
     """See `coded.Code`."""
-    if type(self) is not Threshold:
-      return None
-    made, packing = _OnKernels.of(self), self.packing
-    made.stages = (_NativePairs(packing.above, packing.part),)
-    return made
+    number = topk.count(self.packing.part, sum(sizes))
+    return self.choose(method.flat(pieces), number, self.packing.above)
+
+  def bucket_elements(
+    self, words: tf.Tensor, sizes: Sequence[int]
+  ) -> tuple[tf.Tensor, tf.Tensor]:
+    """See `few_elements.FewElements`."""
+    return _elements(words, sum(sizes))
 
 
-class _OnKernels(Threshold):
-  probe = staticmethod(ops.norms)
-
-  def decode_sum(
-    self,
-    parts: Sequence[tf.Tensor],
-    shared: tf.Tensor,
-    shapes: method.Shapes,
-    scale: float = 1.0,
-  ) -> list[tf.Tensor]:
-    del shared
-    size = sum(method.sizes_of(shapes))
-    wire.check_length(self.packing, parts, size)
-    elements = functools.partial(_elements, num_elements=size)
-    indices, values = few_elements.rows(parts, elements)
-    return sparse_ops.add_elements(indices, values, shapes, scale)
+class _OnKernels(few_elements.OnKernels, Threshold, twin_of=Threshold):
+  choose = staticmethod(sparse_ops.encode_threshold)
 
 
 class _Pairs(wire.VariablePacking):
@@ -119,13 +96,9 @@ class _Pairs(wire.VariablePacking):
     self.name = f'threshold({above:g}, {part:g})'
     self.above, self.part = above, part
 
-  def choose(self, elements: tf.Tensor, number: int, above: float) -> tf.Tensor:
-    return _encode(elements, number, above)
-
   def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
     (values,) = planes
-    number = topk.count(self.part, values.shape[0])
-    return self.choose(values, number, self.above)
+    return _encode(values, topk.count(self.part, values.shape[0]), self.above)
 
   def unpack(self, words: tf.Tensor, width: int) -> wire.Planes:
     return [few_elements.scattered(*_elements(words, width), width)]
@@ -142,24 +115,9 @@ class _Pairs(wire.VariablePacking):
 
   def check(self, words: np.ndarray, width: int) -> None:
     """Refuses indices outside or in other orders, and what is not finite."""
-    pairs = words[1 : 1 + 2 * words[0]].reshape([-1, 2])
-    indices, values = pairs.T
-    inside = np.all((indices >= 0) & (indices < width))
-    if not inside or np.any(indices[1:] <= indices[:-1]):
-      raise ValueError(
-        f'{self.name}: expected indices below {width}, each once and in rising '
-        'order, received others. The payload was damaged or made by another '
-        'codec: send it again.'
-      )
-    if not np.isfinite(np.ascontiguousarray(values).view(np.float32)).all():
-      raise ValueError(
-        f'{self.name}: expected finite values, received others. The payload '
-        'was damaged: send it again.'
-      )
-
-
-class _NativePairs(_Pairs):
-  choose = staticmethod(sparse_ops.encode_threshold)
+    indices, values = words[1 : 1 + 2 * words[0]].reshape([-1, 2]).T
+    values = np.ascontiguousarray(values).view(np.float32)
+    few_elements.check(self.name, indices, values, width)
 
 
 def _encode(values: tf.Tensor, number: int, above: float) -> tf.Tensor:

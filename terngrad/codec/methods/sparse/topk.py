@@ -14,7 +14,6 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from terngrad.codec import coded
 from terngrad.codec.methods import by_variable
 from terngrad.codec.methods import few_elements
 from terngrad.codec.stages import wire
@@ -26,30 +25,25 @@ MAGNITUDE = 0x7FFFFFFF
 _SAMPLED, _STRIDE = 2**16, 61
 
 
-def topk(ratio: float = 0.01) -> coded.Code:
+class TopK(by_variable.FewElements):
   """The largest elements of each variable; of equal ones the first.
 
-  Args:
-    ratio: of a variable's n elements k = max(1, ceil(ratio n)) are sent; in
-      (0, 1]. An element that is sent costs 64 bits.
-
-  Returns:
-    A `coded.Code`, to be used with error feedback.
-
-  Raises:
-    ValueError: `ratio` is out of its range.
+  To be used with error feedback.
   """
-  check_ratio('topk', ratio)
-  return TopK(ratio)
-
-
-class TopK(by_variable.FewElements):
-  """See `topk`."""
 
   kind: str = 'topk'
 
-  def __init__(self, ratio: float) -> None:
-    """See `topk`."""
+  def __init__(self, ratio: float = 0.01) -> None:
+    """Makes the code.
+
+    Args:
+      ratio: of a variable's n elements k = max(1, ceil(ratio n)) are sent; in
+        (0, 1]. An element that is sent costs 64 bits.
+
+    Raises:
+      ValueError: `ratio` is out of its range.
+    """
+    check_ratio(self.kind, ratio)
     self.name, self.ratio = f'{self.kind}({ratio:g})', ratio
 
   def find(
@@ -66,7 +60,6 @@ class TopK(by_variable.FewElements):
     self, values: tf.Tensor, draws: Callable[[], tf.Tensor]
   ) -> tf.Tensor:
     """See `by_variable.ByVariable`."""
-    del draws  # nothing is drawn
     # The indices within the variable, in rising order; then the values.
     indices, sent = self.find(values, count(self.ratio, values.shape[0]))
     return tf.concat([indices, tf.bitcast(sent, tf.int32)], axis=0)
@@ -84,26 +77,13 @@ class TopK(by_variable.FewElements):
   ) -> tuple[wire.Packing, np.ndarray, int] | None:
     """Refuses other orders of indices, and values that are not finite."""
     indices, values = np.split(words, 2)
-    inside = np.all((indices >= 0) & (indices < num_elements))
-    if not inside or np.any(indices[1:] <= indices[:-1]):
-      raise ValueError(
-        f'{self.name}: expected indices below {num_elements}, each once and in '
-        'rising order, received others. The payload was damaged or made by '
-        'another codec: send it again.'
-      )
-    if not np.isfinite(values.view(np.float32)).all():
-      raise ValueError(
-        f'{self.name}: expected finite values, received others. The payload '
-        'was damaged: send it again.'
-      )
+    few_elements.check(
+      self.name, indices, values.view(np.float32), num_elements
+    )
     return None
 
-  def twin(self) -> coded.Code | None:
-    """See `coded.Code`."""
-    return _OnKernels.of(self) if type(self) is TopK else None
 
-
-class _OnKernels(by_variable.NativeElements, TopK):
+class _OnKernels(few_elements.OnKernels, TopK, twin_of=TopK):
   find = staticmethod(sparse_ops.largest)
 
 
@@ -148,8 +128,7 @@ def largest(values: tf.Tensor, number: int) -> tf.Tensor:
   # What reaches the sample's own: about so many of all, six deviations more.
   own = number / _STRIDE
   own = min(math.ceil(own + 6 * own**0.5 + 1), sample.shape[0])
-  likely = tf.math.top_k(sample, own).values[-1]
-  found = tf.where(magnitudes >= likely)[:, 0]
+  found = tf.where(magnitudes >= tf.math.top_k(sample, own).values[-1])[:, 0]
 
   def of_found() -> tf.Tensor:
     indices = tf.math.top_k(tf.gather(magnitudes, found), number).indices

@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from terngrad.codec import coded
 from terngrad.codec import method
+from terngrad.codec.methods import validation
 from terngrad.codec.methods.transforms import lloyd_max
 from terngrad.codec.methods.transforms import rotation
 from terngrad.codec.stages import chain
@@ -125,12 +126,7 @@ class EdenWords(wire.CompositePacking):
     blocks, block = rotation.blocks(num_elements)
     scales = words[_KEY_WORDS : _KEY_WORDS + blocks].view(np.float32)
     code_words = words[_KEY_WORDS + blocks :]
-    bad = scales[~(np.isfinite(scales) & (scales >= 0))]
-    if bad.size:
-      raise ValueError(
-        f'eden_words: expected finite scales >= 0, received {bad[0]}. The '
-        'payload was damaged or made by another codec: send it again.'
-      )
+    validation.check_scales(self.name, scales, 'finite scales >= 0')
     codes = levels.packing.unpack_flat(tf.constant(code_words), blocks * block)
     share = levels.least_square(np.reshape(codes, [blocks, block]))
     # In units of the probe's power of two elements have at most the root mean
@@ -161,6 +157,9 @@ class Eden(coded.Code):
     self.name, self.levels = f'rotate > {levels.name}', levels
     self.words = EdenWords(levels)
     self.stages = (self.words,)
+    places = levels.packing.elements_per_word
+    base, _ = levels.packing.digits or (2 ** (32 // places), places)
+    self.kernels = rotated_ops.Code(levels.values, base, places)
 
   def probe(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
     """The root mean squares."""
@@ -179,8 +178,7 @@ class Eden(coded.Code):
   ) -> tf.Tensor:
     """See `coded.Code`."""
     levels = self.levels
-    del own
-    flat = pieces[0] if len(pieces) == 1 else tf.concat(pieces, axis=0)
+    flat = method.flat(pieces)
     if not sum(sizes):
       return tf.zeros([0], tf.int32)
     units = _per_element(1.0 / rotation.power_of_two(shared), sizes)
@@ -192,8 +190,7 @@ class Eden(coded.Code):
     for border in levels.borders:
       least = tf.cast(border * deviation, tf.float32)[:, tf.newaxis]
       # Zeros have the border 0, and are not beyond it.
-      beyond = (magnitude >= least) & (magnitude > 0.0)
-      index += tf.cast(beyond, tf.int32)
+      index += tf.cast((magnitude >= least) & (magnitude > 0.0), tf.int32)
     level = tf.gather(tf.constant(levels.values, tf.float64), index)
     along = tf.reduce_sum(level * tf.cast(magnitude, tf.float64), axis=1)
     scales = tf.cast(tf.math.divide_no_nan(square, along), tf.float32)
@@ -224,26 +221,12 @@ class Eden(coded.Code):
     total *= _per_element(rotation.power_of_two(shared), sizes)
     return chain.gradients_of(None, total, shared, shapes, scale)
 
-  def twin(self) -> coded.Code | None:
-    """See `coded.Code`."""
-    if type(self) is not Eden:
-      return None
-    made = _OnKernels(self.levels)
-    vars(made).update(vars(self))
-    return made
 
-
-class _OnKernels(Eden):
+class _OnKernels(Eden, twin_of=Eden):
   """With kernels, each of which passes through memory once."""
 
   compiled = False
   norms = staticmethod(ops.norms)
-
-  def __init__(self, levels: lloyd_max.Levels) -> None:
-    super().__init__(levels)
-    places = levels.packing.elements_per_word
-    base, _ = levels.packing.digits or (2 ** (32 // places), places)
-    self.kernels = rotated_ops.Code(levels.values, base, places)
 
   def encode_pieces(
     self,
@@ -253,7 +236,6 @@ class _OnKernels(Eden):
     shared: tf.Tensor,
     key: tf.Tensor,
   ) -> tf.Tensor:
-    del own
     factors = 1.0 / rotation.power_of_two(shared)
     num_words, borders = self.num_words(sum(sizes)), self.levels.borders
     return rotated_ops.encode(
@@ -267,7 +249,8 @@ class _OnKernels(Eden):
     shapes: method.Shapes,
     scale: float = 1.0,
   ) -> list[tf.Tensor]:
-    wire.check_length(self.words, parts, sum(method.sizes_of(shapes)))
+    size = sum(method.sizes_of(shapes))
+    wire.check_length(self.words.name, self.num_words(size), parts, size)
     powers = rotation.power_of_two(shared)
     return rotated_ops.decode_sum(parts, powers, shapes, scale, self.kernels)
 

@@ -73,7 +73,7 @@ class Matrices(NamedTuple):
 
 
 def split(shapes: method.Shapes, rank: int, min_compression: float) -> Matrices:
-  """`Matrices`; see `powersgd.powersgd` for rank and min_compression."""
+  """`Matrices`; see `powersgd.PowerSGD` for rank and min_compression."""
   factors = (_factor(shape, rank, min_compression) for shape in shapes)
   return Matrices(tuple(shapes), tuple(factors))
 
@@ -117,8 +117,7 @@ def revived(q: tf.Tensor) -> tf.Tensor:
 def normal(shape: Sequence[int], key: tf.Tensor) -> tf.Tensor:
   """float32 of the shape, nearly standard normal, exact to the bit."""
   count = math.prod(shape)
-  positions = tf.bitcast(tf.range(6 * count), tf.uint32)
-  bits = tf.reshape(random_bits.element_bits(key, positions), [6, count])
+  bits = tf.reshape(random_bits.range_bits(key, 6 * count), [6, count])
   halves = tf.bitwise.right_shift(bits, 16), tf.bitwise.bitwise_and(bits, 65535)
   total = tf.reduce_sum(tf.cast(tf.stack(halves), tf.int32), axis=[0, 1])
   # Twelve numbers of 16 bits, with the variance 1 / 12 each.
@@ -132,13 +131,12 @@ def product(
   transpose_b: bool = False,
 ) -> tf.Tensor:
   """The matrix product, of the same bits in every mode."""
-  multiply = _compiled(
+  return _compiled(
     _by_columns if transpose_a else tf.matmul,
     (tuple(a.shape), tuple(b.shape)),
     transpose_a=transpose_a,
     transpose_b=transpose_b,
-  )
-  return multiply(a, b)
+  )(a, b)
 
 
 def _by_columns(a: tf.Tensor, b: tf.Tensor, **transposed: bool) -> tf.Tensor:

@@ -22,37 +22,11 @@ from terngrad.codec.stages import random_bits
 Q = 'powersgd_q'
 
 
-def powersgd(
-  rank: int = 1,
-  epsilon: float = 1e-8,
-  warm_start: int = 1,
-  min_compression: float = 2.0,
-) -> method.Method:
+class PowerSGD(method.Method):
   """Sums of rank `rank` of all workers' gradients, in two rounds.
 
-  Args:
-    rank: columns of P and Q, >= 1; at most the rows and columns of a variable.
-    epsilon: is added to the norms that columns are divided by, >= 0.
-    warm_start: 1: a step begins with the last one's Q; 0: with a new one.
-    min_compression: a variable with fewer times as many elements as P and Q
-      have, and every vector, travels as float32.
-
-  Returns:
-    A `method.Method`, to be used with error feedback.
-
-  Raises:
-    ValueError: an option is out of its range.
+  To be used with error feedback.
   """
-  if rank < 1 or not epsilon >= 0 or warm_start not in (0, 1):
-    raise ValueError(
-      'powersgd: expected rank >= 1, epsilon >= 0 and warm_start 0 or 1, '
-      f'received {rank}, {epsilon} and {warm_start}. Use powersgd:rank=2.'
-    )
-  return PowerSGD(rank, epsilon, warm_start, min_compression)
-
-
-class PowerSGD(method.Method):
-  """See `powersgd`."""
 
   scope = contract.VARIABLE
   num_rounds = 2
@@ -61,9 +35,30 @@ class PowerSGD(method.Method):
   compiled = False
 
   def __init__(
-    self, rank: int, epsilon: float, warm_start: int, min_compression: float
+    self,
+    rank: int = 1,
+    epsilon: float = 1e-8,
+    warm_start: int = 1,
+    min_compression: float = 2.0,
   ) -> None:
-    """See `powersgd`."""
+    """Makes the code.
+
+    Args:
+      rank: columns of P and Q, >= 1; at most the rows and columns of a
+        variable.
+      epsilon: is added to the norms that columns are divided by, >= 0.
+      warm_start: 1: a step begins with the last one's Q; 0: with a new one.
+      min_compression: a variable with fewer times as many elements as P and Q
+        have, and every vector, travels as float32.
+
+    Raises:
+      ValueError: an option is out of its range.
+    """
+    if rank < 1 or not epsilon >= 0 or warm_start not in (0, 1):
+      raise ValueError(
+        'powersgd: expected rank >= 1, epsilon >= 0 and warm_start 0 or 1, '
+        f'received {rank}, {epsilon} and {warm_start}. Use powersgd:rank=2.'
+      )
     self.name = f'powersgd({rank}{"" if warm_start else ", cold"})'
     self.traits = contract.Traits(
       unbiased=False,
@@ -76,7 +71,7 @@ class PowerSGD(method.Method):
 
   def in_float(self, plain: method.Method) -> method.Method:
     """See `method.Method`."""
-    return _InFloat(plain, self)
+    return wrapper.WithStates(plain, self)
 
   def split(self, shapes: method.Shapes) -> low_rank.Matrices:
     """Which variables are matrices."""
@@ -108,27 +103,19 @@ class PowerSGD(method.Method):
   ) -> tuple[list[tf.Tensor], method.Tensors]:
     """See `method.Method`."""
     values = method.each(gradients, context)
+    found = self.split(context.shapes)
+    matrices = found.matrices(values)
     if number == 0:
-      return self._p(values, states, context), states
-    matrices = self.split(context.shapes).matrices(values)
+      p = [
+        low_rank.product(matrix, low_rank.orthogonal(q, self.epsilon))
+        for matrix, q in zip(
+          matrices, self.first_q(states, context), strict=True
+        )
+      ]
+      return [low_rank.words(p), low_rank.words(found.small(values))], states
     pairs = zip(matrices, self.summed_p(received, context), strict=True)
     q = [low_rank.product(matrix, p, transpose_a=True) for matrix, p in pairs]
     return [low_rank.words(q)], states
-
-  def _p(
-    self,
-    values: method.Tensors,
-    states: method.Tensors,
-    context: method.Context,
-  ) -> list[tf.Tensor]:
-    """The words of the first round: P, and what is small."""
-    found = self.split(context.shapes)
-    matrices, q = found.matrices(values), self.first_q(states, context)
-    p = [
-      low_rank.product(matrix, low_rank.orthogonal(own, self.epsilon))
-      for matrix, own in zip(matrices, q, strict=True)
-    ]
-    return [low_rank.words(p), low_rank.words(found.small(values))]
 
   def first_q(
     self, states: method.Tensors, context: method.Context
@@ -136,15 +123,13 @@ class PowerSGD(method.Method):
     """The Q of each matrix that a step begins with."""
     if self.warm_start:
       return [low_rank.revived(q) for q in states]
-    found, sizes = self.split(context.shapes), context.sizes
-    # By the variable's first element, which cutting leaves where it is.
-    starts = [context.start + sum(sizes[:index]) for index in found.indices]
-    return [
-      low_rank.normal(
-        shape, random_bits.fold_in(context.common_key, tf.constant(start))
-      )
-      for shape, start in zip(found.q_shapes, starts, strict=True)
+    found, starts = self.split(context.shapes), context.starts
+    keys = [
+      # By the variable's first element, which cutting leaves where it is.
+      random_bits.fold_in(context.common_key, tf.constant(starts[index]))
+      for index in found.indices
     ]
+    return list(map(low_rank.normal, found.q_shapes, keys))
 
   def summed_p(
     self, received: method.Arrived, context: method.Context
@@ -163,25 +148,9 @@ class PowerSGD(method.Method):
     """See `method.Method`."""
     (_, plain), (last,) = self.messages(context.shapes)
     found = self.split(context.shapes)
-    # Multiplied, as everywhere: see `coded`.
-    scale = 1.0 / context.num_workers
-    q = low_rank.cut(received[1][0].sum(last) * scale, found.q_shapes)
+    q = low_rank.cut(received[1][0].sum(last) * context.scale, found.q_shapes)
     pairs = zip(self.summed_p(received, context), q, strict=True)
     low = [low_rank.product(p, q, transpose_b=True) for p, q in pairs]
-    small = received[0][1].sum(plain) * scale
+    small = received[0][1].sum(plain) * context.scale
     small = low_rank.cut(small, found.small(context.shapes))
     return found.join(low, small), q if self.warm_start else states
-
-
-class _InFloat(wrapper.Wrapper):
-  """The plain method, with states that it leaves as they are."""
-
-  def __init__(self, plain: method.Method, code: PowerSGD) -> None:
-    super().__init__(plain)
-    self.code = code
-
-  def around(self, method: method.Method) -> method.Method:
-    return _InFloat(method, self.code)
-
-  def states(self, shapes: method.Shapes) -> tuple[method.State, ...]:
-    return self.code.states(shapes)

@@ -45,8 +45,7 @@ def unrotate(rows: tf.Tensor, key: tf.Tensor, num_elements: int) -> tf.Tensor:
 
 def signs(key: tf.Tensor, size: int) -> tf.Tensor:
   """float32 [size], each 1 or -1."""
-  positions = tf.bitcast(tf.range(size), tf.uint32)
-  bits = tf.bitcast(random_bits.element_bits(key, positions), tf.int32)
+  bits = tf.bitcast(random_bits.range_bits(key, size), tf.int32)
   return tf.where(bits < 0, -1.0, 1.0)
 
 

@@ -10,6 +10,7 @@ of N workers travel as integers of the width that they need.
 """
 
 import functools
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -32,26 +33,6 @@ _BITS = 4
 _FRACTION = 16
 
 
-def thc(span: float = 3.0) -> method.Method:
-  """4 bits an element one way, and sums of integers up to 15 N back.
-
-  Blocks whose root mean square is below 2**-97 (6.3e-30) count as zeros.
-
-  Args:
-    span: what the largest entry stands for, in root mean squares of a block by
-      its agreed norm; what lies beyond is clipped.
-
-  Returns:
-    A `method.Method`; error feedback gives back what is clipped.
-
-  Raises:
-    ValueError: `span` is not positive.
-  """
-  if not 0 < span < float('inf'):
-    raise ValueError(f'thc: expected a span above 0, received {span}. Use 3.')
-  return Thc(span)
-
-
 @functools.cache
 def table(span: float = 3.0) -> np.ndarray:
   """The entries, int [16], that lose least of a standard normal number.
@@ -65,11 +46,10 @@ def table(span: float = 3.0) -> np.ndarray:
   points = np.arange(-_GRID, _GRID + 1)
   count = len(points)
   loss = np.full([count, count], np.inf)
-  for i in range(count):
-    for j in range(i + 1, count):
-      between = (x >= points[i]) & (x <= points[j])
-      part = (x - points[i]) * (points[j] - x) * weight
-      loss[i, j] = part[between].sum()
+  for i, j in itertools.combinations(range(count), 2):
+    between = (x >= points[i]) & (x <= points[j])
+    part = (x - points[i]) * (points[j] - x) * weight
+    loss[i, j] = part[between].sum()
   best, steps = loss[0], []
   for _ in range(2**_BITS - 2):
     through = best[:, np.newaxis] + loss
@@ -100,16 +80,19 @@ class _Entries(packing.Unsigned):
     self._numbers[self._values + _GRID] = np.arange(2**_BITS)
 
   def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
-    planes = [tf.gather(tf.constant(self._numbers), p + _GRID) for p in planes]
-    return packing.Unsigned.pack(self, planes)
+    numbers = tf.constant(self._numbers)
+    return super().pack([tf.gather(numbers, plane + _GRID) for plane in planes])
 
-  def unpack(self, words: tf.Tensor) -> wire.Planes:
-    numbers = packing.Unsigned.unpack(self, words)
-    return tf.gather(tf.constant(self._values), numbers)
+  def unpack(self, words: tf.Tensor) -> tf.Tensor:
+    return tf.gather(tf.constant(self._values), super().unpack(words))
 
 
 class Thc(method.Method):
-  """See `thc`."""
+  """4 bits an element one way, and sums of integers up to 15 N back.
+
+  Blocks whose root mean square is below 2**-97 (6.3e-30) count as zeros. Error
+  feedback gives back what is clipped.
+  """
 
   traits = contract.Traits(
     unbiased=False, lossless=False, additive=True, randomness='private'
@@ -118,8 +101,18 @@ class Thc(method.Method):
   estimates = True
   draws_in_decode = True
 
-  def __init__(self, span: float) -> None:
-    """See `thc`."""
+  def __init__(self, span: float = 3.0) -> None:
+    """Makes the code.
+
+    Args:
+      span: what the largest entry stands for, in root mean squares of a block
+        by its agreed norm; what lies beyond is clipped.
+
+    Raises:
+      ValueError: `span` is not positive.
+    """
+    if not 0 < span < float('inf'):
+      raise ValueError(f'thc: expected a span above 0, received {span}. Use 3.')
     self.name, self.span = f'thc({span:g})', span
 
   def num_probes(self, num_elements: int) -> int:
@@ -148,7 +141,6 @@ class Thc(method.Method):
     context: method.Context,
   ) -> tuple[method.Tensors, tf.Tensor]:
     """See `method.Method`."""
-    del states
     return gradients, tf.concat(
       [_norms(values) for values in method.each(gradients, context)], axis=0
     )
@@ -162,21 +154,17 @@ class Thc(method.Method):
     context: method.Context,
   ) -> tuple[list[tf.Tensor], method.Tensors]:
     """See `method.Method`."""
-    del number, received
-    codes, start = [], context.start
-    norms = self.split_norms(context)
-    for values, norm in zip(
-      method.each(gradients, context), norms, strict=True
-    ):
+    each, norms = method.each(gradients, context), self.split_norms(context)
+    codes = []
+    for values, norm, start in zip(each, norms, context.starts, strict=True):
       size = values.shape[0]
       if size:
         factors, inverses = self.scales(norm)
         factors = tf.repeat(factors, rotation.blocks(size)[1])[:size]
-        key = self.key(context.common_key, start)
+        key = random_bits.from_element(context.common_key, start)
         rows = rotation.rotate(values * factors, key)
         draws = random_bits.fold_in(context.worker_key[:2], tf.constant(start))
         codes.append(self.rounded(rows, inverses, draws))
-      start += size
     codes = tf.concat(codes, axis=0) if codes else tf.zeros([0], tf.int32)
     return [entries(self.span).pack_flat(codes)], states
 
@@ -198,31 +186,24 @@ class Thc(method.Method):
     """float32 [blocks]: what rotated sums of entries are multiplied by."""
     return self.units(norms) * (scale / rotation.blocks(size)[1])
 
-  def key(self, common: tf.Tensor, start: int) -> tf.Tensor:
-    """The key of a variable's rotation, by its first element."""
-    return random_bits.from_element(common, start)
-
   def rounded(
     self, rows: tf.Tensor, inverses: tf.Tensor, key: tf.Tensor
   ) -> tf.Tensor:
     """int32 entries of rotated rows, rounded at random between neighbours."""
-    size = rows.shape.num_elements()
     limit = _GRID << _FRACTION
     fixed = tf.round(rows * inverses[:, tf.newaxis])
     fixed = tf.cast(tf.clip_by_value(fixed, -limit, limit), tf.int32)
     values = table(self.span)
-    cells = np.arange(-_GRID, _GRID)
-    low = values[np.searchsorted(values, cells, side='right') - 1]
-    high = values[np.searchsorted(values, cells, side='right')]
+    next_entry = np.searchsorted(values, np.arange(-_GRID, _GRID), side='right')
+    low, high = values[next_entry - 1], values[next_entry]
     fixed = tf.reshape(fixed, [-1])
     cell = tf.bitwise.right_shift(fixed, _FRACTION) + _GRID
     # What is not finite is told by the norms, and may become anything here.
     cell = tf.clip_by_value(cell, 0, 2 * _GRID - 1)
     below = tf.gather(tf.constant(low, tf.int32), cell)
     width = tf.gather(tf.constant(high - low, tf.int32), cell)
-    bits = random_bits.element_bits(key, tf.bitcast(tf.range(size), tf.uint32))
-    shift = tf.constant(32 - _FRACTION, tf.uint32)
-    draw = tf.bitcast(tf.bitwise.right_shift(bits, shift), tf.int32)
+    bits = random_bits.range_bits(key, rows.shape.num_elements())
+    draw = tf.bitcast(tf.bitwise.right_shift(bits, 32 - _FRACTION), tf.int32)
     above = fixed - below * 2**_FRACTION
     return below + tf.where(draw * width < above, width, 0)
 
@@ -240,10 +221,8 @@ class Thc(method.Method):
     context: method.Context,
   ) -> tuple[list[tf.Tensor], method.Tensors]:
     """See `method.Method`."""
-    message = self.messages(context.shapes)[0][0]
-    sums = received[0][0].sum(message)
-    scale = 1.0 / context.num_workers
-    means = self.decoded(sums, context, scale)
+    sums = received[0][0].sum(self.messages(context.shapes)[0][0])
+    means = self.decoded(sums, context, context.scale)
     return method.shaped(means, context), states
 
   def estimate(
@@ -258,28 +237,28 @@ class Thc(method.Method):
     self, sums: tf.Tensor, context: method.Context, scale: float
   ) -> list[tf.Tensor]:
     """List of float32 [n] of sums of entries."""
-    found, first, start = [], 0, context.start
+    found = []
     norms = self.split_norms(context)
-    for size, norm in zip(context.sizes, norms, strict=True):
-      padded = _padded(size)
-      if size:
-        count, block = rotation.blocks(size)
-        rows = tf.reshape(sums[first : first + padded], [count, block])
-        rows = rotation.hadamard(tf.cast(rows, tf.float32))
-        # After all additions: before them compilers would round as they like.
-        rows *= self.way_back(norm, size, scale)[:, tf.newaxis]
-        signs = rotation.signs(self.key(context.common_key, start), padded)
-        found.append((tf.reshape(rows, [-1]) * signs)[:size])
-      else:
+    firsts = method.starts_of(list(map(_padded, context.sizes)))
+    for size, norm, first, start in zip(
+      context.sizes, norms, firsts, context.starts, strict=True
+    ):
+      if not size:
         found.append(tf.zeros([0]))
-      first += padded
-      start += size
+        continue
+      count, block = rotation.blocks(size)
+      rows = tf.reshape(sums[first : first + count * block], [count, block])
+      rows = rotation.hadamard(tf.cast(rows, tf.float32))
+      # After all additions: before them compilers would round as they like.
+      rows *= self.way_back(norm, size, scale)[:, tf.newaxis]
+      key = random_bits.from_element(context.common_key, start)
+      signs = rotation.signs(key, count * block)
+      found.append((tf.reshape(rows, [-1]) * signs)[:size])
     return found
 
   def split_norms(self, context: method.Context) -> list[tf.Tensor]:
     """The agreed norms of each variable's blocks."""
-    counts = [rotation.blocks(n)[0] if n else 1 for n in context.sizes]
-    return tf.split(context.shared, counts)
+    return tf.split(context.shared, list(map(self.num_probes, context.sizes)))
 
 
 def _padded(size: int) -> int:

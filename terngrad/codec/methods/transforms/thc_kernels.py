@@ -80,11 +80,10 @@ class OnKernels(wrapper.Wrapper):
 
   def _coding(self, context: methods.Context) -> tuple[_Pair, _Pair]:
     """Scales of blocks and keys of variables, pairs."""
-    scales = self.method.scales(
-      tf.concat([n for n, _ in self._norms(context)], 0)
-    )
-    starts = tf.constant(_starts(context))
+    norms = [norm for norm, _ in self._norms(context)]
+    starts = tf.constant(context.starts)
     draws = random_bits.fold_in(context.worker_key[:2][tf.newaxis], starts)
+    scales = self.method.scales(tf.concat(norms, axis=0))
     return scales, (self._signs(context), draws)
 
   def _of_sum(
@@ -92,7 +91,7 @@ class OnKernels(wrapper.Wrapper):
   ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Sums of entries, factors of blocks and keys of variables."""
     ((message,),) = self.messages(context.shapes)
-    factors = self._factors(context, 1.0 / context.num_workers)
+    factors = self._factors(context, context.scale)
     return received.sum(message), factors, self._signs(context)
 
   def _of_words(
@@ -112,19 +111,12 @@ class OnKernels(wrapper.Wrapper):
 
   def _norms(self, context: methods.Context) -> list[tuple[tf.Tensor, int]]:
     """Pairs of the agreed norms and the elements, of variables with some."""
-    norms = self.method.split_norms(context)
-    pairs = zip(norms, context.sizes, strict=True)
+    pairs = zip(self.method.split_norms(context), context.sizes, strict=True)
     return [(norm, size) for norm, size in pairs if size]
 
   def _signs(self, context: methods.Context) -> tf.Tensor:
     """uint32 [v, 2]: the key of each variable's rotation."""
     common = context.common_key
     return tf.stack(
-      [self.method.key(common, start) for start in _starts(context)]
+      [random_bits.from_element(common, start) for start in context.starts]
     )
-
-
-def _starts(context: methods.Context) -> list[int]:
-  """The first element of each variable, as its random bits count it."""
-  sizes = context.sizes
-  return [context.start + sum(sizes[:i]) for i in range(len(sizes))]

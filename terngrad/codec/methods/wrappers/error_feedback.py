@@ -22,35 +22,26 @@ from terngrad.codec.methods.wrappers import around
 RESIDUAL = 'residual'
 
 
-def error_feedback(
-  method: methods.Method, decay: float = 1.0
-) -> methods.Method:
-  """Wraps a method.
+class ErrorFeedback(around.Keeping):
+  """A method whose first states are what it left out, its residuals.
 
   In float32 steps in between residuals are sent too, and none is left.
-
-  Args:
-    method: one that carries gradients.
-    decay: what residuals are multiplied by before they are added, in (0, 1]; 1
-      forgets nothing.
-
-  Returns:
-    A `method.Method`, whose first states are the residuals.
-
-  Raises:
-    ValueError: the method carries words, of which nothing can be subtracted;
-      or `decay` is out of its range.
   """
-  return ErrorFeedback(method, decay)
-
-
-class ErrorFeedback(around.Keeping):
-  """See `error_feedback`."""
 
   state = RESIDUAL
 
   def __init__(self, method: methods.Method, decay: float = 1.0) -> None:
-    """See `error_feedback`."""
+    """Wraps a method.
+
+    Args:
+      method: one that carries gradients.
+      decay: what residuals are multiplied by before they are added, in (0, 1];
+        1 forgets nothing.
+
+    Raises:
+      ValueError: the method carries words, of which nothing can be subtracted;
+        or `decay` is out of its range.
+    """
     if not 0 < decay <= 1:
       raise ValueError(
         'error_feedback: expected a decay above 0 and at most 1, received '
@@ -100,8 +91,7 @@ class ErrorFeedback(around.Keeping):
     """What the words leave out, where they say it; see `finish`."""
     if not self.estimates:
       return self.split(states, context)[0]
-    said = self.method.estimate(sent[0], context)
-    return _left_out(gradients, said, context)
+    return _left_out(gradients, self.method.estimate(sent[0], context), context)
 
   def finish(
     self,

@@ -89,8 +89,7 @@ class Momentum(around.Keeping):
   def in_float(self, plain: methods.Method) -> methods.Method:
     """See `method.Method`."""
     # As above.
-    method = self.method.in_float(plain)
-    corrected = cast(error_feedback.ErrorFeedback, method)
+    corrected = cast(error_feedback.ErrorFeedback, self.method.in_float(plain))
     return Momentum(corrected, self.momentum, 0, self.clip_norm)
 
   def begin(
@@ -117,15 +116,12 @@ class Momentum(around.Keeping):
   ) -> methods.Tensors:
     """The velocities after the round that tells what was sent."""
     _, before = self.split(states, context)
-    velocities = []
-    for total, old, new in zip(
-      methods.shaped(gradients, context), before, sent[1], strict=False
-    ):
-      velocity = total - old
+    totals = methods.shaped(gradients, context)
+    return [
       # An element of which nothing was left out of the sum was not sent.
-      kept = new == total if self.masking else True
-      velocities.append(tf.where(kept, velocity, 0.0))
-    return velocities
+      tf.where(new == total if self.masking else True, total - old, 0.0)
+      for total, old, new in zip(totals, before, sent[1], strict=False)
+    ]
 
   def finish(
     self,

@@ -26,7 +26,7 @@ class TestTopk(conformance.CodecConformance):
   ratio = 0.25
 
   def make(self):
-    return topk.topk(self.ratio)
+    return topk.TopK(self.ratio)
 
   def arrives(self, variable):
     return largest(variable, self.ratio)

@@ -1,0 +1,94 @@
+"""Variables in as many ranges as there are workers, one after the other.
+
+A range of a variable of n elements has ceil(n / workers); the last ranges end
+with zeros.
+"""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from terngrad.codec import method as methods
+from terngrad.codec.stages import wire
+
+
+def check(method: methods.Method) -> None:
+  """Raises ValueError for a method that ranges cannot be coded by."""
+  shapes = ((8, 8),)
+  rounds = method.messages(shapes)
+  if len(rounds) > 1 or method.finishes or method.states(shapes):
+    raise ValueError(
+      'bidirectional: expected a code of one round that remembers nothing, '
+      f'received {method.name}. Put error_feedback+ or momentum+ before '
+      'bidirectional+, and use no method of several rounds.'
+    )
+  if method.carries:
+    raise ValueError(
+      'bidirectional: expected a method that keeps gradients until they are '
+      f'sent, received {method.name}. Leave sharing=requantize out.'
+    )
+  if any(isinstance(m.packing, wire.VariablePacking) for m in rounds[0]):
+    raise ValueError(
+      f'bidirectional: expected a code of fixed length, received {method.name}.'
+      ' Leave its packing out.'
+    )
+
+
+def width(size: int, workers: int) -> int:
+  """Elements of a range of a variable."""
+  return -(-size // workers)
+
+
+def cut(gradients: methods.Tensors, workers: int) -> list[tf.Tensor]:
+  """List of float32 [n] as list of [workers, width]."""
+  rows = []
+  for values in gradients:
+    columns = width(values.shape[0], workers)
+    missing = workers * columns - values.shape[0]
+    # Nothing is copied where nothing is missing.
+    values = tf.pad(values, [[0, missing]]) if missing else values
+    rows.append(tf.reshape(values, [workers, columns]))
+  return rows
+
+
+def joined(rows: methods.Tensors, sizes: Sequence[int]) -> list[tf.Tensor]:
+  """List of [workers, width] as list of float32 [n]; undoes `cut`."""
+  pairs = zip(rows, sizes, strict=True)
+  return [tf.reshape(values, [-1])[:size] for values, size in pairs]
+
+
+def existing(
+  values: methods.Tensors,
+  number: tf.Tensor,
+  sizes: Sequence[int],
+  workers: int,
+) -> list[tf.Tensor]:
+  """A range, list of [width], with zeros past the ends of its variables."""
+  found = []
+  for own, size in zip(values, sizes, strict=True):
+    count = width(size, workers)
+    found.append(tf.where(number * count + tf.range(count) < size, own, 0.0))
+  return found
+
+
+def probes_of_all(probes: tf.Tensor, counts: Sequence[int]) -> tf.Tensor:
+  """Probes float32 [workers, p] of ranges, those of a variable together.
+
+  Args:
+    probes: of each range one after the other those of its variables.
+    counts: how many of a range's are of each variable.
+
+  Returns:
+    float32 [workers * p].
+  """
+  parts = tf.split(probes, counts, axis=1)
+  return tf.concat([tf.reshape(part, [-1]) for part in parts], axis=0)
+
+
+def probes_of(
+  probes: tf.Tensor, number: tf.Tensor, counts: Sequence[int], workers: int
+) -> tf.Tensor:
+  """float32 [p]: what `probes_of_all` made, of one range."""
+  parts = tf.split(probes, [workers * count for count in counts])
+  rows = [tf.reshape(part, [workers, -1])[number] for part in parts]
+  return tf.concat(rows, axis=0)
