@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+from collections.abc import Sequence
 
 from terngrad.cli import flags
 from terngrad.config import options
@@ -87,6 +88,19 @@ class Hosts:
     'decides.',
     'cluster',
   )
+  deal: str = options.option(
+    '',
+    'With --config, of tasks on this machine: a converted data set, which is '
+    'dealt to the workers (scripts/split_dataset.sh) in place of DATA_DIR. '
+    'The tasks get a network that nobody else reaches, where the kernel allows '
+    "it. --workspace is then in place of the file's.",
+    'cluster',
+  )
+  worker_devices: str = options.option(
+    '',
+    "With --deal: the GPUs of each worker, as '0 1' or '0,1 2,3'; '' for none.",
+    'cluster',
+  )
   tunnel: bool = options.option(
     False,
     'Carry what tasks say to each other by ssh through this machine, so that '
@@ -146,13 +160,30 @@ def is_asked(values: Hosts) -> bool:
     raise flags.UsageError(
       '--seconds: expected --stop beside it, received none. Leave it out.'
     )
+  _check_deal(values, changed)
   said = [name for name in _changed(values, type(values)) if name in _IN_FILE]
+  if values.deal and 'workspace' in said:
+    said.remove('workspace')
   if from_file and said:
     raise flags.UsageError(
       f'--{said[0]}: expected none beside --config, whose file says it, '
       f'received {getattr(values, said[0])!r}. Write it into the file.'
     )
   return wanted
+
+
+def _check_deal(values: Hosts, changed: Sequence[str]) -> None:
+  """Refuses what would be ignored beside --deal, or without it."""
+  if values.deal and values.config == NO_FILE:
+    raise flags.UsageError(
+      '--deal: expected --config=FILE beside it, received none. See --help.'
+    )
+  for name in ('restart', 'tunnel') if values.deal else ('worker_devices',):
+    if name in changed:
+      raise flags.UsageError(
+        f'--{name}: expected {"no" if values.deal else "a"} --deal beside it, '
+        f'received {values.deal or "none"}. Leave one out.'
+      )
 
 
 def _changed(values: Hosts, known: type[Hosts]) -> list[str]:
