@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Iterator
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from terngrad import signals
 from terngrad.cli import children
@@ -111,21 +110,21 @@ def tasks(values: Flags) -> list[tuple[str, list[str]]]:
   return [(f'{job} {index}', words) for job, index, words in ordered]
 
 
-class _Process(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class _Process:
   """A task.
 
   Attributes:
     label: of its lines.
-    process: that it is.
   """
 
   label: str
-  process: subprocess.Popen[str]
+  _process: subprocess.Popen[str]
 
   def signal(self, number: int) -> None:
     """Sends a signal, where the process still runs, and wakes it for that."""
-    self.process.send_signal(number)
-    self.process.send_signal(signal.SIGCONT)
+    self._process.send_signal(number)
+    self._process.send_signal(signal.SIGCONT)
 
 
 # What ended with which code, or None and a signal.
