@@ -140,7 +140,7 @@ def chart(
       axes.plot(numbers, shares, style, color=color, markersize=3, label=label)
   axes.set_title(f'accuracy, {tested}, %', loc='left')
   axes.set_xlabel('epoch')
-  axes.xaxis.get_major_locator().set_params(integer=True)
+  axes.locator_params(axis='x', integer=True)
   axes.grid(alpha=0.3)
   axes.legend(fontsize='small')
   page.tight_layout()

@@ -66,7 +66,10 @@ def chart(table: pd.DataFrame, by_step: pd.DataFrame) -> figure.Figure:
   drawn.draw_without_rendering()
   drawn.set_layout_engine('none')
   for axes in drawn.axes:
-    axes.set_position([round(side, 6) for side in axes.get_position().bounds])
+    left, bottom, width, height = axes.get_position().bounds
+    axes.set_position(
+      (round(left, 6), round(bottom, 6), round(width, 6), round(height, 6))
+    )
   for axes, column in zip(others, over, strict=True):
     _label(axes, *(list(table[c]) for c in ('variant', column, 'accuracy %')))
   if curves:
