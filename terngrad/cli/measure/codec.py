@@ -2,6 +2,7 @@
 
 import dataclasses
 import sys
+from typing import Any
 
 from terngrad import lazy
 from terngrad.cli import command
@@ -63,7 +64,7 @@ class Flags:
 def act(values: Flags) -> None:
   """Prints the table, and writes it where a folder is named."""
   codecs = codec_table.codecs(values.codecs)
-  rows = []
+  rows: list[dict[str, Any]] = []
   for name, shapes in codec_table.cases(values.sizes, values.nets).items():
     sys.stderr.write(f'{name}\n')
     rows += codec_table.measure(
