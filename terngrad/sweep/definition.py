@@ -137,12 +137,7 @@ def read(
   if path.is_dir():
     path /= FILE_NAME
   sections = _sections(path)
-  says = sections.get('sweep', {})
-  if unknown := sorted({*says} - _KEYS):
-    raise errors.ConfigError(
-      f'{path}: expected {", ".join(sorted(_KEYS))} in [sweep], received '
-      f'{", ".join(unknown)}. What all runs are told stands in [flags].'
-    )
+  says = _says(path, sections)
   everything = _words(path, sections.get('flags', {}))
   variants = _variants(path, sections)
   baselines = _baselines(path, sections, says.get('baseline'), variants)
@@ -202,6 +197,17 @@ def _sections(path: pathlib.Path) -> dict[str, _Section]:
       'experiments/lenet_codecs/sweep.ini is one.'
     ) from error
   return {name: dict(parser[name]) for name in parser.sections()}
+
+
+def _says(path: pathlib.Path, sections: Mapping[str, _Section]) -> _Section:
+  """What is of the sweep itself."""
+  says = sections.get('sweep', {})
+  if unknown := sorted({*says} - _KEYS):
+    raise errors.ConfigError(
+      f'{path}: expected {", ".join(sorted(_KEYS))} in [sweep], received '
+      f'{", ".join(unknown)}. What all runs are told stands in [flags].'
+    )
+  return says
 
 
 def _words(path: pathlib.Path, section: _Section) -> list[str]:
