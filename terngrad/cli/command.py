@@ -16,8 +16,12 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
+from typing import TypeVar
 
 from absl import logging
 
@@ -32,6 +36,8 @@ from terngrad.launching import exit_codes
 DONE, FAILED, REFUSED = 0, 1, 2
 SIGNALLED = exit_codes.SIGNALLED
 SETTLE = exit_codes.SETTLE
+
+_Config = TypeVar('_Config')
 
 
 class Command(NamedTuple):
@@ -71,13 +77,13 @@ class Command(NamedTuple):
   ends_process: bool = False
 
 
-def run(command, program, arguments):
+def run(command: Command, program: str, arguments: Sequence[str]) -> int:
   """Reads a command line and acts on it, with one line for an error.
 
   Args:
-    command: a `Command`.
+    command: what to run.
     program: its name, as its user typed it.
-    arguments: list of the words after it.
+    arguments: the words after it.
 
   Returns:
     The exit code.
@@ -100,13 +106,8 @@ def run(command, program, arguments):
   os._exit(code)
 
 
-def _act(command, program, arguments):
+def _act(command: Command, program: str, arguments: Sequence[str]) -> int:
   label = program.rpartition(' ')[2] if command.is_converter else 'error'
-  unusable = FAILED if command.is_converter else REFUSED
-
-  def refuse(error, code):
-    return complain(label, _in_own_words(command, error), code)
-
   try:
     parsed = flags.parse(
       command.options,
@@ -124,42 +125,40 @@ def _act(command, program, arguments):
     if command.is_converter:
       logging.set_verbosity(logging.INFO)
     return command.act(parsed.values) or DONE
-  except (
-    flags.UsageError,
-    errors.ConfigError,
-    data_errors.UnknownNameError,
-  ) as error:
-    return refuse(error, REFUSED)
-  except data_errors.DataError as error:
-    return refuse(error, unusable)
+  except (flags.UsageError, errors.ConfigError, data_errors.DataError) as error:
+    is_of_data = isinstance(error, data_errors.DataError) and not isinstance(
+      error, data_errors.UnknownNameError
+    )
+    code = FAILED if command.is_converter and is_of_data else REFUSED
+    return complain(label, _in_own_words(command, error), code)
   except errors.TrainingError as error:
-    return refuse(error, FAILED)
+    return complain(label, _in_own_words(command, error), FAILED)
   except KeyboardInterrupt as error:
     if command.is_converter:
       complain(label, 'stopped; the same command continues.', 0)
     return SIGNALLED + getattr(error, 'number', signal.SIGINT)
 
 
-def _in_own_words(command, error):
+def _in_own_words(command: Command, error: Exception) -> str:
   """What an error says, with the command's names of the options."""
   return re.sub(
     r'\w+', lambda found: command.own_names.get(found[0], found[0]), str(error)
   )
 
 
-def say(line):
+def say(line: object) -> None:
   """Prints a line at once, so that a log can be followed."""
   sys.stdout.write(f'{line}\n')
   sys.stdout.flush()
 
 
-def complain(label, error, code):
+def complain(label: str, error: object, code: int) -> int:
   """Prints an error behind a label; returns the exit code."""
   sys.stderr.write(f'{label}: {error}\n')
   return code
 
 
-def require(values, *names):
+def require(values: Any, *names: str) -> None:
   """Refuses options without a value.
 
   Args:
@@ -176,7 +175,24 @@ def require(values, *names):
       )
 
 
-def named_path(flag, item, kind, example):
+def at_least(lowest: float, values: Any, *names: str) -> None:
+  """Refuses numbers that are too small.
+
+  Args:
+    lowest: the least that they may be.
+    values: dataclass of options.
+    *names: of options.
+
+  Raises:
+    terngrad.errors.ConfigError: one of them is less; names it.
+  """
+  for name in names:
+    options.at_least(name, getattr(values, name), lowest)
+
+
+def named_path(
+  flag: str, item: str, kind: str, example: str
+) -> tuple[str, str]:
   """Reads NAME=PATH.
 
   Args:
@@ -200,7 +216,7 @@ def named_path(flag, item, kind, example):
   return name, path
 
 
-def without(config, names):
+def without(config: type, names: Collection[str]) -> Any:
   """The options of a configuration but some, as a base class of others.
 
   Args:
@@ -208,36 +224,39 @@ def without(config, names):
     names: of the options that the subclass calls otherwise.
 
   Returns:
-    A frozen dataclass.
+    A frozen dataclass, to types like any class: its fields are not known
+    before it is made.
   """
-  kept = [o for o in options.fields(config) if o.name not in names]
   return dataclasses.make_dataclass(
     f'{config.__name__}Without',
     [
       (o.name, type(o.default), options.option(o.default, o.help, o.group))
-      for o in kept
+      for o in options.fields(config)
+      if o.name not in names
     ],
     frozen=True,
     kw_only=True,
   )
 
 
-def renamed(values, config_class, names, **changes):
+def renamed(
+  values: Any,
+  config_class: type[_Config],
+  names: Mapping[str, str],
+  **changes: Any,
+) -> _Config:
   """The configuration that flags of other names describe.
 
   Args:
     values: dataclass of flags.
     config_class: what to make.
-    names: dict of flag to field, where they differ.
+    names: flag to field, where they differ.
     **changes: fields that are no flag's value.
-
-  Returns:
-    A `config_class`.
   """
   known = {field.name for field in options.fields(config_class)}
   given = {
-    names.get(flag, flag): value
+    name: value
     for flag, value in options.by_name(values).items()
+    if (name := names.get(flag, flag)) in known
   }
-  given = {name: value for name, value in given.items() if name in known}
   return options.build(config_class, **(given | changes))

@@ -3,10 +3,12 @@
 To add a command: a module with a `command.Command`, and one entry here.
 """
 
-import functools
 import pkgutil
+from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from terngrad.cli import command
 from terngrad.cli import presets
 
 
@@ -30,14 +32,14 @@ class Group(NamedTuple):
 
   Attributes:
     summary: what they are for, a line.
-    members: dict of name to `Entry`.
+    members: by their names.
   """
 
   summary: str
-  members: dict[str, Entry]
+  members: Mapping[str, Entry]
 
 
-def _of_presets(home):
+def _of_presets(home: str) -> dict[str, Entry]:
   """An entry for each data set."""
   return {
     name: Entry(preset.title, home, name)
@@ -45,7 +47,7 @@ def _of_presets(home):
   }
 
 
-COMMANDS = {
+COMMANDS: Mapping[str, Entry | Group] = {
   'convert': Group(
     'Write a data set in the form that the trainers read.',
     {
@@ -215,26 +217,31 @@ COMMANDS = {
 }
 
 
-def load(entry):
-  """The `command.Command` of an `Entry`."""
+def load(entry: Entry) -> command.Command:
+  """The command of an entry."""
   found = pkgutil.resolve_name(entry.home)
   return found(presets.PRESETS[entry.preset]) if entry.preset else found
 
 
-@functools.cache
-def find(path):
+def find(path: Sequence[str]) -> Entry | Group:
   """The entry or group at a path.
 
   Args:
-    path: tuple of names, such as ('train', 'mnist').
-
-  Returns:
-    An `Entry` or a `Group`.
+    path: one name or more, such as 'train', 'mnist'.
 
   Raises:
     KeyError: there is none.
   """
-  found = COMMANDS[path[0]]
-  for name in path[1:]:
-    found = found.members[name]
+  members = COMMANDS
+  for name in path:
+    found = members[name]
+    members = found.members if isinstance(found, Group) else {}
   return found
+
+
+def command_at(path: Sequence[str]) -> command.Command:
+  """The command at a path, see `find`."""
+  entry = find(path)
+  if isinstance(entry, Group):
+    raise KeyError(path)
+  return load(entry)

@@ -2,6 +2,7 @@
 
 from terngrad import lazy
 from terngrad.cli import command
+from terngrad.cli import presets
 from terngrad.config import training as configs
 
 evaluation = lazy.module('terngrad.training.evaluation')
@@ -15,8 +16,8 @@ Without --run_once it scores every new checkpoint until the last step's.
 """
 
 
-def of(preset):
-  """The evaluator of a `presets.Preset`."""
+def of(preset: presets.Preset) -> command.Command:
+  """The evaluator of a data set."""
   return command.Command(
     _USAGE.format(title=preset.title, scored=preset.scored),
     configs.EvalConfig,
@@ -25,6 +26,6 @@ def of(preset):
   )
 
 
-def evaluate(config):
-  """Scores as an `evaluation.EvalConfig` says."""
+def evaluate(config: configs.EvalConfig) -> None:
+  """Scores as a configuration says."""
   evaluation.evaluate(config, command.say)

@@ -10,6 +10,11 @@ import dataclasses
 import os
 import re
 import textwrap
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
 
@@ -32,10 +37,8 @@ _MOST = 2**63
 _COLUMNS = 80
 _INDENT = ' ' * 6
 
-
-# Items of a list, which end at a comma or with the text.
-_QUOTED = re.compile(r'\s*"((?:[^"]|"")*)"\s*(,|$)')
-_UNQUOTED = re.compile(r'([^,]*)(,|$)')
+# An item of a list, in quotes or not; a comma ends it.
+_ITEM = re.compile(r'\s*"((?:[^"]|"")*)"\s*,|([^,]*),')
 
 
 class UsageError(ValueError):
@@ -57,7 +60,7 @@ class Parsed(NamedTuple):
 class _Values(flags.FlagValues):
   """Flags whose --flagfile may have a space at an end of its name."""
 
-  def _extract_filename(self, flagfile_str):
+  def _extract_filename(self, flagfile_str: str) -> str:
     name = os.path.expanduser(flagfile_str.partition('=')[2].rstrip('\r\n'))
     return (
       name if os.path.exists(name) else super()._extract_filename(flagfile_str)
@@ -67,22 +70,24 @@ class _Values(flags.FlagValues):
 class _ListParser(flags.ListParser):
   """Reads `a, b,"c, d"`; what is in quotes keeps its spaces and commas."""
 
-  def parse(self, argument):
+  def parse(self, argument: str | list[str]) -> list[str]:
     if isinstance(argument, list) or '"' not in argument:
       return super().parse(argument)
-    items, place, separator = [], 0, ','
-    while separator:
-      quoted = _QUOTED.match(argument, place)
-      found = quoted or _UNQUOTED.match(argument, place)
-      item = found[1].replace('""', '"') if quoted else found[1].strip()
-      if not quoted and item.startswith('"'):
+    items = []
+    for quoted, plain in _ITEM.findall(f'{argument},'):
+      item = quoted.replace('""', '"') or plain.strip()
+      if plain and item.startswith('"'):
         raise ValueError(f'expected a quote at the end of {item!r}')
       items.append(item)
-      place, separator = found.end(), found[2]
     return items
 
 
-def _define_list(name, default, description, flag_values):
+def _define_list(
+  name: str,
+  default: list[str],
+  description: str,
+  flag_values: flags.FlagValues,
+) -> None:
   flags.DEFINE(
     _ListParser(),
     name,
@@ -93,18 +98,18 @@ def _define_list(name, default, description, flag_values):
   )
 
 
-def asks_for_help(arguments, rest=''):
+def asks_for_help(arguments: Sequence[str], rest: str = '') -> bool:
   """Whether one of the words is --help, in any of absl's spellings.
 
   Args:
-    arguments: list of words.
+    arguments: words.
     rest: see `parse`.
   """
   own, _ = _cut(arguments, rest)
   return any(word in _HELP for word in own)
 
 
-def _cut(arguments, rest):
+def _cut(arguments: Sequence[str], rest: str) -> tuple[list[str], list[str]]:
   """The words before `--`, and those behind it where something takes them."""
   words = list(arguments)
   if not rest or '--' not in words:
@@ -113,16 +118,18 @@ def _cut(arguments, rest):
   return words[:place], words[place + 1 :]
 
 
-def define(config_class, defaults=None):
+def define(
+  config_class: type, defaults: Mapping[str, Any] | None = None
+) -> flags.FlagValues:
   """Makes a set of flags from a class of options.
 
   Args:
     config_class: dataclass of `options.option`s; fields that its constructor
       does not take are no flags.
-    defaults: dict of field name to this program's own default.
+    defaults: this program's own, by the field's name.
 
   Returns:
-    `absl.flags.FlagValues` with one flag a field.
+    The flags, one a field.
 
   Raises:
     ValueError: a default is of no field.
@@ -148,20 +155,27 @@ def define(config_class, defaults=None):
 _VERBOSITY = 'Above 0: show what TensorFlow says while it starts.'
 
 
-def _maker(field):
+def _maker(field: options.Option) -> Callable[..., Any]:
   """The function of absl that makes a field's flag."""
   if field.repeated:
     return flags.DEFINE_multi_string
-  return {
+  makers: dict[type, Callable[..., Any]] = {
     bool: flags.DEFINE_boolean,
     float: flags.DEFINE_float,
     int: flags.DEFINE_integer,
     str: flags.DEFINE_string,
     tuple: _define_list,
-  }[type(field.default)]
+  }
+  return makers[type(field.default)]
 
 
-def parse(config_class, defaults, arguments, positional=(), rest=''):
+def parse(
+  config_class: type,
+  defaults: Mapping[str, Any],
+  arguments: Sequence[str],
+  positional: Sequence[str] = (),
+  rest: str = '',
+) -> Parsed:
   """Reads a command line.
 
   Args:
@@ -173,7 +187,7 @@ def parse(config_class, defaults, arguments, positional=(), rest=''):
     rest: name of the field, a tuple, that takes the words behind `--`.
 
   Returns:
-    A `Parsed`, its values a `config_class`.
+    Its values are a `config_class`.
 
   Raises:
     UsageError: an unknown flag, a stray word or a value of the wrong type;
@@ -198,13 +212,13 @@ def parse(config_class, defaults, arguments, positional=(), rest=''):
   if len(left) > 1:
     raise UsageError(_stray(left[1], values))
   given = {f.name: _value(values, f) for f in options.fields(config_class)}
-  parsed = options.build(config_class, **given)
+  parsed: Any = options.build(config_class, **given)
   if rest:
     parsed = dataclasses.replace(parsed, **{rest: tuple(others)})
-  return Parsed(parsed, values['verbosity'].value)
+  return Parsed(parsed, values['verbosity'].value or 0)
 
 
-def _check_names(words):
+def _check_names(words: Iterable[str]) -> None:
   """Refuses long names: absl's search for a near one takes their square."""
   for word in words:
     size = len(word.partition('=')[0])
@@ -215,8 +229,8 @@ def _check_names(words):
       )
 
 
-def _value(values, field):
-  value = values[field.name].value
+def _value(values: flags.FlagValues, field: options.Option) -> Any:
+  value: Any = values[field.name].value
   if isinstance(value, int) and not -_MOST <= value < _MOST:
     raise UsageError(
       f'{field.name}: expected a number from {-_MOST} to {_MOST - 1}, received '
@@ -225,7 +239,7 @@ def _value(values, field):
   return tuple(value) if isinstance(field.default, tuple) else value
 
 
-def _named(arguments, positional):
+def _named(arguments: Sequence[str], positional: Sequence[str]) -> list[str]:
   """The words, those before the first flag with a flag's name."""
   words = list(arguments)
   for i, name in enumerate(positional[: len(words)]):
@@ -235,7 +249,7 @@ def _named(arguments, positional):
   return words
 
 
-def join_booleans(words, booleans):
+def join_booleans(words: Iterable[str], booleans: Collection[str]) -> list[str]:
   """Reads `--flag True` as `--flag=true`, as TensorFlow 1's programs did.
 
   Only for flags that are true or false, and only before true, t, 1, false, f
@@ -250,43 +264,36 @@ def join_booleans(words, booleans):
     booleans: names of the flags that are true or false.
 
   Returns:
-    List of words.
+    The words.
   """
-  joined = []
+  joined: list[str] = []
   rest = list(words)
-  while rest:
+  while rest and rest[0] != '--':
     word = rest.pop(0)
-    if word == '--':
-      return [*joined, word, *rest]
-    is_boolean = word.startswith('-') and word.lstrip('-') in booleans
-    is_negated = word.lstrip('-').removeprefix('no') in booleans
-    value = rest[0].lower() if is_boolean and rest else ''
-    if value in (*_TRUE, *_FALSE):
-      rest.pop(0)
-      word = f'{word}={"true" if value in _TRUE else "false"}'
-    elif (
-      word.startswith('-')
-      and '=' not in word
-      and not (is_boolean or is_negated)
-      and rest
-    ):
-      # A flag that takes a value: the value is not a flag, whatever it says.
-      joined.append(word)
-      word = rest.pop(0)
     joined.append(word)
-  return joined
+    name = word.lstrip('-')
+    if not word.startswith('-') or not rest:
+      continue
+    if name in booleans:
+      value = rest[0].lower()
+      if value in (*_TRUE, *_FALSE):
+        joined[-1] = f'{word}={"true" if value in _TRUE else "false"}'
+        rest.pop(0)
+    elif '=' not in word and name.removeprefix('no') not in booleans:
+      # A flag that takes a value: the value is not a flag, whatever it says.
+      joined.append(rest.pop(0))
+  return [*joined, *rest]
 
 
-def help_text(config_class, defaults, usage):
+def help_text(
+  config_class: type, defaults: Mapping[str, Any], usage: str
+) -> str:
   """What --help prints: every flag, by group, with its default.
 
   Args:
     config_class: see `define`.
     defaults: see `define`.
     usage: what the program is for, its first lines.
-
-  Returns:
-    str.
   """
   lines = [usage.rstrip(), '']
   fields = options.fields(config_class)
@@ -303,17 +310,15 @@ def help_text(config_class, defaults, usage):
   return '\n'.join(lines)
 
 
-def _help_line(field, defaults):
+def _help_line(field: options.Option, defaults: Mapping[str, Any]) -> str:
   default = defaults.get(field.name, field.default)
   kind = type(field.default).__name__
   if isinstance(default, tuple):
     kind = 'repeated' if field.repeated else 'list'
-    shown = ' '.join(default) if kind == 'repeated' else ','.join(default)
+    shown = (' ' if field.repeated else ',').join(default)
   else:
     shown = f"'{default}'" if isinstance(default, str) else default
-  note = ''
-  if default != field.default:
-    note = f'; {field.default!r} in general'
+  note = f'; {field.default!r} in general' if default != field.default else ''
   text = textwrap.fill(
     field.help,
     _COLUMNS,
@@ -325,7 +330,9 @@ def _help_line(field, defaults):
   return f'  --{field.name} ({kind}, {shown}{note})\n{text}'
 
 
-def _read_flagfiles(values, arguments):
+def _read_flagfiles(
+  values: flags.FlagValues, arguments: Sequence[str]
+) -> list[str]:
   try:
     return values.read_flags_from_files(list(arguments), force_gnu=False)
   except (flags.Error, OSError, UnicodeDecodeError) as error:
@@ -335,17 +342,18 @@ def _read_flagfiles(values, arguments):
     ) from error
 
 
-def _unknown(name, values):
-  names = list(values)
+def _unknown(name: str, values: flags.FlagValues) -> str:
   # 'nofoo' may be meant as the opposite of a boolean flag.
-  near = slim_errors.nearest(name, names) or slim_errors.nearest(
-    name.removeprefix('no'), names
-  )
-  hint = f'Did you mean --{near}?' if near else 'See --help.'
+  hint = _hint(values, name, name.removeprefix('no'))
   return f'--{name}: expected a flag of this program, received none. {hint}'
 
 
-def _stray(word, values):
-  near = slim_errors.nearest(word.strip('-'), values)
-  hint = f'Did you mean --{near}?' if near else 'See --help.'
+def _stray(word: str, values: flags.FlagValues) -> str:
+  hint = _hint(values, word.strip('-'))
   return f'Expected flags only, received the word {word!r}. {hint}'
+
+
+def _hint(values: flags.FlagValues, *words: str) -> str:
+  """The flag that one of the words may be meant for."""
+  near = next(filter(None, (slim_errors.nearest(w, values) for w in words)), '')
+  return f'Did you mean --{near}?' if near else 'See --help.'

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 
 from terngrad import signals
+from terngrad.cli import children
 from terngrad.cli import command
 from terngrad.cli import flags
 from terngrad.cli import launch_flags
@@ -76,14 +77,17 @@ def launch(values: Flags) -> int:
         f'worker, received {values.num_workers}. Leave it out.'
       )
     return launch_hosts.launch(values, values.command, values.num_ps)
-  for name, least in (('num_workers', 1), ('num_ps', 0)):
-    options.at_least(name, getattr(values, name), least)
+  command.at_least(1, values, 'num_workers')
+  command.at_least(0, values, 'num_ps')
   # One that signal handlers may use.
   events: _Events = queue.SimpleQueue()
   with contextlib.ExitStack() as stack:
-    stack.enter_context(_signals_in(events))
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    stack.enter_context(
+      children.handling(numbers, lambda number: events.put((None, number)))
+    )
     processes = [
-      stack.enter_context(_Process(label, arguments, events))
+      stack.enter_context(_started(label, arguments, events))
       for label, arguments in tasks(values)
     ]
     return _wait(processes, events)
@@ -93,7 +97,7 @@ def tasks(values: Flags) -> list[tuple[str, list[str]]]:
   """What to start on this machine.
 
   Args:
-    values: `Flags`.
+    values: the flags.
 
   Returns:
     List of (label, list of words behind `terngrad`); the chief is the last.
@@ -112,49 +116,16 @@ def tasks(values: Flags) -> list[tuple[str, list[str]]]:
   return [(f'{job} {index}', words) for job, index, words in ordered]
 
 
+@dataclasses.dataclass(frozen=True)
 class _Process:
-  """A task whose lines are printed with its label.
+  """A task.
 
-  Puts (itself, its exit code) into `events` when it has ended.
+  Attributes:
+    label: of its lines.
   """
 
-  def __init__(
-    self, label: str, arguments: Sequence[str], events: '_Events'
-  ) -> None:
-    self.label = label
-    self._process = subprocess.Popen(
-      [sys.executable, '-m', 'terngrad.cli.main', *arguments],
-      stdin=subprocess.DEVNULL,
-      stdout=subprocess.PIPE,
-      stderr=subprocess.STDOUT,
-      text=True,
-      errors='replace',
-      # A ctrl-c reaches the launcher alone, which passes it on once.
-      start_new_session=True,
-      env=os.environ | signals.environment(),
-    )
-    if self._process.stdout is None:
-      raise RuntimeError('Expected a pipe of a process, received none.')
-    self._lines = self._process.stdout
-    self._thread = threading.Thread(target=self._watch, args=(events,))
-    self._thread.start()
-
-  def _watch(self, events: '_Events') -> None:
-    for line in self._lines:
-      command.say(f'[{self.label}] {line.rstrip()}')
-    code = self._process.wait()
-    events.put((self, exit_codes.as_shell(code)))
-
-  def __enter__(self) -> '_Process':
-    return self
-
-  def __exit__(self, *error: object) -> None:
-    del error
-    self.signal(signal.SIGTERM)
-    self._thread.join(_GRACE)
-    self._process.kill()
-    self._thread.join()
-    self._lines.close()
+  label: str
+  _process: subprocess.Popen[str]
 
   def signal(self, number: int) -> None:
     """Sends a signal, where the process still runs, and wakes it for that."""
@@ -164,6 +135,44 @@ class _Process:
 
 # What ended with which code, or None and a signal.
 _Events = queue.SimpleQueue[tuple[_Process | None, int]]
+
+
+@contextlib.contextmanager
+def _started(
+  label: str, arguments: Sequence[str], events: _Events
+) -> Iterator[_Process]:
+  """A task whose lines are printed with its label, and which ends with a block.
+
+  When it has ended, it and its exit code are put into `events`.
+  """
+  process = subprocess.Popen(
+    [sys.executable, '-m', 'terngrad.cli.main', *arguments],
+    stdin=subprocess.DEVNULL,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+    text=True,
+    errors='replace',
+    # A ctrl-c reaches the launcher alone, which passes it on once.
+    start_new_session=True,
+    env=os.environ | signals.environment(),
+  )
+  task = _Process(label, process)
+
+  def watch() -> None:
+    for line in process.stdout or ():
+      command.say(f'[{label}] {line.rstrip()}')
+    events.put((task, exit_codes.as_shell(process.wait())))
+
+  thread = threading.Thread(target=watch)
+  thread.start()
+  with process:
+    try:
+      yield task
+    finally:
+      task.signal(signal.SIGTERM)
+      thread.join(_GRACE)
+      process.kill()
+      thread.join()
 
 
 def _wait(running: list[_Process], events: _Events) -> int:
@@ -204,21 +213,6 @@ def _wait(running: list[_Process], events: _Events) -> int:
     'that the others are stopped. Its last lines say why.',
     code,
   )
-
-
-@contextlib.contextmanager
-def _signals_in(events: _Events) -> Iterator[None]:
-  """Puts (None, signal) into `events` instead of dying by it."""
-  numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-  before = {
-    number: signal.signal(number, lambda n, frame: events.put((None, n)))
-    for number in numbers
-  }
-  try:
-    yield
-  finally:
-    for number, handler in before.items():
-      signal.signal(number, handler)
 
 
 COMMAND = command.Command(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+from collections.abc import Sequence
 
 from terngrad.cli import flags
 from terngrad.config import options
@@ -87,6 +88,19 @@ class Hosts:
     'decides.',
     'cluster',
   )
+  split_dataset: str = options.option(
+    '',
+    'With --config, of tasks on this machine: a converted data set, which is '
+    'split between the workers (scripts/split_dataset.sh) in place of DATA_DIR. '
+    'The tasks get a network that nobody else reaches, where the kernel allows '
+    "it. --workspace is then in place of the file's.",
+    'cluster',
+  )
+  worker_devices: str = options.option(
+    '',
+    "With --split_dataset: the GPUs of each worker, as '0 1' or '0,1 2,3'; '' for none.",
+    'cluster',
+  )
   tunnel: bool = options.option(
     False,
     'Carry what tasks say to each other by ssh through this machine, so that '
@@ -146,13 +160,32 @@ def is_asked(values: Hosts) -> bool:
     raise flags.UsageError(
       '--seconds: expected --stop beside it, received none. Leave it out.'
     )
+  _check_deal(values, changed)
   said = [name for name in _changed(values, type(values)) if name in _IN_FILE]
+  if values.split_dataset and 'workspace' in said:
+    said.remove('workspace')
   if from_file and said:
     raise flags.UsageError(
       f'--{said[0]}: expected none beside --config, whose file says it, '
       f'received {getattr(values, said[0])!r}. Write it into the file.'
     )
   return wanted
+
+
+def _check_deal(values: Hosts, changed: Sequence[str]) -> None:
+  """Refuses what would be ignored beside --split_dataset, or without it."""
+  if values.split_dataset and values.config == NO_FILE:
+    raise flags.UsageError(
+      '--split_dataset: expected --config=FILE beside it, received none. See --help.'
+    )
+  for name in (
+    ('restart', 'tunnel') if values.split_dataset else ('worker_devices',)
+  ):
+    if name in changed:
+      raise flags.UsageError(
+        f'--{name}: expected {"no" if values.split_dataset else "a"} --split_dataset beside it, '
+        f'received {values.split_dataset or "none"}. Leave one out.'
+      )
 
 
 def _changed(values: Hosts, known: type[Hosts]) -> list[str]:

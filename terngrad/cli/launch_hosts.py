@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from terngrad.cli import flags
 from terngrad.cli import launch_flags
+from terngrad.cli import launch_local
 from terngrad.launching import addresses
 from terngrad.launching import configuration
 from terngrad.launching import launcher
@@ -32,25 +33,32 @@ def launch(
     refusals.check_experiment(values.experiment)
   restarts = None
   if values.restart != launch_flags.NEVER:
-    what = 'no number of restarts'
-    restarts = refusals.whole_number(what, 'restart', values.restart)
+    restarts = refusals.whole_number(
+      'no number of restarts', 'restart', values.restart
+    )
   seconds = refusals.whole_number('no time', 'seconds', values.seconds)
   action = _action(values)
+  # Of tasks that are there only their names and hosts count.
+  starts = action not in (launcher.STATUS, launcher.STOP)
   from_file = values.config != launch_flags.NO_FILE
   if from_file:
     config = configuration.read(values.config, values.scripts)
+    if values.split_dataset:
+      config = launch_local.with_flags(values, config)
   else:
     config = _of_hosts(values, servers)
-    if action not in (launcher.STATUS, launcher.STOP):
+    if starts:
       _check_promise(values, config)
 
   def tasks(name: str) -> list[tasks_lib.Task]:
-    if from_file:
-      return tasks_lib.of_scripts(config, name, values.tunnel, command)
-    if action in (launcher.STATUS, launcher.STOP):
-      return tasks_lib.of_scripts(config, name, values.tunnel, ())
-    return _of_command(config, values.tunnel, command)
+    if starts and not from_file:
+      return _of_command(config, values.tunnel, command)
+    return tasks_lib.of_scripts(config, name, values.tunnel, command)
 
+  if values.split_dataset and action in (launcher.START, launcher.CHECK):
+    code = launch_local.split(values, len(config.worker_hosts))
+    if code or action == launcher.START:
+      return code or launch_local.start(values, config, command)
   return launcher.run(
     launcher.Request(
       config=config,

@@ -3,6 +3,9 @@
 import functools
 import sys
 from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Mapping
+from collections.abc import Sequence
 
 from slim import errors as data_errors
 from terngrad import version
@@ -19,17 +22,18 @@ terngrad: trains networks with compressed gradients.
 """
 
 
-def run(arguments=None):
+def run(arguments: Sequence[str] | None = None) -> int:
   """Runs the command that a command line names; returns the exit code.
 
   Args:
-    arguments: list of words; None for those of this process.
+    arguments: words; None for those of this process.
   """
   words = list(sys.argv[1:] if arguments is None else arguments)
   if words == ['--version']:
     command.say(f'terngrad {version.__version__}')
     return command.DONE
-  path, members = [], commands.COMMANDS
+  path: list[str] = []
+  members = commands.COMMANDS
   while words and not words[0].startswith('-'):
     name = words.pop(0)
     if name not in members:
@@ -66,21 +70,23 @@ def starter(*path: str, name: str, module: str = '') -> Callable[[], int]:
 
 
 def _start(path: tuple[str, ...], name: str) -> int:
-  return command.run(commands.load(commands.find(path)), name, sys.argv[1:])
+  return command.run(commands.command_at(path), name, sys.argv[1:])
 
 
-def _listing(path, members):
+def _listing(
+  path: Sequence[str], members: Mapping[str, commands.Entry | commands.Group]
+) -> str:
   if not path:
     lines = [_USAGE]
   else:
-    summary = commands.find(tuple(path)).summary
+    summary = commands.find(path).summary
     lines = [f'{" ".join(("terngrad", *path))}: {summary}\n']
   width = max(map(len, members))
   lines += [f'  {n:{width}}  {found.summary}' for n, found in members.items()]
   return '\n'.join(lines)
 
 
-def _unknown(path, name, members):
+def _unknown(path: Sequence[str], name: str, members: Collection[str]) -> int:
   said = ' '.join(('terngrad', *path))
   hint = data_errors.did_you_mean(name, members, f' See {said} --help.')
   return command.complain(

@@ -3,11 +3,16 @@
 import dataclasses
 import os
 import platform
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from terngrad import errors
 from terngrad import lazy
 from terngrad.cli import command
 from terngrad.config import options
+
+if TYPE_CHECKING:
+  from terngrad.measure.planning import parameters as parameter_types
 
 chart = lazy.module('terngrad.measure.planning.chart')
 coding = lazy.module('terngrad.measure.planning.coding')
@@ -74,17 +79,17 @@ class Flags:
     '--overlap, --efficiency and of timing its codes again.',
     'run',
   )
-  fitted_to: tuple = option(
+  fitted_to: tuple[str, ...] = option(
     (),
     'Table of measure exchange and the bits a second it was measured at, as '
     'FILE.csv@1e9; repeat for several.',
     'run',
     repeated=True,
   )
-  beside: tuple = option(
+  beside: tuple[str, ...] = option(
     (), 'Likewise, to compare the plan with.', 'run', repeated=True
   )
-  codecs: tuple = option(
+  codecs: tuple[str, ...] = option(
     (
       'fp16',
       'ternary',
@@ -105,7 +110,7 @@ class Flags:
   output: str = option('', 'Folder for plan.csv and plan.png.', 'run')
 
 
-def act(values):
+def act(values: Flags) -> None:
   """Prints the table, and writes it where a folder is named."""
   _check(values)
   if values.net:
@@ -152,9 +157,11 @@ def act(values):
     command.say(f'plot: {path}; parameters: {kept}')
 
 
-def _measured(texts, shapes):
-  """All `Measured` of some flags; says what it leaves out."""
-  found = []
+def _measured(
+  texts: Sequence[str], shapes: Sequence[Sequence[int]]
+) -> 'list[parameter_types.Measured]':
+  """All measured steps of some flags; says what it leaves out."""
+  found: list[parameter_types.Measured] = []
   for text in texts:
     steps, left_out = parameters_lib.read_measured(text, shapes)
     found += steps
@@ -163,8 +170,8 @@ def _measured(texts, shapes):
   return found
 
 
-def _known(values, more):
-  """The `Parameters`, with the costs of --codecs and of more codes."""
+def _known(values: Flags, more: Sequence[str]) -> 'parameter_types.Parameters':
+  """What is known, with the costs of --codecs and of more codes."""
   if values.parameters:
     known = parameters_lib.read(values.parameters)
   else:
@@ -187,7 +194,12 @@ def _known(values, more):
   return known._replace(codes=known.codes | timed)
 
 
-def _tell_errors(name, known, measured, shapes):
+def _tell_errors(
+  name: str,
+  known: 'parameter_types.Parameters',
+  measured: 'Sequence[parameter_types.Measured]',
+  shapes: Sequence[Sequence[int]],
+) -> None:
   if not measured:
     return
   table = parameters_lib.beside(known, measured, shapes)
@@ -201,17 +213,14 @@ def _tell_errors(name, known, measured, shapes):
   )
 
 
-def _check(values):
+def _check(values: Flags) -> None:
   if bool(values.net) == bool(values.elements):
     raise errors.ConfigError(
       f'net: expected it or --elements, received {values.net!r} and '
       f'{values.elements:g}. Give --net=alexnet, or --elements=61e6.'
     )
-  for name in ('elements', 'seconds', 'latency'):
-    options.at_least(name, getattr(values, name), 0)
-  options.at_least('bandwidth', values.bandwidth, 1)
-  options.at_least('workers', values.workers, 1)
-  options.at_least('rounds', values.rounds, 1)
+  command.at_least(0, values, 'elements', 'seconds', 'latency')
+  command.at_least(1, values, 'bandwidth', 'workers', 'rounds')
   options.in_range('overlap', values.overlap, 0, 1)
   options.in_range('efficiency', values.efficiency, 0.01, 1)
   if not (values.seconds or values.parameters or values.fitted_to):

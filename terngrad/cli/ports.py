@@ -4,14 +4,14 @@ import contextlib
 import socket
 
 
-def free(count):
+def free(count: int) -> list[int]:
   """So many ports of 127.0.0.1 that were free a moment ago.
 
   Args:
     count: >= 1.
 
   Returns:
-    List of int, all different.
+    All different.
   """
   with contextlib.ExitStack() as stack:
     # All held at once, so that they differ.

@@ -1,10 +1,14 @@
 """Says what a trained net sees in image files."""
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 from terngrad import lazy
 from terngrad.cli import command
 from terngrad.config import options
+
+if TYPE_CHECKING:
+  from slim.datasets import catalog as catalog_types
 
 catalog = lazy.module('slim.datasets.catalog')
 devices = lazy.module('terngrad.cluster.devices')
@@ -54,7 +58,7 @@ class Flags:
   )
 
 
-def act(values):
+def act(values: Flags) -> None:
   """Prints a line for each image."""
   paths = [path for path in values.images.split(',') if path]
   command.require(
@@ -88,7 +92,9 @@ def act(values):
     command.say(f'{path}: {said}')
 
 
-def names_of(values, dataset):
+def names_of(
+  values: Flags, dataset: 'catalog_types.Dataset'
+) -> dict[int, str] | None:
   """Name by logit, or None where nothing says the names."""
   if not values.data_dir:
     return None

@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
 
 from terngrad.cluster import onednn
 
@@ -17,7 +18,7 @@ from terngrad.cluster import onednn
 _LEVEL = 'TF_CPP_MIN_LOG_LEVEL'
 
 
-def import_tensorflow(show=False):
+def import_tensorflow(show: bool = False) -> None:
   """Imports TensorFlow and looks for devices, which it also comments.
 
   oneDNN is switched on before, where the environment does not decide.
@@ -35,12 +36,12 @@ def import_tensorflow(show=False):
     _import()
 
 
-def _import():
+def _import() -> None:
   importlib.import_module('tensorflow').config.list_physical_devices()
 
 
 @contextlib.contextmanager
-def held_back():
+def held_back() -> Iterator[None]:
   """Holds what is written to standard error, by libraries in C++ as well.
 
   It is written after all where the block raises, and dropped otherwise.
@@ -49,18 +50,15 @@ def held_back():
   shown = os.dup(2)
   with tempfile.TemporaryFile() as held:
     os.dup2(held.fileno(), 2)
+    raised = True
     try:
       yield
-    except BaseException:
-      _restore(shown)
-      held.seek(0)
-      with open(os.dup(2), 'wb') as stderr:
-        shutil.copyfileobj(held, stderr)
-      raise
-    _restore(shown)
-
-
-def _restore(shown):
-  sys.stderr.flush()
-  os.dup2(shown, 2)
-  os.close(shown)
+      raised = False
+    finally:
+      sys.stderr.flush()
+      os.dup2(shown, 2)
+      os.close(shown)
+      if raised:
+        held.seek(0)
+        with open(os.dup(2), 'wb') as stderr:
+          shutil.copyfileobj(held, stderr)

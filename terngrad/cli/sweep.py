@@ -1,19 +1,21 @@
 """Runs an experiment of many runs, and reports it."""
 
-import contextlib
 import dataclasses
 import multiprocessing
 import os
 import pathlib
 import signal
-import sys
 from collections.abc import Mapping
+from collections.abc import Sequence
+from multiprocessing import connection
 from typing import TYPE_CHECKING
+from typing import Any
 
 import tqdm
 
 from terngrad import errors
 from terngrad import lazy
+from terngrad.cli import children
 from terngrad.cli import command
 from terngrad.cli import commands
 from terngrad.cli import flags
@@ -23,6 +25,9 @@ from terngrad.sweep import definition as definitions
 
 if TYPE_CHECKING:
   import pandas as pd
+
+  from terngrad.config import training
+  from terngrad.sweep import runs as run_types
 
 codec_table = lazy.module('terngrad.measure.codec_table')
 model = lazy.module('terngrad.measure.planning.model')
@@ -52,6 +57,7 @@ process that has TensorFlow imported.
 """
 
 option = options.option
+_TABLE = 'results.csv'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,8 +69,8 @@ class Flags:
   work_dir: str = option('', 'Folder for the runs.', 'run')
   output: str = option('', 'Folder of table, plot and page.', 'run')
   steps: int = option(0, "Updates of a run, in place of the file's.", 'run')
-  seeds: tuple = option((), "Seeds in place of the file's.", 'run')
-  only: tuple = option(
+  seeds: tuple[str, ...] = option((), "Seeds in place of the file's.", 'run')
+  only: tuple[str, ...] = option(
     (),
     'Variants to run, as patterns; repeat for several.',
     'run',
@@ -84,13 +90,13 @@ class Flags:
   computing: float = option(
     0.0, "Seconds of a worker's step there without any exchange.", 'cluster'
   )
-  more: tuple = ()
+  more: tuple[str, ...] = ()
 
 
-def act(values):
+def act(values: Flags) -> int:
   """Runs what is missing, then reports; returns the exit code."""
-  options.at_least('jobs', values.jobs, 1)
-  options.at_least('steps', values.steps, 0)
+  command.at_least(1, values, 'jobs')
+  command.at_least(0, values, 'steps')
   more = list(values.more)
   if values.steps:
     more += [f'--max_steps={values.steps}', f'--save_iter={values.steps}']
@@ -102,79 +108,64 @@ def act(values):
   os.makedirs(output, exist_ok=True)
   sweep = runs.Sweep(found, values.data_dir, values.work_dir, output)
   sweep.write()
-  if values.report or not sweep.missing:
-    return _report(sweep, found, values, configs)
-  with _signals() as (told, number):
-    if not _run(sweep, values.jobs, len(found.cells), told):
-      command.say('stopped; the same command continues')
-      return command.SIGNALLED + number()
+  if sweep.missing and not values.report:
+    told, tell = multiprocessing.Pipe(duplex=False)
+    with children.handling((signal.SIGINT, signal.SIGTERM), tell.send):
+      if not _run(sweep, values.jobs, len(found.cells), told):
+        command.say('stopped; the same command continues')
+        return command.SIGNALLED + told.recv()
   # Where all that has run failed there is nothing to compare.
-  code = command.DONE
-  if sweep.table.exists():
-    code = _report(sweep, found, values, configs)
+  if values.report or sweep.table.exists():
+    _report(sweep.table, found, values, configs)
   for name in sweep.failed:
     command.complain('failed', name, command.FAILED)
-  return command.FAILED if sweep.failed else code
+  return command.FAILED if sweep.failed else command.DONE
 
 
-@contextlib.contextmanager
-def _signals():
-  """(What can be read when SIGTERM or SIGINT came, the number of the first)."""
-  told, tell = multiprocessing.Pipe(duplex=False)
-  seen = []
-
-  def handle(number, frame):
-    del frame
-    seen.append(number)
-    tell.send(number)
-
-  with contextlib.ExitStack() as stack:
-    for number in (signal.SIGINT, signal.SIGTERM):
-      stack.callback(signal.signal, number, signal.signal(number, handle))
-    yield told, lambda: seen[0]
-
-
-def _run(sweep, jobs, total, told):
-  shows = sys.stderr.isatty()
+def _run(
+  sweep: 'run_types.Sweep', jobs: int, total: int, told: connection.Connection
+) -> bool:
   done = total - len(sweep.missing)
-  with tqdm.tqdm(
-    total=total, initial=done, unit='run', disable=not shows
-  ) as bar:
+  # A bar is drawn on terminals alone.
+  with tqdm.tqdm(total=total, initial=done, unit='run', disable=None) as bar:
 
-    def finished(line):
-      bar.write(line) if shows else command.say(line)
+    def finished(line: str) -> None:
+      with bar.external_write_mode():
+        command.say(line)
       bar.update()
 
     return sweep.run(jobs, finished, told)
 
 
-def _report(sweep, found, values, configs):
-  """Prints the table, writes what is to be looked at; the exit code."""
-  rows = report.read(sweep.table)
-  present = set(rows['variant'])
-  baselines = _present(found.baselines, rows)
+def _report(
+  table: pathlib.Path,
+  found: definitions.Definition,
+  values: Flags,
+  configs: 'Mapping[str, training.TrainConfig]',
+) -> None:
+  """Prints the table, writes what is to be looked at."""
+  rows, baselines = _finished(table, found)
   if values.bandwidth:
     steps = rows.groupby('variant')['steps'].last()
     # Of several processes the chief's flags alone do not say how many.
     seconds = {
       variant: steps[variant] * _modelled(config, values)
       for variant, config in configs.items()
-      if variant in present and not found.cells[0].launch
+      if variant in steps and not found.cells[0].launch
     }
     rows['modelled seconds'] = rows['variant'].map(seconds)
   title = found.folder.resolve().name
-  command.say(report.write(sweep.table.parent, title, rows, baselines))
-  return command.DONE
+  command.say(report.write(table.parent, title, rows, baselines))
 
 
-def _present(
-  baselines: Mapping[str, str], rows: 'pd.DataFrame'
-) -> dict[str, str]:
-  """The baselines that have runs."""
-  present = set(rows['variant'])
-  return {
-    v: baseline for v, baseline in baselines.items() if baseline in present
-  }
+def _finished(
+  table: pathlib.Path, found: definitions.Definition
+) -> tuple['pd.DataFrame', dict[str, str]]:
+  """The rows of a table, and the baselines that have some."""
+  rows = report.read(table)
+  present = {*rows['variant']}
+  baselines = {v: b for v, b in found.baselines.items() if b in present}
+  return rows, baselines
 
 
 def render(folder: pathlib.Path, output: pathlib.Path) -> str:
@@ -189,22 +180,20 @@ def render(folder: pathlib.Path, output: pathlib.Path) -> str:
   Returns:
     The table and where the page is, for people.
   """
-  rows = report.read(folder / 'results.csv')
-  baselines = _present(definitions.read(folder).baselines, rows)
+  rows, baselines = _finished(folder / _TABLE, definitions.read(folder))
   return report.write(output, folder.resolve().name, rows, baselines, folder)
 
 
 def page(folder: pathlib.Path) -> str:
   """The page alone that `render` writes, whose plots take long; HTML."""
-  rows = report.read(folder / 'results.csv')
-  baselines = _present(definitions.read(folder).baselines, rows)
+  rows, baselines = _finished(folder / _TABLE, definitions.read(folder))
   failures = report.read_failures(folder)
   table = report.summary(rows, baselines, failures)
   by_step = report.read_curves(folder)
   return report.page(folder.resolve().name, table, rows, by_step, failures)
 
 
-def _modelled(config, values):
+def _modelled(config: 'training.TrainConfig', values: Flags) -> float:
   """Seconds of a step, all of whose workers are on machines of their own."""
   workers = config.num_workers
   text = config.codes.text(workers)
@@ -214,22 +203,25 @@ def _modelled(config, values):
   return model.plan(text, shapes, values.computing, network, cost).step
 
 
-def configurations(found):
+def configurations(
+  found: definitions.Definition,
+) -> 'dict[str, training.TrainConfig]':
   """Reads every run's flags as its programs will, before the first begins.
 
   Returns:
-    {variant: its `training.TrainConfig`}.
+    By variant.
   """
-  if found.program not in commands.COMMANDS['eval'].members:
+  try:
+    trainer = commands.command_at(('train', found.program))
+    scorer = commands.command_at(('eval', found.program))
+  except KeyError as error:
     raise errors.ConfigError(
       f'program: expected a data set of `terngrad train`, received '
       f'{found.program!r}.'
-    )
-  trainer = commands.load(commands.find(('train', found.program)))
-  scorer = commands.load(commands.find(('eval', found.program)))
+    ) from error
   for name, words in found.scoring.items():
     _parse(scorer, found.words(words), f'eval {name}'.strip())
-  configs = {}
+  configs: dict[str, training.TrainConfig] = {}
   for cell in found.cells:
     if cell.variant in configs:
       continue
@@ -245,24 +237,26 @@ def configurations(found):
   return configs
 
 
-def _chief(cell, data_set, words):
+def _chief(
+  cell: definitions.Cell, data_set: str, words: Sequence[str]
+) -> tuple[command.Command, list[str]]:
   """(program, its words) of the chief of a run of several processes."""
   values = _parse(launch.COMMAND, [*cell.launch], cell.variant)
   command_line = 'train', data_set, *words
   *_, (_, chief) = launch.tasks(
     dataclasses.replace(values, command=command_line)
   )
-  return commands.load(commands.find(tuple(chief[:2]))), chief[2:]
+  return commands.command_at(chief[:2]), chief[2:]
 
 
-def _parse(program, words, name):
+def _parse(program: command.Command, words: Sequence[str], name: str) -> Any:
   try:
     return flags.parse(program.options, program.defaults, words).values
   except flags.UsageError as error:
     raise errors.ConfigError(f'{name}: {error}') from error
 
 
-def _seed(text):
+def _seed(text: str) -> int:
   try:
     return int(text)
   except ValueError as error:

@@ -3,12 +3,17 @@
 import datetime
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from terngrad import lazy
 from terngrad import signals
 from terngrad.cli import command
+from terngrad.cli import presets
 from terngrad.config import servers
 from terngrad.config import training as configs
+
+if TYPE_CHECKING:
+  from terngrad.training import loop as loop_types
 
 start = lazy.module('terngrad.training.start')
 server_run = lazy.module('terngrad.parameter_server.server_run')
@@ -40,8 +45,8 @@ that of one worker. The same commands continue a run that was stopped.
 """
 
 
-def alone(preset):
-  """The trainer of a `presets.Preset`, on one machine or between equals."""
+def alone(preset: presets.Preset) -> command.Command:
+  """The trainer of a data set, on one machine or between equals."""
   usage = _USAGE.format(
     title=preset.title, example=preset.example, notes=preset.notes
   )
@@ -49,8 +54,8 @@ def alone(preset):
   return command.Command(usage, configs.TrainConfig, train, defaults)
 
 
-def with_servers(preset):
-  """The trainer of a `presets.Preset` with parameter servers: one task."""
+def with_servers(preset: presets.Preset) -> command.Command:
+  """The trainer of a data set with parameter servers: one task."""
   more = preset.training if preset.servers is None else preset.servers
   return command.Command(
     _SERVERS_USAGE.format(title=preset.title),
@@ -61,14 +66,14 @@ def with_servers(preset):
   )
 
 
-def train(config):
-  """Trains as a `training.TrainConfig` says; returns the exit code."""
+def train(config: configs.TrainConfig) -> int:
+  """Trains as a configuration says; returns the exit code."""
   outcome = start.train(config, command.say, sys.stderr.isatty())
   return report_end(config, outcome)
 
 
-def serve_or_train(config):
-  """Is a task of a `servers.ServerConfig`; returns the exit code.
+def serve_or_train(config: servers.ServerConfig) -> int:
+  """Is the task that a configuration says; returns the exit code.
 
   A chief that lost another task does not return: it begins anew.
   """
@@ -92,7 +97,9 @@ def serve_or_train(config):
   return report_end(config, outcome)
 
 
-def report_end(config, outcome):
+def report_end(
+  config: configs.TrainConfig, outcome: 'loop_types.Outcome'
+) -> int:
   """Says how training ended; returns the exit code."""
   if outcome.stopped_by is None:
     return command.DONE

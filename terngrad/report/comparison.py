@@ -1,6 +1,9 @@
 """Runs beside each other: a table, and their curves."""
 
 import os
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
 from typing import NamedTuple
 
 import pandas as pd
@@ -17,7 +20,7 @@ class Run(NamedTuple):
   """The records of a run.
 
   Attributes:
-    losses: `pandas.DataFrame`, those of training, at least one.
+    losses: those of training, at least one.
     scores: the same, those of evaluation.
   """
 
@@ -25,7 +28,7 @@ class Run(NamedTuple):
   scores: pd.DataFrame
 
 
-def read(folder):
+def read(folder: str) -> Run:
   """Reads a run.
 
   Args:
@@ -33,45 +36,39 @@ def read(folder):
       `train`. Where the run was evaluated, its --eval_dir is `eval` in that
       folder, or beside a `train`.
 
-  Returns:
-    A `Run`.
-
   Raises:
     errors.ConfigError: there is no run, or no record of training.
   """
   trained = run_folder.find_run(folder, 'runs')
   losses = _of_table(metrics.TRAINING, records.read(trained))
-  if not len(losses):
+  if losses.empty:
     raise errors.ConfigError(
       f'{trained}: expected a {records.FILE_NAME} with losses, received none. '
       'Give the folder of a run that has begun.'
     )
   scores = records.read(os.path.join(folder, 'eval'))
-  whole = os.path.abspath(trained)
-  if not scores and os.path.basename(whole) == 'train':
-    scores = records.read(os.path.join(os.path.dirname(whole), 'eval'))
+  above, name = os.path.split(os.path.abspath(trained))
+  if not scores and name == 'train':
+    scores = records.read(os.path.join(above, 'eval'))
   return Run(losses, _of_table(metrics.EVALUATION, scores))
 
 
-def _of_table(table, found):
+def _of_table(
+  table: Sequence[metric.Metric], found: Sequence[Mapping[str, Any]]
+) -> pd.DataFrame:
   """The records that hold metrics of a table, a row each."""
   names = {kind.name for kind in table}
   return pd.DataFrame([record for record in found if names & record.keys()])
 
 
-def table(runs):
-  """The newest numbers of runs.
-
-  Args:
-    runs: dict of name to `Run`.
-
-  Returns:
-    `pandas.DataFrame`, a row a run.
-  """
+def table(runs: Mapping[str, Run]) -> pd.DataFrame:
+  """The newest numbers of runs, a row each."""
   return pd.DataFrame(_row(name, *run) for name, run in runs.items())
 
 
-def _row(name, losses, scores):
+def _row(
+  name: str, losses: pd.DataFrame, scores: pd.DataFrame
+) -> dict[str, Any]:
   values = {'gradients': name, 'steps': int(losses['step'].iloc[-1])}
   columns = [
     (*pair, found, missing)
@@ -90,15 +87,8 @@ def _row(name, losses, scores):
   return values
 
 
-def chart(runs):
-  """The runs' curves; of evaluation only where one has two points.
-
-  Args:
-    runs: dict of name to `Run`.
-
-  Returns:
-    `matplotlib.figure.Figure`.
-  """
+def chart(runs: Mapping[str, Run]) -> figure.Figure:
+  """The runs' curves; of evaluation only where one has two points."""
   sent = metrics.SENT.name
   trained = {
     f'{name}, {run.losses[sent].iloc[-1]:.1f} bits/element': run.losses
@@ -126,8 +116,7 @@ def chart(runs):
         axes.plot(rows['step'], values, style, label=name)
     if drawn.axes.logarithmic:
       axes.set_yscale('log')
-    axes.set_ylabel(drawn.axes.title)
-    axes.set_xlabel('step')
+    axes.set(xlabel='step', ylabel=drawn.axes.title)
     axes.grid(alpha=0.3)
     axes.legend()
   return page

@@ -1,10 +1,13 @@
 """Curves of a run, from its records, as SVG."""
 
 import io
-import statistics
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
 from typing import NamedTuple
 
 import matplotlib as mpl
+import pandas as pd
 from matplotlib import figure
 
 from terngrad.training import metric
@@ -13,17 +16,20 @@ from terngrad.training import metrics
 _SPARSITY = '/binary/sparsity'
 _MOST_CURVES = 12
 
+# By name; None where a number was not finite.
+_Record = Mapping[str, Any]
+
 
 class Curve(NamedTuple):
   """A named line of a plot.
 
   Attributes:
     name: for the legend.
-    points: list of (step, value).
+    points: (step, value) of each.
   """
 
   name: str
-  points: list
+  points: list[tuple[int, float]]
 
 
 class Plot(NamedTuple):
@@ -31,62 +37,55 @@ class Plot(NamedTuple):
 
   Attributes:
     title: with the unit.
-    curves: list of `Curve`, at least one with a point.
+    curves: at least one, with a point.
     logarithmic: True for a logarithmic axis of values.
   """
 
   title: str
-  curves: list
+  curves: list[Curve]
   logarithmic: bool = False
 
 
-def plots(trained, scored):
+def plots(trained: Sequence[_Record], scored: Sequence[_Record]) -> list[Plot]:
   """What there is to draw of a run.
 
   Args:
-    trained: records of training, list of dict with a step: `records.read`.
+    trained: records of training, each with a step: `records.read`.
     scored: records of evaluation, the same.
 
   Returns:
-    List of `Plot`: of the metrics that have a curve, and of sparsity; those
-    without a number are left out.
+    Those of the metrics that have a curve, and of sparsity; those without a
+    number are left out.
   """
-  wanted = {axes: [] for axes in metrics.PLOTS}
-  for table, records in (
-    (metrics.TRAINING, trained),
-    (metrics.EVALUATION, scored),
-  ):
-    for kind, drawn in metric.entries(table, 'curve'):
-      wanted.setdefault(drawn.axes, []).append(
-        _curve(records, kind.name, drawn.label, drawn.factor)
-      )
-  for kind, drawn in metric.entries(metrics.EVALUATION, 'curve'):
-    wanted.setdefault(drawn.axes, []).extend(
-      _curve(
-        trained,
-        metrics.epoch_name(subset, kind),
-        f'{drawn.label}, {subset}, after each epoch',
-        drawn.factor,
-      )
-      for subset in metrics.epoch_subsets(trained, kind)
+  found = [
+    (drawn, _curve(records, kind.name, drawn.label, drawn.factor))
+    for table, records in (
+      (metrics.TRAINING, trained),
+      (metrics.EVALUATION, scored),
     )
+    for kind, drawn in metric.entries(table, 'curve')
+  ]
+  for kind, drawn in metric.entries(metrics.EVALUATION, 'curve'):
+    for subset in metrics.epoch_subsets(trained, kind):
+      name = metrics.epoch_name(subset, kind)
+      label = f'{drawn.label}, {subset}, after each epoch'
+      found.append((drawn, _curve(trained, name, label, drawn.factor)))
+  wanted: dict[metric.Axes, list[Curve]] = {axes: [] for axes in metrics.PLOTS}
+  for drawn, curve in found:
+    wanted.setdefault(drawn.axes, []).append(curve)
   wanted[metrics.ZEROS] += _sparsities(trained)
-  found = []
-  for axes, curves in wanted.items():
-    curves = [curve for curve in curves if curve.points]
-    if curves:
-      found.append(Plot(axes.title, curves, axes.logarithmic))
-  return found
+  drawable = [
+    Plot(axes.title, [c for c in curves if c.points], axes.logarithmic)
+    for axes, curves in wanted.items()
+  ]
+  return [plot for plot in drawable if plot.curves]
 
 
-def svg(plot):
+def svg(plot: Plot) -> str:
   """Draws a plot.
 
-  Args:
-    plot: `Plot`.
-
   Returns:
-    str, an <svg> element without a header; the same for the same plot.
+    An <svg> element without a header; the same for the same plot.
   """
   page = figure.Figure(figsize=(6, 3.2))  # without pyplot it needs no screen
   axes = page.subplots()
@@ -105,16 +104,13 @@ def svg(plot):
   return element(page, plot.title)
 
 
-def element(page, salt):
-  """A `figure.Figure` as an <svg> element without a header.
+def element(page: figure.Figure, salt: str) -> str:
+  """A figure as an <svg> element without a header.
 
   Args:
     page: the figure.
     salt: text by which the names of its parts are made: equal figures of equal
       salt are equal texts, and figures of one page want different ones.
-
-  Returns:
-    str.
   """
   with mpl.rc_context({'svg.hashsalt': salt}):
     text = io.StringIO()
@@ -123,7 +119,9 @@ def element(page, salt):
   return content[content.index('<svg') :]
 
 
-def _curve(records, field, name, factor=1):
+def _curve(
+  records: Sequence[_Record], field: str, name: str, factor: float = 1
+) -> Curve:
   """The numbers of a field; records hold None where one was not finite."""
   points = [
     (r['step'], factor * r[field]) for r in records if r.get(field) is not None
@@ -131,7 +129,7 @@ def _curve(records, field, name, factor=1):
   return Curve(name, points)
 
 
-def _sparsities(records):
+def _sparsities(records: Sequence[_Record]) -> list[Curve]:
   """Of the variables of the first device that was coded.
 
   A curve for each; three for all of them, where that would be too many to tell
@@ -140,23 +138,18 @@ def _sparsities(records):
   fields = dict.fromkeys(
     field for r in records for field in r if field.endswith(_SPARSITY)
   )
-  towers = [field.partition('/')[0] for field in fields]
+  first = next(iter(fields), '').partition('/')[0]
   found = [
     _curve(records, field, field.removesuffix(_SPARSITY).partition('/')[2], 100)
-    for field, tower in zip(fields, towers, strict=True)
-    if tower == towers[0]
+    for field in fields
+    if field.startswith(f'{first}/')
   ]
   if len(found) <= _MOST_CURVES:
     return found
-  by_step = {}
-  for curve in found:
-    for step, value in curve.points:
-      by_step.setdefault(step, []).append(value)
-  return [
-    Curve(name, [(step, act(values)) for step, values in by_step.items()])
-    for name, act in (
-      (f'greatest of {len(found)} variables', max),
-      ('mean', statistics.fmean),
-      ('least', min),
-    )
-  ]
+  table = pd.DataFrame({curve.name: dict(curve.points) for curve in found})
+  summaries = {
+    f'greatest of {len(found)} variables': table.max(axis=1),
+    'mean': table.mean(axis=1),
+    'least': table.min(axis=1),
+  }
+  return [Curve(name, [*each.items()]) for name, each in summaries.items()]

@@ -1,6 +1,9 @@
 """What Caffe2's trainer says of a run, and the log that it keeps of epochs."""
 
 import contextlib
+import pathlib
+from collections.abc import Mapping
+from typing import Any
 
 from terngrad.config import run as run_options
 from terngrad.report import epochs
@@ -14,8 +17,8 @@ class EpochLog(execution.Hooks):
 
   def __init__(
     self,
-    path: str,
-    flags: dict[str, object],
+    path: pathlib.Path,
+    flags: Mapping[str, Any],
     options: run_options.Run,
     run: run_lib.Run,
   ) -> None:
@@ -33,7 +36,7 @@ class EpochLog(execution.Hooks):
     self._flags = flags
     self._options = options
 
-  def time_limit(self, what: str) -> contextlib.AbstractContextManager:
+  def time_limit(self, what: str) -> contextlib.AbstractContextManager[Any]:
     """That of the run; see `execution.Hooks.time_limit`."""
     return self._before.time_limit(what)
 

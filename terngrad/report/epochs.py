@@ -8,8 +8,12 @@ https://github.com/facebookarchive/caffe2.
 import csv
 import io
 import json
+import os
 import pathlib
+from collections.abc import Mapping
+from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from matplotlib import figure
 
@@ -34,41 +38,41 @@ NOT_TESTED = -1
 _TIME = '%Y%m%d_%H%M%S'
 
 
-def path_in(folder, stem, now=None):
+def path_in(
+  folder: str | os.PathLike[str], stem: str, now: datetime | None = None
+) -> pathlib.Path:
   """Where the log of a run is: a run that continues finds its own.
 
   Args:
     folder: of the run.
     stem: what the name says of the run, as 'resnet50_gpu2_b64_L1000_lr0.10_v2'.
-    now: `datetime` of a new log; None for the present.
+    now: time of a new log; None for the present.
 
   Returns:
-    `pathlib.Path`, such as folder / f'{stem}_20170411_141617.log'.
+    Such as folder / f'{stem}_20170411_141617.log'.
   """
-  there = sorted(pathlib.Path(folder).glob(f'{stem}_*.log'))
-  if there:
-    return there[0]
-  return pathlib.Path(
-    folder, f'{stem}_{(now or datetime.now()).strftime(_TIME)}.log'
-  )
+  new = pathlib.Path(folder, f'{stem}_{now or datetime.now():{_TIME}}.log')
+  return min(pathlib.Path(folder).glob(f'{stem}_*.log'), default=new)
 
 
-def rows(found, batch_size, tested=''):
+def rows(
+  found: Sequence[Mapping[str, Any]], batch_size: int, tested: str = ''
+) -> list[dict[str, Any]]:
   """The epochs of a run.
 
   Args:
-    found: list of dict, from `records.read`.
+    found: from `records.read`.
     batch_size: examples a step.
     tested: name of the subset whose top-1 accuracy is the test's; '' for none.
 
   Returns:
-    List of dict of `COLUMNS` to number, one an epoch that has ended: time in
-    seconds of training, accuracies as shares, loss and accuracy as means over
-    the epoch.
+    `COLUMNS` to number, of each epoch that has ended: time in seconds of
+    training, accuracies as shares, loss and accuracy as means over the epoch.
   """
   score = metrics.epoch_name(tested, metrics.EVALUATION[0])
-  result, logged = [], {}
-  time_before = step_before = 0
+  result: list[dict[str, Any]] = []
+  logged: Mapping[str, Any] = {}
+  time_before, step_before = 0.0, 0
   for record in found:
     if 'epoch' not in record:
       logged = record
@@ -94,12 +98,16 @@ def rows(found, batch_size, tested=''):
   return result
 
 
-def write(path, parameters, found):
+def write(
+  path: str | os.PathLike[str],
+  parameters: Mapping[str, Any],
+  found: Sequence[Mapping[str, Any]],
+) -> None:
   """Writes the log anew, whole or not at all.
 
   Args:
     path: of the file.
-    parameters: dict of name to value, of the first line.
+    parameters: of the first line, by name.
     found: from `rows`.
   """
   text = io.StringIO()
@@ -110,15 +118,14 @@ def write(path, parameters, found):
   disk.write_text(path, text.getvalue())
 
 
-def chart(runs, tested):
+def chart(
+  runs: Mapping[str, Sequence[Mapping[str, Any]]], tested: str
+) -> figure.Figure:
   """Draws accuracies by epoch: of the test, and dashed of training.
 
   Args:
-    runs: dict of name to the list of dict that `rows` returns.
+    runs: what `rows` returns, by name.
     tested: what was scored, for the title.
-
-  Returns:
-    `matplotlib.figure.Figure`.
   """
   page = figure.Figure(figsize=(6, 4))  # without pyplot it needs no screen
   axes = page.subplots()
@@ -129,15 +136,11 @@ def chart(runs, tested):
       ('accuracy', '--', f'{name}, training'),
     ):
       shares = [100 * row[column] for row in found]
-      axes.plot(
-        *(numbers, shares, style),
-        color=f'C{number}',
-        markersize=3,
-        label=label,
-      )
+      color = f'C{number}'
+      axes.plot(numbers, shares, style, color=color, markersize=3, label=label)
   axes.set_title(f'accuracy, {tested}, %', loc='left')
   axes.set_xlabel('epoch')
-  axes.xaxis.get_major_locator().set_params(integer=True)
+  axes.locator_params(axis='x', integer=True)
   axes.grid(alpha=0.3)
   axes.legend(fontsize='small')
   page.tight_layout()

@@ -1,5 +1,9 @@
 """TensorBoard's event files, read with TensorBoard's own reader."""
 
+import os
+from collections.abc import Callable
+from collections.abc import Collection
+from typing import Any
 from typing import NamedTuple
 
 import numpy as np
@@ -21,22 +25,24 @@ class Value(NamedTuple):
 
   wall_time: float
   step: int
-  value: object
+  value: Any
 
 
 class Run(NamedTuple):
   """The events of one folder.
 
   Attributes:
-    tags: dict of kind, one of `KINDS`, to dict of tag to list of `Value`.
+    tags: values by tag, by kind, one of `KINDS`.
     graph: a GraphDef as text, or None.
   """
 
-  tags: dict
+  tags: dict[str, dict[str, list[Value]]]
   graph: str | None
 
 
-def read(logdir, purge_orphaned_data=True):
+def read(
+  logdir: str | os.PathLike[str], purge_orphaned_data: bool = True
+) -> dict[str, Run]:
   """Reads every run below a folder, with all its values.
 
   Args:
@@ -45,7 +51,7 @@ def read(logdir, purge_orphaned_data=True):
       an earlier step.
 
   Returns:
-    dict of the run's name, its path below logdir ('.' for itself), to `Run`.
+    By the run's name, its path below logdir ('.' for itself).
   """
   multiplexer = plugin_event_multiplexer.EventMultiplexer(
     # 0: all of them; by default the reader keeps a sample.
@@ -57,11 +63,17 @@ def read(logdir, purge_orphaned_data=True):
   return {name: _run(multiplexer, name) for name in sorted(multiplexer.Runs())}
 
 
-def _run(multiplexer, name):
+def _run(
+  multiplexer: plugin_event_multiplexer.EventMultiplexer, name: str
+) -> Run:
   tags = {
     kind: {
       tag: [
-        Value(event.wall_time, event.step, _DECODE[kind](event.tensor_proto))
+        Value(
+          event.wall_time,
+          event.step,
+          _DECODE[kind](tf.make_ndarray(event.tensor_proto)),
+        )
         for event in multiplexer.Tensors(name, tag)
       ]
       for tag in sorted(_tags_of(multiplexer, name, kind))
@@ -75,24 +87,18 @@ def _run(multiplexer, name):
   return Run(tags, graph)
 
 
-def _tags_of(multiplexer, name, kind):
+def _tags_of(
+  multiplexer: plugin_event_multiplexer.EventMultiplexer, name: str, kind: str
+) -> Collection[str]:
   try:
     return multiplexer.PluginRunToTagToContent(kind).get(name, {})
   except KeyError:  # No run has this kind.
     return {}
 
 
-def _scalar(proto):
-  return float(tf.make_ndarray(proto))
-
-
-def _histogram(proto):
-  return np.asarray(tf.make_ndarray(proto), np.float64).tolist()
-
-
-def _images(proto):
-  # Width and height stand before the images.
-  return list(tf.make_ndarray(proto))[2:]
-
-
-_DECODE = {'scalars': _scalar, 'histograms': _histogram, 'images': _images}
+# Of an array of numbers; of images after their width and height.
+_DECODE: dict[str, Callable[[np.ndarray], Any]] = {
+  'scalars': float,
+  'histograms': lambda found: np.asarray(found, np.float64).tolist(),
+  'images': lambda found: list(found)[2:],
+}

@@ -1,6 +1,6 @@
 """Test images, and what the net of a run says of them."""
 
-from typing import NamedTuple
+import dataclasses
 
 from slim.datasets import catalog
 from slim.datasets import factory as datasets
@@ -10,61 +10,41 @@ from terngrad.cluster import devices
 from terngrad.report import run_page
 
 
-class ImageSource(NamedTuple):
-  """Where images come from, and how they are prepared.
-
-  Attributes:
-    dataset_name: see `slim.datasets.catalog.find`.
-    data_dir: its folder.
-    subset: split.
-    count: of images, >= 1.
-    preprocessing: its name, or '' for that of data set and net.
-    labels_offset: as in training.
-  """
-
-  dataset_name: str
-  data_dir: str
-  subset: str
-  count: int
-  preprocessing: str
-  labels_offset: int
-
-
-def guessed(options, source):
+def guessed(
+  options: trained.Options,
+  name: str,
+  data_dir: str,
+  subset: str,
+  delivery: datasets.ReadOptions,
+) -> tuple[trained.Trained, list[run_page.Shown]]:
   """Shows the first images of a split to the net of a checkpoint.
 
   Args:
-    options: `checkpoint.trained.Options`.
-    source: `ImageSource`.
-
-  Returns:
-    (`checkpoint.trained.Trained`, list of `run_page.Shown`).
+    options: of the checkpoint.
+    name: of the data set, see `slim.datasets.catalog.find`.
+    data_dir: its folder.
+    subset: its split.
+    delivery: how images are prepared, and how many; net and size are those of
+      the checkpoint.
 
   Raises:
     slim.errors.DataError: there are no such images.
     terngrad.errors.CheckpointError: there is no such checkpoint.
   """
-  name = source.dataset_name
-  dataset = catalog.find(name)
   devices.grow_memory()
-  net = trained.load(options, dataset.channels)
+  net = trained.load(options, catalog.find(name).channels)
   stream, split = datasets.load(
     name,
-    source.data_dir,
-    source.subset,
-    datasets.ReadOptions(
-      image_size=net.image_size,
-      batch_size=source.count,
-      training=False,
-      net=net.layout.net,
-      preprocessing=source.preprocessing,
-      labels_offset=source.labels_offset,
+    data_dir,
+    subset,
+    dataclasses.replace(
+      delivery, image_size=net.image_size, net=net.layout.net
     ),
   )
   try:
     images, labels = next(iter(stream))
   except data_records.FAILURES as error:
-    paths = data_records.find(source.data_dir, source.subset)
+    paths = data_records.find(data_dir, subset)
     raise data_records.explain(error, paths) from error
   believed = trained.probabilities(net.model, images)
   return net, run_page.shown(

@@ -1,8 +1,10 @@
 """What a trained net says of images, in words."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
+from numpy import typing as npt
 
 
 class Guess(NamedTuple):
@@ -19,27 +21,23 @@ class Guess(NamedTuple):
   confidence: float
 
 
-def name_of(label, names):
-  """The name of a label.
-
-  Args:
-    label: int.
-    names: dict of label to name, or None.
-  """
+def name_of(label: int, names: Mapping[int, str] | None) -> str:
+  """The name of a label, by the names of all, if they are known."""
   return (names or {}).get(int(label), str(int(label)))
 
 
-def best(probabilities, names, count):
+def best(
+  probabilities: npt.ArrayLike, names: Mapping[int, str] | None, count: int
+) -> list[Guess]:
   """The classes that a net believes in most.
 
   Args:
     probabilities: float [classes].
-    names: dict of label to name, or None.
+    names: of the labels, if they are known.
     count: how many.
 
   Returns:
-    List of `Guess`, the likeliest first; the lower label first where two are
-    as likely.
+    The likeliest first; the lower label first where two are as likely.
   """
   probabilities = np.asarray(probabilities)
   order = np.argsort(-probabilities, kind='stable')[:count]

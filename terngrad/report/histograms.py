@@ -1,6 +1,9 @@
 """Distributions of real gradients before and after a code, by variable."""
 
 import functools
+import math
+from collections.abc import Mapping
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -19,16 +22,19 @@ _BINS = 101
 # Standard deviations to either side of a gradient's chart.
 _SPAN = 5
 
+# float32, by the variable's name, of one worker.
+_Gradients = Mapping[str, np.ndarray]
 
-def coded(text, gradients):
+
+def coded(text: str, gradients: _Gradients) -> dict[str, np.ndarray]:
   """What a worker's gradients arrive as.
 
   Args:
     text: a code of one message, as `--codec` spells it.
-    gradients: dict of name to float32 NumPy array, of one worker.
+    gradients: float32, by name, of one worker.
 
   Returns:
-    dict of name to float32 NumPy array.
+    float32, by name.
 
   Raises:
     terngrad.errors.ConfigError: the text names no such code.
@@ -39,14 +45,14 @@ def coded(text, gradients):
   code = bucketing.gradient_codec(specs, [codec] * len(specs))
 
   @functools.partial(tf.function, jit_compile=True)
-  def there_and_back(values):
+  def there_and_back(values: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     return workers.Workers(code, 1).take(code, [values], 0).means
 
   found = there_and_back([tf.constant(v) for v in gradients.values()])
   return {n: value.numpy() for n, value in zip(gradients, found, strict=True)}
 
 
-def clipped(gradients, factor):
+def clipped(gradients: _Gradients, factor: float) -> dict[str, np.ndarray]:
   """Gradients clipped at standard deviations of each variable, as the paper."""
   return {
     name: np.clip(values, -factor * values.std(), factor * values.std())
@@ -54,24 +60,24 @@ def clipped(gradients, factor):
   }
 
 
-def table(gradients, arrived, factor):
+def table(
+  gradients: _Gradients, arrived: _Gradients, factor: float
+) -> pd.DataFrame:
   """What clipping and coding do to each variable.
 
   Args:
-    gradients: dict of name to float32 NumPy array, of one worker.
+    gradients: float32, by name, of one worker.
     arrived: the same, from `coded`.
     factor: see `clipped`.
 
   Returns:
-    `pandas.DataFrame`, a row a variable: elements; the part of them beyond the
+    A row a variable: elements; the part of them beyond the
     clip; the length and the angle in degrees, to the gradient's own, of what is
     clipped and of what arrives; the part that arrives as 0.
   """
   rows = []
-  for (name, values), cut in zip(
-    gradients.items(), clipped(gradients, factor).values(), strict=True
-  ):
-    code = arrived[name]
+  for name, cut in clipped(gradients, factor).items():
+    values, code = gradients[name], arrived[name]
     rows.append(
       {
         'variable': name,
@@ -87,7 +93,9 @@ def table(gradients, arrived, factor):
   return pd.DataFrame(rows)
 
 
-def chart(gradients, arrived, factor):
+def chart(
+  gradients: _Gradients, arrived: _Gradients, factor: float
+) -> figure.Figure:
   """Histograms before and after, of the largest variables.
 
   Args:
@@ -96,10 +104,10 @@ def chart(gradients, arrived, factor):
     factor: see `table`.
 
   Returns:
-    `matplotlib.figure.Figure`, a row a variable; counts by powers of ten.
+    A row a variable; counts by powers of ten.
   """
   largest = sorted(gradients, key=lambda n: -gradients[n].size)[:_SHOWN]
-  columns = {
+  columns: dict[str, _Gradients] = {
     'gradient': gradients,
     f'clipped at {factor:g} standard deviations': clipped(gradients, factor),
     'as it arrives': arrived,
@@ -120,18 +128,15 @@ def chart(gradients, arrived, factor):
   return drawn
 
 
-def _length(values, others):
+def _length(values: np.ndarray, others: np.ndarray) -> float:
   """The norm of values over that of others; NaN beside zeros."""
-  norm = np.linalg.norm(others.astype(np.float64))
-  if not norm:
-    return float('nan')
-  return float(np.linalg.norm(values.astype(np.float64)) / norm)
+  own, norm = (np.linalg.norm(v.astype(np.float64)) for v in (values, others))
+  return float(own / norm) if norm else math.nan
 
 
-def _angle(values, others):
+def _angle(values: np.ndarray, others: np.ndarray) -> float:
   """Degrees between two arrays, NaN where one is zero."""
   values, others = (v.ravel().astype(np.float64) for v in (values, others))
   norms = np.linalg.norm(values) * np.linalg.norm(others)
-  if not norms:
-    return float('nan')
-  return float(np.degrees(np.arccos(np.clip(values @ others / norms, -1, 1))))
+  cosine = np.clip(values @ others / norms, -1, 1) if norms else math.nan
+  return float(np.degrees(np.arccos(cosine)))

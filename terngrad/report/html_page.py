@@ -1,5 +1,7 @@
 """Pages of one HTML file, which need nothing else."""
 
+from typing import Any
+
 import jinja2
 
 # What every page is made of; a page fills the blocks. `table` draws a table of
@@ -39,17 +41,17 @@ _ENVIRONMENT = jinja2.Environment(
 )
 
 
-def render(template, title, **values):
+def render(template: str, title: str, **values: Any) -> str:
   """A whole page.
 
   Args:
-    template: str of Jinja that extends `base` and fills its blocks `style` and
+    template: of Jinja; it extends `base` and fills its blocks `style` and
       `body`; `table` is imported from `tables`.
     title: text, also its heading.
     **values: what the template names. It is escaped, but for what the template
       says is `safe`: the project's own HTML, such as an SVG.
 
   Returns:
-    str, HTML.
+    HTML.
   """
   return _ENVIRONMENT.from_string(template).render(title=title, **values)

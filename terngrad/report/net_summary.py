@@ -1,7 +1,10 @@
 """What a net is made of: its layers, their parameters and multiply-adds."""
 
+import collections
 import html
 import math
+from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import keras
@@ -22,20 +25,13 @@ class Row(NamedTuple):
 
   name: str
   kind: str
-  shape: tuple
+  shape: tuple[int, ...]
   parameters: int
   multiply_adds: int
 
 
-def rows(model):
-  """The layers of a net.
-
-  Args:
-    model: `keras.Model`, made of layers by calls.
-
-  Returns:
-    List of `Row`.
-  """
+def rows(model: keras.Model) -> list[Row]:
+  """The layers of a net that is made of layers by calls."""
   return [
     Row(
       layer.name,
@@ -48,11 +44,11 @@ def rows(model):
   ]
 
 
-def text(model):
+def text(model: keras.Model) -> str:
   """A table of the layers, and their sums, as lines."""
   found = rows(model)
-  head = ('layer', 'kind', 'output', 'parameters', 'multiply-adds')
-  cells = [
+  cells = [('layer', 'kind', 'output', 'parameters', 'multiply-adds')]
+  cells += [
     (
       row.name,
       row.kind,
@@ -62,14 +58,11 @@ def text(model):
     )
     for row in found
   ]
-  widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
-  lines = [
-    '  '.join(
-      cell.rjust(width) if i > 2 else cell.ljust(width)
-      for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-    ).rstrip()
-    for line in (head, *cells)
-  ]
+  widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+  form = '  '.join(
+    f'{{:{side}{width}}}' for side, width in zip('<<<>>', widths, strict=True)
+  )
+  lines = [form.format(*line) for line in cells]
   lines.append(total(found))
   if len(model.outputs) > 1:
     alone = rows(keras.Model(model.inputs, model.outputs[0]))
@@ -77,7 +70,7 @@ def text(model):
   return '\n'.join(lines)
 
 
-def total(found):
+def total(found: Sequence[Row]) -> str:
   """A line of the sums of `rows`."""
   parameters = sum(row.parameters for row in found)
   multiply_adds = sum(row.multiply_adds for row in found)
@@ -87,46 +80,50 @@ def total(found):
   )
 
 
-def drawing(model):
-  """The graph of the layers, from the images down.
+def drawing(model: keras.Model) -> str:
+  """The graph of the layers, from the images down, as SVG.
 
   Args:
-    model: `keras.Model`, made of layers by calls.
-
-  Returns:
-    str, an SVG file.
+    model: made of layers by calls.
   """
   sources = {
     layer.name: [
-      origin.name for node in layer._inbound_nodes for origin in _origins(node)
+      parent.operation.name
+      for node in layer._inbound_nodes
+      for parent in node.parent_nodes
     ]
     for layer in model.layers
   }
-  depths = {}
+  depths: dict[str, int] = {}
   for layer in model.layers:  # each after those that it takes from
     above = [depths[name] for name in sources[layer.name] if name in depths]
     depths[layer.name] = 1 + max(above, default=-1)
-  places, used = {}, {}
+  places: dict[str, tuple[int, int, Row]] = {}
+  columns = collections.Counter[int]()
   for row in rows(model):
     depth = depths[row.name]
-    column = used[depth] = used.get(depth, -1) + 1
     places[row.name] = (
-      _GAP + column * (_WIDTH + _GAP),
+      _GAP + columns[depth] * (_WIDTH + _GAP),
       _GAP + depth * (_HEIGHT + _GAP),
       row,
     )
+    columns[depth] += 1
   return _svg(places, sources)
 
 
-def _svg(places, sources):
+def _svg(
+  places: Mapping[str, tuple[int, int, Row]],
+  sources: Mapping[str, Sequence[str]],
+) -> str:
   """`drawing` of {name: (x, y, `Row`)} and {name: names that it takes from}."""
   lines, boxes = [], []
   for name, (x, y, row) in places.items():
-    for source in sources[name]:
-      if source in places:
-        lines.append(_edge(*places[source][:2], x, y))
-    shape = 'x'.join(map(str, row.shape))
-    said = f'{row.kind} {shape}'
+    lines += [
+      _edge(*places[source][:2], x, y)
+      for source in sources[name]
+      if source in places
+    ]
+    said = f'{row.kind} {"x".join(map(str, row.shape))}'
     boxes.append(
       f'<rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="4"/>'
       f'<text x="{x + 6}" y="{y + 14}">{html.escape(name[:32])}</text>'
@@ -143,7 +140,7 @@ def _svg(places, sources):
   ).replace('<text', '<text fill="black" stroke="none"')
 
 
-def _edge(left, top, x, y):
+def _edge(left: int, top: int, x: int, y: int) -> str:
   """From a box to one below it; round what is between them."""
   if y - top == _HEIGHT + _GAP:
     return (
@@ -158,29 +155,18 @@ def _edge(left, top, x, y):
   )
 
 
-def _origins(node):
-  """The layers that a node of Keras's graph takes from."""
-  return [
-    history.operation
-    for history in (
-      getattr(tensor, '_keras_history', None) for tensor in node.input_tensors
-    )
-    if history is not None
-  ]
-
-
-def _shape(layer):
+def _shape(layer: keras.layers.Layer) -> tuple[int, ...]:
   output = layer.output
   first = output[0] if isinstance(output, list | tuple) else output
   return tuple(first.shape[1:])
 
 
-def _multiply_adds(layer):
+def _multiply_adds(layer: keras.layers.Layer) -> int:
   """For one example; 0 for layers without a kernel."""
   shape = _shape(layer)
   if isinstance(layer, keras.layers.DepthwiseConv2D | keras.layers.Conv2D):
     # Each weight acts once at every place of the output.
-    return math.prod(layer.kernel.shape) * math.prod(shape[:2])
+    return math.prod((*layer.kernel.shape, *shape[:2]))
   if isinstance(layer, keras.layers.Dense):
-    return math.prod(layer.kernel.shape) * math.prod(shape[:-1])
+    return math.prod((*layer.kernel.shape, *shape[:-1]))
   return 0

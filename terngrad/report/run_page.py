@@ -5,11 +5,15 @@ data addresses, and there is no script.
 """
 
 import base64
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from terngrad.checkpoint import checkpoints
 from terngrad.report import curves
 from terngrad.report import guesses
 from terngrad.report import html_page
@@ -60,7 +64,7 @@ class Shown(NamedTuple):
 
   Attributes:
     image: float32 [H, W, C], C 1 or 3, as the net saw it.
-    guess: `guesses.Guess`.
+    guess: the likeliest.
     truth: name of its class.
     right: True where the guess is the truth.
   """
@@ -71,17 +75,19 @@ class Shown(NamedTuple):
   right: bool
 
 
-def shown(images, labels, probabilities, names):
+def shown(
+  images: np.ndarray,
+  labels: np.ndarray,
+  probabilities: np.ndarray,
+  names: Mapping[int, str] | None,
+) -> list[Shown]:
   """Puts images and guesses together.
 
   Args:
     images: float32 [n, H, W, C].
     labels: int [n].
     probabilities: float32 [n, classes].
-    names: dict of label to name, or None.
-
-  Returns:
-    List of `Shown`.
+    names: of the labels, if they are known.
   """
   found = []
   for image, label, row in zip(images, labels, probabilities, strict=True):
@@ -91,8 +97,8 @@ def shown(images, labels, probabilities, names):
   return found
 
 
-def facts_of_run(layout):
-  """What is to be said of a `checkpoints.Layout`: a dict of text."""
+def facts_of_run(layout: checkpoints.Layout) -> dict[str, str]:
+  """What is to be said of a checkpoint."""
   return {
     'net': layout.net,
     # Older checkpoints have it in a field of its own.
@@ -102,18 +108,24 @@ def facts_of_run(layout):
   }
 
 
-def page(title, facts, trained, scored, examples):
+def page(
+  title: str,
+  facts: Mapping[str, str],
+  trained: Sequence[Mapping[str, Any]],
+  scored: Sequence[Mapping[str, Any]],
+  examples: Sequence[Shown],
+) -> str:
   """Writes the page.
 
   Args:
     title: of the run.
-    facts: dict of what is to be said of it, both text.
+    facts: what is to be said of it.
     trained: records of training, see `curves.plots`.
     scored: records of evaluation.
-    examples: list of `Shown`, may be empty.
+    examples: images; may be empty.
 
   Returns:
-    str, HTML.
+    HTML.
   """
   return html_page.render(
     _PAGE,
@@ -125,7 +137,9 @@ def page(title, facts, trained, scored, examples):
   )
 
 
-def last_values(losses, scores):
+def last_values(
+  losses: Sequence[Mapping[str, Any]], scores: Sequence[Mapping[str, Any]]
+) -> dict[str, str]:
   """The newest numbers of a run.
 
   Args:
@@ -133,7 +147,7 @@ def last_values(losses, scores):
     scores: records of evaluation.
 
   Returns:
-    dict of what it is to the number, both text.
+    Numbers as text, by what they are.
   """
   facts = {'steps': str(losses[-1]['step'])}
   for table, found in (
@@ -147,12 +161,12 @@ def last_values(losses, scores):
   for kind, shown in metric.entries(metrics.EVALUATION, 'fact'):
     for subset in metrics.epoch_subsets(losses, kind):
       name = metrics.epoch_name(subset, kind)
-      value = [record[name] for record in losses if name in record][-1]
+      *_, value = (record[name] for record in losses if name in record)
       facts[f'{shown.label}, {subset}'] = shown.show(value)
   return facts
 
 
-def _png(image):
+def _png(image: np.ndarray) -> str:
   """A PNG as an address; its darkest value is black, its brightest white."""
   least, greatest = image.min(), image.max()
   scaled = (image - least) * (255.0 / max(greatest - least, 1e-6))

@@ -4,9 +4,14 @@ import csv
 import hashlib
 import json
 import math
+import os
 import pathlib
 import re
 import shutil
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
 
 from slim.datasets.records import disk
 from terngrad.report import event_files
@@ -14,7 +19,9 @@ from terngrad.report import event_files
 _LONGEST = 100  # characters of a file's name
 
 
-def write(runs, target):
+def write(
+  runs: Mapping[str, event_files.Run], target: str | os.PathLike[str]
+) -> int:
   """Writes runs into a folder.
 
   `runs.json` lists, for every run, the files of each tag. Scalars are tables
@@ -30,7 +37,7 @@ def write(runs, target):
     Number of files.
   """
   root = pathlib.Path(target)
-  index = {}
+  index: dict[str, dict[str, Any]] = {}
   for name, run in runs.items():
     folder = pathlib.Path('data', file_name(name))
     files = index[name] = {kind: {} for kind in event_files.KINDS}
@@ -44,7 +51,9 @@ def write(runs, target):
   return sum(path.is_file() for path in root.rglob('*'))
 
 
-def replace(runs, target):
+def replace(
+  runs: Mapping[str, event_files.Run], target: str | os.PathLike[str]
+) -> int:
   """Writes runs as a folder that appears whole or not at all.
 
   Args:
@@ -62,7 +71,7 @@ def replace(runs, target):
   return count
 
 
-def file_name(tag):
+def file_name(tag: str) -> str:
   """A file's name for a tag: unlike tags have unlike names, none leads away.
 
   Examples:
@@ -77,19 +86,19 @@ def file_name(tag):
   return f'{clean}-{hashlib.sha256(tag.encode()).hexdigest()[:8]}'
 
 
-def _write_scalars(root, stem, values):
-  rows = [[v.wall_time, v.step, _finite(v.value)] for v in values]
-  columns = ['wall_time', 'step', 'value']
+def _write_scalars(
+  root: pathlib.Path, stem: pathlib.Path, values: Sequence[event_files.Value]
+) -> list[str]:
+  rows = [value._replace(value=_finite(value.value)) for value in values]
   with open(root / f'{stem}.csv', 'w', encoding='utf-8', newline='') as file:
-    csv.writer(file).writerows([columns, *rows])
-  _dump(
-    root / f'{stem}.json',
-    [dict(zip(columns, row, strict=True)) for row in rows],
-  )
+    csv.writer(file).writerows([event_files.Value._fields, *rows])
+  _dump(root / f'{stem}.json', [row._asdict() for row in rows])
   return [f'{stem}.csv', f'{stem}.json']
 
 
-def _write_histograms(root, stem, values):
+def _write_histograms(
+  root: pathlib.Path, stem: pathlib.Path, values: Sequence[event_files.Value]
+) -> list[str]:
   _dump(
     root / f'{stem}.json',
     [
@@ -104,7 +113,9 @@ def _write_histograms(root, stem, values):
   return [f'{stem}.json']
 
 
-def _write_images(root, stem, values):
+def _write_images(
+  root: pathlib.Path, stem: pathlib.Path, values: Sequence[event_files.Value]
+) -> list[str]:
   (root / stem).mkdir(exist_ok=True)
   written = []
   for v in values:
@@ -115,7 +126,9 @@ def _write_images(root, stem, values):
   return written
 
 
-def _write_graph(root, folder, graph):
+def _write_graph(
+  root: pathlib.Path, folder: pathlib.Path, graph: str | None
+) -> str | None:
   if graph is None:
     return None
   path = folder / 'graph.pbtxt'
@@ -123,16 +136,21 @@ def _write_graph(root, folder, graph):
   return str(path)
 
 
-_WRITE = {
+_WRITE: dict[
+  str,
+  Callable[
+    [pathlib.Path, pathlib.Path, Sequence[event_files.Value]], list[str]
+  ],
+] = {
   'scalars': _write_scalars,
   'histograms': _write_histograms,
   'images': _write_images,
 }
 
 
-def _finite(value):
+def _finite(value: float) -> float | None:
   return value if math.isfinite(value) else None
 
 
-def _dump(path, content):
+def _dump(path: pathlib.Path, content: Any) -> None:
   path.write_text(json.dumps(content, indent=1) + '\n', encoding='utf-8')

@@ -6,8 +6,12 @@ baseline seed by seed, so that what a seed does to both falls out.
 
 import math
 import os
+from collections.abc import Collection
+from collections.abc import Mapping
+from typing import Any
 
 import pandas as pd
+from matplotlib import figure
 
 from slim.datasets.records import disk
 from terngrad import errors
@@ -36,6 +40,13 @@ _FLOATS = ('accuracy', 'bits_per_element', 'loss', 'seconds')
 _TEXTS = ('variant', 'commit', 'error')
 # Before the names of further scores, see `terngrad.sweep.definition`.
 _SCORE = 'accuracy_'
+# Columns that are means of a variant's runs, and their headings.
+_MEANS = {
+  'steps': 'steps',
+  'bits_per_element': 'bits/element',
+  'seconds': 'seconds',
+  sweep_plot.MODELLED: sweep_plot.MODELLED,
+}
 # A click on a heading sorts by its column, by number where all are numbers.
 _PAGE = """\
 {% extends 'base' %}
@@ -75,8 +86,10 @@ for (const table of document.querySelectorAll('table'))
 """
 
 
-def exact(path, columns=()):
-  """What stands in a results.csv, to the last character, as a frame of pandas.
+def exact(
+  path: str | os.PathLike[str], columns: Collection[str] = ()
+) -> pd.DataFrame:
+  """What stands in a results.csv, to the last character.
 
   pandas 2 reads floats faster than exactly, and pandas 3 is not to be asked.
 
@@ -95,19 +108,16 @@ def exact(path, columns=()):
   return pd.read_csv(path, converters=readers)
 
 
-def _number(text):
+def _number(text: str) -> float:
   """A float; NaN where a run was not scored so."""
   return float(text or math.nan)
 
 
-def read(path):
+def read(path: str | os.PathLike[str]) -> pd.DataFrame:
   """The runs of a results.csv, as `terngrad sweep` writes it.
 
   Args:
     path: of the file.
-
-  Returns:
-    `pandas.DataFrame`.
 
   Raises:
     errors.ConfigError: there is no such table, or it has other columns.
@@ -129,35 +139,35 @@ def read(path):
   return runs
 
 
-def read_curves(folder):
+def read_curves(folder: str | os.PathLike[str]) -> pd.DataFrame:
   """Accuracies by step of a sweep's runs.
 
   Args:
     folder: path of its results.
 
   Returns:
-    `pandas.DataFrame` of index step and a column a variant: accuracy in % after
-    an epoch, mean over the seeds, with NaN where a variant has no epoch's end.
-    Empty where no epoch was scored.
+    By step, a column a variant: accuracy in % after an epoch, mean over the
+    seeds, with NaN where a variant has no epoch's end. Empty where no epoch was
+    scored.
 
   Raises:
     errors.ConfigError: `CURVES` is there and is no such table.
   """
   rows = _beside(folder, CURVES, {'variant', 'step', 'accuracy'})
-  if not len(rows):
+  if rows.empty:
     return rows
   rows['accuracy'] *= 100
   return rows.pivot_table(index='step', columns='variant', values='accuracy')
 
 
-def read_failures(folder):
+def read_failures(folder: str | os.PathLike[str]) -> pd.DataFrame:
   """Runs of a sweep that failed.
 
   Args:
     folder: path of its results.
 
   Returns:
-    `pandas.DataFrame` with a row each; empty, without columns, where none is.
+    A row each; empty, without columns, where none is.
 
   Raises:
     errors.ConfigError: `FAILURES` is there and is no such table.
@@ -165,7 +175,9 @@ def read_failures(folder):
   return _beside(folder, FAILURES, {'variant', 'error'})
 
 
-def _beside(folder, name, columns):
+def _beside(
+  folder: str | os.PathLike[str], name: str, columns: Collection[str]
+) -> pd.DataFrame:
   """The table of that name with `columns`, or an empty one if it is not."""
   path = os.path.join(folder, name)
   if not os.path.exists(path):
@@ -179,17 +191,21 @@ def _beside(folder, name, columns):
     ) from error
 
 
-def summary(runs, baselines=None, failures=None):
+def summary(
+  runs: pd.DataFrame,
+  baselines: Mapping[str, str] | None = None,
+  failures: pd.DataFrame | None = None,
+) -> pd.DataFrame:
   """A row a variant, the most accurate first.
 
   Args:
     runs: from `read`.
-    baselines: dict of variants to those that they are compared with; what has
-      none is compared with nothing.
+    baselines: variants to those that they are compared with; what has none is
+      compared with nothing.
     failures: from `read_failures`, if any.
 
   Returns:
-    `pandas.DataFrame`: accuracy in %, mean over the seeds, standard deviation
+    Accuracy in %, mean over the seeds, standard deviation
     and half width of the 95 % confidence interval of the mean (NaN of one
     seed); the mean difference to its baseline over the seeds that both have, in
     points, and its half width, and where there are several baselines which one
@@ -227,27 +243,24 @@ def summary(runs, baselines=None, failures=None):
       row |= _compared(accuracy[variant], accuracy[baseline], len(used) > 1)
     rows.append(row | _means(own, differ))
   table = pd.DataFrame(rows)
-  if failures is not None and len(failures):
+  if failures is not None and not failures.empty:
     table = _with_failures(table, failures['variant'].value_counts(sort=False))
   return table.sort_values('accuracy %', ascending=False, kind='stable')
 
 
-def _means(own, with_steps):
+def _means(own: pd.DataFrame, with_steps: bool) -> dict[str, float]:
   """Columns that are means of a variant's runs and nothing more."""
   means = own.mean(numeric_only=True)
   further = [name for name in own.columns if name.startswith(_SCORE)]
   row = {f'{n.removeprefix(_SCORE)} %': 100 * means[n] for n in further}
-  if with_steps:
-    row['steps'] = means['steps']
-  row['bits/element'] = means['bits_per_element']
-  row['seconds'] = means['seconds']
-  if sweep_plot.MODELLED in own:
-    row[sweep_plot.MODELLED] = means[sweep_plot.MODELLED]
+  for name, heading in _MEANS.items():
+    if name in means and (with_steps or name != 'steps'):
+      row[heading] = means[name]
   return row
 
 
-def _with_failures(table, counts):
-  """A summary with `counts`, a series of numbers of failures by variant."""
+def _with_failures(table: pd.DataFrame, counts: pd.Series) -> pd.DataFrame:
+  """A summary with numbers of failures by variant."""
   lacking = [name for name in counts.index if name not in set(table['variant'])]
   rows = pd.DataFrame({'variant': lacking, 'seeds': 0})
   table = pd.concat([table, rows]) if lacking else table
@@ -256,7 +269,9 @@ def _with_failures(table, counts):
   return table
 
 
-def _compared(own, baseline, is_named):
+def _compared(
+  own: pd.Series, baseline: pd.Series, is_named: bool
+) -> dict[str, Any]:
   """Columns on the differences of two series of accuracies by seed."""
   difference, _, half = interval(100 * (own - baseline).dropna())
   if not is_named:
@@ -268,7 +283,7 @@ def _compared(own, baseline, is_named):
   }
 
 
-def interval(values):
+def interval(values: pd.Series) -> tuple[float, float, float]:
   """(mean, standard deviation, half width of the 95 % interval of the mean).
 
   To 9 decimals: what is 0 but for the last bits of decimal fractions is 0.
@@ -278,11 +293,11 @@ def interval(values):
   if count < 2:
     return mean, math.nan, math.nan
   deviation = float(values.std(ddof=1))
-  found = mean, deviation, _t(count - 1) * deviation / math.sqrt(count)
-  return tuple(round(number, 9) for number in found)
+  half = _t(count - 1) * deviation / math.sqrt(count)
+  return round(mean, 9), round(deviation, 9), round(half, 9)
 
 
-def _t(freedom):
+def _t(freedom: int) -> float:
   """Student's t for 95 %, two-sided.
 
   Beyond the table by Abramowitz and Stegun, Handbook of Mathematical Functions
@@ -297,13 +312,19 @@ def _t(freedom):
   return x + first / freedom + second / freedom**2 + third / freedom**3
 
 
-def markdown(table):
+def markdown(table: pd.DataFrame) -> str:
   """The table as Markdown."""
   lines = [list(table.columns), ['---'] * len(table.columns), *_texts(table)]
   return ''.join(f'| {" | ".join(line)} |\n' for line in lines)
 
 
-def page(title, table, runs, by_step, failures):
+def page(
+  title: str,
+  table: pd.DataFrame,
+  runs: pd.DataFrame,
+  by_step: pd.DataFrame,
+  failures: pd.DataFrame,
+) -> str:
   """One HTML file that needs nothing else: plot, summary, all runs, failures.
 
   Args:
@@ -312,9 +333,6 @@ def page(title, table, runs, by_step, failures):
     runs: from `read`.
     by_step: from `read_curves`.
     failures: from `read_failures`.
-
-  Returns:
-    str.
   """
   return html_page.render(
     _PAGE,
@@ -322,16 +340,22 @@ def page(title, table, runs, by_step, failures):
     summary=(table.columns, _texts(table)),
     plot=curves.element(_chart(table, by_step), title),
     runs=(runs.columns, _texts(runs)),
-    failures=len(failures) and (failures.columns, _texts(failures)),
+    failures=() if failures.empty else (failures.columns, _texts(failures)),
   )
 
 
-def _chart(table, by_step):
+def _chart(table: pd.DataFrame, by_step: pd.DataFrame) -> figure.Figure:
   """The plot of the variants that have an accuracy."""
   return sweep_plot.chart(table.dropna(subset='accuracy %'), by_step)
 
 
-def write(folder, title, runs, baselines=None, source=None):
+def write(
+  folder: str | os.PathLike[str],
+  title: str,
+  runs: pd.DataFrame,
+  baselines: Mapping[str, str] | None = None,
+  source: str | os.PathLike[str] | None = None,
+) -> str:
   """Writes the summary as a table, Markdown, a plot and a page.
 
   Args:
@@ -358,12 +382,12 @@ def write(folder, title, runs, baselines=None, source=None):
   return f'{shown}\npage: {page_path}'
 
 
-def _texts(table):
-  """The cells of a table as text, a list a row."""
+def _texts(table: pd.DataFrame) -> list[list[str]]:
+  """The cells of a table as text, row by row."""
   return [[_shown(value) for value in row] for _, row in table.iterrows()]
 
 
-def _shown(value):
+def _shown(value: Any) -> str:
   if not isinstance(value, float):
     return str(value)
   if math.isnan(value):

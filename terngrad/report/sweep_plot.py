@@ -1,7 +1,11 @@
 """The plot of a sweep: accuracy by variant, over bits, steps and seconds."""
 
 import math
+from collections.abc import Mapping
+from collections.abc import Sequence
 
+import pandas as pd
+from matplotlib import axes as axes_lib
 from matplotlib import figure
 from matplotlib import ticker
 
@@ -15,8 +19,8 @@ _OVER = {
 }
 
 
-def chart(table, by_step):
-  """Accuracy of variants, over bits, steps, seconds; a `figure.Figure`.
+def chart(table: pd.DataFrame, by_step: pd.DataFrame) -> figure.Figure:
+  """Accuracy of variants, over bits, steps, seconds.
 
   Args:
     table: of `report.sweep.summary`; intervals are drawn where it has them.
@@ -62,7 +66,10 @@ def chart(table, by_step):
   drawn.draw_without_rendering()
   drawn.set_layout_engine('none')
   for axes in drawn.axes:
-    axes.set_position([round(side, 6) for side in axes.get_position().bounds])
+    left, bottom, width, height = axes.get_position().bounds
+    axes.set_position(
+      (round(left, 6), round(bottom, 6), round(width, 6), round(height, 6))
+    )
   for axes, column in zip(others, over, strict=True):
     _label(axes, *(list(table[c]) for c in ('variant', column, 'accuracy %')))
   if curves:
@@ -71,7 +78,7 @@ def chart(table, by_step):
   return drawn
 
 
-def _by_variant(axes, table):
+def _by_variant(axes: axes_lib.Axes, table: pd.DataFrame) -> None:
   """A line for each variant, in the table's order: the mean, its interval."""
   places = range(len(table))
   axes.errorbar(
@@ -82,13 +89,13 @@ def _by_variant(axes, table):
   axes.grid(alpha=0.3)
 
 
-def _by_step(axes, curves):
+def _by_step(axes: axes_lib.Axes, curves: Mapping[int, pd.Series]) -> None:
   """A line for each variant, its mean after every epoch.
 
   Args:
     axes: to draw in.
-    curves: dict of the variant's number to `pandas.Series` of accuracy by step;
-      the number gives it the colour that it has in other axes.
+    curves: accuracy by step, by the variant's number, which gives it the colour
+      that it has in other axes.
   """
   for number, curve in curves.items():
     axes.plot(curve, marker='.', color=f'C{number}')
@@ -98,7 +105,12 @@ def _by_step(axes, curves):
   axes.grid(alpha=0.3)
 
 
-def _label(axes, names, xs, ys):
+def _label(
+  axes: axes_lib.Axes,
+  names: Sequence[str],
+  xs: Sequence[float],
+  ys: Sequence[float],
+) -> None:
   """Names beside points, inside the axes, up where one would be over another.
 
   Args:
@@ -110,7 +122,7 @@ def _label(axes, names, xs, ys):
   points = axes.transData.transform([*zip(xs, ys, strict=True)])
   unit = axes.figure.dpi / 72
   height = 8 * unit
-  placed = []
+  placed: list[tuple[float, float, float]] = []
   order = sorted(range(len(points)), key=lambda i: (points[i][1], i))
   for i in order:
     (x, y), name = points[i], names[i]

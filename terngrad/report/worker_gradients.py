@@ -1,5 +1,9 @@
 """The gradients of every worker in one step of a run."""
 
+import os
+from collections.abc import Callable
+from collections.abc import Mapping
+
 import numpy as np
 import tensorflow as tf
 
@@ -7,22 +11,24 @@ from slim.datasets.records import disk
 from terngrad import errors
 from terngrad.checkpoint import pretrained
 from terngrad.checkpoint import resume
+from terngrad.config import training as configs
 from terngrad.exchange import towers
 from terngrad.training import assembly
 
 
-def take(config, log):
+def take(
+  config: configs.TrainConfig, log: Callable[[str], object]
+) -> tuple[dict[str, np.ndarray], int]:
   """Computes the next step of a run, and keeps nothing of its update.
 
   Args:
-    config: `training.TrainConfig`, valid; without a train_dir the step is the
-      first.
+    config: valid; without a train_dir the step is the first.
     log: takes a line of what is begun with.
 
   Returns:
-    (dict of parameter to its gradients, or what local steps changed, float32
-    [workers, ...], L2 terms included, of those that the step exchanges; the
-    number of the step, from 1).
+    (gradients by parameter, or what local steps changed, float32 [workers,
+    ...], L2 terms included, of those that the step exchanges; the number of the
+    step, from 1).
 
   Raises:
     terngrad.errors.ConfigError: the configuration does not fit the run, or
@@ -63,12 +69,14 @@ def take(config, log):
   return arrays, step + 1
 
 
-def write(path, arrays):
+def write(
+  path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]
+) -> None:
   """Writes gradients as a file that appears whole or not at all.
 
   Args:
     path: ends in .npz.
-    arrays: dict of name to NumPy array.
+    arrays: by name.
   """
   with disk.replacing(path) as hidden, open(hidden, 'wb') as file:
     np.savez(file, **arrays)

@@ -45,7 +45,13 @@ import itertools
 import os
 import pathlib
 import shlex
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import NamedTuple
+from typing import TypeVar
 
 from terngrad import errors
 
@@ -54,6 +60,10 @@ _EVAL = 'eval'
 _OWN = ('sweep', 'flags', _EVAL, 'seeds', 'baselines')
 _KEYS = {'program', 'seeds', 'baseline', 'launch'}
 
+# A line of a section, and the section: keys and what they say, if anything.
+_Section = Mapping[str, str | None]
+_Value = TypeVar('_Value')
+
 
 class Cell(NamedTuple):
   """A run.
@@ -61,8 +71,8 @@ class Cell(NamedTuple):
   Attributes:
     variant: the names of its values, joined.
     seed: of the run.
-    flags: tuple of words, the trainer's: those of all runs, then its own.
-    launch: tuple of words, those of `terngrad launch`; (): it is not launched.
+    flags: words, the trainer's: those of all runs, then its own.
+    launch: words, those of `terngrad launch`; (): it is not launched.
   """
 
   variant: str
@@ -71,7 +81,7 @@ class Cell(NamedTuple):
   launch: tuple[str, ...] = ()
 
   @property
-  def name(self):
+  def name(self) -> str:
     """Of its folder."""
     return f'{self.variant}_seed{self.seed}'
 
@@ -82,11 +92,11 @@ class Definition(NamedTuple):
   Attributes:
     folder: of its file, where flag files are looked for.
     program: data set of the trainer and the evaluator, as `train` names it.
-    baselines: dict of variants to those that they are compared with.
-    scoring: dict of str to tuple of words, the evaluator's flags; '' is the
-      score that variants are compared by, other names are columns beside it.
-    cells: list of `Cell`, variant after variant for every seed, so that
-      comparisons of a seed come early.
+    baselines: variants to those that they are compared with.
+    scoring: words, the evaluator's flags, of each score; '' is the score that
+      variants are compared by, other names are columns beside it.
+    cells: variant after variant for every seed, so that comparisons of a seed
+      come early.
   """
 
   folder: pathlib.Path
@@ -95,18 +105,23 @@ class Definition(NamedTuple):
   scoring: dict[str, tuple[str, ...]]
   cells: list[Cell]
 
-  def words(self, flags):
+  def words(self, flags: Iterable[str]) -> list[str]:
     """Flags as a process anywhere reads them: with the paths of flag files."""
     return [self._in_place(word) for word in flags]
 
-  def _in_place(self, word):
+  def _in_place(self, word: str) -> str:
     name, equals, path = word.partition('=')
     if name.lstrip('-') != 'flagfile' or not equals:
       return word
     return f'{name}={self.folder / path}'
 
 
-def read(path, seeds=(), only=(), more=()):
+def read(
+  path: str | os.PathLike[str],
+  seeds: Sequence[int] = (),
+  only: Sequence[str] = (),
+  more: Sequence[str] = (),
+) -> Definition:
   """Reads the definition of a sweep.
 
   Args:
@@ -115,9 +130,6 @@ def read(path, seeds=(), only=(), more=()):
     only: patterns of variants; the others are left out. Empty: all.
     more: words, further flags of every training run.
 
-  Returns:
-    A `Definition`.
-
   Raises:
     errors.ConfigError: the file cannot be read or says what cannot be.
   """
@@ -125,16 +137,18 @@ def read(path, seeds=(), only=(), more=()):
   if path.is_dir():
     path /= FILE_NAME
   sections = _sections(path)
-  says = sections.get('sweep', {})
-  if unknown := sorted({*says} - _KEYS):
-    raise errors.ConfigError(
-      f'{path}: expected {", ".join(sorted(_KEYS))} in [sweep], received '
-      f'{", ".join(unknown)}. What all runs are told stands in [flags].'
-    )
+  says = _says(path, sections)
   everything = _words(path, sections.get('flags', {}))
   variants = _variants(path, sections)
-  baselines = _baselines(path, sections, says, variants)
-  own_seeds = _seeds(path, sections, says, variants)
+  baselines = _baselines(path, sections, says.get('baseline'), variants)
+  own_seeds = _by_pattern(
+    path,
+    sections,
+    'seeds',
+    says.get('seeds') or '1',
+    variants,
+    functools.partial(_numbers, path),
+  )
   chosen = {
     variant: (tuple(seeds) if seeds and found else found)
     for variant, found in own_seeds.items()
@@ -153,12 +167,16 @@ def read(path, seeds=(), only=(), more=()):
       f'seeds that fit {", ".join(only) or "all"}. Give seeds, or another '
       '--only.'
     )
-  scoring = _scoring(path, sections)
-  program = says.get('program') or 'mnist'
-  return Definition(path.parent, program, baselines, scoring, cells)
+  return Definition(
+    path.parent,
+    says.get('program') or 'mnist',
+    baselines,
+    _scoring(path, sections),
+    cells,
+  )
 
 
-def _sections(path):
+def _sections(path: pathlib.Path) -> dict[str, _Section]:
   """{section: {key: text or None}} of a file."""
   parser = configparser.ConfigParser(
     allow_no_value=True,
@@ -167,7 +185,7 @@ def _sections(path):
     interpolation=None,
     default_section='',
   )
-  parser.optionxform = str
+  parser.optionxform = str  # type: ignore[method-assign, assignment]  # As Python's manual has it.
   try:
     parser.read_string(path.read_text(encoding='utf-8-sig'), os.fspath(path))
   except (AttributeError, OSError, ValueError, configparser.Error) as error:
@@ -181,7 +199,18 @@ def _sections(path):
   return {name: dict(parser[name]) for name in parser.sections()}
 
 
-def _words(path, section):
+def _says(path: pathlib.Path, sections: Mapping[str, _Section]) -> _Section:
+  """What is of the sweep itself."""
+  says = sections.get('sweep', {})
+  if unknown := sorted({*says} - _KEYS):
+    raise errors.ConfigError(
+      f'{path}: expected {", ".join(sorted(_KEYS))} in [sweep], received '
+      f'{", ".join(unknown)}. What all runs are told stands in [flags].'
+    )
+  return says
+
+
+def _words(path: pathlib.Path, section: _Section) -> list[str]:
   """A section's flags, `--name = value` a line."""
   for name in section:
     if not name.startswith('--'):
@@ -194,7 +223,9 @@ def _words(path, section):
   ]
 
 
-def _scoring(path, sections):
+def _scoring(
+  path: pathlib.Path, sections: Mapping[str, _Section]
+) -> dict[str, tuple[str, ...]]:
   """{name: the evaluator's words}; '' is that of `[eval]`."""
   always = tuple(_words(path, sections.get(_EVAL, {})))
   found = {'': always}
@@ -211,7 +242,9 @@ def _scoring(path, sections):
   return found
 
 
-def _variants(path, sections):
+def _variants(
+  path: pathlib.Path, sections: Mapping[str, _Section]
+) -> dict[str, list[str]]:
   """{variant: its words}, all combinations of the axes' values."""
   axes = [
     values
@@ -223,7 +256,7 @@ def _variants(path, sections):
       f'{path}: expected a section with a variant a line, `NAME = FLAGS`, '
       f'received {", ".join(sections) or "no section"}.'
     )
-  found = {}
+  found: dict[str, list[str]] = {}
   for values in itertools.product(*(axis.items() for axis in axes)):
     name = '_'.join(key for key, _ in values)
     if '/' in name or not name.isprintable() or name.startswith('.'):
@@ -231,18 +264,17 @@ def _variants(path, sections):
         f'{path}: expected names of variants that can be folders, received '
         f'{name!r}.'
       )
-    words = [w for _, text in values for w in _split(path, name, text)]
     if name in found:
       raise errors.ConfigError(
         f'{path}: expected a name a variant, received {name} twice. Rename a '
         'value on an axis.'
       )
-    found[name] = words
+    found[name] = [w for _, text in values for w in _split(path, name, text)]
   return found
 
 
-def _split(path, name, text):
-  """Flags in a line, as a shell reads them, as a tuple of words."""
+def _split(path: pathlib.Path, name: str, text: str | None) -> tuple[str, ...]:
+  """Flags in a line, as a shell reads them, as words."""
   try:
     return tuple(shlex.split(text or ''))
   except ValueError as error:
@@ -251,17 +283,15 @@ def _split(path, name, text):
     ) from error
 
 
-def _seeds(path, sections, says, variants):
-  """{variant: tuple of its seeds}."""
-  usual = says.get('seeds') or '1'
-  read_text = functools.partial(_numbers, path)
-  return _by_pattern(path, sections, 'seeds', usual, variants, read_text)
-
-
-def _baselines(path, sections, says, variants):
+def _baselines(
+  path: pathlib.Path,
+  sections: Mapping[str, _Section],
+  usual: str | None,
+  variants: Collection[str],
+) -> dict[str, str]:
   """{variant: what it is compared with}, of those that are."""
 
-  def read_text(text):
+  def read_text(text: str) -> str:
     if text and text not in variants:
       raise errors.ConfigError(
         f'{path}: expected a variant as baseline, received {text!r}. There '
@@ -269,12 +299,20 @@ def _baselines(path, sections, says, variants):
       )
     return text
 
-  usual = says.get('baseline') or ''
-  found = _by_pattern(path, sections, 'baselines', usual, variants, read_text)
+  found = _by_pattern(
+    path, sections, 'baselines', usual or '', variants, read_text
+  )
   return {variant: baseline for variant, baseline in found.items() if baseline}
 
 
-def _by_pattern(path, sections, name, usual, variants, read_text):
+def _by_pattern(
+  path: pathlib.Path,
+  sections: Mapping[str, _Section],
+  name: str,
+  usual: str,
+  variants: Collection[str],
+  read_text: Callable[[str], _Value],
+) -> dict[str, _Value]:
   """{variant: what its text says}, the last pattern's, or else `usual`."""
   found = dict.fromkeys(variants, read_text(usual))
   for pattern, text in sections.get(name, {}).items():
@@ -288,7 +326,7 @@ def _by_pattern(path, sections, name, usual, variants, read_text):
   return found
 
 
-def _numbers(path, text):
+def _numbers(path: pathlib.Path, text: str) -> tuple[int, ...]:
   try:
     return tuple(int(word) for word in text.replace(',', ' ').split())
   except ValueError as error:

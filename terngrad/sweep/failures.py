@@ -6,23 +6,27 @@ of two attempts is a result. Where the machine was to blame, take it out.
 
 import re
 
+from terngrad.sweep import definition
+
 # What a program says last, in a run of several tasks behind its task's name.
 _ERROR = re.compile(r'(?:\[[^\]]+\] )?error: (.*)')
 # Characters; a row is a line that is read by people.
 _LONGEST = 300
 
 
-def row(cell, code, log, flags):
+def row(
+  cell: definition.Cell, code: int, log: str, flags: str
+) -> dict[str, str | int]:
   """What a table says of a run that failed.
 
   Args:
-    cell: `definition.Cell`.
+    cell: the run.
     code: exit code of the command that failed; below 0 a signal's number.
-    log: str, what that command wrote.
-    flags: str, as in a row of the finished.
+    log: what that command wrote.
+    flags: as in a row of the finished.
 
   Returns:
-    Dict of variant, seed, code, error and flags: the first line of the log that
+    variant, seed, code, error and flags: the first line of the log that
     says "error:", or else its last.
   """
   lines = [line.strip() for line in log.splitlines() if line.strip()]

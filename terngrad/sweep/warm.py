@@ -10,7 +10,13 @@ import multiprocessing
 import os
 import runpy
 import sys
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from multiprocessing import context
 from multiprocessing import reduction
+from typing import IO
+from typing import Any
 
 from terngrad.cluster import onednn
 
@@ -18,7 +24,14 @@ _context = multiprocessing.get_context('forkserver')
 _context.set_forkserver_preload(['tensorflow', 'keras'])
 
 
-def start(module, arguments, out, err, folder=None, environment=None):
+def start(
+  module: str | None,
+  arguments: Iterable[object],
+  out: IO[Any],
+  err: IO[Any],
+  folder: str | os.PathLike[str] | None = None,
+  environment: Mapping[str, str] | None = None,
+) -> context.ForkServerProcess:
   """Starts `python -m MODULE`.
 
   Args:
@@ -30,7 +43,7 @@ def start(module, arguments, out, err, folder=None, environment=None):
     environment: its variables; None is those of this process.
 
   Returns:
-    A `multiprocessing.Process`, started.
+    The process, started.
   """
   # What TensorFlow logs and computes with follows the variables of the process
   # that imports it.
@@ -52,18 +65,25 @@ def start(module, arguments, out, err, folder=None, environment=None):
 class _Target:
   """What the forked process calls; it travels there with its two files."""
 
-  def __init__(self, module, arguments, folder, environment, files):
+  def __init__(
+    self,
+    module: str | None,
+    arguments: Sequence[str],
+    folder: str,
+    environment: Mapping[str, str],
+    files: Sequence[int],
+  ) -> None:
     self._said = module, arguments, folder, environment
     self._files = files
 
-  def __getstate__(self):
+  def __getstate__(self) -> tuple[Any, list[Any]]:
     return self._said, [reduction.DupFd(number) for number in self._files]
 
-  def __setstate__(self, state):
+  def __setstate__(self, state: tuple[Any, list[Any]]) -> None:
     self._said, files = state
     self._files = [file.detach() for file in files]
 
-  def __call__(self):
+  def __call__(self) -> None:
     module, arguments, folder, environment = self._said
     for number, file in enumerate(self._files, 1):
       os.dup2(file, number)

@@ -77,6 +77,22 @@ def test_tunnels_need_no_promise_and_tasks_meet_at_loopback(capsys):
     ({'hosts': ('one', 'localhost')}, 'localhost only'),
     ({'restart': '1'}, '--restart without --dry_run'),
     ({'experiment': '../x'}, 'no name of an experiment'),
+    (
+      {'split_dataset': '/data'},
+      '--split_dataset: expected --config=FILE beside it',
+    ),
+    (
+      {'config': 'x', 'hosts': (), 'split_dataset': '/data', 'restart': '1'},
+      '--restart: expected no --split_dataset beside it, received /data',
+    ),
+    (
+      {'config': 'x', 'hosts': (), 'split_dataset': '/data', 'tunnel': True},
+      '--tunnel: expected no --split_dataset',
+    ),
+    (
+      {'config': 'x', 'hosts': (), 'worker_devices': '0 1'},
+      '--worker_devices: expected a --split_dataset beside it, received none',
+    ),
     *(
       ({'config': 'x', 'hosts': ()} | ignored, f'--{name}: expected none')
       for ignored in (
@@ -92,6 +108,34 @@ def test_tunnels_need_no_promise_and_tasks_meet_at_loopback(capsys):
 def test_what_cannot_be_is_refused(capsys, changes, message):
   with pytest.raises((flags.UsageError, errors.ConfigError), match=message):
     dry_run(capsys, **changes)
+
+
+def test_split_data_workspace_and_gpus_are_in_place_of_the_file_s(capsys):
+  scripts = pathlib.Path(__file__).resolve().parents[2] / 'scripts'
+  tasks = dry_run(
+    capsys,
+    config=str(scripts / 'config_dist_cifar10.sh'),
+    hosts=(),
+    split_dataset='/my data',
+    workspace='/results',
+    worker_devices='0,1 2',
+    command=(),
+  )
+  assert list(tasks)[0] == 'ps_0 on localhost'
+  for index, devices in enumerate(('0,1', '2')):
+    words = tasks[f'worker_{index} on localhost']
+    assert words[5:7] == [devices, f'/my data/worker_{index}_of_2']
+
+
+def test_data_are_split_on_this_machine_alone(capsys, tmp_path):
+  scripts = pathlib.Path(__file__).resolve().parents[2] / 'scripts'
+  text = (scripts / 'config_dist_cifar10.sh').read_text()
+  config = tmp_path / 'config'
+  config.write_text(text.replace('localhost:2226', 'other:2226'))
+  with pytest.raises(errors.ConfigError, match='localhost alone .*'):
+    dry_run(
+      capsys, config=str(config), hosts=(), split_dataset='/data', command=()
+    )
 
 
 @pytest.fixture

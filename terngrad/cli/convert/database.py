@@ -58,7 +58,7 @@ class Flags:
   db_type: str = option(
     'lmdb', f'Kind of database: {", ".join(databases.KINDS)}.'
   )
-  classes: tuple = option(
+  classes: tuple[str, ...] = option(
     (),
     'Classes to take, by name, by first word as n02958343, or by label, with '
     'commas; their labels are 0, 1, ... in this order. Empty: all as they are.',

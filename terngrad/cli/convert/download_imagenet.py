@@ -5,6 +5,8 @@ import getpass
 import os
 import pathlib
 import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from slim.datasets.files import downloads
 from slim.datasets.photographs import imagenet_download
@@ -12,6 +14,9 @@ from terngrad import lazy
 from terngrad.cli import flags
 from terngrad.cli.convert import writing
 from terngrad.config import options
+
+if TYPE_CHECKING:
+  from slim.datasets.photographs import imagenet as imagenet_types
 
 imagenet = lazy.module('slim.datasets.photographs.imagenet')
 labeled_images = lazy.module('slim.datasets.photographs.labeled_images')
@@ -110,7 +115,7 @@ def act(values: Flags) -> None:
   writing.build(dataclasses.replace(values, output_directory=output), plan)
 
 
-def _pixels(values):
+def _pixels(values: Flags) -> 'imagenet_types.Pixels':
   """What to store, by the flags and the environment."""
   side = os.getenv('RESIZE_DIMEN') or '0'
   if not side.isdecimal():
@@ -124,7 +129,7 @@ def _pixels(values):
   )
 
 
-def _shard_bytes(pixels):
+def _shard_bytes(pixels: 'imagenet_types.Pixels') -> Callable[[int], int]:
   """Estimates the shards' size by that of the tars."""
   if pixels.side:
     # 110 kB is the mean of ImageNet's JPEGs.
@@ -133,7 +138,7 @@ def _shard_bytes(pixels):
   return lambda total: total * (10 if pixels.raw else 1)
 
 
-def _credentials():
+def _credentials() -> downloads.Credentials:
   """Takes them from the environment, or asks, before anything is done."""
   user = os.getenv('IMAGENET_USERNAME')
   key = os.getenv('IMAGENET_ACCESS_KEY')

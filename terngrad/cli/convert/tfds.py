@@ -27,7 +27,7 @@ class Flags:
   dataset_dir: str = options.option('', 'Folder of numbered shards.', 'data')
 
 
-def act(values):
+def act(values: Flags) -> None:
   """Writes the two files."""
   tfds_metadata.write(values.dataset_dir)
   command.say(

@@ -6,12 +6,17 @@ nothing was written; 130 stopped by ctrl-c.
 
 import dataclasses
 import pathlib
+from collections.abc import Callable
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 from typing import Any
 
 from terngrad import lazy
 from terngrad.cli import command
 from terngrad.config import options
+
+if TYPE_CHECKING:
+  from slim.datasets.records import sharding as sharding_types
 
 shard_manifest = lazy.module('slim.datasets.records.shard_manifest')
 sharding = lazy.module('slim.datasets.records.sharding')
@@ -38,7 +43,7 @@ class Writing:
   )
 
   @property
-  def options(self):
+  def options(self) -> 'sharding_types.Options':
     """How to write."""
     return sharding.Options(self.num_threads, self.skip_corrupt, self.overwrite)
 
@@ -51,7 +56,7 @@ class TwoSplits(Writing):
   validation_shards: int = option(2, 'Files of the validation split.', 'shards')
 
   @property
-  def names(self):
+  def names(self) -> dict[str, tuple[str, ...]]:
     """File names by split."""
     return {
       'train': sharding.file_names('train', self.train_shards),
@@ -59,7 +64,14 @@ class TwoSplits(Writing):
     }
 
 
-def converter(usage, options_class, act, words=(), required=(), folder=''):
+def converter(
+  usage: str,
+  options_class: type,
+  act: Callable[[Any], None],
+  words: tuple[str, ...] = (),
+  required: tuple[str, ...] = (),
+  folder: str = '',
+) -> command.Command:
   """A command that converts; see `command.Command`.
 
   Args:
@@ -72,7 +84,7 @@ def converter(usage, options_class, act, words=(), required=(), folder=''):
       written: it must be given, and with --verify they are read instead.
   """
 
-  def on_the_cpu(values):
+  def on_the_cpu(values: Any) -> None:
     # Images are encoded there; a training on the GPU may need its memory.
     tf.config.set_visible_devices([], 'GPU')
     if folder and values.verify:
@@ -90,7 +102,7 @@ def converter(usage, options_class, act, words=(), required=(), folder=''):
   )
 
 
-def report(folder: str, done) -> None:
+def report(folder: str, done: 'sharding_types.Report') -> None:
   """Says what a conversion did.
 
   Args:
@@ -129,7 +141,7 @@ def verify(folder: str) -> None:
   command.say(f'Verified {folder}: {counts}, in {len(found.names)} shards.')
 
 
-def build(config: Any, plan) -> None:
+def build(config: Any, plan: 'sharding_types.Plan') -> None:
   """Writes what is planned, and says so as the builders of 2017 did.
 
   Args:

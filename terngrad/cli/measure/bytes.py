@@ -32,7 +32,7 @@ option = options.option
 class Flags:
   """The flags."""
 
-  codecs: tuple = option(
+  codecs: tuple[str, ...] = option(
     (
       'identity',
       'fp16',
@@ -50,13 +50,13 @@ class Flags:
     repeated=True,
   )
   net: str = option('alexnet', 'Net whose variables are coded.', 'model')
-  workers: tuple = option(
+  workers: tuple[str, ...] = option(
     ('2', '8', '64', '512'), 'Numbers of workers.', 'cluster'
   )
   output: str = option('', 'Folder for measure_bytes.csv.', 'run')
 
 
-def act(values):
+def act(values: Flags) -> None:
   """Prints the table, and writes it where a folder is named."""
   counts = [_count(text) for text in values.workers]
   (shapes,) = codec_table.cases((), (values.net,)).values()
@@ -70,7 +70,7 @@ def act(values):
     tables.write(values.output, 'measure_bytes', table)
 
 
-def _count(text):
+def _count(text: str) -> int:
   with errors.as_config_error():
     count = int(text)
   options.at_least('workers', count, 1)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import sys
+from typing import Any
 
 from terngrad import lazy
 from terngrad.cli import command
@@ -35,18 +36,18 @@ option = options.option
 class Flags:
   """The flags."""
 
-  codecs: tuple = option(
+  codecs: tuple[str, ...] = option(
     registry.KINDS,
     "Codecs, as the trainers' --codec spells them; repeat for several.",
     'codes',
     repeated=True,
   )
-  sizes: tuple = option(
+  sizes: tuple[str, ...] = option(
     ('1e3', '1e4', '1e5', '1e6', '1e7', '1e8'),
     'Elements of single gradients.',
     'codes',
   )
-  nets: tuple = option(
+  nets: tuple[str, ...] = option(
     ('cifar10_alexnet', 'lenet'),
     'Nets whose lists of variables are measured.',
     'model',
@@ -60,10 +61,10 @@ class Flags:
   )
 
 
-def act(values):
+def act(values: Flags) -> None:
   """Prints the table, and writes it where a folder is named."""
   codecs = codec_table.codecs(values.codecs)
-  rows = []
+  rows: list[dict[str, Any]] = []
   for name, shapes in codec_table.cases(values.sizes, values.nets).items():
     sys.stderr.write(f'{name}\n')
     rows += codec_table.measure(

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pathlib
+from collections.abc import Callable
 
 from terngrad import lazy
 from terngrad.cli import command
@@ -57,7 +58,7 @@ def act(values: Flags) -> None:
       'received nothing to measure. See --help.'
     )
   threads = values.num_threads or os.cpu_count() or 1
-  pairs = {}
+  pairs: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {}
   if values.image_dir:
     pairs |= data.image_pairs(pathlib.Path(values.image_dir), threads)
   if values.mnist_dir:

@@ -25,7 +25,7 @@ option = options.option
 class Flags:
   """The flags."""
 
-  nets: tuple = option(
+  nets: tuple[str, ...] = option(
     ('lenet', 'cifar10_alexnet', 'alexnet'), 'Networks.', 'model'
   )
   num_classes: int = option(10, 'Classes of each.', 'model')
@@ -34,10 +34,9 @@ class Flags:
   rounds: int = option(9, 'Rounds to take the median of.', 'run')
 
 
-def act(values):
+def act(values: Flags) -> None:
   """Prints the table."""
-  for name in ('num_classes', 'batch_size', 'batches', 'rounds'):
-    options.at_least(name, getattr(values, name), 1)
+  command.at_least(1, values, 'num_classes', 'batch_size', 'batches', 'rounds')
   table = evaluation_table.measure(
     values.nets,
     values.batch_size,

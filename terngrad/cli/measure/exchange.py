@@ -2,6 +2,7 @@
 
 import dataclasses
 import sys
+from typing import TYPE_CHECKING
 
 from absl import logging
 
@@ -13,6 +14,9 @@ from terngrad.cli import ports
 from terngrad.cluster import spec as clusters
 from terngrad.config import cluster
 from terngrad.config import options
+
+if TYPE_CHECKING:
+  import pandas as pd
 
 algorithms = lazy.module('terngrad.exchange.algorithms')
 exchange_table = lazy.module('terngrad.measure.processes.exchange_table')
@@ -57,7 +61,7 @@ class Flags:
     'single_column_alexnet', 'Net whose variables travel.', 'model'
   )
   real: bool = option(False, 'Also forward and backward passes.', 'run')
-  case: tuple = option(
+  case: tuple[str, ...] = option(
     ('identity', 'fp16', 'ternary', 'ternary@two_shot'),
     'CODEC, CODEC@ALGORITHM or CODEC@ALGORITHM@BYTES; repeat for several. '
     'workers=N in it is filled in.',
@@ -99,7 +103,7 @@ class Flags:
   )
 
 
-def act(values):
+def act(values: Flags) -> int:
   """Prints the table of the chief, or starts all processes."""
   # TensorFlow's strategy says at length that it is there.
   logging.set_verbosity(logging.WARNING)
@@ -107,8 +111,8 @@ def act(values):
     exchange_table.parse(text, values.bytes_per_bucket) for text in values.case
   ]
   options.choice('net', values.net, exchanges.NETS)
-  options.at_least('bandwidth', values.bandwidth, 1)
-  options.at_least('latency', values.latency, 0)
+  command.at_least(1, values, 'bandwidth')
+  command.at_least(0, values, 'latency')
   if not values.worker_hosts:
     return _start_all(values)
   with errors.as_config_error():
@@ -132,21 +136,24 @@ def act(values):
   return command.DONE
 
 
-def _start_all(values):
+def _start_all(values: Flags) -> int:
   """Starts the processes of this machine; the exit code of one that failed."""
   count = values.processes
   hosts = [f'127.0.0.1:{port}' for port in ports.free(count + values.servers)]
   words = [sys.executable, *sys.orig_argv[1:], '--interface=lo']
   words += [f'--worker_hosts={",".join(hosts[:count])}']
   words += [f'--ps_hosts={",".join(hosts[count:])}']
-  places = [('worker', i) for i in range(count)]
-  places += [('ps', i) for i in range(values.servers)]
+  counts = {'worker': count, 'ps': values.servers}
   return children.run(
-    [[*words, f'--job_name={job}', f'--task_id={i}'] for job, i in places]
+    [
+      [*words, f'--job_name={job}', f'--task_id={i}']
+      for job, size in counts.items()
+      for i in range(size)
+    ]
   )
 
 
-def _report(values, table):
+def _report(values: Flags, table: 'pd.DataFrame') -> None:
   passes = f'batch {values.batch} a process' if values.real else 'no passes'
   command.say(
     f'{values.net}, {passes}, {values.threads} threads a process, medians of '

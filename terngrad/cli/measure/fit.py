@@ -44,7 +44,7 @@ option = options.option
 class Flags:
   """The flags."""
 
-  codec: tuple = option(
+  codec: tuple[str, ...] = option(
     ('identity', 'ternary', 'error_feedback+topk:ratio=0.01'),
     'See the trainers; repeat for several.',
     'codes',
@@ -68,12 +68,10 @@ class Flags:
   output: str = option('', 'Folder for measure_fit.csv.', 'run')
 
 
-def act(values):
+def act(values: Flags) -> int:
   """Prints the table, and writes it where a folder is named."""
-  for name in ('batch_size', 'num_gpus', 'rounds', 'steps'):
-    options.at_least(name, getattr(values, name), 1)
-  for name in ('processes', 'threads'):
-    options.at_least(name, getattr(values, name), 0)
+  command.at_least(1, values, 'batch_size', 'num_gpus', 'rounds', 'steps')
+  command.at_least(0, values, 'processes', 'threads')
   if values.net != fit.EXAMPLE:
     options.choice('net', values.net, exchanges.NETS)
   config = os.environ.get('TF_CONFIG')
@@ -103,17 +101,12 @@ def act(values):
   return command.DONE
 
 
-def _start_all(count):
+def _start_all(count: int) -> int:
   """Starts the processes of this machine; the exit code of one that failed."""
   hosts = [f'127.0.0.1:{port}' for port in ports.free(count)]
   words = [sys.executable, *sys.orig_argv[1:], '--interface=lo']
-  configs = [
-    {
-      'cluster': {'worker': hosts},
-      'task': {'type': 'worker', 'index': index},
-    }
-    for index in range(count)
-  ]
+  tasks = [{'type': 'worker', 'index': index} for index in range(count)]
+  configs = [{'cluster': {'worker': hosts}, 'task': task} for task in tasks]
   return children.run(
     [words] * count, [{'TF_CONFIG': json.dumps(config)} for config in configs]
   )

@@ -58,10 +58,9 @@ def act(values: Flags) -> None:
     slim.errors.DataError: the data cannot be used.
     terngrad.errors.ConfigError: a number is too small.
   """
-  options.at_least('images', values.images, pipeline.SHARDS)
-  options.at_least('threads', values.threads, 0)
-  for name in ('image_size', 'batch_size', 'batches', 'rounds'):
-    options.at_least(name, getattr(values, name), 1)
+  command.at_least(pipeline.SHARDS, values, 'images')
+  command.at_least(0, values, 'threads')
+  command.at_least(1, values, 'image_size', 'batch_size', 'batches', 'rounds')
   load = pipeline.Load(
     values.image_size,
     values.batch_size,

@@ -1,6 +1,7 @@
 """Measures training on more and more devices and processes."""
 
 import dataclasses
+from collections.abc import Sequence
 
 from terngrad import lazy
 from terngrad.cli import command
@@ -34,13 +35,13 @@ class Flags:
   """The flags, and the command behind them."""
 
   batch_size: int = option(32, 'Examples a step of one device.', 'data')
-  devices: tuple = option(
+  devices: tuple[str, ...] = option(
     ('1', '2'), 'Numbers of devices in one process.', 'devices'
   )
-  processes: tuple = option(
+  processes: tuple[str, ...] = option(
     ('1', '2'), 'Numbers of processes with one device each.', 'cluster'
   )
-  codecs: tuple = option(
+  codecs: tuple[str, ...] = option(
     ('identity', 'ternary'),
     "Codes, as the trainers' --codec spells them; repeat for several.",
     'codes',
@@ -49,18 +50,17 @@ class Flags:
   steps: int = option(40, 'Steps of a run.', 'run')
   rounds: int = option(1, 'Runs of each, to take the median of.', 'run')
   output: str = option('', 'Folder for scaling.csv and scaling.png.', 'run')
-  command: tuple = ()
+  command: tuple[str, ...] = ()
 
 
-def act(values):
+def act(values: Flags) -> None:
   """Prints the table, and writes it where a folder is named."""
   if values.command[:1] != ('train',):
     raise flags.UsageError(
       'Expected `-- train DATASET --flag=value ...` behind the flags, received '
       f'{" ".join(values.command) or "nothing"!r}. See --help.'
     )
-  for name in ('batch_size', 'steps', 'rounds'):
-    options.at_least(name, getattr(values, name), 1)
+  command.at_least(1, values, 'batch_size', 'steps', 'rounds')
   some = scaling.points(
     _counts('devices', values.devices),
     _counts('processes', values.processes),
@@ -72,13 +72,12 @@ def act(values):
   command.say(rows.to_string(index=False, float_format='{:.2f}'.format))
   if values.output:
     title = f'{" ".join(values.command[:2])}, batch {values.batch_size}'
-    path = tables.write(
-      values.output, 'scaling', rows, scaling.chart(rows, title)
-    )
+    chart = scaling.chart(rows, title)
+    path = tables.write(values.output, 'scaling', rows, chart)
     command.say(f'plot: {path}')
 
 
-def _counts(name, texts):
+def _counts(name: str, texts: Sequence[str]) -> list[int]:
   if not all(text.isdecimal() and int(text) for text in texts):
     raise flags.UsageError(
       f'--{name}: expected whole numbers from 1, received {",".join(texts)!r}. '

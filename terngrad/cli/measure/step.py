@@ -36,7 +36,7 @@ class Flags:
   batch_size: int = option(64, 'Examples a step.', 'data')
   num_gpus: int = option(2, 'Devices with a tower each.', 'devices')
   codec: str = option('ternary', 'See the trainers.', 'codes')
-  nodes: tuple = option(
+  nodes: tuple[str, ...] = option(
     ('2', '4', '8'), 'Numbers of nodes to measure the code with.', 'devices'
   )
   optimize_gradient_memory: bool = option(
@@ -47,7 +47,7 @@ class Flags:
   output: str = option('', 'Folder for measure_step.csv.', 'run')
 
 
-def act(values):
+def act(values: Flags) -> None:
   """Prints the table, and writes it where a folder is named."""
   config = options.build(
     configs.TrainConfig,
@@ -81,7 +81,7 @@ def act(values):
     tables.write(values.output, 'measure_step', measured.table, index=True)
 
 
-def _nodes(values):
+def _nodes(values: Flags) -> list[int]:
   for text in values.nodes:
     if not text.isdecimal():
       raise flags.UsageError(

@@ -33,10 +33,10 @@ ALL = 'all'
 class Flags:
   """The flags."""
 
-  gradients: tuple = option(
+  gradients: tuple[str, ...] = option(
     (), 'NAME=FILE, repeat for several.', 'data', repeated=True
   )
-  codecs: tuple = option(
+  codecs: tuple[str, ...] = option(
     (
       'ternary',
       'ternary:clip_factor=0',
@@ -62,9 +62,9 @@ class Flags:
   )
 
 
-def act(values):
+def act(values: Flags) -> None:
   """Prints the table, and writes it where a folder is named."""
-  options.at_least('draws', values.draws, 1)
+  command.at_least(1, values, 'draws')
   pairs = [
     command.named_path('gradients', item, 'FILE', 'lenet=gradients.npz')
     for item in values.gradients

@@ -26,7 +26,7 @@ option = options.option
 class Flags:
   """The flags."""
 
-  runs: tuple = option(
+  runs: tuple[str, ...] = option(
     (),
     'NAME=FOLDER of each run, comma separated; the folder is its --train_dir, '
     'or holds train and eval. Double quotes around one of them keep its commas '
@@ -36,7 +36,7 @@ class Flags:
   output: str = option('.', 'Folder for table and plot.', 'run')
 
 
-def act(values):
+def act(values: Flags) -> None:
   """Prints the table, writes comparison.csv and comparison.png."""
   folders = dict(
     command.named_path('runs', item, 'FOLDER', 'ternary=runs/ternary')

@@ -33,7 +33,7 @@ class Config(configs.TrainConfig):
   output: str = options.option('', 'File to write, .npz.', 'run')
 
 
-def act(config):
+def act(config: Config) -> None:
   """Writes the file."""
   if not config.output.endswith('.npz'):
     raise errors.ConfigError(

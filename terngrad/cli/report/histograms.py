@@ -41,7 +41,7 @@ class Flags:
   output: str = option('', 'Folder for table and chart.', 'run')
 
 
-def act(values):
+def act(values: Flags) -> None:
   """Prints the table, and writes it where a folder is named."""
   arrays = variance.read(values.gradients)
   count = len(next(iter(arrays.values())))

@@ -40,11 +40,10 @@ class Flags:
   )
 
 
-def act(values):
+def act(values: Flags) -> None:
   """Prints the table, and writes what is asked for."""
-  options.at_least('num_classes', values.num_classes, 1)
-  for name in ('image_size', 'num_channels'):
-    options.at_least(name, getattr(values, name), 0)
+  command.at_least(1, values, 'num_classes')
+  command.at_least(0, values, 'image_size', 'num_channels')
   model = nets.build(
     values.net,
     num_classes=values.num_classes,

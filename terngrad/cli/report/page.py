@@ -2,13 +2,19 @@
 
 import dataclasses
 import os
+from typing import TYPE_CHECKING
 
 from terngrad import lazy
 from terngrad.cli import command
 from terngrad.cli import flags
 from terngrad.config import options
 
+if TYPE_CHECKING:
+  from terngrad.checkpoint import trained as trained_types
+  from terngrad.report import run_page as page_types
+
 checkpoints = lazy.module('terngrad.checkpoint.checkpoints')
+datasets = lazy.module('slim.datasets.factory')
 guessed_images = lazy.module('terngrad.report.guessed_images')
 records = lazy.module('terngrad.training.records')
 run_folder = lazy.module('terngrad.checkpoint.folder')
@@ -54,7 +60,7 @@ class Flags:
   )
 
 
-def act(values):
+def act(values: Flags) -> None:
   """Writes the page."""
   train_dir = run_folder.find_run(values.train_dir, 'train_dir')
   values = dataclasses.replace(values, train_dir=train_dir)
@@ -77,7 +83,8 @@ def act(values):
       'page without scores.'
     )
   folder = os.path.abspath(values.train_dir)
-  facts, examples = {'folder': folder}, []
+  facts = {'folder': folder}
+  examples: list[page_types.Shown] = []
   newest = checkpoints.newest(values.train_dir)
   if newest:
     facts |= run_page.facts_of_run(checkpoints.read_layout(newest))
@@ -103,7 +110,9 @@ def act(values):
   command.say(f'Wrote {values.output}.')
 
 
-def _guessed(values):
+def _guessed(
+  values: Flags,
+) -> 'tuple[trained_types.Trained, list[page_types.Shown]]':
   return guessed_images.guessed(
     trained.Options(
       checkpoint_dir=values.train_dir,
@@ -112,13 +121,15 @@ def _guessed(values):
       device=values.device,
       restore_avg_var=values.restore_avg_var,
     ),
-    guessed_images.ImageSource(
-      values.dataset_name,
-      values.data_dir,
-      values.subset,
-      values.num_images,
-      values.preprocessing,
-      values.labels_offset,
+    values.dataset_name,
+    values.data_dir,
+    values.subset,
+    datasets.ReadOptions(
+      image_size=values.image_size,
+      batch_size=values.num_images,
+      training=False,
+      preprocessing=values.preprocessing,
+      labels_offset=values.labels_offset,
     ),
   )
 

@@ -35,7 +35,7 @@ class Flags:
   output: str = option('', 'Folder for table, plot and page.', 'run')
 
 
-def act(values):
+def act(values: Flags) -> None:
   """Prints the table, and writes it where a folder is named."""
   runs = sweep.read(values.results)
   baselines = {}

@@ -35,7 +35,7 @@ class Flags:
   )
 
 
-def act(values):
+def act(values: Flags) -> None:
   """Writes the files."""
   for name in ('logdir', 'target'):
     if not getattr(values, name):

@@ -24,7 +24,7 @@ class Flags:
   """There are none."""
 
 
-def act(values):
+def act(values: Flags) -> None:
   """Prints the line."""
   del values
   # Patch releases of Python change no result.

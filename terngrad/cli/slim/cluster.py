@@ -20,16 +20,16 @@ class Place(NamedTuple):
 
   Attributes:
     config_class: of the run's configuration.
-    fields: dict of its fields that TF-Slim says otherwise.
+    fields: those of it that TF-Slim says otherwise.
     processes: that share the batch that the configuration's `batch_size` is of.
   """
 
-  config_class: type
+  config_class: type[configs.TrainConfig]
   fields: dict[str, Any]
   processes: int
 
 
-def place(values) -> Place:
+def place(values: Any) -> Place:
   """The kind of run that TF-Slim's flags describe.
 
   Parameter servers where there are any, synchronous ones with --sync_replicas;
@@ -60,7 +60,7 @@ def place(values) -> Place:
       f'--{values.job_name}_hosts.'
     )
   if values.num_ps_tasks:
-    fields = {'sync': values.sync_replicas}
+    fields: dict[str, Any] = {'sync': values.sync_replicas}
     if values.sync_replicas:
       fields['num_replicas_to_aggregate'] = values.replicas_to_aggregate
     return Place(servers.ServerConfig, fields, 1)
@@ -78,11 +78,10 @@ def place(values) -> Place:
       'parameter servers, received False. Give --sync_replicas, or '
       '--num_ps_tasks=1 for workers that do not wait for each other.'
     )
-  fields = {'exchange': cluster.COLLECTIVE}
-  return Place(configs.TrainConfig, fields, workers)
+  return Place(configs.TrainConfig, {'exchange': cluster.COLLECTIVE}, workers)
 
 
-def check_numbers(values, config) -> None:
+def check_numbers(values: Any, config: configs.TrainConfig) -> None:
   """Compares the numbers of tasks with the hosts.
 
   Args:
@@ -104,7 +103,7 @@ def check_numbers(values, config) -> None:
       )
 
 
-def _check_alone(values):
+def _check_alone(values: Any) -> None:
   """Refuses what one worker without parameter servers cannot be told."""
   for name in ('worker_hosts', 'ps_hosts', 'cluster', 'job_name', 'task'):
     if not options.is_default(values, name):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from typing import Any
 
 from terngrad import lazy
 from terngrad.cli import command
@@ -46,10 +47,11 @@ _REPLACED = (
 _ALL = 2**31 - 1  # examples, or steps
 
 option = options.option
+_Kept: Any = command.without(configs.EvalConfig, _REPLACED)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Flags(command.without(configs.EvalConfig, _REPLACED)):
+class Flags(_Kept):
   """TF-Slim's flags, beside those of the configuration."""
 
   checkpoint_path: str = option(
@@ -128,6 +130,5 @@ COMMAND = command.Command(
   Flags,
   score,
   required=('checkpoint_path',),
-  # Words of one part are plain English too.
-  own_names={own: flag for flag, own in _NAMES.items() if '_' in own},
+  own_names=names.own(_NAMES),
 )

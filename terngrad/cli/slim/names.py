@@ -4,6 +4,9 @@ Their flags are those of TF-Slim; whatever a configuration has beyond them, such
 as the gradient codes, they have under its own name.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from terngrad import lazy
 from terngrad.cli import flags
 
@@ -11,7 +14,12 @@ nets = lazy.module('slim.nets.factory')
 preprocessing = lazy.module('slim.preprocessing.factory')
 
 
-def check(values):
+def own(names: Mapping[str, str]) -> dict[str, str]:
+  """TF-Slim's names by ours, but for ours that are plain English too."""
+  return {own: flag for flag, own in names.items() if '_' in own}
+
+
+def check(values: Any) -> None:
   """Refuses flags that neither program of TF-Slim can follow.
 
   Args:
@@ -34,7 +42,7 @@ def check(values):
     )
 
 
-def fields_of_net(values, image_size):
+def fields_of_net(values: Any, image_size: int) -> dict[str, Any]:
   """Fields of a configuration whose defaults are the net's own.
 
   Args:
@@ -42,7 +50,7 @@ def fields_of_net(values, image_size):
     image_size: in pixels, or 0 for the net's own.
 
   Returns:
-    dict of field name to value.
+    Values of the fields.
 
   Raises:
     slim.errors.UnknownNameError: there is no such net.

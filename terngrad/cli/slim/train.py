@@ -1,6 +1,7 @@
 """Trains a classifier with TF-Slim's flags, and with compressed gradients."""
 
 import dataclasses
+from typing import Any
 
 from terngrad import lazy
 from terngrad.cli import command
@@ -61,10 +62,11 @@ _REPLACED = (
 _FOREVER = 2**31 - 1  # steps
 
 option = options.option
+_Kept: Any = command.without(configs.TrainConfig, _REPLACED)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Flags(command.without(configs.TrainConfig, _REPLACED)):
+class Flags(_Kept):
   """TF-Slim's flags, beside those of the configuration."""
 
   train_dir: str = option(
@@ -170,7 +172,7 @@ class Flags(command.without(configs.TrainConfig, _REPLACED)):
 
 
 # TF-Slim's optimizer: (ours, {its option: the flag}).
-_OPTIMIZERS = {
+_OPTIMIZERS: dict[str, tuple[str, dict[str, str]]] = {
   'adadelta': ('adadelta', {'rho': 'adadelta_rho', 'epsilon': 'opt_epsilon'}),
   'adagrad': ('adagrad', {'initial': 'adagrad_initial_accumulator_value'}),
   'adam': (
@@ -206,7 +208,7 @@ def to_config(values: Flags) -> configs.TrainConfig:
     values: the flags.
 
   Returns:
-    A `training.TrainConfig`, with parameter servers a `ServerConfig`.
+    With parameter servers a `servers.ServerConfig`.
 
   Raises:
     flags.UsageError: a flag that cannot be followed.
@@ -218,8 +220,8 @@ def to_config(values: Flags) -> configs.TrainConfig:
       f'--optimizer: expected one of {", ".join(_OPTIMIZERS)}, received '
       f'{values.optimizer!r}. Use one of these.'
     )
-  name, options = _OPTIMIZERS[values.optimizer]
-  said = ','.join(f'{k}={getattr(values, v)}' for k, v in options.items())
+  name, given = _OPTIMIZERS[values.optimizer]
+  said = ','.join(f'{k}={getattr(values, v)}' for k, v in given.items())
   decay = values.learning_rate_decay_type
   where = cluster.place(values)
   config = command.renamed(
@@ -258,6 +260,5 @@ COMMAND = command.Command(
   Flags,
   train,
   ends_process=True,
-  # Words of one part are plain English too.
-  own_names={own: flag for flag, own in _NAMES.items() if '_' in own},
+  own_names=names.own(_NAMES),
 )

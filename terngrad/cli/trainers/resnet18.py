@@ -3,13 +3,20 @@
 import dataclasses
 import os
 import sys
+from collections.abc import Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
+from typing import Any
 
 from terngrad import lazy
 from terngrad.cli import command
 from terngrad.cli import train as trainers
 from terngrad.config import options
 from terngrad.config import training as configs
+
+if TYPE_CHECKING:
+  from terngrad.training import execution as execution_types
+  from terngrad.training import run as run_types
 
 epochs = lazy.module('terngrad.report.epochs')
 net_summary = lazy.module('terngrad.report.net_summary')
@@ -45,10 +52,11 @@ _BATCH, _RATE = 256, 0.1
 CHART = 'accuracy.svg'
 
 option = options.option
+_Kept: Any = command.without(configs.TrainConfig, _REPLACED)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Flags(command.without(configs.TrainConfig, _REPLACED)):
+class Flags(_Kept):
   """What depends on the number of devices, beside the configuration."""
 
   batch_size: int = option(
@@ -63,7 +71,7 @@ class Flags(command.without(configs.TrainConfig, _REPLACED)):
   print_net: bool = option(
     False, 'Print the layers of the net before training.', 'model'
   )
-  compare: tuple = option(
+  compare: tuple[str, ...] = option(
     (),
     'Folders of other runs to draw beside this one. Double quotes around one '
     'of them keep its commas and spaces.',
@@ -77,14 +85,10 @@ def to_config(values: Flags) -> configs.TrainConfig:
   Args:
     values: the flags.
 
-  Returns:
-    A `training.TrainConfig`.
-
   Raises:
     terngrad.errors.ConfigError: a flag that no run can have.
   """
-  for name in ('batch_size', 'dataset_limit', 'learning_rate'):
-    options.at_least(name, getattr(values, name), 0)
+  command.at_least(0, values, 'batch_size', 'dataset_limit', 'learning_rate')
   return command.renamed(
     values,
     configs.TrainConfig,
@@ -99,7 +103,7 @@ def train(values: Flags) -> int:
   """Trains as the flags say, and draws it; returns the exit code."""
   config = to_config(values)
 
-  def hooks(run):
+  def hooks(run: 'run_types.Run') -> 'execution_types.Hooks':
     if config.cluster.keeps_files:
       count = len(run.replicas)
       command.say(f'Training on: {count} device{"s" if count > 1 else ""}')
@@ -113,9 +117,9 @@ def train(values: Flags) -> int:
   return trainers.report_end(config, outcome)
 
 
-def _conclude(config, others):
+def _conclude(config: configs.TrainConfig, others: Sequence[str]) -> None:
   """Says what the run came to, and draws it."""
-  folder, (tested, *_) = config.run.train_dir, (*config.run.eval_subsets, '')
+  folder, tested = config.run.train_dir, next(iter(config.run.eval_subsets), '')
   own = epochs.rows(records.read(folder), config.data.batch_size, tested)
   if not own:
     return
@@ -137,7 +141,7 @@ def _conclude(config, others):
   command.say(f'Accuracy by epoch: {path}')
 
 
-def _name(folder):
+def _name(folder: str) -> str:
   return os.path.basename(os.path.normpath(folder))
 
 

@@ -4,6 +4,8 @@ import dataclasses
 import os
 import re
 import sys
+from typing import TYPE_CHECKING
+from typing import Any
 
 from slim import spelling
 from terngrad import lazy
@@ -13,11 +15,14 @@ from terngrad.cli import train as trainers
 from terngrad.config import options
 from terngrad.config import training as configs
 
+if TYPE_CHECKING:
+  from terngrad.report import epoch_log as epoch_log_types
+  from terngrad.training import run as run_types
+
 databases = lazy.module('slim.datasets.files.databases')
 devices = lazy.module('terngrad.cluster.devices')
 epoch_log = lazy.module('terngrad.report.epoch_log')
 epochs = lazy.module('terngrad.report.epochs')
-run_lib = lazy.module('terngrad.training.run')
 start = lazy.module('terngrad.training.start')
 
 USAGE = """\
@@ -76,10 +81,11 @@ _RUN_ID = re.compile(r'\w[\w.+-]{0,99}', re.ASCII)
 _GPUS = re.compile(r'[0-9]{1,4}(,[0-9]{1,4})*', re.ASCII)
 
 option = options.option
+_Kept: Any = command.without(configs.TrainConfig, _REPLACED)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Flags(command.without(configs.TrainConfig, _REPLACED)):
+class Flags(_Kept):
   """Caffe2's flags, beside those of the configuration."""
 
   train_data: str = option(
@@ -125,7 +131,7 @@ def to_config(values: Flags) -> configs.TrainConfig:
     values: the flags.
 
   Returns:
-    A `training.TrainConfig`, its batch that of all machines.
+    Its batch is that of all machines.
 
   Raises:
     flags.UsageError: a flag that cannot be followed.
@@ -155,7 +161,7 @@ def to_config(values: Flags) -> configs.TrainConfig:
   )
 
 
-def _gpus(text):
+def _gpus(text: str) -> list[int]:
   """The numbers that --gpus says."""
   if text and not _GPUS.fullmatch(text):
     raise flags.UsageError(
@@ -171,12 +177,12 @@ def _gpus(text):
   return found
 
 
-def _data(values):
+def _data(values: Flags) -> dict[str, Any]:
   """Options that say what is read."""
   options.choice('db_type', values.db_type, (*_DATABASES, TFRECORD))
   folder, subset = os.path.split(os.path.normpath(values.train_data))
   folder = folder or os.curdir
-  scored = ()
+  scored: tuple[str, ...] = ()
   is_database = values.db_type in _DATABASES
   if values.test_data:
     scored = (os.path.relpath(values.test_data, folder),)
@@ -194,7 +200,7 @@ def _data(values):
   }
 
 
-def _place(values):
+def _place(values: Flags) -> dict[str, Any]:
   """Options that say where the machines meet."""
   if not 0 <= values.shard_id < values.num_shards:
     raise flags.UsageError(
@@ -236,15 +242,15 @@ def _place(values):
   return found | {'cluster': f'redis:redis://{host}:{values.redis_port}'}
 
 
-def log_stem(values, config):
+def log_stem(values: Flags, config: configs.TrainConfig) -> str:
   """What the name of the log says of a run.
 
   Args:
-    values: `Flags`.
+    values: the flags.
     config: from `to_config`.
 
   Returns:
-    str, such as 'resnet50_gpu2_b64_L1000_lr0.10_v2'.
+    Such as 'resnet50_gpu2_b64_L1000_lr0.10_v2'.
   """
   net, _ = spelling.split(config.model.net)
   name = 'resnet50' if net == DEFAULTS['net'] else net
@@ -255,8 +261,8 @@ def log_stem(values, config):
 
 
 def hooks(
-  values: Flags, config: configs.TrainConfig, run: 'run_lib.Run'
-) -> 'epoch_log.EpochLog':
+  values: Flags, config: configs.TrainConfig, run: 'run_types.Run'
+) -> 'epoch_log_types.EpochLog':
   """What the loop says, and the log that it keeps.
 
   Args:
@@ -284,16 +290,17 @@ def train(values: Flags) -> int:
   return trainers.report_end(config, outcome)
 
 
-def _check_database(values):
+def _check_database(values: Flags) -> None:
   """Refuses a database of another kind than --db_type says."""
+  if values.db_type not in _DATABASES:
+    return
   for path in filter(None, (values.train_data, values.test_data)):
-    if values.db_type in _DATABASES:
-      kind = databases.kind_of(path)
-      if kind != values.db_type:
-        raise flags.UsageError(
-          f'--db_type: expected {kind}, as {path} is, received '
-          f'{values.db_type}. Give --db_type={kind}.'
-        )
+    kind = databases.kind_of(path)
+    if kind != values.db_type:
+      raise flags.UsageError(
+        f'--db_type: expected {kind}, as {path} is, received '
+        f'{values.db_type}. Give --db_type={kind}.'
+      )
 
 
 COMMAND = command.Command(

@@ -1,0 +1,116 @@
+"""`terngrad launch --split_dataset`: a run on this machine, with data and a network."""
+
+import dataclasses
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+
+from terngrad.cli import command
+from terngrad.cli import launch_flags
+from terngrad.launching import addresses
+from terngrad.launching import configuration
+from terngrad.launching import exit_codes
+from terngrad.launching import output
+
+_NETWORK = ('unshare', '--map-root-user', '--net')
+
+
+def with_flags(
+  values: launch_flags.Hosts, config: configuration.Configuration
+) -> configuration.Configuration:
+  """The configuration with the data, workspace and GPUs that flags name.
+
+  Raises:
+    terngrad.errors.ConfigError: the configuration cannot be started here.
+  """
+  count = len(config.worker_hosts)
+  data = os.path.join(os.getcwd(), values.split_dataset)
+  workspace = config.workspace
+  if values.workspace:
+    workspace = os.path.join(os.getcwd(), values.workspace)
+  changed = dataclasses.replace(
+    config,
+    data_dirs=tuple(f'{data}/worker_{i}_of_{count}' for i in range(count)),
+    worker_devices=tuple(values.worker_devices.split()) or ('',) * count,
+    workspace=workspace,
+  )
+  for address in changed.all_addresses:
+    if not addresses.is_loopback(address):
+      raise changed.refusal(
+        'localhost alone beside --split_dataset',
+        address,
+        'leave --split_dataset out',
+      )
+  return configuration.checked(changed, values.scripts)
+
+
+def split(values: launch_flags.Hosts, workers: int) -> int:
+  """Gives each worker its part of the data, by links; the exit code."""
+  program = os.path.join(values.scripts, 'split_dataset.sh')
+  data = os.path.join(os.getcwd(), values.split_dataset)
+  return subprocess.run(
+    [program, '--all', data, str(workers)], check=False
+  ).returncode
+
+
+def start(
+  values: launch_flags.Hosts,
+  config: configuration.Configuration,
+  words: Sequence[str],
+) -> int:
+  """Starts all tasks in a network that nobody else reaches; the exit code.
+
+  Where the kernel does not allow one it says so, and they are in this one.
+
+  Args:
+    values: the flags.
+    config: from `with_flags`.
+    words: further arguments of the workers.
+  """
+  name = values.experiment
+  if name == launch_flags.BY_TIME:
+    name = time.strftime('%Y-%m-%d_%H-%M-%S')
+  program = [sys.executable, '-m', 'terngrad.cli.main', 'launch']
+  program += [f'--scripts={values.scripts}', f'--experiment={name}']
+  with tempfile.NamedTemporaryFile() as file:
+    file.write(config.text().encode(errors='surrogateescape'))
+    file.flush()
+    code = subprocess.run(
+      [*_network(config), *program, f'--config={file.name}', '--', *words],
+      stdout=subprocess.DEVNULL,
+      # With -m its modules would be found first.
+      cwd=os.sep,
+      check=False,
+    ).returncode
+  if code:
+    return exit_codes.as_shell(code)
+  folder = f'{config.workspace}/{name}'
+  state = [*program, f'--config={folder}/config_dist.sh', '--status']
+  stop = [os.path.join(values.scripts, 'kill_local.sh'), folder]
+  output.say(f'started; logs and checkpoints: {folder}')
+  output.say(f'state: {shlex.join(state)}')
+  output.say(f'stop:  {shlex.join(stop)}')
+  return command.DONE
+
+
+def _network(config: configuration.Configuration) -> list[str]:
+  """The words before those of a program in a network of its own, if any."""
+  up = ('ip', 'link', 'set', 'lo', 'up')
+  if shutil.which(_NETWORK[0]):
+    tried = subprocess.run([*_NETWORK, *up], capture_output=True, check=False)
+    if not tried.returncode:
+      inner = f'{shlex.join(up)} && exec "$@"'
+      return [*_NETWORK, 'bash', '-c', inner, 'bash']
+  ports = ', '.join(map(addresses.port, config.all_addresses))
+  output.warn(
+    [
+      'launch: no network of its own: expected unshare --net and ip to work; '
+      f'the ports {ports} are open to this network'
+    ]
+  )
+  return []
