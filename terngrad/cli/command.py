@@ -19,6 +19,7 @@ from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 from typing import Any
 from typing import NamedTuple
 from typing import TypeVar
@@ -37,7 +38,10 @@ DONE, FAILED, REFUSED = 0, 1, 2
 SIGNALLED = exit_codes.SIGNALLED
 SETTLE = exit_codes.SETTLE
 
-_Config = TypeVar('_Config')
+if TYPE_CHECKING:
+  from _typeshed import DataclassInstance
+
+  _Config = TypeVar('_Config', bound=DataclassInstance)
 
 
 class Command(NamedTuple):
@@ -241,10 +245,10 @@ def without(config: type, names: Collection[str]) -> Any:
 
 def renamed(
   values: Any,
-  config_class: type[_Config],
+  config_class: 'type[_Config]',
   names: Mapping[str, str],
   **changes: Any,
-) -> _Config:
+) -> '_Config':
   """The configuration that flags of other names describe.
 
   Args:

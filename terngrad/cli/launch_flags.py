@@ -90,15 +90,17 @@ class Hosts:
   )
   split_dataset: str = options.option(
     '',
-    'With --config, of tasks on this machine: a converted data set, which is '
-    'split between the workers (scripts/split_dataset.sh) in place of DATA_DIR. '
-    'The tasks get a network that nobody else reaches, where the kernel allows '
-    "it. --workspace is then in place of the file's.",
+    'With --config, of tasks on this machine: a converted data set, which '
+    'scripts/split_dataset.sh splits between the workers. It replaces '
+    'DATA_DIR. The tasks get a network that no one else reaches, where the '
+    'kernel allows it. '
+    "--workspace then replaces the file's.",
     'cluster',
   )
   worker_devices: str = options.option(
     '',
-    "With --split_dataset: the GPUs of each worker, as '0 1' or '0,1 2,3'; '' for none.",
+    "With --split_dataset: the GPUs of each worker, as '0 1' or '0,1 2,3'; '' "
+    'for none.',
     'cluster',
   )
   tunnel: bool = options.option(
@@ -176,15 +178,15 @@ def _check_deal(values: Hosts, changed: Sequence[str]) -> None:
   """Refuses what would be ignored beside --split_dataset, or without it."""
   if values.split_dataset and values.config == NO_FILE:
     raise flags.UsageError(
-      '--split_dataset: expected --config=FILE beside it, received none. See --help.'
+      '--split_dataset: expected --config=FILE beside it, received none. See '
+      '--help.'
     )
-  for name in (
-    ('restart', 'tunnel') if values.split_dataset else ('worker_devices',)
-  ):
+  folder = values.split_dataset
+  for name in ('restart', 'tunnel') if folder else ('worker_devices',):
     if name in changed:
       raise flags.UsageError(
-        f'--{name}: expected {"no" if values.split_dataset else "a"} --split_dataset beside it, '
-        f'received {values.split_dataset or "none"}. Leave one out.'
+        f'--{name}: expected {"no" if folder else "a"} --split_dataset beside '
+        f'it, received {folder or "none"}. Leave one out.'
       )
 
 

@@ -1,4 +1,4 @@
-"""`terngrad launch --split_dataset`: a run on this machine, with data and a network."""
+"""`terngrad launch --split_dataset`: a run on this machine alone."""
 
 import dataclasses
 import os

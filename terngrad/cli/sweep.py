@@ -225,10 +225,10 @@ def configurations(
   for cell in found.cells:
     if cell.variant in configs:
       continue
-    program, words = trainer, found.words(cell.flags)
+    program, line = trainer, found.words(cell.flags)
     if cell.launch:
-      program, words = _chief(cell, found.program, words)
-    config = _parse(program, words, cell.variant)
+      program, line = _chief(cell, found.program, line)
+    config = _parse(program, line, cell.variant)
     try:
       config.validate()
     except errors.ConfigError as error:

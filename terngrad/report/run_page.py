@@ -102,7 +102,9 @@ def facts_of_run(layout: checkpoints.Layout) -> dict[str, str]:
   return {
     'net': layout.net,
     # Older checkpoints have it in a field of its own.
-    'gradient code': (layout.may_change or {}).get('codec') or layout.codec,
+    'gradient code': str(
+      (layout.may_change or {}).get('codec') or layout.codec
+    ),
     'nodes': f'{layout.num_workers} on {layout.num_devices} devices',
     'optimizer': layout.optimizer,
   }

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -79,4 +80,6 @@ def write(
     arrays: by name.
   """
   with disk.replacing(path) as hidden, open(hidden, 'wb') as file:
-    np.savez(file, **arrays)
+    # numpy's own type takes them for its option `allow_pickle`.
+    named: dict[str, Any] = dict(arrays)
+    np.savez(file, **named)

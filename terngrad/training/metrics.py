@@ -7,6 +7,7 @@ their table, wherever they appear.
 """
 
 from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from typing import Any
 from typing import NamedTuple
@@ -47,7 +48,9 @@ def epoch_name(subset: str, kind: metric.Metric) -> str:
   return f'{subset}_{kind.name}'
 
 
-def epoch_subsets(records: Iterable[Record], kind: metric.Metric) -> list[str]:
+def epoch_subsets(
+  records: Iterable[Mapping[str, Any]], kind: metric.Metric
+) -> list[str]:
   """The subsets that records of training have scores of.
 
   Args:

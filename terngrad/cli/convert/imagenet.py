@@ -83,7 +83,7 @@ def act(values: Flags) -> None:
   splits = {'train': imagenet.training_items(train, synsets)}
   if values.validation_directory:
     validation = pathlib.Path(values.validation_directory)
-    labels: list[str] = []
+    labels: list[int] = []
     if validation.is_file():
       command.require(values, 'validation_labels_file')
       labels = imagenet_lists.validation_labels(
