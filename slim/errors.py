@@ -7,6 +7,8 @@ import difflib
 from collections import abc
 from typing import Any
 
+_MOST_LISTED = 20  # names in a message
+
 
 class DataError(ValueError):
   """Data, or a request for data, cannot be used as it is."""
@@ -14,6 +16,20 @@ class DataError(ValueError):
 
 class UnknownNameError(DataError):
   """A name that is in no table of what can be chosen."""
+
+
+def refusal(place: Any, expected: str, received: Any, remedy: str) -> DataError:
+  """The error for something that cannot be used as it is.
+
+  Args:
+    place: what it is: a file, a folder, a flag.
+    expected: what would do.
+    received: what is there.
+    remedy: what to do, a sentence.
+  """
+  return DataError(
+    f'{place}: expected {expected}; received {received}. {remedy}'
+  )
 
 
 def lookup(table: abc.Mapping[str, Any], name: str, kind: str) -> Any:
@@ -52,3 +68,11 @@ def did_you_mean(
   """What a message ends with: ' Did you mean ...?', or `otherwise`."""
   near = nearest(word, known)
   return f' Did you mean {near!r}?' if near else otherwise
+
+
+def listed(names: abc.Iterable[str]) -> str:
+  """The first names for a message: 'ape, bee and 3 more'."""
+  known = list(names)
+  shown = ', '.join(known[:_MOST_LISTED])
+  more = len(known) - _MOST_LISTED
+  return f'{shown} and {more} more' if more > 0 else shown

@@ -116,7 +116,7 @@ def read(
     wanted = type(known[option].default)
     try:
       options[option] = _READ.get(wanted, wanted)(value)
-    except ValueError as error:
+    except (KeyError, ValueError) as error:
       raise ValueError(
         f'{kind}: expected a {wanted.__name__} for {option}, received '
         f'{value!r}.'
@@ -124,16 +124,11 @@ def read(
   return options
 
 
-def _truth(text: str) -> bool:
-  """Reads a value that is true or false."""
-  word = text.lower()
-  if word not in ('true', 'false', '1', '0'):
-    raise ValueError(text)
-  return word in ('true', '1')
-
-
+_TRUTHS = {'true': True, '1': True, 'false': False, '0': False}
 # How texts become values, where not by the type itself.
-_READ: dict[type, Callable[[str], Any]] = {bool: _truth}
+_READ: dict[type, Callable[[str], Any]] = {
+  bool: lambda text: _TRUTHS[text.lower()]
+}
 
 
 def resolved(entry: Callable[..., Any] | str) -> Callable[..., Any]:

@@ -146,15 +146,15 @@ class Guard:
 
   def _end(self) -> None:
     first, second = self._requests.first, self._requests.second
-    end(second or first or signal.SIGTERM, self._words())
-
-  def _words(self) -> str:
-    doing, saved = '', None
-    if self.stop:
-      doing, saved = self.stop.doing, self.stop.saved
-    doing = self.waits[-1] if self.waits else doing
-    trains = self.stop is not None
-    return last_words(self._requests, self.seconds, doing, saved, trains)
+    stop = self.stop
+    words = last_words(
+      self._requests,
+      self.seconds,
+      doing=[stop.doing if stop else '', *self.waits][-1],
+      saved=stop.saved if stop else None,
+      trains=stop is not None,
+    )
+    end(second or first or signal.SIGTERM, words)
 
 
 def last_words(
@@ -182,10 +182,11 @@ def last_words(
   )
   if not trains:
     return f'error: stopped: {why}'
-  kept = 'the chief keeps the checkpoints'
-  if saved is not None:
+  if saved is None:
+    kept = 'the chief keeps the checkpoints'
+  elif saved > 0:
     kept = f'the last checkpoint is of step {saved}'
-  if saved is not None and saved <= 0:
+  else:
     kept = 'no checkpoint has been written'
   return f'error: stopped: {why}; {kept}; the same command continues'
 

@@ -6,7 +6,6 @@ To add one: one entry in `DATASETS`.
 from typing import NamedTuple
 
 from slim import errors
-from slim.datasets.small_images import mnist
 
 
 class Dataset(NamedTuple):
@@ -27,7 +26,7 @@ class Dataset(NamedTuple):
     preprocessing: a key of `slim.preprocessing.factory.PREPROCESSINGS`, for
       every net; '' where the net chooses.
     converter: of its authors' files, for download_and_convert_data: a module
-      with `FACTS` and `SOURCES`, see `converters.small_images`, or the
+      with `FACTS` and `SOURCES`, see `convert_arrays.SourceModule`, or the
       `module:function` of a `converters.ConversionRequest`. It is imported when
       it is asked for: only names can be had without TensorFlow. '' for none.
   """
@@ -56,10 +55,10 @@ DATASETS: dict[str, Dataset] = {
   dataset.name: dataset
   for dataset in (
     Dataset(
-      mnist.NAME,
-      mnist.SPLITS,
-      mnist.CHANNELS,
-      mnist.IMAGE_SIZE,
+      'mnist',
+      _TEST,
+      1,
+      28,
       10,
       preprocessing='mnist',
       converter=f'{_SMALL}mnist_source',

@@ -7,6 +7,8 @@ kept for the background.
 import hashlib
 import pathlib
 from collections import abc
+from typing import TYPE_CHECKING
+from typing import Any
 from typing import NamedTuple
 
 import numpy as np
@@ -21,27 +23,23 @@ from slim.datasets.records import shard_writer
 from slim.datasets.records import sharding
 from slim.datasets.small_images import convert_arrays
 
+if TYPE_CHECKING:
+  import tensorflow_datasets as tfds
+
 _TOGETHER = 256
-
-
-class Place(NamedTuple):
-  """An example: its split, and its number there."""
-
-  split: str
-  number: int
 
 
 class Source(NamedTuple):
   """A data set that tensorflow-datasets has prepared.
 
   Attributes:
-    builder: `tfds.core.DatasetBuilder`.
+    builder: of the data set.
     image: key of the feature with the image.
     label: key of that with the class.
     class_names: from label 0 there, which is 1 here.
   """
 
-  builder: object
+  builder: 'tfds.core.DatasetBuilder'
   image: str
   label: str
   class_names: tuple[str, ...]
@@ -103,11 +101,10 @@ def find(name: str, data_dir: str) -> Source:
       'and the network, or give --source_dir, a folder where it is prepared.'
     ) from error
   features = builder.info.features
-  found = {
-    kind: [key for key, one in features.items() if isinstance(one, kind)]
+  keys = [
+    [key for key, one in features.items() if isinstance(one, kind)]
     for kind in (tfds.features.Image, tfds.features.ClassLabel)
-  }
-  keys = list(found.values())
+  ]
   if any(len(some) != 1 for some in keys):
     raise errors.DataError(
       f'{catalog.TFDS}{name}: expected one image and one class an example; '
@@ -131,16 +128,13 @@ def plan(
   splits = source.builder.info.splits
   # The one to train on first.
   known = sorted(splits, key=lambda split: (split != 'train', split))
-  sizes = {split: splits[split].num_examples for split in known}
   names = convert_arrays.split_names('tfds', known, layout)
   return sharding.Plan(
     dataset=name,
     class_names=(image_folders.BACKGROUND, *source.class_names),
     splits=tuple(
-      sharding.OutputSplit(
-        split, names[split], [Place(split, i) for i in range(size)]
-      )
-      for split, size in sizes.items()
+      sharding.numbered(split, names[split], splits[split].num_examples)
+      for split in known
     ),
     encode=lambda places: _encode(source, places),
     source=f'tensorflow-datasets, {source.builder.info.full_name}',
@@ -149,7 +143,7 @@ def plan(
   )
 
 
-def _identity(source):
+def _identity(source: Source) -> str:
   """A hash of name, version, splits, their shards and their bytes."""
   info = source.builder.info
   known = [info.full_name, source.class_names]
@@ -161,7 +155,7 @@ def _identity(source):
 
 
 def _encode(
-  source: Source, places: abc.Sequence[Place]
+  source: Source, places: abc.Sequence[sharding.Place]
 ) -> abc.Iterator[bytes | shard_writer.Unreadable]:
   """Records of examples that stand one after the other."""
   import tensorflow_datasets as tfds
@@ -181,7 +175,9 @@ def _encode(
     yield _record(source, place, example)
 
 
-def _record(source, place, example):
+def _record(
+  source: Source, place: sharding.Place, example: abc.Mapping[str, Any]
+) -> bytes | shard_writer.Unreadable:
   label = int(np.asarray(example[source.label]))
   name = f'{place.split}_{place.number}'
   if not 0 <= label < len(source.class_names):

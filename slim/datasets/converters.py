@@ -3,7 +3,6 @@
 A set of small images is a module that says what it is and where it comes from.
 """
 
-import functools
 import pathlib
 import pkgutil
 import types
@@ -62,37 +61,16 @@ def convert(name: str, order: ConversionRequest) -> sharding.Report:
   found = errors.lookup(catalog.CONVERTERS, name, 'data set')
   converter = pkgutil.resolve_name(found)
   if isinstance(converter, types.ModuleType):
-    return small_images(converter, order)
+    # With `FACTS` and `SOURCES`.
+    return convert_arrays.convert(
+      pathlib.Path(order.dataset_dir),
+      converter,
+      order.source,
+      order.request,
+      order.layout,
+      order.options,
+    )
   return converter(order)
-
-
-def small_images(
-  source: types.ModuleType, order: ConversionRequest
-) -> sharding.Report:
-  """Converts a set of small images.
-
-  Args:
-    source: with `FACTS`, an `arrays.Facts`, and `SOURCES`, functions that take
-      an `arrays.Request` and return an `arrays.ArraySource`, by name.
-    order: what to do.
-
-  Returns:
-    What was done.
-
-  Raises:
-    slim.errors.DataError: as `small_images.convert_arrays.convert`.
-  """
-  facts = source.FACTS
-  fetch = errors.lookup(source.SOURCES, order.source, f'source of {facts.name}')
-  folder = pathlib.Path(order.dataset_dir)
-  convert_arrays.check_apart(folder, order.request.source_dir)
-  return convert_arrays.convert(
-    folder,
-    facts,
-    functools.partial(fetch, order.request),
-    order.layout,
-    order.options,
-  )
 
 
 def of_tfds(name: str, order: ConversionRequest) -> sharding.Report:

@@ -110,7 +110,7 @@ def decode_png(
   parsed = tf.io.parse_example(serialized, _FEATURES)
   labels = check_labels(parsed[_LABEL], num_classes)
 
-  def decode(png):
+  def decode(png: tf.Tensor) -> tf.Tensor:
     image = tf.io.decode_png(png, channels=image_shape[-1])
     return tf.ensure_shape(image, image_shape)
 

@@ -1,7 +1,9 @@
 """Opens data sets by name, as streams of batches."""
 
+import dataclasses
 import os
 from collections import abc
+from typing import Any
 
 import tensorflow as tf
 
@@ -31,7 +33,7 @@ _SOURCES: dict[str, abc.Callable[..., sources.ExampleSource]] = {
 
 def load(
   name: str,
-  data_dir: str | os.PathLike,
+  data_dir: str | os.PathLike[str],
   split: str,
   delivery: ReadOptions,
   num_classes: int | None = None,
@@ -73,53 +75,39 @@ def load(
     delivery.preprocessing
     or preprocessing.name_for(dataset.preprocessing, delivery.net)
   )
+  # Images of one size are preprocessed a batch at a time.
+  size = dataset.image_size if isinstance(chosen, contract.Batched) else None
   if dataset.storage == 'records':
     found = shards.find(dataset, data_dir, split, num_classes)
-    are_small = _are_small(dataset, chosen)
-    stream = streams.of_records(found, dataset, delivery, as_strings=are_small)
+    stream = streams.of_records(found, dataset, delivery, as_strings=bool(size))
   else:
     source = _SOURCES[dataset.storage](data_dir, split, num_classes)
     stream = streams.of_source(source, dataset, delivery)
-  if delivery.rows is not None:
-    stream, delivery = streams.only_rows(stream, delivery)
-  batches, info = _batches(stream, dataset, delivery, chosen), stream.split
-  if delivery.labels_offset:
-    info, batches = _shifted(info, batches, delivery.labels_offset)
+  stream, delivery = streams.only_rows(stream, delivery)
+  if size and isinstance(chosen, contract.Batched):
+    shape = (size, size, dataset.channels)
+    batches = _small(stream, shape, delivery, chosen)
+  else:
+    batches = _photographs(stream, delivery, contract.single(chosen))
+  info, batches = _shifted(stream.split, batches, delivery.labels_offset)
   return batches.prefetch(tf.data.AUTOTUNE), info
-
-
-def _are_small(
-  dataset: catalog.Dataset, chosen: contract.Batched | contract.Single
-) -> bool:
-  """Whether images are of one size, and preprocessed a batch at a time."""
-  return bool(dataset.image_size) and isinstance(chosen, contract.Batched)
-
-
-def _batches(
-  stream: streams.Stream,
-  dataset: catalog.Dataset,
-  delivery: ReadOptions,
-  chosen: contract.Batched | contract.Single,
-) -> tf.data.Dataset:
-  """The preprocessed batches of a stream."""
-  if _are_small(dataset, chosen):
-    return _small(stream, dataset, delivery, chosen)
-  if isinstance(chosen, contract.Batched):
-    chosen = contract.single(chosen)
-  return _photographs(stream, delivery, chosen)
 
 
 def _shifted(
   info: SplitInfo, batches: tf.data.Dataset, offset: int
 ) -> tuple[SplitInfo, tf.data.Dataset]:
   """The same examples without the first `offset` labels."""
+  if not offset:
+    return info, batches
   if offset >= info.num_classes:
     raise errors.DataError(
       f'labels_offset: expected less than the {info.num_classes} classes; '
       f'received {offset}. Choose a smaller one.'
     )
 
-  def shift(images, labels):
+  def shift(
+    images: tf.Tensor, labels: tf.Tensor
+  ) -> tuple[tf.Tensor, tf.Tensor]:
     message = (
       f'labels_offset: expected no label below {offset}; received one. Is '
       'label 0 a class here, and not the background?'
@@ -134,7 +122,9 @@ def _shifted(
     for label, name in info.labels.items()
     if label >= offset
   }
-  shown = info._replace(num_classes=info.num_classes - offset, labels=names)
+  shown = dataclasses.replace(
+    info, num_classes=info.num_classes - offset, labels=names
+  )
   return shown, batches.map(shift)
 
 
@@ -151,16 +141,17 @@ def _seeds(positions: tf.Tensor, delivery: ReadOptions) -> tf.Tensor:
 
 def _small(
   stream: streams.Stream,
-  dataset: catalog.Dataset,
+  shape: tuple[int, int, int],
   delivery: ReadOptions,
   chosen: contract.Batched,
 ) -> tf.data.Dataset:
   """Decodes and preprocesses images of one size, a batch at a time."""
   act = chosen.train if delivery.training else chosen.evaluate
-  shape = (dataset.image_size, dataset.image_size, dataset.channels)
   classes = stream.split.num_classes
 
-  def decode(positions, serialized):
+  def decode(
+    positions: tf.Tensor, serialized: tf.Tensor
+  ) -> tuple[tf.Tensor, tf.Tensor]:
     images, labels = examples.decode_png(serialized, shape, classes)
     seeds = _seeds(positions, delivery)
     return act(images, seeds, delivery.image_size), labels
@@ -178,7 +169,9 @@ def _photographs(
   """Decodes and preprocesses photographs, each by itself, then batches."""
   stages = chosen.train if delivery.training else chosen.evaluate
 
-  def decode(position, element):
+  def decode(
+    position: tf.Tensor, element: Any
+  ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     stored = stream.read(element)
     photograph = photographs.of_encoded(
       stored.encoded,
@@ -191,7 +184,9 @@ def _photographs(
     image, numbers = stages.each(photograph, seed, delivery.image_size)
     return image, numbers, stored.label
 
-  def finish(images, numbers, labels):
+  def finish(
+    images: tf.Tensor, numbers: tf.Tensor, labels: tf.Tensor
+  ) -> tuple[tf.Tensor, tf.Tensor]:
     labels = examples.check_labels(labels, stream.split.num_classes)
     return stages.together(images, numbers), labels
 

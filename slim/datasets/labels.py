@@ -1,5 +1,6 @@
 """Reads `labels.txt`, in either of the two formats of 2017."""
 
+import functools
 import os
 import pathlib
 import re
@@ -7,15 +8,20 @@ from collections import abc
 
 from slim import errors
 
+_refused = functools.partial(
+  errors.refusal,
+  expected='a line <label>:<name>, or a name, for each class',
+  remedy='Write it again, or remove it and say the number of classes.',
+)
+
 FILE_NAME = 'labels.txt'
 
 _MAX_BYTES = 2**24
-_MOST_LISTED = 20  # classes in a message
 _NUMBERED = re.compile(r'([0-9]{1,9}):(.*)')
 
 
 def read(
-  data_dir: str | os.PathLike, *, first_label: int
+  data_dir: str | os.PathLike[str], *, first_label: int
 ) -> dict[int, str] | None:
   """Reads `<data_dir>/labels.txt`.
 
@@ -41,17 +47,21 @@ def read(
   except FileNotFoundError:
     return None
   except (OSError, UnicodeDecodeError) as error:
-    raise _refused(path, f'"{error}"') from error
+    raise _refused(path, received=f'"{error}"') from error
   lines = [line.strip() for line in content.splitlines() if line.strip()]
   if not lines or len(content) > _MAX_BYTES:
-    raise _refused(path, 'no line' if not lines else 'a file of another kind')
+    raise _refused(
+      path, received='no line' if not lines else 'a file of another kind'
+    )
   found = [_NUMBERED.fullmatch(line) for line in lines]
   if not any(found):
     return dict(enumerate(lines, first_label))
   labels = {}
   for line, match in zip(lines, found, strict=True):
     if not match or int(match[1]) in labels:
-      raise _refused(path, f'the line {line[:60]!r} after numbered ones')
+      raise _refused(
+        path, received=f'the line {line[:60]!r} after numbered ones'
+      )
     labels[int(match[1])] = match[2]
   return labels
 
@@ -59,14 +69,4 @@ def read(
 def listed(labels: abc.Mapping[int, str]) -> str:
   """The first classes by label, for a message: '0:ape, 1:bee and 3 more'."""
   lines = [f'{label}:{name}' for label, name in sorted(labels.items())]
-  more = len(lines) - _MOST_LISTED
-  shown = ', '.join(lines[:_MOST_LISTED])
-  return f'{shown} and {more} more' if more > 0 else shown or 'none'
-
-
-def _refused(path: pathlib.Path, received: str) -> errors.DataError:
-  return errors.DataError(
-    f'{path}: expected a line <label>:<name>, or a name, for each class; '
-    f'received {received}. Write it again, or remove it and say the number of '
-    'classes.'
-  )
+  return errors.listed(lines) or 'none'

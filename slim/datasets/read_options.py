@@ -1,7 +1,6 @@
 """What is asked of a data set's split, and what is known of it."""
 
 import dataclasses
-from typing import NamedTuple
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -75,7 +74,8 @@ _LOWEST = {
 }
 
 
-class SplitInfo(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class SplitInfo:
   """What is known of an opened split.
 
   Attributes:

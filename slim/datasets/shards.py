@@ -38,7 +38,8 @@ class Shards(NamedTuple):
   digest: str | None = None
 
 
-# What fills the folder, where it is not the converter of small images.
+# The program that fills the folder and its words, up to the folder, where it is
+# not the converter of small images.
 _PROGRAMS = {
   'flowers': 'download_and_preprocess_flowers ',
   'imagenet': 'download_and_preprocess_imagenet ',
@@ -46,16 +47,9 @@ _PROGRAMS = {
 }
 
 
-def _filled_by(name: str) -> str:
-  """The program and its words, up to the folder."""
-  return _PROGRAMS.get(
-    name, f'download_and_convert_data --dataset_name {name} --dataset_dir '
-  )
-
-
 def find(
   dataset: catalog.Dataset,
-  data_dir: str | os.PathLike,
+  data_dir: str | os.PathLike[str],
   split: str,
   num_classes: int | None = None,
 ) -> Shards:
@@ -83,9 +77,13 @@ def find(
   shard_manifest.check_finished(data_dir)
   paths = records.find(data_dir, split)
   if not paths:
+    program = _PROGRAMS.get(
+      dataset.name,
+      f'download_and_convert_data --dataset_name {dataset.name} --dataset_dir ',
+    )
     raise errors.DataError(
       f'{os.fspath(data_dir)}: expected files {split}-*; received none. Fill '
-      f'the folder with: python -m slim.{_filled_by(dataset.name)}'
+      f'the folder with: python -m slim.{program}'
       f'{os.fspath(data_dir)}'
     )
   listed = manifest.read(data_dir)
@@ -104,7 +102,7 @@ def find(
 def _listed(
   listed: manifest.Manifest,
   dataset: catalog.Dataset,
-  data_dir: str | os.PathLike,
+  data_dir: str | os.PathLike[str],
   split: str,
   paths: list[str],
   num_classes: int | None,
@@ -196,7 +194,7 @@ def _checked(path: str, shard: manifest.Shard | None) -> records.RecordFile:
 
 def _num_classes(
   dataset: catalog.Dataset,
-  data_dir: str | os.PathLike,
+  data_dir: str | os.PathLike[str],
   names: dict[int, str] | None,
   asked: int | None,
 ) -> int:
@@ -214,7 +212,7 @@ def _num_classes(
 
 
 def _whole_count(
-  data_dir: str | os.PathLike,
+  data_dir: str | os.PathLike[str],
   split: str,
   files: tuple[records.RecordFile, ...],
 ) -> int:
@@ -228,7 +226,7 @@ def _whole_count(
   return sum(f.count for f in counts.count(records.find(wholes.pop(), split)))
 
 
-def is_workers(data_dir: str | os.PathLike) -> bool:
+def is_workers(data_dir: str | os.PathLike[str]) -> bool:
   """True for a folder that `split_dataset.sh` made: one worker's part."""
   name = pathlib.Path(os.path.abspath(data_dir)).name
   return bool(_WORKER_FOLDER.fullmatch(name))

@@ -4,7 +4,6 @@ import functools
 import os
 from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from slim import errors
@@ -33,7 +32,7 @@ class Target(NamedTuple):
   preprocessing: str = ''
 
 
-def load(path: str | os.PathLike, target: Target) -> tf.Tensor:
+def load(path: str | os.PathLike[str], target: Target) -> tf.Tensor:
   """Reads an image file.
 
   Where the data set's images are all of one size, the file is first brought to
@@ -51,12 +50,12 @@ def load(path: str | os.PathLike, target: Target) -> tf.Tensor:
       there is no such data set or preprocessing.
   """
   dataset = catalog.find(target.dataset)
-  name = target.preprocessing or preprocessing.name_for(
-    dataset.preprocessing, target.net
+  chosen = contract.single(
+    preprocessing.get(
+      target.preprocessing
+      or preprocessing.name_for(dataset.preprocessing, target.net)
+    )
   )
-  chosen = preprocessing.get(name)
-  if isinstance(chosen, contract.Batched):
-    chosen = contract.single(chosen)
   nothing_drawn = tf.zeros([2], tf.int64)
   try:
     photograph = _photograph(path, dataset)
@@ -69,21 +68,21 @@ def load(path: str | os.PathLike, target: Target) -> tf.Tensor:
 
 
 def _photograph(
-  path: str | os.PathLike, dataset: catalog.Dataset
+  path: str | os.PathLike[str], dataset: catalog.Dataset
 ) -> photographs.Photograph:
   if not dataset.image_size:
-    image = image_files.read(path, images.to_decodable)
+    stored = image_files.read(path, images.to_decodable)
     return photographs.of_encoded(
-      tf.constant(image.content),
-      image_format=tf.constant(image.image_format),
-      size=tf.constant(image.size),
+      tf.constant(stored.content),
+      image_format=tf.constant(stored.image_format),
+      size=tf.constant(stored.size),
       boxes=tf.zeros([0, 4]),
       channels=dataset.channels,
     )
   resized = functools.partial(images.to_pixels, side=dataset.image_size)
   image = image_files.read(path, resized)
-  pixels = np.frombuffer(image.content, np.uint8)
-  pixels = pixels.reshape(image.height, image.width, 3)
+  pixels = tf.io.decode_raw(image.content, tf.uint8)
+  pixels = tf.reshape(pixels, [image.height, image.width, 3])
   if dataset.channels == 1:
     pixels = tf.image.rgb_to_grayscale(pixels)
   return photographs.of_pixels(pixels)

@@ -1,8 +1,9 @@
 """Streams of examples in the order of their delivery, not yet read."""
 
-import abc
 import dataclasses
+from collections.abc import Callable
 from typing import Any
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -14,48 +15,18 @@ from slim.datasets import sources
 from slim.datasets.records import order
 
 
-@dataclasses.dataclass(frozen=True)
-class Stream(abc.ABC):
+class Stream(NamedTuple):
   """Examples of a split.
 
   Attributes:
     split: what is known of it.
     elements: (position int64 [], what stands for an example).
+    read: the example that an element, of `elements`, stands for.
   """
 
   split: read_options.SplitInfo
   elements: tf.data.Dataset
-
-  @abc.abstractmethod
-  def read(self, element: Any) -> examples.Stored:
-    """The example that `element`, of `elements`, stands for."""
-
-
-class _Serialized(Stream):
-  """Examples that stand for themselves."""
-
-  def read(self, element: tf.Tensor) -> examples.Stored:
-    """See `Stream.read`."""
-    return examples.parse(element)
-
-
-class _Referenced(Stream):
-  """Places of examples in files."""
-
-  def read(self, element: order.Reference) -> examples.Stored:
-    """See `Stream.read`."""
-    return examples.parse(element.serialized())
-
-
-@dataclasses.dataclass(frozen=True)
-class _OfSource(Stream):
-  """Indices of the examples of a source."""
-
-  source: sources.ExampleSource
-
-  def read(self, element: tf.Tensor) -> examples.Stored:
-    """See `Stream.read`."""
-    return self.source.read(element)
+  read: Callable[[Any], examples.Stored]
 
 
 def of_records(
@@ -90,12 +61,8 @@ def of_records(
     digest=found.digest,
   )
   if not delivery.training:
-    return _Serialized(split, order.in_file_order(files))
-  shuffled, kind = (
-    (order.shuffled, _Serialized)
-    if as_strings
-    else (order.shuffled_references, _Referenced)
-  )
+    return Stream(split, order.in_file_order(files), examples.parse)
+  shuffled = order.shuffled if as_strings else order.shuffled_references
   elements = shuffled(
     files,
     seed=delivery.seed,
@@ -103,7 +70,12 @@ def of_records(
     # A larger window than the split would only tie the order to its size.
     window=min(delivery.shuffle_buffer, count),
   )
-  return kind(split, elements)
+  read = examples.parse if as_strings else _parse_reference
+  return Stream(split, elements, read)
+
+
+def _parse_reference(reference: order.Reference) -> examples.Stored:
+  return examples.parse(reference.serialized())
 
 
 def of_source(
@@ -133,11 +105,11 @@ def of_source(
   )
   if not delivery.training:
     elements = tf.data.Dataset.range(begin, end).enumerate()
-    return _OfSource(split, elements, source)
+    return Stream(split, elements, source.read)
   elements = order.shuffled_indices(
     end - begin, seed=delivery.seed, start=delivery.start
   ).map(lambda position, index: (position, begin + index))
-  return _OfSource(split, elements, source)
+  return Stream(split, elements, source.read)
 
 
 def only_rows(
@@ -147,18 +119,20 @@ def only_rows(
 
   Args:
     stream: the examples.
-    delivery: whose `rows` are not None.
+    delivery: how to deliver them; without `rows` nothing is left out.
 
   Returns:
     The rest, and how to deliver it: in batches that are so small.
   """
+  if delivery.rows is None:
+    return stream, delivery
   begin, end = delivery.rows
 
-  def wanted(position, _):
+  def wanted(position: tf.Tensor, _: Any) -> tf.Tensor:
     row = (position - delivery.start) % delivery.batch_size
     return (row >= begin) & (row < end)
 
   return (
-    dataclasses.replace(stream, elements=stream.elements.filter(wanted)),
+    stream._replace(elements=stream.elements.filter(wanted)),
     dataclasses.replace(delivery, batch_size=end - begin, rows=None),
   )

@@ -3,6 +3,9 @@
 import os
 import pathlib
 import re
+import types
+from collections.abc import Mapping
+from typing import Any
 
 import tensorflow as tf
 
@@ -16,7 +19,7 @@ _LABEL = 'image/class/label'
 _LISTS = 'image/object/'
 
 
-def write(data_dir: str | os.PathLike) -> None:
+def write(data_dir: str | os.PathLike[str]) -> None:
   """Writes dataset_info.json and features.json into a folder of records.
 
   `tfds.builder_from_directory(data_dir)` then reads it, in the order of the
@@ -74,14 +77,18 @@ def write(data_dir: str | os.PathLike) -> None:
   )
 
 
-def _example(path):
+def _example(path: pathlib.Path) -> Mapping[str, tf.train.Feature]:
   """The first record of a file."""
   for serialized in tf.data.TFRecordDataset(os.fspath(path)).take(1):
     return tf.train.Example.FromString(serialized.numpy()).features.feature
   raise errors.DataError(f'{path}: expected a record, received none.')
 
 
-def _connectors(found, example, tfds):
+def _connectors(
+  found: manifest.Manifest,
+  example: Mapping[str, tf.train.Feature],
+  tfds: types.ModuleType,
+) -> dict[str, Any]:
   """{key: what tfds calls a feature} of all records."""
   kinds = {
     'bytes_list': tfds.features.Text(),
@@ -104,9 +111,9 @@ def _connectors(found, example, tfds):
   return made
 
 
-def _nested(flat):
+def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
   """{'a/b': x} as {'a': {'b': x}}."""
-  tree = {}
+  tree: dict[str, Any] = {}
   for key, value in flat.items():
     *above, last = key.split('/')
     inner = tree

@@ -1,10 +1,14 @@
 """Writes image databases as Caffe2's make_image_db does."""
 
 import contextlib
+import dataclasses
+import functools
+import itertools
 import os
 import pathlib
+import types
 from collections import abc
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -14,6 +18,7 @@ from slim.datasets import catalog
 from slim.datasets import examples
 from slim.datasets import image_folder
 from slim.datasets import shards
+from slim.datasets import sources
 from slim.datasets.files import databases
 from slim.datasets.files import tensor_protos
 from slim.datasets.photographs import image_files
@@ -30,7 +35,12 @@ _LMDB_MAP_BYTES = 2**40
 _MOST_LABELS = 10**6
 
 
-class Images(NamedTuple):
+# Begins what is written whole or not at all: an object with `put`.
+_Begin = abc.Callable[[], contextlib.AbstractContextManager[Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Images:
   """What is to be written.
 
   Attributes:
@@ -48,7 +58,7 @@ class Images(NamedTuple):
 
 def images_of(
   dataset: catalog.Dataset,
-  data_dir: str | os.PathLike,
+  data_dir: str | os.PathLike[str],
   split: str,
   skip_corrupt: bool = False,
 ) -> Images:
@@ -81,7 +91,7 @@ def images_of(
 
 
 def _of_folder(
-  data_dir: str | os.PathLike, split: str, skip_corrupt: bool
+  data_dir: str | os.PathLike[str], split: str, skip_corrupt: bool
 ) -> Images:
   files = image_folder.find(data_dir, split)
   skipped = image_files.unreadable(files.paths)
@@ -89,28 +99,15 @@ def _of_folder(
     source = os.fspath(pathlib.Path(data_dir) / split)
     raise shard_writer.refusal(source, list(skipped.values()))
   kept = [i for i in range(len(files.paths)) if i not in skipped]
-  paths = tf.constant([os.fsencode(files.paths[i]) for i in kept])
-  numbers = tf.constant([files.labels[i] for i in kept], tf.int64)
 
-  def read(path, number):
-    encoded = tf.numpy_function(
-      lambda path: np.array(
-        image_files.read(path, image_contents.to_stored).content, object
-      ),
-      [path],
-      tf.string,
-      stateful=False,
-    )
-    return examples.Stored(
-      encoded=tf.ensure_shape(encoded, []),
-      image_format=tf.constant(b''),
-      size=tf.constant([-1, -1]),
-      boxes=tf.zeros([0, 4]),
-      label=number,
-    )
+  def read(index: int) -> tuple[bytes, bytes, tuple[int, int], int]:
+    image = image_files.read(files.paths[index], image_contents.to_stored)
+    return image.content, b'', (-1, -1), files.labels[index]
 
-  stream = tf.data.Dataset.from_tensor_slices((paths, numbers)).map(
-    read, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
+  stream = tf.data.Dataset.from_tensor_slices(kept).map(
+    functools.partial(sources.from_python, read),
+    num_parallel_calls=tf.data.AUTOTUNE,
+    deterministic=True,
   )
   said = tuple(map(str, skipped.values()))
   return Images(len(kept), files.classes, stream, said)
@@ -142,17 +139,17 @@ def of_classes(
       'Leave the second out.'
     )
   stream = _renumbered(images.stream, chosen, most)
-  counts = np.zeros(len(chosen), int)
-  with progress.Progress(total=None, unit=' images counted') as bar:
-    for stored in stream:
-      counts[int(stored.label)] += 1
-      bar.update()
+  found = progress.Progress(stream, unit=' images counted')
+  counts = np.bincount(
+    [int(stored.label) for stored in found], minlength=len(chosen)
+  )
   if not counts.all():
     raise errors.DataError(
       f'classes: expected images of each class; received none of '
       f'{classes[int(counts.argmin())]}. Leave it out, or choose another split.'
     )
-  return images._replace(
+  return dataclasses.replace(
+    images,
     count=int(counts.sum()),
     labels={i: names.get(label, str(label)) for i, label in enumerate(chosen)},
     stream=stream,
@@ -167,12 +164,14 @@ def _renumbered(
   renumbered = np.full(max(chosen) + 1, -1, np.int64)
   renumbered[chosen] = range(len(chosen))
 
-  def renumber(stored):
+  def renumber(stored: examples.Stored) -> examples.Stored:
     is_known = (stored.label >= 0) & (stored.label < len(renumbered))
     label = tf.gather(renumbered, tf.where(is_known, stored.label, 0))
     return stored._replace(label=tf.where(is_known, label, -1))
 
-  def count(seen, stored):
+  def count(
+    seen: tf.Tensor, stored: examples.Stored
+  ) -> tuple[tf.Tensor, tuple[tf.Tensor, examples.Stored]]:
     is_wanted = stored.label >= 0
     place = tf.maximum(stored.label, 0)
     if most:
@@ -195,8 +194,8 @@ def _first_word(text: str) -> str:
 
 def _label_of(labels: dict[int, str], name: str) -> int:
   """The label that a text means, see `of_classes`."""
-  for known in (str.strip, _first_word):
-    found = [label for label, text in labels.items() if known(text) == name]
+  for word_of in (str.strip, _first_word):
+    found = [label for label, text in labels.items() if word_of(text) == name]
     if len(found) == 1:
       return found[0]
   if name.isascii() and name.isdigit() and int(name) < _MOST_LABELS:
@@ -211,7 +210,7 @@ def _label_of(labels: dict[int, str], name: str) -> int:
 
 def write(
   images: Images,
-  path: str | os.PathLike,
+  path: str | os.PathLike[str],
   *,
   kind: str = 'lmdb',
   shuffle_seed: int | None = None,
@@ -260,7 +259,7 @@ def write(
 
 
 def verify(
-  images: Images, path: str | os.PathLike, shuffle_seed: int | None = None
+  images: Images, path: str | os.PathLike[str], shuffle_seed: int | None = None
 ) -> int:
   """Reads a database, and compares every record with its image.
 
@@ -282,81 +281,73 @@ def verify(
       f'{path}: expected {images.count} images, received {database.count}. '
       'Make it again, or give the flags that made it.'
     )
-  with progress.Progress(total=images.count, unit=' images') as bar:
-    for number, stored in _numbered(images, shuffle_seed):
-      if database.read(number) != _record(stored):
-        raise errors.DataError(
-          f'{path}, key {number:08d}: expected the image and the label that '
-          'the data set has there, received others. Make it again, or give the '
-          'flags that made it.'
-        )
-      bar.update()
+  for number, record in _records(images, shuffle_seed):
+    if database.read(number) != record:
+      raise errors.DataError(
+        f'{path}, key {number:08d}: expected the image and the label that the '
+        'data set has there, received others. Make it again, or give the flags '
+        'that made it.'
+      )
   return images.count
 
 
-def _numbered(images: Images, shuffle_seed: int | None) -> abc.Iterator:
-  """(Place in the order of the keys, `examples.Stored`) of every image."""
+def _records(
+  images: Images, shuffle_seed: int | None
+) -> abc.Iterator[tuple[int, bytes]]:
+  """(Place in the order of the keys, record) of every image."""
   numbers = np.arange(images.count)
   if shuffle_seed is not None:
     np.random.default_rng(shuffle_seed).shuffle(numbers)
-  stored = images.stream.as_numpy_iterator()
-  return zip(map(int, numbers), stored, strict=True)
+  made = map(_record, images.stream.as_numpy_iterator())
+  bar = progress.Progress(made, total=images.count, unit=' images')
+  return zip(map(int, numbers), bar, strict=True)
 
 
-def _fill(opened, images: Images, shuffle_seed: int | None) -> None:
-  with (
-    opened as put_all,
-    progress.Progress(total=images.count, unit=' images') as bar,
-  ):
-    batch = []
-    for number, stored in _numbered(images, shuffle_seed):
-      batch.append((b'%08d' % number, _record(stored)))
-      if len(batch) == _COMMIT_TOGETHER:
-        put_all(batch)
-        batch = []
-      bar.update()
-    put_all(batch)
+def _fill(
+  opened: contextlib.AbstractContextManager[_Begin],
+  images: Images,
+  shuffle_seed: int | None,
+) -> None:
+  records_left = _records(images, shuffle_seed)
+  with opened as begin:
+    while together := list(itertools.islice(records_left, _COMMIT_TOGETHER)):
+      with begin() as batch:
+        for number, record in together:
+          batch.put(b'%08d' % number, record)
 
 
 def _record(stored: examples.Stored) -> bytes:
   # Of pixels the format is part of the image; of files their content says it.
   is_raw = stored.image_format == tensor_protos.RAW
+  height, width = map(int, stored.size)
   return tensor_protos.encode(
     tensor_protos.Image(
       encoded=stored.encoded,
       image_format=tensor_protos.RAW if is_raw else b'',
-      size=tuple(map(int, stored.size)),
+      size=(height, width),
       label=int(stored.label),
     )
   )
 
 
 @contextlib.contextmanager
-def _lmdb(package, path: pathlib.Path) -> abc.Iterator[abc.Callable]:
+def _lmdb(
+  package: types.ModuleType, path: pathlib.Path
+) -> abc.Iterator[_Begin]:
   # No lock: nobody else knows the folder yet.
   environment = package.open(str(path), map_size=_LMDB_MAP_BYTES, lock=False)
   with contextlib.closing(environment):
-
-    def put_all(batch):
-      with environment.begin(write=True) as transaction:
-        for key, value in batch:
-          transaction.put(key, value)
-
-    yield put_all
+    yield functools.partial(environment.begin, write=True)
     environment.sync(True)
 
 
 @contextlib.contextmanager
-def _leveldb(package, path: pathlib.Path) -> abc.Iterator[abc.Callable]:
+def _leveldb(
+  package: types.ModuleType, path: pathlib.Path
+) -> abc.Iterator[_Begin]:
   database = package.DB(str(path), create_if_missing=True)
   with contextlib.closing(database):
-
-    def put_all(batch):
-      with database.write_batch(sync=True) as together:
-        for key, value in batch:
-          together.put(key, value)
-
-    yield put_all
+    yield functools.partial(database.write_batch, sync=True)
 
 
 _WRITERS = {'lmdb': _lmdb, 'leveldb': _leveldb}

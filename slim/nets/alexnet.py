@@ -14,6 +14,9 @@ import keras
 from slim.nets.blocks import layers
 from slim.nets.blocks import normalization
 
+# Images, [B, height, width, channels], of the two columns.
+Pair = list[keras.KerasTensor]
+
 BATCH_NORM = layers.BatchNorm(decay=0.9997, epsilon=0.001)
 
 
@@ -46,7 +49,9 @@ def build(
   make = layers.Layers(style, seed)
   images = keras.Input((image_size, image_size, channels), name='images')
 
-  def columns(pair, layer, filters, size, strides=1):
+  def columns(
+    pair: Pair, layer: str, filters: int, size: int, strides: int = 1
+  ) -> Pair:
     return [
       make.conv(x, f'{layer}_{i}', filters, size, strides=strides)
       for i, x in enumerate(pair, start=1)
@@ -68,7 +73,7 @@ def build(
   return keras.Model(images, make.logits(x, num_classes), name='alexnet')
 
 
-def _normalize_and_pool(pair, layer):
+def _normalize_and_pool(pair: Pair, layer: int) -> Pair:
   normalized = [
     normalization.LocalResponseNormalization(
       depth_radius=2, bias=2.0, alpha=1e-4, beta=0.75, name=f'lrn{layer}_{i}'
@@ -78,7 +83,7 @@ def _normalize_and_pool(pair, layer):
   return _pool(normalized, layer)
 
 
-def _pool(pair, layer):
+def _pool(pair: Pair, layer: int) -> Pair:
   return [
     layers.max_pool(x, f'pool{layer}_{i}', 3, 2, 'valid')
     for i, x in enumerate(pair, start=1)

@@ -8,6 +8,8 @@ References:
   https://arxiv.org/abs/1404.5997.
 """
 
+from typing import Any
+
 import keras
 
 from slim.nets.blocks import layers
@@ -44,18 +46,22 @@ def build(
     layers.Style(layers.xavier, weight_decay, bias=0.1), seed
   )
   images = keras.Input((image_size, image_size, channels), name='images')
-  x = make.conv(images, 'conv1', 64, 11, strides=4, padding='valid')
-  x = layers.max_pool(x, 'pool1', 3, 2, 'valid')
-  x = make.conv(x, 'conv2', 192, 5)
-  x = layers.max_pool(x, 'pool2', 3, 2, 'valid')
-  x = make.conv(x, 'conv3', 384, 3)
-  x = make.conv(x, 'conv4', 384, 3)
-  x = make.conv(x, 'conv5', 256, 3)
-  x = layers.max_pool(x, 'pool5', 3, 2, 'valid')
-  begin = {'initializer': layers.truncated_normal(0.005)}
-  x = make.conv(x, 'fc6', 4096, min(5, x.shape[1]), padding='valid', **begin)
-  x = make.dropout(x, 'dropout6', dropout_keep_prob)
-  x = make.conv(x, 'fc7', 4096, 1, **begin)
-  x = make.dropout(x, 'dropout7', dropout_keep_prob)
-  logits = make.logits(x, num_classes, bias=0.0, **begin)
-  return keras.Model(images, logits, name='alexnet_v2')
+  begin: dict[str, Any] = {'initializer': layers.truncated_normal(0.005)}
+  x = (
+    layers.Chain(images)
+    .then(make.conv, 'conv1', 64, 11, strides=4, padding='valid')
+    .then(layers.max_pool, 'pool1', 3, 2, 'valid')
+    .then(make.conv, 'conv2', 192, 5)
+    .then(layers.max_pool, 'pool2', 3, 2, 'valid')
+    .then(make.conv, 'conv3', 384, 3)
+    .then(make.conv, 'conv4', 384, 3)
+    .then(make.conv, 'conv5', 256, 3)
+    .then(layers.max_pool, 'pool5', 3, 2, 'valid')
+    .then(make.conv_of_all, 'fc6', 4096, 5, **begin)
+    .then(make.dropout, 'dropout6', dropout_keep_prob)
+    .then(make.conv, 'fc7', 4096, 1, **begin)
+    .then(make.dropout, 'dropout7', dropout_keep_prob)
+    .then(make.logits, num_classes, bias=0.0, **begin)
+    .x
+  )
+  return keras.Model(images, x, name='alexnet_v2')

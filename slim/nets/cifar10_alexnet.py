@@ -7,6 +7,9 @@ References:
   cuda-convnet.
 """
 
+import functools
+from typing import Any
+
 import keras
 
 from slim.nets.blocks import normalization
@@ -38,7 +41,7 @@ def build(
   """
   del dropout_keep_prob
 
-  def start(stddev: float, offset: int, bias: float) -> dict:
+  def start(stddev: float, offset: int, bias: float) -> dict[str, Any]:
     return {
       'kernel_initializer': keras.initializers.TruncatedNormal(
         stddev=stddev, seed=seed + offset
@@ -46,47 +49,38 @@ def build(
       'bias_initializer': keras.initializers.Constant(bias),
     }
 
-  def convolution(name: str, offset: int, bias: float) -> keras.layers.Layer:
-    return keras.layers.Conv2D(
-      64,
-      5,
-      padding='same',
-      activation='relu',
-      name=name,
-      **start(0.05, offset, bias),
-    )
-
-  def dense(units: int, name: str, offset: int) -> keras.layers.Layer:
-    return keras.layers.Dense(
-      units,
-      activation='relu',
-      name=name,
-      kernel_regularizer=(
-        keras.regularizers.L2(weight_decay / 2) if weight_decay else None
-      ),
-      **start(0.04, offset, 0.1),
-    )
-
-  def pool(name: str) -> keras.layers.Layer:
-    return keras.layers.MaxPooling2D(3, strides=2, padding='same', name=name)
-
-  def normalize(name: str) -> keras.layers.Layer:
-    return normalization.LocalResponseNormalization(
-      depth_radius=4, bias=1.0, alpha=0.001 / 9, beta=0.75, name=name
-    )
-
+  convolution = functools.partial(
+    keras.layers.Conv2D, 64, 5, padding='same', activation='relu'
+  )
+  dense = functools.partial(
+    keras.layers.Dense,
+    activation='relu',
+    kernel_regularizer=(
+      keras.regularizers.L2(weight_decay / 2) if weight_decay else None
+    ),
+  )
+  pool = functools.partial(
+    keras.layers.MaxPooling2D, 3, strides=2, padding='same'
+  )
+  normalize = functools.partial(
+    normalization.LocalResponseNormalization,
+    depth_radius=4,
+    bias=1.0,
+    alpha=0.001 / 9,
+    beta=0.75,
+  )
   return keras.Sequential(
     [
       keras.Input((image_size, image_size, channels), name='images'),
-      convolution('conv1', 1, 0.0),
-      pool('pool1'),
-      normalize('lrn1'),
-      convolution('conv2', 2, 0.1),
-      normalize('lrn2'),
-      pool('pool2'),
+      convolution(name='conv1', **start(0.05, 1, 0.0)),
+      pool(name='pool1'),
+      normalize(name='lrn1'),
+      convolution(name='conv2', **start(0.05, 2, 0.1)),
+      normalize(name='lrn2'),
+      pool(name='pool2'),
       keras.layers.Flatten(name='flatten'),
-      dense(384, 'fc3', 3),
-      dense(192, 'fc4', 4),
+      dense(384, name='fc3', **start(0.04, 3, 0.1)),
+      dense(192, name='fc4', **start(0.04, 4, 0.1)),
       keras.layers.Dense(
         num_classes, name='logits', dtype='float32', **start(1 / 192, 5, 0.0)
       ),

@@ -43,28 +43,32 @@ def build(
     layers.Style(layers.truncated_normal(0.05), weight_decay=0.0), seed
   )
   images = keras.Input((image_size, image_size, channels), name='images')
-  x = make.conv(images, 'conv1', 64, 5)
-  x = layers.max_pool(x, 'pool1', 2, 2, 'valid')
-  x = _normalize(x, 'norm1')
-  x = make.conv(x, 'conv2', 64, 5)
-  x = _normalize(x, 'norm2')
-  x = layers.max_pool(x, 'pool2', 2, 2, 'valid')
-  x = keras.layers.Flatten(name='flatten')(x)
   hidden = {
     'initializer': layers.truncated_normal(0.04),
     'weight_decay': weight_decay,
     'bias': 0.1,
   }
-  x = make.dense(x, 'fc3', 384, **hidden)
-  x = make.dropout(x, 'dropout3', dropout_keep_prob)
-  x = make.dense(x, 'fc4', 192, **hidden)
-  logits = make.logits(
-    x, num_classes, initializer=layers.truncated_normal(1 / 192)
+  x = (
+    layers.Chain(images)
+    .then(make.conv, 'conv1', 64, 5)
+    .then(layers.max_pool, 'pool1', 2, 2, 'valid')
+    .then(_normalize, 'norm1')
+    .then(make.conv, 'conv2', 64, 5)
+    .then(_normalize, 'norm2')
+    .then(layers.max_pool, 'pool2', 2, 2, 'valid')
+    .then(keras.layers.Flatten(name='flatten'))
+    .then(make.dense, 'fc3', 384, **hidden)
+    .then(make.dropout, 'dropout3', dropout_keep_prob)
+    .then(make.dense, 'fc4', 192, **hidden)
+    .then(
+      make.logits, num_classes, initializer=layers.truncated_normal(1 / 192)
+    )
+    .x
   )
-  return keras.Model(images, logits, name='cifarnet')
+  return keras.Model(images, x, name='cifarnet')
 
 
-def _normalize(x, name):
+def _normalize(x: keras.KerasTensor, name: str) -> keras.KerasTensor:
   return normalization.LocalResponseNormalization(
     depth_radius=4, bias=1.0, alpha=0.001 / 9, beta=0.75, name=name
   )(x)

@@ -69,7 +69,9 @@ class Net(NamedTuple):
   least_image_size: int = 1
 
 
-def _inception(build, image_size=299, **others):
+def _inception(
+  build: abc.Callable[..., keras.Model], image_size: int = 299, **others: Any
+) -> Net:
   """A net of TF-Slim's Inception family."""
   return Net(
     build,
@@ -81,16 +83,19 @@ def _inception(build, image_size=299, **others):
   )
 
 
-def _slim_vgg(name):
+def _slim_vgg(name: str) -> Net:
   return Net(
-    vgg.slim_builder(name), 224, preprocessing='vgg', least_image_size=32
+    functools.partial(vgg.build_slim, name),
+    224,
+    preprocessing='vgg',
+    least_image_size=32,
   )
 
 
-def _resnet(version, depth):
+def _resnet(version: int, depth: int) -> Net:
   # TF-Slim named no preprocessing for its deepest.
   return Net(
-    resnet.builder(version, depth),
+    functools.partial(resnet.build, version, depth),
     224,
     weight_decay=0.0001,
     preprocessing='' if depth == 200 else 'vgg',
@@ -115,8 +120,10 @@ NETS: dict[str, Net] = {
     least_image_size=107,
   ),
   'lenet': Net(lenet.build, 28, default_channels=1),
-  'vgg_16': Net(vgg.builder('vgg_16'), 224, least_image_size=32),
-  'vgg_a': Net(vgg.builder('vgg_a'), 224, least_image_size=32),
+  'vgg_16': Net(
+    functools.partial(vgg.build, 'vgg_16'), 224, least_image_size=32
+  ),
+  'vgg_a': Net(functools.partial(vgg.build, 'vgg_a'), 224, least_image_size=32),
   # TF-Slim's.
   'cifarnet': Net(
     cifarnet.build,
@@ -141,14 +148,14 @@ NETS: dict[str, Net] = {
   },
   # For small images.
   'small_resnet_18': Net(
-    small_resnet.builder(small_resnet.EIGHTEEN),
+    functools.partial(small_resnet.build, small_resnet.EIGHTEEN),
     28,
     default_channels=1,
     weight_decay=0.0,
   ),
   **{
     f'cifar_resnet_{depth}': Net(
-      small_resnet.builder(small_resnet.of_cifar(depth)),
+      functools.partial(small_resnet.build, small_resnet.of_cifar(depth)),
       32,
       weight_decay=0.0001,
       preprocessing='cifarnet',
@@ -274,7 +281,7 @@ def build(
     ValueError: no such initializer.
   """
   net = of(name)
-  image_size = _given(image_size, net.default_image_size)
+  image_size = net.default_image_size if image_size is None else image_size
   if image_size < net.least_image_size:
     raise errors.DataError(
       f'{name}: expected images of at least {net.least_image_size} pixels, '
@@ -284,18 +291,16 @@ def build(
   model = net.build(
     num_classes=num_classes,
     image_size=image_size,
-    channels=_given(channels, net.default_channels),
-    weight_decay=_given(weight_decay, net.weight_decay),
-    dropout_keep_prob=_given(dropout_keep_prob, net.dropout_keep_prob),
+    channels=net.default_channels if channels is None else channels,
+    weight_decay=net.weight_decay if weight_decay is None else weight_decay,
+    dropout_keep_prob=(
+      net.dropout_keep_prob if dropout_keep_prob is None else dropout_keep_prob
+    ),
     seed=seed,
   )
   if initializer:
     initializers.draw_kernels(model, initializers.parse(initializer), seed)
   return model
-
-
-def _given(value, own):
-  return own if value is None else value
 
 
 def logits_of(outputs: Any) -> Any:

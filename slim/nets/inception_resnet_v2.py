@@ -17,38 +17,38 @@ BATCH_NORM = layers.BatchNorm(decay=0.9997, epsilon=0.001)
 
 _CONV = inception.Conv
 
-_FIRST = [
+_FIRST: list[inception.Branch] = [
   [_CONV(96)],
   [_CONV(48), _CONV(64, 5)],
   [_CONV(64), _CONV(96, 3), _CONV(96, 3)],
   [inception.AVG, _CONV(64)],
 ]
 
-_BLOCK_35 = [
+_BLOCK_35: list[inception.Branch] = [
   [_CONV(32)],
   [_CONV(32), _CONV(32, 3)],
   [_CONV(32), _CONV(48, 3), _CONV(64, 3)],
 ]
 
-_REDUCTION_35 = [
+_REDUCTION_35: list[inception.Branch] = [
   [_CONV(384, 3, 2)],
   [_CONV(256), _CONV(256, 3), _CONV(384, 3, 2)],
   [inception.HALVE],
 ]
 
-_BLOCK_17 = [
+_BLOCK_17: list[inception.Branch] = [
   [_CONV(192)],
   [_CONV(128), _CONV(160, (1, 7)), _CONV(192, (7, 1))],
 ]
 
-_REDUCTION_17 = [
+_REDUCTION_17: list[inception.Branch] = [
   [_CONV(256), _CONV(384, 3, 2)],
   [_CONV(256), _CONV(288, 3, 2)],
   [_CONV(256), _CONV(288, 3), _CONV(320, 3, 2)],
   [inception.HALVE],
 ]
 
-_BLOCK_8 = [
+_BLOCK_8: list[inception.Branch] = [
   [_CONV(192)],
   [_CONV(192), _CONV(224, (1, 3)), _CONV(256, (3, 1))],
 ]
@@ -81,7 +81,7 @@ def build(
   style = layers.Style(layers.xavier, weight_decay, BATCH_NORM, bias_decay=True)
   make = layers.Layers(style, seed)
   images = keras.Input((image_size, image_size, channels), name='images')
-  x = _stem(make, images)
+  x = inception.stem(make, images)
   x = inception.mixed(make, x, 'mixed_5b', _FIRST)
   for i in range(1, 11):
     x = _residual(make, x, f'block35_{i}', _BLOCK_35, 0.17)
@@ -98,18 +98,13 @@ def build(
   return keras.Model(images, [logits, auxiliary], name='inception_resnet_v2')
 
 
-def _stem(make, x):
-  """From 299x299 to 35x35 pixels."""
-  x = make.conv(x, 'conv2d_1a_3x3', 32, 3, strides=2, padding='valid')
-  x = make.conv(x, 'conv2d_2a_3x3', 32, 3, padding='valid')
-  x = make.conv(x, 'conv2d_2b_3x3', 64, 3)
-  x = layers.max_pool(x, 'maxpool_3a_3x3', 3, 2, 'valid')
-  x = make.conv(x, 'conv2d_3b_1x1', 80, 1, padding='valid')
-  x = make.conv(x, 'conv2d_4a_3x3', 192, 3, padding='valid')
-  return layers.max_pool(x, 'maxpool_5a_3x3', 3, 2, 'valid')
-
-
-def _residual(make, x, name, branches, scale=None):
+def _residual(
+  make: layers.Layers,
+  x: keras.KerasTensor,
+  name: str,
+  branches: list[inception.Branch],
+  scale: float | None = None,
+) -> keras.KerasTensor:
   """The relu of x + scale * block(x); without a scale the plain sum."""
   up = make.conv(
     inception.mixed(make, x, name, branches),

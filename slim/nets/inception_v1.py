@@ -17,6 +17,8 @@ from slim.nets.blocks import layers
 
 BATCH_NORM = layers.BatchNorm(decay=0.9997, epsilon=0.001)
 
+_CONV = inception.Conv
+
 # Of each block: filters of the branch of 1x1, of that of 1x1 -> 3x3, of the
 # second such, of the pooled one.
 BLOCKS = {
@@ -66,19 +68,22 @@ def build(
     layers.Style(layers.truncated_normal(0.01), weight_decay, BATCH_NORM), seed
   )
   images = keras.Input((image_size, image_size, channels), name='images')
-  x = make.conv(images, 'conv2d_1a_7x7', 64, 7, strides=2)
-  x = layers.max_pool(x, 'maxpool_2a_3x3', 3, 2)
-  x = make.conv(x, 'conv2d_2b_1x1', 64, 1)
-  x = make.conv(x, 'conv2d_2c_3x3', 192, 3)
+  x = (
+    layers.Chain(images)
+    .then(make.conv, 'conv2d_1a_7x7', 64, 7, strides=2)
+    .then(layers.max_pool, 'maxpool_2a_3x3', 3, 2)
+    .then(make.conv, 'conv2d_2b_1x1', 64, 1)
+    .then(make.conv, 'conv2d_2c_3x3', 192, 3)
+    .x
+  )
   for name, (first, second, third, last) in BLOCKS.items():
     if name in POOLS:
       x = layers.max_pool(x, *POOLS[name], 2)
-    conv = inception.Conv
-    branches = [
-      [conv(first)],
-      [conv(second[0]), conv(second[1], 3)],
-      [conv(third[0]), conv(third[1], 3)],
-      [inception.MAX, conv(last)],
+    branches: list[inception.Branch] = [
+      [_CONV(first)],
+      [_CONV(second[0]), _CONV(second[1], 3)],
+      [_CONV(third[0]), _CONV(third[1], 3)],
+      [inception.MAX, _CONV(last)],
     ]
     x = inception.mixed(make, x, name, branches)
   logits = inception.head(

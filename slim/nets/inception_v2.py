@@ -9,6 +9,8 @@ References:
   figure 5.
 """
 
+from collections.abc import Sequence
+
 import keras
 
 from slim.nets.blocks import inception
@@ -80,9 +82,11 @@ def build(
   return keras.Model(images, logits, name='inception_v2')
 
 
-def _stem(make, x, seed):
+def _stem(
+  make: layers.Layers, x: keras.KerasTensor, seed: int
+) -> keras.KerasTensor:
   """From 224x224 to 28x28 pixels."""
-  x = keras.layers.SeparableConv2D(
+  separable = keras.layers.SeparableConv2D(
     64,
     7,
     strides=2,
@@ -92,16 +96,19 @@ def _stem(make, x, seed):
     depthwise_initializer=layers.truncated_normal(1.0)(seed + 1),
     pointwise_initializer=layers.truncated_normal(1.0)(seed + 2),
     name='conv2d_1a_7x7',
-  )(x)
-  x = layers.max_pool(x, 'maxpool_2a_3x3', 3, 2)
-  x = make.conv(
-    x, 'conv2d_2b_1x1', 64, 1, initializer=layers.truncated_normal(0.1)
   )
-  x = make.conv(x, 'conv2d_2c_3x3', 192, 3)
-  return layers.max_pool(x, 'maxpool_3a_3x3', 3, 2)
+  begin = layers.truncated_normal(0.1)
+  return (
+    layers.Chain(separable(x))
+    .then(layers.max_pool, 'maxpool_2a_3x3', 3, 2)
+    .then(make.conv, 'conv2d_2b_1x1', 64, 1, initializer=begin)
+    .then(make.conv, 'conv2d_2c_3x3', 192, 3)
+    .then(layers.max_pool, 'maxpool_3a_3x3', 3, 2)
+    .x
+  )
 
 
-def _branch(filters, strides=1):
+def _branch(filters: Sequence[int], strides: int = 1) -> inception.Branch:
   """1x1, then as many 3x3 as there are filters left, the last with strides."""
   first, *middle, last = filters
   return [

@@ -11,6 +11,8 @@ References:
   https://arxiv.org/abs/1512.00567.
 """
 
+import functools
+
 import keras
 
 from slim.nets.blocks import inception
@@ -21,7 +23,9 @@ BATCH_NORM = layers.BatchNorm(decay=0.9997, epsilon=0.001)
 _CONV = inception.Conv
 
 
-def build(
+def _build(
+  kernels: layers.Initializer,
+  logits_kernel: layers.Initializer,
   num_classes: int,
   image_size: int = 299,
   channels: int = 3,
@@ -29,12 +33,15 @@ def build(
   dropout_keep_prob: float = 0.8,
   seed: int = 1,
 ) -> keras.Model:
-  """Builds the net of the 2017 trainers.
+  """Builds Inception v3.
 
   27,145,970 trainable parameters at 1001 classes and 299 pixels, 3,326,569 of
   them the auxiliary classifier's.
 
   Args:
+    kernels: begins the layers, but for the auxiliary classifier's last two and
+      the logits.
+    logits_kernel: begins the logits.
     num_classes: number of logits, >= 1.
     image_size: height and width of the input in pixels, >= 107.
     channels: channels of the input, >= 1.
@@ -48,42 +55,9 @@ def build(
     logits and auxiliary logits, both float32 [B, num_classes] under any
     precision policy.
   """
-  return _build(
-    layers.truncated_normal(0.1),
-    layers.truncated_normal(0.01),
-    num_classes,
-    (image_size, channels),
-    (weight_decay, dropout_keep_prob, seed),
-  )
-
-
-def build_slim(
-  num_classes: int,
-  image_size: int = 299,
-  channels: int = 3,
-  weight_decay: float = 0.00004,
-  dropout_keep_prob: float = 0.8,
-  seed: int = 1,
-) -> keras.Model:
-  """Builds TF-Slim's net; arguments and result are those of `build`."""
-  return _build(
-    layers.variance_scaling,
-    layers.variance_scaling,
-    num_classes,
-    (image_size, channels),
-    (weight_decay, dropout_keep_prob, seed),
-  )
-
-
-def _build(initializer, logits_initializer, num_classes, shape, training):
-  """`shape` is (image size, channels), `training` (decay, keep, seed)."""
-  image_size, channels = shape
-  weight_decay, keep, seed = training
-  make = layers.Layers(
-    layers.Style(initializer, weight_decay, BATCH_NORM), seed
-  )
+  make = layers.Layers(layers.Style(kernels, weight_decay, BATCH_NORM), seed)
   images = keras.Input((image_size, image_size, channels), name='images')
-  x = _stem(make, images)
+  x = inception.stem(make, images)
   for name, pooled in {'5b': 32, '5c': 64, '5d': 64}.items():
     x = inception.mixed(make, x, f'mixed_{name}', _block_35(pooled))
   x = inception.mixed(make, x, 'mixed_6a', _REDUCTION_35, 'valid')
@@ -100,23 +74,12 @@ def _build(initializer, logits_initializer, num_classes, shape, training):
   for name in ('mixed_7b', 'mixed_7c'):
     x = inception.mixed(make, x, name, _BLOCK_8)
   logits = inception.head(
-    make, x, num_classes, keep, initializer=logits_initializer
+    make, x, num_classes, dropout_keep_prob, initializer=logits_kernel
   )
   return keras.Model(images, [logits, auxiliary], name='inception_v3')
 
 
-def _stem(make, x):
-  """From 299x299 to 35x35 pixels."""
-  x = make.conv(x, 'conv2d_1a_3x3', 32, 3, strides=2, padding='valid')
-  x = make.conv(x, 'conv2d_2a_3x3', 32, 3, padding='valid')
-  x = make.conv(x, 'conv2d_2b_3x3', 64, 3)
-  x = layers.max_pool(x, 'maxpool_3a_3x3', 3, 2, 'valid')
-  x = make.conv(x, 'conv2d_3b_1x1', 80, 1, padding='valid')
-  x = make.conv(x, 'conv2d_4a_3x3', 192, 3, padding='valid')
-  return layers.max_pool(x, 'maxpool_5a_3x3', 3, 2, 'valid')
-
-
-def _block_35(pooled):
+def _block_35(pooled: int) -> list[inception.Branch]:
   return [
     [_CONV(64)],
     [_CONV(48), _CONV(64, 5)],
@@ -125,14 +88,14 @@ def _block_35(pooled):
   ]
 
 
-_REDUCTION_35 = [
+_REDUCTION_35: list[inception.Branch] = [
   [_CONV(384, 3, 2)],
   [_CONV(64), _CONV(96, 3), _CONV(96, 3, 2)],
   [inception.HALVE],
 ]
 
 
-def _block_17(width):
+def _block_17(width: int) -> list[inception.Branch]:
   row, column = (1, 7), (7, 1)
   return [
     [_CONV(192)],
@@ -148,7 +111,7 @@ def _block_17(width):
   ]
 
 
-_REDUCTION_17 = [
+_REDUCTION_17: list[inception.Branch] = [
   [_CONV(192), _CONV(320, 3, 2)],
   [_CONV(192), _CONV(192, (1, 7)), _CONV(192, (7, 1)), _CONV(192, 3, 2)],
   [inception.HALVE],
@@ -156,9 +119,16 @@ _REDUCTION_17 = [
 
 _SIDES = (_CONV(384, (1, 3)), _CONV(384, (3, 1)))
 
-_BLOCK_8 = [
+_BLOCK_8: list[inception.Branch] = [
   [_CONV(320)],
   [_CONV(384), _SIDES],
   [_CONV(448), _CONV(384, 3), _SIDES],
   [inception.AVG, _CONV(192)],
 ]
+
+build = functools.partial(
+  _build, layers.truncated_normal(0.1), layers.truncated_normal(0.01)
+)
+build_slim = functools.partial(
+  _build, layers.variance_scaling, layers.variance_scaling
+)

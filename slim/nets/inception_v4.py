@@ -19,7 +19,7 @@ _CONV = inception.Conv
 _ROW = (1, 7)
 _COLUMN = (7, 1)
 
-_STEM = {
+_STEM: dict[str, list[inception.Branch]] = {
   'mixed_3a': [[inception.HALVE], [_CONV(96, 3, 2)]],
   'mixed_4a': [
     [_CONV(64), _CONV(96, 3, valid=True)],
@@ -33,20 +33,20 @@ _STEM = {
   'mixed_5a': [[_CONV(192, 3, 2)], [inception.HALVE]],
 }
 
-_BLOCK_35 = [
+_BLOCK_35: list[inception.Branch] = [
   [_CONV(96)],
   [_CONV(64), _CONV(96, 3)],
   [_CONV(64), _CONV(96, 3), _CONV(96, 3)],
   [inception.AVG, _CONV(96)],
 ]
 
-_REDUCTION_35 = [
+_REDUCTION_35: list[inception.Branch] = [
   [_CONV(384, 3, 2)],
   [_CONV(192), _CONV(224, 3), _CONV(256, 3, 2)],
   [inception.HALVE],
 ]
 
-_BLOCK_17 = [
+_BLOCK_17: list[inception.Branch] = [
   [_CONV(384)],
   [_CONV(192), _CONV(224, _ROW), _CONV(256, _COLUMN)],
   [
@@ -59,13 +59,13 @@ _BLOCK_17 = [
   [inception.AVG, _CONV(128)],
 ]
 
-_REDUCTION_17 = [
+_REDUCTION_17: list[inception.Branch] = [
   [_CONV(192), _CONV(192, 3, 2)],
   [_CONV(256), _CONV(256, _ROW), _CONV(320, _COLUMN), _CONV(320, 3, 2)],
   [inception.HALVE],
 ]
 
-_BLOCK_8 = [
+_BLOCK_8: list[inception.Branch] = [
   [_CONV(256)],
   [_CONV(384), (_CONV(256, (1, 3)), _CONV(256, (3, 1)))],
   [
@@ -106,9 +106,13 @@ def build(
     layers.Style(layers.variance_scaling, weight_decay, BATCH_NORM), seed
   )
   images = keras.Input((image_size, image_size, channels), name='images')
-  x = make.conv(images, 'conv2d_1a_3x3', 32, 3, strides=2, padding='valid')
-  x = make.conv(x, 'conv2d_2a_3x3', 32, 3, padding='valid')
-  x = make.conv(x, 'conv2d_2b_3x3', 64, 3)
+  x = (
+    layers.Chain(images)
+    .then(make.conv, 'conv2d_1a_3x3', 32, 3, strides=2, padding='valid')
+    .then(make.conv, 'conv2d_2a_3x3', 32, 3, padding='valid')
+    .then(make.conv, 'conv2d_2b_3x3', 64, 3)
+    .x
+  )
   for name, branches in _STEM.items():
     x = inception.mixed(make, x, name, branches, 'valid')
   for letter in 'bcde':

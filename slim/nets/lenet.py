@@ -9,6 +9,9 @@ References:
   Proceedings of the IEEE 86 (11), 1998.
 """
 
+import functools
+from typing import Any
+
 import keras
 
 from slim.nets.blocks import layers
@@ -40,7 +43,7 @@ def build(
   """
   del dropout_keep_prob
 
-  def kernel(stddev: float, offset: int) -> dict:
+  def kernel(stddev: float, offset: int) -> dict[str, Any]:
     # A regularizer is stateless, so one a layer costs nothing.
     return {
       'kernel_initializer': keras.initializers.TruncatedNormal(
@@ -51,26 +54,17 @@ def build(
       ),
     }
 
-  def convolution(filters: int, name: str, offset: int) -> keras.layers.Layer:
-    return keras.layers.Conv2D(
-      filters,
-      5,
-      padding='same',
-      activation='relu',
-      name=name,
-      **kernel(0.05, offset),
-    )
-
-  def pool(name: str) -> keras.layers.Layer:
-    return keras.layers.MaxPooling2D(2, padding='same', name=name)
-
+  convolution = functools.partial(
+    keras.layers.Conv2D, kernel_size=5, padding='same', activation='relu'
+  )
+  pool = functools.partial(keras.layers.MaxPooling2D, 2, padding='same')
   return keras.Sequential(
     [
       keras.Input((image_size, image_size, channels), name='images'),
-      convolution(20, 'conv1', 1),
-      pool('pool1'),
-      convolution(50, 'conv2', 2),
-      pool('pool2'),
+      convolution(20, name='conv1', **kernel(0.05, 1)),
+      pool(name='pool1'),
+      convolution(50, name='conv2', **kernel(0.05, 2)),
+      pool(name='pool2'),
       keras.layers.Flatten(name='flatten'),
       keras.layers.Dense(
         500, activation='relu', name='fc3', **kernel(0.048, 3)
@@ -108,11 +102,16 @@ def build_slim(
   style = layers.Style(layers.truncated_normal(0.1), weight_decay)
   make = layers.Layers(style, seed)
   images = keras.Input((image_size, image_size, channels), name='images')
-  x = make.conv(images, 'conv1', 32, 5)
-  x = layers.max_pool(x, 'pool1', 2, 2, 'valid')
-  x = make.conv(x, 'conv2', 64, 5)
-  x = layers.max_pool(x, 'pool2', 2, 2, 'valid')
-  x = keras.layers.Flatten(name='flatten')(x)
-  x = make.dense(x, 'fc3', 1024)
-  x = make.dropout(x, 'dropout3', dropout_keep_prob)
-  return keras.Model(images, make.logits(x, num_classes), name='slim_lenet')
+  x = (
+    layers.Chain(images)
+    .then(make.conv, 'conv1', 32, 5)
+    .then(layers.max_pool, 'pool1', 2, 2, 'valid')
+    .then(make.conv, 'conv2', 64, 5)
+    .then(layers.max_pool, 'pool2', 2, 2, 'valid')
+    .then(keras.layers.Flatten(name='flatten'))
+    .then(make.dense, 'fc3', 1024)
+    .then(make.dropout, 'dropout3', dropout_keep_prob)
+    .then(make.logits, num_classes)
+    .x
+  )
+  return keras.Model(images, x, name='slim_lenet')

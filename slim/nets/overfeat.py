@@ -8,6 +8,8 @@ References:
   using Convolutional Networks, https://arxiv.org/abs/1312.6229.
 """
 
+from typing import Any
+
 import keras
 
 from slim.nets.blocks import layers
@@ -42,19 +44,23 @@ def build(
   """
   make = layers.Layers(layers.Style(layers.xavier, weight_decay), seed)
   images = keras.Input((image_size, image_size, channels), name='images')
-  x = make.conv(images, 'conv1', 64, 11, strides=4, padding='valid')
-  x = layers.max_pool(x, 'pool1', 2, 2, 'valid')
-  x = make.conv(x, 'conv2', 256, 5, padding='valid')
-  x = layers.max_pool(x, 'pool2', 2, 2, 'valid')
-  x = make.conv(x, 'conv3', 512, 3)
-  x = make.conv(x, 'conv4', 1024, 3)
-  x = make.conv(x, 'conv5', 1024, 3)
-  x = layers.max_pool(x, 'pool5', 2, 2, 'valid')
-  begin = {'initializer': layers.truncated_normal(0.005)}
+  begin: dict[str, Any] = {'initializer': layers.truncated_normal(0.005)}
   hidden = {**begin, 'bias': 0.1}
-  x = make.conv(x, 'fc6', 3072, min(6, x.shape[1]), padding='valid', **hidden)
-  x = make.dropout(x, 'dropout6', dropout_keep_prob)
-  x = make.conv(x, 'fc7', 4096, 1, **hidden)
-  x = make.dropout(x, 'dropout7', dropout_keep_prob)
-  logits = make.logits(x, num_classes, **begin)
-  return keras.Model(images, logits, name='overfeat')
+  x = (
+    layers.Chain(images)
+    .then(make.conv, 'conv1', 64, 11, strides=4, padding='valid')
+    .then(layers.max_pool, 'pool1', 2, 2, 'valid')
+    .then(make.conv, 'conv2', 256, 5, padding='valid')
+    .then(layers.max_pool, 'pool2', 2, 2, 'valid')
+    .then(make.conv, 'conv3', 512, 3)
+    .then(make.conv, 'conv4', 1024, 3)
+    .then(make.conv, 'conv5', 1024, 3)
+    .then(layers.max_pool, 'pool5', 2, 2, 'valid')
+    .then(make.conv_of_all, 'fc6', 3072, 6, **hidden)
+    .then(make.dropout, 'dropout6', dropout_keep_prob)
+    .then(make.conv, 'fc7', 4096, 1, **hidden)
+    .then(make.dropout, 'dropout7', dropout_keep_prob)
+    .then(make.logits, num_classes, **begin)
+    .x
+  )
+  return keras.Model(images, x, name='overfeat')

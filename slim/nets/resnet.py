@@ -10,7 +10,8 @@ References:
   https://arxiv.org/abs/1603.05027.
 """
 
-import functools
+from collections.abc import Iterator
+from typing import Any
 from typing import NamedTuple
 
 import keras
@@ -28,7 +29,7 @@ UNITS = {
   200: (3, 24, 36, 3),
 }
 
-_PLAIN = {'batch_norm': None, 'activation': None}
+_PLAIN: dict[str, Any] = {'batch_norm': None, 'activation': None}
 
 
 def build(
@@ -108,7 +109,7 @@ def build(
   return keras.Model(images, logits, name=f'resnet_v{version}_{depth}')
 
 
-def _last_pool(x, size):
+def _last_pool(x: keras.KerasTensor, size: int) -> keras.KerasTensor:
   """What the classifier sees, [B, features]; see `build`."""
   if size == 0:
     return keras.layers.GlobalAveragePooling2D(name='pool5')(x)
@@ -121,11 +122,6 @@ def _last_pool(x, size):
   return keras.layers.Flatten(name='pool5_flat')(x)
 
 
-def builder(version: int, depth: int):
-  """`build` of one version and depth, for the factory."""
-  return functools.partial(build, version, depth)
-
-
 class _Unit(NamedTuple):
   """One residual unit: its name, its bottleneck's channels, its strides."""
 
@@ -134,7 +130,7 @@ class _Unit(NamedTuple):
   strides: int
 
 
-def _units(depth):
+def _units(depth: int) -> Iterator[_Unit]:
   """All units in order."""
   for block, units in enumerate(UNITS[depth], start=1):
     for i in range(1, units + 1):
@@ -142,35 +138,49 @@ def _units(depth):
       yield _Unit(f'block{block}_unit_{i}', 32 * 2**block, 2 if halves else 1)
 
 
-def _unit_v1(make, x, unit):
+def _unit_v1(
+  make: layers.Layers, x: keras.KerasTensor, unit: _Unit
+) -> keras.KerasTensor:
   """The relu of shortcut + convolutions, each normalized."""
   name, width, strides = unit
   shortcut = _shortcut(make, x, x, unit, {'activation': None})
-  x = make.conv(x, f'{name}_conv1', width, 1)
-  x = make.conv_same(x, f'{name}_conv2', width, 3, strides)
-  x = make.conv(x, f'{name}_conv3', 4 * width, 1, activation=None)
+  x = (
+    layers.Chain(x)
+    .then(make.conv, f'{name}_conv1', width, 1)
+    .then(make.conv_same, f'{name}_conv2', width, 3, strides)
+    .then(make.conv, f'{name}_conv3', 4 * width, 1, activation=None)
+    .x
+  )
   x = keras.layers.Add(name=f'{name}_sum')([shortcut, x])
   return keras.layers.Activation('relu', name=f'{name}_act')(x)
 
 
-def _unit_v2(make, x, unit):
+def _unit_v2(
+  make: layers.Layers, x: keras.KerasTensor, unit: _Unit
+) -> keras.KerasTensor:
   """The shortcut + convolutions of the normalized input."""
   name, width, strides = unit
   before = make.normalize(x, f'{name}_preact')
   shortcut = _shortcut(make, x, before, unit, _PLAIN)
-  x = make.conv(before, f'{name}_conv1', width, 1)
-  x = make.conv_same(x, f'{name}_conv2', width, 3, strides)
-  x = make.conv(x, f'{name}_conv3', 4 * width, 1, **_PLAIN)
+  x = (
+    layers.Chain(before)
+    .then(make.conv, f'{name}_conv1', width, 1)
+    .then(make.conv_same, f'{name}_conv2', width, 3, strides)
+    .then(make.conv, f'{name}_conv3', 4 * width, 1, **_PLAIN)
+    .x
+  )
   return keras.layers.Add(name=f'{name}_sum')([shortcut, x])
 
 
-def _shortcut(make, x, before, unit, changes):
+def _shortcut(
+  make: layers.Layers,
+  x: keras.KerasTensor,
+  before: keras.KerasTensor,
+  unit: _Unit,
+  changes: dict[str, Any],
+) -> keras.KerasTensor:
   """`x`, or a convolution of `before` where the unit widens it."""
-  name, channels, strides = (
-    f'{unit.name}_shortcut',
-    4 * unit.width,
-    unit.strides,
-  )
+  name, channels = f'{unit.name}_shortcut', 4 * unit.width
   if x.shape[-1] == channels:
-    return x if strides == 1 else layers.max_pool(x, name, 1, strides)
-  return make.conv(before, name, channels, 1, strides=strides, **changes)
+    return x if unit.strides == 1 else layers.max_pool(x, name, 1, unit.strides)
+  return make.conv(before, name, channels, 1, strides=unit.strides, **changes)

@@ -15,7 +15,7 @@ References:
   Zhang et al., Dive into Deep Learning, section 8.6, https://d2l.ai.
 """
 
-import functools
+from typing import Any
 from typing import NamedTuple
 
 import keras
@@ -105,23 +105,31 @@ def build(
   return keras.Model(images, logits, name=plan.name)
 
 
-def builder(plan: Plan):
-  """`build` of one net, for the factory."""
-  return functools.partial(build, plan)
-
-
-def _unit(make, plan, x, name, width, strides):
+def _unit(
+  make: layers.Layers,
+  plan: Plan,
+  x: keras.KerasTensor,
+  name: str,
+  width: int,
+  strides: int,
+) -> keras.KerasTensor:
   """The relu of shortcut + two normalized 3x3 layers."""
   shortcut = x
   if strides > 1 or x.shape[-1] != width:
-    changes = {} if plan.normalized_shortcuts else {'batch_norm': None}
+    changes: dict[str, Any] = (
+      {} if plan.normalized_shortcuts else {'batch_norm': None}
+    )
     shortcut = make.conv(
       *(x, f'{name}_shortcut', width, 1),
       strides=strides,
       activation=None,
       **changes,
     )
-  x = make.conv(x, f'{name}_conv1', width, 3, strides=strides)
-  x = make.conv(x, f'{name}_conv2', width, 3, activation=None)
+  x = (
+    layers.Chain(x)
+    .then(make.conv, f'{name}_conv1', width, 3, strides=strides)
+    .then(make.conv, f'{name}_conv2', width, 3, activation=None)
+    .x
+  )
   x = keras.layers.Add(name=f'{name}_sum')([shortcut, x])
   return keras.layers.Activation('relu', name=f'{name}_act')(x)

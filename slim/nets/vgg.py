@@ -10,8 +10,6 @@ References:
   Recognition, https://arxiv.org/abs/1409.1556.
 """
 
-import functools
-
 import keras
 
 from slim.nets.blocks import layers
@@ -61,12 +59,17 @@ def build(
     layers.Style(layers.xavier, weight_decay, BATCH_NORM), seed
   )
   images = keras.Input((image_size, image_size, channels), name='images')
-  x = _convolutions(make, images, name)
-  x = keras.layers.Flatten(name='flatten')(x)
-  for i in (6, 7):
-    x = make.dense(x, f'fc{i}', 4096)
-    x = make.dropout(x, f'dropout{i}', dropout_keep_prob)
-  return keras.Model(images, make.logits(x, num_classes), name=name)
+  x = (
+    layers.Chain(_convolutions(make, images, name))
+    .then(keras.layers.Flatten(name='flatten'))
+    .then(make.dense, 'fc6', 4096)
+    .then(make.dropout, 'dropout6', dropout_keep_prob)
+    .then(make.dense, 'fc7', 4096)
+    .then(make.dropout, 'dropout7', dropout_keep_prob)
+    .then(make.logits, num_classes)
+    .x
+  )
+  return keras.Model(images, x, name=name)
 
 
 def build_slim(
@@ -86,27 +89,22 @@ def build_slim(
   """
   make = layers.Layers(layers.Style(layers.xavier, weight_decay), seed)
   images = keras.Input((image_size, image_size, channels), name='images')
-  x = _convolutions(make, images, name)
-  # Of images below 224 pixels it sees all there is.
-  size = min(7, x.shape[1])
-  x = make.conv(x, 'fc6', 4096, size, padding='valid')
-  x = make.dropout(x, 'dropout6', dropout_keep_prob)
-  x = make.conv(x, 'fc7', 4096, 1)
-  x = make.dropout(x, 'dropout7', dropout_keep_prob)
-  return keras.Model(images, make.logits(x, num_classes), name=f'slim_{name}')
+  x = (
+    layers.Chain(_convolutions(make, images, name))
+    # Images below 224 pixels have less than 7 x 7 here.
+    .then(make.conv_of_all, 'fc6', 4096, 7)
+    .then(make.dropout, 'dropout6', dropout_keep_prob)
+    .then(make.conv, 'fc7', 4096, 1)
+    .then(make.dropout, 'dropout7', dropout_keep_prob)
+    .then(make.logits, num_classes)
+    .x
+  )
+  return keras.Model(images, x, name=f'slim_{name}')
 
 
-def builder(name: str):
-  """`build` of one net, for the factory."""
-  return functools.partial(build, name)
-
-
-def slim_builder(name: str):
-  """`build_slim` of one net, for the factory."""
-  return functools.partial(build_slim, name)
-
-
-def _convolutions(make, x, name):
+def _convolutions(
+  make: layers.Layers, x: keras.KerasTensor, name: str
+) -> keras.KerasTensor:
   for group, count in enumerate(GROUPS[name], start=1):
     for i in range(1, count + 1):
       x = make.conv(x, f'conv{group}_{i}', FILTERS[group - 1], 3)

@@ -36,7 +36,9 @@ def distort(images: tf.Tensor, changes: tf.Tensor) -> tf.Tensor:
 
 
 @tf.function(jit_compile=True, reduce_retracing=True)
-def _recolour(planes, mean, changes):
+def _recolour(
+  planes: tf.Tensor, mean: tf.Tensor, changes: tf.Tensor
+) -> tf.Tensor:
   """All but the last contrast: [B, 3, P] in [0, 255] to the same in [0, 1]."""
   brightness, before, saturation, hue, _ = tf.unstack(
     changes[..., None], axis=1
@@ -49,14 +51,18 @@ def _recolour(planes, mean, changes):
 
 
 @tf.function(jit_compile=True, reduce_retracing=True)
-def _finish(planes, mean, changes):
+def _finish(
+  planes: tf.Tensor, mean: tf.Tensor, changes: tf.Tensor
+) -> tf.Tensor:
   """The last contrast, clamped, from [0, 1] to [-1, +1]."""
   after = changes[:, 4, None, None]
   clamped = tf.clip_by_value((planes - mean) * after + mean, 0.0, 1.0)
   return (clamped - 0.5) * 2.0
 
 
-def _saturation_and_hue(colours, saturation, hue):
+def _saturation_and_hue(
+  colours: list[tf.Tensor], saturation: tf.Tensor, hue: tf.Tensor
+) -> list[tf.Tensor]:
   """Goes to HSV and back."""
   red, green, blue = colours
   value = tf.maximum(tf.maximum(red, green), blue)

@@ -6,6 +6,7 @@ done to many at once follows.
 """
 
 import abc
+from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -38,38 +39,25 @@ class Batched(abc.ABC):
     """The same for evaluation; does not use the seeds."""
 
 
-class Stages(abc.ABC):
-  """What happens to a photograph, and then to a batch of them."""
+class Stages(NamedTuple):
+  """What happens to a photograph, and then to a batch of them.
 
-  @abc.abstractmethod
-  def each(
-    self, photograph: photographs.Photograph, seed: tf.Tensor, image_size: int
-  ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Cuts and resizes a photograph.
-
-    Args:
-      photograph: of any size.
-      seed: int64 [2].
-      image_size: height and width of the result in pixels.
-
-    Returns:
+  Attributes:
+    each: cuts and resizes a photograph of any size. Takes it, a seed, int64
+      [2], and image_size, height and width of the result in pixels; returns
       (image float32 [image_size, image_size, C], numbers float32 [k] for
       `together`, all random ones among them).
-    """
+    together: what can be done to many at once. Takes images [B, image_size,
+      image_size, C] and numbers [B, k]; returns float32 of the images' shape;
+      each result depends on its own image and numbers.
+  """
 
-  def together(self, images: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
-    """What can be done to many at once; leaves them as they are.
-
-    Args:
-      images: [B, image_size, image_size, C].
-      numbers: [B, k].
-
-    Returns:
-      float32 of the images' shape; each result depends on its own image and
-      numbers.
-    """
-    del numbers
-    return images
+  each: Callable[
+    [photographs.Photograph, tf.Tensor, int], tuple[tf.Tensor, tf.Tensor]
+  ]
+  together: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] = (
+    lambda images, numbers: images
+  )
 
   def one(
     self, photograph: photographs.Photograph, seed: tf.Tensor, image_size: int
@@ -91,35 +79,20 @@ class Single(NamedTuple):
   evaluate: Stages
 
 
-def single(batched: Batched) -> Single:
+def single(chosen: Batched | Single) -> Single:
   """Makes of a preprocessing for batches one for photographs."""
-  return Single(_TrainWhole(batched), _EvaluateWhole(batched))
+  if isinstance(chosen, Single):
+    return chosen
+  return Single(_whole(chosen.train), _whole(chosen.evaluate))
 
 
-class _TrainWhole(Stages):
-  """The training of a batch, for all of a photograph."""
-
-  def __init__(self, batched: Batched) -> None:
-    self._batched = batched
-
-  def each(
-    self, photograph: photographs.Photograph, seed: tf.Tensor, image_size: int
-  ) -> tuple[tf.Tensor, tf.Tensor]:
-    """See `Stages.each`."""
-    image = self._batched.train(
-      photograph.whole()[None], seed[None], image_size
-    )[0]
-    return image, tf.zeros([0])
-
-
-class _EvaluateWhole(_TrainWhole):
-  """The evaluation of a batch, for all of a photograph."""
+def _whole(act: Callable[[tf.Tensor, tf.Tensor, int], tf.Tensor]) -> Stages:
+  """The preprocessing of a batch, for all of a photograph."""
 
   def each(
-    self, photograph: photographs.Photograph, seed: tf.Tensor, image_size: int
+    photograph: photographs.Photograph, seed: tf.Tensor, image_size: int
   ) -> tuple[tf.Tensor, tf.Tensor]:
-    """See `Stages.each`."""
-    image = self._batched.evaluate(
-      photograph.whole()[None], seed[None], image_size
-    )[0]
-    return image, tf.zeros([0])
+    images = act(photograph.whole()[None], seed[None], image_size)
+    return images[0], tf.zeros([0])
+
+  return Stages(each)

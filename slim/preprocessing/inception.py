@@ -27,60 +27,56 @@ _HUE = 0.2  # turns
 _CONTRAST = (0.5, 1.5)
 
 
-class Training(contract.Stages):
-  """Cuts, resizes and mirrors; then changes colours."""
+def _train(
+  is_fast: bool,
+  photograph: photographs.Photograph,
+  seed: tf.Tensor,
+  image_size: int,
+) -> tuple[tf.Tensor, tf.Tensor]:
+  """Cuts, resizes and mirrors; the numbers are for `colours.distort`.
 
-  def __init__(self, is_fast: bool) -> None:
-    """Bilinear only, and neither hue nor contrast, where it is fast."""
-    self._is_fast = is_fast
-
-  def each(
-    self, photograph: photographs.Photograph, seed: tf.Tensor, image_size: int
-  ) -> tuple[tf.Tensor, tf.Tensor]:
-    """See `contract.Stages.each`; the numbers are for `colours.distort`."""
-    pixels = photograph.crop(_window(photograph, seed))
-    number = draws.uniform(seed, 6)
-    # One draw for both, as a thread's number was.
-    thread = draws.index(number[0], len(_METHODS))
-    pixels = photographs.flip(pixels, number[1] < 0.5)
-    if self._is_fast:
-      resized = photographs.resize(pixels, image_size)
-    else:
-      resized = _resize_by(thread, pixels, image_size)
-    contrast = draws.between(number[5], *_CONTRAST)
-    contrast_comes_first = tf.equal(thread % 2, 1)
-    changes = tf.stack(
-      [
-        draws.between(number[2], -_BRIGHTNESS, _BRIGHTNESS),
-        tf.where(contrast_comes_first, contrast, 1.0),
-        draws.between(number[3], *_SATURATION),
-        draws.between(number[4], -_HUE, _HUE),
-        tf.where(contrast_comes_first, 1.0, contrast),
-      ]
-    )
-    if self._is_fast:
-      changes *= tf.constant([1.0, 0.0, 1.0, 0.0, 0.0])
-      changes += tf.constant([0.0, 1.0, 0.0, 0.0, 1.0])
-    return resized, changes
-
-  def together(self, images: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
-    """See `contract.Stages.together`."""
-    return colours.distort(images, numbers)
+  Args:
+    is_fast: bilinear only, and neither hue nor contrast.
+    photograph: see `contract.Stages.each`.
+    seed: as there.
+    image_size: as there.
+  """
+  pixels = photograph.crop(_window(photograph, seed))
+  number = draws.uniform(seed, 6)
+  # One draw for both, as a thread's number was.
+  thread = draws.index(number[0], len(_METHODS))
+  pixels = photographs.flip(pixels, number[1] < 0.5)
+  if is_fast:
+    resized = photographs.resize(pixels, image_size)
+  else:
+    resized = _resize_by(thread, pixels, image_size)
+  contrast = draws.between(number[5], *_CONTRAST)
+  contrast_comes_first = tf.equal(thread % 2, 1)
+  changes = tf.stack(
+    [
+      draws.between(number[2], -_BRIGHTNESS, _BRIGHTNESS),
+      tf.where(contrast_comes_first, contrast, 1.0),
+      draws.between(number[3], *_SATURATION),
+      draws.between(number[4], -_HUE, _HUE),
+      tf.where(contrast_comes_first, 1.0, contrast),
+    ]
+  )
+  if is_fast:
+    changes *= tf.constant([1.0, 0.0, 1.0, 0.0, 0.0])
+    changes += tf.constant([0.0, 1.0, 0.0, 0.0, 1.0])
+  return resized, changes
 
 
-class Evaluation(contract.Stages):
-  """Resizes the central part to [-1, +1]."""
-
-  def each(
-    self, photograph: photographs.Photograph, seed: tf.Tensor, image_size: int
-  ) -> tuple[tf.Tensor, tf.Tensor]:
-    """See `contract.Stages.each`."""
-    del seed
-    size = tf.cast(photograph.size, tf.float32)
-    corner = tf.cast((size - size * _CENTRE) / 2.0, tf.int32)
-    window = tf.concat([corner, photograph.size - 2 * corner], 0)
-    resized = photographs.resize(photograph.crop(window), image_size)
-    return (resized / 255.0 - 0.5) * 2.0, tf.zeros([0])
+def _evaluate(
+  photograph: photographs.Photograph, seed: tf.Tensor, image_size: int
+) -> tuple[tf.Tensor, tf.Tensor]:
+  """Resizes the central part to [-1, +1]; see `contract.Stages.each`."""
+  del seed
+  size = tf.cast(photograph.size, tf.float32)
+  corner = tf.cast((size - size * _CENTRE) / 2.0, tf.int32)
+  window = tf.concat([corner, photograph.size - 2 * corner], 0)
+  resized = photographs.resize(photograph.crop(window), image_size)
+  return (resized / 255.0 - 0.5) * 2.0, tf.zeros([0])
 
 
 def _window(photograph: photographs.Photograph, seed: tf.Tensor) -> tf.Tensor:
@@ -111,6 +107,13 @@ def _resize_by(
   )
 
 
-INCEPTION = contract.Single(Training(is_fast=False), Evaluation())
+def _preprocessing(is_fast: bool) -> contract.Single:
+  train = functools.partial(_train, is_fast)
+  return contract.Single(
+    contract.Stages(train, colours.distort), contract.Stages(_evaluate)
+  )
+
+
+INCEPTION = _preprocessing(is_fast=False)
 # slim's quick mode: bilinear only, and neither hue nor contrast.
-INCEPTION_FAST = contract.Single(Training(is_fast=True), Evaluation())
+INCEPTION_FAST = _preprocessing(is_fast=True)

@@ -1,6 +1,8 @@
 """Photographs of any size, of which only the wanted part is decoded."""
 
-import abc
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -13,49 +15,24 @@ _JPEG = b'\xff\xd8\xff'
 _FLOAT_PIXELS = 2
 
 
-class Photograph(abc.ABC):
+class Photograph(NamedTuple):
   """An image that is cut before it is decoded, where its format allows that.
 
   Attributes:
     size: int32 [2], height and width in pixels.
     boxes: float32 [n, 4], the objects in it, n >= 0: ymin, xmin, ymax, xmax as
       shares of height and width.
+    crop: cuts a window out: takes int32 [4], y, x, height, width in pixels,
+      within the image; returns uint8 [height, width, C].
   """
 
-  def __init__(self, size: tf.Tensor, boxes: tf.Tensor) -> None:
-    """Takes what all photographs have; see the class."""
-    self.size = size
-    self.boxes = boxes
-
-  @abc.abstractmethod
-  def crop(self, window: tf.Tensor) -> tf.Tensor:
-    """Cuts a window out.
-
-    Args:
-      window: int32 [4]: y, x, height, width in pixels, within the image.
-
-    Returns:
-      uint8 [height, width, C].
-    """
+  size: tf.Tensor
+  boxes: tf.Tensor
+  crop: Callable[[tf.Tensor], tf.Tensor]
 
   def whole(self) -> tf.Tensor:
     """All pixels, uint8 [H, W, C]."""
     return self.crop(tf.concat([[0, 0], self.size], 0))
-
-
-class _Pixels(Photograph):
-  """A photograph that is decoded."""
-
-  def __init__(
-    self, pixels: tf.Tensor, size: tf.Tensor, boxes: tf.Tensor
-  ) -> None:
-    super().__init__(size, boxes)
-    self._pixels = pixels
-
-  def crop(self, window: tf.Tensor) -> tf.Tensor:
-    """See `Photograph.crop`."""
-    size = tf.concat([window[2:], [-1]], 0)
-    return tf.slice(self._pixels, tf.concat([window[:2], [0]], 0), size)
 
 
 def of_pixels(pixels: tf.Tensor, boxes: tf.Tensor | None = None) -> Photograph:
@@ -71,35 +48,15 @@ def of_pixels(pixels: tf.Tensor, boxes: tf.Tensor | None = None) -> Photograph:
   pixels = tf.convert_to_tensor(pixels)
   if boxes is None:
     boxes = tf.zeros([0, 4])
-  return _Pixels(pixels, tf.shape(pixels)[:2], boxes)
+  return Photograph(
+    tf.shape(pixels)[:2], boxes, functools.partial(_cut, pixels)
+  )
 
 
-class _Encoded(Photograph):
-  """The content of a file: JPEG is decoded at each crop, others were once."""
-
-  def __init__(
-    self,
-    encoded: tf.Tensor,
-    is_jpeg: tf.Tensor,
-    pixels: tf.Tensor,
-    channels: int,
-    size_and_boxes: tuple[tf.Tensor, tf.Tensor],
-  ) -> None:
-    super().__init__(*size_and_boxes)
-    self._channels = channels
-    self._encoded = encoded
-    self._is_jpeg = is_jpeg
-    self._pixels = pixels
-
-  def crop(self, window: tf.Tensor) -> tf.Tensor:
-    """See `Photograph.crop`."""
-    channels = self._channels
-    result = tf.cond(
-      self._is_jpeg,
-      lambda: tf.io.decode_and_crop_jpeg(self._encoded, window, channels),
-      lambda: of_pixels(self._pixels).crop(window),
-    )
-    return tf.ensure_shape(result, [None, None, channels])
+def _cut(pixels: tf.Tensor, window: tf.Tensor) -> tf.Tensor:
+  """See `Photograph.crop`."""
+  size = tf.concat([window[2:], [-1]], 0)
+  return tf.slice(pixels, tf.concat([window[:2], [0]], 0), size)
 
 
 def of_encoded(
@@ -134,25 +91,33 @@ def of_encoded(
     tf.logical_not(is_raw), tf.equal(tf.strings.substr(encoded, 0, 3), _JPEG)
   )
 
-  def raw_pixels():
+  def raw_pixels() -> tf.Tensor:
     shape = tf.concat([size, [channels]], 0)
     return tf.reshape(tf.io.decode_raw(encoded, tf.uint8), shape)
 
-  def other_pixels():
+  def other_pixels() -> tf.Tensor:
     return tf.io.decode_image(encoded, channels, expand_animations=False)
 
-  def undecoded():
+  def undecoded() -> tuple[tf.Tensor, tf.Tensor]:
     nothing = tf.zeros([0, 0, channels], tf.uint8)
     return nothing, tf.io.extract_jpeg_shape(encoded)[:2]
 
-  def decoded():
+  def decoded() -> tuple[tf.Tensor, tf.Tensor]:
     pixels = tf.cond(is_raw, raw_pixels, other_pixels)
     return pixels, tf.shape(pixels)[:2]
 
   # What is decoded here is decoded once, however often it is cut.
   pixels, true_size = tf.cond(is_jpeg, undecoded, decoded)
 
-  return _Encoded(encoded, is_jpeg, pixels, channels, (true_size, boxes))
+  def crop(window: tf.Tensor) -> tf.Tensor:
+    result = tf.cond(
+      is_jpeg,
+      lambda: tf.io.decode_and_crop_jpeg(encoded, window, channels),
+      lambda: _cut(pixels, window),
+    )
+    return tf.ensure_shape(result, [None, None, channels])
+
+  return Photograph(true_size, boxes, crop)
 
 
 def resize(pixels: tf.Tensor, image_size: int) -> tf.Tensor:

@@ -7,6 +7,7 @@ image and cut then, at a whole number of resized pixels. Evaluation does as
 Resizing is bilinear with centres at half pixels (2017: corners).
 """
 
+import functools
 import math
 from typing import NamedTuple
 
@@ -48,7 +49,10 @@ class Scaling(NamedTuple):
 
 def preprocessing(scaling: Scaling) -> contract.Single:
   """Makes the preprocessing that scales like this."""
-  return contract.Single(Training(scaling), Evaluation(scaling))
+  return contract.Single(
+    contract.Stages(functools.partial(_train, scaling)),
+    contract.Stages(functools.partial(_evaluate, scaling)),
+  )
 
 
 def image_input(
@@ -82,62 +86,52 @@ def image_input(
   )
 
 
-class Training(contract.Stages):
-  """Cuts a random square, and perhaps mirrors it."""
-
-  def __init__(self, scaling: Scaling) -> None:
-    """Takes how a photograph becomes a square."""
-    self._scaling = scaling
-
-  def each(
-    self, photograph: photographs.Photograph, seed: tf.Tensor, image_size: int
-  ) -> tuple[tf.Tensor, tf.Tensor]:
-    """See `contract.Stages.each`."""
-    scaling = self._scaling
-    y, x, side, mirror = tf.unstack(draws.uniform(seed, 4))
-    low, high = scaling.sides
-    _check(image_size, low)
-    length = low + draws.index(side, high - low + 1)
-    # How many stored pixels a pixel of the result stands for.
-    step = _source_size(scaling, photograph) / tf.cast(length, tf.float32)
-    extent = tf.cast(tf.round(image_size * step), tf.int32)
-    extent = tf.clip_by_value(extent, 1, photograph.size)
-    free = photograph.size - extent + 1
-    corner = draws.index(tf.stack([y, x]), free)
-    pixels = photograph.crop(tf.concat([corner, extent], 0))
-    resized = photographs.resize(pixels, image_size)
-    image, numbers = _normalised(scaling, resized, image_size)
-    if scaling.mirrors:
-      # Last, because the window has more pixels.
-      image = photographs.flip(image, mirror < 0.5)
-    return image, numbers
+def _train(
+  scaling: Scaling,
+  photograph: photographs.Photograph,
+  seed: tf.Tensor,
+  image_size: int,
+) -> tuple[tf.Tensor, tf.Tensor]:
+  """Cuts a random square, may mirror it; see `contract.Stages.each`."""
+  y, x, side, mirror = tf.unstack(draws.uniform(seed, 4))
+  low, high = scaling.sides
+  _check(image_size, low)
+  length = low + draws.index(side, high - low + 1)
+  # How many stored pixels a pixel of the result stands for.
+  step = _source_size(scaling, photograph) / tf.cast(length, tf.float32)
+  extent = tf.cast(tf.round(image_size * step), tf.int32)
+  extent = tf.clip_by_value(extent, 1, photograph.size)
+  free = photograph.size - extent + 1
+  corner = draws.index(tf.stack([y, x]), free)
+  pixels = photograph.crop(tf.concat([corner, extent], 0))
+  resized = photographs.resize(pixels, image_size)
+  image, numbers = _normalised(scaling, resized, image_size)
+  if scaling.mirrors:
+    # Last, because the window has more pixels.
+    image = photographs.flip(image, mirror < 0.5)
+  return image, numbers
 
 
-class Evaluation(contract.Stages):
-  """Cuts the square in the middle."""
-
-  def __init__(self, scaling: Scaling) -> None:
-    """Takes how a photograph becomes a square."""
-    self._scaling = scaling
-
-  def each(
-    self, photograph: photographs.Photograph, seed: tf.Tensor, image_size: int
-  ) -> tuple[tf.Tensor, tf.Tensor]:
-    """See `contract.Stages.each`."""
-    scaling = self._scaling
-    del seed
-    _check(image_size, scaling.side)
-    step = _source_size(scaling, photograph) / float(scaling.side)
-    window = _evaluated(scaling, photograph.size)
-    size = tf.cast(tf.cast(window[2:], tf.float32) / step, tf.int32)
-    size = tf.maximum(size, image_size)
-    resized = tf.image.resize(photograph.crop(window), size)
-    y, x = tf.unstack((size - image_size) // 2)
-    square = resized[y : y + image_size, x : x + image_size]
-    return _normalised(scaling, square, image_size)
+def _evaluate(
+  scaling: Scaling,
+  photograph: photographs.Photograph,
+  seed: tf.Tensor,
+  image_size: int,
+) -> tuple[tf.Tensor, tf.Tensor]:
+  """Cuts the square in the middle; see `contract.Stages.each`."""
+  del seed
+  _check(image_size, scaling.side)
+  step = _source_size(scaling, photograph) / float(scaling.side)
+  window = _evaluated(scaling, photograph.size)
+  size = tf.cast(tf.cast(window[2:], tf.float32) / step, tf.int32)
+  size = tf.maximum(size, image_size)
+  resized = tf.image.resize(photograph.crop(window), size)
+  y, x = tf.unstack((size - image_size) // 2)
+  square = resized[y : y + image_size, x : x + image_size]
+  return _normalised(scaling, square, image_size)
 
 
-def _evaluated(scaling, size):
+def _evaluated(scaling: Scaling, size: tf.Tensor) -> tf.Tensor:
   """What evaluation resizes: y, x, height, width; int32 [4].
 
   All of it, or the middle of a strip: both of its ends lose as many pixels,
@@ -150,7 +144,9 @@ def _evaluated(scaling, size):
   return tf.concat([corner, size - 2 * corner], 0)
 
 
-def _source_size(scaling, photograph):
+def _source_size(
+  scaling: Scaling, photograph: photographs.Photograph
+) -> tf.Tensor:
   """What is scaled to `side`: float32 [2] of height and width."""
   size = tf.cast(photograph.size, tf.float32)
   if not scaling.keeps_aspect:
@@ -158,19 +154,21 @@ def _source_size(scaling, photograph):
   return tf.repeat(tf.reduce_min(size), 2)
 
 
-def _normalised(scaling, pixels, image_size):
+def _normalised(
+  scaling: Scaling, pixels: tf.Tensor, image_size: int
+) -> tuple[tf.Tensor, tf.Tensor]:
   """(pixels less their mean, over their deviation; no numbers)."""
   square = [image_size, image_size, _CHANNELS]
   # As large as the image: TensorFlow takes ten times as long to spread three
   # numbers over an image, and twice as long for a row of them.
-  mean = np.resize(np.float32(scaling.mean), square)
+  mean = np.resize(np.asarray(scaling.mean, np.float32), square)
   image = tf.ensure_shape(pixels, square) - mean
   if scaling.std != 1:
     image /= scaling.std
   return image, tf.zeros([0])
 
 
-def _check(image_size, side):
+def _check(image_size: int, side: int) -> None:
   if image_size > side:
     raise ValueError(
       f'image_size: expected at most {side}, what the shorter side is scaled '

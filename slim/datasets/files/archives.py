@@ -6,18 +6,25 @@ its authors published.
 """
 
 import contextlib
+import functools
 import gzip
-import hashlib
+import io
 import os
 import pathlib
 import re
 import tarfile
 import zlib
 from collections import abc
-from typing import BinaryIO
 from typing import NamedTuple
 
 from slim import errors
+from slim.datasets.records import disk
+
+_refusal = functools.partial(
+  errors.refusal,
+  expected='a whole tar archive of plain files and folders, with its end',
+  remedy='Download it again.',
+)
 
 _BLOCK_BYTES = 512
 _COPY_TOGETHER = 1 << 20  # bytes
@@ -39,6 +46,7 @@ _WITH_MORE_HEADER = (
   tarfile.GNUTYPE_LONGLINK,
   *_ATTRIBUTES,
 )
+_GZIP_MAGIC = b'\x1f\x8b'
 _TYPE = slice(156, 157)  # of a header, its place in the block
 # A record of attributes: its length, which counts all of it, name and value.
 _RECORD = re.compile(rb'([0-9]{1,5}) [^=\n]+=')
@@ -52,7 +60,9 @@ class _Header(tarfile.TarInfo):
   """Refuses what tarfile would read into the memory before one can look."""
 
   @classmethod
-  def frombuf(cls, buf: bytes, encoding: str, errors: str) -> '_Header':
+  def frombuf(
+    cls, buf: bytes | bytearray, encoding: str, errors: str
+  ) -> '_Header':
     header = super().frombuf(buf, encoding, errors)
     limit = _MOST_HEADER_BYTES if header.type in _WITH_MORE_HEADER else None
     if header.size < 0 or (limit and header.size > limit):
@@ -69,7 +79,7 @@ class _Headers:
   size where they are malformed: such are refused before it sees them.
   """
 
-  def __init__(self, file: BinaryIO):
+  def __init__(self, file: io.BufferedIOBase):
     """Reads from where the file is."""
     self.last_block = b''
     self.tell = file.tell
@@ -128,12 +138,14 @@ class Member(NamedTuple):
     path: of the file that holds it; a plain file holds itself.
     offset: of its first byte there.
     size: in bytes.
+    content: where it is in memory: a compressed archive has no places.
   """
 
   name: str
   path: str
   offset: int
   size: int
+  content: bytes | None = None
 
   def read(self) -> bytes:
     """Returns the content.
@@ -141,6 +153,8 @@ class Member(NamedTuple):
     Raises:
       OSError: it cannot be read, or ends before `size`.
     """
+    if self.content is not None:
+      return self.content
     with open(self.path, 'rb') as file:
       file.seek(self.offset)
       content = file.read(self.size)
@@ -163,19 +177,16 @@ def check_hash(path: pathlib.Path, algorithm: str, expected: str) -> None:
     slim.errors.DataError: the hash is another; says both.
     OSError: the file cannot be read.
   """
-  digest = hashlib.new(algorithm, usedforsecurity=False)
-  with open(path, 'rb') as file:
-    while piece := file.read(_COPY_TOGETHER):
-      digest.update(piece)
-  if digest.hexdigest() != expected:
+  received = disk.digest(path, algorithm)
+  if received != expected:
     raise errors.DataError(
       f'{path}: expected {algorithm} {expected}; received '
-      f'{digest.hexdigest()}. Download it again, or, for the file of a mirror '
+      f'{received}. Download it again, or, for the file of a mirror '
       'that you trust, give --noverify_checksums.'
     )
 
 
-def index(path: os.PathLike | str) -> list[Member]:
+def index(path: os.PathLike[str] | str) -> list[Member]:
   """Finds all files of a plain tar, to be read from it in any order.
 
   Args:
@@ -212,13 +223,14 @@ def index_within(member: Member) -> list[Member]:
   for inner in found:
     if inner.offset + inner.size > end:
       raise _refusal(
-        f'{member.path}, {member.name}', f'{inner.name} beyond its end'
+        f'{member.path}, {member.name}',
+        received=f'{inner.name} beyond its end',
       )
   return [inner._replace(path=member.path) for inner in found]
 
 
 def files(
-  path: os.PathLike | str,
+  path: os.PathLike[str] | str,
   limit: int,
   is_wanted: abc.Callable[[str], bool],
 ) -> abc.Iterator[tuple[str, bytes]]:
@@ -238,42 +250,35 @@ def files(
   total = 0
   most = 2 * limit + _FRAMING_BYTES
   with refusing_damage(path), open(path, 'rb') as file:
-    source = gzip.open(file) if _is_gzip(file) else file
+    source = gzip.open(file) if file.peek(2)[:2] == _GZIP_MAGIC else file
     for info in _infos(path, source):
       total += info.size
       if total > limit or source.tell() > most:
-        raise _refusal(path, f'more than {limit} bytes when unpacked')
+        raise _refusal(path, received=f'more than {limit} bytes when unpacked')
       if info.isfile() and is_wanted(info.name):
         source.seek(info.offset_data)
         content = source.read(info.size)
         if len(content) < info.size:
-          raise _refusal(path, f'{info.name!r} without its end')
+          raise _refusal(path, received=f'{info.name!r} without its end')
         yield info.name, content
     # gzip checks its checksum at its end, which is behind that of the tar.
     while source.read(_COPY_TOGETHER):
       if source.tell() > most + _COPY_TOGETHER:
-        raise _refusal(path, f'more than {limit} bytes when unpacked')
+        raise _refusal(path, received=f'more than {limit} bytes when unpacked')
 
 
 @contextlib.contextmanager
-def refusing_damage(path: os.PathLike | str) -> abc.Iterator[None]:
+def refusing_damage(path: os.PathLike[str] | str) -> abc.Iterator[None]:
   """Turns what reading a damaged archive raises into a DataError."""
   try:
     yield
   except errors.DataError:
     raise
   except _DAMAGE as error:
-    raise _refusal(path, f'"{error}"') from error
+    raise _refusal(path, received=f'"{error}"') from error
 
 
-def _is_gzip(file: BinaryIO) -> bool:
-  """Looks at the first bytes, and goes back to them."""
-  is_gzip = file.read(2) == b'\x1f\x8b'
-  file.seek(0)
-  return is_gzip
-
-
-def _index(path: str, file: BinaryIO) -> list[Member]:
+def _index(path: str, file: io.BufferedIOBase) -> list[Member]:
   """Lists the files of the tar that begins where the open file is."""
   return [
     Member(info.name, path, info.offset_data, info.size)
@@ -283,7 +288,7 @@ def _index(path: str, file: BinaryIO) -> list[Member]:
 
 
 def _infos(
-  path: os.PathLike | str, file: BinaryIO
+  path: os.PathLike[str] | str, file: io.BufferedIOBase
 ) -> abc.Iterator[tarfile.TarInfo]:
   """What a tar says of its files and folders, checked, and then its end.
 
@@ -294,7 +299,8 @@ def _infos(
   headers = _Headers(file)
   count = 0
   # 'r:' refuses compression, in which offsets would mean nothing.
-  with tarfile.open(fileobj=headers, mode='r:', tarinfo=_Header) as tar:
+  # typeshed wants files to read from to be writable, too.
+  with tarfile.open(fileobj=headers, mode='r:', tarinfo=_Header) as tar:  # type: ignore[call-overload]
     for info in tar:
       _check(path, info)
       # What tarfile keeps of them can be larger than the archive.
@@ -305,23 +311,16 @@ def _infos(
   # A tar ends with blocks of zeros. tarfile is content without them, and
   # stops at a damaged header as if it were the end.
   if headers.last_block != bytes(_BLOCK_BYTES):
-    raise _refusal(path, f'none after {count} members')
+    raise _refusal(path, received=f'none after {count} members')
 
 
-def _check(path: os.PathLike | str, info: tarfile.TarInfo) -> None:
+def _check(path: os.PathLike[str] | str, info: tarfile.TarInfo) -> None:
   if info.size < 0:
-    raise _refusal(path, f'{info.name!r} of {info.size} bytes')
+    raise _refusal(path, received=f'{info.name!r} of {info.size} bytes')
   parts = pathlib.PurePosixPath(info.name).parts
   if info.name.startswith('/') or '..' in parts or '\\' in info.name:
-    raise _refusal(path, f'a name that leads elsewhere, {info.name!r}')
+    raise _refusal(path, received=f'a name that leads elsewhere, {info.name!r}')
   if info.issym() or info.islnk():
-    raise _refusal(path, f'a link, {info.name!r} to {info.linkname!r}')
+    raise _refusal(path, received=f'a link, {info.name!r} to {info.linkname!r}')
   if info.issparse() or not (info.isfile() or info.isdir()):
-    raise _refusal(path, f'a special file, {info.name!r}')
-
-
-def _refusal(path: os.PathLike | str, received: str) -> errors.DataError:
-  return errors.DataError(
-    f'{os.fspath(path)}: expected a whole tar archive of plain files and '
-    f'folders, with its end; received {received}. Download it again.'
-  )
+    raise _refusal(path, received=f'a special file, {info.name!r}')

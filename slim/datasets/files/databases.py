@@ -1,5 +1,6 @@
 """LMDB and LevelDB databases, opened once a process and read by key number."""
 
+import functools
 import importlib
 import os
 import pathlib
@@ -11,6 +12,12 @@ from collections import abc
 import numpy as np
 
 from slim import errors
+
+_unreadable = functools.partial(
+  errors.refusal,
+  expected='a whole database',
+  remedy='Copy or make it again.',
+)
 
 # Packages by kind of database: what `import` and `pip install` call them.
 _PACKAGES = {'lmdb': 'lmdb', 'leveldb': 'plyvel'}
@@ -56,7 +63,9 @@ class Database:
     try:
       value = self._get(key)
     except Exception as error:
-      raise _unreadable(self.path, f'"{error}" at the key {key!r}') from error
+      raise _unreadable(
+        self.path, received=f'"{error}" at the key {key!r}'
+      ) from error
     if value is None:
       raise errors.DataError(
         f'{self.path}: expected the key {key!r}, which was there when the '
@@ -72,7 +81,7 @@ _opened: weakref.WeakValueDictionary[str, Database] = (
 )
 
 
-def open_database(path: str | os.PathLike) -> Database:
+def open_database(path: str | os.PathLike[str]) -> Database:
   """Opens a database, or gives the one that this process has open.
 
   Neither kind can be opened twice by a process; LevelDB not even by two.
@@ -93,7 +102,11 @@ def open_database(path: str | os.PathLike) -> Database:
   with _lock:
     database = _opened.get(place)
     if database is None:
-      database = _OPENERS[kind](pathlib.Path(place))
+      used = package(kind)
+      try:
+        database = _OPENERS[kind](used, pathlib.Path(place))
+      except used.Error as error:
+        raise _unreadable(place, received=f'"{error}"') from error
       if not database.count:
         raise errors.DataError(
           f'{path}: expected at least one key; received an empty database. '
@@ -123,7 +136,7 @@ def package(kind: str) -> types.ModuleType:
     ) from error
 
 
-def kind_of(path: str | os.PathLike) -> str:
+def kind_of(path: str | os.PathLike[str]) -> str:
   """The kind of the database at a path, one of `KINDS`.
 
   Raises:
@@ -141,60 +154,52 @@ def kind_of(path: str | os.PathLike) -> str:
   )
 
 
-def _open_lmdb(path: pathlib.Path) -> Database:
-  lmdb = package('lmdb')
+def _open_lmdb(lmdb: types.ModuleType, path: pathlib.Path) -> Database:
   file = path if path.is_file() else path / 'data.mdb'
-  try:
-    # Nobody writes, so no lock is needed, and read-only disks will do.
-    environment = lmdb.open(
-      str(path),
-      subdir=path.is_dir(),
-      readonly=True,
-      lock=False,
-      readahead=False,
-    )
-  except lmdb.Error as error:
-    raise _unreadable(path, f'"{error}"') from error
+  # Nobody writes, so no lock is needed, and read-only disks will do.
+  environment = lmdb.open(
+    str(path),
+    subdir=path.is_dir(),
+    readonly=True,
+    lock=False,
+    readahead=False,
+  )
   # Reading behind the end of the file would end the process (SIGBUS).
   pages = environment.info()['last_pgno'] + 1
   expected = pages * environment.stat()['psize']
   size = file.stat().st_size
   if size < expected:
     environment.close()
-    raise _unreadable(path, f'{size} of {expected} bytes: it was cut short')
+    raise _unreadable(
+      path, received=f'{size} of {expected} bytes: it was cut short'
+    )
 
-  def keys():
+  def keys() -> abc.Iterator[bytes]:
     with environment.begin() as transaction:
       yield from transaction.cursor().iternext(values=False)
 
-  def get(key):
+  def get(key: bytes) -> bytes | None:
     with environment.begin() as transaction:
       return transaction.get(key)
 
-  try:
-    return Database(path, keys(), get, environment.close)
-  except lmdb.Error as error:
-    raise _unreadable(path, f'"{error}"') from error
+  return Database(path, keys(), get, environment.close)
 
 
-def _open_leveldb(path: pathlib.Path) -> Database:
-  plyvel = package('leveldb')
+def _open_leveldb(plyvel: types.ModuleType, path: pathlib.Path) -> Database:
   try:
     database = plyvel.DB(
       str(path), create_if_missing=False, paranoid_checks=True
     )
   except plyvel.IOError as error:
-    if 'lock' in str(error):
-      raise errors.DataError(
-        f'{path}: expected a LevelDB that no other process has open; received '
-        f'"{error}". Give each process a copy of the folder, or make an LMDB, '
-        'which many can read: python -m slim.make_image_db --db_type lmdb.'
-      ) from error
-    raise _unreadable(path, f'"{error}"') from error
-  except plyvel.Error as error:
-    raise _unreadable(path, f'"{error}"') from error
+    if 'lock' not in str(error):
+      raise
+    raise errors.DataError(
+      f'{path}: expected a LevelDB that no other process has open; received '
+      f'"{error}". Give each process a copy of the folder, or make an LMDB, '
+      'which many can read: python -m slim.make_image_db --db_type lmdb.'
+    ) from error
 
-  def keys():
+  def keys() -> abc.Iterator[bytes]:
     # The plain iterator ends without a word where the last table is damaged.
     with database.raw_iterator(verify_checksums=True) as iterator:
       iterator.seek_to_first()
@@ -202,21 +207,12 @@ def _open_leveldb(path: pathlib.Path) -> Database:
         yield iterator.key()
         iterator.next()
 
-  def get(key):
-    return database.get(key, verify_checksums=True)
-
+  get = functools.partial(database.get, verify_checksums=True)
   try:
     return Database(path, keys(), get, database.close)
-  except plyvel.Error as error:
+  except plyvel.Error:
     database.close()
-    raise _unreadable(path, f'"{error}"') from error
+    raise
 
 
 _OPENERS = {'lmdb': _open_lmdb, 'leveldb': _open_leveldb}
-
-
-def _unreadable(path: pathlib.Path, received: str) -> errors.DataError:
-  return errors.DataError(
-    f'{path}: expected a whole database; received {received}. Copy or make it '
-    'again.'
-  )

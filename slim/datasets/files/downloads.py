@@ -1,7 +1,6 @@
 """Fetches large files over HTTP: resumed, checked, and whole or not there."""
 
 import base64
-import contextlib
 import errno
 import http.client
 import pathlib
@@ -94,7 +93,13 @@ def fetch(remote: Remote, folder: pathlib.Path, client: Client) -> pathlib.Path:
       _check(path, remote, client)
       return path
     folder.mkdir(parents=True, exist_ok=True)
-    with _locked(part) as file:
+    with open(part, 'ab') as file:
+      # For this process alone.
+      if not disk.lock(file):
+        raise errors.DataError(
+          f'{part}: expected a file that no other process fetches; received '
+          'one that is being fetched. Wait for it.'
+        )
       if not (remote.digest and client.verify):
         _empty(file)
       _fetch_all(remote, file, client)
@@ -150,18 +155,6 @@ def check_space(
 def _check(path: pathlib.Path, remote: Remote, client: Client) -> None:
   if remote.digest and client.verify:
     archives.check_hash(path, remote.algorithm, remote.digest)
-
-
-@contextlib.contextmanager
-def _locked(part: pathlib.Path) -> abc.Iterator[BinaryIO]:
-  """Opens the part for appending, for this process alone."""
-  with open(part, 'ab') as file:
-    if not disk.lock(file):
-      raise errors.DataError(
-        f'{part}: expected a file that no other process fetches; received one '
-        'that is being fetched. Wait for it.'
-      )
-    yield file
 
 
 def _fetch_all(remote: Remote, file: BinaryIO, client: Client) -> None:
@@ -229,7 +222,7 @@ def _empty(file: BinaryIO) -> None:
   file.seek(0)
 
 
-def _total(response, start: int) -> int | None:
+def _total(response: http.client.HTTPResponse, start: int) -> int | None:
   """Size of the whole file as the server says it; None where it does not."""
   if response.status == 206:
     found = re.fullmatch(
@@ -250,7 +243,9 @@ def _size(remote: Remote, client: Client) -> int:
     raise _refused(remote, str(error)) from error
 
 
-def _open(remote, client, headers, method='GET'):
+def _open(
+  remote: Remote, client: Client, headers: dict[str, str], method: str = 'GET'
+) -> http.client.HTTPResponse:
   request = urllib.request.Request(remote.url, headers=headers, method=method)
   parts = urllib.parse.urlsplit(remote.url)
   if client.credentials:

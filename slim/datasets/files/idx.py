@@ -5,6 +5,7 @@ of dimensions), each dimension as a big-endian uint32, and the bytes. Files come
 from the network, so nothing in them is believed before it is checked.
 """
 
+import functools
 import gzip
 import hashlib
 import pathlib
@@ -15,6 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from slim import errors
+
+_refusal = functools.partial(errors.refusal, remedy='Download the file again.')
 
 # The largest published variant (EMNIST by class) has 814,255 items.
 MAX_ITEMS = 1_000_000
@@ -90,12 +93,3 @@ def _check_header(
   if not 1 <= count <= MAX_ITEMS:
     raise _refusal(path, f'1 to {MAX_ITEMS} items', f'{count}')
   return count
-
-
-def _refusal(
-  path: pathlib.Path, expected: str, received: str
-) -> errors.DataError:
-  return errors.DataError(
-    f'{path}: expected {expected}; received {received}. Download the file '
-    'again.'
-  )

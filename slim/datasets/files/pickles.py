@@ -120,7 +120,8 @@ def _check(content: bytes) -> None:
   Tuples can be keys of dicts, whose hash takes the time of all that a tuple
   holds, as often as it holds it: none may be used twice.
   """
-  places, last = {}, ''
+  places: dict[int | None, str] = {}
+  last = ''
   for number, (operation, argument, _) in enumerate(
     pickletools.genops(content)
   ):

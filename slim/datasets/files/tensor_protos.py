@@ -6,6 +6,7 @@ https://github.com/facebookarchive/caffe2. Fields that are not described are
 passed over.
 """
 
+import functools
 import math
 from typing import Any
 from typing import NamedTuple
@@ -18,24 +19,28 @@ from google.protobuf import message_factory
 
 from slim import errors
 
+_refused = functools.partial(
+  errors.refusal,
+  'Record',
+  remedy="Make the database again, with Caffe2's make_image_db or python -m "
+  'slim.make_image_db.',
+)
+
 RAW = b'RAW'
 
 # TensorProto.DataType
 _INT32, _BYTE, _STRING, _INT64 = 2, 3, 4, 10
 
 _Field = descriptor_pb2.FieldDescriptorProto
-# Name, number, type and whether it is packed of the repeated fields.
-_REPEATED = (
-  ('dims', 1, _Field.TYPE_INT64, False),
-  ('int32_data', 4, _Field.TYPE_INT32, True),
-  ('string_data', 6, _Field.TYPE_BYTES, False),
-  ('int64_data', 10, _Field.TYPE_INT64, True),
-)
-# Name, number and type of the others. (data_type is an enumeration, which
-# stands in a message as int32 does.)
-_OPTIONAL = (
-  ('data_type', 2, _Field.TYPE_INT32),
-  ('byte_data', 5, _Field.TYPE_BYTES),
+# Name, number, type, label and whether it is packed. (data_type is an
+# enumeration, which stands in a message as int32 does.)
+_FIELDS = (
+  ('dims', 1, _Field.TYPE_INT64, _Field.LABEL_REPEATED, False),
+  ('data_type', 2, _Field.TYPE_INT32, _Field.LABEL_OPTIONAL, False),
+  ('int32_data', 4, _Field.TYPE_INT32, _Field.LABEL_REPEATED, True),
+  ('byte_data', 5, _Field.TYPE_BYTES, _Field.LABEL_OPTIONAL, False),
+  ('string_data', 6, _Field.TYPE_BYTES, _Field.LABEL_REPEATED, False),
+  ('int64_data', 10, _Field.TYPE_INT64, _Field.LABEL_REPEATED, True),
 )
 
 
@@ -144,28 +149,15 @@ def _swapped(pixels: bytes) -> bytes:
   return np.frombuffer(pixels, np.uint8).reshape(-1, 3)[:, ::-1].tobytes()
 
 
-def _refused(expected: str, received: str) -> errors.DataError:
-  return errors.DataError(
-    f'Record: expected {expected}; received {received}. Make the database '
-    "again, with Caffe2's make_image_db or python -m slim.make_image_db."
-  )
-
-
 def _message_class() -> type[message.Message]:
   file = descriptor_pb2.FileDescriptorProto(
     name='terngrad_image_db.proto', package='caffe2', syntax='proto2'
   )
   tensor = file.message_type.add(name='TensorProto')
-  for name, number, kind, is_packed in _REPEATED:
-    field = tensor.field.add(
-      name=name, number=number, type=kind, label=_Field.LABEL_REPEATED
-    )
+  for name, number, kind, label, is_packed in _FIELDS:
+    field = tensor.field.add(name=name, number=number, type=kind, label=label)
     if is_packed:
       field.options.packed = True
-  for name, number, kind in _OPTIONAL:
-    tensor.field.add(
-      name=name, number=number, type=kind, label=_Field.LABEL_OPTIONAL
-    )
   file.message_type.add(name='TensorProtos').field.add(
     name='protos',
     number=1,

@@ -4,10 +4,9 @@ Either as slim does, with labels from 0, or as terngrad's flowers_train wants
 them, with label 0 for the background.
 """
 
+import functools
 import pathlib
-import random
 from collections import abc
-from typing import NamedTuple
 
 from slim import errors
 from slim.datasets.files import archives
@@ -16,6 +15,10 @@ from slim.datasets.photographs import image_folders
 from slim.datasets.photographs import labeled_images
 from slim.datasets.records import sharding
 from slim.datasets.small_images import convert_arrays
+
+_number_refused = functools.partial(
+  errors.refusal, '--validation_images', remedy='Give another number.'
+)
 
 NAME = 'flowers'
 CLASS_NAMES = ('daisy', 'dandelion', 'roses', 'sunflowers', 'tulips')
@@ -30,23 +33,6 @@ _FOLDER = 'flower_photos'
 _SPLIT_SEED = 0
 _LIMIT = 1 << 30  # bytes of the unpacked archive, which is held in memory
 _SUFFIX = '.jpg'
-
-
-class Held(NamedTuple):
-  """A file of the archive, in memory: a compressed archive has no places.
-
-  Attributes: as `slim.datasets.files.archives.Member`, and the content.
-  """
-
-  name: str
-  path: str
-  offset: int
-  size: int
-  content: bytes
-
-  def read(self) -> bytes:
-    """Returns the content."""
-    return self.content
 
 
 def find(
@@ -98,8 +84,7 @@ def hold_out(
   """
   if not 1 <= number < len(items):
     raise _number_refused(f'1 to {len(items) - 1}', number)
-  order = sorted(items, key=lambda item: item.file.name)
-  random.Random(_SPLIT_SEED).shuffle(order)
+  order = labeled_images.shuffled(items, _SPLIT_SEED)
   return {'train': order[number:], 'validation': order[:number]}
 
 
@@ -122,7 +107,7 @@ def hold_out_of_each(
   each, rest = divmod(number, len(CLASS_NAMES))
   if rest or number < 1:
     raise _number_refused(f'a multiple of {len(CLASS_NAMES)}', number)
-  splits = {'train': [], 'validation': []}
+  splits: dict[str, list[labeled_images.Item]] = {'train': [], 'validation': []}
   for label in sorted({item.label for item in items}):
     of_class = [item for item in items if item.label == label]
     if each >= len(of_class):
@@ -183,13 +168,13 @@ def _within(
 ) -> list[labeled_images.Item]:
   """Reads the photos of the archive."""
   labels = {name: i for i, name in enumerate(CLASS_NAMES, first_label)}
-  items = []
+  items: list[labeled_images.Item] = []
   for name, content in archives.files(
     archive, _LIMIT, lambda name: name.endswith(_SUFFIX)
   ):
     path = pathlib.PurePosixPath(name)
     if path.parent.name in labels:
-      held = Held(
+      held = archives.Member(
         f'{path.parent.name}/{path.name}',
         str(archive),
         len(items),
@@ -204,10 +189,3 @@ def _within(
       f'of {CLASS_NAMES[min(missing) - first_label]}. Download it again.'
     )
   return sorted(items, key=lambda item: item.file.name)
-
-
-def _number_refused(expected: str, received: int) -> errors.DataError:
-  return errors.DataError(
-    f'--validation_images: expected {expected}; received {received}. Give '
-    'another number.'
-  )

@@ -4,15 +4,19 @@ import concurrent.futures
 import os
 import pathlib
 from collections import abc
-from typing import Any
+from typing import TypeVar
 
 from slim import errors
 from slim.datasets.photographs import images
 from slim.datasets.records import progress
 from slim.datasets.records import shard_writer
 
+_Made = TypeVar('_Made')
 
-def read(path: str | bytes | os.PathLike, make: abc.Callable[[bytes], Any]):
+
+def read(
+  path: str | bytes | os.PathLike[str], make: abc.Callable[[bytes], _Made]
+) -> _Made:
   """Reads a file and makes an image of it.
 
   Args:
@@ -47,11 +51,11 @@ def unreadable(
     What cannot be read and why, by its place among the paths.
   """
 
-  def check(path):
+  def check(path: pathlib.Path) -> shard_writer.Unreadable | None:
     try:
       images.to_stored(_content(path))
     except (OSError, images.ImageError) as error:
-      return shard_writer.Unreadable(path, str(error))
+      return shard_writer.Unreadable(str(path), str(error))
     return None
 
   # Decoding is outside of Python's lock.
@@ -62,7 +66,7 @@ def unreadable(
     return {i: trouble for i, trouble in enumerate(found) if trouble}
 
 
-def _content(path: str | bytes | os.PathLike) -> bytes:
+def _content(path: str | bytes | os.PathLike[str]) -> bytes:
   with open(path, 'rb') as file:
     images.check_bytes(os.fstat(file.fileno()).st_size)
     return file.read(images.MAX_BYTES)

@@ -1,13 +1,19 @@
 """Finds the images of a folder that has a folder for each class."""
 
+import functools
 import os
 import pathlib
+import stat
 from collections import abc
 
 from slim import errors
 from slim.datasets.files import archives
 from slim.datasets.photographs import labeled_images
 from slim.datasets.records import label_lines
+
+_not_a_file = functools.partial(
+  errors.refusal, expected='an image file', remedy='Move it away.'
+)
 
 BACKGROUND = 'background'  # the name of label 0
 
@@ -43,19 +49,27 @@ def read_labels(path: pathlib.Path) -> list[str]:
   return names
 
 
+def folders(folder: pathlib.Path) -> list[pathlib.Path]:
+  """The folders in a folder, sorted; not hidden ones.
+
+  Raises:
+    slim.errors.DataError: see `check_name`.
+    OSError: the folder cannot be read.
+  """
+  found = sorted(path for path in _visible(folder) if path.is_dir())
+  for path in found:
+    check_name(folder, path.name)
+  return found
+
+
 def class_folders(folder: pathlib.Path) -> list[str]:
-  """Returns the names of the folders in a folder, sorted; not hidden ones.
+  """Returns the names of `folders`.
 
   Raises:
     slim.errors.DataError: no such folder, or none in it, or see `check_name`.
   """
   try:
-    with os.scandir(folder) as found:
-      names = sorted(
-        entry.name
-        for entry in found
-        if entry.is_dir() and not entry.name.startswith('.')
-      )
+    names = [path.name for path in folders(folder)]
   except OSError as error:
     raise errors.DataError(
       f'{folder}: expected a folder with a folder for each class; received '
@@ -66,8 +80,6 @@ def class_folders(folder: pathlib.Path) -> list[str]:
       f'{folder}: expected a folder for each class; received none. Put the '
       'images into folders with the names of their classes.'
     )
-  for name in names:
-    check_name(folder, name)
   return names
 
 
@@ -108,57 +120,53 @@ def find(
     slim.errors.DataError: a class has no folder or an empty one, a folder is no
       class, or there is a folder within the folder of a class.
   """
-  folders = class_folders(folder)
-  missing = [name for name in class_names if name not in set(folders)]
+  found = set(class_folders(folder))
+  missing = [name for name in class_names if name not in found]
   if missing:
     raise errors.DataError(
       f'{folder}: expected a folder for each class; received none for '
       f'{", ".join(map(repr, missing))}. Add it, or take the name out of '
       '--labels_file.'
     )
-  unknown = sorted(set(folders).difference(class_names))
+  unknown = sorted(found.difference(class_names))
   if unknown:
     raise errors.DataError(
       f'{folder}: expected folders of classes only; received '
       f'{", ".join(map(repr, unknown))}, which the file of labels does not '
       'name. Add the name to --labels_file, or move the folder away.'
     )
-  items = []
-  for label, name in enumerate(class_names, first_label):
-    files = _files(folder / name)
-    items += (
-      labeled_images.Item(
-        archives.Member(f'{name}/{entry.name}', entry.path, 0, size), label
-      )
-      for entry, size in files
-    )
-  return items
+  return [
+    labeled_images.Item(member, label)
+    for label, name in enumerate(class_names, first_label)
+    for member in _files(folder / name)
+  ]
 
 
-def _files(folder: pathlib.Path) -> list[tuple[os.DirEntry, int]]:
-  with os.scandir(folder) as found:
-    entries = sorted(
-      (entry for entry in found if not entry.name.startswith('.')),
-      key=lambda entry: entry.name,
-    )
-  if not entries:
+def files(folder: pathlib.Path) -> list[pathlib.Path]:
+  """The files in a folder, sorted; not hidden ones."""
+  return sorted(path for path in _visible(folder) if path.is_file())
+
+
+def _visible(folder: pathlib.Path) -> abc.Iterator[pathlib.Path]:
+  return (path for path in folder.iterdir() if not path.name.startswith('.'))
+
+
+def _files(folder: pathlib.Path) -> list[archives.Member]:
+  paths = sorted(_visible(folder))
+  if not paths:
     raise errors.DataError(
       f'{folder}: expected images; received an empty folder. Add some, or '
       'remove the folder, and its name from --labels_file.'
     )
-  files = []
-  for entry in entries:
-    try:
-      is_file, size = entry.is_file(), entry.stat().st_size
-    except OSError as error:
-      raise _not_a_file(entry, f'"{error}"') from error
-    if not is_file:
-      raise _not_a_file(entry, 'something else')
-    files.append((entry, size))
-  return files
+  return [_member(path) for path in paths]
 
 
-def _not_a_file(entry: os.DirEntry, received: str) -> errors.DataError:
-  return errors.DataError(
-    f'{entry.path}: expected an image file; received {received}. Move it away.'
-  )
+def _member(path: pathlib.Path) -> archives.Member:
+  try:
+    status = path.stat()
+  except OSError as error:
+    raise _not_a_file(path, received=f'"{error}"') from error
+  if not stat.S_ISREG(status.st_mode):
+    raise _not_a_file(path, received='something else')
+  name = f'{path.parent.name}/{path.name}'
+  return archives.Member(name, str(path), 0, status.st_size)

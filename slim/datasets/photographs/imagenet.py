@@ -3,6 +3,7 @@
 Labels are 1 to 1000 in the order of the list of synsets; 0 is the background.
 """
 
+import functools
 import hashlib
 import os
 import pathlib
@@ -58,7 +59,7 @@ def training_items(
   if not source.is_file():
     return image_folders.find(source, synsets, 1)
   labels = {f'{synset}.tar': label for label, synset in enumerate(synsets, 1)}
-  items = []
+  items: list[labeled_images.Item] = []
   found = set()
   for tar in archives.index(source):
     if tar.name not in labels:
@@ -160,22 +161,15 @@ def plan(
   ordered = {
     split: labeled_images.shuffled(items) for split, items in splits.items()
   }
-
-  def encode(items):
-    return (_encode(item, texts, classes, pixels) for item in items)
-
+  made = labeled_images.plan(
+    NAME, [image_folders.BACKGROUND, *texts], ordered, file_names, source
+  )
   known = hashlib.sha256(repr((classes, pixels)).encode()).hexdigest()
-  return sharding.Plan(
-    dataset=NAME,
-    class_names=(image_folders.BACKGROUND, *texts),
-    splits=tuple(
-      sharding.OutputSplit(split, file_names[split], items)
-      for split, items in ordered.items()
+  return made._replace(
+    encode=lambda items: (
+      _encode(item, texts, classes, pixels) for item in items
     ),
-    encode=encode,
-    source=source,
-    identity=f'{known} {labeled_images.identity(ordered.values())}',
-    together=4,
+    identity=f'{known} {made.identity}',
   )
 
 
@@ -227,11 +221,9 @@ def _encode(
 ) -> bytes | shard_writer.Unreadable:
   # Not turned: the boxes are those of the stored image, and so are all other
   # people's results.
-  def make(content):
-    if pixels.raw:
-      return images.to_pixels(content, pixels.side, upright=False)
-    return images.to_jpeg(content, upright=False)
-
+  make = functools.partial(images.to_jpeg, upright=False)
+  if pixels.raw:
+    make = functools.partial(images.to_pixels, side=pixels.side, upright=False)
   image = labeled_images.read(item, make)
   if isinstance(image, shard_writer.Unreadable):
     return image

@@ -135,7 +135,7 @@ class _Builder(ElementTree.TreeBuilder):
   declaration of the document's type.
   """
 
-  def doctype(self, name, pubid, system):
+  def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
     del pubid, system
     raise ValueError(f'a declaration of the document type {name!r}')
 

@@ -76,7 +76,7 @@ def fetch(
   downloads.check_space(folder, tars, client, shard_bytes)
   anonymous = client._replace(credentials=None)
   for names in (SYNSETS, LABELS, METADATA):
-    if not _find(folder, names):
+    if not _find(folder, names).is_file():
       remote = downloads.Remote(f'{sites.lists}{names[0]}', names[0])
       downloads.fetch(remote, folder, anonymous)
   for remote in sorted(tars, key=lambda remote: remote.name != BOXES):
@@ -94,7 +94,7 @@ def check(folder: pathlib.Path, verify_checksums: bool) -> None:
     slim.errors.DataError: names all that is missing, or the tar.
   """
   needed = [(name,) for name in MD5] + [SYNSETS, LABELS]
-  missing = [names[0] for names in needed if not _find(folder, names)]
+  missing = [names[0] for names in needed if not _find(folder, names).is_file()]
   if missing:
     raise errors.DataError(
       f'{folder}: expected {", ".join(missing)}; received a folder without. '
@@ -121,11 +121,10 @@ def classes(folder: pathlib.Path) -> imagenet_lists.Classes:
   """
   synsets = imagenet_lists.synsets(_find(folder, SYNSETS))
   metadata = _find(folder, METADATA)
-  if not metadata:
-    logging.info(
-      'No %s: classes are called by their synsets.', folder / METADATA[0]
-    )
-  names = imagenet_lists.names(metadata) if metadata else {}
+  has_names = metadata.is_file()
+  if not has_names:
+    logging.info('No %s: classes are called by their synsets.', metadata)
+  names = imagenet_lists.names(metadata) if has_names else {}
   found = imagenet_boxes.process(folder / BOXES, synsets)
   path = folder / BOXES_LIST
   disk.write_text(path, ''.join(f'{line}\n' for line in found.lines))
@@ -148,9 +147,7 @@ def validation_labels(folder: pathlib.Path, synsets: list[str]) -> list[int]:
   return imagenet_lists.validation_labels(_find(folder, LABELS), synsets)
 
 
-def _find(
-  folder: pathlib.Path, names: abc.Iterable[str]
-) -> pathlib.Path | None:
-  """Returns the first of these files that is there."""
+def _find(folder: pathlib.Path, names: abc.Iterable[str]) -> pathlib.Path:
+  """Returns the first of these files that is there; if none is, the first."""
   paths = [folder / name for name in names]
-  return next((path for path in paths if path.is_file()), None)
+  return next((path for path in paths if path.is_file()), paths[0])

@@ -4,12 +4,18 @@ None of them is part of the project: they come with the data, or from where
 `slim.datasets.photographs.imagenet_download` fetches them.
 """
 
+import functools
 import pathlib
 import re
 from typing import NamedTuple
 
 from slim import errors
 from slim.datasets.photographs import imagenet_boxes
+
+_refusal = functools.partial(
+  errors.refusal,
+  remedy='Check that this is the right list, or fetch it again.',
+)
 
 _SYNSET = re.compile(r'n\d{8}')
 
@@ -125,12 +131,3 @@ def _lines(path: pathlib.Path) -> list[str]:
   except (OSError, UnicodeDecodeError) as error:
     raise _refusal(path, 'a readable text file', f'"{error}"') from error
   return [line for line in lines if line.strip()]
-
-
-def _refusal(
-  path: pathlib.Path, expected: str, received: str
-) -> errors.DataError:
-  return errors.DataError(
-    f'{path}: expected {expected}; received {received}. Check that this is the '
-    'right list, or fetch it again.'
-  )

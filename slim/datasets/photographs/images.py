@@ -10,6 +10,7 @@ import struct
 from typing import NamedTuple
 
 import numpy as np
+import PIL
 import tensorflow as tf
 from PIL import Image
 from PIL import ImageOps
@@ -97,7 +98,9 @@ def to_decodable(content: bytes) -> Decodable:
     return Decodable(content, b'', (-1, -1))
   with _opened(content) as image:
     if _is_kept(image):
-      _check_end(content)
+      # One that is cut, or has another end, is decoded.
+      if not content.endswith(_JPEG_END):
+        _check_jpeg(content)
       return Decodable(content, b'', (-1, -1))
     pixels = _rgb(image, upright=True)
   return Decodable(pixels.tobytes(), RAW, (pixels.height, pixels.width))
@@ -182,7 +185,7 @@ def _opened(content: bytes) -> Image.Image:
     raise ImageError('expected an image; received an empty file')
   try:
     image = Image.open(io.BytesIO(content), formats=_FORMATS)
-  except Image.UnidentifiedImageError as error:
+  except PIL.UnidentifiedImageError as error:
     raise ImageError(
       f'expected JPEG, PNG, GIF, BMP or WebP; received a file that begins '
       f'with {content[:8]!r}'
@@ -246,12 +249,6 @@ def _is_plain_jpeg(content: bytes) -> bool:
     and 0 < height * width <= MAX_PIXELS
     and _has_room(content, width, height)
   )
-
-
-def _check_end(content: bytes) -> None:
-  """Refuses a JPEG that is cut, by decoding it where its end is another."""
-  if not content.endswith(_JPEG_END):
-    _check_jpeg(content)
 
 
 def _orientation(image: Image.Image) -> int:

@@ -1,5 +1,6 @@
 """Writes image files with labels as the shards of 2017."""
 
+import functools
 import hashlib
 import os
 import pathlib
@@ -30,10 +31,12 @@ class Item(NamedTuple):
   label: int
 
 
-def shuffled(items: abc.Sequence[Item]) -> list[Item]:
-  """Returns the items in an order that depends on their names alone."""
+def shuffled(
+  items: abc.Sequence[Item], seed: int = _SHUFFLE_SEED
+) -> list[Item]:
+  """Returns the items in an order that depends on names and seed alone."""
   ordered = sorted(items, key=lambda item: item.file.name)
-  random.Random(_SHUFFLE_SEED).shuffle(ordered)
+  random.Random(seed).shuffle(ordered)
   return ordered
 
 
@@ -56,10 +59,6 @@ def plan(
   Returns:
     What `slim.datasets.records.sharding.write` takes.
   """
-
-  def encode(items):
-    return (_encode(item, class_names[item.label]) for item in items)
-
   return sharding.Plan(
     dataset=dataset,
     class_names=tuple(class_names),
@@ -67,7 +66,9 @@ def plan(
       sharding.OutputSplit(split, file_names[split], items)
       for split, items in splits.items()
     ),
-    encode=encode,
+    encode=lambda items: (
+      _encode(item, class_names[item.label]) for item in items
+    ),
     source=source,
     identity=identity(splits.values()),
     together=4,
@@ -84,12 +85,11 @@ def identity(splits: abc.Iterable[abc.Iterable[Item]]) -> str:
     OSError: a file cannot be examined.
   """
   digest = hashlib.sha256()
-  times = {}
+  # Once for the many images of a tar.
+  time_of = functools.cache(lambda path: os.stat(path).st_mtime_ns)
   for items in splits:
     for file, label in items:
-      if file.path not in times:
-        times[file.path] = os.stat(file.path).st_mtime_ns
-      described = (*file[:4], label, times[file.path])
+      described = (*file[:4], label, time_of(file.path))
       digest.update(f'{described}\n'.encode(errors='surrogateescape'))
   return digest.hexdigest()
 

@@ -17,7 +17,7 @@ _FORMAT = 1
 
 
 def count(
-  paths: abc.Sequence[str | os.PathLike],
+  paths: abc.Sequence[str | os.PathLike[str]],
 ) -> tuple[records.RecordFile, ...]:
   """Counts the records of files of one folder, or recalls their numbers.
 
@@ -36,36 +36,32 @@ def count(
   """
   folder = pathlib.Path(paths[0]).parent
   known = _recall(folder / FILE_NAME)
-  stamps = {os.fspath(path): _stamp(path) for path in paths}
-  recalled = {
-    path: entry['num_examples']
-    for path, stamp in stamps.items()
-    if _is_entry(entry := known.get(os.path.basename(path)))
-    and stamp == (entry['size'], entry['mtime_ns'])
+  names = {os.fspath(path): os.path.basename(path) for path in paths}
+  stamps = {path: _stamp(path) for path in names}
+  numbers = {
+    path: known[name]['num_examples']
+    for path, name in names.items()
+    if _is_entry(known.get(name), stamps[path])
   }
-  scanned = records.scan_all([path for path in stamps if path not in recalled])
-  numbers = recalled | {file.path: file.count for file in scanned}
+  scanned = records.scan_all([path for path in names if path not in numbers])
+  numbers |= {file.path: file.count for file in scanned}
   if scanned:
     entries = {
-      os.path.basename(path): {
-        'size': stamp[0],
-        'mtime_ns': stamp[1],
-        'num_examples': numbers[path],
-      }
-      for path, stamp in stamps.items()
-      if stamp
+      name: {**stamps[path], 'num_examples': numbers[path]}
+      for path, name in names.items()
+      if stamps[path]
     }
     _keep(folder / FILE_NAME, known | entries)
-  return tuple(records.RecordFile(path, numbers[path]) for path in stamps)
+  return tuple(records.RecordFile(path, numbers[path]) for path in names)
 
 
-def _stamp(path: str | os.PathLike) -> tuple[int, int] | None:
-  """Size and time of a file; None where there is none, which scanning says."""
+def _stamp(path: str) -> dict[str, int]:
+  """Size and time of a file; {} where there is none, which scanning says."""
   try:
     status = os.stat(path)
   except OSError:
-    return None
-  return status.st_size, status.st_mtime_ns
+    return {}
+  return {'size': status.st_size, 'mtime_ns': status.st_mtime_ns}
 
 
 def _recall(path: pathlib.Path) -> dict[str, Any]:
@@ -80,13 +76,13 @@ def _recall(path: pathlib.Path) -> dict[str, Any]:
   return files if isinstance(files, dict) else {}
 
 
-def _is_entry(entry: Any) -> bool:
+def _is_entry(entry: Any, stamp: dict[str, int]) -> bool:
+  """Whether what is kept of a file still holds; it may be anything."""
   return (
     isinstance(entry, dict)
-    and all(
-      type(entry.get(key)) is int
-      for key in ('size', 'mtime_ns', 'num_examples')
-    )
+    and all(type(entry.get(key)) is int for key in (*stamp, 'num_examples'))
+    and bool(stamp)
+    and stamp.items() <= entry.items()
     and entry['num_examples'] >= 1
   )
 

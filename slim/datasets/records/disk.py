@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import fcntl
+import hashlib
 import os
 import pathlib
 import shutil
@@ -10,10 +11,13 @@ import tempfile
 import uuid
 from collections import abc
 from typing import IO
+from typing import Any
+
+_READ_TOGETHER = 1 << 20  # bytes
 
 
 @contextlib.contextmanager
-def replacing(path: str | os.PathLike) -> abc.Iterator[pathlib.Path]:
+def replacing(path: str | os.PathLike[str]) -> abc.Iterator[pathlib.Path]:
   """Makes a file that is at any time the old one or the new one.
 
   That holds for a process that is killed and for a power cut too. Several
@@ -38,14 +42,14 @@ def replacing(path: str | os.PathLike) -> abc.Iterator[pathlib.Path]:
     hidden.unlink(missing_ok=True)
 
 
-def write_text(path: str | os.PathLike, text: str) -> None:
+def write_text(path: str | os.PathLike[str], text: str) -> None:
   """Writes a file of text, by `replacing`."""
   with replacing(path) as hidden:
     hidden.write_text(text, encoding='utf-8')
 
 
 @contextlib.contextmanager
-def making_folder(path: str | os.PathLike) -> abc.Iterator[pathlib.Path]:
+def making_folder(path: str | os.PathLike[str]) -> abc.Iterator[pathlib.Path]:
   """Makes a file or a folder that is there with all its files or not at all.
 
   Args:
@@ -105,7 +109,7 @@ def put(made: pathlib.Path, path: pathlib.Path) -> None:
   sync(path.parent)
 
 
-def sync(path: os.PathLike) -> None:
+def sync(path: os.PathLike[str]) -> None:
   """Brings a file or folder to the disk, so that a power cut keeps it."""
   descriptor = os.open(path, os.O_RDONLY)
   try:
@@ -118,7 +122,24 @@ def sync(path: os.PathLike) -> None:
     os.close(descriptor)
 
 
-def lock(file: int | IO) -> bool:
+def digest(path: str | os.PathLike[str], algorithm: str = 'sha256') -> str:
+  """The hash of a file, in lower-case hexadecimal digits.
+
+  Args:
+    path: of the file.
+    algorithm: a name that `hashlib` knows.
+
+  Raises:
+    OSError: it cannot be read.
+  """
+  found = hashlib.new(algorithm, usedforsecurity=False)
+  with open(path, 'rb') as file:
+    while piece := file.read(_READ_TOGETHER):
+      found.update(piece)
+  return found.hexdigest()
+
+
+def lock(file: int | IO[Any]) -> bool:
   """Keeps other processes out of an open file or folder.
 
   The lock goes with the descriptor, and so with the process, however that ends.

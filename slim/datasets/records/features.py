@@ -10,8 +10,6 @@ import tensorflow as tf
 
 IMAGE = 'image/encoded'
 
-_FEATURES_TAG = b'\x0a'  # field 1 of Example, of a given length
-
 
 def of_bytes(*values: bytes) -> tf.train.Feature:
   """A list of byte strings."""
@@ -118,13 +116,5 @@ class Template:
     """
     entry = tf.train.Features(feature={IMAGE: of_bytes(encoded)})
     content = self._rest + entry.SerializeToString()
-    return _FEATURES_TAG + _varint(len(content)) + content
-
-
-def _varint(value: int) -> bytes:
-  """Seven bits a byte, lowest first; the top bit says that more follow."""
-  digits = []
-  while value > 0x7F:
-    digits.append(value & 0x7F | 0x80)
-    value >>= 7
-  return bytes([*digits, value])
+    # On the wire an Example is as this list: field 1, its length, its bytes.
+    return tf.train.BytesList(value=[content]).SerializeToString()

@@ -9,6 +9,7 @@ import os
 import pathlib
 import re
 import types
+from collections.abc import Mapping
 from typing import Any
 from typing import NamedTuple
 
@@ -79,7 +80,7 @@ class Manifest(NamedTuple):
   num_classes: int
   labels: dict[int, str] | None
   splits: dict[str, SplitEntry]
-  features: dict[str, str] = types.MappingProxyType({})
+  features: Mapping[str, str] = types.MappingProxyType({})
   source: str = ''
   fingerprint: str = ''
   skipped: tuple[str, ...] = ()
@@ -100,7 +101,7 @@ class Manifest(NamedTuple):
     return max(self.num_classes, *(label + 1 for label in self.labels or [0]))
 
 
-def read(data_dir: str | os.PathLike) -> Manifest | None:
+def read(data_dir: str | os.PathLike[str]) -> Manifest | None:
   """Reads `<data_dir>/shards.json`; keys that it does not know are passed over.
 
   Args:
@@ -140,17 +141,12 @@ class _Node(NamedTuple):
   where: str
   value: Any
 
-  def get(self, key: str) -> '_Node':
+  def get(self, key: str, *default: Any) -> '_Node':
     where = f'{self.where}.{key}' if self.where else key
     table = self.table()
-    if key not in table:
+    if key not in table and not default:
       raise _refused(self.path, where, 'a value', 'none')
-    return _Node(self.path, where, table[key])
-
-  def find(self, key: str, default: Any) -> '_Node':
-    if key in self.table():
-      return self.get(key)
-    return _Node(self.path, key, default)
+    return _Node(self.path, where, table.get(key, *default))
 
   def table(self) -> dict[str, Any]:
     return self._typed(dict, 'an object')
@@ -195,10 +191,10 @@ def _manifest(node: _Node) -> Manifest:
     num_classes=node.get('num_classes').whole(1, _MAX_LABEL),
     labels=_labels(node.get('labels')),
     splits={name: _split(splits.get(name)) for name in splits.table()},
-    features=_texts(node.find('features', {})),
-    source=node.find('source', '').text(),
-    fingerprint=node.find('fingerprint', '').text(),
-    skipped=tuple(item.text() for item in node.find('skipped', []).items()),
+    features=_texts(node.get('features', {})),
+    source=node.get('source', '').text(),
+    fingerprint=node.get('fingerprint', '').text(),
+    skipped=tuple(item.text() for item in node.get('skipped', []).items()),
   )
 
 

@@ -4,6 +4,7 @@ No iterator has to be saved: to go on where a run stopped, start a new stream
 at the position it had reached.
 """
 
+import dataclasses
 from collections import abc
 from typing import NamedTuple
 
@@ -80,11 +81,7 @@ def shuffled(
   Returns:
     Elements (position int64 [], serialized string []), without end.
   """
-
-  def permuted(serialized, places):
-    return tf.gather(serialized, places)
-
-  return _shuffled(files, permuted, seed=seed, start=start, window=window)
+  return _shuffled(files, tf.gather, seed=seed, start=start, window=window)
 
 
 def shuffled_references(
@@ -106,7 +103,7 @@ def shuffled_references(
     Elements (position int64 [], Reference), without end.
   """
 
-  def permuted(serialized, places):
+  def permuted(serialized: tf.Tensor, places: tf.Tensor) -> Reference:
     # Within a variant, because tf.data counts the bytes of all strings of a
     # tensor whenever it hands it on.
     wrapped = tf.raw_ops.OptionalFromValue(components=[serialized])
@@ -132,7 +129,7 @@ def shuffled_indices(count: int, *, seed: int, start: int) -> tf.data.Dataset:
   """
   first_epoch, offset = divmod(start, count)
 
-  def epoch_stream(epoch):
+  def epoch_stream(epoch: tf.Tensor) -> tf.data.Dataset:
     order = tf.cast(_permutation(count, seed, epoch, _FILES), tf.int64)
     skipped = tf.where(tf.equal(epoch, first_epoch), offset, 0)
     return tf.data.Dataset.from_tensor_slices(order[skipped:])
@@ -192,7 +189,9 @@ def part_of_files(
     low = max(begin - before, 0)
     high = min(end - before, file.count)
     if low < high:
-      parts.append(file._replace(first=file.first + low, count=high - low))
+      parts.append(
+        dataclasses.replace(file, first=file.first + low, count=high - low)
+      )
     before += file.count
   return tuple(parts)
 
@@ -227,7 +226,9 @@ def _read(
 ) -> tf.data.Dataset:
   """Streams serialized examples, file after file."""
 
-  def of_file(path, first, count):
+  def of_file(
+    path: tf.Tensor, first: tf.Tensor, count: tf.Tensor
+  ) -> tf.data.Dataset:
     return tf.data.TFRecordDataset(path).skip(first).take(count)
 
   columns = tf.data.Dataset.from_tensor_slices((paths, firsts, counts))
@@ -260,7 +261,7 @@ def _shuffled(
   first_window, within = divmod(offset, window)
   paths, firsts, counts = _columns(files)
 
-  def windows_of(epoch):
+  def windows_of(epoch: tf.Tensor) -> tf.data.Dataset:
     file_order = _permutation(len(files), seed, epoch, _FILES)
     columns = (tf.gather(part, file_order) for part in (paths, firsts, counts))
     number = tf.where(tf.equal(epoch, first_epoch), first_window, 0)
@@ -268,7 +269,9 @@ def _shuffled(
     stream = _read(*_without_first(number * window, *columns)).batch(window)
     return stream.enumerate(number).map(lambda *numbered: (epoch, *numbered))
 
-  def permute(epoch, number, serialized):
+  def permute(
+    epoch: tf.Tensor, number: tf.Tensor, serialized: tf.Tensor
+  ) -> tf.data.Dataset:
     places = _permutation(tf.size(serialized), seed, epoch, number)
     return tf.data.Dataset.from_tensor_slices(permuted(serialized, places))
 

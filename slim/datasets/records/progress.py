@@ -43,7 +43,7 @@ class Progress(tqdm.tqdm):
     if file.isatty():
       return tqdm.tqdm.status_printer(file)
 
-    def write(state):
+    def write(state: str) -> None:
       if state:
         file.write(f'{state}\n')
         file.flush()

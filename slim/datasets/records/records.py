@@ -7,13 +7,13 @@ reads everything.
 """
 
 import concurrent.futures
+import dataclasses
 import functools
-import io
 import os
 import pathlib
 import struct
 from collections import abc
-from typing import NamedTuple
+from typing import BinaryIO
 
 import tensorflow as tf
 
@@ -29,14 +29,15 @@ _SCAN_BUFFER_BYTES = 8192
 _SCAN_THREADS = 16
 _MOST_SAID = 1000  # characters of a message
 
-PathLike = str | os.PathLike
+PathLike = str | os.PathLike[str]
 
 # What iterating over records raises. TensorFlow's messages repeat what it could
 # not parse, and where that is no text it fails to make text of the message.
 FAILURES = (tf.errors.OpError, UnicodeDecodeError)
 
 
-class RecordFile(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class RecordFile:
   """A file whose framing was found whole, or a part of one.
 
   Attributes:
@@ -85,11 +86,9 @@ def scan_all(paths: abc.Sequence[PathLike]) -> tuple[RecordFile, ...]:
     slim.errors.DataError: as `scan`, for the first damaged file.
   """
   with concurrent.futures.ThreadPoolExecutor(_SCAN_THREADS) as pool:
-    counts = list(pool.map(scan, paths))
-  return tuple(
-    RecordFile(os.fspath(path), count)
-    for path, count in zip(paths, counts, strict=True)
-  )
+    return tuple(
+      pool.map(lambda path: RecordFile(os.fspath(path), scan(path)), paths)
+    )
 
 
 def scan(path: PathLike) -> int:
@@ -190,7 +189,7 @@ def message_of(error: Exception) -> str:
   return message[:_MOST_SAID]
 
 
-def _scan_stream(path: PathLike, file: io.BufferedReader) -> int:
+def _scan_stream(path: PathLike, file: BinaryIO) -> int:
   """Counts the records of an open file, which is read from its start."""
   size = os.fstat(file.fileno()).st_size
   if not size:

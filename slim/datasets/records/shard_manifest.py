@@ -4,7 +4,7 @@ The file is written last: a folder that has one is whole. A folder without one
 was filled by other tools, or by a conversion that did not end.
 """
 
-import hashlib
+import contextlib
 import json
 import os
 import pathlib
@@ -23,19 +23,9 @@ from slim.datasets.records import staging
 LABELS_FILE = 'labels.txt'
 
 _LABEL = 'image/class/label'
-_HASH_TOGETHER = 1 << 20  # bytes
 
 
-def sha256(path: os.PathLike) -> str:
-  """Returns the hash of a file, in lower-case hexadecimal digits."""
-  digest = hashlib.sha256()
-  with open(path, 'rb') as file:
-    while piece := file.read(_HASH_TOGETHER):
-      digest.update(piece)
-  return digest.hexdigest()
-
-
-def features_of(path: os.PathLike) -> dict[str, str]:
+def features_of(path: os.PathLike[str]) -> dict[str, str]:
   """Returns kind by key of the features of a file's first example."""
   with open(path, 'rb') as file:  # a stream would take a tenth of a second
     length = int.from_bytes(file.read(8), 'little')
@@ -54,8 +44,9 @@ def write(folder: pathlib.Path, content: manifest.Manifest) -> None:
   Raises:
     OSError: it cannot be written.
   """
-  labels = ''.join(f'{n}:{name}\n' for n, name in content.labels.items())
-  disk.write_text(folder / LABELS_FILE, labels)
+  labels = (content.labels or {}).items()
+  lines = ''.join(f'{label}:{name}\n' for label, name in labels)
+  disk.write_text(folder / LABELS_FILE, lines)
   splits = {
     name: {
       'num_examples': split.num_examples,
@@ -66,6 +57,13 @@ def write(folder: pathlib.Path, content: manifest.Manifest) -> None:
   tree = {'format': manifest.FORMAT, **content._asdict(), 'splits': splits}
   text = json.dumps(tree, indent=1) + '\n'
   disk.write_text(folder / manifest.FILE_NAME, text)
+
+
+def earlier(folder: pathlib.Path) -> manifest.Manifest | None:
+  """What an earlier conversion wrote; None where nothing can be read."""
+  with contextlib.suppress(errors.DataError):
+    return manifest.read(folder)
+  return None
 
 
 def intact(
@@ -81,10 +79,7 @@ def intact(
     The manifest; None where there is none, its shards have other names, or one
     of them does not have its checksum.
   """
-  try:
-    found = manifest.read(folder)
-  except errors.DataError:
-    return None
+  found = earlier(folder)
   if not found or found.names != list(names):
     return None
   labels = folder / LABELS_FILE
@@ -99,11 +94,11 @@ def has_content(folder: pathlib.Path, shard: manifest.Shard) -> bool:
   return (
     path.is_file()
     and path.stat().st_size == shard.size
-    and sha256(path) == shard.sha256
+    and disk.digest(path) == shard.sha256
   )
 
 
-def check_finished(folder: os.PathLike | str) -> None:
+def check_finished(folder: os.PathLike[str] | str) -> None:
   """Refuses a folder in which a first conversion did not come to its end.
 
   Args:
@@ -124,7 +119,7 @@ def check_finished(folder: os.PathLike | str) -> None:
     )
 
 
-def verify(folder: os.PathLike | str) -> manifest.Manifest:
+def verify(folder: os.PathLike[str] | str) -> manifest.Manifest:
   """Reads every record of every shard and checks it against shards.json.
 
   Args:
@@ -159,7 +154,7 @@ def _verify_shard(
   count = records.verify(path)
   if count != shard.num_examples:
     raise _damaged(path, f'{shard.num_examples} examples', f'{count}')
-  digest = sha256(path)
+  digest = disk.digest(path)
   if digest != shard.sha256:
     raise _damaged(path, f'sha256 {shard.sha256}', digest)
   stream = tf.data.TFRecordDataset(os.fspath(path)).as_numpy_iterator()

@@ -7,12 +7,14 @@ with a note beside it, by which an interrupted run finds it again.
 
 import collections
 import concurrent.futures
+import itertools
 import json
 import os
 import pathlib
 from collections import abc
 from typing import Any
 from typing import NamedTuple
+from typing import TypeVar
 
 import tensorflow as tf
 
@@ -24,6 +26,9 @@ from slim.datasets.records import shard_manifest
 
 _FRAMING_BYTES = 16  # of a record: its length, and two checksums
 _CHUNKS_AHEAD = 4  # a thread; bounds the memory for encoded examples
+
+_Task = TypeVar('_Task')
+_Result = TypeVar('_Result')
 
 
 class Unreadable(NamedTuple):
@@ -57,18 +62,6 @@ def refusal(
     f'that are not:\n  {listed}\nRepair or remove them and run this again, '
     'or leave them out with --skip_corrupt.'
   )
-
-
-class Job(NamedTuple):
-  """A shard to write.
-
-  Attributes:
-    name: of its file.
-    items: one an example.
-  """
-
-  name: str
-  items: abc.Sequence[Any]
 
 
 class Note(NamedTuple):
@@ -129,7 +122,9 @@ def finished(
 
 
 def write(
-  place: pathlib.Path, jobs: abc.Sequence[Job], encoder: Encoder
+  place: pathlib.Path,
+  shards: abc.Mapping[str, abc.Sequence[Any]],
+  encoder: Encoder,
 ) -> tuple[dict[str, Note], list[Unreadable]]:
   """Writes shards into the place, each with a note.
 
@@ -137,7 +132,7 @@ def write(
 
   Args:
     place: receives them.
-    jobs: the shards.
+    shards: the items of each, one an example, by the name of its file.
     encoder: makes the examples.
 
   Returns:
@@ -148,20 +143,38 @@ def write(
     OSError, tf.errors.OpError: a shard cannot be written.
   """
   pool = concurrent.futures.ThreadPoolExecutor(encoder.num_threads)
-  total = sum(len(job.items) for job in jobs)
-  unreadable = []
+  unreadable: list[Unreadable] = []
   finishing = []
+  encoded = itertools.chain.from_iterable(
+    _ahead(
+      pool,
+      lambda items: list(encoder.encode(items)),
+      (
+        items[start : start + encoder.together]
+        for items in shards.values()
+        for start in range(0, len(items), encoder.together)
+      ),
+      _CHUNKS_AHEAD * encoder.num_threads,
+    )
+  )
+  total = sum(map(len, shards.values()))
   try:
     with progress.Progress(total=total, unit=' images') as bar:
-      for job, chunks in _encoded(pool, jobs, encoder):
-        writing = _ShardFile(place, job.name, encoder.skip_unreadable)
-        for chunk in chunks:
-          writing.add(chunk)
-          bar.update(len(chunk))
-        unreadable += writing.unreadable
-        if writing.close():
-          # Hashing and waiting for the disk need not hold up the next shard.
-          finishing.append(pool.submit(writing.finish))
+      for name, items in shards.items():
+        own = itertools.islice(encoded, len(items))
+        file = _write_file(place / f'{name}.part', own, bar)
+        unreadable += file.unreadable
+        if file.unreadable and not encoder.skip_unreadable:
+          file.path.unlink()
+          continue
+        if not file.num_examples:
+          raise errors.DataError(
+            f'{name}: expected at least one readable image; received '
+            f'{len(file.unreadable)} that are not, first {file.unreadable[0]}. '
+            'Write fewer shards, or look at the source.'
+          )
+        # Hashing and waiting for the disk need not hold up the next shard.
+        finishing.append(pool.submit(_finish, place, name, file))
       notes = [future.result() for future in finishing]
   finally:
     pool.shutdown(cancel_futures=True)
@@ -170,88 +183,66 @@ def write(
   return {note.shard.file: note for note in notes}, unreadable
 
 
-class _ShardFile:
-  """A shard while it is written."""
+class _File(NamedTuple):
+  """A file of records that is closed, and what could not be in it."""
 
-  def __init__(self, place: pathlib.Path, name: str, skip: bool):
-    self.unreadable: list[Unreadable] = []
-    self._place = place
-    self._name = name
-    self._skip = skip
-    self._path = place / f'{name}.part'
-    self._writer = tf.io.TFRecordWriter(os.fspath(self._path))
-    self._examples = self._bytes = 0
+  path: pathlib.Path
+  num_examples: int
+  size: int
+  unreadable: list[Unreadable]
 
-  def add(self, payloads: abc.Iterable[bytes | Unreadable]) -> None:
+
+def _write_file(
+  path: pathlib.Path,
+  payloads: abc.Iterable[bytes | Unreadable],
+  bar: progress.Progress,
+) -> _File:
+  """Writes records; the size is what the file must have, in bytes."""
+  unreadable: list[Unreadable] = []
+  num_examples = size = 0
+  with tf.io.TFRecordWriter(os.fspath(path)) as writer:
     for payload in payloads:
+      bar.update()
       if isinstance(payload, Unreadable):
-        self.unreadable.append(payload)
+        unreadable.append(payload)
         continue
-      self._writer.write(payload)
-      self._examples += 1
-      self._bytes += len(payload) + _FRAMING_BYTES
+      writer.write(payload)
+      num_examples += 1
+      size += len(payload) + _FRAMING_BYTES
+  return _File(path, num_examples, size, unreadable)
 
-  def close(self) -> bool:
-    """Closes the file; returns whether it is to be finished."""
-    self._writer.close()
-    if self.unreadable and not self._skip:
-      self._path.unlink()
-      return False
-    if not self._examples:
-      raise errors.DataError(
-        f'{self._name}: expected at least one readable image; received '
-        f'{len(self.unreadable)} that are not, first {self.unreadable[0]}. '
-        'Write fewer shards, or look at the source.'
-      )
-    return True
 
-  def finish(self) -> Note:
-    """Checks the file, brings it to the disk and gives it its name."""
-    size = self._path.stat().st_size
-    if size != self._bytes:
-      raise OSError(f'{size} of {self._bytes} bytes of {self._name} written')
-    shard = manifest.Shard(
-      self._name, self._examples, size, shard_manifest.sha256(self._path)
-    )
-    note = Note(shard, tuple(map(str, self.unreadable)))
-    disk.put(self._path, self._place / self._name)
-    # A note that is lost with the power costs no more than this shard.
-    _note_path(self._place, self._name).write_text(
-      json.dumps({'shard': shard._asdict(), 'skipped': note.skipped}),
-      encoding='utf-8',
-    )
-    return note
+def _finish(place: pathlib.Path, name: str, file: _File) -> Note:
+  """Checks the file, brings it to the disk and gives it its name."""
+  size = file.path.stat().st_size
+  if size != file.size:
+    raise OSError(f'{size} of {file.size} bytes of {name} written')
+  shard = manifest.Shard(name, file.num_examples, size, disk.digest(file.path))
+  note = Note(shard, tuple(map(str, file.unreadable)))
+  disk.put(file.path, place / name)
+  # A note that is lost with the power costs no more than this shard.
+  _note_path(place, name).write_text(
+    json.dumps({'shard': shard._asdict(), 'skipped': note.skipped}),
+    encoding='utf-8',
+  )
+  return note
 
 
 def _note_path(place: pathlib.Path, name: str) -> pathlib.Path:
   return place / f'{name}.json'
 
 
-def _encoded(pool, jobs, encoder):
-  """Yields (job, iterator of lists of payloads), encoded ahead, in order."""
-  waiting = collections.deque()
-  tasks = (
-    (job, job.items[start : start + encoder.together])
-    for job in jobs
-    for start in range(0, len(job.items), encoder.together)
+def _ahead(
+  pool: concurrent.futures.Executor,
+  function: abc.Callable[[_Task], _Result],
+  tasks: abc.Iterator[_Task],
+  number: int,
+) -> abc.Iterator[_Result]:
+  """The results in order, while `number` more tasks are done or wait."""
+  waiting = collections.deque(
+    pool.submit(function, task) for task in itertools.islice(tasks, number)
   )
-
-  def submit_next():
-    for _, items in tasks:
-      waiting.append(pool.submit(_encode_list, encoder.encode, items))
-      return
-
-  for _ in range(_CHUNKS_AHEAD * encoder.num_threads):
-    submit_next()
-
-  def chunks(job):
-    for _ in range(0, len(job.items), encoder.together):
-      submit_next()
-      yield waiting.popleft().result()
-
-  for job in jobs:
-    yield job, chunks(job)
-
-
-def _encode_list(encode, items):
-  return list(encode(items))
+  while waiting:
+    for task in itertools.islice(tasks, 1):
+      waiting.append(pool.submit(function, task))
+    yield waiting.popleft().result()

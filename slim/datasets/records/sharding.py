@@ -5,7 +5,9 @@ finds the finished ones again. When all are finished they are moved into
 the folder, and shards.json comes last.
 """
 
+import functools
 import hashlib
+import itertools
 import json
 import os
 import pathlib
@@ -19,9 +21,17 @@ from slim import errors
 from slim.datasets.records import disk
 from slim.datasets.records import label_lines
 from slim.datasets.records import manifest
+from slim.datasets.records import order
 from slim.datasets.records import shard_manifest
 from slim.datasets.records import shard_writer
 from slim.datasets.records import staging
+
+_other = functools.partial(
+  errors.refusal,
+  expected='an empty folder, or one with this same conversion',
+  remedy='Choose another folder, move those files away, or give --overwrite, '
+  f'which replaces what {manifest.FILE_NAME} lists.',
+)
 
 _FORMAT = 'shards 2'  # change it when equal plans give other records
 _PLAN = 'plan'
@@ -39,6 +49,19 @@ class OutputSplit(NamedTuple):
   name: str
   file_names: tuple[str, ...]
   items: abc.Sequence[Any]
+
+
+class Place(NamedTuple):
+  """An example: its split, and its number there."""
+
+  split: str
+  number: int
+
+
+def numbered(split: str, file_names: tuple[str, ...], size: int) -> OutputSplit:
+  """A split whose items are `Place`s."""
+  items = [Place(split, number) for number in range(size)]
+  return OutputSplit(split, file_names, items)
 
 
 class Plan(NamedTuple):
@@ -171,9 +194,12 @@ def _check_names(plan: Plan) -> None:
 
 
 def _fingerprint(plan: Plan) -> str:
-  described = [_FORMAT, plan.dataset, plan.class_names, plan.identity]
-  for split in plan.splits:
-    described += [split.name, split.file_names, len(split.items)]
+  described = [
+    *(_FORMAT, plan.dataset, plan.class_names, plan.identity),
+    *itertools.chain.from_iterable(
+      (split.name, split.file_names, len(split.items)) for split in plan.splits
+    ),
+  ]
   return hashlib.sha256(json.dumps(described).encode()).hexdigest()
 
 
@@ -186,7 +212,7 @@ def _kept(
   if found and found.fingerprint == _fingerprint(plan):
     return found
   if found:
-    raise _other(folder, 'one whose source or options were others')
+    raise _other(folder, received='one whose source or options were others')
   known = {*names, *(_listed(folder) if options.overwrite else ())}
   strangers = [
     path.name
@@ -195,35 +221,25 @@ def _kept(
     if path.name.startswith(f'{split.name}-') and path.name not in known
   ]
   if strangers:
-    raise _other(folder, f'{strangers[0]} ({len(strangers)} such files)')
+    raise _other(
+      folder, received=f'{strangers[0]} ({len(strangers)} such files)'
+    )
   return None
 
 
 def _listed(folder: pathlib.Path) -> list[str]:
   """Names of the shards of an earlier conversion."""
-  try:
-    found = manifest.read(folder)
-  except errors.DataError:
-    return []
+  found = shard_manifest.earlier(folder)
   return found.names if found else []
-
-
-def _other(folder: pathlib.Path, received: str) -> errors.DataError:
-  return errors.DataError(
-    f'{folder}: expected an empty folder, or one with this same conversion; '
-    f'received {received}. Choose another folder, move those files away, or '
-    f'give --overwrite, which replaces what {manifest.FILE_NAME} lists.'
-  )
 
 
 def _write(
   folder: pathlib.Path, place: pathlib.Path, plan: Plan, options: Options
 ) -> Report:
-  jobs = _jobs(plan)
-  names = [job.name for job in jobs]
+  shards = _items_of_shards(plan)
   _claim(place, _fingerprint(plan))
-  notes = shard_writer.finished(place, folder, names)
-  missing = [job for job in jobs if job.name not in notes]
+  notes = shard_writer.finished(place, folder, shards)
+  missing = {name: shards[name] for name in shards if name not in notes}
   encoder = shard_writer.Encoder(
     plan.encode,
     plan.together,
@@ -248,17 +264,23 @@ def _claim(place: pathlib.Path, fingerprint: str) -> None:
     disk.write_text(path, fingerprint)
 
 
-def _jobs(plan: Plan) -> list[shard_writer.Job]:
-  jobs = []
-  for split in plan.splits:
-    number, total = len(split.file_names), len(split.items)
-    for i, name in enumerate(split.file_names):
-      start, stop = total * i // number, total * (i + 1) // number
-      jobs.append(shard_writer.Job(name, split.items[start:stop]))
-  return jobs
+def _items_of_shards(plan: Plan) -> dict[str, abc.Sequence[Any]]:
+  """The items of each shard, by its name: equal parts of its split."""
+  return {
+    name: split.items[
+      slice(*order.part_of(len(split.items), number, len(split.file_names)))
+    ]
+    for split in plan.splits
+    for number, name in enumerate(split.file_names)
+  }
 
 
-def _manifest(plan, notes, place, folder):
+def _manifest(
+  plan: Plan,
+  notes: abc.Mapping[str, shard_writer.Note],
+  place: pathlib.Path,
+  folder: pathlib.Path,
+) -> manifest.Manifest:
   first = plan.splits[0].file_names[0]
   there = place if (place / first).is_file() else folder
   splits = {}

@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -74,13 +75,17 @@ class Request(NamedTuple):
   verify_checksums: bool = True
 
 
+# Functions by name.
+Sources = dict[str, Callable[[Request], ArraySource]]
+
+
 def identity(source: ArraySource) -> str:
   """Returns a hash of all images and labels."""
   digest = hashlib.sha256()
   for name, split in source.splits.items():
     digest.update(name.encode())
-    digest.update(np.ascontiguousarray(split.images))
-    digest.update(np.ascontiguousarray(split.labels))
+    digest.update(np.ascontiguousarray(split.images).data)
+    digest.update(np.ascontiguousarray(split.labels).data)
   return digest.hexdigest()
 
 
@@ -118,11 +123,14 @@ def checked(facts: Facts, split: SplitArrays, origin: str) -> SplitArrays:
   )
 
 
-def from_tfds(facts: Facts, seconds: float | None = None) -> ArraySource:
+def from_tfds(
+  facts: Facts, request: Request, seconds: float | None = None
+) -> ArraySource:
   """Downloads with tensorflow-datasets, in a process with a time limit.
 
   Args:
     facts: of the data set.
+    request: not used.
     seconds: after which the process is killed; None for the data set's own.
 
   Returns:
@@ -131,6 +139,7 @@ def from_tfds(facts: Facts, seconds: float | None = None) -> ArraySource:
   Raises:
     slim.errors.DataError: it could not be had in that time.
   """
+  del request
   seconds = facts.tfds_seconds if seconds is None else seconds
   # The process finds this very package, wherever the program was started.
   path = os.pathsep.join(filter(None, (str(_ROOT), os.getenv('PYTHONPATH'))))

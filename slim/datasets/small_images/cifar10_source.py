@@ -1,5 +1,6 @@
 """Where CIFAR-10 comes from: its own archives, or the network."""
 
+import functools
 import pathlib
 from collections import abc
 
@@ -9,7 +10,6 @@ from slim import errors
 from slim.datasets.files import archives
 from slim.datasets.files import pickles
 from slim.datasets.small_images import arrays
-from slim.datasets.small_images import cifar10
 
 BINARY = 'cifar-10-binary.tar.gz'
 PYTHON = 'cifar-10-python.tar.gz'
@@ -21,11 +21,22 @@ SHA256 = {
 }
 
 FACTS = arrays.Facts(
-  cifar10.NAME,
+  'cifar10',
   'CIFAR-10',
-  cifar10.CLASS_NAMES,
-  (cifar10.IMAGE_SIZE, cifar10.IMAGE_SIZE, cifar10.CHANNELS),
-  cifar10.SPLITS,
+  (
+    'airplane',
+    'automobile',
+    'bird',
+    'cat',
+    'deer',
+    'dog',
+    'frog',
+    'horse',
+    'ship',
+    'truck',
+  ),
+  (32, 32, 3),
+  ('train', 'test'),
   tfds_seconds=600,  # 170 MB
 )
 
@@ -33,10 +44,13 @@ _BATCHES = {
   'train': [f'data_batch_{i}' for i in range(1, 6)],
   'test': ['test_batch'],
 }
-_PIXEL_BYTES = cifar10.CHANNELS * cifar10.IMAGE_SIZE**2
+_PIXEL_BYTES = 3 * 32**2
 _ROW_BYTES = 1 + _PIXEL_BYTES  # the label stands first
 # Five times the images; the pickles have names beside them.
 _LIMIT = 5 * 60_000 * _ROW_BYTES
+
+# Pixels, uint8 [N, _PIXEL_BYTES], and labels, uint8 [N].
+_Batch = tuple[np.ndarray, np.ndarray]
 
 
 def from_binary(request: arrays.Request) -> arrays.ArraySource:
@@ -52,9 +66,8 @@ def from_binary(request: arrays.Request) -> arrays.ArraySource:
     slim.errors.DataError: it is missing or damaged, is not the published one,
       or holds no whole images.
   """
-  contents = _contents(request, BINARY, 'cifar-10-batches-bin/{}.bin')
 
-  def read(name, content):
+  def read(name: str, content: bytes) -> _Batch:
     if not content or len(content) % _ROW_BYTES:
       raise errors.DataError(
         f'{name}: expected images of {_ROW_BYTES} bytes; received '
@@ -63,7 +76,7 @@ def from_binary(request: arrays.Request) -> arrays.ArraySource:
     rows = np.frombuffer(content, np.uint8).reshape(-1, _ROW_BYTES)
     return rows[:, 1:], rows[:, 0]
 
-  return _source(request, BINARY, contents, read)
+  return _source(request, BINARY, 'cifar-10-batches-bin/{}.bin', read)
 
 
 def from_python(request: arrays.Request) -> arrays.ArraySource:
@@ -78,9 +91,8 @@ def from_python(request: arrays.Request) -> arrays.ArraySource:
   Raises:
     slim.errors.DataError: as `from_binary`.
   """
-  contents = _contents(request, PYTHON, 'cifar-10-batches-py/{}')
 
-  def read(name, content):
+  def read(name: str, content: bytes) -> _Batch:
     batch = pickles.load(content, name)
     try:
       pixels, labels = batch[b'data'], np.array(batch[b'labels'], np.uint8)
@@ -97,13 +109,10 @@ def from_python(request: arrays.Request) -> arrays.ArraySource:
         f'{error!r}. Download {PYTHON} again.'
       ) from error
 
-  return _source(request, PYTHON, contents, read)
+  return _source(request, PYTHON, 'cifar-10-batches-py/{}', read)
 
 
-def from_tfds(request: arrays.Request) -> arrays.ArraySource:
-  """Downloads with tensorflow-datasets: `slim.datasets.small_images.arrays`."""
-  del request
-  return arrays.from_tfds(FACTS)
+from_tfds = functools.partial(arrays.from_tfds, FACTS)
 
 
 def from_best(request: arrays.Request) -> arrays.ArraySource:
@@ -126,7 +135,7 @@ def from_best(request: arrays.Request) -> arrays.ArraySource:
   return from_python(request)
 
 
-SOURCES: dict[str, abc.Callable[[arrays.Request], arrays.ArraySource]] = {
+SOURCES: arrays.Sources = {
   'auto': from_best,
   'binary': from_binary,
   'python': from_python,
@@ -134,8 +143,27 @@ SOURCES: dict[str, abc.Callable[[arrays.Request], arrays.ArraySource]] = {
 }
 
 
-def _contents(request, archive, pattern):
-  """Reads the batches of an archive; returns {split: {name: bytes}}."""
+def _contents(
+  path: pathlib.Path, names: abc.Collection[str]
+) -> dict[str, bytes]:
+  """Reads the batches of an archive, by name."""
+  found = dict(archives.files(path, _LIMIT, names.__contains__))
+  missing = sorted(set(names).difference(found))
+  if missing:
+    raise errors.DataError(
+      f'{path}: expected {", ".join(missing)} in it; received an archive '
+      'without. Download it again.'
+    )
+  return found
+
+
+def _source(
+  request: arrays.Request,
+  archive: str,
+  pattern: str,
+  read: abc.Callable[[str, bytes], _Batch],
+) -> arrays.ArraySource:
+  """Reads an archive, each batch by `read`."""
   path = pathlib.Path(request.source_dir or '.') / archive
   if not request.source_dir or not path.is_file():
     raise errors.DataError(
@@ -149,22 +177,10 @@ def _contents(request, archive, pattern):
     split: [pattern.format(stem) for stem in stems]
     for split, stems in _BATCHES.items()
   }
-  wanted = [name for some in names.values() for name in some]
-  found = dict(archives.files(path, _LIMIT, wanted.__contains__))
-  missing = sorted(set(wanted).difference(found))
-  if missing:
-    raise errors.DataError(
-      f'{path}: expected {", ".join(missing)} in it; received an archive '
-      'without. Download it again.'
-    )
-  return {split: {n: found[n] for n in some} for split, some in names.items()}
-
-
-def _source(request, archive, contents, read):
-  path = pathlib.Path(request.source_dir) / archive
+  contents = _contents(path, sum(names.values(), []))
   splits = {}
-  for split, batches in contents.items():
-    parts = [read(f'{path}, {name}', data) for name, data in batches.items()]
+  for split, own in names.items():
+    parts = [read(f'{path}, {name}', contents[name]) for name in own]
     pixels = np.concatenate([part[0] for part in parts])
     # The archives hold all red values of an image, then green, then blue.
     images = pixels.reshape(-1, *FACTS.shape[2:], *FACTS.shape[:2])

@@ -3,6 +3,7 @@
 import pathlib
 from collections import abc
 from typing import NamedTuple
+from typing import Protocol
 
 import tensorflow as tf
 
@@ -31,6 +32,18 @@ class FileLayout(NamedTuple):
   train_shards: int = 1000
 
 
+class SourceModule(Protocol):
+  """A module that says what a data set is and where it comes from.
+
+  Attributes:
+    FACTS: what it is.
+    SOURCES: where it comes from.
+  """
+
+  FACTS: arrays.Facts
+  SOURCES: arrays.Sources
+
+
 def split_names(
   name: str, splits: abc.Sequence[str], layout: FileLayout
 ) -> dict[str, tuple[str, ...]]:
@@ -50,20 +63,6 @@ def split_names(
   }
 
 
-def kept(
-  folder: pathlib.Path, names: dict[str, tuple[str, ...]]
-) -> sharding.Report | None:
-  """Reports on complete files of an earlier conversion; None if there are none.
-
-  Args:
-    folder: which may have them.
-    names: as `split_names`.
-  """
-  flat = [name for some in names.values() for name in some]
-  found = shard_manifest.intact(folder, flat)
-  return found and sharding.Report(False, found.counts, '', found.skipped)
-
-
 def check_apart(folder: pathlib.Path, source_dir: str | None) -> None:
   """Refuses to write where the source is.
 
@@ -80,8 +79,9 @@ def check_apart(folder: pathlib.Path, source_dir: str | None) -> None:
 
 def convert(
   folder: pathlib.Path,
-  facts: arrays.Facts,
-  fetch: abc.Callable[[], arrays.ArraySource],
+  module: SourceModule,
+  source: str,
+  request: arrays.Request,
   layout: FileLayout,
   options: sharding.Options,
 ) -> sharding.Report:
@@ -92,9 +92,10 @@ def convert(
 
   Args:
     folder: where to write; made if it does not exist.
-    facts: of the data set.
-    fetch: gets the examples.
-    layout: how to cut them.
+    module: of the data set.
+    source: where to take it from, a key of the module's `SOURCES`.
+    request: passed on to the source.
+    layout: how to cut the examples into files.
     options: how to write.
 
   Returns:
@@ -103,44 +104,33 @@ def convert(
   Raises:
     slim.errors.DataError: the source cannot be had, or as `sharding.write`.
   """
+  facts = module.FACTS
+  fetch = errors.lookup(module.SOURCES, source, f'source of {facts.name}')
+  check_apart(folder, request.source_dir)
   names = split_names(facts.name, facts.splits, layout)
-  done = None if options.overwrite else kept(folder, names)
-  if done:
-    return done
-  source = fetch()
+  flat = [name for some in names.values() for name in some]
+  kept = None if options.overwrite else shard_manifest.intact(folder, flat)
+  if kept:
+    return sharding.Report(False, kept.counts, '', kept.skipped)
+  found = fetch(request)
   plan = sharding.Plan(
     dataset=facts.name,
     class_names=facts.class_names,
     splits=tuple(
-      sharding.OutputSplit(split, names[split], _Rows(source.splits[split]))
+      sharding.numbered(split, names[split], len(found.splits[split].labels))
       for split in facts.splits
     ),
-    encode=_encoder(facts),
-    source=source.description,
-    identity=arrays.identity(source),
+    encode=_encoder(facts, found),
+    source=found.description,
+    identity=arrays.identity(found),
     together=_ENCODE_TOGETHER,
   )
   return sharding.write(folder, plan, options)
 
 
-class _Rows:
-  """A split whose slices are splits."""
-
-  def __init__(self, split: arrays.SplitArrays):
-    self._split = split
-
-  def __len__(self) -> int:
-    return len(self._split.labels)
-
-  def __getitem__(self, rows: slice) -> '_Rows':
-    return _Rows(arrays.SplitArrays(*(part[rows] for part in self._split)))
-
-  def stacked(self, shape: tuple[int, int, int]) -> arrays.SplitArrays:
-    images, labels = self._split
-    return arrays.SplitArrays(images.reshape(-1, *shape), labels)
-
-
-def _encoder(facts: arrays.Facts) -> abc.Callable[[_Rows], list[bytes]]:
+def _encoder(
+  facts: arrays.Facts, source: arrays.ArraySource
+) -> abc.Callable[[abc.Sequence[sharding.Place]], list[bytes]]:
   boxes = features.of_boxes()
   templates = [
     features.Template(
@@ -149,9 +139,14 @@ def _encoder(facts: arrays.Facts) -> abc.Callable[[_Rows], list[bytes]]:
     for label, name in enumerate(facts.class_names)
   ]
 
-  def encode(rows):
-    images, labels = rows.stacked(facts.shape)
-    pngs = tf.io.encode_png(images, compression=COMPRESSION).numpy()
+  def encode(places: abc.Sequence[sharding.Place]) -> list[bytes]:
+    split, first = places[0]
+    images, labels = (
+      part[first : first + len(places)] for part in source.splits[split]
+    )
+    pngs = tf.io.encode_png(
+      images.reshape(-1, *facts.shape), compression=COMPRESSION
+    ).numpy()
     return [
       templates[label].serialize(png)
       for png, label in zip(pngs, labels.tolist(), strict=True)

@@ -1,9 +1,7 @@
 """Writes MNIST as TFRecord files, in the format of the 2017 code."""
 
-import functools
 import pathlib
 
-from slim import errors
 from slim.datasets.records import sharding
 from slim.datasets.small_images import convert_arrays
 from slim.datasets.small_images import mnist_source
@@ -39,13 +37,11 @@ def convert(
     slim.errors.DataError: the source is missing or damaged, or the folder
       cannot be written.
   """
-  fetch = errors.lookup(mnist_source.SOURCES, source, 'source')
-  folder = pathlib.Path(dataset_dir)
-  convert_arrays.check_apart(folder, request.source_dir)
   return convert_arrays.convert(
-    folder,
-    mnist_source.FACTS,
-    functools.partial(fetch, request),
+    pathlib.Path(dataset_dir),
+    mnist_source,
+    source,
+    request,
     layout,
     options._replace(overwrite=overwrite),
   )

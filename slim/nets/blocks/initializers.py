@@ -1,5 +1,7 @@
 """First values of kernels, by name, in place of a net's own."""
 
+from collections.abc import Callable
+
 import keras
 
 from slim import spelling
@@ -8,27 +10,12 @@ from slim.nets.blocks import layers
 _KERNELS = ('kernel', 'depthwise_kernel', 'pointwise_kernel')
 
 
-def _normal(stddev=0.01):
-  return layers.normal(stddev)
-
-
-def _truncated_normal(stddev=0.01):
-  return layers.truncated_normal(stddev)
-
-
-def _xavier():
-  return layers.xavier
-
-
-def _he():
-  return layers.variance_scaling
-
-
-INITIALIZERS = {
-  'he': _he,
-  'normal': _normal,
-  'truncated_normal': _truncated_normal,
-  'xavier': _xavier,
+# Functions of the options.
+INITIALIZERS: dict[str, Callable[..., layers.Initializer]] = {
+  'he': lambda: layers.variance_scaling,
+  'normal': layers.normal,
+  'truncated_normal': layers.truncated_normal,
+  'xavier': lambda: layers.xavier,
 }
 
 
@@ -51,7 +38,9 @@ def parse(text: str) -> layers.Initializer:
     He et al., Delving Deep into Rectifiers, https://arxiv.org/abs/1502.01852,
     section 2.2 (he).
   """
-  made = spelling.make('initializer', text, INITIALIZERS, numbers=True)
+  made: layers.Initializer = spelling.make(
+    'initializer', text, INITIALIZERS, numbers=True
+  )
   deviation = made(0).get_config().get('stddev', 1.0)
   if not 0 < deviation < float('inf'):
     raise ValueError(

@@ -6,10 +6,15 @@ regularized; `Layers` makes them, each with the next seed.
 
 import itertools
 from collections import abc
+from typing import Any
+from typing import Concatenate
 from typing import NamedTuple
+from typing import ParamSpec
 
 import keras
 
+# Of a kernel: height and width, or one number for both.
+Size = int | tuple[int, int]
 # Takes a seed.
 Initializer = abc.Callable[[int], keras.initializers.Initializer]
 
@@ -42,12 +47,12 @@ def variance_scaling(seed: int) -> keras.initializers.Initializer:
   return keras.initializers.HeNormal(seed=seed)
 
 
-def normal(stddev: float) -> Initializer:
+def normal(stddev: float = 0.01) -> Initializer:
   """Normal."""
   return lambda seed: keras.initializers.RandomNormal(stddev=stddev, seed=seed)
 
 
-def truncated_normal(stddev: float) -> Initializer:
+def truncated_normal(stddev: float = 0.01) -> Initializer:
   """Normal, cut at two deviations."""
   return lambda seed: keras.initializers.TruncatedNormal(
     stddev=stddev, seed=seed
@@ -78,6 +83,30 @@ class Style(NamedTuple):
   activation: str | None = 'relu'
 
 
+_Parameters = ParamSpec('_Parameters')
+
+
+class Chain(NamedTuple):
+  """Layers one after the other: `Chain(x).then(...).then(...).x`.
+
+  Attributes:
+    x: what the last one made.
+  """
+
+  x: keras.KerasTensor
+
+  def then(
+    self,
+    layer: abc.Callable[
+      Concatenate[keras.KerasTensor, _Parameters], keras.KerasTensor
+    ],
+    *arguments: _Parameters.args,
+    **options: _Parameters.kwargs,
+  ) -> 'Chain':
+    """Goes on with `layer(x, *arguments, **options)`."""
+    return Chain(layer(self.x, *arguments, **options))
+
+
 class Layers:
   """Makes layers of one style and applies them.
 
@@ -92,8 +121,17 @@ class Layers:
     self._dropout_seeds = itertools.count(seed + 1)
 
   def conv(
-    self, x, name, filters, size, *, strides=1, padding='same', **changes
-  ):
+    self,
+    x: keras.KerasTensor,
+    /,
+    name: str,
+    filters: int,
+    size: Size,
+    *,
+    strides: int = 1,
+    padding: str = 'same',
+    **changes: Any,
+  ) -> keras.KerasTensor:
     """A convolution, its normalization `<name>_bn`, its activation."""
     style = self._style._replace(**changes)
     x = keras.layers.Conv2D(
@@ -107,7 +145,16 @@ class Layers:
     )(x)
     return self.normalize(x, name, **changes) if style.batch_norm else x
 
-  def conv_same(self, x, name, filters, size, strides, **changes):
+  def conv_same(
+    self,
+    x: keras.KerasTensor,
+    /,
+    name: str,
+    filters: int,
+    size: int,
+    strides: int,
+    **changes: Any,
+  ) -> keras.KerasTensor:
     """A convolution whose padding is the same whatever the image's size.
 
     SAME's would begin one pixel later for strides of 2 on even sizes.
@@ -115,29 +162,42 @@ class Layers:
     if strides == 1:
       return self.conv(x, name, filters, size, **changes)
     before = (size - 1) // 2
-    x = keras.layers.ZeroPadding2D(
-      ((before, size - 1 - before), (before, size - 1 - before)),
-      name=f'{name}_padding',
-    )(x)
+    sides = (before, size - 1 - before)
+    x = keras.layers.ZeroPadding2D((sides, sides), name=f'{name}_padding')(x)
     return self.conv(
       x, name, filters, size, strides=strides, padding='valid', **changes
     )
 
-  def normalize(self, x, name, **changes):
-    """Batch normalization `<name>_bn` and the activation."""
+  def conv_of_all(
+    self,
+    x: keras.KerasTensor,
+    /,
+    name: str,
+    filters: int,
+    most: int,
+    **changes: Any,
+  ) -> keras.KerasTensor:
+    """A convolution that sees all there is, but at most so many pixels."""
+    size = min(most, x.shape[1])
+    return self.conv(x, name, filters, size, padding='valid', **changes)
+
+  def normalize(
+    self, x: keras.KerasTensor, /, name: str, **changes: Any
+  ) -> keras.KerasTensor:
+    """Batch normalization `<name>_bn`, where the style has one; activation."""
     style = self._style._replace(**changes)
-    norm = style.batch_norm
-    x = keras.layers.BatchNormalization(
-      momentum=norm.decay,
-      epsilon=norm.epsilon,
-      scale=norm.scale,
-      name=f'{name}_bn',
-    )(x)
+    if style.batch_norm:
+      momentum, epsilon, scale = style.batch_norm
+      x = keras.layers.BatchNormalization(
+        momentum=momentum, epsilon=epsilon, scale=scale, name=f'{name}_bn'
+      )(x)
     if style.activation is None:
       return x
     return keras.layers.Activation(style.activation, name=f'{name}_act')(x)
 
-  def dense(self, x, name, units, **changes):
+  def dense(
+    self, x: keras.KerasTensor, /, name: str, units: int, **changes: Any
+  ) -> keras.KerasTensor:
     """A dense layer."""
     style = self._style._replace(**changes)
     return keras.layers.Dense(
@@ -147,7 +207,14 @@ class Layers:
       **self._weights(style, False),
     )(x)
 
-  def logits(self, x, num_classes, name='logits', **changes):
+  def logits(
+    self,
+    x: keras.KerasTensor,
+    /,
+    num_classes: int,
+    name: str = 'logits',
+    **changes: Any,
+  ) -> keras.KerasTensor:
     """A classifier, float32 [B, num_classes] under any precision policy.
 
     Of [B, features], or of [B, height, width, features]: then of every place,
@@ -166,13 +233,15 @@ class Layers:
       name=f'{name}_mean', dtype='float32'
     )(x)
 
-  def dropout(self, x, name, keep):
+  def dropout(
+    self, x: keras.KerasTensor, /, name: str, keep: float
+  ) -> keras.KerasTensor:
     """Dropout that keeps a share `keep`, in (0, 1], of the units."""
     return keras.layers.Dropout(
       1 - keep, seed=next(self._dropout_seeds), name=name
     )(x)
 
-  def _weights(self, style, normalized):
+  def _weights(self, style: Style, normalized: bool) -> dict[str, Any]:
     """The keyword arguments of a layer's weights."""
     decay = (
       keras.regularizers.L2(style.weight_decay / 2)
@@ -188,7 +257,14 @@ class Layers:
     }
 
 
-def max_pool(x, name, size, strides, padding='same'):
+def max_pool(
+  x: keras.KerasTensor,
+  /,
+  name: str,
+  size: int,
+  strides: int,
+  padding: str = 'same',
+) -> keras.KerasTensor:
   """Maximum pooling."""
   return keras.layers.MaxPooling2D(
     size, strides=strides, padding=padding, name=name

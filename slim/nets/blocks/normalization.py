@@ -1,5 +1,7 @@
 """Local response normalization, which Keras does not have."""
 
+from typing import Any
+
 import keras
 import tensorflow as tf
 
@@ -25,7 +27,14 @@ class LocalResponseNormalization(keras.layers.Layer):
     Networks, NIPS 2012, section 3.3.
   """
 
-  def __init__(self, depth_radius, bias, alpha, beta, **options):
+  def __init__(
+    self,
+    depth_radius: int,
+    bias: float,
+    alpha: float,
+    beta: float,
+    **options: Any,
+  ) -> None:
     """Keeps the numbers."""
     super().__init__(**options)
     self.numbers = {
@@ -35,13 +44,13 @@ class LocalResponseNormalization(keras.layers.Layer):
       'beta': beta,
     }
 
-  def call(self, images):
+  def call(self, images: tf.Tensor) -> tf.Tensor:
     """Normalizes."""
     normalized = tf.nn.local_response_normalization(
       tf.cast(images, tf.float32), **self.numbers
     )
     return tf.cast(normalized, images.dtype)
 
-  def get_config(self):
+  def get_config(self) -> dict[str, Any]:
     """The arguments that make this layer again."""
     return {**super().get_config(), **self.numbers}

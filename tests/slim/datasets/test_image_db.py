@@ -131,6 +131,11 @@ def test_a_database_of_caffe2_s_own_is_read(tmp_path):
   np.testing.assert_array_equal(batches[0][0][0], expected(1))
 
 
+def test_a_number_of_no_classes_is_refused(made):
+  with pytest.raises(errors.DataError, match='or say num_classes'):
+    load(made, 0, num_classes=0)
+
+
 def test_labels_txt_beside_the_database_says_the_classes(made, tmp_path):
   with pytest.raises(errors.DataError, match='or say num_classes'):
     load(made, 0, num_classes=None)

@@ -5,6 +5,7 @@ import pytest
 
 from slim import errors
 from slim.datasets.files import downloads
+from slim.datasets.records import disk
 from tests.slim import file_server
 from tests.slim import small_disk
 
@@ -125,7 +126,8 @@ def test_without_a_checksum_a_part_is_not_trusted(site, tmp_path):
 
 
 def test_two_processes_do_not_fetch_into_one_file(site, tmp_path):
-  with downloads._locked(tmp_path / 'a.tar.part'):
+  with open(tmp_path / 'a.tar.part', 'ab') as file:
+    assert disk.lock(file)
     with pytest.raises(errors.DataError, match='no other process fetches'):
       downloads.fetch(remote(site), tmp_path, client())
 

@@ -4,6 +4,7 @@ import pytest
 
 from slim import errors
 from slim.datasets.photographs import imagenet
+from slim.datasets.photographs import imagenet_download
 from tests.slim import archives_made
 from tests.slim import imagenet_made
 
@@ -110,3 +111,11 @@ def test_sorting_goes_on_where_it_was_stopped(tmp_path):
   assert imagenet.sort_validation(tmp_path, SYNSETS) == 0
   for number, synset in enumerate(SYNSETS, 1):
     assert (tmp_path / synset / val(number)).read_text() == str(number)
+
+
+def test_a_list_that_went_away_is_named(tmp_path):
+  name = imagenet_download.SYNSETS[0]
+  with pytest.raises(errors.DataError, match=f'{name}: expected a readable'):
+    imagenet_download.classes(tmp_path)
+  with pytest.raises(errors.DataError, match='synset_labels.txt: expected'):
+    imagenet_download.validation_labels(tmp_path, SYNSETS)
