@@ -5,7 +5,6 @@ import pytest
 
 import terngrad
 from terngrad import aliases
-from terngrad import errors
 
 
 @aliases.renamed_arguments(colour='color', size='width')
@@ -65,7 +64,7 @@ def test_a_trainer_takes_rules():
 
 def test_a_parallel_model_takes_loss_fn_and_update():
   def loss(outputs, labels):
-    raise errors.TrainingError('This loss was called.')
+    raise ValueError('This loss was called.')
 
   inputs = [([[1.0, 2.0]], [0])]
   with pytest.warns(DeprecationWarning, match='parallelize') as found:
@@ -75,7 +74,7 @@ def test_a_parallel_model_takes_loss_fn_and_update():
   messages = [str(one.message) for one in found]
   assert [m.rpartition(' ')[2] for m in messages] == ['loss.', 'optimizer.']
   assert not any(parallel.replicas[0].slots)
-  with pytest.raises(errors.TrainingError, match='This loss was called'):
+  with pytest.raises(ValueError, match='This loss was called'):
     parallel.step()
 
 

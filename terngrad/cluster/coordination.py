@@ -214,7 +214,7 @@ def assert_equal(
   shared, digests = zip(*same, strict=True)
   everyone = exchange.group.all_gather_now(np.stack(digests)[np.newaxis])
   workers = [f'worker {rank}' for rank in range(len(everyone))]
-  equality.check(everyone, shared, workers)
+  equality.check(list(everyone), shared, workers)
 
 
 def barrier(exchange: protocol.Exchange, step: int) -> None:

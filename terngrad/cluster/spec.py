@@ -33,7 +33,7 @@ class Cluster(NamedTuple):
 
   jobs: Mapping[str, tuple[str, ...]]
   job: str
-  index: int
+  index: int  # type: ignore[assignment]  # hides `tuple.index`
 
   @property
   def address(self) -> str:

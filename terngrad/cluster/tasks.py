@@ -43,7 +43,7 @@ class Task(NamedTuple):
   """
 
   job: str
-  index: int
+  index: int  # type: ignore[assignment]  # hides `tuple.index`
   address: str
 
   def __str__(self) -> str:

@@ -227,9 +227,9 @@ def _speaker(process: int) -> _Speaker:
 
 def _speak(words: list[str]) -> None:
   """Is the process of a `_Speaker`: also a `bystander.Bystander`."""
-  for number in signals.NUMBERS:
+  for ignored in signals.NUMBERS:
     # A terminal sends them to all processes of a program.
-    signal.signal(number, signal.SIG_IGN)
+    signal.signal(ignored, signal.SIG_IGN)
   watch = None
   if words:
     process, reader, seconds, exits = json.loads(words[0])
@@ -293,8 +293,9 @@ def _end_by(watch: bystander.Bystander, number: int, waiting: _Waiting) -> None:
   """Ends the process that does not take a signal, and says what it did."""
   _, request = next(reversed(waiting.values()), (0, None))
   what, kept = (request[4], request[5]) if request else ('', None)
+  saved = kept[0] if kept else None
   words = signal_guard.last_words(
-    watch.requests, watch.within, what, kept and kept[0], kept is not None
+    watch.requests, watch.within, what, saved, kept is not None
   )
   sys.stderr.write(f'{words}\n')
   sys.stderr.flush()

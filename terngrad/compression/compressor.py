@@ -69,7 +69,9 @@ class Compressor:
     # None until the first gradients come.
     self._remembered: remembered.Remembered | None = None
     self._loaded: dict[str, np.ndarray] = {}
-    self._reducers: dict[tuple, reducers.Reducer] = {}
+    self._reducers: dict[
+      tuple[tuple[int, ...], frozenset[str], bool], reducers.Reducer
+    ] = {}
     self._told = False
 
   def all_reduce(

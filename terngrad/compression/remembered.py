@@ -8,6 +8,7 @@ have shown which of it is needed.
 import concurrent.futures
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -41,7 +42,10 @@ class Remembered:
   def __init__(self, exchange: protocol.Exchange) -> None:
     """Holds no states yet."""
     self.exchange = exchange
-    self.devices = [states.DeviceStates({}, {}) for _ in exchange.devices]
+    self._shared: list[dict[states.Key, tf.Variable]] = [
+      {} for _ in exchange.devices
+    ]
+    self.devices = [states.DeviceStates({}, one) for one in self._shared]
     self._declared: dict[states.Key, methods.State] = {}
     # All trained variables, which numbers of states count; none until gradients
     # came.
@@ -83,10 +87,10 @@ class Remembered:
     """Makes variables with first or loaded values; see `_restore`."""
     for index, device in enumerate(self.exchange.devices):
       count = len(self.exchange.workers_of(index))
-      workers, shared = self.devices[index]
+      workers = self.devices[index].workers
       workers |= states.of_workers(fresh, device, count)
       of_all = {k: s for k, s in fresh.items() if s.owner == methods.SHARED}
-      shared |= replicas.first_states(of_all, device)
+      self._shared[index] |= replicas.first_states(of_all, device)
     return self._restore(fresh)
 
   def arrays(self) -> dict[str, np.ndarray]:
@@ -111,7 +115,7 @@ class Remembered:
       found[_VARIABLES] = state_matching.encode(model)
     return found
 
-  def load(self, arrays: dict[str, np.ndarray]) -> None:
+  def load(self, arrays: Mapping[str, np.ndarray]) -> None:
     """Takes what `arrays` returned, in this process or another.
 
     Where the numbers of workers differ, `codec.dealing` says what becomes of
@@ -193,8 +197,11 @@ class Remembered:
 
   def _restore(self, keys: Iterable[states.Key]) -> list[str]:
     """Assigns what was loaded of these; returns whose is dropped."""
-    rows = {key: self._loaded.get(_name(key)) for key in keys}
-    rows = {key: array for key, array in rows.items() if array is not None}
+    rows = {
+      key: self._loaded[_name(key)]
+      for key in keys
+      if _name(key) in self._loaded
+    }
     strange = [key for key in rows if not self._fits(key, rows[key])]
     if strange and self._loaded_model is None:
       # One number is wrong, so others may be.
