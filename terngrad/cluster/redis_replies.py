@@ -148,6 +148,7 @@ class Parser:
 def _error(text: str) -> exceptions.RedisError:
   """The package's exception for what a server says; one of its own is none."""
   try:
-    return connection.DefaultParser.parse_error(text)
+    # The package redis has types but for this.
+    return connection.DefaultParser.parse_error(text)  # type: ignore[no-untyped-call]
   except Exception:  # of MOVED without a place, as an example
     return exceptions.ResponseError(text)
