@@ -83,7 +83,7 @@ def exits_with(code: int) -> Event:
 
 
 # What the C library reads into, and the ends of the pipes: for ever.
-_kept: list[tuple] = []
+_kept: list[tuple[_Read, ctypes.Array[ctypes.c_char], int]] = []
 
 
 def exit_pipe(code: int) -> int | None:
@@ -93,7 +93,7 @@ def exit_pipe(code: int) -> int | None:
     code: the exit code.
 
   Returns:
-    int, or None where the C library cannot.
+    None where the C library cannot.
   """
   found = library('aio_read') if sys.platform == 'linux' else None
   if found is None:
@@ -158,7 +158,7 @@ class Bystander:
     self._taken, self._took_at = number, time.monotonic()
 
   @property
-  def sources(self) -> list:
+  def sources(self) -> list[int]:
     """What to wait for, beside `patience`."""
     return [] if self._seen else [self._reader]
 

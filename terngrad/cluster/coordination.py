@@ -7,6 +7,13 @@ there is nothing to do.
 
 import contextlib
 import hashlib
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -20,6 +27,7 @@ from terngrad.cluster import watchdog
 from terngrad.exchange import algorithms
 from terngrad.exchange import collective
 from terngrad.exchange import group as groups
+from terngrad.exchange import protocol
 from terngrad.exchange import towers
 
 _FINGERPRINT_BYTES = 2**14
@@ -27,21 +35,60 @@ _FINGERPRINT_BYTES = 2**14
 GRACE_SECONDS = 10.0
 
 
-def join(cluster, num_gpus, num_workers, names=()):
+class Replica(Protocol):
+  """What is compared of a `step.replicas.Replica`."""
+
+  def variables(self) -> Sequence[tf.Variable]:
+    """All, in an order that is the same in every process."""
+
+  def own(self) -> Sequence[bool]:
+    """For each variable whether it is this device's alone."""
+
+
+class Joining(Protocol):
+  """What `join` needs of a `config.cluster.Cluster`."""
+
+  @property
+  def tasks(self) -> cluster_lib.Cluster | None:
+    """None for a single process."""
+
+  @property
+  def collective(self) -> str:
+    """See `collective.Collective`."""
+
+  @property
+  def communication(self) -> str:
+    """See `group.Group`."""
+
+  @property
+  def step_timeout(self) -> float:
+    """Seconds."""
+
+  @property
+  def bandwidth(self) -> float:
+    """Bits a second."""
+
+  @property
+  def latency(self) -> float:
+    """Seconds."""
+
+
+def join(
+  cluster: Joining,
+  num_gpus: int,
+  num_workers: int,
+  names: tuple[str, ...] = (),
+) -> towers.Towers | collective.Collective:
   """Makes the exchange; blocks until all processes are there.
 
   Nothing may have used TensorFlow.
 
   Args:
-    cluster: `config.cluster.Cluster`, or what has its tasks, collective,
-      communication and step_timeout.
+    cluster: `config.cluster.Cluster`, or what has these options of it.
     num_gpus: devices of this process.
     num_workers: nodes of all processes; a device without any is left out.
     names: of the devices of this process, which are configured; () for GPUs, or
       logical CPU devices without any.
-
-  Returns:
-    `towers.Towers`, or `collective.Collective` with its `group`.
 
   Raises:
     errors.ConfigError: the port is taken, nccl is asked for where there is no
@@ -72,18 +119,18 @@ def join(cluster, num_gpus, num_workers, names=()):
 
 def check_port(cluster: cluster_lib.Cluster) -> None:
   """`spec.check_port`, whose refusal is an `errors.ConfigError`."""
-  try:
+  with errors.as_config_error():
     cluster_lib.check_port(cluster)
-  except cluster_lib.ClusterError as error:
-    raise errors.ConfigError(str(error)) from error
 
 
-def assert_same(exchange, options, **choices):
+def assert_same(
+  exchange: protocol.Exchange, options: Mapping[str, Any], **choices: Any
+) -> None:
   """Compares what the processes are.
 
   Args:
     exchange: from `join`.
-    options: dict of name to value, of the options that must be the same.
+    options: those that must be the same, by name.
     **choices: see `fingerprint.fingerprint`.
 
   Raises:
@@ -98,18 +145,16 @@ def assert_same(exchange, options, **choices):
   everyone = exchange.group.all_gather_now(
     np.frombuffer(own, np.int32)[np.newaxis]
   )
-  try:
+  with errors.as_config_error():
     fields = [
       fingerprint.from_bytes(row.tobytes(), f'worker {rank}')
       for rank, row in enumerate(everyone)
     ]
     for rank, received in enumerate(fields):
       fingerprint.check_equal(fields[0], received, f'worker {rank}')
-  except fingerprint.MismatchError as error:
-    raise errors.ConfigError(str(error)) from error
 
 
-def _short(value):
+def _short(value: Any) -> str:
   text = str(value)
   return (
     text
@@ -118,13 +163,17 @@ def _short(value):
   )
 
 
-def broadcast_start(exchange, copies, numbers):
+def broadcast_start(
+  exchange: protocol.Exchange,
+  copies: Sequence[Replica],
+  numbers: tuple[int, ...],
+) -> tuple[int, ...]:
   """Gives every process the chief's variables and numbers.
 
   Args:
     exchange: from `join`.
-    copies: tuple of `replicas.Replica` of this process.
-    numbers: tuple of int; those of the chief count.
+    copies: replicas of this process.
+    numbers: those of the chief count.
 
   Returns:
     The chief's numbers.
@@ -140,7 +189,9 @@ def broadcast_start(exchange, copies, numbers):
   return tuple(int(number) for number in told)
 
 
-def assert_equal(exchange, replica, names):
+def assert_equal(
+  exchange: protocol.Exchange, replica: Replica, names: Sequence[str]
+) -> None:
   """Proves that the processes' replicas are equal, but for what is their own.
 
   Args:
@@ -160,25 +211,32 @@ def assert_equal(exchange, replica, names):
     )
     if not own
   ]
-  names, digests = zip(*same, strict=True)
+  shared, digests = zip(*same, strict=True)
   everyone = exchange.group.all_gather_now(np.stack(digests)[np.newaxis])
   workers = [f'worker {rank}' for rank in range(len(everyone))]
-  equality.check(everyone, names, workers)
+  equality.check(list(everyone), shared, workers)
 
 
-def barrier(exchange, step):
+def barrier(exchange: protocol.Exchange, step: int) -> None:
   """Waits until all have come to their end, and the chief has written."""
   if exchange.group is not None:
     exchange.group.all_gather_now(np.array([step], np.int32))
 
 
 @contextlib.contextmanager
-def time_limit(cluster, seconds, what, limit=watchdog.limit):
+def time_limit(
+  cluster: cluster_lib.Cluster | None,
+  seconds: float,
+  what: str,
+  limit: Callable[
+    [cluster_lib.Cluster, float, str], AbstractContextManager[None]
+  ] = watchdog.limit,
+) -> Iterator[None]:
   """Ends the process where a task is lost or late, and says which.
 
   Args:
-    cluster: `cluster.Cluster` or None, which does nothing.
-    seconds: float, that the block may take.
+    cluster: None does nothing.
+    seconds: that the block may take.
     what: the block's name, for the message.
     limit: of `watchdog`.
   """

@@ -1,5 +1,10 @@
 """The devices that towers live on."""
 
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Any
+
 import tensorflow as tf
 from absl import logging
 from tensorflow.python.eager import context
@@ -7,7 +12,7 @@ from tensorflow.python.eager import context
 from terngrad import errors
 
 
-def tower_devices(count):
+def tower_devices(count: int) -> tuple[str, ...]:
   """Names of `count` devices: GPUs, or logical CPU devices without any GPU.
 
   Where there are GPUs but fewer than asked for, several towers share one. Must
@@ -15,9 +20,6 @@ def tower_devices(count):
 
   Args:
     count: >= 1.
-
-  Returns:
-    Tuple of str.
 
   Raises:
     errors.ConfigError: TensorFlow already runs with fewer logical devices.
@@ -41,24 +43,25 @@ def tower_devices(count):
   return tuple(f'/CPU:{i}' for i in range(count))
 
 
-def named(devices):
+def named(devices: Sequence[int | str]) -> tuple[str, ...]:
   """Full names of devices, for which the CPU is split where it has to be.
 
   Must run before anything else uses TensorFlow where it has to split the CPU;
   `check_there` says whether they are there.
 
   Args:
-    devices: list of numbers of GPUs, or of logical CPU devices on a machine
-      without any, or of names such as 'gpu:0' or '/GPU:0'.
+    devices: numbers of GPUs, or of logical CPU devices on a machine without
+      any, or names such as 'gpu:0' or '/GPU:0'.
 
   Returns:
-    Tuple of str, such as '/GPU:0'.
+    Names such as '/GPU:0'.
 
   Raises:
     errors.ConfigError: it is no such list, or empty.
   """
-  parts = [] if isinstance(devices, str) else [_part(one) for one in devices]
-  if not parts or None in parts:
+  listed = () if isinstance(devices, str) else devices
+  parts = [part for part in map(_part, listed) if part]
+  if not parts or len(parts) < len(listed):
     raise errors.ConfigError(
       'devices: expected a list of numbers such as [0, 1] or of names such as '
       f"['/GPU:0', '/GPU:1'], received {devices!r}. List at least one."
@@ -69,7 +72,7 @@ def named(devices):
   return tuple(f'/{kind or default}:{index}' for kind, index in parts)
 
 
-def _part(device):
+def _part(device: int | str) -> tuple[str, int] | None:
   """(kind or '', number) of a device; None for what is none."""
   if isinstance(device, int) and device >= 0:
     return '', device
@@ -82,7 +85,7 @@ def _part(device):
   return spec.device_type, spec.device_index or 0
 
 
-def check_there(names):
+def check_there(names: Iterable[str]) -> None:
   """Starts TensorFlow, and raises `errors.ConfigError` for a missing device."""
   for name in names:
     spec = tf.DeviceSpec.from_string(name)
@@ -95,7 +98,7 @@ def check_there(names):
       )
 
 
-def configure(count):
+def configure(count: int) -> list[tf.config.PhysicalDevice]:
   """Prepares `count` devices without making TensorFlow start.
 
   Args:
@@ -117,7 +120,7 @@ def configure(count):
   return gpus
 
 
-def grow_memory():
+def grow_memory() -> list[tf.config.PhysicalDevice]:
   """Lets GPUs give memory as it is needed, so that programs can share them.
 
   Must run before anything else uses TensorFlow.
@@ -131,7 +134,7 @@ def grow_memory():
   return gpus
 
 
-def limit_threads(count):
+def limit_threads(count: int) -> None:
   """Has every operation of this process use so many cores at most.
 
   Must run before anything else uses TensorFlow.
@@ -154,7 +157,7 @@ def limit_threads(count):
     ) from error
 
 
-def keep_order_of_sums():
+def keep_order_of_sums() -> None:
   """Has TensorFlow add up tensors in the order in which a graph says so.
 
   Where a graph needs more than 0.8 of a device's memory, which for a CPU is
@@ -181,14 +184,14 @@ def keep_order_of_sums():
   process.function_call_options = None
 
 
-def choose_gpus(numbers):
+def choose_gpus(numbers: Sequence[int]) -> None:
   """Lets TensorFlow see some of the GPUs only, in their order.
 
   Must run before anything else uses TensorFlow. Where there is no GPU at all,
   CPUs stand in for them.
 
   Args:
-    numbers: list of int, from 0.
+    numbers: from 0.
 
   Raises:
     errors.ConfigError: there are GPUs, but not these.
@@ -203,7 +206,7 @@ def choose_gpus(numbers):
     tf.config.set_visible_devices([gpus[n] for n in numbers], 'GPU')
 
 
-def hide_gpus():
+def hide_gpus() -> None:
   """Keeps what this process itself computes on its CPUs.
 
   Must run before anything else uses TensorFlow.
@@ -211,14 +214,11 @@ def hide_gpus():
   _quietly(tf.config.set_visible_devices, [], 'GPU')
 
 
-def evaluation_device(name):
+def evaluation_device(name: str) -> str:
   """`name` where it exists, the CPU otherwise.
 
   Args:
     name: '/gpu:0' or another device name.
-
-  Returns:
-    str.
 
   Raises:
     errors.ConfigError: the name cannot be read.
@@ -234,7 +234,7 @@ def evaluation_device(name):
   return name if exists else '/CPU:0'
 
 
-def _quietly(configure, *arguments):
+def _quietly(configure: Callable[..., None], *arguments: Any) -> None:
   """Configures; where TensorFlow runs already, leaves things as they are."""
   try:
     configure(*arguments)

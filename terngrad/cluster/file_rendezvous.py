@@ -24,7 +24,7 @@ class Folder:
 
   another = 'Give this run another --rendezvous_dir.'
 
-  def __init__(self, path):
+  def __init__(self, path: str) -> None:
     """Makes the folder where it is missing.
 
     Args:
@@ -41,8 +41,8 @@ class Folder:
     self.name = path
     self._left = False
 
-  def look(self, index, count, address):
-    """See `rendezvous.meet`."""
+  def look(self, index: int, count: int, address: str) -> dict[int, str | None]:
+    """See `rendezvous.Place`."""
     try:
       if not self._left:
         os.makedirs(self.name, exist_ok=True)
@@ -56,11 +56,11 @@ class Folder:
         'Check its path and rights.'
       ) from error
 
-  def where(self, index, count):
+  def where(self, index: int, count: int) -> str:
     """The path of the file of a process."""
     return os.path.join(self.name, f'task_{index}_of_{count}')
 
-  def _leave(self, path, address):
+  def _leave(self, path: str, address: str) -> None:
     """Writes a whole file at once, unless there is one."""
     staged = f'{path}.{secrets.token_hex(8)}'
     with open(staged, 'x', encoding='ascii') as file:
@@ -73,7 +73,7 @@ class Folder:
     finally:
       os.unlink(staged)
 
-  def _check_run(self, count):
+  def _check_run(self, count: int) -> None:
     """Refuses a folder of another run, or of much else."""
     with os.scandir(self.name) as entries:
       names = [one.name for one in itertools.islice(entries, _MOST_NAMES + 1)]
@@ -92,7 +92,7 @@ class Folder:
         )
 
 
-def _read(path):
+def _read(path: str) -> str | None:
   """The line in a file; None where there is no file."""
   try:
     # A link could lead anywhere, and a pipe would let this wait for ever.
@@ -115,7 +115,7 @@ def _read(path):
   return line[:-1]
 
 
-def _strange(path, received):
+def _strange(path: str, received: str | None) -> clusters.ClusterError:
   return clusters.ClusterError(
     f'{path}: expected a plain file to read, received: {received}. Look who '
     'can write to this folder, or give another --rendezvous_dir.'

@@ -3,6 +3,8 @@
 import json
 import os
 import platform
+from collections.abc import Mapping
+from typing import Any
 
 import tensorflow as tf
 
@@ -17,7 +19,7 @@ class MismatchError(ValueError):
   """Two tasks that cannot work on one run."""
 
 
-def fingerprint(**choices):
+def fingerprint(**choices: Any) -> dict[str, str]:
   """The fields that tasks compare.
 
   Replicas stay equal to the bit only where all tasks decode and update by the
@@ -29,7 +31,7 @@ def fingerprint(**choices):
       number of variables and of elements, seed, ...
 
   Returns:
-    dict of name to str, in the order of comparison.
+    In the order of comparison.
   """
   threads = tf.config.threading.get_intra_op_parallelism_threads()
   fields = {
@@ -45,7 +47,9 @@ def fingerprint(**choices):
   return {name: str(value) for name, value in fields.items()}
 
 
-def check_equal(expected, received, task):
+def check_equal(
+  expected: Mapping[str, str], received: Mapping[str, str], task: str
+) -> None:
   """Compares two fingerprints.
 
   Args:
@@ -66,20 +70,17 @@ def check_equal(expected, received, task):
       )
 
 
-def to_bytes(fields, size):
+def to_bytes(fields: Mapping[str, str], size: int) -> bytes:
   """A fingerprint as bytes of a fixed number, for collectives.
 
   Args:
     fields: from `fingerprint`.
-    size: int, bytes.
-
-  Returns:
-    bytes [size].
+    size: of the result.
 
   Raises:
     ValueError: it does not fit.
   """
-  data = json.dumps(fields).encode()
+  data = json.dumps(dict(fields)).encode()
   if len(data) > size:
     raise ValueError(
       f'Fingerprint: expected at most {size} bytes, received {len(data)}. Put '
@@ -88,7 +89,7 @@ def to_bytes(fields, size):
   return data.ljust(size)
 
 
-def from_bytes(data, task):
+def from_bytes(data: bytes, task: str) -> dict[str, str]:
   """The inverse of `to_bytes`, for bytes that another task sent.
 
   Raises:

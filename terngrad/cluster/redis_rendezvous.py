@@ -2,6 +2,7 @@
 
 import re
 import urllib.parse
+from typing import Any
 
 from terngrad.cluster import rendezvous
 from terngrad.cluster import spec as clusters
@@ -44,7 +45,9 @@ class Server:
 
   another = 'Give this run another --run_id.'
 
-  def __init__(self, url, run_id, password=None):
+  def __init__(
+    self, url: str, run_id: str, password: str | None = None
+  ) -> None:
     """Connects when it is first looked at.
 
     Args:
@@ -75,7 +78,7 @@ class Server:
         'cluster: expected the package redis for --cluster=redis:URL, received '
         'none. Install it: pip install redis.'
       ) from error
-    settings = {
+    settings: dict[str, Any] = {
       'socket_timeout': _SOCKET_SECONDS,
       'socket_connect_timeout': _SOCKET_SECONDS,
       # `rendezvous.meet` tries again, and knows until when.
@@ -98,9 +101,9 @@ class Server:
     self._key = f'terngrad:rendezvous:{run_id}'
     self.name = f'run {run_id} at {shown}'
 
-  def look(self, index, count, address):
-    """See `rendezvous.meet`."""
-    texts = []
+  def look(self, index: int, count: int, address: str) -> dict[int, str | None]:
+    """See `rendezvous.Place`."""
+    texts: list[bytes] = []
     for first in range(0, count, _SLICE):
       last = min(first + _SLICE, count) - 1
       texts += self._ask(index, count, address, first, last)
@@ -108,8 +111,10 @@ class Server:
       i: text.decode('ascii', 'replace') or None for i, text in enumerate(texts)
     }
 
-  def _ask(self, index, count, address, first, last):
-    """The addresses that are there, from the first index to the last; bytes."""
+  def _ask(
+    self, index: int, count: int, address: str, first: int, last: int
+  ) -> list[bytes]:
+    """The addresses that are there, from the first index to the last."""
     words = count, index, address, _KEPT, rendezvous.MAX_BYTES, first, last
     try:
       reply = self._client.eval(_LOOK, 1, self._key, *words)
@@ -139,20 +144,20 @@ class Server:
       raise self._strange(reply)
     return reply[1:]
 
-  def _strange(self, received):
+  def _strange(self, received: Any) -> clusters.ClusterError:
     return clusters.ClusterError(
       f'{self.name}: expected the addresses of processes from a Redis server, '
       f'received {clusters.shown(received)}. See what listens at this address, '
       'and give that of a Redis server.'
     )
 
-  def where(self, index, count):
+  def where(self, index: int, count: int) -> str:
     """What messages call the entry of a process."""
     del count
     return f'{self.name}, process {index}'
 
 
-def _without_password(url):
+def _without_password(url: str) -> str:
   try:
     parts = urllib.parse.urlsplit(url)
   except ValueError:

@@ -9,7 +9,10 @@ References:
 """
 
 import re
+import socket
 import time
+from typing import Any
+from typing import TypeAlias
 
 from redis import connection
 from redis import exceptions
@@ -19,6 +22,7 @@ SECONDS = 5.0
 _END = b'\r\n'
 _NUMBER = re.compile(rb'-?[0-9]{1,18}')
 _NONE = -1
+Reply: TypeAlias = bytes | int | None | exceptions.RedisError | list['Reply']
 
 
 class Parser:
@@ -28,10 +32,11 @@ class Parser:
   exception of the server's, or a list of those.
   """
 
-  def __init__(self, socket_read_size: int):
+  def __init__(self, socket_read_size: int) -> None:
     """Has no connection yet; the package calls it with its own read size."""
     del socket_read_size
-    self._socket, self._received = None, bytearray()
+    self._socket: socket.socket | None = None
+    self._received = bytearray()
 
   def on_connect(self, connection: 'connection.Connection') -> None:
     """Begins to read from another connection."""
@@ -52,7 +57,7 @@ class Parser:
     except exceptions.TimeoutError:
       return False
 
-  def read_response(self, disable_decoding: bool = False, **more: object):
+  def read_response(self, disable_decoding: bool = False, **more: Any) -> Reply:
     """Reads a reply.
 
     Raises:
@@ -64,7 +69,7 @@ class Parser:
     self._left, self._end = MAX_BYTES, time.monotonic() + SECONDS
     return self._reply()
 
-  def _reply(self, inside: bool = False):
+  def _reply(self, inside: bool = False) -> Reply:
     line = self._line()
     kind, rest = line[:1], line[1:]
     if kind == b'+':
@@ -87,16 +92,16 @@ class Parser:
         return [self._reply(inside=True) for _ in range(number)]
     raise exceptions.InvalidResponse(f'no reply of Redis: {line[:100]!r}')
 
-  def _line(self):
+  def _line(self) -> bytes:
     while (size := self._received.find(_END)) < 0:
       self._wait_for(len(self._received) + 1)
     return self._take(size)
 
-  def _text(self, size):
+  def _text(self, size: int) -> bytes:
     self._wait_for(size + len(_END))
     return self._take(size)
 
-  def _take(self, size):
+  def _take(self, size: int) -> bytes:
     """Takes so many bytes, and the end of the line behind them."""
     taken = bytes(self._received[:size])
     end = size + len(_END)
@@ -108,7 +113,7 @@ class Parser:
     self._left -= end
     return taken
 
-  def _wait_for(self, size):
+  def _wait_for(self, size: int) -> None:
     """Receives until there are so many bytes."""
     if size > self._left:
       raise exceptions.InvalidResponse(
@@ -117,8 +122,10 @@ class Parser:
     while len(self._received) < size:
       self._receive(self._end - time.monotonic())
 
-  def _receive(self, seconds):
+  def _receive(self, seconds: float) -> bool:
     """Receives something within so many seconds; True."""
+    if self._socket is None:
+      raise exceptions.ConnectionError('no connection')
     before = self._socket.gettimeout()
     # 0 would be without a wait, which TLS cannot do.
     self._socket.settimeout(max(seconds, 1e-3))
@@ -138,9 +145,10 @@ class Parser:
     return True
 
 
-def _error(text):
+def _error(text: str) -> exceptions.RedisError:
   """The package's exception for what a server says; one of its own is none."""
   try:
-    return connection.DefaultParser.parse_error(text)
+    # The package redis has types but for this.
+    return connection.DefaultParser.parse_error(text)  # type: ignore[no-untyped-call]
   except Exception:  # of MOVED without a place, as an example
     return exceptions.ResponseError(text)

@@ -6,9 +6,15 @@ so what stands there is read as hostile. `file_rendezvous` and
 `redis_rendezvous` are places.
 """
 
-import queue
 import threading
 import time
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from concurrent import futures
+from typing import Any
+from typing import Protocol
+from typing import TypeVar
 
 from terngrad.cluster import spec as clusters
 
@@ -17,22 +23,43 @@ _LOOK_EVERY = 0.2  # seconds
 _LEAST = 5.0
 # A name has 253 characters at most, a port five.
 MAX_BYTES = 300
+_T = TypeVar('_T')
 
 
-def meet(place, index, count, address, timeout):
+class Place(Protocol):
+  """Where the processes of a run leave their addresses."""
+
+  # What it is, and how a run gets another, for messages.
+  name: str
+  another: str
+
+  def where(self, index: int, count: int) -> str:
+    """What messages call the entry of a process."""
+
+  def look(
+    self, index: int, count: int, address: str
+  ) -> Mapping[int, str | None]:
+    """Leaves an address under an index, unless there is one; returns all.
+
+    Returns:
+      {index: 'host:port'}, with None for what is not there.
+
+    Raises:
+      clusters.ClusterError: the place is another run's.
+      ConnectionError: it cannot be reached at the moment.
+    """
+
+
+def meet(
+  place: Place, index: int, count: int, address: str, timeout: float
+) -> clusters.Cluster:
   """Tells the others who this process is, and waits for them.
 
   A process that comes again with the same address is welcome: a run that was
   restarted finds what it left and goes on.
 
   Args:
-    place: has `name` and `another`, texts for messages: what it is and how a
-      run gets another; `where(index, count)`, a text too: where the address of
-      a process stands; and `look(index, count, address)`, which leaves the
-      address where nobody has left one under that index and returns what stands
-      there, {index: 'host:port'}, with None for what is not there. It raises
-      `clusters.ClusterError` where it is another run's, and
-      `ConnectionError` where it cannot be reached at the moment.
+    place: of this run.
     index: of this process, from 0; process 0 is the chief.
     count: of processes.
     address: of this process, 'host:port', as the others reach it.
@@ -40,7 +67,7 @@ def meet(place, index, count, address, timeout):
       whatever the place does.
 
   Returns:
-    A `cluster.Cluster` of workers.
+    All are workers.
 
   Raises:
     clusters.ClusterError: somebody did not come, an address there is of another
@@ -54,25 +81,28 @@ def meet(place, index, count, address, timeout):
     )
   clusters.parse_address(address, 'own_address')
   end = time.monotonic() + timeout
-  found, unreached = {}, None
+  found: Mapping[int, str | None] = {}
+  unreached: ConnectionError | None = None
   while True:
     try:
       left = max(_LEAST, end - time.monotonic())
       found, unreached = _look(left, place, index, count, address), None
     except ConnectionError as error:
       unreached = error
-    missing = [i for i in range(count) if found.get(i) is None]
-    if not missing:
-      addresses = [found[i] for i in range(count)]
+    addresses = [there for i in range(count) if (there := found.get(i))]
+    if len(addresses) == count:
       return clusters.make({'worker': addresses}, 'worker', index)
     if time.monotonic() > end:
+      missing = [i for i in range(count) if not found.get(i)]
       raise clusters.ClusterError(
         _who_is_missing(place, missing, count, timeout, unreached)
       ) from unreached
     time.sleep(_LOOK_EVERY)
 
 
-def _look(seconds, place, index, count, address):
+def _look(
+  seconds: float, place: Place, index: int, count: int, address: str
+) -> Mapping[int, str | None]:
   """The addresses that are there, which are checked."""
   found = _within(seconds, place.look, index, count, address)
   for i, text in found.items():
@@ -87,32 +117,34 @@ def _look(seconds, place, index, count, address):
   return found
 
 
-def _within(seconds, function, *arguments):
+def _within(seconds: float, function: Callable[..., _T], *arguments: Any) -> _T:
   """What a function returns or raises, if it does so within so many seconds.
 
   Otherwise a `ConnectionError`: a server that sends an answer byte by byte, a
   name server or a file system that is silent would hold the process for ever.
   """
-  ended = queue.SimpleQueue()
+  ended: futures.Future[_T] = futures.Future()
 
-  def call():
+  def call() -> None:
     try:
-      ended.put((function(*arguments), None))
+      ended.set_result(function(*arguments))
     except BaseException as error:
-      ended.put((None, error))
+      ended.set_exception(error)
 
-  # The end of the process does not wait for it.
+  # The end of the process does not wait for it, as for those of executors.
   threading.Thread(target=call, daemon=True).start()
-  try:
-    value, error = ended.get(timeout=seconds)
-  except queue.Empty:
-    raise ConnectionError('no whole answer in this time') from None
-  if error is not None:
-    raise error
-  return value
+  if not futures.wait([ended], seconds).done:
+    raise ConnectionError('no whole answer in this time')
+  return ended.result()
 
 
-def _who_is_missing(place, missing, count, timeout, unreached):
+def _who_is_missing(
+  place: Place,
+  missing: Sequence[int],
+  count: int,
+  timeout: float,
+  unreached: ConnectionError | None,
+) -> str:
   within = f'within --start_timeout={timeout:g} seconds'
   if unreached:
     return (

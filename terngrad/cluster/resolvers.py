@@ -2,6 +2,8 @@
 
 import json
 import os
+from collections.abc import Mapping
+from typing import Any
 
 import tensorflow as tf
 
@@ -21,7 +23,7 @@ _MPI_RANKS = (
 )
 
 
-def from_tf_config(text):
+def from_tf_config(text: str) -> spec.Cluster:
   """The cluster of a TF_CONFIG, as Kubeflow and others write it.
 
   A task 'chief' or 'master' becomes worker 0 and the workers follow; tasks
@@ -30,11 +32,8 @@ def from_tf_config(text):
   Args:
     text: JSON, {"cluster": {job: [address]}, "task": {"type", "index"}}.
 
-  Returns:
-    A `cluster.Cluster`.
-
   Raises:
-    cluster.ClusterError: it is not that, or see `cluster.make`.
+    spec.ClusterError: it is not that, or see `spec.make`.
   """
   try:
     value = json.loads(text)
@@ -75,7 +74,7 @@ def from_tf_config(text):
   return spec.make(jobs, job, index)
 
 
-def from_hosts_text(text, job_name, task_id):
+def from_hosts_text(text: str, job_name: str, task_id: int) -> spec.Cluster:
   r"""The cluster of a hosts file: a task a line, `[ps|worker] host:port`.
 
   Examples:
@@ -86,15 +85,12 @@ def from_hosts_text(text, job_name, task_id):
     text: of the file; what follows # is a comment, a line without a job is a
       worker.
     job_name: 'ps' or 'worker', of this process.
-    task_id: int, of this process.
-
-  Returns:
-    A `cluster.Cluster`.
+    task_id: of this process.
 
   Raises:
-    cluster.ClusterError: a line cannot be read, or see `cluster.make`.
+    spec.ClusterError: a line cannot be read, or see `spec.make`.
   """
-  jobs = {}
+  jobs: dict[str, list[str]] = {}
   for number, line in enumerate(text.splitlines(), start=1):
     words = line.partition('#')[0].split()
     if not words:
@@ -110,18 +106,15 @@ def from_hosts_text(text, job_name, task_id):
   return spec.make(jobs, job_name, task_id)
 
 
-def from_slurm(num_ps, port):
+def from_slurm(num_ps: int, port: int) -> spec.Cluster:
   """The cluster of this Slurm job step.
 
   Args:
-    num_ps: int, how many of the tasks are parameter servers: the first ones.
-    port: int, of the first task on a host; the next task there has the next.
-
-  Returns:
-    A `cluster.Cluster`.
+    num_ps: how many of the tasks are parameter servers: the first ones.
+    port: of the first task on a host; the next task there has the next.
 
   Raises:
-    cluster.ClusterError: this is no Slurm job step, or see `cluster.make`.
+    spec.ClusterError: this is no Slurm job step, or see `spec.make`.
   """
   try:
     rank, tasks = (int(os.environ[name]) for name in _SLURM_NUMBERS)
@@ -160,23 +153,24 @@ def from_slurm(num_ps, port):
   return made
 
 
-def mpi_ranks(environment):
+def mpi_ranks(environment: Mapping[str, str]) -> tuple[int, int, int]:
   """The numbers that mpirun gives a process.
 
   Args:
-    environment: mapping of variables, Open MPI's or those of MPICH and its
+    environment: variables, Open MPI's or those of MPICH and its
       relatives.
 
   Returns:
     (rank, number of processes, rank among those of this host).
 
   Raises:
-    cluster.ClusterError: it was not started by mpirun.
+    spec.ClusterError: it was not started by mpirun.
   """
   for names in _MPI_RANKS:
     texts = [environment.get(name, '') for name in names]
     if all(text.isdecimal() and len(text) < 8 for text in texts):
-      return tuple(map(int, texts))
+      rank, size, local = map(int, texts)
+      return rank, size, local
   known = ' or '.join(', '.join(names) for names in _MPI_RANKS)
   raise spec.ClusterError(
     f'MPI: expected numbers in {known}, received none. Start the program by '
@@ -184,23 +178,22 @@ def mpi_ranks(environment):
   )
 
 
-def from_kubernetes(labels, port, own_host, client=None):
+def from_kubernetes(
+  labels: Mapping[str, str], port: int, own_host: str, client: Any = None
+) -> spec.Cluster:
   """The cluster of running pods, by TensorFlow's own resolver.
 
   It names pods by the address of their node, so they need `hostNetwork` and a
   node each.
 
   Args:
-    labels: dict of job to the label that selects its pods, 'app=train'.
-    port: int, of every task.
+    labels: for each job the label that selects its pods, 'app=train'.
+    port: of every task.
     own_host: the address of the node that this pod runs on.
     client: of Kubernetes; None for the package's own, from its configuration.
 
-  Returns:
-    A `cluster.Cluster`.
-
   Raises:
-    cluster.ClusterError: pods are missing or not running; `cluster.make`.
+    spec.ClusterError: pods are missing or not running; `spec.make`.
   """
   try:
     resolver = tf.distribute.cluster_resolver.KubernetesClusterResolver(

@@ -3,13 +3,20 @@
 See `cluster.tasks`, the chief's end of the same variable and queues.
 """
 
+import itertools
 import json
 import queue
 import threading
 import uuid
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
+from terngrad.cluster import spec as clusters
 from terngrad.cluster import tasks
 
 
@@ -19,14 +26,20 @@ class Service:
   It cannot be stopped: TensorFlow's server has no end but the process's.
   """
 
-  def __init__(self, task, cluster, fingerprint, device_count=None):
+  def __init__(
+    self,
+    task: tasks.Task,
+    cluster: clusters.Cluster,
+    fingerprint: Mapping[str, str],
+    device_count: Mapping[str, int] | None = None,
+  ) -> None:
     """Starts it.
 
     Args:
-      task: `tasks.Task`, this process.
-      cluster: `cluster.Cluster`.
-      fingerprint: dict of str to str.
-      device_count: dict of kind of device to number; {'GPU': 0} for none.
+      task: this process.
+      cluster: of the run.
+      fingerprint: of this process.
+      device_count: for each kind of device its number; {'GPU': 0} for none.
 
     Raises:
       tasks.LostError: the port is taken.
@@ -61,55 +74,56 @@ class Service:
       self._assign = variable.initializer
       self._dequeue = tasks.orders_queue().dequeue()
       self._session = tf.compat.v1.Session(self._server.target, config=config)
-    self._orders = queue.Queue()
+    self._orders: queue.Queue[dict[str, Any]] = queue.Queue()
     threading.Thread(target=self._take_orders, daemon=True).start()
     self._publish()
 
-  def fail(self, trouble):
+  def fail(self, trouble: str) -> None:
     """Lets the chief know why this task cannot go on."""
     self._state = self._state._replace(trouble=trouble)
     self._publish()
 
-  def next_order(self, timeout):
-    """The next order of the chief, a dict; None after `timeout` seconds."""
+  def next_order(self, timeout: float) -> dict[str, Any] | None:
+    """The next order of the chief; None after `timeout` seconds."""
     try:
       return self._orders.get(timeout=timeout)
     except queue.Empty:
       return None
 
-  def outlive(self, chief):
-    """Waits a little for the chief's end: it may still let things go here.
-
-    Args:
-      chief: `tasks.Task`.
-    """
+  def outlive(self, chief: tasks.Task) -> None:
+    """Waits a little for the chief's end: it may still let things go here."""
     for _ in range(tasks.CALL_TIMEOUT):
       if not tasks.answers(chief, timeout=1):
         return
       self.next_order(timeout=1)
 
-  def feed(self, tag, batches, stop):
+  def feed(
+    self,
+    tag: str,
+    batches: Iterator[Sequence[tf.Tensor]],
+    stop: threading.Event,
+  ) -> None:
     """Puts batches into this task's queue `tag` until it is to stop.
 
     Args:
       tag: name of the queue.
-      batches: iterator of lists of tensors.
-      stop: `threading.Event`; set it and call `close`.
+      batches: without an end.
+      stop: set it and call `close`.
     """
-    first = [part.numpy() for part in next(batches)]
+    first = next(batches)
     with self._graph.as_default(), tf.device(self.task.device()):
       holders = [
         tf.compat.v1.placeholder(part.dtype, part.shape) for part in first
       ]
       handle = tasks.batch_queue(tag, [h.dtype for h in holders])
       enqueue = tf.raw_ops.QueueEnqueueV2(handle=handle, components=holders)
-    self._put(enqueue, holders, first)
-    for batch in batches:
+    for batch in itertools.chain([first], batches):
       if stop.is_set():
         return
-      self._put(enqueue, holders, [part.numpy() for part in batch])
+      values = [part.numpy() for part in batch]
+      self._session.run(enqueue, dict(zip(holders, values, strict=True)))
 
-  def progress(self, tag):
+  def progress(self, tag: str) -> Iterator[tuple[int, float]]:
     """Yields (step, loss) of every step in this task's queue `tag`.
 
     Ends when the queue is closed.
@@ -125,7 +139,7 @@ class Service:
         return
       yield int(step), float(loss)
 
-  def close(self, tag, dtypes):
+  def close(self, tag: str, dtypes: Iterable[tf.DType]) -> None:
     """Closes this task's queues `tag`, so that nobody waits for them."""
     with self._graph.as_default(), tf.device(self.task.device()):
       handles = tasks.batch_queue(tag, dtypes), tasks.progress_queue(tag)
@@ -135,14 +149,11 @@ class Service:
       ]
     self._session.run(close)
 
-  def _put(self, enqueue, holders, values):
-    self._session.run(enqueue, dict(zip(holders, values, strict=True)))
-
-  def _publish(self):
+  def _publish(self) -> None:
     text = json.dumps(self._state._asdict())
     self._session.run(self._assign, {self._text: text})
 
-  def _take_orders(self):
+  def _take_orders(self) -> None:
     while True:
       try:
         value = json.loads(self._session.run(self._dequeue))

@@ -31,7 +31,7 @@ def hosts(text: str) -> list[str]:
   Raises:
     spec.ClusterError: it is no list of hosts.
   """
-  program, found = shutil.which('scontrol'), []
+  program, found = shutil.which('scontrol'), list[str]()
   if program:
     # Without Slurm's configuration, as in a container, it does nothing; and of
     # a list that it does not know it says nothing.
@@ -64,7 +64,7 @@ def expand(text: str) -> list[str]:
   # What is left are commas and spaces between hosts.
   if not words or re.sub(r'[,\s]', '', _HOST.sub('', text)):
     raise _no_list(text)
-  found = []
+  found: list[str] = []
   for word in words:
     parts = [
       [name] if name else _numbers(inside, text)
@@ -86,11 +86,11 @@ def tasks_per_host(text: str) -> list[int]:
   Raises:
     spec.ClusterError: the text does not say it.
   """
-  found = []
+  found: list[int] = []
   for word in text.split(','):
     match = _TASKS.fullmatch(word)
     hosts = int(match[2] or 1) if match else 0
-    if not 0 < hosts <= spec.MAX_TASKS - len(found):
+    if not match or not 0 < hosts <= spec.MAX_TASKS - len(found):
       raise spec.ClusterError(
         'Slurm: expected numbers of tasks such as 2(x3),1 in '
         f'SLURM_STEP_TASKS_PER_NODE, received {spec.shown(text)}. Start the '
@@ -100,21 +100,21 @@ def tasks_per_host(text: str) -> list[int]:
   return found
 
 
-def _numbers(inside, text):
+def _numbers(inside: str, text: str) -> list[str]:
   """The numbers in brackets, as texts."""
-  found = []
+  found: list[str] = []
   for word in inside.split(','):
     match = _RANGE.fullmatch(word)
-    first, last = (
-      (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
-    )
+    if not match:
+      raise _no_list(text)
+    first, last = int(match[1]), int(match[2] or match[1])
     if not first <= last < first + spec.MAX_TASKS - len(found):
       raise _no_list(text)
     found += [f'{n:0{len(match[1])}d}' for n in range(first, last + 1)]
   return found
 
 
-def _no_list(text):
+def _no_list(text: str) -> spec.ClusterError:
   return spec.ClusterError(
     f'Slurm: expected a list of 1 to {spec.MAX_TASKS} hosts such as '
     f'n1,gpu[08-10,12] in SLURM_STEP_NODELIST, received {spec.shown(text)}. '

@@ -8,6 +8,8 @@ import ipaddress
 import re
 import socket
 from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
 from typing import NamedTuple
 
 _HOST = re.compile(r'[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})')
@@ -23,52 +25,49 @@ class Cluster(NamedTuple):
   """The tasks of a run.
 
   Attributes:
-    jobs: dict of 'ps' and 'worker' to a tuple of 'host:port', at least one; a
-      job without tasks is left out.
+    jobs: 'host:port' of the tasks of 'ps' and 'worker', at least one; a job
+      without tasks is left out.
     job: of this process.
     index: of this process in its job.
   """
 
-  jobs: Mapping
+  jobs: Mapping[str, tuple[str, ...]]
   job: str
-  index: int
+  index: int  # type: ignore[assignment]  # hides `tuple.index`
 
   @property
-  def address(self):
+  def address(self) -> str:
     """Of this process, 'host:port'."""
     return self.jobs[self.job][self.index]
 
   @property
-  def is_chief(self):
+  def is_chief(self) -> bool:
     """Whether this process is worker 0, who writes what a run leaves."""
     return (self.job, self.index) == ('worker', 0)
 
 
-def make(jobs, job, index):
+def make(jobs: Mapping[str, Sequence[str]], job: Any, index: Any) -> Cluster:
   """Checks a cluster.
 
   Args:
-    jobs: dict of job to a sequence of 'host:port'.
-    job: of this process, 'ps' or 'worker'.
-    index: of this process in its job.
-
-  Returns:
-    A `Cluster`.
+    jobs: for each job 'host:port' of its tasks.
+    job: of this process, 'ps' or 'worker'; others are refused.
+    index: of this process in its job; what is no such number is refused.
 
   Raises:
     ClusterError: an address or the task cannot be.
   """
-  found = {}
   for name in jobs:
     if name not in JOBS:
       raise ClusterError(
         f'Cluster: expected the jobs {" and ".join(JOBS)}, received '
         f'{shown(name)}. Rename it or leave it out.'
       )
-  for name in JOBS:
-    addresses = tuple(parse_address(a, name) for a in jobs.get(name, ()))
-    if addresses:
-      found[name] = addresses
+  found = {
+    name: tuple(parse_address(address, name) for address in jobs[name])
+    for name in JOBS
+    if jobs.get(name)
+  }
   everyone = [address for some in found.values() for address in some]
   if len(everyone) > MAX_TASKS:
     raise ClusterError(
@@ -96,7 +95,7 @@ def make(jobs, job, index):
   return Cluster(found, job, index)
 
 
-def parse_address(text, where='address'):
+def parse_address(text: Any, where: str = 'address') -> str:
   """Checks 'host:port', '192.0.2.1:2222' or '[2001:db8::1]:2222'.
 
   Examples:
@@ -107,9 +106,6 @@ def parse_address(text, where='address'):
     text: to check.
     where: whose it is, for the message.
 
-  Returns:
-    The text.
-
   Raises:
     ClusterError: it is none.
   """
@@ -117,7 +113,7 @@ def parse_address(text, where='address'):
     text.rpartition(':') if isinstance(text, str) else [''] * 3
   )
   good = colon and re.fullmatch('[1-9][0-9]{0,4}', port) and int(port) < 2**16
-  if not (good and _ishost_of(host)):
+  if not (good and _is_host(host)):
     raise ClusterError(
       f'{where}: expected host:port with a port from 1 to 65535, received '
       f'{shown(text)}. Write host.example:2222, or [2001:db8::1]:2222 for '
@@ -126,17 +122,16 @@ def parse_address(text, where='address'):
   return text
 
 
-def from_flags(ps_hosts, worker_hosts, job_name, task_id):
+def from_flags(
+  ps_hosts: str, worker_hosts: str, job_name: str, task_id: int
+) -> Cluster:
   """The cluster of a command line.
 
   Args:
     ps_hosts: 'host:port,host:port', or '' for no parameter server.
     worker_hosts: the same for workers.
     job_name: 'ps' or 'worker'.
-    task_id: int.
-
-  Returns:
-    A `Cluster`.
+    task_id: in its job.
 
   Raises:
     ClusterError: see `make`.
@@ -146,7 +141,7 @@ def from_flags(ps_hosts, worker_hosts, job_name, task_id):
   return make(jobs, job_name, task_id)
 
 
-def check_network(cluster, allow_insecure_network):
+def check_network(cluster: Cluster, allow_insecure_network: bool) -> str:
   """Refuses networks that nobody has vouched for.
 
   TensorFlow's gRPC has no authentication and no encryption, and its server
@@ -154,12 +149,12 @@ def check_network(cluster, allow_insecure_network):
   port can run operations in the process.
 
   Args:
-    cluster: `Cluster`.
+    cluster: of this process.
     allow_insecure_network: True where a person says that nobody else can reach
       these hosts.
 
   Returns:
-    str, one line of warning to show.
+    One line of warning to show.
 
   Raises:
     ClusterError: an address is not this machine's own and nobody has vouched.
@@ -187,16 +182,16 @@ def check_network(cluster, allow_insecure_network):
   )
 
 
-def check_port(cluster):
+def check_port(cluster: Cluster) -> None:
   """Refuses a port that another process listens on, before any task is told.
 
   Args:
-    cluster: `Cluster` of this process.
+    cluster: of this process.
 
   Raises:
     ClusterError: it cannot be had.
   """
-  address = cluster.jobs[cluster.job][cluster.index]
+  address = cluster.address
   port = int(address.rpartition(':')[2])
   try:
     with socket.socket() as probe:
@@ -212,7 +207,7 @@ def check_port(cluster):
     ) from error
 
 
-def is_loopback(address):
+def is_loopback(address: str) -> bool:
   """Whether 'host:port' can only mean this machine; asks no name server."""
   host = host_of(address).strip('[]')
   try:
@@ -221,12 +216,12 @@ def is_loopback(address):
     return host == 'localhost'
 
 
-def host_of(address):
+def host_of(address: str) -> str:
   """The host of 'host:port'."""
   return address.rpartition(':')[0]
 
 
-def _ishost_of(text):
+def _is_host(text: str) -> bool:
   if text.startswith('[') and text.endswith(']'):
     try:
       return ipaddress.ip_address(text[1:-1]).version == 6
@@ -235,7 +230,7 @@ def _ishost_of(text):
   return _HOST.fullmatch(text) is not None
 
 
-def shown(value):
+def shown(value: Any) -> str:
   """A value for a message: on one line, without control codes, not long."""
   text = ascii(value)
   return text if len(text) <= 200 else f'{text[:200]}...'

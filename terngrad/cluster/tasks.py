@@ -13,9 +13,17 @@ import json
 import os
 import time
 import uuid
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
 from typing import NamedTuple
 
 import tensorflow as tf
+
+from terngrad.cluster import spec as clusters
 
 _STATE = 'terngrad_state'
 _ORDERS = 'terngrad_orders'
@@ -35,14 +43,14 @@ class Task(NamedTuple):
   """
 
   job: str
-  index: int
+  index: int  # type: ignore[assignment]  # hides `tuple.index`
   address: str
 
-  def __str__(self):
+  def __str__(self) -> str:
     """As messages name it."""
     return f'{self.job} {self.index} ({self.address})'
 
-  def device(self, name='CPU:0'):
+  def device(self, name: str = 'CPU:0') -> str:
     """The full name of one of its devices."""
     return f'/job:{self.job}/replica:0/task:{self.index}/device:{name}'
 
@@ -52,12 +60,12 @@ class State(NamedTuple):
 
   Attributes:
     incarnation: of its process: another one after a restart.
-    fingerprint: dict of str to str, see `cluster.fingerprint`.
+    fingerprint: see `cluster.fingerprint`.
     trouble: why it cannot go on, or ''.
   """
 
   incarnation: str
-  fingerprint: dict
+  fingerprint: Mapping[str, str]
   trouble: str = ''
 
 
@@ -69,18 +77,18 @@ class NotJoinedError(RuntimeError):
   """This process is not the task that it was to be, and tells no other."""
 
 
-def all_tasks(cluster, job):
+def all_tasks(cluster: clusters.Cluster, job: str) -> list[Task]:
   """The tasks of a job of a `cluster.Cluster`."""
   addresses = cluster.jobs.get(job, ())
   return [Task(job, i, address) for i, address in enumerate(addresses)]
 
 
-def servers_of(cluster):
+def servers_of(cluster: clusters.Cluster) -> list[Task]:
   """All tasks but the chief."""
   return [*all_tasks(cluster, 'ps'), *all_tasks(cluster, 'worker')[1:]]
 
 
-def answers(task, timeout=CALL_TIMEOUT):
+def answers(task: Task, timeout: float = CALL_TIMEOUT) -> bool:
   """True where a task's server answers within `timeout` seconds.
 
   A process that was stopped accepts connections but does not answer.
@@ -93,7 +101,7 @@ def answers(task, timeout=CALL_TIMEOUT):
     return False
 
 
-def state_of(task, timeout=CALL_TIMEOUT):
+def state_of(task: Task, timeout: float = CALL_TIMEOUT) -> State:
   """The `State` of a task.
 
   Raises:
@@ -112,19 +120,24 @@ def state_of(task, timeout=CALL_TIMEOUT):
   raise LostError(f'{task} does not tell its state: {state.fingerprint}')
 
 
-def states_within(others, seconds, waiting=lambda task: None):
+def states_within(
+  others: Sequence[Task],
+  seconds: float,
+  waiting: Callable[[Task], None] = lambda task: None,
+) -> dict[Task, State]:
   """The first states of tasks, as they come.
 
   Args:
-    others: list of `Task`.
+    others: tasks of a run.
     seconds: to wait for all of them.
     waiting: called once, with the first that is not there.
 
   Returns:
-    Dict of those that came within the time to their `State`.
+    Those of the tasks that came within the time.
   """
   end = time.monotonic() + seconds
-  states, said = {}, False
+  states: dict[Task, State] = {}
+  said = False
   while True:
     for task in [task for task in others if task not in states]:
       # A short time each, so that one absent task hides no other.
@@ -138,11 +151,11 @@ def states_within(others, seconds, waiting=lambda task: None):
       return states
 
 
-def order(task, timeout=CALL_TIMEOUT, **what):
+def order(task: Task, timeout: float = CALL_TIMEOUT, **what: Any) -> None:
   """Tells a task what to do; see `service.Service.next_order`.
 
   Args:
-    task: `Task`.
+    task: a server.
     timeout: seconds.
     **what: of JSON's types.
 
@@ -158,11 +171,11 @@ def order(task, timeout=CALL_TIMEOUT, **what):
     raise LostError(f'{task} takes no orders: {error}') from error
 
 
-def end(others, why='', has_begun=True):
+def end(others: Iterable[Task], why: str = '', has_begun: bool = True) -> None:
   """Lets tasks end.
 
   Args:
-    others: list of `Task`; those that do not answer are left out.
+    others: of them those that do not answer are left out.
     why: what went wrong, or ''.
     has_begun: False where the run could not begin.
   """
@@ -174,7 +187,7 @@ def end(others, why='', has_begun=True):
       continue
 
 
-def batch_queue(tag, dtypes):
+def batch_queue(tag: str, dtypes: Iterable[tf.DType]) -> tf.Tensor:
   """The handle of a task's queue of batches, on the device that is current.
 
   A handle and no `tf.queue.FIFOQueue`: that deletes the queue when it goes.
@@ -184,7 +197,7 @@ def batch_queue(tag, dtypes):
   )
 
 
-def progress_queue(tag):
+def progress_queue(tag: str) -> tf.Tensor:
   """The handle of a task's queue of steps taken, as `batch_queue`.
 
   It is read at once; where it is not, a thousand steps pass before one waits.
@@ -194,19 +207,19 @@ def progress_queue(tag):
   )
 
 
-def new_tag():
+def new_tag() -> str:
   """A name for queues that nobody else uses."""
   return uuid.uuid4().hex
 
 
-def connect(cluster):
+def connect(cluster: clusters.Cluster) -> None:
   """Makes this process the client of all tasks of a cluster.
 
   It becomes worker 0 itself, at the address that the cluster has for it, so
   that tasks that were started again find it.
 
   Args:
-    cluster: `cluster.Cluster` of the chief; all tasks answer.
+    cluster: of the chief; all tasks answer.
 
   Raises:
     NotJoinedError: its own address is not to be had.
@@ -231,15 +244,15 @@ def connect(cluster):
 
 
 @contextlib.contextmanager
-def session(task, timeout):
+def session(task: Task, timeout: float) -> Iterator[tf.compat.v1.Session]:
   """A session with the server of a task and with no other.
 
   Args:
-    task: `Task`.
+    task: a server.
     timeout: seconds that a call may take.
 
   Yields:
-    A `tf.compat.v1.Session` on the default graph.
+    One on the default graph.
   """
   config = tf.compat.v1.ConfigProto(
     device_filters=[f'/job:{task.job}/task:{task.index}'],
@@ -255,7 +268,7 @@ def session(task, timeout):
       opened.close()
 
 
-def state_variable(initial):
+def state_variable(initial: tf.Tensor) -> tf.compat.v1.Variable:
   """Where a task says its `State`, as JSON; on the device that is current."""
   # Unlike the shape of a queue's elements, a variable's need not agree.
   return tf.compat.v1.Variable(
@@ -263,6 +276,6 @@ def state_variable(initial):
   )
 
 
-def orders_queue():
+def orders_queue() -> tf.queue.FIFOQueue:
   """Where a task takes its orders; on the device that is current."""
   return tf.queue.FIFOQueue(16, tf.string, shapes=[[]], shared_name=_ORDERS)

@@ -24,6 +24,16 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import IO
+from typing import Any
+from typing import NoReturn
+from typing import TypeAlias
+from typing import cast
 
 from terngrad import signal_guard
 from terngrad import signals
@@ -39,22 +49,35 @@ _NOT_BEGUN = 1
 # From the end of the time until all have been asked and the words are out: by
 # this process, and then by the other.
 _LAST_WORDS_SECONDS = 10.0
+# Of a block, for another process: jobs, job, index, seconds, its name, and
+# whether a stop has saved, where there is one.
+_Request: TypeAlias = tuple[
+  dict[str, tuple[str, ...]], str, int, float, str, list[Any] | None
+]
+# When the time of each block is over, by `time.monotonic`.
+_Waiting: TypeAlias = dict[int, tuple[float, _Request]]
 _TASK = re.compile(r'/job:(ps|worker)(?:/replica:0)?/task:([0-9]{1,6})')
 
 
 @contextlib.contextmanager
-def limit(cluster, seconds, what, end_with=None, code=LOST):
+def limit(
+  cluster: clusters.Cluster,
+  seconds: float,
+  what: str,
+  end_with: Callable[[str], None] | None = None,
+  code: int = LOST,
+) -> Iterator[None]:
   """Lets a block take so long at most.
 
   Args:
-    cluster: `cluster.Cluster`.
-    seconds: float.
+    cluster: whose tasks are asked.
+    seconds: for the block.
     what: the block's name, for the message.
     end_with: called with the message where the time is over; None for `end`.
     code: exit code of the process.
   """
 
-  def over():
+  def over() -> None:
     message = complaint(cluster, seconds, what)
     end(message, code) if end_with is None else end_with(message)
 
@@ -63,9 +86,15 @@ def limit(cluster, seconds, what, end_with=None, code=LOST):
   with signal_guard.blocked():
     timer.start()
   later = seconds + _LAST_WORDS_SECONDS
-  request = [dict(cluster.jobs), cluster.job, cluster.index, seconds, what]
   watch = signals.guard()
-  request.append(watch and watch.stop and [watch.stop.saved])
+  request: _Request = (
+    dict(cluster.jobs),
+    cluster.job,
+    cluster.index,
+    seconds,
+    what,
+    [watch.stop.saved] if watch and watch.stop else None,
+  )
   try:
     with contextlib.ExitStack() as stack:
       if end_with is None:
@@ -79,7 +108,9 @@ def limit(cluster, seconds, what, end_with=None, code=LOST):
     timer.cancel()
 
 
-def limit_start(cluster, seconds, what):
+def limit_start(
+  cluster: clusters.Cluster, seconds: float, what: str
+) -> AbstractContextManager[None]:
   """`limit` of what comes before the first step; ends with `_NOT_BEGUN`."""
   return limit(cluster, seconds, what, code=_NOT_BEGUN)
 
@@ -93,7 +124,7 @@ class _Times(ctypes.Structure):
   ]
 
 
-def _timers():
+def _timers() -> ctypes.CDLL | None:
   """The C library, or None where it has no timers."""
   library = bystander.library('timer_create', 'timer_settime', 'timer_delete')
   if library is None:
@@ -114,7 +145,7 @@ def _timers():
 
 
 @contextlib.contextmanager
-def _ends(seconds, code):
+def _ends(seconds: float, code: int) -> Iterator[None]:
   """Ends this process, whatever it does, where a block takes longer.
 
   By timer_create(2): when the time is over, a new thread of the C library calls
@@ -140,9 +171,10 @@ def _ends(seconds, code):
 class _Speaker:
   """A process that says what this one cannot say any more."""
 
-  def __init__(self):
+  def __init__(self) -> None:
     self._numbers = itertools.count()
-    words, shared = [], []
+    words: list[str] = []
+    shared: list[int] = []
     watch = signals.guard()
     if watch:
       exits = {
@@ -161,17 +193,16 @@ class _Speaker:
       stdout=subprocess.DEVNULL,
       pass_fds=shared,
     )
-    os.set_blocking(self._process.stdin.fileno(), False)
-    atexit.register(self._end)
+    # It was asked for.
+    self._input = cast(IO[bytes], self._process.stdin).fileno()
+    os.set_blocking(self._input, False)
+    atexit.register(self._process.communicate)
     signal_guard.listen(lambda **news: self._tell(news))
     if number := signals.taken():
       self._tell({'taken': number})
 
-  def _end(self):
-    self._process.communicate()
-
   @contextlib.contextmanager
-  def speaks(self, seconds, request):
+  def speaks(self, seconds: float, request: _Request) -> Iterator[None]:
     """Says a `complaint` where a block takes longer, of its arguments."""
     number = next(self._numbers)
     self._tell([number, seconds, request])
@@ -180,15 +211,15 @@ class _Speaker:
     finally:
       self._tell([number])
 
-  def _tell(self, words):
+  def _tell(self, words: Sequence[Any] | Mapping[str, Any]) -> None:
     # One that is gone or asleep says nothing, and is no reason to end.
     with contextlib.suppress(OSError, ValueError):
       line = json.dumps(words) + '\n'
-      os.write(self._process.stdin.fileno(), line.encode())
+      os.write(self._input, line.encode())
 
 
 @functools.cache
-def _speaker(process):
+def _speaker(process: int) -> _Speaker:
   """The `_Speaker` of a process by its number: a fork has its own."""
   del process
   return _Speaker()
@@ -196,15 +227,16 @@ def _speaker(process):
 
 def _speak(words: list[str]) -> None:
   """Is the process of a `_Speaker`: also a `bystander.Bystander`."""
-  for number in signals.NUMBERS:
+  for ignored in signals.NUMBERS:
     # A terminal sends them to all processes of a program.
-    signal.signal(number, signal.SIG_IGN)
+    signal.signal(ignored, signal.SIG_IGN)
   watch = None
   if words:
     process, reader, seconds, exits = json.loads(words[0])
     watch = bystander.Bystander(process, reader, seconds, dict(exits))
   told = os.fdopen(0, 'rb', buffering=0)
-  waiting, rest = {}, b''
+  waiting: _Waiting = {}
+  rest = b''
   while True:
     _complain(waiting)
     if watch and (number := watch.look()):
@@ -222,7 +254,7 @@ def _speak(words: list[str]) -> None:
       _hear(line, waiting, watch)
 
 
-def _patience(waiting: dict, watch: bystander.Bystander | None) -> float:
+def _patience(waiting: _Waiting, watch: bystander.Bystander | None) -> float:
   """Seconds in which a `_Speaker`'s process has nothing to do by itself."""
   soonest = min((when for when, _ in waiting.values()), default=math.inf)
   patience = max(0.0, min(3600.0, soonest - time.monotonic()))
@@ -230,7 +262,9 @@ def _patience(waiting: dict, watch: bystander.Bystander | None) -> float:
 
 
 def _hear(
-  line: dict | list, waiting: dict, watch: bystander.Bystander | None
+  line: dict[str, Any] | list[Any],
+  waiting: _Waiting,
+  watch: bystander.Bystander | None,
 ) -> None:
   """Takes in what a process says to its `_Speaker`'s."""
   if isinstance(line, dict):
@@ -246,7 +280,7 @@ def _hear(
     waiting[number] = time.monotonic() + seconds, request
 
 
-def _complain(waiting: dict) -> None:
+def _complain(waiting: _Waiting) -> None:
   """Says of which blocks the time is over."""
   now = time.monotonic()
   for number in [n for n, (when, _) in waiting.items() if when <= now]:
@@ -255,19 +289,20 @@ def _complain(waiting: dict) -> None:
     sys.stderr.write(f'error: {complaint(cluster, seconds, what)}\n')
 
 
-def _end_by(watch: bystander.Bystander, number: int, waiting: dict) -> None:
+def _end_by(watch: bystander.Bystander, number: int, waiting: _Waiting) -> None:
   """Ends the process that does not take a signal, and says what it did."""
   _, request = next(reversed(waiting.values()), (0, None))
   what, kept = (request[4], request[5]) if request else ('', None)
+  saved = kept[0] if kept else None
   words = signal_guard.last_words(
-    watch.requests, watch.within, what, kept and kept[0], kept is not None
+    watch.requests, watch.within, what, saved, kept is not None
   )
   sys.stderr.write(f'{words}\n')
   sys.stderr.flush()
   watch.end(number)
 
 
-def end(message, code=LOST):
+def end(message: str, code: int = LOST) -> NoReturn:
   """Says why and ends the process.
 
   Without Python's own way out: TensorFlow would wait there for lost tasks.
@@ -278,20 +313,17 @@ def end(message, code=LOST):
   os._exit(code)
 
 
-def complaint(cluster, seconds, what):
+def complaint(cluster: clusters.Cluster, seconds: float, what: str) -> str:
   """What to say when `what` took longer than `seconds`; asks every task."""
   return f'{what}: {explain(cluster, f"it took more than {seconds:g} s")}'
 
 
-def explain(cluster, reason):
+def explain(cluster: clusters.Cluster, reason: str) -> str:
   """What to say when tasks are lost; asks every one for a sign of life.
 
   Args:
-    cluster: `cluster.Cluster`.
+    cluster: whose tasks are asked.
     reason: what TensorFlow said; tasks that it names are named.
-
-  Returns:
-    str.
   """
   mine = cluster.job, cluster.index
   named = {
@@ -325,7 +357,7 @@ def explain(cluster, reason):
   )
 
 
-def answers(address):
+def answers(address: str) -> bool:
   """Whether a TensorFlow server that is awake listens at 'host:port'.
 
   A stopped process has connections accepted by the kernel; only one that runs

@@ -1,7 +1,8 @@
 """The step of a Keras classifier, put together for loops of one's own."""
 
-from collections.abc import Callable
+import functools
 from typing import NamedTuple
+from typing import TypeAlias
 
 import keras
 import numpy as np
@@ -14,9 +15,9 @@ from terngrad.codec import method
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.compression import scoring
+from terngrad.config import codes
 from terngrad.exchange import protocol
 from terngrad.passes import recomputing
-from terngrad.reduce import bucketing
 from terngrad.reduce import gradients
 from terngrad.reduce import states
 from terngrad.step import model_variables
@@ -26,16 +27,17 @@ from terngrad.step import replicas
 from terngrad.step import step as steps
 from terngrad.training import run_codecs
 
+Array: TypeAlias = np.ndarray | tf.Tensor
+
 
 class Choices(NamedTuple):
   """How a model is trained.
 
   Attributes:
-    codec: as `--codec` spells it, or a `codec.method.Method`.
-    rules: other codes for some variables, as `--codec_rules` spells them.
-    in_float32: takes a `codec.policy.VariableSpec`; True leaves the gradient of
-      that variable as it is.
-    optimizer: as `--optimizer` spells it.
+    codec: a method, or as `--codec` spells it.
+    codec_rules: other codes for some variables, as `--codec_rules` spells them.
+    in_float32: True leaves the gradient of that variable as it is.
+    optimizer: as `--optimizer` spells it. None: the model is only scored.
     loss: see `scoring.loss_function`.
     own_statistics: True where each device keeps its own moving statistics.
     recomputes: True where activations are computed again in the backward pass,
@@ -45,136 +47,128 @@ class Choices(NamedTuple):
   """
 
   codec: str | method.Method = 'ternary'
-  rules: str = ''
-  in_float32: Callable[[policy.VariableSpec], bool] = lambda spec: False
-  optimizer: str = 'momentum'
-  loss: passes.LossFunction = passes.PLAIN
+  codec_rules: str = ''
+  in_float32: policy.Predicate = lambda spec: False
+  optimizer: str | None = 'momentum'
+  loss: passes.LossFunction | None = None
   own_statistics: bool = False
   recomputes: bool = False
   mean_share: tf.Variable | None = None
   seed: int = 1
 
 
-class Built(NamedTuple):
-  """A model in training.
+class BuiltModel:
+  """A model with its replicas and its step.
 
   Attributes:
-    plan: `model_variables.ModelVariables`.
-    codec: of the gradients, or None.
-    replicas: one a device, without averages.
-    step: the traced step, or None. One in which a loss or a gradient is not
-      finite changes nothing; see `check_taken`.
+    codec: of the gradients; None for a model that is only scored.
+    replicas: one a device of this process, without averages.
+    steps: steps taken.
   """
 
-  plan: model_variables.ModelVariables
-  codec: gradients.GradientCodec | None
-  replicas: tuple[replicas.Replica, ...]
-  step: steps.TrainStep | None
+  # What messages call those that compute gradients.
+  _workers_called = 'workers'
+  # None of a model that is only scored.
+  _step: steps.TrainStep
+
+  def __init__(
+    self, model: keras.Model, exchange: protocol.Exchange, choices: Choices
+  ) -> None:
+    """Makes replicas and the step; the first replica is the model's own.
+
+    Args:
+      model: maps images to logits [b, classes].
+      exchange: see `step.Training`.
+      choices: how it is trained.
+
+    Raises:
+      ValueError: the text of a codec, a rule or the optimizer names none; or
+        the model cannot be cut to be recomputed.
+    """
+    self._exchange = exchange
+    self._plan = model_variables.variables_of(model)
+    self.steps = 0
+    self.codec: gradients.GradientCodec | None = None
+    if choices.optimizer is None:
+      no_slots = optimizers.GradientDescent()
+      self.replicas = replicas.create(
+        self._plan, no_slots, exchange.devices, averaged=False
+      )
+      return
+    devices.keep_order_of_sums()
+    methods = _methods(choices, exchange.num_workers)
+    codec = run_codecs.of(methods, 0, self._plan, exchange.devices).codec
+    rule = optimizers.parse(choices.optimizer, 0.9)
+    self.codec = codec
+    self.replicas = replicas.create(
+      self._plan,
+      rule,
+      exchange.devices,
+      own_statistics=choices.own_statistics,
+      shared=states.shared(codec),
+      averaged=False,
+    )
+    saves = choices.recomputes
+    pass_of = recomputing.RecomputedPass if saves else passes.ModelPass
+    loss = scoring.loss_function(choices.loss)
+    training = steps.Training(
+      pass_of(model, self._plan, loss, mean_share=choices.mean_share),
+      exchange,
+      self.replicas,
+      states.MethodStates(codec, exchange),
+      rule,
+      choices.seed,
+      skips_not_finite=True,
+    )
+    self._step = steps.TrainStep(training, codec)
+
+  def _take(
+    self, images: Array, labels: Array, learning_rate: float
+  ) -> steps.StepResult:
+    """Takes a step with the examples of all workers of this process.
+
+    Raises:
+      errors.TrainingError: a loss or a gradient is not finite, on the workers
+        that the message lists. Nothing is updated.
+    """
+    result = self._step.take(
+      images,
+      labels,
+      tf.constant(self.steps, tf.int64),
+      tf.constant(learning_rate, tf.float32),
+      tf.constant(0.0),
+    )
+    if not result.is_taken:
+      raise errors.TrainingError(
+        f'Step {self.steps + 1}: expected finite numbers, received NaN or '
+        f'infinity in the loss or the gradient of {self._workers_called} '
+        f'{_not_finite(result)}. Nothing was updated: lower the learning rate, '
+        'or leave these examples out.'
+      )
+    self.steps += 1
+    return result
 
 
-def build(
-  model: keras.Model, exchange: protocol.Exchange, choices: Choices
-) -> Built:
-  """Makes replicas and the step; the first replica is the model's own.
-
-  Args:
-    model: maps images to logits [b, classes].
-    exchange: see `step.Training`.
-    choices: how it is trained.
-
-  Raises:
-    ValueError: the text of a codec, a rule or the optimizer names none; or the
-      model cannot be cut to be recomputed.
-  """
-  devices.keep_order_of_sums()
-  plan = model_variables.variables_of(model)
-  specs = run_codecs.variable_specs(plan)
-  methods = _methods(specs, choices, exchange.num_workers)
-  codec = run_codecs.on_devices(
-    bucketing.gradient_codec(specs, methods), exchange.devices
-  )
-  rule = optimizers.parse(choices.optimizer, 0.9)
-  copies = replicas.create(
-    plan,
-    rule,
-    exchange.devices,
-    own_statistics=choices.own_statistics,
-    shared=states.shared(codec),
-    averaged=False,
-  )
-  kind = recomputing.RecomputedPass if choices.recomputes else passes.ModelPass
-  loss = scoring.loss_function(choices.loss)
-  training = steps.Training(
-    kind(model, plan, loss, mean_share=choices.mean_share),
-    exchange,
-    copies,
-    states.MethodStates(codec, exchange),
-    rule,
-    choices.seed,
-    skips_not_finite=True,
-  )
-  return Built(plan, codec, copies, steps.TrainStep(training, codec))
-
-
-def check_taken(result: steps.StepResult, step: int, workers: str) -> None:
-  """Refuses a step in which a loss or a gradient was not finite.
-
-  Args:
-    result: of a `Built.step`.
-    step: its number, from 1.
-    workers: what to call them.
-
-  Raises:
-    errors.TrainingError: the step was not taken; says on which workers.
-  """
-  if result.is_taken:
-    return
+def _not_finite(result: steps.StepResult) -> np.ndarray:
+  """The workers whose loss or gradient is not finite, int64 [workers]."""
   entropy, probes = result.entropy.numpy(), result.probes.numpy()
   with np.errstate(over='ignore'):
     usable = np.isfinite(probes * np.float32(len(entropy))).all(axis=1)
-  finite = usable & np.isfinite(entropy)
-  raise errors.TrainingError(
-    f'Step {step}: expected finite numbers, received NaN or infinity in the '
-    f'loss or the gradient of {workers} {np.flatnonzero(~finite)}. Nothing was '
-    'updated: lower the learning rate, or leave these examples out.'
-  )
+  return np.flatnonzero(~(usable & np.isfinite(entropy)))
 
 
-def forward_only(model: keras.Model, exchange: protocol.Exchange) -> Built:
-  """A `Built` that takes no step: without slots, codec and `step`."""
-  plan = model_variables.variables_of(model)
-  no_slots = optimizers.GradientDescent()
-  copies = replicas.create(plan, no_slots, exchange.devices, averaged=False)
-  return Built(plan, None, copies, None)
+def _methods(choices: Choices, num_workers: int) -> codes.Named:
+  """The methods of all variables."""
 
-
-def checked(model):
-  """The model, if its variables are there.
-
-  Raises:
-    ValueError: they are not, or it is no model.
-  """
-  if not isinstance(model, keras.Model) or not model.built:
-    raise ValueError(
-      'model_fn: expected a keras.Model whose variables are made, received '
-      f'{type(model).__name__} without them. Return a model that begins with '
-      'keras.Input, or build it.'
-    )
-  return model
-
-
-def _methods(specs, choices, num_workers):
-  """The `codec.method.Method` of each variable."""
-  decided = [
-    (choices.in_float32, 'identity'),
-    *policy.parse(choices.rules),
-    (policy.always, choices.codec),
-  ]
   # Equal texts are one method, whose variables are coded together.
-  made = {
-    code: registry.method(code, num_workers)
-    if isinstance(code, str)
-    else coded.as_method(code)
-    for _, code in decided
-  }
-  return [made[code] for code in policy.policy(decided, specs)]
+  @functools.cache
+  def made(code: str | method.Method) -> method.Method:
+    if isinstance(code, str):
+      return registry.method(code, num_workers)
+    return coded.as_method(code)
+
+  rules = [
+    (choices.in_float32, made('identity')),
+    *((holds, made(code)) for holds, code in policy.parse(choices.codec_rules)),
+  ]
+  return codes.Named(made(choices.codec), rules, [])

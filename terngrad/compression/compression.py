@@ -8,19 +8,20 @@ import tensorflow as tf
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.compression import compressor
+from terngrad.compression import variable_codes
 
 
 @tf.autograph.experimental.do_not_convert
 def compress(
-  gradients,
-  codec='ternary',
+  gradients: Sequence[compressor.Gradient],
+  codec: variable_codes.Spelled | compressor.Compressor = 'ternary',
   *,
-  step,
-  seed=0,
-  mean=False,
-  names=(),
-  shapes: Sequence | None = None,
-):
+  step: tf.Tensor | int,
+  seed: int = 0,
+  mean: bool = False,
+  names: Sequence[str] = (),
+  shapes: Sequence[Sequence[int] | tf.TensorShape] | None = None,
+) -> Sequence[compressor.Gradient]:
   """Adds the gradients of all replicas up, as they tell it each other in codes.
 
   Under a strategy of `tf.distribute` this is called inside of `strategy.run`,
@@ -36,8 +37,8 @@ def compress(
     [0.5, -0.25, 0.0, 0.0]
 
   Args:
-    gradients: list of float32, float16 or bfloat16 tensors of the same shapes
-      in every call; or of `tf.IndexedSlices`, which travel as they are.
+    gradients: float32, float16 or bfloat16, of the same shapes in every call;
+      `tf.IndexedSlices` travel as they are.
     codec: 'ternary', 'powersgd:rank=2', or a dict of regular expressions of
       names to such texts. A `Compressor` for codes that remember something.
     step: integer [], steps taken before: random codes depend on it.
@@ -50,7 +51,7 @@ def compress(
       the step is traced: `[variable.shape for variable in variables]`.
 
   Returns:
-    List of the same kinds, shapes and dtypes, the same bits on all replicas.
+    Those of the same kinds, shapes and dtypes, the same bits on all replicas.
     Where a gradient is not finite on any replica, all elements of that one are
     NaN, and all that a `Compressor` remembers stays as it was.
 
@@ -73,8 +74,12 @@ def compress(
   return codec.all_reduce(gradients, variables, step, mean)
 
 
-def _spec(name, gradient, shape) -> policy.VariableSpec:
-  """The `policy.VariableSpec` of a gradient.
+def _spec(
+  name: str,
+  gradient: compressor.Gradient,
+  shape: Sequence[int] | tf.TensorShape,
+) -> policy.VariableSpec:
+  """What is known of the variable of a gradient.
 
   Raises:
     ValueError: its shape is not known, and it is coded; or another was given.
@@ -98,30 +103,19 @@ def _spec(name, gradient, shape) -> policy.VariableSpec:
 
 
 @functools.lru_cache(maxsize=64)
-def _of_strategy(strategy, rules, seed):
+def _of_strategy(
+  strategy: tf.distribute.Strategy,
+  rules: str | tuple[tuple[str, str], ...],
+  seed: int,
+) -> compressor.Compressor:
   """A compressor that is called again with the same arguments."""
   made = compressor.Compressor(
     rules if isinstance(rules, str) else dict(rules), seed
   )
-  refuse_states(
-    made.codec, 'Make a terngrad.Compressor of it once, and hand that over.'
-  )
-  return made
-
-
-def refuse_states(codec, remedy):
-  """Refuses, for who keeps no states, a codec that remembers something.
-
-  Args:
-    codec: see `compressor.Compressor`.
-    remedy: a sentence.
-
-  Raises:
-    ValueError: it does.
-  """
-  for _, text in compressor.rules(codec):
+  for _, text in variable_codes.rules(made.codec):
     if registry.method(text, 1).states(((512, 512),)):
       raise ValueError(
         f'codec: expected one that remembers nothing, received {text!r}. '
-        f'{remedy}'
+        'Make a terngrad.Compressor of it once, and hand that over.'
       )
+  return made

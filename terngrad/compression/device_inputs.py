@@ -5,10 +5,18 @@ once, such as the iterator of one shared reader, may be handed to several
 devices: they take batches from it in turn.
 """
 
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import Any
+from typing import TypeAlias
+
 import numpy as np
 import tensorflow as tf
 
 from terngrad.cluster import equality
+from terngrad.exchange import protocol
 from terngrad.training import shares
 
 _BATCH = '(images [b, ...], labels int32 [b])'
@@ -16,20 +24,29 @@ _SHARE = (
   'Give each device its share, such as '
   'dataset.shard(num_devices, device_index) before it is batched.'
 )
+# Takes (device_index, num_devices), which count the devices of all processes;
+# returns batches of (images [b, ...], labels int [b]).
+InputFunction: TypeAlias = Callable[
+  [int, int], Iterable[Sequence[np.ndarray | tf.Tensor]]
+]
+_Batch: TypeAlias = tuple[tf.Tensor, tf.Tensor]
 
 
 class DeviceInputs:
   """The inputs of this process's devices."""
 
-  def __init__(self, input_fn, exchange, images):
+  def __init__(
+    self,
+    input_fn: InputFunction,
+    exchange: protocol.Exchange,
+    images: tf.TensorSpec,
+  ) -> None:
     """Asks for every device's input.
 
     Args:
-      input_fn: takes (device_index, num_devices), which count the devices of
-        all processes; returns a `tf.data.Dataset` or another iterable of
-        (images [b, ...], labels int32 [b]).
-      exchange: `exchange.towers.Towers` or another with a worker a device.
-      images: `tf.TensorSpec` of what the model takes, with b.
+      input_fn: returns a `tf.data.Dataset` or another iterable.
+      exchange: with a worker a device.
+      images: what the model takes, with b.
 
     Raises:
       ValueError: no iterable, or one that several devices would begin anew.
@@ -40,18 +57,19 @@ class DeviceInputs:
     self._sources = [
       input_fn(number, exchange.num_workers) for number in self._numbers
     ]
-    self._iterators = [None] * len(self._sources)
+    # Ended ones begin again.
+    self._iterators: list[Iterator[Any]] = [iter(()) for _ in self._sources]
     self._are_compared = False
-    self._sizes = []
+    self._sizes: list[int] = []
     for place, source in enumerate(self._sources):
       self._check_source(place, source)
 
-  def next(self):
+  def next(self) -> tuple[tf.Tensor, tf.Tensor, int]:
     """The examples of a step; an input that has ended begins anew.
 
     Returns:
       (images [devices of this process, b, ...], labels int32 [the same, b],
-      examples of all processes, an int), the first two as `shares.deal` makes
+      examples of all processes), the first two as `shares.deal` makes
       them where devices have different b.
 
     Raises:
@@ -81,7 +99,7 @@ class DeviceInputs:
       joined = tf.concat(images, axis=0), tf.concat(labels, axis=0)
       return *shares.deal(own, *joined), sum(self._sizes)
 
-  def once(self):
+  def once(self) -> Iterator[list[_Batch | None]]:
     """All examples, each once.
 
     Yields:
@@ -108,7 +126,7 @@ class DeviceInputs:
         return
       yield batches
 
-  def _check_source(self, place, source):
+  def _check_source(self, place: int, source: Iterable[Any]) -> None:
     name = self._name(place)
     if not hasattr(source, '__iter__'):
       raise ValueError(
@@ -122,11 +140,9 @@ class DeviceInputs:
           f'{self._name(other)}, which would see the same examples. {_SHARE}'
         )
 
-  def _again(self, place):
+  def _again(self, place: int) -> _Batch:
     """The next batch of a device, the first one after the last."""
-    batch = None
-    if self._iterators[place] is not None:
-      batch = self._batch(place)
+    batch = self._batch(place)
     if batch is None:
       self._iterators[place] = iter(self._sources[place])
       batch = self._batch(place)
@@ -138,7 +154,7 @@ class DeviceInputs:
       )
     return batch
 
-  def _batch(self, place):
+  def _batch(self, place: int) -> _Batch | None:
     """The next (images, labels) of a device as tensors; None at the end."""
     element = next(self._iterators[place], None)
     if element is None:
@@ -166,30 +182,30 @@ class DeviceInputs:
       )
     return images, tf.cast(labels, tf.int32)
 
-  def _expected(self):
+  def _expected(self) -> str:
     """What a batch should be, in words."""
     if self._images.shape.rank is None:
       return f'{_BATCH} with b >= 1'
     sizes = ', '.join(str(size or '...') for size in self._images.shape[1:])
     return f'images [b, {sizes}] and integer labels [b] with b >= 1'
 
-  def _compare(self, batches):
+  def _compare(self, batches: Sequence[_Batch | None]) -> list[int]:
     """Refuses equal first batches, here and in other processes.
 
     Returns:
-      List of how many examples the first batch of each device of all processes
-      has; () where the batches are not the first.
+      How many examples the first batch of each device of all processes has; []
+      where the batches are not the first.
 
     Raises:
       ValueError: two are equal to the bit.
     """
     if self._are_compared:
-      return ()
+      return []
     self._are_compared = True
     rows = np.stack([_size_and_digest(batch) for batch in batches])
     if self._exchange.group is not None:
       rows = self._exchange.group.all_gather_now(rows)
-    seen = {}
+    seen: dict[bytes, int] = {}
     for number, row in enumerate(rows):
       if not row[0]:
         continue
@@ -202,11 +218,11 @@ class DeviceInputs:
         )
     return [int(row[0]) for row in rows]
 
-  def _name(self, place):
+  def _name(self, place: int) -> str:
     return f'input_fn of device {self._numbers[place]}'
 
 
-def _size_and_digest(batch):
+def _size_and_digest(batch: _Batch | None) -> np.ndarray:
   """int32 [9] of a batch, its examples first; zeros where there is none."""
   if batch is None:
     return np.zeros([9], np.int32)
@@ -214,7 +230,7 @@ def _size_and_digest(batch):
   return np.concatenate([[batch[1].shape[0]], *digests]).astype(np.int32)
 
 
-def _shown(value):
+def _shown(value: Any) -> str:
   """A tensor by its type and shape."""
   if not hasattr(value, 'shape'):
     return f'of {len(value)}' if hasattr(value, '__len__') else ''

@@ -1,8 +1,10 @@
 """A model on several devices, each with a replica and an input of its own."""
 
 import operator
+import os
 from collections.abc import Callable
-from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -13,11 +15,12 @@ from terngrad.compression import building
 from terngrad.compression import device_inputs
 from terngrad.compression import scoring
 from terngrad.exchange import protocol
+from terngrad.step import passes
 from terngrad.step import replicas
 from terngrad.training import metrics
 
 
-class ParallelModel:
+class ParallelModel(building.BuiltModel):
   """A model on several devices; made by `parallel.parallelize`.
 
   In several processes all call the same methods in the same order, but for
@@ -49,9 +52,11 @@ class ParallelModel:
     steps: steps taken.
   """
 
+  _workers_called = 'devices'
+
   def __init__(
     self,
-    input_fn: Callable[[int, int], Iterable],
+    input_fn: device_inputs.InputFunction,
     model_fn: Callable[[], keras.Model],
     learning_rate: float | Callable[[int], float],
     exchange: protocol.Exchange,
@@ -69,34 +74,33 @@ class ParallelModel:
     Raises:
       ValueError: there is no model, or no input.
     """
-    self._exchange = exchange
     self._learning_rate = learning_rate
     minimized = scoring.loss_function(choices.loss)
     # Examples a device, of all devices in a step.
     self._mean_share = tf.Variable(1.0, trainable=False)
-    choices = choices._replace(
-      loss=scoring.with_logits(minimized), mean_share=self._mean_share
-    )
     with tf.device(exchange.devices[0]):
-      self.model = building.checked(model_fn())
+      self.model = _checked(model_fn())
+    self._exchange = exchange
     self._images = _images(self.model)
     self._inputs = self._open(input_fn)
-    training = _built(self.model, exchange, choices)
-    self._plan, self.codec, self.replicas, self._step = training
+    super().__init__(
+      self.model,
+      exchange,
+      choices._replace(
+        loss=scoring.with_logits(minimized), mean_share=self._mean_share
+      ),
+    )
+    self._synchronize_processes(choices)
     self.devices = exchange.devices
     self.num_devices = exchange.num_workers
-    self.steps = 0
     self._names = replicas.variable_names(self._plan, self.replicas[0])
     self._score = scoring.make_scorer(
       self.model, self._plan, self.replicas, minimized
     )
     self._forward = tf.function(self._outputs, reduce_retracing=True)
 
-  def step(self):
+  def step(self) -> scoring.Result:
     """Takes a step with a batch of each device.
-
-    Returns:
-      A `scoring.Result`.
 
     Raises:
       ValueError: the model only scores, or the batches cannot be used.
@@ -105,22 +109,16 @@ class ParallelModel:
     """
     if self.codec is None:
       raise ValueError(
-        'step: expected a model that is updated, received one of update=None. '
-        'Call test() or evaluate(), or give an update such as '
-        "'nesterov:momentum=0.9'."
+        'step: expected a model that is updated, received one of '
+        'optimizer=None. Call test() or evaluate(), or give an optimizer such '
+        "as 'nesterov:momentum=0.9'."
       )
     images, labels, num_examples = self._inputs.next()
     self._mean_share.assign(num_examples / self.num_devices)
     rate = self._learning_rate
-    result = self._step.take(
-      images,
-      labels,
-      tf.constant(self.steps, tf.int64),
-      tf.constant(rate(self.steps) if callable(rate) else rate, tf.float32),
-      tf.constant(0.0),
+    result = self._take(
+      images, labels, rate(self.steps) if callable(rate) else rate
     )
-    building.check_taken(result, self.steps + 1, 'devices')
-    self.steps += 1
     return scoring.Result(
       float(np.mean(result.entropy.numpy())),
       float(np.mean(result.accuracy.numpy())),
@@ -128,7 +126,11 @@ class ParallelModel:
       metrics.bits_per_element(result, self.codec.num_elements),
     )
 
-  def run(self, num_steps, report=None):
+  def run(
+    self,
+    num_steps: int,
+    report: Callable[[int, scoring.Result], object] | None = None,
+  ) -> scoring.Result:
     """Takes some steps.
 
     Args:
@@ -136,7 +138,7 @@ class ParallelModel:
       report: called after each with (steps taken in all, its `scoring.Result`).
 
     Returns:
-      A `scoring.Result`: the means of all, and the sum of their examples.
+      The means of all, and the sum of their examples.
 
     Raises:
       ValueError, errors.TrainingError: see `step`.
@@ -153,26 +155,23 @@ class ParallelModel:
         report(self.steps, results[-1])
     return scoring.Result.of_all(results)
 
-  def evaluate(self, input_fn):
+  def evaluate(self, input_fn: device_inputs.InputFunction) -> scoring.Score:
     """Scores the model on other examples, all devices at once.
 
     Args:
       input_fn: see `parallelize`. Every example counts once; the last batch of
         a device may be smaller or missing.
 
-    Returns:
-      A `scoring.Score`.
-
     Raises:
       ValueError: there are no examples, or some would be scored twice.
     """
     return self._score_all(self._open(input_fn))
 
-  def test(self):
+  def test(self) -> scoring.Score:
     """`evaluate` on the examples of the model's own inputs, all of them."""
     return self._score_all(self._inputs)
 
-  def predict(self, images):
+  def predict(self, images: building.Array) -> Any:
     """The model's outputs, without dropout, on the first device.
 
     Args:
@@ -184,7 +183,9 @@ class ParallelModel:
     outputs = self.forward(0, images)
     return tf.nest.map_structure(lambda t: t.numpy(), outputs)
 
-  def forward(self, device_index, images):
+  def forward(
+    self, device_index: int, images: building.Array
+  ) -> passes.Outputs:
     """The outputs of one device's replica, without dropout, on that device.
 
     Args:
@@ -200,15 +201,15 @@ class ParallelModel:
     with tf.device(self.devices[device_index]):
       return self._forward(device_index, images)
 
-  def params(self, device_index):
-    """The parameters on a device of this process: dict of name to array."""
+  def params(self, device_index: int) -> dict[str, np.ndarray]:
+    """The parameters on a device of this process, by name."""
     return self._values(device_index, ('trainable', 'frozen'))
 
-  def statistics(self, device_index):
-    """The moving statistics on a device: dict of name to array."""
+  def statistics(self, device_index: int) -> dict[str, np.ndarray]:
+    """The moving statistics on a device, by name."""
     return self._values(device_index, ('statistics',))
 
-  def check_equal(self):
+  def check_equal(self) -> None:
     """Proves that all replicas are equal to the bit, but for own statistics.
 
     Raises:
@@ -217,7 +218,7 @@ class ParallelModel:
     replicas.check_equal(self.replicas, self._names)
     coordination.assert_equal(self._exchange, self.replicas[0], self._names)
 
-  def save(self, path):
+  def save(self, path: str | os.PathLike[str]) -> None:
     """Writes the model once, as the first device has it, after `check_equal`.
 
     In several processes the first one writes. Keras reads the file anywhere,
@@ -242,10 +243,29 @@ class ParallelModel:
       write(path)
     coordination.barrier(self._exchange, self.steps)
 
-  def _open(self, input_fn):
+  def _synchronize_processes(self, choices: building.Choices) -> None:
+    """Compares the choices of all processes; gives all the first's values.
+
+    Raises:
+      errors.ConfigError: processes would train by other choices.
+    """
+    if self.codec is not None:
+      coordination.assert_same(
+        self._exchange,
+        {'optimizer': choices.optimizer, 'seed': choices.seed},
+        own_statistics=choices.own_statistics,
+        codecs=[bucket.method.name for bucket in self.codec.buckets],
+        variables=len(self._plan.names),
+        elements=self.codec.num_elements,
+      )
+    coordination.broadcast_start(self._exchange, self.replicas, (0,))
+
+  def _open(
+    self, input_fn: device_inputs.InputFunction
+  ) -> device_inputs.DeviceInputs:
     return device_inputs.DeviceInputs(input_fn, self._exchange, self._images)
 
-  def _score_all(self, inputs):
+  def _score_all(self, inputs: device_inputs.DeviceInputs) -> scoring.Score:
     first, *others = self.replicas
     if self.codec is None:
       # What trains the model may have changed it since.
@@ -256,11 +276,13 @@ class ParallelModel:
       sums += self._score(batches).numpy()
     return scoring.mean_score(sums, self._exchange.group)
 
-  def _outputs(self, device_index, images):
+  def _outputs(self, device_index: int, images: tf.Tensor) -> passes.Outputs:
     replica = self.replicas[device_index]
     return scoring.outputs_of(self.model, self._plan, replica, images)
 
-  def _values(self, device_index, kinds):
+  def _values(
+    self, device_index: int, kinds: Sequence[str]
+  ) -> dict[str, np.ndarray]:
     replica = self.replicas[device_index]
     named = zip(
       self._plan.names,
@@ -271,7 +293,7 @@ class ParallelModel:
     return {name: v.numpy() for name, v in named if id(v) in wanted}
 
 
-def _images(model):
+def _images(model: keras.Model) -> tf.TensorSpec:
   """`tf.TensorSpec` of what a model takes, as far as it is known."""
   inputs = getattr(model, 'inputs', None)
   if not inputs:
@@ -279,23 +301,16 @@ def _images(model):
   return tf.TensorSpec(inputs[0].shape, inputs[0].dtype)
 
 
-def _built(model, exchange, choices):
-  """A `building.Built`, equal in all processes.
+def _checked(model: keras.Model) -> keras.Model:
+  """The model, if its variables are there.
 
   Raises:
-    errors.ConfigError: processes would train by other choices.
+    ValueError: they are not, or it is no model.
   """
-  if choices.optimizer is None:
-    built = building.forward_only(model, exchange)
-  else:
-    built = building.build(model, exchange, choices)
-    coordination.assert_same(
-      exchange,
-      {'update': choices.optimizer, 'seed': choices.seed},
-      own_statistics=choices.own_statistics,
-      codecs=[bucket.method.name for bucket in built.codec.buckets],
-      variables=len(built.plan.names),
-      elements=built.codec.num_elements,
+  if not isinstance(model, keras.Model) or not model.built:
+    raise ValueError(
+      'model_fn: expected a keras.Model whose variables are made, received '
+      f'{type(model).__name__} without them. Return a model that begins with '
+      'keras.Input, or build it.'
     )
-  coordination.broadcast_start(exchange, built.replicas, (0,))
-  return built
+  return model

@@ -1,6 +1,8 @@
 """Gradients of some rows, `tf.IndexedSlices`, which travel as they are."""
 
 import functools
+from collections.abc import Collection
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -16,7 +18,7 @@ class PassedRows(NamedTuple):
     bits: float64 [], of values and indices that a worker sends; the mean over
       the workers of this process.
     num_elements: float64 [], elements of the values; likewise.
-    exchange: `exchange.towers.Towers` or another exchange.
+    exchange: between the workers.
   """
 
   bits: tf.Tensor
@@ -25,17 +27,19 @@ class PassedRows(NamedTuple):
 
 
 def summed(
-  context: tf.distribute.ReplicaContext, gradients: dict, mean: bool
-) -> dict:
+  context: tf.distribute.ReplicaContext,
+  gradients: dict[int, tf.IndexedSlices],
+  mean: bool,
+) -> dict[int, tf.IndexedSlices]:
   """The sums of all replicas' rows, where one replica computes.
 
   Args:
-    context: `tf.distribute.ReplicaContext`.
-    gradients: dict of any key to the `tf.IndexedSlices` of this replica.
+    context: of this replica.
+    gradients: of this replica, by their variables.
     mean: True for the means instead.
 
   Returns:
-    dict of the same keys; an index may be listed more than once.
+    By the same variables; an index may be listed more than once.
   """
   if not gradients or context.num_replicas_in_sync == 1:
     return gradients
@@ -62,7 +66,9 @@ def summed(
   return dict(zip(gradients, of_all, strict=True))
 
 
-def sent(gradients: list) -> tuple[tf.Tensor, tf.Tensor]:
+def sent(
+  gradients: Collection[tf.IndexedSlices],
+) -> tuple[tf.Tensor, tf.Tensor]:
   """(bits, elements of the values) that a replica sends, float64 []."""
   parts = [part for g in gradients for part in (g.values, g.indices)]
   bits = [_count(part) * 8 * part.dtype.size for part in parts]
@@ -70,11 +76,16 @@ def sent(gradients: list) -> tuple[tf.Tensor, tf.Tensor]:
   return tf.add_n(bits), tf.add_n(elements)
 
 
-def _joined_rows(mean, strategy, values, indices):
+def _joined_rows(
+  mean: bool,
+  strategy: tf.distribute.Strategy,
+  values: Sequence[tf.Tensor],
+  indices: Sequence[tf.Tensor],
+) -> list[list[tuple[tf.Tensor, tf.Tensor]]]:
   """The rows of all replicas; for each the list of (values, indices)."""
   count = strategy.num_replicas_in_sync
 
-  def joined(device):
+  def joined(device: str) -> list[tuple[tf.Tensor, tf.Tensor]]:
     with tf.device(device):
       found = []
       for pair in zip(values, indices, strict=True):
@@ -86,6 +97,6 @@ def _joined_rows(mean, strategy, values, indices):
   return [joined(device) for device in strategy.extended.worker_devices]
 
 
-def _count(tensor):
+def _count(tensor: tf.Tensor) -> tf.Tensor:
   """Elements of a tensor, float64 []."""
   return tf.cast(tf.size(tensor), tf.float64)

@@ -8,10 +8,12 @@ have shown which of it is needed.
 import concurrent.futures
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import TypeVar
 
 import numpy as np
+import tensorflow as tf
 from absl import logging
 
 from terngrad.codec import dealing
@@ -19,6 +21,7 @@ from terngrad.codec import method as methods
 from terngrad.codec import policy
 from terngrad.codec.methods.wrappers import error_feedback
 from terngrad.compression import state_matching
+from terngrad.exchange import protocol
 from terngrad.reduce import gradients
 from terngrad.reduce import states
 
@@ -31,28 +34,28 @@ class Remembered:
   """The states of this process's workers.
 
   Attributes:
-    devices: for each device its `states.DeviceStates`.
+    exchange: between the workers.
+    devices: for each device its states.
   """
 
-  def __init__(self, exchange):
-    """Remembers nothing yet.
-
-    Args:
-      exchange: `exchange.towers.Towers` or another exchange.
-    """
-    self._exchange = exchange
-    self.devices = [states.DeviceStates({}, {}) for _ in exchange.devices]
-    self._declared = {}
-    # All trained variables, `VariableSpec`s, which numbers of states count;
-    # None until gradients came.
-    self._model = None
-    self._loaded = {}
+  def __init__(self, exchange: protocol.Exchange) -> None:
+    """Holds no states yet."""
+    self.exchange = exchange
+    self._shared: list[dict[states.Key, tf.Variable]] = [
+      {} for _ in exchange.devices
+    ]
+    self.devices = [states.DeviceStates({}, one) for one in self._shared]
+    self._declared: dict[states.Key, methods.State] = {}
+    # All trained variables, which numbers of states count; none until gradients
+    # came.
+    self._model: Sequence[policy.VariableSpec] = ()
+    self._loaded: dict[str, np.ndarray] = {}
     # Those of what was loaded; None for files of 0.2.
-    self._loaded_model = None
+    self._loaded_model: Sequence[policy.VariableSpec] | None = None
     # Whether names in `_loaded` count as `_model` does.
     self._placed = True
     # Which of the loaded rows are of this process; None where they are not.
-    self._own = None
+    self._own: slice | None = None
 
   def declare(
     self,
@@ -79,17 +82,14 @@ class Remembered:
       dropped += apart(lambda: self._make(fresh))
     _warn(dropped)
 
-  def _make(self, fresh):
+  def _make(self, fresh: dict[states.Key, methods.State]) -> list[str]:
     """Makes variables with first or loaded values; see `_restore`."""
-    for index, device in enumerate(self._exchange.devices):
-      count = len(self._exchange.workers_of(index))
-      workers, shared = self.devices[index]
-      of_owner = {
-        owner: {k: s for k, s in fresh.items() if s.owner == owner}
-        for owner in (methods.WORKER, methods.SHARED)
-      }
-      shared |= states.of_replica(of_owner[methods.SHARED], device)
-      workers |= states.of_workers(of_owner[methods.WORKER], device, count)
+    for index, device in enumerate(self.exchange.devices):
+      count = len(self.exchange.workers_of(index))
+      workers = self.devices[index].workers
+      workers |= states.of_workers(fresh, device, count)
+      of_all = {k: s for k, s in fresh.items() if s.owner == methods.SHARED}
+      self._shared[index] |= states.of_replica(of_all, device)
     return self._restore(fresh)
 
   def arrays(self) -> dict[str, np.ndarray]:
@@ -105,16 +105,16 @@ class Remembered:
         [variable.numpy() for variable in self._in_order(key)]
       )
     if self._declared:
-      exchange = self._exchange
+      exchange = self.exchange
       found[_WORKERS] = np.array(
         [exchange.first, exchange.own, exchange.num_workers]
       )
     model = self._model if self._placed else self._loaded_model
-    if found and model is not None:
+    if found and model:
       found[_VARIABLES] = state_matching.encode(model)
     return found
 
-  def load(self, arrays: dict[str, np.ndarray]) -> None:
+  def load(self, arrays: Mapping[str, np.ndarray]) -> None:
     """Takes what `arrays` returned, in this process or another.
 
     Where the numbers of workers differ, `codec.dealing` says what becomes of
@@ -129,13 +129,13 @@ class Remembered:
     self._placed = False
     if _WORKERS in self._loaded:
       self._find_own()
-    if self._model is not None:
+    if self._model:
       _warn(self._place() + self._restore(self._declared))
 
-  def _find_own(self):
+  def _find_own(self) -> None:
     """Which of the loaded rows are of the workers here."""
     first, count, total = self._loaded[_WORKERS]
-    exchange = self._exchange
+    exchange = self.exchange
     begin = exchange.first - first
     has_own = 0 <= begin and begin + exchange.own <= count
     self._own = slice(begin, begin + exchange.own)
@@ -163,30 +163,29 @@ class Remembered:
     loaded, self._loaded = self._loaded, {}
     for name, array in loaded.items():
       number = _number(name)
-      if number in places:
-        name = f'{name.rpartition(":")[0]}:{places[number]}'
-      if number is None or number in places:
+      if number is None:
         self._loaded[name] = array
-    lost = numbers - {None} - places.keys()
+      elif number in places:
+        self._loaded[f'{name.rpartition(":")[0]}:{places[number]}'] = array
+    lost = {n for n in numbers if n is not None} - places.keys()
     return [_spelled(saved, number) for number in lost]
 
-  def residuals(self, indices):
+  def residuals(self, indices: Iterable[int]) -> list[list[tf.Variable]]:
     """For each worker of this process its variables of error feedback.
 
     Args:
       indices: of the variables, in the model.
     """
-    found = [states.Key(error_feedback.RESIDUAL, index) for index in indices]
-    found = [key for key in found if key in self._declared]
-    rows = [self._in_order(key) for key in found]
+    keys = (states.Key(error_feedback.RESIDUAL, index) for index in indices)
+    rows = [self._in_order(key) for key in keys if key in self._declared]
     return [list(row) for row in zip(*rows, strict=True)]
 
-  def _in_order(self, key):
+  def _in_order(self, key: states.Key) -> list[tf.Variable]:
     """The variables of the workers, or the one that they share."""
     workers, shared = zip(*self.devices, strict=True)
     if self._declared[key].owner == methods.SHARED:
       return [shared[0][key]]
-    exchange = self._exchange
+    exchange = self.exchange
     count = len(self.devices)
     return [
       workers[exchange.device_of(worker)][key][row // count]
@@ -197,8 +196,11 @@ class Remembered:
 
   def _restore(self, keys: Iterable[states.Key]) -> list[str]:
     """Assigns what was loaded of these; returns whose is dropped."""
-    rows = {key: self._loaded.get(_name(key)) for key in keys}
-    rows = {key: array for key, array in rows.items() if array is not None}
+    rows = {
+      key: self._loaded[_name(key)]
+      for key in keys
+      if _name(key) in self._loaded
+    }
     strange = [key for key in rows if not self._fits(key, rows[key])]
     if strange and self._loaded_model is None:
       # One number is wrong, so others may be.
@@ -209,17 +211,17 @@ class Remembered:
         self._assign(key, rows[key])
     return [_spelled(self._model, key.variable) for key in strange]
 
-  def _fits(self, key, rows):
+  def _fits(self, key: states.Key, rows: np.ndarray) -> bool:
     state = self._declared[key]
     is_cut = state.dealt == methods.RANGES and self._own is None
     return is_cut or rows.shape[1:] == tuple(state.shape)
 
-  def _assign(self, key, rows):
+  def _assign(self, key: states.Key, rows: np.ndarray) -> None:
     if self._declared[key].owner == methods.SHARED:
       for _, shared in self.devices:
         shared[key].assign(rows[0])
       return
-    own, exchange = self._own, self._exchange
+    own, exchange = self._own, self.exchange
     if own is None:
       rows = self._for_workers(self._declared[key], rows)
       own = slice(exchange.first, exchange.first + exchange.own)
@@ -227,14 +229,14 @@ class Remembered:
     for variable, row in zip(self._in_order(key), rows, strict=True):
       variable.assign(row)
 
-  def _for_workers(self, state, rows):
+  def _for_workers(self, state: methods.State, rows: np.ndarray) -> np.ndarray:
     """The rows of all workers of now, from those that were saved."""
     if state.dealt == methods.RANGES:
       first, _, total = self._loaded[_WORKERS]
       whole = np.zeros([total, *rows.shape[1:]], np.float32)
       whole[first : first + len(rows)] = rows
       rows = whole
-    return dealing.for_workers(state, rows, self._exchange.num_workers)
+    return dealing.for_workers(state, rows, self.exchange.num_workers)
 
 
 def apart(make: Callable[[], _T]) -> _T:
@@ -247,22 +249,22 @@ def apart(make: Callable[[], _T]) -> _T:
     return thread.submit(make).result()
 
 
-def _name(key):
+def _name(key: states.Key) -> str:
   return f'{key.name}:{key.variable}'
 
 
-def _number(name):
+def _number(name: str) -> int | None:
   """The number of the variable in the name of a state, or None."""
   _, colon, number = name.rpartition(':')
   return int(number) if colon and number.isdecimal() else None
 
 
-def _spelled(model, number):
+def _spelled(model: Sequence[policy.VariableSpec] | None, number: int) -> str:
   """The path of a variable, or its number where that is all that is known."""
   return (model and model[number].name) or f'variable {number}'
 
 
-def _warn(dropped):
+def _warn(dropped: Iterable[str]) -> None:
   if dropped:
     logging.warning(
       'States of codes were saved for %s, which this model does not train, or '

@@ -1,12 +1,23 @@
 """Loss and accuracy: of the examples of a step, and of all that there are."""
 
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import NamedTuple
+from typing import TypeAlias
 
+import keras
 import numpy as np
 import tensorflow as tf
 
 from slim.nets import factory as nets
+from terngrad.exchange import group as groups
 from terngrad.step import passes
+from terngrad.step import model_variables
+from terngrad.step import replicas as replicas_lib
+
+# For each replica images [b, ...] and labels int32 [b], or None.
+Batches: TypeAlias = Sequence[tuple[tf.Tensor, tf.Tensor] | None]
 
 
 class Result(NamedTuple):
@@ -25,7 +36,7 @@ class Result(NamedTuple):
   bits_per_element: float
 
   @classmethod
-  def of_all(cls, results):
+  def of_all(cls, results: Iterable['Result']) -> 'Result':
     """The means of several, and the sum of their examples."""
     loss, accuracy, count, bits = map(np.array, zip(*results, strict=True))
     return cls(
@@ -51,7 +62,7 @@ class Score(NamedTuple):
   num_examples: int
 
 
-def right_guesses(outputs, labels):
+def right_guesses(outputs: passes.Outputs, labels: tf.Tensor) -> tf.Tensor:
   """How many labels have the largest logit.
 
   Args:
@@ -69,7 +80,7 @@ def right_guesses(outputs, labels):
   return tf.reduce_sum(tf.cast(right, tf.float64))
 
 
-def _check_logits(outputs):
+def _check_logits(outputs: passes.Outputs) -> None:
   """Refuses outputs that begin with no logits; see `right_guesses`."""
   logits = nets.logits_of(outputs)
   if not tf.is_tensor(logits) or logits.shape.rank != 2:
@@ -81,21 +92,21 @@ def _check_logits(outputs):
     )
 
 
-def loss_function(loss):
+def loss_function(loss: passes.LossFunction | None) -> passes.LossFunction:
   """The function that is minimized.
 
   Args:
-    loss: `passes.Loss`; or a function of (the model's outputs, labels int32
-      [b]) to the mean over the b examples, a float [].
+    loss: takes (the model's outputs, labels int32 [b]), returns the mean over
+      the b examples, a float []. None: cross entropy.
 
   Returns:
     A function of (outputs, labels) to float32 [], which raises ValueError where
     `loss` returns another shape.
   """
-  if isinstance(loss, passes.Loss):
-    return loss
+  if loss is None or isinstance(loss, passes.Loss):
+    return loss or passes.PLAIN
 
-  def minimized(outputs, labels):
+  def minimized(outputs: passes.Outputs, labels: tf.Tensor) -> tf.Tensor:
     value = tf.cast(loss(outputs, labels), tf.float32)
     if value.shape.rank not in (None, 0):
       raise ValueError(
@@ -107,32 +118,39 @@ def loss_function(loss):
   return minimized
 
 
-def with_logits(minimized):
+def with_logits(minimized: passes.LossFunction) -> passes.LossFunction:
   """The function of a loss, which refuses outputs that are no logits."""
 
-  def loss(outputs, labels):
+  def loss(outputs: passes.Outputs, labels: tf.Tensor) -> tf.Tensor:
     _check_logits(outputs)
     return minimized(outputs, labels)
 
   return loss
 
 
-def make_scorer(model, plan, replicas, minimized):
+def make_scorer(
+  model: keras.Model,
+  plan: model_variables.ModelVariables,
+  replicas: Sequence[replicas_lib.Replica],
+  minimized: passes.LossFunction,
+) -> Callable[[Batches], tf.Tensor]:
   """Makes the traced function that scores a batch of each device.
 
   Args:
-    model: a `keras.Model`.
-    plan: its `model_variables.ModelVariables`.
-    replicas: tuple of `replicas.Replica`.
-    minimized: a function of (outputs, labels), see `loss_function`.
+    model: to be scored.
+    plan: its variables.
+    replicas: one a device.
+    minimized: see `loss_function`.
 
   Returns:
-    A `tf.function` of a list, for each replica (images [b, ...], labels int32
-    [b]) or None, not all None, that returns float64 [3]: the sum of the losses
-    of all examples, how many guesses are right, how many examples there are.
+    A `tf.function` of batches, not all None, that returns float64 [3]: the sum
+    of the losses of all examples, how many guesses are right, how many examples
+    there are.
   """
 
-  def of_device(replica, images, labels):
+  def of_device(
+    replica: replicas_lib.Replica, images: tf.Tensor, labels: tf.Tensor
+  ) -> tf.Tensor:
     with tf.device(replica.device):
       outputs = outputs_of(model, plan, replica, images)
       count = tf.cast(tf.size(labels), tf.float64)
@@ -140,7 +158,7 @@ def make_scorer(model, plan, replicas, minimized):
       return tf.stack([count * loss, right_guesses(outputs, labels), count])
 
   @tf.function(reduce_retracing=True)
-  def score(batches):
+  def score(batches: Batches) -> tf.Tensor:
     return tf.add_n(
       [
         of_device(replica, *batch)
@@ -152,7 +170,12 @@ def make_scorer(model, plan, replicas, minimized):
   return score
 
 
-def outputs_of(model, plan, replica, images):
+def outputs_of(
+  model: keras.Model,
+  plan: model_variables.ModelVariables,
+  replica: replicas_lib.Replica,
+  images: tf.Tensor,
+) -> passes.Outputs:
   """The model's outputs with the values of a replica, without dropout."""
   parameters = [tf.convert_to_tensor(v) for v in replica.trainable]
   held = [
@@ -163,12 +186,12 @@ def outputs_of(model, plan, replica, images):
   return model.stateless_call(parameters, state, images, training=False)[0]
 
 
-def mean_score(sums, group):
+def mean_score(sums: np.ndarray, group: groups.Group | None) -> Score:
   """The `Score` of all processes.
 
   Args:
-    sums: float64 [3], NumPy, see `make_scorer`.
-    group: `exchange.group.Group` or None for one process.
+    sums: float64 [3], see `make_scorer`.
+    group: None for one process.
 
   Raises:
     ValueError: there are no examples.

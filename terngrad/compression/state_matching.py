@@ -9,6 +9,7 @@ import collections
 import json
 import re
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from terngrad.codec import policy
 
 # What Keras appends to the second layer, or model, of a name.
 _NUMBER = re.compile(r'_\d+$')
+_Specs: TypeAlias = Sequence[policy.VariableSpec]
 
 
 def encode(specs: Sequence[policy.VariableSpec]) -> np.ndarray:
@@ -34,9 +36,7 @@ def decode(array: np.ndarray) -> tuple[policy.VariableSpec, ...]:
   return tuple(policy.VariableSpec(path, tuple(s)) for path, s in listed)
 
 
-def match(
-  saved: Sequence[policy.VariableSpec], present: Sequence[policy.VariableSpec]
-) -> dict[int, int]:
+def match(saved: _Specs, present: _Specs) -> dict[int, int]:
   """Finds the present variables among the saved ones.
 
   A variable is found by its path and shape, where no other has that path. The
@@ -63,7 +63,7 @@ def match(
   return by_path if len(by_path) == len(present) else {}
 
 
-def _by_path(saved, present):
+def _by_path(saved: _Specs, present: _Specs) -> dict[int, int]:
   """`match` by paths and shapes alone."""
   then, now = _paths(saved), _paths(present)
   if _root(saved) and _root(saved) == _root(present):
@@ -76,28 +76,28 @@ def _by_path(saved, present):
   }
 
 
-def _paths(specs):
+def _paths(specs: _Specs) -> list[str]:
   return [spec.name for spec in specs]
 
 
-def _unique(paths):
+def _unique(paths: Sequence[str]) -> dict[str, int]:
   """Dict of a path to its position, of those that stand there once."""
   counts = collections.Counter(paths)
   return {p: i for i, p in enumerate(paths) if p and counts[p] == 1}
 
 
-def _root(specs):
+def _root(specs: _Specs) -> str | None:
   """The name of the model, that all paths begin with, unnumbered; or None."""
   roots = {path.partition('/')[0] for path in _paths(specs) if '/' in path}
   whole = len(roots) == 1 and all('/' in path for path in _paths(specs))
   return _NUMBER.sub('', roots.pop()) if whole else None
 
 
-def _cut(path):
+def _cut(path: str) -> str:
   return path.partition('/')[2]
 
 
-def _unnumbered(specs):
+def _unnumbered(specs: _Specs) -> list[list[str]]:
   """Paths without the numbers that Keras appends to names."""
   return [
     [_NUMBER.sub('', name) for name in path.split('/')]

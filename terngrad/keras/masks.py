@@ -61,7 +61,9 @@ def weighed(model: keras.Model, shares: Shares | None) -> Iterator[list[bool]]:
   def compute_loss(
     x: Any, y: Any, y_pred: Any, sample_weight: Any, **options: Any
   ) -> tf.Tensor:
-    found[:] = [_mask(output) is not None for output in _flat(y_pred)]
+    found[:] = [
+      _mask(output) is not None for output in keras.tree.flatten(y_pred)
+    ]
     if any(found):
       _check(model, original)
       if shares is not None:
@@ -82,8 +84,8 @@ def weighed(model: keras.Model, shares: Shares | None) -> Iterator[list[bool]]:
 
 def _weights(y_pred: Any, sample_weight: Any, shares: Shares) -> Any:
   """The sample weights, those of masked outputs times their factor."""
-  outputs = _flat(y_pred)
-  weights = _flat(sample_weight)
+  outputs = keras.tree.flatten(y_pred)
+  weights = keras.tree.flatten(sample_weight)
   if not keras.tree.is_nested(sample_weight):
     weights = weights * len(outputs)
   weighed_ones = [
@@ -112,10 +114,6 @@ def _weighed(
   return tf.cast(weight, tf.float32) * factor
 
 
-def _flat(nest: Any) -> list[Any]:
-  return keras.tree.flatten(nest)
-
-
 def _mask(output: tf.Tensor) -> tf.Tensor | None:
   return getattr(output, '_keras_mask', None)
 
@@ -130,7 +128,7 @@ def _check(model: keras.Model, compute_loss: Callable[..., Any]) -> None:
   """Refuses losses of which the mean over all workers cannot be made."""
   reductions = [
     getattr(loss, 'reduction', 'sum_over_batch_size')
-    for loss in _flat(model.loss)
+    for loss in keras.tree.flatten(model.loss)
     if loss is not None
   ]
   stock = keras.Model.compute_loss

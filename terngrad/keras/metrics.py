@@ -8,8 +8,8 @@ from typing import TypeAlias
 import keras
 import tensorflow as tf
 
-from terngrad.compression import compressor as compressors
 from terngrad.compression import passed_rows
+from terngrad.compression import reduced
 from terngrad.compression import remembered
 from terngrad.keras import optimizer as optimizers
 
@@ -60,7 +60,7 @@ class CompressionMetrics(keras.callbacks.Callback):
         'after each ten steps.'
       )
     self.every = every
-    self._sums = remembered.apart(_Sums)
+    self._means = remembered.apart(_Means)
 
   def set_model(self, model: keras.Model) -> None:
     """Lets the model's optimizer tell its figures.
@@ -82,62 +82,54 @@ class CompressionMetrics(keras.callbacks.Callback):
   def on_epoch_begin(self, epoch: int, logs: _Logs = None) -> None:
     """Begins new means."""
     del epoch, logs
-    self._sums.reset()
+    self._means.reset()
 
   def on_train_batch_end(self, batch: int, logs: _Logs = None) -> None:
     """Adds the means so far, after some of the steps."""
     if logs is not None and (batch + 1) % self.every == 0:
-      logs.update(self._sums.means())
+      logs.update(self._means.results())
 
   def on_epoch_end(self, epoch: int, logs: _Logs = None) -> None:
     """Adds the means of the epoch."""
     del epoch
     if logs is not None:
-      logs.update(self._sums.means())
+      logs.update(self._means.results())
 
-  def _observe_by(self, observer: compressors.Observer | None) -> None:
+  def _observe_by(self, observer: reduced.Observer | None) -> None:
     compressor = optimizers.compressed(self.model.optimizer).compressor
     compressor.observer = observer
     # Made again when the fit begins.
     self.model.train_function = None
 
   def _observe(
-    self, observed: compressors.Observed | passed_rows.PassedRows
+    self, observed: reduced.Observed | passed_rows.PassedRows
   ) -> None:
     with tf.device(observed.exchange.devices[0]):
       if isinstance(observed, passed_rows.PassedRows):
-        self._sums.add_bits(observed.bits, observed.num_elements)
+        self._means.add_bits(observed.bits, observed.num_elements)
       else:
-        self._sums.add_bits(*sent_bits(observed))
+        self._means.add_bits(*sent_bits(observed))
         finite = tf.reduce_all(observed.reduced.finite[0])
-        self._sums.add(figures(observed), finite)
+        self._means.add(figures(observed), finite)
 
 
-class _Sums:
-  """Sums of figures over steps, where the steps are computed."""
+class _Means:
+  """Means of figures over steps, where the steps are computed."""
 
   def __init__(self) -> None:
-    self._sums = {
-      name: tf.Variable(0.0, trainable=False)
-      for name in (ZEROS, ERROR, RESIDUAL)
-    }
-    self._count = tf.Variable(0.0, trainable=False)
     # Of float64: an epoch's bits are more than float32 can count.
-    self._bits, self._elements = (
-      tf.Variable(0.0, trainable=False, dtype=tf.float64) for _ in range(2)
-    )
-    self._known: tuple[str, ...] = ()
+    self._bits = keras.metrics.Mean(dtype='float64')
+    names = ZEROS, ERROR, RESIDUAL
+    self._figures = {name: keras.metrics.Mean() for name in names}
 
   def reset(self) -> None:
     """Forgets all steps."""
-    sums = self._sums.values()
-    for variable in (*sums, self._count, self._bits, self._elements):
-      variable.assign(tf.zeros([], variable.dtype))
+    for mean in (self._bits, *self._figures.values()):
+      mean.reset_state()
 
   def add_bits(self, bits: tf.Tensor, elements: tf.Tensor) -> None:
     """Adds what was sent in a step, and of how many elements; float64 []."""
-    self._bits.assign_add(bits)
-    self._elements.assign_add(elements)
+    self._bits.update_state(bits / elements, elements)
 
   def add(self, found: Mapping[str, tf.Tensor], counts: tf.Tensor) -> None:
     """Adds a step's figures, traced.
@@ -146,26 +138,25 @@ class _Sums:
       found: float32 [], by name.
       counts: bool [], False leaves the step out.
     """
-    self._known = tuple(found)
-    self._count.assign_add(tf.cast(counts, tf.float32))
+    weight = tf.cast(counts, tf.float32)
     for name, value in found.items():
-      self._sums[name].assign_add(tf.where(counts, value, 0.0))
+      # A weight of 0 would keep NaN.
+      self._figures[name].update_state(tf.where(counts, value, 0.0), weight)
 
-  def means(self) -> dict[str, float]:
+  def results(self) -> dict[str, float]:
     """Figures by name; {} before the first step."""
-    elements, count = float(self._elements.numpy()), float(self._count.numpy())
-    if not elements:
+    bits = float(self._bits.result())
+    if not bits:
       return {}
-    bits = float(self._bits.numpy()) / elements
-    found = {BITS: bits, RATIO: _FLOAT_BITS / bits}
-    if count:
-      for name in self._known:
-        found[name] = float(self._sums[name].numpy()) / count
-    return found
+    return {BITS: bits, RATIO: _FLOAT_BITS / bits} | {
+      name: float(mean.result())
+      for name, mean in self._figures.items()
+      if float(mean.count)
+    }
 
 
 def sent_bits(
-  observed: compressors.Observed,
+  observed: reduced.Observed,
 ) -> tuple[tf.Tensor, tf.Tensor]:
   """Bits that a worker sends in a step, of how many elements; float64 []."""
   codec = observed.codec
@@ -174,7 +165,7 @@ def sent_bits(
   return _FLOAT_BITS * words, tf.constant(codec.num_elements, tf.float64)
 
 
-def figures(observed: compressors.Observed) -> dict[str, tf.Tensor]:
+def figures(observed: reduced.Observed) -> dict[str, tf.Tensor]:
   """The figures of what is coded in a step.
 
   Returns:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import tensorflow as tf
 from absl import logging
 
-from terngrad.compression import compressor as compressors
+from terngrad.compression import float_gradients
 from terngrad.step import loss_scaling
 
 SKIP, RAISE, PASS = ACTIONS = 'skip', 'raise', 'pass'
@@ -102,7 +102,7 @@ class Guard:
     if self.action == SKIP:
       self._log(found)
       return
-    if compressors.is_compiled_by_xla():
+    if float_gradients.is_compiled_by_xla():
       raise ValueError(
         f'on_not_finite: expected {SKIP!r} or {PASS!r} in a step that XLA '
         f'compiles, which cannot raise, received {RAISE!r}. Compile the model '
@@ -116,7 +116,7 @@ class Guard:
 
   def _log(self, found: Found) -> None:
     # Python cannot be called from programs of XLA.
-    if not self._is_logged and not compressors.is_compiled_by_xla():
+    if not self._is_logged and not float_gradients.is_compiled_by_xla():
       tf.py_function(self._log_once, [_described(found)], [])
 
   def _log_once(self, described: tf.Tensor) -> None:

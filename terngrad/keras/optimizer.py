@@ -5,6 +5,7 @@ own code. What is replaced is the place where Keras's optimizers add up the
 gradients of all replicas.
 """
 
+import threading
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import MutableMapping
@@ -20,14 +21,15 @@ from absl import logging
 
 from terngrad.codec import policy
 from terngrad.compression import compressor as compressors
+from terngrad.compression import reduced as reduced_lib
+from terngrad.compression import variable_codes
 from terngrad.keras import not_finite
-from terngrad.keras import waiting_sums
 from terngrad.keras import wrapping
 
 if TYPE_CHECKING:
   from typing_extensions import Self
 
-Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
+Gradient: TypeAlias = compressors.Gradient
 
 # What Keras, its callbacks and `LossScaleOptimizer` ask of an optimizer.
 _OF_INNER = (
@@ -39,8 +41,11 @@ _OF_INNER = (
   'ema_overwrite_frequency',
   'global_clipnorm',
   'gradient_accumulation_steps',
+  'iterations',
+  'learning_rate',
   'loss_scale_factor',
   'use_ema',
+  'variables',
   'weight_decay',
 )
 # With these Keras makes gradients of rows dense.
@@ -56,7 +61,11 @@ def _of_inner(name: str) -> property:
     if '_wrapped' in self.__dict__:
       setattr(self._wrapped.optimizer, name, value)
 
-  return property(lambda self: getattr(self._wrapped.optimizer, name), write)
+  return property(
+    lambda self: getattr(self._wrapped.optimizer, name),
+    write,
+    doc=f"The wrapped optimizer's `{name}`.",
+  )
 
 
 @keras.saving.register_keras_serializable(package='terngrad')
@@ -78,7 +87,7 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
   def __init__(
     self,
     optimizer: keras.optimizers.Optimizer | str | dict[str, Any],
-    codec: compressors.Spelled = 'ternary',
+    codec: variable_codes.Spelled = 'ternary',
     seed: int = 0,
     name: str | None = None,
     on_not_finite: str = not_finite.SKIP,
@@ -116,7 +125,9 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     self._compressor = compressors.Compressor(codec, seed)
     self._warned = False
     self._guard = not_finite.Guard(on_not_finite)
-    self._waiting = waiting_sums.WaitingSums()
+    # Of a replica, which has a thread: the sums that are known before the
+    # wrapped optimizer asks for them.
+    self._known = threading.local()
     setattr(optimizer, wrapping.REPLACED, self._sum)
 
   def __getattr__(self, name: str) -> Any:
@@ -126,25 +137,6 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     if name == 'inner_optimizer':
       return self._wrapped.optimizer
     return getattr(self._wrapped.optimizer, name)
-
-  @property
-  def variables(self) -> list[keras.Variable]:
-    """The wrapped optimizer's."""
-    return self.inner_optimizer.variables
-
-  @property
-  def iterations(self) -> keras.Variable:
-    """Steps taken, as the wrapped optimizer counts them."""
-    return self.inner_optimizer.iterations
-
-  @property
-  def learning_rate(self) -> keras.Variable | tf.Tensor:
-    """The wrapped optimizer's."""
-    return self.inner_optimizer.learning_rate
-
-  @learning_rate.setter
-  def learning_rate(self, learning_rate: tf.Tensor | float) -> None:
-    self.inner_optimizer.learning_rate = learning_rate
 
   @property
   def compressor(self) -> compressors.Compressor:
@@ -351,7 +343,7 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     gradients: Sequence[tf.Tensor],
     variables: Sequence[tf.Variable],
     chosen: policy.Variables,
-  ) -> compressors.Sums:
+  ) -> reduced_lib.Sums:
     """The sums in the step that applies them; in others what is kept so far."""
     inner = self.inner_optimizer
     steps, kept = (
@@ -365,19 +357,19 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
       )
     ]
 
-    def compress() -> compressors.Sums:
+    def compress() -> reduced_lib.Sums:
       means = inner._clip_gradients([total / steps for total in totals])
       means = _as_updated(means, variables)
       return self._compressor.reduce(means, chosen, inner._iterations)
 
-    def keep() -> compressors.Sums:
-      return compressors.Sums(totals, not_finite.of_each(totals))
+    def keep() -> reduced_lib.Sums:
+      return reduced_lib.Sums(totals, not_finite.of_each(totals))
 
     is_last = (inner._iterations + 1) % steps == 0
     return tf.cond(is_last, compress, keep)
 
   def _found(
-    self, sums: compressors.Sums, chosen: policy.Variables
+    self, sums: reduced_lib.Sums, chosen: policy.Variables
   ) -> not_finite.Found:
     """Whether the gradients of a step are finite."""
     names = [spec.name for spec in chosen.specs]
@@ -392,15 +384,18 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     sums: Sequence[Gradient],
   ) -> None:
     """Lets the wrapped optimizer apply gradients whose sums are known."""
-    with self._waiting.known(sums):
+    self._known.sums = sums
+    try:
       self.inner_optimizer.apply(grads, variables)
+    finally:
+      del self._known.sums
 
   def _sum(
     self, grads_and_vars: Iterable[tuple[Gradient, tf.Variable]]
   ) -> Iterable[tuple[Gradient, tf.Variable]]:
     """In place of the wrapped optimizer's own sum over the replicas."""
     gradients, variables = zip(*grads_and_vars, strict=True)
-    sums = self._waiting.sums()
+    sums = getattr(self._known, 'sums', None)
     if sums is None:
       chosen = known(self.inner_optimizer, variables)
       reduced = self._compressor.reduce(

@@ -14,6 +14,7 @@ import tensorflow as tf
 from absl import logging
 
 from terngrad.compression import compressor as compressors
+from terngrad.compression import variable_codes
 from terngrad.keras import masks
 from terngrad.keras import not_finite
 from terngrad.keras import optimizer as optimizers
@@ -27,7 +28,7 @@ _Applied = tuple[optimizers.Gradient | None, keras.Variable]
 
 def virtual_workers(
   model: keras.Model,
-  codec: compressors.Spelled = 'ternary',
+  codec: variable_codes.Spelled = 'ternary',
   num_workers: int = 4,
   seed: int = 0,
   on_not_finite: str = not_finite.SKIP,
@@ -88,7 +89,7 @@ class VirtualOptimizer(optimizers.CompressedOptimizer):
   def __init__(
     self,
     optimizer: keras.optimizers.Optimizer | str | dict[str, Any],
-    codec: compressors.Spelled,
+    codec: variable_codes.Spelled,
     num_workers: int,
     seed: int = 0,
     name: str | None = None,

@@ -185,7 +185,7 @@ class TestForwardOnly:
       return data.batch(4)
 
     parallel = made(
-      dropping_net, [*TWO, '/CPU:2'], update=None, input_fn=input_fn
+      dropping_net, [*TWO, '/CPU:2'], optimizer=None, input_fn=input_fn
     )
     before = parallel.params(1)
     score = parallel.test()
@@ -204,13 +204,13 @@ class TestForwardOnly:
       assert not any(replica.slots) and not replica.averages
 
   def test_it_takes_no_step(self):
-    parallel = made(devices=ONE, update=None)
-    with pytest.raises(ValueError, match='received one of update=None'):
+    parallel = made(devices=ONE, optimizer=None)
+    with pytest.raises(ValueError, match='received one of optimizer=None'):
       parallel.run(1)
 
   def test_it_scores_a_training_as_it_is_then(self):
     training = made()
-    testing = made(lambda: training.model, update=None)
+    testing = made(lambda: training.model, optimizer=None)
     first = testing.test()
     training.run(3)
     assert testing.test() == training.test() != first
@@ -232,7 +232,7 @@ class TestLoss:
     flat = images.numpy().reshape(len(images), -1)
     kernel, bias = (w.numpy() for w in model.weights)
     errors_of = flat @ kernel + bias - np.eye(5)[labels]
-    parallel = made(lambda: model, ONE, loss_fn=loss_fn, update='gd')
+    parallel = made(lambda: model, ONE, loss=loss_fn, optimizer='gd')
     result = parallel.step()
     np.testing.assert_allclose(result.loss, np.mean(errors_of**2), rtol=1e-5)
     expected = kernel - RATE * flat.T @ errors_of * 2 / errors_of.size
@@ -240,14 +240,14 @@ class TestLoss:
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 
   def test_a_loss_of_each_example_is_refused(self):
-    parallel = made(devices=ONE, loss_fn=lambda outputs, labels: outputs[:, 0])
+    parallel = made(devices=ONE, loss=lambda outputs, labels: outputs[:, 0])
     with pytest.raises(ValueError, match=r'shape \[4\]. Take tf.reduce_mean'):
       parallel.step()
 
   def test_an_infinite_one_ends_the_training(self):
     parallel = made(
       devices=ONE,
-      loss_fn=lambda outputs, labels: tf.reduce_mean(outputs) / 0.0,
+      loss=lambda outputs, labels: tf.reduce_mean(outputs) / 0.0,
     )
     with pytest.raises(
       errors.TrainingError, match=r'gradient of devices \[0\]'
@@ -262,7 +262,7 @@ def test_a_learning_rate_may_be_a_function_of_the_steps_taken():
     seen.append(step)
     return 0.0 if step else RATE
 
-  parallel = made(devices=ONE, learning_rate=rate, update='gd')
+  parallel = made(devices=ONE, learning_rate=rate, optimizer='gd')
   start = parallel.params(0)
   parallel.step()
   first = parallel.params(0)
@@ -420,7 +420,7 @@ class TestInputs:
       made(input_fn=lambda index, count: None)
 
   def test_scores_want_an_end_and_an_example(self):
-    parallel = made(devices=ONE, update=None)
+    parallel = made(devices=ONE, optimizer=None)
     batch = small_inputs.of_device(0, 1)[0]
     endless = tf.data.Dataset.from_tensors(batch).repeat()
     with pytest.raises(ValueError, match='Leave .repeat'):
@@ -438,7 +438,7 @@ class TestInputs:
     ({'devices': ['/TPU:0']}, 'devices: expected a list'),
     ({'devices': [0, 99]}, 'received /CPU:99, but there are 4'),
     ({'codec': 'ternry'}, 'Did you mean'),
-    ({'update': 'nestrov'}, 'Did you mean'),
+    ({'optimizer': 'nestrov'}, 'Did you mean'),
     ({'build': lambda: None}, 'model_fn: expected a keras.Model'),
     (
       {'build': lambda: keras.Sequential([keras.layers.Dense(2)])},
@@ -481,7 +481,7 @@ def test_one_replica_is_saved_if_all_are_equal(tmp_path, ending):
     model.load_weights(path)
     return model
 
-  again = made(read, ONE, update=None)
+  again = made(read, ONE, optimizer=None)
   assert_equal(again.params(0), parallel.params(0))
   path.unlink()
   parallel.replicas[1].trainable[0].assign_add(

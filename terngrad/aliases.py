@@ -1,0 +1,56 @@
+"""Old names of arguments, which work for one release with a warning."""
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import ParamSpec
+from typing import TypeVar
+
+_P = ParamSpec('_P')
+_R = TypeVar('_R')
+
+
+def renamed_arguments(
+  **names: str,
+) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+  """Lets a function take keyword arguments by the names of 0.2, until 0.4.
+
+  Examples:
+    >>> @renamed_arguments(colour='color')
+    ... def paint(color):
+    ...   return color
+    >>> paint(color='red')
+    'red'
+
+  Args:
+    **names: the present name of each old one.
+
+  Returns:
+    A decorator. Its function emits a DeprecationWarning for an old name, and
+    raises TypeError where a call has both.
+  """
+
+  def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    called = function.__qualname__.removesuffix('.__init__')
+
+    @functools.wraps(function)
+    def renamed(*values: _P.args, **named: _P.kwargs) -> _R:
+      for old in [name for name in names if name in named]:
+        new = names[old]
+        if new in named:
+          raise TypeError(
+            f'{called}: expected {new}, received it and {old}, its name until '
+            f'terngrad 0.2. Leave {old} out.'
+          )
+        warnings.warn(
+          f'{called}: the argument {old} is an old name that goes in terngrad '
+          f'0.4: use {new}.',
+          DeprecationWarning,
+          stacklevel=2,
+        )
+        named[new] = named.pop(old)
+      return function(*values, **named)
+
+    return renamed
+
+  return decorate

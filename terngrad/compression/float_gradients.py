@@ -1,0 +1,62 @@
+"""Gradients as codes take them, float32, and whether they are finite."""
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.framework import ops
+from tensorflow.python.ops import control_flow_util
+
+from terngrad.codec import policy
+from terngrad.reduce import gradients as gradients_lib
+
+_FLOATS = (tf.float32, tf.float16, tf.bfloat16)
+
+
+def finite_variables(
+  codec: gradients_lib.GradientCodec, probe: tf.Tensor
+) -> tf.Tensor:
+  """Bool [variables], whether all numbers of each in a probe are."""
+  _, rows = np.unique(codec.probed_variables(), return_inverse=True)
+  strange = tf.cast(~tf.math.is_finite(probe), tf.int32)
+  return tf.math.unsorted_segment_sum(strange, rows, codec.num_variables) < 1
+
+
+def or_nan(finite: tf.Tensor, means: list[tf.Tensor]) -> list[tf.Tensor]:
+  """The means; NaN in those of variables whose gradients are not finite."""
+
+  def marked() -> list[tf.Tensor]:
+    pairs = zip(tf.unstack(finite), means, strict=True)
+    return [tf.where(known, m, float('nan')) for known, m in pairs]
+
+  # A branch: where all are finite, as nearly always, nothing is copied.
+  return tf.nest.flatten(
+    tf.cond(tf.reduce_all(finite), lambda: list(means), marked)
+  )
+
+
+def checked(gradient: tf.Tensor, spec: policy.VariableSpec) -> tf.Tensor:
+  """The gradient as float32, of the shape of its variable.
+
+  Raises:
+    ValueError: a dtype that codes would lose digits of.
+    tf.errors.InvalidArgumentError: another shape.
+  """
+  if gradient.dtype not in _FLOATS:
+    raise ValueError(
+      f'{spec.name}: expected a gradient of float32, float16 or bfloat16, '
+      f'received {gradient.dtype.name}, of which codes would lose digits. Use '
+      "keras.config.set_floatx('float32')."
+    )
+  return shaped(tf.cast(gradient, tf.float32), spec)
+
+
+def shaped(gradient: tf.Tensor, spec: policy.VariableSpec) -> tf.Tensor:
+  """The gradient, of a static shape."""
+  # Only where something is unknown: a check is an operation of every step.
+  if gradient.shape.is_fully_defined():
+    return gradient
+  return tf.ensure_shape(gradient, spec.shape)
+
+
+def is_compiled_by_xla() -> bool:
+  """Whether what is traced now becomes a part of a program of XLA."""
+  return control_flow_util.GraphOrParentsInXlaContext(ops.get_default_graph())

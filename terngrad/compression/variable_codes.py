@@ -1,0 +1,45 @@
+"""Codes of a model's variables, as a text or by patterns of their names."""
+
+import re
+from typing import TypeAlias
+
+from terngrad.codec import method
+from terngrad.codec import policy
+from terngrad.codec.methods import registry
+
+# A codec's text, or regular expressions of variables to such texts.
+Spelled: TypeAlias = str | dict[str, str]
+
+
+def rules(codec: Spelled) -> list[tuple[str, str]]:
+  """Pairs of a regular expression and the text of a codec; see `Spelled`."""
+  if isinstance(codec, str):
+    return [('', codec)]
+  if isinstance(codec, dict) and codec:
+    return list(codec.items())
+  raise ValueError(
+    "codec: expected a text such as 'ternary', or a dict of regular "
+    f'expressions of variables to such texts, received {codec!r}.'
+  )
+
+
+def methods(
+  codec: Spelled, variables: policy.Variables, num_workers: int
+) -> tuple[method.Method, ...]:
+  """The method of each variable.
+
+  Raises:
+    ValueError: no expression is found in the name of a variable.
+  """
+
+  def found_by(pattern: str) -> policy.Predicate:
+    return lambda spec: re.search(pattern, spec.name) is not None
+
+  decided = [
+    (lambda spec: spec.name in variables.plain, registry.method('identity')),
+    *(
+      (found_by(pattern), registry.method(text, num_workers))
+      for pattern, text in rules(codec)
+    ),
+  ]
+  return policy.policy(decided, variables.specs)

@@ -1,0 +1,86 @@
+"""Old names of arguments work for one release, with a warning."""
+
+import keras
+import pytest
+
+import terngrad
+from terngrad import aliases
+
+
+@aliases.renamed_arguments(colour='color', size='width')
+def paint(color, width=1):
+  return color, width
+
+
+def test_present_names_and_positions_give_no_warning():
+  assert paint('red') == paint(color='red', width=1) == ('red', 1)
+
+
+def test_an_old_name_is_taken_with_a_warning_of_the_line_that_calls():
+  with pytest.warns(DeprecationWarning, match='old name') as found:
+    assert paint(colour='red', size=2) == ('red', 2)
+  old, new = sorted(str(one.message) for one in found)
+  assert old == (
+    'paint: the argument colour is an old name that goes in terngrad 0.4: use '
+    'color.'
+  )
+  assert new.endswith('use width.')
+  assert {one.filename for one in found} == {__file__}
+
+
+def test_both_names_are_refused():
+  with pytest.raises(TypeError, match='expected color, received it and colour'):
+    paint(color='red', colour='blue')
+  with (
+    pytest.warns(DeprecationWarning),
+    pytest.raises(TypeError, match='color'),
+  ):
+    paint('red', colour='blue')
+
+
+def test_an_unknown_name_is_refused():
+  with pytest.raises(TypeError, match="unexpected keyword argument 'weight'"):
+    paint('red', weight=2)
+
+
+def small_model():
+  return keras.Sequential(
+    [keras.Input((2,)), keras.layers.Dense(2, name='logits')]
+  )
+
+
+def test_a_trainer_takes_rules():
+  rules = '*/bias -> identity'
+  present = terngrad.Trainer(small_model(), codec_rules=rules)
+  with pytest.warns(DeprecationWarning, match='Trainer: .* use codec_rules'):
+    old = terngrad.Trainer(small_model(), rules=rules)
+  names = [
+    [bucket.method.name for bucket in one.codec.buckets]
+    for one in (old, present)
+  ]
+  assert names[0] == names[1]
+  assert len(names[0]) == 2
+
+
+def test_a_parallel_model_takes_loss_fn_and_update():
+  def loss(outputs, labels):
+    raise ValueError('This loss was called.')
+
+  inputs = [([[1.0, 2.0]], [0])]
+  with pytest.warns(DeprecationWarning, match='parallelize') as found:
+    parallel = terngrad.parallelize(
+      lambda index, count: inputs, small_model, loss_fn=loss, update='gd'
+    )
+  messages = [str(one.message) for one in found]
+  assert [m.rpartition(' ')[2] for m in messages] == ['loss.', 'optimizer.']
+  assert not any(parallel.replicas[0].slots)
+  with pytest.raises(ValueError, match='This loss was called'):
+    parallel.step()
+
+
+@pytest.mark.parametrize(
+  ('old', 'new'), [('loss_fn', 'loss'), ('update', 'optimizer')]
+)
+def test_a_parallel_model_refuses_both_names(old, new):
+  with pytest.raises(TypeError, match=f'expected {new}, received it and {old}'):
+    terngrad.parallelize(None, None, **{old: None, new: None})
