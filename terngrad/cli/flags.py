@@ -62,9 +62,11 @@ class _Values(flags.FlagValues):
 
   def _extract_filename(self, flagfile_str: str) -> str:
     name = os.path.expanduser(flagfile_str.partition('=')[2].rstrip('\r\n'))
-    return (
-      name if os.path.exists(name) else super()._extract_filename(flagfile_str)
-    )
+    if os.path.exists(name):
+      return name
+    # absl does not type it.
+    before = super()._extract_filename  # type: ignore[no-untyped-call]
+    return str(before(flagfile_str))
 
 
 class _ListParser(flags.ListParser):
@@ -135,7 +137,8 @@ def define(
     ValueError: a default is of no field.
   """
   defaults = dict(defaults or {})
-  values = _Values()
+  # absl does not type the constructor.
+  values = _Values()  # type: ignore[no-untyped-call]
   for field in options.fields(config_class):
     default = defaults.pop(field.name, field.default)
     if isinstance(default, tuple):

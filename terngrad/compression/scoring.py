@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from slim.nets import factory as nets
 from terngrad.exchange import group as groups
-from terngrad.step import passes
 from terngrad.step import model_variables
+from terngrad.step import passes
 from terngrad.step import replicas as replicas_lib
 
 # For each replica images [b, ...] and labels int32 [b], or None.

@@ -99,7 +99,10 @@ def run_assembled(
       with execution.refusing_size():
         run = assemble(config)
       begin, stored = _begin(config, run, report) if writes else ((0, -1), {})
-      begin = coordination.broadcast_start(run.exchange, run.replicas, begin)
+      taken, saved = coordination.broadcast_start(
+        run.exchange, run.replicas, begin
+      )
+      begin = taken, saved
       run.store.scatter(stored)
     if writes:
       folder.make(train_dir)
