@@ -65,8 +65,8 @@ class _Values(flags.FlagValues):
     if os.path.exists(name):
       return name
     # absl does not type it.
-    before = super()._extract_filename  # type: ignore[no-untyped-call]
-    return str(before(flagfile_str))
+    before = super()._extract_filename
+    return str(before(flagfile_str))  # type: ignore[no-untyped-call]
 
 
 class _ListParser(flags.ListParser):
