@@ -122,7 +122,7 @@ class Workers:
     stacks = [tf.stack(list(rows)) for rows in zip(*values, strict=True)]
 
     def gradients_of(worker: tf.Tensor) -> reducers.WorkerGradients:
-      return reducers.WorkerGradients([stack[worker] for stack in stacks])
+      return reducers.WorkerGradients([tf.gather(s, worker) for s in stacks])
 
     begun = reducer.begin([gradients_of], [tf.cast(number, tf.int64)])
     pending = [one for (one,) in reducer.exchange(begun, [None])]
@@ -132,12 +132,14 @@ class Workers:
     probes = parts_lib.join_probes(reducer.parts, begun.metadata.probes)
     shared = [of_device for (of_device,) in begun.metadata.shared]
     shared = parts_lib.join_probes(reducer.parts, shared)
-    steps = []
-    for index, probe in enumerate(tf.unstack(probes)):
-      worker = tf.constant(index)
-      step = pending[0].step._replace(worker=worker, own=probe, shared=shared)
-      keys = codec.keys(_SEED, step.step, worker)
-      steps.append(step._replace(keys=keys))
+    # Without keys: no method draws when it estimates, and they take half of an
+    # eager step.
+    steps = [
+      pending[0].step._replace(
+        worker=tf.constant(index), own=probe, shared=shared
+      )
+      for index, probe in enumerate(tf.unstack(probes))
+    ]
     # Buckets are in the order of their parts, and so are the words of a round.
     rounds = itertools.zip_longest(*(one.words for one in pending))
     words = [
