@@ -12,7 +12,9 @@ one in place. What `Writer.save` returned is on the disk: a power cut keeps it.
 import json
 import os
 import pathlib
-import re
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -20,12 +22,14 @@ from absl import logging
 
 from slim.datasets.records import disk
 from terngrad import errors
+from terngrad.checkpoint import keys as keys_lib
 from terngrad.checkpoint import listing
 from terngrad.step import replicas as replica_lib
 
 NAME = listing.NAME
 _KEEP = 5
-VALUE = '/.ATTRIBUTES/VARIABLE_VALUE'
+# Of an option, as JSON has it.
+Value = str | int | float | list[Any] | None
 
 
 class Layout(NamedTuple):
@@ -37,7 +41,7 @@ class Layout(NamedTuple):
     optimizer: the optimizer's name, without its options.
     num_devices: devices of the run.
     num_workers: nodes of the run.
-    places: list of int, the devices whose variables are stored.
+    places: indices of the devices whose variables are stored.
     max_steps: the last step of the run.
     batch_size: examples a step.
     seed: of the run.
@@ -50,8 +54,8 @@ class Layout(NamedTuple):
     kept: not written any more: what sums left out is among the `states`.
       Nor are seed, dataset_name, subset, codec and trainable_scopes: they are
       in the two that follow.
-    must_keep: dict of name to value, of what a run that continues must not
-      change: options that say so, and what follows from several of them.
+    must_keep: by name, what a run that continues must not change: options that
+      say so, and what follows from several of them.
     may_change: the same, of what it may, at the price of the same bits.
 
   Fields with a default are not in checkpoints that are older than they.
@@ -62,7 +66,7 @@ class Layout(NamedTuple):
   optimizer: str
   num_devices: int
   num_workers: int
-  places: list
+  places: list[int]
   max_steps: int
   batch_size: int | None = None
   seed: int | None = None
@@ -73,22 +77,29 @@ class Layout(NamedTuple):
   bn_statistics: str = 'averaged'
   trainable_scopes: str = ''
   kept: str = ''
-  must_keep: dict | None = None
-  may_change: dict | None = None
+  must_keep: dict[str, Value] | None = None
+  may_change: dict[str, Value] | None = None
 
 
 class Writer:
   """Writes the checkpoints of one run and keeps the newest five."""
 
-  def __init__(self, directory, layout, replicas, names, more=None):
+  def __init__(
+    self,
+    directory: str,
+    layout: Layout,
+    replicas: Sequence[replica_lib.Replica],
+    names: Sequence[str],
+    more: Mapping[str, Mapping[str, tf.Variable]] | None = None,
+  ) -> None:
     """Opens a folder that exists.
 
     Args:
       directory: path. A list of checkpoints that cannot be read is mended.
-      layout: `Layout`.
-      replicas: tuple of `replicas.Replica`.
+      layout: is stored too.
+      replicas: of the run.
       names: of a replica's variables.
-      more: dict of name to what is stored beside, such as dicts of variables.
+      more: by name, what is stored beside.
     """
     self._replicas = replicas
     self._names = names
@@ -112,7 +123,7 @@ class Writer:
       checkpoint_name=NAME,
     )
 
-  def save(self, step):
+  def save(self, step: int) -> str:
     """Proves that the replicas are equal and finite; writes a checkpoint.
 
     Args:
@@ -150,14 +161,10 @@ class Writer:
       ) from error
 
 
-def newest(directory):
-  """The newest checkpoint in a folder that can be read.
+def newest(directory: str) -> str | None:
+  """The path prefix of the newest checkpoint that can be read.
 
-  Args:
-    directory: path; need not exist.
-
-  Returns:
-    A path prefix, or None where there is no checkpoint.
+  None where the folder has none, or is not there.
   """
   for path in reversed(listing.prefixes(directory)):
     try:
@@ -165,7 +172,7 @@ def newest(directory):
       # Every tensor: a file that was cut is readable up to the cut.
       for name in reader.get_variable_to_shape_map():
         reader.get_tensor(name)
-      if reader.has_tensor('step' + VALUE):
+      if reader.has_tensor('step' + keys_lib.VALUE):
         return path
       logging.warning('Checkpoint %s is not of this package', path)
     except (IndexError, ValueError, tf.errors.OpError) as error:
@@ -173,7 +180,7 @@ def newest(directory):
   return None
 
 
-def check_empty(directory):
+def check_empty(directory: str) -> None:
   """Raises `errors.CheckpointError` where checkpoints stand in a folder.
 
   For a folder without one that can be read: a run must not begin in the place
@@ -190,7 +197,7 @@ def check_empty(directory):
     )
 
 
-def find(path):
+def find(path: str) -> str:
   """The checkpoint that a person names: a prefix, or the newest of a folder.
 
   Raises:
@@ -208,19 +215,19 @@ def find(path):
   return found
 
 
-def step_of(path):
+def step_of(path: str) -> int:
   """Steps taken before a checkpoint was written."""
-  return int(tf.train.load_checkpoint(path).get_tensor('step' + VALUE))
+  return int(tf.train.load_checkpoint(path).get_tensor('step' + keys_lib.VALUE))
 
 
-def read_layout(path):
-  """The `Layout` of a checkpoint.
+def read_layout(path: str) -> Layout:
+  """The layout of a checkpoint.
 
   Raises:
     errors.CheckpointError: it is not one of this package's.
   """
   try:
-    text = tf.train.load_checkpoint(path).get_tensor('layout' + VALUE)
+    text = tf.train.load_checkpoint(path).get_tensor('layout' + keys_lib.VALUE)
     return Layout(**json.loads(text))
   except (TypeError, ValueError, tf.errors.OpError) as error:
     raise errors.CheckpointError(
@@ -229,33 +236,21 @@ def read_layout(path):
     ) from error
 
 
-def is_own(reader):
-  """Whether a checkpoint is of this package."""
-  return reader.has_tensor('layout' + VALUE)
-
-
-def name_of(key, device_index):
-  """The name of a variable of one device; '' for other keys of a checkpoint."""
-  start = f'tower_{device_index}/'
-  if not (key.startswith(start) and key.endswith(VALUE)):
-    return ''
-  inner = key.removeprefix(start).removesuffix(VALUE)
-  return re.sub(r'\.(.)', lambda m: '/' if m[1] == 'S' else m[1], inner)
-
-
-def names_of(path, device_index):
-  """The set of names of the variables of one device."""
+def names_of(path: str, device_index: int) -> set[str]:
+  """The names of the variables of one device."""
   keys = tf.train.load_checkpoint(path).get_variable_to_shape_map()
-  return {name_of(key, device_index) for key in keys} - {''}
+  return {keys_lib.name_of(f'tower_{device_index}', key) for key in keys} - {''}
 
 
-def restore(path, device_index, variables):
+def restore(
+  path: str, device_index: int, variables: Mapping[str, tf.Variable]
+) -> None:
   """Reads the variables of one device.
 
   Args:
     path: checkpoint prefix.
     device_index: of a device that is stored.
-    variables: dict of name in the checkpoint to variable.
+    variables: by name in the checkpoint.
 
   Raises:
     errors.CheckpointError: a name is missing or has another shape.
@@ -263,25 +258,26 @@ def restore(path, device_index, variables):
   reader = tf.train.load_checkpoint(path)
   shapes = reader.get_variable_to_shape_map()
   for name, variable in variables.items():
-    # Checkpoint keys write a slash inside a name as '.S'.
-    key = f'tower_{device_index}/' + name.replace('.', '..').replace('/', '.S')
-    received = shapes.get(key + VALUE)
+    key = keys_lib.key_of(f'tower_{device_index}', name)
+    received = shapes.get(key)
     if received != variable.shape.as_list():
       raise errors.CheckpointError(
         f'{path}: expected {name} of shape {variable.shape.as_list()}, '
         f'received {received or "none"}. It is of another net, image size or '
         'optimizer: give the flags it was trained with, or another folder.'
       )
-    variable.assign(reader.get_tensor(key + VALUE))
+    variable.assign(reader.get_tensor(key))
 
 
-def check_layout(path, layout, expected):
+def check_layout(
+  path: str, layout: Layout, expected: Mapping[str, Value]
+) -> None:
   """Raises `errors.CheckpointError` where `expected` fields differ.
 
   Args:
     path: of the checkpoint, for the message.
-    layout: its `Layout`.
-    expected: dict of field name to value.
+    layout: of the checkpoint.
+    expected: values by the name of the field.
   """
   for field, value in expected.items():
     received = getattr(layout, field)
@@ -289,7 +285,9 @@ def check_layout(path, layout, expected):
       raise mismatch(path, field, value, received)
 
 
-def mismatch(path, name, expected, received):
+def mismatch(
+  path: str, name: str, expected: Value, received: Value
+) -> errors.CheckpointError:
   """The `errors.CheckpointError` of a checkpoint that another run wrote."""
   return errors.CheckpointError(
     f'{path}: expected a checkpoint with {name} {_shown(expected)}, received '
@@ -298,5 +296,5 @@ def mismatch(path, name, expected, received):
   )
 
 
-def _shown(value):
+def _shown(value: Value) -> Value:
   return "''" if value == '' else value

@@ -44,7 +44,7 @@ def _digests(values: list[tf.Tensor]) -> tf.Tensor:
   return tf.stack([digest(value) for value in values])
 
 
-def digest(values):
+def digest(values: tf.Tensor) -> tf.Tensor:
   """An int64 [] of the bits of float32 [...], the same on every device.
 
   Each element's bits times an odd number that tells its index: sums that wrap

@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import shutil
+from collections.abc import Iterator
 
 from slim.datasets.records import disk
 from terngrad import errors
@@ -50,7 +51,7 @@ def find_run(path: str, flag: str) -> str:
 
 
 @contextlib.contextmanager
-def alone_in(path):
+def alone_in(path: str | os.PathLike[str]) -> Iterator[None]:
   """Keeps other trainers out of a folder; the lock goes with the process.
 
   Args:
@@ -76,7 +77,7 @@ def alone_in(path):
     os.close(descriptor)
 
 
-def make(path):
+def make(path: str | os.PathLike[str]) -> None:
   """Makes the folder of a run.
 
   Args:
@@ -98,7 +99,7 @@ def make(path):
     ) from error
 
 
-def clear(path, overwrite):
+def clear(path: str | os.PathLike[str], overwrite: bool) -> None:
   """Deletes what killed trainers left unfinished in a folder.
 
   Args:

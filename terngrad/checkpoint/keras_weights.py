@@ -7,9 +7,12 @@ after their shapes were found to fit, so that no file can ask for more memory
 than the net has.
 """
 
+import collections
 import contextlib
 import zipfile
+from collections.abc import Iterator
 from collections.abc import Sequence
+from typing import IO
 
 import h5py
 import numpy as np
@@ -50,59 +53,43 @@ def of_file(path: str, order: Sequence[str]) -> sources.WeightSource:
       f'received: {error}. Check the path; save them again if they are damaged.'
     ) from error
 
-  return _File(path, shapes, paths, sorted(unexpected))
+  def read(name: str) -> np.ndarray:
+    with _open(path) as file:
+      return np.asarray(file[paths[name]], np.float32)
 
-
-class _File(sources.WeightSource):
-  """Values in a file of Keras."""
-
-  def __init__(
-    self,
-    path: str,
-    shapes: dict[str, list[int]],
-    paths: dict[str, str],
-    unexpected: list[str],
-  ) -> None:
-    """Reads nothing; `paths` are those within the file, by our names."""
-    super().__init__(path, shapes, unexpected, step=0)
-    self._paths = paths
-
-  def read(self, name: str) -> np.ndarray:
-    """See `sources.WeightSource.read`."""
-    with _open(self.path) as file:
-      return np.asarray(file[self._paths[name]], np.float32)
+  return sources.WeightSource(path, shapes, sorted(unexpected), 0, read)
 
 
 @contextlib.contextmanager
-def _open(path):
+def _open(path: str) -> Iterator[h5py.File]:
   """The h5 file, or the one in an archive, which is not unpacked."""
   with contextlib.ExitStack() as stack:
-    file = path
+    file: str | IO[bytes] = path
     if zipfile.is_zipfile(path):
       archive = stack.enter_context(zipfile.ZipFile(path))
       file = stack.enter_context(archive.open(_INSIDE))
     yield stack.enter_context(h5py.File(file, 'r'))
 
 
-def _numbered(order):
+def _numbered(order: Sequence[str]) -> dict[str, str]:
   """{'conv1/0': 'conv1/kernel', ...}."""
-  counts, found = {}, {}
+  counts: collections.Counter[str] = collections.Counter()
+  found = {}
   for name in order:
     layer = name.rpartition('/')[0]
-    number = counts.setdefault(layer, 0)
+    found[f'{layer}/{counts[layer]}'] = name
     counts[layer] += 1
-    found[f'{layer}/{number}'] = name
   return found
 
 
-def _datasets(file):
+def _datasets(file: h5py.File) -> list[tuple[str, h5py.Dataset]]:
   """Pairs ('conv1/0' or 'conv1/kernel', dataset) of all that h5 visits.
 
   It visits neither soft nor external links.
   """
-  found = []
+  found: list[tuple[str, h5py.Dataset]] = []
 
-  def visit(path, item):
+  def visit(path: str, item: h5py.HLObject) -> None:
     if not isinstance(item, h5py.Dataset):
       return
     parts = path.removeprefix('model_weights/').split('/')
@@ -116,7 +103,7 @@ def _datasets(file):
   return found
 
 
-def _refuse_references(path, dataset):
+def _refuse_references(path: str, dataset: h5py.Dataset) -> None:
   """Raises where values are not in the file itself, or are no numbers."""
   if dataset.external or dataset.is_virtual or dataset.dtype.kind not in 'fiu':
     raise errors.CheckpointError(

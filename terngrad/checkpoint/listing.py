@@ -3,6 +3,9 @@
 import os
 import pathlib
 
+# TensorFlow has no public name for the class of a list.
+from typing import Any
+
 import tensorflow as tf
 from absl import logging
 
@@ -11,7 +14,7 @@ from slim.datasets.records import disk
 NAME = 'model.ckpt'
 
 
-def read(directory):
+def read(directory: str | os.PathLike[str]) -> Any:
   """TensorFlow's list of a folder's checkpoints.
 
   Args:
@@ -27,7 +30,7 @@ def read(directory):
     return None
 
 
-def prefixes(directory):
+def prefixes(directory: str | os.PathLike[str]) -> list[str]:
   """The checkpoints of a folder, which may be damaged, oldest first.
 
   Those of the list; where it cannot be read, or names what is not there, those
@@ -35,9 +38,6 @@ def prefixes(directory):
 
   Args:
     directory: path; need not exist.
-
-  Returns:
-    List of path prefixes.
   """
   state = read(directory)
   listed = list(state.all_model_checkpoint_paths) if state else []
@@ -47,17 +47,15 @@ def prefixes(directory):
   return [path for path in listed if path not in standing] + standing
 
 
-def _standing(directory):
+def _standing(directory: str | os.PathLike[str]) -> list[str]:
   """Prefixes of the files of checkpoints in a folder, by step."""
-  steps = []
-  for path in pathlib.Path(directory).glob(f'{NAME}-*.index'):
-    number = path.stem.removeprefix(f'{NAME}-')
-    if number.isdecimal():
-      steps.append(int(number))
-  return [os.path.join(directory, f'{NAME}-{step}') for step in sorted(steps)]
+  found = pathlib.Path(directory).glob(f'{NAME}-*.index')
+  numbers = [path.stem.removeprefix(f'{NAME}-') for path in found]
+  steps = sorted(int(number) for number in numbers if number.isdecimal())
+  return [os.path.join(directory, f'{NAME}-{step}') for step in steps]
 
 
-def mend(directory):
+def mend(directory: str | os.PathLike[str]) -> None:
   """Writes the list of a folder anew where it cannot be read.
 
   TensorFlow refuses to go on with such a list, and deletes only the old

@@ -1,11 +1,15 @@
 """Values of a source that fit the variables of a net."""
 
 import math
+from collections.abc import Collection
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
 from terngrad import errors
+from terngrad.checkpoint import sources
 from terngrad.step import replicas
 
 
@@ -13,28 +17,29 @@ class Found(NamedTuple):
   """What a source has of a net.
 
   Attributes:
-    values: dict of our name to the array that it gets.
+    values: what each of our names gets.
     missing: names that the source has not.
     notes: lines on values that were made to fit.
   """
 
-  values: dict
-  missing: list
-  notes: list
+  values: dict[str, np.ndarray]
+  missing: list[str]
+  notes: list[str]
 
 
-def find(source, wanted, heads):
+def find(
+  source: sources.WeightSource,
+  wanted: Mapping[str, tf.Variable],
+  heads: Collection[str],
+) -> Found:
   """Reads the values of variables; the average where the value is not there.
 
   Args:
-    source: `sources.WeightSource`.
-    wanted: dict of our name to variable.
+    source: where they are.
+    wanted: variables by our names.
     heads: names of the variables of classifiers. Where one side has a class
       more, that is taken for the background at 0: it is left out, or keeps the
       value that the net began with.
-
-  Returns:
-    A `Found`.
 
   Raises:
     errors.CheckpointError: a value has a shape that cannot be meant.
@@ -62,7 +67,7 @@ def find(source, wanted, heads):
   return Found(values, missing, notes)
 
 
-def _fits(received, expected, is_head):
+def _fits(received: list[int], expected: list[int], is_head: bool) -> bool:
   if not received or not expected:
     return received == expected
   # A convolution over a whole image and a dense layer are the same numbers.
@@ -74,7 +79,7 @@ def _fits(received, expected, is_head):
   return same_inputs and (more == 0 or (is_head and abs(more) == 1))
 
 
-def _fitted(value, variable):
+def _fitted(value: np.ndarray, variable: tf.Variable) -> tuple[np.ndarray, str]:
   """(the value in the variable's shape, what was done to it or '')."""
   expected = variable.shape.as_list()
   if not expected:

@@ -1,10 +1,18 @@
 """Starting from the values of another run, of TensorFlow 1 or of Keras."""
 
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterator
+from collections.abc import Mapping
 from datetime import datetime
+
+import numpy as np
+import tensorflow as tf
 
 from terngrad import errors
 from terngrad.checkpoint import keras_weights
 from terngrad.checkpoint import matching_weights
+from terngrad.checkpoint import protocol
 from terngrad.checkpoint import scopes
 from terngrad.checkpoint import sources
 from terngrad.step import replicas
@@ -12,7 +20,9 @@ from terngrad.step import replicas
 _SHOWN = 20  # names in a line of the report
 
 
-def start(options, run, report):
+def start(
+  options: protocol.Start, run: protocol.Run, report: Callable[[str], object]
+) -> int:
   """Restores what the configuration starts from, and reports what it did.
 
   Parameters and moving statistics are restored but for the logits, auxiliary
@@ -21,8 +31,8 @@ def start(options, run, report):
   they are there; otherwise averages begin at the values.
 
   Args:
-    options: `config.run.Start`, or what has its options.
-    run: `training.run.Run`.
+    options: say what to start from.
+    run: gets the values.
     report: called with each line for the person who watches.
 
   Returns:
@@ -40,8 +50,7 @@ def start(options, run, report):
   variables = dict(zip(run.names, first.variables(), strict=True))
   net = run.names[: len(first.averages)]
   left_out = _left_out(options, run, net)
-  wanted = {n: v for n, v in variables.items() if n in net}
-  wanted = {n: v for n, v in wanted.items() if n not in left_out}
+  wanted = {n: variables[n] for n in net if n not in left_out}
   found = matching_weights.find(source, wanted, run.logits)
   _check(options, source, found)
   goes_on = not (options.fine_tune or options.restart_step)
@@ -55,31 +64,35 @@ def start(options, run, report):
   for other in run.replicas[1:]:
     replicas.copy(first, other)
   anew = [n for n in run.names[len(net) :] if goes_on and n not in rest]
-  _tell(report, source, found, rest, (left_out, [*found.missing, *anew]))
+  begun = [*found.missing, *anew]
+  for line in _lines(source, found, rest, left_out, begun):
+    report(f'{datetime.now()}: {line}')
   return source.step if goes_on else 0
 
 
-def _source(options, run):
+def _source(
+  options: protocol.Start, run: protocol.Run
+) -> sources.WeightSource | None:
   if options.pretrained_weights:
     return keras_weights.of_file(options.pretrained_weights, run.order)
-  if options.pretrained_model_checkpoint_path:
-    path = options.pretrained_model_checkpoint_path
-    return sources.of_checkpoint(path, run.layout.net)
-  return None
+  path = options.pretrained_model_checkpoint_path
+  return sources.of_checkpoint(path, run.layout.net) if path else None
 
 
-def _left_out(options, run, net):
-  excluded = scopes.members(
-    'checkpoint_exclude_scopes',
-    options.checkpoint_exclude_scopes,
-    run.layout.net,
-    net,
-  )
+def _left_out(
+  options: protocol.Start, run: protocol.Run, net: list[str]
+) -> list[str]:
+  flag = 'checkpoint_exclude_scopes'
+  excluded = scopes.members(flag, getattr(options, flag), run.layout.net, net)
   heads = run.logits if options.fine_tune else ()
   return [name for name in net if name in excluded or name in heads]
 
 
-def _check(options, source, found):
+def _check(
+  options: protocol.Start,
+  source: sources.WeightSource,
+  found: matching_weights.Found,
+) -> None:
   """Raises where something is missing that may not be."""
   if not found.missing or (options.ignore_missing_vars and found.values):
     return
@@ -92,39 +105,45 @@ def _check(options, source, found):
   )
 
 
-def _rest(source, variables, net, left_out):
+def _rest(
+  source: sources.WeightSource,
+  variables: Mapping[str, tf.Variable],
+  net: list[str],
+  left_out: list[str],
+) -> dict[str, np.ndarray]:
   """Values of slots, averages and the loss scale that the source has."""
-  names = [
-    name
+  return {
+    name: source.read(name)
     for name, variable in variables.items()
     if name not in net
     and name.rpartition('/')[0] not in left_out
     and source.shapes.get(name) == variable.shape.as_list()
-  ]
-  return {name: source.read(name) for name in names}
+  }
 
 
-def _tell(report, source, found, rest, others):
-  left_out, anew = others
+def _lines(
+  source: sources.WeightSource,
+  found: matching_weights.Found,
+  rest: Collection[str],
+  left_out: list[str],
+  begun: list[str],
+) -> Iterator[str]:
+  """What was done with the values of the source."""
+  more = f' and {len(rest)} of its training' if rest else ''
+  yield f'restored {len(found.values)} variables of {source.path}{more}'
+  yield from found.notes
   used = {*found.values, *rest, *left_out}
   used |= {replicas.average_name(name) for name in used}
   skipped = [name for name in source.shapes if name not in used]
-  lines = [
-    f'restored {len(found.values)} variables of {source.path}'
-    + (f' and {len(rest)} of its training' if rest else ''),
-    *found.notes,
-  ]
   for what, names in (
     ('left out', left_out),
-    ('not there, so as they began', anew),
+    ('not there, so as they began', begun),
     ('skipped in the file', [*skipped, *source.unexpected]),
   ):
     if names:
-      lines.append(f'{what}: {_some(names)}')
-  for line in lines:
-    report(f'{datetime.now()}: {line}')
+      yield f'{what}: {_some(names)}'
 
 
-def _some(names):
+def _some(names: list[str]) -> str:
   more = f' and {len(names) - _SHOWN} more' if len(names) > _SHOWN else ''
   return ', '.join(names[:_SHOWN]) + more

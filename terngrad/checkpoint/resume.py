@@ -1,9 +1,15 @@
 """Continuing a run from its own last checkpoint."""
 
+from collections.abc import Callable
+from collections.abc import Collection
 from datetime import datetime
 from typing import NamedTuple
 
+import numpy as np
+import tensorflow as tf
+
 from terngrad.checkpoint import checkpoints
+from terngrad.checkpoint import protocol
 from terngrad.step import loss_scaling
 from terngrad.step import replicas
 
@@ -13,18 +19,20 @@ class Restored(NamedTuple):
 
   Attributes:
     step: steps taken before; 0 where there was no checkpoint.
-    states: what methods remembered, see `stored_states.Store.deal`.
+    states: of methods, see `stored_states.Store.scatter`.
   """
 
   step: int
-  states: dict
+  states: dict[str, np.ndarray]
 
 
 NOTHING = Restored(0, {})
 
 
-def continue_run(train_dir, run, report):
-  """Restores the newest checkpoint of a folder; a `Restored`.
+def continue_run(
+  train_dir: str, run: protocol.Run, report: Callable[[str], object]
+) -> Restored:
+  """Restores the newest checkpoint of a folder.
 
   Raises:
     errors.CheckpointError: it is of a run with other variables or other
@@ -63,7 +71,9 @@ def continue_run(train_dir, run, report):
   return Restored(step, states)
 
 
-def _changed(layout, field, now):
+def _changed(
+  layout: checkpoints.Layout, field: str, now: checkpoints.Layout
+) -> dict[str, tuple[checkpoints.Value, checkpoints.Value]]:
   """{name: (before, now)} of what is not what it was.
 
   A layout that is older than the field says what its other fields do.
@@ -78,28 +88,31 @@ def _changed(layout, field, now):
   }
 
 
-def _load(run, path, layout):
+def _load(run: protocol.Run, path: str, layout: checkpoints.Layout) -> set[str]:
   """Restores all replicas from one, and what is a replica's own from itself.
 
   Returns:
-    The set of names that the checkpoint holds of a device.
+    The names that the checkpoint holds of a device.
   """
-  # A loss scale begins anew where there was none.
-  left_out = () if layout.dtype == 'float16' else loss_scaling.NAMES
-  first = run.replicas[0]
-  # What methods share begins anew in a run that had another method.
-  there = checkpoints.names_of(path, layout.places[0])
-  left_out = {*left_out, *(set(run.method_states) - there)}
-  shared = _named(run, first, lambda name: name not in left_out)
-  checkpoints.restore(path, layout.places[0], shared)
+  first, place = run.replicas[0], layout.places[0]
+  there = checkpoints.names_of(path, place)
+  # A loss scale begins again where there was none, and so do shared states in a
+  # run that had another method.
+  left_out = set(run.method_states) - there
+  if layout.dtype != 'float16':
+    left_out.update(loss_scaling.NAMES)
+  restored = set(run.names) - left_out
+  checkpoints.restore(path, place, _named(run, first, restored))
   own = {n for n, mine in zip(run.names, first.own(), strict=True) if mine}
   for index, other in enumerate(run.replicas[1:], start=1):
     replicas.copy(first, other)
-    checkpoints.restore(path, index, _named(run, other, own.__contains__))
+    checkpoints.restore(path, index, _named(run, other, own))
   return there
 
 
-def _named(run, replica, chosen):
-  """{name: variable} of a replica, of the chosen names."""
+def _named(
+  run: protocol.Run, replica: replicas.Replica, chosen: Collection[str]
+) -> dict[str, tf.Variable]:
+  """The variables of a replica with the chosen names."""
   pairs = zip(run.names, replica.variables(), strict=True)
-  return {name: variable for name, variable in pairs if chosen(name)}
+  return {name: variable for name, variable in pairs if name in chosen}

@@ -1,10 +1,14 @@
 """Scopes of variables, as --trainable_scopes and its like name them."""
 
+from collections.abc import Sequence
+
 from terngrad import errors
 from terngrad.checkpoint import tf1_names
 
 
-def members(flag, scopes, net, names):
+def members(
+  flag: str, scopes: str, net: str, names: Sequence[str]
+) -> list[str]:
   """The variables in a list of scopes.
 
   Args:
@@ -15,12 +19,12 @@ def members(flag, scopes, net, names):
     names: of variables.
 
   Returns:
-    List of those of `names` that are in one of the scopes, in their order.
+    Those of `names` that are in one of the scopes, in their order.
 
   Raises:
     errors.ConfigError: nothing is in one of them.
   """
-  found = set()
+  found: set[str] = set()
   for scope in filter(None, (part.strip() for part in scopes.split(','))):
     inside = {n for n in names if tf1_names.within(net, n, scope)}
     if not inside:

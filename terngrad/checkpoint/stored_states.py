@@ -11,33 +11,46 @@ chief alone ever holds many of them.
 """
 
 import contextlib
+import functools
+import itertools
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from terngrad.checkpoint import checkpoints
+from terngrad.checkpoint import keys
 from terngrad.codec import dealing
+from terngrad.exchange import group as groups
+from terngrad.exchange import protocol
+from terngrad.reduce import states as states_lib
 
 # Elements that travel at once, about.
 _PIECE = 2**20
 _NOTHING = np.zeros([0], np.float32)
 FOLDER = 'states'
+_key = functools.partial(keys.key_of, FOLDER)
 
 
 class Store:
   """The states of a run, and their place in its checkpoints.
 
   Attributes:
-    variables: dict of name in the checkpoint to variable, empty but while
-      `holding`.
+    variables: by name in the checkpoint, empty but while `holding`.
   """
 
-  def __init__(self, states, exchange, parameters):
+  def __init__(
+    self,
+    states: states_lib.MethodStates,
+    exchange: protocol.Exchange,
+    parameters: Sequence[str],
+  ) -> None:
     """Keeps nothing yet.
 
     Args:
-      states: `states.MethodStates`.
-      exchange: see `step.Training`.
+      states: of methods and passes.
+      exchange: between the workers.
       parameters: names of the model's parameters.
     """
     self._exchange = exchange
@@ -55,12 +68,11 @@ class Store:
         for name in self._workers
       }
 
-  def gather(self):
+  def gather(self) -> dict[str, np.ndarray]:
     """Gives the chief all states; all processes call it at the same step.
 
     Returns:
-      dict of name to array [workers, ...]; {} in other processes than the
-      chief.
+      By name float32 [workers, ...]; {} in other processes than the chief.
     """
     found = {}
     for name, variables in self._workers.items():
@@ -69,7 +81,7 @@ class Store:
         found[name] = rows.reshape(-1, *variables[0].shape)
     return found
 
-  def scatter(self, stored):
+  def scatter(self, stored: Mapping[str, np.ndarray]) -> None:
     """Gives every process its states; all call it together.
 
     Args:
@@ -85,11 +97,10 @@ class Store:
       _deal(group, variables, values)
 
   @contextlib.contextmanager
-  def holding(self, gathered):
-    """Has what `gather` returned for a while: it may be as large as the model.
+  def holding(self, gathered: Mapping[str, np.ndarray]) -> Iterator[None]:
+    """Holds what `gather` returned for the time of a block.
 
-    Args:
-      gathered: dict of name to array.
+    It may be as large as the model.
     """
     for name, values in gathered.items():
       self.variables[name].assign(values)
@@ -99,46 +110,49 @@ class Store:
       for name in gathered:
         self.variables[name].assign(_NOTHING)
 
-  def read(self, path):
+  def read(
+    self, path: str
+  ) -> tuple[dict[str, np.ndarray], list[str], list[str]]:
     """Reads what `holding` held.
 
     Args:
       path: checkpoint prefix.
 
     Returns:
-      (dict of name to array; names that are missing there; names that are there
-      and of no use).
+      (values by name; names that are missing there; keys that are there and of
+      no use).
     """
     reader = tf.train.load_checkpoint(path)
-    keys = {name: _key(name) for name in self.variables}
+    there = reader.get_variable_to_shape_map()
+    wanted = {name: _key(name) for name in self.variables}
     found = {
       name: reader.get_tensor(key)
-      for name, key in keys.items()
-      if reader.has_tensor(key)
+      for name, key in wanted.items()
+      if key in there
     }
-    there = {
-      key for key in reader.get_variable_to_shape_map() if _is_state(key)
-    }
-    return (
-      found,
-      [name for name in self.variables if name not in found],
-      sorted(there - set(keys.values())),
-    )
+    missing = [name for name in self.variables if name not in found]
+    unused = set(there).difference(wanted.values())
+    return found, missing, sorted(k for k in unused if keys.name_of(FOLDER, k))
 
 
-def _in_order(exchange, variables):
+def _in_order(
+  exchange: protocol.Exchange, variables: Sequence[Sequence[tf.Variable]]
+) -> list[tf.Variable]:
   """The variables of this process's workers, from a list a device."""
-  found = {}
-  for index, some in enumerate(variables):
-    found.update(zip(exchange.workers_of(index), some, strict=True))
-  return [found[worker] for worker in sorted(found)]
+  pairs = itertools.chain.from_iterable(
+    zip(exchange.workers_of(index), some, strict=True)
+    for index, some in enumerate(variables)
+  )
+  return [variable for _, variable in sorted(pairs, key=lambda pair: pair[0])]
 
 
-def _gather(group, variables):
+def _gather(
+  group: groups.Group | None, variables: Sequence[tf.Variable]
+) -> np.ndarray | None:
   """The chief's array of all processes' variables, or None elsewhere.
 
   Args:
-    group: `exchange.group.Group`, or None for one process alone.
+    group: of the processes; None for one process alone.
     variables: of this process, of one shape.
 
   Returns:
@@ -156,21 +170,24 @@ def _gather(group, variables):
   return np.concatenate(columns, axis=1) if group.rank == 0 else None
 
 
-def _deal(group, variables, values):
+def _deal(
+  group: groups.Group | None,
+  variables: Sequence[tf.Variable],
+  values: np.ndarray | None,
+) -> None:
   """Gives each process its row of what the chief has, if it has something.
 
   Args:
-    group: `exchange.group.Group`, or None for one process alone.
+    group: of the processes; None for one process alone.
     variables: of this process, of one shape.
     values: what `_gather` returned on the chief, in any shape; None to leave
       the variables as they are. Only the chief's counts.
   """
   if group is None:
     if values is not None:
-      for variable, value in zip(
-        variables, np.split(np.ravel(values), len(variables)), strict=True
-      ):
-        variable.assign(value.reshape(variable.shape))
+      rows = np.reshape(values, [len(variables), *variables[0].shape])
+      for variable, row in zip(variables, rows, strict=True):
+        variable.assign(row)
     return
   wanted = tf.constant([int(values is not None)], tf.int32)
   if not int(group.broadcast(wanted)[0]):
@@ -187,13 +204,3 @@ def _deal(group, variables, values):
       piece = group.all_to_all(tf.constant(rows[:, first:last]))
       own.append(tf.bitcast(piece[0], tf.float32))
     variable.assign(tf.reshape(tf.concat(own, axis=0), variable.shape))
-
-
-def _key(name):
-  """The key of a checkpoint; it writes a slash inside a name as '.S'."""
-  escaped = name.replace('.', '..').replace('/', '.S')
-  return f'{FOLDER}/{escaped}{checkpoints.VALUE}'
-
-
-def _is_state(key):
-  return key.startswith(f'{FOLDER}/') and key.endswith(checkpoints.VALUE)

@@ -37,7 +37,7 @@ _INCEPTION_V1 = {
   'mixed_5b_branch_2_conv2d_0a_3x3': 'mixed_5b_branch_2_conv2d_0b_3x3'
 }
 # A net's own scope where it is not the net's name, and layers called otherwise.
-_NETS = {
+_NETS: dict[str, tuple[str | None, dict[str, str]]] = {
   'cifar10_alexnet': ('CifarNet', {}),
   'googlenet': ('InceptionV1', _INCEPTION_V1),
   'inception_v1': (None, _INCEPTION_V1),
@@ -55,7 +55,7 @@ _NETS = {
 _HEADS = {'fc8': 'logits', 'aux_conv2d_2b_1x1': 'aux_logits'}
 
 
-def ours(net, theirs):
+def ours(net: str, theirs: str) -> str:
   """The name of a variable of a TensorFlow 1 checkpoint here.
 
   Args:
@@ -82,7 +82,7 @@ def ours(net, theirs):
   return replicas.average_name(name) if averaged else name
 
 
-def within(net, name, scope):
+def within(net: str, name: str, scope: str) -> bool:
   """Whether a variable of ours is in a scope, TF-Slim's or one of ours.
 
   Examples:
@@ -95,9 +95,6 @@ def within(net, name, scope):
     net: name in `slim.nets.factory.NETS`.
     name: of our variable.
     scope: 'InceptionV3/AuxLogits', 'aux_logits' or a whole variable's name.
-
-  Returns:
-    bool.
   """
   scope = scope.strip('/')
   if name == scope or name == ours(net, scope):
@@ -109,11 +106,11 @@ def within(net, name, scope):
   return name.startswith(tuple(starts))
 
 
-def _without_tower(name):
+def _without_tower(name: str) -> str:
   return re.sub(r'^tower_\d+/', '', name.removesuffix(':0'))
 
 
-def _layer(net, scopes):
+def _layer(net: str, scopes: list[str]) -> str:
   """Our layer, or the start of its name, for the parts of a scope."""
   net = spelling.split(net)[0]
   own, renamed = _NETS.get(net, (None, {}))
@@ -137,5 +134,5 @@ def _layer(net, scopes):
   return renamed.get(layer) or _HEADS.get(layer, layer)
 
 
-def _plain(scope):
+def _plain(scope: str) -> str:
   return scope.lower().replace('_', '').removeprefix('slim')

@@ -35,9 +35,9 @@ class Trained(NamedTuple):
   """A model that is ready to be used.
 
   Attributes:
-    model: keras.Model.
+    model: with the parameters.
     image_size: height and width of its input.
-    layout: `checkpoints.Layout` of the checkpoint.
+    layout: of the checkpoint.
     step: steps taken before it was written.
   """
 
@@ -47,15 +47,12 @@ class Trained(NamedTuple):
   step: int
 
 
-def load(options, channels):
+def load(options: Options, channels: int) -> Trained:
   """Builds and restores the net of a checkpoint.
 
   Args:
-    options: `Options`.
+    options: what to read.
     channels: of the images.
-
-  Returns:
-    A `Trained`.
 
   Raises:
     errors.CheckpointError: there is no such checkpoint, or it does not fit.
@@ -76,13 +73,19 @@ def load(options, channels):
   return Trained(model, size, layout, checkpoints.step_of(path))
 
 
-def restore(model, path, layout, tower, averaged):
+def restore(
+  model: keras.Model,
+  path: str,
+  layout: checkpoints.Layout,
+  tower: int,
+  averaged: bool,
+) -> None:
   """Reads a node's parameters, or their averages, into a model.
 
   Args:
-    model: keras.Model of the checkpoint's net and number of classes.
+    model: of the checkpoint's net and number of classes.
     path: prefix of the checkpoint.
-    layout: its `checkpoints.Layout`.
+    layout: of the checkpoint.
     tower: the node; -1 for what is there.
     averaged: True reads the averages.
 
@@ -102,11 +105,11 @@ def restore(model, path, layout, tower, averaged):
   )
 
 
-def probabilities(model, images):
+def probabilities(model: keras.Model, images: tf.Tensor) -> tf.Tensor:
   """What a model believes.
 
   Args:
-    model: keras.Model, maps images to logits.
+    model: maps images to logits.
     images: float32 [n, H, W, C], preprocessed.
 
   Returns:
@@ -115,7 +118,7 @@ def probabilities(model, images):
   return tf.nn.softmax(nets.logits_of(model(images, training=False)))
 
 
-def _device_index(tower, path, layout):
+def _device_index(tower: int, path: str, layout: checkpoints.Layout) -> int:
   """The stored device that holds the node's parameters.
 
   Raises:

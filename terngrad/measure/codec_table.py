@@ -1,6 +1,8 @@
 """Codecs beside each other: speed over that of a memory copy, and quality."""
 
 import statistics
+from collections.abc import Mapping
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -10,6 +12,7 @@ from matplotlib import figure
 from slim.nets import factory as nets
 from terngrad import errors
 from terngrad import native
+from terngrad.codec import coded
 from terngrad.codec.methods import registry
 from terngrad.measure import codecs as measures
 from terngrad.measure import rivals
@@ -20,10 +23,16 @@ _ELEMENTS_A_JOB = 2**27
 _MOST_REPEATS = 100
 # More draws say nothing new about so many elements.
 _DRAWN_ELEMENTS = 2**23
+_COPY = ('copy',)
+_UPDATES = ('update', 'fused_update')
+_WORKS = ('probe', 'encode', 'decode', 'decode_sum', *_UPDATES)
+
+Shapes = list[tuple[int, ...]]
+Row = dict[str, str | float]
 
 
-def codecs(texts):
-  """Dict of text, as `--codec` spells it, to the `coded.Code`.
+def codecs(texts: Sequence[str]) -> dict[str, coded.Code]:
+  """The codes by their texts, as `--codec` spells them.
 
   Raises:
     errors.ConfigError: a text names no code of one message.
@@ -32,21 +41,21 @@ def codecs(texts):
     return {text: registry.parse(text) for text in texts}
 
 
-def cases(sizes, names):
+def cases(sizes: Sequence[str], names: Sequence[str]) -> dict[str, Shapes]:
   """What is coded.
 
   Args:
-    sizes: elements of single gradients, as text, such as '1e6'.
+    sizes: elements of single gradients, such as '1e6'.
     names: of nets whose variables are coded.
 
   Returns:
-    Dict of name to the shapes of a list of gradients.
+    For each name the shapes of a list of gradients.
 
   Raises:
     errors.ConfigError: a size is not a whole number >= 1.
     slim.errors.UnknownNameError: there is no such net.
   """
-  found = {}
+  found: dict[str, Shapes] = {}
   for text in sizes:
     with errors.as_config_error():
       size = float(text)
@@ -62,7 +71,13 @@ def cases(sizes, names):
   return found
 
 
-def measure(parsed, name, shapes, rounds, with_rivals):
+def measure(
+  parsed: Mapping[str, coded.Code],
+  name: str,
+  shapes: Shapes,
+  rounds: int,
+  with_rivals: bool,
+) -> list[Row]:
   """Measures every codec on one list of gradients.
 
   A codec with native kernels is measured twice, with its twin.
@@ -75,7 +90,7 @@ def measure(parsed, name, shapes, rounds, with_rivals):
     with_rivals: True to measure `rivals` too.
 
   Returns:
-    List of dict, a row for every codec and rival.
+    A row for every codec and rival.
   """
   rng = np.random.default_rng(0)
   gradients = [
@@ -83,82 +98,74 @@ def measure(parsed, name, shapes, rounds, with_rivals):
   ]
   size = sum(int(np.prod(shape)) for shape in shapes)
   times = max(1, min(_MOST_REPEATS, _ELEMENTS_A_JOB // size))
-  jobs = {'copy': (timing.memory_copy(size, times), times)}
-  kinds = _kinds(parsed)
-  for kind, codec in kinds.items():
-    for work, job in measures.jobs(codec, gradients, times).items():
-      jobs[kind, work] = job, times
-  bits = {}
+  draws = max(2, min(32, _DRAWN_ELEMENTS // size))
+  jobs, quality = {}, {}
+  for kind, codec in _kinds(parsed).items():
+    jobs[kind] = measures.jobs(codec, gradients, times)
+    quality[kind] = measures.quality(codec, gradients, draws)._asdict()
   if with_rivals:
     flat = tf.concat([tf.reshape(g, [-1]) for g in gradients], axis=0)
     for rival in rivals.rivals(flat, times):
-      bits[rival.name, 'rival'] = rival.bits
-      for work, job in rival.jobs.items():
-        jobs[(rival.name, 'rival'), work] = job, times
-  seconds = timing.in_turns(jobs, rounds)
-  draws = max(2, min(32, _DRAWN_ELEMENTS // size))
-  rows = []
-  for kind in [*kinds, *bits]:
-    row = {'gradient': name, 'codec': kind[0], 'kind': kind[1]}
-    row |= _speeds(seconds, kind, size)
-    if kind in kinds:
-      row |= measures.quality(kinds[kind], gradients, draws)._asdict()
-    else:
-      row |= {'bits_by_length': bits[kind]}
-    rows.append(row)
-  return rows
+      jobs[rival.name, 'rival'] = rival.jobs
+      quality[rival.name, 'rival'] = {'bits_by_length': rival.bits}
+  copy = timing.memory_copy(size, times)
+  works: dict[tuple[str, ...], tuple[timing.Job, int]] = {_COPY: (copy, times)}
+  for kind, of_kind in jobs.items():
+    works |= {(*kind, work): (job, times) for work, job in of_kind.items()}
+  seconds = timing.in_turns(works, rounds)
+  return [
+    {
+      'gradient': name,
+      'codec': kind[0],
+      'kind': kind[1],
+      **_speeds(seconds, kind, size),
+      **quality[kind],
+    }
+    for kind in jobs
+  ]
 
 
-def _kinds(parsed):
-  """Dict of (text, how it is computed) to codec."""
+def _kinds(
+  parsed: Mapping[str, coded.Code],
+) -> dict[tuple[str, str], coded.Code]:
+  """The codecs by (text, how it is computed)."""
   kinds = {}
   for text, codec in parsed.items():
     fast = codec.on_kernels() if native.available() else codec
-    if fast is not codec:
+    if fast is not codec and isinstance(fast, coded.Code):
       kinds[text, 'native'] = fast
     kinds[text, 'XLA' if codec.compiled else 'graph'] = codec
   return kinds
 
 
-def _speeds(seconds, kind, size):
+def _speeds(
+  seconds: Mapping[tuple[str, ...], Sequence[float]],
+  kind: tuple[str, str],
+  size: int,
+) -> dict[str, float]:
   """GB/s of float32 and ratios to the copy, by kind of work."""
   found = {}
-  for work in ('probe', 'encode', 'decode', 'decode_sum'):
-    job = kind, work
+  for work in _WORKS:
+    job = (*kind, work)
     if job not in seconds:
       continue
     copies = measures.WORKERS if work == 'decode_sum' else 1
-    found[f'{work}_gb_s'] = (
-      4e-9 * size * copies / statistics.median(seconds[job])
-    )
-    found[f'{work}_to_copy'] = timing.ratio(seconds, job, 'copy') / copies
-  for work in ('update', 'fused_update'):
-    if (kind, work) in seconds:
-      found[f'{work}_to_copy'] = timing.ratio(seconds, (kind, work), 'copy')
+    if work not in _UPDATES:
+      median = statistics.median(seconds[job])
+      found[f'{work}_gb_s'] = 4e-9 * size * copies / median
+    found[f'{work}_to_copy'] = timing.ratio(seconds, job, _COPY) / copies
   return found
 
 
-def table(rows):
-  """The rows of all cases as a `pandas.DataFrame`, rounded."""
-  return pd.DataFrame(rows).round(
-    {
-      column: 4 if column.startswith(('bits', 'entropy', 'error')) else 3
-      for row in rows
-      for column in row
-      if column not in ('gradient', 'codec', 'kind')
-    }
-  )
+def table(rows: list[Row]) -> pd.DataFrame:
+  """The rows of all cases, rounded."""
+  found = pd.DataFrame(rows)
+  fine = found.filter(regex='^(bits|entropy|error)')
+  return found.round(3).assign(**fine.round(4))
 
 
-def chart(measured):
-  """Time over the copy's, by size, a line a codec.
-
-  Args:
-    measured: from `table`.
-
-  Returns:
-    `matplotlib.figure.Figure`.
-  """
+def chart(measured: pd.DataFrame) -> figure.Figure:
+  """Time over the copy's, by size, a line a codec; of what `table` returns."""
   page = figure.Figure(figsize=(15, 5), dpi=120, layout='tight')
   singles = measured[~measured['gradient'].isin(list(nets.NETS))]
   works = ('encode', 'decode', 'decode_sum')

@@ -1,10 +1,15 @@
 """What a codec costs and what it is worth: jobs to time, and its quality."""
 
+import functools
+from collections.abc import Callable
 from typing import NamedTuple
+from typing import ParamSpec
+from typing import TypeVar
 
 import numpy as np
 import tensorflow as tf
 
+from terngrad.codec import coded
 from terngrad.codec import method
 from terngrad.codec.stages import planes
 from terngrad.codec.stages import random_bits
@@ -16,6 +21,8 @@ from terngrad.step import replicas
 from terngrad.step import updates
 
 WORKERS = 8
+_P = ParamSpec('_P')
+_T = TypeVar('_T')
 
 
 class Quality(NamedTuple):
@@ -39,35 +46,30 @@ class Quality(NamedTuple):
   bias: float
 
 
-def jobs(codec, gradients, times):
+def jobs(
+  codec: coded.Code, gradients: list[tf.Tensor], times: int
+) -> dict[str, timing.Job]:
   """The work of a codec on gradients, to be timed.
 
   Args:
-    codec: a `coded.Code`.
-    gradients: list of float32.
-    times: int, how often each job does its work.
+    codec: is measured.
+    gradients: float32.
+    times: how often each job does its work.
 
   Returns:
-    Dict of 'probe', 'encode' (with its probe), 'decode', 'decode_sum' (of 8
-    workers), 'update' (decodes the sum of 2 and moves parameters by it, with
-    momentum) and, where the codec can, 'fused_update' (the same at once) to
-    functions without arguments.
+    'probe', 'encode' (with its probe), 'decode', 'decode_sum' (of 8 workers),
+    'update' (decodes the sum of 2 and moves parameters by it, with momentum)
+    and, where the codec can, 'fused_update' (the same at once).
   """
   shapes = [gradient.shape for gradient in gradients]
-
-  def wrap(function):
-    return (
-      tf.function(function, jit_compile=True) if codec.compiled else function
-    )
-
-  probe = wrap(codec.probe)
-  encode = wrap(codec.encode)
-  decode = wrap(
-    lambda words, own: codec.decode_sum([words], own, shapes, 1.0 / WORKERS)
+  probe, encode = _program(codec, codec.probe), _program(codec, codec.encode)
+  decode = _program(
+    codec,
+    lambda words, own: codec.decode_sum([words], own, shapes, 1.0 / WORKERS),
   )
   key = random_bits.seed_key(1)
 
-  def probe_and_encode(i, *gradients):
+  def probe_and_encode(i: tf.Tensor, *gradients: tf.Tensor) -> list[tf.Tensor]:
     own = probe(list(gradients))
     one_key = _in_first_stratum(key + tf.cast(i, tf.uint32))
     return [encode(list(gradients), own, own, one_key)]
@@ -75,30 +77,37 @@ def jobs(codec, gradients, times):
   own = probe(gradients)
   words = encode(gradients, own, own, _in_first_stratum(key))[tf.newaxis]
   several = tf.tile(words, [WORKERS, 1])
-  run = {
-    'probe': timing.repeated(lambda i, *g: [probe(list(g))], times),
-    'encode': timing.repeated(probe_and_encode, times),
-    'decode': timing.repeated(lambda i, w, own: decode(w, own), times),
-  }
-  run['decode_sum'] = run['decode']
-  for name, function in _updates(codec, words, own, shapes).items():
-    run[name] = timing.repeated(function, times)
-  arguments = {
-    'probe': gradients,
-    'encode': gradients,
-    'decode': (words, own),
-    'decode_sum': (several, own),
-    'update': (),
-    'fused_update': (),
-  }
+  ends = _updates(codec, words, own, shapes)
+
+  def decode_payload(i: tf.Tensor, *payload: tf.Tensor) -> list[tf.Tensor]:
+    del i
+    return decode(*payload)
+
   return {
-    name: lambda f=function, a=arguments[name]: f(*a)
-    for name, function in run.items()
+    'probe': timing.repeated(lambda i, *g: [probe(list(g))], times, *gradients),
+    'encode': timing.repeated(probe_and_encode, times, *gradients),
+    'decode': timing.repeated(decode_payload, times, words, own),
+    'decode_sum': timing.repeated(decode_payload, times, several, own),
+    **{name: timing.repeated(end, times) for name, end in ends.items()},
   }
 
 
-def _updates(codec, words, own, shapes):
-  """Ways to end a step with the words of two workers."""
+def _program(codec: coded.Code, function: Callable[_P, _T]) -> Callable[_P, _T]:
+  """The function as training runs it: compiled, if the codec is."""
+  if not codec.compiled:
+    return function
+  # TensorFlow counts the traces of all codecs' functions of one source line
+  # together, and warns of too many. A partial is counted by itself.
+  return tf.function(functools.partial(function), jit_compile=True)
+
+
+def _updates(
+  codec: coded.Code,
+  words: tf.Tensor,
+  own: tf.Tensor,
+  shapes: list[tf.TensorShape],
+) -> dict[str, Callable[[tf.Tensor], list[tf.Tensor]]]:
+  """Ends of a step with the words of two workers."""
   optimizer = optimizers.Momentum()
   parameters, velocities = (
     tuple(tf.Variable(tf.zeros(s), trainable=False) for s in shapes)
@@ -109,61 +118,65 @@ def _updates(codec, words, own, shapes):
   update = updates.Update(replica, optimizer, None)
   parts = [tf.tile(words, [2, 1])]
   rates = tf.constant(1e-3), tf.constant(0.0)
+  decode = _program(codec, lambda: codec.decode_sum(parts, own, shapes, 0.5))
 
-  @tf.function(jit_compile=codec.compiled)
-  def decode():
-    return codec.decode_sum(parts, own, shapes, 0.5)
-
-  def decode_and_update(i):
+  def decode_and_update(i: tf.Tensor) -> list[tf.Tensor]:
     update(decode(), [], (tf.cast(i, tf.int64), *rates))
     return [rates[0]]
 
-  def fused_update(i):
+  digits = codec.digits
+  if not digits:
+    return {'update': decode_and_update}
+
+  def fused_update(i: tf.Tensor) -> list[tf.Tensor]:
     del i
     tensors = fused_updates.of(replica, optimizer)
     piece = method.Piece(0, parts)
-    ops.fused_update(codec.digits, piece, own, 0.5, tensors, rates)
+    ops.fused_update(digits, piece, own, 0.5, tensors, rates)
     return [rates[0]]
 
-  found = {'update': decode_and_update}
-  return found | ({'fused_update': fused_update} if codec.digits else {})
+  return {'update': decode_and_update, 'fused_update': fused_update}
 
 
-def _in_first_stratum(key):
+def _in_first_stratum(key: tf.Tensor) -> tf.Tensor:
   """uint32 [3] of [2]: codes without strata do not look at the third."""
   return tf.concat([key, [0]], axis=0)
 
 
-def quality(codec, gradients, draws):
-  """Measures a codec's `Quality`.
+def quality(
+  codec: coded.Code, gradients: list[tf.Tensor], draws: int
+) -> Quality:
+  """Measures a codec.
 
   Args:
-    codec: a `coded.Code`.
-    gradients: list of float32.
-    draws: int >= 2, payloads of the same gradients.
-
-  Returns:
-    `Quality`.
+    codec: is measured.
+    gradients: float32.
+    draws: >= 2, payloads of the same gradients.
   """
   shapes = [gradient.shape for gradient in gradients]
 
-  @tf.function(jit_compile=codec.compiled)
-  def send(key):
+  def send(key: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
     own = codec.probe(gradients)
     words = codec.encode(gradients, own, own, key)
     return own, words, codec.decode_sum([words[tf.newaxis]], own, shapes)
 
+  # A partial for the same reason as in `_program`.
+  program = tf.function(functools.partial(send), jit_compile=codec.compiled)
   size = sum(shape.num_elements() for shape in shapes)
   flat = np.concatenate([np.ravel(g) for g in gradients]).astype(np.float64)
   total, squares, error = np.zeros(size), np.zeros(size), 0.0
   for draw in range(draws):
     key = random_bits.fold_in(random_bits.seed_key(2), tf.constant(draw))
-    own, words, decoded = send(_in_first_stratum(key))
+    own, words, decoded = program(_in_first_stratum(key))
     values = np.concatenate([np.ravel(d) for d in decoded])
     total += values
     squares += np.square(values, dtype=np.float64)
     error += np.sum(np.square(values - flat)) / np.sum(np.square(flat)) / draws
-  limits = _limits(codec, own, [shape.num_elements() for shape in shapes])
+  if codec.group_size:
+    sizes = [shape.num_elements() for shape in shapes]
+    limits = planes.spread_groups(own, sizes, codec.group_size).numpy()
+  else:
+    limits = np.repeat(own, [shape.num_elements() for shape in shapes])
   quantizer = codec.quantizer
   aim = np.clip(flat, -limits, limits) if quantizer else flat
   variance = (squares / draws - np.square(total / draws)) / (draws - 1)
@@ -178,14 +191,7 @@ def quality(codec, gradients, draws):
   )
 
 
-def _limits(codec, own, sizes):
-  """Each element's own scaler."""
-  if not codec.group_size:
-    return np.repeat(own, sizes)
-  return planes.spread_groups(own, sizes, codec.group_size).numpy()
-
-
-def _entropy(values, scalers):
+def _entropy(values: np.ndarray, scalers: np.ndarray) -> float:
   """Bits an element of the codes that `values` are multiples of scalers by."""
   codes = np.rint(values / np.where(scalers > 0, scalers, 1)).astype(np.int64)
   _, counts = np.unique(codes, return_counts=True)

@@ -14,6 +14,7 @@ import time
 from collections import abc
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from slim.datasets.photographs import image_folders
@@ -47,11 +48,9 @@ def compare(measured: _Timed, reference: _Timed, rounds: int) -> Compared:
     reference: the same.
     rounds: >= 1.
   """
-  times = [(_seconds(measured), _seconds(reference)) for _ in range(rounds)]
-  return Compared(
-    statistics.median(a / b for a, b in times),
-    tuple(statistics.median(side) for side in zip(*times, strict=True)),
-  )
+  seconds = [(_seconds(measured), _seconds(reference)) for _ in range(rounds)]
+  own, other = map(statistics.median, zip(*seconds, strict=True))
+  return Compared(statistics.median(a / b for a, b in seconds), (own, other))
 
 
 def _seconds(act: _Timed) -> float:
@@ -82,7 +81,7 @@ def image_pairs(
   names = image_folders.class_folders(source)
   items = image_folders.find(source, names, 1)
 
-  def build(folder):
+  def build(folder: pathlib.Path) -> None:
     plan = labeled_images.plan(
       'images',
       [image_folders.BACKGROUND, *names],
@@ -92,12 +91,12 @@ def image_pairs(
     )
     sharding.write(folder, plan, sharding.Options(threads))
 
-  def read_and_decode(item):
+  def read_and_decode(item: labeled_images.Item) -> bytes:
     content = pathlib.Path(item.file.path).read_bytes()
     tf.io.decode_jpeg(content, channels=3)
     return content
 
-  def copy(folder):
+  def copy(folder: pathlib.Path) -> None:
     with (
       concurrent.futures.ThreadPoolExecutor(threads) as pool,
       open(folder / 'copy', 'wb') as file,
@@ -132,7 +131,7 @@ def mnist_pairs(
   request = mnist_source.Request(source_dir, verify_checksums=False)
   splits = mnist_source.from_idx(request).splits
 
-  def convert(folder):
+  def convert(folder: pathlib.Path) -> None:
     convert_mnist.convert(
       str(folder),
       source='idx',
@@ -142,22 +141,24 @@ def mnist_pairs(
 
   ready = {name: list(_records(*split)) for name, split in splits.items()}
 
-  def write(folder, payloads):
-    for name, some in payloads:
+  def write(
+    folder: pathlib.Path, payloads: abc.Callable[[str], abc.Iterable[bytes]]
+  ) -> None:
+    for name in splits:
       with tf.io.TFRecordWriter(str(folder / name)) as writer:
-        for payload in some:
+        for payload in payloads(name):
           writer.write(payload)
 
-  def encode_and_write(folder):
-    write(folder, ((name, _records(*part)) for name, part in splits.items()))
+  def encode_and_write(folder: pathlib.Path) -> None:
+    write(folder, lambda name: _records(*splits[name]))
 
   return {
     'mnist': (convert, encode_and_write),
-    'mnist, ready records': (convert, lambda f: write(f, ready.items())),
+    'mnist, ready records': (convert, lambda f: write(f, ready.__getitem__)),
   }
 
 
-def _records(images, labels):
+def _records(images: np.ndarray, labels: np.ndarray) -> abc.Iterator[bytes]:
   """The records of images of MNIST, one after the other."""
   facts = mnist_source.FACTS
   pngs = tf.io.encode_png(

@@ -20,6 +20,8 @@ from slim import errors
 from slim.datasets import catalog
 from slim.datasets import factory
 from slim.datasets import write_db
+from slim.datasets.records import features
+from slim.datasets.records import sharding
 from slim.preprocessing import factory as preprocessing
 
 HEIGHT, WIDTH = 375, 500  # ImageNet's most frequent size
@@ -87,8 +89,9 @@ def compare(
   """
   for storage in storages:
     errors.lookup(STORAGES, storage, 'storage')
-  with tempfile.TemporaryDirectory() as folder:
-    _write(pathlib.Path(folder), jpegs, storages)
+  with tempfile.TemporaryDirectory() as name:
+    folder = pathlib.Path(name)
+    _write(folder, jpegs, storages)
     streams = {
       (net, storage): _pipeline(folder, storage, net, load)
       for net in nets
@@ -106,7 +109,7 @@ def compare(
   return found
 
 
-def _rate(load, stream):
+def _rate(load: Load, stream: tf.data.Dataset) -> float:
   """Images per second of some batches."""
   # A new iterator, because one that waits for its turn fills its buffers.
   iterator = iter(stream)
@@ -118,10 +121,10 @@ def _rate(load, stream):
   return load.batches * load.batch_size / (time.perf_counter() - begin)
 
 
-def _bare(jpegs, load):
+def _bare(jpegs: list[bytes], load: Load) -> tf.data.Dataset:
   y, x = (int(side * (1 - _CROP) / 2) for side in (HEIGHT, WIDTH))
 
-  def decode(jpeg):
+  def decode(jpeg: tf.Tensor) -> tf.Tensor:
     pixels = tf.io.decode_jpeg(jpeg, channels=3)
     cut = pixels[y : HEIGHT - y, x : WIDTH - x]
     return tf.image.resize(cut, [load.image_size] * 2)
@@ -134,7 +137,9 @@ def _bare(jpegs, load):
   )
 
 
-def _pipeline(folder, storage, net, load):
+def _pipeline(
+  folder: pathlib.Path, storage: str, net: str, load: Load
+) -> tf.data.Dataset:
   delivery = factory.ReadOptions(
     image_size=load.image_size,
     batch_size=load.batch_size,
@@ -142,11 +147,10 @@ def _pipeline(folder, storage, net, load):
     preprocessing=preprocessing.name_for('', net),
     threads=load.threads,
   )
-  path = pathlib.Path(folder) / storage
   # A database does not say how many there are.
   num_classes = 1 if storage == 'database' else None
   stream, _ = factory.load(
-    STORAGES[storage], path, _SPLIT, delivery, num_classes
+    STORAGES[storage], folder / storage, _SPLIT, delivery, num_classes
   )
   return stream
 
@@ -188,7 +192,7 @@ def photographs(source_dir: str, count: int) -> list[bytes]:
   return [jpegs[i % len(jpegs)] for i in range(count)]
 
 
-def _made_up(random):
+def _made_up(random: np.random.Generator) -> tf.Tensor:
   """Coarse and fine noise: about as many bytes as a photograph."""
   coarse = random.uniform(0, 255, [6, 8, 3]).astype(np.float32)
   fine = random.normal(0, 12, [HEIGHT // 2, WIDTH // 2, 3])
@@ -196,16 +200,21 @@ def _made_up(random):
   return tf.image.resize(coarse, size) + tf.image.resize(fine, size)
 
 
-def _jpeg(pixels):
+def _jpeg(pixels: tf.Tensor) -> bytes:
   resized = tf.image.resize(pixels, [HEIGHT, WIDTH])
   whole = tf.saturate_cast(tf.round(resized), tf.uint8)
   return tf.io.encode_jpeg(whole, quality=_QUALITY).numpy()
 
 
-def _write(folder, jpegs, storages):
+def _write(
+  folder: pathlib.Path, jpegs: list[bytes], storages: tuple[str, ...]
+) -> None:
   """The photographs in each of `storages`, in a folder of its name."""
   if {'database', 'folder'} & {*storages}:
-    _write_images(folder / 'folder', jpegs)
+    images = folder / 'folder' / _SPLIT / 'photographs'
+    images.mkdir(parents=True)
+    for number, jpeg in enumerate(jpegs):
+      (images / f'{number:06d}.jpg').write_bytes(jpeg)
   if 'database' in storages:
     own = catalog.find(STORAGES['folder'])
     stored = write_db.images_of(own, folder / 'folder', _SPLIT)
@@ -215,31 +224,13 @@ def _write(folder, jpegs, storages):
     _write_records(folder / 'records', jpegs)
 
 
-def _write_images(folder, jpegs):
-  images = folder / _SPLIT / 'photographs'
-  images.mkdir(parents=True)
-  for number, jpeg in enumerate(jpegs):
-    (images / f'{number:06d}.jpg').write_bytes(jpeg)
-
-
-def _write_records(folder, jpegs):
+def _write_records(folder: pathlib.Path, jpegs: list[bytes]) -> None:
   folder.mkdir()
-  for shard in range(SHARDS):
-    path = folder / f'{_SPLIT}-{shard:05d}-of-{SHARDS:05d}'
-    with tf.io.TFRecordWriter(str(path)) as writer:
+  for shard, name in enumerate(sharding.file_names(_SPLIT, SHARDS)):
+    with tf.io.TFRecordWriter(str(folder / name)) as writer:
       for jpeg in jpegs[shard::SHARDS]:
-        writer.write(_example(jpeg))
-
-
-def _example(jpeg):
-  feature = {
-    'image/encoded': tf.train.Feature(
-      bytes_list=tf.train.BytesList(value=[jpeg])
-    ),
-    'image/class/label': tf.train.Feature(
-      int64_list=tf.train.Int64List(value=[1])
-    ),
-  }
-  return tf.train.Example(
-    features=tf.train.Features(feature=feature)
-  ).SerializeToString()
+        image = {
+          features.IMAGE: features.of_bytes(jpeg),
+          'image/class/label': features.of_ints(1),
+        }
+        writer.write(features.serialize(image))

@@ -4,7 +4,6 @@ Each is a pair of jobs on one gradient, with the bits an element that it sends.
 The probe, here the standard deviation, is part of encoding, as for the codecs.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -20,40 +19,37 @@ class Rival(NamedTuple):
   """Another way to send a gradient.
 
   Attributes:
-    name: str.
+    name: for tables.
     bits: an element.
-    jobs: dict of 'encode' and 'decode' to functions without arguments.
+    jobs: 'encode' and 'decode'.
   """
 
   name: str
   bits: float
-  jobs: dict[str, Callable]
+  jobs: dict[str, timing.Job]
 
 
-def rivals(gradient, times):
+def rivals(gradient: tf.Tensor, times: int) -> list[Rival]:
   """All of them.
 
   Args:
     gradient: float32 [n].
-    times: int, how often each job does its work.
-
-  Returns:
-    List of `Rival`.
+    times: how often each job does its work.
   """
   return [
     _numpy(gradient.numpy(), times),
-    _naive(gradient, times),
-    _int8(gradient, times),
+    Rival('naive TensorFlow', 32.0, _not_packed(gradient, times, tf.float32)),
+    Rival('int8, as GRACE', 8.0, _not_packed(gradient, times, tf.int8)),
   ]
 
 
-def _numpy(gradient, times):
+def _numpy(gradient: np.ndarray, times: int) -> Rival:
   """TernGrad with base-3 words in NumPy, one core, as research code has it."""
   rng = np.random.default_rng(1)
   width = -(-gradient.size // _PLACES)
   scaler = np.float32(_CLIP_FACTOR * gradient.std())
 
-  def encode():
+  def encode() -> np.ndarray:
     limit = np.float32(_CLIP_FACTOR * gradient.std())
     chance = np.minimum(np.abs(gradient), limit) / limit
     fires = rng.random(gradient.size, np.float32) < chance
@@ -66,7 +62,7 @@ def _numpy(gradient, times):
 
   words = encode()
 
-  def decode():
+  def decode() -> np.ndarray:
     rest = words
     planes = []
     for _ in range(_PLACES):
@@ -75,63 +71,41 @@ def _numpy(gradient, times):
     digits = np.concatenate(planes)[: gradient.size]
     return (digits.astype(np.float32) - 1) * scaler
 
-  def repeat(work):
-    return lambda: [work() for _ in range(times)][-1]
-
   return Rival(
-    'numpy', 1.6, {'encode': repeat(encode), 'decode': repeat(decode)}
-  )
-
-
-def _naive(gradient, times):
-  """TernGrad in plain TensorFlow operations: float codes, not packed."""
-
-  def encode(i, gradient):
-    limit = _CLIP_FACTOR * tf.math.reduce_std(gradient)
-    clipped = tf.clip_by_value(gradient, -limit, limit)
-    draw = tf.random.uniform(tf.shape(gradient), 0.0, limit)
-    zeros = tf.zeros_like(gradient)
-    return [tf.where(draw < tf.abs(clipped), tf.sign(gradient), zeros)]
-
-  codes = encode(0, gradient)[0]
-  return Rival(
-    'naive TensorFlow',
-    32.0,
+    'numpy',
+    1.6,
     {
-      'encode': _job(encode, times, gradient),
-      'decode': _job(lambda i, codes: [codes * 0.1], times, codes),
+      'encode': lambda: [encode() for _ in range(times)][-1],
+      'decode': lambda: [decode() for _ in range(times)][-1],
     },
   )
 
 
-def _int8(gradient, times):
-  """As GRACE sends it: signs of one byte and a scaler of each worker.
+def _not_packed(
+  gradient: tf.Tensor, times: int, dtype: tf.DType
+) -> dict[str, timing.Job]:
+  """TernGrad in plain TensorFlow operations, a number an element.
+
+  As float32 it is what is simplest; as int8 what GRACE sends: signs of one byte
+  and a scaler of each worker.
 
   Xu et al., GRACE, ICDCS 2021; github.com/sands-lab/grace, TernGrad.
   """
 
-  def encode(i, gradient):
+  def encode(i: int | tf.Tensor, gradient: tf.Tensor) -> list[tf.Tensor]:
+    del i
     limit = _CLIP_FACTOR * tf.math.reduce_std(gradient)
-    clipped = tf.clip_by_value(gradient, -limit, limit)
-    magnitudes = tf.abs(clipped)
-    scaler = tf.reduce_max(magnitudes)
+    magnitudes = tf.abs(tf.clip_by_value(gradient, -limit, limit))
+    scaler = tf.reduce_max(magnitudes) if dtype == tf.int8 else limit
     draw = tf.random.uniform(tf.shape(gradient), 0.0, scaler)
     signs = tf.where(draw < magnitudes, tf.sign(gradient), 0.0)
-    return [tf.cast(signs, tf.int8)]
+    return [tf.cast(signs, dtype)]
 
-  codes = encode(0, gradient)[0]
-  return Rival(
-    'int8, as GRACE',
-    8.0,
-    {
-      'encode': _job(encode, times, gradient),
-      'decode': _job(
-        lambda i, codes: [tf.cast(codes, tf.float32) * 0.1], times, codes
-      ),
-    },
-  )
+  def decode(i: tf.Tensor, codes: tf.Tensor) -> list[tf.Tensor]:
+    del i
+    return [tf.cast(codes, tf.float32) * 0.1]
 
-
-def _job(work, times, argument):
-  function = timing.repeated(work, times)
-  return lambda: function(argument)
+  return {
+    'encode': timing.repeated(encode, times, gradient),
+    'decode': timing.repeated(decode, times, *encode(0, gradient)),
+  }

@@ -9,8 +9,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 import tqdm
 from matplotlib import figure
@@ -36,21 +40,21 @@ class Point(NamedTuple):
   """
 
   over: str
-  count: int
+  # By this name it is a column of scaling.csv.
+  count: int  # type: ignore[assignment]
   scaling: str
   codec: str
 
 
-def points(devices, processes, codecs):
-  """The `Point`s of all numbers, kinds of scaling and codes.
+def points(
+  devices: Iterable[int], processes: Iterable[int], codecs: Iterable[str]
+) -> list[Point]:
+  """The runs of all numbers, kinds of scaling and codes.
 
   Args:
-    devices: numbers of devices in one process, int >= 1.
+    devices: numbers of devices in one process, >= 1.
     processes: numbers of processes with a device each.
     codecs: texts as `--codec` spells them.
-
-  Returns:
-    List of `Point`.
   """
   return [
     Point(over, count, scaling, codec)
@@ -61,18 +65,21 @@ def points(devices, processes, codecs):
   ]
 
 
-def words(point, command, batch_size, steps, folder):
+def words(
+  point: Point,
+  command: Sequence[str],
+  batch_size: int,
+  steps: int,
+  folder: str,
+) -> list[str]:
   """What stands behind `terngrad` for a run.
 
   Args:
-    point: a `Point`.
-    command: list of words, a `train` command with its flags.
+    point: the run.
+    command: a `train` command with its flags.
     batch_size: examples a step of one device in one process.
     steps: of the run.
     folder: for its checkpoints and records.
-
-  Returns:
-    List of words.
   """
   times = point.count if point.scaling == WEAK else 1
   ours = [
@@ -83,30 +90,35 @@ def words(point, command, batch_size, steps, folder):
     f'--save_iter={steps}',
     f'--train_dir={folder}',
   ]
-  start = []
-  if point.over == PROCESSES and point.count > 1:
-    start = ['launch', f'--num_workers={point.count}', '--']
+  several = point.over == PROCESSES and point.count > 1
+  start = ['launch', f'--num_workers={point.count}', '--'] if several else []
   return [*start, *command, *ours]
 
 
-def measure(some, command, batch_size, steps, rounds):
+def measure(
+  some: Sequence[Point],
+  command: Sequence[str],
+  batch_size: int,
+  steps: int,
+  rounds: int,
+) -> pd.DataFrame:
   """Runs all points in turns.
 
   Args:
-    some: list of `Point`.
+    some: what to run.
     command: see `words`.
     batch_size: see `words`.
     steps: see `words`; the first of them are not timed.
     rounds: runs of each point.
 
   Returns:
-    `pandas.DataFrame`, a row a point: the median images a second, what this is
-    of one device in one process (`speed-up`), and the least and the most.
+    A row a point: the median images a second, what this is of one device in one
+    process (`speed-up`), and the least and the most.
 
   Raises:
     errors.TrainingError: a run did not end well.
   """
-  speeds = {point: [] for point in some}
+  speeds: dict[Point, list[float]] = {point: [] for point in some}
   turns = [point for _ in range(rounds) for point in some]
   for point in tqdm.tqdm(turns, unit='run', disable=None):
     speeds[point].append(_speed(point, command, batch_size, steps))
@@ -136,7 +148,9 @@ def _run(words: list[str]) -> tuple[int, str]:
   return process.returncode, said
 
 
-def _speed(point, command, batch_size, steps):
+def _speed(
+  point: Point, command: Sequence[str], batch_size: int, steps: int
+) -> float:
   """Images a second of one run, after those steps in which it starts."""
   with tempfile.TemporaryDirectory() as folder:
     code, said = _run(words(point, command, batch_size, steps, folder))
@@ -154,8 +168,8 @@ def _speed(point, command, batch_size, steps):
   return batch_size * times / statistics.median(timed)
 
 
-def table(speeds):
-  """The table of `measure`, from a dict of `Point` to images a second."""
+def table(speeds: Mapping[Point, Sequence[float]]) -> pd.DataFrame:
+  """The table of `measure`, from images a second."""
   medians = {point: statistics.median(each) for point, each in speeds.items()}
   return pd.DataFrame(
     {
@@ -170,37 +184,29 @@ def table(speeds):
   )
 
 
-def chart(rows, title):
+def chart(rows: pd.DataFrame, title: str) -> figure.Figure:
   """Images a second by the number, a panel for devices and one for processes.
 
   Args:
     rows: from `measure`.
     title: of the chart.
-
-  Returns:
-    `matplotlib.figure.Figure`.
   """
   page = figure.Figure(figsize=(10, 4.5), layout='constrained')
-  kinds = list(dict.fromkeys(rows['over']))
+  kinds = rows.groupby('over', sort=False)
   panels = page.subplots(1, len(kinds), sharey=True, squeeze=False)[0]
-  marks = {WEAK: 'o-', STRONG: 's--'}
-  for axes, over in zip(panels, kinds, strict=True):
-    own = rows[rows['over'] == over]
-    for number, (codec, same) in enumerate(own.groupby('codec', sort=False)):
-      for scaling, line in same.groupby('scaling', sort=False):
-        axes.plot(
-          line['count'],
-          line['images/s'],
-          marks[scaling],
-          color=f'C{number}',
-          label=f'{codec}, {scaling}',
-        )
-      one = same.loc[same['count'] == 1, 'images/s']
-      if len(one):
-        most = own['count'].max()
-        axes.plot(
-          [1, most], [one.max(), most * one.max()], color='0.8', zorder=0
-        )
+  colors = {codec: f'C{i}' for i, codec in enumerate(rows['codec'].unique())}
+  for axes, (over, own) in zip(panels, kinds, strict=True):
+    for (codec, scaling), line in own.groupby(['codec', 'scaling'], sort=False):
+      axes.plot(
+        line['count'],
+        line['images/s'],
+        'o-' if scaling == WEAK else 's--',
+        color=colors[codec],
+        label=f'{codec}, {scaling}',
+      )
+    ideal = np.array([1, own['count'].max()])
+    for one in own[own['count'] == 1].groupby('codec')['images/s'].max():
+      axes.plot(ideal, one * ideal, color='0.8', zorder=0)
     axes.set(xlabel=over, ylim=(0, None), xticks=sorted(set(own['count'])))
   panels[0].set_ylabel('images/s; grey: as many times as fast')
   panels[-1].legend(fontsize='small')

@@ -1,7 +1,9 @@
 """Training steps beside each other: Keras's, towers, and towers with a code."""
 
+import functools
 import itertools
-import statistics
+from collections.abc import Callable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import keras
@@ -10,6 +12,7 @@ import tensorflow as tf
 
 from slim.nets import factory as nets
 from terngrad.config import options
+from terngrad.config import training as configs
 from terngrad.measure import timing
 from terngrad.training import assembly
 
@@ -21,7 +24,7 @@ class Measured(NamedTuple):
   """What steps take.
 
   Attributes:
-    table: `pandas.DataFrame`, a row for each kind of step.
+    table: a row for each kind of step.
     fewest: nodes, the fewest with which the code was measured.
     node_seconds: what each node after these adds to a step; None where the code
       was measured with one number of nodes.
@@ -32,18 +35,21 @@ class Measured(NamedTuple):
   node_seconds: float | None
 
 
-def measure(config, nodes, rounds, steps, recompute=False):
+def measure(
+  config: configs.TrainConfig,
+  nodes: Sequence[int],
+  rounds: int,
+  steps: int,
+  recompute: bool = False,
+) -> Measured:
   """Times steps in turns, on constant images.
 
   Args:
-    config: `training.TrainConfig` of the code, in benchmark mode.
-    nodes: list of int, numbers of nodes to measure the code with.
+    config: of the code, in benchmark mode.
+    nodes: numbers of nodes to measure the code with.
     rounds: to take the median of.
     steps: of each kind in a round.
     recompute: whether to measure `--optimize_gradient_memory` as well.
-
-  Returns:
-    `Measured`.
 
   Raises:
     errors.ConfigError: the configuration cannot be.
@@ -51,60 +57,41 @@ def measure(config, nodes, rounds, steps, recompute=False):
   plain = options.replace(
     config, codec='identity', num_nodes=config.devices.num_gpus
   )
-  coded = {
-    n: (
-      f'{config.codes.codec}, {n} nodes',
-      _tower_step(options.replace(config, num_nodes=n)),
-    )
-    for n in nodes
-  }
-  recomputed = {}
+  coded = {n: f'{config.codes.codec}, {n} nodes' for n in nodes}
+  kinds = {_TOWERS: _tower_step(plain)}
   if recompute:
     changed = options.replace(plain, optimize_gradient_memory=True)
-    recomputed[_RECOMPUTED] = _tower_step(changed)
-  kinds = {
-    _TOWERS: _tower_step(plain),
-    **recomputed,
-    **dict(coded.values()),
-    # Last: towers split the CPU, which TensorFlow allows only once.
-    _KERAS: _keras_step(options.replace(plain, num_gpus=1, num_nodes=-1)),
+    kinds[_RECOMPUTED] = _tower_step(changed)
+  for n, kind in coded.items():
+    kinds[kind] = _tower_step(options.replace(config, num_nodes=n))
+  # Last: towers split the CPU, which TensorFlow allows only once.
+  kinds[_KERAS] = _keras_step(options.replace(plain, num_gpus=1, num_nodes=-1))
+  jobs = {
+    kind: (functools.partial(_repeat, step, steps), steps)
+    for kind, step in kinds.items()
   }
-  seconds = timing.in_turns(
-    {kind: (_repeated(step, steps), steps) for kind, step in kinds.items()},
-    rounds,
-  )
+  seconds = pd.DataFrame(timing.in_turns(jobs, rounds))
+  ratios = {
+    f'to {base}': seconds.div(seconds[base], axis=0).median()
+    for base in (_TOWERS, _KERAS)
+  }
+  table = pd.DataFrame({'milliseconds': 1e3 * seconds.median(), **ratios})
   few, many = min(nodes), max(nodes)
   extra = None
   if few < many:
-    pairs = zip(seconds[coded[few][0]], seconds[coded[many][0]], strict=True)
-    extra = statistics.median(b - a for a, b in pairs) / (many - few)
-  return Measured(_table(seconds), few, extra)
+    difference = seconds[coded[many]] - seconds[coded[few]]
+    extra = float(difference.median()) / (many - few)
+  return Measured(table.round(3), few, extra)
 
 
-def _table(seconds):
-  return pd.DataFrame(
-    {
-      'milliseconds': {
-        kind: 1e3 * statistics.median(each) for kind, each in seconds.items()
-      },
-      **{
-        f'to {base}': {
-          kind: timing.ratio(seconds, kind, base) for kind in seconds
-        }
-        for base in (_TOWERS, _KERAS)
-      },
-    }
-  ).round(3)
-
-
-def _tower_step(config):
-  """A function without arguments that takes one step and waits for it."""
+def _tower_step(config: configs.TrainConfig) -> Callable[[], None]:
+  """A function that takes one step and waits for it."""
   config.validate()
   run = assembly.assemble(config)
   images, labels = next(run.batches(0))
   counter = itertools.count()
 
-  def step():
+  def step() -> None:
     run.coded_step.take(
       images,
       labels,
@@ -116,7 +103,7 @@ def _tower_step(config):
   return step
 
 
-def _keras_step(config):
+def _keras_step(config: configs.TrainConfig) -> Callable[[], None]:
   """The same for Keras's own train step: momentum SGD, no moving averages."""
   run = assembly.assemble(config)
   images, labels = next(run.batches(0))
@@ -132,16 +119,9 @@ def _keras_step(config):
   )
   model.make_train_function()
   batches = iter(tf.data.Dataset.from_tensors((images[0], labels[0])).repeat())
-
-  def step():
-    model.train_function(batches)['loss'].numpy()
-
-  return step
+  return lambda: model.train_function(batches)['loss'].numpy()
 
 
-def _repeated(step, times):
-  def steps():
-    for _ in range(times):
-      step()
-
-  return steps
+def _repeat(step: Callable[[], None], times: int) -> None:
+  for _ in range(times):
+    step()

@@ -1,16 +1,27 @@
 """Tables of measurements as files."""
 
 import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+  import pandas as pd
+  from matplotlib import figure
 
 
-def write(folder, name, table, chart=None, index=False):
+def write(
+  folder: str | os.PathLike[str],
+  name: str,
+  table: 'pd.DataFrame',
+  chart: 'figure.Figure | None' = None,
+  index: bool = False,
+) -> str:
   """Writes a table and its chart into a folder, which is made where it is not.
 
   Args:
-    folder: path.
+    folder: where to write.
     name: of the files: NAME.csv and NAME.png.
-    table: `pandas.DataFrame`.
-    chart: `matplotlib.figure.Figure`, or None.
+    table: of the CSV file.
+    chart: of the PNG file.
     index: True where the table's index is a column of its own.
 
   Returns:

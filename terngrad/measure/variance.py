@@ -1,6 +1,9 @@
 """How far codes move the mean of real gradients."""
 
+import os
 import zipfile
+from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,9 +13,9 @@ import tqdm
 from matplotlib import figure
 
 from terngrad import errors as refusals
-from terngrad.codec import policy
-from terngrad.codec.methods import registry
+from terngrad.measure import gradient_codecs
 from terngrad.reduce import bucketing
+from terngrad.reduce import gradients
 from terngrad.reduce import workers as stepping
 
 # What a code's error is compared with.
@@ -46,14 +49,14 @@ class Errors(NamedTuple):
   shrinkage: float
 
 
-def read(path):
+def read(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
   """Reads a file of `report.worker_gradients`, which nobody has to trust.
 
   Args:
     path: of the .npz.
 
   Returns:
-    dict of variable to float32 [workers, ...], NumPy.
+    By variable float32 [workers, ...].
 
   Raises:
     terngrad.errors.ConfigError: it is no such file.
@@ -74,57 +77,56 @@ def read(path):
   return arrays
 
 
-def errors(text, workers, draws):
+def errors(text: str, workers: list[np.ndarray], draws: int) -> Errors:
   """Measures a method on the gradients of one step, its first.
 
   Args:
     text: as `registry.method` takes it; the number of workers is filled in.
-    workers: list of v float32 [workers, ...], NumPy, the variables' gradients.
-    draws: int >= 1, how often the workers send these gradients.
-
-  Returns:
-    `Errors`.
+    workers: the gradients of the variables, each float32 [workers, ...].
+    draws: >= 1, how often the workers send these gradients.
 
   Raises:
     terngrad.errors.ConfigError: the text names no method.
   """
   count = workers[0].shape[0]
+  shapes = [values.shape[1:] for values in workers]
   with refusals.as_config_error():
-    found = registry.method(text, count)
-  specs = [
-    policy.VariableSpec(f'{i}', values.shape[1:], False)
-    for i, values in enumerate(workers)
-  ]
-  code = bucketing.gradient_codec(specs, [found] * len(workers))
+    code = gradient_codecs.of_text(text, shapes, count)
   # Eager: to compile a code takes longer than a hundred draws.
   code = bucketing.on_kernels(code)
   each = [[tf.constant(v[worker]) for v in workers] for worker in range(count)]
   flat = np.stack([code.flatten(values) for values in each]).astype(np.float64)
   aim = flat.mean(axis=0)
   energy = np.square(flat).sum() / count
-  bits, one, mean, along, moved = [], [], [], [], np.zeros_like(aim)
+  rows, moved = [], np.zeros_like(aim)
   for draw in range(draws):
     taken = stepping.Workers(code, count).take(code, each, draw)
-    bits.append(_bits(code, taken))
-    one.append(_error_of_one(code, taken, flat) / energy / count)
     decoded = code.flatten(taken.means).numpy().astype(np.float64)
     moved += decoded - aim
-    mean.append(np.square(decoded - aim).sum() / energy)
-    along.append(decoded @ aim / (aim @ aim))
+    rows.append(
+      {
+        'bits': _bits(code, taken),
+        'one': _error_of_one(code, taken, flat) / energy / count,
+        'mean': np.square(decoded - aim).sum() / energy,
+        'along': decoded @ aim / (aim @ aim),
+      }
+    )
+  found = pd.DataFrame(rows)
+  means, standard_errors = found.mean(), found.sem()
   common = np.square(moved / draws).sum() / energy
-  several = draws > 1
+  excess = draws * common - means['mean']
   return Errors(
-    bits=np.mean(bits),
-    one=np.mean(one),
-    one_sem=_standard_error(one),
-    mean=np.mean(mean),
-    mean_sem=_standard_error(mean),
-    bias=(draws * common - np.mean(mean)) / (draws - 1) if several else np.nan,
-    shrinkage=1 - np.mean(along),
+    bits=means['bits'],
+    one=means['one'],
+    one_sem=standard_errors['one'],
+    mean=means['mean'],
+    mean_sem=standard_errors['mean'],
+    bias=excess / (draws - 1) if draws > 1 else np.nan,
+    shrinkage=1 - means['along'],
   )
 
 
-def _bits(code, taken):
+def _bits(code: gradients.GradientCodec, taken: stepping.Taken) -> float:
   """Bits an element that a worker sent, the mean over the workers."""
   words = sum(
     np.mean(code.sent_words(rows, number))
@@ -133,64 +135,55 @@ def _bits(code, taken):
   return 32 * (words + code.num_probes) / code.num_elements
 
 
-def _error_of_one(code, taken, flat):
+def _error_of_one(
+  code: gradients.GradientCodec, taken: stepping.Taken, flat: np.ndarray
+) -> float:
   """The workers' squared errors, added; NaN where there are none."""
   total = 0.0
-  for worker in range(len(taken.steps)):
+  for worker, gradient in enumerate(flat):
     own = taken.estimate(code, worker)
     if own is None:
       return np.nan
-    total += np.square(own.numpy() - flat[worker]).sum()
+    total += np.square(own.numpy() - gradient).sum()
   return total
 
 
-def _standard_error(values):
-  """Of the mean of a list of float; NaN for one."""
-  if len(values) < 2:
-    return np.nan
-  return np.std(values, ddof=1) / np.sqrt(len(values))
-
-
-def table(files, texts, draws):
+def table(
+  files: Iterable[tuple[str, list[np.ndarray]]],
+  texts: Sequence[str],
+  draws: int,
+) -> pd.DataFrame:
   """Measures codecs on files of gradients.
 
   Args:
-    files: list of (name, from `read`).
+    files: (name, what `read` returned).
     texts: codecs, see `errors`.
     draws: see `errors`.
 
   Returns:
-    `pandas.DataFrame`, a row for each file and codec: its `Errors`, and how
-    often less than that of `BASE` the error of the mean is (gain).
+    A row for each file and codec: its `Errors`, and how often less than that of
+    `BASE` the error of the mean is (gain).
 
   Raises:
     terngrad.errors.ConfigError: a text names no method.
   """
   pairs = [(file, text) for file in files for text in texts]
-  rows = []
-  for (name, arrays), text in tqdm.tqdm(pairs, unit='code', disable=None):
-    found = errors(text, arrays, draws)
-    rows.append({'gradients': name, 'codec': text} | found._asdict())
-  made = pd.DataFrame(rows)
+  made = pd.DataFrame(
+    {'gradients': name, 'codec': text, **errors(text, arrays, draws)._asdict()}
+    for (name, arrays), text in tqdm.tqdm(pairs, unit='code', disable=None)
+  )
   base = made[made['codec'] == BASE].set_index('gradients')['mean']
   made['gain'] = made['gradients'].map(base) / made['mean']
   return made
 
 
-def chart(measured):
-  """Error of the mean by bits, a panel a file.
-
-  Args:
-    measured: from `table`.
-
-  Returns:
-    `matplotlib.figure.Figure`.
-  """
-  names = list(measured['gradients'].unique())
-  page = figure.Figure(figsize=(8 * len(names), 6), dpi=120, layout='tight')
-  axes = page.subplots(1, len(names), squeeze=False)[0]
-  for axis, name in zip(axes, names, strict=True):
-    for _, row in measured[measured['gradients'] == name].iterrows():
+def chart(measured: pd.DataFrame) -> figure.Figure:
+  """Error of the mean by bits, a panel a file; of what `table` returns."""
+  panels = measured.groupby('gradients', sort=False)
+  page = figure.Figure(figsize=(8 * len(panels), 6), dpi=120, layout='tight')
+  axes = page.subplots(1, len(panels), squeeze=False)[0]
+  for axis, (name, rows) in zip(axes, panels, strict=True):
+    for _, row in rows.iterrows():
       place = row['bits'], row['mean']
       axis.loglog(*place, 'o')
       axis.annotate(row['codec'], place, fontsize='x-small')

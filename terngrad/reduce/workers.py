@@ -116,7 +116,7 @@ class Workers:
     stacks = [tf.stack(list(rows)) for rows in zip(*values, strict=True)]
 
     def gradients_of(worker: tf.Tensor) -> reducers.WorkerGradients:
-      return reducers.WorkerGradients([stack[worker] for stack in stacks])
+      return reducers.WorkerGradients([tf.gather(s, worker) for s in stacks])
 
     begun = reducer.begin([gradients_of], [tf.cast(number, tf.int64)])
     pending = [one for (one,) in reducer.exchange(begun, [None])]

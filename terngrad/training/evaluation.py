@@ -123,8 +123,9 @@ class _Scorer:
     data, net, run = self._config.data, self._config.model.net, self._config.run
     layout = checkpoints.read_layout(path)
     self.max_steps = min(run.max_steps, layout.max_steps)
-    expected = {'net': net, 'num_classes': self._split.num_classes}
-    checkpoints.check_layout(path, layout, expected)
+    checkpoints.check_layout(
+      path, layout, {'net': net, 'num_classes': self._split.num_classes}
+    )
     trained.restore(self._model, path, layout, run.tower, run.restore_avg_var)
     _open_folder(run.eval_dir)
     step = checkpoints.step_of(path)

@@ -237,16 +237,12 @@ def test_slots_go_on_but_for_those_of_what_is_left_out():
   names = ['conv1/kernel', 'fc3/kernel']
   slots = [f'{name}/{of}' for name in names for of in ('average', 'momentum')]
   values = {n: tf.zeros([3]) for n in (*names, *slots, 'loss_scale', 'new')}
-
-  class Upper(sources.WeightSource):
-    def read(self, name):
-      return name.upper()
-
-  source = Upper(
+  source = sources.WeightSource(
     'there',
     {name: [3] for name in values if name != 'new'} | {slots[1]: [4]},
     unexpected=[],
     step=7,
+    read=str.upper,
   )
   assert pretrained._rest(source, values, names, ['fc3/kernel']) == {
     'conv1/kernel/average': 'CONV1/KERNEL/AVERAGE',

@@ -1,5 +1,7 @@
 """The measurements of codecs find what is known, and what is spoilt."""
 
+import logging
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -71,6 +73,28 @@ def test_jobs_run(fast):
   assert list(jobs) == ['probe', 'encode', 'decode', 'decode_sum', *ends]
   for job in jobs.values():
     assert np.isfinite(job())
+
+
+@pytest.mark.parametrize('fast', [False, True], ids=['twin', 'native'])
+def test_the_sum_is_of_eight_payloads(fast):
+  codec = registry.parse('identity')
+  if fast:
+    if not native.available():
+      pytest.skip('the native kernels are not built here')
+    codec = codec.on_kernels()
+  jobs = measures.jobs(codec, gaussian(), 2)
+  one, several = jobs['decode'](), jobs['decode_sum']()
+  assert several == pytest.approx(8 * one, rel=1e-5)
+
+
+def test_codes_of_many_sizes_are_no_retraced_function(caplog):
+  codec = registry.parse('identity')
+  with caplog.at_level(logging.WARNING, 'tensorflow'):
+    for size in range(1, 7):
+      gradients = [tf.ones([size])]
+      measures.jobs(codec, gradients, 1)
+      measures.quality(codec, gradients, 2)
+  assert 'retracing' not in caplog.text
 
 
 def test_rivals_run_and_numpy_sends_what_it_decodes():

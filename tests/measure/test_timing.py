@@ -30,8 +30,8 @@ def test_repeated_work_is_done_as_often_as_said():
     counter.assign_add(i)
     return [value + 1.0, tf.zeros([0])]
 
-  run = timing.repeated(work, 5)
-  assert run(tf.constant([2.0, 3.0])) == 5 * 4.0
+  run = timing.repeated(work, 5, tf.constant([2.0, 3.0]))
+  assert run() == 5 * 4.0
   assert counter.numpy() == 0 + 1 + 2 + 3 + 4
 
 

@@ -1,8 +1,8 @@
 """Steps of Keras's own `fit`, with compression and without."""
 
-import hashlib
 import os
 import statistics
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import keras
@@ -11,6 +11,7 @@ import pandas as pd
 import tensorflow as tf
 
 from terngrad import errors
+from terngrad.cluster import equality
 from terngrad.keras import multi_worker
 from terngrad.keras import optimizer as optimizers
 from terngrad.measure import timing
@@ -41,7 +42,9 @@ class Plan(NamedTuple):
   interface: str = ''
 
 
-def table(codecs, devices, plan):
+def table(
+  codecs: Sequence[str], devices: Sequence[str], plan: Plan
+) -> pd.DataFrame:
   """Times fits that take turns; all are of one strategy and one net.
 
   Where TF_CONFIG names other processes they are the replicas, and each calls
@@ -50,36 +53,32 @@ def table(codecs, devices, plan):
   Args:
     codecs: texts, as `--codec` spells them.
     devices: names, one a replica; not used where there are other processes.
-    plan: `Plan`.
+    plan: what is measured.
 
   Returns:
-    `pandas.DataFrame`, a row a codec, `none` first: median and least
-    milliseconds a step; the median, least and largest over the rounds of the
-    ratio to `none` in the same round; megabytes that this host sent a step, a
-    median; whether all replicas end at the same bits of trainable weights and
-    of the optimizer's variables.
+    A row a codec, `none` first: median and least milliseconds a step; the
+    median, least and largest over the rounds of the ratio to `none` in the same
+    round; megabytes that this host sent a step, a median; whether all replicas
+    end at the same bits of trainable weights and of the optimizer's variables.
   """
   strategy = _strategy(devices)
   fits = {codec: _Fit(strategy, codec, plan) for codec in (PLAIN, *codecs)}
   jobs = {codec: (fit, plan.steps) for codec, fit in fits.items()}
-  seconds = timing.in_turns(jobs, plan.rounds)
-  rows = []
-  for name, own in seconds.items():
-    ratios = [a / b for a, b in zip(own, seconds[PLAIN], strict=True)]
-    rows.append(
-      {
-        'codec': name,
-        'ms a step': 1e3 * statistics.median(own),
-        'least ms': 1e3 * min(own),
-        'ratio': timing.ratio(seconds, name, PLAIN),
-        'least ratio': min(ratios),
-        'largest ratio': max(ratios),
-        'ratio of least': min(own) / min(seconds[PLAIN]),
-        'MB sent': statistics.median(fits[name].sent) / plan.steps / 1e6,
-        'equal': fits[name].replicas_are_equal(),
-      }
-    )
-  return pd.DataFrame(rows)
+  seconds = pd.DataFrame(timing.in_turns(jobs, plan.rounds))
+  ratios = seconds.div(seconds[PLAIN], axis=0)
+  least = seconds.min()
+  sent = {codec: statistics.median(fit.sent) for codec, fit in fits.items()}
+  columns = {
+    'ms a step': 1e3 * seconds.median(),
+    'least ms': 1e3 * least,
+    'ratio': ratios.median(),
+    'least ratio': ratios.min(),
+    'largest ratio': ratios.max(),
+    'ratio of least': least / least[PLAIN],
+    'MB sent': pd.Series(sent) / plan.steps / 1e6,
+    'equal': {codec: fit.replicas_are_equal() for codec, fit in fits.items()},
+  }
+  return pd.DataFrame(columns).rename_axis('codec').reset_index()
 
 
 class _Fit:
@@ -89,10 +88,12 @@ class _Fit:
     sent: bytes that each call sent.
   """
 
-  def __init__(self, strategy, codec, plan):
+  def __init__(
+    self, strategy: tf.distribute.Strategy, codec: str, plan: Plan
+  ) -> None:
     keras.utils.set_random_seed(0)
     self._strategy, self._plan = strategy, plan
-    self.sent = []
+    self.sent: list[int] = []
     with strategy.scope():
       self._model = _model(plan.net)
       optimizer = _optimizer(plan.optimizer)
@@ -102,7 +103,7 @@ class _Fit:
       self._model.compile(optimizer, loss)
     self._data = _data(self._model, plan.batch_size)
 
-  def __call__(self):
+  def __call__(self) -> None:
     _, before = exchanges.interface_bytes(self._plan.interface)
     self._model.fit(
       self._data, steps_per_epoch=self._plan.steps, shuffle=False, verbose=0
@@ -110,22 +111,20 @@ class _Fit:
     _, after = exchanges.interface_bytes(self._plan.interface)
     self.sent.append(after - before)
 
-  def replicas_are_equal(self):
+  def replicas_are_equal(self) -> bool:
     """Whether no bit of what an update reads differs, in all processes."""
-    model, strategy = self._model, self._strategy
-    digest = hashlib.sha256()
-    equal = True
-    for variable in (*model.trainable_variables, *model.optimizer.variables):
-      copies = strategy.experimental_local_results(variable.value)
-      own = [copy.numpy().tobytes() for copy in copies]
-      equal = equal and len(set(own)) == 1
-      digest.update(own[0])
-    row = [int(equal), *np.frombuffer(digest.digest(), np.int64)]
-    rows = _of_all_replicas(strategy, tf.constant([row], tf.int64))
+    model, copies = self._model, self._strategy.experimental_local_results
+    variables = (*model.trainable_variables, *model.optimizer.variables)
+    digests = np.array(
+      [[equality.digest(c.numpy()) for c in copies(v.value)] for v in variables]
+    )
+    equal = (digests == digests[:, :1]).all()
+    row = [[int(equal), *equality.digest(digests[:, 0])]]
+    rows = _of_all_replicas(self._strategy, tf.constant(row, tf.int32))
     return bool(rows[:, 0].all() and (rows == rows[0]).all())
 
 
-def _optimizer(name):
+def _optimizer(name: str) -> keras.Optimizer:
   """A Keras optimizer with the arguments that Keras gives it."""
   try:
     return keras.optimizers.get(name)
@@ -136,7 +135,7 @@ def _optimizer(name):
     ) from error
 
 
-def _strategy(devices):
+def _strategy(devices: Sequence[str]) -> tf.distribute.Strategy:
   """Of all processes that TF_CONFIG names, or of some devices of this one."""
   if not os.environ.get('TF_CONFIG'):
     return tf.distribute.MirroredStrategy(devices)
@@ -145,11 +144,13 @@ def _strategy(devices):
   return strategy
 
 
-def _of_all_replicas(strategy, row):
-  """What the replicas of all processes hold: array, a row a replica."""
+def _of_all_replicas(
+  strategy: tf.distribute.Strategy, row: tf.Tensor
+) -> np.ndarray:
+  """What the replicas of all processes hold, a row a replica."""
 
   @tf.function
-  def gathered():
+  def gathered() -> tf.Tensor:
     return strategy.run(
       lambda: tf.distribute.get_replica_context().all_gather(row, axis=0)
     )
@@ -157,7 +158,7 @@ def _of_all_replicas(strategy, row):
   return strategy.experimental_local_results(gathered())[0].numpy()
 
 
-def _data(model, batch_size):
+def _data(model: keras.Model, batch_size: int) -> tf.data.Dataset:
   """The same batch for ever, so that no time is the pipeline's."""
   numbers = np.random.default_rng(0)
   images = numbers.normal(size=(batch_size, *model.inputs[0].shape[1:]))
@@ -170,10 +171,10 @@ def _data(model, batch_size):
   return batches.repeat().with_options(options)
 
 
-def _model(net):
+def _model(net: str) -> keras.Model:
   """A net by name, or that of Keras's own MNIST example."""
   if net != EXAMPLE:
-    model = exchanges.subject(net, real=True).model
+    model: keras.Model = exchanges.subject(net, real=True).model
     # Logits alone, of nets with an auxiliary loss.
     return keras.Model(model.inputs, model.outputs[0])
   return keras.Sequential(

@@ -1,5 +1,9 @@
 """Step times of `model` as a plot."""
 
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+
 from matplotlib import figure
 
 from terngrad.measure.planning import model
@@ -8,13 +12,20 @@ _BANDWIDTHS = [10 ** (7 + i / 4) for i in range(17)]
 _WORKERS = [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 10_000]
 
 
-def draw(texts, shapes, computing, network, costs, overlap=0.0):
-  """Step times over bandwidth and over workers, a `figure.Figure`."""
+def draw(
+  texts: Iterable[str],
+  shapes: Sequence[tuple[int, ...]],
+  computing: float,
+  network: model.Network,
+  costs: Mapping[str, model.Coding],
+  overlap: float = 0.0,
+) -> figure.Figure:
+  """Step times over bandwidth and over workers; see `model.table`."""
   drawn = figure.Figure(figsize=(12, 5), layout='constrained')
   left, right = drawn.subplots(1, 2, sharey=True)
   for text in dict.fromkeys([model.FLOAT32, *texts]):
 
-    def seconds(changed, text=text):
+    def seconds(changed: model.Network, text: str = text) -> float:
       return model.plan(
         text, shapes, computing, changed, costs[text], overlap
       ).step

@@ -5,8 +5,7 @@ import statistics
 
 import tensorflow as tf
 
-from terngrad.codec import policy
-from terngrad.codec.methods import registry
+from terngrad.measure import gradient_codecs
 from terngrad.measure import timing
 from terngrad.measure.planning import model
 from terngrad.reduce import bucketing
@@ -15,38 +14,32 @@ from terngrad.reduce import halves
 _SAMPLE = (1024, 1024)
 
 
-def measure(text, rounds=5):
+def measure(text: str, rounds: int = 5) -> model.Coding:
   """Times a code on this machine.
 
   Args:
     text: as `--codec` spells it.
     rounds: to take the median of.
 
-  Returns:
-    A `model.Coding`.
-
   Raises:
     ValueError: the text names no method.
   """
   jobs = {}
   for workers in (2, 8):
-    for name, job in zip(('send', 'receive'), _job(text, workers), strict=True):
-      jobs[name, workers] = job, 1
+    send, receive = _jobs(text, workers)
+    jobs['send', workers], jobs['receive', workers] = (send, 1), (receive, 1)
+  size = math.prod(_SAMPLE)
   seconds = {
-    name: statistics.median(values)
+    name: statistics.median(values) / size
     for name, values in timing.in_turns(jobs, rounds).items()
   }
-  size = math.prod(_SAMPLE)
   two, eight = seconds['receive', 2], seconds['receive', 8]
-  return model.Coding(
-    seconds['send', 2] / size, two / size, max(0.0, eight - two) / 6 / size
-  )
+  return model.Coding(seconds['send', 2], two, max(0.0, eight - two) / 6)
 
 
-def _job(text, workers):
-  """(a job that sends, a job that receives) for a gradient of the sample."""
-  spec = policy.VariableSpec('v', _SAMPLE)
-  codec = bucketing.gradient_codec([spec], [registry.method(text, workers)])
+def _jobs(text: str, workers: int) -> tuple[timing.Job, timing.Job]:
+  """Jobs that send and that receive a gradient of the sample."""
+  codec = gradient_codecs.of_text(text, [_SAMPLE], workers)
   codec = bucketing.on_kernels(codec)
   both = halves.Halves(codec, workers)
   gradient = tf.random.stateless_normal(_SAMPLE, [1, 2])

@@ -3,6 +3,9 @@
 import json
 import math
 import os
+import pathlib
+from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +19,14 @@ from terngrad.measure.processes import peers
 # As many as are fitted.
 _FITTED = 4
 _REFINED = 4
+# Of a table of `measure exchange`.
+_COLUMNS = {
+  'case': str,
+  'processes': int,
+  'milliseconds': float,
+  'elements': int,
+}
+_Ranges = dict[str, tuple[float, float]]
 
 
 class Parameters(NamedTuple):
@@ -29,7 +40,7 @@ class Parameters(NamedTuple):
     latency: seconds from one process to another.
     coding: what the times of `codes` are multiplied by: that of a worker which
       shares its cores, or has others.
-    codes: dict of text, as `--codec` spells it, to `model.Coding`.
+    codes: their costs by text, as `--codec` spells it.
   """
 
   source: str
@@ -38,22 +49,28 @@ class Parameters(NamedTuple):
   efficiency: float
   latency: float
   coding: float
-  codes: dict
+  codes: dict[str, model.Coding]
 
   @property
-  def costs(self):
-    """Dict of text to the `model.Coding` of a worker."""
+  def costs(self) -> dict[str, model.Coding]:
+    """What `codes` cost a worker."""
     return {
       text: model.Coding(*(self.coding * part for part in cost))
       for text, cost in self.codes.items()
     }
 
-  def network(self, bandwidth, workers):
-    """The `model.Network` of workers behind links of so many bits a second."""
+  def network(self, bandwidth: float, workers: int) -> model.Network:
+    """The workers behind links of so many bits a second."""
     return model.Network(bandwidth * self.efficiency, self.latency, workers)
 
-  def plan(self, text, shapes, bandwidth, workers):
-    """The `model.Plan` of a code of `codes`."""
+  def plan(
+    self,
+    text: str,
+    shapes: Sequence[tuple[int, ...]],
+    bandwidth: float,
+    workers: int,
+  ) -> model.Plan:
+    """The step with a code of `codes`."""
     network = self.network(bandwidth, workers)
     cost = self.costs[text]
     return model.plan(text, shapes, self.computing, network, cost, self.overlap)
@@ -75,30 +92,22 @@ class Measured(NamedTuple):
   seconds: float
 
 
-def write(path, parameters):
-  """Writes `Parameters` as JSON, a line a code."""
+def write(path: str | os.PathLike[str], parameters: Parameters) -> None:
+  """Writes them as JSON."""
   codes = {text: cost._asdict() for text, cost in parameters.codes.items()}
   fields = parameters._asdict() | {'codes': codes}
-  with open(path, 'w', encoding='utf-8') as file:
-    json.dump(fields, file, indent=1)
-    file.write('\n')
+  text = json.dumps(fields, indent=1)
+  pathlib.Path(path).write_text(f'{text}\n', encoding='utf-8')
 
 
-def read(path):
-  """The `Parameters` of a file that `write` made.
-
-  Args:
-    path: of the file.
-
-  Returns:
-    `Parameters`.
+def read(path: str | os.PathLike[str]) -> Parameters:
+  """The parameters in a file that `write` made.
 
   Raises:
     errors.ConfigError: the file cannot be read, or holds something else.
   """
   try:
-    with open(path, encoding='utf-8') as file:
-      fields = json.load(file)
+    fields = json.loads(pathlib.Path(path).read_text(encoding='utf-8'))
     codes = {
       text: model.Coding(*map(_number, (c['send'], c['receive'], c['more'])))
       for text, c in fields.pop('codes').items()
@@ -124,22 +133,24 @@ def read(path):
   return found
 
 
-def _number(value):
+def _number(value: float) -> float:
   if type(value) not in (int, float) or not 0 <= value < math.inf:
     raise ValueError(f'expected numbers of at least 0, received {value!r}')
   return float(value)
 
 
-def read_measured(text, shapes):
+def read_measured(
+  text: str, shapes: Sequence[tuple[int, ...]]
+) -> tuple[list[Measured], list[str]]:
   """The steps in a table of `terngrad measure exchange`.
 
   Args:
     text: path of the CSV file, '@' and the bits a second of its network.
-    shapes: list of tuple of int, of the variables that were meant.
+    shapes: of the variables that were meant.
 
   Returns:
-    (list of `Measured`, list of the cases that are left out: those of other
-    programs, and with an algorithm of their own).
+    (the steps, the cases that are left out: those of other programs, and with
+    an algorithm of their own).
 
   Raises:
     errors.ConfigError: it is no such file, or of another net.
@@ -149,16 +160,7 @@ def read_measured(text, shapes):
     bandwidth = float(rate)
     if not 1 <= bandwidth < math.inf:
       raise ValueError(f'{rate} bits a second')
-    table = pd.read_csv(path)
-    rows = list(
-      zip(
-        table['case'].astype(str),
-        table['processes'].astype(int),
-        table['milliseconds'].astype(float) / 1e3,
-        table['elements'].astype(int),
-        strict=True,
-      )
-    )
+    table = pd.read_csv(path)[[*_COLUMNS]].astype(_COLUMNS)
   except (KeyError, OSError, OverflowError, ValueError) as error:
     raise errors.ConfigError(
       'measured steps: expected FILE@BITS with the CSV file of measure '
@@ -166,33 +168,36 @@ def read_measured(text, shapes):
       f'received {text} ({error}). Mend the path or the rate.'
     ) from error
   size = sum(methods.sizes_of(shapes))
-  for case, *_, elements in rows:
-    if elements != size:
-      raise errors.ConfigError(
-        f'measured steps: expected those of {size:,} parameters, received '
-        f' {case} of {path} with {elements:,}. Name its --net.'
-      )
-  found, left_out = [], []
-  for case, workers, seconds, _ in rows:
-    if '@' in case or peers.is_peer(case):
-      left_out.append(case)
-    else:
-      found.append(Measured(case, workers, bandwidth, seconds))
+  strange = table[table['elements'] != size]
+  if len(strange):
+    case, elements = strange.iloc[0][['case', 'elements']]
+    raise errors.ConfigError(
+      f'measured steps: expected those of {size:,} parameters, received '
+      f' {case} of {path} with {elements:,}. Name its --net.'
+    )
+  left_out = [
+    case for case in table['case'] if '@' in case or peers.is_peer(case)
+  ]
+  found = [
+    Measured(row.case, row.processes, bandwidth, row.milliseconds / 1e3)
+    for row in table[~table['case'].isin(left_out)].itertuples()
+  ]
   return found, left_out
 
 
-def fit(parameters, measured, shapes):
+def fit(
+  parameters: Parameters,
+  measured: Sequence[Measured],
+  shapes: Sequence[tuple[int, ...]],
+) -> Parameters:
   """Fits computing, overlap, efficiency and coding to steps that were measured.
 
   The least sum of squared relative errors over a grid, refined around its best.
 
   Args:
-    parameters: `Parameters` with the codes of all these steps, and a latency.
-    measured: list of `Measured`, of 4 at least.
-    shapes: list of tuple of int.
-
-  Returns:
-    `Parameters`.
+    parameters: with the codes of all these steps, and a latency.
+    measured: 4 at least.
+    shapes: of the variables.
 
   Raises:
     errors.ConfigError: there are too few.
@@ -214,12 +219,19 @@ def fit(parameters, measured, shapes):
   }
   for _ in range(_REFINED):
     best, ranges = _search(ranges, seconds, coded, wire)
-  return parameters._replace(**best)
+  return parameters._replace(
+    computing=best['computing'],
+    overlap=best['overlap'],
+    efficiency=best['efficiency'],
+    coding=best['coding'],
+  )
 
 
-def _search(ranges, seconds, coded, wire):
-  """(the best of a grid as a dict, narrower ranges around it)."""
-  axes = [np.linspace(*ends, 25) for ends in ranges.values()]
+def _search(
+  ranges: _Ranges, seconds: np.ndarray, coded: np.ndarray, wire: np.ndarray
+) -> tuple[dict[str, float], _Ranges]:
+  """(the best of a grid, narrower ranges around it)."""
+  axes = [np.linspace(low, high, 25) for low, high in ranges.values()]
   computing, overlap, efficiency = (
     axis[..., np.newaxis] for axis in np.meshgrid(*axes, indexing='ij')
   )
@@ -236,47 +248,40 @@ def _search(ranges, seconds, coded, wire):
   factor = np.full_like(factor, 1.0) if free else np.maximum(factor, 0)
   error = ((rest / seconds - factor * part) ** 2).sum(-1)
   place = np.unravel_index(error.argmin(), error.shape)
-  best = {
-    name: float(axis[index])
-    for name, axis, index in zip(ranges, axes, place, strict=True)
-  }
-  narrower = {}
-  for (name, (low, high)), axis in zip(ranges.items(), axes, strict=True):
-    step = axis[1] - axis[0]
-    narrower[name] = (
-      max(low, best[name] - 2 * step),
-      min(high, best[name] + 2 * step),
-    )
+  best, narrower = {}, {}
+  for (name, (low, high)), axis, index in zip(
+    ranges.items(), axes, place, strict=True
+  ):
+    best[name], step = float(axis[index]), 2 * (axis[1] - axis[0])
+    narrower[name] = max(low, best[name] - step), min(high, best[name] + step)
   return best | {'coding': float(factor[place][0])}, narrower
 
 
-def beside(parameters, measured, shapes):
+def beside(
+  parameters: Parameters,
+  measured: Iterable[Measured],
+  shapes: Sequence[tuple[int, ...]],
+) -> pd.DataFrame:
   """What was planned beside what was measured.
 
   Args:
-    parameters: `Parameters` with the codes of these steps.
-    measured: list of `Measured`.
-    shapes: list of tuple of int.
+    parameters: with the codes of these steps.
+    measured: steps.
+    shapes: of the variables.
 
   Returns:
-    `pandas.DataFrame`, a row a step, with seconds and the relative error.
+    A row a step, with seconds and the relative error.
   """
   rows = []
-  for one in measured:
-    planned = parameters.plan(one.text, shapes, one.bandwidth, one.workers).step
+  for text, workers, bandwidth, seconds in measured:
+    planned = parameters.plan(text, shapes, bandwidth, workers).step
     rows.append(
-      {
-        'codec': one.text,
-        'workers': one.workers,
-        'Mbit/s': one.bandwidth / 1e6,
-        'measured': one.seconds,
-        'planned': planned,
-        'error': planned / one.seconds - 1,
-      }
+      (text, workers, bandwidth / 1e6, seconds, planned, planned / seconds - 1)
     )
-  return pd.DataFrame(rows)
+  columns = ['codec', 'workers', 'Mbit/s', 'measured', 'planned', 'error']
+  return pd.DataFrame(rows, columns=columns)
 
 
-def default_path(folder):
+def default_path(folder: str) -> str:
   """Where `plan --output` writes them."""
   return os.path.join(folder, 'parameters.json')

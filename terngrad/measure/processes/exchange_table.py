@@ -1,15 +1,16 @@
 """Steps of several processes beside each other: time, and bytes sent."""
 
 import math
-import statistics
+from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
 import tensorflow as tf
 from matplotlib import figure
 
 from terngrad import errors
+from terngrad.cluster import spec
 from terngrad.cluster import tasks
 from terngrad.cluster import watchdog
 from terngrad.exchange import algorithms
@@ -61,8 +62,8 @@ class Plan(NamedTuple):
   network: algorithms.Network = algorithms.GIGABIT
 
 
-def parse(text, part_bytes):
-  """The `Case` that CODEC, CODEC@ALGORITHM or CODEC@ALGORITHM@BYTES names.
+def parse(text: str, part_bytes: int) -> Case:
+  """The case that CODEC, CODEC@ALGORITHM or CODEC@ALGORITHM@BYTES names.
 
   Args:
     text: see above.
@@ -85,16 +86,18 @@ def parse(text, part_bytes):
   return Case(text, codec, algorithm, int(size))
 
 
-def measure(cluster, cases, plan):
+def measure(
+  cluster: spec.Cluster, cases: Sequence[Case], plan: Plan
+) -> pd.DataFrame | None:
   """Measures cases in turns, together with the other tasks of a cluster.
 
   Args:
-    cluster: `cluster.spec.Cluster` of this task.
-    cases: list of `Case`.
-    plan: `Plan`.
+    cluster: of this task.
+    cases: to measure.
+    plan: how.
 
   Returns:
-    `pandas.DataFrame`, a row a case; None where this task served the chief.
+    A row a case; None where this task served the chief.
 
   Raises:
     errors.ConfigError: a case cannot be, or the interface.
@@ -107,40 +110,42 @@ def measure(cluster, cases, plan):
         return _measure_collectives(cluster, cases, plan)
       if cluster.is_chief:
         return _measure_servers(cluster, cases, plan)
-      return servers.serve(cluster, _LONGEST)
+      servers.serve(cluster, _LONGEST)
+      return None
   except tasks.LostError as error:
     raise errors.TrainingError(str(error)) from error
 
 
-def _measure_collectives(cluster, cases, plan):
+def _measure_collectives(
+  cluster: spec.Cluster, cases: Sequence[Case], plan: Plan
+) -> pd.DataFrame:
   with errors.as_config_error():
     with watchdog.limit_start(cluster, _TIMEOUT, 'Start'):
       group = groups.Group(cluster, _TIMEOUT)
     what = exchanges.subject(plan.net, plan.real)
+    host = cluster.jobs['worker'][0].rpartition(':')[0]
     built = {
-      case.text: _collective(cluster, group, what, case, plan) for case in cases
+      case.text: peers.case(
+        what, group, host, case.codec, plan.batch, plan.interface
+      )
+      if peers.is_peer(case.codec)
+      else exchanges.case(
+        what,
+        group,
+        _for(case.codec, group.size),
+        case.algorithm,
+        plan.batch,
+        case.part_bytes,
+        plan.network,
+      )
+      for case in cases
     }
   return _measure(built, what, group.size, plan, both_ways=False)
 
 
-def _collective(cluster, group, what, case, plan):
-  """The `exchanges.Case` of collectives, ours or a peer's."""
-  if peers.is_peer(case.codec):
-    host = cluster.jobs['worker'][0].rpartition(':')[0]
-    interface = plan.interface
-    return peers.case(what, group, host, case.codec, plan.batch, interface)
-  return exchanges.case(
-    what,
-    group,
-    _for(case.codec, group.size),
-    case.algorithm,
-    plan.batch,
-    case.part_bytes,
-    plan.network,
-  )
-
-
-def _measure_servers(cluster, cases, plan):
+def _measure_servers(
+  cluster: spec.Cluster, cases: Sequence[Case], plan: Plan
+) -> pd.DataFrame:
   for case in cases:
     if peers.is_peer(case.codec):
       raise errors.ConfigError(
@@ -163,12 +168,18 @@ def _measure_servers(cluster, cases, plan):
     tasks.end(tasks.servers_of(cluster))
 
 
-def _for(codec, workers):
+def _for(codec: str, workers: int) -> str:
   return codec.replace('workers=N', f'workers={workers}')
 
 
-def _measure(built, what, count, plan, both_ways):
-  """The table of cases, from a dict of text to `exchanges.Case`."""
+def _measure(
+  built: Mapping[str, exchanges.Case],
+  what: exchanges.Subject,
+  count: int,
+  plan: Plan,
+  both_ways: bool,
+) -> pd.DataFrame:
+  """The table of cases, by their texts."""
   sent = {
     text: _bytes_a_step(one, count, plan, both_ways)
     for text, one in built.items()
@@ -181,14 +192,15 @@ def _measure(built, what, count, plan, both_ways):
   )
   first = next(iter(built))
   elements = sum(tf.TensorShape(s).num_elements() for s in what.shapes)
+  quartiles = 1e3 * pd.DataFrame(seconds).quantile([0.25, 0.5, 0.75])
   return pd.DataFrame(
     {
       'case': text,
       'algorithms': '+'.join(one.algorithms),
       'processes': count,
       'elements': elements,
-      'milliseconds': 1e3 * statistics.median(seconds[text]),
-      'quartiles': _quartiles(seconds[text]),
+      'milliseconds': quartiles[text][0.5],
+      'quartiles': '{:.0f} to {:.0f}'.format(*quartiles[text][[0.25, 0.75]]),
       f'to {first}': timing.ratio(seconds, text, first),
       'payload_bytes': one.payload,
       'interface_bytes': sent[text],
@@ -200,17 +212,13 @@ def _measure(built, what, count, plan, both_ways):
   )
 
 
-def _quartiles(seconds):
-  """The first and the third, in milliseconds, as text."""
-  first, third = np.percentile(seconds, [25, 75]) * 1e3
-  return f'{first:.0f} to {third:.0f}'
-
-
-def _bytes_a_step(one, count, plan, both_ways):
+def _bytes_a_step(
+  one: exchanges.Case, count: int, plan: Plan, both_ways: bool
+) -> float:
   """What the interface sends for a process in a step, or sends and receives."""
   is_loopback = plan.interface == 'lo'
 
-  def total():
+  def total() -> int:
     received, sent = exchanges.interface_bytes(plan.interface)
     # The loopback receives what it sends.
     return sent + received if both_ways and not is_loopback else sent
@@ -223,16 +231,8 @@ def _bytes_a_step(one, count, plan, both_ways):
   return (total() - before) / steps / (count if is_loopback else 1)
 
 
-def chart(table, title):
-  """Bars of the time and of the bytes of each case.
-
-  Args:
-    table: from `measure`.
-    title: of the chart.
-
-  Returns:
-    `matplotlib.figure.Figure`.
-  """
+def chart(table: pd.DataFrame, title: str) -> figure.Figure:
+  """Bars of time and bytes of each case; of what `measure` returns."""
   page = figure.Figure(figsize=(8, 4), layout='constrained')
   left, right = page.subplots(1, 2, sharey=True)
   left.barh(table['case'], table['milliseconds'])

@@ -1,6 +1,9 @@
 """What an exchange costs: steps to time, and the bytes that it sends."""
 
+import itertools
 import pathlib
+from collections.abc import Callable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import keras
@@ -8,11 +11,12 @@ import tensorflow as tf
 
 from slim.nets import factory as nets
 from terngrad import errors
-from terngrad.codec import policy
-from terngrad.codec.methods import registry
+from terngrad.codec import method as methods
 from terngrad.exchange import algorithms
 from terngrad.exchange import collective
+from terngrad.exchange import group as groups
 from terngrad.exchange import protocol
+from terngrad.measure import gradient_codecs
 from terngrad.measure.processes import drawn_gradients
 from terngrad.reduce import bucketing
 from terngrad.reduce import gradients
@@ -40,22 +44,19 @@ class Subject(NamedTuple):
     classes: int.
   """
 
-  shapes: list
+  shapes: list[tuple[int, ...]]
   model: keras.Model | None
-  image: tuple
+  image: tuple[int, int, int]
   classes: int
 
 
-def subject(net, real):
+def subject(net: str, real: bool) -> Subject:
   """A net, or its list of variables alone.
 
   Args:
     net: of `NETS`.
     real: True for forward and backward passes; False for Gaussian gradients of
       the same shapes.
-
-  Returns:
-    A `Subject`.
   """
   if net == RACE:
     model, image, classes = single_column_alexnet(), (224, 224, 3), 1000
@@ -70,7 +71,7 @@ def subject(net, real):
   return Subject(shapes, model if real else None, image, classes)
 
 
-def single_column_alexnet():
+def single_column_alexnet() -> keras.Model:
   """AlexNet in one column, as torchvision has it: 61,100,840 parameters.
 
   Krizhevsky, One weird trick for parallelizing convolutional neural networks,
@@ -78,12 +79,10 @@ def single_column_alexnet():
   """
   layers = keras.layers
 
-  def conv(filters, size, strides=1):
-    return layers.Conv2D(
-      filters, size, strides, padding='same', activation='relu'
-    )
+  def conv(filters: int, size: int) -> keras.Layer:
+    return layers.Conv2D(filters, size, padding='same', activation='relu')
 
-  def pool():
+  def pool() -> keras.Layer:
     return layers.MaxPooling2D(3, 2)
 
   return keras.Sequential(
@@ -112,51 +111,40 @@ class Case(NamedTuple):
     algorithms: the one of each message.
   """
 
-  step: object
+  step: Callable[[], None]
   payload: float
-  algorithms: list
+  algorithms: list[str]
 
 
 def case(
-  what,
-  group,
-  codec_text,
-  algorithm,
-  batch,
-  part_bytes=0,
-  network=algorithms.GIGABIT,
-):
+  what: Subject,
+  group: groups.Group,
+  codec_text: str,
+  algorithm: str,
+  batch: int,
+  part_bytes: int = 0,
+  network: algorithms.Network = algorithms.GIGABIT,
+) -> Case:
   """Builds a case.
 
   Args:
-    what: `Subject`.
-    group: `exchange.group.Group`.
+    what: is trained.
+    group: of the processes.
     codec_text: as `--codec` spells it.
     algorithm: 'auto' or one of `algorithms.NAMES`.
     batch: examples a process.
     part_bytes: see `reduce.parts.cut`.
-    network: `algorithms.Network`, by which 'auto' chooses.
-
-  Returns:
-    A `Case`.
+    network: by which 'auto' chooses.
   """
+  device = '/CPU:0'
   exchange = collective.Collective(
-    group, ('/CPU:0',), group.size, algorithm, network
+    group, (device,), group.size, algorithm, network
   )
   codec = parts.cut(codec_of(what, codec_text, group.size), part_bytes)
-  copies = replicas_of(what, ('/CPU:0',), codec)
+  copies = replicas_of(what, (device,), codec)
   train_step = step_of(what, exchange, copies, codec)
   values = *examples(what, batch, group.rank), *numbers()
-
-  def step():
-    train_step.take(*values).entropy.numpy()
-
-  messages = [
-    message
-    for part in programs.parts(codec)
-    for number in range(part.codec.num_rounds)
-    for message in part.codec.messages(number)
-  ]
+  messages = list(itertools.chain(*messages_of(codec)))
   chosen = algorithms.choices(
     messages, group.size, group.size, algorithm, network
   )
@@ -164,11 +152,32 @@ def case(
     algorithms.sent_words(message, group.size, group.size)[name]
     for message, name in zip(messages, chosen, strict=True)
   )
+  # A row of a worker: its probes, statistics, request to stop and scores.
+  row = numbers_of_row(codec, copies) + passes.NUM_SCORES
+  return Case(
+    lambda: train_step.take(*values).entropy.numpy(),
+    4 * (words + (group.size - 1) * row),
+    chosen,
+  )
+
+
+def messages_of(
+  codec: gradients.GradientCodec,
+) -> list[list[methods.Message]]:
+  """The messages of each round of each part of a codec."""
+  return [
+    part.codec.messages(number)
+    for part in programs.parts(codec)
+    for number in range(part.codec.num_rounds)
+  ]
+
+
+def numbers_of_row(
+  codec: gradients.GradientCodec, copies: Sequence[replicas.Replica]
+) -> int:
+  """Probes, statistics and the request to stop in the row of a worker."""
   statistics = sum(int(tf.size(v)) for v in copies[0].statistics)
-  # A row of a worker: its probes, scores, wish to stop and statistics.
-  numbers_of_row = codec.num_probes + passes.NUM_SCORES + 1 + statistics
-  row = (group.size - 1) * numbers_of_row
-  return Case(step, 4 * (words + row), chosen)
+  return codec.num_probes + statistics + 1
 
 
 def step_of(
@@ -196,17 +205,17 @@ def step_of(
   return steps.TrainStep(training, codec)
 
 
-def codec_of(what, text, num_workers):
-  """The `GradientCodec` of a codec as `--codec` spells it."""
-  specs = [
-    policy.VariableSpec(f'v{i}', shape) for i, shape in enumerate(what.shapes)
-  ]
-  code = registry.method(text, num_workers)
-  codec = bucketing.gradient_codec(specs, [code] * len(specs))
+def codec_of(
+  what: Subject, text: str, num_workers: int
+) -> gradients.GradientCodec:
+  """The codec of a text as `--codec` spells it."""
+  codec = gradient_codecs.of_text(text, what.shapes, num_workers)
   return bucketing.on_kernels(codec)
 
 
-def examples(what, batch, worker):
+def examples(
+  what: Subject, batch: int, worker: int
+) -> tuple[tf.Tensor, tf.Tensor]:
   """A worker's images float32 [1, batch, ...] and labels int32 [1, batch]."""
   return (
     tf.random.stateless_normal([1, batch, *what.image], [1, worker]),
@@ -216,41 +225,37 @@ def examples(what, batch, worker):
   )
 
 
-def numbers():
+def numbers() -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
   """A step's number, learning rate and averaging decay."""
   return tf.constant(0, tf.int64), tf.constant(1e-6), tf.constant(0.0)
 
 
-def replicas_of(what, devices, codec):
+def replicas_of(
+  what: Subject, devices: Sequence[str], codec: gradients.GradientCodec
+) -> tuple[replicas.Replica, ...]:
   """The variables, without moving averages of them: the peers keep none.
 
   Args:
-    what: `Subject`.
+    what: is trained.
     devices: names.
     codec: from `codec_of`, in parts or not.
 
   Returns:
-    Tuple of `replicas.Replica`, one a device.
+    One a device.
   """
-  shared = states.shared(codec)
   if what.model is not None:
-    return replicas.create(
-      model_variables.variables_of(what.model),
-      optimizers.GradientDescent(),
-      devices,
-      shared=shared,
-      averaged=False,
-    )
-  made = []
-  for device in devices:
-    with tf.device(device):
-      trainable = tuple(tf.Variable(tf.zeros(s)) for s in what.shapes)
-    slots = tuple({} for _ in trainable)
-    known = states.of_replica(shared, device)
-    made.append(
-      replicas.Replica(device, trainable, (), slots, (), shared=known)
-    )
-  return tuple(made)
+    plan = model_variables.variables_of(what.model)
+  else:
+    with tf.device(devices[0]):
+      zeros = tuple(keras.Variable(tf.zeros(s)) for s in what.shapes)
+    plan = model_variables.ModelVariables((), zeros, (), (), (), ())
+  return replicas.create(
+    plan,
+    optimizers.GradientDescent(),
+    devices,
+    shared=states.shared(codec),
+    averaged=False,
+  )
 
 
 def pass_of(what: Subject) -> passes.Pass:
@@ -262,15 +267,12 @@ def pass_of(what: Subject) -> passes.Pass:
   return drawn_gradients.DrawnGradients(what.shapes)
 
 
-def interface_bytes(name, text=None):
+def interface_bytes(name: str, text: str | None = None) -> tuple[int, int]:
   """Bytes that a network interface of this host has received and sent.
 
   Args:
     name: of the interface; '' for all together but the loopback.
     text: of /proc/net/dev; None reads it.
-
-  Returns:
-    (received, sent).
 
   Raises:
     errors.ConfigError: there is none of this name.
@@ -279,13 +281,14 @@ def interface_bytes(name, text=None):
     text = pathlib.Path('/proc/net/dev').read_text(encoding='ascii')
   counts = {}
   for line in text.splitlines()[2:]:
-    interface, _, numbers = line.partition(':')
-    columns = numbers.split()
-    counts[interface.strip()] = int(columns[0]), int(columns[8])
+    interface, _, columns = line.partition(':')
+    received, *_, sent = columns.split()[:9]
+    counts[interface.strip()] = int(received), int(sent)
   if name and name not in counts:
     raise errors.ConfigError(
       f'interface: expected one of {", ".join(counts)}, received {name!r}. '
       'Name the one that the other hosts are behind.'
     )
   wanted = [name] if name else [n for n in counts if n != 'lo']
-  return tuple(sum(counts[n][i] for n in wanted) for i in (0, 1))
+  totals = [sum(counts[n][i] for n in wanted) for i in (0, 1)]
+  return totals[0], totals[1]

@@ -1,18 +1,17 @@
 """Nets of the race as PyTorch modules, layer by layer those of this package."""
 
+# PyTorch may be absent, and so its types are; it is imported when needed.
+from typing import Any
 
-def alexnet(nn, classes):
-  """`exchanges.single_column_alexnet`.
 
-  Args:
-    nn: `torch.nn`.
-    classes: int.
-  """
+def alexnet(classes: int) -> Any:
+  """`exchanges.single_column_alexnet`."""
+  from torch import nn
 
-  def conv(*sizes):
+  def conv(*sizes: int) -> tuple[Any, Any]:
     return nn.Conv2d(*sizes, padding='same'), nn.ReLU()
 
-  def dense(*sizes):
+  def dense(*sizes: int) -> tuple[Any, Any]:
     return nn.Linear(*sizes), nn.ReLU()
 
   return nn.Sequential(
@@ -24,35 +23,33 @@ def alexnet(nn, classes):
   )
 
 
-def resnet_v1_50(nn, classes):
+def resnet_v1_50(classes: int) -> Any:
   """The net of that name of `slim.nets`: the last unit of a block strides.
 
   He et al., Deep Residual Learning, https://arxiv.org/abs/1512.03385, table 1.
-
-  Args:
-    nn: `torch.nn`.
-    classes: int.
   """
+  from torch import nn
 
   class Sum(nn.Module):
     """The rectified sum of two branches."""
 
-    def __init__(self, branch, shortcut):
+    def __init__(self, branch: Any, shortcut: Any) -> None:
       super().__init__()
       self.branch, self.shortcut = branch, shortcut
 
-    def forward(self, x):
+    def forward(self, x: Any) -> Any:
       return nn.functional.relu(self.branch(x) + self.shortcut(x))
 
-  def conv(before, after, size, stride=1):
+  def conv(
+    before: int, after: int, size: int, stride: int = 1
+  ) -> tuple[Any, Any]:
     # Without bias, as normalized convolutions of slim are.
-    padding = size // 2
     return (
-      nn.Conv2d(before, after, size, stride, padding, bias=False),
+      nn.Conv2d(before, after, size, stride, size // 2, bias=False),
       nn.BatchNorm2d(after),
     )
 
-  def unit(before, width, stride):
+  def unit(before: int, width: int, stride: int) -> Any:
     after = 4 * width
     branch = nn.Sequential(
       *(*conv(before, width, 1), nn.ReLU()),
@@ -72,9 +69,8 @@ def resnet_v1_50(nn, classes):
     (256, 6, 2),
     (512, 3, 1),
   ):
-    for number in range(units):
-      last = number == units - 1
-      layers.append(unit(before, width, stride if last else 1))
+    for last in (*[1] * (units - 1), stride):
+      layers.append(unit(before, width, last))
       before = 4 * width
   return nn.Sequential(
     *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, classes)

@@ -11,12 +11,19 @@ References:
 import importlib
 import math
 import os
+import types
+from collections.abc import Callable
+from collections.abc import Sequence
+
+# PyTorch may be absent, and so its types are; it is imported when needed.
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from slim import spelling
 from terngrad import errors
+from terngrad.exchange import group as groups
 from terngrad.measure.processes import exchanges
 from terngrad.measure.processes import peer_nets
 
@@ -34,18 +41,24 @@ _NETS = {
 }
 
 
-def is_peer(text):
+def is_peer(text: str) -> bool:
   """Whether a case is one of this module's: 'ddp', 'ddp:hook=fp16'."""
   return spelling.split(text)[0] == NAME
 
 
-def case(what, group, host, text, batch, interface):
+def case(
+  what: exchanges.Subject,
+  group: groups.Group,
+  host: str,
+  text: str,
+  batch: int,
+  interface: str,
+) -> exchanges.Case:
   """Builds a case.
 
   Args:
-    what: `exchanges.Subject`.
-    group: `exchange.group.Group`, by which the processes tell each other where
-      they meet.
+    what: is trained.
+    group: by which the processes tell each other where they meet.
     host: name or address of the first process's machine.
     text: 'ddp', with options: hook of none, fp16, bf16 and powersgd; rank, of
       powersgd.
@@ -53,15 +66,21 @@ def case(what, group, host, text, batch, interface):
     interface: network interface that gloo uses; '' for its own choice.
 
   Returns:
-    An `exchanges.Case`. Its bytes are those of a ring all-reduce. PowerSGD's
-    first two steps, which send float32, are behind it.
+    Its bytes are those of a ring all-reduce. PowerSGD's first two steps, which
+    send float32, are behind it.
 
   Raises:
     errors.ConfigError: PyTorch is not there, or has no such hook.
   """
   with errors.as_config_error():
     hook, rank = spelling.make('case', text, {NAME: _choice})
-  torch = _torch()
+  try:
+    import torch
+  except ImportError as error:
+    raise errors.ConfigError(
+      f'case: expected PyTorch for {NAME}, received "{error}". Install it: '
+      'pip install torch, or leave the case out.'
+    ) from error
   _join(torch, group, host, interface)
   torch.set_num_threads(tf.config.threading.get_intra_op_parallelism_threads())
   torch.manual_seed(1)
@@ -80,7 +99,7 @@ def case(what, group, host, text, batch, interface):
     ) from error
   optimizer = torch.optim.SGD(parallel.parameters(), _RATE)
 
-  def step():
+  def step() -> None:
     optimizer.zero_grad(set_to_none=False)
     loss(parallel).backward()
     optimizer.step()
@@ -95,7 +114,7 @@ def case(what, group, host, text, batch, interface):
   )
 
 
-def _choice(hook=_PLAIN, rank=1):
+def _choice(hook: str = _PLAIN, rank: int = 1) -> tuple[str, int]:
   """(hook, rank) of a text."""
   spelling.check_name('hook', hook, _HOOKS)
   if not 1 <= rank <= 1024:
@@ -105,38 +124,32 @@ def _choice(hook=_PLAIN, rank=1):
   return hook, rank
 
 
-def _torch():
-  try:
-    return importlib.import_module('torch')
-  except ImportError as error:
-    raise errors.ConfigError(
-      f'case: expected PyTorch for {NAME}, received "{error}". Install it: '
-      'pip install torch, or leave the case out.'
-    ) from error
-
-
-def _join(torch, group, host, interface):
+def _join(
+  torch: types.ModuleType, group: groups.Group, host: str, interface: str
+) -> None:
   """Makes the group of all processes, once."""
   distributed = torch.distributed
   if distributed.is_initialized():
     return
   if interface:
     os.environ['GLOO_SOCKET_IFNAME'] = interface
-  port, store = 0, None
+  store = None
   if group.rank == 0:
     store = distributed.TCPStore(
       host, 0, group.size, is_master=True, wait_for_workers=False
     )
-    port = store.port
-  told = group.all_gather_now(np.array([[port]], np.int32))
+  port = np.array([[store.port if store else 0]], np.int32)
+  ports = group.all_gather_now(port)
   if store is None:
-    store = distributed.TCPStore(host, int(told[0, 0]), group.size)
+    store = distributed.TCPStore(host, int(ports[0, 0]), group.size)
   distributed.init_process_group(
     'gloo', store=store, rank=group.rank, world_size=group.size
   )
 
 
-def _register(torch, parallel, hook, rank):
+def _register(
+  torch: types.ModuleType, parallel: Any, hook: str, rank: int
+) -> None:
   """Gives a model its communication hook."""
   if hook == _POWERSGD:
     module = importlib.import_module(f'{_HOOKS_OF}.powerSGD_hook')
@@ -150,10 +163,12 @@ def _register(torch, parallel, hook, rank):
     parallel.register_comm_hook(torch.distributed.group.WORLD, function)
 
 
-def _model(torch, what, batch, worker):
+def _model(
+  torch: types.ModuleType, what: exchanges.Subject, batch: int, worker: int
+) -> tuple[Any, Callable[[Any], Any]]:
   """(a module, a function of it that returns the loss)."""
   if what.model is None:
-    return _given_gradients(torch, what.shapes), lambda model: model()
+    return _given_gradients(what.shapes), lambda model: model()
   if what.model.name not in _NETS:
     raise errors.ConfigError(
       f'case: expected --net of {", ".join(_NETS)} for {NAME} with --real, '
@@ -166,40 +181,41 @@ def _model(torch, what, batch, worker):
   )
   labels = torch.randint(0, what.classes, (batch,), generator=generator)
   entropy = torch.nn.functional.cross_entropy
-  model = _NETS[what.model.name](torch.nn, what.classes)
+  model = _NETS[what.model.name](what.classes)
   return model, lambda model: entropy(model(images), labels)
 
 
-def _given_gradients(torch, shapes):
+def _given_gradients(shapes: Sequence[Sequence[int]]) -> Any:
   """A module without passes: its gradients are Gaussian numbers."""
+  import torch
 
   class Given(torch.autograd.Function):
     """Zero, of gradients that are drawn once."""
 
     @staticmethod
-    def forward(ctx, drawn, *parameters):
+    def forward(ctx: Any, drawn: list[Any], *parameters: Any) -> Any:
       ctx.drawn = drawn
       return parameters[0].new_zeros([])
 
     @staticmethod
-    def backward(ctx, upstream):
+    def backward(ctx: Any, upstream: Any) -> tuple[Any, ...]:
       return None, *ctx.drawn
 
   class Module(torch.nn.Module):
     """Parameters of some shapes."""
 
-    def __init__(self):
+    def __init__(self) -> None:
       super().__init__()
       self.variables = torch.nn.ParameterList(torch.zeros(s) for s in shapes)
       self.drawn = [torch.randn(s) for s in shapes]
 
-    def forward(self):
+    def forward(self) -> Any:
       return Given.apply(self.drawn, *self.variables)
 
   return Module()
 
 
-def elements_sent(shapes, rank):
+def elements_sent(shapes: Sequence[Sequence[int]], rank: int) -> int:
   """Elements that are all-reduced in a step.
 
   Args:
@@ -207,9 +223,6 @@ def elements_sent(shapes, rank):
     rank: of PowerSGD, of which a matrix n x m sends rank (n + m) elements where
       that is less than half of it, as the hook's `min_compression_rate` of 2
       has it; 0 for none, which sends all.
-
-  Returns:
-    int.
   """
   total = 0
   for shape in shapes:

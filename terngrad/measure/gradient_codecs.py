@@ -1,0 +1,29 @@
+"""The codec of a model whose variables all have the same code."""
+
+from collections.abc import Iterable
+from collections.abc import Sequence
+
+from terngrad.codec import policy
+from terngrad.codec.methods import registry
+from terngrad.reduce import bucketing
+from terngrad.reduce import gradients
+
+
+def of_text(
+  text: str, shapes: Iterable[Sequence[int]], num_workers: int
+) -> gradients.GradientCodec:
+  """The codec, without native kernels.
+
+  Args:
+    text: as `--codec` spells it.
+    shapes: of the variables.
+    num_workers: that exchange their gradients.
+
+  Raises:
+    ValueError: the text names no method.
+  """
+  code = registry.method(text, num_workers)
+  specs = [
+    policy.VariableSpec(f'v{i}', tuple(shape)) for i, shape in enumerate(shapes)
+  ]
+  return bucketing.gradient_codec(specs, [code] * len(specs))
