@@ -5,7 +5,6 @@ own code. What is replaced is the place where Keras's optimizers add up the
 gradients of all replicas.
 """
 
-import threading
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import MutableMapping
@@ -24,6 +23,7 @@ from terngrad.compression import compressor as compressors
 from terngrad.compression import reduced as reduced_lib
 from terngrad.compression import variable_codes
 from terngrad.keras import not_finite
+from terngrad.keras import waiting_sums
 from terngrad.keras import wrapping
 
 if TYPE_CHECKING:
@@ -125,9 +125,7 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     self._compressor = compressors.Compressor(codec, seed)
     self._warned = False
     self._guard = not_finite.Guard(on_not_finite)
-    # Of a replica, which has a thread: the sums that are known before the
-    # wrapped optimizer asks for them.
-    self._known = threading.local()
+    self._waiting = waiting_sums.WaitingSums()
     setattr(optimizer, wrapping.REPLACED, self._sum)
 
   def __getattr__(self, name: str) -> Any:
@@ -384,18 +382,15 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     sums: Sequence[Gradient],
   ) -> None:
     """Lets the wrapped optimizer apply gradients whose sums are known."""
-    self._known.sums = sums
-    try:
+    with self._waiting.known(sums):
       self.inner_optimizer.apply(grads, variables)
-    finally:
-      del self._known.sums
 
   def _sum(
     self, grads_and_vars: Iterable[tuple[Gradient, tf.Variable]]
   ) -> Iterable[tuple[Gradient, tf.Variable]]:
     """In place of the wrapped optimizer's own sum over the replicas."""
     gradients, variables = zip(*grads_and_vars, strict=True)
-    sums = getattr(self._known, 'sums', None)
+    sums = self._waiting.sums()
     if sums is None:
       chosen = known(self.inner_optimizer, variables)
       reduced = self._compressor.reduce(
