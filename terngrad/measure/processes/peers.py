@@ -74,13 +74,7 @@ def case(
   """
   with errors.as_config_error():
     hook, rank = spelling.make('case', text, {NAME: _choice})
-  try:
-    import torch
-  except ImportError as error:
-    raise errors.ConfigError(
-      f'case: expected PyTorch for {NAME}, received "{error}". Install it: '
-      'pip install torch, or leave the case out.'
-    ) from error
+  torch = _torch()
   _join(torch, group, host, interface)
   torch.set_num_threads(tf.config.threading.get_intra_op_parallelism_threads())
   torch.manual_seed(1)
@@ -122,6 +116,17 @@ def _choice(hook: str = _PLAIN, rank: int = 1) -> tuple[str, int]:
       f'rank: expected one from 1 to 1024, received {rank}. Use rank=1.'
     )
   return hook, rank
+
+
+def _torch() -> types.ModuleType:
+  """PyTorch, imported when it is needed."""
+  try:
+    return importlib.import_module('torch')
+  except ImportError as error:
+    raise errors.ConfigError(
+      f'case: expected PyTorch for {NAME}, received "{error}". Install it: '
+      'pip install torch, or leave the case out.'
+    ) from error
 
 
 def _join(
