@@ -131,7 +131,7 @@ def _scorer(
   model: keras.Model,
   context: execution.ExecutionContext,
 ) -> Callable[[], dict[str, float]]:
-  """Returns the function that scores --eval_subsets after an epoch."""
+  """Returns the scorer of --eval_subsets; it returns {} without subsets."""
   # The dict drops repeated names.
   subsets = {
     name: evaluation.open_subset(config.data, config.model.net, name)

@@ -34,7 +34,7 @@ class Data(NamedTuple):
     batches: yields the batches from a step on. Arguments: the number of
       completed steps, and the examples of each worker of all processes; None
       for equal shares.
-    digest: equal for equal data; see `read_options.SplitInfo`.
+    digest: equal for equal data; None if unknown.
   """
 
   num_examples: int
