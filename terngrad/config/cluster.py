@@ -239,12 +239,8 @@ def _meet(
 ) -> clusters.Cluster:
   """Returns the cluster of the equal processes that meet at a rendezvous.
 
-  Args:
-    chosen: the options.
-    place: the rendezvous.
-    index: number of this process, from 0.
-    count: processes of the run.
-    local_rank: number of this process on its host; it is added to the port.
+  This is process `index` of `count`. Its port is --cluster_port plus its rank
+  on the host.
   """
   # The rest of --cluster may hold a password, so no message shows it.
   kind = chosen.cluster.partition(':')[0]

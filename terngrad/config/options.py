@@ -179,11 +179,9 @@ def _value(config: 'DataclassInstance', known: Option) -> Any:
 
 
 def build(kind: 'type[_Config]', /, **values: Any) -> '_Config':
-  """Builds a configuration from option names and values.
+  """Builds a configuration of class `kind` from values by option name.
 
-  Args:
-    kind: class of the configuration.
-    **values: values by option name. Other options keep their defaults.
+  Other options keep their defaults.
 
   Raises:
     errors.ConfigError: the configuration has no option of this name.
@@ -192,11 +190,7 @@ def build(kind: 'type[_Config]', /, **values: Any) -> '_Config':
 
 
 def replace(config: '_Config', /, **values: Any) -> '_Config':
-  """Copies a configuration with new values of some options.
-
-  Args:
-    config: the configuration to copy.
-    **values: new values by option name.
+  """Copies a configuration with new values, given by option name.
 
   Raises:
     errors.ConfigError: the configuration has no option of this name.

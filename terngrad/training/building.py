@@ -25,11 +25,8 @@ def net(
 ) -> keras.Model:
   """Builds the network with its initial values on the first device.
 
-  Args:
-    chosen: options of the network.
-    image_size: height and width of the input, in pixels.
-    is_synchronized: True for synchronized batch normalization.
-    context: the context of the run.
+  `image_size` is the height and width of the input, in pixels.
+  `is_synchronized` selects synchronized batch normalization.
   """
   # Keras takes an int32 seed. Codecs use all 64 bits of the run's seed.
   seed = chosen.seed % 2**31
@@ -64,11 +61,8 @@ def local(
 ) -> local_steps.LocalSteps:
   """Builds the local steps that nodes take between two exchanges.
 
-  Args:
-    devices: options of the number of local steps, fragments and overlap.
-    optimizer: options of the inner optimizer.
-    codec: the codec of the exchange.
-    node_pass: the pass whose L2 terms the local steps apply.
+  The local steps apply the L2 terms of `node_pass`; `codec` encodes the
+  exchange.
   """
   streams = devices.fragments > 1 or devices.overlap_steps > 0
   return local_steps.LocalSteps(

@@ -46,10 +46,8 @@ class Hooks:
   def time_limit(self, what: str) -> contextlib.AbstractContextManager[None]:
     """Context that ends the process if the block takes too long.
 
-    Use it for blocks that wait for other processes.
-
-    Args:
-      what: name of the block, for the error message.
+    Use it for blocks that wait for other processes. `what` names the block in
+    the error message.
     """
     return coordination.time_limit(self._cluster, self._seconds, what)
 
@@ -58,21 +56,13 @@ class Hooks:
 
     Local work may wait there: TensorFlow registers each function and each kind
     of operation that the chief runs for the first time with every task. Other
-    runs have no limit.
-
-    Args:
-      what: name of the block, for the error message.
+    runs have no limit. `what` names the block in the error message.
     """
     del what
     return contextlib.nullcontext()
 
   def line(self, step: int, values: dict[str, float]) -> str:
-    """Formats the log line of a step; see `meter.log_line`.
-
-    Args:
-      step: completed steps.
-      values: the record of the step, by metric name.
-    """
+    """Formats the log line of a step from its metrics by name."""
     return meter.log_line(step, values)
 
   def before_save(self) -> None:
@@ -120,9 +110,7 @@ class ExecutionContext:
   ) -> Iterator[batches.Batch]:
     """Yields the batches that follow `step` completed steps.
 
-    Args:
-      step: completed steps.
-      shares: examples of each worker; None for equal shares.
+    `shares` holds the examples of each worker; None for equal shares.
     """
     return self.data.batches(step, shares)
 
@@ -167,11 +155,8 @@ def remarks(
 ) -> list[str]:
   """Formats log lines on the messages, the kernels and the collectives.
 
-  Args:
-    codec: the codec of the steps.
-    exchange: the exchange of the run.
-    always_float: True if --floating_grad_epoch=1 replaces the chosen codec in
-      every step.
+  `always_float` is True if --floating_grad_epoch=1 replaces the chosen codec in
+  every step.
   """
   bits = codec.bits(exchange.num_workers) / max(1, codec.num_elements)
   elements: collections.Counter[str] = collections.Counter()

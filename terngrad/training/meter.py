@@ -43,12 +43,9 @@ class Meter:
   def __init__(
     self, epochs: schedules.Epochs, last: metrics.Record, step: int = 0
   ) -> None:
-    """Starts the clock.
+    """Starts the clock after `step` completed steps.
 
-    Args:
-      epochs: converts steps to epochs.
-      last: the last record of the run to resume, or {}.
-      step: completed steps.
+    `last` is the last record of a resumed run, or {}.
     """
     self.epochs = epochs
     self._step = self._recorded = step
@@ -98,13 +95,7 @@ class Meter:
   ) -> dict[str, float]:
     """Computes the metrics of `metrics.TRAINING` that the run has, by name.
 
-    Args:
-      num_elements: elements of a gradient, for the bits per element.
-      learning_rate: learning rate of the last step.
-      regularization: sum of the L2 terms of the parameters after the last step.
-      scaling: variables of the loss scale, or ().
-      arrivals: stale and dropped gradients; None if every step waits for all
-        workers.
+    The arguments become the attributes of the same names.
     """
     self.num_elements, self.learning_rate = num_elements, learning_rate
     self.regularization, self.scaling = regularization, scaling
@@ -118,12 +109,7 @@ class Meter:
 
 
 def log_line(step: int, values: Mapping[str, float]) -> str:
-  """Formats the log line of a step: that of 2017, with bits per element.
-
-  Args:
-    step: completed steps.
-    values: the record of the step, by metric name.
-  """
+  """Formats the log line of a step: that of 2017, with bits per element."""
   losses, rates = (
     metric.texts(metrics.TRAINING, values, part)
     for part in ('line', 'brackets')

@@ -112,14 +112,10 @@ def texts(
 
 
 def entries(table: Iterable[Metric], field: str) -> list[tuple[Metric, Any]]:
-  """Lists the metrics that have a field, those with `first` at the front.
+  """Lists (metric, its field) for the metrics of a table that have the field.
 
-  Args:
-    table: metrics.
-    field: name of a field of type `Drawn` or `Shown`.
-
-  Returns:
-    List of (metric, its field). Otherwise the order of the table remains.
+  `field` names a field of type `Drawn` or `Shown`. Metrics whose field has
+  `first` come first; otherwise the order of the table remains.
   """
   found = [(m, getattr(m, field)) for m in table if getattr(m, field)]
   return sorted(found, key=lambda pair: not pair[1].first)

@@ -39,22 +39,15 @@ class Arrivals(NamedTuple):
 def epoch_name(subset: str, kind: metric.Metric) -> str:
   """Returns the name of a subset's score in the records of training.
 
-  Args:
-    subset: subset that is scored at the end of an epoch.
-    kind: metric of `EVALUATION`.
+  `kind` is a metric of `EVALUATION`.
   """
   return f'{subset}_{kind.name}'
 
 
 def epoch_subsets(records: Iterable[Record], kind: metric.Metric) -> list[str]:
-  """Lists the subsets that have scores in records of training.
+  """Lists the subsets with scores in records of training, by first score.
 
-  Args:
-    records: records of training.
-    kind: metric of `EVALUATION`.
-
-  Returns:
-    Names in the order of their first score.
+  `kind` is a metric of `EVALUATION`.
   """
   suffix = epoch_name('', kind)
   names = dict.fromkeys(name for record in records for name in record)
@@ -72,16 +65,9 @@ PLOTS = (LOSS, ACCURACY, ZEROS, BITS, SPEED, LEARNING_RATE)
 
 
 def bits_per_element(result: 'steps.StepResult', num_elements: int) -> float:
-  """Computes the mean bits per element that a worker sent.
+  """Computes the bits per gradient element that a worker sent in a step.
 
-  Counts words and probes, 4 bytes each.
-
-  Args:
-    result: result of a step.
-    num_elements: elements of a gradient.
-
-  Returns:
-    Bits per element of the gradient, mean over the workers.
+  Counts words and probes, 4 bytes each; mean over the workers.
   """
   words = float(result.sent.numpy().mean())
   return 32 * (words + result.probes.shape[1]) / num_elements

@@ -72,10 +72,7 @@ class Recorder:
   ) -> None:
     """Writes numbers of one step as one JSON line and TensorBoard scalars.
 
-    Args:
-      step: step of the numbers.
-      values: numbers by name.
-      tags: TensorBoard tags by name, for those that differ from the name.
+    `tags` holds the TensorBoard tags that differ from the name, by name.
 
     Raises:
       errors.TrainingError: the file was removed or renamed.

@@ -117,11 +117,9 @@ class Run:
   def chosen(
     self, step: int, floats: bool
   ) -> tuple[steps.Step, gradients.GradientCodec]:
-    """Returns the traced step to take after `step` steps, and its codec.
+    """Returns the traced step after `step` completed steps, and its codec.
 
-    Args:
-      step: completed steps.
-      floats: True for the step with float32 gradients.
+    `floats` selects the step with float32 gradients.
     """
     coded = [(s.step, s.codec) for s in self.warm_up if step < s.until]
     coded.append((self.coded_step, self.codec))

@@ -119,10 +119,7 @@ def on_devices(
 ) -> gradients.GradientCodec:
   """Chooses the fastest implementation of a codec for the devices.
 
-  Args:
-    codec: any codec.
-    devices: names of the devices. A mix of CPUs and GPUs leaves the codec
-      unchanged.
+  A mix of CPUs and GPUs leaves the codec unchanged.
   """
   kinds = {tf.DeviceSpec.from_string(name).device_type for name in devices}
   if kinds == {'GPU'}:
@@ -131,10 +128,8 @@ def on_devices(
 
 
 def is_logits(name: str, layers: Sequence[str] = ('logits',)) -> bool:
-  """Returns whether a variable belongs to a classifier layer.
+  """Returns whether the layer of a variable is among `layers`.
 
-  Args:
-    name: name of the variable; its first component is the layer.
-    layers: names of the classifier layers.
+  The layer is the first component of the variable's name.
   """
   return name.split('/')[0] in layers

@@ -36,14 +36,7 @@ class RunWriter:
     begin: Begin,
     say: Callable[[str], None],
   ) -> None:
-    """Opens the records; logs records that are missing or were dropped.
-
-    Args:
-      folder: path of the run's files.
-      run: the assembled run.
-      begin: see `Begin`.
-      say: called with each log line.
-    """
+    """Opens the records; logs records that are missing or were dropped."""
     self.say = say
     self._run = run
     self._writer = checkpoints.Writer(
@@ -71,12 +64,7 @@ class RunWriter:
     self._recorder.close()
 
   def log(self, step: int, learning_rate: float) -> None:
-    """Records and logs the metrics since the last record.
-
-    Args:
-      step: completed steps.
-      learning_rate: learning rate of the last step.
-    """
+    """Records and logs the metrics since the last record."""
     run = self._run
     self._logged = self.gauge.values(
       fragments.of_step(run.codec, step - 1).num_elements,
@@ -119,12 +107,8 @@ class RunWriter:
   ) -> None:
     """Records histograms of each tower's variables and decoded gradients.
 
-    Does nothing before `Hooks.observe_secs` have passed since the last time.
-
-    Args:
-      step: completed steps.
-      result: result of the last step.
-      at_checkpoint: True records them at any time.
+    Does nothing before `Hooks.observe_secs` have passed since the last time,
+    unless `at_checkpoint` is True.
     """
     if self._observing.due() or at_checkpoint:
       histograms, sparsity = _histograms(self._run, result)
@@ -134,12 +118,7 @@ class RunWriter:
       self._recorder.flush()
 
   def save(self, step: int, states: dict[str, Any]) -> str:
-    """Writes a checkpoint; returns its path.
-
-    Args:
-      step: completed steps.
-      states: result of `stored_states.Store.gather`.
-    """
+    """Writes a checkpoint with the gathered states; returns its path."""
     self._recorder.sync()
     with self._run.store.holding(states):
       return self._writer.save(step)
@@ -175,11 +154,7 @@ class IntervalTimer:
   """An interval timer: `due` returns True once per interval."""
 
   def __init__(self, seconds: float) -> None:
-    """Starts the timer.
-
-    Args:
-      seconds: length of the interval; infinity for never.
-    """
+    """Starts an interval of some seconds; infinity never ends."""
     self._seconds = seconds
     self._last = time.monotonic()
 
