@@ -242,7 +242,7 @@ def _meet(
   This is process `index` of `count`. Its port is --cluster_port plus its rank
   on the host.
   """
-  # The rest of --cluster may hold a password, so no message shows it.
+  # The text after ':' may hold a password, so the message shows only the kind.
   kind = chosen.cluster.partition(':')[0]
   options.refuse(
     chosen.exchange != COLLECTIVE,

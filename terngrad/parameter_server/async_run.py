@@ -119,10 +119,13 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
   def batches(
     self, step: int, shares: Sequence[int] | None = None
   ) -> Iterator[batches_lib.Batch]:
-    """Starts all processes at a step and yields the chief's batches.
+    """Starts all processes after `step` completed steps.
 
-    After `step` completed steps each process starts at the batch step * K / N,
-    the mean number of batches per process. The exact numbers are not stored.
+    Each process starts at the batch step * K / N, the mean number of batches
+    per process. The exact numbers are not stored.
+
+    Returns:
+      The chief's batches, see `_batches`.
     """
     # The first codec is that of the coded steps. The configuration refuses
     # float32 steps and warm-up in asynchronous runs, so no other is used.
@@ -252,7 +255,7 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
     self._workers[number].process.apply(step, rate, averaging_decay)
     self._pull(came, taken + 1)
     for number in came:
-      # `take` starts the chief's next push, since the loop may save before it.
+      # The next `take` starts the chief's push: the loop may save before it.
       if number != _CHIEF:
         self._start(number)
     return self._result(came, stop)

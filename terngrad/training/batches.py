@@ -58,7 +58,7 @@ def open_data(
 
   Args:
     data: options of the data set and of the batches.
-    model: options; the network selects the preprocessing, the seed the order.
+    model: options; the seed sets the order, the network the preprocessing.
     num_workers: workers that share a batch, each with at least one example.
     benchmark: True for constant images and no files.
     workers: workers whose rows of each batch are read; None for all.

@@ -22,9 +22,10 @@ def weights(
   shape: Sequence[int],
   clock: Callable[[], float] = time.perf_counter,
 ) -> list[float]:
-  """Measures the devices of all processes; each process measures sequentially.
+  """Measures the relative speeds of the devices of all processes.
 
-  The time of a device is the fastest of three forward and backward passes.
+  The time of a device is the fastest of three forward and backward passes. A
+  process measures its devices one after the other.
 
   Args:
     training: provides the pass, the replicas and the exchange.

@@ -68,11 +68,11 @@ class Hooks:
   def before_save(self) -> None:
     """Raises `errors.TrainingError` if replicas on other tasks differ.
 
-    The loop itself compares the replicas of collectives.
+    The loop itself compares only the first replica of each process.
     """
 
   def measure(self) -> metrics.Arrivals | None:
-    """Returns the late gradients since the last record.
+    """Returns the stale and dropped gradients since the last record.
 
     None if every step waits for all workers.
     """
@@ -86,7 +86,7 @@ class ExecutionContext:
   """The exchange, the data and the hooks of a run.
 
   Attributes:
-    exchange: places workers on devices and moves their messages.
+    exchange: maps workers to devices and moves their messages.
     data: the examples.
     hooks: periodic actions of the loop and its time limits.
   """
@@ -117,7 +117,7 @@ class ExecutionContext:
   def placement_scope(self) -> contextlib.AbstractContextManager[None]:
     """Context in which the model's variables are created.
 
-    They are the variables of the first replica. A subclass can place them on
+    They are the variables of the first replica. A subclass can spread them over
     several devices.
     """
     return contextlib.nullcontext()
