@@ -1,1 +1,1 @@
-"""Configurations: what a run is told, and what is refused."""
+"""Configurations: the options of each program and their validation."""

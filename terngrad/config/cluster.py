@@ -1,4 +1,4 @@
-"""The options of runs of several processes, and the cluster that they name."""
+"""Options of runs with several processes, and their cluster."""
 
 import dataclasses
 import functools
@@ -28,7 +28,7 @@ algorithms = lazy.module('terngrad.exchange.algorithms')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cluster(options.Part):
-  """Where the processes of a run are."""
+  """Options of the processes of a run and of their communication."""
 
   exchange: str = options.option(
     TOWERS,
@@ -119,12 +119,12 @@ class Cluster(options.Part):
 
   @functools.cached_property
   def tasks(self) -> clusters.Cluster | None:
-    """The cluster of the run; None for one process alone.
+    """The cluster of the run; None for a run of one process.
 
-    It is asked for once: what a scheduler answers may change.
+    The result is cached, because a scheduler's answer may change.
 
     Raises:
-      errors.ConfigError: what is said of it cannot be.
+      errors.ConfigError: the options name no valid cluster.
     """
     self.validate()
     if self.exchange == TOWERS:
@@ -145,7 +145,7 @@ class Cluster(options.Part):
     return cluster
 
   def validate(self) -> None:
-    """See `options.Part.validate`."""
+    """Raises `errors.ConfigError` for the first invalid option."""
     super().validate()
     for name, known in {
       'exchange': (TOWERS, COLLECTIVE),
@@ -165,16 +165,16 @@ class Cluster(options.Part):
 
   @property
   def num_processes(self) -> int:
-    """Processes that share the nodes."""
+    """Number of worker processes; each has the same number of nodes."""
     return len(self.tasks.jobs['worker']) if self.tasks else 1
 
   @property
   def keeps_files(self) -> bool:
-    """Whether this process writes what the run leaves, and its log."""
+    """Whether this process writes the log, checkpoints and records."""
     return self.tasks is None or self.tasks.is_chief
 
   def _checked_cluster(self) -> clusters.Cluster:
-    """The cluster that the options name, on a network that may be used."""
+    """Resolves --cluster and checks the time limits and the network."""
     for name in ('start_timeout', 'step_timeout'):
       options.refuse(
         not 1 <= getattr(self, name) < 10**6,
@@ -237,8 +237,12 @@ def _meet(
   count: int,
   local_rank: int = 0,
 ) -> clusters.Cluster:
-  """The cluster of equal processes that meet at a place."""
-  # What follows the kind may hold a password.
+  """Returns the cluster of the equal processes that meet at a rendezvous.
+
+  This is process `index` of `count`. Its port is --cluster_port plus its rank
+  on the host.
+  """
+  # The text after ':' may hold a password, so the message shows only the kind.
   kind = chosen.cluster.partition(':')[0]
   options.refuse(
     chosen.exchange != COLLECTIVE,
@@ -263,7 +267,7 @@ def _from_file(chosen: Cluster) -> clusters.Cluster:
   return resolvers.from_hosts_text(text, chosen.job_name, chosen.task_id)
 
 
-# What --cluster begins with. Anything else is a file.
+# Resolvers by the text of --cluster before ':'. Any other text names a file.
 RESOLVERS: dict[str, Callable[[Cluster], clusters.Cluster]] = {
   'flags': _from_flags,
   'tf_config': lambda _: resolvers.from_tf_config(

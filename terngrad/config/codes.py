@@ -1,4 +1,4 @@
-"""Options of the gradient code, and the code that they name."""
+"""Options that choose how gradients are compressed."""
 
 import dataclasses
 from typing import TYPE_CHECKING
@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
 
 class Named(NamedTuple):
-  """Which `codec.method.Method` a variable gets, and when.
+  """The compression methods of a run: by variable and by step.
 
   Attributes:
-    code: of what no rule decides.
-    rules: see `policy.policy`.
-    first: each with the steps before which it is used in place of `code`.
+    code: method of the variables that no rule matches.
+    rules: methods of the other variables; see `policy.policy`.
+    first: warm-up methods that replace `code`, as (until, method) with rising
+      numbers. A step uses the first entry with step < until.
   """
 
   code: 'method.Method'
@@ -29,15 +30,16 @@ class Named(NamedTuple):
 
   @property
   def methods(self) -> 'list[method.Method]':
-    """All of them."""
+    """The methods of the rules, then those of the warm-up, then `code`."""
     return [*(found for _, found in (*self.rules, *self.first)), self.code]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Codes(options.Part):
-  """How gradients are coded.
+  """Options of gradient compression.
 
-  A run that continues compares the code's name, whichever flags gave it.
+  A resumed run compares the name of the method, so the flags that choose it may
+  change.
   """
 
   size_to_binarize: int = options.option(
@@ -106,14 +108,15 @@ class Codes(options.Part):
   )
 
   def named(self, num_workers: int) -> Named:
-    """The `Named` methods, for so many nodes.
+    """Builds the methods that the options name, for a number of workers.
 
     Raises:
-      errors.ConfigError: a text names none, or options contradict each other.
+      errors.ConfigError: a text names no method, or options contradict each
+        other.
     """
     with errors.as_config_error():
       parsed = policy.parse(self.codec_rules)
-      # Equal texts are one method, whose variables are coded together.
+      # Variables of one method are coded together, so equal texts share one.
       made = {code: _made(code, num_workers) for _, code in parsed}
       stages = policy.parse_stages(self.codec_warm_up)
       first = [(until, _made(code, num_workers)) for until, code in stages]
@@ -126,13 +129,14 @@ class Codes(options.Part):
     return Named(code, rules, first)
 
   def text(self, num_workers: int | None) -> str:
-    """The code as `--codec` spells it, whichever flags name it.
+    """Returns the method in the syntax of `--codec`, from whichever flags.
 
     Args:
-      num_workers: of a run, or None for a code of any number.
+      num_workers: workers of the run; None if the number is not known.
 
     Raises:
       errors.ConfigError: flags contradict each other.
+      ValueError: --codec names no method.
     """
     if not self.codec:
       return self._codec_text_of_grad_bits()
@@ -144,7 +148,7 @@ class Codes(options.Part):
       f'codec: expected --grad_bits to be left out beside --codec={name}, '
       f'received {self.grad_bits}. Choose the code by one of the two.',
     )
-    # What it says must be right by itself.
+    # --codec must be valid without the other flags.
     registry.method(self.codec, num_workers or 0)
     given = dict(item.partition('=')[::2] for item in items)
     flags = 'clip_factor', 'scaler_rule', 'packing'

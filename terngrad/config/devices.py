@@ -1,4 +1,4 @@
-"""Options of what computes gradients, and in how many parts."""
+"""Options of the devices, of the nodes and of the parts of a batch."""
 
 import dataclasses
 
@@ -11,7 +11,7 @@ STATISTICS = ('averaged', 'per_device', 'synchronized')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Devices(options.Part):
-  """What computes gradients, in how many parts."""
+  """Options of the devices, of the nodes and of the parts of a batch."""
 
   bn_statistics: str = options.option(
     'averaged',
@@ -102,7 +102,7 @@ class Devices(options.Part):
 
   @property
   def count(self) -> int:
-    """Devices of a process."""
+    """Number of devices of a process."""
     return len(self.devices) or self.num_gpus
 
   @property
@@ -112,10 +112,12 @@ class Devices(options.Part):
 
   @property
   def weights(self) -> str | list[float]:
-    """What --device_weights says: numbers, or `AUTO`.
+    """Parsed --device_weights: numbers from 0.001 to 1000, or `AUTO`.
+
+    Empty if the flag is empty: all devices get equal parts.
 
     Raises:
-      errors.ConfigError: it says neither.
+      errors.ConfigError: the flag holds neither, or a number out of range.
     """
     if self.device_weights == (AUTO,):
       return AUTO
@@ -132,7 +134,7 @@ class Devices(options.Part):
     return found
 
   def validate(self) -> None:
-    """See `options.Part.validate`."""
+    """Raises `errors.ConfigError` for the first invalid option."""
     super().validate()
     options.choice('bn_statistics', self.bn_statistics, STATISTICS)
     self._check_shares()
@@ -145,7 +147,7 @@ class Devices(options.Part):
     )
 
   def _check_shares(self) -> None:
-    """Refuses parts of a batch that do not go together."""
+    """Refuses contradicting options on how to divide a batch."""
     parts, is_divided = self.gradient_accumulation_steps, bool(self.weights)
     is_synchronized = self.bn_statistics == 'synchronized'
     for name in ('gradient_accumulation_steps', 'local_steps', 'bn_statistics'):

@@ -9,14 +9,14 @@ from terngrad.config import options
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvalData(model_lib.Data):
-  """What is scored."""
+  """Options of the data that an evaluation scores."""
 
   subset: str = options.option('validation', 'Prefix of the files to read.')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvalRun(options.Part):
-  """What is looked for, how it is scored, and what is left."""
+  """Options of the checkpoints, of the scoring and of the records."""
 
   max_steps: int = options.option(
     370000, 'Steps to train.', on_resume=options.TOLD, least=1
@@ -49,13 +49,13 @@ class EvalRun(options.Part):
   restore_avg_var: bool = options.option(
     True, 'Read the moving averages of the parameters.', 'model'
   )
-  # Accepted, as of 2017: nothing is coded.
+  # A flag of the 2017 code, accepted without effect: evaluation codes nothing.
   size_to_binarize: int = options.option(
     1, 'Gradients with fewer elements than this stay float32.', 'codes', least=0
   )
 
   def validate(self) -> None:
-    """See `options.Part.validate`."""
+    """Raises `errors.ConfigError` for the first invalid option."""
     super().validate()
     folders = self.eval_dir, self.checkpoint_dir
     options.refuse(
@@ -68,12 +68,12 @@ class EvalRun(options.Part):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvalConfig:
-  """An evaluation of the checkpoints that a training run writes."""
+  """Configuration of an evaluation of a training run's checkpoints."""
 
   data: EvalData = options.part(EvalData)
   model: model_lib.Model = options.part(model_lib.Model)
   run: EvalRun = options.part(EvalRun)
 
   def validate(self) -> None:
-    """Raises `errors.ConfigError` for the first option that cannot be."""
+    """Raises `errors.ConfigError` for the first invalid option."""
     options.validate_parts(self)

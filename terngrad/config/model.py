@@ -1,4 +1,4 @@
-"""Options of the data and the net: what training and evaluation agree on."""
+"""Options of the data and of the network, for training and evaluation."""
 
 import dataclasses
 import os
@@ -15,7 +15,7 @@ initializers = lazy.module('slim.nets.blocks.initializers')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Data(options.Part):
-  """What is read, and how many examples a step takes."""
+  """Options of the data set and of the batches."""
 
   dataset_name: str = options.option(
     'imagenet',
@@ -85,7 +85,7 @@ class Data(options.Part):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Model(options.Part):
-  """The net, as training and evaluation build it."""
+  """Options of the network that training and evaluation share."""
 
   net: str = options.option(
     'alexnet',
@@ -110,7 +110,7 @@ class Model(options.Part):
   )
 
   def validate(self) -> None:
-    """See `options.Part.validate`."""
+    """Raises `errors.ConfigError` for the first invalid option."""
     super().validate()
     options.choice('net', spelling.split(self.net)[0], nets.NETS)
     with errors.as_config_error():
@@ -124,7 +124,7 @@ class Model(options.Part):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainModel(Model):
-  """The net in training: its loss, precision and moving statistics."""
+  """Options of the network in training: loss, precision, statistics."""
 
   label_smoothing: float = options.option(
     -1.0,
@@ -161,7 +161,7 @@ class TrainModel(Model):
   )
 
   def validate(self) -> None:
-    """See `options.Part.validate`."""
+    """Raises `errors.ConfigError` for the first invalid option."""
     super().validate()
     if self.initializer:
       with errors.as_config_error():

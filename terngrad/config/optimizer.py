@@ -12,7 +12,7 @@ from terngrad.step import schedules
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Optimizer(options.Part):
-  """How an averaged gradient, or what local steps changed, is applied."""
+  """Options of the optimizer, of local steps and of the learning rate."""
 
   inner_optimizer: str = options.option(
     'momentum',
@@ -41,7 +41,8 @@ class Optimizer(options.Part):
     'Leave the L2 terms out of the gradient: parameters shrink by the share '
     'learning rate * --weight_decay in each update instead.',
   )
-  # Its name is kept on resume, and what it says is told: see `assembly`.
+  # Changing the name is refused on resume; changing its options is logged. See
+  # `assembly`.
   optimizer: str = options.option(
     'momentum',
     f'NAME[:option=value,...], of {", ".join(sorted(optimizers.OPTIMIZERS))}.',
@@ -75,34 +76,34 @@ class Optimizer(options.Part):
 
   @property
   def name(self) -> str:
-    """The optimizer without its options."""
+    """Name of the optimizer, without its options."""
     return spelling.split(self.optimizer)[0]
 
   def rule(self) -> optimizers.Optimizer:
-    """The optimizer that --optimizer describes.
+    """Builds the optimizer that --optimizer describes.
 
     Raises:
-      errors.ConfigError: it describes none.
+      errors.ConfigError: --optimizer describes no optimizer.
     """
     with errors.as_config_error():
       return optimizers.parse(self.optimizer, self.momentum)
 
   @property
   def inner_name(self) -> str:
-    """The inner optimizer without its options."""
+    """Name of the inner optimizer, without its options."""
     return spelling.split(self.inner_optimizer)[0]
 
   def inner_rule(self) -> inner_optimizers.InnerOptimizer:
-    """The inner optimizer that --inner_optimizer describes.
+    """Builds the optimizer of local steps that --inner_optimizer describes.
 
     Raises:
-      errors.ConfigError: it describes none.
+      errors.ConfigError: --inner_optimizer describes no optimizer.
     """
     with errors.as_config_error():
       return inner_optimizers.parse(self.inner_optimizer, self.local_momentum)
 
   def validate(self) -> None:
-    """See `options.Part.validate`."""
+    """Raises `errors.ConfigError` for the first invalid option."""
     super().validate()
     options.choice('optimizer', self.name, optimizers.OPTIMIZERS)
     self.rule()

@@ -1,14 +1,13 @@
-"""Options: what each is for, who must agree on it, and what may change it.
+"""Declares options: dataclass fields that are also command-line flags.
 
-An option is a field of a dataclass and a flag of the programs at once. All that
-is known of it stands where it is declared: `cli.flags` makes the flag, equal
-processes and the workers of parameter servers compare what they must share, and
-a run that continues compares what its checkpoint was made with.
+The declaration of an option holds everything about it. `cli.flags` makes the
+flag. Processes compare the options that they must share. A resumed run compares
+its options with those in the checkpoint.
 
-A configuration is a dataclass of parts, which are dataclasses of options, or of
-options themselves. Code takes an option from its part, as `config.model.net`;
-flags, processes and checkpoints know it by its name alone, so no two parts of a
-configuration have options of one name.
+A configuration is a dataclass. Its fields are options, or parts: dataclasses of
+options. Code reads an option through its part, as in `config.model.net`. Flags,
+processes and checkpoints use the option's name alone, so two parts of one
+configuration never have options of the same name.
 """
 
 import dataclasses
@@ -27,13 +26,14 @@ if TYPE_CHECKING:
 from slim import errors as data_errors
 from terngrad import errors
 
-# Who has to be told the same.
+# Which processes must have the same value; see `option`.
 OWN, RUN, WORKERS = 'own', 'run', 'workers'
-# What becomes of a run that continues with another value.
+# What happens when a run resumes with another value; see `option`.
 KEPT, TOLD, FREE = 'kept', 'told', 'free'
 
 
-# Headings of `--help`, in its order; a part has the name of its group.
+# Headings of `--help`, in its order. The name of a part is the default group of
+# its options.
 GROUPS = {
   'data': 'Data',
   'shards': 'Shards and how they are written',
@@ -45,16 +45,22 @@ GROUPS = {
   'optimizer': 'Optimizer and learning rate',
   'codes': 'Gradient codes',
 }
-# Groups whose options are `TOLD` where they do not say more; others are `FREE`.
+# The default of `on_resume` is `TOLD` in these groups and `FREE` in the others.
 _TOLD_GROUPS = ('data', 'model', 'optimizer', 'codes')
 
 
-# What a flag can say.
+# Types of an option's value.
 Value = bool | int | float | str | tuple[str, ...]
 
 
 class Option(NamedTuple):
-  """What is known of an option, see `option`; `part` may be ''."""
+  """Everything about one option; `option` describes most fields.
+
+  Attributes:
+    name: name of the field and of the flag.
+    part: field of the configuration that holds the option; '' if the option is
+      a field of the configuration itself.
+  """
 
   default: Value
   help: str
@@ -79,24 +85,28 @@ def option(
   least: float = -math.inf,
   most: float = math.inf,
 ) -> Any:
-  """A field of a configuration, which is a flag as well.
+  """Declares a dataclass field that is also a command-line flag.
 
   Args:
-    default: it gives the flag its type; a tuple is for a list.
-    description: what --help says of it.
-    group: of `GROUPS`; '' is that of its part, or 'data' where it is of none.
-    shared: who has to be told the same: `RUN`, all equal processes of a run;
-      `WORKERS`, also the workers of parameter servers, which compute by it;
-      `OWN`, nobody.
-    on_resume: what becomes of a run that continues with another value: `KEPT`,
-      it is refused; `TOLD`, the log says that it does not end at the same bits;
-      `FREE`, nothing; '' is the group's.
-    repeated: a list is given by repeating the flag, not with commas.
-    least: the lowest value of a number but its default, in a `Part`.
-    most: the highest.
+    default: the default. Its type is the type of the flag; a tuple makes a flag
+      that takes a list.
+    description: text for --help.
+    group: key of `GROUPS`. '' means the group of the part, or 'data' if the
+      option belongs to no part.
+    shared: which processes must have the same value. `RUN`: all equal processes
+      of a run. `WORKERS`: also the workers of parameter servers. `OWN`: each
+      process may have another value.
+    on_resume: what happens when a run resumes with another value. `KEPT`: an
+      error. `TOLD`: the log says that the result is no longer bit-identical.
+      `FREE`: nothing. '' means the default of the group.
+    repeated: True if a list is given by repeating the flag instead of by
+      commas.
+    least: smallest valid number. `Part.validate` checks this and `most`, except
+      for the default, which is always valid.
+    most: largest valid number.
 
   Returns:
-    A field of a dataclass.
+    A dataclass field.
   """
   known = Option(
     default, description, group, shared, on_resume, repeated, least, most
@@ -106,13 +116,14 @@ def option(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Part:
-  """The options of one idea, the base class of the parts of a configuration."""
+  """Base class of the parts of a configuration: related options."""
 
   def validate(self) -> None:
-    """Refuses what no other part decides on.
+    """Checks the options that can be checked without the other parts.
 
     Raises:
-      errors.ConfigError: for the first option out of its range.
+      errors.ConfigError: an option has an invalid value; the message names the
+        first such option.
     """
     for known in fields(self):
       value = getattr(self, known.name)
@@ -124,14 +135,17 @@ class Part:
 
 
 def part(kind: type[Part]) -> Any:
-  """A field of a configuration that is a part of it, named for its group."""
+  """Declares a configuration field that holds a part.
+
+  The field's name is the default group of the part's options; see `GROUPS`.
+  """
   return dataclasses.field(default_factory=kind)
 
 
 def fields(
   config: 'DataclassInstance | type[DataclassInstance]',
 ) -> list[Option]:
-  """The options of a configuration, or of its class, part after part."""
+  """Lists the options of a configuration or of its class, part by part."""
   parts = [
     (field.name, dataclasses.fields(field.default_factory))
     if dataclasses.is_dataclass(field.default_factory)
@@ -156,7 +170,7 @@ def _option(part_name: str, field: dataclasses.Field[Any]) -> Option:
 
 
 def by_name(config: 'DataclassInstance') -> dict[str, Any]:
-  """What a configuration says: dict of each option's name to its value."""
+  """Returns the value of every option, by its name."""
   return {o.name: _value(config, o) for o in fields(config)}
 
 
@@ -165,20 +179,22 @@ def _value(config: 'DataclassInstance', known: Option) -> Any:
 
 
 def build(kind: 'type[_Config]', /, **values: Any) -> '_Config':
-  """A configuration, from the names of its options.
+  """Builds a configuration of class `kind` from values by option name.
 
-  Args:
-    kind: class of the configuration.
-    **values: of options; the others have their defaults.
+  Other options keep their defaults.
 
   Raises:
-    errors.ConfigError: it has no option of a name.
+    errors.ConfigError: the configuration has no option of this name.
   """
   return replace(kind(), **values)
 
 
 def replace(config: '_Config', /, **values: Any) -> '_Config':
-  """The same configuration with other values of some options; see `build`."""
+  """Copies a configuration with new values, given by option name.
+
+  Raises:
+    errors.ConfigError: the configuration has no option of this name.
+  """
   homes = {option.name: option.part for option in fields(config)}
   for name in [n for n in values if n not in homes]:
     hint = data_errors.did_you_mean(name, homes, ' See --help.')
@@ -194,7 +210,7 @@ def replace(config: '_Config', /, **values: Any) -> '_Config':
 
 
 def validate_parts(config: 'DataclassInstance') -> None:
-  """Raises `errors.ConfigError` where a part of a configuration cannot be."""
+  """Validates every part; raises `errors.ConfigError` for the first error."""
   for name in filter(None, dict.fromkeys(o.part for o in fields(config))):
     getattr(config, name).validate()
 
@@ -202,31 +218,32 @@ def validate_parts(config: 'DataclassInstance') -> None:
 def values(
   config: 'DataclassInstance', key: str, *wanted: str
 ) -> dict[str, Any]:
-  """What a configuration says, of the options that are declared so.
+  """Returns the values of some options by name, selected by declaration.
 
   Args:
-    config: value of a class of options.
-    key: 'shared' or 'on_resume', see `option`.
-    *wanted: what that is declared as.
+    config: a configuration.
+    key: 'shared' or 'on_resume', an argument of `option`.
+    *wanted: values of that argument. Options declared with one of them are
+      returned.
   """
   chosen = [o for o in fields(config) if getattr(o, key) in wanted]
   return {o.name: _value(config, o) for o in chosen}
 
 
 def is_default(config: 'DataclassInstance', name: str) -> bool:
-  """True where an option has its default, as if it had been left out."""
+  """Returns whether the value of an option equals its default."""
   (known,) = (o for o in fields(config) if o.name == name)
   return bool(_value(config, known) == known.default)
 
 
 def refuse(is_wrong: bool, message: str) -> None:
-  """Raises `errors.ConfigError` with a message where something is wrong."""
+  """Raises `errors.ConfigError` with `message` if `is_wrong`."""
   if is_wrong:
     raise errors.ConfigError(message)
 
 
 def choice(name: str, value: str, known: Collection[str]) -> None:
-  """Raises `errors.ConfigError` where a value is not among the known."""
+  """Raises `errors.ConfigError` unless `value` is in `known`."""
   if value not in known:
     hint = data_errors.did_you_mean(value, known, ' Use one of these.')
     raise errors.ConfigError(
@@ -236,7 +253,7 @@ def choice(name: str, value: str, known: Collection[str]) -> None:
 
 
 def at_least(name: str, value: float, lowest: float) -> None:
-  """Raises `errors.ConfigError` where a number is lower, or not finite."""
+  """Raises `errors.ConfigError` unless `lowest` <= `value` < infinity."""
   refuse(
     # Written so that NaN fails.
     not lowest <= value < float('inf'),
@@ -246,7 +263,7 @@ def at_least(name: str, value: float, lowest: float) -> None:
 
 
 def folder(name: str, value: str) -> None:
-  """Raises `errors.ConfigError` where no folder to write into is given."""
+  """Raises `errors.ConfigError` if the folder name `value` is empty."""
   refuse(
     not value,
     f'{name}: expected a folder, received none. Give --{name}=FOLDER.',
@@ -254,7 +271,7 @@ def folder(name: str, value: str) -> None:
 
 
 def in_range(name: str, value: float, lowest: float, highest: float) -> None:
-  """Raises `errors.ConfigError` where a number is not within."""
+  """Raises `errors.ConfigError` unless `lowest` <= `value` <= `highest`."""
   refuse(
     not lowest <= value <= highest,
     f'{name}: expected a number from {lowest} to {highest}, received '

@@ -1,4 +1,4 @@
-"""Options of a run: what it starts from, and what it leaves."""
+"""Options of a run: its length, its files and its initial values."""
 
 import dataclasses
 
@@ -7,7 +7,7 @@ from terngrad.config import options
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run(options.Part):
-  """How long a training run is, and what it leaves."""
+  """Options of a training run's length, checkpoints and records."""
 
   max_steps: int = options.option(
     370000, 'Steps to train.', on_resume=options.TOLD, least=1
@@ -56,11 +56,11 @@ class Run(options.Part):
 
   @property
   def counts_epochs(self) -> bool:
-    """Whether the end of each epoch is recorded, and said."""
+    """Whether the run records and logs the end of each epoch."""
     return self.num_epochs > 0 or bool(self.eval_subsets)
 
   def validate(self) -> None:
-    """See `options.Part.validate`."""
+    """Raises `errors.ConfigError` for the first invalid option."""
     super().validate()
     options.refuse(
       self.benchmark_mode and len(self.eval_subsets) > 0,
@@ -72,7 +72,7 @@ class Run(options.Part):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Start(options.Part):
-  """Values of another run, and scopes of variables."""
+  """Options of the initial values and of the variables to train."""
 
   pretrained_model_checkpoint_path: str = options.option(
     '',
@@ -113,11 +113,11 @@ class Start(options.Part):
 
   @property
   def path(self) -> str:
-    """The file or folder that the run starts from, or ''."""
+    """File or folder with the initial values; '' for a fresh start."""
     return self.pretrained_model_checkpoint_path or self.pretrained_weights
 
   def validate(self) -> None:
-    """See `options.Part.validate`."""
+    """Raises `errors.ConfigError` for the first invalid option."""
     super().validate()
     options.refuse(
       ''

@@ -1,4 +1,4 @@
-"""What a run with parameter servers is: the flags of its tasks."""
+"""The configuration of a run with parameter servers."""
 
 import dataclasses
 import functools
@@ -23,13 +23,13 @@ SERVERS = 'servers'
 
 
 def _fixed(value: options.Value) -> Any:
-  """A field that no caller, and no flag, can set."""
+  """Declares a field with a fixed value and without a flag."""
   return dataclasses.field(default=value, init=False)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ServerData(model_lib.Data):
-  """What a worker process reads, and how many examples it takes a step."""
+  """Options of the data set and of the batches of one worker process."""
 
   batch_size: int = options.option(
     32,
@@ -42,7 +42,7 @@ class ServerData(model_lib.Data):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ServerRun(run_lib.Run):
-  """How long a run is, and what its chief leaves."""
+  """Options of the run's length and of the chief's checkpoints and records."""
 
   train_dir: str = options.option(
     '',
@@ -50,7 +50,8 @@ class ServerRun(run_lib.Run):
     'continues.',
     shared=options.OWN,
   )
-  # The chief would score while all others wait; evaluate beside the run.
+  # No flag: all other tasks would wait while the chief scores. Evaluate in a
+  # separate process.
   eval_subsets: tuple[str, ...] = _fixed(())
   save_interval_secs: int = options.option(
     600, 'Seconds between checkpoints, beside those of --save_iter.', least=1
@@ -62,7 +63,7 @@ class ServerRun(run_lib.Run):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ServerCluster(cluster_lib.Cluster):
-  """Where the tasks of a run are, and whom a step waits for."""
+  """Options of the tasks of a run and of the workers that a step waits for."""
 
   exchange: str = _fixed(SERVERS)
   collective: str = _fixed('')
@@ -103,7 +104,8 @@ class ServerCluster(cluster_lib.Cluster):
     """The cluster of the run.
 
     Raises:
-      errors.ConfigError: there is none, or not with this task in it.
+      errors.ConfigError: the options name no valid cluster, or one without
+        parameter servers, workers or this task.
     """
     for name in ('ps_hosts', 'worker_hosts'):
       options.refuse(
@@ -124,12 +126,12 @@ class ServerCluster(cluster_lib.Cluster):
 
   @property
   def num_processes(self) -> int:
-    """Processes that share the nodes of one task: itself."""
+    """1: `num_workers` of this configuration counts one process's nodes."""
     return 1
 
   @property
   def aggregate(self) -> int:
-    """K, the worker processes whose gradients make an update."""
+    """K, the number of worker processes whose gradients make one update."""
     if not self.sync:
       return 1
     if self.num_replicas_to_aggregate == -1:
@@ -138,11 +140,11 @@ class ServerCluster(cluster_lib.Cluster):
 
   @property
   def waits_for_all(self) -> bool:
-    """Whether every update is by the gradients of all worker processes."""
+    """Whether every update uses the gradients of all worker processes."""
     return self.sync and self.aggregate == len(self.tasks.jobs['worker'])
 
   def validate(self) -> None:
-    """See `options.Part.validate`."""
+    """Raises `errors.ConfigError` for the first invalid option."""
     options.at_least('bytes_per_bucket', self.bytes_per_bucket, 0)
     num_workers = len(self.tasks.jobs['worker'])
     options.refuse(
@@ -168,10 +170,10 @@ class ServerCluster(cluster_lib.Cluster):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ServerConfig(configs.TrainConfig):
-  """One task of a run with parameter servers.
+  """Configuration of one task of a run with parameter servers.
 
-  Numbers are a process's own: `batch_size` examples a worker process, dealt to
-  its `num_workers` nodes on its `num_gpus` devices.
+  Numbers are per process: each worker process splits a batch of `batch_size`
+  examples over its `num_workers` nodes on its `num_gpus` devices.
   """
 
   data: ServerData = options.part(ServerData)
@@ -179,7 +181,10 @@ class ServerConfig(configs.TrainConfig):
   cluster: ServerCluster = options.part(ServerCluster)
 
   def whole(self) -> 'Self':
-    """The same run with the numbers of all that make an update together."""
+    """Returns a copy whose batch size and nodes are those of a whole update.
+
+    Both are multiplied by `ServerCluster.aggregate`.
+    """
     aggregate = self.cluster.aggregate
     return options.replace(
       self,
@@ -188,7 +193,7 @@ class ServerConfig(configs.TrainConfig):
     )
 
   def validate(self) -> None:
-    """Raises `errors.ConfigError` for the first option that cannot be."""
+    """Raises `errors.ConfigError` for the first invalid option."""
     super().validate()
     options.refuse(
       self.devices.save_tower > 0,
@@ -208,13 +213,13 @@ class ServerConfig(configs.TrainConfig):
         f'{",".join(getattr(self.devices, name))}: the chief knows the '
         'devices of other tasks by their number alone. Use --num_gpus.',
       )
-    # Sums must have room for the nodes of all that make an update.
+    # The integers of a sum must have room for all nodes of an update.
     codes = self.codes.named(self.whole().num_workers)
     if not self.cluster.waits_for_all:
       self._check_asynchronous(codes.methods)
 
   def _check_asynchronous(self, codes: 'list[methods.Method]') -> None:
-    """Refuses what needs the same step of all workers."""
+    """Refuses options that need all workers to be in the same step."""
     options.refuse(
       self.codes.floating_grad_epoch != 0,
       'floating_grad_epoch: expected 0 where a step does not wait for all '
@@ -245,7 +250,7 @@ class ServerConfig(configs.TrainConfig):
 
 
 def _check_alone(code: 'methods.Method') -> None:
-  """Refuses a code whose workers need each other in a step."""
+  """Refuses a code whose workers depend on each other within a step."""
   options.refuse(
     code.carries,
     'codec: expected sharing=probe where a step does not wait for all '
@@ -253,7 +258,7 @@ def _check_alone(code: 'methods.Method') -> None:
     'own, and has no other to requantize to. Leave sharing out, or use a '
     'synchronous run.',
   )
-  # Of one variable that is a matrix: shapes say what a method sends.
+  # States depend on the shapes of the variables; one matrix shows all kinds.
   shapes = ((8, 8),)
   owners = {state.owner for state in code.states(shapes)}
   waits = code.num_rounds > 1 or code.finishes or code.draws_in_decode
@@ -267,7 +272,7 @@ def _check_alone(code: 'methods.Method') -> None:
 
 
 def banner(cluster: ServerCluster) -> list[str]:
-  """The first lines of a task's log."""
+  """Returns the first lines of a task's log."""
   tasks = cluster.tasks
   workers = list(tasks.jobs['worker'])
   lines = [

@@ -1,10 +1,10 @@
-"""What a run is: one frozen value a program, with its own documentation.
+"""The configuration of a training run.
 
-A configuration is composed of parts, one an idea. Every field of a part is also
-a flag of the programs: `cli.flags` reads names, types, defaults and help from
-there, so that there is one list of them. Names and defaults are the 2017 code's
-where it had them. An evaluation is in `evaluation`, parameter servers are in
-`servers`.
+A configuration is a frozen dataclass of parts. Every field of a part is also a
+command-line flag: `cli.flags` reads the name, type, default and help text from
+the field. Options that the 2017 code had keep its names and defaults.
+`evaluation` holds the configuration of an evaluation, `servers` that of a run
+with parameter servers.
 """
 
 import dataclasses
@@ -19,13 +19,13 @@ from terngrad.config import optimizer as optimizer_lib
 from terngrad.config import options
 from terngrad.config import run as run_lib
 
-# Callers look for every configuration here.
+# Callers import every configuration from this module.
 EvalConfig = evaluation.EvalConfig
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-  """A training run, on the devices of one machine or of a cluster."""
+  """Configuration of a training run on one machine or on a cluster."""
 
   data: model_lib.Data = options.part(model_lib.Data)
   model: model_lib.TrainModel = options.part(model_lib.TrainModel)
@@ -34,18 +34,18 @@ class TrainConfig:
   devices: devices_lib.Devices = options.part(devices_lib.Devices)
   optimizer: optimizer_lib.Optimizer = options.part(optimizer_lib.Optimizer)
   codes: codes_lib.Codes = options.part(codes_lib.Codes)
-  # Last, as hosts that are looked for may have to be waited for.
+  # Last, because `validate` may have to wait for hosts.
   cluster: cluster_lib.Cluster = options.part(cluster_lib.Cluster)
 
   @property
   def num_workers(self) -> int:
-    """Nodes that compute gradients: virtual ones, or one a device."""
+    """Workers of all processes: `num_nodes`, or one per device."""
     if self.devices.num_nodes > 0:
       return self.devices.num_nodes
     return self.devices.count * self.cluster.num_processes
 
   def validate(self) -> None:
-    """Raises `errors.ConfigError` for the first option that cannot be."""
+    """Raises `errors.ConfigError` for the first invalid option."""
     options.validate_parts(self)
     self._check_local_steps()
     self._check_start()
@@ -107,7 +107,8 @@ class TrainConfig:
     )
 
   def _check_synchronized(self) -> None:
-    # The nodes of a device run one after the other.
+    # Nodes that share a device run one after the other, so no layer could see
+    # the examples of all of them.
     apart, most = 'device', self.devices.count
     if self.cluster.tasks:
       apart, most = 'process', self.cluster.num_processes
@@ -120,7 +121,7 @@ class TrainConfig:
     )
 
   def _check_weights(self) -> None:
-    """Refuses weights that are not one a device, or of too few examples."""
+    """Refuses a wrong number of weights and batches below one per worker."""
     weights, processes = self.devices.weights, self.cluster.num_processes
     used = min(self.devices.count, self.num_workers // processes) * processes
     options.refuse(

@@ -1,32 +1,32 @@
-"""Where the replicas are of a run in which no update waits for all."""
+"""The devices of an asynchronous run with parameter servers."""
 
 from terngrad.exchange import server
 
 
 class AsyncLayout(server.Servers):
-  """Where replicas are; see `exchange.towers.Towers`.
+  """The devices of the replicas of an asynchronous run.
 
-  Parameters, slots and averages of the run are the servers', the first device,
-  which stands for all of them and has no workers. It says where things are;
-  nothing is exchanged by it.
+  Device 0 represents all parameter servers. It has no workers and holds the
+  parameters, slots and averages of the run. The devices of the workers follow.
+  This class only maps workers to devices and exchanges nothing.
   """
 
   @property
   def devices(self) -> tuple[str, ...]:
-    """Of the servers, and then of the workers."""
+    """Full name of the first server, then those of the workers' devices."""
     return (self.servers[0], *self.towers.devices)
 
   @property
   def local_devices(self) -> range:
-    """The servers'."""
+    """Index of the servers' device, as a range."""
     return range(1)
 
   def workers_of(self, device_index: int) -> range:
-    """The workers on `devices[device_index]`, as a range."""
+    """Returns the workers on `devices[device_index]`."""
     own = self.towers.workers_of
     return own(device_index - 1) if device_index else range(0)
 
   def device_of(self, worker: int) -> int:
-    """Where the parameters of a worker's updates are."""
+    """Returns 0: the servers hold the parameters of all workers."""
     del worker
     return 0

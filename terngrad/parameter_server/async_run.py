@@ -1,14 +1,14 @@
-"""Runs in which no update waits for all worker processes.
+"""Asynchronous runs: updates that do not wait for all worker processes.
 
-A step is an update by the mean of the first K gradients that are not too late.
-K = 1 is an asynchronous run; K < N without staleness keeps the N workers in
-step but for those that are left behind.
+A step is one update with the mean of the first K gradients that are not too
+late. K = 1 is an asynchronous run. With K < N of N worker processes and no
+staleness, a step waits for the K fastest and drops the gradients of the others.
 
-One thread of the chief for each worker process waits for its push; the loop's
-own thread takes the pushes in the order in which they come and lets the servers
-hold or apply them, and the workers pull. Only that thread touches the
-parameters, so a checkpoint is of one step, and staleness is counted exactly.
-The order is that of time: no two runs end at the same bits.
+The chief has one thread per worker process, which waits for its push. The
+thread of the loop takes the pushes in order of arrival, lets the servers
+accumulate or apply them, and lets the workers pull. Only this thread changes
+the parameters, so a checkpoint holds exactly one step and staleness is exact.
+Arrival order depends on timing, so no two runs are bit-identical.
 """
 
 import concurrent.futures
@@ -38,19 +38,20 @@ from terngrad.step import step as steps
 from terngrad.training import batches as batches_lib
 from terngrad.training import execution
 
-# The process of the chief, whose batches the loop gives.
+# Number of the chief's process; the loop provides its batches.
 _CHIEF = 0
 
 
 @dataclasses.dataclass
 class _Worker:
-  """A worker process, as the chief sees it.
+  """A worker process from the chief's view.
 
   Attributes:
-    process: pushes and pulls.
-    begun: batches that it has begun, in all runs.
-    pulled: updates before it pulled.
-    seconds: that its next push may take.
+    process: traced functions of the process.
+    begun: number of batches that the process has started, with those of
+      earlier runs.
+    pulled: number of updates in the parameters that the process pulled last.
+    seconds: time limit of the next push.
   """
 
   process: async_step.Process
@@ -60,9 +61,9 @@ class _Worker:
 
 
 class Asynchronous(execution.ExecutionContext, steps.Step):
-  """A run in which a step takes the gradients of some processes.
+  """An asynchronous run: a step uses the gradients of some processes.
 
-  It is both the context of the run and its step.
+  The object is both the context of the run and its step.
   """
 
   def __init__(
@@ -74,15 +75,9 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
     layout: server.Servers,
     feeds: server_feeds.Feeds,
   ) -> None:
-    """Starts nothing.
+    """Prepares a run from the options and the data of the chief's process.
 
-    Args:
-      cluster: of the chief.
-      run: says when to save.
-      seed: of the run.
-      data: of the chief's process.
-      layout: who lives where.
-      feeds: of all processes but the chief.
+    `batches` starts the workers.
     """
     self._tally = staleness.Tally()
     super().__init__(
@@ -107,29 +102,33 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
     self._in_flight: dict[int, concurrent.futures.Future[steps.StepResult]] = {}
 
   def placement_scope(self) -> contextlib.AbstractContextManager[None]:
-    """Deals the variables to the servers."""
+    """Context that assigns each new variable to a server."""
     return async_shares.dealt(self._layout.servers)
 
   def join(self) -> None:
-    """Waits for pushes that are under way, which count no more."""
+    """Waits for pending pushes; their gradients are not used."""
     concurrent.futures.wait(self._in_flight.values())
 
   def make_step(
     self, training: steps.Training, codec: gradients.GradientCodec
   ) -> steps.Step:
-    """See `execution.ExecutionContext.make_step`."""
+    """Returns this object, after storing the training and the codec."""
     self._made.append((training, codec))
     return self
 
   def batches(
     self, step: int, shares: Sequence[int] | None = None
   ) -> Iterator[batches_lib.Batch]:
-    """Lets all processes begin at a step; the chief's batches, see `_batches`.
+    """Starts all processes after `step` completed steps.
 
-    Each has had its share of the updates, about: nobody keeps count.
+    Each process starts at the batch step * K / N, the mean number of batches
+    per process. The exact numbers are not stored.
+
+    Returns:
+      The chief's batches, see `_batches`.
     """
-    # The first codec is that of coded steps; float32 steps between them are
-    # refused, so no other is used.
+    # The first codec is that of the coded steps. The configuration refuses
+    # float32 steps and warm-up in asynchronous runs, so no other is used.
     training, codec = self._made[0]
     first, *others = training.replicas
     begun = step * self._cluster.aggregate // self._layout.num_processes
@@ -148,7 +147,7 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
           self._make_process(training, target, number, feed),
           begun,
           step,
-          # What comes first is compiled meanwhile.
+          # The first push includes compilation.
           2 * self._cluster.step_timeout,
         )
         for number, feed in enumerate([None, *self._feeds(begun)])
@@ -160,9 +159,9 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
   def _batches(
     self, batches: Iterator[batches_lib.Batch]
   ) -> Iterator[batches_lib.Batch]:
-    """The chief's next batch, again and again until its process began it.
+    """Yields each of the chief's batches until its process has started it.
 
-    The loop asks for it, and explains data that cannot be read.
+    The loop reads the batches, because it reports data that cannot be read.
     """
     for batch in batches:
       self._batch = batch
@@ -176,7 +175,7 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
     number: int,
     feed: server.Feed | None,
   ) -> async_step.Process:
-    # The first device is the servers'.
+    # Device 0 represents the servers, so those of the workers start at 1.
     own = slice(1 + number, None, self._layout.num_processes)
     return async_step.Process(
       node_pass=training.node_pass,
@@ -189,7 +188,7 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
     )
 
   def _start(self, number: int) -> None:
-    """Lets a process compute and push a gradient, in a thread that waits."""
+    """Starts the computation and push of a gradient in a waiting thread."""
     worker = self._workers[number]
     batch: Sequence[batches_lib.Examples] = ()
     if number == _CHIEF:
@@ -200,7 +199,7 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
       tf.constant(worker.begun, tf.int64),
       *batch,
     ]
-    # Traced here: Keras need not be used by several threads at once.
+    # Traces here, in one thread, because Keras is not thread-safe.
     push.get_concrete_function(*arguments)
     limit = watchdog.limit(
       self._cluster.tasks, worker.seconds, f'Worker {number}'
@@ -209,7 +208,7 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
     def wait() -> steps.StepResult:
       with limit:
         pushed = push(*arguments)
-        # It may still be under way until a number of it is looked at.
+        # Waits for the push: TensorFlow may return before it has finished.
         pushed.entropy.numpy()
       return pushed
 
@@ -228,20 +227,21 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
     averaging_decay: tf.Tensor,
     stop: tf.Tensor | float = 0.0,
   ) -> steps.StepResult:
-    """Takes a step with the next pushes that are not too late.
+    """Takes a step with the next K pushes that are not too late.
 
     Args:
-      images: [nodes, b, ...], the chief's, see `_batches`.
-      labels: likewise, [nodes, b].
-      step: int64 [].
+      images: [nodes, b, ...], the chief's batch; not used here, because
+        `_batches` passes it to the chief's process.
+      labels: [nodes, b], likewise.
+      step: int64 [], completed steps.
       learning_rate: float32 [].
-      averaging_decay: float32 [].
-      stop: float32 [].
+      averaging_decay: float32 [], decay of the parameters' moving averages.
+      stop: float32 [], number of the received signal or 0.
 
     Returns:
-      That of the processes that pushed.
+      The result over the workers of the processes that pushed.
     """
-    del images, labels  # its process takes them from `_batch`
+    del images, labels  # The chief's process takes them from `_batch`.
     taken = int(step)
     if _CHIEF not in self._in_flight:
       self._start(_CHIEF)
@@ -250,18 +250,22 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
     while len(came) < self._cluster.aggregate:
       self._workers[number].process.hold()
       number, late, came[number] = self._next_push(taken)
-    # Only where one gradient makes an update can it be late.
+    # A gradient can be late only if K = 1, so `late` is that of the update.
     rate = self._rule.learning_rate(learning_rate, late)
     self._workers[number].process.apply(step, rate, averaging_decay)
     self._pull(came, taken + 1)
     for number in came:
-      # The chief waits for the loop, which may have to save.
+      # The next `take` starts the chief's push: the loop may save before it.
       if number != _CHIEF:
         self._start(number)
     return self._result(came, stop)
 
   def _next_push(self, taken: int) -> tuple[int, int, steps.StepResult]:
-    """(process, staleness, push); drops what comes too late."""
+    """Waits for a push that is not too late; drops those that are.
+
+    Returns:
+      (number of the process, staleness, result of the push).
+    """
     while True:
       number = self._arrivals.get()
       pushed = self._in_flight.pop(number).result()
@@ -274,9 +278,9 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
       self._start(number)
 
   def _pull(self, numbers: Iterable[int], step: int) -> None:
-    """Lets processes pull at once, after `step` updates."""
+    """Lets processes pull concurrently, after `step` updates."""
     pulling = [self._workers[number] for number in numbers]
-    # A list waits for all of them.
+    # `list` waits for all pulls.
     list(self._pool.map(lambda worker: worker.process.pull(), pulling))
     for worker in pulling:
       worker.pulled = step

@@ -1,8 +1,8 @@
-"""What parameter servers do with gradients that come one by one.
+"""Parameter servers of asynchronous runs: decode, accumulate and update.
 
-The gradients of an update are decoded as they come. All but the last are held
-as a float32 sum; with the last the servers average, update the parameters and
-hold nothing again.
+The servers decode each gradient when it arrives. They accumulate all gradients
+of an update but the last in a float32 sum. With the last one they compute the
+mean, update the parameters and reset the sum.
 """
 
 from collections.abc import Sequence
@@ -23,12 +23,12 @@ from terngrad.step import updates
 
 
 class GradientBuffer(NamedTuple):
-  """Where a server finds what a process pushed; variables of the server.
+  """Variables of a server that receive the pushes of one process.
 
   Attributes:
     words: int32 [nodes of the process, words of the share].
-    scalers: float32 [probes of the share], which the words were made with.
-    moments: float32, the share's moving statistics.
+    scalers: float32 [probes of the share], the probes that encoded the words.
+    moments: float32, moving statistics of the share.
   """
 
   words: tf.Variable
@@ -37,7 +37,7 @@ class GradientBuffer(NamedTuple):
 
 
 class Servers:
-  """The servers of a run; they hold the parameters."""
+  """The parameter servers of a run."""
 
   def __init__(
     self,
@@ -47,18 +47,14 @@ class Servers:
     optimizer: optimizers.Optimizer,
     aggregate: int,
   ) -> None:
-    """Makes what they need besides the parameters.
+    """Creates the servers' sums and update functions.
 
-    Args:
-      node_pass: of the workers.
-      codec: of the model.
-      server: its variables are dealt to the servers.
-      optimizer: applied once an update.
-      aggregate: gradients of an update, >= 1.
+    The variables of the replica `server` are distributed over the servers. An
+    update uses `aggregate` gradients, >= 1, and applies the optimizer once.
     """
     self.replica = server
     self.codec, shares = async_shares.share(codec, server)
-    # A norm over several servers is no matter of one of them.
+    # With several servers none has the global norm, so `Servers.update` clips.
     self._clip_norm = optimizer.clip_norm if len(shares) > 1 else 0.0
     own = optimizer.clipped(0.0) if len(shares) > 1 else optimizer
     decay = node_pass.decoupled_decay
@@ -68,7 +64,7 @@ class Servers:
     ]
 
   def buffers(self, num_nodes: int) -> list[GradientBuffer]:
-    """One on each server, for a process of so many nodes."""
+    """Creates one buffer per server, for a process of `num_nodes` nodes."""
     return [
       GradientBuffer(
         _zeros(share.replica, [num_nodes, share.codec.num_words], tf.int32),
@@ -85,17 +81,17 @@ class Servers:
     scalers: tf.Tensor,
     moments: Sequence[tf.Tensor],
   ) -> None:
-    """Sends a process's gradient, and its moving statistics, to the servers.
+    """Sends a process's gradient and moving statistics to the servers.
 
     Args:
-      buffers: from `buffers`.
-      payloads: int32 [nodes, words], from `codec`.
-      scalers: float32 [probes].
-      moments: float32, of the model.
+      buffers: the buffers of the process.
+      payloads: int32 [nodes, words], payloads of `codec`.
+      scalers: float32 [probes], the probes that encoded the payloads.
+      moments: float32, moving statistics of the model.
     """
     for server, buffer in zip(self._servers, buffers, strict=True):
       share = server.share
-      # Cut where they are, so that a server is sent its own alone.
+      # Slices on the worker's device, so that a server receives only its share.
       messages = share.codec.messages(0)
       pushed = used_words.cut(messages, payloads[:, share.words])
       own = tf.gather(scalers, share.probes)
@@ -106,18 +102,18 @@ class Servers:
           variable.assign(moments[share.statistics[index]])
 
   def hold(self, buffers: Sequence[GradientBuffer]) -> None:
-    """Adds what lies in a process's boxes to what is held."""
+    """Adds the gradient in a process's buffers to the servers' sums."""
     for server, buffer in zip(self._servers, buffers, strict=True):
       server.hold(buffer)
 
   def update(
     self, buffers: Sequence[GradientBuffer], numbers: updates.Numbers
   ) -> None:
-    """Updates the parameters by the mean of what is held and of the boxes.
+    """Updates the parameters by the mean of the gradients; resets the sums.
 
     Args:
-      buffers: of the process whose gradient came last.
-      numbers: see `updates.Numbers`.
+      buffers: the buffers with the last gradient of the update.
+      numbers: step, learning rate and averaging decay; see `updates.Numbers`.
     """
     values = [
       server.mean(buffer)
@@ -130,7 +126,10 @@ class Servers:
   def _clip_factor(
     self, values: Sequence[Sequence[tf.Tensor]]
   ) -> tf.Tensor | None:
-    """What to multiply gradients with; None where an update clips, or none."""
+    """Computes the factor of global-norm clipping.
+
+    None without clipping, and with one server, where the optimizer clips.
+    """
     if not self._clip_norm:
       return None
     norms = []
@@ -143,7 +142,7 @@ class Servers:
 
 
 class _Server:
-  """One server: its share of the parameters, and what it holds of gradients."""
+  """One server: its share of the parameters and its sum of gradients."""
 
   def __init__(
     self,
@@ -159,7 +158,7 @@ class _Server:
     )
     self._aggregate = aggregate
     variables = *share.replica.trainable, *share.replica.statistics
-    # Where one gradient makes an update nothing is held.
+    # Sums of gradients and statistics; none if an update has one gradient.
     self._held = [
       _zeros(share.replica, v.shape) for v in variables if aggregate > 1
     ]
@@ -170,7 +169,7 @@ class _Server:
         total.assign_add(value)
 
   def mean(self, buffer: GradientBuffer) -> list[tf.Tensor]:
-    """The mean gradient and the moving statistics; nothing is held then."""
+    """Computes the mean gradient and moving statistics; resets the sums."""
     with tf.device(self.share.replica.device):
       last = self._open(buffer)
       return self._mean(last) if self._held else last
@@ -189,7 +188,7 @@ class _Server:
       self._update(means, moments, numbers)
 
   def _open(self, buffer: GradientBuffer) -> list[tf.Tensor]:
-    """The part of a gradient in a buffer, then its moving statistics."""
+    """Decodes a buffer: the share's gradient, then its moving statistics."""
     words = [tf.convert_to_tensor(buffer.words)]
     gradient = (
       self._decode(words, buffer.scalers.read_value())

@@ -1,8 +1,8 @@
-"""How several parameter servers share the variables of a run.
+"""Distributes the variables of a run over several parameter servers.
 
-Whole variables are dealt by their bytes as the model makes them; slots and
-averages stand beside their variable. A payload comes share after share, so that
-the push to a server is one range of words.
+Each new variable goes to the server with the fewest bytes. Slots and averages
+are on the server of their variable. A payload is ordered by server, so the push
+to a server is one range of words.
 """
 
 import contextlib
@@ -23,15 +23,15 @@ from terngrad.step import replicas
 
 
 class Share(NamedTuple):
-  """What one server has.
+  """The share of one server.
 
   Attributes:
-    replica: of its variables alone.
-    variables: the indices of its parameters in the model.
-    statistics: the indices of its moving statistics.
-    codec: of its parameters alone.
-    words: of a payload.
-    probes: int64 [its probes], the indices in a probe.
+    replica: replica with the server's variables only.
+    variables: indices of the server's parameters in the model.
+    statistics: indices of the server's moving statistics in the model.
+    codec: codec of the server's parameters only.
+    words: range of the share in a payload.
+    probes: int64 [probes of the share], indices in the probes of the model.
   """
 
   replica: replicas.Replica
@@ -44,10 +44,10 @@ class Share(NamedTuple):
 
 @contextlib.contextmanager
 def dealt(devices: Sequence[str]) -> Iterator[None]:
-  """A context in which variables go to the device with the fewest bytes.
+  """Context that creates each variable on the device with the fewest bytes.
 
-  What is not trained, a layer's moving statistics, stands where the parameter
-  before it does.
+  Untrained variables, such as moving statistics, go to the device of the
+  parameter that was created before them.
   """
   held = dict.fromkeys(devices, 0)
   device = devices[0]
@@ -70,14 +70,10 @@ def dealt(devices: Sequence[str]) -> Iterator[None]:
 def share(
   codec: gradients.GradientCodec, server: replicas.Replica
 ) -> tuple[gradients.GradientCodec, list[Share]]:
-  """Cuts a run's codec by where the server's variables are.
-
-  Args:
-    codec: of the model.
-    server: its variables are on any devices.
+  """Splits a model's codec and a replica by the devices of its variables.
 
   Returns:
-    (the codec whose payloads come share after share, the shares).
+    (codec of the model with payloads ordered by share, the shares).
   """
   chosen = {
     index: (bucket.method, shape)
@@ -111,6 +107,7 @@ def share(
     start += own.num_words
     for bucket in own.buckets:
       indices = tuple(mine[index] for index in bucket.indices)
-      # A stream of its own: no two servers' variables draw the same bits.
+      # A separate random stream per bucket, so that no two servers' variables
+      # draw the same bits.
       buckets.append(bucket._replace(indices=indices, stream=len(buckets)))
   return gradients.GradientCodec(tuple(buckets)), shares

@@ -1,10 +1,10 @@
-"""What a worker process does at its own pace, as traced functions.
+"""Traced functions of a worker process in an asynchronous run.
 
-`push`: gradients and codes on the process's devices; the codes, the scaler that
-they were made with and the moving statistics end in the process's boxes, which
-are variables of the servers. `hold` and `apply`: the servers decode the boxes,
-and add to what they hold or update the parameters. `pull`: the process has the
-parameters.
+`push` computes and encodes a gradient on the process's devices. It writes the
+codes, their scalers and the moving statistics to the process's buffers, which
+are variables of the servers. `hold` lets the servers decode the buffers and add
+them to their sums; `apply` lets them update the parameters instead. `pull`
+copies the parameters to the process.
 """
 
 import dataclasses
@@ -24,14 +24,9 @@ from terngrad.step import step as steps
 
 
 def seed_of(seed: int, number: int) -> int:
-  """A process's own seed, so that no two processes draw the same bits.
+  """Derives a process's seed, in [0, 2**63), from the seed of the run.
 
-  Args:
-    seed: of the run.
-    number: of the process.
-
-  Returns:
-    63 bits.
+  No two processes draw the same bits.
   """
   digest = hashlib.blake2b(f'{seed} {number}'.encode(), digest_size=8).digest()
   return int.from_bytes(digest, 'little') >> 1
@@ -39,16 +34,16 @@ def seed_of(seed: int, number: int) -> int:
 
 @dataclasses.dataclass(eq=False, kw_only=True)
 class Process:
-  """What one worker process does at its own pace; all is traced.
+  """Traced functions of one worker process in an asynchronous run.
 
   Attributes:
-    node_pass: of a node.
-    towers: its nodes on its devices.
-    replicas: one a device.
-    states: for each device what `states.of_workers` made.
-    feed: None for the chief, whose batches are given.
-    seed: see `seed_of`.
-    servers: where its gradients go.
+    node_pass: pass of a node.
+    towers: the process's devices and their nodes.
+    replicas: one replica per device.
+    states: for each device the states of its workers, see `states.of_workers`.
+    feed: provides the batches; None for the chief, which passes them to `push`.
+    seed: seed of the process, from `seed_of`.
+    servers: the parameter servers.
   """
 
   node_pass: passes.Pass
@@ -60,8 +55,8 @@ class Process:
   servers: async_servers.Servers
 
   def __post_init__(self) -> None:
-    """Traces nothing yet."""
-    # The mean of its workers' gradients is never asked for.
+    """Builds the passes and the buffers; traces nothing."""
+    # Only encodes: the mean of this process's gradients is never computed.
     self._reducer = device_passes.reducer(
       self.servers.codec,
       self.towers,
@@ -83,13 +78,13 @@ class Process:
     """Computes a gradient and sends its codes to the servers.
 
     Args:
-      pulled: int64 [], updates before the last pull.
-      own: int64 [], batches that the process had before.
-      *given: for the chief images [nodes, b, ...] and labels [nodes, b].
+      pulled: int64 [], updates in the parameters that were pulled last.
+      own: int64 [], batches that the process computed before.
+      *given: images [nodes, b, ...] and labels [nodes, b]; for the chief only.
 
     Returns:
-      What a step of these nodes alone tells. The agreed probe is that of the
-      process, and no words come back: codes stay on the servers.
+      The result of a step of this process's nodes. `shared` is agreed within
+      the process, and `words` is empty, because the codes stay on the servers.
     """
     feed, count = self.feed, len(self._passes)
     images, labels = feed.next() if feed else given
@@ -116,7 +111,7 @@ class Process:
       accuracy=metadata.scores[:, 1],
       probes=probes,
       shared=shared,
-      # So there are no histograms of them.
+      # Empty, so `run_writer` records no histograms of the codes.
       words=[[tf.zeros([1, 0], tf.int32)]],
       sent=sent,
       stop=metadata.stop,
@@ -124,25 +119,25 @@ class Process:
 
   @tf.function
   def hold(self) -> None:
-    """Lets the servers add its gradient to what they hold."""
+    """Lets the servers add the pushed gradient to their sums."""
     self.servers.hold(self._buffers)
 
   @tf.function
   def apply(
     self, step: tf.Tensor, learning_rate: tf.Tensor, averaging_decay: tf.Tensor
   ) -> None:
-    """Lets the servers update the parameters.
+    """Lets the servers update the parameters with the pushed gradient.
 
     Args:
-      step: int64 [], updates before.
+      step: int64 [], completed updates.
       learning_rate: float32 [].
-      averaging_decay: float32 [].
+      averaging_decay: float32 [], decay of the parameters' moving averages.
     """
     self.servers.update(self._buffers, (step, learning_rate, averaging_decay))
 
   @tf.function
   def pull(self) -> None:
-    """Fetches the parameters and the moving statistics."""
+    """Copies the parameters and moving statistics to the process's devices."""
     server = self.servers.replica
     values = []
     for variable in (*server.trainable, *server.statistics):
@@ -153,5 +148,5 @@ class Process:
         targets = (*replica.trainable, *replica.statistics)
         for target, value in zip(targets, values, strict=True):
           target.assign(value)
-        # Other devices of the process have it from the first.
+        # The next device copies from this one instead of from the servers.
         values = [tf.convert_to_tensor(target) for target in targets]

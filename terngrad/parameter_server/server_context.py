@@ -1,4 +1,4 @@
-"""Where a run over parameter servers takes place that waits for all workers."""
+"""The context of a synchronous run with parameter servers."""
 
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ from terngrad.training import execution
 
 
 class ServerContext(execution.ExecutionContext):
-  """A cluster whose chief waits for all workers in every step.
+  """Context of a run whose steps wait for the gradients of all workers.
 
-  Its tasks were compared before they were connected.
+  The chief compares the configurations of all tasks before it connects them.
   """
 
   hooks: server_hooks.ServerHooks
@@ -31,16 +31,11 @@ class ServerContext(execution.ExecutionContext):
     layout: exchange.Servers,
     feeds: server_feeds.Feeds,
   ) -> None:
-    """Starts nothing.
+    """Prepares a run from the options and the data of the chief's process.
 
-    Args:
-      cluster: of the chief.
-      run: says when to save.
-      data: of the chief's process.
-      layout: who lives where.
-      feeds: of the other workers.
+    `batches` starts the workers.
     """
-    # They are known before the first step is traced.
+    # `batches` fills the list before the first step is traced.
     self._opened: list[exchange.Feed] = []
     layout = layout._replace(feeds=self._opened)
     super().__init__(layout, data, server_hooks.ServerHooks(cluster, run))
@@ -50,14 +45,20 @@ class ServerContext(execution.ExecutionContext):
   def make_step(
     self, training: steps.Training, codec: gradients.GradientCodec
   ) -> steps.Step:
-    """See `execution.ExecutionContext.make_step`."""
+    """Makes the traced step that trains with a codec."""
     self._copies = training.replicas
     return super().make_step(training, codec)
 
   def batches(
     self, step: int, shares: Sequence[int] | None = None
   ) -> Iterator[batches.Batch]:
-    """Lets all workers start from the chief's parameters and this step."""
+    """Starts all workers after `step` completed steps.
+
+    Copies the chief's parameters to all replicas.
+
+    Returns:
+      The chief's batches.
+    """
     with self.hooks.time_limit('Begin'):
       for other in self._copies[1:]:
         replicas.copy(self._copies[0], other)

@@ -1,4 +1,4 @@
-"""What feeds the workers of a cluster."""
+"""Starts the workers that read batches for the chief's steps."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from terngrad.cluster import spec
 from terngrad.cluster import tasks
 from terngrad.exchange import server as exchange
 
-# Lets the workers read from a step on.
+# Takes the number of completed steps; see `begin`.
 Feeds = Callable[[int], list[exchange.Feed]]
 DTYPES = tf.float32, tf.int32
 
@@ -16,15 +16,15 @@ DTYPES = tf.float32, tf.int32
 def begin(
   cluster: spec.Cluster, images: list[int], step: int
 ) -> list[exchange.Feed]:
-  """Lets all workers but the chief read from a step on.
+  """Orders all workers but the chief to read batches from a step on.
 
   Args:
-    cluster: the tasks.
-    images: the shape of a worker's batch, [nodes, b, height, width, c].
-    step: steps taken before.
+    cluster: the tasks of the run.
+    images: shape of a worker's images, [nodes, b, height, width, channels].
+    step: completed steps.
 
   Returns:
-    A feed for each.
+    One feed per worker, without the chief.
   """
   feeds = []
   for task in tasks.all_tasks(cluster, 'worker')[1:]:

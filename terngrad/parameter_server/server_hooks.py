@@ -1,4 +1,4 @@
-"""What the loop of a chief does besides its steps."""
+"""Hooks of the training loop in a run with parameter servers."""
 
 import contextlib
 import itertools
@@ -13,10 +13,11 @@ from terngrad.training import metrics
 
 
 class ServerHooks(execution.Hooks):
-  """Of a run with parameter servers.
+  """Hooks of the chief's loop in a run with parameter servers.
 
   Attributes:
-    check: of the replicas on all tasks, before every checkpoint, or None.
+    check: compares the replicas of all tasks before every checkpoint; None in
+      asynchronous runs.
   """
 
   log_every = server_tasks.LOG_EVERY
@@ -27,18 +28,16 @@ class ServerHooks(execution.Hooks):
     run: servers.ServerRun,
     tally: staleness.Tally | None = None,
   ) -> None:
-    """Limits nothing yet.
+    """Sets the time limits and the intervals from the chief's options.
 
-    Args:
-      cluster: of the chief.
-      run: says when to save.
-      tally: of what comes late; None where every update waits for all.
+    `tally` counts stale gradients; None if every update waits for all workers.
     """
     super().__init__(cluster.tasks, 2 * cluster.step_timeout)
     self._options = cluster
     self._tally = tally
-    # What comes first is compiled meanwhile. Where an update does not wait for
-    # all, each waits for a push, which has a limit, and then for the servers.
+    # The first two blocks include compilation, so their limit is twice as long.
+    # An asynchronous update waits for a push, which has a separate limit, and
+    # then for the servers, so its limit stays twice as long.
     later = self._seconds if tally else cluster.step_timeout
     self._limits = itertools.chain([self._seconds] * 2, itertools.repeat(later))
     self.check: digests.Check | None = None
@@ -46,15 +45,15 @@ class ServerHooks(execution.Hooks):
     self.observe_secs = run.save_summaries_secs
 
   def time_limit(self, what: str) -> contextlib.AbstractContextManager[None]:
-    """See `execution.Hooks.time_limit`."""
+    """Context that ends the process after --step_timeout, or twice as much."""
     return watchdog.limit(self._options.tasks, next(self._limits), what)
 
   def own_limit(self, what: str) -> contextlib.AbstractContextManager[None]:
-    """See `execution.Hooks.own_limit`."""
+    """Limits the time of local work, which may wait for other tasks too."""
     return watchdog.limit(self._options.tasks, self._seconds, what)
 
   def line(self, step: int, values: dict[str, float]) -> str:
-    """The chief's lines: where none can be late, without staleness."""
+    """Formats the chief's log lines; synchronous runs leave out staleness."""
     count = len(self._options.tasks.jobs['worker'])
     return server_tasks.chief_line(
       count,
@@ -65,10 +64,13 @@ class ServerHooks(execution.Hooks):
     )
 
   def before_save(self) -> None:
-    """Raises where replicas differ."""
+    """Raises `errors.TrainingError` if replicas differ."""
     if self.check:
       self.check.run()
 
   def measure(self) -> metrics.Arrivals | None:
-    """See `execution.Hooks.measure`."""
+    """Returns the stale gradients since the last record, and resets them.
+
+    None if every update waits for all workers.
+    """
     return self._tally.take() if self._tally else None

@@ -1,9 +1,9 @@
-"""The chief's part of a run with parameter servers.
+"""The chief of a run with parameter servers.
 
-The chief is worker 0 and the client of all tasks: it builds the model on every
-worker, takes the steps, and alone writes checkpoints and records. Nothing of a
-run stands on other tasks that the last checkpoint does not hold, so after any
-failure everything begins anew from there, the chief's own process included.
+The chief is worker 0 and the client of all tasks. It builds the model on every
+worker, takes the steps, and is the only task that writes checkpoints and
+records. Other tasks hold nothing that the checkpoints do not, so after a
+failure all processes restart from the last checkpoint, even the chief's.
 """
 
 import functools
@@ -37,7 +37,7 @@ from terngrad.training import start
 
 
 class TaskLostError(errors.TrainingError):
-  """A task was lost; the run can continue from its last checkpoint."""
+  """Raised if a task is lost; the run can resume from its last checkpoint."""
 
 
 def train(
@@ -45,23 +45,26 @@ def train(
   report: Callable[[str], None],
   show_progress: bool = False,
 ) -> loop.Outcome:
-  """Trains as the chief; see `start.train`.
+  """Trains as the chief until max_steps or a signal; resumes a run.
+
+  If it raises, it orders the other tasks to end, unless they belong to another
+  run.
 
   Args:
-    config: a valid one; this process is the chief.
-    report: called with each line for the person who watches.
+    config: a validated configuration of the chief's task.
+    report: called with each log line.
     show_progress: True draws a progress bar on the terminal.
 
   Raises:
-    TaskLostError: start the chief's process anew to continue.
-    errors.ConfigError, slim.errors.DataError, errors.TrainingError: see
-      `start.train`; the other tasks were told to end.
+    TaskLostError: another task is lost; restart the chief's process to resume.
+    errors.ConfigError, slim.errors.DataError: the run cannot start.
+    errors.TrainingError: the run had to stop; the last checkpoint is valid.
   """
   options.folder('train_dir', config.run.train_dir)
   cluster = config.cluster.tasks
   others = tasks.servers_of(cluster)
   _check_alone(config)
-  # First of all: both can be said only before TensorFlow is used.
+  # First, because TensorFlow accepts both only before it is initialized.
   devices.limit_threads(config.devices.threads)
   devices.tower_devices(config.devices.num_gpus)
   states: dict[tasks.Task, tasks.State] = {}
@@ -69,13 +72,14 @@ def train(
     data = server_tasks.open_part(config)
     states |= _wait_for(config, others, report)
     _compare(config, others, states)
-    # Functions of before the others must not be taken back from them.
+    # Deletes old functions now: later TensorFlow would try to delete them on
+    # the other tasks, which do not have them.
     gc.collect()
     with watchdog.limit(cluster, 2 * config.cluster.step_timeout, 'Start'):
       tasks.connect(cluster)
     outcome = _train(config, data, report, show_progress)
   except tasks.NotJoinedError as error:
-    # The others are those of whoever has the address.
+    # The address belongs to another run, so its tasks must not be ended.
     raise errors.ConfigError(str(error)) from error
   except (errors.ConfigError, data_errors.DataError) as error:
     tasks.end(others, str(error), has_begun=False)
@@ -89,17 +93,17 @@ def train(
   except BaseException as error:
     tasks.end(others, f'it failed: {error!r}')
     raise
-  # Before the others end, TensorFlow lets them forget what it had there.
+  # Lets TensorFlow delete its resources on the other tasks before they end.
   gc.collect()
   tasks.end(others)
   return outcome
 
 
 def _check_alone(config: servers.ServerConfig) -> None:
-  """Refuses to give orders where another process may be the chief.
+  """Checks that no other process is the chief of this run.
 
   Raises:
-    errors.ConfigError: another process has this task's port or folder.
+    errors.ConfigError: another process uses this task's port or train_dir.
   """
   coordination.check_port(config.cluster.tasks)
   if os.path.isdir(config.run.train_dir):
@@ -139,7 +143,7 @@ def _train(
 
 
 def _layout(config: servers.ServerConfig) -> exchange.Servers:
-  """Who lives where: full names of devices."""
+  """Maps workers and servers to full device names."""
   cluster = config.cluster.tasks
   workers = tasks.all_tasks(cluster, 'worker')
   gpus = [device.name for device in tf.config.list_logical_devices('GPU')]
@@ -162,7 +166,7 @@ def _wait_for(
   others: list[tasks.Task],
   report: Callable[[str], None],
 ) -> dict[tasks.Task, tasks.State]:
-  """The first states of all other tasks, once they have come."""
+  """Waits for all other tasks; returns their first states."""
   states = tasks.states_within(
     others,
     config.cluster.start_timeout,
@@ -184,7 +188,7 @@ def _compare(
   others: list[tasks.Task],
   states: dict[tasks.Task, tasks.State],
 ) -> None:
-  """Refuses tasks that cannot work on this run."""
+  """Raises `errors.ConfigError` for a task with another configuration."""
   for task in others:
     expected = server_tasks.own_fingerprint(config, task.job)
     with errors.as_config_error():
@@ -196,10 +200,13 @@ def _explain(
   before: dict[tasks.Task, tasks.State],
   error: Exception,
 ) -> str | None:
-  """What a task says of why a step failed; None where the error says it.
+  """Asks the other tasks why a step failed.
+
+  Returns:
+    The message of a task that failed; None if no task reports a failure.
 
   Raises:
-    TaskLostError: a task is gone, or is not the one that it was.
+    TaskLostError: a task is lost or was restarted.
   """
   for task in others:
     try:

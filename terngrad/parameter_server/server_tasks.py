@@ -1,8 +1,8 @@
-"""The tasks that serve a run: every ps, and every worker but the chief.
+"""The tasks that the chief controls: every ps and every other worker.
 
-A ps adds what is sent to it and holds no GPU. A worker computes on its devices
-and reads its own data. What they do the chief decides; they wait for its
-orders, and end with the run.
+A ps adds the gradients that it receives and uses no GPU. A worker reads data
+and computes on its devices. Both follow the orders of the chief and end with
+the run.
 """
 
 import functools
@@ -32,11 +32,11 @@ from terngrad.training import batches as batches_lib
 from terngrad.training import metric
 from terngrad.training import metrics
 
-# Seconds between two looks whether the chief is still there.
+# Seconds between two checks that the chief still answers.
 _LOOK_EVERY = 5.0
-# Steps between two lines of a worker.
+# Steps between two log lines of a worker.
 LOG_EVERY = 30
-# Those of the run, of which lines of 2017 show a worker's share.
+# Rates of the whole run; the 2017 log line shows one worker's rates instead.
 _OWN_RATES = ('examples_per_sec', 'sec_per_batch')
 
 
@@ -47,14 +47,10 @@ def worker_line(
   sec_per_batch: float,
   more: Sequence[str] = (),
 ) -> str:
-  """The 2017 line of a worker.
+  """Formats the log line of a worker as the 2017 code did.
 
-  Args:
-    worker: its number.
-    what: the text before the brackets.
-    examples_per_sec: in the brackets.
-    sec_per_batch: likewise.
-    more: texts to add in the brackets.
+  The line holds the text `what`, then the worker's rates and `more` texts in
+  brackets.
   """
   rates = (
     f'{examples_per_sec:.1f} examples/sec',
@@ -71,13 +67,15 @@ def chief_line(
   batches: float = 1,
   without: Collection[str] = (),
 ) -> str:
-  """The 2017 lines of the chief: a worker's mean rates, the loss of the step.
+  """Formats the chief's log lines as the 2017 code did.
+
+  They hold the mean rates of one worker and the loss of the step.
 
   Args:
-    num_processes: worker processes.
-    step: steps taken.
-    values: by name, of `metrics.TRAINING`.
-    batches: steps in which a worker computes a batch.
+    num_processes: number of worker processes.
+    step: completed steps.
+    values: values of `metrics.TRAINING`, by name.
+    batches: mean number of steps in which a worker computes one batch.
     without: names of metrics to leave out.
   """
   more = metric.texts(
@@ -93,9 +91,10 @@ def chief_line(
 
 
 def own_fingerprint(config: servers.ServerConfig, job: str) -> dict[str, Any]:
-  """What this task must have in common with the chief.
+  """Returns the values that a task must share with the chief.
 
-  A ps needs no flags of the run, and its threads and kernels change no bit.
+  A ps needs no options of the run, and its threads and kernels do not change
+  the result, so only the versions of terngrad and TensorFlow count for it.
   """
   if job == 'ps':
     fields = fingerprint.fingerprint()
@@ -108,10 +107,13 @@ def own_fingerprint(config: servers.ServerConfig, job: str) -> dict[str, Any]:
 
 
 def open_part(config: servers.ServerConfig) -> batches_lib.Data:
-  """The examples of this worker process; see `batches.open_data`.
+  """Opens the examples of this worker process.
 
-  Workers of one folder read disjoint parts of it; a folder that
-  `split_dataset.sh` made is a part already and is read whole.
+  Workers that share a folder read disjoint parts of it. A folder that
+  `split_dataset.sh` made is already one worker's part and is read whole.
+
+  Raises:
+    slim.errors.DataError: the data is missing or unreadable.
   """
   cluster = config.cluster.tasks
   is_part = shards.is_workers(config.data.data_dir)
@@ -129,35 +131,35 @@ def serve(
   report: Callable[[str], None],
   stopped: Callable[[], int | None] = lambda: None,
 ) -> int | None:
-  """Serves until the chief says that the run has ended.
+  """Serves until the chief ends the run.
 
   Args:
-    config: of this process, which is not chief.
-    report: called with each line for the person who watches.
+    config: configuration of this task, which is not the chief.
+    report: called with each log line.
     stopped: returns the number of a signal that asks this process to end, or
       None.
 
   Returns:
-    None, or what `stopped` returned.
+    None, or the number of the signal.
 
   Raises:
-    errors.ConfigError: the port is taken, or the run could not begin.
-    slim.errors.DataError: a worker's data is not there.
-    errors.TrainingError: the run failed, or its chief is gone.
+    errors.ConfigError: the port is in use, or the run could not start.
+    slim.errors.DataError: the data of this worker is missing or unreadable.
+    errors.TrainingError: the run failed, or the chief does not answer.
   """
   cluster = config.cluster.tasks
   task = tasks.all_tasks(cluster, cluster.job)[cluster.index]
   chief = tasks.all_tasks(cluster, 'worker')[0]
-  # TensorFlow's server says only that it could not start.
+  # TensorFlow's server does not say why it could not start.
   coordination.check_port(cluster)
-  # What this process computes by itself is reading; its server has the GPUs.
+  # The GPUs belong to this process's server; the process itself reads data.
   devices.hide_gpus()
   devices.limit_threads(config.devices.threads)
   data = open_part(config) if task.job == 'worker' else None
   service = _start(config, cluster, task)
   report(f'{datetime.now()}: {task} serves')
   feeder = _Feeder(service, config.data, data, report) if data else None
-  # The chief itself waits for the others before it is there.
+  # Twice, because the chief waits for the other tasks before it answers.
   patience = 2 * config.cluster.start_timeout
   seen = time.monotonic()
   while not stopped():
@@ -197,7 +199,7 @@ def _start(
 
 
 class _Feeder:
-  """Reads batches in a thread, for one process of the chief at a time."""
+  """Reads batches in a thread, for one chief process at a time."""
 
   def __init__(
     self,
@@ -213,8 +215,8 @@ class _Feeder:
     self._end: Callable[[], None] = lambda: None
 
   def begin(self, tag: str, step: int) -> None:
-    """Starts from the batch of a step, in the queue `tag`."""
-    # A chief that was lost left its queue behind, perhaps full.
+    """Starts to fill the queue `tag`, from the batch of a step on."""
+    # The queue of a lost chief may still exist and be full.
     self._end()
     stop = threading.Event()
     self._end = functools.partial(self._close, tag, stop)
@@ -240,7 +242,7 @@ class _Feeder:
         self._close(tag, stop)
 
   def _tell(self, tag: str, step: int) -> None:
-    """Says what steps were taken, until the queue is closed."""
+    """Logs the completed steps until the queue is closed."""
     since, before = time.monotonic(), step
     for step, loss in self._service.progress(tag):
       if step % LOG_EVERY:

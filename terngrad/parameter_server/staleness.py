@@ -1,9 +1,9 @@
-"""What becomes of a gradient that comes late.
+"""Stale gradients: which are applied, and with which learning rate.
 
-The staleness of a gradient is the number of updates that were applied after
-its worker had pulled the parameters and before its code was applied: 0 where
-nobody was faster. It is as in arXiv:1511.05950, which also divides the
-learning rate by it.
+The staleness of a gradient is the number of updates that were applied after its
+worker pulled the parameters and before the gradient was applied; 0 if no other
+worker was faster. The definition is that of arXiv:1511.05950, which also
+divides the learning rate by it.
 """
 
 from typing import NamedTuple
@@ -14,11 +14,12 @@ from terngrad.training import metrics
 
 
 class Rule(NamedTuple):
-  """What is done with a gradient of some staleness.
+  """The treatment of stale gradients.
 
   Attributes:
-    bound: largest staleness that is applied; -1 for any. A later gradient is
-      dropped and its worker pulls: it loses one batch's work and nobody waits.
+    bound: largest staleness of an applied gradient; -1 for any. A staler
+      gradient is dropped and its worker pulls the parameters: the work of one
+      batch is lost and no other worker waits.
     scales: True divides the learning rate by 1 + staleness.
   """
 
@@ -26,34 +27,34 @@ class Rule(NamedTuple):
   scales: bool = False
 
   def applies(self, staleness: int) -> bool:
-    """False where a gradient is to be dropped."""
+    """Returns False if a gradient of this staleness must be dropped."""
     return self.bound < 0 or staleness <= self.bound
 
   def learning_rate(
     self, rate: tf.Tensor | float, staleness: int
   ) -> tf.Tensor | float:
-    """The learning rate of a gradient, from that of its step."""
+    """Computes the learning rate of a gradient from that of the step."""
     return rate / (1 + staleness) if self.scales else rate
 
 
 class Tally:
-  """Counts what came since the last record."""
+  """Counts applied and dropped gradients since the last record."""
 
   def __init__(self) -> None:
-    """Nothing has come."""
+    """Starts with no gradients."""
     self._applied: list[int] = []
     self._dropped = 0
 
   def apply(self, staleness: int) -> None:
-    """Counts a gradient that was applied."""
+    """Counts an applied gradient."""
     self._applied.append(staleness)
 
   def drop(self) -> None:
-    """Counts a gradient that was dropped."""
+    """Counts a dropped gradient."""
     self._dropped += 1
 
   def take(self) -> metrics.Arrivals:
-    """What is to be recorded; the count begins again."""
+    """Returns the counts and resets them."""
     arrivals = metrics.Arrivals(self._applied or [0], self._dropped)
     self._applied, self._dropped = [], 0
     return arrivals

@@ -1,1 +1,1 @@
-"""Training: replicas, one step, one loop, checkpoints and evaluation."""
+"""Training: assembly of a run, the loop, its records and evaluation."""

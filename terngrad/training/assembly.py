@@ -1,4 +1,4 @@
-"""Puts a run together from its configuration; writes nothing."""
+"""Assembles a run from its configuration, without writing files."""
 
 import dataclasses
 from collections.abc import Callable
@@ -41,7 +41,7 @@ from terngrad.training import run as run_lib
 from terngrad.training import run_codecs
 from terngrad.training import shares as shares_lib
 
-# Layers that are classifiers.
+# Names of the classifier layers.
 _LOGITS = 'logits', 'aux_logits'
 
 
@@ -49,14 +49,16 @@ def assemble(
   config: training_options.TrainConfig,
   context: execution.ExecutionContext | None = None,
 ) -> run_lib.Run:
-  """Builds model, replicas, codec and step.
+  """Builds the model, the replicas, the codecs and the traced steps of a run.
 
   Args:
-    config: a valid one.
-    context: where the run takes place; None: `of_this_process`.
+    config: a validated configuration.
+    context: the exchange, the data and the hooks; None for those of
+      `of_this_process`.
 
   Raises:
-    errors.ConfigError, slim.errors.DataError: something is not there.
+    errors.ConfigError, slim.errors.DataError: a file, a device or a process is
+      missing, or options contradict the data or the network.
   """
   context = context or of_this_process(config)
   devices_lib.keep_order_of_sums()
@@ -112,7 +114,7 @@ def _assert_same(
   plan: model_variables.ModelVariables,
   codecs: run_codecs.RunCodecs,
 ) -> None:
-  """Refuses processes that have something else."""
+  """Raises `errors.ConfigError` unless all processes train the same run."""
   coordination.assert_same(
     context.exchange,
     options.values(config, 'shared', options.RUN, options.WORKERS),
@@ -129,8 +131,8 @@ def _scorer(
   model: keras.Model,
   context: execution.ExecutionContext,
 ) -> Callable[[], dict[str, float]]:
-  """What scores between steps."""
-  # A name that is given twice is scored once.
+  """Returns the scorer of --eval_subsets; it returns {} without subsets."""
+  # The dict drops repeated names.
   subsets = {
     name: evaluation.open_subset(config.data, config.model.net, name)
     for name in config.run.eval_subsets
@@ -142,13 +144,14 @@ def _scorer(
 def of_this_process(
   config: training_options.TrainConfig,
 ) -> execution.ExecutionContext:
-  """The context of a run without parameter servers.
+  """Returns the context of this process in a run without parameter servers.
 
-  Blocks until all processes are there. Nothing may have used TensorFlow: the
-  CPU can be split only before.
+  Blocks until all processes have joined. Call it before TensorFlow initializes
+  its devices: afterwards the CPU cannot be split into logical devices.
 
   Raises:
-    errors.ConfigError, slim.errors.DataError: something is not there.
+    errors.ConfigError, slim.errors.DataError: a device, a process or the data
+      is missing.
   """
   workers, chosen = config.num_workers, config.cluster
   listed = config.devices.devices
@@ -170,7 +173,7 @@ def _step(
   training: steps.Training,
   codec: gradients.GradientCodec,
 ) -> steps.Step:
-  """The traced step of a codec, or those of its fragments in turn."""
+  """Returns the traced step of a codec, or one step per fragment, in turn."""
   made = []
   for turn in range(codec.num_fragments):
     if isinstance(training.local, local_steps.LocalSteps):
@@ -185,7 +188,7 @@ def _shares(
   context: execution.ExecutionContext,
   training: steps.Training,
 ) -> tuple[int, ...] | None:
-  """Examples of each worker in a batch, where the devices have weights."""
+  """Examples of each worker in a batch; None without --device_weights."""
   weights, workers = config.devices.weights, config.num_workers
   if not weights:
     return None
@@ -203,7 +206,7 @@ def _shares(
 def _length(
   config: training_options.TrainConfig, num_examples: int
 ) -> tuple[schedules.Epochs, int]:
-  """The epochs of a run, and its steps, by the examples there are."""
+  """Returns the epochs of a run and its number of steps."""
   epochs = schedules.Epochs(
     config.run.epoch_size or num_examples, config.data.batch_size
   )
@@ -214,7 +217,7 @@ def _length(
 def _layout(
   config: training_options.TrainConfig, model: keras.Model
 ) -> model_variables.ModelVariables:
-  """The model's variables, those outside --trainable_scopes frozen."""
+  """Sorts the model's variables; freezes those outside --trainable_scopes."""
   plan = model_variables.variables_of(model)
   names = plan.names[: len(plan.trainable)]
   trained = scopes.members(
@@ -232,8 +235,9 @@ def _codecs(
   plan: model_variables.ModelVariables,
   devices: Sequence[str],
 ) -> run_codecs.RunCodecs:
-  """The codes that a configuration names."""
-  # Where nothing travels between processes there is nothing to wait for.
+  """Builds the codecs that a configuration names."""
+  # Parts overlap communication with the backward pass. One process does not
+  # communicate.
   alone = config.cluster.exchange == cluster.TOWERS
   return run_codecs.of(
     config.codes.named(config.num_workers),
@@ -251,7 +255,7 @@ def _training(
     keras.Model, model_variables.ModelVariables, gradients.GradientCodec
   ],
 ) -> steps.Training:
-  """What a step trains, of model, layout of replicas and codec."""
+  """Builds the replicas, the states and the pass that a step trains with."""
   model, plan, codec = built
   devices, exchange = config.devices, context.exchange
   optimizer = config.optimizer.rule().clipped(
@@ -304,7 +308,7 @@ def _stored_layout(
   max_steps: int,
   shares: Sequence[int] | None,
 ) -> checkpoints.Layout:
-  """What the checkpoints of the run hold."""
+  """Describes the checkpoints of the run."""
   save_tower, exchange = config.devices.save_tower, context.exchange
   num_devices = len(exchange.local_devices)
   must_keep = options.values(config, 'on_resume', options.KEPT) | {
@@ -319,11 +323,12 @@ def _stored_layout(
     '--optimizer': config.optimizer.optimizer,
     'data': context.data.digest,
     'max_steps': max_steps,
-    # What was measured changes bits, not how it was asked for.
+    # The shares change bits, whether they were given or measured.
     'device_weights': ','.join(map(str, shares or ())),
   }
   if not schedules.needs_max_steps(config.optimizer):
-    # A longer run takes the same steps.
+    # Then the learning rate does not depend on max_steps, so the first steps
+    # of a longer run are the same.
     del may_change['max_steps']
   return checkpoints.Layout(
     net=config.model.net,

@@ -1,4 +1,4 @@
-"""The batches of a process: what its workers get to see, step by step."""
+"""Opens the data of a run and reads the batches of a process's workers."""
 
 import contextlib
 import functools
@@ -18,7 +18,7 @@ from terngrad import errors
 from terngrad.config import model as model_options
 from terngrad.training import shares as shares_lib
 
-# As `shares.deal` makes them.
+# Ragged if the workers have unequal shares; see `shares.deal`.
 Examples: TypeAlias = tf.Tensor | tf.RaggedTensor
 # Images [workers of this process, share, ...] and labels [the same, share].
 Batch = tuple[Examples, Examples]
@@ -29,11 +29,12 @@ class Data(NamedTuple):
 
   Attributes:
     num_examples: examples in an epoch.
-    num_classes: of the labels.
-    channels: of the images.
-    batches: the batches from a step on. Takes the steps taken before, and the
-      shares of all workers, where devices have weights; None for equal ones.
-    digest: of what is read, see `read_options.SplitInfo`.
+    num_classes: number of classes, the size of the logits.
+    channels: channels of the images.
+    batches: yields the batches from a step on. Arguments: the number of
+      completed steps, and the examples of each worker of all processes; None
+      for equal shares.
+    digest: equal for equal data; None if unknown.
   """
 
   num_examples: int
@@ -51,18 +52,20 @@ def open_data(
   workers: range | None = None,
   part: tuple[int, int] = (0, 1),
 ) -> Data:
-  """Finds the data of a run; missing files show before anything is written.
+  """Opens the data of a run.
+
+  Missing files raise here, before the run writes anything.
 
   Args:
-    data: what is read, and how.
-    model: its net and its seed count.
-    num_workers: that share a batch, each with an example at least.
-    benchmark: True for constant images, without any data.
-    workers: those whose rows of each batch to read; None for all.
-    part: (place, number of parts), which part of the examples to read.
+    data: options of the data set and of the batches.
+    model: options; the seed sets the order, the network the preprocessing.
+    num_workers: workers that share a batch, each with at least one example.
+    benchmark: True for constant images and no files.
+    workers: workers whose rows of each batch are read; None for all.
+    part: (index, number of parts) of the examples to read.
 
   Raises:
-    slim.errors.DataError: it is not there.
+    slim.errors.DataError: the data is missing or unreadable.
   """
   own = functools.partial(
     _rows, data.batch_size, num_workers, workers or range(num_workers)
@@ -80,7 +83,7 @@ def open_data(
   )
 
 
-# Takes the shares of all workers; see `_rows`.
+# `_rows` as a function of the shares of all workers.
 _Rows = Callable[[Sequence[int] | None], tuple[tuple[int, int], Sequence[int]]]
 
 
@@ -90,16 +93,16 @@ def _rows(
   workers: range,
   shares: Sequence[int] | None,
 ) -> tuple[tuple[int, int], Sequence[int]]:
-  """Which rows of a batch some workers have.
+  """Computes the range of batch rows that some workers have.
 
   Args:
-    batch_size: examples, of all workers.
-    num_workers: that share a batch.
-    workers: those whose rows they are.
-    shares: of all workers; None for equal ones.
+    batch_size: examples of all workers.
+    num_workers: workers that share a batch.
+    workers: consecutive workers.
+    shares: examples of each worker; None for equal shares.
 
   Returns:
-    ((begin, end) of the rows, the shares of these workers).
+    ((begin, end) of the rows of `workers`, the shares of `workers`).
   """
   shares = shares or shares_lib.divide(batch_size, [1] * num_workers)
   begin = sum(shares[: workers.start])
@@ -115,7 +118,7 @@ def _load(
   step: int,
   shares: Sequence[int] | None = None,
 ) -> tuple[tf.data.Dataset, datasets.SplitInfo]:
-  """Examples in files."""
+  """Opens the files: (stream of batches from a step on, facts on the data)."""
   rows, own = rows_of(shares)
   stream, split = datasets.load(
     data.dataset_name,
@@ -143,7 +146,7 @@ def _load(
 def _constant(
   data: model_options.Data, model: model_options.Model, rows_of: _Rows
 ) -> Data:
-  """Images of 0.5 and random labels, the same batch for ever."""
+  """Makes images of 0.5 and random labels, the same batch in every step."""
   dataset = datasets.DATASETS.get(data.dataset_name)
   net = nets.of(model.net)
   classes = data.num_classes or (dataset and dataset.num_classes) or 1000
@@ -170,15 +173,16 @@ def explaining(
   subset: str,
   kind: type[Exception] = errors.TrainingError,
 ) -> Iterator[None]:
-  """Says which file of a subset is damaged where reading it fails.
+  """Context that explains failed reads by naming the damaged file.
 
   Args:
     data_dir: folder of the files.
-    subset: of the data.
-    kind: what is raised; a DataError says that nothing was written.
+    subset: prefix of the files.
+    kind: class of the error to raise; `slim.errors.DataError` if the run has
+      written nothing yet.
 
   Raises:
-    kind: it fails.
+    kind: the block failed to read the data.
   """
   try:
     yield

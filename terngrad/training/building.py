@@ -1,4 +1,4 @@
-"""Builds the parts of a run that need some of its options alone."""
+"""Builds the network and the local steps of a run."""
 
 import keras
 import tensorflow as tf
@@ -23,15 +23,12 @@ def net(
   is_synchronized: bool,
   context: execution.ExecutionContext,
 ) -> keras.Model:
-  """The net, with its first values, on the first device.
+  """Builds the network with its initial values on the first device.
 
-  Args:
-    chosen: which one.
-    image_size: height and width of its input.
-    is_synchronized: whether its normalisations see the examples of all nodes.
-    context: where the run takes place.
+  `image_size` is the height and width of the input, in pixels.
+  `is_synchronized` selects synchronized batch normalization.
   """
-  # Keras takes an int32 seed; the codes take all 64 bits.
+  # Keras takes an int32 seed. Codecs use all 64 bits of the run's seed.
   seed = chosen.seed % 2**31
   with context.placement_scope():
     keras.utils.set_random_seed(seed)
@@ -62,13 +59,10 @@ def local(
   codec: gradients.GradientCodec,
   node_pass: passes.Pass,
 ) -> local_steps.LocalSteps:
-  """What nodes do by themselves between two exchanges.
+  """Builds the local steps that nodes take between two exchanges.
 
-  Args:
-    devices: how often they exchange, and in how many fragments.
-    optimizer: of the local steps.
-    codec: of what they exchange.
-    node_pass: whose L2 terms act in the local steps.
+  The local steps apply the L2 terms of `node_pass`; `codec` encodes the
+  exchange.
   """
   streams = devices.fragments > 1 or devices.overlap_steps > 0
   return local_steps.LocalSteps(

@@ -1,4 +1,4 @@
-"""How fast the devices of a run are, for batches that are divided by it."""
+"""Measures the speed of devices, to divide batches in proportion to it."""
 
 import time
 import timeit
@@ -13,7 +13,7 @@ from terngrad.step import replicas
 from terngrad.step import step as steps
 
 _ROUNDS = 3
-# Weights are multiples of it, so that devices of one kind mostly get as much.
+# Weights are multiples of this, so that equal devices mostly get equal weights.
 _STEP = 0.05
 
 
@@ -22,18 +22,19 @@ def weights(
   shape: Sequence[int],
   clock: Callable[[], float] = time.perf_counter,
 ) -> list[float]:
-  """Measures the devices of all processes, one after the other in each.
+  """Measures the relative speeds of the devices of all processes.
 
-  A device's time is that of the fastest of a few passes forward and backward.
+  The time of a device is the fastest of three forward and backward passes. A
+  process measures its devices one after the other.
 
   Args:
-    training: whose pass and replicas are taken.
+    training: provides the pass, the replicas and the exchange.
     shape: [b, height, width, channels] of the images of a pass.
     clock: returns seconds.
 
   Returns:
-    Examples a second as shares of those of the fastest device, one a device,
-    process by process: multiples of 0.05, from 0.05 to 1.
+    One weight per device, process by process: examples per second divided by
+    those of the fastest device, rounded to multiples of 0.05, from 0.05 to 1.
   """
   seconds = [
     _seconds(training.node_pass, replica, shape, clock)
@@ -54,11 +55,11 @@ def _seconds(
   shape: Sequence[int],
   clock: Callable[[], float],
 ) -> float:
-  """The time of the fastest pass of a device."""
+  """Measures the seconds of a device's fastest pass."""
 
   @tf.function
   def take(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-    """Runs all of the pass: a number of all gradients, float32 []."""
+    """Runs one pass; the sum, float32 [], depends on every gradient."""
     with tf.device(replica.device):
       parameters, *held = (
         [tf.convert_to_tensor(v) for v in variables]
@@ -71,7 +72,7 @@ def _seconds(
       return tf.add_n([scores[0], *(tf.reduce_sum(g) for g in gradients)])
 
   images, labels = tf.fill(shape, 0.5), tf.zeros(shape[:1], tf.int32)
-  # The first one traces the pass, and fills caches.
+  # The first call traces the pass and fills caches, so it does not count.
   _, *times = timeit.repeat(
     lambda: take(images, labels).numpy(),
     timer=clock,

@@ -1,4 +1,4 @@
-"""Scores of the parameters of a run that trains, at the end of an epoch."""
+"""Scores a run in training on other subsets at the end of an epoch."""
 
 import functools
 from collections.abc import Callable
@@ -23,18 +23,18 @@ def scorer(
 ) -> Callable[[], dict[str, float]]:
   """Makes the function that scores a model at the end of an epoch.
 
-  Every process takes its share of the batches; what they count is added.
+  Every process scores a share of the batches; the sums of all are added.
 
   Args:
-    data_dir: folder of the data, for messages.
-    subsets: what is scored, by name; see `evaluation.open_subset`.
-    model: with the variables of the first replica.
-    context: where the run takes place.
+    data_dir: folder of the data, for error messages.
+    subsets: opened subsets by name, from `evaluation.open_subset`.
+    model: model with the variables of the first replica.
+    context: the context of the run.
 
   Returns:
-    Scores the present parameters; all processes must call it. It returns the
-    mean over all examples of a subset by '<subset>_<metric>', of all of
-    `metrics.EVALUATION`.
+    A function that scores the current parameters. All processes must call it.
+    It returns the mean over all examples of each subset and each metric of
+    `metrics.EVALUATION`, by '<subset>_<metric>'.
   """
   group = context.exchange.group
   part = (1, 0) if group is None else (group.size, group.rank)
@@ -52,7 +52,7 @@ def scorer(
       own.append(sums.numpy())
     sums = np.stack(own)
     if group is not None:
-      # What travels is int32; counts stay exact.
+      # all_gather_now sends int32 words; as float64 bits, sums stay exact.
       with context.hooks.time_limit('Scores of an epoch'):
         everyone = group.all_gather_now(sums.view(np.int32)[np.newaxis])
       sums = everyone.view(np.float64).sum(axis=0)

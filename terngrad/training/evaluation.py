@@ -1,4 +1,4 @@
-"""Evaluation: scores the checkpoints of a run, every example once."""
+"""Scores the checkpoints of a run; every example counts once."""
 
 import contextlib
 import pathlib
@@ -29,17 +29,17 @@ from terngrad.training import records
 
 _REPORT_EVERY = 100  # batches
 
-# What `predictor` makes.
+# (sums, images, labels) -> sums; see `predictor`.
 Predict = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 class Score(NamedTuple):
-  """Of one checkpoint.
+  """The score of one checkpoint.
 
   Attributes:
-    step: steps taken before it was written.
-    values: by name, of all of `metrics.EVALUATION`.
-    num_examples: examples scored.
+    step: training step of the checkpoint.
+    values: the value of every metric of `metrics.EVALUATION`, by name.
+    num_examples: number of examples scored.
   """
 
   step: int
@@ -52,23 +52,23 @@ def evaluate(
   report: Callable[[str], None],
   wait: Callable[[float], None] = time.sleep,
 ) -> Score:
-  """Scores the newest checkpoint, once or each time there is a newer one.
+  """Scores the newest checkpoint, once or whenever there is a newer one.
 
   Polling ends after the checkpoint of the run's last step.
 
   Args:
-    config: what is scored.
-    report: called with each line for the person who watches.
-    wait: called with the seconds until the next look.
+    config: the configuration of the evaluation.
+    report: called with each log line.
+    wait: called with the seconds until the next poll.
 
   Returns:
     The last score.
 
   Raises:
-    errors.ConfigError, slim.errors.DataError: it cannot begin.
-    errors.CheckpointError: there is no checkpoint and --run_once is set, or it
-      is of another net, or does not hold the tower.
-    errors.TrainingError: eval_dir cannot be written any more.
+    errors.ConfigError, slim.errors.DataError: the evaluation cannot start.
+    errors.CheckpointError: --run_once is set and there is no checkpoint; or the
+      checkpoint holds another network, or lacks the chosen tower.
+    errors.TrainingError: eval_dir is no longer writable.
   """
   config.validate()
   run = config.run
@@ -89,7 +89,7 @@ def evaluate(
       except (errors.CheckpointError, tf.errors.OpError):
         if checkpoints.newest(run.checkpoint_dir) == path:
           raise
-        # The trainer keeps five checkpoints: this one went while it was read.
+        # The trainer keeps five checkpoints and deleted this one meanwhile.
         report(f'{datetime.now()}: {path} is gone, looking for a newer one')
         continue
     if score and (run.run_once or score.step >= scorer.max_steps):
@@ -98,7 +98,7 @@ def evaluate(
 
 
 class _Scorer:
-  """The model, the data and the records of an evaluation."""
+  """Scores checkpoints with one model and one data set."""
 
   def __init__(self, config: evaluation_options.EvalConfig) -> None:
     self._config = config
@@ -119,7 +119,7 @@ class _Scorer:
     self.max_steps = config.run.max_steps
 
   def score(self, path: str, report: Callable[[str], None]) -> Score:
-    """Scores a checkpoint, and writes its records."""
+    """Scores a checkpoint and writes its records."""
     data, net, run = self._config.data, self._config.model.net, self._config.run
     layout = checkpoints.read_layout(path)
     self.max_steps = min(run.max_steps, layout.max_steps)
@@ -151,7 +151,7 @@ class _Scorer:
     return score
 
   def _record(self, score: Score, report: Callable[[str], None]) -> None:
-    """Writes the score, and histograms of weights and activations."""
+    """Writes the score and histograms of weights and activations."""
     recorder = records.Recorder(self._config.run.eval_dir)
     for line in recorder.cut:
       report(f'{datetime.now()}: {line}')
@@ -180,14 +180,14 @@ def predictor(model: keras.Model, device: str) -> Predict:
   """Makes the traced function that scores a batch.
 
   Args:
-    model: maps images to logits [b, classes], or to a list of them and the
-      logits of auxiliary heads.
+    model: maps images to logits [b, classes], or to a list of these logits and
+      the logits of auxiliary heads.
     device: name of the device to run on.
 
   Returns:
     A `tf.function` of (sums float64 [metrics], images [b, ...], labels int32
-    [b]) that returns sums, to which is added what each of `metrics.EVALUATION`
-    says of the batch.
+    [b]). It returns the sums plus the batch's sum of each metric of
+    `metrics.EVALUATION`.
   """
 
   @tf.function(reduce_retracing=True)
@@ -195,7 +195,7 @@ def predictor(model: keras.Model, device: str) -> Predict:
     with tf.device(device):
       logits = nets.logits_of(model(images, training=False))
       found = [m.compute(labels, logits) for m in metrics.EVALUATION]
-      # Counts are exact in float64.
+      # Sums of counts are exact in float64.
       values = [tf.cast(values, tf.float64) for values in found]
       return sums + tf.reduce_sum(values, axis=1)
 
@@ -213,19 +213,19 @@ def count(
 
   Args:
     predict: from `predictor`.
-    batches: (images, labels), `batch_size` a batch.
-    total: examples to score.
-    batch_size: of the batches.
-    report: called with a line every hundred batches.
+    batches: (images, labels), `batch_size` examples per batch.
+    total: number of examples to score.
+    batch_size: examples per batch.
+    report: called with a log line every 100 batches.
 
   Returns:
-    The mean over the examples by name, of all of `metrics.EVALUATION`.
+    The mean over the examples of every metric of `metrics.EVALUATION`, by name.
   """
   number_of_batches = -(-total // batch_size)
   sums = no_sums()
   since = time.perf_counter()
   for number, batch in enumerate(batches.take(number_of_batches), start=1):
-    # The last batch is cut where fewer examples than there are are asked.
+    # Cuts the last batch if `total` is not a multiple of the batch size.
     left = total - (number - 1) * batch_size
     sums = predict(sums, *(part[:left] for part in batch))
     if number % _REPORT_EVERY == 0:
@@ -242,14 +242,18 @@ def count(
 
 
 def no_sums() -> tf.Tensor:
-  """What a `predictor` begins with, float64 [metrics]."""
+  """Initial sums of a `predictor`: zeros, float64 [metrics]."""
   return tf.zeros([len(metrics.EVALUATION)], tf.float64)
 
 
 def open_subset(
   data: model_options.Data, net: str, subset: str
 ) -> tuple[tf.data.Dataset, datasets.SplitInfo]:
-  """A subset as evaluation of a net reads it; see `datasets.load`."""
+  """Opens a subset with the preprocessing that evaluation of a net uses.
+
+  Returns:
+    (batches of images and labels, facts about the subset); see `datasets.load`.
+  """
   return datasets.load(
     data.dataset_name,
     data.data_dir,

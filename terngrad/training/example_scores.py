@@ -1,13 +1,13 @@
-"""Scores of single examples, by TensorFlow."""
+"""Scores of single examples, computed by TensorFlow."""
 
 import tensorflow as tf
 
 
 def is_in_top(count: int, labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-  """Whether each label is among the `count` largest logits, bool [b].
+  """Tests whether each label is among the `count` largest logits, bool [b].
 
   Args:
-    count: >= 1; more than there are classes counts as all.
+    count: >= 1; a number above that of the classes means all classes.
     labels: int32 [b].
     logits: float32 [b, classes].
   """
@@ -15,5 +15,10 @@ def is_in_top(count: int, labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
 
 
 def cross_entropy(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-  """The cross entropy of each example, float32 [b]; see `is_in_top`."""
+  """Computes the cross entropy of each example, float32 [b].
+
+  Args:
+    labels: int32 [b].
+    logits: float32 [b, classes].
+  """
   return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)

@@ -1,4 +1,4 @@
-"""Where a run takes place, and what a loop does there besides its steps."""
+"""The context of a run: exchange, data, and the hooks of the loop."""
 
 import collections
 import contextlib
@@ -24,12 +24,12 @@ from terngrad.training import metrics
 
 
 class Hooks:
-  """What a loop does besides its steps.
+  """Hooks of the training loop: time limits, log lines and periodic actions.
 
   Attributes:
-    log_every: steps between two lines.
-    save_secs: seconds between checkpoints, beside those of save_iter.
-    observe_secs: seconds between histograms, beside those of save_iter.
+    log_every: steps between two log lines.
+    save_secs: seconds between checkpoints, in addition to those of save_iter.
+    observe_secs: seconds between histograms, in addition to those of save_iter.
   """
 
   log_every = 10
@@ -39,58 +39,62 @@ class Hooks:
   def __init__(
     self, cluster: spec.Cluster | None = None, seconds: float = math.inf
   ) -> None:
-    """Takes the equal processes, None for one, and the time for a wait."""
+    """Sets the cluster, None for one process, and its time limit in seconds."""
     self._cluster = cluster
     self._seconds = seconds
 
   def time_limit(self, what: str) -> contextlib.AbstractContextManager[None]:
-    """Ends the process where something takes too long.
+    """Context that ends the process if the block takes too long.
 
-    Args:
-      what: the name of something that waits for other processes.
+    Use it for blocks that wait for other processes. `what` names the block in
+    the error message.
     """
     return coordination.time_limit(self._cluster, self._seconds, what)
 
   def own_limit(self, what: str) -> contextlib.AbstractContextManager[None]:
-    """Likewise of what this process does by itself, which may wait too.
+    """Limits the time of local work too, in a run with parameter servers.
 
-    TensorFlow tells every task of a cluster with parameter servers of each
-    function and kind of operation that the chief meets for the first time.
-
-    Args:
-      what: its name.
+    Local work may wait there: TensorFlow registers each function and each kind
+    of operation that the chief runs for the first time with every task. Other
+    runs have no limit. `what` names the block in the error message.
     """
     del what
     return contextlib.nullcontext()
 
   def line(self, step: int, values: dict[str, float]) -> str:
-    """The line of a step; see `meter.log_line`."""
+    """Formats the log line of a step from its metrics by name."""
     return meter.log_line(step, values)
 
   def before_save(self) -> None:
-    """Raises where replicas differ that the loop does not see."""
+    """Raises `errors.TrainingError` if replicas on other tasks differ.
+
+    The loop itself compares only the first replica of each process.
+    """
 
   def measure(self) -> metrics.Arrivals | None:
-    """What came late since the last record; None where all wait for all."""
+    """Returns the stale and dropped gradients since the last record.
+
+    None if every step waits for all workers.
+    """
     return None
 
   def epoch_ended(self, record: dict[str, float]) -> None:
-    """Takes the record of an epoch that ends, where files are kept."""
+    """Called with the record of a finished epoch, on the chief only."""
 
 
 class ExecutionContext:
-  """Where a run takes place.
+  """The exchange, the data and the hooks of a run.
 
   Attributes:
-    exchange: says where the workers are; a replica is made on each device.
+    exchange: maps workers to devices and moves their messages.
     data: the examples.
-    hooks: what the loop does besides its steps.
+    hooks: periodic actions of the loop and its time limits.
   """
 
   def __init__(
     self, exchange: protocol.Exchange, data: batches.Data, hooks: Hooks
   ) -> None:
-    """Takes what all contexts have; see the class."""
+    """Sets the attributes."""
     self.exchange = exchange
     self.data = data
     self.hooks = hooks
@@ -98,32 +102,36 @@ class ExecutionContext:
   def make_step(
     self, training: steps.Training, codec: gradients.GradientCodec
   ) -> steps.Step:
-    """The traced step of a training of the exchange."""
+    """Makes the traced step that trains with a codec."""
     return steps.TrainStep(training, codec)
 
   def batches(
     self, step: int, shares: Sequence[int] | None = None
   ) -> Iterator[batches.Batch]:
-    """The batches from a step on; see `batches.Data.batches`."""
+    """Yields the batches that follow `step` completed steps.
+
+    `shares` holds the examples of each worker; None for equal shares.
+    """
     return self.data.batches(step, shares)
 
   def placement_scope(self) -> contextlib.AbstractContextManager[None]:
-    """The context in which the model's variables are made.
+    """Context in which the model's variables are created.
 
-    Those of the first replica, where its own device is not that of all.
+    They are the variables of the first replica. A subclass can spread them over
+    several devices.
     """
     return contextlib.nullcontext()
 
   def join(self) -> None:
-    """Waits for what is under way when the loop ends."""
+    """Waits for pending work after the loop ends."""
 
 
 @contextlib.contextmanager
 def refusing_size() -> Iterator[None]:
-  """Refuses what TensorFlow has no place for while a run is put together.
+  """Context that reports out-of-memory errors as `errors.ConfigError`.
 
   Raises:
-    errors.ConfigError: the sizes that were asked for do not fit.
+    errors.ConfigError: the network and its batches do not fit into memory.
   """
   try:
     yield
@@ -145,12 +153,10 @@ def remarks(
   exchange: protocol.Exchange,
   always_float: bool = False,
 ) -> list[str]:
-  """Lines for people: what a worker sends, and what computes codes.
+  """Formats log lines on the messages, the kernels and the collectives.
 
-  Args:
-    codec: of coded steps.
-    exchange: see `ExecutionContext`.
-    always_float: `codec` stands in place of another in every step.
+  `always_float` is True if --floating_grad_epoch=1 replaces the chosen codec in
+  every step.
   """
   bits = codec.bits(exchange.num_workers) / max(1, codec.num_elements)
   elements: collections.Counter[str] = collections.Counter()

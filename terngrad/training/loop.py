@@ -1,4 +1,4 @@
-"""The training loop: steps, and when to log, to save and to stop."""
+"""The training loop: takes steps, logs, saves and stops."""
 
 import contextlib
 import time
@@ -29,8 +29,8 @@ class Outcome(NamedTuple):
   """How a run ended.
 
   Attributes:
-    step: steps taken, all runs of the folder together.
-    stopped_by: the signal's number, or None where max_steps were reached.
+    step: completed steps, with those of earlier runs in the folder.
+    stopped_by: number of the signal; None if max_steps was reached.
   """
 
   step: int
@@ -47,14 +47,14 @@ def run_steps(
   """Trains until max_steps or a signal.
 
   Args:
-    config: its numbers are those of all workers together.
-    run: what is trained.
+    config: batch size and nodes count all processes.
+    run: the assembled run.
     begin: see `run_writer.Begin`.
-    report: called with each line for the person who watches.
+    report: called with each log line.
     show_progress: True draws a progress bar on the terminal.
 
   Raises:
-    errors.TrainingError: it had to stop; the last checkpoint is good.
+    errors.TrainingError: the run had to stop; the last checkpoint is valid.
   """
   with contextlib.ExitStack() as stack:
     bar = stack.enter_context(
@@ -96,10 +96,10 @@ def run_steps(
 def _closing(
   writer: run_writer.RunWriter, hooks: execution.Hooks
 ) -> Iterator[None]:
-  """Closes the records at the end, whether a step failed or not.
+  """Closes the records at the end, even if a step failed.
 
-  TensorFlow registers what closes the file of events with every task first.
-  Where one of them does not answer, it waits without an end.
+  TensorFlow first registers the operation that closes the event file with every
+  task. This never returns if a task does not answer, hence the time limit.
   """
   try:
     yield
@@ -116,9 +116,9 @@ def _take_steps(
   writer: run_writer.RunWriter | None,
   bar: tqdm.tqdm,
 ) -> int:
-  """Runs the steps that are left; returns the steps taken.
+  """Takes the remaining steps; returns the number of completed steps.
 
-  `writer` is None in processes that keep no files.
+  `writer` is None in processes that write no files.
   """
   step, stop.saved = begin
   saving = run_writer.IntervalTimer(run.hooks.save_secs)
@@ -154,7 +154,7 @@ def _take_steps(
 
 
 def _show(bar: tqdm.tqdm, result: steps.StepResult) -> None:
-  """Shows that a step was taken, if there is a progress bar."""
+  """Advances the progress bar, if there is one."""
   if not bar.disable:
     bar.set_postfix(
       loss=float(result.entropy.numpy().mean()),
@@ -167,7 +167,11 @@ def _show(bar: tqdm.tqdm, result: steps.StepResult) -> None:
 def _save(
   run: run_lib.Run, writer: run_writer.RunWriter | None, step: int
 ) -> str | None:
-  """Proves that all replicas are equal; writes a checkpoint, its path."""
+  """Checks that all replicas are equal, then writes a checkpoint.
+
+  Returns:
+    The path of the checkpoint; None without a writer.
+  """
   with run.hooks.time_limit(f'Step {step}'):
     run.hooks.before_save()
     coordination.assert_equal(run.exchange, run.replicas[0], run.names)
@@ -182,7 +186,11 @@ def _one_step(
   stream: Iterator[batches.Batch],
   stop: signals.Stop,
 ) -> tuple[steps.StepResult, float]:
-  """Takes one step and looks at its losses; the learning rate beside them."""
+  """Takes one step and checks that its numbers are finite.
+
+  Returns:
+    (the result of the step, its learning rate).
+  """
   cycle, batch_size = config.codes.floating_grad_epoch, config.data.batch_size
   floats = schedules.uses_float_gradients(
     cycle, step, batch_size, run.epochs.num_examples
@@ -204,7 +212,7 @@ def _one_step(
       tf.constant(decay, tf.float32),
       tf.constant(float(stop.signal or 0)),
     )
-    # The step may still be under way until a number of it is looked at.
+    # Waits for the step: TensorFlow may return before it has finished.
     result.entropy.numpy()
   if not loss_scaling.can_fall(run.replicas[0].scaling):
     _check_finite(run, step, result, codec)
@@ -217,9 +225,10 @@ def _check_finite(
   result: steps.StepResult,
   codec: gradients.GradientCodec,
 ) -> None:
-  """Raises where a loss or a gradient is not finite, and says where.
+  """Raises if a loss or a gradient is not finite; names workers and variables.
 
-  Gradients that are may add up to infinity: the mean is their sum, divided.
+  Also refuses finite gradients whose sum overflows, because the mean is the
+  divided sum.
   """
   entropy = result.entropy.numpy()
   probes = result.probes.numpy()

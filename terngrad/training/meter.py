@@ -1,4 +1,4 @@
-"""What the loop measures: between two records, and in an epoch."""
+"""Measures losses, rates and times between two records and in an epoch."""
 
 import math
 import time
@@ -14,46 +14,43 @@ from terngrad.training import metric
 from terngrad.training import metrics
 
 _SMOOTHING = 0.9
-# What is measured of an epoch.
+# Names of the means over an epoch.
 _OF_EPOCH = metrics.EPOCH_LOSS.name, metrics.EPOCH_ACCURACY.name
 
 
 class Meter:
   """Losses, rates and times between two records, and means of an epoch.
 
-  Metrics are computed from its attributes; "last" is the last step.
+  The metrics of `metrics.TRAINING` are computed from the attributes.
 
   Attributes:
-    epochs: of the run.
-    result: of the last.
-    entropy: loss of the last, mean over the workers.
-    smoothed: mean of the losses of all steps, in which later ones count more.
-    means: of the steps of the epoch so far: the loss, and the top-1 accuracy,
-      as a share, of the same examples, each as it was when its gradient was
-      computed.
-    sec_per_batch: seconds a step, mean since the record before.
-    seconds: of training, in all runs of the folder.
-    num_elements: see `values`, as are those that follow.
-    learning_rate: of the last.
-    regularization: L2 terms of the parameters after the last.
+    epochs: converts steps to epochs.
+    result: result of the last step.
+    entropy: loss of the last step, mean over the workers.
+    smoothed: exponential moving average of the losses, with factor 0.9.
+    means: (loss, top-1 accuracy as a fraction): means over the steps of the
+      epoch so far. Each example is scored when its gradient is computed.
+    sec_per_batch: seconds per step, mean since the previous record.
+    seconds: seconds of training, with those of earlier runs in the folder.
+    num_elements: elements of a gradient.
+    learning_rate: learning rate of the last step.
+    regularization: sum of the L2 terms of the parameters after the last step.
     scaling: variables of `loss_scaling.NAMES`; () without a loss scale.
-    arrivals: None where every step waits for all.
+    arrivals: stale and dropped gradients; None if every step waits for all
+      workers.
   """
 
   def __init__(
     self, epochs: schedules.Epochs, last: metrics.Record, step: int = 0
   ) -> None:
-    """Starts the clock.
+    """Starts the clock after `step` completed steps.
 
-    Args:
-      epochs: of the run.
-      last: the last record of the run that continues, or {}.
-      step: steps taken before.
+    `last` is the last record of a resumed run, or {}.
     """
     self.epochs = epochs
     self._step = self._recorded = step
-    # Of the epoch that the next step is of, where it is not its first: means of
-    # its steps until then, as far as that is on record.
+    # Resumes the means of an epoch that has begun, if the record of this step
+    # holds them.
     means = [last[n] for n in _OF_EPOCH if last.get(n) is not None]
     is_known = last.get('step') == step and len(means) == len(_OF_EPOCH)
     self.means: list[float] = means if is_known else [0.0, 0.0]
@@ -63,7 +60,7 @@ class Meter:
     self._start = self._since = time.perf_counter()
 
   def add(self, result: steps.StepResult) -> None:
-    """Takes in what a step tells."""
+    """Adds the result of a step."""
     self._step += 1
     self.result = result
     self.entropy, accuracy = (
@@ -74,17 +71,17 @@ class Meter:
       self.means, self._counted = [0.0, 0.0], 0
     self._counted += 1
     self.means = [
-      # Goes on to the same bits from what is on record.
+      # A running mean: resuming from a record gives the same bits.
       mean + (value - mean) / self._counted
       for mean, value in zip(self.means, (self.entropy, accuracy), strict=True)
     ]
     if self.smoothed is None:
       self.smoothed = self.entropy
-    if math.isfinite(self.entropy):  # not where a scaled loss overflows
+    if math.isfinite(self.entropy):  # False if a scaled loss overflows
       self.smoothed += (1 - _SMOOTHING) * (self.entropy - self.smoothed)
 
   def leave_out(self, seconds: float) -> None:
-    """Leaves time since the last record that was no training out of it."""
+    """Excludes seconds since the last record that were not training."""
     self._since += seconds
     self._start += seconds
 
@@ -96,14 +93,9 @@ class Meter:
     scaling: Sequence[tf.Variable] = (),
     arrivals: metrics.Arrivals | None = None,
   ) -> dict[str, float]:
-    """What to record now, of all of `metrics.TRAINING` that the run has.
+    """Computes the metrics of `metrics.TRAINING` that the run has, by name.
 
-    Args:
-      num_elements: of a gradient, for the bits an element.
-      learning_rate: of the last step.
-      regularization: the L2 terms of the parameters after the last step.
-      scaling: variables of the loss scale, or ().
-      arrivals: what came late, where a step does not wait for all.
+    The arguments become the attributes of the same names.
     """
     self.num_elements, self.learning_rate = num_elements, learning_rate
     self.regularization, self.scaling = regularization, scaling
@@ -117,7 +109,7 @@ class Meter:
 
 
 def log_line(step: int, values: Mapping[str, float]) -> str:
-  """The 2017 line of a step, with the bits that were sent."""
+  """Formats the log line of a step: that of 2017, with bits per element."""
   losses, rates = (
     metric.texts(metrics.TRAINING, values, part)
     for part in ('line', 'brackets')

@@ -1,4 +1,4 @@
-"""What a metric is, and how tables of them are read.
+"""Types of the tables of metrics, and functions that read the tables.
 
 The tables are in `metrics`.
 """
@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 
 class Axes(NamedTuple):
-  """A plot, which several metrics may share.
+  """The axes of a plot, which several metrics may share.
 
   Attributes:
-    title: with the unit.
-    logarithmic: True for a logarithmic axis of values.
+    title: title with the unit.
+    logarithmic: True for a logarithmic value axis.
   """
 
   title: str
@@ -27,10 +27,10 @@ class Drawn(NamedTuple):
   """How a metric is drawn.
 
   Attributes:
-    axes: of the plot.
-    label: in the legend of a plot that has several curves.
-    factor: of the values, 100 for a share in percent.
-    first: True draws it before those of the same plot that are not.
+    axes: the plot.
+    label: label in the legend of a plot with several curves.
+    factor: factor of the values; 100 shows a fraction in percent.
+    first: True draws the curve before the other curves of the plot.
   """
 
   axes: Axes
@@ -40,12 +40,12 @@ class Drawn(NamedTuple):
 
 
 class Shown(NamedTuple):
-  """How a metric stands in a table.
+  """How a table shows a metric.
 
   Attributes:
-    label: of its row or column, with the unit.
-    show: takes a value, returns what stands in the table.
-    first: True puts it before those that are not.
+    label: label of the row or column, with the unit.
+    show: converts a value to the entry of the table.
+    first: True puts the metric before the others.
   """
 
   label: str
@@ -54,20 +54,20 @@ class Shown(NamedTuple):
 
 
 class Metric(NamedTuple):
-  """A number that is logged.
+  """A logged number.
 
   Attributes:
-    name: in `metrics.jsonl`, and in the formats below.
-    compute: the function that computes it; see the tables.
-    tag: TensorBoard's; empty for `name`.
-    line: its text in the log line, a format of all values by name, as
-      'loss = {loss:.2f}'; empty for none. Parameter servers' lines, which have
-      one loss, leave it out.
-    brackets: the same, in the brackets of the log line of every run.
-    curve: `Drawn` on the page of a run, or None.
-    fact: `Shown` in the table of that page, its last value, or None.
-    column: `Shown` in the table of compared runs, or None.
-    compared: `Drawn` where runs are compared, a curve a run, or None.
+    name: name in `metrics.jsonl` and in the formats below.
+    compute: computes the number; its arguments depend on the table.
+    tag: TensorBoard's tag; empty for `name`.
+    line: text in the log line, a format of all values by name, such as
+      'loss = {loss:.2f}'; empty for none. Runs with parameter servers do not
+      log it: their lines have one loss.
+    brackets: text in the brackets of the log line of every run, likewise.
+    curve: curve on the page of a run; None for none.
+    fact: entry of the last value in the table of that page; None for none.
+    column: column in the table of compared runs; None for none.
+    compared: plot with one curve per compared run; None for none.
   """
 
   name: str
@@ -82,7 +82,7 @@ class Metric(NamedTuple):
 
 
 def tags(table: Iterable[Metric]) -> dict[str, str]:
-  """{name: TensorBoard's tag} of the metrics whose tag is not their name."""
+  """Returns TensorBoard's tags, by name, of metrics whose tag differs."""
   return {metric.name: metric.tag for metric in table if metric.tag}
 
 
@@ -92,16 +92,16 @@ def texts(
   part: str,
   without: Collection[str] = (),
 ) -> list[str]:
-  """What a log line says.
+  """Formats the texts of a log line.
 
   Args:
-    table: metrics, in their order.
-    values: by name.
+    table: metrics in the order of the texts.
+    values: values by name.
     part: 'line' or 'brackets'.
-    without: names to leave out.
+    without: names of metrics to leave out.
 
   Returns:
-    One of each metric that has such a text and a value.
+    One text for each metric that has such a format and a value.
   """
   formats = (
     getattr(metric, part)
@@ -112,11 +112,10 @@ def texts(
 
 
 def entries(table: Iterable[Metric], field: str) -> list[tuple[Metric, Any]]:
-  """The metrics of a table that fill a field, those to be first first.
+  """Lists (metric, its field) for the metrics of a table that have the field.
 
-  Args:
-    table: metrics, in their order.
-    field: name of one that is `Drawn`, `Shown` or None; it comes with each.
+  `field` names a field of type `Drawn` or `Shown`. Metrics whose field has
+  `first` come first; otherwise the order of the table remains.
   """
   found = [(m, getattr(m, field)) for m in table if getattr(m, field)]
   return sorted(found, key=lambda pair: not pair[1].first)

@@ -1,9 +1,8 @@
-"""What is logged of training, and what a trained net is scored by.
+"""The tables of metrics: `TRAINING` is logged, `EVALUATION` scores a network.
 
-A table each, `TRAINING` and `EVALUATION`. Log lines, `metrics.jsonl`, the tags
-of TensorBoard, curves, the page of a run and comparisons of runs read them: an
-entry here is all that a further metric takes. Metrics stand in the order of
-their table, wherever they appear.
+Log lines, `metrics.jsonl`, TensorBoard, curves, the page of a run and
+comparisons of runs read the tables, and show metrics in their order. To add a
+metric, add one entry here.
 """
 
 from collections.abc import Iterable
@@ -18,20 +17,20 @@ from terngrad.training import metric
 if TYPE_CHECKING:
   from terngrad.step import step as steps
 
-# Plots and pages of runs need the names of metrics alone.
+# Lazy: plots and pages of runs need only the names, not TensorFlow.
 scores = lazy.module('terngrad.training.example_scores')
 
 
-# A line of `metrics.jsonl`: numbers, None where one is not finite.
+# A line of `metrics.jsonl`: numbers by name; None for NaN and infinity.
 Record = dict[str, Any]
 
 
 class Arrivals(NamedTuple):
-  """What came since the last record, where a step does not wait for all.
+  """Gradients received since the last record of an asynchronous run.
 
   Attributes:
-    staleness: of the gradients that were applied; [0] for none.
-    dropped: gradients that came too late.
+    staleness: staleness of every applied gradient; [0] if there was none.
+    dropped: number of gradients dropped because of their staleness.
   """
 
   staleness: list[int]
@@ -39,11 +38,9 @@ class Arrivals(NamedTuple):
 
 
 def epoch_name(subset: str, kind: metric.Metric) -> str:
-  """The name of a subset's score in the records of training.
+  """Returns the name of a subset's score in the records of training.
 
-  Args:
-    subset: that was scored at the end of an epoch.
-    kind: of `EVALUATION`.
+  `kind` is a metric of `EVALUATION`.
   """
   return f'{subset}_{kind.name}'
 
@@ -51,14 +48,9 @@ def epoch_name(subset: str, kind: metric.Metric) -> str:
 def epoch_subsets(
   records: Iterable[Mapping[str, Any]], kind: metric.Metric
 ) -> list[str]:
-  """The subsets that records of training have scores of.
+  """Lists the subsets with scores in records of training, by first score.
 
-  Args:
-    records: of training.
-    kind: of `EVALUATION`.
-
-  Returns:
-    In the order of their first score.
+  `kind` is a metric of `EVALUATION`.
   """
   suffix = epoch_name('', kind)
   names = dict.fromkeys(name for record in records for name in record)
@@ -71,25 +63,20 @@ ZEROS = metric.Axes('zeros among the codes, %')
 BITS = metric.Axes('bits sent an element')
 SPEED = metric.Axes('images/s')
 LEARNING_RATE = metric.Axes('learning rate')
-# The page's order; what is not among them comes after.
+# Order of the plots on a page; other plots follow.
 PLOTS = (LOSS, ACCURACY, ZEROS, BITS, SPEED, LEARNING_RATE)
 
 
 def bits_per_element(result: 'steps.StepResult', num_elements: int) -> float:
-  """What a worker sent on average: words and probes, 4 bytes a number.
+  """Computes the bits per gradient element that a worker sent in a step.
 
-  Args:
-    result: of a step.
-    num_elements: of a gradient.
-
-  Returns:
-    Bits an element of the gradient, mean over the workers.
+  Counts words and probes, 4 bytes each; mean over the workers.
   """
   words = float(result.sent.numpy().mean())
   return 32 * (words + result.probes.shape[1]) / num_elements
 
 
-# What stands in the legend where runs are compared.
+# The legend of compared runs shows this value.
 SENT = metric.Metric(
   'bits_per_element',
   lambda m: bits_per_element(m.result, m.num_elements),
@@ -98,7 +85,7 @@ SENT = metric.Metric(
   fact=metric.Shown('bits sent an element', '{:.2f}'.format),
   column=metric.Shown('bits/element sent', lambda value: round(value, 2)),
 )
-# A run that continues goes on from these two.
+# A resumed run continues these two from the last record.
 SMOOTHED = metric.Metric(
   'entropy_loss_smoothed',
   lambda m: m.smoothed,
@@ -123,8 +110,9 @@ EPOCH_ACCURACY = metric.Metric(
   fact=metric.Shown('top-1 accuracy, training', '{:.2%}'.format),
 )
 
-# Each `compute` takes a `meter.Meter` and returns a number, or None where a run
-# has none. Names and tags are the 2017 code's: there raw losses carry a suffix.
+# Each `compute` takes a `meter.Meter` and returns a number, or None if the run
+# has none. Names and tags are those of the 2017 code, where the tags of
+# unsmoothed losses end in `_raw`.
 TRAINING = (
   metric.Metric(
     'entropy_loss',
@@ -193,7 +181,7 @@ TRAINING = (
 )
 
 # Each `compute` takes labels, int32 [b], and logits, float32 [b, classes], and
-# returns bool or float [b]; the score is the mean over all examples.
+# returns bool or float [b]. The score is the mean over all examples.
 EVALUATION = (
   metric.Metric(
     'precision_at_1',

@@ -1,8 +1,8 @@
-"""The one writer of records: TensorBoard events and `metrics.jsonl`.
+"""Writes and reads records: TensorBoard events and `metrics.jsonl`.
 
-A line of `metrics.jsonl` is one flat object of numbers with a 'step', and last
-the 'crc32' of the line as it is without that. Lines of before there were
-checksums are read too.
+A line of `metrics.jsonl` is one flat JSON object of numbers with the key
+'step'. Its last key is 'crc32', the checksum of the line without that key.
+Older lines without a checksum are read too.
 """
 
 import contextlib
@@ -34,24 +34,24 @@ _HISTOGRAM = tf.compat.v1.SummaryMetadata(
 
 
 class Recorder:
-  """Writes what a run measures, to TensorBoard and as lines of JSON.
+  """Writes the metrics of a run to TensorBoard and to `metrics.jsonl`.
 
-  Numbers that are not finite are written as null.
+  The JSON lines hold null for NaN and infinity.
 
   Attributes:
-    last: the newest number of each name that was read.
-    cut: lines for people, on what was there and is not kept.
+    last: newest value of each name in the existing records.
+    cut: log lines that report dropped and damaged records.
   """
 
   def __init__(
     self, directory: str | os.PathLike[str], step: int | None = None
   ) -> None:
-    """Opens the records of a folder that exists.
+    """Opens the records of an existing folder.
 
     Args:
-      directory: its path.
-      step: the run continues from this step: later lines are dropped, so that
-        no step stands twice. None keeps all.
+      directory: path of the folder.
+      step: step that the run resumes from. Lines of later steps are dropped, so
+        that no step is recorded twice. None drops nothing.
     """
     self._path = path = pathlib.Path(directory, FILE_NAME)
     found, self.cut = _read(path)
@@ -59,7 +59,7 @@ class Recorder:
     if dropped := len(found) - len(lines):
       self.cut += [f'{path}: dropped {dropped} lines of steps after {step}']
     disk.write_text(path, ''.join(map(_line, lines)))
-    # A step may have several lines.
+    # A step may have several lines, so this merges all of them.
     self.last = {k: v for record in lines for k, v in record.items()}
     self._file = open(path, 'a', encoding='utf-8')  # closed by close()
     self._events = tf.summary.create_file_writer(os.fspath(directory))
@@ -70,15 +70,12 @@ class Recorder:
     values: Mapping[str, float],
     tags: Mapping[str, str] | None = None,
   ) -> None:
-    """Writes numbers of one step.
+    """Writes numbers of one step as one JSON line and TensorBoard scalars.
 
-    Args:
-      step: of the numbers.
-      values: by name; one line of JSON.
-      tags: the TensorBoard tags of names, where they differ.
+    `tags` holds the TensorBoard tags that differ from the name, by name.
 
     Raises:
-      errors.TrainingError: the file does not have its name any more.
+      errors.TrainingError: the file was removed or renamed.
     """
     self._check_name()
     self._file.write(_line({'step': step, **values}))
@@ -88,10 +85,10 @@ class Recorder:
         tf.summary.scalar((tags or {}).get(name, name), value)
 
   def _check_name(self) -> None:
-    """Raises `errors.TrainingError` where readers do not find what is written.
+    """Raises `errors.TrainingError` if the file was removed or renamed.
 
-    Checkpoints, which are opened by their names, would be in another folder
-    than the records, if not in another run.
+    Checkpoints are opened by name. They would go to another folder than the
+    records, perhaps to that of another run.
     """
     try:
       there = os.stat(self._path)
@@ -109,17 +106,17 @@ class Recorder:
     )
 
   def event(self, step: int, tag: str, value: float) -> None:
-    """Writes a number for TensorBoard only."""
+    """Writes a number to TensorBoard only."""
     with self._writing(step):
       tf.summary.scalar(tag, value)
 
   def histograms(
     self, step: int, tensors: Mapping[str, tf.Tensor | tf.Variable]
   ) -> None:
-    """Writes the distributions of tensors, by tag.
+    """Writes histograms of tensors to TensorBoard, by tag.
 
-    tf.summary.histogram needs 240 bytes an element, 25 GB for the first dense
-    layer of VGG.
+    `tf.summary.histogram` is not used: it needs 240 bytes per element, 25 GB
+    for the first dense layer of VGG.
     """
     counted = {tag: buckets(tensor) for tag, tensor in tensors.items()}
     with self._writing(step):
@@ -128,20 +125,20 @@ class Recorder:
 
   @contextlib.contextmanager
   def _writing(self, step: int) -> Iterator[None]:
-    """Where events of a step are written."""
+    """Context in which TensorBoard events of a step are written."""
     with _as_os_error(), self._events.as_default(step=step):
       yield
 
   def flush(self) -> None:
-    """Makes all that was written visible to readers."""
+    """Makes all written events visible to readers."""
     with _as_os_error():
       self._events.flush()
 
   def sync(self) -> None:
-    """Brings all that was written to the disk, so that a power cut keeps it.
+    """Syncs all records to the disk, so that they survive a power cut.
 
     Raises:
-      errors.TrainingError: the file does not have its name any more.
+      errors.TrainingError: the file was removed or renamed.
     """
     self._check_name()
     self.flush()
@@ -157,7 +154,7 @@ class Recorder:
 
 @contextlib.contextmanager
 def _as_os_error() -> Iterator[None]:
-  """TensorFlow's errors of the file of events as those of other files."""
+  """Context that raises TensorFlow's file errors as `OSError`."""
   try:
     yield
   except tf.errors.OpError as error:
@@ -170,12 +167,12 @@ def buckets(tensor: tf.Tensor | tf.Variable) -> np.ndarray:
   """Counts a tensor's elements in buckets of equal width.
 
   Args:
-    tensor: any shape, of numbers. Those that are not finite are left out.
+    tensor: numbers of any shape. NaN and infinity are not counted.
 
   Returns:
-    float64 [30, 3], (left edge, right edge, count) in TensorBoard's form: all
-    zero where there are no elements; where all are the same, that is every
-    edge and the last bucket holds them.
+    float64 [30, 3], rows of (left edge, right edge, count), TensorBoard's form.
+    All zero without elements. If all elements are equal, all edges have this
+    value and the last bucket holds all elements.
   """
   values = tf.reshape(tf.cast(tensor, tf.float32), [-1]).numpy()
   finite = np.isfinite(values)
@@ -193,10 +190,12 @@ def buckets(tensor: tf.Tensor | tf.Variable) -> np.ndarray:
 
 
 def read(directory: str | os.PathLike[str]) -> list[metrics.Record]:
-  """The records of a folder, in order; damaged lines are left out.
+  """Reads the records of a folder in order, without damaged lines.
+
+  A warning reports damaged lines.
 
   Returns:
-    Each has an integer 'step'.
+    Records, each with an integer 'step'; [] if there is no file.
   """
   found, remarks = _read(pathlib.Path(directory, FILE_NAME))
   for remark in remarks:
@@ -205,7 +204,7 @@ def read(directory: str | os.PathLike[str]) -> list[metrics.Record]:
 
 
 def _read(path: pathlib.Path) -> tuple[list[metrics.Record], list[str]]:
-  """(the records of a file, which need not exist; remarks on damaged lines)."""
+  """Reads a file, if it exists: (records, remarks on damaged lines)."""
   if not path.exists():
     return [], []
   with open(path, 'rb') as file:
@@ -220,7 +219,7 @@ def _read(path: pathlib.Path) -> tuple[list[metrics.Record], list[str]]:
 
 
 def _record(line: bytes) -> metrics.Record | None:
-  """What a line holds; None where it is damaged."""
+  """Parses a line; returns None if it is damaged."""
   checked = _CHECKED.fullmatch(line)
   if checked:
     line = checked[1] + b'}'
@@ -233,7 +232,7 @@ def _record(line: bytes) -> metrics.Record | None:
   is_whole = (
     isinstance(record, dict)
     and isinstance(record.get('step'), int)
-    # Text is a checksum that is no longer one.
+    # A value that is text is a damaged 'crc32' key.
     and all(v is None or isinstance(v, int | float) for v in record.values())
   )
   return record if is_whole else None

@@ -1,4 +1,4 @@
-"""A run that is put together; see `assembly`."""
+"""The assembled run that the training loop trains."""
 
 import dataclasses
 from collections.abc import Callable
@@ -23,12 +23,12 @@ from terngrad.training import execution
 
 
 class Stage(NamedTuple):
-  """The code of some of the first steps.
+  """A warm-up stage: a codec for some of the first steps.
 
   Attributes:
-    until: steps before which it is used.
-    codec: of those steps.
-    step: the traced step.
+    until: the stage ends after this number of steps.
+    codec: the codec of the stage.
+    step: the traced step of the stage.
   """
 
   until: int
@@ -38,33 +38,32 @@ class Stage(NamedTuple):
 
 @dataclasses.dataclass(eq=False)
 class Run:
-  """All that the training loop needs.
+  """Everything that the training loop needs; `assembly.assemble` builds it.
 
   Attributes:
-    context: where it takes place.
-    shares: examples of each worker in a batch, where the devices have weights;
-      None for equal ones.
-    epochs: by the examples there are.
-    max_steps: steps to train.
-    model: with the variables of the first replica.
-    score: scores the present parameters, see `epoch_scores.scorer`; {} where
-      nothing is to be scored.
-    optimizer: the flags that learning rates depend on.
-    replicas: one a device.
-    names: of a replica's variables.
-    parameters: names of the parameters, the first of `names`.
-    logits: names of all variables of the classifiers, auxiliary ones too.
-    order: names of the net's variables, layer by layer.
-    codec: of the coded steps.
-    float_codec: the same with float32 gradients.
-    coded_step: the traced step; with fragments those of all in turn.
-    float_step: the same with float32 gradients.
-    warm_up: of the first steps.
-    decay: all L2 terms, of the parameters of the first replica.
-    layout: of checkpoints.
-    method_states: names of what methods share, the last of `names`.
-    store: of what methods and passes remember.
-    hooks: what the loop does besides its steps.
+    context: the exchange, the data and the hooks.
+    shares: examples of each worker in a batch; None for equal shares.
+    epochs: converts steps to epochs.
+    max_steps: number of steps to train.
+    model: the Keras model; its variables are those of the first replica.
+    score: scores the current parameters, see `epoch_scores.scorer`; returns {}
+      if there are no subsets to score.
+    optimizer: the options that the learning rate depends on.
+    replicas: one per device of this process.
+    names: names of a replica's variables.
+    parameters: names of the trained parameters, the first of `names`.
+    logits: names of the variables of all classifiers, with auxiliary ones.
+    order: names of the network's variables, layer by layer.
+    codec: codec of the coded steps.
+    float_codec: codec of the float32 steps.
+    coded_step: the traced step; with fragments, one per fragment, in turn.
+    float_step: the traced step with float32 gradients.
+    warm_up: stages of the first steps.
+    decay: all L2 terms of the parameters of the first replica.
+    layout: description of the run's checkpoints.
+    method_states: names of the methods' shared states, the last of `names`.
+    store: per-worker states of methods and passes.
+    hooks: periodic actions of the loop and its time limits.
   """
 
   context: execution.ExecutionContext
@@ -92,17 +91,17 @@ class Run:
 
   @property
   def exchange(self) -> protocol.Exchange:
-    """Between the workers."""
+    """The exchange between the workers."""
     return self.context.exchange
 
   def batches(self, step: int) -> Iterator[batches.Batch]:
-    """The batches after so many steps."""
-    # Only where it may have shares need a context know of them.
+    """Yields the batches that follow `step` completed steps."""
+    # A context need not accept `shares` unless the devices have weights.
     more = {'shares': self.shares} if self.shares else {}
     return self.context.batches(step, **more)
 
   def learning_rate(self, step: int) -> float:
-    """The learning rate after so many steps."""
+    """Returns the learning rate after `step` completed steps."""
     steps_per_epoch = self.epochs.num_examples / self.epochs.batch_size
     return schedules.learning_rate(
       self.optimizer, step, steps_per_epoch, self.max_steps
@@ -110,7 +109,7 @@ class Run:
 
   @tf.function
   def regularization(self) -> tf.Tensor:
-    """The sum of the L2 terms of the present parameters, float32 []."""
+    """Computes the sum of the L2 terms of the parameters, float32 []."""
     return self.decay.total(
       [tf.convert_to_tensor(v) for v in self.replicas[0].trainable]
     )
@@ -118,7 +117,10 @@ class Run:
   def chosen(
     self, step: int, floats: bool
   ) -> tuple[steps.Step, gradients.GradientCodec]:
-    """(the traced step, its codec) after so many steps, or with floats."""
+    """Returns the traced step after `step` completed steps, and its codec.
+
+    `floats` selects the step with float32 gradients.
+    """
     coded = [(s.step, s.codec) for s in self.warm_up if step < s.until]
     coded.append((self.coded_step, self.codec))
     take, codec = (self.float_step, self.float_codec) if floats else coded[0]

@@ -1,4 +1,4 @@
-"""The codes of a run: of coded steps, of float32 steps and of the first."""
+"""Builds the codecs of coded steps, float32 steps and warm-up steps."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -19,13 +19,12 @@ from terngrad.step import model_variables
 
 
 class RunCodecs(NamedTuple):
-  """The codes of all variables.
+  """The codecs of a run, each for all variables.
 
   Attributes:
-    codec: of coded steps.
-    in_float: that of float32 steps.
-    first: those of the first steps, each with the steps before which it is
-      used.
+    codec: codec of the coded steps.
+    in_float: codec of the float32 steps.
+    first: codecs of the warm-up, as (until, codec): used in steps < until.
   """
 
   codec: gradients.GradientCodec
@@ -34,7 +33,7 @@ class RunCodecs(NamedTuple):
 
   @property
   def names(self) -> list[str]:
-    """Of the codes of all buckets, which processes of a run compare."""
+    """Names of the methods of all buckets; processes compare them."""
     codecs = self.codec, *(codec for _, codec in self.first)
     return [bucket.method.name for one in codecs for bucket in one.buckets]
 
@@ -46,18 +45,18 @@ def of(
   devices: Sequence[str],
   fragments: int = 1,
 ) -> RunCodecs:
-  """The codes of a run.
+  """Builds the codecs of a run.
 
   Args:
-    codes: as they are named.
-    part_bytes: see `parts.cut`.
-    plan: of the model.
+    codes: the methods of the run.
+    part_bytes: float32 bytes of gradients per part; see `parts.cut`.
+    plan: variables of the model.
     devices: names of the devices.
-    fragments: of the model, of which a step exchanges one.
+    fragments: number of fragments of the model; a step exchanges one.
 
   Raises:
-    errors.ConfigError: codes of the first steps remember something else, or
-      there are fewer layers than fragments.
+    errors.ConfigError: a warm-up method has other states than the method of
+      the run, or there are fewer layers than fragments.
   """
   specs = variable_specs(plan)
   with errors.as_config_error():
@@ -85,7 +84,7 @@ def _check_states(
   stage: gradients.GradientCodec,
   codec: gradients.GradientCodec,
 ) -> None:
-  """Raises unless a stage's code remembers what the run's does."""
+  """Raises `errors.ConfigError` unless a stage has the states of the run."""
   of_stage, of_run = (
     {
       key: state._replace(initial=None)
@@ -108,7 +107,7 @@ def _check_states(
 def variable_specs(
   plan: model_variables.ModelVariables,
 ) -> list[policy.VariableSpec]:
-  """What a policy may know of each parameter."""
+  """Describes each trained parameter for a policy: name, shape, logits."""
   return [
     policy.VariableSpec(name, tuple(variable.shape), is_logits(name))
     for name, variable in zip(plan.names, plan.trainable, strict=False)
@@ -118,7 +117,10 @@ def variable_specs(
 def on_devices(
   codec: gradients.GradientCodec, devices: Sequence[str]
 ) -> gradients.GradientCodec:
-  """A codec as devices of their kind compute it best."""
+  """Chooses the fastest implementation of a codec for the devices.
+
+  A mix of CPUs and GPUs leaves the codec unchanged.
+  """
   kinds = {tf.DeviceSpec.from_string(name).device_type for name in devices}
   if kinds == {'GPU'}:
     return bucketing.on_gpus(codec)
@@ -126,5 +128,8 @@ def on_devices(
 
 
 def is_logits(name: str, layers: Sequence[str] = ('logits',)) -> bool:
-  """True for variables of the final classifier, the layer named 'logits'."""
+  """Returns whether the layer of a variable is among `layers`.
+
+  The layer is the first component of the variable's name.
+  """
   return name.split('/')[0] in layers

@@ -1,4 +1,4 @@
-"""What a run leaves: checkpoints, records and histograms."""
+"""Writes the files of a run: checkpoints, records and histograms."""
 
 import time
 from collections.abc import Callable
@@ -17,17 +17,16 @@ from terngrad.training import metrics
 from terngrad.training import records
 from terngrad.training import run as run_lib
 
-# Steps taken before, and the step of the checkpoint that is in the folder, or
-# -1.
+# (completed steps, step of the checkpoint in the folder or -1 without one).
 Begin = tuple[int, int]
 
 
 class RunWriter:
-  """Keeps the files of a run.
+  """Writes the checkpoints, records and histograms of a run.
 
   Attributes:
-    gauge: measures the steps that it is given.
-    say: called with each line for the person who watches.
+    gauge: measures the steps.
+    say: called with each log line.
   """
 
   def __init__(
@@ -37,14 +36,7 @@ class RunWriter:
     begin: Begin,
     say: Callable[[str], None],
   ) -> None:
-    """Opens them.
-
-    Args:
-      folder: path of the run's files.
-      run: whose they are.
-      begin: see `Begin`.
-      say: called with each line for the person who watches.
-    """
+    """Opens the records; logs records that are missing or were dropped."""
     self.say = say
     self._run = run
     self._writer = checkpoints.Writer(
@@ -72,7 +64,7 @@ class RunWriter:
     self._recorder.close()
 
   def log(self, step: int, learning_rate: float) -> None:
-    """Records what was measured since the last time, and says it."""
+    """Records and logs the metrics since the last record."""
     run = self._run
     self._logged = self.gauge.values(
       fragments.of_step(run.codec, step - 1).num_elements,
@@ -87,13 +79,13 @@ class RunWriter:
   def end_epoch(
     self, step: int, epoch: int, scores: dict[str, float], seconds: float
   ) -> None:
-    """Records an epoch whose last step was just logged, and says it.
+    """Records and logs the end of an epoch, after `log` for its last step.
 
     Args:
-      step: steps taken.
-      epoch: its number, from 1.
-      scores: from `Run.score`.
-      seconds: that scoring took, which are no time of training.
+      step: completed steps.
+      epoch: number of the epoch, from 1.
+      scores: result of `Run.score`.
+      seconds: duration of the scoring; it does not count as training time.
     """
     self.gauge.leave_out(seconds)
     of_epoch = {'epoch': epoch, **scores}
@@ -113,12 +105,10 @@ class RunWriter:
   def observe(
     self, step: int, result: steps.StepResult, at_checkpoint: bool
   ) -> None:
-    """Records histograms of the variables and of the codes of each tower.
+    """Records histograms of each tower's variables and decoded gradients.
 
-    Args:
-      step: steps taken.
-      result: of the last.
-      at_checkpoint: True where they are wanted, whatever the time.
+    Does nothing before `Hooks.observe_secs` have passed since the last time,
+    unless `at_checkpoint` is True.
     """
     if self._observing.due() or at_checkpoint:
       histograms, sparsity = _histograms(self._run, result)
@@ -128,12 +118,7 @@ class RunWriter:
       self._recorder.flush()
 
   def save(self, step: int, states: dict[str, Any]) -> str:
-    """Writes a checkpoint; returns its path.
-
-    Args:
-      step: steps taken.
-      states: from `stored_states.Store.gather`.
-    """
+    """Writes a checkpoint with the gathered states; returns its path."""
     self._recorder.sync()
     with self._run.store.holding(states):
       return self._writer.save(step)
@@ -142,7 +127,7 @@ class RunWriter:
 def _histograms(
   run: run_lib.Run, result: steps.StepResult
 ) -> tuple[dict[str, tf.Tensor | tf.Variable], dict[str, float]]:
-  """(values, the share of zeros in what each tower sent), by tag."""
+  """Returns, by tag, values and the fraction of zeros that each tower sent."""
   histograms = {
     f'tower_{index}/{name}': variable
     for index, replica in enumerate(run.replicas)
@@ -152,11 +137,11 @@ def _histograms(
   coded = (
     sum(part.shape[1] for part in result.words[0]) == run.codec.num_words
     and not run.codec.lossless
-    # What a node sent says nothing by itself where there are more rounds.
+    # With several rounds, one payload cannot be decoded alone.
     and run.codec.num_rounds == 1
   )
   for index in range(len(run.replicas) if coded else 0):
-    # A device's first node stands for the device.
+    # Shows the first node of each device.
     sent = run.codec.decode_words([result.payloads(index)[:1]], result.shared)
     for name, gradient in zip(run.parameters, sent, strict=True):
       tag = f'tower_{index}/{name}/binary'
@@ -166,15 +151,15 @@ def _histograms(
 
 
 class IntervalTimer:
-  """A clock that says when some seconds have passed since it last did."""
+  """An interval timer: `due` returns True once per interval."""
 
   def __init__(self, seconds: float) -> None:
-    """Starts the clock; infinity is for never."""
+    """Starts an interval of some seconds; infinity never ends."""
     self._seconds = seconds
     self._last = time.monotonic()
 
   def due(self) -> bool:
-    """True once every so many seconds."""
+    """Returns True, and restarts the interval, if it has passed."""
     now = time.monotonic()
     is_due = now - self._last >= self._seconds
     if is_due:

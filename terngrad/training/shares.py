@@ -1,7 +1,7 @@
-"""The division of a batch among the workers: equal, or as weights say.
+"""Divides a batch over the workers, equally or in proportion to weights.
 
-A mean over the workers of what their examples say is the mean over all examples
-where each worker's number is multiplied with its share by the mean share.
+With unequal shares, the mean over the workers equals the mean over all examples
+if each worker's value is multiplied by its share divided by the mean share.
 """
 
 import functools
@@ -13,15 +13,15 @@ import tensorflow as tf
 
 
 def divide(batch_size: int, weights: Sequence[float]) -> tuple[int, ...]:
-  """Whole shares in proportion to weights, by their largest remainders.
+  """Divides a batch in proportion to weights (largest remainder method).
 
   Args:
-    batch_size: examples, one for each weight at least.
-    weights: positive numbers, one a worker.
+    batch_size: number of examples, at least one per weight.
+    weights: positive numbers, one per worker.
 
   Returns:
-    One a worker, each 1 or more, whose sum is `batch_size`. Of
-    equal remainders the first worker's counts.
+    Examples of each worker, each >= 1, with the sum `batch_size`. Of equal
+    remainders the first worker's is rounded up.
 
   Examples:
     >>> divide(4, [1, 1, 1])
@@ -43,17 +43,17 @@ def divide(batch_size: int, weights: Sequence[float]) -> tuple[int, ...]:
 def of_workers(
   weights: Sequence[float], num_workers: int, num_devices: int
 ) -> list[float]:
-  """The weights of workers, by those of the devices that they are spread over.
+  """Computes the weights of workers from the weights of their devices.
 
   Args:
-    weights: positive numbers, one a device, process by process.
-    num_workers: as many in each process; worker w of a process is on its device
-      w mod M.
-    num_devices: M, those of a process.
+    weights: positive numbers, one per device, process by process.
+    num_workers: workers of all processes, the same number in each; worker w of
+      a process is on its device w mod M.
+    num_devices: M, devices per process.
 
   Returns:
-    Positive numbers, one a worker: a device's weight is that of all its
-    workers together.
+    Positive numbers, one per worker: the workers of a device share its weight
+    equally.
 
   Examples:
     >>> of_workers([1.0, 0.5], 3, 2)
@@ -69,16 +69,16 @@ def of_workers(
 def deal(
   shares: Sequence[int], images: tf.Tensor, labels: tf.Tensor
 ) -> tuple[tf.Tensor | tf.RaggedTensor, tf.Tensor | tf.RaggedTensor]:
-  """Deals examples to workers, who get consecutive ones.
+  """Splits a batch into consecutive examples of each worker.
 
   Args:
-    shares: one a worker.
+    shares: number of examples of each worker.
     images: [b, ...], b the sum of the shares.
     labels: [b].
 
   Returns:
-    (images [workers, share, ...], labels [workers, share]); as
-    `tf.RaggedTensor` where shares differ.
+    (images [workers, share, ...], labels [workers, share]); `tf.RaggedTensor`
+    if the shares differ.
   """
   if len(set(shares)) > 1:
     ragged = functools.partial(tf.RaggedTensor.from_row_lengths, validate=False)

@@ -1,4 +1,4 @@
-"""How a run begins: alone in its folder, assembled, with what was stored."""
+"""Starts a run: locks its folder, assembles it and restores a checkpoint."""
 
 import contextlib
 import dataclasses
@@ -31,19 +31,18 @@ def train(
   show_progress: bool = False,
   hooks: Callable[[run_lib.Run], execution.Hooks] | None = None,
 ) -> loop.Outcome:
-  """Trains until max_steps or a signal; continues what stands in train_dir.
+  """Trains until max_steps or a signal; resumes the run in train_dir, if any.
 
   Args:
-    config: of the run.
-    report: called with each line for the person who watches.
+    config: the configuration of the run.
+    report: called with each log line.
     show_progress: True draws a progress bar on the terminal.
-    hooks: makes what the loop does besides its steps, for the run; None for
-      what it does by itself.
+    hooks: returns the hooks of the assembled run; None for the default hooks.
 
   Raises:
-    errors.ConfigError, slim.errors.DataError: it cannot begin; nothing was
+    errors.ConfigError, slim.errors.DataError: the run cannot start; no file was
       written.
-    errors.TrainingError: it had to stop; the last checkpoint is good.
+    errors.TrainingError: the run had to stop; the last checkpoint is valid.
   """
   config.validate()
   devices.limit_threads(config.devices.threads)
@@ -54,7 +53,7 @@ def train(
     report(
       clusters.check_network(cluster.tasks, cluster.allow_insecure_network)
     )
-  # Of several processes the first alone keeps files and talks.
+  # Only the first of several processes writes files and logs.
   if not cluster.keeps_files:
     report, show_progress = (lambda line: None), False
   start = coordination.time_limit(
@@ -75,14 +74,14 @@ def run_assembled(
   show_progress: bool,
   start: contextlib.AbstractContextManager[None],
 ) -> loop.Outcome:
-  """`train` for a configuration that is valid.
+  """Trains as `train` does, with a validated configuration.
 
   Args:
-    config: its numbers are those of all workers together.
-    assemble: puts the run together.
-    report: see `train`.
-    show_progress: see `train`.
-    start: the context of what comes before the first step.
+    config: batch size and nodes count all processes.
+    assemble: builds the run.
+    report: called with each log line.
+    show_progress: True draws a progress bar on the terminal.
+    start: context of everything before the first step, such as a time limit.
 
   Raises:
     errors.ConfigError, slim.errors.DataError, errors.TrainingError: see
@@ -117,7 +116,7 @@ def run_assembled(
 def _remarks(
   config: training_options.TrainConfig, run: run_lib.Run
 ) -> list[str]:
-  """What is said of a run before its first step."""
+  """Log lines before the first step."""
   always_float = config.codes.floating_grad_epoch == 1
   codec = run.float_codec if always_float else run.codec
   lines = execution.remarks(codec, run.exchange, always_float)
@@ -131,7 +130,7 @@ def _begin(
   run: run_lib.Run,
   report: Callable[[str], None],
 ) -> tuple[run_writer.Begin, dict[str, np.ndarray]]:
-  """Restores; what a loop begins from, and what methods remember."""
+  """Restores a checkpoint; returns the start and the methods' states."""
   restored = resume.NOTHING
   if not config.run.overwrite:
     restored = resume.continue_run(config.run.train_dir, run, report)
