@@ -35,7 +35,7 @@ class Replica(NamedTuple):
     scaling: the variables of the loss scale, see `loss_scaling`; () without
       loss scaling.
     own_statistics: True if the statistics and their averages may differ between
-      replicas (local batch normalization).
+      replicas (local batch normalization, --bn_statistics=per_device).
     shared: states of gradient methods that are the same on all replicas.
   """
 
