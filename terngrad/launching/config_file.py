@@ -26,15 +26,7 @@ _SPACES = ' \t\n\v\f\r'
 def read(
   path: str, lists: Sequence[str], words: Sequence[str]
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
-  """Reads a file.
-
-  Args:
-    path: of the file.
-    lists: names of the variables that are lists.
-    words: names of the variables that are words.
-
-  Returns:
-    The lists and the words, by name; all names are there.
+  """Reads the variables of a file: `lists` of words and single `words`.
 
   Raises:
     terngrad.errors.ConfigError: there is no such file, it cannot be parsed, or

@@ -89,14 +89,9 @@ def at_home(path: str) -> str:
 
 
 def read(path: str, scripts: str) -> Configuration:
-  """Reads a configuration file and checks its values.
+  """Reads a file, checks its values and completes the paths of the programs.
 
-  Args:
-    path: of the file.
-    scripts: folder of the programs that the file names without a folder.
-
-  Returns:
-    The configuration, with full paths of its programs.
+  A program without a folder is in the folder `scripts`.
 
   Raises:
     terngrad.errors.ConfigError: there is no such file, or it has a value that
@@ -111,12 +106,7 @@ def read(path: str, scripts: str) -> Configuration:
 def checked(config: Configuration, scripts: str) -> Configuration:
   """Checks all values and completes the paths of the programs.
 
-  Args:
-    config: to check.
-    scripts: folder of the programs that `config` names without a folder.
-
-  Returns:
-    The configuration, with full paths of its programs.
+  A program without a folder is in the folder `scripts`.
 
   Raises:
     terngrad.errors.ConfigError: a value cannot be used.

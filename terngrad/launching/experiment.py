@@ -17,13 +17,9 @@ class Experiment:
   """The tasks of an experiment and the actions on them.
 
   Attributes:
-    config: the hosts and folders.
-    name: of the experiment.
     folder: of the experiment on all hosts; may begin with ~/.
     here: the same folder on this machine.
-    tasks: parameter servers and workers.
-    tunnels: to the other hosts.
-    tunnel: True if the experiment uses tunnels.
+    tunnel: True if the experiment uses `tunnels`.
   """
 
   def __init__(
@@ -53,9 +49,7 @@ class Experiment:
   def versions(self, task: tasks_lib.Task, python: str) -> remote.Said:
     """Queries the versions and GPUs that a task would have on its host.
 
-    Args:
-      task: of this experiment.
-      python: interpreter for tasks that are scripts.
+    `python` is the interpreter of tasks that are scripts.
     """
     words: tuple[str, ...] = (python, task.devices)
     if task.is_python:
@@ -82,13 +76,9 @@ class Experiment:
     return opened.ok and remote.each(self.start, self.tasks, output.say).ok
 
   def end_all(self, seconds: int) -> bool:
-    """Ends all tasks, then their tunnels.
+    """Ends all tasks, then their tunnels; returns True if it reached all hosts.
 
-    Args:
-      seconds: seconds after which tasks that have not ended are killed.
-
-    Returns:
-      True if all hosts could be reached.
+    Tasks that have not ended after `seconds` are killed.
     """
 
     def end(address: str) -> remote.Said:

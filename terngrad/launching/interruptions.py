@@ -17,11 +17,7 @@ _NUMBERS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(Exception):
-  """A signal asked the program to end.
-
-  Attributes:
-    number: number of the signal.
-  """
+  """The signal with this `number` asked the program to end."""
 
   def __init__(self, number: int) -> None:
     """Stores the number of the signal."""
@@ -54,7 +50,7 @@ class Interruptions:
 
   @contextlib.contextmanager
   def heeded(self) -> Iterator[None]:
-    """Delays the signals of a block until `check`; ignored ones stay so."""
+    """Delays signals in a block until `check`; ignored ones stay ignored."""
     self._reader, writer = socket.socketpair()
     writer.setblocking(False)
     before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
@@ -79,7 +75,7 @@ class Interruptions:
   def at_once(self) -> Iterator[None]:
     """Ends the block with `Interrupted` at the next request.
 
-    To be used in a block of `heeded`.
+    Use it only in a block of `heeded`.
     """
     self._at_once = True
     try:

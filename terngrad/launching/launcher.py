@@ -35,7 +35,6 @@ class Request:
   """An action on the tasks of a run.
 
   Attributes:
-    config: the hosts and folders.
     tasks: makes the tasks of an experiment from its name.
     scripts: folder with dist_tasks.sh. The project is at the same path on all
       hosts.

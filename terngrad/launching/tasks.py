@@ -50,14 +50,7 @@ def of_scripts(
 ) -> list[Task]:
   """Makes tasks that run scripts with the arguments of the 2017 code.
 
-  Args:
-    config: the hosts and folders.
-    experiment: name of the experiment.
-    tunnel: True if ssh carries the connections between tasks.
-    flags: further arguments of the workers.
-
-  Returns:
-    The tasks, parameter servers first.
+  Parameter servers come first. `flags` are further arguments of the workers.
   """
   hosts = (seen(config.ps_hosts, tunnel), seen(config.worker_hosts, tunnel))
   insecure = config.allow_insecure_network == 'true' and not tunnel

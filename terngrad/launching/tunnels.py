@@ -55,13 +55,7 @@ class Tunnels:
     hosts: remote.Hosts,
     folder: pathlib.Path,
   ) -> None:
-    """Opens nothing yet.
-
-    Args:
-      config: the addresses of all tasks.
-      hosts: runs functions on this machine.
-      folder: of the experiment.
-    """
+    """Opens nothing yet; `folder` is that of the experiment."""
     self._config = config
     self._hosts = hosts
     self._folder = folder / 'tunnels'
@@ -116,7 +110,7 @@ class Tunnels:
     return remote.Said(True, [f'tunnel to {host}: can be opened'])
 
   def close(self) -> list[str]:
-    """Closes the open tunnels; returns lines for the log."""
+    """Closes the open tunnels; returns lines to print."""
     if not list(self._folder.glob('*.pid')):
       return []
     return self._hosts.here('stop_tasks', str(self._folder), _GRACE).lines

@@ -108,12 +108,9 @@ class Watch:
     interruptions: interruptions_lib.Interruptions,
     restarts: int,
   ) -> None:
-    """Watches nothing yet.
+    """Takes an experiment with started tasks and the maximum of restarts.
 
-    Args:
-      experiment: with started tasks.
-      interruptions: in a block of `heeded`.
-      restarts: maximum number of restarts.
+    `run` must be called in a block of `interruptions.heeded`.
     """
     self._experiment = experiment
     self._interruptions = interruptions
@@ -185,12 +182,9 @@ def end_all(
   interruptions: interruptions_lib.Interruptions,
   number: int,
 ) -> int:
-  """Ends all tasks after a signal; a second request kills them.
+  """Ends all tasks after signal `number`; a second request kills them.
 
-  Args:
-    experiment: with started tasks.
-    interruptions: in a block of `heeded`.
-    number: number of the signal.
+  It must be called in a block of `interruptions.heeded`.
 
   Returns:
     The exit code: 128 + the number of the last signal.

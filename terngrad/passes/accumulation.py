@@ -1,22 +1,21 @@
-"""Gradient accumulation: a node computes its batch in sequential parts."""
+"""Gradient accumulation: a worker computes its batch in sequential parts."""
 
 import tensorflow as tf
 
 from terngrad.codec.stages import random_bits
 from terngrad.step import passes
 
-# Part i folds this number + i into the node's key. Codes fold in the index of a
-# bucket, and dropout folds in negative numbers.
+# Part i folds this number + i into the worker's key. Codes fold in the index of
+# a bucket, and dropout folds in negative numbers.
 _FIRST_KEY = 2**30
 
 
 def accumulated(node_pass: passes.Pass, count: int) -> passes.Pass:
-  """Makes a pass that computes a node's batch in `count` equal parts.
+  """Makes a pass that computes a worker's batch in `count` equal parts.
 
   Args:
     node_pass: of a part.
-    count: number of parts, >= 1; must divide the batch size of the node. 1
-      returns `node_pass`.
+    count: >= 1; must divide the worker's batch size. 1 returns `node_pass`.
   """
   return node_pass if count == 1 else Accumulated(node_pass, count)
 
@@ -89,5 +88,5 @@ def parts_of(count: int, *tensors: tf.Tensor) -> list[tf.Tensor]:
 
 
 def part_key(key: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
-  """Derives the random key of a part, uint32 [2], from that of the node."""
+  """Derives the random key of a part, uint32 [2], from the worker's key."""
   return random_bits.fold_in(key, _FIRST_KEY + number)

@@ -1,7 +1,7 @@
 """Inner optimizers, which update a worker's parameters in a local step.
 
-They are pure functions, unlike the kernels of `step.optimizers`: the nodes of a
-device run one after the other, each with its local parameters.
+They are pure functions, unlike the kernels of `step.optimizers`: the workers of
+a device run one after the other, each with its local parameters.
 """
 
 from __future__ import annotations

@@ -64,14 +64,11 @@ class LocalMemory(device_passes.LocalTraining):
   def states(
     self, shapes: Sequence[Sequence[int]]
   ) -> tuple[methods.State, ...]:
-    """Declares the states that a worker has between exchanges.
+    """Declares the states of a worker, for model parameters of these shapes.
 
     They include counts of steps and exchanges. If a checkpoint has no such
     states, or those of another inner optimizer, the counts are 0 and the states
     begin as in the first step.
-
-    Args:
-      shapes: of the parameters of the whole model.
     """
     known = [(i, tuple(shape)) for i, shape in enumerate(shapes)]
     # Names, indices of variables and shapes.
@@ -106,12 +103,7 @@ class LocalMemory(device_passes.LocalTraining):
     )
 
   def begun(self, parameters: list[tf.Tensor], memory: list[tf.Tensor]) -> Own:
-    """Makes the state at the beginning of a pass.
-
-    Args:
-      parameters: float32, of the replica.
-      memory: values of `states`.
-    """
+    """Makes the state at the beginning of a pass from values of `states`."""
     own, anew = self.recall(memory), self.anew(parameters)
     if not self.inner.stays:
       own = own._replace(slots=anew.slots, steps=anew.steps)

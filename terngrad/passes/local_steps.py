@@ -37,12 +37,7 @@ class LocalSteps(local_memory.LocalMemory):
   def pass_at(
     self, node_pass: passes.Pass, learning_rate: tf.Tensor
   ) -> 'LocalPass':
-    """Makes the pass of a step, which takes the local steps.
-
-    Args:
-      node_pass: of one batch.
-      learning_rate: float32 [], of the local steps.
-    """
+    """Makes the pass of a step; see `LocalTraining.pass_at`."""
     return LocalPass(self, node_pass, learning_rate)
 
 
@@ -62,13 +57,7 @@ class LocalPass(passes.Pass):
   def __init__(
     self, steps: LocalSteps, node_pass: passes.Pass, learning_rate: tf.Tensor
   ) -> None:
-    """Stores the options.
-
-    Args:
-      steps: the options of the local steps.
-      node_pass: of one batch.
-      learning_rate: float32 [], of the local steps.
-    """
+    """Stores the options; see `LocalTraining.pass_at`."""
     super().__init__(
       node_pass.num_statistics, node_pass.decay, node_pass.decoupled_decay
     )
@@ -88,18 +77,8 @@ class LocalPass(passes.Pass):
   ) -> tuple[Any, ...]:
     """Takes the local steps before the exchange; see `passes.Pass.gradients`.
 
-    Args:
-      parameters: float32, of the replica.
-      held: the moving statistics, then the frozen parameters.
-      images: [c b, ...], of the node.
-      labels: int32 [c b], of the node.
-      key: uint32 [2], random key of the node.
-      scale: float32 [], the loss scale; None for 1.
-      memory: values of `LocalSteps.states`; None or [] if there are none.
-
-    Returns:
-      (parameters before - after, mean scores, new statistics), and the new
-      values of `LocalSteps.states` unless `memory` is None.
+    The batch is [c b, ...]. `memory` has the values of `LocalSteps.states`; the
+    new values are returned last, unless `memory` is None.
     """
     steps = self._steps
     if memory:

@@ -135,7 +135,7 @@ def _within(
 ) -> tuple[int, ...]:
   """Finds the cuts of fewest bytes with no segment over `budget` bytes.
 
-  A piece over the budget is a segment of its own.
+  A piece over the budget becomes a separate segment.
   """
   # For the first 0, 1, 2, ... pieces: (bytes of the cuts, the cuts).
   best: list[tuple[int, tuple[int, ...]]] = [(0, ())]

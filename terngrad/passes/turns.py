@@ -11,11 +11,7 @@ class StepInTurn(steps_lib.Step):
   """Takes the steps of all fragments in turn."""
 
   def __init__(self, steps: Sequence[steps_lib.Step]) -> None:
-    """Stores the steps.
-
-    Args:
-      steps: one for each fragment, in the order of the fragments.
-    """
+    """Takes one step for each fragment, in the order of the fragments."""
     self._steps = steps
 
   def take(

@@ -62,13 +62,9 @@ def on_gpus(codec: gradients.GradientCodec) -> gradients.GradientCodec:
 def in_float(
   codec: gradients.GradientCodec, plain: methods.Method
 ) -> gradients.GradientCodec:
-  """Makes the codec for the float32 steps of a run that else uses `codec`.
+  """Makes the codec of float32 steps in a run whose other steps use `codec`.
 
-  It has the states of `codec`.
-
-  Args:
-    codec: the codec of the other steps.
-    plain: the method of float32 gradients.
+  It has the states of `codec`. `plain` is the method of float32 gradients.
   """
   return with_methods(codec, lambda m: m.in_float(plain))
 

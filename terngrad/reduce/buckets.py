@@ -33,11 +33,7 @@ class Bucket(NamedTuple):
   fragment: int = 0
 
   def only(self, places: Sequence[int]) -> 'Bucket':
-    """Selects some of the variables; the caller sets `start`.
-
-    Args:
-      places: indices into the bucket's variables, ascending.
-    """
+    """Selects variables by ascending indices; the caller sets `start`."""
     sizes = methods.sizes_of(self.shapes)
     return self._replace(
       indices=tuple(self.indices[place] for place in places),

@@ -2,7 +2,7 @@
 
 A fragment is a strided set of whole layers: Douillard et al., Streaming DiLoCo,
 https://arxiv.org/abs/2501.18512, section 2.2. Here a layer is a kernel and the
-vectors that follow it: its bias and the parameters of its normalisation.
+vectors that follow it: its bias and the parameters of its normalization.
 """
 
 from collections.abc import Sequence

@@ -2,8 +2,9 @@
 
 All variables that a policy assigns the same method form a bucket. In each round
 a worker sends one flat int32 tensor, the concatenated messages of its buckets.
-Its probe is the vector of the probes of all variables. An exchange therefore
-moves a few flat tensors, whatever the model.
+
+Before the first round each worker computes a probe: a few float32 numbers for
+each variable, such as its norm. The workers agree on the maximum of each.
 """
 
 import dataclasses
@@ -29,8 +30,8 @@ class WorkerStep(NamedTuple):
     seed: int64 [] or int, the seed of the run.
     step: int64 [], number of steps taken before this one.
     num_workers: N.
-    worker: int32 [], index of the worker in [0, N); None for what all workers
-      compute alike.
+    worker: int32 [], index of the worker in [0, N); None for computations that
+      are the same for all workers.
     keys: uint32 [buckets, 3], from `GradientCodec.keys`; None derives them from
       seed, step and worker when they are needed.
     own: float32 [num_probes], the probe of this worker; None before `begin`.
@@ -105,7 +106,7 @@ class GradientCodec:
 
   @property
   def num_words(self) -> int:
-    """Number of int32 words of a worker in all rounds, sent or not."""
+    """Number of int32 words of a worker in all rounds, including unsent ones."""
     return sum(map(self.round_words, range(self.num_rounds)))
 
   @property
@@ -114,7 +115,7 @@ class GradientCodec:
     return any(bucket.method.finishes for bucket in self.buckets)
 
   def round_words(self, number: int) -> int:
-    """Number of int32 words of a worker in round `number`, sent or not."""
+    """Number of int32 words of a worker in a round, including unsent ones."""
     return sum(bucket.num_words(number) for bucket in self.buckets)
 
   def messages(self, number: int) -> list[methods.Message]:
@@ -211,7 +212,7 @@ class GradientCodec:
     return carried, tf.gather(tf.concat(probes, axis=0), self._probe_order)
 
   def carry(self, carried: OfBuckets, step: WorkerStep) -> OfBuckets:
-    """Reduces `begin`'s gradients to what a worker holds until it sends.
+    """Converts `begin`'s gradients to what a worker holds until it sends.
 
     Args:
       carried: from `begin`.
@@ -448,16 +449,10 @@ class GradientCodec:
 
 
 def agree(probes: tf.Tensor) -> tf.Tensor:
-  """Computes the agreed probe, the maximum over the workers.
+  """Computes the agreed probe, float32 [num_probes]: the maximum over workers.
 
-  XLA's maximum ignores NaN, so an entry that is not finite for some worker is
-  set to NaN.
-
-  Args:
-    probes: float32 [workers, num_probes].
-
-  Returns:
-    float32 [num_probes].
+  `probes` is float32 [workers, num_probes]. XLA's maximum ignores NaN, so an
+  entry that is not finite for some worker is set to NaN.
   """
   finite = tf.reduce_all(tf.math.is_finite(probes), axis=0)
   return tf.where(finite, tf.reduce_max(probes, axis=0), float('nan'))

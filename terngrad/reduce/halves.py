@@ -18,12 +18,7 @@ class Halves:
   def __init__(
     self, codec: gradients_lib.GradientCodec, num_workers: int
   ) -> None:
-    """Traces nothing yet.
-
-    Args:
-      codec: of the gradients, not cut into parts.
-      num_workers: N.
-    """
+    """Takes a codec that is not cut into parts; traces nothing yet."""
     self._codec = codec
     (self._part,) = programs_lib.parts(codec)
     self._states = [
@@ -66,12 +61,7 @@ class Halves:
   def receive(
     self, rows: Sequence[tf.Tensor], shared: tf.Tensor
   ) -> list[tf.Tensor]:
-    """Decodes the mean gradients.
-
-    Args:
-      rows: for each round int32 [N, words], the messages of all workers.
-      shared: float32 [probes], the agreed probe.
-    """
+    """Decodes the mean gradients from the messages and probe of `send`."""
     step = self._step._replace(shared=shared)
     return self._part.decode(self._received(rows), self._states, step)[0]
 

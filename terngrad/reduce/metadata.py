@@ -72,7 +72,7 @@ def gather(
   """All-gathers the metadata rows of all workers.
 
   The row holds the probe of the first part. The probe of each further part
-  takes an all-gather of its own.
+  takes another all-gather.
 
   Args:
     exchange: connects the workers.

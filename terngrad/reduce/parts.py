@@ -3,7 +3,7 @@
 The backward pass computes the gradients of the last layers first. With parts,
 these gradients travel while those of earlier layers are still computed. The
 decoded means do not depend on the parts: an element draws the same random bits
-as in an uncut bucket, and each variable has its own scaler.
+as in an uncut bucket, and each variable has a separate scaler.
 """
 
 import tensorflow as tf

@@ -1,4 +1,4 @@
-"""A step between its exchange and its update: a mean that is not decoded."""
+"""Gradients between exchange and update: a mean that is not decoded yet."""
 
 from collections.abc import Callable
 from collections.abc import Sequence
@@ -55,14 +55,8 @@ class PendingMean:
   ) -> None:
     """Begins with no messages.
 
-    Args:
-      exchange: connects the workers.
-      part: the variables that are sent together.
-      states: of the part's methods on the device.
-      begun: the step.
-      device_index: index in `exchange.devices`.
-      apply_states: bool []; False skips the state update (loss-scale overflow).
-        None is True.
+    `apply_states`, bool [], is False to skip the state update (loss-scale
+    overflow); None is True.
     """
     self.device = exchange.devices[device_index]
     self.workers = exchange.workers_of(device_index)
@@ -80,11 +74,7 @@ class PendingMean:
     )
 
   def sender(self, number: int) -> Callable[[tf.Tensor], list[tf.Tensor]]:
-    """Makes the function from a worker, int32 [], to its messages.
-
-    Args:
-      number: index of the round, from 0.
-    """
+    """Makes the function from a worker, int32 [], to its messages."""
 
     def send(worker: tf.Tensor) -> list[tf.Tensor]:
       index, carried, step = self._of_worker(worker)

@@ -37,8 +37,7 @@ class WeightDecay:
   def total(self, parameters: Sequence[tf.Tensor | None]) -> tf.Tensor:
     """Computes the sum of all terms, float32 [].
 
-    Args:
-      parameters: float32 values of the variables; None leaves a variable out.
+    `parameters` are the float32 values; None leaves a variable out.
     """
     terms = [
       variable.regularizer(parameter)
@@ -52,8 +51,7 @@ class WeightDecay:
   ) -> list[tf.Tensor | None]:
     """Computes the gradients of the terms; None for variables without one.
 
-    Args:
-      parameters: float32 values of the variables; None leaves a variable out.
+    `parameters` are the float32 values; None leaves a variable out.
     """
     asked = [p for p in parameters if p is not None]
     with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -161,7 +159,7 @@ class Part:
     step: gradients_lib.WorkerStep,
     stacked: bool,
   ) -> gradients_lib.OfBuckets:
-    """Reduces `begin`'s gradients to what a worker holds until it sends.
+    """Converts `begin`'s gradients to what a worker holds until it sends.
 
     Args:
       carried: from `begin`.
@@ -199,10 +197,7 @@ def parts(
 ) -> list[Part]:
   """Makes the parts of a codec, in the order in which they are sent.
 
-  Args:
-    codec: of the model, cut into parts or not.
-    decay: the L2 terms of all parameters of the model; None for none.
-    compiles: False compiles nothing.
+  `decay` has the L2 terms of all parameters of the model.
   """
   of_parts: dict[int, list[buckets_lib.Bucket]] = {}
   for bucket in sorted(codec.buckets, key=lambda bucket: bucket.part):

@@ -77,12 +77,7 @@ class Reducer:
   ) -> None:
     """Prepares the programs of a worker; XLA compiles them at the first call.
 
-    Args:
-      codec: of the gradients, cut into parts or not.
-      exchange: connects the workers.
-      states: for each device the states of the codec's methods.
-      seed: of the run.
-      options: see `Options`.
+    `states` has the states of the codec's methods for each device.
     """
     self._exchange = exchange
     self._seed = seed

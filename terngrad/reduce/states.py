@@ -2,8 +2,8 @@
 
 A state belongs to one variable of the model. A SHARED state is the same on all
 devices and is a variable of each replica. A WORKER state differs by worker:
-here it has one variable for each virtual node of this process, on the device of
-the node. Passes have only WORKER states.
+here it has one variable for each worker of this process, on the device of the
+worker. Passes have only WORKER states.
 """
 
 import functools
@@ -56,15 +56,9 @@ def shared(codec: gradients.GradientCodec) -> dict[Key, methods.State]:
 def of_workers(
   declared_states: dict[Key, methods.State], device: str, count: int
 ) -> dict[Key, list[tf.Variable]]:
-  """Makes the variables of the WORKER states on a device.
+  """Makes the variables of the WORKER states for `count` workers of a device.
 
-  Args:
-    declared_states: from `declared`.
-    device: name of the device.
-    count: number of nodes on the device.
-
-  Returns:
-    For each key one variable per node, with the initial value of the state.
+  They have the initial value of the state, which `declared` declares.
   """
   with tf.device(device):
     return {
@@ -88,14 +82,10 @@ def of_replica(
 
 
 class OfNodes:
-  """States of the nodes of one device."""
+  """States of the workers of one device."""
 
   def __init__(self, lists: Sequence[Sequence[tf.Variable]]) -> None:
-    """Stores the variables.
-
-    Args:
-      lists: for each state its variables, one per node.
-    """
+    """Takes for each state its variables, one per worker."""
     self._nodes = list(zip(*lists, strict=True))
 
   def __bool__(self) -> bool:
@@ -103,18 +93,18 @@ class OfNodes:
     return bool(self._nodes)
 
   def read(self, node: tf.Tensor) -> list[tf.Tensor]:
-    """Reads a node's states; `node` is its index on the device, int32 []."""
+    """Reads a worker's states; `node` is its index on the device, int32 []."""
     found = self._at(node, lambda own: [v.read_value() for v in own])
     return [] if found is None else found
 
   def write(self, node: tf.Tensor, values: Sequence[tf.Tensor]) -> None:
-    """Assigns a node's states, in the order of `read`."""
+    """Assigns a worker's states, in the order of `read`."""
     self._at(node, lambda own: _assign(own, values))
 
   def _at(
     self, node: tf.Tensor, act: Callable[[Sequence[tf.Variable]], _T]
   ) -> _T | None:
-    """Calls `act` with a node's variables; returns None if there are none."""
+    """Calls `act` with a worker's variables; returns None if there are none."""
     if len(self._nodes) < 2:
       return act(self._nodes[0]) if self._nodes else None
     return tf.switch_case(
@@ -160,10 +150,9 @@ class OfPart:
     self._own = OfNodes([variables for variables in workers if variables])
 
   def read(self, node: tf.Tensor) -> list[list[tf.Tensor]]:
-    """Reads all states that a node sees, one list per bucket.
+    """Reads all states that a worker sees, one list per bucket.
 
-    Args:
-      node: int32 [], index on the device.
+    `node`, int32 [], is the index of the worker on the device.
     """
     own = iter(self._own.read(node))
     return [
@@ -184,10 +173,10 @@ class OfPart:
     values: Sequence[Sequence[tf.Tensor]],
     apply: tf.Tensor | None = None,
   ) -> None:
-    """Assigns the states of a node; the shared ones are not written.
+    """Assigns the states of a worker; the shared ones are not written.
 
     Args:
-      node: int32 [], index on the device.
+      node: int32 [], index of the worker on the device.
       values: in the order of `read`.
       apply: bool []; False writes nothing. None is True.
     """
@@ -241,7 +230,7 @@ class MethodStates:
 
   Attributes:
     declared: the declarations of all states, the shared ones of replicas too.
-    workers: for each device and WORKER state one variable per node.
+    workers: for each device and WORKER state one variable per worker.
   """
 
   def __init__(

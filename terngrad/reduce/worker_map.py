@@ -13,11 +13,7 @@ import tensorflow as tf
 
 
 class Single(NamedTuple):
-  """Replaces a `tf.TensorArray` of one element, without a copy.
-
-  Attributes:
-    value: a tensor, or a list of tensors.
-  """
+  """One value with the interface of a `tf.TensorArray`, without a copy."""
 
   value: tf.Tensor | list[tf.Tensor]
 

@@ -53,9 +53,7 @@ class Workers:
   def __init__(self, codec: gradients.GradientCodec, num_workers: int) -> None:
     """Makes the states, with their initial values.
 
-    Args:
-      codec: of the gradients; `take` also accepts others with the same states.
-      num_workers: N.
+    `take` also accepts other codecs with the same states.
     """
     self._exchange = towers.Towers((_DEVICE,), num_workers)
     declared = states_lib.declared(codec)

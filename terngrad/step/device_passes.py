@@ -98,13 +98,9 @@ def reducer(
 ) -> reducers.Reducer:
   """Makes the reducer for the gradients of passes on replicas.
 
-  Args:
-    codec: of the replicas' parameters.
-    exchange: connects the workers.
-    copies: the replicas, one for each device of `exchange`.
-    worker_states: for each device the variables from `states.of_workers`.
-    node_pass: of one worker. The reducer adds the gradients of its L2 terms.
-    seed: of the run.
+  The reducer adds the gradients of the L2 terms of `node_pass`. For each device
+  of `exchange`, `copies` has the replica and `worker_states` the variables from
+  `states.of_workers`.
   """
   replica = copies[0]
   row = metadata_lib.Row(

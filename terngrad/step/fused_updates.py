@@ -1,7 +1,7 @@
 """Fused updates: CPU kernels that decode messages and update parameters.
 
-To decode first and update then, with the gradients in memory in between, takes
-three times as long (docs/speed.md).
+Decoding gradients to memory before the update takes three times as long
+(docs/speed.md).
 
 The kernels must give the bits of `updates.Update`, which towers, parameter
 servers and collectives share. They do if XLA fuses products and sums into one
@@ -36,8 +36,6 @@ class FusedUpdate:
 
   Attributes:
     replica: without statistics.
-    optimizer: applied once per step.
-    codec: of the replica's parameters.
   """
 
   replica: replicas.Replica
@@ -117,12 +115,6 @@ def make(
   The kernels need a CPU of this process, plain descent or momentum, and methods
   without `finish` and shared states. They compute no clipping, decoupled decay,
   loss scaling or statistics.
-
-  Args:
-    replica: of the device; if it has statistics, there is no fused update.
-    optimizer: applied once per step.
-    decoupled_decay: L2 terms that the update applies; None for none.
-    codec: of the replica's parameters.
   """
   # Clipping, decay and loss scaling need the gradients.
   if optimizer.kernel_momentum is None or any(
@@ -164,9 +156,7 @@ def of(
 def agrees(has_momentum: bool, has_averages: bool) -> bool:
   """Checks whether the kernels give the bits of `updates.Update` here.
 
-  Args:
-    has_momentum: True tries `optimizers.Momentum`, False plain descent.
-    has_averages: whether there are moving averages.
+  It tries `optimizers.Momentum`, or plain descent without `has_momentum`.
   """
   optimizer = (
     optimizers.Momentum() if has_momentum else optimizers.GradientDescent()

@@ -69,7 +69,7 @@ class Optimizer:
     learning_rate: tf.Tensor,
     step: tf.Tensor,
   ) -> None:
-    """Updates a variable and its slots in place.
+    """Updates a variable and its slots by assignment.
 
     Args:
       variable: float32.

@@ -1,4 +1,4 @@
-"""A node's forward and backward pass, a pure function of a model's values."""
+"""A worker's forward and backward pass, a pure function of model values."""
 
 import abc
 import copy
@@ -44,7 +44,7 @@ class Loss(NamedTuple):
   aux_weight: float = 0.0
 
   def __call__(self, outputs: Outputs, labels: tf.Tensor) -> tf.Tensor:
-    """Computes the weighted sum over the heads of their mean cross entropies.
+    """Computes the mean cross entropy, summed over the heads with weights.
 
     Args:
       outputs: logits [b, classes], or the list of them and those of auxiliary
@@ -103,7 +103,7 @@ class Pass(abc.ABC):
     key: tf.Tensor,
     scale: tf.Tensor | None = None,
   ) -> tuple[Any, ...]:
-    """Computes the gradients of the loss of a node's batch.
+    """Computes the gradients of the loss of a worker's batch.
 
     A pass with states, such as `local_steps`, also takes them, as `memory`, a
     list of tensors, and returns the new ones last.
@@ -111,9 +111,9 @@ class Pass(abc.ABC):
     Args:
       parameters: float32, the values of the trainable variables.
       held: the moving statistics, then the frozen parameters.
-      images: [b, ...], of the node.
-      labels: int32 [b], of the node.
-      key: uint32 [2], random key of the node.
+      images: [b, ...], of the worker.
+      labels: int32 [b], of the worker.
+      key: uint32 [2], random key of the worker.
       scale: float32 [], the loss scale: the loss is multiplied by it before the
         backward pass, and the gradients are divided by it. None for 1.
 
@@ -165,10 +165,10 @@ class ModelPass(Pass):
       loss: the mean loss of a batch.
       decoupled: True leaves the L2 terms out of the compressed gradient; the
         update applies them.
-      mean_share: mean number of examples per node. The loss and scores of a
-        node with b examples are multiplied by b / mean_share, so that the mean
-        over nodes of unequal batches is the mean over all examples. None if
-        all nodes have equally many.
+      mean_share: mean number of examples per worker. The loss and scores of a
+        worker with b examples are multiplied by b / mean_share, so that the
+        mean over workers is the mean over all examples. None if all workers
+        have equally many.
     """
     decay = programs.WeightDecay(plan.trainable)
     super().__init__(
@@ -217,7 +217,7 @@ class ModelPass(Pass):
     Args:
       parameters: float32, the values of the trainable variables.
       state: values of `model.non_trainable_variables`.
-      images: [b, ...], of the node.
+      images: [b, ...], of the worker.
       losses: takes the model's outputs; returns the loss to differentiate,
         float32 [], and the scores.
 
@@ -273,7 +273,7 @@ def with_seeds(
   Args:
     plan: the variables of the model.
     held: the moving statistics, then the frozen parameters.
-    key: uint32 [2], random key of the node.
+    key: uint32 [2], random key of the worker.
 
   Returns:
     Values in the order of `model.non_trainable_variables`.

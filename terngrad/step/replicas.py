@@ -105,7 +105,7 @@ def create(
 ) -> tuple[Replica, ...]:
   """Makes one replica per device with the current values of the model.
 
-  The first replica uses the model's own variables, so that a machine with one
+  The first replica uses the variables of the model, so that a machine with one
   device holds the parameters once.
 
   Slots and averages are on the device of their variable.
@@ -173,9 +173,7 @@ def copy(source: Replica, target: Replica) -> None:
 def check_equal(replicas: Sequence[Replica], names: Sequence[str]) -> None:
   """Checks that all replicas are bit-identical, except local statistics.
 
-  Args:
-    replicas: of one training.
-    names: of `Replica.variables()`, in this order.
+  `names` are those of `Replica.variables()`, in the same order.
 
   Raises:
     errors.TrainingError: two replicas differ; names the variable and the
@@ -200,9 +198,7 @@ def check_equal(replicas: Sequence[Replica], names: Sequence[str]) -> None:
 def check_finite(replica: Replica, names: Sequence[str]) -> None:
   """Checks that no variable of a replica has a NaN or infinite element.
 
-  Args:
-    replica: to check.
-    names: of `Replica.variables()`, in this order.
+  `names` are those of `Replica.variables()`, in the same order.
 
   Raises:
     errors.TrainingError: a variable has one; names the variable.

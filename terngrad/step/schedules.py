@@ -49,7 +49,6 @@ class Epoch(NamedTuple):
   Attributes:
     number: number of the epoch, from 1.
     step: number of the step in the epoch, from 1.
-    num_steps: number of steps in the epoch.
   """
 
   number: int
@@ -104,9 +103,10 @@ def learning_rate(
 ) -> float:
   """Computes the learning rate of a step by the formulas of the 2017 code.
 
-  The learning rate of Adam is fixed for every decay type unless `decay_adam` is
-  True, as in TF-Slim's trainer. TF-Slim's polynomial decay is 'linear' here.
-  'polynomial' is initial * sqrt(1 - step / max_steps), 0 from max_steps on.
+  For Adam the learning rate is fixed, whatever the decay type. With
+  `decay_adam` it decays, as in TF-Slim's trainer. 'polynomial' is initial *
+  sqrt(1 - step / max_steps), 0 from max_steps on; TF-Slim's polynomial decay is
+  'linear' here.
 
   Args:
     optimizer: the options of the schedule.

@@ -175,7 +175,7 @@ class TrainStep(Step):
     averaging_decay: tf.Tensor,
     stop: tf.Tensor | float = 0.0,
   ) -> StepResult:
-    """See `Step.take`."""
+    """Takes one step and updates the replicas; see `Step.take`."""
     training, exchange = self._training, self._training.exchange
     node_pass, rate, updates = self._local(step, learning_rate)
     seed = tf.constant(training.seed, tf.int64)

@@ -37,14 +37,7 @@ class StepEnd:
     decoupled_decay: programs.WeightDecay | None,
     parts: Sequence[programs.Part],
   ) -> None:
-    """Checks the kernels, once per process; updates compile at the first call.
-
-    Args:
-      replica: of the device.
-      optimizer: applied once per step.
-      decoupled_decay: L2 terms that the update applies; None for none.
-      parts: of the model.
-    """
+    """Checks the kernels, once per process; updates compile when called."""
     self._device = replica.device
     self._updates: list[_Together] = []
     statistics = tuple(range(len(replica.statistics)))

@@ -19,18 +19,17 @@ class Update:
   """The compiled update of a replica.
 
   The update is one XLA program, so that each element of a parameter, its slots
-  and its average is read once. Decoding is not in this program. It depends on
-  how the workers are spread over devices, and XLA would choose accordingly
-  which product and sum to fuse into one rounding: layouts would then differ in
-  the last bit. `fused_updates` has kernels that decode and update at once.
+  and its average is read once. Decoding is another program, since it depends on
+  how the workers are spread over devices. In one program XLA's choice of which
+  product and sum to fuse into one rounding would depend on that too, and
+  layouts would differ in the last bit. `fused_updates` has kernels that decode
+  and update at once.
 
   Decoupled weight decay subtracts learning rate * gradient of the L2 terms, for
   the parameters before the step. It is neither clipped nor seen by the
   optimizer.
 
   Attributes:
-    replica: of the device.
-    optimizer: applied once per step.
     decoupled_decay: the L2 terms of the replica's parameters; None for none.
   """
 
