@@ -106,7 +106,7 @@ class GradientCodec:
 
   @property
   def num_words(self) -> int:
-    """Number of int32 words of a worker in all rounds, including unsent ones."""
+    """Number of int32 words of a worker in all rounds, with unsent ones."""
     return sum(map(self.round_words, range(self.num_rounds)))
 
   @property
@@ -115,7 +115,7 @@ class GradientCodec:
     return any(bucket.method.finishes for bucket in self.buckets)
 
   def round_words(self, number: int) -> int:
-    """Number of int32 words of a worker in a round, including unsent ones."""
+    """Number of int32 words of a worker in a round, with unsent ones."""
     return sum(bucket.num_words(number) for bucket in self.buckets)
 
   def messages(self, number: int) -> list[methods.Message]:
