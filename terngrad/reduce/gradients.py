@@ -411,7 +411,7 @@ class GradientCodec:
     return np.argsort(self._probed, kind='stable')
 
   def received(self, index: int, received: methods.Arrived) -> methods.Arrived:
-    """Selects what the bucket received: per round, one entry per message."""
+    """Selects the received messages of one bucket, round by round."""
     found = []
     for number, of_all in enumerate(received):
       counts = [len(bucket.messages(number)) for bucket in self.buckets]

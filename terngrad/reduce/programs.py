@@ -64,7 +64,7 @@ class WeightDecay:
 class Part:
   """Variables that are sent together, with the programs of a worker.
 
-  XLA compiles each program where this makes it faster.
+  XLA compiles the programs, unless native kernels or plain copies are faster.
 
   Attributes:
     number: index of the part, in the order in which parts are sent.

@@ -28,8 +28,8 @@ class DevicePasses(NamedTuple):
   Attributes:
     replica: of the device.
     workers: indices of the workers on the device.
-    memory: states of the pass, see `local_steps`; empty for passes without
-      states.
+    memory: states of the pass, such as those of `local_steps`; empty if it has
+      none.
     context: makes the context in which a pass is traced; see `synchronized`.
   """
 

@@ -265,7 +265,7 @@ def is_right(outputs: Outputs, labels: tf.Tensor) -> tf.Tensor:
 def with_seeds(
   plan: model_variables.ModelVariables, held: list[tf.Tensor], key: tf.Tensor
 ) -> list[tf.Tensor]:
-  """Collects the model's non-trainable values, with seeds of dropout.
+  """Collects the model's non-trainable values, with dropout seeds from `key`.
 
   The i-th non-trainable variable, if it is a seed, gets `key` with -1 - i
   folded in. Codes fold in the index of a bucket, >= 0, so no key is used twice.

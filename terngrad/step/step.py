@@ -1,5 +1,9 @@
 """One training step: gradients, codes, exchange, mean, update.
 
+`Reducer.begin` computes the gradients of all workers, which then agree on a
+probe. `Reducer.exchange` encodes them and sends the messages. On each device
+`StepEnd` decodes the mean gradients and updates the replica.
+
 The step is the same for the devices of one process, for processes with
 collectives and for workers with parameter servers. They differ only in the
 exchange.
