@@ -1,1 +1,1 @@
-"""Starts the tasks of a run on their hosts, watches and stops them."""
+"""Starts, watches and stops the tasks of a run on their hosts."""

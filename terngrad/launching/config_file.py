@@ -1,6 +1,6 @@
 """Reads and writes files like config_dist.sh.
 
-They are data in the syntax of bash: variables that are words or lists of words.
+The files are data in bash syntax: each variable is a word or a list of words.
 Nothing in them is executed or expanded.
 """
 
@@ -26,19 +26,11 @@ _SPACES = ' \t\n\v\f\r'
 def read(
   path: str, lists: Sequence[str], words: Sequence[str]
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
-  """Reads a file.
-
-  Args:
-    path: of the file.
-    lists: names of the variables that are lists.
-    words: names of the variables that are words.
-
-  Returns:
-    (dict of name to list, dict of name to word), of all names.
+  """Reads the variables of a file: `lists` of words and single `words`.
 
   Raises:
-    terngrad.errors.ConfigError: there is no such file, or it holds something
-      else, or not all of these.
+    terngrad.errors.ConfigError: there is no such file, it cannot be parsed, or
+      it lacks a variable or has another one.
   """
   if not (os.path.isfile(path) and os.access(path, os.R_OK)):
     raise refusals.refusal(
@@ -53,7 +45,7 @@ def read(
 
 
 def write(lists: Mapping[str, Sequence[str]], words: Mapping[str, str]) -> str:
-  """The text of a file, as `read` reads it."""
+  """Formats the text of a file that `read` accepts."""
   lines = []
   for name, items in lists.items():
     quoted = ''.join(f'  {_quoted(word)}\n' for word in items)
@@ -75,13 +67,13 @@ class _Reader:
     self._path = path
     self._known = {'list': lists, 'word': words}
     self._found: dict[str, list[str]] = {}
-    # The list whose ) has not come yet.
+    # Name of the list that is not closed yet, or ''.
     self._open = ''
     self._line = self._rest = ''
     self._number = 0
 
   def read(self, text: str) -> dict[str, list[str]]:
-    """The words of each variable."""
+    """Parses the text; returns the words of each variable."""
     for self._number, self._line in enumerate(text.split('\n'), 1):
       self._rest = self._line.lstrip(_SPACES)
       while self._rest and not self._rest.startswith('#'):
@@ -102,7 +94,7 @@ class _Reader:
     return self._found
 
   def _begin_variable(self) -> None:
-    """Takes NAME=word, or NAME=( of a list."""
+    """Parses NAME=word, or NAME=( of a list."""
     begin = _BEGIN.match(self._rest)
     if not begin:
       raise self._refusal(
@@ -133,7 +125,7 @@ class _Reader:
       self._found[name].append(self._take_word())
 
   def _take_word(self) -> str:
-    """Takes a word; returns it without its quotes."""
+    """Parses a word; returns it without its quotes."""
     found = _WORD.match(self._rest)
     if not found:
       raise self._refusal(

@@ -1,4 +1,4 @@
-"""Which tasks are started on which hosts, and what is refused of that."""
+"""The hosts and folders of a run's tasks, and the checks of their values."""
 
 import dataclasses
 import os
@@ -10,7 +10,7 @@ from terngrad.launching import addresses
 from terngrad.launching import config_file
 from terngrad.launching import refusals
 
-# Variables of the file and fields of a `Configuration`.
+# Variables of the file with the fields of `Configuration`.
 LISTS = {
   'PS_HOSTS': 'ps_hosts',
   'WORKER_HOSTS': 'worker_hosts',
@@ -28,18 +28,19 @@ _DEVICES = re.compile(r'([0-9]{1,4}(,[0-9]{1,4})*)?')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Configuration:
-  """The tasks of a run, their hosts and folders.
+  """The hosts and folders of the tasks of a run.
 
   Attributes:
-    source: where it was read, for messages.
-    ps_hosts: 'host:port' of each parameter server; none for equal workers.
+    source: path of the file or name of the flags, for messages.
+    ps_hosts: 'host:port' of each parameter server; () for collectives.
     worker_hosts: 'host:port' of each worker, one or more.
-    worker_devices: the GPUs of each worker, '0,1'; '' for none.
-    data_dirs: the folder of each worker's data; '' for none.
-    worker_script: path of the program that is one worker.
-    ps_script: path of the program that is one parameter server.
-    workspace: folder on all hosts in which experiments have theirs.
-    allow_insecure_network: 'true' where nobody else reaches the hosts.
+    worker_devices: GPUs of each worker, such as '0,1'; '' for none.
+    data_dirs: folder of each worker's data; '' for none.
+    worker_script: path of the program that runs one worker.
+    ps_script: path of the program that runs one parameter server.
+    workspace: folder on all hosts that has the folders of experiments.
+    allow_insecure_network: 'true' or 'false'. 'true' states that only the
+      run's hosts reach their network.
   """
 
   source: str
@@ -54,12 +55,12 @@ class Configuration:
 
   @property
   def all_addresses(self) -> tuple[str, ...]:
-    """Those of all tasks, parameter servers first."""
+    """Addresses of all tasks, parameter servers first."""
     return (*self.ps_hosts, *self.worker_hosts)
 
   @property
   def hosts(self) -> dict[str, str]:
-    """The first address of each host, by the host's name."""
+    """The first address on each host, by the name of the host."""
     found: dict[str, str] = {}
     for address in self.all_addresses:
       found.setdefault(addresses.host(address), address)
@@ -68,13 +69,13 @@ class Configuration:
   def refusal(
     self, expected: str, received: str, remedy: str
   ) -> errors.ConfigError:
-    """The error for a value that cannot be used."""
+    """Makes the error for a value that cannot be used."""
     return refusals.refusal(
       f'cannot use {self.source}', expected, received, remedy
     )
 
   def text(self) -> str:
-    """The configuration as `read` reads it."""
+    """Formats the configuration as a file that `read` accepts."""
     return config_file.write(
       {name: getattr(self, field) for name, field in LISTS.items()},
       {name: getattr(self, field) for name, field in WORDS.items()},
@@ -82,24 +83,19 @@ class Configuration:
 
 
 def at_home(path: str) -> str:
-  """A path with this host's home for a ~/ at the beginning."""
-  # Of other users there is no ~NAME/ here, so that it stays as it is.
+  """Replaces ~/ at the beginning of a path by this host's home folder."""
+  # Configurations do not support ~NAME/ of other users.
   return os.path.expanduser(path) if path.startswith('~/') else path
 
 
 def read(path: str, scripts: str) -> Configuration:
-  """Reads and checks a file.
+  """Reads a file, checks its values and completes the paths of the programs.
 
-  Args:
-    path: of the file.
-    scripts: folder of programs that are named without a folder.
-
-  Returns:
-    A `Configuration` whose programs have whole paths.
+  A program without a folder is in the folder `scripts`.
 
   Raises:
-    terngrad.errors.ConfigError: there is no such file, or what it says cannot
-      be used.
+    terngrad.errors.ConfigError: there is no such file, or it has a value that
+      cannot be used.
   """
   lists, words = config_file.read(path, tuple(LISTS), tuple(WORDS))
   values: dict[str, Any] = {field: lists[name] for name, field in LISTS.items()}
@@ -108,14 +104,9 @@ def read(path: str, scripts: str) -> Configuration:
 
 
 def checked(config: Configuration, scripts: str) -> Configuration:
-  """Refuses what cannot be started; completes the programs' paths.
+  """Checks all values and completes the paths of the programs.
 
-  Args:
-    config: a configuration.
-    scripts: see `read`.
-
-  Returns:
-    The configuration with whole paths of its programs.
+  A program without a folder is in the folder `scripts`.
 
   Raises:
     terngrad.errors.ConfigError: a value cannot be used.
@@ -154,7 +145,7 @@ def checked(config: Configuration, scripts: str) -> Configuration:
 
 
 def _check_addresses(config: Configuration) -> None:
-  """Each is one, and no two are the same."""
+  """Checks that all addresses are valid and no two are equal."""
   if not config.worker_hosts:
     raise config.refusal('WORKER_HOSTS: one or more', 'none', 'list host:port')
   known = set()
@@ -173,7 +164,12 @@ def _check_addresses(config: Configuration) -> None:
 
 
 def check_network(config: Configuration) -> None:
-  """Refuses hosts that cannot reach each other, or may not."""
+  """Checks that the hosts can reach each other and that this is allowed.
+
+  Raises:
+    terngrad.errors.ConfigError: localhost is mixed with other hosts, or there
+      are other hosts without ALLOW_INSECURE_NETWORK=true.
+  """
   local = [a for a in config.all_addresses if addresses.is_loopback(a)]
   outside = [a for a in config.all_addresses if a not in local]
   if not outside:

@@ -1,41 +1,43 @@
-"""What the exit codes of a run's processes mean, and which one is the run's."""
+"""Exit codes of a run's processes and the exit code of the run."""
 
 import signal
 from collections.abc import Iterable
 
 from terngrad.cluster import watchdog
 
-# Added to a signal's number, as shells do.
+# A shell adds this to the number of the signal that ended a process.
 SIGNALLED = 128
-# Seconds that the processes of a run have to end without a signal once one of
-# them was lost, or its host cannot be reached: one that lost another process
-# may end before that one has failed.
+# Seconds that the other processes have to end without a signal after one was
+# lost or its host became unreachable. A process that loses its connection may
+# end before the process whose failure is the cause.
 SETTLE = 30
-# Of a process that somebody asked to end.
+# Exit codes of a process that a signal asked to end.
 ASKED = frozenset(
   SIGNALLED + n for n in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 )
 
 
 def as_shell(code: int) -> int:
-  """An exit code as a shell says it: 137 for SIGKILL, where Python says -9."""
+  """Converts Python's exit code to a shell's: SIGKILL, -9, becomes 137."""
   return SIGNALLED - code if code < 0 else code
 
 
 def is_failure(code: int) -> bool:
-  """Whether an exit code is of a process that failed, and was not just lost.
+  """Checks whether an exit code means a failure, not a loss or a signal.
 
-  Such a code decides what the run ends with, whatever the others' codes are.
+  A failure decides the exit code of the run, whatever the other codes are.
   """
   return 0 < code < SIGNALLED and code != watchdog.LOST
 
 
 def decisive(codes: Iterable[int]) -> int:
-  """The exit code of a run by those of its processes.
+  """Chooses the exit code of a run from those of its processes.
 
-  A failure comes before a signal that asked one to end, that before a signal
-  that killed one, and all of them before the loss of another process, which
-  they cause.
+  The order is: a failure, a signal that asked a process to end, a signal that
+  killed one, the loss of another process. The first three cause such a loss.
+
+  Returns:
+    The first of these codes; 0 if all processes ended with 0.
   """
 
   def rank(code: int) -> int:

@@ -1,4 +1,4 @@
-"""An experiment: its tasks, their hosts, and its folder on this machine."""
+"""An experiment: its tasks, their hosts and its folder on this machine."""
 
 import pathlib
 from collections.abc import Sequence
@@ -14,16 +14,12 @@ _LATEST = 'latest_experiment'
 
 
 class Experiment:
-  """What is done with all tasks of an experiment.
+  """The tasks of an experiment and the actions on them.
 
   Attributes:
-    config: its configuration.
-    name: of it.
-    folder: of it on all hosts.
-    here: the same on this machine.
-    tasks: list of its `tasks.Task`s.
-    tunnels: its `tunnels.Tunnels`.
-    tunnel: whether it wants them.
+    folder: of the experiment on all hosts; may begin with ~/.
+    here: the same folder on this machine.
+    tunnel: True if the experiment uses `tunnels`.
   """
 
   def __init__(
@@ -34,7 +30,7 @@ class Experiment:
     hosts: remote.Hosts,
     tunnel: bool = False,
   ) -> None:
-    """Reaches no host yet."""
+    """Connects to no host yet."""
     self.config = config
     self.name = name
     self.tasks = list(tasks)
@@ -45,17 +41,15 @@ class Experiment:
     self._hosts = hosts
 
   def can_start(self, task: tasks_lib.Task) -> remote.Said:
-    """Asks a host what would keep a task from starting."""
+    """Checks on its host whether a task can start."""
     return self._tell(
       task, 'check_task', self.folder, task.name, task.command[0], task.data
     )
 
   def versions(self, task: tasks_lib.Task, python: str) -> remote.Said:
-    """Asks a host which versions and GPUs a task would have.
+    """Queries the versions and GPUs that a task would have on its host.
 
-    Args:
-      task: of this experiment.
-      python: interpreter of tasks that are scripts.
+    `python` is the interpreter of tasks that are scripts.
     """
     words: tuple[str, ...] = (python, task.devices)
     if task.is_python:
@@ -67,7 +61,7 @@ class Experiment:
     return self._tell(task, 'start_task', self.folder, task.name, *task.command)
 
   def status(self, task: tasks_lib.Task) -> remote.Said:
-    """Asks a host how a task is."""
+    """Queries the state of a task on its host."""
     return self._tell(task, 'task_status', self.folder, task.name)
 
   def _tell(
@@ -76,19 +70,15 @@ class Experiment:
     return self._hosts.tell(task.address, task.name, function, *words)
 
   def start_all(self) -> bool:
-    """Opens the tunnels and starts all tasks; whether every one did."""
+    """Opens the tunnels and starts all tasks; False if one did not start."""
     others = self.tunnels.others if self.tunnel else []
     opened = remote.each(self.tunnels.open, others, output.say)
     return opened.ok and remote.each(self.start, self.tasks, output.say).ok
 
   def end_all(self, seconds: int) -> bool:
-    """Ends all tasks, then their tunnels.
+    """Ends all tasks, then their tunnels; returns True if it reached all hosts.
 
-    Args:
-      seconds: what has not ended then is killed.
-
-    Returns:
-      Whether all hosts could be reached.
+    Tasks that have not ended after `seconds` are killed.
     """
 
     def end(address: str) -> remote.Said:
@@ -101,21 +91,22 @@ class Experiment:
     return ended.ok
 
   def close_tunnels(self) -> None:
-    """Ends those that are open."""
+    """Closes the open tunnels."""
     output.say(*self.tunnels.close())
 
   def record(self) -> None:
-    """Leaves on this machine what --status and --stop need.
+    """Writes the files that --status and --stop read, on this machine.
 
     Raises:
-      terngrad.errors.ConfigError: it cannot be written.
+      terngrad.errors.ConfigError: the files cannot be written.
     """
     new = self.here / '.config_dist.sh'
     text = self.config.text().encode(errors='surrogateescape')
     try:
       self.here.mkdir(parents=True, exist_ok=True)
       new.write_bytes(text)
-      # The file may be the configuration itself, so it is replaced as a whole.
+      # The file may be the one that was read as configuration, so replace it
+      # atomically.
       new.replace(self.recorded)
       (self.here.parent / _LATEST).write_text(f'{self.name}\n')
     except OSError as error:
@@ -128,15 +119,15 @@ class Experiment:
 
   @property
   def recorded(self) -> pathlib.Path:
-    """The configuration in the experiment's folder."""
+    """Path of the configuration in the experiment's folder."""
     return self.here / 'config_dist.sh'
 
 
 def latest(config: configuration.Configuration) -> str:
-  """The name of the experiment that was started last from here.
+  """Reads the name of the experiment that this machine started last.
 
   Raises:
-    terngrad.errors.ConfigError: none was, or its name is none.
+    terngrad.errors.ConfigError: there is none, or its name is not valid.
   """
   path = pathlib.Path(configuration.at_home(config.workspace)) / _LATEST
   try:

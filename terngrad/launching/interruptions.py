@@ -1,6 +1,6 @@
-"""Signals that ask to end, looked at between two calls to hosts.
+"""Signals that ask to end, handled only between two calls to hosts.
 
-A call that a signal interrupted could leave a task that no PID file names.
+If a signal interrupted a call, a started task could be left without a PID file.
 """
 
 import contextlib
@@ -17,30 +17,26 @@ _NUMBERS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(Exception):
-  """A signal asked to end.
-
-  Attributes:
-    number: of the signal.
-  """
+  """The signal with this `number` asked the program to end."""
 
   def __init__(self, number: int) -> None:
-    """Keeps the number."""
+    """Stores the number of the signal."""
     super().__init__(f'signal {number}')
     self.number = number
 
 
 class Interruptions:
-  """Keeps signals until `check`, while `heeded`."""
+  """Delays signals until `check`, in a block of `heeded`."""
 
   def __init__(self) -> None:
-    """Nothing is kept yet."""
+    """Handles no signals yet."""
     self._number: int | None = None
     self._reader: socket.socket | None = None
     self._requests = signal_guard.Requests()
     self._at_once = False
 
   def check(self) -> None:
-    """Raises `Interrupted` where a signal came; once for each request."""
+    """Raises `Interrupted` if a signal came; once for each request."""
     number, self._number = self._number, None
     if number is not None:
       raise Interrupted(number)
@@ -54,14 +50,14 @@ class Interruptions:
 
   @contextlib.contextmanager
   def heeded(self) -> Iterator[None]:
-    """A block whose signals wait for `check`; not those that are ignored."""
+    """Delays signals in a block until `check`; ignored ones stay ignored."""
     self._reader, writer = socket.socketpair()
     writer.setblocking(False)
     before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     handlers = {
       number: signal.signal(number, self._keep)
       for number in _NUMBERS
-      # As nohup leaves it.
+      # nohup ignores SIGHUP.
       if signal.getsignal(number) != signal.SIG_IGN
     }
     try:
@@ -77,7 +73,10 @@ class Interruptions:
 
   @contextlib.contextmanager
   def at_once(self) -> Iterator[None]:
-    """A block, while `heeded`, that the next request ends by `Interrupted`."""
+    """Ends the block with `Interrupted` at the next request.
+
+    Use it only in a block of `heeded`.
+    """
     self._at_once = True
     try:
       self.check()
@@ -93,15 +92,15 @@ class Interruptions:
       self.check()
 
   def _is_new(self, number: int) -> bool:
-    """Whether a signal is of no request that is known, as a guard decides."""
+    """Checks whether a signal is a new request, as `signal_guard` decides."""
     now = time.monotonic()
-    # A guard leaves SIGHUP alone.
+    # `Requests` ignores SIGHUP.
     known = signal.SIGTERM if number == signal.SIGHUP else number
     first = self._requests.first is None
     self._requests.add(known, now)
     if not first and self._requests.second is None:
       return False
-    # What comes next is compared with this one.
+    # Compare later signals with this one.
     self._requests = signal_guard.Requests()
     self._requests.add(known, now)
     return True

@@ -24,7 +24,7 @@ START, CHECK, STATUS, DRY_RUN, STOP = ACTIONS = (
   'dry_run',
   'stop',
 )
-# Of tasks that did not start, and of a state that is not "all run".
+# Exit code if a task did not start, or if --status finds one not running.
 _FAILED = 1
 _GRACE = 10
 _VERSIONS = re.compile(r'.*?: (terngrad .*)')
@@ -32,18 +32,18 @@ _VERSIONS = re.compile(r'.*?: (terngrad .*)')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Request:
-  """What to do with the tasks of a run.
+  """An action on the tasks of a run.
 
   Attributes:
-    config: the hosts and folders.
-    tasks: makes the tasks of an experiment by its name.
-    scripts: folder with dist_tasks.sh, of a project that is at the same path on
-      all hosts.
+    tasks: makes the tasks of an experiment from its name.
+    scripts: folder with dist_tasks.sh. The project is at the same path on all
+      hosts.
     action: one of `ACTIONS`.
-    experiment: its name; '' for a new one, or the one that was started last.
-    restarts: how often all are started again; None to return when they run.
-    seconds: what has not ended then is killed, of `STOP`.
-    tunnel: whether ssh carries what tasks say to each other.
+    experiment: name of the experiment. '' starts a new one, or takes the one
+      that was started last for STATUS and STOP.
+    restarts: maximum number of restarts; None returns once all tasks run.
+    seconds: seconds after which STOP kills the tasks that have not ended.
+    tunnel: True if ssh carries the connections between tasks.
   """
 
   config: configuration.Configuration
@@ -58,7 +58,7 @@ class Request:
   def named(
     self, name: str, interruptions: interruptions_lib.Interruptions
   ) -> experiments.Experiment:
-    """The experiment of a name."""
+    """Makes the experiment of this name."""
     hosts = remote.Hosts(self.scripts, interruptions.check)
     return experiments.Experiment(
       self.config, name, self.tasks(name), hosts, self.tunnel
@@ -66,14 +66,15 @@ class Request:
 
 
 def run(request: Request) -> int:
-  """Does what is asked for.
+  """Carries out a request.
 
   Returns:
-    Exit code. 0 done; 1 a task did not start, does not run or could not be
-    reached; with restarts that of the run, see `watch.Watch`.
+    The exit code. 0: success. 1: a task did not start, does not run or could
+    not be reached. With restarts or tunnels it is the exit code of the run, see
+    `watch.Watch`.
 
   Raises:
-    terngrad.errors.ConfigError: refused before anything was started.
+    terngrad.errors.ConfigError: the request is wrong; nothing was started.
   """
   if request.restarts is not None and request.action != START:
     raise refusals.refusal(
@@ -116,7 +117,7 @@ def _start_and_watch(
   interruptions: interruptions_lib.Interruptions,
   restarts: int,
 ) -> int:
-  """Starts all tasks and stays until the run ends; its exit code."""
+  """Starts all tasks and waits for the end; returns the run's exit code."""
   with interruptions.heeded():
     try:
       return (
@@ -128,20 +129,20 @@ def _start_and_watch(
 
 
 def _start(experiment: experiments.Experiment) -> int:
-  """Starts all tasks, or none; the exit code."""
+  """Starts all tasks, stops them if one does not start; the exit code."""
   if not experiment.start_all():
     output.warn(['launch: a task did not start; stopping the others'])
     experiment.end_all(_GRACE)
     return _FAILED
   words = ['terngrad', 'launch', f'--config={experiment.recorded}']
-  # Without its name it would be what is started last.
+  # Without a name --status would take the experiment that was started last.
   words += [f'--experiment={experiment.name}', '--status']
   output.say(f'experiment {experiment.name}; its state: {shlex.join(words)}')
   return 0
 
 
 def _status(experiment: experiments.Experiment) -> int:
-  """Prints how all tasks and tunnels are; 1 unless all run."""
+  """Prints the states of tasks and tunnels; returns 1 unless all run."""
   tasks = remote.each(experiment.status, experiment.tasks, output.say)
   opened = experiment.tunnels.status()
   output.say(*opened.lines)
@@ -149,7 +150,7 @@ def _status(experiment: experiments.Experiment) -> int:
 
 
 def _print(experiment: experiments.Experiment) -> int:
-  """Prints each host and command, and reaches no host."""
+  """Prints each host and command without connecting to a host."""
   if experiment.tunnel:
     output.say(*map(experiment.tunnels.line, experiment.tunnels.others))
   output.say(*(task.line for task in experiment.tasks))
@@ -157,7 +158,7 @@ def _print(experiment: experiments.Experiment) -> int:
 
 
 def _check(experiment: experiments.Experiment, request: Request) -> int:
-  """Prints the versions of every task; all must be the same."""
+  """Prints the versions of each task; raises if hosts differ."""
   python = os.path.join(os.path.dirname(request.scripts), '.venv/bin/python')
   said = _all_or_none(
     remote.each(lambda t: experiment.versions(t, python), experiment.tasks),
@@ -180,9 +181,9 @@ def _check(experiment: experiments.Experiment, request: Request) -> int:
 
 
 def _same_versions(lines: list[str]) -> None:
-  """Refuses that 'NAME on HOST: VERSIONS; GPUS' differ."""
+  """Raises if VERSIONS in the lines 'NAME on HOST: VERSIONS; GPUS' differ."""
   first = ''
-  # Shells may say more.
+  # Skip other output of the shells.
   for found in filter(None, map(_VERSIONS.fullmatch, lines)):
     versions = found[1].rpartition(';')[0]
     first = first or versions
@@ -198,7 +199,7 @@ def _same_versions(lines: list[str]) -> None:
 def _all_or_none(
   said: remote.Said, what: str, expected: str, remedy: str
 ) -> remote.Said:
-  """Returns what was said; raises where not all is well, after printing it."""
+  """Returns the answers; prints them and raises if one is an error."""
   if not said.ok:
     output.warn(said.lines)
     raise refusals.refusal(what, expected, 'the above', remedy)

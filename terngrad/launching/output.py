@@ -1,4 +1,4 @@
-"""Lines for people, written at once so that a log can be followed."""
+"""Writes log lines and flushes them, so that a log can be followed."""
 
 import sys
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ def warn(lines: Iterable[str]) -> None:
 
 
 def _write(stream: TextIO, lines: Iterable[str]) -> None:
-  """Writes lines, whose letters the stream may not have, as those of a path."""
+  """Writes lines; escapes characters that the stream's encoding lacks."""
   encoding = stream.encoding or 'utf-8'
   for line in lines:
     written = line.encode(encoding, errors='backslashreplace')

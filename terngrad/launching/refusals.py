@@ -1,4 +1,4 @@
-"""The form of an error about a configuration or an argument of a launch."""
+"""Errors about the configuration or the arguments of a launch."""
 
 import re
 
@@ -11,7 +11,7 @@ _EXPERIMENT = re.compile(r'[A-Za-z0-9][A-Za-z0-9_.-]{0,99}')
 def refusal(
   what: str, expected: str, received: str, remedy: str
 ) -> errors.ConfigError:
-  """The error to raise: what is wrong in a line, and three lines about it."""
+  """Makes an error: a line with the problem and three lines that explain it."""
   return errors.ConfigError(
     f'{what}\n  expected: {expected}\n  received: {received}\n'
     f'  remedy:   {remedy}'
@@ -19,18 +19,18 @@ def refusal(
 
 
 def whole_number(what: str, flag: str, text: str) -> int:
-  """Reads the value of a flag.
+  """Parses the value of a flag that is a whole number.
 
   Args:
-    what: is wrong otherwise, such as 'no time'.
-    flag: its name.
-    text: its value.
+    what: first line of the error, such as 'no time'.
+    flag: name of the flag, without --.
+    text: value of the flag.
 
   Returns:
-    Integer from 0 to 999999.
+    From 0 to 999999.
 
   Raises:
-    terngrad.errors.ConfigError: the text is no such number.
+    terngrad.errors.ConfigError: the text is not such a number.
   """
   if not _SECONDS.fullmatch(text):
     raise refusal(
@@ -40,7 +40,11 @@ def whole_number(what: str, flag: str, text: str) -> int:
 
 
 def check_experiment(name: str) -> None:
-  """Raises `terngrad.errors.ConfigError` for what cannot name a folder."""
+  """Raises `terngrad.errors.ConfigError` unless the name suits a folder.
+
+  It has 1 to 100 letters, digits, '_', '.' and '-', and begins with a letter or
+  a digit.
+  """
   if not _EXPERIMENT.fullmatch(name):
     raise refusal(
       'no name of an experiment',

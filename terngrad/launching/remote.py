@@ -1,7 +1,7 @@
 """Calls the functions of scripts/dist_tasks.sh on the hosts of tasks.
 
-Hosts need bash and no Python for that. The program goes through standard input,
-so that no login shell reads its words.
+Hosts need bash for this, but no Python. The shell program and the call are
+sent to standard input, so that no login shell interprets the arguments.
 """
 
 import pathlib
@@ -17,27 +17,26 @@ from typing import TypeVar
 from terngrad.launching import addresses
 from terngrad.launching import refusals
 
-# BatchMode: no question that nobody would answer. ServerAlive*: a host that
-# falls silent is given up after 15 s.
+# BatchMode: never prompt. ServerAlive*: give up a silent host after 15 s.
 SSH = (
   'ssh',
   '-T',
   *('-o', 'BatchMode=yes', '-o', 'ConnectTimeout=10'),
   *('-o', 'ServerAliveInterval=5', '-o', 'ServerAliveCountMax=3'),
 )
-# ssh's exit code where it does not reach the host.
+# Exit code of ssh if it cannot reach the host.
 _NOT_REACHED = 255
-# A shell's exit code where it does not find a program.
+# Exit code of a shell if it cannot find a program.
 NOT_STARTED = 127
 _CONTROL = {code: None for code in (*range(10), *range(11, 32), 127)}
 
 
 class Said(NamedTuple):
-  """What became of something.
+  """Result of a call on a host.
 
   Attributes:
-    ok: whether it did what was asked.
-    lines: for people.
+    ok: True if the call succeeded.
+    lines: its output, for printing.
   """
 
   ok: bool
@@ -57,15 +56,15 @@ def each(
   whom: Iterable[_Asked],
   say: Callable[..., None] | None = None,
 ) -> Said:
-  """Asks for each, one after the other.
+  """Calls a function for each item, one after the other.
 
   Args:
-    ask: what says how each is.
-    whom: of what to ask.
-    say: gets the lines of each as they come; None to keep them for the answer.
+    ask: takes an item, such as a task.
+    whom: the items.
+    say: prints the lines of each result at once; None prints nothing.
 
   Returns:
-    All lines; not ok unless all are.
+    All lines; `ok` is True if all results are.
   """
   ok, lines = True, []
   for one in whom:
@@ -81,14 +80,14 @@ class Hosts:
   """Calls functions on this machine and, by ssh, on others."""
 
   def __init__(self, scripts: str, check: Callable[[], None]) -> None:
-    """Reads the functions.
+    """Reads dist_tasks.sh.
 
     Args:
       scripts: folder with dist_tasks.sh.
-      check: called before each call; may raise to make none.
+      check: runs before each call; an exception prevents the call.
 
     Raises:
-      terngrad.errors.ConfigError: the folder has none.
+      terngrad.errors.ConfigError: the folder has no dist_tasks.sh.
     """
     path = pathlib.Path(scripts) / 'dist_tasks.sh'
     if not path.is_file():
@@ -110,13 +109,10 @@ class Hosts:
     """Calls a function on the host of an address.
 
     Args:
-      address: of a task; loopback is this machine.
-      label: begins each line of the answer, with the host.
-      function: one of dist_tasks.sh.
-      *words: its arguments.
-
-    Returns:
-      What it said.
+      address: 'host:port' of a task; loopback is this machine.
+      label: each line of the result begins with '{label} on {host}: '.
+      function: name of a function of dist_tasks.sh.
+      *words: arguments of the function.
     """
     host = addresses.host(address)
     here = addresses.is_loopback(address)
@@ -150,12 +146,12 @@ def run(
   given: bytes = b'',
   stdout: int | IO[bytes] = subprocess.PIPE,
 ) -> subprocess.CompletedProcess[bytes]:
-  """Runs a program of this machine to its end.
+  """Runs a program on this machine and waits for its end.
 
   Args:
     command: the program and its arguments.
     given: its standard input.
-    stdout: gets what it writes, to standard error too.
+    stdout: receives its standard output and standard error.
   """
   return subprocess.run(
     command,
@@ -163,16 +159,16 @@ def run(
     stdout=stdout,
     stderr=subprocess.STDOUT,
     check=False,
-    # A ctrl-c is for the launcher, which looks at it between two calls.
+    # Ctrl-C goes only to the launcher, which handles it between two calls.
     start_new_session=True,
   )
 
 
 def cannot_start(program: str, error: OSError) -> str:
-  """The line about a program of this machine that does not start."""
+  """Formats the line for a program of this machine that does not start."""
   return f'cannot start {program} here: {error.strerror}'
 
 
 def plain(output: bytes) -> str:
-  """Output without control characters: others' words are for a terminal."""
+  """Decodes output and removes control characters, safe for a terminal."""
   return output.decode(errors='replace').translate(_CONTROL).rstrip('\n')

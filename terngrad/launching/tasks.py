@@ -1,4 +1,4 @@
-"""The tasks of a run: what each one is, where, and by which command."""
+"""The tasks of a run: role, host and command of each."""
 
 import shlex
 from collections.abc import Sequence
@@ -14,10 +14,11 @@ class Task(NamedTuple):
   Attributes:
     name: such as 'ps_0' or 'worker_1'.
     address: 'host:port'.
-    devices: its GPUs, '0,1'; '' for none.
+    devices: its GPUs, such as '0,1'; '' for none.
     data: folder of its data; '' for none.
     command: the program and its arguments.
-    is_python: whether the program is the interpreter, which gets all GPUs.
+    is_python: True if the program is the Python interpreter, which sees all
+      GPUs of the host.
   """
 
   name: str
@@ -29,13 +30,13 @@ class Task(NamedTuple):
 
   @property
   def line(self) -> str:
-    """The command for people, with the host in front."""
+    """The command with the host in front, for printing."""
     where = f'{self.name} on {addresses.host(self.address)}'
     return f'{where}: {shlex.join(self.command)}'
 
 
 def seen(hosts: Sequence[str], tunnel: bool) -> str:
-  """Addresses with commas, as the tasks get them: with tunnels, loopback."""
+  """Joins addresses with commas, as tasks take them; loopback with tunnels."""
   if tunnel:
     hosts = [f'127.0.0.1:{addresses.port(each)}' for each in hosts]
   return ','.join(hosts)
@@ -47,16 +48,9 @@ def of_scripts(
   tunnel: bool,
   flags: Sequence[str],
 ) -> list[Task]:
-  """Tasks whose programs get the arguments of 2017; servers are the first.
+  """Makes tasks that run scripts with the arguments of the 2017 code.
 
-  Args:
-    config: the configuration.
-    experiment: its name.
-    tunnel: whether ssh carries what they say to each other.
-    flags: further arguments of the workers.
-
-  Returns:
-    List of `Task`.
+  Parameter servers come first. `flags` are further arguments of the workers.
   """
   hosts = (seen(config.ps_hosts, tunnel), seen(config.worker_hosts, tunnel))
   insecure = config.allow_insecure_network == 'true' and not tunnel

@@ -1,9 +1,10 @@
-"""Connections between hosts that share no private network, carried by ssh.
+"""SSH tunnels between hosts without a common private network.
 
-All tasks are given the same addresses: 127.0.0.1, and the port of each task.
-One ssh goes from this machine to each host. It brings the ports of that host's
-tasks here (-L) and the ports of all others there (-R). So no host needs a key
-of another one, and all that tasks say to each other passes through here.
+All tasks get the same addresses: 127.0.0.1 and the port of each task. One ssh
+connects this machine to each host. It forwards the ports of that host's tasks
+to this machine (-L) and the ports of all other tasks to the host (-R). Hosts
+need no keys of each other, and all traffic between tasks passes through this
+machine.
 """
 
 import pathlib
@@ -16,8 +17,8 @@ from terngrad.launching import addresses
 from terngrad.launching import configuration
 from terngrad.launching import remote
 
-# -f: it returns when all forwards stand, and stays in the background. -M: it
-# then tells its process's number.
+# -f: ssh goes to the background once all forwards are open. -M: the process in
+# the background then reports its PID.
 _OPTIONS = ('-f', '-N', '-M', '-o', 'ExitOnForwardFailure=yes')
 _PID = re.compile(r'pid=([1-9][0-9]{0,9})')
 # Seconds that a tunnel has to end.
@@ -25,7 +26,11 @@ _GRACE = '5'
 
 
 def check(config: configuration.Configuration) -> None:
-  """A port can stand for a task only if no other task has it."""
+  """Checks that no two tasks have the same port, on whatever host.
+
+  Raises:
+    terngrad.errors.ConfigError: two tasks do.
+  """
   known: dict[str, str] = {}
   for address in config.all_addresses:
     port = addresses.port(address)
@@ -39,7 +44,10 @@ def check(config: configuration.Configuration) -> None:
 
 
 class Tunnels:
-  """Those of an experiment; their files are in its folder on this machine."""
+  """The tunnels of an experiment.
+
+  Their PID files and logs are in the experiment's folder on this machine.
+  """
 
   def __init__(
     self,
@@ -47,20 +55,14 @@ class Tunnels:
     hosts: remote.Hosts,
     folder: pathlib.Path,
   ) -> None:
-    """Opens nothing yet.
-
-    Args:
-      config: the configuration.
-      hosts: for calls on this machine.
-      folder: of the experiment.
-    """
+    """Opens nothing yet; `folder` is that of the experiment."""
     self._config = config
     self._hosts = hosts
     self._folder = folder / 'tunnels'
 
   @property
   def others(self) -> list[str]:
-    """The hosts but this one."""
+    """The hosts other than this machine."""
     return [
       host
       for host, address in self._config.hosts.items()
@@ -68,12 +70,12 @@ class Tunnels:
     ]
 
   def line(self, host: str) -> str:
-    """The command for people."""
+    """Formats the ssh command of a tunnel for printing."""
     words = (*remote.SSH, *_OPTIONS, *self._forwards(host), '--', host)
     return f'tunnel to {host}: {shlex.join(words)}'
 
   def open(self, host: str) -> remote.Said:
-    """Opens one; leaves tunnel_HOST.pid and .log."""
+    """Opens the tunnel to a host; writes tunnel_HOST.pid and .log."""
     self._folder.mkdir(parents=True, exist_ok=True)
     file = self._folder / f'tunnel_{host}'
     log = file.with_name(f'{file.name}.log')
@@ -97,8 +99,8 @@ class Tunnels:
     )
 
   def trial(self, host: str) -> remote.Said:
-    """Opens a tunnel, closes it again and waits for its end."""
-    # Of no experiment.
+    """Opens the tunnel to a host, closes it and waits for its end."""
+    # In a temporary folder, outside of any experiment.
     with tempfile.TemporaryDirectory() as folder:
       other = Tunnels(self._config, self._hosts, pathlib.Path(folder))
       said = other.open(host)
@@ -108,13 +110,13 @@ class Tunnels:
     return remote.Said(True, [f'tunnel to {host}: can be opened'])
 
   def close(self) -> list[str]:
-    """Ends those that are open; returns lines about it."""
+    """Closes the open tunnels; returns lines to print."""
     if not list(self._folder.glob('*.pid')):
       return []
     return self._hosts.here('stop_tasks', str(self._folder), _GRACE).lines
 
   def status(self) -> remote.Said:
-    """How each is; not ok unless all of them run."""
+    """Checks each tunnel; `ok` is False unless all of them run."""
     ok, lines = True, []
     for file in sorted(self._folder.glob('tunnel_*.pid')):
       host = file.stem.removeprefix('tunnel_')
@@ -127,14 +129,14 @@ class Tunnels:
     return remote.Said(ok, lines)
 
   def _connect(self, host: str, log: pathlib.Path) -> tuple[int, str]:
-    """(exit code of ssh, what it then says of its process)."""
+    """Starts ssh; returns its exit code and its answer to `-O check`."""
     log.write_bytes(b'')
     # The path of a socket must be short.
     sockets = pathlib.Path(tempfile.mkdtemp())
     socket = ('-S', str(sockets / 's'))
     try:
-      # -E: what stays in the background says there why it ended, and what it
-      # cannot forward. A file, because a pipe would be held open.
+      # -E: the process in the background logs why it ended and what it cannot
+      # forward. To a file, because the process would hold a pipe open.
       with log.open('ab') as output:
         opened = remote.run(
           (*remote.SSH, *_OPTIONS, *socket, '-E', str(log))
@@ -146,12 +148,12 @@ class Tunnels:
       log.write_text(f'{remote.cannot_start("ssh", error)}\n')
       return remote.NOT_STARTED, ''
     finally:
-      # Nobody else is to command it.
+      # No other process may control this ssh.
       shutil.rmtree(sockets)
     return opened.returncode, remote.plain(asked.stdout)
 
   def _forwards(self, host: str) -> list[str]:
-    """The options of a host's ssh."""
+    """Makes the -L and -R options for the ssh to a host."""
     words = []
     for address in self._config.all_addresses:
       port = f'127.0.0.1:{addresses.port(address)}'

@@ -1,9 +1,8 @@
-"""Looks after the tasks of an experiment until they end.
+"""Watches the tasks of an experiment until they end, and restarts them.
 
-One program, on the machine that started them, decides for all of them: tasks
-that were restarted one by one, each by its host, could meet what is left of the
-others' last attempt. It needs no more than the hosts do already: ssh, PID files
-and exit codes.
+A single program, on the machine that started the tasks, decides for all tasks.
+If each host restarted its tasks, a new task could connect to an old task of the
+previous attempt. The program needs only ssh, PID files and exit codes.
 """
 
 import os
@@ -19,14 +18,15 @@ from terngrad.launching import interruptions as interruptions_lib
 from terngrad.launching import output
 from terngrad.launching import remote
 
-# Seconds that the others have to end without a signal once a task was lost, in
-# the environment.
+# Environment variable: seconds that the other tasks have to end without a
+# signal after one was lost.
 SETTLE_VARIABLE = 'TERNGRAD_SETTLE_SECONDS'
-# Seconds between two looks.
+# Seconds between two calls of `look`.
 _LOOK_EVERY = 2.0
-# Seconds that a task has to end; nothing is lost by killing it after that.
+# Seconds that a task has to end before it is killed. Killing it loses nothing.
 _GRACE = 10
-# The same after a task's time to save and end, see `signal_guard.seconds`.
+# Seconds to wait longer than `signal_guard.seconds`, a task's time to save and
+# end, before it is killed.
 _AFTER_SAVING = 2
 _NOBODY = 'a host cannot be reached'
 _STOPPED = exit_codes.SIGNALLED + 15
@@ -38,15 +38,16 @@ _CUT = re.compile(r'tunnel to .*: ended, log .*')
 
 
 class Look(NamedTuple):
-  """How all tasks and tunnels are.
+  """The states of all tasks and tunnels.
 
   Attributes:
-    running: how many tasks run.
-    unknown: how many say nothing.
-    failed: the line of a task that failed, or ''.
-    stopped: of one that was asked to end.
-    lost: of one that was killed or lost another one, or of a tunnel.
-    code: exit code of the one that failed.
+    running: number of running tasks.
+    unknown: number of tasks that did not answer.
+    failed: status line of a task that failed, or ''.
+    stopped: status line of a task that was asked to end, or ''.
+    lost: status line of a task that was killed or lost another task, or of a
+      tunnel that ended, or ''.
+    code: exit code of the failed task.
   """
 
   running: int = 0
@@ -57,7 +58,7 @@ class Look(NamedTuple):
   code: int = 0
 
   def add(self, line: str) -> 'Look':
-    """With what a line says of a task; shells may say more."""
+    """Adds the status line of a task; ignores other output of a shell."""
     found = _STATE.fullmatch(line)
     if not found:
       return self
@@ -70,13 +71,16 @@ class Look(NamedTuple):
     if code == 0:
       return known
     if code is None or not exit_codes.is_failure(code):
-      # Killed, or its host restarted: it could not say why.
+      # The task was killed or its host restarted, so it left no exit code.
       return known._replace(lost=line)
     return known._replace(failed=line, code=code)
 
 
 def settle() -> float:
-  """Seconds that the others have to end, see `SETTLE_VARIABLE`."""
+  """Reads the seconds that other tasks have to end after a loss.
+
+  `SETTLE_VARIABLE` sets them; the default is `exit_codes.SETTLE`.
+  """
   try:
     return max(0.0, float(os.environ[SETTLE_VARIABLE]))
   except (KeyError, ValueError):
@@ -84,19 +88,19 @@ def settle() -> float:
 
 
 def look(experiment: experiments.Experiment) -> Look:
-  """Asks for all tasks and tunnels."""
+  """Queries the states of all tasks and tunnels."""
   found = Look(unknown=len(experiment.tasks))
   for line in remote.each(experiment.status, experiment.tasks).lines:
     found = found.add(line)
   cut = [x for x in experiment.tunnels.status().lines if _CUT.fullmatch(x)]
-  # It does not come back by itself, and tasks may wait for each other for long.
+  # A tunnel does not reopen, and tasks may wait long for each other.
   if cut and (found.lost or found.running):
     found = found._replace(lost=cut[-1])
   return found
 
 
 class Watch:
-  """Starts all tasks, and all again where one was lost."""
+  """Waits for the end of all tasks; restarts all of them if one is lost."""
 
   def __init__(
     self,
@@ -104,12 +108,9 @@ class Watch:
     interruptions: interruptions_lib.Interruptions,
     restarts: int,
   ) -> None:
-    """Watches nothing yet.
+    """Takes an experiment with started tasks and the maximum of restarts.
 
-    Args:
-      experiment: its tasks have been started.
-      interruptions: are heeded.
-      restarts: how often at most.
+    `run` must be called in a block of `interruptions.heeded`.
     """
     self._experiment = experiment
     self._interruptions = interruptions
@@ -117,7 +118,7 @@ class Watch:
     self._settle = settle()
 
   def run(self) -> int:
-    """The exit code of the run; returns when it has ended."""
+    """Waits for the end of the run; returns its exit code."""
     for restart in range(1, self._restarts + 2):
       found = self._wait_for_end()
       if found.failed:
@@ -138,7 +139,7 @@ class Watch:
     return watchdog.LOST
 
   def _again(self, lost: str, restart: int) -> bool:
-    """Starts all again, from the last checkpoint; whether that could be."""
+    """Restarts all tasks from the last checkpoint; False if it could not."""
     most = self._restarts
     if restart > most:
       say(f'{lost}; stopping the others: no restart of {most} is left')
@@ -147,17 +148,17 @@ class Watch:
       f'{lost}; restart {restart} of {most}, of all tasks, from the last '
       'checkpoint'
     )
-    # Where an old task may still run, none may be started.
+    # Start no task while an old one may still run.
     if self._experiment.end_all(_GRACE) and self._experiment.start_all():
       return True
     say('cannot restart, because of the above; stopping the others')
     return False
 
   def _wait_for_end(self) -> Look:
-    """Returns when the cause of the end is known.
+    """Waits until the cause of the end is known.
 
-    A failure is one. Where a task was lost, another one may be about to fail:
-    the others get `exit_codes.SETTLE` seconds to end.
+    A failure ends the wait. After a lost task or an unreachable host, another
+    task may be about to fail: the others then have `settle` seconds to end.
     """
     end = None
     while True:
@@ -181,15 +182,12 @@ def end_all(
   interruptions: interruptions_lib.Interruptions,
   number: int,
 ) -> int:
-  """Ends the tasks with this program; a second request kills them.
+  """Ends all tasks after signal `number`; a second request kills them.
 
-  Args:
-    experiment: has been started.
-    interruptions: are heeded.
-    number: of the signal that asked for it.
+  It must be called in a block of `interruptions.heeded`.
 
   Returns:
-    The exit code.
+    The exit code: 128 + the number of the last signal.
   """
   say(f'signal {number}: stopping all tasks')
   for seconds in (int(signal_guard.seconds()) + _AFTER_SAVING, 0):
@@ -204,5 +202,5 @@ def end_all(
 
 
 def say(line: str) -> None:
-  """Prints a line with the time."""
+  """Prints a line with the local time in front."""
   output.say(f'{time.strftime("%Y-%m-%d %H:%M:%S")} {line}')

@@ -1,1 +1,1 @@
-"""Passes of other kinds than one forward and backward of a whole share."""
+"""Special passes: accumulation, recomputed activations and local steps."""

@@ -1,36 +1,36 @@
-"""Gradient accumulation: a node's share in parts, one after the other."""
+"""Gradient accumulation: a worker computes its batch in sequential parts."""
 
 import tensorflow as tf
 
 from terngrad.codec.stages import random_bits
 from terngrad.step import passes
 
-# Folded into a node's key, from here on. Codes fold in the index of a bucket,
-# dropout negative numbers.
+# Part i folds this number + i into the worker's key. Codes fold in the index of
+# a bucket, and dropout folds in negative numbers.
 _FIRST_KEY = 2**30
 
 
 def accumulated(node_pass: passes.Pass, count: int) -> passes.Pass:
-  """A pass that computes a node's share in `count` equal parts.
+  """Makes a pass that computes a worker's batch in `count` equal parts.
 
   Args:
     node_pass: of a part.
-    count: parts, >= 1; must divide the share. 1 gives `node_pass`.
+    count: >= 1; must divide the worker's batch size. 1 returns `node_pass`.
   """
   return node_pass if count == 1 else Accumulated(node_pass, count)
 
 
 class Accumulated(passes.Pass):
-  """Gradients, scores and new statistics as the means over equal parts.
+  """Averages gradients, scores and new statistics over equal parts of a batch.
 
-  They are added in the order of the parts: the gradient is that of the whole
-  share up to rounding where the net has no batch normalisation, which here sees
-  a part at a time. The loop holds the activations of one part and one more copy
-  of the gradients.
+  The parts are added in order. Without batch normalization the gradient is that
+  of the whole batch up to rounding; batch normalization sees one part at a
+  time. The loop holds the activations of one part and one more copy of the
+  gradients.
   """
 
   def __init__(self, node_pass: passes.Pass, count: int) -> None:
-    """Takes the pass of a part, and how many there are."""
+    """Stores the pass of a part and the number of parts."""
     super().__init__(
       node_pass.num_statistics, node_pass.decay, node_pass.decoupled_decay
     )
@@ -46,7 +46,7 @@ class Accumulated(passes.Pass):
     key: tf.Tensor,
     scale: tf.Tensor | None = None,
   ) -> tuple[list[tf.Tensor], tf.Tensor, list[tf.Tensor]]:
-    """See `passes.Pass.gradients`."""
+    """Averages the results of all parts; see `passes.Pass.gradients`."""
     count = self._count
     images, labels = parts_of(count, images, labels)
 
@@ -81,12 +81,12 @@ class Accumulated(passes.Pass):
 
 
 def parts_of(count: int, *tensors: tf.Tensor) -> list[tf.Tensor]:
-  """Tensors [b, ...] as [count, b / count, ...]."""
+  """Reshapes tensors [b, ...] to [count, b / count, ...]."""
   return [
     tf.reshape(t, [count, t.shape[0] // count, *t.shape[1:]]) for t in tensors
   ]
 
 
 def part_key(key: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
-  """The uint32 [2] key of a part of a node's share, from the node's."""
+  """Derives the random key of a part, uint32 [2], from the worker's key."""
   return random_bits.fold_in(key, _FIRST_KEY + number)

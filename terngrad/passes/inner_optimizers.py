@@ -1,7 +1,7 @@
-"""Inner optimizers: what a worker does with the gradient of a local step.
+"""Inner optimizers, which update a worker's parameters in a local step.
 
-Pure functions of a parameter, unlike the kernels of `step.optimizers`: nodes of
-one device take turns, each from values of its own.
+They are pure functions, unlike the kernels of `step.optimizers`: the workers of
+a device run one after the other, each with its local parameters.
 """
 
 from __future__ import annotations
@@ -15,22 +15,21 @@ from terngrad import lazy
 if TYPE_CHECKING:
   import tensorflow as tf
 else:
-  # Names alone are asked for by --help, which does without TensorFlow.
+  # --help needs only names; the lazy import spares it TensorFlow.
   tf = lazy.module('tensorflow')
 
 
 class InnerOptimizer(abc.ABC):
-  """An update rule of one parameter.
+  """The update rule of one parameter.
 
   Attributes:
-    slots: names of arrays of the parameter's shape that it remembers from step
-      to step; they begin at 0.
-    stays: whether a worker keeps slots and count from one exchange to the next;
-      otherwise they begin anew.
+    slots: names of the slots, arrays in the parameter's shape that start at 0.
+    stays: True if slots and step count survive an exchange; False resets both
+      to 0.
   """
 
   def __init__(self, slots: tuple[str, ...], stays: bool) -> None:
-    """Takes what all rules have; see the class."""
+    """Stores the attributes."""
     self.slots = slots
     self.stays = stays
 
@@ -44,33 +43,35 @@ class InnerOptimizer(abc.ABC):
     learning_rate: tf.Tensor,
     count: tf.Tensor,
   ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-    """Takes a step.
+    """Computes the parameter after one step.
 
     Args:
-      value: of the parameter, float32.
-      slots: of the value's shape.
-      gradient: likewise.
-      decay: the gradient of the L2 term, likewise; None without one.
+      value: float32, the parameter.
+      slots: float32 in the shape of `value`.
+      gradient: float32 in the shape of `value`.
+      decay: gradient of the L2 term, float32 in the shape of `value`; None
+        without one.
       learning_rate: float32 [].
-      count: float32 [], steps since the slots were 0, this one included.
+      count: float32 [], number of steps since the slots were 0, including this
+        one.
 
     Returns:
-      (value, slots) after it.
+      The new (value, slots).
     """
 
 
 class Momentum(InnerOptimizer):
   """Momentum, not Nesterov's: v = momentum * v + g; w -= rate * v.
 
-  The gradient of the L2 term is part of g.
+  g includes the gradient of the L2 term.
   """
 
   def __init__(self, momentum: float = 0.0, stays: bool = False) -> None:
-    """Takes the factor.
+    """Takes the numbers of the rule.
 
     Args:
-      momentum: in [0, 1); 0 is plain descent, which remembers nothing.
-      stays: see `InnerOptimizer`.
+      momentum: in [0, 1); 0 is plain descent, without slots.
+      stays: whether slots survive an exchange, see `InnerOptimizer`.
 
     Raises:
       ValueError: an argument is out of its range.
@@ -88,7 +89,7 @@ class Momentum(InnerOptimizer):
     learning_rate: tf.Tensor,
     count: tf.Tensor,
   ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-    """See `InnerOptimizer.apply`."""
+    """Computes the parameter after a step; see `InnerOptimizer.apply`."""
     del count
     if decay is not None:
       gradient = gradient + decay
@@ -99,15 +100,15 @@ class Momentum(InnerOptimizer):
 
 
 class AdamW(InnerOptimizer):
-  """AdamW: Adam with bias correction, and L2 terms apart from its moments.
+  """AdamW: Adam with bias correction and decoupled weight decay.
 
-  They take learning rate * decay off the parameter, as the decoupled decay of
-  an update does.
+  The decay subtracts learning rate * gradient of the L2 term from the
+  parameter, as the decoupled decay of an update does.
 
   References:
     Loshchilov and Hutter, Decoupled Weight Decay Regularization, ICLR 2019,
-    https://arxiv.org/abs/1711.05101, algorithm 2, with a decay that is
-    multiplied with the learning rate too.
+    https://arxiv.org/abs/1711.05101, algorithm 2. Departure: the decay is
+    multiplied by the learning rate too.
   """
 
   def __init__(
@@ -122,8 +123,8 @@ class AdamW(InnerOptimizer):
     Args:
       beta1: decay of the first moment, in [0, 1).
       beta2: decay of the second moment, in [0, 1).
-      epsilon: added to the root of the second moment.
-      stays: see `InnerOptimizer`.
+      epsilon: added to the square root of the second moment.
+      stays: whether slots survive an exchange, see `InnerOptimizer`.
 
     Raises:
       ValueError: an argument is out of its range.
@@ -142,7 +143,7 @@ class AdamW(InnerOptimizer):
     learning_rate: tf.Tensor,
     count: tf.Tensor,
   ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-    """See `InnerOptimizer.apply`."""
+    """Computes the parameter after a step; see `InnerOptimizer.apply`."""
     beta1, beta2 = self._beta1, self._beta2
     first, second = slots
     first = beta1 * first + (1.0 - beta1) * gradient
@@ -156,7 +157,7 @@ class AdamW(InnerOptimizer):
 
 
 def _corrected(moment: tf.Tensor, beta: float, count: tf.Tensor) -> tf.Tensor:
-  """A moment without the bias of its beginning at 0."""
+  """Removes the bias of a moment that started at 0."""
   power = tf.cast(beta, tf.float64) ** tf.cast(count, tf.float64)
   return moment / tf.cast(1.0 - power, tf.float32)
 
@@ -168,12 +169,12 @@ def _check(name: str, value: float) -> None:
     )
 
 
-# By the name that --inner_optimizer takes.
+# Classes by the name that --inner_optimizer takes.
 INNER_OPTIMIZERS = {'adamw': AdamW, 'momentum': Momentum}
 
 
 def parse(text: str, momentum_flag: float) -> InnerOptimizer:
-  """The inner optimizer that a command line describes.
+  """Makes the optimizer that the value of --inner_optimizer describes.
 
   Examples:
     >>> parse('adamw:beta2=0.99', 0.0).slots
@@ -182,11 +183,11 @@ def parse(text: str, momentum_flag: float) -> InnerOptimizer:
   Args:
     text: 'NAME' or 'NAME:option=value,option=value', with a key of
       `INNER_OPTIMIZERS` and arguments of its class.
-    momentum_flag: `momentum`, where the optimizer has one and the text does not
-      say it.
+    momentum_flag: the momentum of an optimizer that has one, unless the text
+      sets it.
 
   Raises:
-    ValueError: unknown name or option, or a bad value; says what there is.
+    ValueError: unknown name or option, or a bad value; lists the known ones.
   """
   return spelling.make(
     'inner_optimizer', text, INNER_OPTIMIZERS, momentum=momentum_flag

@@ -1,4 +1,4 @@
-"""What a worker keeps from one exchange to the next, and begins with."""
+"""The state that a worker with local steps has between two exchanges."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -14,15 +14,15 @@ from terngrad.step import passes
 
 
 class Own(NamedTuple):
-  """What a worker goes on with.
+  """The local training state of a worker.
 
   Attributes:
-    values: list of its parameters.
-    slots: for each of them the list of the inner optimizer's slots.
-    steps: float32 [], those that are in the slots.
-    exchanges: float32 [], those that its parameters went through.
-    scores: float32 [`passes.NUM_SCORES`], summed over its steps that no
-      exchange has told of.
+    values: float32, its parameters.
+    slots: for each parameter the inner optimizer's slots, float32.
+    steps: float32 [], number of local steps since the slots were 0.
+    exchanges: float32 [], number of exchanges of its parameters so far.
+    scores: float32 [`passes.NUM_SCORES`], sum of the scores of the local steps
+      that are not reported yet.
   """
 
   values: list[tf.Tensor]
@@ -34,20 +34,22 @@ class Own(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class LocalMemory(device_passes.LocalTraining):
-  """The numbers of local steps, and what a worker keeps; see `local_steps`.
+  """Options of local steps and the state that they need; see `local_steps`.
 
   Attributes:
-    count: steps of its own; H, or with F fragments H / F.
-    inner: `inner_optimizers.InnerOptimizer` of those.
-    outer_rate: the learning rate of the update after the exchange.
-    decay: the L2 terms, which act in the workers' own steps; None for none.
-    fragments: for each fragment its parameters' indices; a worker
-      then keeps parameters of its own between exchanges. () for none.
-    overlap: tau < count, how many of the steps a worker takes while an exchange
-      is on its way, and before it mixes in what that made of a fragment; 0
-      takes it over as it is.
-    mixing: alpha, the share in [0, 1] of the worker's own values in that mix.
-    turn: the fragment that is exchanged after these steps.
+    count: number of local steps per exchange: H, or H / F with F fragments.
+    inner: optimizer of the local steps.
+    outer_rate: learning rate of the update after the exchange.
+    decay: L2 terms, which the local steps apply; None for none.
+    fragments: for each fragment the indices of its parameters. Each worker then
+      has local parameters between exchanges. () if each exchange moves the
+      whole model.
+    overlap: tau < count, the number of local steps that a worker takes during
+      an exchange, before it mixes the exchanged fragment into its parameters. 0
+      replaces the fragment instead.
+    mixing: alpha in [0, 1], the weight of the worker's local values in this
+      mix.
+    turn: index of the fragment that is exchanged after these steps.
   """
 
   count: int
@@ -62,16 +64,11 @@ class LocalMemory(device_passes.LocalTraining):
   def states(
     self, shapes: Sequence[Sequence[int]]
   ) -> tuple[methods.State, ...]:
-    """What a worker keeps from one exchange to the next.
+    """Declares the states of a worker, for model parameters of these shapes.
 
-    Numbers of steps are kept too: what is missing in a checkpoint, or is of
-    another inner optimizer, begins anew as in the first step.
-
-    Args:
-      shapes: of the model's parameters.
-
-    Returns:
-      Those of the parameters of the whole model.
+    They include counts of steps and exchanges. If a checkpoint has no such
+    states, or those of another inner optimizer, the counts are 0 and the states
+    begin as in the first step.
     """
     known = [(i, tuple(shape)) for i, shape in enumerate(shapes)]
     # Names, indices of variables and shapes.
@@ -92,11 +89,11 @@ class LocalMemory(device_passes.LocalTraining):
 
   @property
   def _keeps_slots(self) -> bool:
-    """Whether slots outlive a pass."""
+    """True if the slots are states between passes."""
     return bool(self.inner.slots) and (self.inner.stays or self.overlap > 0)
 
   def anew(self, parameters: list[tf.Tensor]) -> Own:
-    """The start of a worker that remembers nothing."""
+    """Makes the state of a worker in its first step."""
     return Own(
       values=parameters,
       slots=[[tf.zeros_like(p) for _ in self.inner.slots] for p in parameters],
@@ -106,19 +103,19 @@ class LocalMemory(device_passes.LocalTraining):
     )
 
   def begun(self, parameters: list[tf.Tensor], memory: list[tf.Tensor]) -> Own:
-    """What a worker has at the beginning of a pass."""
+    """Makes the state at the beginning of a pass from values of `states`."""
     own, anew = self.recall(memory), self.anew(parameters)
     if not self.inner.stays:
       own = own._replace(slots=anew.slots, steps=anew.steps)
     if not self.fragments:
       return own._replace(values=anew.values)
-    # Nothing was kept before the first steps.
+    # Before the first exchange the states hold zeros, not parameters.
     is_first = tf.equal(own.exchanges, 0)
     pairs = zip(parameters, own.values, strict=True)
     return own._replace(values=[tf.where(is_first, *pair) for pair in pairs])
 
   def recall(self, memory: list[tf.Tensor]) -> Own:
-    """What a worker had, of which `memory` made tensors."""
+    """Converts the tensors of `memory` back to a worker's state."""
     left, own = iter(memory), self.anew([])
     if self.fragments:
       values = [next(left) for _ in sum(self.fragments, ())]
@@ -137,7 +134,7 @@ class LocalMemory(device_passes.LocalTraining):
     return own
 
   def memory(self, own: Own) -> list[tf.Tensor]:
-    """Tensors in the order of `states`."""
+    """Converts a worker's state to tensors in the order of `states`."""
     found = []
     if self.fragments:
       found += [*own.values, own.exchanges]
@@ -153,11 +150,17 @@ class LocalMemory(device_passes.LocalTraining):
     parameters: list[tf.Tensor],
     exchanges: tf.Tensor,
   ) -> list[tf.Tensor]:
-    """A worker's parameters with the fragment of the last exchange."""
+    """Merges the fragment of the last exchange into a worker's parameters.
+
+    Args:
+      values: float32, the worker's parameters.
+      parameters: float32, of the replica, after the exchange.
+      exchanges: float32 [], number of exchanges before.
+    """
     if not self.fragments:
       return values
     values = list(values)
-    # Before the first exchange there is nothing to mix in.
+    # Before the first exchange there is no result to mix in.
     share = tf.where(exchanges > 0, 1.0 - self.mixing, 0.0)
     for i in self.fragments[self.turn - 1]:
       if self.overlap:

@@ -1,20 +1,21 @@
-"""Local steps: workers train by themselves, and exchange what that changed.
+"""Local steps: workers train locally and exchange the change of parameters.
 
-McMahan et al., Communication-Efficient Learning of Deep Networks from
-Decentralized Data, AISTATS 2017, https://arxiv.org/abs/1602.05629, and Stich,
+With plain descent at rate 1 as the outer optimizer this is federated averaging
+and local SGD: McMahan et al., Communication-Efficient Learning of Deep Networks
+from Decentralized Data, AISTATS 2017, https://arxiv.org/abs/1602.05629; Stich,
 Local SGD Converges Fast and Communicates Little, ICLR 2019,
-https://arxiv.org/abs/1805.09767, where the outer optimizer is plain descent at
-rate 1; Douillard et al., DiLoCo: Distributed Low-Communication Training of
-Language Models, 2023, https://arxiv.org/abs/2311.08105, algorithm 1, where it
-is Nesterov's momentum and the inner one an AdamW that stays.
+https://arxiv.org/abs/1805.09767. With Nesterov momentum as the outer optimizer,
+and an inner AdamW whose slots survive exchanges, it is DiLoCo: Douillard et
+al., DiLoCo: Distributed Low-Communication Training of Language Models, 2023,
+https://arxiv.org/abs/2311.08105, algorithm 1.
 
-In fragments: Douillard et al., Streaming DiLoCo with overlapping communication,
-2025, https://arxiv.org/abs/2501.18512. The parameters are exchanged a fragment
-at a time, in turns; what comes back is taken in some local steps later, mixed
-with what the worker has made of it meanwhile. Those steps are taken while the
-exchange is on its way: nothing ties them to it. Departures: all turns are
-equally long, moving statistics are averaged after each, and those of the steps
-that overlap are not taken.
+Fragments follow Douillard et al., Streaming DiLoCo with overlapping
+communication, 2025, https://arxiv.org/abs/2501.18512. Each step exchanges one
+fragment of the parameters, in turn. A worker goes on with local steps during
+the exchange and then mixes the result into its local parameters. No dependency
+connects these steps with the exchange. Departures from the paper: all turns
+have the same number of steps; moving statistics are averaged after each turn,
+without those of the overlapping steps.
 """
 
 from typing import Any
@@ -31,36 +32,32 @@ from terngrad.step import passes
 
 
 class LocalSteps(local_memory.LocalMemory):
-  """What a worker does between two exchanges; see `LocalMemory`."""
+  """The local steps between two exchanges; `LocalMemory` has the options."""
 
   def pass_at(
     self, node_pass: passes.Pass, learning_rate: tf.Tensor
   ) -> 'LocalPass':
-    """What workers do in a step; see `LocalPass`."""
+    """Makes the pass of a step; see `LocalTraining.pass_at`."""
     return LocalPass(self, node_pass, learning_rate)
 
 
 class LocalPass(passes.Pass):
-  """What workers do in a step.
+  """A pass that takes local steps.
 
-  Its gradient is what the worker's own steps took away; its scores are the
-  means over the steps since the last exchange. A share of c b examples is c
-  batches, where c is `LocalSteps.count`; the last `LocalSteps.overlap` of them
-  are for the time of the exchange. Parameters and moving statistics go from
-  step to step; a worker holds two more copies of the parameters, and one a slot
-  of the inner optimizer, while it is its turn.
+  Its gradient is parameters before minus parameters after the local steps. Its
+  scores are the means over the steps since the last exchange.
+
+  The c b examples of a worker are c batches, where c is `LocalSteps.count`. The
+  last `LocalSteps.overlap` batches are used during the exchange. Parameters and
+  moving statistics pass from one local step to the next. While a worker runs,
+  it holds two more copies of the parameters and one for each slot of the inner
+  optimizer.
   """
 
   def __init__(
     self, steps: LocalSteps, node_pass: passes.Pass, learning_rate: tf.Tensor
   ) -> None:
-    """Takes the numbers of the steps.
-
-    Args:
-      steps: what a worker does between two exchanges.
-      node_pass: of one batch.
-      learning_rate: float32 [], of the worker's own steps.
-    """
+    """Stores the options; see `LocalTraining.pass_at`."""
     super().__init__(
       node_pass.num_statistics, node_pass.decay, node_pass.decoupled_decay
     )
@@ -78,7 +75,11 @@ class LocalPass(passes.Pass):
     scale: tf.Tensor | None = None,
     memory: list[tf.Tensor] | None = None,
   ) -> tuple[Any, ...]:
-    """See `passes.Pass.gradients`; remembers `LocalSteps.states`."""
+    """Takes the local steps before the exchange; see `passes.Pass.gradients`.
+
+    The batch is [c b, ...]. `memory` has the values of `LocalSteps.states`; the
+    new values are returned last, unless `memory` is None.
+    """
     steps = self._steps
     if memory:
       own = steps.begun(parameters, memory)
@@ -104,7 +105,7 @@ class LocalPass(passes.Pass):
     seed: tf.Tensor,
     step: tf.Tensor,
   ) -> None:
-    """See `passes.Pass.go_on`."""
+    """Takes the local steps during the exchange; see `passes.Pass.go_on`."""
     steps, device = self._steps, where.replica.device
     if not steps.overlap:
       return
@@ -132,17 +133,17 @@ class LocalPass(passes.Pass):
     key: tf.Tensor,
     given: tuple[list[tf.Tensor], tf.Tensor | None],
   ) -> tuple[local_memory.Own, list[tf.Tensor]]:
-    """Takes steps of these numbers.
+    """Takes the local steps with the batches `numbers`.
 
     Args:
-      own: before them.
-      numbers: of the steps.
+      own: state of the worker before.
+      numbers: indices of the batches.
       batches: images and labels, [count, b, ...] each.
-      key: of the worker.
+      key: uint32 [2], random key of the worker.
       given: `held` and `scale` of `passes.Pass.gradients`.
 
     Returns:
-      (what the worker goes on with, the moving statistics).
+      (state of the worker, moving statistics) after the steps.
     """
     (held, scale), decay = given, self._steps.decay
     moments, fixed = held[: self.num_statistics], held[self.num_statistics :]

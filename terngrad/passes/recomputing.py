@@ -1,13 +1,16 @@
-"""Activations that are recomputed in the backward pass, not kept.
+"""Recomputes activations in the backward pass to save memory.
 
-Chen et al., Training Deep Nets with Sublinear Memory Cost,
-https://arxiv.org/abs/1604.06174; Caffe2's memonger. The forward pass keeps the
-tensors that join a model's segments, see `segments`, and the backward pass runs
-a segment again, from the same values, before it differentiates it. Gradients,
-losses and statistics are those of one tape over the model, to the bit: dropout
-draws from the same seeds, batch normalisation sees the same examples, and what
-the second run makes of the moving statistics is dropped. The last segment runs
-once.
+The forward pass stores only the tensors between a model's segments, see
+`segments`. The backward pass runs each segment again from the stored tensor
+and then differentiates it; the last segment runs only once.
+
+Gradients, losses and statistics are bit-identical to those of a single tape
+over the model: dropout draws from the same seeds, batch normalization sees the
+same examples, and the moving statistics of the second run are discarded.
+
+References:
+  Chen et al., Training Deep Nets with Sublinear Memory Cost,
+  https://arxiv.org/abs/1604.06174. Caffe2's memonger.
 """
 
 from collections.abc import Callable
@@ -26,7 +29,7 @@ _T = TypeVar('_T')
 
 
 class RecomputedPass(passes.ModelPass):
-  """The pass of a classifier that recomputes its activations."""
+  """The pass of a Keras classifier with recomputed activations."""
 
   def __init__(
     self,
@@ -36,10 +39,10 @@ class RecomputedPass(passes.ModelPass):
     decoupled: bool = False,
     mean_share: tf.Variable | float | None = None,
   ) -> None:
-    """Cuts the model; see `passes.ModelPass`.
+    """Cuts the model into segments; `passes.ModelPass` has the arguments.
 
     Raises:
-      errors.ConfigError: see `segments.of`.
+      errors.ConfigError: the model cannot be cut, see `segments.of`.
     """
     super().__init__(model, plan, loss, decoupled, mean_share)
     self._segments = segments.of(model)
@@ -51,7 +54,7 @@ class RecomputedPass(passes.ModelPass):
     images: tf.Tensor,
     losses: Callable[[passes.Outputs], tuple[tf.Tensor, tf.Tensor]],
   ) -> tuple[list[tf.Tensor], tf.Tensor, list[tf.Tensor]]:
-    """See `passes.ModelPass.differentiate`."""
+    """Differentiates segment by segment; see `ModelPass.differentiate`."""
     chain = self._segments
     *first, last = chain
     given, state_after = [images], list(state)
@@ -61,7 +64,7 @@ class RecomputedPass(passes.ModelPass):
       given.append(cut)
       heads.update(zip(segment.outputs, outputs, strict=True))
       _put(state_after, segment.others, moved)
-    # Nothing before it is trained.
+    # The segments before `begin` have no trainable parameters.
     begin = next(i for i, segment in enumerate(chain) if segment.trainable)
     with tf.GradientTape(watch_accessed_variables=False) as tape:
       own = [parameters[i] for i in last.trainable]
@@ -98,18 +101,19 @@ def _again(
 
   Args:
     segment: of the model.
-    parameters: see `Segment.__call__`.
-    state: what it was in the forward pass.
-    given: the cut before the segment.
-    arriving: gradients by what the segment's model returns.
-    before: gradients that must be there before it runs.
-    reaches_on: whether the gradient by `given` is wanted.
+    parameters: values of the model's `trainable_variables`.
+    state: values of its `non_trainable_variables` in the forward pass.
+    given: the input of the segment, from the forward pass.
+    arriving: gradients by the outputs of the segment.
+    before: gradients that must be computed before the segment runs.
+    reaches_on: False skips the gradient by `given`.
 
   Returns:
-    (gradients by its own parameters, the gradient by `given` or []).
+    (gradients by the segment's parameters, gradient by `given` or []).
   """
-  # Otherwise TensorFlow would find the forward pass's equal operations and keep
-  # their results until now, or run this while other segments are still held.
+  # Without these dependencies TensorFlow would merge this run with the equal
+  # operations of the forward pass and hold their results, or run it while the
+  # activations of other segments are still in memory.
   with tf.control_dependencies([*arriving, *before]):
     given = tf.identity(given)
   own = [parameters[i] for i in segment.trainable]
@@ -126,8 +130,8 @@ def _gradient(
   sources: Sequence[Any],
   output_gradients: Sequence[tf.Tensor] | None = None,
 ) -> Any:
-  # A nest like `sources`.
-  # A parameter that the loss does not reach has a gradient of zeros.
+  # Returns the structure of `sources`. The gradient of a parameter that does
+  # not affect the loss is zero.
   return tape.gradient(
     target,
     sources,

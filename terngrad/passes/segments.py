@@ -1,8 +1,8 @@
-"""Cuts a functional Keras model into segments that one tensor joins.
+"""Cuts a functional Keras model into segments joined by single tensors.
 
-A cut is a tensor through which everything passes: all that is computed after
-it is computed from it and from nothing else before it. Residual units, the
-blocks of Inception and the layers of VGG end in one.
+A cut is a tensor through which all data flow: everything after it is computed
+from this tensor and from no other tensor before it. Each residual unit, block
+of Inception and layer of VGG ends in a cut.
 """
 
 from collections.abc import Sequence
@@ -23,14 +23,15 @@ class Segment(NamedTuple):
   """A part of a model, from one cut to the next.
 
   Attributes:
-    model: shares the layers of the whole, from the cut
-      before to a list of the next cut, of all segments but the last, and of
-      `outputs`.
-    trainable: indices of its parameters in the whole's
+    model: shares its layers with the whole model. Its input is the cut before.
+      Its outputs are the next cut, unless the segment is the last, and the
+      whole model's outputs with the indices `outputs`.
+    trainable: indices of its parameters in the whole model's
       `trainable_variables`.
-    others: indices of its values in the whole's `non_trainable_variables`.
-    outputs: which outputs of the whole are computed here.
-    num_bytes: of what its layers return, for one example.
+    others: indices of its values in the whole model's
+      `non_trainable_variables`.
+    outputs: indices of the whole model's outputs that it computes.
+    num_bytes: bytes of its layers' outputs for one example.
   """
 
   model: keras.Model
@@ -45,16 +46,15 @@ class Segment(NamedTuple):
     state: Sequence[tf.Tensor],
     given: tf.Tensor,
   ) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
-    """Runs the segment in training.
+    """Runs the segment in training mode.
 
     Args:
-      parameters: the values of the whole's `trainable_variables`.
-      state: those of its `non_trainable_variables`.
-      given: the cut before, [b, ...].
+      parameters: values of the whole model's `trainable_variables`.
+      state: values of its `non_trainable_variables`.
+      given: the cut before the segment, [b, ...].
 
     Returns:
-      (list of the tensors that `model` returns, list of the new values of
-      `others`).
+      (outputs of `model`, new values of the variables `others`).
     """
     results, moved = self.model.stateless_call(
       [parameters[i] for i in self.trainable],
@@ -66,30 +66,30 @@ class Segment(NamedTuple):
 
 
 def of(model: keras.Model) -> list[Segment]:
-  """Cuts a model so that recomputing it segment by segment takes least memory.
+  """Cuts a model so that recomputation by segments takes the least memory.
 
-  While a segment is differentiated, its own activations are held and the cuts
-  up to it. For budgets of 1/1, 1/2, 1/3, ... of the bytes of all activations,
-  no segment is larger than the budget where the cuts allow it, and the cuts
-  hold the fewest bytes; of these plans that with the lowest peak is kept. A net
-  of n equal layers is cut into some sqrt(n) segments; where layers differ,
-  segments are balanced by their bytes. What a layer holds beside its output is
-  not counted.
+  While a segment is differentiated, memory holds its activations and all cuts
+  before it. The search tries budgets of 1/1, 1/2, 1/3, ... of the bytes of all
+  activations. For each budget it takes the cuts with the fewest bytes such that
+  no segment exceeds the budget, as far as the possible cuts allow. The plan
+  with the lowest peak wins. A net of n equal layers gets about sqrt(n)
+  segments; if layers differ, segments are balanced by bytes. The bytes that a
+  layer holds beside its output are not counted.
 
-  Departure from the paper: its algorithm 3, with the same search over budgets,
-  makes each segment as long as it can be, and so cuts at large tensors.
+  Departure from the paper: its algorithm 3 searches the same budgets but makes
+  each segment as long as possible, and so cuts at large tensors.
 
   Args:
-    model: functional or sequential, of one input; its variables
-      are trainable or not as they are going to be.
+    model: functional or sequential, with one input. Freeze variables before:
+      `Segment.trainable` and `Segment.others` are fixed here.
 
   Returns:
-    Two or more, in the order of the computation. Each
-    variable is in exactly one.
+    Two or more segments, in the order of the computation. Each variable is in
+    exactly one.
 
   Raises:
     errors.ConfigError: the model has no graph of layers, more than one input,
-      or no place to cut that saves memory.
+      or no cut that saves memory.
 
   References:
     Chen et al., Training Deep Nets with Sublinear Memory Cost,
@@ -113,36 +113,37 @@ def of(model: keras.Model) -> list[Segment]:
 
 
 def plan(pieces: Sequence[int], costs: Sequence[int]) -> tuple[int, ...]:
-  """Chooses cuts; see `of`.
+  """Chooses the cuts with the lowest peak of memory, as `of` describes.
 
   Args:
     pieces: bytes of the activations between all possible cuts.
-    costs: one shorter: bytes of the tensor at each cut.
+    costs: bytes of the tensor at each cut; one entry less than `pieces`.
 
   Returns:
-    The chosen cuts, ascending; empty where none saves memory.
+    Indices of the chosen cuts, ascending; empty if none saves memory.
   """
   total = sum(pieces)
   plans = [
     _within(pieces, costs, total / count) for count in range(1, len(pieces) + 1)
   ]
-  # The first of equals: fewer cuts.
+  # Among equal peaks `min` takes the first plan, with the fewest cuts.
   return min(plans, key=lambda cuts: peak(pieces, costs, cuts))
 
 
 def _within(
   pieces: Sequence[int], costs: Sequence[int], budget: float
 ) -> tuple[int, ...]:
-  """The cuts of fewest bytes whose segments are within a budget.
+  """Finds the cuts of fewest bytes with no segment over `budget` bytes.
 
-  A piece beyond it is a segment by itself.
+  A piece over the budget becomes a separate segment.
   """
   # For the first 0, 1, 2, ... pieces: (bytes of the cuts, the cuts).
   best: list[tuple[int, tuple[int, ...]]] = [(0, ())]
   for end in range(1, len(pieces) + 1):
     size = 0
     found: list[tuple[int, int, list[int], tuple[int, ...]]] = []
-    # Of equals the latest cuts: a cut is held while all after it are.
+    # Among equals take the latest cuts: a cut is held in memory while all
+    # segments after it run.
     for start in reversed(range(end)):
       size += pieces[start]
       if size > budget and found:
@@ -159,7 +160,13 @@ def _within(
 def peak(
   pieces: Sequence[int], costs: Sequence[int], cuts: Sequence[int]
 ) -> int:
-  """The most bytes held at once, with these of all possible cuts."""
+  """Computes the peak bytes in memory with these cuts.
+
+  Args:
+    pieces: bytes of the activations between all possible cuts.
+    costs: bytes of the tensor at each cut.
+    cuts: indices of the chosen cuts, ascending.
+  """
   bounds = [0, *(cut + 1 for cut in cuts), len(pieces)]
   sizes = [sum(pieces[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)]
   held, most = 0, sizes[0]
@@ -179,20 +186,20 @@ def _uncuttable(model: keras.Model, reason: str) -> errors.ConfigError:
 
 
 class _Cut(NamedTuple):
-  """A tensor, and the nodes that are computed after it, as bits."""
+  """A tensor and the set of nodes that are computed after it, as bits."""
 
   tensor: keras.KerasTensor
   after: int
 
 
 class _Graph:
-  """The nodes of a model, calls of layers; sets of them are bits of an int."""
+  """The graph of a model. A node is a layer call; a set of nodes is an int."""
 
   def __init__(self, model: keras.Model) -> None:
     self._model = model
     self._nodes = _nodes_of(model)
     self.all = (1 << len(self._nodes)) - 1
-    # By the tensors' ids: equality is elementwise.
+    # Keys are ids of tensors, since == of tensors is elementwise.
     self._consumers: dict[int, list[int]] = {}
     for number, node in enumerate(self._nodes):
       for tensor in node.input_tensors:
@@ -203,7 +210,7 @@ class _Graph:
         self._after[id(tensor)] = self._computed_after(tensor)
 
   def _computed_after(self, tensor: keras.KerasTensor) -> int:
-    """All nodes that need a tensor, at once or by others."""
+    """Finds all nodes that depend on a tensor, directly or not."""
     found = 0
     for number in self._consumers.get(id(tensor), ()):
       found |= 1 << number
@@ -212,10 +219,10 @@ class _Graph:
     return found
 
   def cuts(self) -> list[_Cut]:
-    """All cuts on the way to the first output, from the input on.
+    """Lists all cuts before the first output, in the order of the computation.
 
-    The calls of one layer, and of layers that share a variable, are on one
-    side of a cut. What is after a cut is after all cuts before it.
+    A cut never separates two calls of one layer, or of layers that share a
+    variable. Nodes after a cut are also after all earlier cuts.
     """
     last = self._node_of(self._model.outputs[0])
     outputs = {id(tensor) for tensor in self._model.outputs}
@@ -235,7 +242,7 @@ class _Graph:
     return sorted(found, key=lambda cut: -cut.after.bit_count())
 
   def _all_passes(self, tensor: keras.KerasTensor, after: int) -> bool:
-    """Whether no other tensor goes on from before it to what is after."""
+    """Checks that nodes `after` read no other tensor from before `tensor`."""
     return not any(
       after >> consumer & 1
       for number, node in enumerate(self._nodes)
@@ -246,7 +253,7 @@ class _Graph:
     )
 
   def _together(self) -> list[int]:
-    """Sets of nodes that no cut may part."""
+    """Lists the sets of nodes that no cut may separate."""
     found: dict[int, int] = {}
     for number, node in enumerate(self._nodes):
       variables = getattr(node.operation, 'variables', ())
@@ -255,7 +262,7 @@ class _Graph:
     return [mask for mask in found.values() if mask.bit_count() > 1]
 
   def num_bytes(self, mask: int) -> int:
-    """Of what nodes return, but the images, for one example."""
+    """Bytes of the nodes' outputs for one example, without the input."""
     return sum(
       _num_bytes(tensor)
       for number, node in enumerate(self._nodes)
@@ -264,7 +271,7 @@ class _Graph:
     )
 
   def segments(self, cuts: Sequence[_Cut]) -> list[Segment]:
-    """Those between chosen cuts."""
+    """Makes the segments between the chosen cuts."""
     starts = [self._model.inputs[0], *(cut.tensor for cut in cuts)]
     masks = [self.all, *(cut.after for cut in cuts), 0]
     return [
@@ -306,7 +313,7 @@ class _Graph:
 
 
 def _nodes_of(model: keras.Model) -> list[_Node]:
-  """The nodes that a model's outputs need, each after those it needs."""
+  """Lists the nodes of a model's outputs in topological order."""
   order: list[_Node] = []
   seen: set[int] = set()
   waiting = [(_maker(tensor), False) for tensor in reversed(model.outputs)]
@@ -322,7 +329,7 @@ def _nodes_of(model: keras.Model) -> list[_Node]:
 
 
 def _maker(tensor: keras.KerasTensor) -> _Node:
-  """The node that made a tensor. Keras has no public name for its graph."""
+  """Finds the node that made a tensor; Keras has no public API for this."""
   operation, node_index, _ = tensor._keras_history
   return operation._inbound_nodes[node_index]
 
@@ -335,6 +342,6 @@ def _indices(
 
 
 def _num_bytes(tensor: keras.KerasTensor) -> int:
-  """For one example."""
+  """Bytes of a tensor for one example."""
   elements = tf.TensorShape(tensor.shape[1:]).num_elements()
   return elements * tf.as_dtype(tensor.dtype).size

@@ -1,4 +1,4 @@
-"""The steps of a model in fragments, of which a step exchanges one."""
+"""Training steps of a model in fragments; each step exchanges one fragment."""
 
 from collections.abc import Sequence
 
@@ -8,10 +8,10 @@ from terngrad.step import step as steps_lib
 
 
 class StepInTurn(steps_lib.Step):
-  """The steps of all fragments, one after the other."""
+  """Takes the steps of all fragments in turn."""
 
   def __init__(self, steps: Sequence[steps_lib.Step]) -> None:
-    """Takes a step of each fragment."""
+    """Takes one step for each fragment, in the order of the fragments."""
     self._steps = steps
 
   def take(
@@ -23,7 +23,7 @@ class StepInTurn(steps_lib.Step):
     averaging_decay: tf.Tensor,
     stop: tf.Tensor | float = 0.0,
   ) -> steps_lib.StepResult:
-    """See `step.Step.take`."""
+    """Takes the step of the fragment whose turn it is; see `Step.take`."""
     return self._steps[int(step) % len(self._steps)].take(
       images, labels, step, learning_rate, averaging_decay, stop
     )

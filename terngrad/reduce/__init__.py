@@ -1,1 +1,1 @@
-"""From the gradients of workers to the mean that all devices have."""
+"""Reduces the gradients of all workers to their mean on every device."""

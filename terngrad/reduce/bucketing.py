@@ -1,4 +1,4 @@
-"""Sorts the variables of a model into buckets, each with its method."""
+"""Groups the variables of a model into buckets, one method each."""
 
 from collections.abc import Callable
 from collections.abc import Sequence
@@ -14,18 +14,17 @@ from terngrad.reduce import gradients
 def gradient_codec(
   specs: Sequence[policy.VariableSpec], codes: Sequence[methods.Method]
 ) -> gradients.GradientCodec:
-  """Sorts variables into buckets by their code.
+  """Groups variables by their code and makes the codec of the model.
+
+  If XLA must not compile one of the methods, the codec is not compiled as a
+  whole; the other methods then compile themselves.
 
   Args:
-    specs: the `policy.VariableSpec`s, in the order of the gradients.
-    codes: the `method.Method` of each, from `policy.policy`.
-
-  Returns:
-    A `GradientCodec`. Where one or more methods must not be compiled, none
-    wants to be: the others compile themselves.
+    specs: in the order of the gradients.
+    codes: the code of each variable, from `policy.policy`.
 
   Raises:
-    ValueError: there are more of the one than of the other.
+    ValueError: `specs` and `codes` differ in length.
   """
   if len(specs) != len(codes):
     raise ValueError(
@@ -51,26 +50,21 @@ def gradient_codec(
 
 
 def on_kernels(codec: gradients.GradientCodec) -> gradients.GradientCodec:
-  """The codec with native kernels, where its methods have some; for CPUs."""
+  """Replaces methods by those with native CPU kernels, where they exist."""
   return with_methods(codec, lambda m: m.on_kernels())
 
 
 def on_gpus(codec: gradients.GradientCodec) -> gradients.GradientCodec:
-  """The codec with methods that suit GPUs better, where there are some."""
+  """Replaces methods by those that suit GPUs better, where they exist."""
   return with_methods(codec, lambda m: m.on_gpus())
 
 
 def in_float(
   codec: gradients.GradientCodec, plain: methods.Method
 ) -> gradients.GradientCodec:
-  """The codec of float32 steps in a run whose other steps use `codec`.
+  """Makes the codec of float32 steps in a run whose other steps use `codec`.
 
-  Args:
-    codec: `GradientCodec`.
-    plain: the `method.Method` of float32 gradients.
-
-  Returns:
-    A `GradientCodec` with the states of `codec`.
+  It has the states of `codec`. `plain` is the method of float32 gradients.
   """
   return with_methods(codec, lambda m: m.in_float(plain))
 
@@ -79,15 +73,7 @@ def with_methods(
   codec: gradients.GradientCodec,
   change: Callable[[methods.Method], methods.Method],
 ) -> gradients.GradientCodec:
-  """The codec with other methods for the same buckets.
-
-  Args:
-    codec: `GradientCodec`.
-    change: takes a `method.Method`, returns the one in its place.
-
-  Returns:
-    A `GradientCodec`.
-  """
+  """Replaces the method of each bucket by `change` of it."""
   buckets = []
   for bucket in codec.buckets:
     method = change(bucket.method)
@@ -98,7 +84,7 @@ def with_methods(
 
 
 def _alike(buckets: Sequence[buckets_lib.Bucket]) -> gradients.GradientCodec:
-  """A `GradientCodec` whose methods are all to be compiled, or none."""
+  """Makes a codec whose methods are either all compiled by XLA or none."""
   if not all(bucket.method.compiled for bucket in buckets):
     buckets = [
       bucket._replace(method=wrapper.self_compiled(bucket.method))

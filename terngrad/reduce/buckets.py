@@ -1,4 +1,4 @@
-"""The variables that are coded together."""
+"""Buckets: the variables that are coded together."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,16 +10,16 @@ class Bucket(NamedTuple):
   """The variables that one method codes together.
 
   Attributes:
-    method: `method.Method`.
-    indices: tuple of int, the variables' indices in the model.
-    shapes: tuple of their shapes.
-    num_probes: tuple, how many numbers of the probe are of each.
-    num_elements: of all of them.
-    stream: the number that its keys are derived by, the same for all buckets
-      that were one before they were cut.
-    start: elements of that one before this bucket's.
-    part: see `parts`.
-    fragment: see `fragments`.
+    method: codes them.
+    indices: index of each variable in the model.
+    shapes: shape of each variable.
+    num_probes: length of each variable's probe.
+    num_elements: number of elements of all variables.
+    stream: random keys are derived from it. Buckets that are cut from one
+      bucket have the same.
+    start: number of elements of the uncut bucket before this one.
+    part: index of the part that sends the bucket; see `parts`.
+    fragment: index of the fragment of the bucket; see `fragments`.
   """
 
   method: methods.Method
@@ -33,14 +33,7 @@ class Bucket(NamedTuple):
   fragment: int = 0
 
   def only(self, places: Sequence[int]) -> 'Bucket':
-    """The bucket of some of its variables.
-
-    Args:
-      places: list of int, ascending, which of its variables.
-
-    Returns:
-      A `Bucket`; where the first stands among the elements is its caller's.
-    """
+    """Selects variables by ascending indices; the caller sets `start`."""
     sizes = methods.sizes_of(self.shapes)
     return self._replace(
       indices=tuple(self.indices[place] for place in places),
@@ -50,16 +43,16 @@ class Bucket(NamedTuple):
     )
 
   def messages(self, number: int) -> Sequence[methods.Message]:
-    """The tuple of `method.Message` of a round; () after the last."""
+    """The messages of round `number`; () after the last round."""
     if number >= self.method.num_rounds:
       return ()
     return self.method.messages(self.shapes)[number]
 
   def num_words(self, number: int) -> int:
-    """Words of all messages of a round."""
+    """Number of int32 words of all messages of round `number`."""
     return sum(message.num_words for message in self.messages(number))
 
   @property
   def states(self) -> tuple[methods.State, ...]:
-    """Tuple of `method.State`."""
+    """The declarations of the method's states for these variables."""
     return self.method.states(self.shapes)

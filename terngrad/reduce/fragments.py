@@ -1,8 +1,8 @@
-"""Fragments of a model, of which a step exchanges one.
+"""Splits a model into fragments; each step exchanges one of them.
 
-Douillard et al., Streaming DiLoCo, https://arxiv.org/abs/2501.18512, section
-2.2: whole layers, strided. Here a layer is a kernel with the vectors that
-follow it, its bias and its normalisation.
+A fragment is a strided set of whole layers: Douillard et al., Streaming DiLoCo,
+https://arxiv.org/abs/2501.18512, section 2.2. Here a layer is a kernel and the
+vectors that follow it: its bias and the parameters of its normalization.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from terngrad.reduce import gradients
 def strided(
   specs: Sequence[policy.VariableSpec], count: int
 ) -> tuple[int, ...]:
-  """Which fragment each variable is of: layer l of fragment l mod `count`.
+  """Assigns layer l to fragment l mod `count`; returns each variable's.
 
   Examples:
     >>> from terngrad.codec import policy
@@ -23,14 +23,14 @@ def strided(
     (0, 0, 1)
 
   Args:
-    specs: the `policy.VariableSpec`s, layer by layer.
-    count: fragments, >= 1.
+    specs: of the model's variables, layer by layer.
+    count: number of fragments, >= 1.
 
   Returns:
-    Tuple of int.
+    The index of the fragment of each variable.
 
   Raises:
-    ValueError: there are fewer layers.
+    ValueError: the model has fewer layers than fragments.
   """
   layers: list[int] = []
   for spec in specs:
@@ -47,14 +47,11 @@ def strided(
 def split(
   codec: gradients.GradientCodec, numbers: Sequence[int]
 ) -> gradients.GradientCodec:
-  """The codec with buckets whose variables are of one fragment each.
+  """Splits each bucket of a codec by fragment.
 
   Args:
-    codec: `gradients.GradientCodec` of the whole model, not in parts.
-    numbers: for each variable its fragment, from 0 without a gap.
-
-  Returns:
-    A `gradients.GradientCodec`.
+    codec: of the whole model, not cut into parts.
+    numbers: the index of the fragment of each variable, from 0 without a gap.
   """
   buckets = []
   for fragment in sorted(set(numbers)):
@@ -72,14 +69,14 @@ def split(
 def of_step(
   codec: gradients.GradientCodec, step: int
 ) -> gradients.GradientCodec:
-  """The codec of the fragment that a step exchanges.
+  """Selects the fragment that a step exchanges, in turn.
 
   Args:
-    codec: `gradients.GradientCodec` of the whole model.
-    step: int, steps taken before.
+    codec: of the whole model.
+    step: number of steps taken before.
 
   Returns:
-    A `gradients.GradientCodec`; `codec` where there is one fragment.
+    The codec of that fragment; `codec` itself if there is only one fragment.
   """
   if codec.num_fragments == 1:
     return codec
@@ -89,7 +86,7 @@ def of_step(
 
 
 def members(codec: gradients.GradientCodec) -> tuple[tuple[int, ...], ...]:
-  """For each fragment the tuple of its variables' indices in the model."""
+  """Lists for each fragment the indices of its variables in the model."""
   return tuple(
     tuple(of_step(codec, turn).variables) for turn in range(codec.num_fragments)
   )

@@ -1,9 +1,10 @@
-"""The methods of all variables of a model at work together.
+"""Encodes and decodes the gradients of a whole model, bucket by bucket.
 
-Variables that a policy gives the same method form a bucket. What a worker sends
-in a round is one flat int32 tensor, the messages of its buckets one after the
-other; its probe is the vector of its variables' probes. So an exchange moves
-few flat tensors whatever the model is.
+All variables that a policy assigns the same method form a bucket. In each round
+a worker sends one flat int32 tensor, the concatenated messages of its buckets.
+
+Before the first round each worker computes a probe: a few float32 numbers for
+each variable, such as its norm. The workers agree on the maximum of each.
 """
 
 import dataclasses
@@ -18,7 +19,7 @@ from terngrad.codec import method as methods
 from terngrad.codec.stages import random_bits
 from terngrad.reduce import buckets as buckets_lib
 
-# For each bucket a list of tensors.
+# One list of tensors per bucket.
 OfBuckets = Sequence[methods.Tensors]
 
 
@@ -26,14 +27,16 @@ class WorkerStep(NamedTuple):
   """Identifies one worker in one step: seed, step, rank, keys, probes.
 
   Attributes:
-    seed: int64 [] or integer, of the run.
-    step: int64 [], steps taken before this one.
+    seed: int64 [] or int, the seed of the run.
+    step: int64 [], number of steps taken before this one.
     num_workers: N.
-    worker: int32 [], its number; None for what all workers compute alike.
-    keys: uint32 [buckets, 3], from `GradientCodec.keys`; None where they are
-      made of the rest when they are needed.
-    own: float32 [num_probes], its probe; None before there is one.
-    shared: float32 [num_probes], the agreed probe; None before there is one.
+    worker: int32 [], index of the worker in [0, N); None for computations that
+      are the same for all workers.
+    keys: uint32 [buckets, 3], from `GradientCodec.keys`; None derives them from
+      seed, step and worker when they are needed.
+    own: float32 [num_probes], the probe of this worker; None before `begin`.
+    shared: float32 [num_probes], the agreed probe; None before the workers have
+      agreed.
   """
 
   seed: tf.Tensor | int
@@ -47,83 +50,84 @@ class WorkerStep(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class GradientCodec:
-  """Codes the gradients of a model; made by `bucketing.gradient_codec`.
+  """Encodes and decodes a model's gradients; see `bucketing.gradient_codec`.
 
-  One of a fragment codes those of some variables; see `fragments`.
+  The codec of a fragment handles only the variables of that fragment; see
+  `fragments`.
 
-  Carried gradients and states are lists with an entry a bucket, which is a list
-  of tensors; see `method.Method`.
+  Carried gradients and states have one entry per bucket. Each entry is a list
+  of tensors as `method.Method` defines it.
 
   Attributes:
-    buckets: tuple of `buckets.Bucket`; every variable that is coded is in one.
+    buckets: each coded variable is in exactly one of them.
   """
 
   buckets: tuple[buckets_lib.Bucket, ...]
 
   @property
   def lossless(self) -> bool:
-    """True where messages are the gradients' own bits."""
+    """True if the messages hold the bits of the gradients unchanged."""
     return all(bucket.method.traits.lossless for bucket in self.buckets)
 
   @property
   def compiled(self) -> bool:
-    """True where the methods want to be compiled; see `method.Method`."""
+    """True if XLA should compile the methods; see `method.Method`."""
     return all(bucket.method.compiled for bucket in self.buckets)
 
   @property
   def variables(self) -> list[int]:
-    """Indices in the model of the variables that are coded, ascending."""
+    """Indices of the coded variables in the model, ascending."""
     return sorted(self._order)
 
   @property
   def num_variables(self) -> int:
-    """Variables that are coded."""
+    """Number of coded variables."""
     return len(self.variables)
 
   @property
   def num_fragments(self) -> int:
-    """See `fragments`."""
+    """Number of fragments: 1 if every step exchanges the whole model."""
     return len({bucket.fragment for bucket in self.buckets})
 
   @property
   def num_elements(self) -> int:
-    """Gradient elements of all variables that are coded."""
+    """Number of gradient elements of all coded variables."""
     return sum(bucket.num_elements for bucket in self.buckets)
 
   @property
   def num_probes(self) -> int:
-    """Numbers that the workers agree on."""
+    """Length of the probe, the vector of numbers that workers agree on."""
     return sum(sum(bucket.num_probes) for bucket in self.buckets)
 
   @property
   def num_rounds(self) -> int:
-    """Rounds of messages."""
+    """Number of message rounds in a step."""
     return max((b.method.num_rounds for b in self.buckets), default=0)
 
   @property
   def num_words(self) -> int:
-    """Words of a worker's messages of all rounds, sent or not."""
+    """Number of int32 words of a worker in all rounds, with unsent ones."""
     return sum(map(self.round_words, range(self.num_rounds)))
 
   @property
   def finishes(self) -> bool:
-    """Whether a worker remembers what depends on the mean gradients."""
+    """True if a worker's states depend on the mean gradients."""
     return any(bucket.method.finishes for bucket in self.buckets)
 
   def round_words(self, number: int) -> int:
-    """Words of a worker's messages of a round, sent or not."""
+    """Number of int32 words of a worker in a round, with unsent ones."""
     return sum(bucket.num_words(number) for bucket in self.buckets)
 
   def messages(self, number: int) -> list[methods.Message]:
-    """The `method.Message`s of a round, in the order of their words."""
+    """The messages of round `number`, in the order of their words."""
     return [m for bucket in self.buckets for m in bucket.messages(number)]
 
   def states(self) -> list[tuple[methods.State, ...]]:
-    """For each bucket a tuple of `method.State`."""
+    """The state declarations of each bucket."""
     return [bucket.states for bucket in self.buckets]
 
   def carried_sizes(self) -> list[tuple[tf.DType, int]]:
-    """For each bucket (dtype, elements) of what a worker carries, stacked."""
+    """(dtype, number of elements) of a worker's carried tensor, per bucket."""
     return [
       (tf.int32, bucket.method.carry_words(bucket.shapes))
       if bucket.method.carries
@@ -132,11 +136,11 @@ class GradientCodec:
     ]
 
   def bits(self, num_workers: int) -> float:
-    """Bits that one worker sends a step, probes included.
+    """Number of bits that one worker sends in a step, probes included.
 
-    The mean for Gaussian gradients where a message's length varies.
+    For messages of variable length it is the mean over Gaussian gradients.
     """
-    del num_workers  # methods so far cost the same for any number
+    del num_workers  # No method's cost depends on it yet.
     words = [
       message.expected_words
       for number in range(self.num_rounds)
@@ -145,14 +149,14 @@ class GradientCodec:
     return 32 * (sum(words) + self.num_probes)
 
   def sent_words(self, payloads: tf.Tensor, number: int = 0) -> tf.Tensor:
-    """How many words of a round must be sent; the others are zero.
+    """Counts the words of a round that must be sent; the others are zero.
 
     Args:
-      payloads: int32 [n, words of the round].
-      number: of the round.
+      payloads: int32 [n, words of the round], one row per worker.
+      number: index of the round, from 0.
 
     Returns:
-      int32 [n].
+      int32 [n], the count for each row.
     """
     messages = self.messages(number)
     sizes = [message.num_words for message in messages]
@@ -165,14 +169,17 @@ class GradientCodec:
     )
 
   def flatten(self, gradients: methods.Tensors) -> tf.Tensor:
-    """All gradients as float32 [num_elements], bucket after bucket."""
+    """Concatenates all gradients by bucket to float32 [num_elements]."""
     own = [tf.reshape(gradients[i], [-1]) for i in self._order]
     return tf.concat(own, axis=0)
 
   def keys(
     self, seed: tf.Tensor | int, step: tf.Tensor, worker: tf.Tensor
   ) -> tf.Tensor:
-    """The keys of the buckets of one worker; see `random_bits.of_buckets`."""
+    """Derives one worker's random keys, uint32 [buckets, 3].
+
+    `random_bits.of_buckets` defines them.
+    """
     streams = [(bucket.stream, bucket.method.strata) for bucket in self.buckets]
     return random_bits.of_buckets(streams, seed, step, worker)
 
@@ -182,16 +189,17 @@ class GradientCodec:
     states: OfBuckets,
     step: WorkerStep,
   ) -> tuple[OfBuckets, tf.Tensor]:
-    """What a worker codes, and what its gradients ask to agree on.
+    """Prepares a worker's gradients for coding and computes its probe.
 
     Args:
-      gradients: list of float32, in the order and shapes of the variables.
-      states: of the worker and those that are shared.
-      step: `WorkerStep`.
+      gradients: float32 in the order and shapes of the variables.
+      states: the worker's states and the shared ones.
+      step: with a worker; the probes are not needed.
 
     Returns:
-      (carried gradients; float32 [num_probes], in the order of the variables:
-      an entry is not finite where a gradient is not).
+      The carried gradients, and the probe: float32 [num_probes] in the order
+      of the variables. An entry of the probe is not finite if its gradient is
+      not.
     """
     carried, probes = [], []
     for index, bucket in enumerate(self.buckets):
@@ -204,14 +212,15 @@ class GradientCodec:
     return carried, tf.gather(tf.concat(probes, axis=0), self._probe_order)
 
   def carry(self, carried: OfBuckets, step: WorkerStep) -> OfBuckets:
-    """What a worker keeps of `begin`'s gradients until there is a round.
+    """Converts `begin`'s gradients to what a worker holds until it sends.
 
     Args:
       carried: from `begin`.
-      step: `WorkerStep` with `own`.
+      step: with a worker and its probe, `own`.
 
     Returns:
-      Carried gradients, or words in their stead.
+      Per bucket int32 words if its method has `carry`, otherwise its carried
+      gradients.
     """
     step = self._with_keys(step)
     return [
@@ -231,18 +240,18 @@ class GradientCodec:
     received: methods.Arrived,
     step: WorkerStep,
   ) -> tuple[tf.Tensor, OfBuckets]:
-    """A worker's messages of a round.
+    """Encodes a worker's messages of one round.
 
     Args:
-      number: of the round, from 0.
+      number: index of the round, from 0.
       carried: from `carry`.
-      states: of the worker and those that are shared.
-      received: for each round before what the exchange gave: a list of
-        `method.Payloads` or `method.Sum`, one for each of `messages`.
-      step: `WorkerStep` with both probes.
+      states: the worker's states and the shared ones.
+      received: for each earlier round the result of the exchange, with one
+        entry per message of `messages`.
+      step: with a worker and both probes.
 
     Returns:
-      (int32 [words of the round], states).
+      The messages, int32 [words of the round], and the new states.
     """
     step = self._with_keys(step)
     words, after = [], []
@@ -267,16 +276,17 @@ class GradientCodec:
     step: WorkerStep,
     only: Sequence[int] | None = None,
   ) -> tuple[list[tf.Tensor], OfBuckets]:
-    """The mean gradients.
+    """Decodes the received messages to the mean gradients.
 
     Args:
-      received: see `send`, of all rounds.
-      states: those that are shared, None in place of workers' own.
-      step: `WorkerStep` without worker.
-      only: numbers of buckets, to leave out all others; None for all.
+      received: the results of the exchange for all rounds, as in `send`.
+      states: the shared states; None for the states of workers.
+      step: without a worker, with the agreed probe.
+      only: indices of the buckets to decode; None for all.
 
     Returns:
-      (list of float32, in the order and shapes of the variables; states).
+      The means, float32 in the order and shapes of the variables, and the new
+      states.
     """
     means: dict[int, tf.Tensor] = {}
     after = []
@@ -297,21 +307,21 @@ class GradientCodec:
     step: WorkerStep,
     only: Sequence[int] | None = None,
   ) -> list[tf.Tensor]:
-    """The mean gradients of methods without states; see `decode`."""
+    """Decodes the mean gradients of methods without states, as `decode`."""
     return self.decode(received, [()] * len(self.buckets), step, only)[0]
 
   def decode_words(
     self, parts: Sequence[tf.Tensor], shared: tf.Tensor
   ) -> list[tf.Tensor]:
-    """The mean gradients of workers, of codes of one round without states.
+    """Decodes the mean gradients of codes of one round without states.
 
     Args:
-      parts: list of int32 [n, num_words], the payloads as they come from the
-        devices; see `method.Piece`.
+      parts: int32 [n, num_words] of each device, the payloads of its n workers
+        in the order that `method.Piece` defines.
       shared: float32 [num_probes], the agreed probe.
 
     Returns:
-      List of float32, in the order and shapes of the variables.
+      float32 in the order and shapes of the variables.
     """
     zero = tf.constant(0, tf.int64)
     count = sum(part.shape[0] for part in parts)
@@ -323,15 +333,15 @@ class GradientCodec:
   def estimate(
     self, words: methods.Tensors, step: WorkerStep
   ) -> tf.Tensor | None:
-    """What a worker's messages say of its own gradients.
+    """Decodes one worker's messages to an estimate of its gradients.
 
     Args:
       words: for each round int32 [words of the round], from `send`.
-      step: `WorkerStep` with both probes.
+      step: with a worker and both probes.
 
     Returns:
-      float32 [num_elements], in the order of `flatten`; None where a method's
-      messages say it of the mean alone.
+      float32 [num_elements] in the order of `flatten`; None if the messages of
+      a method can be decoded only to the mean over all workers.
     """
     found = []
     for index, bucket in enumerate(self.buckets):
@@ -352,16 +362,16 @@ class GradientCodec:
     means: methods.Tensors,
     step: WorkerStep,
   ) -> OfBuckets:
-    """The states of a worker, when the means are known.
+    """Updates a worker's states from the mean gradients.
 
     Args:
       carried: from `carry`.
-      states: see `send`.
+      states: the worker's states and the shared ones.
       means: from `decode`.
-      step: `WorkerStep` with both probes.
+      step: with a worker and both probes.
 
     Returns:
-      States.
+      The new states.
     """
     step = self._with_keys(step)
     after = []
@@ -375,33 +385,33 @@ class GradientCodec:
     return after
 
   def probed_variables(self) -> np.ndarray:
-    """For each number of the probe the variable that it is of."""
+    """The variable's index for each number of the probe."""
     return np.sort(self._probed)
 
   @functools.cached_property
   def probes_of_buckets(self) -> list[np.ndarray]:
-    """For each bucket where its numbers are in the probe, as int arrays."""
+    """For each bucket the int indices of its numbers in the probe."""
     ends = np.cumsum([sum(bucket.num_probes) for bucket in self.buckets])
     return np.split(np.argsort(self._probe_order), ends[:-1])
 
   @functools.cached_property
   def _order(self) -> list[int]:
-    """The variables, bucket after bucket."""
+    """Indices of the variables, bucket after bucket."""
     return [i for bucket in self.buckets for i in bucket.indices]
 
   @functools.cached_property
   def _probed(self) -> np.ndarray:
-    """For each number of the buckets' probes the variable that it is of."""
+    """The variable's index for each number of the buckets' probes."""
     counts = [n for bucket in self.buckets for n in bucket.num_probes]
     return np.repeat(self._order, counts)
 
   @functools.cached_property
   def _probe_order(self) -> np.ndarray:
-    """Int array, from the order of the buckets to that of the variables."""
+    """Int permutation of the probe from bucket order to variable order."""
     return np.argsort(self._probed, kind='stable')
 
   def received(self, index: int, received: methods.Arrived) -> methods.Arrived:
-    """What a bucket received: for each of its rounds a list, one a message."""
+    """Selects the received messages of one bucket, round by round."""
     found = []
     for number, of_all in enumerate(received):
       counts = [len(bucket.messages(number)) for bucket in self.buckets]
@@ -411,13 +421,13 @@ class GradientCodec:
     return found
 
   def _with_keys(self, step: WorkerStep) -> WorkerStep:
-    """The `WorkerStep` with the keys of its worker."""
+    """Adds the random keys of the worker, unless there are some already."""
     if step.keys is not None or step.worker is None:
       return step
     return step._replace(keys=self.keys(step.seed, step.step, step.worker))
 
   def _context(self, index: int, step: WorkerStep) -> methods.Context:
-    """The `method.Context` of a bucket."""
+    """Builds the `method.Context` of one bucket."""
     bucket = self.buckets[index]
     numbers = self.probes_of_buckets[index]
 
@@ -439,21 +449,22 @@ class GradientCodec:
 
 
 def agree(probes: tf.Tensor) -> tf.Tensor:
-  """The agreed probe of float32 [workers, num_probes]: the largest.
+  """Computes the agreed probe, float32 [num_probes]: the maximum over workers.
 
-  It is not finite where a worker's is not: XLA's own maximum passes over NaN.
+  `probes` is float32 [workers, num_probes]. XLA's maximum ignores NaN, so an
+  entry that is not finite for some worker is set to NaN.
   """
   finite = tf.reduce_all(tf.math.is_finite(probes), axis=0)
   return tf.where(finite, tf.reduce_max(probes, axis=0), float('nan'))
 
 
 def _join(parts: methods.Tensors, axis: int) -> tf.Tensor:
-  """The concatenation; one part is not copied."""
+  """Concatenates tensors; does not copy a single one."""
   return parts[0] if len(parts) == 1 else tf.concat(parts, axis)
 
 
 def split(
   tensor: tf.Tensor, sizes: Sequence[int], axis: int
 ) -> list[tf.Tensor]:
-  """The parts of a tensor; one part is not copied."""
+  """Splits a tensor into parts of these sizes; does not copy a single one."""
   return [tensor] if len(sizes) == 1 else tf.split(tensor, sizes, axis)

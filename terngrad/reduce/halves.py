@@ -1,6 +1,6 @@
-"""The two halves of a reduction, apart: what is sent, and what is received.
+"""The two halves of a reduction as separate programs: send and receive.
 
-For measurements of either; training goes through `reducer`.
+Measurements use them; training uses `reducer`.
 """
 
 from collections.abc import Sequence
@@ -13,17 +13,12 @@ from terngrad.reduce import programs as programs_lib
 
 
 class Halves:
-  """The programs of the first of N workers, in its first step."""
+  """Send and receive programs of the first of N workers in its first step."""
 
   def __init__(
     self, codec: gradients_lib.GradientCodec, num_workers: int
   ) -> None:
-    """Traces nothing yet.
-
-    Args:
-      codec: of the gradients.
-      num_workers: N.
-    """
+    """Takes a codec that is not cut into parts; traces nothing yet."""
     self._codec = codec
     (self._part,) = programs_lib.parts(codec)
     self._states = [
@@ -37,15 +32,15 @@ class Halves:
   def send(
     self, gradients: list[tf.Tensor], rows: Sequence[tf.Tensor]
   ) -> tuple[list[tf.Tensor], tf.Tensor]:
-    """What a worker sends.
+    """Encodes the worker's messages of all rounds.
 
     Args:
-      gradients: list of float32.
-      rows: for each round int32 [N, words], what all sent.
+      gradients: float32, in the order of the variables.
+      rows: for each round int32 [N, words], the messages of all workers.
 
     Returns:
-      (for each round int32 [words]; float32 [probes], the agreed probe: its
-      own).
+      For each round int32 [words], and the agreed probe, float32 [probes]. It
+      is the probe of this worker alone.
     """
     part, worker = self._part, tf.constant(0)
     step = self._step._replace(worker=worker)
@@ -66,7 +61,7 @@ class Halves:
   def receive(
     self, rows: Sequence[tf.Tensor], shared: tf.Tensor
   ) -> list[tf.Tensor]:
-    """The mean gradients of what all sent; see `send`."""
+    """Decodes the mean gradients from the messages and probe of `send`."""
     step = self._step._replace(shared=shared)
     return self._part.decode(self._received(rows), self._states, step)[0]
 

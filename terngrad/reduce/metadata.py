@@ -1,7 +1,7 @@
-"""The small numbers of all workers, which travel before their messages do.
+"""Metadata all-gather: a few numbers per worker, before the messages.
 
-What a worker has, its probe, scores and moving statistics, is one row, so that
-it costs one gather.
+The probe, scores and moving statistics of a worker are concatenated to one row,
+so that a single all-gather moves them.
 """
 
 from typing import NamedTuple
@@ -14,13 +14,13 @@ from terngrad.reduce import worker_map
 
 
 class Row(NamedTuple):
-  """What travels in a worker's row beside its probe.
+  """Columns of a worker's metadata row beside its probe.
 
   Attributes:
-    num_scores: figures of its examples, the loss first.
-    statistics: the shapes of its moving statistics.
-    local_statistics: True where each device keeps the mean over its own
-      workers, so that statistics do not travel.
+    num_scores: number of scores of the worker's batch; the loss is the first.
+    statistics: shapes of the moving statistics.
+    local_statistics: True if each device averages the statistics over its
+      workers only; the row then has no statistics.
   """
 
   num_scores: int = 0
@@ -29,15 +29,14 @@ class Row(NamedTuple):
 
 
 class Local(NamedTuple):
-  """What the workers of one device computed.
+  """Results of the workers of one device before the exchange.
 
   Attributes:
-    carried: for each part a list with an entry a bucket: the
-      `worker_map.Single`, or `tf.TensorArray`, of what each worker keeps until
-      messages are sent. It is all that a further worker costs.
-    probes: for each part float32 [its workers, probes].
-    scores: float32 [its workers, scores].
-    statistics: list of float32 [its workers, ...].
+    carried: for each part and bucket what each worker holds until messages are
+      sent. This is all the memory that a further worker on the device costs.
+    probes: for each part float32 [workers of the device, probes].
+    scores: float32 [workers of the device, scores].
+    statistics: float32 [workers of the device, ...] of each moving statistic.
   """
 
   carried: list[list[worker_map.Single | tf.TensorArray]]
@@ -47,16 +46,17 @@ class Local(NamedTuple):
 
 
 class Metadata(NamedTuple):
-  """What is known of all workers before messages are sent.
+  """The gathered metadata of all workers.
 
   Attributes:
     probes: for each part float32 [workers, probes].
     scores: float32 [workers, scores].
-    stop: float32 [], the largest.
+    stop: float32 [], the largest stop signal of all processes.
     shared: for each part and each device float32 [probes], the agreed probe.
-    statistics: for each device a list of float32, the means over the workers.
-      Every device has them from all, in the order of the workers, so that
-      replicas stay equal to the bit; or from its own, see `Row`.
+    statistics: for each device float32 means of the moving statistics over the
+      workers. Every device averages all workers in the same order, so that
+      replicas stay bit-identical; with `Row.local_statistics` a device averages
+      only its workers.
   """
 
   probes: list[tf.Tensor]
@@ -69,18 +69,17 @@ class Metadata(NamedTuple):
 def gather(
   exchange: protocol.Exchange, row: Row, local: list[Local], stop: tf.Tensor
 ) -> Metadata:
-  """Lets the rows of all workers travel.
+  """All-gathers the metadata rows of all workers.
 
-  Probes of other parts than the first travel by themselves.
+  The row holds the probe of the first part. The probe of each further part
+  takes another all-gather.
 
   Args:
-    exchange: between the workers.
-    row: what travels.
-    local: of each device.
-    stop: float32 [], the signal that asks this process to stop.
-
-  Returns:
-    `Metadata`.
+    exchange: connects the workers.
+    row: the columns beside the probe.
+    local: the results of each device.
+    stop: float32 [], number of the signal that asks this process to stop; 0
+      for none.
   """
   moving = () if row.local_statistics else row.statistics
   num_probes = local[0].probes[0].shape[1]
@@ -127,6 +126,6 @@ def gather(
 
 
 def _means(device: str, local: Local) -> list[tf.Tensor]:
-  """The means of statistics over the workers of a device."""
+  """Averages the statistics over the workers of a device."""
   with tf.device(device):
     return [tf.reduce_mean(values, axis=0) for values in local.statistics]

@@ -1,9 +1,9 @@
-"""Parts of a model whose codes travel apart, those of the last layers first.
+"""Cuts a model into parts that are sent separately, the last layers first.
 
-A backward pass makes the gradients of the last layers first. In parts, they
-are on their way while the others are still computed. An element keeps the bits
-that it draws in one piece, and scalers are each variable's own: what is decoded
-does not depend on the parts.
+The backward pass computes the gradients of the last layers first. With parts,
+these gradients travel while those of earlier layers are still computed. The
+decoded means do not depend on the parts: an element draws the same random bits
+as in an uncut bucket, and each variable has a separate scaler.
 """
 
 import tensorflow as tf
@@ -18,18 +18,18 @@ _FLOAT_BYTES = 4
 def cut(
   codec: gradients.GradientCodec, max_bytes: int
 ) -> gradients.GradientCodec:
-  """The codec with its buckets cut into parts.
+  """Cuts the buckets of a codec into parts.
 
-  From the last variable on a part takes variables until it has `max_bytes` of
-  float32 gradients or more.
+  Starting at the last variable, a part takes variables until it has `max_bytes`
+  of float32 gradients or more.
 
   Args:
-    codec: `gradients.GradientCodec` of one part.
-    max_bytes: >= 0; 0 leaves one part.
+    codec: not cut yet.
+    max_bytes: bytes, >= 0; 0 makes one part.
 
   Returns:
-    A `gradients.GradientCodec`; `codec` itself where it has a code that mixes
-    the elements of a bucket.
+    The cut codec; `codec` itself if one of its codes mixes the elements of a
+    bucket.
   """
   ends = _ends(codec, max_bytes)
   if any(b.method.scope == contract.BUCKET for b in codec.buckets):
@@ -43,7 +43,7 @@ def cut(
 
 
 def _ends(codec: gradients.GradientCodec, max_bytes: int) -> list[int]:
-  """Borders between parts, as indices of variables, the last first."""
+  """Borders between parts as indices of variables, descending."""
   sizes = {}
   for bucket in codec.buckets:
     for i, shape in zip(bucket.indices, bucket.shapes, strict=True):
@@ -60,7 +60,7 @@ def _ends(codec: gradients.GradientCodec, max_bytes: int) -> list[int]:
 def _range(
   bucket: buckets_lib.Bucket, begin: int, end: int, number: int
 ) -> buckets_lib.Bucket:
-  """The bucket's variables from `begin` to before `end`."""
+  """Selects the bucket's variables with model indices in [begin, end)."""
   sizes = [tf.TensorShape(shape).num_elements() for shape in bucket.shapes]
   members = [n for n, i in enumerate(bucket.indices) if begin <= i < end]
   start = sum(sizes[: members[0]]) if members else 0

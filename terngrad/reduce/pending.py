@@ -1,4 +1,4 @@
-"""A step whose gradients are on their way, and the mean that they become."""
+"""Gradients between exchange and update: a mean that is not decoded yet."""
 
 from collections.abc import Callable
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ from terngrad.reduce import worker_map
 
 
 class Begun(NamedTuple):
-  """A step whose workers have computed, and agreed on probes.
+  """A step whose workers have computed gradients and agreed on the probe.
 
   Attributes:
-    local: of each device.
+    local: the results of each device.
     metadata: of all workers.
-    steps: for each device the step, without worker and probes.
+    steps: for each device the step, without a worker and probes.
   """
 
   local: list[metadata_lib.Local]
@@ -30,14 +30,18 @@ class Begun(NamedTuple):
 
 
 class PendingMean:
-  """A part's messages on one device, before they are decoded.
+  """The messages of one part on one device, before they are decoded.
 
   Attributes:
-    device: its name.
-    workers: those that live there.
-    received: for each round what the exchange gave; see `GradientCodec.send`.
-    words: for each round int32 [its workers, words], what they sent.
-    sent: for each round int32 [its workers], how many of those were used.
+    device: name of the device.
+    workers: indices of the workers on the device.
+    received: for each round the result of the exchange, as
+      `GradientCodec.send` takes it.
+    words: for each round int32 [workers of the device, words], the messages
+      that they sent.
+    sent: for each round int32 [workers of the device], how many of these words
+      must be sent.
+    step: without a worker, with the agreed probe.
   """
 
   def __init__(
@@ -49,15 +53,10 @@ class PendingMean:
     device_index: int,
     apply_states: tf.Tensor | None,
   ) -> None:
-    """Has received nothing yet.
+    """Begins with no messages.
 
-    Args:
-      exchange: between the workers.
-      part: of the model.
-      states: those of the part on the device.
-      begun: the step.
-      device_index: in `exchange.devices`.
-      apply_states: bool [], False leaves states as they are; None for True.
+    `apply_states`, bool [], is False to skip the state update (loss-scale
+    overflow); None is True.
     """
     self.device = exchange.devices[device_index]
     self.workers = exchange.workers_of(device_index)
@@ -75,7 +74,7 @@ class PendingMean:
     )
 
   def sender(self, number: int) -> Callable[[tf.Tensor], list[tf.Tensor]]:
-    """The function of a worker, int32 [], to its messages of a round."""
+    """Makes the function from a worker, int32 [], to its messages."""
 
     def send(worker: tf.Tensor) -> list[tf.Tensor]:
       index, carried, step = self._of_worker(worker)
@@ -92,11 +91,11 @@ class PendingMean:
     return send
 
   def add(self, words: tf.Tensor, received: Sequence[methods.Received]) -> None:
-    """Keeps what was sent and received in the next round.
+    """Appends the messages of one round.
 
     Args:
-      words: int32 [its workers, words].
-      received: see `exchange.protocol.Exchange.combine`.
+      words: int32 [workers of the device, words], sent.
+      received: the device's result of `exchange.protocol.Exchange.combine`.
     """
     with tf.device(self.device):
       sent = self._part.codec.sent_words(words, len(self.sent))
@@ -105,7 +104,7 @@ class PendingMean:
     self.sent.append(sent)
 
   def means(self) -> list[tf.Tensor]:
-    """The mean gradients, float32; states that depend on them change."""
+    """Decodes the float32 means and updates the states that depend on them."""
     means, after = self._part.decode(
       self.received, self._states.read_shared(), self.step
     )
@@ -125,7 +124,7 @@ class PendingMean:
   def _of_worker(
     self, worker: tf.Tensor
   ) -> tuple[tf.Tensor, list[list[tf.Tensor]], gradients_lib.WorkerStep]:
-    """(its index on the device, what it carries, its step)."""
+    """(The worker's index on the device, carried gradients, step)."""
     index = worker_map.index_of(worker, self.workers)
     carried = [array.read(index) for array in self._carried]
     carried = [one if isinstance(one, list) else [one] for one in carried]

@@ -1,9 +1,9 @@
-"""The parts of a model, each with its programs, which XLA compiles.
+"""Compiled programs for each part of a model.
 
-What is one program decides about bits, since XLA rounds products and sums of a
-program together: keys; begin, with the L2 terms; carry; the send of each round;
-decode; finish. Methods with native kernels are not compiled here: they run as
-they are.
+XLA may fuse a product and a sum of one program into a single rounding, so the
+borders between programs decide the bits of the result. The programs are: keys;
+begin, with the L2 terms; carry; the send of each round; decode; finish. Methods
+with native kernels are not compiled here.
 """
 
 from collections.abc import Callable
@@ -24,21 +24,20 @@ _T = TypeVar('_T')
 
 
 class WeightDecay:
-  """The L2 terms of variables, those of their own regularizers."""
+  """The L2 terms of variables, as their Keras regularizers define them."""
 
   def __init__(self, variables: Sequence[keras.Variable]) -> None:
-    """Takes the variables, whose values are not read."""
+    """Takes the regularizers of the variables; their values are not read."""
     self._variables = variables
 
   def part(self, indices: Sequence[int]) -> 'WeightDecay':
-    """The terms of some of the variables."""
+    """Selects the terms of the variables with these indices."""
     return WeightDecay([self._variables[i] for i in indices])
 
   def total(self, parameters: Sequence[tf.Tensor | None]) -> tf.Tensor:
-    """The sum of all terms, float32 [].
+    """Computes the sum of all terms, float32 [].
 
-    Args:
-      parameters: values of the variables, None for those to leave out.
+    `parameters` are the float32 values; None leaves a variable out.
     """
     terms = [
       variable.regularizer(parameter)
@@ -50,10 +49,9 @@ class WeightDecay:
   def gradients(
     self, parameters: Sequence[tf.Tensor | None]
   ) -> list[tf.Tensor | None]:
-    """The gradients of the terms, None where a variable has none.
+    """Computes the gradients of the terms; None for variables without one.
 
-    Args:
-      parameters: see `total`.
+    `parameters` are the float32 values; None leaves a variable out.
     """
     asked = [p for p in parameters if p is not None]
     with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -64,18 +62,19 @@ class WeightDecay:
 
 
 class Part:
-  """Variables whose codes travel together, and what a worker does with them.
+  """Variables that are sent together, with the programs of a worker.
+
+  XLA compiles the programs, unless native kernels or plain copies are faster.
 
   Attributes:
-    number: of the part, in the order in which parts travel.
-    codec: of these variables alone.
-    indices: the variables' indices in the model, ascending.
-    probes: int array, where the numbers of their probe are in the model's.
-    begin: what is coded, with the gradients of L2 terms, and the probe; see
-      `_begin`. Compiled where that is of use, as all of these.
-    send: `GradientCodec.send`, likewise.
-    finish: `GradientCodec.finish`, likewise.
-    decode: `GradientCodec.decode`, likewise.
+    number: index of the part, in the order in which parts are sent.
+    codec: of these variables only.
+    indices: indices of the variables in the model, ascending.
+    probes: int array, indices of the part's numbers in the model's probe.
+    begin: adds the gradients of the L2 terms, then calls `GradientCodec.begin`.
+    send: program of `GradientCodec.send`.
+    finish: program of `GradientCodec.finish`.
+    decode: program of `GradientCodec.decode`.
   """
 
   def __init__(
@@ -86,14 +85,14 @@ class Part:
     decay: WeightDecay | None = None,
     compiles: bool = True,
   ) -> None:
-    """Compiles nothing yet: programs are compiled when they are first called.
+    """Prepares the programs; XLA compiles them at the first call.
 
     Args:
-      number: of the part.
-      buckets: of these variables, as they are in the model.
-      probed: for each number of the model's probe its variable.
+      number: index of the part.
+      buckets: of these variables, with their indices in the model.
+      probed: for each number of the model's probe the index of its variable.
       decay: the L2 terms of all parameters of the model; None for none.
-      compiles: False leaves everything to eager execution.
+      compiles: False compiles nothing.
     """
     self.number = number
     self.indices = tuple(sorted(i for b in buckets for i in b.indices))
@@ -113,7 +112,7 @@ class Part:
         return tf.function(function, jit_compile=True)
       return function
 
-    # Plain floats are sent as they are; a compiled program would copy them.
+    # A compiled program would copy the floats of a lossless codec.
     self.send = program(codec.send, codec.compiled and not codec.lossless)
     self.finish = program(codec.finish)
     self.decode = program(codec.decode)
@@ -122,9 +121,9 @@ class Part:
     self._keys = program(codec.keys, True)
 
   def only(self, values: Sequence[_T]) -> list[_T | None]:
-    """A list of all variables, with None for those of other parts.
+    """Replaces the values of other parts' variables by None.
 
-    So that a part waits for nothing that it does not need.
+    The programs of the part then do not wait for those values.
     """
     return [v if i in self.indices else None for i, v in enumerate(values)]
 
@@ -135,13 +134,14 @@ class Part:
     states: gradients_lib.OfBuckets,
     step: gradients_lib.WorkerStep,
   ) -> tuple[gradients_lib.OfBuckets, tf.Tensor]:
-    """What a worker codes, and its probe; see `GradientCodec.begin`.
+    """Adds the gradients of L2 terms, then calls `GradientCodec.begin`.
 
     Args:
-      gradients: list of float32, None for variables of other parts.
-      parameters: list of float32, likewise.
-      states: of the worker, and the shared ones.
-      step: without keys: no method draws before the probe.
+      gradients: float32; None for variables of other parts.
+      parameters: float32; None for variables of other parts.
+      states: the worker's states and the shared ones.
+      step: with a worker; without keys, since no method draws random bits
+        before the probe.
     """
     terms = [None] * len(gradients)
     if self._decay:
@@ -159,18 +159,18 @@ class Part:
     step: gradients_lib.WorkerStep,
     stacked: bool,
   ) -> gradients_lib.OfBuckets:
-    """What a worker keeps until the workers have agreed on a probe.
+    """Converts `begin`'s gradients to what a worker holds until it sends.
 
     Args:
       carried: from `begin`.
       step: with the worker's probe.
-      stacked: True for one tensor a bucket.
+      stacked: True makes one tensor per bucket, for a `tf.TensorArray`.
 
     Returns:
       For each bucket a list of tensors.
     """
     buckets = self.codec.buckets
-    # Not in a compiled program: XLA's concatenation is five times slower.
+    # Outside of the compiled program: XLA concatenates five times slower.
     if self.codec.compiled or stacked:
       carried = [
         values if bucket.method.carries else [methods.flat(values)]
@@ -183,10 +183,10 @@ class Part:
   def with_keys(
     self, step: gradients_lib.WorkerStep
   ) -> gradients_lib.WorkerStep:
-    """The step with the worker's keys, unless a program makes them itself."""
+    """Adds the worker's random keys, unless compiled programs derive them."""
     if self.codec.compiled:
       return step
-    # Hundreds of operations on a few numbers: compiled, they cost nothing.
+    # Hundreds of operations on a few numbers cost nothing once compiled.
     return step._replace(keys=self._keys(step.seed, step.step, step.worker))
 
 
@@ -195,7 +195,10 @@ def parts(
   decay: WeightDecay | None = None,
   compiles: bool = True,
 ) -> list[Part]:
-  """The parts of a codec, in the order in which they travel; see `Part`."""
+  """Makes the parts of a codec, in the order in which they are sent.
+
+  `decay` has the L2 terms of all parameters of the model.
+  """
   of_parts: dict[int, list[buckets_lib.Bucket]] = {}
   for bucket in sorted(codec.buckets, key=lambda bucket: bucket.part):
     of_parts.setdefault(bucket.part, []).append(bucket)
@@ -207,14 +210,14 @@ def parts(
 
 
 def join_probes(some: list[Part], probes: list[tf.Tensor]) -> tf.Tensor:
-  """The model's probe from those of its parts.
+  """Joins the probes of all parts to the probe of the model.
 
   Args:
     some: all parts.
-    probes: for each float32 [..., its probes].
+    probes: for each part float32 [..., its probes].
 
   Returns:
-    float32 [..., probes].
+    float32 [..., probes], in the order of the model's variables.
   """
   if len(some) == 1:
     return probes[0]

@@ -1,10 +1,11 @@
-"""The only place where a step's gradients become their mean.
+"""Reduces the gradients of all workers to their mean.
 
-A `Reducer` runs the workers' passes and codes what they give (`begin`), lets
-messages travel round after round (`exchange`), and leaves the mean pending on
-each device until its update asks for it (`PendingMean`). The same for towers,
-equal processes, parameter servers, Keras and loops of one's own: they differ in
-their exchange and in where gradients come from.
+`Reducer.begin` runs the workers' passes and prepares their gradients for
+coding. `Reducer.exchange` sends the messages, round after round. The result is
+a `PendingMean` on each device, which is decoded when the update needs it.
+
+Towers, collectives, parameter servers, Keras and custom training loops all use
+this module. They differ only in the exchange and in the source of gradients.
 """
 
 from collections.abc import Callable
@@ -23,14 +24,14 @@ from terngrad.reduce import worker_map
 
 
 class WorkerGradients(NamedTuple):
-  """What a worker's pass gives.
+  """Results of one worker's forward and backward pass.
 
   Attributes:
-    gradients: list of float32, of all variables of the reducer.
-    parameters: list of float32, their values, of which L2 terms are added to
-      the gradients; () where a reducer adds none.
-    scores: float32 [scores]; () where the row has none.
-    statistics: list of float32, the new moving statistics.
+    gradients: float32, of all variables of the reducer.
+    parameters: float32, the values of these variables. The reducer adds the
+      gradients of their L2 terms; () if it adds none.
+    scores: float32 [scores]; () if the metadata row has none.
+    statistics: float32, the new moving statistics.
   """
 
   gradients: list[tf.Tensor]
@@ -40,14 +41,14 @@ class WorkerGradients(NamedTuple):
 
 
 class Options(NamedTuple):
-  """What differs between a training and gradients that are there already.
+  """Options of a `Reducer`; the defaults reduce given gradients.
 
   Attributes:
-    row: what travels beside the probes.
+    row: the metadata that each worker sends beside its probe.
     decay: the L2 terms of the parameters; None for none.
-    variables: for each gradient the index by which its states are known; None
-      for its own.
-    compiles: False runs everything as it is, without programs of XLA.
+    variables: for each gradient the variable index in the keys of its states;
+      None for the index of the gradient.
+    compiles: False compiles nothing with XLA.
   """
 
   row: metadata_lib.Row = metadata_lib.Row()
@@ -63,7 +64,7 @@ class Reducer:
   """Reduces the gradients of all workers to their mean, step by step.
 
   Attributes:
-    parts: of the model.
+    parts: groups of variables whose messages are sent together.
   """
 
   def __init__(
@@ -74,14 +75,9 @@ class Reducer:
     seed: int,
     options: Options = _DEFAULT,
   ) -> None:
-    """Prepares the programs of a worker, which compile when first called.
+    """Prepares the programs of a worker; XLA compiles them at the first call.
 
-    Args:
-      codec: of the gradients, in parts or not.
-      exchange: between the workers.
-      states: for each device those of the codec's methods.
-      seed: of the run.
-      options: see there.
+    `states` has the states of the codec's methods for each device.
     """
     self._exchange = exchange
     self._seed = seed
@@ -103,18 +99,17 @@ class Reducer:
     steps: Sequence[tf.Tensor],
     stop: tf.Tensor | float = 0.0,
   ) -> pending_lib.Begun:
-    """Lets all workers compute, and agree on probes; to be traced or not.
+    """Computes the gradients of all workers and agrees on the probe.
 
-    A worker's pass, `begin` and `carry` are one after the other, before the
-    next worker's pass.
+    On a device the workers run one after the other: pass, `begin` and `carry`
+    of one worker end before the pass of the next begins. Runs eagerly or in a
+    `tf.function`.
 
     Args:
-      gradients_of: for each device a function of a worker's number, int32 [].
-      steps: for each device int64 [], steps taken before.
-      stop: float32 [], the signal that asks this process to stop.
-
-    Returns:
-      `pending.Begun`.
+      gradients_of: for each device a function of a worker's index, int32 [].
+      steps: for each device int64 [], number of steps taken before.
+      stop: float32 [], number of the signal that asks this process to stop; 0
+        for none.
     """
     seed = tf.constant(self._seed, tf.int64)
     count = self._exchange.num_workers
@@ -132,7 +127,7 @@ class Reducer:
     gradients_of: Callable[[tf.Tensor], WorkerGradients],
     step: gradients_lib.WorkerStep,
   ) -> metadata_lib.Local:
-    """Runs the passes of a device's workers, and codes what they give."""
+    """Runs the passes of a device's workers and prepares their gradients."""
     exchange = self._exchange
     device, workers = exchange.devices[index], exchange.workers_of(index)
     stacked = len(workers) > 1
@@ -169,7 +164,7 @@ class Reducer:
       )
 
   def _specs(self) -> list[tuple[tf.DType, Sequence[int]]]:
-    """(dtype, shape) of what `_begin_on` computes for a worker."""
+    """(dtype, shape) of each tensor that `_begin_on` computes for a worker."""
     codecs = [part.codec for part in self.parts]
     shapes = [
       *((codec.num_probes,) for codec in codecs),
@@ -184,18 +179,18 @@ class Reducer:
   def exchange(
     self, begun: pending_lib.Begun, apply_states: Sequence[tf.Tensor | None]
   ) -> list[list[pending_lib.PendingMean]]:
-    """Lets all messages travel, round after round.
+    """Sends all messages, round after round.
 
-    Only data tie the parts to each other, so that the messages of one travel
-    while others are computed.
+    No control dependencies connect the parts, so the messages of one part can
+    travel while another part is still computed.
 
     Args:
       begun: from `begin`.
-      apply_states: for each device bool [], False leaves all states as they
-        are; None for True.
+      apply_states: for each device bool []; False skips the state update
+        (loss-scale overflow). None is True.
 
     Returns:
-      For each part a list of `pending.PendingMean`, one a device.
+      For each part one `PendingMean` per device.
     """
     exchange = self._exchange
     of_parts = []

@@ -1,9 +1,9 @@
-"""What methods and passes remember from step to step, beside the replicas.
+"""States of gradient methods and passes, such as error-feedback residuals.
 
-A state is of one variable of the model. Those that every device computes the
-same are variables of each replica, with its parameters. Those of workers stand
-here: a variable for each node of this process, on its device. Passes remember
-what is of workers alone.
+A state belongs to one variable of the model. A SHARED state is the same on all
+devices and is a variable of each replica. A WORKER state differs by worker:
+here it has one variable for each worker of this process, on the device of the
+worker. Passes have only WORKER states.
 """
 
 import functools
@@ -24,26 +24,19 @@ _T = TypeVar('_T')
 
 
 class Key(NamedTuple):
-  """Which state: its name, and the index of its variable in the model."""
+  """Identifies a state: its name and the index of its model variable."""
 
   name: str
   variable: int
 
 
 def keys_of(bucket: buckets.Bucket) -> list[Key]:
-  """The keys of the states of a bucket."""
+  """Lists the keys of a bucket's states, in the order of `Bucket.states`."""
   return [Key(s.name, bucket.indices[s.variable]) for s in bucket.states]
 
 
 def declared(codec: gradients.GradientCodec) -> dict[Key, methods.State]:
-  """The states of all variables of a codec.
-
-  Args:
-    codec: `reduce.gradients.GradientCodec` of the whole model.
-
-  Returns:
-    dict of `Key` to `codec.method.State`.
-  """
+  """Collects the state declarations of a codec of the whole model."""
   return {
     key: state
     for bucket in codec.buckets
@@ -52,7 +45,7 @@ def declared(codec: gradients.GradientCodec) -> dict[Key, methods.State]:
 
 
 def shared(codec: gradients.GradientCodec) -> dict[Key, methods.State]:
-  """`declared`, those of owner SHARED, as `replicas.create` takes them."""
+  """Collects the declarations of SHARED states, for `replicas.create`."""
   return {
     key: state
     for key, state in declared(codec).items()
@@ -63,15 +56,9 @@ def shared(codec: gradients.GradientCodec) -> dict[Key, methods.State]:
 def of_workers(
   declared_states: dict[Key, methods.State], device: str, count: int
 ) -> dict[Key, list[tf.Variable]]:
-  """Variables for the nodes of a device.
+  """Makes the variables of the WORKER states for `count` workers of a device.
 
-  Args:
-    declared_states: from `declared`.
-    device: its name.
-    count: nodes.
-
-  Returns:
-    dict of `Key` to a list of variables, one a node.
+  They have the initial value of the state, which `declared` declares.
   """
   with tf.device(device):
     return {
@@ -86,7 +73,7 @@ def of_workers(
 def of_replica(
   shared_states: Mapping[Key, methods.State], device: str
 ) -> dict[Key, tf.Variable]:
-  """Variables on a device, from what `shared` returns."""
+  """Makes the variables of the SHARED states on a device."""
   with tf.device(device):
     return {
       key: tf.Variable(state.first_value(), trainable=False)
@@ -95,33 +82,29 @@ def of_replica(
 
 
 class OfNodes:
-  """States of the nodes of one device."""
+  """States of the workers of one device."""
 
   def __init__(self, lists: Sequence[Sequence[tf.Variable]]) -> None:
-    """Keeps the variables.
-
-    Args:
-      lists: for each state the list of its variables, one a node.
-    """
+    """Takes for each state its variables, one per worker."""
     self._nodes = list(zip(*lists, strict=True))
 
   def __bool__(self) -> bool:
-    """Whether there are states."""
+    """True if there are states."""
     return bool(self._nodes)
 
   def read(self, node: tf.Tensor) -> list[tf.Tensor]:
-    """The list of a node's states; its number on the device is int32 []."""
+    """Reads a worker's states; `node` is its index on the device, int32 []."""
     found = self._at(node, lambda own: [v.read_value() for v in own])
     return [] if found is None else found
 
   def write(self, node: tf.Tensor, values: Sequence[tf.Tensor]) -> None:
-    """Keeps a node's states, a list in the order of `read`."""
+    """Assigns a worker's states, in the order of `read`."""
     self._at(node, lambda own: _assign(own, values))
 
   def _at(
     self, node: tf.Tensor, act: Callable[[Sequence[tf.Variable]], _T]
   ) -> _T | None:
-    """Calls a function with the variables of a node; None for no variables."""
+    """Calls `act` with a worker's variables; returns None if there are none."""
     if len(self._nodes) < 2:
       return act(self._nodes[0]) if self._nodes else None
     return tf.switch_case(
@@ -133,8 +116,8 @@ class DeviceStates(NamedTuple):
   """The states on one device.
 
   Attributes:
-    workers: dict of `Key` to the variables of its workers.
-    shared: dict of `Key` to the variable that all workers share.
+    workers: for each WORKER state one variable per worker of the device.
+    shared: for each SHARED state the variable of the device's replica.
   """
 
   workers: dict[Key, list[tf.Variable]]
@@ -150,27 +133,26 @@ class OfPart:
     variables: Sequence[int],
     states: DeviceStates,
   ) -> None:
-    """Finds the variables.
+    """Selects the variables of the part's states.
 
     Args:
       codec: of the part.
-      variables: for each of its variables the index by which states are known.
-      states: those of the device.
+      variables: for each variable of the part its index in the keys of states.
+      states: of the device.
     """
     keys = [
       [Key(name, variables[i]) for name, i in keys_of(bucket)]
       for bucket in codec.buckets
     ]
-    # None in place of what is of workers.
+    # None for the states of workers.
     self._shared = [[states.shared.get(key) for key in own] for own in keys]
     workers = [states.workers.get(key) for own in keys for key in own]
     self._own = OfNodes([variables for variables in workers if variables])
 
   def read(self, node: tf.Tensor) -> list[list[tf.Tensor]]:
-    """All states of a node, a list a bucket.
+    """Reads all states that a worker sees, one list per bucket.
 
-    Args:
-      node: int32 [], its number on the device.
+    `node`, int32 [], is the index of the worker on the device.
     """
     own = iter(self._own.read(node))
     return [
@@ -179,7 +161,7 @@ class OfPart:
     ]
 
   def read_shared(self) -> list[list[tf.Tensor | None]]:
-    """The states that all share, None in place of others; a list a bucket."""
+    """Reads the shared states, one list per bucket; None for other states."""
     return [
       [None if v is None else v.read_value() for v in variables]
       for variables in self._shared
@@ -191,12 +173,12 @@ class OfPart:
     values: Sequence[Sequence[tf.Tensor]],
     apply: tf.Tensor | None = None,
   ) -> None:
-    """Keeps what a node's function returned.
+    """Assigns the states of a worker; the shared ones are not written.
 
     Args:
-      node: int32 [].
-      values: what `read` returned, changed.
-      apply: bool [], False leaves everything as it is; None is True.
+      node: int32 [], index of the worker on the device.
+      values: in the order of `read`.
+      apply: bool []; False writes nothing. None is True.
     """
     own = [value for v, value in self._pairs(values) if v is None]
     if own:
@@ -207,7 +189,12 @@ class OfPart:
     values: Sequence[Sequence[tf.Tensor | None]],
     apply: tf.Tensor | None = None,
   ) -> None:
-    """Keeps what `decode` returned; see `write`."""
+    """Assigns the shared states, in the order of `read_shared`.
+
+    Args:
+      values: from `GradientCodec.decode`; None for other states.
+      apply: bool []; False writes nothing. None is True.
+    """
     pairs = [pair for pair in self._pairs(values) if pair[0] is not None]
     if pairs:
       _if(apply, lambda: _assign(*zip(*pairs, strict=True)))
@@ -215,7 +202,7 @@ class OfPart:
   def _pairs(
     self, values: Sequence[Sequence[_T]]
   ) -> list[tuple[tf.Variable | None, _T]]:
-    """Each shared variable, or None for a worker's own, with its value."""
+    """Pairs each value with its shared variable, None for a worker's state."""
     return [
       pair
       for pairs in zip(self._shared, values, strict=True)
@@ -224,7 +211,7 @@ class OfPart:
 
 
 def _if(apply: tf.Tensor | None, write: Callable[[], None]) -> None:
-  """Writes states; a branch, since choosing values would copy all of them."""
+  """Calls `write` if `apply`; a branch, since `tf.where` copies all values."""
   if apply is None:
     write()
   else:
@@ -239,11 +226,11 @@ def _assign(
 
 
 class MethodStates:
-  """What a run remembers in this process, beside replicas.
+  """The states of a run's workers in this process.
 
   Attributes:
-    declared: dict of `Key` to `codec.method.State`, those of replicas too.
-    workers: for each device a dict of `Key` to a list of variables, one a node.
+    declared: the declarations of all states, the shared ones of replicas too.
+    workers: for each device and WORKER state one variable per worker.
   """
 
   def __init__(
@@ -252,14 +239,13 @@ class MethodStates:
     exchange: protocol.Exchange,
     of_pass: Sequence[methods.State] = (),
   ) -> None:
-    """Makes the variables, with their first values.
+    """Makes the variables, with the initial values of the states.
 
     Args:
-      codec: `reduce.gradients.GradientCodec` of the whole model, in parts or
-        not.
-      exchange: see `step.Training`.
-      of_pass: what the pass remembers, a tuple of `codec.method.State` of
-        workers, of the variables of the model.
+      codec: of the whole model, cut into parts or not.
+      exchange: connects the workers.
+      of_pass: declarations of the pass's states, all of owner WORKER;
+        `State.variable` is an index in the model.
     """
     own = {Key(state.name, state.variable): state for state in of_pass}
     self.declared = declared(codec) | own
@@ -270,6 +256,6 @@ class MethodStates:
     self._of_pass = tuple(own)
 
   def of_pass(self, device_index: int) -> OfNodes:
-    """`OfNodes` of what the pass remembers, on a device of the exchange."""
+    """The pass's states on the device with this index in the exchange."""
     workers = self.workers[device_index]
     return OfNodes([workers[key] for key in self._of_pass])

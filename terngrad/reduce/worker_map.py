@@ -1,8 +1,8 @@
-"""The workers of one device, one after the other.
+"""Sequential map over the workers of one device.
 
-They run in a `tf.while_loop` with `parallel_iterations=1`: a worker's
-activations are freed before the next one's begin, and the graph is the same for
-1 worker and for 64.
+It is a `tf.while_loop` with `parallel_iterations=1`. The activations of a
+worker are freed before the next worker begins, and the graph has the same size
+for 2 workers and for 64.
 """
 
 from collections.abc import Callable
@@ -13,21 +13,17 @@ import tensorflow as tf
 
 
 class Single(NamedTuple):
-  """One value in place of a `tf.TensorArray` of one element.
-
-  Attributes:
-    value: a tensor, or a list of tensors.
-  """
+  """One value with the interface of a `tf.TensorArray`, without a copy."""
 
   value: tf.Tensor | list[tf.Tensor]
 
   def read(self, index: tf.Tensor) -> tf.Tensor | list[tf.Tensor]:
-    """The element."""
+    """Returns the value; `index` is ignored."""
     del index
     return self.value
 
   def stack(self) -> tf.Tensor:
-    """The element with a leading axis; no copy."""
+    """Returns the value, a tensor, with a leading axis of 1; no copy."""
     return tf.expand_dims(self.value, 0)
 
 
@@ -37,22 +33,24 @@ def worker_map(
   specs: Sequence[tuple[tf.DType, Sequence[int] | None]],
   function: Callable[[tf.Tensor], Sequence[tf.Tensor | list[tf.Tensor]]],
 ) -> list[Single | tf.TensorArray]:
-  """Calls a function for the workers of a device, one after the other.
+  """Calls a function for each worker of a device, one after the other.
 
   Args:
-    device: its name.
-    workers: their numbers, not empty.
-    specs: (dtype, shape; None for any) of each tensor that `function` returns.
-    function: takes a worker's number, int32 [], returns a list of tensors.
+    device: name of the device.
+    workers: indices of the workers, not empty.
+    specs: (dtype, shape) of each tensor that `function` returns; a shape of
+      None is any.
+    function: takes a worker's index, int32 []; returns a list of tensors.
 
   Returns:
-    For each of `specs` a `tf.TensorArray`, or the `Single` of one worker.
+    For each of `specs` a `tf.TensorArray` over the workers, or a `Single` for
+    one worker.
   """
   if len(workers) == 1:
-    # Without the loop nothing is stacked, that is copied.
+    # Without a loop nothing is stacked, which would copy.
     with tf.device(device):
       return [Single(value) for value in function(tf.constant(workers.start))]
-  # What is carried is read once more in each round.
+  # Each round reads the carried gradients again.
   arrays = [
     tf.TensorArray(
       dtype, len(workers), clear_after_read=False, element_shape=shape
@@ -80,5 +78,5 @@ def worker_map(
 
 
 def index_of(worker: tf.Tensor, workers: range) -> tf.Tensor:
-  """A worker's index among those of its device, int32 []."""
+  """Computes a worker's index among those of its device, int32 []."""
   return (worker - workers.start) // workers.step

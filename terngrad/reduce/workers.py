@@ -1,6 +1,7 @@
-"""Steps without passes and updates: the workers of one device, as they are.
+"""Workers of one device that reduce given gradients, without model or update.
 
-For measurements and tests, eagerly or traced; the reducer is that of training.
+For measurements and tests, eagerly or in a `tf.function`. They use the reducer
+of training.
 """
 
 import itertools
@@ -21,12 +22,12 @@ _SEED = 1
 
 
 class Taken(NamedTuple):
-  """What a step sent and gave.
+  """Results of a step.
 
   Attributes:
-    means: list of float32, in the order and shapes of the variables.
-    words: for each round int32 [workers, words of the round].
-    steps: of each worker.
+    means: mean gradients, float32 in the order and shapes of the variables.
+    words: for each round the messages, int32 [workers, words of the round].
+    steps: of each worker, with keys and probes.
   """
 
   means: list[tf.Tensor]
@@ -36,20 +37,23 @@ class Taken(NamedTuple):
   def estimate(
     self, codec: gradients.GradientCodec, worker: int
   ) -> tf.Tensor | None:
-    """What a worker's messages say of its gradients; see `GradientCodec`."""
+    """Estimates a worker's gradients from its messages.
+
+    Returns:
+      float32 [elements], in the order of `GradientCodec.flatten`; None if the
+      codec cannot, see `GradientCodec.estimate`.
+    """
     words = [rows[worker] for rows in self.words]
     return codec.estimate(words, self.steps[worker])
 
 
 class Workers:
-  """Workers with their states, which take steps together."""
+  """N workers on the CPU with their method states."""
 
   def __init__(self, codec: gradients.GradientCodec, num_workers: int) -> None:
-    """Begins with the first values of all states.
+    """Makes the states, with their initial values.
 
-    Args:
-      codec: of the gradients; others with the same states may take steps too.
-      num_workers: N.
+    `take` also accepts other codecs with the same states.
     """
     self._exchange = towers.Towers((_DEVICE,), num_workers)
     declared = states_lib.declared(codec)
@@ -62,12 +66,12 @@ class Workers:
 
   @property
   def shared(self) -> list[list[tf.Tensor | None]]:
-    """For each bucket the list of its shared states, None for others."""
+    """Values of the shared states, one list per bucket; None for others."""
     return self._found(self._variables.shared)
 
   @property
   def own(self) -> list[list[list[tf.Tensor | None]]]:
-    """For each worker and bucket the list of its states, None for others."""
+    """Values of each worker's states, one list per bucket; None for others."""
     return [
       self._found(
         {key: v[worker] for key, v in self._variables.workers.items()}
@@ -76,7 +80,7 @@ class Workers:
     ]
 
   def states(self, worker: int) -> list[list[tf.Tensor | None]]:
-    """For each bucket what a worker sees: its own states and shared ones."""
+    """Values of a worker's states and the shared ones, one list per bucket."""
     return [
       [b if a is None else a for a, b in zip(*pair, strict=True)]
       for pair in zip(self.own[worker], self.shared, strict=True)
@@ -96,15 +100,12 @@ class Workers:
     values: Sequence[Sequence[tf.Tensor]],
     number: tf.Tensor | int,
   ) -> Taken:
-    """Takes a step; states change.
+    """Takes a step and updates the states.
 
     Args:
       codec: of the gradients.
       values: for each worker its gradients, float32.
-      number: int or int64 [], steps taken before this one.
-
-    Returns:
-      `Taken`.
+      number: int or int64 [], number of steps taken before this one.
     """
     reducer = reducers.Reducer(
       codec,
@@ -132,7 +133,7 @@ class Workers:
       step = pending[0].step._replace(worker=worker, own=probe, shared=shared)
       keys = codec.keys(_SEED, step.step, worker)
       steps.append(step._replace(keys=keys))
-    # Buckets are in the order of their parts, and so are the words of a round.
+    # Buckets and the words of a round are in the order of the parts.
     rounds = itertools.zip_longest(*(one.words for one in pending))
     words = [
       tf.concat([own for own in of_parts if own is not None], axis=1)

@@ -1,1 +1,1 @@
-"""One training step: passes, states, optimizers, updates."""
+"""One training step: passes, replicas, optimizers and updates."""

@@ -1,4 +1,4 @@
-"""The clip by the norm of all gradients together, before an update."""
+"""Clips gradients by their global norm."""
 
 import tensorflow as tf
 
@@ -8,14 +8,14 @@ from terngrad.codec.stages import statistics
 def clip_by_global_norm(
   gradients: list[tf.Tensor], clip_norm: float
 ) -> list[tf.Tensor]:
-  """Scales gradients down where their norm, over all together, is larger.
+  """Scales gradients so that their global L2 norm is at most `clip_norm`.
 
   Args:
-    gradients: list of float32.
-    clip_norm: > 0.
+    gradients: float32.
+    clip_norm: in the units of the gradients, > 0.
 
   Returns:
-    List of float32; NaN where an element was not finite.
+    float32; NaN if an element was not finite.
   """
   norms = [statistics.norm(gradient) for gradient in gradients]
   factor = clip_factor(norms, clip_norm)
@@ -23,17 +23,17 @@ def clip_by_global_norm(
 
 
 def clip_factor(norms: list[tf.Tensor], clip_norm: float) -> tf.Tensor:
-  """What brings gradients to a norm, over all together, that is not larger.
+  """Computes the factor that limits the global L2 norm to `clip_norm`.
 
-  Sums run in float64: a float32 sum of squares loses its last terms in nets of
+  The sum of squares is float64: in float32 it loses its last terms in nets of
   millions of parameters.
 
   Args:
-    norms: list of float32 [], of each gradient.
-    clip_norm: > 0.
+    norms: float32 [], the L2 norm of each gradient.
+    clip_norm: in the units of the gradients, > 0.
 
   Returns:
-    float32 [], at most 1; NaN where a norm is.
+    float32 [], at most 1; NaN if a norm is.
   """
   squares = tf.square(tf.cast(tf.stack(norms), tf.float64))
   total = tf.cast(tf.sqrt(tf.reduce_sum(squares)), tf.float32)

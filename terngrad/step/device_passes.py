@@ -1,4 +1,4 @@
-"""The passes of the workers of one device, which share its replica."""
+"""The passes of the workers of one device, which share a replica."""
 
 import abc
 import contextlib
@@ -23,14 +23,14 @@ from terngrad.step import replicas
 
 
 class DevicePasses(NamedTuple):
-  """A device, and what passes on it read and keep.
+  """The passes on one device: its replica, workers and states.
 
   Attributes:
     replica: of the device.
-    workers: those that live there.
-    memory: what a pass keeps from step to step, see `local_steps`; empty for
-      passes that keep nothing.
-    context: makes what a pass is traced in; see `synchronized`.
+    workers: indices of the workers on the device.
+    memory: states of the pass, such as those of `local_steps`; empty if it has
+      none.
+    context: makes the context in which a pass is traced; see `synchronized`.
   """
 
   replica: replicas.Replica
@@ -45,16 +45,18 @@ class DevicePasses(NamedTuple):
     seed: tf.Tensor,
     step: tf.Tensor,
   ) -> Callable[[tf.Tensor], reducers.WorkerGradients]:
-    """The passes of a step, for `Reducer.begin`; reads the replica once.
+    """Makes the function from a worker to its gradients, for `Reducer.begin`.
+
+    The parameters are read once for all workers.
 
     Args:
       node_pass: of one worker.
-      batch: with the examples of the workers.
+      batch: the examples of the workers.
       seed: int64 [], of the run.
-      step: int64 [], steps taken before.
+      step: int64 [], number of steps taken before.
 
     Returns:
-      A function of a worker's number, int32 [].
+      A function of a worker's index, int32 [].
     """
     with tf.device(self.replica.device):
       parameters = [tf.convert_to_tensor(v) for v in self.replica.trainable]
@@ -76,7 +78,7 @@ class DevicePasses(NamedTuple):
     return run
 
   def held(self) -> tuple[list[tf.Tensor], tf.Tensor | None]:
-    """(`held` of `passes.Pass.gradients`, its `scale`)."""
+    """Reads the arguments (`held`, `scale`) of `passes.Pass.gradients`."""
     replica = self.replica
     with tf.device(replica.device):
       held = [
@@ -94,15 +96,11 @@ def reducer(
   node_pass: passes.Pass,
   seed: int,
 ) -> reducers.Reducer:
-  """The reducer of what passes on replicas give.
+  """Makes the reducer for the gradients of passes on replicas.
 
-  Args:
-    codec: of the replicas' parameters.
-    exchange: between the workers.
-    copies: the replicas, one a device of `exchange`.
-    worker_states: for each device what `states.of_workers` made.
-    node_pass: of one worker, whose L2 terms are added to its gradients.
-    seed: of the run.
+  The reducer adds the gradients of the L2 terms of `node_pass`. For each device
+  of `exchange`, `copies` has the replica and `worker_states` the variables from
+  `states.of_workers`.
   """
   replica = copies[0]
   row = metadata_lib.Row(
@@ -119,12 +117,12 @@ def reducer(
 
 
 class LocalTraining(abc.ABC):
-  """What workers do by themselves; see `passes.local_steps`.
+  """Local training steps between two exchanges; see `passes.local_steps`.
 
   Attributes:
-    fragments: for each fragment the tuple of its parameters' indices; () for
-      none.
-    outer_rate: the learning rate of the update after the exchange.
+    fragments: for each fragment the indices of its parameters; () if each
+      exchange moves the whole model.
+    outer_rate: learning rate of the update after the exchange.
   """
 
   fragments: tuple[tuple[int, ...], ...]
@@ -134,9 +132,9 @@ class LocalTraining(abc.ABC):
   def pass_at(
     self, node_pass: passes.Pass, learning_rate: tf.Tensor
   ) -> passes.Pass:
-    """What workers do in a step.
+    """Makes the pass of a step, which takes the local steps.
 
     Args:
       node_pass: of one batch.
-      learning_rate: float32 [], of the worker's own steps.
+      learning_rate: float32 [], of the local steps.
     """

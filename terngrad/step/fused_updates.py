@@ -1,11 +1,12 @@
-"""Updates by kernels that decode payloads, or sums, on their way.
+"""Fused updates: CPU kernels that decode messages and update parameters.
 
-A gradient that is decoded is written to memory, only to be read once by the
-update: together that takes three times as long as at once (docs/speed.md). The
-kernel gives the bits of `updates.Update`, on which towers, servers and
-collectives agree, where XLA fuses products with sums as it does on every
-processor that has an instruction for it. A process tries that once before it
-relies on it.
+Decoding gradients to memory before the update takes three times as long
+(docs/speed.md).
+
+The kernels must give the bits of `updates.Update`, which towers, parameter
+servers and collectives share. They do if XLA fuses products and sums into one
+rounding, as it does on every processor with such an instruction. Each process
+checks this once before it uses the kernels.
 """
 
 import dataclasses
@@ -24,19 +25,17 @@ from terngrad.step import optimizers
 from terngrad.step import replicas
 from terngrad.step import updates
 
-# Of the trial: a whole block of words, and no multiple of a vector.
+# Words of the trial: more than one block, and no multiple of a vector.
 _TRIAL_WORDS = 517
 _DIGITS = ops.Digits(3, 20)
 
 
 @dataclasses.dataclass(frozen=True)
 class FusedUpdate:
-  """An update that writes no gradients; see `make`.
+  """An update that decodes in the kernel and stores no gradients.
 
   Attributes:
     replica: without statistics.
-    optimizer: applied once a step.
-    codec: of the replica's parameters.
   """
 
   replica: replicas.Replica
@@ -51,12 +50,12 @@ class FusedUpdate:
   ) -> None:
     """Updates the replica.
 
-    Variables whose method has no kernel are decoded and updated apart.
+    Variables whose method has no kernel are decoded, then updated.
 
     Args:
-      received: see `GradientCodec.decode`; `fits` is True of it.
-      step: without worker.
-      numbers: of the update.
+      received: as `GradientCodec.decode` takes it; `fits` must be True for it.
+      step: without a worker, with the agreed probe.
+      numbers: (step, learning_rate, averaging_decay).
     """
     codec, rates = self.codec, numbers[1:]
     parameters = of(self.replica, self.optimizer)
@@ -70,7 +69,7 @@ class FusedUpdate:
       scalers = tf.gather(step.shared, codec.probes_of_buckets[number])
       tensors = parameters.of(bucket.indices)
       if isinstance(messages, methods.Payloads):
-        # There is a kernel.
+        # Not None: `_for_kernel` returned the messages.
         digits = cast(tuple[int, int], bucket.method.digits)
         for piece in messages.pieces:
           ops.fused_update(digits, piece, scalers, scale, tensors, rates)
@@ -78,7 +77,7 @@ class FusedUpdate:
       if bucket.method.unit == contract.ONE:
         scalers = tf.ones(scalers.shape)
       first = 0
-      # Nothing with a unit is scattered.
+      # Methods with a unit send no scattered messages.
       for sums in cast(methods.Sum, messages).pieces:
         ops.fused_update_of_sums(sums, first, scalers, scale, tensors, rates)
         first += sums.shape[0]
@@ -90,7 +89,7 @@ class FusedUpdate:
 
 
 def fits(codec: gradients_lib.GradientCodec, received: methods.Arrived) -> bool:
-  """Whether there is a kernel for some of what was received."""
+  """Checks whether a kernel decodes at least one of the received messages."""
   numbers = range(len(codec.buckets))
   return any(_for_kernel(codec, n, received) is not None for n in numbers)
 
@@ -98,7 +97,7 @@ def fits(codec: gradients_lib.GradientCodec, received: methods.Arrived) -> bool:
 def _for_kernel(
   codec: gradients_lib.GradientCodec, number: int, received: methods.Arrived
 ) -> methods.Received | None:
-  """What a bucket received, where a kernel updates its variables by that."""
+  """Finds the messages of a bucket for a kernel; None if there is no kernel."""
   method = codec.buckets[number].method
   messages = codec.received(number, received)[0][0]
   is_payloads = isinstance(messages, methods.Payloads)
@@ -111,15 +110,13 @@ def make(
   decoupled_decay: programs.WeightDecay | None,
   codec: gradients_lib.GradientCodec,
 ) -> FusedUpdate | None:
-  """An update that writes no gradients, or None where there is none.
+  """Makes a fused update; returns None if the kernels cannot do it.
 
-  Args:
-    replica: without statistics.
-    optimizer: applied once a step.
-    decoupled_decay: see `updates.Update`.
-    codec: of the replica's parameters.
+  The kernels need a CPU of this process, plain descent or momentum, and methods
+  without `finish` and shared states. They compute no clipping, decoupled decay,
+  loss scaling or statistics.
   """
-  # A clip, a decay and a loss scale want to see gradients.
+  # Clipping, decay and loss scaling need the gradients.
   if optimizer.kernel_momentum is None or any(
     (optimizer.clip_norm, decoupled_decay, replica.scaling, replica.statistics)
   ):
@@ -128,7 +125,7 @@ def make(
   if codec.finishes or methods.SHARED in owners:
     return None
   device = tf.DeviceSpec.from_string(replica.device)
-  # The trial says nothing of the processors of other tasks.
+  # The trial does not cover the processors of other tasks.
   is_own = device.device_type == 'CPU' and not device.job
   if not is_own or not any(
     bucket.method.digits or bucket.method.unit for bucket in codec.buckets
@@ -142,23 +139,24 @@ def make(
 def of(
   replica: replicas.Replica, optimizer: optimizers.Optimizer
 ) -> ops.UpdateTensors:
-  """The tensors of a replica whose optimizer has a `kernel_momentum`."""
+  """Collects the tensors of a replica for the kernels.
+
+  The optimizer must have a `kernel_momentum`.
+  """
   return ops.UpdateTensors(
     parameters=replica.trainable,
     velocities=[slot[optimizers.MOMENTUM] for slot in replica.slots if slot],
     averages=replica.averages,
-    # `make` looked.
+    # `make` has checked this.
     momentum=cast(float, optimizer.kernel_momentum),
   )
 
 
 @functools.cache
 def agrees(has_momentum: bool, has_averages: bool) -> bool:
-  """Whether the kernel gives the bits of `updates.Update` here.
+  """Checks whether the kernels give the bits of `updates.Update` here.
 
-  Args:
-    has_momentum: whether `optimizers.Momentum` is tried, or plain descent.
-    has_averages: whether there are moving averages.
+  It tries `optimizers.Momentum`, or plain descent without `has_momentum`.
   """
   optimizer = (
     optimizers.Momentum() if has_momentum else optimizers.GradientDescent()
@@ -189,10 +187,10 @@ def agrees(has_momentum: bool, has_averages: bool) -> bool:
 def _trial(
   optimizer: optimizers.Optimizer, has_averages: bool
 ) -> replicas.Replica:
-  """A replica of a parameter and one of small values, zeros among them.
+  """Makes a replica of two parameters; one has small values and zeros.
 
-  None is subnormal: threads of TensorFlow make zeros of those, Python's, which
-  runs the trial, does not.
+  No value is subnormal: TensorFlow's threads flush those to zero, while the
+  Python thread that runs the trial does not.
   """
   rng = np.random.default_rng(1)
   small = 77

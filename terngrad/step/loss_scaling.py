@@ -1,8 +1,8 @@
 """Dynamic loss scaling, for gradients that float16 would round to zero.
 
-The loss is multiplied by a power of two before it is differentiated, and the
-float32 gradients are divided by it. The scale is part of every replica: all
-halve it at the same step, because all look at the same averaged gradient.
+The loss is multiplied by a power of two before the backward pass, and the
+float32 gradients are divided by it. Every replica has the scale. All replicas
+halve it at the same step, because all check the same mean gradient.
 
 References:
   Micikevicius et al., Mixed Precision Training,
@@ -13,8 +13,9 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-# The scale, and the steps since it last changed: floats both, since GPUs keep
-# no integer variables. The numbers are those of Keras's LossScaleOptimizer.
+# Initial values of the scale and of the steps since it last changed. Both are
+# floats, since TensorFlow has no int32 variables on GPUs. The constants are
+# those of Keras's LossScaleOptimizer.
 START = (2.0**15, 0.0)
 NAMES = ('loss_scale', 'steps_at_loss_scale')
 _GROW_AFTER = 2000
@@ -22,18 +23,20 @@ _LOWEST, _HIGHEST = 1.0, 2.0**24
 
 
 def all_finite(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
-  """Whether all elements of a list of tensors are finite, bool []."""
+  """Checks whether all elements of the tensors are finite, bool []."""
   return tf.reduce_all(
     [tf.reduce_all(tf.math.is_finite(gradient)) for gradient in gradients]
   )
 
 
 def follow(scaling: Sequence[tf.Variable], finite: tf.Tensor) -> None:
-  """Halves the scale after a step that overflowed, doubles it after many good.
+  """Halves the scale after an overflow; doubles it after 2000 finite steps.
+
+  The scale stays in [1, 2**24].
 
   Args:
-    scaling: the variables of `NAMES`.
-    finite: bool [], whether the step's gradients were finite.
+    scaling: the variables named in `NAMES`.
+    finite: bool [], whether the gradients of the step were finite.
   """
   scale, good = scaling
   grows = good + 1.0 >= _GROW_AFTER
@@ -45,5 +48,5 @@ def follow(scaling: Sequence[tf.Variable], finite: tf.Tensor) -> None:
 
 
 def can_fall(scaling: Sequence[tf.Variable]) -> bool:
-  """False where there is no scale, or it has fallen as far as it goes."""
+  """Checks whether there is a loss scale above its minimum of 1."""
   return bool(scaling) and float(scaling[0]) > _LOWEST

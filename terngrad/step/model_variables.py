@@ -1,4 +1,4 @@
-"""A Keras model's variables, by what training does with them."""
+"""The variables of a Keras model, sorted by their role in training."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -7,17 +7,18 @@ import keras
 
 
 class ModelVariables(NamedTuple):
-  """A model's variables by what training does with them.
+  """The variables of a model, sorted by their role in training.
 
   Attributes:
-    names: of the parameters, the statistics and the frozen, 'conv1/kernel'.
-    trainable: Keras variables, the parameters.
-    statistics: Keras variables, float32 moving statistics.
-    frozen: Keras variables, the parameters that are not trained, also those of
-      layers that are not.
-    order: all names, layer by layer, as the model has them.
-    indices: for each of `model.non_trainable_variables` its index in the
-      statistics and then the frozen; None for a seed of dropout.
+    names: of the trainable variables, the statistics and the frozen parameters,
+      such as 'conv1/kernel'.
+    trainable: the parameters that are trained.
+    statistics: float32 moving statistics, such as those of batch normalization.
+    frozen: the parameters that are not trained, including those of layers that
+      are not trainable.
+    order: all names, layer by layer, in the order of the model.
+    indices: for each of `model.non_trainable_variables` its index in
+      (*statistics, *frozen); None for the seed of a dropout layer.
   """
 
   names: tuple[str, ...]
@@ -31,16 +32,16 @@ class ModelVariables(NamedTuple):
 def variables_of(
   model: keras.Model, trained: Callable[[str], bool] = lambda name: True
 ) -> ModelVariables:
-  """Sorts a Keras model's variables; see `ModelVariables`.
+  """Sorts the variables of a Keras model and freezes some.
 
   Args:
-    model: a built one.
-    trained: takes the name of a parameter, False freezes it: the variable is
-      no longer trainable.
+    model: must be built.
+    trained: takes the name of a parameter. False freezes the parameter: its
+      Keras variable becomes untrainable.
   """
 
   def name(variable: keras.Variable) -> str:
-    # Without the model's own name, which is no part of the net.
+    # Without the name of the model.
     return variable.path.removeprefix(f'{model.name}/')
 
   for variable in model.trainable_variables:
@@ -51,8 +52,8 @@ def variables_of(
     for v in model.non_trainable_variables
     if not v.path.endswith('seed_generator_state')
   ]
-  # Keras tells parameters of layers that are not trained from statistics by
-  # this list alone.
+  # Only this private list distinguishes the parameters of untrainable layers
+  # from moving statistics.
   layers = model._flatten_layers()
   parameters = {v.path for one in layers for v in one._trainable_variables}
   frozen = [v for v in others if v.path in parameters]

@@ -1,8 +1,8 @@
-"""Optimizers with the 2017 code's constants, on TensorFlow's own kernels.
+"""Optimizers with the constants of the 2017 code, on TensorFlow's kernels.
 
-The kernels are those that TensorFlow 1's optimizers called. Keras's optimizers
-differ: their momentum holds the learning rate inside the velocity, and their
-RMSProp starts its mean square at 0 and not at 1.
+The optimizers of TensorFlow 1 called the same kernels. Keras's optimizers
+differ: their momentum includes the learning rate in the velocity, and the mean
+square of their RMSProp starts at 0, not at 1.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from terngrad import lazy
 if TYPE_CHECKING:
   import tensorflow as tf
 else:
-  # Names alone are asked for by --help, which does without TensorFlow.
+  # --help needs only names; the lazy import spares it TensorFlow.
   tf = lazy.module('tensorflow')
 
-# The slot of `Momentum`.
+# Name of `Momentum`'s slot.
 MOMENTUM = 'momentum'
 
 
 class Optimizer:
-  """An update rule; its text has all its numbers.
+  """An update rule; its `repr` contains all numbers.
 
   Attributes:
-    slots: for each slot's name the value that it starts from.
-    kernel_momentum: the factor of `Momentum`, 0 for `GradientDescent`; None for
-      rules that kernels do not know.
-    clip_norm: gradients are scaled down together to this norm before; 0 for
-      any norm.
+    slots: the initial value of each slot, by name.
+    kernel_momentum: the momentum that `fused_updates` passes to its kernels: 0
+      for `GradientDescent`. None if no kernel computes the rule.
+    clip_norm: gradients are first scaled so that their global L2 norm is at
+      most this; 0 turns clipping off.
   """
 
   def __init__(
     self, operation: str, slots: dict[str, tuple[str, float]], **numbers: float
   ) -> None:
-    """Takes what all rules have.
+    """Describes the operation of the rule.
 
     Args:
       operation: its name in `tf.raw_ops`.
-      slots: by name, the operation's argument and the value to start from.
+      slots: for each slot's name the operation's argument and initial value.
       **numbers: other arguments of the operation, the same in all steps.
     """
     self.slots = {name: start for name, (_, start) in slots.items()}
@@ -52,11 +52,11 @@ class Optimizer:
     self._numbers = numbers
 
   def __repr__(self) -> str:
-    """The rule and its numbers."""
+    """Shows the rule with all its numbers."""
     return f'{type(self).__name__}({vars(self)})'
 
   def clipped(self, clip_norm: float) -> Optimizer:
-    """The same rule with another `clip_norm`."""
+    """Copies the rule with another `clip_norm`; 0 turns clipping off."""
     made = copy.copy(self)
     made.clip_norm = clip_norm
     return made
@@ -69,14 +69,14 @@ class Optimizer:
     learning_rate: tf.Tensor,
     step: tf.Tensor,
   ) -> None:
-    """Updates a variable and its slots in place.
+    """Updates a variable and its slots by assignment.
 
     Args:
       variable: float32.
-      slots: by name, of the variable's shape.
-      gradient: likewise.
+      slots: by name, float32 in the variable's shape.
+      gradient: float32 in the variable's shape.
       learning_rate: float32 [].
-      step: int64 [], the steps taken before this one.
+      step: int64 [], number of steps taken before this one.
     """
     getattr(tf.raw_ops, self._operation)(
       var=variable.handle,
@@ -88,16 +88,16 @@ class Optimizer:
   def _of_step(
     self, gradient: tf.Tensor, rate: tf.Tensor, step: tf.Tensor
   ) -> dict[str, tf.Tensor]:
-    """The operation's arguments that are of one step."""
+    """Makes the arguments of the operation that change in each step."""
     del step
     return {'lr': rate, 'grad': gradient}
 
 
 class GradientDescent(Optimizer):
-  """Plain descent: w -= rate * g."""
+  """Plain gradient descent: w -= rate * g."""
 
   def __init__(self) -> None:
-    """Has no options."""
+    """Takes no options."""
     super().__init__('ResourceApplyGradientDescent', {})
     self.kernel_momentum = 0.0
 
@@ -114,7 +114,7 @@ class Momentum(Optimizer):
   _is_nesterov = False
 
   def __init__(self, momentum: float = 0.9) -> None:
-    """Takes the factor, in [0, 1)."""
+    """Takes the momentum, in [0, 1)."""
     super().__init__(
       'ResourceApplyMomentum',
       {MOMENTUM: ('accum', 0.0)},
@@ -125,13 +125,13 @@ class Momentum(Optimizer):
 
 
 class Nesterov(Momentum):
-  """Nesterov's: v = momentum * v + g; w -= rate * (g + momentum * v)."""
+  """Nesterov momentum: v = momentum * v + g; w -= rate * (g + momentum * v)."""
 
   _is_nesterov = True
 
 
 class Adam(Optimizer):
-  """Adam, with its powers taken from the step and not kept in variables.
+  """Adam; beta1**t and beta2**t are computed from the step, not stored.
 
   References:
     Kingma and Ba, Adam, https://arxiv.org/abs/1412.6980, the formulation just
@@ -141,7 +141,13 @@ class Adam(Optimizer):
   def __init__(
     self, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8
   ) -> None:
-    """Takes decays of both moments, and what is added to the second's root."""
+    """Takes the numbers of the rule.
+
+    Args:
+      beta1: decay of the first moment, in [0, 1).
+      beta2: decay of the second moment, in [0, 1).
+      epsilon: added to the square root of the second moment.
+    """
     super().__init__(
       'ResourceApplyAdam',
       {'first_moment': ('m', 0.0), 'second_moment': ('v', 0.0)},
@@ -171,7 +177,7 @@ class RMSProp(Optimizer):
   def __init__(
     self, momentum: float = 0.9, decay: float = 0.9, epsilon: float = 1.0
   ) -> None:
-    """Takes the numbers of the formulas, momentum in [0, 1)."""
+    """Takes the numbers of the formulas; momentum is in [0, 1)."""
     super().__init__(
       'ResourceApplyRMSProp',
       {'mean_square': ('ms', 1.0), MOMENTUM: ('mom', 0.0)},
@@ -189,7 +195,7 @@ class Adadelta(Optimizer):
   """
 
   def __init__(self, rho: float = 0.95, epsilon: float = 1.0) -> None:
-    """Takes the decay of both means, and what is added to them."""
+    """Takes the decay of both means, and the constant added to them."""
     slots = {
       'mean_square': ('accum', 0.0),
       'mean_square_update': ('accum_update', 0.0),
@@ -201,7 +207,7 @@ class Adagrad(Optimizer):
   """Adagrad: s += g**2; w -= rate * g / sqrt(s)."""
 
   def __init__(self, initial: float = 0.1) -> None:
-    """Takes what s starts from, > 0."""
+    """Takes the initial value of s, > 0."""
     super().__init__('ResourceApplyAdagrad', {'square_sum': ('accum', initial)})
 
 
@@ -222,8 +228,8 @@ class Ftrl(Optimizer):
     """Takes the numbers of the rule.
 
     Args:
-      power: of the accumulator in the learning rate, <= 0.
-      initial: what the accumulator starts from, >= 0.
+      power: exponent of the accumulator in the learning rate, <= 0.
+      initial: initial value of the accumulator, >= 0.
       l1: strength of the L1 term, >= 0.
       l2: strength of the L2 term, >= 0.
     """
@@ -236,7 +242,7 @@ class Ftrl(Optimizer):
     )
 
 
-# By the name that --optimizer takes.
+# Classes by the name that --optimizer takes.
 OPTIMIZERS = {
   'adadelta': Adadelta,
   'adagrad': Adagrad,
@@ -250,7 +256,7 @@ OPTIMIZERS = {
 
 
 def parse(text: str, momentum_flag: float) -> Optimizer:
-  """The optimizer that a command line describes.
+  """Makes the optimizer that the value of --optimizer describes.
 
   Examples:
     >>> sorted(parse('rmsprop:decay=0.9,epsilon=0.1', 0.9).slots)
@@ -259,12 +265,12 @@ def parse(text: str, momentum_flag: float) -> Optimizer:
   Args:
     text: 'NAME' or 'NAME:option=value,option=value', with a key of
       `OPTIMIZERS` and arguments of its class.
-    momentum_flag: `momentum`, where the optimizer has one and the text does not
-      say it.
+    momentum_flag: the momentum of an optimizer that has one, unless the text
+      sets it.
 
   Raises:
-    ValueError: unknown name or option, or a value that is no number; says what
-      there is.
+    ValueError: unknown name or option, or a value that is not a number; lists
+      the known ones.
   """
   return spelling.make(
     'optimizer', text, OPTIMIZERS, numbers=True, momentum=momentum_flag

@@ -1,4 +1,4 @@
-"""A node's pass forward and backward, as pure functions of a model's values."""
+"""A worker's forward and backward pass, a pure function of model values."""
 
 import abc
 import copy
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
   from slim.nets import factory
   from terngrad.step import device_passes
 
-# What a model returns: logits [b, classes], or a list of them and the logits of
-# auxiliary heads.
+# Outputs of a model: logits [b, classes], or a list of them and the logits of
+# the auxiliary heads.
 Outputs: TypeAlias = tf.Tensor | list[tf.Tensor]
 
 
 class Loss(NamedTuple):
-  """What is minimized.
+  """Softmax cross entropy with label smoothing and auxiliary heads.
 
   Attributes:
     label_smoothing: share of each label that is spread evenly over all classes,
@@ -44,7 +44,7 @@ class Loss(NamedTuple):
   aux_weight: float = 0.0
 
   def __call__(self, outputs: Outputs, labels: tf.Tensor) -> tf.Tensor:
-    """The mean softmax cross entropy, of all heads with their factors.
+    """Computes the mean cross entropy, summed over the heads with weights.
 
     Args:
       outputs: logits [b, classes], or the list of them and those of auxiliary
@@ -68,18 +68,19 @@ PLAIN = Loss()
 # Takes outputs and labels int32 [b]; returns the mean over the b examples,
 # float32 [].
 LossFunction: TypeAlias = Loss | Callable[[Outputs, tf.Tensor], tf.Tensor]
-# What a pass says of its examples.
+# Scores of a pass: mean loss and top-1 accuracy.
 NUM_SCORES = 2
 
 
 @dataclasses.dataclass(eq=False)
 class Pass(abc.ABC):
-  """A model's loss as pure functions.
+  """The forward and backward pass of a model as a pure function.
 
   Attributes:
     num_statistics: how many of `held` are moving statistics.
-    decay: the L2 terms that belong in the compressed gradient; None for none.
-    decoupled_decay: those that the update applies by itself; None for none.
+    decay: L2 terms that are part of the compressed gradient; None for none.
+    decoupled_decay: L2 terms that the update applies (decoupled weight decay);
+      None for none.
   """
 
   num_statistics: int
@@ -87,7 +88,7 @@ class Pass(abc.ABC):
   decoupled_decay: programs.WeightDecay | None = None
 
   def without_decay(self) -> 'Pass':
-    """The same pass, whose compressed gradient is without L2 terms."""
+    """Copies the pass without L2 terms in the compressed gradient."""
     made = copy.copy(self)
     made.decay = None
     return made
@@ -102,23 +103,23 @@ class Pass(abc.ABC):
     key: tf.Tensor,
     scale: tf.Tensor | None = None,
   ) -> tuple[Any, ...]:
-    """Differentiates the loss of a node's batch.
+    """Computes the gradients of the loss of a worker's batch.
 
-    A pass that remembers something, see `local_steps`, takes that too, as
-    `memory`, a list of tensors, and returns it last.
+    A pass with states, such as `local_steps`, also takes them, as `memory`, a
+    list of tensors, and returns the new ones last.
 
     Args:
-      parameters: of the model.
-      held: the moving statistics and then the frozen parameters.
-      images: of the node.
-      labels: int32 [b], of the node.
-      key: uint32 [2], of the node.
-      scale: float32 [], what the loss is multiplied with before it is
-        differentiated and its gradients are divided by; None for 1.
+      parameters: float32, the values of the trainable variables.
+      held: the moving statistics, then the frozen parameters.
+      images: [b, ...], of the worker.
+      labels: int32 [b], of the worker.
+      key: uint32 [2], random key of the worker.
+      scale: float32 [], the loss scale: the loss is multiplied by it before the
+        backward pass, and the gradients are divided by it. None for 1.
 
     Returns:
-      (list of gradients, scores float32 [`NUM_SCORES`]: loss, and top-1
-      accuracy as a share; list of new statistics).
+      (gradients, scores, new statistics). The scores are float32
+      [`NUM_SCORES`]: the loss, and the top-1 accuracy in [0, 1].
     """
 
   def go_on(
@@ -128,21 +129,21 @@ class Pass(abc.ABC):
     seed: tf.Tensor,
     step: tf.Tensor,
   ) -> None:
-    """What workers do during the exchange: nothing but for `local_steps`.
+    """Computes during the exchange; only `local_steps` overrides this.
 
     Args:
-      where: the device.
-      batch: with the examples of its workers.
+      where: the device and its workers.
+      batch: the examples of these workers.
       seed: int64 [], of the run.
-      step: int64 [], steps taken before.
+      step: int64 [], number of steps taken before.
     """
     del where, batch, seed, step
 
 
 class ModelPass(Pass):
-  """The pass of a Keras classifier, by `model.stateless_call`.
+  """The pass of a Keras classifier, with `model.stateless_call`.
 
-  One tape over the model keeps all activations.
+  A single gradient tape holds all activations of the model.
 
   Attributes:
     model: the classifier.
@@ -156,17 +157,18 @@ class ModelPass(Pass):
     decoupled: bool = False,
     mean_share: tf.Variable | float | None = None,
   ) -> None:
-    """Prepares the L2 terms, those of the variables' own regularizers.
+    """Prepares the L2 terms, which the variables' regularizers define.
 
     Args:
       model: maps images to `Outputs`.
-      plan: its variables.
-      loss: what is minimized.
-      decoupled: True leaves the L2 terms out of the compressed gradient, for
-        the update to apply.
-      mean_share: examples a node, of all nodes. A node's loss and scores are
-        multiplied with its share of examples by it, so that means over nodes of
-        unequal shares are those of all examples. None for equal shares.
+      plan: the variables of the model.
+      loss: the mean loss of a batch.
+      decoupled: True leaves the L2 terms out of the compressed gradient; the
+        update applies them.
+      mean_share: mean number of examples per worker. The loss and scores of a
+        worker with b examples are multiplied by b / mean_share, so that the
+        mean over workers is the mean over all examples. None if all workers
+        have equally many.
     """
     decay = programs.WeightDecay(plan.trainable)
     super().__init__(
@@ -188,7 +190,7 @@ class ModelPass(Pass):
     key: tf.Tensor,
     scale: tf.Tensor | None = None,
   ) -> tuple[list[tf.Tensor], tf.Tensor, list[tf.Tensor]]:
-    """See `Pass.gradients`."""
+    """Computes the gradients of the loss; see `Pass.gradients`."""
     plan = self._plan
 
     def losses(outputs: Outputs) -> tuple[tf.Tensor, tf.Tensor]:
@@ -210,17 +212,17 @@ class ModelPass(Pass):
     images: tf.Tensor,
     losses: Callable[[Outputs], tuple[tf.Tensor, tf.Tensor]],
   ) -> tuple[list[tf.Tensor], tf.Tensor, list[tf.Tensor]]:
-    """Differentiates a loss by the parameters.
+    """Runs the model and differentiates a loss by the parameters.
 
     Args:
-      parameters: of the model.
-      state: its non-trainable values.
-      images: of the node.
-      losses: takes the model's outputs; returns what is differentiated, float32
-        [], and the scores.
+      parameters: float32, the values of the trainable variables.
+      state: values of `model.non_trainable_variables`.
+      images: [b, ...], of the worker.
+      losses: takes the model's outputs; returns the loss to differentiate,
+        float32 [], and the scores.
 
     Returns:
-      (list of gradients, scores, list of new non-trainable values).
+      (gradients, scores, new values of `model.non_trainable_variables`).
     """
     with tf.GradientTape(watch_accessed_variables=False) as tape:
       tape.watch(parameters)
@@ -228,7 +230,7 @@ class ModelPass(Pass):
         parameters, state, images, training=True
       )
       target, scores = losses(outputs)
-    # A parameter that the loss does not reach has a gradient of zeros.
+    # The gradient of a parameter that does not affect the loss is zero.
     result = tape.gradient(
       target, parameters, unconnected_gradients=tf.UnconnectedGradients.ZERO
     )
@@ -247,10 +249,10 @@ class ModelPass(Pass):
 
 
 def is_right(outputs: Outputs, labels: tf.Tensor) -> tf.Tensor:
-  """Whether each label has the largest logit.
+  """Checks for each example whether its label has the largest logit.
 
   Args:
-    outputs: of a model.
+    outputs: of a model; logits of auxiliary heads are ignored.
     labels: int32 [b].
 
   Returns:
@@ -263,9 +265,18 @@ def is_right(outputs: Outputs, labels: tf.Tensor) -> tf.Tensor:
 def with_seeds(
   plan: model_variables.ModelVariables, held: list[tf.Tensor], key: tf.Tensor
 ) -> list[tf.Tensor]:
-  """The model's non-trainable values, with a dropout seed a layer from `key`.
+  """Collects the model's non-trainable values, with dropout seeds from `key`.
 
-  Layers fold in negative numbers; the codes fold in the index of a bucket.
+  The i-th non-trainable variable, if it is a seed, gets `key` with -1 - i
+  folded in. Codes fold in the index of a bucket, >= 0, so no key is used twice.
+
+  Args:
+    plan: the variables of the model.
+    held: the moving statistics, then the frozen parameters.
+    key: uint32 [2], random key of the worker.
+
+  Returns:
+    Values in the order of `model.non_trainable_variables`.
   """
   return [
     random_bits.fold_in(key, tf.constant(-1 - i))
@@ -278,7 +289,7 @@ def with_seeds(
 def of_net(
   net: 'factory.Net', label_smoothing: float = -1.0, aux_weight: float = -1.0
 ) -> Loss:
-  """The `Loss` of a net, with its own numbers where these are -1."""
+  """Makes the `Loss` of a net; -1 takes the default of the net."""
   return Loss(
     net.label_smoothing if label_smoothing == -1 else label_smoothing,
     net.auxiliary_weight if aux_weight == -1 else aux_weight,

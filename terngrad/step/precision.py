@@ -1,4 +1,4 @@
-"""Mixed precision: layers that compute in 16 bits on float32 parameters."""
+"""Mixed precision: layers compute in 16 bits with float32 parameters."""
 
 import contextlib
 from collections.abc import Iterator
@@ -8,10 +8,10 @@ import keras
 
 @contextlib.contextmanager
 def of_layers(dtype: str) -> Iterator[None]:
-  """Layers made inside compute in `dtype`.
+  """Sets the compute dtype of the Keras layers that the block makes.
 
-  Their variables, and what a layer with a dtype of its own returns (the logits
-  of every net: float32), are not changed by it.
+  Variables stay float32. A layer with an explicit dtype keeps it: the logits of
+  every net are float32.
 
   Args:
     dtype: 'float32', 'bfloat16' or 'float16'.

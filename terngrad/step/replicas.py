@@ -1,4 +1,4 @@
-"""Replicas: one copy of a model's state on each device, equal to the bit."""
+"""Replicas: bit-identical copies of the training state, one per device."""
 
 import types
 from collections.abc import Iterable
@@ -25,20 +25,18 @@ class Replica(NamedTuple):
   """The state of training on one device.
 
   Attributes:
-    device: its name.
-    trainable: tuple of float32 variables, the parameters.
-    statistics: tuple of float32 variables, the model's own moving statistics
-      (batch normalisation's).
-    slots: tuple of dict of slot name to variable, one dict a parameter.
-    averages: tuple of variables, the moving averages of the parameters, then
-      of the statistics and then of the frozen, as evaluation reads them; ()
-      where nobody does.
-    frozen: tuple of float32 variables, the parameters that are not trained.
-    scaling: variables of the loss scale, see `loss_scaling`; () without one.
-    own_statistics: True where the statistics, and their averages, are this
-      device's own and not those of all replicas.
-    shared: dict of `states.Key` to variable: what gradient methods remember,
-      the same on all replicas.
+    device: name of the device.
+    trainable: float32, the parameters.
+    statistics: float32, the model's moving statistics (batch normalization).
+    slots: for each parameter the optimizer's slots, by name.
+    averages: float32 moving averages of the parameters, then of the statistics,
+      then of the frozen parameters; evaluation reads them. () for none.
+    frozen: float32, the parameters that are not trained.
+    scaling: the variables of the loss scale, see `loss_scaling`; () without
+      loss scaling.
+    own_statistics: True if the statistics and their averages may differ between
+      replicas (local batch normalization, --bn_statistics=per_device).
+    shared: states of gradient methods that are the same on all replicas.
   """
 
   device: str
@@ -52,7 +50,7 @@ class Replica(NamedTuple):
   shared: Mapping[states.Key, tf.Variable] = types.MappingProxyType({})
 
   def variables(self) -> list[tf.Variable]:
-    """All variables, in a fixed order."""
+    """Lists all variables, in a fixed order."""
     slots = [variable for slot in self.slots for variable in slot.values()]
     return [
       *self.trainable,
@@ -67,9 +65,9 @@ class Replica(NamedTuple):
   def part(
     self, parameters: Sequence[int], statistics: Sequence[int]
   ) -> 'Replica':
-    """A replica of some of the variables, with their slots and averages.
+    """Selects some of the variables, with their slots and averages.
 
-    It has no averages of the frozen.
+    The averages of frozen parameters are left out.
 
     Args:
       parameters: indices in `trainable`.
@@ -87,7 +85,7 @@ class Replica(NamedTuple):
     )
 
   def own(self) -> list[bool]:
-    """For each of `variables()` whether other replicas need not have it."""
+    """For each of `variables()`: True if it may differ between replicas."""
     if not self.own_statistics:
       return [False] * len(self.variables())
     first = len(self.trainable)
@@ -105,21 +103,21 @@ def create(
   shared: Mapping[states.Key, methods.State] = types.MappingProxyType({}),
   averaged: bool = True,
 ) -> tuple[Replica, ...]:
-  """One replica a device, all equal to the model's present values.
+  """Makes one replica per device with the current values of the model.
 
-  The first replica uses the model's own variables, so that a machine with one
+  The first replica uses the variables of the model, so that a machine with one
   device holds the parameters once.
 
-  Slots and averages are beside their variables, wherever the model's are.
+  Slots and averages are on the device of their variable.
 
   Args:
-    plan: variables of the model.
-    optimizer: whose slots each replica has.
-    devices: names, one a replica.
-    scaling: values that the variables of the loss scale start from.
-    own_statistics: True where each device keeps its own statistics.
-    shared: from `states.shared`.
-    averaged: False makes no averages.
+    plan: the variables of the model.
+    optimizer: defines the slots.
+    devices: name of each replica's device.
+    scaling: initial values of the loss-scale variables; () for none.
+    own_statistics: True if each device has its own moving statistics.
+    shared: declarations of the shared states, from `states.shared`.
+    averaged: False makes no moving averages.
   """
   kinds = (plan.trainable, plan.statistics, plan.frozen)
   first = [tuple(v.value for v in kind) for kind in kinds]
@@ -146,7 +144,7 @@ def create(
 def _slots(
   optimizer: optimizers.Optimizer, variable: tf.Variable
 ) -> dict[str, tf.Variable]:
-  """A parameter's slots, where it is."""
+  """Makes the slots of a parameter, on its device."""
   with tf.device(variable.device):
     return {
       name: tf.Variable(tf.fill(variable.shape, start), trainable=False)
@@ -157,31 +155,29 @@ def _slots(
 def _copies(
   values: Iterable[tf.Variable | float], device: str | None = None
 ) -> _Variables:
-  """Variables of the same values, on a device or where each of them is."""
+  """Copies values to new variables, on `device` or that of each value."""
   made = []
   for value in values:
-    # Numbers come with a device.
+    # With plain numbers the caller passes a device.
     with tf.device(device or cast(tf.Variable, value).device):
       made.append(tf.Variable(value, trainable=False))
   return tuple(made)
 
 
 def copy(source: Replica, target: Replica) -> None:
-  """Makes `target` equal to `source`, to the bit."""
+  """Copies all variables of `source` to `target`, bit by bit."""
   for here, there in zip(source.variables(), target.variables(), strict=True):
     there.assign(here)
 
 
 def check_equal(replicas: Sequence[Replica], names: Sequence[str]) -> None:
-  """Proves that all replicas are equal to the bit, but for what is their own.
+  """Checks that all replicas are bit-identical, except local statistics.
 
-  Args:
-    replicas: of one training.
-    names: of the variables of a replica, in the order of
-      `Replica.variables()`.
+  `names` are those of `Replica.variables()`, in the same order.
 
   Raises:
-    errors.TrainingError: two differ; names the variable and the devices.
+    errors.TrainingError: two replicas differ; names the variable and the
+      devices.
   """
   if len(replicas) == 1:
     return
@@ -200,14 +196,12 @@ def check_equal(replicas: Sequence[Replica], names: Sequence[str]) -> None:
 
 
 def check_finite(replica: Replica, names: Sequence[str]) -> None:
-  """Proves that a replica holds neither NaN nor infinity.
+  """Checks that no variable of a replica has a NaN or infinite element.
 
-  Args:
-    replica: of a training.
-    names: of its variables, in the order of `Replica.variables()`.
+  `names` are those of `Replica.variables()`, in the same order.
 
   Raises:
-    errors.TrainingError: one does; names the variable.
+    errors.TrainingError: a variable has one; names the variable.
   """
   for name, variable in zip(names, replica.variables(), strict=True):
     if not np.isfinite(variable.numpy()).all():
@@ -221,7 +215,7 @@ def check_finite(replica: Replica, names: Sequence[str]) -> None:
 def variable_names(
   plan: model_variables.ModelVariables, replica: Replica
 ) -> list[str]:
-  """Names of `replica.variables()`, for checkpoints and messages."""
+  """Names of `replica.variables()`, as checkpoints and messages use them."""
   slots = [
     f'{name}/{slot}'
     for name, named in zip(plan.names, replica.slots, strict=False)
@@ -238,5 +232,5 @@ def variable_names(
 
 
 def average_name(name: str) -> str:
-  """The name of the moving average of a parameter or statistic."""
+  """Makes the name of the moving average of a parameter or statistic."""
   return f'{name}/average'

@@ -1,7 +1,7 @@
 """Learning rates and averaging rates as functions of the step.
 
-Everything here is plain Python on plain numbers: the results are given to the
-traced step, which so never has to be traced again.
+All functions are plain Python on plain numbers. Their results are arguments of
+the traced step, so new values never retrace it.
 """
 
 import math
@@ -12,44 +12,43 @@ DECAY_TYPES = ('fixed', 'exponential', 'polynomial', 'linear')
 
 
 class Decay(Protocol):
-  """How a learning rate falls: `config.optimizer.Optimizer`."""
+  """Options of a learning rate schedule, as in `config.optimizer.Optimizer`."""
 
   @property
   def name(self) -> str:
-    """Of the optimizer."""
+    """Name of the optimizer."""
 
   @property
   def initial_learning_rate(self) -> float:
-    """The rate of the first step."""
+    """Learning rate of the first step."""
 
   @property
   def learning_rate_decay_type(self) -> str:
-    """Of `DECAY_TYPES`."""
+    """One of `DECAY_TYPES`."""
 
   @property
   def learning_rate_decay_factor(self) -> float:
-    """Of a drop, for 'exponential'."""
+    """Factor of the learning rate at each drop of 'exponential'."""
 
   @property
   def num_epochs_per_decay(self) -> float:
-    """From one drop to the next, or until the end of 'linear'."""
+    """Epochs between two drops of 'exponential', or the length of 'linear'."""
 
   @property
   def end_learning_rate(self) -> float:
-    """Where 'linear' ends."""
+    """Learning rate at the end of 'linear'."""
 
   @property
   def decay_adam(self) -> bool:
-    """Whether the rate of Adam falls too."""
+    """True if the learning rate of Adam decays too."""
 
 
 class Epoch(NamedTuple):
-  """Where a step is in its epoch.
+  """Position of a step in its epoch.
 
   Attributes:
-    number: of the epoch, from 1.
-    step: of the epoch, from 1.
-    num_steps: of the epoch.
+    number: number of the epoch, from 1.
+    step: number of the step in the epoch, from 1.
   """
 
   number: int
@@ -58,40 +57,40 @@ class Epoch(NamedTuple):
 
 
 class Epochs(NamedTuple):
-  """How steps and epochs go together.
+  """Converts steps to epochs.
 
-  Examples come in a stream without borders, so a step may hold the last of one
-  epoch and the first of the next. It then ends the first.
+  A batch may hold the last examples of one epoch and the first of the next. Its
+  step is then the last one of the first epoch.
 
   Attributes:
-    num_examples: in an epoch.
-    batch_size: examples a step.
+    num_examples: examples per epoch.
+    batch_size: examples per step.
   """
 
   num_examples: int
   batch_size: int
 
   def steps(self, count: int) -> int:
-    """Steps until so many epochs have ended."""
+    """Counts the steps until `count` epochs have ended."""
     return -(-count * self.num_examples // self.batch_size)
 
   def of(self, step: int) -> Epoch:
-    """The epoch that a step is of: the first that its examples are of.
+    """Finds the epoch of a step: the epoch of its first example.
 
     Args:
-      step: steps taken, this one among them; >= 1.
+      step: number of steps taken, including this one; >= 1.
     """
     before = (step - 1) * self.batch_size // self.num_examples
     first = self.steps(before)
     return Epoch(before + 1, step - first, self.steps(before + 1) - first)
 
   def ended(self, step: int) -> int | None:
-    """The number, from 1, of the epoch that ends in a step; or None.
+    """Finds the epoch, from 1, that ends in a step; None if none does.
 
-    Where a batch is larger than an epoch, it is the last of those that end.
+    If several epochs end in one step, it is the last of them.
 
     Args:
-      step: steps taken, this one among them.
+      step: number of steps taken, including this one; >= 1.
     """
     before, after = (
       taken * self.batch_size // self.num_examples for taken in (step - 1, step)
@@ -102,20 +101,18 @@ class Epochs(NamedTuple):
 def learning_rate(
   optimizer: Decay, step: int, steps_per_epoch: float, max_steps: int
 ) -> float:
-  """The learning rate of a step, by the 2017 code's formulas.
+  """Computes the learning rate of a step by the formulas of the 2017 code.
 
-  Adam has a fixed learning rate whatever the decay type, unless it is to decay
-  as in TF-Slim's trainer, whose polynomial decay is `linear` here.
+  For Adam the learning rate is fixed, whatever the decay type. With
+  `decay_adam` it decays, as in TF-Slim's trainer. 'polynomial' is initial *
+  sqrt(1 - step / max_steps), 0 from max_steps on; TF-Slim's polynomial decay is
+  'linear' here.
 
   Args:
-    optimizer: of the run.
-    step: steps taken before this one.
-    steps_per_epoch: on average.
-    max_steps: of the run.
-
-  Returns:
-    The rate; the polynomial schedule falls as the square root and reaches 0 at
-    max_steps.
+    optimizer: the options of the schedule.
+    step: number of steps taken before this one.
+    steps_per_epoch: mean over epochs.
+    max_steps: steps of the run.
   """
   initial = optimizer.initial_learning_rate
   decay_type = optimizer.learning_rate_decay_type
@@ -133,7 +130,7 @@ def learning_rate(
 
 
 def needs_max_steps(optimizer: Decay) -> bool:
-  """Whether the learning rate of a step depends on the last one's number."""
+  """Checks whether the learning rate depends on the number of steps to take."""
   decay_type = optimizer.learning_rate_decay_type
   return decay_type == 'polynomial' and not _is_adam(optimizer)
 
@@ -143,11 +140,11 @@ def _is_adam(optimizer: Decay) -> bool:
 
 
 def averaging_decay(step: int, limit: float = 0.9999) -> float:
-  """How much of the moving average of the parameters stays at a step.
+  """Computes the decay of the moving averages of the parameters at a step.
 
   Args:
-    step: steps taken before this one.
-    limit: what the decay grows to.
+    step: number of steps taken before this one.
+    limit: maximum of the decay.
 
   Returns:
     min(limit, (1 + step) / (10 + step)).
@@ -158,14 +155,16 @@ def averaging_decay(step: int, limit: float = 0.9999) -> float:
 def uses_float_gradients(
   floating_grad_epoch: int, step: int, batch_size: int, num_examples: int
 ) -> bool:
-  """True in the last epoch of every cycle of `floating_grad_epoch` epochs.
+  """Checks whether a step exchanges float32 gradients instead of codes.
+
+  It does in the last epoch of each cycle of `floating_grad_epoch` epochs.
 
   Args:
-    floating_grad_epoch: length of the cycle in epochs; 0 never uses floats and
-      1 always does.
-    step: steps taken before this one.
-    batch_size: examples a step.
-    num_examples: examples in an epoch.
+    floating_grad_epoch: length of the cycle in epochs. With 0 no step uses
+      floats, with 1 every step does.
+    step: number of steps taken before this one.
+    batch_size: examples per step.
+    num_examples: examples per epoch.
   """
   if floating_grad_epoch == 0:
     return False

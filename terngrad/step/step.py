@@ -1,7 +1,12 @@
 """One training step: gradients, codes, exchange, mean, update.
 
-The same for the devices of one process, for equal processes and for workers
-with parameter servers: they differ in their exchange alone.
+`Reducer.begin` computes the gradients of all workers, which then agree on a
+probe. `Reducer.exchange` encodes them and sends the messages. On each device
+`StepEnd` decodes the mean gradients and updates the replica.
+
+The step is the same for the devices of one process, for processes with
+collectives and for workers with parameter servers. They differ only in the
+exchange.
 """
 
 import abc
@@ -28,21 +33,20 @@ from terngrad.step import synchronized
 
 
 class StepResult(NamedTuple):
-  """What a step tells the loop.
+  """Results of a step for the training loop.
 
   Attributes:
     entropy: float32 [workers], mean loss of each worker's examples.
-    accuracy: float32 [workers], top-1 accuracy of the same, as a share.
-    probes: float32 [workers, probes]; not finite where a gradient was not.
+    accuracy: float32 [workers], top-1 accuracy of the same examples, in [0, 1].
+    probes: float32 [workers, probes]; not finite where a gradient is not.
     shared: float32 [probes], the agreed probe.
-    words: for each device of this process a list of int32 [its workers, words],
-      one a part: their messages, round after round.
-    sent: int32 [workers of the exchange's `own`], how many words each sent.
-    stop: float32 [], the largest wish to stop of all processes; see
+    words: for each device of this process its messages, int32 [workers of the
+      device, words] for each part and round.
+    sent: int32 [workers of this process], how many words each sent.
+    stop: float32 [], the largest signal number of all processes; see
       `Step.take`.
-    worker_labels: what to call the workers; () for by their
-      numbers.
-    is_taken: bool [], False where nothing was updated; see
+    worker_labels: name of each worker for logs; () for the indices.
+    is_taken: bool [], False if nothing was updated; see
       `Training.skips_not_finite`.
   """
 
@@ -57,24 +61,25 @@ class StepResult(NamedTuple):
   is_taken: tf.Tensor | bool = True
 
   def payloads(self, device_index: int) -> tf.Tensor:
-    """The whole payloads of a device, int32 [its workers, words]."""
+    """Joins all messages of a device, int32 [workers of the device, words]."""
     return tf.concat(self.words[device_index], axis=1)
 
 
 class Training(NamedTuple):
-  """What a step trains, and where.
+  """What a step trains and on which devices.
 
   Attributes:
-    node_pass: of a worker.
-    exchange: between the workers.
-    replicas: one a device of `exchange`.
-    states: of the methods.
-    optimizer: applied once a step to each replica.
-    seed: integer, of the run.
-    synchronization: of batch normalisations over the workers, or None.
-    local: what workers do by themselves; of its `fragments` a step exchanges
-      one. None: they compute gradients.
-    skips_not_finite: True leaves replicas and states as they are in a step in
+    node_pass: the forward and backward pass of a worker.
+    exchange: connects the workers.
+    replicas: one for each device of `exchange`.
+    states: of the gradient methods and the pass.
+    optimizer: applied once per step to each replica.
+    seed: of the run.
+    synchronization: synchronized batch normalization over the workers; None for
+      local batch normalization.
+    local: local steps of the workers between exchanges; a step exchanges one of
+      its `fragments`. None: each step computes gradients of one batch.
+    skips_not_finite: True skips the update of replicas and states in a step in
       which a loss or a gradient of any worker is not finite.
   """
 
@@ -91,14 +96,14 @@ class Training(NamedTuple):
   def context(
     self, device_index: int
   ) -> contextlib.AbstractContextManager[None]:
-    """What the passes on a device of `exchange` are traced in."""
+    """The context in which the passes of a device of `exchange` are traced."""
     if self.synchronization:
       return self.synchronization.context(device_index)
     return contextlib.nullcontext()
 
 
 class Step(abc.ABC):
-  """A step of a training."""
+  """A training step."""
 
   @abc.abstractmethod
   def take(
@@ -110,30 +115,31 @@ class Step(abc.ABC):
     averaging_decay: tf.Tensor,
     stop: tf.Tensor | float = 0.0,
   ) -> StepResult:
-    """Takes one step: updates the replicas.
+    """Takes one step and updates the replicas.
 
     Args:
       images: [workers of this process, b, ...].
       labels: int32 [workers of this process, b].
-      step: int64 [], steps taken before.
+      step: int64 [], number of steps taken before.
       learning_rate: float32 [].
-      averaging_decay: float32 [].
-      stop: float32 [], the signal that asks this process to stop; 0 for none.
+      averaging_decay: float32 [], decay of the moving averages of parameters.
+      stop: float32 [], number of the signal that asks this process to stop; 0
+        for none.
     """
 
 
 class TrainStep(Step):
-  """Gradients, codes, exchange, mean, update; traced when first taken."""
+  """Gradients, codes, exchange, mean, update; traced at the first step."""
 
   def __init__(
     self, training: Training, codec: gradients_lib.GradientCodec
   ) -> None:
-    """Prepares reducer and updates; traces nothing yet.
+    """Prepares the reducer and the updates; traces nothing yet.
 
     Args:
       training: what is trained.
-      codec: in parts or not; see `reduce.parts`. One of a fragment leaves all
-        other parameters as they are.
+      codec: cut into parts or not, see `reduce.parts`. With the codec of a
+        fragment the step updates only the parameters of that fragment.
     """
     self._training = training
     self._reducer = device_passes.reducer(
@@ -173,7 +179,7 @@ class TrainStep(Step):
     averaging_decay: tf.Tensor,
     stop: tf.Tensor | float = 0.0,
   ) -> StepResult:
-    """See `Step.take`."""
+    """Takes one step and updates the replicas; see `Step.take`."""
     training, exchange = self._training, self._training.exchange
     node_pass, rate, updates = self._local(step, learning_rate)
     seed = tf.constant(training.seed, tf.int64)
@@ -186,7 +192,7 @@ class TrainStep(Step):
       [step] * len(batches),
       stop,
     )
-    # Nothing of the exchange, nor of the update, waits for this.
+    # Neither the exchange nor the update waits for this.
     for one, batch in zip(self._passes, batches, strict=True):
       node_pass.go_on(one, batch, seed, step)
     apply_states = self._apply_states(begun.metadata)
@@ -206,26 +212,26 @@ class TrainStep(Step):
   def _local(
     self, step: tf.Tensor, learning_rate: tf.Tensor
   ) -> tuple[passes.Pass, tf.Tensor, tf.Tensor]:
-    """(the pass, learning rate of the update, updates taken before)."""
+    """(The pass, learning rate of the update, number of updates before)."""
     node_pass, local = self._training.node_pass, self._training.local
     if not local:
       return node_pass, learning_rate, step
     made = local.pass_at(node_pass, learning_rate)
-    # Of each variable there is one update in as many steps as fragments.
+    # Each variable is updated once in as many steps as there are fragments.
     updates = step // max(1, len(local.fragments))
     return made, tf.constant(local.outer_rate), updates
 
   def _apply_states(
     self, metadata: metadata_lib.Metadata
   ) -> list[tf.Tensor | None]:
-    """For each device whether states change, bool []; None for True.
+    """Decides for each device whether states change, bool []; None for True.
 
-    By what the device knows of all workers.
+    The decision uses only metadata of all workers, so devices agree.
     """
     of_devices = list(zip(*metadata.shared, strict=True))
     if self._training.skips_not_finite:
       count = self._training.exchange.num_workers
-      # Gradients that are finite may add up to infinity.
+      # The sum of finite gradients may be infinite.
       return [
         loss_scaling.all_finite(
           [metadata.scores[:, 0], *(agreed * count for agreed in of_parts)]

@@ -1,4 +1,4 @@
-"""The end of a step: means are decoded and the replica is updated."""
+"""The end of a step: decodes the mean gradients and updates the replica."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,12 +14,12 @@ from terngrad.step import updates
 
 
 class _Together(NamedTuple):
-  """Parts that are updated together, and how.
+  """Parts of the model that one update covers.
 
   Attributes:
     parts: of the model.
-    update: takes their means.
-    fused: takes the messages of the only part; None where that cannot be.
+    update: takes the mean gradients of all these parts.
+    fused: takes the messages of the only part; None if there is no kernel.
   """
 
   parts: Sequence[programs.Part]
@@ -28,7 +28,7 @@ class _Together(NamedTuple):
 
 
 class StepEnd:
-  """The updates of one device, part by part where nothing ties them."""
+  """The updates of one device: one per part, or one for the whole model."""
 
   def __init__(
     self,
@@ -37,18 +37,11 @@ class StepEnd:
     decoupled_decay: programs.WeightDecay | None,
     parts: Sequence[programs.Part],
   ) -> None:
-    """Tries the kernels, once a process; updates compile when first called.
-
-    Args:
-      replica: of the device.
-      optimizer: applied once a step.
-      decoupled_decay: see `updates.Update`.
-      parts: of the model.
-    """
+    """Checks the kernels, once per process; updates compile when called."""
     self._device = replica.device
     self._updates: list[_Together] = []
     statistics = tuple(range(len(replica.statistics)))
-    # A clip looks at all gradients, and so does the loss scale.
+    # Clipping and loss scaling need all gradients at once.
     self._at_once = bool(optimizer.clip_norm or replica.scaling)
     for own in [parts] if self._at_once else [[part] for part in parts]:
       indices = sorted(i for part in own for i in part.indices)
@@ -72,9 +65,9 @@ class StepEnd:
     """Updates the replica.
 
     Args:
-      pending: of each part.
-      statistics: list of float32, the new statistics.
-      numbers: of the update.
+      pending: one for each part.
+      statistics: float32, the new moving statistics.
+      numbers: (step, learning_rate, averaging_decay).
     """
     with tf.device(self._device):
       for parts, update, fused in self._updates:

@@ -1,10 +1,12 @@
-"""Batch normalisation by the examples of all workers at once.
+"""Synchronized batch normalization: statistics over all workers.
 
-Keras's layer asks `tf.distribute` for sums over replicas. Here the replicas are
-the workers, and sums are taken in their order, so that towers and processes get
-the same bits. Differentiated, a sum over the workers is a sum over the workers:
-each worker's gradient is then that of all workers' losses by its own
-activations, and their mean is that of the whole batch.
+Keras's layer calls `all_reduce` of the `tf.distribute` replica context. Here a
+replica is a worker. Sums run in the order of the workers, so that towers and
+collectives get the same bits.
+
+The gradient of a sum over the workers is again a sum over the workers. A
+worker's gradient is therefore that of the sum of all workers' losses by its
+activations, and the mean of these gradients is that of the whole batch.
 """
 
 from collections.abc import Callable
@@ -17,21 +19,21 @@ from terngrad.exchange import layer_collectives
 
 
 def synchronize(model: keras.Model) -> None:
-  """Lets the batch normalisations of a Keras model ask for sums."""
+  """Turns on `synchronized` in the batch normalizations of a Keras model."""
   for layer in batch_norm.layers_of(model):
     layer.synchronized = True
 
 
 class Synchronization(layer_collectives.LayerCollectives):
-  """The contexts of passes whose layers sum over the workers."""
+  """Makes the replica contexts in which layers sum over the workers."""
 
   def context(self, device_index: int) -> tf.distribute.ReplicaContext:
-    """The context in which the pass of a device's worker is traced."""
+    """The context for tracing the pass of the worker of a device."""
     return _Worker(self, device_index)
 
 
 class _Worker(tf.distribute.ReplicaContext):
-  """One worker, as a replica that Keras's layers ask for sums."""
+  """The replica context of one worker; Keras's layers call `all_reduce`."""
 
   def __init__(
     self, workers: layer_collectives.LayerCollectives, device_index: int
@@ -46,15 +48,15 @@ class _Worker(tf.distribute.ReplicaContext):
     value: tf.Tensor,
     options: tf.distribute.experimental.CommunicationOptions | None = None,
   ) -> tf.Tensor:
-    """The sum of a tensor over the workers, on each of them.
+    """Sums a tensor over the workers, on each of them.
 
     Args:
-      reduce_op: `tf.distribute.ReduceOp.SUM`.
-      value: float32 [...], the same shape for all workers.
-      options: of communication; not looked at.
+      reduce_op: must be `tf.distribute.ReduceOp.SUM`.
+      value: float32 [...], the same shape on all workers.
+      options: ignored.
 
     Returns:
-      The shape of `value`, the same bits on every worker.
+      float32 in the shape of `value`, the same bits on every worker.
 
     Raises:
       ValueError: another `reduce_op`.

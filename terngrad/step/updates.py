@@ -1,4 +1,4 @@
-"""What a step does to parameters, their slots and their averages."""
+"""Updates the parameters, optimizer slots and moving averages of a replica."""
 
 import dataclasses
 
@@ -16,21 +16,20 @@ Numbers = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Update:
-  """The compiled end of a step on one device.
+  """The compiled update of a replica.
 
-  One program, so that an element of a parameter, its slots and its average pass
-  through the cores once; and not one with the decoding, which depends on the
-  layout of the workers: the compiler would choose by it which product and sum
-  to round together, and layouts would differ in the last bit. `fused_updates`
-  has kernels that do both.
+  The update is one XLA program, so that each element of a parameter, its slots
+  and its average is read once. Decoding is another program, since it depends on
+  how the workers are spread over devices. In one program XLA's choice of which
+  product and sum to fuse into one rounding would depend on that too, and
+  layouts would differ in the last bit. `fused_updates` has kernels that decode
+  and update at once.
 
-  The gradients of the decoupled decay, times the learning rate, are taken off
-  the parameters as they were before the step, and pass neither through the clip
-  nor through the optimizer.
+  Decoupled weight decay subtracts learning rate * gradient of the L2 terms, for
+  the parameters before the step. It is neither clipped nor seen by the
+  optimizer.
 
   Attributes:
-    replica: of the device.
-    optimizer: applied once a step.
     decoupled_decay: the L2 terms of the replica's parameters; None for none.
   """
 
@@ -45,7 +44,13 @@ class Update:
     statistics: list[tf.Tensor],
     numbers: Numbers,
   ) -> None:
-    """Updates the replica, by means of gradients and new statistics."""
+    """Updates the replica.
+
+    Args:
+      means: float32 mean gradients, one for each parameter.
+      statistics: float32, the new moving statistics.
+      numbers: (step, learning_rate, averaging_decay).
+    """
     scaling = self.replica.scaling
     if not scaling:
       self._apply(means, statistics, numbers)
@@ -80,8 +85,8 @@ class Update:
     for variable, value in zip(replica.statistics, statistics, strict=True):
       variable.assign(value)
     values = (*replica.trainable, *replica.statistics)
-    # The averages of the frozen, which come last, stay what they are; benches
-    # may do without averages.
+    # The averages of frozen parameters come last and do not change. Benchmarks
+    # may have no averages.
     for average, value in zip(replica.averages, values, strict=False):
       kept = averaging_decay * average
       average.assign(kept + (1.0 - averaging_decay) * value)
