@@ -80,7 +80,7 @@ class Chain(coded.Code):
 
   @property
   def packing(self) -> wire.Packing | wire.VariablePacking:
-    """The last stage. A `wire.CompositePacking` is never part of a chain."""
+    """The last stage; chains contain no `wire.CompositePacking`."""
     return cast(wire.Packing | wire.VariablePacking, self.stages[-1])
 
   def probe(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
