@@ -210,7 +210,7 @@ class Chain(coded.Code):
     return _Encoded(self, digits) if digits else _Probed(self)
 
   def on_gpus(self) -> method.Method:
-    """Returns a code whose probe reads gradients once, to 1e-6 the same."""
+    """Returns a code whose probe reads gradients once and agrees to 1e-6."""
     if type(self) is not Chain or self.group_size:
       return self
     return _OnePass.of(self) if self.quantizer or self.clips else self

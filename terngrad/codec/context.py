@@ -102,7 +102,7 @@ def flat(gradients: Tensors) -> tf.Tensor:
 
 
 def each(gradients: Tensors, context: Context) -> Tensors:
-  """Returns gradients as v flat float32 tensors; copies only a joined one."""
+  """Returns gradients as v flat float32 tensors, split if necessary."""
   return each_of(gradients, context.sizes)
 
 
