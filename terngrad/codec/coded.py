@@ -90,14 +90,11 @@ class Code(method.Method):
     shared: tf.Tensor,
     key: tf.Tensor,
   ) -> tf.Tensor:
-    """Encodes flat gradients without checks, see `encode`; int32 [w].
+    """Encodes flat gradients without checks; returns int32 [w].
 
-    Args:
-      pieces: float32, one flat tensor per variable or one for the bucket.
-      sizes: elements of each of the v variables.
-      own: float32 [p], the local probe.
-      shared: float32 [p], the agreed probe.
-      key: uint32 [2], or [3] with strata.
+    `pieces` are flat float32 tensors, one per variable or one for the bucket.
+    `sizes` are the elements of the v variables. The other arguments are those
+    of `encode`.
     """
 
   @abc.abstractmethod
@@ -130,14 +127,8 @@ class Code(method.Method):
   ) -> list[tf.Tensor]:
     """Decodes what `decode_sum` returns from the sum of the unpacked values.
 
-    Args:
-      sums: int8 or int32 sums of codes or float32 sums, [elements or more].
-      shared: float32 [p], the agreed probe.
-      shapes: of the v variables.
-      scale: factor of the sums.
-
-    Returns:
-      v float32 of `shapes`.
+    `sums` are int8 or int32 sums of codes, or float32 sums, [elements or more].
+    The other arguments are those of `decode_sum`.
     """
     raise NotImplementedError
 

@@ -165,18 +165,11 @@ class Method(deprecated.OfFunctions):
   def begin(
     self, gradients: Tensors, states: Tensors, context: Context
   ) -> tuple[Tensors, tf.Tensor]:
-    """Returns the gradients to code and the local probe.
+    """Returns the gradients to code and the local probe, float32 [p].
 
     The default returns the gradients unchanged and one norm per variable.
-
-    Args:
-      gradients: of this worker.
-      states: the states visible to this worker.
-      context: with `own` and `shared` unset.
-
-    Returns:
-      (The gradients to code; the probe, float32 [p]. A probe number must not be
-      finite if an element that it covers is not finite.)
+    `context` has no probes yet. A probe number must not be finite if an element
+    that it covers is not finite.
     """
     return gradients, statistics.norms(each(gradients, context))
 

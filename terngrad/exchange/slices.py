@@ -35,10 +35,7 @@ class Slices(NamedTuple):
     return self.packing.elements_per_word
 
   def deal(self, rows: tf.Tensor) -> tf.Tensor:
-    """Splits messages into slices.
-
-    Args:
-      rows: int32 [local workers, num_words].
+    """Splits int32 [local workers, num_words] into slices.
 
     Returns:
       int32 [processes, local workers, width].
@@ -74,8 +71,7 @@ class Slices(NamedTuple):
     """Adds floats in the order of the workers.
 
     Args:
-      received: int32 [processes, workers of a process, width], what each
-        process sent to this one.
+      received: as for `sums`.
 
     Returns:
       float32 [elements per word * width].
@@ -86,7 +82,7 @@ class Slices(NamedTuple):
     )
 
   def by_digit(self, values: tf.Tensor) -> tf.Tensor:
-    """Returns the slices [processes, n * width] as planes [n, words].
+    """Returns slices [processes, n * width] as planes [n, words].
 
     n is `elements_per_word`.
     """

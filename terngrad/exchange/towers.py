@@ -103,7 +103,7 @@ class Towers(NamedTuple):
     Args:
       rows: for each device float32 [its workers, n].
       conclude: a pure function of all rows, float32 [workers, n] in the order
-        of the workers. It computes what devices need from them.
+        of the workers.
 
     Returns:
       (float32 [workers, n], for records; for each device the result of

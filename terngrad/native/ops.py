@@ -169,14 +169,8 @@ def scale_sums(
 ) -> list[tf.Tensor]:
   """Scales sums of codes that were unpacked and added before.
 
-  Args:
-    sums: int8, int32 or float32 [elements or more].
-    scalers: float32 [v].
-    shapes: static shapes of the v variables.
-    scale: factor, applied after the scaler.
-
-  Returns:
-    v float32 of `shapes`, as from `Digits.decode_sum`.
+  `sums` are int8, int32 or float32 [elements or more]. The other arguments and
+  the result are those of `Digits.decode_sum`.
   """
   return native.library().terngrad_scale_sums(
     sums=sums, scalers=scalers, V=len(shapes), shapes=shapes, scale=scale
@@ -261,18 +255,9 @@ def fused_update_of_sums(
 ) -> tf.Operation | None:
   """Updates variables by sums that were unpacked and added before.
 
-  Args:
-    sums: int8, int32 or float32 [n], of the elements from `first` on; values
-      past the last element are ignored.
-    first: index of the first element among all variables' elements.
-    scalers: float32 [v].
-    scale: factor, applied after the scaler.
-    tensors: the variables.
-    rates: (learning_rate, decay), float32 [] each; decay is ignored without
-      averages.
-
-  Returns:
-    The operation, in graphs; None in eager code.
+  `sums` are int8, int32 or float32 [n], for the elements from `first` on,
+  counted through all variables. Values past the last element are ignored. The
+  other arguments and the result are those of `fused_update`.
   """
   moving = _moving(tensors, rates)
   total = sum(shape.num_elements() for shape in moving['shapes'])
