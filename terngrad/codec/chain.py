@@ -1,13 +1,13 @@
-"""Makes codes of stages.
+"""Builds codes from stages.
 
-A code is a chain of stages in the order in which data flows through them:
+A code is a chain of stages, listed in data-flow order:
 
   FLOAT --clip--> FLOAT --quantizer--> CODES --packing--> WORDS
 
 `chain(clip_by_stddev(2.5), ternarize(), base3())` is TernGrad and
-`chain(float32_words())` is the plain gradient. Clips and scalers are each
-variable's own; a bucket is quantized and packed as one vector, so that the
-compiled code does not grow with the number of variables.
+`chain(float32_words())` sends the plain gradient. Each variable has its clip
+limit and its scaler. A bucket is quantized and packed as one vector, so that
+the size of the compiled code does not depend on the number of variables.
 """
 
 import functools
@@ -30,37 +30,37 @@ from terngrad.codec.stages import ternary
 from terngrad.codec.stages import wire
 from terngrad.native import ops
 
-# The quantizers that kernels know, and the digits that they decode.
+# The quantizers and the word formats that kernels support.
 _TERNARY = (ternary.Ternarize, ternary.ByStddev)
 _DECODED = ((3, 20), (4, 16))
 
 
 def chain(*stages: contract.Stage, group_size: int = 0) -> 'Chain':
-  """Makes a code of stages, listed in the order of the data.
+  """Builds a code from stages in data-flow order.
 
   Args:
     *stages: any number of `Clip`, at most one `Quantizer`, then one `Packing`
-      that takes what comes before it.
-    group_size: elements that have a clip and a scaler of their own, consecutive
-      ones of a variable; 0 for one of each for the whole variable.
+      that accepts the output of the stage before it.
+    group_size: consecutive elements of a variable that share a clip limit and a
+      scaler; 0 for the whole variable.
 
   Returns:
     A `coded.Code`.
 
   Raises:
-    ValueError: the stages do not fit together, the message names the two; or
-      there are groups, but no quantizer.
+    ValueError: two stages do not fit together (the message names both), or
+      `group_size` is set without a quantizer.
   """
   return Chain(stages, group_size)
 
 
 class Chain(coded.Code):
-  """See `chain`."""
+  """A code that applies stages in order; built by `chain`."""
 
   def __init__(
     self, stages: Sequence[contract.Stage], group_size: int = 0
   ) -> None:
-    """See `chain`."""
+    """Checks the stages, with the arguments of `chain`."""
     chains.check(stages, group_size)
     self.stages, self.group_size = stages, group_size
     self.name = ' > '.join(stage.name for stage in stages)
@@ -69,7 +69,7 @@ class Chain(coded.Code):
     self.clips = [s for s in stages if isinstance(s, contract.Clip)]
     self.max_workers = self.packing.max_workers
     quantizer = self.quantizer
-    # Packings of codes have none, and come after a quantizer.
+    # Packings of codes have no traits; they always follow a quantizer.
     self.traits = cast(contract.Traits, (quantizer or self.packing).traits)
     if self.clips:
       self.traits = self.traits._replace(lossless=False)
@@ -80,13 +80,13 @@ class Chain(coded.Code):
 
   @property
   def packing(self) -> wire.Packing | wire.VariablePacking:
-    """The last stage: a `wire.CompositePacking` is a code by itself."""
+    """The last stage; chains contain no `wire.CompositePacking`."""
     return cast(wire.Packing | wire.VariablePacking, self.stages[-1])
 
   def probe(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
-    """The local scalers, or clipped magnitudes; see `coded.Code`."""
+    """Returns local scalers, or clipped maxima or norms without a quantizer."""
     if not (self.clips or self.quantizer):
-      # Nothing to agree on, but an element that is not finite must show.
+      # No number is agreed on; norms only detect elements that are not finite.
       return statistics.norms(gradients)
     contract.check_gradients(gradients)
     if self.group_size:
@@ -104,7 +104,7 @@ class Chain(coded.Code):
     shared: tf.Tensor,
     key: tf.Tensor,
   ) -> tf.Tensor:
-    """See `coded.Code`."""
+    """Clips, quantizes and packs the gradients, one plane at a time."""
     flat = method.flat(pieces)
     packing, quantizer = self.packing, self.quantizer
     width = packing.width(sum(sizes))
@@ -115,8 +115,8 @@ class Chain(coded.Code):
       )
       flat = self._scaled(flat, own, factors, spread)
     count = packing.elements_per_word
-    # Compiled, a plane at a time needs no memory for the others. One by one,
-    # operations on all planes are fewer.
+    # Compiled code processes one plane at a time, which needs less memory.
+    # Eager code processes all planes at once, which takes fewer operations.
     at_once = tf.executing_eagerly()
     width *= count if at_once else 1
     positions = tf.bitcast(tf.range(width), tf.uint32)
@@ -129,8 +129,8 @@ class Chain(coded.Code):
         )
         plane = self._scaled(plane, own, factors, spread)
       if quantizer:
-        # Counting from the plane's start: the sum of a range and a constant
-        # would be a constant as large as the plane.
+        # The key includes the start of the plane. XLA would fold a range plus
+        # a constant into a constant as large as the plane.
         plane_key = random_bits.from_element(key, place * width)
         plane = quantizer.quantize(plane, positions, plane_key)
       codes.append(plane)
@@ -143,18 +143,18 @@ class Chain(coded.Code):
     factors: tf.Tensor | None,
     spread: Callable[[tf.Tensor], tf.Tensor],
   ) -> tf.Tensor:
-    """Values, clipped and in the units that the quantizer takes.
+    """Clips values and multiplies them with the quantizer's factors.
 
     Args:
       values: float32 [w].
-      own: the worker's probe.
-      factors: what the quantizer multiplies values with, one a number of the
-        probe.
-      spread: takes such numbers, returns for each value that of its variable.
+      own: float32 [p], the local probe.
+      factors: float32 [p], from `Quantizer.factor`; None without a quantizer.
+      spread: takes float32 [p] and returns the number of each value's variable
+        or group.
     """
     if self.clips:
-      # The probe of a chain that clips is the largest clipped magnitude, so
-      # that clipping at it is clipping at the limits.
+      # The probe of a chain with clips is the largest clipped magnitude. It is
+      # therefore a valid clip limit.
       limit = spread(own)
       values = tf.clip_by_value(values, -limit, limit)
     return values if factors is None else values * spread(factors)
@@ -166,13 +166,13 @@ class Chain(coded.Code):
     shapes: method.Shapes,
     scale: float = 1.0,
   ) -> list[tf.Tensor]:
-    """See `coded.Code`."""
+    """Unpacks the payloads, adds them and scales the sums."""
     packing, size = self.packing, sum(method.sizes_of(shapes))
     if not isinstance(packing, wire.Packing) or packing.max_workers is None:
       sums = wire.sum_planes(packing, parts, size)
     else:
       wire.check_length(packing.name, packing.num_words(size), parts, size)
-      # Words add: one sum is unpacked instead of every payload.
+      # The words can be added, so that only their sum is unpacked.
       totals = [tf.reduce_sum(packing.lanes(part), axis=0) for part in parts]
       workers = sum(part.shape[0] for part in parts)
       sums = packing.sums_of_total(tf.add_n(totals), workers)
@@ -185,20 +185,20 @@ class Chain(coded.Code):
     shapes: method.Shapes,
     scale: float = 1.0,
   ) -> list[tf.Tensor]:
-    """See `coded.Code`."""
+    """Scales sums of codes, or of floats, to gradients."""
     return chains.gradients_of(
       self.quantizer, sums, shared, shapes, scale, self.group_size
     )
 
   def on_kernels(self) -> method.Method:
-    """See `method.Method`.
+    """Returns the variant with the kernels that support this chain.
 
-    Every ternary code is probed by a kernel, and sums of its codes are decoded
-    by one. Those of 32-bit digits are encoded by one, and base3 and two_bit
-    decoded too; the other functions are compiled apart.
+    Kernels compute the probe of every ternary code and decode the sums of its
+    codes. They encode packings with 32-bit digits, and they decode base3 and
+    two_bit. XLA compiles the remaining functions separately.
     """
     if type(self) is not Chain or not native.available():
-      # A subclass may compute otherwise than kernels do.
+      # A subclass may compute something else than the kernels.
       return super().on_kernels()
     if self.summable and not self.quantizer:
       return _Summed.of(self)
@@ -210,7 +210,7 @@ class Chain(coded.Code):
     return _Encoded(self, digits) if digits else _Probed(self)
 
   def on_gpus(self) -> method.Method:
-    """Probes read gradients once, and agree to 1e-6; see `method.Method`."""
+    """Returns a code whose probe reads gradients once and agrees to 1e-6."""
     if type(self) is not Chain or self.group_size:
       return self
     return _OnePass.of(self) if self.quantizer or self.clips else self
@@ -227,7 +227,7 @@ class _Summed(Chain):
 
 
 class _Probed(Chain):
-  """Ternary codes with kernels for probes and sums of codes."""
+  """Ternary codes with kernels for the probe and for sums of codes."""
 
   unit = contract.SCALER
   _compiled: Sequence[str] = ('encode_pieces', 'decode_sum')
@@ -257,7 +257,7 @@ class _Probed(Chain):
 
 
 class _Encoded(_Probed):
-  """With a kernel that encodes 32-bit digits."""
+  """Adds a kernel that encodes 32-bit digits."""
 
   _compiled: Sequence[str] = ('decode_sum',)
 
@@ -269,12 +269,12 @@ class _Encoded(_Probed):
 
   @property
   def encode_pieces(self) -> Callable[..., tf.Tensor]:
-    # The kernel's own function, so that nothing is between it and `send`.
+    # Return the kernel's method itself to avoid another Python call.
     return self.options.encode
 
 
 class _Ternary(_Encoded):
-  """With a kernel that decodes them too: base3 and two_bit."""
+  """Adds a kernel that decodes the words: base3 and two_bit."""
 
   digits: ops.Digits
   _compiled = ()
@@ -285,5 +285,5 @@ class _Ternary(_Encoded):
 
   @property
   def decode_sum(self) -> Callable[..., list[tf.Tensor]]:
-    # See `encode_pieces`.
+    # Return the kernel's method itself, as `encode_pieces` does.
     return self.digits.decode_sum

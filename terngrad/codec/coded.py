@@ -1,4 +1,4 @@
-"""Methods of one round: each worker sends its gradients as words of a code."""
+"""Codes: methods in which each worker sends one payload in one round."""
 
 import abc
 from collections.abc import Sequence
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 
 
 class Code(method.Method):
-  """A method of one message that keeps no state.
+  """A method with one message per worker and no state.
 
-  A payload is one flat int32 tensor of words and nothing else: TensorFlow's
-  collectives carry no narrower integers, and a code that must send floats
-  beside its digits sends their bits as words.
+  A payload is one flat int32 tensor of words, because TensorFlow's collectives
+  do not support narrower integers. A code that sends floats sends their bits as
+  words.
 
-  A subclass defines `name`, `traits`, `encode_pieces`, `decode_sum` and, unless
-  it has stages, `num_words`; and what else is not as here. `chain.chain` makes
-  codes of stages.
+  Subclasses define `name`, `traits`, `encode_pieces` and `decode_sum`. Without
+  `stages` they also define `num_words`. `chain.chain` builds codes from stages.
 
   Attributes:
-    stages: what it is a chain of; the last is the packing.
-    group_size: elements of a variable that share a scaler; 0 for all of it.
-    summable: whether sums of what words hold say all: then there is
-      `decode_sums`.
-    carries: True where workers encode at once, by their own probe, and
-      `requantize` when the shared one is known.
+    stages: the stages of the chain; the last one is the packing.
+    group_size: elements of a variable that share a scaler; 0 for one scaler per
+      variable.
+    summable: True if the gradients follow from the sum of the packed values.
+      The code must then implement `decode_sums`.
+    carries: True if workers encode with the local probe at once and call
+      `requantize` when the shared probe is known.
   """
 
   estimates = True
@@ -46,38 +46,38 @@ class Code(method.Method):
   _twin: 'type[Code] | None'
 
   def __init_subclass__(cls, twin_of: 'type[Code] | None' = None) -> None:
-    """Takes the class whose codes this one computes with kernels, if any."""
+    """Registers the class as the variant with native kernels of `twin_of`."""
     super().__init_subclass__()
     if twin_of:
       twin_of._twin = cls
 
   @classmethod
   def of(cls, code: 'Code') -> 'Self':
-    """A code of this class with all that a code of another one holds."""
+    """Returns an instance of this class with the attributes of another code."""
     made = cls.__new__(cls)
     vars(made).update(vars(code))
     return made
 
   @property
   def packing(self) -> method.AnyPacking | None:
-    """The last stage; None without stages: all `num_words` are sent."""
+    """The last stage. None without stages: all `num_words` are sent."""
     return cast(method.AnyPacking, self.stages[-1]) if self.stages else None
 
   @property
   def quantizer(self) -> contract.Quantizer | None:
-    """The `contract.Quantizer` among the stages, or None."""
+    """The first `contract.Quantizer` among the stages, or None."""
     found = (s for s in self.stages if isinstance(s, contract.Quantizer))
     return next(found, None)
 
   def probe(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
-    """What the workers must agree on before they encode, by the largest.
+    """Returns the local probe; workers agree on the elementwise maximum.
 
     Args:
       gradients: v float32 of any static shapes.
 
     Returns:
-      float32 [p], `num_probes` of a variable. An entry is not finite where an
-      element that it is of is not.
+      float32 [p], `num_probes` numbers per variable. A number is not finite if
+      an element that it covers is not finite.
     """
     return statistics.norms(gradients)
 
@@ -90,14 +90,11 @@ class Code(method.Method):
     shared: tf.Tensor,
     key: tf.Tensor,
   ) -> tf.Tensor:
-    """int32 [w]: `encode` for flat gradients.
+    """Encodes flat gradients without checks; returns int32 [w].
 
-    Args:
-      pieces: float32, the v gradients, or one tensor, all of them.
-      sizes: of the v gradients.
-      own: as the others see `encode`.
-      shared: see there.
-      key: see there.
+    `pieces` are flat float32 tensors, one per variable or one for the bucket.
+    `sizes` are the elements of the v variables. The other arguments are those
+    of `encode`.
     """
 
   @abc.abstractmethod
@@ -108,14 +105,17 @@ class Code(method.Method):
     shapes: method.Shapes,
     scale: float = 1.0,
   ) -> list[tf.Tensor]:
-    """The sums of what payloads stand for, times scale; v float32.
+    """Decodes payloads and returns the sum over workers times `scale`.
 
     Args:
-      parts: the payloads of n workers, m int32 [n / m, w], see `method.Piece`.
-        They are added in the order of the workers.
+      parts: the payloads of n workers as m tensors int32 [n / m, w], in the row
+        order of `method.Piece`. They are added in the order of the workers.
       shared: float32 [p], the agreed probe.
       shapes: of the v variables.
-      scale: multiplies the sums.
+      scale: factor of the sums.
+
+    Returns:
+      v float32 of `shapes`.
     """
 
   def decode_sums(
@@ -125,34 +125,32 @@ class Code(method.Method):
     shapes: method.Shapes,
     scale: float = 1.0,
   ) -> list[tf.Tensor]:
-    """What `decode_sum` returns, from sums of what the words hold.
+    """Decodes what `decode_sum` returns from the sum of the unpacked values.
 
-    Args:
-      sums: of the workers' codes, int8 or int32, or of their floats, float32,
-        [elements or more].
-      shared: as the others see `decode_sum`.
-      shapes: see there.
-      scale: see there.
+    `sums` are int8 or int32 sums of codes, or float32 sums, [elements or more].
+    The other arguments are those of `decode_sum`.
     """
     raise NotImplementedError
 
   def num_words(self, num_elements: int) -> int:
-    """Words of a payload of so many elements, in a bucket.
+    """Returns the words of a payload.
 
-    For codes of scope VARIABLE, in a variable; see `words_of`.
+    Args:
+      num_elements: elements of the bucket, or of one variable if `scope` is
+        VARIABLE.
     """
     if self.packing is None:
       raise NotImplementedError(f'{self.name}: define num_words, or stages.')
     return self.packing.num_words(num_elements)
 
   def words_of(self, sizes: Sequence[int]) -> int:
-    """Words of a payload of variables of so many elements, list of v int."""
+    """Returns the words of a payload of variables of these sizes."""
     if self.scope == contract.VARIABLE:
       return sum(map(self.num_words, sizes))
     return self.num_words(sum(sizes))
 
   def num_probes(self, num_elements: int) -> int:
-    """How many of the probe's numbers are of a variable; at least 1."""
+    """Returns how many probe numbers a variable of this size has; >= 1."""
     if not self.group_size:
       return 1
     return max(1, -(-num_elements // self.group_size))
@@ -164,20 +162,21 @@ class Code(method.Method):
     shared: tf.Tensor,
     key: tf.Tensor,
   ) -> tf.Tensor:
-    """This worker's payload for a bucket.
+    """Encodes this worker's payload of a bucket.
 
     Args:
       gradients: list of v float32 of any static shapes.
-      own: float32 [p], this worker's probe.
+      own: float32 [p], the local probe.
       shared: float32 [p], the agreed probe.
-      key: uint32 [2], from `random_bits.fold_in`; or, for strata, [3], see
-        `gradients.GradientCodec.keys`.
+      key: uint32 [2], from `random_bits.fold_in`. Codes with strata need [3],
+        from `gradients.GradientCodec.keys`.
 
     Returns:
       int32 [w].
 
     Raises:
-      ValueError: these are no gradients, no probes of them, or no key.
+      ValueError: the gradients, the shared probe or the key have a wrong type
+        or shape.
     """
     contract.check_gradients(gradients)
     pieces = [tf.reshape(gradient, [-1]) for gradient in gradients]
@@ -204,19 +203,23 @@ class Code(method.Method):
     shapes: method.Shapes,
     key: tf.Tensor,
   ) -> tf.Tensor:
-    """A payload of the shared scaler from one of the worker's own.
+    """Changes a payload from the local scaler to the shared scaler.
 
-    A code of the own scaler s is kept with probability s / S, S the shared one.
-    What was not 0 with probability |g| / s then is not with |g| / S: the law of
-    encoding by S. An element and the decoded one have the same sign, so that
-    this is encoding again what was decoded.
+    A nonzero code of the local scaler s is kept with probability s / S, where S
+    is the shared scaler. An element that was nonzero with probability |g| / s
+    is then nonzero with probability |g| / S, which is the distribution of
+    encoding with S. Decoding preserves the sign, so the payload is decoded and
+    encoded again.
 
     Args:
       words: int32 [w], encoded with `own` as the shared probe.
-      own: float32 [p], this worker's probe.
+      own: float32 [p], the local probe.
       shared: float32 [p], the agreed probe, nowhere below `own`.
       shapes: of the v variables.
-      key: as for `encode`, another one.
+      key: as for `encode`, but a different key.
+
+    Returns:
+      int32 [w].
     """
     decoded = self.decode_sum([words[tf.newaxis]], own, shapes)
     return self.encode(decoded, own, shared, key)
@@ -224,37 +227,42 @@ class Code(method.Method):
   def bits(
     self, num_elements: int, num_workers: int, num_probes: int = 1
   ) -> float:
-    """Bits that one worker sends for a bucket, its probe included.
+    """Returns the bits that one worker sends for a bucket, probe included.
 
-    Where the length varies this is the mean for the density of codes that the
-    packing was made for: of Gaussian gradients. Codes so far cost the same for
-    any number of workers.
+    For payloads of variable length this is the expected number at the density
+    of nonzero codes that the packing was built for (Gaussian gradients). No
+    code so far depends on `num_workers`.
     """
     count = self.packing.expected_words if self.packing else self.num_words
     return 32 * (count(num_elements) + num_probes)
 
   def sent_words(self, words: tf.Tensor) -> tf.Tensor:
-    """int32 [...]: how many of int32 [..., w] are sent; the rest are zero."""
+    """Returns how many words of each payload int32 [..., w] are sent.
+
+    Returns:
+      int32 [...]. The remaining words are zero.
+    """
     if self.packing is None:
       return wire.all_words(words)
     return self.packing.sent_words(words)
 
   def twin(self) -> 'Code | None':
-    """The code with kernels of its own, for CPUs; None where it has none."""
-    # Not that of a base: a subclass may compute otherwise than kernels do.
+    """Returns the variant with native kernels for CPUs, or None."""
+    # The twin of a base class may compute something else than the subclass.
     kind = vars(type(self)).get('_twin')
     return kind.of(self) if kind else None
 
   def on_kernels(self) -> method.Method:
-    """See `method.Method`."""
+    """Returns the twin or, without one or without kernels, a compiled code."""
     twin = self.twin()
     if twin is None or native.available():
       return twin or self
-    # Compiled apart without them too: joined to the update it rounds otherwise.
+    # Compile functions separately even without kernels: if XLA fuses them with
+    # the optimizer update, results round differently.
     return apart(self) if self.compiled else self
 
   def messages(self, shapes: method.Shapes) -> method.Rounds:
-    """See `method.Method`."""
+    """Returns the single message: SUM if `summable`, GATHER otherwise."""
     sizes = method.sizes_of(shapes)
     words, packing = self.words_of(sizes), self.packing
     if not self.summable:
@@ -268,18 +276,18 @@ class Code(method.Method):
     states: method.Tensors,
     context: method.Context,
   ) -> tuple[method.Tensors, tf.Tensor]:
-    """See `method.Method`."""
+    """Returns the gradients unchanged and their probe."""
     return gradients, self.probe(method.each(gradients, context))
 
   def carry(
     self, gradients: method.Tensors, context: method.Context
   ) -> tf.Tensor:
-    """A payload as if the worker's own probe were the agreed one."""
+    """Encodes the gradients with the local probe in place of the shared one."""
     own, sizes = context.own, context.sizes
     return self.encode_pieces(gradients, sizes, own, own, context.element_key)
 
   def carry_words(self, shapes: method.Shapes) -> int:
-    """See `method.Method`."""
+    """Returns the words of a payload."""
     return self.words_of(method.sizes_of(shapes))
 
   def send(
@@ -290,7 +298,7 @@ class Code(method.Method):
     received: method.Arrived,
     context: method.Context,
   ) -> tuple[list[tf.Tensor], method.Tensors]:
-    """See `method.Method`."""
+    """Encodes the payload, or requantizes the carried one."""
     own, shared, key = context.own, context.shared, context.element_key
     if self.carries:
       key = random_bits.for_requantizing(context.key)
@@ -306,37 +314,37 @@ class Code(method.Method):
     states: method.Tensors,
     context: method.Context,
   ) -> tuple[list[tf.Tensor], method.Tensors]:
-    """See `method.Method`."""
+    """Decodes the mean from all payloads or from their sum."""
     ((arrived,),) = received
     where = context.shared, context.shapes, context.scale
     if isinstance(arrived, method.Payloads):
       return self.decode_sum(arrived.parts, *where), states
-    # Codes scatter nothing.
+    # Codes never send SCATTER messages.
     return self.decode_sums(cast(method.Sum, arrived).total, *where), states
 
   def estimate(
     self, words: Sequence[tf.Tensor], context: method.Context
   ) -> list[tf.Tensor]:
-    """See `method.Method`."""
+    """Decodes this worker's payload."""
     payload = [words[0][tf.newaxis]]
     decoded = self.decode_sum(payload, context.shared, context.shapes)
     return [tf.reshape(gradient, [-1]) for gradient in decoded]
 
 
 def apart(code: Code) -> Code:
-  """The code with functions that XLA compiles one by one."""
+  """Returns a copy of the code whose functions XLA compiles separately."""
   made = type(code).of(code)
   names = ['probe', 'decode_sum', 'decode_sums', 'encode_pieces']
-  # Plain floats are moved as they are; compiled code would copy them.
+  # Lossless codes return their input; compiled code would copy it.
   wrapper.compile_apart(made, code, names[: 3 if code.traits.lossless else 4])
   return made
 
 
 def as_method(code: method.Method) -> method.Method:
-  """A method, which is returned as it is.
+  """Returns a method unchanged.
 
   Raises:
-    ValueError: it is none.
+    ValueError: the argument is not a `Method`.
   """
   if isinstance(code, method.Method):
     return code

@@ -1,4 +1,4 @@
-"""What the functions of a method may know, and how gradients come to them."""
+"""The context argument of method functions, and the layout of gradients."""
 
 import itertools
 from collections.abc import Sequence
@@ -15,18 +15,19 @@ Tensors = Sequence[tf.Tensor]
 
 
 class Context(NamedTuple):
-  """What the functions of a method may know.
+  """The context in which the functions of a method run.
 
   Attributes:
-    shapes: tuple of the shapes of the bucket's v variables.
-    num_workers: N.
-    stream: number of the bucket, by which its random bits differ from others'.
-    start: elements of the bucket before these, where it was cut into parts.
-    seed: int64 [], of the run.
+    shapes: the shapes of the bucket's v variables.
+    num_workers: the number of workers N.
+    stream: index of the bucket; it is folded into the random key.
+    start: index of the first element in the whole bucket; nonzero for the later
+      parts of a split bucket.
+    seed: int64 [], seed of the run.
     step: int64 [], steps taken before this one.
-    worker: int32 [], its number; None in `decode`.
+    worker: int32 [], index of the worker; None in `decode`.
     key: uint32 [3], from `random_bits.of_buckets`; None in `decode`.
-    own: float32 [p], the worker's probe; None in `begin` and `decode`.
+    own: float32 [p], the local probe; None in `begin` and `decode`.
     shared: float32 [p], the agreed probe; None in `begin` and `carry`.
   """
 
@@ -43,10 +44,10 @@ class Context(NamedTuple):
 
   @property
   def worker_key(self) -> tf.Tensor:
-    """`key`, in a function of a worker.
+    """`key`, for functions that run on a worker.
 
     Raises:
-      ValueError: it is of no worker.
+      ValueError: the context has no key, as in `decode`.
     """
     if self.key is None:
       raise ValueError(
@@ -57,25 +58,25 @@ class Context(NamedTuple):
 
   @property
   def element_key(self) -> tf.Tensor:
-    """`worker_key`, counted from the start of the whole bucket."""
+    """`worker_key`, advanced to element `start` of the whole bucket."""
     return random_bits.from_element(self.worker_key, self.start)
 
   @property
   def sizes(self) -> list[int]:
-    """Elements of each variable, list of v int."""
+    """The number of elements of each of the v variables."""
     return sizes_of(self.shapes)
 
   @property
   def starts(self) -> list[int]:
-    """The first element of each variable, as the whole bucket counts them."""
+    """The index of each variable's first element in the whole bucket."""
     return starts_of(self.sizes, self.start)
 
   @property
   def scale(self) -> float:
-    """What makes a mean of a sum over the workers.
+    """The factor 1 / N that turns a sum over workers into a mean.
 
-    Graphs and XLA turn a division by a constant into this product, which may
-    differ in the last bit; so that eager code agrees, all multiply.
+    Graphs and XLA replace a division by a constant by this product, which may
+    differ in the last bit. All code multiplies, so that eager code agrees.
     """
     return 1.0 / self.num_workers
 
@@ -86,33 +87,33 @@ class Context(NamedTuple):
 
 
 def sizes_of(shapes: Shapes) -> list[int]:
-  """Elements of each shape, list of int."""
+  """Returns the number of elements of each shape."""
   return [tf.TensorShape(shape).num_elements() for shape in shapes]
 
 
 def starts_of(sizes: Sequence[int], start: int = 0) -> list[int]:
-  """The first element of each variable, where that of the first is `start`."""
+  """Returns each variable's first element, counted from `start`."""
   return list(itertools.accumulate(sizes, initial=start))[:-1]
 
 
 def flat(gradients: Tensors) -> tf.Tensor:
-  """Gradients as one float32 [elements]; a single tensor is not copied."""
+  """Returns gradients as one float32 [elements]; one tensor is not copied."""
   return payloads.concat(gradients)
 
 
 def each(gradients: Tensors, context: Context) -> Tensors:
-  """Gradients as a list of v float32, flat; nothing is copied if they are."""
+  """Returns gradients as v flat float32 tensors, split if necessary."""
   return each_of(gradients, context.sizes)
 
 
 def each_of(gradients: Tensors, sizes: Sequence[int]) -> Tensors:
-  """`each`, of variables of so many elements."""
+  """Returns `each` for variables of these sizes."""
   if len(gradients) == len(sizes):
     return gradients
   return tf.split(gradients[0], sizes)
 
 
 def shaped(gradients: Tensors, context: Context) -> list[tf.Tensor]:
-  """Gradients as a list of v float32 of the shapes."""
+  """Returns gradients as v float32 tensors of the variables' shapes."""
   pairs = zip(each(gradients, context), context.shapes, strict=True)
   return [tf.reshape(gradient, shape) for gradient, shape in pairs]

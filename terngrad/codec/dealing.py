@@ -1,4 +1,4 @@
-"""What becomes of workers' states where the number of workers changes."""
+"""Converts the workers' states when the number of workers changes."""
 
 import numpy as np
 
@@ -8,15 +8,15 @@ from terngrad.codec import method as methods
 def for_workers(
   state: methods.State, rows: np.ndarray, count: int
 ) -> np.ndarray:
-  """The states of another number of workers.
+  """Returns the states for another number of workers.
 
   Args:
-    state: `method.State` of workers.
-    rows: float32 array [workers of then, ...].
-    count: workers of now.
+    state: the declaration; `dealt` selects the conversion.
+    rows: float32 [old number of workers, *state.shape].
+    count: new number of workers.
 
   Returns:
-    float32 array [count, *state.shape].
+    float32 [count, *state.shape].
   """
   if len(rows) == count:
     return rows

@@ -1,4 +1,4 @@
-"""What workers send each other in a round, and what arrives of it."""
+"""The messages that workers send in a round, and what they receive."""
 
 import itertools
 from collections.abc import Sequence
@@ -10,26 +10,27 @@ from terngrad.codec.stages import float_words
 from terngrad.codec.stages import packing as packings
 from terngrad.codec.stages import wire
 
-# How messages are combined.
+# Values of `Message.combine`.
 SUM, GATHER, SCATTER = 'sum', 'gather', 'scatter'
 
 AnyPacking = wire.Packing | wire.VariablePacking | wire.CompositePacking
 
 
 class Message(NamedTuple):
-  """One of the tensors that a worker sends in a round, as int32 words.
+  """The declaration of one int32 tensor that each worker sends in a round.
 
   Attributes:
-    combine: SUM: receivers need the sum over the workers alone. Integers may be
-      added anywhere and in any way; floats are added as float32 in the order of
-      the workers. GATHER: receivers need the words of every worker. SCATTER:
-      words are as many equal parts as there are workers, and each worker needs
-      its own part of every worker's.
-    num_words: of a worker's message, sent or not.
-    num_elements: how many numbers are summed; 0 for others than SUM.
-    packing: for SUM, `wire.Packing` or `wire.VariablePacking`: how words hold
-      the numbers. For others, None, or what counts the words that are used.
-    levels: for SUM of integers the largest magnitude; None for floats.
+    combine: SUM: receivers need only the sum over the workers. Integers may be
+      added in any order; floats are added as float32 in the order of the
+      workers. GATHER: receivers need the words of every worker. SCATTER: the
+      words consist of one equal part per worker, and each worker needs its part
+      from every worker.
+    num_words: words of one worker's message, including words that are not sent.
+    num_elements: elements to sum; 0 for GATHER and SCATTER.
+    packing: for SUM, how words hold the elements: `wire.Packing` or
+      `wire.VariablePacking`. For GATHER and SCATTER, what counts the words in
+      use, or None.
+    levels: for SUM of integers, their largest magnitude; None for floats.
   """
 
   combine: str
@@ -40,10 +41,10 @@ class Message(NamedTuple):
 
   @property
   def sum_packing(self) -> wire.Packing | wire.VariablePacking:
-    """`packing` of a message that may be summed.
+    """`packing` of a message that can be summed.
 
     Raises:
-      ValueError: it may not.
+      ValueError: the message cannot be summed.
     """
     if isinstance(self.packing, wire.Packing | wire.VariablePacking):
       return self.packing
@@ -57,7 +58,7 @@ class Message(NamedTuple):
     """`levels` of a sum of integers.
 
     Raises:
-      ValueError: the message is of others.
+      ValueError: the message does not contain integers to sum.
     """
     if self.levels is None:
       raise ValueError(
@@ -67,25 +68,25 @@ class Message(NamedTuple):
     return self.levels
 
   def packing_of_sums(self, num_workers: int) -> wire.Packing:
-    """The `wire.Packing` of sums of the codes of so many workers."""
+    """Returns the packing of sums of the codes of this many workers."""
     return packings.sums(num_workers * self.sum_levels)
 
   def dtype_of_sums(self, num_workers: int) -> tf.DType:
-    """The narrowest type that holds a sum of codes."""
+    """Returns the narrowest dtype that holds a sum of codes."""
     return tf.int8 if num_workers * self.sum_levels < 128 else tf.int32
 
   def unpacked_sums(
     self, words: tf.Tensor, num_workers: int
   ) -> list[tf.Tensor]:
-    """The planes of sums of codes, from words of `packing_of_sums`.
+    """Returns the planes of sums of codes, from words of `packing_of_sums`.
 
-    They are joined outside of compiled code, which branches at every element
-    of it.
+    The planes are concatenated outside of compiled code, because XLA compiles
+    the concatenation to a branch per element.
     """
     packing = self.packing_of_sums(num_workers)
     small = self.dtype_of_sums(num_workers)
 
-    # Where a traced step calls it, each for its own device.
+    # A traced step calls this once per device.
     @tf.function(jit_compile=True)
     def unpack(words: tf.Tensor) -> list[tf.Tensor]:
       return [tf.cast(plane, small) for plane in packing.unpack(words)]
@@ -93,21 +94,25 @@ class Message(NamedTuple):
     return unpack(words)
 
   def sent_words(self, words: tf.Tensor) -> tf.Tensor:
-    """int32 [...]: how many words of int32 [..., num_words] are sent."""
+    """Returns how many words of each message int32 [..., num_words] are sent.
+
+    Returns:
+      int32 [...].
+    """
     if self.packing is None:
       return wire.all_words(words)
     return self.packing.sent_words(words)
 
   @property
   def expected_words(self) -> float:
-    """Words that are sent on average; see `coded.Code.bits`."""
+    """The mean number of words that are sent; see `coded.Code.bits`."""
     if self.packing is None or not self.num_elements:
       return self.num_words
     return self.packing.expected_words(self.num_elements)
 
 
 def float_sum(num_elements: int) -> Message:
-  """The `Message` of so many float32, which are summed."""
+  """Returns a message of this many float32 elements to sum."""
   return code_sum(float_words.float32_words(), num_elements)
 
 
@@ -116,30 +121,29 @@ def code_sum(
   num_elements: int,
   levels: int | None = None,
 ) -> Message:
-  """The `Message` of integers, which are summed.
+  """Returns a message of elements to sum.
 
   Args:
-    packing: of them.
-    num_elements: how many.
-    levels: their largest magnitude; None for floats.
+    packing: of the elements.
+    num_elements: how many there are.
+    levels: largest magnitude of integers; None for floats.
   """
   words = packing.num_words(num_elements)
   return Message(SUM, words, num_elements, packing, levels)
 
 
 def gathered(num_words: int, packing: AnyPacking | None = None) -> Message:
-  """The `Message` of so many words that all workers get from all."""
+  """Returns a message of this many words that all workers get from all."""
   return Message(GATHER, num_words, packing=packing)
 
 
 class Piece(NamedTuple):
-  """Words of all workers' messages.
+  """A range of words of all workers' messages.
 
   Attributes:
-    first: how many words of a message stand before them.
-    parts: list of m int32 [n / m, words]: worker r's words are row r // m of
-      part r % m, as they come from m devices; the first parts may have one row
-      more.
+    first: index of the first word in the message.
+    parts: m tensors int32 [n / m, words], one per device. Row r // m of part
+      r % m belongs to worker r. The first parts may have one row more.
   """
 
   first: int
@@ -147,7 +151,7 @@ class Piece(NamedTuple):
 
 
 def rows_in_order(parts: Sequence[tf.Tensor]) -> tf.Tensor:
-  """int32 [n, w], row r of worker r, from parts; see `Piece`."""
+  """Returns int32 [n, w] with row r of worker r, from `Piece.parts`."""
   if len(parts) == 1:
     return parts[0]
   total = sum(part.shape[0] for part in parts)
@@ -156,12 +160,12 @@ def rows_in_order(parts: Sequence[tf.Tensor]) -> tf.Tensor:
 
 
 class Payloads(NamedTuple):
-  """A message of every worker.
+  """One message of every worker.
 
   Attributes:
-    travelled: list of `Piece`, one after the other, of what travelled.
-    start: first word of the message in that.
-    stop: word after its last.
+    travelled: consecutive pieces of the received words.
+    start: index of the message's first word in them.
+    stop: index after the message's last word.
   """
 
   travelled: list[Piece]
@@ -170,7 +174,7 @@ class Payloads(NamedTuple):
 
   @property
   def pieces(self) -> list[Piece]:
-    """The message's own words, a list of one `Piece` or more."""
+    """The words of this message only, one `Piece` or more."""
     found = []
     for piece in self.travelled:
       width = piece.parts[0].shape[1]
@@ -191,7 +195,7 @@ class Payloads(NamedTuple):
     return [wire.concat(column, axis=1) for column in columns]
 
   def sum(self, message: Message) -> tf.Tensor:
-    """What `Sum.sum` would be, for a message that may be summed."""
+    """Returns the sum as `Sum.sum` does, for a message that can be summed."""
     return wire.sum_planes(
       message.sum_packing, self.parts, message.num_elements
     )
@@ -200,14 +204,14 @@ class Payloads(NamedTuple):
 def payloads(
   messages: Sequence[Message], travelled: list[Piece]
 ) -> list['Received']:
-  """The messages in what travelled as one tensor.
+  """Splits received words into messages.
 
   Args:
-    messages: list of `Message`, in the order of their words.
-    travelled: list of `Piece`, one after the other, of all their words.
+    messages: in the order of their words.
+    travelled: consecutive pieces of the words of all messages.
 
   Returns:
-    List of `Payloads`, or `Scattered`, one a message.
+    One `Payloads`, or `Scattered`, per message.
   """
   stops = itertools.accumulate(message.num_words for message in messages)
   found: list[Received] = []
@@ -219,11 +223,11 @@ def payloads(
 
 
 class Scattered(NamedTuple):
-  """The parts of all workers' messages that are for the workers here.
+  """The parts of all workers' messages that belong to the local workers.
 
   Attributes:
-    rows: int32 [N, k, words of a part], row r of worker r.
-    first: the worker that the first of the k parts is for.
+    rows: int32 [N, k, words of a part], row r from worker r.
+    first: the worker that the first of the k parts belongs to.
   """
 
   rows: tf.Tensor
@@ -231,13 +235,13 @@ class Scattered(NamedTuple):
 
   @classmethod
   def of_all(cls, words: Payloads) -> 'Scattered':
-    """All parts, of `Payloads` of whole messages."""
+    """Creates all parts from `Payloads` of whole messages."""
     rows = rows_in_order(words.parts)
     count = rows.shape[0]
     return cls(tf.reshape(rows, [count, count, -1]))
 
   def of(self, worker: tf.Tensor) -> Payloads:
-    """The `Payloads` that a worker here received; its number is int32 []."""
+    """Returns the `Payloads` that local worker `worker`, int32 [], received."""
     rows = tf.gather(self.rows, worker - self.first, axis=1)
     return Payloads([Piece(0, [rows])], 0, rows.shape[1])
 
@@ -253,8 +257,8 @@ class Sum(NamedTuple):
   """The sum of a message over all workers.
 
   Attributes:
-    pieces: list of int8, int32 or float32 [elements], one after the other, in
-      all num_elements or more.
+    pieces: consecutive int8, int32 or float32 [elements]; together they have
+      num_elements or more.
   """
 
   pieces: list[tf.Tensor]
@@ -265,13 +269,13 @@ class Sum(NamedTuple):
     return wire.concat(self.pieces)
 
   def sum(self, message: Message) -> tf.Tensor:
-    """The sum as float32, or int32; [num_elements or more]."""
+    """Returns the sum as float32 or int32, [num_elements or more]."""
     total = self.total
     return total if total.dtype.is_floating else tf.cast(total, tf.int32)
 
 
 Received = Payloads | Sum | Scattered
-# For each round one a message.
+# For each round, one entry per message.
 Arrived = Sequence[Sequence[Received]]
 Rounds = Sequence[Sequence[Message]]
 
@@ -279,14 +283,14 @@ Rounds = Sequence[Sequence[Message]]
 def received_by(
   worker: tf.Tensor, received: Arrived
 ) -> list[list[Payloads | Sum]]:
-  """What a worker has of all rounds: of what was scattered its own part.
+  """Returns what one worker has of all rounds.
 
   Args:
     worker: int32 [].
     received: for each round a list of `Payloads`, `Sum` or `Scattered`.
 
   Returns:
-    The same, without `Scattered`.
+    The same, with the worker's `Payloads` in place of `Scattered`.
   """
   return [
     [one.of(worker) if isinstance(one, Scattered) else one for one in arrived]

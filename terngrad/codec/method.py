@@ -1,18 +1,20 @@
-"""What a gradient method is: what workers send each other, and remember.
+"""The interface of gradient methods: what workers send and what they store.
 
-A `Method` is pure functions and declarations about a bucket, a list of
-variables that are coded together. A step with it:
+A `Method` consists of declarations and pure functions. They apply to a bucket:
+a list of variables that are coded together as one vector. One step has these
+phases:
 
-1. Each worker `begin`s: from its gradients and what it remembers come the
-   gradients to code and a probe, a few numbers. The workers agree on the
-   largest of each; the numbers travel with losses and statistics in one row.
-2. Round after round each worker sends messages, and receives those of all,
-   combined as each message declares.
-3. Every device decodes what was received to the mean gradients.
-4. Where a worker remembers what depends on the mean, it `finish`es.
+1. Each worker calls `begin` with its gradients and its states. `begin` returns
+   the gradients to code and the probe, a few numbers per variable. The workers
+   agree on the largest value of each number. The probe shares one metadata row
+   with losses and statistics, and the workers gather all rows.
+2. In each round, every worker calls `send`. The exchange combines the messages
+   of all workers as each `Message` declares and returns the result.
+3. Every device calls `decode`, which returns the mean gradients.
+4. If a worker state depends on the mean, each worker calls `finish`.
 
-Methods know nothing of devices, flags, optimizers or communication. One that
-needs no rounds and remembers nothing is a `coded.Code`.
+Methods do not access devices, flags, optimizers or communication. A method with
+one message and no state is a `coded.Code`.
 """
 
 import abc
@@ -53,27 +55,27 @@ from terngrad.codec.stages import contract
 from terngrad.codec.stages import deprecated
 from terngrad.codec.stages import statistics
 
-# Who remembers a state.
+# Values of `State.owner`.
 WORKER, SHARED = 'worker', 'shared'
-# What becomes of workers' states where their number changes.
+# Values of `State.dealt`.
 MEAN, RANGES = 'mean', 'ranges'
 
 
 class State(NamedTuple):
-  """An array that is remembered from step to step, of one variable.
+  """An array that a method keeps from step to step for one variable.
 
   Attributes:
-    name: the same for all variables of a model; checkpoints know the array by
-      it and by the variable.
-    owner: WORKER: each worker has its own. SHARED: every device computes the
-      same.
+    name: the same for all variables of a model. Checkpoints identify the array
+      by this name and the variable.
+    owner: WORKER: each worker has a different value. SHARED: every device
+      computes the same value.
     variable: index of the variable in the bucket.
-    shape: tuple of int.
-    initial: takes the shape, returns float32: the first values. None: zeros.
-    dealt: for WORKER, what `dealing` does where their number changes. MEAN: all
-      get the mean of what there was, so that what is owed to the mean of the
-      gradients stays owed. RANGES: those of all, one after the other, are one
-      array with zeros past its end, which is cut anew.
+    shape: the static shape; the dtype is float32.
+    initial: takes the shape and returns the float32 initial value. None: zeros.
+    dealt: how `dealing` converts WORKER states when the number of workers
+      changes. MEAN: every worker gets the mean of the old states, which
+      preserves the mean of the error-feedback residuals. RANGES: the old states
+      are concatenated, padded with zeros and split again.
   """
 
   name: str
@@ -84,48 +86,52 @@ class State(NamedTuple):
   dealt: str = MEAN
 
   def first_value(self) -> tf.Tensor:
-    """float32 of the shape."""
+    """Returns the initial value, float32 of `shape`."""
     return self.initial(self.shape) if self.initial else tf.zeros(self.shape)
 
 
 class Method(deprecated.OfFunctions):
-  """How the workers come to the mean of their gradients.
+  """Computes the mean of the workers' gradients from coded messages.
 
-  A method subclasses this, declares what is not as here, and defines
-  `messages`, `send`, `decode` and what else it has. Methods are compared by
-  identity: the variables of one object are coded together.
+  Subclasses override the declarations that differ from the defaults, implement
+  `messages`, `send` and `decode`, and implement the optional functions that
+  they need. Methods are compared by identity: all variables with the same
+  method object are coded together.
 
-  Gradients come as a list of float32, flat: one of each variable, or one of all
-  together; see `each` and `flat`. States come, and are returned, as the list
-  that `states` declares.
+  Gradients are flat float32 tensors: either one per variable or one for the
+  whole bucket. `each` and `flat` convert between the two. States are passed and
+  returned as a list in the order of `states`.
 
   Attributes:
-    name: for labels, and for what a checkpoint was trained with.
-    traits: see `contract.Traits`.
-    scope: ELEMENT, VARIABLE or BUCKET: what an element's code depends on.
-      Buckets of the last are not cut into parts.
-    num_rounds: how often workers send.
-    estimates: whether there is `estimate`; otherwise only the mean can say what
-      a worker sent.
-    finishes: whether there is `finish`: a worker keeps what depends on the
-      mean.
-    carries: whether there are `carry` and `carry_words`; otherwise workers keep
-      gradients until the probe is agreed on.
-    telling: the round whose words are of the worker's gradients alone.
-    agrees: whether a function looks at the agreed probe. False: probes are
-      norms of variables, which show what is not finite and nothing else.
-    draws_in_decode: whether `decode` draws from `Context.common_key`, so that
-      the step must be that in which the words were made.
-    strata: workers whose draws are spread evenly, see `contract.Quantizer`.
-    max_workers: the most whose messages it can add; None for any number.
-    digits: (radix, places) where a kernel decodes words whose digits, summed
-      over the workers and times the agreed number of their variable, are N
-      times the mean; None where none does. Fused updates look at it.
-    unit: SCALER where a kernel makes gradients of sums of codes times the
-      agreed number of their variable, ONE where of sums of floats as they are;
-      None where none does.
-    compiled: True where the functions want to be compiled by XLA; False where
-      they must not be or gain nothing.
+    name: used in labels. Checkpoints store it.
+    traits: properties that an exchange may rely on.
+    scope: what the code of an element depends on: ELEMENT, VARIABLE or BUCKET.
+    A bucket of scope BUCKET is not split into parts.
+    num_rounds: communication rounds in a step.
+    estimates: True if `estimate` is implemented. If False, the decoded values
+      of one worker are known only through the mean.
+    finishes: True if `finish` is implemented, because a worker state depends on
+      the mean.
+    carries: True if `carry` and `carry_words` are implemented. If False,
+      workers store their gradients until the probe is agreed on.
+    telling: index of the round that `estimate` decodes; its words depend only
+      on the gradients of the sending worker.
+    agrees: True if a function reads the agreed probe. If False, the probe is
+      one norm per variable and only detects elements that are not finite.
+    draws_in_decode: True if `decode` draws from `Context.common_key`. It must
+      then run with the step number with which the words were encoded.
+    strata: number of workers in the stratified dither, 0 for independent draws;
+      see `contract.Quantizer`.
+    max_workers: largest number of workers whose messages can be added; None for
+      no limit.
+    digits: (radix, digits per word) for the fused update. The sum of the
+      workers' digits times the agreed probe of the variable is N times the
+      mean. None if no kernel decodes the words.
+    unit: how a kernel converts a sum to gradients. SCALER: it multiplies sums
+      of codes by the agreed probe of the variable. ONE: it takes sums of floats
+      as they are. None if no kernel does.
+    compiled: True if XLA should compile the functions. False if XLA must not
+      compile them or brings no speedup.
   """
 
   name: str
@@ -146,42 +152,40 @@ class Method(deprecated.OfFunctions):
 
   @abc.abstractmethod
   def messages(self, shapes: Shapes) -> Rounds:
-    """For each round its messages, for variables of such shapes."""
+    """Returns the messages of each round for variables of these shapes."""
 
   def states(self, shapes: Shapes) -> tuple[State, ...]:
-    """What is kept from step to step: nothing."""
+    """Returns the states that are kept between steps; none by default."""
     return ()
 
   def num_probes(self, num_elements: int) -> int:
-    """How many numbers of the probe are of a variable of so many elements."""
+    """Returns how many probe numbers a variable of this size has."""
     return 1
 
   def begin(
     self, gradients: Tensors, states: Tensors, context: Context
   ) -> tuple[Tensors, tf.Tensor]:
-    """What is coded, and what is to be agreed on: here norms, on nothing.
+    """Returns the gradients to code and the local probe, float32 [p].
 
-    Args:
-      gradients: of the worker.
-      states: what it sees.
-      context: without probes.
-
-    Returns:
-      (The gradients that are coded; float32 [p], the probe. An entry of it is
-      not finite where an element that it is of is not.)
+    The default returns the gradients unchanged and one norm per variable.
+    `context` has no probes yet. A probe number must not be finite if an element
+    that it covers is not finite.
     """
     return gradients, statistics.norms(each(gradients, context))
 
   def carry(self, gradients: Tensors, context: Context) -> tf.Tensor:
-    """int32 words that a worker keeps in place of `begin`'s gradients.
+    """Encodes what a worker stores until the probe is agreed on.
 
-    Until the probe is agreed on: what is kept is what a further virtual node
-    costs.
+    Each additional virtual node of a device stores these words in place of the
+    gradients from `begin`.
+
+    Returns:
+      int32 [`carry_words`].
     """
     raise NotImplementedError
 
   def carry_words(self, shapes: Shapes) -> int:
-    """The number of `carry`'s words."""
+    """Returns the number of words that `carry` returns."""
     raise NotImplementedError
 
   @abc.abstractmethod
@@ -193,18 +197,18 @@ class Method(deprecated.OfFunctions):
     received: Arrived,
     context: Context,
   ) -> tuple[list[tf.Tensor], Tensors]:
-    """A worker's messages of a round.
+    """Encodes the messages of this worker for one round.
 
     Args:
-      number: of the round, from 0.
-      gradients: those of `begin`, or what `carry` made of them.
-      states: what the worker sees; only WORKER states may change.
-      received: for each round before a list of `Payloads`, `Sum` or, of what
-        was scattered, its own part.
-      context: with all that there is.
+      number: index of the round, from 0.
+      gradients: from `begin`, or the words from `carry`.
+      states: the states visible to this worker; only WORKER states may change.
+      received: one list per earlier round with one `Payloads` or `Sum` per
+        message. A SCATTER message contains only the part for this worker.
+      context: with all fields set.
 
     Returns:
-      (list of int32 words, one a message; states).
+      (One int32 tensor of words per message; states.)
     """
 
   @abc.abstractmethod
@@ -214,24 +218,25 @@ class Method(deprecated.OfFunctions):
     states: Tensors,
     context: Context,
   ) -> tuple[list[tf.Tensor], Tensors]:
-    """The mean gradients.
+    """Decodes the mean gradients.
 
     Args:
-      received: see `send`, of all rounds; what was scattered may not be read.
-      states: only SHARED ones may be read or change.
-      context: without worker, key and own probe.
+      received: the messages of all rounds, as in `send`. SCATTER messages must
+        not be read.
+      states: only SHARED states may be read or changed.
+      context: with `worker`, `key` and `own` unset.
 
     Returns:
-      (list of v float32 of the shapes; states).
+      (v float32 tensors of `context.shapes`; states.)
     """
 
   def estimate(
     self, words: Sequence[tf.Tensor], context: Context
   ) -> list[tf.Tensor]:
-    """What the words of round `telling` say of the worker's own gradients.
+    """Decodes this worker's words of round `telling`.
 
     Returns:
-      List of float32, as gradients come.
+      The gradients as the other workers decode them, flat float32 tensors.
     """
     raise NotImplementedError
 
@@ -242,22 +247,22 @@ class Method(deprecated.OfFunctions):
     means: Sequence[tf.Tensor],
     context: Context,
   ) -> Tensors:
-    """The states of a worker, when the mean gradients are known."""
+    """Returns the states of a worker once the mean gradients are known."""
     raise NotImplementedError
 
   def on_kernels(self) -> 'Method':
-    """The method as CPUs compute it best, to the same bits."""
+    """Returns the fastest variant for CPUs; its results are bit-identical."""
     return self
 
   def on_gpus(self) -> 'Method':
-    """The method as GPUs compute it best."""
+    """Returns the fastest variant for GPUs."""
     return self
 
   def in_float(self, plain: 'Method') -> 'Method':
-    """The method of float32 steps in between, which has the same states.
+    """Returns the method for float32 steps of a run, with the same states.
 
     Args:
-      plain: the method of float32 gradients.
+      plain: the method that sends float32 gradients.
     """
     return plain
 
@@ -265,5 +270,8 @@ class Method(deprecated.OfFunctions):
 def begin_with_norms(
   gradients: Tensors, states: Tensors, context: Context
 ) -> tuple[Tensors, tf.Tensor]:
-  """`Method.begin`, for methods of functions; goes in 0.4."""
+  """Returns the gradients and their norms, as `Method.begin` does.
+
+  For methods that are built from functions; removed in 0.4.
+  """
   return Method.begin(None, gradients, states, context)  # type: ignore

@@ -1,4 +1,4 @@
-"""Which codec each variable gets, decided once when the model is built."""
+"""Chooses a codec for each variable when the model is built."""
 
 import fnmatch
 import math
@@ -24,10 +24,10 @@ _OPERATORS = {
 
 
 class VariableSpec(NamedTuple):
-  """What a policy may know of a trainable variable.
+  """The properties of a trainable variable that a policy may use.
 
   Attributes:
-    name: its path in the model, 'conv1/kernel'.
+    name: path in the model, such as 'conv1/kernel'.
     shape: tuple of int.
     is_logits: True for the weights and biases of the final classifier.
   """
@@ -47,15 +47,15 @@ _C = TypeVar('_C')
 
 
 class Variables(NamedTuple):
-  """Of which variables of a model gradients are.
+  """The variables of a model that have gradients.
 
   Attributes:
-    indices: tuple of int, which of all variables; states are known by them.
-    specs: tuple of `VariableSpec`.
-    plain: frozenset of names of those that travel as float32, whatever the
-      codec.
-    model: tuple of `VariableSpec` of all variables that `indices` count; names
-      are '' where they are not known. () where these are `specs`.
+    indices: indices among all variables of the model; states are stored by
+      them.
+    specs: one `VariableSpec` per index.
+    plain: names of variables that are sent as float32, whatever the codec.
+    model: the specs of all variables that `indices` refers to. Unknown names
+      are ''. () if these are `specs`.
   """
 
   indices: tuple[int, ...]
@@ -64,7 +64,7 @@ class Variables(NamedTuple):
   model: tuple[VariableSpec, ...] = ()
 
   def only(self, indices: Sequence[int]) -> 'Self':
-    """Some of them."""
+    """Returns a selection of the variables, by position in `indices`."""
     return self._replace(
       indices=tuple(self.indices[i] for i in indices),
       specs=tuple(self.specs[i] for i in indices),
@@ -72,41 +72,40 @@ class Variables(NamedTuple):
 
 
 def smaller_than(num_elements: int) -> Predicate:
-  """A predicate: the variable has fewer than `num_elements` elements."""
+  """Returns a predicate: the variable has fewer elements than this."""
   return lambda spec: spec.num_elements < num_elements
 
 
 def is_logits(spec: VariableSpec) -> bool:
-  """A predicate: the variable belongs to the final classifier."""
+  """Returns True for variables of the final classifier."""
   return spec.is_logits
 
 
 def always(spec: VariableSpec) -> bool:
-  """A predicate: any variable."""
+  """Returns True for all variables."""
   return True
 
 
 def policy(
   rules: Sequence[tuple[Predicate, _C]], specs: Sequence[VariableSpec]
 ) -> tuple[_C, ...]:
-  """Gives every variable the codec of the first rule that holds for it.
+  """Assigns each variable the codec of the first rule that matches it.
 
   Args:
-    rules: sequence of (predicate on `VariableSpec`, codec), most special
-      first.
+    rules: (predicate on `VariableSpec`, codec), most specific first.
     specs: the variables in the order of the gradients.
 
   Returns:
-    A tuple of codecs, one a variable.
+    One codec per variable.
 
   Raises:
-    ValueError: no rule holds for a variable, which is named.
+    ValueError: no rule matches a variable; the message names it.
   """
   return tuple(_first(rules, spec) for spec in specs)
 
 
 def parse(text: str) -> list[tuple[Predicate, str]]:
-  """Rules as a command line spells them, 'WHERE -> CODE; WHERE -> CODE'.
+  """Parses rules of the form 'WHERE -> CODE; WHERE -> CODE'.
 
   Examples:
     >>> rules = parse('rank<2 -> identity; fc*/kernel & size>=1000 -> fp16')
@@ -114,9 +113,10 @@ def parse(text: str) -> list[tuple[Predicate, str]]:
     identity fp16
 
   Args:
-    text: WHERE is one or more conditions with & between them, which must all
-      hold: rank or size (elements) compared with a number by <, <=, =, >= or >;
-      or a pattern for the name, with * and ?. Empty for no rules.
+    text: WHERE is one or more conditions joined by &; all must hold. A
+      condition compares rank or size (elements) with a number by <, <=, =, >=
+      or >, or it is a pattern for the name with * and ?. An empty text has no
+      rules.
 
   Returns:
     List of (predicate on `VariableSpec`, the text of the code).
@@ -138,20 +138,22 @@ def parse(text: str) -> list[tuple[Predicate, str]]:
 
 
 def parse_stages(text: str) -> list[tuple[int, str]]:
-  """Codes of the first steps of a run, 'UNTIL -> CODE; UNTIL -> CODE'.
+  """Parses the codes of warm-up steps, 'UNTIL -> CODE; UNTIL -> CODE'.
 
   Examples:
     >>> parse_stages('100 -> identity; 300 -> topk:ratio=0.1')
     [(100, 'identity'), (300, 'topk:ratio=0.1')]
 
   Args:
-    text: UNTIL is the number of steps that a code is used before, and rises.
+    text: UNTIL is the step number before which the code is used; UNTIL must
+      increase from stage to stage.
 
   Returns:
     List of (UNTIL, the text of the code).
 
   Raises:
-    ValueError: a stage has no number, no code or a number that does not rise.
+    ValueError: a stage has no number, no code or a number that does not
+      increase.
   """
   found: list[tuple[int, str]] = []
   for stage, until, arrow, code in _arrows(text):
@@ -166,7 +168,7 @@ def parse_stages(text: str) -> list[tuple[int, str]]:
 
 
 def _arrows(text: str) -> list[tuple[str, ...]]:
-  """For each part of a text between ; (itself, left of ->, ->, right of it)."""
+  """Splits text at ; and each part into (part, left side, '->', right side)."""
   parts = filter(None, (part.strip() for part in text.split(';')))
   return [
     (part, *(side.strip() for side in part.partition('->'))) for part in parts

@@ -1,14 +1,14 @@
-"""Sums of messages, as parameter servers make them and workers read them.
+"""Sums of messages that parameter servers compute and workers pull.
 
-A server adds what the workers pushed and packs the sum again: codes of N
-workers have 2 N + 1 levels and travel as `packing.sums(N)`, 32 / 13 bits an
-element for N = 2; sums of floats travel as float32. Messages that all workers
-need from all are passed on as they are, and so are those that each needs a part
-of.
+A server adds the messages that workers pushed and packs the sum again. Codes of
+N workers have 2 N + 1 levels and are sent as `packing.sums(N)`, 32 / 13 bits an
+element for N = 2. Sums of floats are sent as float32. GATHER and SCATTER
+messages are forwarded unchanged.
 
-Servers share a round's words. A packing of fixed length can be cut at any word,
-because a range of words is the same range of every plane, and so can what is
-passed on; a sum of words of variable length is made by one server.
+The words of a round are split among the servers. A packing of fixed length can
+be split at any word, because a range of words is the same range of every plane.
+Forwarded messages can be split at any word too. A sum of words of variable
+length is computed by one server.
 """
 
 import functools
@@ -22,21 +22,21 @@ from terngrad.codec import method as methods
 from terngrad.codec import used_words
 from terngrad.codec.stages import wire
 
-# Where a traced step calls it, each for its own device.
+# A traced step calls these once per device.
 _compiled = functools.partial(tf.function, jit_compile=True)
 
 
 class Piece(NamedTuple):
-  """A range of words of one message, and what becomes of it.
+  """A range of words of one message, and the size of its sum.
 
   Attributes:
-    message: `method.Message`.
-    message_index: of the message in its round.
-    start: first word, counted in the message.
-    stop: word after the last.
-    num_planes: rows of the sum, or of what is passed on.
+    message: the message.
+    message_index: index of the message in its round.
+    start: index of the first word in the message.
+    stop: index after the last word.
+    num_planes: rows of the sum, or of the forwarded words.
     width: elements in a row.
-    num_words: of the packed sum, or of what is passed on.
+    num_words: of the packed sum, or of the forwarded words.
   """
 
   message: methods.Message
@@ -49,13 +49,13 @@ class Piece(NamedTuple):
 
 
 class Totals:
-  """What the messages of a round mean for servers.
+  """Splits the messages of a round among servers, adds and unpacks them.
 
   Attributes:
-    ranges: for each server the pair (first word, word after the last) of the
-      workers' words that it takes; empty where there are more servers than
+    ranges: for each server (first word, word after the last) of the workers'
+      words that it receives. A range is empty if there are more servers than
       words.
-    num_words: for each server, of what a worker pulls.
+    num_words: for each server the words that a worker pulls.
   """
 
   def __init__(
@@ -64,11 +64,11 @@ class Totals:
     num_workers: int,
     num_servers: int,
   ) -> None:
-    """Shares the messages among servers.
+    """Splits the messages among the servers.
 
     Args:
-      messages: list of `method.Message`, in the order of their words.
-      num_workers: who send them, >= 1.
+      messages: in the order of their words.
+      num_workers: number of senders, >= 1.
       num_servers: >= 1.
     """
     self._messages, self._num_workers = messages, num_workers
@@ -77,19 +77,19 @@ class Totals:
     self.num_words = [sum(p.num_words for p in some) for some in self._pieces]
 
   def bits(self) -> int:
-    """Bits that a worker pulls."""
+    """Returns the bits that a worker pulls."""
     return 32 * sum(self.num_words)
 
   def pushed(self, server: int, words: tf.Tensor) -> list[tf.Tensor]:
-    """What a device sends a server of its workers' words: those that are used.
+    """Selects the used words that a device sends to a server.
 
     Args:
-      server: its number.
-      words: int32 [n, words of the round].
+      server: index of the server.
+      words: int32 [n, words of the round], of the device's workers.
 
     Returns:
-      List of int32 [n, any]: one a piece of the server's, or one of all where
-      lengths are fixed.
+      List of int32 [n, any], one per piece of the server; one tensor for all
+      pieces if all lengths are fixed.
     """
     pieces = self._pieces[server]
     if not any(used_words.varies(piece.message) for piece in pieces):
@@ -102,14 +102,15 @@ class Totals:
     ]
 
   def add(self, server: int, parts: Sequence[Sequence[tf.Tensor]]) -> tf.Tensor:
-    """What workers pull from a server.
+    """Adds the pushed words of all devices on a server.
 
     Args:
-      server: its number.
-      parts: for each device what it `pushed`; see `method.Piece`.
+      server: index of the server.
+      parts: for each device the result of `pushed`; the rows are in the order
+        of `method.Piece`.
 
     Returns:
-      int32 [num_words[server]].
+      int32 [num_words[server]], which workers pull.
     """
     pieces = self._pieces[server]
     columns = zip(*(_words_of(pieces, part) for part in parts), strict=True)
@@ -120,13 +121,14 @@ class Totals:
     return wire.concat(words)
 
   def received(self, pulled: Sequence[tf.Tensor]) -> list[methods.Received]:
-    """What a worker makes of what it pulled.
+    """Unpacks the pulled words into messages.
 
     Args:
-      pulled: for each server with a range int32 [num_words], from `add`.
+      pulled: for each server with a nonempty range int32 [num_words], from
+        `add`.
 
     Returns:
-      List of `method.Payloads`, `Sum` or `Scattered`, one a message.
+      One `method.Payloads`, `Sum` or `Scattered` per message.
     """
     found: list[list[tuple[Piece, tf.Tensor]]] = [[] for _ in self._messages]
     for pieces, words in zip(filter(None, self._pieces), pulled, strict=True):
@@ -142,7 +144,7 @@ class Totals:
 def _ranges(
   messages: Sequence[methods.Message], num_servers: int
 ) -> list[tuple[int, int]]:
-  """Nearly equal ranges of words; what cannot be cut stays whole."""
+  """Returns nearly equal word ranges; sums of variable length stay whole."""
   sizes = [message.num_words for message in messages]
   starts, end = methods.starts_of(sizes), sum(sizes)
   cuts = [0]
@@ -164,7 +166,7 @@ def _ranges(
 def _pieces(
   messages: Sequence[methods.Message], num_workers: int, begin: int, end: int
 ) -> list[Piece]:
-  """The pieces of a range, in the order of the words."""
+  """Returns the pieces of a range, in the order of the words."""
   found = []
   offsets = methods.starts_of([message.num_words for message in messages])
   for index, (message, offset) in enumerate(
@@ -181,7 +183,7 @@ def _pieces(
 def _sizes(
   message: methods.Message, count: int, num_workers: int
 ) -> tuple[int, int, int]:
-  """(num_planes, width, num_words) of a `Piece` of `count` words."""
+  """Returns (num_planes, width, num_words) of a `Piece` of `count` words."""
   if message.combine != methods.SUM:
     return num_workers, count, num_workers * count
   packing = message.sum_packing
@@ -199,7 +201,7 @@ def _sizes(
 def _words_of(
   pieces: Sequence[Piece], pushed: Sequence[tf.Tensor]
 ) -> list[tf.Tensor]:
-  """The words of each piece, int32 [n, its words], from what came of them."""
+  """Returns the words of each piece, int32 [n, words], from `Totals.pushed`."""
   sizes = [piece.stop - piece.start for piece in pieces]
   if len(pushed) == len(pieces):
     return [
@@ -214,7 +216,13 @@ def _words_of(
 
 
 def _add(piece: Piece, parts: list[tf.Tensor], num_workers: int) -> tf.Tensor:
-  """What is pulled of a piece, from int32 [n, words] a device."""
+  """Returns the words that are pulled for a piece.
+
+  Args:
+    piece: the piece.
+    parts: for each device int32 [n, words].
+    num_workers: N.
+  """
   message = piece.message
   if message.combine != methods.SUM:
     return tf.reshape(methods.rows_in_order(parts), [-1])
@@ -247,7 +255,7 @@ def _received(
   some: Sequence[tuple[Piece, tf.Tensor]],
   num_workers: int,
 ) -> methods.Received:
-  """A message as it was pulled, from its pieces and their words."""
+  """Returns a message from its pieces and their pulled words."""
   if message.combine != methods.SUM:
     travelled = [
       methods.Piece(piece.start, [tf.reshape(words, [num_workers, -1])])
@@ -260,7 +268,7 @@ def _received(
 
 
 def _unpack(piece: Piece, words: tf.Tensor, num_workers: int) -> tf.Tensor:
-  """The sum of a piece, [num_planes, width] of int8, int32 or float32."""
+  """Returns the sum of a piece, int8, int32 or float32 [num_planes, width]."""
   message = piece.message
   shape = [piece.num_planes, piece.width]
   if message.levels is None:

@@ -1,7 +1,7 @@
-"""Words on their way to where any number of them may come, as to a server.
+"""Removes unused words before a transfer and restores them after it.
 
-Of messages whose length varies those after the last that is used stay behind:
-they are zero.
+Used for transfers that accept any number of words, as to a parameter server.
+In messages of variable length all words after the last used one are zero.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from terngrad.codec.stages import wire
 
 
 def varies(message: method.Message) -> bool:
-  """Whether fewer than all words of a `method.Message` may be used."""
+  """Returns True if a message may use fewer than all of its words."""
   return isinstance(message.packing, wire.VariablePacking)
 
 
@@ -23,13 +23,13 @@ def trimmed(
   start: int = 0,
   stop: int | None = None,
 ) -> tf.Tensor:
-  """A range of the words of a device's workers, as far as one of them uses it.
+  """Selects a range of words up to the last word that a worker uses.
 
   Args:
-    message: `method.Message`.
-    words: int32 [n, words of the message].
+    message: the message.
+    words: int32 [n, words of the message], of a device's workers.
     start: first word of the range.
-    stop: word after its last; None for all.
+    stop: word after the last one; None for the end of the message.
 
   Returns:
     int32 [n, any].
@@ -42,7 +42,7 @@ def trimmed(
 
 
 def restored(words: tf.Tensor, size: int) -> tf.Tensor:
-  """The inverse of `trimmed`: int32 [n, size] of int32 [n, any]."""
+  """Inverts `trimmed`: pads int32 [n, any] with zeros to int32 [n, size]."""
   if words.shape[1] == size:
     return words
   whole = tf.pad(words, [[0, 0], [0, size - tf.shape(words)[1]]])
@@ -52,14 +52,15 @@ def restored(words: tf.Tensor, size: int) -> tf.Tensor:
 def cut(
   messages: Sequence[method.Message], words: tf.Tensor
 ) -> list[tf.Tensor]:
-  """All of a round's words that are used.
+  """Selects the used words of all messages of a round.
 
   Args:
-    messages: list of `method.Message`, in the order of their words.
+    messages: in the order of their words.
     words: int32 [n, words of all messages].
 
   Returns:
-    List of int32 [n, any]: one a message, or all where no length varies.
+    List of int32 [n, any], one per message; one tensor for all messages if no
+    length varies.
   """
   if not any(map(varies, messages)):
     return [words]
@@ -70,7 +71,7 @@ def cut(
 def joined(
   messages: Sequence[method.Message], parts: Sequence[tf.Tensor]
 ) -> tf.Tensor:
-  """The inverse of `cut`: int32 [n, words of all messages]."""
+  """Inverts `cut`: returns int32 [n, words of all messages]."""
   if not any(map(varies, messages)):
     return parts[0]
   pairs = zip(parts, messages, strict=True)

@@ -1,4 +1,4 @@
-"""Methods around other methods."""
+"""Methods that wrap other methods."""
 
 import copy
 from collections.abc import Sequence
@@ -9,32 +9,32 @@ from terngrad.codec import method as methods
 
 
 class Wrapper(methods.Method):
-  """A method around another one, which does what that does.
+  """A method that delegates to another method.
 
   Attributes:
-    method: the other one.
+    method: the wrapped method.
   """
 
   def __init__(self, method: methods.Method) -> None:
-    """Declares what the other one does."""
+    """Copies the declarations of the wrapped method."""
     self.method = method
     for name in methods.Method.__annotations__:
       setattr(self, name, getattr(method, name))
 
   def around(self, method: methods.Method) -> methods.Method:
-    """What this one makes of another method: here nothing."""
+    """Applies this wrapper to another method; here it returns that method."""
     return method
 
   def messages(self, shapes: methods.Shapes) -> methods.Rounds:
-    """See `method.Method`."""
+    """Returns the messages of the wrapped method."""
     return self.method.messages(shapes)
 
   def states(self, shapes: methods.Shapes) -> tuple[methods.State, ...]:
-    """See `method.Method`."""
+    """Returns the states of the wrapped method."""
     return self.method.states(shapes)
 
   def num_probes(self, num_elements: int) -> int:
-    """See `method.Method`."""
+    """Returns the number of probes of the wrapped method."""
     return self.method.num_probes(num_elements)
 
   def begin(
@@ -43,7 +43,7 @@ class Wrapper(methods.Method):
     states: methods.Tensors,
     context: methods.Context,
   ) -> tuple[methods.Tensors, tf.Tensor]:
-    """See `method.Method`."""
+    """Calls `begin` of the wrapped method."""
     return self.method.begin(gradients, states, context)
 
   def send(
@@ -54,7 +54,7 @@ class Wrapper(methods.Method):
     received: methods.Arrived,
     context: methods.Context,
   ) -> tuple[list[tf.Tensor], methods.Tensors]:
-    """See `method.Method`."""
+    """Calls `send` of the wrapped method."""
     return self.method.send(number, gradients, states, received, context)
 
   def decode(
@@ -63,29 +63,29 @@ class Wrapper(methods.Method):
     states: methods.Tensors,
     context: methods.Context,
   ) -> tuple[list[tf.Tensor], methods.Tensors]:
-    """See `method.Method`."""
+    """Calls `decode` of the wrapped method."""
     return self.method.decode(received, states, context)
 
   def estimate(
     self, words: Sequence[tf.Tensor], context: methods.Context
   ) -> list[tf.Tensor]:
-    """See `method.Method`."""
+    """Calls `estimate` of the wrapped method."""
     return self.method.estimate(words, context)
 
   def carry_words(self, shapes: methods.Shapes) -> int:
-    """See `method.Method`."""
+    """Returns the number of carried words of the wrapped method."""
     return self.method.carry_words(shapes)
 
   def on_kernels(self) -> methods.Method:
-    """See `method.Method`."""
+    """Wraps the CPU variant of the wrapped method."""
     return self._again(self.method.on_kernels())
 
   def on_gpus(self) -> methods.Method:
-    """See `method.Method`."""
+    """Wraps the GPU variant of the wrapped method."""
     return self._again(self.method.on_gpus())
 
   def in_float(self, plain: methods.Method) -> methods.Method:
-    """See `method.Method`."""
+    """Wraps the method of float32 steps."""
     return self.around(self.method.in_float(plain))
 
   def _again(self, method: methods.Method) -> methods.Method:
@@ -94,7 +94,7 @@ class Wrapper(methods.Method):
     made = self.around(method)
     if not isinstance(self, type(made)):
       return made
-    # What a subclass defines and what `_replace` changed stays.
+    # Keep what a subclass defines and what `_replace` changed.
     known, again = vars(self.around(self.method)), copy.copy(self)
     for name, value in vars(made).items():
       if name not in vars(self) or vars(self)[name] == known[name]:
@@ -103,48 +103,54 @@ class Wrapper(methods.Method):
 
 
 class WithStates(Wrapper):
-  """A method with another one's states, which it leaves as they are.
+  """A method with the states of another method, which it leaves unchanged.
 
   Attributes:
-    remembering: the other one.
+    remembering: the method that declares the states.
   """
 
   def __init__(
     self, method: methods.Method, remembering: methods.Method
   ) -> None:
-    """Wraps a method that keeps nothing."""
+    """Wraps a method without states."""
     super().__init__(method)
     self.remembering = remembering
 
   def around(self, method: methods.Method) -> methods.Method:
-    """See `Wrapper`."""
+    """Wraps another method with the same states."""
     return type(self)(method, self.remembering)
 
   def states(self, shapes: methods.Shapes) -> tuple[methods.State, ...]:
-    """See `method.Method`."""
+    """Returns the states of `remembering`."""
     return self.remembering.states(shapes)
 
 
 class SelfCompiled(Wrapper):
-  """A method whose functions XLA compiles one by one."""
+  """A method whose functions XLA compiles separately."""
 
   def __init__(self, method: methods.Method) -> None:
-    """Wraps a method that wants to be compiled."""
+    """Wraps a method whose `compiled` is True."""
     super().__init__(method)
     names = ['begin', 'carry', 'decode', 'estimate', 'finish', 'send']
-    # Plain floats are moved as they are; compiled code would copy them.
+    # Lossless methods return their input; compiled code would copy it.
     compile_apart(self, method, names[:-1] if method.traits.lossless else names)
 
 
 def self_compiled(method: methods.Method) -> methods.Method:
-  """The method with functions that XLA compiles one by one, if any."""
+  """Returns the method with functions that XLA compiles separately.
+
+  A method whose `compiled` is False is returned unchanged.
+  """
   return SelfCompiled(method) if method.compiled else method
 
 
 def compile_apart(
   target: methods.Method, source: methods.Method, names: Sequence[str]
 ) -> None:
-  """Gives a method another one's functions, which XLA compiles one by one."""
+  """Replaces functions of `target` by those of `source`, compiled by XLA.
+
+  Each function is compiled separately, and `target.compiled` becomes False.
+  """
   target.compiled = False
   for name in names:
     setattr(target, name, tf.function(getattr(source, name), jit_compile=True))

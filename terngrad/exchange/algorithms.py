@@ -1,11 +1,15 @@
-"""The algorithms that move a message between processes, and which to take.
+"""The algorithms that move a message between processes, and their choice.
 
-`gather` sends every worker's words to all. `reduce` adds the words of packings
-that add (`radix`) in TensorFlow's ring all-reduce. `two_shot` gives every
-process a slice of the words of all, which it sums; the sums are packed as
-digits of 2N + 1 levels and gathered. `slices` does the same for floats, whose
-sums return as float32. None of them rounds: what is decoded are the same sums.
-What is declared to be scattered always is.
+- `gather` sends every worker's words to all processes.
+- `reduce` adds words that can be added (packing `radix`) with TensorFlow's ring
+  all-reduce.
+- `two_shot` sends each process one slice of the words of all workers. The
+  process adds its slice, packs the sums as digits of 2 N + 1 levels and gathers
+  them.
+- `slices` does the same for floats and returns float32 sums.
+
+No algorithm rounds: the decoded sums are bit-identical. SCATTER messages always
+use all-to-all.
 """
 
 from collections.abc import Mapping
@@ -17,20 +21,20 @@ from terngrad.exchange import gathering
 from terngrad.exchange import sums
 
 AUTO, GATHER = 'auto', 'gather'
-# Those to choose from: what is scattered has no choice.
+# The algorithms that a user can choose; SCATTER messages have only one.
 NAMES = (GATHER, sums.REDUCE, sums.TWO_SHOT, sums.SLICES)
-# Seconds of computing an element, measured on two cores of an AMD EPYC with 16
-# million elements (ternary, float32) and rounded. A gather decodes the words of
-# every worker; what is summed on its way is unpacked and packed again.
+# Compute time in seconds per element, measured on two cores of an AMD EPYC with
+# 16 million elements (ternary, float32) and rounded. `gather` decodes the words
+# of every worker; the others unpack the words, add them and pack the sums.
 _DECODE_MORE = 3e-10
 _WORK = {sums.REDUCE: 2e-9, sums.TWO_SHOT: 5e-9, sums.SLICES: 3e-9}
 
 
 class Network(NamedTuple):
-  """What joins processes, as far as a choice depends on it.
+  """The link between processes, for the choice of an algorithm.
 
   Attributes:
-    bandwidth: bits a second, of a process in either direction.
+    bandwidth: bits per second of one process, in each direction.
     latency: seconds from one process to another.
   """
 
@@ -48,18 +52,18 @@ def choices(
   algorithm: str = AUTO,
   network: Network = GIGABIT,
 ) -> list[str]:
-  """The algorithm of each message.
+  """Chooses the algorithm of each message.
 
   Args:
     messages: of a round.
     num_workers: of all processes.
     num_processes: P.
-    algorithm: of `NAMES` for the messages that can take it, the others gather;
-      or `AUTO`, for each message that of the least time by `seconds`.
-    network: the same in all processes.
+    algorithm: one of `NAMES`; messages that do not support it are gathered.
+      `AUTO` takes the algorithm with the least `seconds` for each message.
+    network: must be the same in all processes.
 
   Returns:
-    For each of `NAMES`, or `sums.SCATTER`.
+    For each message one of `NAMES`, or `sums.SCATTER`.
   """
   chosen = []
   for message in messages:
@@ -75,11 +79,11 @@ def seconds(
   num_processes: int,
   network: Network,
 ) -> dict[str, float]:
-  """What a message takes by each algorithm, by a model of its parts.
+  """Estimates the time that each algorithm needs for a message.
 
-  Words on the wire, hops one after the other, and what is computed beside what
-  every algorithm computes. All that is gathered travels together, so that its
-  hops count for no message.
+  The model adds the time on the wire, the sequential hops and the computation
+  that other algorithms do not have. All gathered messages are sent together, so
+  the hops of `gather` are not counted.
 
   Args:
     message: of a round.
@@ -88,7 +92,7 @@ def seconds(
     network: between the processes.
 
   Returns:
-    By name, see `sent_words`.
+    Seconds by algorithm, for the algorithms that support the message.
   """
   found = {}
   for name, words in sent_words(message, num_workers, num_processes).items():
@@ -101,7 +105,7 @@ def seconds(
 
 
 def hops(name: str, num_processes: int) -> int:
-  """How often a message of an algorithm waits for another process."""
+  """Returns how many sequential transfers an algorithm needs."""
   chain = num_processes - 1
   known = {GATHER: chain, sums.REDUCE: 2 * chain, sums.SCATTER: min(1, chain)}
   return known.get(name, chain + 1)
@@ -114,13 +118,13 @@ def told(
   algorithm: str,
   network: Network,
 ) -> str:
-  """A line for people: what travels how, and why.
+  """Returns a log line: the chosen algorithms with megabytes and milliseconds.
 
   Args:
     messages: of a step.
     num_workers: of all processes.
     num_processes: P.
-    algorithm: see `choices`.
+    algorithm: as in `choices`.
     network: between the processes.
   """
   names = choices(messages, num_workers, num_processes, algorithm, network)
@@ -147,7 +151,10 @@ def told(
 
 
 def _milliseconds(times: Sequence[Mapping[str, float]], name: str) -> str:
-  """Those of messages by an algorithm, or each by its first."""
+  """Formats the total time of messages by an algorithm.
+
+  A message that does not support it counts with its first algorithm.
+  """
   total = sum(one.get(name, next(iter(one.values()))) for one in times)
   return f'{1e3 * total:.3g} ms'
 
@@ -155,7 +162,7 @@ def _milliseconds(times: Sequence[Mapping[str, float]], name: str) -> str:
 def sent_words(
   message: methods.Message, num_workers: int, num_processes: int
 ) -> dict[str, float]:
-  """What a process sends for a message, and receives, by each algorithm.
+  """Returns what a process sends for a message (and receives), by algorithm.
 
   Args:
     message: of a round.
@@ -163,9 +170,9 @@ def sent_words(
     num_processes: P.
 
   Returns:
-    By name, those that are open to the message, words of 32 bits; the expected
-    number where it varies. 'gather' comes first, or is left out where the
-    message is scattered.
+    32-bit words by algorithm, for the algorithms that support the message; the
+    expected number if the length varies. 'gather' comes first; SCATTER messages
+    have no 'gather'.
   """
   own = num_workers // num_processes
   costs: dict[str, float] = {}

@@ -1,9 +1,9 @@
 """The exchange between processes: all-gather, all-reduce, two-shot.
 
-Process p of P has the workers p k to (p + 1) k - 1, so that what processes
-gather is in the order of the workers. Inside a process they live on its devices
-as towers do. Every device decodes what all workers sent, or their sum, by
-itself; whatever the algorithm, the average is that of towers, to the bit.
+Process p of P runs the workers p k to (p + 1) k - 1, so that gathered rows are
+in the order of the workers. Within a process, workers run on its devices as in
+`towers`. Every device decodes what all workers sent, or the sum of it. The mean
+is bit-identical to that of `towers`, whatever the algorithm.
 """
 
 from collections.abc import Callable
@@ -20,8 +20,8 @@ from terngrad.exchange import sums
 from terngrad.exchange import towers
 
 _T = TypeVar('_T')
-# The messages that were gathered, what was gathered of them; and of each other
-# message, in their order, by which algorithm it travelled and what that moved.
+# (The gathered messages; their words; for each other message, in order, its
+# algorithm, the reduction and the tensors that the algorithm moved).
 _Moved = tuple[
   list[methods.Message],
   gathering.Gathered,
@@ -30,14 +30,14 @@ _Moved = tuple[
 
 
 class Collective:
-  """The exchange of one process with the others; see `towers.Towers`.
+  """The exchange of one process in a group of equal processes.
 
   Attributes:
-    devices: tuple of names of this process's devices, one replica on each.
+    devices: names of this process's devices, one replica on each.
     num_workers: of all processes.
     first: the first worker of this process.
-    own: how many it has.
-    group: `group.Group`.
+    own: number of workers of this process.
+    group: the group of processes.
   """
 
   def __init__(
@@ -48,14 +48,15 @@ class Collective:
     algorithm: str = algorithms.AUTO,
     network: algorithms.Network = algorithms.GIGABIT,
   ) -> None:
-    """Deals the workers.
+    """Assigns the workers to processes and devices.
 
     Args:
       group: of the processes.
-      devices: see above.
-      num_workers: a multiple of the processes, with a worker for each device.
+      devices: names of this process's devices.
+      num_workers: of all processes: a multiple of the number of processes, with
+        at least one worker per device.
       algorithm: `algorithms.AUTO` or one of `algorithms.NAMES`.
-      network: by which `AUTO` chooses.
+      network: the link speed from which `AUTO` chooses.
     """
     self.group, self.devices, self.num_workers = group, devices, num_workers
     self.own = num_workers // group.size
@@ -63,13 +64,13 @@ class Collective:
     self._choice = algorithm, network
 
   def workers_of(self, device_index: int) -> range:
-    """The workers on `devices[device_index]`, as a range."""
+    """Returns the workers on `devices[device_index]`."""
     return range(
       self.first + device_index, self.first + self.own, len(self.devices)
     )
 
   def device_of(self, worker: int) -> int:
-    """The index in `devices` of a worker of this process."""
+    """Returns the index in `devices` of a worker of this process."""
     return (worker - self.first) % len(self.devices)
 
   @property
@@ -78,20 +79,20 @@ class Collective:
     return range(len(self.devices))
 
   def batches(self, images: tf.Tensor, labels: tf.Tensor) -> list[towers.Batch]:
-    """The examples of this process's workers; see `towers.Towers`."""
+    """Returns the examples of this process's workers for each device."""
     return [towers.Batch(images, labels, self.first)] * len(self.devices)
 
   def gather_metadata(
     self, rows: Sequence[tf.Tensor], conclude: Callable[[tf.Tensor], _T]
   ) -> tuple[tf.Tensor, list[_T]]:
-    """Tells every worker's row of numbers to all; see `towers.Towers`."""
+    """Gathers one row of numbers per worker on all devices."""
     everyone = self.group.all_gather(self._joined(rows))
     return towers.conclude_on(self.devices, [everyone], conclude)
 
   def combine(
     self, messages: Sequence[methods.Message], payloads: Sequence[tf.Tensor]
   ) -> list[list[methods.Received]]:
-    """Moves the messages of a round; see `towers.Towers`."""
+    """Moves the messages of a round, each by the chosen algorithm."""
     names = algorithms.choices(
       messages, self.num_workers, self.group.size, *self._choice
     )
@@ -100,14 +101,14 @@ class Collective:
     return [self._received(device, names, moved) for device in self.devices]
 
   def told(self, messages: Sequence[methods.Message]) -> str:
-    """A line for people: how the messages of a step travel, and why."""
+    """Returns a log line with the algorithm of each message and its cost."""
     return algorithms.told(
       messages, self.num_workers, self.group.size, *self._choice
     )
 
   def report(self, step: tf.Tensor, losses: Sequence[tf.Tensor]) -> None:
-    """Nothing: every process takes the same step; see `towers.Towers`."""
-    # AutoGraph warns of a function that is a docstring alone.
+    """Does nothing, because every process computes the same step."""
+    # AutoGraph warns about a function that consists only of a docstring.
     del step, losses
 
   def _move(
@@ -116,7 +117,7 @@ class Collective:
     names: Sequence[str],
     payloads: Sequence[tf.Tensor],
   ) -> _Moved:
-    """Moves the arguments of `combine`."""
+    """Moves the messages of a round between the processes."""
     rows = self._joined(payloads)
     whole = [
       m for m, n in zip(messages, names, strict=True) if n == algorithms.GATHER
@@ -140,7 +141,7 @@ class Collective:
   def _received(
     self, device: str, names: Sequence[str], moved: _Moved
   ) -> list[methods.Received]:
-    """What a device receives; see `combine`."""
+    """Returns the received messages on one device."""
     messages, gathered, reduced = moved
     with tf.device(device):
       here = tf.nest.map_structure(tf.identity, gathered)
@@ -154,7 +155,7 @@ class Collective:
     return [next(whole if n == algorithms.GATHER else others) for n in names]
 
   def _joined(self, parts: Sequence[tf.Tensor]) -> tf.Tensor:
-    """The rows of this process's workers, in their order."""
+    """Returns the rows of this process's workers, in their order."""
     if len(parts) == 1:
       return parts[0]
     with tf.device(self.devices[0]):

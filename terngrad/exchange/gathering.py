@@ -1,9 +1,9 @@
-"""Messages that all processes get from all, word for word.
+"""The gather algorithm: all processes receive every word of a message.
 
-Those of a fixed length travel together, as one tensor in pieces. Of those whose
-length varies only what is used travels. All processes must send the same number
-of words, so they agree on the largest first, and round it up to one of some
-`lengths`: the runtime keeps something for every length that it has seen.
+Messages of fixed length are sent together, as one tensor in pieces. Of messages
+of variable length only the used words are sent. All processes must send the
+same number of words. They first agree on the largest number and round it up to
+one of a few `lengths`, because the runtime keeps memory for each length.
 """
 
 import math
@@ -17,23 +17,23 @@ from terngrad.codec import method as methods
 from terngrad.codec.stages import wire
 from terngrad.exchange import group as groups
 
-# From 1/16 of the capacity up in steps of half a percent. The runtime keeps
-# 1.7 kB for each that it has seen, and for each of at most 16 pieces.
+# Lengths from 1/16 of the capacity up, in steps of half a percent. The runtime
+# keeps 1.7 kB for each length that was sent, for each of at most 16 pieces.
 _STEP = 1.005
 _MOST_LENGTHS = 557
-# Words of a message for which it pays to agree first: a fifth of them, 6 kB,
-# takes as long as a round trip, 50 us at 1 Gbit/s.
+# Smallest message, in words, for which agreeing on a length saves time: a fifth
+# of it, 6 kB, takes as long as a round trip, 50 us at 1 Gbit/s.
 _LEAST_AGREED = 2**13
 
 
 class Gathered(NamedTuple):
-  """What `move` moved.
+  """The words that `move` gathered.
 
   Attributes:
-    together: list of int32 [workers, columns of a piece], of all messages of
+    together: int32 [workers, columns of a piece], pieces of all messages of
       fixed length.
-    apart: for each of the other messages a list of int32 [workers, columns of
-      a piece], of its first words.
+    apart: for each message of variable length a list of int32 [workers, columns
+      of a piece], pieces of its first words.
   """
 
   together: list[tf.Tensor]
@@ -41,25 +41,25 @@ class Gathered(NamedTuple):
 
 
 def varies(message: methods.Message) -> bool:
-  """Whether less than the whole message may travel."""
+  """Returns True if only the used words of a message may be sent."""
   is_variable = isinstance(message.packing, wire.VariablePacking)
   return is_variable and message.num_words >= _LEAST_AGREED
 
 
 def lengths(capacity: int) -> list[int]:
-  """The numbers of words that may travel of a message of varying length.
+  """Returns how many words of a variable-length message may be sent.
 
   Args:
     capacity: words of the message, >= 1.
 
   Returns:
-    In ascending order, the last is `capacity`.
+    Numbers in ascending order; the last one is `capacity`.
   """
   return sorted({math.ceil(capacity * _STEP**-k) for k in range(_MOST_LENGTHS)})
 
 
 def expected_words(message: methods.Message) -> float:
-  """Words that a worker's message is expected to take on its way."""
+  """Returns how many words of a worker's message are sent on average."""
   if not varies(message):
     return message.num_words
   possible = lengths(message.num_words)
@@ -70,7 +70,7 @@ def expected_words(message: methods.Message) -> float:
 def move(
   group: groups.Group, messages: Sequence[methods.Message], rows: tf.Tensor
 ) -> Gathered:
-  """Gathers messages; called by all processes.
+  """Gathers messages; all processes must call it.
 
   Args:
     group: of the processes.
@@ -92,7 +92,12 @@ def move(
 def _move_used(
   group: groups.Group, pairs: Sequence[tuple[methods.Message, tf.Tensor]]
 ) -> list[list[tf.Tensor]]:
-  """`Gathered.apart`, of pairs of a message and int32 [own, its words]."""
+  """Gathers the used words of variable-length messages: `Gathered.apart`.
+
+  Args:
+    group: of the processes.
+    pairs: (message, int32 [workers of this process, its words]).
+  """
   used = [tf.reduce_max(message.sent_words(part)) for message, part in pairs]
   largest = tf.reduce_max(group.all_gather(tf.stack(used)[tf.newaxis]), axis=0)
   found = []
@@ -107,14 +112,14 @@ def _move_used(
 def received(
   messages: Sequence[methods.Message], gathered: Gathered
 ) -> list[methods.Received]:
-  """What a device has of the messages when they are there.
+  """Converts gathered words to received messages on a device.
 
   Args:
-    messages: see `move`.
-    gathered: `Gathered`, on the device.
+    messages: as in `move`.
+    gathered: the words, on the device.
 
   Returns:
-    One a message.
+    One per message.
   """
   starts = methods.starts_of([piece.shape[1] for piece in gathered.together])
   parts = [[piece] for piece in gathered.together]
@@ -130,7 +135,7 @@ def received(
 def _padded(
   message: methods.Message, pieces: Sequence[tf.Tensor]
 ) -> methods.Payloads:
-  """The payloads of all workers, from their first words."""
+  """Pads the first words of all workers to whole payloads."""
   workers = pieces[0].shape[0]
   missing = message.num_words - tf.add_n([tf.shape(p)[1] for p in pieces])
   words = tf.concat([*pieces, tf.zeros([workers, missing], tf.int32)], axis=1)

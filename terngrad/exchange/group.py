@@ -1,9 +1,9 @@
 """The collectives of TensorFlow's runtime, between the processes of a cluster.
 
-Every process calls the same verbs in the same order, as the same program does
-by itself; a collective's key is its place in that order. Tensors travel
-from host memory: words and probes are small, and the CPU's collectives add
-int32, which those of GPUs do not. With NCCL what is gathered stays on GPUs.
+Every process must call the same functions in the same order. Identical programs
+do so. The key of a collective is its index in that order. Tensors are sent from
+host memory: words and probes are small, and the CPU collectives add int32,
+which the GPU collectives do not. With NCCL, gathered tensors stay on GPUs.
 """
 
 import functools
@@ -24,10 +24,10 @@ from terngrad.codec.stages import wire
 NCCL = 'nccl'
 COMMUNICATIONS = ('auto', 'ring', NCCL)
 _HOST, _GPU = '/CPU:0', '/GPU:0'
-# MultiWorkerMirroredStrategy counts its own groups from 1.
+# MultiWorkerMirroredStrategy numbers its groups from 1.
 _GROUP_KEY = 7001
 _GPU_GROUP_KEY = 7002
-# Elements of a piece of a large tensor, and the most pieces of one.
+# Elements of a piece of a large tensor, and the largest number of pieces.
 _PIECE = 2**18
 _MOST_PIECES = 16
 
@@ -37,7 +37,7 @@ class Tasks(Protocol):
 
   @property
   def jobs(self) -> Mapping[str, Sequence[str]]:
-    """For each job the addresses of its tasks, 'host:port'."""
+    """The addresses of each job's tasks, 'host:port'."""
 
   @property
   def index(self) -> int:
@@ -45,12 +45,12 @@ class Tasks(Protocol):
 
 
 class Group:
-  """This process's place among the worker processes.
+  """The group of worker processes, as one process sees it.
 
   Attributes:
-    size: P, how many there are.
-    rank: this one's number.
-    piece: elements of a piece of a tensor that travels in pieces.
+    size: the number of processes P.
+    rank: index of this process.
+    piece: elements of a piece of a large tensor, which is sent in pieces.
   """
 
   def __init__(
@@ -60,11 +60,13 @@ class Group:
     communication: str = 'auto',
     piece: int = _PIECE,
   ) -> None:
-    """Joins; blocks until all have. Nothing may have used TensorFlow before.
+    """Joins the group; blocks until all processes have joined.
+
+    TensorFlow's context must not be initialized before.
 
     Args:
-      cluster: with workers only.
-      timeout: seconds without a sign of life after which a task is lost.
+      cluster: a cluster with workers only.
+      timeout: seconds without a heartbeat after which a task counts as lost.
       communication: of `COMMUNICATIONS`; `NCCL` needs a GPU in each process.
       piece: elements of a piece of a large tensor.
     """
@@ -74,13 +76,14 @@ class Group:
 
   @classmethod
   def joined(cls, size: int, rank: int) -> 'Group':
-    """The group of processes that a strategy of TensorFlow's has joined.
+    """Returns the group of processes that a TensorFlow strategy has joined.
 
-    A process has one at most: collectives are known by their number in it.
+    A process must have at most one such group, because the keys of collectives
+    are counted per group.
 
     Args:
-      size: P.
-      rank: of this process.
+      size: the number of processes P.
+      rank: index of this process.
     """
     group = cls.__new__(cls)
     group._settle(size, rank, 'auto', _PIECE)
@@ -94,7 +97,7 @@ class Group:
     self._hint, self._on_gpus = communication, communication == NCCL
 
   def all_gather(self, tensor: tf.Tensor) -> tf.Tensor:
-    """All-gather: the tensors of all processes, one below the other.
+    """Concatenates the tensors of all processes along the first axis.
 
     Args:
       tensor: int32 or float32 [k, ...], the same shape in every process.
@@ -107,17 +110,18 @@ class Group:
   def all_gather_pieces(
     self, tensor: tf.Tensor, most: int = _MOST_PIECES
   ) -> list[tf.Tensor]:
-    """`gather`, some columns at a time.
+    """Gathers a matrix in pieces of some columns each.
 
-    The runtime copies a tensor a few times on its way. In pieces, one is copied
-    while another is on the wire.
+    The runtime copies a tensor several times. With pieces, it copies one piece
+    while it sends another.
 
     Args:
-      tensor: see `gather`.
-      most: pieces, >= 1.
+      tensor: int32 or float32 [k, ...], the same shape in every process.
+      most: largest number of pieces, >= 1.
 
     Returns:
-      List of [size * k, columns of a piece], or of one tensor of any rank.
+      List of [size * k, columns of a piece]. A tensor that is no matrix, or is
+      small, is one piece.
     """
     if self.size == 1:
       return [tensor]
@@ -135,20 +139,20 @@ class Group:
     lengths: Sequence[int],
     most: int = _MOST_PIECES,
   ) -> list[tf.Tensor]:
-    """All-gather of the first columns of a matrix, in pieces.
+    """Gathers the first columns of a matrix, in pieces.
 
-    The runtime wants tensors of one shape under one key, so that there is a key
-    for each length that may come.
+    The runtime requires one shape per key. Each possible length therefore has
+    its key.
 
     Args:
       matrix: int32 [k, n], the same shape in every process.
-      length: int32 [], place in `lengths`; the same in every process.
-      lengths: list of int, <= n: how many columns it may be.
-      most: pieces, >= 1.
+      length: int32 [], index in `lengths`; the same in every process.
+      lengths: the possible numbers of columns, each <= n.
+      most: largest number of pieces, >= 1.
 
     Returns:
-      List of int32 [size * k, columns of a piece], one after the other; how
-      many columns is known when they are there.
+      List of int32 [size * k, columns of a piece], in order. The number of
+      columns is known only at run time.
     """
     columns_sent = tf.gather(lengths, length)
     if self.size == 1:
@@ -173,10 +177,13 @@ class Group:
     return tf.ensure_shape(result, shape)
 
   def all_reduce(self, tensor: tf.Tensor) -> tf.Tensor:
-    """The sum over the processes, of the same shape; it wraps around.
+    """Adds tensors over the processes; integer sums wrap around.
 
     Args:
       tensor: int32 or int64, the same shape in every process.
+
+    Returns:
+      The sum, of the same shape and dtype.
     """
     if self.size == 1:
       return tensor
@@ -190,13 +197,13 @@ class Group:
     return tf.ensure_shape(result, tensor.shape)
 
   def all_to_all(self, tensor: tf.Tensor) -> tf.Tensor:
-    """Gives row p to process p.
+    """Sends row p to process p.
 
     Args:
       tensor: int32 [size, ...].
 
     Returns:
-      The same shape: row p is what process p had for this one.
+      The same shape. Row p is what process p sent to this process.
     """
     if self.size == 1:
       return tensor
@@ -207,35 +214,38 @@ class Group:
     return tf.ensure_shape(result, tensor.shape)
 
   def all_gather_now(self, array: np.ndarray | tf.Tensor) -> np.ndarray:
-    """`gather` outside of traced code."""
+    """Runs `all_gather` outside of traced code."""
     return self.all_gather(tf.convert_to_tensor(array)).numpy()
 
   def broadcast(self, value: tf.Tensor) -> tf.Tensor:
-    """The chief's value, to the bit, outside of traced code.
+    """Returns the chief's value, bit for bit, outside of traced code.
 
     Args:
       value: float32 or int32, the same shape in every process.
 
     Returns:
-      That of process 0.
+      The value of process 0.
     """
     bits = tf.bitcast(value, tf.int32)
-    # Sums of bits and zeros as integers: no float is rounded or normalised.
+    # Adds bits and zeros as integers, which rounds and normalizes no float.
     bits = bits if self.rank == 0 else tf.zeros_like(bits)
     return tf.bitcast(self.all_reduce(bits), value.dtype)
 
   @functools.cached_property
   def _gpu_token(self) -> tf.Tensor:
-    """NCCL hangs where two processes begin collectives in another order."""
+    """One token for all GPU collectives.
+
+    NCCL hangs if two processes start collectives in different orders.
+    """
     return _token(_GPU)
 
   def _where(
     self, on_gpus: bool = False, key: tf.Tensor | None = None
   ) -> dict[str, Any]:
-    """What a collective needs beside its tensor.
+    """Returns the arguments of a collective other than its tensor.
 
-    No time-out of its own: the runtime would give it a thread that sleeps until
-    then, hundreds a second.
+    They include no timeout: the runtime would start a sleeping thread for each
+    collective, hundreds per second.
     """
     return {
       'ordering_token': [self._gpu_token if on_gpus else _token(_HOST)],
@@ -247,10 +257,11 @@ class Group:
 
 
 def _token(device: str) -> tf.Tensor:
-  """What orders collectives in a traced function: those of one token in turn.
+  """Returns a token; collectives with the same token run in program order.
 
-  Those without any are in turn too, so that one would wait for others whose
-  tensors come later. A token is a name and nothing else.
+  Collectives without tokens run in order too, so that one could wait for
+  another whose tensor is computed later. Only the name of the token's resource
+  is used.
   """
   with tf.init_scope(), tf.device(device):
     return tf.raw_ops.VarHandleOp(
@@ -261,7 +272,7 @@ def _token(device: str) -> tf.Tensor:
 def _join(
   cluster: Tasks, timeout: float
 ) -> tf.distribute.MultiWorkerMirroredStrategy:
-  """Starts the server of this process and waits for those of the others."""
+  """Starts the server of this process and waits for the other servers."""
   resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
     tf.train.ClusterSpec({'worker': list(cluster.jobs['worker'])}),
     task_type='worker',
@@ -269,19 +280,20 @@ def _join(
     rpc_layer='grpc',
   )
   _wait_for_heartbeats(timeout)
-  # The strategy is TensorFlow's public way to the runtime of its collectives;
-  # nothing else of it is used.
+  # The strategy is TensorFlow's public interface that starts the runtime of
+  # collectives. Nothing else of the strategy is used.
   with signals.joining():
     return tf.distribute.MultiWorkerMirroredStrategy(resolver)
 
 
 def _wait_for_heartbeats(seconds: float) -> None:
-  """Lets a task be silent for so long before the runtime gives it up.
+  """Sets how long a task may send no heartbeat before it counts as lost.
 
-  The runtime would after 10 seconds, and on a slow link a heartbeat stands
-  behind the data of collectives: 152 MB take 12 seconds at 100 Mbit/s. A task
-  that ends is noticed at once, by its sockets. There is no public way to say
-  so; the strategy configures the service.
+  The default is 10 seconds. On a slow link a heartbeat waits behind the data of
+  collectives: 152 MB take 12 seconds at 100 Mbit/s. A task that exits is
+  detected at once, because its sockets close. TensorFlow has no public option
+  for this. The function therefore wraps the call with which the strategy
+  configures the coordination service.
   """
   now = context.context()
   now.configure_coordination_service = functools.partial(
@@ -291,7 +303,7 @@ def _wait_for_heartbeats(seconds: float) -> None:
 
 
 def columns(tensor: tf.Tensor, sizes: Sequence[int]) -> list[tf.Tensor]:
-  """Ranges of columns of a matrix; those of one row are not copied."""
+  """Splits a matrix by columns; does not copy a matrix of one row."""
   if len(sizes) == 1:
     return [tensor]
   if tensor.shape[0] > 1:

@@ -1,8 +1,8 @@
-"""What workers tell each other in the middle of their passes.
+"""Collectives that layers use in the middle of the forward and backward pass.
 
-Everything else travels between passes, where one device's program holds what
-all devices made. Inside a layer each worker's program has to wait for those of
-the others, so this takes collective operations, also within a process.
+All other communication takes place between passes, when one program has the
+results of all devices. Inside a layer, the program of each worker waits for the
+programs of the others. This needs collective operations even within a process.
 """
 
 import collections
@@ -13,27 +13,27 @@ import tensorflow as tf
 
 from terngrad.exchange import protocol
 
-# Those of a process share one table of the runtime, whoever made them.
+# All collectives of a process share one table of the runtime.
 _GROUP_KEYS = itertools.count(8001)
 _INSTANCE_KEYS = itertools.count(1)
 
 
 class LayerCollectives:
-  """Gathers small tensors of all workers, in any place of their programs.
+  """Gathers small tensors of all workers inside their forward or backward pass.
 
-  Every worker's program must ask in the same order.
+  The programs of all workers must call `gather` in the same order.
   """
 
   def __init__(self, exchange: protocol.Exchange) -> None:
-    """Takes the workers of an exchange.
+    """Prepares collectives among the workers of an exchange.
 
     Args:
-      exchange: `towers.Towers` or `collective.Collective`; one worker a device,
-        and where there are several processes, one device a process.
+      exchange: `towers.Towers` or `collective.Collective` with one worker per
+        device and, if there are several processes, one device per process.
 
     Raises:
-      ValueError: more than that. They run one after the other, or would have to
-        wait for their own process.
+      ValueError: the exchange has more workers. Workers on one device run one
+        after the other, and a process cannot wait for itself.
     """
     group = exchange.group
     if group is not None and group.size == 1:
@@ -47,17 +47,17 @@ class LayerCollectives:
       )
     self._count, self._group = expected, group
     self._group_key = next(_GROUP_KEYS)
-    # The same for the n-th question of every device.
+    # The n-th `gather` has the same key on every device.
     self._instance_keys: dict[int, int] = collections.defaultdict(
       functools.partial(next, _INSTANCE_KEYS)
     )
     self._questions = [itertools.count() for _ in exchange.devices]
 
   def gather(self, device_index: int, tensor: tf.Tensor) -> tf.Tensor:
-    """All-gather.
+    """Gathers a tensor of each worker.
 
     Args:
-      device_index: in the exchange, of the device where this is called.
+      device_index: index in the exchange of the calling device.
       tensor: float32 [...], the same shape for all workers.
 
     Returns:
@@ -67,7 +67,7 @@ class LayerCollectives:
       return tensor[None]
     if self._group is not None:
       return self._group.all_gather(tensor[None])
-    # CollectiveGatherV2 waits for ever where no cluster was configured.
+    # CollectiveGatherV2 hangs if no cluster is configured.
     return tf.raw_ops.CollectiveGather(
       input=tensor[None],
       group_size=self._count,

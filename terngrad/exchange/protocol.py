@@ -1,4 +1,4 @@
-"""What an exchange is: how rows and messages get from worker to worker."""
+"""The interface of exchanges, which move rows and messages between workers."""
 
 from collections.abc import Callable
 from collections.abc import Sequence
@@ -13,26 +13,26 @@ from terngrad.exchange import towers
 
 _T = TypeVar('_T')
 
-# What a worker has of one message of all.
+# One received message, combined over the workers.
 Received = methods.Payloads | methods.Sum | methods.Scattered
 
 
 class Exchange(Protocol):
-  """Where the workers are, and how their messages travel.
+  """Maps workers to devices and moves their messages.
 
-  Worker r of N is on one device of one process. A process of Keras or of a
-  collective sees its own devices; the chief of parameter servers sees all.
-  `tests/exchange/conformance.py` holds what every exchange keeps: whatever the
-  way, all devices receive the same bits as on towers.
+  Worker r of N runs on one device of one process. A Keras process or a
+  collective process sees only its local devices. The chief of parameter servers
+  sees all devices. All devices receive bit-identical results, whatever the
+  exchange; `tests/exchange/conformance.py` tests this.
   """
 
   @property
   def devices(self) -> tuple[str, ...]:
-    """Names of the devices that this process programs, some perhaps twice."""
+    """Devices that this process programs; a name may occur twice."""
 
   @property
   def num_workers(self) -> int:
-    """N, of all processes."""
+    """The number of workers N in all processes."""
 
   @property
   def first(self) -> int:
@@ -40,61 +40,62 @@ class Exchange(Protocol):
 
   @property
   def own(self) -> int:
-    """How many workers it programs; rows of a step's `sent`."""
+    """The number of workers that this process programs."""
 
   @property
   def local_devices(self) -> range:
-    """Indices in `devices` of this process's devices."""
+    """Indices in `devices` of the devices of this process."""
 
   @property
   def group(self) -> groups.Group | None:
-    """The group of equal processes, None where there is none."""
+    """The group of equal processes, or None."""
 
   def workers_of(self, device_index: int) -> range:
-    """The workers on a device."""
+    """Returns the workers on a device."""
 
   def device_of(self, worker: int) -> int:
-    """The index in `devices` of a worker's device."""
+    """Returns the index in `devices` of a worker's device."""
 
   def batches(self, images: tf.Tensor, labels: tf.Tensor) -> list[towers.Batch]:
-    """For each device the batch with its examples.
+    """Returns the examples of each device's process.
 
     Args:
       images: [workers of this process, b, ...].
-      labels: int32 [the same, b].
+      labels: int32 [workers of this process, b].
     """
 
   def gather_metadata(
     self, rows: Sequence[tf.Tensor], conclude: Callable[[tf.Tensor], _T]
   ) -> tuple[tf.Tensor, list[_T]]:
-    """Gives every worker's row of numbers to all devices.
+    """Gathers one row of numbers per worker on all devices.
 
     Args:
       rows: for each device float32 [its workers, n].
-      conclude: a pure function of float32 [workers, n], the rows in the order
+      conclude: a pure function of all rows, float32 [workers, n] in the order
         of the workers.
 
     Returns:
-      (float32 [workers, n]; for each device what `conclude` returned, on it).
+      (float32 [workers, n]; for each device the result of `conclude`, on that
+      device.)
     """
 
   def combine(
     self, messages: Sequence[methods.Message], payloads: Sequence[tf.Tensor]
   ) -> list[list[Received]]:
-    """Moves the messages of a round.
+    """Moves the messages of one round.
 
     Args:
       messages: of the round.
       payloads: for each device int32 [its workers, words of all messages].
 
     Returns:
-      For each device a list with one entry a message.
+      For each device a list with one entry per message.
     """
 
   def report(self, step: tf.Tensor, losses: Sequence[tf.Tensor]) -> None:
-    """Gives other processes the losses of their examples.
+    """Sends other processes the losses of their examples.
 
     Args:
-      step: int64 [], steps taken before.
+      step: int64 [], steps taken before this one.
       losses: for each device float32 [its workers].
     """

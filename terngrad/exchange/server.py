@@ -1,9 +1,9 @@
 """The exchange by parameter servers: push codes, pull packed sums.
 
-Worker r lives on device r mod M, as with towers; the devices of a process are
-its devices. Workers push their messages, a range of words to each server; a
-server adds them in the order of the workers and every process pulls each sum
-once, whatever the number of its devices.
+Worker r runs on device r mod M, as in `towers`; the devices belong to several
+processes. Workers push one range of words to each server. A server adds the
+messages in the order of the workers. Each process pulls each sum once, for all
+of its devices.
 """
 
 from collections.abc import Callable
@@ -21,12 +21,12 @@ _T = TypeVar('_T')
 
 
 class Feed(NamedTuple):
-  """Where a process other than the chief finds its batches.
+  """The source of batches of a process other than the chief.
 
   Attributes:
-    device: full name of its first CPU.
+    device: full name of the process's first CPU.
     handle: resource of its queue of batches.
-    progress: resource of its queue of steps taken, see `cluster.tasks`.
+    progress: resource of its queue of completed steps, see `cluster.tasks`.
     dtypes: of images and labels.
     shapes: of images [nodes, b, ...] and labels [nodes, b].
   """
@@ -38,7 +38,7 @@ class Feed(NamedTuple):
   shapes: tuple[Sequence[int | None], Sequence[int | None]]
 
   def next(self) -> tuple[tf.Tensor, tf.Tensor]:
-    """(images, labels), on the process's own CPU."""
+    """Returns (images, labels), on the CPU of the process."""
     with tf.device(self.device):
       parts = tf.raw_ops.QueueDequeueV2(
         handle=self.handle, component_types=list(self.dtypes)
@@ -49,11 +49,11 @@ class Feed(NamedTuple):
     return images, labels
 
   def report(self, step: tf.Tensor, losses: Sequence[tf.Tensor]) -> None:
-    """Lets the process say what its examples' loss was.
+    """Sends the process the mean loss of its examples.
 
     Args:
       step: int64 [], steps taken before this one.
-      losses: list of float32 [nodes], of its devices.
+      losses: float32 [nodes] for each of its devices.
     """
     with tf.device(self.device):
       loss = tf.reduce_mean(tf.concat(losses, axis=0))
@@ -63,29 +63,29 @@ class Feed(NamedTuple):
 
 
 class Given(NamedTuple):
-  """Examples that are on another process already, in place of a `Feed`."""
+  """Examples that are already on another process, in place of a `Feed`."""
 
   images: tf.Tensor
   labels: tf.Tensor
 
   def next(self) -> tuple[tf.Tensor, tf.Tensor]:
-    """The examples."""
+    """Returns (images, labels)."""
     return self.images, self.labels
 
   def report(self, step: tf.Tensor, losses: Sequence[tf.Tensor]) -> None:
-    """Nobody wants to know."""
+    """Does nothing, because nothing reads these losses."""
 
 
 class Servers(NamedTuple):
-  """Who lives where; see `towers.Towers` for what every exchange has.
+  """The devices of workers and servers, and the transfers between them.
 
   Attributes:
-    towers: `towers.Towers`, the workers on full device names; the devices come
-      device by device, so that process p has the workers p, p + P, p + 2 P...
-    servers: tuple of full device names, one a parameter server.
-    num_processes: P, processes with workers.
-    feeds: list of `Feed`, one for each process but the chief's; looked at when
-      a step is traced.
+    towers: the workers on full device names. Devices are in round-robin order
+      of the processes, so that process p has the workers p, p + P, p + 2 P...
+    servers: full device names, one per parameter server.
+    num_processes: the number P of processes with workers.
+    feeds: one `Feed` for each process except the chief; read when a step is
+      traced.
   """
 
   towers: tower_lib.Towers
@@ -100,7 +100,7 @@ class Servers(NamedTuple):
 
   @property
   def num_workers(self) -> int:
-    """Of all processes."""
+    """The number of workers of all processes."""
     return self.towers.num_workers
 
   @property
@@ -110,35 +110,35 @@ class Servers(NamedTuple):
 
   @property
   def first(self) -> int:
-    """The first worker of the chief's program, which has all."""
+    """The first worker of the chief's program, which has all workers."""
     return 0
 
   @property
   def group(self) -> None:
-    """The group of equal processes: there is none."""
+    """None: there is no group of equal processes."""
     return None
 
   @property
   def own(self) -> int:
-    """How many workers the chief's program has."""
+    """The number of workers of the chief's program."""
     return self.num_workers
 
   def workers_of(self, device_index: int) -> range:
-    """The workers on `devices[device_index]`, as a range."""
+    """Returns the workers on `devices[device_index]`."""
     return self.towers.workers_of(device_index)
 
   def device_of(self, worker: int) -> int:
-    """The index in `devices` of a worker's device."""
+    """Returns the index in `devices` of a worker's device."""
     return self.towers.device_of(worker)
 
   def process_of(self, device_index: int) -> int:
-    """The process that a device belongs to."""
+    """Returns the process of a device."""
     return device_index % self.num_processes
 
   def batches(
     self, images: tf.Tensor, labels: tf.Tensor
   ) -> list[tower_lib.Batch]:
-    """The examples of all processes; see `Towers.batches`."""
+    """Returns for each device the examples of its process."""
     found = [(images, labels), *(feed.next() for feed in self.feeds)]
     count = self.num_processes
     # Process p has the workers p, p + P, p + 2 P...
@@ -150,15 +150,16 @@ class Servers(NamedTuple):
   def gather_metadata(
     self, rows: Sequence[tf.Tensor], conclude: Callable[[tf.Tensor], _T]
   ) -> tuple[tf.Tensor, list[_T]]:
-    """Tells the first server every worker's row, and all what follows.
+    """Gathers all rows on the first server and sends the result to all devices.
 
     Args:
       rows: for each device float32 [its workers, n].
-      conclude: see `Towers.gather_metadata`; only the server calls it.
+      conclude: a pure function of float32 [workers, n]; only the server calls
+        it.
 
     Returns:
-      (float32 [workers, n] on the first server; for each device what `conclude`
-      returned).
+      (float32 [workers, n] on the first server; for each device the result of
+      `conclude`.)
     """
     server = self.servers[:1]
     everyone, (concluded,) = tower_lib.conclude_on(server, rows, conclude)
@@ -171,9 +172,9 @@ class Servers(NamedTuple):
   def combine(
     self, messages: Sequence[methods.Message], payloads: Sequence[tf.Tensor]
   ) -> list[list[methods.Received]]:
-    """Moves the messages of a round; see `Towers.combine`.
+    """Moves the messages of a round through the servers.
 
-    What is scattered all processes get whole.
+    All processes receive SCATTER messages whole.
     """
     totals = self.totals(messages)
     pulled: list[list[tf.Tensor]] = [[] for _ in self.devices]
@@ -195,19 +196,19 @@ class Servers(NamedTuple):
     return received
 
   def report(self, step: tf.Tensor, losses: Sequence[tf.Tensor]) -> None:
-    """Tells each process the losses of its examples; see `Towers.report`."""
+    """Sends each process the losses of its examples."""
     for process, feed in enumerate(self.feeds, start=1):
       feed.report(step, losses[process :: self.num_processes])
 
   def totals(self, messages: Sequence[methods.Message]) -> totals_lib.Totals:
-    """The totals of the messages of a round."""
+    """Returns how the servers split and add the messages of a round."""
     return totals_lib.Totals(messages, self.num_workers, len(self.servers))
 
   def _pull(self, value: tf.Tensor) -> list[tf.Tensor]:
-    """A server's tensor on every device: one transfer a process."""
+    """Copies a server's tensor to every device; one transfer per process."""
     found: list[tf.Tensor] = []
     for index, device in enumerate(self.devices):
-      # The first devices are one of each process.
+      # The first devices belong to different processes.
       is_first = index < self.num_processes
       source = value if is_first else found[self.process_of(index)]
       with tf.device(device):

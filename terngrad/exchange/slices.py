@@ -1,4 +1,4 @@
-"""Slices of a message's words: which process sums which elements."""
+"""Slices of a message's words: each process adds the elements of one slice."""
 
 from typing import NamedTuple
 from typing import cast
@@ -10,13 +10,13 @@ from terngrad.codec.stages import wire
 
 
 class Slices(NamedTuple):
-  """A cut of words into as many slices as there are processes.
+  """A partition of a message's words into one slice per process.
 
   Attributes:
-    packing: `codec.stages.wire.Packing` of 32-bit words.
+    packing: a packing with 32-bit words.
     num_words: of a message.
     num_elements: of a message.
-    processes: P.
+    processes: the number of processes P.
   """
 
   packing: wire.Packing
@@ -26,7 +26,7 @@ class Slices(NamedTuple):
 
   @property
   def width(self) -> int:
-    """Words of a slice; those past the last word are 0."""
+    """Words of a slice; words past the end of the message are 0."""
     return -(-self.num_words // self.processes)
 
   @property
@@ -35,7 +35,11 @@ class Slices(NamedTuple):
     return self.packing.elements_per_word
 
   def deal(self, rows: tf.Tensor) -> tf.Tensor:
-    """int32 [own, num_words] as int32 [processes, own, width]."""
+    """Splits int32 [local workers, num_words] into slices.
+
+    Returns:
+      int32 [processes, local workers, width].
+    """
     own = rows.shape[0]
     past = self.width * self.processes - self.num_words
     if past:
@@ -46,10 +50,14 @@ class Slices(NamedTuple):
     return tf.transpose(rows, [1, 0, 2])
 
   def sums(self, received: tf.Tensor) -> tf.Tensor:
-    """Sums of the codes of all workers, int32 [elements a word, width].
+    """Adds the codes of all workers.
 
     Args:
-      received: int32 [processes, own, width], what each had for this process.
+      received: int32 [processes, workers of a process, width], what each
+        process sent to this one.
+
+    Returns:
+      int32 [elements per word, width].
     """
     codes = wire.join(self.packing.unpack(tf.reshape(received, [-1])))
     shape = [
@@ -60,10 +68,13 @@ class Slices(NamedTuple):
     return tf.reduce_sum(tf.reshape(codes, shape), axis=1)
 
   def sums_in_order(self, received: tf.Tensor) -> tf.Tensor:
-    """Sums of floats, added in the order of the workers; see `sums`.
+    """Adds floats in the order of the workers.
+
+    Args:
+      received: as for `sums`.
 
     Returns:
-      float32 [elements a word * width].
+      float32 [elements per word * width].
     """
     rows = tf.reshape(received, [-1, self.width])
     return wire.sum_planes(
@@ -71,7 +82,10 @@ class Slices(NamedTuple):
     )
 
   def by_digit(self, values: tf.Tensor) -> tf.Tensor:
-    """All slices, [processes, n * width], as [n, words]; n elements a word."""
+    """Returns slices [processes, n * width] as planes [n, words].
+
+    n is `elements_per_word`.
+    """
     shape = [self.processes, self.elements_per_word, self.width]
     rows = tf.transpose(tf.reshape(values, shape), [1, 0, 2])
     rows = tf.reshape(rows, [self.elements_per_word, -1])
@@ -79,13 +93,13 @@ class Slices(NamedTuple):
 
 
 def of(message: methods.Message, processes: int) -> Slices:
-  """The `Slices` of a message where `fits` says it has some."""
+  """Returns the slices of a message for which `fits` is True."""
   packing = cast(wire.Packing, message.packing)
   return Slices(packing, message.num_words, message.num_elements, processes)
 
 
 def fits(message: methods.Message) -> bool:
-  """Whether a few words of a message can be summed without the others."""
+  """Returns True if a range of a message's words can be summed separately."""
   packing = message.packing
   return (
     message.num_elements > 0
@@ -95,14 +109,14 @@ def fits(message: methods.Message) -> bool:
 
 
 def in_planes(values: tf.Tensor, packing: wire.Packing) -> list[tf.Tensor]:
-  """Values as the planes of a packing.
+  """Splits values into the planes of a packing.
 
   Args:
     values: int32, any shape.
-    packing: of k elements a word.
+    packing: with k elements per word.
 
   Returns:
-    List of k int32 [w]; zeros past the last value.
+    k int32 [w]; zeros past the last value.
   """
   flat = tf.reshape(values, [-1])
   count = packing.elements_per_word
@@ -111,14 +125,14 @@ def in_planes(values: tf.Tensor, packing: wire.Packing) -> list[tf.Tensor]:
 
 
 def of_planes(rows: wire.Planes, cut: Slices) -> tf.Tensor:
-  """The slices of all processes from planes of their words side by side.
+  """Converts the planes of consecutive slices to one row per process.
 
   Args:
-    rows: list of [processes * w], or a tensor of such, from an `unpack`.
-    cut: `Slices`.
+    rows: list of [processes * w], or one such tensor, from an `unpack`.
+    cut: the slices.
 
   Returns:
-    [processes, elements a word * width], as `Slices.by_digit` takes it.
+    [processes, elements per word * width], the input of `Slices.by_digit`.
   """
   rows = rows if isinstance(rows, list) else tf.unstack(rows)
   parts = [tf.reshape(row, [cut.processes, -1]) for row in rows]

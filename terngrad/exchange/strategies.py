@@ -1,6 +1,6 @@
-"""The exchange among the replicas of a strategy of `tf.distribute`.
+"""The exchange among the replicas of a `tf.distribute` strategy.
 
-A replica is a worker, with its number among all replicas.
+Each replica is a worker. Workers are numbered like replicas.
 """
 
 import functools
@@ -23,19 +23,20 @@ def of_strategy(
   device: str,
   num_workers: int | None = None,
 ) -> towers.Towers | collective.Collective:
-  """The exchange of a strategy's replicas.
+  """Returns the exchange among a strategy's replicas.
 
   Args:
-    strategy: of TensorFlow, or the default one.
-    device: where the model lives that has no strategy.
-    num_workers: N virtual workers, where there is one replica; None for one.
+    strategy: a strategy, or the default one.
+    device: device of the model if there is no strategy.
+    num_workers: number of virtual workers, only with a single replica; None for
+      one worker.
 
   Returns:
-    `towers.Towers` of one process, or a `collective.Collective`.
+    `towers.Towers` for one process, `collective.Collective` for several.
 
   Raises:
-    ValueError: a strategy without replicas that do the same, or virtual workers
-      beside several replicas.
+    ValueError: the strategy does not train synchronous replicas, or there are
+      virtual workers and several replicas.
   """
   count = strategy.num_replicas_in_sync
   if num_workers is not None and count > 1:
@@ -63,7 +64,7 @@ def of_strategy(
 def _processes(
   resolver: tf.distribute.cluster_resolver.ClusterResolver | None,
 ) -> tuple[int, int]:
-  """(how many there are, the number of this one), as strategies count them."""
+  """Returns (number of processes, rank of this one) in a strategy's order."""
   if not resolver:
     return 1, 0
   jobs = resolver.cluster_spec().as_dict()

@@ -1,7 +1,7 @@
-"""Messages of which not all need all: what a process sends, adds, receives.
+"""Algorithms for messages that need not reach all processes whole.
 
-Each algorithm is a class, and an entry of `ALGORITHMS`. None rounds anything:
-integers have one sum, and floats are added as float32 in the order of the
+Each algorithm is a class and an entry of `ALGORITHMS`. No algorithm rounds:
+integer sums are exact, and floats are added as float32 in the order of the
 workers.
 """
 
@@ -20,16 +20,16 @@ from terngrad.exchange import slices
 
 REDUCE, TWO_SHOT, SLICES = 'reduce', 'two_shot', 'slices'
 SCATTER = methods.SCATTER
-# So that one piece of a large message is added while others are on the wire.
+# In pieces, one part of a large message is added while others are sent.
 _MOST_PIECES = 16
 
 
 class Reduction(NamedTuple):
-  """A message on its way.
+  """A message, the group that exchanges it and the number of workers.
 
   Attributes:
-    message: `codec.method.Message` of kind SUM or SCATTER.
-    group: `group.Group`.
+    message: a SUM or SCATTER message.
+    group: of the processes.
     num_workers: of all processes.
   """
 
@@ -49,35 +49,35 @@ class Reduction(NamedTuple):
 
 
 class Algorithm(abc.ABC):
-  """How a message travels that not all need whole."""
+  """Moves a message that need not reach all processes whole."""
 
   @abc.abstractmethod
   def fits(self, message: methods.Message, num_workers: int) -> bool:
-    """Whether it can be used."""
+    """Returns True if the algorithm supports the message."""
 
   @abc.abstractmethod
   def sent_words(
     self, message: methods.Message, num_workers: int, processes: int
   ) -> float:
-    """What a process sends and receives, words of 32 bits."""
+    """Returns how many 32-bit words a process sends, and receives."""
 
   @abc.abstractmethod
   def move(self, reduction: Reduction, rows: tf.Tensor) -> list[tf.Tensor]:
-    """Lets a message travel.
+    """Exchanges a message between the processes.
 
     Args:
       reduction: of the message.
       rows: int32 [workers of this process, words of the message].
 
     Returns:
-      Tensors that are equal in all processes.
+      Tensors of the same shapes in all processes, from which `received` reads.
     """
 
   @abc.abstractmethod
   def received(
     self, reduction: Reduction, moved: list[tf.Tensor]
   ) -> methods.Sum | methods.Scattered:
-    """What `codec.method.Method.send` knows of the message.
+    """Converts moved tensors to the message that `Method.send` receives.
 
     It is called on every device.
 
@@ -87,7 +87,7 @@ class Algorithm(abc.ABC):
     """
 
 
-# Where a traced step calls it, each for its own device.
+# A traced step calls these once per device.
 compiled = functools.partial(tf.function, jit_compile=True)
 
 
@@ -96,10 +96,10 @@ def _codes(message: methods.Message) -> bool:
 
 
 class Reduce(Algorithm):
-  """Words that add, in the runtime's ring all-reduce."""
+  """Adds words with the runtime's ring all-reduce."""
 
   def fits(self, message: methods.Message, num_workers: int) -> bool:
-    """Whether the packing adds."""
+    """Returns True for codes in words that can be added."""
     packing = message.packing
     adds = isinstance(packing, wire.Packing) and packing.max_workers is not None
     return _codes(message) and adds
@@ -107,19 +107,19 @@ class Reduce(Algorithm):
   def sent_words(
     self, message: methods.Message, num_workers: int, processes: int
   ) -> float:
-    """A ring adds 1/P of the words at a time, and passes the sums on."""
+    """Returns the words of a ring: 1/P of the message at a time, twice."""
     return 2 * (processes - 1) / processes * message.num_words
 
   def move(self, reduction: Reduction, rows: tf.Tensor) -> list[tf.Tensor]:
-    """The sum of all words."""
-    # It is one where `fits` says so.
+    """Returns the sum of all words."""
+    # `fits` has checked the type.
     lanes = cast(wire.Packing, reduction.message.packing).lanes(rows)
     return [reduction.group.all_reduce(tf.reduce_sum(lanes, axis=0))]
 
   def received(
     self, reduction: Reduction, moved: list[tf.Tensor]
   ) -> methods.Sum:
-    """The sums of codes that the words hold."""
+    """Unpacks the sums of codes from the sum of words."""
     packing = cast(wire.Packing, reduction.message.packing)
 
     @compiled
@@ -132,10 +132,10 @@ class Reduce(Algorithm):
 
 
 class TwoShot(Algorithm):
-  """Slices of codes, summed by their owners; the sums are packed, gathered."""
+  """Adds one slice of codes per process, then gathers the packed sums."""
 
   def fits(self, message: methods.Message, num_workers: int) -> bool:
-    """Whether there are codes, whose sums can be packed."""
+    """Returns True for codes whose sums can be packed."""
     return (
       _codes(message)
       and slices.fits(message)
@@ -145,7 +145,7 @@ class TwoShot(Algorithm):
   def sent_words(
     self, message: methods.Message, num_workers: int, processes: int
   ) -> float:
-    """Slices of the own words, and the packed sums."""
+    """Returns the words of the slices and of the packed sums."""
     cut = slices.of(message, processes)
     own = num_workers // processes
     back = message.packing_of_sums(num_workers)
@@ -153,7 +153,7 @@ class TwoShot(Algorithm):
     return (processes - 1) * (own * cut.width + packed)
 
   def move(self, reduction: Reduction, rows: tf.Tensor) -> list[tf.Tensor]:
-    """The packed sums of all slices."""
+    """Returns the packed sums of all slices."""
     cut, group = reduction.cut, reduction.group
     back = reduction.message.packing_of_sums(reduction.num_workers)
 
@@ -167,7 +167,7 @@ class TwoShot(Algorithm):
   def received(
     self, reduction: Reduction, moved: list[tf.Tensor]
   ) -> methods.Sum:
-    """The sums, in the order of the elements."""
+    """Unpacks the sums, in the order of the elements."""
     words = tf.reshape(moved[0], [-1])
     rows = reduction.message.unpacked_sums(words, reduction.num_workers)
     planes = slices.of_planes(rows, reduction.cut)
@@ -175,24 +175,24 @@ class TwoShot(Algorithm):
 
 
 class Slices(Algorithm):
-  """Slices of floats, summed by their owners; the sums are gathered."""
+  """Adds one slice of floats per process, then gathers the sums."""
 
   def fits(self, message: methods.Message, num_workers: int) -> bool:
-    """Whether the message is of floats."""
+    """Returns True for messages of floats."""
     floats = message.combine == methods.SUM and message.levels is None
     return floats and slices.fits(message)
 
   def sent_words(
     self, message: methods.Message, num_workers: int, processes: int
   ) -> float:
-    """Slices of the own words, and the sums."""
+    """Returns the words of the slices and of the sums."""
     cut = slices.of(message, processes)
     own = num_workers // processes
     # The sums are float32 however the message was packed.
     return (processes - 1) * (own + cut.elements_per_word) * cut.width
 
   def move(self, reduction: Reduction, rows: tf.Tensor) -> list[tf.Tensor]:
-    """The sums of all slices, piece after piece."""
+    """Returns the sums of all slices, piece by piece."""
     group = reduction.group
     pieces = _pieces(reduction, rows.shape[0])
     parts = groups.columns(rows, [piece.num_words for piece in pieces])
@@ -205,20 +205,20 @@ class Slices(Algorithm):
   def received(
     self, reduction: Reduction, moved: list[tf.Tensor]
   ) -> methods.Sum:
-    """The sums, in the order of the elements."""
+    """Returns the sums, in the order of the elements."""
     pieces = _pieces(reduction, reduction.own)
     rows = [
       piece.by_digit(values)
       for piece, values in zip(pieces, moved, strict=True)
     ]
     if reduction.cut.elements_per_word > 1 and len(rows) > 1:
-      # Elements of a word stand far from each other.
+      # The elements of one word are far apart in the bucket.
       rows = [tf.concat(rows, axis=1)]
     return methods.Sum([tf.reshape(row, [-1]) for row in rows])
 
 
 def _pieces(reduction: Reduction, own: int) -> list[slices.Slices]:
-  """The message in pieces, one after the other."""
+  """Splits the message into consecutive pieces."""
   whole = reduction.cut
   count = min(_MOST_PIECES, own * whole.num_words // reduction.group.piece)
   if count < 2:
@@ -232,21 +232,21 @@ def _pieces(reduction: Reduction, own: int) -> list[slices.Slices]:
 
 
 class Scatter(Algorithm):
-  """Parts for each worker, which go to it alone."""
+  """Sends each worker its part only."""
 
   def fits(self, message: methods.Message, num_workers: int) -> bool:
-    """Whether the message is declared to be scattered."""
+    """Returns True for SCATTER messages."""
     return message.combine == methods.SCATTER
 
   def sent_words(
     self, message: methods.Message, num_workers: int, processes: int
   ) -> float:
-    """The parts of other processes' workers."""
+    """Returns the words of the parts for workers of other processes."""
     own = num_workers // processes
     return (processes - 1) * own * message.num_words / processes
 
   def move(self, reduction: Reduction, rows: tf.Tensor) -> list[tf.Tensor]:
-    """The parts for the workers of this process."""
+    """Returns the parts for the workers of this process."""
     size, own = reduction.group.size, reduction.own
     parts = tf.reshape(rows, [own, size, reduction.message.num_words // size])
     return [reduction.group.all_to_all(tf.transpose(parts, [1, 0, 2]))]
@@ -254,7 +254,7 @@ class Scatter(Algorithm):
   def received(
     self, reduction: Reduction, moved: list[tf.Tensor]
   ) -> methods.Scattered:
-    """The parts, worker by worker."""
+    """Returns the parts, ordered by worker."""
     own = reduction.own
     words = reduction.message.num_words // reduction.num_workers
     rows = tf.reshape(moved[0], [reduction.num_workers, own, words])

@@ -1,14 +1,13 @@
 """The in-process exchange: workers on the devices of one machine.
 
-Worker r lives on device r mod M. What the workers of a device have to send is
-stacked in the order of that device's workers; every device receives what all
-workers sent and decodes it by itself, in the order of the workers. So all
-devices compute the same average from the same words, and N workers on one
-device do exactly what N workers on N devices do.
+Worker r runs on device r mod M. The messages of a device's workers are stacked
+in the order of the workers. Every device receives the messages of all workers
+and decodes them in the order of the workers. All devices therefore compute the
+same mean from the same words, and N workers on one device compute exactly what
+N workers on N devices compute.
 
-The methods of `Towers` that take or return tensors are what every exchange has:
-`batches`, `share`, `combine` and `report`. The training step knows no more of
-one.
+`Towers` implements `protocol.Exchange`; the training step uses no other
+interface.
 """
 
 from collections.abc import Callable
@@ -24,13 +23,13 @@ _T = TypeVar('_T')
 
 
 class Batch(NamedTuple):
-  """The examples of a step that a device's process has.
+  """The examples of one step in the process of a device.
 
   Attributes:
     images: [workers of the process, b, ...].
-    labels: int32 [the same, b].
-    first: the worker that the first row is of.
-    stride: workers from one row to the next.
+    labels: int32 [workers of the process, b].
+    first: the worker of the first row.
+    stride: difference between the workers of consecutive rows.
   """
 
   images: tf.Tensor
@@ -39,17 +38,17 @@ class Batch(NamedTuple):
   stride: int = 1
 
   def of(self, worker: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """(images, labels) of a worker of the process, int32 []."""
+    """Returns (images, labels) of a worker of the process, int32 []."""
     row = (worker - self.first) // self.stride
     return self.images[row], self.labels[row]
 
 
 class Towers(NamedTuple):
-  """Where the workers live.
+  """The devices of one process, and the workers on them.
 
   Attributes:
-    devices: tuple of device names, one replica of the parameters on each; the
-      same name may stand twice.
+    devices: device names, one replica of the parameters on each; a name may
+      occur twice.
     num_workers: >= len(devices).
   """
 
@@ -57,11 +56,11 @@ class Towers(NamedTuple):
   num_workers: int
 
   def workers_of(self, device_index: int) -> range:
-    """The workers on `devices[device_index]`, as a range."""
+    """Returns the workers on `devices[device_index]`."""
     return range(device_index, self.num_workers, len(self.devices))
 
   def device_of(self, worker: int) -> int:
-    """The index in `devices` of a worker's device."""
+    """Returns the index in `devices` of a worker's device."""
     return worker % len(self.devices)
 
   @property
@@ -71,7 +70,7 @@ class Towers(NamedTuple):
 
   @property
   def own(self) -> int:
-    """How many workers this process has."""
+    """The number of workers of this process."""
     return self.num_workers
 
   @property
@@ -81,34 +80,34 @@ class Towers(NamedTuple):
 
   @property
   def group(self) -> None:
-    """The group of processes: there is none."""
+    """None: there is no group of processes."""
     return None
 
   def batches(self, images: tf.Tensor, labels: tf.Tensor) -> list[Batch]:
-    """Where the devices find their examples; traced once a step.
+    """Returns the examples of each device; called once per traced step.
 
     Args:
       images: [workers of this process, b, ...].
-      labels: int32 [the same, b].
+      labels: int32 [workers of this process, b].
 
     Returns:
-      For each device a `Batch`.
+      One `Batch` per device.
     """
     return [Batch(images, labels, self.first)] * len(self.devices)
 
   def gather_metadata(
     self, rows: Sequence[tf.Tensor], conclude: Callable[[tf.Tensor], _T]
   ) -> tuple[tf.Tensor, list[_T]]:
-    """Tells every worker's row of numbers to all.
+    """Gathers one row of numbers per worker on all devices.
 
     Args:
       rows: for each device float32 [its workers, n].
-      conclude: a pure function of float32 [workers, n], the rows in the order
-        of the workers; what it returns is what devices need of them.
+      conclude: a pure function of all rows, float32 [workers, n] in the order
+        of the workers.
 
     Returns:
-      (float32 [workers, n], for records; for each device what `conclude`
-      returned, on that device).
+      (float32 [workers, n], for records; for each device the result of
+      `conclude`, on that device.)
     """
     return conclude_on(self.devices, rows, conclude)
 
@@ -118,27 +117,27 @@ class Towers(NamedTuple):
     """Moves the messages of a round.
 
     Args:
-      messages: list of `codec.method.Message`.
+      messages: of the round.
       payloads: for each device int32 [its workers, words of all messages].
 
     Returns:
       For each device a list of `codec.method.Payloads`, `Sum` or `Scattered`,
-      one a message.
+      one per message.
     """
     received = []
     for device in self.devices:
       with tf.device(device):
-        # They stay apart: putting them in the order of the workers would copy
-        # them once more.
+        # The parts are not merged: sorting rows by worker would copy them
+        # once more.
         parts = [tf.identity(part) for part in payloads]
         received.append(methods.payloads(messages, [methods.Piece(0, parts)]))
     return received
 
   def report(self, step: tf.Tensor, losses: Sequence[tf.Tensor]) -> None:
-    """Tells other processes what became of a step; here there are none.
+    """Does nothing, because there are no other processes.
 
     Args:
-      step: int64 [], steps taken before it.
+      step: int64 [], steps taken before this one.
       losses: for each device float32 [its workers].
     """
 
@@ -148,12 +147,12 @@ def conclude_on(
   rows: Sequence[tf.Tensor],
   conclude: Callable[[tf.Tensor], _T],
 ) -> tuple[tf.Tensor, list[_T]]:
-  """What every device concludes from all workers' rows.
+  """Calls `conclude` with all workers' rows on every device.
 
   Args:
-    devices: where.
+    devices: names of the devices.
     rows: for each device of workers float32 [its workers, n].
-    conclude: see `Towers.gather_metadata`.
+    conclude: as in `Towers.gather_metadata`.
 
   Returns:
     As `Towers.gather_metadata`.
@@ -167,5 +166,5 @@ def conclude_on(
 
 
 def in_order(parts: Sequence[tf.Tensor]) -> tf.Tensor:
-  """One tensor [workers, ...] in the order of the workers, from `parts`."""
+  """Returns one tensor [workers, ...] in the order of the workers."""
   return methods.rows_in_order(parts)

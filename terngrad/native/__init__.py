@@ -1,13 +1,13 @@
-"""The C++ kernels of the codecs' hot loops on CPUs, and whether they are here.
+"""Loads the C++ kernels for the codecs' hot loops on CPUs.
 
-setup.py builds them against the TensorFlow that is installed, where there is a
-compiler. They are optional: without them the same functions run as TensorFlow
-operations, slower and to the same bits.
+setup.py builds them against the installed TensorFlow if there is a compiler.
+They are optional. Without them the same functions run as TensorFlow operations,
+slower and with bit-identical results.
 
-The environment variable `TERNGRAD_NATIVE` chooses: 0 switches the kernels off;
-'avx512', 'avx2' or 'generic' takes those of an instruction set, to the same
-bits, so that one machine can measure all that it has; 1, or nothing, takes the
-fastest.
+The environment variable `TERNGRAD_NATIVE` selects the kernels: 0 turns them
+off; 'avx512', 'avx2' or 'generic' selects an instruction set, with
+bit-identical results, so that one machine can measure all that it supports; 1
+(the default) selects the fastest.
 """
 
 import ctypes
@@ -31,36 +31,32 @@ _MARKER = 'terngrad-native-built-for-tensorflow-{};'
 
 
 def available() -> bool:
-  """Whether the kernels can be used; warns once where they are missing."""
+  """Returns True if the kernels can be used; warns once if they are missing."""
   return library() is not None
 
 
 def library() -> Any:
-  """The loaded operations, or None; see `terngrad.native.ops`.
+  """Returns the loaded operations, or None.
 
-  TensorFlow makes the module when it loads it, which no type describes.
+  Their type is Any, because TensorFlow creates the module when it loads it.
   """
   return _load()[0]
 
 
 def why_not() -> str | None:
-  """Why the kernels are not used, a sentence; None where they are."""
+  """Returns the reason why the kernels are not used; None if they are."""
   return _load()[1]
 
 
 @functools.cache
 def instruction_set() -> str | None:
-  """The instruction set of the kernels: 'avx512', 'avx2' or 'generic'.
-
-  Returns:
-    The name; None where no kernels are used.
-  """
+  """Returns 'avx512', 'avx2' or 'generic'; None if no kernels are used."""
   return _chosen(_find()[0]) if available() else None
 
 
 @functools.cache
 def _load() -> tuple[Any, str | None]:
-  """(operations or None, why not or None)."""
+  """Returns (operations or None, reason for None)."""
   path, missing = _find()
   if missing is None:
     try:
@@ -78,10 +74,10 @@ def _load() -> tuple[Any, str | None]:
 
 
 def _chosen(path: pathlib.Path) -> str:
-  """The instruction set that the loaded library uses.
+  """Returns the instruction set that the loaded library uses.
 
   Raises:
-    AttributeError: a library of older sources, without this function.
+    AttributeError: the library was built from older sources.
   """
   chosen = ctypes.CDLL(str(path)).terngrad_instruction_set
   chosen.restype = ctypes.c_char_p
@@ -89,7 +85,7 @@ def _chosen(path: pathlib.Path) -> str:
 
 
 def _check(chosen: str) -> None:
-  """Refuses a wanted instruction set that this processor lacks."""
+  """Raises ValueError if this processor lacks the requested instruction set."""
   wanted = os.environ.get(_SWITCH, '1')
   if wanted in _INSTRUCTION_SETS and wanted != chosen:
     raise ValueError(
@@ -99,7 +95,7 @@ def _check(chosen: str) -> None:
 
 
 def _find() -> tuple[pathlib.Path, str | None]:
-  """The library's path, and why it is not to be loaded or None."""
+  """Returns the library's path, and the reason not to load it or None."""
   switch = os.environ.get(_SWITCH, '1')
   if switch not in ('0', '1', *_INSTRUCTION_SETS):
     raise ValueError(
@@ -112,7 +108,7 @@ def _find() -> tuple[pathlib.Path, str | None]:
     return path, _SWITCHED_OFF
   if not path.exists():
     return path, f'they were not built. {_BUILD}'
-  # Asked before the file is loaded: the ABI changes from version to version.
+  # Checked before loading, because the ABI differs between versions.
   if _MARKER.format(tf.__version__).encode() not in path.read_bytes():
     return path, (
       f'{path.name} was built for another version than TensorFlow '

@@ -1,6 +1,6 @@
 """The kernels of codes of groups of elements, as functions on tensors.
 
-As those of `ops`: in eager code and graphs, not under XLA.
+They run in eager code and graphs, not under XLA.
 """
 
 from collections.abc import Sequence
@@ -10,22 +10,22 @@ import tensorflow as tf
 
 from terngrad import native
 
-# Of kernels.h, in its order.
+# The order of the enumeration in kernels.h.
 STEPS, SPANS, SIGNS = range(3)
 
 
 class Code(NamedTuple):
-  """A code of groups of elements; see `codec.methods.grouped`.
+  """The parameters of a code in `codec.methods.grouped`.
 
   Attributes:
     kind: STEPS: signed multiples of a step (qsgd); SPANS: multiples of a step
-      above the least (minmax); SIGNS: signs and the mean magnitude (sign).
+      above the minimum (minmax); SIGNS: signs and the mean magnitude (sign).
     levels: the largest multiple, from 1 to 255.
     base: of a word's digits, >= 2.
-    places: digits of a word, which fit in 32 bits.
-    group_size: elements of a group; 0 for all of a variable.
-    is_norm: of STEPS: True where the step is a part of the Euclidean norm,
-      False where of the largest magnitude.
+    places: digits per word; they must fit in 32 bits.
+    group_size: elements of a group; 0 for one group per variable.
+    is_norm: for STEPS: True if the step is a fraction of the Euclidean norm,
+      False if it is a fraction of the largest magnitude.
   """
 
   kind: int
@@ -43,17 +43,18 @@ def encode(
   num_words: int,
   code: Code,
 ) -> tf.Tensor:
-  """Scales, rounds and packs each variable, in one pass where groups are small.
+  """Scales, rounds and packs each variable, in one pass if groups are small.
 
   Args:
-    pieces: list of float32, the v variables, or one tensor with all of them.
-    sizes: list of v int, their elements.
-    key: uint32 [2] or more, of the random bits of the first element.
+    pieces: float32, one tensor per variable or one with all variables.
+    sizes: elements of each of the v variables.
+    key: uint32 [2] or more, for the random bits from the first element on.
     num_words: of the payload.
-    code: `Code`.
+    code: the parameters.
 
   Returns:
-    int32 [num_words]: for each variable its groups' scales, then its codes.
+    int32 [num_words]: for each variable the scales of its groups, then its
+    codes.
   """
   return native.library().terngrad_encode_groups(
     gradients=pieces,
@@ -70,16 +71,16 @@ def decode_sum(
   scale: float,
   code: Code,
 ) -> list[tf.Tensor]:
-  """Unpacks payloads and adds what they stand for, in one pass.
+  """Unpacks payloads and adds their values, in one pass.
 
   Args:
-    parts: list of int32 [n, words], see `codec.method.Piece`.
-    shapes: list of v static shapes.
-    scale: Python float, multiplies the sums.
-    code: `Code`.
+    parts: int32 [n, words], in the row order of `codec.method.Piece`.
+    shapes: the v static shapes.
+    scale: factor of the sums.
+    code: the parameters.
 
   Returns:
-    List of v float32 of `shapes`.
+    v float32 of `shapes`.
   """
   return native.library().terngrad_decode_groups(
     parts=parts, V=len(shapes), shapes=shapes, scale=scale, **code._asdict()

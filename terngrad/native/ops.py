@@ -1,7 +1,7 @@
 """The kernels as functions on tensors, in eager code and graphs; not under XLA.
 
-They run on all of TensorFlow's own CPU threads. Results do not depend on the
-number of threads, nor on the instruction set.
+They use all of TensorFlow's CPU threads. Results depend neither on the number
+of threads nor on the instruction set.
 """
 
 from collections.abc import Sequence
@@ -18,26 +18,26 @@ _T = TypeVar('_T')
 
 
 class Piece(Protocol):
-  """Words of all workers' messages: `codec.method.Piece`."""
+  """A range of words of all workers' messages, such as `codec.method.Piece`."""
 
   @property
   def first(self) -> int:
-    """How many words of a message stand before them."""
+    """Index of the first word in the message."""
 
   @property
   def parts(self) -> list[tf.Tensor]:
-    """int32 [n, words] a device."""
+    """One int32 [n, words] per device."""
 
 
 class EncodeOptions(NamedTuple):
-  """How `encode` clips, scales, ternarizes and packs, in one pass.
+  """The options of `encode`: clip, scale, ternarize and pack in one pass.
 
   Attributes:
     radix: the base of a word's digits, >= 3.
-    places: their number; (3, 20) for the packing base3, (4, 16) for two_bit.
-    clips: whether elements are clipped at the limits.
-    stratified: True for the codes of `stages.ternary.quantize_in_strata`,
-      False for those of `quantize`.
+    places: digits per word; (3, 20) is the packing base3, (4, 16) two_bit.
+    clips: True if elements are clipped at the limits.
+    stratified: True for the codes of `stages.ternary.quantize_in_strata`, False
+      for those of `quantize`.
   """
 
   radix: int
@@ -53,15 +53,15 @@ class EncodeOptions(NamedTuple):
     scalers: tf.Tensor,
     key: tf.Tensor,
   ) -> tf.Tensor:
-    """The words of a payload, int32 [words].
+    """Encodes a payload, int32 [words].
 
     Args:
-      pieces: float32, the v variables, or one tensor with all of them.
-      sizes: their elements.
-      limits: float32 [v], the largest magnitude; not looked at where nothing is
-        clipped.
+      pieces: float32, one tensor per variable or one with all variables.
+      sizes: elements of each of the v variables.
+      limits: float32 [v], the largest magnitude; ignored if `clips` is False.
       scalers: float32 [v].
-      key: uint32 [2] or [3], see `codec.stages.ternary.quantize_in_strata`.
+      key: uint32 [2], or [3] with strata as in
+        `codec.stages.ternary.quantize_in_strata`.
     """
     return native.library().terngrad_encode(
       gradients=pieces,
@@ -74,11 +74,11 @@ class EncodeOptions(NamedTuple):
 
 
 class Digits(NamedTuple):
-  """Digits of words, of which kernels decode (3, 20) and (4, 16).
+  """The digits of words; kernels decode (3, 20) and (4, 16).
 
   Attributes:
-    radix: their base.
-    places: how many are in a word.
+    radix: base of the digits.
+    places: digits per word.
   """
 
   radix: int
@@ -94,10 +94,10 @@ class Digits(NamedTuple):
     """Unpacks payloads, adds their codes and scales the sums, in one pass.
 
     Args:
-      parts: int32 [n, words], see `codec.method.Piece`.
+      parts: int32 [n, words], in the row order of `codec.method.Piece`.
       scalers: float32 [v].
-      shapes: static, of the v variables.
-      scale: multiplies after the scaler.
+      shapes: static shapes of the v variables.
+      scale: factor, applied after the scaler.
 
     Returns:
       v float32 of `shapes`.
@@ -115,15 +115,15 @@ class Digits(NamedTuple):
 def statistics(
   gradients: Sequence[tf.Tensor],
 ) -> tuple[tf.Tensor, tf.Tensor]:
-  """Standard deviation and largest magnitude of each gradient, in one pass.
+  """Computes standard deviations and largest magnitudes, in one pass.
 
-  Sums run in float64, in blocks whose order the size alone fixes.
+  Sums are float64, in blocks whose order depends only on the size.
 
   Args:
     gradients: v float32, any shapes.
 
   Returns:
-    Pair of float32 [v]; see `codec.stages.statistics.Statistics`.
+    (stddev, max_abs), float32 [v] each, as in `codec.stages.statistics`.
   """
   result = native.library().terngrad_statistics(
     gradients=gradients, clip_factor=0.0
@@ -132,18 +132,18 @@ def statistics(
 
 
 def clipped(gradients: Sequence[tf.Tensor], clip_factor: float) -> tf.Tensor:
-  """The largest magnitude of each gradient after clipping, in one pass.
+  """Computes the largest magnitude of each clipped gradient, in one pass.
 
-  The same as `stages.clipping` makes of `statistics`, without the handful of
-  small operations that for a net of a few megabytes take as long as a third of
-  the pass.
+  The result equals that of `stages.clipping` on `statistics`. It saves a few
+  small operations, which take a third of the time of the pass for a model of a
+  few megabytes.
 
   Args:
     gradients: v float32, any shapes.
-    clip_factor: >= 0, see `codec.stages.clipping.clip_by_stddev`.
+    clip_factor: >= 0, as in `codec.stages.clipping.clip_by_stddev`.
 
   Returns:
-    float32 [v]; NaN where an element is not finite.
+    float32 [v]; NaN if an element is not finite.
   """
   return (
     native.library()
@@ -153,7 +153,7 @@ def clipped(gradients: Sequence[tf.Tensor], clip_factor: float) -> tf.Tensor:
 
 
 def norms(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
-  """float32 [v]: `codec.stages.statistics.norm` of each gradient, in one pass.
+  """Computes the Euclidean norm of each gradient, float32 [v], in one pass.
 
   Args:
     gradients: v float32, any shapes.
@@ -167,13 +167,10 @@ def scale_sums(
   shapes: Sequence[Sequence[int]],
   scale: float = 1.0,
 ) -> list[tf.Tensor]:
-  """`Digits.decode_sum` of sums that were unpacked and added before.
+  """Scales sums of codes that were unpacked and added before.
 
-  Args:
-    sums: int8, int32 or float32 [elements, or more].
-    scalers: as the others see there.
-    shapes: see there.
-    scale: see there.
+  `sums` are int8, int32 or float32 [elements or more]. The other arguments and
+  the result are those of `Digits.decode_sum`.
   """
   return native.library().terngrad_scale_sums(
     sums=sums, scalers=scalers, V=len(shapes), shapes=shapes, scale=scale
@@ -181,13 +178,13 @@ def scale_sums(
 
 
 class UpdateTensors(NamedTuple):
-  """Variables that move against their gradients, and how.
+  """The variables that a fused update changes, and the momentum.
 
   Attributes:
-    parameters: list of v float32 variables.
-    velocities: list of v, of the same shapes, or () for no momentum.
-    averages: list of v, the moving averages of the parameters, or ().
-    momentum: Python float.
+    parameters: v float32 variables.
+    velocities: v variables of the same shapes, or () for no momentum.
+    averages: the v moving averages of the parameters, or ().
+    momentum: factor of the velocities.
   """
 
   parameters: Sequence[tf.Variable]
@@ -196,7 +193,7 @@ class UpdateTensors(NamedTuple):
   momentum: float
 
   def of(self, indices: Sequence[int]) -> 'UpdateTensors':
-    """The same for some of the variables."""
+    """Returns the tensors of some of the variables."""
 
     def pick(values: Sequence[_T]) -> list[_T]:
       return [values[i] for i in indices] if values else []
@@ -216,26 +213,25 @@ def fused_update(
   tensors: UpdateTensors,
   rates: tuple[tf.Tensor, tf.Tensor],
 ) -> tf.Operation | None:
-  """Moves variables by the sums that payloads stand for, in one pass.
+  """Updates variables by the decoded sums of payloads, in one pass.
 
-  Those of their elements that the words of `piece` hold.
-
-  With g what `decode_sum` returns: v = momentum * v + g; w -= learning_rate * v
-  (g itself without velocities); average = decay * average + (1 - decay) * w. No
-  gradient is written anywhere. XLA gives the same bits where it fuses products
-  with sums, see `step.fused_updates`.
+  It updates only the elements in the words of `piece`. With g the result of
+  `decode_sum`: v = momentum * v + g; w -= learning_rate * v (g itself without
+  velocities); average = decay * average + (1 - decay) * w. No gradient is
+  written to memory. XLA computes the same bits if it uses fused multiply-adds;
+  see `step.fused_updates`.
 
   Args:
     digits: (3, 20) or (4, 16).
-    piece: `codec.method.Piece`.
+    piece: words of all workers.
     scalers: float32 [v].
-    scale: Python float, multiplies after the scaler.
-    tensors: `UpdateTensors`.
-    rates: pair of float32 [], learning_rate and decay; the second is not looked
-      at without averages.
+    scale: factor, applied after the scaler.
+    tensors: the variables.
+    rates: (learning_rate, decay), float32 [] each; decay is ignored without
+      averages.
 
   Returns:
-    The operation, for graphs; None in eager code.
+    The operation, in graphs; None in eager code.
   """
   return native.library().terngrad_fused_update(
     parts=piece.parts,
@@ -257,16 +253,11 @@ def fused_update_of_sums(
   tensors: UpdateTensors,
   rates: tuple[tf.Tensor, tf.Tensor],
 ) -> tf.Operation | None:
-  """`fused_update` by sums that were unpacked and added before.
+  """Updates variables by sums that were unpacked and added before.
 
-  Args:
-    sums: int8, int32 or float32 [n], of the elements from `first` on; those
-      past the last element are not looked at.
-    first: elements of all variables before them.
-    scalers: as the others see `fused_update`.
-    scale: see there.
-    tensors: see there.
-    rates: see there.
+  `sums` are int8, int32 or float32 [n], for the elements from `first` on,
+  counted through all variables. Values past the last element are ignored. The
+  other arguments and the result are those of `fused_update`.
   """
   moving = _moving(tensors, rates)
   total = sum(shape.num_elements() for shape in moving['shapes'])
@@ -283,7 +274,7 @@ def fused_update_of_sums(
 def _moving(
   tensors: UpdateTensors, rates: tuple[tf.Tensor, tf.Tensor]
 ) -> dict[str, Any]:
-  """What operations that move variables have in common."""
+  """Returns the arguments that all fused updates have in common."""
 
   def handles(variables: Sequence[tf.Variable]) -> list[tf.Tensor]:
     return [variable.handle for variable in variables]

@@ -1,6 +1,6 @@
 """The kernels of codes of rotated blocks, as functions on tensors.
 
-As those of `ops`: in eager code and graphs, not under XLA.
+They run in eager code and graphs, not under XLA.
 """
 
 from collections.abc import Sequence
@@ -12,13 +12,13 @@ from terngrad import native
 
 
 class Code(NamedTuple):
-  """A code of rotated blocks; see `codec.methods.transforms.eden`.
+  """The parameters of a code in `codec.methods.transforms.eden`.
 
   Attributes:
-    levels: of magnitudes, rising integers below 256, 1, 2, 4 or 8 of them; 0
-      and 1 for codes of -1, 0 and 1.
+    levels: 1, 2, 4 or 8 magnitudes, increasing integers below 256; 0 and 1 for
+      codes of -1, 0 and 1.
     base: of a word's digits: 2, 3, 4 or 16.
-    places: digits of a word, as many as fit in 32 bits.
+    places: digits per word, as many as fit in 32 bits.
   """
 
   levels: tuple[int, ...]
@@ -38,17 +38,18 @@ def encode(
   """Rotates, chooses the nearest levels, scales and packs.
 
   Args:
-    pieces: list of float32, the v variables, or one tensor with all of them.
-    sizes: list of v int, their elements.
-    factors: float32 [v], powers of 2 that elements are multiplied by before
-      they are rotated.
-    key: uint32 [2] or more, of the signs.
-    borders: between levels, in standard deviations of a block; one less.
+    pieces: float32, one tensor per variable or one with all variables.
+    sizes: elements of each of the v variables.
+    factors: float32 [v], powers of 2 that multiply elements before the
+      rotation.
+    key: uint32 [2] or more, of the rotation's signs.
+    borders: limits between adjacent levels, in standard deviations of a block;
+      one fewer than levels.
     num_words: of the payload.
-    code: `Code`.
+    code: the parameters.
 
   Returns:
-    int32 [num_words]: the key, blocks' scales, codes.
+    int32 [num_words]: the key, the scales of the blocks, the codes.
   """
   return native.library().terngrad_encode_rotated(
     gradients=pieces,
@@ -71,14 +72,14 @@ def decode_sum(
   """Unpacks payloads, rotates back, and adds in the order of the workers.
 
   Args:
-    parts: list of int32 [n, words], see `codec.method.Piece`.
-    factors: float32 [v], that sums are multiplied by.
-    shapes: list of v static shapes.
-    scale: Python float, multiplies the products.
-    code: `Code`.
+    parts: int32 [n, words], in the row order of `codec.method.Piece`.
+    factors: float32 [v], factors of the sums.
+    shapes: the v static shapes.
+    scale: factor, applied after `factors`.
+    code: the parameters.
 
   Returns:
-    List of v float32 of `shapes`.
+    v float32 of `shapes`.
   """
   return native.library().terngrad_decode_rotated(
     parts=parts,
@@ -101,17 +102,17 @@ def encode_table(
   """Rotates variables, rounds at random to entries of a table, and packs.
 
   Args:
-    pieces: list of float32, the v variables, or one tensor with all of them.
-    sizes: list of v int, their elements.
-    scales: pair of float32 [blocks], of all variables' blocks: what elements
-      are multiplied by before they are rotated, and 2**16 over what an integer
-      of the table stands for after.
-    keys: pair of uint32 [v, 2], of the signs and of the draws.
+    pieces: float32, one tensor per variable or one with all variables.
+    sizes: elements of each of the v variables.
+    scales: two float32 [blocks], for the blocks of all variables: the factor of
+      elements before the rotation, and 2**16 divided by the value of 1 in the
+      table after it.
+    keys: two uint32 [v, 2]: for the rotation's signs and for the draws.
     num_words: of the payload.
-    table: 16 integers that rise from -15 to 15.
+    table: 16 increasing integers from -15 to 15.
 
   Returns:
-    int32 [num_words]: the numbers of entries, 8 a word.
+    int32 [num_words]: the indices of entries, 8 per word.
   """
   factors, inverses = scales
   signs, draws = keys
@@ -133,16 +134,16 @@ def decode_table(
   signs: tf.Tensor,
   shapes: Sequence[Sequence[int]],
 ) -> list[tf.Tensor]:
-  """Rotates sums of entries back.
+  """Rotates sums of table entries back.
 
   Args:
-    sums: int32 [n or more], of all variables' blocks.
-    factors: float32 [blocks], that rotated sums are multiplied by.
-    signs: uint32 [v, 2], keys.
-    shapes: list of v static shapes.
+    sums: int32 [n or more], of the blocks of all variables.
+    factors: float32 [blocks], factors of the rotated sums.
+    signs: uint32 [v, 2], keys of the rotation's signs.
+    shapes: the v static shapes.
 
   Returns:
-    List of v float32 of `shapes`.
+    v float32 of `shapes`.
   """
   return native.library().terngrad_decode_table(
     sums=sums, factors=factors, signs=signs, V=len(shapes), shapes=shapes

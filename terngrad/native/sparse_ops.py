@@ -1,6 +1,6 @@
 """The kernels of codes that send few elements, as functions on tensors.
 
-As those of `ops`: in eager code and graphs, not under XLA.
+They run in eager code and graphs, not under XLA.
 """
 
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from terngrad import native
 
 
 def largest(elements: tf.Tensor, number: int) -> tuple[tf.Tensor, tf.Tensor]:
-  """The elements of largest magnitude, of equal ones the first.
+  """Selects the elements of largest magnitude; of equal ones the first.
 
   Args:
     elements: float32 [n].
     number: k <= n.
 
   Returns:
-    int32 [k], their indices in rising order, and float32 [k].
+    (int32 [k] indices in ascending order, float32 [k] elements).
   """
   found = native.library().terngrad_largest(elements=elements, number=number)
   return found.indices, found.values
@@ -27,16 +27,16 @@ def largest(elements: tf.Tensor, number: int) -> tuple[tf.Tensor, tf.Tensor]:
 def encode_threshold(
   elements: tf.Tensor, number: int, above: float
 ) -> tf.Tensor:
-  """The largest elements that reach a threshold.
+  """Encodes the largest elements that reach a threshold.
 
   Args:
     elements: float32 [n].
-    number: k <= n, the most that are taken, of equal ones the first.
-    above: float >= 0, the least magnitude; zeros are not taken.
+    number: k <= n, the largest number of elements; of equal ones the first.
+    above: the smallest magnitude, >= 0; zeros are not encoded.
 
   Returns:
-    int32 [1 + 2 k]: how many, then for each in rising order its index and its
-    value's bits, then zeros.
+    int32 [1 + 2 k]: the number of elements; then, in ascending order, the index
+    and the bits of each element; then zeros.
   """
   return native.library().terngrad_encode_threshold(
     elements=elements, number=number, above=above
@@ -44,10 +44,10 @@ def encode_threshold(
 
 
 def pack_indices(indices: tf.Tensor, num_elements: int) -> tf.Tensor:
-  """`codec.methods.sparse.elias_fano.pack`: int32 [k] to int32 [words].
+  """Packs ascending indices as `codec.methods.sparse.elias_fano.pack` does.
 
   Args:
-    indices: int32 [k], rising, from 0 to n - 1.
+    indices: int32 [k], ascending, from 0 to n - 1.
     num_elements: n.
 
   Returns:
@@ -61,7 +61,7 @@ def pack_indices(indices: tf.Tensor, num_elements: int) -> tf.Tensor:
 def unpack_indices(
   words: tf.Tensor, number: int, num_elements: int
 ) -> tf.Tensor:
-  """`codec.methods.sparse.elias_fano.unpack`, safe for any words.
+  """Inverts `pack_indices`; safe for any words.
 
   Args:
     words: int32 [words].
@@ -82,17 +82,17 @@ def add_elements(
   shapes: Sequence[Sequence[int]],
   scale: float,
 ) -> list[tf.Tensor]:
-  """Adds rows of few elements to zeros, in their order.
+  """Adds rows of few elements to zeros, in the order of the rows.
 
   Args:
-    indices: int32 [rows, k], of elements that are counted through all
-      variables; those that none has are passed over. Fastest in rising order.
+    indices: int32 [rows, k], of elements counted through all variables; indices
+      out of range are ignored. Ascending order is fastest.
     values: float32 [rows, k].
-    shapes: list of v static shapes.
-    scale: Python float, multiplies the sums.
+    shapes: the v static shapes.
+    scale: factor of the sums.
 
   Returns:
-    List of v float32 of `shapes`.
+    v float32 of `shapes`.
   """
   return native.library().terngrad_add_elements(
     indices=indices, values=values, V=len(shapes), shapes=shapes, scale=scale

@@ -1,1 +1,1 @@
-"""Clips, quantizers, packings and random bits, and codes made of them."""
+"""Clips, quantizers, packings and random bits, the parts of codes."""

@@ -1,12 +1,12 @@
-"""A bit an element that says whether its code is 0, and a sign if not.
+"""A packing of one bit per element, and a sign for each nonzero code.
 
 Payload of n codes, w = ceil(n / 32):
 
   word 0           how many words are used
-  words 1 to w     bit p of word 1 + j is 1 where element p * w + j is not 0
-  from word 1 + w  the signs, 1 for -1, of what is not 0: those of word 1
+  words 1 to w     bit p of word 1 + j is 1 if element p * w + j is not 0
+  from word 1 + w  the signs of the nonzero codes, 1 for -1: those of word 1
                    from its lowest bit up, then those of word 2 and so on, 32
-                   in a word from its lowest bit up
+                   per word from its lowest bit up
 """
 
 import numpy as np
@@ -18,14 +18,13 @@ _PLACES = 32
 
 
 def bitmap_sign(density: float = 0.3175) -> wire.VariablePacking:
-  """1 + density bits an element: for a wire or a file of any length.
+  """Returns a packing of {-1, 0, 1} to 1 + density bits per element.
+
+  The wire or file must support payloads of variable length.
 
   Args:
-    density: the expected part of codes that are not 0, which sets only what
-      `bits` foretells; that of Gaussian gradients clipped at 2.5 sigma.
-
-  Returns:
-    A `wire.VariablePacking` of codes in {-1, 0, 1}.
+    density: expected fraction of nonzero codes, used only for the estimate of
+      `bits`. The default is for Gaussian gradients clipped at 2.5 sigma.
   """
   return _BitmapSign(density)
 
@@ -49,7 +48,7 @@ class _BitmapSign(wire.OfDensity):
     rank = tf.cumsum(nonzero, axis=0, exclusive=True)
     counts = tf.reduce_sum(nonzero, axis=0)
     signs = tf.reduce_sum(_left(_uint32(codes < 0), _uint32(rank)), axis=0)
-    # Each word's signs, at most 32, touch two words of the payload.
+    # The signs of a word, at most 32, are in at most two words of the payload.
     start = tf.cumsum(counts, exclusive=True)
     shift = tf.bitcast(start % 32, tf.uint32)
     # A shift by 32 is undefined.
@@ -57,7 +56,7 @@ class _BitmapSign(wire.OfDensity):
     index = start // 32
     stream = tf.math.unsorted_segment_sum(
       tf.bitcast(tf.concat([_left(signs, shift), above], axis=0), tf.int32),
-      # What goes past the end is 0.
+      # Bits past the end are 0.
       tf.concat([index, tf.minimum(index + 1, width - 1)], axis=0),
       width,
     )
@@ -71,7 +70,7 @@ class _BitmapSign(wire.OfDensity):
     bitmap, stream = words[1 : 1 + width], words[1 + width :]
     nonzero = _bit(bitmap[tf.newaxis], _places())
     rank = tf.cumsum(nonzero, axis=0, exclusive=True)
-    # At most 32 bits a word of the bitmap: never past the stream's end.
+    # At most 32 bits per word of the bitmap, so never past the stream's end.
     start = tf.cumsum(tf.reduce_sum(nonzero, axis=0), exclusive=True)
     shift = tf.bitcast(start % 32, tf.uint32)
     low = tf.gather(stream, start // 32)
@@ -96,7 +95,7 @@ def _places() -> tf.Tensor:
 
 
 def _bit(words: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
-  """int32: the bits of uint32 `words` at `places`."""
+  """Returns the bits of uint32 `words` at the indices `places`, as int32."""
   return tf.bitwise.bitwise_and(tf.bitcast(_right(words, places), tf.int32), 1)
 
 

@@ -1,6 +1,6 @@
-"""The arithmetic of chains of stages, and which stages fit together.
+"""The arithmetic of chains, and the check that stages fit together.
 
-`codec.chain` makes codes of them.
+`codec.chain` builds codes from it.
 """
 
 from collections.abc import Sequence
@@ -19,11 +19,11 @@ __getattr__ = deprecated.moved(__name__, chain='terngrad.codec.chain:chain')
 def local_scaler(
   stages: Sequence[contract.Stage], stats: statistics.Statistics
 ) -> tf.Tensor:
-  """What a worker asks for in the probe, from the statistics of a gradient.
+  """Returns a worker's probe from the statistics of its gradient.
 
   Args:
     stages: of a chain with clips or a quantizer.
-    stats: `statistics.Statistics`, of one variable or of several as vectors.
+    stats: of one variable, or of several as vectors.
 
   Returns:
     float32, shape of the statistics.
@@ -44,18 +44,18 @@ def gradients_of(
   scale: float,
   group_size: int = 0,
 ) -> list[tf.Tensor]:
-  """The gradients that sums of codes, or of floats, stand for.
+  """Converts sums of codes, or of floats, to gradients.
 
   Args:
-    quantizer: `contract.Quantizer`, or None where `sums` are floats.
-    sums: int32 or float32 [places], those past the last element included.
+    quantizer: None if `sums` are floats.
+    sums: int32 or float32 [elements or more], including positions past the end.
     shared: float32 [p], the agreed probe.
     shapes: the v shapes.
-    scale: float; the gradients are multiplied by it.
-    group_size: see `coded.Code`.
+    scale: factor of the gradients.
+    group_size: elements that share a scaler; 0 for one scaler per variable.
 
   Returns:
-    List of v float32.
+    v float32 of `shapes`.
   """
   sizes = [tf.TensorShape(shape).num_elements() for shape in shapes]
   sums = sums[: sum(sizes)]
@@ -67,7 +67,7 @@ def gradients_of(
     sums = [
       quantizer.dequantize(total, shared[i]) for i, total in enumerate(sums)
     ]
-  if scale != 1.0:  # Even a product with 1 would flush subnormals.
+  if scale != 1.0:  # Multiplying even by 1 flushes subnormals.
     sums = [total * scale for total in sums]
   return [
     tf.reshape(total, shape) for total, shape in zip(sums, shapes, strict=True)
@@ -75,7 +75,7 @@ def gradients_of(
 
 
 def check(stages: Sequence[contract.Stage], group_size: int) -> None:
-  """Raises ValueError where `stages` make no code."""
+  """Raises ValueError if `stages` do not form a code."""
   quantizes = any(isinstance(stage, contract.Quantizer) for stage in stages)
   if group_size < 0 or (group_size and not quantizes):
     raise ValueError(
@@ -120,5 +120,5 @@ def check(stages: Sequence[contract.Stage], group_size: int) -> None:
 
 
 def _lesser(largest: tf.Tensor, limit: tf.Tensor) -> tf.Tensor:
-  """The lesser of the two; keeps a `largest` that is not a number."""
+  """Returns the smaller of the two; NaN if `largest` is NaN."""
   return tf.where(largest > limit, limit, largest)

@@ -1,4 +1,4 @@
-"""Clip stages: bounds on a gradient's elements before it is quantized."""
+"""Clip stages: they limit a gradient's elements before quantization."""
 
 import tensorflow as tf
 
@@ -9,14 +9,15 @@ from terngrad.codec.stages import statistics
 def clip_by_stddev(clip_factor: float) -> contract.Clip:
   """Clips every element to `clip_factor` standard deviations about zero.
 
-  The standard deviation is the population's, about the mean. A gradient whose
-  standard deviation is 0 is not clipped, so that it still learns.
+  The limit uses the population standard deviation about the mean. A gradient
+  whose standard deviation is 0 is not clipped, so that it still trains.
 
-  Clipping is about zero, as in the paper, and not about the mean: a gradient
-  whose elements are nearly equal is cut to much less than its mean, m / sigma
-  times that over c. It counts as constant, and is not clipped at all, where
-  sigma is below 1.5e-5 of its root mean square (`statistics`): the largest cut
-  is 65536 / c, 26,000-fold for 2.5. Turn clipping off for such gradients.
+  As in the paper, the interval is centered at zero and not at the mean. A
+  gradient whose elements are nearly equal is therefore reduced to much less
+  than its mean m: by the factor m / (clip_factor * sigma). If sigma is below
+  1.5e-5 of the root mean square, the gradient counts as constant and is not
+  clipped (see `statistics`). The largest reduction is 65536 / clip_factor,
+  26,000-fold for 2.5. Turn clipping off for such gradients.
 
   Args:
     clip_factor: limit in standard deviations of this gradient on this worker,

@@ -1,6 +1,6 @@
-"""What stages of a code are: clips and quantizers; and what codes declare.
+"""The interfaces of clips and quantizers, and the declarations of codes.
 
-`chain.chain` makes codes of stages. `wire` has the last one, the packing.
+`chain.chain` builds codes from stages. `wire` defines packings, the last stage.
 """
 
 import abc
@@ -17,21 +17,21 @@ from terngrad.codec.stages import deprecated
 if TYPE_CHECKING:
   from terngrad.codec.stages import statistics
 
-# SIGNS are codes without 0.
+# Values of `Stage.domain`. SIGNS are codes without 0.
 FLOAT, CODES, SIGNS, WORDS = 'float', 'codes', 'signs', 'words'
-# What an element's code depends on, beside the agreed numbers: on nothing, on
-# its variable, on all variables of its bucket.
+# Values of `Method.scope`. Besides the agreed probe, the code of an element
+# depends on this element only, on its variable or on its whole bucket.
 ELEMENT, VARIABLE, BUCKET = 'element', 'variable', 'bucket'
-# What a sum of codes, or of floats, is in units of; see `method.Method`.
+# Values of `Method.unit`: the unit of a sum of codes or of floats.
 SCALER, ONE = 'scaler', 'one'
 
 Shapes = Sequence[Sequence[int]]
 
 
 def check_gradients(gradients: Any) -> None:
-  """Raises ValueError for what is no list of float32 gradients.
+  """Raises ValueError if the argument is not a list of float32 gradients.
 
-  One tensor would be taken for the list of its rows.
+  A single tensor is an error, because it would be read as a list of its rows.
   """
   if not isinstance(gradients, list | tuple) or any(
     getattr(one, 'dtype', None) != tf.float32 for one in gradients
@@ -43,7 +43,7 @@ def check_gradients(gradients: Any) -> None:
 
 
 def described(value: Any) -> str:
-  """The kind of a value, for messages."""
+  """Returns the type of a value, for messages."""
   if isinstance(value, list | tuple):
     return f'a list of {", ".join(map(described, value[:3])) or "nothing"}'
   if hasattr(value, 'dtype'):
@@ -52,23 +52,24 @@ def described(value: Any) -> str:
 
 
 class Traits(NamedTuple):
-  """Properties that an exchange may rely on; the conformance tests hold them.
+  """Properties that an exchange may rely on; the conformance tests check them.
 
-  Whatever the traits, what is twice as large is coded as twice the gradient, as
-  long as the largest magnitude of a variable, or of a group, is from 2**-96 to
-  2**120 divided by the workers. Smaller gradients may count as zeros; elements
-  below 2**-126, which processors flush, always may. `fp16` and `threshold` look
-  at magnitudes themselves.
+  All codes preserve scale: twice the gradient decodes to twice the result, if
+  the largest magnitude of the variable, or of the group, is between 2**-96 and
+  2**120 divided by the number of workers. Smaller gradients may decode to
+  zeros. So may elements below 2**-126, which processors flush to zero. The
+  exceptions are `fp16` and `threshold`, which depend on absolute magnitudes.
 
   Attributes:
     unbiased: the mean of decoded payloads over all keys is the gradient, up to
-      the declared clipping and to 2**-24 of the scaler; and zero where the
+      the declared clipping and to 2**-24 of the scaler. It is zero if the
       scaler is below 2**-100.
-    lossless: decoding gives the gradient back to the bit.
+    lossless: decoding returns the gradient bit for bit.
     additive: codes are integers on one shared scale, so that a sum of codes
       decodes to the sum of the gradients.
-    randomness: 'none', 'private' (each worker draws its own bits) or 'shared'
-      (all derive theirs from the same, so that their errors offset each other).
+    randomness: 'none', 'private' (independent bits per worker) or 'shared' (all
+      workers derive their bits from the same key, so that their errors cancel
+      partly).
   """
 
   unbiased: bool
@@ -78,11 +79,11 @@ class Traits(NamedTuple):
 
 
 class Stage(deprecated.OfFunctions):
-  """A step of a chain; what has no state, and so is shared as it is.
+  """A stateless step of a chain; chains may share one instance.
 
   Attributes:
-    name: for messages and labels.
-    domain: what it takes, and what it gives.
+    name: used in messages and labels.
+    domain: (domain of the input, domain of the output).
   """
 
   name: str
@@ -90,11 +91,11 @@ class Stage(deprecated.OfFunctions):
 
 
 class Clip(Stage):
-  """FLOAT to FLOAT: limits the elements.
+  """A stage that limits elements, FLOAT to FLOAT.
 
   Attributes:
-    clip_factor: the limit in standard deviations, for kernels; None where it
-      is not a number of those.
+    clip_factor: the limit in standard deviations, which kernels use; None if
+      the limit is defined otherwise.
   """
 
   clip_factor: float | None = None
@@ -102,19 +103,20 @@ class Clip(Stage):
 
   @abc.abstractmethod
   def limit(self, stats: 'statistics.Statistics') -> tf.Tensor:
-    """float32 [], which no element's magnitude may exceed; infinity: any."""
+    """Returns the largest allowed magnitude, float32 []; infinity: no limit."""
 
 
 class Quantizer(Stage):
-  """FLOAT to CODES: rounds elements to small integers times a scaler.
+  """A stage that rounds elements to integers times a scaler, FLOAT to CODES.
 
   Attributes:
-    levels: the codes are -levels to +levels.
-    traits: see `Traits`.
-    clips: True where the scaler itself bounds the elements, so that a clip
-      stage before it would be a second, different bound.
-    strata: the number of workers whose draws are spread evenly, or 0. Keys then
-      have a third number, see `gradients.GradientCodec.keys`.
+    levels: codes are in [-levels, levels].
+    traits: properties of the codes.
+    clips: True if the scaler itself limits the elements. A clip stage before
+      the quantizer would then be a second, different limit.
+    strata: number of workers over which draws are spread evenly, or 0 for
+      independent draws. With strata, keys have a third number, from
+      `gradients.GradientCodec.keys`.
   """
 
   levels: int
@@ -125,7 +127,7 @@ class Quantizer(Stage):
 
   @abc.abstractmethod
   def scaler(self, stats: 'statistics.Statistics') -> tf.Tensor:
-    """The local scaler, float32 []; the workers agree on the largest.
+    """Returns the local scaler, float32 []; workers agree on the largest.
 
     Args:
       stats: of the clipped gradient.
@@ -133,18 +135,18 @@ class Quantizer(Stage):
 
   @abc.abstractmethod
   def factor(self, scaler: tf.Tensor) -> tf.Tensor:
-    """float32 [v] of scalers: values times it are what `quantize` takes."""
+    """Returns the factors of values for `quantize`, float32 [v]."""
 
   @abc.abstractmethod
   def quantize(
     self, scaled: tf.Tensor, positions: tf.Tensor, key: tf.Tensor
   ) -> tf.Tensor:
-    """The codes of scaled values.
+    """Rounds scaled values to codes.
 
     Args:
       scaled: float32 [w], values times `factor`.
-      positions: uint32 [w], from the start of a plane, which is added to the
-        key's first word.
+      positions: uint32 [w], indices from the start of a plane. The first number
+        of the key includes the start of the plane.
       key: uint32 [2] or, with strata, [3].
 
     Returns:
@@ -153,7 +155,7 @@ class Quantizer(Stage):
 
   @abc.abstractmethod
   def dequantize(self, codes: tf.Tensor, scaler: tf.Tensor) -> tf.Tensor:
-    """float32 of int32 codes, or of sums of codes of several workers."""
+    """Returns float32 values of int32 codes, or of sums of workers' codes."""
 
 
 __getattr__ = deprecated.moved(__name__, Codec='terngrad.codec.coded:Code')

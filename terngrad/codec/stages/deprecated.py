@@ -1,7 +1,8 @@
-"""What 0.2 made of functions runs until 0.4, with a DeprecationWarning.
+"""Compatibility with 0.2 until 0.4, with a DeprecationWarning.
 
-Methods, codes, packings, quantizers and clips were tuples of functions. Their
-classes still take those by position or by name, as `Packing(name='p', pack=f)`.
+In 0.2, methods, codes, packings, quantizers and clips were tuples of functions.
+Their classes still accept functions by position or by name, as in
+`Packing(name='p', pack=f)`.
 """
 
 import abc
@@ -17,8 +18,8 @@ from typing import Any
 if TYPE_CHECKING:
   from typing_extensions import Self
 
-# The parameters of 0.2, in their order; those before the stroke are required. A
-# code that is its own packing is a code.
+# The parameters of 0.2, in order; those before the bar are required. A class
+# that is both a code and a packing counts as a code.
 _FIELDS = {
   'Code': 'name probe encode_pieces decode_sum num_words traits stages | '
   'decode_sums digits unit compiled group_size scope requantizes agrees native',
@@ -35,14 +36,14 @@ _FIELDS = {
   'CompositePacking': 'name num_words planes check | levels domain max_workers',
 }
 _RENAMED = {'requantizes': 'carries', 'native': 'twin'}
-# What says whether a function that need not be there is.
+# The declaration that replaces the presence of an optional function.
 _IS_THERE = {
   'estimate': 'estimates',
   'finish': 'finishes',
   'carry': 'carries',
   'decode_sums': 'summable',
 }
-# Functions that need not be there; None of 0.2.
+# Optional functions, which were None in 0.2 if missing.
 _OPTIONAL = (
   *_IS_THERE,
   'carry_words',
@@ -54,10 +55,10 @@ _OPTIONAL = (
 
 
 class OfFunctions(abc.ABC):  # noqa: B024
-  """A class that 0.2 made instances of from functions."""
+  """A base class whose subclasses accept functions, as in 0.2."""
 
   def __new__(cls, *values: Any, **named: Any) -> 'Self':
-    """Takes what 0.2 took; subclasses have parameters of their own."""
+    """Accepts the arguments of 0.2; subclasses may define other parameters."""
     if not (values or named) or cls.__init__ is not object.__init__:
       return super().__new__(cls)
     if _base(cls) is not cls:
@@ -67,10 +68,11 @@ class OfFunctions(abc.ABC):  # noqa: B024
     return super().__new__(_of_functions(cls, _members(cls, given)))
 
   def _replace(self, **changes: Any) -> 'Self':
-    """A copy with other functions or values, as a tuple of 0.2 made it.
+    """Returns a copy with other functions or values, as a tuple of 0.2 did.
 
-    Kernels compute what the class of a code says. They know its values, and so
-    those are the copy's own; functions make a class, which has no kernels.
+    Replaced values are set on the copy, which keeps its kernels, because
+    kernels read these values. Replaced functions create a subclass, which has
+    no kernels.
     """
     kind = type(self)
     base = _base(kind) or kind
@@ -95,7 +97,7 @@ class OfFunctions(abc.ABC):  # noqa: B024
 
 
 def _base(kind: type) -> type | None:
-  """The class that 0.2 had in place of this one, or None."""
+  """Returns the class of `kind` that was a tuple in 0.2, or None."""
   ours = {
     one.__name__: one
     for one in kind.__mro__
@@ -107,7 +109,7 @@ def _base(kind: type) -> type | None:
 def _given(
   kind: str, values: Sequence[Any], named: dict[str, Any]
 ) -> dict[str, Any]:
-  """Arguments by their names; TypeError for others than 0.2 took."""
+  """Returns arguments by name; TypeError for those 0.2 did not accept."""
   required, _, optional = _FIELDS[kind].partition('|')
   anywhere = inspect.Parameter.POSITIONAL_OR_KEYWORD
   signature = inspect.Signature(
@@ -134,14 +136,14 @@ def _warn(kind: type) -> None:
 
 
 def _of_functions(kind: type, members: dict[str, Any]) -> type:
-  """A subclass with these functions and values."""
+  """Creates a subclass with these functions and values."""
   return type(kind.__name__, (kind,), members | {'__module__': kind.__module__})
 
 
 def _members(base: type, given: dict[str, Any]) -> dict[str, Any]:
-  """Members of a subclass of a class of `_FIELDS`, for what 0.2 took."""
+  """Converts arguments of 0.2 to members of a subclass of `base`."""
   return {
-    # A function that is not there is that of the class.
+    # A missing function is inherited.
     name: getattr(base, name)
     if value is None and name in _OPTIONAL
     else staticmethod(value)
@@ -152,7 +154,7 @@ def _members(base: type, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _translated(given: dict[str, Any]) -> dict[str, Any]:
-  """Members of a class for what 0.2 called them."""
+  """Renames arguments of 0.2 to the members of today's classes."""
   found = {_RENAMED.get(name, name): value for name, value in given.items()}
   found |= {
     _IS_THERE[name]: given[name] is not None
@@ -171,11 +173,11 @@ def _translated(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def moved(module: str, **names: str) -> Callable[[str], Any]:
-  """The `__getattr__` of a module some of whose names are elsewhere now.
+  """Returns a module's `__getattr__` that forwards names to other modules.
 
   Args:
-    module: its name.
-    **names: of what was in it, and 'module:name' of what is in its place.
+    module: name of the module.
+    **names: old name and the new 'module:name'.
   """
 
   def find(name: str) -> Any:

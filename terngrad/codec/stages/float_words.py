@@ -1,4 +1,4 @@
-"""Floats on the wire: the baselines that every code is compared with."""
+"""Packings of floats: the baselines for all codes."""
 
 import abc
 
@@ -11,34 +11,25 @@ _MAX_FLOAT16 = 65504.0
 
 
 def float32_words() -> wire.Packing:
-  """One float32 a word, to the bit.
-
-  Returns:
-    A `wire.Packing` of floats.
-  """
+  """Returns a packing of one float32 per word, bit for bit."""
   return _Float32()
 
 
 def float16_words() -> wire.Packing:
-  """Two IEEE 754 binary16 a word, rounded to nearest, ties to even.
+  """Returns a packing of two IEEE 754 binary16 per word.
 
-  Magnitudes above 65504 become 65504; those below 2**-24 may become 0. The
-  sum over workers runs in float32.
-
-  Returns:
-    A `wire.Packing` of floats.
+  Values are rounded to nearest, ties to even. Magnitudes above 65504 become
+  65504; those below 2**-24 may become 0. The sum over workers is float32.
   """
   return _Float16()
 
 
 def bfloat16_words() -> wire.Packing:
-  """Two bfloat16 a word, rounded to nearest, ties to even.
+  """Returns a packing of two bfloat16 per word.
 
-  The range is that of float32, but magnitudes above 2**128 (1 - 2**-8) become
-  that. The sum over workers runs in float32.
-
-  Returns:
-    A `wire.Packing` of floats.
+  Values are rounded to nearest, ties to even. The range is that of float32, but
+  magnitudes above 2**128 (1 - 2**-8) become that. The sum over workers is
+  float32.
   """
   return _Bfloat16()
 
@@ -59,7 +50,7 @@ class _Float32(wire.Packing):
 
 
 class _TwoAWord(wire.Packing):
-  """Floats of 16 bits, the first in the lower half."""
+  """A packing of 16-bit floats, the first in the lower half."""
 
   elements_per_word = 2
   domain = (contract.FLOAT, contract.WORDS)
@@ -69,11 +60,11 @@ class _TwoAWord(wire.Packing):
 
   @abc.abstractmethod
   def to_bits(self, values: tf.Tensor) -> tf.Tensor:
-    """uint32 below 2**16 of float32."""
+    """Returns the uint32 bits, below 2**16, of float32 values."""
 
   @abc.abstractmethod
   def from_bits(self, bits: tf.Tensor) -> tf.Tensor:
-    """The inverse of `to_bits`."""
+    """Inverts `to_bits`."""
 
   def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
     low, high = map(self.to_bits, planes)
@@ -91,13 +82,13 @@ class _Bfloat16(_TwoAWord):
   name = 'bfloat16_words'
 
   def to_bits(self, values: tf.Tensor) -> tf.Tensor:
-    """The upper bits of float32, rounded."""
+    """Returns the upper 16 bits of float32, rounded."""
     bits = tf.bitcast(values, tf.uint32)
 
-    # Half of what is cut off, less where the last bit that stays is even.
+    # Adds half of the last kept bit, or slightly less if that bit is even.
     odd = tf.bitwise.bitwise_and(tf.bitwise.right_shift(bits, 16), 1)
     rounded = tf.bitwise.right_shift(bits + 0x7FFF + odd, 16)
-    # Rounded up to infinity: one less is the largest finite number.
+    # If rounding gives infinity, one less is the largest finite number.
     infinite = tf.bitwise.bitwise_and(rounded, 0x7FFF) == 0x7F80
     return tf.where(infinite, rounded - 1, rounded)
 

@@ -1,19 +1,19 @@
-"""Huffman coding of five trits a symbol, in blocks that decode side by side.
+"""A Huffman packing of five trits per symbol, in blocks decoded in parallel.
 
 Payload of n codes, s = ceil(n / 5) symbols, b = ceil(s / 512) blocks:
 
   word 0     bits 0 to 23: how many words are used; bits 24 to 31: q, the table
-             in `huffman_tables`, or 0 for a payload that goes on with
-             r = ceil(s / 4) words: word i is the sum of the symbols p * r + i
-             times 243**p, 1.6 bits an element as in base3
+             in `huffman_tables`, or 0 for a payload without a Huffman code,
+             which continues with r = ceil(s / 4) words: word i is the sum of
+             the symbols p * r + i times 243**p, 1.6 bits per element as base3
   then       ceil(b / 4) words: byte i, from the lowest byte of the first word,
              is the number of words of block i
-  then       block after block, each from a new word on: the code words of its
-             symbols from the highest bit down, zeros in the rest
+  then       the blocks, each from a new word on: the code words of its symbols
+             from the highest bit down, zeros in the rest
 
 Symbol j is the number whose digit for 3**p is the code of element p * s + j,
-plus 1. Elements past the end are 0. The encoder takes the table of the codes
-at hand: one that were made for the mean of all gradients would not suit each.
+plus 1. Elements past the end are 0. The encoder chooses the table by the
+density of this payload, because densities differ between gradients.
 """
 
 import numpy as np
@@ -26,21 +26,20 @@ BLOCK = 512
 _TRITS = huffman_tables.TRITS
 _LONGEST = huffman_tables.LONGEST
 _STEPS = huffman_tables.STEPS
-# Symbols in a word without a code: 243**4 < 2**32.
+# Symbols per word without a Huffman code: 243**4 < 2**32.
 _RAW = 4
 # The symbol of five zeros.
 _ZEROS = 121
 
 
 def huffman243(density: float = 0.3175) -> wire.VariablePacking:
-  """About 1.23 bits an element at that density, 1.6 at most.
+  """Returns a packing of {-1, 0, 1} to about 1.23 bits per element.
+
+  That is the size at the default density; the largest size is 1.6 bits.
 
   Args:
-    density: the expected part of codes that are not 0, which sets only what
-      `bits` foretells; that of Gaussian gradients clipped at 2.5 sigma.
-
-  Returns:
-    A `wire.VariablePacking` of codes in {-1, 0, 1}.
+    density: expected fraction of nonzero codes, used only for the estimate of
+      `bits`. The default is for Gaussian gradients clipped at 2.5 sigma.
   """
   return _Huffman(density)
 
@@ -75,7 +74,7 @@ class _Huffman(wire.OfDensity):
 
     step = _step(words[0])
     symbols = tf.cond(
-      # Other steps than those of the tables decode to something.
+      # Invalid values of q, from corrupted payloads, decode without a table.
       (step > 0) & (step < _STEPS),
       lambda: _decode(words, step, width),
       lambda: _from_raw(words, width),
@@ -106,12 +105,12 @@ def _blocks(width: int) -> int:
 
 
 def _start(width: int) -> int:
-  """Words before the first block of `width` symbols."""
+  """Returns the number of words before the first block of `width` symbols."""
   return 1 - (-_blocks(width) // 4)
 
 
 def _best_step(planes: list[tf.Tensor]) -> tf.Tensor:
-  """q, int32 []: the nearest to 64 times the density of the codes."""
+  """Returns q, int32 []: 64 times the density of the codes, rounded."""
   size = len(planes) * planes[0].shape[0]
   nonzero = tf.add_n([tf.math.count_nonzero(plane) for plane in planes])
   step = (2 * _STEPS * nonzero + size) // (2 * size)
@@ -119,12 +118,12 @@ def _best_step(planes: list[tf.Tensor]) -> tf.Tensor:
 
 
 def _raw(symbols: tf.Tensor, capacity: int) -> tf.Tensor:
-  """The payload without a code, int32 [capacity]."""
+  """Returns the payload without a Huffman code, int32 [capacity]."""
   words = capacity - 1
   missing = _RAW * words - symbols.shape[0]
   padded = tf.pad(symbols, [[0, missing]], constant_values=_ZEROS)
   places = tf.unstack(tf.reshape(padded, [_RAW, words]))
-  # Wraps around as uint32 would.
+  # Wraps around as uint32 does.
   body = sum(symbol * 243**p for p, symbol in enumerate(places))
   return tf.concat([[capacity], body], axis=0)
 
@@ -132,7 +131,7 @@ def _raw(symbols: tf.Tensor, capacity: int) -> tf.Tensor:
 def _stream(
   symbols: tf.Tensor, step: tf.Tensor, capacity: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-  """The payload by table `step`, and how many words it would need.
+  """Returns the payload with table `step`, and how many words it needs.
 
   Args:
     symbols: int32 [s].
@@ -140,7 +139,8 @@ def _stream(
     capacity: words of a payload.
 
   Returns:
-    (int32 [capacity], of use where that is enough; int32 []).
+    (int32 [capacity], valid if the second value is at most `capacity`; int32
+    []).
   """
   width = symbols.shape[0]
   lengths, values = _code_words(symbols, step)
@@ -148,7 +148,7 @@ def _stream(
   block_words = (end[:, -1] + 31) // 32
   first = _start(width) + tf.cumsum(block_words, exclusive=True)
   start = 32 * first[:, tf.newaxis] + end - lengths
-  # A code word of at most 12 bits touches two words.
+  # A code word of at most 12 bits is in at most two words.
   place = start % 32
   left, right = 32 - place - lengths, place + lengths - 32
   value = tf.bitcast(values, tf.uint32)
@@ -162,7 +162,7 @@ def _stream(
   index = tf.concat([index, index + 1], axis=0)
   stream = tf.math.unsorted_segment_sum(
     tf.bitcast(tf.reshape([inside, outside], [-1]), tf.int32),
-    # What does not fit is dropped: base 3 is sent then.
+    # Words that do not fit are dropped; the payload is then sent by `_raw`.
     tf.where(index < capacity, index, -1),
     capacity,
   )
@@ -176,10 +176,10 @@ def _stream(
 def _code_words(
   symbols: tf.Tensor, step: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-  """Lengths and values of code words, int32 [blocks, 512], zeros at the end."""
+  """Returns lengths and values of code words, int32 [blocks, 512], 0-padded."""
   all_tables = huffman_tables.tables()
-  # One gather for both. Not [step]: to compile that, XLA evaluates step's whole
-  # history on zeros, in minutes.
+  # One gather for both. Indexing with [step] would let XLA evaluate the whole
+  # computation of `step` on zeros at compile time, which takes minutes.
   both = tf.gather(all_tables.values * 16 + all_tables.lengths, step)
   found = tf.gather(both, symbols)
   missing = -symbols.shape[0] % BLOCK
@@ -188,7 +188,7 @@ def _code_words(
 
 
 def _block_words(words: tf.Tensor, width: int) -> tf.Tensor:
-  """The number of words of each block, of a payload's int32 words."""
+  """Returns the number of words of each block of a payload."""
   return wire.unpack_bytes(words[1 : _start(width)])[: _blocks(width)]
 
 
@@ -202,12 +202,12 @@ def _from_raw(words: tf.Tensor, width: int) -> tf.Tensor:
 
 
 def _step(first: tf.Tensor) -> tf.Tensor:
-  """q, 0 to 255."""
+  """Returns q, from 0 to 255."""
   return tf.bitwise.bitwise_and(tf.bitwise.right_shift(first, 24), 255)
 
 
 def _decode(words: tf.Tensor, step: tf.Tensor, width: int) -> tf.Tensor:
-  """int32 [s] symbols: all blocks side by side, a symbol at a time."""
+  """Decodes int32 [s] symbols: all blocks in parallel, one symbol per round."""
   first = _start(width) + tf.cumsum(_block_words(words, width), exclusive=True)
   rounds = min(BLOCK, width)
   lookup = _lookup(step)
@@ -217,7 +217,7 @@ def _decode(words: tf.Tensor, step: tf.Tensor, width: int) -> tf.Tensor:
   def decode(
     i: tf.Tensor, place: tf.Tensor, symbols: tf.TensorArray
   ) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
-    # Both bounded, whatever the table of blocks says.
+    # Both indices are bounded, even if the table of blocks is corrupted.
     word = tf.gather(unsigned, tf.minimum(place // 32, last))
     following = tf.gather(unsigned, tf.minimum(place // 32 + 1, last))
     shift = place % 32
@@ -238,7 +238,10 @@ def _decode(words: tf.Tensor, step: tf.Tensor, width: int) -> tf.Tensor:
 
 
 def _lookup(step: tf.Tensor) -> tf.Tensor:
-  """int32 [4096]: 16 symbol + length of the code word that a number begins."""
+  """Returns int32 [4096]: 16 * symbol + length of the code word.
+
+  The index is a 12-bit number that begins with the code word.
+  """
   row = [tf.gather(field, step) for field in huffman_tables.tables()]
   _, _, ends, bases, symbols = row
   window = tf.range(2**_LONGEST)

@@ -1,9 +1,9 @@
-"""Fixed-length packings of small integers into words.
+"""Packings of small integers to a fixed number of words.
 
-Element `p * w + j` of a gradient of `w` words stands at place `p` of word `j`
-(see `planes`). Words are int32 because TensorFlow's collectives carry no
-narrower integers; digits are taken on the uint32 view, since 3**20 > 2**31,
-or, where words have 64 bits, on the uint64 view of two neighbours.
+Digit p of word j, of w words, holds the element `p * w + j` (see `planes`).
+Words are int32 because TensorFlow's collectives support no narrower integers.
+Digits are computed from the words as uint32, since 3**20 > 2**31. Words of 64
+bits are two adjacent int32, read as uint64.
 """
 
 import numpy as np
@@ -12,50 +12,44 @@ import tensorflow as tf
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import wire
 
-# Sums of codes have magnitudes below this.
+# Upper bound of the magnitudes of sums of codes.
 MOST_SUMMED = 2**15
 
 
 def two_bit() -> wire.Packing:
-  """16 codes a word, 2 bits each: 0 for -1, 1 for 0, 2 for +1.
+  """Returns a packing of {-1, 0, 1}: 16 codes per word, 2 bits each.
 
-  The digits of the 2017 code's encoder, in words instead of bytes.
-
-  Returns:
-    A `wire.Packing` of codes in {-1, 0, 1}.
+  The digit is code + 1, as in the 2017 encoder, which packed bytes instead of
+  words.
   """
   return _TwoBit()
 
 
 def base3() -> wire.Packing:
-  """20 codes a word, 1.6 bits each: place p weighs 3**p, digit = code + 1.
+  """Returns a packing of {-1, 0, 1}: 20 codes per word, 1.6 bits each.
 
-  Returns:
-    A `wire.Packing` of codes in {-1, 0, 1}.
+  Digit p is code + 1 and has the weight 3**p.
   """
   return _Base3('base3', 3)
 
 
 def one_bit() -> wire.Packing:
-  """32 signs a word: bit 0 for +1, 1 for -1.
+  """Returns a packing of {-1, 1}: 32 signs per word.
 
-  There is no code 0: the places past the last element hold +1.
-
-  Returns:
-    A `wire.Packing` of codes in {-1, 1}.
+  A bit of 0 encodes +1 and a bit of 1 encodes -1. There is no code 0: positions
+  past the last element hold +1.
   """
   return _OneBit()
 
 
 def digits(levels: int) -> wire.Packing:
-  """As many integers a word as fit as digits of base 2 levels + 1.
+  """Returns a packing of integers in [-levels, levels] to base 2 levels + 1.
+
+  A word holds as many digits as fit.
 
   Args:
-    levels: the largest magnitude, from 1 to 32767: 20 integers a word for 1, 8
-      for 7 (4 bits each), 4 for 127.
-
-  Returns:
-    A `wire.Packing` of integers in [-levels, levels].
+    levels: the largest magnitude, from 1 to 32767: 20 integers per word for 1,
+      8 for 7 (4 bits each), 4 for 127.
   """
   if not 1 <= levels < MOST_SUMMED:
     raise ValueError(
@@ -66,13 +60,12 @@ def digits(levels: int) -> wire.Packing:
 
 
 def unsigned(bits: int) -> wire.Packing:
-  """32 / bits integers a word, the first in the lowest bits.
+  """Returns a packing of integers in [0, 2**bits).
+
+  The first integer is in the lowest bits of a word.
 
   Args:
     bits: of an integer: 1, 2, 4, 8 or 16.
-
-  Returns:
-    A `wire.Packing` of integers in [0, 2**bits).
   """
   if bits not in (1, 2, 4, 8, 16):
     raise ValueError(
@@ -83,20 +76,18 @@ def unsigned(bits: int) -> wire.Packing:
 
 
 def radix(num_workers: int, word_bits: int = 32) -> wire.Packing:
-  """Digits with room for the sum of all workers' codes.
+  """Returns a packing of {-1, 0, 1} whose words can be added.
 
-  Place p weighs (2 N + 1)**p and a worker's digit is code + 1, so that plain
-  integer sums of the words of up to N workers have the digits sum + workers
-  and never carry: any all-reduce of integers adds the gradients. For N = 8 a
-  code costs 32 / 7 = 4.57 or 64 / 15 = 4.27 bits; the sum alone holds
-  log2(17) = 4.09.
+  Digit p has the weight (2 N + 1)**p and a worker's digit is code + 1. The sum
+  of the words of up to N workers has the digits sum of codes + number of
+  workers, without carries. Any integer all-reduce therefore adds the gradients.
+  For N = 8 a code takes 32 / 7 = 4.57 or 64 / 15 = 4.27 bits; the sum alone
+  needs log2(17) = 4.09 bits.
 
   Args:
-    num_workers: N, the most workers that are added, >= 1.
-    word_bits: 32, or 64 for all-reduces that take no int32, as those of GPUs.
-
-  Returns:
-    A `wire.Packing` of codes in {-1, 0, 1}.
+    num_workers: N, the largest number of workers that are added, from 1 to
+      32767.
+    word_bits: 32, or 64 for all-reduces that do not support int32, as on GPUs.
 
   Raises:
     ValueError: an argument is out of its range.
@@ -118,15 +109,12 @@ def radix(num_workers: int, word_bits: int = 32) -> wire.Packing:
 
 
 def sums(num_workers: int) -> wire.Packing:
-  """Sums of the ternary codes of up to N workers: digits of base 2 N + 1.
+  """Returns a packing of sums of N workers' ternary codes, base 2 N + 1.
 
-  What `radix` words add up to, but made from the sums themselves.
+  The digits are those of a sum of `radix` words, computed from the sums.
 
   Args:
-    num_workers: N, see `radix`.
-
-  Returns:
-    A `wire.Packing` of integers in [-N, N].
+    num_workers: N, from 1 to 32767. Integers are in [-N, N].
   """
   packing = radix(num_workers)
   packing.name, packing.levels = f'sums({num_workers})', num_workers
@@ -135,7 +123,7 @@ def sums(num_workers: int) -> wire.Packing:
 
 
 class Unsigned(wire.Packing):
-  """See `unsigned`."""
+  """A packing of unsigned integers of a few bits; created by `unsigned`."""
 
   def __init__(self, bits: int) -> None:
     """Takes the bits of an integer."""
@@ -146,7 +134,7 @@ class Unsigned(wire.Packing):
     self._mask = np.uint32(2**bits - 1)
 
   def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
-    """See `wire.Packing`."""
+    """Packs planes, the first in the lowest bits."""
     word = tf.zeros_like(planes[0], tf.uint32)
     for shift, plane in zip(self._shifts, planes, strict=True):
       moved = tf.bitwise.left_shift(tf.bitcast(plane, tf.uint32), shift)
@@ -154,7 +142,7 @@ class Unsigned(wire.Packing):
     return tf.bitcast(word, tf.int32)
 
   def unpack(self, words: tf.Tensor) -> tf.Tensor:
-    """See `wire.Packing`."""
+    """Unpacks words to int32 [k, w]."""
     moved = tf.bitwise.right_shift(
       tf.bitcast(words, tf.uint32), self._shifts[:, np.newaxis]
     )
@@ -191,20 +179,20 @@ class _OneBit(Unsigned):
 
 
 class Positional(wire.Packing):
-  """As many digits of a base as fit in a word; digit = code + levels."""
+  """A packing of as many digits of a base as fit; digit = code + levels."""
 
   levels: int
 
   def __init__(
     self, name: str, base: int, word_bits: int = 32, levels: int = 1
   ) -> None:
-    """Makes the packing.
+    """Computes how many digits fit in a word.
 
     Args:
-      name: see `wire.Packing`.
+      name: of the packing.
       base: of the digits, > levels.
-      word_bits: see `wire.Packing`.
-      levels: see `wire.Packing`.
+      word_bits: 32 or 64.
+      levels: the largest code, which is added to codes.
     """
     places = max(p for p in range(1, 65) if base**p <= 2**word_bits)
     self.name, self.word_bits, self.levels = name, word_bits, levels
@@ -214,7 +202,7 @@ class Positional(wire.Packing):
       self.digits = base, places
 
   def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
-    """See `wire.Packing`."""
+    """Packs planes, the first as the lowest digit."""
     *rest, word = (
       tf.cast(tf.bitcast(plane + self.levels, tf.uint32), self._dtype)
       for plane in planes
@@ -224,14 +212,14 @@ class Positional(wire.Packing):
     return tf.reshape(tf.bitcast(word, tf.int32), [-1])
 
   def unpack(self, words: tf.Tensor) -> wire.Planes:
-    """See `wire.Packing`."""
+    """Unpacks words to k planes."""
     if self.word_bits == 64:
       words = tf.reshape(words, [-1, 2])
     word, base = tf.bitcast(words, self._dtype), self._base
     codes = []
     for place in range(self.elements_per_word):
-      # Each place divides the word itself: XLA then computes the places side
-      # by side instead of keeping a chain of quotients.
+      # Each digit divides the whole word. XLA then computes the digits in
+      # parallel instead of storing a chain of quotients.
       quotient = word // tf.constant(base**place, self._dtype)
       above = quotient // tf.constant(base, self._dtype)
       digit = quotient - above * tf.constant(base, self._dtype)
@@ -242,12 +230,12 @@ class Positional(wire.Packing):
 
 class _Base3(Positional):
   def unpack(self, words: tf.Tensor) -> wire.Planes:
-    """The planes, int32 [20, w].
+    """Unpacks words to int32 [20, w].
 
-    All places by the same arithmetic with a row of constants, so that XLA makes
-    one loop of it that writes each code once. Ten trits are a number below
-    2**17, of any word; a float32 holds it and, half of one added, divides it by
-    a power of 3 with an error far below what would change the quotient.
+    All digits use the same arithmetic with different constants, so that XLA
+    makes one loop that writes each code once. Ten trits are a number below
+    2**17, for any word. A float32 holds it exactly. With 0.5 added, division by
+    a power of 3 has an error far too small to change the quotient.
     """
     word = tf.bitcast(words, tf.uint32)
     high = word // tf.constant(3**10, tf.uint32)

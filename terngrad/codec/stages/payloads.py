@@ -1,7 +1,4 @@
-"""Payloads of many workers: their sum, and whether they have the right length.
-
-And the order of what payloads hold: planes one after the other, and bytes.
-"""
+"""Sums of workers' payloads, checks of their length, and layouts of words."""
 
 from collections.abc import Callable
 from collections.abc import Sequence
@@ -22,18 +19,19 @@ def sum_planes(
   parts: Sequence[tf.Tensor],
   num_elements: int,
 ) -> tf.Tensor:
-  """Sums what payloads unpack to, as one vector of `packing`'s places.
+  """Unpacks payloads and adds them as one vector.
 
   Args:
     packing: of the payloads.
-    parts: int32 [n, w], see `coded.Code.decode_sum`.
+    parts: int32 [n, w], as for `coded.Code.decode_sum`.
     num_elements: of the bucket.
 
   Returns:
-    Of the packing's dtype, [num_elements] and the places past the end.
+    Of the packing's dtype, [num_elements or more], including positions past the
+    end.
 
   Raises:
-    ValueError: payloads of a bucket of that size have another length.
+    ValueError: payloads do not have the length of a bucket of this size.
   """
   words = packing.num_words(num_elements)
   check_length(packing.name, words, parts, num_elements)
@@ -43,14 +41,15 @@ def sum_planes(
 def sum_unpacked(
   unpack: Callable[[tf.Tensor], Planes], parts: Sequence[tf.Tensor]
 ) -> tf.Tensor:
-  """Sums what payloads unpack to, as one vector.
+  """Unpacks payloads and adds them as one vector.
 
-  Payloads are unpacked one at a time and added in place in the order of the
-  workers, so that memory does not grow with them and floats have one order.
+  Payloads are unpacked one at a time and added in place, in the order of the
+  workers. The memory does not depend on the number of workers, and floats have
+  one order.
 
   Args:
-    unpack: takes the words of a payload.
-    parts: int32 [n, w], see `coded.Code.decode_sum`.
+    unpack: converts the words of one payload.
+    parts: int32 [n, w], as for `coded.Code.decode_sum`.
   """
 
   def add(
@@ -80,7 +79,7 @@ def sum_unpacked(
 def check_length(
   name: str, num_words: int, parts: Sequence[tf.Tensor], num_elements: int
 ) -> None:
-  """Raises ValueError where payloads have not the words of their bucket.
+  """Raises ValueError if payloads do not have the words of their bucket.
 
   Args:
     name: of the packing.
@@ -104,28 +103,28 @@ def check_length(
 
 
 def _plus(sums: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-  """The sum, which TensorFlow must not join with others in another order.
+  """Adds in a way that TensorFlow does not reorder.
 
-  Its graph optimizer makes one `AddN` of several additions, whose inputs it
-  reorders. It sees no additions in what has had its shape checked.
+  The graph optimizer merges several additions to one `AddN` and reorders its
+  inputs. It does not merge additions separated by a shape check.
   """
   return tf.ensure_shape(sums + values, sums.shape)
 
 
 def concat(parts: Sequence[tf.Tensor], axis: int = 0) -> tf.Tensor:
-  """Tensors one after the other; a single one is not copied."""
+  """Concatenates tensors; a single one is not copied."""
   return parts[0] if len(parts) == 1 else tf.concat(parts, axis=axis)
 
 
 def join(planes: Planes) -> tf.Tensor:
-  """The elements of planes, a list of [w] or one tensor [k, w], as [k * w]."""
+  """Returns the elements of planes, k [w] or one [k, w], as one [k * w]."""
   if isinstance(planes, list):
     return tf.concat(planes, axis=0)
   return tf.reshape(planes, [-1])
 
 
 def pack_bytes(numbers: tf.Tensor) -> tf.Tensor:
-  """Bytes one after the other, from the lowest of each word up.
+  """Packs bytes to words, the first in the lowest bits.
 
   Args:
     numbers: int32 [n] below 256.
@@ -138,7 +137,7 @@ def pack_bytes(numbers: tf.Tensor) -> tf.Tensor:
 
 
 def unpack_bytes(words: tf.Tensor) -> tf.Tensor:
-  """The inverse of `pack_bytes`: int32 [4 w] of int32 [w]."""
+  """Inverts `pack_bytes`: returns int32 [4 w] of int32 [w]."""
   quads = tf.bitcast(words[:, tf.newaxis], tf.uint32)
   quads = tf.bitwise.right_shift(quads, tf.constant([0, 8, 16, 24], tf.uint32))
   return tf.reshape(

@@ -1,10 +1,9 @@
 """The layout of a bucket's elements in planes.
 
-The elements of a bucket are dealt to words in planes. With `k` elements in a
-word and `w` words, plane `p` holds the elements `p * w` to `(p + 1) * w - 1`
-and fills place `p` of every word, so that packing is elementwise work on whole
-planes. The places past the end hold the code zero, or where a packing has none
-its `fill`, and nothing reads them.
+With `k` elements per word and `w` words, plane `p` consists of the elements
+`p * w` to `(p + 1) * w - 1`. It fills digit `p` of every word, so that packing
+is an elementwise operation on whole planes. Positions past the end hold the
+code zero, or the `fill` of a packing without zero, and are never read.
 """
 
 import itertools
@@ -14,7 +13,7 @@ import tensorflow as tf
 
 
 def plane(flat: tf.Tensor, place: int, width: int) -> tf.Tensor:
-  """Elements `place * width` onwards, float32 [width], zeros past the end."""
+  """Returns plane `place`, float32 [width], with zeros past the end."""
   size = flat.shape.num_elements()
   start = min(place * width, size)
   stop = min(start + width, size)
@@ -26,17 +25,17 @@ def plane(flat: tf.Tensor, place: int, width: int) -> tf.Tensor:
 def spread(
   values: tf.Tensor, sizes: Sequence[int], place: int, width: int
 ) -> tf.Tensor:
-  """Each variable's value for the elements of a plane.
+  """Returns each variable's value for the elements of a plane.
 
   Args:
     values: float32 [v].
-    sizes: list of v int, the elements of each variable.
-    place: of the plane.
+    sizes: elements of each of the v variables.
+    place: index of the plane.
     width: elements of a plane.
 
   Returns:
-    float32 [] where the plane lies in one variable, as most do in a net whose
-    elements are in a few large ones; else float32 [width].
+    float32 [] if the plane lies in one variable, as most do in a model with a
+    few large variables; float32 [width] otherwise.
   """
   start, stop = place * width, min((place + 1) * width, sum(sizes))
   counts = [
@@ -55,11 +54,11 @@ def spread(
 def spread_groups(
   values: tf.Tensor, sizes: Sequence[int], group_size: int
 ) -> tf.Tensor:
-  """Each group's value for its elements.
+  """Returns each group's value for its elements.
 
   Args:
     values: float32 [p], of the groups of each variable.
-    sizes: list of v int, the elements of each variable.
+    sizes: elements of each of the v variables.
     group_size: elements of a group; a variable's last may have fewer.
 
   Returns:

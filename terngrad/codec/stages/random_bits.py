@@ -1,22 +1,23 @@
-"""Random bits as a function of position: (key, element) to 32 bits.
+"""Random bits as a pure function of a key and an element's index.
 
-Nothing here holds state. A key stands for (seed, step, worker, variable), and
-the bits of an element depend on the key and the element's index alone, so that
-eager code, graphs, XLA and native kernels on any device draw the same bits.
+This module keeps no state. A key represents (seed, step, worker, variable). The
+bits of an element depend only on the key and the index of the element, so that
+eager code, graphs, XLA and native kernels draw the same bits on any device.
 
 Keys are derived with Threefry-2x32, the counter-based generator of Salmon et
-al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011); it is strong and
-runs once a variable. Elements are hashed by two rounds of multiply and
+al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011). It is strong and
+runs once per variable. Elements are hashed by two rounds of multiply and
 xor-shift, with the multipliers and shifts of the `lowbias32` function that C.
 Wellons found by search (https://nullprogram.com/blog/2018/07/31/, public
-domain); it is fast and runs once an element.
+domain). This hash is fast and runs once per element.
 
-Two rounds are few: an element's bits are even, but the draws of two elements
-are a little correlated over the keys, by up to 0.002 at some distances (1024,
-3072 and 8192 among the powers of 2 and their sums; of draws that fire with
-probability 0.03 both do 4 % too seldom). No mean is moved by that, and the
-variance of a sum by a few thousandths. What was recorded depends on these bits,
-so they stay.
+Two rounds leave small correlations. The bits of one element are uniform, but
+the draws of two elements are correlated over the keys, by up to 0.002 at some
+distances (1024, 3072 and 8192 among the powers of 2 and their sums). For
+example, of two elements that are nonzero with probability 0.03 each, both are
+nonzero 4 % too rarely. This changes no mean, and it changes the variance of a
+sum by a few thousandths. The hash is not replaced, because recorded results
+depend on these bits.
 """
 
 from collections.abc import Sequence
@@ -31,28 +32,25 @@ _THREEFRY_PARITY = 0x1BD11BDA
 Integer: TypeAlias = tf.Tensor | int
 _Pair = tuple[tf.Tensor, tf.Tensor]
 
-# What stands for the worker where all draw the same: the number of none.
+# The worker index of keys that are common to all workers; no worker has it.
 _EVERYBODY = -(2**31)
-# Folded into a bucket's key: the order of the workers' strata.
+# Folded into a bucket's key for the order of the workers' strata.
 _ORDER = 1
-# Likewise: the draws of requantizing.
+# Folded into a bucket's key for the draws of requantization.
 _REQUANTIZING = 2
 
 
 def seed_key(seed: Integer) -> tf.Tensor:
-  """The root key of a run.
+  """Returns the root key of a run, uint32 [2].
 
   Args:
     seed: int64 [] or Python integer.
-
-  Returns:
-    uint32 [2].
   """
   return tf.bitcast(tf.cast(seed, tf.int64), tf.uint32)
 
 
 def fold_in(key: tf.Tensor, data: tf.Tensor) -> tf.Tensor:
-  """A new key from a key and a number: other numbers, unrelated keys.
+  """Derives a key from a key and a number; other numbers give unrelated keys.
 
   Args:
     key: uint32 [..., 2].
@@ -63,34 +61,28 @@ def fold_in(key: tf.Tensor, data: tf.Tensor) -> tf.Tensor:
     uint32 [..., 2].
   """
   data = tf.cast(data, tf.int64)
-  # One by one its hundred small operations take milliseconds.
+  # Run eagerly, the hundred small operations take milliseconds.
   return (_fold_at_once if tf.executing_eagerly() else _fold)(key, data)
 
 
 def worker_key(seed: Integer, step: Integer, worker: Integer) -> tf.Tensor:
-  """The key of one worker's codes in one step.
+  """Returns the key of one worker's codes in one step, uint32 [2].
 
   Args:
     seed: int64 [] or integer, of the run.
     step: int64 [], steps taken before this one.
     worker: int32 or int64 [].
-
-  Returns:
-    uint32 [2].
   """
   return fold_in(fold_in(seed_key(seed), step), worker)
 
 
 def common_key(seed: Integer, step: Integer, stream: Integer) -> tf.Tensor:
-  """The key of a bucket that is the same for all workers.
+  """Returns a bucket's key that is common to all workers, uint32 [2].
 
   Args:
     seed: int64 [] or integer, of the run.
     step: int64 [], steps taken before this one.
-    stream: integer, the number of the bucket.
-
-  Returns:
-    uint32 [2].
+    stream: index of the bucket.
   """
   return fold_in(worker_key(seed, step, _EVERYBODY), stream)
 
@@ -101,18 +93,18 @@ def of_buckets(
   step: Integer,
   worker: Integer,
 ) -> tf.Tensor:
-  """The keys of the buckets of one worker.
+  """Returns the keys of one worker's buckets.
 
   Args:
-    streams: for each bucket the pair of the number that its key is derived by
-      and the number of strata of its draws, 0 for none.
+    streams: for each bucket (the number folded into its key, the number of
+      strata of its draws or 0).
     seed: int64 [] or integer, of the run.
     step: int64 [], steps taken before this one.
     worker: int32 or int64 [].
 
   Returns:
-    uint32 [buckets, 3]: two numbers, which are the worker's own or, for codecs
-    with strata, equal for all workers; and the worker's stratum, or 0.
+    uint32 [buckets, 3]. The first two numbers are specific to the worker or,
+    with strata, equal for all workers. The third is the worker's stratum, or 0.
   """
   rows = []
   for stream, strata in streams:
@@ -126,24 +118,24 @@ def of_buckets(
 
 
 def folded(key: tf.Tensor, data: Integer) -> tf.Tensor:
-  """`fold_in` of uint32 [2] or [3]: a third number, the stratum, stays."""
+  """Applies `fold_in` to uint32 [2] or [3]; keeps the third number."""
   return tf.concat([fold_in(key[:2], data), key[2:]], axis=0)
 
 
 def for_requantizing(key: tf.Tensor) -> tf.Tensor:
-  """The key of draws after a bucket's first, uint32 [2] or [3] from theirs."""
+  """Derives the key of requantization from a bucket's, uint32 [2] or [3]."""
   return folded(key, _REQUANTIZING)
 
 
 def from_element(key: tf.Tensor, start: int) -> tf.Tensor:
-  """The key of a bucket whose first element is a larger one's `start`-th.
+  """Advances a bucket's key, so that its index 0 is the element `start`.
 
   Args:
-    key: uint32 [2] or [3], of the larger bucket.
-    start: int.
+    key: uint32 [2] or [3], of the whole bucket.
+    start: index in the whole bucket.
 
   Returns:
-    The same shape: an element has the bits that it has in the larger bucket.
+    The same shape. An element draws the same bits as in the whole bucket.
   """
   if start == 0:
     return key
@@ -154,10 +146,10 @@ def from_element(key: tf.Tensor, start: int) -> tf.Tensor:
 
 
 def element_bits(key: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
-  """32 random bits for each element.
+  """Returns 32 random bits for each element.
 
   Args:
-    key: uint32 [2]; further numbers are not looked at.
+    key: uint32 [2]; further numbers are ignored.
     positions: uint32, any shape: indices of elements.
 
   Returns:
@@ -169,12 +161,14 @@ def element_bits(key: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
 
 
 def range_bits(key: tf.Tensor, size: int, start: int = 0) -> tf.Tensor:
-  """`element_bits` of the elements from `start` on, uint32 [size]."""
+  """Returns the bits of `size` elements from `start` on, uint32 [size]."""
   return element_bits(key, tf.bitcast(tf.range(start, start + size), tf.uint32))
 
 
 def stratum(key: tf.Tensor, worker: tf.Tensor, num_workers: int) -> tf.Tensor:
-  """A worker's share of [0, 2**32), in a random order of the workers.
+  """Returns the start of a worker's share of [0, 2**32).
+
+  The shares have a random order of the workers.
 
   Args:
     key: uint32 [2], the same for all workers.
@@ -182,8 +176,8 @@ def stratum(key: tf.Tensor, worker: tf.Tensor, num_workers: int) -> tf.Tensor:
     num_workers: integer >= 1.
 
   Returns:
-    uint32 [], the start of the share: a permutation of 0, 1 / num_workers, ...
-    times 2**32, rounded down.
+    uint32 []: rank * 2**32 / num_workers, rounded down. The ranks of the
+    workers are a permutation of 0 to num_workers - 1.
   """
   order = tf.cast(range_bits(key, num_workers), tf.int64)
   index = tf.range(num_workers, dtype=tf.int64)
@@ -195,7 +189,7 @@ def stratum(key: tf.Tensor, worker: tf.Tensor, num_workers: int) -> tf.Tensor:
 
 
 def _fold(key: tf.Tensor, data: tf.Tensor) -> tf.Tensor:
-  """`fold_in` of int64 data."""
+  """Returns `fold_in` of int64 data."""
   words = tf.bitcast(data, tf.uint32)
   first, second = _threefry(
     (key[..., 0], key[..., 1]), (words[..., 0], words[..., 1])
@@ -207,7 +201,7 @@ _fold_at_once = tf.function(_fold, autograph=False, reduce_retracing=True)
 
 
 def _threefry(key: _Pair, counter: _Pair) -> _Pair:
-  """Threefry-2x32 with 20 rounds; pairs of uint32 tensors in and out."""
+  """Applies Threefry-2x32 with 20 rounds to pairs of uint32 tensors."""
   parity = tf.bitwise.bitwise_xor(
     tf.bitwise.bitwise_xor(key[0], key[1]), _uint32(_THREEFRY_PARITY)
   )

@@ -1,4 +1,4 @@
-"""The statistics of a gradient that codes are scaled by, in one pass."""
+"""Statistics of a gradient from which scalers and probes are computed."""
 
 import functools
 from collections.abc import Callable
@@ -8,22 +8,22 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-# XLA's own operations; jax2tf stands on this module too.
+# XLA operations; jax2tf uses this module too.
 from tensorflow.compiler.tf2xla.python import xla
 
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import planes
 
-# The elements of a large gradient are first added in a tree of planes, which
-# XLA vectorises and shards well, and then in order. Compiled, every bit of the
-# sums depends on the size alone and not on the number of threads; in graph and
-# eager code the last float64 bit may, which the rounding to float32 hides. A
-# small gradient is added in order: a tree costs more to compile.
+# A large gradient is first added as a tree of planes, which XLA vectorizes and
+# shards well, and then in order. In compiled code the sums depend only on the
+# size, not on the number of threads. In graphs and eager code the last float64
+# bit may depend on the threads; rounding to float32 hides it. A small gradient
+# is added in order, because a tree takes longer to compile.
 _PLANES = 16
 _LARGE = 65536
 
-# Below this ratio of variance to mean square a gradient counts as constant:
-# the difference of two sums of float64 products is then mostly rounding.
+# A gradient with a smaller ratio of variance to mean square counts as constant:
+# the difference of two float64 sums is then mostly rounding error.
 _CONSTANT = 2.0**-32
 
 
@@ -32,7 +32,7 @@ _Two = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 class Statistics(NamedTuple):
-  """Of one gradient.
+  """The statistics of one gradient.
 
   Attributes:
     stddev: float32 [], population standard deviation about the mean.
@@ -44,11 +44,11 @@ class Statistics(NamedTuple):
 
 
 def statistics(gradient: tf.Tensor) -> Statistics:
-  """Standard deviation and largest magnitude.
+  """Computes the standard deviation and the largest magnitude.
 
-  Sums run in float64 and are rounded to float32 once. A gradient of one
-  element, or of equal elements, has a standard deviation of exactly 0, and so
-  has an empty one.
+  Sums are computed in float64 and rounded to float32 once. The standard
+  deviation is exactly 0 if the gradient is empty, has one element or has only
+  equal elements.
 
   Args:
     gradient: float32, any static shape.
@@ -67,17 +67,17 @@ def statistics(gradient: tf.Tensor) -> Statistics:
 
 
 def in_one_pass(gradient: tf.Tensor) -> Statistics:
-  """`statistics` in one reduction of three numbers, for GPUs.
+  """Computes `statistics` in one reduction of three numbers, for GPUs.
 
-  Three reductions are three loops where XLA does not join them, each of which
-  reads the gradient; this is one. On CPUs the three, which XLA vectorises, are
-  faster: 8.8 ms for 12.7 at 64 MB on one core.
+  Three reductions that XLA does not fuse are three loops, and each reads the
+  gradient. On CPUs three reductions are faster, because XLA vectorizes them:
+  8.8 ms instead of 12.7 ms for 64 MB on one core.
 
   Args:
     gradient: float32, any static shape.
 
   Returns:
-    `Statistics`; sums are added in another order than those of `statistics`.
+    `Statistics`. The order of additions differs from `statistics`.
   """
   flat = tf.reshape(gradient, [-1])
   size = flat.shape.num_elements()
@@ -97,7 +97,7 @@ def _finish(
   variance = mean_square - mean * mean
   variance = tf.where(variance > _CONSTANT * mean_square, variance, 0.0)
   stddev = tf.cast(tf.sqrt(variance), tf.float32)
-  # A float32 squared is finite in float64, and so is any sum of such.
+  # Squares of float32 and their sums are finite in float64.
   finite = tf.math.is_finite(squares)
   nan = tf.constant(float('nan'))
   return Statistics(
@@ -107,14 +107,14 @@ def _finish(
 
 
 def of_groups(gradient: tf.Tensor, group_size: int) -> Statistics:
-  """Statistics of every group of consecutive elements.
+  """Computes the statistics of every group of consecutive elements.
 
   Args:
     gradient: float32, any static shape.
     group_size: elements of a group, >= 1; the last may have fewer.
 
   Returns:
-    `Statistics` of float32 [groups], at least one; see `statistics`.
+    `Statistics` of float32 [groups], at least one group.
   """
   flat = tf.reshape(gradient, [-1])
   size = flat.shape.num_elements()
@@ -131,7 +131,7 @@ def of_groups(gradient: tf.Tensor, group_size: int) -> Statistics:
 
 
 def norm(gradient: tf.Tensor) -> tf.Tensor:
-  """The Euclidean norm: the cheapest number that tells of every element.
+  """Computes the Euclidean norm, the cheapest number that covers all elements.
 
   Args:
     gradient: float32, any static shape.
@@ -144,20 +144,20 @@ def norm(gradient: tf.Tensor) -> tf.Tensor:
 
 
 def _root(squares: tf.Tensor) -> tf.Tensor:
-  """float32: norms of float64 sums of squares."""
+  """Returns float32 norms from float64 sums of squares."""
   root = tf.minimum(tf.sqrt(squares), tf.float32.max)
   finite = tf.math.is_finite(squares)
   return tf.where(finite, tf.cast(root, tf.float32), float('nan'))
 
 
 def norms_of_rows(rows: tf.Tensor) -> tf.Tensor:
-  """The `norm` of each row.
+  """Computes the `norm` of each row.
 
   Args:
     rows: float32 [n, size].
 
   Returns:
-    float32 [n], see `norm`.
+    float32 [n]; NaN for a row with an element that is not finite.
   """
   if rows.shape[0] == 1:
     return norm(rows[0])[tf.newaxis]
@@ -165,13 +165,13 @@ def norms_of_rows(rows: tf.Tensor) -> tf.Tensor:
 
 
 def norms(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
-  """float32 [v], the `norm` of each: the probe where nothing is agreed on."""
+  """Computes each gradient's `norm`, float32 [v]: the default probe."""
   contract.check_gradients(gradients)
   return tf.stack([norm(gradient) for gradient in gradients])
 
 
 def mean_magnitude(gradient: tf.Tensor) -> tf.Tensor:
-  """The mean of the magnitudes, summed in float64 and rounded once.
+  """Computes the mean magnitude, summed in float64 and rounded once.
 
   Args:
     gradient: float32, any static shape with elements.
@@ -181,7 +181,8 @@ def mean_magnitude(gradient: tf.Tensor) -> tf.Tensor:
   """
   flat = tf.reshape(gradient, [-1])
   total = _reduce(flat, _wide_abs, tf.add, tf.reduce_sum)
-  # Not divided: compiled code would multiply, and round otherwise.
+  # Multiplies, because compiled code replaces a division by a product, which
+  # rounds differently.
   return tf.cast(total * (1.0 / flat.shape.num_elements()), tf.float32)
 
 
@@ -191,11 +192,11 @@ def _wide_abs(values: tf.Tensor) -> tf.Tensor:
 
 @functools.cache
 def _one_pass(size: int) -> Callable[[tf.Tensor], list[tf.Tensor]]:
-  """Takes float32 [size], returns float64 [] sum, squares and largest.
+  """Returns a function from float32 [size] to its sum, squares and maximum.
 
-  Only XLA reduces several numbers at once: hence compiled on its own, also for
-  eager code. A function a size, traced here, is what TensorFlow does not take
-  for one that it traces again and again.
+  The three results are float64 []. Only XLA reduces several numbers at once, so
+  the function is compiled even in eager code. It is traced here once per size,
+  so that TensorFlow does not warn about repeated retracing.
   """
   kinds = (_wide, tf.add), (_wide_square, tf.add), (_wide_abs, tf.maximum)
 
@@ -205,7 +206,7 @@ def _one_pass(size: int) -> Callable[[tf.Tensor], list[tf.Tensor]]:
     return [both(a, b) for (_, both), a, b in pairs]
 
   def reduce(flat: tf.Tensor) -> list[tf.Tensor]:
-    # Zeros past the end change no sum and no largest magnitude.
+    # Zeros past the end change neither the sums nor the maximum.
     width = -(-size // _PLANES)
     rows = [planes.plane(flat, p, width) for p in range(_PLANES)]
     trees = [_tree(rows, of, both) for of, both in kinds]
@@ -232,7 +233,7 @@ def _wide_square(values: tf.Tensor) -> tf.Tensor:
 def _reduce(
   flat: tf.Tensor, transform: _One, combine: _Two, finish: _One
 ) -> tf.Tensor:
-  """Combines `transform` of all elements in an order that the size fixes."""
+  """Combines `transform` of all elements in an order fixed by the size."""
   size = flat.shape.num_elements()
   if size < _LARGE:
     return finish(transform(flat))
@@ -245,7 +246,7 @@ def _reduce(
 
 
 def _tree(rows: list[tf.Tensor], transform: _One, combine: _Two) -> tf.Tensor:
-  """`transform` of rows of the same size, combined until one is left."""
+  """Combines `transform` of rows of equal size pairwise until one is left."""
   rows = [transform(row) for row in rows]
   while len(rows) > 1:
     rows = [combine(a, b) for a, b in zip(rows[::2], rows[1::2], strict=True)]

@@ -1,4 +1,4 @@
-"""TernGrad's quantizer: gradients of -1, 0 and +1 times a shared scaler."""
+"""TernGrad's quantizer: -1, 0 and +1 times a shared scaler."""
 
 import math
 
@@ -8,17 +8,18 @@ from terngrad.codec.stages import contract
 from terngrad.codec.stages import random_bits
 from terngrad.codec.stages import statistics
 
-# Probabilities have 23 bits: half-integers below 2**23 are exact in float32.
+# Probabilities have 23 bits, because float32 holds half-integers below 2**23
+# exactly.
 _RESOLUTION = 2.0**23
 
-# A scaler below this counts as 0: its inverse would overflow, and a gradient
-# of 8e-31 moves no float32 weight.
+# A smaller scaler counts as 0. Its inverse would overflow, and a gradient of
+# 8e-31 does not change a float32 weight.
 MIN_SCALER = 2.0**-100
 
 SCALER_RULES = ('max_clipped', 'stddev')
 DITHERS = ('private', 'stratified')
 
-# In standard deviations: about the largest of a million normal numbers.
+# In standard deviations: about the maximum of a million normal numbers.
 _UNCLIPPED = 4.9
 
 
@@ -31,30 +32,30 @@ def ternarize(
   """Rounds each element at random to -1, 0 or +1 times the scaler.
 
   Args:
-    scaler_rule: 'max_clipped', the paper's: the largest magnitude of the
-      clipped gradient. 'stddev', the 2017 code's: `clip_factor` standard
-      deviations even where no element reaches that far, and no clipping but
-      at the shared scaler; the largest magnitude where that is 0.
-    clip_factor: only for 'stddev'; in standard deviations, >= 0.
-    dither: how the draws of different workers relate. 'private': not at all.
-      'stratified': for each element they are spread evenly over [0, 1), so that
-      the errors of the workers' codes offset each other in the mean; every
-      worker's own law stays the same.
-    workers: for 'stratified', how many there are.
+    scaler_rule: 'max_clipped': the largest magnitude of the clipped gradient,
+      as in the paper. 'stddev': `clip_factor` standard deviations, even if no
+      element is that large, as in the 2017 code; elements are clipped only at
+      the shared scaler. If this scaler is 0, the largest magnitude is used.
+    clip_factor: in standard deviations, >= 0; for 'stddev' only.
+    dither: relation between the draws of workers. 'private': independent.
+      'stratified': for each element, draws are spread evenly over [0, 1), so
+      that the errors of the workers' codes cancel partly in the mean. The
+      distribution of each single worker's codes is the same.
+    workers: number of workers, for 'stratified'.
 
   Returns:
     A `contract.Quantizer`.
 
   Raises:
-    ValueError: unknown rule or dither, a clip factor for 'max_clipped', or one
-      that is negative or not finite, or no number of workers where it is
-      needed.
+    ValueError: the rule or the dither is unknown, `clip_factor` is negative,
+      not finite or set for 'max_clipped', or 'stratified' has no number of
+      workers.
 
   References:
     Wen et al., TernGrad, equations 1 to 4, https://arxiv.org/abs/1705.07878.
     Suresh et al., Correlated Quantization for Distributed Mean Estimation and
     Optimization, ICML 2022, https://arxiv.org/abs/2203.04925, for errors that
-    offset each other; here the draws are one systematic sample, shifted.
+    cancel. Here the draws are one systematic sample with a random shift.
   """
   _check(scaler_rule, clip_factor, dither, workers)
   kind = ByStddev if scaler_rule == 'stddev' else Ternarize
@@ -64,7 +65,7 @@ def ternarize(
 def _check(
   scaler_rule: str, clip_factor: float, dither: str, workers: int
 ) -> None:
-  """Raises ValueError for options that `ternarize` does not take."""
+  """Raises ValueError for invalid options of `ternarize`."""
   if dither not in DITHERS:
     raise ValueError(
       f'dither: expected one of {", ".join(DITHERS)}, received {dither!r}.'
@@ -94,7 +95,7 @@ def _check(
 
 
 def factor(scaler: tf.Tensor) -> tf.Tensor:
-  """What turns values into signed probabilities in units of 2**-23.
+  """Returns the factor from values to signed probabilities in units of 2**-23.
 
   Args:
     scaler: float32, any shape, in the gradient's units; below 2**-100 it counts
@@ -111,9 +112,9 @@ def quantize(
 ) -> tf.Tensor:
   """Rounds each element at random to -1, 0 or +1, without bias.
 
-  P(code != 0) = |value| / scaler to the nearest 2**-23, so that
-  scaler * E[code] = value. The probability of |value| >= scaler is exactly 1
-  and that of 0 exactly 0.
+  P(code != 0) = |value| / scaler, rounded to the nearest 2**-23, so that scaler
+  * E[code] = value. The probability is exactly 1 for |value| >= scaler and
+  exactly 0 for 0.
 
   Args:
     scaled: float32 [w], values times `factor`; magnitudes above the scaler
@@ -133,18 +134,18 @@ def quantize(
 def quantize_in_strata(
   scaled: tf.Tensor, positions: tf.Tensor, key: tf.Tensor
 ) -> tf.Tensor:
-  """As `quantize`, with draws that are spread evenly over the workers.
+  """Rounds as `quantize` does, with draws spread evenly over the workers.
 
-  An element's draws are one draw for all workers plus each one's stratum. A
-  positive value is rounded by the draw's complement, so that codes do not fall
-  as the draw grows, for values of either sign: draws that avoid each other then
-  make errors that offset each other.
+  The draw of an element is one draw common to all workers plus the stratum of
+  the worker. Positive values use the complement of the draw, so that codes of
+  either sign are nondecreasing in the draw. Draws that are spread out then
+  cause errors that cancel partly.
 
   Args:
     scaled: float32 [w], as for `quantize`.
     positions: uint32 [w], as for `quantize`.
     key: uint32 [3]: two numbers that are equal for all workers, and the
-      worker's `random_bits.stratum`; without the third that is 0.
+      worker's `random_bits.stratum`. The stratum of a key [2] is 0.
 
   Returns:
     int32 [w], values in {-1, 0, 1}.
@@ -156,7 +157,7 @@ def quantize_in_strata(
 
 
 def round_by(scaled: tf.Tensor, bits: tf.Tensor) -> tf.Tensor:
-  """Codes of magnitude 1 where a draw, the bits' upper 23, is low enough.
+  """Rounds to -1, 0 or +1: nonzero if the draw, the upper 23 bits, is low.
 
   Args:
     scaled: float32, any shape, values times `factor`.
@@ -168,15 +169,14 @@ def round_by(scaled: tf.Tensor, bits: tf.Tensor) -> tf.Tensor:
   draw = tf.bitcast(
     tf.bitwise.right_shift(bits, tf.constant(9, tf.uint32)), tf.int32
   )
-  # The factor and the product are rounded, both monotonely: a value of the
-  # scaler's magnitude comes out at _RESOLUTION - 0.5 or above, which is the
-  # largest draw.
+  # The factor and the product are rounded, and rounding is monotone. A value
+  # equal to the scaler gives _RESOLUTION - 0.5 or more, the largest draw.
   fires = tf.cast(draw, tf.float32) + 0.5 <= tf.abs(scaled)
   return tf.where(fires, tf.where(scaled < 0.0, -1, 1), 0)
 
 
 def dequantize(codes: tf.Tensor, scaler: tf.Tensor) -> tf.Tensor:
-  """Codes, or sums of codes of several workers, times the scaler.
+  """Multiplies codes, or sums of workers' codes, by the scaler.
 
   Args:
     codes: int32, any shape, magnitudes below 2**24.
@@ -189,16 +189,13 @@ def dequantize(codes: tf.Tensor, scaler: tf.Tensor) -> tf.Tensor:
 
 
 def gaussian_density(clip_factor: float) -> float:
-  """The part of codes that are not 0, for Gaussian gradients, on average.
+  """Returns the expected fraction of nonzero codes of Gaussian gradients.
 
-  E[min(|z|, c)] / c for a standard normal z: 0.3175 for c = 2.5.
+  It is E[min(|z|, c)] / c for a standard normal z: 0.3175 for c = 2.5.
 
   Args:
-    clip_factor: c, in standard deviations; 0 for gradients that are not
-      clipped, whose scaler is taken for that of a million elements.
-
-  Returns:
-    float.
+    clip_factor: c, in standard deviations; 0 for unclipped gradients, with the
+      scaler of a gradient of a million elements.
   """
   c = clip_factor or _UNCLIPPED
   inside = math.sqrt(2 / math.pi) * (1 - math.exp(-(c**2) / 2))
@@ -206,7 +203,7 @@ def gaussian_density(clip_factor: float) -> float:
 
 
 class Ternarize(contract.Quantizer):
-  """See `ternarize`."""
+  """The quantizer with the paper's scaler, the largest clipped magnitude."""
 
   levels = 1
   traits = contract.Traits(
@@ -216,7 +213,7 @@ class Ternarize(contract.Quantizer):
   dequantize = staticmethod(dequantize)
 
   def __init__(self, clip_factor: float = 0.0, strata: int = 0) -> None:
-    """Takes what was checked; `strata` is the number of workers, or 0."""
+    """Takes checked options; `strata` is the number of workers, or 0."""
     self.clip_factor, self.strata = clip_factor, strata
     self.name = 'ternarize'
     if strata:
@@ -224,33 +221,33 @@ class Ternarize(contract.Quantizer):
       self.traits = self.traits._replace(randomness='shared')
 
   def scaler(self, stats: statistics.Statistics) -> tf.Tensor:
-    """See `contract.Quantizer`."""
+    """Returns the largest magnitude of the clipped gradient."""
     return stats.max_abs
 
   def quantize(
     self, scaled: tf.Tensor, positions: tf.Tensor, key: tf.Tensor
   ) -> tf.Tensor:
-    """See `quantize` and `quantize_in_strata`."""
+    """Rounds to codes, with draws in strata if `strata` is set."""
     draw = quantize_in_strata if self.strata else quantize
     return draw(scaled, positions, key)
 
 
 class ByStddev(Ternarize):
-  """The 2017 rule; see `ternarize`."""
+  """The quantizer with the 2017 scaler, `clip_factor` standard deviations."""
 
   clips = True
 
   def __init__(self, clip_factor: float, strata: int = 0) -> None:
-    """See `Ternarize`."""
+    """Takes checked options; `strata` is the number of workers, or 0."""
     super().__init__(clip_factor, strata)
     self.name = self.name.replace(
       'ternarize', f'ternarize(stddev, {clip_factor:g})'
     )
 
   def scaler(self, stats: statistics.Statistics) -> tf.Tensor:
-    """See `contract.Quantizer`."""
-    # Bounded, since only an element that is not finite may make it infinite.
+    """Returns `clip_factor` standard deviations, or the maximum if it is 0."""
+    # Bounded, because only elements that are not finite may give infinity.
     wanted = tf.minimum(self.clip_factor * stats.stddev, tf.float32.max)
-    # NaN, or a bound in its place, must not hide that max_abs is NaN.
+    # If max_abs is NaN, the result must be NaN too.
     usable = (wanted > 0.0) & tf.math.is_finite(stats.max_abs)
     return tf.where(usable, wanted, stats.max_abs)

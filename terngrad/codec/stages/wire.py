@@ -1,4 +1,4 @@
-"""What a packing is: codes or floats to words and back."""
+"""Packings: they convert codes or floats to words and back."""
 
 import abc
 
@@ -16,19 +16,19 @@ from terngrad.codec.stages.payloads import sum_planes as sum_planes
 from terngrad.codec.stages.payloads import sum_unpacked as sum_unpacked
 from terngrad.codec.stages.payloads import unpack_bytes as unpack_bytes
 
-# Where a payload's length varies, positions of bits must fit in int32 whatever
-# the payload claims.
+# In payloads of variable length, bit offsets must fit in int32, even for
+# corrupted payloads.
 MAX_VARIABLE_ELEMENTS = 2**28
 
 
 class Fixed(contract.Stage):
-  """A packing to WORDS of which all are sent.
+  """A packing whose words are all sent.
 
   Attributes:
     levels: the largest code that fits; None for packings of floats.
-    max_workers: of how many workers words may be added as integers that wrap
-      around, so that `unpack` gives the sum of codes, -1 for each worker but
-      the first; None where sums of words mean nothing.
+    max_workers: number of workers whose words may be added as integers, with
+      wraparound. `unpack` of the sum then gives the sum of codes plus the
+      number of workers minus 1. None if words cannot be added.
   """
 
   levels: int | None = None
@@ -36,24 +36,24 @@ class Fixed(contract.Stage):
 
   @abc.abstractmethod
   def num_words(self, num_elements: int) -> int:
-    """int32 numbers in a payload."""
+    """Returns the int32 words of a payload."""
 
   def expected_words(self, num_elements: int) -> float:
-    """int32 numbers that are sent: all."""
+    """Returns the words that are sent: all of them."""
     return self.num_words(num_elements)
 
   def sent_words(self, words: tf.Tensor) -> tf.Tensor:
-    """int32 [...]: for each payload of int32 [..., w] how many are sent."""
+    """Returns how many words of each payload int32 [..., w] are sent: w."""
     return all_words(words)
 
 
 class InPlanes(contract.Stage):
-  """CODES or FLOAT in k planes to WORDS; see `planes`.
+  """A packing of CODES or FLOAT in k planes; `planes` defines the layout.
 
   Attributes:
     elements_per_word: k, the number of planes.
-    traits: see `contract.Traits`; None for packings of codes.
-    fill: the code that places past the last element unpack to.
+    traits: properties of packings of floats; None for packings of codes.
+    fill: the code to which positions past the last element unpack.
   """
 
   elements_per_word: int
@@ -62,17 +62,17 @@ class InPlanes(contract.Stage):
   domain = (contract.CODES, contract.WORDS)
 
   def width(self, num_elements: int) -> int:
-    """Elements of a plane."""
+    """Returns the elements of a plane."""
     return -(-num_elements // self.elements_per_word)
 
 
 class Packing(InPlanes, Fixed):
-  """CODES or FLOAT to WORDS of a fixed number: k elements in each word.
+  """A packing to a fixed number of words, k elements per word.
 
   Attributes:
-    word_bits: 32, or 64: two int32 side by side, the low half first.
-    digits: (base, k) where a word is k digits of a base, digit = code + 1, the
-      first the lowest; None for other words.
+    word_bits: 32, or 64 for two adjacent int32, the lower half first.
+    digits: (base, k) if a word consists of k digits of a base, the first digit
+      lowest, with digit = code + 1; None for other words.
   """
 
   word_bits: int = 32
@@ -80,28 +80,28 @@ class Packing(InPlanes, Fixed):
 
   @abc.abstractmethod
   def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
-    """int32 [w] words of k planes [w]; [2 w] where words have 64 bits."""
+    """Packs k planes [w] to int32 [w], or [2 w] if words have 64 bits."""
 
   @abc.abstractmethod
   def unpack(self, words: tf.Tensor) -> Planes:
-    """The inverse of `pack`, also of a sum of words: k planes [w]."""
+    """Unpacks words, or sums of words, to k planes [w]."""
 
   def num_words(self, num_elements: int) -> int:
-    """int32 numbers in a payload."""
+    """Returns the int32 words of a payload."""
     return self.width(num_elements) * self.word_bits // 32
 
   def lanes(self, words: tf.Tensor) -> tf.Tensor:
-    """Payloads as the numbers that workers may add.
+    """Converts payloads to the integers that workers may add.
 
     Args:
       words: int32 [..., w], payloads.
 
     Returns:
-      int32 [..., w], or int64 [..., w / 2] where words have 64 bits: sums wrap
+      int32 [..., w], or int64 [..., w / 2] if words have 64 bits. Sums wrap
       around and need no wider type.
 
     Raises:
-      ValueError: words do not add.
+      ValueError: words of this packing cannot be added.
     """
     if self.max_workers is None:
       raise ValueError(
@@ -114,17 +114,17 @@ class Packing(InPlanes, Fixed):
     return tf.bitcast(tf.reshape(words, pairs), tf.int64)
 
   def sums_of_total(self, total: tf.Tensor, num_workers: int) -> tf.Tensor:
-    """The sums of codes, from the sum of the `lanes` of payloads.
+    """Unpacks the sums of codes from the sum of `lanes`.
 
     Args:
       total: int32 or int64 [lanes].
-      num_workers: whose payloads were added.
+      num_workers: number of payloads that were added.
 
     Returns:
-      int32 [places], those past the last element included.
+      int32 [k w], including positions past the last element.
 
     Raises:
-      ValueError: words hold no sum of so many.
+      ValueError: words cannot hold the sum of so many payloads.
     """
     most = self.max_workers or 0
     if num_workers > most:
@@ -134,34 +134,34 @@ class Packing(InPlanes, Fixed):
         f'workers={num_workers}.'
       )
     words = tf.reshape(tf.bitcast(total, tf.int32), [-1])
-    # Every worker's digit is its code + 1; unpacking takes one 1 away.
+    # Every worker's digit is its code + 1; unpacking subtracts a single 1.
     return join(self.unpack(words)) - (num_workers - 1)
 
   def planes(self, words: tf.Tensor, num_elements: int) -> Planes:
-    """`unpack`, for payloads of any kind."""
+    """Unpacks a payload; the same signature as in other packings."""
     return self.unpack(words)
 
   def pack_flat(self, values: tf.Tensor) -> tf.Tensor:
-    """int32 words of int32 or float32 [n], in the order of the planes."""
+    """Packs int32 or float32 [n], in the order of planes, to int32 words."""
     width = self.width(values.shape[0])
     places = range(self.elements_per_word)
     return self.pack([planes.plane(values, p, width) for p in places])
 
   def unpack_flat(self, words: tf.Tensor, num_elements: int) -> tf.Tensor:
-    """The inverse of `pack_flat`: int32 or float32 [num_elements]."""
+    """Inverts `pack_flat`: returns int32 or float32 [num_elements]."""
     return join(self.unpack(words))[:num_elements]
 
 
 class VariablePacking(InPlanes):
-  """CODES to WORDS of a number that depends on the codes.
+  """A packing to a number of words that depends on the codes.
 
-  Compiled code and loops want one shape. So a payload has `capacity` words for
-  every gradient of a size, its first word says how many are used, and those
-  after them are zero and need not be sent.
+  Compiled code and loops need static shapes. All payloads of one size therefore
+  have `capacity` words. The first word encodes how many words are used. The
+  remaining words are zero and need not be sent.
 
   Attributes:
     levels: the largest code that fits; None for packings of floats.
-    max_workers: see `Fixed`: sums of words mean nothing.
+    max_workers: None: words cannot be added.
   """
 
   levels: int | None = 1
@@ -169,31 +169,33 @@ class VariablePacking(InPlanes):
 
   @abc.abstractmethod
   def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
-    """The words of k planes [w], int32 [capacity]."""
+    """Packs k planes [w] to int32 [capacity]."""
 
   @abc.abstractmethod
   def unpack(self, words: tf.Tensor, width: int) -> Planes:
-    """The k planes [w] of int32 [capacity].
+    """Unpacks int32 [capacity] to k planes [w].
 
-    Words that `pack` did not make give some codes, read nothing else and end.
+    A corrupted payload decodes to arbitrary codes; unpacking still terminates
+    and reads only the payload.
     """
 
   @abc.abstractmethod
   def capacity(self, width: int) -> int:
-    """The largest number of words of planes [w]."""
+    """Returns the largest number of words of planes [w]."""
 
   def used(self, first: tf.Tensor) -> tf.Tensor:
-    """int32 [...]: how many words are used, of payloads' first word."""
+    """Returns how many words are used, int32 [...], from first words."""
     return first
 
   @abc.abstractmethod
   def expected(self, num_elements: int) -> float:
-    """Words used on average, for codes of the density it was made for."""
+    """Returns the mean number of used words at the expected density."""
 
   def check(self, words: np.ndarray, width: int) -> None:
-    """Raises ValueError for what `pack` cannot have made.
+    """Raises ValueError for payloads that `pack` cannot produce.
 
-    As far as decoding and packing again does not show it.
+    Errors that show when a payload is decoded and packed again need not be
+    detected.
 
     Args:
       words: NumPy int32 [capacity].
@@ -201,7 +203,7 @@ class VariablePacking(InPlanes):
     """
 
   def num_words(self, num_elements: int) -> int:
-    """int32 numbers in a payload, used or not."""
+    """Returns the int32 words of a payload, used or not."""
     if num_elements > MAX_VARIABLE_ELEMENTS:
       raise ValueError(
         f'{self.name}: expected a bucket of at most {MAX_VARIABLE_ELEMENTS} '
@@ -210,74 +212,75 @@ class VariablePacking(InPlanes):
     return self.capacity(self.width(num_elements))
 
   def expected_words(self, num_elements: int) -> float:
-    """int32 numbers that are sent, on average."""
+    """Returns the mean number of int32 words that are sent."""
     return self.expected(num_elements)
 
   def sent_words(self, words: tf.Tensor) -> tf.Tensor:
-    """int32 [...]: for each payload of int32 [..., w] how many are sent."""
+    """Returns how many words of each payload int32 [..., w] are sent."""
     return self.used(words[..., 0])
 
   def planes(self, words: tf.Tensor, num_elements: int) -> Planes:
-    """`unpack`, for payloads of any kind."""
+    """Unpacks a payload; the same signature as in other packings."""
     return self.unpack(words, self.width(num_elements))
 
 
 class OfDensity(VariablePacking):
-  """A packing of codes in {-1, 0, 1} whose length depends on their density."""
+  """A packing of {-1, 0, 1} whose length depends on the density of nonzeros."""
 
   def __init__(self, density: float) -> None:
-    """Takes the expected part of codes that are not 0; see `expected`."""
+    """Takes the expected fraction of nonzero codes, which `expected` uses."""
     self._density = density
 
   def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
-    """See `VariablePacking`: of no codes the first word alone."""
+    """Packs planes; empty planes give the first word only."""
     return self.pack_codes(planes) if planes[0].shape[0] else tf.constant([1])
 
   @abc.abstractmethod
   def pack_codes(self, planes: list[tf.Tensor]) -> tf.Tensor:
-    """`pack` of planes that are not empty."""
+    """Packs planes that are not empty."""
 
   def unpack(self, words: tf.Tensor, width: int) -> Planes:
-    """See `VariablePacking`."""
+    """Unpacks planes, which may be empty."""
     if width:
       return self.unpack_codes(words, width)
     return [tf.zeros([0], tf.int32)] * self.elements_per_word
 
   @abc.abstractmethod
   def unpack_codes(self, words: tf.Tensor, width: int) -> Planes:
-    """`unpack` of planes that are not empty."""
+    """Unpacks planes that are not empty."""
 
 
 class CompositePacking(Fixed):
-  """FLOAT to WORDS of several kinds: scales or places, and codes or values.
+  """A packing of FLOAT to several kinds of words.
 
-  Its `num_words` is of a bucket, or of a variable where that is the scope.
+  The words hold scales or indices, and codes or values. `num_words` takes the
+  elements of a bucket, or of a variable if the code has scope VARIABLE.
   """
 
   domain = (contract.FLOAT, contract.WORDS)
 
   @abc.abstractmethod
   def planes(self, words: tf.Tensor, num_elements: int) -> tf.Tensor:
-    """float32 [n] of int32 words of n >= 1 elements; safe for any words."""
+    """Unpacks int32 words to float32 [n], n >= 1; safe for any words."""
 
   @abc.abstractmethod
   def check(
     self, words: np.ndarray, num_elements: int
   ) -> tuple[Packing, np.ndarray, int] | None:
-    """Raises ValueError for what no encoder can have made.
+    """Raises ValueError for payloads that no encoder can produce.
 
     Args:
       words: NumPy int32 [num_words].
       num_elements: >= 1.
 
     Returns:
-      (packing, words, elements) of the codes among the words, which must be
-      checked too; None where there are none.
+      (packing, words, elements) of the codes in the payload, which must be
+      checked too; None if the payload has none.
     """
 
 
 def all_words(words: tf.Tensor) -> tf.Tensor:
-  """What `sent_words` counts where every word is sent.
+  """Returns the `sent_words` of payloads whose words are all sent.
 
   Args:
     words: int32 [..., w], payloads.

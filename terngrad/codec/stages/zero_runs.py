@@ -1,4 +1,4 @@
-"""Bytes of five trits, in which runs of the byte of five zeros are one byte.
+"""A packing of five trits per byte, with one byte for a run of zero bytes.
 
 Lim, Andersen and Kaminsky, 3LC: Lightweight and Effective Traffic Compression
 for Distributed Machine Learning, MLSys 2019, https://arxiv.org/abs/1802.07389,
@@ -7,11 +7,11 @@ sections 3.2 and 3.3 ("quartic encoding" and "zero-run encoding").
 Payload of n codes, s = ceil(n / 5) symbols:
 
   word 0   how many words are used
-  then     bytes, from the lowest of each word up; those after the last are 0
+  then     bytes, from the lowest of each word up; unused bytes are 0
 
-A symbol is the number whose digit for 3**p is the code of element p * s + j,
-plus 1. A byte below 243 is a symbol, 243 + k stands for k + 2 symbols of five
-zeros, which are 121, one after the other.
+Symbol j is the number whose digit for 3**p is the code of element p * s + j,
+plus 1. A byte below 243 is a symbol. A byte 243 + k encodes k + 2 consecutive
+symbols of five zeros, which are 121.
 """
 
 import tensorflow as tf
@@ -22,14 +22,13 @@ _TRITS, _ZEROS, _RUNS, _LONGEST = 5, 121, 243, 14
 
 
 def zero_runs(density: float = 0.3175) -> wire.VariablePacking:
-  """1.6 bits an element at most, and 0.11 where all codes are 0.
+  """Returns a packing of {-1, 0, 1} to at most 1.6 bits per element.
+
+  If all codes are 0 it takes 0.11 bits.
 
   Args:
-    density: the expected part of codes that are not 0, which sets only what
-      `bits` foretells; that of Gaussian gradients clipped at 2.5 sigma.
-
-  Returns:
-    A `wire.VariablePacking` of codes in {-1, 0, 1}.
+    density: expected fraction of nonzero codes, used only for the estimate of
+      `bits`. The default is for Gaussian gradients clipped at 2.5 sigma.
   """
   return _ZeroRuns(density)
 
@@ -44,8 +43,8 @@ class _ZeroRuns(wire.OfDensity):
   def expected(self, num_elements: int) -> float:
     symbols = -(-num_elements // _TRITS)
     zero = (1 - self._density) ** _TRITS
-    # What is not zero, and a byte for each 14 of a run, whose length is
-    # geometric.
+    # Nonzero symbols, and one byte per 14 symbols of a run; the length of a run
+    # has a geometric distribution.
     runs = (1 - zero) * zero / (1 - zero**_LONGEST)
     return 1 + symbols * (1 - zero + runs) / 4 + 3 / 8 * (num_elements > 0)
 
@@ -53,8 +52,8 @@ class _ZeroRuns(wire.OfDensity):
     size = planes[0].shape[0]
     symbols = sum((plane + 1) * 3**place for place, plane in enumerate(planes))
     zero = tf.cast(symbols == _ZEROS, tf.int32)
-    # How far into its run each zero is, from 1: zeros so far, less those before
-    # the last symbol that was none.
+    # The index of each zero symbol in its run, from 1: the zero symbols so far
+    # minus those before the last nonzero symbol.
     zeros = tf.cumsum(zero)
     others = tf.cumsum(1 - zero)
     before = tf.scatter_nd(
@@ -77,7 +76,7 @@ class _ZeroRuns(wire.OfDensity):
     found = wire.unpack_bytes(words[1:])
     length = tf.where(found < _RUNS, 1, found - (_RUNS - 2))
     start = tf.minimum(tf.cumsum(length, exclusive=True), width)[:, tf.newaxis]
-    # Which byte each symbol is of: as many as have begun, less one.
+    # The byte that encodes each symbol: the number of bytes begun, minus one.
     begun = tf.scatter_nd(start, tf.ones_like(length), [width + 1])
     byte = tf.gather(found, tf.cumsum(begun[:-1]) - 1)
     symbols = tf.where(byte < _RUNS, byte, _ZEROS)

@@ -1,10 +1,10 @@
-// Words and sums to values, written to tensors or moving variables.
+// Words and sums to values, which are written to tensors or update variables.
 //
-// A part of kernels_impl.h, which includes it where its vectors are known.
+// A part of kernels_impl.h, included after the vector types.
 
-// --- what becomes of values
+// --- output of values
 
-// A variable gets the values.
+// Writes the values to a variable.
 template <typename Values>
 TERNGRAD_INLINE void Put(const Values& values, const Target& target,
                          int64_t offset, int64_t size, Rates) {
@@ -45,7 +45,7 @@ void Update(const Values& values, const UpdatedVariable& variable,
   });
 }
 
-// A variable is moved by the values.
+// Updates a variable with the values.
 template <typename Values>
 TERNGRAD_INLINE void Put(const Values& values, const UpdatedVariable& variable,
                          int64_t offset, int64_t size, Rates rates) {
@@ -60,13 +60,12 @@ TERNGRAD_INLINE void Put(const Values& values, const UpdatedVariable& variable,
 
 // --- decode
 
-// The 16-bit halves of a vector of words are worked on side by side: place i of
-// a word is summed in the low half of total i, place i + places / 2 in the high
-// half.
+// Both 16-bit halves of the totals are computed in parallel: digit i of a word
+// is added in the low half of total i, digit i + places / 2 in its high half.
 
-// A vector of words as the pairs of numbers (word mod 3^10, word / 3^10). Words
-// from 3^20 on, which no encoder makes, are those of their lowest 20 digits, as in
-// TensorFlow's operations; their quotients would not fit in 16 bits.
+// Splits a vector of words into (word mod 3^10, word / 3^10). Words from 3^20
+// on are corrupted; only their lowest 20 digits are read, as in the TensorFlow
+// code, because the quotients would not fit in 16 bits.
 TERNGRAD_INLINE void AddTrits(Words word, Halves* totals) {
   const Words rest = word - 3486784401U;
   word = word < rest ? word : rest;
@@ -123,8 +122,8 @@ TERNGRAD_INLINE Words LoadPairs(const uint32_t* sums, int64_t lanes) {
   return pairs;
 }
 
-// Sums of codes times scaler times scale, from the halves of `pairs` that lie
-// `shift` bits up.
+// Sums of codes times scaler times scale, from the half of `pairs` at bit
+// `shift`.
 struct OfPairs {
   const uint32_t* pairs;
   int shift;
@@ -188,9 +187,9 @@ void DecodeAndUpdate(const int32_t* const* payloads, int64_t num_payloads,
          variables, num_variables);
 }
 
-// --- sums that were added elsewhere
+// --- sums that were added before
 
-// The same of sums as they are.
+// Sums without unpacking, times scaler times scale.
 template <typename Sum>
 struct OfSums {
   typedef Sum Some __attribute__((vector_size(sizeof(Sum) * kLanes)));

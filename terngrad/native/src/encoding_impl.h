@@ -1,16 +1,16 @@
 // Statistics, and values to words.
 //
-// A part of kernels_impl.h, which includes it where its vectors are known.
+// A part of kernels_impl.h, included after the vector types.
 
 // --- statistics
 
-// Sums run side by side in so many lanes whatever the width of the vectors is.
+// The number of parallel partial sums, for any width of a vector.
 constexpr int kSums = 32;
 
 struct Sums {
   Doubles sum[2 * kSums / kLanes];
   Doubles squares[2 * kSums / kLanes];
-  Ints max_abs[kSums / kLanes];  // As bits: they order like the magnitudes.
+  Ints max_abs[kSums / kLanes];  // As bits, which order as magnitudes do.
 };
 
 TERNGRAD_INLINE void Add(const float* data, Sums* sums) {
@@ -31,7 +31,7 @@ Partial Statistics(const float* data, int64_t size) {
   Sums sums = {};
   int64_t i = 0;
   for (; i + kSums <= size; i += kSums) {
-    // As far ahead as the block before the next of the processor's pages.
+    // Prefetches 2 KiB ahead, half a page.
     __builtin_prefetch(data + i + 512);
     __builtin_prefetch(data + i + 528);
     Add(data + i, &sums);
@@ -57,16 +57,16 @@ Partial Statistics(const float* data, int64_t size) {
 
 // --- encode
 
-// random_bits.element_bits, but for the last step, bits ^ (bits >> 16);
-// `counter` is the position plus the key's first word.
+// random_bits.element_bits without its last step, bits ^ (bits >> 16).
+// `counter` is the position plus the first word of the key.
 TERNGRAD_INLINE Words AlmostRandom(Words counter, Words second) {
   Words bits = (counter ^ (counter >> 16)) * 0x7feb352dU;
   bits += second;
   return (bits ^ (bits >> 15)) * 0x846ca68bU;
 }
 
-// Adds code * power to a vector of words; the codes are ternary.quantize's, by
-// magnitude and sign, or quantize_in_strata's.
+// Adds code * power to a vector of words, with the codes of ternary.quantize or
+// of quantize_in_strata.
 template <bool kStratified>
 TERNGRAD_INLINE Words AddCodes(Words words, Floats values, Floats limit,
                                Floats factor, Words random, Words stratum,
@@ -76,7 +76,7 @@ TERNGRAD_INLINE Words AddCodes(Words words, Floats values, Floats limit,
     random = (random ^ (random >> 16)) + stratum;
     random ^= ~Bits<Words>(bits >> 31);
   }
-  // A NaN stays, and then does not fire.
+  // NaN is preserved and gives the code 0.
   const Floats magnitude = Min(limit, Bits<Floats>(bits & 0x7fffffff));
   const Floats scaled = magnitude * factor;
 #if defined(__AVX512F__)
@@ -116,7 +116,7 @@ TERNGRAD_INLINE void Push(const Source& source, int64_t offset, int64_t size,
                                    8, 9, 10, 11, 12, 13, 14, 15};
   const float* data = source.data + offset;
   const Floats limit = Floats{} + source.limit;
-  // A limit that is not a number lets nothing fire, here as in the twin.
+  // If the limit is NaN, all codes are 0, as in the TensorFlow code.
   const bool valid = source.limit == source.limit;
   const Floats factor = Floats{} + (valid ? source.factor : 0.0f);
   const Words seconds = Words{} + key.second;
@@ -125,7 +125,7 @@ TERNGRAD_INLINE void Push(const Source& source, int64_t offset, int64_t size,
   Words counters = Load<Words>(kNumbers) + counter;
   int64_t i = 0;
   for (; i + kLanes <= size; i += kLanes) {
-    // What this place needs for the next block of words.
+    // Prefetches this digit's elements of the next block of words.
     __builtin_prefetch(data + i + kBlockWords);
     Store(words + i,
           AddCodes<kStratified>(Load<Words>(words + i), Load<Floats>(data + i),
@@ -158,7 +158,7 @@ void EncodeRange(const Source* sources, int64_t num_sources, Digits digits,
     for (int place = 0; place < digits.places; ++place) {
       const int64_t position = place * num_words + block;
       const uint32_t counter = static_cast<uint32_t>(position) + key.first;
-      // Past the end stands the code 0.
+      // Elements past the end have the code 0.
       cursors[place].Walk(
           sources, num_sources, position, count,
           [&](const Source& source, int64_t offset, int64_t at, int64_t size) {

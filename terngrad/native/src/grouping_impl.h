@@ -1,14 +1,14 @@
 // Groups of elements to scales and small integers, and back.
 //
-// A part of kernels_impl.h, which includes it where its vectors are known.
-// terngrad/codec/methods/grouped.py has the mathematics.
+// A part of kernels_impl.h, included after the vector types.
+// terngrad/codec/methods/grouped.py explains the mathematics.
 
-// Parts of a level have this many bits.
+// Fractions of a level have this many bits.
 constexpr int kFraction = 22;
 
 // --- vectors
 
-// To the nearest integer, of two the even one.
+// Rounds to the nearest integer, ties to even.
 TERNGRAD_INLINE Ints Nearest(Floats values) {
 #if defined(__AVX512F__)
   return Bits<Ints>(_mm512_cvtps_epi32(Bits<__m512>(values)));
@@ -17,7 +17,7 @@ TERNGRAD_INLINE Ints Nearest(Floats values) {
 #else
   Ints nearest;
   for (int i = 0; i < kLanes; ++i) {
-    // As the instruction has it for what no integer is near.
+    // The result of the instruction for values out of range.
     const bool fits = values[i] >= -0x1p31f && values[i] < 0x1p31f;
     nearest[i] = fits ? static_cast<int32_t>(std::nearbyint(values[i]))
                       : std::numeric_limits<int32_t>::min();
@@ -33,8 +33,8 @@ TERNGRAD_INLINE Floats Bounded(Floats values) {
   return Max(-most, Min(most, values));
 }
 
-// Quotients by a number that is not known to the compiler. Granlund and
-// Montgomery, Division by Invariant Integers using Multiplication, PLDI 1994,
+// Division by a number unknown at compile time. Granlund and Montgomery,
+// Division by Invariant Integers using Multiplication, PLDI 1994,
 // figure 4.1.
 class Divisor {
  public:
@@ -110,8 +110,8 @@ TERNGRAD_INLINE double SumWide(const float* data, int64_t size, Of of) {
   return total;
 }
 
-// Calls join(k, values) for vectors of all elements, k 0 or 1 by turns; past the
-// last element stand copies of the first.
+// Calls join(k, values) for vectors of all elements; k alternates between 0 and
+// 1. The last vector is padded with copies of the first element.
 template <typename Join>
 TERNGRAD_INLINE void ForAll(const float* data, int64_t size, Join join) {
   int64_t i = 0;
@@ -166,7 +166,7 @@ Extent Measure(const float* data, int64_t size, const GroupCode& code) {
 
 // --- encode
 
-// The digits of values, as grouped.py's functions have them.
+// The digits of values, as in grouped.py.
 template <GroupKind kKind>
 struct ToDigits {
   Floats inverse;
@@ -260,7 +260,7 @@ void EncodeGroupRange(const float* data, int64_t size, const GroupCode& code,
                           words + (i - first));
         i = until;
       }
-      // Past the end stands the code 0.
+      // Elements past the end have the code 0.
       for (; i < first + count; ++i) {
         words[i - first] += nothing * power;
       }
@@ -282,9 +282,9 @@ void EncodeGroups(const float* data, int64_t size, const GroupCode& code,
 
 // --- decode
 
-// The bits of a step that `FinishScales` could have made: not negative, of 16
-// significant bits, and so small that its multiples are finite. Of other words
-// something is made that is one; grouped.known_step is the same.
+// The bits of a step that `FinishScales` can return: not negative, 16
+// significant bits, and small enough that its multiples are finite. Corrupted
+// words are changed to such a step, as in grouped.known_step.
 TERNGRAD_INLINE int32_t KnownStep(int32_t bits, int32_t most) {
   constexpr int32_t kLeast = (127 - 100) << 23;  // of 2^-100
   bits = std::min(bits & 0x7fffff00, most);
@@ -299,7 +299,7 @@ inline int32_t LargestStep(int32_t levels) {
   return ((bits + 0xff) & ~0xff) + 0x100;
 }
 
-// Takes the lowest digits from words, and what they stand for.
+// Removes the lowest digits from words and returns their values.
 template <GroupKind kKind>
 struct FromDigits {
   Divisor divisor;
@@ -317,7 +317,7 @@ struct FromDigits {
         levels(Ints{} + code.levels),
         most(LargestStep(code.levels)) {}
 
-  // As bits: threads may take subnormals for zeros where they compute.
+  // As bits, because arithmetic in threads may flush subnormals to zero.
   TERNGRAD_INLINE void SetScales(const int32_t* scales, int64_t num_groups) {
     first = Bits<Floats>(Ints{} + (kKind == GroupKind::kSteps
                                        ? KnownStep(scales[0], most)

@@ -24,16 +24,16 @@ extern const Kernels kKernels;
 namespace {
 
 // A gradient counts as constant below this ratio of variance to mean square;
-// terngrad/codec/stages/statistics.py says why.
+// terngrad/codec/stages/statistics.py gives the reason.
 constexpr double kConstant = 0x1p-32;
 
-// A scaler below this counts as 0.
+// A smaller scaler counts as 0.
 constexpr float kMinScaler = 0x1p-100f;
 
-// Larger magnitudes count as this where groups are coded.
+// Codes of groups reduce larger magnitudes to this.
 constexpr float kLargest = 0x1p126f;
 
-// What a level stands for: grouped.step.
+// The value of one level, as in grouped.step.
 float Step(float span, int32_t levels) {
   const float inverse = static_cast<float>(1.0 / levels);
   const float exact = span * inverse;
@@ -93,7 +93,7 @@ void FinishStatistics(const Partial* partials, int64_t num_partials,
     total.squares += partials[i].squares;
     total.max_abs = std::max(total.max_abs, partials[i].max_abs);
   }
-  // A float32 squared is finite in float64, and so is any sum of such.
+  // Squares of float32 and their sums are finite in float64.
   if (!std::isfinite(total.squares)) {
     *stddev = *max_abs = std::numeric_limits<float>::quiet_NaN();
     return;
@@ -123,7 +123,7 @@ void FinishScales(const Extent& extent, const GroupCode& code, int64_t size,
     return std::min(std::max(value, -kLargest), kLargest);
   };
   if (code.kind == GroupKind::kSigns) {
-    // Not divided: see statistics.mean_magnitude.
+    // Multiplies as statistics.mean_magnitude does, which explains why.
     scales[0] = static_cast<float>(extent.sum * (1.0 / size));
   } else if (code.kind == GroupKind::kSpans) {
     const float least = bounded(extent.least);
@@ -140,7 +140,7 @@ void FinishScales(const Extent& extent, const GroupCode& code, int64_t size,
 
 float Clipped(float stddev, float max_abs, float clip_factor) {
   const float limit = clip_factor * stddev;
-  // What is not a number stays.
+  // NaN is preserved.
   return limit > 0.0f && max_abs > limit ? limit : max_abs;
 }
 

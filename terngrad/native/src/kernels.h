@@ -1,13 +1,14 @@
 // The hot loops of the codecs on CPUs: statistics, ternarize and pack, unpack
-// and scale. No TensorFlow here, so that they can be tested alone.
+// and scale. They do not depend on TensorFlow, so that they can be tested
+// alone.
 //
-// They give the same bits as the TensorFlow twin in terngrad/codec: see there
-// for the mathematics (ternary.py), the layout of planes (contract.py), the
-// digits (packing.py) and the random bits (random_bits.py).
+// Results are bit-identical to those of the TensorFlow code in terngrad/codec,
+// which explains the mathematics (ternary.py), the layout of planes
+// (planes.py), the digits (packing.py) and the random bits (random_bits.py).
 //
-// A bucket is a list of variables, which need not be adjacent in memory. Work is
-// cut into ranges that callers may spread over threads in any way: every range
-// writes bytes of its own and no result depends on the cut.
+// A bucket is a list of variables, which need not be adjacent in memory. Work
+// is split into ranges, which callers may assign to threads in any way. Each
+// range writes different bytes, and results do not depend on the split.
 
 #ifndef TERNGRAD_NATIVE_KERNELS_H_
 #define TERNGRAD_NATIVE_KERNELS_H_
@@ -16,33 +17,33 @@
 
 namespace terngrad {
 
-// Elements of one block of the statistics. Part of the definition of their last
-// bit, hence the same on every machine.
+// Elements of one block of the statistics. The last bit of the sums depends on
+// this number, so it is the same on every machine.
 constexpr int64_t kStatisticsBlock = 16384;
 
-// Words that are worked on at a time: planes of so many floats stay in the
-// nearest cache.
+// Words that are processed at a time; planes of this many floats fit in the L1
+// cache.
 constexpr int64_t kBlockWords = 512;
 
-// Most places of a word: 20 trits.
+// Largest number of digits in a word: 20 trits.
 constexpr int kMaxPlaces = 20;
 
-// Most payloads that one decode adds: their digits are summed in 16 bits.
+// Largest number of payloads that one call adds: sums of digits have 16 bits.
 constexpr int64_t kMaxPayloads = 16384;
 
-// What one pass over a block finds.
+// The sums and the maximum of a block of elements.
 struct Partial {
   double sum;
   double squares;
-  float max_abs;  // Not meaningful where `squares` is not finite.
+  float max_abs;  // Undefined if `squares` is not finite.
 };
 
 // A variable of a bucket that is read.
 struct Source {
   const float* data;
   int64_t size;
-  float limit;   // Magnitudes above are clipped; of ternary codes.
-  float factor;  // What elements are multiplied by before they are coded.
+  float limit;   // Larger magnitudes are clipped; for ternary codes.
+  float factor;  // Multiplies elements before they are coded.
 };
 
 // A variable of a bucket that is written.
@@ -52,7 +53,7 @@ struct Target {
   float scaler;
 };
 
-// A variable of a bucket that a sum is decoded into by an update.
+// A variable of a bucket that a fused update changes.
 struct UpdatedVariable {
   float* parameter;
   float* velocity;  // nullptr without momentum.
@@ -61,15 +62,15 @@ struct UpdatedVariable {
   float scaler;
 };
 
-// Of an update.
+// The factors of an update.
 struct Rates {
   float learning_rate;
   float momentum;
   float decay;  // Of the averages.
 };
 
-// Digits of a word: `places` digits of base `radix` >= 3, digit = code + 1. They
-// fit in 32 bits.
+// Digits of a word: `places` digits of base `radix` >= 3, digit = code + 1.
+// They fit in 32 bits.
 struct Digits {
   int radix;
   int places;
@@ -78,14 +79,14 @@ struct Digits {
 // How the elements of a group are coded; see terngrad/codec/methods/grouped.py.
 enum class GroupKind {
   kSteps,  // Signed multiples of a step: qsgd.
-  kSpans,  // Multiples of a step above the least: minmax.
-  kSigns,  // The sign, of the mean magnitude: sign.
+  kSpans,  // Multiples of a step above the minimum: minmax.
+  kSigns,  // The sign, times the mean magnitude: sign.
 };
 
 // A code of groups of `size` consecutive elements of a variable.
 struct GroupCode {
   GroupKind kind;
-  bool is_norm;     // Of kSteps: the step is of the Euclidean norm.
+  bool is_norm;     // For kSteps: the step is a part of the norm.
   int32_t levels;   // The largest multiple.
   uint32_t base;    // Of a word's digits, 2 or more.
   int32_t places;   // Of a word.
@@ -97,26 +98,26 @@ struct GroupCode {
   }
 };
 
-// What a pass over elements of a group finds, as far as its kind needs it.
+// Statistics of the elements of a group; each kind uses some of them.
 struct Extent {
   float least;
-  float largest;  // Of magnitudes, but for kSpans.
+  float largest;  // Of magnitudes, or of elements for kSpans.
   double sum;     // Of squares, or of magnitudes.
 };
 
-// Elements of one block of an extent; a part of the definition, as
-// kStatisticsBlock is.
+// Elements of one block of an extent. The last bit depends on it, as on
+// kStatisticsBlock.
 constexpr int64_t kExtentBlock = 16384;
 
-// Words of a variable that are coded in groups at a time. Groups of at most so
-// many elements are measured where they are coded, others before.
+// Words of a variable with groups that are coded at a time. The extents of
+// groups of at most this many elements are computed in the same pass.
 constexpr int64_t kGroupWords = 4096;
 
-// Elements that are rotated together, but for variables of fewer; see
-// terngrad/codec/methods/transforms/rotation.py.
+// Elements that are rotated together; smaller variables have smaller blocks.
+// See terngrad/codec/methods/transforms/rotation.py.
 constexpr int64_t kRotatedBlock = 4096;
 
-// Most levels of a magnitude after a rotation.
+// Largest number of levels of a magnitude after a rotation.
 constexpr int kMostLevels = 8;
 
 // Words of a payload before its blocks' scales: the rotation's key.
@@ -125,19 +126,19 @@ constexpr int kKeyWords = 2;
 // A code of rotated blocks; see terngrad/codec/methods/transforms/eden.py.
 struct RotatedCode {
   int32_t num_levels;  // A power of 2.
-  int32_t levels[kMostLevels];  // Of magnitudes, rising.
+  int32_t levels[kMostLevels];  // Of magnitudes, increasing.
   double borders[kMostLevels - 1];  // Between them, in standard deviations.
-  bool with_zero;  // Two levels, of which the first is 0: three codes.
+  bool with_zero;  // The two levels are 0 and 1: three codes.
   uint32_t base;   // Of a word's digits: 2, 3, 4 or 16.
-  int32_t places;  // Of a word: as many as fit.
+  int32_t places;  // Digits per word: as many as fit.
   int64_t block;   // Elements that are rotated together, a power of 2.
 
-  // Whether scales have 16 bits, so that products with levels are exact.
+  // True if scales have 16 bits, so that products with levels are exact.
   bool is_coarse() const { return levels[num_levels - 1] > 1; }
 };
 
-// A table of 16 rising integers from -kTableGrid to kTableGrid, and the bits of a
-// part of 1; see terngrad/codec/methods/transforms/thc.py.
+// A table of 16 increasing integers from -kTableGrid to kTableGrid, and the
+// number of fraction bits; see terngrad/codec/methods/transforms/thc.py.
 constexpr int kTableEntries = 16;
 constexpr int kTableGrid = 15;
 constexpr int kTableFraction = 16;
@@ -147,19 +148,19 @@ struct TableCode {
   int64_t block;  // Elements that are rotated together, a power of 2.
 };
 
-// What sums that were added elsewhere are stored as.
+// The type of sums that were added before.
 enum class SumType { kInt8, kInt32, kFloat };
 
 struct Key {
   uint32_t first;
   uint32_t second;
-  // Draws are in strata: `stratum` is added to each, and where the value is not
-  // negative its complement counts.
+  // True: `stratum` is added to each draw, and values that are not negative use
+  // the complement of the draw.
   bool stratified;
   uint32_t stratum;
 };
 
-// One set of kernels; those that run are `Best()`.
+// The kernels for one instruction set; `Best()` are used.
 struct Kernels {
   const char* name;
 
@@ -171,82 +172,83 @@ struct Kernels {
                  Key key, int64_t num_words, int64_t begin, int64_t end,
                  int32_t* words);
 
-  // For the elements that words [begin, end) hold, writes
-  // (sum over payloads of code * scaler) * scale. For 20 digits of base 3 and 16
-  // of base 4. Words are any bits: a digit above 2 is what arithmetic makes of
-  // it, never an access out of bounds.
+  // For the elements in words [begin, end), writes (sum over payloads of code *
+  // scaler) * scale. Supports 20 digits of base 3 and 16 of base 4. Words may
+  // be corrupted: a digit above 2 gives an arbitrary value, but no access out
+  // of bounds.
   void (*decode_sum)(const int32_t* const* payloads, int64_t num_payloads,
                      Digits digits, float scale, int64_t num_words,
                      int64_t begin, int64_t end, const Target* targets,
                      int64_t num_targets);
 
-  // For the elements that words [begin, end) hold, of which `payloads` hold those
-  // from `first` on, with g what `decode_sum` would write: v' = momentum v + g, or
-  // g without momentum; w' = w - learning_rate v'; a' = decay a + (1 - decay) w',
-  // where the first product of each is not rounded.
+  // Updates the elements in words [begin, end); `payloads` have the words from
+  // `first` on. With g the result of `decode_sum`: v' = momentum v + g, or g
+  // without momentum; w' = w - learning_rate v'; a' = decay a + (1 - decay) w'.
+  // The first product of each is not rounded.
   void (*fused_update)(const int32_t* const* payloads, int64_t num_payloads,
                        Digits digits, float scale, Rates rates,
                        int64_t num_words, int64_t first, int64_t begin,
                        int64_t end, const UpdatedVariable* variables,
                        int64_t num_variables);
 
-  // For the elements from `begin` to before `end`, counted through all targets,
-  // writes (sum * scaler) * scale. `sums` has all elements, one after the other.
+  // For the elements [begin, end), counted through all targets, writes
+  // (sum * scaler) * scale. `sums` has all elements in order.
   void (*scale_sums)(const void* sums, SumType type, float scale, int64_t begin,
                      int64_t end, const Target* targets, int64_t num_targets);
 
-  // The same as an update; see `fused_update`. `sums` has the elements from
-  // `first` on.
+  // Updates variables as `fused_update` does, by sums. `sums` has the elements
+  // from `first` on.
   void (*fused_update_of_sums)(const void* sums, SumType type, float scale,
                                Rates rates, int64_t first, int64_t begin,
                                int64_t end, const UpdatedVariable* variables,
                                int64_t num_variables);
 
-  // What `size` elements of one group are like.
+  // The statistics of `size` elements of one group.
   Extent (*extent)(const float* data, int64_t size, const GroupCode& code);
 
-  // Writes words[begin, end) of the codes of a variable of `size` elements. Where
-  // `measures`, also the scales of the groups that begin in them; otherwise all
-  // scales are there already. They are those of all groups, of the first kind and
-  // then of the second. `key.first` is that of element 0.
+  // Writes words[begin, end) of the codes of a variable of `size` elements. If
+  // `measures` is true it also writes the scales of the groups that begin in
+  // them; if not, `scales` is an input. `scales` has the first scales of all
+  // groups, then the second ones. `key.first` is for element 0.
   void (*encode_groups)(const float* data, int64_t size, const GroupCode& code,
                         Key key, bool measures, float* scales,
                         int64_t num_words, int64_t begin, int64_t end,
                         int32_t* words);
 
-  // For the elements that words [begin, end) hold, writes the sum over payloads,
-  // in their order, of what scales and codes stand for, times `scale`. Payloads
-  // are any words: scales, then codes.
+  // For the elements in words [begin, end), writes the sum of the decoded
+  // values over payloads, in order, times `scale`. Payloads are scales, then
+  // codes; they may be corrupted.
   void (*decode_groups)(const int32_t* const* payloads, int64_t num_payloads,
                         const GroupCode& code, float scale, int64_t num_words,
                         int64_t begin, int64_t end, float* data, int64_t size);
 
   // Rotates blocks [begin, end) of a bucket, each element times its source's
-  // factor, and writes a scale and `code.block` digits for each. There must be
-  // room for 64 digits at least.
+  // factor, and writes a scale and `code.block` digits for each. `digits` must
+  // have room for at least 64 digits.
   void (*encode_rotated)(const Source* sources, int64_t num_sources,
                          const RotatedCode& code, Key key, int64_t begin,
                          int64_t end, float* scales, uint8_t* digits);
 
-  // Writes words[begin, end) of digits, of which element p * num_words + j is the
-  // p-th of word j. There must be 64 more than words have; they are not used.
-  // Bases and places are those of a `RotatedCode`.
+  // Writes words[begin, end) of digits; digit p of word j is at index
+  // p * num_words + j. `digits` must be 64 longer than needed; these digits are
+  // not used. Bases and digits per word are those of a `RotatedCode`.
   void (*pack_digits)(const uint8_t* digits, uint32_t base, int places,
                       int64_t num_words, int64_t begin, int64_t end,
                       int32_t* words);
 
   // For the elements of blocks [begin, end) of `num_blocks`, writes (sum over
-  // payloads, in their order, of what they stand for * scaler) * scale. Payloads
-  // are any words: a key, scales, and `num_words` words of digits.
+  // payloads, in order, of the decoded values * scaler) * scale. Payloads are a
+  // key, scales, and `num_words` words of digits; they may be corrupted.
   void (*decode_rotated)(const int32_t* const* payloads, int64_t num_payloads,
                          const RotatedCode& code, float scale,
                          int64_t num_blocks, int64_t num_words, int64_t begin,
                          int64_t end, const Target* targets,
                          int64_t num_targets);
 
-  // Rotates blocks [begin, end) of a variable, each times its factor, and writes
-  // for each element the number of one of the two entries next to its rotated
-  // value times the block's inverse, 2^16 times what an integer stands for.
+  // Rotates blocks [begin, end) of a variable, each times its factor.
+  // Multiplies rotated values by the block's inverse, which gives table units
+  // times 2^16. Writes the index of one of the two nearest entries for each
+  // element.
   void (*encode_table)(const float* data, int64_t size, const TableCode& code,
                        const float* factors, const float* inverses, Key signs,
                        Key draws, int64_t begin, int64_t end, uint8_t* digits);
@@ -256,40 +258,40 @@ struct Kernels {
                        const float* factors, Key signs, int64_t begin,
                        int64_t end, float* data);
 
-  // Writes those of `size` elements that have at least the magnitude `least`, as
-  // bits, and their indices plus `first`; returns their number. There must be
-  // room for `size` of both.
+  // Writes the elements whose magnitude is at least `least` (float32 bits), and
+  // their indices plus `first`; returns their number. Both outputs must have
+  // room for `size` elements.
   int64_t (*at_least)(const float* data, int64_t size, int32_t least,
                       int32_t first, int32_t* indices, float* values);
 };
 
-// The kernels for the instruction set called `name`, "avx512", "avx2" or
-// "generic"; nullptr where they were not built or this machine has it not.
+// The kernels for the instruction set `name`: "avx512", "avx2" or "generic".
+// nullptr if they were not built or this machine does not support them.
 const Kernels* Find(const char* name);
 
-// The fastest that this machine runs, or those that the environment variable
-// TERNGRAD_NATIVE names where this machine runs them. Read once.
+// The fastest kernels that this machine supports, or those that the environment
+// variable TERNGRAD_NATIVE names, if supported. The variable is read once.
 const Kernels* Best();
 
-// Adds up the blocks of a variable, in their order, and finishes the
-// statistics; see terngrad/codec/stages/statistics.py. Both outputs are NaN where an
-// element is not finite, and 0 where there is none.
+// Adds the blocks of a variable, in order, and computes its statistics; see
+// terngrad/codec/stages/statistics.py. Both outputs are NaN if an element is
+// not finite, and 0 if there are no elements.
 void FinishStatistics(const Partial* partials, int64_t num_partials,
                       int64_t size, float* stddev, float* max_abs);
 
-// Puts together the extents of blocks, in their order.
+// Combines the extents of blocks, in order.
 Extent Joined(const Extent* extents, int64_t num_extents);
 
-// The scales of a group of `size` elements: `code.num_scales()` of them; see
+// Writes the `code.num_scales()` scales of a group of `size` elements; see
 // terngrad/codec/methods/grouped.py.
 void FinishScales(const Extent& extent, const GroupCode& code, int64_t size,
                   float* scales);
 
-// The largest magnitude after clipping at `clip_factor` standard deviations,
-// where 0 clips nothing; see terngrad/codec/stages/clipping.py.
+// The largest magnitude after clipping at `clip_factor` standard deviations; 0
+// turns clipping off. See terngrad/codec/stages/clipping.py.
 float Clipped(float stddev, float max_abs, float clip_factor);
 
-// A source's factor; see terngrad/codec/stages/ternary.py.
+// The factor of a source; see terngrad/codec/stages/ternary.py.
 float Factor(float scaler);
 
 }  // namespace terngrad

@@ -1,10 +1,10 @@
-// The kernels themselves, compiled once for each instruction set: the including
-// file defines TERNGRAD_ISA, a namespace, and is compiled with its flags.
+// The kernels, compiled once per instruction set. The including file defines
+// the namespace TERNGRAD_ISA and is compiled with the flags of that set.
 //
-// Vectors are the compilers' own (GCC and Clang) and as wide as a register:
-// TERNGRAD_LANES is 16 for AVX-512, 8 for AVX2, 4 for SSE and NEON. All compute
-// the same bits: every operation is exact or correctly rounded, and the only
-// products that a compiler may contract with a sum are exact.
+// Vectors are the vector extensions of GCC and Clang, as wide as a register:
+// TERNGRAD_LANES is 16 for AVX-512, 8 for AVX2, 4 for SSE and NEON. Results are
+// bit-identical: every operation is exact or correctly rounded, and only exact
+// products may be contracted with a sum by the compiler.
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 // Rotated blocks to a few levels and a scale each, and back.
 //
-// A part of kernels_impl.h, which includes it where its vectors are known.
-// terngrad/codec/methods/transforms/eden.py has the mathematics.
+// A part of kernels_impl.h, included after the vector types.
+// terngrad/codec/methods/transforms/eden.py explains the mathematics.
 
 // --- encode
 
@@ -19,18 +19,18 @@ float QuantizeBlock(const float* rotated, int64_t size,
   const double square =
       SumWide(rotated, size, [](Doubles wide) { return wide * wide; });
   const double deviation = std::sqrt(square / static_cast<double>(size));
-  Ints below[kLevels] = {};  // Bits of the magnitudes below a level's border.
-  Floats more[kLevels] = {};  // A level less that below.
+  Ints below[kLevels] = {};  // Bits of the largest magnitude below a level.
+  Floats more[kLevels] = {};  // Differences between adjacent levels.
   for (int k = 1; k < kLevels; ++k) {
     const float least = static_cast<float>(code.borders[k - 1] * deviation);
     int32_t bits;
     std::memcpy(&bits, &least, sizeof(bits));
-    // Zeros may have the border 0, and are not beyond it.
+    // A border may be 0; zeros are not above it.
     below[k] = Ints{} + (std::max(bits, 1) - 1);
     more[k] =
         Floats{} + static_cast<float>(code.levels[k] - code.levels[k - 1]);
   }
-  // Sums of every sixteenth, whatever the width of a vector.
+  // Sums of every 16th element, for any width of a vector.
   constexpr int kAlong = 16;
   Doubles along[2 * kAlong / kLanes] = {};
   const auto quantize = [&](int64_t i, Doubles* sums) {
@@ -64,7 +64,7 @@ float QuantizeBlock(const float* rotated, int64_t size,
   const float scale =
       total == 0.0 ? 0.0f : static_cast<float>(square / total);
   if (!code.is_coarse()) return scale;
-  // To 16 bits, so that products with levels are exact.
+  // Round to 16 bits, so that products with levels are exact.
   int32_t bits;
   std::memcpy(&bits, &scale, sizeof(bits));
   bits = (bits + 0x80) & ~0xff;
@@ -86,7 +86,7 @@ void EncodeRotated(const Source* sources, int64_t num_sources,
   const int64_t size = code.block;
   for (int64_t block = begin; block < end; ++block) {
     const int64_t first = block * size;
-    // What no source fills: places past the end.
+    // Elements past the end have no source.
     std::memset(rotated, 0, sizeof(rotated));
     cursor.Walk(
         sources, num_sources, first, size,
@@ -101,8 +101,8 @@ void EncodeRotated(const Source* sources, int64_t num_sources,
 
 // --- decode
 
-// A scale of a payload as lloyd_max.Levels takes it, over the size of a block:
-// products with levels are exact and finite, whatever the word.
+// The scale of a block, bounded as in lloyd_max.Levels, divided by the size of
+// a block. Products with levels are exact and finite, even for corrupted words.
 TERNGRAD_INLINE float KnownScale(int32_t bits, const RotatedCode& code) {
   constexpr int32_t kLeast = (127 - 100) << 23, kMost = (127 + 100) << 23;
   bits = std::min(bits & (code.is_coarse() ? 0x7fffff00 : INT32_MAX), kMost);
@@ -112,9 +112,9 @@ TERNGRAD_INLINE float KnownScale(int32_t bits, const RotatedCode& code) {
   return scale / static_cast<float>(code.block);
 }
 
-// What digits stand for, times the scale of a block.
+// Converts digits to values, times the scale of a block.
 struct OfDigits {
-  float table[16] = {};  // Of magnitudes; as many as the widest vector has.
+  float table[16] = {};  // Magnitudes; one per lane of the widest vector.
   Floats scale;
   Ints last;  // The largest index.
   int sign_shift;
@@ -135,8 +135,8 @@ struct OfDigits {
       return __builtin_convertvector(Bits<Ints>(digit) - 1, Floats) * scale;
     }
     const Ints index = Bits<Ints>(digit) & last;
-    // Digits from `num_levels` on are negative; of more than twice as many the
-    // higher bits do not count.
+    // Digits from `num_levels` on are negative. Higher bits of corrupted digits
+    // are ignored.
     const Ints sign = Bits<Ints>(digit << sign_shift) & INT32_MIN;
     const Floats values = Magnitudes(index) * scale;
     return Bits<Floats>(Bits<Ints>(values) ^ sign);
@@ -158,7 +158,7 @@ struct OfDigits {
   }
 };
 
-// Writes what the digits of the elements from `first` on stand for.
+// Writes the values of the digits from element `first` on.
 TERNGRAD_INLINE void UnpackBlock(const uint32_t* words, int64_t num_words,
                                  const RotatedCode& code,
                                  const OfDigits& values, int64_t first,

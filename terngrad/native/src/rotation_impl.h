@@ -1,13 +1,12 @@
-// Random signs, a Hadamard matrix, and digits of bytes: what codes of rotated
-// blocks have in common.
+// Random signs, the Hadamard transform, and packing of digits in bytes, for
+// codes of rotated blocks.
 //
-// A part of kernels_impl.h, which includes it where its vectors are known.
-// terngrad/codec/methods/transforms/rotation.py has the mathematics.
+// A part of kernels_impl.h, included after the vector types.
+// terngrad/codec/methods/transforms/rotation.py explains the mathematics.
 
 // --- the matrix
 
-// The lanes of a vector, each in the place of that whose number differs in the
-// bit kStride.
+// Swaps lanes whose indices differ in the bit kStride.
 template <int kStride>
 TERNGRAD_INLINE Floats Swapped(Floats values) {
 #if defined(__AVX512F__)
@@ -34,7 +33,8 @@ TERNGRAD_INLINE Floats Swapped(Floats values) {
 #endif
 }
 
-// Sums of pairs of lanes in the lower of the two, differences in the other.
+// Writes the sum of a pair of lanes to the lower lane, the difference to the
+// other.
 template <int kStride>
 TERNGRAD_INLINE Floats SumsOfLanes(Floats values) {
   Ints signs = {};
@@ -42,7 +42,7 @@ TERNGRAD_INLINE Floats SumsOfLanes(Floats values) {
   return Swapped<kStride>(values) + Bits<Floats>(Bits<Ints>(values) ^ signs);
 }
 
-// The steps between lanes of a block of `size` elements.
+// The transform steps within a vector, for a block of `size` elements.
 TERNGRAD_INLINE Floats WithinVector(Floats values, int64_t size) {
   if (size > 1) values = SumsOfLanes<1>(values);
   if (size > 2) values = SumsOfLanes<2>(values);
@@ -55,7 +55,7 @@ TERNGRAD_INLINE Floats WithinVector(Floats values, int64_t size) {
   return values;
 }
 
-// The steps kStep, 2 kStep and so on among vectors.
+// The transform steps kStep, 2 kStep and so on among vectors.
 template <int kRadix, int kStep = 1>
 TERNGRAD_INLINE void SumsOfVectors(Floats (&parts)[kRadix]) {
 #pragma GCC unroll 16
@@ -69,7 +69,8 @@ TERNGRAD_INLINE void SumsOfVectors(Floats (&parts)[kRadix]) {
   if constexpr (2 * kStep < kRadix) SumsOfVectors<kRadix, 2 * kStep>(parts);
 }
 
-// The steps of strides `done`, 2 `done` and so on, for `kRadix` vectors at a time.
+// The transform steps of strides `done`, 2 `done` and so on, on `kRadix`
+// vectors at a time.
 template <int kRadix>
 TERNGRAD_INLINE void BetweenVectors(float* data, int64_t size, int64_t done) {
   for (int64_t start = 0; start < size; start += kRadix * done) {
@@ -86,10 +87,10 @@ TERNGRAD_INLINE void BetweenVectors(float* data, int64_t size, int64_t done) {
   }
 }
 
-// A power of 2 of elements times the Hadamard matrix. Sums of strides 1, 2, 4 and
-// so on, in this order. Smaller blocks than a vector are filled with zeros.
+// Multiplies 2^k elements by the Hadamard matrix, with strides 1, 2, 4 and so
+// on, in this order. Blocks smaller than a vector are padded with zeros.
 void Hadamard(float* data, int64_t size) {
-  // As many vectors as there are registers for.
+  // As many vectors as fit in registers.
   constexpr int kRadix = kLanes == 16 ? 16 : 8;
   for (int64_t i = 0; i < size; i += kLanes) {
     Store(data + i, WithinVector(Load<Floats>(data + i), size));
@@ -104,8 +105,9 @@ void Hadamard(float* data, int64_t size) {
 
 // --- signs
 
-// Calls visit(i, lanes, signs) for vectors of lanes of [0, size), with the highest
-// bit of the random bits of the elements from `first` on: rotation.signs.
+// Calls visit(i, lanes, signs) for vectors that cover [0, size). `signs` are
+// the highest random bits of the elements from `first` on, as in
+// rotation.signs.
 template <typename Visit>
 TERNGRAD_INLINE void ForSigns(int64_t size, Key key, int64_t first,
                               Visit visit) {
@@ -121,7 +123,7 @@ TERNGRAD_INLINE void ForSigns(int64_t size, Key key, int64_t first,
   });
 }
 
-// Elements times a factor and random signs.
+// Multiplies elements by a factor and random signs.
 TERNGRAD_INLINE void FillSigned(const float* from, int64_t count, float factor,
                                 Key key, int64_t first, float* to) {
   ForSigns(count, key, first, [&](int64_t i, int64_t lanes, Ints signs) {
@@ -135,7 +137,7 @@ TERNGRAD_INLINE void FillSigned(const float* from, int64_t count, float factor,
 
 typedef uint8_t Bytes __attribute__((vector_size(kLanes)));
 
-// Digits of a word whose number fits in a byte.
+// The number of digits that fit in a byte.
 template <uint32_t kBase>
 constexpr int DigitsOfByte() {
   int count = 0;
@@ -160,7 +162,7 @@ TERNGRAD_INLINE void PackRange(const uint8_t* digits, int places,
       for (int k = kDigits - 1; k >= 0; --k) {
         const uint8_t* const from = digits + (place + k) * num_words + i;
         __builtin_prefetch(from + 512);
-        // Times the base, by sums: there is no product of bytes.
+        // Multiplies by the base with additions: there is no product of bytes.
         const ManyBytes one = bytes;
         if (kBase == 3) bytes += one + one;
         for (uint32_t b = 2; b <= kBase && kBase != 3; b *= 2) bytes += bytes;

@@ -1,8 +1,8 @@
 // Elements of large magnitude.
 //
-// A part of kernels_impl.h, which includes it where its vectors are known.
+// A part of kernels_impl.h, included after the vector types.
 
-// Bit i says whether lane i of a comparison holds.
+// Bit i is 1 if lane i of a comparison is true.
 TERNGRAD_INLINE uint32_t LanesOf(Ints holds) {
 #if defined(__AVX512F__)
   return _mm512_movepi32_mask(Bits<__m512i>(holds));
@@ -29,7 +29,7 @@ int64_t AtLeast(const float* data, int64_t size, int32_t least, int32_t first,
     return (Load<Ints>(data + i) & 0x7fffffff) >= least;
   };
   int64_t i = 0;
-  // Few hold: one look at four vectors.
+  // Few elements are selected, so four vectors are tested at once.
   for (; i + 4 * kLanes <= size; i += 4 * kLanes) {
     __builtin_prefetch(data + i + 512);
     const Ints a = found(i), b = found(i + kLanes);

@@ -1,4 +1,4 @@
-// Spreads a loop over threads of a pool that is shared with others.
+// Spreads a loop over the threads of a shared pool.
 
 #ifndef TERNGRAD_NATIVE_SPREAD_H_
 #define TERNGRAD_NATIVE_SPREAD_H_
@@ -18,7 +18,7 @@
 
 namespace terngrad {
 
-// Waits for `holds`, awake, for at most `most`; false where it did not come.
+// Busy-waits until holds() is true, at most for `most`; false on timeout.
 template <typename Holds>
 bool Await(std::chrono::microseconds most, const Holds& holds) {
   const auto end = std::chrono::steady_clock::now() + most;
@@ -28,13 +28,13 @@ bool Await(std::chrono::microseconds most, const Holds& holds) {
   return true;
 }
 
-// The ranges of one loop. Everyone who joins has a share of them that lie side by
-// side, from the first on: where threads work next to each other, what one
-// fetches ahead is what the other writes. Whoever has none left takes the last
-// half of another's share, so that nobody waits for one who starts late.
+// The ranges of one loop. Each thread that joins has a share of adjacent ranges
+// and starts with its first one. Otherwise threads would work on neighbors, and
+// one would prefetch what the other writes. A thread without ranges takes the
+// last half of another share, so that no thread waits for one that starts late.
 //
-// Helpers own it together with the caller, since one that starts late outlives
-// the loop.
+// Ownership is shared by helpers and the caller, because a helper that starts
+// late outlives the loop.
 class Ranges {
  public:
   Ranges(int64_t total, int64_t size, int most_joining,
@@ -49,13 +49,13 @@ class Ranges {
     }
   }
 
-  // Works until no range is left to take.
+  // Processes ranges until none is left.
   void Work() {
     const size_t mine = joined_.fetch_add(1);
     if (mine >= shares_.size()) return;
     do {
       for (int64_t i; (i = TakeFirst(&shares_[mine])) >= 0;) {
-        // Until the last range is finished the caller, who lent it, waits.
+        // Valid, because the caller waits until the last range is finished.
         (*work_)(i * size_, std::min(total_, (i + 1) * size_));
         if (finished_.fetch_add(1) + 1 == count_) {
           std::lock_guard<std::mutex> lock(mutex_);
@@ -65,17 +65,17 @@ class Ranges {
     } while (Refill(&shares_[mine]));
   }
 
-  // Returns when every range has been worked on.
+  // Returns when all ranges are finished.
   void Wait() {
     const auto finished = [this] { return finished_.load() == count_; };
-    // A range takes less time than waking up.
+    // A range takes less time than waking a thread.
     if (Await(std::chrono::microseconds(50), finished)) return;
     std::unique_lock<std::mutex> lock(mutex_);
     all_.wait(lock, finished);
   }
 
  private:
-  // Ranges begin to end - 1.
+  // The ranges begin to end - 1.
   struct Share {
     uint32_t begin;
     uint32_t end;
@@ -86,7 +86,7 @@ class Ranges {
                                  static_cast<int64_t>(shares_.size()));
   }
 
-  // The number of a range, or -1.
+  // Returns the index of a range, or -1.
   static int64_t TakeFirst(std::atomic<Share>* share) {
     Share old = share->load();
     while (old.begin < old.end) {
@@ -97,7 +97,7 @@ class Ranges {
     return -1;
   }
 
-  // Fills a share that is empty from the largest; false where all are empty.
+  // Fills an empty share from the largest one; false if all are empty.
   bool Refill(std::atomic<Share>* empty) {
     for (;;) {
       std::atomic<Share>* largest = nullptr;
@@ -112,7 +112,7 @@ class Ranges {
       if (!largest) return false;
       const uint32_t middle = most.begin + (most.end - most.begin) / 2;
       if (largest->compare_exchange_strong(most, Share{most.begin, middle})) {
-        // Nobody else writes to an empty share.
+        // No other thread writes to an empty share.
         empty->store(Share{middle, most.end});
         return true;
       }
@@ -130,27 +130,27 @@ class Ranges {
   std::condition_variable all_;
 };
 
-// Helpers that have no range left stay awake for a moment, since to wake a thread
-// takes as long as a small loop: the next one finds them here.
+// Helpers without ranges busy-wait briefly for the next loop, because waking a
+// thread takes as long as a small loop.
 class Lingerers {
  public:
   explicit Lingerers(std::chrono::microseconds linger) : linger_(linger) {}
 
-  // Of the process. Never destroyed: helpers may outlive main().
+  // The instance of the process. Never destroyed: helpers may outlive main().
   static Lingerers& Shared() {
     constexpr std::chrono::microseconds kLinger{100};
     static std::atomic<Lingerers*> shared{new Lingerers(kLinger)};
-    // A forked process has none of the helpers, and maybe a lock that is held.
+    // A forked process has no helpers, and its copy may have a locked mutex.
     static const int forks = pthread_atfork(
         nullptr, nullptr, [] { shared = new Lingerers(kLinger); });
     (void)forks;
     return *shared;
   }
 
-  // How many there are at the moment.
+  // The number of waiting helpers.
   int Present() const { return present_.load(); }
 
-  // Offers a loop to those who linger; returns how many there were.
+  // Offers a loop to the waiting helpers; returns their number.
   int Offer(std::shared_ptr<Ranges> ranges) {
     {
       std::lock_guard<std::mutex> lock(mutex_);
@@ -160,7 +160,7 @@ class Lingerers {
     return present_.load();
   }
 
-  // Works on `ranges` and then on what is offered, until nothing is for the time.
+  // Processes `ranges` and then offered loops, until none is offered in time.
   void Help(std::shared_ptr<Ranges> ranges) {
     int64_t seen = offers_.load();
     ranges->Work();
@@ -168,7 +168,9 @@ class Lingerers {
     bool stays = true;
     while (stays) {
       stays = Await(linger_, [&] { return offers_.load() != seen; });
-      // After leaving it looks once more: whoever counted it has offered before.
+      // Checks again after leaving: a caller that counted this helper has
+      // already
+// made its offer.
       if (!stays) --present_;
       if (offers_.load() == seen) continue;
       seen = offers_.load();
@@ -188,11 +190,11 @@ class Lingerers {
   std::weak_ptr<Ranges> offered_;
 };
 
-// Calls work(begin, end) for ranges of at most `size` that make up [0, total).
-// The caller works too, and waits for ranges, not for threads: one that the
-// system does not let run holds nothing up.
+// Calls work(begin, end) for ranges of at most `size` that cover [0, total).
+// The caller works too. It waits for ranges, not for threads, so that a thread
+// that is not scheduled delays nothing.
 //
-// schedule(closure) runs a closure on another thread, some time or other.
+// schedule(closure) runs a closure on another thread at any later time.
 template <typename Schedule>
 void Spread(int64_t total, int64_t size, int num_threads,
             const Schedule& schedule,

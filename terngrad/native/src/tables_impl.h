@@ -1,7 +1,7 @@
 // Rotated blocks to the entries of a table, and sums of entries back.
 //
-// A part of kernels_impl.h, which includes it where its vectors are known.
-// terngrad/codec/methods/transforms/thc.py has the mathematics.
+// A part of kernels_impl.h, included after the vector types.
+// terngrad/codec/methods/transforms/thc.py explains the mathematics.
 
 // Entry `index` of 16.
 TERNGRAD_INLINE Ints Entries(const int32_t* table, Ints index) {
@@ -24,7 +24,7 @@ void EncodeTable(const float* data, int64_t size, const TableCode& code,
   const Floats limit =
       Floats{} + static_cast<float>(kTableGrid << kTableFraction);
   const Ints last = Ints{} + (2 * kTableGrid - 1);
-  // For each cell between two integers the entry that is at it or below.
+  // For each cell between two integers, the largest entry at or below it.
   int32_t lower[2][kTableEntries];
   int32_t widths[kTableEntries] = {};
   for (int cell = 0, entry = 0; cell < 2 * kTableEntries; ++cell) {
@@ -55,7 +55,7 @@ void EncodeTable(const float* data, int64_t size, const TableCode& code,
       const Ints fixed = Nearest(Max(-limit, Min(limit, scaled)));
       Ints cell = (fixed >> kTableFraction) + kTableGrid;
       cell = cell < last ? cell : last;
-      cell = cell < 0 ? Ints{} : cell;  // Of what is no number.
+      cell = cell < 0 ? Ints{} : cell;  // For NaN.
       const Ints low = cell & (kTableEntries - 1);
       const Ints index = cell < kTableEntries ? Entries(lower[0], low)
                                               : Entries(lower[1], low);

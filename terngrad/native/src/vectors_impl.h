@@ -1,6 +1,6 @@
 // Vectors as wide as a register, and ranges of variables.
 //
-// A part of kernels_impl.h, which includes it where its vectors are known.
+// A part of kernels_impl.h, included after the vector types.
 
 constexpr int kLanes = TERNGRAD_LANES;
 
@@ -33,7 +33,7 @@ TERNGRAD_INLINE To Bits(From from) {
   return to;
 }
 
-// a < b ? a : b. Compilers do not take this for the instruction that it is.
+// a < b ? a : b. Compilers do not translate this expression to the instruction.
 TERNGRAD_INLINE Floats Min(Floats a, Floats b) {
 #if defined(__AVX512F__)
   return Bits<Floats>(_mm512_min_ps(Bits<__m512>(a), Bits<__m512>(b)));
@@ -44,8 +44,8 @@ TERNGRAD_INLINE Floats Min(Floats a, Floats b) {
 #endif
 }
 
-// a * b + c, rounded once. Written out: which of two products a compiler would
-// contract with their sum is its own choice.
+// a * b + c, rounded once. Explicit, because of two products a compiler may
+// contract either one with their sum.
 TERNGRAD_INLINE Floats MultiplyAdd(Floats a, Floats b, Floats c) {
 #if defined(__AVX512F__)
   return Bits<Floats>(
@@ -54,8 +54,8 @@ TERNGRAD_INLINE Floats MultiplyAdd(Floats a, Floats b, Floats c) {
   return Bits<Floats>(
       _mm256_fmadd_ps(Bits<__m256>(a), Bits<__m256>(b), Bits<__m256>(c)));
 #else
-  // Slow where there is no instruction for it; XLA does not fuse there either, so
-  // terngrad/step/fused_updates.py does without.
+  // Slow without such an instruction. XLA does not fuse in this case either, so
+  // terngrad/step/fused_updates.py does not use it.
   for (int i = 0; i < kLanes; ++i) c[i] = std::fma(a[i], b[i], c[i]);
   return c;
 #endif
@@ -76,8 +76,8 @@ TERNGRAD_INLINE void StoreSome(float* to, Floats values, int64_t lanes) {
   }
 }
 
-// Calls visit(i, lanes) for vectors of lanes of [0, size): kLanes but for the
-// last.
+// Calls visit(i, lanes) for vectors that cover [0, size). `lanes` is kLanes,
+// or less for the last vector.
 template <typename Visit>
 TERNGRAD_INLINE void ForVectors(int64_t size, Visit visit) {
   int64_t i = 0;
@@ -87,16 +87,16 @@ TERNGRAD_INLINE void ForVectors(int64_t size, Visit visit) {
 
 // --- variables
 
-// Where the elements of a bucket lie: finds, for runs of positions that only
-// move forward, the variables that they belong to.
+// Finds the variables of ranges of a bucket's elements. Ranges must be in
+// ascending order.
 class Cursor {
  public:
-  // Stands at variable 0, before any position.
+  // Starts at variable 0.
   Cursor() : index_(0), start_(0) {}
 
-  // Calls visit(i, offset, done, size) for the pieces of positions
-  // [position, position + count) that lie in variable i, `done` positions from
-  // the first; none beyond the bucket's end.
+  // Splits the elements [position, position + count) by variable and calls
+  // visit(i, offset, done, size) for the piece in variable i, which begins at
+  // element position + done. Elements past the bucket's end are skipped.
   template <typename Variable, typename Visit>
   TERNGRAD_INLINE void Walk(const Variable* variables,
                                int64_t num_variables, int64_t position,

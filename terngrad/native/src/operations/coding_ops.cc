@@ -1,4 +1,4 @@
-// The operations that look at gradients and encode them.
+// The operations that compute statistics of gradients and encode them.
 
 #include <algorithm>
 #include <cstdint>
@@ -10,8 +10,8 @@
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
-// Read from the file before it is loaded: a library that was built against
-// another version must not be.
+// Read from the file before loading, because a library that was built for
+// another version must not be loaded.
 extern "C" __attribute__((used, visibility("default")))
 const char terngrad_built_for[] =
     "terngrad-native-built-for-tensorflow-" TERNGRAD_TF_VERSION ";";

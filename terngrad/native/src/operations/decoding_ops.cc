@@ -14,7 +14,7 @@ namespace {
 
 using tensorflow::OpOutputList;
 
-// What operations that decode payloads have in common.
+// The base class of operations that decode payloads.
 class Decoding : public Kernel {
  public:
   explicit Decoding(OpKernelConstruction* context) : Kernel(context) {
@@ -33,7 +33,7 @@ class Decoding : public Kernel {
   }
 
  protected:
-  // The payloads of all workers, `words` of each, in their order, and the
+  // Reads the payloads of all workers, `words` of each, in order, and the
   // scalers.
   absl::Status Read(OpKernelContext* context, int64_t words,
                     std::vector<const int32_t*>* payloads,

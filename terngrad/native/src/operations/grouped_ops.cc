@@ -17,7 +17,7 @@ namespace {
 using tensorflow::OpOutputList;
 using tensorflow::shape_inference::InferenceContext;
 
-// The extent of a variable, or of a group that is measured by itself.
+// The extent of a variable, or of one group.
 Extent ExtentOf(OpKernelContext* context, const float* data, int64_t size,
                 const GroupCode& code) {
   const int64_t blocks = (size + kExtentBlock - 1) / kExtentBlock;
@@ -60,7 +60,7 @@ class Norms : public Kernel {
   }
 };
 
-// What operations of such codes have in common.
+// The base class of operations of codes of groups.
 class Grouped : public Kernel {
  public:
   explicit Grouped(OpKernelConstruction* context) : Kernel(context) {
@@ -86,7 +86,7 @@ class Grouped : public Kernel {
   }
 
  protected:
-  // The code of a variable of so many elements, at least one.
+  // The code of a variable of `size` elements, at least one.
   GroupCode CodeOf(int64_t size) const {
     GroupCode code = code_;
     code.size = group_size_ ? std::min(group_size_, size) : size;

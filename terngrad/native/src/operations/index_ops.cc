@@ -1,5 +1,5 @@
-// The operations that pack the indices of few elements, and unpack them: the words
-// of terngrad/codec/methods/sparse/elias_fano.py.
+// The operations that pack and unpack the indices of few elements, in the
+// format of terngrad/codec/methods/sparse/elias_fano.py.
 
 #include <algorithm>
 #include <cstdint>
@@ -17,8 +17,8 @@ using tensorflow::shape_inference::InferenceContext;
 
 constexpr int kBits = 32;
 
-// Where the bits of indices stand: bit x of a row of n bits is bit x / w of word
-// x % w, w = ceil(n / 32).
+// The layout of the bits of indices: bit x of a row of n bits is bit x / w of
+// word x % w, w = ceil(n / 32).
 struct Layout {
   int64_t number;
   int64_t num_elements;
@@ -115,7 +115,7 @@ class UnpackIndices : public Indices {
     int32_t* const out = indices->flat<int32_t>().data();
     const std::vector<int32_t> ones =
         Ones(words + from.low_bits * from.plane_words(), from);
-    // Words that no encoder makes give some indices, which may be too large.
+    // Corrupted words give arbitrary indices, which may be too large.
     const int32_t most =
         static_cast<int32_t>(from.num_elements >> from.low_bits) + 1;
     for (int64_t i = 0; i < from.number; ++i) {
@@ -135,7 +135,7 @@ class UnpackIndices : public Indices {
   }
 
  private:
-  // Where the string has its first ones; past its end where it has too few.
+  // The positions of the string's first ones; past its end if it has too few.
   static std::vector<int32_t> Ones(const int32_t* words, const Layout& from) {
     const int64_t width = from.string_words();
     const int64_t bits = from.string_bits();
@@ -145,7 +145,7 @@ class UnpackIndices : public Indices {
     for (int64_t at = 0, place = 0; at < bits; ++place) {
       for (int64_t j = 0; j < width && at < bits; ++j, ++at) {
         const int64_t bit = (words[j] >> place) & 1;
-        // Without a branch, which would often be guessed wrong.
+        // Without a branch, which would often be mispredicted.
         ones[rank] = bit ? static_cast<int32_t>(at) : ones[rank];
         rank = std::min(rank + bit, from.number);
       }

@@ -18,10 +18,10 @@
 
 namespace terngrad {
 
-// Variables that are held while an operation writes them.
+// Variables that are locked while an operation writes them.
 class Variables {
  public:
-  // Takes hold of the variables that are `context`'s inputs of these names.
+  // Locks the variables that are `context`'s inputs of these names.
   absl::Status Lock(OpKernelContext* context,
                     std::initializer_list<const char*> names) {
     for (const char* name : names) {
@@ -49,7 +49,7 @@ class Variables {
     return absl::OkStatus();
   }
 
-  // Where variable `index` may be written: a copy where somebody still reads it.
+  // Returns writable data of variable `index`; copied if it has other readers.
   absl::Status Open(OpKernelContext* context, int64_t index,
                     const TensorShape& shape, float** data) {
     Tensor* const now = variables_[index]->tensor();
@@ -72,19 +72,19 @@ class Variables {
   }
 
  private:
-  // Before the locks, which must go first.
+  // Declared before the locks, which must be destroyed first.
   std::vector<tensorflow::core::RefCountPtr<tensorflow::Var>> variables_;
   std::vector<std::unique_lock<tensorflow::mutex>> locks_;
 };
 
-// What an operation writes while it runs.
+// The locked variables that an operation writes.
 struct Held {
   Variables variables;
   std::vector<UpdatedVariable> updated;
   Rates rates;
 };
 
-// The attributes and inputs of an operation that moves variables.
+// The attributes and inputs of an operation that updates variables.
 class Moving {
  public:
   Moving(OpKernelConstruction* context, const std::vector<TensorShape>& shapes)
@@ -105,7 +105,7 @@ class Moving {
     }
   }
 
-  // Takes hold of the variables; `scalers` has one of each.
+  // Locks the variables; `scalers` has one scaler per variable.
   absl::Status Open(OpKernelContext* context, const float* scalers,
                     Held* held) const {
     const Tensor* rate;

@@ -1,6 +1,6 @@
-// What the TensorFlow operations around the kernels have in common: they check,
-// allocate and spread the work over TensorFlow's own threads.
-// terngrad/native/ops.py has their documentation.
+// Common code of the TensorFlow operations that call the kernels: they check
+// inputs, allocate outputs and spread the work over TensorFlow's threads.
+// terngrad/native/ops.py documents them.
 
 #ifndef TERNGRAD_NATIVE_OPS_COMMON_H_
 #define TERNGRAD_NATIVE_OPS_COMMON_H_
@@ -32,14 +32,14 @@ absl::Status InvalidArgument(const Pieces&... pieces) {
   return absl::InvalidArgumentError(absl::StrCat(pieces...));
 }
 
-// Spreads [0, total) over TensorFlow's threads in ranges of whole blocks; an item
-// is `elements` elements of work.
+// Spreads [0, total) over TensorFlow's threads in ranges of whole blocks. An
+// item is as much work as `elements` elements.
 inline void SpreadOver(OpKernelContext* context, int64_t total, int64_t block,
                        int64_t elements,
                        const std::function<void(int64_t, int64_t)>& work) {
   const auto& threads = *context->device()->tensorflow_cpu_worker_threads();
-  // Waking a thread costs about as much as so many elements. Several ranges a
-  // thread, since threads start late and are taken away.
+  // Waking a thread takes about as long as kLeastElements. There are several
+  // ranges per thread, because threads start late and are interrupted.
   constexpr int64_t kLeastElements = 32768;
   constexpr int64_t kRanges = 16;
   const int64_t size = std::max(total / (kRanges * threads.num_threads),
@@ -72,7 +72,7 @@ inline int64_t NumWords(int64_t num_elements, const Digits& digits) {
   return (num_elements + digits.places - 1) / digits.places;
 }
 
-// Where variables of `sizes` lie, which are a tensor each, or all of one.
+// Reads variables of `sizes`: one tensor each, or one tensor for all.
 inline absl::Status ReadVariables(const OpInputList& tensors,
                                   const std::vector<int64_t>& sizes,
                                   std::vector<const float*>* data) {
@@ -97,8 +97,8 @@ inline absl::Status ReadVariables(const OpInputList& tensors,
   return absl::OkStatus();
 }
 
-// The payloads of all workers, `words` of each, in their order: of the input
-// `parts`, see codec.method.Piece.
+// Reads the payloads of all workers, `words` of each, in order, from the input
+// `parts` with the row order of codec.method.Piece.
 inline absl::Status ReadPayloads(OpKernelContext* context, int64_t words,
                                  std::vector<const int32_t*>* payloads) {
   OpInputList parts;
@@ -124,7 +124,7 @@ inline absl::Status ReadPayloads(OpKernelContext* context, int64_t words,
   return absl::OkStatus();
 }
 
-// Of operations whose outputs have the shapes of their attribute `shapes`.
+// Shape function of operations with the output shapes in attribute `shapes`.
 inline absl::Status ListedShapes(
     tensorflow::shape_inference::InferenceContext* context) {
   std::vector<tensorflow::PartialTensorShape> shapes;
@@ -138,7 +138,7 @@ inline absl::Status ListedShapes(
   return absl::OkStatus();
 }
 
-// Of operations whose output is `num_words` words.
+// Shape function of operations whose output is `num_words` words.
 inline absl::Status WordsShape(
     tensorflow::shape_inference::InferenceContext* context) {
   int32_t words;
@@ -147,8 +147,8 @@ inline absl::Status WordsShape(
   return absl::OkStatus();
 }
 
-// TensorFlow hands an expensive operation to another thread. These spread over
-// threads themselves, so the one that reaches them runs them.
+// TensorFlow runs an expensive operation on another thread. These operations
+// use several threads anyway, so they run on the thread that schedules them.
 class Kernel : public OpKernel {
  public:
   using OpKernel::OpKernel;

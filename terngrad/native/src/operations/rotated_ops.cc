@@ -15,7 +15,7 @@ namespace {
 
 using tensorflow::OpOutputList;
 
-// What operations of `RotatedCode` have in common.
+// The base class of operations of `RotatedCode`.
 class Rotated : public Kernel {
  public:
   explicit Rotated(OpKernelConstruction* context) : Kernel(context) {
@@ -34,7 +34,7 @@ class Rotated : public Kernel {
     }
     code_.num_levels = count;
     code_.with_zero = fits && levels[0] == 0;
-    // With 0 there are no other levels than -1 and 1.
+    // With a zero level, the only other levels are -1 and 1.
     fits = fits && (!code_.with_zero || (count == 2 && levels[1] == 1));
     const int places = code_.places;
     fits = fits && (base == 2    ? places == 32
@@ -53,7 +53,7 @@ class Rotated : public Kernel {
   }
 
  protected:
-  // The code of so many elements, and the numbers of its parts.
+  // Sets the code for `num_elements` elements, and the sizes of its parts.
   void SetSize(int64_t num_elements) {
     code_.block = BlockOf(num_elements);
     num_blocks_ = (num_elements + code_.block - 1) / code_.block;
@@ -134,7 +134,7 @@ class EncodeRotated : public Rotated {
                      sources.data(), count, code, keys, begin, end,
                      reinterpret_cast<float*>(out + kKeyWords), bytes);
                });
-    // Past the end stands the code 0.
+    // Elements past the end have the code 0.
     std::memset(bytes + num_digits_, code.with_zero ? 1 : 0,
                 num_codes_ * code.places + kSpare - num_digits_);
     SpreadOver(context, num_codes_, kBlockWords, code.places,

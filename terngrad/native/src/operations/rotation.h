@@ -1,4 +1,4 @@
-// What operations of codes of rotated blocks have in common.
+// Common code of the operations of codes of rotated blocks.
 
 #ifndef TERNGRAD_NATIVE_ROTATION_H_
 #define TERNGRAD_NATIVE_ROTATION_H_
@@ -9,10 +9,10 @@
 
 namespace terngrad {
 
-// Digits that kernels may read and write past the last.
+// Digits past the last one that kernels may read and write.
 constexpr int64_t kSpare = 64;
 
-// Elements that are rotated together, of so many in all: rotation.blocks.
+// Elements of a block, for a variable of `num_elements`, as in rotation.blocks.
 inline int64_t BlockOf(int64_t num_elements) {
   int64_t block = kRotatedBlock;
   while (block / 2 >= num_elements && block > 1) block /= 2;

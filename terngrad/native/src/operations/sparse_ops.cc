@@ -1,5 +1,5 @@
-// The operations of codes that send few elements: to find the largest, and to add
-// what arrives.
+// The operations of codes that send few elements: they find the largest
+// elements and add received ones.
 
 #include <algorithm>
 #include <cmath>
@@ -22,12 +22,12 @@ using tensorflow::OpOutputList;
 using tensorflow::shape_inference::InferenceContext;
 
 constexpr int32_t kMagnitude = 0x7fffffff;
-// From so many elements on about so many of them are in the sample.
+// From kSampled elements on, about kSample of them are sampled.
 constexpr int64_t kSampled = 65536, kSample = 32768;
-// Elements that are looked at, and written, at a time.
+// Elements that are processed at a time.
 constexpr int64_t kBlock = 32768;
 
-// Some elements of a vector, in their order.
+// Some elements of a vector, in order.
 struct Elements {
   std::vector<int32_t> indices;
   std::vector<float> values;
@@ -45,18 +45,18 @@ int32_t MagnitudeOf(float value) {
   return bits & kMagnitude;
 }
 
-// A magnitude that at least `number` elements reach, by a sample; 0 where
-// elements are few.
+// Estimates a magnitude that at least `number` elements reach, from a sample; 0
+// for few elements.
 int32_t Likely(const float* data, int64_t size, int64_t number) {
   if (size < kSampled || number > size / 4) return 0;
-  // Odd, since columns of matrices are often powers of two.
+  // Odd, because columns of matrices are often powers of two.
   const int64_t stride = (size / kSample) | 1;
   std::vector<int32_t> sample;
   sample.reserve(size / stride + 1);
   for (int64_t i = 0; i < size; i += stride) {
     sample.push_back(MagnitudeOf(data[i]));
   }
-  // What reaches the sample's own: six deviations more than so many.
+  // The expected number in the sample, plus six standard deviations.
   const double own = static_cast<double>(number) / stride;
   const int64_t place = std::min<int64_t>(
       static_cast<int64_t>(own + 6 * std::sqrt(own) + 1), sample.size() - 1);
@@ -91,7 +91,7 @@ Elements AtLeast(OpKernelContext* context, const float* data, int64_t size,
 // The `number`-th largest magnitude, and how many are larger.
 std::pair<int32_t, int64_t> Limit(const std::vector<float>& values,
                                   int64_t number) {
-  // By their upper bits first, since the exact place takes longer to find.
+  // By the upper bits first, because an exact search takes longer.
   constexpr int kLower = 15;
   std::vector<int64_t> counts(size_t{1} << (31 - kLower));
   for (const float value : values) ++counts[MagnitudeOf(value) >> kLower];
@@ -110,8 +110,8 @@ std::pair<int32_t, int64_t> Limit(const std::vector<float>& values,
   return {limit, larger};
 }
 
-// The elements of largest magnitude, of equal ones the first, in their order: so
-// many, or those that reach `least` where they are fewer.
+// The `number` elements of largest magnitude, in order; of equal ones the
+// first. Fewer if fewer reach `least`.
 Elements Largest(OpKernelContext* context, const float* data, int64_t size,
                  int64_t number, int32_t least) {
   const int32_t likely = std::max(least, Likely(data, size, number));
@@ -160,7 +160,7 @@ class Selection : public Kernel {
                              const Elements& found) = 0;
 
   int64_t number_;
-  int32_t least_ = 0;  // Of a magnitude.
+  int32_t least_ = 0;  // Bits of the smallest magnitude.
 };
 
 class LargestOp : public Selection {
@@ -182,8 +182,8 @@ class LargestOp : public Selection {
   }
 };
 
-// The largest elements that reach a threshold: their number, and for each index
-// and value. See terngrad/codec/methods/sparse/threshold.py.
+// Writes the number of the largest elements that reach a threshold, and the
+// index and value of each. See terngrad/codec/methods/sparse/threshold.py.
 class EncodeThreshold : public Selection {
  public:
   explicit EncodeThreshold(OpKernelConstruction* context) : Selection(context) {
@@ -208,7 +208,7 @@ class EncodeThreshold : public Selection {
   }
 };
 
-// A row of few elements, in rising order.
+// A row of few elements, in ascending order.
 struct Row {
   std::vector<int32_t> sorted_indices;
   std::vector<float> sorted_values;
@@ -233,7 +233,7 @@ struct Row {
   }
 };
 
-// A stretch of a variable, from element `first` of the bucket on.
+// A range of a variable, from element `first` of the bucket on.
 struct Stretch {
   float* data;
   int64_t first;
@@ -256,7 +256,8 @@ class AddElements : public Kernel {
                                 "received ", indices.shape().DebugString(),
                                 " and ", values.shape().DebugString()));
     const int64_t count = indices.dim_size(1);
-    // Rows are never copied: their pointers may be to what is in them.
+    // Rows are never copied, because they may contain pointers to their
+    // vectors.
     std::vector<Row> rows;
     rows.reserve(indices.dim_size(0));
     for (int64_t r = 0; r < indices.dim_size(0); ++r) {

@@ -1,5 +1,4 @@
-// The operations that make gradients of sums that were added elsewhere, in
-// tensors or on their way into variables.
+// The operations that convert sums to gradients, or update variables with them.
 
 #include <cstdint>
 #include <vector>
@@ -15,10 +14,10 @@ namespace {
 
 using tensorflow::OpOutputList;
 
-// Elements of a range that is worked on at a time.
+// Elements that are processed at a time.
 constexpr int64_t kBlockSums = 16384;
 
-// What operations on sums have in common.
+// The base class of operations on sums.
 class OnSums : public Kernel {
  public:
   explicit OnSums(OpKernelConstruction* context) : Kernel(context) {
@@ -33,7 +32,7 @@ class OnSums : public Kernel {
   }
 
  protected:
-  // The sums, at least `count`, and the scalers.
+  // Reads the sums, at least `count`, and the scalers.
   absl::Status Read(OpKernelContext* context, int64_t count, const void** sums,
                     const float** scalers) const {
     const Tensor* vector;

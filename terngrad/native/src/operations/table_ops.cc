@@ -14,7 +14,7 @@
 namespace terngrad {
 namespace {
 
-// Where the blocks of variables lie that are rotated each by itself.
+// The blocks of variables; each variable is rotated separately.
 class Blocks {
  public:
   Blocks() = default;
@@ -28,8 +28,8 @@ class Blocks {
     }
   }
 
-  // Calls visit(variable, its elements, a block's, blocks, first block, first
-  // padded element).
+  // Calls visit(variable, elements of it, elements of a block, number of
+  // blocks, first block, first padded element).
   template <typename Visit>
   void ForAll(Visit visit) const {
     int64_t first_block = 0, first = 0;
@@ -127,7 +127,7 @@ class EncodeTable : public Kernel {
                               bytes + first);
       });
     });
-    // Past the end stands the entry 0, or the first where there is none.
+    // Positions past the end have the entry 0, or the first entry without one.
     const int32_t* const zero =
         std::find(code_.entries, code_.entries + kTableEntries, 0);
     const int fill = zero - code_.entries;
