@@ -63,7 +63,7 @@ def existing(
   sizes: Sequence[int],
   workers: int,
 ) -> list[tf.Tensor]:
-  """Sets a range, list of [width], to zero past the ends of its variables."""
+  """Returns a range, list of [width], zeroed past the ends of variables."""
   found = []
   for own, size in zip(values, sizes, strict=True):
     count = width(size, workers)
