@@ -25,8 +25,8 @@ class FewElements(coded.Code):
   ) -> tuple[tf.Tensor, tf.Tensor]:
     """Unpacks (int32 [k] indices in the bucket, float32 [k] values).
 
-    The number of all elements, as an index, marks an unused entry. Any words
-    are safe. In a payload made by an encoder, no index occurs twice.
+    An index equal to the number of elements in the bucket marks an unused
+    entry. Any words are safe. An encoder's payload has no index twice.
     """
 
   def decode_sum(
@@ -57,7 +57,7 @@ class FewElements(coded.Code):
   def _rows(
     self, parts: Sequence[tf.Tensor], sizes: Sequence[int]
   ) -> tf.Tensor:
-    """Returns payloads of the right length, int32 [n, w], in worker order."""
+    """Checks the payloads' length; returns int32 [n, w] in worker order."""
     wire.check_length(self.name, self.words_of(sizes), parts, sum(sizes))
     return method.rows_in_order(parts)
 

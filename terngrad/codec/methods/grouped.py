@@ -147,7 +147,7 @@ class OnKernels(by_variable.ByVariable):
   """A code of variables with native kernels: the first base of a twin class.
 
   Attributes:
-    kernels: parameters of the kernels; the code sets them.
+    kernels: parameters of the kernels, set by the code without kernels.
   """
 
   compiled = False
@@ -244,7 +244,7 @@ def round_to_levels(
 def _cut(
   values: tf.Tensor | None, shapes: Sequence[tuple[int, int]]
 ) -> list[tf.Tensor | None]:
-  """Reshapes a variable's elements to a list of [rows, n]; None gives Nones."""
+  """Cuts a variable into a list of [rows, n]; None gives a list of None."""
   if values is None:
     return [None] * len(shapes)
   parts = tf.split(values, [rows * size for rows, size in shapes])

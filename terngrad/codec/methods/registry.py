@@ -70,8 +70,8 @@ def ternary(
     sharing: 'probe': workers agree on the shared scaler, then encode.
       'requantize' (formerly 'thin'): workers encode at once with the local
       scaler, and drop codes at random when the shared scaler is known. The
-      distribution is the same; the payloads of N virtual nodes wait in memory
-      instead of N gradients.
+      codes' distribution is the same; the payloads of N virtual nodes wait in
+      memory instead of N gradients.
 
   Raises:
     ValueError: an option is out of its range.
@@ -144,7 +144,7 @@ CODECS: dict[str, Callable[..., Any] | str] = {
   'topk': f'{_HERE}sparse.topk:TopK',
 }
 
-# Methods that are no `coded.Code`: they have several rounds, keep state, or
+# Methods that are not a `coded.Code`: they have several rounds, keep state, or
 # draw random numbers in `decode`.
 METHODS = {
   'powersgd': f'{_HERE}transforms.powersgd:PowerSGD',
@@ -227,7 +227,7 @@ def parse(text: str, workers: int = 0) -> 'coded_lib.Code':
 
   Raises:
     ValueError: a name, option or value is invalid (the message lists the valid
-      ones), or the text names wrappers or a method that is no code.
+      ones), or the text names wrappers or a method that is not a code.
   """
   wrappers, _, text = _in_full(text).rpartition('+')
   name, _ = spelling.split(text)

@@ -1,6 +1,6 @@
 """Rejects payloads that no encoder made, before they are decoded.
 
-For words from files and sockets, in eager mode. Training does not call it.
+Checks words from files and sockets, in eager mode. Training runs no checks.
 """
 
 from typing import Any
@@ -29,7 +29,8 @@ def validate(codec: coded.Code, words: Any, num_elements: int) -> np.ndarray:
     NumPy int32 [codec.num_words(num_elements)], for `decode_sum`.
 
   Raises:
-    ValueError: no encoder makes such a payload; says what was expected.
+    ValueError: no encoder makes such a payload. The message says what was
+      expected.
   """
   packing = codec.packing
   kind = packing or codec

@@ -2,8 +2,8 @@
 
 Micikevicius et al., FP8 Formats for Deep Learning, 2022,
 https://arxiv.org/abs/2209.05433: e4m3, which has no infinity and a maximum of
-448, and e5m2, with a maximum of 57344. Departure: each group has a scale, which
-maps its largest magnitude to the upper half of the range.
+448, and e5m2, with a maximum of 57344. Departure: each group has a separate
+scale, which maps its largest magnitude to the upper half of the range.
 """
 
 from collections.abc import Sequence

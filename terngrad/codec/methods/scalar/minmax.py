@@ -51,7 +51,7 @@ class Minmax(grouped.Grouped):
   def encode_groups(
     self, rows: tf.Tensor, bits: tf.Tensor | None
   ) -> tuple[list[tf.Tensor], tf.Tensor]:
-    """Computes minima and steps, and rounds elements at random to a step."""
+    """Computes minima and steps, and rounds elements at random to levels."""
     rows = tf.clip_by_value(rows, -grouped.LARGEST, grouped.LARGEST)
     least, largest = tf.reduce_min(rows, axis=1), tf.reduce_max(rows, axis=1)
     least = tf.where(least == 0.0, 0.0, least)  # -0 becomes +0

@@ -150,7 +150,7 @@ def _sign_words(flat: tf.Tensor) -> tf.Tensor:
 def _scaled(
   signs: tf.Tensor, scales: tf.Tensor, context: method.Context
 ) -> list[tf.Tensor]:
-  """Multiplies int32 signs by the scales of v variables, to v float32."""
+  """Multiplies int32 signs by each variable's scale, list of v float32."""
   signs = tf.split(signs[: sum(context.sizes)], context.sizes)
   return [tf.cast(own, tf.float32) * scales[i] for i, own in enumerate(signs)]
 

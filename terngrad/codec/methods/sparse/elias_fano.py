@@ -1,9 +1,9 @@
 """Elias-Fano code: sorted indices in a fixed number of words.
 
 Source: see `stc`. For k indices below n, the lowest l = floor(log2(n / k)) bits
-are stored as l planes of k bits. The remaining upper bits, as a number h, are
-stored in a string of k + floor((n - 1) / 2**l) + 1 bits: bit h + i of the
-string is 1 for index number i.
+are stored as l planes of k bits. The upper bits of index number i form a
+number h. They are stored in a string of k + floor((n - 1) / 2**l) + 1 bits, in
+which bit h + i is 1.
 """
 
 import numpy as np

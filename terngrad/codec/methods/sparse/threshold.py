@@ -58,15 +58,12 @@ class Threshold(few_elements.FewElements):
     return cast(_Pairs, self.stages[-1])
 
   def choose(self, elements: tf.Tensor, number: int, above: float) -> tf.Tensor:
-    """Encodes the largest elements that reach the threshold.
+    """Encodes up to `number` elements that reach the threshold.
 
-    Args:
-      elements: float32 [n].
-      number: k <= n, the largest number of elements sent.
-      above: the threshold, >= 0.
+    Arguments and format are those of `sparse_ops.encode_threshold`.
 
     Returns:
-      int32 [1 + 2 k], in the format of `sparse_ops.encode_threshold`.
+      int32 [1 + 2 number].
     """
     return _encode(elements, number, above)
 
@@ -94,10 +91,7 @@ class _OnKernels(few_elements.OnKernels, Threshold, twin_of=Threshold):
 
 
 class _Pairs(wire.VariablePacking):
-  """The number of elements, then their indices and values in pairs.
-
-  Indices rise.
-  """
+  """The number of elements, then pairs of index and value, in rising order."""
 
   elements_per_word = 1
   levels = None

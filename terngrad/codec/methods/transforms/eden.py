@@ -2,11 +2,11 @@
 
 A rotation makes the elements of any gradient nearly Gaussian. The best three
 levels for Gaussian elements are known. Their squared error is 0.19 of the
-gradient's square; TernGrad's codes have 1.0 at the same number of bits. A scale
-for each rotated block makes the estimate's component along the gradient equal
-to the gradient. This raises the error to 0.234 and removes the bias in the mean
-over all rotations. The rotations used here, signs and a Hadamard matrix, come
-close to that mean.
+gradient's square; that of TernGrad's codes is 1.0 at the same number of bits. A
+scale for each rotated block makes the estimate's component along the gradient
+equal to the gradient. This raises the error to 0.234 and removes the bias in
+the mean over all rotations. The rotations used here, signs and a Hadamard
+matrix, come close to that mean.
 
 A payload consists of the rotation's key, two words; the scales of the blocks,
 one word each; and the codes, for three levels 20 per word, as `packing.base3`
@@ -45,9 +45,9 @@ def eden3() -> coded.Code:
   Not suitable for blocks in which a few elements hold nearly the whole square,
   such as buckets of a few elements: there are few sign patterns then, and the
   rotated elements are far from Gaussian. With two such elements the square of
-  the bias is up to 0.24 of the gradient's square, with 10 normal ones about
-  0.01 and with 100 below 0.001. Where that matters, keep such variables in
-  float32.
+  the bias is up to 0.24 of the gradient's square; with 10 normally distributed
+  ones about 0.01, and with 100 below 0.001. Where that matters, keep such
+  variables in float32.
 
   Elements below 2**-126 (1.2e-38) count as zeros.
 

@@ -121,10 +121,7 @@ def revived(q: tf.Tensor) -> tf.Tensor:
 
 
 def normal(shape: Sequence[int], key: tf.Tensor) -> tf.Tensor:
-  """Draws nearly standard normal float32 of the shape.
-
-  The bits are the same on every platform and in every mode.
-  """
+  """Draws nearly standard normal float32, the same bits on every platform."""
   count = math.prod(shape)
   bits = tf.reshape(random_bits.range_bits(key, 6 * count), [6, count])
   halves = tf.bitwise.right_shift(bits, 16), tf.bitwise.bitwise_and(bits, 65535)
@@ -151,8 +148,8 @@ def product(
 def _by_columns(a: tf.Tensor, b: tf.Tensor, **transposed: bool) -> tf.Tensor:
   """Multiplies column by column.
 
-  XLA has a special loop for a transposed matrix and a vector. With two columns
-  and more it takes thirty times as long, whatever their number.
+  XLA has a special loop for a transposed matrix and a vector. A product with
+  two columns or more takes thirty times as long, whatever their number.
   """
   columns = tf.split(b, b.shape[1], axis=1)
   return tf.concat([tf.matmul(a, c, **transposed) for c in columns], axis=1)
@@ -181,8 +178,8 @@ def _gram_schmidt(matrix: tf.Tensor, epsilon: float) -> tf.Tensor:
 def _in_range(matrix: tf.Tensor) -> tf.Tensor:
   """Divides a matrix by a power of two if its squares would leave float32.
 
-  The same if epsilon would not be small compared with the norms. Other matrices
-  do not change, to the bit.
+  Also divides it if epsilon would not be small compared with the norms. Other
+  matrices do not change, to the bit.
   """
   largest = tf.reduce_max(tf.abs(matrix))
   is_usual = (largest >= 2.0**-20) & (largest <= 2.0**50)

@@ -35,17 +35,11 @@ _FRACTION = 16
 
 @functools.cache
 def table(span: float = 3.0) -> np.ndarray:
-  """Returns the entries with the least squared error for normal numbers.
+  """Returns the int [16] entries of least squared error for normal numbers.
 
-  Searches all rising tables from -15 to 15 by dynamic programming. A number x
-  between the entries a and b is rounded at random; its mean squared error is
-  (x - a)(b - x).
-
-  Args:
-    span: the largest entry, in standard deviations.
-
-  Returns:
-    int [16].
+  Searches all rising tables from -15 to 15 by dynamic programming; 15 is `span`
+  standard deviations. A number x between the entries a and b is rounded at
+  random; its mean squared error is (x - a)(b - x).
   """
   x = np.linspace(-span, span, 6001)
   weight = np.exp(-(x**2) / 2)
@@ -112,8 +106,8 @@ class Thc(method.Method):
     """Creates the method.
 
     Args:
-      span: value of the largest entry, in root mean squares of a rotated block,
-        which its agreed norm gives; larger magnitudes are clipped.
+      span: value of the largest entry, in units of a rotated block's root mean
+        square, which is its agreed norm. Larger magnitudes are clipped.
 
     Raises:
       ValueError: `span` is not positive.
@@ -127,10 +121,10 @@ class Thc(method.Method):
     return rotation.blocks(num_elements)[0] if num_elements else 1
 
   def on_kernels(self) -> method.Method:
-    """Returns the method with native kernels.
+    """Returns the method with native kernels, if they are built.
 
-    Without kernels, XLA compiles the functions separately, as it does beside
-    kernels: fused with the functions of a wrapper they round differently.
+    Without them, XLA compiles each function separately, as it does beside
+    kernels. Fused with the functions of a wrapper, they round differently.
     """
     if type(self) is not Thc or not native.available():
       return wrapper.SelfCompiled(self)
@@ -206,7 +200,7 @@ class Thc(method.Method):
     low, high = values[next_entry - 1], values[next_entry]
     fixed = tf.reshape(fixed, [-1])
     cell = tf.bitwise.right_shift(fixed, _FRACTION) + _GRID
-    # Norms report values that are not finite; here they may become any entry.
+    # The norms show values that are not finite; here any entry will do.
     cell = tf.clip_by_value(cell, 0, 2 * _GRID - 1)
     below = tf.gather(tf.constant(low, tf.int32), cell)
     width = tf.gather(tf.constant(high - low, tf.int32), cell)

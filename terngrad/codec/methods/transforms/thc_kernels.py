@@ -79,7 +79,7 @@ class OnKernels(wrapper.Wrapper):
     return rotated_ops.decode_table(sums, factors, signs, shapes)
 
   def _coding(self, context: methods.Context) -> tuple[_Pair, _Pair]:
-    """Returns the scales of blocks and the keys of variables, both pairs."""
+    """Returns the pairs of block scales and of variable keys."""
     norms = [norm for norm, _ in self._norms(context)]
     starts = tf.constant(context.starts)
     draws = random_bits.fold_in(context.worker_key[:2][tf.newaxis], starts)

@@ -1,7 +1,7 @@
 """Base class of wrappers that keep a state for each variable.
 
-In the list of states the wrapper's come first, one for each variable; then come
-those of the wrapped method.
+The list of states starts with the wrapper's, one for each variable. The states
+of the wrapped method follow.
 """
 
 import abc
@@ -44,10 +44,7 @@ class Keeping(wrapper.Wrapper):
     received: methods.Arrived,
     context: methods.Context,
   ) -> tuple[list[tf.Tensor], methods.Tensors]:
-    """Sends the wrapped method's messages.
-
-    Updates the wrapper's states in the round `telling`.
-    """
+    """Sends the wrapped method's words; round `telling` updates the states."""
     own, inner = self.split(states, context)
     words, after = self.method.send(number, gradients, inner, received, context)
     if number == self.telling % self.num_rounds:

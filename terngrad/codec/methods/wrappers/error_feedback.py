@@ -91,7 +91,7 @@ class ErrorFeedback(around.Keeping):
     sent: tuple[list[tf.Tensor], methods.Tensors],
     context: methods.Context,
   ) -> methods.Tensors:
-    """Subtracts the sent words' estimate; without one, see `finish`."""
+    """Returns the sum minus the estimate of the sent words, if there is one."""
     if not self.estimates:
       return self.split(states, context)[0]
     return _left_out(gradients, self.method.estimate(sent[0], context), context)
@@ -103,7 +103,7 @@ class ErrorFeedback(around.Keeping):
     means: methods.Tensors,
     context: methods.Context,
   ) -> methods.Tensors:
-    """Subtracts the means if the method has no estimate.
+    """Returns the sum minus the mean as residuals, without an estimate.
 
     Then calls `finish` of the wrapped method, if it has one.
     """

@@ -31,7 +31,7 @@ class WithResiduals(wrapper.WithStates):
     gradients = methods.each(gradients, context)
     if self.remembering.residual:
       # The worker's range in whole variables, with zeros elsewhere. Only one
-      # worker has this residual, so N times it gives its value in the mean.
+      # worker adds this residual, so it is multiplied by N for the mean.
       workers = self.remembering.workers
       is_own = tf.range(workers)[:, tf.newaxis] == context.worker
       rows = [tf.where(is_own, state, 0.0) for state in states]

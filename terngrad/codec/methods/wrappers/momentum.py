@@ -28,16 +28,16 @@ def momentum_correction(
 ) -> methods.Method:
   """Wraps a method with momentum correction and error feedback.
 
-  Float32 steps between compressed steps send the whole sum, and the velocities
-  continue.
+  Float32 steps between compressed steps send the whole sum and keep the
+  velocities.
 
   Args:
     method: a method whose `carries` is False.
     momentum: m of v = m v + g, in [0, 1).
     masking: 1: the velocity of an element that is sent becomes zero.
-    clip_norm: workers clip the gradients of a bucket to a norm of this over the
-      square root of the number of workers; 0 turns clipping off. The norm
-      is over all variables of a bucket, so the bucket is not cut into parts.
+    clip_norm: each of N workers clips the gradients of a bucket to the norm
+      clip_norm / sqrt(N); 0 turns clipping off. The norm is over all variables
+      of a bucket, so the bucket is not cut into parts.
 
   Returns:
     A `method.Method`, whose first states are the velocities.
