@@ -4,12 +4,11 @@ Stich et al., Sparsified SGD with Memory, NeurIPS 2018,
 https://arxiv.org/abs/1809.07599, with error feedback; Wangni et al., Gradient
 Sparsification for Communication-Efficient Distributed Optimization, NeurIPS
 2018, https://arxiv.org/abs/1710.09854, for the scale that removes the bias. In
-each step all workers draw the same new indices, so the indices are not sent and
-the values can be added during the exchange. Departure: a variable is cut into k
-segments, whose lengths differ by at most one, and one element of each segment
-is drawn; the papers draw k of all elements. The probability of each element and
-the mean error are the same, but only k numbers are drawn instead of n, and
-nothing is sorted.
+each step all workers draw the same new indices. These are not sent, and values
+can be added during the exchange. Departure: a variable is cut into k segments,
+whose lengths differ by at most one, and one element of each is drawn; the
+papers draw k of all elements. The probability of each element and the mean
+error are the same, but k numbers are drawn instead of n, without a sort.
 """
 
 from collections.abc import Sequence
@@ -34,11 +33,10 @@ class RandomK(method.Method):
     """Creates the method.
 
     Args:
-      ratio: fraction of elements sent, in (0, 1]: of a variable's n elements
-        k = max(1, ceil(ratio n)) are sent.
-      unbiased: 0: values are not scaled, for use with error feedback. 1: values
-        are multiplied by the length of their segment, n / k in the mean, for
-        use without error feedback.
+      ratio: of a variable's n elements, k = max(1, ceil(ratio n)) are sent; in
+        (0, 1].
+      unbiased: 0, for use with error feedback: values are not scaled. 1, for
+        use without: scaled by the segment's length, n / k in the mean.
 
     Raises:
       ValueError: an option is out of its range.
@@ -65,12 +63,7 @@ class RandomK(method.Method):
     return ((method.float_sum(sum(counts)),),)
 
   def drawn(self, context: method.Context) -> list[tuple[tf.Tensor, tf.Tensor]]:
-    """Draws the elements of each variable.
-
-    Returns:
-      For each variable int32 [k], indices in the variable, and int64 [k], the
-      lengths of the segments.
-    """
+    """Draws for each variable int32 [k] indices; int64 [k] segment lengths."""
     found = []
     for size, number, start in zip(
       context.sizes, self.counts(context.sizes), context.starts, strict=True
