@@ -1,1 +1,1 @@
-"""Gradient methods by name, one file each."""
+"""Gradient compression methods, one module for each."""

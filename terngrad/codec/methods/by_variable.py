@@ -1,4 +1,7 @@
-"""Codes of single variables: a payload is theirs, one after the other."""
+"""Base classes of codes that encode each variable separately.
+
+A payload consists of the words of its variables, one after the other.
+"""
 
 import abc
 import functools
@@ -15,7 +18,7 @@ from terngrad.codec.stages import contract
 from terngrad.codec.stages import random_bits
 from terngrad.codec.stages import wire
 
-# Of codes that round to what is nearest, and of those that draw.
+# Traits of codes that round to nearest, and of codes that round at random.
 FIXED = contract.Traits(
   unbiased=False, lossless=False, additive=False, randomness='none'
 )
@@ -25,32 +28,32 @@ DRAWN = contract.Traits(
 
 
 class ByVariable(wire.CompositePacking, coded.Code):
-  """A code of how one variable is coded, by itself; it is its own packing.
+  """A code that encodes each variable separately; it is also the packing.
 
-  Nothing is agreed on; probes are norms, which show what is not finite. A
-  subclass defines `num_words`, of a variable, `encode_variable`, `planes` and
-  `check`.
+  The workers agree on nothing. The probe contains the norm of each variable,
+  which shows values that are not finite. A subclass defines `num_words` of a
+  variable, `encode_variable`, `planes` and `check`.
   """
 
   traits = FIXED
   scope = contract.VARIABLE
   agrees = False
 
-  # Codes of stages choose them, this one is its only stage.
+  # Chains set this attribute; this code is its only stage.
   @property
   def stages(self) -> Sequence[contract.Stage]:  # type: ignore[override]
-    """See `coded.Code`."""
+    """The stages: this code itself."""
     return (self,)
 
   @abc.abstractmethod
   def encode_variable(
     self, values: tf.Tensor, draws: Callable[[], tf.Tensor]
   ) -> tf.Tensor:
-    """int32 words of a variable.
+    """Encodes a variable to int32 words.
 
     Args:
       values: float32 [n], n >= 1.
-      draws: returns uint32 [n], random bits of each element.
+      draws: returns uint32 [n], random bits for each element.
     """
 
   def encode_pieces(
@@ -61,7 +64,7 @@ class ByVariable(wire.CompositePacking, coded.Code):
     shared: tf.Tensor,
     key: tf.Tensor,
   ) -> tf.Tensor:
-    """See `coded.Code`."""
+    """Encodes each variable and joins the words; see `coded.Code`."""
     variables, starts = method.each_of(pieces, sizes), method.starts_of(sizes)
     draws = functools.partial(random_bits.range_bits, key)
     words = [
@@ -78,7 +81,7 @@ class ByVariable(wire.CompositePacking, coded.Code):
     shapes: method.Shapes,
     scale: float = 1.0,
   ) -> list[tf.Tensor]:
-    """See `coded.Code`."""
+    """Decodes and adds the payloads of all workers; see `coded.Code`."""
     sizes = method.sizes_of(shapes)
     if not sum(sizes):
       return [tf.zeros(shape) for shape in shapes]
@@ -87,32 +90,32 @@ class ByVariable(wire.CompositePacking, coded.Code):
     return chain.gradients_of(None, sums, shared, shapes, scale)
 
   def _unpacked(self, words: tf.Tensor, sizes: Sequence[int]) -> tf.Tensor:
-    """float32 [elements]: what the words of all variables say."""
+    """Decodes the words of all variables to float32 [elements]."""
     pairs = zip(self.split(words, sizes), sizes, strict=True)
     return tf.concat([self.planes(p, n) for p, n in pairs if n], axis=0)
 
   def split(self, words: tf.Tensor, sizes: Sequence[int]) -> list[tf.Tensor]:
-    """The words of each variable, of a payload."""
+    """Splits a payload into the words of each variable."""
     return tf.split(words, list(map(self.num_words, sizes)))
 
 
 class FewElements(few_elements.FewElements, ByVariable):
-  """A code whose words hold few elements of each variable.
+  """A code whose words contain a few elements of each variable.
 
-  A subclass defines `elements` in place of `planes`.
+  A subclass defines `elements` instead of `planes`.
   """
 
   @abc.abstractmethod
   def elements(
     self, words: tf.Tensor, num_elements: int
   ) -> tuple[tf.Tensor, tf.Tensor]:
-    """(int32 [k] indices, float32 [k] values) of a variable's words.
+    """Unpacks (int32 [k] indices, float32 [k] values) of a variable's words.
 
-    The index is n where there is none; see `bucket_elements`.
+    The index n marks an unused entry; see `bucket_elements`.
     """
 
   def planes(self, words: tf.Tensor, num_elements: int) -> tf.Tensor:
-    """See `wire.CompositePacking`."""
+    """Decodes to float32 [n], with zeros at the other elements."""
     return few_elements.scattered(
       *self.elements(words, num_elements), num_elements
     )
@@ -120,7 +123,7 @@ class FewElements(few_elements.FewElements, ByVariable):
   def bucket_elements(
     self, words: tf.Tensor, sizes: Sequence[int]
   ) -> tuple[tf.Tensor, tf.Tensor]:
-    """See `few_elements.FewElements`."""
+    """Unpacks the elements of all variables, with indices in the bucket."""
     if not sum(sizes):
       return tf.zeros([0], tf.int32), tf.zeros([0])
     parts, starts = self.split(words, sizes), method.starts_of(sizes)

@@ -1,4 +1,4 @@
-"""Codes whose words hold few elements: their indices, and their values."""
+"""Base classes of sparse codes, whose words contain indices and values."""
 
 import abc
 from collections.abc import Sequence
@@ -15,18 +15,18 @@ from terngrad.native import sparse_ops
 
 
 class FewElements(coded.Code):
-  """A code of few elements, of which no worker's are spread over a tensor."""
+  """A sparse code, which decodes without a dense tensor for each worker."""
 
-  compiled = False  # see `topk.largest`
+  compiled = False  # XLA sorts: see `topk.largest`
 
   @abc.abstractmethod
   def bucket_elements(
     self, words: tf.Tensor, sizes: Sequence[int]
   ) -> tuple[tf.Tensor, tf.Tensor]:
-    """(int32 [k] indices in the bucket, float32 [k] values) of a payload.
+    """Unpacks (int32 [k] indices in the bucket, float32 [k] values).
 
-    The index is the number of all elements where there is none; safe for any
-    words. Those of a payload that an encoder made are each another.
+    An index equal to the number of elements in the bucket marks an unused
+    entry. Any words are safe. An encoder's payload has no index twice.
     """
 
   def decode_sum(
@@ -36,7 +36,7 @@ class FewElements(coded.Code):
     shapes: method.Shapes,
     scale: float = 1.0,
   ) -> list[tf.Tensor]:
-    """See `coded.Code`: payloads are added in the order of the workers."""
+    """Adds the payloads in the order of the workers; see `coded.Code`."""
     sizes = method.sizes_of(shapes)
     words = self._rows(parts, sizes)
 
@@ -48,7 +48,7 @@ class FewElements(coded.Code):
     _, total = tf.while_loop(
       lambda row, _: row < words.shape[0],
       add,
-      # One past the end, for what is no element.
+      # One more element, for unused entries.
       (tf.constant(0), tf.zeros([sum(sizes) + 1])),
       parallel_iterations=1,
     )
@@ -57,13 +57,13 @@ class FewElements(coded.Code):
   def _rows(
     self, parts: Sequence[tf.Tensor], sizes: Sequence[int]
   ) -> tf.Tensor:
-    """int32 [n, w]: the payloads, of the right length, in order."""
+    """Checks the payloads' length; returns int32 [n, w] in worker order."""
     wire.check_length(self.name, self.words_of(sizes), parts, sum(sizes))
     return method.rows_in_order(parts)
 
 
 class OnKernels(FewElements):
-  """With a kernel that adds elements, and one for norms."""
+  """A sparse code with native kernels for norms and for sums of elements."""
 
   probe = staticmethod(ops.norms)
 
@@ -74,7 +74,7 @@ class OnKernels(FewElements):
     shapes: method.Shapes,
     scale: float = 1.0,
   ) -> list[tf.Tensor]:
-    """See `coded.Code`."""
+    """Adds the elements with one kernel; see `coded.Code`."""
     sizes = method.sizes_of(shapes)
     words = self._rows(parts, sizes)
     found = [
@@ -85,7 +85,7 @@ class OnKernels(FewElements):
 
 
 def inside(indices: tf.Tensor, num_elements: int) -> tf.Tensor:
-  """int32 [k] indices, with n for those that no variable of n elements has."""
+  """Replaces indices outside of 0 to n - 1 by n, int32 [k]."""
   outside = (indices < 0) | (indices >= num_elements)
   return tf.where(outside, num_elements, indices)
 
@@ -96,10 +96,10 @@ def check(
   """Raises ValueError for elements that no encoder sends.
 
   Args:
-    name: of the packing.
+    name: the packing, for messages.
     indices: int32 [k], of a payload.
     values: float32 [k].
-    num_elements: below which indices must be.
+    num_elements: indices must be below this.
   """
   inside = np.all((indices >= 0) & (indices < num_elements))
   if not inside or np.any(indices[1:] <= indices[:-1]):
@@ -118,6 +118,6 @@ def check(
 def scattered(
   indices: tf.Tensor, values: tf.Tensor, num_elements: int
 ) -> tf.Tensor:
-  """float32 [n]: zeros but for the elements."""
+  """Returns float32 [n] with these elements, and zeros elsewhere."""
   indices, zeros = indices[:, tf.newaxis], tf.zeros([num_elements + 1])
   return tf.tensor_scatter_nd_update(zeros, indices, values)[:-1]

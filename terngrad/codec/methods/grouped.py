@@ -1,4 +1,7 @@
-"""Codes of groups of consecutive elements: a few scales, and small integers."""
+"""Base classes of codes with a few scales for each group of elements.
+
+A group consists of consecutive elements, which are sent as small integers.
+"""
 
 import abc
 from collections.abc import Callable
@@ -15,23 +18,24 @@ from terngrad.codec.stages import wire
 from terngrad.native import grouped_ops
 from terngrad.native import ops
 
-# Parts of a level have this many bits, so that 255 levels fit in an int32.
+# Levels are fixed-point numbers with this many fraction bits: 255 levels fit in
+# an int32.
 FRACTION = 22
-# Larger magnitudes count as this, so that a span of values is finite.
+# Larger magnitudes are clipped to this, so that maximum - minimum is finite.
 LARGEST = 2.0**126
 
 
 class Grouped(by_variable.ByVariable):
   """A code of variables in groups, whose elements share a few scales.
 
-  A variable's payload is its groups' first scales, their second ones and so
-  on, and then the integers of all elements. A subclass defines `encode_groups`
-  and `decode_groups`.
+  A variable's words are the first scales of all groups, the second scales and
+  so on, and then the integers of all elements. A subclass defines
+  `encode_groups` and `decode_groups`.
 
   Attributes:
     integers: `wire.Packing` of the integers.
-    size: elements of a group; 0 for all of a variable.
-    num_scales: of a group.
+    size: number of elements in a group; 0 for all elements of a variable.
+    num_scales: number of scales of a group.
     signed: whether scales may be negative.
   """
 
@@ -39,12 +43,7 @@ class Grouped(by_variable.ByVariable):
   signed: bool = False
 
   def __init__(self, name: str, integers: wire.Packing, size: int) -> None:
-    """Makes the code.
-
-    Args:
-      name: for labels.
-      integers: see above.
-      size: see above.
+    """Creates the code; see the class for the arguments.
 
     Raises:
       ValueError: the size of a group is negative.
@@ -60,11 +59,11 @@ class Grouped(by_variable.ByVariable):
   def encode_groups(
     self, rows: tf.Tensor, bits: tf.Tensor | None
   ) -> tuple[list[tf.Tensor], tf.Tensor]:
-    """The scales and the integers of groups.
+    """Computes the scales and the integers of groups.
 
     Args:
       rows: float32 [rows, n].
-      bits: uint32 [rows, n], random; None where nothing is drawn.
+      bits: uint32 [rows, n], random; None for codes without randomness.
 
     Returns:
       (list of float32 [rows], the scales; int32 [rows, n]).
@@ -74,10 +73,10 @@ class Grouped(by_variable.ByVariable):
   def decode_groups(
     self, scales: Sequence[tf.Tensor], codes: tf.Tensor
   ) -> tf.Tensor:
-    """What the integers of groups stand for.
+    """Decodes scales and integers to elements.
 
-    A product that is added to something must be exact, since compilers round
-    the two together where they like: see `known_step`.
+    A product that is added to something must be exact, because compilers may
+    fuse the two and round once: see `known_step`.
 
     Args:
       scales: list of float32 [rows, 1].
@@ -88,7 +87,7 @@ class Grouped(by_variable.ByVariable):
     """
 
   def num_words(self, num_elements: int) -> int:
-    """See `wire.CompositePacking`."""
+    """Returns the number of words of the scales and the integers."""
     if not num_elements:
       return 0
     codes = self.integers.num_words(num_elements)
@@ -97,7 +96,7 @@ class Grouped(by_variable.ByVariable):
   def encode_variable(
     self, values: tf.Tensor, draws: Callable[[], tf.Tensor]
   ) -> tf.Tensor:
-    """See `by_variable.ByVariable`."""
+    """Packs the scales of all groups and the integers of all elements."""
     shapes = self._shapes(values.shape[0])
     bits = draws() if self.traits.randomness != 'none' else None
     parts = map(self.encode_groups, _cut(values, shapes), _cut(bits, shapes))
@@ -109,7 +108,7 @@ class Grouped(by_variable.ByVariable):
     return tf.concat([tf.bitcast(scales, tf.int32), words], axis=0)
 
   def planes(self, words: tf.Tensor, num_elements: int) -> tf.Tensor:
-    """See `wire.CompositePacking`."""
+    """Decodes a variable's words to float32 [n]."""
     shapes = self._shapes(num_elements)
     count = self._num_scales(num_elements)
     scales = tf.split(tf.bitcast(words[:count], tf.float32), self.num_scales)
@@ -127,7 +126,7 @@ class Grouped(by_variable.ByVariable):
   def check(
     self, words: np.ndarray, num_elements: int
   ) -> tuple[wire.Packing, np.ndarray, int]:
-    """Refuses scales that no encoder makes."""
+    """Rejects scales that no encoder makes; returns the integers."""
     count = self._num_scales(num_elements)
     scales = words[:count].view(np.float32)
     expected = 'finite scales' if self.signed else 'finite scales >= 0'
@@ -135,7 +134,7 @@ class Grouped(by_variable.ByVariable):
     return self.integers, words[count:], num_elements
 
   def _shapes(self, num_elements: int) -> list[tuple[int, int]]:
-    """(rows, elements of each) of whole groups, and of the one that is not."""
+    """Returns (rows, elements of a row) of whole groups and of the rest."""
     size = min(self.size or num_elements, num_elements)
     rest = num_elements % size
     return [(num_elements // size, size)] + [(1, rest)] * bool(rest)
@@ -145,10 +144,10 @@ class Grouped(by_variable.ByVariable):
 
 
 class OnKernels(by_variable.ByVariable):
-  """A code of variables that kernels code: the first base of a twin.
+  """A code of variables with native kernels: the first base of a twin class.
 
   Attributes:
-    kernels: what the kernels take; the code sets it.
+    kernels: parameters of the kernels, set by the code without kernels.
   """
 
   compiled = False
@@ -163,7 +162,7 @@ class OnKernels(by_variable.ByVariable):
     shared: tf.Tensor,
     key: tf.Tensor,
   ) -> tf.Tensor:
-    """See `coded.Code`."""
+    """Encodes all variables with one kernel; see `coded.Code`."""
     num_words = self.words_of(sizes)
     return grouped_ops.encode(pieces, sizes, key, num_words, self.kernels)
 
@@ -174,20 +173,21 @@ class OnKernels(by_variable.ByVariable):
     shapes: method.Shapes,
     scale: float = 1.0,
   ) -> list[tf.Tensor]:
-    """See `coded.Code`."""
+    """Decodes and adds the payloads with one kernel; see `coded.Code`."""
     return grouped_ops.decode_sum(parts, shapes, scale, self.kernels)
 
 
 def step(span: tf.Tensor, levels: int) -> tf.Tensor:
-  """What a level stands for, so that products with levels are exact.
+  """Computes the step between levels; its products with levels are exact.
 
   Args:
-    span: float32, any shape, >= 0: what the levels must reach, at most 2**127.
+    span: float32, any shape, >= 0: the magnitude that the last level must
+      reach, at most 2**127.
     levels: integer from 1 to 255.
 
   Returns:
-    float32 of that shape, of 16 significant bits, rounded up: levels times this
-    reach the span. 0 where it would be less than 2**-100.
+    float32, shape of `span`, of 16 significant bits, rounded up: levels times
+    this reach the span. 0 where it would be less than 2**-100.
   """
   bits = tf.bitcast(span * (1.0 / levels), tf.int32)
   bits = tf.bitwise.bitwise_and(bits + 0xFF, ~0xFF)
@@ -199,17 +199,17 @@ def step(span: tf.Tensor, levels: int) -> tf.Tensor:
 
 
 def known_step(words: tf.Tensor, levels: int) -> tf.Tensor:
-  """Steps as `step` makes them, of what a payload has in their place.
+  """Reads steps from words and limits them to those that `step` makes.
 
-  Whatever the words, products with levels are then exact and finite, so that
-  all that decode them get the same bits.
+  For any words, products with levels are then exact and finite, so that all
+  devices decode the same bits.
 
   Args:
     words: float32, any shape.
-    levels: see `step`.
+    levels: integer from 1 to 255.
 
   Returns:
-    float32 of that shape: what `step` makes is returned as it is.
+    float32, shape of `words`. Steps that `step` makes are unchanged.
   """
   span = np.float32(2.0 * LARGEST / levels)
   most = ((int(span.view(np.int32)) + 0xFF) & ~0xFF) + 0x100
@@ -230,11 +230,11 @@ def round_to_levels(
     bits: uint32 [rows, n], random.
 
   Returns:
-    int32 [rows, n], from 0 to levels, whose means are right to levels * 2**-24
-    + 2**-23.
+    int32 [rows, n], from 0 to levels. Their expectation is exact up to
+    levels * 2**-24 + 2**-23.
   """
   inverse = tf.where(steps > 0.0, 2.0**FRACTION / steps, 0.0)
-  # Integers from here on: sums of products would be rounded in many ways.
+  # Integers from here on, because compilers round sums of products differently.
   fixed = tf.cast(tf.round(values * inverse[:, tf.newaxis]), tf.int32)
   fixed = tf.minimum(fixed, levels << FRACTION)
   draw = tf.bitwise.right_shift(bits, tf.constant(32 - FRACTION, tf.uint32))
@@ -244,7 +244,7 @@ def round_to_levels(
 def _cut(
   values: tf.Tensor | None, shapes: Sequence[tuple[int, int]]
 ) -> list[tf.Tensor | None]:
-  """A variable's elements as list of [rows, n]; None for each None."""
+  """Cuts a variable into a list of [rows, n]; None gives a list of None."""
   if values is None:
     return [None] * len(shapes)
   parts = tf.split(values, [rows * size for rows, size in shapes])

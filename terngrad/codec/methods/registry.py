@@ -1,4 +1,4 @@
-"""Codecs by name, as `--codec NAME[:option=value,...]` spells them."""
+"""Builds codecs from `--codec NAME[:option=value,...]`."""
 
 import functools
 from collections.abc import Callable
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
   from terngrad.codec import method as methods
   from terngrad.codec.stages import contract
 
-# Names alone are asked for by --help, which does without TensorFlow.
+# Lazy, because --help needs only the names and must not import TensorFlow.
 bitmap = lazy.module('terngrad.codec.stages.bitmap')
 chain = lazy.module('terngrad.codec.chain')
 clipping = lazy.module('terngrad.codec.stages.clipping')
@@ -28,17 +28,17 @@ zero_runs = lazy.module('terngrad.codec.stages.zero_runs')
 
 
 def identity() -> 'coded_lib.Code':
-  """The plain float32 gradient, 32 bits an element."""
+  """Sends gradients as float32, 32 bits per element."""
   return chain.chain(float_words.float32_words())
 
 
 def fp16() -> 'coded_lib.Code':
-  """The gradient in half precision, 16 bits an element."""
+  """Sends gradients in half precision, 16 bits per element."""
   return chain.chain(float_words.float16_words())
 
 
 def bf16() -> 'coded_lib.Code':
-  """The gradient in bfloat16, 16 bits an element."""
+  """Sends gradients as bfloat16, 16 bits per element."""
   return chain.chain(float_words.bfloat16_words())
 
 
@@ -52,25 +52,26 @@ def ternary(
   group_size: int = 0,
   sharing: str = 'probe',
 ) -> 'coded_lib.Code':
-  """TernGrad.
+  """TernGrad: random ternary codes and a scaler that all workers share.
 
   Args:
-    clip_factor: in standard deviations of each gradient; 0 does not clip.
-    scaler_rule: see `ternary.ternarize`.
-    packing: 'base3' (1.6 bits an element), 'two_bit' (2 bits), 'radix' (for
-      all-reduces of integers; 4.6 bits for 8 workers), or of variable length
+    clip_factor: clipping limit in standard deviations of each gradient; 0 turns
+      clipping off.
+    scaler_rule: 'max_clipped' or 'stddev', see `ternary.ternarize`.
+    packing: 'base3' (1.6 bits per element), 'two_bit' (2 bits), 'radix' (for
+      integer all-reduce; 4.6 bits with 8 workers), or of variable length
       'bitmap_sign', 'huffman243' and 'zero_runs' (1.32, 1.23 and 1.56 bits for
       Gaussian gradients clipped at 2.5).
-    dither: see `ternary.ternarize`.
-    workers: how many there are; for 'radix' and for stratified dither, which
-      need it.
-    word_bits: for 'radix' alone: 32, or 64 for 4.3 bits with 8 workers.
-    group_size: elements that have a scaler of their own; 0 for one a variable.
-      A scaler costs 32 bits.
-    sharing: 'probe': workers wait for the shared scaler and then encode.
-      'requantize' (its older name: 'thin'): they encode at once by their own
-      and drop codes at random when they know the shared one. The law is the
-      same; payloads of N virtual nodes wait in memory instead of N gradients.
+    dither: 'private' or 'stratified', see `ternary.ternarize`.
+    workers: number of workers; required by 'radix' and by stratified dither.
+    word_bits: for 'radix' only: 32, or 64 for 4.3 bits with 8 workers.
+    group_size: elements that share a scaler; 0 for one scaler per variable. A
+      scaler costs 32 bits.
+    sharing: 'probe': workers agree on the shared scaler, then encode.
+      'requantize' (formerly 'thin'): workers encode at once with the local
+      scaler, and drop codes at random when the shared scaler is known. The
+      codes' distribution is the same; the payloads of N virtual nodes wait in
+      memory instead of N gradients.
 
   Raises:
     ValueError: an option is out of its range.
@@ -121,7 +122,7 @@ def _packing(
 
 
 _HERE = 'terngrad.codec.methods.'
-# Functions and classes, or where they are, as `module:name`.
+# Functions and classes, or their import paths as `module:name`.
 CODECS: dict[str, Callable[..., Any] | str] = {
   'asymmetric': f'{_HERE}scalar.asymmetric:Asymmetric',
   'bf16': bf16,
@@ -143,25 +144,26 @@ CODECS: dict[str, Callable[..., Any] | str] = {
   'topk': f'{_HERE}sparse.topk:TopK',
 }
 
-# What is no code, since it has several rounds or messages, or remembers.
+# Methods that are not a `coded.Code`: they have several rounds, keep state, or
+# draw random numbers in `decode`.
 METHODS = {
   'powersgd': f'{_HERE}transforms.powersgd:PowerSGD',
   'randomk': f'{_HERE}sparse.randomk:RandomK',
   'thc': f'{_HERE}transforms.thc:Thc',
 }
 
-# What can stand before a code and a plus sign.
+# Wrappers, written with a plus sign in front of a codec.
 WRAPPERS = {
   'bidirectional': f'{_HERE}wrappers.bidirectional:bidirectional',
   'error_feedback': f'{_HERE}wrappers.error_feedback:ErrorFeedback',
   'momentum': f'{_HERE}wrappers.momentum:momentum_correction',
 }
 
-# The group of entry points by which other packages bring codes: a name, and
-# `module:function` of what returns a `method.Method`.
+# The entry-point group in which other packages register codecs: a name, and the
+# `module:function` that returns a `method.Method`.
 ENTRY_POINTS = 'terngrad.codecs'
 
-# Names of the literature; options that follow are those of the last code.
+# Names from the literature. Options after an alias apply to its last codec.
 ALIASES = {
   'dgc': 'momentum+topk:ratio=0.001',
   'ef_signsgd': 'error_feedback+sign',
@@ -169,7 +171,7 @@ ALIASES = {
   'signsgd': 'sign:decide=majority',
 }
 
-# One spelling of every kind of code, for benches that measure them all.
+# One spelling of each kind of code, for benchmarks that measure all of them.
 KINDS = (
   'identity',
   'fp16',
@@ -208,12 +210,12 @@ KINDS = (
 
 
 def every_kind() -> tuple[str, ...]:
-  """`KINDS` for any number of workers, and `METHODS`; tuple of text."""
+  """Lists `KINDS`, without their `workers` options, and then `METHODS`."""
   return (*(text.replace(',workers=8', '') for text in KINDS), *METHODS)
 
 
 def parse(text: str, workers: int = 0) -> 'coded_lib.Code':
-  """The codec that a command line names.
+  """Builds the codec that a command line names.
 
   Examples:
     >>> parse('ternary:clip_factor=2.5,packing=two_bit').name
@@ -221,11 +223,11 @@ def parse(text: str, workers: int = 0) -> 'coded_lib.Code':
 
   Args:
     text: 'NAME' or 'NAME:option=value,option=value'.
-    workers: how many there are, where the text does not say.
+    workers: number of workers, unless the text sets it.
 
   Raises:
-    ValueError: unknown name or option, or a bad value; the message lists what
-      there is.
+    ValueError: a name, option or value is invalid (the message lists the valid
+      ones), or the text names wrappers or a method that is not a code.
   """
   wrappers, _, text = _in_full(text).rpartition('+')
   name, _ = spelling.split(text)
@@ -242,17 +244,17 @@ def parse(text: str, workers: int = 0) -> 'coded_lib.Code':
 
 
 def method(text: str, workers: int = 0) -> 'methods.Method':
-  """The method that a command line names, and its wrappers; see `parse`.
+  """Builds the method that a command line names, and its wrappers.
 
   Examples:
     >>> method('error_feedback+ternary:clip_factor=0').name
     'error feedback > ternarize > base3'
 
   Args:
-    text: as for `parse`, or a method of `METHODS` in the same way, or a name of
-      `ALIASES`; before it any of `WRAPPERS`, with options in the same way, and
-      a plus sign.
-    workers: how many there are, where the text does not say.
+    text: as for `parse`; the name may also be in `METHODS` or `ALIASES`. Any
+      number of `WRAPPERS` may precede it, each with its options and a plus
+      sign.
+    workers: number of workers, unless the text sets it.
   """
   *wrappers, text = _in_full(text).split('+')
   name, _ = spelling.split(text)
@@ -277,7 +279,7 @@ def _wrapped(
 
 
 def _in_full(text: str) -> str:
-  """The text, with what an alias of its last part stands for."""
+  """Expands an alias in the last part of the text."""
   before, plus, last = text.rpartition('+')
   name, items = spelling.split(last)
   if name not in ALIASES:
@@ -291,7 +293,7 @@ def _in_full(text: str) -> str:
 
 
 def _of_others(name: str) -> dict[str, str]:
-  """Codes of other packages; metadata is read for unknown names alone."""
+  """Finds codecs of other packages; reads metadata only for unknown names."""
   if name in CODECS or name in METHODS:
     return {}
   found = metadata.entry_points(group=ENTRY_POINTS)

@@ -1,6 +1,6 @@
-"""Refuses payloads that no encoder made, before they are decoded.
+"""Rejects payloads that no encoder made, before they are decoded.
 
-Training pays nothing for it: this is for words from files and sockets, eagerly.
+Checks words from files and sockets, in eager mode. Training runs no checks.
 """
 
 from typing import Any
@@ -15,20 +15,22 @@ from terngrad.codec.stages import wire
 def validate(codec: coded.Code, words: Any, num_elements: int) -> np.ndarray:
   """Checks a payload that came from a file or a socket.
 
-  `decode_sum` is safe for any words, but gives some gradient for those that no
-  encoder made.
+  `decode_sum` is safe for any words, but decodes words that no encoder made to
+  arbitrary gradients.
 
   Args:
-    codec: whose payload it is.
-    words: anything that NumPy takes for int32 [w]; zeros that were not sent
-      may be missing at its end.
-    num_elements: of the bucket; for codes of scope VARIABLE of the variable.
+    codec: the code of the payload.
+    words: array of int32 or uint32 [w]. Zeros at its end that were not sent
+      may be missing.
+    num_elements: number of elements of the bucket; for codes of scope VARIABLE,
+      of the variable.
 
   Returns:
     NumPy int32 [codec.num_words(num_elements)], for `decode_sum`.
 
   Raises:
-    ValueError: `encode` makes no such payload; says what was expected.
+    ValueError: no encoder makes such a payload. The message says what was
+      expected.
   """
   packing = codec.packing
   kind = packing or codec
@@ -49,7 +51,7 @@ def validate(codec: coded.Code, words: Any, num_elements: int) -> np.ndarray:
       f'received {words.size}. The payload is torn, or of another bucket.'
     )
   if packing is None:
-    return words  # what they hold the code alone knows
+    return words  # only the code knows their format
   if isinstance(packing, wire.CompositePacking):
     codes = packing.check(words, num_elements)
     if codes:
@@ -67,10 +69,10 @@ def check_scales(
   """Raises ValueError for scales that no encoder makes.
 
   Args:
-    name: of the packing.
+    name: the packing, for the message.
     scales: float32 [n], of a payload.
-    expected: what they are, for the message.
-    signed: whether they may be negative.
+    expected: description of valid scales, for the message.
+    signed: whether scales may be negative.
   """
   bad = scales[~(np.isfinite(scales) & (signed | (scales >= 0)))]
   if bad.size:
@@ -84,7 +86,7 @@ def _check_floats(
   words: np.ndarray,
   num_elements: int,
 ) -> None:
-  """Raises ValueError unless words hold finite numbers, and then zeros."""
+  """Raises ValueError unless words contain finite numbers, and then zeros."""
   values = wire.join(packing.planes(tf.constant(words), num_elements)).numpy()
   wrong = np.flatnonzero(~np.isfinite(values))
   if wrong.size:
@@ -104,7 +106,7 @@ def _check_codes(
   words: np.ndarray,
   num_elements: int,
 ) -> None:
-  """Raises ValueError unless `words` are what their codes pack to."""
+  """Raises ValueError unless packing the codes in `words` gives `words`."""
   found = packing.planes(tf.constant(words), num_elements)
   codes = wire.join(found).numpy()
   levels = packing.levels or 0
@@ -136,7 +138,7 @@ def _restore(
   num_elements: int,
   capacity: int,
 ) -> np.ndarray:
-  """A variable payload with the zeros that were not sent, int32 [capacity]."""
+  """Appends the zeros that were not sent to a payload, int32 [capacity]."""
   used = int(packing.used(tf.constant(words[0]))) if words.size else 1
   if not 1 <= used <= min(words.size, capacity) or words.size > capacity:
     raise ValueError(

@@ -1,1 +1,1 @@
-"""Codes of single numbers: each element, or a group with a scale, by itself."""
+"""Scalar codes: quantize single elements, some with a scale for each group."""

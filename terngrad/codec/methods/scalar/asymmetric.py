@@ -1,11 +1,11 @@
-"""Ternary codes with a scaler for each sign.
+"""Ternary codes with one scaler for each sign.
 
-TernGrad's rounding (Wen et al., NIPS 2017, https://arxiv.org/abs/1705.07878,
-equations 2 and 4), where what is positive is -1, 0 or +1 times the largest
-value and what is negative times the largest magnitude of those: two scalers as
-trained ternary weights have them (Zhu et al., ICLR 2017,
+The rounding is TernGrad's (Wen et al., NIPS 2017,
+https://arxiv.org/abs/1705.07878, equations 2 and 4). Positive elements become 0
+or the largest positive element; negative elements become 0 or the most negative
+element. Trained ternary weights have two such scalers (Zhu et al., ICLR 2017,
 https://arxiv.org/abs/1612.01064). Departure from TernGrad: workers do not share
-scalers, which travel with the codes.
+scalers; each payload contains its scalers.
 """
 
 from collections.abc import Sequence
@@ -21,19 +21,20 @@ from terngrad.codec.stages import ternary
 
 
 class Asymmetric(grouped.Grouped):
-  """-1, 0 and +1 times one of two scalers: 1.6 bits an element.
+  """Ternary codes with two scalers, unbiased up to the clipping.
 
-  Unbiased up to the clipping.
+  1.6 bits per element.
   """
 
   traits = by_variable.DRAWN
   num_scales = 2
 
   def __init__(self, clip_factor: float = 2.5, group_size: int = 0) -> None:
-    """Makes the code.
+    """Creates the code.
 
     Args:
-      clip_factor: in standard deviations of a group; 0 does not clip.
+      clip_factor: clipping limit in standard deviations of a group; 0 turns
+        clipping off.
       group_size: elements that share two scalers, 64 bits; 0 for a whole
         variable.
 
@@ -47,7 +48,7 @@ class Asymmetric(grouped.Grouped):
   def encode_groups(
     self, rows: tf.Tensor, bits: tf.Tensor | None
   ) -> tuple[list[tf.Tensor], tf.Tensor]:
-    """See `grouped.Grouped`."""
+    """Computes the scalers and rounds elements at random to -1, 0 or +1."""
     magnitude = tf.abs(rows)
     if self.clip:
       stats = statistics.of_groups(rows, rows.shape[1])
@@ -64,6 +65,6 @@ class Asymmetric(grouped.Grouped):
   def decode_groups(
     self, scales: Sequence[tf.Tensor], codes: tf.Tensor
   ) -> tf.Tensor:
-    """See `grouped.Grouped`."""
+    """Replaces +1 and -1 by the positive and the negative scaler."""
     negative = tf.where(codes < 0, -scales[1], tf.zeros(codes.shape))
     return tf.where(codes > 0, scales[0], negative)

@@ -1,9 +1,9 @@
-"""Floats of eight bits, with a power of two as the scale of each group.
+"""8-bit floats, with a power of two as the scale of each group.
 
 Micikevicius et al., FP8 Formats for Deep Learning, 2022,
-https://arxiv.org/abs/2209.05433: e4m3, which has no infinity and reaches 448,
-and e5m2, which reaches 57344. Departure: the scale is a group's own, and brings
-its largest magnitude to the upper half of the range.
+https://arxiv.org/abs/2209.05433: e4m3, which has no infinity and a maximum of
+448, and e5m2, with a maximum of 57344. Departure: each group has a separate
+scale, which maps its largest magnitude to the upper half of the range.
 """
 
 from collections.abc import Sequence
@@ -14,15 +14,15 @@ import tensorflow as tf
 from terngrad.codec.methods import grouped
 from terngrad.codec.stages import packing
 
-# Bits of the mantissa, bias of the exponent, the largest code that is finite.
+# Mantissa bits, exponent bias and largest finite code.
 FORMATS = {'e4m3': (3, 7, 0x7E), 'e5m2': (2, 15, 0x7B)}
 
 
 class Fp8(grouped.Grouped):
-  """Elements of 8 bits, rounded to nearest, ties to even."""
+  """8-bit floats, rounded to nearest, ties to even."""
 
   def __init__(self, kind: str = 'e4m3', group_size: int = 512) -> None:
-    """Makes the code.
+    """Creates the code.
 
     Args:
       kind: 'e4m3' or 'e5m2'.
@@ -45,7 +45,7 @@ class Fp8(grouped.Grouped):
   def encode_groups(
     self, rows: tf.Tensor, bits: tf.Tensor | None
   ) -> tuple[list[tf.Tensor], tf.Tensor]:
-    """See `grouped.Grouped`."""
+    """Computes the scales and rounds elements to 8-bit floats."""
     span = tf.reduce_max(tf.abs(rows), axis=1)
     scales = _power_of_two_above(span * (1.0 / self.largest))
     bounded = tf.minimum(
@@ -57,24 +57,27 @@ class Fp8(grouped.Grouped):
   def decode_groups(
     self, scales: Sequence[tf.Tensor], codes: tf.Tensor
   ) -> tf.Tensor:
-    """See `grouped.Grouped`."""
+    """Multiplies the values of the 8-bit floats by the scales."""
     return tf.gather(tf.constant(self.table), codes) * scales[0]
 
 
 def _codes(values: tf.Tensor, mantissa: int, bias: int) -> tf.Tensor:
-  """int32 codes of float32 magnitudes within the range."""
+  """Rounds float32 magnitudes within the range to int32 codes."""
   cut = 23 - mantissa
   bits = tf.bitcast(values, tf.int32)
   odd = tf.bitwise.bitwise_and(tf.bitwise.right_shift(bits, cut), 1)
   rounded = tf.bitwise.right_shift(bits + (2 ** (cut - 1) - 1) + odd, cut)
   normal = rounded - ((127 - bias) << mantissa)
-  # Below the least normal number all steps are alike.
+  # Subnormal numbers have equal steps.
   even = tf.cast(tf.round(values * 2.0 ** (bias - 1 + mantissa)), tf.int32)
   return tf.where(values >= 2.0 ** (1 - bias), normal, even)
 
 
 def _values(mantissa: int, bias: int, largest: int) -> np.ndarray:
-  """float32 [256]: what codes stand for; the largest for those above it."""
+  """Returns the value of each code, float32 [256].
+
+  Codes above the largest finite code have its value.
+  """
   codes = np.minimum(np.arange(128), largest)
   exponent, rest = codes >> mantissa, codes & (2**mantissa - 1)
   fraction = rest / 2**mantissa + (exponent > 0)
@@ -83,7 +86,7 @@ def _values(mantissa: int, bias: int, largest: int) -> np.ndarray:
 
 
 def _power_of_two_above(values: tf.Tensor) -> tf.Tensor:
-  """The least power of two from 2**-120 to 2**120 that is not below."""
+  """Rounds up to a power of two in [2**-120, 2**120]."""
   bits = tf.bitcast(values, tf.int32)
   bits = tf.bitwise.bitwise_and(bits + 0x7FFFFF, 0x7F800000)
   return tf.clip_by_value(tf.bitcast(bits, tf.float32), 2.0**-120, 2.0**120)

@@ -1,9 +1,9 @@
-"""The least and the largest of each group, and even steps between them.
+"""Even steps between the minimum and the maximum of each group.
 
 Caffe2's row-wise quantizer with random rounding (`FloatToFusedRandRowwise`),
 and int8 with a minimum and a maximum. Departures: a row is `group_size`
-consecutive elements, since rows of layers have very different lengths; and the
-steps have 16 significant bits, rounded up.
+consecutive elements, since the rows of layers have very different lengths; and
+the steps have 16 significant bits, rounded up.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from terngrad.native import grouped_ops
 
 
 class Minmax(grouped.Grouped):
-  """Unsigned integers of a few bits between two float32 a group.
+  """Unsigned integers of a few bits, with a minimum and a step for each group.
 
   Unbiased for magnitudes up to 2**126.
   """
@@ -27,11 +27,12 @@ class Minmax(grouped.Grouped):
   signed = True
 
   def __init__(self, bits: int = 8, group_size: int = 512) -> None:
-    """Makes the code.
+    """Creates the code.
 
     Args:
-      bits: of an element: 1, 2, 4 or 8.
-      group_size: elements that share the two, 64 bits; 0 for a whole variable.
+      bits: bits of an element: 1, 2, 4 or 8.
+      group_size: elements that share a minimum and a step, 64 bits; 0 for a
+        whole variable.
 
     Raises:
       ValueError: an option is out of its range.
@@ -50,10 +51,10 @@ class Minmax(grouped.Grouped):
   def encode_groups(
     self, rows: tf.Tensor, bits: tf.Tensor | None
   ) -> tuple[list[tf.Tensor], tf.Tensor]:
-    """See `grouped.Grouped`."""
+    """Computes minima and steps, and rounds elements at random to levels."""
     rows = tf.clip_by_value(rows, -grouped.LARGEST, grouped.LARGEST)
     least, largest = tf.reduce_min(rows, axis=1), tf.reduce_max(rows, axis=1)
-    least = tf.where(least == 0.0, 0.0, least)  # of either sign
+    least = tf.where(least == 0.0, 0.0, least)  # -0 becomes +0
     steps = grouped.step(largest - least, self.num_levels)
     above = rows - least[:, tf.newaxis]
     codes = grouped.round_to_levels(above, steps, self.num_levels, bits)
@@ -62,11 +63,11 @@ class Minmax(grouped.Grouped):
   def decode_groups(
     self, scales: Sequence[tf.Tensor], codes: tf.Tensor
   ) -> tf.Tensor:
-    """See `grouped.Grouped`."""
+    """Multiplies the integers by the steps and adds the minima."""
     least, steps = scales
     steps = grouped.known_step(steps, self.num_levels)
     return tf.cast(codes, tf.float32) * steps + least
 
 
 class _OnKernels(grouped.OnKernels, Minmax, twin_of=Minmax):
-  """With kernels."""
+  """`Minmax` with native kernels."""

@@ -1,8 +1,8 @@
-"""Powers of two: a sign and an exponent, rounded at random.
+"""Natural compression: a sign and an exponent, rounded at random.
 
 Horvath et al., Natural Compression for Distributed Deep Learning, 2019,
-https://arxiv.org/abs/1905.10988, definition 1: 9 bits an element. No departure;
-subnormal numbers are rounded to 0 or to 2**-126, likewise without bias.
+https://arxiv.org/abs/1905.10988, definition 1: 9 bits per element. No
+departure; subnormal numbers are rounded to 0 or to 2**-126, also without bias.
 """
 
 from collections.abc import Callable
@@ -15,27 +15,27 @@ from terngrad.codec.stages import packing
 from terngrad.codec.stages import wire
 
 _EXPONENTS, _SIGNS = packing.unsigned(8), packing.unsigned(1)
-# Above it is infinity.
+# The largest exponent of a finite float32.
 _LARGEST = 254
 
 
 class Natural(by_variable.ByVariable):
-  """Elements rounded at random to one of the two nearest powers of two.
+  """Rounds elements at random to one of the two nearest powers of two.
 
-  Unbiased up to 2**127.
+  Unbiased for magnitudes up to 2**127.
   """
 
   name = 'natural'
   traits = by_variable.DRAWN
 
   def num_words(self, num_elements: int) -> int:
-    """See `wire.CompositePacking`."""
+    """Returns the number of words of exponents and signs."""
     return sum(words.num_words(num_elements) for words in (_EXPONENTS, _SIGNS))
 
   def encode_variable(
     self, values: tf.Tensor, draws: Callable[[], tf.Tensor]
   ) -> tf.Tensor:
-    """See `by_variable.ByVariable`."""
+    """Packs the randomly rounded exponents, then the signs."""
     bits = tf.bitcast(values, tf.int32)
     mantissa = tf.bitwise.bitwise_and(bits, 0x7FFFFF)
     exponent = tf.bitwise.bitwise_and(tf.bitwise.right_shift(bits, 23), 0xFF)
@@ -50,11 +50,11 @@ class Natural(by_variable.ByVariable):
     )
 
   def planes(self, words: tf.Tensor, num_elements: int) -> tf.Tensor:
-    """See `wire.CompositePacking`."""
+    """Decodes exponents and signs to float32 [n]."""
     count = _EXPONENTS.num_words(num_elements)
     exponent = _EXPONENTS.unpack_flat(words[:count], num_elements)
     sign = _SIGNS.unpack_flat(words[count:], num_elements)
-    # No encoder sends infinity, but anyone may.
+    # No encoder sends infinity, but a damaged payload may contain it.
     bits = tf.bitwise.left_shift(tf.minimum(exponent, _LARGEST), 23)
     return tf.bitcast(
       tf.bitwise.bitwise_or(bits, tf.bitwise.left_shift(sign, 31)), tf.float32
@@ -63,7 +63,7 @@ class Natural(by_variable.ByVariable):
   def check(
     self, words: np.ndarray, num_elements: int
   ) -> tuple[wire.Packing, np.ndarray, int]:
-    """Refuses infinities, and signs past the last element."""
+    """Rejects infinities, and returns the signs for further checks."""
     count = _EXPONENTS.num_words(num_elements)
     if words[:count].view(np.uint8).max(initial=0) > _LARGEST:
       raise ValueError(

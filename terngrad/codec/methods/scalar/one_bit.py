@@ -1,10 +1,10 @@
-"""A bit an element, and the means of what is positive and what is negative.
+"""1-bit SGD: signs, and the means of the positive and negative elements.
 
 Seide et al., 1-Bit Stochastic Gradient Descent and its Application to
 Data-Parallel Distributed Training of Speech DNNs, Interspeech 2014, section
-3.1: each value is replaced by the mean of those of its sign. Departures: the
-groups are consecutive elements and not columns of matrices; what is left out is
-not kept here: `error_feedback` does that.
+3.1: each value is replaced by the mean of the values of its sign. Departures:
+the groups are consecutive elements and not columns of matrices; and this code
+keeps no residual: use it with `error_feedback`.
 """
 
 from collections.abc import Sequence
@@ -18,14 +18,13 @@ from terngrad.codec.stages import packing
 class OneBit(grouped.Grouped):
   """Signs and two means for each group; zeros count as positive.
 
-  To be used with error feedback. Elements below 2**-126 (1.2e-38) count as
-  zeros.
+  Use it with error feedback. Elements below 2**-126 (1.2e-38) count as zeros.
   """
 
   num_scales = 2
 
   def __init__(self, group_size: int = 0) -> None:
-    """Makes the code.
+    """Creates the code.
 
     Args:
       group_size: elements that share two means, 64 bits; 0 for a whole
@@ -39,7 +38,7 @@ class OneBit(grouped.Grouped):
   def encode_groups(
     self, rows: tf.Tensor, bits: tf.Tensor | None
   ) -> tuple[list[tf.Tensor], tf.Tensor]:
-    """See `grouped.Grouped`."""
+    """Computes the means and the signs (1 for negative elements)."""
     negative = tf.bitcast(rows, tf.int32) < 0
     wide = tf.cast(tf.abs(rows), tf.float64)
     means = []
@@ -52,5 +51,5 @@ class OneBit(grouped.Grouped):
   def decode_groups(
     self, scales: Sequence[tf.Tensor], codes: tf.Tensor
   ) -> tf.Tensor:
-    """See `grouped.Grouped`."""
+    """Replaces each sign by the mean of its elements."""
     return tf.where(codes > 0, -scales[1], scales[0])

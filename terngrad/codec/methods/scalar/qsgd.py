@@ -1,10 +1,10 @@
-"""A norm for each group, and multiples of a part of it, rounded at random.
+"""QSGD: multiples of a fraction of each group's norm, rounded at random.
 
 Alistarh et al., QSGD: Communication-Efficient SGD via Gradient Quantization and
 Encoding, NeurIPS 2017, https://arxiv.org/abs/1610.02132, section 3.1, and
 section 4 for groups ("buckets") and the largest magnitude as a norm.
-Departures: integers are packed as digits of one length and not by Elias codes;
-and the part of the norm has 16 significant bits, rounded up.
+Departures: integers are packed as digits of fixed length and not with Elias
+codes; and the step, norm / levels, has 16 significant bits, rounded up.
 """
 
 from collections.abc import Sequence
@@ -21,19 +21,20 @@ NORMS = ('l2', 'max')
 
 
 class Qsgd(grouped.Grouped):
-  """Elements in steps of a group's norm / levels, unbiased."""
+  """Rounds elements to multiples of the group's norm / levels, unbiased."""
 
   traits = by_variable.DRAWN
 
   def __init__(
     self, levels: int = 7, group_size: int = 512, norm: str = 'max'
   ) -> None:
-    """Makes the code.
+    """Creates the code.
 
     Args:
-      levels: s, from 1 to 255: digits of base 2 s + 1; 7 for 4 bits an element.
+      levels: s, from 1 to 255; codes are digits of base 2 s + 1. 7 gives 4 bits
+        per element.
       group_size: elements that share a norm, 32 bits; 0 for a whole variable.
-      norm: 'l2', the paper's; 'max', the largest magnitude, which is smaller.
+      norm: 'l2', the paper's; 'max', the largest magnitude, never above 'l2'.
 
     Raises:
       ValueError: an option is out of its range.
@@ -60,7 +61,7 @@ class Qsgd(grouped.Grouped):
   def encode_groups(
     self, rows: tf.Tensor, bits: tf.Tensor | None
   ) -> tuple[list[tf.Tensor], tf.Tensor]:
-    """See `grouped.Grouped`."""
+    """Computes the steps and rounds elements at random to multiples of them."""
     steps = grouped.step(_norms(rows, self.norm), self.num_levels)
     codes = grouped.round_to_levels(tf.abs(rows), steps, self.num_levels, bits)
     return [steps], tf.where(rows < 0.0, -codes, codes)
@@ -68,13 +69,13 @@ class Qsgd(grouped.Grouped):
   def decode_groups(
     self, scales: Sequence[tf.Tensor], codes: tf.Tensor
   ) -> tf.Tensor:
-    """See `grouped.Grouped`."""
+    """Multiplies the codes by the steps."""
     steps = grouped.known_step(scales[0], self.num_levels)
     return tf.cast(codes, tf.float32) * steps
 
 
 class _OnKernels(grouped.OnKernels, Qsgd, twin_of=Qsgd):
-  """With kernels."""
+  """`Qsgd` with native kernels."""
 
 
 def _norms(rows: tf.Tensor, norm: str) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""The signs of a gradient, scaled by each variable's mean magnitude.
+"""Signs of the gradients, scaled by the mean magnitude of each variable.
 
 Bernstein et al., signSGD: Compressed Optimisation for Non-Convex Problems, ICML
 2018, https://arxiv.org/abs/1802.04434, and signSGD with Majority Vote, ICLR
@@ -28,15 +28,16 @@ BITS = packing.one_bit()
 
 
 def sign(decide: str = 'mean') -> method.Method:
-  """Signs and a scale for each variable, the mean of its magnitudes.
+  """Creates a code of signs, scaled by the mean magnitude of each variable.
 
   Args:
-    decide: 'mean': the gradient is the mean of the workers' scaled signs; all
-      receive the signs of all. 'majority': it is the sign that most workers
-      have, 0 on a tie, times their mean scale; sums of signs are enough.
+    decide: how the workers' signs are combined. 'mean': the mean of the scaled
+      signs; workers receive the signs of all workers. 'majority': the sign that
+      most workers have, 0 on a tie, times the mean of their scales; sums
+      of signs and of scales are enough.
 
   Returns:
-    A `coded.Code`, or for the majority a `method.Method`.
+    A `coded.Code` for 'mean', a `method.Method` for 'majority'.
 
   Raises:
     ValueError: `decide` is neither.
@@ -44,7 +45,7 @@ def sign(decide: str = 'mean') -> method.Method:
   if decide == 'mean':
     return Sign()
   if decide == 'majority':
-    # One method, so that all variables of it are coded together.
+    # Always the same object: variables of one object are encoded together.
     return _MAJORITY
   raise ValueError(
     f'decide: expected one of majority, mean, received {decide!r}.'
@@ -52,24 +53,24 @@ def sign(decide: str = 'mean') -> method.Method:
 
 
 class Sign(by_variable.ByVariable):
-  """The mean magnitude, a float32, and the signs, 32 a word."""
+  """A float32 mean magnitude, and the signs, 32 per word."""
 
   name = 'sign'
   kernels = grouped_ops.Code(grouped_ops.SIGNS, levels=1, base=2, places=32)
 
   def num_words(self, num_elements: int) -> int:
-    """See `wire.CompositePacking`."""
+    """Returns one word for the scale, and the number of words of the signs."""
     return 1 + BITS.num_words(num_elements) if num_elements else 0
 
   def encode_variable(
     self, values: tf.Tensor, draws: Callable[[], tf.Tensor]
   ) -> tf.Tensor:
-    """See `by_variable.ByVariable`."""
+    """Packs the mean magnitude and the signs."""
     scale = tf.bitcast(statistics.mean_magnitude(values), tf.int32)
     return tf.concat([scale[tf.newaxis], _sign_words(values)], axis=0)
 
   def planes(self, words: tf.Tensor, num_elements: int) -> tf.Tensor:
-    """See `wire.CompositePacking`."""
+    """Decodes to signs times the scale, float32 [n]."""
     scale = tf.bitcast(words[0], tf.float32)
     negative = BITS.unpack_flat(words[1:], num_elements) < 0
     return tf.where(negative, -scale, scale)
@@ -77,18 +78,18 @@ class Sign(by_variable.ByVariable):
   def check(
     self, words: np.ndarray, num_elements: int
   ) -> tuple[wire.Packing, np.ndarray, int]:
-    """Refuses a scale that is negative or not finite."""
+    """Rejects a scale that is negative or not finite; returns the signs."""
     scales = words[:1].view(np.float32)
     validation.check_scales(self.name, scales, 'a finite scale >= 0')
     return BITS, words[1:], num_elements
 
 
 class _OnKernels(grouped.OnKernels, Sign, twin_of=Sign):
-  """With kernels."""
+  """`Sign` with native kernels."""
 
 
 class Majority(method.Method):
-  """The sign that most workers have, times their mean scale."""
+  """The sign that most workers have, times the mean of their scales."""
 
   name = 'sign by majority'
   traits = by_variable.FIXED
@@ -97,7 +98,7 @@ class Majority(method.Method):
   estimates = True
 
   def messages(self, shapes: method.Shapes) -> method.Rounds:
-    """See `method.Method`."""
+    """Declares one round with a sum of signs and a sum of scales."""
     size = sum(method.sizes_of(shapes))
     return ((method.code_sum(BITS, size, 1), method.float_sum(len(shapes))),)
 
@@ -109,7 +110,7 @@ class Majority(method.Method):
     received: method.Arrived,
     context: method.Context,
   ) -> tuple[list[tf.Tensor], method.Tensors]:
-    """See `method.Method`."""
+    """Sends the signs of all elements and the scale of each variable."""
     scales = [
       statistics.mean_magnitude(values) if n else tf.constant(0.0)
       for values, n in zip(
@@ -125,7 +126,7 @@ class Majority(method.Method):
     states: method.Tensors,
     context: method.Context,
   ) -> tuple[list[tf.Tensor], method.Tensors]:
-    """See `method.Method`."""
+    """Multiplies the majority's signs by the mean of the scales."""
     (messages,) = self.messages(context.shapes)
     pairs = zip(received[0], messages, strict=True)
     votes, scales = (arrived.sum(message) for arrived, message in pairs)
@@ -135,13 +136,13 @@ class Majority(method.Method):
   def estimate(
     self, words: Sequence[tf.Tensor], context: method.Context
   ) -> list[tf.Tensor]:
-    """See `method.Method`."""
+    """Decodes the signs and scales of this worker."""
     signs = wire.join(BITS.unpack(words[0]))
     return _scaled(signs, tf.bitcast(words[1], tf.float32), context)
 
 
 def _sign_words(flat: tf.Tensor) -> tf.Tensor:
-  # Compared as integers: compiled code may take subnormals for zeros.
+  # Compared as integers, because compiled code may flush subnormals to zero.
   bits = tf.bitcast(flat, tf.int32)
   return BITS.pack_flat(tf.where((bits < 0) & (bits != tf.int32.min), -1, 1))
 
@@ -149,7 +150,7 @@ def _sign_words(flat: tf.Tensor) -> tf.Tensor:
 def _scaled(
   signs: tf.Tensor, scales: tf.Tensor, context: method.Context
 ) -> list[tf.Tensor]:
-  """List of v float32: int32 signs of all elements times each one's scale."""
+  """Multiplies int32 signs by each variable's scale, list of v float32."""
   signs = tf.split(signs[: sum(context.sizes)], context.sizes)
   return [tf.cast(own, tf.float32) * scales[i] for i, own in enumerate(signs)]
 

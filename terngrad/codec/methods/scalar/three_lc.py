@@ -1,10 +1,10 @@
-"""3LC: three values, more zeros by choice, and bytes for runs of zeros.
+"""3LC: ternary codes, a sparsity multiplier, and bytes for runs of zeros.
 
 Lim, Andersen and Kaminsky, 3LC: Lightweight and Effective Traffic Compression
 for Distributed Machine Learning, MLSys 2019, https://arxiv.org/abs/1802.07389,
 section 3.1 for the values. Departures: the workers agree on the largest
-magnitude, as in TernGrad, so that codes can be added on their way; and what is
-left out is not kept here: `error_feedback` does that.
+magnitude, as in TernGrad, so that codes can be added during the exchange; and
+this code keeps no residual: use it with `error_feedback`.
 """
 
 import tensorflow as tf
@@ -21,11 +21,11 @@ def three_lc(sparsity: float = 1.75) -> coded.Code:
   """Rounds to nearest of -1, 0 and +1 times sparsity * largest magnitude.
 
   Args:
-    sparsity: the paper's sparsity multiplier s, from 1 to below 2: a larger one
-      sends fewer and larger values.
+    sparsity: the paper's sparsity multiplier s, from 1 to below 2. A larger
+      multiplier sends fewer and larger values.
 
   Returns:
-    A `coded.Code` of variable length, to be used with error feedback.
+    A `coded.Code` of variable length. Use it with error feedback.
 
   Raises:
     ValueError: `sparsity` is out of its range.
@@ -35,12 +35,12 @@ def three_lc(sparsity: float = 1.75) -> coded.Code:
       f'three_lc: expected a sparsity from 1 to below 2, received {sparsity}. '
       'Use 1.75.'
     )
-  # Few elements come near the largest.
+  # Few elements reach half the scaler, so that most codes are 0.
   return chain.chain(ThreeValues(sparsity), zero_runs.zero_runs(density=0.01))
 
 
 class ThreeValues(contract.Quantizer):
-  """See `three_lc`."""
+  """The quantizer of `three_lc`."""
 
   levels = 1
   traits = contract.Traits(
@@ -50,12 +50,12 @@ class ThreeValues(contract.Quantizer):
   dequantize = staticmethod(ternary.dequantize)
 
   def __init__(self, sparsity: float) -> None:
-    """See `three_lc`."""
+    """Creates the quantizer, with a multiplier from 1 to below 2."""
     self.name, self.sparsity = f'three_values({sparsity:g})', sparsity
 
   def scaler(self, stats: statistics.Statistics) -> tf.Tensor:
-    """See `contract.Quantizer`."""
-    # Bounded, since only an element that is not finite may make it infinite.
+    """Returns sparsity * largest magnitude, the local scaler."""
+    # Bounded: only an element that is not finite may make the scaler infinite.
     wanted = tf.minimum(stats.max_abs, tf.float32.max / self.sparsity)
     wanted *= self.sparsity
     return tf.where(tf.math.is_finite(stats.max_abs), wanted, stats.max_abs)
@@ -63,6 +63,6 @@ class ThreeValues(contract.Quantizer):
   def quantize(
     self, scaled: tf.Tensor, positions: tf.Tensor, key: tf.Tensor
   ) -> tf.Tensor:
-    """See `contract.Quantizer`."""
-    # Half the scaler in the units of `ternary.factor`.
+    """Rounds to -1 or +1 from half the scaler on, else to 0."""
+    # 2**22 is half the scaler in the units of `ternary.factor`.
     return tf.where(tf.abs(scaled) >= 2.0**22, tf.where(scaled < 0.0, -1, 1), 0)

@@ -1,1 +1,1 @@
-"""Codes that send few elements, and their indices."""
+"""Sparse methods: send a few elements of the gradients."""

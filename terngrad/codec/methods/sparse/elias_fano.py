@@ -1,8 +1,9 @@
-"""Indices of few elements among many, in order, in a fixed number of words.
+"""Elias-Fano code: sorted indices in a fixed number of words.
 
-Elias-Fano codes (see `stc`): of k indices below n the lowest l = floor(log2(n /
-k)) bits are stored as l planes of k bits, and the others, h, in a string of
-k + floor((n - 1) / 2**l) + 1 bits, of which number h + i is 1 for index i.
+Source: see `stc`. For k indices below n, the lowest l = floor(log2(n / k)) bits
+are stored as l planes of k bits. The upper bits of index number i form a
+number h. They are stored in a string of k + floor((n - 1) / 2**l) + 1 bits, in
+which bit h + i is 1.
 """
 
 import numpy as np
@@ -14,21 +15,18 @@ _BITS = packing.unsigned(1)
 
 
 def num_words(number: int, num_elements: int) -> int:
-  """Words of so many indices; see `pack`.
+  """Returns the number of words that `pack` makes.
 
   Args:
-    number: k, from 1 to num_elements.
-    num_elements: n, below which the indices are.
-
-  Returns:
-    int.
+    number: k, the number of indices, from 1 to num_elements.
+    num_elements: n; the indices are below n.
   """
   low = _low_bits(number, num_elements) * _BITS.num_words(number)
   return low + _BITS.num_words(_string_bits(number, num_elements))
 
 
 def pack(indices: tf.Tensor, num_elements: int) -> tf.Tensor:
-  """Packs indices.
+  """Packs sorted indices.
 
   Args:
     indices: int32 [k], rising, from 0 to n - 1.
@@ -50,16 +48,16 @@ def pack(indices: tf.Tensor, num_elements: int) -> tf.Tensor:
 
 
 def unpack(words: tf.Tensor, number: int, num_elements: int) -> tf.Tensor:
-  """The inverse of `pack`.
+  """Unpacks indices, the inverse of `pack`.
 
   Args:
-    words: int32 [num_words(k, n)], any.
+    words: int32 [num_words(k, n)], any values.
     number: k.
     num_elements: n.
 
   Returns:
-    int32 [k]; of words that `pack` does not make some numbers >= 0, which may
-    be n or more.
+    int32 [k]. Words that `pack` does not make give numbers >= 0, which may be n
+    or more.
   """
   low_bits = _low_bits(number, num_elements)
   each = _BITS.num_words(number)
@@ -69,10 +67,10 @@ def unpack(words: tf.Tensor, number: int, num_elements: int) -> tf.Tensor:
     indices = tf.bitwise.bitwise_or(indices, tf.bitwise.left_shift(plane, bit))
   size = _string_bits(number, num_elements)
   string = _BITS.unpack_flat(words[low_bits * each :], size)
-  # Which 1 a bit is; what is none, or one too many, goes past the end.
+  # The rank of each 1 bit. Zero bits and surplus 1 bits go past the end.
   rank = tf.cumsum(string) - 1
   rank = tf.where((string == 1) & (rank < number), rank, number)
-  # Past all elements, where there are too few.
+  # Missing 1 bits get a position past all elements.
   ones = tf.fill([number + 1], size + number)
   ones = tf.tensor_scatter_nd_min(ones, rank[:, tf.newaxis], tf.range(size))
   high = ones[:number] - tf.range(number)
@@ -81,7 +79,7 @@ def unpack(words: tf.Tensor, number: int, num_elements: int) -> tf.Tensor:
 
 
 def check(name: str, words: np.ndarray, number: int, num_elements: int) -> None:
-  """Raises ValueError unless NumPy int32 words are what indices pack to."""
+  """Raises ValueError unless NumPy int32 words are what `pack` makes."""
   indices = unpack(tf.constant(words), number, num_elements)
   rising = bool(tf.reduce_all(indices[1:] > indices[:-1]))
   if (

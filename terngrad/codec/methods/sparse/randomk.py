@@ -1,14 +1,14 @@
-"""Some elements of each variable, drawn anew each step, the same for all.
+"""Random-k sparsification, with the same indices on all workers.
 
 Stich et al., Sparsified SGD with Memory, NeurIPS 2018,
 https://arxiv.org/abs/1809.07599, with error feedback; Wangni et al., Gradient
 Sparsification for Communication-Efficient Distributed Optimization, NeurIPS
-2018, https://arxiv.org/abs/1710.09854, for the scale that leaves no bias. All
-workers draw the same indices, which so need not travel, and values can be added
-on their way. Departure: a variable is cut into k stretches, equally long but
-for one element, and each gives one of its elements, where the papers draw k of
-all. Every element is drawn as often and the mean error is the same; k numbers
-are drawn in place of n, and nothing is sorted.
+2018, https://arxiv.org/abs/1710.09854, for the scale that removes the bias. In
+each step all workers draw the same new indices. These are not sent, and values
+can be added during the exchange. Departure: a variable is cut into k segments,
+whose lengths differ by at most one, and one element of each is drawn; the
+papers draw k of all elements. The probability of each element and the mean
+error are the same, but k numbers are drawn instead of n, without a sort.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from terngrad.codec.stages import random_bits
 
 
 class RandomK(method.Method):
-  """A part of the elements of each variable, as float32."""
+  """Sends a random fraction of each variable's elements, as float32."""
 
   agrees = False
   estimates = True
@@ -30,12 +30,13 @@ class RandomK(method.Method):
   compiled = False  # XLA gathers and scatters element by element
 
   def __init__(self, ratio: float = 0.01, unbiased: int = 0) -> None:
-    """Makes the code.
+    """Creates the method.
 
     Args:
-      ratio: of a variable's n elements k = max(1, ceil(ratio n)) are sent.
-      unbiased: 0: values as they are, for error feedback; 1: times the length
-        of their stretch, n / k in the mean, to be used without it.
+      ratio: of a variable's n elements, k = max(1, ceil(ratio n)) are sent; in
+        (0, 1].
+      unbiased: 0, for use with error feedback: values are not scaled. 1, for
+        use without: scaled by the segment's length, n / k in the mean.
 
     Raises:
       ValueError: an option is out of its range.
@@ -53,16 +54,16 @@ class RandomK(method.Method):
     )
 
   def counts(self, sizes: Sequence[int]) -> list[int]:
-    """How many elements of each variable are sent."""
+    """Returns the number of elements sent of each variable."""
     return [topk.count(self.ratio, size) for size in sizes]
 
   def messages(self, shapes: method.Shapes) -> method.Rounds:
-    """See `method.Method`."""
+    """Declares one round with a float32 sum of the sent elements."""
     counts = self.counts(method.sizes_of(shapes))
     return ((method.float_sum(sum(counts)),),)
 
   def drawn(self, context: method.Context) -> list[tuple[tf.Tensor, tf.Tensor]]:
-    """For each variable (indices int32 [k], lengths of their stretches)."""
+    """Draws for each variable int32 [k] indices; int64 [k] segment lengths."""
     found = []
     for size, number, start in zip(
       context.sizes, self.counts(context.sizes), context.starts, strict=True
@@ -70,7 +71,7 @@ class RandomK(method.Method):
       bits = random_bits.range_bits(context.common_key, number, start)
       borders = tf.range(number + 1, dtype=tf.int64) * size // max(1, number)
       lengths = borders[1:] - borders[:-1]
-      # bits / 2**32 of a stretch
+      # The offset in the segment: length * bits / 2**32.
       places = tf.bitwise.right_shift(tf.cast(bits, tf.int64) * lengths, 32)
       found.append((tf.cast(borders[:-1] + places, tf.int32), lengths))
     return found
@@ -83,7 +84,7 @@ class RandomK(method.Method):
     received: method.Arrived,
     context: method.Context,
   ) -> tuple[list[tf.Tensor], method.Tensors]:
-    """See `method.Method`."""
+    """Sends the drawn elements of each variable."""
     each, drawn = method.each(gradients, context), self.drawn(context)
     values = [tf.gather(v, i) for v, (i, _) in zip(each, drawn, strict=True)]
     return [tf.bitcast(tf.concat(values, axis=0), tf.int32)], states
@@ -94,7 +95,7 @@ class RandomK(method.Method):
     states: method.Tensors,
     context: method.Context,
   ) -> tuple[list[tf.Tensor], method.Tensors]:
-    """See `method.Method`."""
+    """Writes the mean values to the drawn indices, with zeros elsewhere."""
     message = self.messages(context.shapes)[0][0]
     means = received[0][0].sum(message)[: message.num_elements] * context.scale
     return method.shaped(self.spread(means, context), context), states
@@ -102,13 +103,13 @@ class RandomK(method.Method):
   def estimate(
     self, words: Sequence[tf.Tensor], context: method.Context
   ) -> list[tf.Tensor]:
-    """See `method.Method`."""
+    """Decodes the values that this worker sent."""
     return self.spread(tf.bitcast(words[0], tf.float32), context)
 
   def spread(
     self, values: tf.Tensor, context: method.Context
   ) -> list[tf.Tensor]:
-    """Sent values at their indices, a list of float32 [n]."""
+    """Writes sent values to the drawn indices, a list of float32 [n]."""
     parts = tf.split(values, self.counts(context.sizes))
     found = []
     for size, sent, (indices, lengths) in zip(

@@ -5,10 +5,10 @@ Non-IID Data, 2019, https://arxiv.org/abs/1903.02891, algorithm 1: the largest
 elements of each variable are sent as signs times their mean magnitude.
 Departure: indices are not Golomb codes of the gaps but their Elias-Fano form
 (Elias, Efficient Storage and Retrieval by Content and Address of Static Files,
-Journal of the ACM 21 (2), 1974): the upper bits as unary differences, which is
-what Golomb codes have, and the lower bits apart. For one element of a hundred
-that takes 8.6 bits an index for 8.1, always the same number of words, and both
-ways are a few operations on whole vectors.
+Journal of the ACM 21 (2), 1974). Both store the upper bits as unary
+differences; Elias-Fano stores the lower bits separately. With one element of a
+hundred it takes 8.6 bits per index instead of 8.1, but the number of words is
+fixed, and packing and unpacking are a few operations on whole vectors.
 """
 
 from collections.abc import Callable
@@ -29,9 +29,9 @@ _SIGNS = packing.unsigned(1)
 
 
 class Stc(topk.TopK):
-  """The largest elements as plus or minus their mean magnitude.
+  """Sends the largest elements as plus or minus their mean magnitude.
 
-  To be used with error feedback.
+  Use it with error feedback.
   """
 
   kind = 'stc'
@@ -39,11 +39,11 @@ class Stc(topk.TopK):
   unpack_indices = staticmethod(elias_fano.unpack)
 
   def __init__(self, ratio: float = 0.01) -> None:
-    """Makes the code.
+    """Creates the code.
 
     Args:
-      ratio: see `topk.TopK`; an element that is sent costs about
-        log2(1 / ratio) + 3 bits.
+      ratio: fraction of elements sent, see `topk.TopK`. A sent element costs
+        about log2(1 / ratio) + 3 bits.
 
     Raises:
       ValueError: `ratio` is out of its range.
@@ -51,7 +51,7 @@ class Stc(topk.TopK):
     super().__init__(ratio)
 
   def num_words(self, num_elements: int) -> int:
-    """See `wire.CompositePacking`."""
+    """Returns the number of words of the magnitude, signs and indices."""
     if not num_elements:
       return 0
     number = topk.count(self.ratio, num_elements)
@@ -61,8 +61,8 @@ class Stc(topk.TopK):
   def encode_variable(
     self, values: tf.Tensor, draws: Callable[[], tf.Tensor]
   ) -> tf.Tensor:
-    """See `by_variable.ByVariable`."""
-    # The magnitude; the signs in the order of the indices; the indices.
+    """Packs the magnitude, signs and indices of the largest elements."""
+    # Layout: the magnitude, the signs in the order of the indices, the indices.
     size = values.shape[0]
     indices, sent = self.find(values, topk.count(self.ratio, size))
     magnitude = tf.bitcast(statistics.mean_magnitude(sent), tf.int32)
@@ -79,7 +79,7 @@ class Stc(topk.TopK):
   def elements(
     self, words: tf.Tensor, num_elements: int
   ) -> tuple[tf.Tensor, tf.Tensor]:
-    """See `by_variable.FewElements`."""
+    """Unpacks the indices and signed magnitudes of one variable."""
     number = topk.count(self.ratio, num_elements)
     end = 1 + _SIGNS.num_words(number)
     negative = _SIGNS.unpack_flat(words[1:end], number)
@@ -91,7 +91,7 @@ class Stc(topk.TopK):
   def check(
     self, words: np.ndarray, num_elements: int
   ) -> tuple[wire.Packing, np.ndarray, int]:
-    """Refuses a magnitude that is none, and indices that are not in order."""
+    """Rejects an invalid magnitude and unsorted indices; returns the signs."""
     number = topk.count(self.ratio, num_elements)
     end = 1 + _SIGNS.num_words(number)
     magnitudes = words[:1].view(np.float32)

@@ -1,11 +1,11 @@
-"""Elements above a threshold, as many as there are, up to a capacity.
+"""Elements that reach a threshold, up to the capacity of a payload.
 
 Strom, Scalable Distributed DNN Training Using Commodity GPU Cloud Computing,
 Interspeech 2015, for the threshold; Dutta et al., On the Discrepancy between
 the Theoretical Analysis and Practical Implementations of Compressed
 Communication, AAAI 2020, https://arxiv.org/abs/1911.08250, who send the values.
-Departure: a payload has room for a part of the elements, the largest of those
-above; others wait in the residual of error feedback.
+Departure: a payload has a capacity. If more elements reach the threshold, the
+largest are sent; the others stay in the residual of error feedback.
 """
 
 import math
@@ -25,20 +25,20 @@ from terngrad.native import sparse_ops
 
 
 class Threshold(few_elements.FewElements):
-  """Elements of magnitudes of at least a threshold, 64 bits each.
+  """Sends elements whose magnitude reaches a threshold, 64 bits each.
 
-  Of variable length; to be used with error feedback.
+  The payload has variable length. Use it with error feedback.
   """
 
   traits = by_variable.FIXED
   scope = contract.BUCKET
 
   def __init__(self, above: float = 0.001, capacity: float = 0.02) -> None:
-    """Makes the code.
+    """Creates the code.
 
     Args:
       above: the threshold, >= 0, in the gradient's units.
-      capacity: the largest part of a bucket's elements that is sent, in (0, 1].
+      capacity: largest fraction of a bucket's elements that is sent, in (0, 1].
 
     Raises:
       ValueError: an option is out of its range.
@@ -54,11 +54,17 @@ class Threshold(few_elements.FewElements):
 
   @property
   def packing(self) -> '_Pairs':
-    """The only stage."""
+    """The packing, which is the only stage."""
     return cast(_Pairs, self.stages[-1])
 
   def choose(self, elements: tf.Tensor, number: int, above: float) -> tf.Tensor:
-    """int32 [1 + 2 number]; see `sparse_ops.encode_threshold`."""
+    """Encodes up to `number` elements that reach the threshold.
+
+    Arguments and format are those of `sparse_ops.encode_threshold`.
+
+    Returns:
+      int32 [1 + 2 number].
+    """
     return _encode(elements, number, above)
 
   def encode_pieces(
@@ -69,14 +75,14 @@ class Threshold(few_elements.FewElements):
     shared: tf.Tensor,
     key: tf.Tensor,
   ) -> tf.Tensor:
-    """See `coded.Code`."""
+    """Encodes all variables of a bucket together; see `coded.Code`."""
     number = topk.count(self.packing.part, sum(sizes))
     return self.choose(method.flat(pieces), number, self.packing.above)
 
   def bucket_elements(
     self, words: tf.Tensor, sizes: Sequence[int]
   ) -> tuple[tf.Tensor, tf.Tensor]:
-    """See `few_elements.FewElements`."""
+    """Unpacks the indices and values of a bucket."""
     return _elements(words, sum(sizes))
 
 
@@ -85,7 +91,7 @@ class _OnKernels(few_elements.OnKernels, Threshold, twin_of=Threshold):
 
 
 class _Pairs(wire.VariablePacking):
-  """How many; then for each its index and its value, in rising order."""
+  """The number of elements, then pairs of index and value, in rising order."""
 
   elements_per_word = 1
   levels = None
@@ -110,25 +116,25 @@ class _Pairs(wire.VariablePacking):
     return 1 + 2 * first
 
   def expected(self, num_elements: int) -> float:
-    # By the gradient, not by its size: as much as fits.
+    # The length depends on the gradient's values, so this is the upper bound.
     return self.capacity(num_elements)
 
   def check(self, words: np.ndarray, width: int) -> None:
-    """Refuses indices outside or in other orders, and what is not finite."""
+    """Rejects invalid or unsorted indices, and values that are not finite."""
     indices, values = words[1 : 1 + 2 * words[0]].reshape([-1, 2]).T
     values = np.ascontiguousarray(values).view(np.float32)
     few_elements.check(self.name, indices, values, width)
 
 
 def _encode(values: tf.Tensor, number: int, above: float) -> tf.Tensor:
-  """`sparse_ops.encode_threshold` on any device."""
+  """Computes `sparse_ops.encode_threshold` on any device."""
   indices, sent = topk.in_order(values, number)
   bits = tf.bitcast(sent, tf.int32)
-  # As integers magnitudes have one order everywhere. Zeros are not sent.
+  # As integers, magnitudes compare alike on all devices. Zeros are not sent.
   least = max(int(np.float32(above).view(np.int32)), 1)
   chosen = tf.bitwise.bitwise_and(bits, topk.MAGNITUDE) >= least
   places = tf.cumsum(tf.cast(chosen, tf.int32)) - 1
-  # Those that are not sent go past the end.
+  # Elements that are not sent go past the end.
   where = tf.where(chosen, places, number)[:, tf.newaxis]
   pairs = tf.tensor_scatter_nd_update(
     tf.zeros([number + 1, 2], tf.int32), where, tf.stack([indices, bits], 1)

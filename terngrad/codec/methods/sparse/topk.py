@@ -1,11 +1,11 @@
-"""The elements of largest magnitude of each variable, and their indices.
+"""Top-k sparsification: the largest elements of each variable, with indices.
 
 Aji and Heafield, Sparse Communication for Distributed Gradient Descent, EMNLP
 2017, https://arxiv.org/abs/1704.05021; Lin et al., Deep Gradient Compression,
 ICLR 2018, https://arxiv.org/abs/1712.01887. Departures: the elements are
 exactly the largest of each variable, where both papers estimate a threshold;
-and what is left out is not kept here: `error_feedback` does that. Without it,
-most elements never move.
+and this code keeps no residual: use it with `error_feedback`. Without error
+feedback, most weights never change.
 """
 
 import math
@@ -20,25 +20,25 @@ from terngrad.codec.stages import wire
 from terngrad.native import sparse_ops
 
 MAGNITUDE = 0x7FFFFFFF
-# From so many elements on one of so many is in the sample; a prime, since
-# columns of matrices are powers of two.
+# Gradients of _SAMPLED elements or more are sampled: every _STRIDE-th element.
+# The stride is a prime, because matrices often have 2**i columns.
 _SAMPLED, _STRIDE = 2**16, 61
 
 
 class TopK(by_variable.FewElements):
-  """The largest elements of each variable; of equal ones the first.
+  """Sends the largest elements of each variable; of equal ones the first.
 
-  To be used with error feedback.
+  Use it with error feedback.
   """
 
   kind: str = 'topk'
 
   def __init__(self, ratio: float = 0.01) -> None:
-    """Makes the code.
+    """Creates the code.
 
     Args:
-      ratio: of a variable's n elements k = max(1, ceil(ratio n)) are sent; in
-        (0, 1]. An element that is sent costs 64 bits.
+      ratio: fraction of elements sent, in (0, 1]: of a variable's n elements
+        k = max(1, ceil(ratio n)) are sent. A sent element costs 64 bits.
 
     Raises:
       ValueError: `ratio` is out of its range.
@@ -49,25 +49,25 @@ class TopK(by_variable.FewElements):
   def find(
     self, elements: tf.Tensor, number: int
   ) -> tuple[tf.Tensor, tf.Tensor]:
-    """See `in_order`."""
+    """Finds the largest elements; see `in_order`."""
     return in_order(elements, number)
 
   def num_words(self, num_elements: int) -> int:
-    """See `wire.CompositePacking`."""
+    """Returns two words for each element sent."""
     return 2 * count(self.ratio, num_elements)
 
   def encode_variable(
     self, values: tf.Tensor, draws: Callable[[], tf.Tensor]
   ) -> tf.Tensor:
-    """See `by_variable.ByVariable`."""
-    # The indices within the variable, in rising order; then the values.
+    """Packs the indices and values of the largest elements."""
+    # Layout: the indices within the variable, in rising order, then the values.
     indices, sent = self.find(values, count(self.ratio, values.shape[0]))
     return tf.concat([indices, tf.bitcast(sent, tf.int32)], axis=0)
 
   def elements(
     self, words: tf.Tensor, num_elements: int
   ) -> tuple[tf.Tensor, tf.Tensor]:
-    """See `by_variable.FewElements`."""
+    """Unpacks the indices and values of one variable."""
     indices, values = tf.split(words, 2)
     indices = few_elements.inside(indices, num_elements)
     return indices, tf.bitcast(values, tf.float32)
@@ -75,7 +75,7 @@ class TopK(by_variable.FewElements):
   def check(
     self, words: np.ndarray, num_elements: int
   ) -> tuple[wire.Packing, np.ndarray, int] | None:
-    """Refuses other orders of indices, and values that are not finite."""
+    """Rejects unsorted indices, and values that are not finite."""
     indices, values = np.split(words, 2)
     few_elements.check(
       self.name, indices, values.view(np.float32), num_elements
@@ -88,7 +88,7 @@ class _OnKernels(few_elements.OnKernels, TopK, twin_of=TopK):
 
 
 def check_ratio(name: str, ratio: float) -> None:
-  """Raises ValueError unless a part of the elements is one; see `topk`."""
+  """Raises ValueError unless a ratio of elements is in (0, 1]."""
   if not 0 < ratio <= 1:
     raise ValueError(
       f'{name}: expected a ratio above 0 and at most 1, received {ratio}. Use '
@@ -97,25 +97,25 @@ def check_ratio(name: str, ratio: float) -> None:
 
 
 def count(ratio: float, num_elements: int) -> int:
-  """How many of a variable's elements a ratio means: at least one if any."""
+  """Returns how many elements are sent: at least one, unless there are none."""
   return min(num_elements, max(1, math.ceil(ratio * num_elements)))
 
 
 def largest(values: tf.Tensor, number: int) -> tf.Tensor:
-  """The indices of the largest magnitudes, of equal ones the first.
+  """Finds the largest magnitudes; of equal ones the first.
 
-  TensorFlow selects where XLA sorts: 20 ms against 500 for 10^6 elements. Of
-  many elements those are looked at that reach what a sample makes likely; where
-  they are too few, all.
+  TensorFlow selects where XLA sorts: 20 ms instead of 500 ms for 10^6 elements.
+  In a large gradient, a sample gives a threshold, and only the elements that
+  reach it are searched; if these are too few, all elements are searched.
 
   Args:
     values: float32 [n].
     number: k <= n.
 
   Returns:
-    int32 [k], the largest first.
+    int32 [k], the indices, the largest magnitude first.
   """
-  # As integers magnitudes have one order everywhere, subnormals included.
+  # As integers, magnitudes compare alike on all devices, subnormals included.
   magnitudes = tf.bitwise.bitwise_and(tf.bitcast(values, tf.int32), MAGNITUDE)
   size = magnitudes.shape[0]
 
@@ -125,7 +125,8 @@ def largest(values: tf.Tensor, number: int) -> tf.Tensor:
   if size < _SAMPLED or number > size // 4:
     return of_all()
   sample = magnitudes[::_STRIDE]
-  # What reaches the sample's own: about so many of all, six deviations more.
+  # The rank of the threshold in the sample: the expected number of the largest
+  # elements that are in the sample, plus six standard deviations.
   own = number / _STRIDE
   own = min(math.ceil(own + 6 * own**0.5 + 1), sample.shape[0])
   found = tf.where(magnitudes >= tf.math.top_k(sample, own).values[-1])[:, 0]
@@ -138,16 +139,16 @@ def largest(values: tf.Tensor, number: int) -> tf.Tensor:
 
 
 def in_order(values: tf.Tensor, number: int) -> tuple[tf.Tensor, tf.Tensor]:
-  """The indices of the largest magnitudes in rising order, and the elements.
+  """Finds the largest magnitudes, in rising order of their indices.
 
-  Of equal magnitudes the first.
+  Of equal magnitudes the first are taken.
 
   Args:
     values: float32 [n].
     number: k <= n.
 
   Returns:
-    int32 [k] and float32 [k].
+    int32 [k], the indices, and float32 [k], the elements.
   """
   indices = tf.sort(largest(values, number))
   return indices, tf.gather(values, indices)

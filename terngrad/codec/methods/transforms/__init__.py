@@ -1,1 +1,1 @@
-"""Codes of what a gradient is turned into: rotations, and low ranks."""
+"""Methods that transform gradients first: rotations and low-rank products."""

@@ -1,14 +1,16 @@
-"""A few levels after a random rotation: the least error at so many bits.
+"""EDEN and DRIVE: a random rotation, then a few quantization levels.
 
-A rotation makes the elements of any gradient nearly Gaussian. Their best three
-levels are then known, and so is what they lose: 0.19 of the square, where codes
-of TernGrad lose 1.0 at the same bits. A scale for each rotated block makes the
-estimate as long along the gradient as the gradient itself, which turns the loss
-to 0.234 and takes the bias away, in the mean over all rotations; the mean over
-those that are drawn here, signs and a Hadamard matrix, comes near that.
+A rotation makes the elements of any gradient nearly Gaussian. The best three
+levels for Gaussian elements are known. Their squared error is 0.19 of the
+gradient's square; that of TernGrad's codes is 1.0 at the same number of bits. A
+scale for each rotated block makes the estimate's component along the gradient
+equal to the gradient. This raises the error to 0.234 and removes the bias in
+the mean over all rotations. The rotations used here, signs and a Hadamard
+matrix, come close to that mean.
 
-A payload is: the rotation's key, two words; the scales of the blocks, one word
-each; the codes, for three levels 20 a word, as `packing.base3` packs them.
+A payload consists of the rotation's key, two words; the scales of the blocks,
+one word each; and the codes, for three levels 20 per word, as `packing.base3`
+packs them.
 """
 
 from collections.abc import Sequence
@@ -34,21 +36,23 @@ _KEY_WORDS = 2
 def eden3() -> coded.Code:
   """Rotation, three levels and a scale for each block of 4096 elements.
 
-  Variables are first divided by their agreed root mean square, to a power of
-  two, so that those of a block, which mix, are of one size. Nothing is agreed
-  on but that: workers rotate and scale by themselves, so that their errors are
-  independent and decoding rotates every payload back.
+  Variables are first divided by their agreed root mean square, rounded to a
+  power of two, so that all variables in a block have a similar size. The
+  workers agree on nothing else: each draws its rotation and computes its
+  scales, so that the workers' errors are independent. Decoding rotates every
+  payload back.
 
-  Not for blocks in which a few elements hold nearly all, such as buckets of a
-  few elements: rotations by signs are few then, and far from Gaussian. With two
-  such elements the square of the bias is up to 0.24 of the gradient's square,
-  with 10 normal ones about 0.01 and with 100 below 0.001. Where that matters,
-  keep such variables in float32.
+  Not suitable for blocks in which a few elements hold nearly the whole square,
+  such as buckets of a few elements: there are few sign patterns then, and the
+  rotated elements are far from Gaussian. With two such elements the square of
+  the bias is up to 0.24 of the gradient's square; with 10 normally distributed
+  ones about 0.01, and with 100 below 0.001. Where that matters, keep such
+  variables in float32.
 
   Elements below 2**-126 (1.2e-38) count as zeros.
 
   Returns:
-    A `coded.Code` of 1.61 bits an element.
+    A `coded.Code` of 1.61 bits per element.
 
   References:
     Vargaftik et al., EDEN: Communication-Efficient and Robust Distributed Mean
@@ -59,13 +63,10 @@ def eden3() -> coded.Code:
 
 
 def eden(bits: int = 1) -> coded.Code:
-  """As `eden3`, with two levels for each of so many bits an element.
+  """Rotation and scales as in `eden3`, with 2**bits levels.
 
   Args:
-    bits: of an element: 1, 2, 3 or 4; 3 are packed as 4 are.
-
-  Returns:
-    A `coded.Code`.
+    bits: bits per element: 1, 2, 3 or 4. Codes of 3 bits are packed in 4.
 
   Raises:
     ValueError: `bits` is out of its range.
@@ -89,23 +90,23 @@ def drive() -> coded.Code:
 
 
 class EdenWords(wire.CompositePacking):
-  """The key, the scales and the codes of rotated blocks."""
+  """Packing of the rotation's key, and of the scales and codes of blocks."""
 
   name = 'eden_words'
 
   def __init__(self, levels: lloyd_max.Levels) -> None:
-    """Takes the levels that codes stand for."""
+    """Creates the packing, for codes of these levels."""
     self.table = levels
 
   def num_words(self, num_elements: int) -> int:
-    """See `wire.CompositePacking`."""
+    """Returns the number of words of the key, the scales and the codes."""
     if num_elements == 0:
       return 0
     blocks, block = rotation.blocks(num_elements)
     return _KEY_WORDS + blocks + self.table.packing.num_words(blocks * block)
 
   def planes(self, words: tf.Tensor, num_elements: int) -> tf.Tensor:
-    """The gradient of one payload in units of the probe, float32 [n]."""
+    """Decodes a payload to float32 [n], in units of the probe's powers of 2."""
     levels = self.table
     blocks, block = rotation.blocks(num_elements)
     key, scales, codes = tf.split(
@@ -119,7 +120,7 @@ class EdenWords(wire.CompositePacking):
   def check(
     self, words: np.ndarray, num_elements: int
   ) -> tuple[wire.Packing, np.ndarray, int]:
-    """Refuses scales that no gradient has whose size is at most the agreed."""
+    """Rejects scales that exceed the agreed probe; returns the codes."""
     levels = self.table
     if num_elements == 0:
       return levels.packing, words, 0
@@ -129,10 +130,10 @@ class EdenWords(wire.CompositePacking):
     validation.check_scales(self.name, scales, 'finite scales >= 0')
     codes = levels.packing.unpack_flat(tf.constant(code_words), blocks * block)
     share = levels.least_square(np.reshape(codes, [blocks, block]))
-    # In units of the probe's power of two elements have at most the root mean
-    # square 2, or 4 where that power was limited; a norm that is no float32 is
-    # left to fail. The square of a block, rotated, is `block` times that of its
-    # elements.
+    # In units of the probe's power of two, elements have a root mean square of
+    # at most 2, or 4 where that power was limited. A norm that overflows
+    # float32 fails here. The square of a rotated block is `block` times that
+    # of its elements.
     least = np.sum(scales.astype(np.float64) ** 2 * share)
     if least > 1.01 * 16 * block * num_elements:
       raise ValueError(
@@ -144,7 +145,7 @@ class EdenWords(wire.CompositePacking):
 
 
 class Eden(coded.Code):
-  """See `eden3`."""
+  """A code of rotated blocks with a few levels; see `eden3`."""
 
   scope = contract.BUCKET
   traits = contract.Traits(
@@ -153,7 +154,7 @@ class Eden(coded.Code):
   norms = staticmethod(statistics.norms)
 
   def __init__(self, levels: lloyd_max.Levels) -> None:
-    """Takes the levels of rotated elements."""
+    """Creates the code, with these levels of rotated elements."""
     self.name, self.levels = f'rotate > {levels.name}', levels
     self.words = EdenWords(levels)
     self.stages = (self.words,)
@@ -162,10 +163,10 @@ class Eden(coded.Code):
     self.kernels = rotated_ops.Code(levels.values, base, places)
 
   def probe(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
-    """The root mean squares."""
+    """Returns the root mean square of each gradient, float32 [v]."""
     contract.check_gradients(gradients)
     counts = [max(1, gradient.shape.num_elements()) for gradient in gradients]
-    # Not divided: compiled code would multiply, and round otherwise.
+    # Not a division: compiled code would multiply, and round differently.
     return self.norms(gradients) * np.float32(np.power(counts, -0.5))
 
   def encode_pieces(
@@ -176,7 +177,7 @@ class Eden(coded.Code):
     shared: tf.Tensor,
     key: tf.Tensor,
   ) -> tf.Tensor:
-    """See `coded.Code`."""
+    """Rotates a bucket and packs key, scales and codes; see `coded.Code`."""
     levels = self.levels
     flat = method.flat(pieces)
     if not sum(sizes):
@@ -189,7 +190,7 @@ class Eden(coded.Code):
     index = tf.zeros(magnitude.shape, tf.int32)
     for border in levels.borders:
       least = tf.cast(border * deviation, tf.float32)[:, tf.newaxis]
-      # Zeros have the border 0, and are not beyond it.
+      # In a block of zeros the border is 0, and no element is beyond it.
       index += tf.cast((magnitude >= least) & (magnitude > 0.0), tf.int32)
     level = tf.gather(tf.constant(levels.values, tf.float64), index)
     along = tf.reduce_sum(level * tf.cast(magnitude, tf.float64), axis=1)
@@ -213,7 +214,7 @@ class Eden(coded.Code):
     shapes: method.Shapes,
     scale: float = 1.0,
   ) -> list[tf.Tensor]:
-    """See `coded.Code`."""
+    """Rotates all payloads back and adds them; see `coded.Code`."""
     sizes = method.sizes_of(shapes)
     if not sum(sizes):
       return [tf.zeros(shape) for shape in shapes]
@@ -223,7 +224,7 @@ class Eden(coded.Code):
 
 
 class _OnKernels(Eden, twin_of=Eden):
-  """With kernels, each of which passes through memory once."""
+  """`Eden` with native kernels, each of which passes through memory once."""
 
   compiled = False
   norms = staticmethod(ops.norms)
@@ -256,7 +257,7 @@ class _OnKernels(Eden, twin_of=Eden):
 
 
 def _per_element(values: tf.Tensor, sizes: Sequence[int]) -> tf.Tensor:
-  """float32 [elements]: each variable's value for its elements."""
+  """Repeats each variable's value for its elements, float32 [elements]."""
   return tf.concat(
     [tf.fill([size], values[i]) for i, size in enumerate(sizes)], axis=0
   )

@@ -1,4 +1,4 @@
-"""The levels that lose least of a standard normal number, and their scales."""
+"""Levels of least squared error for standard normal numbers, and scales."""
 
 from typing import NamedTuple
 
@@ -14,9 +14,10 @@ class Levels(NamedTuple):
 
   Attributes:
     name: for labels.
-    values: the magnitudes, rising, as integers, so that products with scales of
-      16 bits are exact; a payload's scale says of what.
-    borders: between them, in standard deviations.
+    values: magnitudes of the levels, rising. They are integers, so that
+      products with scales of 16 bits are exact. The scales in a payload give
+      their unit.
+    borders: decision borders between the magnitudes, in standard deviations.
     packing: `wire.Packing` of the codes.
   """
 
@@ -27,36 +28,37 @@ class Levels(NamedTuple):
 
   @property
   def with_zero(self) -> bool:
-    """Whether a level is 0, and codes are -1, 0 and 1."""
+    """Whether 0 is a level. The codes then are -1, 0 and 1."""
     return self.values[0] == 0
 
   @property
   def is_coarse(self) -> bool:
-    """Whether scales have 16 bits, for products with levels to be exact."""
+    """Whether scales are rounded to 16 bits, for exact products with levels."""
     return self.values[-1] > 1
 
   def codes(self, index: tf.Tensor, negative: tf.Tensor) -> tf.Tensor:
-    """int32 codes of the places in `values`, and of signs."""
+    """Returns int32 codes of indices in `values` and of signs."""
     if self.with_zero:
       return tf.where(negative, -index, index)
     return index + tf.where(negative, len(self.values), 0)
 
   def levels(self, codes: tf.Tensor) -> tf.Tensor:
-    """float32: what codes stand for; safe for any codes that unpack."""
+    """Decodes codes to float32 levels; safe for any codes that unpack."""
     if self.with_zero:
       return tf.cast(codes, tf.float32)
     table = np.array([*self.values, *(-v for v in self.values)], np.float32)
-    # Three bits are packed as four.
+    # Codes of three bits are packed in four.
     codes = tf.bitwise.bitwise_and(codes, len(table) - 1)
     return tf.gather(tf.constant(table), codes)
 
   def least_square(self, codes: np.ndarray) -> np.ndarray:
-    """How small the squares of rotated blocks can be, over their scale's.
+    """Returns lower bounds of a block's square over the square of its scale.
 
-    A scale is the square over the sum of levels times magnitudes. Magnitudes
-    are at least the borders that they are beyond; and levels without 0 at least
-    the first, times a sum that is no less than the square's root. With 0 all of
-    the square but that of the border is in what is beyond it.
+    With Q the square of a rotated block and A the sum of levels times
+    magnitudes, the scale is Q / A, so the result bounds A**2 / Q. Magnitudes
+    are at least the border below them, times sqrt(Q / block). Without level 0,
+    A is also at least the first level times sqrt(Q). With level 0, the elements
+    beyond the border have at least 1 - border**2 of Q.
 
     Args:
       codes: NumPy int32 [blocks, block].
@@ -72,17 +74,17 @@ class Levels(NamedTuple):
     return np.maximum(first, beyond**2 / codes.shape[1])
 
   def known_scales(self, words: tf.Tensor) -> tf.Tensor:
-    """Scales as encoders make them, of what a payload has in their place.
+    """Reads scales from words and limits them to those that encoders make.
 
-    Whatever the words, products with levels are then exact and finite, so that
-    all that decode them get the same bits.
+    For any words, products with levels are then exact and finite, so that all
+    devices decode the same bits.
 
     Args:
       words: int32, any shape.
 
     Returns:
-      float32 of that shape: what an encoder makes is returned as it is, but for
-      scales below 2**-100, which are 0.
+      float32, shape of `words`. Scales that an encoder makes are unchanged,
+      except that scales below 2**-100 become 0.
     """
     kept = 0x7FFFFF00 if self.is_coarse else 0x7FFFFFFF
     most = int(np.float32(2.0**100).view(np.int32))
@@ -92,7 +94,7 @@ class Levels(NamedTuple):
 
 
 def coarse(scales: tf.Tensor) -> tf.Tensor:
-  """Scales to 16 bits: products with levels of 8 are exact, see `Levels`."""
+  """Rounds scales to 16 bits, so that products with 8-bit levels are exact."""
   bits = tf.bitcast(scales, tf.int32)
   return tf.bitcast(tf.bitwise.bitwise_and(bits + 0x80, ~0xFF), tf.float32)
 
@@ -100,13 +102,13 @@ def coarse(scales: tf.Tensor) -> tf.Tensor:
 def _of_bits(
   bits: int, values: tuple[int, ...], borders: tuple[float, ...]
 ) -> Levels:
-  # Three bits are packed as four.
+  # Codes of three bits are packed in four.
   packed = packing.unsigned(4 if bits == 3 else bits)
   return Levels(f'lloyd_max_{2**bits}', values, borders, packed)
 
 
 # Max, Quantizing for Minimum Distortion, IRE Transactions on Information Theory
-# 6 (1), 1960, table 1, the levels in 64ths.
+# 6 (1), 1960, table 1. Levels of two bits and more are in 64ths.
 THREE = Levels('lloyd_max_3 > base3', (0, 1), (0.6120,), packing.base3())
 OF_BITS = {
   1: _of_bits(1, (1,), ()),

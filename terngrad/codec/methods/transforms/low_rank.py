@@ -1,7 +1,7 @@
-"""Variables as matrices, and the arithmetic of matrices of few columns.
+"""Variables as matrices, and arithmetic of matrices with few columns.
 
-Sums and products of floats depend on their order, and with it on who compiles
-them. Here every mode, eager, traced or compiled, gets the same bits.
+Sums and products of floats depend on their order, and so on the compiler. The
+functions here give the same bits in every mode: eager, traced or compiled.
 """
 
 import functools
@@ -22,7 +22,7 @@ _SEED = 20190531
 
 
 class Matrices(NamedTuple):
-  """Which variables are matrices for P and Q, and which are small.
+  """Partition of variables into matrices, factored as P and Q, and small ones.
 
   Attributes:
     shapes: tuple of the shapes of v variables.
@@ -34,7 +34,7 @@ class Matrices(NamedTuple):
 
   @property
   def indices(self) -> list[int]:
-    """Of the matrices among the variables."""
+    """Indices of the matrices among the variables."""
     return [i for i, factor in enumerate(self.factors) if factor]
 
   @property
@@ -52,19 +52,19 @@ class Matrices(NamedTuple):
     return [(columns, rank) for _, columns, rank in self._sides]
 
   def matrices(self, values: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """Those of v tensors that are matrices, [rows, columns]."""
+    """Selects the matrices among v tensors, [rows, columns]."""
     pairs = zip(self.indices, self._sides, strict=True)
     return [tf.reshape(values[i], sides[:2]) for i, sides in pairs]
 
   def small(self, values: Sequence[Any]) -> list[Any]:
-    """Those of a list of v that are small."""
+    """Selects the small ones in a list of v values."""
     pairs = zip(values, self.factors, strict=True)
     return [value for value, factor in pairs if not factor]
 
   def join(
     self, matrices: Iterable[tf.Tensor], small: Iterable[tf.Tensor]
   ) -> list[tf.Tensor]:
-    """All v tensors in their shapes."""
+    """Joins matrices and small tensors to v tensors of `shapes`."""
     matrices, small = iter(matrices), iter(small)
     return [
       tf.reshape(next(matrices if factor else small), shape)
@@ -73,7 +73,13 @@ class Matrices(NamedTuple):
 
 
 def split(shapes: method.Shapes, rank: int, min_compression: float) -> Matrices:
-  """`Matrices`; see `powersgd.PowerSGD` for rank and min_compression."""
+  """Chooses the matrices among variables.
+
+  Args:
+    shapes: shapes of v variables.
+    rank: the largest number of columns of P and Q, >= 1.
+    min_compression: matrices have more than this times the elements of P and Q.
+  """
   factors = (_factor(shape, rank, min_compression) for shape in shapes)
   return Matrices(tuple(shapes), tuple(factors))
 
@@ -81,7 +87,7 @@ def split(shapes: method.Shapes, rank: int, min_compression: float) -> Matrices:
 def _factor(
   shape: Sequence[int], rank: int, min_compression: float
 ) -> tuple[int, int, int] | None:
-  """(rows, columns, rank), or None for what is not worth the compression."""
+  """Returns (rows, columns, rank), or None if compression saves too little."""
   if len(shape) < 2:
     return None
   *outer, columns = shape
@@ -92,35 +98,35 @@ def _factor(
 
 
 def words(values: Sequence[tf.Tensor]) -> tf.Tensor:
-  """A list of float32 as int32 [elements]."""
+  """Joins a list of float32 as int32 [elements]."""
   flat = [tf.zeros([0]), *(tf.reshape(value, [-1]) for value in values)]
   return tf.bitcast(tf.concat(flat, axis=0), tf.int32)
 
 
 def cut(flat: tf.Tensor, shapes: method.Shapes) -> list[tf.Tensor]:
-  """The tensors of these shapes that stand one after the other in `flat`."""
+  """Cuts `flat` into consecutive tensors of these shapes."""
   sizes = method.sizes_of(shapes)
   parts = tf.split(flat[: sum(sizes)], sizes) if sizes else []
   return [tf.reshape(p, s) for p, s in zip(parts, shapes, strict=True)]
 
 
 def first_q(shape: Sequence[int]) -> tf.Tensor:
-  """Q of a run's first step, float32 of the shape."""
+  """Returns Q of a run's first step, float32 of the shape."""
   return normal(shape, random_bits.seed_key(_SEED))
 
 
 def revived(q: tf.Tensor) -> tf.Tensor:
-  """Q with the first Q's columns in place of those that are zero."""
+  """Replaces columns of zeros in Q by the first Q's columns."""
   return tf.where(tf.reduce_any(q != 0, axis=0), q, first_q(q.shape))
 
 
 def normal(shape: Sequence[int], key: tf.Tensor) -> tf.Tensor:
-  """float32 of the shape, nearly standard normal, exact to the bit."""
+  """Draws nearly standard normal float32, the same bits on every platform."""
   count = math.prod(shape)
   bits = tf.reshape(random_bits.range_bits(key, 6 * count), [6, count])
   halves = tf.bitwise.right_shift(bits, 16), tf.bitwise.bitwise_and(bits, 65535)
   total = tf.reduce_sum(tf.cast(tf.stack(halves), tf.int32), axis=[0, 1])
-  # Twelve numbers of 16 bits, with the variance 1 / 12 each.
+  # The sum of twelve 16-bit numbers, each with the variance 1 / 12.
   return tf.reshape(tf.cast(total - 6 * 65535, tf.float32) / 65536, shape)
 
 
@@ -130,7 +136,7 @@ def product(
   transpose_a: bool = False,
   transpose_b: bool = False,
 ) -> tf.Tensor:
-  """The matrix product, of the same bits in every mode."""
+  """Multiplies matrices, with the same bits in every mode."""
   return _compiled(
     _by_columns if transpose_a else tf.matmul,
     (tuple(a.shape), tuple(b.shape)),
@@ -140,21 +146,21 @@ def product(
 
 
 def _by_columns(a: tf.Tensor, b: tf.Tensor, **transposed: bool) -> tf.Tensor:
-  """The product column by column.
+  """Multiplies column by column.
 
-  XLA has a loop of its own for a transposed matrix and a vector; with two
-  columns and more it takes thirty times as long, whatever their number.
+  XLA has a special loop for a transposed matrix and a vector. A product with
+  two columns or more takes thirty times as long, whatever their number.
   """
   columns = tf.split(b, b.shape[1], axis=1)
   return tf.concat([tf.matmul(a, c, **transposed) for c in columns], axis=1)
 
 
 def orthogonal(matrix: tf.Tensor, epsilon: float) -> tf.Tensor:
-  """The matrix with orthogonal columns, by Gram-Schmidt.
+  """Orthogonalises the columns by Gram-Schmidt.
 
   Args:
-    matrix: float32 [n, r], of any size: see `_in_range`.
-    epsilon: is added to the norms that columns are divided by.
+    matrix: float32 [n, r], of any magnitude: see `_in_range`.
+    epsilon: added to the norms that columns are divided by.
   """
   shapes = (tuple(matrix.shape),)
   return _compiled(_gram_schmidt, shapes, epsilon=epsilon)(matrix)
@@ -170,10 +176,10 @@ def _gram_schmidt(matrix: tf.Tensor, epsilon: float) -> tf.Tensor:
 
 
 def _in_range(matrix: tf.Tensor) -> tf.Tensor:
-  """The matrix, divided by a power of two where squares would be no floats.
+  """Divides a matrix by a power of two if its squares would leave float32.
 
-  Also where epsilon would not be small beside the norms; in between it is as it
-  was, to the bit.
+  Also divides it if epsilon would not be small compared with the norms. Other
+  matrices do not change, to the bit.
   """
   largest = tf.reduce_max(tf.abs(matrix))
   is_usual = (largest >= 2.0**-20) & (largest <= 2.0**50)
@@ -186,6 +192,6 @@ def _compiled(
   shapes: tuple[tuple[int, ...], ...],
   **options: Any,
 ) -> Callable[..., tf.Tensor]:
-  """One program for every mode: TensorFlow's and XLA's products differ."""
+  """Compiles once for every mode: TensorFlow's and XLA's products differ."""
   made = tf.function(functools.partial(function, **options), jit_compile=True)
   return made.get_concrete_function(*map(tf.TensorSpec, shapes))

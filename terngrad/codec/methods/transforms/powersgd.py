@@ -1,14 +1,14 @@
-"""Matrices of low rank in place of gradients, by one step of power iteration.
+"""PowerSGD: low-rank approximations, by one step of power iteration.
 
 Vogels et al., PowerSGD: Practical Low-Rank Gradient Compression for Distributed
 Optimization, NeurIPS 2019, https://arxiv.org/abs/1905.13727, algorithm 1, in
 the arithmetic of `powerSGD_hook` of PyTorch: Q is orthogonalised before it is
 used, and sums of P are not divided. Departures: a variable is the matrix
 [-1, last axis], since Keras has a kernel's outputs there and PyTorch in the
-first axis; a column of Q that is zero, which in the hook stays so, is drawn
-anew; P and Q of very small or large numbers are scaled before epsilon is added,
-where the hook makes zeros of them; and normal numbers are sums of twelve
-uniform ones, the same everywhere.
+first axis; a column of Q that is zero, which in the hook remains zero, is
+replaced by a column of the first Q; P and Q of very small or large numbers are
+scaled before epsilon is added, where the hook makes zeros of them; and normal
+numbers are sums of twelve uniform ones, the same on every platform.
 """
 
 import tensorflow as tf
@@ -23,15 +23,15 @@ Q = 'powersgd_q'
 
 
 class PowerSGD(method.Method):
-  """Sums of rank `rank` of all workers' gradients, in two rounds.
+  """Sends the sum of all gradients at rank `rank`, in two rounds.
 
-  To be used with error feedback.
+  Use it with error feedback.
   """
 
   scope = contract.VARIABLE
   num_rounds = 2
   agrees = False
-  # Products differ in bits from compiler to compiler: see `low_rank.product`.
+  # Compilers round products differently: see `low_rank.product`.
   compiled = False
 
   def __init__(
@@ -41,15 +41,15 @@ class PowerSGD(method.Method):
     warm_start: int = 1,
     min_compression: float = 2.0,
   ) -> None:
-    """Makes the code.
+    """Creates the method.
 
     Args:
       rank: columns of P and Q, >= 1; at most the rows and columns of a
         variable.
-      epsilon: is added to the norms that columns are divided by, >= 0.
-      warm_start: 1: a step begins with the last one's Q; 0: with a new one.
-      min_compression: a variable with fewer times as many elements as P and Q
-        have, and every vector, travels as float32.
+      epsilon: added to the norms that columns are divided by, >= 0.
+      warm_start: 1: a step begins with Q of the previous step; 0: with a new Q.
+      min_compression: vectors, and variables with at most this many times the
+        elements of P and Q, are sent as float32.
 
     Raises:
       ValueError: an option is out of its range.
@@ -70,22 +70,22 @@ class PowerSGD(method.Method):
     self.warm_start, self.min_compression = warm_start, min_compression
 
   def in_float(self, plain: method.Method) -> method.Method:
-    """See `method.Method`."""
+    """Returns the method of float32 steps, which does not change Q."""
     return wrapper.WithStates(plain, self)
 
   def split(self, shapes: method.Shapes) -> low_rank.Matrices:
-    """Which variables are matrices."""
+    """Chooses the variables to factor."""
     return low_rank.split(shapes, self.rank, self.min_compression)
 
   def messages(self, shapes: method.Shapes) -> method.Rounds:
-    """See `method.Method`."""
+    """Declares two rounds: P and the small variables, then Q."""
     found = self.split(shapes)
     kinds = found.p_shapes, found.small(shapes), found.q_shapes
     p, plain, q = (method.float_sum(sum(method.sizes_of(k))) for k in kinds)
     return (p, plain), (q,)
 
   def states(self, shapes: method.Shapes) -> tuple[method.State, ...]:
-    """See `method.Method`."""
+    """Declares Q of each matrix, shared by all workers, for a warm start."""
     found = self.split(shapes)
     return tuple(
       method.State(Q, method.SHARED, index, shape, low_rank.first_q)
@@ -101,7 +101,7 @@ class PowerSGD(method.Method):
     received: method.Arrived,
     context: method.Context,
   ) -> tuple[list[tf.Tensor], method.Tensors]:
-    """See `method.Method`."""
+    """Sends P and the small variables in round 0, and Q in round 1."""
     values = method.each(gradients, context)
     found = self.split(context.shapes)
     matrices = found.matrices(values)
@@ -120,12 +120,12 @@ class PowerSGD(method.Method):
   def first_q(
     self, states: method.Tensors, context: method.Context
   ) -> list[tf.Tensor]:
-    """The Q of each matrix that a step begins with."""
+    """Returns Q of each matrix at the start of a step."""
     if self.warm_start:
       return [low_rank.revived(q) for q in states]
     found, starts = self.split(context.shapes), context.starts
     keys = [
-      # By the variable's first element, which cutting leaves where it is.
+      # Keyed by the variable's first element, which cutting does not change.
       random_bits.fold_in(context.common_key, tf.constant(starts[index]))
       for index in found.indices
     ]
@@ -134,7 +134,7 @@ class PowerSGD(method.Method):
   def summed_p(
     self, received: method.Arrived, context: method.Context
   ) -> list[tf.Tensor]:
-    """The orthogonal P of each matrix."""
+    """Returns the orthogonalised sum of P of each matrix."""
     sums = received[0][0].sum(self.messages(context.shapes)[0][0])
     p = low_rank.cut(sums, self.split(context.shapes).p_shapes)
     return [low_rank.orthogonal(matrix, self.epsilon) for matrix in p]
@@ -145,7 +145,7 @@ class PowerSGD(method.Method):
     states: method.Tensors,
     context: method.Context,
   ) -> tuple[list[tf.Tensor], method.Tensors]:
-    """See `method.Method`."""
+    """Computes the mean gradients as products of P and Q."""
     (_, plain), (last,) = self.messages(context.shapes)
     found = self.split(context.shapes)
     q = low_rank.cut(received[1][0].sum(last) * context.scale, found.q_shapes)

@@ -1,12 +1,12 @@
-"""Codes of rotated gradients whose table values add: sums decode once.
+"""THC: codes of rotated gradients that can be added before decoding.
 
 Li et al., THC: Accelerating Distributed Deep Learning Using Tensor Homomorphic
 Compression, NSDI 2024, https://arxiv.org/abs/2302.08545: workers agree on the
-norms, rotate by one key, and round at random to entries of one table of 16
-integers, which anyone can look up and add. Departures: each block of 4096
-elements has its own norm; the table is computed for what is beyond three
-standard deviations to be clipped (`span`), not read from the paper; and sums
-of N workers travel as integers of the width that they need.
+norms, rotate with the same key, and round at random to entries of one table of
+16 integers, which any device can look up and add. Departures: each block of
+4096 elements has a separate norm; the table is computed here, for elements
+clipped at three standard deviations (`span`), not read from the paper; and sums
+of N workers are sent as integers of the width that they need.
 """
 
 import functools
@@ -27,7 +27,7 @@ from terngrad.codec.stages import random_bits
 from terngrad.codec.stages import statistics
 from terngrad.codec.stages import wire
 
-# Entries are from -_GRID to _GRID, 31 in all: the paper's granularity of 30.
+# Entries are integers from -_GRID to _GRID: the paper's granularity of 30.
 _GRID = 15
 _BITS = 4
 _FRACTION = 16
@@ -35,10 +35,11 @@ _FRACTION = 16
 
 @functools.cache
 def table(span: float = 3.0) -> np.ndarray:
-  """The entries, int [16], that lose least of a standard normal number.
+  """Returns the int [16] entries of least squared error for normal numbers.
 
-  Of all rising tables from -15 to 15 by dynamic programming; between entries a
-  and b a number x is rounded at random, which loses (x - a)(b - x).
+  Searches all rising tables from -15 to 15 by dynamic programming; 15 is `span`
+  standard deviations. A number x between the entries a and b is rounded at
+  random; its mean squared error is (x - a)(b - x).
   """
   x = np.linspace(-span, span, 6001)
   weight = np.exp(-(x**2) / 2)
@@ -64,7 +65,7 @@ def table(span: float = 3.0) -> np.ndarray:
 
 @functools.cache
 def entries(span: float) -> wire.Packing:
-  """The `wire.Packing` of table entries, 8 a word."""
+  """Returns the `wire.Packing` of table entries, 8 per word."""
   return _Entries(span)
 
 
@@ -73,9 +74,9 @@ class _Entries(packing.Unsigned):
     super().__init__(_BITS)
     self.name, self.levels = f'thc_entries({span:g})', _GRID
     self._values = table(span).astype(np.int32)
-    # What is packed as 0 past the end, which may be no entry.
+    # Padding unpacks to this, unless 0 is an entry.
     self.fill = int(self._values[0])
-    # For each entry its number.
+    # The index of each entry.
     self._numbers = np.zeros(2 * _GRID + 1, np.int32)
     self._numbers[self._values + _GRID] = np.arange(2**_BITS)
 
@@ -88,10 +89,10 @@ class _Entries(packing.Unsigned):
 
 
 class Thc(method.Method):
-  """4 bits an element one way, and sums of integers up to 15 N back.
+  """Sends 4 bits per element, and receives sums of integers up to 15 N.
 
-  Blocks whose root mean square is below 2**-97 (6.3e-30) count as zeros. Error
-  feedback gives back what is clipped.
+  Blocks whose root mean square is below 2**-97 (6.3e-30) may count as zeros.
+  Error feedback recovers what is clipped.
   """
 
   traits = contract.Traits(
@@ -102,11 +103,11 @@ class Thc(method.Method):
   draws_in_decode = True
 
   def __init__(self, span: float = 3.0) -> None:
-    """Makes the code.
+    """Creates the method.
 
     Args:
-      span: what the largest entry stands for, in root mean squares of a block
-        by its agreed norm; what lies beyond is clipped.
+      span: value of the largest entry, in units of a rotated block's root mean
+        square, which is its agreed norm. Larger magnitudes are clipped.
 
     Raises:
       ValueError: `span` is not positive.
@@ -116,21 +117,21 @@ class Thc(method.Method):
     self.name, self.span = f'thc({span:g})', span
 
   def num_probes(self, num_elements: int) -> int:
-    """See `method.Method`: a block's norm each."""
+    """Returns one norm for each block, and one for an empty variable."""
     return rotation.blocks(num_elements)[0] if num_elements else 1
 
   def on_kernels(self) -> method.Method:
-    """See `method.Method`.
+    """Returns the method with native kernels, if they are built.
 
-    Where kernels are not built functions are compiled apart, as beside kernels:
-    joined to those of a wrapper they round otherwise.
+    Without them, XLA compiles each function separately, as it does beside
+    kernels. Fused with the functions of a wrapper, they round differently.
     """
     if type(self) is not Thc or not native.available():
       return wrapper.SelfCompiled(self)
     return thc_kernels.OnKernels(self, table(self.span))
 
   def messages(self, shapes: method.Shapes) -> method.Rounds:
-    """See `method.Method`."""
+    """Declares one round with a sum of table entries."""
     padded = [_padded(n) for n in method.sizes_of(shapes)]
     return ((method.code_sum(entries(self.span), sum(padded), _GRID),),)
 
@@ -140,7 +141,7 @@ class Thc(method.Method):
     states: method.Tensors,
     context: method.Context,
   ) -> tuple[method.Tensors, tf.Tensor]:
-    """See `method.Method`."""
+    """Returns the gradients unchanged, and the norms of the blocks."""
     return gradients, tf.concat(
       [_norms(values) for values in method.each(gradients, context)], axis=0
     )
@@ -153,7 +154,7 @@ class Thc(method.Method):
     received: method.Arrived,
     context: method.Context,
   ) -> tuple[list[tf.Tensor], method.Tensors]:
-    """See `method.Method`."""
+    """Rotates variables and rounds elements at random to table entries."""
     each, norms = method.each(gradients, context), self.split_norms(context)
     codes = []
     for values, norm, start in zip(each, norms, context.starts, strict=True):
@@ -169,27 +170,28 @@ class Thc(method.Method):
     return [entries(self.span).pack_flat(codes)], states
 
   def scales(self, norms: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """What elements are multiplied by before they are rotated, and after.
+    """Computes the factors of elements before and after the rotation.
 
     Args:
       norms: float32 [blocks].
 
     Returns:
-      Pair of float32 [blocks]; the first are powers of 2, so that products are
-      exact, and rotated sums finite.
+      Pair of float32 [blocks]: the factors before the rotation, powers of 2, so
+      that products are exact and rotated sums finite; and those after it, to
+      units of 2**-16 of table entries.
     """
     powers = rotation.power_of_two(norms)
     unit = self.units(norms / powers)
     return 1.0 / powers, tf.where(unit > 0.0, 2.0**_FRACTION / unit, 0.0)
 
   def way_back(self, norms: tf.Tensor, size: int, scale: float) -> tf.Tensor:
-    """float32 [blocks]: what rotated sums of entries are multiplied by."""
+    """Computes the factors of rotated sums of entries, float32 [blocks]."""
     return self.units(norms) * (scale / rotation.blocks(size)[1])
 
   def rounded(
     self, rows: tf.Tensor, inverses: tf.Tensor, key: tf.Tensor
   ) -> tf.Tensor:
-    """int32 entries of rotated rows, rounded at random between neighbours."""
+    """Rounds rotated rows at random to adjacent entries, int32 [elements]."""
     limit = _GRID << _FRACTION
     fixed = tf.round(rows * inverses[:, tf.newaxis])
     fixed = tf.cast(tf.clip_by_value(fixed, -limit, limit), tf.int32)
@@ -198,7 +200,7 @@ class Thc(method.Method):
     low, high = values[next_entry - 1], values[next_entry]
     fixed = tf.reshape(fixed, [-1])
     cell = tf.bitwise.right_shift(fixed, _FRACTION) + _GRID
-    # What is not finite is told by the norms, and may become anything here.
+    # The norms show values that are not finite; here any entry will do.
     cell = tf.clip_by_value(cell, 0, 2 * _GRID - 1)
     below = tf.gather(tf.constant(low, tf.int32), cell)
     width = tf.gather(tf.constant(high - low, tf.int32), cell)
@@ -208,9 +210,9 @@ class Thc(method.Method):
     return below + tf.where(draw * width < above, width, 0)
 
   def units(self, norms: tf.Tensor) -> tf.Tensor:
-    """What 1 stands for in rotated blocks of such norms, float32 [blocks]."""
-    # A block is rotated by a matrix of 1 and -1: its elements' root mean square
-    # is the norm.
+    """Returns the value of entry 1 for each norm, float32 [blocks]."""
+    # The rotation is a matrix of 1 and -1, so the norm of a block is the root
+    # mean square of the rotated block.
     unit = norms * (self.span / _GRID)
     return tf.where(unit >= 2.0**-100, unit, 0.0)
 
@@ -220,7 +222,7 @@ class Thc(method.Method):
     states: method.Tensors,
     context: method.Context,
   ) -> tuple[list[tf.Tensor], method.Tensors]:
-    """See `method.Method`."""
+    """Decodes the sums of entries to means."""
     sums = received[0][0].sum(self.messages(context.shapes)[0][0])
     means = self.decoded(sums, context, context.scale)
     return method.shaped(means, context), states
@@ -228,7 +230,7 @@ class Thc(method.Method):
   def estimate(
     self, words: Sequence[tf.Tensor], context: method.Context
   ) -> list[tf.Tensor]:
-    """See `method.Method`."""
+    """Decodes the entries that this worker sent."""
     message = self.messages(context.shapes)[0][0]
     sums = entries(self.span).unpack_flat(words[0], message.num_elements)
     return self.decoded(sums, context, 1.0)
@@ -236,7 +238,7 @@ class Thc(method.Method):
   def decoded(
     self, sums: tf.Tensor, context: method.Context, scale: float
   ) -> list[tf.Tensor]:
-    """List of float32 [n] of sums of entries."""
+    """Decodes sums of entries to a list of float32 [n]."""
     found = []
     norms = self.split_norms(context)
     firsts = method.starts_of(list(map(_padded, context.sizes)))
@@ -249,7 +251,7 @@ class Thc(method.Method):
       count, block = rotation.blocks(size)
       rows = tf.reshape(sums[first : first + count * block], [count, block])
       rows = rotation.hadamard(tf.cast(rows, tf.float32))
-      # After all additions: before them compilers would round as they like.
+      # After all additions, because compilers could fuse a product with a sum.
       rows *= self.way_back(norm, size, scale)[:, tf.newaxis]
       key = random_bits.from_element(context.common_key, start)
       signs = rotation.signs(key, count * block)
@@ -257,7 +259,7 @@ class Thc(method.Method):
     return found
 
   def split_norms(self, context: method.Context) -> list[tf.Tensor]:
-    """The agreed norms of each variable's blocks."""
+    """Splits the agreed norms by variable, list of float32 [blocks]."""
     return tf.split(context.shared, list(map(self.num_probes, context.sizes)))
 
 
@@ -267,7 +269,7 @@ def _padded(size: int) -> int:
 
 
 def _norms(values: tf.Tensor) -> tf.Tensor:
-  """float32 [blocks]: the norms of a variable's blocks; one for none."""
+  """Returns the norms of a variable's blocks, float32 [blocks] or [0.0]."""
   size = values.shape[0]
   if not size:
     return tf.zeros([1])

@@ -1,4 +1,4 @@
-"""`thc` with kernels that rotate, round and pack; what is small is compiled."""
+"""`thc` with native kernels; XLA compiles the remaining computations."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -20,15 +20,15 @@ _Pair = tuple[tf.Tensor, tf.Tensor]
 
 
 class OnKernels(wrapper.Wrapper):
-  """A `thc.Thc` with kernels, to the bit.
+  """A `thc.Thc` with native kernels, which give the same bits.
 
-  Variables without elements have keys, and no blocks.
+  Variables without elements have keys, but no blocks.
   """
 
   method: 'thc.Thc'
 
   def __init__(self, plain: 'thc.Thc', table: np.ndarray) -> None:
-    """Puts `plain` on kernels, whose `table` has int [16] entries."""
+    """Wraps `plain`, whose `table` has int [16] entries."""
     super().__init__(plain)
     wrapper.compile_apart(self, plain, ['begin'])
     self.entries = [int(entry) for entry in table]
@@ -44,7 +44,7 @@ class OnKernels(wrapper.Wrapper):
     received: methods.Arrived,
     context: methods.Context,
   ) -> tuple[list[tf.Tensor], methods.Tensors]:
-    """See `method.Method`."""
+    """Rotates, rounds and packs gradients with one kernel."""
     if not sum(context.sizes):
       return self.method.send(number, gradients, states, received, context)
     ((message,),) = self.messages(context.shapes)
@@ -61,7 +61,7 @@ class OnKernels(wrapper.Wrapper):
     states: methods.Tensors,
     context: methods.Context,
   ) -> tuple[list[tf.Tensor], methods.Tensors]:
-    """See `method.Method`."""
+    """Decodes the sums of entries to means with one kernel."""
     if not sum(context.sizes):
       return self.method.decode(received, states, context)
     sums, factors, signs = self.of_sum(received[0][0], context)
@@ -71,7 +71,7 @@ class OnKernels(wrapper.Wrapper):
   def estimate(
     self, words: Sequence[tf.Tensor], context: methods.Context
   ) -> list[tf.Tensor]:
-    """See `method.Method`."""
+    """Decodes the entries that this worker sent with one kernel."""
     if not sum(context.sizes):
       return self.method.estimate(words, context)
     sums, factors, signs = self.of_words(words[0], context)
@@ -79,7 +79,7 @@ class OnKernels(wrapper.Wrapper):
     return rotated_ops.decode_table(sums, factors, signs, shapes)
 
   def _coding(self, context: methods.Context) -> tuple[_Pair, _Pair]:
-    """Scales of blocks and keys of variables, pairs."""
+    """Returns the pairs of block scales and of variable keys."""
     norms = [norm for norm, _ in self._norms(context)]
     starts = tf.constant(context.starts)
     draws = random_bits.fold_in(context.worker_key[:2][tf.newaxis], starts)
@@ -89,7 +89,7 @@ class OnKernels(wrapper.Wrapper):
   def _of_sum(
     self, received: methods.Received, context: methods.Context
   ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Sums of entries, factors of blocks and keys of variables."""
+    """Returns sums of entries, factors of blocks and keys of variables."""
     ((message,),) = self.messages(context.shapes)
     factors = self._factors(context, context.scale)
     return received.sum(message), factors, self._signs(context)
@@ -97,25 +97,25 @@ class OnKernels(wrapper.Wrapper):
   def _of_words(
     self, words: tf.Tensor, context: methods.Context
   ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """The same of one worker's words."""
+    """Returns what `_of_sum` does, from one worker's words."""
     ((message,),) = self.messages(context.shapes)
-    # It is `thc.entries`.
+    # This packing is `thc.entries`.
     packing = cast(wire.Packing, message.packing)
     sums = packing.unpack_flat(words, message.num_elements)
     return sums, self._factors(context, 1.0), self._signs(context)
 
   def _factors(self, context: methods.Context, scale: float) -> tf.Tensor:
-    """float32 [blocks]: what rotated sums are multiplied by."""
+    """Returns the factors of rotated sums, float32 [blocks]."""
     pairs = self._norms(context)
     return tf.concat([self.method.way_back(*pair, scale) for pair in pairs], 0)
 
   def _norms(self, context: methods.Context) -> list[tuple[tf.Tensor, int]]:
-    """Pairs of the agreed norms and the elements, of variables with some."""
+    """Returns (agreed norms, number of elements) of variables with elements."""
     pairs = zip(self.method.split_norms(context), context.sizes, strict=True)
     return [(norm, size) for norm, size in pairs if size]
 
   def _signs(self, context: methods.Context) -> tf.Tensor:
-    """uint32 [v, 2]: the key of each variable's rotation."""
+    """Returns the key of each variable's rotation, uint32 [v, 2]."""
     common = context.common_key
     return tf.stack(
       [random_bits.from_element(common, start) for start in context.starts]

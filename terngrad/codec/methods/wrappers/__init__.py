@@ -1,1 +1,1 @@
-"""What can be put around any method."""
+"""Methods that wrap another method, such as error feedback."""

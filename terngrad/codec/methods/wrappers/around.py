@@ -1,7 +1,7 @@
-"""What a wrapper keeps of each variable, before what is within keeps.
+"""Base class of wrappers that keep a state for each variable.
 
-A wrapper's own states come first, one of each variable; the wrapped method gets
-the rest.
+The list of states starts with the wrapper's, one for each variable. The states
+of the wrapped method follow.
 """
 
 import abc
@@ -13,16 +13,16 @@ from terngrad.codec import wrapper
 
 
 class Keeping(wrapper.Wrapper):
-  """A wrapper with a state of each variable and worker.
+  """A wrapper with a state for each variable and worker.
 
   Attributes:
-    state: the name of its states.
+    state: name of the states.
   """
 
   state: str
 
   def states(self, shapes: methods.Shapes) -> tuple[methods.State, ...]:
-    """See `method.Method`."""
+    """Declares the wrapper's states, then those of the wrapped method."""
     own = tuple(
       methods.State(self.state, methods.WORKER, index, tuple(shape))
       for index, shape in enumerate(shapes)
@@ -32,7 +32,7 @@ class Keeping(wrapper.Wrapper):
   def split(
     self, states: methods.Tensors, context: methods.Context
   ) -> tuple[methods.Tensors, methods.Tensors]:
-    """(the wrapper's own states, those of the method within)."""
+    """Splits states into the wrapper's and the wrapped method's."""
     count = len(context.shapes)
     return states[:count], states[count:]
 
@@ -44,7 +44,7 @@ class Keeping(wrapper.Wrapper):
     received: methods.Arrived,
     context: methods.Context,
   ) -> tuple[list[tf.Tensor], methods.Tensors]:
-    """See `method.Method`; the round `telling` renews the wrapper's states."""
+    """Sends the wrapped method's words; round `telling` updates the states."""
     own, inner = self.split(states, context)
     words, after = self.method.send(number, gradients, inner, received, context)
     if number == self.telling % self.num_rounds:
@@ -59,13 +59,14 @@ class Keeping(wrapper.Wrapper):
     sent: tuple[list[tf.Tensor], methods.Tensors],
     context: methods.Context,
   ) -> methods.Tensors:
-    """The wrapper's own states after the round that tells what was sent.
+    """Computes the wrapper's states after the round `telling`.
 
     Args:
-      gradients: what was coded.
-      states: before the round, of the wrapper and of the method within.
-      sent: what the method within sent, and its states.
-      context: of the round.
+      gradients: the encoded gradients.
+      states: all states before the round: the wrapper's and the wrapped
+        method's.
+      sent: words that the wrapped method sent, and its new states.
+      context: context of the round.
     """
 
   def decode(
@@ -74,7 +75,7 @@ class Keeping(wrapper.Wrapper):
     states: methods.Tensors,
     context: methods.Context,
   ) -> tuple[list[tf.Tensor], methods.Tensors]:
-    """See `method.Method`."""
+    """Decodes with the wrapped method; does not change the wrapper's states."""
     own, inner = self.split(states, context)
     means, inner = self.method.decode(received, inner, context)
     return means, [*own, *inner]

@@ -1,22 +1,23 @@
-"""Bidirectional compression: the mean of the gradients is coded too.
+"""Bidirectional compression: the mean of the gradients is encoded too.
 
-Variables are cut into as many ranges as there are workers. Each worker codes
-every range by itself and sends it to the worker whose it is; that one decodes
-the mean of all, codes it again, by the same code, and sends it to all. So a
-worker sends and receives twice the words of its own gradients, about, however
-many workers there are, where a gather grows with their number.
+Each variable is cut into as many ranges as there are workers, and each range
+belongs to one worker. Each worker encodes every range separately and sends it
+to the range's worker. That worker decodes the mean, encodes it with the same
+code, and sends it to all. So each worker sends and receives about twice the
+words of its gradients, for any number of workers; with an all-gather it
+receives words in proportion to the number of workers.
 
-What the way back leaves out waits as a residual of the range's worker: error
-feedback on the server's side. With `error_feedback+` before it, the workers
-keep residuals of their own gradients too.
+The worker of a range keeps the error of the second encoding as a residual:
+error feedback on the server's side. With `error_feedback+` in front, the
+workers also keep residuals of their gradients.
 
 Tang et al., DoubleSqueeze, ICML 2019, https://arxiv.org/abs/1905.05957,
 algorithm 1, for residuals on both sides; Sattler et al., Robust and
 Communication-Efficient Federated Learning, 2019,
-https://arxiv.org/abs/1903.02891, section V, for sparse ternary codes both ways;
-Tang et al., 1-bit Adam, ICML 2021, https://arxiv.org/abs/2102.02888, section
-5.2, for ranges in place of a server. Departure: each range of each variable
-has scales of its own, both ways.
+https://arxiv.org/abs/1903.02891, section V, for sparse ternary codes in both
+directions; Tang et al., 1-bit Adam, ICML 2021,
+https://arxiv.org/abs/2102.02888, section 5.2, for ranges instead of a server.
+Departure: each range of each variable has separate scales, in both directions.
 """
 
 from collections.abc import Callable
@@ -35,26 +36,28 @@ from terngrad.codec.stages import random_bits
 
 RESIDUAL = 'mean_residual'
 _THERE, _BACK = 0, 1
-# Streams of buckets are smaller numbers.
+# The stream numbers of buckets are below this.
 _STREAMS = 2**32
-# Folded into a bucket's key, where `random_bits` has 1 and 2.
+# Folded into a bucket's key; `random_bits` uses 1 and 2.
 _PLACES = 3
 
 
 def bidirectional(
   method: methods.Method, workers: int = 0, residual: bool = True
 ) -> methods.Method:
-  """Wraps a method.
+  """Wraps a method so that the mean of the gradients is encoded too.
 
-  In float32 steps in between residuals are sent too, and none is left.
+  Float32 steps between compressed steps also send the residuals and set them to
+  zero.
 
   Args:
-    method: one of one round and fixed length that remembers nothing.
-    workers: N, how many there are.
-    residual: whether what the way back leaves out is sent later.
+    method: a method of one round and fixed length, without states.
+    workers: N, the number of workers.
+    residual: whether to keep the error of the second encoding and send it
+      later.
 
   Raises:
-    ValueError: the method is of another kind, or N is not known.
+    ValueError: the method is of another kind, or `workers` is not set.
   """
   if not workers or workers < 1:
     raise ValueError(
@@ -66,12 +69,12 @@ def bidirectional(
 
 
 class Bidirectional(wrapper.Wrapper):
-  """A method of two rounds; see `bidirectional`."""
+  """A method of two rounds that encodes gradients and their mean."""
 
   def __init__(
     self, method: methods.Method, workers: int, residual: bool
   ) -> None:
-    """See `bidirectional`."""
+    """Creates the wrapper; see `bidirectional` for the arguments."""
     super().__init__(method)
     self.workers, self.residual = workers, residual
     self.name = (
@@ -85,31 +88,34 @@ class Bidirectional(wrapper.Wrapper):
     self.num_rounds, self.telling = 2, 0
     self.max_workers = self.digits = self.unit = None
     if method.traits.randomness != 'none':
-      # Bits are drawn by the place in a range, which depends on all variables.
+      # Random bits depend on the position in a range, and so on all variables.
       self.scope = contract.BUCKET
 
   def around(self, method: methods.Method) -> methods.Method:
-    """See `wrapper.Wrapper`."""
+    """Wraps another method with the same options."""
     return Bidirectional(method, self.workers, self.residual)
 
   def in_float(self, plain: methods.Method) -> methods.Method:
-    """See `method.Method`."""
+    """Returns the method of float32 steps, which also sends the residuals."""
     return float_steps.WithResiduals(plain, self)
 
   def shapes_of_range(self, shapes: methods.Shapes) -> tuple[tuple[int], ...]:
-    """The shapes of a range of each variable."""
+    """Returns the shape of one range of each variable."""
     sizes = methods.sizes_of(shapes)
     return tuple((ranges.width(size, self.workers),) for size in sizes)
 
   def num_probes(self, num_elements: int) -> int:
-    """See `method.Method`: each range has its own, where they are of use."""
+    """Returns the size of a variable's probe.
+
+    If the wrapped method uses agreed probes, each range has a separate one.
+    """
     if not self.method.agrees:
       return self.method.num_probes(num_elements)
     width = ranges.width(num_elements, self.workers)
     return self.workers * self.method.num_probes(width)
 
   def states(self, shapes: methods.Shapes) -> tuple[methods.State, ...]:
-    """See `method.Method`."""
+    """Declares the residuals of this worker's range, if they are enabled."""
     if not self.residual:
       return ()
     return tuple(
@@ -118,7 +124,7 @@ class Bidirectional(wrapper.Wrapper):
     )
 
   def messages(self, shapes: methods.Shapes) -> methods.Rounds:
-    """See `method.Method`."""
+    """Declares two rounds: scatter the ranges, then all-gather their means."""
     words = sum(m.num_words for m in self._inner(shapes))
     return (
       (methods.Message(methods.SCATTER, self.workers * words),),
@@ -131,7 +137,7 @@ class Bidirectional(wrapper.Wrapper):
     states: methods.Tensors,
     context: methods.Context,
   ) -> tuple[methods.Tensors, tf.Tensor]:
-    """See `method.Method`."""
+    """Returns the gradients unchanged, and the probes of all ranges."""
     if context.num_workers != self.workers:
       raise ValueError(
         f'bidirectional: expected {self.workers} workers, received '
@@ -156,7 +162,7 @@ class Bidirectional(wrapper.Wrapper):
     received: methods.Arrived,
     context: methods.Context,
   ) -> tuple[list[tf.Tensor], methods.Tensors]:
-    """Every range, coded, to its worker; then the mean of the own range."""
+    """Sends each range to its worker, then the local range's mean to all."""
     if number == 1:
       return self._send_back(states, received, context)
     rows = ranges.cut(methods.each(gradients, context), self.workers)
@@ -174,9 +180,9 @@ class Bidirectional(wrapper.Wrapper):
     received: methods.Arrived,
     context: methods.Context,
   ) -> tuple[list[tf.Tensor], methods.Tensors]:
-    """Round 1: the mean of the own range, coded, to all."""
+    """Encodes the local range's mean for round 1; updates the residual."""
     ((arrived,),) = received
-    # Of what was scattered `send` has its own part.
+    # Of scattered messages `send` receives the parts for this worker.
     pieces = cast(methods.Payloads, arrived).pieces
     there = self._at(context, context.worker, _THERE)
     means = self._decoded(pieces, there, context)
@@ -203,9 +209,9 @@ class Bidirectional(wrapper.Wrapper):
     states: methods.Tensors,
     context: methods.Context,
   ) -> tuple[list[tf.Tensor], methods.Tensors]:
-    """See `method.Method`."""
+    """Decodes the means of all ranges and joins them to variables."""
     _, (arrived,) = received
-    # Round 1 is gathered.
+    # Round 1 is an all-gather.
     rows = methods.rows_in_order(cast(methods.Payloads, arrived).parts)
     num_probes = sum(self._counts(context.shapes))
 
@@ -222,7 +228,7 @@ class Bidirectional(wrapper.Wrapper):
   def estimate(
     self, words: methods.Tensors, context: methods.Context
   ) -> list[tf.Tensor]:
-    """See `method.Method`."""
+    """Decodes all ranges that this worker sent in round 0."""
     rows = tf.reshape(words[0], [self.workers, -1])
     sizes = [m.num_words for m in self._inner(context.shapes)]
 
@@ -235,11 +241,11 @@ class Bidirectional(wrapper.Wrapper):
     return ranges.joined(all_said, context.sizes)
 
   def _inner(self, shapes: methods.Shapes) -> Sequence[methods.Message]:
-    """The messages of one range."""
+    """Returns the messages of one range."""
     return self.method.messages(self.shapes_of_range(shapes))[0]
 
   def _counts(self, shapes: methods.Shapes) -> list[int]:
-    """For each variable how many numbers of a range's probe are of it."""
+    """Returns how many numbers of a range's probe belong to each variable."""
     if not self.method.agrees:
       return [0] * len(shapes)
     widths = self.shapes_of_range(shapes)
@@ -248,7 +254,7 @@ class Bidirectional(wrapper.Wrapper):
   def _at(
     self, context: methods.Context, number: tf.Tensor, way: int
   ) -> methods.Context:
-    """The `method.Context` of a range, there or back."""
+    """Returns the `method.Context` of a range for one direction."""
     place = 2 * number + way
     key = context.key
     if key is not None:
@@ -276,12 +282,12 @@ class Bidirectional(wrapper.Wrapper):
     where: methods.Context,
     context: methods.Context,
   ) -> list[tf.Tensor]:
-    """What payloads of a range say, list of float32 [width]."""
+    """Decodes the payloads of a range to a list of float32 [width]."""
     received = [methods.payloads(self._inner(context.shapes), pieces)]
     return self.method.decode(received, (), where)[0]
 
   def _map(self, function: Callable[[tf.Tensor], Any], dtypes: Any) -> Any:
-    """A function of the number of a range, for all of them, stacked."""
+    """Maps a function over the numbers of all ranges and stacks the results."""
     return tf.map_fn(
       function,
       tf.range(self.workers),

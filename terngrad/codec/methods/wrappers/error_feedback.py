@@ -1,7 +1,8 @@
-"""Error feedback: what a code left out of a gradient is sent with a later one.
+"""Error feedback: the compression error is added to a later gradient.
 
-Each worker adds its residual to its gradient, and keeps what its messages do
-not say of the sum. A biased code then loses nothing in the sum over the steps.
+Each worker adds its residual to its gradient and encodes the sum. The new
+residual is the part of the sum that the messages do not contain. Summed over
+the steps, a biased code then loses nothing.
 
 Seide et al., 1-Bit Stochastic Gradient Descent, Interspeech 2014, for the idea;
 Karimireddy et al., Error Feedback Fixes SignSGD and other Gradient Compression
@@ -9,9 +10,10 @@ Schemes, ICML 2019, https://arxiv.org/abs/1901.09847, algorithm 2. Departure:
 the learning rate multiplies the mean after the exchange and not the gradient
 before it.
 
-Residuals stay small around a contraction, a code that leaves less than all of a
-gradient's square. Ternary codes clipped at 2.5 standard deviations leave 1.01
-of a normal one's, and their residuals grow without end; clipped at 1, 0.27.
+Residuals stay small with a contractive compressor, whose squared error is less
+than the square of the gradient. For a normal gradient, ternary codes clipped at
+2.5 standard deviations have an error of 1.01 times the square, and their
+residuals grow without bound; clipped at 1, the error is 0.27.
 """
 
 import tensorflow as tf
@@ -23,9 +25,10 @@ RESIDUAL = 'residual'
 
 
 class ErrorFeedback(around.Keeping):
-  """A method whose first states are what it left out, its residuals.
+  """Adds residuals to the gradients before a method encodes them.
 
-  In float32 steps in between residuals are sent too, and none is left.
+  The residuals are the first states. Float32 steps between compressed steps
+  also send the residuals and set them to zero.
   """
 
   state = RESIDUAL
@@ -34,13 +37,13 @@ class ErrorFeedback(around.Keeping):
     """Wraps a method.
 
     Args:
-      method: one that carries gradients.
-      decay: what residuals are multiplied by before they are added, in (0, 1];
-        1 forgets nothing.
+      method: a method whose `carries` is False.
+      decay: factor of the residuals before they are added, in (0, 1]; 1 keeps
+        them unchanged.
 
     Raises:
-      ValueError: the method carries words, of which nothing can be subtracted;
-        or `decay` is out of its range.
+      ValueError: the method carries words, from which no residual can be
+        computed; or `decay` is out of its range.
     """
     if not 0 < decay <= 1:
       raise ValueError(
@@ -60,7 +63,7 @@ class ErrorFeedback(around.Keeping):
     self.decay = decay
 
   def around(self, method: methods.Method) -> methods.Method:
-    """See `wrapper.Wrapper`."""
+    """Wraps another method with the same decay."""
     return ErrorFeedback(method, self.decay)
 
   def begin(
@@ -69,7 +72,7 @@ class ErrorFeedback(around.Keeping):
     states: methods.Tensors,
     context: methods.Context,
   ) -> tuple[methods.Tensors, tf.Tensor]:
-    """See `method.Method`."""
+    """Adds the residuals to the gradients."""
     residuals, own = self.split(states, context)
     if self.decay != 1:
       residuals = [residual * self.decay for residual in residuals]
@@ -88,7 +91,7 @@ class ErrorFeedback(around.Keeping):
     sent: tuple[list[tf.Tensor], methods.Tensors],
     context: methods.Context,
   ) -> methods.Tensors:
-    """What the words leave out, where they say it; see `finish`."""
+    """Returns the sum minus the estimate of the sent words, if there is one."""
     if not self.estimates:
       return self.split(states, context)[0]
     return _left_out(gradients, self.method.estimate(sent[0], context), context)
@@ -100,7 +103,10 @@ class ErrorFeedback(around.Keeping):
     means: methods.Tensors,
     context: methods.Context,
   ) -> methods.Tensors:
-    """See `method.Method`."""
+    """Returns the sum minus the mean as residuals, without an estimate.
+
+    Then calls `finish` of the wrapped method, if it has one.
+    """
     residuals, own = self.split(states, context)
     if not self.estimates:
       said = [tf.reshape(mean, [-1]) for mean in means]
@@ -113,7 +119,7 @@ class ErrorFeedback(around.Keeping):
 def _left_out(
   corrected: methods.Tensors, said: methods.Tensors, context: methods.Context
 ) -> list[tf.Tensor]:
-  """The new residuals, of the shapes of the variables."""
+  """Returns the new residuals, in the shapes of the variables."""
   pairs = zip(
     methods.each(corrected, context),
     methods.each(said, context),

@@ -1,4 +1,4 @@
-"""Steps in float32 between those of `bidirectional`."""
+"""Float32 steps between the compressed steps of `bidirectional`."""
 
 from typing import TYPE_CHECKING
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class WithResiduals(wrapper.WithStates):
-  """The method of float32 steps, in which residuals are sent.
+  """A method of float32 steps that also sends the residuals.
 
   Attributes:
-    remembering: the method of the others.
+    remembering: the method of the compressed steps, which declares the states.
   """
 
   remembering: 'bidirectional.Bidirectional'
@@ -27,11 +27,11 @@ class WithResiduals(wrapper.WithStates):
     states: methods.Tensors,
     context: methods.Context,
   ) -> tuple[methods.Tensors, tf.Tensor]:
-    """See `method.Method`."""
+    """Adds the residuals of the worker's range to the gradients."""
     gradients = methods.each(gradients, context)
     if self.remembering.residual:
-      # A worker's ranges in whole variables, zeros elsewhere. The mean is over
-      # all workers, of whom one owes this.
+      # The worker's range in whole variables, with zeros elsewhere. Only one
+      # worker adds this residual, so it is multiplied by N for the mean.
       workers = self.remembering.workers
       is_own = tf.range(workers)[:, tf.newaxis] == context.worker
       rows = [tf.where(is_own, state, 0.0) for state in states]
@@ -47,6 +47,6 @@ class WithResiduals(wrapper.WithStates):
     received: methods.Arrived,
     context: methods.Context,
   ) -> tuple[list[tf.Tensor], methods.Tensors]:
-    """See `method.Method`; nothing is owed after it."""
+    """Sends the gradients and sets the residuals to zero."""
     words, _ = self.method.send(number, gradients, (), received, context)
     return words, [tf.zeros_like(state) for state in states]

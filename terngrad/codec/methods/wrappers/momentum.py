@@ -1,10 +1,10 @@
-"""Momentum correction: what is sent late has had its momentum meanwhile.
+"""Momentum correction: workers apply the momentum before they send.
 
 Lin et al., Deep Gradient Compression, ICLR 2018,
 https://arxiv.org/abs/1712.01887, algorithm 1 with sections 3.1 (local clipping)
-and 3.2 (momentum correction, factor masking). Each worker sends from the sum of
-its velocities, and not of its gradients; the optimizer then is plain descent.
-Departure: a velocity is what was added to the sum, after rounding.
+and 3.2 (momentum correction, factor masking). Each worker encodes the sum of
+its velocities instead of its gradients, and the optimizer is plain SGD.
+Departure: a velocity is the increase of the sum in a step, after rounding.
 """
 
 from typing import cast
@@ -26,24 +26,25 @@ def momentum_correction(
   masking: int = 1,
   clip_norm: float = 0.0,
 ) -> methods.Method:
-  """Wraps a method, and adds error feedback.
+  """Wraps a method with momentum correction and error feedback.
 
-  In float32 steps in between all is sent, and the velocity goes on.
+  Float32 steps between compressed steps send the whole sum and keep the
+  velocities.
 
   Args:
-    method: one that carries gradients.
+    method: a method whose `carries` is False.
     momentum: m of v = m v + g, in [0, 1).
-    masking: 1: the velocity of an element that is sent begins anew.
-    clip_norm: the gradients of a bucket are scaled down to this norm over the
-      root of the number of workers; 0 does not clip. Takes the variables of a
-      bucket together, which then are not cut into parts.
+    masking: 1: the velocity of an element that is sent becomes zero.
+    clip_norm: each of N workers clips the gradients of a bucket to the norm
+      clip_norm / sqrt(N); 0 turns clipping off. The norm is over all variables
+      of a bucket, so the bucket is not cut into parts.
 
   Returns:
     A `method.Method`, whose first states are the velocities.
 
   Raises:
-    ValueError: an option is out of its range, or the method carries words or
-      does not say what a worker sent.
+    ValueError: an option is out of its range; or the method carries words; or
+      masking is 1 and the method has no estimate of what a worker sent.
   """
   if not 0 <= momentum < 1 or masking not in (0, 1) or not clip_norm >= 0:
     raise ValueError(
@@ -61,7 +62,7 @@ def momentum_correction(
 
 
 class Momentum(around.Keeping):
-  """See `momentum_correction`."""
+  """Adds momentum to the gradients before error feedback."""
 
   state = VELOCITY
 
@@ -72,7 +73,7 @@ class Momentum(around.Keeping):
     masking: int,
     clip_norm: float,
   ) -> None:
-    """See `momentum_correction`."""
+    """Wraps error feedback; see `momentum_correction` for the options."""
     super().__init__(method)
     self.name = f'momentum({momentum:g}) > {method.method.name}'
     self.momentum, self.masking = momentum, masking
@@ -81,13 +82,13 @@ class Momentum(around.Keeping):
       self.scope = contract.BUCKET
 
   def around(self, method: methods.Method) -> methods.Method:
-    """See `wrapper.Wrapper`."""
-    # Error feedback gives itself around another method.
+    """Wraps another method with the same options."""
+    # The wrapped method is always an `ErrorFeedback`.
     corrected = cast(error_feedback.ErrorFeedback, method)
     return Momentum(corrected, self.momentum, self.masking, self.clip_norm)
 
   def in_float(self, plain: methods.Method) -> methods.Method:
-    """See `method.Method`."""
+    """Returns the method of float32 steps, without masking."""
     # As above.
     corrected = cast(error_feedback.ErrorFeedback, self.method.in_float(plain))
     return Momentum(corrected, self.momentum, 0, self.clip_norm)
@@ -98,7 +99,7 @@ class Momentum(around.Keeping):
     states: methods.Tensors,
     context: methods.Context,
   ) -> tuple[methods.Tensors, tf.Tensor]:
-    """See `method.Method`."""
+    """Clips the gradients and adds the velocities to them."""
     velocities, own = self.split(states, context)
     gradients = methods.each(gradients, context)
     if self.clip_norm:
@@ -114,11 +115,11 @@ class Momentum(around.Keeping):
     sent: tuple[list[tf.Tensor], methods.Tensors],
     context: methods.Context,
   ) -> methods.Tensors:
-    """The velocities after the round that tells what was sent."""
+    """Computes the velocities after the round `telling`."""
     _, before = self.split(states, context)
     totals = methods.shaped(gradients, context)
     return [
-      # An element of which nothing was left out of the sum was not sent.
+      # Where the residual is the whole sum, the element was not sent.
       tf.where(new == total if self.masking else True, total - old, 0.0)
       for total, old, new in zip(totals, before, sent[1], strict=False)
     ]
@@ -130,7 +131,7 @@ class Momentum(around.Keeping):
     means: methods.Tensors,
     context: methods.Context,
   ) -> methods.Tensors:
-    """See `method.Method`."""
+    """Updates the states of error feedback, and keeps the velocities."""
     velocities, own = self.split(states, context)
     return [*velocities, *self.method.finish(gradients, own, means, context)]
 
@@ -138,10 +139,10 @@ class Momentum(around.Keeping):
 def _clipped(
   gradients: methods.Tensors, clip_norm: float, context: methods.Context
 ) -> list[tf.Tensor]:
-  """Gradients of at most the worker's part of the norm."""
+  """Clips to a norm of `clip_norm` / sqrt(workers)."""
   limit = clip_norm * context.num_workers**-0.5
   norms = tf.cast(statistics.norms(gradients), tf.float64)
   norm = tf.sqrt(tf.reduce_sum(tf.square(norms)))
   factor = tf.cast(tf.minimum(limit / tf.maximum(norm, limit), 1.0), tf.float32)
-  # A norm that is not finite must show in the probe.
+  # With a norm that is not finite, the probe becomes not finite too.
   return [gradient * factor for gradient in gradients]

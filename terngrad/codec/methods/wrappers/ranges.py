@@ -1,7 +1,7 @@
-"""Variables in as many ranges as there are workers, one after the other.
+"""Cuts variables into consecutive ranges, one for each worker.
 
-A range of a variable of n elements has ceil(n / workers); the last ranges end
-with zeros.
+A range of a variable of n elements has ceil(n / workers) elements; the last
+ranges are padded with zeros.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from terngrad.codec.stages import wire
 
 
 def check(method: methods.Method) -> None:
-  """Raises ValueError for a method that ranges cannot be coded by."""
+  """Raises ValueError for a method that cannot encode ranges."""
   shapes = ((8, 8),)
   rounds = method.messages(shapes)
   if len(rounds) > 1 or method.finishes or method.states(shapes):
@@ -35,24 +35,24 @@ def check(method: methods.Method) -> None:
 
 
 def width(size: int, workers: int) -> int:
-  """Elements of a range of a variable."""
+  """Returns the number of elements in a range of a variable."""
   return -(-size // workers)
 
 
 def cut(gradients: methods.Tensors, workers: int) -> list[tf.Tensor]:
-  """List of float32 [n] as list of [workers, width]."""
+  """Cuts a list of float32 [n] into a list of [workers, width]."""
   rows = []
   for values in gradients:
     columns = width(values.shape[0], workers)
     missing = workers * columns - values.shape[0]
-    # Nothing is copied where nothing is missing.
+    # No copy without padding.
     values = tf.pad(values, [[0, missing]]) if missing else values
     rows.append(tf.reshape(values, [workers, columns]))
   return rows
 
 
 def joined(rows: methods.Tensors, sizes: Sequence[int]) -> list[tf.Tensor]:
-  """List of [workers, width] as list of float32 [n]; undoes `cut`."""
+  """Joins a list of [workers, width] to a list of float32 [n]; undoes `cut`."""
   pairs = zip(rows, sizes, strict=True)
   return [tf.reshape(values, [-1])[:size] for values, size in pairs]
 
@@ -63,7 +63,7 @@ def existing(
   sizes: Sequence[int],
   workers: int,
 ) -> list[tf.Tensor]:
-  """A range, list of [width], with zeros past the ends of its variables."""
+  """Returns a range, list of [width], zeroed past the ends of variables."""
   found = []
   for own, size in zip(values, sizes, strict=True):
     count = width(size, workers)
@@ -72,14 +72,15 @@ def existing(
 
 
 def probes_of_all(probes: tf.Tensor, counts: Sequence[int]) -> tf.Tensor:
-  """Probes float32 [workers, p] of ranges, those of a variable together.
+  """Orders the probes of all ranges by variable.
 
   Args:
-    probes: of each range one after the other those of its variables.
-    counts: how many of a range's are of each variable.
+    probes: float32 [workers, p]; a row is the probe of a range, variable by
+      variable.
+    counts: how many of the p numbers belong to each variable.
 
   Returns:
-    float32 [workers * p].
+    float32 [workers * p]: for each variable the numbers of all ranges.
   """
   parts = tf.split(probes, counts, axis=1)
   return tf.concat([tf.reshape(part, [-1]) for part in parts], axis=0)
@@ -88,7 +89,7 @@ def probes_of_all(probes: tf.Tensor, counts: Sequence[int]) -> tf.Tensor:
 def probes_of(
   probes: tf.Tensor, number: tf.Tensor, counts: Sequence[int], workers: int
 ) -> tf.Tensor:
-  """float32 [p]: what `probes_of_all` made, of one range."""
+  """Selects the probe of one range, float32 [p], from `probes_of_all`."""
   parts = tf.split(probes, [workers * count for count in counts])
   rows = [tf.reshape(part, [workers, -1])[number] for part in parts]
   return tf.concat(rows, axis=0)
