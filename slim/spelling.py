@@ -26,13 +26,16 @@ def join(name: str, options: Mapping[str, Any]) -> str:
 def check_name(
   kind: str, name: str, known: Collection[str], remark: str = ''
 ) -> None:
-  """Raises a ValueError that lists the known names for an unknown name.
+  """Refuses an unknown name and lists the known names.
 
   Args:
     kind: the kind of name, which begins the message: 'codec'.
     name: the name.
     known: known names.
     remark: follows the name in the message.
+
+  Raises:
+    ValueError: the name is not known.
   """
   if name not in known:
     raise ValueError(
@@ -58,9 +61,6 @@ def make(
     numbers: whether all values are numbers, for the messages.
     **otherwise: defaults for options that the text does not give; ignored if
       the function has no such parameter.
-
-  Returns:
-    What the function returns.
 
   Raises:
     ValueError: a name or an option is unknown, or a value is invalid. The

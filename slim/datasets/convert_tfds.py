@@ -64,9 +64,6 @@ def convert(
     layout: how to divide the examples into files.
     options: options of the conversion.
 
-  Returns:
-    The result of the conversion.
-
   Raises:
     slim.errors.DataError: the data set is not available, or is not an image
       classification set; or as `sharding.write`.

@@ -50,9 +50,6 @@ def convert(name: str, order: ConversionRequest) -> sharding.Report:
       tensorflow-datasets data set.
     order: what to convert, and how.
 
-  Returns:
-    The result of the conversion.
-
   Raises:
     slim.errors.UnknownNameError: the data set is unknown or has no converter.
     slim.errors.DataError: the data cannot be used.
@@ -81,9 +78,6 @@ def of_tfds(name: str, order: ConversionRequest) -> sharding.Report:
     name: 'tfds:' and the name of the data set.
     order: what to convert, and how.
 
-  Returns:
-    The result of the conversion.
-
   Raises:
     slim.errors.DataError: as `convert_tfds.convert`.
   """
@@ -99,12 +93,6 @@ def of_tfds(name: str, order: ConversionRequest) -> sharding.Report:
 
 def flowers(order: ConversionRequest) -> sharding.Report:
   """Converts the flower photos.
-
-  Args:
-    order: what to convert, and how.
-
-  Returns:
-    The result of the conversion.
 
   Raises:
     slim.errors.DataError: as `photographs.convert_flowers.convert`.

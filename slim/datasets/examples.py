@@ -57,9 +57,6 @@ def parse(serialized: tf.Tensor) -> Stored:
     serialized: string [], a tf.train.Example. Only image and label are
       required.
 
-  Returns:
-    The parsed example.
-
   Raises:
     tf.errors.InvalidArgumentError: when the op runs; the string is not an
       Example with these keys, or its boxes lack a side.

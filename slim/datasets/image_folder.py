@@ -63,9 +63,6 @@ def find(data_dir: str | os.PathLike[str], split: str) -> Files:
     data_dir: the folder that holds a folder for each split.
     split: name of the split's folder, which holds a folder for each class.
 
-  Returns:
-    The files.
-
   Raises:
     slim.errors.DataError: the folder is missing or has no files, the classes
       are unknown, or a folder is not among the classes.

@@ -38,8 +38,8 @@ class Shards(NamedTuple):
   digest: str | None = None
 
 
-# Programs, with arguments up to the folder, that fill the folder of a data set
-# that is not of small images.
+# Commands that fill a folder, without the folder's name, for data sets other
+# than small images.
 _PROGRAMS = {
   'flowers': 'download_and_preprocess_flowers ',
   'imagenet': 'download_and_preprocess_imagenet ',

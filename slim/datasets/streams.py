@@ -45,9 +45,6 @@ def of_records(
     delivery: which records to stream, and in which order.
     as_strings: True streams serialized examples, string [], which is faster
       for small examples. False may stream references, which saves copies.
-
-  Returns:
-    The stream.
   """
   files = order.part_of_files(
     found.files, delivery.worker, delivery.num_workers
@@ -84,16 +81,7 @@ def of_source(
   dataset: catalog.Dataset,
   delivery: read_options.ReadOptions,
 ) -> Stream:
-  """Streams the indices of the examples of a source, int64 [].
-
-  Args:
-    source: the examples.
-    dataset: the data set that the source belongs to.
-    delivery: which examples to stream, and in which order.
-
-  Returns:
-    The stream.
-  """
+  """Streams the indices of the examples of a source, int64 []."""
   begin, end = order.part_of(
     source.count, delivery.worker, delivery.num_workers
   )

@@ -110,7 +110,10 @@ def _stem(
 
 
 def _branch(filters: Sequence[int], strides: int = 1) -> inception.Branch:
-  """Returns 1x1, then 3x3 for each further filter; strides on the last."""
+  """Returns a 1x1 convolution and a 3x3 one for each further number.
+
+  The last convolution has the strides.
+  """
   first, *middle, last = filters
   return [
     inception.Conv(first, stddev=0.09),

@@ -51,7 +51,7 @@ EIGHTEEN = Plan(
 
 
 def of_cifar(depth: int) -> Plan:
-  """Returns the net for CIFAR-10 with `depth` = 6 n + 2 layers."""
+  """Returns the plan of the net for CIFAR-10 with `depth` = 6 n + 2 layers."""
   return Plan(
     f'cifar_resnet_{depth}',
     (depth - 2) // 6,

@@ -33,13 +33,10 @@ def _train(
   seed: tf.Tensor,
   image_size: int,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-  """Crops, resizes and mirrors; returns also numbers for `colours.distort`.
+  """Crops, resizes and mirrors; the numbers are for `colours.distort`.
 
-  Args:
-    is_fast: resizes only bilinearly, and changes neither hue nor contrast.
-    photograph: as in `contract.Stages.each`.
-    seed: as in `contract.Stages.each`.
-    image_size: as in `contract.Stages.each`.
+  The other arguments and the result are those of `contract.Stages.each`.
+  `is_fast` resizes only bilinearly, and changes neither hue nor contrast.
   """
   pixels = photograph.crop(_window(photograph, seed))
   number = draws.uniform(seed, 6)
@@ -70,7 +67,7 @@ def _train(
 def _evaluate(
   photograph: photographs.Photograph, seed: tf.Tensor, image_size: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-  """Resizes the centre, to [-1, +1]; an `each` of `contract.Stages`."""
+  """Resizes the centre and scales it to [-1, +1], as `contract.Stages.each`."""
   del seed
   size = tf.cast(photograph.size, tf.float32)
   corner = tf.cast((size - size * _CENTRE) / 2.0, tf.int32)

@@ -42,9 +42,6 @@ def of_pixels(pixels: tf.Tensor, boxes: tf.Tensor | None = None) -> Photograph:
   Args:
     pixels: uint8 [H, W, C].
     boxes: float32 [n, 4]; None for no boxes.
-
-  Returns:
-    The photograph.
   """
   pixels = tf.convert_to_tensor(pixels)
   if boxes is None:

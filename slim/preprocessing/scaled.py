@@ -92,7 +92,7 @@ def _train(
   seed: tf.Tensor,
   image_size: int,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-  """Crops a random square and may mirror it; an `each` of `contract.Stages`."""
+  """Crops a random square and may mirror it, as `contract.Stages.each`."""
   y, x, side, mirror = tf.unstack(draws.uniform(seed, 4))
   low, high = scaling.sides
   _check(image_size, low)
@@ -118,7 +118,7 @@ def _evaluate(
   seed: tf.Tensor,
   image_size: int,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-  """Crops the central square; an `each` of `contract.Stages`."""
+  """Crops the central square, as `contract.Stages.each`."""
   del seed
   _check(image_size, scaling.side)
   step = _source_size(scaling, photograph) / float(scaling.side)

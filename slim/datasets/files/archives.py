@@ -52,7 +52,7 @@ _TYPE = slice(156, 157)  # position of the member type in a header block
 _RECORD = re.compile(rb'([0-9]{1,5}) [^=\n]+=')
 # tarfile's search in attributes takes quadratic time on a run of digits.
 _DIGITS = re.compile(rb'[0-9]{256}')
-# Allowed size of a compressed archive beyond twice the limit of its files.
+# Bytes that an unpacked archive may have beyond twice the limit of its files.
 _FRAMING_BYTES = 1 << 20
 
 
@@ -190,9 +190,6 @@ def check_hash(path: pathlib.Path, algorithm: str, expected: str) -> None:
 
 def index(path: os.PathLike[str] | str) -> list[Member]:
   """Lists all files of an uncompressed tar, for reads in any order.
-
-  Args:
-    path: path of an uncompressed tar.
 
   Returns:
     A member for each file, in the order of the tar.

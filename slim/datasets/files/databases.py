@@ -53,7 +53,7 @@ class Database:
     self.count = len(lengths)
 
   def read(self, number: int) -> bytes:
-    """Returns the value of a key, numbered from 0 in key order.
+    """Returns the value of a key; keys are numbered from 0 in key order.
 
     Raises:
       slim.errors.DataError: the key is gone, or its value cannot be read.

@@ -79,9 +79,6 @@ def fetch(remote: Remote, folder: pathlib.Path, client: Client) -> pathlib.Path:
     folder: output folder; created if it does not exist.
     client: options of downloads.
 
-  Returns:
-    The path of the file.
-
   Raises:
     slim.errors.DataError: the file is not available or does not match its
       checksum, another process is downloading it, or the disk is full. An

@@ -24,9 +24,6 @@ def load(content: bytes, origin: str) -> Any:
       and must be ASCII in protocol 0.
     origin: name of the source, for messages.
 
-  Returns:
-    The object.
-
   Raises:
     slim.errors.DataError: the pickle is damaged, or contains anything else.
   """
@@ -115,7 +112,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _check(content: bytes) -> None:
-  """Refuses pickles whose time or memory exceeds their size by far.
+  """Refuses pickles that need far more time or memory than their size.
 
   A tuple may be a dict key. Hashing it takes time for everything it contains,
   each time it is contained, so no tuple may be used twice.

@@ -63,7 +63,7 @@ def encode(image: Image) -> bytes:
   """Serializes an image as Caffe2's make_image_db does.
 
   Args:
-    image: the image; pixels are written as blue, green, red, like OpenCV's.
+    image: the image; pixels are written in OpenCV's order: blue, green, red.
 
   Returns:
     A serialized TensorProtos.

@@ -151,9 +151,6 @@ def convert(
     options: options of the conversion.
     client: options of the download and of the checksum test.
 
-  Returns:
-    The result of the conversion.
-
   Raises:
     slim.errors.DataError: the source is not available, or as `sharding.write`.
   """

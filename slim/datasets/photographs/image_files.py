@@ -21,10 +21,8 @@ def read(
 
   Args:
     path: path of the file.
-    make: a function of `images`, such as `images.to_decodable`.
-
-  Returns:
-    What `make` returns.
+    make: a function of `images`, such as `images.to_decodable`; takes the
+      content of the file.
 
   Raises:
     slim.errors.DataError: the file cannot be read, is too large for an image,
@@ -42,10 +40,7 @@ def read(
 def unreadable(
   paths: abc.Sequence[pathlib.Path],
 ) -> dict[int, shard_writer.Unreadable]:
-  """Finds the files that are not images, by decoding all files.
-
-  Args:
-    paths: paths of the files.
+  """Finds the files that are not images by decoding all files.
 
   Returns:
     Name and reason of each unreadable file, by its index in `paths`.

@@ -21,9 +21,6 @@ BACKGROUND = 'background'  # the name of label 0
 def read_labels(path: pathlib.Path) -> list[str]:
   """Reads names of classes, one per line.
 
-  Args:
-    path: path of the file.
-
   Returns:
     The names, in the order of the file.
 
@@ -63,7 +60,7 @@ def folders(folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 def class_folders(folder: pathlib.Path) -> list[str]:
-  """Returns the names of the visible folders in a folder, sorted.
+  """Returns the names of the classes: visible folders in a folder, sorted.
 
   Raises:
     slim.errors.DataError: the folder does not exist or contains no folder, or
@@ -92,8 +89,8 @@ def check_name(folder: pathlib.Path, name: str) -> None:
     name: name of the class folder, as Python decodes file names.
 
   Raises:
-    slim.errors.DataError: the name is not UTF-8, has control characters, or
-      ends with a space. The message says which.
+    slim.errors.DataError: the name is not UTF-8, has a line end or a control
+      character, or ends with a space. The message says which.
   """
   trouble = label_lines.why_no_line(name)
   if trouble:

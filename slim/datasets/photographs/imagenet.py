@@ -50,9 +50,6 @@ def training_items(
       unpacked; or a folder with a folder for each class.
     synsets: synsets of the classes; the first has label 1.
 
-  Returns:
-    Items.
-
   Raises:
     slim.errors.DataError: a class is missing or empty, a tar or folder is not
       a class, or an archive is damaged.
@@ -101,9 +98,6 @@ def validation_items(
       for each class.
     synsets: synsets of the classes; the first has label 1.
     labels: labels of the images of a tar, the first for number 1.
-
-  Returns:
-    Items.
 
   Raises:
     slim.errors.DataError: there are other files, the numbers of images and

@@ -85,9 +85,6 @@ def process(
 def read(path: pathlib.Path) -> dict[str, list[Box]]:
   """Reads a list that `process` made.
 
-  Args:
-    path: path of the file.
-
   Returns:
     Boxes by image file name.
 

@@ -83,9 +83,6 @@ def validation_labels(path: pathlib.Path, known: list[str]) -> list[int]:
 def image_synsets(path: pathlib.Path) -> list[str]:
   """Reads the synsets of images, one per line.
 
-  Args:
-    path: path of the file.
-
   Returns:
     The synsets, in the order of the file.
 

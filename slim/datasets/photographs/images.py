@@ -18,7 +18,7 @@ from PIL import ImageOps
 # ImageNet's largest photo has 61 million pixels. At 89 million, Pillow begins
 # to warn of decompression bombs.
 MAX_PIXELS = 89_478_485
-# Their uncompressed size, with 16 bits for each of 4 channels.
+# Uncompressed size of MAX_PIXELS, with 16 bits for each of 4 channels.
 MAX_BYTES = 8 * MAX_PIXELS
 
 RAW = b'RAW'
@@ -140,9 +140,6 @@ def to_jpeg(content: bytes, upright: bool = True) -> Encoded:
       pictures the first is used. Transparent parts become white.
     upright: rotates photos according to their EXIF orientation. A rotated
       JPEG is compressed again.
-
-  Returns:
-    The JPEG.
 
   Raises:
     ImageError: the image has another format, is damaged, or is too large.

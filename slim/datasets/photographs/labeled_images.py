@@ -78,9 +78,6 @@ def plan(
 def identity(splits: abc.Iterable[abc.Iterable[Item]]) -> str:
   """Returns a hash of names, labels, sizes and times of all files.
 
-  Args:
-    splits: items of each split.
-
   Raises:
     OSError: a file's status cannot be read.
   """
@@ -168,7 +165,7 @@ def record(image: images.Encoded, label: int, text: str, name: str) -> bytes:
     image: a JPEG.
     label: label of its class.
     text: name of the class.
-    name: name of the file.
+    name: file name without a folder.
   """
   size = (image.height, image.width, 3)
   return features.serialize(

@@ -19,7 +19,7 @@ _FORMAT = 1
 def count(
   paths: abc.Sequence[str | os.PathLike[str]],
 ) -> tuple[records.RecordFile, ...]:
-  """Counts the records of files of one folder, or reads the counts cached.
+  """Counts the records of files of one folder, or reads cached counts.
 
   The folder caches the counts with the size and modification time of each
   file. A file is counted again when its size or time changes. If the folder

@@ -23,9 +23,6 @@ def replacing(path: str | os.PathLike[str]) -> abc.Iterator[pathlib.Path]:
   This holds if the process is killed and after a power cut. Several processes
   may replace the same file at once; the last one wins.
 
-  Args:
-    path: path of the file.
-
   Yields:
     The path to write to: a hidden file in the same folder, which does not
     exist yet.
@@ -54,8 +51,8 @@ def making_folder(path: str | os.PathLike[str]) -> abc.Iterator[pathlib.Path]:
   """Creates a file or a folder atomically, with all the files in it.
 
   Args:
-    path: path to create; its parents are created. When the block ends, an
-      empty folder or nothing may exist there.
+    path: path to create; its parents are created. When the block ends,
+      nothing but an empty folder may exist there.
 
   Yields:
     A temporary path to create it at, which does not exist yet.

@@ -249,13 +249,8 @@ def _shuffled(
 ) -> tf.data.Dataset:
   """Streams (position, element); `permuted` makes the elements of a window.
 
-  Args:
-    files: as in `shuffled`.
-    permuted: takes strings [w] and a permutation, int32 [w]; returns elements
-      [w] in that order.
-    seed: as in `shuffled`.
-    start: as in `shuffled`.
-    window: as in `shuffled`.
+  `permuted` takes strings [w] and a permutation, int32 [w]; it returns elements
+  [w] in that order. The other arguments are those of `shuffled`.
 
   Returns:
     Elements (position int64 [], result of `permuted`), without end.

@@ -2,7 +2,8 @@
 
 Threads suffice because the expensive work (image decoding and encoding,
 checksums, writing) runs outside Python's global interpreter lock. Beside each
-finished shard lies a note, by which an interrupted run finds the shard again.
+finished shard is a note, `<name>.json`, with its size and checksum, by which an
+interrupted run finds the shard again.
 """
 
 import collections

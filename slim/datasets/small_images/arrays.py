@@ -135,9 +135,6 @@ def from_tfds(
     seconds: time limit, after which the process is killed; None uses that of
       `facts`.
 
-  Returns:
-    The data set.
-
   Raises:
     slim.errors.DataError: the download failed or exceeded the time limit.
   """

@@ -122,9 +122,6 @@ def from_best(request: arrays.Request) -> arrays.ArraySource:
     request: if source_dir is set, only its archives are used, the binary one
       first.
 
-  Returns:
-    The data set.
-
   Raises:
     slim.errors.DataError: no source is available.
   """

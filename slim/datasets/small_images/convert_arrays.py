@@ -99,9 +99,6 @@ def convert(
     layout: how to divide the examples into files.
     options: options of the conversion.
 
-  Returns:
-    The result of the conversion.
-
   Raises:
     slim.errors.DataError: the source is not available, or as `sharding.write`.
   """

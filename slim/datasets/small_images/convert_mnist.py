@@ -30,9 +30,6 @@ def convert(
     overwrite: writes even if complete files exist.
     options: options of the conversion; `overwrite` replaces its field.
 
-  Returns:
-    The result of the conversion.
-
   Raises:
     slim.errors.DataError: the source is missing or damaged, or the folder is
       not writable.

@@ -58,9 +58,6 @@ def from_installed(request: arrays.Request) -> arrays.ArraySource:
   Args:
     request: its source_dir is not used.
 
-  Returns:
-    The data set.
-
   Raises:
     slim.errors.DataError: as `slim.datasets.small_images.idx_source.from_idx`.
   """
@@ -72,9 +69,6 @@ def from_best(request: arrays.Request) -> arrays.ArraySource:
 
   Args:
     request: if source_dir is set, only its idx files are used.
-
-  Returns:
-    The data set.
 
   Raises:
     slim.errors.DataError: no source is available.

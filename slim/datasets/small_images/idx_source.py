@@ -23,9 +23,6 @@ def from_idx(
       Digests of compressed files would change with every recompression.
     request: source_dir must be a folder.
 
-  Returns:
-    The data set.
-
   Raises:
     slim.errors.DataError: there is no folder, a file is missing or malformed,
       a checksum differs, or images and labels do not fit.

@@ -117,9 +117,6 @@ def from_best(request: Request) -> arrays.ArraySource:
   Args:
     request: if source_dir is set, only its idx files are used.
 
-  Returns:
-    The data set.
-
   Raises:
     slim.errors.DataError: as `from_idx` with a source_dir, as `from_embedded`
       without.
