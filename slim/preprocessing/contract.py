@@ -62,7 +62,7 @@ class Stages(NamedTuple):
   def one(
     self, photograph: photographs.Photograph, seed: tf.Tensor, image_size: int
   ) -> tf.Tensor:
-    """Applies both steps to a photograph: [image_size, image_size, C]."""
+    """Applies both steps; returns float32 [image_size, image_size, C]."""
     image, numbers = self.each(photograph, seed, image_size)
     return self.together(image[None], numbers[None])[0]
 

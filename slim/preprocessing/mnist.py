@@ -25,7 +25,7 @@ class Centred(contract.Batched):
   def train(
     self, images: tf.Tensor, seeds: tf.Tensor, image_size: int
   ) -> tf.Tensor:
-    """Centres and scales a batch; `seeds` is not used."""
+    """Centres and scales a batch; arguments as in `contract.Batched.train`."""
     del seeds
     square = tf.image.resize_with_crop_or_pad(images, image_size, image_size)
     return self.scale(tf.cast(square, tf.float32))

@@ -209,7 +209,7 @@ def _has_room(content: bytes, width: int, height: int) -> bool:
 
 
 def _is_kept(image: Image.Image, upright: bool = True) -> bool:
-  """Returns whether an image is a JPEG that can be stored unchanged."""
+  """Returns whether an image is a JPEG that is used unchanged."""
   return (
     image.format in _JPEGS
     and image.mode in _JPEG_MODES

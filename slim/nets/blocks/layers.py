@@ -20,7 +20,7 @@ Initializer = abc.Callable[[int], keras.initializers.Initializer]
 
 
 class BatchNorm(NamedTuple):
-  """Batch normalization after a convolution, which then has no bias.
+  """Batch normalization after a convolution, in place of its bias.
 
   Attributes:
     decay: decay of the moving statistics, in (0, 1).
@@ -219,7 +219,9 @@ class Layers:
     name: str = 'logits',
     **changes: Any,
   ) -> keras.KerasTensor:
-    """Applies a classifier; returns float32 [B, num_classes] in any policy.
+    """Applies a classifier; returns logits, float32 [B, num_classes].
+
+    The dtype does not depend on the precision policy.
 
     The input is [B, features], or [B, height, width, features]; for the latter,
     logits are the mean over all positions.
@@ -246,7 +248,7 @@ class Layers:
     )(x)
 
   def _weights(self, style: Style, normalized: bool) -> dict[str, Any]:
-    """Returns the keyword arguments of a layer's weights; uses up a seed."""
+    """Returns the keyword arguments of a layer's weights; takes a seed."""
     decay = (
       keras.regularizers.L2(style.weight_decay / 2)
       if style.weight_decay
