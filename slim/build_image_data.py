@@ -1,4 +1,4 @@
-"""Runs `terngrad convert images` under its older name."""
+"""Starts `terngrad convert images` under its older name."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Runs `terngrad convert dataset` under its older name."""
+"""Starts `terngrad convert dataset` under its older name."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Runs `terngrad convert flowers` under its older name."""
+"""Starts `terngrad convert flowers` under its older name."""
 
 import os
 import sys

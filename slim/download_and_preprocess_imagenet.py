@@ -1,4 +1,4 @@
-"""Runs `terngrad convert download_imagenet` under its older name."""
+"""Starts `terngrad convert download_imagenet` under its older name."""
 
 import os
 import sys

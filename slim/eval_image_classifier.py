@@ -1,4 +1,4 @@
-"""Runs `terngrad eval slim` under its older name."""
+"""Starts `terngrad eval slim` under its older name."""
 
 import os
 import sys

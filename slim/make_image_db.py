@@ -1,4 +1,4 @@
-"""Runs `terngrad convert database` under its older name."""
+"""Starts `terngrad convert database` under its older name."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Runs `terngrad measure data` under its older name."""
+"""Starts `terngrad measure data` under its older name."""
 
 import os
 import sys

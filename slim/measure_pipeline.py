@@ -1,4 +1,4 @@
-"""Runs `terngrad measure pipeline` under its older name."""
+"""Starts `terngrad measure pipeline` under its older name."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Runs `terngrad convert imagenet_boxes` under its older name."""
+"""Starts `terngrad convert imagenet_boxes` under its older name."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Runs `terngrad train slim` under its older name."""
+"""Starts `terngrad train slim` under its older name."""
 
 import os
 import sys
