@@ -1,10 +1,10 @@
-"""Starts `terngrad convert dataset`, by its older name."""
+"""Starts `terngrad convert dataset` under its older name."""
 
 import os
 import sys
 
 if not __package__:
-  # Started by its path, in a folder whose `datasets` would hide others.
+  # A script's folder is on sys.path, where `datasets` hides other packages.
   sys.path[0] = os.path.dirname(sys.path[0])
 
 from terngrad.cli import main

@@ -1,4 +1,4 @@
-"""Errors meant for the person at the keyboard.
+"""Errors whose messages are for the user.
 
 Every message says what was expected, what was received, and what to do.
 """
@@ -11,20 +11,20 @@ _MOST_LISTED = 20  # names in a message
 
 
 class DataError(ValueError):
-  """Data, or a request for data, cannot be used as it is."""
+  """Data, or a request for data, that cannot be used."""
 
 
 class UnknownNameError(DataError):
-  """A name that is in no table of what can be chosen."""
+  """A name that is not in the table of choices."""
 
 
 def refusal(place: Any, expected: str, received: Any, remedy: str) -> DataError:
-  """The error for something that cannot be used as it is.
+  """Returns an error with expected value, received value and remedy.
 
   Args:
-    place: what it is: a file, a folder, a flag.
-    expected: what would do.
-    received: what is there.
+    place: the object that cannot be used: a file, a folder, a flag.
+    expected: what is valid.
+    received: what was found.
     remedy: what to do, a sentence.
   """
   return DataError(
@@ -33,18 +33,16 @@ def refusal(place: Any, expected: str, received: Any, remedy: str) -> DataError:
 
 
 def lookup(table: abc.Mapping[str, Any], name: str, kind: str) -> Any:
-  """Chooses by name from an explicit table.
+  """Returns the entry of a table with a given name.
 
   Args:
-    table: what can be chosen, by name.
-    name: the wanted entry.
-    kind: what the entries are, for the message: 'net', 'data set'.
-
-  Returns:
-    table[name].
+    table: choices by name.
+    name: the requested name.
+    kind: the kind of entries, for the message: 'net', 'data set'.
 
   Raises:
-    UnknownNameError: no such entry; names those that exist and the nearest.
+    UnknownNameError: the name is unknown. The message lists the known names
+      and suggests the nearest.
   """
   if name in table:
     return table[name]
@@ -57,7 +55,7 @@ def lookup(table: abc.Mapping[str, Any], name: str, kind: str) -> Any:
 
 
 def nearest(word: Any, known: abc.Iterable[str]) -> str | None:
-  """The name that a word may be meant for, or None where none is near."""
+  """Returns the known name nearest to a word, or None if none is near."""
   found = difflib.get_close_matches(str(word), list(known), n=1)
   return found[0] if found else None
 
@@ -65,13 +63,13 @@ def nearest(word: Any, known: abc.Iterable[str]) -> str | None:
 def did_you_mean(
   word: Any, known: abc.Iterable[str], otherwise: str = ''
 ) -> str:
-  """What a message ends with: ' Did you mean ...?', or `otherwise`."""
+  """Returns the end of a message: ' Did you mean ...?', or `otherwise`."""
   near = nearest(word, known)
   return f' Did you mean {near!r}?' if near else otherwise
 
 
 def listed(names: abc.Iterable[str]) -> str:
-  """The first names for a message: 'ape, bee and 3 more'."""
+  """Lists the first 20 names for a message: 'ape, bee and 3 more'."""
   known = list(names)
   shown = ', '.join(known[:_MOST_LISTED])
   more = len(known) - _MOST_LISTED

@@ -1,4 +1,4 @@
-"""Reads `NAME[:option=value,...]`, as flags spell codes and optimizers."""
+"""Parses `NAME[:option=value,...]`, the syntax of codec and optimizer flags."""
 
 import inspect
 import pkgutil
@@ -12,13 +12,13 @@ from slim import errors
 
 
 def split(text: str) -> tuple[str, list[str]]:
-  """(NAME, list of 'option=value') of a text."""
+  """Splits a text into NAME and a list of 'option=value'."""
   name, _, rest = text.partition(':')
   return name, list(filter(None, rest.split(',')))
 
 
 def join(name: str, options: Mapping[str, Any]) -> str:
-  """The text of a name and a dict of its options."""
+  """Returns the text of a name and its options."""
   items = ','.join(f'{key}={value}' for key, value in options.items())
   return f'{name}:{items}'
 
@@ -26,13 +26,16 @@ def join(name: str, options: Mapping[str, Any]) -> str:
 def check_name(
   kind: str, name: str, known: Collection[str], remark: str = ''
 ) -> None:
-  """Raises ValueError for a name that is not known, and says which are.
+  """Refuses an unknown name and lists the known names.
 
   Args:
-    kind: what is named, the beginning of the message: 'codec'.
+    kind: the kind of name, which begins the message: 'codec'.
     name: the name.
-    known: dict or list of names.
+    known: known names.
     remark: follows the name in the message.
+
+  Raises:
+    ValueError: the name is not known.
   """
   if name not in known:
     raise ValueError(
@@ -48,23 +51,20 @@ def make(
   numbers: bool = False,
   **otherwise: Any,
 ) -> Any:
-  """Calls the function that a text names, with the options that it says.
+  """Calls the function named in a text, with the options of the text.
 
   Args:
-    kind: see `check_name`.
+    kind: the kind of name, which begins the messages: 'codec'.
     text: 'NAME' or 'NAME:option=value,option=value'.
-    makers: dict by name of functions, or of where they stand, see `resolved`; a
-      value gets the type of its parameter's default.
+    makers: functions by name, or their locations 'module:function'. A value
+      is converted to the type of its parameter's default.
     numbers: whether all values are numbers, for the messages.
-    **otherwise: options for functions that have them, where the text does not
-      say them.
-
-  Returns:
-    What the function returns.
+    **otherwise: defaults for options that the text does not give; ignored if
+      the function has no such parameter.
 
   Raises:
-    ValueError: unknown name or option, or a bad value; the message lists what
-      there is.
+    ValueError: a name or an option is unknown, or a value is invalid. The
+      message lists the known ones.
   """
   name, items = split(text)
   check_name(kind, name, makers)
@@ -85,20 +85,17 @@ def read(
   known: Mapping[str, inspect.Parameter],
   numbers: bool = False,
 ) -> dict[str, Any]:
-  """The values of options, by name.
+  """Parses options into a dict by name.
 
   Args:
-    kind: what they are of, the beginning of the messages: 'codec topk'.
-    items: list of 'option=value', see `split`.
-    known: dict of name to `inspect.Parameter`; a value gets the type of its
-      default.
-    numbers: see `make`.
-
-  Returns:
-    dict of name to value.
+    kind: what the options belong to, which begins the messages: 'codec topk'.
+    items: 'option=value' each, from `split`.
+    known: parameters by name. A value is converted to the type of its
+      parameter's default.
+    numbers: whether all values are numbers, for the messages.
 
   Raises:
-    ValueError: see `make`.
+    ValueError: an option is unknown or given twice, or a value is invalid.
   """
   options: dict[str, Any] = {}
   for item in items:
@@ -125,14 +122,14 @@ def read(
 
 
 _TRUTHS = {'true': True, '1': True, 'false': False, '0': False}
-# How texts become values, where not by the type itself.
+# Converters for types whose constructor does not parse texts.
 _READ: dict[type, Callable[[str], Any]] = {
   bool: lambda text: _TRUTHS[text.lower()]
 }
 
 
 def resolved(entry: Callable[..., Any] | str) -> Callable[..., Any]:
-  """The function that a table names, by itself or as 'module:function'."""
+  """Returns the function of an entry, which may be 'module:function'."""
   return pkgutil.resolve_name(entry) if isinstance(entry, str) else entry
 
 

@@ -1,6 +1,6 @@
-"""What each data set is: the facts that its folder does not say.
+"""Lists the data sets, with the facts that their folders do not contain.
 
-To add one: one entry in `DATASETS`.
+To add a data set, add an entry to `DATASETS`.
 """
 
 from typing import NamedTuple
@@ -9,26 +9,27 @@ from slim import errors
 
 
 class Dataset(NamedTuple):
-  """What can be read.
+  """A data set that can be read.
 
   Attributes:
     name: the key in `DATASETS`.
-    splits: what can be loaded, the one to train on first; empty where a folder
-      may have any.
-    channels: of the images.
-    image_size: height and width of all images in pixels; None where they are
-      photographs of any size.
-    num_classes: labels are below it, for folders that do not say their own
-      number; None where only the folder can.
-    has_background: label 0 is kept for the background, as in 2017.
+    splits: splits that can be loaded, the training split first; empty if a
+      folder may have any splits.
+    channels: number of channels of the images.
+    image_size: height and width of all images in pixels; None for photographs
+      of any size.
+    num_classes: number of classes for folders that do not state it; labels
+      are below it. None if only the folder can state it.
+    has_background: label 0 is reserved for the background, as in 2017.
     storage: 'records', TFRecord files <split>-*; 'folder', image files
       <split>/<class>/*; 'database', a Caffe2 database <split>.
     preprocessing: a key of `slim.preprocessing.factory.PREPROCESSINGS`, for
-      every net; '' where the net chooses.
-    converter: of its authors' files, for download_and_convert_data: a module
-      with `FACTS` and `SOURCES`, see `convert_arrays.SourceModule`, or the
-      `module:function` of a `converters.ConversionRequest`. It is imported when
-      it is asked for: only names can be had without TensorFlow. '' for none.
+      every net; '' if the net selects it.
+    converter: converter of the authors' files, for
+      download_and_convert_data: a module with `FACTS` and `SOURCES` (a
+      `convert_arrays.SourceModule`), or `module:function`, a function of a
+      `converters.ConversionRequest`. It is imported on first use, so that
+      listing names does not import TensorFlow. '' if there is none.
   """
 
   name: str
@@ -43,7 +44,7 @@ class Dataset(NamedTuple):
 
   @property
   def first_label(self) -> int:
-    """Label of the first class that is not the background."""
+    """Returns the label of the first class that is not the background."""
     return int(self.has_background)
 
 
@@ -89,25 +90,26 @@ DATASETS: dict[str, Dataset] = {
       converter='slim.datasets.converters:flowers',
     ),
     Dataset('imagenet', _VALIDATION, num_classes=1001, has_background=True),
-    # What build_image_data makes of a user's own images.
+    # Output of build_image_data for a user's images.
     Dataset('images', (), has_background=True),
     Dataset('image_folder', (), storage='folder'),
     Dataset('image_db', (), storage='database', preprocessing='caffe2'),
   )
 }
 
-# What stands before the name of a set that tensorflow-datasets has.
+# Prefix of names of tensorflow-datasets data sets.
 TFDS = 'tfds:'
 
 
 def find(name: str) -> Dataset:
-  """Returns what is known of a data set.
+  """Returns the catalog entry of a data set.
 
   Args:
-    name: a key of `DATASETS`, or one of tensorflow-datasets after 'tfds:'.
+    name: a key of `DATASETS`, or 'tfds:' and the name of a
+      tensorflow-datasets data set.
 
   Raises:
-    slim.errors.UnknownNameError: there is none of that name.
+    slim.errors.UnknownNameError: the name is unknown.
   """
   if name.startswith(TFDS):
     return DATASETS['images']._replace(name=name)

@@ -1,7 +1,7 @@
-"""Writes any image classification set of tensorflow-datasets as shards.
+"""Writes any tensorflow-datasets image classification set as shards.
 
-Its images become JPEG, upright, with the keys of build_image_data; label 0 is
-kept for the background.
+Images are converted to upright JPEG, with the keys of build_image_data.
+Label 0 is reserved for the background.
 """
 
 import hashlib
@@ -33,10 +33,11 @@ class Source(NamedTuple):
   """A data set that tensorflow-datasets has prepared.
 
   Attributes:
-    builder: of the data set.
-    image: key of the feature with the image.
-    label: key of that with the class.
-    class_names: from label 0 there, which is 1 here.
+    builder: builder of the data set.
+    image: key of the image feature.
+    label: key of the class feature.
+    class_names: names of the builder's labels 0, 1, ..., which become labels
+      1, 2, ... in the shards.
   """
 
   builder: 'tfds.core.DatasetBuilder'
@@ -55,44 +56,42 @@ def convert(
   """Writes all splits.
 
   Args:
-    folder: where to write.
-    name: 'tfds:' and how tensorflow-datasets names it: 'tfds:beans',
+    folder: output folder.
+    name: 'tfds:' and the name in tensorflow-datasets: 'tfds:beans',
       'tfds:cats_vs_dogs:4.0.1'.
-    data_dir: where tensorflow-datasets keeps it, or prepares it; '' for its own
-      folder.
-    layout: how to cut the examples into files.
-    options: how to write.
-
-  Returns:
-    What was done.
+    data_dir: folder where tensorflow-datasets has prepared or will prepare
+      the data set; '' uses its default folder.
+    layout: how to divide the examples into files.
+    options: options of the conversion.
 
   Raises:
-    slim.errors.DataError: it cannot be had, or is no image classification set;
-      or as `sharding.write`.
+    slim.errors.DataError: the data set is not available, or is not an image
+      classification set; or as `sharding.write`.
   """
   source = find(name.removeprefix(catalog.TFDS), data_dir)
   return sharding.write(folder, plan(name, source, layout), options)
 
 
 def find(name: str, data_dir: str) -> Source:
-  """Prepares a data set, unless it is there.
+  """Prepares a data set, unless it already is.
 
   Args:
-    name: as tensorflow-datasets spells it.
-    data_dir: see `convert`.
+    name: the name in tensorflow-datasets.
+    data_dir: as in `convert`.
 
   Raises:
-    slim.errors.DataError: see `convert`.
+    slim.errors.DataError: the data set is not available, or is not an image
+      classification set.
   """
-  # Here, so that nobody waits for it who has other data.
+  # Imported here, so that other data sets do not wait for it.
   import tensorflow_datasets as tfds
 
-  # It tells of every range that is read.
+  # tensorflow-datasets logs every range that is read.
   logging.set_verbosity(logging.WARNING)
   try:
     builder = tfds.builder(name, data_dir=data_dir or None)
     builder.download_and_prepare()
-  # What it raises is of many kinds, its network's and its registry's too.
+  # It raises errors of many classes, including network and registry errors.
   except Exception as error:
     said = str(error).strip().splitlines()
     raise errors.DataError(
@@ -121,12 +120,12 @@ def plan(
   """Plans the shards of all splits.
 
   Args:
-    name: of the data set, as training is told it.
+    name: name of the data set, as in `--dataset_name` of training.
     source: from `find`.
-    layout: how to cut the examples into files.
+    layout: how to divide the examples into files.
   """
   splits = source.builder.info.splits
-  # The one to train on first.
+  # The training split comes first.
   known = sorted(splits, key=lambda split: (split != 'train', split))
   names = convert_arrays.split_names('tfds', known, layout)
   return sharding.Plan(
@@ -144,7 +143,7 @@ def plan(
 
 
 def _identity(source: Source) -> str:
-  """A hash of name, version, splits, their shards and their bytes."""
+  """Returns a hash of name, version, splits, their shards and sizes."""
   info = source.builder.info
   known = [info.full_name, source.class_names]
   known += [
@@ -157,7 +156,7 @@ def _identity(source: Source) -> str:
 def _encode(
   source: Source, places: abc.Sequence[sharding.Place]
 ) -> abc.Iterator[bytes | shard_writer.Unreadable]:
-  """Records of examples that stand one after the other."""
+  """Yields the records of consecutive examples of a split."""
   import tensorflow_datasets as tfds
 
   split, first = places[0]
@@ -167,7 +166,7 @@ def _encode(
   examples = source.builder.as_dataset(
     split=wanted,
     shuffle_files=False,
-    # One file after the other, as examples are counted.
+    # Read files sequentially, which is the order of the example numbers.
     read_config=tfds.ReadConfig(interleave_cycle_length=1),
     decoders={source.image: tfds.decode.SkipDecoding()},
   )

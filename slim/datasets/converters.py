@@ -1,6 +1,6 @@
-"""Converters: what makes each data set, by a `ConversionRequest`.
+"""Converts a data set according to a `ConversionRequest`.
 
-A set of small images is a module that says what it is and where it comes from.
+A data set of small images is a module with its `FACTS` and its `SOURCES`.
 """
 
 import pathlib
@@ -17,7 +17,7 @@ from slim.datasets.records import sharding
 from slim.datasets.small_images import arrays
 from slim.datasets.small_images import convert_arrays
 
-# Shards of the training split, where it is not that of the others.
+# Number of training shards, if it differs from that of the other splits.
 TRAIN_SHARDS = {convert_flowers.NAME: 5}
 
 
@@ -25,12 +25,13 @@ class ConversionRequest(NamedTuple):
   """What to convert, and how.
 
   Attributes:
-    dataset_dir: where to write.
-    source: where from: a key of the data set's SOURCES.
-    request: passed on to the source.
-    layout: how to cut the examples into files.
-    options: how to write.
-    validation_images: of data sets without a split of their own.
+    dataset_dir: output folder.
+    source: where the data comes from: a key of the data set's SOURCES.
+    request: passed to the source.
+    layout: how to divide the examples into files.
+    options: options of the conversion.
+    validation_images: number of images to hold out, for data sets without a
+      validation split.
   """
 
   dataset_dir: str
@@ -45,15 +46,12 @@ def convert(name: str, order: ConversionRequest) -> sharding.Report:
   """Converts a data set.
 
   Args:
-    name: a key of `catalog.CONVERTERS`, or one of tensorflow-datasets after
-      'tfds:'.
-    order: what to do.
-
-  Returns:
-    What was done.
+    name: a key of `catalog.CONVERTERS`, or 'tfds:' and the name of a
+      tensorflow-datasets data set.
+    order: what to convert, and how.
 
   Raises:
-    slim.errors.UnknownNameError: no such data set, or none that is converted.
+    slim.errors.UnknownNameError: the data set is unknown or has no converter.
     slim.errors.DataError: the data cannot be used.
   """
   if name.startswith(catalog.TFDS):
@@ -61,7 +59,7 @@ def convert(name: str, order: ConversionRequest) -> sharding.Report:
   found = errors.lookup(catalog.CONVERTERS, name, 'data set')
   converter = pkgutil.resolve_name(found)
   if isinstance(converter, types.ModuleType):
-    # With `FACTS` and `SOURCES`.
+    # A module with `FACTS` and `SOURCES`.
     return convert_arrays.convert(
       pathlib.Path(order.dataset_dir),
       converter,
@@ -74,14 +72,11 @@ def convert(name: str, order: ConversionRequest) -> sharding.Report:
 
 
 def of_tfds(name: str, order: ConversionRequest) -> sharding.Report:
-  """Converts an image classification set of tensorflow-datasets.
+  """Converts an image classification data set of tensorflow-datasets.
 
   Args:
-    name: see `convert_tfds.convert`.
-    order: what to do.
-
-  Returns:
-    What was done.
+    name: 'tfds:' and the name of the data set.
+    order: what to convert, and how.
 
   Raises:
     slim.errors.DataError: as `convert_tfds.convert`.
@@ -98,12 +93,6 @@ def of_tfds(name: str, order: ConversionRequest) -> sharding.Report:
 
 def flowers(order: ConversionRequest) -> sharding.Report:
   """Converts the flower photos.
-
-  Args:
-    order: what to do.
-
-  Returns:
-    What was done.
 
   Raises:
     slim.errors.DataError: as `photographs.convert_flowers.convert`.

@@ -1,4 +1,4 @@
-"""Serialized tf.train.Example to images and labels.
+"""Parses serialized tf.train.Example into images and labels.
 
 The keys are those of 2017: `image/encoded`, `image/class/label`, and for
 photographs also `image/format`, `image/height`, `image/width` and
@@ -17,7 +17,7 @@ _FEATURES = {
 }
 _FORMAT = 'image/format'
 _SIZE = ('image/height', 'image/width')
-# The order in which TensorFlow takes them.
+# The order of TensorFlow's box arguments.
 _BOX = tuple(
   f'image/object/bbox/{side}' for side in ('ymin', 'xmin', 'ymax', 'xmax')
 )
@@ -32,12 +32,13 @@ _PHOTOGRAPH_FEATURES = (
 
 
 class Stored(NamedTuple):
-  """A photograph as it is stored.
+  """An example as it is stored.
 
   Attributes:
-    encoded: string [], the file's content.
-    image_format: string [], b'RAW' for pixels; else content tells.
-    size: int32 [2], height and width in pixels; -1 where it is not known.
+    encoded: string [], content of the image file.
+    image_format: string [], b'RAW' for pixels. Otherwise the content itself
+      identifies the format.
+    size: int32 [2], height and width in pixels; -1 if unknown.
     boxes: float32 [n, 4], n >= 0: ymin, xmin, ymax, xmax, relative.
     label: int64 [].
   """
@@ -53,15 +54,12 @@ def parse(serialized: tf.Tensor) -> Stored:
   """Parses one example.
 
   Args:
-    serialized: string [], a tf.train.Example. All keys but image and label may
-      be missing.
-
-  Returns:
-    What it holds.
+    serialized: string [], a tf.train.Example. Only image and label are
+      required.
 
   Raises:
-    tf.errors.InvalidArgumentError: while running; not an Example with these
-      keys, or its boxes lack a side.
+    tf.errors.InvalidArgumentError: when the op runs; the string is not an
+      Example with these keys, or its boxes lack a side.
   """
   parsed = tf.io.parse_single_example(serialized, _PHOTOGRAPH_FEATURES)
   return Stored(
@@ -74,14 +72,14 @@ def parse(serialized: tf.Tensor) -> Stored:
 
 
 def check_labels(labels: tf.Tensor, num_classes: int) -> tf.Tensor:
-  """Returns int64 labels as int32.
+  """Checks the range of int64 labels and returns them as int32.
 
   Raises:
-    tf.errors.InvalidArgumentError: while running; a label is not in
+    tf.errors.InvalidArgumentError: when the op runs; a label is not in
       [0, num_classes).
   """
   expected = f'expected labels in [0, {num_classes})'
-  # Within a tf.function or a tf.data stage these run though nothing uses them.
+  # In a tf.function or a tf.data stage, asserts run although nothing uses them.
   tf.debugging.assert_non_negative(labels, expected)
   tf.debugging.assert_less(labels, tf.constant(num_classes, tf.int64), expected)
   return tf.cast(labels, tf.int32)
@@ -92,20 +90,21 @@ def decode_png(
 ) -> tuple[tf.Tensor, tf.Tensor]:
   """Decodes a batch of examples whose images are PNG of one size.
 
-  Small images are decoded one after the other in one op: as elements of their
-  own, a tf.data stage would cost more than the decoding.
+  Small images are decoded sequentially in one op. As separate elements of a
+  tf.data stage they would cost more than the decoding.
 
   Args:
     serialized: string [B], each a tf.train.Example.
-    image_shape: height, width and channels that every image must have.
+    image_shape: required height, width and channels of every image.
     num_classes: labels must be in [0, num_classes).
 
   Returns:
     images uint8 [B, height, width, channels], labels int32 [B].
 
   Raises:
-    tf.errors.InvalidArgumentError: while running; not an Example with these
-      keys, not a PNG, another size, or a label out of range.
+    tf.errors.InvalidArgumentError: when the op runs; a string is not an
+      Example with these keys, an image is not a PNG or has another size, or a
+      label is out of range.
   """
   parsed = tf.io.parse_example(serialized, _FEATURES)
   labels = check_labels(parsed[_LABEL], num_classes)

@@ -24,7 +24,7 @@ DATASETS = catalog.DATASETS
 ReadOptions = read_options.ReadOptions
 SplitInfo = read_options.SplitInfo
 
-# Sources that are read by number, by `catalog.Dataset.storage`.
+# Opens sources that are read by index; keys are `catalog.Dataset.storage`.
 _SOURCES: dict[str, abc.Callable[..., sources.ExampleSource]] = {
   'database': image_db.open_split,
   'folder': image_folder.open_split,
@@ -40,31 +40,32 @@ def load(
 ) -> tuple[tf.data.Dataset, SplitInfo]:
   """Opens a split of a data set.
 
-  Training streams have no end, and all their batches are full, across the
-  borders of epochs. Position p is example p % n of epoch p // n, and, for given
-  files and shuffle_buffer, an epoch's order is a function of (seed, epoch): the
-  stream from position k * batch_size equals, bit for bit, the stream from 0
-  after its first k batches.
+  Training streams have no end, and all their batches are full; a batch may
+  span two epochs. Position p is example p % n of epoch p // n. For given files
+  and shuffle_buffer, an epoch's order is a function of (seed, epoch): the
+  stream that starts at position k * batch_size is bit-identical to the stream
+  that starts at 0, after its first k batches.
 
-  Evaluation streams hold every example once, in the order of the files; the
+  Evaluation streams deliver every example once, in the order of the files. The
   last batch may be smaller.
 
   Args:
-    name: see `catalog.find`.
+    name: name of a data set, as `catalog.find` takes it.
     data_dir: the folder of the data set.
     split: one of the data set's splits.
-    delivery: what to make of it.
-    num_classes: for folders that do not say it themselves; None to take what
-      they say, or what is known of the data set.
+    delivery: read options.
+    num_classes: number of classes, for folders that do not state it. None
+      takes the number from the folder, or else from the catalog.
 
   Returns:
     Elements (images float32 [B, image_size, image_size, channels], labels
-    int32 [B]), and what is known of the split. Damage found while reading
-    surfaces as tf.errors.OpError: see `slim.datasets.records.records.explain`.
+    int32 [B]), and the description of the split. Damage found while reading
+    raises tf.errors.OpError, which
+    `slim.datasets.records.records.explain` converts.
 
   Raises:
-    slim.errors.UnknownNameError: no such data set, split or preprocessing.
-    slim.errors.DataError: no files, or one of them is damaged.
+    slim.errors.UnknownNameError: unknown data set, split or preprocessing.
+    slim.errors.DataError: there are no files, or a file is damaged.
     ValueError: a number is out of its range.
   """
   delivery.check()
@@ -75,7 +76,7 @@ def load(
     delivery.preprocessing
     or preprocessing.name_for(dataset.preprocessing, delivery.net)
   )
-  # Images of one size are preprocessed a batch at a time.
+  # Images of equal size are preprocessed in batches.
   size = dataset.image_size if isinstance(chosen, contract.Batched) else None
   if dataset.storage == 'records':
     found = shards.find(dataset, data_dir, split, num_classes)
@@ -96,7 +97,7 @@ def load(
 def _shifted(
   info: SplitInfo, batches: tf.data.Dataset, offset: int
 ) -> tuple[SplitInfo, tf.data.Dataset]:
-  """The same examples without the first `offset` labels."""
+  """Subtracts `offset` from the labels and drops the first `offset` classes."""
   if not offset:
     return info, batches
   if offset >= info.num_classes:
@@ -129,10 +130,10 @@ def _shifted(
 
 
 def _seeds(positions: tf.Tensor, delivery: ReadOptions) -> tf.Tensor:
-  """Seeds int64 [..., 2] of positions int64 [...].
+  """Returns seeds int64 [..., 2] of positions int64 [...].
 
-  A position never comes twice, so each visit of an example has its own seed;
-  and no two workers share one.
+  No position repeats, so each visit of an example has a different seed, and
+  no two workers share a seed.
   """
   own = positions * delivery.num_workers + delivery.worker
   key = tf.constant(delivery.seed, tf.int64)
@@ -145,7 +146,7 @@ def _small(
   delivery: ReadOptions,
   chosen: contract.Batched,
 ) -> tf.data.Dataset:
-  """Decodes and preprocesses images of one size, a batch at a time."""
+  """Decodes and preprocesses images of equal size in batches."""
   act = chosen.train if delivery.training else chosen.evaluate
   classes = stream.split.num_classes
 
@@ -166,7 +167,7 @@ def _photographs(
   delivery: ReadOptions,
   chosen: contract.Single,
 ) -> tf.data.Dataset:
-  """Decodes and preprocesses photographs, each by itself, then batches."""
+  """Decodes and preprocesses photographs one at a time, then batches them."""
   stages = chosen.train if delivery.training else chosen.evaluate
 
   def decode(

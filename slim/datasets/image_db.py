@@ -1,4 +1,4 @@
-"""Image databases of Caffe2 as a source: <data_dir>/<split> is a database."""
+"""Reads Caffe2 image databases: <data_dir>/<split> is a database."""
 
 import functools
 import os
@@ -16,21 +16,20 @@ def open_split(
 ) -> sources.ExampleSource:
   """Opens a database of images.
 
-  It is read by key number and not by a cursor, so that examples come in any
-  order.
+  The source reads by key number, not with a cursor, so that examples can be
+  read in any order.
 
   Args:
-    data_dir: the folder in which the databases are, perhaps with labels.txt.
+    data_dir: the folder of the databases, and optionally of labels.txt.
     split: name of the database, an LMDB or a LevelDB.
-    num_classes: labels are below it; None: those of labels.txt.
+    num_classes: number of classes; None takes it from labels.txt.
 
   Returns:
-    The source; at least one example. A process that holds it has the database
-    open.
+    The source, with at least one example. It holds the database open.
 
   Raises:
-    slim.errors.DataError: there is no database, or it cannot be read, or nobody
-      knows the number of classes.
+    slim.errors.DataError: the database is missing or cannot be read, or the
+      number of classes is unknown.
   """
   database = databases.open_database(pathlib.Path(data_dir) / split)
   names = labels.read(data_dir, first_label=0)

@@ -1,4 +1,4 @@
-"""A user's own images, read where they lie: <data_dir>/<split>/<class>/*."""
+"""Reads a user's image files in place: <data_dir>/<split>/<class>/*."""
 
 import functools
 import os
@@ -12,7 +12,7 @@ from slim.datasets.photographs import image_files
 from slim.datasets.photographs import image_folders
 from slim.datasets.photographs import images
 
-# The split whose folders are the classes where no labels.txt names them.
+# Without labels.txt, the folders of this split define the classes.
 TRAINING_SPLIT = 'train'
 
 
@@ -20,9 +20,9 @@ class Files(NamedTuple):
   """The files of a split.
 
   Attributes:
-    paths: of the files, by class and name; at least one.
-    labels: of each, in the order of `paths`.
-    classes: name by label; classes without files in this split are among them.
+    paths: paths of the files, sorted by class and name; at least one.
+    labels: label of each file, in the order of `paths`.
+    classes: name by label, including classes without files in this split.
   """
 
   paths: list[pathlib.Path]
@@ -31,16 +31,16 @@ class Files(NamedTuple):
 
 
 def find_classes(data_dir: str | os.PathLike[str]) -> dict[int, str]:
-  """The classes of all splits: of labels.txt, else of the training split.
+  """Finds the classes of all splits, in labels.txt or the training split.
 
   Args:
-    data_dir: a folder for each split.
+    data_dir: the folder that holds a folder for each split.
 
   Returns:
     Name by label, from 0; at least one.
 
   Raises:
-    slim.errors.DataError: there is neither, or a name that cannot be.
+    slim.errors.DataError: both are missing, or a name is invalid.
   """
   named = labels.read(data_dir, first_label=0)
   if named:
@@ -57,18 +57,15 @@ def find_classes(data_dir: str | os.PathLike[str]) -> dict[int, str]:
 
 
 def find(data_dir: str | os.PathLike[str], split: str) -> Files:
-  """Lists the files of a split; hidden files and folders are passed over.
+  """Lists the files of a split; skips hidden files and folders.
 
   Args:
-    data_dir: a folder for each split.
-    split: name of its folder, in which is a folder for each class.
-
-  Returns:
-    The files.
+    data_dir: the folder that holds a folder for each split.
+    split: name of the split's folder, which holds a folder for each class.
 
   Raises:
-    slim.errors.DataError: no such folder, no files, nothing says the classes,
-      or a folder is of another class.
+    slim.errors.DataError: the folder is missing or has no files, the classes
+      are unknown, or a folder is not among the classes.
   """
   folder = pathlib.Path(data_dir) / split
   folders = _folders(folder)
@@ -105,21 +102,22 @@ def find(data_dir: str | os.PathLike[str], split: str) -> Files:
 def open_split(
   data_dir: str | os.PathLike[str], split: str, num_classes: int | None
 ) -> sources.ExampleSource:
-  """Opens a split, whose images are upright and without transparency.
+  """Opens a split; images are delivered upright and without transparency.
 
-  Labels are those of `find_classes`. What is no image is found when it is read,
-  and named.
+  Labels are those of `find_classes`. A file that is not an image raises an
+  error that names it when it is read.
 
   Args:
-    data_dir: a folder for each split.
-    split: name of its folder, in which is a folder for each class.
-    num_classes: what the caller wants it to be, or None.
+    data_dir: the folder that holds a folder for each split.
+    split: name of the split's folder, which holds a folder for each class.
+    num_classes: number of classes that the caller requests, or None.
 
   Returns:
-    The source; at least one example.
+    The source, with at least one example.
 
   Raises:
-    slim.errors.DataError: as `find`, or more classes than the caller wants.
+    slim.errors.DataError: as `find`, or there are more classes than the
+      caller requests.
   """
   files = find(data_dir, split)
   least = max(files.classes) + 1
@@ -142,7 +140,7 @@ def open_split(
 
 
 def _origin(data_dir: str | os.PathLike[str]) -> pathlib.Path:
-  """What says the classes."""
+  """Returns the path that defines the classes."""
   path = pathlib.Path(data_dir) / labels.FILE_NAME
   return path if path.is_file() else path.with_name(TRAINING_SPLIT)
 

@@ -25,20 +25,20 @@ def read(
 ) -> dict[int, str] | None:
   """Reads `<data_dir>/labels.txt`.
 
-  Lines are `<label>:<name>`, as slim's converters write them, or all are names,
-  as the flowers script and build_image_data have them. A byte order mark is
-  passed over.
+  Either every line is `<label>:<name>`, as slim's converters write it, or
+  every line is a name, as the flowers script and build_image_data use. A byte
+  order mark is ignored.
 
   Args:
     data_dir: folder of a data set.
-    first_label: label of the first line where lines are names: 1 where label 0
-      is the background.
+    first_label: label of the first line if lines are names; 1 if label 0 is
+      the background.
 
   Returns:
-    Name by label, at least one; None where there is no such file.
+    Name by label, at least one; None if the file does not exist.
 
   Raises:
-    slim.errors.DataError: it cannot be read, or is in neither format.
+    slim.errors.DataError: the file cannot be read, or has neither format.
   """
   path = pathlib.Path(data_dir) / FILE_NAME
   try:
@@ -67,6 +67,6 @@ def read(
 
 
 def listed(labels: abc.Mapping[int, str]) -> str:
-  """The first classes by label, for a message: '0:ape, 1:bee and 3 more'."""
+  """Lists the first classes for a message: '0:ape, 1:bee and 3 more'."""
   lines = [f'{label}:{name}' for label, name in sorted(labels.items())]
   return errors.listed(lines) or 'none'

@@ -1,32 +1,32 @@
-"""What is asked of a data set's split, and what is known of it."""
+"""Read options of a split, and the description of an opened split."""
 
 import dataclasses
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-  """How a split is to be delivered.
+  """How to read a split.
 
   Attributes:
-    image_size: height and width of the images to deliver, in pixels.
-    batch_size: examples a batch, >= 1.
-    training: a training stream, or one for evaluation.
-    seed: of the order and of augmentation, any int64.
+    image_size: height and width of the delivered images, in pixels.
+    batch_size: examples per batch, >= 1.
+    training: True for a training stream, False for evaluation.
+    seed: seed of the order and of augmentation, any int64.
     start: position of the first example, >= 0; 0 for evaluation.
-    shuffle_buffer: examples shuffled together where records are read, >= 1, and
-      a bound on memory: at most three times as many serialized examples are
-      held. Sources that are read by number hold none.
-    net: what the images are for; chooses the preprocessing.
-    preprocessing: a key of the table of preprocessings; '' for the one that
-      data set and net have.
-    labels_offset: subtracted from the labels, and from the number of classes;
-      no example may have a smaller label.
-    worker: which part to deliver, in [0, num_workers).
-    num_workers: number of parts. They are consecutive examples and do not
+    shuffle_buffer: number of examples shuffled together when records are
+      read, >= 1. It bounds memory: at most three times as many serialized
+      examples are held. Sources that are read by index hold none.
+    net: name of the net, which selects the preprocessing.
+    preprocessing: a key of `slim.preprocessing.factory.PREPROCESSINGS`; ''
+      uses the default of the data set and the net.
+    labels_offset: subtracted from the labels and from the number of classes.
+      No example may have a smaller label.
+    worker: index of the part to deliver, in [0, num_workers).
+    num_workers: number of parts. Parts are consecutive examples and do not
       overlap.
-    threads: images decoded at a time; 0 for one a CPU core.
-    rows: (begin, end) of every batch to deliver; None for all of them. The
-      other examples are read and not decoded.
+    threads: number of images decoded in parallel; 0 uses one per CPU core.
+    rows: (begin, end), the rows of every batch to deliver; None delivers all.
+      Other examples are read but not decoded.
   """
 
   image_size: int
@@ -76,16 +76,16 @@ _LOWEST = {
 
 @dataclasses.dataclass(frozen=True)
 class SplitInfo:
-  """What is known of an opened split.
+  """The description of an opened split.
 
   Attributes:
-    num_examples: in the whole set, for schedules.
-    count: examples that this stream delivers in an epoch: those in the folder,
-      or the worker's part of them.
-    num_classes: number of logits: labels are below it.
-    channels: of the images.
-    labels: name by label, or None where the folder names none.
-    digest: equal for equal examples, or None where nobody knows.
+    num_examples: number of examples in the whole set, for schedules.
+    count: number of examples that this stream delivers per epoch: those in
+      the folder, or the worker's part of them.
+    num_classes: number of logits; labels are below it.
+    channels: number of channels of the images.
+    labels: name by label, or None if the folder has no names.
+    digest: equal for equal examples, or None if unknown.
   """
 
   num_examples: int

@@ -1,4 +1,4 @@
-"""Finds the shards of a split, and the constants of their data set."""
+"""Finds the shards of a split and the number of their classes."""
 
 import os
 import pathlib
@@ -15,20 +15,20 @@ from slim.datasets.records import manifest
 from slim.datasets.records import records
 from slim.datasets.records import shard_manifest
 
-# What scripts/split_dataset.sh makes.
+# Folders that scripts/split_dataset.sh creates.
 _WORKER_FOLDER = re.compile(r'worker_[0-9]+_of_[0-9]+')
 
 
 class Shards(NamedTuple):
-  """The files of a split and what is known of them.
+  """The files of a split and their description.
 
   Attributes:
-    files: those in the folder, sorted by name; `order.part_of_files` deals them
-      to workers.
-    num_examples: in the whole set. A worker's folder holds fewer.
-    num_classes: number of logits: labels are below it.
-    labels: name by label, or None where the folder names none.
-    digest: of what shards.json says of the split, or None where there is none.
+    files: the files in the folder, sorted by name; `order.part_of_files`
+      partitions them among workers.
+    num_examples: number in the whole set. A worker's folder holds fewer.
+    num_classes: number of logits; labels are below it.
+    labels: name by label, or None if the folder has no names.
+    digest: digest of the split in shards.json, or None if there is none.
   """
 
   files: tuple[records.RecordFile, ...]
@@ -38,8 +38,8 @@ class Shards(NamedTuple):
   digest: str | None = None
 
 
-# The program that fills the folder and its words, up to the folder, where it is
-# not the converter of small images.
+# Commands that fill a folder, without the folder's name, for data sets other
+# than small images.
 _PROGRAMS = {
   'flowers': 'download_and_preprocess_flowers ',
   'imagenet': 'download_and_preprocess_imagenet ',
@@ -53,26 +53,25 @@ def find(
   split: str,
   num_classes: int | None = None,
 ) -> Shards:
-  """Finds the files `<data_dir>/<split>-*` and counts what is in them.
+  """Finds the files `<data_dir>/<split>-*` and counts their records.
 
-  Constants are `shards.json`'s. Where there is none, as in folders of 2017, the
-  records are counted once, and classes are the argument's, else those of
-  labels.txt, else those known of the data set.
+  Counts and classes come from `shards.json`. Without it, as in folders of
+  2017, the records are counted once, and the number of classes is the
+  argument, else that of labels.txt, else that of the catalog.
 
   Args:
-    dataset: of which the folder is.
-    data_dir: the folder the converter wrote into, or a worker's of it.
+    dataset: the data set of the folder.
+    data_dir: the folder a converter wrote, or a worker's part of it.
     split: the prefix of the files.
-    num_classes: what the caller wants it to be, or None.
+    num_classes: number of classes that the caller requests, or None.
 
   Returns:
     At least one file.
 
   Raises:
-    slim.errors.DataError: a conversion into the folder did not come to its
-      end, no files, or not those that shards.json lists, or a
-      damaged one, or nobody knows the number of classes, or the caller and
-      shards.json disagree on it.
+    slim.errors.DataError: a conversion into the folder is unfinished; files
+      are missing, damaged, or not those of shards.json; or the number of
+      classes is unknown or contradicts shards.json.
   """
   shard_manifest.check_finished(data_dir)
   paths = records.find(data_dir, split)
@@ -107,7 +106,7 @@ def _listed(
   paths: list[str],
   num_classes: int | None,
 ) -> Shards:
-  """The shards as shards.json has them; sizes must be the listed ones."""
+  """Returns the shards as shards.json lists them; checks their sizes."""
   folder = os.fspath(data_dir)
   if _is_own(listed, dataset):
     logging.warning(
@@ -133,7 +132,7 @@ def _listed(
   shards = {shard.file: shard for shard in listed.splits[split].shards}
   found = {os.path.basename(path): path for path in paths}
   absent = set(shards) - set(found)
-  # A converter that was stopped is not to be mistaken for a small data set.
+  # Files of a stopped converter must not pass for a small data set.
   if absent and not is_workers(data_dir):
     raise errors.DataError(
       f'{folder}: expected the {len(shards)} shards of shards.json; received '
@@ -156,9 +155,9 @@ def _listed(
 
 
 def _is_own(listed: manifest.Manifest, dataset: catalog.Dataset) -> bool:
-  """Whether photographs of a user's own folders are those of a known set.
+  """Returns whether build_image_data wrote a known set of photographs.
 
-  The scripts of 2017 made the flowers by build_image_data.
+  The scripts of 2017 converted the flowers with build_image_data.
   """
   return (
     listed.dataset == 'images' != dataset.name
@@ -169,7 +168,7 @@ def _is_own(listed: manifest.Manifest, dataset: catalog.Dataset) -> bool:
 
 
 def _checked(path: str, shard: manifest.Shard | None) -> records.RecordFile:
-  """The file with its listed count, if it is the listed file by its size."""
+  """Returns the file with its listed count, after a check of its size."""
   if shard is None:
     raise errors.DataError(
       f'{path}: expected a file that shards.json lists; received another. Move '
@@ -183,7 +182,7 @@ def _checked(path: str, shard: manifest.Shard | None) -> records.RecordFile:
       'the path and its permissions.'
     ) from error
   if size != shard.size:
-    records.scan(path)  # names the record in which a file was cut
+    records.scan(path)  # reports the record at which a file was cut
     raise errors.DataError(
       f'{path}: expected the {shard.size} bytes that shards.json lists; '
       f'received {size}: the file was cut short, or replaced. Convert the data '
@@ -216,7 +215,7 @@ def _whole_count(
   split: str,
   files: tuple[records.RecordFile, ...],
 ) -> int:
-  """Examples of the whole set, of which the folder may be a worker's part."""
+  """Returns the size of the whole set, also for a worker's folder."""
   own = sum(file.count for file in files)
   if not is_workers(data_dir):
     return own
@@ -227,6 +226,6 @@ def _whole_count(
 
 
 def is_workers(data_dir: str | os.PathLike[str]) -> bool:
-  """True for a folder that `split_dataset.sh` made: one worker's part."""
+  """Returns True for a worker's folder, created by `split_dataset.sh`."""
   name = pathlib.Path(os.path.abspath(data_dir)).name
   return bool(_WORKER_FOLDER.fullmatch(name))

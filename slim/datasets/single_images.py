@@ -1,4 +1,4 @@
-"""Image files by themselves, as evaluation would see them in a data set."""
+"""Loads single image files as evaluation loads images of a data set."""
 
 import functools
 import os
@@ -16,14 +16,14 @@ from slim.preprocessing import photographs
 
 
 class Target(NamedTuple):
-  """What the images are for.
+  """The data set and the net for which an image is preprocessed.
 
   Attributes:
-    dataset: see `slim.datasets.catalog.find`.
+    dataset: name of a data set, as `slim.datasets.catalog.find` takes it.
     net: name of a net.
-    image_size: height and width to deliver, in pixels.
-    preprocessing: a key of the table of preprocessings; '' for the one that
-      data set and net have.
+    image_size: height and width of the result, in pixels.
+    preprocessing: a key of `slim.preprocessing.factory.PREPROCESSINGS`; ''
+      uses the default of the data set and the net.
   """
 
   dataset: str
@@ -33,21 +33,21 @@ class Target(NamedTuple):
 
 
 def load(path: str | os.PathLike[str], target: Target) -> tf.Tensor:
-  """Reads an image file.
+  """Reads and preprocesses an image file.
 
-  Where the data set's images are all of one size, the file is first brought to
-  it, not keeping its aspect.
+  If all images of the data set have one size, the file is first resized to it,
+  without keeping its aspect ratio.
 
   Args:
-    path: of a JPEG, PNG, GIF, BMP or WebP file.
-    target: what for.
+    path: path of a JPEG, PNG, GIF, BMP or WebP file.
+    target: the data set and the net.
 
   Returns:
     float32 [image_size, image_size, C], with the data set's channels.
 
   Raises:
-    slim.errors.DataError: it is no such file, is damaged or too large, or
-      there is no such data set or preprocessing.
+    slim.errors.DataError: the file is not an image, is damaged or too large,
+      or the data set or preprocessing is unknown.
   """
   dataset = catalog.find(target.dataset)
   chosen = contract.single(

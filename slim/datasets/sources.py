@@ -1,4 +1,4 @@
-"""Sources that are read by the number of an example."""
+"""Sources whose examples are read by index."""
 
 import dataclasses
 from collections.abc import Callable
@@ -14,11 +14,11 @@ class ExampleSource:
   """Examples that can be read in any order.
 
   Attributes:
-    count: of the examples, >= 1.
-    num_classes: labels are below it.
+    count: number of examples, >= 1.
+    num_classes: number of classes; labels are below it.
     labels: name by label, or None.
-    read: reads an example, within tf.data stages, several at a time; takes its
-      index, int64 [], in [0, count).
+    read: reads the example at an index, int64 [], in [0, count). tf.data
+      stages call it, several at a time.
   """
 
   count: int
@@ -31,18 +31,18 @@ def from_python(
   read: Callable[[int], tuple[bytes, bytes, tuple[int, int], int]],
   index: tf.Tensor,
 ) -> examples.Stored:
-  """What a function of Python reads, within a tf.data stage.
+  """Calls a Python function that reads an example, in a tf.data stage.
 
   Args:
     read: takes the index; returns the encoded image, its format, its size and
-      its label, see `examples.Stored`.
+      its label, as in `examples.Stored`.
     index: int64 [].
   """
 
   def columns(number: np.ndarray) -> list[np.ndarray]:
     encoded, image_format, size, label = read(int(number))
     return [
-      # As objects: NumPy would cut zero bytes off the end of a string.
+      # dtype object: NumPy strings lose their trailing zero bytes.
       np.array(encoded, object),
       np.array(image_format, object),
       np.array(size, np.int32),
@@ -53,7 +53,7 @@ def from_python(
     columns,
     [index],
     [tf.string, tf.string, tf.int32, tf.int64],
-    # tf.data may then run it ahead and in any order.
+    # Lets tf.data call it ahead of time and in any order.
     stateful=False,
   )
   return examples.Stored(

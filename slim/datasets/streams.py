@@ -1,4 +1,4 @@
-"""Streams of examples in the order of their delivery, not yet read."""
+"""Ordered streams of the examples of a split, before they are read."""
 
 import dataclasses
 from collections.abc import Callable
@@ -16,12 +16,13 @@ from slim.datasets.records import order
 
 
 class Stream(NamedTuple):
-  """Examples of a split.
+  """The examples of one worker, in the order in which it receives them.
 
   Attributes:
-    split: what is known of it.
-    elements: (position int64 [], what stands for an example).
-    read: the example that an element, of `elements`, stands for.
+    split: sizes, labels and digest of the split.
+    elements: pairs (position int64 [], element). An element identifies an
+      example: a serialized string, a `Reference` or an index.
+    read: returns the example of an element.
   """
 
   split: read_options.SplitInfo
@@ -36,17 +37,14 @@ def of_records(
   *,
   as_strings: bool,
 ) -> Stream:
-  """Streams the records of shards.
+  """Streams the records of the shards.
 
   Args:
     found: the shards.
-    dataset: of which they are.
-    delivery: which of them, and in which order.
-    as_strings: whether serialized examples, string [], stand for themselves,
-      which is quicker for small ones. If not, anything may.
-
-  Returns:
-    The stream.
+    dataset: the data set that the shards belong to.
+    delivery: which records to stream, and in which order.
+    as_strings: True streams serialized examples, string [], which is faster
+      for small examples. False may stream references, which saves copies.
   """
   files = order.part_of_files(
     found.files, delivery.worker, delivery.num_workers
@@ -67,7 +65,7 @@ def of_records(
     files,
     seed=delivery.seed,
     start=delivery.start,
-    # A larger window than the split would only tie the order to its size.
+    # A window larger than the split would make the order depend on its size.
     window=min(delivery.shuffle_buffer, count),
   )
   read = examples.parse if as_strings else _parse_reference
@@ -83,16 +81,7 @@ def of_source(
   dataset: catalog.Dataset,
   delivery: read_options.ReadOptions,
 ) -> Stream:
-  """Streams the indices of a source, int64 [].
-
-  Args:
-    source: the examples.
-    dataset: of which they are.
-    delivery: which of them, and in which order.
-
-  Returns:
-    The stream.
-  """
+  """Streams the indices of the examples of a source, int64 []."""
   begin, end = order.part_of(
     source.count, delivery.worker, delivery.num_workers
   )
@@ -115,14 +104,15 @@ def of_source(
 def only_rows(
   stream: Stream, delivery: read_options.ReadOptions
 ) -> tuple[Stream, read_options.ReadOptions]:
-  """Leaves out what is not in `delivery.rows` of a batch.
+  """Keeps only the rows `delivery.rows` of each batch.
 
   Args:
     stream: the examples.
-    delivery: how to deliver them; without `rows` nothing is left out.
+    delivery: read options. If `rows` is None, nothing is removed.
 
   Returns:
-    The rest, and how to deliver it: in batches that are so small.
+    The remaining stream, and the read options with the batch size of these
+    rows.
   """
   if delivery.rows is None:
     return stream, delivery

@@ -1,4 +1,4 @@
-"""What TensorFlow Datasets needs to read the records of a converter."""
+"""Writes the metadata that TensorFlow Datasets needs to read shards."""
 
 import os
 import pathlib
@@ -15,24 +15,25 @@ from slim.datasets.records import manifest
 
 _SHARDED = re.compile(r'(.+)-\d{5}-of-\d{5}')
 _LABEL = 'image/class/label'
-# Lists of any length, among them empty ones.
+# Features with these keys are lists of any length, including 0.
 _LISTS = 'image/object/'
 
 
 def write(data_dir: str | os.PathLike[str]) -> None:
   """Writes dataset_info.json and features.json into a folder of records.
 
-  `tfds.builder_from_directory(data_dir)` then reads it, in the order of the
-  records. Their keys become nested: 'image/class/label' is
+  `tfds.builder_from_directory(data_dir)` then reads the folder, in the order
+  of the records. Keys become nested: 'image/class/label' is
   example['image']['class']['label'].
 
   Args:
-    data_dir: folder that a converter has filled, in numbered shards.
+    data_dir: a folder that a converter filled with numbered shards.
 
   Raises:
-    slim.errors.DataError: it is none, or its files have other names.
+    slim.errors.DataError: the folder has no manifest with features, or its
+      files have other names.
   """
-  # Importing it takes seconds.
+  # The import takes seconds.
   import tensorflow_datasets as tfds
 
   data_dir = pathlib.Path(data_dir)
@@ -78,7 +79,7 @@ def write(data_dir: str | os.PathLike[str]) -> None:
 
 
 def _example(path: pathlib.Path) -> Mapping[str, tf.train.Feature]:
-  """The first record of a file."""
+  """Returns the features of the first record of a file."""
   for serialized in tf.data.TFRecordDataset(os.fspath(path)).take(1):
     return tf.train.Example.FromString(serialized.numpy()).features.feature
   raise errors.DataError(f'{path}: expected a record, received none.')
@@ -89,7 +90,7 @@ def _connectors(
   example: Mapping[str, tf.train.Feature],
   tfds: types.ModuleType,
 ) -> dict[str, Any]:
-  """{key: what tfds calls a feature} of all records."""
+  """Returns {key: tfds feature connector} of all features."""
   kinds = {
     'bytes_list': tfds.features.Text(),
     'int64_list': tfds.features.Scalar(tf.int64),
@@ -112,7 +113,7 @@ def _connectors(
 
 
 def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
-  """{'a/b': x} as {'a': {'b': x}}."""
+  """Converts {'a/b': x} to {'a': {'b': x}}."""
   tree: dict[str, Any] = {}
   for key, value in flat.items():
     *above, last = key.split('/')

@@ -1,4 +1,4 @@
-"""Writes image databases as Caffe2's make_image_db does."""
+"""Writes image databases in the format of Caffe2's make_image_db."""
 
 import contextlib
 import dataclasses
@@ -30,24 +30,24 @@ from slim.datasets.records import records
 from slim.datasets.records import shard_writer
 
 _COMMIT_TOGETHER = 1000  # records
-# A bound that no disk reaches; the file is as large as what is in it.
+# The address space of the map; the file grows only with its content.
 _LMDB_MAP_BYTES = 2**40
 _MOST_LABELS = 10**6
 
 
-# Begins what is written whole or not at all: an object with `put`.
+# Begins an atomic batch of writes: a context manager of an object with `put`.
 _Begin = abc.Callable[[], contextlib.AbstractContextManager[Any]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Images:
-  """What is to be written.
+  """The images to write.
 
   Attributes:
-    count: of the images.
+    count: number of images.
     labels: name by label, or None.
-    stream: `examples.Stored`, `count` of them.
-    skipped: files that were left out as unreadable, 'name: reason'.
+    stream: `count` elements `examples.Stored`.
+    skipped: skipped unreadable files, as 'name: reason'.
   """
 
   count: int
@@ -64,22 +64,22 @@ def images_of(
 ) -> Images:
   """Opens a split to copy its images.
 
-  Those of TFRecord files are copied as they are stored there, files of a folder
-  as `photographs.images.to_stored` makes them.
+  Images in TFRecord files are copied as they are stored. Files of a folder are
+  converted by `photographs.images.to_stored`.
 
   Args:
-    dataset: of which the folder is, of TFRecord files or of images.
+    dataset: the data set of the folder, of TFRecord files or of image files.
     data_dir: the folder.
-    split: prefix of the files, or name of the folder.
-    skip_corrupt: leave out files that are no images. They are looked for here,
-      by decoding all of them.
+    split: prefix of the TFRecord files, or name of the image folder.
+    skip_corrupt: skips files that are not images. To find them, this function
+      decodes every file.
 
   Returns:
     Images in the order of the files.
 
   Raises:
-    slim.errors.DataError: they cannot be read; names all files of a folder that
-      are no images.
+    slim.errors.DataError: the files cannot be read. For a folder, the message
+      names all files that are not images.
   """
   if dataset.storage == 'folder':
     return _of_folder(data_dir, split, skip_corrupt)
@@ -116,20 +116,22 @@ def _of_folder(
 def of_classes(
   images: Images, classes: abc.Sequence[str], most: int = 0
 ) -> Images:
-  """The images of some classes alone, as a data set of these classes.
+  """Selects the images of some classes and renumbers their labels from 0.
+
+  Reads all images once to count the selected ones.
 
   Args:
-    images: of all.
-    classes: names, their first words (ImageNet's synsets, as n02958343), or
-      labels; in the order of their new labels, from 0.
-    most: images of a class, the first ones; 0 for all.
+    images: images of all classes.
+    classes: names, their first words (ImageNet's synsets, such as n02958343),
+      or labels, in the order of the new labels.
+    most: maximum number of images per class, the first ones; 0 selects all.
 
   Returns:
-    The images, in their order; they are counted by reading them once.
+    The selected images, in the order of `images`.
 
   Raises:
-    slim.errors.DataError: there is no such class, one is named twice, or there
-      is none of its images.
+    slim.errors.DataError: a class is unknown, is named twice, or has no
+      images.
   """
   names = images.labels or {}
   chosen = [_label_of(names, name) for name in classes]
@@ -159,8 +161,8 @@ def of_classes(
 def _renumbered(
   stream: tf.data.Dataset, chosen: list[int], most: int
 ) -> tf.data.Dataset:
-  """The images of the chosen labels, as 0, 1, ...; see `of_classes`."""
-  # New label by label; -1 for what is left out.
+  """Selects the images of `chosen` labels and renumbers these from 0."""
+  # New label by old label; -1 for labels that are not selected.
   renumbered = np.full(max(chosen) + 1, -1, np.int64)
   renumbered[chosen] = range(len(chosen))
 
@@ -193,7 +195,7 @@ def _first_word(text: str) -> str:
 
 
 def _label_of(labels: dict[int, str], name: str) -> int:
-  """The label that a text means, see `of_classes`."""
+  """Returns the label of a class given by name, first word or label."""
   for word_of in (str.strip, _first_word):
     found = [label for label, text in labels.items() if word_of(text) == name]
     if len(found) == 1:
@@ -215,22 +217,23 @@ def write(
   kind: str = 'lmdb',
   shuffle_seed: int | None = None,
 ) -> int:
-  """Writes a database, whole or not at all.
+  """Writes a database atomically.
 
-  It is made in a hidden folder beside `path` and renamed when it is complete.
+  The database is created in a hidden folder beside `path` and renamed when it
+  is complete.
 
   Args:
-    images: what to write.
-    path: of the database, a folder; must not exist.
+    images: the images to write.
+    path: folder of the database; may not exist.
     kind: one of `databases.KINDS`.
-    shuffle_seed: of the order of the keys, for readers that follow them as
-      Caffe2 does; None for the order of the images.
+    shuffle_seed: seed of the key order, for readers that iterate over keys,
+      as Caffe2 does. None keeps the order of the images.
 
   Returns:
     The number of images.
 
   Raises:
-    slim.errors.DataError: `path` exists or cannot be written, the package is
+    slim.errors.DataError: `path` exists or is not writable, the package is
       missing, or an image cannot be read.
   """
   target = pathlib.Path(path)
@@ -249,7 +252,7 @@ def write(
       'Reading the images: expected whole files; received '
       f'"{records.message_of(error)}". Convert or copy them again.'
     ) from error
-  # plyvel's input and output errors are OSErrors, LMDB's a class of its own.
+  # plyvel raises OSError for input and output errors; LMDB has its own class.
   except (OSError, package.Error) as error:
     raise errors.DataError(
       f'{target}: expected a folder that can be written and has space; '
@@ -261,19 +264,19 @@ def write(
 def verify(
   images: Images, path: str | os.PathLike[str], shuffle_seed: int | None = None
 ) -> int:
-  """Reads a database, and compares every record with its image.
+  """Reads a database and compares every record with its image.
 
   Args:
-    images: what was written.
-    path: of the database.
-    shuffle_seed: see `write`.
+    images: the images that were written.
+    path: folder of the database.
+    shuffle_seed: the seed given to `write`.
 
   Returns:
     The number of images.
 
   Raises:
-    slim.errors.DataError: it cannot be read, or holds something else; names the
-      first record.
+    slim.errors.DataError: the database cannot be read or differs from the
+      images. The message names the first record that differs.
   """
   database = databases.open_database(path)
   if database.count != images.count:
@@ -294,7 +297,7 @@ def verify(
 def _records(
   images: Images, shuffle_seed: int | None
 ) -> abc.Iterator[tuple[int, bytes]]:
-  """(Place in the order of the keys, record) of every image."""
+  """Yields (key number, record) of every image."""
   numbers = np.arange(images.count)
   if shuffle_seed is not None:
     np.random.default_rng(shuffle_seed).shuffle(numbers)
@@ -317,7 +320,7 @@ def _fill(
 
 
 def _record(stored: examples.Stored) -> bytes:
-  # Of pixels the format is part of the image; of files their content says it.
+  # Raw pixels need the format in the record; encoded files contain it.
   is_raw = stored.image_format == tensor_protos.RAW
   height, width = map(int, stored.size)
   return tensor_protos.encode(
@@ -334,7 +337,7 @@ def _record(stored: examples.Stored) -> bytes:
 def _lmdb(
   package: types.ModuleType, path: pathlib.Path
 ) -> abc.Iterator[_Begin]:
-  # No lock: nobody else knows the folder yet.
+  # No lock is needed: no other process knows the folder yet.
   environment = package.open(str(path), map_size=_LMDB_MAP_BYTES, lock=False)
   with contextlib.closing(environment):
     yield functools.partial(environment.begin, write=True)

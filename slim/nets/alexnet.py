@@ -1,8 +1,8 @@
 """AlexNet in two columns, with batch normalization.
 
-The net of the 2017 trainers. It departs from the paper: the convolutions are
-normalized and so have no bias (its figures are not those of plain AlexNet);
-the two columns meet before the third convolution and after the fifth.
+The net of the 2017 trainers. Departures from the paper: convolutions have batch
+normalization and no bias, so results are not those of plain AlexNet; the
+columns are concatenated before the third convolution and after the fifth.
 
 References:
   Krizhevsky et al., ImageNet Classification with Deep Convolutional Neural
@@ -14,7 +14,7 @@ import keras
 from slim.nets.blocks import layers
 from slim.nets.blocks import normalization
 
-# Images, [B, height, width, channels], of the two columns.
+# Feature maps of the two columns, each [B, height, width, channels].
 Pair = list[keras.KerasTensor]
 
 BATCH_NORM = layers.BatchNorm(decay=0.9997, epsilon=0.001)
@@ -36,10 +36,10 @@ def build(
     channels: channels of the input, >= 1.
     weight_decay: adds weight_decay * sum(w**2) / 2 to the losses for every
       kernel w, never for biases and beta; 0 adds nothing.
-    dropout_keep_prob: share of the units of fc6 and of fc7 that dropout keeps,
-      in (0, 1].
-    seed: kernels are drawn with seed + 1 to seed + 13 in the order of the
-      layers, the first column's before the second's.
+    dropout_keep_prob: fraction of the units of fc6 and of fc7 that dropout
+      keeps, in (0, 1].
+    seed: kernels use seeds seed + 1 to seed + 13 in the order of the layers,
+      the first column before the second.
 
   Returns:
     A model from float32 [B, image_size, image_size, channels] to logits,

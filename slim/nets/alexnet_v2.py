@@ -1,7 +1,7 @@
 """AlexNet in one column, without normalization: "one weird trick".
 
-The 2017 trainers and TF-Slim build it alike but for the seeds, which the second
-had not. Departing from the paper, kernels begin as TF-Slim's do.
+The net of the 2017 trainers and of TF-Slim; the latter's has no seeds. Unlike
+the paper, kernels are initialized as in TF-Slim.
 
 References:
   Krizhevsky, One weird trick for parallelizing convolutional neural networks,
@@ -27,16 +27,15 @@ def build(
 
   Args:
     num_classes: number of logits, >= 1.
-    image_size: height and width of the input in pixels, >= 67. Of less than
-      224, fc6 sees all there is; of more, the logits are the mean over all
-      places.
+    image_size: height and width of the input in pixels, >= 67. Below 224, the
+      kernel of fc6 shrinks to its input; above, logits are the mean over all
+      positions.
     channels: channels of the input, >= 1.
     weight_decay: adds weight_decay * sum(w**2) / 2 to the losses for every
       kernel w, never for biases; 0 adds nothing.
-    dropout_keep_prob: share of the units of fc6 and of fc7 that dropout keeps,
-      in (0, 1].
-    seed: kernels are drawn with seed + 1 to seed + 8 in the order of the
-      layers.
+    dropout_keep_prob: fraction of the units of fc6 and of fc7 that dropout
+      keeps, in (0, 1].
+    seed: kernels use seeds seed + 1 to seed + 8 in the order of the layers.
 
   Returns:
     A model from float32 [B, image_size, image_size, channels] to logits,

@@ -1,4 +1,4 @@
-"""CifarNet, called cifar10_alexnet in 2017: the net of TensorFlow's tutorial.
+"""CifarNet of TensorFlow's tutorial, called cifar10_alexnet in 2017.
 
 Two convolutions with local response normalization, two fully connected layers.
 
@@ -31,9 +31,9 @@ def build(
     channels: channels of the input, >= 1.
     weight_decay: adds weight_decay * sum(w**2) / 2 to the losses for the
       kernels of fc3 and fc4, and for no others; 0 adds nothing.
-    dropout_keep_prob: not used, this net has no dropout; every net takes it.
-    seed: kernels are drawn with seed + 1 to seed + 5 in the order of the
-      layers. Equal seeds give equal weights.
+    dropout_keep_prob: not used, because this net has no dropout.
+    seed: kernels use seeds seed + 1 to seed + 5 in the order of the layers.
+      Equal seeds give equal weights.
 
   Returns:
     A model from float32 [B, image_size, image_size, channels] to logits,

@@ -1,8 +1,8 @@
-"""CifarNet, TF-Slim's.
+"""CifarNet of TF-Slim.
 
-Beside `cifar10_alexnet`, after the same tutorial: images of 32 pixels, pooling
-of 2x2 in place of 3x3, a dropout, and a second convolution whose bias begins
-at zero.
+Differences from `cifar10_alexnet`, which follows the same tutorial: images of
+32 pixels, 2x2 pooling instead of 3x3, a dropout, and a zero initial bias in the
+second convolution.
 
 References:
   TensorFlow's tutorial on CIFAR-10 of 2016, after the model of Krizhevsky's
@@ -31,9 +31,9 @@ def build(
     channels: channels of the input, >= 1.
     weight_decay: adds weight_decay * sum(w**2) / 2 to the losses for the
       kernels of fc3 and fc4, and for no others; 0 adds nothing.
-    dropout_keep_prob: share of the units of fc3 that dropout keeps, in (0, 1].
-    seed: kernels are drawn with seed + 1 to seed + 5 in the order of the
-      layers.
+    dropout_keep_prob: fraction of the units of fc3 that dropout keeps, in
+      (0, 1].
+    seed: kernels use seeds seed + 1 to seed + 5 in the order of the layers.
 
   Returns:
     A model from float32 [B, image_size, image_size, channels] to logits,

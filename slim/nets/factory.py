@@ -1,14 +1,14 @@
 """Nets by name.
 
-A plain name is the net that the 2017 trainers built of that name; where the
-TF-Slim library's net of the same name is another one, that has the prefix
-`slim_`. `of_slim` takes a name of that library.
+A name without prefix is the net that the 2017 trainers built under this name.
+If TF-Slim has a different net of the same name, TF-Slim's has the prefix
+`slim_`. `of_slim` maps a name of TF-Slim to a name here.
 
-Behind a name may be options of that net's own, those of its `build` that not
-every net has: 'resnet_v1_50:first_kernel=3,first_stride=1'.
+A name may have options, the parameters of the net's `build` that not every net
+has: 'resnet_v1_50:first_kernel=3,first_stride=1'.
 
-To add a net: one module with a `build` like `slim.nets.lenet.build`, one entry
-in `NETS`.
+To add a net, write a module with a `build` like `slim.nets.lenet.build` and add
+an entry to `NETS`.
 """
 
 import functools
@@ -39,23 +39,25 @@ from slim.nets.blocks import initializers
 
 
 class Net(NamedTuple):
-  """What can be built, and what its authors trained it with.
+  """A net, with the hyperparameters that its authors used.
 
   Attributes:
-    build: (num_classes, image_size, channels, weight_decay, dropout_keep_prob,
-      seed), all by name, to a keras.Model that returns logits; where
-      `auxiliary_weight` > 0 the list [logits, auxiliary logits], in training
-      and out of it: see `logits_of`.
+    build: takes num_classes, image_size, channels, weight_decay,
+      dropout_keep_prob and seed by name; returns a keras.Model that returns
+      logits. If `auxiliary_weight` > 0, the model returns the list [logits,
+      auxiliary logits], in training and in inference; `logits_of` selects the
+      logits.
     default_image_size: height and width in pixels the net was designed for.
-    default_channels: channels of the images it was designed for.
+    default_channels: number of channels of the images it was designed for.
     weight_decay: factor of sum(w**2) / 2.
-    dropout_keep_prob: share of the units that dropout keeps, in (0, 1].
-    auxiliary_weight: factor of the auxiliary logits' loss; 0 for a net without.
-    label_smoothing: share of the label that is spread over all classes.
-    preprocessing: the name in `slim.preprocessing.factory` that TF-Slim's
-      trainer chose for the net; '' where it chose none.
-    least_image_size: the smallest images that reach the net's last layers, in
-      pixels.
+    dropout_keep_prob: fraction of the units that dropout keeps, in (0, 1].
+    auxiliary_weight: factor of the auxiliary logits' loss; 0 if the net has
+      no auxiliary logits.
+    label_smoothing: fraction of the label that is spread over all classes.
+    preprocessing: a key of `slim.preprocessing.factory.PREPROCESSINGS`, which
+      TF-Slim's trainer used for the net; '' if it had none.
+    least_image_size: size of the smallest images that reach the net's last
+      layers, in pixels.
   """
 
   build: abc.Callable[..., keras.Model]
@@ -72,7 +74,7 @@ class Net(NamedTuple):
 def _inception(
   build: abc.Callable[..., keras.Model], image_size: int = 299, **others: Any
 ) -> Net:
-  """A net of TF-Slim's Inception family."""
+  """Returns a net of TF-Slim's Inception family."""
   return Net(
     build,
     image_size,
@@ -93,7 +95,7 @@ def _slim_vgg(name: str) -> Net:
 
 
 def _resnet(version: int, depth: int) -> Net:
-  # TF-Slim named no preprocessing for its deepest.
+  # TF-Slim has no preprocessing for the deepest net.
   return Net(
     functools.partial(resnet.build, version, depth),
     224,
@@ -103,7 +105,7 @@ def _resnet(version: int, depth: int) -> Net:
 
 
 NETS: dict[str, Net] = {
-  # The 2017 trainers'.
+  # Nets of the 2017 trainers.
   'alexnet': Net(alexnet.build, 224, least_image_size=57),
   'alexnet_v2': Net(alexnet_v2.build, 224, least_image_size=67),
   'cifar10_alexnet': Net(cifar10_alexnet.build, 24, weight_decay=0.004),
@@ -124,7 +126,7 @@ NETS: dict[str, Net] = {
     functools.partial(vgg.build, 'vgg_16'), 224, least_image_size=32
   ),
   'vgg_a': Net(functools.partial(vgg.build, 'vgg_a'), 224, least_image_size=32),
-  # TF-Slim's.
+  # Nets of TF-Slim.
   'cifarnet': Net(
     cifarnet.build,
     32,
@@ -146,7 +148,7 @@ NETS: dict[str, Net] = {
     for version in (1, 2)
     for depth in resnet.UNITS
   },
-  # For small images.
+  # Nets for small images.
   'small_resnet_18': Net(
     functools.partial(small_resnet.build, small_resnet.EIGHTEEN),
     28,
@@ -162,7 +164,7 @@ NETS: dict[str, Net] = {
     )
     for depth in small_resnet.CIFAR_DEPTHS
   },
-  # TF-Slim's, under other names.
+  # Nets of TF-Slim, with the prefix `slim_` or another name.
   'slim_alexnet_v2': Net(alexnet_v2.build, 224, least_image_size=67),
   'slim_inception_v3': _inception(
     inception_v3.build_slim, auxiliary_weight=0.4, least_image_size=107
@@ -193,17 +195,17 @@ _NOT_SLIM = (
   *(f'cifar_resnet_{depth}' for depth in small_resnet.CIFAR_DEPTHS),
 )
 
-# TF-Slim's names of nets, `--model_name`, to ours.
+# Keys of `NETS` by TF-Slim's names of nets, the values of `--model_name`.
 SLIM_NAMES: dict[str, str] = {
   name.removeprefix('slim_'): name for name in NETS if name not in _NOT_SLIM
 }
 
 
 def of_slim(model_name: str) -> str:
-  """The key of `NETS` of a net of TF-Slim.
+  """Returns the key of `NETS` of a net of TF-Slim.
 
   Args:
-    model_name: its name there, a key of `SLIM_NAMES`.
+    model_name: TF-Slim's name, a key of `SLIM_NAMES`.
 
   Raises:
     slim.errors.UnknownNameError: TF-Slim has no such net.
@@ -212,14 +214,14 @@ def of_slim(model_name: str) -> str:
 
 
 def of(text: str) -> Net:
-  """The net that a text names, its own options bound.
+  """Returns the net named in a text, with its options bound to `build`.
 
   Args:
-    text: a key of `NETS`, with options or without.
+    text: a key of `NETS`, with or without options.
 
   Raises:
-    slim.errors.UnknownNameError: no such net.
-    slim.errors.DataError: it has no such option, or not of this type.
+    slim.errors.UnknownNameError: the name is unknown.
+    slim.errors.DataError: an option is unknown, or a value is invalid.
   """
   name, items = spelling.split(text)
   net = errors.lookup(NETS, name, 'net')
@@ -234,7 +236,7 @@ def of(text: str) -> Net:
   return net._replace(build=functools.partial(net.build, **options))
 
 
-# Parameters that `Net.build` has, whatever the net.
+# Parameters of `Net.build` that every net has.
 _EVERY_NETS = (
   'num_classes',
   'image_size',
@@ -259,26 +261,28 @@ def build(
   """Builds a net by name.
 
   Args:
-    name: see `of`.
+    name: a key of `NETS`, with or without options.
     num_classes: number of logits, >= 1.
-    image_size: height and width of the input in pixels; None for the net's own.
-    channels: channels of the input; None for the net's own.
+    image_size: height and width of the input in pixels; None uses the net's
+      default.
+    channels: channels of the input; None uses the net's default.
     weight_decay: factor of sum(w**2) / 2 over kernels in the model's losses;
-      None for the net's own.
-    dropout_keep_prob: share of the units that dropout keeps, in (0, 1]; None
-      for the net's own.
-    seed: of all initial weights and, where the net has it, of dropout.
-    initializer: of all kernels, see `initializers.parse`; '' for the net's own.
+      None uses the net's default.
+    dropout_keep_prob: fraction of the units that dropout keeps, in (0, 1];
+      None uses the net's default.
+    seed: seed of all initial weights and of dropout.
+    initializer: initializer of all kernels, as `initializers.parse` takes it;
+      '' uses the net's initializers.
 
   Returns:
     A model from float32 [B, image_size, image_size, channels] to logits,
-    float32 [B, num_classes], or to a list of two of them; see `Net.build`.
+    float32 [B, num_classes], or to a list of two of them, as in `Net.build`.
 
   Raises:
-    slim.errors.UnknownNameError: no such net.
-    slim.errors.DataError: the images are too small for it, or it has no such
-      option, or not of this value.
-    ValueError: no such initializer.
+    slim.errors.UnknownNameError: the net is unknown.
+    slim.errors.DataError: the images are too small for the net, an option is
+      unknown, or a value is invalid.
+    ValueError: the initializer is unknown or invalid.
   """
   net = of(name)
   image_size = net.default_image_size if image_size is None else image_size
@@ -304,5 +308,5 @@ def build(
 
 
 def logits_of(outputs: Any) -> Any:
-  """The logits among what a net returned, with or without auxiliary ones."""
+  """Returns the logits of a net's outputs, without auxiliary logits."""
   return outputs[0] if isinstance(outputs, list) else outputs

@@ -1,7 +1,7 @@
-"""Inception-ResNet v2: Inception blocks whose output is added to their input.
+"""Inception-ResNet v2: Inception blocks with residual connections.
 
 TF-Slim's net, with the auxiliary classifier of Inception v3, which the paper
-does not have. As there, biases decay like kernels.
+does not have. As in TF-Slim, weight decay includes biases.
 
 References:
   Szegedy et al., Inception-v4, Inception-ResNet and the Impact of Residual
@@ -70,8 +70,8 @@ def build(
     channels: channels of the input, >= 1.
     weight_decay: adds weight_decay * sum(w**2) / 2 to the losses for every
       kernel and every bias w, never for beta; 0 adds nothing.
-    dropout_keep_prob: share of the features that dropout keeps, in (0, 1].
-    seed: kernels are drawn with seed + 1, + 2, ... in the order of the layers.
+    dropout_keep_prob: fraction of the features that dropout keeps, in (0, 1].
+    seed: kernels use seeds seed + 1, + 2, ... in the order of the layers.
 
   Returns:
     A model from float32 [B, image_size, image_size, channels] to a list of
@@ -105,7 +105,7 @@ def _residual(
   branches: list[inception.Branch],
   scale: float | None = None,
 ) -> keras.KerasTensor:
-  """The relu of x + scale * block(x); without a scale the plain sum."""
+  """Applies relu(x + scale * block(x)); without a scale, x + block(x)."""
   up = make.conv(
     inception.mixed(make, x, name, branches),
     f'{name}_conv2d_1x1',

@@ -1,9 +1,10 @@
 """GoogLeNet, or Inception v1, with batch normalization.
 
-TF-Slim's net, which the 2017 trainers call googlenet. It departs from the
-paper: convolutions are normalized; the second branch of 5x5 pixels has 3x3;
-there are neither auxiliary classifiers nor local response normalization.
-Unlike both, every kernel has its own seed, so that replicas begin equal.
+TF-Slim's net, which the 2017 trainers call googlenet. Departures from the
+paper: convolutions are normalized; the 5x5 branch has a 3x3 convolution; there
+are neither auxiliary classifiers nor local response normalization. Unlike in
+TF-Slim and the 2017 trainers, every kernel has a different fixed seed, so that
+replicas start with equal weights.
 
 References:
   Szegedy et al., Going Deeper with Convolutions,
@@ -19,8 +20,8 @@ BATCH_NORM = layers.BatchNorm(decay=0.9997, epsilon=0.001)
 
 _CONV = inception.Conv
 
-# Of each block: filters of the branch of 1x1, of that of 1x1 -> 3x3, of the
-# second such, of the pooled one.
+# For each block: filters of the 1x1 branch, of the 1x1 -> 3x3 branch, of the
+# second 1x1 -> 3x3 branch, and of the branch with pooling.
 BLOCKS = {
   'mixed_3b': (64, (96, 128), (16, 32), 32),
   'mixed_3c': (128, (128, 192), (32, 96), 64),
@@ -33,7 +34,7 @@ BLOCKS = {
   'mixed_5c': (384, (192, 384), (48, 128), 128),
 }
 
-# The poolings before blocks: their name and size; strides are 2.
+# Name and size of the poolings before blocks; strides are 2.
 POOLS = {
   'mixed_3b': ('maxpool_3a_3x3', 3),
   'mixed_4b': ('maxpool_4a_3x3', 3),
@@ -57,8 +58,8 @@ def build(
     channels: channels of the input, >= 1.
     weight_decay: adds weight_decay * sum(w**2) / 2 to the losses for every
       kernel w, never for biases and beta; 0 adds nothing.
-    dropout_keep_prob: share of the features that dropout keeps, in (0, 1].
-    seed: kernels are drawn with seed + 1, + 2, ... in the order of the layers.
+    dropout_keep_prob: fraction of the features that dropout keeps, in (0, 1].
+    seed: kernels use seeds seed + 1, + 2, ... in the order of the layers.
 
   Returns:
     A model from float32 [B, image_size, image_size, channels] to logits,

@@ -1,8 +1,8 @@
-"""Inception v2: GoogLeNet with batch normalization and 3x3 in place of 5x5.
+"""Inception v2: GoogLeNet with batch normalization and 3x3 instead of 5x5.
 
-TF-Slim's net. Its first layer, departing from the paper, is separable: 7x7 on
-each channel, eight filters a channel, then 1x1; it has a bias and does not
-decay, as in TF-Slim.
+TF-Slim's net. Unlike in the paper, its first layer is a separable convolution:
+7x7 per channel with eight filters per channel, then 1x1. As in TF-Slim, it has
+a bias and no weight decay.
 
 References:
   Ioffe and Szegedy, Batch Normalization, https://arxiv.org/abs/1502.03167,
@@ -18,8 +18,8 @@ from slim.nets.blocks import layers
 
 BATCH_NORM = layers.BatchNorm(decay=0.9997, epsilon=0.001)
 
-# Of each block: filters of the branch of 1x1, of that of 1x1 -> 3x3, of that of
-# 1x1 -> 3x3 -> 3x3, its pooling, the filters behind it.
+# For each block: filters of the 1x1 branch, of the 1x1 -> 3x3 branch, and of
+# the 1x1 -> 3x3 -> 3x3 branch; the pooling, and the filters after it.
 BLOCKS = {
   'mixed_3b': (64, (64, 64), (64, 96, 96), inception.AVG, 32),
   'mixed_3c': (64, (64, 96), (64, 96, 96), inception.AVG, 64),
@@ -31,7 +31,7 @@ BLOCKS = {
   'mixed_5c': (352, (192, 320), (192, 224, 224), inception.MAX, 128),
 }
 
-# The blocks that halve the image, before others: their filters.
+# Filters of the blocks that halve the image, by the block that follows.
 REDUCTIONS = {
   'mixed_4b': ('mixed_4a', (128, 160), (64, 96, 96)),
   'mixed_5b': ('mixed_5a', (128, 192), (192, 256, 256)),
@@ -53,9 +53,10 @@ def build(
     image_size: height and width of the input in pixels, >= 1.
     channels: channels of the input, >= 1.
     weight_decay: adds weight_decay * sum(w**2) / 2 to the losses for every
-      kernel w but the first layer's, never for biases and beta; 0 adds nothing.
-    dropout_keep_prob: share of the features that dropout keeps, in (0, 1].
-    seed: kernels are drawn with seed + 1, + 2, ... in the order of the layers.
+      kernel w except the first layer's, never for biases and beta; 0 adds
+      nothing.
+    dropout_keep_prob: fraction of the features that dropout keeps, in (0, 1].
+    seed: kernels use seeds seed + 1, + 2, ... in the order of the layers.
 
   Returns:
     A model from float32 [B, image_size, image_size, channels] to logits,
@@ -85,7 +86,7 @@ def build(
 def _stem(
   make: layers.Layers, x: keras.KerasTensor, seed: int
 ) -> keras.KerasTensor:
-  """From 224x224 to 28x28 pixels."""
+  """Builds the first layers, from 224x224 to 28x28 pixels."""
   separable = keras.layers.SeparableConv2D(
     64,
     7,
@@ -109,7 +110,10 @@ def _stem(
 
 
 def _branch(filters: Sequence[int], strides: int = 1) -> inception.Branch:
-  """1x1, then as many 3x3 as there are filters left, the last with strides."""
+  """Returns a 1x1 convolution and a 3x3 one for each further number.
+
+  The last convolution has the strides.
+  """
   first, *middle, last = filters
   return [
     inception.Conv(first, stddev=0.09),

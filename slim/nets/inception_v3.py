@@ -1,10 +1,10 @@
 """Inception v3, with its auxiliary classifier.
 
-Two nets of the same layers that begin differently: `build`, of the 2017
-trainers, draws kernels from a truncated normal of 0.1 (logits 0.01);
-`build_slim`, TF-Slim's, scales the variance with the fan in. The first drew all
-layers with the same seed; here each has its own, so that branches of equal
-shape differ.
+Two nets with the same layers and different initializers: `build`, of the 2017
+trainers, draws kernels from a truncated normal of deviation 0.1 (logits 0.01);
+`build_slim`, of TF-Slim, scales the variance with the fan in. In 2017 all
+layers had the same seed; here each has a different seed, so that branches of
+equal shape differ.
 
 References:
   Szegedy et al., Rethinking the Inception Architecture for Computer Vision,
@@ -35,20 +35,20 @@ def _build(
 ) -> keras.Model:
   """Builds Inception v3.
 
-  27,145,970 trainable parameters at 1001 classes and 299 pixels, 3,326,569 of
-  them the auxiliary classifier's.
+  27,145,970 trainable parameters at 1001 classes and 299 pixels, of which
+  3,326,569 belong to the auxiliary classifier.
 
   Args:
-    kernels: begins the layers, but for the auxiliary classifier's last two and
-      the logits.
-    logits_kernel: begins the logits.
+    kernels: initializer of all layers except the logits and the last two of
+      the auxiliary classifier.
+    logits_kernel: initializer of the logits.
     num_classes: number of logits, >= 1.
     image_size: height and width of the input in pixels, >= 107.
     channels: channels of the input, >= 1.
     weight_decay: adds weight_decay * sum(w**2) / 2 to the losses for every
       kernel w, never for biases and beta; 0 adds nothing.
-    dropout_keep_prob: share of the features that dropout keeps, in (0, 1].
-    seed: kernels are drawn with seed + 1, + 2, ... in the order of the layers.
+    dropout_keep_prob: fraction of the features that dropout keeps, in (0, 1].
+    seed: kernels use seeds seed + 1, + 2, ... in the order of the layers.
 
   Returns:
     A model from float32 [B, image_size, image_size, channels] to a list of

@@ -1,7 +1,6 @@
 """Inception v4, with an auxiliary classifier.
 
-TF-Slim's net, which adds to the paper's the auxiliary classifier of Inception
-v3.
+TF-Slim's net: the paper's, plus the auxiliary classifier of Inception v3.
 
 References:
   Szegedy et al., Inception-v4, Inception-ResNet and the Impact of Residual
@@ -94,8 +93,8 @@ def build(
     channels: channels of the input, >= 1.
     weight_decay: adds weight_decay * sum(w**2) / 2 to the losses for every
       kernel w, never for biases and beta; 0 adds nothing.
-    dropout_keep_prob: share of the features that dropout keeps, in (0, 1].
-    seed: kernels are drawn with seed + 1, + 2, ... in the order of the layers.
+    dropout_keep_prob: fraction of the features that dropout keeps, in (0, 1].
+    seed: kernels use seeds seed + 1, + 2, ... in the order of the layers.
 
   Returns:
     A model from float32 [B, image_size, image_size, channels] to a list of

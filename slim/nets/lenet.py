@@ -1,8 +1,8 @@
 """LeNet for MNIST: two convolutions and two fully connected layers.
 
-Two nets: `build`, of the 2017 trainers, and `build_slim`, TF-Slim's, which is
-wider and has a dropout. Both depart from Caffe's LeNet, which the first cites:
-convolutions are padded (SAME) and followed by a relu.
+Two nets: `build`, of the 2017 trainers, and `build_slim`, of TF-Slim, which is
+wider and has a dropout. Unlike in Caffe's LeNet, which the 2017 code cites,
+convolutions are padded ('same') and followed by a relu.
 
 References:
   LeCun et al., Gradient-Based Learning Applied to Document Recognition,
@@ -33,9 +33,9 @@ def build(
     channels: channels of the input, >= 1.
     weight_decay: adds weight_decay * sum(w**2) / 2 to the losses for every
       kernel w, never for biases; 0 adds nothing.
-    dropout_keep_prob: not used, this net has no dropout; every net takes it.
-    seed: kernels are drawn with seed + 1, + 2, + 3 and + 5. Equal seeds give
-      equal weights.
+    dropout_keep_prob: not used, because this net has no dropout.
+    seed: kernels use seeds seed + 1, + 2, + 3 and + 5. Equal seeds give equal
+      weights.
 
   Returns:
     A model from float32 [B, image_size, image_size, channels] to logits,
@@ -44,7 +44,7 @@ def build(
   del dropout_keep_prob
 
   def kernel(stddev: float, offset: int) -> dict[str, Any]:
-    # A regularizer is stateless, so one a layer costs nothing.
+    # A regularizer is stateless, so one per layer costs nothing.
     return {
       'kernel_initializer': keras.initializers.TruncatedNormal(
         stddev=stddev, seed=seed + offset
@@ -91,13 +91,13 @@ def build_slim(
     num_classes: number of logits, >= 1.
     image_size: height and width of the input in pixels, >= 4.
     channels: channels of the input, >= 1.
-    weight_decay: as `build`'s.
-    dropout_keep_prob: share of the units of fc3 that dropout keeps, in (0, 1].
-    seed: kernels are drawn with seed + 1 to seed + 4 in the order of the
-      layers.
+    weight_decay: as in `build`.
+    dropout_keep_prob: fraction of the units of fc3 that dropout keeps, in
+      (0, 1].
+    seed: kernels use seeds seed + 1 to seed + 4 in the order of the layers.
 
   Returns:
-    A model as `build`'s.
+    A model with the input and output of `build`'s.
   """
   style = layers.Style(layers.truncated_normal(0.1), weight_decay)
   make = layers.Layers(style, seed)

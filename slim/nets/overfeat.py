@@ -1,7 +1,7 @@
-"""OverFeat, TF-Slim's: the paper's fast net.
+"""OverFeat, the paper's fast net, as in TF-Slim.
 
-It departs from the paper's table 1 in the first layer, of 64 filters where that
-has 96, and in how kernels begin.
+Departures from the paper's table 1: the first layer has 64 filters instead of
+96, and kernels have other initializers.
 
 References:
   Sermanet et al., OverFeat: Integrated Recognition, Localization and Detection
@@ -27,16 +27,15 @@ def build(
 
   Args:
     num_classes: number of logits, >= 1.
-    image_size: height and width of the input in pixels, >= 71. Of less than
-      231, fc6 sees all there is; of more, the logits are the mean over all
-      places.
+    image_size: height and width of the input in pixels, >= 71. Below 231, the
+      kernel of fc6 shrinks to its input; above, logits are the mean over all
+      positions.
     channels: channels of the input, >= 1.
     weight_decay: adds weight_decay * sum(w**2) / 2 to the losses for every
       kernel w, never for biases; 0 adds nothing.
-    dropout_keep_prob: share of the units of fc6 and of fc7 that dropout keeps,
-      in (0, 1].
-    seed: kernels are drawn with seed + 1 to seed + 8 in the order of the
-      layers.
+    dropout_keep_prob: fraction of the units of fc6 and of fc7 that dropout
+      keeps, in (0, 1].
+    seed: kernels use seeds seed + 1 to seed + 8 in the order of the layers.
 
   Returns:
     A model from float32 [B, image_size, image_size, channels] to logits,

@@ -1,7 +1,7 @@
 """Residual networks of bottlenecks, v1 and v2, of 50 to 200 layers.
 
-TF-Slim's nets. They depart from the papers in that the last unit of a block
-halves the image, not the first of the next, and does so in its 3x3 layer.
+TF-Slim's nets. Departures from the papers: the last unit of a block halves the
+image, not the first unit of the next block, and does so in its 3x3 layer.
 
 References:
   v1: He et al., Deep Residual Learning for Image Recognition,
@@ -21,7 +21,7 @@ from slim.nets.blocks import layers
 
 BATCH_NORM = layers.BatchNorm(decay=0.997, epsilon=1e-5, scale=True)
 
-# Units of each of the four blocks.
+# Number of units in each of the four blocks, by depth.
 UNITS = {
   50: (3, 4, 6, 3),
   101: (3, 4, 23, 3),
@@ -49,8 +49,8 @@ def build(
 ) -> keras.Model:
   """Builds a residual network.
 
-  Trainable parameters at 1000 classes, v1 / v2: 25,557,032 / 25,568,360 of 50
-  layers, 44,549,160 / 44,577,896 of 101, 60,192,808 / 60,236,904 of 152.
+  Trainable parameters at 1000 classes, v1 / v2: 25,557,032 / 25,568,360 for 50
+  layers, 44,549,160 / 44,577,896 for 101, 60,192,808 / 60,236,904 for 152.
 
   Args:
     version: 1, or 2 for units that normalize before they convolve.
@@ -60,21 +60,21 @@ def build(
     channels: channels of the input, >= 1.
     weight_decay: adds weight_decay * sum(w**2) / 2 to the losses for every
       kernel w, never for biases, beta and gamma; 0 adds nothing.
-    dropout_keep_prob: not used, this net has no dropout; every net takes it.
-    seed: kernels are drawn with seed + 1, + 2, ... in the order of the layers.
-    bias: whether normalized convolutions have a bias all the same.
-    first_kernel: height and width of the first convolution, >= 1.
-    first_stride: its stride, >= 1.
-    last_pool: height and width of the last average pooling, of stride 1; 0 for
-      all that is left of the image.
+    dropout_keep_prob: not used, because this net has no dropout.
+    seed: kernels use seeds seed + 1, + 2, ... in the order of the layers.
+    bias: whether normalized convolutions have a bias nevertheless.
+    first_kernel: height and width of the first convolution in pixels, >= 1.
+    first_stride: strides of the first convolution in pixels, >= 1.
+    last_pool: height and width of the last average pooling in pixels, with
+      strides of 1; 0 pools the whole feature map.
 
   Returns:
     A model from float32 [B, image_size, image_size, channels] to logits,
     float32 [B, num_classes] under any precision policy.
 
   Raises:
-    slim.errors.DataError: a kernel or a stride below 1, or a pooling that is
-      larger than what is left of the image.
+    slim.errors.DataError: a kernel or stride is below 1, or `last_pool` is
+      larger than the feature map.
   """
   del dropout_keep_prob
   if min(first_kernel, first_stride) < 1:
@@ -90,7 +90,7 @@ def build(
   )
   apply = {1: _unit_v1, 2: _unit_v2}[version]
   images = keras.Input((image_size, image_size, channels), name='images')
-  # The first unit of v2 normalizes what it is given.
+  # The first unit of v2 normalizes its input.
   x = make.conv_same(
     images,
     'conv1',
@@ -110,7 +110,7 @@ def build(
 
 
 def _last_pool(x: keras.KerasTensor, size: int) -> keras.KerasTensor:
-  """What the classifier sees, [B, features]; see `build`."""
+  """Applies the last pooling; returns [B, features]."""
   if size == 0:
     return keras.layers.GlobalAveragePooling2D(name='pool5')(x)
   if not 0 < size <= x.shape[1]:
@@ -123,7 +123,7 @@ def _last_pool(x: keras.KerasTensor, size: int) -> keras.KerasTensor:
 
 
 class _Unit(NamedTuple):
-  """One residual unit: its name, its bottleneck's channels, its strides."""
+  """A residual unit: its name, its bottleneck's channels, its strides."""
 
   name: str
   width: int
@@ -131,7 +131,7 @@ class _Unit(NamedTuple):
 
 
 def _units(depth: int) -> Iterator[_Unit]:
-  """All units in order."""
+  """Yields all units of a net of this depth, in order."""
   for block, units in enumerate(UNITS[depth], start=1):
     for i in range(1, units + 1):
       halves = i == units and block < len(UNITS[depth])
@@ -141,7 +141,7 @@ def _units(depth: int) -> Iterator[_Unit]:
 def _unit_v1(
   make: layers.Layers, x: keras.KerasTensor, unit: _Unit
 ) -> keras.KerasTensor:
-  """The relu of shortcut + convolutions, each normalized."""
+  """Applies relu(shortcut + convolutions); convolutions are normalized."""
   name, width, strides = unit
   shortcut = _shortcut(make, x, x, unit, {'activation': None})
   x = (
@@ -158,7 +158,7 @@ def _unit_v1(
 def _unit_v2(
   make: layers.Layers, x: keras.KerasTensor, unit: _Unit
 ) -> keras.KerasTensor:
-  """The shortcut + convolutions of the normalized input."""
+  """Applies shortcut + convolutions, to the normalized input."""
   name, width, strides = unit
   before = make.normalize(x, f'{name}_preact')
   shortcut = _shortcut(make, x, before, unit, _PLAIN)
@@ -179,7 +179,7 @@ def _shortcut(
   unit: _Unit,
   changes: dict[str, Any],
 ) -> keras.KerasTensor:
-  """`x`, or a convolution of `before` where the unit widens it."""
+  """Returns `x`, or a convolution of `before` if the unit adds channels."""
   name, channels = f'{unit.name}_shortcut', 4 * unit.width
   if x.shape[-1] == channels:
     return x if unit.strides == 1 else layers.max_pool(x, name, 1, unit.strides)

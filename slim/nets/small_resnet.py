@@ -1,13 +1,13 @@
 """Residual networks of pairs of 3x3 layers, for small images.
 
 `small_resnet_18` is the net of Dive into Deep Learning; `cifar_resnet_20` and
-the deeper ones are those of He et al. for CIFAR-10. A block's first unit halves
-the image, but for the first block's.
+the deeper ones are those of He et al. for CIFAR-10. The first unit of every
+block except the first halves the image.
 
-Departures: layers that batch normalization follows have no bias, which it would
-take away again. Where a unit of the CIFAR nets changes its shape, its shortcut
-is a normalized 1x1 layer (the paper's B; its figures are of A, which fills up
-with zeros).
+Departures: layers with batch normalization have no bias, which normalization
+would remove. If a unit of the CIFAR nets changes the shape, its shortcut is a
+normalized 1x1 layer (the paper's option B; its results are of option A, which
+pads with zeros).
 
 References:
   He et al., Deep Residual Learning for Image Recognition, section 4.2,
@@ -27,14 +27,15 @@ CIFAR_DEPTHS = (20, 32, 56)
 
 
 class Plan(NamedTuple):
-  """What one of these nets is.
+  """The architecture of one of these nets.
 
   Attributes:
-    name: of the model.
-    units: of each block.
-    widths: channels of each block, the first also of the first layer.
+    name: name of the model.
+    units: number of units in each block.
+    widths: channels of each block; the first layer has those of the first.
     initializer: takes a seed, returns the initializer of a kernel.
-    normalized_shortcuts: False for 1x1 layers with a bias alone.
+    normalized_shortcuts: False for 1x1 shortcuts with a bias and without
+      normalization.
   """
 
   name: str
@@ -50,7 +51,7 @@ EIGHTEEN = Plan(
 
 
 def of_cifar(depth: int) -> Plan:
-  """The net of 6 n + 2 layers, depth, for CIFAR-10."""
+  """Returns the plan of the net for CIFAR-10 with `depth` = 6 n + 2 layers."""
   return Plan(
     f'cifar_resnet_{depth}',
     (depth - 2) // 6,
@@ -72,9 +73,9 @@ def build(
 ) -> keras.Model:
   """Builds a residual network for small images.
 
-  Trainable parameters at 10 classes: 11,171,914 of small_resnet_18 with images
-  of one channel; 272,474 of 20 layers with three, 466,906 of 32 and 855,770 of
-  56.
+  Trainable parameters at 10 classes: 11,171,914 for small_resnet_18 with images
+  of one channel; with three channels, 272,474 for 20 layers, 466,906 for 32 and
+  855,770 for 56.
 
   Args:
     plan: `EIGHTEEN` or from `of_cifar`.
@@ -83,8 +84,8 @@ def build(
     channels: channels of the input, >= 1.
     weight_decay: adds weight_decay * sum(w**2) / 2 to the losses for every
       kernel w, never for biases, beta and gamma; 0 adds nothing.
-    dropout_keep_prob: not used, these nets have no dropout; every net takes it.
-    seed: kernels are drawn with seed + 1, + 2, ... in the order of the layers.
+    dropout_keep_prob: not used, because these nets have no dropout.
+    seed: kernels use seeds seed + 1, + 2, ... in the order of the layers.
 
   Returns:
     A model from float32 [B, image_size, image_size, channels] to logits,
@@ -113,7 +114,7 @@ def _unit(
   width: int,
   strides: int,
 ) -> keras.KerasTensor:
-  """The relu of shortcut + two normalized 3x3 layers."""
+  """Applies relu(shortcut + two normalized 3x3 layers)."""
   shortcut = x
   if strides > 1 or x.shape[-1] != width:
     changes: dict[str, Any] = (

@@ -1,9 +1,9 @@
 """VGG of 11, 16 and 19 layers: the paper's nets A, D and E.
 
-Two families. Those of the 2017 trainers normalize their convolutions, which the
-paper's do not. TF-Slim's have no normalization, and its fully connected layers
-are convolutions: of images larger than 224 pixels the logits are the mean over
-all places, as in section 3.2 of the paper.
+There are two families. The nets of the 2017 trainers normalize their
+convolutions, unlike the paper's. TF-Slim's have no normalization, and their
+fully connected layers are convolutions: for images larger than 224 pixels,
+logits are the mean over all positions, as in section 3.2 of the paper.
 
 References:
   Simonyan and Zisserman, Very Deep Convolutional Networks for Large-Scale Image
@@ -16,7 +16,7 @@ from slim.nets.blocks import layers
 
 BATCH_NORM = layers.BatchNorm(decay=0.999, epsilon=0.001)
 
-# Convolutions before each of the five poolings, and their filters.
+# Number of convolutions before each of the five poolings.
 GROUPS = {
   'vgg_a': (1, 1, 2, 2, 2),
   'vgg_16': (2, 2, 3, 3, 3),
@@ -47,9 +47,9 @@ def build(
     channels: channels of the input, >= 1.
     weight_decay: adds weight_decay * sum(w**2) / 2 to the losses for every
       kernel w, never for biases and beta; 0 adds nothing.
-    dropout_keep_prob: share of the units that each of the two dropouts keeps,
-      in (0, 1].
-    seed: kernels are drawn with seed + 1, + 2, ... in the order of the layers.
+    dropout_keep_prob: fraction of the units that each of the two dropouts
+      keeps, in (0, 1].
+    seed: kernels use seeds seed + 1, + 2, ... in the order of the layers.
 
   Returns:
     A model from float32 [B, image_size, image_size, channels] to logits,
@@ -91,7 +91,7 @@ def build_slim(
   images = keras.Input((image_size, image_size, channels), name='images')
   x = (
     layers.Chain(_convolutions(make, images, name))
-    # Images below 224 pixels have less than 7 x 7 here.
+    # For images below 224 pixels, the input here is smaller than 7 x 7.
     .then(make.conv_of_all, 'fc6', 4096, 7)
     .then(make.dropout, 'dropout6', dropout_keep_prob)
     .then(make.conv, 'fc7', 4096, 1)

@@ -1,1 +1,1 @@
-"""From decoded images to what a net is fed."""
+"""Converts decoded images to the input of a net."""

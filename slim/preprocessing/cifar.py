@@ -1,4 +1,4 @@
-"""CIFAR-10's preprocessing, as the 2017 trainer and as slim had it."""
+"""CIFAR-10's preprocessing, of the 2017 trainer and of slim."""
 
 import dataclasses
 
@@ -12,12 +12,12 @@ _CONTRAST = (0.2, 1.8)  # factors
 
 @dataclasses.dataclass(frozen=True)
 class Cifar(contract.Batched):
-  """The preprocessing of small photographs.
+  """Preprocessing of small photographs.
 
   Attributes:
-    padding: dark pixels at each side before the random crop.
-    brightest: the value of 255.
-    brightness: largest change, in the units of `brightest`.
+    padding: pixels of zeros added at each side before the random crop.
+    brightest: the value to which 255 is scaled.
+    brightness: maximum change of brightness, in the units of `brightest`.
   """
 
   padding: int
@@ -27,12 +27,13 @@ class Cifar(contract.Batched):
   def train(
     self, images: tf.Tensor, seeds: tf.Tensor, image_size: int
   ) -> tf.Tensor:
-    """Crops, mirrors, changes brightness and contrast, in this order.
+    """Crops, mirrors, and changes brightness and contrast, in this order.
 
     Args:
       images: uint8 [B, H, W, C].
       seeds: int64 [B, 2].
-      image_size: of the crop, at most H and W with the padding, in pixels.
+      image_size: height and width of the crop in pixels, at most H and W plus
+        padding.
 
     Returns:
       float32 [B, image_size, image_size, C], mean 0 and variance 1 in each
@@ -55,7 +56,7 @@ class Cifar(contract.Batched):
   def evaluate(
     self, images: tf.Tensor, seeds: tf.Tensor, image_size: int
   ) -> tf.Tensor:
-    """Centres the image in a square; mean 0 and variance 1 in each."""
+    """Centres each image in a square; scales it to mean 0 and variance 1."""
     del seeds
     square = tf.image.resize_with_crop_or_pad(images, image_size, image_size)
     scaled = tf.cast(square, tf.float32) * (self.brightest / 255.0)
@@ -69,7 +70,7 @@ def _crop(
   mirror: tf.Tensor,
   image_size: int,
 ) -> tf.Tensor:
-  """Cuts a square at a place of its own from each image; mirrors half."""
+  """Crops a square at a random position per image; mirrors half of them."""
   height, width = images.shape[1:3]
   if height is not None and image_size > min(height, width):
     raise ValueError(
@@ -85,7 +86,7 @@ def _crop(
   return tf.gather(cut, columns, axis=2, batch_dims=1)
 
 
-# The 2017 trainer's: values in [0, 1].
+# The 2017 trainer's preprocessing: values in [0, 1].
 CIFAR10 = Cifar(padding=0, brightest=1.0, brightness=63 / 255)
-# slim's: values in [0, 255].
+# slim's preprocessing: values in [0, 255].
 CIFARNET = Cifar(padding=4, brightest=255.0, brightness=63.0)

@@ -1,4 +1,4 @@
-"""Brightness, contrast, saturation and hue of many images in one pass."""
+"""Changes brightness, contrast, saturation and hue of a batch in one pass."""
 
 import tensorflow as tf
 
@@ -6,21 +6,22 @@ import tensorflow as tf
 def distort(images: tf.Tensor, changes: tf.Tensor) -> tf.Tensor:
   """Changes colours and clamps; each image has its own changes.
 
-  Step by step the images would be written to memory and read again some twenty
-  times, which takes longer than decoding them. So what is elementwise is
-  compiled; sums are not, and colours are put into planes first, because the
-  compiler does both badly on CPUs.
+  If every step were a separate op, the images would be written to memory and
+  read again about twenty times, which takes longer than decoding them.
+  Therefore XLA compiles the elementwise steps. Sums and the transposition to
+  planes run outside XLA, which does both slowly on CPUs.
 
   Args:
-    images: float32 [B, H, W, 3], RGB; [0, 255], or a little outside of it where
+    images: float32 [B, H, W, 3], RGB; [0, 255], or slightly outside if
       resizing overshot.
     changes: float32 [B, 5], in the order in which they are applied to images
       scaled to [0, 1]:
-      brightness: is added.
+      brightness: added.
       contrast before: factor of the distance from the channel's mean.
       saturation: factor; HSV's saturation stays in [0, 1].
-      hue: is added to HSV's, in turns.
-      contrast after: as before. The one that is not wanted is 1.
+      hue: added to HSV's hue, in turns.
+      contrast after: like contrast before. The contrast that is not used is
+      1.
 
   Returns:
     float32 [B, H, W, 3] in [-1, +1].
@@ -39,7 +40,7 @@ def distort(images: tf.Tensor, changes: tf.Tensor) -> tf.Tensor:
 def _recolour(
   planes: tf.Tensor, mean: tf.Tensor, changes: tf.Tensor
 ) -> tf.Tensor:
-  """All but the last contrast: [B, 3, P] in [0, 255] to the same in [0, 1]."""
+  """Applies all but the last contrast: [B, 3, P], [0, 255] to [0, 1]."""
   brightness, before, saturation, hue, _ = tf.unstack(
     changes[..., None], axis=1
   )
@@ -54,7 +55,7 @@ def _recolour(
 def _finish(
   planes: tf.Tensor, mean: tf.Tensor, changes: tf.Tensor
 ) -> tf.Tensor:
-  """The last contrast, clamped, from [0, 1] to [-1, +1]."""
+  """Applies the last contrast and clamps, from [0, 1] to [-1, +1]."""
   after = changes[:, 4, None, None]
   clamped = tf.clip_by_value((planes - mean) * after + mean, 0.0, 1.0)
   return (clamped - 0.5) * 2.0
@@ -63,7 +64,7 @@ def _finish(
 def _saturation_and_hue(
   colours: list[tf.Tensor], saturation: tf.Tensor, hue: tf.Tensor
 ) -> list[tf.Tensor]:
-  """Goes to HSV and back."""
+  """Changes saturation and hue in HSV and returns RGB."""
   red, green, blue = colours
   value = tf.maximum(tf.maximum(red, green), blue)
   chroma = value - tf.minimum(tf.minimum(red, green), blue)
@@ -80,12 +81,12 @@ def _saturation_and_hue(
     ),
   )
   sixths += 6.0 * hue
-  # Saturation is chroma / value; 1 is the most that there is.
+  # Saturation is chroma / value and at most 1.
   chroma = tf.minimum(chroma * saturation, tf.maximum(value, 0.0))
   planes = []
   for offset in (5.0, 3.0, 1.0):
     place = sixths + offset
-    # floormod calls the C library for each number: five times as slow.
+    # floormod calls the C library for each number, which is five times slower.
     place -= 6.0 * tf.floor(place * (1.0 / 6.0))
     share = tf.clip_by_value(tf.minimum(place, 4.0 - place), 0.0, 1.0)
     planes.append(value - chroma * share)

@@ -1,8 +1,8 @@
-"""What a preprocessing is: pure functions of images and seeds.
+"""The contract of a preprocessing: pure functions of images and seeds.
 
-There are two kinds. Sets of small images of one size are preprocessed a batch
-at a time; of photographs each is cut and resized by itself, and what can be
-done to many at once follows.
+There are two kinds. Small images of one size are preprocessed in batches.
+Photographs are cropped and resized one at a time; the remaining steps run on
+batches.
 """
 
 import abc
@@ -15,7 +15,7 @@ from slim.preprocessing import photographs
 
 
 class Batched(abc.ABC):
-  """For images of one size."""
+  """A preprocessing of images of one size, a batch at a time."""
 
   @abc.abstractmethod
   def train(
@@ -36,20 +36,20 @@ class Batched(abc.ABC):
   def evaluate(
     self, images: tf.Tensor, seeds: tf.Tensor, image_size: int
   ) -> tf.Tensor:
-    """The same for evaluation; does not use the seeds."""
+    """Preprocesses a batch for evaluation; does not use the seeds."""
 
 
 class Stages(NamedTuple):
-  """What happens to a photograph, and then to a batch of them.
+  """The steps for a single photograph, then those for a batch.
 
   Attributes:
-    each: cuts and resizes a photograph of any size. Takes it, a seed, int64
+    each: crops and resizes a photograph of any size. Takes it, a seed, int64
       [2], and image_size, height and width of the result in pixels; returns
       (image float32 [image_size, image_size, C], numbers float32 [k] for
-      `together`, all random ones among them).
-    together: what can be done to many at once. Takes images [B, image_size,
-      image_size, C] and numbers [B, k]; returns float32 of the images' shape;
-      each result depends on its own image and numbers.
+      `together`, including all its random numbers).
+    together: processes a batch. Takes images [B, image_size, image_size, C]
+      and numbers [B, k]; returns float32 of the images' shape. Each result
+      depends only on its image and its numbers.
   """
 
   each: Callable[
@@ -62,17 +62,17 @@ class Stages(NamedTuple):
   def one(
     self, photograph: photographs.Photograph, seed: tf.Tensor, image_size: int
   ) -> tf.Tensor:
-    """Both stages for one photograph: float32 [image_size, image_size, C]."""
+    """Applies both steps; returns float32 [image_size, image_size, C]."""
     image, numbers = self.each(photograph, seed, image_size)
     return self.together(image[None], numbers[None])[0]
 
 
 class Single(NamedTuple):
-  """For photographs.
+  """A preprocessing of photographs of any size.
 
   Attributes:
-    train: its stages.
-    evaluate: its stages; do not use the seed.
+    train: steps of training.
+    evaluate: steps of evaluation; they do not use the seed.
   """
 
   train: Stages
@@ -80,14 +80,14 @@ class Single(NamedTuple):
 
 
 def single(chosen: Batched | Single) -> Single:
-  """Makes of a preprocessing for batches one for photographs."""
+  """Converts a preprocessing of batches to one of photographs."""
   if isinstance(chosen, Single):
     return chosen
   return Single(_whole(chosen.train), _whole(chosen.evaluate))
 
 
 def _whole(act: Callable[[tf.Tensor, tf.Tensor, int], tf.Tensor]) -> Stages:
-  """The preprocessing of a batch, for all of a photograph."""
+  """Applies a preprocessing of batches to a whole photograph."""
 
   def each(
     photograph: photographs.Photograph, seed: tf.Tensor, image_size: int

@@ -1,8 +1,8 @@
 """Preprocessings by name.
 
-To add one: a module with a `contract.Batched` or a `contract.Single`, one entry
-in `PREPROCESSINGS`; in `WITH_OPTIONS` too, where there is a function that makes
-it, for `NAME:option=value`.
+To add one, write a module with a `contract.Batched` or a `contract.Single` and
+add an entry to `PREPROCESSINGS`. If a function with options makes it, add that
+function to `WITH_OPTIONS`, for `NAME:option=value`.
 """
 
 from slim import errors
@@ -28,7 +28,7 @@ PREPROCESSINGS: dict[str, Preprocessing] = {
 }
 
 
-# Functions of the options of those that have some.
+# Functions that make a preprocessing from options.
 WITH_OPTIONS = {'caffe2': scaled.image_input}
 
 
@@ -36,12 +36,12 @@ def get(text: str) -> Preprocessing:
   """Returns a preprocessing.
 
   Args:
-    text: a key of `PREPROCESSINGS`, or one of `WITH_OPTIONS` with options, as
-      'caffe2:mean=120,scale=300,mirror=false'.
+    text: a key of `PREPROCESSINGS`, or a key of `WITH_OPTIONS` with options,
+      such as 'caffe2:mean=120,scale=300,mirror=false'.
 
   Raises:
-    slim.errors.UnknownNameError: there is none of this name.
-    slim.errors.DataError: it has no such option, or the value cannot be.
+    slim.errors.UnknownNameError: the name is unknown.
+    slim.errors.DataError: an option is unknown, or a value is invalid.
   """
   name, items = spelling.split(text)
   chosen = errors.lookup(PREPROCESSINGS, name, 'preprocessing')
@@ -58,7 +58,7 @@ def name_for(preferred: str, net: str) -> str:
   """Chooses by data set and net, as the trainer of 2017 did.
 
   Args:
-    preferred: the data set's preprocessing for every net, '' for none; see
+    preferred: the data set's preprocessing for every net, or '', as in
       `slim.datasets.catalog.Dataset`.
     net: name of a net.
 

@@ -1,9 +1,9 @@
-"""Inception's preprocessing: a random part, resized and recoloured.
+"""Inception's preprocessing: a random crop, resized, with changed colours.
 
 Szegedy et al., Going Deeper with Convolutions, https://arxiv.org/abs/1409.4842,
-as the code of 2017 had it. There the way of resizing and the order of the
-colour changes were those of the thread; here they are drawn. Resizing has
-centres at half pixels (2017: corners).
+as in the code of 2017. There the resizing method and the order of the colour
+changes depended on the thread; here they are random. Resizing uses half-pixel
+centres (2017: corners).
 """
 
 import functools
@@ -15,11 +15,11 @@ from slim.preprocessing import contract
 from slim.preprocessing import draws
 from slim.preprocessing import photographs
 
-_MIN_OBJECT_COVERED = 0.1  # share of one of the boxes
+_MIN_OBJECT_COVERED = 0.1  # fraction of one of the boxes
 _ASPECT_RATIOS = (0.75, 1.33)  # width / height
-_AREAS = (0.05, 1.0)  # shares of the image
+_AREAS = (0.05, 1.0)  # fractions of the image
 _ATTEMPTS = 100
-_CENTRE = 0.875  # share of height and width that evaluation sees
+_CENTRE = 0.875  # fraction of height and width that evaluation uses
 _METHODS = ('bilinear', 'nearest', 'bicubic', 'area')
 _BRIGHTNESS = 32 / 255
 _SATURATION = (0.5, 1.5)
@@ -33,17 +33,14 @@ def _train(
   seed: tf.Tensor,
   image_size: int,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-  """Cuts, resizes and mirrors; the numbers are for `colours.distort`.
+  """Crops, resizes and mirrors; the numbers are for `colours.distort`.
 
-  Args:
-    is_fast: bilinear only, and neither hue nor contrast.
-    photograph: see `contract.Stages.each`.
-    seed: as there.
-    image_size: as there.
+  The other arguments and the result are those of `contract.Stages.each`.
+  `is_fast` resizes only bilinearly, and changes neither hue nor contrast.
   """
   pixels = photograph.crop(_window(photograph, seed))
   number = draws.uniform(seed, 6)
-  # One draw for both, as a thread's number was.
+  # One draw for method and order, like the thread number of 2017.
   thread = draws.index(number[0], len(_METHODS))
   pixels = photographs.flip(pixels, number[1] < 0.5)
   if is_fast:
@@ -70,7 +67,7 @@ def _train(
 def _evaluate(
   photograph: photographs.Photograph, seed: tf.Tensor, image_size: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-  """Resizes the central part to [-1, +1]; see `contract.Stages.each`."""
+  """Resizes the centre and scales it to [-1, +1], as `contract.Stages.each`."""
   del seed
   size = tf.cast(photograph.size, tf.float32)
   corner = tf.cast((size - size * _CENTRE) / 2.0, tf.int32)
@@ -80,11 +77,11 @@ def _evaluate(
 
 
 def _window(photograph: photographs.Photograph, seed: tf.Tensor) -> tf.Tensor:
-  """A random part that holds a share of some object: y, x, height, width."""
+  """Returns a random window on an object: y, x, height, width; int32 [4]."""
   begin, extent, _ = tf.image.stateless_sample_distorted_bounding_box(
     tf.concat([photograph.size, [3]], 0),
     photograph.boxes[None],
-    # The generator's other numbers of this seed are used elsewhere.
+    # This seed's other numbers are used elsewhere.
     tf.random.experimental.stateless_fold_in(seed, 1),
     min_object_covered=_MIN_OBJECT_COVERED,
     aspect_ratio_range=_ASPECT_RATIOS,
@@ -115,5 +112,5 @@ def _preprocessing(is_fast: bool) -> contract.Single:
 
 
 INCEPTION = _preprocessing(is_fast=False)
-# slim's quick mode: bilinear only, and neither hue nor contrast.
+# slim's fast mode: bilinear only, and neither hue nor contrast.
 INCEPTION_FAST = _preprocessing(is_fast=True)

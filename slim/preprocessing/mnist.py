@@ -1,4 +1,4 @@
-"""Preprocessing of MNIST and its like; the same for training and evaluation."""
+"""Preprocessing of MNIST and variants, equal in training and evaluation."""
 
 import dataclasses
 from collections.abc import Callable
@@ -16,7 +16,8 @@ class Centred(contract.Batched):
   is random.
 
   Attributes:
-    scale: makes of values in [0, 255], float32, those to deliver.
+    scale: converts pixel values, float32 in [0, 255], to the values to
+      deliver.
   """
 
   scale: Callable[[tf.Tensor], tf.Tensor]
@@ -24,7 +25,7 @@ class Centred(contract.Batched):
   def train(
     self, images: tf.Tensor, seeds: tf.Tensor, image_size: int
   ) -> tf.Tensor:
-    """See `contract.Batched.train`."""
+    """Centres and scales a batch; arguments as in `contract.Batched.train`."""
     del seeds
     square = tf.image.resize_with_crop_or_pad(images, image_size, image_size)
     return self.scale(tf.cast(square, tf.float32))
@@ -32,11 +33,11 @@ class Centred(contract.Batched):
   def evaluate(
     self, images: tf.Tensor, seeds: tf.Tensor, image_size: int
   ) -> tf.Tensor:
-    """The same as `train`."""
+    """Centres and scales a batch, as `train` does."""
     return self.train(images, seeds, image_size)
 
 
-# The 2017 trainer's: to [-1, +1].
+# The 2017 trainer's preprocessing: to [-1, +1].
 MNIST = Centred(lambda pixels: (pixels / 255.0 - 0.5) * 2.0)
-# slim's for LeNet.
+# slim's preprocessing for LeNet: to [-1, +1).
 LENET = Centred(lambda pixels: (pixels - 128.0) / 128.0)

@@ -1,10 +1,10 @@
-"""Scale, cut a square, perhaps mirror, normalise: AlexNet's, VGG's, Caffe2's.
+"""AlexNet's, VGG's and Caffe2's preprocessing: scale, crop, mirror, normalize.
 
-In training only the pixels of the square are decoded and resized, so that its
-place is a whole number of stored pixels; the code of 2017 resized the whole
-image and cut then, at a whole number of resized pixels. Evaluation does as
-2017 did, but without the ends of long strips, which the square does not reach.
-Resizing is bilinear with centres at half pixels (2017: corners).
+In training, only the pixels of the square are decoded and resized, so its
+position is a whole number of stored pixels. The code of 2017 resized the whole
+image and then cropped at a whole number of resized pixels. Evaluation does what
+2017 did, except that it drops the ends of long strips, which the square does
+not reach. Resizing is bilinear with half-pixel centres (2017: corners).
 """
 
 import functools
@@ -19,24 +19,24 @@ from slim.preprocessing import draws
 from slim.preprocessing import photographs
 
 _CHANNELS = 3
-# Of ImageNet's training images, in [0, 255]: red, green, blue.
+# Means of ImageNet's training images, in [0, 255]: red, green, blue.
 _IMAGENET_MEAN = (123.68, 116.78, 103.94)
-# The most that a side of what evaluation resizes has of the other: a strip of 1
-# x 1,000,000 pixels, scaled to 256 x 256,000,000, would take 786 GB.
+# Maximum ratio of the sides that evaluation resizes: a strip of 1 x 1,000,000
+# pixels, scaled to 256 x 256,000,000, would take 786 GB.
 _MOST_ASPECT = 16
 
 
 class Scaling(NamedTuple):
-  """How a photograph becomes a square.
+  """How to convert a photograph to a square.
 
   Attributes:
-    sides: smallest and largest length that the shorter side is scaled to, in
-      pixels; training draws one of them, evaluation uses `side`.
-    side: what evaluation scales the shorter side to.
-    keeps_aspect: False: both sides are scaled to the same length.
+    sides: smallest and largest length to which training scales the shorter
+      side, in pixels; it draws one of them.
+    side: length to which evaluation scales the shorter side, in pixels.
+    keeps_aspect: False scales both sides to the same length.
     mirrors: whether training mirrors half of the images.
-    mean: taken from the channels, in [0, 255].
-    std: what they are divided by.
+    mean: subtracted from the channels, in [0, 255].
+    std: divisor of the result, in the same units.
   """
 
   sides: tuple[int, int]
@@ -48,7 +48,7 @@ class Scaling(NamedTuple):
 
 
 def preprocessing(scaling: Scaling) -> contract.Single:
-  """Makes the preprocessing that scales like this."""
+  """Returns the preprocessing with this scaling."""
   return contract.Single(
     contract.Stages(functools.partial(_train, scaling)),
     contract.Stages(functools.partial(_evaluate, scaling)),
@@ -62,12 +62,12 @@ def image_input(
   scale: int = 256,
   mirror: bool = True,
 ) -> contract.Single:
-  """Makes Caffe2's image input; the crop is the image size that is asked for.
+  """Returns Caffe2's image input; the crop has the requested image size.
 
   Args:
-    mean: of all channels, in [0, 255].
+    mean: mean of all channels, in [0, 255].
     std: standard deviation, > 0, in the same units.
-    scale: what the shorter side is scaled to, in pixels.
+    scale: length to which the shorter side is scaled, in pixels.
     mirror: whether training mirrors half of the images.
 
   Returns:
@@ -92,12 +92,12 @@ def _train(
   seed: tf.Tensor,
   image_size: int,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-  """Cuts a random square, may mirror it; see `contract.Stages.each`."""
+  """Crops a random square and may mirror it, as `contract.Stages.each`."""
   y, x, side, mirror = tf.unstack(draws.uniform(seed, 4))
   low, high = scaling.sides
   _check(image_size, low)
   length = low + draws.index(side, high - low + 1)
-  # How many stored pixels a pixel of the result stands for.
+  # Number of stored pixels per pixel of the result.
   step = _source_size(scaling, photograph) / tf.cast(length, tf.float32)
   extent = tf.cast(tf.round(image_size * step), tf.int32)
   extent = tf.clip_by_value(extent, 1, photograph.size)
@@ -107,7 +107,7 @@ def _train(
   resized = photographs.resize(pixels, image_size)
   image, numbers = _normalised(scaling, resized, image_size)
   if scaling.mirrors:
-    # Last, because the window has more pixels.
+    # Mirror last: the window has more pixels than the result.
     image = photographs.flip(image, mirror < 0.5)
   return image, numbers
 
@@ -118,7 +118,7 @@ def _evaluate(
   seed: tf.Tensor,
   image_size: int,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-  """Cuts the square in the middle; see `contract.Stages.each`."""
+  """Crops the central square, as `contract.Stages.each`."""
   del seed
   _check(image_size, scaling.side)
   step = _source_size(scaling, photograph) / float(scaling.side)
@@ -132,10 +132,10 @@ def _evaluate(
 
 
 def _evaluated(scaling: Scaling, size: tf.Tensor) -> tf.Tensor:
-  """What evaluation resizes: y, x, height, width; int32 [4].
+  """Returns the window that evaluation resizes: y, x, height, width; int32 [4].
 
-  All of it, or the middle of a strip: both of its ends lose as many pixels,
-  so that the square is cut at the same place.
+  It is the whole image, or the middle of a long strip. Both ends of a strip
+  lose the same number of pixels, so that the square has the same position.
   """
   if not scaling.keeps_aspect:
     return tf.concat([[0, 0], size], 0)
@@ -147,7 +147,7 @@ def _evaluated(scaling: Scaling, size: tf.Tensor) -> tf.Tensor:
 def _source_size(
   scaling: Scaling, photograph: photographs.Photograph
 ) -> tf.Tensor:
-  """What is scaled to `side`: float32 [2] of height and width."""
+  """Returns height and width that are scaled to `side`, float32 [2]."""
   size = tf.cast(photograph.size, tf.float32)
   if not scaling.keeps_aspect:
     return size
@@ -157,10 +157,10 @@ def _source_size(
 def _normalised(
   scaling: Scaling, pixels: tf.Tensor, image_size: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-  """(pixels less their mean, over their deviation; no numbers)."""
+  """Returns (normalized pixels, no numbers)."""
   square = [image_size, image_size, _CHANNELS]
-  # As large as the image: TensorFlow takes ten times as long to spread three
-  # numbers over an image, and twice as long for a row of them.
+  # A mean of the image's shape: TensorFlow takes ten times as long to broadcast
+  # three numbers to an image, and twice as long for a row of them.
   mean = np.resize(np.asarray(scaling.mean, np.float32), square)
   image = tf.ensure_shape(pixels, square) - mean
   if scaling.std != 1:

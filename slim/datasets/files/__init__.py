@@ -1,1 +1,1 @@
-"""Files from elsewhere that may be hostile: archives, pickles, databases."""
+"""Readers of untrusted files: archives, pickles, databases and downloads."""

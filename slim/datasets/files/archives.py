@@ -1,8 +1,8 @@
-"""Reads tar archives from the network without unpacking them.
+"""Reads tar archives from the network without unpacking them to disk.
 
-Nothing is ever written to a path that an archive names. Even so an archive with
-a link, a device or a name that leads out of a folder is refused: it is not what
-its authors published.
+Nothing is written to a path that an archive names. Still, an archive with a
+link, a device or a name that leads out of its folder is refused, because its
+authors did not publish it so.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ _DAMAGE = (
   OverflowError,
   RecursionError,
 )
-# A path's longest name is 4096 bytes; some writers add a page of attributes.
+# A path is at most 4096 bytes long; some writers add a page of attributes.
 _MOST_HEADER_BYTES = 1 << 16
 _ATTRIBUTES = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
 _WITH_MORE_HEADER = (
@@ -47,17 +47,17 @@ _WITH_MORE_HEADER = (
   *_ATTRIBUTES,
 )
 _GZIP_MAGIC = b'\x1f\x8b'
-_TYPE = slice(156, 157)  # of a header, its place in the block
-# A record of attributes: its length, which counts all of it, name and value.
+_TYPE = slice(156, 157)  # position of the member type in a header block
+# An attribute record: its length, which includes all of it, name and value.
 _RECORD = re.compile(rb'([0-9]{1,5}) [^=\n]+=')
-# tarfile's search in attributes takes the square of a run of digits.
+# tarfile's search in attributes takes quadratic time on a run of digits.
 _DIGITS = re.compile(rb'[0-9]{256}')
-# What a compressed archive may have besides its files and as much of headers.
+# Bytes that an unpacked archive may have beyond twice the limit of its files.
 _FRAMING_BYTES = 1 << 20
 
 
 class _Header(tarfile.TarInfo):
-  """Refuses what tarfile would read into the memory before one can look."""
+  """Refuses headers that tarfile would read into memory before checks."""
 
   @classmethod
   def frombuf(
@@ -71,33 +71,34 @@ class _Header(tarfile.TarInfo):
 
 
 class _Headers:
-  """A file of which tarfile reads headers only, and not many bytes of them.
+  """A file from which tarfile reads headers only, within a byte limit.
 
-  A member's headers (long names, attributes, maps of sparse files) have
-  `_MOST_HEADER_BYTES` together, and so have the attributes of all members.
-  tarfile keeps and searches attributes in ways that take the square of their
-  size where they are malformed: such are refused before it sees them.
+  The headers of a member (long names, attributes, maps of sparse files) may
+  have `_MOST_HEADER_BYTES` in total, and so may the attributes of all members.
+  tarfile takes quadratic time and memory for malformed attributes, so these
+  are refused before it parses them.
   """
 
   def __init__(self, file: io.BufferedIOBase):
-    """Reads from where the file is."""
+    """Starts at the current position of the file."""
     self.last_block = b''
     self.tell = file.tell
     self.seek = file.seek
     self._file = file
-    self._kind = b''  # of the header whose content is to be read next
+    self._kind = b''  # type of the header whose content is read next
     self._left = _MOST_HEADER_BYTES
     self._left_for_all = _MOST_HEADER_BYTES
 
   def begin_member(self) -> None:
-    """Allows the next member its headers."""
+    """Resets the limit for the headers of the next member."""
     self._left = _MOST_HEADER_BYTES
 
   def read(self, size: int) -> bytes:
     """Reads bytes of headers.
 
     Raises:
-      tarfile.ReadError: they are too many, or malformed attributes.
+      tarfile.ReadError: the headers exceed the limit, or attributes are
+        malformed.
     """
     self._left -= size
     content = self._file.read(size)
@@ -108,7 +109,7 @@ class _Headers:
       self._left_for_all -= size
     if kind not in _WITH_MORE_HEADER and size == _BLOCK_BYTES:
       self.last_block, self._kind = content, content[_TYPE]
-    # Two blocks more: the header of the attributes and that of the member.
+    # Two more blocks: the header of the attributes and that of the member.
     if min(self._left + 2 * _BLOCK_BYTES, self._left_for_all) < 0:
       raise tarfile.ReadError(
         f'more than {_MOST_HEADER_BYTES} bytes of headers of a member'
@@ -117,7 +118,7 @@ class _Headers:
 
 
 def _check_attributes(content: bytes) -> None:
-  """Refuses records of another length than they say, and runs of digits."""
+  """Refuses records with a wrong length, and long runs of digits."""
   begin = 0
   while found := _RECORD.match(content, begin):
     end = begin + int(found[1])
@@ -131,14 +132,15 @@ def _check_attributes(content: bytes) -> None:
 
 
 class Member(NamedTuple):
-  """A file within a file.
+  """A file in an archive.
 
   Attributes:
-    name: of the member, with its folders.
-    path: of the file that holds it; a plain file holds itself.
-    offset: of its first byte there.
-    size: in bytes.
-    content: where it is in memory: a compressed archive has no places.
+    name: name of the member, with its folders.
+    path: path of the file that contains it; for a plain file, its path.
+    offset: offset of its first byte in that file.
+    size: size in bytes.
+    content: the content if it is in memory: gzip archives cannot be read at
+      an offset.
   """
 
   name: str
@@ -151,7 +153,7 @@ class Member(NamedTuple):
     """Returns the content.
 
     Raises:
-      OSError: it cannot be read, or ends before `size`.
+      OSError: the file cannot be read, or ends before `size`.
     """
     if self.content is not None:
       return self.content
@@ -166,15 +168,15 @@ class Member(NamedTuple):
 
 
 def check_hash(path: pathlib.Path, algorithm: str, expected: str) -> None:
-  """Refuses a file with another hash.
+  """Refuses a file whose hash differs.
 
   Args:
-    path: of the file.
-    algorithm: 'sha256', or 'md5' where authors publish nothing better.
+    path: path of the file.
+    algorithm: 'sha256', or 'md5' if the authors publish nothing better.
     expected: the hash, in hexadecimal digits.
 
   Raises:
-    slim.errors.DataError: the hash is another; says both.
+    slim.errors.DataError: the hash differs. The message shows both.
     OSError: the file cannot be read.
   """
   received = disk.digest(path, algorithm)
@@ -187,33 +189,30 @@ def check_hash(path: pathlib.Path, algorithm: str, expected: str) -> None:
 
 
 def index(path: os.PathLike[str] | str) -> list[Member]:
-  """Finds all files of a plain tar, to be read from it in any order.
-
-  Args:
-    path: of a tar that is not compressed.
+  """Lists all files of an uncompressed tar, for reads in any order.
 
   Returns:
     A member for each file, in the order of the tar.
 
   Raises:
-    slim.errors.DataError: not a plain tar, cut short, or with a member that is
-      refused.
+    slim.errors.DataError: the file is not an uncompressed tar, is cut short,
+      or has a member that is refused.
   """
   with refusing_damage(path), open(path, 'rb') as file:
     return _index(os.fspath(path), file)
 
 
 def index_within(member: Member) -> list[Member]:
-  """Finds all files of a plain tar that is itself a member of a tar.
+  """Lists all files of an uncompressed tar that is a member of a tar.
 
   Args:
-    member: the tar.
+    member: the inner tar.
 
   Returns:
-    As `index`; offsets are in the outermost file.
+    A member for each file; offsets are in the outermost file.
 
   Raises:
-    slim.errors.DataError: as `index`.
+    slim.errors.DataError: as `index`, or a file lies beyond the inner tar.
   """
   with refusing_damage(f'{member.path}, {member.name}'):
     with open(member.path, 'rb') as file:
@@ -237,15 +236,15 @@ def files(
   """Reads files of a tar, compressed with gzip or not, in one pass.
 
   Args:
-    path: of the tar.
-    limit: bytes that the files of the whole archive may have, unpacked.
-    is_wanted: says by its name whether a file is read.
+    path: path of the tar.
+    limit: maximum unpacked size of all files of the archive, in bytes.
+    is_wanted: takes a file's name; returns whether to read the file.
 
   Yields:
     Name and content of each wanted file.
 
   Raises:
-    slim.errors.DataError: as `index`, or larger than the limit.
+    slim.errors.DataError: as `index`, or the archive exceeds the limit.
   """
   total = 0
   most = 2 * limit + _FRAMING_BYTES
@@ -261,7 +260,7 @@ def files(
         if len(content) < info.size:
           raise _refusal(path, received=f'{info.name!r} without its end')
         yield info.name, content
-    # gzip checks its checksum at its end, which is behind that of the tar.
+    # gzip verifies its checksum at its end of file, after the end of the tar.
     while source.read(_COPY_TOGETHER):
       if source.tell() > most + _COPY_TOGETHER:
         raise _refusal(path, received=f'more than {limit} bytes when unpacked')
@@ -269,7 +268,7 @@ def files(
 
 @contextlib.contextmanager
 def refusing_damage(path: os.PathLike[str] | str) -> abc.Iterator[None]:
-  """Turns what reading a damaged archive raises into a DataError."""
+  """Converts errors from reading a damaged archive into a DataError."""
   try:
     yield
   except errors.DataError:
@@ -279,7 +278,7 @@ def refusing_damage(path: os.PathLike[str] | str) -> abc.Iterator[None]:
 
 
 def _index(path: str, file: io.BufferedIOBase) -> list[Member]:
-  """Lists the files of the tar that begins where the open file is."""
+  """Lists the files of the tar that begins at the file's position."""
   return [
     Member(info.name, path, info.offset_data, info.size)
     for info in _infos(path, file)
@@ -290,26 +289,26 @@ def _index(path: str, file: io.BufferedIOBase) -> list[Member]:
 def _infos(
   path: os.PathLike[str] | str, file: io.BufferedIOBase
 ) -> abc.Iterator[tarfile.TarInfo]:
-  """What a tar says of its files and folders, checked, and then its end.
+  """Yields checked headers of a tar's files and folders, then checks its end.
 
   Args:
-    path: of the tar, for messages.
-    file: the tar, which begins where the file is. It is read forward only.
+    path: path of the tar, for messages.
+    file: an open file at the start of the tar. It is read forward only.
   """
   headers = _Headers(file)
   count = 0
-  # 'r:' refuses compression, in which offsets would mean nothing.
-  # typeshed wants files to read from to be writable, too.
+  # 'r:' refuses compression, in which offsets would be meaningless. typeshed
+  # requires a writable file even for reading.
   with tarfile.open(fileobj=headers, mode='r:', tarinfo=_Header) as tar:  # type: ignore[call-overload]
     for info in tar:
       _check(path, info)
-      # What tarfile keeps of them can be larger than the archive.
+      # The list of tarfile's members can take more memory than the archive.
       tar.members.clear()
       headers.begin_member()
       count += 1
       yield info
-  # A tar ends with blocks of zeros. tarfile is content without them, and
-  # stops at a damaged header as if it were the end.
+  # A tar ends with blocks of zeros. tarfile accepts a tar without them, and
+  # treats a damaged header as the end.
   if headers.last_block != bytes(_BLOCK_BYTES):
     raise _refusal(path, received=f'none after {count} members')
 

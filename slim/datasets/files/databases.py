@@ -1,4 +1,4 @@
-"""LMDB and LevelDB databases, opened once a process and read by key number."""
+"""Opens LMDB and LevelDB databases once per process; reads by key number."""
 
 import functools
 import importlib
@@ -19,17 +19,17 @@ _unreadable = functools.partial(
   remedy='Copy or make it again.',
 )
 
-# Packages by kind of database: what `import` and `pip install` call them.
+# Package by kind of database, the name for `import` and for `pip install`.
 _PACKAGES = {'lmdb': 'lmdb', 'leveldb': 'plyvel'}
 KINDS = tuple(_PACKAGES)
 
 
 class Database:
-  """A database that stays open as long as somebody holds it.
+  """A database that stays open while it is referenced.
 
   Attributes:
-    path: of its folder or file.
-    count: of its keys.
+    path: path of its folder or file.
+    count: number of keys.
   """
 
   def __init__(
@@ -39,11 +39,11 @@ class Database:
     get: abc.Callable[[bytes], bytes | None],
     close: abc.Callable[[], None],
   ):
-    """Reads all keys; `get` returns None for a key that is not there."""
+    """Reads all keys; `get` returns None for a missing key."""
     self.path = path
     self._get = get
     weakref.finalize(self, close)
-    # One string, and where keys end: a million objects would take 100 MB.
+    # One string and the ends of the keys: a million objects would take 100 MB.
     joined, lengths = bytearray(), []
     for key in keys:
       joined += key
@@ -53,7 +53,7 @@ class Database:
     self.count = len(lengths)
 
   def read(self, number: int) -> bytes:
-    """The value of a key, counted from 0 in the order of the keys.
+    """Returns the value of a key; keys are numbered from 0 in key order.
 
     Raises:
       slim.errors.DataError: the key is gone, or its value cannot be read.
@@ -82,20 +82,21 @@ _opened: weakref.WeakValueDictionary[str, Database] = (
 
 
 def open_database(path: str | os.PathLike[str]) -> Database:
-  """Opens a database, or gives the one that this process has open.
+  """Opens a database, or returns the one that this process has open.
 
-  Neither kind can be opened twice by a process; LevelDB not even by two.
+  A process cannot open a database twice. Two processes cannot open the same
+  LevelDB.
 
   Args:
     path: an LMDB (a folder with data.mdb, or a file) or a LevelDB (a folder
       with CURRENT).
 
   Returns:
-    The database; at least one key.
+    The database, with at least one key.
 
   Raises:
-    slim.errors.DataError: there is none, its package is missing, it is damaged,
-      cut short, empty, or locked by another process.
+    slim.errors.DataError: there is no database, its package is missing, or it
+      is damaged, cut short, empty, or locked by another process.
   """
   place = os.path.realpath(path)
   kind = kind_of(place)
@@ -123,7 +124,8 @@ def package(kind: str) -> types.ModuleType:
     kind: 'lmdb' or 'leveldb'.
 
   Raises:
-    slim.errors.DataError: there is no such kind, or it is not installed.
+    slim.errors.DataError: the kind is unknown, or the package is not
+      installed.
   """
   name = errors.lookup(_PACKAGES, kind, 'kind of database')
   try:
@@ -137,10 +139,10 @@ def package(kind: str) -> types.ModuleType:
 
 
 def kind_of(path: str | os.PathLike[str]) -> str:
-  """The kind of the database at a path, one of `KINDS`.
+  """Returns the kind of the database at a path, one of `KINDS`.
 
   Raises:
-    slim.errors.DataError: there is none.
+    slim.errors.DataError: there is no database at the path.
   """
   path = pathlib.Path(path)
   if path.is_file() or (path / 'data.mdb').is_file():
@@ -156,7 +158,7 @@ def kind_of(path: str | os.PathLike[str]) -> str:
 
 def _open_lmdb(lmdb: types.ModuleType, path: pathlib.Path) -> Database:
   file = path if path.is_file() else path / 'data.mdb'
-  # Nobody writes, so no lock is needed, and read-only disks will do.
+  # Without a writer no lock is needed, so read-only disks work.
   environment = lmdb.open(
     str(path),
     subdir=path.is_dir(),
@@ -164,7 +166,7 @@ def _open_lmdb(lmdb: types.ModuleType, path: pathlib.Path) -> Database:
     lock=False,
     readahead=False,
   )
-  # Reading behind the end of the file would end the process (SIGBUS).
+  # A read beyond the end of the file would kill the process (SIGBUS).
   pages = environment.info()['last_pgno'] + 1
   expected = pages * environment.stat()['psize']
   size = file.stat().st_size
@@ -200,7 +202,7 @@ def _open_leveldb(plyvel: types.ModuleType, path: pathlib.Path) -> Database:
     ) from error
 
   def keys() -> abc.Iterator[bytes]:
-    # The plain iterator ends without a word where the last table is damaged.
+    # The plain iterator stops silently if the last table is damaged.
     with database.raw_iterator(verify_checksums=True) as iterator:
       iterator.seek_to_first()
       while iterator.valid():

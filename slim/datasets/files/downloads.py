@@ -1,4 +1,4 @@
-"""Fetches large files over HTTP: resumed, checked, and whole or not there."""
+"""Downloads large files over HTTP with resume, checksums and atomic moves."""
 
 import base64
 import errno
@@ -22,20 +22,21 @@ from slim.datasets.records import disk
 from slim.datasets.records import progress
 
 _READ_TOGETHER = 1 << 20  # bytes
-_SECONDS = 60  # without a byte, after which a connection is given up
+_SECONDS = 60  # without a byte, after which a connection is closed
 _LOOPBACK = ('127.0.0.1', '::1', 'localhost')
-# What passes, so that trying again makes sense.
+# Temporary errors, after which a retry may succeed.
 _PASSING = (OSError, http.client.HTTPException)
 
 
 class Remote(NamedTuple):
-  """A file to fetch.
+  """A file to download.
 
   Attributes:
-    url: where it is.
-    name: that it gets.
-    algorithm: of its checksum: 'sha256' or 'md5'; '' where none is published.
-    digest: its checksum.
+    url: address of the file.
+    name: file name to save it under.
+    algorithm: checksum algorithm, 'sha256' or 'md5'; '' if no checksum is
+      published.
+    digest: the checksum.
   """
 
   url: str
@@ -45,20 +46,20 @@ class Remote(NamedTuple):
 
 
 class Credentials(NamedTuple):
-  """What a site knows its user by; sent to that site alone."""
+  """User name and key; sent only to the site of the URL."""
 
   user: str
   key: str
 
 
 class Client(NamedTuple):
-  """How to fetch.
+  """Options of downloads.
 
   Attributes:
     credentials: sent with every request, or None.
-    verify: check the checksums.
-    attempts: in a row without a new byte, after which to give up.
-    pause: waits that many seconds.
+    verify: whether to check the checksums.
+    attempts: consecutive attempts without a new byte before giving up.
+    pause: waits for a number of seconds.
   """
 
   credentials: Credentials | None = None
@@ -68,23 +69,20 @@ class Client(NamedTuple):
 
 
 def fetch(remote: Remote, folder: pathlib.Path, client: Client) -> pathlib.Path:
-  """Fetches a file that is not there yet, and checks it.
+  """Downloads a file, unless it exists, and checks it.
 
-  A part of it that an earlier run fetched is continued where the checksum of
-  the file is known, which would tell if the two did not belong together.
+  Resumes the partial file of an earlier run if the checksum of the whole file
+  is known, which detects parts that do not belong together.
 
   Args:
     remote: the file.
-    folder: to put it into; made if it does not exist.
-    client: how to fetch.
-
-  Returns:
-    Where it is.
+    folder: output folder; created if it does not exist.
+    client: options of downloads.
 
   Raises:
-    slim.errors.DataError: it cannot be had, does not fit its checksum, another
-      process fetches it, or there is no space. A file with another checksum
-      that was there before stays as it is.
+    slim.errors.DataError: the file is not available or does not match its
+      checksum, another process is downloading it, or the disk is full. An
+      existing file with a wrong checksum is not changed.
   """
   path = folder / remote.name
   part = folder / f'{remote.name}.part'
@@ -94,7 +92,7 @@ def fetch(remote: Remote, folder: pathlib.Path, client: Client) -> pathlib.Path:
       return path
     folder.mkdir(parents=True, exist_ok=True)
     with open(part, 'ab') as file:
-      # For this process alone.
+      # The lock excludes other processes.
       if not disk.lock(file):
         raise errors.DataError(
           f'{part}: expected a file that no other process fetches; received '
@@ -123,16 +121,18 @@ def check_space(
   client: Client,
   further: abc.Callable[[int], int] = lambda total: 0,
 ) -> None:
-  """Refuses to begin what the disk cannot hold.
+  """Refuses downloads that do not fit on the disk.
 
   Args:
-    folder: that will hold the files.
-    remotes: the files; those that are there already need no space.
-    client: how to ask for their sizes.
-    further: says for the size of all files what else will be written.
+    folder: output folder.
+    remotes: the files; existing ones need no space.
+    client: options of the requests for their sizes.
+    further: takes the size of all files; returns the size of other files that
+      will be written, all in bytes.
 
   Raises:
-    slim.errors.DataError: not enough is free, or a size cannot be had.
+    slim.errors.DataError: the free space is too small, or a size is not
+      available.
   """
   total = missing = 0
   for remote in remotes:
@@ -184,7 +184,7 @@ def _fetch_all(remote: Remote, file: BinaryIO, client: Client) -> None:
 
 
 def _fetch_more(remote: Remote, file: BinaryIO, client: Client) -> bool:
-  """Makes one request; returns whether the file is whole now."""
+  """Sends one request; returns whether the file is complete."""
   start = file.tell()
   headers = {'Range': f'bytes={start}-'} if start else {}
   try:
@@ -193,7 +193,7 @@ def _fetch_more(remote: Remote, file: BinaryIO, client: Client) -> bool:
     if error.code != 416:
       raise
     error.close()
-    # It ends where our part ends, or is another file.
+    # The file ends where our part ends, or it is a different file.
     if error.headers.get('Content-Range') == f'bytes */{start}':
       return True
     _empty(file)
@@ -223,7 +223,7 @@ def _empty(file: BinaryIO) -> None:
 
 
 def _total(response: http.client.HTTPResponse, start: int) -> int | None:
-  """Size of the whole file as the server says it; None where it does not."""
+  """Returns the size of the whole file; None if the server does not say."""
   if response.status == 206:
     found = re.fullmatch(
       r'bytes (\d+)-\d+/(\d+)', response.headers.get('Content-Range', '')
@@ -255,7 +255,7 @@ def _open(
         f'{parts.scheme}. Give an address with https.'
       )
     secret = ':'.join(client.credentials).encode()
-    # Unredirected: another host that the site points to does not get them.
+    # Unredirected: the redirect target, another host, does not receive them.
     request.add_unredirected_header(
       'Authorization', f'Basic {base64.b64encode(secret).decode()}'
     )

@@ -1,8 +1,8 @@
-"""Reads the idx files that MNIST and its variants are published as.
+"""Reads idx files, the format of MNIST and its variants.
 
 An idx file is a magic number (two zero bytes, 8 for unsigned bytes, the number
 of dimensions), each dimension as a big-endian uint32, and the bytes. Files come
-from the network, so nothing in them is believed before it is checked.
+from the network, so everything in them is validated.
 """
 
 import functools
@@ -27,11 +27,11 @@ _UNSIGNED_BYTE = 8
 
 
 class IdxFile(NamedTuple):
-  """A file's content.
+  """Content of an idx file.
 
   Attributes:
     values: uint8 [N] + item_shape.
-    sha256: of the uncompressed file, in lower-case hexadecimal digits.
+    sha256: digest of the uncompressed file, in lower-case hexadecimal digits.
   """
 
   values: np.ndarray
@@ -42,17 +42,18 @@ def read(path: pathlib.Path, item_shape: tuple[int, ...]) -> IdxFile:
   """Reads an idx file of unsigned bytes, gzip-compressed or not.
 
   Args:
-    path: the file.
-    item_shape: what the file's shape must be after its first dimension: (28,
-      28) for MNIST's images, () for its labels.
+    path: path of the file.
+    item_shape: expected shape after the first dimension: (28, 28) for MNIST's
+      images, () for its labels.
 
   Returns:
-    The values and the hash. No more memory is taken than MAX_ITEMS items need,
-    whatever the file claims.
+    The values and the digest. Memory is limited to that of MAX_ITEMS items,
+    whatever the header announces.
 
   Raises:
-    slim.errors.DataError: unreadable, not an idx file, another shape, more than
-      MAX_ITEMS items, or fewer or more bytes than the header announces.
+    slim.errors.DataError: the file is unreadable, is not an idx file, or has
+      another shape, more than MAX_ITEMS items, or fewer or more bytes than
+      the header announces.
   """
   try:
     with open(path, 'rb') as file:
@@ -61,7 +62,7 @@ def read(path: pathlib.Path, item_shape: tuple[int, ...]) -> IdxFile:
       header = file.read(4 * (2 + len(item_shape)))
       count = _check_header(path, header, item_shape)
       expected = count * int(np.prod(item_shape, dtype=np.int64))
-      content = file.read(expected + 1)  # one more, to see that it ends there
+      content = file.read(expected + 1)  # one more byte, to detect excess
   except (OSError, EOFError, zlib.error) as error:
     raise _refusal(path, 'a whole, readable file', f'"{error}"') from error
   if len(content) != expected:
@@ -76,7 +77,7 @@ def read(path: pathlib.Path, item_shape: tuple[int, ...]) -> IdxFile:
 def _check_header(
   path: pathlib.Path, header: bytes, item_shape: tuple[int, ...]
 ) -> int:
-  """Returns the number of items the header announces."""
+  """Checks the header and returns the number of items it announces."""
   dimensions = 1 + len(item_shape)
   if len(header) != 4 * (1 + dimensions):
     raise _refusal(

@@ -1,9 +1,9 @@
-"""Reads pickled arrays without running anything that a pickle names.
+"""Reads pickled arrays without running code that a pickle names.
 
-A pickle is a program: it may name any function and have it called. The ones
-read here may name five, all of which are replaced by harmless stand-ins; all
-else is refused before it is looked up. A few bytes may also ask for any memory
-or time, so that the operations are looked through before any is executed.
+A pickle is a program: it can name any function and have it called. This reader
+allows five names and replaces them by harmless stand-ins; it refuses any other
+name before import. A few bytes can also request any amount of memory or time,
+so all operations are checked before any is executed.
 """
 
 import io
@@ -20,15 +20,12 @@ def load(content: bytes, origin: str) -> Any:
   """Reads a pickle of dicts, lists, strings, numbers and uint8 arrays.
 
   Args:
-    content: the pickle, of any protocol; strings of Python 2 become bytes, and
-      must be ASCII in protocol 0.
-    origin: of it, for messages.
-
-  Returns:
-    The object.
+    content: the pickle, of any protocol. Strings of Python 2 become bytes,
+      and must be ASCII in protocol 0.
+    origin: name of the source, for messages.
 
   Raises:
-    slim.errors.DataError: it is damaged, or names anything else.
+    slim.errors.DataError: the pickle is damaged, or contains anything else.
   """
   try:
     _check(content)
@@ -43,11 +40,11 @@ def load(content: bytes, origin: str) -> Any:
     ) from error
 
 
-# Those of the largest batch published, CIFAR-100's, are 300,000.
+# The largest published batch, CIFAR-100's, has 300,000.
 _MOST_OPERATIONS = 1 << 20
 _PUTS = {'PUT', 'BINPUT', 'LONG_BINPUT', 'MEMOIZE'}
 _GETS = {'GET', 'BINGET', 'LONG_BINGET'}
-# All that picklers of Python 2 and 3 write for what is read here.
+# All that picklers of Python 2 and 3 write for these objects.
 _OPERATIONS = {
   *_PUTS,
   *_GETS,
@@ -64,18 +61,18 @@ _OPERATIONS = {
 
 
 class _Dtype:
-  """Stands for numpy.dtype."""
+  """Stand-in for numpy.dtype."""
 
   def __init__(self, code: Any, *_: Any):
     if code not in (b'u1', 'u1'):
       raise pickle.UnpicklingError('an array of another type')
 
   def __setstate__(self, state: Any) -> None:
-    """Takes what says how bytes are ordered, which one byte has no use for."""
+    """Ignores the byte order, which uint8 does not have."""
 
 
 class _Array:
-  """Stands for numpy.ndarray, and holds what an array is made of."""
+  """Stand-in for numpy.ndarray; holds the uint8 values."""
 
   def __setstate__(self, state: Any) -> None:
     _, shape, dtype, is_fortran, content = state
@@ -91,7 +88,7 @@ def _reconstruct(kind: Any, *_: Any) -> _Array:
 
 
 def _encode(text: str, encoding: str) -> bytes:
-  """Stands for _codecs.encode, by which protocol 2 writes bytes."""
+  """Stand-in for _codecs.encode, with which protocol 2 writes bytes."""
   if encoding not in ('latin1', 'latin-1'):
     raise pickle.UnpicklingError('bytes in another encoding')
   return text.encode('latin1')
@@ -115,10 +112,10 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _check(content: bytes) -> None:
-  """Refuses what takes more time or memory than its bytes.
+  """Refuses pickles that need far more time or memory than their size.
 
-  Tuples can be keys of dicts, whose hash takes the time of all that a tuple
-  holds, as often as it holds it: none may be used twice.
+  A tuple may be a dict key. Hashing it takes time for everything it contains,
+  each time it is contained, so no tuple may be used twice.
   """
   places: dict[int | None, str] = {}
   last = ''
@@ -132,7 +129,7 @@ def _check(content: bytes) -> None:
       raise pickle.UnpicklingError(f'more than {_MOST_OPERATIONS} operations')
     if name in _PUTS:
       place = len(places) if argument is None else argument
-      # The unpickler makes room up to the place.
+      # The unpickler allocates its memo up to this index.
       if place >= _MOST_OPERATIONS:
         raise pickle.UnpicklingError(f'a value kept at place {place}')
       places[place] = last
@@ -144,11 +141,11 @@ def _check(content: bytes) -> None:
 
 
 def _plain(value: Any, done: dict[int, Any]) -> Any:
-  """Replaces the stand-ins by arrays, once where a value is used twice.
+  """Replaces stand-ins by arrays; a shared value is converted once.
 
   Args:
-    value: what was loaded.
-    done: by identity, what was made of the values before; is added to.
+    value: the loaded value.
+    done: converted values by identity of the original; is extended.
   """
   if id(value) in done:
     return done[id(value)]

@@ -1,9 +1,8 @@
-"""The records of Caffe2's image databases: image and label as TensorProtos.
+"""Records of Caffe2's image databases: image and label as TensorProtos.
 
-The messages are described here as far as images need them, and made at run
-time; numbers of fields and types are those of Caffe2's `caffe2.proto`,
-https://github.com/facebookarchive/caffe2. Fields that are not described are
-passed over.
+This module defines at run time the parts of the messages that images need.
+Field numbers and types are those of Caffe2's `caffe2.proto`,
+https://github.com/facebookarchive/caffe2. Other fields are ignored.
 """
 
 import functools
@@ -32,8 +31,8 @@ RAW = b'RAW'
 _INT32, _BYTE, _STRING, _INT64 = 2, 3, 4, 10
 
 _Field = descriptor_pb2.FieldDescriptorProto
-# Name, number, type, label and whether it is packed. (data_type is an
-# enumeration, which stands in a message as int32 does.)
+# Name, number, type, label and whether it is packed. (data_type is an enum,
+# which has the wire format of int32.)
 _FIELDS = (
   ('dims', 1, _Field.TYPE_INT64, _Field.LABEL_REPEATED, False),
   ('data_type', 2, _Field.TYPE_INT32, _Field.LABEL_OPTIONAL, False),
@@ -48,10 +47,10 @@ class Image(NamedTuple):
   """A record.
 
   Attributes:
-    encoded: the file's content, or pixels.
+    encoded: content of the image file, or pixels.
     image_format: b'RAW' for pixels, RGB, uint8 [height, width, 3]; else b''.
     size: height and width in pixels; (-1, -1) for files.
-    label: the class.
+    label: label of the class.
   """
 
   encoded: bytes
@@ -64,7 +63,7 @@ def encode(image: Image) -> bytes:
   """Serializes an image as Caffe2's make_image_db does.
 
   Args:
-    image: pixels are written in the order blue, green, red, as OpenCV has them.
+    image: the image; pixels are written in OpenCV's order: blue, green, red.
 
   Returns:
     A serialized TensorProtos.
@@ -83,21 +82,21 @@ def encode(image: Image) -> bytes:
   label.data_type = _INT32
   label.dims.append(1)
   label.int32_data.append(image.label)
-  # One order of the fields, so that equal images give equal databases.
+  # A fixed order of the fields, so that equal images give equal databases.
   return protos.SerializeToString(deterministic=True)
 
 
 def decode(serialized: bytes) -> Image:
-  """Reads a record.
+  """Parses a record.
 
   Args:
-    serialized: a TensorProtos; what follows image and label is passed over.
+    serialized: a TensorProtos. Tensors after image and label are ignored.
 
   Returns:
-    The image; pixels of one channel become three.
+    The image; pixels with one channel are repeated to three.
 
   Raises:
-    slim.errors.DataError: it is something else.
+    slim.errors.DataError: the record is invalid.
   """
   protos = _TENSOR_PROTOS()
   try:
@@ -111,7 +110,7 @@ def decode(serialized: bytes) -> Image:
 
 
 def _content(data: Any) -> tuple[bytes, bytes, tuple[int, int]]:
-  """(encoded, format, size) of the tensor of the image."""
+  """Returns (encoded, format, size) of the image tensor."""
   if data.data_type == _STRING:
     if len(data.string_data) != 1:
       raise _refused('one file', f'{len(data.string_data)}')
@@ -145,7 +144,7 @@ def _label(tensor: Any) -> int:
 
 
 def _swapped(pixels: bytes) -> bytes:
-  """Red, green, blue from blue, green, red, or the other way round."""
+  """Swaps the red and blue channels of pixels."""
   return np.frombuffer(pixels, np.uint8).reshape(-1, 3)[:, ::-1].tobytes()
 
 
@@ -165,7 +164,7 @@ def _message_class() -> type[message.Message]:
     type_name='.caffe2.TensorProto',
     label=_Field.LABEL_REPEATED,
   )
-  # A pool of its own: where Caffe2 is installed the default one has the names.
+  # A separate pool: if Caffe2 is installed, the default pool has these names.
   pool = descriptor_pool.DescriptorPool()
   pool.Add(file)
   return message_factory.GetMessageClass(

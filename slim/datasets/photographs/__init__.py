@@ -1,1 +1,1 @@
-"""ImageNet, flowers and folders of own photographs."""
+"""Converters of ImageNet, flowers and folders of a user's photographs."""

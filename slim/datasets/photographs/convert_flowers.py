@@ -1,7 +1,7 @@
 """Writes the flower photos of TensorFlow's tutorials as shards.
 
-Either as slim does, with labels from 0, or as terngrad's flowers_train wants
-them, with label 0 for the background.
+Labels start at 0, as in slim, or at 1, as terngrad's flowers_train expects;
+then label 0 is the background.
 """
 
 import functools
@@ -31,7 +31,7 @@ ARCHIVE = downloads.Remote(
 
 _FOLDER = 'flower_photos'
 _SPLIT_SEED = 0
-_LIMIT = 1 << 30  # bytes of the unpacked archive, which is held in memory
+_LIMIT = 1 << 30  # bytes of the unpacked archive, which is read into memory
 _SUFFIX = '.jpg'
 
 
@@ -41,16 +41,16 @@ def find(
   """Finds the photos of all classes.
 
   Args:
-    source: flower_photos.tgz, or the folder flower_photos, or a folder that has
-      one of them.
+    source: flower_photos.tgz, or the folder flower_photos, or a folder that
+      contains one of them.
     first_label: the label of the first class.
-    verify_checksums: refuse another archive than the published one.
+    verify_checksums: refuses an archive that differs from the published one.
 
   Returns:
     Items, sorted by class and name.
 
   Raises:
-    slim.errors.DataError: there is none of these, or it is damaged.
+    slim.errors.DataError: the photos are missing or damaged.
   """
   archive = source if source.is_file() else source / ARCHIVE.name
   for folder in (source / _FOLDER, source):
@@ -70,11 +70,11 @@ def find(
 def hold_out(
   items: abc.Sequence[labeled_images.Item], number: int
 ) -> dict[str, list[labeled_images.Item]]:
-  """Takes a number of images for validation at random, always the same.
+  """Selects validation images at random, with a fixed seed.
 
   Args:
     items: all images.
-    number: for validation, at least 1, less than all.
+    number: number of validation images, at least 1 and less than all.
 
   Returns:
     The splits train and validation, each in random order.
@@ -91,18 +91,19 @@ def hold_out(
 def hold_out_of_each(
   items: abc.Sequence[labeled_images.Item], number: int
 ) -> dict[str, list[labeled_images.Item]]:
-  """As `hold_out`, but the same number of each class.
+  """Selects the same number of validation images of each class at random.
 
   Args:
     items: all images.
-    number: for validation, of all classes together; a multiple of the number of
-      classes.
+    number: number of validation images of all classes, a multiple of the
+      number of classes.
 
   Returns:
     The splits train and validation, each in random order.
 
   Raises:
-    slim.errors.DataError: the number is none such, or a class is too small.
+    slim.errors.DataError: the number is not such a multiple, or a class is
+      too small.
   """
   each, rest = divmod(number, len(CLASS_NAMES))
   if rest or number < 1:
@@ -127,7 +128,7 @@ def plan(
   file_names: dict[str, tuple[str, ...]],
   first_label: int,
 ) -> sharding.Plan:
-  """Plans the shards: see `slim.datasets.photographs.labeled_images.plan`."""
+  """Plans the shards of the flower photos, as `labeled_images.plan` does."""
   names = [image_folders.BACKGROUND] * first_label + list(CLASS_NAMES)
   return labeled_images.plan(NAME, names, splits, file_names, str(source))
 
@@ -140,21 +141,18 @@ def convert(
   options: sharding.Options,
   client: downloads.Client,
 ) -> sharding.Report:
-  """Writes the photos as slim does: labels from 0, splits at random.
+  """Writes the photos as slim does: labels from 0, random splits.
 
   Args:
-    folder: where to write.
-    source: see `find`; None downloads the archive into `folder`.
-    validation_images: to hold out.
-    layout: how to cut the examples into files.
-    options: how to write.
-    client: how to download and whether to check.
-
-  Returns:
-    What was done.
+    folder: output folder.
+    source: as in `find`; None downloads the archive into `folder`.
+    validation_images: number of images to hold out.
+    layout: how to divide the examples into files.
+    options: options of the conversion.
+    client: options of the download and of the checksum test.
 
   Raises:
-    slim.errors.DataError: the source cannot be had, or as `sharding.write`.
+    slim.errors.DataError: the source is not available, or as `sharding.write`.
   """
   if source is None:
     source = downloads.fetch(ARCHIVE, folder, client)
@@ -166,7 +164,7 @@ def convert(
 def _within(
   archive: pathlib.Path, first_label: int
 ) -> list[labeled_images.Item]:
-  """Reads the photos of the archive."""
+  """Reads the photos of the archive into memory."""
   labels = {name: i for i, name in enumerate(CLASS_NAMES, first_label)}
   items: list[labeled_images.Item] = []
   for name, content in archives.files(

@@ -1,4 +1,4 @@
-"""Image files by their paths, which errors name."""
+"""Reads image files; errors name the file."""
 
 import concurrent.futures
 import os
@@ -17,18 +17,16 @@ _Made = TypeVar('_Made')
 def read(
   path: str | bytes | os.PathLike[str], make: abc.Callable[[bytes], _Made]
 ) -> _Made:
-  """Reads a file and makes an image of it.
+  """Reads an image file and converts its content.
 
   Args:
-    path: of the file.
-    make: a function of `images`, as `images.to_decodable`.
-
-  Returns:
-    What `make` returns.
+    path: path of the file.
+    make: a function of `images`, such as `images.to_decodable`; takes the
+      content of the file.
 
   Raises:
-    slim.errors.DataError: it cannot be read, is larger than any image, or is
-      none.
+    slim.errors.DataError: the file cannot be read, is too large for an image,
+      or is not an image.
   """
   try:
     return make(_content(path))
@@ -42,13 +40,10 @@ def read(
 def unreadable(
   paths: abc.Sequence[pathlib.Path],
 ) -> dict[int, shard_writer.Unreadable]:
-  """Finds what is no image, by decoding all files.
-
-  Args:
-    paths: of the files.
+  """Finds the files that are not images by decoding all files.
 
   Returns:
-    What cannot be read and why, by its place among the paths.
+    Name and reason of each unreadable file, by its index in `paths`.
   """
 
   def check(path: pathlib.Path) -> shard_writer.Unreadable | None:
@@ -58,7 +53,7 @@ def unreadable(
       return shard_writer.Unreadable(str(path), str(error))
     return None
 
-  # Decoding is outside of Python's lock.
+  # Decoding runs outside Python's global interpreter lock.
   with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
     found = progress.Progress(
       pool.map(check, paths), total=len(paths), unit=' images checked'

@@ -1,4 +1,4 @@
-"""Finds the images of a folder that has a folder for each class."""
+"""Finds the images of a folder that holds a folder for each class."""
 
 import functools
 import os
@@ -19,19 +19,16 @@ BACKGROUND = 'background'  # the name of label 0
 
 
 def read_labels(path: pathlib.Path) -> list[str]:
-  """Reads the names of the classes, one a line.
-
-  Args:
-    path: of the file.
+  """Reads names of classes, one per line.
 
   Returns:
     The names, in the order of the file.
 
   Raises:
-    slim.errors.DataError: unreadable, empty, or a name twice.
+    slim.errors.DataError: the file is unreadable or empty, or repeats a name.
   """
   try:
-    # With or without a byte order mark.
+    # utf-8-sig accepts a file with or without a byte order mark.
     lines = path.read_text(encoding='utf-8-sig').splitlines()
   except (OSError, UnicodeDecodeError) as error:
     raise errors.DataError(
@@ -50,10 +47,10 @@ def read_labels(path: pathlib.Path) -> list[str]:
 
 
 def folders(folder: pathlib.Path) -> list[pathlib.Path]:
-  """The folders in a folder, sorted; not hidden ones.
+  """Returns the visible folders in a folder, sorted.
 
   Raises:
-    slim.errors.DataError: see `check_name`.
+    slim.errors.DataError: a name is refused by `check_name`.
     OSError: the folder cannot be read.
   """
   found = sorted(path for path in _visible(folder) if path.is_dir())
@@ -63,10 +60,11 @@ def folders(folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 def class_folders(folder: pathlib.Path) -> list[str]:
-  """Returns the names of `folders`.
+  """Returns the names of the classes: visible folders in a folder, sorted.
 
   Raises:
-    slim.errors.DataError: no such folder, or none in it, or see `check_name`.
+    slim.errors.DataError: the folder does not exist or contains no folder, or
+      a name is refused by `check_name`.
   """
   try:
     names = [path.name for path in folders(folder)]
@@ -84,15 +82,15 @@ def class_folders(folder: pathlib.Path) -> list[str]:
 
 
 def check_name(folder: pathlib.Path, name: str) -> None:
-  """Refuses the name of a class that is no line of a file of labels.
+  """Refuses a class name that cannot be a line of a labels file.
 
   Args:
-    folder: in which the folder of the class is.
-    name: of that, as Python has the names of files.
+    folder: the parent of the class folder, for the message.
+    name: name of the class folder, as Python decodes file names.
 
   Raises:
-    slim.errors.DataError: it is not UTF-8, has control characters, or is cut
-      where lines are read; says which.
+    slim.errors.DataError: the name is not UTF-8, has a line end or a control
+      character, or ends with a space. The message says which.
   """
   trouble = label_lines.why_no_line(name)
   if trouble:
@@ -106,19 +104,19 @@ def check_name(folder: pathlib.Path, name: str) -> None:
 def find(
   folder: pathlib.Path, class_names: abc.Sequence[str], first_label: int
 ) -> list[labeled_images.Item]:
-  """Finds the files of all classes; hidden files are not seen.
+  """Finds the files of all classes; ignores hidden files.
 
   Args:
-    folder: with a folder for each class.
+    folder: the folder that holds a folder for each class.
     class_names: names of these folders, in the order of their labels.
-    first_label: the label of the first.
+    first_label: label of the first class.
 
   Returns:
     Items, sorted by class and name.
 
   Raises:
-    slim.errors.DataError: a class has no folder or an empty one, a folder is no
-      class, or there is a folder within the folder of a class.
+    slim.errors.DataError: a class folder is missing or empty, a folder is not
+      a class, or a class folder contains a folder.
   """
   found = set(class_folders(folder))
   missing = [name for name in class_names if name not in found]
@@ -143,7 +141,7 @@ def find(
 
 
 def files(folder: pathlib.Path) -> list[pathlib.Path]:
-  """The files in a folder, sorted; not hidden ones."""
+  """Returns the visible files in a folder, sorted."""
   return sorted(path for path in _visible(folder) if path.is_file())
 
 

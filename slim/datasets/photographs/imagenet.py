@@ -1,6 +1,6 @@
 """Plans the shards of ImageNet (ILSVRC 2012), from its tars or from folders.
 
-Labels are 1 to 1000 in the order of the list of synsets; 0 is the background.
+Labels are 1 to 1000 in the order of the synset list; 0 is the background.
 """
 
 import functools
@@ -28,11 +28,12 @@ _VALIDATION = re.compile(r'ILSVRC2012_val_(\d{8})\.JPEG')
 
 
 class Pixels(NamedTuple):
-  """What to store of an image.
+  """How to store an image.
 
   Attributes:
-    raw: its pixels in RGB instead of a JPEG.
-    side: height and width to resize the pixels to; 0 keeps their size.
+    raw: True stores RGB pixels, False a JPEG.
+    side: height and width to resize raw pixels to, in pixels; 0 keeps the
+      size.
   """
 
   raw: bool = False
@@ -45,16 +46,13 @@ def training_items(
   """Finds the training images.
 
   Args:
-    source: a tar with a tar `<synset>.tar` for each class, which is read in
-      place; or a folder with a folder for each class.
-    synsets: of the classes.
-
-  Returns:
-    Items.
+    source: a tar with a tar `<synset>.tar` for each class, which is not
+      unpacked; or a folder with a folder for each class.
+    synsets: synsets of the classes; the first has label 1.
 
   Raises:
-    slim.errors.DataError: a class is missing or empty, there is something that
-      is no class, or an archive is damaged.
+    slim.errors.DataError: a class is missing or empty, a tar or folder is not
+      a class, or an archive is damaged.
   """
   if not source.is_file():
     return image_folders.find(source, synsets, 1)
@@ -98,15 +96,12 @@ def validation_items(
   Args:
     source: a tar of `ILSVRC2012_val_<number>.JPEG`; or a folder with a folder
       for each class.
-    synsets: of the classes.
-    labels: of the images of a tar, the first for number 1.
-
-  Returns:
-    Items.
+    synsets: synsets of the classes; the first has label 1.
+    labels: labels of the images of a tar, the first for number 1.
 
   Raises:
-    slim.errors.DataError: there are other files, or not as many as labels, or
-      an archive is damaged.
+    slim.errors.DataError: there are other files, the numbers of images and
+      labels differ, or an archive is damaged.
   """
   if not source.is_file():
     return image_folders.find(source, synsets, 1)
@@ -140,16 +135,17 @@ def plan(
 
   Args:
     splits: items by split.
-    file_names: of the shards, by split.
-    classes: what is known of them.
-    pixels: what to store of an image.
-    source: where they come from, for people.
+    file_names: names of the shards by split.
+    classes: synsets, names and boxes.
+    pixels: how to store an image.
+    source: origin of the images, for messages.
 
   Returns:
-    What `slim.datasets.records.sharding.write` takes.
+    The argument of `slim.datasets.records.sharding.write`.
 
   Raises:
-    slim.errors.DataError: `pixels` contradicts itself.
+    slim.errors.DataError: `pixels` has a negative side, or a side without
+      `raw`.
   """
   if pixels.side < 0 or (pixels.side and not pixels.raw):
     raise errors.DataError(
@@ -174,20 +170,20 @@ def plan(
 
 
 def sort_validation(folder: pathlib.Path, synsets: abc.Sequence[str]) -> int:
-  """Moves the validation images of a folder into one folder a class.
+  """Moves the validation images of a folder into a folder for each class.
 
-  What an earlier run moved is left where it is.
+  Images that an earlier run moved stay where they are.
 
   Args:
-    folder: with `ILSVRC2012_val_<number>.JPEG`.
-    synsets: of the images, the first for number 1.
+    folder: the folder of `ILSVRC2012_val_<number>.JPEG`.
+    synsets: synsets of the images, the first for number 1.
 
   Returns:
-    How many were moved.
+    The number of images that were moved.
 
   Raises:
-    slim.errors.DataError: an image is missing, in which case none is moved; or
-      one cannot be moved.
+    slim.errors.DataError: an image is missing, in which case none is moved;
+      or an image cannot be moved.
   """
   moves = []
   for number, synset in enumerate(synsets, 1):
@@ -219,8 +215,8 @@ def _encode(
   classes: imagenet_lists.Classes,
   pixels: Pixels,
 ) -> bytes | shard_writer.Unreadable:
-  # Not turned: the boxes are those of the stored image, and so are all other
-  # people's results.
+  # EXIF orientation is ignored: boxes refer to the stored image, and other
+  # published results use stored images, too.
   make = functools.partial(images.to_jpeg, upright=False)
   if pixels.raw:
     make = functools.partial(images.to_pixels, side=pixels.side, upright=False)

@@ -1,4 +1,4 @@
-"""Makes of ImageNet's annotations one list of bounding boxes.
+"""Converts ImageNet's annotations to one list of bounding boxes.
 
 A line is `<file>.JPEG,<xmin>,<ymin>,<xmax>,<ymax>`, with four decimals and
 relative to the image, as in 2017.
@@ -16,19 +16,19 @@ from slim.datasets.records import progress
 Box = tuple[float, float, float, float]  # xmin, ymin, xmax, ymax in [0, 1]
 
 _SUFFIX = '.xml'
-# All annotations of ILSVRC have 0.3 GB.
+# Maximum size of all annotations, in bytes. ILSVRC's have 0.3 GB.
 _LIMIT = 4 << 30
 _FILE_LIMIT = 1 << 20  # bytes of one annotation
 
 
 class Found(NamedTuple):
-  """What was found in annotations.
+  """Boxes found in annotations, with counts.
 
   Attributes:
-    lines: sorted, without line ends.
-    files: annotations read.
-    skipped_files: those of other synsets.
-    skipped_boxes: boxes of other synsets, and empty ones.
+    lines: sorted lines of the list, without line ends.
+    files: number of annotations read.
+    skipped_files: number of annotations of other synsets.
+    skipped_boxes: number of empty boxes and boxes of other synsets.
   """
 
   lines: list[str]
@@ -43,18 +43,18 @@ def process(
   """Reads all annotations.
 
   Args:
-    source: a folder with `<synset>/<image>.xml`, or a tar of that, compressed
+    source: a folder with `<synset>/<image>.xml`, or a tar of it, compressed
       or not, which is not unpacked.
-    synsets: of the classes; None takes every annotation. With them, annotations
-      in folders of other names are skipped, and boxes that are labeled with
+    synsets: synsets of the classes; None reads every annotation. Otherwise
+      skips annotations in folders of other names, and boxes whose label is
       another class than the image's.
 
   Returns:
     The lines, and counts.
 
   Raises:
-    slim.errors.DataError: no such folder or archive, it is damaged, or an
-      annotation cannot be read; names it.
+    slim.errors.DataError: the folder or archive is missing or damaged, or an
+      annotation is invalid. The message names the annotation.
   """
   classes = None if synsets is None else frozenset(synsets)
   lines = []
@@ -83,16 +83,13 @@ def process(
 
 
 def read(path: pathlib.Path) -> dict[str, list[Box]]:
-  """Reads lines that `process` made.
-
-  Args:
-    path: of the file.
+  """Reads a list that `process` made.
 
   Returns:
-    Boxes by the name of the image's file.
+    Boxes by image file name.
 
   Raises:
-    slim.errors.DataError: unreadable, or a line is none such.
+    slim.errors.DataError: the file is unreadable, or a line is invalid.
   """
   boxes: dict[str, list[Box]] = {}
   try:
@@ -129,10 +126,10 @@ def _annotations(source: pathlib.Path) -> abc.Iterator[tuple[str, bytes]]:
 
 
 class _Builder(ElementTree.TreeBuilder):
-  """Builds a tree, but of no document that declares anything.
+  """Builds a tree and refuses documents with a document type declaration.
 
-  Entities, which can be made to expand without end or to name files, need a
-  declaration of the document's type.
+  Only such a declaration can define entities, which may expand without limit
+  or name files.
   """
 
   def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
@@ -141,7 +138,7 @@ class _Builder(ElementTree.TreeBuilder):
 
 
 def _parse(origin: str, content: bytes) -> abc.Iterator[tuple[str, Box | None]]:
-  """Yields label and box of every object; None for an empty box."""
+  """Yields label and box of every object; the box is None if it is empty."""
   try:
     if len(content) > _FILE_LIMIT:
       raise ValueError(f'{len(content)} bytes')
@@ -153,7 +150,7 @@ def _parse(origin: str, content: bytes) -> abc.Iterator[tuple[str, Box | None]]:
       label = (thing.findtext('name') or '').strip()
       x = [_number(thing, f'bndbox/x{end}') / width for end in ('min', 'max')]
       y = [_number(thing, f'bndbox/y{end}') / height for end in ('min', 'max')]
-      # Some annotations have their corners the other way round, or outside.
+      # Some annotations have swapped corners, or corners outside the image.
       (xmin, xmax), (ymin, ymax) = map(_clamped, (x, y))
       is_empty = xmin >= xmax or ymin >= ymax
       yield label, None if is_empty else (xmin, ymin, xmax, ymax)

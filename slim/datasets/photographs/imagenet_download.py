@@ -1,4 +1,4 @@
-"""Fetches what ImageNet's shards are made of, and finds what is there."""
+"""Downloads ImageNet's archives and lists, and finds existing ones."""
 
 import pathlib
 from collections import abc
@@ -22,14 +22,14 @@ LISTS_SITE = (
 TRAIN = 'ILSVRC2012_img_train.tar'
 VALIDATION = 'ILSVRC2012_img_val.tar'
 BOXES = 'ILSVRC2012_bbox_train_v2.tar.gz'
-# As the site publishes them; it publishes no better hash.
+# As published by the site, which publishes no better digests.
 MD5 = {
   TRAIN: '1d675b47d978889d74fa0da5fadfb00e',
   VALIDATION: '29b22e2961454d5413ddabcf34fc5622',
   BOXES: '9271167e2176350e65cfe4e546f14b17',
 }
 
-# Names under which each list may be there; the first is fetched.
+# Accepted file names of each list; the first is downloaded.
 SYNSETS = ('imagenet_lsvrc_2015_synsets.txt', 'synsets.txt')
 LABELS = (
   'imagenet_2012_validation_synset_labels.txt',
@@ -41,11 +41,11 @@ BOXES_LIST = 'imagenet_2012_bounding_boxes.csv'
 
 
 class Sites(NamedTuple):
-  """Where to fetch from.
+  """Addresses to download from.
 
   Attributes:
-    images: address of the folder of the tars, with its last slash.
-    lists: address of the folder of the lists, with its last slash.
+    images: address of the folder of the tars, ending with a slash.
+    lists: address of the folder of the lists, ending with a slash.
   """
 
   images: str = SITE
@@ -58,13 +58,15 @@ def fetch(
   client: downloads.Client,
   shard_bytes: abc.Callable[[int], int],
 ) -> None:
-  """Fetches what is not there yet, after a look at the free space.
+  """Downloads missing files, after a check of the free space.
 
   Args:
-    folder: to put it into.
-    sites: where from.
-    client: how; its credentials are for the site of the images.
-    shard_bytes: says for the size of the tars what the shards will need.
+    folder: output folder.
+    sites: addresses to download from.
+    client: options of downloads; its credentials are sent only to the site of
+      the images.
+    shard_bytes: takes the size of the tars; returns that of the shards, in
+      bytes.
 
   Raises:
     slim.errors.DataError: as `files.downloads.fetch` and `check_space`.
@@ -84,14 +86,15 @@ def fetch(
 
 
 def check(folder: pathlib.Path, verify_checksums: bool) -> None:
-  """Refuses a folder in which something is missing or another file.
+  """Refuses a folder with missing or different files.
 
   Args:
-    folder: of the tars and lists.
-    verify_checksums: read all of the tars, too.
+    folder: the folder of the tars and lists.
+    verify_checksums: also reads the whole tars and checks their digests.
 
   Raises:
-    slim.errors.DataError: names all that is missing, or the tar.
+    slim.errors.DataError: files are missing, all of which the message names,
+      or a tar has another digest.
   """
   needed = [(name,) for name in MD5] + [SYNSETS, LABELS]
   missing = [names[0] for names in needed if not _find(folder, names).is_file()]
@@ -108,13 +111,13 @@ def check(folder: pathlib.Path, verify_checksums: bool) -> None:
 
 
 def classes(folder: pathlib.Path) -> imagenet_lists.Classes:
-  """Reads the lists, and makes that of the boxes from their archive.
+  """Reads the lists, and extracts the list of boxes from its archive.
 
   Args:
-    folder: that `check` passed.
+    folder: a folder that `check` accepts.
 
   Returns:
-    What is known of the classes.
+    Synsets, names and boxes.
 
   Raises:
     slim.errors.DataError: a list or an annotation cannot be read.
@@ -135,19 +138,20 @@ def validation_labels(folder: pathlib.Path, synsets: list[str]) -> list[int]:
   """Reads the labels of the validation images.
 
   Args:
-    folder: that `check` passed.
-    synsets: of the classes.
+    folder: a folder that `check` accepts.
+    synsets: synsets of the classes; the first has label 1.
 
   Returns:
-    As `slim.datasets.photographs.imagenet_lists.validation_labels`.
+    Labels, from 1, in the order of the image numbers.
 
   Raises:
-    slim.errors.DataError: as that.
+    slim.errors.DataError: the list is unreadable or empty, or has a line that
+      is not a class.
   """
   return imagenet_lists.validation_labels(_find(folder, LABELS), synsets)
 
 
 def _find(folder: pathlib.Path, names: abc.Iterable[str]) -> pathlib.Path:
-  """Returns the first of these files that is there; if none is, the first."""
+  """Returns the first of these files that exists; if none does, the first."""
   paths = [folder / name for name in names]
   return next((path for path in paths if path.is_file()), paths[0])

@@ -1,7 +1,7 @@
-"""Reads the lists that say what ImageNet's classes are.
+"""Reads the lists of ImageNet's classes.
 
-None of them is part of the project: they come with the data, or from where
-`slim.datasets.photographs.imagenet_download` fetches them.
+The project contains none of them: they come with the data, or
+`slim.datasets.photographs.imagenet_download` downloads them.
 """
 
 import functools
@@ -21,13 +21,13 @@ _SYNSET = re.compile(r'n\d{8}')
 
 
 class Classes(NamedTuple):
-  """What is known of the classes and their images.
+  """The classes, and the boxes of their images.
 
   Attributes:
-    synsets: of the classes; the first has label 1.
-    names: what people call them, by synset; a synset that is not there is
-      called by its synset.
-    boxes: of the objects, by the name of the image's file.
+    synsets: synsets of the classes; the first has label 1.
+    names: human-readable names by synset; a synset without a name is its own
+      name.
+    boxes: boxes of the objects, by image file name.
   """
 
   synsets: list[str]
@@ -39,14 +39,14 @@ def synsets(path: pathlib.Path) -> list[str]:
   """Reads the synsets of the classes; the first has label 1.
 
   Args:
-    path: of a file with a synset on each line, 1000 for ILSVRC.
+    path: path of a file with a synset on each line, 1000 for ILSVRC.
 
   Returns:
     The synsets, in the order of the file.
 
   Raises:
-    slim.errors.DataError: unreadable, empty, or a line that is no synset or
-      stands there twice.
+    slim.errors.DataError: the file is unreadable or empty, or a line is not a
+      synset or repeats one.
   """
   found = image_synsets(path)
   if len(set(found)) != len(found):
@@ -59,15 +59,16 @@ def validation_labels(path: pathlib.Path, known: list[str]) -> list[int]:
   """Reads the classes of the validation images.
 
   Args:
-    path: of a file with a synset on each line, the first for
+    path: path of a file with a synset on each line, the first for
       ILSVRC2012_val_00000001.JPEG; 50,000 for ILSVRC.
     known: the synsets of the classes.
 
   Returns:
-    Labels, from 1, by the number of the image less 1.
+    Labels, from 1; that of image number n has index n - 1.
 
   Raises:
-    slim.errors.DataError: unreadable, empty, or a line that is no class.
+    slim.errors.DataError: the file is unreadable or empty, or a line is not a
+      class.
   """
   labels = {synset: label for label, synset in enumerate(known, 1)}
   found = image_synsets(path)
@@ -80,16 +81,14 @@ def validation_labels(path: pathlib.Path, known: list[str]) -> list[int]:
 
 
 def image_synsets(path: pathlib.Path) -> list[str]:
-  """Reads the synsets of images, one a line.
-
-  Args:
-    path: of the file.
+  """Reads the synsets of images, one per line.
 
   Returns:
     The synsets, in the order of the file.
 
   Raises:
-    slim.errors.DataError: unreadable, empty, or a line that is no synset.
+    slim.errors.DataError: the file is unreadable or empty, or a line is not a
+      synset.
   """
   lines = [line.strip() for line in _lines(path)]
   for number, line in enumerate(lines, 1):
@@ -103,16 +102,16 @@ def image_synsets(path: pathlib.Path) -> list[str]:
 
 
 def names(path: pathlib.Path) -> dict[str, str]:
-  """Reads what people call the synsets.
+  """Reads the human-readable names of the synsets.
 
   Args:
-    path: of a file with lines of a synset, a tab and its names.
+    path: path of a file whose lines are a synset, a tab and its names.
 
   Returns:
     Names by synset.
 
   Raises:
-    slim.errors.DataError: unreadable, or a line is none such.
+    slim.errors.DataError: the file is unreadable, or a line is invalid.
   """
   found = {}
   for number, line in enumerate(_lines(path), 1):

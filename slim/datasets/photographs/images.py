@@ -1,8 +1,8 @@
-"""Makes of any image file what a record holds: a JPEG in RGB, or its pixels.
+"""Converts any image file to what a record holds: an RGB JPEG, or pixels.
 
-Files are what their first bytes say, not what their names say. A JPEG that a
-trainer can read as it is stays as it is, byte for byte; all else is decoded
-and compressed as JPEG of quality 100. Files are hostile until decoded.
+The first bytes of a file determine its format, not its name. A JPEG that a
+trainer can read is copied unchanged, byte for byte. Other files are decoded
+and compressed as JPEG of quality 100. Files are untrusted until decoded.
 """
 
 import io
@@ -15,41 +15,41 @@ import tensorflow as tf
 from PIL import Image
 from PIL import ImageOps
 
-# The largest photo of ImageNet has 61 million pixels; 89 million is also where
-# Pillow begins to warn of files made to fill the memory.
+# ImageNet's largest photo has 61 million pixels. At 89 million, Pillow begins
+# to warn of decompression bombs.
 MAX_PIXELS = 89_478_485
-# What these take uncompressed, with 16 bits of each of 4 channels.
+# Uncompressed size of MAX_PIXELS, with 16 bits for each of 4 channels.
 MAX_BYTES = 8 * MAX_PIXELS
 
 RAW = b'RAW'
 
-# Formats that Pillow may try: each further decoder is a further way in.
+# The formats that Pillow may try: every decoder is an attack surface.
 _FORMATS = ('JPEG', 'PNG', 'GIF', 'BMP', 'WEBP')
-# MPO is JPEG with further pictures behind the first.
+# MPO is a JPEG followed by further pictures.
 _JPEGS = ('JPEG', 'MPO')
-_JPEG_MODES = ('RGB', 'L')  # stored as they are: decoders make RGB of both
+_JPEG_MODES = ('RGB', 'L')  # stored unchanged: decoders convert both to RGB
 _JPEG_START, _JPEG_END = b'\xff\xd8\xff', b'\xff\xd9'
 _JPEG_FRAMES = (0xC0, 0xC1, 0xC2)
 _JPEG_SCAN = 0xDA
-# What a JPEG usually has before its scan, without EXIF and XMP (0xE1).
+# Usual markers before the scan of a JPEG, without EXIF and XMP (0xE1).
 _JPEG_USUAL = {*_JPEG_FRAMES, 0xC4, 0xDB, 0xDD, 0xFE, 0xE0, *range(0xE2, 0xF0)}
-# Of these every decoder makes the same.
+# All decoders decode these modes to the same pixels.
 _PNG_MODES = ('RGB', 'L', 'P', '1', 'I', 'I;16')
 _QUALITY = 100
-_ORIENTATION = 0x0112  # the tag of EXIF
+_ORIENTATION = 0x0112  # the EXIF tag
 _UPRIGHT = 1
 _BACKGROUND = (255, 255, 255)
 
 
 class ImageError(ValueError):
-  """A file is no image that can be used; says why."""
+  """The reason why a file is not a usable image."""
 
 
 class Encoded(NamedTuple):
-  """An image as a record holds it.
+  """An image as a record stores it.
 
   Attributes:
-    content: a JPEG, or the pixels row by row, 3 bytes each.
+    content: a JPEG, or the pixels, uint8 [height, width, 3], row by row.
     height: in pixels.
     width: in pixels.
   """
@@ -60,12 +60,13 @@ class Encoded(NamedTuple):
 
 
 class Decodable(NamedTuple):
-  """An image that TensorFlow decodes to what a viewer shows.
+  """An image that TensorFlow decodes to what an image viewer shows.
 
   Attributes:
-    content: a JPEG, or the pixels row by row, 3 bytes each.
-    image_format: `RAW` for pixels; else b''.
-    size: height and width in pixels; (-1, -1) for a JPEG, which says its own.
+    content: a JPEG, or the pixels, uint8 [height, width, 3], row by row.
+    image_format: `RAW` for pixels; b'' for a JPEG.
+    size: height and width in pixels; (-1, -1) for a JPEG, whose header has
+      them.
   """
 
   content: bytes
@@ -74,22 +75,22 @@ class Decodable(NamedTuple):
 
 
 def check_bytes(size: int) -> None:
-  """Raises `ImageError` for a file of more bytes than any image needs."""
+  """Raises `ImageError` for a file size beyond that of any valid image."""
   if size > MAX_BYTES:
     raise ImageError(f'expected at most {MAX_BYTES} bytes; received {size}')
 
 
 def to_decodable(content: bytes) -> Decodable:
-  """Makes of a file what readers decode, upright and without transparency.
+  """Converts a file to an upright image without transparency.
 
-  A JPEG that TensorFlow decodes to what `to_jpeg` stores is not decoded here,
-  and of most of them only the first bytes are looked at.
+  A JPEG that TensorFlow decodes to what `to_jpeg` stores is not decoded here.
+  For most of these, only the first bytes are read.
 
   Args:
-    content: see `to_jpeg`.
+    content: content of an image file, as in `to_jpeg`.
 
   Returns:
-    The JPEG as it is, or the pixels of all else.
+    The unchanged JPEG, or the pixels of any other image.
 
   Raises:
     ImageError: as `to_jpeg`.
@@ -98,7 +99,7 @@ def to_decodable(content: bytes) -> Decodable:
     return Decodable(content, b'', (-1, -1))
   with _opened(content) as image:
     if _is_kept(image):
-      # One that is cut, or has another end, is decoded.
+      # Without the usual end it may be cut short, so it is decoded.
       if not content.endswith(_JPEG_END):
         _check_jpeg(content)
       return Decodable(content, b'', (-1, -1))
@@ -107,14 +108,14 @@ def to_decodable(content: bytes) -> Decodable:
 
 
 def to_stored(content: bytes) -> Encoded:
-  """Checks an image by decoding it; changes it where decoders would differ.
+  """Checks an image by decoding it; converts it if decoders would differ.
 
   Args:
-    content: see `to_jpeg`.
+    content: content of an image file, as in `to_jpeg`.
 
   Returns:
-    The file byte for byte where it is an upright JPEG in RGB or grey, or an
-    upright PNG without transparency; else the image as `to_jpeg` makes it.
+    The unchanged file if it is an upright JPEG in RGB or grey, or an upright
+    PNG without transparency; otherwise the result of `to_jpeg`.
 
   Raises:
     ImageError: as `to_jpeg`.
@@ -132,19 +133,16 @@ def to_stored(content: bytes) -> Encoded:
 
 
 def to_jpeg(content: bytes, upright: bool = True) -> Encoded:
-  """Checks an image by decoding it, and makes it JPEG where it is not.
+  """Checks an image by decoding it; converts it to JPEG if necessary.
 
   Args:
-    content: of a JPEG, PNG, GIF, BMP or WebP file; of several pictures the
-      first is taken. Transparent parts become white.
-    upright: turn photos as their EXIF orientation says. A JPEG that is turned
-      is compressed again.
-
-  Returns:
-    The JPEG.
+    content: content of a JPEG, PNG, GIF, BMP or WebP file. Of several
+      pictures the first is used. Transparent parts become white.
+    upright: rotates photos according to their EXIF orientation. A rotated
+      JPEG is compressed again.
 
   Raises:
-    ImageError: no such image, damaged, or too large.
+    ImageError: the image has another format, is damaged, or is too large.
   """
   with _opened(content) as image:
     if _is_kept(image, upright):
@@ -152,19 +150,19 @@ def to_jpeg(content: bytes, upright: bool = True) -> Encoded:
       return Encoded(content, image.height, image.width)
     pixels = _rgb(image, upright)
   buffer = io.BytesIO()
-  # 0: colours in full resolution, too.
+  # subsampling=0 keeps the full resolution of the colours.
   pixels.save(buffer, 'JPEG', quality=_QUALITY, subsampling=0)
   return Encoded(buffer.getvalue(), pixels.height, pixels.width)
 
 
 def to_pixels(content: bytes, side: int = 0, upright: bool = True) -> Encoded:
-  """Decodes an image to bytes of RGB.
+  """Decodes an image to RGB bytes.
 
   Args:
-    content: see `to_jpeg`.
-    side: height and width to resize to, not keeping the aspect, bilinear; 0
-      keeps the size.
-    upright: see `to_jpeg`.
+    content: content of an image file, as in `to_jpeg`.
+    side: height and width to resize to, bilinearly and without keeping the
+      aspect ratio, in pixels; 0 keeps the size.
+    upright: rotates photos according to their EXIF orientation.
 
   Returns:
     The pixels, uint8 [height, width, 3], row by row.
@@ -180,7 +178,7 @@ def to_pixels(content: bytes, side: int = 0, upright: bool = True) -> Encoded:
 
 
 def _opened(content: bytes) -> Image.Image:
-  """Reads the header."""
+  """Reads the header of an image and checks its size."""
   if not content:
     raise ImageError('expected an image; received an empty file')
   try:
@@ -192,7 +190,7 @@ def _opened(content: bytes) -> Image.Image:
     ) from error
   except (Image.DecompressionBombError, Image.DecompressionBombWarning) as bomb:
     raise _too_large(str(bomb)) from bomb
-  # Pillow's decoders raise whatever their parsing meets.
+  # Pillow's decoders raise arbitrary errors for damaged files.
   except Exception as error:
     raise _damaged(error) from error
   if image.width * image.height > MAX_PIXELS:
@@ -206,12 +204,12 @@ def _opened(content: bytes) -> Image.Image:
 
 
 def _has_room(content: bytes, width: int, height: int) -> bool:
-  """Whether a JPEG has a bit for each block of 8 x 8 pixels."""
+  """Returns whether a JPEG has a bit for each block of 8 x 8 pixels."""
   return 8 * len(content) >= (width // 8) * (height // 8)
 
 
 def _is_kept(image: Image.Image, upright: bool = True) -> bool:
-  """Whether an image is a JPEG that is stored and decoded as it is."""
+  """Returns whether an image is a JPEG that is used unchanged."""
   return (
     image.format in _JPEGS
     and image.mode in _JPEG_MODES
@@ -220,10 +218,10 @@ def _is_kept(image: Image.Image, upright: bool = True) -> bool:
 
 
 def _is_plain_jpeg(content: bytes) -> bool:
-  """Whether a file is a JPEG that is surely kept, see `_is_kept`.
+  """Returns whether the markers show a JPEG that `_is_kept` would accept.
 
-  False where Pillow has to look: at EXIF and XMP, which may say how to turn it,
-  at other numbers of colours, and at whatever is unusual.
+  Returns False if Pillow has to decide: for EXIF and XMP, which may contain an
+  orientation, for other numbers of channels, and for anything unusual.
   """
   if not (content.startswith(_JPEG_START) and content.endswith(_JPEG_END)):
     return False
@@ -254,14 +252,14 @@ def _is_plain_jpeg(content: bytes) -> bool:
 def _orientation(image: Image.Image) -> int:
   try:
     return image.getexif().get(_ORIENTATION, _UPRIGHT)
-  except Exception:  # damaged EXIF says nothing; the image may be whole
+  except Exception:  # damaged EXIF has no orientation; the image may be valid
     return _UPRIGHT
 
 
 def _check_jpeg(content: bytes) -> None:
-  """Decodes with what trainers decode with, at an eighth of the size.
+  """Decodes with TensorFlow, as trainers do, at an eighth of the size.
 
-  All of the file is read even so; only the pixels are not all computed.
+  This reads the whole file but does not compute all pixels.
   """
   try:
     tf.io.decode_jpeg(content, channels=3, ratio=8)
@@ -272,7 +270,7 @@ def _check_jpeg(content: bytes) -> None:
 
 
 def _rgb(image: Image.Image, upright: bool) -> Image.Image:
-  """Decodes the first picture to RGB, transparent parts in white."""
+  """Decodes the first picture to RGB; transparent parts become white."""
   try:
     image.load()
     if upright and _orientation(image) != _UPRIGHT:
@@ -290,7 +288,7 @@ def _rgb(image: Image.Image, upright: bool) -> Image.Image:
 
 
 def _eight_bits(image: Image.Image) -> np.ndarray:
-  """The high bytes of 16-bit grey."""
+  """Returns the high bytes of 16-bit grey."""
   return (np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8)
 
 

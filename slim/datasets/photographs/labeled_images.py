@@ -20,11 +20,11 @@ _SHUFFLE_SEED = 12345
 
 
 class Item(NamedTuple):
-  """An image with its label.
+  """An image file with its label.
 
   Attributes:
-    file: where it is.
-    label: its class.
+    file: location of the file.
+    label: label of its class.
   """
 
   file: archives.Member
@@ -34,7 +34,7 @@ class Item(NamedTuple):
 def shuffled(
   items: abc.Sequence[Item], seed: int = _SHUFFLE_SEED
 ) -> list[Item]:
-  """Returns the items in an order that depends on names and seed alone."""
+  """Returns the items in an order that depends only on names and seed."""
   ordered = sorted(items, key=lambda item: item.file.name)
   random.Random(seed).shuffle(ordered)
   return ordered
@@ -47,17 +47,17 @@ def plan(
   file_names: abc.Mapping[str, tuple[str, ...]],
   source: str,
 ) -> sharding.Plan:
-  """Plans to write JPEG, upright, with the keys of build_image_data.
+  """Plans shards of upright JPEGs with the keys of build_image_data.
 
   Args:
-    dataset: its name.
+    dataset: name of the data set.
     class_names: names of the labels, from label 0.
     splits: items by split, in the order of the records.
-    file_names: of the shards, by split.
-    source: where they come from, for people.
+    file_names: names of the shards by split.
+    source: origin of the images, for messages.
 
   Returns:
-    What `slim.datasets.records.sharding.write` takes.
+    The argument of `slim.datasets.records.sharding.write`.
   """
   return sharding.Plan(
     dataset=dataset,
@@ -78,14 +78,11 @@ def plan(
 def identity(splits: abc.Iterable[abc.Iterable[Item]]) -> str:
   """Returns a hash of names, labels, sizes and times of all files.
 
-  Args:
-    splits: items of each split.
-
   Raises:
-    OSError: a file cannot be examined.
+    OSError: a file's status cannot be read.
   """
   digest = hashlib.sha256()
-  # Once for the many images of a tar.
+  # Cached, because many images may be in the same tar.
   time_of = functools.cache(lambda path: os.stat(path).st_mtime_ns)
   for items in splits:
     for file, label in items:
@@ -101,15 +98,15 @@ def unpack(
 ) -> None:
   """Writes the images as files, into a folder for each class.
 
-  Files that are there with their size are kept.
+  Existing files of the same size are not written again.
 
   Args:
-    items: what to write.
+    items: the images to write.
     class_names: names of the folders, from label 0.
-    folder: made if it does not exist.
+    folder: output folder; created if it does not exist.
 
   Raises:
-    slim.errors.DataError: the folder cannot be written or has no space.
+    slim.errors.DataError: the folder is not writable or the disk is full.
   """
   try:
     for item in progress.Progress(items, desc=folder.name, unit=' images'):
@@ -133,10 +130,10 @@ def read(
 
   Args:
     item: the image.
-    make: a function of `slim.datasets.photographs.images`, as `to_jpeg`.
+    make: a function of `slim.datasets.photographs.images`, such as `to_jpeg`.
 
   Returns:
-    What `make` returns, or why it cannot be had.
+    What `make` returns, or the reason why the image cannot be read.
   """
   name = item.file.path
   if not name.endswith(item.file.name):
@@ -148,7 +145,7 @@ def read(
 
 
 def _content(item: Item) -> bytes:
-  """The file, unless it is larger than any image."""
+  """Returns the content; refuses a file that is too large for an image."""
   images.check_bytes(item.file.size)
   return item.file.read()
 
@@ -162,13 +159,13 @@ def _encode(item: Item, text: str) -> bytes | shard_writer.Unreadable:
 
 
 def record(image: images.Encoded, label: int, text: str, name: str) -> bytes:
-  """Returns an image as build_image_data writes it.
+  """Serializes an image as build_image_data does.
 
   Args:
-    image: JPEG.
-    label: its class.
+    image: a JPEG.
+    label: label of its class.
     text: name of the class.
-    name: of the file.
+    name: file name without a folder.
   """
   size = (image.height, image.width, 3)
   return features.serialize(

@@ -1,4 +1,4 @@
-"""Counts the records of a folder once, for data sets without `shards.json`."""
+"""Caches the record counts of folders without `shards.json`."""
 
 import contextlib
 import json
@@ -10,7 +10,7 @@ from typing import Any
 from slim.datasets.records import disk
 from slim.datasets.records import records
 
-# Hidden, so that no reader takes it for data.
+# A hidden file, which readers do not take for data.
 FILE_NAME = '.record_counts.json'
 
 _FORMAT = 1
@@ -19,11 +19,11 @@ _FORMAT = 1
 def count(
   paths: abc.Sequence[str | os.PathLike[str]],
 ) -> tuple[records.RecordFile, ...]:
-  """Counts the records of files of one folder, or recalls their numbers.
+  """Counts the records of files of one folder, or reads cached counts.
 
-  Numbers are kept in the folder beside size and time of each file, and used
-  until one of these changes. A folder that cannot be written is counted anew
-  each time.
+  The folder caches the counts with the size and modification time of each
+  file. A file is counted again when its size or time changes. If the folder
+  is not writable, files are counted on every call.
 
   Args:
     paths: at least one file, all in the same folder.
@@ -32,7 +32,7 @@ def count(
     A RecordFile for each, in the same order.
 
   Raises:
-    slim.errors.DataError: a file is damaged; see `records.scan`.
+    slim.errors.DataError: a file is damaged, as `records.scan` reports it.
   """
   folder = pathlib.Path(paths[0]).parent
   known = _recall(folder / FILE_NAME)
@@ -56,7 +56,7 @@ def count(
 
 
 def _stamp(path: str) -> dict[str, int]:
-  """Size and time of a file; {} where there is none, which scanning says."""
+  """Returns size and time of a file; {} if it is missing (scan reports it)."""
   try:
     status = os.stat(path)
   except OSError:
@@ -65,7 +65,7 @@ def _stamp(path: str) -> dict[str, int]:
 
 
 def _recall(path: pathlib.Path) -> dict[str, Any]:
-  """The entries; none where the file is absent or not ours."""
+  """Returns the cached entries; {} if the file is missing or not a cache."""
   try:
     content = json.loads(path.read_bytes())
   except (OSError, ValueError, RecursionError):
@@ -77,7 +77,7 @@ def _recall(path: pathlib.Path) -> dict[str, Any]:
 
 
 def _is_entry(entry: Any, stamp: dict[str, int]) -> bool:
-  """Whether what is kept of a file still holds; it may be anything."""
+  """Returns whether a cached entry, of any type, is valid for the stamp."""
   return (
     isinstance(entry, dict)
     and all(type(entry.get(key)) is int for key in (*stamp, 'num_examples'))
@@ -89,6 +89,6 @@ def _is_entry(entry: Any, stamp: dict[str, int]) -> bool:
 
 def _keep(path: pathlib.Path, entries: dict[str, Any]) -> None:
   content = json.dumps({'format': _FORMAT, 'files': entries})
-  # Only a convenience: a read-only folder is no reason to stop.
+  # The cache is optional, so a read-only folder is not an error.
   with contextlib.suppress(OSError):
     disk.write_text(path, content)

@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and held by one process at a time."""
+"""Atomic file writes, file locks and digests."""
 
 import contextlib
 import errno
@@ -18,20 +18,18 @@ _READ_TOGETHER = 1 << 20  # bytes
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> abc.Iterator[pathlib.Path]:
-  """Makes a file that is at any time the old one or the new one.
+  """Replaces a file atomically: readers see the old one or the new one.
 
-  That holds for a process that is killed and for a power cut too. Several
-  processes may do it at once: the last one stays.
-
-  Args:
-    path: of the file.
+  This holds if the process is killed and after a power cut. Several processes
+  may replace the same file at once; the last one wins.
 
   Yields:
-    The name to write to: a hidden file beside it, which does not exist yet.
+    The path to write to: a hidden file in the same folder, which does not
+    exist yet.
 
   Raises:
-    OSError: it cannot be written; the old file stays, as it does where the
-      block raises.
+    OSError: the file cannot be written. The old file stays, as it does if
+      the block raises.
   """
   path = pathlib.Path(path)
   hidden = path.with_name(f'.{path.name}.{uuid.uuid4().hex[:8]}.tmp')
@@ -43,21 +41,21 @@ def replacing(path: str | os.PathLike[str]) -> abc.Iterator[pathlib.Path]:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-  """Writes a file of text, by `replacing`."""
+  """Writes a UTF-8 text file atomically."""
   with replacing(path) as hidden:
     hidden.write_text(text, encoding='utf-8')
 
 
 @contextlib.contextmanager
 def making_folder(path: str | os.PathLike[str]) -> abc.Iterator[pathlib.Path]:
-  """Makes a file or a folder that is there with all its files or not at all.
+  """Creates a file or a folder atomically, with all the files in it.
 
   Args:
-    path: of it; its parents are made. What is there when the block ends must be
-      an empty folder or nothing.
+    path: path to create; its parents are created. When the block ends,
+      nothing but an empty folder may exist there.
 
   Yields:
-    The name to make it under, which does not exist yet.
+    A temporary path to create it at, which does not exist yet.
 
   Raises:
     OSError: it cannot be written.
@@ -76,13 +74,13 @@ def making_folder(path: str | os.PathLike[str]) -> abc.Iterator[pathlib.Path]:
 
 
 def make_folder(path: pathlib.Path) -> None:
-  """Makes a folder and its parents, all on the disk.
+  """Creates a folder and its parents, and syncs them to disk.
 
   Args:
-    path: of it; may be there.
+    path: path of the folder; may exist.
 
   Raises:
-    OSError: it cannot be made.
+    OSError: the folder cannot be created.
   """
   missing = [place for place in (path, *path.parents) if not place.exists()]
   try:
@@ -90,32 +88,32 @@ def make_folder(path: pathlib.Path) -> None:
   except FileExistsError as error:
     for place in missing:
       if place.is_symlink():
-        # What the system says is that the file exists.
+        # The system's message would be that the file exists.
         raise FileNotFoundError(
           errno.ENOENT,
           f'{place} is a link to {os.readlink(place)}, which is not there',
         ) from error
     raise
   for made in missing:
-    # A folder that may be written need not be one that may be opened.
+    # A folder may be writable but not readable.
     with contextlib.suppress(PermissionError):
       sync(made.parent)
 
 
 def put(made: pathlib.Path, path: pathlib.Path) -> None:
-  """Gives what is finished its name, on the same disk and on it."""
+  """Syncs a finished file and renames it to a path on the same disk."""
   sync(made)
   os.replace(made, path)
   sync(path.parent)
 
 
 def sync(path: os.PathLike[str]) -> None:
-  """Brings a file or folder to the disk, so that a power cut keeps it."""
+  """Flushes a file or folder to disk, so that it survives a power cut."""
   descriptor = os.open(path, os.O_RDONLY)
   try:
     os.fsync(descriptor)
   except OSError as error:
-    # Some network file systems bring no folders to the disk.
+    # Some network file systems cannot sync folders.
     if error.errno != errno.EINVAL:
       raise
   finally:
@@ -123,14 +121,14 @@ def sync(path: os.PathLike[str]) -> None:
 
 
 def digest(path: str | os.PathLike[str], algorithm: str = 'sha256') -> str:
-  """The hash of a file, in lower-case hexadecimal digits.
+  """Returns the hash of a file, in lower-case hexadecimal digits.
 
   Args:
-    path: of the file.
-    algorithm: a name that `hashlib` knows.
+    path: path of the file.
+    algorithm: a name that `hashlib` accepts.
 
   Raises:
-    OSError: it cannot be read.
+    OSError: the file cannot be read.
   """
   found = hashlib.new(algorithm, usedforsecurity=False)
   with open(path, 'rb') as file:
@@ -140,18 +138,19 @@ def digest(path: str | os.PathLike[str], algorithm: str = 'sha256') -> str:
 
 
 def lock(file: int | IO[Any]) -> bool:
-  """Keeps other processes out of an open file or folder.
+  """Locks an open file or folder against other processes, without waiting.
 
-  The lock goes with the descriptor, and so with the process, however that ends.
+  The operating system releases the lock when the descriptor is closed or the
+  process ends.
 
   Args:
     file: a descriptor, or an object that has one.
 
   Returns:
-    False where another process has it.
+    False if another process holds the lock.
 
   Raises:
-    OSError: the file system has no locks.
+    OSError: the file system does not support locks.
   """
   try:
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

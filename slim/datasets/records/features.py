@@ -1,7 +1,7 @@
 """Serialized tf.train.Example with the keys of the 2017 records.
 
-Features is a map, of which protobuf promises no order. It is asked for one, so
-that equal conversions have equal SHA-256.
+Features is a map, which protobuf may serialize in any order. Deterministic
+serialization fixes the order, so that equal conversions have equal SHA-256.
 """
 
 from collections import abc
@@ -12,30 +12,30 @@ IMAGE = 'image/encoded'
 
 
 def of_bytes(*values: bytes) -> tf.train.Feature:
-  """A list of byte strings."""
+  """Returns a feature with a list of byte strings."""
   return tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
 
 
 def of_ints(*values: int) -> tf.train.Feature:
-  """A list of int64."""
+  """Returns a feature with a list of int64."""
   return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
 
 
 def of_floats(*values: float) -> tf.train.Feature:
-  """A list of float32."""
+  """Returns a feature with a list of float32."""
   return tf.train.Feature(float_list=tf.train.FloatList(value=values))
 
 
 def of_boxes(
   boxes: abc.Sequence[tuple[float, float, float, float]] = (),
 ) -> dict[str, tf.train.Feature]:
-  """The four lists of sides of boxes.
+  """Returns the features of bounding boxes: a list for each side.
 
   Args:
     boxes: (xmin, ymin, xmax, ymax) each, relative to the image, in [0, 1].
 
   Returns:
-    Features by key, empty lists where there is no box.
+    Features by key; the lists are empty if there is no box.
   """
   xmin, ymin, xmax, ymax = zip(*boxes, strict=True) if boxes else [()] * 4
   sides = {'xmin': xmin, 'xmax': xmax, 'ymin': ymin, 'ymax': ymax}
@@ -48,16 +48,16 @@ def of_boxes(
 def of_image(
   image_format: bytes, size: tuple[int, int, int], label: int, text: str
 ) -> dict[str, tf.train.Feature]:
-  """What every record says of its image, but for the image.
+  """Returns all features of an image except the encoded image.
 
-  As in 2017 the colorspace says RGB even where there is one channel, so that
-  one parser serves all data sets.
+  As in 2017, the colorspace is RGB even for one channel, so that one parser
+  reads all data sets.
 
   Args:
     image_format: b'png', b'JPEG' or b'RAW'.
-    size: height, width and channels.
-    label: the class.
-    text: its name.
+    size: height, width and channels; lengths in pixels.
+    label: label of the class.
+    text: name of the class.
 
   Returns:
     Features by key.
@@ -75,46 +75,32 @@ def of_image(
 
 
 def serialize(features: abc.Mapping[str, tf.train.Feature]) -> bytes:
-  """Serializes an example.
-
-  Args:
-    features: by key.
-
-  Returns:
-    A tf.train.Example.
-  """
+  """Serializes features, by key, as a tf.train.Example."""
   return tf.train.Example(
     features=tf.train.Features(feature=features)
   ).SerializeToString(deterministic=True)
 
 
 class Template:
-  """Serializes examples that differ in image/encoded alone.
+  """Serializes examples that differ only in image/encoded.
 
-  A serialized map is its entries one after the other: so
-  that what stays equal is serialized once. For small images the rest would cost
-  more time than compressing the image.
+  A serialized map is the concatenation of its entries, so the constant
+  entries are serialized once. For small images they would otherwise take more
+  time than compressing the image.
   """
 
   def __init__(self, features: abc.Mapping[str, tf.train.Feature]):
-    """Serializes what stays equal.
+    """Serializes the constant features.
 
     Args:
-      features: all but image/encoded.
+      features: all except image/encoded.
     """
     rest = tf.train.Features(feature=features)
     self._rest = rest.SerializeToString(deterministic=True)
 
   def serialize(self, encoded: bytes) -> bytes:
-    """Serializes an example.
-
-    Args:
-      encoded: the image.
-
-    Returns:
-      A tf.train.Example.
-    """
+    """Serializes a tf.train.Example with this encoded image."""
     entry = tf.train.Features(feature={IMAGE: of_bytes(encoded)})
     content = self._rest + entry.SerializeToString()
-    # On the wire an Example is as this list: field 1, its length, its bytes.
+    # An Example has the wire format of this list: field 1, its length, data.
     return tf.train.BytesList(value=[content]).SerializeToString()

@@ -1,15 +1,15 @@
-"""Names of classes, as lines of `labels.txt`."""
+"""Checks names of classes that become lines of `labels.txt`."""
 
 import unicodedata
 
 
 def why_no_line(name: str) -> str:
-  """Why a name cannot be a line of the file; '' where it can.
+  """Returns why a name cannot be a line of the file; '' if it can.
 
   Args:
-    name: of a class, as Python has the names of files.
+    name: name of a class, as Python decodes file names.
   """
-  # What is not UTF-8 are surrogates, which no file of text can hold.
+  # Bytes that are not UTF-8 become surrogates, which cannot be encoded.
   if name.encode(errors='replace').decode() != name:
     return 'it is not UTF-8'
   if name.splitlines() not in ([name], []):

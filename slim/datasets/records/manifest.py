@@ -1,6 +1,6 @@
-"""Reads `shards.json`, in which a converter says what it has written.
+"""Reads `shards.json`, a converter's description of the files it wrote.
 
-The file is not trusted: it comes with a data set, from wherever that comes.
+The file is validated, because data sets may come from untrusted sources.
 """
 
 import hashlib
@@ -18,10 +18,10 @@ from slim import errors
 FILE_NAME = 'shards.json'
 
 FORMAT = 1
-_MAX_BYTES = 2**26  # far above ImageNet's, of about 200 KB
-_MAX_COUNT = 2**53  # what JSON's numbers carry exactly everywhere
+_MAX_BYTES = 2**26  # far above ImageNet's file of about 200 KB
+_MAX_COUNT = 2**53  # integers that every JSON parser represents exactly
 _MAX_LABEL = 2**31 - 1
-_MAX_NAME_BYTES = 255  # of file systems
+_MAX_NAME_BYTES = 255  # the limit of file systems
 _SHA256 = re.compile('[0-9a-f]{64}')
 
 
@@ -29,10 +29,10 @@ class Shard(NamedTuple):
   """One file of a split.
 
   Attributes:
-    file: its name, without a folder.
-    num_examples: records in it.
-    size: of the file, in bytes.
-    sha256: of the file, 64 hexadecimal digits.
+    file: file name without a folder.
+    num_examples: number of records.
+    size: size of the file in bytes.
+    sha256: digest of the file, 64 hexadecimal digits.
   """
 
   file: str
@@ -42,10 +42,10 @@ class Shard(NamedTuple):
 
 
 class SplitEntry(NamedTuple):
-  """What the converter wrote of a split.
+  """A split in the manifest.
 
   Attributes:
-    num_examples: in all shards, >= 1.
+    num_examples: number of examples in all shards, >= 1.
     shards: in the order of writing.
   """
 
@@ -54,26 +54,26 @@ class SplitEntry(NamedTuple):
 
   @property
   def digest(self) -> str:
-    """16 hexadecimal digits, equal for equal shards in equal order."""
+    """Returns 16 hex digits, equal for equal shards in equal order."""
     digests = ''.join(shard.sha256 for shard in self.shards)
     return hashlib.sha256(digests.encode()).hexdigest()[:16]
 
 
 class Manifest(NamedTuple):
-  """What a folder of shards holds.
+  """The contents of a folder of shards.
 
   Attributes:
-    dataset: its name, 'cifar10'.
-    num_classes: as the converter counts them, >= 1.
-    labels: name by label, or None. Where label 0 is no class of its own, its
-      name is 'background'.
-    splits: by name, each in the order of its examples.
-    features: of every example: kind ('bytes_list', 'float_list' or
-      'int64_list') by key; empty where the converter does not say.
-    source: where the examples came from, for people.
-    fingerprint: equal for equal examples in equal order and shards; '' where
+    dataset: name of the data set, such as 'cifar10'.
+    num_classes: number of classes that the converter counted, >= 1.
+    labels: name by label, or None. If label 0 is not a class, its name is
+      'background'.
+    splits: by name; a split lists its shards in the order of its examples.
+    features: kind of each feature ('bytes_list', 'float_list' or
+      'int64_list') by key, equal in every example; empty if unknown.
+    source: origin of the examples, for messages.
+    fingerprint: equal for equal examples in equal order and shards; '' if
       the converter has none.
-    skipped: files that were left out because they are unreadable.
+    skipped: unreadable files that were skipped.
   """
 
   dataset: str
@@ -87,32 +87,32 @@ class Manifest(NamedTuple):
 
   @property
   def names(self) -> list[str]:
-    """Names of all shards."""
+    """Returns the file names of all shards."""
     return [s.file for split in self.splits.values() for s in split.shards]
 
   @property
   def counts(self) -> dict[str, int]:
-    """Number of examples by split."""
+    """Returns the number of examples by split."""
     return {name: split.num_examples for name, split in self.splits.items()}
 
   @property
   def label_range(self) -> int:
-    """Number of logits that every label needs: labels are below it."""
+    """Returns the number of logits needed: all labels are below it."""
     return max(self.num_classes, *(label + 1 for label in self.labels or [0]))
 
 
 def read(data_dir: str | os.PathLike[str]) -> Manifest | None:
-  """Reads `<data_dir>/shards.json`; keys that it does not know are passed over.
+  """Reads `<data_dir>/shards.json`; ignores unknown keys.
 
   Args:
-    data_dir: folder that a converter has filled.
+    data_dir: a folder filled by a converter.
 
   Returns:
-    The manifest; None where there is no such file.
+    The manifest; None if the file does not exist.
 
   Raises:
-    slim.errors.DataError: it cannot be read, or says what cannot be; names the
-      place within the file.
+    slim.errors.DataError: the file cannot be read or is invalid. The message
+      names the location in the file.
   """
   path = pathlib.Path(data_dir) / FILE_NAME
   try:
@@ -127,7 +127,7 @@ def read(data_dir: str | os.PathLike[str]) -> Manifest | None:
   if len(content) > _MAX_BYTES:
     raise _refused(path, '', f'at most {_MAX_BYTES} bytes', 'more')
   try:
-    # Recursion: thousands of opening brackets.
+    # RecursionError: thousands of opening brackets.
     tree = json.loads(content)
   except (ValueError, RecursionError) as error:
     raise _refused(path, '', 'JSON', f'"{error}"') from error
@@ -135,7 +135,7 @@ def read(data_dir: str | os.PathLike[str]) -> Manifest | None:
 
 
 class _Node(NamedTuple):
-  """A value within the file, and where it stands."""
+  """A value in the file, and its location."""
 
   path: pathlib.Path
   where: str
@@ -159,7 +159,7 @@ class _Node(NamedTuple):
 
   def text(self) -> str:
     text = self._typed(str, 'a string')
-    # JSON can spell halves of characters, which no file can hold.
+    # JSON can spell lone surrogates, which no file can hold.
     if re.search('[\ud800-\udfff]', text):
       raise self.refused('a string of whole characters')
     return text

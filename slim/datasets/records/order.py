@@ -1,7 +1,7 @@
-"""Streams of serialized examples whose order is a function of the position.
+"""Streams of examples whose order is a function of the position.
 
-No iterator has to be saved: to go on where a run stopped, start a new stream
-at the position it had reached.
+No iterator state has to be saved: to continue a run, start a new stream at
+the position that the run reached.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from slim.datasets.records import records
 
-# Stands for "the order of the files" where otherwise a window's number stands.
+# Replaces the window number in the seed of the file permutation.
 _FILES = -1
 
 
@@ -23,19 +23,20 @@ def in_file_order(files: abc.Sequence[records.RecordFile]) -> tf.data.Dataset:
     files: at least one.
 
   Returns:
-    Elements (position int64 [], serialized string []); positions from 0.
+    Elements (position int64 [], serialized string []); positions start at 0.
   """
   return _read(*_columns(files)).enumerate()
 
 
 class Reference(NamedTuple):
-  """Where in memory a serialized example is.
+  """The location of a serialized example in memory.
 
   Photographs are large: each copy of their strings costs some percent of the
-  time of decoding them, and so they are passed on by reference.
+  time of decoding them. A reference avoids the copies.
 
   Attributes:
-    window: variant [], the strings [w] of a window, one for all its references.
+    window: variant [], holds the strings [w] of a window; all references of
+      the window share it.
     row: int32 [], in [0, w).
   """
 
@@ -43,7 +44,7 @@ class Reference(NamedTuple):
   row: tf.Tensor
 
   def serialized(self) -> tf.Tensor:
-    """The example, a copy, string []."""
+    """Returns a copy of the serialized example, string []."""
     (window,) = tf.raw_ops.OptionalGetValue(
       optional=self.window, output_types=[tf.string], output_shapes=[[None]]
     )
@@ -57,26 +58,26 @@ def shuffled(
   start: int,
   window: int,
 ) -> tf.data.Dataset:
-  """Streams the records for ever, each epoch in another order.
+  """Streams the records without end, each epoch in a different order.
 
-  Position p is record p % n of epoch p // n, n being the number of records. For
-  given files and window, an epoch's order depends on (seed, epoch) alone: the
-  files are permuted, their records strung together and cut into windows, and
-  each window is permuted. A window that holds all records gives every order; a
-  smaller one mixes records only within it, so files should not be sorted by
-  label.
+  Position p is record p % n of epoch p // n, where n is the number of records.
+  For given files and window, an epoch's order depends only on (seed, epoch):
+  the files are permuted, their records are concatenated and cut into windows,
+  and each window is permuted. A window that holds all records can produce
+  every order. A smaller one mixes records only within the window, so files
+  should not be sorted by label.
 
-  Files are read from front to back, as disks and networks like it, and no index
-  of where records begin is needed; what is in memory is bounded by the window
-  and not by the files.
+  Each file is read sequentially, which suits disks and networks, and needs no
+  index of record offsets. The window, not the file size, bounds the memory.
 
   Args:
     files: at least one record in all.
     seed: any int64.
-    start: position of the first element, >= 0. Files before it are not opened;
-      in its own file only the lengths of the records before it are read.
-    window: records shuffled together, >= 1. In memory are two windows, the next
-      one being read while one is delivered, and a permuted copy.
+    start: position of the first element, >= 0. Earlier files are not opened;
+      in the file of this position, only the lengths of earlier records are
+      read.
+    window: number of records shuffled together, >= 1. Memory holds two
+      windows (one is read while the other is delivered) and a permuted copy.
 
   Returns:
     Elements (position int64 [], serialized string []), without end.
@@ -91,21 +92,22 @@ def shuffled_references(
   start: int,
   window: int,
 ) -> tf.data.Dataset:
-  """Streams the same as `shuffled`, without copying; for large records.
+  """Streams what `shuffled` streams, without copies; for large records.
 
   Args:
-    files: as there.
-    seed: as there.
-    start: as there.
-    window: as there, but there is no permuted copy in memory.
+    files: at least one record in all.
+    seed: any int64.
+    start: position of the first element, >= 0.
+    window: number of records shuffled together, >= 1. Memory holds two
+      windows and no permuted copy.
 
   Returns:
     Elements (position int64 [], Reference), without end.
   """
 
   def permuted(serialized: tf.Tensor, places: tf.Tensor) -> Reference:
-    # Within a variant, because tf.data counts the bytes of all strings of a
-    # tensor whenever it hands it on.
+    # A variant, because tf.data counts the bytes of all strings of a tensor
+    # whenever it passes the tensor on.
     wrapped = tf.raw_ops.OptionalFromValue(components=[serialized])
     return Reference(tf.fill(tf.shape(places), wrapped), places)
 
@@ -113,14 +115,15 @@ def shuffled_references(
 
 
 def shuffled_indices(count: int, *, seed: int, start: int) -> tf.data.Dataset:
-  """Streams the numbers of examples for ever, each epoch in another order.
+  """Streams example indices without end, each epoch in a different order.
 
-  For sources that are read by number. Position p is number p % count of epoch
-  p // count, and an epoch's order, any of all, depends on (seed, epoch) alone.
+  For sources that are read by index. Position p is element p % count of epoch
+  p // count. An epoch's order depends only on (seed, epoch), and every order
+  is possible.
 
   Args:
-    count: how many examples there are, >= 1. An epoch's order is in memory:
-      16 bytes an example.
+    count: number of examples, >= 1. An epoch's order takes 16 bytes of memory
+      per example.
     seed: any int64.
     start: position of the first element, >= 0.
 
@@ -139,15 +142,16 @@ def shuffled_indices(count: int, *, seed: int, start: int) -> tf.data.Dataset:
 
 
 def part_of(count: int, worker: int, num_workers: int) -> tuple[int, int]:
-  """Deals examples to workers: consecutive, whole, and without overlap.
+  """Partitions examples among workers into consecutive ranges.
 
   Args:
-    count: examples in all, >= num_workers.
+    count: number of examples, >= num_workers.
     worker: in [0, num_workers).
     num_workers: >= 1.
 
   Returns:
-    (first example, first of the next worker). Shares differ by at most one.
+    (first example of this worker, first of the next). Sizes of the ranges
+    differ by at most one; ranges do not overlap and cover all examples.
 
   Raises:
     ValueError: a number is out of its range.
@@ -170,15 +174,15 @@ def part_of(count: int, worker: int, num_workers: int) -> tuple[int, int]:
 def part_of_files(
   files: abc.Sequence[records.RecordFile], worker: int, num_workers: int
 ) -> tuple[records.RecordFile, ...]:
-  """A worker's records: whole files, but perhaps for the first and the last.
+  """Returns a worker's records: whole files, except perhaps first and last.
 
   Args:
-    files: in the same order for every worker.
+    files: in the same order on every worker.
     worker: in [0, num_workers).
     num_workers: from 1 to the number of records.
 
   Returns:
-    At least one; `first` and `count` say which records of a file.
+    At least one; `first` and `count` select the records of a file.
 
   Raises:
     ValueError: a number is out of its range.
@@ -199,7 +203,7 @@ def part_of_files(
 def _columns(
   files: abc.Sequence[records.RecordFile],
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-  """(paths string [n], first records int64 [n], counts int64 [n])."""
+  """Returns (paths string [n], first records int64 [n], counts int64 [n])."""
   return (
     tf.constant([file.path for file in files]),
     tf.constant([file.first for file in files], tf.int64),
@@ -210,7 +214,7 @@ def _columns(
 def _without_first(
   skipped: tf.Tensor, paths: tf.Tensor, firsts: tf.Tensor, counts: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-  """The columns without the first `skipped` records of all."""
+  """Returns the columns without the first `skipped` records of all files."""
   before = tf.cumsum(counts, exclusive=True)
   dropped = tf.clip_by_value(skipped - before, 0, counts)
   left = dropped < counts
@@ -243,18 +247,13 @@ def _shuffled(
   start: int,
   window: int,
 ) -> tf.data.Dataset:
-  """(position, element); `permuted` makes the elements of a window.
+  """Streams (position, element); `permuted` makes the elements of a window.
 
-  Args:
-    files: see `shuffled`.
-    permuted: takes strings [w] and a permutation, int32 [w]; returns elements
-      [w] in that order.
-    seed: see `shuffled`.
-    start: see `shuffled`.
-    window: see `shuffled`.
+  `permuted` takes strings [w] and a permutation, int32 [w]; it returns elements
+  [w] in that order. The other arguments are those of `shuffled`.
 
   Returns:
-    Elements (position int64 [], what `permuted` made), without end.
+    Elements (position int64 [], result of `permuted`), without end.
   """
   total = sum(file.count for file in files)
   first_epoch, offset = divmod(start, total)
@@ -276,7 +275,7 @@ def _shuffled(
     return tf.data.Dataset.from_tensor_slices(permuted(serialized, places))
 
   epochs = tf.data.Dataset.counter(first_epoch, dtype=tf.int64)
-  # Across epochs, so that none begins with waiting for its first window.
+  # Prefetch across epochs, so that no epoch waits for its first window.
   windows = epochs.flat_map(windows_of).prefetch(1)
   return windows.flat_map(permute).skip(within).enumerate(start)
 
@@ -284,10 +283,9 @@ def _shuffled(
 def _permutation(
   size: tf.Tensor | int, seed: int, epoch: tf.Tensor, number: tf.Tensor | int
 ) -> tf.Tensor:
-  """A random permutation of range(size), int32 [size].
+  """Returns a random permutation of range(size), int32 [size].
 
-  It depends on nothing but the arguments: neither on the device nor on what
-  was drawn before.
+  It depends only on the arguments, not on the device or on earlier draws.
   """
   key = tf.random.experimental.stateless_fold_in(
     tf.stack([tf.cast(seed, tf.int64), tf.cast(epoch, tf.int64)]), number

@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal, lines in a log file."""
+"""Shows the progress of long work: a bar on a terminal, lines in a log."""
 
 import math
 import sys
@@ -8,22 +8,23 @@ from typing import TextIO
 
 import tqdm
 
-_SECONDS = 30  # between two lines in a file
+_SECONDS = 30  # between two lines in a log file
 
 
 class Progress(tqdm.tqdm):
-  """A tqdm that writes whole lines, now and then, where no terminal is.
+  """A tqdm that writes whole lines if standard error is not a terminal.
 
-  What is done within half a minute leaves no line.
+  It writes a line every 30 seconds. Work that takes less than 30 seconds
+  writes none.
   """
 
   def __init__(self, *arguments: Any, **options: Any):
-    """Begins; see `tqdm.tqdm` for the arguments."""
+    """Takes the arguments of `tqdm.tqdm`."""
     self._in_lines = not sys.stderr.isatty()
     if self._in_lines:
       options |= {
         'mininterval': _SECONDS,
-        # A line is due whatever the number of steps since the last.
+        # Write a line regardless of the number of iterations since the last.
         'miniters': 1,
         'delay': _SECONDS,
         'ncols': 79,
@@ -31,15 +32,15 @@ class Progress(tqdm.tqdm):
     super().__init__(*arguments, **options)
 
   def close(self) -> None:
-    """Ends; a bar stays, and lines need no end."""
+    """Closes the bar; a log file gets no final line."""
     if self._in_lines:
-      # tqdm ends what it has not begun to show without a word.
+      # tqdm closes silently if it is still within its delay.
       self.delay = math.inf
     super().close()
 
   @staticmethod
   def status_printer(file: TextIO) -> abc.Callable[[str], None]:
-    """A function that writes a state; see `tqdm.tqdm.status_printer`."""
+    """Returns a function that writes a status, a line for each in a log."""
     if file.isatty():
       return tqdm.tqdm.status_printer(file)
 

@@ -1,8 +1,8 @@
-"""TFRecord files: how many records they hold, and where they are damaged.
+"""Counts the records of TFRecord files and detects damage.
 
 A record is a little-endian uint64 payload length, the masked CRC-32C of those
 eight bytes, the payload, and the masked CRC-32C of the payload. `scan` reads
-only the lengths, so it is quick enough to run before every start; `verify`
+only the lengths, so it is fast enough to run before every start; `verify`
 reads everything.
 """
 
@@ -23,27 +23,28 @@ _HEADER = struct.Struct('<QI')  # payload length, masked CRC of the length
 _FOOTER_BYTES = 4  # masked CRC of the payload
 _CRC32C_POLYNOMIAL = 0x82F63B78  # reflected Castagnoli polynomial
 _CRC_MASK_DELTA = 0xA282EAD8
-# Two reads of this size fetch a header and skip a large payload; a larger
-# buffer would read photographs that the scan has no use for.
+# Two reads of this size fetch a header and skip a large payload. A larger
+# buffer would read image data that the scan does not need.
 _SCAN_BUFFER_BYTES = 8192
 _SCAN_THREADS = 16
 _MOST_SAID = 1000  # characters of a message
 
 PathLike = str | os.PathLike[str]
 
-# What iterating over records raises. TensorFlow's messages repeat what it could
-# not parse, and where that is no text it fails to make text of the message.
+# Errors raised while iterating over records. TensorFlow's messages repeat the
+# bytes that it could not parse; if these are not UTF-8, decoding the message
+# fails.
 FAILURES = (tf.errors.OpError, UnicodeDecodeError)
 
 
 @dataclasses.dataclass(frozen=True)
 class RecordFile:
-  """A file whose framing was found whole, or a part of one.
+  """A file with valid framing, or a range of its records.
 
   Attributes:
-    path: of the file.
-    count: records to read.
-    first: number of the first record to read, from 0.
+    path: path of the file.
+    count: number of records to read.
+    first: index of the first record to read, from 0.
   """
 
   path: str
@@ -52,15 +53,15 @@ class RecordFile:
 
 
 def find(data_dir: PathLike, split: str) -> list[str]:
-  """Lists the files `<data_dir>/<split>-*` in the order of their names.
+  """Lists the files `<data_dir>/<split>-*`, sorted by name.
 
   Args:
     data_dir: the folder.
     split: 'train', 'test', 'validation'.
 
   Returns:
-    Paths, sorted; empty where nothing matches or there is no such folder. Links
-    to nothing are among them, so that reading says that they lead nowhere.
+    Sorted paths; empty if nothing matches or the folder does not exist.
+    Includes broken symbolic links, so that reading reports them.
   """
   folder = pathlib.Path(data_dir)
   if not folder.is_dir():
@@ -74,16 +75,13 @@ def find(data_dir: PathLike, split: str) -> list[str]:
 
 
 def scan_all(paths: abc.Sequence[PathLike]) -> tuple[RecordFile, ...]:
-  """Scans the framing of several files; see `scan`.
-
-  Args:
-    paths: the files.
+  """Scans the framing of several files in parallel, as `scan` does.
 
   Returns:
-    A RecordFile for each, in the same order.
+    A RecordFile for each path, in the same order.
 
   Raises:
-    slim.errors.DataError: as `scan`, for the first damaged file.
+    slim.errors.DataError: a file is damaged; reports the first one.
   """
   with concurrent.futures.ThreadPoolExecutor(_SCAN_THREADS) as pool:
     return tuple(
@@ -94,9 +92,9 @@ def scan_all(paths: abc.Sequence[PathLike]) -> tuple[RecordFile, ...]:
 def scan(path: PathLike) -> int:
   """Counts the records of a file by their lengths, without the payloads.
 
-  Finds a file that was cut short within a record or whose lengths were damaged.
-  It cannot find a cut between two records, which leaves a whole, shorter file;
-  nor a damaged payload, for which see `verify`.
+  Detects a file that was cut within a record, and damaged lengths. It cannot
+  detect a cut between two records, which leaves a valid, shorter file, or a
+  damaged payload; `verify` checks payloads.
 
   Args:
     path: a TFRecord file without compression.
@@ -105,8 +103,8 @@ def scan(path: PathLike) -> int:
     The number of records, >= 1.
 
   Raises:
-    slim.errors.DataError: the file is damaged, empty or unreadable; names the
-      file and the record, counted from 0.
+    slim.errors.DataError: the file is damaged, empty or unreadable. The
+      message names the file and the record, counted from 0.
   """
   try:
     with open(path, 'rb', buffering=_SCAN_BUFFER_BYTES) as file:
@@ -128,7 +126,8 @@ def verify(path: PathLike) -> int:
     The number of records, >= 1.
 
   Raises:
-    slim.errors.DataError: as `scan`, and also for a damaged payload.
+    slim.errors.DataError: the file is damaged, empty or unreadable, or a
+      payload does not match its CRC.
   """
   expected = scan(path)
   number = 0
@@ -147,19 +146,19 @@ def verify(path: PathLike) -> int:
 def explain(
   error: Exception, paths: abc.Sequence[PathLike]
 ) -> errors.DataError:
-  """Turns an error from reading records into one that says what to do.
+  """Converts an error from reading records into one with a remedy.
 
-  Reads all the files, to find the damaged record: for use after a failure.
+  Reads all the files to find the damaged record. Call it after a failure.
 
   Args:
-    error: what iterating over the records raised, one of `FAILURES`, such as
-      tf.errors.DataLossError.
-    paths: the files that were being read; none for other sources, whose
-      messages say where they stand.
+    error: the error raised by iterating over the records, one of `FAILURES`,
+      such as tf.errors.DataLossError.
+    paths: the files that were being read. Empty for other sources, whose
+      messages already name the location.
 
   Returns:
-    The error to raise from `error`; names file and record where a file is
-    damaged, and repeats the message of `error` where none is.
+    The error to raise from `error`. Names the file and the record if a file
+    is damaged; otherwise repeats the message of `error`.
   """
   for path in paths:
     try:
@@ -181,7 +180,7 @@ def explain(
 
 
 def message_of(error: Exception) -> str:
-  """What TensorFlow says, the beginning of it, of one of `FAILURES`."""
+  """Returns at most 1000 characters of the message of one of `FAILURES`."""
   if isinstance(error, UnicodeDecodeError):
     message = error.object.decode('utf-8', 'replace')
   else:
@@ -190,7 +189,7 @@ def message_of(error: Exception) -> str:
 
 
 def _scan_stream(path: PathLike, file: BinaryIO) -> int:
-  """Counts the records of an open file, which is read from its start."""
+  """Counts the records of an open file, from its start."""
   size = os.fstat(file.fileno()).st_size
   if not size:
     raise _damaged(path, 0, 'at least one record', 'an empty file')
@@ -244,10 +243,10 @@ def _crc32c_table() -> tuple[int, ...]:
 _CRC32C_TABLE = _crc32c_table()
 
 
-# Lengths repeat: the 60,000 of MNIST's training set take a few hundred values.
+# Lengths repeat: the 60,000 of MNIST's training set have a few hundred values.
 @functools.lru_cache(maxsize=65536)
 def _masked_crc32c(data: bytes) -> int:
-  """CRC-32C of `data`, rotated and shifted as TFRecord stores it."""
+  """Computes CRC-32C of `data`, rotated and shifted as TFRecord stores it."""
   crc = 0xFFFFFFFF
   for byte in data:
     crc = _CRC32C_TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)

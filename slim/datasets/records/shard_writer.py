@@ -1,8 +1,9 @@
-"""Writes shards one after the other, of examples that threads encode.
+"""Writes shards one after another, with examples encoded in threads.
 
-Threads, because what costs time (decoding and encoding images, checksums,
-writing) happens outside of Python's lock. A finished shard lies in the place
-with a note beside it, by which an interrupted run finds it again.
+Threads suffice because the expensive work (image decoding and encoding,
+checksums, writing) runs outside Python's global interpreter lock. Beside each
+finished shard is a note, `<name>.json`, with its size and checksum, by which an
+interrupted run finds the shard again.
 """
 
 import collections
@@ -24,19 +25,19 @@ from slim.datasets.records import manifest
 from slim.datasets.records import progress
 from slim.datasets.records import shard_manifest
 
-_FRAMING_BYTES = 16  # of a record: its length, and two checksums
-_CHUNKS_AHEAD = 4  # a thread; bounds the memory for encoded examples
+_FRAMING_BYTES = 16  # per record: its length and two checksums
+_CHUNKS_AHEAD = 4  # per thread; bounds the memory for encoded examples
 
 _Task = TypeVar('_Task')
 _Result = TypeVar('_Result')
 
 
 class Unreadable(NamedTuple):
-  """Stands for an example that cannot be made.
+  """An example that cannot be read.
 
   Attributes:
-    name: of what cannot be read.
-    reason: why.
+    name: name of the item.
+    reason: why it cannot be read.
   """
 
   name: str
@@ -50,10 +51,10 @@ class Unreadable(NamedTuple):
 def refusal(
   source: str, unreadable: abc.Sequence[Unreadable]
 ) -> errors.DataError:
-  """The error that names all that is unreadable.
+  """Returns the error that names all unreadable items.
 
   Args:
-    source: where the examples come from, for people.
+    source: origin of the examples, for the message.
     unreadable: at least one.
   """
   listed = '\n  '.join(map(str, unreadable))
@@ -65,11 +66,11 @@ def refusal(
 
 
 class Note(NamedTuple):
-  """What is known of a finished shard.
+  """The contents of a finished shard.
 
   Attributes:
-    shard: its size and checksum.
-    skipped: what was left out as unreadable, 'name: reason'.
+    shard: its name, number of examples, size and checksum.
+    skipped: skipped unreadable examples, as 'name: reason'.
   """
 
   shard: manifest.Shard
@@ -77,14 +78,14 @@ class Note(NamedTuple):
 
 
 class Encoder(NamedTuple):
-  """How examples are made.
+  """How to encode examples.
 
   Attributes:
-    encode: makes of some items as many serialized tf.train.Example, or
+    encode: returns, for each item, a serialized tf.train.Example or an
       Unreadable. Runs in several threads.
-    together: items that `encode` gets at once.
+    together: number of items per call of `encode`.
     num_threads: at least 1.
-    skip_unreadable: leave out what is unreadable. Else a shard with such an
+    skip_unreadable: skips unreadable items. If False, a shard with such an
       item is not finished.
   """
 
@@ -100,12 +101,12 @@ def finished(
   """Finds the shards that an earlier run finished.
 
   Args:
-    place: where it left them.
-    folder: where it may have moved some of them already.
-    names: of the shards to look for.
+    place: its staging folder.
+    folder: the output folder, into which it may have moved some shards.
+    names: names of the shards to look for.
 
   Returns:
-    Notes by name, of the shards that are there with their checksums.
+    Notes by name, of the shards that exist and match their checksums.
   """
   found = {}
   for name in names:
@@ -126,17 +127,17 @@ def write(
   shards: abc.Mapping[str, abc.Sequence[Any]],
   encoder: Encoder,
 ) -> tuple[dict[str, Note], list[Unreadable]]:
-  """Writes shards into the place, each with a note.
+  """Writes shards into the staging folder, each with a note.
 
-  All items are encoded even where some are unreadable, to name them all.
+  Encodes all items even if some are unreadable, to report every one.
 
   Args:
-    place: receives them.
-    shards: the items of each, one an example, by the name of its file.
-    encoder: makes the examples.
+    place: the staging folder.
+    shards: the items of each shard, one per example, by file name.
+    encoder: encodes the examples.
 
   Returns:
-    Notes of what was finished, by name, and what is unreadable.
+    Notes of the finished shards by name, and the unreadable items.
 
   Raises:
     slim.errors.DataError: a shard would have no record.
@@ -173,7 +174,7 @@ def write(
             f'{len(file.unreadable)} that are not, first {file.unreadable[0]}. '
             'Write fewer shards, or look at the source.'
           )
-        # Hashing and waiting for the disk need not hold up the next shard.
+        # The pool hashes and syncs this shard while the next one is written.
         finishing.append(pool.submit(_finish, place, name, file))
       notes = [future.result() for future in finishing]
   finally:
@@ -184,7 +185,7 @@ def write(
 
 
 class _File(NamedTuple):
-  """A file of records that is closed, and what could not be in it."""
+  """A closed file of records, and the items that could not be read."""
 
   path: pathlib.Path
   num_examples: int
@@ -197,7 +198,7 @@ def _write_file(
   payloads: abc.Iterable[bytes | Unreadable],
   bar: progress.Progress,
 ) -> _File:
-  """Writes records; the size is what the file must have, in bytes."""
+  """Writes records; the returned size is the expected size in bytes."""
   unreadable: list[Unreadable] = []
   num_examples = size = 0
   with tf.io.TFRecordWriter(os.fspath(path)) as writer:
@@ -213,14 +214,14 @@ def _write_file(
 
 
 def _finish(place: pathlib.Path, name: str, file: _File) -> Note:
-  """Checks the file, brings it to the disk and gives it its name."""
+  """Checks the file's size, syncs it to disk and renames it to `name`."""
   size = file.path.stat().st_size
   if size != file.size:
     raise OSError(f'{size} of {file.size} bytes of {name} written')
   shard = manifest.Shard(name, file.num_examples, size, disk.digest(file.path))
   note = Note(shard, tuple(map(str, file.unreadable)))
   disk.put(file.path, place / name)
-  # A note that is lost with the power costs no more than this shard.
+  # If a power cut loses the note, only this shard is written again.
   _note_path(place, name).write_text(
     json.dumps({'shard': shard._asdict(), 'skipped': note.skipped}),
     encoding='utf-8',
@@ -238,7 +239,7 @@ def _ahead(
   tasks: abc.Iterator[_Task],
   number: int,
 ) -> abc.Iterator[_Result]:
-  """The results in order, while `number` more tasks are done or wait."""
+  """Yields results in order, with up to `number` tasks submitted ahead."""
   waiting = collections.deque(
     pool.submit(function, task) for task in itertools.islice(tasks, number)
   )

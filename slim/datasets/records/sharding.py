@@ -1,8 +1,8 @@
-"""Writes the shards of a data set: all of them, or nothing a reader takes.
+"""Writes the shards of a data set; readers see all of them or none.
 
-Shards are written into the place of `staging`, where an interrupted run
-finds the finished ones again. When all are finished they are moved into
-the folder, and shards.json comes last.
+Shards are first written into the folder of `staging`, where an interrupted
+run finds its finished shards again. When all are finished, they are moved
+into the output folder, and shards.json is written last.
 """
 
 import functools
@@ -33,17 +33,17 @@ _other = functools.partial(
   f'which replaces what {manifest.FILE_NAME} lists.',
 )
 
-_FORMAT = 'shards 2'  # change it when equal plans give other records
+_FORMAT = 'shards 2'  # change it when equal plans give different records
 _PLAN = 'plan'
 
 
 class OutputSplit(NamedTuple):
-  """Examples to write, and the files to write them into.
+  """The examples of a split, and the files to write them into.
 
   Attributes:
     name: 'train', 'test', 'validation'.
-    file_names: of the shards, which get equal parts, in order.
-    items: one an example; slicing it must be cheap.
+    file_names: names of the shards, which get equal parts, in order.
+    items: one item per example; slicing must be cheap.
   """
 
   name: str
@@ -52,29 +52,29 @@ class OutputSplit(NamedTuple):
 
 
 class Place(NamedTuple):
-  """An example: its split, and its number there."""
+  """An example: its split, and its index in the split."""
 
   split: str
   number: int
 
 
 def numbered(split: str, file_names: tuple[str, ...], size: int) -> OutputSplit:
-  """A split whose items are `Place`s."""
+  """Returns a split of `size` items, each a `Place`."""
   items = [Place(split, number) for number in range(size)]
   return OutputSplit(split, file_names, items)
 
 
 class Plan(NamedTuple):
-  """All that is to be written.
+  """The contents of a conversion.
 
   Attributes:
-    dataset: its name.
-    class_names: of labels 0, 1, ...; see `manifest.Manifest`.
+    dataset: name of the data set.
+    class_names: names of labels 0, 1, ..., as in `manifest.Manifest`.
     splits: at least one.
-    encode: see `slim.datasets.records.shard_writer.Encoder`.
-    source: where the examples come from, for people.
-    identity: equal only where all items, and what they stand for, are equal.
-    together: items that `encode` gets at once.
+    encode: function of `slim.datasets.records.shard_writer.Encoder`.
+    source: origin of the examples, for messages and shards.json.
+    identity: equal only if all items and their examples are equal.
+    together: number of items per call of `encode`.
   """
 
   dataset: str
@@ -87,12 +87,12 @@ class Plan(NamedTuple):
 
 
 class Options(NamedTuple):
-  """How to write.
+  """Options of a conversion.
 
   Attributes:
-    num_threads: that encode; 0 takes one a core.
-    skip_unreadable: leave out what is unreadable, instead of failing.
-    overwrite: replace the shards of another conversion.
+    num_threads: number of encoding threads; 0 uses one per core.
+    skip_unreadable: skips unreadable examples instead of failing.
+    overwrite: replaces the shards of another conversion.
   """
 
   num_threads: int = 0
@@ -101,13 +101,13 @@ class Options(NamedTuple):
 
 
 class Report(NamedTuple):
-  """What a conversion did.
+  """The result of a conversion.
 
   Attributes:
-    written: False when complete files were there and have been kept.
+    written: False if complete files already existed and were reused.
     counts: number of examples by split.
-    source: where they came from; '' when kept.
-    skipped: what was left out as unreadable, 'name: reason'.
+    source: origin of the examples; '' if the files were reused.
+    skipped: skipped unreadable examples, as 'name: reason'.
   """
 
   written: bool
@@ -117,7 +117,7 @@ class Report(NamedTuple):
 
 
 def file_names(split: str, number: int) -> tuple[str, ...]:
-  """Returns the names of the shards of a split.
+  """Returns the file names of the `number` shards of a split.
 
   Examples:
     >>> file_names('train', 2)
@@ -131,19 +131,21 @@ def write(
 ) -> Report:
   """Writes all shards, labels.txt and shards.json.
 
+  A complete conversion of the same plan is reused.
+
   Args:
-    folder: made if it does not exist.
+    folder: output folder; created if it does not exist.
     plan: what to write.
-    options: how; None for the defaults.
+    options: None uses the defaults.
 
   Returns:
-    What was done. A conversion of the same plan that is whole is kept.
+    What was written or reused.
 
   Raises:
-    slim.errors.DataError: the folder cannot be written, has no space, is in use
-      by another process, or holds another conversion; items are unreadable
-      (names them all); a split has fewer items than shards; or the name of a
-      class is no line of text.
+    slim.errors.DataError: the folder is not writable, is full, is in use by
+      another process, or holds another conversion; items are unreadable
+      (the message names them all); a split has fewer items than shards; or a
+      class name cannot be a line of labels.txt.
   """
   options = options or Options()
   if options.num_threads < 0:
@@ -162,7 +164,7 @@ def write(
           return Report(False, kept.counts, '', kept.skipped)
         return _write(folder, place, plan, options)
       finally:
-        # What is left is worth keeping only for its finished shards.
+        # The folder is useful to the next run only if it has finished shards.
         if place.is_dir() and not any(place.glob('*.json')):
           staging.remove(place)
   except (OSError, tf.errors.OpError) as error:
@@ -184,7 +186,7 @@ def _check_size(plan: Plan, split: OutputSplit) -> None:
 
 def _check_names(plan: Plan) -> None:
   for name in plan.class_names:
-    # Sources of others have names that end with spaces; they do no harm.
+    # Names from other sources may end with spaces, which do no harm.
     trouble = label_lines.why_no_line(name.rstrip(' '))
     if trouble:
       raise errors.DataError(
@@ -206,7 +208,7 @@ def _fingerprint(plan: Plan) -> str:
 def _kept(
   folder: pathlib.Path, plan: Plan, options: Options
 ) -> manifest.Manifest | None:
-  """Returns a whole conversion of this plan; refuses one of another."""
+  """Returns a complete conversion of this plan; refuses any other files."""
   names = [name for split in plan.splits for name in split.file_names]
   found = None if options.overwrite else shard_manifest.intact(folder, names)
   if found and found.fingerprint == _fingerprint(plan):
@@ -228,7 +230,7 @@ def _kept(
 
 
 def _listed(folder: pathlib.Path) -> list[str]:
-  """Names of the shards of an earlier conversion."""
+  """Returns the names of the shards of an earlier conversion."""
   found = shard_manifest.earlier(folder)
   return found.names if found else []
 
@@ -256,7 +258,7 @@ def _write(
 
 
 def _claim(place: pathlib.Path, fingerprint: str) -> None:
-  """Empties the place of what another plan left there."""
+  """Removes the files that another plan left in the staging folder."""
   path = place / _PLAN
   if not path.is_file() or path.read_text(encoding='utf-8') != fingerprint:
     for old in [*place.glob('*-*'), *place.glob('*.json')]:
@@ -265,7 +267,7 @@ def _claim(place: pathlib.Path, fingerprint: str) -> None:
 
 
 def _items_of_shards(plan: Plan) -> dict[str, abc.Sequence[Any]]:
-  """The items of each shard, by its name: equal parts of its split."""
+  """Returns the items of each shard by its name: equal parts of its split."""
   return {
     name: split.items[
       slice(*order.part_of(len(split.items), number, len(split.file_names)))
@@ -303,10 +305,11 @@ def _manifest(
 def _publish(
   folder: pathlib.Path, place: pathlib.Path, found: manifest.Manifest
 ) -> None:
-  """Moves the shards into the folder; two conversions never meet there.
+  """Moves the shards into the output folder.
 
-  shards.json goes first and comes last: without it and with the place there,
-  `slim.datasets.records.shard_manifest.check_finished` refuses the folder.
+  shards.json is deleted first and written last. While it is missing and the
+  staging folder exists, readers refuse the output folder
+  (`slim.datasets.records.shard_manifest.check_finished`).
   """
   waiting = [name for name in found.names if (place / name).is_file()]
   moved = set(found.names).difference(waiting)

@@ -1,6 +1,6 @@
-"""A place for files that are not whole yet, held by one process at a time.
+"""A folder for unfinished files, locked by one process at a time.
 
-Nothing in `<folder>/.unfinished` matches what readers look for.
+Readers find no data in `<folder>/.unfinished`.
 """
 
 import contextlib
@@ -19,20 +19,20 @@ _LOCK = 'lock'
 
 @contextlib.contextmanager
 def locked(folder: pathlib.Path) -> abc.Iterator[pathlib.Path]:
-  """Makes `<folder>/.unfinished` and keeps other processes out of it.
+  """Creates `<folder>/.unfinished` and locks it against other processes.
 
-  The lock goes with the process, however that ends. What stands in the place
-  stays there for the next one; the caller removes the place when all is done.
+  The operating system releases the lock when the process ends. The files stay
+  for the next process; the caller removes the folder when its work is done.
 
   Args:
-    folder: where the finished files will go; made if it does not exist.
+    folder: output folder of the finished files; created if it does not exist.
 
   Yields:
-    The place.
+    The locked folder.
 
   Raises:
-    slim.errors.DataError: another process holds it.
-    OSError: it cannot be made.
+    slim.errors.DataError: another process holds the lock.
+    OSError: the folder cannot be created.
   """
   place = folder / FOLDER
   disk.make_folder(folder)
@@ -47,7 +47,7 @@ def locked(folder: pathlib.Path) -> abc.Iterator[pathlib.Path]:
 
 
 def remove(place: pathlib.Path) -> None:
-  """Removes the place with all that is in it."""
+  """Removes the staging folder and all its files."""
   shutil.rmtree(place)
 
 
@@ -55,7 +55,7 @@ def _lock(path: pathlib.Path, folder: pathlib.Path) -> int | None:
   """Returns the descriptor that holds the lock; None to try again."""
   try:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-  except FileNotFoundError:  # its holder has just removed the place
+  except FileNotFoundError:  # the lock's holder has just removed the folder
     return None
   if not disk.lock(descriptor):
     holder = os.read(descriptor, 20).decode(errors='replace')
@@ -65,7 +65,7 @@ def _lock(path: pathlib.Path, folder: pathlib.Path) -> int | None:
       f'received one that process {holder} is at work in. Wait for it, or '
       'choose another folder.'
     )
-  # The holder removes the file with the place: a lock on that one is void.
+  # The holder may have removed the folder; a lock on a deleted file is void.
   with contextlib.suppress(FileNotFoundError):
     if os.path.samestat(os.fstat(descriptor), os.stat(path)):
       os.truncate(descriptor, 0)

@@ -1,1 +1,1 @@
-"""MNIST, Fashion-MNIST and CIFAR-10."""
+"""Sources and converters of MNIST, Fashion-MNIST and CIFAR-10."""

@@ -1,4 +1,4 @@
-"""Data sets of small images that fit in memory: what their sources deliver."""
+"""Data sets of small images, which fit in memory."""
 
 import hashlib
 import os
@@ -13,21 +13,21 @@ import numpy as np
 
 from slim import errors
 
-TFDS_SECONDS = 60  # time limit of the download; 11 MB for MNIST
+TFDS_SECONDS = 60  # time limit of the download; MNIST has 11 MB
 
 _ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
 class Facts(NamedTuple):
-  """What such a data set is.
+  """The constants of a data set.
 
   Attributes:
-    name: of the data set, also tensorflow-datasets's.
-    title: its name for people.
+    name: name of the data set, here and in tensorflow-datasets.
+    title: name in messages.
     class_names: names of the labels, from label 0.
     shape: height, width and channels of every image.
     splits: names of the splits.
-    tfds_seconds: time limit of tensorflow-datasets.
+    tfds_seconds: time limit of the download with tensorflow-datasets.
   """
 
   name: str
@@ -39,11 +39,11 @@ class Facts(NamedTuple):
 
 
 class SplitArrays(NamedTuple):
-  """Examples of one split.
+  """The examples of one split.
 
   Attributes:
-    images: uint8 [N, height, width, channels], or [N, height, width] where
-      there is one channel.
+    images: uint8 [N, height, width, channels], or [N, height, width] if there
+      is one channel.
     labels: uint8 [N].
   """
 
@@ -55,8 +55,8 @@ class ArraySource(NamedTuple):
   """A whole data set.
 
   Attributes:
-    description: where it comes from, for messages.
-    splits: by name.
+    description: origin of the data, for messages.
+    splits: arrays by name of the split.
   """
 
   description: str
@@ -64,18 +64,18 @@ class ArraySource(NamedTuple):
 
 
 class Request(NamedTuple):
-  """What a source may need to know.
+  """Options of a source.
 
   Attributes:
     source_dir: folder with the files that the authors publish, or None.
-    verify_checksums: refuse files that are not the authors' own.
+    verify_checksums: refuses files that differ from the authors' files.
   """
 
   source_dir: str | None = None
   verify_checksums: bool = True
 
 
-# Functions by name.
+# Functions that read or download a data set, by name.
 Sources = dict[str, Callable[[Request], ArraySource]]
 
 
@@ -90,18 +90,19 @@ def identity(source: ArraySource) -> str:
 
 
 def checked(facts: Facts, split: SplitArrays, origin: str) -> SplitArrays:
-  """Returns `split` when images and labels fit the data set.
+  """Checks that images and labels fit the data set.
 
   Args:
-    facts: of the data set.
-    split: what a source has.
-    origin: of it, for the message.
+    facts: constants of the data set.
+    split: the arrays of a source.
+    origin: name of the source, for the message.
 
   Returns:
-    `split`, without the dimension of a single channel.
+    `split`, without the channel dimension if there is one channel.
 
   Raises:
-    slim.errors.DataError: another shape or type, or a label out of range.
+    slim.errors.DataError: a shape or dtype differs, or a label is out of
+      range.
   """
   images, labels = split
   height, width, channels = facts.shape
@@ -129,19 +130,17 @@ def from_tfds(
   """Downloads with tensorflow-datasets, in a process with a time limit.
 
   Args:
-    facts: of the data set.
+    facts: constants of the data set.
     request: not used.
-    seconds: after which the process is killed; None for the data set's own.
-
-  Returns:
-    The data set.
+    seconds: time limit, after which the process is killed; None uses that of
+      `facts`.
 
   Raises:
-    slim.errors.DataError: it could not be had in that time.
+    slim.errors.DataError: the download failed or exceeded the time limit.
   """
   del request
   seconds = facts.tfds_seconds if seconds is None else seconds
-  # The process finds this very package, wherever the program was started.
+  # Lets the process import this package from any working directory.
   path = os.pathsep.join(filter(None, (str(_ROOT), os.getenv('PYTHONPATH'))))
   with tempfile.TemporaryDirectory(prefix=f'{facts.name}-tfds-') as folder:
     try:

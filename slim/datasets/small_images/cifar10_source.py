@@ -1,4 +1,4 @@
-"""Where CIFAR-10 comes from: its own archives, or the network."""
+"""Sources of CIFAR-10: its published archives, or the network."""
 
 import functools
 import pathlib
@@ -14,7 +14,7 @@ from slim.datasets.small_images import arrays
 BINARY = 'cifar-10-binary.tar.gz'
 PYTHON = 'cifar-10-python.tar.gz'
 
-# Of the archives as Krizhevsky publishes them.
+# Digests of the archives that Krizhevsky publishes.
 SHA256 = {
   BINARY: 'c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd',
   PYTHON: '6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce',
@@ -45,8 +45,8 @@ _BATCHES = {
   'test': ['test_batch'],
 }
 _PIXEL_BYTES = 3 * 32**2
-_ROW_BYTES = 1 + _PIXEL_BYTES  # the label stands first
-# Five times the images; the pickles have names beside them.
+_ROW_BYTES = 1 + _PIXEL_BYTES  # the label comes first
+# Five times the size of the images; pickles contain file names, too.
 _LIMIT = 5 * 60_000 * _ROW_BYTES
 
 # Pixels, uint8 [N, _PIXEL_BYTES], and labels, uint8 [N].
@@ -57,14 +57,14 @@ def from_binary(request: arrays.Request) -> arrays.ArraySource:
   """Reads cifar-10-binary.tar.gz.
 
   Args:
-    request: source_dir must be a folder that has it.
+    request: source_dir must be a folder with the archive.
 
   Returns:
     The data set, in the order of the archive.
 
   Raises:
-    slim.errors.DataError: it is missing or damaged, is not the published one,
-      or holds no whole images.
+    slim.errors.DataError: the archive is missing or damaged, is not the
+      published one, or holds incomplete images.
   """
 
   def read(name: str, content: bytes) -> _Batch:
@@ -80,10 +80,10 @@ def from_binary(request: arrays.Request) -> arrays.ArraySource:
 
 
 def from_python(request: arrays.Request) -> arrays.ArraySource:
-  """Reads cifar-10-python.tar.gz, without running what its pickles may name.
+  """Reads cifar-10-python.tar.gz, without running code that its pickles name.
 
   Args:
-    request: source_dir must be a folder that has it.
+    request: source_dir must be a folder with the archive.
 
   Returns:
     The data set, in the order of the archive.
@@ -116,17 +116,14 @@ from_tfds = functools.partial(arrays.from_tfds, FACTS)
 
 
 def from_best(request: arrays.Request) -> arrays.ArraySource:
-  """Takes an archive where a folder is given, else the network.
+  """Reads an archive if a folder is given; otherwise downloads.
 
   Args:
-    request: with a source_dir nothing else than its archives will do, the
-      binary one first.
-
-  Returns:
-    The data set.
+    request: if source_dir is set, only its archives are used, the binary one
+      first.
 
   Raises:
-    slim.errors.DataError: none of them can be had.
+    slim.errors.DataError: no source is available.
   """
   if not request.source_dir:
     return from_tfds(request)
@@ -146,7 +143,7 @@ SOURCES: arrays.Sources = {
 def _contents(
   path: pathlib.Path, names: abc.Collection[str]
 ) -> dict[str, bytes]:
-  """Reads the batches of an archive, by name."""
+  """Reads the named batches of an archive."""
   found = dict(archives.files(path, _LIMIT, names.__contains__))
   missing = sorted(set(names).difference(found))
   if missing:
@@ -163,7 +160,7 @@ def _source(
   pattern: str,
   read: abc.Callable[[str, bytes], _Batch],
 ) -> arrays.ArraySource:
-  """Reads an archive, each batch by `read`."""
+  """Reads an archive; `read` parses each batch."""
   path = pathlib.Path(request.source_dir or '.') / archive
   if not request.source_dir or not path.is_file():
     raise errors.DataError(

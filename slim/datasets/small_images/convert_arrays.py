@@ -13,19 +13,20 @@ from slim.datasets.records import shard_manifest
 from slim.datasets.records import sharding
 from slim.datasets.small_images import arrays
 
-# Of PNG; zlib's fastest: half the time of its default for 3 % more bytes.
+# PNG's fastest zlib level: half the time of the default for 3 % more bytes.
 COMPRESSION = 1
 
 _ENCODE_TOGETHER = 500  # images
 
 
 class FileLayout(NamedTuple):
-  """How to cut the examples into files.
+  """How to divide the examples into files.
 
   Attributes:
-    shard: write `train-00000-of-<train_shards>` and so on, and the other split
-      as one shard; else one file a split, 'train-mnist.tfrecord'.
-    train_shards: files of the first split where `shard` is set.
+    shard: True writes `train-00000-of-<train_shards>` and so on, and the
+      other split as one shard. False writes one file per split,
+      'train-mnist.tfrecord'.
+    train_shards: number of files of the first split if `shard` is True.
   """
 
   shard: bool = False
@@ -33,11 +34,11 @@ class FileLayout(NamedTuple):
 
 
 class SourceModule(Protocol):
-  """A module that says what a data set is and where it comes from.
+  """A module that describes a data set and its sources.
 
   Attributes:
-    FACTS: what it is.
-    SOURCES: where it comes from.
+    FACTS: constants of the data set.
+    SOURCES: functions that read or download it, by name.
   """
 
   FACTS: arrays.Facts
@@ -47,12 +48,12 @@ class SourceModule(Protocol):
 def split_names(
   name: str, splits: abc.Sequence[str], layout: FileLayout
 ) -> dict[str, tuple[str, ...]]:
-  """Returns the names of the files by split, the first one to train on.
+  """Returns the names of the files by split, the training split first.
 
   Args:
-    name: of the data set.
-    splits: of the data set.
-    layout: how they are cut.
+    name: name of the data set.
+    splits: splits of the data set, the training split first.
+    layout: how to divide the examples into files.
   """
   if not layout.shard:
     return {split: (f'{split}-{name}.tfrecord',) for split in splits}
@@ -64,7 +65,7 @@ def split_names(
 
 
 def check_apart(folder: pathlib.Path, source_dir: str | None) -> None:
-  """Refuses to write where the source is.
+  """Refuses to write into the folder of the source.
 
   Raises:
     slim.errors.DataError: both are the same folder.
@@ -87,22 +88,19 @@ def convert(
 ) -> sharding.Report:
   """Writes the shards of a data set, labels.txt and shards.json.
 
-  Complete files of an earlier conversion with the same names are kept, whatever
-  they came from, and the source is not asked.
+  Complete files of an earlier conversion with the same names are reused,
+  whatever their source, and the source is not read.
 
   Args:
-    folder: where to write; made if it does not exist.
-    module: of the data set.
-    source: where to take it from, a key of the module's `SOURCES`.
-    request: passed on to the source.
-    layout: how to cut the examples into files.
-    options: how to write.
-
-  Returns:
-    What was done.
+    folder: output folder; created if it does not exist.
+    module: module of the data set.
+    source: a key of the module's `SOURCES`.
+    request: passed to the source.
+    layout: how to divide the examples into files.
+    options: options of the conversion.
 
   Raises:
-    slim.errors.DataError: the source cannot be had, or as `sharding.write`.
+    slim.errors.DataError: the source is not available, or as `sharding.write`.
   """
   facts = module.FACTS
   fetch = errors.lookup(module.SOURCES, source, f'source of {facts.name}')

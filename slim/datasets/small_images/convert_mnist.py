@@ -20,22 +20,19 @@ def convert(
   overwrite: bool = False,
   options: sharding.Options = _DEFAULTS,
 ) -> sharding.Report:
-  """Writes MNIST: see `slim.datasets.small_images.convert_arrays.convert`.
+  """Writes the shards of MNIST, labels.txt and shards.json.
 
   Args:
-    dataset_dir: where to write; made if it does not exist.
+    dataset_dir: output folder; created if it does not exist.
     source: a key of `slim.datasets.small_images.mnist_source.SOURCES`.
-    request: passed on to the source.
-    layout: how to cut the examples into files.
-    overwrite: write even if complete files are there.
-    options: how to write otherwise.
-
-  Returns:
-    What was done.
+    request: passed to the source.
+    layout: how to divide the examples into files.
+    overwrite: writes even if complete files exist.
+    options: options of the conversion; `overwrite` replaces its field.
 
   Raises:
-    slim.errors.DataError: the source is missing or damaged, or the folder
-      cannot be written.
+    slim.errors.DataError: the source is missing or damaged, or the folder is
+      not writable.
   """
   return convert_arrays.convert(
     pathlib.Path(dataset_dir),

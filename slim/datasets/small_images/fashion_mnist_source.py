@@ -1,4 +1,4 @@
-"""Where Fashion-MNIST comes from: idx files, Debian, or the network."""
+"""Sources of Fashion-MNIST: idx files, Debian's package, or the network."""
 
 import functools
 import pathlib
@@ -9,7 +9,7 @@ from slim import errors
 from slim.datasets.small_images import arrays
 from slim.datasets.small_images import idx_source
 
-# Of the uncompressed files as Zalando published them.
+# Digests of the uncompressed files that Zalando published.
 SHA256 = {
   'train-images-idx3-ubyte': (
     'c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888'
@@ -44,7 +44,7 @@ FACTS = arrays.Facts(
   ('train', 'test'),
 )
 
-# Where Debian's package dataset-fashion-mnist puts the four files.
+# The folder of the four files in Debian's package dataset-fashion-mnist.
 INSTALLED = '/usr/share/datasets/fashion-mnist'
 
 
@@ -58,9 +58,6 @@ def from_installed(request: arrays.Request) -> arrays.ArraySource:
   Args:
     request: its source_dir is not used.
 
-  Returns:
-    The data set.
-
   Raises:
     slim.errors.DataError: as `slim.datasets.small_images.idx_source.from_idx`.
   """
@@ -68,16 +65,13 @@ def from_installed(request: arrays.Request) -> arrays.ArraySource:
 
 
 def from_best(request: arrays.Request) -> arrays.ArraySource:
-  """Takes the folder that is given, else Debian's package, else the network.
+  """Reads the given folder, else Debian's package; otherwise downloads.
 
   Args:
-    request: with a source_dir nothing else than its idx files will do.
-
-  Returns:
-    The data set.
+    request: if source_dir is set, only its idx files are used.
 
   Raises:
-    slim.errors.DataError: none of them can be had.
+    slim.errors.DataError: no source is available.
   """
   if request.source_dir:
     return from_idx(request)

@@ -1,4 +1,4 @@
-"""Reads MNIST, and the variants that are published in its form."""
+"""Reads MNIST and variants that are published in its format."""
 
 import pathlib
 from collections import abc
@@ -18,17 +18,14 @@ def from_idx(
   """Reads the four idx files of a folder, each with or without `.gz`.
 
   Args:
-    facts: of the data set.
-    sha256: of each uncompressed file, by its name without `.gz`. Of these,
-      since whoever packs them again changes the others.
+    facts: constants of the data set.
+    sha256: digest of each uncompressed file, by its name without `.gz`.
+      Digests of compressed files would change with every recompression.
     request: source_dir must be a folder.
 
-  Returns:
-    The data set.
-
   Raises:
-    slim.errors.DataError: no folder, a file is missing or malformed, a checksum
-      differs, or images and labels do not fit.
+    slim.errors.DataError: there is no folder, a file is missing or malformed,
+      a checksum differs, or images and labels do not fit.
   """
   if not request.source_dir:
     raise errors.DataError(
@@ -56,7 +53,7 @@ def _read(
   item_shape: tuple[int, ...],
   sha256: abc.Mapping[str, str],
 ) -> np.ndarray:
-  """Reads `name` or `name`.gz, and checks its hash where one is expected."""
+  """Reads `name` or `name`.gz and checks its digest if one is expected."""
   paths = [folder / f'{name}.gz', folder / name]
   found = [path for path in paths if path.is_file()]
   if not found:

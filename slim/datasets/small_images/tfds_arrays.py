@@ -1,9 +1,9 @@
-"""Fetches small images with tensorflow-datasets; runs as its own process.
+"""Downloads small images with tensorflow-datasets, as a separate process.
 
 `python -m slim.datasets.small_images.tfds_arrays NAME FOLDER` writes
 FOLDER/train-images.npy, train-labels.npy, test-images.npy and test-labels.npy.
-A process, because the download has no time limit of its own and imports a great
-deal; its caller is `slim.datasets.small_images.arrays.from_tfds`.
+It is a process because the download has no time limit and imports many
+modules. `slim.datasets.small_images.arrays.from_tfds` starts it.
 """
 
 import pathlib
@@ -12,7 +12,7 @@ import urllib.request
 
 import numpy as np
 
-# What tensorflow-datasets downloads, to see at once that it cannot be reached.
+# Files that tensorflow-datasets downloads, for a quick test of the connection.
 URLS = {
   'cifar10': 'https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz',
   'fashion_mnist': (
@@ -30,7 +30,7 @@ _SPLITS = ('train', 'test')
 
 
 def check_network(name: str) -> None:
-  """Fails at once where the download would retry for long.
+  """Fails quickly if a server cannot be reached; the download retries for long.
 
   Args:
     name: a key of `URLS`.
@@ -47,10 +47,10 @@ def fetch(name: str, folder: pathlib.Path) -> None:
 
   Args:
     name: a key of `URLS`.
-    folder: receives, for each split, images uint8 [N, height, width, channels]
-      and labels uint8 [N].
+    folder: output folder; receives, for each split, images uint8
+      [N, height, width, channels] and labels uint8 [N].
   """
-  # Here, so that nobody imports it who has no network.
+  # Imported here, so that nothing is imported without a network.
   import tensorflow_datasets as tfds
 
   builder = tfds.builder(name, data_dir=folder / 'tfds', try_gcs=False)

@@ -1,1 +1,1 @@
-"""What several nets are made of."""
+"""Building blocks that several nets share."""

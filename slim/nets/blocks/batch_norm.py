@@ -1,4 +1,4 @@
-"""Batch normalization of a net that was built."""
+"""Changes the batch normalization of a built net."""
 
 import keras
 
@@ -6,7 +6,7 @@ from slim import errors
 
 
 def layers_of(model: keras.Model) -> list[keras.layers.BatchNormalization]:
-  """The batch normalizations of a model, also of models within it."""
+  """Returns the batch normalizations of a model and its inner models."""
   found = []
   for layer in model.layers:
     if isinstance(layer, keras.layers.BatchNormalization):
@@ -17,11 +17,11 @@ def layers_of(model: keras.Model) -> list[keras.layers.BatchNormalization]:
 
 
 def set_decay(model: keras.Model, decay: float) -> None:
-  """Says how much of its moving statistics a training step keeps.
+  """Sets the decay of the moving statistics of all batch normalizations.
 
-  A step makes `decay * old + (1 - decay) * batch` of each moving mean and
-  variance; they begin at 0 and 1. After n steps a share of decay**n of them is
-  still that beginning.
+  A training step replaces each moving mean and variance by
+  `decay * old + (1 - decay) * batch`. They start at 0 and 1; after n steps,
+  the start value still has the weight decay**n.
 
   Args:
     model: from `slim.nets.factory.build`; all its layers are changed.

@@ -1,8 +1,8 @@
-"""The blocks that the Inception nets are made of.
+"""Blocks of the Inception nets.
 
-A block's branches all see its input; their channels are put side by side. A
-branch is a list of steps: `Conv`, `Pool`, or a tuple of `Conv`s that all see
-the step before and are put side by side.
+All branches of a block have the same input, and their outputs are concatenated
+along the channels. A branch is a list of steps: `Conv`, `Pool`, or a tuple of
+parallel `Conv`s, whose outputs are concatenated.
 """
 
 from collections.abc import Sequence
@@ -15,15 +15,15 @@ from slim.nets.blocks import layers
 
 
 class Conv(NamedTuple):
-  """A convolution of a branch.
+  """A convolution in a branch.
 
   Attributes:
-    filters: channels it makes.
-    size: of the kernel: height and width, or one number for both.
+    filters: number of output channels.
+    size: height and width of the kernel, or one number for both.
     strides: 1 or 2.
-    valid: whether it is not padded though it has strides of 1.
-    stddev: of the truncated normal that its kernel begins with; None for the
-      net's own initializer.
+    valid: whether padding is 'valid' although strides are 1.
+    stddev: standard deviation of the truncated normal initializer; None uses
+      the net's initializer.
   """
 
   filters: int
@@ -34,7 +34,7 @@ class Conv(NamedTuple):
 
 
 class Pool(NamedTuple):
-  """A pooling of 3x3 pixels.
+  """A 3x3 pooling in a branch.
 
   Attributes:
     kind: 'max' or 'avg'.
@@ -60,21 +60,21 @@ def mixed(
   branches: Sequence[Branch],
   padding: str = 'same',
 ) -> keras.KerasTensor:
-  """One block.
+  """Builds one block.
 
-  Layers are named for their place, `<name>_branch_1_conv2d_0b_3x3`: the second
-  step of the second branch, a 3x3 convolution; 1a, 1b, ... where a step makes
-  the image smaller.
+  A layer's name contains its position: `<name>_branch_1_conv2d_0b_3x3` is the
+  second step of the second branch, a 3x3 convolution. Steps that make the
+  image smaller are named 1a, 1b, ...
 
   Args:
     make: makes the layers.
-    x: images, [B, height, width, channels].
-    name: of the block.
-    branches: its branches.
-    padding: of steps with strides of 2, 'same' or 'valid'.
+    x: feature maps, [B, height, width, channels].
+    name: name of the block.
+    branches: branches of the block.
+    padding: padding of steps with strides of 2, 'same' or 'valid'.
 
   Returns:
-    The branches' outputs, side by side.
+    The outputs of the branches, concatenated along the channels.
   """
   ends = [
     _branch(make, x, f'{name}_branch_{i}', steps, padding)
@@ -145,7 +145,7 @@ def _conv(
 
 
 def stem(make: layers.Layers, x: keras.KerasTensor) -> keras.KerasTensor:
-  """From 299x299 to 35x35 pixels: of Inception v3, and of Inception-ResNet."""
+  """Builds the stem of Inception v3 and -ResNet: 299x299 to 35x35 pixels."""
   return (
     layers.Chain(x)
     .then(make.conv, 'conv2d_1a_3x3', 32, 3, strides=2, padding='valid')
@@ -166,7 +166,7 @@ def head(
   keep: float,
   **changes: Any,
 ) -> keras.KerasTensor:
-  """Global average, dropout and logits, of images of any size."""
+  """Builds global average pooling, dropout and logits."""
   x = keras.layers.GlobalAveragePooling2D(name='logits_avgpool')(x)
   x = make.dropout(x, 'logits_dropout', keep)
   return make.logits(x, num_classes, **changes)
@@ -180,14 +180,14 @@ def auxiliary_head(
   conv: layers.Initializer | None = None,
   logits: layers.Initializer | None = None,
 ) -> keras.KerasTensor:
-  """The classifier beside the net, of its images of 17x17 pixels.
+  """Builds the auxiliary classifier, on feature maps of 17x17 pixels.
 
   Args:
     make: makes the layers.
-    x: images [B, height, width, channels], of at least 5x5 pixels.
+    x: feature maps [B, height, width, channels], at least 5x5 pixels.
     num_classes: number of logits.
-    conv: begins its last convolution; None for the net's own initializer.
-    logits: begins its last layer; None for the net's own.
+    conv: initializer of its last convolution; None uses the net's.
+    logits: initializer of its last layer; None uses the net's.
 
   Returns:
     Logits, float32 [B, num_classes].

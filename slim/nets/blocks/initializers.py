@@ -1,4 +1,4 @@
-"""First values of kernels, by name, in place of a net's own."""
+"""Kernel initializers by name, which replace those of a net."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from slim.nets.blocks import layers
 _KERNELS = ('kernel', 'depthwise_kernel', 'pointwise_kernel')
 
 
-# Functions of the options.
+# Functions that take the options of an initializer.
 INITIALIZERS: dict[str, Callable[..., layers.Initializer]] = {
   'he': lambda: layers.variance_scaling,
   'normal': layers.normal,
@@ -20,17 +20,17 @@ INITIALIZERS: dict[str, Callable[..., layers.Initializer]] = {
 
 
 def parse(text: str) -> layers.Initializer:
-  """The initializer that a text names.
+  """Returns the initializer named in a text.
 
   Args:
-    text: a key of `INITIALIZERS`, with options or without:
+    text: a key of `INITIALIZERS`, with or without options:
       'normal:stddev=0.01'.
 
   Returns:
     A function of a seed.
 
   Raises:
-    ValueError: unknown name or option, or a bad value.
+    ValueError: a name or an option is unknown, or a value is invalid.
 
   References:
     Glorot and Bengio, Understanding the difficulty of training deep feedforward
@@ -53,12 +53,12 @@ def parse(text: str) -> layers.Initializer:
 def draw_kernels(
   model: keras.Model, initializer: layers.Initializer, seed: int
 ) -> None:
-  """Gives all kernels of a model other first values.
+  """Initializes all kernels of a model again.
 
   Args:
-    model: built; its biases and all else stay.
+    model: a built model; its other variables are not changed.
     initializer: takes a seed.
-    seed: kernels are drawn with seed + 1, + 2, ... in the order of the model's
+    seed: kernels use seeds seed + 1, + 2, ... in the order of the model's
       trainable variables.
   """
   kernels = [v for v in model.trainable_variables if v.name in _KERNELS]

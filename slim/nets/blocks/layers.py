@@ -1,7 +1,7 @@
-"""Layers that a net makes many of, all the same way.
+"""Makes the layers of a net in one style.
 
-A net says once how its convolutions begin, are normalized, activated and
-regularized; `Layers` makes them, each with the next seed.
+A net's `Style` defines how its convolutions are initialized, normalized,
+activated and regularized; `Layers` makes them, each with the next seed.
 """
 
 import itertools
@@ -13,9 +13,9 @@ from typing import ParamSpec
 
 import keras
 
-# Of a kernel: height and width, or one number for both.
+# Height and width of a kernel, or one number for both.
 Size = int | tuple[int, int]
-# Takes a seed.
+# A function of a seed.
 Initializer = abc.Callable[[int], keras.initializers.Initializer]
 
 
@@ -23,9 +23,9 @@ class BatchNorm(NamedTuple):
   """Batch normalization after a convolution, in place of its bias.
 
   Attributes:
-    decay: of the moving statistics, in (0, 1).
+    decay: decay of the moving statistics, in (0, 1).
     epsilon: added to the variance.
-    scale: whether there is a gamma; there always is a beta.
+    scale: whether there is a gamma; there is always a beta.
   """
 
   decay: float
@@ -34,26 +34,29 @@ class BatchNorm(NamedTuple):
 
 
 def xavier(seed: int) -> keras.initializers.Initializer:
-  """Uniform, of variance 2 / (fan in + fan out): TF-Slim's default."""
+  """Returns a uniform initializer of variance 2 / (fan in + fan out).
+
+  TF-Slim's default.
+  """
   return keras.initializers.GlorotUniform(seed=seed)
 
 
 def variance_scaling(seed: int) -> keras.initializers.Initializer:
-  """Truncated normal of variance 2 / fan in.
+  """Returns a truncated normal initializer of variance 2 / fan in.
 
-  TF-Slim's `variance_scaling_initializer` makes up for the truncation with a
-  rounded factor, 1.3 for 1.2925: its deviations are 0.3 % larger.
+  TF-Slim's `variance_scaling_initializer` compensates the truncation with a
+  rounded factor, 1.3 instead of 1.2925, so its deviations are 0.3 % larger.
   """
   return keras.initializers.HeNormal(seed=seed)
 
 
 def normal(stddev: float = 0.01) -> Initializer:
-  """Normal."""
+  """Returns a normal initializer, a function of a seed."""
   return lambda seed: keras.initializers.RandomNormal(stddev=stddev, seed=seed)
 
 
 def truncated_normal(stddev: float = 0.01) -> Initializer:
-  """Normal, cut at two deviations."""
+  """Returns a normal initializer that is truncated at two deviations."""
   return lambda seed: keras.initializers.TruncatedNormal(
     stddev=stddev, seed=seed
   )
@@ -66,11 +69,11 @@ class Style(NamedTuple):
     initializer: takes a seed, returns the initializer of a kernel.
     weight_decay: adds weight_decay * sum(w**2) / 2 to the losses for every
       kernel w; 0 adds nothing.
-    batch_norm: normalizes convolutions, which then have no bias; None for
-      none. Dense layers have a bias.
-    biased: whether convolutions that are normalized have a bias all the same.
-    bias: what biases begin with.
-    bias_decay: whether biases decay as kernels do.
+    batch_norm: batch normalization of convolutions, which then have no bias;
+      None for no normalization. Dense layers have a bias.
+    biased: whether normalized convolutions have a bias nevertheless.
+    bias: initial value of biases.
+    bias_decay: whether weight decay includes biases.
     activation: 'relu', or None.
   """
 
@@ -87,10 +90,10 @@ _Parameters = ParamSpec('_Parameters')
 
 
 class Chain(NamedTuple):
-  """Layers one after the other: `Chain(x).then(...).then(...).x`.
+  """Layers in sequence: `Chain(x).then(...).then(...).x`.
 
   Attributes:
-    x: what the last one made.
+    x: output of the last layer.
   """
 
   x: keras.KerasTensor
@@ -103,19 +106,20 @@ class Chain(NamedTuple):
     *arguments: _Parameters.args,
     **options: _Parameters.kwargs,
   ) -> 'Chain':
-    """Goes on with `layer(x, *arguments, **options)`."""
+    """Appends `layer(x, *arguments, **options)`."""
     return Chain(layer(self.x, *arguments, **options))
 
 
 class Layers:
   """Makes layers of one style and applies them.
 
-  Every layer with a kernel takes the next seed, seed + 1 first, and so does
-  every dropout, counted apart. `changes` are `Style`'s fields for one layer.
+  Each layer with a kernel uses the next seed, starting at seed + 1. Dropouts
+  have a separate count, starting at seed + 1 as well. `changes` replace fields
+  of `Style` for one layer.
   """
 
   def __init__(self, style: Style, seed: int):
-    """Begins to count."""
+    """Sets the style and the seed from which layers count."""
     self._style = style
     self._kernel_seeds = itertools.count(seed + 1)
     self._dropout_seeds = itertools.count(seed + 1)
@@ -132,7 +136,7 @@ class Layers:
     padding: str = 'same',
     **changes: Any,
   ) -> keras.KerasTensor:
-    """A convolution, its normalization `<name>_bn`, its activation."""
+    """Applies a convolution, its normalization `<name>_bn` and activation."""
     style = self._style._replace(**changes)
     x = keras.layers.Conv2D(
       filters,
@@ -155,9 +159,9 @@ class Layers:
     strides: int,
     **changes: Any,
   ) -> keras.KerasTensor:
-    """A convolution whose padding is the same whatever the image's size.
+    """Applies a convolution whose padding does not depend on the image size.
 
-    SAME's would begin one pixel later for strides of 2 on even sizes.
+    For strides of 2 on even sizes, 'same' padding would start one pixel later.
     """
     if strides == 1:
       return self.conv(x, name, filters, size, **changes)
@@ -177,14 +181,14 @@ class Layers:
     most: int,
     **changes: Any,
   ) -> keras.KerasTensor:
-    """A convolution that sees all there is, but at most so many pixels."""
+    """Applies a convolution with a kernel of the input's size, up to `most`."""
     size = min(most, x.shape[1])
     return self.conv(x, name, filters, size, padding='valid', **changes)
 
   def normalize(
     self, x: keras.KerasTensor, /, name: str, **changes: Any
   ) -> keras.KerasTensor:
-    """Batch normalization `<name>_bn`, where the style has one; activation."""
+    """Applies batch normalization `<name>_bn`, if any, and activation."""
     style = self._style._replace(**changes)
     if style.batch_norm:
       momentum, epsilon, scale = style.batch_norm
@@ -198,7 +202,7 @@ class Layers:
   def dense(
     self, x: keras.KerasTensor, /, name: str, units: int, **changes: Any
   ) -> keras.KerasTensor:
-    """A dense layer."""
+    """Applies a dense layer with the style's activation."""
     style = self._style._replace(**changes)
     return keras.layers.Dense(
       units,
@@ -215,10 +219,12 @@ class Layers:
     name: str = 'logits',
     **changes: Any,
   ) -> keras.KerasTensor:
-    """A classifier, float32 [B, num_classes] under any precision policy.
+    """Applies a classifier; returns logits, float32 [B, num_classes].
 
-    Of [B, features], or of [B, height, width, features]: then of every place,
-    and the logits are their mean.
+    The dtype does not depend on the precision policy.
+
+    The input is [B, features], or [B, height, width, features]; for the latter,
+    logits are the mean over all positions.
     """
     style = self._style._replace(**{'activation': None, **changes})
     options = {
@@ -236,13 +242,13 @@ class Layers:
   def dropout(
     self, x: keras.KerasTensor, /, name: str, keep: float
   ) -> keras.KerasTensor:
-    """Dropout that keeps a share `keep`, in (0, 1], of the units."""
+    """Applies dropout that keeps a fraction `keep`, in (0, 1], of the units."""
     return keras.layers.Dropout(
       1 - keep, seed=next(self._dropout_seeds), name=name
     )(x)
 
   def _weights(self, style: Style, normalized: bool) -> dict[str, Any]:
-    """The keyword arguments of a layer's weights."""
+    """Returns the keyword arguments of a layer's weights; takes a seed."""
     decay = (
       keras.regularizers.L2(style.weight_decay / 2)
       if style.weight_decay
@@ -265,7 +271,7 @@ def max_pool(
   strides: int,
   padding: str = 'same',
 ) -> keras.KerasTensor:
-  """Maximum pooling."""
+  """Applies maximum pooling; `size` and `strides` in pixels."""
   return keras.layers.MaxPooling2D(
     size, strides=strides, padding=padding, name=name
   )(x)

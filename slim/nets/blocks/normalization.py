@@ -10,15 +10,15 @@ import tensorflow as tf
 class LocalResponseNormalization(keras.layers.Layer):
   """Divides by (bias + alpha * sum of squares over near channels) ** beta.
 
-  Takes and returns [B, height, width, channels] of the layer's dtype; computes
-  in float32, since TensorFlow has no kernel of bfloat16 for CPUs and squares
+  Takes and returns [B, height, width, channels] of the layer's dtype. Computes
+  in float32, because TensorFlow has no bfloat16 kernel for CPUs and squares
   overflow float16.
 
   Args:
-    depth_radius: channels on each side that count.
+    depth_radius: number of channels on each side in the sum.
     bias: added to the sum, > 0.
-    alpha: factor of the sum; over the window's 2 * depth_radius + 1 channels
-      where a paper gives the factor of their mean.
+    alpha: factor of the sum. If a paper gives the factor of the mean, divide it
+      by the window's 2 * depth_radius + 1 channels.
     beta: exponent.
     **options: of `keras.layers.Layer`.
 
@@ -35,7 +35,7 @@ class LocalResponseNormalization(keras.layers.Layer):
     beta: float,
     **options: Any,
   ) -> None:
-    """Keeps the numbers."""
+    """Sets the parameters; takes the options of `keras.layers.Layer`."""
     super().__init__(**options)
     self.numbers = {
       'depth_radius': depth_radius,
@@ -45,12 +45,12 @@ class LocalResponseNormalization(keras.layers.Layer):
     }
 
   def call(self, images: tf.Tensor) -> tf.Tensor:
-    """Normalizes."""
+    """Normalizes images across their channels."""
     normalized = tf.nn.local_response_normalization(
       tf.cast(images, tf.float32), **self.numbers
     )
     return tf.cast(normalized, images.dtype)
 
   def get_config(self) -> dict[str, Any]:
-    """The arguments that make this layer again."""
+    """Returns the arguments that create an equal layer."""
     return {**super().get_config(), **self.numbers}
