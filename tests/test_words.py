@@ -1,0 +1,88 @@
+"""Which words the project's prose does not use.
+
+Documents, docstrings and comments say things in the field's words, in sentences
+that are understood at the first reading. CONTRIBUTING.md says how.
+"""
+
+import ast
+import io
+import pathlib
+import re
+import tokenize
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+# What to say instead. A name of the code is in backticks.
+BANNED = {
+  'anew': 'again',
+  'dealt': 'split, assigned',
+  'deals': 'splits, assigns',
+  'remembers': 'stores, keeps a state',
+  'remembered': 'stored',
+  'tells': 'reports, sends',
+  'told': 'reported, sent',
+  'whom': 'the noun',
+}
+_WORD = re.compile(rf'\b({"|".join(BANNED)})\b', re.IGNORECASE)
+# Code, links, quotations of commands, and names such as `exchange.told`.
+_NOT_PROSE = re.compile(r'```.*?```|``.*?``|`[^`]*`|^ {4,}\S.*$', re.S | re.M)
+DOCUMENTS = [
+  ROOT / 'README.md',
+  ROOT / 'CONTRIBUTING.md',
+  *sorted(ROOT.glob('docs/*.md')),
+  *sorted(ROOT.glob('experiments/*/README.md')),
+]
+MODULES = [
+  path
+  for folder in ('terngrad', 'slim')
+  for path in sorted((ROOT / folder).rglob('*.py'))
+]
+
+
+def name_of(path):
+  return path.relative_to(ROOT).as_posix()
+
+
+def found(text):
+  """The banned words of a text, names of the code left out."""
+  return sorted({word.lower() for word in _WORD.findall(text)})
+
+
+def docstrings(source):
+  """The docstrings of a module, without code in backticks."""
+  kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+  for node in ast.walk(ast.parse(source)):
+    if isinstance(node, kinds) and (text := ast.get_docstring(node)):
+      # The name of an argument is not prose.
+      yield re.sub(
+        r'^ *\*{0,2}\w+:', '', re.sub(r'`[^`]*`', '', text), flags=re.M
+      )
+
+
+def comments(source):
+  """The comments of a module."""
+  for token in tokenize.generate_tokens(io.StringIO(source).readline):
+    if token.type == tokenize.COMMENT:
+      yield re.sub(r'`[^`]*`', '', token.string)
+
+
+@pytest.mark.parametrize('path', DOCUMENTS, ids=name_of)
+def test_documents_use_the_words_of_the_field(path):
+  text = _NOT_PROSE.sub('', path.read_text(encoding='utf-8'))
+  assert found(text) == []
+
+
+@pytest.mark.parametrize('path', MODULES, ids=name_of)
+def test_docstrings_and_comments_use_the_words_of_the_field(path):
+  source = path.read_text(encoding='utf-8')
+  assert found('\n'.join([*docstrings(source), *comments(source)])) == []
+
+
+@pytest.mark.parametrize(
+  'text', ['Each worker is told the sum.', 'Begins anew.', 'Told in a row.']
+)
+def test_banned_words_are_found(text):
+  assert found(text)
+  source = f'def f():\n  """{text}"""\n  # {text}\n'
+  assert all(found(one) for one in [*docstrings(source), *comments(source)])
