@@ -129,10 +129,8 @@ def assert_same(
 ) -> None:
   """Verifies that all processes have the same options.
 
-  Args:
-    exchange: from `join`.
-    options: options that must be equal, by name.
-    **choices: further fields of `fingerprint.fingerprint`.
+  It compares `options` by name, and further fields of
+  `fingerprint.fingerprint`.
 
   Raises:
     errors.ConfigError: two processes differ. The message names the field and
@@ -172,11 +170,6 @@ def broadcast_start(
 ) -> tuple[int, ...]:
   """Broadcasts the chief's variables and numbers to all processes.
 
-  Args:
-    exchange: from `join`.
-    copies: replicas of this process.
-    numbers: integers; all processes get the chief's.
-
   Returns:
     The chief's numbers.
   """
@@ -195,11 +188,6 @@ def assert_equal(
   exchange: protocol.Exchange, replica: Replica, names: Sequence[str]
 ) -> None:
   """Verifies that the processes' replicas are equal, except local variables.
-
-  Args:
-    exchange: from `join`.
-    replica: a replica of this process.
-    names: names of its variables.
 
   Raises:
     errors.TrainingError: two replicas differ. The message names the variable
@@ -241,7 +229,7 @@ def time_limit(
     cluster: the cluster; None does nothing.
     seconds: time limit of the block.
     what: name of the block, for the message.
-    limit: function of `watchdog` that applies the limit.
+    limit: `watchdog.limit` or `watchdog.limit_start`.
   """
   if cluster is None:
     yield

@@ -53,15 +53,10 @@ def fingerprint(**choices: Any) -> dict[str, str]:
 def check_equal(
   expected: Mapping[str, str], received: Mapping[str, str], task: str
 ) -> None:
-  """Compares two fingerprints.
-
-  Args:
-    expected: the chief's `fingerprint`.
-    received: that of another task.
-    task: its name, for the message.
+  """Compares a task's fingerprint with the chief's, which is expected.
 
   Raises:
-    MismatchError: they differ; names the first field that does.
+    MismatchError: they differ. The message names the first field that does.
   """
   for name in dict.fromkeys([*expected, *received]):
     here, there = (f.get(name, 'nothing') for f in (expected, received))
@@ -74,11 +69,7 @@ def check_equal(
 
 
 def to_bytes(fields: Mapping[str, str], size: int) -> bytes:
-  """Encodes a fingerprint as a fixed number of bytes, for collectives.
-
-  Args:
-    fields: from `fingerprint`.
-    size: number of bytes.
+  """Encodes a fingerprint as `size` bytes, for collectives.
 
   Raises:
     ValueError: the fields need more bytes.

@@ -150,5 +150,5 @@ def _error(text: str) -> exceptions.RedisError:
   try:
     # The package redis has no types for this function.
     return connection.DefaultParser.parse_error(text)  # type: ignore[no-untyped-call]
-  except Exception:  # of MOVED without a place, as an example
+  except Exception:  # such as for MOVED without an address
     return exceptions.ResponseError(text)

@@ -75,20 +75,20 @@ def from_tf_config(text: str) -> spec.Cluster:
 
 
 def from_hosts_text(text: str, job_name: str, task_id: int) -> spec.Cluster:
-  r"""The cluster of a hosts file: a task a line, `[ps|worker] host:port`.
+  r"""Parses a hosts file with one task per line, `[ps|worker] host:port`.
 
   Examples:
     >>> from_hosts_text('a:1  # chief\nps b:2', 'worker', 0).jobs
     {'ps': ('b:2',), 'worker': ('a:1',)}
 
   Args:
-    text: of the file; what follows # is a comment, a line without a job is a
+    text: text of the file. A # begins a comment. A line without a job is a
       worker.
-    job_name: 'ps' or 'worker', of this process.
-    task_id: of this process.
+    job_name: job of this process, 'ps' or 'worker'.
+    task_id: index of this process in its job.
 
   Raises:
-    spec.ClusterError: a line cannot be read, or see `spec.make`.
+    spec.ClusterError: a line cannot be parsed, or `spec.make` refuses it.
   """
   jobs: dict[str, list[str]] = {}
   for number, line in enumerate(text.splitlines(), start=1):
@@ -203,7 +203,7 @@ def from_kubernetes(
       override_client=client,
     )
     found = resolver.cluster_spec().as_dict()
-  except Exception as error:  # the client's own, which need not be installed
+  except Exception as error:  # of the client, which may not be installed
     raise spec.ClusterError(
       'Kubernetes: expected running pods and the package kubernetes, received: '
       f'{error}. Wait until all pods run, or use TF_CONFIG.'

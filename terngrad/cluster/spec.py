@@ -146,12 +146,8 @@ def check_network(cluster: Cluster, allow_insecure_network: bool) -> str:
 
   TensorFlow's gRPC has no authentication and no encryption. Its server listens
   on all interfaces, whatever address it is given. Anyone who reaches its port
-  can run operations in the process.
-
-  Args:
-    cluster: the cluster of this process.
-    allow_insecure_network: True if the user declares that nobody else can reach
-      these hosts.
+  can run operations in the process. `allow_insecure_network` is the user's
+  statement that nobody else can reach these hosts.
 
   Returns:
     One line of warning to show.
@@ -185,9 +181,6 @@ def check_network(cluster: Cluster, allow_insecure_network: bool) -> str:
 
 def check_port(cluster: Cluster) -> None:
   """Refuses a port that is in use, before any task gets a message.
-
-  Args:
-    cluster: the cluster of this process.
 
   Raises:
     ClusterError: the port cannot be opened.

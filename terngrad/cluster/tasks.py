@@ -154,10 +154,7 @@ def states_within(
 def order(task: Task, timeout: float = CALL_TIMEOUT, **what: Any) -> None:
   """Sends an order to a task, which reads it by `Service.next_order`.
 
-  Args:
-    task: a server.
-    timeout: seconds.
-    **what: values of JSON types.
+  The timeout is in seconds. The order consists of values of JSON types.
 
   Raises:
     LostError: the task does not answer.
@@ -215,13 +212,10 @@ def new_tag() -> str:
 
 
 def connect(cluster: clusters.Cluster) -> None:
-  """Makes this process the client of all tasks of a cluster.
+  """Makes this process the client of all tasks of a cluster, which must answer.
 
   This process becomes worker 0 at its address in the cluster, so that restarted
   tasks find it.
-
-  Args:
-    cluster: the chief's cluster; all its tasks must answer.
 
   Raises:
     NotJoinedError: this process's port cannot be opened.
@@ -249,12 +243,7 @@ def connect(cluster: clusters.Cluster) -> None:
 def session(task: Task, timeout: float) -> Iterator[tf.compat.v1.Session]:
   """Opens a session with the server of one task and with no other.
 
-  Args:
-    task: a server.
-    timeout: time limit of a call in seconds.
-
-  Yields:
-    A session on the default graph.
+  It is on the default graph. `timeout` limits each call, in seconds.
   """
   config = tf.compat.v1.ConfigProto(
     device_filters=[f'/job:{task.job}/task:{task.index}'],

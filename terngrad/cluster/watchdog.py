@@ -68,13 +68,13 @@ def limit(
   end_with: Callable[[str], None] | None = None,
   code: int = LOST,
 ) -> Iterator[None]:
-  """Limits the time of a block.
+  """Limits the time of a block; afterwards asks all tasks and ends the process.
 
   Args:
     cluster: the cluster whose tasks are asked.
     seconds: time limit of the block.
     what: name of the block, for the message.
-    end_with: called with the message when the time is over; None for `end`.
+    end_with: called with the message instead of `end`; None for `end`.
     code: exit code of the process.
   """
 
@@ -322,9 +322,7 @@ def complaint(cluster: clusters.Cluster, seconds: float, what: str) -> str:
 def explain(cluster: clusters.Cluster, reason: str) -> str:
   """Returns the message for lost tasks; asks every task for a sign of life.
 
-  Args:
-    cluster: the cluster whose tasks are asked.
-    reason: TensorFlow's message; the tasks that it mentions are named.
+  Tasks that TensorFlow's `reason` mentions count as lost.
   """
   mine = cluster.job, cluster.index
   named = {

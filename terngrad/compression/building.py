@@ -77,10 +77,7 @@ class BuiltModel:
   ) -> None:
     """Creates the step and replicas; the first uses the model's variables.
 
-    Args:
-      model: maps images to logits [b, classes].
-      exchange: sends the workers' gradients.
-      choices: how the model is trained.
+    The model maps images to logits [b, classes].
 
     Raises:
       ValueError: a codec, a rule or the optimizer is unknown, or the model

@@ -53,7 +53,7 @@ def compress(
 
   Returns:
     Gradients of the same kinds, shapes and dtypes, bit-identical on all
-    replicas. If a gradient is not finite on any replica, all its elements are
+    replicas. If a gradient is not finite on some replica, all its elements are
     NaN, and the state of a `Compressor` does not change.
 
   Raises:
@@ -83,8 +83,7 @@ def _spec(
   """Returns the name and the shape of a gradient's variable.
 
   Raises:
-    ValueError: a dense gradient has an unknown shape, or another one than
-      given.
+    ValueError: a dense gradient has an unknown shape, or not the given one.
   """
   shape = tf.TensorShape(shape)
   if not shape.is_compatible_with(gradient.shape):

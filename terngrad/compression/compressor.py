@@ -100,7 +100,7 @@ class Compressor:
     divided by the number of replicas, as in Keras, this encodes the gradient of
     each replica's mean loss.
 
-    If a gradient is not finite on any replica, no state changes.
+    If a gradient is not finite on some replica, no state changes.
 
     Args:
       gradients: float tensors; `tf.IndexedSlices` are not encoded.

@@ -25,7 +25,7 @@ def finite_variables(
 
 
 def or_nan(finite: tf.Tensor, means: list[tf.Tensor]) -> list[tf.Tensor]:
-  """Replaces means of variables with gradients that are not finite by NaN."""
+  """Sets means to NaN for variables whose gradients are not finite."""
 
   def marked() -> list[tf.Tensor]:
     pairs = zip(tf.unstack(finite), means, strict=True)

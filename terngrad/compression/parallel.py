@@ -15,9 +15,9 @@ bit-identical.
 The loss is the mean over the examples of one device. Do not divide it by the
 number of devices, as for frameworks that sum gradients: here gradients are
 averaged. If the batches of a step differ in size, each device's loss is
-multiplied by its batch size over the mean batch size. The result is the
-gradient of the mean over all examples. In several processes, all batches of one
-device need the same size.
+multiplied by its batch size and divided by the mean batch size. The result is
+the gradient of the mean over all examples. In several processes, all batches of
+one device need the same size.
 """
 
 from collections.abc import Callable

@@ -65,13 +65,8 @@ class ParallelModel(building.BuiltModel):
   ) -> None:
     """Creates the model, its replicas and its step.
 
-    Args:
-      input_fn: a function from (device_index, num_devices) to a device's
-        batches.
-      model_fn: returns the model.
-      learning_rate: a number, or a function of the steps taken before.
-      exchange: has one worker per device.
-      choices: how the model is trained.
+    The exchange has one worker per device. The other arguments are those of
+    `parallel.parallelize`.
 
     Raises:
       ValueError: `model_fn` returns no built model, or an input is not valid.

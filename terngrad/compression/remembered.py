@@ -175,8 +175,7 @@ class Remembered:
   def residuals(self, indices: Iterable[int]) -> list[list[tf.Variable]]:
     """Returns the error feedback residuals of each worker of this process.
 
-    Args:
-      indices: indices of the variables in the model.
+    `indices` are the indices of their variables in the model.
     """
     keys = (states.Key(error_feedback.RESIDUAL, index) for index in indices)
     rows = [self._in_order(key) for key in keys if key in self._declared]

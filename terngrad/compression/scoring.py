@@ -135,12 +135,6 @@ def make_scorer(
 ) -> Callable[[Batches], tf.Tensor]:
   """Creates the traced function that evaluates one batch per device.
 
-  Args:
-    model: the model to evaluate.
-    plan: its variables.
-    replicas: one per device.
-    minimized: the loss, from `loss_function`.
-
   Returns:
     A `tf.function` of batches, not all None, that returns float64 [3]: the sum
     of the losses of all examples, the number of correct predictions, the number

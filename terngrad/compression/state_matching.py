@@ -43,11 +43,11 @@ def match(saved: _Specs, present: _Specs) -> dict[int, int]:
   unique. The number that Keras appends to the name of the whole model is
   ignored.
 
-  All variables are matched by position instead if count, order and shapes
-  agree, and one of two conditions holds: no path matches, or the matched
-    variables keep
-  their positions and the other paths differ only in appended numbers. A model
-  that is built again in one process has `dense_1` instead of `dense`.
+  All variables are matched by position instead if count, order and shapes agree
+  and one of two conditions holds. Either no path matches; or the matched
+  variables keep their positions and the other paths differ only in numbers that
+  Keras appended. A model that is built again in one process has `dense_1`
+  instead of `dense`.
 
   Returns:
     dict from the saved index of a variable to its present index. It is empty if

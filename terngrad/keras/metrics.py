@@ -160,7 +160,7 @@ class _Means:
 def sent_bits(
   observed: reduced.Observed,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-  """Returns the bits a worker sends in a step, and elements; float64 []."""
+  """Returns (bits, gradient elements) that a worker sends; float64 []."""
   codec = observed.codec
   sent = tf.reduce_mean(tf.cast(observed.reduced.sent, tf.float64))
   words = sent + codec.num_probes

@@ -2,8 +2,8 @@
 
 There, `fit` of Keras 3 fails twice with any optimizer. Before the first step
 Keras reduces a whole batch over the replicas to find its shapes, which this
-strategy refuses. And it reduces each metric along an axis that a scalar does
-not have.
+strategy refuses. Keras also reduces each metric along an axis that a scalar
+does not have.
 """
 
 import functools

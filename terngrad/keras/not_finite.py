@@ -56,16 +56,11 @@ class Guard:
     arguments: tuple[Any, ...],
     found: Found,
   ) -> None:
-    """Calls `update` if the gradients of all workers are finite.
+    """Calls `update` in each replica if all workers' gradients are finite.
 
     The condition is evaluated in the cross-replica context. Inside one
     replica's conditional, operations that wait for other replicas are not
     allowed.
-
-    Args:
-      update: a function that runs in each replica.
-      arguments: this replica's arguments for it.
-      found: this replica's `Found`.
 
     Raises:
       tf.errors.InvalidArgumentError: a gradient is not finite, and `action` is

@@ -54,7 +54,7 @@ _STATE = 'state:'
 
 
 def _of_inner(name: str) -> property:
-  """Returns a property that reads and writes the wrapped optimizer's."""
+  """Returns a property that forwards to the wrapped optimizer."""
 
   def write(self: 'CompressedOptimizer', value: Any) -> None:
     # Keras's constructor assigns before an optimizer is wrapped.
@@ -73,10 +73,9 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
   """A Keras optimizer that exchanges compressed gradients between replicas.
 
   It works without a strategy, under `MirroredStrategy` and under
-  `MultiWorkerMirroredStrategy`. Without a strategy, gradients are encoded and
-  decoded, so that training has the same compression error. The codec's state
-  (error feedback residuals, PowerSGD factors) is saved with the model,
-  separately for each replica.
+  `MultiWorkerMirroredStrategy`. Without a strategy, gradients are only encoded
+  and decoded. The codec's state (error feedback residuals, PowerSGD factors) is
+  saved with the model, separately for each replica.
 
   Examples:
     >>> import keras, terngrad.keras
@@ -400,7 +399,7 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
   def _sum(
     self, grads_and_vars: Iterable[tuple[Gradient, tf.Variable]]
   ) -> Iterable[tuple[Gradient, tf.Variable]]:
-    """Replaces the wrapped optimizer's sum over the replicas."""
+    """Replaces the method by which Keras sums gradients over the replicas."""
     gradients, variables = zip(*grads_and_vars, strict=True)
     sums = getattr(self._known, 'sums', None)
     if sums is None:
@@ -423,12 +422,7 @@ for _name in _OF_INNER:
 def known(
   optimizer: keras.optimizers.Optimizer, variables: Sequence[tf.Variable]
 ) -> policy.Variables:
-  """Returns the `policy.Variables` of some of an optimizer's variables.
-
-  Args:
-    optimizer: a built optimizer.
-    variables: TensorFlow variables, as the optimizer's methods receive them.
-  """
+  """Returns the `policy.Variables` of some variables of a built optimizer."""
   indices = tuple(optimizer._get_variable_index(v) for v in variables)
   # Keras accepts TensorFlow variables too, which have no path.
   model = tuple(
@@ -440,13 +434,10 @@ def known(
 
 
 def compressed(optimizer: keras.optimizers.Optimizer) -> CompressedOptimizer:
-  """Returns the `CompressedOptimizer` that is, or is inside, an optimizer.
-
-  Args:
-    optimizer: the optimizer of a compiled model.
+  """Finds the `CompressedOptimizer` in an optimizer that may wrap it.
 
   Raises:
-    ValueError: no `CompressedOptimizer` is found.
+    ValueError: there is none.
   """
   inner = optimizer
   while inner is not None and not isinstance(inner, CompressedOptimizer):

@@ -49,7 +49,7 @@ class Rows:
     return end - begin
 
   def weight(self, worker: tf.Tensor) -> tf.Tensor | None:
-    """Returns a worker's rows over the mean, float32 []; None if all are 1."""
+    """Divides a worker's rows by the mean, float32 []; None if all are 1."""
     if self._each:
       return None
     own = tf.cast(self.size(worker) * self._workers, tf.float32)

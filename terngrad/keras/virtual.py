@@ -84,7 +84,7 @@ def virtual_workers(
 
 @keras.saving.register_keras_serializable(package='terngrad')
 class VirtualOptimizer(optimizers.CompressedOptimizer):
-  """The optimizer of `virtual_workers`, which gets one worker at a time."""
+  """The optimizer of `virtual_workers`; `apply` gets one worker's gradients."""
 
   def __init__(
     self,
@@ -152,13 +152,7 @@ class VirtualOptimizer(optimizers.CompressedOptimizer):
     variables: Sequence[keras.Variable],
     found: not_finite.Found,
   ) -> None:
-    """Updates the variables by the mean gradients of all workers.
-
-    Args:
-      means: one mean gradient per variable.
-      variables: the variables to update.
-      found: which gradients are finite.
-    """
+    """Updates the variables by the mean gradients of all workers."""
     if self.on_not_finite == not_finite.PASS:
       self._guard.report(found)
       self._apply_mean(means, variables)
@@ -221,13 +215,7 @@ class _Step:
   def _of_worker(
     self, data: Any, is_masked: bool, variables: list[keras.Variable]
   ) -> Callable[[tf.Tensor], list[tf.Tensor]]:
-    """Returns a function from a worker's number to its float32 gradients.
-
-    Args:
-      data: the batch, as Keras passes it.
-      is_masked: whether an output of the model has a mask.
-      variables: the variables of the gradients.
-    """
+    """Returns a function from a worker's number to its float32 gradients."""
     # Virtual workers always have a number.
     num_workers = cast(int, self._optimizer.compressor.num_workers)
     rows = rows_lib.Rows(data, num_workers)
@@ -257,10 +245,6 @@ class _Step:
     self, data: Any, shares: masks.Shares | None = None
   ) -> tuple[list[tuple[optimizers.Gradient, keras.Variable]], list[bool]]:
     """Computes a worker's gradients, and finds which outputs have a mask.
-
-    Args:
-      data: the worker's rows.
-      shares: the worker's shares, for `masks.weighed`.
 
     Returns:
       Pairs of a gradient and its variable; for each output, whether it has a

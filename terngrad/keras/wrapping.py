@@ -8,11 +8,7 @@ REPLACED = '_all_reduce_sum_gradients'
 
 
 def check(optimizer: keras.optimizers.Optimizer, wrapper: type) -> None:
-  """Refuses an optimizer that cannot be wrapped.
-
-  Args:
-    optimizer: the optimizer to wrap.
-    wrapper: the class whose method replaces `REPLACED`.
+  """Refuses an optimizer that `wrapper` cannot wrap.
 
   Raises:
     ValueError: the optimizer cannot be wrapped.
