@@ -45,7 +45,7 @@ def seconds() -> float:
 
 
 class Saves(Protocol):
-  """State of a `signals.stopping` block: what it waits for and last saved."""
+  """State of a `signals.stopping` block: current wait and last checkpoint."""
 
   doing: str
   saved: int | None

@@ -202,9 +202,8 @@ def joining() -> Iterator[None]:
   """Blocks signals while processes join.
 
   There TensorFlow may hold Python's lock, and replaces the handler of SIGTERM
-  by one that only sets a flag for its callers. Signals stay pending, where
-    another process sees them: see
-  `cluster.bystander`.
+  by one that only sets a flag for its callers. Another process sees the pending
+  signals, see `cluster.bystander`.
   """
   if guard() is None:
     yield

@@ -118,7 +118,7 @@ def _look(
 
 
 def _within(seconds: float, function: Callable[..., _T], *arguments: Any) -> _T:
-  """Returns or raises what a function does, within a time limit.
+  """Calls a function with a time limit; returns or raises what it does.
 
   After `seconds` it raises ConnectionError. Otherwise a server that answers
   byte by byte, or a silent name server or file system, could block the process

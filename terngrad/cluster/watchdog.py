@@ -68,7 +68,7 @@ def limit(
   end_with: Callable[[str], None] | None = None,
   code: int = LOST,
 ) -> Iterator[None]:
-  """Limits the time of a block; afterwards asks all tasks and ends the process.
+  """Ends the process if a block takes too long; names the silent tasks.
 
   Args:
     cluster: the cluster whose tasks are asked.

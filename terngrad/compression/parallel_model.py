@@ -167,7 +167,7 @@ class ParallelModel(building.BuiltModel):
     return self._score_all(self._open(input_fn))
 
   def test(self) -> scoring.Score:
-    """Evaluates the model on all examples of its training inputs."""
+    """Evaluates the model on all examples of the inputs given at creation."""
     return self._score_all(self._inputs)
 
   def predict(self, images: building.Array) -> Any:

@@ -87,7 +87,7 @@ class CompressionMetrics(keras.callbacks.Callback):
     self._means.reset()
 
   def on_train_batch_end(self, batch: int, logs: _Logs = None) -> None:
-    """Adds the means so far to the logs, every `every` steps."""
+    """Adds the means so far to the logs, once in `every` steps."""
     if logs is not None and (batch + 1) % self.every == 0:
       logs.update(self._means.results())
 
