@@ -24,7 +24,7 @@ def compress(
 ) -> Sequence[compressor.Gradient]:
   """Sums the gradients of all replicas, compressed.
 
-  Under a `tf.distribute` strategy, call this inside `strategy.run`, in place of
+  Under a `tf.distribute` strategy, call this inside `strategy.run`, instead of
   `tf.distribute.get_replica_context().all_reduce`. Without a strategy the
   gradients are encoded and decoded. The result is for a custom update. Keras
   optimizers sum gradients themselves: wrap them by `keras.CompressedOptimizer`.
