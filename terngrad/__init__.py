@@ -1,4 +1,4 @@
-"""TernGrad for TensorFlow 2: gradient compression for distributed training.
+"""TernGrad for TensorFlow 2: gradients compressed to -1, 0 and +1.
 
 The package exports the public names of the library. It imports each name at its
 first use, so that importing the package is fast and prints nothing.
